@@ -1,0 +1,301 @@
+#!/usr/bin/env python3
+"""The same client program against TensorFlow's own gRPC cluster and against Millrace, side by side in one run.
+
+    .venv/bin/python bench/compare.py [--json FILE] [--rows NAME,...] [--rounds N]
+
+Starts both clusters on loopback (one ps, one worker, in processes of their own; Millrace's master besides), opens a session to each
+from this one client process, and measures each row in alternating rounds, so that noise of the machine falls on both. A row's
+figure is the median time of one step; ratios are TensorFlow ÷ Millrace. Every measured step executes an op in the worker's process.
+Also printed: start to ready, and resident memory of each idle daemon.
+"""
+import argparse
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+BIN = os.environ.get("MILLRACE_BIN", os.path.join(ROOT, "build", "bin"))
+PS, WORKER = "/job:ps/task:0", "/job:worker/task:0"
+
+TENSORFLOW_SERVER = """
+import os, sys, json
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
+import tensorflow as tf
+tf.distribute.Server(tf.train.ClusterSpec(json.loads(sys.argv[1])), job_name=sys.argv[2], task_index=0).join()
+"""
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def rss_mb(pid):
+    with open(f"/proc/{pid}/status") as f:
+        return next(int(line.split()[1]) for line in f if line.startswith("VmRSS")) / 1024
+
+
+def wait_until_accepts(port, deadline_s=60):
+    end = time.time() + deadline_s
+    while time.time() < end:
+        try:
+            socket.create_connection(("127.0.0.1", port), 0.2).close()
+            return
+        except OSError:
+            time.sleep(0.002)
+    raise SystemExit(f"nothing listens on port {port}")
+
+
+class TensorFlowCluster:
+    name = "tensorflow"
+
+    def __init__(self):
+        spec = {"ps": [f"127.0.0.1:{free_port()}"], "worker": [f"127.0.0.1:{free_port()}"]}
+        start = time.time()
+        self.processes = {job: subprocess.Popen([sys.executable, "-c", TENSORFLOW_SERVER, json.dumps(spec), job], stderr=subprocess.DEVNULL)
+                          for job in spec}
+        for job in spec:
+            wait_until_accepts(int(spec[job][0].split(":")[1]))
+        self.start_s = {"all": time.time() - start}
+        self.target = f"grpc://{spec['worker'][0]}"
+        self.rss = {job: rss_mb(p.pid) for job, p in self.processes.items()}
+
+    def stop(self):
+        for p in self.processes.values():
+            p.kill()
+            p.wait()
+
+
+class MillraceCluster:
+    """The daemons started one by one, so that each one's start can be timed by its port file."""
+    name = "millrace"
+
+    def __init__(self):
+        self.directory = tempfile.TemporaryDirectory()
+        self.processes, self.start_s, ports = {}, {}, {}
+        for job in ("ps", "worker"):
+            ports[job] = self.start(job, [os.path.join(BIN, "tf-worker"), "--job", job, "--task", "0", "--listen", "127.0.0.1:0"])
+        spec = ",".join(f"{job}=127.0.0.1:{port}" for job, port in ports.items())
+        port = self.start("master", [os.path.join(BIN, "tf-master"), "--cluster", spec, "--listen", "127.0.0.1:0"])
+        self.target = f"grpc://127.0.0.1:{port}"
+        time.sleep(0.5)
+        self.rss = {name: rss_mb(p.pid) for name, p in self.processes.items()}
+
+    def start(self, name, command):
+        path = os.path.join(self.directory.name, name)
+        start = time.time()
+        self.processes[name] = subprocess.Popen(command + ["--port-file", path, "--log-level", "warning"])
+        while not os.path.exists(path):
+            if self.processes[name].poll() is not None:
+                raise SystemExit(f"{name} ended with {self.processes[name].returncode}")
+            time.sleep(0.0005)
+        self.start_s[name] = time.time() - start
+        with open(path) as f:
+            return int(f.readline())
+
+    def stop(self):
+        for p in self.processes.values():
+            p.terminate()
+        for p in self.processes.values():
+            p.wait()
+        self.directory.cleanup()
+
+
+def config(tf1):
+    """The same for both. TensorFlow's graph rewriting is off so that the ops that a row counts are the ops that run."""
+    options = tf1.ConfigProto()
+    options.graph_options.rewrite_options.disable_meta_optimizer = True
+    return options
+
+
+class Row:
+    def __init__(self, name, aim, build, calls, per=1):
+        self.name, self.aim, self.build, self.calls, self.per = name, aim, build, calls, per
+
+
+def build_noop(tf, tf1, np):
+    with tf1.device(WORKER):
+        op = tf.no_op()
+    return [], lambda session: session.make_callable(op)
+
+
+def build_scalar(tf, tf1, np):
+    with tf1.device(WORKER):
+        x = tf1.placeholder(tf.float32, [])
+        y = x + 1.0
+    return [], lambda session: (lambda f: lambda: f(np.float32(1)))(session.make_callable(y, [x]))
+
+
+def build_megabytes(tf, tf1, np):
+    value = np.ones(4 << 20, np.float32)
+    with tf1.device(WORKER):
+        x = tf1.placeholder(tf.float32, [None])
+        y = tf1.identity(-x)
+    return [], lambda session: (lambda f: lambda: f(value))(session.make_callable(y, [x]))
+
+
+def build_null_scalar(tf, tf1, np):
+    with tf1.device(PS):
+        v = tf1.get_variable("v_scalar", [], initializer=tf1.ones_initializer())
+        read = v.read_value()
+    with tf1.device(WORKER):
+        op = tf.identity(-read).op
+    return [v.initializer], lambda session: session.make_callable(op)
+
+
+def build_null_sparse(tf, tf1, np):
+    with tf1.device(PS):
+        table = tf1.get_variable("v_table", [1 << 20, 256], initializer=tf1.zeros_initializer())  # 1 GiB
+        rows = tf.gather(table, tf1.placeholder_with_default(np.random.RandomState(0).randint(0, 1 << 20, 32).astype(np.int32), [32]))
+    with tf1.device(WORKER):
+        op = tf.identity(-rows).op
+    return [table.initializer], lambda session: session.make_callable(op)
+
+
+def build_null_dense(tf, tf1, np):
+    with tf1.device(PS):
+        v = tf1.get_variable("v_dense", [25, 1 << 20], initializer=tf1.ones_initializer())  # 100 MiB
+        read = v.read_value()
+    with tf1.device(WORKER):
+        op = tf.shape(read).op
+        op = tf.identity(read).op
+    return [v.initializer], lambda session: session.make_callable(op)
+
+
+def build_many_ops(tf, tf1, np):
+    with tf1.device(WORKER):
+        x = tf1.placeholder(tf.float32, [])
+        a = tf1.placeholder(tf.float32, [])
+        y = x
+        for _ in range(10000):
+            y = (y + a) * a
+    return [], lambda session: (lambda f: lambda: f(np.float32(1), np.float32(0.5)))(session.make_callable(y, [x, a]))
+
+
+def build_while(tf, tf1, np):
+    with tf1.device(WORKER):
+        n = tf1.placeholder(tf.int32, [])
+        y = tf1.while_loop(lambda i: i < n, lambda i: i + 1, [tf.constant(0)])
+    return [], lambda session: (lambda f: lambda: f(np.int32(10000)))(session.make_callable(y, [n]))
+
+
+def build_mlp(tf, tf1, np):
+    random = np.random.RandomState(0)
+    with tf1.device(PS):
+        sizes = [64, 256, 128, 10]
+        weights = [tf1.get_variable(f"mlp_w{i}", [sizes[i], sizes[i + 1]], initializer=tf1.glorot_uniform_initializer(seed=i)) for i in range(3)]
+        biases = [tf1.get_variable(f"mlp_b{i}", [sizes[i + 1]], initializer=tf1.zeros_initializer()) for i in range(3)]
+    with tf1.device(WORKER):
+        x = tf1.placeholder(tf.float32, [None, 64])
+        t = tf1.placeholder(tf.int32, [None])
+        h = x
+        for i in range(3):
+            h = tf.matmul(h, weights[i]) + biases[i]
+            if i < 2:
+                h = tf.nn.relu(h)
+        loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=t, logits=h))
+        optimizer = tf1.train.MomentumOptimizer(0.01, 0.9)
+        train = optimizer.minimize(loss, var_list=weights + biases)
+    slots = [optimizer.get_slot(v, "momentum").initializer for v in weights + biases]
+    batch, labels = random.rand(64, 64).astype(np.float32), random.randint(0, 10, 64).astype(np.int32)
+    return [v.initializer for v in weights + biases] + slots, lambda session: (lambda f: lambda: f(batch, labels))(session.make_callable([loss, train], [x, t]))
+
+
+ROWS = [
+    Row("no-op step", 3.0, build_noop, 300),
+    Row("scalar feed and fetch", 2.5, build_scalar, 300),
+    Row("16 MB feed and fetch", 1.2, build_megabytes, 5),
+    Row("null step, scalar from ps", 5.0, build_null_scalar, 200),
+    Row("null step, 32 rows of 1 GiB", 5.0, build_null_sparse, 200),
+    Row("null step, 100 MB dense", 1.3, build_null_dense, 3),
+    Row("20,000 live scalar ops", 5.0, build_many_ops, 5),
+    Row("while_loop iteration", 4.0, build_while, 3, per=10000),
+    Row("MLP training step", 1.0, build_mlp, 60),
+]
+
+
+def measure(call, n):
+    times = []
+    for _ in range(n):
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return times
+
+
+def show_time(seconds):
+    return f"{seconds * 1e6:10.2f} µs" if seconds < 1e-3 else f"{seconds * 1e3:10.2f} ms"
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--json")
+    parser.add_argument("--rows", help="parts of row names, joined by commas")
+    parser.add_argument("--rounds", type=int, default=7)
+    options = parser.parse_args()
+    clusters = [TensorFlowCluster(), MillraceCluster()]
+    status = 1
+    try:
+        status = compare(options, clusters)
+    except Exception:  # noqa: BLE001
+        traceback.print_exc()
+    finally:
+        for cluster in clusters:
+            cluster.stop()
+        sys.stdout.flush()
+        os._exit(status)  # TensorFlow's sessions block for ever when their server is gone
+
+
+def compare(options, clusters):
+    import numpy as np
+    import tensorflow as tf
+    tf1 = tf.compat.v1
+    tf1.disable_eager_execution()
+    tf1.disable_control_flow_v2()
+    report = {"start_s": {c.name: c.start_s for c in clusters}, "idle_rss_mb": {c.name: c.rss for c in clusters}, "rows": []}
+    print("start to ready:  " + "   ".join(f"{c.name} " + ", ".join(f"{k} {v * 1e3:.0f} ms" for k, v in c.start_s.items()) for c in clusters))
+    print("idle memory:     " + "   ".join(f"{c.name} " + ", ".join(f"{k} {v:.1f} MB" for k, v in c.rss.items()) for c in clusters))
+    print(f"\n{'row':30} {'TensorFlow':>13} {'Millrace':>13} {'ratio':>7} {'aim':>5}")
+    for row in ROWS:
+        if options.rows and not any(part in row.name for part in options.rows.split(",")):
+            continue
+        graph = tf1.Graph()
+        with graph.as_default():
+            initializers, make = row.build(tf, tf1, np)
+            sessions = [tf1.Session(c.target, config=config(tf1)) for c in clusters]
+            calls = []
+            for session in sessions:
+                if initializers:
+                    session.run(initializers)
+                calls.append(make(session))
+            for call in calls:
+                measure(call, max(3, row.calls // 5))
+            times = [[], []]
+            for _ in range(options.rounds):
+                for i, call in enumerate(calls):
+                    times[i] += measure(call, row.calls)
+            for session in sessions:
+                session.close()
+        for c in clusters:
+            tf1.Session.reset(c.target)
+        theirs, ours = (statistics.median(t) / row.per for t in times)
+        report["rows"].append({"row": row.name, "tensorflow_s": theirs, "millrace_s": ours, "ratio": theirs / ours, "aim": row.aim,
+                               "tensorflow_p10_p90_s": [float(np.percentile(times[0], p)) / row.per for p in (10, 90)],
+                               "millrace_p10_p90_s": [float(np.percentile(times[1], p)) / row.per for p in (10, 90)]})
+        print(f"{row.name:30} {show_time(theirs):>13} {show_time(ours):>13} {theirs / ours:7.2f} {row.aim:5.1f}", flush=True)
+    if options.json:
+        with open(options.json, "w") as f:
+            json.dump(report, f, indent=1)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

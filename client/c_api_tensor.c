@@ -1,0 +1,119 @@
+/* TF_Status, TF_Buffer and TF_Tensor over the house's own types. */
+#include "client/c_api.h"
+
+#include <stdlib.h>
+
+#include "client/c_api_internal.h"
+
+/* ---- status ---- */
+
+TF_Status *TF_NewStatus(void) { return xcalloc(1, sizeof(TF_Status)); }
+
+void TF_DeleteStatus(TF_Status *status) {
+    if (!status)
+        return;
+    status_unref(status->status);
+    free(status);
+}
+
+void tf_status_set(TF_Status *to, struct status *status_take) {
+    status_unref(to->status);
+    to->status = status_take;
+}
+
+void TF_SetStatus(TF_Status *status, TF_Code code, const char *message) {
+    tf_status_set(status, code == TF_OK ? NULL : status_new((enum status_code)code, "%s", message ? message : ""));
+}
+
+TF_Code TF_GetCode(const TF_Status *status) { return (TF_Code)status_code(status->status); }
+const char *TF_Message(const TF_Status *status) { return status_message(status->status); }
+
+/* ---- buffers ---- */
+
+static void free_bytes(void *data, size_t length) { free(data); }
+
+TF_Buffer *TF_NewBuffer(void) { return xcalloc(1, sizeof(TF_Buffer)); }
+
+TF_Buffer *TF_NewBufferFromString(const void *data, size_t length) {
+    TF_Buffer *buffer = TF_NewBuffer();
+    void *copy = xmalloc(length + 1);
+    memcpy(copy, data, length);
+    *buffer = (TF_Buffer){copy, length, free_bytes};
+    return buffer;
+}
+
+void TF_DeleteBuffer(TF_Buffer *buffer) {
+    if (!buffer)
+        return;
+    if (buffer->data_deallocator)
+        buffer->data_deallocator((void *)(uintptr_t)buffer->data, buffer->length);
+    free(buffer);
+}
+
+/* ---- tensors ---- */
+
+TF_Tensor *tf_tensor_new(struct tensor *value_take) {
+    TF_Tensor *tensor = aligned_alloc(64, sizeof *tensor);
+    if (!tensor)
+        out_of_memory(sizeof *tensor);
+    tensor_move(&tensor->value, value_take);
+    return tensor;
+}
+
+TF_Tensor *TF_AllocateTensor(TF_DataType dtype, const int64_t *dims, int num_dims, size_t length) {
+    struct tensor value;
+    if (!dtype_is_known(dtype) || !dtype_in((enum dtype)dtype, DTYPES_PLAIN))
+        return NULL;
+    struct status *st = tensor_new(allocator_host(), (enum dtype)dtype, (struct shape){num_dims, dims}, &value);
+    if (st) {
+        status_unref(st);
+        return NULL;
+    }
+    if (tensor_size_bytes(&value) != length) {
+        tensor_clear(&value);
+        return NULL;
+    }
+    return tf_tensor_new(&value);
+}
+
+TF_Tensor *TF_NewTensor(TF_DataType dtype, const int64_t *dims, int num_dims, void *data, size_t length,
+                        void (*deallocator)(void *data, size_t length, void *arg), void *arg) {
+    TF_Tensor *tensor = TF_AllocateTensor(dtype, dims, num_dims, length);
+    if (tensor && length)
+        memcpy(tensor_data(&tensor->value), data, length);
+    if (deallocator)
+        deallocator(data, length, arg);
+    return tensor;
+}
+
+void TF_DeleteTensor(TF_Tensor *tensor) {
+    if (!tensor)
+        return;
+    tensor_clear(&tensor->value);
+    free(tensor);
+}
+
+TF_DataType TF_TensorType(const TF_Tensor *tensor) { return tensor->value.dtype; }
+int TF_NumDims(const TF_Tensor *tensor) { return tensor->value.rank; }
+int64_t TF_Dim(const TF_Tensor *tensor, int index) { return tensor_dim(&tensor->value, index); }
+int64_t TF_TensorElementCount(const TF_Tensor *tensor) { return tensor->value.n_elements; }
+size_t TF_TensorByteSize(const TF_Tensor *tensor) { return tensor_size_bytes(&tensor->value); }
+void *TF_TensorData(const TF_Tensor *tensor) { return (void *)(uintptr_t)tensor_cdata(&tensor->value); }
+
+TF_Tensor *MR_NewStringTensor(const int64_t *dims, int num_dims, const char *const *data, const size_t *lengths) {
+    struct tensor value;
+    struct status *st = tensor_new(allocator_host(), DT_STRING, (struct shape){num_dims, dims}, &value);
+    if (st) {
+        status_unref(st);
+        return NULL;
+    }
+    for (int64_t i = 0; i < value.n_elements; i++)
+        tensor_set_string(&value, i, data[i], lengths[i]);
+    return tf_tensor_new(&value);
+}
+
+const char *MR_StringAt(const TF_Tensor *tensor, int64_t index, size_t *length) {
+    struct span bytes = tensor_string(&tensor->value, index);
+    *length = bytes.len;
+    return bytes.data;
+}

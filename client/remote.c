@@ -1,0 +1,27 @@
+#include "client/remote.h"
+
+#include <stdlib.h>
+
+#include "common/base/options.h"
+
+const char *remote_target(const char *flag) {
+    const char *target = flag ? flag : getenv("MILLRACE_TARGET");
+    return target && *target ? target : NULL;
+}
+
+struct status *remote_no_target(void) { return status_invalid("no target: give --target grpc://HOST:PORT or set MILLRACE_TARGET"); }
+
+TF_DeprecatedSession *remote_session(const char *target, int64_t timeout_ms, TF_Status *status) {
+    TF_SessionOptions *options = TF_NewSessionOptions();
+    TF_SetTarget(options, target);
+    MR_SetTimeout(options, timeout_ms);
+    TF_DeprecatedSession *session = TF_NewDeprecatedSession(options, status);
+    TF_DeleteSessionOptions(options);
+    return session;
+}
+
+int remote_error(const char *program, const TF_Status *status) {
+    enum status_code code = (enum status_code)TF_GetCode(status);
+    fprintf(stderr, "%s: %s: %s\n", program, status_code_name(code), TF_Message(status));
+    return code == STATUS_UNAVAILABLE ? EXIT_IO : EXIT_INTERNAL;
+}

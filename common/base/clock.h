@@ -1,0 +1,25 @@
+/* Time and randomness of this process. Any thread. */
+#ifndef MILLRACE_COMMON_BASE_CLOCK_H
+#define MILLRACE_COMMON_BASE_CLOCK_H
+
+#include <time.h>
+
+#include "common/base/base.h"
+
+/* Monotonic nanoseconds since some start. */
+static inline int64_t clock_now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* Wall clock, microseconds since 1970 (what step statistics carry). */
+static inline int64_t clock_wall_us(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+uint64_t random_u64(void);        /* from the kernel's generator, buffered per thread; never 0 */
+
+#endif

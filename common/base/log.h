@@ -1,0 +1,21 @@
+/* Log lines to stderr: `2026-01-31T10:00:00.123Z I /job:ps/task:0 text`. One write per line.
+ *
+ * Only main.c, service.c and what has nobody to return a status to may log. Any thread. */
+#ifndef MILLRACE_COMMON_BASE_LOG_H
+#define MILLRACE_COMMON_BASE_LOG_H
+
+#include "common/base/base.h"
+
+enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARNING, LOG_ERROR };
+
+void log_set_level(enum log_level level); /* default LOG_INFO */
+bool log_level_parse(const char *text, enum log_level *ret_level);
+void log_set_task(const char *task); /* shown on every line; copied (at most 127 bytes); call before threads start */
+void log_write(enum log_level level, const char *format, ...) PRINTF_LIKE(2, 3);
+
+#define log_debug(...) log_write(LOG_DEBUG, __VA_ARGS__)
+#define log_info(...) log_write(LOG_INFO, __VA_ARGS__)
+#define log_warning(...) log_write(LOG_WARNING, __VA_ARGS__)
+#define log_error(...) log_write(LOG_ERROR, __VA_ARGS__)
+
+#endif

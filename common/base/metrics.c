@@ -1,0 +1,117 @@
+/* The registry of metrics and its Prometheus text (exposition format 0.0.4). */
+#include "common/base/metrics.h"
+
+#include <pthread.h>
+
+/* Guards the list and every registered metric's `next`. Values need no lock. */
+static pthread_mutex_t registry_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct metric *registry;
+
+static const char *const kind_names[] = {
+    [METRIC_COUNTER] = "counter",
+    [METRIC_GAUGE] = "gauge",
+    [METRIC_HISTOGRAM] = "histogram",
+};
+
+void metrics_register(struct metric *metric) {
+    pthread_mutex_lock(&registry_mutex);
+    struct metric **at = &registry;
+    while (*at && *at != metric) {
+        CHECK((*at)->kind == metric->kind || strcmp((*at)->name, metric->name) != 0);
+        at = &(*at)->next;
+    }
+    if (!*at) {
+        metric->next = NULL;
+        *at = metric;
+    }
+    pthread_mutex_unlock(&registry_mutex);
+}
+
+/* Bucket i holds (2^(i-1), 2^i] µs, the first [0, 1], the last whatever is above 2^26. */
+static int bucket_of(int64_t us) {
+    if (us <= 1)
+        return 0;
+    int i = 64 - __builtin_clzll((unsigned long long)us - 1);
+    return MIN(i, METRIC_N_BUCKETS - 1);
+}
+
+void metric_observe_us(struct metric *metric, int64_t us) {
+    us = MAX(us, 0); /* a wall clock set back must not turn a sum around */
+    atomic_fetch_add_explicit(&metric->buckets[bucket_of(us)], 1, memory_order_relaxed);
+    metric_add(metric, us);
+}
+
+/* Writes `name_suffix{labels,extra} `, with what is absent left out. */
+static void write_series(struct str *out, const struct metric *metric, const char *suffix, const char *extra) {
+    bool has_labels = metric->labels && metric->labels[0];
+    str_addf(out, "%s%s", metric->name, suffix);
+    if (has_labels || extra[0])
+        str_addf(out, "{%s%s%s}", has_labels ? metric->labels : "", has_labels && extra[0] ? "," : "", extra);
+    str_add_char(out, ' ');
+}
+
+static bool is_in_seconds(const char *name) {
+    static const char unit[] = "_seconds";
+    size_t len = strlen(name), unit_len = sizeof(unit) - 1;
+    return len >= unit_len && strcmp(name + len - unit_len, unit) == 0;
+}
+
+static void write_histogram(struct str *out, struct metric *metric) {
+    bool in_seconds = is_in_seconds(metric->name);
+    struct str le = STR_INIT;
+    int64_t count = 0;
+    for (int i = 0; i < METRIC_N_BUCKETS; i++) {
+        count += atomic_load_explicit(&metric->buckets[i], memory_order_relaxed);
+        str_clear(&le);
+        if (i == METRIC_N_BUCKETS - 1)
+            str_add(&le, "le=\"+Inf\"");
+        else if (in_seconds)
+            str_addf(&le, "le=\"%.9g\"", (double)(INT64_C(1) << i) * 1e-6);
+        else
+            str_addf(&le, "le=\"%lld\"", 1LL << i);
+        write_series(out, metric, "_bucket", str_text(&le));
+        str_addf(out, "%lld\n", (long long)count);
+    }
+    write_series(out, metric, "_sum", "");
+    if (in_seconds)
+        str_addf(out, "%.15g\n", (double)metric_get(metric) * 1e-6);
+    else
+        str_addf(out, "%lld\n", (long long)metric_get(metric));
+    /* The count is the buckets' sum, not a number of its own, as it must equal the +Inf bucket in every scrape. */
+    write_series(out, metric, "_count", "");
+    str_addf(out, "%lld\n", (long long)count);
+    str_fini(&le);
+}
+
+static void write_metric(struct str *out, struct metric *metric) {
+    if (metric->kind == METRIC_HISTOGRAM) {
+        write_histogram(out, metric);
+        return;
+    }
+    write_series(out, metric, "", "");
+    str_addf(out, "%lld\n", (long long)metric_get(metric));
+}
+
+static bool is_first_of_name(const struct metric *metric) {
+    for (const struct metric *earlier = registry; earlier != metric; earlier = earlier->next) {
+        if (strcmp(earlier->name, metric->name) == 0)
+            return false;
+    }
+    return true;
+}
+
+/* The format wants all series of one name together. Searching per name is quadratic, in a list of some hundred. */
+void metrics_write_prometheus(struct str *out) {
+    pthread_mutex_lock(&registry_mutex);
+    for (struct metric *metric = registry; metric; metric = metric->next) {
+        if (!is_first_of_name(metric))
+            continue;
+        str_addf(out, "# HELP %s %s\n# TYPE %s %s\n", metric->name, metric->help ? metric->help : "", metric->name,
+                 kind_names[metric->kind]);
+        for (struct metric *same = metric; same; same = same->next) {
+            if (strcmp(same->name, metric->name) == 0)
+                write_metric(out, same);
+        }
+    }
+    pthread_mutex_unlock(&registry_mutex);
+}

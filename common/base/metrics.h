@@ -1,0 +1,38 @@
+/* Counters, gauges and histograms for /metrics (Prometheus text) and the status pages.
+ *
+ * A metric is a static variable in the file that counts; metrics_register joins it to the registry once, from the
+ * folder's init function (no start-up constructors). Updates: any thread, relaxed atomics. */
+#ifndef MILLRACE_COMMON_BASE_METRICS_H
+#define MILLRACE_COMMON_BASE_METRICS_H
+
+#include <stdatomic.h>
+
+#include "common/base/base.h"
+#include "common/base/str.h"
+
+enum metric_kind { METRIC_COUNTER, METRIC_GAUGE, METRIC_HISTOGRAM };
+
+enum { METRIC_N_BUCKETS = 28 }; /* powers of two microseconds: 1 µs … 2^26 µs, and above */
+
+struct metric {
+    enum metric_kind kind;
+    const char *name;   /* "millrace_steps_total"; unit last */
+    const char *labels; /* "code=\"OK\"" or NULL */
+    const char *help;
+    _Atomic int64_t value;
+    _Atomic int64_t buckets[METRIC_N_BUCKETS]; /* histograms only; value is then the sum in µs */
+    struct metric *next;
+};
+
+#define METRIC_COUNTER_INIT(name_, help_) {.kind = METRIC_COUNTER, .name = (name_), .help = (help_)}
+#define METRIC_GAUGE_INIT(name_, help_) {.kind = METRIC_GAUGE, .name = (name_), .help = (help_)}
+#define METRIC_HISTOGRAM_INIT(name_, help_) {.kind = METRIC_HISTOGRAM, .name = (name_), .help = (help_)}
+
+void metrics_register(struct metric *metric); /* twice is harmless */
+static inline void metric_add(struct metric *metric, int64_t n) { atomic_fetch_add_explicit(&metric->value, n, memory_order_relaxed); }
+static inline void metric_set(struct metric *metric, int64_t n) { atomic_store_explicit(&metric->value, n, memory_order_relaxed); }
+static inline int64_t metric_get(struct metric *metric) { return atomic_load_explicit(&metric->value, memory_order_relaxed); }
+void metric_observe_us(struct metric *metric, int64_t us);
+void metrics_write_prometheus(struct str *out);
+
+#endif

@@ -1,0 +1,321 @@
+/* The compute threads: a first-in first-out queue under one mutex, and loops split in shares on top of it.
+ *
+ * Waking. A thread that sleeps costs its waker a system call of some microseconds, so no more threads are woken
+ * than tasks wait, and nobody wakes many: a submitter wakes at most WAKES_AT_ONCE, and each thread that takes a
+ * task and sees more does the same. Sixteen threads are up after four hops, and the submitter is soon at work.
+ * A thread granted a wake-up, or started, is "coming" until it looks at the queue. */
+#include "common/base/pool.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { POOL_STACK_BYTES = 2 * 1024 * 1024, WAKES_AT_ONCE = 2 };
+
+struct pool {
+    int n_threads; /* the most there will be; constant */
+
+    pthread_mutex_t mutex; /* guards all below */
+    pthread_cond_t woken;
+    struct pool_task *head, **tail;
+    int64_t n_queued;
+    int n_started;  /* threads[0 .. n_started) exist */
+    int n_starting; /* of these, not yet at the queue */
+    int n_sleeping; /* waiting, and granted no wake-up */
+    int n_granted;  /* wake-ups granted, not yet taken */
+    bool is_stopping;
+    pthread_t threads[];
+};
+
+static _Thread_local bool is_pool_thread;
+
+bool pool_is_current(void) { return is_pool_thread; }
+
+/* ---- threads ---- */
+
+static int count_usable_cores(void) {
+    /* The kernel refuses a set smaller than its own; 1024 is the fixed size that old hosts and containers have. */
+    for (int n_cpus = 1024; n_cpus <= 1024 * 64; n_cpus *= 2) {
+        cpu_set_t *set = CPU_ALLOC(n_cpus);
+        size_t size_bytes = CPU_ALLOC_SIZE(n_cpus);
+        if (!set)
+            break;
+        int n_usable = sched_getaffinity(0, size_bytes, set) == 0 ? CPU_COUNT_S(size_bytes, set) : 0;
+        CPU_FREE(set);
+        if (n_usable > 0)
+            return n_usable;
+    }
+    return 1;
+}
+
+static struct pool_task *take_task(struct pool *pool) {
+    struct pool_task *task = pool->head;
+    if (!task)
+        return NULL;
+    pool->head = task->next;
+    if (!pool->head)
+        pool->tail = &pool->head;
+    pool->n_queued--;
+    return task;
+}
+
+static void *pool_thread_main(void *arg);
+
+/* Process signals belong to the thread of main's event loop; faults and the profiler's are for the thread that has them. */
+static void block_signals(sigset_t *ret_before) {
+    static const int kept[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGPROF};
+    sigset_t blocked;
+    sigfillset(&blocked);
+    for (size_t i = 0; i < ARRAY_LEN(kept); i++)
+        sigdelset(&blocked, kept[i]);
+    pthread_sigmask(SIG_SETMASK, &blocked, ret_before);
+}
+
+/* Mutex held; so the threads array is complete whenever pool_free reads it. */
+static bool start_thread(struct pool *pool) {
+    pthread_attr_t attr;
+    sigset_t before;
+    CHECK(pthread_attr_init(&attr) == 0);
+    CHECK(pthread_attr_setstacksize(&attr, POOL_STACK_BYTES) == 0);
+    block_signals(&before);
+    int error = pthread_create(&pool->threads[pool->n_started], &attr, pool_thread_main, pool);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attr);
+    if (error != 0) {
+        CHECK(pool->n_started > 0); /* with one thread the tasks still run, with none they never would */
+        return false;
+    }
+    char name[16];
+    snprintf(name, sizeof(name), "pool/%d", pool->n_started);
+    pthread_setname_np(pool->threads[pool->n_started], name);
+    pool->n_started++;
+    pool->n_starting++;
+    return true;
+}
+
+/* Brings more threads to the queue if it is longer than what is coming. Mutex held; returns how often the
+ * caller has to signal once it has let go of the mutex. */
+static int bring_threads(struct pool *pool) {
+    int n_signals = 0;
+    for (int i = 0; i < WAKES_AT_ONCE && pool->n_queued > pool->n_granted + pool->n_starting; i++) {
+        if (pool->n_sleeping > 0) {
+            pool->n_sleeping--;
+            pool->n_granted++;
+            n_signals++;
+        } else if (pool->n_started == pool->n_threads || !start_thread(pool)) {
+            break;
+        }
+    }
+    return n_signals;
+}
+
+static void unlock_and_signal(struct pool *pool, int n_signals) {
+    pthread_mutex_unlock(&pool->mutex);
+    for (int i = 0; i < n_signals; i++)
+        pthread_cond_signal(&pool->woken);
+}
+
+/* Mutex held. A grant is not tied to a thread: whoever comes first takes it, and the signalled one sleeps on. */
+static void sleep_until_granted(struct pool *pool) {
+    pool->n_sleeping++;
+    while (pool->n_granted == 0 && !pool->is_stopping)
+        pthread_cond_wait(&pool->woken, &pool->mutex);
+    if (pool->n_granted > 0)
+        pool->n_granted--; /* the granter has taken this thread off n_sleeping */
+    else
+        pool->n_sleeping--;
+}
+
+static void *pool_thread_main(void *arg) {
+    struct pool *pool = arg;
+    is_pool_thread = true;
+    pthread_mutex_lock(&pool->mutex);
+    pool->n_starting--;
+    for (;;) {
+        struct pool_task *task = take_task(pool);
+        if (task) {
+            unlock_and_signal(pool, bring_threads(pool));
+            task->run(task);
+            pthread_mutex_lock(&pool->mutex);
+        } else if (pool->is_stopping) {
+            break;
+        } else {
+            sleep_until_granted(pool);
+        }
+    }
+    pthread_mutex_unlock(&pool->mutex);
+    return NULL;
+}
+
+struct pool *pool_new(int n_threads) {
+    if (n_threads <= 0)
+        n_threads = count_usable_cores();
+    struct pool *pool = xcalloc(1, sizeof(*pool) + (size_t)n_threads * sizeof(pool->threads[0]));
+    pool->n_threads = n_threads;
+    pool->tail = &pool->head;
+    CHECK(pthread_mutex_init(&pool->mutex, NULL) == 0);
+    CHECK(pthread_cond_init(&pool->woken, NULL) == 0);
+    return pool;
+}
+
+void pool_free(struct pool *pool) {
+    if (!pool)
+        return;
+    pthread_mutex_lock(&pool->mutex);
+    pool->is_stopping = true;
+    pthread_cond_broadcast(&pool->woken);
+    /* The last tasks may submit more, and that may start a thread: the count is read anew after each join. */
+    for (int i = 0; i < pool->n_started; i++) {
+        pthread_mutex_unlock(&pool->mutex);
+        pthread_join(pool->threads[i], NULL);
+        pthread_mutex_lock(&pool->mutex);
+    }
+    CHECK(!pool->head);
+    pthread_mutex_unlock(&pool->mutex);
+    pthread_cond_destroy(&pool->woken);
+    pthread_mutex_destroy(&pool->mutex);
+    free(pool);
+}
+
+int pool_n_threads(const struct pool *pool) { return pool->n_threads; }
+
+/* Mutex held. */
+static void push_task(struct pool *pool, struct pool_task *task) {
+    task->next = NULL;
+    *pool->tail = task;
+    pool->tail = &task->next;
+    pool->n_queued++;
+}
+
+void pool_submit(struct pool *pool, struct pool_task *task) {
+    pthread_mutex_lock(&pool->mutex);
+    push_task(pool, task);
+    unlock_and_signal(pool, bring_threads(pool));
+}
+
+/* ---- loops ---- */
+
+enum {
+    RANGE_MIN_NS = 20 * 1000, /* below this, handing a range over costs as much as it saves */
+    RANGE_ROUND = 64,
+    RANGES_PER_THREAD = 4,    /* so that one slow core delays the end by a quarter of its share at most */
+    SPINS_BEFORE_SLEEP = 200, /* some microseconds: the other ranges are as long as ours, so they end about now */
+};
+
+struct loop_helper {
+    struct pool_task task;
+    struct loop *loop;
+};
+
+/* One loop. Shared with helper tasks, some of which run only after the loop has ended: they find nothing left,
+ * touch neither fn nor arg, and drop their reference. */
+struct loop {
+    void (*fn)(void *arg, int64_t begin, int64_t end);
+    void *arg;
+    int64_t n, range; /* constant */
+    _Atomic int refs;
+    _Atomic int64_t next_range; /* claimed by fetch_add */
+    _Atomic int64_t n_done;     /* units whose fn has returned */
+    pthread_mutex_t mutex;      /* with `ended`, for the caller's sleep on n_done == n */
+    pthread_cond_t ended;
+    struct loop_helper helpers[];
+};
+
+static void loop_unref(struct loop *loop) {
+    if (atomic_fetch_sub_explicit(&loop->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    pthread_cond_destroy(&loop->ended);
+    pthread_mutex_destroy(&loop->mutex);
+    free(loop);
+}
+
+/* Works until no range is left to claim. True if the loop ended by the last unit of this thread. */
+static bool loop_work(struct loop *loop) {
+    int64_t n_ranges = (loop->n - 1) / loop->range + 1;
+    int64_t n_mine = 0, i;
+    while ((i = atomic_fetch_add_explicit(&loop->next_range, 1, memory_order_relaxed)) < n_ranges) {
+        int64_t begin = i * loop->range, end = i == n_ranges - 1 ? loop->n : begin + loop->range;
+        loop->fn(loop->arg, begin, end);
+        n_mine += end - begin;
+    }
+    return n_mine > 0 && atomic_fetch_add_explicit(&loop->n_done, n_mine, memory_order_acq_rel) + n_mine == loop->n;
+}
+
+static void loop_helper_run(struct pool_task *task) {
+    struct loop *loop = CONTAINER_OF(task, struct loop_helper, task)->loop;
+    if (loop_work(loop)) {
+        pthread_mutex_lock(&loop->mutex);
+        pthread_cond_signal(&loop->ended);
+        pthread_mutex_unlock(&loop->mutex);
+    }
+    loop_unref(loop);
+}
+
+static bool loop_is_done(struct loop *loop) { return atomic_load_explicit(&loop->n_done, memory_order_acquire) == loop->n; }
+
+static void loop_wait(struct loop *loop) {
+    for (int i = 0; i < SPINS_BEFORE_SLEEP; i++) {
+        if (loop_is_done(loop))
+            return;
+#if defined(__x86_64__) || defined(__i386__)
+        __builtin_ia32_pause();
+#endif
+    }
+    pthread_mutex_lock(&loop->mutex);
+    while (!loop_is_done(loop))
+        pthread_cond_wait(&loop->ended, &loop->mutex);
+    pthread_mutex_unlock(&loop->mutex);
+}
+
+static struct loop *loop_new(int64_t n, int64_t range, int n_helpers, void (*fn)(void *arg, int64_t begin, int64_t end), void *arg) {
+    struct loop *loop = xmalloc(sizeof(*loop) + (size_t)n_helpers * sizeof(loop->helpers[0]));
+    loop->fn = fn;
+    loop->arg = arg;
+    loop->n = n;
+    loop->range = range;
+    atomic_init(&loop->refs, n_helpers + 1);
+    atomic_init(&loop->next_range, 0);
+    atomic_init(&loop->n_done, 0);
+    pthread_mutex_init(&loop->mutex, NULL);
+    pthread_cond_init(&loop->ended, NULL);
+    for (int i = 0; i < n_helpers; i++)
+        loop->helpers[i] = (struct loop_helper){{.run = loop_helper_run}, loop};
+    return loop;
+}
+
+/* Units that are worth a range of their own. A cost that is no number, or none, counts as a nanosecond. */
+static int64_t least_range(int64_t n, double cost_ns) {
+    if (!(cost_ns >= 1e-3))
+        cost_ns = 1;
+    double units = ceil(RANGE_MIN_NS / cost_ns);
+    return units >= (double)n ? n : MAX((int64_t)units, 1);
+}
+
+void pool_parallel_for(struct pool *pool, int64_t n, double cost_ns, void (*fn)(void *arg, int64_t begin, int64_t end), void *arg) {
+    if (n <= 0)
+        return;
+    int64_t least = least_range(n, cost_ns);
+    /* The caller is one of the workers, so the pool's other threads are the helpers. */
+    int64_t n_workers = pool ? MIN((int64_t)pool->n_threads, n / least) : 1;
+    if (n_workers <= 1) {
+        fn(arg, 0, n);
+        return;
+    }
+    int64_t range = MAX(least, (n - 1) / (n_workers * RANGES_PER_THREAD) + 1);
+    /* Long ranges of small units begin on whole cache lines of a tensor, so no two threads write one line. */
+    if (range >= RANGE_ROUND * 16)
+        range = (range + RANGE_ROUND - 1) / RANGE_ROUND * RANGE_ROUND;
+    int n_helpers = (int)n_workers - 1;
+    struct loop *loop = loop_new(n, range, n_helpers, fn, arg);
+    pthread_mutex_lock(&pool->mutex);
+    for (int i = 0; i < n_helpers; i++)
+        push_task(pool, &loop->helpers[i].task);
+    unlock_and_signal(pool, bring_threads(pool));
+    if (!loop_work(loop))
+        loop_wait(loop);
+    loop_unref(loop);
+}

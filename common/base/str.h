@@ -1,0 +1,29 @@
+/* A growing byte string, always NUL-terminated after the first append. Threads: one at a time. */
+#ifndef MILLRACE_COMMON_BASE_STR_H
+#define MILLRACE_COMMON_BASE_STR_H
+
+#include <stdarg.h>
+
+#include "common/base/base.h"
+
+struct str {
+    char *data; /* NULL while empty and never appended to */
+    size_t len, capacity;
+};
+#define STR_INIT ((struct str){NULL, 0, 0})
+
+void str_init(struct str *s);
+void str_fini(struct str *s);
+void str_clear(struct str *s); /* length 0, memory kept */
+void str_reserve(struct str *s, size_t extra);
+void str_add(struct str *s, const char *text);
+void str_add_bytes(struct str *s, const void *data, size_t len);
+void str_add_char(struct str *s, char c);
+void str_addf(struct str *s, const char *format, ...) PRINTF_LIKE(2, 3);
+void str_addv(struct str *s, const char *format, va_list args);
+/* JSON string body escapes (no quotes added). */
+void str_add_json_escaped(struct str *s, const char *text, size_t len);
+const char *str_text(const struct str *s);     /* "" when empty */
+char *str_detach(struct str *s);               /* the caller frees it; s is empty after */
+
+#endif

@@ -1,0 +1,39 @@
+/* The families of gradient rows, a line each, and the lookup by op. */
+#include "common/gradients/gradient.h"
+
+#include <pthread.h>
+
+#include "common/base/map.h"
+
+extern const struct gradient_list array_gradients, control_flow_gradients;
+extern const struct gradient_list nn_gradients;
+extern const struct gradient_list math_gradients;
+extern const struct gradient_list state_gradients, resource_variable_gradients, training_gradients, tensor_array_gradients, stack_gradients,
+    logging_gradients;
+extern const struct gradient_list random_gradients;
+extern const struct gradient_list string_gradients;
+
+const struct gradient_list *const gradient_lists[] = {
+    &array_gradients,    &control_flow_gradients, &nn_gradients,    &math_gradients,    &state_gradients,  &resource_variable_gradients,
+    &training_gradients, &tensor_array_gradients, &stack_gradients, &logging_gradients, &random_gradients, &string_gradients,
+};
+const size_t n_gradient_lists = ARRAY_LEN(gradient_lists);
+
+static struct strmap by_op;
+static pthread_once_t by_op_once = PTHREAD_ONCE_INIT;
+
+static void by_op_build(void) {
+    strmap_init(&by_op);
+    for (size_t l = 0; l < n_gradient_lists; l++) {
+        for (size_t r = 0; r < gradient_lists[l]->n_rows; r++) {
+            const struct gradient_row *row = &gradient_lists[l]->rows[r];
+            if (!strmap_get(&by_op, row->op)) /* a row per op: test_tables names doubled ones */
+                strmap_put(&by_op, row->op, (void *)(uintptr_t)row);
+        }
+    }
+}
+
+const struct gradient_row *gradient_find(const char *op) {
+    pthread_once(&by_op_once, by_op_build);
+    return strmap_get(&by_op, op);
+}

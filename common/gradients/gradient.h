@@ -1,0 +1,42 @@
+/* The table of derivatives: a row per supported op and family file (common/gradients/X_grad.c). "None" is written, not implied.
+ *
+ * Clients differentiate by themselves; the master needs these rows to expand SymbolicGradient. A gradient function adds the
+ * nodes that compute the input gradients from the output gradients. Threads: one at a time per graph. */
+#ifndef MILLRACE_COMMON_GRADIENTS_GRADIENT_H
+#define MILLRACE_COMMON_GRADIENTS_GRADIENT_H
+
+#include "common/graph/graph.h"
+
+struct gradient_ctx {
+    struct graph *graph;                /* where nodes are added */
+    const struct node *node;            /* the op to differentiate */
+    const struct node_input *grad_out;  /* n_outputs: dL/d output; src NULL where no gradient flows */
+    struct node_input *grad_in;         /* n_data, all src NULL at the start: dL/d input, left NULL where there is none */
+};
+typedef struct status *gradient_fn(struct gradient_ctx *ctx);
+
+enum gradient_kind {
+    GRADIENT_NONE,    /* not differentiable, on purpose: integers, shapes, state */
+    GRADIENT_FN,
+    GRADIENT_LATER,   /* has a derivative whose row is still to be written; counted by a test */
+};
+
+struct gradient_row {
+    const char *op;
+    enum gradient_kind kind;
+    gradient_fn *fn; /* GRADIENT_FN only */
+};
+#define NO_GRADIENT(op_name) {(op_name), GRADIENT_NONE, NULL}
+#define GRADIENT(op_name, function) {(op_name), GRADIENT_FN, (function)}
+#define LATER_GRADIENT(op_name) {(op_name), GRADIENT_LATER, NULL}
+
+struct gradient_list {
+    const struct gradient_row *rows;
+    size_t n_rows;
+};
+extern const struct gradient_list *const gradient_lists[];
+extern const size_t n_gradient_lists;
+
+const struct gradient_row *gradient_find(const char *op); /* NULL: a row is missing */
+
+#endif

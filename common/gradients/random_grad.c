@@ -1,0 +1,36 @@
+/* Derivatives of the random family: a random number does not follow its shape or seed; only Gamma follows its alpha. */
+#include "common/gradients/gradient.h"
+
+// clang-format off
+static const struct gradient_row rows[] = {
+    NO_GRADIENT("RandomUniform"),
+    NO_GRADIENT("RandomStandardNormal"),
+    NO_GRADIENT("TruncatedNormal"),
+    NO_GRADIENT("RandomUniformInt"),
+    NO_GRADIENT("RandomShuffle"),
+    NO_GRADIENT("Multinomial"),
+    LATER_GRADIENT("RandomGamma"),
+    NO_GRADIENT("RandomPoisson"),
+    NO_GRADIENT("RandomPoissonV2"),
+    NO_GRADIENT("StatelessRandomUniform"),
+    NO_GRADIENT("StatelessRandomNormal"),
+    NO_GRADIENT("StatelessTruncatedNormal"),
+    NO_GRADIENT("StatelessRandomUniformInt"),
+    NO_GRADIENT("StatelessRandomUniformFullInt"),
+    NO_GRADIENT("StatelessRandomUniformV2"),
+    NO_GRADIENT("StatelessRandomNormalV2"),
+    NO_GRADIENT("StatelessTruncatedNormalV2"),
+    NO_GRADIENT("StatelessRandomUniformIntV2"),
+    NO_GRADIENT("StatelessRandomUniformFullIntV2"),
+    NO_GRADIENT("StatelessRandomGetKeyCounter"),
+    NO_GRADIENT("StatelessRandomGetKeyCounterAlg"),
+    NO_GRADIENT("StatelessRandomGetAlg"),
+    NO_GRADIENT("StatelessShuffle"),
+    NO_GRADIENT("StatelessMultinomial"),
+    LATER_GRADIENT("StatelessRandomGammaV2"),
+    LATER_GRADIENT("StatelessRandomGammaV3"),
+    NO_GRADIENT("StatelessRandomPoisson"),
+};
+// clang-format on
+
+const struct gradient_list random_gradients = {rows, ARRAY_LEN(rows)};

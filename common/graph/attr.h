@@ -1,0 +1,55 @@
+/* Attribute values of a node, and typed ways to read them.
+ *
+ * All memory is borrowed from the graph's arena, but tensors are counted: attr values are released with attr_value_clear.
+ * A value is immutable once its node is in a graph. */
+#ifndef MILLRACE_COMMON_GRAPH_ATTR_H
+#define MILLRACE_COMMON_GRAPH_ATTR_H
+
+#include "common/base/arena.h"
+#include "common/ops/op_signature.h"
+#include "common/tensor/tensor.h"
+
+struct attr;
+
+struct attr_func {
+    const char *name;
+    struct attr *attrs; /* sorted by name */
+    int n_attrs;
+};
+
+/* One value; which member holds follows from `type` (list types use `list`). */
+struct attr_value {
+    enum attr_type type;
+    union {
+        struct span s;
+        int64_t i;
+        float f;
+        bool b;
+        enum dtype dtype;
+        struct shape shape;
+        struct tensor *tensor;    /* in the arena */
+        struct attr_func *func;   /* in the arena */
+        const char *placeholder;  /* inside function bodies: the name of the function's attr that stands here */
+        struct {
+            const struct attr_value *values; /* elements, with the element type */
+            int n_values;
+        } list;
+    };
+    bool is_placeholder;
+};
+
+struct attr {
+    const char *name;
+    struct attr_value value;
+};
+
+void attr_value_clear(struct attr_value *value); /* lets go of tensors, in lists and functions too */
+/* A copy in `arena`; tensors are shared. */
+void attr_value_copy(const struct attr_value *from, struct arena *arena, struct attr_value *ret);
+/* Same type and content (tensors by bits): what CSE compares. NaN bits equal themselves. */
+bool attr_value_equal(const struct attr_value *a, const struct attr_value *b);
+uint64_t attr_value_hash(const struct attr_value *value);
+/* "float", "[1, 2]", "\"text\"", "{float[2]{1, 2}}": the text form of tests, dumps and status pages. */
+void attr_value_print(const struct attr_value *value, struct str *out);
+
+#endif

@@ -1,0 +1,244 @@
+/* The function library: FunctionDefs are kept as they came, for the passes that inline them; what a node needs that calls one by its
+ * name is its signature, read here. */
+#include "common/graph/graph_internal.h"
+
+#include "common/tensor/tensor_proto.h"
+
+static COLD struct status *malformed(const char *what) { return status_invalid("Malformed FunctionDef: %s", what); }
+
+/* ---- signatures, from an OpDef ---- */
+
+static bool field_is(const struct proto_field *field, uint32_t number, uint32_t wire_type) {
+    return field->number == number && field->wire_type == wire_type;
+}
+
+static const char *copy_text(struct graph *graph, struct span text) {
+    return text.len > 0 ? arena_strndup(&graph->arena, text.data, text.len) : NULL;
+}
+
+static void read_arg(struct graph *graph, struct span proto, struct op_arg_signature *arg) {
+    struct proto_field field;
+    arg->name = "";
+    while (proto_next(&proto, &field) > 0) {
+        if (field_is(&field, 1, 2))
+            arg->name = arena_strndup(&graph->arena, field.bytes.data, field.bytes.len);
+        else if (field_is(&field, 3, 0))
+            arg->type = field.value < DT_N_TYPES ? (enum dtype)field.value : DT_INVALID;
+        else if (field_is(&field, 4, 2))
+            arg->type_attr = copy_text(graph, field.bytes);
+        else if (field_is(&field, 5, 2))
+            arg->number_attr = copy_text(graph, field.bytes);
+        else if (field_is(&field, 6, 2))
+            arg->type_list_attr = copy_text(graph, field.bytes);
+        else if (field_is(&field, 16, 0))
+            arg->is_ref = field.value != 0;
+    }
+}
+
+static bool parse_attr_type(struct span text, enum attr_type *ret) {
+    for (int type = ATTR_STRING; type <= ATTR_LIST_FUNC; type++)
+        if (span_is(text, attr_type_name((enum attr_type)type))) {
+            *ret = (enum attr_type)type;
+            return true;
+        }
+    return false;
+}
+
+/* A default of a simple type. Functions have no others: those are left out, and a node must state the attr. */
+static bool default_from_value(struct graph *graph, const struct attr_value *value, struct op_attr_default *ret) {
+    *ret = (struct op_attr_default){0};
+    if (value->is_placeholder)
+        return false;
+    if (attr_type_is_list(value->type)) {
+        struct op_attr_default *list = arena_array(&graph->arena, struct op_attr_default, value->list.n_values);
+        for (int i = 0; i < value->list.n_values; i++)
+            if (!default_from_value(graph, &value->list.values[i], &list[i]))
+                return false;
+        ret->n = value->list.n_values;
+        ret->list = list;
+        return true;
+    }
+    switch (value->type) {
+    case ATTR_STRING:
+        ret->n = (int32_t)MIN(value->s.len, (size_t)INT32_MAX);
+        ret->s = value->s.data;
+        return true;
+    case ATTR_INT:
+        ret->i = value->i;
+        return true;
+    case ATTR_FLOAT:
+        ret->f = value->f;
+        return true;
+    case ATTR_BOOL:
+        ret->b = value->b;
+        return true;
+    case ATTR_TYPE:
+        ret->type = value->dtype;
+        return true;
+    case ATTR_SHAPE:
+        ret->n = value->shape.rank;
+        ret->dims = value->shape.dims;
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* False when the attr has no type that we know. */
+static bool read_attr(struct attr_reader *reader, struct span proto, struct op_attr_signature *attr) {
+    struct proto_field field;
+    struct span default_proto = {NULL, 0};
+    bool has_type = false;
+    attr->name = "";
+    while (proto_next(&proto, &field) > 0) {
+        if (field_is(&field, 1, 2)) {
+            attr->name = arena_strndup(&reader->graph->arena, field.bytes.data, field.bytes.len);
+        } else if (field_is(&field, 2, 2)) {
+            has_type = parse_attr_type(field.bytes, &attr->type);
+        } else if (field_is(&field, 3, 2)) {
+            default_proto = field.bytes;
+        } else if (field_is(&field, 5, 0)) {
+            attr->has_minimum = field.value != 0;
+        } else if (field_is(&field, 6, 0)) {
+            attr->minimum = (int64_t)field.value;
+        }
+    }
+    attr->has_minimum = attr->has_minimum && (attr->type == ATTR_INT || attr_type_is_list(attr->type));
+    struct attr_value value;
+    bool is_set = false;
+    struct status *st = default_proto.data ? attr_read(reader, default_proto, attr, 0, &value, &is_set) : NULL;
+    if (!st && is_set && value.type == attr->type) {
+        struct op_attr_default *def = arena_new(&reader->graph->arena, struct op_attr_default);
+        attr->has_default = default_from_value(reader->graph, &value, def);
+        attr->default_value = attr->has_default ? def : NULL;
+    }
+    status_unref(st);
+    return has_type;
+}
+
+/* Arguments must refer to attrs that are there and have the right type: node_check.c relies on it. */
+static bool arg_is_sound(const struct op_signature *op, const struct op_arg_signature *arg) {
+    const struct op_attr_signature *type = arg->type_attr ? op_signature_attr(op, arg->type_attr) : NULL;
+    const struct op_attr_signature *list = arg->type_list_attr ? op_signature_attr(op, arg->type_list_attr) : NULL;
+    const struct op_attr_signature *number = arg->number_attr ? op_signature_attr(op, arg->number_attr) : NULL;
+    if (arg->type_attr)
+        return type && type->type == ATTR_TYPE && !arg->type_list_attr && (!arg->number_attr || (number && number->type == ATTR_INT));
+    if (arg->type_list_attr)
+        return list && list->type == ATTR_LIST_TYPE && !arg->number_attr;
+    return dtype_is_known((int)arg->type) && (!arg->number_attr || (number && number->type == ATTR_INT));
+}
+
+static struct span find_op_def(struct span functiondef) {
+    struct proto_field field;
+    struct span op_def = {NULL, 0};
+    while (proto_next(&functiondef, &field) > 0)
+        if (field_is(&field, 1, 2))
+            op_def = field.bytes;
+    return op_def;
+}
+
+const struct op_signature *function_signature_new(struct graph *graph, struct span functiondef) {
+    struct span op_def = find_op_def(functiondef);
+    struct proto_field field;
+    int n_inputs = 0, n_outputs = 0, n_attrs = 0;
+    for (struct span in = op_def; proto_next(&in, &field) > 0;) {
+        n_inputs += field_is(&field, 2, 2);
+        n_outputs += field_is(&field, 3, 2);
+        n_attrs += field_is(&field, 4, 2);
+    }
+    if (n_inputs > UINT8_MAX || n_outputs > UINT8_MAX || n_attrs > UINT8_MAX)
+        return NULL; /* the signature's counts are bytes */
+    struct graph_limits limits;
+    struct attr_reader reader;
+    graph_limits_default(&limits);
+    attr_reader_init(&reader, graph, &limits);
+    struct op_arg_signature *inputs = arena_array(&graph->arena, struct op_arg_signature, n_inputs);
+    struct op_arg_signature *outputs = arena_array(&graph->arena, struct op_arg_signature, n_outputs);
+    struct op_attr_signature *attrs = arena_array(&graph->arena, struct op_attr_signature, n_attrs);
+    struct op_signature *op = arena_new(&graph->arena, struct op_signature);
+    op->inputs = inputs;
+    op->outputs = outputs;
+    op->attrs = attrs;
+    op->name = "";
+    bool is_sound = true;
+    for (struct span in = op_def; proto_next(&in, &field) > 0;) {
+        if (field_is(&field, 1, 2))
+            op->name = arena_strndup(&graph->arena, field.bytes.data, field.bytes.len);
+        else if (field_is(&field, 2, 2))
+            read_arg(graph, field.bytes, &inputs[op->n_inputs++]);
+        else if (field_is(&field, 3, 2))
+            read_arg(graph, field.bytes, &outputs[op->n_outputs++]);
+        else if (field_is(&field, 4, 2))
+            is_sound = read_attr(&reader, field.bytes, &attrs[op->n_attrs++]) && is_sound;
+        else if (field_is(&field, 17, 0))
+            op->is_stateful = field.value != 0;
+    }
+    attr_reader_fini(&reader);
+    for (int i = 0; i < n_inputs; i++)
+        is_sound = is_sound && arg_is_sound(op, &inputs[i]);
+    for (int i = 0; i < n_outputs; i++)
+        is_sound = is_sound && arg_is_sound(op, &outputs[i]);
+    return is_sound ? op : NULL;
+}
+
+/* ---- the library ---- */
+
+/* Hashes the fields of a message without regard to the order of different fields (map entries come in any), but with regard to the
+ * order among fields of one number when `is_ordered` holds for it. */
+static uint64_t hash_fields(struct span message, bool (*descends)(uint32_t number), uint32_t ordered_number) {
+    struct proto_field field;
+    uint64_t sum = 0, n_ordered = 0;
+    while (proto_next(&message, &field) > 0) {
+        uint64_t hash = hash_mix(field.number, field.wire_type);
+        if (field.number == ordered_number)
+            hash = hash_mix(hash, ++n_ordered);
+        if (field.wire_type != 2)
+            hash = hash_mix(hash, field.value);
+        else if (descends && descends(field.number))
+            hash = hash_mix(hash, hash_fields(field.bytes, NULL, 3)); /* a NodeDef: its inputs are in order */
+        else
+            hash = hash_bytes(field.bytes.data, field.bytes.len, hash);
+        sum += hash;
+    }
+    return sum;
+}
+
+static bool is_node_def(uint32_t number) { return number == 3; }
+
+/* The same bytes, or the same but for the order of map entries. */
+static bool functions_are_equal(struct span a, struct span b) {
+    if (a.len != b.len)
+        return false;
+    return span_equal(a, b) || hash_fields(a, is_node_def, 0) == hash_fields(b, is_node_def, 0);
+}
+
+struct status *graph_new_function(struct graph *graph, struct span functiondef, const struct graph_limits *limits,
+                                  struct graph_function **ret_added) {
+    struct proto_field field;
+    struct span op_def = find_op_def(functiondef), name = {NULL, 0};
+    if (proto_is_too_deep(functiondef, limits->max_depth))
+        return malformed("its fields cannot be read, or nest too deep");
+    for (struct span in = op_def; proto_next(&in, &field) > 0;)
+        if (field_is(&field, 1, 2))
+            name = field.bytes;
+    if (name.len == 0 || memchr(name.data, '\0', name.len))
+        return malformed("it has no name");
+    const struct graph_function *there = strmap_get_span(&graph->functions, name);
+    *ret_added = NULL;
+    if (there && functions_are_equal(there->def, functiondef))
+        return NULL;
+    if (there)
+        return status_invalid("Cannot add function '%s' because a different function with the same name already exists.", there->name);
+    struct graph_function *function = arena_new(&graph->arena, struct graph_function);
+    function->name = arena_strndup(&graph->arena, name.data, name.len);
+    function->def = (struct span){arena_memdup(&graph->arena, functiondef.data, functiondef.len), functiondef.len};
+    function->signature = function_signature_new(graph, function->def);
+    strmap_put_span(&graph->functions, (struct span){function->name, name.len}, function);
+    *ret_added = function;
+    return NULL;
+}
+
+struct status *graph_add_function(struct graph *graph, struct span functiondef, const struct graph_limits *limits) {
+    struct graph_function *added;
+    return graph_new_function(graph, functiondef, limits, &added);
+}

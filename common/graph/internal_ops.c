@@ -1,0 +1,34 @@
+/* The signatures of our own ops. */
+#include "common/graph/internal_ops.h"
+
+/* clang-format off */
+static const struct op_arg_signature value_arg[] = {{.name = "value", .type_attr = "T"}};
+
+static const struct op_attr_signature slot_attrs[] = {
+    {.name = "T", .type = ATTR_TYPE},
+    {.name = "index", .type = ATTR_INT, .has_minimum = true, .minimum = 0},
+};
+static const struct op_attr_signature edge_attrs[] = {
+    {.name = "T", .type = ATTR_TYPE},
+    {.name = "edge", .type = ATTR_INT},
+    {.name = "src_device", .type = ATTR_STRING},
+    {.name = "dst_device", .type = ATTR_STRING},
+    {.name = "tensor_name", .type = ATTR_STRING},
+};
+
+static const struct op_signature internal_ops[] = {
+    {.name = OP_FEED, .outputs = value_arg, .n_outputs = 1, .attrs = slot_attrs, .n_attrs = ARRAY_LEN(slot_attrs), .is_stateful = true},
+    {.name = OP_FETCH, .inputs = value_arg, .n_inputs = 1, .attrs = slot_attrs, .n_attrs = ARRAY_LEN(slot_attrs), .is_stateful = true},
+    {.name = OP_SEND, .inputs = value_arg, .n_inputs = 1, .attrs = edge_attrs, .n_attrs = ARRAY_LEN(edge_attrs), .is_stateful = true},
+    {.name = OP_RECV, .outputs = value_arg, .n_outputs = 1, .attrs = edge_attrs, .n_attrs = ARRAY_LEN(edge_attrs), .is_stateful = true},
+};
+/* clang-format on */
+
+const struct op_signature *internal_op_find(struct span name) {
+    if (name.len < 4 || memcmp(name.data, "_Mr", 3) != 0)
+        return NULL;
+    for (size_t i = 0; i < ARRAY_LEN(internal_ops); i++)
+        if (span_is(name, internal_ops[i].name))
+            return &internal_ops[i];
+    return NULL;
+}

@@ -1,0 +1,14 @@
+/* The ends of edges that were cut (common/graph/internal_ops.h): the executor runs them itself. Their values' shapes are known to
+ * the graph that was cut, not to its parts. */
+#include "common/ops/op_def.h"
+
+// clang-format off
+static const struct op_def rows[] = {
+    {"_MrFeed", "a value that the step brings", shape_unknown},
+    {"_MrFetch", "a value that the step takes away", shape_none},
+    {"_MrSend", "the near end of an edge between devices", shape_none},
+    {"_MrRecv", "the far end of an edge between devices", shape_unknown},
+};
+// clang-format on
+
+const struct op_def_list edge_ops = {rows, ARRAY_LEN(rows)};

@@ -1,0 +1,38 @@
+/* The families of supported ops, a line each, and the lookup by name. */
+#include "common/ops/op_def.h"
+
+#include <pthread.h>
+
+#include "common/base/map.h"
+
+extern const struct op_def_list array_ops, array_join_ops, array_index_ops, array_space_ops, control_flow_ops, edge_ops;
+extern const struct op_def_list nn_ops;
+extern const struct op_def_list math_ops;
+extern const struct op_def_list state_ops, resource_variable_ops, training_ops, tensor_array_ops, stack_ops, logging_ops;
+extern const struct op_def_list random_ops;
+extern const struct op_def_list string_ops;
+
+const struct op_def_list *const op_def_lists[] = {
+    &array_ops, &array_join_ops,        &array_index_ops, &array_space_ops,  &control_flow_ops, &edge_ops,    &nn_ops,     &math_ops,
+    &state_ops, &resource_variable_ops, &training_ops,    &tensor_array_ops, &stack_ops,        &logging_ops, &random_ops, &string_ops,
+};
+const size_t n_op_def_lists = ARRAY_LEN(op_def_lists);
+
+static struct strmap by_name;
+static pthread_once_t by_name_once = PTHREAD_ONCE_INIT;
+
+static void by_name_build(void) {
+    strmap_init(&by_name);
+    for (size_t l = 0; l < n_op_def_lists; l++) {
+        for (size_t r = 0; r < op_def_lists[l]->n_rows; r++) {
+            const struct op_def *def = &op_def_lists[l]->rows[r];
+            if (!strmap_get(&by_name, def->name)) /* a row per op: test_tables names doubled ones */
+                strmap_put(&by_name, def->name, (void *)(uintptr_t)def);
+        }
+    }
+}
+
+const struct op_def *op_def_find(const char *name) {
+    pthread_once(&by_name_once, by_name_build);
+    return strmap_get(&by_name, name);
+}

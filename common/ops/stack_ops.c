@@ -1,0 +1,34 @@
+/* The stack family. */
+#include "common/ops/op_def.h"
+
+extern const struct op_def_list stack_ops;
+
+static struct status *shape_stack_v1(struct shape_inference *ctx) {
+    ctx->out[0] = shape_make(ctx, 1, (const int64_t[]){2});
+    return NULL;
+}
+
+static struct status *shape_stack(struct shape_inference *ctx) {
+    TRY(shape_require_rank(ctx, 0, 0, NULL));
+    return shape_scalar(ctx);
+}
+
+static struct status *shape_push(struct shape_inference *ctx) {
+    ctx->out[0] = ctx->in[1];
+    return NULL;
+}
+
+// clang-format off
+static const struct op_def rows[] = {
+    {"StackV2", "a pile of tensors that lives for one step", shape_stack},
+    {"StackPushV2", "puts a tensor on top, and hands it on", shape_push},
+    {"StackPopV2", "takes the top", shape_unknown},
+    {"StackCloseV2", "lets go of all that is on the stack", shape_none},
+    {"Stack", "a pile of tensors, in the first form", shape_stack_v1},
+    {"StackPush", "puts a tensor on top, and hands it on", shape_push},
+    {"StackPop", "takes the top", shape_unknown},
+    {"StackClose", "lets go of all that is on the stack", shape_none},
+};
+// clang-format on
+
+const struct op_def_list stack_ops = {rows, ARRAY_LEN(rows)};

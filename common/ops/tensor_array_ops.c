@@ -1,0 +1,101 @@
+/* The TensorArray family. What a handle is known to refer to is one element: its dtype and (maybe partial) shape. */
+#include "common/ops/op_def.h"
+
+extern const struct op_def_list tensor_array_ops;
+
+static struct shape element_of(const struct shape_inference *ctx, enum dtype dtype) {
+    if (!ctx->in_handle_dtypes || ctx->in_handle_dtypes[0] != dtype)
+        return SHAPE_UNKNOWN;
+    return ctx->in_handle_shapes[0];
+}
+
+static struct status *shape_array(struct shape_inference *ctx) {
+    TRY(shape_require_rank(ctx, 0, 0, NULL));
+    ctx->out[0] = ctx->out[1] = SHAPE_SCALAR;
+    if (!ctx->out_handle_dtypes)
+        return NULL;
+    TRY(node_get_type(ctx->node, "dtype", &ctx->out_handle_dtypes[0]));
+    return node_get_shape(ctx->node, "element_shape", &ctx->out_handle_shapes[0]);
+}
+
+static struct status *shape_array_grad(struct shape_inference *ctx) {
+    ctx->out[0] = ctx->out[1] = SHAPE_SCALAR;
+    if (!ctx->out_handle_dtypes || !ctx->in_handle_dtypes)
+        return NULL;
+    ctx->out_handle_dtypes[0] = ctx->in_handle_dtypes[0];
+    ctx->out_handle_shapes[0] = ctx->in_handle_shapes[0];
+    if (ctx->node->n_data < 3 || ctx->in_handle_dtypes[0] == DT_INVALID)
+        return NULL;
+    struct shape prepend;
+    TRY(shape_from_input(ctx, 2, &prepend));
+    return shape_concat(ctx, prepend, ctx->in_handle_shapes[0], &ctx->out_handle_shapes[0]);
+}
+
+static struct status *shape_array_write(struct shape_inference *ctx) {
+    struct shape unused;
+    TRY(shape_require_rank(ctx, 1, 0, NULL));
+    TRY(shape_require_rank(ctx, 3, 0, NULL));
+    TRY(shape_merge(ctx, element_of(ctx, (enum dtype)ctx->node->in_types[2]), ctx->in[2], &unused));
+    return shape_scalar(ctx);
+}
+
+static struct status *shape_array_read(struct shape_inference *ctx) {
+    TRY(shape_require_rank(ctx, 1, 0, NULL));
+    TRY(shape_require_rank(ctx, 2, 0, NULL));
+    ctx->out[0] = element_of(ctx, (enum dtype)ctx->node->out_types[0]);
+    return NULL;
+}
+
+static struct status *shape_array_gather(struct shape_inference *ctx) {
+    struct shape indices, element = SHAPE_UNKNOWN;
+    TRY(shape_require_rank(ctx, 1, 1, &indices));
+    TRY(shape_require_rank(ctx, 2, 0, NULL));
+    TRY(node_get_shape(ctx->node, "element_shape", &element));
+    struct shape known = element_of(ctx, (enum dtype)ctx->node->out_types[0]);
+    if (shape_is_compatible(element, known)) /* else a run without elements could still succeed */
+        TRY(shape_merge(ctx, element, known, &element));
+    return shape_concat(ctx, indices, element, &ctx->out[0]);
+}
+
+static struct status *shape_array_scatter(struct shape_inference *ctx) {
+    struct shape indices, unused, element = element_of(ctx, (enum dtype)ctx->node->in_types[2]);
+    TRY(shape_require_rank(ctx, 1, 1, &indices));
+    TRY(shape_require_rank(ctx, 3, 0, NULL));
+    TRY(shape_require_rank_at_least(ctx, 2, 1));
+    if (ctx->in[2].rank >= 1)
+        TRY(shape_merge(ctx, element, shape_sub(ctx, ctx->in[2], 1, -1), &unused));
+    return shape_scalar(ctx);
+}
+
+static struct status *shape_array_concat(struct shape_inference *ctx) {
+    struct shape rest = SHAPE_UNKNOWN;
+    TRY(shape_require_rank(ctx, 1, 0, NULL));
+    TRY(node_get_shape(ctx->node, "element_shape_except0", &rest));
+    TRY(shape_concat(ctx, shape_unknown_of_rank(ctx, 1), rest, &ctx->out[0]));
+    ctx->out[1] = shape_unknown_of_rank(ctx, 1);
+    return NULL;
+}
+
+static struct status *shape_array_split(struct shape_inference *ctx) {
+    TRY(shape_require_rank(ctx, 2, 1, NULL));
+    TRY(shape_require_rank(ctx, 3, 0, NULL));
+    return shape_scalar(ctx);
+}
+
+// clang-format off
+static const struct op_def rows[] = {
+    {"TensorArrayV3", "an array of tensors that lives for one step", shape_array},
+    {"TensorArrayGradV3", "the array of gradients of an array", shape_array_grad},
+    {"TensorArrayGradWithShape", "the array of gradients of an array, of larger elements", shape_array_grad},
+    {"TensorArrayWriteV3", "writes one element", shape_array_write},
+    {"TensorArrayReadV3", "reads one element", shape_array_read},
+    {"TensorArrayGatherV3", "elements stacked into one tensor", shape_array_gather},
+    {"TensorArrayScatterV3", "rows of a tensor into elements", shape_array_scatter},
+    {"TensorArrayConcatV3", "all elements one after the other", shape_array_concat},
+    {"TensorArraySplitV3", "runs of rows of a tensor into elements", shape_array_split},
+    {"TensorArraySizeV3", "how many elements there are", shape_scalar},
+    {"TensorArrayCloseV3", "lets go of all elements", shape_none},
+};
+// clang-format on
+
+const struct op_def_list tensor_array_ops = {rows, ARRAY_LEN(rows)};

@@ -1,0 +1,65 @@
+/* The memory of tensors: counted, 64-byte aligned blocks from an allocator; large ones are recycled.
+ *
+ * A buffer that has another holder is never written (DESIGN.md): who wants to write asks buffer_is_sole first. Any thread. */
+#ifndef MILLRACE_COMMON_TENSOR_BUFFER_H
+#define MILLRACE_COMMON_TENSOR_BUFFER_H
+
+#include <stdatomic.h>
+
+#include "common/base/base.h"
+
+enum { BUFFER_ALIGN = 64 };
+/* In buffer.flags while nobody has written to a fresh block: its bytes are all zero. Only who just allocated it may look. */
+#define BUFFER_IS_ZERO (1u << 31)
+
+struct buffer;
+struct allocator;
+
+/* How a device, a transport's arena or a received message gives memory. Each method may be called on any thread. */
+struct allocator {
+    const char *name;
+    /* A new buffer with one reference, data aligned to BUFFER_ALIGN, contents undefined; NULL when the limit is reached or
+     * memory is out: callers answer RESOURCE_EXHAUSTED with the tensor's name and size. */
+    struct buffer *(*alloc)(struct allocator *allocator, size_t size_bytes);
+    /* Called once when the last reference is gone. */
+    void (*free)(struct allocator *allocator, struct buffer *buffer);
+    _Atomic int64_t in_use_bytes, peak_bytes;
+    int64_t limit_bytes; /* 0: none */
+};
+
+struct buffer {
+    _Atomic uint32_t n_refs;
+    uint32_t flags;      /* the allocator's */
+    size_t size_bytes;   /* usable size */
+    char *data;          /* aligned */
+    struct allocator *allocator;
+    void *owner;         /* the allocator's, e.g. the message this is a part of */
+};
+
+static inline struct buffer *buffer_ref(struct buffer *buffer) {
+    atomic_fetch_add_explicit(&buffer->n_refs, 1, memory_order_relaxed);
+    return buffer;
+}
+static inline void buffer_unref(struct buffer *buffer) {
+    if (buffer && atomic_fetch_sub_explicit(&buffer->n_refs, 1, memory_order_acq_rel) == 1)
+        buffer->allocator->free(buffer->allocator, buffer);
+}
+static inline bool buffer_is_sole(struct buffer *buffer) { return atomic_load_explicit(&buffer->n_refs, memory_order_acquire) == 1; }
+
+/* The host allocator: below 64 KiB from malloc; above, blocks are recycled in size classes (an eighth apart) up to
+ * a cache limit, because fresh pages cost more than the work done on them. Never freed. */
+struct allocator *allocator_host(void);
+/* Cap of the recycled blocks that are kept, default 1 GiB; and give back all that are kept now. */
+void allocator_host_set_cache_limit(int64_t bytes);
+void allocator_host_trim(void);
+/* A host allocator with a limit of its own (a CPU device): shares the recycled blocks. Freed when its last buffer is gone. */
+struct allocator *allocator_host_new(const char *name, int64_t limit_bytes);
+void allocator_host_free(struct allocator *allocator);
+
+static inline struct buffer *buffer_alloc(struct allocator *allocator, size_t size_bytes) {
+    return allocator->alloc(allocator, size_bytes);
+}
+/* A buffer over memory that someone else owns: `release(arg)` runs when the last reference is gone. */
+struct buffer *buffer_wrap(void *data, size_t size_bytes, void (*release)(void *arg), void *arg);
+
+#endif

@@ -1,0 +1,90 @@
+/* Shapes: products that cannot overflow unnoticed, comparison, text. */
+#include "common/tensor/shape.h"
+
+bool shape_is_full(struct shape shape) {
+    if (shape.rank < 0)
+        return false;
+    for (int i = 0; i < shape.rank; i++)
+        if (shape.dims[i] < 0)
+            return false;
+    return true;
+}
+
+bool shape_equal(struct shape a, struct shape b) {
+    if (a.rank != b.rank)
+        return false;
+    return a.rank <= 0 || memcmp(a.dims, b.dims, (size_t)a.rank * sizeof(a.dims[0])) == 0;
+}
+
+bool shape_is_compatible(struct shape a, struct shape b) {
+    if (a.rank < 0 || b.rank < 0)
+        return true;
+    if (a.rank != b.rank)
+        return false;
+    for (int i = 0; i < a.rank; i++)
+        if (a.dims[i] >= 0 && b.dims[i] >= 0 && a.dims[i] != b.dims[i])
+            return false;
+    return true;
+}
+
+static COLD struct status *shape_refused(struct shape shape, const char *why) {
+    struct str text = STR_INIT;
+    shape_print(shape, &text);
+    struct status *st = status_invalid("Shape %s %s", str_text(&text), why);
+    str_fini(&text);
+    return st;
+}
+
+/* The product of the sizes that are not 0 must fit as well: strides are such products, and kernels compute them unchecked. */
+struct status *shape_n_elements(struct shape shape, int64_t *ret_n) {
+    if (shape.rank < 0)
+        return status_invalid("Shape is not known");
+    if (shape.rank > SHAPE_MAX_RANK)
+        return status_invalid("Shape has %d dimensions, above the limit of %d", shape.rank, SHAPE_MAX_RANK);
+    int64_t product = 1;
+    bool has_zero = false;
+    for (int i = 0; i < shape.rank; i++) {
+        int64_t size = shape.dims[i];
+        if (unlikely(size < 0))
+            return shape_refused(shape, "must have only non-negative sizes");
+        if (size == 0)
+            has_zero = true;
+        else if (unlikely(mul_overflows_i64(product, size, &product)))
+            return shape_refused(shape, "has too many elements: more than 2^63 - 1");
+    }
+    *ret_n = has_zero ? 0 : product;
+    return NULL;
+}
+
+void shape_print(struct shape shape, struct str *out) {
+    if (shape.rank < 0) {
+        str_add(out, "<unknown>");
+        return;
+    }
+    str_add_char(out, '[');
+    for (int i = 0; i < shape.rank; i++) {
+        if (i > 0)
+            str_add_char(out, ',');
+        if (shape.dims[i] == -1)
+            str_add_char(out, '?');
+        else
+            str_addf(out, "%lld", (long long)shape.dims[i]);
+    }
+    str_add_char(out, ']');
+}
+
+const char *shape_text(struct shape shape, struct arena *arena) {
+    struct str text = STR_INIT;
+    shape_print(shape, &text);
+    const char *copy = arena_strndup(arena, str_text(&text), text.len);
+    str_fini(&text);
+    return copy;
+}
+
+struct shape shape_dup(struct shape shape, struct arena *arena) {
+    if (shape.rank > 0)
+        shape.dims = arena_memdup(arena, shape.dims, (size_t)shape.rank * sizeof(shape.dims[0]));
+    else
+        shape.dims = NULL;
+    return shape;
+}

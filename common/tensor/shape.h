@@ -1,0 +1,32 @@
+/* Shapes: a known list of sizes, and the partial shapes of static inference.
+ *
+ * Rank is at most 254, as in TensorFlow. Any thread. */
+#ifndef MILLRACE_COMMON_TENSOR_SHAPE_H
+#define MILLRACE_COMMON_TENSOR_SHAPE_H
+
+#include "common/base/arena.h"
+#include "common/base/status.h"
+#include "common/base/str.h"
+
+enum { SHAPE_MAX_RANK = 254, SHAPE_UNKNOWN_RANK = -1 };
+
+/* A possibly partial shape with borrowed sizes. dims[i] == -1 where a size is unknown; rank == -1 where the rank is. */
+struct shape {
+    int rank;
+    const int64_t *dims;
+};
+#define SHAPE_UNKNOWN ((struct shape){SHAPE_UNKNOWN_RANK, NULL})
+#define SHAPE_SCALAR ((struct shape){0, NULL})
+
+bool shape_is_full(struct shape shape);                        /* rank and all sizes known */
+bool shape_equal(struct shape a, struct shape b);              /* unknown sizes equal only unknown sizes */
+bool shape_is_compatible(struct shape a, struct shape b);      /* could be the same once all is known */
+/* Product of the sizes of a full shape. Errors: INVALID_ARGUMENT on a negative size, rank > 254, or a product beyond int64. */
+struct status *shape_n_elements(struct shape shape, int64_t *ret_n) MUST_USE;
+/* "[2,?,3]", "[]", "<unknown>". */
+void shape_print(struct shape shape, struct str *out);
+/* A text for error messages, in the arena. */
+const char *shape_text(struct shape shape, struct arena *arena);
+struct shape shape_dup(struct shape shape, struct arena *arena);
+
+#endif

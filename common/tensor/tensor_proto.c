@@ -1,0 +1,466 @@
+/* TensorProto in and out. Decoding takes two looks at the fields: the first finds type, shape and where the elements stand, the second
+ * stores them; so the elements go straight to their place, whatever order the fields come in. */
+#include "common/tensor/tensor_proto.h"
+
+#include <stdlib.h>
+
+enum {
+    FIELD_DTYPE = 1,
+    FIELD_SHAPE = 2,
+    FIELD_CONTENT = 4,
+    FIELD_STRING = 8,
+    FIELD_RESOURCE = 14,
+    FIELD_VARIANT = 15,
+    FIELD_FLOAT8 = 18,
+};
+
+/* Views below this are not worth a reference on a whole message; see wants_view. */
+enum { VIEW_MIN_BYTES = 4096, VIEW_ALWAYS_BYTES = 1 << 20, VIEW_MAX_WASTE = 16 };
+
+/* Which field lists the elements of a type, and how: `unit_bytes` is what one listed value fills (a complex element takes two). */
+static const struct value_field {
+    uint8_t number, wire_type, unit_bytes;
+} value_fields[DT_N_TYPES] = {
+    /* clang-format off */
+    [DT_FLOAT] = {5, 5, 4}, [DT_DOUBLE] = {6, 1, 8}, [DT_COMPLEX64] = {9, 5, 4}, [DT_COMPLEX128] = {12, 1, 8},
+    [DT_INT32] = {7, 0, 4}, [DT_UINT8] = {7, 0, 1}, [DT_INT16] = {7, 0, 2}, [DT_INT8] = {7, 0, 1}, [DT_UINT16] = {7, 0, 2},
+    [DT_QINT8] = {7, 0, 1}, [DT_QUINT8] = {7, 0, 1}, [DT_QINT16] = {7, 0, 2}, [DT_QUINT16] = {7, 0, 2}, [DT_QINT32] = {7, 0, 4},
+    [DT_INT4] = {7, 0, 1}, [DT_UINT4] = {7, 0, 1}, [DT_INT2] = {7, 0, 1}, [DT_UINT2] = {7, 0, 1},
+    [DT_INT64] = {10, 0, 8}, [DT_BOOL] = {11, 0, 1}, [DT_HALF] = {13, 0, 2}, [DT_BFLOAT16] = {13, 0, 2},
+    [DT_UINT32] = {16, 0, 4}, [DT_UINT64] = {17, 0, 8},
+    [DT_FLOAT8_E5M2] = {FIELD_FLOAT8, 2, 1}, [DT_FLOAT8_E4M3FN] = {FIELD_FLOAT8, 2, 1}, [DT_FLOAT8_E4M3FNUZ] = {FIELD_FLOAT8, 2, 1},
+    [DT_FLOAT8_E4M3B11FNUZ] = {FIELD_FLOAT8, 2, 1}, [DT_FLOAT8_E5M2FNUZ] = {FIELD_FLOAT8, 2, 1}, [DT_FLOAT4_E2M1FN] = {FIELD_FLOAT8, 2, 1},
+    [DT_STRING] = {FIELD_STRING, 2, 8}, [DT_RESOURCE] = {FIELD_RESOURCE, 2, 8}, [DT_VARIANT] = {FIELD_VARIANT, 2, 8},
+    /* clang-format on */
+};
+
+/* What the first look finds. */
+struct parts {
+    enum dtype dtype;
+    struct shape shape;
+    int64_t dims[SHAPE_MAX_RANK];
+    struct span content;
+    bool has_content;
+};
+
+/* ---- objects ---- */
+
+static void variant_proto_free(struct object *object) { free(CONTAINER_OF(object, struct bytes, object)); }
+
+const struct object_type variant_proto_type = {.name = "variant", .free = variant_proto_free};
+
+struct bytes *variant_proto_new(struct span proto) {
+    struct bytes *bytes = bytes_new(proto.data, proto.len);
+    if (bytes)
+        bytes->object.type = &variant_proto_type;
+    return bytes;
+}
+
+static char *text_field(struct span bytes) { return bytes.len > 0 ? xstrndup(bytes.data, bytes.len) : NULL; }
+
+/* The type of what the handle names, from its first DtypeAndShape. */
+static enum dtype handle_dtype(struct span dtype_and_shape) {
+    struct proto_field field;
+    while (proto_next(&dtype_and_shape, &field) > 0)
+        if (field.number == 1 && field.wire_type == 0 && dtype_is_known((int)MIN(field.value, (uint64_t)DT_N_TYPES)))
+            return (enum dtype)field.value;
+    return DT_INVALID;
+}
+
+/* NULL when malformed. */
+static struct resource_handle *resource_handle_from_proto(struct span proto) {
+    char *texts[4] = {NULL}; /* device, container, name, type name */
+    enum dtype dtype = DT_INVALID;
+    struct proto_field field;
+    int more;
+    while ((more = proto_next(&proto, &field)) > 0) {
+        if (field.wire_type != 2)
+            continue;
+        int at = field.number >= 1 && field.number <= 3 ? (int)field.number - 1 : field.number == 5 ? 3 : -1;
+        if (at >= 0) {
+            free(texts[at]);
+            texts[at] = text_field(field.bytes);
+        } else if (field.number == 6 && dtype == DT_INVALID) {
+            dtype = handle_dtype(field.bytes);
+        }
+    }
+    struct resource_handle *handle = NULL;
+    if (more == 0)
+        handle = resource_handle_new(texts[0] ? texts[0] : "", texts[1] ? texts[1] : "", texts[2] ? texts[2] : "", texts[3] ? texts[3] : "",
+                                     dtype, NULL);
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++)
+        free(texts[i]);
+    return handle;
+}
+
+static void resource_handle_to_proto(const struct resource_handle *handle, struct str *out) {
+    if (!handle)
+        return;
+    const char *texts[3] = {handle->device, handle->container, handle->name};
+    for (uint32_t i = 0; i < 3; i++)
+        if (texts[i][0])
+            proto_add_bytes(out, i + 1, texts[i], strlen(texts[i]));
+    proto_add_int(out, 4, handle->hash);
+    if (handle->type_name[0])
+        proto_add_bytes(out, 5, handle->type_name, strlen(handle->type_name));
+    if (handle->dtype != DT_INVALID) {
+        size_t begin = proto_begin(out, 6, 0);
+        proto_add_int(out, 1, (uint64_t)handle->dtype);
+        proto_end(out, begin, 0);
+    }
+}
+
+/* Makes the object that `bytes` stand for. False when malformed. */
+static bool object_from_bytes(enum dtype dtype, struct span bytes, struct object **ret) {
+    if (dtype == DT_RESOURCE) {
+        struct resource_handle *handle = resource_handle_from_proto(bytes);
+        *ret = handle ? &handle->object : NULL;
+        return handle != NULL;
+    }
+    struct bytes *object = dtype == DT_STRING ? bytes_new(bytes.data, bytes.len) : variant_proto_new(bytes);
+    *ret = object ? &object->object : NULL;
+    return true;
+}
+
+/* ---- the first look ---- */
+
+static struct status *malformed(const char *what) { return status_invalid("Malformed TensorProto: %s", what); }
+
+static struct status *find_parts(struct span proto, struct parts *parts) {
+    struct proto_field field;
+    int more, rank = 0;
+    uint64_t dtype = DT_INVALID;
+    parts->content = (struct span){NULL, 0};
+    while ((more = proto_next(&proto, &field)) > 0) {
+        if (field.number == FIELD_DTYPE && field.wire_type == 0)
+            dtype = field.value;
+        else if (field.number == FIELD_CONTENT && field.wire_type == 2)
+            parts->content = field.bytes;
+        else if (field.number == FIELD_SHAPE && field.wire_type == 2 && !proto_read_shape(field.bytes, parts->dims, &rank))
+            return malformed("its shape cannot be read, or has more than 254 dimensions");
+    }
+    if (more < 0)
+        return malformed("its fields cannot be read");
+    if (dtype == DT_INVALID || dtype >= DT_N_TYPES)
+        return status_invalid("TensorProto with the invalid type %llu", (unsigned long long)dtype);
+    if (rank < 0)
+        return malformed("its shape has no rank");
+    parts->dtype = (enum dtype)dtype;
+    parts->shape = (struct shape){rank, parts->dims};
+    parts->has_content = parts->content.len > 0;
+    return NULL;
+}
+
+/* ---- tensor_content ---- */
+
+/* A view pins the whole message: worth it for what is large, or a fair part of it. */
+static bool wants_view(struct span content, size_t element_bytes, const struct buffer *owner) {
+    if (!owner || content.len < VIEW_MIN_BYTES || (uintptr_t)content.data % MIN(element_bytes, (size_t)8) != 0)
+        return false;
+    return content.len >= VIEW_ALWAYS_BYTES || content.len >= owner->size_bytes / VIEW_MAX_WASTE;
+}
+
+/* A bool of any other value would be undefined behaviour in every kernel that reads it. */
+static bool has_only_bools(struct span content) {
+    uint8_t seen = 0;
+    for (size_t i = 0; i < content.len; i++)
+        seen |= (uint8_t)content.data[i];
+    return seen <= 1;
+}
+
+static struct status *plain_from_content(const struct parts *parts, struct buffer *owner, struct allocator *allocator, struct tensor *ret) {
+    int64_t n_elements;
+    size_t element_bytes = dtype_size(parts->dtype);
+    struct span content = parts->content;
+    TRY(shape_n_elements(parts->shape, &n_elements));
+    if ((uint64_t)n_elements != content.len / element_bytes || content.len % element_bytes != 0)
+        return status_invalid("Malformed TensorProto: tensor_content has %zu bytes where %lld elements of type %s have %lld each",
+                              content.len, (long long)n_elements, dtype_name(parts->dtype), (long long)element_bytes);
+    bool is_clean = parts->dtype != DT_BOOL || has_only_bools(content);
+    if (is_clean && wants_view(content, element_bytes, owner))
+        return tensor_view(owner, (char *)content.data, parts->dtype, parts->shape, ret);
+    TRY(tensor_new(allocator, parts->dtype, parts->shape, ret));
+    uint8_t *data = tensor_data(ret);
+    memcpy(data, content.data, content.len);
+    for (size_t i = 0; !is_clean && i < content.len; i++)
+        data[i] = data[i] != 0;
+    return NULL;
+}
+
+/* All lengths as varints, then all bytes. */
+static struct status *objects_from_content(const struct parts *parts, struct allocator *allocator, struct tensor *ret) {
+    int64_t n_elements;
+    struct span lengths = parts->content, bytes = parts->content;
+    TRY(shape_n_elements(parts->shape, &n_elements));
+    if ((uint64_t)n_elements > lengths.len)
+        return malformed("tensor_content is too short for its strings");
+    uint64_t total = 0, length;
+    for (int64_t i = 0; i < n_elements; i++) {
+        if (!proto_read_varint(&bytes, &length) || length > parts->content.len || (total += length) > parts->content.len)
+            return malformed("the lengths of its strings cannot be read");
+    }
+    if (total != bytes.len)
+        return malformed("the lengths of its strings do not add up to its content");
+    struct tensor t = TENSOR_INIT;
+    TRY(tensor_new(allocator, parts->dtype, parts->shape, &t));
+    for (int64_t i = 0; i < n_elements; i++) {
+        struct object *object;
+        CHECK(proto_read_varint(&lengths, &length)); /* as a moment ago */
+        if (!object_from_bytes(parts->dtype, (struct span){bytes.data, (size_t)length}, &object)) {
+            tensor_clear(&t);
+            return malformed("a resource handle cannot be read");
+        }
+        tensor_set_object(&t, i, object);
+        bytes.data += length;
+    }
+    tensor_move(ret, &t);
+    return NULL;
+}
+
+/* ---- typed lists ---- */
+
+/* How many values a field adds: itself, or as many as are packed in it. */
+static int64_t count_values(const struct proto_field *field, const struct value_field *wanted) {
+    if (field->number != wanted->number)
+        return 0;
+    if (wanted->number == FIELD_FLOAT8)
+        return (int64_t)field->bytes.len;
+    if (field->wire_type == wanted->wire_type)
+        return 1;
+    if (field->wire_type != 2)
+        return 0;
+    if (wanted->wire_type != 0)
+        return (int64_t)(field->bytes.len / wanted->unit_bytes);
+    int64_t n = 0;
+    for (size_t i = 0; i < field->bytes.len; i++)
+        n += (uint8_t)field->bytes.data[i] < 0x80;
+    return n;
+}
+
+/* Whether packed values end where the field ends. */
+static bool is_whole(const struct proto_field *field, const struct value_field *wanted) {
+    if (field->number != wanted->number || field->wire_type != 2 || field->bytes.len == 0 || wanted->wire_type == 2)
+        return true;
+    if (wanted->wire_type != 0)
+        return field->bytes.len % wanted->unit_bytes == 0;
+    return (uint8_t)field->bytes.data[field->bytes.len - 1] < 0x80;
+}
+
+static void store_value(enum dtype dtype, uint64_t value, size_t unit_bytes, char *to) {
+    if (dtype == DT_BOOL)
+        value = value != 0;
+    memcpy(to, &value, unit_bytes);
+}
+
+/* Stores the values of one field, at most up to `end`. Returns where the next one goes; NULL when malformed. */
+static char *store_field(enum dtype dtype, const struct proto_field *field, const struct value_field *wanted, char *to, char *end) {
+    struct span packed = field->bytes;
+    size_t unit = wanted->unit_bytes, room = (size_t)(end - to);
+    if (field->wire_type == wanted->wire_type && wanted->number != FIELD_FLOAT8) {
+        if (room > 0)
+            store_value(dtype, field->value, unit, to);
+        return room > 0 ? to + unit : to;
+    }
+    if (wanted->wire_type != 0) {
+        size_t size = MIN(packed.len, room);
+        if (size > 0)
+            memcpy(to, packed.data, size);
+        return to + size;
+    }
+    while (packed.len > 0 && to < end) {
+        uint64_t value;
+        if (!proto_read_varint(&packed, &value))
+            return NULL;
+        store_value(dtype, value, unit, to);
+        to += unit;
+    }
+    return to;
+}
+
+/* Elements from `n` on become copies of the one before; fresh memory that is zero already is not touched. */
+static void repeat_last(struct tensor *t, int64_t n) {
+    static const char zeros[16];
+    size_t size = dtype_size((enum dtype)t->dtype), done = (size_t)n * size, total = tensor_size_bytes(t);
+    char *data = tensor_data(t), *last = data + done - size;
+    if (memcmp(last, zeros, size) == 0)
+        return;
+    char element[16];
+    memcpy(element, last, size);
+    size_t begin = done;
+    if (total > done) {
+        memcpy(data + done, element, size);
+        done += size;
+    }
+    while (done < total) {
+        size_t step = MIN(done - begin, total - done);
+        memcpy(data + done, data + begin, step);
+        done += step;
+    }
+}
+
+static struct status *plain_from_list(struct span proto, const struct parts *parts, struct allocator *allocator, struct tensor *ret) {
+    const struct value_field *wanted = &value_fields[parts->dtype];
+    struct proto_field field;
+    int64_t n_elements, n_values = 0;
+    TRY(shape_n_elements(parts->shape, &n_elements));
+    for (struct span in = proto; proto_next(&in, &field) > 0;) {
+        n_values += count_values(&field, wanted);
+        if (!is_whole(&field, wanted))
+            return malformed("its values cannot be read");
+    }
+    int64_t units = (int64_t)(dtype_size(parts->dtype) / wanted->unit_bytes), n_listed = n_values / units;
+    struct tensor t = TENSOR_INIT;
+    if (n_listed < n_elements)
+        TRY(tensor_new_zeroed(allocator, parts->dtype, parts->shape, &t));
+    else
+        TRY(tensor_new(allocator, parts->dtype, parts->shape, &t));
+    char *to = tensor_data(&t), *end = to + (size_t)MIN(n_listed, n_elements) * dtype_size(parts->dtype);
+    for (struct span in = proto; to && proto_next(&in, &field) > 0;)
+        if (count_values(&field, wanted) > 0)
+            to = store_field(parts->dtype, &field, wanted, to, end);
+    if (to != end) {
+        tensor_clear(&t);
+        return malformed("its values cannot be read");
+    }
+    if (n_listed > 0 && n_listed < n_elements)
+        repeat_last(&t, n_listed);
+    tensor_move(ret, &t);
+    return NULL;
+}
+
+static struct status *objects_from_list(struct span proto, const struct parts *parts, struct allocator *allocator, struct tensor *ret) {
+    const struct value_field *wanted = &value_fields[parts->dtype];
+    struct proto_field field;
+    struct tensor t = TENSOR_INIT;
+    TRY(tensor_new(allocator, parts->dtype, parts->shape, &t));
+    int64_t n = 0;
+    struct object *object = NULL; /* the last element's */
+    for (struct span in = proto; n < t.n_elements && proto_next(&in, &field) > 0;) {
+        if (field.number != wanted->number || field.wire_type != 2)
+            continue;
+        if (!object_from_bytes(parts->dtype, field.bytes, &object)) {
+            tensor_clear(&t);
+            return malformed("a resource handle cannot be read");
+        }
+        tensor_set_object(&t, n++, object);
+    }
+    for (; object && n < t.n_elements; n++)
+        tensor_set_object(&t, n, object_ref(object));
+    tensor_move(ret, &t);
+    return NULL;
+}
+
+struct status *tensor_from_proto(struct span proto, struct buffer *owner, struct allocator *allocator, struct tensor *ret) {
+    struct parts parts;
+    TRY(find_parts(proto, &parts));
+    if (dtype_is_object(parts.dtype))
+        return parts.has_content ? objects_from_content(&parts, allocator, ret) : objects_from_list(proto, &parts, allocator, ret);
+    return parts.has_content ? plain_from_content(&parts, owner, allocator, ret) : plain_from_list(proto, &parts, allocator, ret);
+}
+
+/* ---- encoding ---- */
+
+static void add_type_and_shape(const struct tensor *t, struct str *out) {
+    proto_add_int(out, FIELD_DTYPE, t->dtype);
+    proto_add_shape(out, FIELD_SHAPE, tensor_shape(t));
+}
+
+static void add_content_head(size_t content_bytes, struct str *out) {
+    if (content_bytes == 0)
+        return;
+    proto_add_tag(out, FIELD_CONTENT, 2);
+    proto_add_varint(out, content_bytes);
+}
+
+void tensor_proto_head(const struct tensor *t, struct str *out) {
+    CHECK(!dtype_is_object((enum dtype)t->dtype));
+    add_type_and_shape(t, out);
+    add_content_head(tensor_size_bytes(t), out);
+}
+
+static size_t string_content_size(const struct tensor *t) {
+    size_t size = 0;
+    for (int64_t i = 0; i < t->n_elements; i++) {
+        size_t len = tensor_string(t, i).len;
+        size += proto_varint_size(len) + len;
+    }
+    return size;
+}
+
+static void strings_to_proto(const struct tensor *t, struct str *out) {
+    size_t content_bytes = string_content_size(t);
+    add_content_head(content_bytes, out);
+    str_reserve(out, content_bytes);
+    for (int64_t i = 0; i < t->n_elements; i++)
+        proto_add_varint(out, tensor_string(t, i).len);
+    for (int64_t i = 0; i < t->n_elements; i++) {
+        struct span text = tensor_string(t, i);
+        if (text.len > 0)
+            str_add_bytes(out, text.data, text.len);
+    }
+}
+
+static void resources_to_proto(const struct tensor *t, struct str *out) {
+    struct str lengths = STR_INIT, protos = STR_INIT;
+    for (int64_t i = 0; i < t->n_elements; i++) {
+        size_t before = protos.len;
+        const struct object *object = ((struct object *const *)tensor_cdata(t))[i];
+        resource_handle_to_proto(object ? CONTAINER_OF(object, struct resource_handle, object) : NULL, &protos);
+        proto_add_varint(&lengths, protos.len - before);
+    }
+    add_content_head(lengths.len + protos.len, out);
+    str_add_bytes(out, str_text(&lengths), lengths.len);
+    str_add_bytes(out, str_text(&protos), protos.len);
+    str_fini(&lengths);
+    str_fini(&protos);
+}
+
+/* A kind that cannot travel is sent as its name without content. */
+static void variants_to_proto(const struct tensor *t, struct str *out) {
+    for (int64_t i = 0; i < t->n_elements; i++) {
+        const struct object *object = ((struct object *const *)tensor_cdata(t))[i];
+        if (object && object->type == &variant_proto_type) {
+            struct span proto = bytes_span(CONTAINER_OF(object, struct bytes, object));
+            proto_add_bytes(out, FIELD_VARIANT, proto.data, proto.len);
+            continue;
+        }
+        size_t begin = proto_begin(out, FIELD_VARIANT, 0);
+        if (object)
+            proto_add_bytes(out, 1, object->type->name, strlen(object->type->name));
+        proto_end(out, begin, 0);
+    }
+}
+
+void tensor_to_proto(const struct tensor *t, struct str *out) {
+    add_type_and_shape(t, out);
+    switch ((enum dtype)t->dtype) {
+    case DT_STRING:
+        strings_to_proto(t, out);
+        break;
+    case DT_RESOURCE:
+        resources_to_proto(t, out);
+        break;
+    case DT_VARIANT:
+        variants_to_proto(t, out);
+        break;
+    default:
+        add_content_head(tensor_size_bytes(t), out);
+        if (t->n_elements > 0)
+            str_add_bytes(out, tensor_cdata(t), tensor_size_bytes(t));
+    }
+}
+
+size_t tensor_proto_size(const struct tensor *t) {
+    struct str out = STR_INIT;
+    size_t content_bytes = 0;
+    if (t->dtype == DT_RESOURCE || t->dtype == DT_VARIANT) {
+        tensor_to_proto(t, &out);
+    } else {
+        content_bytes = t->dtype == DT_STRING ? string_content_size(t) : tensor_size_bytes(t);
+        add_type_and_shape(t, &out);
+        add_content_head(content_bytes, &out);
+    }
+    size_t size = out.len + content_bytes;
+    str_fini(&out);
+    return size;
+}

@@ -1,0 +1,54 @@
+/* The families of CPU kernels: a line each, in the order in which rows are tried. */
+#include "kernels/kernel.h"
+
+extern const struct kernel_list array_kernels, array_reshape_kernels, array_transpose_kernels, array_join_kernels, array_slice_kernels;
+extern const struct kernel_list array_gather_kernels, array_scatter_kernels, array_pad_kernels, array_space_kernels;
+extern const struct kernel_list array_diag_kernels, array_unique_kernels, array_sequence_kernels, array_partition_kernels;
+extern const struct kernel_list nn_kernels;
+extern const struct kernel_list math_kernels, math_cast_kernels, math_select_kernels, math_reduce_kernels, math_matmul_kernels,
+    math_scan_kernels;
+extern const struct kernel_list math_segment_kernels, math_segment_grad_kernels, math_count_kernels;
+extern const struct kernel_list state_kernels, state_scatter_kernels, state_scatter_nd_kernels;
+extern const struct kernel_list resource_variable_kernels, resource_gather_kernels, training_kernels;
+extern const struct kernel_list tensor_array_kernels, tensor_array_bulk_kernels, stack_kernels, logging_kernels;
+extern const struct kernel_list random_kernels;
+extern const struct kernel_list string_kernels;
+
+const struct kernel_list *const cpu_kernel_lists[] = {
+    &array_kernels,
+    &array_reshape_kernels,
+    &array_transpose_kernels,
+    &array_join_kernels,
+    &array_slice_kernels,
+    &array_gather_kernels,
+    &array_scatter_kernels,
+    &array_pad_kernels,
+    &array_space_kernels,
+    &array_diag_kernels,
+    &array_unique_kernels,
+    &array_sequence_kernels,
+    &array_partition_kernels,
+    &nn_kernels,
+    &math_kernels,
+    &math_cast_kernels,
+    &math_select_kernels,
+    &math_reduce_kernels,
+    &math_matmul_kernels,
+    &math_scan_kernels,
+    &math_segment_kernels,
+    &math_segment_grad_kernels,
+    &math_count_kernels,
+    &state_kernels,
+    &state_scatter_kernels,
+    &state_scatter_nd_kernels,
+    &resource_variable_kernels,
+    &resource_gather_kernels,
+    &training_kernels,
+    &tensor_array_kernels,
+    &tensor_array_bulk_kernels,
+    &stack_kernels,
+    &logging_kernels,
+    &random_kernels,
+    &string_kernels,
+};
+const size_t n_cpu_kernel_lists = ARRAY_LEN(cpu_kernel_lists);

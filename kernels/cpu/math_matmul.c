@@ -1,0 +1,354 @@
+/* MatMul and BatchMatMul in its three versions: stacks of matrix products.
+ *
+ *   x        T [..., m, k]   ([..., k, m] if transposed)
+ *   y        T [..., k, n]   ([..., n, k] if transposed)
+ *   product  T [..., m, n]
+ *
+ * MatMul transposes; the batch forms take the adjoint (complex numbers are conjugated too), V2 and V3 broadcast the stacks, V3 has a
+ * result type of its own. half and bfloat16 multiply as floats and round once, 8-bit integers as int32.
+ *
+ * Errors   INVALID_ARGUMENT   wrong ranks, inner sizes or stacks that differ
+ * Cost     2·m·n·k flops per product
+ * Source   white paper 5.4: BLAS for what is large, our loops (math_matmul.inc) for what is small or integer */
+#include "kernels/cpu/math_matmul.h"
+
+#include <limits.h>
+#include <stdlib.h>
+
+#include "kernels/cpu/blas.h"
+#include "kernels/cpu/broadcast.h"
+#include "kernels/cpu/half_blocks.h"
+
+enum {
+    SMALL_PRODUCT = 1 << 11, /* multiplications below which a call of BLAS costs more than it saves */
+    SPLIT_ALIGN = 16,        /* rows or columns of a share: whole register tiles of BLAS */
+};
+
+enum batch_kind { NO_BATCH, EQUAL_BATCH, BROADCAST_BATCH };
+
+struct matmul_state {
+    bool transpose_x, transpose_y, conjugates;
+    enum batch_kind batch;
+    enum dtype x, y, out;
+    enum dtype compute; /* float for narrow floats, int32 for 8-bit integers */
+    size_t size;        /* of a compute element */
+    product_loop *loop;
+    double cost_ns; /* of one multiplication, by BLAS or by our loops */
+};
+
+static struct status *matmul_init(struct kernel_init *init) {
+    struct matmul_state *state = xcalloc(1, sizeof(*state));
+    init->state = state;
+    const struct node *node = init->node;
+    state->batch = *(const enum batch_kind *)init->arg;
+    TRY(node_get_b(node, state->batch == NO_BATCH ? "transpose_a" : "adj_x", &state->transpose_x));
+    TRY(node_get_b(node, state->batch == NO_BATCH ? "transpose_b" : "adj_y", &state->transpose_y));
+    state->x = (enum dtype)node->in_types[0];
+    state->y = (enum dtype)node->in_types[1];
+    state->out = (enum dtype)node->out_types[0];
+    state->compute = dtype_is_narrow_float(state->out) ? DT_FLOAT : state->out;
+    state->size = dtype_size(state->compute);
+    state->conjugates = state->batch != NO_BATCH && dtype_in(state->out, DTYPES_COMPLEX);
+    state->loop = (MATH_HAS_AVX2_FILES && math_has_avx2() ? product_loops_avx2 : product_loops_base)[state->compute];
+    state->cost_ns = state->compute == DT_FLOAT ? 0.03 : state->compute == DT_DOUBLE ? 0.06 : 0.2;
+    CHECK(state->loop);
+    return NULL;
+}
+
+/* One execution: n_products products of equal size. */
+struct matmul_job {
+    const struct matmul_state *state;
+    const struct broadcast *plan; /* of the stacks; NULL when there is one product */
+    const char *x, *y;
+    char *out;
+    int64_t m, k, n, n_products;
+    bool by_rows;            /* how one product is split over the pool */
+    const struct blas *blas; /* NULL: our loops */
+};
+
+/* ---- one product, or a part of one ---- */
+
+static void multiply_by_blas(const struct matmul_job *job, const struct product *p) {
+    const struct matmul_state *state = job->state;
+    int adjoint = state->conjugates ? BLAS_CONJ_TRANS : BLAS_TRANS;
+    int trans_x = state->transpose_x ? adjoint : BLAS_NO_TRANS, trans_y = state->transpose_y ? adjoint : BLAS_NO_TRANS;
+    int m = (int)p->m, n = (int)p->n, k = (int)p->k;
+    int lda = (int)(state->transpose_x ? p->a_col : p->a_row), ldb = (int)(state->transpose_y ? p->b_col : p->b_row), ldc = (int)p->c_row;
+    static const float complex one_c64 = 1, zero_c64 = 0;
+    static const double complex one_c128 = 1, zero_c128 = 0;
+    switch (state->compute) {
+    case DT_FLOAT:
+        job->blas->sgemm(BLAS_ROW_MAJOR, trans_x, trans_y, m, n, k, 1, p->a, lda, p->b, ldb, 0, p->c, ldc);
+        break;
+    case DT_DOUBLE:
+        job->blas->dgemm(BLAS_ROW_MAJOR, trans_x, trans_y, m, n, k, 1, p->a, lda, p->b, ldb, 0, p->c, ldc);
+        break;
+    case DT_COMPLEX64:
+        job->blas->cgemm(BLAS_ROW_MAJOR, trans_x, trans_y, m, n, k, &one_c64, p->a, lda, p->b, ldb, &zero_c64, p->c, ldc);
+        break;
+    default:
+        job->blas->zgemm(BLAS_ROW_MAJOR, trans_x, trans_y, m, n, k, &one_c128, p->a, lda, p->b, ldb, &zero_c128, p->c, ldc);
+        break;
+    }
+}
+
+/* Products with a single row or column, by the matrix-vector product: reads the matrix once, where gemm would pack it first. */
+static bool multiply_by_vector(const struct matmul_job *job, const struct product *p) {
+    const struct matmul_state *state = job->state;
+    if ((p->m != 1 && p->n != 1) || (state->compute != DT_FLOAT && state->compute != DT_DOUBLE))
+        return false;
+    bool by_row = p->m == 1; /* c' = b' · a' */
+    const void *matrix = by_row ? p->b : p->a, *x = by_row ? p->a : p->b;
+    int64_t row = by_row ? p->b_row : p->a_row, column = by_row ? p->b_col : p->a_col;
+    bool is_stored_plain = column == 1; /* rows of the k-by-n or m-by-k matrix are contiguous */
+    int trans = is_stored_plain == by_row ? BLAS_TRANS : BLAS_NO_TRANS;
+    int64_t outputs = by_row ? p->n : p->m;
+    int lda = (int)(is_stored_plain ? row : column), incx = (int)(by_row ? p->a_col : p->b_row), incy = (int)(by_row ? 1 : p->c_row);
+    int m = (int)(trans == BLAS_TRANS ? p->k : outputs), n = (int)(trans == BLAS_TRANS ? outputs : p->k);
+    if (lda < n)
+        return false; /* a matrix that is a vector itself: strides say little */
+    if (state->compute == DT_FLOAT)
+        job->blas->sgemv(BLAS_ROW_MAJOR, trans, m, n, 1, matrix, lda, x, incx, 0, p->c, incy);
+    else
+        job->blas->dgemv(BLAS_ROW_MAJOR, trans, m, n, 1, matrix, lda, x, incx, 0, p->c, incy);
+    return true;
+}
+
+static void conjugate_into(enum dtype dtype, void *to, const void *from, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        if (dtype == DT_COMPLEX64)
+            ((float complex *)to)[i] = conjf(((const float complex *)from)[i]);
+        else
+            ((double complex *)to)[i] = conj(((const double complex *)from)[i]);
+    }
+}
+
+/* Rows [row, row + n_rows) and columns [column, column + n_columns) of product `index`. */
+static void multiply(const struct matmul_job *job, int64_t index, int64_t row, int64_t n_rows, int64_t column, int64_t n_columns) {
+    const struct matmul_state *state = job->state;
+    int64_t m = job->m, k = job->k, n = job->n, size = (int64_t)state->size, x_index = 0, y_index = 0;
+    if (job->plan) {
+        struct broadcast_cursor cursor;
+        broadcast_seek(job->plan, index, &cursor);
+        x_index = broadcast_offset(job->plan, &cursor, 0);
+        y_index = broadcast_offset(job->plan, &cursor, 1);
+    }
+    struct product p = {.a_row = state->transpose_x ? 1 : k,
+                        .a_col = state->transpose_x ? m : 1,
+                        .b_row = state->transpose_y ? 1 : n,
+                        .b_col = state->transpose_y ? k : 1,
+                        .c_row = n,
+                        .m = n_rows,
+                        .k = k,
+                        .n = n_columns};
+    p.a = job->x + (x_index * m * k + row * p.a_row) * size;
+    p.b = job->y + (y_index * k * n + column * p.b_col) * size;
+    p.c = job->out + ((index * m + row) * n + column) * size;
+    if (!job->blas)
+        state->loop(&p);
+    else if (!multiply_by_vector(job, &p))
+        multiply_by_blas(job, &p);
+}
+
+static void multiply_stack(void *arg, int64_t begin, int64_t end) {
+    const struct matmul_job *job = arg;
+    for (; begin < end; begin++)
+        multiply(job, begin, 0, job->m, 0, job->n);
+}
+
+/* Units of SPLIT_ALIGN rows or columns of the only product. */
+static void multiply_part(void *arg, int64_t begin, int64_t end) {
+    const struct matmul_job *job = arg;
+    int64_t first = begin * SPLIT_ALIGN;
+    if (job->by_rows)
+        multiply(job, 0, first, MIN(end * SPLIT_ALIGN, job->m) - first, 0, job->n);
+    else
+        multiply(job, 0, 0, job->m, first, MIN(end * SPLIT_ALIGN, job->n) - first);
+}
+
+/* ---- all of them ---- */
+
+static bool fits_blas(const struct matmul_job *job) {
+    return dtype_in(job->state->compute, DTYPE_BIT(DT_FLOAT) | DTYPE_BIT(DT_DOUBLE) | DTYPES_COMPLEX) && job->m <= INT_MAX &&
+           job->n <= INT_MAX && job->k <= INT_MAX;
+}
+
+static void matmul_run(struct matmul_job *job, struct pool *pool) {
+    const struct matmul_state *state = job->state;
+    double multiplications = (double)job->m * (double)job->n * (double)job->k;
+    bool is_small = multiplications < SMALL_PRODUCT && !state->conjugates;
+    job->blas = !is_small && fits_blas(job) ? blas_get() : NULL;
+    double cost = multiplications * (job->blas ? state->cost_ns : 0.2) + 20;
+    int64_t longer = MAX(job->m, job->n);
+    if (job->n_products > 1 || multiplications < 1e5) {
+        pool_parallel_for(pool, job->n_products, cost, multiply_stack, job);
+        return;
+    }
+    job->by_rows = job->m >= job->n;
+    int64_t units = (longer + SPLIT_ALIGN - 1) / SPLIT_ALIGN;
+    pool_parallel_for(pool, units, cost / (double)units, multiply_part, job);
+}
+
+/* An input as compute elements: itself, or a converted copy (malloc'd, in *ret_copy). */
+static struct status *as_compute(const struct matmul_state *state, bool conjugate, const struct tensor *t, const char **ret,
+                                 void **ret_copy) {
+    enum dtype from = (enum dtype)t->dtype;
+    *ret = tensor_cdata(t);
+    if (from == state->compute && !conjugate)
+        return NULL;
+    char *copy = malloc((size_t)t->n_elements * state->size + 1);
+    if (!copy)
+        return status_exhausted("OOM when allocating %lld bytes for the converted input of a matrix product",
+                                (long long)(t->n_elements * (int64_t)state->size));
+    if (conjugate)
+        conjugate_into(from, copy, *ret, t->n_elements);
+    else if (dtype_is_narrow_float(from))
+        half_block_load(from, (float *)copy, (const uint16_t *)*ret, t->n_elements);
+    else
+        for (int64_t i = 0; i < t->n_elements; i++) {
+            int value = from == DT_INT8 ? ((const int8_t *)*ret)[i] : ((const uint8_t *)*ret)[i];
+            if (state->compute == DT_FLOAT)
+                ((float *)copy)[i] = (float)value;
+            else
+                ((int32_t *)copy)[i] = value;
+        }
+    *ret = *ret_copy = copy;
+    return NULL;
+}
+
+static struct status *matmul_convert_and_run(struct kernel_ctx *ctx, struct matmul_job *job) {
+    const struct matmul_state *state = job->state;
+    void *x_copy = NULL, *y_copy = NULL, *out_copy = NULL;
+    struct tensor *out = &ctx->outputs[0];
+    struct status *st = NULL;
+    /* BLAS conjugates by itself; our loops need it done. */
+    bool conjugates = state->conjugates && !(fits_blas(job) && blas_get());
+    TRY_OUT(as_compute(state, conjugates && state->transpose_x, &ctx->inputs[0], &job->x, &x_copy));
+    TRY_OUT(as_compute(state, conjugates && state->transpose_y, &ctx->inputs[1], &job->y, &y_copy));
+    job->out = tensor_data(out);
+    if (state->compute != state->out) {
+        job->out = out_copy = malloc((size_t)out->n_elements * state->size);
+        if (!out_copy) {
+            st = status_exhausted("OOM when allocating the float form of a matrix product of %lld elements", (long long)out->n_elements);
+            goto out;
+        }
+    }
+    matmul_run(job, ctx->pool);
+    if (out_copy)
+        half_block_store(state->out, tensor_data(out), out_copy, out->n_elements);
+out:
+    free(x_copy);
+    free(y_copy);
+    free(out_copy);
+    return st;
+}
+
+/* ---- shapes ---- */
+
+static COLD struct status *shapes_error(const struct kernel_ctx *ctx, const char *format) {
+    struct arena arena;
+    arena_init(&arena);
+    struct str text = STR_INIT;
+    /* The format is one of ours: %0 and %1 are the inputs' shapes. */
+    for (const char *c = format; *c; c++) {
+        if (*c == '%')
+            str_add(&text, shape_text(tensor_shape(&ctx->inputs[*++c - '0']), &arena));
+        else
+            str_add_char(&text, *c);
+    }
+    const struct matmul_state *state = ctx->instance->state;
+    if (state->batch != NO_BATCH && strncmp(format, "Matrix", 6) == 0)
+        str_addf(&text, " %d %d", state->transpose_x, state->transpose_y);
+    struct status *st = status_invalid("%s", str_text(&text));
+    str_fini(&text);
+    arena_fini(&arena);
+    return st;
+}
+
+static struct status *check_ranks(const struct kernel_ctx *ctx, const struct matmul_state *state) {
+    for (int i = 0; i < 2; i++) {
+        int rank = ctx->inputs[i].rank;
+        if (state->batch == NO_BATCH && rank > 2)
+            return status_invalid("In[0] and In[1] ndims must be == 2: %d", rank);
+        if (rank < 2)
+            return status_invalid("In[%d] ndims must be >= 2: %d", i, rank);
+    }
+    if (state->batch != EQUAL_BATCH)
+        return NULL;
+    struct shape x = tensor_shape(&ctx->inputs[0]), y = tensor_shape(&ctx->inputs[1]);
+    if (x.rank != y.rank)
+        return shapes_error(ctx, "In[0] and In[1] has different ndims: %0 vs. %1");
+    for (int i = 0; i < x.rank - 2; i++) {
+        if (x.dims[i] != y.dims[i]) {
+            struct status *st = shapes_error(ctx, "%0 vs %1");
+            return status_prefix_take(st, "In[0].dim(%d) and In[1].dim(%d) must be the same: ", i, i);
+        }
+    }
+    return NULL;
+}
+
+static enum kernel_result matmul_compute(struct kernel_ctx *ctx) {
+    const struct matmul_state *state = ctx->instance->state;
+    KERNEL_TRY(ctx, check_ranks(ctx, state));
+    struct shape x = tensor_shape(&ctx->inputs[0]), y = tensor_shape(&ctx->inputs[1]);
+    struct shape stacks[2] = {{x.rank - 2, x.dims}, {y.rank - 2, y.dims}};
+    struct broadcast plan;
+    struct matmul_job job = {.state = state, .n_products = 1};
+    int64_t dims[SHAPE_MAX_RANK];
+    int rank = 0;
+    if (x.rank > 2 || y.rank > 2) {
+        if (!broadcast_init(&plan, stacks, 2))
+            return kernel_fail(ctx, shapes_error(ctx, "In[0] and In[1] must have compatible batch dimensions: %0 vs. %1"));
+        job.plan = &plan;
+        job.n_products = plan.n_elements;
+        rank = plan.out_rank;
+        memcpy(dims, plan.out_dims, (size_t)rank * sizeof(*dims));
+    }
+    const int64_t *x_matrix = x.dims + x.rank - 2, *y_matrix = y.dims + y.rank - 2;
+    job.m = x_matrix[state->transpose_x];
+    job.k = x_matrix[!state->transpose_x];
+    job.n = y_matrix[!state->transpose_y];
+    if (job.k != y_matrix[state->transpose_y])
+        return kernel_fail(ctx, shapes_error(ctx, "Matrix size-incompatible: In[0]: %0, In[1]: %1"));
+    dims[rank++] = job.m;
+    dims[rank++] = job.n;
+    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, state->out, (struct shape){rank, dims}));
+    struct tensor *out = &ctx->outputs[0];
+    if (out->n_elements == 0)
+        return KERNEL_DONE;
+    if (job.k == 0) {
+        memset(tensor_data(out), 0, tensor_size_bytes(out));
+        return KERNEL_DONE;
+    }
+    /* A stack times one matrix is one taller product. */
+    if (job.plan && plan.rank == 1 && plan.inner_stretched == 2 && !state->transpose_x) {
+        job.m *= job.n_products;
+        job.n_products = 1;
+        job.plan = NULL;
+    }
+    KERNEL_TRY(ctx, matmul_convert_and_run(ctx, &job));
+    return KERNEL_DONE;
+}
+
+static const enum batch_kind no_batch = NO_BATCH, equal_batch = EQUAL_BATCH, broadcast_batch = BROADCAST_BATCH;
+#define MULTIPLIABLE (DTYPES_REAL_FLOAT | DTYPES_COMPLEX | DTYPES_INDEX)
+#define PRODUCT(op, kind, types) \
+    { (op), {{"T", (types)}}, matmul_compute, matmul_init, NULL, &(kind), 0, 2 }
+#define PRODUCT_V3(x, y, out) \
+    { "BatchMatMulV3", {{"Ta", (x)}, {"Tb", (y)}, {"Tout", (out)}}, matmul_compute, matmul_init, NULL, &broadcast_batch, 0, 2 }
+#define SAME_V3(dtype) PRODUCT_V3(DTYPE_BIT(dtype), DTYPE_BIT(dtype), DTYPE_BIT(dtype))
+#define BYTES (DTYPE_BIT(DT_INT8) | DTYPE_BIT(DT_UINT8))
+
+// clang-format off
+static const struct kernel_def rows[] = {
+    PRODUCT("MatMul", no_batch, MULTIPLIABLE),
+    PRODUCT("BatchMatMul", equal_batch, MULTIPLIABLE),
+    PRODUCT("BatchMatMulV2", broadcast_batch, MULTIPLIABLE | DTYPE_BIT(DT_INT16)),
+    SAME_V3(DT_FLOAT), SAME_V3(DT_DOUBLE), SAME_V3(DT_HALF), SAME_V3(DT_BFLOAT16), SAME_V3(DT_COMPLEX64), SAME_V3(DT_COMPLEX128),
+    SAME_V3(DT_INT16), SAME_V3(DT_INT32), SAME_V3(DT_INT64),
+    PRODUCT_V3(BYTES, BYTES, DTYPE_BIT(DT_INT32)),
+    PRODUCT_V3(DTYPE_BIT(DT_BFLOAT16), BYTES, DTYPE_BIT(DT_BFLOAT16)),
+    PRODUCT_V3(BYTES, DTYPE_BIT(DT_BFLOAT16), DTYPE_BIT(DT_BFLOAT16)),
+};
+// clang-format on
+const struct kernel_list math_matmul_kernels = {rows, ARRAY_LEN(rows)};

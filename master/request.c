@@ -1,0 +1,164 @@
+/* Decoding RunStepRequest without copies: see request.h. */
+#include "master/request.h"
+
+#include "common/tensor/tensor_proto.h"
+
+enum { ALIGN_WORTH_BYTES = 4096 }; /* smaller contents are copied anyway */
+
+static struct status *malformed(const char *what) { return status_invalid("Malformed RunStepRequest: %s", what); }
+
+static struct status *count_fields(struct span body, struct run_step_request *request) {
+    struct proto_field field;
+    int more;
+    while ((more = proto_next(&body, &field)) > 0) {
+        bool is_bytes = field.wire_type == 2;
+        request->n_feeds += is_bytes && field.number == 2;
+        request->n_fetches += is_bytes && field.number == 3;
+        request->n_targets += is_bytes && field.number == 4;
+    }
+    return more < 0 ? malformed("a field is cut short or has an unknown wire type") : NULL;
+}
+
+static struct status *parse_feed(struct span message, struct span *ret_name, struct span *ret_proto) {
+    struct proto_field field;
+    int more;
+    *ret_name = *ret_proto = (struct span){"", 0};
+    while ((more = proto_next(&message, &field)) > 0) {
+        if (field.wire_type != 2)
+            continue;
+        if (field.number == 1)
+            *ret_name = field.bytes;
+        else if (field.number == 2)
+            *ret_proto = field.bytes;
+    }
+    return more < 0 ? malformed("a feed is cut short") : NULL;
+}
+
+static struct status *parse_options(struct span options, struct run_step_request *request) {
+    struct proto_field field;
+    int more;
+    while ((more = proto_next(&options, &field)) > 0) {
+        if (field.number == 1 && field.wire_type == 0)
+            request->trace_level = (int)field.value;
+        else if (field.number == 2 && field.wire_type == 0)
+            request->timeout_ms = (int64_t)field.value;
+        else if (field.number == 5 && field.wire_type == 0)
+            request->output_partition_graphs = field.value != 0;
+    }
+    return more < 0 ? malformed("its options are cut short") : NULL;
+}
+
+struct status *run_step_request_parse(struct span body, struct arena *arena, struct run_step_request *ret) {
+    struct run_step_request request = {.session_handle = {"", 0}, .options = {"", 0}, .partial_run_handle = {"", 0}};
+    struct proto_field field;
+    TRY(count_fields(body, &request));
+    request.feed_names = arena_array(arena, struct span, request.n_feeds);
+    request.feed_protos = arena_array(arena, struct span, request.n_feeds);
+    request.fetches = arena_array(arena, struct span, request.n_fetches);
+    request.targets = arena_array(arena, struct span, request.n_targets);
+    request.n_feeds = request.n_fetches = request.n_targets = 0;
+    while (proto_next(&body, &field) > 0) {
+        if (field.wire_type == 0 && field.number == 7)
+            request.store_errors_in_response_body = field.value != 0;
+        else if (field.wire_type == 0 && field.number == 8)
+            request.request_id = field.value;
+        if (field.wire_type != 2)
+            continue;
+        switch (field.number) {
+        case 1:
+            request.session_handle = field.bytes;
+            break;
+        case 2:
+            TRY(parse_feed(field.bytes, &request.feed_names[request.n_feeds], &request.feed_protos[request.n_feeds]));
+            request.n_feeds++;
+            break;
+        case 3:
+            request.fetches[request.n_fetches++] = field.bytes;
+            break;
+        case 4:
+            request.targets[request.n_targets++] = field.bytes;
+            break;
+        case 5:
+            request.options = field.bytes;
+            TRY(parse_options(field.bytes, &request));
+            break;
+        case 6:
+            request.partial_run_handle = field.bytes;
+            break;
+        }
+    }
+    *ret = request;
+    return NULL;
+}
+
+struct span run_step_request_key(const struct run_step_request *request, struct arena *arena) {
+    const struct span *lists[] = {request->feed_names, request->fetches, request->targets};
+    int counts[] = {request->n_feeds, request->n_fetches, request->n_targets};
+    size_t len = 0;
+    for (int list = 0; list < 3; list++, len++)
+        for (int i = 0; i < counts[list]; i++)
+            len += lists[list][i].len + 1;
+    char *key = arena_alloc(arena, len + 1), *at = key;
+    for (int list = 0; list < 3; list++) {
+        for (int i = 0; i < counts[list]; i++) {
+            memcpy(at, lists[list][i].data, lists[list][i].len);
+            at += lists[list][i].len;
+            *at++ = '\n';
+        }
+        *at++ = '|';
+    }
+    return (struct span){key, (size_t)(at - key)};
+}
+
+/* Walks nested fields in the head, whose lengths may point beyond it. */
+static bool next_in_head(struct span *in, uint32_t *ret_number, uint32_t *ret_wire_type, uint64_t *ret_len) {
+    uint64_t tag;
+    if (!proto_read_varint(in, &tag))
+        return false;
+    *ret_number = (uint32_t)(tag >> 3);
+    *ret_wire_type = tag & 7;
+    switch (*ret_wire_type) {
+    case 0:
+        *ret_len = 0;
+        uint64_t ignored;
+        return proto_read_varint(in, &ignored);
+    case 1:
+    case 5:
+        *ret_len = *ret_wire_type == 1 ? 8 : 4;
+        if (in->len < *ret_len)
+            return false;
+        in->data += *ret_len;
+        in->len -= *ret_len;
+        return true;
+    case 2:
+        return proto_read_varint(in, ret_len);
+    default:
+        return false;
+    }
+}
+
+size_t run_step_request_align(struct span head, size_t body_len) {
+    struct span in = head;
+    uint32_t path[] = {2, 2, 4}; /* feed → tensor → tensor_content */
+    unsigned depth = 0;
+    uint32_t number, wire_type;
+    uint64_t len;
+    while (in.len > 0 && next_in_head(&in, &number, &wire_type, &len)) {
+        if (wire_type != 2)
+            continue;
+        size_t offset = (size_t)(in.data - head.data);
+        if (len > body_len - MIN(offset, body_len))
+            return 0;
+        if (number == path[depth] && len >= ALIGN_WORTH_BYTES) {
+            if (depth == 2)
+                return offset;
+            depth++; /* descend: the fields that follow are inside */
+            continue;
+        }
+        if (len > in.len)
+            return 0;
+        in.data += len;
+        in.len -= len;
+    }
+    return 0;
+}

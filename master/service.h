@@ -1,0 +1,49 @@
+/* The master service: what a TensorFlow client calls (tensorflow.MasterService), under both path families. Loop thread. */
+#ifndef MILLRACE_MASTER_SERVICE_H
+#define MILLRACE_MASTER_SERVICE_H
+
+#include "common/base/pool.h"
+#include "master/session.h"
+#include "master/tasks.h"
+#include "rpc/admin.h"
+#include "rpc/grpc_server.h"
+
+struct service_options {
+    const char *listen;                /* "127.0.0.1:2222" */
+    struct grpc_server_limits limits;
+    struct compile_options compile;    /* defaults for every session */
+    int64_t task_wait_ms;              /* CreateSession waits so long for missing tasks; default 10 s */
+    int64_t session_ttl_ms;            /* after the client's last connection closed; default 1 h */
+    int max_sessions;                  /* default 10000 */
+    int max_steps;                     /* in flight, default 100000 */
+    int max_nodes;                     /* per session graph, default 1,000,000 */
+};
+void service_options_default(struct service_options *options);
+
+struct service {
+    struct loop *loop;
+    struct pool *pool;
+    struct tasks *tasks;
+    struct grpc_server *server;
+    struct service_options options;
+    uint64_t incarnation;
+    struct list sessions;              /* struct session.link */
+    struct strmap by_handle;
+    int n_sessions, n_steps;
+    struct list live_steps;            /* in the order of their ids */
+    struct list waiting_creates;       /* CreateSession and ListDevices calls that wait for tasks */
+    struct loop_timer timer;           /* once a second: waits that end, sessions to collect */
+    bool is_draining;
+};
+
+struct status *service_new(struct loop *loop, struct pool *pool, const struct cluster_spec *cluster, const struct service_options *options,
+                           struct service **ret) MUST_USE;
+/* TERM: refuses new sessions, lets running steps finish, then calls on_drained; service_free after. */
+void service_drain(struct service *service, void (*on_drained)(void *arg), void *arg);
+void service_free(struct service *service);
+struct session *service_find_session(struct service *service, struct span handle); /* NULL; borrowed */
+bool service_is_ready(struct service *service, struct str *why_not);
+void service_describe(struct service *service, struct str *out);    /* /statusz, a JSON object */
+void service_describe_steps(struct service *service, struct str *out); /* /stepz */
+
+#endif

@@ -1,0 +1,138 @@
+/* Sessions: their job queue, request ids, and life. Executables are in executable.c; see session.h. */
+#include "master/session.h"
+
+#include <stdlib.h>
+
+#include "common/base/clock.h"
+#include "master/service.h"
+#include "master/step.h"
+
+enum { N_REQUEST_IDS = 8192 }; /* how many late request ids a session remembers */
+
+struct session *session_new(struct service *service) {
+    struct session *session = xcalloc(1, sizeof *session);
+    struct str handle = STR_INIT;
+    str_addf(&handle, "%016llx%016llx", (unsigned long long)random_u64(), (unsigned long long)random_u64());
+    session->service = service;
+    session->handle = str_detach(&handle);
+    session->n_refs = 1;
+    session->graph_version = 1;
+    session->options = service->options.compile;
+    session->devices = tasks_devices(service->tasks);
+    session->created_us = clock_wall_us();
+    graph_init(&session->graph);
+    strmap_init(&session->executables);
+    u64map_init(&session->request_ids);
+    list_init(&session->steps);
+    list_init(&session->jobs);
+    list_init(&session->link);
+    session->known_incarnations = xcalloc((size_t)tasks_count(service->tasks) + 1, sizeof(uint64_t));
+    return session;
+}
+
+void session_ref(struct session *session) { session->n_refs++; }
+
+void session_unref(struct session *session) {
+    if (!session || --session->n_refs > 0)
+        return;
+    CHECK(list_is_empty(&session->steps) && list_is_empty(&session->jobs));
+    strmap_fini(&session->executables);
+    u64map_fini(&session->request_ids);
+    graph_fini(&session->graph);
+    device_table_unref(session->devices);
+    free(session->request_ring);
+    free(session->known_incarnations);
+    free(session->handle);
+    free(session);
+}
+
+void session_close(struct session *session, struct status *why) {
+    struct service *service = session->service;
+    if (session->is_closed)
+        return;
+    session->is_closed = true;
+    if (strmap_remove(&service->by_handle, session->handle)) {
+        list_remove(&session->link);
+        service->n_sessions--;
+    }
+    steps_cancel_all(session, why);
+    /* The cache lets go of its executables; those with steps under way live until these have ended. */
+    struct strmap executables = session->executables;
+    size_t cursor = 0;
+    struct span key;
+    void *value;
+    strmap_init(&session->executables);
+    while (strmap_next(&executables, &cursor, &key, &value))
+        executable_unref(value);
+    strmap_fini(&executables);
+    session_unref(session);
+}
+
+/* ---- jobs ---- */
+
+static void start_next_job(struct session *session);
+
+static void job_finished(struct loop_task *task) {
+    struct session_job *job = CONTAINER_OF(task, struct session_job, loop_task);
+    struct session *session = job->session;
+    session->running_job = NULL;
+    job->done(job);
+    start_next_job(session);
+    session_unref(session);
+}
+
+static void job_work(struct pool_task *task) {
+    struct session_job *job = CONTAINER_OF(task, struct session_job, pool_task);
+    job->work(job);
+    loop_post(job->session->service->loop, &job->loop_task);
+}
+
+static void start_next_job(struct session *session) {
+    struct list *link;
+    if (session->running_job || !(link = list_pop_front(&session->jobs)))
+        return;
+    session->running_job = LIST_ENTRY(link, struct session_job, link);
+    pool_submit(session->service->pool, &session->running_job->pool_task);
+}
+
+void session_run_job(struct session *session, struct session_job *job) {
+    session_ref(session);
+    job->session = session;
+    job->pool_task.run = job_work;
+    job->loop_task.run = job_finished;
+    list_push_back(&session->jobs, &job->link);
+    start_next_job(session);
+}
+
+/* ---- fences ---- */
+
+bool session_note_request(struct session *session, uint64_t request_id) {
+    if (request_id == 0)
+        return true;
+    if (u64map_get(&session->request_ids, request_id))
+        return false;
+    if (!session->request_ring)
+        session->request_ring = xcalloc(N_REQUEST_IDS, sizeof *session->request_ring);
+    uint64_t *slot = &session->request_ring[session->request_at];
+    if (*slot)
+        u64map_remove(&session->request_ids, *slot);
+    *slot = request_id;
+    session->request_at = (session->request_at + 1) % N_REQUEST_IDS;
+    u64map_put(&session->request_ids, request_id, session);
+    return true;
+}
+
+struct status *session_check_incarnations(struct session *session, struct executable *executable) {
+    struct status *st = NULL;
+    for (int i = 0; i < executable->compiled->n_partitions; i++) {
+        struct task *task = executable->registrations[i].task;
+        uint64_t *known = &session->known_incarnations[task_index(task)];
+        uint64_t now = task_incarnation(task);
+        if (*known && *known != now && !st)
+            st = status_new(STATUS_ABORTED, "Task %s has restarted since this session last used it: its variables and queues are gone",
+                            task_name(task));
+        if (task_state(task) == TASK_READY)
+            *known = now;
+    }
+    return st;
+}

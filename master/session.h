@@ -1,0 +1,111 @@
+/* A session: one client's growing graph, its compiled signatures and its running steps [WP 2, OSDI 3.3].
+ *
+ * The graph changes and is compiled on pool threads, one job at a time per session, in the order asked; steps whose signature is
+ * compiled already go on meanwhile. All else is on the loop thread.
+ *
+ *   known signature?  ─ yes ─► step.c
+ *        │ no
+ *        ▼
+ *   executable: COMPILING (a job) ─► REGISTERING (each partition at its task) ─► READY     or FAILED: its steps get the status,
+ *        ▲                                                                │              and the entry goes, so that the next asks anew
+ *        └────────────── a task restarted: registered again ◄──────────────┘ */
+#ifndef MILLRACE_MASTER_SESSION_H
+#define MILLRACE_MASTER_SESSION_H
+
+#include "common/base/list.h"
+#include "common/base/pool.h"
+#include "master/compile.h"
+#include "master/tasks.h"
+
+struct service;
+struct session;
+struct step;
+
+enum executable_state { EXECUTABLE_COMPILING, EXECUTABLE_REGISTERING, EXECUTABLE_READY, EXECUTABLE_FAILED };
+
+/* One partition at its task. */
+struct registration {
+    struct task_call call;
+    struct executable *executable;
+    struct task *task;
+    int partition;
+    uint64_t incarnation; /* of the task when it was registered */
+    uint64_t graph;       /* the worker's handle, 0 while unknown */
+};
+
+/* A compiled signature. Counted: the session's cache and each of its steps hold it. */
+struct executable {
+    int n_refs;
+    enum executable_state state;
+    struct session *session;
+    struct span key;               /* in its own memory */
+    struct signature signature;    /* strings in arena */
+    struct arena arena;
+    struct compiled *compiled;
+    struct registration *registrations; /* by partition */
+    int n_registering;
+    bool *is_repeated_fetch;       /* by fetch: the same endpoint came before */
+    struct status *status;         /* while registering or failed: the first failure */
+    struct list waiting;           /* struct step.link: steps that wait for READY */
+};
+
+/* Work on the graph, on a pool thread; jobs of a session run one after another. */
+struct session_job {
+    struct list link;
+    struct session *session;
+    void (*work)(struct session_job *job); /* pool thread */
+    void (*done)(struct session_job *job); /* loop thread; frees the job */
+    struct pool_task pool_task;
+    struct loop_task loop_task;
+};
+
+struct session {
+    struct list link;              /* service->sessions */
+    struct service *service;
+    char *handle;                  /* random, 32 hex digits */
+    int n_refs;                    /* the service's table, jobs and steps */
+    bool is_closed;
+    struct graph graph;            /* jobs only, while one runs */
+    struct device_table *devices;  /* what its nodes are placed on: `placed` indexes it, so it stays the same */
+    int64_t graph_version;
+    struct compile_options options;
+    int64_t operation_timeout_ms;
+    struct strmap executables;     /* key → struct executable */
+    struct list steps;             /* struct step.session_link */
+    int n_steps;
+    struct list jobs;
+    struct session_job *running_job;
+    struct u64map request_ids;     /* of late requests, to refuse a repeat */
+    uint64_t *request_ring;
+    unsigned request_at;
+    /* What the session last knew of each task that its steps touched: a change is answered with ABORTED once. */
+    uint64_t *known_incarnations;  /* by task index; 0: never touched */
+    uint64_t last_connection;
+    int64_t orphaned_since_ms;     /* when its client's last connection closed; 0 while there is one */
+    int64_t created_us, n_steps_total;
+};
+
+struct session *session_new(struct service *service);
+void session_ref(struct session *session);
+void session_unref(struct session *session);
+/* Ends its steps with `why` (shared), forgets its executables at the workers, and leaves the service's table. */
+void session_close(struct session *session, struct status *why);
+
+void session_run_job(struct session *session, struct session_job *job);
+
+/* False when this id came before (0 is never refused). */
+bool session_note_request(struct session *session, uint64_t request_id);
+/* ABORTED once when a task that the executable needs has another incarnation than this session last knew. */
+struct status *session_check_incarnations(struct session *session, struct executable *executable) MUST_USE;
+
+/* The cached executable for a key, or a new one that starts to compile. One reference for the caller. `fill` writes the signature of
+ * a new one into its arena. */
+struct executable *session_executable(struct session *session, struct span key, void (*fill)(void *arg, struct executable *executable), void *arg);
+void executable_unref(struct executable *executable);
+/* READY, and every registration is of its task's present incarnation; starts to register anew where not. */
+bool executable_is_ready(struct executable *executable);
+
+/* step.c: called when an executable became READY or FAILED, once for each waiting step. */
+void step_executable_settled(struct step *step);
+
+#endif

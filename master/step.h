@@ -1,0 +1,26 @@
+/* One step: a RunStep call on its way through the workers and back. Loop thread.
+ *
+ * Carries out what step_machine.c decides: one RunGraph message per task, their RunDones, CancelSteps, and one answer to the client.
+ * Feeds are views on the request's message and fetches views on the workers' replies: neither is copied here. */
+#ifndef MILLRACE_MASTER_STEP_H
+#define MILLRACE_MASTER_STEP_H
+
+#include "master/request.h"
+#include "master/session.h"
+#include "rpc/grpc_server.h"
+
+/* Starts the step that `call` asks for. Answers the call sooner or later, whatever happens. */
+void step_run(struct session *session, struct grpc_call *call, const struct run_step_request *request, struct arena *arena_take);
+void step_metrics_register(void);
+struct step *step_of_session_link(struct list *link); /* an entry of session->steps */
+struct step *step_of_waiting_link(struct list *link); /* an entry of executable->waiting */
+/* Ends a live step; takes the status. */
+void step_cancel(struct step *step, struct status *why_take);
+/* One line for /stepz: what it waits for. */
+void step_describe(const struct step *step, struct str *out);
+/* All steps of a session, from session_close. */
+void steps_cancel_all(struct session *session, struct status *why);
+/* The oldest step id that may still be alive, for the workers' memory of ended ids. */
+uint64_t steps_oldest_live(struct service *service);
+
+#endif

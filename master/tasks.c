@@ -1,0 +1,413 @@
+/* Connections to the worker tasks and calls over them: see tasks.h. */
+#include "master/tasks.h"
+
+#include <stdlib.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/map.h"
+#include "proto/worker.pb-c.h"
+#include "rpc/host_id.h"
+
+enum { RECONNECT_MIN_MS = 50, RECONNECT_MAX_MS = 1000, BULK_BYTES = 64 * 1024 };
+
+struct task {
+    struct tasks *tasks;
+    int index;
+    char *name;
+    char *address;
+    enum task_state state;
+    struct wire_conn *probe, *control, *bulk;
+    int n_linked;                 /* of control and bulk: greeted */
+    char *unix_address, *host_id;
+    bool avoid_unix;              /* the Unix socket did not work: a container without our abstract names, perhaps */
+    uint64_t incarnation;
+    struct device_row {
+        char *name, *type, *description;
+        int64_t memory_limit_bytes;
+        uint64_t incarnation;
+    } *devices;
+    int n_devices;
+    struct u64map calls;          /* id → struct task_call */
+    struct loop_timer timer;      /* reconnect */
+    int64_t backoff_ms;
+    struct status *why_down;
+};
+
+struct tasks {
+    struct loop *loop;
+    struct task *rows;
+    int n;
+    uint64_t incarnation, id_prefix, next_sequence;
+    struct device_table *devices; /* NULL after a change */
+    task_event_fn *on_ready, *on_lost;
+    void *arg;
+    struct task_call *lost;       /* calls that failed at once: told from the loop */
+    struct loop_task lost_task;
+    bool lost_posted, is_closing;
+};
+
+static const struct wire_handlers handlers;
+
+/* ---- messages ---- */
+
+static void send_hello(struct task *task, struct wire_conn *conn, unsigned channel, uint64_t expected) {
+    Millrace__Hello hello = MILLRACE__HELLO__INIT;
+    hello.protocol = WIRE_PROTOCOL;
+    hello.task = (char *)"master";
+    hello.incarnation = task->tasks->incarnation;
+    hello.channel = channel;
+    hello.host_id = (char *)host_id();
+    hello.expected_incarnation = expected;
+    uint8_t bytes[1024];
+    CHECK(millrace__hello__get_packed_size(&hello) <= sizeof bytes);
+    size_t len = millrace__hello__pack(&hello, bytes);
+    wire_send(conn, &(struct wire_out){.type = WIRE_HELLO, .meta = {(char *)bytes, len}});
+}
+
+/* ---- calls ---- */
+
+uint64_t tasks_new_id(struct tasks *tasks) { return tasks->id_prefix | (++tasks->next_sequence & 0xffffffffff); }
+
+struct status *task_unavailable(const struct task *task) {
+    return status_unavailable("Task %s at %s is not reachable: %s", task->name, task->address,
+                              task->why_down ? status_message(task->why_down) : "not connected yet");
+}
+
+static void tell_lost(struct loop_task *loop_task) {
+    struct tasks *tasks = CONTAINER_OF(loop_task, struct tasks, lost_task);
+    tasks->lost_posted = false;
+    while (tasks->lost) {
+        struct task_call *call = tasks->lost;
+        tasks->lost = call->next_lost;
+        struct task *task = call->task;
+        call->task = NULL;
+        call->on_reply(call, task_unavailable(task), NULL);
+    }
+}
+
+static void call_lost_soon(struct task *task, struct task_call *call) {
+    struct tasks *tasks = task->tasks;
+    call->next_lost = tasks->lost;
+    tasks->lost = call;
+    if (!tasks->lost_posted) {
+        tasks->lost_posted = true;
+        loop_defer(tasks->loop, &tasks->lost_task);
+    }
+}
+
+static struct wire_conn *channel_for(struct task *task, const struct wire_out *out) {
+    size_t size = out->extra.len;
+    for (size_t i = 0; i < out->n_tensors; i++)
+        size += tensor_size_bytes(out->tensors[i]);
+    return size > BULK_BYTES ? task->bulk : task->control;
+}
+
+void task_call_start(struct task *task, struct task_call *call, struct wire_out *out) {
+    if (!out->id)
+        out->id = tasks_new_id(task->tasks);
+    call->task = task;
+    call->id = out->id;
+    if (task->state != TASK_READY) {
+        call_lost_soon(task, call);
+        return;
+    }
+    u64map_put(&task->calls, call->id, call);
+    wire_send(channel_for(task, out), out);
+}
+
+void task_call_forget(struct task_call *call) {
+    if (!call->task)
+        return;
+    struct tasks *tasks = call->task->tasks;
+    u64map_remove(&call->task->calls, call->id);
+    for (struct task_call **at = &tasks->lost; *at; at = &(*at)->next_lost)
+        if (*at == call) {
+            *at = call->next_lost;
+            break;
+        }
+    call->task = NULL;
+}
+
+void task_send(struct task *task, const struct wire_out *out) {
+    if (task->state == TASK_READY)
+        wire_send(channel_for(task, out), out);
+}
+
+static void fail_calls(struct task *task) {
+    struct u64map calls = task->calls;
+    size_t cursor = 0;
+    uint64_t id;
+    void *value;
+    u64map_init(&task->calls);
+    while (u64map_next(&calls, &cursor, &id, &value)) {
+        struct task_call *call = value;
+        call_lost_soon(task, call);
+    }
+    u64map_fini(&calls);
+}
+
+/* ---- connecting ---- */
+
+static void drop_conn(struct wire_conn **conn, struct status *why) {
+    struct wire_conn *dropped = *conn;
+    *conn = NULL;
+    if (!dropped)
+        return;
+    wire_conn_set_owner(dropped, NULL, &handlers);
+    wire_conn_close(dropped, status_ref(why));
+    wire_conn_unref(dropped);
+}
+
+static void task_down(struct task *task, struct status *why) {
+    bool was_ready = task->state == TASK_READY;
+    struct tasks *tasks = task->tasks;
+    status_unref(task->why_down);
+    task->why_down = status_ref(why);
+    task->state = TASK_DOWN;
+    drop_conn(&task->probe, why);
+    drop_conn(&task->control, why);
+    drop_conn(&task->bulk, why);
+    fail_calls(task);
+    if (tasks->is_closing)
+        return;
+    if (was_ready) {
+        log_warning("lost task %s: %s", task->name, status_message(why));
+        tasks->on_lost(tasks->arg, task);
+    }
+    loop_timer_start(&task->timer, task->backoff_ms, 0);
+    task->backoff_ms = MIN(task->backoff_ms * 2, (int64_t)RECONNECT_MAX_MS);
+}
+
+static void connect_probe(struct loop_timer *timer) {
+    struct task *task = CONTAINER_OF(timer, struct task, timer);
+    task->state = TASK_PROBING;
+    task->probe = wire_connect(task->tasks->loop, task->address, &handlers, task);
+    send_hello(task, task->probe, 0, 0);
+    wire_send(task->probe, &(struct wire_out){.type = WIRE_GET_STATUS, .id = tasks_new_id(task->tasks)});
+}
+
+static void connect_channels(struct task *task) {
+    const char *address = task->address;
+    if (!task->avoid_unix && *task->unix_address && strcmp(task->host_id, host_id()) == 0)
+        address = task->unix_address;
+    task->state = TASK_LINKING;
+    task->n_linked = 0;
+    task->control = wire_connect(task->tasks->loop, address, &handlers, task);
+    task->bulk = wire_connect(task->tasks->loop, address, &handlers, task);
+    send_hello(task, task->control, 0, task->incarnation);
+    send_hello(task, task->bulk, 1, task->incarnation);
+}
+
+static void free_devices(struct task *task) {
+    for (int i = 0; i < task->n_devices; i++) {
+        free(task->devices[i].name);
+        free(task->devices[i].type);
+        free(task->devices[i].description);
+    }
+    free(task->devices);
+    task->devices = NULL;
+    task->n_devices = 0;
+}
+
+static struct status *take_status(struct task *task, struct span meta) {
+    Millrace__WorkerStatus *status = millrace__worker_status__unpack(NULL, meta.len, (const uint8_t *)meta.data);
+    if (!status)
+        return status_internal("task %s sent a malformed WorkerStatus", task->name);
+    struct status *st = NULL;
+    if (strcmp(status->task, task->name) != 0)
+        st = status_failed_precondition("%s answered as %s: is the cluster list right?", task->address, status->task);
+    if (!st) {
+        free(task->unix_address);
+        free(task->host_id);
+        task->unix_address = xstrdup(status->unix_address);
+        task->host_id = xstrdup(status->host_id);
+        task->incarnation = status->incarnation;
+        free_devices(task);
+        task->devices = xcalloc(status->n_device + 1, sizeof *task->devices);
+        for (size_t i = 0; i < status->n_device; i++) {
+            const Millrace__DeviceInfo *from = status->device[i];
+            task->devices[task->n_devices++] = (struct device_row){xstrdup(from->name), xstrdup(from->type), xstrdup(from->description),
+                                                                   (int64_t)from->memory_limit_bytes, from->incarnation};
+        }
+    }
+    millrace__worker_status__free_unpacked(status, NULL);
+    return st;
+}
+
+static void task_ready(struct task *task) {
+    struct tasks *tasks = task->tasks;
+    task->state = TASK_READY;
+    task->backoff_ms = RECONNECT_MIN_MS;
+    status_unref(task->why_down);
+    task->why_down = NULL;
+    drop_conn(&task->probe, NULL);
+    device_table_unref(tasks->devices);
+    tasks->devices = NULL;
+    log_info("task %s is ready over %s", task->name, wire_conn_peer(task->control));
+    tasks->on_ready(tasks->arg, task);
+}
+
+static void on_message(void *owner, struct wire_conn *conn, struct wire_message *message) {
+    struct task *task = owner;
+    if (!task)
+        return;
+    if (message->type == WIRE_HELLO) {
+        if (conn != task->probe && ++task->n_linked == 2)
+            task_ready(task);
+        return;
+    }
+    if (message->type == WIRE_STATUS && conn == task->probe) {
+        struct status *st = take_status(task, message->meta);
+        if (st)
+            task_down(task, st);
+        else
+            connect_channels(task);
+        status_unref(st);
+        return;
+    }
+    struct task_call *call = u64map_remove(&task->calls, message->id);
+    if (!call)
+        return; /* forgotten meanwhile */
+    call->task = NULL;
+    call->on_reply(call, NULL, message);
+}
+
+static void on_closed(void *owner, struct wire_conn *conn, struct status *why) {
+    struct task *task = owner;
+    if (!task || (conn != task->probe && conn != task->control && conn != task->bulk))
+        return;
+    if (task->state == TASK_LINKING && conn != task->probe && wire_conn_is_unix(conn) && !task->avoid_unix)
+        task->avoid_unix = true;
+    struct status *reason = why ? status_ref(why) : status_unavailable("the connection was closed");
+    task_down(task, reason);
+    status_unref(reason);
+}
+
+static const struct wire_handlers handlers = {.on_message = on_message, .on_closed = on_closed};
+
+/* ---- the table ---- */
+
+struct tasks *tasks_new(struct loop *loop, const struct cluster_spec *cluster, uint64_t incarnation, task_event_fn *on_ready, task_event_fn *on_lost,
+                        void *arg) {
+    struct tasks *tasks = xcalloc(1, sizeof *tasks);
+    *tasks = (struct tasks){.loop = loop, .n = cluster->n_tasks, .incarnation = incarnation, .on_ready = on_ready, .on_lost = on_lost, .arg = arg};
+    tasks->id_prefix = incarnation << 40; /* 24 random bits tell masters apart */
+    tasks->lost_task.run = tell_lost;
+    tasks->rows = xcalloc((size_t)cluster->n_tasks + 1, sizeof *tasks->rows);
+    for (int i = 0; i < cluster->n_tasks; i++) {
+        struct task *task = &tasks->rows[i];
+        *task = (struct task){.tasks = tasks, .index = i, .state = TASK_DOWN, .backoff_ms = RECONNECT_MIN_MS};
+        task->name = xstrdup(cluster->tasks[i].name);
+        task->address = xstrdup(cluster->tasks[i].address);
+        task->unix_address = xstrdup("");
+        task->host_id = xstrdup("");
+        u64map_init(&task->calls);
+        loop_timer_init(loop, &task->timer, connect_probe);
+        loop_timer_start(&task->timer, 0, 0);
+    }
+    return tasks;
+}
+
+static void timer_closed(struct loop_timer *timer) {
+    struct task *task = CONTAINER_OF(timer, struct task, timer);
+    struct tasks *tasks = task->tasks;
+    free_devices(task);
+    u64map_fini(&task->calls);
+    status_unref(task->why_down);
+    free(task->name);
+    free(task->address);
+    free(task->unix_address);
+    free(task->host_id);
+    if (--tasks->n > 0)
+        return;
+    device_table_unref(tasks->devices);
+    free(tasks->rows);
+    free(tasks);
+}
+
+void tasks_free(struct tasks *tasks) {
+    if (!tasks)
+        return;
+    struct status *why = status_new(STATUS_CANCELLED, "the master is stopping");
+    tasks->is_closing = true;
+    int n = tasks->n;
+    for (int i = 0; i < n; i++)
+        task_down(&tasks->rows[i], why);
+    tell_lost(&tasks->lost_task);
+    status_unref(why);
+    if (n == 0) {
+        free(tasks->rows);
+        free(tasks);
+    }
+    for (int i = 0; i < n; i++)
+        loop_timer_close(&tasks->rows[i].timer, timer_closed);
+}
+
+int tasks_count(const struct tasks *tasks) { return tasks->n; }
+struct task *tasks_at(struct tasks *tasks, int index) { return &tasks->rows[index]; }
+
+struct task *tasks_find(struct tasks *tasks, const char *name) {
+    for (int i = 0; i < tasks->n; i++)
+        if (strcmp(tasks->rows[i].name, name) == 0)
+            return &tasks->rows[i];
+    return NULL;
+}
+
+bool tasks_all_ready(const struct tasks *tasks) {
+    for (int i = 0; i < tasks->n; i++)
+        if (tasks->rows[i].state != TASK_READY)
+            return false;
+    return true;
+}
+
+void tasks_describe_missing(const struct tasks *tasks, struct str *out) {
+    for (int i = 0; i < tasks->n; i++) {
+        const struct task *task = &tasks->rows[i];
+        if (task->state == TASK_READY)
+            continue;
+        str_addf(out, "%s%s at %s (%s)", out->len ? ", " : "", task->name, task->address,
+                 task->why_down ? status_message(task->why_down) : "no answer yet");
+    }
+}
+
+struct device_table *tasks_devices(struct tasks *tasks) {
+    if (tasks->devices)
+        return device_table_ref(tasks->devices);
+    struct device_table *table = device_table_new();
+    for (int i = 0; i < tasks->n; i++) {
+        const struct task *task = &tasks->rows[i];
+        if (task->state != TASK_READY)
+            continue;
+        device_table_add(table, task->name, task->address, task->unix_address, task->incarnation);
+        for (int k = 0; k < task->n_devices; k++)
+            device_table_add_device(table, task->devices[k].name, task->devices[k].type, task->devices[k].memory_limit_bytes,
+                                    task->devices[k].incarnation, task->devices[k].description);
+    }
+    device_table_finish(table);
+    tasks->devices = table;
+    return device_table_ref(table);
+}
+
+void tasks_describe(struct tasks *tasks, struct str *out) {
+    static const char *const states[] = {"down", "probing", "linking", "ready"};
+    str_add_char(out, '[');
+    for (int i = 0; i < tasks->n; i++) {
+        const struct task *task = &tasks->rows[i];
+        str_addf(out, "%s{\"task\": \"%s\", \"address\": \"%s\", \"state\": \"%s\", \"incarnation\": \"%016llx\", \"transport\": \"%s\", \"why\": \"",
+                 i ? ", " : "", task->name, task->address, states[task->state], (unsigned long long)task->incarnation,
+                 task->control ? wire_conn_peer(task->control) : "");
+        const char *why = task->why_down ? status_message(task->why_down) : "";
+        str_add_json_escaped(out, why, strlen(why));
+        str_addf(out, "\", \"calls\": %zu, \"devices\": %d}", task->calls.n_entries, task->n_devices);
+    }
+    str_add_char(out, ']');
+}
+
+int task_index(const struct task *task) { return task->index; }
+const char *task_name(const struct task *task) { return task->name; }
+enum task_state task_state(const struct task *task) { return task->state; }
+uint64_t task_incarnation(const struct task *task) { return task->incarnation; }
+const char *task_address(const struct task *task) { return task->address; }
+const char *task_unix_address(const struct task *task) { return task->unix_address; }
+const char *task_host_id(const struct task *task) { return task->host_id; }

@@ -1,0 +1,64 @@
+/* The master's view of the worker tasks: who they are, whether they can be reached, their devices, and calls to them.
+ *
+ *   DOWN ──connect──► PROBING (hello, status over the listed address) ──► LINKING (control and bulk connections, over a Unix
+ *     ▲                                                                     socket when the task is on this host) ──► READY
+ *     └──────────────────── a connection is lost: every call ends with UNAVAILABLE naming the task ─────────────────────┘
+ *
+ * A task's incarnation tells a restart from a lost connection. Loop thread only. */
+#ifndef MILLRACE_MASTER_TASKS_H
+#define MILLRACE_MASTER_TASKS_H
+
+#include "common/base/list.h"
+#include "master/device_table.h"
+#include "rpc/cluster.h"
+#include "rpc/wire.h"
+
+enum task_state { TASK_DOWN, TASK_PROBING, TASK_LINKING, TASK_READY };
+
+struct tasks;
+struct task;
+
+/* A call that awaits its reply; embedded in the caller's record. Exactly one on_reply: with the message, or with a status (taken). */
+struct task_call {
+    void (*on_reply)(struct task_call *call, struct status *status_take, struct wire_message *message);
+    struct task *task;
+    struct task_call *next_lost; /* the table's */
+    uint64_t id;
+};
+
+/* Told of a task that became ready or was lost. */
+typedef void task_event_fn(void *arg, struct task *task);
+
+struct tasks *tasks_new(struct loop *loop, const struct cluster_spec *cluster, uint64_t incarnation, task_event_fn *on_ready, task_event_fn *on_lost,
+                        void *arg);
+void tasks_free(struct tasks *tasks); /* ends every call */
+
+int tasks_count(const struct tasks *tasks);
+struct task *tasks_at(struct tasks *tasks, int index);
+struct task *tasks_find(struct tasks *tasks, const char *name);
+bool tasks_all_ready(const struct tasks *tasks);
+/* "/job:ps/replica:0/task:0 at 127.0.0.1:2400 (connection refused)" for each that is not ready, joined by ", ". */
+void tasks_describe_missing(const struct tasks *tasks, struct str *out);
+/* The devices of all ready tasks; a new reference. Changes when a task comes or restarts. */
+struct device_table *tasks_devices(struct tasks *tasks);
+void tasks_describe(struct tasks *tasks, struct str *out); /* JSON rows for /statusz */
+
+int task_index(const struct task *task);
+const char *task_name(const struct task *task);
+enum task_state task_state(const struct task *task);
+uint64_t task_incarnation(const struct task *task); /* of the last time it was ready; 0 never */
+const char *task_address(const struct task *task);
+const char *task_unix_address(const struct task *task); /* "" when it has none */
+const char *task_host_id(const struct task *task);
+struct status *task_unavailable(const struct task *task) MUST_USE; /* UNAVAILABLE with its name and the last error */
+
+/* A new id for calls and steps: unique among all masters that a worker may meet. */
+uint64_t tasks_new_id(struct tasks *tasks);
+/* Sends a message whose reply pairs by out->id (0: an id is chosen). A task that is not ready: on_reply comes soon with UNAVAILABLE, never
+ * inside this call. The message is queued; tasks_flush or the loop's quiescence writes it. */
+void task_call_start(struct task *task, struct task_call *call, struct wire_out *out);
+/* The caller no longer wants the reply: on_reply will not come. */
+void task_call_forget(struct task_call *call);
+void task_send(struct task *task, const struct wire_out *out); /* no reply; dropped when the task is not ready */
+
+#endif

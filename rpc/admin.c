@@ -1,0 +1,235 @@
+#include "rpc/admin.h"
+
+#include <inttypes.h>
+#include <microhttpd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <strings.h>
+#include <sys/socket.h>
+
+#include "common/base/metrics.h"
+#include "rpc/listen.h"
+
+enum {
+    MAX_CONNECTIONS = 100,
+    IDLE_TIMEOUT_S = 30,
+    CONNECTION_MEMORY_BYTES = 16 * 1024, /* request line and headers must fit: 414 or 431 beyond */
+};
+
+/* libmicrohttpd waits on an epoll of its own; the loop watches that epoll's descriptor and runs it when it is ready. */
+struct admin_server {
+    struct loop *loop;
+    struct admin_options options;
+    struct listener *listener;
+    struct MHD_Daemon *http;
+    uv_poll_t poll;
+    struct loop_timer timer; /* when libmicrohttpd wants to run although nothing is ready */
+    struct loop_task close;
+    int n_handles;
+    bool is_closing;
+};
+
+/* ---- pages ---- */
+
+static int write_livez(void *arg, const char *query, struct str *out) {
+    str_add(out, "ok\n");
+    return MHD_HTTP_OK;
+}
+
+static int write_metrics(void *arg, const char *query, struct str *out) {
+    metrics_write_prometheus(out);
+    return MHD_HTTP_OK;
+}
+
+static const struct admin_page own_pages[] = {
+    {"/livez", "text/plain; charset=utf-8", write_livez},
+    {"/metrics", "text/plain; version=0.0.4; charset=utf-8", write_metrics},
+};
+
+static const struct admin_page *find_page(const struct admin_server *server, const char *path) {
+    for (size_t i = 0; i < server->options.n_pages; i++)
+        if (strcmp(server->options.pages[i].path, path) == 0)
+            return &server->options.pages[i];
+    for (size_t i = 0; i < ARRAY_LEN(own_pages); i++)
+        if (strcmp(own_pages[i].path, path) == 0)
+            return &own_pages[i];
+    return NULL;
+}
+
+static bool query_has(const char *query, const char *wanted) {
+    size_t len = strlen(wanted);
+    for (const char *p = query; p && *p; p = strchr(p, '&') ? strchr(p, '&') + 1 : NULL)
+        if (strncmp(p, wanted, len) == 0 && (p[len] == '\0' || p[len] == '&' || wanted[len - 1] == '='))
+            return true;
+    return false;
+}
+
+static enum MHD_Result respond(struct MHD_Connection *connection, int http_status, const char *content_type, struct str *body) {
+    size_t len = body->len;
+    char *data = len ? str_detach(body) : NULL;
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer(len, data ? data : (void *)"", data ? MHD_RESPMEM_MUST_FREE : MHD_RESPMEM_PERSISTENT);
+    if (!response) {
+        free(data);
+        return MHD_NO;
+    }
+    MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, content_type);
+    MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+    MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+    if (http_status == MHD_HTTP_METHOD_NOT_ALLOWED)
+        MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
+    enum MHD_Result rc = MHD_queue_response(connection, (unsigned)http_status, response);
+    MHD_destroy_response(response);
+    return rc;
+}
+
+static enum MHD_Result respond_text(struct MHD_Connection *connection, int http_status, const char *text) {
+    struct str body = STR_INIT;
+    str_add(&body, text);
+    enum MHD_Result rc = respond(connection, http_status, "text/plain; charset=utf-8", &body);
+    str_fini(&body);
+    return rc;
+}
+
+static enum MHD_Result respond_page(struct admin_server *server, struct MHD_Connection *connection, const struct admin_page *page,
+                                    const char *asked) {
+    struct str query = STR_INIT, body = STR_INIT;
+    str_add(&query, asked);
+    const char *accept = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCEPT);
+    if (accept && strcasestr(accept, "application/json") && !query_has(asked, "format="))
+        str_add(&query, query.len ? "&format=json" : "format=json");
+    const char *content_type = page->content_type;
+    if (strncmp(content_type, "text/html", 9) == 0 && query_has(str_text(&query), "format=json"))
+        content_type = "application/json";
+    int http_status = page->write(server->options.arg, str_text(&query), &body);
+    enum MHD_Result rc = respond(connection, http_status, content_type, &body);
+    str_fini(&query);
+    str_fini(&body);
+    return rc;
+}
+
+/* ---- libmicrohttpd's callbacks ---- */
+
+/* One request: libmicrohttpd calls twice, after the headers and when it is whole. The URL handed to the handler has lost its query, so
+ * the whole one is kept here. */
+struct admin_request {
+    bool is_begun;
+    char uri[];
+};
+
+static void *on_uri(void *arg, const char *uri, struct MHD_Connection *connection) {
+    size_t size = strlen(uri) + 1;
+    struct admin_request *request = xmalloc(sizeof(*request) + size);
+    request->is_begun = false;
+    memcpy(request->uri, uri, size);
+    return request;
+}
+
+static void on_completed(void *arg, struct MHD_Connection *connection, void **request, enum MHD_RequestTerminationCode code) {
+    free(*request);
+    *request = NULL;
+}
+
+static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, const char *path, const char *method, const char *version,
+                                  const char *upload, size_t *upload_size, void **request_of) {
+    struct admin_server *server = arg;
+    struct admin_request *request = *request_of;
+    if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
+        return respond_text(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET and HEAD\n"); /* at once: ends the connection */
+    if (!request->is_begun || *upload_size > 0) {
+        request->is_begun = true;
+        *upload_size = 0; /* a body means nothing here */
+        return MHD_YES;
+    }
+    const struct admin_page *page = find_page(server, path);
+    if (!page)
+        return respond_text(connection, MHD_HTTP_NOT_FOUND, "no such page\n");
+    const char *mark = strchr(request->uri, '?');
+    return respond_page(server, connection, page, mark ? mark + 1 : "");
+}
+
+static void on_http_log(void *arg, const char *format, va_list args) {} /* a stranger's malformed request is no event of ours */
+
+/* ---- on the loop ---- */
+
+static void run_http(struct admin_server *server) {
+    if (server->is_closing)
+        return;
+    MHD_run(server->http);
+    MHD_UNSIGNED_LONG_LONG timeout_ms;
+    if (MHD_get_timeout(server->http, &timeout_ms) == MHD_YES)
+        loop_timer_start(&server->timer, (int64_t)MIN(timeout_ms, 1000000ULL), 0);
+    else
+        loop_timer_stop(&server->timer);
+}
+
+static void on_http_ready(uv_poll_t *poll, int status, int events) { run_http(CONTAINER_OF(poll, struct admin_server, poll)); }
+static void on_timer(struct loop_timer *timer) { run_http(CONTAINER_OF(timer, struct admin_server, timer)); }
+
+static void on_accept(void *arg, int fd_take) {
+    struct admin_server *server = arg;
+    struct sockaddr_storage peer = {0};
+    socklen_t len = sizeof(peer);
+    getpeername(fd_take, (struct sockaddr *)&peer, &len);
+    MHD_add_connection(server->http, fd_take, (struct sockaddr *)&peer, len); /* closes it when there are too many */
+    run_http(server);
+}
+
+static struct MHD_Daemon *start_http(struct admin_server *server) {
+    return MHD_start_daemon(MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_USE_ERROR_LOG, 0, NULL, NULL, on_request, server,
+                            MHD_OPTION_EXTERNAL_LOGGER, on_http_log, NULL, MHD_OPTION_CONNECTION_LIMIT, (unsigned)MAX_CONNECTIONS,
+                            MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_TIMEOUT_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+                            (size_t)CONNECTION_MEMORY_BYTES, MHD_OPTION_URI_LOG_CALLBACK, on_uri, NULL, MHD_OPTION_NOTIFY_COMPLETED,
+                            on_completed, NULL, MHD_OPTION_END);
+}
+
+static void release_handle(struct admin_server *server) {
+    if (--server->n_handles == 0)
+        free(server);
+}
+static void on_poll_closed(uv_handle_t *handle) { release_handle(CONTAINER_OF((uv_poll_t *)handle, struct admin_server, poll)); }
+static void on_timer_closed(struct loop_timer *timer) { release_handle(CONTAINER_OF(timer, struct admin_server, timer)); }
+
+static void run_close(struct loop_task *task) {
+    struct admin_server *server = CONTAINER_OF(task, struct admin_server, close);
+    uv_close((uv_handle_t *)&server->poll, on_poll_closed);
+    loop_timer_close(&server->timer, on_timer_closed);
+    MHD_stop_daemon(server->http);
+}
+
+void admin_server_close(struct admin_server *server) {
+    if (!server || server->is_closing)
+        return;
+    server->is_closing = true;
+    listener_close(server->listener);
+    loop_defer(server->loop, &server->close); /* a page may be what closes us */
+}
+
+struct status *admin_server_new(struct loop *loop, const char *address, const struct admin_options *options,
+                                struct admin_server **ret_server) {
+    struct admin_server *server = xcalloc(1, sizeof(*server));
+    server->loop = loop;
+    server->options = *options;
+    server->close.run = run_close;
+    server->http = start_http(server);
+    const union MHD_DaemonInfo *info = server->http ? MHD_get_daemon_info(server->http, MHD_DAEMON_INFO_EPOLL_FD) : NULL;
+    struct status *st = NULL;
+    if (!info || info->epoll_fd < 0)
+        st = status_unavailable("admin port %s: the HTTP library does not start", address);
+    else
+        st = listener_new(loop, address, on_accept, server, &server->listener);
+    if (st) {
+        if (server->http)
+            MHD_stop_daemon(server->http);
+        free(server);
+        return st;
+    }
+    CHECK(uv_poll_init(loop_uv(loop), &server->poll, info->epoll_fd) == 0);
+    uv_poll_start(&server->poll, UV_READABLE, on_http_ready);
+    loop_timer_init(loop, &server->timer, on_timer);
+    server->n_handles = 2;
+    *ret_server = server;
+    return NULL;
+}
+
+int admin_server_port(const struct admin_server *server) { return listener_port(server->listener); }

@@ -1,0 +1,37 @@
+/* The admin port: HTTP/1.1 for operators, kubelets, Prometheus and browsers (libmicrohttpd on the loop).
+ *
+ *   /livez     200 while the loop turns
+ *   /readyz    200 when the daemon can serve, 503 with the reason else (also /healthz)
+ *   /metrics   Prometheus text
+ *   /statusz   the daemon's page: HTML for browsers, JSON with ?format=json or Accept: application/json
+ * Loop thread only; pages are made there, so a page must be quick. */
+#ifndef MILLRACE_RPC_ADMIN_H
+#define MILLRACE_RPC_ADMIN_H
+
+#include "common/base/status.h"
+#include "common/base/str.h"
+#include "rpc/loop.h"
+
+struct admin_server;
+
+/* A page: writes its body, returns its HTTP status. `query` is the part after '?', or "". A request with `Accept: application/json`
+ * gets "format=json" added to its query; a text/html page that is asked for format=json writes JSON and is sent as such. */
+struct admin_page {
+    const char *path;         /* "/statusz" */
+    const char *content_type; /* "application/json" */
+    int (*write)(void *arg, const char *query, struct str *out);
+};
+
+struct admin_options {
+    const struct admin_page *pages; /* borrowed, static; /livez and /metrics are there by themselves */
+    size_t n_pages;
+    void *arg;
+};
+
+struct status *admin_server_new(struct loop *loop, const char *address, const struct admin_options *options,
+                                struct admin_server **ret_server) MUST_USE; /* UNAVAILABLE, INVALID_ARGUMENT: as listener_new */
+int admin_server_port(const struct admin_server *server);
+/* Also from within a page; the memory goes with the loop's next turns. Accepts NULL. */
+void admin_server_close(struct admin_server *server);
+
+#endif

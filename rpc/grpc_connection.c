@@ -1,0 +1,332 @@
+#include "rpc/grpc_connection.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "rpc/grpc_session.h"
+
+enum {
+    HANDSHAKE_MS = 20000,          /* a peer that sends no SETTINGS by then is no HTTP/2 peer */
+    LINGER_MS = 1000,              /* closing with unread input would reset the peer and lose our last words */
+    READ_BYTES_PER_TURN = 4 << 20, /* then other sockets have their turn */
+    WRITE_BYTES_PER_TURN = 16 << 20,
+    DIRECT_MIN_BYTES = 32 * 1024, /* of a frame's rest that is worth reading straight into its message */
+    FRAME_HEADER_BYTES = 9,
+};
+
+static void run_turn(struct loop_task *task);
+static void on_socket(uv_poll_t *poll, int status, int events);
+static void on_timer(struct loop_timer *timer);
+
+/* ---- life ---- */
+
+struct grpc_connection *grpc_connection_new(struct loop *loop, int fd_take, const struct grpc_role *role, void *owner,
+                                            const struct grpc_connection_limits *limits) {
+    static _Atomic uint64_t last_id; /* of the process, whatever the loop */
+    struct grpc_connection *connection = xcalloc(1, sizeof(*connection));
+    connection->owner = owner;
+    connection->id = atomic_fetch_add_explicit(&last_id, 1, memory_order_relaxed) + 1;
+    connection->loop = loop;
+    connection->role = role;
+    connection->fd = fd_take;
+    connection->turn.run = run_turn;
+    list_init(&connection->link);
+    list_init(&connection->streams);
+    list_init(&connection->ready);
+    grpc_output_init(&connection->out);
+    grpc_session_open(connection, limits);
+
+    CHECK(uv_poll_init(loop_uv(loop), &connection->poll, fd_take) == 0);
+    connection->poll_events = UV_READABLE;
+    uv_poll_start(&connection->poll, UV_READABLE, on_socket);
+    loop_timer_init(loop, &connection->timer, on_timer);
+    loop_timer_start(&connection->timer, HANDSHAKE_MS, 0);
+    connection->n_handles = 2;
+    grpc_connection_schedule(connection);
+    return connection;
+}
+
+/* The memory goes when no handle and no turn can call back any more. */
+static void free_if_unused(struct grpc_connection *connection) {
+    if (connection->state != CONNECTION_BURIED || connection->n_handles > 0 || connection->turn_is_due)
+        return;
+    list_remove(&connection->link);
+    connection->role->on_closed(connection);
+    grpc_output_fini(&connection->out);
+    status_unref(connection->why);
+    free(connection);
+}
+
+static void on_poll_closed(uv_handle_t *handle) {
+    struct grpc_connection *connection = CONTAINER_OF((uv_poll_t *)handle, struct grpc_connection, poll);
+    connection->n_handles--;
+    free_if_unused(connection);
+}
+
+static void on_timer_closed(struct loop_timer *timer) {
+    struct grpc_connection *connection = CONTAINER_OF(timer, struct grpc_connection, timer);
+    connection->n_handles--;
+    free_if_unused(connection);
+}
+
+void grpc_connection_schedule(struct grpc_connection *connection) {
+    if (connection->turn_is_due || connection->state == CONNECTION_BURIED)
+        return;
+    connection->turn_is_due = true;
+    loop_defer(connection->loop, &connection->turn);
+}
+
+void grpc_connection_break(struct grpc_connection *connection, struct status *why_take) {
+    if (connection->state >= CONNECTION_BROKEN) {
+        status_unref(why_take);
+        return;
+    }
+    connection->state = CONNECTION_BROKEN;
+    connection->why = why_take;
+    uv_close((uv_handle_t *)&connection->poll, on_poll_closed);
+    close(connection->fd);
+    connection->fd = -1;
+    loop_timer_close(&connection->timer, on_timer_closed);
+    grpc_connection_schedule(connection);
+}
+
+static void break_errno(struct grpc_connection *connection, int error) {
+    grpc_connection_break(connection, status_unavailable("the connection broke: %s", strerror(error)));
+}
+
+static void dispatch(struct grpc_connection *connection) {
+    struct list *link;
+    while ((link = list_pop_front(&connection->ready))) {
+        struct grpc_stream *stream = LIST_ENTRY(link, struct grpc_stream, ready_link);
+        stream->role->on_ready(stream);
+        grpc_stream_unref(stream);
+    }
+}
+
+/* All streams end, and the session goes. */
+static void end_session(struct grpc_connection *connection) {
+    if (!connection->session)
+        return;
+    LIST_FOR_EACH_SAFE (link, next, &connection->streams) {
+        struct grpc_stream *stream = LIST_ENTRY(link, struct grpc_stream, link);
+        struct status *why = connection->why ? status_ref(connection->why) : status_unavailable("the connection was closed by the peer");
+        grpc_session_detach(stream, why);
+    }
+    nghttp2_session_del(connection->session);
+    connection->session = NULL;
+    dispatch(connection);
+}
+
+static void bury(struct grpc_connection *connection) {
+    end_session(connection);
+    connection->state = CONNECTION_BURIED;
+    free_if_unused(connection);
+}
+
+/* The session is over and all is written: our side ends, and the peer's end is awaited. */
+static void linger(struct grpc_connection *connection) {
+    connection->state = CONNECTION_LINGERING;
+    end_session(connection);
+    if (connection->state != CONNECTION_LINGERING)
+        return; /* a callback closed it */
+    shutdown(connection->fd, SHUT_WR);
+    loop_timer_start(&connection->timer, LINGER_MS, 0);
+}
+
+void grpc_connection_drain(struct grpc_connection *connection) {
+    if (connection->state != CONNECTION_OPEN)
+        return;
+    nghttp2_submit_goaway(connection->session, NGHTTP2_FLAG_NONE, nghttp2_session_get_last_proc_stream_id(connection->session),
+                          NGHTTP2_NO_ERROR, NULL, 0);
+    grpc_connection_schedule(connection);
+}
+
+static void on_timer(struct loop_timer *timer) {
+    struct grpc_connection *connection = CONTAINER_OF(timer, struct grpc_connection, timer);
+    bool lingered = connection->state == CONNECTION_LINGERING;
+    grpc_connection_break(connection,
+                          lingered ? NULL : status_unavailable("no HTTP/2 settings from the peer within %d s", HANDSHAKE_MS / 1000));
+}
+
+/* ---- writing ---- */
+
+static void set_poll_events(struct grpc_connection *connection, int events) {
+    if (connection->poll_events == events)
+        return;
+    connection->poll_events = events;
+    uv_poll_start(&connection->poll, events, on_socket);
+}
+
+/* False when it broke. */
+static bool flush(struct grpc_connection *connection) {
+    int error = 0;
+    size_t n_written = 0, n;
+    bool has_more;
+    do {
+        if (!grpc_session_pump(connection)) {
+            grpc_connection_break(connection, status_internal("HTTP/2: cannot make frames"));
+            return false;
+        }
+        error = grpc_output_write(&connection->out, connection->fd, &n);
+        n_written += n;
+        has_more = error == 0 && n > 0 && nghttp2_session_want_write(connection->session);
+    } while (has_more && n_written < WRITE_BYTES_PER_TURN);
+    if (connection->role->bytes_sent && n_written > 0)
+        metric_add(connection->role->bytes_sent, (int64_t)n_written);
+    if (error != 0 && error != EAGAIN) {
+        break_errno(connection, error);
+        return false;
+    }
+    set_poll_events(connection, error == EAGAIN ? UV_READABLE | UV_WRITABLE : UV_READABLE);
+    if (has_more)
+        grpc_connection_schedule(connection); /* its share of this turn is used up */
+    return true;
+}
+
+static void run_turn(struct loop_task *task) {
+    struct grpc_connection *connection = CONTAINER_OF(task, struct grpc_connection, turn);
+    connection->turn_is_due = false;
+    if (connection->state == CONNECTION_OPEN && flush(connection)) {
+        dispatch(connection);
+        if (connection->state == CONNECTION_OPEN && connection->out.size_bytes == 0 && !nghttp2_session_want_write(connection->session) &&
+            !nghttp2_session_want_read(connection->session))
+            linger(connection);
+    }
+    if (connection->turn_is_due)
+        return; /* it broke just now */
+    if (connection->state == CONNECTION_BROKEN)
+        bury(connection);
+    else
+        free_if_unused(connection);
+}
+
+/* ---- reading ---- */
+
+void grpc_connection_feed(struct grpc_connection *connection, const char *bytes, size_t len) {
+    if (connection->state != CONNECTION_OPEN)
+        return;
+    ssize_t n = nghttp2_session_mem_recv(connection->session, (const uint8_t *)bytes, len);
+    if (n < 0) {
+        grpc_connection_break(connection, status_unavailable("the peer does not speak HTTP/2: %s", nghttp2_strerror((int)n)));
+        return;
+    }
+    dispatch(connection);
+    if (connection->state == CONNECTION_OPEN)
+        grpc_connection_schedule(connection);
+}
+
+/* Reads what is there. Inside a large DATA frame the frame's rest goes straight into its message, and only the next frame's
+ * header behind it into the shared buffer, so that most of a large message is never copied in user space.
+ * Returns the bytes read, 0 at the peer's end or -1 with errno; *ret_full when there may be more. */
+static ssize_t read_some(struct grpc_connection *connection, bool *ret_full) {
+    char *shared = loop_read_buffer(connection->loop), *place = NULL;
+    size_t room = 0, direct = 0;
+    struct grpc_stream *stream = NULL;
+    if (connection->data_left >= DIRECT_MIN_BYTES)
+        stream = nghttp2_session_get_stream_user_data(connection->session, connection->data_stream_id);
+    if (stream && grpc_receiver_place(&stream->in, &place, &room) && room >= connection->data_left)
+        direct = connection->data_left;
+    bool more_frames = room > direct; /* of this message: they will be read straight, too */
+    struct iovec iovecs[2] = {{place, direct}, {shared, direct && more_frames ? FRAME_HEADER_BYTES : LOOP_READ_BUFFER_BYTES}};
+    int skip = direct == 0;
+    ssize_t n = readv(connection->fd, iovecs + skip, 2 - skip);
+    if (n <= 0)
+        return n;
+    *ret_full = (size_t)n == direct + iovecs[1].iov_len;
+    if (direct == 0) {
+        grpc_connection_feed(connection, shared, (size_t)n);
+        return n;
+    }
+    struct buffer *held = buffer_ref(stream->in.buffer); /* nghttp2 reads from it, whatever the callbacks do */
+    size_t n_direct = MIN((size_t)n, direct);
+    grpc_connection_feed(connection, place, n_direct);
+    if ((size_t)n > n_direct)
+        grpc_connection_feed(connection, shared, (size_t)n - n_direct);
+    buffer_unref(held);
+    return n;
+}
+
+static void read_socket(struct grpc_connection *connection) {
+    size_t n_read = 0;
+    bool is_full = true;
+    while (is_full && n_read < READ_BYTES_PER_TURN && connection->state == CONNECTION_OPEN) {
+        ssize_t n = read_some(connection, &is_full);
+        if (n > 0) {
+            n_read += (size_t)n;
+        } else if (n == 0) {
+            grpc_connection_break(connection, status_unavailable("the connection was closed by the peer"));
+        } else if (errno != EINTR) {
+            if (errno != EAGAIN && errno != EWOULDBLOCK)
+                break_errno(connection, errno);
+            break;
+        }
+    }
+    if (connection->role->bytes_received && n_read > 0)
+        metric_add(connection->role->bytes_received, (int64_t)n_read);
+}
+
+/* Waits for the peer's end; what still comes is dropped. */
+static void read_lingering(struct grpc_connection *connection) {
+    ssize_t n = read(connection->fd, loop_read_buffer(connection->loop), LOOP_READ_BUFFER_BYTES);
+    if (n == 0 || (n < 0 && errno != EINTR && errno != EAGAIN && errno != EWOULDBLOCK))
+        grpc_connection_break(connection, NULL);
+}
+
+static void on_socket(uv_poll_t *poll, int status, int events) {
+    struct grpc_connection *connection = CONTAINER_OF(poll, struct grpc_connection, poll);
+    int error = 0;
+    socklen_t len = sizeof(error);
+    loop_awake(connection->loop);
+    if (status < 0) { /* libuv stopped watching: take what is still there, then end */
+        getsockopt(connection->fd, SOL_SOCKET, SO_ERROR, &error, &len);
+        if (connection->state == CONNECTION_OPEN)
+            read_socket(connection);
+        break_errno(connection, error ? error : ECONNRESET);
+        return;
+    }
+    if (connection->state == CONNECTION_LINGERING) {
+        read_lingering(connection);
+        return;
+    }
+    if (events & UV_READABLE)
+        read_socket(connection);
+    if (events & UV_WRITABLE && connection->state == CONNECTION_OPEN)
+        grpc_connection_schedule(connection);
+}
+
+/* ---- streams ---- */
+
+void grpc_stream_init(struct grpc_stream *stream, const struct grpc_role *role, struct grpc_quota *quota, grpc_align_fn *align) {
+    stream->n_refs = 1;
+    stream->id = 0;
+    stream->role = role;
+    stream->connection = NULL;
+    stream->out = NULL;
+    list_init(&stream->link);
+    list_init(&stream->ready_link);
+    grpc_receiver_init(&stream->in, quota, align);
+}
+
+void grpc_stream_attach_take(struct grpc_stream *stream_take, struct grpc_connection *connection) {
+    stream_take->connection = connection;
+    list_push_back(&connection->streams, &stream_take->link);
+}
+
+void grpc_stream_unref(struct grpc_stream *stream) {
+    if (--stream->n_refs > 0)
+        return;
+    grpc_receiver_fini(&stream->in);
+    grpc_sender_unref(stream->out);
+    stream->role->free_stream(stream);
+}
+
+void grpc_stream_wake(struct grpc_connection *connection, struct grpc_stream *stream) {
+    if (!list_is_empty(&stream->ready_link))
+        return;
+    grpc_stream_ref(stream);
+    list_push_back(&connection->ready, &stream->ready_link);
+}

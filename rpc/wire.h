@@ -1,0 +1,108 @@
+/* The worker wire: our own framed messages between master and workers and among workers, over TCP and Unix sockets.
+ *
+ *   header (32 bytes, little-endian) │ meta: a protobuf message (proto/worker.proto) │ payload: raw tensor bytes
+ *
+ *     0  u32 magic "MRW1"      8  u32 meta length      16  u64 payload length
+ *     4  u16 type  u16 flags  12  u32 crc32c or 0      24  u64 id (pairs a reply with its request; step id for tensors)
+ *
+ * The payload is written by writev from the tensors' own buffers and read straight into one counted buffer that the receiver's
+ * `alloc` gives: tensors are views on it, each starting at a multiple of 64. Sockets are plain, non-blocking descriptors: any thread
+ * may send; what the socket does not take at once is finished by the loop.
+ * Bytes from a stranger yield a closed connection with a status that says what was wrong; nothing else. */
+#ifndef MILLRACE_RPC_WIRE_H
+#define MILLRACE_RPC_WIRE_H
+
+#include "common/base/status.h"
+#include "common/base/str.h"
+#include "common/tensor/tensor.h"
+#include "rpc/loop.h"
+
+enum wire_type {
+    WIRE_HELLO = 1,           /* first message of each side: Hello */
+    WIRE_PING,                /* Ping; answered by WIRE_PONG with the same meta */
+    WIRE_PONG,
+    WIRE_GET_STATUS,          /* empty; answered by WIRE_STATUS: WorkerStatus */
+    WIRE_STATUS,
+    WIRE_REGISTER_GRAPH,      /* RegisterGraph, payload: the partition's GraphDef; answered by WIRE_REGISTERED */
+    WIRE_REGISTERED,          /* Registered */
+    WIRE_DEREGISTER_GRAPH,    /* DeregisterGraph; no answer */
+    WIRE_RUN_GRAPH,           /* RunGraph, payload: feeds; answered by WIRE_RUN_DONE */
+    WIRE_RUN_DONE,            /* RunDone, payload: fetches */
+    WIRE_CANCEL_STEP,         /* CancelStep; no answer: RUN_DONE follows */
+    WIRE_RESET,               /* Reset; answered by WIRE_RESET_DONE */
+    WIRE_RESET_DONE,
+    WIRE_PUSH,                /* Push, payload: the tensor */
+    WIRE_ANNOUNCE,            /* Announce */
+    WIRE_GRANT,               /* Grant */
+    WIRE_TYPE_END,
+};
+
+enum { WIRE_PROTOCOL = 1 }; /* Hello.protocol: both sides must say the same */
+
+enum { WIRE_HEADER_BYTES = 32, WIRE_MAX_META_BYTES = 64 << 20, WIRE_ALIGN = 64 };
+
+struct wire_conn;
+struct wire_server;
+
+struct wire_message {
+    enum wire_type type;
+    uint16_t flags;
+    uint64_t id;
+    struct span meta;        /* borrowed for the callback */
+    struct buffer *payload;  /* NULL when empty; the callee may take its reference (set to NULL) */
+    size_t payload_len;
+};
+
+/* What `alloc` returns for a payload that nobody wants any more: its bytes are read and dropped, and on_message is not called. */
+extern struct buffer *const wire_discard;
+
+struct wire_handlers {
+    /* A whole message. Loop thread. */
+    void (*on_message)(void *owner, struct wire_conn *conn, struct wire_message *message);
+    /* Memory for a payload, before it is read; `message` has all but the payload. NULL refuses: the connection ends with
+     * RESOURCE_EXHAUSTED. A NULL method takes allocator_host(). */
+    struct buffer *(*alloc)(void *owner, struct wire_conn *conn, const struct wire_message *message, size_t size_bytes);
+    /* The connection has ended; exactly once, also when connecting failed. `why` is borrowed. The conn is freed when its references go. */
+    void (*on_closed)(void *owner, struct wire_conn *conn, struct status *why);
+    int64_t max_payload_bytes; /* 0: 1 TiB */
+};
+
+/* A message to send: meta is copied; payload pieces are tensors, shared by reference; each starts at a multiple of 64 in the payload. */
+struct wire_out {
+    enum wire_type type;
+    uint64_t id;
+    struct span meta;
+    const struct tensor *const *tensors; /* plain dtypes only: others are encoded into meta by the caller */
+    size_t n_tensors;
+    struct span extra;                   /* further payload bytes (copied), after the tensors */
+    struct buffer *extra_buffer;         /* not NULL: extra lies in it and is shared instead */
+};
+
+/* `address`: "host:port" or "unix:/path" ("unix:@name" for the abstract namespace). Connecting goes on in the background; messages queue
+ * meanwhile. The caller holds one reference. Loop thread. */
+struct wire_conn *wire_connect(struct loop *loop, const char *address, const struct wire_handlers *handlers, void *owner);
+struct wire_conn *wire_conn_ref(struct wire_conn *conn);
+void wire_conn_unref(struct wire_conn *conn);
+void wire_conn_set_owner(struct wire_conn *conn, void *owner, const struct wire_handlers *handlers); /* loop thread */
+const char *wire_conn_peer(const struct wire_conn *conn); /* its address, for messages */
+bool wire_conn_is_unix(const struct wire_conn *conn);
+/* Ends it; on_closed follows on the loop. Any thread. */
+void wire_conn_close(struct wire_conn *conn, struct status *why_take);
+
+/* Queues a message (never blocks, never fails: a connection that has ended drops it). Any thread. wire_flush writes what is queued in
+ * one system call where the socket takes it. wire_send = queue + flush. */
+void wire_queue(struct wire_conn *conn, const struct wire_out *out);
+void wire_flush(struct wire_conn *conn);
+void wire_send(struct wire_conn *conn, const struct wire_out *out);
+size_t wire_conn_queued_bytes(struct wire_conn *conn);
+
+/* Listens on one address; each accepted connection is handed to on_accept, which sets its owner. */
+struct status *wire_listen(struct loop *loop, const char *address, void (*on_accept)(void *arg, struct wire_conn *conn_take), void *arg,
+                           struct wire_server **ret_server) MUST_USE;
+int wire_server_port(const struct wire_server *server);
+void wire_server_close(struct wire_server *server);
+
+/* Splits a payload: offset of the next tensor of `size_bytes` after *offset (moved past it); false when it does not fit. */
+bool wire_payload_next(const struct wire_message *message, size_t *offset, size_t size_bytes, size_t *ret_begin);
+
+#endif

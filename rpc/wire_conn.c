@@ -1,0 +1,464 @@
+/* One connection's life: connecting, polling, writing from any thread, the end. */
+#include "rpc/wire_internal.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum {
+    SOCKET_BUFFER_BYTES = 4 << 20,  /* of Unix sockets; the kernel gives what it allows */
+    WRITE_BYTES_PER_TURN = 1 << 20, /* then the loop goes on: no thread is held by a large tensor */
+};
+
+static void on_poll(uv_poll_t *uv, int error, int events);
+
+/* ---- memory ---- */
+
+static struct wire_conn *wire_conn_new(struct loop *loop, const char *peer, bool is_unix) {
+    struct wire_conn *conn = xcalloc(1, sizeof(*conn));
+    atomic_init(&conn->n_refs, 1);
+    atomic_init(&conn->state, WIRE_CONNECTING);
+    conn->loop = loop;
+    conn->peer = xstrdup(peer);
+    conn->is_unix = is_unix;
+    conn->fd = -1;
+    CHECK(pthread_mutex_init(&conn->lock, NULL) == 0);
+    return conn;
+}
+
+struct wire_conn *wire_conn_ref(struct wire_conn *conn) {
+    atomic_fetch_add_explicit(&conn->n_refs, 1, memory_order_relaxed);
+    return conn;
+}
+
+void wire_conn_unref(struct wire_conn *conn) {
+    if (!conn || atomic_fetch_sub_explicit(&conn->n_refs, 1, memory_order_acq_rel) != 1)
+        return;
+    wire_output_fini(&conn->output);
+    wire_input_fini(&conn->input);
+    status_unref(conn->why);
+    pthread_mutex_destroy(&conn->lock);
+    free(conn->peer);
+    free(conn);
+}
+
+const char *wire_conn_peer(const struct wire_conn *conn) { return conn->peer; }
+bool wire_conn_is_unix(const struct wire_conn *conn) { return conn->is_unix; }
+
+size_t wire_conn_queued_bytes(struct wire_conn *conn) {
+    pthread_mutex_lock(&conn->lock);
+    size_t n_bytes = conn->output.n_bytes;
+    pthread_mutex_unlock(&conn->lock);
+    return n_bytes;
+}
+
+/* ---- the end ---- */
+
+static void on_poll_freed(uv_handle_t *handle) { free(CONTAINER_OF((uv_poll_t *)handle, struct wire_poll, uv)); }
+
+static void stop_polling(struct wire_conn *conn) {
+    if (!conn->poll)
+        return;
+    conn->poll->conn = NULL;
+    uv_close((uv_handle_t *)&conn->poll->uv, on_poll_freed);
+    conn->poll = NULL;
+    conn->is_polling_writable = false;
+}
+
+/* The descriptor may be in another thread's sendmsg: then that thread closes it after. */
+static void close_socket(struct wire_conn *conn) {
+    stop_polling(conn);
+    pthread_mutex_lock(&conn->lock);
+    int fd = conn->fd;
+    if (conn->is_writing) {
+        conn->is_fd_closing = true;
+        if (fd >= 0)
+            shutdown(fd, SHUT_RDWR);
+        fd = -1;
+    } else {
+        conn->fd = -1;
+    }
+    pthread_mutex_unlock(&conn->lock);
+    if (fd >= 0)
+        close(fd);
+}
+
+/* Loop thread, state CLOSING. */
+static void conn_finish(struct wire_conn *conn) {
+    close_socket(conn);
+    struct wire_output dropped = {0};
+    pthread_mutex_lock(&conn->lock);
+    atomic_store_explicit(&conn->state, WIRE_CLOSED, memory_order_release);
+    struct status *why = conn->why;
+    conn->why = NULL;
+    if (!conn->is_writing) {
+        dropped = conn->output;
+        memset(&conn->output, 0, sizeof(conn->output));
+    }
+    pthread_mutex_unlock(&conn->lock);
+    wire_output_fini(&dropped);
+    wire_input_fini(&conn->input);
+    if (conn->is_resolving)
+        uv_cancel((uv_req_t *)&conn->resolve);
+    uv_freeaddrinfo(conn->addresses);
+    conn->addresses = conn->next_address = NULL;
+    if (conn->handlers && conn->handlers->on_closed)
+        conn->handlers->on_closed(conn->owner, conn, why);
+    status_unref(why);
+    wire_conn_unref(conn); /* the loop's */
+}
+
+/* False when the connection was ending already. */
+static bool begin_closing(struct wire_conn *conn, struct status *why_take) {
+    pthread_mutex_lock(&conn->lock);
+    bool was_live = wire_conn_is_live(conn);
+    if (was_live) {
+        atomic_store_explicit(&conn->state, WIRE_CLOSING, memory_order_release);
+        conn->why = why_take;
+        why_take = NULL;
+    }
+    pthread_mutex_unlock(&conn->lock);
+    status_unref(why_take);
+    return was_live;
+}
+
+static void on_close_posted(struct loop_task *task) { conn_finish(CONTAINER_OF(task, struct wire_conn, close_task)); }
+
+void wire_conn_close(struct wire_conn *conn, struct status *why_take) {
+    if (begin_closing(conn, why_take))
+        loop_post(conn->loop, &conn->close_task);
+}
+
+/* Where a callback of the loop finds the end, so on_closed may be called at once. */
+static void conn_end(struct wire_conn *conn, struct status *why_take) {
+    if (begin_closing(conn, why_take))
+        conn_finish(conn);
+}
+
+/* ---- writing ---- */
+
+static void poll_for(struct wire_conn *conn, bool is_writable_wanted) {
+    if (!conn->poll)
+        return;
+    conn->is_polling_writable = is_writable_wanted;
+    int error = uv_poll_start(&conn->poll->uv, UV_READABLE | (is_writable_wanted ? UV_WRITABLE : 0), on_poll);
+    if (error)
+        wire_conn_close(conn, status_unavailable("connection to %s: %s", conn->peer, uv_strerror(error)));
+}
+
+static void on_arm_posted(struct loop_task *task) {
+    struct wire_conn *conn = CONTAINER_OF(task, struct wire_conn, arm_task);
+    pthread_mutex_lock(&conn->lock);
+    conn->is_arm_posted = false;
+    bool wanted = conn->is_blocked && atomic_load(&conn->state) == WIRE_OPEN;
+    pthread_mutex_unlock(&conn->lock);
+    if (wanted && !conn->is_polling_writable)
+        poll_for(conn, true);
+    wire_conn_unref(conn);
+}
+
+/* Writes what is queued. Called with the lock, which is let go during system calls; others queue meanwhile and leave the writing
+ * to this thread. Returns what ends the connection, or NULL. */
+static struct status *write_locked(struct wire_conn *conn) {
+    struct status *why = NULL;
+    size_t written = 0;
+    conn->is_writing = true;
+    while (conn->output.n_segments > 0 && !conn->is_fd_closing && atomic_load_explicit(&conn->state, memory_order_relaxed) == WIRE_OPEN) {
+        struct iovec iov[WIRE_MAX_IOV];
+        struct buffer *done[WIRE_MAX_IOV];
+        size_t n_bytes;
+        int n_iov = wire_output_peek(&conn->output, iov, &n_bytes);
+        int fd = conn->fd;
+        pthread_mutex_unlock(&conn->lock);
+        struct msghdr message = {.msg_iov = iov, .msg_iovlen = (size_t)n_iov};
+        ssize_t n = sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+        int error = n < 0 ? errno : 0;
+        pthread_mutex_lock(&conn->lock);
+        if (error == EINTR)
+            continue;
+        if (error == EAGAIN || error == EWOULDBLOCK) {
+            conn->is_blocked = true;
+            break;
+        }
+        if (error) {
+            why = status_unavailable("connection to %s: %s", conn->peer, strerror(error));
+            break;
+        }
+        int n_done = wire_output_consume(&conn->output, (size_t)n, done);
+        written += (size_t)n;
+        if (n_done > 0) {
+            pthread_mutex_unlock(&conn->lock);
+            for (int i = 0; i < n_done; i++)
+                buffer_unref(done[i]);
+            pthread_mutex_lock(&conn->lock);
+        }
+        if ((size_t)n < n_bytes || (written >= WRITE_BYTES_PER_TURN && conn->output.n_segments > 0)) {
+            conn->is_blocked = true;
+            break;
+        }
+    }
+    conn->is_writing = false;
+    if (conn->is_fd_closing) {
+        close(conn->fd);
+        conn->fd = -1;
+        conn->is_fd_closing = false;
+    }
+    return why;
+}
+
+/* After a write, without the lock: has the loop go on where the socket took no more. */
+static void after_write(struct wire_conn *conn, struct status *why, bool must_arm) {
+    if (why) {
+        wire_conn_close(conn, why);
+    } else if (must_arm) {
+        if (loop_is_current(conn->loop)) {
+            if (!conn->is_polling_writable)
+                poll_for(conn, true);
+        } else {
+            loop_post(conn->loop, &conn->arm_task);
+        }
+    }
+}
+
+/* Lock held: whether the caller has to arm, which takes a reference when the loop is to do it. */
+static bool take_arming(struct wire_conn *conn) {
+    if (!conn->is_blocked || conn->is_arm_posted || !wire_conn_is_live(conn))
+        return false;
+    if (!loop_is_current(conn->loop)) {
+        conn->is_arm_posted = true;
+        wire_conn_ref(conn);
+    }
+    return true;
+}
+
+static void send_and_flush(struct wire_conn *conn, const struct wire_out *out, bool flush) {
+    struct status *why = NULL;
+    bool must_arm = false;
+    pthread_mutex_lock(&conn->lock);
+    if (out && wire_conn_is_live(conn))
+        wire_output_add_message(&conn->output, out);
+    if (flush && !conn->is_writing && !conn->is_blocked && conn->output.n_segments > 0) {
+        why = write_locked(conn);
+        must_arm = !why && take_arming(conn);
+    }
+    pthread_mutex_unlock(&conn->lock);
+    after_write(conn, why, must_arm);
+}
+
+void wire_queue(struct wire_conn *conn, const struct wire_out *out) { send_and_flush(conn, out, false); }
+void wire_flush(struct wire_conn *conn) { send_and_flush(conn, NULL, true); }
+void wire_send(struct wire_conn *conn, const struct wire_out *out) { send_and_flush(conn, out, true); }
+
+static void on_writable(struct wire_conn *conn) {
+    struct status *why = NULL;
+    pthread_mutex_lock(&conn->lock);
+    conn->is_blocked = false;
+    if (!conn->is_writing && conn->output.n_segments > 0)
+        why = write_locked(conn);
+    bool is_blocked = conn->is_blocked;
+    pthread_mutex_unlock(&conn->lock);
+    if (why)
+        conn_end(conn, why);
+    else if (!is_blocked)
+        poll_for(conn, false);
+}
+
+/* ---- polling ---- */
+
+static void connect_next(struct wire_conn *conn);
+
+static void on_connected(struct wire_conn *conn) {
+    pthread_mutex_lock(&conn->lock);
+    if (wire_conn_is_live(conn))
+        atomic_store_explicit(&conn->state, WIRE_OPEN, memory_order_release);
+    pthread_mutex_unlock(&conn->lock);
+    uv_freeaddrinfo(conn->addresses);
+    conn->addresses = conn->next_address = NULL;
+    wire_socket_tune(conn->fd, conn->is_unix);
+}
+
+/* The kernel has decided about a connect. */
+static void on_connect_result(struct wire_conn *conn) {
+    int error = 0;
+    socklen_t len = sizeof(error);
+    if (getsockopt(conn->fd, SOL_SOCKET, SO_ERROR, &error, &len) != 0)
+        error = errno;
+    if (error == 0) {
+        on_connected(conn);
+        on_writable(conn);
+    } else if (conn->next_address) {
+        close_socket(conn);
+        connect_next(conn);
+    } else {
+        conn_end(conn, status_unavailable("cannot connect to %s: %s", conn->peer, strerror(error)));
+    }
+}
+
+/* libuv reports an error state of the socket as EBADF; what came before it is still delivered. */
+static void on_poll(uv_poll_t *uv, int error, int events) {
+    struct wire_conn *conn = CONTAINER_OF(uv, struct wire_poll, uv)->conn;
+    if (!conn)
+        return;
+    if (atomic_load_explicit(&conn->state, memory_order_relaxed) == WIRE_CONNECTING) {
+        on_connect_result(conn);
+        return;
+    }
+    wire_conn_ref(conn);
+    if (error < 0 || (events & UV_READABLE)) {
+        struct status *why = wire_input_read(conn);
+        if (why)
+            conn_end(conn, why);
+        else if (error < 0)
+            conn_end(conn, status_unavailable("connection to %s: %s", conn->peer, uv_strerror(error)));
+    }
+    if ((events & UV_WRITABLE) && atomic_load_explicit(&conn->state, memory_order_relaxed) == WIRE_OPEN)
+        on_writable(conn);
+    wire_conn_unref(conn);
+}
+
+static struct status *begin_polling(struct wire_conn *conn, int events) {
+    struct wire_poll *poll = xcalloc(1, sizeof(*poll));
+    poll->conn = conn;
+    int error = uv_poll_init(loop_uv(conn->loop), &poll->uv, conn->fd);
+    if (error) {
+        free(poll);
+        return status_unavailable("connection to %s: %s", conn->peer, uv_strerror(error));
+    }
+    conn->poll = poll;
+    conn->is_polling_writable = (events & UV_WRITABLE) != 0;
+    error = uv_poll_start(&poll->uv, events, on_poll);
+    return error ? status_unavailable("connection to %s: %s", conn->peer, uv_strerror(error)) : NULL;
+}
+
+void wire_conn_set_owner(struct wire_conn *conn, void *owner, const struct wire_handlers *handlers) {
+    conn->owner = owner;
+    conn->handlers = handlers;
+    if (!conn->poll && atomic_load(&conn->state) == WIRE_OPEN) {
+        struct status *why = begin_polling(conn, UV_READABLE);
+        if (why)
+            wire_conn_close(conn, why);
+    }
+}
+
+/* ---- beginnings ---- */
+
+socklen_t wire_sockaddr(const struct net_address *address, struct sockaddr_storage *ret_sockaddr) {
+    socklen_t len = net_address_to_sockaddr(address, ret_sockaddr);
+    if (address->is_unix && address->host[0] == '@') { /* the abstract namespace: a name, not a path */
+        struct sockaddr_un *un = (struct sockaddr_un *)ret_sockaddr;
+        un->sun_path[0] = '\0';
+        len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(address->host));
+    }
+    return len;
+}
+
+void wire_socket_tune(int fd, bool is_unix) {
+    int one = 1, size = SOCKET_BUFFER_BYTES;
+    if (is_unix)
+        (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size)); /* TCP's grow by themselves */
+    else
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+}
+
+struct wire_conn *wire_conn_adopt(struct loop *loop, int fd_take, const char *peer, bool is_unix) {
+    struct wire_conn *conn = wire_conn_new(loop, peer, is_unix);
+    conn->fd = fd_take;
+    atomic_store(&conn->state, WIRE_OPEN);
+    conn->arm_task.run = on_arm_posted;
+    conn->close_task.run = on_close_posted;
+    wire_socket_tune(fd_take, is_unix);
+    wire_conn_ref(conn); /* the loop's */
+    return conn;
+}
+
+static void try_connect(struct wire_conn *conn, const struct sockaddr *address, socklen_t len) {
+    int fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) {
+        wire_conn_close(conn, status_unavailable("cannot connect to %s: %s", conn->peer, strerror(errno)));
+        return;
+    }
+    int rc = connect(fd, address, len);
+    int error = rc < 0 ? errno : 0;
+    pthread_mutex_lock(&conn->lock);
+    conn->fd = fd;
+    pthread_mutex_unlock(&conn->lock);
+    if (error != 0 && error != EINPROGRESS) {
+        if (conn->next_address) {
+            close_socket(conn);
+            connect_next(conn);
+        } else {
+            wire_conn_close(conn, status_unavailable("cannot connect to %s: %s", conn->peer, strerror(error)));
+        }
+        return;
+    }
+    if (error == 0)
+        on_connected(conn);
+    /* Even a connection that is there already flushes from the loop: the caller may still be about to queue its first messages. */
+    struct status *why = begin_polling(conn, UV_READABLE | UV_WRITABLE);
+    if (why)
+        wire_conn_close(conn, why);
+}
+
+static void connect_next(struct wire_conn *conn) {
+    struct addrinfo *address = conn->next_address;
+    conn->next_address = address->ai_next;
+    try_connect(conn, address->ai_addr, address->ai_addrlen);
+}
+
+static void on_resolved(uv_getaddrinfo_t *request, int error, struct addrinfo *addresses) {
+    struct wire_conn *conn = CONTAINER_OF(request, struct wire_conn, resolve);
+    conn->is_resolving = false;
+    if (!wire_conn_is_live(conn)) {
+        uv_freeaddrinfo(addresses);
+    } else if (error) {
+        conn_end(conn, status_unavailable("cannot resolve %s: %s", conn->peer, uv_strerror(error)));
+    } else {
+        conn->addresses = conn->next_address = addresses;
+        connect_next(conn);
+    }
+    wire_conn_unref(conn); /* the request's */
+}
+
+static void resolve(struct wire_conn *conn, const struct net_address *address) {
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG};
+    char port[8];
+    snprintf(port, sizeof(port), "%u", address->port);
+    wire_conn_ref(conn);
+    conn->is_resolving = true;
+    int error = uv_getaddrinfo(loop_uv(conn->loop), &conn->resolve, on_resolved, address->host, port, &hints);
+    if (error) {
+        conn->is_resolving = false;
+        wire_conn_close(conn, status_unavailable("cannot resolve %s: %s", conn->peer, uv_strerror(error)));
+        wire_conn_unref(conn);
+    }
+}
+
+struct wire_conn *wire_connect(struct loop *loop, const char *address, const struct wire_handlers *handlers, void *owner) {
+    struct net_address parsed = {0};
+    struct sockaddr_storage sockaddr;
+    struct status *why = net_address_parse(address, &parsed);
+    struct wire_conn *conn = wire_conn_new(loop, address, parsed.is_unix);
+    conn->arm_task.run = on_arm_posted;
+    conn->close_task.run = on_close_posted;
+    conn->handlers = handlers;
+    conn->owner = owner;
+    wire_conn_ref(conn); /* the loop's */
+    if (why) {
+        wire_conn_close(conn, why);
+        return conn;
+    }
+    if (!parsed.is_unix && (parsed.host[0] == '\0' || strcmp(parsed.host, "localhost") == 0))
+        snprintf(parsed.host, sizeof(parsed.host), "127.0.0.1"); /* as listeners have it; no resolver, no thread */
+    socklen_t len = wire_sockaddr(&parsed, &sockaddr);
+    if (len > 0)
+        try_connect(conn, (struct sockaddr *)&sockaddr, len);
+    else
+        resolve(conn, &parsed);
+    return conn;
+}

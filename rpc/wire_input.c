@@ -1,0 +1,234 @@
+/* What comes in. A read fills the loop's buffer; whole messages are delivered from there, the rest waits in the connection's stash.
+ * A large payload is read straight into its own buffer, with what follows it into the loop's, in one system call. */
+#include "rpc/wire_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* A marker: bytes for it are read and dropped. */
+static struct buffer discard_marker;
+struct buffer *const wire_discard = &discard_marker;
+
+void wire_input_fini(struct wire_input *input) {
+    free(input->stash);
+    str_fini(&input->large_meta);
+    buffer_unref(input->payload);
+    memset(input, 0, sizeof(*input));
+}
+
+static void stash_reserve(struct wire_input *input, size_t size_bytes) {
+    if (input->stash_capacity >= size_bytes)
+        return;
+    input->stash = xrealloc(input->stash, size_bytes);
+    input->stash_capacity = size_bytes;
+}
+
+/* Connections are many and seldom in the middle of a message: no memory is kept for it beyond a small piece. */
+static void stash_set(struct wire_input *input, const char *data, size_t len) {
+    enum { KEPT_BYTES = 512 };
+    if (len == 0 && input->stash_capacity > KEPT_BYTES) {
+        free(input->stash);
+        input->stash = NULL;
+        input->stash_capacity = 0;
+    } else if (len > 0) {
+        stash_reserve(input, MAX(len, (size_t)KEPT_BYTES));
+        memmove(input->stash, data, len);
+    }
+    input->stash_len = len;
+}
+
+/* ---- delivering ---- */
+
+static struct wire_message message_of(const struct wire_header *header, const char *meta) {
+    return (struct wire_message){.type = (enum wire_type)header->type,
+                                 .flags = header->flags,
+                                 .id = header->id,
+                                 .meta = {meta, header->meta_len},
+                                 .payload_len = header->payload_len};
+}
+
+/* Memory for the payload; *ret is NULL when it is to be dropped. */
+static struct status *payload_alloc(struct wire_conn *conn, const struct wire_message *message, struct buffer **ret) {
+    size_t size = message->payload_len;
+    struct buffer *buffer = conn->handlers->alloc ? conn->handlers->alloc(conn->owner, conn, message, size) : buffer_alloc(allocator_host(), size);
+    if (!buffer)
+        return status_exhausted("no memory for %zu bytes of payload of a message of type %u", size, message->type);
+    CHECK(buffer == wire_discard || buffer->size_bytes >= size);
+    *ret = buffer == wire_discard ? NULL : buffer;
+    return NULL;
+}
+
+static void deliver(struct wire_conn *conn, struct wire_message *message, struct buffer *payload_take) {
+    message->payload = payload_take;
+    if (wire_conn_is_live(conn))
+        conn->handlers->on_message(conn->owner, conn, message);
+    buffer_unref(message->payload);
+}
+
+/* A small message that lies in memory as a whole. */
+static struct status *deliver_small(struct wire_conn *conn, const struct wire_header *header, const char *front) {
+    struct wire_message message = message_of(header, front + WIRE_HEADER_BYTES);
+    struct buffer *payload = NULL;
+    if (header->payload_len > 0) {
+        TRY(payload_alloc(conn, &message, &payload));
+        if (!payload)
+            return NULL;
+        memcpy(payload->data, message.meta.data + message.meta.len, header->payload_len);
+    }
+    deliver(conn, &message, payload);
+    return NULL;
+}
+
+/* Header and meta of a large message are there, and `n_there` bytes of its payload. */
+static struct status *begin_large(struct wire_conn *conn, const struct wire_header *header, const char *front, size_t n_there) {
+    struct wire_input *input = &conn->input;
+    struct wire_message message = message_of(header, front + WIRE_HEADER_BYTES);
+    TRY(payload_alloc(conn, &message, &input->payload));
+    input->is_large = true;
+    input->large = *header;
+    input->n_got = n_there;
+    str_clear(&input->large_meta);
+    str_add_bytes(&input->large_meta, message.meta.data, message.meta.len);
+    if (input->payload)
+        memcpy(input->payload->data, message.meta.data + message.meta.len, n_there);
+    return NULL;
+}
+
+static void end_large(struct wire_conn *conn) {
+    struct wire_input *input = &conn->input;
+    struct wire_message message = message_of(&input->large, input->large_meta.data);
+    struct str meta = input->large_meta;
+    struct buffer *payload = input->payload;
+    input->is_large = false;
+    input->payload = NULL;
+    input->large_meta = STR_INIT;
+    if (payload)
+        deliver(conn, &message, payload);
+    str_fini(&meta);
+}
+
+/* Bytes of a message that must lie side by side: all of a small one, header and meta of a large one. */
+static size_t front_bytes(const struct wire_header *header) {
+    size_t n = WIRE_HEADER_BYTES + header->meta_len;
+    return header->payload_len > WIRE_LARGE_MIN_BYTES ? n : n + header->payload_len;
+}
+
+/* Delivers the whole messages in data; *ret_rest bytes at its end are the front of one that has not come completely, which
+ * needs *ret_need bytes. */
+static struct status *parse(struct wire_conn *conn, const char *data, size_t len, size_t *ret_rest, size_t *ret_need) {
+    *ret_need = WIRE_HEADER_BYTES;
+    while (len >= WIRE_HEADER_BYTES && wire_conn_is_live(conn)) {
+        struct wire_header header;
+        TRY(wire_header_read(data, conn->handlers->max_payload_bytes, &header));
+        size_t front = front_bytes(&header);
+        *ret_need = front;
+        if (len < front)
+            break;
+        size_t used = front;
+        if (header.payload_len <= WIRE_LARGE_MIN_BYTES) {
+            TRY(deliver_small(conn, &header, data));
+        } else {
+            size_t n_there = MIN(len - front, header.payload_len);
+            TRY(begin_large(conn, &header, data, n_there));
+            used += n_there;
+            if (n_there == header.payload_len)
+                end_large(conn);
+        }
+        data += used;
+        len -= used;
+        *ret_need = WIRE_HEADER_BYTES;
+    }
+    *ret_rest = len;
+    return NULL;
+}
+
+/* ---- reading ---- */
+
+static struct status *parse_and_stash(struct wire_conn *conn, const char *data, size_t len) {
+    struct wire_input *input = &conn->input;
+    size_t rest, need;
+    TRY(parse(conn, data, len, &rest, &need));
+    if (!wire_conn_is_live(conn))
+        return NULL;
+    if (rest > 0 && need > LOOP_READ_BUFFER_BYTES - WIRE_READ_BYTES)
+        stash_reserve(input, need); /* a large meta is read into place */
+    stash_set(input, data + len - rest, rest);
+    return NULL;
+}
+
+static ssize_t read_large(struct wire_conn *conn, char *scratch, size_t *ret_asked, struct status **ret_why) {
+    struct wire_input *input = &conn->input;
+    size_t missing = input->large.payload_len - input->n_got;
+    size_t n_direct = input->payload ? MIN(missing, (size_t)WIRE_BYTES_PER_TURN) : MIN(missing, (size_t)LOOP_READ_BUFFER_BYTES - WIRE_READ_BYTES);
+    struct iovec iov[2] = {
+        {.iov_base = input->payload ? input->payload->data + input->n_got : scratch + WIRE_READ_BYTES, .iov_len = n_direct},
+        {.iov_base = scratch, .iov_len = WIRE_READ_BYTES},
+    };
+    int n_iov = n_direct == missing ? 2 : 1;
+    ssize_t n = readv(conn->fd, iov, n_iov);
+    *ret_asked = n_direct + (n_iov == 2 ? (size_t)WIRE_READ_BYTES : 0);
+    if (n <= 0)
+        return n;
+    size_t n_payload = MIN((size_t)n, n_direct);
+    input->n_got += n_payload;
+    if (n_payload == missing) {
+        end_large(conn);
+        if ((size_t)n > n_payload)
+            *ret_why = parse_and_stash(conn, scratch, (size_t)n - n_payload);
+    }
+    return n;
+}
+
+static ssize_t read_front(struct wire_conn *conn, char *scratch, size_t *ret_asked, struct status **ret_why) {
+    struct wire_input *input = &conn->input;
+    if (input->stash_capacity > LOOP_READ_BUFFER_BYTES - WIRE_READ_BYTES) {
+        *ret_asked = input->stash_capacity - input->stash_len;
+        ssize_t n = read(conn->fd, input->stash + input->stash_len, *ret_asked);
+        if (n <= 0)
+            return n;
+        input->stash_len += (size_t)n;
+        if (input->stash_len == input->stash_capacity) {
+            char *whole = input->stash;
+            size_t len = input->stash_len;
+            input->stash = NULL;
+            input->stash_len = input->stash_capacity = 0;
+            *ret_why = parse_and_stash(conn, whole, len);
+            free(whole);
+        }
+        return n;
+    }
+    size_t kept = input->stash_len;
+    *ret_asked = WIRE_READ_BYTES;
+    ssize_t n = read(conn->fd, scratch + kept, *ret_asked);
+    if (n <= 0)
+        return n;
+    if (kept > 0)
+        memcpy(scratch, input->stash, kept);
+    *ret_why = parse_and_stash(conn, scratch, kept + (size_t)n);
+    return n;
+}
+
+struct status *wire_input_read(struct wire_conn *conn) {
+    struct wire_input *input = &conn->input;
+    char *scratch = loop_read_buffer(conn->loop);
+    struct status *why = NULL;
+    size_t total = 0;
+    while (wire_conn_is_live(conn) && total < WIRE_BYTES_PER_TURN) {
+        size_t asked;
+        ssize_t n = input->is_large ? read_large(conn, scratch, &asked, &why) : read_front(conn, scratch, &asked, &why);
+        if (why)
+            return status_prefix_take(why, "from %s: ", conn->peer);
+        if (n == 0)
+            return status_unavailable("%s closed the connection%s", conn->peer,
+                                      input->is_large || input->stash_len > 0 ? " in the middle of a message" : "");
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return errno == EAGAIN ? NULL : status_unavailable("connection to %s: %s", conn->peer, strerror(errno));
+        if ((size_t)n < asked)
+            return NULL; /* a short read: nothing more is there */
+        total += (size_t)n;
+    }
+    return NULL;
+}

@@ -1,0 +1,139 @@
+/* The parts of the worker wire, for its own files and tests: wire_frame.c (the header), wire_output.c (what waits to be written),
+ * wire_input.c (what comes in), wire_conn.c (one connection's life), wire_server.c (listening).
+ *
+ *              wire_connect          accept
+ *                   │                   │
+ *                   ▼                   │
+ *              CONNECTING ──────────────┴──► OPEN
+ *                   │   wire_conn_close (any thread), end of stream, bad bytes
+ *                   ▼                             │
+ *                CLOSING ◄────────────────────────┘   nothing is queued or delivered any more
+ *                   │ on the loop
+ *                   ▼
+ *                CLOSED      on_closed has been called; the memory goes with the last reference */
+#ifndef MILLRACE_RPC_WIRE_INTERNAL_H
+#define MILLRACE_RPC_WIRE_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/uio.h>
+
+#include "rpc/listen.h"
+#include "rpc/wire.h"
+
+/* ---- wire_frame.c ---- */
+
+struct wire_header {
+    uint16_t type, flags;
+    uint32_t meta_len;
+    uint64_t payload_len;
+    uint64_t id;
+};
+
+void wire_header_write(const struct wire_header *header, char *out); /* WIRE_HEADER_BYTES */
+/* Errors: INVALID_ARGUMENT (magic, type, flags, checksum), RESOURCE_EXHAUSTED (a length beyond its limit). */
+struct status *wire_header_read(const char *in, int64_t max_payload_bytes, struct wire_header *ret) MUST_USE;
+
+/* ---- wire_output.c: bytes and shared buffers in the order of writing ---- */
+
+struct wire_chunk {
+    size_t used, capacity;
+    uint32_t n_segments; /* that lie in it */
+    char data[];
+};
+
+struct wire_segment {
+    const char *data;
+    size_t len;
+    struct buffer *owner;     /* one reference; or NULL: */
+    struct wire_chunk *chunk; /* the bytes lie here */
+};
+
+/* A ring of segments. Consecutive small pieces share one segment, so that several small messages are one iovec. */
+struct wire_output {
+    struct wire_segment *segments;
+    size_t first, n_segments, capacity; /* capacity: a power of two */
+    struct wire_chunk *tail;            /* where the next bytes go */
+    size_t n_bytes;
+};
+
+enum {
+    WIRE_MAX_IOV = 64,
+    WIRE_SHARE_MIN_BYTES = 4096, /* smaller pieces are copied: cheaper than a reference and an iovec */
+};
+
+void wire_output_fini(struct wire_output *output); /* all-zero is an empty output */
+void wire_output_add_message(struct wire_output *output, const struct wire_out *message);
+/* The first pieces as an iovec; returns how many, and their bytes. */
+int wire_output_peek(const struct wire_output *output, struct iovec *iov, size_t *ret_bytes);
+/* Takes n bytes off. Buffers that are done with go to `ret_done` (WIRE_MAX_IOV), to be let go without the lock. */
+int wire_output_consume(struct wire_output *output, size_t n, struct buffer **ret_done);
+
+/* ---- wire_input.c ---- */
+
+struct wire_input {
+    char *stash; /* the front of a message that has not come completely: header, meta, small payload */
+    size_t stash_len, stash_capacity;
+    /* A large payload on its way straight into its buffer. */
+    bool is_large;
+    struct wire_header large;
+    struct str large_meta;
+    struct buffer *payload; /* NULL: being dropped */
+    size_t n_got;
+};
+
+enum {
+    WIRE_READ_BYTES = 64 * 1024,      /* one read, when no large payload is on its way */
+    WIRE_LARGE_MIN_BYTES = 16 * 1024, /* payloads above are read straight into their buffer */
+    WIRE_BYTES_PER_TURN = 1 << 20,    /* then the loop's other connections have their turn */
+};
+
+void wire_input_fini(struct wire_input *input);
+/* Reads what is there and delivers whole messages. Returns the reason when the connection has to end, else NULL. */
+struct status *wire_input_read(struct wire_conn *conn) MUST_USE;
+
+/* ---- wire_conn.c ---- */
+
+enum wire_state { WIRE_CONNECTING, WIRE_OPEN, WIRE_CLOSING, WIRE_CLOSED };
+
+/* Apart from the connection, since libuv gives the handle's memory back later. */
+struct wire_poll {
+    uv_poll_t uv;
+    struct wire_conn *conn; /* NULL once it is closing */
+};
+
+struct wire_conn {
+    _Atomic uint32_t n_refs;
+    _Atomic int state; /* enum wire_state; changed under lock */
+    struct loop *loop;
+    char *peer;
+    bool is_unix;
+
+    /* loop thread */
+    const struct wire_handlers *handlers;
+    void *owner;
+    struct wire_poll *poll;
+    struct wire_input input;
+    bool is_polling_writable, is_resolving;
+    struct addrinfo *addresses, *next_address; /* of a name that is being connected */
+    uv_getaddrinfo_t resolve;
+
+    pthread_mutex_t lock; /* guards what follows; never held over a system call or a callback */
+    struct wire_output output;
+    int fd;               /* written under lock, on the loop thread */
+    bool is_writing;      /* a thread is in sendmsg: the others only queue */
+    bool is_blocked;      /* the socket takes no more: the loop goes on when it does */
+    bool is_arm_posted;
+    bool is_fd_closing;   /* whoever writes closes the descriptor after */
+    struct status *why;   /* of WIRE_CLOSING; may be NULL */
+    struct loop_task arm_task, close_task;
+};
+
+/* A connection over a connected socket; one reference for the caller. Reading starts with wire_conn_set_owner. Loop thread. */
+struct wire_conn *wire_conn_adopt(struct loop *loop, int fd_take, const char *peer, bool is_unix);
+static inline bool wire_conn_is_live(struct wire_conn *conn) { return atomic_load_explicit(&conn->state, memory_order_acquire) <= WIRE_OPEN; }
+/* The kernel's form of an address, abstract Unix names included; 0 for a name. */
+socklen_t wire_sockaddr(const struct net_address *address, struct sockaddr_storage *ret_sockaddr);
+void wire_socket_tune(int fd, bool is_unix);
+
+#endif

@@ -1,0 +1,160 @@
+/* What waits to be written: headers, metas and small pieces copied into chunks, large pieces shared by reference. */
+#include "rpc/wire_internal.h"
+
+#include <stdlib.h>
+
+enum { CHUNK_BYTES = 8 * 1024, SEGMENTS_INITIAL = 16 };
+
+static struct wire_segment *segment_at(const struct wire_output *output, size_t i) {
+    return &output->segments[(output->first + i) & (output->capacity - 1)];
+}
+
+static struct wire_segment *segment_push(struct wire_output *output) {
+    if (output->n_segments == output->capacity) {
+        size_t capacity = output->capacity ? output->capacity * 2 : SEGMENTS_INITIAL;
+        struct wire_segment *segments = xmalloc(capacity * sizeof(*segments));
+        for (size_t i = 0; i < output->n_segments; i++)
+            segments[i] = *segment_at(output, i);
+        free(output->segments);
+        output->segments = segments;
+        output->capacity = capacity;
+        output->first = 0;
+    }
+    return segment_at(output, output->n_segments++);
+}
+
+static void chunk_let_go(struct wire_output *output, struct wire_chunk *chunk) {
+    if (--chunk->n_segments > 0)
+        return;
+    if (chunk != output->tail)
+        free(chunk);
+    else if (chunk->capacity <= CHUNK_BYTES)
+        chunk->used = 0; /* kept: the next message finds it warm */
+    else {
+        free(chunk);
+        output->tail = NULL;
+    }
+}
+
+/* Room for n bytes, side by side, that the caller fills before the lock goes. */
+static char *add_space(struct wire_output *output, size_t n) {
+    struct wire_chunk *tail = output->tail;
+    if (!tail || tail->capacity - tail->used < n) {
+        size_t capacity = MAX(n, (size_t)CHUNK_BYTES);
+        struct wire_chunk *chunk = xmalloc(sizeof(*chunk) + capacity);
+        chunk->used = 0;
+        chunk->capacity = capacity;
+        chunk->n_segments = 0;
+        if (tail && tail->n_segments == 0)
+            free(tail);
+        output->tail = tail = chunk;
+    }
+    char *space = tail->data + tail->used;
+    struct wire_segment *last = output->n_segments > 0 ? segment_at(output, output->n_segments - 1) : NULL;
+    if (last && last->chunk == tail && last->data + last->len == space) {
+        last->len += n;
+    } else {
+        *segment_push(output) = (struct wire_segment){.data = space, .len = n, .chunk = tail};
+        tail->n_segments++;
+    }
+    tail->used += n;
+    output->n_bytes += n;
+    return space;
+}
+
+static void add_bytes(struct wire_output *output, const void *data, size_t n) {
+    if (n > 0)
+        memcpy(add_space(output, n), data, n);
+}
+
+static void add_shared(struct wire_output *output, struct buffer *buffer, const void *data, size_t n) {
+    *segment_push(output) = (struct wire_segment){.data = data, .len = n, .owner = buffer_ref(buffer)};
+    output->n_bytes += n;
+}
+
+/* One piece of the payload at the next multiple of WIRE_ALIGN. */
+static void add_piece(struct wire_output *output, size_t *offset, struct buffer *buffer, const void *data, size_t n) {
+    static const char zeros[WIRE_ALIGN];
+    if (n == 0)
+        return;
+    size_t padding = -*offset & (WIRE_ALIGN - 1);
+    add_bytes(output, zeros, padding);
+    if (buffer && n >= WIRE_SHARE_MIN_BYTES)
+        add_shared(output, buffer, data, n);
+    else
+        add_bytes(output, data, n);
+    *offset += padding + n;
+}
+
+static size_t payload_size(const struct wire_out *message) {
+    size_t size = 0;
+    for (size_t i = 0; i < message->n_tensors; i++) {
+        size_t n = tensor_size_bytes(message->tensors[i]);
+        size = n > 0 ? ((size + WIRE_ALIGN - 1) & ~(size_t)(WIRE_ALIGN - 1)) + n : size;
+    }
+    if (message->extra.len > 0)
+        size = ((size + WIRE_ALIGN - 1) & ~(size_t)(WIRE_ALIGN - 1)) + message->extra.len;
+    return size;
+}
+
+void wire_output_add_message(struct wire_output *output, const struct wire_out *message) {
+    CHECK(message->meta.len <= WIRE_MAX_META_BYTES);
+    struct wire_header header = {
+        .type = (uint16_t)message->type, .meta_len = (uint32_t)message->meta.len, .payload_len = payload_size(message), .id = message->id};
+    char *front = add_space(output, WIRE_HEADER_BYTES + message->meta.len);
+    wire_header_write(&header, front);
+    if (message->meta.len > 0)
+        memcpy(front + WIRE_HEADER_BYTES, message->meta.data, message->meta.len);
+    size_t offset = 0;
+    for (size_t i = 0; i < message->n_tensors; i++) {
+        const struct tensor *t = message->tensors[i];
+        add_piece(output, &offset, t->storage == TENSOR_BUFFER ? t->buffer : NULL, tensor_cdata(t), tensor_size_bytes(t));
+    }
+    add_piece(output, &offset, message->extra_buffer, message->extra.data, message->extra.len);
+}
+
+int wire_output_peek(const struct wire_output *output, struct iovec *iov, size_t *ret_bytes) {
+    int n = (int)MIN(output->n_segments, (size_t)WIRE_MAX_IOV);
+    size_t bytes = 0;
+    for (int i = 0; i < n; i++) {
+        const struct wire_segment *segment = segment_at(output, (size_t)i);
+        iov[i] = (struct iovec){.iov_base = (void *)(uintptr_t)segment->data, .iov_len = segment->len};
+        bytes += segment->len;
+    }
+    *ret_bytes = bytes;
+    return n;
+}
+
+int wire_output_consume(struct wire_output *output, size_t n, struct buffer **ret_done) {
+    int n_done = 0;
+    output->n_bytes -= n;
+    while (n > 0) {
+        struct wire_segment *segment = segment_at(output, 0);
+        if (n < segment->len) {
+            segment->data += n;
+            segment->len -= n;
+            break;
+        }
+        n -= segment->len;
+        if (segment->owner)
+            ret_done[n_done++] = segment->owner;
+        else
+            chunk_let_go(output, segment->chunk);
+        output->first = (output->first + 1) & (output->capacity - 1);
+        output->n_segments--;
+    }
+    return n_done;
+}
+
+void wire_output_fini(struct wire_output *output) {
+    for (size_t i = 0; i < output->n_segments; i++) {
+        struct wire_segment *segment = segment_at(output, i);
+        if (segment->owner)
+            buffer_unref(segment->owner);
+        else
+            chunk_let_go(output, segment->chunk);
+    }
+    free(output->tail);
+    free(output->segments);
+    memset(output, 0, sizeof(*output));
+}

@@ -1,0 +1,120 @@
+/* Listening for the worker wire: TCP and Unix paths by rpc/listen, abstract Unix names by a socket of its own. */
+#include "rpc/wire_internal.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { ACCEPTS_PER_TURN = 64, BACKLOG = 1024 };
+
+struct wire_server {
+    struct loop *loop;
+    void (*on_accept)(void *arg, struct wire_conn *conn_take);
+    void *arg;
+    bool is_unix;
+    struct listener *listener; /* or NULL: */
+    uv_poll_t poll;            /* of an abstract name */
+    int fd;
+};
+
+static void describe_peer(int fd, bool is_unix, char *out, size_t size) {
+    struct sockaddr_storage address;
+    socklen_t len = sizeof(address);
+    char text[INET6_ADDRSTRLEN] = "?";
+    int port = 0;
+    if (is_unix) {
+        struct ucred who;
+        socklen_t who_len = sizeof(who);
+        if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &who_len) == 0)
+            snprintf(out, size, "process %d", (int)who.pid);
+        else
+            snprintf(out, size, "a local process");
+        return;
+    }
+    if (getpeername(fd, (struct sockaddr *)&address, &len) == 0) {
+        if (address.ss_family == AF_INET) {
+            struct sockaddr_in *in = (struct sockaddr_in *)&address;
+            inet_ntop(AF_INET, &in->sin_addr, text, sizeof(text));
+            port = ntohs(in->sin_port);
+        } else if (address.ss_family == AF_INET6) {
+            struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)&address;
+            inet_ntop(AF_INET6, &in6->sin6_addr, text, sizeof(text));
+            port = ntohs(in6->sin6_port);
+        }
+    }
+    snprintf(out, size, strchr(text, ':') ? "[%s]:%d" : "%s:%d", text, port);
+}
+
+static void on_fd(void *arg, int fd_take) {
+    struct wire_server *server = arg;
+    char peer[80];
+    describe_peer(fd_take, server->is_unix, peer, sizeof(peer));
+    server->on_accept(server->arg, wire_conn_adopt(server->loop, fd_take, peer, server->is_unix));
+}
+
+static void on_abstract_readable(uv_poll_t *poll, int error, int events) {
+    struct wire_server *server = CONTAINER_OF(poll, struct wire_server, poll);
+    for (int i = 0; i < ACCEPTS_PER_TURN && server->fd >= 0; i++) {
+        int fd = accept4(server->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd < 0)
+            return;
+        on_fd(server, fd);
+    }
+}
+
+static struct status *listen_abstract(struct wire_server *server, const char *text, const struct net_address *address) {
+    struct sockaddr_storage sockaddr;
+    socklen_t len = wire_sockaddr(address, &sockaddr);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0 || bind(fd, (struct sockaddr *)&sockaddr, len) != 0 || listen(fd, BACKLOG) != 0) {
+        struct status *st = status_unavailable("listen on %s: %s", text, strerror(errno));
+        if (fd >= 0)
+            close(fd);
+        return st;
+    }
+    server->fd = fd;
+    CHECK(uv_poll_init(loop_uv(server->loop), &server->poll, fd) == 0);
+    CHECK(uv_poll_start(&server->poll, UV_READABLE, on_abstract_readable) == 0);
+    return NULL;
+}
+
+struct status *wire_listen(struct loop *loop, const char *address, void (*on_accept)(void *arg, struct wire_conn *conn_take), void *arg,
+                           struct wire_server **ret_server) {
+    struct net_address parsed;
+    TRY(net_address_parse(address, &parsed));
+    struct wire_server *server = xcalloc(1, sizeof(*server));
+    server->loop = loop;
+    server->on_accept = on_accept;
+    server->arg = arg;
+    server->is_unix = parsed.is_unix;
+    server->fd = -1;
+    struct status *st = parsed.is_unix && parsed.host[0] == '@' ? listen_abstract(server, address, &parsed)
+                                                                : listener_new(loop, address, on_fd, server, &server->listener);
+    if (st) {
+        free(server);
+        return st;
+    }
+    *ret_server = server;
+    return NULL;
+}
+
+int wire_server_port(const struct wire_server *server) { return server->listener ? listener_port(server->listener) : 0; }
+
+static void on_abstract_closed(uv_handle_t *handle) { free(CONTAINER_OF((uv_poll_t *)handle, struct wire_server, poll)); }
+
+void wire_server_close(struct wire_server *server) {
+    if (!server)
+        return;
+    if (server->listener) {
+        listener_close(server->listener);
+        free(server);
+        return;
+    }
+    uv_close((uv_handle_t *)&server->poll, on_abstract_closed);
+    close(server->fd);
+    server->fd = -1;
+}

@@ -1,0 +1,387 @@
+"""Compares our kernels with TensorFlow's, in process, op by op: no cluster, no session, no daemon.
+
+A case is a function that builds a small graph (inside a fresh tf.Graph) and returns what to fetch. TensorFlow runs the graph with its
+optimizers off; tests/tools/graph_eval.c evaluates the same GraphDef with our kernels. Values must agree (integers, strings and bools exactly,
+floats within the case's tolerance, NaN equal to NaN), failures by code, and a static shape of ours must be compatible with the value's and
+with TensorFlow's (that it is less precise is counted, not failed).
+
+A module cases_F.py holds `cases()`, which yields (name, build) or (name, build, options):
+
+    def cases():
+        for dtype in ("float32", "int32"):
+            yield f"Neg/{dtype}", lambda dtype=dtype: [tf.raw_ops.Neg(x=oracle.const(numpy.array([1, 2], dtype)))]
+
+build returns a list of fetches, or a list of oracle.Step (run one after the other on one state: variables, tables).
+options: rtol, atol (floats; default by dtype), modes (default ("static", "hidden")), ignore (a comparison to leave out: "values", "shapes").
+
+Each case runs in two modes. static: oracle.const makes Const nodes, so that shape functions see values. hidden: it makes placeholders with a
+default and no shape, so that TensorFlow's shape functions cannot refuse a wrong graph and our kernels must (where TensorFlow refuses even that,
+placeholders of known rank).
+
+    python tests/differential/oracle.py cases_array [--only TEXT] [--eval PATH] [--messages]
+"""
+
+import argparse
+import atexit
+import importlib
+import os
+import struct
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+
+import numpy  # noqa: E402
+import tensorflow as tf  # noqa: E402
+from tensorflow.core.framework import tensor_pb2  # noqa: E402
+
+tf.compat.v1.disable_v2_behavior()
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+_mode = "static"
+
+
+@dataclass
+class Step:
+    """One run of the case's graph."""
+
+    fetches: list = field(default_factory=list)
+    feeds: dict = field(default_factory=dict)
+    targets: list = field(default_factory=list)
+
+
+def const(value, dtype=None, name=None):
+    """An input of a case: see the modes above."""
+    tensor = tf.constant(value, dtype=dtype, name=name)
+    if _mode == "hidden":
+        tensor = tf.compat.v1.placeholder_with_default(tensor, shape=None)
+    elif _mode == "ranked":
+        tensor = tf.compat.v1.placeholder_with_default(tensor, shape=[None] * tensor.shape.rank)
+    return tensor
+
+
+def _samples(rng, dtype, n):
+    dtype = tf.as_dtype(dtype)
+    if dtype == tf.string:
+        words = [b"", b"a", b"bc", b"some longer text than sixteen bytes", b"\0\xff", b"zz"]
+        return numpy.array([words[i] for i in rng.integers(0, len(words), n)], dtype=object)
+    if dtype == tf.bool:
+        return rng.integers(0, 2, n).astype(bool)
+    if dtype.is_complex:
+        return (rng.normal(size=n) * 3 + 1j * rng.normal(size=n) * 3).astype(dtype.as_numpy_dtype)
+    if dtype.is_floating:
+        return (rng.normal(size=n) * 3).astype(dtype.as_numpy_dtype)
+    low, high = (0, 100) if dtype.is_unsigned else (-50, 50)
+    return rng.integers(low, high, n).astype(dtype.as_numpy_dtype)
+
+
+def sample(rng, dtype, shape):
+    """A seeded array of moderate values of any dtype, strings included."""
+    return _samples(rng, dtype, int(numpy.prod(shape, dtype=numpy.int64))).reshape(shape)
+
+
+# ---- our side ----
+
+
+class Crashed(Exception):
+    pass
+
+
+class Evaluator:
+    """A graph_eval process; started again after a crash."""
+
+    def __init__(self, path):
+        self.path, self.process = path, None
+        atexit.register(self.stop)
+
+    def stop(self):
+        if self.process:
+            self.process.stdin.close()
+            self.process.wait()
+            self.process = None
+
+    def _read(self, n):
+        data = self.process.stdout.read(n)
+        if len(data) < n:
+            code = self.process.wait()
+            self.process = None
+            raise Crashed(f"graph_eval ended with {code}")
+        return data
+
+    def run(self, graphdef, steps):
+        """steps: a list of (feeds {endpoint: TensorProto bytes}, fetch endpoints, target names). Returns per step (code, message, protos,
+        shapes); one failed entry when the graph itself is refused."""
+        if not self.process:
+            self.process = subprocess.Popen([self.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        out = bytearray()
+
+        def add(data):
+            out.extend(struct.pack("<I", len(data)) + data)
+
+        def count(n):
+            out.extend(struct.pack("<I", n))
+
+        add(graphdef)
+        count(len(steps))
+        for feeds, fetches, targets in steps:
+            count(len(feeds))
+            for endpoint, proto in feeds.items():
+                add(endpoint.encode())
+                add(proto)
+            for names in (fetches, targets):
+                count(len(names))
+                for name in names:
+                    add(name.encode())
+        try:
+            self.process.stdin.write(struct.pack("<I", len(out)) + bytes(out))
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            pass
+        reply = self._read(struct.unpack("<I", self._read(4))[0])
+        at = 0
+
+        def number():
+            nonlocal at
+            at += 4
+            return struct.unpack_from("<I", reply, at - 4)[0]
+
+        def chunk():
+            nonlocal at
+            n = number()
+            at += n
+            return reply[at - n : at]
+
+        code, message = number(), chunk().decode(errors="replace")
+        if code:
+            return [(code, message, [], [])]
+        results = []
+        for _, fetches, _ in steps:
+            code, message = number(), chunk().decode(errors="replace")
+            protos = [chunk() for _ in fetches] if not code else []
+            shapes = [chunk().decode(errors="replace") for _ in fetches] if not code else []
+            results.append((code, message, protos, shapes))
+        return results
+
+
+# ---- TensorFlow's side ----
+
+
+def _session_config():
+    config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=1, inter_op_parallelism_threads=1)
+    config.graph_options.optimizer_options.opt_level = -1
+    config.graph_options.rewrite_options.disable_meta_optimizer = True
+    return config
+
+
+def _run_tensorflow(graph, steps):
+    results = []
+    with tf.compat.v1.Session(graph=graph, config=_session_config()) as session:
+        for step in steps:
+            try:
+                values, _ = session.run([list(step.fetches), list(step.targets)], feed_dict=step.feeds)
+                results.append((0, "", values))
+            except tf.errors.OpError as error:
+                results.append((error.error_code, _bare_message(error.message), []))
+    return results
+
+
+def _bare_message(message):
+    """The kernel's own words, without the client's account of where the node was made."""
+    before, found, after = message.partition("\nNode: ")
+    return after.partition("\n")[2].strip() if found else message
+
+
+# ---- comparing ----
+
+DEFAULT_TOLERANCE = {"float16": 2e-3, "bfloat16": 1.6e-2, "float32": 2e-6, "float64": 1e-13, "complex64": 2e-6, "complex128": 1e-13}
+
+
+def _make_array(proto):
+    """tf.make_ndarray, which does not know strings in tensor_content: all lengths as varints, then all bytes."""
+    if proto.dtype != tf.string.as_datatype_enum or not proto.tensor_content:
+        return tf.make_ndarray(proto)
+    shape = [d.size for d in proto.tensor_shape.dim]
+    content, at, lengths, values = proto.tensor_content, 0, [], []
+    for _ in range(int(numpy.prod(shape, dtype=numpy.int64))):
+        length = shift = 0
+        while True:
+            byte = content[at]
+            at, length, shift = at + 1, length | (byte & 127) << shift, shift + 7
+            if byte < 128:
+                break
+        lengths.append(length)
+    for length in lengths:
+        values.append(content[at : at + length])
+        at += length
+    result = numpy.empty(len(values), dtype=object)
+    result[:] = values
+    return result.reshape(shape)
+
+
+def _values_differ(ours, theirs, dtype, options):
+    """None, or what differs."""
+    ours, theirs = numpy.asarray(ours), numpy.asarray(theirs)
+    if ours.shape != theirs.shape:
+        return f"shape {ours.shape}, TensorFlow has {theirs.shape}"
+    if ours.dtype != theirs.dtype and dtype != tf.string:
+        return f"dtype {ours.dtype}, TensorFlow has {theirs.dtype}"
+    if dtype == tf.string or not (dtype.is_floating or dtype.is_complex):
+        same = ours == theirs
+    else:
+        wide = numpy.complex128 if dtype.is_complex else numpy.float64
+        a, b = ours.astype(wide), theirs.astype(wide)
+        rtol = options.get("rtol", DEFAULT_TOLERANCE.get(dtype.name, 0.0))
+        same = numpy.isclose(a, b, rtol=rtol, atol=options.get("atol", rtol), equal_nan=True)
+    if numpy.all(same):
+        return None
+    where = tuple(int(i) for i in numpy.argwhere(~numpy.asarray(same).reshape(ours.shape))[0])
+    return f"at {list(where)}: {ours[where]!r}, TensorFlow has {theirs[where]!r}; {int(numpy.sum(~numpy.asarray(same)))} of {ours.size} differ"
+
+
+def _parse_shape(text):
+    if text == "<unknown>":
+        return None
+    body = text.strip("[]")
+    return [None if size == "?" else int(size) for size in body.split(",")] if body else []
+
+
+def _shape_differs(ours, theirs, real):
+    """(what is wrong, is ours less precise). All but `ours`, a text, are lists with None, or None for an unknown rank."""
+    if ours.startswith("!"):
+        return f"static shape: {ours[1:]}", False
+    mine = _parse_shape(ours)
+    if mine is None:
+        return None, theirs is not None
+    for other, what in ((real, "the value's"), (theirs, "TensorFlow's static shape")):
+        if other is None:
+            continue
+        if len(other) != len(mine) or any(a is not None and b is not None and a != b for a, b in zip(mine, other)):
+            return f"static shape {ours}, {what} is {other}", False
+    return None, theirs is not None and any(a is None and b is not None for a, b in zip(mine, theirs))
+
+
+@dataclass
+class Report:
+    ok: int = 0
+    failed: list = field(default_factory=list)
+    unbuildable: int = 0  # TensorFlow's shape functions refuse the graph
+    weaker_shapes: dict = field(default_factory=dict)
+    both_fail: int = 0
+    wider: int = 0  # TensorFlow says UNIMPLEMENTED, we compute
+
+
+def _build(build, mode):
+    global _mode
+    _mode = mode
+    graph = tf.Graph()
+    try:
+        with graph.as_default():
+            steps = build()
+    finally:
+        _mode = "static"
+    if not isinstance(steps, (list, tuple)):
+        steps = [steps]
+    if not steps or not isinstance(steps[0], Step):
+        steps = [Step(list(steps))]
+    return graph, steps
+
+
+def _wire_steps(steps):
+    wire = []
+    for step in steps:
+        feeds = {}
+        for tensor, value in step.feeds.items():
+            feeds[tensor.name] = tf.make_tensor_proto(value, dtype=tensor.dtype.base_dtype).SerializeToString()
+        wire.append((feeds, [t.name for t in step.fetches], [t.op.name if hasattr(t, "op") else t.name for t in step.targets]))
+    return wire
+
+
+def run_case(evaluator, name, build, options, mode, report, show_messages=False):
+    try:
+        graph, steps = _build(build, mode)
+    except (ValueError, tf.errors.OpError) as error:
+        if mode == "hidden":
+            run_case(evaluator, name, build, options, "ranked", report, show_messages)
+            return
+        report.unbuildable += 1
+        if show_messages:
+            print(f"  note {name} [{mode}] cannot be built: {str(error).splitlines()[0][:160]}")
+        return
+    theirs = _run_tensorflow(graph, steps)
+    try:
+        ours = evaluator.run(graph.as_graph_def().SerializeToString(), _wire_steps(steps))
+    except Crashed as crash:
+        report.failed.append(f"{name} [{mode}]: CRASH {crash}")
+        return
+    ours += [ours[-1]] * (len(theirs) - len(ours))
+    for index, (step, (our_code, our_message, protos, shapes), (code, message, values)) in enumerate(zip(steps, ours, theirs)):
+        label = f"{name} [{mode}]" + (f" step {index}" if len(steps) > 1 else "")
+        if code == tf.errors.UNIMPLEMENTED and not our_code:  # we take types and ranks that TensorFlow does not
+            report.wider += 1
+            return
+        if our_code != code:
+            report.failed.append(f"{label}: code {our_code} ({our_message[:300]!r}), TensorFlow has {code} ({message[:200]!r})")
+            return
+        if code:
+            report.both_fail += 1
+            if show_messages:
+                print(f"  {label}\n    ours {our_message.splitlines()[0]}\n    tf   {message.splitlines()[0]}")
+            continue
+        for fetch, proto, shape, value in zip(step.fetches, protos, shapes, values):
+            own = tensor_pb2.TensorProto.FromString(proto)
+            difference = None
+            if options.get("ignore") != "values":
+                difference = _values_differ(_make_array(own), value, fetch.dtype.base_dtype, options)
+            if not difference and options.get("ignore") != "shapes":
+                static = fetch.shape.as_list() if fetch.shape.rank is not None else None
+                difference, is_weaker = _shape_differs(shape, static, [d.size for d in own.tensor_shape.dim])
+                if is_weaker:
+                    report.weaker_shapes.setdefault(fetch.op.type, f"{label}: {shape}, TensorFlow has {static}")
+            if difference:
+                report.failed.append(f"{label} {fetch.name}: {difference}")
+                return
+    report.ok += 1
+
+
+def run_module(name, evaluator, only=None, show_messages=False):
+    module = importlib.import_module(name)
+    report, began, n = Report(), time.time(), 0
+    for case in module.cases():
+        case_name, build, options = case if len(case) == 3 else (*case, {})
+        if only and only not in case_name:
+            continue
+        n += 1
+        for mode in options.get("modes", ("static", "hidden")):
+            run_case(evaluator, case_name, build, options, mode, report, show_messages)
+    for line in report.failed[:200]:
+        print("FAIL", line)
+    for op, line in sorted(report.weaker_shapes.items()):
+        print("weaker shape", op, line)
+    print(
+        f"{name}: {n} cases, {report.ok} runs agree ({report.both_fail} steps of them fail alike), {len(report.failed)} differ, "
+        f"{report.wider} only we compute, {report.unbuildable} not buildable in TensorFlow, {time.time() - began:.1f} s"
+    )
+    return not report.failed and report.ok > 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description="compare our kernels with TensorFlow's")
+    parser.add_argument("modules", nargs="*", help="cases_array …; all of them by default")
+    parser.add_argument("--only", help="cases whose name holds this text")
+    parser.add_argument("--eval", default=os.environ.get("GRAPH_EVAL", os.path.join(ROOT, "build/tests/tools/graph_eval")))
+    parser.add_argument("--messages", action="store_true", help="show both messages where both fail")
+    arguments = parser.parse_args()
+    here = os.path.dirname(os.path.abspath(__file__))
+    sys.path.insert(0, here)
+    sys.modules["oracle"] = sys.modules[__name__]  # cases_*.py import this module, not a second copy
+    found = sorted(f[:-3] for f in os.listdir(here) if f.startswith("cases_") and f.endswith(".py"))
+    evaluator = Evaluator(arguments.eval)
+    results = [run_module(name, evaluator, arguments.only, arguments.messages) for name in arguments.modules or found]
+    sys.exit(0 if all(results) else 1)
+
+
+if __name__ == "__main__":
+    main()

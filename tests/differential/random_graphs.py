@@ -1,0 +1,150 @@
+"""Random graphs: elementwise, reducing, reshaping and joining ops over several dtypes, variables, tasks, control edges and conditionals, with random
+feeds (inner endpoints too) and fetches. A case is a seed: the same graph in every run.
+
+    cases(first, n) yields (name, build) as programs.py has it.
+"""
+
+import numpy as np
+from programs import TASKS, Run, tf, tf1
+
+DTYPES = ("float32", "float64", "int32", "int64", "bool", "string")
+SHAPES = ((), (1,), (4,), (2, 3), (3, 1), (2, 2, 2), (0, 3))
+N_RUNS = 5
+
+
+def _value(rng, dtype, shape):
+    if dtype == "string":
+        return rng.choice(np.array([b"", b"a", b"bc", b"longer than a few letters"], object), size=shape) if shape else b"one"
+    if dtype == "bool":
+        return rng.integers(0, 2, shape).astype(bool)
+    if dtype.startswith("int"):
+        return rng.integers(-5, 6, shape).astype(dtype)
+    return np.round(rng.normal(size=shape), 2).astype(dtype)
+
+
+class _Builder:
+    def __init__(self, seed):
+        self.rng = np.random.default_rng(seed)
+        self.tensors, self.placeholders, self.variables, self.updates = [], [], [], []
+
+    def pick(self, dtypes=DTYPES, shape=None, rank=None):
+        """A random tensor of one of these dtypes; a new constant when there is none."""
+        wanted = [
+            t for t in self.tensors
+            if t.dtype.base_dtype.name in dtypes and (shape is None or t.shape.as_list() == list(shape)) and (rank is None or t.shape.rank >= rank)
+        ]  # fmt: skip
+        if wanted and self.rng.random() < 0.9:
+            return wanted[int(self.rng.integers(len(wanted)))]
+        dtype = str(self.rng.choice(dtypes))
+        if shape is None:
+            shapes = [s for s in SHAPES if rank is None or len(s) >= rank]
+            shape = shapes[int(self.rng.integers(len(shapes)))]
+        return tf.constant(_value(self.rng, dtype, tuple(shape)), dtype)
+
+    def like(self, t):
+        """Another tensor of the same dtype and shape."""
+        return self.pick((t.dtype.base_dtype.name,), t.shape.as_list())
+
+    def node(self):
+        numbers, floats = DTYPES[:4], DTYPES[:2]
+        rng = self.rng
+        kind = int(rng.integers(0, 16))
+        if kind == 0:
+            t = self.pick(floats)
+            return rng.choice([tf.tanh, tf.sigmoid, tf.cos, tf.sin, tf.nn.relu, tf.nn.softplus, tf.floor])(t)
+        if kind == 1:
+            t = self.pick(numbers)
+            return rng.choice([tf.abs, tf.negative, tf.sign, tf.square, tf.zeros_like, tf.ones_like, tf.identity, tf.stop_gradient])(t)
+        if kind in (2, 3):
+            t = self.pick(numbers)
+            return rng.choice([tf.add, tf.subtract, tf.multiply, tf.maximum, tf.minimum, tf.math.squared_difference])(t, self.like(t))
+        if kind == 4:
+            t = self.pick(numbers)
+            return tf.clip_by_value(tf.add(t, self.pick((t.dtype.base_dtype.name,), ())), tf.cast(-100, t.dtype), tf.cast(100, t.dtype))
+        if kind == 5:
+            t = self.pick(numbers, rank=1)
+            axis = int(rng.integers(t.shape.rank))
+            return rng.choice([tf.reduce_sum, tf.reduce_max, tf.reduce_min])(t if t.shape[axis] else tf.ones_like(t), axis, keepdims=bool(rng.integers(2)))
+        if kind == 6:
+            return tf.reshape(self.pick(), [-1])
+        if kind == 7:
+            t = self.pick(rank=1)
+            return tf.transpose(t, rng.permutation(t.shape.rank))
+        if kind == 8:
+            t = self.pick(rank=1)
+            return tf.concat([t, self.like(t)], int(rng.integers(t.shape.rank)))
+        if kind == 9:
+            t = self.pick()
+            return tf.stack([t, self.like(t), t], int(rng.integers(t.shape.rank + 1)))
+        if kind == 10:
+            t = self.pick(rank=1)
+            n = t.shape[0]
+            return t[int(rng.integers(0, n + 1)) :] if rng.integers(2) or not n else t[int(rng.integers(n))]
+        if kind == 11:
+            t = self.pick(numbers + ("bool",))
+            return tf.cast(t if t.dtype.base_dtype != tf.float32 else tf.clip_by_value(t, -1e3, 1e3), str(rng.choice(numbers)))
+        if kind == 12:
+            t = self.pick(numbers)
+            return rng.choice([tf.less, tf.greater_equal, tf.equal])(t, self.like(t))
+        if kind == 13:
+            t = self.pick(("bool",))
+            return tf.logical_not(t) if rng.integers(2) else tf.logical_and(t, self.like(t))
+        if kind == 14:
+            t = self.pick()
+            return tf.where(self.pick(("bool",), t.shape.as_list()), t, self.like(t))
+        t = self.pick()
+        return tf.cond(self.pick(("bool",), ()), lambda: tf.identity(t), lambda: tf.reverse(t, [0]) if t.shape.rank else tf.identity(self.like(t)))
+
+    def start(self):
+        for i in range(int(self.rng.integers(2, 5))):
+            dtype, shape = str(self.rng.choice(DTYPES)), SHAPES[int(self.rng.integers(len(SHAPES)))]
+            x = tf1.placeholder(dtype, shape)
+            self.placeholders.append(x)
+            self.tensors.append(x)
+        for i in range(int(self.rng.integers(0, 4))):
+            dtype, shape = str(self.rng.choice(DTYPES[:4])), SHAPES[int(self.rng.integers(len(SHAPES)))]
+            with tf.device(self.task()):
+                v = tf1.get_variable(f"v{i}", initializer=tf.constant(_value(self.rng, dtype, shape), dtype), use_resource=bool(self.rng.integers(2)))
+            self.variables.append(v)
+            self.tensors.append(v.read_value() if self.rng.integers(2) else tf.identity(v))
+            self.updates.append(tf1.assign_add(v, tf.ones_like(v.initial_value)))
+
+    def task(self):
+        return str(self.rng.choice(TASKS + ("/job:worker", "")))
+
+    def grow(self, n_nodes):
+        for _ in range(n_nodes):
+            before = [self.pick().op] if self.rng.random() < 0.15 else []
+            with tf.device(self.task()), tf.control_dependencies(before):
+                made = self.node()
+            if made.shape.num_elements() is not None and made.shape.num_elements() < 5000:
+                self.tensors.append(made)
+
+    def run(self):
+        rng = self.rng
+        fetches = [self.tensors[int(i)] for i in rng.integers(0, len(self.tensors), int(rng.integers(1, 6)))]
+        feeds = {x: _value(rng, x.dtype.name, tuple(x.shape.as_list())) for x in self.placeholders}
+        inner = [t for t in self.tensors if t not in feeds and all(t is not f for f in fetches) and not t.dtype._is_ref_dtype]  # noqa: SLF001
+        for t in (inner[int(i)] for i in rng.integers(0, len(inner), int(rng.integers(0, 3)))) if inner else ():
+            feeds[t] = _value(rng, t.dtype.name, tuple(t.shape.as_list()))
+        return Run([f for f in fetches if all(f is not x for x in feeds)] + [t.op for t in fetches[:1]], {t: v for t, v in feeds.items()})
+
+
+def _build(seed, n_nodes):
+    def build():
+        builder = _Builder(seed)
+        builder.start()
+        builder.grow(n_nodes)
+        runs = [Run(tf1.global_variables_initializer())]
+        for _ in range(N_RUNS):
+            runs.append(builder.run())
+            if builder.updates:
+                runs += [Run(builder.updates[int(builder.rng.integers(len(builder.updates)))].op), Run(builder.variables)]
+        return runs
+
+    return build
+
+
+def cases(first, n):
+    for seed in range(first, first + n):
+        yield f"random/{seed}", _build(seed, 10 + seed % 5 * 15), {"rtol": 1e-4}

@@ -1,0 +1,288 @@
+#!/usr/bin/env python3
+"""Runs graph programs on a cluster of ours and in TensorFlow, and compares what they come to.
+
+    run_cluster.py [--long] [--only TEXT] [--seed N] [--bin DIR] [--messages]
+
+programs_*.py    programs of the kind that clients have (programs.py says what a case is)
+sessions.py      programs whose point is the session; the oracle is a cluster of TensorFlow's own servers
+random_graphs.py graphs from seeds
+cases_*.py       the kernels' cases, each on a random task
+
+Without --long a seeded sample. After every case all daemons must live and no step may be left. The last line is "N passed, N failed[, N skipped]".
+"""
+
+import argparse
+import glob
+import importlib
+import os
+import random
+import sys
+import threading
+import time
+import traceback
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+import oracle  # noqa: E402
+import programs  # noqa: E402
+import random_graphs  # noqa: E402
+import sessions  # noqa: E402
+from cluster import Cluster, ClusterError  # noqa: E402
+from programs import tf, tf1  # noqa: E402
+
+CASE_TIMEOUT_S = 90
+RUN_TIMEOUT_MS = 30000
+SAMPLE = {"random": 60, "kernels": 600}
+LONG = {"random": 1500, "kernels": None}
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+class Skipped(Exception):
+    """A case that cannot say anything, and why."""
+
+
+class Different(Exception):
+    """What differs."""
+
+
+class Watchdog:
+    """A case that hangs ends because its master is killed; what the steps waited for is kept."""
+
+    def __init__(self, cluster, limit_s):
+        self.cluster, self.complaint = cluster, None
+        self.timer = threading.Timer(limit_s, self._bite)
+
+    def __enter__(self):
+        self.timer.start()
+        return self
+
+    def __exit__(self, *_):
+        self.timer.cancel()
+
+    def _bite(self):
+        self.complaint = "hangs"
+        try:
+            self.complaint = f"hangs; steps:\n{self.cluster.master.page('/stepz')}"
+        finally:
+            self.cluster.master.process.kill()
+
+
+# ---- one case of each kind ----
+
+
+def _cluster_config(options):
+    config = tf1.ConfigProto()
+    config.CopyFrom(options.get("config", tf1.ConfigProto()))
+    config.operation_timeout_in_ms = RUN_TIMEOUT_MS
+    return config
+
+
+def _build_program(build):
+    graph = tf.Graph()
+    with graph.as_default():
+        runs = build()
+    return graph, runs
+
+
+def _is_not_there_yet(outcome, options):
+    return "needs" in options and outcome.code == tf.errors.UNIMPLEMENTED
+
+
+def run_program(cluster, name, build, options, show_messages):
+    graph, runs = _build_program(build)
+    ours = programs.run_all(cluster.target, graph, runs, _cluster_config(options))
+    if any(_is_not_there_yet(outcome, options) for outcome in ours):
+        raise Skipped(options["needs"])
+    if "cluster_error" in options:
+        wanted, pattern = options["cluster_error"]
+        theirs = [programs.Outcome(code=outcome.code, node=outcome.node, message=outcome.message) for outcome in ours]
+        for outcome in theirs:
+            outcome.code = wanted(None, None, "").error_code
+        options = {**options, "message": pattern}
+    else:
+        graph, same = _build_program(build)
+        programs.strip_devices(graph)
+        theirs = programs.run_all("", graph, same, programs.oracle_config())
+    for index, (our, their) in enumerate(zip(ours, theirs)):
+        if show_messages and their.code > 0:
+            print(f"  {name} run {index}\n    ours {_first_line(our)}\n    tf   {_first_line(their)}")
+        difference = programs.outcome_difference(our, their, options)
+        if difference:
+            raise Different(f"run {index} ({runs[index].fetches!r:.200}): {difference}")
+
+
+def _first_line(outcome):
+    text = outcome.message.strip()
+    return f"[{outcome.node}] {text[:300]!r}"
+
+
+def _notes(script, target):
+    sessions.fresh_state(target)
+    notes = []
+    script(target, lambda name, value: notes.append((name, value if isinstance(value, programs.Outcome) else programs.Outcome(value=value))))
+    return notes
+
+
+def run_script(cluster, name, script, options, show_messages):
+    ours = _notes(script, cluster.target)
+    if "needs" in options and any(value.code == tf.errors.UNIMPLEMENTED or value.value == tf.errors.UNIMPLEMENTED for _, value in ours if not isinstance(value.value, (list, dict))):
+        raise Skipped(options["needs"])
+    theirs = _notes(script, sessions.TensorFlowCluster.target())
+    if [n for n, _ in ours] != [n for n, _ in theirs]:
+        raise Different(f"notes {ours}, TensorFlow has {theirs}")
+    for (what, our), (_, their) in zip(ours, theirs):
+        if show_messages and their.code > 0:
+            print(f"  {name} {what}\n    ours {_first_line(our)}\n    tf   {_first_line(their)}")
+        difference = programs.outcome_difference(our, their, options)
+        if difference:
+            raise Different(f"{what}: {difference}")
+
+
+def _run_steps(target, graph, steps):
+    results = []
+    config = tf1.ConfigProto(operation_timeout_in_ms=RUN_TIMEOUT_MS)
+    config.graph_options.optimizer_options.opt_level = -1 if len(graph.get_operations()) % 2 else 0  # with and without folding
+    with tf1.Session(target, graph=graph, config=config) as session:
+        for step in steps:
+            outcome = programs.attempt(session.run, [list(step.fetches), list(step.targets)], step.feeds)
+            results.append((outcome.code, outcome.message, outcome.value[0] if not outcome.code else []))
+    return results
+
+
+def run_kernel_case(cluster, name, build, options, rng):
+    mode = rng.choice(options.get("modes", ("static", "hidden")))
+    task = rng.choice(programs.TASKS)
+    try:
+        graph, steps = oracle._build(build, mode)
+    except (ValueError, tf.errors.OpError):
+        raise Skipped("TensorFlow refuses to build it") from None
+    theirs = oracle._run_tensorflow(graph, steps)
+    for op in graph.get_operations():
+        op._set_device(task)
+    ours = _run_steps(cluster.target, graph, steps)
+    for index, (step, (our_code, our_message, values), (code, message, expected)) in enumerate(zip(steps, ours, theirs)):
+        if code == tf.errors.UNIMPLEMENTED:
+            raise Skipped("TensorFlow has no kernel")
+        if our_code != code:
+            raise Different(f"[{mode}, {task}] step {index}: code {our_code} ({our_message[:300]!r}), TensorFlow has {code} ({message[:200]!r})")
+        for fetch, ours_value, value in zip(step.fetches, values, expected):
+            difference = None
+            if options.get("ignore") != "values" and not code:
+                difference = oracle._values_differ(ours_value, value, fetch.dtype.base_dtype, options)
+            if difference:
+                raise Different(f"[{mode}, {task}] step {index} {fetch.name}: {difference}")
+
+
+# ---- all of them ----
+
+
+def _with_options(case):
+    return case if len(case) == 3 else (*case, {})
+
+
+def modules(pattern):
+    return [importlib.import_module(os.path.basename(path)[:-3]) for path in sorted(glob.glob(os.path.join(HERE, pattern)))]
+
+
+def kernel_cases(wanted, limit, rng):
+    """All cases, or a seeded sample with a share of each family."""
+    found = []
+    families = modules("cases_*.py")
+    for family in families:
+        of_family = [_with_options(case) for case in family.cases()]
+        of_family = [case for case in of_family if wanted(case[0])]
+        if limit is not None:
+            of_family = rng.sample(of_family, min(len(of_family), limit // len(families)))
+        found += of_family
+    return found
+
+
+class Runner:
+    def __init__(self, arguments):
+        self.arguments = arguments
+        self.cluster = Cluster(bin_dir=arguments.bin)
+        self.passed, self.failed, self.skipped, self.reasons = 0, 0, 0, {}
+
+    def case(self, name, function):
+        if not self.cluster.daemons:
+            self.cluster.start()
+        problem = None
+        with Watchdog(self.cluster, CASE_TIMEOUT_S) as watchdog:
+            try:
+                sessions.fresh_state(self.cluster.target)
+                function()
+                self.passed += 1
+            except Skipped as reason:
+                self.skipped += 1
+                self.reasons[str(reason)] = self.reasons.get(str(reason), 0) + 1
+            except Different as difference:
+                problem = str(difference)
+            except Exception:  # noqa: BLE001  (a broken case must not end the run)
+                problem = traceback.format_exc(limit=4)
+        try:
+            if watchdog.complaint:
+                raise ClusterError(watchdog.complaint)
+            self.cluster.check()
+        except (ClusterError, OSError) as error:
+            if not problem:
+                self.passed -= 1
+            problem = f"{problem or ''}\n  {error}"
+            self.cluster.stop()
+        if problem:
+            self.failed += 1
+            print(f"FAIL {name}: {problem}", flush=True)
+
+    def section(self, title, cases):
+        began, before = time.time(), (self.passed, self.failed, self.skipped)
+        for name, function in cases:
+            self.case(name, function)
+        passed, failed, skipped = (now - then for now, then in zip((self.passed, self.failed, self.skipped), before))
+        print(f"{title:10} {passed:6} passed {failed:4} failed {skipped:4} skipped   {time.time() - began:6.1f} s", flush=True)
+
+    def run(self):
+        arguments, rng = self.arguments, random.Random(self.arguments.seed)
+        limits = LONG if arguments.long else SAMPLE
+
+        def wanted(name):
+            return not arguments.only or arguments.only in name
+
+        def program(case):
+            name, build, options = _with_options(case)
+            return name, lambda: run_program(self.cluster, name, build, options, arguments.messages)
+
+        def script(case):
+            name, function, options = _with_options(case)
+            return name, lambda: run_script(self.cluster, name, function, options, arguments.messages)
+
+        def kernel(case):
+            name, build, options = case
+            case_rng = random.Random(f"{arguments.seed} {name}")
+            return f"kernel/{name}", lambda: run_kernel_case(self.cluster, name, build, options, case_rng)
+
+        self.section("programs", [program(c) for m in modules("programs_*.py") for c in m.cases() if wanted(c[0])])
+        self.section("sessions", [script(c) for c in sessions.scripts() if wanted(c[0])])
+        self.section("random", [program(c) for c in random_graphs.cases(arguments.seed, limits["random"]) if wanted(c[0])])
+        self.section("kernels", [kernel(c) for c in kernel_cases(lambda n: wanted(f"kernel/{n}"), limits["kernels"], rng)])
+        for complaint in self.cluster.stop():
+            self.failed += 1
+            print("FAIL stopping:", complaint)
+        for reason, n in sorted(self.reasons.items()):
+            print(f"skipped {n}: {reason}")
+        print(f"{self.passed} passed, {self.failed} failed" + (f", {self.skipped} skipped" if self.skipped else ""), flush=True)
+        return 1 if self.failed or not self.passed else 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description="compare a cluster with TensorFlow")
+    parser.add_argument("--long", action="store_true", help="all cases, not a sample")
+    parser.add_argument("--only", help="cases whose name holds this text")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--bin", help="where tf-master and tf-worker are; default $MILLRACE_BIN or build/bin")
+    parser.add_argument("--messages", action="store_true", help="show both messages where runs fail")
+    status = Runner(parser.parse_args()).run()
+    sys.stdout.flush()
+    os._exit(status)  # TensorFlow's own servers have no way to be stopped
+
+
+if __name__ == "__main__":
+    main()

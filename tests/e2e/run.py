@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""End-to-end tests: the programs as their users run them. Ends with "N passed, N failed[, N skipped]".
+
+    .venv/bin/python tests/e2e/run.py [--long] [NAME...]      NAME: test_local, test_local.TestSignals, ...
+
+The programs are in $MILLRACE_BIN, or in build/bin. With MILLRACE_E2E=sanitized a short subset runs: what is marked with
+harness.sanitized_too.
+"""
+import argparse
+import os
+import sys
+import time
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+import harness  # noqa: E402
+
+
+class Result(unittest.TextTestResult):
+    """Says how long each test took."""
+
+    def startTest(self, test):
+        self.started = time.monotonic()
+        super().startTest(test)
+
+    def addSuccess(self, test):
+        unittest.TestResult.addSuccess(self, test)
+        self.stream.writeln(f"ok ({time.monotonic() - self.started:.2f} s)")
+        self.stream.flush()
+
+
+def keep_sanitized(suite):
+    kept = unittest.TestSuite()
+    for item in suite:
+        if isinstance(item, unittest.TestSuite):
+            kept.addTest(keep_sanitized(item))
+        elif getattr(getattr(item, item._testMethodName, None), "runs_sanitized", False):
+            kept.addTest(item)
+    return kept
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--long", action="store_true", help="accepted, as by the other suites; everything runs anyway")
+    parser.add_argument("names", nargs="*")
+    options = parser.parse_args()
+    loader = unittest.TestLoader()
+    suite = loader.loadTestsFromNames(options.names) if options.names else loader.discover(HERE, "test_*.py")
+    if harness.SANITIZED:
+        suite = keep_sanitized(suite)
+    result = unittest.TextTestRunner(stream=sys.stdout, verbosity=2, descriptions=False, resultclass=Result).run(suite)
+    n_failed = len(result.failures) + len(result.errors) + len(result.unexpectedSuccesses)
+    n_skipped = len(result.skipped)
+    n_passed = result.testsRun - n_failed - n_skipped
+    print(f"{max(n_passed, 0)} passed, {n_failed} failed" + (f", {n_skipped} skipped" if n_skipped else ""))
+    return 1 if n_failed or n_passed <= 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+"""Runs the suites one after another and ends with "N passed, N failed[, N skipped]".
+
+    tests/run.py [--long] [--only SUITE[,SUITE]] [--list]
+
+A suite is a row in SUITES: a name, what it needs, and a function that returns how many passed, failed and were skipped.
+Programs that run long are split: without --long a seeded sample of them runs.
+"""
+import argparse
+import concurrent.futures
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+PYTHON = os.path.join(ROOT, ".venv", "bin", "python")
+TIMEOUT_S = 600
+
+
+class Tally:
+    def __init__(self, passed=0, failed=0, skipped=0):
+        self.passed, self.failed, self.skipped = passed, failed, skipped
+
+    def add(self, other):
+        self.passed += other.passed
+        self.failed += other.failed
+        self.skipped += other.skipped
+
+
+def run(command, timeout_s=TIMEOUT_S, env=None):
+    """(exit status, output); a program that hangs is ended and counts as failed."""
+    try:
+        done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout_s,
+                              env={**os.environ, **(env or {})}, stdin=subprocess.DEVNULL)
+        return done.returncode, done.stdout.decode(errors="replace")
+    except subprocess.TimeoutExpired as e:
+        return 124, (e.stdout or b"").decode(errors="replace") + f"\n*** ended after {timeout_s} s"
+
+
+def show_failure(name, output):
+    print(f"--- {name} failed; the end of its output:")
+    print("\n".join(output.splitlines()[-60:]), flush=True)
+
+
+def tally_cmocka(name, status, output):
+    """cmocka prints one closing line per group."""
+    passed = sum(int(n) for n in re.findall(r"^\[  PASSED  \] (\d+) test", output, re.M))
+    failed = sum(int(n) for n in re.findall(r"^\[  FAILED  \] (\d+) test", output, re.M))
+    skipped = sum(int(n) for n in re.findall(r"^\[  SKIPPED \] (\d+) test", output, re.M))
+    if status != 0 and failed == 0:
+        failed = 1
+    if failed or (status == 0 and passed == 0):
+        show_failure(name, output)
+        failed = max(failed, 1)
+    return Tally(passed, failed, skipped)
+
+
+def meson_tests(build_dir, wanted=lambda name: True):
+    listing = subprocess.run(["meson", "introspect", "--tests", build_dir], cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout
+    return [(t["name"], t["cmd"]) for t in json.loads(listing) if wanted(t["name"])]
+
+
+def run_unit_tests(build_dir, env=None, wanted=lambda name: True):
+    total = Tally()
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        futures = {name: pool.submit(run, command, TIMEOUT_S, env) for name, command in meson_tests(build_dir, wanted)}
+        for name, future in futures.items():
+            total.add(tally_cmocka(name, *future.result()))
+    return total
+
+
+def build(directory):
+    status, output = run(["tools/dev", directory], 3600)
+    if status != 0:
+        show_failure(f"tools/dev {directory}", output)
+    return status == 0
+
+
+def suite_check(options):
+    status, output = run(["/usr/bin/python3", "tools/check.py"])
+    if status != 0:
+        show_failure("tools/check.py", output)
+    counts = re.findall(r"^(\d+) passed, (\d+) failed$", output, re.M)
+    return Tally(int(counts[-1][0]), int(counts[-1][1])) if counts else Tally(0, 1)
+
+
+def suite_unit(options):
+    return run_unit_tests("build")
+
+
+def suite_asan(options):
+    if not build("build-asan"):
+        return Tally(0, 1)
+    return run_unit_tests("build-asan", {"ASAN_OPTIONS": "detect_leaks=1:abort_on_error=0", "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1"})
+
+
+TSAN_TESTS = ("pool", "executor", "rendezvous", "wire", "container", "loop", "status")
+
+
+def suite_tsan(options):
+    if not build("build-tsan"):
+        return Tally(0, 1)
+    return run_unit_tests("build-tsan", {"TSAN_OPTIONS": "halt_on_error=1"}, lambda name: any(name.endswith(t) for t in TSAN_TESTS))
+
+
+def run_python_suite(script, options, timeout_s=3600, env=None):
+    """A Python program whose last line is "N passed, N failed[, N skipped]"."""
+    command = [PYTHON, script] + (["--long"] if options.long else [])
+    status, output = run(command, timeout_s, env)
+    counts = re.findall(r"^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$", output, re.M)
+    if not counts:
+        show_failure(script, output)
+        return Tally(0, 1)
+    passed, failed, skipped = (int(n or 0) for n in counts[-1])
+    if failed or status != 0:
+        show_failure(script, output)
+        failed = max(failed, 1)
+    return Tally(passed, failed, skipped)
+
+
+def suite_kernels(options):
+    return run_python_suite("tests/differential/run_kernels.py", options)
+
+
+def suite_cluster(options):
+    return run_python_suite("tests/differential/run_cluster.py", options)
+
+
+def suite_e2e(options):
+    return run_python_suite("tests/e2e/run.py", options)
+
+
+def suite_e2e_asan(options):
+    if not build("build-asan"):
+        return Tally(0, 1)
+    return run_python_suite("tests/e2e/run.py", options,
+                            env={"MILLRACE_BIN": os.path.join(ROOT, "build-asan", "bin"), "MILLRACE_E2E": "sanitized",
+                                 "ASAN_OPTIONS": "detect_leaks=1", "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1"})
+
+
+SUITES = [
+    ("check", suite_check, "format, include table, banned calls, generated files"),
+    ("unit", suite_unit, "cmocka tests"),
+    ("asan", suite_asan, "cmocka tests under AddressSanitizer and UBSan"),
+    ("tsan", suite_tsan, "threads: cmocka tests under ThreadSanitizer"),
+    ("kernels", suite_kernels, "every kernel against TensorFlow in process"),
+    ("cluster", suite_cluster, "TensorFlow programs on a cluster against TensorFlow in process"),
+    ("e2e", suite_e2e, "daemons, command lines, failures, training runs"),
+    ("e2e-asan", suite_e2e_asan, "one cluster run under AddressSanitizer and UBSan"),
+]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--long", action="store_true", help="run everything, not a sample")
+    parser.add_argument("--only", help="suites, joined by commas")
+    parser.add_argument("--list", action="store_true")
+    options = parser.parse_args()
+    if options.list:
+        for name, _, what in SUITES:
+            print(f"{name:10} {what}")
+        return 0
+    wanted = options.only.split(",") if options.only else [name for name, _, _ in SUITES]
+    unknown = set(wanted) - {name for name, _, _ in SUITES}
+    if unknown:
+        parser.error(f"unknown suite: {', '.join(sorted(unknown))}")
+    total = Tally()
+    for name, function, what in SUITES:
+        if name not in wanted:
+            continue
+        start = time.time()
+        tally = function(options)
+        print(f"{name:10} {tally.passed:6} passed {tally.failed:4} failed {tally.skipped:4} skipped   {time.time() - start:6.1f} s   {what}", flush=True)
+        total.add(tally)
+    print(f"{total.passed} passed, {total.failed} failed" + (f", {total.skipped} skipped" if total.skipped else ""))
+    return 1 if total.failed or total.passed == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

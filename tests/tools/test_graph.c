@@ -1,0 +1,345 @@
+/* The evaluator of test_host.h: nodes one after the other in topological order. */
+#include <stdlib.h>
+
+#include "common/ops/op_def.h"
+#include "kernels/variable.h"
+#include "tests/tools/test_host.h"
+
+enum { NODE_TIMEOUT_MS = 20000 };
+
+void test_graph_init(struct test_graph *graph, struct test_host *host) {
+    memset(graph, 0, sizeof(*graph));
+    graph_init(&graph->graph);
+    graph->host = host;
+}
+
+struct status *test_graph_prepare(struct test_graph *graph) {
+    graph->n_instances = graph->graph.n_nodes;
+    graph->instances = xcalloc((size_t)graph->n_instances + 1, sizeof(*graph->instances));
+    return graph_topological_order(&graph->graph, &graph->order);
+}
+
+void test_graph_fini(struct test_graph *graph) {
+    for (int i = 0; i < graph->n_instances; i++)
+        kernel_instance_fini(&graph->instances[i]);
+    free(graph->instances);
+    free(graph->order);
+    graph_fini(&graph->graph);
+}
+
+/* The state of one run, by node id. */
+struct run {
+    struct test_graph *graph;
+    struct test_step step;
+    bool *is_needed;
+    bool *is_dead;
+    struct tensor **values; /* n_outputs each; NULL until known */
+    struct tensor **fed;    /* likewise; TENSOR_NONE where not fed */
+};
+
+static struct tensor *node_tensors(const struct node *node) {
+    size_t size = (size_t)(node->n_outputs + 1) * sizeof(struct tensor);
+    struct tensor *tensors = aligned_alloc(_Alignof(struct tensor), size);
+    CHECK(tensors);
+    memset(tensors, 0, size);
+    return tensors;
+}
+
+static struct status *find_endpoint(const struct graph *graph, const char *endpoint, struct node **ret_node, int *ret_index) {
+    struct span name;
+    int index;
+    struct node *node = NULL;
+    if (endpoint_parse(span_of(endpoint), &name, &index))
+        node = graph_find_span(graph, name);
+    if (!node || index >= node->n_outputs || index < 0)
+        return status_not_found("There is no output %s", endpoint);
+    *ret_node = node;
+    *ret_index = index;
+    return NULL;
+}
+
+static bool is_fed(const struct run *run, const struct node *node, int index) {
+    return index >= 0 && run->fed[node->id] && run->fed[node->id][index].storage != TENSOR_NONE;
+}
+
+/* Marks what must run, without recursion: graphs may be deep. */
+static void mark_needed(struct run *run, struct node *node) {
+    struct node **stack = xcalloc((size_t)run->graph->graph.n_nodes + 1, sizeof(*stack));
+    int n = 0;
+    if (!run->is_needed[node->id]) {
+        run->is_needed[node->id] = true;
+        stack[n++] = node;
+    }
+    while (n > 0) {
+        struct node *top = stack[--n];
+        for (int i = 0; i < top->n_inputs; i++) {
+            struct node_input in = top->inputs[i];
+            if (run->is_needed[in.src->id] || is_fed(run, in.src, in.index))
+                continue;
+            run->is_needed[in.src->id] = true;
+            stack[n++] = in.src;
+        }
+    }
+    free(stack);
+}
+
+/* An input as its consumer takes it: a reference is read where a value is wanted. */
+static struct status *take_input(struct run *run, const struct node *node, int i, struct tensor *ret) {
+    struct node_input in = node->inputs[i];
+    const struct tensor *value = is_fed(run, in.src, in.index) ? &run->fed[in.src->id][in.index] : &run->values[in.src->id][in.index];
+    if (value->storage == TENSOR_REF && !dtype_is_ref((enum dtype)node->in_types[i]))
+        return variable_read(variable_of(value->ref), ret);
+    tensor_copy(ret, value);
+    return NULL;
+}
+
+static bool run_switch(const struct node *node, struct tensor *inputs, struct tensor *outputs) {
+    if (!node_is_op(node, "Switch") && !node_is_op(node, "RefSwitch"))
+        return false;
+    bool taken = *(const bool *)tensor_cdata(&inputs[1]);
+    tensor_init_dead(&outputs[!taken]);
+    tensor_move(&outputs[taken], &inputs[0]);
+    return true;
+}
+
+static bool run_merge(const struct node *node, struct tensor *inputs, struct tensor *outputs) {
+    if (!node_is_op(node, "Merge") && !node_is_op(node, "RefMerge"))
+        return false;
+    for (int i = 0; i < node->n_data; i++) {
+        if (inputs[i].storage == TENSOR_DEAD)
+            continue;
+        tensor_move(&outputs[0], &inputs[i]);
+        tensor_init_scalar_i32(&outputs[1], i);
+        return true;
+    }
+    tensor_init_dead(&outputs[0]);
+    tensor_init_dead(&outputs[1]);
+    return true;
+}
+
+static struct status *run_kernel(struct run *run, const struct node *node, const struct tensor *inputs, struct tensor *outputs) {
+    struct kernel_instance *instance = &run->graph->instances[node->id];
+    if (!instance->def)
+        TRY(kernel_instance_init(instance, node, "CPU", TEST_DEVICE, allocator_host(), &run->graph->host->host));
+    struct test_call call;
+    test_call_start(&call, &run->step, instance, inputs);
+    struct status *st = test_call_wait(&call, NODE_TIMEOUT_MS);
+    for (int i = 0; !st && i < node->n_outputs; i++) {
+        CHECK(call.ctx.outputs[i].storage != TENSOR_NONE); /* a kernel that forgot an output */
+        if (call.ctx.outputs[i].storage != TENSOR_REF && call.ctx.outputs[i].storage != TENSOR_DEAD)
+            CHECK(call.ctx.outputs[i].dtype == dtype_base((enum dtype)node->out_types[i]));
+        tensor_move(&outputs[i], &call.ctx.outputs[i]);
+    }
+    test_call_fini(&call);
+    return status_suffix_take(st, "\n\t [[{{node %s}}]]", node->name);
+}
+
+static struct status *run_node(struct run *run, struct node *node) {
+    struct tensor *outputs = run->values[node->id] = node_tensors(node);
+    struct tensor *inputs = aligned_alloc(_Alignof(struct tensor), (size_t)(node->n_data + 1) * sizeof(*inputs));
+    CHECK(inputs);
+    memset(inputs, 0, (size_t)(node->n_data + 1) * sizeof(*inputs));
+    struct status *st = NULL;
+    bool any_dead = false, is_merge = node_is_op(node, "Merge") || node_is_op(node, "RefMerge");
+    for (int i = 0; i < node->n_inputs && !st; i++) {
+        if (i < node->n_data)
+            st = take_input(run, node, i, &inputs[i]);
+        any_dead |= i < node->n_data ? inputs[i].storage == TENSOR_DEAD : run->is_dead[node->inputs[i].src->id];
+    }
+    if (!st && any_dead && !is_merge) {
+        run->is_dead[node->id] = true;
+        for (int i = 0; i < node->n_outputs; i++)
+            tensor_init_dead(&outputs[i]);
+    } else if (!st && !run_switch(node, inputs, outputs) && !run_merge(node, inputs, outputs)) {
+        st = run_kernel(run, node, inputs, outputs);
+    }
+    if (!st && is_merge)
+        run->is_dead[node->id] = outputs[0].storage == TENSOR_DEAD;
+    for (int i = 0; i < node->n_data; i++)
+        tensor_clear(&inputs[i]);
+    free(inputs);
+    return st;
+}
+
+static struct status *fetch(struct run *run, const char *endpoint, struct tensor *ret) {
+    struct node *node;
+    int index;
+    TRY(find_endpoint(&run->graph->graph, endpoint, &node, &index));
+    const struct tensor *value = is_fed(run, node, index) ? &run->fed[node->id][index] : &run->values[node->id][index];
+    if (value->storage == TENSOR_REF)
+        return variable_read(variable_of(value->ref), ret);
+    if (value->storage == TENSOR_DEAD)
+        return status_invalid("Retval[0] does not have value: %s is dead", endpoint);
+    tensor_copy(ret, value);
+    return NULL;
+}
+
+static void run_fini(struct run *run) {
+    for (int id = 0; id < run->graph->graph.n_nodes; id++) {
+        for (int i = 0; run->values[id] && i < run->graph->graph.nodes[id]->n_outputs; i++)
+            tensor_clear(&run->values[id][i]);
+        for (int i = 0; run->fed[id] && i < run->graph->graph.nodes[id]->n_outputs; i++)
+            tensor_clear(&run->fed[id][i]);
+        free(run->values[id]);
+        free(run->fed[id]);
+    }
+    free(run->values);
+    free(run->fed);
+    free(run->is_needed);
+    free(run->is_dead);
+    test_step_fini(&run->step);
+}
+
+struct status *test_graph_run(struct test_graph *graph, const struct test_feed *feeds, int n_feeds, const char *const *fetches,
+                              int n_fetches, const char *const *targets, int n_targets, struct tensor *ret) {
+    size_t n = (size_t)graph->graph.n_nodes + 1;
+    struct run run = {.graph = graph,
+                      .is_needed = xcalloc(n, sizeof(bool)),
+                      .is_dead = xcalloc(n, sizeof(bool)),
+                      .values = xcalloc(n, sizeof(void *)),
+                      .fed = xcalloc(n, sizeof(void *))};
+    test_step_init(&run.step, graph->host);
+    struct status *st = NULL;
+    struct node *node;
+    int index, n_fetched = 0;
+    for (int i = 0; i < n_feeds; i++) {
+        TRY_OUT(find_endpoint(&graph->graph, feeds[i].endpoint, &node, &index));
+        if (!run.fed[node->id])
+            run.fed[node->id] = node_tensors(node);
+        tensor_clear(&run.fed[node->id][index]);
+        tensor_copy(&run.fed[node->id][index], &feeds[i].value);
+    }
+    for (int i = 0; i < n_fetches; i++) {
+        TRY_OUT(find_endpoint(&graph->graph, fetches[i], &node, &index));
+        if (!is_fed(&run, node, index))
+            mark_needed(&run, node);
+    }
+    for (int i = 0; i < n_targets; i++) {
+        node = graph_find(&graph->graph, targets[i]);
+        if (!node) {
+            st = status_not_found("There is no node %s", targets[i]);
+            goto out;
+        }
+        mark_needed(&run, node);
+    }
+    for (int i = 0; i < graph->graph.n_live; i++) {
+        if (run.is_needed[graph->order[i]->id])
+            TRY_OUT(run_node(&run, graph->order[i]));
+    }
+    for (; n_fetched < n_fetches; n_fetched++)
+        TRY_OUT(fetch(&run, fetches[n_fetched], &ret[n_fetched]));
+out:
+    for (int i = 0; st && i < n_fetched; i++)
+        tensor_clear(&ret[i]);
+    run_fini(&run);
+    return st;
+}
+
+/* ---- static shapes ---- */
+
+/* What inference knows of each node's outputs, by node id; all in the arena. */
+struct inferred {
+    struct shape *shapes;
+    enum dtype *handle_dtypes;
+    struct shape *handle_shapes;
+    struct tensor *values; /* TENSOR_NONE where not constant */
+};
+
+enum { MAX_FOLDED_ELEMENTS = 1024, MAX_FOLDED_INPUTS = 64 };
+
+static void infer_fold(const struct node *node, const struct tensor *const *in_values, struct inferred *own) {
+    if (node_is_stateful(node) || node_is_op(node, "Placeholder") || node_is_op(node, "PlaceholderWithDefault"))
+        return;
+    for (int i = 0; i < node->n_data; i++) {
+        if (!in_values[i])
+            return;
+    }
+    for (int i = 0; i < node->n_outputs; i++) {
+        int64_t n;
+        struct status *st = shape_is_full(own->shapes[i]) ? shape_n_elements(own->shapes[i], &n) : status_internal("unknown");
+        if (st || n > MAX_FOLDED_ELEMENTS) {
+            status_unref(st);
+            return;
+        }
+    }
+    struct tensor inputs[MAX_FOLDED_INPUTS];
+    if (node->n_data > MAX_FOLDED_INPUTS || !kernel_find(node, "CPU") ||
+        (kernel_find(node, "CPU")->flags & (KERNEL_ASYNC | KERNEL_STATEFUL)))
+        return;
+    for (int i = 0; i < node->n_data; i++)
+        inputs[i] = *in_values[i]; /* borrowed */
+    struct status *st = kernel_eval(node, allocator_host(), NULL, NULL, NULL, inputs, own->values);
+    status_unref(st);
+}
+
+static struct status *infer_node(const struct node *node, struct inferred *all, struct arena *arena) {
+    struct inferred *own = &all[node->id];
+    int n_out = node->n_outputs, n_in = node->n_data;
+    own->shapes = arena_array(arena, struct shape, n_out + 1);
+    own->handle_shapes = arena_array(arena, struct shape, n_out + 1);
+    own->handle_dtypes = arena_array(arena, enum dtype, n_out + 1);
+    own->values = arena_alloc_aligned(arena, sizeof(struct tensor) * (size_t)(n_out + 1), _Alignof(struct tensor));
+    memset(own->values, 0, sizeof(struct tensor) * (size_t)(n_out + 1));
+    for (int i = 0; i < n_out; i++)
+        own->shapes[i] = own->handle_shapes[i] = SHAPE_UNKNOWN;
+    struct shape *in = arena_array(arena, struct shape, n_in + 1), *in_handle_shapes = arena_array(arena, struct shape, n_in + 1);
+    enum dtype *in_handle_dtypes = arena_array(arena, enum dtype, n_in + 1);
+    const struct tensor **in_values = arena_array(arena, const struct tensor *, n_in + 1);
+    for (int i = 0; i < n_in; i++) {
+        const struct inferred *src = &all[node->inputs[i].src->id];
+        int index = node->inputs[i].index;
+        in[i] = in_handle_shapes[i] = SHAPE_UNKNOWN;
+        if (!src->shapes) /* a back edge of a loop */
+            continue;
+        in[i] = src->shapes[index];
+        in_handle_shapes[i] = src->handle_shapes[index];
+        in_handle_dtypes[i] = src->handle_dtypes[index];
+        in_values[i] = src->values[index].storage != TENSOR_NONE ? &src->values[index] : NULL;
+    }
+    const struct op_def *def = op_def_find(node->op_name);
+    if (!def || !def->shape)
+        return NULL;
+    struct shape_inference ctx = {.node = node,
+                                  .arena = arena,
+                                  .in = in,
+                                  .in_values = in_values,
+                                  .out = own->shapes,
+                                  .in_handle_dtypes = in_handle_dtypes,
+                                  .in_handle_shapes = in_handle_shapes,
+                                  .out_handle_dtypes = own->handle_dtypes,
+                                  .out_handle_shapes = own->handle_shapes};
+    struct status *st = def->shape(&ctx);
+    if (st)
+        return status_suffix_take(st, "\n\t [[{{node %s}}]]", node->name);
+    infer_fold(node, in_values, own);
+    return NULL;
+}
+
+struct status *test_graph_infer(struct test_graph *graph, const char *const *fetches, int n_fetches, char **ret_texts) {
+    struct arena arena;
+    arena_init(&arena);
+    struct inferred *all = arena_array(&arena, struct inferred, graph->graph.n_nodes + 1);
+    struct status *st = NULL;
+    for (int i = 0; i < graph->graph.n_live; i++)
+        TRY_OUT(infer_node(graph->order[i], all, &arena));
+    for (int i = 0; i < n_fetches; i++) {
+        struct node *node;
+        int index;
+        TRY_OUT(find_endpoint(&graph->graph, fetches[i], &node, &index));
+    }
+    for (int i = 0; i < n_fetches; i++) {
+        struct node *node;
+        int index;
+        TRY_OUT(find_endpoint(&graph->graph, fetches[i], &node, &index));
+        struct str text = STR_INIT;
+        shape_print(all[node->id].shapes[index], &text);
+        ret_texts[i] = str_detach(&text);
+    }
+out:
+    for (int id = 0; id < graph->graph.n_nodes; id++) {
+        for (int i = 0; all[id].values && i < graph->graph.nodes[id]->n_outputs; i++)
+            tensor_clear(&all[id].values[i]);
+    }
+    arena_fini(&arena);
+    return st;
+}

@@ -1,0 +1,33 @@
+/* A master without a cluster, on a thread of its own, for tests of clients. It keeps sessions by name only, and a step does what its
+ * targets are called:
+ *
+ *   fetches            each fetch is answered with the feed of the same name
+ *   fail_in_body       an error in the reply's body          fail_in_trailers   an error of the call
+ *   hang               no answer until the call is cancelled leave_out          no fetches in the reply
+ *   garbage            a reply that is no message            bad_tensor         fetches that are no tensors */
+#ifndef MILLRACE_TESTS_UNIT_CLIENT_FAKE_MASTER_H
+#define MILLRACE_TESTS_UNIT_CLIENT_FAKE_MASTER_H
+
+#include <pthread.h>
+
+#include "common/base/str.h"
+#include "rpc/grpc_server.h"
+
+struct fake_master {
+    struct loop *loop;
+    struct grpc_server *server;
+    struct loop_task stop;
+    pthread_t thread;
+    char target[64]; /* "grpc://127.0.0.1:PORT" */
+    /* What it saw. The master's thread writes; look between calls. */
+    _Atomic int n_created, n_extended, n_steps, n_closed, n_reset, n_cancelled;
+    struct str graph, config, containers, run_options, targets; /* of the last call that had such a thing */
+    int64_t extended_version, timeout_ms, request_id;
+    bool wants_errors_in_body;
+    _Atomic bool refuses_handles; /* create sessions without one */
+};
+
+struct fake_master *fake_master_start(void);
+void fake_master_stop(struct fake_master *master); /* all calls must be over */
+
+#endif

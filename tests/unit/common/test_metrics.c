@@ -1,0 +1,94 @@
+/* The Prometheus text: one head per name, series of a name together, histograms that add up. */
+#include "common/base/metrics.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+static struct metric steps_ok = {.kind = METRIC_COUNTER, .name = "t_steps_total", .labels = "code=\"OK\"", .help = "Steps by outcome."};
+static struct metric sessions = METRIC_GAUGE_INIT("t_sessions", "Live sessions.");
+static struct metric steps_aborted = {
+    .kind = METRIC_COUNTER, .name = "t_steps_total", .labels = "code=\"ABORTED\"", .help = "Steps by outcome."};
+static struct metric step_seconds = METRIC_HISTOGRAM_INIT("t_step_seconds", "Time of a step.");
+static struct metric wait_us = {.kind = METRIC_HISTOGRAM, .name = "t_wait_us", .labels = "queue=\"a\"", .help = "Waits."};
+
+static void assert_has(const struct str *out, const char *line) {
+    if (!strstr(str_text(out), line))
+        fail_msg("no \"%s\" in:\n%s", line, str_text(out));
+}
+
+static int register_all(void **state) {
+    for (int twice = 0; twice < 2; twice++) {
+        metrics_register(&steps_ok);
+        metrics_register(&sessions);
+        metrics_register(&steps_aborted);
+        metrics_register(&step_seconds);
+        metrics_register(&wait_us);
+    }
+    return 0;
+}
+
+static void series_of_one_name_stand_under_one_head(void **state) {
+    struct str out = STR_INIT;
+    metric_add(&steps_ok, 5);
+    metric_add(&steps_ok, 2);
+    metric_set(&sessions, -3);
+    metrics_write_prometheus(&out);
+    assert_has(&out, "# HELP t_steps_total Steps by outcome.\n"
+                     "# TYPE t_steps_total counter\n"
+                     "t_steps_total{code=\"OK\"} 7\n"
+                     "t_steps_total{code=\"ABORTED\"} 0\n"
+                     "# HELP t_sessions Live sessions.\n"
+                     "# TYPE t_sessions gauge\n"
+                     "t_sessions -3\n"
+                     "# HELP");
+    const char *head = strstr(str_text(&out), "# TYPE t_steps_total");
+    assert_null(strstr(head + 1, "# TYPE t_steps_total"));
+    str_fini(&out);
+}
+
+static void a_histogram_named_seconds_is_in_seconds(void **state) {
+    struct str out = STR_INIT;
+    static const int64_t times_us[] = {-5, 0, 1, 2, 3, 4, 5, 1 << 20, 1 << 26, (1 << 26) + 1, INT64_C(1) << 40};
+    for (size_t i = 0; i < ARRAY_LEN(times_us); i++)
+        metric_observe_us(&step_seconds, times_us[i]);
+    metrics_write_prometheus(&out);
+    assert_has(&out, "# TYPE t_step_seconds histogram\n"
+                     "t_step_seconds_bucket{le=\"1e-06\"} 3\n"
+                     "t_step_seconds_bucket{le=\"2e-06\"} 4\n"
+                     "t_step_seconds_bucket{le=\"4e-06\"} 6\n"
+                     "t_step_seconds_bucket{le=\"8e-06\"} 7\n");
+    assert_has(&out, "t_step_seconds_bucket{le=\"0.524288\"} 7\n"
+                     "t_step_seconds_bucket{le=\"1.048576\"} 8\n");
+    assert_has(&out, "t_step_seconds_bucket{le=\"67.108864\"} 9\n"
+                     "t_step_seconds_bucket{le=\"+Inf\"} 11\n"
+                     "t_step_seconds_sum 1099646.894096\n"
+                     "t_step_seconds_count 11\n");
+    str_fini(&out);
+}
+
+static void any_other_histogram_is_in_microseconds(void **state) {
+    struct str out = STR_INIT;
+    metric_observe_us(&wait_us, 3);
+    metric_observe_us(&wait_us, 1000);
+    metrics_write_prometheus(&out);
+    assert_has(&out, "t_wait_us_bucket{queue=\"a\",le=\"2\"} 0\n"
+                     "t_wait_us_bucket{queue=\"a\",le=\"4\"} 1\n");
+    assert_has(&out, "t_wait_us_bucket{queue=\"a\",le=\"67108864\"} 2\n"
+                     "t_wait_us_bucket{queue=\"a\",le=\"+Inf\"} 2\n"
+                     "t_wait_us_sum{queue=\"a\"} 1003\n"
+                     "t_wait_us_count{queue=\"a\"} 2\n");
+    str_fini(&out);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(series_of_one_name_stand_under_one_head),
+        cmocka_unit_test(a_histogram_named_seconds_is_in_seconds),
+        cmocka_unit_test(any_other_histogram_is_in_microseconds),
+    };
+    return cmocka_run_group_tests(tests, register_all, NULL);
+}

@@ -1,0 +1,241 @@
+/* The compute pool: order, lazy threads, draining, resubmission, and loops that nest and cover their range exactly once. */
+#include "common/base/pool.h"
+
+#include <dirent.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+struct job {
+    struct pool_task task;
+    struct pool *pool;
+    _Atomic int *n_run;
+    int n_again;
+    int number;
+};
+
+static void count_job(struct pool_task *task) {
+    struct job *job = CONTAINER_OF(task, struct job, task);
+    CHECK(pool_is_current());
+    bool is_again = job->n_again-- > 0; /* read first: the last count lets the test reuse the job */
+    atomic_fetch_add(job->n_run, 1);
+    if (is_again)
+        pool_submit(job->pool, task);
+}
+
+static int count_process_threads(void) {
+    DIR *dir = opendir("/proc/self/task");
+    int n = 0;
+    for (struct dirent *entry; dir && (entry = readdir(dir));)
+        n += entry->d_name[0] != '.';
+    closedir(dir);
+    return n;
+}
+
+static void an_unused_pool_has_no_threads(void **state) {
+    int before = count_process_threads();
+    struct pool *pool = pool_new(8);
+    assert_int_equal(pool_n_threads(pool), 8);
+    assert_int_equal(count_process_threads(), before);
+    pool_free(pool);
+    pool_free(NULL);
+    pool = pool_new(0);
+    assert_true(pool_n_threads(pool) >= 1);
+    assert_false(pool_is_current());
+    pool_free(pool);
+}
+
+static void free_runs_what_is_queued(void **state) {
+    enum { N_JOBS = 2000 };
+    static struct job jobs[N_JOBS];
+    for (int n_threads = 1; n_threads <= 4; n_threads++) {
+        _Atomic int n_run = 0;
+        int n_expected = 0;
+        struct pool *pool = pool_new(n_threads);
+        for (int i = 0; i < N_JOBS; i++) {
+            n_expected += 1 + i % 3;
+            jobs[i] = (struct job){.task.run = count_job, .pool = pool, .n_run = &n_run, .n_again = i % 3};
+            pool_submit(pool, &jobs[i].task);
+        }
+        pool_free(pool);
+        assert_int_equal(n_run, n_expected);
+    }
+}
+
+static _Atomic int next_number;
+static _Atomic int n_out_of_order;
+
+static void check_order(struct pool_task *task) {
+    if (CONTAINER_OF(task, struct job, task)->number != atomic_fetch_add(&next_number, 1))
+        atomic_fetch_add(&n_out_of_order, 1);
+}
+
+static void one_thread_runs_tasks_in_order(void **state) {
+    static struct job jobs[500];
+    struct pool *pool = pool_new(1);
+    for (int i = 0; i < 500; i++) {
+        jobs[i] = (struct job){.task.run = check_order, .number = i};
+        pool_submit(pool, &jobs[i].task);
+    }
+    pool_free(pool);
+    assert_int_equal(next_number, 500);
+    assert_int_equal(n_out_of_order, 0);
+}
+
+/* All tasks must be running at once for any to end: fails by a hang if a thread that is needed is not brought. */
+static pthread_barrier_t barrier;
+
+static void meet(struct pool_task *task) {
+    pthread_barrier_wait(&barrier);
+    count_job(task);
+}
+
+static void as_many_tasks_as_threads_run_at_once(void **state) {
+    enum { N_THREADS = 7 };
+    _Atomic int n_run = 0;
+    struct job jobs[N_THREADS];
+    struct pool *pool = pool_new(N_THREADS);
+    for (int round = 0; round < 50; round++) {
+        pthread_barrier_init(&barrier, NULL, N_THREADS + 1);
+        for (int i = 0; i < N_THREADS; i++) {
+            jobs[i] = (struct job){.task.run = meet, .pool = pool, .n_run = &n_run};
+            pool_submit(pool, &jobs[i].task);
+        }
+        pthread_barrier_wait(&barrier);
+        while (atomic_load(&n_run) < (round + 1) * N_THREADS)
+            sched_yield();
+        pthread_barrier_destroy(&barrier);
+    }
+    pool_free(pool);
+}
+
+struct cover {
+    unsigned char *n_visits;
+    struct pool *pool;
+    int64_t n;
+    _Atomic int n_calls;
+};
+
+static void visit(void *arg, int64_t begin, int64_t end) {
+    struct cover *cover = arg;
+    CHECK(begin >= 0 && begin < end && end <= cover->n);
+    atomic_fetch_add(&cover->n_calls, 1);
+    for (int64_t i = begin; i < end; i++)
+        cover->n_visits[i]++;
+}
+
+static void assert_covered(struct pool *pool, int64_t n, double cost_ns) {
+    struct cover cover = {calloc((size_t)n + 1, 1), pool, n, 0};
+    pool_parallel_for(pool, n, cost_ns, visit, &cover);
+    for (int64_t i = 0; i < n; i++)
+        assert_int_equal(cover.n_visits[i], 1);
+    free(cover.n_visits);
+}
+
+static void a_loop_covers_its_range_once(void **state) {
+    static const int64_t sizes[] = {0, 1, 2, 3, 63, 64, 1000, 4097, 100003};
+    static const double costs[] = {-1, 0, 0.1, 1, 100, 30000, 1e18, 1.0 / 0.0, 0.0 / 0.0};
+    for (int n_threads = 0; n_threads <= 5; n_threads++) {
+        struct pool *pool = n_threads ? pool_new(n_threads) : NULL;
+        for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
+            for (size_t k = 0; k < ARRAY_LEN(costs); k++)
+                assert_covered(pool, sizes[i], costs[k]);
+        }
+        pool_free(pool);
+    }
+}
+
+static void a_cheap_loop_is_one_call(void **state) {
+    struct pool *pool = pool_new(4);
+    unsigned char visits[1000] = {0};
+    struct cover cover = {visits, pool, 1000, 0};
+    pool_parallel_for(pool, 1000, 1, visit, &cover);
+    assert_int_equal(cover.n_calls, 1);
+    pool_parallel_for(pool, 1000, 1000, visit, &cover);
+    assert_in_range(cover.n_calls, 5, 51); /* a millisecond in ranges of 20 µs and more */
+    pool_free(pool);
+}
+
+static void visit_nested(void *arg, int64_t begin, int64_t end) {
+    struct cover *outer = arg;
+    for (int64_t i = begin; i < end; i++) {
+        unsigned char visits[40] = {0};
+        struct cover inner = {visits, outer->pool, 40, 0};
+        pool_parallel_for(outer->pool, 40, 20000, visit, &inner);
+        for (int k = 0; k < 40; k++)
+            CHECK(visits[k] == 1);
+    }
+    visit(arg, begin, end);
+}
+
+static void nested_loops_end(void **state) {
+    for (int n_threads = 1; n_threads <= 4; n_threads++) {
+        struct pool *pool = pool_new(n_threads);
+        for (int round = 0; round < 5; round++) {
+            unsigned char visits[100] = {0};
+            struct cover cover = {visits, pool, 100, 0};
+            pool_parallel_for(pool, 100, 1e6, visit_nested, &cover);
+            for (int i = 0; i < 100; i++)
+                assert_int_equal(visits[i], 1);
+        }
+        pool_free(pool);
+    }
+}
+
+static void *loop_often(void *arg) {
+    for (int i = 0; i < 300; i++) {
+        unsigned char visits[64] = {0};
+        struct cover cover = {visits, arg, 64, 0};
+        pool_parallel_for(arg, 64, 20000, visit, &cover);
+        for (int k = 0; k < 64; k++)
+            CHECK(visits[k] == 1);
+    }
+    return NULL;
+}
+
+static void several_threads_loop_on_one_pool(void **state) {
+    struct pool *pool = pool_new(3);
+    pthread_t threads[3];
+    for (size_t i = 0; i < ARRAY_LEN(threads); i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, loop_often, pool), 0);
+    for (size_t i = 0; i < ARRAY_LEN(threads); i++)
+        pthread_join(threads[i], NULL);
+    pool_free(pool);
+}
+
+static void wait_at_barrier(struct pool_task *task) { pthread_barrier_wait(&barrier); }
+
+/* Every pool thread is held, so no helper can start: the caller must do the whole loop, and the helpers run after it. */
+static void a_loop_needs_no_thread_but_its_callers(void **state) {
+    struct pool *pool = pool_new(2);
+    struct job jobs[2] = {{.task.run = wait_at_barrier}, {.task.run = wait_at_barrier}};
+    pthread_barrier_init(&barrier, NULL, 3);
+    pool_submit(pool, &jobs[0].task);
+    pool_submit(pool, &jobs[1].task);
+    assert_covered(pool, 1000, 1000);
+    pthread_barrier_wait(&barrier);
+    pool_free(pool);
+    pthread_barrier_destroy(&barrier);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_unused_pool_has_no_threads),
+        cmocka_unit_test(free_runs_what_is_queued),
+        cmocka_unit_test(one_thread_runs_tasks_in_order),
+        cmocka_unit_test(as_many_tasks_as_threads_run_at_once),
+        cmocka_unit_test(a_loop_covers_its_range_once),
+        cmocka_unit_test(a_cheap_loop_is_one_call),
+        cmocka_unit_test(nested_loops_end),
+        cmocka_unit_test(several_threads_loop_on_one_pool),
+        cmocka_unit_test(a_loop_needs_no_thread_but_its_callers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

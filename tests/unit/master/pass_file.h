@@ -1,0 +1,32 @@
+/* Tests of passes as text: a graph in, a graph out (after MLIR's .mlir tests).
+ *
+ * A file in data/ holds cases:
+ *
+ *   == what must be so
+ *   tasks: worker:0 ps:0+gpu         the cluster; default worker:0. "+gpu" gives a task GPU:0, "+cpu" CPU:1
+ *   feeds: a:0                       the signature
+ *   fetches: c:0
+ *   targets: n
+ *   passes: cut prune                default: what the test program says
+ *   options: soft session            soft placement; place_session before the passes
+ *   -- in
+ *   a = Placeholder() {dtype=float}
+ *   -- extend                        (optional) nodes that join later: placed by a second place_session
+ *   -- out
+ *   the graph after the passes, or "error CODE: message"
+ *
+ * With MILLRACE_REGENERATE=1 in the environment the out sections are written anew: review the diff. */
+#ifndef MILLRACE_TESTS_UNIT_MASTER_PASS_FILE_H
+#define MILLRACE_TESTS_UNIT_MASTER_PASS_FILE_H
+
+#include "master/compile_internal.h"
+
+/* Runs all cases of data/`name`; fails the current cmocka test after printing every difference. */
+void pass_file_run(const char *name, const char *default_passes);
+
+/* "worker:0 ps:1+gpu" */
+struct device_table *devices_from_text(const char *tasks);
+/* The graph's text with the ops' defaults left out. */
+void graph_print_short(const struct graph *graph, struct str *out);
+
+#endif

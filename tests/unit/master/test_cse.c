@@ -1,0 +1,16 @@
+/* Common subexpressions: data/cse.txt. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include "tests/unit/master/pass_file.h"
+
+static void cse_makes_graphs_of_text(void **state) { pass_file_run("cse.txt", "cut prune cse sweep"); }
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cse_makes_graphs_of_text),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

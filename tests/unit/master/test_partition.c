@@ -1,0 +1,16 @@
+/* The partition: data/partition.txt. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include "tests/unit/master/pass_file.h"
+
+static void partition_makes_graphs_of_text(void **state) { pass_file_run("partition.txt", "cut prune place partition"); }
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(partition_makes_graphs_of_text),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,18 @@
+/* Placement, of a session and of a step: data/place.txt. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include "tests/unit/master/pass_file.h"
+#include "tests/unit/master/test_kernels.h"
+
+static void place_makes_graphs_of_text(void **state) { pass_file_run("place.txt", "cut prune place"); }
+
+int main(void) {
+    test_kernels_add_gpu();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(place_makes_graphs_of_text),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

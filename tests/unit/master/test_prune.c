@@ -1,0 +1,16 @@
+/* The prune: data/prune.txt. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include "tests/unit/master/pass_file.h"
+
+static void prune_makes_graphs_of_text(void **state) { pass_file_run("prune.txt", "cut prune"); }
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(prune_makes_graphs_of_text),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

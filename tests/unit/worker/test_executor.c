@@ -1,0 +1,543 @@
+/* The executor: plans from text graphs, run with the CPU kernels and a few kernels of this file that wait, fail or take a pool thread. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/base/clock.h"
+#include "common/graph/graph_text.h"
+#include "worker/container.h"
+#include "worker/executor.h"
+#include "worker/rendezvous.h"
+
+/* ---- kernels of the TEST device ---- */
+
+/* Neg: asynchronous; a pool thread finishes it. */
+struct later {
+    struct pool_task task;
+    struct kernel_ctx *ctx;
+};
+
+static void finish_later(struct pool_task *task) {
+    struct later *later = CONTAINER_OF(task, struct later, task);
+    struct kernel_ctx *ctx = later->ctx;
+    float v = -*(const float *)tensor_cdata(&ctx->inputs[0]);
+    tensor_init_scalar_f32(&ctx->outputs[0], v);
+    free(later);
+    ctx->host->done(ctx);
+}
+
+static enum kernel_result neg_later(struct kernel_ctx *ctx) {
+    struct later *later = xcalloc(1, sizeof *later);
+    later->task.run = finish_later;
+    later->ctx = ctx;
+    pool_submit(ctx->pool, &later->task);
+    return KERNEL_PENDING;
+}
+
+/* Square: waits until the step is cancelled. */
+static _Atomic int n_waiting;
+
+struct waiter {
+    struct kernel_cancel_hook hook;
+    struct kernel_ctx *ctx;
+};
+
+static void waiter_cancel(struct kernel_cancel_hook *hook, struct status *why) {
+    struct waiter *waiter = CONTAINER_OF(hook, struct waiter, hook);
+    struct kernel_ctx *ctx = waiter->ctx;
+    kernel_fail(ctx, status_ref(why));
+    free(waiter);
+    atomic_fetch_sub(&n_waiting, 1);
+    ctx->host->done(ctx);
+}
+
+static enum kernel_result wait_for_cancel(struct kernel_ctx *ctx) {
+    struct waiter *waiter = xcalloc(1, sizeof *waiter);
+    struct status *why = NULL;
+    waiter->hook.cancel = waiter_cancel;
+    waiter->ctx = ctx;
+    list_init(&waiter->hook.link);
+    atomic_fetch_add(&n_waiting, 1);
+    if (ctx->host->cancel_register(ctx, &waiter->hook, &why))
+        return KERNEL_PENDING;
+    atomic_fetch_sub(&n_waiting, 1);
+    free(waiter);
+    return kernel_fail(ctx, why);
+}
+
+static enum kernel_result always_fail(struct kernel_ctx *ctx) { return kernel_fail(ctx, status_out_of_range("this kernel always fails")); }
+
+static enum kernel_result expensive_copy(struct kernel_ctx *ctx) {
+    kernel_pass(ctx, 0, 0);
+    return KERNEL_DONE;
+}
+
+// clang-format off
+static const struct kernel_def test_rows[] = {
+    {.op = "Neg", .compute = neg_later, .flags = KERNEL_ASYNC},
+    {.op = "Square", .compute = wait_for_cancel, .flags = KERNEL_ASYNC},
+    {.op = "Abs", .compute = always_fail},
+    {.op = "Exp", .compute = expensive_copy, .flags = KERNEL_EXPENSIVE},
+};
+// clang-format on
+static const struct kernel_list test_list = {test_rows, ARRAY_LEN(test_rows)};
+
+/* ---- a run from text ---- */
+
+static const char DEVICE[] = "/job:worker/replica:0/task:0/device:TEST:0";
+static struct device device;
+static struct pool *pool;
+static struct container_table *containers;
+
+struct fixture {
+    struct plan *plan;
+    struct step_run run;
+    struct tensor fetches[4] __attribute__((aligned(64)));
+    struct tensor feeds[4] __attribute__((aligned(64)));
+    pthread_mutex_t lock;
+    pthread_cond_t ended;
+    bool is_done;
+    int n_done;
+    struct status *status;
+};
+
+static void on_done(struct step_run *run, struct status *status_take) {
+    struct fixture *f = CONTAINER_OF(run, struct fixture, run);
+    pthread_mutex_lock(&f->lock);
+    f->status = status_take;
+    f->is_done = true;
+    f->n_done++;
+    pthread_cond_signal(&f->ended);
+    pthread_mutex_unlock(&f->lock);
+}
+
+static struct status *make_plan(const char *text, struct plan **ret) {
+    struct graph graph;
+    struct plan_options options = {.devices = &device, .n_devices = 1, .host = &executor_host};
+    graph_init(&graph);
+    struct status *st = graph_parse(text, &graph);
+    for (int i = 0; !st && i < graph.n_nodes; i++)
+        graph.nodes[i]->device = DEVICE;
+    if (!st)
+        st = plan_new(&graph, &options, ret);
+    graph_fini(&graph);
+    return st;
+}
+
+static void start(struct fixture *f) {
+    f->is_done = false;
+    f->n_done = 0;
+    f->status = NULL;
+    step_run_init(&f->run);
+    f->run.plan = f->plan;
+    f->run.feeds = f->feeds;
+    f->run.fetches = f->fetches;
+    f->run.containers = containers;
+    f->run.pool = pool;
+    f->run.on_done = on_done;
+    executor_start(&f->run);
+}
+
+static void await(struct fixture *f) {
+    pthread_mutex_lock(&f->lock);
+    while (!f->is_done)
+        pthread_cond_wait(&f->ended, &f->lock);
+    pthread_mutex_unlock(&f->lock);
+    assert_int_equal(f->n_done, 1);
+    step_run_fini(&f->run);
+}
+
+static void open_fixture(struct fixture *f, const char *text) {
+    memset(f, 0, sizeof *f);
+    pthread_mutex_init(&f->lock, NULL);
+    pthread_cond_init(&f->ended, NULL);
+    struct status *st = make_plan(text, &f->plan);
+    if (st)
+        fail_msg("%s", status_message(st));
+}
+
+static void close_fixture(struct fixture *f) {
+    for (int i = 0; i < 4; i++) {
+        tensor_clear(&f->fetches[i]);
+        tensor_clear(&f->feeds[i]);
+    }
+    status_unref(f->status);
+    plan_unref(f->plan);
+    pthread_cond_destroy(&f->ended);
+    pthread_mutex_destroy(&f->lock);
+}
+
+static void expect_fetch(const struct fixture *f, int i, const char *text) {
+    struct str printed = STR_INIT;
+    if (f->status)
+        fail_msg("%s", status_message(f->status));
+    if (f->fetches[i].storage == TENSOR_DEAD)
+        str_add(&printed, "dead");
+    else
+        tensor_print(&f->fetches[i], 16, &printed);
+    assert_string_equal(str_text(&printed), text);
+    str_fini(&printed);
+}
+
+/* Runs the text several times on one plan (recycled steps must behave like new ones) and compares fetch 0. */
+static void expect_result(const char *text, const char *result) {
+    struct fixture f;
+    open_fixture(&f, text);
+    for (int i = 0; i < 3; i++) {
+        start(&f);
+        await(&f);
+        expect_fetch(&f, 0, result);
+        tensor_clear(&f.fetches[0]);
+    }
+    close_fixture(&f);
+}
+
+static void expect_failure(const char *text, enum status_code code, const char *words) {
+    struct fixture f;
+    open_fixture(&f, text);
+    for (int i = 0; i < 3; i++) {
+        start(&f);
+        await(&f);
+        assert_int_equal(status_code(f.status), code);
+        if (!strstr(status_message(f.status), words))
+            fail_msg("'%s' lacks '%s'", status_message(f.status), words);
+        assert_int_equal(f.fetches[0].storage, TENSOR_NONE);
+        status_unref(f.status);
+        f.status = NULL;
+    }
+    close_fixture(&f);
+}
+
+#define FETCH "out = _MrFetch(%s) {T=%s, index=0}\n"
+
+/* ---- tests ---- */
+
+static void values_flow_along_data_edges(void **state) {
+    expect_result("a = Const() {dtype=float, value=float[]{2}}\n"
+                  "b = AddV2(a, a) {T=float}\n"
+                  "c = Mul(b, a) {T=float}\n"
+                  "out = _MrFetch(c) {T=float, index=0}\n",
+                  "float[]{8}");
+}
+
+static void feeds_reach_their_consumers(void **state) {
+    struct fixture f;
+    open_fixture(&f, "x = _MrFeed() {T=float, index=0}\n"
+                     "y = AddV2(x, x) {T=float}\n"
+                     "out = _MrFetch(y) {T=float, index=0}\n");
+    tensor_init_scalar_f32(&f.feeds[0], 21);
+    start(&f);
+    await(&f);
+    expect_fetch(&f, 0, "float[]{42}");
+    close_fixture(&f);
+}
+
+#define COND(pred)                                               \
+    "p = Const() {dtype=bool, value=bool[]{" pred "}}\n"         \
+    "x = Const() {dtype=float, value=float[]{3}}\n"              \
+    "s = Switch(x, p) {T=float}\n"                               \
+    "one = Const() {dtype=float, value=float[]{1}}\n"            \
+    "no = AddV2(s, one) {T=float}\n"                             \
+    "yes = Mul(s:1, s:1) {T=float}\n"                            \
+    "m = Merge(no, yes) {T=float, N=2}\n"
+
+static void a_cond_takes_one_branch(void **state) {
+    expect_result(COND("true") "out = _MrFetch(m) {T=float, index=0}\n", "float[]{9}");
+    expect_result(COND("false") "out = _MrFetch(m) {T=float, index=0}\n", "float[]{4}");
+    expect_result(COND("true") "out = _MrFetch(m:1) {T=int32, index=0}\n", "int32[]{1}");
+}
+
+static void an_untaken_branch_is_fetched_dead(void **state) {
+    expect_result(COND("true") "out = _MrFetch(no) {T=float, index=0}\n", "dead");
+}
+
+static void a_control_trigger_is_live_under_dead_inputs(void **state) {
+    expect_result(COND("true") "t = ControlTrigger(^no)\n"
+                               "c = Const(^t) {dtype=float, value=float[]{5}}\n"
+                               "out = _MrFetch(c) {T=float, index=0}\n",
+                  "float[]{5}");
+}
+
+/* while i < limit: i += step — eight nodes an iteration, as a client builds it. */
+#define LOOP(name, from, limit, parallel, body)                                                                           \
+    name "_e = Enter(" from ") {T=int32, frame_name=\"" name "\", parallel_iterations=" parallel "}\n"                    \
+    name "_l = Enter(" limit ") {T=int32, frame_name=\"" name "\", is_constant=true, parallel_iterations=" parallel "}\n" \
+    name "_m = Merge(" name "_e, " name "_n) {T=int32, N=2}\n"                                                            \
+    name "_c = Less(" name "_m, " name "_l) {T=int32}\n"                                                                  \
+    name "_p = LoopCond(" name "_c)\n"                                                                                    \
+    name "_s = Switch(" name "_m, " name "_p) {T=int32}\n"                                                                \
+    name "_b = Identity(" name "_s:1) {T=int32}\n" body                                                                   \
+    name "_x = Exit(" name "_s) {T=int32}\n"
+#define COUNT_BODY(name)                                                        \
+    name "_1 = Const(^" name "_b) {dtype=int32, value=int32[]{1}}\n"            \
+    name "_a = AddV2(" name "_b, " name "_1) {T=int32}\n"                       \
+    name "_n = NextIteration(" name "_a) {T=int32}\n"
+#define INT(name, value) name " = Const() {dtype=int32, value=int32[]{" value "}}\n"
+
+static void a_loop_counts(void **state) {
+    expect_result(INT("z", "0") INT("ten", "10") LOOP("w", "z", "ten", "10", COUNT_BODY("w")) "out = _MrFetch(w_x) {T=int32, index=0}\n", "int32[]{10}");
+    expect_result(INT("z", "0") INT("n", "100000") LOOP("w", "z", "n", "1", COUNT_BODY("w")) "out = _MrFetch(w_x) {T=int32, index=0}\n",
+                  "int32[]{100000}");
+    expect_result(INT("z", "5") INT("n", "3") LOOP("w", "z", "n", "32", COUNT_BODY("w")) "out = _MrFetch(w_x) {T=int32, index=0}\n", "int32[]{5}");
+}
+
+/* The body of the outer loop runs an inner loop that counts from i to 7, and goes on with its result. */
+static void loops_nest(void **state) {
+    expect_result(INT("z", "0") INT("outer", "20") INT("inner", "7")
+                      LOOP("w", "z", "outer", "4",
+                           "w_in = Enter(inner) {T=int32, frame_name=\"w\", is_constant=true, parallel_iterations=4}\n"
+                           LOOP("v", "w_b", "w_in", "3", COUNT_BODY("v"))
+                           "w_1 = Const(^w_b) {dtype=int32, value=int32[]{1}}\n"
+                           "w_a = AddV2(v_x, w_1) {T=int32}\n"
+                           "w_n = NextIteration(w_a) {T=int32}\n")
+                  "out = _MrFetch(w_x) {T=int32, index=0}\n",
+                  "int32[]{20}");
+}
+
+/* A loop in an untaken branch: its Exit is dead, and the Merge after it takes the other side. */
+static void a_dead_loop_ends_dead(void **state) {
+    expect_result("p = Const() {dtype=bool, value=bool[]{false}}\n" INT("z", "0") INT("n", "10")
+                  "s = Switch(z, p) {T=int32}\n"
+                  LOOP("w", "s:1", "n", "10", COUNT_BODY("w"))
+                  "other = Identity(s) {T=int32}\n"
+                  "m = Merge(w_x, other) {T=int32, N=2}\n"
+                  "out = _MrFetch(m:1) {T=int32, index=0}\n",
+                  "int32[]{1}");
+}
+
+static void a_cond_inside_a_loop(void **state) {
+    /* i += i < 5 ? 1 : 10 */
+    expect_result(INT("z", "0") INT("n", "30")
+                  LOOP("w", "z", "n", "10",
+                       "five = Const(^w_b) {dtype=int32, value=int32[]{5}}\n"
+                       "q = Less(w_b, five) {T=int32}\n"
+                       "s = Switch(w_b, q) {T=int32}\n"
+                       "ten = Const(^s) {dtype=int32, value=int32[]{10}}\n"
+                       "one = Const(^w_b) {dtype=int32, value=int32[]{1}}\n"
+                       "big = AddV2(s, ten) {T=int32}\n"
+                       "small = AddV2(s:1, one) {T=int32}\n"
+                       "w_a = Merge(big, small) {T=int32, N=2}\n"
+                       "w_n = NextIteration(w_a) {T=int32}\n")
+                  "out = _MrFetch(w_x) {T=int32, index=0}\n",
+                  "int32[]{35}");
+}
+
+static void asynchronous_kernels_come_home(void **state) {
+    expect_result("a = Const() {dtype=float, value=float[]{2}}\n"
+                  "b = Neg(a) {T=float}\n"
+                  "c = Neg(b) {T=float}\n"
+                  "d = Neg(a) {T=float}\n"
+                  "e = AddV2(c, c) {T=float}\n"
+                  "f = AddV2(e, d) {T=float}\n"
+                  "out = _MrFetch(f) {T=float, index=0}\n",
+                  "float[]{2}");
+}
+
+static void expensive_kernels_run_beside_others(void **state) {
+    expect_result("a = Const() {dtype=float, value=float[]{2}}\n"
+                  "b = Exp(a) {T=float}\n"
+                  "c = Exp(a) {T=float}\n"
+                  "d = Exp(a) {T=float}\n"
+                  "e = AddV2(b, c) {T=float}\n"
+                  "f = AddV2(e, d) {T=float}\n"
+                  "out = _MrFetch(f) {T=float, index=0}\n",
+                  "float[]{6}");
+}
+
+static void the_first_failure_ends_the_step(void **state) {
+    expect_failure("a = Const() {dtype=float, value=float[]{2}}\n"
+                   "bad = Abs(a) {T=float}\n"
+                   "wait = Square(a) {T=float}\n"
+                   "c = AddV2(bad, wait) {T=float}\n"
+                   "out = _MrFetch(c) {T=float, index=0}\n",
+                   STATUS_OUT_OF_RANGE, "this kernel always fails\n\t [[{{node bad}}]]");
+    assert_int_equal(atomic_load(&n_waiting), 0);
+}
+
+static void a_failure_inside_a_loop_frees_its_frames(void **state) {
+    expect_failure(INT("z", "0") INT("n", "10")
+                   LOOP("w", "z", "n", "10",
+                        "f = Const(^w_b) {dtype=float, value=float[]{1}}\n"
+                        "bad = Abs(f) {T=float}\n" COUNT_BODY("w"))
+                   "out = _MrFetch(w_x) {T=int32, index=0}\n",
+                   STATUS_OUT_OF_RANGE, "[[{{node bad}}]]");
+}
+
+static void cancelling_wakes_what_waits(void **state) {
+    struct fixture f;
+    open_fixture(&f, "a = Const() {dtype=float, value=float[]{2}}\n"
+                     "wait = Square(a) {T=float}\n"
+                     "out = _MrFetch(wait) {T=float, index=0}\n");
+    for (int i = 0; i < 3; i++) {
+        struct status *why = status_new(STATUS_CANCELLED, "the test says so");
+        struct str waits = STR_INIT;
+        start(&f);
+        executor_describe_waits(&f.run, &waits);
+        assert_non_null(strstr(str_text(&waits), "wait (Square)"));
+        str_fini(&waits);
+        executor_cancel(&f.run, why);
+        status_unref(why);
+        await(&f);
+        assert_int_equal(status_code(f.status), STATUS_CANCELLED);
+        status_unref(f.status);
+        f.status = NULL;
+    }
+    assert_int_equal(atomic_load(&n_waiting), 0);
+    close_fixture(&f);
+}
+
+static void a_cancel_before_the_start_counts(void **state) {
+    struct fixture f;
+    open_fixture(&f, INT("z", "0") "out = _MrFetch(z) {T=int32, index=0}\n");
+    struct status *why = status_new(STATUS_CANCELLED, "too late");
+    f.is_done = false;
+    step_run_init(&f.run);
+    f.run.plan = f.plan;
+    f.run.fetches = f.fetches;
+    f.run.containers = containers;
+    f.run.on_done = on_done;
+    executor_cancel(&f.run, why);
+    executor_start(&f.run);
+    await(&f);
+    assert_int_equal(status_code(f.status), STATUS_CANCELLED);
+    status_unref(why);
+    close_fixture(&f);
+}
+
+/* Cancels a loop of asynchronous kernels at random moments from another thread; every step ends exactly once. */
+static void random_cancels_leave_nothing(void **state) {
+    struct fixture f;
+    open_fixture(&f, INT("z", "0") INT("n", "1000000")
+                     LOOP("w", "z", "n", "10",
+                          "f = Const(^w_b) {dtype=float, value=float[]{1}}\n"
+                          "g = Neg(f) {T=float}\n"
+                          "w_1 = Const(^g) {dtype=int32, value=int32[]{1}}\n"
+                          "w_a = AddV2(w_b, w_1) {T=int32}\n"
+                          "w_n = NextIteration(w_a) {T=int32}\n")
+                     "out = _MrFetch(w_x) {T=int32, index=0}\n");
+    uint64_t seed = 7;
+    for (int i = 0; i < 300; i++) {
+        struct status *why = status_new(STATUS_CANCELLED, "at random");
+        start(&f);
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        for (volatile unsigned spin = 0; spin < (seed >> 48) % 4096; spin++)
+            ;
+        executor_cancel(&f.run, why);
+        status_unref(why);
+        await(&f);
+        assert_int_equal(status_code(f.status), STATUS_CANCELLED);
+        status_unref(f.status);
+        f.status = NULL;
+    }
+    close_fixture(&f);
+}
+
+static void a_budget_moves_a_long_step_to_the_pool(void **state) {
+    struct fixture f;
+    open_fixture(&f, INT("z", "0") INT("n", "200000") LOOP("w", "z", "n", "10", COUNT_BODY("w")) "out = _MrFetch(w_x) {T=int32, index=0}\n");
+    step_run_init(&f.run);
+    f.run.plan = f.plan;
+    f.run.fetches = f.fetches;
+    f.run.containers = containers;
+    f.run.pool = pool;
+    f.run.on_done = on_done;
+    f.run.inline_budget_ns = 50000;
+    int64_t start_ns = clock_now_ns();
+    executor_start(&f.run);
+    bool came_back_early = !f.is_done;
+    await(&f);
+    expect_fetch(&f, 0, "int32[]{200000}");
+    assert_true(came_back_early || clock_now_ns() - start_ns < 50000);
+    close_fixture(&f);
+}
+
+static void tracing_records_every_node(void **state) {
+    struct fixture f;
+    open_fixture(&f, INT("a", "1") "b = AddV2(a, a) {T=int32}\nout = _MrFetch(b) {T=int32, index=0}\n");
+    step_run_init(&f.run);
+    f.run.plan = f.plan;
+    f.run.fetches = f.fetches;
+    f.run.containers = containers;
+    f.run.on_done = on_done;
+    f.run.collect_stats = true;
+    executor_start(&f.run);
+    await(&f);
+    assert_non_null(f.run.stats);
+    assert_int_equal(f.run.stats->n_nodes, 3);
+    for (size_t i = 0; i < f.run.stats->n_nodes; i++)
+        assert_true(f.run.stats->nodes[i].end_ns >= f.run.stats->nodes[i].start_ns);
+    step_stats_free(f.run.stats);
+    close_fixture(&f);
+}
+
+static void bad_plans_name_the_culprit(void **state) {
+    // clang-format off
+    static const struct { const char *text; enum status_code code; const char *words; } cases[] = {
+        {"a = Const() {dtype=float, value=float[]{1}}\nb = Qr(a) {T=float}\n", STATUS_UNIMPLEMENTED, "b"},
+        {INT("z", "0") "e = Enter(z) {T=int32, frame_name=\"f\"}\nx = AddV2(e, z) {T=int32}\n", STATUS_INVALID_ARGUMENT, "{{node x}} has inputs from different frames"},
+        {INT("z", "0") "x = Exit(z) {T=int32}\n", STATUS_INVALID_ARGUMENT, "{{node x}} is an Exit outside"},
+        {INT("z", "0") "e = Enter(z) {T=int32, frame_name=\"f\", parallel_iterations=0}\n", STATUS_INVALID_ARGUMENT, "parallel_iterations"},
+    };
+    // clang-format on
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct plan *plan = NULL;
+        struct status *st = make_plan(cases[i].text, &plan);
+        assert_non_null(st);
+        assert_int_equal(status_code(st), cases[i].code);
+        if (!strstr(status_message(st), cases[i].words))
+            fail_msg("'%s' lacks '%s'", status_message(st), cases[i].words);
+        status_unref(st);
+    }
+}
+
+static int setup(void **state) {
+    static const struct kernel_list *lists[64];
+    size_t n = 0;
+    lists[n++] = &test_list;
+    for (size_t i = 0; i < n_cpu_kernel_lists; i++)
+        lists[n++] = cpu_kernel_lists[i];
+    kernel_add_device_type("TEST", lists, n);
+    status_unref(device_name_parse(span_of(DEVICE), &device.name));
+    device.full_name = (char *)DEVICE;
+    device.type = "TEST";
+    device.allocator = allocator_host();
+    pool = pool_new(2);
+    containers = container_table_new();
+    return 0;
+}
+
+static int teardown(void **state) {
+    pool_free(pool);
+    container_table_free(containers);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(values_flow_along_data_edges),
+        cmocka_unit_test(feeds_reach_their_consumers),
+        cmocka_unit_test(a_cond_takes_one_branch),
+        cmocka_unit_test(an_untaken_branch_is_fetched_dead),
+        cmocka_unit_test(a_control_trigger_is_live_under_dead_inputs),
+        cmocka_unit_test(a_loop_counts),
+        cmocka_unit_test(loops_nest),
+        cmocka_unit_test(a_dead_loop_ends_dead),
+        cmocka_unit_test(a_cond_inside_a_loop),
+        cmocka_unit_test(asynchronous_kernels_come_home),
+        cmocka_unit_test(expensive_kernels_run_beside_others),
+        cmocka_unit_test(the_first_failure_ends_the_step),
+        cmocka_unit_test(a_failure_inside_a_loop_frees_its_frames),
+        cmocka_unit_test(cancelling_wakes_what_waits),
+        cmocka_unit_test(a_cancel_before_the_start_counts),
+        cmocka_unit_test(random_cancels_leave_nothing),
+        cmocka_unit_test(a_budget_moves_a_long_step_to_the_pool),
+        cmocka_unit_test(tracing_records_every_node),
+        cmocka_unit_test(bad_plans_name_the_culprit),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

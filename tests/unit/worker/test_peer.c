@@ -1,0 +1,201 @@
+/* Connections to other tasks: who connects, fencing by incarnation, loss. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/worker/two_tasks.h"
+
+static struct loop *loop;
+static struct test_task a, b;
+
+struct inbox {
+    int n_messages;
+    uint64_t last_id;
+    struct peer *from;
+};
+
+static struct inbox at_a, at_b;
+
+static struct status *receive(void *arg, struct peer *peer, struct wire_message *message) {
+    struct inbox *inbox = arg;
+    inbox->n_messages++;
+    inbox->last_id = message->id;
+    inbox->from = peer;
+    return message->id == 666 ? status_invalid("the number of the beast") : NULL;
+}
+
+static struct buffer *receive_alloc(void *arg, struct peer *peer, const struct wire_message *message, size_t size_bytes) {
+    return buffer_alloc(allocator_host(), size_bytes);
+}
+
+static const struct peer_receiver receiver = {.on_message = receive, .alloc = receive_alloc};
+
+static int setup(void **state) {
+    loop = loop_new();
+    memset(&at_a, 0, sizeof(at_a));
+    memset(&at_b, 0, sizeof(at_b));
+    task_init(&a, loop, "/job:worker/replica:0/task:0");
+    task_init(&b, loop, "/job:ps/replica:0/task:0");
+    tasks_meet(&a, &b);
+    rendezvous_table_free(a.rendezvous);
+    rendezvous_table_free(b.rendezvous);
+    a.rendezvous = b.rendezvous = NULL;
+    peer_table_set_receiver(a.peers, &receiver, &at_a);
+    peer_table_set_receiver(b.peers, &receiver, &at_b);
+    return 0;
+}
+
+static int teardown(void **state) {
+    task_fini(&a);
+    task_fini(&b);
+    loop_stop(loop);
+    loop_run(loop);
+    loop_free(loop);
+    return 0;
+}
+
+static bool send_id(struct peer *peer, enum transport_kind kind, uint64_t id) {
+    if (!peer_queue(peer, kind, &(struct wire_out){.type = WIRE_GRANT, .id = id}))
+        return false;
+    peer_flush(peer, kind);
+    return true;
+}
+
+static void one_connection_serves_both_directions(void **state) {
+    assert_false(send_id(a.other, TRANSPORT_CONTROL, 1)); /* not opened yet */
+    peer_connect(a.other);
+    assert_true(send_id(a.other, TRANSPORT_CONTROL, 2));
+    TURN_UNTIL(loop, at_b.n_messages == 1);
+    assert_int_equal(at_b.last_id, 2);
+    assert_ptr_equal(at_b.from, b.other);
+    assert_true(send_id(b.other, TRANSPORT_CONTROL, 3)); /* over the connection that a opened */
+    TURN_UNTIL(loop, at_a.n_messages == 1);
+    assert_int_equal(at_a.last_id, 3);
+    assert_ptr_equal(at_a.from, a.other);
+}
+
+static void both_may_connect_at_once(void **state) {
+    peer_connect(a.other);
+    peer_connect(b.other);
+    assert_true(send_id(a.other, TRANSPORT_CONTROL, 1));
+    assert_true(send_id(b.other, TRANSPORT_CONTROL, 2));
+    TURN_UNTIL(loop, at_a.n_messages == 1 && at_b.n_messages == 1);
+    for (int i = 0; i < 10; i++)
+        loop_turn(loop);
+    assert_int_equal(a.n_lost + b.n_lost, 0);
+    assert_true(send_id(a.other, TRANSPORT_CONTROL, 3));
+    TURN_UNTIL(loop, at_b.n_messages == 2);
+}
+
+static void the_bulk_channel_opens_with_its_first_message(void **state) {
+    peer_connect(a.other);
+    assert_true(send_id(a.other, TRANSPORT_BULK, 4));
+    TURN_UNTIL(loop, at_b.last_id == 4);
+}
+
+static void a_lost_peer_is_told_once_and_can_be_connected_again(void **state) {
+    peer_connect(a.other);
+    assert_true(send_id(a.other, TRANSPORT_BULK, 1));
+    TURN_UNTIL(loop, at_b.n_messages == 1);
+    assert_true(send_id(b.other, TRANSPORT_CONTROL, 666)); /* a closes */
+    TURN_UNTIL(loop, a.n_lost > 0 && b.n_lost > 0);
+    for (int i = 0; i < 10; i++)
+        loop_turn(loop);
+    assert_int_equal(a.n_lost, 1);
+    assert_int_equal(b.n_lost, 1);
+    assert_int_equal(b.lost_code, STATUS_UNAVAILABLE);
+    assert_non_null(strstr(str_text(&b.lost_why), a.name));
+    assert_false(send_id(a.other, TRANSPORT_CONTROL, 2));
+    peer_connect(a.other);
+    assert_true(send_id(a.other, TRANSPORT_CONTROL, 3));
+    TURN_UNTIL(loop, at_b.last_id == 3);
+}
+
+static void a_task_that_is_not_there_is_lost_with_its_name(void **state) {
+    struct peer *nobody;
+    assert_null(peer_table_know(a.peers, "/job:x/replica:0/task:7", "127.0.0.1:1", "", 5, &nobody));
+    peer_connect(nobody);
+    assert_true(send_id(nobody, TRANSPORT_CONTROL, 1)); /* queued */
+    TURN_UNTIL(loop, a.n_lost == 1);
+    assert_non_null(strstr(str_text(&a.lost_why), "/job:x/replica:0/task:7"));
+    assert_non_null(strstr(str_text(&a.lost_why), "127.0.0.1:1"));
+}
+
+static void a_restarted_task_is_not_mistaken_for_the_one_before(void **state) {
+    struct peer *other;
+    assert_null(peer_table_know(a.peers, b.name, "127.0.0.1:1", b.address, 77, &other)); /* another than b's */
+    assert_ptr_equal(other, a.other);
+    assert_int_equal(a.n_lost, 1);
+    assert_int_equal(a.lost_code, STATUS_ABORTED);
+    peer_connect(other);
+    TURN_UNTIL(loop, a.n_lost == 2);
+    assert_int_equal(a.lost_code, STATUS_ABORTED);
+    assert_non_null(strstr(str_text(&a.lost_why), "restarted"));
+    assert_int_equal(at_b.n_messages, 0);
+}
+
+static void the_other_end_refuses_who_it_does_not_expect(void **state) {
+    struct peer *other;
+    assert_null(peer_table_know(b.peers, a.name, "127.0.0.1:1", a.address, 77, &other));
+    peer_connect(a.other);
+    TURN_UNTIL(loop, b.n_refused == 1 && a.n_lost == 1);
+}
+
+static void an_unknown_task_is_refused(void **state) {
+    struct test_task c;
+    task_init(&c, loop, "/job:c/replica:0/task:0");
+    assert_null(peer_table_know(c.peers, b.name, "127.0.0.1:1", b.address, b.incarnation, &c.other));
+    peer_connect(c.other);
+    TURN_UNTIL(loop, b.n_refused == 1 && c.n_lost == 1);
+    task_fini(&c);
+}
+
+static void a_task_is_its_own_peer_without_a_connection(void **state) {
+    struct peer *self;
+    assert_null(peer_table_know(a.peers, a.name, "", "", a.incarnation, &self));
+    assert_true(peer_is_self(self));
+    peer_connect(self);
+    assert_false(send_id(self, TRANSPORT_CONTROL, 1));
+}
+
+static void the_page_says_which_transport_and_why(void **state) {
+    struct str page = STR_INIT;
+    peer_connect(a.other);
+    peer_table_describe(a.peers, &page);
+    assert_non_null(strstr(page.data, "\"transport\":\"unix\""));
+    assert_non_null(strstr(page.data, "unix: the same host"));
+    str_fini(&page);
+}
+
+static void transports_are_asked_in_order(void **state) {
+    struct transport_endpoint here = {"/job:a/task:0", 1, "h:1", ""}, there = {"/job:b/task:0", 2, "h:2", "unix:@b"};
+    struct str why = STR_INIT;
+    assert_ptr_equal(transport_choose(&here, &here, &why), &transport_local);
+    assert_ptr_equal(transport_choose(&here, &there, &why), &transport_unix);
+    there.unix_address = "";
+    str_clear(&why);
+    assert_ptr_equal(transport_choose(&here, &there, &why), &transport_tcp);
+    assert_non_null(strstr(why.data, "no Unix address"));
+    str_fini(&why);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(one_connection_serves_both_directions),
+        TEST(both_may_connect_at_once),
+        TEST(the_bulk_channel_opens_with_its_first_message),
+        TEST(a_lost_peer_is_told_once_and_can_be_connected_again),
+        TEST(a_task_that_is_not_there_is_lost_with_its_name),
+        TEST(a_restarted_task_is_not_mistaken_for_the_one_before),
+        TEST(the_other_end_refuses_who_it_does_not_expect),
+        TEST(an_unknown_task_is_refused),
+        TEST(a_task_is_its_own_peer_without_a_connection),
+        TEST(the_page_says_which_transport_and_why),
+        TEST(transports_are_asked_in_order),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,87 @@
+/* Two tasks in one process and on one loop, each with its peers and rendezvous, connected as tf-workers are. */
+#ifndef MILLRACE_TESTS_UNIT_WORKER_TWO_TASKS_H
+#define MILLRACE_TESTS_UNIT_WORKER_TWO_TASKS_H
+
+#include <stdio.h>
+
+#include "proto/worker.pb-c.h"
+#include "tests/unit/rpc/loop_turns.h"
+#include "worker/peer.h"
+#include "worker/rendezvous.h"
+
+struct test_task {
+    const char *name;
+    uint64_t incarnation;
+    struct loop *loop;
+    struct peer_table *peers;
+    struct rendezvous_table *rendezvous;
+    struct wire_server *server;
+    char address[64];
+    struct peer *other;
+    int n_lost;                   /* calls of on_lost */
+    enum status_code lost_code;
+    struct str lost_why;
+    struct wire_conn *stranger;   /* an accepted connection whose Hello was refused */
+    int n_refused;
+};
+
+static inline void task_on_hello(void *owner, struct wire_conn *conn, struct wire_message *message) {
+    struct test_task *task = owner;
+    Millrace__Hello *hello = millrace__hello__unpack(NULL, message->meta.len, (const uint8_t *)message->meta.data);
+    CHECK(hello && message->type == WIRE_HELLO);
+    struct str answer = STR_INIT;
+    peer_hello_write(&answer, task->name, task->incarnation, hello->channel, 0);
+    wire_send(conn, &(struct wire_out){.type = WIRE_HELLO, .meta = {answer.data, answer.len}});
+    str_fini(&answer);
+    struct status *st = peer_table_accept(task->peers, conn, hello->task, hello->incarnation, (enum transport_kind)hello->channel);
+    millrace__hello__free_unpacked(hello, NULL);
+    if (st) {
+        task->n_refused++;
+        wire_conn_close(conn, st);
+    }
+}
+
+static inline void task_on_closed(void *owner, struct wire_conn *conn, struct status *why) { wire_conn_unref(conn); }
+
+static const struct wire_handlers task_handlers = {.on_message = task_on_hello, .on_closed = task_on_closed};
+
+static inline void task_on_accept(void *arg, struct wire_conn *conn_take) { wire_conn_set_owner(conn_take, arg, &task_handlers); }
+
+static inline void task_on_lost(void *arg, struct peer *peer, struct status *why) {
+    struct test_task *task = arg;
+    task->n_lost++;
+    task->lost_code = status_code(why);
+    str_clear(&task->lost_why);
+    str_add(&task->lost_why, status_message(why));
+}
+
+static inline void task_init(struct test_task *task, struct loop *loop, const char *name) {
+    static int n_made;
+    memset(task, 0, sizeof(*task));
+    task->loop = loop;
+    task->name = name;
+    task->incarnation = 1000 + (uint64_t)n_made;
+    task->peers = peer_table_new(loop, name, task->incarnation);
+    peer_table_set_on_lost(task->peers, task_on_lost, task);
+    task->rendezvous = rendezvous_table_new(task->peers, allocator_host());
+    snprintf(task->address, sizeof(task->address), "unix:@millrace-test-task-%d-%d", (int)getpid(), n_made++);
+    struct status *st = wire_listen(loop, task->address, task_on_accept, task, &task->server);
+    CHECK(!st);
+}
+
+static inline void task_fini(struct test_task *task) {
+    rendezvous_table_free(task->rendezvous);
+    peer_table_free(task->peers);
+    wire_server_close(task->server);
+    str_fini(&task->lost_why);
+}
+
+/* As a registration says it. */
+static inline void tasks_meet(struct test_task *a, struct test_task *b) {
+    struct status *st = peer_table_know(a->peers, b->name, "127.0.0.1:1", b->address, b->incarnation, &a->other);
+    CHECK(!st);
+    st = peer_table_know(b->peers, a->name, "127.0.0.1:1", a->address, a->incarnation, &b->other);
+    CHECK(!st);
+}
+
+#endif

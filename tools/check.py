@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+"""What `tools/dev check` checks without building: the include table, banned calls, header guards, format, generated files.
+
+Each check is a function that yields the complaints it has; the last line counts checks: "N passed, N failed".
+"""
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+# Who may include whom: DESIGN.md section 2. A folder always sees itself.
+ALLOWED = {
+    "common": {"common", "proto"},
+    "kernels": {"kernels", "common"},
+    "rpc": {"rpc", "common", "proto"},
+    "master": {"master", "kernels", "rpc", "common", "proto"},
+    "worker": {"worker", "kernels", "rpc", "common", "proto"},
+    "client": {"client", "rpc", "common", "proto"},
+}
+# Each library has one home.
+LIBRARY_HOMES = {
+    "uv.h": {"rpc"}, "nghttp2/": {"rpc"}, "curl/": {"rpc"}, "openssl/": {"rpc"}, "infiniband/": {"rpc"}, "microhttpd.h": {"rpc"},
+    "cblas.h": {"kernels/cpu"}, "dnnl": {"kernels/cpu"}, "cuda": {"kernels/cuda"}, "ini.h": {"common/base"}, "jansson.h": {"rpc"},
+}
+BANNED = re.compile(r"(?<![\w.>])(strcpy|strcat|sprintf|vsprintf|strtok|atoi|atol|atof|gets|alloca)\s*\(")
+SOURCE_FOLDERS = ("common", "kernels", "rpc", "worker", "master", "client", "bin", "bench", "tests")
+
+
+def sources(endings=(".c", ".h", ".inc")):
+    for folder in SOURCE_FOLDERS:
+        for directory, _, files in os.walk(os.path.join(ROOT, folder)):
+            for name in sorted(files):
+                if name.endswith(endings):
+                    path = os.path.join(directory, name)
+                    yield os.path.relpath(path, ROOT), open(path, encoding="utf-8").read()
+
+
+def check_include_table():
+    for path, text in sources():
+        folder = path.split("/")[0]
+        for line, include in enumerate(text.splitlines(), 1):
+            match = re.match(r'\s*#\s*include\s+"([^"]+)"', include)
+            if not match or folder not in ALLOWED:
+                continue
+            target = match.group(1)
+            if "/" not in target:
+                yield f'{path}:{line}: #include "{target}": give the path from the root'
+            elif target.split("/")[0] not in ALLOWED[folder]:
+                yield f"{path}:{line}: {folder}/ may not include {target}"
+            elif target.endswith("_internal.h") and os.path.dirname(target) != os.path.dirname(path):
+                yield f"{path}:{line}: {target} is for its own folder only"
+
+
+def check_library_homes():
+    for path, text in sources():
+        if path.split("/")[0] in ("tests", "bench"):
+            continue
+        for line, include in enumerate(text.splitlines(), 1):
+            match = re.match(r"\s*#\s*include\s+<([^>]+)>", include)
+            if not match:
+                continue
+            for library, homes in LIBRARY_HOMES.items():
+                if match.group(1).startswith(library) and not any(path.startswith(home + "/") for home in homes):
+                    yield f"{path}:{line}: <{match.group(1)}> belongs to {', '.join(sorted(homes))}"
+
+
+def strip_comments_and_strings(text):
+    return re.sub(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\])*"', lambda m: re.sub(r"[^\n]", " ", m.group()), text, flags=re.S)
+
+
+def check_banned_calls():
+    for path, text in sources():
+        for line, code in enumerate(strip_comments_and_strings(text).splitlines(), 1):
+            match = BANNED.search(code)
+            if match:
+                yield f"{path}:{line}: {match.group(1)} is banned"
+
+
+def check_header_guards():
+    for path, text in sources((".h",)):
+        guard = "MILLRACE_" + re.sub(r"[^A-Za-z0-9]", "_", path).upper()
+        if not re.search(rf"^#ifndef {guard}$", text, re.M):
+            yield f"{path}: its guard should be {guard}"
+
+
+def check_own_header_first():
+    for path, text in sources((".c",)):
+        header = path[:-2] + ".h"
+        first = re.search(r'^\s*#\s*include\s+[<"]([^>"]+)[>"]', text, re.M)
+        if os.path.exists(os.path.join(ROOT, header)) and first and first.group(1) != header:
+            yield f"{path}: should include {header} first"
+
+
+def check_opening_comment():
+    for path, text in sources((".c", ".h")):
+        has_header = path.endswith(".c") and os.path.exists(os.path.join(ROOT, path[:-2] + ".h"))
+        if not text.startswith(("/*", "//")) and not has_header:
+            yield f"{path}: opens without saying what it is"
+
+
+def check_format():
+    if not shutil.which("clang-format"):
+        yield "clang-format is missing: tools/setup build"
+        return
+    files = [path for path, _ in sources((".c", ".h")) if not path.endswith("op_signatures.c")]
+    for at in range(0, len(files), 100):
+        done = subprocess.run(["clang-format", "--dry-run", "-Werror", "--ferror-limit=1"] + files[at:at + 100], cwd=ROOT, stderr=subprocess.PIPE, text=True)
+        for line in done.stderr.splitlines():
+            if "error:" in line:
+                yield line
+
+
+def check_generated_files():
+    python = os.path.join(ROOT, ".venv", "bin", "python")
+    if not os.path.exists(python):
+        return
+    for generator in ("tools/gen_op_signatures.py",):
+        done = subprocess.run([python, generator, "--check"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        if done.returncode != 0:
+            yield f"{generator} --check: its output is out of date"
+
+
+def main():
+    checks = [value for name, value in sorted(globals().items()) if name.startswith("check_")]
+    n_failed = 0
+    for check in checks:
+        complaints = list(check())
+        for complaint in complaints[:40]:
+            print(complaint)
+        if complaints:
+            print(f"{check.__name__}: {len(complaints)} complaints")
+            n_failed += 1
+    print(f"{len(checks) - n_failed} passed, {n_failed} failed")
+    return 1 if n_failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

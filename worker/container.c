@@ -1,0 +1,325 @@
+/* One table by (container, name), one mutex for it. An entry has a mutex of its own for its resource, so who kept an entry never
+ * meets the table's.
+ *
+ *   table ┄┄┄weak┄┄┄► entry ───► resource          an entry that has a resource holds a reference on itself
+ *   handle ───────────► ┘
+ *
+ * An entry lives while somebody holds it or it has a resource; its last reference takes it out of the table. So Reset empties entries,
+ * a handle kept across it finds nothing, and a resource made anew under the same name is found by old handles too. */
+#include "worker/container.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "common/base/map.h"
+
+struct container_shared {
+    pthread_mutex_t lock;
+    struct strmap entries; /* "container\0name" → struct entry; guarded by lock */
+    _Atomic uint32_t n_refs; /* the table, and each entry: an entry may outlive the table */
+};
+
+struct container_table {
+    struct container_shared *shared;
+};
+
+struct entry {
+    struct object object;
+    struct container_shared *shared;
+    pthread_mutex_t lock;
+    struct object *resource; /* guarded by lock */
+    struct span key;
+    const char *container, *name; /* in text */
+    char text[];
+};
+
+static void entry_free(struct object *object);
+static const struct object_type entry_type = {.name = "container entry", .free = entry_free};
+
+static struct entry *entry_of(struct object *object) { return CONTAINER_OF(object, struct entry, object); }
+
+static void shared_unref(struct container_shared *shared) {
+    if (atomic_fetch_sub_explicit(&shared->n_refs, 1, memory_order_acq_rel) != 1)
+        return;
+    strmap_fini(&shared->entries);
+    pthread_mutex_destroy(&shared->lock);
+    free(shared);
+}
+
+static void entry_free(struct object *object) {
+    struct entry *entry = entry_of(object);
+    struct container_shared *shared = entry->shared;
+    pthread_mutex_lock(&shared->lock);
+    if (strmap_get_span(&shared->entries, entry->key) == entry)
+        strmap_remove_span(&shared->entries, entry->key);
+    pthread_mutex_unlock(&shared->lock);
+    pthread_mutex_destroy(&entry->lock);
+    free(entry);
+    shared_unref(shared);
+}
+
+/* A reference, unless the last one is just going. */
+static bool entry_try_ref(struct entry *entry) {
+    uint32_t n = atomic_load_explicit(&entry->object.n_refs, memory_order_relaxed);
+    while (n > 0)
+        if (atomic_compare_exchange_weak_explicit(&entry->object.n_refs, &n, n + 1, memory_order_acq_rel, memory_order_relaxed))
+            return true;
+    return false;
+}
+
+struct container_table *container_table_new(void) {
+    struct container_table *table = xmalloc(sizeof(*table));
+    struct container_shared *shared = table->shared = xcalloc(1, sizeof(*shared));
+    CHECK(pthread_mutex_init(&shared->lock, NULL) == 0);
+    strmap_init(&shared->entries);
+    atomic_init(&shared->n_refs, 1);
+    return table;
+}
+
+void container_table_free(struct container_table *table) {
+    if (!table)
+        return;
+    container_reset(table, NULL);
+    shared_unref(table->shared);
+    free(table);
+}
+
+/* ---- entries ---- */
+
+static const char *container_name(const char *container) { return container && *container ? container : "localhost"; }
+
+/* "container\0name": in `small` when it fits. */
+static struct span key_make(const char *container, const char *name, char *small, size_t small_size, char **ret_owned) {
+    size_t n_container = strlen(container) + 1, n_name = strlen(name);
+    char *key = small;
+    *ret_owned = NULL;
+    if (n_container + n_name > small_size)
+        key = *ret_owned = xmalloc(n_container + n_name);
+    memcpy(key, container, n_container);
+    memcpy(key + n_container, name, n_name);
+    return (struct span){key, n_container + n_name};
+}
+
+static struct entry *entry_new_locked(struct container_shared *shared, struct span key) {
+    struct entry *entry = xmalloc(sizeof(*entry) + key.len + 1);
+    object_init(&entry->object, &entry_type);
+    entry->shared = shared;
+    atomic_fetch_add_explicit(&shared->n_refs, 1, memory_order_relaxed);
+    CHECK(pthread_mutex_init(&entry->lock, NULL) == 0);
+    entry->resource = NULL;
+    memcpy(entry->text, key.data, key.len);
+    entry->text[key.len] = '\0';
+    entry->key = (struct span){entry->text, key.len};
+    entry->container = entry->text;
+    entry->name = entry->text + strlen(entry->text) + 1;
+    strmap_put_span(&shared->entries, entry->key, entry); /* in place of one that is just going */
+    return entry;
+}
+
+/* With a reference; NULL when there is none and none is to be made. */
+static struct entry *entry_get(struct container_table *table, const char *container, const char *name, bool make) {
+    struct container_shared *shared = table->shared;
+    char small[256], *owned;
+    struct span key = key_make(container_name(container), name, small, sizeof(small), &owned);
+    pthread_mutex_lock(&shared->lock);
+    struct entry *entry = strmap_get_span(&shared->entries, key);
+    if (entry && !entry_try_ref(entry))
+        entry = NULL;
+    if (!entry && make)
+        entry = entry_new_locked(shared, key);
+    pthread_mutex_unlock(&shared->lock);
+    free(owned);
+    return entry;
+}
+
+struct object *container_entry(struct container_table *table, const char *container, const char *name) {
+    return &entry_get(table, container, name, true)->object;
+}
+
+/* ---- resources ---- */
+
+static struct status *not_found(const char *container, const char *name, const struct object_type *type) {
+    return status_not_found("Container %s: resource %s of kind %s does not exist", container, name, type ? type->name : "any");
+}
+
+static struct status *check_kind(const struct entry *entry, const struct object *resource, const struct object_type *type) {
+    if (!type || resource->type == type)
+        return NULL;
+    return status_invalid("Container %s: resource %s is of kind %s, not %s", entry->container, entry->name, resource->type->name, type->name);
+}
+
+static struct object *resource_get(struct entry *entry) {
+    pthread_mutex_lock(&entry->lock);
+    struct object *resource = object_ref(entry->resource);
+    pthread_mutex_unlock(&entry->lock);
+    return resource;
+}
+
+/* The one that is there stays; *ret is what is there after, with a reference. */
+static void resource_put(struct entry *entry, struct object *made_take, struct object **ret) {
+    pthread_mutex_lock(&entry->lock);
+    struct object *dropped = NULL;
+    if (!entry->resource) {
+        entry->resource = made_take;
+        object_ref(&entry->object);
+    } else {
+        dropped = made_take;
+    }
+    *ret = object_ref(entry->resource);
+    pthread_mutex_unlock(&entry->lock);
+    object_unref(dropped);
+}
+
+/* What was there; the caller has to let go of it, and of the entry's reference on itself. */
+static struct object *resource_take(struct entry *entry) {
+    pthread_mutex_lock(&entry->lock);
+    struct object *resource = entry->resource;
+    entry->resource = NULL;
+    pthread_mutex_unlock(&entry->lock);
+    return resource;
+}
+
+struct status *container_entry_lookup(struct container_table *table, struct object *object, const struct object_type *type, struct object **ret) {
+    struct entry *entry = entry_of(object);
+    struct object *resource = resource_get(entry);
+    if (unlikely(!resource))
+        return not_found(entry->container, entry->name, type);
+    if (unlikely(type && resource->type != type)) {
+        struct status *st = check_kind(entry, resource, type);
+        object_unref(resource);
+        return st;
+    }
+    *ret = resource;
+    return NULL;
+}
+
+struct status *container_entry_lookup_or_create(struct container_table *table, struct object *object, const struct object_type *type,
+                                                struct status *(*create)(void *arg, struct object **ret), void *arg, struct object **ret) {
+    struct entry *entry = entry_of(object);
+    struct object *resource = resource_get(entry);
+    if (!resource) {
+        struct object *made = NULL;
+        TRY(create(arg, &made));
+        resource_put(entry, made, &resource);
+    }
+    struct status *st = check_kind(entry, resource, type);
+    if (st)
+        object_unref(resource);
+    else
+        *ret = resource;
+    return st;
+}
+
+struct status *container_lookup(struct container_table *table, const char *container, const char *name, const struct object_type *type,
+                                struct object **ret) {
+    struct entry *entry = entry_get(table, container, name, false);
+    if (!entry)
+        return not_found(container_name(container), name, type);
+    struct status *st = container_entry_lookup(table, &entry->object, type, ret);
+    object_unref(&entry->object);
+    return st;
+}
+
+struct status *container_lookup_or_create(struct container_table *table, const char *container, const char *name, const struct object_type *type,
+                                          struct status *(*create)(void *arg, struct object **ret), void *arg, struct object **ret) {
+    struct entry *entry = entry_get(table, container, name, true);
+    struct status *st = container_entry_lookup_or_create(table, &entry->object, type, create, arg, ret);
+    object_unref(&entry->object);
+    return st;
+}
+
+struct status *container_delete(struct container_table *table, const char *container, const char *name, const struct object_type *type) {
+    struct entry *entry = entry_get(table, container, name, false);
+    struct object *resource = NULL;
+    struct status *st = NULL;
+    if (entry) {
+        pthread_mutex_lock(&entry->lock);
+        if (entry->resource)
+            st = check_kind(entry, entry->resource, type);
+        if (!st) {
+            resource = entry->resource;
+            entry->resource = NULL;
+        }
+        pthread_mutex_unlock(&entry->lock);
+    }
+    if (!st && !resource)
+        st = not_found(container_name(container), name, type);
+    if (resource)
+        object_unref(&entry->object); /* its own */
+    object_unref(resource);
+    if (entry)
+        object_unref(&entry->object);
+    return st;
+}
+
+/* All entries of a container, or of all with NULL, with a reference each: visited without the table's lock. */
+static struct entry **entries_list(struct container_table *table, const char *container, size_t *ret_n) {
+    struct container_shared *shared = table->shared;
+    pthread_mutex_lock(&shared->lock);
+    struct entry **list = xmalloc((shared->entries.n_entries + 1) * sizeof(struct entry *));
+    size_t cursor = 0, n = 0;
+    struct span key;
+    void *value;
+    while (strmap_next(&shared->entries, &cursor, &key, &value)) {
+        struct entry *entry = value;
+        if ((!container || strcmp(entry->container, container) == 0) && entry_try_ref(entry))
+            list[n++] = entry;
+    }
+    pthread_mutex_unlock(&shared->lock);
+    *ret_n = n;
+    return list;
+}
+
+void container_reset(struct container_table *table, const char *container) {
+    size_t n;
+    struct entry **list = entries_list(table, container ? container_name(container) : NULL, &n);
+    for (size_t i = 0; i < n; i++) {
+        struct object *resource = resource_take(list[i]);
+        if (resource)
+            object_unref(&list[i]->object);
+        object_unref(resource);
+        object_unref(&list[i]->object);
+    }
+    free(list);
+}
+
+size_t container_n_resources(struct container_table *table) {
+    size_t n, n_resources = 0;
+    struct entry **list = entries_list(table, NULL, &n);
+    for (size_t i = 0; i < n; i++) {
+        struct object *resource = resource_get(list[i]);
+        n_resources += resource != NULL;
+        object_unref(resource);
+        object_unref(&list[i]->object);
+    }
+    free(list);
+    return n_resources;
+}
+
+static void describe(const struct entry *entry, const struct object *resource, bool is_first, struct str *out) {
+    str_add(out, is_first ? "{\"container\":\"" : ",{\"container\":\"");
+    str_add_json_escaped(out, entry->container, strlen(entry->container));
+    str_add(out, "\",\"name\":\"");
+    str_add_json_escaped(out, entry->name, strlen(entry->name));
+    str_add(out, "\",\"kind\":\"");
+    str_add_json_escaped(out, resource->type->name, strlen(resource->type->name));
+    str_add(out, "\"}");
+}
+
+void container_describe(struct container_table *table, struct str *out) {
+    size_t n;
+    bool is_first = true;
+    struct entry **list = entries_list(table, NULL, &n);
+    str_add_char(out, '[');
+    for (size_t i = 0; i < n; i++) {
+        struct object *resource = resource_get(list[i]);
+        if (resource) {
+            describe(list[i], resource, is_first, out);
+            is_first = false;
+        }
+        object_unref(resource);
+        object_unref(&list[i]->object);
+    }
+    str_add_char(out, ']');
+    free(list);
+}

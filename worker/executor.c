@@ -1,0 +1,575 @@
+/* The executor's heart: a ready stack, one node after another, and the mailbox. See executor.h and worker/README.md.
+ *
+ *   pop a ready node → run it → hand its outputs on → what became ready is pushed → …
+ *   nothing ready: flush what peers should get; take the mailbox; mailbox empty: let go of the step, or end it */
+#include "worker/executor.h"
+
+#include <stdlib.h>
+
+#include "common/base/clock.h"
+#include "kernels/variable.h"
+#include "worker/container.h"
+#include "worker/executor_internal.h"
+
+enum {
+    CHECK_EVERY_NODES = 64,      /* how often the owner looks at the clock and at cancellation */
+    MAX_FREE_STEPS = 8,          /* recycled arenas kept per plan */
+    POOL_QUANTUM_NS = 2000000,   /* a step gives its pool thread back after so long, so that others get their turn */
+    EXPENSIVE_NS = 50000,        /* a kernel above this estimate is not run on a loop thread */
+    PARALLEL_NS = 30000,         /* nor inline while other nodes are ready: worth a wake-up */
+};
+
+/* ---- life of a step ---- */
+
+static struct step *step_new(struct plan *plan) {
+    struct step *step = aligned_alloc(64, (sizeof *step + 63) & ~(size_t)63);
+    if (!step)
+        out_of_memory(sizeof *step);
+    memset(step, 0, sizeof *step);
+    step->plan = plan;
+    step->free_iterations = xcalloc(plan->n_frames, sizeof(struct iteration *));
+    step->ready_capacity = plan->n_roots + 64;
+    step->ready = xcalloc(step->ready_capacity, sizeof *step->ready);
+    step->outputs = aligned_alloc(64, (size_t)(plan->max_outputs + 1) * sizeof(struct tensor));
+    CHECK(step->outputs);
+    memset(step->outputs, 0, (size_t)(plan->max_outputs + 1) * sizeof(struct tensor));
+    pthread_mutex_init(&step->lock, NULL);
+    list_init(&step->pending);
+    list_init(&step->cancel_hooks);
+    return step;
+}
+
+static void step_free(struct step *step) {
+    for (uint32_t i = 0; i < step->plan->n_frames; i++)
+        for (struct iteration *iteration = step->free_iterations[i], *next; iteration; iteration = next) {
+            next = iteration->next_free;
+            iteration_free(iteration);
+        }
+    for (struct frame *frame = step->free_frames, *next; frame; frame = next) {
+        next = frame->next_sibling;
+        frame_free(frame);
+    }
+    for (struct async_op *op = step->free_ops, *next; op; op = next) {
+        next = op->next;
+        free(op->outputs);
+        free(op);
+    }
+    pthread_mutex_destroy(&step->lock);
+    free(step->free_iterations);
+    free(step->ready);
+    free(step->outputs);
+    free(step);
+}
+
+void steps_free(struct plan *plan) {
+    for (struct step *step = plan->free_steps, *next; step; step = next) {
+        next = step->next_free;
+        step_free(step);
+    }
+}
+
+static struct step *step_take(struct plan *plan) {
+    pthread_mutex_lock(&plan->lock);
+    struct step *step = plan->free_steps;
+    if (step) {
+        plan->free_steps = step->next_free;
+        plan->n_free_steps--;
+    }
+    pthread_mutex_unlock(&plan->lock);
+    return step ? step : step_new(plan);
+}
+
+static void step_give_back(struct step *step) {
+    struct plan *plan = step->plan;
+    pthread_mutex_lock(&plan->lock);
+    bool keep = plan->n_free_steps < MAX_FREE_STEPS;
+    if (keep) {
+        step->next_free = plan->free_steps;
+        plan->free_steps = step;
+        plan->n_free_steps++;
+    }
+    pthread_mutex_unlock(&plan->lock);
+    if (!keep)
+        step_free(step);
+    plan_unref(plan);
+}
+
+/* ---- failure ---- */
+
+void step_fail(struct step *step, const struct plan_node *node, struct status *status_take) {
+    if (step->status) {
+        status_unref(status_take);
+        return;
+    }
+    step->status = node ? status_suffix_take(status_take, "\n\t [[{{node %s}}]]", node->node->name) : status_take;
+    step->is_aborted = true;
+    async_cancel_waits(step);
+}
+
+/* ---- propagation ---- */
+
+static COLD void grow_ready(struct step *step) {
+    step->ready_capacity *= 2;
+    step->ready = xreallocarray(step->ready, step->ready_capacity, sizeof *step->ready);
+}
+
+void step_push_ready(struct step *step, struct iteration *iteration, uint32_t node, bool is_dead) {
+    if (unlikely(step->n_ready == step->ready_capacity))
+        grow_ready(step);
+    step->ready[step->n_ready++] = (struct ready){iteration, node, is_dead};
+    iteration->n_outstanding++;
+}
+
+/* An edge into a Merge: the first live value makes it ready, or the last dead one. */
+static void propagate_to_merge(struct step *step, struct iteration *iteration, const struct plan_edge *edge, struct tensor *value, bool is_dead) {
+    struct node_state *state = &iteration->states[edge->state];
+    int32_t n_data = step->plan->nodes[edge->dst].n_inputs;
+    bool is_ready, all_dead = false;
+    if (edge->flags & EDGE_CONTROL) {
+        state->pending -= 2;
+        all_dead = state->n_dead == n_data;
+        is_ready = state->pending == 0 || (state->pending == 1 && all_dead);
+    } else if (is_dead) {
+        all_dead = ++state->n_dead == n_data;
+        is_ready = state->pending == 1 && all_dead;
+    } else if (state->pending & 1) {
+        is_ready = state->pending == 1;
+        state->pending &= ~1;
+        struct tensor *slot = &iteration->slots[edge->slot];
+        if (edge->flags & EDGE_MOVE)
+            tensor_move(slot, value);
+        else
+            tensor_copy(slot, value);
+    } else {
+        is_ready = false; /* a second live value: the first one counts */
+    }
+    if (is_ready)
+        step_push_ready(step, iteration, edge->dst, all_dead && state->pending == 1);
+}
+
+void step_propagate(struct step *step, struct iteration *iteration, const struct plan_node *node, struct tensor *outputs, bool is_dead) {
+    const struct plan_edge *edge = &step->plan->edges[node->first_edge], *end = edge + node->n_edges;
+    for (; edge < end; edge++) {
+        bool is_control = edge->flags & EDGE_CONTROL;
+        struct tensor *value = is_control ? NULL : &outputs[edge->output];
+        bool edge_dead = is_dead || (value && value->storage == TENSOR_NONE);
+        if (unlikely(edge->flags & EDGE_TO_MERGE)) {
+            propagate_to_merge(step, iteration, edge, value, edge_dead);
+            continue;
+        }
+        struct node_state *state = &iteration->states[edge->state];
+        if (edge_dead)
+            state->n_dead++;
+        else if (!is_control) {
+            struct tensor *slot = &iteration->slots[edge->slot];
+            if (edge->flags & EDGE_MOVE)
+                tensor_move(slot, value);
+            else
+                tensor_copy(slot, value);
+        }
+        if (--state->pending == 0)
+            step_push_ready(step, iteration, edge->dst, state->n_dead > 0);
+    }
+    for (unsigned i = 0; i < node->n_outputs; i++)
+        tensor_clear(&outputs[i]);
+}
+
+/* ---- running a node ---- */
+
+static void clear_inputs(struct tensor *inputs, unsigned n) {
+    for (unsigned i = 0; i < n; i++)
+        tensor_clear(&inputs[i]);
+}
+
+/* Replaces references by the values they lead to now. */
+static struct status *deref_inputs(const struct plan_node *node, struct tensor *inputs) {
+    for (unsigned i = 0; i < node->n_inputs; i++) {
+        if (inputs[i].storage != TENSOR_REF || dtype_is_ref((enum dtype)node->node->in_types[i]))
+            continue;
+        struct tensor value;
+        TRY(variable_read(variable_of(inputs[i].ref), &value));
+        tensor_clear(&inputs[i]);
+        tensor_move(&inputs[i], &value);
+    }
+    return NULL;
+}
+
+static double estimate_ns(const struct plan_node *node, const struct tensor *inputs) {
+    if (node->flags & PLAN_VIEW)
+        return 0;
+    if (node->flags & PLAN_EXPENSIVE)
+        return 1e9;
+    int64_t n = 0;
+    for (unsigned i = 0; i < node->n_inputs; i++)
+        n = MAX(n, inputs[i].n_elements);
+    return (double)n * (double)node->cost_ns_per_element;
+}
+
+static void run_switch(const struct plan_node *node, struct tensor *inputs, struct tensor *outputs) {
+    bool taken = *(const bool *)tensor_cdata(&inputs[1]);
+    tensor_move(&outputs[taken], &inputs[0]);
+}
+
+static void run_merge(const struct plan_node *node, struct tensor *inputs, struct tensor *outputs) {
+    for (int32_t i = 0; i < node->n_inputs; i++)
+        if (inputs[i].storage != TENSOR_NONE) {
+            tensor_move(&outputs[0], &inputs[i]);
+            tensor_init_scalar_i32(&outputs[1], i);
+            return;
+        }
+}
+
+static void run_fetch(struct step *step, const struct plan_node *node, struct tensor *inputs, bool is_dead) {
+    struct tensor *fetch = &step->run->fetches[node->aux];
+    if (is_dead)
+        tensor_init_dead(fetch);
+    else
+        tensor_move(fetch, &inputs[0]);
+}
+
+static void start_async(struct step *step, struct iteration *iteration, const struct plan_node *node, bool on_pool);
+
+/* False: the value is large and waits for its receiver's grant, as an asynchronous operation. */
+static bool run_send(struct step *step, struct iteration *iteration, const struct plan_node *node, struct tensor *inputs, bool is_dead) {
+    step->wants_flush = true;
+    if (is_dead) {
+        tensor_init_dead(&inputs[0]);
+    } else if (dtype_is_object((enum dtype)inputs[0].dtype) || tensor_size_bytes(&inputs[0]) > RENDEZVOUS_PUSH_LIMIT_BYTES) {
+        start_async(step, iteration, node, false);
+        return false;
+    }
+    struct status *st = rendezvous_send(step->run->rendezvous, &step->plan->channels[node->aux], iteration->frame_iter, &inputs[0]);
+    if (st)
+        step_fail(step, node, st);
+    return true;
+}
+
+/* Everything but kernels and Recv. True when outputs are to be propagated by the caller. */
+static bool run_special(struct step *step, struct iteration *iteration, const struct plan_node *node, struct tensor *inputs, struct tensor *outputs,
+                        bool is_dead) {
+    switch ((enum plan_kind)node->kind) {
+    case PLAN_CONST:
+        tensor_copy(&outputs[0], &step->plan->constants[node->aux]);
+        return true;
+    case PLAN_SWITCH:
+        if (inputs[1].dtype != DT_BOOL || inputs[1].n_elements != 1)
+            step_fail(step, node, status_invalid("The second input of Switch must be a scalar bool"));
+        else
+            run_switch(node, inputs, outputs);
+        return true;
+    case PLAN_MERGE:
+        if (!is_dead)
+            run_merge(node, inputs, outputs);
+        return true;
+    case PLAN_ENTER:
+        frame_enter(step, iteration, node, &inputs[0], is_dead);
+        return false;
+    case PLAN_EXIT:
+        frame_exit(step, iteration, node, &inputs[0], is_dead);
+        return false;
+    case PLAN_NEXT_ITERATION:
+        frame_next_iteration(step, iteration, node, &inputs[0], is_dead);
+        return false;
+    case PLAN_SEND:
+        return run_send(step, iteration, node, inputs, is_dead);
+    case PLAN_FEED:
+        tensor_copy(&outputs[0], &step->run->feeds[node->aux]);
+        return true;
+    case PLAN_FETCH:
+        run_fetch(step, node, inputs, is_dead);
+        return true;
+    default:
+        return true; /* NOOP, CONTROL_TRIGGER */
+    }
+}
+
+static inline void node_completed(struct step *step, struct iteration *iteration) {
+    iteration->n_executed++;
+    step->n_executed++;
+    if (--iteration->n_outstanding == 0 && iteration->frame && !step->is_aborted)
+        frame_iteration_settled(step, iteration);
+}
+
+void step_finish_node(struct step *step, struct iteration *iteration, const struct plan_node *node, struct tensor *outputs, bool is_dead,
+                      struct status *status_take) {
+    clear_inputs(&iteration->slots[node->first_slot], node->n_inputs);
+    if (unlikely(status_take != NULL)) {
+        clear_inputs(outputs, node->n_outputs);
+        step_fail(step, node, status_take);
+    } else if (likely(!step->is_aborted)) {
+        step_propagate(step, iteration, node, outputs, is_dead);
+    } else {
+        clear_inputs(outputs, node->n_outputs);
+    }
+    node_completed(step, iteration);
+}
+
+static void run_kernel(struct step *step, struct iteration *iteration, const struct plan_node *node, struct tensor *inputs) {
+    struct kernel_ctx ctx = {.inputs = inputs,
+                             .outputs = step->outputs,
+                             .instance = node->instance,
+                             .host = &executor_host,
+                             .pool = step->run->pool,
+                             .step = step,
+                             .step_id = step->run->step_id};
+    int64_t start_ns = unlikely(step->stats != NULL) ? clock_now_ns() : 0;
+    node->compute(&ctx);
+    if (unlikely(step->stats != NULL))
+        stats_node(step, node, start_ns, clock_now_ns(), node->n_outputs ? &step->outputs[0] : NULL);
+    step_finish_node(step, iteration, node, step->outputs, false, ctx.status);
+}
+
+static void start_async(struct step *step, struct iteration *iteration, const struct plan_node *node, bool on_pool) {
+    struct async_op *op = async_op_new(step, iteration, node);
+    step->n_async++;
+    if (on_pool) {
+        async_start_on_pool(op);
+        return;
+    }
+    bool is_done = node->kind == PLAN_RECV ? async_start_recv(op) : node->kind == PLAN_SEND ? async_start_send(op) : async_start_kernel(op);
+    if (is_done)
+        async_home(op);
+}
+
+/* Runs the node on top of the ready stack; false when the step must first move to the pool. */
+static bool run_next(struct step *step) {
+    struct ready item = step->ready[--step->n_ready];
+    const struct plan_node *node = &step->plan->nodes[item.node];
+    struct tensor *inputs = &item.iteration->slots[node->first_slot];
+    struct status *st;
+    if (unlikely(item.is_dead && !(node->flags & PLAN_TAKES_DEAD))) {
+        clear_inputs(inputs, node->n_inputs);
+        step_propagate(step, item.iteration, node, step->outputs, true);
+        node_completed(step, item.iteration);
+        return true;
+    }
+    if (unlikely(node->flags & PLAN_DEREF) && !item.is_dead && (st = deref_inputs(node, inputs))) {
+        step_fail(step, node, st);
+        clear_inputs(inputs, node->n_inputs);
+        node_completed(step, item.iteration);
+        return true;
+    }
+    if (likely(node->kind <= PLAN_KERNEL_ASYNC)) {
+        double cost = estimate_ns(node, inputs);
+        if (unlikely(cost > PARALLEL_NS) && step->run->pool) {
+            if (!step->is_on_pool && step->run->inline_budget_ns > 0 && cost > EXPENSIVE_NS) {
+                step->n_ready++; /* stays on top */
+                return false;
+            }
+            if (step->n_ready > 0 && node->kind == PLAN_KERNEL) {
+                start_async(step, item.iteration, node, true);
+                return true;
+            }
+        }
+        if (likely(node->kind == PLAN_KERNEL))
+            run_kernel(step, item.iteration, node, inputs);
+        else
+            start_async(step, item.iteration, node, false);
+        return true;
+    }
+    if (node->kind == PLAN_IDENTITY) {
+        if (unlikely(step->stats != NULL))
+            stats_node(step, node, clock_now_ns(), 0, node->n_outputs ? &inputs[0] : NULL);
+        step_propagate(step, item.iteration, node, inputs, false);
+    } else if (node->kind == PLAN_RECV) {
+        start_async(step, item.iteration, node, false);
+        return true;
+    } else {
+        if (unlikely(step->stats != NULL))
+            stats_node(step, node, clock_now_ns(), 0, NULL);
+        if (run_special(step, item.iteration, node, inputs, step->outputs, item.is_dead)) {
+            clear_inputs(inputs, node->n_inputs);
+            step_propagate(step, item.iteration, node, step->outputs, item.is_dead && node->kind != PLAN_CONTROL_TRIGGER);
+        } else if (node->kind == PLAN_SEND) {
+            return true; /* it comes home by itself */
+        }
+    }
+    node_completed(step, item.iteration);
+    return true;
+}
+
+/* ---- ownership ---- */
+
+static void drop_ready(struct step *step) { step->n_ready = 0; }
+
+static void step_end(struct step *step) {
+    struct step_run *run = step->run;
+    struct status *st = step->status;
+    pthread_mutex_lock(&run->lock);
+    run->step = NULL; /* executor_cancel finds nothing from here on */
+    pthread_mutex_unlock(&run->lock);
+    for (uint32_t i = 0; i < step->plan->n_fetches && !st; i++)
+        if (run->fetches[i].storage == TENSOR_NONE)
+            st = status_internal("the step ended without a value for fetch %u: the graph never produced it", i);
+    if (st)
+        for (uint32_t i = 0; i < step->plan->n_fetches; i++)
+            tensor_clear(&run->fetches[i]);
+    if (step->root->n_executed != step->plan->frames[0].n_nodes || step->root->children || step->is_aborted) {
+        frames_drop_all(step);
+        step->root->n_executed = UINT32_MAX;
+    }
+    iteration_recycle(step, step->root);
+    container_table_free(step->own_container);
+    status_unref(step->cancel_why);
+    status_unref(step->asked_why);
+    step->own_container = NULL;
+    step->cancel_why = step->asked_why = NULL;
+    run->n_executed = step->n_executed;
+    run->stats = step->stats;
+    step->stats = NULL;
+    step_give_back(step);
+    run->on_done(run, st);
+}
+
+/* Takes in what the mailbox brought. */
+static void take_mail(struct step *step, struct async_op *ops) {
+    while (ops) {
+        struct async_op *op = ops;
+        ops = op->next;
+        if (op->is_cancel) {
+            step_fail(step, NULL, status_ref(step->asked_why));
+            continue;
+        }
+        async_home(op);
+    }
+}
+
+static void move_to_pool(struct step *step) {
+    step->is_on_pool = true;
+    pool_submit(step->run->pool, &step->task);
+}
+
+/* Runs the step as its owner until it ends, waits or moves. */
+static void step_own(struct step *step, struct async_op *mail) {
+    int64_t budget = step->is_on_pool ? POOL_QUANTUM_NS : step->run->inline_budget_ns;
+    int64_t until = budget > 0 && step->run->pool ? clock_now_ns() + budget : INT64_MAX;
+    unsigned n_since_check = 0;
+    take_mail(step, mail);
+    for (;;) {
+        if (unlikely(step->is_aborted))
+            drop_ready(step);
+        while (step->n_ready > 0) {
+            if (unlikely(!run_next(step))) {
+                move_to_pool(step);
+                return;
+            }
+            if (unlikely(++n_since_check >= CHECK_EVERY_NODES)) {
+                n_since_check = 0;
+                if (atomic_load_explicit(&step->cancel_asked, memory_order_relaxed))
+                    break; /* its message is in the mailbox, or will be in a moment */
+                if (until != INT64_MAX && step->n_ready > 0 && clock_now_ns() > until) {
+                    move_to_pool(step);
+                    return;
+                }
+            }
+            if (unlikely(step->is_aborted))
+                drop_ready(step);
+        }
+        if (step->wants_flush) {
+            step->wants_flush = false;
+            rendezvous_flush(step->run->rendezvous);
+        }
+        struct async_op *expected = NULL;
+        struct async_op *arrived = atomic_load_explicit(&step->mailbox, memory_order_acquire);
+        if (arrived) {
+            arrived = atomic_exchange_explicit(&step->mailbox, NULL, memory_order_acquire);
+            take_mail(step, arrived);
+            continue;
+        }
+        if (step->n_ready > 0)
+            continue;
+        if (step->n_async == 0) {
+            step_end(step);
+            return;
+        }
+        if (atomic_compare_exchange_strong_explicit(&step->mailbox, &expected, MAILBOX_IDLE, memory_order_release, memory_order_relaxed))
+            return; /* whoever posts next owns the step */
+    }
+}
+
+static void step_run_on_pool(struct pool_task *task) {
+    struct step *step = CONTAINER_OF(task, struct step, task);
+    step_own(step, NULL);
+}
+
+/* Adds a message; true when the poster has become the owner and must run step_own with it. */
+static bool mailbox_post(struct step *step, struct async_op *op) {
+    struct async_op *head = atomic_load_explicit(&step->mailbox, memory_order_relaxed);
+    for (;;) {
+        bool is_idle = head == MAILBOX_IDLE;
+        op->next = is_idle ? NULL : head;
+        if (atomic_compare_exchange_weak_explicit(&step->mailbox, &head, is_idle ? NULL : op, memory_order_acq_rel, memory_order_relaxed))
+            return is_idle;
+    }
+}
+
+void step_post(struct async_op *op) {
+    struct step *step = op->step;
+    if (mailbox_post(step, op)) {
+        step->is_on_pool = pool_is_current();
+        step_own(step, op);
+    }
+}
+
+/* ---- start and cancel ---- */
+
+void executor_start(struct step_run *run) {
+    struct step *step = step_take(run->plan);
+    plan_ref(run->plan);
+    step->run = run;
+    step->status = NULL;
+    step->is_aborted = step->wants_flush = false;
+    step->is_on_pool = pool_is_current();
+    step->n_async = 0;
+    step->n_executed = 0;
+    step->n_ready = 0;
+    step->task.run = step_run_on_pool;
+    atomic_store_explicit(&step->mailbox, NULL, memory_order_relaxed);
+    atomic_store_explicit(&step->cancel_asked, false, memory_order_relaxed);
+    run->stats = NULL;
+    run->n_executed = 0;
+    if (run->collect_stats)
+        stats_begin(step);
+    step->root = iteration_new(step, 0);
+    for (uint32_t i = 0; i < run->plan->n_roots; i++)
+        step_push_ready(step, step->root, run->plan->roots[i], false);
+    pthread_mutex_lock(&run->lock);
+    run->step = step;
+    struct status *why = run->cancelled_before;
+    run->cancelled_before = NULL;
+    pthread_mutex_unlock(&run->lock);
+    if (why)
+        step_fail(step, NULL, why);
+    step_own(step, NULL);
+}
+
+void executor_cancel(struct step_run *run, struct status *why) {
+    struct step *step;
+    bool owns = false;
+    pthread_mutex_lock(&run->lock);
+    step = run->step;
+    if (step && !atomic_exchange_explicit(&step->cancel_asked, true, memory_order_relaxed)) {
+        step->asked_why = status_ref(why);
+        step->cancel_op.step = step;
+        step->cancel_op.is_cancel = true;
+        owns = mailbox_post(step, &step->cancel_op);
+    } else if (!step && !run->cancelled_before) {
+        run->cancelled_before = status_ref(why);
+    }
+    pthread_mutex_unlock(&run->lock);
+    if (owns) {
+        step->is_on_pool = pool_is_current();
+        step_own(step, &step->cancel_op);
+    }
+}
+
+void step_run_init(struct step_run *run) {
+    memset(run, 0, sizeof *run);
+    pthread_mutex_init(&run->lock, NULL);
+}
+
+void step_run_fini(struct step_run *run) {
+    status_unref(run->cancelled_before);
+    run->cancelled_before = NULL;
+    pthread_mutex_destroy(&run->lock);
+}

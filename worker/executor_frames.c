@@ -1,0 +1,284 @@
+/* Frames and iterations of loops [WP 4.4, CF 4.1-4.3].
+ *
+ *   Enter      parent iteration ──► iteration 0 of the child frame (every iteration, when constant)
+ *   NextIter.  iteration i ──► iteration i + 1, made when the first value arrives and parallel_iterations allows, else held
+ *   Exit       an iteration ──► the parent iteration; a dead one is passed on only when the frame ends
+ *
+ * A frame ends when all its Enters have come and no iteration is alive; iterations end oldest first. */
+#include "worker/executor_internal.h"
+
+#include <stdlib.h>
+
+/* ---- iterations ---- */
+
+struct iteration *iteration_new(struct step *step, uint32_t plan_frame) {
+    const struct plan_frame *frame = &step->plan->frames[plan_frame];
+    struct iteration *iteration = step->free_iterations[plan_frame];
+    if (iteration) {
+        step->free_iterations[plan_frame] = iteration->next_free;
+    } else {
+        size_t head = (sizeof *iteration + frame->n_nodes * sizeof(struct node_state) + 63) & ~(size_t)63;
+        size_t size = head + (frame->n_slots + 1) * sizeof(struct tensor);
+        iteration = aligned_alloc(64, (size + 63) & ~(size_t)63);
+        if (!iteration)
+            out_of_memory(size);
+        iteration->states = (struct node_state *)(iteration + 1);
+        iteration->slots = (struct tensor *)((char *)iteration + head);
+        iteration->plan_frame = (uint16_t)plan_frame;
+        memset(iteration->slots, 0, frame->n_slots * sizeof(struct tensor));
+    }
+    memcpy(iteration->states, frame->initial, frame->n_nodes * sizeof(struct node_state));
+    iteration->frame = NULL;
+    iteration->next_free = NULL;
+    iteration->number = 0;
+    iteration->frame_iter = 0;
+    iteration->n_outstanding = 0;
+    iteration->n_child_frames = 0;
+    iteration->n_executed = 0;
+    iteration->children = NULL;
+    return iteration;
+}
+
+void iteration_recycle(struct step *step, struct iteration *iteration) {
+    const struct plan_frame *frame = &step->plan->frames[iteration->plan_frame];
+    if (iteration->n_executed != frame->n_nodes)
+        for (uint32_t i = 0; i < frame->n_slots; i++)
+            tensor_clear(&iteration->slots[i]);
+    iteration->next_free = step->free_iterations[iteration->plan_frame];
+    step->free_iterations[iteration->plan_frame] = iteration;
+}
+
+void iteration_free(struct iteration *iteration) { free(iteration); }
+
+/* ---- frames ---- */
+
+static void values_add(struct frame_values *values, uint32_t node, struct tensor *value) {
+    if (values->n == values->capacity) {
+        uint32_t capacity = MAX(8u, values->capacity * 2);
+        struct frame_value *items = aligned_alloc(64, capacity * sizeof *items);
+        CHECK(items);
+        if (values->n)
+            memcpy(items, values->items, values->n * sizeof *items);
+        free(values->items);
+        values->items = items;
+        values->capacity = capacity;
+    }
+    values->items[values->n].node = node;
+    tensor_move(&values->items[values->n].value, value);
+    values->n++;
+}
+
+static void values_clear(struct frame_values *values) {
+    for (uint32_t i = 0; i < values->n; i++)
+        tensor_clear(&values->items[i].value);
+    values->n = 0;
+}
+
+static struct frame *frame_new(struct step *step, uint32_t plan_frame, struct iteration *parent) {
+    struct frame *frame = step->free_frames;
+    struct frame **from = &step->free_frames;
+    while (frame && frame->plan_frame != plan_frame) {
+        from = &frame->next_sibling;
+        frame = frame->next_sibling;
+    }
+    if (frame) {
+        *from = frame->next_sibling;
+    } else {
+        frame = xcalloc(1, sizeof *frame);
+        frame->plan_frame = plan_frame;
+        frame->plan = &step->plan->frames[plan_frame];
+        frame->ring_size = (uint32_t)frame->plan->parallel_iterations + 1;
+        frame->ring = xcalloc(frame->ring_size, sizeof *frame->ring);
+    }
+    frame->parent = parent;
+    frame->n_enters_pending = frame->plan->n_enters;
+    frame->last = 0;
+    frame->n_live = 0;
+    frame->n_dead_exits = 0;
+    frame->next_sibling = parent->children;
+    parent->children = frame;
+    parent->n_child_frames++;
+    return frame;
+}
+
+void frame_free(struct frame *frame) {
+    values_clear(&frame->waiting);
+    values_clear(&frame->invariants);
+    free(frame->waiting.items);
+    free(frame->invariants.items);
+    free(frame->dead_exits);
+    free(frame->ring);
+    free(frame);
+}
+
+static void frame_unlink(struct frame *frame) {
+    struct frame **from = &frame->parent->children;
+    while (*from != frame)
+        from = &(*from)->next_sibling;
+    *from = frame->next_sibling;
+    frame->parent->n_child_frames--;
+}
+
+static void frame_recycle(struct step *step, struct frame *frame) {
+    values_clear(&frame->waiting);
+    values_clear(&frame->invariants);
+    frame->next_sibling = step->free_frames;
+    step->free_frames = frame;
+}
+
+static struct iteration *frame_iteration(const struct frame *frame, uint64_t number) { return frame->ring[number % frame->ring_size]; }
+
+/* A value reaches the consumers of `node` in an iteration of the frame. */
+static void deliver(struct step *step, struct iteration *to, uint32_t node, struct tensor *value) {
+    bool is_dead = value->storage == TENSOR_NONE;
+    step_propagate(step, to, &step->plan->nodes[node], value, is_dead);
+}
+
+static struct iteration *frame_start_iteration(struct step *step, struct frame *frame, uint64_t number) {
+    struct iteration *iteration = iteration_new(step, frame->plan_frame);
+    iteration->frame = frame;
+    iteration->number = number;
+    iteration->frame_iter = hash_mix(frame->parent->frame_iter ^ frame->plan->name_hash, number + 1);
+    frame->ring[number % frame->ring_size] = iteration;
+    frame->last = number;
+    frame->n_live++;
+    frame->n_dead_exits = 0;
+    return iteration;
+}
+
+/* The next iteration begins: with the values that waited for it and the invariants. */
+static struct iteration *frame_advance(struct step *step, struct frame *frame) {
+    struct iteration *iteration = frame_start_iteration(step, frame, frame->last + 1);
+    for (uint32_t i = 0; i < frame->waiting.n; i++)
+        deliver(step, iteration, frame->waiting.items[i].node, &frame->waiting.items[i].value);
+    frame->waiting.n = 0;
+    for (uint32_t i = 0; i < frame->invariants.n; i++) {
+        struct tensor value;
+        tensor_copy(&value, &frame->invariants.items[i].value);
+        deliver(step, iteration, frame->invariants.items[i].node, &value);
+    }
+    return iteration;
+}
+
+static struct frame *find_child(struct iteration *iteration, uint32_t plan_frame) {
+    for (struct frame *frame = iteration->children; frame; frame = frame->next_sibling)
+        if (frame->plan_frame == plan_frame)
+            return frame;
+    return NULL;
+}
+
+/* The frame has ended: Exits that never were live pass their deadness on, and the parent iteration may be done too. */
+static void frame_end(struct step *step, struct frame *frame) {
+    struct iteration *parent = frame->parent;
+    for (uint32_t i = 0; i < frame->n_dead_exits; i++) {
+        struct tensor none = TENSOR_INIT;
+        deliver(step, parent, frame->dead_exits[i], &none);
+    }
+    frame_unlink(frame);
+    frame_recycle(step, frame);
+    if (parent->frame && parent->n_outstanding == 0)
+        frame_iteration_settled(step, parent);
+}
+
+/* Ends iterations from `number` on, oldest first, as far as they are done; each makes room for one that was held back. */
+static void frame_reap(struct step *step, struct frame *frame, uint64_t number) {
+    for (; number <= frame->last && frame->n_live > 0; number++) {
+        struct iteration *iteration = frame_iteration(frame, number);
+        if (!iteration || iteration->number != number)
+            continue;
+        bool is_first = number == 0, is_oldest = is_first || !frame_iteration(frame, number - 1) || frame_iteration(frame, number - 1)->number != number - 1;
+        if (iteration->n_outstanding > 0 || iteration->n_child_frames > 0 || !is_oldest || (is_first && frame->n_enters_pending > 0))
+            break;
+        frame->ring[number % frame->ring_size] = NULL;
+        frame->n_live--;
+        iteration_recycle(step, iteration);
+        if (frame->waiting.n > 0)
+            frame_advance(step, frame);
+    }
+    if (frame->n_live == 0 && frame->n_enters_pending == 0)
+        frame_end(step, frame);
+}
+
+void frame_iteration_settled(struct step *step, struct iteration *iteration) { frame_reap(step, iteration->frame, iteration->number); }
+
+/* ---- the three nodes ---- */
+
+void frame_enter(struct step *step, struct iteration *iteration, const struct plan_node *node, struct tensor *value, bool is_dead) {
+    struct frame *frame = find_child(iteration, node->aux);
+    uint32_t index = (uint32_t)(node - step->plan->nodes);
+    struct tensor kept;
+    if (!frame) {
+        frame = frame_new(step, node->aux, iteration);
+        frame_start_iteration(step, frame, 0);
+    }
+    if (is_dead)
+        tensor_clear(value);
+    if (node->flags & PLAN_CONSTANT_ENTER) {
+        tensor_copy(&kept, value);
+        values_add(&frame->invariants, index, &kept);
+        for (uint64_t number = frame->last; number > 0 && frame_iteration(frame, number) && frame_iteration(frame, number)->number == number; number--) {
+            tensor_copy(&kept, value);
+            deliver(step, frame_iteration(frame, number), index, &kept);
+        }
+    }
+    /* Iteration 0 cannot end before the last Enter has come. */
+    deliver(step, frame_iteration(frame, 0), index, value);
+    if (--frame->n_enters_pending == 0 && frame_iteration(frame, 0)->n_outstanding == 0)
+        frame_reap(step, frame, 0);
+}
+
+void frame_exit(struct step *step, struct iteration *iteration, const struct plan_node *node, struct tensor *value, bool is_dead) {
+    struct frame *frame = iteration->frame;
+    uint32_t index = (uint32_t)(node - step->plan->nodes);
+    if (!is_dead) {
+        deliver(step, frame->parent, index, value);
+        return;
+    }
+    tensor_clear(value);
+    if (iteration->number != frame->last)
+        return;
+    if (frame->n_dead_exits == frame->dead_exits_capacity) {
+        frame->dead_exits_capacity = MAX(8u, frame->dead_exits_capacity * 2);
+        frame->dead_exits = xreallocarray(frame->dead_exits, frame->dead_exits_capacity, sizeof *frame->dead_exits);
+    }
+    frame->dead_exits[frame->n_dead_exits++] = index;
+}
+
+void frame_next_iteration(struct step *step, struct iteration *iteration, const struct plan_node *node, struct tensor *value, bool is_dead) {
+    struct frame *frame = iteration->frame;
+    uint32_t index = (uint32_t)(node - step->plan->nodes);
+    if (is_dead) { /* deadness does not flow around the loop: it would never end */
+        tensor_clear(value);
+        return;
+    }
+    if (iteration->number < frame->last) {
+        deliver(step, frame_iteration(frame, iteration->number + 1), index, value);
+        return;
+    }
+    if (frame->n_live >= frame->plan->parallel_iterations) {
+        values_add(&frame->waiting, index, value);
+        return;
+    }
+    deliver(step, frame_advance(step, frame), index, value);
+}
+
+/* ---- abort ---- */
+
+static void drop_children(struct step *step, struct iteration *iteration) {
+    for (struct frame *frame = iteration->children, *next; frame; frame = next) {
+        next = frame->next_sibling;
+        for (uint32_t i = 0; i < frame->ring_size; i++) {
+            if (!frame->ring[i])
+                continue;
+            drop_children(step, frame->ring[i]);
+            frame->ring[i]->n_executed = UINT32_MAX; /* its slots may hold anything */
+            iteration_recycle(step, frame->ring[i]);
+            frame->ring[i] = NULL;
+        }
+        frame_recycle(step, frame);
+    }
+    iteration->children = NULL;
+    iteration->n_child_frames = 0;
+}
+
+void frames_drop_all(struct step *step) { drop_children(step, step->root); }

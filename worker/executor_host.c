@@ -1,0 +1,134 @@
+/* The kernel host: what kernels may ask of a running step (kernels/host.h). */
+#include "kernels/host.h"
+
+#include "common/base/clock.h"
+#include "worker/container.h"
+#include "worker/executor_internal.h"
+
+static struct step *step_of(struct kernel_ctx *ctx) { return ctx->step; }
+
+static void host_done(struct kernel_ctx *ctx) { step_post(CONTAINER_OF(ctx, struct async_op, ctx)); }
+
+/* ---- resources ---- */
+
+/* The task's containers, or with container NULL the step's own, made at first use. */
+static struct container_table *containers(struct kernel_ctx *ctx, const char *container) {
+    struct step *step = step_of(ctx);
+    if (container)
+        return step->run->containers;
+    pthread_mutex_lock(&step->lock);
+    if (!step->own_container)
+        step->own_container = container_table_new();
+    pthread_mutex_unlock(&step->lock);
+    return step->own_container;
+}
+
+/* The step's own container has its name; handles to its resources carry it, so that they find their way back. */
+static const char STEP_CONTAINER[] = "_step";
+
+static bool is_step_container(const char *container) { return strcmp(container, STEP_CONTAINER) == 0; }
+
+struct creation {
+    struct kernel_ctx *ctx;
+    resource_create_fn *create;
+    void *arg;
+};
+
+static struct status *run_creation(void *arg, struct object **ret) {
+    struct creation *creation = arg;
+    return creation->create(creation->ctx, creation->arg, ret);
+}
+
+static struct status *host_lookup(struct kernel_ctx *ctx, const char *container, const char *name, const struct object_type *type,
+                                  struct object **ret) {
+    return container_lookup(containers(ctx, container), container ? container : STEP_CONTAINER, name, type, ret);
+}
+
+static struct status *host_lookup_or_create(struct kernel_ctx *ctx, const char *container, const char *name, const struct object_type *type,
+                                            resource_create_fn *create, void *arg, struct object **ret) {
+    struct creation creation = {ctx, create, arg};
+    return container_lookup_or_create(containers(ctx, container), container ? container : STEP_CONTAINER, name, type, run_creation, &creation, ret);
+}
+
+static struct container_table *containers_of_handle(struct kernel_ctx *ctx, const struct resource_handle *handle) {
+    return containers(ctx, is_step_container(handle->container) ? NULL : handle->container);
+}
+
+static struct status *check_device(struct kernel_ctx *ctx, const struct resource_handle *handle) {
+    if (strcmp(handle->device, ctx->instance->device) == 0)
+        return NULL;
+    return status_invalid("Trying to access resource %s located in device %s from device %s", handle->name, handle->device, ctx->instance->device);
+}
+
+static struct status *host_delete(struct kernel_ctx *ctx, const struct resource_handle *handle) {
+    TRY(check_device(ctx, handle));
+    return container_delete(containers_of_handle(ctx, handle), handle->container, handle->name, NULL);
+}
+
+static struct resource_handle *host_handle_make(struct kernel_ctx *ctx, const char *container, const char *name, const struct object_type *type,
+                                                enum dtype dtype) {
+    const char *in = !container ? STEP_CONTAINER : *container ? container : "localhost";
+    struct object *entry = container_entry(containers(ctx, container), in, name);
+    return resource_handle_new(ctx->instance->device, in, name, type->name, dtype, entry);
+}
+
+static struct status *host_handle_lookup(struct kernel_ctx *ctx, const struct resource_handle *handle, const struct object_type *type,
+                                         struct object **ret) {
+    if (likely(handle->entry != NULL))
+        return container_entry_lookup(containers_of_handle(ctx, handle), handle->entry, type, ret);
+    TRY(check_device(ctx, handle));
+    return container_lookup(containers_of_handle(ctx, handle), handle->container, handle->name, type, ret);
+}
+
+static struct status *host_handle_lookup_or_create(struct kernel_ctx *ctx, const struct resource_handle *handle, const struct object_type *type,
+                                                   resource_create_fn *create, void *arg, struct object **ret) {
+    struct creation creation = {ctx, create, arg};
+    if (likely(handle->entry != NULL))
+        return container_entry_lookup_or_create(containers_of_handle(ctx, handle), handle->entry, type, run_creation, &creation, ret);
+    TRY(check_device(ctx, handle));
+    return container_lookup_or_create(containers_of_handle(ctx, handle), handle->container, handle->name, type, run_creation, &creation, ret);
+}
+
+/* ---- cancellation ---- */
+
+static bool host_cancel_register(struct kernel_ctx *ctx, struct kernel_cancel_hook *hook, struct status **ret_why) {
+    struct step *step = step_of(ctx);
+    pthread_mutex_lock(&step->lock);
+    bool is_open = step->cancel_why == NULL;
+    if (is_open)
+        list_push_back(&step->cancel_hooks, &hook->link);
+    else
+        *ret_why = status_ref(step->cancel_why);
+    pthread_mutex_unlock(&step->lock);
+    return is_open;
+}
+
+static bool host_cancel_deregister(struct kernel_ctx *ctx, struct kernel_cancel_hook *hook) {
+    struct step *step = step_of(ctx);
+    pthread_mutex_lock(&step->lock);
+    bool was_waiting = !list_is_empty(&hook->link);
+    list_remove(&hook->link);
+    pthread_mutex_unlock(&step->lock);
+    return was_waiting;
+}
+
+static bool host_is_cancelled(struct kernel_ctx *ctx) { return atomic_load_explicit(&step_of(ctx)->cancel_asked, memory_order_relaxed); }
+
+static uint64_t host_unique_id(void) {
+    static _Atomic uint64_t next = 1;
+    return atomic_fetch_add_explicit(&next, 1, memory_order_relaxed);
+}
+
+const struct kernel_host executor_host = {
+    .done = host_done,
+    .resource_lookup = host_lookup,
+    .resource_lookup_or_create = host_lookup_or_create,
+    .resource_delete = host_delete,
+    .handle_make = host_handle_make,
+    .handle_lookup = host_handle_lookup,
+    .handle_lookup_or_create = host_handle_lookup_or_create,
+    .cancel_register = host_cancel_register,
+    .cancel_deregister = host_cancel_deregister,
+    .is_cancelled = host_is_cancelled,
+    .unique_id = host_unique_id,
+};

@@ -1,0 +1,199 @@
+#include "worker/graph_cache.h"
+
+#include <stdlib.h>
+
+#include "common/base/clock.h"
+#include "common/graph/graph_proto.h"
+
+struct graph_cache {
+    struct loop *loop;
+    struct pool *pool;
+    struct plan_options options;
+    struct u64map by_handle;
+    struct list graphs;
+    uint64_t last_handle;
+    int n_building;
+    bool is_freed;
+};
+
+/* One partition on its way from bytes to plan: on the pool, then back on the loop. */
+struct build {
+    struct pool_task pool_task;
+    struct loop_task loop_task;
+    struct graph_cache *cache;
+    struct graph_entry *entry;
+    struct buffer *graphdef;
+    size_t len;
+    struct status *status;
+    graph_built_fn *on_built;
+    void *arg;
+};
+
+struct graph_cache *graph_cache_new(struct loop *loop, struct pool *pool, const struct plan_options *options) {
+    struct graph_cache *cache = xcalloc(1, sizeof(*cache));
+    cache->loop = loop;
+    cache->pool = pool;
+    cache->options = *options;
+    u64map_init(&cache->by_handle);
+    list_init(&cache->graphs);
+    return cache;
+}
+
+/* ---- entries ---- */
+
+struct graph_entry *graph_entry_ref(struct graph_entry *entry) {
+    atomic_fetch_add_explicit(&entry->n_refs, 1, memory_order_relaxed);
+    return entry;
+}
+
+void graph_entry_unref(struct graph_entry *entry) {
+    if (!entry || atomic_fetch_sub_explicit(&entry->n_refs, 1, memory_order_acq_rel) != 1)
+        return;
+    if (entry->plan)
+        plan_unref(entry->plan);
+    free(entry->feed_types);
+    free(entry->peers);
+    free(entry->session);
+    free(entry);
+}
+
+static void entry_remove(struct graph_cache *cache, struct graph_entry *entry) {
+    u64map_remove(&cache->by_handle, entry->handle);
+    list_remove(&entry->link);
+    graph_entry_unref(entry);
+}
+
+struct graph_entry *graph_cache_find(struct graph_cache *cache, uint64_t handle) { return u64map_get(&cache->by_handle, handle); }
+
+void graph_cache_remove(struct graph_cache *cache, uint64_t handle, uint64_t master_incarnation) {
+    struct graph_entry *entry = graph_cache_find(cache, handle);
+    if (entry && entry->master_incarnation == master_incarnation)
+        entry_remove(cache, entry);
+}
+
+void graph_cache_remove_master(struct graph_cache *cache, uint64_t master_incarnation) {
+    LIST_FOR_EACH_SAFE(link, next, &cache->graphs) {
+        struct graph_entry *entry = LIST_ENTRY(link, struct graph_entry, link);
+        if (entry->master_incarnation == master_incarnation)
+            entry_remove(cache, entry);
+    }
+}
+
+void graph_cache_remove_all(struct graph_cache *cache) {
+    LIST_FOR_EACH_SAFE(link, next, &cache->graphs)
+        entry_remove(cache, LIST_ENTRY(link, struct graph_entry, link));
+}
+
+size_t graph_cache_n_graphs(const struct graph_cache *cache) { return cache->by_handle.n_entries; }
+
+static void free_when_done(struct graph_cache *cache) {
+    if (!cache->is_freed || cache->n_building > 0)
+        return;
+    u64map_fini(&cache->by_handle);
+    free(cache);
+}
+
+void graph_cache_free(struct graph_cache *cache) {
+    if (!cache)
+        return;
+    graph_cache_remove_all(cache);
+    cache->is_freed = true;
+    free_when_done(cache);
+}
+
+/* ---- building ---- */
+
+static void note_feed_types(struct graph_entry *entry) {
+    const struct plan *plan = entry->plan;
+    entry->feed_types = xcalloc(plan->n_feeds + 1, 1);
+    for (uint32_t i = 0; i < plan->n_nodes; i++) {
+        const struct plan_node *node = &plan->nodes[i];
+        if (node->kind == PLAN_FEED && node->aux < plan->n_feeds && node->node->n_outputs > 0)
+            entry->feed_types[node->aux] = (uint8_t)dtype_base((enum dtype)node->node->out_types[0]);
+    }
+}
+
+/* Any thread. */
+static void build_plan(struct build *build) {
+    int64_t start_ns = clock_now_ns();
+    struct graph graph;
+    struct graph_limits limits;
+    graph_init(&graph);
+    graph_limits_default(&limits);
+    limits.is_internal = true; /* _Mr… ops, and names that begin with an underscore */
+    build->status = graph_add_graphdef(&graph, (struct span){build->graphdef ? build->graphdef->data : "", build->len}, &limits);
+    if (!build->status)
+        build->status = plan_new(&graph, &build->cache->options, &build->entry->plan);
+    graph_fini(&graph);
+    if (!build->status)
+        note_feed_types(build->entry);
+    buffer_unref(build->graphdef);
+    build->graphdef = NULL;
+    build->entry->build_us = (clock_now_ns() - start_ns) / 1000;
+}
+
+static void build_finish(struct build *build) {
+    struct graph_cache *cache = build->cache;
+    struct graph_entry *entry = build->entry;
+    if (!build->status && cache->is_freed)
+        build->status = status_new(STATUS_CANCELLED, "the worker is stopping");
+    if (!build->status && cache->by_handle.n_entries >= GRAPH_CACHE_MAX_GRAPHS)
+        build->status = status_exhausted("%d graphs are registered already", GRAPH_CACHE_MAX_GRAPHS);
+    if (build->status) {
+        graph_entry_unref(entry);
+        entry = NULL;
+    } else {
+        entry->handle = ++cache->last_handle;
+        u64map_put(&cache->by_handle, entry->handle, entry);
+        list_push_back(&cache->graphs, &entry->link);
+    }
+    build->on_built(build->arg, entry, build->status);
+    free(build);
+    cache->n_building--;
+    free_when_done(cache);
+}
+
+static void finish_on_loop(struct loop_task *task) { build_finish(CONTAINER_OF(task, struct build, loop_task)); }
+
+static void build_on_pool(struct pool_task *task) {
+    struct build *build = CONTAINER_OF(task, struct build, pool_task);
+    build_plan(build);
+    loop_post(build->cache->loop, &build->loop_task);
+}
+
+void graph_cache_register(struct graph_cache *cache, uint64_t master_incarnation, const char *session, struct buffer *graphdef, size_t len,
+                          struct peer **peers_take, int n_peers, graph_built_fn *on_built, void *arg) {
+    struct graph_entry *entry = xcalloc(1, sizeof(*entry));
+    atomic_init(&entry->n_refs, 1);
+    list_init(&entry->link);
+    entry->master_incarnation = master_incarnation;
+    entry->session = xstrdup(session);
+    entry->peers = peers_take;
+    entry->n_peers = n_peers;
+    struct build *build = xcalloc(1, sizeof(*build));
+    *build = (struct build){.cache = cache, .entry = entry, .graphdef = graphdef ? buffer_ref(graphdef) : NULL, .len = len, .on_built = on_built, .arg = arg};
+    build->pool_task.run = build_on_pool;
+    build->loop_task.run = finish_on_loop;
+    cache->n_building++;
+    if (len <= GRAPH_INLINE_BYTES || !cache->pool) {
+        build_plan(build);
+        build_finish(build);
+    } else {
+        pool_submit(cache->pool, &build->pool_task);
+    }
+}
+
+void graph_cache_describe(struct graph_cache *cache, struct str *out) {
+    bool is_first = true;
+    str_add_char(out, '[');
+    LIST_FOR_EACH(link, &cache->graphs) {
+        const struct graph_entry *entry = LIST_ENTRY(link, struct graph_entry, link);
+        str_addf(out, "%s{\"graph\":%llu,\"master\":\"%016llx\",\"session\":\"", is_first ? "" : ",", (unsigned long long)entry->handle,
+                 (unsigned long long)entry->master_incarnation);
+        str_add_json_escaped(out, entry->session, strlen(entry->session));
+        str_addf(out, "\",\"nodes\":%u,\"feeds\":%u,\"fetches\":%u,\"peers\":%d,\"runs\":%llu,\"build_us\":%lld}", entry->plan->n_nodes,
+                 entry->plan->n_feeds, entry->plan->n_fetches, entry->n_peers, (unsigned long long)entry->n_runs, (long long)entry->build_us);
+        is_first = false;
+    }
+    str_add_char(out, ']');
+}

@@ -1,0 +1,54 @@
+/* The registered partitions of this worker: handle → plan. Loop thread only, but for references, which any thread may let go.
+ *
+ * Graphs are keyed by the master that registered them: when it is gone for good, they go. */
+#ifndef MILLRACE_WORKER_GRAPH_CACHE_H
+#define MILLRACE_WORKER_GRAPH_CACHE_H
+
+#include <stdatomic.h>
+
+#include "common/base/list.h"
+#include "common/base/pool.h"
+#include "rpc/loop.h"
+#include "worker/peer.h"
+#include "worker/plan.h"
+
+struct graph_cache;
+
+struct graph_entry {
+    _Atomic uint32_t n_refs;
+    struct list link;            /* the cache's */
+    uint64_t handle, master_incarnation;
+    char *session;
+    struct plan *plan;
+    uint8_t *feed_types;         /* plan->n_feeds; DT_INVALID where any will do */
+    struct peer **peers;         /* that its channels go to and come from */
+    int n_peers;
+    uint64_t n_runs;             /* loop thread */
+    int64_t build_us;
+};
+
+enum {
+    GRAPH_CACHE_MAX_GRAPHS = 1 << 20,
+    GRAPH_INLINE_BYTES = 4 * 1024, /* smaller GraphDefs are built on the loop: a thread's wake-up costs as much */
+};
+
+struct graph_cache *graph_cache_new(struct loop *loop, struct pool *pool, const struct plan_options *options);
+/* Drops all graphs. What is still being built ends unseen: its on_built is called with CANCELLED; the memory goes after. */
+void graph_cache_free(struct graph_cache *cache);
+
+/* Builds a plan from a serialized GraphDef, which is held by `graphdef` until it is done, and enters it. `on_built` is called exactly once, on the
+ * loop, maybe inside this call: with the entry (borrowed), or a status (taken). `peers` is taken (malloc'd). */
+typedef void graph_built_fn(void *arg, struct graph_entry *entry, struct status *status_take);
+void graph_cache_register(struct graph_cache *cache, uint64_t master_incarnation, const char *session, struct buffer *graphdef, size_t len,
+                          struct peer **peers_take, int n_peers, graph_built_fn *on_built, void *arg);
+
+struct graph_entry *graph_cache_find(struct graph_cache *cache, uint64_t handle); /* borrowed; NULL */
+struct graph_entry *graph_entry_ref(struct graph_entry *entry);
+void graph_entry_unref(struct graph_entry *entry);
+void graph_cache_remove(struct graph_cache *cache, uint64_t handle, uint64_t master_incarnation);
+void graph_cache_remove_master(struct graph_cache *cache, uint64_t master_incarnation);
+void graph_cache_remove_all(struct graph_cache *cache);
+size_t graph_cache_n_graphs(const struct graph_cache *cache);
+void graph_cache_describe(struct graph_cache *cache, struct str *out); /* JSON rows */
+
+#endif

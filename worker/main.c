@@ -1,0 +1,304 @@
+/* tf-worker: runs partitions of graphs for a master, and exchanges tensors with the other tasks. A parameter server is a
+ * `tf-worker --job ps`. Flags, start, pages, TERM, exit codes.
+ *
+ * Exit codes: 0, 64 usage, 70 internal, 74 I/O (port in use), 78 configuration. */
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/options.h"
+#include "rpc/admin.h"
+#include "rpc/cluster.h"
+#include "rpc/daemon.h"
+#include "worker/service.h"
+
+enum { WORKER_PORT = 2300, PS_PORT = 2400, MAX_CPU_DEVICES = 64 };
+
+struct worker_flags {
+    const char *job, *listen, *port_file, *admin, *cluster;
+    int64_t task, cpu_devices, memory_limit_bytes, threads, drain_timeout_ms, max_in_flight_bytes, max_steps, graph_grace_ms;
+    int log_level, use_unix;
+    bool insecure;
+    struct cluster_spec spec;
+    char default_listen[32];
+};
+
+static const char *const log_levels[] = {"debug", "info", "warning", "error", NULL};
+static const char *const unix_modes[] = {"off", "auto", NULL};
+
+#define ROW(name_, kind_, field, default_, value_, help_) \
+    .name = (name_), .kind = (kind_), .offset = offsetof(struct worker_flags, field), .default_text = (default_), .value_name = (value_), .help = (help_)
+
+// clang-format off
+static const struct option_row rows[] = {
+    {ROW("job", OPTION_STRING, job, "worker", "NAME", "the job this task belongs to")},
+    {ROW("task", OPTION_INT, task, "0", "N", "its index in the job"), .min = 0, .max = 99999},
+    {ROW("cluster", OPTION_STRING, cluster, NULL, "SPEC", "JOB=HOST:PORT[;HOST:PORT...][,JOB=...]: gives this task its --listen; else TF_CONFIG")},
+    {ROW("listen", OPTION_STRING, listen, NULL, "HOST:PORT", "where masters and tasks connect; port 0 means any (default 127.0.0.1:2300 + task, 2400 + task for ps)")},
+    {ROW("unix", OPTION_CHOICE, use_unix, "auto", NULL, "also listen on an abstract Unix socket, for tasks of this host"), .choices = unix_modes},
+    {ROW("admin", OPTION_STRING, admin, NULL, "HOST:PORT", "health and status pages; 'off' for none (default: the port + 10000)")},
+    {ROW("port-file", OPTION_STRING, port_file, NULL, "PATH", "written once the daemon serves: its port, and a line 'admin PORT'")},
+    {ROW("insecure", OPTION_BOOL, insecure, NULL, NULL, "allow --listen beyond loopback without TLS")},
+    {ROW("cpu-devices", OPTION_INT, cpu_devices, "1", "N", "CPU devices of this task"), .min = 1, .max = MAX_CPU_DEVICES},
+    {ROW("memory-limit", OPTION_BYTES, memory_limit_bytes, "0", "BYTES", "of tensors per device; 0: none")},
+    {ROW("threads", OPTION_INT, threads, "0", "N", "compute threads; 0: as many as cores"), .min = 0, .max = 1024},
+    {ROW("max-steps", OPTION_INT, max_steps, "65536", "N", "steps that run at a time"), .min = 1, .max = 10000000},
+    {ROW("max-inflight", OPTION_BYTES, max_in_flight_bytes, "2G", "BYTES", "of large tensors on their way here at a time"), .min = 1 << 20, .max = 1ll << 50},
+    {ROW("graph-grace", OPTION_DURATION, graph_grace_ms, "60s", "TIME", "a lost master's graphs are kept so long"), .min = 0, .max = 86400000},
+    {ROW("drain-timeout", OPTION_DURATION, drain_timeout_ms, "30s", "TIME", "how long TERM waits for running steps"), .min = 0, .max = 86400000},
+    {ROW("log-level", OPTION_CHOICE, log_level, "info", NULL, "what is logged"), .choices = log_levels},
+};
+// clang-format on
+
+/* ---- configuration ---- */
+
+/* TF_CONFIG says which cluster, and perhaps which task of it this is. */
+static struct status *read_environment(struct options *options) {
+    const char *json = getenv("TF_CONFIG"), *job = NULL;
+    int index = -1;
+    if (!json || !*json)
+        return NULL;
+    struct cluster_spec spec;
+    struct str text = STR_INIT;
+    char number[16];
+    cluster_spec_init(&spec);
+    struct status *st = cluster_spec_parse_tf_config(json, &spec, &job, &index);
+    if (!st) {
+        cluster_spec_print(&spec, &text);
+        st = options_set(options, "cluster", str_text(&text), OPTION_FROM_ENVIRONMENT, "TF_CONFIG");
+    }
+    if (!st && job)
+        st = options_set(options, "job", job, OPTION_FROM_ENVIRONMENT, "TF_CONFIG");
+    if (!st && index >= 0) {
+        snprintf(number, sizeof(number), "%d", index);
+        st = options_set(options, "task", number, OPTION_FROM_ENVIRONMENT, "TF_CONFIG");
+    }
+    cluster_spec_fini(&spec);
+    str_fini(&text);
+    return st;
+}
+
+static const struct cluster_task *find_task(const struct worker_flags *flags) {
+    for (int i = 0; i < flags->spec.n_tasks; i++)
+        if (flags->spec.tasks[i].index == flags->task && strcmp(flags->spec.tasks[i].job, flags->job) == 0)
+            return &flags->spec.tasks[i];
+    return NULL;
+}
+
+/* Where this task listens when nothing says so: its place in the cluster, else the job's usual port on loopback. */
+static struct status *default_listen(struct worker_flags *flags) {
+    if (flags->listen)
+        return NULL;
+    if (flags->cluster) {
+        const struct cluster_task *task = find_task(flags);
+        if (!task)
+            return status_invalid("cluster: there is no task %lld of job %s in it", (long long)flags->task, flags->job);
+        flags->listen = task->address;
+        return NULL;
+    }
+    int64_t port = (strcmp(flags->job, "ps") == 0 ? PS_PORT : WORKER_PORT) + flags->task;
+    if (port > 65535)
+        return status_invalid("task %lld has no usual port: give --listen", (long long)flags->task);
+    snprintf(flags->default_listen, sizeof(flags->default_listen), "127.0.0.1:%d", (int)port);
+    flags->listen = flags->default_listen;
+    return NULL;
+}
+
+static struct status *check_job(const char *job) {
+    struct device_name name;
+    struct str text = STR_INIT;
+    str_addf(&text, "/job:%s", job);
+    struct status *st = device_name_parse((struct span){text.data, text.len}, &name);
+    if (!st && (strcmp(name.job, job) != 0))
+        st = status_invalid("job: '%s' is not a job name", job);
+    str_fini(&text);
+    return st;
+}
+
+static struct status *check(void *values) {
+    struct worker_flags *flags = values;
+    TRY(check_job(flags->job));
+    if (flags->cluster)
+        TRY(cluster_spec_parse(flags->cluster, &flags->spec));
+    TRY(default_listen(flags));
+    return daemon_check_listen("listen", flags->listen, flags->insecure);
+}
+
+static const struct options_spec options_spec = {
+    .program = "tf-worker",
+    .section = "worker",
+    .summary = "Runs partitions of TensorFlow graphs for a tf-master; --job ps makes it a parameter server.",
+    .rows = rows,
+    .n_rows = ARRAY_LEN(rows),
+    .read_environment = read_environment,
+    .check = check,
+};
+
+/* ---- the daemon ---- */
+
+struct worker {
+    const struct worker_flags *flags;
+    char *task;
+    struct loop *loop;
+    struct pool *pool;
+    struct device devices[MAX_CPU_DEVICES];
+    int n_devices;
+    struct worker_service *service;
+    struct admin_server *admin;
+    struct loop_timer drain_timer;
+    bool is_draining, is_stopping;
+};
+
+static int page_ready(void *arg, const char *query, struct str *out) {
+    struct worker *worker = arg;
+    if (worker->is_draining || worker->is_stopping) {
+        str_add(out, "draining\n");
+        return 503;
+    }
+    str_add(out, "ok\n");
+    return 200;
+}
+
+static int page_status(void *arg, const char *query, struct str *out) {
+    struct worker *worker = arg;
+    if (!worker->service)
+        return 503;
+    worker_service_describe(worker->service, out);
+    return 200;
+}
+
+static const struct admin_page pages[] = {
+    {"/readyz", "text/plain", page_ready},
+    {"/healthz", "text/plain", page_ready},
+    {"/statusz", "application/json", page_status},
+};
+
+/* ---- stopping ---- */
+
+static void stop(struct worker *worker) {
+    if (worker->is_stopping)
+        return;
+    worker->is_stopping = true;
+    loop_timer_close(&worker->drain_timer, NULL);
+    if (worker->admin)
+        admin_server_close(worker->admin);
+    worker_service_free(worker->service, NULL, NULL);
+    worker->service = NULL;
+    loop_stop(worker->loop);
+}
+
+static void on_drained(void *arg) { stop(arg); }
+
+static void on_drain_timeout(struct loop_timer *timer) {
+    log_warning("steps were still running when the drain timeout passed");
+    stop(CONTAINER_OF(timer, struct worker, drain_timer));
+}
+
+static void on_signal(void *arg, int signo) {
+    struct worker *worker = arg;
+    if (worker->is_draining) { /* a second signal does not wait */
+        stop(worker);
+        return;
+    }
+    worker->is_draining = true;
+    log_info("%s: draining", signo == SIGINT ? "interrupted" : "terminated");
+    loop_timer_start(&worker->drain_timer, worker->flags->drain_timeout_ms, 0);
+    worker_service_drain(worker->service, on_drained, worker);
+}
+
+/* ---- starting ---- */
+
+static void make_devices(struct worker *worker) {
+    const struct worker_flags *flags = worker->flags;
+    worker->n_devices = (int)flags->cpu_devices;
+    for (int i = 0; i < worker->n_devices; i++) {
+        struct device *device = &worker->devices[i];
+        struct str name = STR_INIT;
+        str_addf(&name, "%s/device:CPU:%d", worker->task, i);
+        device->full_name = str_detach(&name);
+        device->type = "CPU";
+        struct status *st = device_name_parse(span_of(device->full_name), &device->name);
+        CHECK(!st);
+        device->allocator = allocator_host_new(device->full_name, flags->memory_limit_bytes);
+        device->incarnation = random_u64();
+        device->memory_limit_bytes = flags->memory_limit_bytes;
+    }
+}
+
+static struct status *start(struct worker *worker) {
+    const struct worker_flags *flags = worker->flags;
+    struct worker_options options;
+    struct admin_options admin_options = {.pages = pages, .n_pages = ARRAY_LEN(pages), .arg = worker};
+    struct str admin = STR_INIT;
+    struct status *st = NULL;
+    worker_options_default(&options);
+    options.task = worker->task;
+    options.listen = flags->listen;
+    options.use_unix = flags->use_unix;
+    options.devices = worker->devices;
+    options.n_devices = worker->n_devices;
+    options.pool = worker->pool;
+    options.max_steps = (int)flags->max_steps;
+    options.max_in_flight_bytes = flags->max_in_flight_bytes;
+    options.graph_grace_ms = flags->graph_grace_ms;
+    TRY(worker_service_new(worker->loop, &options, &worker->service));
+    int port = worker_service_port(worker->service);
+    if (daemon_admin_address(flags->admin, flags->listen, port, &admin))
+        st = admin_server_new(worker->loop, str_text(&admin), &admin_options, &worker->admin);
+    str_fini(&admin);
+    int admin_port = worker->admin ? admin_server_port(worker->admin) : 0;
+    if (!st && flags->port_file)
+        st = daemon_write_port_file(flags->port_file, port, admin_port);
+    if (st)
+        return st;
+    log_info("serving on %s, port %d, admin on port %d%s%s", flags->listen, port, admin_port, flags->use_unix ? ", " : "",
+             worker_service_unix_address(worker->service));
+    return NULL;
+}
+
+static int run(const struct worker_flags *flags) {
+    struct worker worker = {.flags = flags};
+    struct str task = STR_INIT;
+    str_addf(&task, "/job:%s/replica:0/task:%lld", flags->job, (long long)flags->task);
+    worker.task = str_detach(&task);
+    log_set_task(worker.task);
+    log_set_level((enum log_level)flags->log_level);
+    worker.loop = loop_new();
+    worker.pool = pool_new((int)flags->threads);
+    make_devices(&worker);
+    loop_timer_init(worker.loop, &worker.drain_timer, on_drain_timeout);
+    struct status *st = start(&worker);
+    if (st) {
+        fprintf(stderr, "tf-worker: %s\n", status_message(st));
+        status_unref(st);
+        return EXIT_IO;
+    }
+    loop_on_signals(worker.loop, on_signal, &worker);
+    loop_run(worker.loop);
+    pool_free(worker.pool);
+    loop_free(worker.loop);
+    for (int i = 0; i < worker.n_devices; i++) {
+        allocator_host_free(worker.devices[i].allocator);
+        free(worker.devices[i].full_name);
+    }
+    free(worker.task);
+    return EXIT_OK;
+}
+
+int main(int argc, char **argv) {
+    struct worker_flags flags = {0};
+    struct options options;
+    int code;
+    /* Threads share two arenas: each further one costs resident memory, and tensors have an allocator of their own. */
+    mallopt(M_ARENA_MAX, 2);
+    cluster_spec_init(&flags.spec);
+    options_init(&options, &options_spec, &flags);
+    if (options_load(&options, argc, argv, stdout, stderr, &code) == OPTIONS_GO_ON)
+        code = run(&flags);
+    options_fini(&options);
+    cluster_spec_fini(&flags.spec);
+    return code;
+}

@@ -1,0 +1,367 @@
+#include "worker/peer.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "common/base/map.h"
+#include "proto/worker.pb-c.h"
+#include "rpc/host_id.h"
+
+struct peer_table {
+    struct loop *loop;
+    char *task;
+    uint64_t incarnation;
+    const struct peer_receiver *receiver;
+    void *receiver_arg;
+    peer_lost_fn *on_lost;
+    void *on_lost_arg;
+    bool is_closing;
+    int n_channels; /* live ones, loop thread: the memory goes with the last */
+    pthread_mutex_t lock;
+    struct strmap peers; /* guarded by lock; changed on the loop thread only */
+};
+
+struct peer {
+    struct peer_table *table;
+    char *task;
+    bool is_self;
+    char *address, *unix_address; /* loop thread */
+    uint64_t incarnation;         /* loop thread; 0: not told yet */
+    const struct transport *transport; /* loop thread; NULL before the first connection */
+    struct str why;               /* loop thread: why this transport */
+    uint64_t n_losses;            /* loop thread */
+    pthread_mutex_t lock;
+    struct transport_channel *channels[TRANSPORT_N_KINDS]; /* the ones to send on, or NULL; guarded by lock, changed on the loop thread */
+    struct transport_channel *extras[TRANSPORT_N_KINDS];   /* loop thread: opened by the other end while ours was there */
+};
+
+/* ---- the table ---- */
+
+struct peer_table *peer_table_new(struct loop *loop, const char *task, uint64_t incarnation) {
+    struct peer_table *table = xcalloc(1, sizeof(*table));
+    table->loop = loop;
+    table->task = xstrdup(task);
+    table->incarnation = incarnation;
+    CHECK(pthread_mutex_init(&table->lock, NULL) == 0);
+    strmap_init(&table->peers);
+    return table;
+}
+
+void peer_table_set_receiver(struct peer_table *table, const struct peer_receiver *receiver, void *arg) {
+    table->receiver = receiver;
+    table->receiver_arg = arg;
+}
+
+void peer_table_set_on_lost(struct peer_table *table, peer_lost_fn *on_lost, void *arg) {
+    table->on_lost = on_lost;
+    table->on_lost_arg = arg;
+}
+
+struct loop *peer_table_loop(struct peer_table *table) { return table->loop; }
+const char *peer_table_task(const struct peer_table *table) { return table->task; }
+const char *peer_name(const struct peer *peer) { return peer->task; }
+bool peer_is_self(const struct peer *peer) { return peer->is_self; }
+
+static void peer_free(struct peer *peer) {
+    pthread_mutex_destroy(&peer->lock);
+    str_fini(&peer->why);
+    free(peer->task);
+    free(peer->address);
+    free(peer->unix_address);
+    free(peer);
+}
+
+static void table_free_when_done(struct peer_table *table) {
+    if (!table->is_closing || table->n_channels > 0)
+        return;
+    size_t cursor = 0;
+    struct span key;
+    void *peer;
+    while (strmap_next(&table->peers, &cursor, &key, &peer))
+        peer_free(peer);
+    strmap_fini(&table->peers);
+    pthread_mutex_destroy(&table->lock);
+    free(table->task);
+    free(table);
+}
+
+struct peer *peer_find(struct peer_table *table, const char *task) {
+    pthread_mutex_lock(&table->lock);
+    struct peer *peer = strmap_get(&table->peers, task);
+    pthread_mutex_unlock(&table->lock);
+    return peer;
+}
+
+static void set_text(char **field, const char *text) {
+    if (*field && strcmp(*field, text) == 0)
+        return;
+    free(*field);
+    *field = xstrdup(text);
+}
+
+/* ---- channels ---- */
+
+static const struct transport_handlers handlers;
+
+static void close_channel(struct transport_channel *channel_take, struct status *why) {
+    if (channel_take)
+        channel_take->transport->close(channel_take, status_ref(why));
+    transport_channel_unref(channel_take);
+}
+
+static void drop_extra(struct peer *peer, int kind, struct status *why) {
+    struct transport_channel *extra = peer->extras[kind];
+    peer->extras[kind] = NULL;
+    close_channel(extra, why);
+}
+
+/* Takes all channels off the peer and closes them. */
+static void drop_channels(struct peer *peer, struct status *why) {
+    for (int kind = 0; kind < TRANSPORT_N_KINDS; kind++) {
+        pthread_mutex_lock(&peer->lock);
+        struct transport_channel *channel = peer->channels[kind];
+        peer->channels[kind] = NULL;
+        pthread_mutex_unlock(&peer->lock);
+        close_channel(channel, why);
+        drop_extra(peer, kind, why);
+    }
+}
+
+static void peer_lost(struct peer *peer, struct status *why) {
+    struct peer_table *table = peer->table;
+    drop_channels(peer, why);
+    peer->n_losses++;
+    if (table->on_lost && !table->is_closing)
+        table->on_lost(table->on_lost_arg, peer, why);
+}
+
+static void on_closed(void *owner, struct transport_channel *channel, struct status *why) {
+    struct peer *peer = owner;
+    struct peer_table *table = peer->table;
+    if (peer->channels[channel->kind] == channel && !table->is_closing) {
+        struct status *lost = status_prefix_take(why ? status_ref(why) : status_unavailable("closed"), "Lost the connection to task %s: ", peer->task);
+        peer_lost(peer, lost);
+        status_unref(lost);
+    } else if (peer->extras[channel->kind] == channel) {
+        drop_extra(peer, (int)channel->kind, why);
+    }
+    table->n_channels--;
+    table_free_when_done(table);
+}
+
+/* The answer to our Hello. */
+static struct status *check_hello(struct peer *peer, struct span meta) {
+    Millrace__Hello *hello = millrace__hello__unpack(NULL, meta.len, (const uint8_t *)meta.data);
+    if (!hello)
+        return status_invalid("malformed Hello from task %s", peer->task);
+    struct status *st = NULL;
+    if (hello->protocol != WIRE_PROTOCOL)
+        st = status_failed_precondition("task %s speaks protocol %u of the worker wire, this is %d", peer->task, hello->protocol, WIRE_PROTOCOL);
+    else if (strcmp(hello->task, peer->task) != 0)
+        st = status_failed_precondition("at the address of task %s answers task %.200s", peer->task, hello->task);
+    else if (peer->incarnation != 0 && hello->incarnation != peer->incarnation)
+        st = status_new(STATUS_ABORTED, "task %s has been restarted", peer->task);
+    millrace__hello__free_unpacked(hello, NULL);
+    return st;
+}
+
+static void on_message(void *owner, struct transport_channel *channel, struct wire_message *message) {
+    struct peer *peer = owner;
+    struct peer_table *table = peer->table;
+    struct status *st = NULL;
+    if (table->is_closing)
+        return;
+    switch (message->type) {
+    case WIRE_HELLO:
+        st = check_hello(peer, message->meta);
+        break;
+    case WIRE_PUSH:
+    case WIRE_ANNOUNCE:
+    case WIRE_GRANT:
+        if (table->receiver)
+            st = table->receiver->on_message(table->receiver_arg, peer, message);
+        break;
+    default:
+        st = status_invalid("task %s sent a message of type %d, which is not for another worker", peer->task, (int)message->type);
+    }
+    if (st)
+        channel->transport->close(channel, st);
+}
+
+static struct buffer *on_alloc(void *owner, struct transport_channel *channel, const struct wire_message *message, size_t size_bytes) {
+    struct peer *peer = owner;
+    struct peer_table *table = peer->table;
+    if (table->is_closing || !table->receiver)
+        return NULL;
+    return table->receiver->alloc(table->receiver_arg, peer, message, size_bytes);
+}
+
+static const struct transport_handlers handlers = {.on_message = on_message, .alloc = on_alloc, .on_closed = on_closed};
+
+void peer_hello_write(struct str *out, const char *task, uint64_t incarnation, unsigned channel, uint64_t expected_incarnation) {
+    Millrace__Hello hello = MILLRACE__HELLO__INIT;
+    hello.protocol = WIRE_PROTOCOL;
+    hello.task = (char *)(uintptr_t)task;
+    hello.incarnation = incarnation;
+    hello.channel = channel;
+    hello.host_id = (char *)(uintptr_t)host_id();
+    hello.expected_incarnation = expected_incarnation;
+    size_t len = millrace__hello__get_packed_size(&hello);
+    uint8_t *bytes = xmalloc(len);
+    millrace__hello__pack(&hello, bytes);
+    str_add_bytes(out, bytes, len);
+    free(bytes);
+}
+
+static void peer_set_channel(struct peer *peer, enum transport_kind kind, struct transport_channel *channel_take) {
+    pthread_mutex_lock(&peer->lock);
+    peer->channels[kind] = channel_take;
+    pthread_mutex_unlock(&peer->lock);
+}
+
+static void peer_open(struct peer *peer, enum transport_kind kind) {
+    struct peer_table *table = peer->table;
+    if (peer->is_self || peer->channels[kind] || table->is_closing)
+        return;
+    struct transport_endpoint here = {table->task, table->incarnation, "", ""};
+    struct transport_endpoint there = {peer->task, peer->incarnation, peer->address, peer->unix_address};
+    str_clear(&peer->why);
+    peer->transport = transport_choose(&here, &there, &peer->why);
+    table->n_channels++;
+    struct transport_channel *channel = peer->transport->open(table->loop, &there, kind, &handlers, peer);
+    struct str hello = STR_INIT;
+    peer_hello_write(&hello, table->task, table->incarnation, kind, peer->incarnation);
+    struct wire_out out = {.type = WIRE_HELLO, .meta = {hello.data, hello.len}};
+    channel->transport->queue(channel, &out);
+    channel->transport->flush(channel);
+    str_fini(&hello);
+    peer_set_channel(peer, kind, channel);
+}
+
+void peer_connect(struct peer *peer) { peer_open(peer, TRANSPORT_CONTROL); }
+
+/* ---- knowing peers ---- */
+
+struct status *peer_table_know(struct peer_table *table, const char *task, const char *address, const char *unix_address, uint64_t incarnation,
+                               struct peer **ret_peer) {
+    struct peer *peer = peer_find(table, task);
+    if (!peer) {
+        if (table->peers.n_entries >= PEER_MAX_KNOWN)
+            return status_exhausted("%d other tasks are known already, task %.200s would be one more", PEER_MAX_KNOWN, task);
+        peer = xcalloc(1, sizeof(*peer));
+        peer->table = table;
+        peer->task = xstrdup(task);
+        peer->is_self = strcmp(task, table->task) == 0;
+        CHECK(pthread_mutex_init(&peer->lock, NULL) == 0);
+        pthread_mutex_lock(&table->lock);
+        strmap_put(&table->peers, peer->task, peer);
+        pthread_mutex_unlock(&table->lock);
+    }
+    bool is_restarted = peer->incarnation != 0 && incarnation != 0 && peer->incarnation != incarnation;
+    set_text(&peer->address, address);
+    set_text(&peer->unix_address, unix_address);
+    if (incarnation != 0)
+        peer->incarnation = incarnation;
+    if (is_restarted) {
+        struct status *why = status_new(STATUS_ABORTED, "Task %s has been restarted", task);
+        peer_lost(peer, why);
+        status_unref(why);
+    }
+    *ret_peer = peer;
+    return NULL;
+}
+
+struct status *peer_table_accept(struct peer_table *table, struct wire_conn *conn, const char *task, uint64_t incarnation, enum transport_kind kind) {
+    struct peer *peer = peer_find(table, task);
+    if (!peer || peer->is_self)
+        return status_failed_precondition("task %.200s is not known to %s: no registered graph exchanges with it", task, table->task);
+    if (peer->incarnation != 0 && incarnation != peer->incarnation)
+        return status_failed_precondition("task %s connects as another incarnation than the master told", task);
+    table->n_channels++;
+    struct transport_channel *channel = transport_socket_adopt(conn, kind, &handlers, peer);
+    if (peer->channels[kind]) { /* both opened one: each end sends on its own */
+        struct status *why = status_new(STATUS_CANCELLED, "task %s has opened another connection", task);
+        drop_extra(peer, (int)kind, why);
+        status_unref(why);
+        peer->extras[kind] = channel;
+        return NULL;
+    }
+    peer->transport = channel->transport;
+    str_clear(&peer->why);
+    str_add(&peer->why, "the other task connected");
+    peer_set_channel(peer, kind, channel);
+    return NULL;
+}
+
+void peer_table_free(struct peer_table *table) {
+    if (!table)
+        return;
+    struct status *why = status_unavailable("task %s is stopping", table->task);
+    table->is_closing = true;
+    size_t cursor = 0;
+    struct span key;
+    void *peer;
+    while (strmap_next(&table->peers, &cursor, &key, &peer))
+        drop_channels(peer, why);
+    status_unref(why);
+    table_free_when_done(table);
+}
+
+/* ---- sending ---- */
+
+static struct transport_channel *channel_get(struct peer *peer, enum transport_kind kind) {
+    pthread_mutex_lock(&peer->lock);
+    struct transport_channel *channel = peer->channels[kind];
+    if (channel)
+        transport_channel_ref(channel);
+    pthread_mutex_unlock(&peer->lock);
+    return channel;
+}
+
+bool peer_queue(struct peer *peer, enum transport_kind kind, const struct wire_out *message) {
+    if (kind == TRANSPORT_BULK && loop_is_current(peer->table->loop))
+        peer_open(peer, TRANSPORT_BULK);
+    struct transport_channel *channel = channel_get(peer, kind);
+    if (!channel)
+        return false;
+    channel->transport->queue(channel, message);
+    transport_channel_unref(channel);
+    return true;
+}
+
+void peer_flush(struct peer *peer, enum transport_kind kind) {
+    struct transport_channel *channel = channel_get(peer, kind);
+    if (!channel)
+        return;
+    channel->transport->flush(channel);
+    transport_channel_unref(channel);
+}
+
+/* ---- the status page ---- */
+
+static void describe(struct peer *peer, bool is_first, struct str *out) {
+    size_t queued = 0;
+    for (int kind = 0; kind < TRANSPORT_N_KINDS; kind++)
+        if (peer->channels[kind])
+            queued += peer->channels[kind]->transport->queued_bytes(peer->channels[kind]);
+    str_addf(out, "%s{\"task\":\"", is_first ? "" : ",");
+    str_add_json_escaped(out, peer->task, strlen(peer->task));
+    str_addf(out, "\",\"incarnation\":\"%016llx\",\"transport\":\"%s\",\"why\":\"", (unsigned long long)peer->incarnation,
+             peer->is_self ? "local" : peer->channels[TRANSPORT_CONTROL] ? peer->transport->name : "");
+    str_add_json_escaped(out, str_text(&peer->why), peer->why.len);
+    str_addf(out, "\",\"bulk\":%s,\"queued_bytes\":%zu,\"losses\":%llu}", peer->channels[TRANSPORT_BULK] ? "true" : "false", queued,
+             (unsigned long long)peer->n_losses);
+}
+
+void peer_table_describe(struct peer_table *table, struct str *out) {
+    size_t cursor = 0;
+    struct span key;
+    void *peer;
+    bool is_first = true;
+    str_add_char(out, '[');
+    while (strmap_next(&table->peers, &cursor, &key, &peer)) {
+        describe(peer, is_first, out);
+        is_first = false;
+    }
+    str_add_char(out, ']');
+}

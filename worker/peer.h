@@ -1,0 +1,62 @@
+/* The other tasks: connections to them, by task name.
+ *
+ * A peer becomes known when a graph that exchanges with it is registered, with its addresses and incarnation. Its control channel is opened
+ * when the first such step starts; its bulk channel with the first large value. A task that connects first is taken in by its Hello; both
+ * ends may do so at once, then each sends on the one it opened and reads both.
+ * Both ends say in their Hello which incarnation they expect of the other: a restarted task never gets a message meant for the one before.
+ * When a channel of a peer ends, the peer is lost: all its channels go, and on_lost tells who runs steps that exchange with it. The next such
+ * step opens new ones.
+ *
+ * Peers are never freed before their table, so a struct peer may be kept. Queueing and flushing: any thread; all else: loop thread. */
+#ifndef MILLRACE_WORKER_PEER_H
+#define MILLRACE_WORKER_PEER_H
+
+#include "rpc/transport.h"
+
+struct peer;
+struct peer_table;
+
+enum { PEER_MAX_KNOWN = 65536 };
+
+/* Who gets the tensor messages (PUSH, ANNOUNCE, GRANT) of all peers. */
+struct peer_receiver {
+    /* An error ends the peer's connections. */
+    struct status *(*on_message)(void *arg, struct peer *peer, struct wire_message *message);
+    struct buffer *(*alloc)(void *arg, struct peer *peer, const struct wire_message *message, size_t size_bytes);
+};
+
+/* Who runs steps: each that exchanges with the peer has to end with `why`, which names the task. */
+typedef void peer_lost_fn(void *arg, struct peer *peer, struct status *why);
+
+struct peer_table *peer_table_new(struct loop *loop, const char *task, uint64_t incarnation);
+/* Closes all connections; no callback comes after. The memory goes when the last one has closed on the loop. */
+void peer_table_free(struct peer_table *table);
+void peer_table_set_receiver(struct peer_table *table, const struct peer_receiver *receiver, void *arg);
+void peer_table_set_on_lost(struct peer_table *table, peer_lost_fn *on_lost, void *arg);
+struct loop *peer_table_loop(struct peer_table *table);
+const char *peer_table_task(const struct peer_table *table); /* this task's name */
+
+/* Takes in what a registration says about a task. A new incarnation ends what was open to the old one. Errors: RESOURCE_EXHAUSTED. */
+struct status *peer_table_know(struct peer_table *table, const char *task, const char *address, const char *unix_address, uint64_t incarnation,
+                               struct peer **ret_peer) MUST_USE;
+struct peer *peer_find(struct peer_table *table, const char *task); /* NULL when unknown. Any thread. */
+const char *peer_name(const struct peer *peer);
+bool peer_is_self(const struct peer *peer);
+
+/* Opens the control channel unless it is there. */
+void peer_connect(struct peer *peer);
+/* Takes over a connection whose Hello named this task's peer: the Hello has been checked and answered. Errors: FAILED_PRECONDITION (unknown
+ * task, wrong incarnation); the connection is then still the caller's. */
+struct status *peer_table_accept(struct peer_table *table, struct wire_conn *conn, const char *task, uint64_t incarnation, enum transport_kind kind) MUST_USE;
+
+/* False when there is no connection to the peer now: the steps that exchange with it have been told. */
+bool peer_queue(struct peer *peer, enum transport_kind kind, const struct wire_out *message) MUST_USE;
+void peer_flush(struct peer *peer, enum transport_kind kind);
+
+/* JSON rows for /statusz: task, incarnation, transport and why, queued bytes. */
+void peer_table_describe(struct peer_table *table, struct str *out);
+
+/* This task's Hello, for its own connections and for answers. */
+void peer_hello_write(struct str *out, const char *task, uint64_t incarnation, unsigned channel, uint64_t expected_incarnation);
+
+#endif

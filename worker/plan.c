@@ -1,0 +1,349 @@
+/* Building plans: from a partition's graph to packed nodes, edges, frames and kernels. See plan.h.
+ *
+ * Nodes are packed in topological order, so that a step walks memory forwards. */
+#include "worker/plan.h"
+
+#include <stdlib.h>
+
+#include "worker/executor_internal.h"
+
+/* How a node runs when it is not simply a kernel. */
+static const struct plan_op {
+    const char *op;
+    enum plan_kind kind;
+    uint8_t flags;
+} plan_ops[] = {
+    {"NoOp", PLAN_NOOP, 0},
+    {"Const", PLAN_CONST, 0},
+    {"Identity", PLAN_IDENTITY, 0},
+    {"RefIdentity", PLAN_IDENTITY, 0},
+    {"IdentityN", PLAN_IDENTITY, 0},
+    {"StopGradient", PLAN_IDENTITY, 0},
+    {"PreventGradient", PLAN_IDENTITY, 0},
+    {"Snapshot", PLAN_IDENTITY, 0},
+    {"LoopCond", PLAN_IDENTITY, 0},
+    {"Switch", PLAN_SWITCH, 0},
+    {"RefSwitch", PLAN_SWITCH, 0},
+    {"Merge", PLAN_MERGE, PLAN_TAKES_DEAD},
+    {"RefMerge", PLAN_MERGE, PLAN_TAKES_DEAD},
+    {"Enter", PLAN_ENTER, PLAN_TAKES_DEAD},
+    {"RefEnter", PLAN_ENTER, PLAN_TAKES_DEAD},
+    {"Exit", PLAN_EXIT, PLAN_TAKES_DEAD},
+    {"RefExit", PLAN_EXIT, PLAN_TAKES_DEAD},
+    {"NextIteration", PLAN_NEXT_ITERATION, PLAN_TAKES_DEAD},
+    {"RefNextIteration", PLAN_NEXT_ITERATION, PLAN_TAKES_DEAD},
+    {"ControlTrigger", PLAN_CONTROL_TRIGGER, PLAN_TAKES_DEAD},
+    {"_MrSend", PLAN_SEND, PLAN_TAKES_DEAD},
+    {"_MrRecv", PLAN_RECV, 0},
+    {"_MrFeed", PLAN_FEED, 0},
+    {"_MrFetch", PLAN_FETCH, PLAN_TAKES_DEAD},
+};
+
+static const struct plan_op *plan_op_find(const char *op) {
+    for (size_t i = 0; i < ARRAY_LEN(plan_ops); i++)
+        if (strcmp(plan_ops[i].op, op) == 0)
+            return &plan_ops[i];
+    return NULL;
+}
+
+/* What the steps of building share. */
+struct builder {
+    struct plan *plan;
+    const struct plan_options *options;
+    struct node **order;
+    int *frame_of;                       /* by node id */
+    struct plan_frame_info *frame_infos;
+    int n_frames;
+    uint32_t *index_of;                  /* by node id: position in plan->nodes */
+    struct graph_consumers consumers;
+};
+
+static const struct device *device_of(const struct builder *b, const struct node *node) {
+    for (int i = 0; i < b->options->n_devices; i++)
+        if (strcmp(b->options->devices[i].full_name, node->device) == 0)
+            return &b->options->devices[i];
+    return NULL;
+}
+
+static void build_frames(struct builder *b) {
+    struct plan *plan = b->plan;
+    plan->n_frames = (uint32_t)b->n_frames;
+    plan->frames = xcalloc(plan->n_frames, sizeof *plan->frames);
+    for (int i = 0; i < b->n_frames; i++) {
+        struct plan_frame *frame = &plan->frames[i];
+        frame->name = b->frame_infos[i].name;
+        frame->parent = b->frame_infos[i].parent;
+        frame->parallel_iterations = b->frame_infos[i].parallel_iterations;
+        frame->name_hash = hash_bytes(frame->name, strlen(frame->name), 0x6d72);
+    }
+}
+
+static int child_frame_of(const struct builder *b, const struct node *enter) {
+    struct span name = {0};
+    status_unref(node_get_s(enter, "frame_name", &name)); /* plan_find_frames has read it already */
+    for (int i = 1; i < b->n_frames; i++)
+        if (b->frame_infos[i].parent == b->frame_of[enter->id] && span_is(name, b->frame_infos[i].name))
+            return i;
+    return -1;
+}
+
+static struct status *build_channel(struct builder *b, const struct node *node, bool is_send, uint32_t *ret_index) {
+    struct plan *plan = b->plan;
+    struct plan_channel *channel = &plan->channels[plan->n_channels];
+    struct span src, dst, tensor_name;
+    int64_t edge;
+    struct device_name peer;
+    struct str task = STR_INIT;
+    TRY(node_get_i(node, "edge", &edge));
+    TRY(node_get_s(node, "src_device", &src));
+    TRY(node_get_s(node, "dst_device", &dst));
+    TRY(node_get_s(node, "tensor_name", &tensor_name));
+    TRY(node_get_type(node, "T", &channel->dtype));
+    TRY(device_name_parse(is_send ? dst : src, &peer));
+    if (edge < 0 || edge > UINT32_MAX)
+        return status_invalid("{{node %s}} has edge number %lld", node->name, (long long)edge);
+    device_name_print_task(&peer, &task);
+    channel->peer_task = arena_strdup(&plan->graph.arena, str_text(&task));
+    str_fini(&task);
+    channel->edge = (uint32_t)edge;
+    channel->src_device = arena_strndup(&plan->graph.arena, src.data, src.len);
+    channel->dst_device = arena_strndup(&plan->graph.arena, dst.data, dst.len);
+    channel->tensor_name = arena_strndup(&plan->graph.arena, tensor_name.data, tensor_name.len);
+    *ret_index = plan->n_channels++;
+    return NULL;
+}
+
+static struct status *build_position(const struct node *node, uint32_t *n, uint32_t *ret_index) {
+    int64_t index;
+    TRY(node_get_i(node, "index", &index));
+    if (index < 0 || index >= 1 << 20)
+        return status_invalid("{{node %s}} has position %lld", node->name, (long long)index);
+    *n = MAX(*n, (uint32_t)index + 1);
+    *ret_index = (uint32_t)index;
+    return NULL;
+}
+
+static struct status *build_kernel(struct builder *b, const struct node *node, struct plan_node *out) {
+    struct plan *plan = b->plan;
+    const struct device *device = device_of(b, node);
+    if (!device)
+        return status_invalid("{{node %s}} is placed on '%s', which is not a device of this task", node->name, node->device);
+    struct kernel_instance *instance = &plan->instances[plan->n_instances];
+    TRY(kernel_instance_init(instance, node, device->type, device->full_name, device->allocator, b->options->host));
+    plan->n_instances++;
+    out->kind = instance->def->flags & KERNEL_ASYNC ? PLAN_KERNEL_ASYNC : PLAN_KERNEL;
+    out->instance = instance;
+    out->compute = instance->compute;
+    out->cost_ns_per_element = instance->def->cost_ns_per_element > 0 ? instance->def->cost_ns_per_element : 0.5f;
+    if (instance->def->flags & KERNEL_EXPENSIVE)
+        out->flags |= PLAN_EXPENSIVE;
+    if (instance->def->flags & KERNEL_VIEW)
+        out->flags |= PLAN_VIEW;
+    return NULL;
+}
+
+static struct status *build_special(struct builder *b, const struct node *node, struct plan_node *out) {
+    struct plan *plan = b->plan;
+    const struct tensor *value;
+    switch (out->kind) {
+    case PLAN_CONST:
+        TRY(node_get_tensor(node, "value", &value));
+        tensor_copy(&plan->constants[plan->n_constants], value);
+        out->aux = plan->n_constants++;
+        return NULL;
+    case PLAN_ENTER: {
+        bool is_constant = false;
+        TRY(node_get_b(node, "is_constant", &is_constant));
+        if (is_constant)
+            out->flags |= PLAN_CONSTANT_ENTER;
+        out->aux = (uint32_t)child_frame_of(b, node);
+        plan->frames[out->aux].n_enters++;
+        return NULL;
+    }
+    case PLAN_SEND:
+    case PLAN_RECV:
+        return build_channel(b, node, out->kind == PLAN_SEND, &out->aux);
+    case PLAN_FEED:
+        return build_position(node, &plan->n_feeds, &out->aux);
+    case PLAN_FETCH:
+        return build_position(node, &plan->n_fetches, &out->aux);
+    default:
+        return NULL;
+    }
+}
+
+/* Does an input come over a reference edge although the op wants its value? */
+static bool wants_deref(const struct node *node) {
+    for (int i = 0; i < node->n_data; i++) {
+        const struct node_input *in = &node->inputs[i];
+        if (dtype_is_ref((enum dtype)in->src->out_types[in->index]) && !dtype_is_ref((enum dtype)node->in_types[i]))
+            return true;
+    }
+    return false;
+}
+
+static struct status *build_node(struct builder *b, const struct node *node, uint32_t index) {
+    struct plan *plan = b->plan;
+    struct plan_node *out = &plan->nodes[index];
+    struct plan_frame *frame = &plan->frames[b->frame_of[node->id]];
+    const struct plan_op *op = plan_op_find(node->op_name);
+    if (node->n_data > UINT16_MAX || node->n_outputs > UINT16_MAX)
+        return status_invalid("{{node %s}} has %d inputs and %d outputs; at most %d are supported", node->name, node->n_data, node->n_outputs, UINT16_MAX);
+    out->node = node;
+    out->frame = (uint16_t)b->frame_of[node->id];
+    out->n_inputs = (uint16_t)node->n_data;
+    out->n_outputs = (uint16_t)node->n_outputs;
+    out->state = frame->n_nodes++;
+    out->first_slot = frame->n_slots;
+    frame->n_slots += (uint32_t)node->n_data;
+    plan->max_outputs = MAX(plan->max_outputs, out->n_outputs);
+    if (wants_deref(node))
+        out->flags |= PLAN_DEREF;
+    if (!op)
+        return build_kernel(b, node, out);
+    out->kind = (uint8_t)op->kind;
+    out->flags |= op->flags;
+    return build_special(b, node, out);
+}
+
+/* Pending counts that an iteration starts from. */
+static void build_initial_states(struct plan *plan) {
+    for (uint32_t i = 0; i < plan->n_frames; i++)
+        plan->frames[i].initial = xcalloc(plan->frames[i].n_nodes + 1, sizeof(struct node_state));
+    for (uint32_t i = 0; i < plan->n_nodes; i++) {
+        const struct plan_node *node = &plan->nodes[i];
+        int n_control = node->node->n_inputs - node->node->n_data;
+        struct node_state *state = &plan->frames[node->frame].initial[node->state];
+        state->pending = node->kind == PLAN_MERGE ? 1 + 2 * n_control : node->node->n_inputs;
+    }
+}
+
+static int edge_order(const void *a, const void *b) {
+    const struct plan_edge *x = a, *y = b;
+    int x_control = x->flags & EDGE_CONTROL, y_control = y->flags & EDGE_CONTROL;
+    if (x_control != y_control)
+        return x_control - y_control;
+    if (x->output != y->output)
+        return x->output < y->output ? -1 : 1;
+    return x->dst < y->dst ? -1 : x->dst > y->dst ? 1 : x->slot < y->slot ? -1 : x->slot > y->slot;
+}
+
+static void build_edges(struct builder *b) {
+    struct plan *plan = b->plan;
+    const struct graph_consumers *consumers = &b->consumers;
+    plan->edges = xcalloc((size_t)consumers->first[plan->graph.n_nodes] + 1, sizeof *plan->edges);
+    uint32_t n_edges = 0;
+    for (uint32_t i = 0; i < plan->n_nodes; i++) {
+        struct plan_node *node = &plan->nodes[i];
+        node->first_edge = n_edges;
+        for (int k = consumers->first[node->node->id]; k < consumers->first[node->node->id + 1]; k++) {
+            const struct node_output_edge *from = &consumers->edges[k];
+            const struct plan_node *dst = &plan->nodes[b->index_of[from->dst->id]];
+            struct plan_edge *edge = &plan->edges[n_edges++];
+            edge->dst = b->index_of[from->dst->id];
+            edge->state = dst->state;
+            edge->flags = dst->kind == PLAN_MERGE ? EDGE_TO_MERGE : 0;
+            if (from->index == CONTROL_EDGE) {
+                edge->flags |= EDGE_CONTROL;
+            } else {
+                edge->output = (uint16_t)from->index;
+                edge->slot = dst->first_slot + (uint32_t)from->position;
+            }
+        }
+        node->n_edges = n_edges - node->first_edge;
+        struct plan_edge *edges = &plan->edges[node->first_edge];
+        qsort(edges, node->n_edges, sizeof *edges, edge_order);
+        for (uint32_t k = 0; k < node->n_edges; k++)
+            if (!(edges[k].flags & EDGE_CONTROL) &&
+                (k + 1 == node->n_edges || (edges[k + 1].flags & EDGE_CONTROL) || edges[k + 1].output != edges[k].output))
+                edges[k].flags |= EDGE_MOVE;
+    }
+}
+
+/* Roots: nodes without inputs. The ready stack is last in, first out, so what should start first comes last: the Recvs. */
+static void build_roots(struct plan *plan) {
+    plan->roots = xcalloc(plan->n_nodes + 1, sizeof *plan->roots);
+    for (int pass = 0; pass < 2; pass++)
+        for (uint32_t i = plan->n_nodes; i-- > 0;)
+            if (plan->nodes[i].node->n_inputs == 0 && (plan->nodes[i].kind == PLAN_RECV) == (pass == 1))
+                plan->roots[plan->n_roots++] = i;
+}
+
+static struct status *build(struct builder *b) {
+    struct plan *plan = b->plan;
+    struct graph *graph = &plan->graph;
+    TRY(graph_topological_order(graph, &b->order));
+    TRY(plan_find_frames(graph, &b->frame_of, &b->frame_infos, &b->n_frames));
+    if (b->n_frames > UINT16_MAX)
+        return status_invalid("the graph has %d loop frames; at most %d are supported", b->n_frames, UINT16_MAX);
+    build_frames(b);
+    plan->n_nodes = (uint32_t)graph->n_live;
+    size_t n = plan->n_nodes + 1;
+    plan->nodes = aligned_alloc(64, n * sizeof *plan->nodes);
+    if (!plan->nodes)
+        return status_exhausted("no memory for a plan of %u nodes", plan->n_nodes);
+    memset(plan->nodes, 0, n * sizeof *plan->nodes);
+    plan->instances = xcalloc(n, sizeof *plan->instances);
+    plan->channels = xcalloc(n, sizeof *plan->channels);
+    plan->constants = aligned_alloc(64, n * sizeof *plan->constants);
+    CHECK(plan->constants);
+    memset(plan->constants, 0, n * sizeof *plan->constants);
+    b->index_of = xcalloc((size_t)graph->n_nodes + 1, sizeof *b->index_of);
+    for (uint32_t i = 0; i < plan->n_nodes; i++) {
+        b->index_of[b->order[i]->id] = i;
+        TRY(build_node(b, b->order[i], i));
+    }
+    build_initial_states(plan);
+    graph_consumers_init(&b->consumers, graph);
+    build_edges(b);
+    build_roots(plan);
+    return NULL;
+}
+
+struct status *plan_new(struct graph *graph_take, const struct plan_options *options, struct plan **ret_plan) {
+    struct plan *plan = xcalloc(1, sizeof *plan);
+    struct builder b = {.plan = plan, .options = options};
+    atomic_init(&plan->n_refs, 1);
+    pthread_mutex_init(&plan->lock, NULL);
+    plan->graph = *graph_take;
+    graph_init(graph_take);
+    struct status *st = build(&b);
+    free(b.order);
+    free(b.frame_of);
+    free(b.frame_infos);
+    free(b.index_of);
+    graph_consumers_fini(&b.consumers);
+    if (st) {
+        plan_unref(plan);
+        return st;
+    }
+    *ret_plan = plan;
+    return NULL;
+}
+
+struct plan *plan_ref(struct plan *plan) {
+    atomic_fetch_add_explicit(&plan->n_refs, 1, memory_order_relaxed);
+    return plan;
+}
+
+void plan_unref(struct plan *plan) {
+    if (!plan || atomic_fetch_sub_explicit(&plan->n_refs, 1, memory_order_acq_rel) != 1)
+        return;
+    steps_free(plan);
+    for (uint32_t i = 0; i < plan->n_instances; i++)
+        kernel_instance_fini(&plan->instances[i]);
+    for (uint32_t i = 0; i < plan->n_constants; i++)
+        tensor_clear(&plan->constants[i]);
+    for (uint32_t i = 0; plan->frames && i < plan->n_frames; i++)
+        free(plan->frames[i].initial);
+    free(plan->instances);
+    free(plan->constants);
+    free(plan->channels);
+    free(plan->frames);
+    free(plan->nodes);
+    free(plan->edges);
+    free(plan->roots);
+    pthread_mutex_destroy(&plan->lock);
+    graph_fini(&plan->graph);
+    free(plan);
+}

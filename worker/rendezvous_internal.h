@@ -1,0 +1,129 @@
+/* The rendezvous' parts: rendezvous.c (the task's table of steps), rendezvous_step.c (one step's table of keys, where ends meet),
+ * rendezvous_wire.c (push, announce, grant; the budget of bytes in flight).
+ *
+ * A key's slot, at the receiver:                              at the sender:
+ *
+ *     (none) ──Recv──► WAITING ──value──► given, gone             (none) ──large value──► OFFERED ──grant──► pushed, gone
+ *        │                │
+ *        ├──value──► VALUE ──Recv──► given, gone
+ *        │                │
+ *        └─announce─► ANNOUNCED ──room──► GRANTED ──push──► as a value       (a Recv may come at any time and waits in the slot)
+ *
+ * Locks: table->lock and a step's lock are never held together; no callback runs under either. */
+#ifndef MILLRACE_WORKER_RENDEZVOUS_INTERNAL_H
+#define MILLRACE_WORKER_RENDEZVOUS_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "common/base/list.h"
+#include "common/base/map.h"
+#include "worker/messages.h"
+#include "worker/peer.h"
+#include "worker/rendezvous.h"
+#include "worker/step_ids.h"
+
+enum slot_kind { SLOT_WAITING, SLOT_VALUE, SLOT_ANNOUNCED, SLOT_GRANTED, SLOT_OFFERED };
+
+struct slot {
+    struct tensor value; /* VALUE; OFFERED: plain dtypes */
+    struct slot *next;   /* of its bucket, or of the free ones */
+    uint64_t frame_iter;
+    uint32_t edge;
+    uint8_t kind;
+    uint8_t dtype;                /* that the Recv wants, once it waits */
+    struct rendezvous_recv *recv; /* who waits, or NULL */
+    struct peer *peer;            /* ANNOUNCED, GRANTED: who sends; OFFERED: to whom */
+    size_t size_bytes;            /* ANNOUNCED, GRANTED: of the payload */
+    struct buffer *buffer;        /* GRANTED: where it lands; OFFERED: the encoded TensorProto of an object dtype */
+};
+
+struct dirty_peers {
+    struct peer **items;
+    uint32_t n, capacity;
+};
+
+struct rendezvous {
+    _Atomic uint32_t n_refs;
+    struct rendezvous_table *table;
+    uint64_t step_id;
+    struct list link;       /* table->orphans while nobody has opened it; guarded by table->lock */
+    int64_t since_ns;       /* orphans: when the first arrival came; guarded by table->lock */
+    struct rendezvous *next_free;
+
+    pthread_mutex_t lock;   /* guards what follows */
+    bool is_opened;         /* its RunGraph has come */
+    bool is_ended;
+    struct status *why;     /* aborted with */
+    struct slot **buckets;
+    uint32_t n_buckets, n_slots; /* n_buckets: a power of two, or 0 */
+    struct slot *free_slots;
+    uint32_t n_free_slots;
+    uint32_t n_announced, n_granted;
+    size_t granted_bytes, early_bytes;
+    struct dirty_peers dirty;
+    struct list pending_link; /* guarded by table->lock */
+};
+
+/* A wait that began after its step's abort: told from the loop. */
+struct late_recv {
+    struct late_recv *next;
+    struct rendezvous_recv *recv;
+    struct status *why;
+};
+
+struct rendezvous_table {
+    struct peer_table *peers;
+    struct allocator *allocator;
+    const char *task;       /* this one's name, or NULL: everything is local */
+    _Atomic int64_t in_flight_bytes; /* granted, not yet here */
+    int64_t max_in_flight_bytes;
+    _Atomic int64_t early_bytes;     /* values of steps that nobody has opened */
+
+    pthread_mutex_t lock;   /* guards what follows */
+    struct u64map steps;    /* id → struct rendezvous, one reference each */
+    struct step_ids ended;
+    struct list orphans;    /* oldest first */
+    struct list pending;    /* rendezvous.pending_link, one reference each, first come first served */
+    struct rendezvous *free_steps;
+    uint32_t n_free_steps;
+    struct late_recv *late;
+    struct loop_task late_task;
+    bool is_late_posted, is_freed;
+    uint32_t n_refs;        /* the owner's, each live rendezvous, the posted task */
+};
+
+enum {
+    RENDEZVOUS_EARLY_MAX_BYTES = 256 << 20, /* values that came before their RunGraph */
+    RENDEZVOUS_EARLY_MAX_STEPS = 65536,
+    RENDEZVOUS_ORPHAN_SECONDS = 120,        /* how long they wait for it */
+    SLOTS_KEPT = 64,                        /* per recycled rendezvous */
+    STEPS_KEPT = 64,
+};
+
+/* ---- rendezvous.c ---- */
+enum find_result { FOUND, FIND_ENDED, FIND_REFUSED };
+/* The step's rendezvous for an arrival, made when new; with a reference. */
+enum find_result rendezvous_find(struct rendezvous_table *table, uint64_t step_id, bool make, struct rendezvous **ret);
+void rendezvous_add_pending(struct rendezvous *rendezvous); /* its lock is not held */
+void rendezvous_tell_late(struct rendezvous_table *table, struct rendezvous_recv *recv, struct status *why_take);
+
+/* ---- rendezvous_step.c; the step's lock is held ---- */
+struct slot *slot_find(struct rendezvous *rendezvous, uint32_t edge, uint64_t frame_iter);
+struct slot *slot_add(struct rendezvous *rendezvous, uint32_t edge, uint64_t frame_iter, enum slot_kind kind);
+void slot_remove(struct rendezvous *rendezvous, struct slot *slot); /* its contents have been taken */
+/* Lock not held: a value for a key, from here or from the wire. Takes *value. Errors: INTERNAL, the key has a value already. */
+struct status *rendezvous_deliver(struct rendezvous *rendezvous, uint32_t edge, uint64_t frame_iter, struct tensor *value) MUST_USE;
+/* Lock not held: empties the step and gives its waits `why`. */
+void rendezvous_clear(struct rendezvous *rendezvous, struct status *why, bool is_end);
+
+/* ---- rendezvous_wire.c ---- */
+struct status *wire_push_or_announce(struct rendezvous *rendezvous, struct peer *peer, const struct plan_channel *channel, uint64_t frame_iter,
+                                     struct tensor *value, struct rendezvous_recv *offer, bool *ret_is_offered);
+/* Grants what there is room for. Lock not held. */
+void rendezvous_try_grants(struct rendezvous *rendezvous);
+/* Bytes that are no longer in flight: others may have their turn. */
+void rendezvous_release_bytes(struct rendezvous_table *table, size_t size_bytes);
+extern const struct peer_receiver rendezvous_receiver; /* arg: the table */
+
+#endif

@@ -1,0 +1,284 @@
+/* Between tasks: push, announce, grant, and the budget of bytes in flight. */
+#include <stdlib.h>
+
+#include "common/tensor/tensor_proto.h"
+#include "worker/rendezvous_internal.h"
+
+/* ---- the sender's side ---- */
+
+/* Lock held: the peer has something to be flushed. */
+static void mark_dirty(struct rendezvous *rendezvous, struct peer *peer) {
+    struct dirty_peers *dirty = &rendezvous->dirty;
+    for (uint32_t i = 0; i < dirty->n; i++)
+        if (dirty->items[i] == peer)
+            return;
+    if (dirty->n == dirty->capacity) {
+        dirty->capacity = dirty->capacity ? dirty->capacity * 2 : 4;
+        dirty->items = xreallocarray(dirty->items, dirty->capacity, sizeof(struct peer *));
+    }
+    dirty->items[dirty->n++] = peer;
+}
+
+static struct status *unavailable(const struct peer *peer, const struct plan_channel *channel) {
+    return status_unavailable("there is no connection to task %s, which %s goes to", peer_name(peer), channel->tensor_name);
+}
+
+/* Lock held. */
+static bool queue_edge(struct rendezvous *rendezvous, struct peer *peer, enum wire_type type, const struct str *meta, const struct tensor *payload) {
+    const struct tensor *tensors[1] = {payload};
+    struct wire_out out = {.type = type, .id = rendezvous->step_id, .meta = {meta->data, meta->len}, .tensors = tensors, .n_tensors = payload ? 1 : 0};
+    if (!peer_queue(peer, TRANSPORT_CONTROL, &out))
+        return false;
+    mark_dirty(rendezvous, peer);
+    return true;
+}
+
+/* Strings, handles and variants: their TensorProto is the value that travels. */
+static struct buffer *encode_proto(const struct tensor *value, size_t *ret_size) {
+    struct str proto = STR_INIT;
+    tensor_to_proto(value, &proto);
+    *ret_size = proto.len;
+    char *bytes = str_detach(&proto);
+    return buffer_wrap(bytes, *ret_size, free, bytes);
+}
+
+struct status *wire_push_or_announce(struct rendezvous *rendezvous, struct peer *peer, const struct plan_channel *channel, uint64_t frame_iter,
+                                     struct tensor *value, struct rendezvous_recv *offer, bool *ret_is_offered) {
+    bool is_dead = value->storage == TENSOR_DEAD;
+    bool is_object = !is_dead && dtype_is_object((enum dtype)value->dtype);
+    size_t size = is_dead ? 0 : is_object ? tensor_proto_size(value) : tensor_size_bytes(value);
+    bool is_large = size > RENDEZVOUS_PUSH_LIMIT_BYTES;
+    struct buffer *proto = is_large && is_object ? encode_proto(value, &size) : NULL;
+    struct str meta = STR_INIT;
+    edge_message_write(&meta, channel->edge, frame_iter, value, proto ? size : 0);
+    struct status *st = NULL;
+    pthread_mutex_lock(&rendezvous->lock);
+    if (unlikely(rendezvous->why != NULL)) {
+        st = status_ref(rendezvous->why);
+    } else if (is_large) {
+        if (slot_find(rendezvous, channel->edge, frame_iter)) {
+            st = status_internal("%s (edge %u) is sent twice in one frame and iteration", channel->tensor_name, channel->edge);
+        } else if (!queue_edge(rendezvous, peer, WIRE_ANNOUNCE, &meta, NULL)) {
+            st = unavailable(peer, channel);
+        } else { /* the grant finds it: whoever brings that waits for the lock */
+            struct slot *slot = slot_add(rendezvous, channel->edge, frame_iter, SLOT_OFFERED);
+            slot->peer = peer;
+            slot->size_bytes = size;
+            slot->buffer = proto;
+            slot->recv = offer;
+            *ret_is_offered = offer != NULL;
+            if (!proto)
+                tensor_move(&slot->value, value);
+            proto = NULL;
+        }
+    } else if (!queue_edge(rendezvous, peer, WIRE_PUSH, &meta, is_dead || is_object ? NULL : value)) {
+        st = unavailable(peer, channel);
+    }
+    pthread_mutex_unlock(&rendezvous->lock);
+    buffer_unref(proto);
+    str_fini(&meta);
+    return st;
+}
+
+/* The receiver has room: the value goes out on the bulk channel. */
+static struct status *on_grant(struct rendezvous_table *table, struct peer *peer, const struct wire_message *message, const struct edge_message *edge) {
+    struct rendezvous *rendezvous;
+    if (rendezvous_find(table, message->id, false, &rendezvous) != FOUND)
+        return NULL; /* it has ended here */
+    struct tensor value = TENSOR_INIT;
+    struct buffer *proto = NULL;
+    struct rendezvous_recv *offer = NULL;
+    size_t size = 0;
+    pthread_mutex_lock(&rendezvous->lock);
+    struct slot *slot = slot_find(rendezvous, edge->edge, edge->frame_iter);
+    bool is_offered = slot && slot->kind == SLOT_OFFERED && slot->peer == peer;
+    if (is_offered) {
+        tensor_move(&value, &slot->value);
+        proto = slot->buffer;
+        size = slot->size_bytes;
+        offer = slot->recv;
+        slot_remove(rendezvous, slot);
+    }
+    pthread_mutex_unlock(&rendezvous->lock);
+    rendezvous_unref(rendezvous);
+    if (!is_offered)
+        return NULL; /* aborted meanwhile */
+    struct tensor head = TENSOR_INIT;
+    if (proto)
+        head.dtype = DT_STRING; /* any object dtype: the TensorProto says which */
+    struct str meta = STR_INIT;
+    edge_message_write(&meta, edge->edge, edge->frame_iter, proto ? &head : &value, proto ? size : 0);
+    const struct tensor *tensors[1] = {&value};
+    struct wire_out out = {.type = WIRE_PUSH, .id = message->id, .meta = {meta.data, meta.len}, .tensors = tensors, .n_tensors = proto ? 0 : 1};
+    if (proto) {
+        out.extra = (struct span){proto->data, size};
+        out.extra_buffer = proto;
+    }
+    if (peer_queue(peer, TRANSPORT_BULK, &out))
+        peer_flush(peer, TRANSPORT_BULK);
+    str_fini(&meta);
+    tensor_clear(&value);
+    buffer_unref(proto);
+    if (offer)
+        offer->on_value(offer, NULL, NULL);
+    return NULL;
+}
+
+/* ---- the receiver's side ---- */
+
+static bool reserve_bytes(struct rendezvous_table *table, size_t size_bytes, bool even_without_room) {
+    int64_t size = (int64_t)size_bytes;
+    int64_t in_flight = atomic_load_explicit(&table->in_flight_bytes, memory_order_relaxed);
+    do {
+        if (!even_without_room && in_flight > 0 && in_flight + size > table->max_in_flight_bytes)
+            return false;
+    } while (!atomic_compare_exchange_weak_explicit(&table->in_flight_bytes, &in_flight, in_flight + size, memory_order_relaxed,
+                                                    memory_order_relaxed));
+    return true;
+}
+
+/* Lock held. Errors: RESOURCE_EXHAUSTED. */
+static struct status *grant(struct rendezvous *rendezvous, struct slot *slot) {
+    struct rendezvous_table *table = rendezvous->table;
+    struct buffer *buffer = buffer_alloc(table->allocator, slot->size_bytes);
+    if (!buffer)
+        return status_exhausted("no memory for %zu bytes that task %s sends over edge %u", slot->size_bytes, peer_name(slot->peer), slot->edge);
+    slot->buffer = buffer;
+    slot->kind = SLOT_GRANTED;
+    rendezvous->n_announced--;
+    rendezvous->n_granted++;
+    rendezvous->granted_bytes += slot->size_bytes;
+    struct str meta = STR_INIT;
+    edge_message_write(&meta, slot->edge, slot->frame_iter, NULL, 0);
+    (void)queue_edge(rendezvous, slot->peer, WIRE_GRANT, &meta, NULL); /* a lost peer ends the step */
+    str_fini(&meta);
+    return NULL;
+}
+
+/* Lock held: grants those somebody waits for, or all. */
+static struct status *grant_pass(struct rendezvous *rendezvous, bool only_awaited, size_t *ret_failed_bytes) {
+    for (uint32_t i = 0; i < rendezvous->n_buckets && rendezvous->n_announced > 0; i++)
+        for (struct slot *slot = rendezvous->buckets[i]; slot; slot = slot->next) {
+            if (slot->kind != SLOT_ANNOUNCED || (only_awaited && !slot->recv))
+                continue;
+            bool has_nothing_else = slot->recv && rendezvous->n_granted == 0;
+            if (!reserve_bytes(rendezvous->table, slot->size_bytes, has_nothing_else))
+                continue;
+            struct status *st = grant(rendezvous, slot);
+            if (st) {
+                *ret_failed_bytes = slot->size_bytes;
+                return st;
+            }
+        }
+    return NULL;
+}
+
+/* True when announced values of a live step are left without a grant. */
+static bool grant_what_fits(struct rendezvous *rendezvous) {
+    size_t failed_bytes = 0;
+    struct status *st = NULL;
+    pthread_mutex_lock(&rendezvous->lock);
+    bool is_live = rendezvous->is_opened && !rendezvous->is_ended && !rendezvous->why;
+    if (is_live)
+        st = grant_pass(rendezvous, true, &failed_bytes);
+    if (is_live && !st)
+        st = grant_pass(rendezvous, false, &failed_bytes);
+    bool is_short = is_live && !st && rendezvous->n_announced > 0;
+    pthread_mutex_unlock(&rendezvous->lock);
+    rendezvous_flush(rendezvous);
+    if (st) {
+        rendezvous_release_bytes(rendezvous->table, failed_bytes);
+        rendezvous_abort(rendezvous, st);
+        status_unref(st);
+    }
+    return is_short;
+}
+
+/* Tries again once it stands in the queue: room that came just before would otherwise tell nobody. */
+void rendezvous_try_grants(struct rendezvous *rendezvous) {
+    if (!grant_what_fits(rendezvous))
+        return;
+    rendezvous_add_pending(rendezvous);
+    (void)grant_what_fits(rendezvous);
+}
+
+static struct status *on_announce(struct rendezvous *rendezvous, struct peer *peer, const struct edge_message *edge) {
+    TRY(tensor_meta_check(&edge->tensor));
+    if (edge->tensor.size_bytes == 0)
+        return status_invalid("an announcement of nothing");
+    struct status *st = NULL;
+    pthread_mutex_lock(&rendezvous->lock);
+    bool is_live = !rendezvous->is_ended && !rendezvous->why;
+    struct slot *slot = is_live ? slot_find(rendezvous, edge->edge, edge->frame_iter) : NULL;
+    if (slot && slot->kind != SLOT_WAITING) {
+        st = status_internal("edge %u is announced twice", edge->edge);
+    } else if (is_live) {
+        if (!slot)
+            slot = slot_add(rendezvous, edge->edge, edge->frame_iter, SLOT_ANNOUNCED);
+        slot->kind = SLOT_ANNOUNCED;
+        slot->peer = peer;
+        slot->size_bytes = edge->tensor.size_bytes;
+        rendezvous->n_announced++;
+    }
+    pthread_mutex_unlock(&rendezvous->lock);
+    if (!st && is_live)
+        rendezvous_try_grants(rendezvous);
+    return st;
+}
+
+static struct status *on_push(struct rendezvous *rendezvous, const struct wire_message *message, const struct edge_message *edge) {
+    struct tensor value = TENSOR_INIT;
+    size_t offset = 0;
+    TRY(tensor_meta_take(&edge->tensor, message, &offset, rendezvous->table->allocator, &value));
+    return rendezvous_deliver(rendezvous, edge->edge, edge->frame_iter, &value);
+}
+
+static struct status *receive(void *arg, struct peer *peer, struct wire_message *message) {
+    struct rendezvous_table *table = arg;
+    struct edge_message edge;
+    TRY(edge_message_read(message->meta, &edge));
+    if (message->type == WIRE_GRANT)
+        return on_grant(table, peer, message, &edge);
+    if (!edge.has_tensor)
+        return status_invalid("task %s sent a value without its TensorMeta", peer_name(peer));
+    struct rendezvous *rendezvous;
+    enum find_result result = rendezvous_find(table, message->id, true, &rendezvous);
+    if (result == FIND_ENDED)
+        return NULL; /* late */
+    if (result == FIND_REFUSED)
+        return status_exhausted("values of too many steps that no master has started here, the last from task %s", peer_name(peer));
+    struct status *st = message->type == WIRE_PUSH ? on_push(rendezvous, message, &edge) : on_announce(rendezvous, peer, &edge);
+    rendezvous_unref(rendezvous);
+    return st;
+}
+
+/* Small values come unasked; a large one has been granted its buffer, or its step is over. */
+static struct buffer *receive_alloc(void *arg, struct peer *peer, const struct wire_message *message, size_t size_bytes) {
+    struct rendezvous_table *table = arg;
+    if (message->type != WIRE_PUSH)
+        return NULL;
+    if (size_bytes <= RENDEZVOUS_PUSH_LIMIT_BYTES)
+        return buffer_alloc(allocator_host(), size_bytes);
+    struct edge_message edge;
+    struct status *st = edge_message_read(message->meta, &edge);
+    struct rendezvous *rendezvous;
+    if (st) {
+        status_unref(st);
+        return NULL;
+    }
+    enum find_result result = rendezvous_find(table, message->id, false, &rendezvous);
+    if (result != FOUND)
+        return result == FIND_ENDED ? wire_discard : NULL;
+    struct buffer *buffer = NULL;
+    pthread_mutex_lock(&rendezvous->lock);
+    struct slot *slot = slot_find(rendezvous, edge.edge, edge.frame_iter);
+    if (rendezvous->is_ended || rendezvous->why)
+        buffer = wire_discard;
+    else if (slot && slot->kind == SLOT_GRANTED && slot->peer == peer && slot->size_bytes == size_bytes)
+        buffer = buffer_ref(slot->buffer);
+    pthread_mutex_unlock(&rendezvous->lock);
+    rendezvous_unref(rendezvous);
+    return buffer;
+}
+
+const struct peer_receiver rendezvous_receiver = {.on_message = receive, .alloc = receive_alloc};

@@ -1,0 +1,47 @@
+/* What a worker answers: the messages of masters, tools and other workers (rpc/wire.h), from the first Hello to the last RunDone.
+ *
+ *   Hello ──► a master: RegisterGraph, RunGraph, CancelStep, …   (service.c, service_graphs.c, service_steps.c)
+ *         ├─► a tool: GetStatus, Ping
+ *         └─► another task: handed to worker/peer, which reads tensors
+ *
+ * Loop thread, but for the end of a step, which may come on any thread. */
+#ifndef MILLRACE_WORKER_SERVICE_H
+#define MILLRACE_WORKER_SERVICE_H
+
+#include "common/base/pool.h"
+#include "rpc/loop.h"
+#include "worker/plan.h"
+
+struct worker_service;
+struct container_table;
+
+struct worker_options {
+    const char *task;             /* "/job:worker/replica:0/task:0" */
+    const char *listen;           /* "127.0.0.1:2300" */
+    bool use_unix;                /* also listen on an abstract Unix socket, for tasks of this host */
+    struct device *devices;       /* of the task; borrowed for the service's life */
+    int n_devices;
+    struct pool *pool;
+    int64_t inline_budget_ns;     /* a step runs so long on the loop thread before it moves to the pool; default 50 µs */
+    int64_t graph_grace_ms;       /* a lost master's graphs are kept so long; default 60 s */
+    int64_t max_in_flight_bytes;  /* of large tensors granted to peers; default 2 GiB */
+    int max_steps;                /* live at once; default 65536 */
+};
+void worker_options_default(struct worker_options *options);
+
+/* Errors: what wire_listen says. */
+struct status *worker_service_new(struct loop *loop, const struct worker_options *options, struct worker_service **ret_service) MUST_USE;
+/* Ends every step and connection. The memory goes on the loop when the last has ended; then on_freed(arg), unless NULL. */
+void worker_service_free(struct worker_service *service, void (*on_freed)(void *arg), void *arg);
+/* Refuses new steps from now on; on_drained(arg) comes on the loop when no step is left. */
+void worker_service_drain(struct worker_service *service, void (*on_drained)(void *arg), void *arg);
+
+int worker_service_port(const struct worker_service *service);
+uint64_t worker_service_incarnation(const struct worker_service *service);
+const char *worker_service_unix_address(const struct worker_service *service); /* "" without one */
+int worker_service_n_steps(struct worker_service *service);
+struct container_table *worker_service_containers(struct worker_service *service);
+bool worker_service_is_draining(const struct worker_service *service);
+void worker_service_describe(struct worker_service *service, struct str *out); /* /statusz, a JSON object */
+
+#endif

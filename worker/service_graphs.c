@@ -1,0 +1,165 @@
+/* Graphs and the masters that registered them. */
+#include <stdlib.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "proto/worker.pb-c.h"
+#include "worker/service_internal.h"
+
+struct metric worker_graphs = METRIC_GAUGE_INIT("millrace_worker_graphs", "Registered graphs");
+
+static void count_graphs(struct worker_service *service) { metric_set(&worker_graphs, (int64_t)graph_cache_n_graphs(service->graphs)); }
+
+/* ---- masters ---- */
+
+struct master *master_join(struct worker_service *service, uint64_t incarnation) {
+    int n = 0;
+    LIST_FOR_EACH(link, &service->masters) {
+        struct master *master = LIST_ENTRY(link, struct master, link);
+        if (master->incarnation == incarnation) {
+            master->n_clients++;
+            return master;
+        }
+        n++;
+    }
+    if (n >= SERVICE_MAX_MASTERS)
+        return NULL;
+    struct master *master = xcalloc(1, sizeof(*master));
+    master->incarnation = incarnation;
+    master->n_clients = 1;
+    list_push_back(&service->masters, &master->link);
+    return master;
+}
+
+static bool is_of_master(const struct run *run, const void *arg) { return run->master_incarnation == *(const uint64_t *)arg; }
+
+/* The last connection of a master has ended: its steps end now, its graphs wait for a while. */
+void master_leave(struct worker_service *service, struct master *master) {
+    if (--master->n_clients > 0)
+        return;
+    master->lost_ns = clock_now_ns();
+    struct status *why = status_unavailable("%s lost its connection to the master", service->task);
+    service_cancel_runs(service, is_of_master, &master->incarnation, why);
+    status_unref(why);
+}
+
+void masters_expire(struct worker_service *service, int64_t now_ns) {
+    LIST_FOR_EACH_SAFE(link, next, &service->masters) {
+        struct master *master = LIST_ENTRY(link, struct master, link);
+        if (master->n_clients > 0 || now_ns - master->lost_ns < service->options.graph_grace_ms * 1000000)
+            continue;
+        log_info("dropping the graphs of master %016llx, which is gone", (unsigned long long)master->incarnation);
+        graph_cache_remove_master(service->graphs, master->incarnation);
+        rendezvous_forget_master(service->rendezvous, master->incarnation);
+        list_remove(&master->link);
+        free(master);
+    }
+    count_graphs(service);
+}
+
+void masters_free(struct worker_service *service) {
+    for (struct list *link; (link = list_pop_front(&service->masters));)
+        free(LIST_ENTRY(link, struct master, link));
+}
+
+/* ---- registering ---- */
+
+/* The answer waits for the plan, which may be made on the pool; the connection may end meanwhile. */
+struct registration {
+    struct worker_service *service;
+    struct wire_conn *conn;
+    uint64_t id;
+};
+
+static void send_registered(struct wire_conn *conn, uint64_t id, uint64_t graph, const struct status *status) {
+    Millrace__Registered reply = MILLRACE__REGISTERED__INIT;
+    reply.graph = graph;
+    reply.code = (int32_t)status_code(status);
+    reply.message = (char *)(uintptr_t)status_message(status);
+    size_t len = millrace__registered__get_packed_size(&reply);
+    uint8_t *bytes = xmalloc(len + 1);
+    millrace__registered__pack(&reply, bytes);
+    service_reply(conn, WIRE_REGISTERED, id, bytes, len);
+    free(bytes);
+}
+
+static void on_built(void *arg, struct graph_entry *entry, struct status *status_take) {
+    struct registration *registration = arg;
+    struct worker_service *service = registration->service;
+    send_registered(registration->conn, registration->id, entry ? entry->handle : 0, status_take);
+    status_unref(status_take);
+    wire_conn_unref(registration->conn);
+    free(registration);
+    service->n_registering--;
+    count_graphs(service);
+    service_maybe_free(service);
+}
+
+static struct status *know_peers(struct worker_service *service, const Millrace__RegisterGraph *message, struct peer **peers, int *ret_n) {
+    int n = 0;
+    for (size_t i = 0; i < message->n_peer; i++) {
+        const Millrace__Peer *from = message->peer[i];
+        if (strcmp(from->task, service->task) != 0)
+            TRY(peer_table_know(service->peers, from->task, from->address, from->unix_address, from->incarnation, &peers[n++]));
+    }
+    *ret_n = n;
+    return NULL;
+}
+
+struct status *service_register_graph(struct client *client, struct wire_message *message) {
+    struct worker_service *service = client->service;
+    Millrace__RegisterGraph *request = millrace__register_graph__unpack(NULL, message->meta.len, (const uint8_t *)message->meta.data);
+    if (!request)
+        return status_invalid("malformed RegisterGraph");
+    int n_peers = 0;
+    struct peer **peers = xcalloc(request->n_peer + 1, sizeof(struct peer *));
+    struct status *st = NULL;
+    if (request->master_incarnation != client->incarnation)
+        st = status_failed_precondition("RegisterGraph of another master than its connection's");
+    else if (service->is_draining)
+        st = status_unavailable("%s is draining", service->task);
+    else
+        st = know_peers(service, request, peers, &n_peers);
+    if (st) {
+        send_registered(client->conn, message->id, 0, st);
+        status_unref(st);
+        free(peers);
+    } else {
+        struct registration *registration = xmalloc(sizeof(*registration));
+        *registration = (struct registration){service, wire_conn_ref(client->conn), message->id};
+        service->n_registering++;
+        graph_cache_register(service->graphs, request->master_incarnation, request->session, message->payload, message->payload_len, peers, n_peers,
+                             on_built, registration);
+    }
+    millrace__register_graph__free_unpacked(request, NULL);
+    return NULL;
+}
+
+struct status *service_deregister_graph(struct client *client, const struct wire_message *message) {
+    struct worker_service *service = client->service;
+    Millrace__DeregisterGraph *request = millrace__deregister_graph__unpack(NULL, message->meta.len, (const uint8_t *)message->meta.data);
+    if (!request)
+        return status_invalid("malformed DeregisterGraph");
+    for (size_t i = 0; i < request->n_graph; i++)
+        graph_cache_remove(service->graphs, request->graph[i], client->incarnation);
+    millrace__deregister_graph__free_unpacked(request, NULL);
+    count_graphs(service);
+    return NULL;
+}
+
+struct status *service_reset(struct client *client, const struct wire_message *message) {
+    struct worker_service *service = client->service;
+    Millrace__Reset *request = millrace__reset__unpack(NULL, message->meta.len, (const uint8_t *)message->meta.data);
+    if (!request)
+        return status_invalid("malformed Reset");
+    if (request->n_container == 0)
+        container_reset(service->containers, NULL);
+    for (size_t i = 0; i < request->n_container; i++)
+        container_reset(service->containers, request->container[i]);
+    if (request->drop_graphs)
+        graph_cache_remove_all(service->graphs);
+    millrace__reset__free_unpacked(request, NULL);
+    count_graphs(service);
+    service_reply(client->conn, WIRE_RESET_DONE, message->id, NULL, 0);
+    return NULL;
+}

@@ -1,0 +1,130 @@
+/* The parts of the service: service.c (connections, Hello, what is answered at once, the end), service_graphs.c (RegisterGraph,
+ * masters), service_steps.c (RunGraph to RunDone), service_page.c (status page). */
+#ifndef MILLRACE_WORKER_SERVICE_INTERNAL_H
+#define MILLRACE_WORKER_SERVICE_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "common/base/list.h"
+#include "common/base/map.h"
+#include "common/base/metrics.h"
+#include "worker/container.h"
+#include "worker/executor.h"
+#include "worker/graph_cache.h"
+#include "worker/messages.h"
+#include "worker/peer.h"
+#include "worker/rendezvous.h"
+#include "worker/service.h"
+
+enum {
+    SERVICE_TICK_MS = 1000,
+    SERVICE_MAX_EARLY_CANCELS = 4096,
+    SERVICE_MAX_MASTERS = 1024,
+    SERVICE_MAX_GRAPH_BYTES = INT32_MAX, /* as protobuf has it */
+    SERVICE_TIMEOUT_SLACK_MS = 2000, /* the master keeps the deadline; this is the backstop */
+    RUNS_KEPT = 64,
+};
+
+/* A master process, by its incarnation. */
+struct master {
+    struct list link;
+    uint64_t incarnation;
+    int n_clients;
+    int64_t lost_ns; /* when the last of its connections ended */
+};
+
+/* An accepted connection. */
+struct client {
+    struct list link;
+    struct worker_service *service;
+    struct wire_conn *conn;
+    bool is_greeted;
+    uint64_t incarnation;  /* from its Hello */
+    struct master *master; /* NULL: a tool */
+    struct str hello_task;
+};
+
+/* One RunGraph on its way to its RunDone. */
+struct run {
+    struct step_run exec;
+    _Atomic uint32_t n_refs; /* the step's, and those who are about to cancel it */
+    struct worker_service *service;
+    struct list link;        /* service->runs; guarded by service->lock */
+    struct run *next_free;
+    struct wire_conn *conn;  /* one reference */
+    struct graph_entry *graph; /* one reference */
+    uint64_t id, master_incarnation;
+    int64_t start_ns, deadline_ns; /* deadline 0: none */
+    struct status *cancelled;      /* what CancelStep brought; guarded by service->lock */
+    struct tensor *values;   /* feeds, then fetches */
+    uint32_t n_values, values_capacity;
+    struct str meta;
+};
+
+struct worker_service {
+    struct loop *loop;
+    struct worker_options options;
+    char *task, *unix_address;
+    uint64_t incarnation;
+    struct wire_server *server, *unix_server;
+    struct peer_table *peers;
+    struct rendezvous_table *rendezvous;
+    struct container_table *containers;
+    struct graph_cache *graphs;
+    struct list clients, masters;
+    struct u64map early_cancels;   /* step id → struct status: the cancel came before its RunGraph */
+    struct loop_timer tick;
+    struct loop_task drain_task, free_task;
+    uint64_t oldest_live_step;     /* the last one heard of */
+    int n_clients, n_registering;
+    bool is_draining, is_freed, has_tick_closed;
+    void (*on_drained)(void *arg);
+    void *on_drained_arg;
+    void (*on_freed)(void *arg);
+    void *on_freed_arg;
+
+    pthread_mutex_t lock;          /* guards what follows */
+    struct u64map by_step;         /* step id → struct run */
+    struct list runs;              /* live ones */
+    int n_runs;                    /* live, or ended and not yet let go */
+    struct run *free_runs;
+    int n_free_runs;
+    bool is_end_watched;           /* the last run's end posts drain_task */
+};
+
+extern struct metric worker_steps_total, worker_steps_failed_total, worker_steps_live, worker_step_duration, worker_graphs;
+
+/* ---- service.c ---- */
+void service_maybe_free(struct worker_service *service);
+void client_end(struct client *client, struct status *why_take);
+/* A message without payload. */
+void service_reply(struct wire_conn *conn, enum wire_type type, uint64_t id, const void *meta, size_t len);
+
+/* ---- service_graphs.c ---- */
+struct master *master_join(struct worker_service *service, uint64_t incarnation); /* NULL: too many */
+void master_leave(struct worker_service *service, struct master *master);
+void masters_expire(struct worker_service *service, int64_t now_ns);
+void masters_free(struct worker_service *service);
+struct status *service_register_graph(struct client *client, struct wire_message *message) MUST_USE;
+struct status *service_deregister_graph(struct client *client, const struct wire_message *message) MUST_USE;
+struct status *service_reset(struct client *client, const struct wire_message *message) MUST_USE;
+
+/* ---- service_steps.c ---- */
+struct status *service_run_graph(struct client *client, struct wire_message *message) MUST_USE;
+struct status *service_cancel_step(struct client *client, const struct wire_message *message) MUST_USE;
+/* There was no memory for its feeds: it is answered without having started. */
+void service_refuse_run(struct client *client, const struct wire_message *message, struct status *why_take);
+/* Cancels the live runs that `matches`; any thread may end others meanwhile. */
+void service_cancel_runs(struct worker_service *service, bool (*matches)(const struct run *run, const void *arg), const void *arg, struct status *why);
+void steps_expire(struct worker_service *service, int64_t now_ns);
+void service_on_peer_lost(void *arg, struct peer *peer, struct status *why);
+void service_run_let_go(struct run *run); /* a reference taken under service->lock */
+void runs_free(struct worker_service *service);
+void early_cancels_clear(struct worker_service *service);
+
+/* ---- step_stats.c ---- */
+/* TensorFlow's StepStats message of a traced step. */
+void step_stats_write(const struct step_stats *stats, const char *device, struct str *out);
+
+#endif

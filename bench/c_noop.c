@@ -19,7 +19,11 @@ struct flags {
 };
 
 static const struct option_row rows[] = {
-    {.name = "target", .kind = OPTION_STRING, .offset = offsetof(struct flags, target), .value_name = "URL", .help = "default $MILLRACE_TARGET"},
+    {.name = "target",
+     .kind = OPTION_STRING,
+     .offset = offsetof(struct flags, target),
+     .value_name = "URL",
+     .help = "default $MILLRACE_TARGET"},
     {.name = "steps",
      .kind = OPTION_INT,
      .offset = offsetof(struct flags, steps),
@@ -80,8 +84,8 @@ static void measure(TF_DeprecatedSession *session, int64_t n, TF_Status *status)
     for (int64_t i = 0; i < n; i++)
         took_ns[i] = step(session, status);
     qsort(took_ns, (size_t)n, sizeof(*took_ns), compare_i64);
-    printf("no-op step: median %.1f µs, p10 %.1f µs, p99 %.1f µs (%lld steps)\n", (double)took_ns[n / 2] / 1e3, (double)took_ns[n / 10] / 1e3,
-           (double)took_ns[n - 1 - n / 100] / 1e3, (long long)n);
+    printf("no-op step: median %.1f µs, p10 %.1f µs, p99 %.1f µs (%lld steps)\n", (double)took_ns[n / 2] / 1e3,
+           (double)took_ns[n / 10] / 1e3, (double)took_ns[n - 1 - n / 100] / 1e3, (long long)n);
     free(took_ns);
     str_fini(&graph);
 }

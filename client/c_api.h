@@ -61,8 +61,8 @@ void TF_DeleteBuffer(TF_Buffer *buffer);
 typedef int TF_DataType; /* TensorFlow's numbers: 1 float, 2 double, 3 int32, 7 string, 9 int64, 10 bool, … */
 typedef struct TF_Tensor TF_Tensor;
 
-/* Copies `length` bytes of elements and calls the deallocator (when not NULL) at once. NULL for an unknown dtype, a wrong length or a bad shape.
- * Not for strings: MR_NewStringTensor. */
+/* Copies `length` bytes of elements and calls the deallocator (when not NULL) at once. NULL for an unknown dtype, a wrong length or a bad
+ * shape. Not for strings: MR_NewStringTensor. */
 TF_Tensor *TF_NewTensor(TF_DataType dtype, const int64_t *dims, int num_dims, void *data, size_t length,
                         void (*deallocator)(void *data, size_t length, void *arg), void *arg);
 TF_Tensor *TF_AllocateTensor(TF_DataType dtype, const int64_t *dims, int num_dims, size_t length); /* elements undefined */
@@ -82,9 +82,9 @@ const char *MR_StringAt(const TF_Tensor *tensor, int64_t index, size_t *length);
 typedef struct TF_SessionOptions TF_SessionOptions;
 TF_SessionOptions *TF_NewSessionOptions(void);
 void TF_DeleteSessionOptions(TF_SessionOptions *options);
-void TF_SetTarget(TF_SessionOptions *options, const char *target);                                /* "grpc://host:port" or "unix:/path" */
+void TF_SetTarget(TF_SessionOptions *options, const char *target);                                  /* "grpc://host:port" or "unix:/path" */
 void TF_SetConfig(TF_SessionOptions *options, const void *proto, size_t length, TF_Status *status); /* a serialized ConfigProto */
-void MR_SetTimeout(TF_SessionOptions *options, int64_t timeout_ms);                               /* of every call; < 0, the default: none */
+void MR_SetTimeout(TF_SessionOptions *options, int64_t timeout_ms); /* of every call; < 0, the default: none */
 
 typedef struct TF_DeprecatedSession TF_DeprecatedSession;
 /* Connects at the first call that needs the master. NULL and a status for a target that cannot be parsed. */
@@ -93,8 +93,9 @@ void TF_CloseDeprecatedSession(TF_DeprecatedSession *session, TF_Status *status)
 void TF_DeleteDeprecatedSession(TF_DeprecatedSession *session, TF_Status *status); /* closes it first if need be */
 /* Adds the nodes of a serialized GraphDef; the first call creates the session at the master. */
 void TF_ExtendGraph(TF_DeprecatedSession *session, const void *graph_def, size_t length, TF_Status *status);
-/* One step. `inputs` are not taken (unlike TensorFlow's TF_Run, which consumes them). On success each outputs[i] is a new tensor. A fetch that
- * the reply lacks is TF_INTERNAL. run_options: a serialized RunOptions or NULL; run_metadata: gets a serialized RunMetadata, or NULL. */
+/* One step. `inputs` are not taken (unlike TensorFlow's TF_Run, which consumes them). On success each outputs[i] is a new tensor. A fetch
+ * that the reply lacks is TF_INTERNAL. run_options: a serialized RunOptions or NULL; run_metadata: gets a serialized RunMetadata, or NULL.
+ */
 void TF_Run(TF_DeprecatedSession *session, const TF_Buffer *run_options, const char **input_names, TF_Tensor **inputs, int ninputs,
             const char **output_names, TF_Tensor **outputs, int noutputs, const char **target_names, int ntargets, TF_Buffer *run_metadata,
             TF_Status *status);

@@ -2,30 +2,18 @@
  * Facts of the protocol: ../shared/TF_PROTOCOL.md section 3. */
 #include "client/c_api.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 
 #include "client/c_api_internal.h"
 #include "common/base/clock.h"
 #include "common/base/str.h"
 #include "common/tensor/tensor_proto.h"
-#include "rpc/grpc_client.h"
 
 enum { SHARE_BYTES = 4096 }; /* contents above this are sent by reference */
 
 struct TF_SessionOptions {
     struct str target, config;
     int64_t timeout_ms;
-};
-
-struct TF_DeprecatedSession {
-    pthread_mutex_t lock;     /* one call at a time */
-    struct loop *loop;
-    struct grpc_client *client;
-    char *target;
-    struct str config, handle;
-    int64_t graph_version, timeout_ms;
-    bool is_closed;
 };
 
 /* ---- one call ---- */
@@ -85,7 +73,7 @@ static struct status *call(TF_DeprecatedSession *session, const char *method, st
     return pending.status;
 }
 
-static struct status *call_str(TF_DeprecatedSession *session, const char *method, const struct str *request, struct grpc_message *ret) {
+struct status *session_call(TF_DeprecatedSession *session, const char *method, const struct str *request, struct grpc_message *ret) {
     struct grpc_body body;
     grpc_body_init(&body);
     grpc_body_add_copy(&body, str_text(request), request->len);
@@ -163,7 +151,7 @@ void TF_CloseDeprecatedSession(TF_DeprecatedSession *session, TF_Status *status)
     pthread_mutex_lock(&session->lock);
     if (!session->is_closed && session->handle.len) {
         proto_add_bytes(&request, 1, session->handle.data, session->handle.len);
-        st = call_str(session, "CloseSession", &request, &reply);
+        st = session_call(session, "CloseSession", &request, &reply);
         buffer_unref(reply.buffer);
     }
     session->is_closed = true;
@@ -211,7 +199,7 @@ static struct status *create(TF_DeprecatedSession *session, struct span graph_de
     if (session->config.len)
         proto_add_bytes(&request, 2, session->config.data, session->config.len);
     proto_add_bytes(&request, 3, session->target, strlen(session->target));
-    struct status *st = call_str(session, "CreateSession", &request, &reply);
+    struct status *st = session_call(session, "CreateSession", &request, &reply);
     if (!st)
         st = read_created(session, reply.body);
     buffer_unref(reply.buffer);
@@ -226,7 +214,7 @@ static struct status *extend(TF_DeprecatedSession *session, struct span graph_de
     proto_add_bytes(&request, 1, session->handle.data, session->handle.len);
     proto_add_bytes(&request, 2, graph_def.data, graph_def.len);
     proto_add_int(&request, 3, (uint64_t)session->graph_version);
-    struct status *st = call_str(session, "ExtendSession", &request, &reply);
+    struct status *st = session_call(session, "ExtendSession", &request, &reply);
     while (!st && proto_next(&reply.body, &field) > 0)
         if (field.number == 4 && field.wire_type == 0)
             session->graph_version = (int64_t)field.value;
@@ -313,7 +301,8 @@ static struct status *take_tensor(struct span named, struct buffer *owner, const
     return NULL;
 }
 
-static struct status *take_reply(const struct grpc_message *reply, const char **output_names, TF_Tensor **outputs, int noutputs, TF_Buffer *run_metadata) {
+static struct status *take_reply(const struct grpc_message *reply, const char **output_names, TF_Tensor **outputs, int noutputs,
+                                 TF_Buffer *run_metadata) {
     struct proto_field field;
     struct span body = reply->body, message = {"", 0};
     int more, code = 0;
@@ -389,87 +378,10 @@ void TF_Reset(const TF_SessionOptions *options, const char **containers, int nco
     if (session) {
         for (int i = 0; i < ncontainers; i++)
             proto_add_bytes(&request, 1, containers[i], strlen(containers[i]));
-        tf_status_set(status, call_str(session, "Reset", &request, &reply));
+        tf_status_set(status, session_call(session, "Reset", &request, &reply));
         buffer_unref(reply.buffer);
         TF_DeleteDeprecatedSession(session, ignored);
     }
     TF_DeleteStatus(ignored);
     str_fini(&request);
 }
-
-/* ---- devices ---- */
-
-struct TF_DeviceList {
-    struct arena arena;
-    struct device_row {
-        const char *name, *type;
-        int64_t memory_bytes;
-        uint64_t incarnation;
-    } *rows;
-    int n;
-};
-
-static void read_device(struct span message, TF_DeviceList *list) {
-    struct device_row *row = &list->rows[list->n++];
-    struct proto_field field;
-    *row = (struct device_row){"", "", 0, 0};
-    while (proto_next(&message, &field) > 0) {
-        if (field.number == 1 && field.wire_type == 2)
-            row->name = arena_strndup(&list->arena, field.bytes.data, field.bytes.len);
-        else if (field.number == 2 && field.wire_type == 2)
-            row->type = arena_strndup(&list->arena, field.bytes.data, field.bytes.len);
-        else if (field.number == 4)
-            row->memory_bytes = (int64_t)field.value;
-        else if (field.number == 6)
-            row->incarnation = field.value;
-    }
-}
-
-TF_DeviceList *TF_DeprecatedSessionListDevices(TF_DeprecatedSession *session, TF_Status *status) {
-    struct str request = STR_INIT;
-    struct grpc_message reply = {0};
-    struct proto_field field;
-    pthread_mutex_lock(&session->lock);
-    if (session->handle.len)
-        proto_add_bytes(&request, 1, session->handle.data, session->handle.len);
-    struct status *st = call_str(session, "ListDevices", &request, &reply);
-    pthread_mutex_unlock(&session->lock);
-    str_fini(&request);
-    TF_DeviceList *list = NULL;
-    if (!st) {
-        list = xcalloc(1, sizeof *list);
-        arena_init(&list->arena);
-        struct span counted = reply.body, body = reply.body;
-        int n = 0;
-        while (proto_next(&counted, &field) > 0)
-            n++;
-        list->rows = arena_array(&list->arena, struct device_row, n + 1);
-        while (proto_next(&body, &field) > 0)
-            if (field.wire_type == 2 && (field.number == 1 || field.number == 2))
-                read_device(field.bytes, list);
-    }
-    buffer_unref(reply.buffer);
-    tf_status_set(status, st);
-    return list;
-}
-
-void TF_DeleteDeviceList(TF_DeviceList *list) {
-    if (!list)
-        return;
-    arena_fini(&list->arena);
-    free(list);
-}
-
-int TF_DeviceListCount(const TF_DeviceList *list) { return list->n; }
-
-static const struct device_row *device_at(const TF_DeviceList *list, int index, TF_Status *status) {
-    static const struct device_row none = {"", "", 0, 0};
-    bool is_there = index >= 0 && index < list->n;
-    tf_status_set(status, is_there ? NULL : status_invalid("device %d of %d", index, list->n));
-    return is_there ? &list->rows[index] : &none;
-}
-
-const char *TF_DeviceListName(const TF_DeviceList *list, int index, TF_Status *status) { return device_at(list, index, status)->name; }
-const char *TF_DeviceListType(const TF_DeviceList *list, int index, TF_Status *status) { return device_at(list, index, status)->type; }
-int64_t TF_DeviceListMemoryBytes(const TF_DeviceList *list, int index, TF_Status *status) { return device_at(list, index, status)->memory_bytes; }
-uint64_t TF_DeviceListIncarnation(const TF_DeviceList *list, int index, TF_Status *status) { return device_at(list, index, status)->incarnation; }

@@ -10,15 +10,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "client/stopping.h"
 #include "common/base/clock.h"
 #include "rpc/daemon.h"
 
 enum cluster_state { CLUSTER_TASKS, CLUSTER_MASTER, CLUSTER_PROBE, CLUSTER_RUNNING, CLUSTER_STOPPING, CLUSTER_OVER };
 
 enum {
-    PROBE_GRACE_MS = 1000,  /* the probe has its own deadline, and says more than we could */
+    PROBE_GRACE_MS = 1000,    /* the probe has its own deadline, and says more than we could */
     IMPATIENT_INTERRUPTS = 3, /* so many Ctrl-C end the command though it ignores them */
-    LAST_WORDS_MS = 1000,   /* how long the last lines wait for stderr */
+    LAST_WORDS_MS = 1000,     /* how long the last lines wait for stderr */
 };
 
 struct local_cluster {
@@ -34,8 +35,7 @@ struct local_cluster {
     struct str target;
     int64_t start_deadline_ns;
     int n_interrupts, exit_code;
-    int wave, stage; /* of stopping */
-    int64_t wave_begin_ns;
+    struct stopping stopping; /* CLUSTER_STOPPING */
 };
 
 static struct member *master_of(struct local_cluster *c) { return &c->members[c->n_tasks]; }
@@ -45,81 +45,16 @@ static int n_daemons(const struct local_cluster *c) { return c->n_tasks + 1; }
 
 /* ---- stopping ---- */
 
-struct stop_stage {
-    int after_ms, signo;
-};
-/* A daemon that drains at the first TERM does not wait at the second. */
-static const struct stop_stage command_stages[] = {{0, SIGTERM}, {10000, SIGKILL}, {12000, 0}};
-static const struct stop_stage daemon_stages[] = {{0, SIGTERM}, {1000, SIGTERM}, {5000, SIGKILL}, {7000, 0}};
-
-/* The master before its tasks, so that it does not mourn them. */
-static const struct stop_wave {
-    unsigned kinds;
-    bool has_strays;
-    const struct stop_stage *stages; /* the last one, signal 0, gives up on it */
-} waves[] = {
-    {1u << MEMBER_COMMAND | 1u << MEMBER_PROBE, true, command_stages},
-    {1u << MEMBER_MASTER, false, daemon_stages},
-    {1u << MEMBER_TASK, false, daemon_stages},
-};
-
-/* Orphans of the command are our children now. */
-static int signal_strays(struct local_cluster *c, int signo) {
-    if (!c->options->command)
-        return 0;
-    pid_t *known = xmalloc((size_t)c->n_members * sizeof(*known));
-    int n = 0;
-    for (int i = 0; i < c->n_members; i++)
-        if (c->members[i].child.pid > 0)
-            known[n++] = c->members[i].child.pid;
-    int n_strays = children_signal(signo, known, n);
-    free(known);
-    return n_strays;
-}
-
-static int signal_wave(struct local_cluster *c, const struct stop_wave *wave, int signo) {
-    int n = wave->has_strays ? signal_strays(c, signo) : 0;
-    for (int i = 0; i < c->n_members; i++) {
-        struct member *member = &c->members[i];
-        if (member->child.pid <= 0 || !(wave->kinds >> member->kind & 1))
-            continue;
-        n++;
-        if (signo)
-            child_signal(&member->child, signo);
-    }
-    return n;
-}
-
-static int64_t stage_due_ns(const struct local_cluster *c) {
-    return c->wave_begin_ns + (int64_t)waves[c->wave].stages[c->stage].after_ms * 1000000;
-}
-
-/* Sends what is due; on to the next wave when the present one is gone. */
-static void go_on_stopping(struct local_cluster *c) {
-    while (c->state == CLUSTER_STOPPING) {
-        const struct stop_wave *wave = &waves[c->wave];
-        bool is_gone = signal_wave(c, wave, 0) == 0;
-        if (!is_gone && clock_now_ns() < stage_due_ns(c))
-            return;
-        int signo = wave->stages[c->stage].signo;
-        if (!is_gone && signo != 0) {
-            signal_wave(c, wave, signo);
-            c->stage++;
-            continue;
-        }
-        c->stage = 0;
-        c->wave_begin_ns = clock_now_ns();
-        if (++c->wave == (int)ARRAY_LEN(waves))
-            c->state = CLUSTER_OVER;
-    }
-}
-
 static void begin_stopping(struct local_cluster *c) {
     if (c->state >= CLUSTER_STOPPING)
         return;
     c->state = CLUSTER_STOPPING;
-    c->wave = c->stage = 0;
-    c->wave_begin_ns = clock_now_ns();
+    stopping_begin(&c->stopping, c->members, c->n_members, c->options->command != NULL);
+}
+
+static void go_on_stopping(struct local_cluster *c) {
+    if (c->state == CLUSTER_STOPPING && stopping_advance(&c->stopping))
+        c->state = CLUSTER_OVER;
 }
 
 static void fail(struct local_cluster *c, int exit_code, struct status *st_take) {
@@ -185,7 +120,8 @@ static void set_environment(struct local_cluster *c) {
 static void be_ready(struct local_cluster *c) {
     const struct local_options *options = c->options;
     c->state = CLUSTER_RUNNING;
-    struct status *st = options->port_file ? daemon_write_port_file(options->port_file, master_of(c)->port, master_of(c)->admin_port) : NULL;
+    struct status *st =
+        options->port_file ? daemon_write_port_file(options->port_file, master_of(c)->port, master_of(c)->admin_port) : NULL;
     if (st) {
         fail(c, EXIT_IO, st);
         return;
@@ -235,8 +171,9 @@ static void give_up_starting(struct local_cluster *c) {
             str_addf(&missing, "%s%s", missing.len > 0 ? ", " : "", c->members[i].child.name);
     for (int i = 0; i < n_daemons(c); i++)
         relay_show_tail(&c->relay, &c->members[i].source);
-    fail(c, EXIT_INTERNAL, status_new(STATUS_DEADLINE_EXCEEDED, "the cluster did not start within %lld ms%s%s", (long long)c->options->start_timeout_ms,
-                                      missing.len > 0 ? "; still missing: " : "", str_text(&missing)));
+    fail(c, EXIT_INTERNAL,
+         status_new(STATUS_DEADLINE_EXCEEDED, "the cluster did not start within %lld ms%s%s", (long long)c->options->start_timeout_ms,
+                    missing.len > 0 ? "; still missing: " : "", str_text(&missing)));
     str_fini(&missing);
 }
 
@@ -310,9 +247,8 @@ static void reap(struct local_cluster *c) {
                 on_member_end(c, &c->members[i], pid, wait_status);
                 break;
             }
-    /* What the command leaves behind comes to us piece by piece: each piece gets what the others got. */
-    if (c->state == CLUSTER_STOPPING && waves[c->wave].has_strays && c->stage > 0)
-        signal_strays(c, waves[c->wave].stages[c->stage - 1].signo);
+    if (c->state == CLUSTER_STOPPING)
+        stopping_adopt(&c->stopping);
 }
 
 /* ---- orders ---- */
@@ -361,7 +297,9 @@ static void read_inotify(struct local_cluster *c) {
 enum { FD_ORDERS, FD_SIGNALS, FD_INOTIFY, FD_STDERR, FD_MEMBERS };
 
 static int timeout_ms(const struct local_cluster *c) {
-    int64_t due_ns = c->state < CLUSTER_RUNNING ? c->start_deadline_ns : c->state == CLUSTER_STOPPING ? stage_due_ns(c) : INT64_MAX;
+    int64_t due_ns = c->state < CLUSTER_RUNNING     ? c->start_deadline_ns
+                     : c->state == CLUSTER_STOPPING ? stopping_due_ns(&c->stopping)
+                                                    : INT64_MAX;
     if (due_ns == INT64_MAX)
         return -1;
     int64_t left_ns = due_ns - clock_now_ns();
@@ -425,7 +363,6 @@ static struct status *open_fds(struct local_cluster *c) {
     sigemptyset(&wanted);
     sigaddset(&wanted, SIGCHLD);
     sigaddset(&wanted, SIGTERM);
-    sigaddset(&wanted, SIGHUP);
     c->signal_fd = signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);
     c->inotify_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     if (c->signal_fd < 0 || c->inotify_fd < 0 || inotify_add_watch(c->inotify_fd, c->directory, IN_MOVED_TO | IN_CLOSE_WRITE) < 0)

@@ -15,7 +15,7 @@
  * ends, that process is dead, and everything is killed at once. */
 enum { ORDER_FROM_TERMINAL = 0x80 };
 
-/* The caller has blocked SIGCHLD, SIGTERM, SIGHUP, SIGINT and SIGQUIT. Returns tfctl's exit code. */
+/* The caller has blocked SIGCHLD, SIGTERM, SIGINT and SIGQUIT, and SIGHUP unless it is ignored. Returns tfctl's exit code. */
 int local_cluster_run(const struct local_options *options, int orders_fd);
 
 #endif

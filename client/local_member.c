@@ -44,7 +44,9 @@ char *const *member_argv(const struct member *member, const struct local_options
         add_pair(&to, "--cluster", cluster);
         const char *port = strrchr(options->listen, ':');
         bool keeps_port = member->port > 0 && port && strcmp(port, ":0") == 0;
-        add_pair(&to, "--listen", keeps_port ? arena_printf(arena, "%.*s:%d", (int)(port - options->listen), options->listen, member->port) : options->listen);
+        add_pair(&to, "--listen",
+                 keeps_port ? arena_printf(arena, "%.*s:%d", (int)(port - options->listen), options->listen, member->port)
+                            : options->listen);
     } else {
         add(&to, find_program("tf-worker", arena));
         add_pair(&to, "--job", member->task->job);

@@ -84,7 +84,8 @@ void relay_say(struct relay *relay, const char *format, ...) {
 
 /* ---- stderr ---- */
 
-/* A pipe or terminal that polls writable takes PIPE_BUF bytes without blocking, although stderr is a blocking descriptor that others share. */
+/* A pipe or terminal that polls writable takes PIPE_BUF bytes without blocking, although stderr is a blocking descriptor that others share.
+ */
 static bool is_writable(int timeout_ms) {
     struct pollfd fd = {.fd = STDERR_FILENO, .events = POLLOUT};
     return poll(&fd, 1, timeout_ms) == 1;

@@ -9,7 +9,9 @@ const char *remote_target(const char *flag) {
     return target && *target ? target : NULL;
 }
 
-struct status *remote_no_target(void) { return status_invalid("no target: give --target grpc://HOST:PORT or set MILLRACE_TARGET"); }
+struct status *remote_no_target(void) {
+    return status_invalid("no target: give --target grpc://HOST:PORT or set MILLRACE_TARGET");
+}
 
 TF_DeprecatedSession *remote_session(const char *target, int64_t timeout_ms, TF_Status *status) {
     TF_SessionOptions *options = TF_NewSessionOptions();

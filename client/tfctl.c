@@ -16,7 +16,8 @@ static const struct subcommand {
 };
 
 static void print_help(FILE *out) {
-    fprintf(out, "Usage: tfctl SUBCOMMAND [OPTION]... [ARG]...\nThe command line client of Millrace and of other TensorFlow clusters.\n\nSubcommands:\n");
+    fprintf(out, "Usage: tfctl SUBCOMMAND [OPTION]... [ARG]...\nThe command line client of Millrace and of other TensorFlow "
+                 "clusters.\n\nSubcommands:\n");
     for (size_t i = 0; i < ARRAY_LEN(subcommands); i++)
         fprintf(out, "  %-10s %s\n", subcommands[i].name, subcommands[i].summary);
     fprintf(out, "\ntfctl SUBCOMMAND --help tells its options. Where a target is needed and not given, it is $MILLRACE_TARGET.\n"

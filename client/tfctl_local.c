@@ -49,7 +49,8 @@ static const struct cli_list_row lists[] = {
 
 static const char epilog[] =
     "\nStarts a tf-worker for each task and a tf-master, waits until they are ready, and prints the address for clients. What the daemons\n"
-    "print goes to stderr, each line behind its task's name. INT and TERM stop them all; nothing is left behind even when tfctl is killed.\n"
+    "print goes to stderr, each line behind its task's name. INT and TERM stop them all; nothing is left behind even when tfctl is "
+    "killed.\n"
     "\nWith a COMMAND, tfctl runs it on the cluster, stops the cluster after it, and exits as it did (128 + N when signal N killed it).\n"
     "INT goes to the command; the third one, and TERM, end it. The death of a daemon is reported, and the command goes on. It finds in\n"
     "its environment:\n"
@@ -132,14 +133,22 @@ static int wait_in_front(pid_t behind, int orders_fd, const sigset_t *signals) {
     return EXIT_INTERNAL;
 }
 
+/* Blocks what is passed on as an order. Under nohup, HUP is not. */
+static void block_signals(sigset_t *ret_blocked, sigset_t *ret_before) {
+    static const int numbers[] = {SIGCHLD, SIGINT, SIGTERM, SIGQUIT};
+    struct sigaction hang_up;
+    sigemptyset(ret_blocked);
+    for (size_t i = 0; i < ARRAY_LEN(numbers); i++)
+        sigaddset(ret_blocked, numbers[i]);
+    if (sigaction(SIGHUP, NULL, &hang_up) == 0 && hang_up.sa_handler != SIG_IGN)
+        sigaddset(ret_blocked, SIGHUP);
+    sigprocmask(SIG_BLOCK, ret_blocked, ret_before);
+}
+
 static int run(struct local_options *options) {
-    static const int numbers[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT};
     sigset_t signals;
     int orders[2], code;
-    sigemptyset(&signals);
-    for (size_t i = 0; i < ARRAY_LEN(numbers); i++)
-        sigaddset(&signals, numbers[i]);
-    sigprocmask(SIG_BLOCK, &signals, &options->mask);
+    block_signals(&signals, &options->mask);
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     pid_t behind = pipe2(orders, O_CLOEXEC) == 0 ? fork() : -1;
     if (behind < 0) {

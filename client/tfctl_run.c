@@ -32,17 +32,16 @@ static const struct cli_list_row lists[] = {
 };
 // clang-format on
 
-static const char epilog[] =
-    "\nGRAPH.pb is a binary GraphDef. A VALUE is one of\n"
-    "  @FILE.npy           the array in the file\n"
-    "  3                   int32\n"
-    "  1.5                 float\n"
-    "  true, false         bool\n"
-    "  \"text\"              string (in a shell: --feed 'name=\"text\"')\n"
-    "  int64[2]{1, 2}      any dtype and shape, as tfctl prints tensors; float[9]{0, …} repeats the last element\n"
-    "Fetches are printed as NAME = DTYPE[SHAPE]{ELEMENTS}.\n"
-    "\nExample:\n"
-    "  tfctl run graph.pb --feed a=@a.npy --feed b=3.5 --fetch c --fetch d:1=@d.npy --target-op init\n";
+static const char epilog[] = "\nGRAPH.pb is a binary GraphDef. A VALUE is one of\n"
+                             "  @FILE.npy           the array in the file\n"
+                             "  3                   int32\n"
+                             "  1.5                 float\n"
+                             "  true, false         bool\n"
+                             "  \"text\"              string (in a shell: --feed 'name=\"text\"')\n"
+                             "  int64[2]{1, 2}      any dtype and shape, as tfctl prints tensors; float[9]{0, …} repeats the last element\n"
+                             "Fetches are printed as NAME = DTYPE[SHAPE]{ELEMENTS}.\n"
+                             "\nExample:\n"
+                             "  tfctl run graph.pb --feed a=@a.npy --feed b=3.5 --fetch c --fetch d:1=@d.npy --target-op init\n";
 
 static const struct cli_spec spec = {
     .options = {.program = "tfctl run", .summary = "Runs one step of a graph.", .epilog = epilog, .rows = rows, .n_rows = ARRAY_LEN(rows)},
@@ -152,8 +151,8 @@ static int run_step(const struct run_flags *flags, const struct str *graph, stru
     if (session)
         TF_ExtendGraph(session, str_text(graph), graph->len, status);
     if (TF_GetCode(status) == TF_OK)
-        TF_Run(session, NULL, step->feed_names, step->feeds, step->n_feeds, step->fetch_names, step->fetches, step->n_fetches, flags->targets.items,
-               flags->targets.n, NULL, status);
+        TF_Run(session, NULL, step->feed_names, step->feeds, step->n_feeds, step->fetch_names, step->fetches, step->n_fetches,
+               flags->targets.items, flags->targets.n, NULL, status);
     if (TF_GetCode(status) != TF_OK)
         code = remote_error("tfctl run", status);
     TF_DeleteDeprecatedSession(session, ignored);

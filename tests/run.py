@@ -50,11 +50,12 @@ def tally_cmocka(name, status, output):
     passed = sum(int(n) for n in re.findall(r"^\[  PASSED  \] (\d+) test", output, re.M))
     failed = sum(int(n) for n in re.findall(r"^\[  FAILED  \] (\d+) test", output, re.M))
     skipped = sum(int(n) for n in re.findall(r"^\[  SKIPPED \] (\d+) test", output, re.M))
-    if status != 0 and failed == 0:
-        failed = 1
-    if failed or (status == 0 and passed == 0):
-        show_failure(name, output)
+    if "[==========]" not in output:  # a plain program: its exit status is its result
+        passed, failed = int(status == 0), int(status != 0)
+    elif status != 0 or passed + skipped == 0:
         failed = max(failed, 1)
+    if failed:
+        show_failure(name, output)
     return Tally(passed, failed, skipped)
 
 

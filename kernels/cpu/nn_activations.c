@@ -31,27 +31,27 @@ struct activation_state {
     bool is_gradient;
 };
 
-#define FORWARD(name, suffix, type, expression)                                                                                            \
-    VECTOR_CLONES static void name##_##suffix(const void *gradients, const void *features, void *out, int64_t n, double alpha_attr) {      \
-        const type *x = features;                                                                                                          \
-        type *y = out;                                                                                                                     \
-        const type alpha = (type)alpha_attr;                                                                                               \
-        (void)alpha;                                                                                                                       \
-        _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) {                                                                             \
-            const type v = x[i];                                                                                                           \
-            y[i] = (type)(expression);                                                                                                     \
-        }                                                                                                                                  \
+#define FORWARD(name, suffix, type, expression)                                                                                       \
+    VECTOR_CLONES static void name##_##suffix(const void *gradients, const void *features, void *out, int64_t n, double alpha_attr) { \
+        const type *x = features;                                                                                                     \
+        type *y = out;                                                                                                                \
+        const type alpha = (type)alpha_attr;                                                                                          \
+        (void)alpha;                                                                                                                  \
+        _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) {                                                                        \
+            const type v = x[i];                                                                                                      \
+            y[i] = (type)(expression);                                                                                                \
+        }                                                                                                                             \
     }
-#define BACKWARD(name, suffix, type, expression)                                                                                           \
-    VECTOR_CLONES static void name##_##suffix(const void *gradients, const void *features, void *out, int64_t n, double alpha_attr) {      \
-        const type *x = features, *dy = gradients;                                                                                         \
-        type *y = out;                                                                                                                     \
-        const type alpha = (type)alpha_attr;                                                                                               \
-        (void)alpha;                                                                                                                       \
-        _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) {                                                                             \
-            const type v = x[i], g = dy[i];                                                                                                \
-            y[i] = (type)(expression);                                                                                                     \
-        }                                                                                                                                  \
+#define BACKWARD(name, suffix, type, expression)                                                                                      \
+    VECTOR_CLONES static void name##_##suffix(const void *gradients, const void *features, void *out, int64_t n, double alpha_attr) { \
+        const type *x = features, *dy = gradients;                                                                                    \
+        type *y = out;                                                                                                                \
+        const type alpha = (type)alpha_attr;                                                                                          \
+        (void)alpha;                                                                                                                  \
+        _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) {                                                                        \
+            const type v = x[i], g = dy[i];                                                                                           \
+            y[i] = (type)(expression);                                                                                                \
+        }                                                                                                                             \
     }
 
 /* ---- formulas ---- */

@@ -52,18 +52,18 @@ static struct status *extent_of(const struct kernel_ctx *ctx, struct bias_extent
 typedef void bias_loop(const void *x, const void *bias, void *y, int64_t n);
 
 /* y[i] = x[i] + bias[i]; y may be x. */
-#define ADD_ROW(s, T)                                                                   \
+#define ADD_ROW(s, T)                                                                            \
     VECTOR_CLONES static void add_row_##s(const void *xp, const void *bp, void *yp, int64_t n) { \
-        const T *x = xp, *bias = bp;                                                    \
-        T *y = yp;                                                                      \
-        _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) y[i] = (T)(x[i] + bias[i]); \
+        const T *x = xp, *bias = bp;                                                             \
+        T *y = yp;                                                                               \
+        _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) y[i] = (T)(x[i] + bias[i]);         \
     }
 /* y[i] = x[i] + bias[0]; y may be x. */
-#define ADD_ONE(s, T)                                                                   \
+#define ADD_ONE(s, T)                                                                            \
     VECTOR_CLONES static void add_one_##s(const void *xp, const void *bp, void *yp, int64_t n) { \
-        const T *x = xp, bias = *(const T *)bp;                                         \
-        T *y = yp;                                                                      \
-        _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) y[i] = (T)(x[i] + bias);   \
+        const T *x = xp, bias = *(const T *)bp;                                                  \
+        T *y = yp;                                                                               \
+        _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) y[i] = (T)(x[i] + bias);            \
     }
 // clang-format off
 #define FOR_SUMS(X) X(f32, float) X(f64, double) X(c64, float complex) X(c128, double complex) \
@@ -182,23 +182,23 @@ enum kernel_result nn_bias_add(struct kernel_ctx *ctx) {
 
 /* The sums of a share, in the accumulator's type: double, double complex, uint64_t. Accumulators are 16 bytes apart so that one
  * array serves all. `stride` is the distance of two added elements' accumulators: 1 (a row onto the channels) or 0 (a plane onto one). */
-#define SUM_ROW(s, T, A)                                                                \
+#define SUM_ROW(s, T, A)                                                                      \
     VECTOR_CLONES static void sum_row_##s(A *restrict sums, const T *restrict x, int64_t n) { \
-        for (int64_t i = 0; i < n; i++)                                                 \
-            sums[i] += x[i];                                                            \
+        for (int64_t i = 0; i < n; i++)                                                       \
+            sums[i] += x[i];                                                                  \
     }
-#define SUM_PLANE(s, T, A)                                                              \
-    VECTOR_CLONES static A sum_plane_##s(const T *x, int64_t n) {                       \
-        A lanes[8] = {0};                                                               \
-        int64_t i = 0;                                                                  \
-        for (; i + 8 <= n; i += 8)                                                      \
-            for (int lane = 0; lane < 8; lane++)                                        \
-                lanes[lane] += x[i + lane];                                             \
-        for (; i < n; i++)                                                              \
-            lanes[i & 7] += x[i];                                                       \
-        for (int lane = 1; lane < 8; lane++)                                            \
-            lanes[0] += lanes[lane];                                                    \
-        return lanes[0];                                                                \
+#define SUM_PLANE(s, T, A)                                        \
+    VECTOR_CLONES static A sum_plane_##s(const T *x, int64_t n) { \
+        A lanes[8] = {0};                                         \
+        int64_t i = 0;                                            \
+        for (; i + 8 <= n; i += 8)                                \
+            for (int lane = 0; lane < 8; lane++)                  \
+                lanes[lane] += x[i + lane];                       \
+        for (; i < n; i++)                                        \
+            lanes[i & 7] += x[i];                                 \
+        for (int lane = 1; lane < 8; lane++)                      \
+            lanes[0] += lanes[lane];                              \
+        return lanes[0];                                          \
     }
 // clang-format off
 #define FOR_GRAD_SUMS(X) X(f32, float, double) X(f64, double, double) X(c64, float complex, double complex) \
@@ -387,18 +387,18 @@ enum kernel_result nn_bias_add_grad(struct kernel_ctx *ctx) {
 
 /* ---- L2Loss ---- */
 
-#define SUM_SQUARES(s, T)                                                               \
-    VECTOR_CLONES static double sum_squares_##s(const T *x, int64_t n) {                \
-        double lanes[8] = {0};                                                          \
-        int64_t i = 0;                                                                  \
-        for (; i + 8 <= n; i += 8)                                                      \
-            for (int lane = 0; lane < 8; lane++)                                        \
-                lanes[lane] += (double)x[i + lane] * (double)x[i + lane];               \
-        for (; i < n; i++)                                                              \
-            lanes[i & 7] += (double)x[i] * (double)x[i];                                \
-        for (int lane = 1; lane < 8; lane++)                                            \
-            lanes[0] += lanes[lane];                                                    \
-        return lanes[0];                                                                \
+#define SUM_SQUARES(s, T)                                                 \
+    VECTOR_CLONES static double sum_squares_##s(const T *x, int64_t n) {  \
+        double lanes[8] = {0};                                            \
+        int64_t i = 0;                                                    \
+        for (; i + 8 <= n; i += 8)                                        \
+            for (int lane = 0; lane < 8; lane++)                          \
+                lanes[lane] += (double)x[i + lane] * (double)x[i + lane]; \
+        for (; i < n; i++)                                                \
+            lanes[i & 7] += (double)x[i] * (double)x[i];                  \
+        for (int lane = 1; lane < 8; lane++)                              \
+            lanes[0] += lanes[lane];                                      \
+        return lanes[0];                                                  \
     }
 SUM_SQUARES(f32, float)
 SUM_SQUARES(f64, double)

@@ -41,15 +41,15 @@ struct softmax_job {
     enum dtype dtype;
     size_t size;
     int64_t cols;
-    const char *x;           /* row r begins at element r · x_row_step */
+    const char *x; /* row r begins at element r · x_row_step */
     int64_t x_row_step;
-    bool is_x_one;           /* one element stands for the whole row */
-    const char *labels;      /* XENT: the same for labels */
+    bool is_x_one;      /* one element stands for the whole row */
+    const char *labels; /* XENT: the same for labels */
     int64_t labels_row_step;
     bool is_labels_one;
-    const void *classes;     /* SPARSE_XENT: int32 or int64 */
+    const void *classes; /* SPARSE_XENT: int32 or int64 */
     bool is_class_i32;
-    char *y;                 /* the output, or the backprop */
+    char *y; /* the output, or the backprop */
     char *loss;
     _Atomic bool is_out_of_memory;
 };
@@ -122,7 +122,8 @@ static void softmax_rows(void *arg, int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; row++) {
         const void *labels = NULL;
         if (job->kind == XENT)
-            labels = row_of(job, job->labels, row, job->labels_row_step, job->is_labels_one, scratch ? scratch + (size_t)job->cols * element : NULL);
+            labels = row_of(job, job->labels, row, job->labels_row_step, job->is_labels_one,
+                            scratch ? scratch + (size_t)job->cols * element : NULL);
         const void *x = row_of(job, job->x, row, job->x_row_step, job->is_x_one, scratch);
         char *y = job->y + (size_t)(row * job->cols) * job->size;
         if (job->dtype == DT_DOUBLE) {
@@ -274,7 +275,8 @@ static struct status *check_sparse(const struct tensor *features, const struct t
  * Errors   INVALID_ARGUMENT   ranks, sizes, no class, a label outside [0, classes) */
 enum kernel_result nn_sparse_softmax_xent(struct kernel_ctx *ctx) {
     const struct tensor *features = kernel_input(ctx, 0), *labels = kernel_input(ctx, 1);
-    if (unlikely(features->rank != 2 || labels->rank != 1 || tensor_dim(features, 0) != tensor_dim(labels, 0) || tensor_dim(features, 1) == 0))
+    if (unlikely(features->rank != 2 || labels->rank != 1 || tensor_dim(features, 0) != tensor_dim(labels, 0) ||
+                 tensor_dim(features, 1) == 0))
         return kernel_fail(ctx, check_sparse(features, labels));
     int64_t dims[2] = {tensor_dim(features, 0), tensor_dim(features, 1)};
     for (int64_t i = 0; i < dims[0]; i++) {

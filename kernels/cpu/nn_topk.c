@@ -79,7 +79,7 @@ static bool is_short(enum dtype dtype, int64_t cols) { return dtype_size(dtype) 
 /* ---- TopK ---- */
 
 struct top_k_state {
-    int64_t k;    /* TopK's attr; -1: an input says */
+    int64_t k; /* TopK's attr; -1: an input says */
     bool sorted;
     enum dtype index_type;
 };
@@ -232,8 +232,8 @@ enum kernel_result nn_top_k(struct kernel_ctx *ctx) {
         return kernel_fail(ctx, status_invalid("input must have at least k columns. Had %lld, needed %lld", (long long)cols, (long long)k));
     int64_t index_max = state->index_type == DT_INT16 ? INT16_MAX : state->index_type == DT_INT32 ? INT32_MAX : INT64_MAX;
     if (unlikely(cols > index_max))
-        return kernel_fail(ctx, status_invalid("Second dimension of flattened input must be <= %lld, got %lld", (long long)index_max,
-                                               (long long)cols));
+        return kernel_fail(
+            ctx, status_invalid("Second dimension of flattened input must be <= %lld, got %lld", (long long)index_max, (long long)cols));
     struct shape shape = reshaped(input, k, dims);
     struct top_k_job job = {.dtype = (enum dtype)input->dtype,
                             .index_type = state->index_type,

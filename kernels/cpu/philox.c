@@ -31,7 +31,8 @@ __attribute__((target("avx2"))) static int64_t fill_avx2(struct philox g, int64_
         __m256i k0 = _mm256_set1_epi64x((uint32_t)g.key), k1 = _mm256_set1_epi64x((int64_t)(g.key >> 32));
         for (int v = 0; v < VECTORS; v++) {
             __m256i counter = _mm256_add_epi64(_mm256_set1_epi64x((int64_t)(g.lo + (uint64_t)(i + 4 * v))), order);
-            lanes[v] = (struct lanes){counter, _mm256_srli_epi64(counter, 32), _mm256_set1_epi64x((int64_t)g.hi), _mm256_set1_epi64x((int64_t)(g.hi >> 32))};
+            lanes[v] = (struct lanes){counter, _mm256_srli_epi64(counter, 32), _mm256_set1_epi64x((int64_t)g.hi),
+                                      _mm256_set1_epi64x((int64_t)(g.hi >> 32))};
         }
         for (int round = 0; round < PHILOX_ROUNDS; round++) {
             for (int v = 0; v < VECTORS; v++)

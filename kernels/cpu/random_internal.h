@@ -46,7 +46,8 @@ kernel_fn random_uniform, random_normal, random_truncated_normal, random_uniform
 /* A generator from a seed of shape [2] (int32, int64). Errors: INVALID_ARGUMENT. */
 struct status *random_from_seed(const struct tensor *seed, struct philox *ret) MUST_USE;
 /* From key [1], counter [>= 2] and an algorithm: Philox, or "automatic", which is Philox too. Errors: INVALID_ARGUMENT. */
-struct status *random_from_key(const struct tensor *key, const struct tensor *counter, const struct tensor *alg, struct philox *ret) MUST_USE;
+struct status *random_from_key(const struct tensor *key, const struct tensor *counter, const struct tensor *alg,
+                               struct philox *ret) MUST_USE;
 struct status *random_stateless_init(struct kernel_init *init);
 kernel_fn random_stateless, random_stateless_v2, random_get_key_counter, random_get_alg;
 

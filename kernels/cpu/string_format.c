@@ -14,9 +14,7 @@ struct format_state {
     struct span *parts; /* of the template, between placeholders; borrowed from the node */
 };
 
-static const char *find(struct span text, struct span what) {
-    return what.len ? memmem(text.data, text.len, what.data, what.len) : NULL;
-}
+static const char *find(struct span text, struct span what) { return what.len ? memmem(text.data, text.len, what.data, what.len) : NULL; }
 
 struct status *string_format_init(struct kernel_init *init) {
     struct span text, placeholder;
@@ -79,7 +77,13 @@ static void add_quoted(struct str *out, struct span text) {
     str_add_char(out, '"');
     for (size_t i = 0; i < text.len; i++) {
         char c = text.data[i];
-        const char *escape = c == '\n' ? "\\n" : c == '\r' ? "\\r" : c == '\t' ? "\\t" : c == '"' ? "\\\"" : c == '\'' ? "\\'" : c == '\\' ? "\\\\" : NULL;
+        const char *escape = c == '\n'   ? "\\n"
+                             : c == '\r' ? "\\r"
+                             : c == '\t' ? "\\t"
+                             : c == '"'  ? "\\\""
+                             : c == '\'' ? "\\'"
+                             : c == '\\' ? "\\\\"
+                                         : NULL;
         if (escape)
             str_add(out, escape);
         else if ((unsigned char)c < 0x20 || c == 0x7f)

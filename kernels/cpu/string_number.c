@@ -17,7 +17,7 @@ struct as_string_state {
     char real[FORMAT_BYTES];    /* printf formats: of a double, */
     char integer[FORMAT_BYTES]; /* of a long long, */
     char natural[FORMAT_BYTES]; /* of an unsigned long long */
-    int width, precision; /* of a string: precision cuts it where there is a width, as in TensorFlow */
+    int width, precision;       /* of a string: precision cuts it where there is a width, as in TensorFlow */
     bool is_left;
 };
 
@@ -81,14 +81,14 @@ struct status *string_as_string_init(struct kernel_init *init) {
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
-#define ADD(out, format, value)                                            \
-    do {                                                                   \
-        char small_[128];                                                  \
-        int len_ = snprintf(small_, sizeof(small_), (format), (value));    \
-        if (len_ >= (int)sizeof(small_))                                   \
-            str_addf((out), (format), (value));                            \
-        else                                                               \
-            str_add_bytes((out), small_, (size_t)len_);                    \
+#define ADD(out, format, value)                                         \
+    do {                                                                \
+        char small_[128];                                               \
+        int len_ = snprintf(small_, sizeof(small_), (format), (value)); \
+        if (len_ >= (int)sizeof(small_))                                \
+            str_addf((out), (format), (value));                         \
+        else                                                            \
+            str_add_bytes((out), small_, (size_t)len_);                 \
     } while (0)
 
 static void add_real(const struct as_string_state *state, double v, struct str *out) {
@@ -265,7 +265,8 @@ enum kernel_result string_to_number(struct kernel_ctx *ctx) {
     for (int64_t i = 0; i < input->n_elements; i++) {
         struct span text = tensor_string(input, i);
         if (unlikely(!parse_into(dtype, strip(text), out + (size_t)i * dtype_size(dtype))))
-            return kernel_fail(ctx, status_invalid("StringToNumberOp could not correctly convert string: %.*s", (int)MIN(text.len, 1000), text.data));
+            return kernel_fail(
+                ctx, status_invalid("StringToNumberOp could not correctly convert string: %.*s", (int)MIN(text.len, 1000), text.data));
     }
     return KERNEL_DONE;
 }

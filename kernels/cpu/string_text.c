@@ -184,7 +184,8 @@ static bool substr_bytes(struct span text, int64_t pos, int64_t len, struct span
 static COLD struct status *pos_out_of_range(int64_t pos, struct span text, int64_t i, bool is_utf8) {
     if (is_utf8)
         return status_invalid("pos %lld out of range for string at index %lld", (long long)pos, (long long)i);
-    return status_invalid("pos %lld out of range for string b'%.*s' at index %lld", (long long)pos, (int)MIN(text.len, 200), text.data, (long long)i);
+    return status_invalid("pos %lld out of range for string b'%.*s' at index %lld", (long long)pos, (int)MIN(text.len, 200), text.data,
+                          (long long)i);
 }
 
 /* Substr: characters [pos, pos + len) of each string; input, and pos and len, are broadcast to one shape.

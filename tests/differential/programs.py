@@ -57,12 +57,18 @@ class Outcome:
         return f"value {self.value!r}"[:400]
 
 
+def _bare_message(message):
+    """What the server said, without the client's account of where the node was made."""
+    _, found, after = message.partition("\nNode: ")
+    return after.partition("\n")[2].strip() if found else message.removeprefix("Graph execution error:").strip()
+
+
 def attempt(function, *arguments, **keywords):
     """Calls function; errors of TensorFlow's client become an Outcome. What the client itself refuses (TypeError, ValueError) has code -1."""
     try:
         return Outcome(value=function(*arguments, **keywords))
     except tf.errors.OpError as error:
-        return Outcome(code=error.error_code, node=error.op.name if error.op is not None else None, message=error.message)
+        return Outcome(code=error.error_code, node=error.op.name if error.op is not None else None, message=_bare_message(error.message))
     except (TypeError, ValueError, RuntimeError) as error:
         return Outcome(code=-1, node=type(error).__name__, message=str(error))
 

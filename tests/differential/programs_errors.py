@@ -42,7 +42,7 @@ def _first_error_wins():
     """Tasks that wait for the failed one end with its error."""
     with tf.device(PS):
         x = tf1.placeholder_with_default(0, [], name="x")
-        bad = tf.floordiv(1, x, name="bad")
+        bad = tf.math.floordiv(1, x, name="bad")
     with tf.device(WORKER1):
         far = tf.add(bad, 1, name="far")
     with tf.device("/job:worker/task:0"):
@@ -67,7 +67,7 @@ ERRORS = {
     "add_shapes": (lambda: tf.add(_dynamic([1.0, 2.0]), _dynamic([1.0, 2.0, 3.0]), name="e"), "[Ii]ncompatible shapes"),
     "reshape_size": (lambda: tf.reshape(_dynamic([1.0, 2.0]), [3], name="e"), "Input to reshape is a tensor with 2 values, but the requested shape has 3"),
     "gather_range": (lambda: tf.gather(_dynamic([1.0, 2.0]), _dynamic([0, 5]), name="e"), r"indices\[1\] = 5 is not in \[0, 2\)"),
-    "divide_by_zero": (lambda: tf.floordiv(_dynamic(1), _dynamic(0), name="e"), "[Dd]ivi[a-z]+ by zero"),
+    "divide_by_zero": (lambda: tf.math.floordiv(_dynamic(1), _dynamic(0), name="e"), "[Dd]ivi[a-z]+ by zero"),
     "mod_by_zero": (lambda: tf.math.floormod(_dynamic(1), _dynamic(0), name="e"), "[Dd]ivi[a-z]+ by zero"),
     "concat_shapes": (lambda: tf.concat([_dynamic([[1.0, 2.0]]), _dynamic([[1.0], [2.0]])], 0, name="e"), "Dimension"),
     "slice_range": (lambda: tf.slice(_dynamic([1.0, 2.0]), [1], [5], name="e"), "Expected size\\[0\\] in \\[0, 1\\]"),
@@ -94,7 +94,7 @@ ERRORS = {
     "broadcast_to": (lambda: tf.broadcast_to(_dynamic([1.0, 2.0]), _dynamic([3]), name="e"), None),
     "argmax_axis": (lambda: tf.argmax(_dynamic([1.0]), _dynamic(4), name="e"), None),
     "scatter_nd": (lambda: tf.scatter_nd(_dynamic([[7]]), _dynamic([1.0]), _dynamic([3]), name="e"), None),
-    "placeholder": (lambda: tf1.placeholder(tf.float32, [2], name="e") + 1, "You must feed a value for placeholder tensor 'e' with dtype float"),
+    "placeholder": (lambda: tf1.placeholder(tf.float32, [2], name="e") + 1, "You must feed a value for placeholder tensor 'e(_1)?' with dtype float"),
 }  # fmt: skip
 
 

@@ -31,7 +31,7 @@ from cluster import Cluster, ClusterError  # noqa: E402
 from programs import tf, tf1  # noqa: E402
 
 CASE_TIMEOUT_S = 90
-RUN_TIMEOUT_MS = 30000
+RUN_TIMEOUT_MS = 20000
 SAMPLE = {"random": 60, "kernels": 600}
 LONG = {"random": 1500, "kernels": None}
 HERE = os.path.dirname(os.path.abspath(__file__))

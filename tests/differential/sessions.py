@@ -361,7 +361,7 @@ def error_ends_other_tasks(target, note):
         with tf.device(WORKER1):
             loop = tf1.while_loop(lambda i: i >= 0, lambda i: tf.maximum(i - 1, 0), [5])
         with tf.device(PS):
-            bad = tf.floordiv(1, x, name="bad")
+            bad = tf.math.floordiv(1, x, name="bad")
         note("error", attempt(session.run, [loop, bad], {x: 0}))
 
 
@@ -410,7 +410,7 @@ def partition_graphs(target, note):
 
 def traced_error(target, note):
     with tf.Graph().as_default(), tf1.Session(target) as session:
-        bad = tf.floordiv(1, tf1.placeholder_with_default(0, []), name="bad")
+        bad = tf.math.floordiv(1, tf1.placeholder_with_default(0, []), name="bad")
         note("error", attempt(session.run, bad, options=tf1.RunOptions(trace_level=tf1.RunOptions.FULL_TRACE), run_metadata=tf1.RunMetadata()))
 
 

@@ -163,6 +163,15 @@ class TestSignals(TestCase):
             self.assertEqual(cluster.stop(signo), 0)
             self.expect_nothing_left()
 
+    def test_nohup(self):
+        process = self.popen([program("tfctl"), "local", "--quiet"], preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+        target = LineReader(process.stdout).line()
+        process.send_signal(signal.SIGHUP)
+        self.expect(0, "tfctl", "devices", "--target", target)
+        process.terminate()
+        self.assertEqual(self.wait_for_exit(process), 0)
+        self.expect_nothing_left()
+
     def test_interrupted_while_it_starts(self):
         process = self.popen([program("tfctl"), "local", "--workers", "3"])
         LineReader(process.stderr).line()  # some daemon has said something

@@ -1,0 +1,89 @@
+/* dump_tables: what the tables of ops, CPU kernels and gradients say, as JSON on stdout, for tools/gen_docs.py.
+ *
+ *   {"ops":       [{"family": 0, "name": "Reshape", "summary": "…"}, …],           by family, as the files list them
+ *    "kernels":   [{"op": "Relu", "types": {"T": ["float", …]}}, …],               rows of the device type CPU
+ *    "gradients": [{"op": "Relu", "kind": "none" | "function" | "later"}, …]} */
+#include <stdio.h>
+
+#include "common/base/str.h"
+#include "common/gradients/gradient.h"
+#include "common/ops/op_def.h"
+#include "kernels/kernel.h"
+
+static void add_text(struct str *out, const char *text) {
+    str_add_char(out, '"');
+    str_add_json_escaped(out, text, strlen(text));
+    str_add_char(out, '"');
+}
+
+static void add_ops(struct str *out) {
+    const char *comma = "";
+    for (size_t family = 0; family < n_op_def_lists; family++) {
+        for (size_t i = 0; i < op_def_lists[family]->n_rows; i++) {
+            const struct op_def *row = &op_def_lists[family]->rows[i];
+            str_addf(out, "%s\n  {\"family\": %zu, \"name\": ", comma, family);
+            add_text(out, row->name);
+            str_add(out, ", \"summary\": ");
+            add_text(out, row->summary ? row->summary : "");
+            str_add_char(out, '}');
+            comma = ",";
+        }
+    }
+}
+
+static void add_types(struct str *out, dtype_set types) {
+    const char *comma = "";
+    str_add_char(out, '[');
+    for (int type = 0; type < DT_N_TYPES; type++) {
+        if (!dtype_in((enum dtype)type, types))
+            continue;
+        str_add(out, comma);
+        add_text(out, dtype_name((enum dtype)type));
+        comma = ", ";
+    }
+    str_add_char(out, ']');
+}
+
+static void add_kernels(struct str *out) {
+    const struct kernel_def *row;
+    for (size_t i = 0; (row = kernel_at("CPU", i)); i++) {
+        str_addf(out, "%s\n  {\"op\": ", i ? "," : "");
+        add_text(out, row->op);
+        str_add(out, ", \"types\": {");
+        for (int c = 0; c < KERNEL_MAX_CONSTRAINTS && row->constraints[c].attr; c++) {
+            str_add(out, c ? ", " : "");
+            add_text(out, row->constraints[c].attr);
+            str_add(out, ": ");
+            add_types(out, row->constraints[c].types);
+        }
+        str_add(out, "}}");
+    }
+}
+
+static void add_gradients(struct str *out) {
+    static const char *const kinds[] = {[GRADIENT_NONE] = "none", [GRADIENT_FN] = "function", [GRADIENT_LATER] = "later"};
+    const char *comma = "";
+    for (size_t l = 0; l < n_gradient_lists; l++) {
+        for (size_t i = 0; i < gradient_lists[l]->n_rows; i++) {
+            const struct gradient_row *row = &gradient_lists[l]->rows[i];
+            str_addf(out, "%s\n  {\"op\": ", comma);
+            add_text(out, row->op);
+            str_addf(out, ", \"kind\": \"%s\"}", kinds[row->kind]);
+            comma = ",";
+        }
+    }
+}
+
+int main(void) {
+    struct str out = STR_INIT;
+    str_add(&out, "{\"ops\": [");
+    add_ops(&out);
+    str_add(&out, "],\n\"kernels\": [");
+    add_kernels(&out);
+    str_add(&out, "],\n\"gradients\": [");
+    add_gradients(&out);
+    str_add(&out, "]}\n");
+    bool is_written = fwrite(out.data, 1, out.len, stdout) == out.len && fflush(stdout) == 0;
+    str_fini(&out);
+    return is_written ? 0 : 74;
+}

@@ -1,0 +1,118 @@
+/* RunStepRequest by hand: what a client sends, every truncation of it, and where its large content starts. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "common/tensor/tensor_proto.h"
+#include "master/request.h"
+
+static void add_message(struct str *out, uint32_t number, const struct str *message) { proto_add_bytes(out, number, message->data, message->len); }
+
+/* A feed "x:0" of `content_len` bytes, fetch "y:0", target "t", options {trace 3, timeout 1500}, request id -1. */
+static void make_request(struct str *out, size_t content_len) {
+    struct str tensor = STR_INIT, named = STR_INIT, options = STR_INIT;
+    char *content = calloc(1, content_len + 1);
+    proto_add_int(&tensor, 1, DT_UINT8);
+    proto_add_bytes(&tensor, 2, "", 0);
+    proto_add_bytes(&tensor, 4, content, content_len);
+    proto_add_bytes(&named, 1, "x:0", 3);
+    add_message(&named, 2, &tensor);
+    proto_add_int(&options, 1, 3);
+    proto_add_int(&options, 2, 1500);
+    proto_add_bytes(out, 1, "handle", 6);
+    add_message(out, 2, &named);
+    proto_add_bytes(out, 3, "y:0", 3);
+    proto_add_bytes(out, 4, "t", 1);
+    add_message(out, 5, &options);
+    proto_add_int(out, 7, 1);
+    proto_add_int(out, 8, (uint64_t)-1);
+    str_fini(&tensor);
+    str_fini(&named);
+    str_fini(&options);
+    free(content);
+}
+
+static void every_field_is_read(void **state) {
+    struct str bytes = STR_INIT;
+    struct arena arena;
+    struct run_step_request request;
+    arena_init(&arena);
+    make_request(&bytes, 10);
+    assert_null(run_step_request_parse((struct span){bytes.data, bytes.len}, &arena, &request));
+    assert_true(span_is(request.session_handle, "handle"));
+    assert_int_equal(request.n_feeds, 1);
+    assert_true(span_is(request.feed_names[0], "x:0"));
+    assert_int_equal(request.n_fetches, 1);
+    assert_true(span_is(request.fetches[0], "y:0"));
+    assert_int_equal(request.n_targets, 1);
+    assert_true(span_is(request.targets[0], "t"));
+    assert_int_equal(request.trace_level, 3);
+    assert_int_equal(request.timeout_ms, 1500);
+    assert_true(request.store_errors_in_response_body);
+    assert_true(request.request_id == UINT64_MAX);
+    str_fini(&bytes);
+    arena_fini(&arena);
+}
+
+static void the_key_tells_feeds_from_fetches(void **state) {
+    struct arena arena;
+    struct span names[2] = {span_of("a:0"), span_of("b:0")};
+    struct run_step_request one = {.feed_names = names, .n_feeds = 1, .fetches = names + 1, .n_fetches = 1};
+    struct run_step_request two = {.fetches = names, .n_fetches = 2};
+    arena_init(&arena);
+    assert_false(span_equal(run_step_request_key(&one, &arena), run_step_request_key(&two, &arena)));
+    assert_true(span_equal(run_step_request_key(&two, &arena), run_step_request_key(&two, &arena)));
+    arena_fini(&arena);
+}
+
+static void every_truncation_is_refused_or_harmless(void **state) {
+    struct str bytes = STR_INIT;
+    make_request(&bytes, 100);
+    for (size_t len = 0; len < bytes.len; len++) {
+        struct arena arena;
+        struct run_step_request request;
+        char *copy = malloc(len + 1); /* the sanitizer sees a read beyond it */
+        memcpy(copy, bytes.data, len);
+        arena_init(&arena);
+        status_unref(run_step_request_parse((struct span){copy, len}, &arena, &request));
+        (void)run_step_request_align((struct span){copy, len}, bytes.len);
+        arena_fini(&arena);
+        free(copy);
+    }
+    str_fini(&bytes);
+}
+
+static void the_large_content_is_found_in_the_head(void **state) {
+    struct str bytes = STR_INIT;
+    make_request(&bytes, 100000);
+    size_t offset = run_step_request_align((struct span){bytes.data, 4096}, bytes.len);
+    assert_true(offset > 0);
+    struct arena arena;
+    struct run_step_request request;
+    arena_init(&arena);
+    assert_null(run_step_request_parse((struct span){bytes.data, bytes.len}, &arena, &request));
+    struct proto_field field;
+    struct span proto = request.feed_protos[0];
+    while (proto_next(&proto, &field) > 0)
+        if (field.number == 4)
+            assert_ptr_equal(field.bytes.data, bytes.data + offset);
+    str_clear(&bytes);
+    make_request(&bytes, 10);
+    assert_int_equal(run_step_request_align((struct span){bytes.data, bytes.len}, bytes.len), 0);
+    str_fini(&bytes);
+    arena_fini(&arena);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_field_is_read),
+        cmocka_unit_test(the_key_tells_feeds_from_fetches),
+        cmocka_unit_test(every_truncation_is_refused_or_harmless),
+        cmocka_unit_test(the_large_content_is_found_in_the_head),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

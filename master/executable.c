@@ -47,14 +47,21 @@ void executable_unref(struct executable *executable) {
     session_unref(session);
 }
 
-/* Tells every waiting step; each takes itself off the list. */
+/* Takes it out of the cache; steps that use it go on. */
+static void forget(struct executable *executable) {
+    if (strmap_get_span(&executable->session->executables, executable->key) != executable)
+        return;
+    strmap_remove_span(&executable->session->executables, executable->key);
+    list_remove(&executable->lru_link);
+    executable_unref(executable);
+}
+
+/* Tells every waiting step; each takes itself off the list. The caller holds a reference. */
 static void settle(struct executable *executable, enum executable_state state) {
     struct list waiting;
     executable->state = state;
-    if (state == EXECUTABLE_FAILED && strmap_get_span(&executable->session->executables, executable->key) == executable) {
-        strmap_remove_span(&executable->session->executables, executable->key);
-        executable_unref(executable); /* the cache's; the caller holds another */
-    }
+    if (state == EXECUTABLE_FAILED)
+        forget(executable);
     list_init(&waiting);
     list_splice_back(&waiting, &executable->waiting);
     for (struct list *link; (link = list_pop_front(&waiting));)
@@ -215,9 +222,13 @@ static void compile_done(struct session_job *session_job) {
 struct executable *session_executable(struct session *session, struct span key, void (*fill)(void *arg, struct executable *executable), void *arg) {
     struct executable *executable = strmap_get_span(&session->executables, key);
     if (executable) {
+        list_remove(&executable->lru_link);
+        list_push_front(&session->lru, &executable->lru_link);
         executable->n_refs++;
         return executable;
     }
+    while (session->executables.n_entries >= (size_t)session->service->options.max_executables)
+        forget(LIST_ENTRY(session->lru.prev, struct executable, lru_link));
     executable = xcalloc(1, sizeof *executable);
     arena_init(&executable->arena);
     list_init(&executable->waiting);
@@ -227,6 +238,7 @@ struct executable *session_executable(struct session *session, struct span key, 
     executable->n_refs = 3; /* the cache's, the job's, the caller's */
     fill(arg, executable);
     strmap_put_span(&session->executables, executable->key, executable);
+    list_push_front(&session->lru, &executable->lru_link);
     struct compile_job *job = xcalloc(1, sizeof *job);
     job->executable = executable;
     job->job.work = compile_work;

@@ -17,7 +17,7 @@ struct master_flags {
     int log_level;
     bool insecure;
     int64_t threads, task_wait_ms, session_ttl_ms, drain_timeout_ms;
-    int64_t max_sessions, max_steps, max_nodes, max_message_bytes, max_connections, max_streams, max_header_bytes, max_resets_per_s, max_inflight_bytes;
+    int64_t max_sessions, max_steps, max_nodes, max_executables, max_message_bytes, max_connections, max_streams, max_header_bytes, max_resets_per_s, max_inflight_bytes;
     int64_t fold_max_bytes, fold_budget_ms;
     const char **disabled_passes;  /* of disable_passes, NULL-terminated; in arena */
     struct cluster_spec spec;
@@ -44,6 +44,7 @@ static const struct option_row rows[] = {
     {ROW("max-sessions", OPTION_INT, max_sessions, "10000", "N", "open sessions"), .min = 1, .max = 1000000},
     {ROW("max-steps", OPTION_INT, max_steps, "100000", "N", "steps in flight"), .min = 1, .max = 10000000},
     {ROW("max-nodes", OPTION_INT, max_nodes, "1000000", "N", "nodes of one session's graph"), .min = 1, .max = 100000000},
+    {ROW("max-executables", OPTION_INT, max_executables, "1000", "N", "compiled signatures kept for one session"), .min = 1, .max = 1000000},
     {ROW("max-message", OPTION_BYTES, max_message_bytes, "2147483647", "BYTES", "one request"), .min = 1024, .max = 2147483647},
     {ROW("max-connections", OPTION_INT, max_connections, "10000", "N", "client connections"), .min = 1, .max = 1000000},
     {ROW("max-streams", OPTION_INT, max_streams, "10000", "N", "calls in flight on one connection"), .min = 1, .max = 1000000},
@@ -188,6 +189,7 @@ static void fill_options(const struct master_flags *flags, struct service_option
     ret->max_sessions = (int)flags->max_sessions;
     ret->max_steps = (int)flags->max_steps;
     ret->max_nodes = (int)flags->max_nodes;
+    ret->max_executables = (int)flags->max_executables;
     ret->compile.fold_max_bytes = flags->fold_max_bytes;
     ret->compile.fold_budget_ns = flags->fold_budget_ms * 1000000;
     ret->compile.disabled_passes = flags->disabled_passes;

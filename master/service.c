@@ -23,7 +23,8 @@ void service_options_default(struct service_options *options) {
                                         .session_ttl_ms = 3600 * 1000,
                                         .max_sessions = 10000,
                                         .max_steps = 100000,
-                                        .max_nodes = 1000000};
+                                        .max_nodes = 1000000,
+                                        .max_executables = 1000};
     grpc_server_limits_default(&options->limits);
     compile_options_default(&options->compile);
 }
@@ -592,8 +593,9 @@ void service_describe(struct service *service, struct str *out) {
     str_addf(out, "{\"incarnation\": \"%016llx\", \"draining\": %s, \"sessions\": %d, \"steps\": %d, \"tasks\": ", (unsigned long long)service->incarnation,
              service->is_draining ? "true" : "false", service->n_sessions, service->n_steps);
     tasks_describe(service->tasks, out);
-    str_addf(out, ", \"limits\": {\"max_sessions\": %d, \"max_steps\": %d, \"max_nodes\": %d, \"task_wait_ms\": %lld, \"session_ttl_ms\": %lld}}",
-             service->options.max_sessions, service->options.max_steps, service->options.max_nodes, (long long)service->options.task_wait_ms,
+    str_addf(out, ", \"limits\": {\"max_sessions\": %d, \"max_steps\": %d, \"max_nodes\": %d, \"max_executables\": %d, \"task_wait_ms\": %lld, \"session_ttl_ms\": %lld}}",
+             service->options.max_sessions, service->options.max_steps, service->options.max_nodes, service->options.max_executables,
+             (long long)service->options.task_wait_ms,
              (long long)service->options.session_ttl_ms);
 }
 

@@ -23,6 +23,7 @@ struct session *session_new(struct service *service) {
     graph_init(&session->graph);
     strmap_init(&session->executables);
     u64map_init(&session->request_ids);
+    list_init(&session->lru);
     list_init(&session->steps);
     list_init(&session->jobs);
     list_init(&session->link);
@@ -62,8 +63,10 @@ void session_close(struct session *session, struct status *why) {
     struct span key;
     void *value;
     strmap_init(&session->executables);
-    while (strmap_next(&executables, &cursor, &key, &value))
+    while (strmap_next(&executables, &cursor, &key, &value)) {
+        list_remove(&((struct executable *)value)->lru_link);
         executable_unref(value);
+    }
     strmap_fini(&executables);
     session_unref(session);
 }

@@ -47,6 +47,7 @@ struct executable {
     bool *is_repeated_fetch;       /* by fetch: the same endpoint came before */
     struct status *status;         /* while registering or failed: the first failure */
     struct list waiting;           /* struct step.link: steps that wait for READY */
+    struct list lru_link;          /* session->lru, while it is in the cache */
 };
 
 /* Work on the graph, on a pool thread; jobs of a session run one after another. */
@@ -70,7 +71,8 @@ struct session {
     int64_t graph_version;
     struct compile_options options;
     int64_t operation_timeout_ms;
-    struct strmap executables;     /* key → struct executable */
+    struct strmap executables;     /* key → struct executable: the cache, at most service options' max_executables */
+    struct list lru;               /* struct executable.lru_link, used last first */
     struct list steps;             /* struct step.session_link */
     int n_steps;
     struct list jobs;

@@ -36,8 +36,8 @@ static bool is_job_name(struct span name) {
 
 static struct status *check_job(const struct cluster_spec *spec, struct span job) {
     if (!is_job_name(job))
-        return status_invalid("\"%.*s\" is not a job name: a letter, then letters, digits and _, at most %d", (int)MIN(job.len, (size_t)80), job.data,
-                              MAX_JOB_BYTES);
+        return status_invalid("\"%.*s\" is not a job name: a letter, then letters, digits and _, at most %d", (int)MIN(job.len, (size_t)80),
+                              job.data, MAX_JOB_BYTES);
     for (int i = 0; i < spec->n_tasks; i++)
         if (span_is(job, spec->tasks[i].job))
             return status_invalid("job %s is listed twice", spec->tasks[i].job);
@@ -174,7 +174,8 @@ static struct status *parse_json_task(struct cluster_spec *spec, const json_t *t
         *ret_job = arena_strdup(&spec->arena, json_string_value(type));
     if (index && json_is_integer(index))
         *ret_index = (int)MIN(MAX(json_integer_value(index), -1), (json_int_t)MAX_TASKS);
-    else if (index && json_is_string(index) && json_string_length(index) > 0 && strspn(json_string_value(index), "0123456789") == json_string_length(index))
+    else if (index && json_is_string(index) && json_string_length(index) > 0 &&
+             strspn(json_string_value(index), "0123456789") == json_string_length(index))
         *ret_index = (int)MIN(strtol(json_string_value(index), NULL, 10), (long)MAX_TASKS);
     else if (index)
         return status_invalid("TF_CONFIG: the task's index is no number");
@@ -187,8 +188,7 @@ static struct status *parse_json(struct cluster_spec *spec, const json_t *root, 
         return status_invalid("TF_CONFIG has no \"cluster\" object");
     const char *name;
     json_t *addresses;
-    json_object_foreach((json_t *)(uintptr_t)cluster, name, addresses)
-        TRY(parse_json_job(spec, name, addresses));
+    json_object_foreach((json_t *)(uintptr_t)cluster, name, addresses) TRY(parse_json_job(spec, name, addresses));
     return parse_json_task(spec, json_object_get(root, "task"), ret_job, ret_index);
 }
 

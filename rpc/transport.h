@@ -19,7 +19,7 @@ enum transport_kind { TRANSPORT_CONTROL, TRANSPORT_BULK, TRANSPORT_N_KINDS };
 
 /* One end of a pair. Text is borrowed for the call. */
 struct transport_endpoint {
-    const char *task;         /* "/job:ps/replica:0/task:0" */
+    const char *task; /* "/job:ps/replica:0/task:0" */
     uint64_t incarnation;
     const char *address;      /* "host:port" */
     const char *unix_address; /* "unix:@…"; "" where there is none that the other end can reach */
@@ -81,7 +81,7 @@ static inline void transport_channel_unref(struct transport_channel *channel) {
 }
 
 /* A channel over a connection that the other end opened (its Hello has been read). One reference for the caller. Loop thread. */
-struct transport_channel *transport_socket_adopt(struct wire_conn *conn_take, enum transport_kind kind, const struct transport_handlers *handlers,
-                                                 void *owner);
+struct transport_channel *transport_socket_adopt(struct wire_conn *conn_take, enum transport_kind kind,
+                                                 const struct transport_handlers *handlers, void *owner);
 
 #endif

@@ -45,8 +45,8 @@ static bool tcp_accepts(const struct transport_endpoint *here, const struct tran
     return true;
 }
 
-static struct socket_channel *socket_new(const struct transport *transport, enum transport_kind kind, const struct transport_handlers *handlers,
-                                         void *owner) {
+static struct socket_channel *socket_new(const struct transport *transport, enum transport_kind kind,
+                                         const struct transport_handlers *handlers, void *owner) {
     struct socket_channel *channel = xcalloc(1, sizeof(*channel));
     channel->base = (struct transport_channel){.transport = transport, .kind = kind, .handlers = handlers, .owner = owner};
     atomic_init(&channel->base.n_refs, 2); /* the caller's and the connection's */
@@ -67,18 +67,22 @@ static struct transport_channel *tcp_open(struct loop *loop, const struct transp
     return &channel->base;
 }
 
-struct transport_channel *transport_socket_adopt(struct wire_conn *conn_take, enum transport_kind kind, const struct transport_handlers *handlers,
-                                                 void *owner) {
+struct transport_channel *transport_socket_adopt(struct wire_conn *conn_take, enum transport_kind kind,
+                                                 const struct transport_handlers *handlers, void *owner) {
     struct socket_channel *channel = socket_new(wire_conn_is_unix(conn_take) ? &transport_unix : &transport_tcp, kind, handlers, owner);
     channel->conn = conn_take;
     wire_conn_set_owner(conn_take, channel, &wire_handlers);
     return &channel->base;
 }
 
-static void socket_queue(struct transport_channel *channel, const struct wire_out *message) { wire_queue(socket_of(channel)->conn, message); }
+static void socket_queue(struct transport_channel *channel, const struct wire_out *message) {
+    wire_queue(socket_of(channel)->conn, message);
+}
 static void socket_flush(struct transport_channel *channel) { wire_flush(socket_of(channel)->conn); }
 static size_t socket_queued_bytes(struct transport_channel *channel) { return wire_conn_queued_bytes(socket_of(channel)->conn); }
-static void socket_close(struct transport_channel *channel, struct status *why_take) { wire_conn_close(socket_of(channel)->conn, why_take); }
+static void socket_close(struct transport_channel *channel, struct status *why_take) {
+    wire_conn_close(socket_of(channel)->conn, why_take);
+}
 static struct buffer *socket_alloc(struct allocator *allocator, size_t size_bytes) { return buffer_alloc(allocator, size_bytes); }
 
 static void socket_free(struct transport_channel *channel) {
@@ -86,7 +90,7 @@ static void socket_free(struct transport_channel *channel) {
     free(socket_of(channel));
 }
 
-#define SOCKET_METHODS                                                                                                      \
+#define SOCKET_METHODS                                                                                                               \
     .queue = socket_queue, .flush = socket_flush, .queued_bytes = socket_queued_bytes, .close = socket_close, .alloc = socket_alloc, \
     .free = socket_free
 

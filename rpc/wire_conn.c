@@ -247,6 +247,8 @@ static void send_and_flush(struct wire_conn *conn, const struct wire_out *out, b
         why = write_locked(conn);
         must_arm = !why && take_arming(conn);
     }
+    if (unlikely(conn->output.n_copied_bytes > WIRE_MAX_UNREAD_BYTES) && !why)
+        why = status_exhausted("%s does not read: %zu bytes wait for it", conn->peer, conn->output.n_bytes);
     pthread_mutex_unlock(&conn->lock);
     after_write(conn, why, must_arm);
 }
@@ -358,12 +360,21 @@ socklen_t wire_sockaddr(const struct net_address *address, struct sockaddr_stora
     return len;
 }
 
+/* A host that vanishes without a word is noticed in half a minute, even where nobody pings. */
+static void keep_alive(int fd) {
+    static const int options[][2] = {{TCP_KEEPIDLE, 15}, {TCP_KEEPINTVL, 5}, {TCP_KEEPCNT, 3}, {TCP_USER_TIMEOUT, 30000}, {TCP_NODELAY, 1}};
+    int one = 1;
+    (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
+    for (size_t i = 0; i < ARRAY_LEN(options); i++)
+        (void)setsockopt(fd, IPPROTO_TCP, options[i][0], &options[i][1], sizeof(int));
+}
+
 void wire_socket_tune(int fd, bool is_unix) {
-    int one = 1, size = SOCKET_BUFFER_BYTES;
+    int size = SOCKET_BUFFER_BYTES;
     if (is_unix)
         (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size)); /* TCP's grow by themselves */
     else
-        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+        keep_alive(fd);
 }
 
 struct wire_conn *wire_conn_adopt(struct loop *loop, int fd_take, const char *peer, bool is_unix) {

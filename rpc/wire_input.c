@@ -51,7 +51,8 @@ static struct wire_message message_of(const struct wire_header *header, const ch
 /* Memory for the payload; *ret is NULL when it is to be dropped. */
 static struct status *payload_alloc(struct wire_conn *conn, const struct wire_message *message, struct buffer **ret) {
     size_t size = message->payload_len;
-    struct buffer *buffer = conn->handlers->alloc ? conn->handlers->alloc(conn->owner, conn, message, size) : buffer_alloc(allocator_host(), size);
+    struct buffer *buffer =
+        conn->handlers->alloc ? conn->handlers->alloc(conn->owner, conn, message, size) : buffer_alloc(allocator_host(), size);
     if (!buffer)
         return status_exhausted("no memory for %zu bytes of payload of a message of type %u", size, message->type);
     CHECK(buffer == wire_discard || buffer->size_bytes >= size);
@@ -160,7 +161,8 @@ static struct status *parse_and_stash(struct wire_conn *conn, const char *data, 
 static ssize_t read_large(struct wire_conn *conn, char *scratch, size_t *ret_asked, struct status **ret_why) {
     struct wire_input *input = &conn->input;
     size_t missing = input->large.payload_len - input->n_got;
-    size_t n_direct = input->payload ? MIN(missing, (size_t)WIRE_BYTES_PER_TURN) : MIN(missing, (size_t)LOOP_READ_BUFFER_BYTES - WIRE_READ_BYTES);
+    size_t n_direct =
+        input->payload ? MIN(missing, (size_t)WIRE_BYTES_PER_TURN) : MIN(missing, (size_t)LOOP_READ_BUFFER_BYTES - WIRE_READ_BYTES);
     struct iovec iov[2] = {
         {.iov_base = input->payload ? input->payload->data + input->n_got : scratch + WIRE_READ_BYTES, .iov_len = n_direct},
         {.iov_base = scratch, .iov_len = WIRE_READ_BYTES},

@@ -54,12 +54,13 @@ struct wire_output {
     struct wire_segment *segments;
     size_t first, n_segments, capacity; /* capacity: a power of two */
     struct wire_chunk *tail;            /* where the next bytes go */
-    size_t n_bytes;
+    size_t n_bytes, n_copied_bytes;     /* waiting; of these, in chunks */
 };
 
 enum {
     WIRE_MAX_IOV = 64,
-    WIRE_SHARE_MIN_BYTES = 4096, /* smaller pieces are copied: cheaper than a reference and an iovec */
+    WIRE_MAX_UNREAD_BYTES = 1 << 30, /* of copied bytes that the other end does not read: then the connection ends */
+    WIRE_SHARE_MIN_BYTES = 4096,     /* smaller pieces are copied: cheaper than a reference and an iovec */
 };
 
 void wire_output_fini(struct wire_output *output); /* all-zero is an empty output */
@@ -120,18 +121,20 @@ struct wire_conn {
 
     pthread_mutex_t lock; /* guards what follows; never held over a system call or a callback */
     struct wire_output output;
-    int fd;               /* written under lock, on the loop thread */
-    bool is_writing;      /* a thread is in sendmsg: the others only queue */
-    bool is_blocked;      /* the socket takes no more: the loop goes on when it does */
+    int fd;          /* written under lock, on the loop thread */
+    bool is_writing; /* a thread is in sendmsg: the others only queue */
+    bool is_blocked; /* the socket takes no more: the loop goes on when it does */
     bool is_arm_posted;
-    bool is_fd_closing;   /* whoever writes closes the descriptor after */
-    struct status *why;   /* of WIRE_CLOSING; may be NULL */
+    bool is_fd_closing; /* whoever writes closes the descriptor after */
+    struct status *why; /* of WIRE_CLOSING; may be NULL */
     struct loop_task arm_task, close_task;
 };
 
 /* A connection over a connected socket; one reference for the caller. Reading starts with wire_conn_set_owner. Loop thread. */
 struct wire_conn *wire_conn_adopt(struct loop *loop, int fd_take, const char *peer, bool is_unix);
-static inline bool wire_conn_is_live(struct wire_conn *conn) { return atomic_load_explicit(&conn->state, memory_order_acquire) <= WIRE_OPEN; }
+static inline bool wire_conn_is_live(struct wire_conn *conn) {
+    return atomic_load_explicit(&conn->state, memory_order_acquire) <= WIRE_OPEN;
+}
 /* The kernel's form of an address, abstract Unix names included; 0 for a name. */
 socklen_t wire_sockaddr(const struct net_address *address, struct sockaddr_storage *ret_sockaddr);
 void wire_socket_tune(int fd, bool is_unix);

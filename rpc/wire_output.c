@@ -59,6 +59,7 @@ static char *add_space(struct wire_output *output, size_t n) {
     }
     tail->used += n;
     output->n_bytes += n;
+    output->n_copied_bytes += n;
     return space;
 }
 
@@ -130,12 +131,13 @@ int wire_output_consume(struct wire_output *output, size_t n, struct buffer **re
     output->n_bytes -= n;
     while (n > 0) {
         struct wire_segment *segment = segment_at(output, 0);
-        if (n < segment->len) {
-            segment->data += n;
-            segment->len -= n;
+        size_t n_here = MIN(n, segment->len);
+        n -= n_here;
+        segment->data += n_here;
+        segment->len -= n_here;
+        output->n_copied_bytes -= segment->owner ? 0 : n_here;
+        if (segment->len > 0)
             break;
-        }
-        n -= segment->len;
         if (segment->owner)
             ret_done[n_done++] = segment->owner;
         else

@@ -9,7 +9,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { ACCEPTS_PER_TURN = 64, BACKLOG = 1024 };
+enum {
+    ACCEPTS_PER_TURN = 64,
+    BACKLOG = 1024,
+    EXHAUSTED_PAUSE_MS = 100, /* out of descriptors: the backlog holds who comes for a while */
+};
 
 struct wire_server {
     struct loop *loop;
@@ -18,6 +22,7 @@ struct wire_server {
     bool is_unix;
     struct listener *listener; /* or NULL: */
     uv_poll_t poll;            /* of an abstract name */
+    struct loop_timer pause;
     int fd;
 };
 
@@ -60,10 +65,19 @@ static void on_abstract_readable(uv_poll_t *poll, int error, int events) {
     struct wire_server *server = CONTAINER_OF(poll, struct wire_server, poll);
     for (int i = 0; i < ACCEPTS_PER_TURN && server->fd >= 0; i++) {
         int fd = accept4(server->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
+            uv_poll_stop(&server->poll); /* ready, and nobody can take it: it would spin */
+            loop_timer_start(&server->pause, EXHAUSTED_PAUSE_MS, 0);
+        }
         if (fd < 0)
             return;
         on_fd(server, fd);
     }
+}
+
+static void on_pause_over(struct loop_timer *timer) {
+    struct wire_server *server = CONTAINER_OF(timer, struct wire_server, pause);
+    uv_poll_start(&server->poll, UV_READABLE, on_abstract_readable);
 }
 
 static struct status *listen_abstract(struct wire_server *server, const char *text, const struct net_address *address) {
@@ -79,6 +93,7 @@ static struct status *listen_abstract(struct wire_server *server, const char *te
     server->fd = fd;
     CHECK(uv_poll_init(loop_uv(server->loop), &server->poll, fd) == 0);
     CHECK(uv_poll_start(&server->poll, UV_READABLE, on_abstract_readable) == 0);
+    loop_timer_init(server->loop, &server->pause, on_pause_over);
     return NULL;
 }
 
@@ -104,7 +119,12 @@ struct status *wire_listen(struct loop *loop, const char *address, void (*on_acc
 
 int wire_server_port(const struct wire_server *server) { return server->listener ? listener_port(server->listener) : 0; }
 
-static void on_abstract_closed(uv_handle_t *handle) { free(CONTAINER_OF((uv_poll_t *)handle, struct wire_server, poll)); }
+static void on_pause_closed(struct loop_timer *timer) { free(CONTAINER_OF(timer, struct wire_server, pause)); }
+
+static void on_poll_closed(uv_handle_t *handle) {
+    struct wire_server *server = CONTAINER_OF((uv_poll_t *)handle, struct wire_server, poll);
+    loop_timer_close(&server->pause, on_pause_closed);
+}
 
 void wire_server_close(struct wire_server *server) {
     if (!server)
@@ -114,7 +134,8 @@ void wire_server_close(struct wire_server *server) {
         free(server);
         return;
     }
-    uv_close((uv_handle_t *)&server->poll, on_abstract_closed);
+    loop_timer_stop(&server->pause);
+    uv_close((uv_handle_t *)&server->poll, on_poll_closed);
     close(server->fd);
     server->fd = -1;
 }

@@ -15,7 +15,7 @@
 
 struct container_shared {
     pthread_mutex_t lock;
-    struct strmap entries; /* "container\0name" → struct entry; guarded by lock */
+    struct strmap entries;   /* "container\0name" → struct entry; guarded by lock */
     _Atomic uint32_t n_refs; /* the table, and each entry: an entry may outlive the table */
 };
 
@@ -145,7 +145,8 @@ static struct status *not_found(const char *container, const char *name, const s
 static struct status *check_kind(const struct entry *entry, const struct object *resource, const struct object_type *type) {
     if (!type || resource->type == type)
         return NULL;
-    return status_invalid("Container %s: resource %s is of kind %s, not %s", entry->container, entry->name, resource->type->name, type->name);
+    return status_invalid("Container %s: resource %s is of kind %s, not %s", entry->container, entry->name, resource->type->name,
+                          type->name);
 }
 
 static struct object *resource_get(struct entry *entry) {
@@ -179,7 +180,8 @@ static struct object *resource_take(struct entry *entry) {
     return resource;
 }
 
-struct status *container_entry_lookup(struct container_table *table, struct object *object, const struct object_type *type, struct object **ret) {
+struct status *container_entry_lookup(struct container_table *table, struct object *object, const struct object_type *type,
+                                      struct object **ret) {
     struct entry *entry = entry_of(object);
     struct object *resource = resource_get(entry);
     if (unlikely(!resource))
@@ -220,8 +222,9 @@ struct status *container_lookup(struct container_table *table, const char *conta
     return st;
 }
 
-struct status *container_lookup_or_create(struct container_table *table, const char *container, const char *name, const struct object_type *type,
-                                          struct status *(*create)(void *arg, struct object **ret), void *arg, struct object **ret) {
+struct status *container_lookup_or_create(struct container_table *table, const char *container, const char *name,
+                                          const struct object_type *type, struct status *(*create)(void *arg, struct object **ret),
+                                          void *arg, struct object **ret) {
     struct entry *entry = entry_get(table, container, name, true);
     struct status *st = container_entry_lookup_or_create(table, &entry->object, type, create, arg, ret);
     object_unref(&entry->object);

@@ -63,7 +63,9 @@ static void entry_remove(struct graph_cache *cache, struct graph_entry *entry) {
     graph_entry_unref(entry);
 }
 
-struct graph_entry *graph_cache_find(struct graph_cache *cache, uint64_t handle) { return u64map_get(&cache->by_handle, handle); }
+struct graph_entry *graph_cache_find(struct graph_cache *cache, uint64_t handle) {
+    return u64map_get(&cache->by_handle, handle);
+}
 
 void graph_cache_remove(struct graph_cache *cache, uint64_t handle, uint64_t master_incarnation) {
     struct graph_entry *entry = graph_cache_find(cache, handle);
@@ -72,7 +74,7 @@ void graph_cache_remove(struct graph_cache *cache, uint64_t handle, uint64_t mas
 }
 
 void graph_cache_remove_master(struct graph_cache *cache, uint64_t master_incarnation) {
-    LIST_FOR_EACH_SAFE(link, next, &cache->graphs) {
+    LIST_FOR_EACH_SAFE (link, next, &cache->graphs) {
         struct graph_entry *entry = LIST_ENTRY(link, struct graph_entry, link);
         if (entry->master_incarnation == master_incarnation)
             entry_remove(cache, entry);
@@ -80,7 +82,7 @@ void graph_cache_remove_master(struct graph_cache *cache, uint64_t master_incarn
 }
 
 void graph_cache_remove_all(struct graph_cache *cache) {
-    LIST_FOR_EACH_SAFE(link, next, &cache->graphs)
+    LIST_FOR_EACH_SAFE (link, next, &cache->graphs)
         entry_remove(cache, LIST_ENTRY(link, struct graph_entry, link));
 }
 
@@ -171,7 +173,8 @@ void graph_cache_register(struct graph_cache *cache, uint64_t master_incarnation
     entry->peers = peers_take;
     entry->n_peers = n_peers;
     struct build *build = xcalloc(1, sizeof(*build));
-    *build = (struct build){.cache = cache, .entry = entry, .graphdef = graphdef ? buffer_ref(graphdef) : NULL, .len = len, .on_built = on_built, .arg = arg};
+    *build = (struct build){
+        .cache = cache, .entry = entry, .graphdef = graphdef ? buffer_ref(graphdef) : NULL, .len = len, .on_built = on_built, .arg = arg};
     build->pool_task.run = build_on_pool;
     build->loop_task.run = finish_on_loop;
     cache->n_building++;
@@ -186,13 +189,14 @@ void graph_cache_register(struct graph_cache *cache, uint64_t master_incarnation
 void graph_cache_describe(struct graph_cache *cache, struct str *out) {
     bool is_first = true;
     str_add_char(out, '[');
-    LIST_FOR_EACH(link, &cache->graphs) {
+    LIST_FOR_EACH (link, &cache->graphs) {
         const struct graph_entry *entry = LIST_ENTRY(link, struct graph_entry, link);
         str_addf(out, "%s{\"graph\":%llu,\"master\":\"%016llx\",\"session\":\"", is_first ? "" : ",", (unsigned long long)entry->handle,
                  (unsigned long long)entry->master_incarnation);
         str_add_json_escaped(out, entry->session, strlen(entry->session));
         str_addf(out, "\",\"nodes\":%u,\"feeds\":%u,\"fetches\":%u,\"peers\":%d,\"runs\":%llu,\"build_us\":%lld}", entry->plan->n_nodes,
-                 entry->plan->n_feeds, entry->plan->n_fetches, entry->n_peers, (unsigned long long)entry->n_runs, (long long)entry->build_us);
+                 entry->plan->n_feeds, entry->plan->n_fetches, entry->n_peers, (unsigned long long)entry->n_runs,
+                 (long long)entry->build_us);
         is_first = false;
     }
     str_add_char(out, ']');

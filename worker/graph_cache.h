@@ -16,14 +16,14 @@ struct graph_cache;
 
 struct graph_entry {
     _Atomic uint32_t n_refs;
-    struct list link;            /* the cache's */
+    struct list link; /* the cache's */
     uint64_t handle, master_incarnation;
     char *session;
     struct plan *plan;
-    uint8_t *feed_types;         /* plan->n_feeds; DT_INVALID where any will do */
-    struct peer **peers;         /* that its channels go to and come from */
+    uint8_t *feed_types; /* plan->n_feeds; DT_INVALID where any will do */
+    struct peer **peers; /* that its channels go to and come from */
     int n_peers;
-    uint64_t n_runs;             /* loop thread */
+    uint64_t n_runs; /* loop thread */
     int64_t build_us;
 };
 
@@ -36,8 +36,8 @@ struct graph_cache *graph_cache_new(struct loop *loop, struct pool *pool, const 
 /* Drops all graphs. What is still being built ends unseen: its on_built is called with CANCELLED; the memory goes after. */
 void graph_cache_free(struct graph_cache *cache);
 
-/* Builds a plan from a serialized GraphDef, which is held by `graphdef` until it is done, and enters it. `on_built` is called exactly once, on the
- * loop, maybe inside this call: with the entry (borrowed), or a status (taken). `peers` is taken (malloc'd). */
+/* Builds a plan from a serialized GraphDef, which is held by `graphdef` until it is done, and enters it. `on_built` is called exactly once,
+ * on the loop, maybe inside this call: with the entry (borrowed), or a status (taken). `peers` is taken (malloc'd). */
 typedef void graph_built_fn(void *arg, struct graph_entry *entry, struct status *status_take);
 void graph_cache_register(struct graph_cache *cache, uint64_t master_incarnation, const char *session, struct buffer *graphdef, size_t len,
                           struct peer **peers_take, int n_peers, graph_built_fn *on_built, void *arg);

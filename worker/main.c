@@ -29,8 +29,9 @@ struct worker_flags {
 static const char *const log_levels[] = {"debug", "info", "warning", "error", NULL};
 static const char *const unix_modes[] = {"off", "auto", NULL};
 
-#define ROW(name_, kind_, field, default_, value_, help_) \
-    .name = (name_), .kind = (kind_), .offset = offsetof(struct worker_flags, field), .default_text = (default_), .value_name = (value_), .help = (help_)
+#define ROW(name_, kind_, field, default_, value_, help_)                                                                                 \
+    .name = (name_), .kind = (kind_), .offset = offsetof(struct worker_flags, field), .default_text = (default_), .value_name = (value_), \
+    .help = (help_)
 
 // clang-format off
 static const struct option_row rows[] = {

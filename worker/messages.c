@@ -139,8 +139,8 @@ struct status *tensor_meta_check(const struct tensor_meta *meta) {
     return NULL;
 }
 
-struct status *tensor_meta_take(const struct tensor_meta *meta, const struct wire_message *message, size_t *offset, struct allocator *allocator,
-                                struct tensor *ret) {
+struct status *tensor_meta_take(const struct tensor_meta *meta, const struct wire_message *message, size_t *offset,
+                                struct allocator *allocator, struct tensor *ret) {
     if (meta->is_dead) {
         tensor_init_dead(ret);
         return NULL;
@@ -150,7 +150,8 @@ struct status *tensor_meta_take(const struct tensor_meta *meta, const struct wir
     TRY(tensor_meta_check(meta));
     size_t begin;
     if (!wire_payload_next(message, offset, meta->size_bytes, &begin))
-        return status_invalid("the payload of %zu bytes has no room for a tensor of %llu", message->payload_len, (unsigned long long)meta->size_bytes);
+        return status_invalid("the payload of %zu bytes has no room for a tensor of %llu", message->payload_len,
+                              (unsigned long long)meta->size_bytes);
     if (!tensor_meta_is_plain(meta)) {
         if (meta->size_bytes == 0)
             return status_invalid("a %s tensor without its TensorProto", dtype_name(meta->dtype));

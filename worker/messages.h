@@ -25,8 +25,8 @@ struct status *tensor_meta_read(struct span in, struct tensor_meta *ret) MUST_US
 struct status *tensor_meta_check(const struct tensor_meta *meta) MUST_USE;
 /* The tensor that `meta` describes, its elements the payload's next part: a view on the payload, or a copy where it is small enough to live
  * in the value. A dead one is TENSOR_DEAD. `ret` must hold nothing. */
-struct status *tensor_meta_take(const struct tensor_meta *meta, const struct wire_message *message, size_t *offset, struct allocator *allocator,
-                                struct tensor *ret) MUST_USE;
+struct status *tensor_meta_take(const struct tensor_meta *meta, const struct wire_message *message, size_t *offset,
+                                struct allocator *allocator, struct tensor *ret) MUST_USE;
 /* Plain memory of one size, so that a payload part can be it? */
 static inline bool tensor_meta_is_plain(const struct tensor_meta *meta) { return dtype_in(meta->dtype, DTYPES_PLAIN); }
 
@@ -58,7 +58,8 @@ struct edge_message {
     bool has_tensor;
     struct tensor_meta tensor;
 };
-void edge_message_write(struct str *out, uint32_t edge, uint64_t frame_iter, const struct tensor *t, size_t proto_size_bytes); /* t may be NULL */
+void edge_message_write(struct str *out, uint32_t edge, uint64_t frame_iter, const struct tensor *t,
+                        size_t proto_size_bytes); /* t may be NULL */
 struct status *edge_message_read(struct span in, struct edge_message *ret) MUST_USE;
 
 #endif

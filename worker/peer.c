@@ -25,11 +25,11 @@ struct peer {
     struct peer_table *table;
     char *task;
     bool is_self;
-    char *address, *unix_address; /* loop thread */
-    uint64_t incarnation;         /* loop thread; 0: not told yet */
+    char *address, *unix_address;      /* loop thread */
+    uint64_t incarnation;              /* loop thread; 0: not told yet */
     const struct transport *transport; /* loop thread; NULL before the first connection */
-    struct str why;               /* loop thread: why this transport */
-    uint64_t n_losses;            /* loop thread */
+    struct str why;                    /* loop thread: why this transport */
+    uint64_t n_losses;                 /* loop thread */
     pthread_mutex_t lock;
     struct transport_channel *channels[TRANSPORT_N_KINDS]; /* the ones to send on, or NULL; guarded by lock, changed on the loop thread */
     struct transport_channel *extras[TRANSPORT_N_KINDS];   /* loop thread: opened by the other end while ours was there */
@@ -57,7 +57,9 @@ void peer_table_set_on_lost(struct peer_table *table, peer_lost_fn *on_lost, voi
     table->on_lost_arg = arg;
 }
 
-struct loop *peer_table_loop(struct peer_table *table) { return table->loop; }
+struct loop *peer_table_loop(struct peer_table *table) {
+    return table->loop;
+}
 const char *peer_table_task(const struct peer_table *table) { return table->task; }
 const char *peer_name(const struct peer *peer) { return peer->task; }
 bool peer_is_self(const struct peer *peer) { return peer->is_self; }
@@ -139,7 +141,8 @@ static void on_closed(void *owner, struct transport_channel *channel, struct sta
     struct peer *peer = owner;
     struct peer_table *table = peer->table;
     if (peer->channels[channel->kind] == channel && !table->is_closing) {
-        struct status *lost = status_prefix_take(why ? status_ref(why) : status_unavailable("closed"), "Lost the connection to task %s: ", peer->task);
+        struct status *lost =
+            status_prefix_take(why ? status_ref(why) : status_unavailable("closed"), "Lost the connection to task %s: ", peer->task);
         peer_lost(peer, lost);
         status_unref(lost);
     } else if (peer->extras[channel->kind] == channel) {
@@ -156,7 +159,8 @@ static struct status *check_hello(struct peer *peer, struct span meta) {
         return status_invalid("malformed Hello from task %s", peer->task);
     struct status *st = NULL;
     if (hello->protocol != WIRE_PROTOCOL)
-        st = status_failed_precondition("task %s speaks protocol %u of the worker wire, this is %d", peer->task, hello->protocol, WIRE_PROTOCOL);
+        st = status_failed_precondition("task %s speaks protocol %u of the worker wire, this is %d", peer->task, hello->protocol,
+                                        WIRE_PROTOCOL);
     else if (strcmp(hello->task, peer->task) != 0)
         st = status_failed_precondition("at the address of task %s answers task %.200s", peer->task, hello->task);
     else if (peer->incarnation != 0 && hello->incarnation != peer->incarnation)
@@ -242,8 +246,8 @@ void peer_connect(struct peer *peer) { peer_open(peer, TRANSPORT_CONTROL); }
 
 /* ---- knowing peers ---- */
 
-struct status *peer_table_know(struct peer_table *table, const char *task, const char *address, const char *unix_address, uint64_t incarnation,
-                               struct peer **ret_peer) {
+struct status *peer_table_know(struct peer_table *table, const char *task, const char *address, const char *unix_address,
+                               uint64_t incarnation, struct peer **ret_peer) {
     struct peer *peer = peer_find(table, task);
     if (!peer) {
         if (table->peers.n_entries >= PEER_MAX_KNOWN)
@@ -271,7 +275,8 @@ struct status *peer_table_know(struct peer_table *table, const char *task, const
     return NULL;
 }
 
-struct status *peer_table_accept(struct peer_table *table, struct wire_conn *conn, const char *task, uint64_t incarnation, enum transport_kind kind) {
+struct status *peer_table_accept(struct peer_table *table, struct wire_conn *conn, const char *task, uint64_t incarnation,
+                                 enum transport_kind kind) {
     struct peer *peer = peer_find(table, task);
     if (!peer || peer->is_self)
         return status_failed_precondition("task %.200s is not known to %s: no registered graph exchanges with it", task, table->task);
@@ -347,7 +352,9 @@ static void describe(struct peer *peer, bool is_first, struct str *out) {
     str_addf(out, "%s{\"task\":\"", is_first ? "" : ",");
     str_add_json_escaped(out, peer->task, strlen(peer->task));
     str_addf(out, "\",\"incarnation\":\"%016llx\",\"transport\":\"%s\",\"why\":\"", (unsigned long long)peer->incarnation,
-             peer->is_self ? "local" : peer->channels[TRANSPORT_CONTROL] ? peer->transport->name : "");
+             peer->is_self                       ? "local"
+             : peer->channels[TRANSPORT_CONTROL] ? peer->transport->name
+                                                 : "");
     str_add_json_escaped(out, str_text(&peer->why), peer->why.len);
     str_addf(out, "\",\"bulk\":%s,\"queued_bytes\":%zu,\"losses\":%llu}", peer->channels[TRANSPORT_BULK] ? "true" : "false", queued,
              (unsigned long long)peer->n_losses);

@@ -4,8 +4,8 @@
  * when the first such step starts; its bulk channel with the first large value. A task that connects first is taken in by its Hello; both
  * ends may do so at once, then each sends on the one it opened and reads both.
  * Both ends say in their Hello which incarnation they expect of the other: a restarted task never gets a message meant for the one before.
- * When a channel of a peer ends, the peer is lost: all its channels go, and on_lost tells who runs steps that exchange with it. The next such
- * step opens new ones.
+ * When a channel of a peer ends, the peer is lost: all its channels go, and on_lost tells who runs steps that exchange with it. The next
+ * such step opens new ones.
  *
  * Peers are never freed before their table, so a struct peer may be kept. Queueing and flushing: any thread; all else: loop thread. */
 #ifndef MILLRACE_WORKER_PEER_H
@@ -37,8 +37,8 @@ struct loop *peer_table_loop(struct peer_table *table);
 const char *peer_table_task(const struct peer_table *table); /* this task's name */
 
 /* Takes in what a registration says about a task. A new incarnation ends what was open to the old one. Errors: RESOURCE_EXHAUSTED. */
-struct status *peer_table_know(struct peer_table *table, const char *task, const char *address, const char *unix_address, uint64_t incarnation,
-                               struct peer **ret_peer) MUST_USE;
+struct status *peer_table_know(struct peer_table *table, const char *task, const char *address, const char *unix_address,
+                               uint64_t incarnation, struct peer **ret_peer) MUST_USE;
 struct peer *peer_find(struct peer_table *table, const char *task); /* NULL when unknown. Any thread. */
 const char *peer_name(const struct peer *peer);
 bool peer_is_self(const struct peer *peer);
@@ -47,7 +47,8 @@ bool peer_is_self(const struct peer *peer);
 void peer_connect(struct peer *peer);
 /* Takes over a connection whose Hello named this task's peer: the Hello has been checked and answered. Errors: FAILED_PRECONDITION (unknown
  * task, wrong incarnation); the connection is then still the caller's. */
-struct status *peer_table_accept(struct peer_table *table, struct wire_conn *conn, const char *task, uint64_t incarnation, enum transport_kind kind) MUST_USE;
+struct status *peer_table_accept(struct peer_table *table, struct wire_conn *conn, const char *task, uint64_t incarnation,
+                                 enum transport_kind kind) MUST_USE;
 
 /* False when there is no connection to the peer now: the steps that exchange with it have been told. */
 bool peer_queue(struct peer *peer, enum transport_kind kind, const struct wire_out *message) MUST_USE;

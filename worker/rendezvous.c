@@ -203,7 +203,7 @@ bool rendezvous_is_ended(struct rendezvous_table *table, uint64_t step_id) {
 
 /* Lock held: takes the orphans that are too old, or whose master says that they have ended, off the table. */
 static void collect_orphans(struct rendezvous_table *table, int64_t before_ns, struct list *ret_gone) {
-    LIST_FOR_EACH_SAFE(link, next, &table->orphans) {
+    LIST_FOR_EACH_SAFE (link, next, &table->orphans) {
         struct rendezvous *rendezvous = LIST_ENTRY(link, struct rendezvous, link);
         if (rendezvous->since_ns >= before_ns && !step_ids_is_ended(&table->ended, rendezvous->step_id))
             continue;
@@ -238,7 +238,7 @@ void rendezvous_forget_master(struct rendezvous_table *table, uint64_t master_in
     struct list gone;
     list_init(&gone);
     pthread_mutex_lock(&table->lock);
-    LIST_FOR_EACH(link, &table->orphans) {
+    LIST_FOR_EACH (link, &table->orphans) {
         struct rendezvous *rendezvous = LIST_ENTRY(link, struct rendezvous, link);
         if (step_id_master(rendezvous->step_id) == master)
             rendezvous->since_ns = INT64_MIN;
@@ -336,7 +336,7 @@ void rendezvous_release_bytes(struct rendezvous_table *table, size_t size_bytes)
 void rendezvous_table_describe(struct rendezvous_table *table, struct str *out) {
     pthread_mutex_lock(&table->lock);
     size_t n_orphans = 0;
-    LIST_FOR_EACH(link, &table->orphans)
+    LIST_FOR_EACH (link, &table->orphans)
         n_orphans++;
     str_addf(out, "{\"steps\":%zu,\"unopened\":%zu,\"in_flight_bytes\":%lld,\"in_flight_limit_bytes\":%lld,\"early_bytes\":%lld}",
              table->steps.n_entries, n_orphans, (long long)atomic_load(&table->in_flight_bytes), (long long)table->max_in_flight_bytes,

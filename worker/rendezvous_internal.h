@@ -47,14 +47,14 @@ struct rendezvous {
     _Atomic uint32_t n_refs;
     struct rendezvous_table *table;
     uint64_t step_id;
-    struct list link;       /* table->orphans while nobody has opened it; guarded by table->lock */
-    int64_t since_ns;       /* orphans: when the first arrival came; guarded by table->lock */
+    struct list link; /* table->orphans while nobody has opened it; guarded by table->lock */
+    int64_t since_ns; /* orphans: when the first arrival came; guarded by table->lock */
     struct rendezvous *next_free;
 
-    pthread_mutex_t lock;   /* guards what follows */
-    bool is_opened;         /* its RunGraph has come */
+    pthread_mutex_t lock; /* guards what follows */
+    bool is_opened;       /* its RunGraph has come */
     bool is_ended;
-    struct status *why;     /* aborted with */
+    struct status *why; /* aborted with */
     struct slot **buckets;
     uint32_t n_buckets, n_slots; /* n_buckets: a power of two, or 0 */
     struct slot *free_slots;
@@ -75,29 +75,29 @@ struct late_recv {
 struct rendezvous_table {
     struct peer_table *peers;
     struct allocator *allocator;
-    const char *task;       /* this one's name, or NULL: everything is local */
+    const char *task;                /* this one's name, or NULL: everything is local */
     _Atomic int64_t in_flight_bytes; /* granted, not yet here */
     int64_t max_in_flight_bytes;
-    _Atomic int64_t early_bytes;     /* values of steps that nobody has opened */
+    _Atomic int64_t early_bytes; /* values of steps that nobody has opened */
 
-    pthread_mutex_t lock;   /* guards what follows */
-    struct u64map steps;    /* id → struct rendezvous, one reference each */
+    pthread_mutex_t lock; /* guards what follows */
+    struct u64map steps;  /* id → struct rendezvous, one reference each */
     struct step_ids ended;
-    struct list orphans;    /* oldest first */
-    struct list pending;    /* rendezvous.pending_link, one reference each, first come first served */
+    struct list orphans; /* oldest first */
+    struct list pending; /* rendezvous.pending_link, one reference each, first come first served */
     struct rendezvous *free_steps;
     uint32_t n_free_steps;
     struct late_recv *late;
     struct loop_task late_task;
     bool is_late_posted, is_freed;
-    uint32_t n_refs;        /* the owner's, each live rendezvous, the posted task */
+    uint32_t n_refs; /* the owner's, each live rendezvous, the posted task */
 };
 
 enum {
     RENDEZVOUS_EARLY_MAX_BYTES = 256 << 20, /* values that came before their RunGraph */
     RENDEZVOUS_EARLY_MAX_STEPS = 65536,
-    RENDEZVOUS_ORPHAN_SECONDS = 120,        /* how long they wait for it */
-    SLOTS_KEPT = 64,                        /* per recycled rendezvous */
+    RENDEZVOUS_ORPHAN_SECONDS = 120, /* how long they wait for it */
+    SLOTS_KEPT = 64,                 /* per recycled rendezvous */
     STEPS_KEPT = 64,
 };
 
@@ -118,8 +118,8 @@ struct status *rendezvous_deliver(struct rendezvous *rendezvous, uint32_t edge, 
 void rendezvous_clear(struct rendezvous *rendezvous, struct status *why, bool is_end);
 
 /* ---- rendezvous_wire.c ---- */
-struct status *wire_push_or_announce(struct rendezvous *rendezvous, struct peer *peer, const struct plan_channel *channel, uint64_t frame_iter,
-                                     struct tensor *value, struct rendezvous_recv *offer, bool *ret_is_offered);
+struct status *wire_push_or_announce(struct rendezvous *rendezvous, struct peer *peer, const struct plan_channel *channel,
+                                     uint64_t frame_iter, struct tensor *value, struct rendezvous_recv *offer, bool *ret_is_offered);
 /* Grants what there is room for. Lock not held. */
 void rendezvous_try_grants(struct rendezvous *rendezvous);
 /* Bytes that are no longer in flight: others may have their turn. */

@@ -107,8 +107,8 @@ static struct status *wrong_type(const struct tensor *value, uint32_t edge, enum
 }
 
 static struct status *second_value(const struct rendezvous *rendezvous, uint32_t edge, uint64_t frame_iter) {
-    return status_internal("step %llx: edge %u got a second value for frame and iteration %llx", (unsigned long long)rendezvous->step_id, edge,
-                           (unsigned long long)frame_iter);
+    return status_internal("step %llx: edge %u got a second value for frame and iteration %llx", (unsigned long long)rendezvous->step_id,
+                           edge, (unsigned long long)frame_iter);
 }
 
 struct status *rendezvous_deliver(struct rendezvous *rendezvous, uint32_t edge, uint64_t frame_iter, struct tensor *value) {
@@ -158,13 +158,14 @@ struct status *rendezvous_deliver(struct rendezvous *rendezvous, uint32_t edge, 
 
 /* ---- both ends ---- */
 
-struct status *rendezvous_send(struct rendezvous *rendezvous, const struct plan_channel *channel, uint64_t frame_iter, struct tensor *value) {
+struct status *rendezvous_send(struct rendezvous *rendezvous, const struct plan_channel *channel, uint64_t frame_iter,
+                               struct tensor *value) {
     bool is_offered;
     return rendezvous_send_or_offer(rendezvous, channel, frame_iter, value, NULL, &is_offered);
 }
 
-struct status *rendezvous_send_or_offer(struct rendezvous *rendezvous, const struct plan_channel *channel, uint64_t frame_iter, struct tensor *value,
-                                        struct rendezvous_recv *offer, bool *ret_is_offered) {
+struct status *rendezvous_send_or_offer(struct rendezvous *rendezvous, const struct plan_channel *channel, uint64_t frame_iter,
+                                        struct tensor *value, struct rendezvous_recv *offer, bool *ret_is_offered) {
     struct rendezvous_table *table = rendezvous->table;
     *ret_is_offered = false;
     if (!table->task || strcmp(channel->peer_task, table->task) == 0)
@@ -177,8 +178,8 @@ struct status *rendezvous_send_or_offer(struct rendezvous *rendezvous, const str
     return st;
 }
 
-bool rendezvous_recv_start(struct rendezvous *rendezvous, const struct plan_channel *channel, uint64_t frame_iter, struct rendezvous_recv *recv,
-                           struct tensor *ret) {
+bool rendezvous_recv_start(struct rendezvous *rendezvous, const struct plan_channel *channel, uint64_t frame_iter,
+                           struct rendezvous_recv *recv, struct tensor *ret) {
     struct status *why = NULL;
     bool is_announced = false;
     pthread_mutex_lock(&rendezvous->lock);

@@ -24,9 +24,11 @@ static struct status *unavailable(const struct peer *peer, const struct plan_cha
 }
 
 /* Lock held. */
-static bool queue_edge(struct rendezvous *rendezvous, struct peer *peer, enum wire_type type, const struct str *meta, const struct tensor *payload) {
+static bool queue_edge(struct rendezvous *rendezvous, struct peer *peer, enum wire_type type, const struct str *meta,
+                       const struct tensor *payload) {
     const struct tensor *tensors[1] = {payload};
-    struct wire_out out = {.type = type, .id = rendezvous->step_id, .meta = {meta->data, meta->len}, .tensors = tensors, .n_tensors = payload ? 1 : 0};
+    struct wire_out out = {
+        .type = type, .id = rendezvous->step_id, .meta = {meta->data, meta->len}, .tensors = tensors, .n_tensors = payload ? 1 : 0};
     if (!peer_queue(peer, TRANSPORT_CONTROL, &out))
         return false;
     mark_dirty(rendezvous, peer);
@@ -42,8 +44,8 @@ static struct buffer *encode_proto(const struct tensor *value, size_t *ret_size)
     return buffer_wrap(bytes, *ret_size, free, bytes);
 }
 
-struct status *wire_push_or_announce(struct rendezvous *rendezvous, struct peer *peer, const struct plan_channel *channel, uint64_t frame_iter,
-                                     struct tensor *value, struct rendezvous_recv *offer, bool *ret_is_offered) {
+struct status *wire_push_or_announce(struct rendezvous *rendezvous, struct peer *peer, const struct plan_channel *channel,
+                                     uint64_t frame_iter, struct tensor *value, struct rendezvous_recv *offer, bool *ret_is_offered) {
     bool is_dead = value->storage == TENSOR_DEAD;
     bool is_object = !is_dead && dtype_is_object((enum dtype)value->dtype);
     size_t size = is_dead ? 0 : is_object ? tensor_proto_size(value) : tensor_size_bytes(value);
@@ -81,7 +83,8 @@ struct status *wire_push_or_announce(struct rendezvous *rendezvous, struct peer 
 }
 
 /* The receiver has room: the value goes out on the bulk channel. */
-static struct status *on_grant(struct rendezvous_table *table, struct peer *peer, const struct wire_message *message, const struct edge_message *edge) {
+static struct status *on_grant(struct rendezvous_table *table, struct peer *peer, const struct wire_message *message,
+                               const struct edge_message *edge) {
     struct rendezvous *rendezvous;
     if (rendezvous_find(table, message->id, false, &rendezvous) != FOUND)
         return NULL; /* it has ended here */
@@ -109,7 +112,8 @@ static struct status *on_grant(struct rendezvous_table *table, struct peer *peer
     struct str meta = STR_INIT;
     edge_message_write(&meta, edge->edge, edge->frame_iter, proto ? &head : &value, proto ? size : 0);
     const struct tensor *tensors[1] = {&value};
-    struct wire_out out = {.type = WIRE_PUSH, .id = message->id, .meta = {meta.data, meta.len}, .tensors = tensors, .n_tensors = proto ? 0 : 1};
+    struct wire_out out = {
+        .type = WIRE_PUSH, .id = message->id, .meta = {meta.data, meta.len}, .tensors = tensors, .n_tensors = proto ? 0 : 1};
     if (proto) {
         out.extra = (struct span){proto->data, size};
         out.extra_buffer = proto;
@@ -142,7 +146,8 @@ static struct status *grant(struct rendezvous *rendezvous, struct slot *slot) {
     struct rendezvous_table *table = rendezvous->table;
     struct buffer *buffer = buffer_alloc(table->allocator, slot->size_bytes);
     if (!buffer)
-        return status_exhausted("no memory for %zu bytes that task %s sends over edge %u", slot->size_bytes, peer_name(slot->peer), slot->edge);
+        return status_exhausted("no memory for %zu bytes that task %s sends over edge %u", slot->size_bytes, peer_name(slot->peer),
+                                slot->edge);
     slot->buffer = buffer;
     slot->kind = SLOT_GRANTED;
     rendezvous->n_announced--;

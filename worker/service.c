@@ -70,8 +70,6 @@ static void client_free(struct client *client) {
     free(client);
 }
 
-void client_end(struct client *client, struct status *why_take) { wire_conn_close(client->conn, why_take); }
-
 static void on_closed(void *owner, struct wire_conn *conn, struct status *why) {
     struct client *client = owner;
     struct worker_service *service = client->service;
@@ -94,7 +92,8 @@ static struct status *become_peer(struct client *client, unsigned channel) {
 
 static struct status *check_hello(const struct worker_service *service, const Millrace__Hello *hello) {
     if (hello->protocol != WIRE_PROTOCOL)
-        return status_failed_precondition("the other end speaks protocol %u of the worker wire, this is %d", hello->protocol, WIRE_PROTOCOL);
+        return status_failed_precondition("the other end speaks protocol %u of the worker wire, this is %d", hello->protocol,
+                                          WIRE_PROTOCOL);
     if (hello->expected_incarnation != 0 && hello->expected_incarnation != service->incarnation)
         return status_failed_precondition("%s was restarted: the other end expects incarnation %016llx, this is %016llx", service->task,
                                           (unsigned long long)hello->expected_incarnation, (unsigned long long)service->incarnation);
@@ -207,16 +206,29 @@ static void on_accept(void *arg, struct wire_conn *conn_take) {
     struct client *client = xcalloc(1, sizeof(*client));
     client->service = service;
     client->conn = conn_take;
+    client->since_ns = clock_now_ns();
     list_push_back(&service->clients, &client->link);
     service->n_clients++;
     wire_conn_set_owner(conn_take, client, &client_handlers);
+    if (service->n_clients > SERVICE_MAX_CLIENTS)
+        wire_conn_close(conn_take, status_exhausted("%d connections are open already", SERVICE_MAX_CLIENTS));
 }
 
 /* ---- beginning and end ---- */
 
+void clients_expire(struct worker_service *service, int64_t now_ns) {
+    LIST_FOR_EACH (link, &service->clients) {
+        struct client *client = LIST_ENTRY(link, struct client, link);
+        if (!client->is_greeted && now_ns - client->since_ns > SERVICE_HELLO_SECONDS * 1000000000ll)
+            wire_conn_close(client->conn, status_new(STATUS_DEADLINE_EXCEEDED, "no Hello from %s within %d s", wire_conn_peer(client->conn),
+                                                     SERVICE_HELLO_SECONDS));
+    }
+}
+
 static void on_tick(struct loop_timer *timer) {
     struct worker_service *service = CONTAINER_OF(timer, struct worker_service, tick);
     int64_t now_ns = clock_now_ns();
+    clients_expire(service, now_ns);
     masters_expire(service, now_ns);
     steps_expire(service, now_ns);
     rendezvous_expire(service->rendezvous, now_ns);
@@ -338,7 +350,7 @@ void worker_service_free(struct worker_service *service, void (*on_freed)(void *
     wire_server_close(service->server);
     wire_server_close(service->unix_server);
     service_cancel_runs(service, any_run, NULL, why);
-    LIST_FOR_EACH(link, &service->clients)
+    LIST_FOR_EACH (link, &service->clients)
         wire_conn_close(LIST_ENTRY(link, struct client, link)->conn, status_ref(why));
     status_unref(why);
     service->is_freed = true;
@@ -360,5 +372,7 @@ void worker_service_drain(struct worker_service *service, void (*on_drained)(voi
 int worker_service_port(const struct worker_service *service) { return wire_server_port(service->server); }
 uint64_t worker_service_incarnation(const struct worker_service *service) { return service->incarnation; }
 const char *worker_service_unix_address(const struct worker_service *service) { return service->unix_address; }
-struct container_table *worker_service_containers(struct worker_service *service) { return service->containers; }
+struct container_table *worker_service_containers(struct worker_service *service) {
+    return service->containers;
+}
 bool worker_service_is_draining(const struct worker_service *service) { return service->is_draining; }

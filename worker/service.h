@@ -16,16 +16,16 @@ struct worker_service;
 struct container_table;
 
 struct worker_options {
-    const char *task;             /* "/job:worker/replica:0/task:0" */
-    const char *listen;           /* "127.0.0.1:2300" */
-    bool use_unix;                /* also listen on an abstract Unix socket, for tasks of this host */
-    struct device *devices;       /* of the task; borrowed for the service's life */
+    const char *task;       /* "/job:worker/replica:0/task:0" */
+    const char *listen;     /* "127.0.0.1:2300" */
+    bool use_unix;          /* also listen on an abstract Unix socket, for tasks of this host */
+    struct device *devices; /* of the task; borrowed for the service's life */
     int n_devices;
     struct pool *pool;
-    int64_t inline_budget_ns;     /* a step runs so long on the loop thread before it moves to the pool; default 50 µs */
-    int64_t graph_grace_ms;       /* a lost master's graphs are kept so long; default 60 s */
-    int64_t max_in_flight_bytes;  /* of large tensors granted to peers; default 2 GiB */
-    int max_steps;                /* live at once; default 65536 */
+    int64_t inline_budget_ns;    /* a step runs so long on the loop thread before it moves to the pool; default 50 µs */
+    int64_t graph_grace_ms;      /* a lost master's graphs are kept so long; default 60 s */
+    int64_t max_in_flight_bytes; /* of large tensors granted to peers; default 2 GiB */
+    int max_steps;               /* live at once; default 65536 */
 };
 void worker_options_default(struct worker_options *options);
 

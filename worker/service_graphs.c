@@ -14,7 +14,7 @@ static void count_graphs(struct worker_service *service) { metric_set(&worker_gr
 
 struct master *master_join(struct worker_service *service, uint64_t incarnation) {
     int n = 0;
-    LIST_FOR_EACH(link, &service->masters) {
+    LIST_FOR_EACH (link, &service->masters) {
         struct master *master = LIST_ENTRY(link, struct master, link);
         if (master->incarnation == incarnation) {
             master->n_clients++;
@@ -44,7 +44,7 @@ void master_leave(struct worker_service *service, struct master *master) {
 }
 
 void masters_expire(struct worker_service *service, int64_t now_ns) {
-    LIST_FOR_EACH_SAFE(link, next, &service->masters) {
+    LIST_FOR_EACH_SAFE (link, next, &service->masters) {
         struct master *master = LIST_ENTRY(link, struct master, link);
         if (master->n_clients > 0 || now_ns - master->lost_ns < service->options.graph_grace_ms * 1000000)
             continue;
@@ -128,8 +128,8 @@ struct status *service_register_graph(struct client *client, struct wire_message
         struct registration *registration = xmalloc(sizeof(*registration));
         *registration = (struct registration){service, wire_conn_ref(client->conn), message->id};
         service->n_registering++;
-        graph_cache_register(service->graphs, request->master_incarnation, request->session, message->payload, message->payload_len, peers, n_peers,
-                             on_built, registration);
+        graph_cache_register(service->graphs, request->master_incarnation, request->session, message->payload, message->payload_len, peers,
+                             n_peers, on_built, registration);
     }
     millrace__register_graph__free_unpacked(request, NULL);
     return NULL;

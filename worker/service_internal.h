@@ -21,8 +21,10 @@ enum {
     SERVICE_TICK_MS = 1000,
     SERVICE_MAX_EARLY_CANCELS = 4096,
     SERVICE_MAX_MASTERS = 1024,
+    SERVICE_MAX_CLIENTS = 16384,
+    SERVICE_HELLO_SECONDS = 10,          /* a connection says who it is, or ends */
     SERVICE_MAX_GRAPH_BYTES = INT32_MAX, /* as protobuf has it */
-    SERVICE_TIMEOUT_SLACK_MS = 2000, /* the master keeps the deadline; this is the backstop */
+    SERVICE_TIMEOUT_SLACK_MS = 2000,     /* the master keeps the deadline; this is the backstop */
     RUNS_KEPT = 64,
 };
 
@@ -40,6 +42,7 @@ struct client {
     struct worker_service *service;
     struct wire_conn *conn;
     bool is_greeted;
+    int64_t since_ns;
     uint64_t incarnation;  /* from its Hello */
     struct master *master; /* NULL: a tool */
     struct str hello_task;
@@ -50,14 +53,14 @@ struct run {
     struct step_run exec;
     _Atomic uint32_t n_refs; /* the step's, and those who are about to cancel it */
     struct worker_service *service;
-    struct list link;        /* service->runs; guarded by service->lock */
+    struct list link; /* service->runs; guarded by service->lock */
     struct run *next_free;
-    struct wire_conn *conn;  /* one reference */
+    struct wire_conn *conn;    /* one reference */
     struct graph_entry *graph; /* one reference */
     uint64_t id, master_incarnation;
     int64_t start_ns, deadline_ns; /* deadline 0: none */
     struct status *cancelled;      /* what CancelStep brought; guarded by service->lock */
-    struct tensor *values;   /* feeds, then fetches */
+    struct tensor *values;         /* feeds, then fetches */
     uint32_t n_values, values_capacity;
     struct str meta;
 };
@@ -73,10 +76,10 @@ struct worker_service {
     struct container_table *containers;
     struct graph_cache *graphs;
     struct list clients, masters;
-    struct u64map early_cancels;   /* step id → struct status: the cancel came before its RunGraph */
+    struct u64map early_cancels; /* step id → struct status: the cancel came before its RunGraph */
     struct loop_timer tick;
     struct loop_task drain_task, free_task;
-    uint64_t oldest_live_step;     /* the last one heard of */
+    uint64_t oldest_live_step; /* the last one heard of */
     int n_clients, n_registering;
     bool is_draining, is_freed, has_tick_closed;
     void (*on_drained)(void *arg);
@@ -84,20 +87,20 @@ struct worker_service {
     void (*on_freed)(void *arg);
     void *on_freed_arg;
 
-    pthread_mutex_t lock;          /* guards what follows */
-    struct u64map by_step;         /* step id → struct run */
-    struct list runs;              /* live ones */
-    int n_runs;                    /* live, or ended and not yet let go */
+    pthread_mutex_t lock;  /* guards what follows */
+    struct u64map by_step; /* step id → struct run */
+    struct list runs;      /* live ones */
+    int n_runs;            /* live, or ended and not yet let go */
     struct run *free_runs;
     int n_free_runs;
-    bool is_end_watched;           /* the last run's end posts drain_task */
+    bool is_end_watched; /* the last run's end posts drain_task */
 };
 
 extern struct metric worker_steps_total, worker_steps_failed_total, worker_steps_live, worker_step_duration, worker_graphs;
 
 /* ---- service.c ---- */
 void service_maybe_free(struct worker_service *service);
-void client_end(struct client *client, struct status *why_take);
+void clients_expire(struct worker_service *service, int64_t now_ns); /* those that have not said Hello */
 /* A message without payload. */
 void service_reply(struct wire_conn *conn, enum wire_type type, uint64_t id, const void *meta, size_t len);
 
@@ -116,7 +119,8 @@ struct status *service_cancel_step(struct client *client, const struct wire_mess
 /* There was no memory for its feeds: it is answered without having started. */
 void service_refuse_run(struct client *client, const struct wire_message *message, struct status *why_take);
 /* Cancels the live runs that `matches`; any thread may end others meanwhile. */
-void service_cancel_runs(struct worker_service *service, bool (*matches)(const struct run *run, const void *arg), const void *arg, struct status *why);
+void service_cancel_runs(struct worker_service *service, bool (*matches)(const struct run *run, const void *arg), const void *arg,
+                         struct status *why);
 void steps_expire(struct worker_service *service, int64_t now_ns);
 void service_on_peer_lost(void *arg, struct peer *peer, struct status *why);
 void service_run_let_go(struct run *run); /* a reference taken under service->lock */

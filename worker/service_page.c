@@ -31,7 +31,7 @@ static void describe_steps(struct worker_service *service, struct str *out) {
     int64_t now_ns = clock_now_ns();
     pthread_mutex_lock(&service->lock);
     str_addf(out, "\"live_steps\":%zu,\"steps\":[", service->by_step.n_entries);
-    LIST_FOR_EACH(link, &service->runs) {
+    LIST_FOR_EACH (link, &service->runs) {
         if (n == MAX_STEPS_SHOWN)
             break;
         shown[n] = LIST_ENTRY(link, struct run, link);
@@ -41,8 +41,9 @@ static void describe_steps(struct worker_service *service, struct str *out) {
     for (int i = 0; i < n; i++) {
         struct str waits = STR_INIT;
         executor_describe_waits(&shown[i]->exec, &waits);
-        str_addf(out, "%s{\"step\":\"%016llx\",\"graph\":%llu,\"seconds\":%.3f,\"waits\":\"", i > 0 ? "," : "", (unsigned long long)shown[i]->id,
-                 (unsigned long long)shown[i]->graph->handle, (double)(now_ns - shown[i]->start_ns) / 1e9);
+        str_addf(out, "%s{\"step\":\"%016llx\",\"graph\":%llu,\"seconds\":%.3f,\"waits\":\"", i > 0 ? "," : "",
+                 (unsigned long long)shown[i]->id, (unsigned long long)shown[i]->graph->handle,
+                 (double)(now_ns - shown[i]->start_ns) / 1e9);
         str_add_json_escaped(out, str_text(&waits), waits.len);
         str_add(out, "\"}");
         str_fini(&waits);
@@ -54,8 +55,8 @@ static void describe_steps(struct worker_service *service, struct str *out) {
 void worker_service_describe(struct worker_service *service, struct str *out) {
     str_add_char(out, '{');
     add_text(out, "task", service->task);
-    str_addf(out, "\"incarnation\":\"%016llx\",\"version\":\"%s\",\"draining\":%s,\"clients\":%d,", (unsigned long long)service->incarnation,
-             MILLRACE_VERSION, service->is_draining ? "true" : "false", service->n_clients);
+    str_addf(out, "\"incarnation\":\"%016llx\",\"version\":\"%s\",\"draining\":%s,\"clients\":%d,",
+             (unsigned long long)service->incarnation, MILLRACE_VERSION, service->is_draining ? "true" : "false", service->n_clients);
     add_text(out, "unix_address", service->unix_address);
     describe_devices(service, out);
     describe_steps(service, out);

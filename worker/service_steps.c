@@ -6,7 +6,8 @@
 #include "worker/service_internal.h"
 
 struct metric worker_steps_total = METRIC_COUNTER_INIT("millrace_worker_steps_total", "Partition runs that ended");
-struct metric worker_steps_failed_total = METRIC_COUNTER_INIT("millrace_worker_steps_failed_total", "Partition runs that ended with an error");
+struct metric worker_steps_failed_total =
+    METRIC_COUNTER_INIT("millrace_worker_steps_failed_total", "Partition runs that ended with an error");
 struct metric worker_steps_live = METRIC_GAUGE_INIT("millrace_worker_steps_live", "Partition runs that are on their way");
 struct metric worker_step_duration = METRIC_HISTOGRAM_INIT("millrace_worker_step_duration_us", "From RunGraph to RunDone");
 
@@ -152,7 +153,8 @@ static void send_done(struct run *run, struct status **status) {
             run_done_add_stats(&run->meta, (struct span){stats.data, stats.len});
         str_fini(&stats);
     }
-    struct wire_out out = {.type = WIRE_RUN_DONE, .id = run->id, .meta = {run->meta.data, run->meta.len}, .tensors = plain, .n_tensors = n_plain};
+    struct wire_out out = {
+        .type = WIRE_RUN_DONE, .id = run->id, .meta = {run->meta.data, run->meta.len}, .tensors = plain, .n_tensors = n_plain};
     wire_send(run->conn, &out);
     if (plain != few)
         free(plain);
@@ -210,7 +212,8 @@ static struct status *take_feeds(struct run *run, struct run_graph_message *requ
         TRY(tensor_meta_take(&meta, message, &offset, allocator_host(), &run->values[n]));
         const struct tensor *t = &run->values[n];
         if (t->storage == TENSOR_DEAD || (graph->feed_types[n] != DT_INVALID && t->dtype != graph->feed_types[n]))
-            return status_invalid("feed %u is %s, the graph wants %s", n, t->storage == TENSOR_DEAD ? "dead" : dtype_name((enum dtype)t->dtype),
+            return status_invalid("feed %u is %s, the graph wants %s", n,
+                                  t->storage == TENSOR_DEAD ? "dead" : dtype_name((enum dtype)t->dtype),
                                   dtype_name((enum dtype)graph->feed_types[n]));
         n++;
     }
@@ -248,7 +251,8 @@ static void leave(struct worker_service *service, struct run *run) {
 }
 
 /* Everything between entering and the start. */
-static struct status *prepare(struct worker_service *service, struct run *run, struct run_graph_message *request, const struct wire_message *message) {
+static struct status *prepare(struct worker_service *service, struct run *run, struct run_graph_message *request,
+                              const struct wire_message *message) {
     const struct plan *plan = run->graph->plan;
     struct step_run *exec = &run->exec;
     bool is_over;
@@ -300,8 +304,8 @@ struct status *service_run_graph(struct client *client, struct wire_message *mes
     if (unlikely(!graph || service->is_draining)) {
         service_refuse_run(client, message,
                            graph ? status_unavailable("%s is draining", service->task)
-                                 : status_new(STATUS_ABORTED, "Graph handle %llu is not registered on %s", (unsigned long long)request.graph,
-                                              service->task));
+                                 : status_new(STATUS_ABORTED, "Graph handle %llu is not registered on %s",
+                                              (unsigned long long)request.graph, service->task));
         return NULL;
     }
     struct run *run = run_take(service);
@@ -334,11 +338,12 @@ struct status *service_run_graph(struct client *client, struct wire_message *mes
 
 /* ---- cutting short ---- */
 
-void service_cancel_runs(struct worker_service *service, bool (*matches)(const struct run *run, const void *arg), const void *arg, struct status *why) {
+void service_cancel_runs(struct worker_service *service, bool (*matches)(const struct run *run, const void *arg), const void *arg,
+                         struct status *why) {
     size_t n = 0;
     pthread_mutex_lock(&service->lock);
     struct run **found = xcalloc(service->by_step.n_entries + 1, sizeof(struct run *));
-    LIST_FOR_EACH(link, &service->runs) {
+    LIST_FOR_EACH (link, &service->runs) {
         struct run *run = LIST_ENTRY(link, struct run, link);
         if (!matches(run, arg))
             continue;

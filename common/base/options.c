@@ -69,9 +69,10 @@ static struct status *set_number(const struct option_row *row, const char *text,
     bool is_bytes = row->kind == OPTION_BYTES, is_time = row->kind == OPTION_DURATION;
     int64_t value, max = row->min == 0 && row->max == 0 ? INT64_MAX : row->max;
     if (!parse_number(text, is_bytes ? byte_units : is_time ? time_units : no_units, &value))
-        return status_invalid("'%s' is not %s", text, is_bytes  ? "a number of bytes like 4096, 64M or 2G"
-                                                      : is_time ? "a time like 250ms, 10s, 5m or 1h"
-                                                                : "a number");
+        return status_invalid("'%s' is not %s", text,
+                              is_bytes  ? "a number of bytes like 4096, 64M or 2G"
+                              : is_time ? "a time like 250ms, 10s, 5m or 1h"
+                                        : "a number");
     if (value < row->min && max == INT64_MAX)
         return status_invalid("%lld is %s", (long long)value, row->min == 0 ? "negative" : "too small");
     if (value < row->min || value > max)
@@ -202,7 +203,8 @@ static char *ini_next_line(char *out, int size, void *arg) {
 static struct status *ini_check(const struct ini_read *read, const char *section, const char *name, const struct option_row *row) {
     const struct options_spec *spec = read->options->spec;
     if (*section && strcmp(section, spec->section) != 0)
-        return status_invalid("section [%s]: the settings of %s stand in [%s] or before any section", section, spec->program, spec->section);
+        return status_invalid("section [%s]: the settings of %s stand in [%s] or before any section", section, spec->program,
+                              spec->section);
     if (!row)
         return status_invalid("%s has no such setting: %s", spec->program, name);
     if (read->set_at[row - spec->rows])

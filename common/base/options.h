@@ -26,23 +26,23 @@ enum option_kind {
 };
 
 struct option_row {
-    const char *name;         /* "memory-limit" */
+    const char *name; /* "memory-limit" */
     enum option_kind kind;
     size_t offset;            /* of the field in the program's struct */
     const char *value_name;   /* "BYTES", for --help */
     const char *default_text; /* parsed like a value; NULL: the field stays as it is */
     const char *help;
-    int64_t min, max;         /* OPTION_INT, OPTION_BYTES, OPTION_DURATION; both 0: any that is not negative */
+    int64_t min, max;           /* OPTION_INT, OPTION_BYTES, OPTION_DURATION; both 0: any that is not negative */
     const char *const *choices; /* OPTION_CHOICE; ends with NULL */
 };
 
 struct options;
 
 struct options_spec {
-    const char *program;      /* "tf-worker" */
-    const char *section;      /* of a file that several programs share: "worker" */
-    const char *summary;      /* one line */
-    const char *epilog;       /* after the options in --help; may be NULL */
+    const char *program; /* "tf-worker" */
+    const char *section; /* of a file that several programs share: "worker" */
+    const char *summary; /* one line */
+    const char *epilog;  /* after the options in --help; may be NULL */
     const struct option_row *rows;
     size_t n_rows;
     /* Reads the environment with options_set; may be NULL. */
@@ -56,18 +56,19 @@ enum option_source { OPTION_FROM_DEFAULT, OPTION_FROM_ENVIRONMENT, OPTION_FROM_F
 struct options {
     const struct options_spec *spec;
     void *values;
-    struct arena arena;         /* strings of values live here */
+    struct arena arena; /* strings of values live here */
     struct option_origin {
         enum option_source source;
-        const char *where;      /* "file:line", a variable's name; or NULL */
-    } *origins;                 /* by row, in the arena */
+        const char *where; /* "file:line", a variable's name; or NULL */
+    } * origins;           /* by row, in the arena */
 };
 
 void options_init(struct options *options, const struct options_spec *spec, void *values);
 void options_fini(struct options *options);
 
 /* Sets one option unless a stronger source has. Errors: INVALID_ARGUMENT. */
-struct status *options_set(struct options *options, const char *name, const char *text, enum option_source source, const char *where) MUST_USE;
+struct status *options_set(struct options *options, const char *name, const char *text, enum option_source source,
+                           const char *where) MUST_USE;
 
 enum options_outcome { OPTIONS_GO_ON, OPTIONS_EXIT };
 enum { EXIT_OK = 0, EXIT_USAGE = 64, EXIT_INTERNAL = 70, EXIT_IO = 74, EXIT_CONFIG = 78, EXIT_RESTART_ME = 138 };

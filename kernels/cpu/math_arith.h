@@ -4,27 +4,25 @@
 
 #include "kernels/cpu/math_internal.h"
 
-#define MATH_ARITH_OPS(X)                                                                                                        \
-    X(add)                                                                                                                       \
-    X(sub) X(mul) X(mul_no_nan) X(div) X(div_no_nan) X(maximum) X(minimum) X(squared_difference) X(bitwise_and) X(bitwise_or)    \
-        X(bitwise_xor) X(logical_and) X(logical_or) X(make_complex) X(reciprocal_grad) X(sigmoid_grad) X(tanh_grad) X(sqrt_grad) \
-            X(rsqrt_grad)
+// clang-format off
+#define MATH_ARITH_OPS(X)                                                                                                  \
+    X(add) X(sub) X(mul) X(mul_no_nan) X(div) X(div_no_nan) X(maximum) X(minimum) X(squared_difference) X(bitwise_and)     \
+    X(bitwise_or) X(bitwise_xor) X(logical_and) X(logical_or) X(make_complex) X(reciprocal_grad) X(sigmoid_grad)           \
+    X(tanh_grad) X(sqrt_grad) X(rsqrt_grad)
 #define MATH_COMPARE_OPS(X) X(equal) X(not_equal) X(less) X(less_equal) X(greater) X(greater_equal)
-#define MATH_SLOW_BINARY_OPS(X)                                                                                                     \
-    X(add_strings)                                                                                                                  \
-    X(real_div) X(complex_div_no_nan) X(int_div) X(floor_div) X(floor_mod) X(truncate_mod) X(truncate_div) X(pow) X(atan2) X(xlogy) \
-        X(xdivy) X(xlog1py) X(left_shift) X(right_shift) X(next_after)
+#define MATH_SLOW_BINARY_OPS(X)                                                                                            \
+    X(add_strings) X(real_div) X(complex_div_no_nan) X(int_div) X(floor_div) X(floor_mod) X(truncate_mod) X(truncate_div)  \
+    X(pow) X(atan2) X(xlogy) X(xdivy) X(xlog1py) X(left_shift) X(right_shift) X(next_after)
 /* One-input ops that vectorise. */
-#define MATH_SIMPLE_OPS(X)                                                                                                            \
-    X(neg)                                                                                                                            \
-    X(abs) X(sign) X(square) X(sqrt) X(rsqrt) X(reciprocal) X(floor) X(ceil) X(round) X(is_nan) X(is_inf) X(is_finite) X(logical_not) \
-        X(invert) X(conj) X(real) X(imag) X(population_count)
+#define MATH_SIMPLE_OPS(X)                                                                                                 \
+    X(neg) X(abs) X(sign) X(square) X(sqrt) X(rsqrt) X(reciprocal) X(floor) X(ceil) X(round) X(is_nan) X(is_inf)           \
+    X(is_finite) X(logical_not) X(invert) X(conj) X(real) X(imag) X(population_count)
 /* Those that vectorise with the polynomials of vmath.h. */
 #define MATH_EXP_OPS(X) X(exp) X(log) X(tanh) X(sigmoid)
-#define MATH_SLOW_UNARY_OPS(X)                                                                                                        \
-    X(complex_abs)                                                                                                                    \
-    X(angle) X(expm1) X(log1p) X(sin) X(cos) X(tan) X(asin) X(acos) X(atan) X(sinh) X(cosh) X(asinh) X(acosh) X(atanh) X(erf) X(erfc) \
-        X(erfinv) X(ndtri) X(lgamma) X(digamma)
+#define MATH_SLOW_UNARY_OPS(X)                                                                                             \
+    X(complex_abs) X(angle) X(expm1) X(log1p) X(sin) X(cos) X(tan) X(asin) X(acos) X(atan) X(sinh) X(cosh) X(asinh)        \
+    X(acosh) X(atanh) X(erf) X(erfc) X(erfinv) X(ndtri) X(lgamma) X(digamma)
+// clang-format on
 
 #define DECLARE_BINARY(name) extern binary_loop *const name##_loops_base[DT_N_TYPES], *const name##_loops_avx2[DT_N_TYPES];
 #define DECLARE_UNARY(name) extern unary_loop *const name##_loops_base[DT_N_TYPES], *const name##_loops_avx2[DT_N_TYPES];

@@ -23,11 +23,13 @@ static inline uint64_t f32_to_u64(float x) { return x >= 0x1p63f && x < 0x1p64f 
 static inline uint64_t f64_to_u64(double x) { return x >= 0x1p63 && x < 0x1p64 ? (uint64_t)x : (uint64_t)f64_to_i64(x); }
 
 /* The targets, spelled out: a list macro cannot be used within itself. */
-#define TARGETS(X, ...)                                                                                                         \
-    X(i8, int8_t, DT_INT8, __VA_ARGS__)                                                                                         \
-    X(i16, int16_t, DT_INT16, __VA_ARGS__) X(i32, int32_t, DT_INT32, __VA_ARGS__) X(i64, int64_t, DT_INT64, __VA_ARGS__)        \
-        X(u8, uint8_t, DT_UINT8, __VA_ARGS__) X(u16, uint16_t, DT_UINT16, __VA_ARGS__) X(u32, uint32_t, DT_UINT32, __VA_ARGS__) \
-            X(u64, uint64_t, DT_UINT64, __VA_ARGS__) X(f32, float, DT_FLOAT, __VA_ARGS__) X(f64, double, DT_DOUBLE, __VA_ARGS__)
+// clang-format off
+#define TARGETS(X, ...)                                                                                               \
+    X(i8, int8_t, DT_INT8, __VA_ARGS__) X(i16, int16_t, DT_INT16, __VA_ARGS__) X(i32, int32_t, DT_INT32, __VA_ARGS__) \
+    X(i64, int64_t, DT_INT64, __VA_ARGS__) X(u8, uint8_t, DT_UINT8, __VA_ARGS__)                                      \
+    X(u16, uint16_t, DT_UINT16, __VA_ARGS__) X(u32, uint32_t, DT_UINT32, __VA_ARGS__)                                 \
+    X(u64, uint64_t, DT_UINT64, __VA_ARGS__) X(f32, float, DT_FLOAT, __VA_ARGS__) X(f64, double, DT_DOUBLE, __VA_ARGS__)
+// clang-format on
 #define CAST_LOOP(name, S, T, ...)                             \
     static void name(const void *in, void *out, int64_t n) {   \
         const S *from = in;                                    \

@@ -100,7 +100,7 @@ def wait_for_end(pid, deadline):
 
 
 class TestCase(unittest.TestCase):
-    """A private temporary directory and a mark for all processes of a test; both are empty when it ends, or it fails."""
+    """A private temporary directory, and a mark that all processes of a test inherit; what is left of either goes when it ends."""
 
     def setUp(self):
         self.mark = uuid.uuid4().hex
@@ -108,8 +108,9 @@ class TestCase(unittest.TestCase):
         self.tmp = os.path.join(self.directory, "tmp")
         os.mkdir(self.tmp)
         self.started = []
+        self.addCleanup(self.clean_up)  # also when the setUp of a subclass fails
 
-    def tearDown(self):
+    def clean_up(self):
         for process in self.started:
             if process.poll() is None:
                 process.kill()

@@ -31,7 +31,8 @@ static void try_ini(struct span text) {
     options_init(&options, &spec, &values);
     status_unref(options_read_ini(&options, "fuzz.ini", text));
     options_print(&options, &printed);
-    CHECK(values.count >= -5 && values.count <= 5 && values.bytes >= 0 && values.time_ms >= 0 && (values.choice == 0 || values.choice == 1));
+    CHECK(values.count >= -5 && values.count <= 5 && values.bytes >= 0 && values.time_ms >= 0 &&
+          (values.choice == 0 || values.choice == 1));
     str_fini(&printed);
     options_fini(&options);
 }

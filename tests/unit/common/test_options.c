@@ -18,7 +18,8 @@ struct values {
 
 static const char *const colors[] = {"red", "green", NULL};
 
-#define ROW(name_, kind_, field_, default_) .name = (name_), .kind = (kind_), .offset = offsetof(struct values, field_), .default_text = (default_), .help = "help of " name_
+#define ROW(name_, kind_, field_, default_) \
+    .name = (name_), .kind = (kind_), .offset = offsetof(struct values, field_), .default_text = (default_), .help = "help of " name_
 
 static const struct option_row rows[] = {
     {ROW("name", OPTION_STRING, name, "nobody"), .value_name = "NAME"},
@@ -99,7 +100,7 @@ static int load(const char *const *flags) {
     fclose(err);
     return outcome == OPTIONS_GO_ON ? -1 : code;
 }
-#define LOAD(...) load((const char *const[]){__VA_ARGS__ __VA_OPT__(,) NULL})
+#define LOAD(...) load((const char *const[]){__VA_ARGS__ __VA_OPT__(, ) NULL})
 
 static void expect_error(int code, int want, const char *words) {
     assert_int_equal(code, want);
@@ -121,7 +122,8 @@ static void defaults_hold_without_flags(void **state) {
 }
 
 static void flags_are_read_in_all_their_forms(void **state) {
-    assert_int_equal(LOAD("--name", "me", "--other=you=x", "--no-on", "--off", "--count=10", "--bytes", "3G", "--time=5m", "--color", "green"), -1);
+    assert_int_equal(
+        LOAD("--name", "me", "--other=you=x", "--no-on", "--off", "--count=10", "--bytes", "3G", "--time=5m", "--color", "green"), -1);
     assert_string_equal(values.name, "me");
     assert_string_equal(values.other, "you=x");
     assert_false(values.on);
@@ -211,7 +213,9 @@ static void a_line_that_is_too_long_is_refused_and_not_cut(void **state) {
     str_fini(&text);
 }
 
-static void what_the_check_says_is_a_configuration_error(void **state) { expect_error(LOAD("--count", "7"), EXIT_CONFIG, "seven is not allowed"); }
+static void what_the_check_says_is_a_configuration_error(void **state) {
+    expect_error(LOAD("--count", "7"), EXIT_CONFIG, "seven is not allowed");
+}
 
 static void a_bad_environment_is_a_configuration_error(void **state) {
     environment_name = NULL;

@@ -68,7 +68,8 @@ static void tf_config_gives_cluster_and_task(void **state) {
     assert_string_equal(spec.tasks[0].name, "/job:chief/replica:0/task:0");
     assert_string_equal(job, "worker");
     assert_int_equal(index, 1);
-    assert_null(cluster_spec_parse_tf_config("{\"cluster\": {\"ps\": [\"a:1\"]}, \"task\": {\"type\": \"ps\", \"index\": \"0\"}}", &spec, &job, &index));
+    assert_null(cluster_spec_parse_tf_config("{\"cluster\": {\"ps\": [\"a:1\"]}, \"task\": {\"type\": \"ps\", \"index\": \"0\"}}", &spec,
+                                             &job, &index));
     assert_int_equal(index, 0);
     assert_null(cluster_spec_parse_tf_config("{\"cluster\": {\"ps\": [\"a:1\"]}}", &spec, &job, &index));
     assert_null(job);

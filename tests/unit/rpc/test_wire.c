@@ -152,7 +152,8 @@ static void check_sizes(void) {
         make_tensor(&b, 100, 2);
         const struct tensor *tensors[2] = {&a, &b};
         int before = there.n_messages;
-        wire_send(here.conn, &(struct wire_out){.type = WIRE_PUSH, .id = i + 100, .meta = span_of("meta"), .tensors = tensors, .n_tensors = 2});
+        wire_send(here.conn,
+                  &(struct wire_out){.type = WIRE_PUSH, .id = i + 100, .meta = span_of("meta"), .tensors = tensors, .n_tensors = 2});
         TURN_UNTIL(loop, there.n_messages == before + 1);
         assert_int_equal(there.last_type, WIRE_PUSH);
         assert_int_equal(there.last_id, i + 100);
@@ -233,7 +234,8 @@ static void a_message_that_comes_byte_by_byte_is_delivered_once(void **state) {
     struct tensor t;
     make_tensor(&t, 200, 3);
     const struct tensor *tensors[1] = {&t};
-    wire_output_add_message(&output, &(struct wire_out){.type = WIRE_PUSH, .id = 9, .meta = span_of("slow"), .tensors = tensors, .n_tensors = 1});
+    wire_output_add_message(&output,
+                            &(struct wire_out){.type = WIRE_PUSH, .id = 9, .meta = span_of("slow"), .tensors = tensors, .n_tensors = 1});
     wire_output_add_message(&output, &(struct wire_out){.type = WIRE_PING, .id = 10, .meta = span_of("next")});
     struct iovec iov[WIRE_MAX_IOV];
     size_t n_bytes;
@@ -397,7 +399,10 @@ static void *send_many(void *arg) {
     make_tensor(&t, 30000, 1);
     const struct tensor *tensors[1] = {&t};
     for (uint64_t i = 0; i < N_SENT; i++)
-        wire_send(here.conn, &(struct wire_out){.type = WIRE_PUSH, .id = sender->number << 32 | i, .meta = span_of("m"), .tensors = tensors, .n_tensors = i % 16 == 0});
+        wire_send(
+            here.conn,
+            &(struct wire_out){
+                .type = WIRE_PUSH, .id = sender->number << 32 | i, .meta = span_of("m"), .tensors = tensors, .n_tensors = i % 16 == 0});
     tensor_clear(&t);
     return NULL;
 }

@@ -97,14 +97,16 @@ static void a_name_of_another_kind_is_refused(void **state) {
     int number = 1;
     put("", "v", 1);
     expect(container_lookup(table, "", "v", &other_type, &found), STATUS_INVALID_ARGUMENT, "is of kind thing, not other");
-    expect(container_lookup_or_create(table, "", "v", &other_type, make_thing, &number, &found), STATUS_INVALID_ARGUMENT, "is of kind thing");
+    expect(container_lookup_or_create(table, "", "v", &other_type, make_thing, &number, &found), STATUS_INVALID_ARGUMENT,
+           "is of kind thing");
     expect(container_delete(table, "", "v", &other_type), STATUS_INVALID_ARGUMENT, "is of kind thing");
     assert_int_equal(get("", "v"), 1);
 }
 
 static void a_failed_creation_leaves_nothing(void **state) {
     struct object *found;
-    expect(container_lookup_or_create(table, "", "v", &thing_type, fail_to_make, NULL, &found), STATUS_RESOURCE_EXHAUSTED, "no things left");
+    expect(container_lookup_or_create(table, "", "v", &thing_type, fail_to_make, NULL, &found), STATUS_RESOURCE_EXHAUSTED,
+           "no things left");
     assert_int_equal(container_n_resources(table), 0);
 }
 

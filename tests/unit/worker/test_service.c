@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "common/base/clock.h"
 #include "common/graph/graph_proto.h"
 #include "common/graph/graph_text.h"
 #include "common/tensor/tensor_proto.h"
@@ -214,7 +215,8 @@ static uint64_t register_graph(struct master_end *end, struct test_worker *w, co
     uint8_t bytes[1024];
     size_t len = millrace__register_graph__pack(&request, bytes);
     int before = end->n_messages;
-    wire_send(end->conn, &(struct wire_out){.type = WIRE_REGISTER_GRAPH, .id = 1, .meta = {(char *)bytes, len}, .extra = {graphdef.data, graphdef.len}});
+    wire_send(end->conn, &(struct wire_out){
+                             .type = WIRE_REGISTER_GRAPH, .id = 1, .meta = {(char *)bytes, len}, .extra = {graphdef.data, graphdef.len}});
     str_fini(&graphdef);
     await_message(end, before + 1);
     assert_int_equal(end->last.type, WIRE_REGISTERED);
@@ -230,7 +232,8 @@ static uint64_t register_graph(struct master_end *end, struct test_worker *w, co
     return handle;
 }
 
-static void send_run(struct master_end *end, uint64_t graph, uint64_t step_id, const struct tensor *feeds, size_t n_feeds, bool collect_stats) {
+static void send_run(struct master_end *end, uint64_t graph, uint64_t step_id, const struct tensor *feeds, size_t n_feeds,
+                     bool collect_stats) {
     struct str meta = STR_INIT;
     const struct tensor *plain[8];
     size_t n_plain = 0;
@@ -246,7 +249,8 @@ static void send_run(struct master_end *end, uint64_t graph, uint64_t step_id, c
             plain[n_plain++] = &feeds[i];
     }
     proto_add_int(&meta, 6, collect_stats);
-    wire_send(end->conn, &(struct wire_out){.type = WIRE_RUN_GRAPH, .id = step_id, .meta = {meta.data, meta.len}, .tensors = plain, .n_tensors = n_plain});
+    wire_send(end->conn, &(struct wire_out){
+                             .type = WIRE_RUN_GRAPH, .id = step_id, .meta = {meta.data, meta.len}, .tensors = plain, .n_tensors = n_plain});
     str_fini(&meta);
 }
 
@@ -312,13 +316,13 @@ static void send_cancel(struct master_end *end, uint64_t step_id) {
     str_fini(&meta);
 }
 
-#define FEED_TO_FETCH                                   \
-    "feed = _MrFeed() {T=float, index=0}\n"             \
-    "pass = Identity(feed) {T=float}\n"                 \
+#define FEED_TO_FETCH                       \
+    "feed = _MrFeed() {T=float, index=0}\n" \
+    "pass = Identity(feed) {T=float}\n"     \
     "fetch = _MrFetch(pass) {T=float, index=0}\n"
-#define WAITING                                         \
-    "c = Const() {dtype=float, value=float[]{1}}\n"     \
-    "w = Square(c) {T=float}\n"                         \
+#define WAITING                                     \
+    "c = Const() {dtype=float, value=float[]{1}}\n" \
+    "w = Square(c) {T=float}\n"                     \
     "fetch = _MrFetch(w) {T=float, index=0}\n"
 
 /* ---- first words ---- */
@@ -327,7 +331,8 @@ static void the_status_names_task_and_devices(void **state) {
     wire_send(to_worker.conn, &(struct wire_out){.type = WIRE_GET_STATUS, .id = 9});
     await_message(&to_worker, 2);
     assert_int_equal(to_worker.last.type, WIRE_STATUS);
-    Millrace__WorkerStatus *status = millrace__worker_status__unpack(NULL, to_worker.last.meta.len, (const uint8_t *)to_worker.last.meta.data);
+    Millrace__WorkerStatus *status =
+        millrace__worker_status__unpack(NULL, to_worker.last.meta.len, (const uint8_t *)to_worker.last.meta.data);
     assert_string_equal(status->task, worker.task);
     assert_int_equal(status->incarnation, worker_service_incarnation(worker.service));
     assert_int_equal(status->n_device, 1);
@@ -361,6 +366,18 @@ static void the_first_message_must_be_a_fitting_hello(void **state) {
     end.conn = wire_connect(loop, worker.address, &handlers, &end);
     wire_send(end.conn, &(struct wire_out){.type = WIRE_HELLO, .meta = span_of("\x0a")});
     expect_closed(&end);
+}
+
+static void who_never_says_hello_is_closed(void **state) {
+    struct master_end end = {0};
+    end.conn = wire_connect(loop, worker.address, &handlers, &end);
+    TURN_UNTIL(loop, worker.service->n_clients == 2);
+    clients_expire(worker.service, clock_now_ns());
+    loop_turn(loop);
+    assert_int_equal(end.n_closed, 0);
+    clients_expire(worker.service, clock_now_ns() + (SERVICE_HELLO_SECONDS + 1) * 1000000000ll);
+    expect_closed(&end);
+    assert_int_equal(worker.service->n_clients, 1); /* the master has */
 }
 
 static void a_tool_may_not_run_graphs(void **state) {
@@ -460,7 +477,8 @@ static void statistics_come_when_asked_for(void **state) {
 
 static void a_graph_that_cannot_be_built_says_why(void **state) {
     struct str why = STR_INIT;
-    assert_int_equal(register_graph(&to_worker, &worker, "a = Const() {dtype=float, value=float[]{1}}\nx = Cholesky(a) {T=float}\n", &why), 0);
+    assert_int_equal(register_graph(&to_worker, &worker, "a = Const() {dtype=float, value=float[]{1}}\nx = Cholesky(a) {T=float}\n", &why),
+                     0);
     assert_non_null(strstr(str_text(&why), "Cholesky"));
     assert_non_null(strstr(str_text(&why), "{{node x}}"));
     str_fini(&why);
@@ -632,22 +650,20 @@ static void start_ps(void) {
     connect_to(&to_ps, &ps);
 }
 
-#define EDGE(number, from, to) \
-    "{T=float, edge=" #number ", src_device=\"/job:" from "/replica:0/task:0/device:TEST:0\", dst_device=\"/job:" to "/replica:0/task:0/device:TEST:0\", tensor_name=\"x:0\"}\n"
+#define EDGE(number, from, to)                                                                                       \
+    "{T=float, edge=" #number ", src_device=\"/job:" from "/replica:0/task:0/device:TEST:0\", dst_device=\"/job:" to \
+    "/replica:0/task:0/device:TEST:0\", tensor_name=\"x:0\"}\n"
 
 /* A value goes from the worker to the ps and comes back. */
 static void tensors_cross_and_come_back(void **state) {
     start_ps();
     uint64_t at_worker = register_graph(&to_worker, &worker,
                                         "feed = _MrFeed() {T=float, index=0}\n"
-                                        "send = _MrSend(feed) " EDGE(0, "worker", "ps")
-                                        "recv = _MrRecv() " EDGE(1, "ps", "worker")
-                                        "fetch = _MrFetch(recv) {T=float, index=0}\n",
+                                        "send = _MrSend(feed) " EDGE(0, "worker", "ps") "recv = _MrRecv() " EDGE(
+                                            1, "ps", "worker") "fetch = _MrFetch(recv) {T=float, index=0}\n",
                                         NULL);
-    uint64_t at_ps = register_graph(&to_ps, &ps,
-                                    "recv = _MrRecv() " EDGE(0, "worker", "ps")
-                                    "send = _MrSend(recv) " EDGE(1, "ps", "worker"),
-                                    NULL);
+    uint64_t at_ps =
+        register_graph(&to_ps, &ps, "recv = _MrRecv() " EDGE(0, "worker", "ps") "send = _MrSend(recv) " EDGE(1, "ps", "worker"), NULL);
     static const int64_t sizes[] = {1, 1000, 1000000};
     for (size_t i = 0; i < ARRAY_LEN(sizes) * 2; i++) {
         struct tensor feed = TENSOR_INIT, fetch = TENSOR_INIT;
@@ -675,10 +691,9 @@ static void tensors_cross_and_come_back(void **state) {
 static void a_lost_task_ends_the_steps_that_exchange_with_it(void **state) {
     start_ps();
     uint64_t receiving = register_graph(&to_worker, &worker,
-                                        "recv = _MrRecv() " EDGE(1, "ps", "worker")
-                                        "fetch = _MrFetch(recv) {T=float, index=0}\n",
-                                        NULL);
-    uint64_t at_ps = register_graph(&to_ps, &ps, "c = Const() {dtype=float, value=float[]{1}}\nsend = _MrSend(c) " EDGE(1, "ps", "worker"), NULL);
+                                        "recv = _MrRecv() " EDGE(1, "ps", "worker") "fetch = _MrFetch(recv) {T=float, index=0}\n", NULL);
+    uint64_t at_ps =
+        register_graph(&to_ps, &ps, "c = Const() {dtype=float, value=float[]{1}}\nsend = _MrSend(c) " EDGE(1, "ps", "worker"), NULL);
     uint64_t first = ++next_step, step_id = ++next_step;
     send_run(&to_ps, at_ps, first, NULL, 0, false);
     send_run(&to_worker, receiving, first, NULL, 0, false);
@@ -701,6 +716,7 @@ int main(void) {
         TEST(the_status_names_task_and_devices),
         TEST(a_ping_comes_back),
         TEST(the_first_message_must_be_a_fitting_hello),
+        TEST(who_never_says_hello_is_closed),
         TEST(a_tool_may_not_run_graphs),
         TEST(a_fed_value_is_fetched),
         TEST(strings_are_fed_and_fetched),

@@ -18,10 +18,10 @@ struct test_task {
     struct wire_server *server;
     char address[64];
     struct peer *other;
-    int n_lost;                   /* calls of on_lost */
+    int n_lost; /* calls of on_lost */
     enum status_code lost_code;
     struct str lost_why;
-    struct wire_conn *stranger;   /* an accepted connection whose Hello was refused */
+    struct wire_conn *stranger; /* an accepted connection whose Hello was refused */
     int n_refused;
 };
 

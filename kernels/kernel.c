@@ -220,7 +220,7 @@ struct status *kernel_instance_init(struct kernel_instance *instance, const stru
 void kernel_instance_fini(struct kernel_instance *instance) {
     if (!instance->def)
         return;
-    if (instance->state)
+    if (instance->state && !instance->is_state_shared)
         (instance->def->fini ? instance->def->fini : free)(instance->state);
     *instance = (struct kernel_instance){0};
 }

@@ -29,6 +29,7 @@ enum kernel_flags {
     KERNEL_EXPENSIVE = 2, /* worth a pool thread whatever its inputs' size (convolution of a small image is not) */
     KERNEL_STATEFUL = 4,  /* reads or changes something beyond its inputs: never folded, never merged */
     KERNEL_VIEW = 8,      /* touches no element: constant time whatever the size (Reshape, Identity, Shape) */
+    KERNEL_SESSION_STATE = 16, /* the state is the node's in its session: all plans of the session share it (random streams). Borrows nothing from the node */
 };
 
 enum { KERNEL_MAX_CONSTRAINTS = 4 };
@@ -69,6 +70,7 @@ struct kernel_instance {
     const char *device;
     int n_inputs, n_outputs;
     const uint8_t *in_types, *out_types;
+    bool is_state_shared; /* a session owns the state */
 };
 
 struct kernel_ctx {

@@ -1,6 +1,6 @@
 /* The compiler's driver: the table of passes, and the way from a session's graph to partitions (compile.h).
  *
- * Reading order: this file, pass_cut.c, pass_prune.c, pass_fold.c, pass_cse.c, place.h, pass_place.c, pass_partition.c. */
+ * Reading order: this file, pass_cut.c, pass_prune.c, pass_inline.c, pass_fold.c, pass_cse.c, place.h, pass_place.c, pass_partition.c. */
 #include "master/compile.h"
 
 #include <stdlib.h>
@@ -15,6 +15,7 @@
 const struct pass compile_passes[] = {
     {"cut",       pass_cut,       "WP 4.2 partial execution",                  false},
     {"prune",     pass_prune,     "WP 4.2; OSDI 3.2",                          true},
+    {"inline",    pass_inline,    "WP 4.4, CF 3: functions, If, While",        false},
     {"fold",      pass_fold,      "OSDI 3.3 constant folding",                 true},
     {"cse",       pass_cse,       "WP 5.1 common subexpressions",              true},
     {"sweep",     pass_prune,     "what fold and cse left without a consumer", true},
@@ -39,6 +40,7 @@ enum { VERIFY_BY_DEFAULT = true };
 
 void compile_options_default(struct compile_options *options) {
     *options = (struct compile_options){
+        .max_inlined_nodes = 1000 * 1000,
         .fold_max_bytes = 10 << 20,
         .fold_budget_ns = 200 * INT64_C(1000000),
         .verify = VERIFY_BY_DEFAULT,

@@ -1,6 +1,6 @@
 /* From a session's graph and one step's signature to partitions: the compiler of the master [WP 3.2.1, 3.3.1, 5.1; OSDI 3.3].
  *
- *   session graph ─ cut at feeds and fetches ─ prune ─ (inline, lower) ─ fold ─ cse ─ place ─ partition ─► one graph per task
+ *   session graph ─ cut at feeds and fetches ─ prune ─ inline, lower ─ fold ─ cse ─ place ─ partition ─► one graph per task
  *
  * Stateful nodes and their colocation groups have been placed once, on the session's whole graph (place_session). The passes are
  * a table (compile.c): a pass says whether it changed the graph; each can be switched off; debug builds verify the graph after each.
@@ -23,6 +23,7 @@ struct compile_options {
     bool no_fold, no_cse;                 /* opt_level L0, or an operator's --disable-pass */
     const char *const *disabled_passes;   /* names; NULL-terminated or NULL */
     const char *dump_after;               /* "cse" or "all": graph text to the log after that pass; NULL */
+    int max_inlined_nodes;                /* that functions may grow a step's graph to: default 1,000,000 */
     int64_t fold_max_bytes;               /* of one folded tensor: default 10 MiB */
     int64_t fold_budget_ns;               /* of the whole pass: default 200 ms */
     bool verify;                          /* graph_verify after each pass that changed something: default in debug builds */
@@ -37,7 +38,8 @@ struct compilation {
     const struct compile_options *options;
     struct pool *pool;
     struct node **fetch_nodes;            /* n_fetches: _MrFetch nodes once cut */
-    struct node **target_nodes;           /* n_targets */
+    struct node **target_nodes;           /* n_targets: the signature's, then what functions do besides handing out values */
+    int n_targets;
     enum dtype *feed_types, *fetch_types; /* base types, set by the cut */
     struct arena arena;                   /* scratch, lives as long as the compilation */
     struct compiled *result;              /* filled by partition */

@@ -14,6 +14,7 @@ struct status *compilation_run_pass(struct compilation *c, const struct pass *pa
 /* ---- the passes: rows of compile.c's table ---- */
 struct status *pass_cut(struct compilation *c, bool *ret_changed) MUST_USE;
 struct status *pass_prune(struct compilation *c, bool *ret_changed) MUST_USE;
+struct status *pass_inline(struct compilation *c, bool *ret_changed) MUST_USE;
 struct status *pass_fold(struct compilation *c, bool *ret_changed) MUST_USE;
 struct status *pass_cse(struct compilation *c, bool *ret_changed) MUST_USE;
 struct status *pass_place(struct compilation *c, bool *ret_changed) MUST_USE;
@@ -36,6 +37,8 @@ void loop_frames_fini(struct loop_frames *frames);
 bool node_is_frame_op(const struct node *node); /* Enter, Exit, Merge, NextIteration, LoopCond and their Ref forms */
 bool node_is_switch(const struct node *node);   /* an output of it may be dead while the node is live */
 bool node_has_ref(const struct node *node);     /* an input or output is a reference */
+bool node_uses_functions(const struct node *node); /* calls a function of the library by its name, or has one among its attrs */
+bool node_is_call(const struct node *node);        /* what pass_inline replaces: calls by name, PartitionedCall, If, While and kin */
 bool node_is_internal(const struct node *node); /* one of our own ops (internal_ops.h) */
 /* Bytes of a Const's value; -1 where the node is no Const with a value. */
 int64_t const_size_bytes(const struct node *node);

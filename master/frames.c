@@ -4,6 +4,7 @@
 #include "common/graph/internal_ops.h"
 #include "common/tensor/tensor.h"
 #include "master/compile_internal.h"
+#include "master/inline.h"
 
 /* ---- questions ---- */
 
@@ -26,6 +27,19 @@ bool node_has_ref(const struct node *node) {
         if (dtype_is_ref((enum dtype)node->out_types[i]))
             return true;
     return false;
+}
+
+bool node_uses_functions(const struct node *node) {
+    if (!op_signature_is_known(node->op))
+        return !node_is_internal(node);
+    for (int i = 0; i < node->op->n_attrs; i++)
+        if (attr_type_element(node->op->attrs[i].type) == ATTR_FUNC)
+            return true;
+    return false;
+}
+
+bool node_is_call(const struct node *node) {
+    return node_uses_functions(node) && (!op_signature_is_known(node->op) || inline_rule_find(node->op_name) != NULL);
 }
 
 bool node_is_internal(const struct node *node) { return internal_op_find(span_of(node->op_name)) != NULL; }

@@ -94,7 +94,7 @@ static struct status *check(void *values) {
 static const struct options_spec options_spec = {
     .program = "tf-master",
     .section = "master",
-    .summary = "accepts TensorFlow clients (grpc://HOST:PORT), compiles their graphs and runs them on the cluster's tf-worker tasks",
+    .summary = "Accepts TensorFlow clients (grpc://HOST:PORT), compiles their graphs and runs them on the cluster's tf-worker tasks",
     .rows = rows,
     .n_rows = ARRAY_LEN(rows),
     .check = check,
@@ -220,13 +220,13 @@ static int run(const struct master_flags *flags) {
     master.loop = loop_new();
     master.pool = pool_new((int)flags->threads);
     loop_timer_init(master.loop, &master.drain_timer, on_drain_timeout);
+    loop_on_signals(master.loop, on_signal, &master); /* before anybody can know that we are here */
     struct status *st = start(&master, flags);
     if (st) {
         fprintf(stderr, "tf-master: %s\n", status_message(st));
         status_unref(st);
         return EXIT_IO;
     }
-    loop_on_signals(master.loop, on_signal, &master);
     loop_run(master.loop);
     pool_free(master.pool);
     loop_free(master.loop);

@@ -133,7 +133,7 @@ static bool merge_all(struct merger *m, struct node *const *order, int n_nodes) 
     memset(m->last_seen, 0, (size_t)graph->n_nodes * sizeof(int));
     for (int i = 0; i < n_nodes; i++) /* again, for the ways back of loops */
         rewire(m, order[i]);
-    for (int i = 0; i < m->c->signature->n_targets; i++)
+    for (int i = 0; i < m->c->n_targets; i++)
         if (m->twin[m->c->target_nodes[i]->id])
             m->c->target_nodes[i] = m->twin[m->c->target_nodes[i]->id];
     for (int i = 0; i < n_nodes; i++)

@@ -179,6 +179,7 @@ struct status *pass_cut(struct compilation *c, bool *ret_changed) {
     c->fetch_types = arena_array(&c->arena, enum dtype, signature->n_fetches + 1);
     c->fetch_nodes = arena_array(&c->arena, struct node *, signature->n_fetches + 1);
     c->target_nodes = arena_array(&c->arena, struct node *, signature->n_targets + 1);
+    c->n_targets = signature->n_targets;
     TRY(find_feeds(c, feeds));
     TRY(find_fetches(c, fetches));
     TRY(find_targets(c));

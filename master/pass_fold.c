@@ -226,7 +226,7 @@ static struct status *put_values(struct folder *f) {
         }
         rewire_controls(f, node);
     }
-    for (int i = 0; i < f->c->signature->n_targets; i++)
+    for (int i = 0; i < f->c->n_targets; i++)
         if (is_computed(f, f->c->target_nodes[i]))
             TRY(make_const(f, f->c->target_nodes[i], 0, &f->c->target_nodes[i]));
     for (int id = 0; id < f->n_ids; id++) {

@@ -13,8 +13,9 @@
  *     the source arrives there anyway, that Recv serves (not for Switch, whose outputs can be dead while it is live);
  *   - Consts of up to 64 KiB, NoOps and feeds without inputs are not sent but made again on each task that reads them. A Const's
  *     explicit device does not stop that: the value is the same. The master holds a feed's bytes and sends them to each task;
- *   - an edge that carries a reference into a node that wants its value is cut like any other: the Send reads the variable. Edges into
- *     reference inputs never are: placement keeps both ends together;
+ *   - an edge that carries a reference into a node that wants its value is cut like any other: the Send reads the variable. When the node
+ *     has control inputs, the variable is read after them, by an Identity on its task ("assign, then read" must hold across tasks too).
+ *     Edges into reference inputs are never cut: placement keeps both ends together;
  *   - an edge inside a loop cannot be cut yet: each partition would need its own small loop to know the iterations.
  *
  * Sends and receives stand on CPU:0 of their task, whatever the device of the tensor's producer: transports read host memory. Dead
@@ -184,6 +185,45 @@ static struct status *cut_control_edge(struct cut *cut, struct node *node, int p
     return NULL;
 }
 
+/* ---- reads of variables ---- */
+
+/* A Merge is not dead where a control input is, and a read would be: it is left alone. */
+static bool waits_to_read(const struct node *node) {
+    return !node->is_removed && node->n_inputs > node->n_data && !node_is_op(node, "Merge");
+}
+
+/* Puts an Identity between a variable and its reader on another task; it waits for what the reader waits for. */
+static struct status *read_late(struct compilation *c, struct node *node, int position) {
+    struct graph *graph = &c->graph;
+    const struct node_input from = node->inputs[position];
+    struct node *read;
+    TRY(graph_add_node(graph, graph_unique_name(graph, arena_printf(&c->arena, "%s/_read", node->name)), "Identity", "", &read));
+    node_set_attr_type(graph, read, "T", dtype_base((enum dtype)from.src->out_types[from.index]));
+    node_add_input(graph, read, from.src, from.index);
+    for (int i = node->n_data; i < node->n_inputs; i++)
+        node_add_control(graph, read, node->inputs[i].src);
+    TRY(node_finish(graph, read));
+    read->placed = device_host(c->devices, from.src->placed);
+    node_set_input(node, position, read, 0);
+    return NULL;
+}
+
+static struct status *read_variables_late(struct cut *cut) {
+    struct graph *graph = &cut->c->graph;
+    for (int id = 0, n_ids = graph->n_nodes; id < n_ids; id++) {
+        struct node *node = graph->nodes[id];
+        for (int i = 0; waits_to_read(node) && i < node->n_data; i++) {
+            const struct node_input *in = &node->inputs[i];
+            bool is_read = dtype_is_ref((enum dtype)in->src->out_types[in->index]) && !dtype_is_ref((enum dtype)node->in_types[i]);
+            if (is_read && task_of(cut, in->src) != task_of(cut, node))
+                TRY(read_late(cut->c, node, i));
+        }
+    }
+    return NULL;
+}
+
+/* ---- cutting ---- */
+
 /* Data edges of all nodes first: what arrives by them can serve for control edges. */
 static struct status *cut_edges(struct cut *cut, bool is_control_round) {
     for (int id = 0; id < cut->n_ids; id++) {
@@ -227,7 +267,7 @@ static void drop_copied_originals(struct cut *cut) {
     for (int id = 0; id < graph->n_nodes; id++)
         for (int i = 0; !graph->nodes[id]->is_removed && i < graph->nodes[id]->n_inputs; i++)
             is_used[graph->nodes[id]->inputs[i].src->id] = true;
-    for (int i = 0; i < cut->c->signature->n_targets; i++)
+    for (int i = 0; i < cut->c->n_targets; i++)
         is_used[cut->c->target_nodes[i]->id] = true;
     for (int id = cut->n_ids; id < graph->n_nodes && id < cut->copied_capacity; id++) {
         struct node *original = cut->copied_from[id];
@@ -239,6 +279,7 @@ static void drop_copied_originals(struct cut *cut) {
 static struct status *cut_graph(struct cut *cut) {
     struct graph *graph = &cut->c->graph;
     struct node **order;
+    TRY(read_variables_late(cut));
     TRY(graph_topological_order(graph, &order));
     loop_frames_init(&cut->frames, graph, order);
     free(order);

@@ -19,7 +19,7 @@ struct status *pass_prune(struct compilation *c, bool *ret_changed) {
     int n_stack = 0;
     for (int i = 0; i < c->signature->n_fetches; i++)
         push(c->fetch_nodes[i], is_needed, stack, &n_stack);
-    for (int i = 0; i < c->signature->n_targets; i++)
+    for (int i = 0; i < c->n_targets; i++)
         push(c->target_nodes[i], is_needed, stack, &n_stack);
     while (n_stack > 0) {
         const struct node *node = stack[--n_stack];

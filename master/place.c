@@ -23,13 +23,6 @@ static void unite(struct placer *placer, const struct node *a, const struct node
     placer->parent[MAX(x, y)] = MIN(x, y);
 }
 
-static bool calls_functions(const struct node *node) {
-    for (int i = 0; i < node->op->n_attrs; i++)
-        if (attr_type_element(node->op->attrs[i].type) == ATTR_FUNC)
-            return true;
-    return false;
-}
-
 /* A node that takes a reference runs where the variable is, and one that takes a handle where the resource is. Not so a function
  * call, whose body may use handles of many tasks; nor our feeds and fetches, which only carry handles. */
 static bool binds(const struct node *node, int position) {
@@ -37,7 +30,7 @@ static bool binds(const struct node *node, int position) {
     if (dtype_is_ref((enum dtype)node->in_types[position]))
         return true;
     return in->src->out_types[in->index] == DT_RESOURCE && !node_is_internal(node) && !node_is_internal(in->src) &&
-           !calls_functions(node) && !calls_functions(in->src);
+           !node_uses_functions(node) && !node_uses_functions(in->src);
 }
 
 static bool takes_binding(const struct node *node) {

@@ -1,13 +1,23 @@
 /* Placing what has state, once, on the session's whole graph [WP 4.2, 4.3]: so that every step finds the same variable and queue.
  *
  * Stateful is what the op's signature says (variables, queues, readers, tables; random ops too, whose sequence must not start anew on
- * another device) and what hands out references; with it goes its whole colocation group. All other nodes are placed per signature.
+ * another device) and what hands out references; with it goes its whole colocation group. All other nodes are placed per signature:
+ * calls of functions too, which are gone by then, and what takes a handle from one, which must follow whatever made it inside.
  * Unplaced means -1, so calling this again after the graph has grown places only the newcomers, where their group is already if it is.
  * Nothing changes on failure. */
 #include "master/compile_internal.h"
 #include "master/place.h"
 
+static bool takes_handle_of_call(const struct node *node) {
+    for (int i = 0; i < node->n_data; i++)
+        if (node->inputs[i].src->out_types[node->inputs[i].index] == DT_RESOURCE && node_is_call(node->inputs[i].src))
+            return true;
+    return false;
+}
+
 static bool has_state(const struct node *node) {
+    if (node_is_call(node) || takes_handle_of_call(node))
+        return false;
     for (int i = 0; i < node->n_outputs; i++)
         if (dtype_is_ref((enum dtype)node->out_types[i]))
             return true;

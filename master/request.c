@@ -91,23 +91,30 @@ struct status *run_step_request_parse(struct span body, struct arena *arena, str
     return NULL;
 }
 
+static char *put_u32(char *at, size_t value) {
+    uint32_t number = (uint32_t)value; /* a message has less than 2 GiB */
+    memcpy(at, &number, sizeof number);
+    return at + sizeof number;
+}
+
+/* Counts and lengths stand before what they count: no byte in a name can make two requests look alike. */
 struct span run_step_request_key(const struct run_step_request *request, struct arena *arena) {
     const struct span *lists[] = {request->feed_names, request->fetches, request->targets};
     int counts[] = {request->n_feeds, request->n_fetches, request->n_targets};
     size_t len = 0;
-    for (int list = 0; list < 3; list++, len++)
+    for (int list = 0; list < 3; list++, len += sizeof(uint32_t))
         for (int i = 0; i < counts[list]; i++)
-            len += lists[list][i].len + 1;
-    char *key = arena_alloc(arena, len + 1), *at = key;
+            len += sizeof(uint32_t) + lists[list][i].len;
+    char *key = arena_alloc(arena, len), *at = key;
     for (int list = 0; list < 3; list++) {
+        at = put_u32(at, (size_t)counts[list]);
         for (int i = 0; i < counts[list]; i++) {
+            at = put_u32(at, lists[list][i].len);
             memcpy(at, lists[list][i].data, lists[list][i].len);
             at += lists[list][i].len;
-            *at++ = '\n';
         }
-        *at++ = '|';
     }
-    return (struct span){key, (size_t)(at - key)};
+    return (struct span){key, len};
 }
 
 /* Walks nested fields in the head, whose lengths may point beyond it. */

@@ -432,7 +432,7 @@ static void reset_cancelled(struct grpc_call *call, void *user) {
     grpc_call_fail(call, status_new(STATUS_CANCELLED, "the client gave up"));
 }
 
-/* Closes every session, then drops the containers on all tasks (all default containers when none is named). */
+/* Closes every session, then drops the named containers on all tasks; the default one when none is named. */
 static void on_reset(void *arg, struct grpc_call *call) {
     struct service *service = arg;
     struct span body = grpc_call_message(call)->body;
@@ -447,6 +447,8 @@ static void on_reset(void *arg, struct grpc_call *call) {
         str_fini(&meta);
         return;
     }
+    if (meta.len == 0)
+        proto_add_bytes(&meta, 1, "", 0); /* a worker calls its default container so */
     struct status *why = status_new(STATUS_CANCELLED, "The session was closed by a Reset of the cluster");
     while (!list_is_empty(&service->sessions))
         session_close(LIST_ENTRY(service->sessions.next, struct session, link), why);

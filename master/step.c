@@ -11,6 +11,8 @@
 #include "master/step_machine.h"
 #include "proto/worker.pb-c.h"
 
+enum { FEED_SPARE_BYTES = 16 << 20 }; /* what a feed may take beyond a multiple of its bytes: this thread fills it */
+
 /* One partition's run. */
 struct step_part {
     struct task_call call;
@@ -247,9 +249,14 @@ static struct status *take_fetch(struct step *step, int position, const Millrace
         fetched->proto = (struct span){arena_memdup(&step->arena, meta->inline_proto.data, meta->inline_proto.len), meta->inline_proto.len};
         return NULL;
     }
-    if (!dtype_is_known((int)meta->dtype) || meta->n_dim > SHAPE_MAX_RANK || !wire_payload_next(message, offset, meta->size_bytes, &begin))
-        return status_internal("malformed fetch in RunDone");
-    struct shape shape = {(int)meta->n_dim, meta->dim};
+    struct shape shape = {(int)MIN(meta->n_dim, (size_t)SHAPE_MAX_RANK + 1), meta->dim};
+    int64_t n_elements, size_bytes;
+    if (meta->dtype >= DT_N_TYPES || !dtype_in((enum dtype)meta->dtype, DTYPES_PLAIN))
+        return status_internal("malformed fetch in RunDone: dtype %u without its TensorProto", meta->dtype);
+    TRY(shape_n_elements(shape, &n_elements));
+    if (mul_overflows_i64(n_elements, (int64_t)dtype_size((enum dtype)meta->dtype), &size_bytes) || (uint64_t)size_bytes != meta->size_bytes ||
+        !wire_payload_next(message, offset, meta->size_bytes, &begin))
+        return status_internal("malformed fetch in RunDone: %llu bytes", (unsigned long long)meta->size_bytes);
     if (!message->payload)
         return tensor_new(allocator_host(), (enum dtype)meta->dtype, shape, &fetched->value);
     return tensor_view(message->payload, message->payload->data + begin, (enum dtype)meta->dtype, shape, &fetched->value);
@@ -391,7 +398,9 @@ static struct status *decode_feeds(struct step *step) {
     step->feeds = arena_alloc_aligned(&step->arena, sizeof(struct tensor) * (size_t)(n + 1), 64);
     memset(step->feeds, 0, sizeof(struct tensor) * (size_t)(n + 1));
     for (int i = 0; i < n; i++) {
-        struct status *st = tensor_from_proto(step->request.feed_protos[i], step->message.buffer, allocator_host(), &step->feeds[i]);
+        struct status *st = tensor_proto_check_claim(step->request.feed_protos[i], FEED_SPARE_BYTES);
+        if (!st)
+            st = tensor_from_proto(step->request.feed_protos[i], step->message.buffer, allocator_host(), &step->feeds[i]);
         if (st)
             return status_prefix_take(st, "Invalid TensorProto for feed value %d (%.*s): ", i, (int)MIN(step->request.feed_names[i].len, (size_t)200),
                                       step->request.feed_names[i].data);

@@ -257,7 +257,7 @@ static void on_message(void *owner, struct wire_conn *conn, struct wire_message 
             task_ready(task);
         return;
     }
-    if (message->type == WIRE_STATUS && conn == task->probe) {
+    if (message->type == WIRE_STATUS && conn == task->probe && task->state == TASK_PROBING) {
         struct status *st = take_status(task, message->meta);
         if (st)
             task_down(task, st);

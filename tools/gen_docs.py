@@ -111,6 +111,8 @@ TINY = ["int2", "uint2", "int4", "uint4", "float4_e2m1fn"]
 # The first that fits whole is named; what is left is spelled out.
 SETS = [("number", FLOATING + INTEGER + COMPLEX), ("real", FLOATING + INTEGER), ("floating", FLOATING), ("integer", INTEGER),
         ("complex", COMPLEX), ("quantized", QUANTIZED), ("float8", FLOAT8), ("tiny", TINY)]
+# Ops without a kernel: the master puts what they mean in their place, or the worker's executor runs them itself.
+REPLACED = re.compile(r"(Stateless|Stateful)?(If|While|Case|PartitionedCall)$")
 GRADIENTS = {"none": "none", "function": "yes", "later": "later"}
 
 
@@ -123,10 +125,10 @@ def show_types(types):
     return ", ".join(words + [t for t in types if t in left])
 
 
-def show_kernels(rows):
+def show_kernels(op, rows):
     """What the CPU rows of one op accept."""
     if not rows:
-        return "the executor"
+        return "the master" if REPLACED.match(op) else "the executor"
     attrs = {tuple(row["types"]) for row in rows}
     if attrs == {()}:
         return "yes"
@@ -154,9 +156,9 @@ def write_ops(programs):
            f"The {len(tables['ops'])} ops that a step can run. Every other op of TensorFlow 2.21 is known by its signature: a graph may hold it, and a\n"
            "step that needs it gets UNIMPLEMENTED with its name.\n\n"
            "**CPU**: the types that the kernels take, by type attribute; \"yes\": an op whose types are fixed, or whose kernel takes all of them;\n"
-           "\"the executor\": run by the worker's executor itself. **Gradient**: of the table that the master expands SymbolicGradient with;\n"
-           "clients differentiate by themselves and do not need it. \"none\": not differentiable; \"later\": has a derivative whose row is not\n"
-           "written yet.\n\n"
+           "\"the executor\": run by the worker's executor itself; \"the master\": replaced by what it calls when a step is compiled.\n"
+           "**Gradient**: of the master's own table, for graphs that ask for SymbolicGradient; clients differentiate by themselves and do not\n"
+           "need it. \"none\": not differentiable; \"later\": has a derivative whose row is not written yet.\n\n"
            "Names of type sets:\n\n| set | types |\n|---|---|\n"]
     out += [f"| *{name}* | {', '.join(members)} |\n" for name, members in SETS]
     for index, family in enumerate(op_families()):
@@ -164,7 +166,7 @@ def write_ops(programs):
         for op in sorted((op for op in tables["ops"] if op["family"] == index), key=lambda op: op["name"]):
             summary = op["summary"].replace("|", "\\|")
             gradient = GRADIENTS.get(gradients.get(op["name"]), "")
-            out.append(f"| `{op['name']}` | {summary} | {show_kernels(kernels.get(op['name'], []))} | {gradient} |\n")
+            out.append(f"| `{op['name']}` | {summary} | {show_kernels(op['name'], kernels.get(op['name'], []))} | {gradient} |\n")
     return "".join(out)
 
 

@@ -139,7 +139,7 @@ struct object *container_entry(struct container_table *table, const char *contai
 /* ---- resources ---- */
 
 static struct status *not_found(const char *container, const char *name, const struct object_type *type) {
-    return status_not_found("Container %s: resource %s of kind %s does not exist", container, name, type ? type->name : "any");
+    return status_not_found("Resource %s/%s/%s does not exist.", container, name, type ? type->name : "any");
 }
 
 static struct status *check_kind(const struct entry *entry, const struct object *resource, const struct object_type *type) {

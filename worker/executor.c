@@ -205,9 +205,24 @@ static double estimate_ns(const struct plan_node *node, const struct tensor *inp
     return (double)n * (double)node->cost_ns_per_element;
 }
 
+static COLD struct status *bad_predicate(const struct tensor *pred) {
+    struct str shape = STR_INIT;
+    shape_print(tensor_shape(pred), &shape);
+    struct status *st = pred->dtype != DT_BOOL ? status_invalid("The second input must be a bool, but it is %s", dtype_name((enum dtype)pred->dtype))
+                                               : status_invalid("The second input must be a scalar, but it has shape %s", str_text(&shape));
+    str_fini(&shape);
+    return st;
+}
+
 static void run_switch(const struct plan_node *node, struct tensor *inputs, struct tensor *outputs) {
     bool taken = *(const bool *)tensor_cdata(&inputs[1]);
     tensor_move(&outputs[taken], &inputs[0]);
+}
+
+/* An index out of range takes the last output. */
+static void run_switch_n(const struct plan_node *node, struct tensor *inputs, struct tensor *outputs) {
+    int32_t index = *(const int32_t *)tensor_cdata(&inputs[1]);
+    tensor_move(&outputs[index >= 0 && index < node->n_outputs ? index : node->n_outputs - 1], &inputs[0]);
 }
 
 static void run_merge(const struct plan_node *node, struct tensor *inputs, struct tensor *outputs) {
@@ -252,10 +267,16 @@ static bool run_special(struct step *step, struct iteration *iteration, const st
         tensor_copy(&outputs[0], &step->plan->constants[node->aux]);
         return true;
     case PLAN_SWITCH:
-        if (inputs[1].dtype != DT_BOOL || inputs[1].n_elements != 1)
-            step_fail(step, node, status_invalid("The second input of Switch must be a scalar bool"));
+        if (unlikely(inputs[1].dtype != DT_BOOL || inputs[1].rank != 0))
+            step_fail(step, node, bad_predicate(&inputs[1]));
         else
             run_switch(node, inputs, outputs);
+        return true;
+    case PLAN_SWITCH_N:
+        if (unlikely(inputs[1].dtype != DT_INT32 || inputs[1].rank != 0))
+            step_fail(step, node, status_invalid("The second input of _SwitchN must be an int32 scalar"));
+        else
+            run_switch_n(node, inputs, outputs);
         return true;
     case PLAN_MERGE:
         if (!is_dead)

@@ -11,6 +11,7 @@ struct graph_cache {
     struct plan_options options;
     struct u64map by_handle;
     struct list graphs;
+    struct strmap sessions; /* handle → struct cached_session */
     uint64_t last_handle;
     int n_building;
     bool is_freed;
@@ -36,6 +37,7 @@ struct graph_cache *graph_cache_new(struct loop *loop, struct pool *pool, const 
     cache->options = *options;
     u64map_init(&cache->by_handle);
     list_init(&cache->graphs);
+    strmap_init(&cache->sessions);
     return cache;
 }
 
@@ -53,13 +55,36 @@ void graph_entry_unref(struct graph_entry *entry) {
         plan_unref(entry->plan);
     free(entry->feed_types);
     free(entry->peers);
-    free(entry->session);
     free(entry);
+}
+
+static struct cached_session *session_enter(struct graph_cache *cache, const char *handle) {
+    struct cached_session *session = strmap_get(&cache->sessions, handle);
+    if (!session) {
+        size_t size = strlen(handle) + 1;
+        session = xcalloc(1, sizeof(*session) + size);
+        memcpy(session->handle, handle, size);
+        session->state = session_state_new();
+        strmap_put(&cache->sessions, session->handle, session);
+    }
+    session->n_entries++;
+    return session;
+}
+
+static void session_leave(struct graph_cache *cache, struct graph_entry *entry) {
+    struct cached_session *session = entry->session;
+    entry->session = NULL;
+    if (--session->n_entries > 0)
+        return;
+    strmap_remove(&cache->sessions, session->handle);
+    session_state_unref(session->state); /* plans whose steps still run hold on to it */
+    free(session);
 }
 
 static void entry_remove(struct graph_cache *cache, struct graph_entry *entry) {
     u64map_remove(&cache->by_handle, entry->handle);
     list_remove(&entry->link);
+    session_leave(cache, entry);
     graph_entry_unref(entry);
 }
 
@@ -92,6 +117,7 @@ static void free_when_done(struct graph_cache *cache) {
     if (!cache->is_freed || cache->n_building > 0)
         return;
     u64map_fini(&cache->by_handle);
+    strmap_fini(&cache->sessions);
     free(cache);
 }
 
@@ -124,8 +150,10 @@ static void build_plan(struct build *build) {
     graph_limits_default(&limits);
     limits.is_internal = true; /* _Mr… ops, and names that begin with an underscore */
     build->status = graph_add_graphdef(&graph, (struct span){build->graphdef ? build->graphdef->data : "", build->len}, &limits);
+    struct plan_options options = build->cache->options;
+    options.session_state = build->entry->session->state;
     if (!build->status)
-        build->status = plan_new(&graph, &build->cache->options, &build->entry->plan);
+        build->status = plan_new(&graph, &options, &build->entry->plan);
     graph_fini(&graph);
     if (!build->status)
         note_feed_types(build->entry);
@@ -142,6 +170,7 @@ static void build_finish(struct build *build) {
     if (!build->status && cache->by_handle.n_entries >= GRAPH_CACHE_MAX_GRAPHS)
         build->status = status_exhausted("%d graphs are registered already", GRAPH_CACHE_MAX_GRAPHS);
     if (build->status) {
+        session_leave(cache, entry);
         graph_entry_unref(entry);
         entry = NULL;
     } else {
@@ -169,7 +198,7 @@ void graph_cache_register(struct graph_cache *cache, uint64_t master_incarnation
     atomic_init(&entry->n_refs, 1);
     list_init(&entry->link);
     entry->master_incarnation = master_incarnation;
-    entry->session = xstrdup(session);
+    entry->session = session_enter(cache, session);
     entry->peers = peers_take;
     entry->n_peers = n_peers;
     struct build *build = xcalloc(1, sizeof(*build));
@@ -193,7 +222,7 @@ void graph_cache_describe(struct graph_cache *cache, struct str *out) {
         const struct graph_entry *entry = LIST_ENTRY(link, struct graph_entry, link);
         str_addf(out, "%s{\"graph\":%llu,\"master\":\"%016llx\",\"session\":\"", is_first ? "" : ",", (unsigned long long)entry->handle,
                  (unsigned long long)entry->master_incarnation);
-        str_add_json_escaped(out, entry->session, strlen(entry->session));
+        str_add_json_escaped(out, entry->session->handle, strlen(entry->session->handle));
         str_addf(out, "\",\"nodes\":%u,\"feeds\":%u,\"fetches\":%u,\"peers\":%d,\"runs\":%llu,\"build_us\":%lld}", entry->plan->n_nodes,
                  entry->plan->n_feeds, entry->plan->n_fetches, entry->n_peers, (unsigned long long)entry->n_runs,
                  (long long)entry->build_us);

@@ -14,11 +14,18 @@
 
 struct graph_cache;
 
+/* A session that has graphs here. */
+struct cached_session {
+    struct session_state *state;
+    uint32_t n_entries;
+    char handle[];
+};
+
 struct graph_entry {
     _Atomic uint32_t n_refs;
     struct list link; /* the cache's */
     uint64_t handle, master_incarnation;
-    char *session;
+    struct cached_session *session; /* loop thread; NULL once the entry has left the cache */
     struct plan *plan;
     uint8_t *feed_types; /* plan->n_feeds; DT_INVALID where any will do */
     struct peer **peers; /* that its channels go to and come from */

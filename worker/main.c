@@ -19,7 +19,7 @@ enum { WORKER_PORT = 2300, PS_PORT = 2400, MAX_CPU_DEVICES = 64 };
 
 struct worker_flags {
     const char *job, *listen, *port_file, *admin, *cluster;
-    int64_t task, cpu_devices, memory_limit_bytes, threads, drain_timeout_ms, max_in_flight_bytes, max_steps, graph_grace_ms;
+    int64_t task, cpu_devices, memory_limit_bytes, threads, drain_timeout_ms, max_in_flight_bytes, max_feed_bytes, max_steps, graph_grace_ms;
     int log_level, use_unix;
     bool insecure;
     struct cluster_spec spec;
@@ -48,6 +48,7 @@ static const struct option_row rows[] = {
     {ROW("threads", OPTION_INT, threads, "0", "N", "compute threads; 0: as many as cores"), .min = 0, .max = 1024},
     {ROW("max-steps", OPTION_INT, max_steps, "65536", "N", "steps that run at a time"), .min = 1, .max = 10000000},
     {ROW("max-inflight", OPTION_BYTES, max_in_flight_bytes, "2G", "BYTES", "of large tensors on their way here at a time"), .min = 1 << 20, .max = 1ll << 50},
+    {ROW("max-feed", OPTION_BYTES, max_feed_bytes, "64G", "BYTES", "of the values fed to one step"), .min = 1024, .max = 1ll << 50},
     {ROW("graph-grace", OPTION_DURATION, graph_grace_ms, "60s", "TIME", "a lost master's graphs are kept so long"), .min = 0, .max = 86400000},
     {ROW("drain-timeout", OPTION_DURATION, drain_timeout_ms, "30s", "TIME", "how long TERM waits for running steps"), .min = 0, .max = 86400000},
     {ROW("log-level", OPTION_CHOICE, log_level, "info", NULL, "what is logged"), .choices = log_levels},
@@ -244,6 +245,7 @@ static struct status *start(struct worker *worker) {
     options.pool = worker->pool;
     options.max_steps = (int)flags->max_steps;
     options.max_in_flight_bytes = flags->max_in_flight_bytes;
+    options.max_feed_bytes = flags->max_feed_bytes;
     options.graph_grace_ms = flags->graph_grace_ms;
     TRY(worker_service_new(worker->loop, &options, &worker->service));
     int port = worker_service_port(worker->service);
@@ -271,13 +273,13 @@ static int run(const struct worker_flags *flags) {
     worker.pool = pool_new((int)flags->threads);
     make_devices(&worker);
     loop_timer_init(worker.loop, &worker.drain_timer, on_drain_timeout);
+    loop_on_signals(worker.loop, on_signal, &worker); /* before anybody can know that we are here */
     struct status *st = start(&worker);
     if (st) {
         fprintf(stderr, "tf-worker: %s\n", status_message(st));
         status_unref(st);
         return EXIT_IO;
     }
-    loop_on_signals(worker.loop, on_signal, &worker);
     loop_run(worker.loop);
     pool_free(worker.pool);
     loop_free(worker.loop);

@@ -24,6 +24,7 @@ static const struct plan_op {
     {"LoopCond", PLAN_IDENTITY, 0},
     {"Switch", PLAN_SWITCH, 0},
     {"RefSwitch", PLAN_SWITCH, 0},
+    {"_SwitchN", PLAN_SWITCH_N, 0},
     {"Merge", PLAN_MERGE, PLAN_TAKES_DEAD},
     {"RefMerge", PLAN_MERGE, PLAN_TAKES_DEAD},
     {"Enter", PLAN_ENTER, PLAN_TAKES_DEAD},
@@ -131,6 +132,8 @@ static struct status *build_kernel(struct builder *b, const struct node *node, s
     struct kernel_instance *instance = &plan->instances[plan->n_instances];
     TRY(kernel_instance_init(instance, node, device->type, device->full_name, device->allocator, b->options->host));
     plan->n_instances++;
+    if ((instance->def->flags & KERNEL_SESSION_STATE) && instance->state && plan->session_state)
+        session_state_share(plan->session_state, instance);
     out->kind = instance->def->flags & KERNEL_ASYNC ? PLAN_KERNEL_ASYNC : PLAN_KERNEL;
     out->instance = instance;
     out->compute = instance->compute;
@@ -305,6 +308,7 @@ struct status *plan_new(struct graph *graph_take, const struct plan_options *opt
     struct builder b = {.plan = plan, .options = options};
     atomic_init(&plan->n_refs, 1);
     pthread_mutex_init(&plan->lock, NULL);
+    plan->session_state = options->session_state ? session_state_ref(options->session_state) : NULL;
     plan->graph = *graph_take;
     graph_init(graph_take);
     struct status *st = build(&b);
@@ -332,6 +336,7 @@ void plan_unref(struct plan *plan) {
     steps_free(plan);
     for (uint32_t i = 0; i < plan->n_instances; i++)
         kernel_instance_fini(&plan->instances[i]);
+    session_state_unref(plan->session_state);
     for (uint32_t i = 0; i < plan->n_constants; i++)
         tensor_clear(&plan->constants[i]);
     for (uint32_t i = 0; plan->frames && i < plan->n_frames; i++)

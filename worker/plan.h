@@ -16,6 +16,7 @@
 
 #include "kernels/host.h"
 #include "kernels/kernel.h"
+#include "worker/session_state.h"
 
 enum plan_kind {
     PLAN_KERNEL,         /* call compute */
@@ -24,6 +25,7 @@ enum plan_kind {
     PLAN_CONST,          /* output 0 is the plan's tensor */
     PLAN_IDENTITY,       /* outputs are the inputs */
     PLAN_SWITCH,
+    PLAN_SWITCH_N,       /* by an index */
     PLAN_MERGE,
     PLAN_ENTER,
     PLAN_EXIT,
@@ -114,6 +116,7 @@ struct plan {
     uint16_t max_outputs;
     struct kernel_instance *instances;
     uint32_t n_instances;
+    struct session_state *session_state; /* one reference, or NULL */
     _Atomic uint32_t n_refs;
     pthread_mutex_t lock;
     struct step *free_steps;          /* guarded by lock: recycled arenas */
@@ -134,6 +137,7 @@ struct plan_options {
     const struct device *devices; /* of this task; each node's device names one of them */
     int n_devices;
     const struct kernel_host *host;
+    struct session_state *session_state; /* borrowed; NULL: every plan begins anew */
 };
 
 /* Builds a plan from a partition; takes the graph's contents (graph is empty after, also on failure). Errors name the node: no kernel

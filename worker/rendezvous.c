@@ -162,12 +162,15 @@ enum find_result rendezvous_find(struct rendezvous_table *table, uint64_t step_i
     enum find_result result = FOUND;
     pthread_mutex_lock(&table->lock);
     struct rendezvous *rendezvous = u64map_get(&table->steps, step_id);
-    if (rendezvous) {
+    bool is_full = make && atomic_load_explicit(&table->early_bytes, memory_order_relaxed) >= RENDEZVOUS_EARLY_MAX_BYTES;
+    if (rendezvous && is_full && !list_is_empty(&rendezvous->link)) { /* an orphan that would grow */
+        rendezvous = NULL;
+        result = FIND_REFUSED;
+    } else if (rendezvous) {
         rendezvous_ref(rendezvous);
     } else if (table->is_freed || step_ids_is_ended(&table->ended, step_id)) {
         result = FIND_ENDED;
-    } else if (!make || table->steps.n_entries >= RENDEZVOUS_EARLY_MAX_STEPS ||
-               atomic_load_explicit(&table->early_bytes, memory_order_relaxed) >= RENDEZVOUS_EARLY_MAX_BYTES) {
+    } else if (!make || is_full || table->steps.n_entries >= RENDEZVOUS_EARLY_MAX_STEPS) {
         result = FIND_REFUSED;
     } else {
         rendezvous = rendezvous_new(table, step_id);

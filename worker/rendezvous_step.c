@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "common/base/clock.h"
+#include "common/tensor/tensor_proto.h"
 #include "worker/rendezvous_internal.h"
 
 enum { INITIAL_BUCKETS = 16 };
@@ -86,14 +87,22 @@ void slot_remove(struct rendezvous *rendezvous, struct slot *slot) {
 
 /* ---- a value comes ---- */
 
+/* Lock held. What a step that nobody has opened holds counts against the table's limit. */
+void rendezvous_count_early(struct rendezvous *rendezvous, const struct tensor *value) {
+    size_t bytes = sizeof(struct slot);
+    if (value && value->storage != TENSOR_DEAD && dtype_is_object((enum dtype)value->dtype))
+        bytes += tensor_proto_size(value);
+    else if (value && value->storage == TENSOR_BUFFER)
+        bytes += tensor_size_bytes(value);
+    rendezvous->early_bytes += bytes;
+    atomic_fetch_add_explicit(&rendezvous->table->early_bytes, (int64_t)bytes, memory_order_relaxed);
+}
+
 /* A value that is there before anybody waits for it. */
 static void keep_value(struct rendezvous *rendezvous, struct slot *slot, struct tensor *value) {
     slot->kind = SLOT_VALUE;
-    if (unlikely(!rendezvous->is_opened)) {
-        size_t bytes = sizeof(*slot) + (value->storage == TENSOR_BUFFER ? tensor_size_bytes(value) : 0);
-        rendezvous->early_bytes += bytes;
-        atomic_fetch_add_explicit(&rendezvous->table->early_bytes, (int64_t)bytes, memory_order_relaxed);
-    }
+    if (unlikely(!rendezvous->is_opened))
+        rendezvous_count_early(rendezvous, value);
     tensor_move(&slot->value, value);
 }
 

@@ -4,6 +4,8 @@
 #include "common/tensor/tensor_proto.h"
 #include "worker/rendezvous_internal.h"
 
+static const uint64_t max_announced_bytes = 1ull << 40; /* what one message carries (rpc/wire); keeps sums of sizes from overflowing */
+
 /* ---- the sender's side ---- */
 
 /* Lock held: the peer has something to be flushed. */
@@ -211,6 +213,9 @@ static struct status *on_announce(struct rendezvous *rendezvous, struct peer *pe
     TRY(tensor_meta_check(&edge->tensor));
     if (edge->tensor.size_bytes == 0)
         return status_invalid("an announcement of nothing");
+    if (edge->tensor.size_bytes > max_announced_bytes)
+        return status_exhausted("task %s announces %llu bytes for edge %u", peer_name(peer), (unsigned long long)edge->tensor.size_bytes,
+                                edge->edge);
     struct status *st = NULL;
     pthread_mutex_lock(&rendezvous->lock);
     bool is_live = !rendezvous->is_ended && !rendezvous->why;
@@ -220,6 +225,8 @@ static struct status *on_announce(struct rendezvous *rendezvous, struct peer *pe
     } else if (is_live) {
         if (!slot)
             slot = slot_add(rendezvous, edge->edge, edge->frame_iter, SLOT_ANNOUNCED);
+        if (unlikely(!rendezvous->is_opened))
+            rendezvous_count_early(rendezvous, NULL);
         slot->kind = SLOT_ANNOUNCED;
         slot->peer = peer;
         slot->size_bytes = edge->tensor.size_bytes;

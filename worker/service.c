@@ -16,6 +16,7 @@ void worker_options_default(struct worker_options *options) {
     *options = (struct worker_options){.inline_budget_ns = 50000,
                                        .graph_grace_ms = 60000,
                                        .max_in_flight_bytes = RENDEZVOUS_IN_FLIGHT_BYTES,
+                                       .max_feed_bytes = 64ll << 30,
                                        .max_steps = 65536,
                                        .use_unix = true};
 }
@@ -191,9 +192,12 @@ static struct buffer *on_alloc(void *owner, struct wire_conn *conn, const struct
         return NULL;
     if (message->type == WIRE_REGISTER_GRAPH && size_bytes > SERVICE_MAX_GRAPH_BYTES)
         return NULL;
-    struct buffer *buffer = buffer_alloc(allocator_host(), size_bytes);
-    if (!buffer && message->type == WIRE_RUN_GRAPH) {
-        service_refuse_run(client, message, status_exhausted("no memory for %zu bytes of feeds", size_bytes));
+    bool is_run = message->type == WIRE_RUN_GRAPH, is_too_large = is_run && (int64_t)size_bytes > client->service->options.max_feed_bytes;
+    struct buffer *buffer = is_too_large ? NULL : buffer_alloc(allocator_host(), size_bytes);
+    if (!buffer && is_run) {
+        service_refuse_run(
+            client, message,
+            status_exhausted("%s for %zu bytes of feeds", is_too_large ? "the limit is too small" : "no memory", size_bytes));
         return wire_discard;
     }
     return buffer;

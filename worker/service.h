@@ -25,6 +25,7 @@ struct worker_options {
     int64_t inline_budget_ns;    /* a step runs so long on the loop thread before it moves to the pool; default 50 µs */
     int64_t graph_grace_ms;      /* a lost master's graphs are kept so long; default 60 s */
     int64_t max_in_flight_bytes; /* of large tensors granted to peers; default 2 GiB */
+    int64_t max_feed_bytes;      /* of one RunGraph; default 64 GiB */
     int max_steps;               /* live at once; default 65536 */
 };
 void worker_options_default(struct worker_options *options);

@@ -20,6 +20,7 @@
 enum {
     SERVICE_TICK_MS = 1000,
     SERVICE_MAX_EARLY_CANCELS = 4096,
+    SERVICE_EARLY_CANCEL_SECONDS = 120, /* a RunGraph that has not come by then never will: its connection ended */
     SERVICE_MAX_MASTERS = 1024,
     SERVICE_MAX_CLIENTS = 16384,
     SERVICE_HELLO_SECONDS = 10,          /* a connection says who it is, or ends */
@@ -76,7 +77,7 @@ struct worker_service {
     struct container_table *containers;
     struct graph_cache *graphs;
     struct list clients, masters;
-    struct u64map early_cancels; /* step id → struct status: the cancel came before its RunGraph */
+    struct u64map early_cancels; /* step id → struct early_cancel: the cancel came before its RunGraph */
     struct loop_timer tick;
     struct loop_task drain_task, free_task;
     uint64_t oldest_live_step; /* the last one heard of */

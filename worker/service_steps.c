@@ -90,17 +90,17 @@ int worker_service_n_steps(struct worker_service *service) {
     return n;
 }
 
-/* All TENSOR_NONE; feeds first. */
+/* All TENSOR_NONE; feeds first. Never NULL. */
 static void run_make_values(struct run *run, uint32_t n) {
-    if (run->values_capacity < n) {
+    if (run->values_capacity <= n) {
+        size_t size_bytes = ((size_t)n + 1) * sizeof(struct tensor);
         free(run->values);
-        run->values = aligned_alloc(64, n * sizeof(struct tensor));
+        run->values = aligned_alloc(64, size_bytes);
         if (!run->values)
-            out_of_memory(n * sizeof(struct tensor));
-        run->values_capacity = n;
+            out_of_memory(size_bytes);
+        run->values_capacity = n + 1;
     }
-    if (n > 0)
-        memset(run->values, 0, n * sizeof(struct tensor));
+    memset(run->values, 0, n * sizeof(struct tensor));
     run->n_values = n;
 }
 
@@ -280,6 +280,19 @@ static struct status *prepare(struct worker_service *service, struct run *run, s
     return NULL;
 }
 
+struct early_cancel {
+    struct status *why;
+    int64_t since_ns;
+};
+
+/* NULL: there is none for that step. */
+static struct status *early_cancel_take(struct worker_service *service, uint64_t step_id) {
+    struct early_cancel *early = u64map_remove(&service->early_cancels, step_id);
+    struct status *why = early ? early->why : NULL;
+    free(early);
+    return why;
+}
+
 static void prune(struct worker_service *service, const struct run_graph_message *request) {
     if (request->oldest_live_step == 0 || request->oldest_live_step == service->oldest_live_step)
         return;
@@ -294,7 +307,7 @@ struct status *service_run_graph(struct client *client, struct wire_message *mes
     if (request.master_incarnation != client->incarnation || request.step_id != message->id)
         return status_failed_precondition("RunGraph of another master, or for another step, than its header's");
     prune(service, &request);
-    struct status *early = service->early_cancels.n_entries > 0 ? u64map_remove(&service->early_cancels, message->id) : NULL;
+    struct status *early = service->early_cancels.n_entries > 0 ? early_cancel_take(service, message->id) : NULL;
     if (unlikely(early != NULL)) {
         rendezvous_end_step(service->rendezvous, message->id);
         refuse(client->conn, message->id, early, true);
@@ -363,7 +376,10 @@ static void cancel_early(struct worker_service *service, uint64_t step_id, struc
         status_unref(why_take); /* RunDone and CancelStep have crossed */
         return;
     }
-    status_unref(u64map_put(&service->early_cancels, step_id, why_take));
+    status_unref(early_cancel_take(service, step_id));
+    struct early_cancel *early = xmalloc(sizeof(*early));
+    *early = (struct early_cancel){.why = why_take, .since_ns = clock_now_ns()};
+    u64map_put(&service->early_cancels, step_id, early);
 }
 
 struct status *service_cancel_step(struct client *client, const struct wire_message *message) {
@@ -403,24 +419,16 @@ void service_on_peer_lost(void *arg, struct peer *peer, struct status *why) { se
 
 static bool is_overdue(const struct run *run, const void *arg) { return run->deadline_ns != 0 && *(const int64_t *)arg > run->deadline_ns; }
 
-static void expire_early_cancels(struct worker_service *service) {
+static void expire_early_cancels(struct worker_service *service, int64_t before_ns) {
     size_t cursor = 0;
     uint64_t step_id;
-    void *why;
-    while (u64map_next(&service->early_cancels, &cursor, &step_id, &why))
-        if (rendezvous_is_ended(service->rendezvous, step_id)) {
-            u64map_remove(&service->early_cancels, step_id);
-            status_unref(why);
-        }
+    void *value;
+    while (u64map_next(&service->early_cancels, &cursor, &step_id, &value))
+        if (((struct early_cancel *)value)->since_ns < before_ns || rendezvous_is_ended(service->rendezvous, step_id))
+            status_unref(early_cancel_take(service, step_id));
 }
 
-void early_cancels_clear(struct worker_service *service) {
-    size_t cursor = 0;
-    uint64_t step_id;
-    void *why;
-    while (u64map_next(&service->early_cancels, &cursor, &step_id, &why))
-        status_unref(why);
-}
+void early_cancels_clear(struct worker_service *service) { expire_early_cancels(service, INT64_MAX); }
 
 void steps_expire(struct worker_service *service, int64_t now_ns) {
     if (worker_service_n_steps(service) > 0) {
@@ -429,5 +437,5 @@ void steps_expire(struct worker_service *service, int64_t now_ns) {
         status_unref(why);
     }
     if (service->early_cancels.n_entries > 0)
-        expire_early_cancels(service);
+        expire_early_cancels(service, now_ns - SERVICE_EARLY_CANCEL_SECONDS * 1000000000ll);
 }

@@ -62,12 +62,24 @@ static void window_grow(struct step_window *window, uint64_t n_bits) {
     *window = grown;
 }
 
+static void forget_one(struct step_ids *ids) {
+    size_t cursor = 0;
+    uint64_t key;
+    void *window;
+    if (!u64map_next(&ids->masters, &cursor, &key, &window))
+        return;
+    u64map_remove(&ids->masters, key);
+    window_free(window);
+}
+
 /* `base`: where a new window begins. */
 static struct step_window *window_of(struct step_ids *ids, uint64_t step_id, uint64_t base) {
     uint64_t master = step_id_master(step_id) + 1;
     struct step_window *window = u64map_get(&ids->masters, master);
     if (window)
         return window;
+    if (ids->masters.n_entries >= STEP_MASTERS_MAX)
+        forget_one(ids);
     window = xcalloc(1, sizeof(*window));
     window->base = window->end = base;
     window->capacity = INITIAL_BITS;

@@ -9,6 +9,7 @@
 enum {
     STEP_SEQUENCE_BITS = 40,
     STEP_WINDOW_MAX = 1 << 24, /* ids a window spans at most (2 MiB of bits): beyond, the oldest count as ended */
+    STEP_MASTERS_MAX = 2048,   /* windows: beyond, one is forgotten, as only ids that no master of ours gave out make so many */
 };
 
 struct step_ids {

@@ -2,6 +2,8 @@
 #include "common/tensor/tensor_proto.h"
 #include "worker/service_internal.h"
 
+enum { LABEL_MAX_BYTES = 1024 };
+
 /* NodeOutput {slot 1, tensor_description 3 {dtype 1, shape 2 {dim 2 {size 1}}, allocation_description 4 {requested_bytes 1}}} */
 static void add_output(struct str *out, const struct node_stats *row) {
     struct str shape = STR_INIT, description = STR_INIT, output = STR_INIT, bytes = STR_INIT;
@@ -23,9 +25,24 @@ static void add_output(struct str *out, const struct node_stats *row) {
     str_fini(&bytes);
 }
 
+/* "c = AddV2(a, b:1, ^d)", as timelines show it. */
+static void add_label(struct str *out, const struct node *node) {
+    struct str label = STR_INIT;
+    str_addf(&label, "%s = %s(", node->name, node->op_name);
+    for (int i = 0; i < node->n_inputs && label.len < LABEL_MAX_BYTES; i++) {
+        const struct node_input *in = &node->inputs[i];
+        str_addf(&label, "%s%s%s", i ? ", " : "", in->index == CONTROL_EDGE ? "^" : "", in->src->name);
+        if (in->index > 0)
+            str_addf(&label, ":%d", in->index);
+    }
+    str_add(&label, label.len < LABEL_MAX_BYTES ? ")" : ", ...)");
+    proto_add_bytes(out, 8, label.data, label.len);
+    str_fini(&label);
+}
+
 static void add_node(struct str *out, const struct step_stats *stats, const struct node_stats *row) {
     struct str node = STR_INIT;
-    const char *name = row->node->node->name, *op = row->node->node->op_name;
+    const char *name = row->node->node->name;
     int64_t start_us = stats->start_wall_us + (row->start_ns - stats->start_ns) / 1000;
     int64_t scheduled_us = stats->start_wall_us + (row->scheduled_ns - stats->start_ns) / 1000;
     int64_t run_ns = row->end_ns - row->start_ns;
@@ -35,10 +52,7 @@ static void add_node(struct str *out, const struct step_stats *stats, const stru
     proto_add_int(&node, 5, (uint64_t)(run_ns / 1000));
     if (row->output.dtype != DT_INVALID)
         add_output(&node, row);
-    struct str label = STR_INIT;
-    str_addf(&label, "%s = %s()", name, op);
-    proto_add_bytes(&node, 8, label.data, label.len);
-    str_fini(&label);
+    add_label(&node, row->node->node);
     proto_add_int(&node, 9, (uint64_t)scheduled_us);
     proto_add_int(&node, 10, row->thread_id);
     proto_add_int(&node, 13, (uint64_t)start_us * 1000);

@@ -16,7 +16,7 @@ static const char *copy_text(struct graph *graph, struct span text) {
     return text.len > 0 ? arena_strndup(&graph->arena, text.data, text.len) : NULL;
 }
 
-static void read_arg(struct graph *graph, struct span proto, struct op_arg_signature *arg) {
+void op_arg_read(struct graph *graph, struct span proto, struct op_arg_signature *arg) {
     struct proto_field field;
     arg->name = "";
     while (proto_next(&proto, &field) > 0) {
@@ -35,7 +35,7 @@ static void read_arg(struct graph *graph, struct span proto, struct op_arg_signa
     }
 }
 
-static bool parse_attr_type(struct span text, enum attr_type *ret) {
+bool attr_type_parse(struct span text, enum attr_type *ret) {
     for (int type = ATTR_STRING; type <= ATTR_LIST_FUNC; type++)
         if (span_is(text, attr_type_name((enum attr_type)type))) {
             *ret = (enum attr_type)type;
@@ -94,7 +94,7 @@ static bool read_attr(struct attr_reader *reader, struct span proto, struct op_a
         if (field_is(&field, 1, 2)) {
             attr->name = arena_strndup(&reader->graph->arena, field.bytes.data, field.bytes.len);
         } else if (field_is(&field, 2, 2)) {
-            has_type = parse_attr_type(field.bytes, &attr->type);
+            has_type = attr_type_parse(field.bytes, &attr->type);
         } else if (field_is(&field, 3, 2)) {
             default_proto = field.bytes;
         } else if (field_is(&field, 5, 0)) {
@@ -165,9 +165,9 @@ const struct op_signature *function_signature_new(struct graph *graph, struct sp
         if (field_is(&field, 1, 2))
             op->name = arena_strndup(&graph->arena, field.bytes.data, field.bytes.len);
         else if (field_is(&field, 2, 2))
-            read_arg(graph, field.bytes, &inputs[op->n_inputs++]);
+            op_arg_read(graph, field.bytes, &inputs[op->n_inputs++]);
         else if (field_is(&field, 3, 2))
-            read_arg(graph, field.bytes, &outputs[op->n_outputs++]);
+            op_arg_read(graph, field.bytes, &outputs[op->n_outputs++]);
         else if (field_is(&field, 4, 2))
             is_sound = read_attr(&reader, field.bytes, &attrs[op->n_attrs++]) && is_sound;
         else if (field_is(&field, 17, 0))

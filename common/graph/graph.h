@@ -114,6 +114,10 @@ void node_remove_input(struct node *node, int position); /* keeps the order; a d
  * Call once all data inputs and attrs are there. Errors: INVALID_ARGUMENT with the node's name, TensorFlow's key words. */
 struct status *node_finish(struct graph *graph, struct node *node) MUST_USE;
 
+/* The run of outputs that one output argument of the op stands for. Types must be known. Errors: INVALID_ARGUMENT: there is no such
+ * argument. */
+struct status *node_find_output(const struct node *node, struct span arg, int *ret_first, int *ret_n) MUST_USE;
+
 /* Every edge seen from its producer, for passes: made on demand, valid until the graph changes. */
 struct node_output_edge {
     struct node *dst;

@@ -59,6 +59,15 @@ struct status *attr_read(struct attr_reader *reader, struct span proto, const st
 struct status *attr_read_entry(struct attr_reader *reader, struct span entry, const struct op_signature *op, int depth, struct attr *ret,
                                bool *ret_is_set) MUST_USE;
 
+/* ---- the text form: what the readers of graphs and of functions share ---- */
+/* "A list is wanted at '…'" */
+COLD struct status *text_wanted(const char *wanted, struct span at) MUST_USE;
+/* name=value; what no signature knows is typed by how it is written. */
+struct status *text_take_attr(struct graph *graph, const struct op_signature *op, struct span *in, struct attr *ret) MUST_USE;
+struct span text_take_to_blank(struct span *in);
+/* A function from its head, which is `line`, to the closing brace; moves *text and *number past that line. */
+struct status *function_parse(struct graph *graph, struct span line, const char **text, int *number) MUST_USE;
+
 enum { NODE_MAX_ATTRS = 256 }; /* that a message may state; TensorFlow's ops have at most 22 of their own */
 
 /* graph_add_function; *ret_added is NULL where the same function was there. */
@@ -67,5 +76,9 @@ struct status *graph_new_function(struct graph *graph, struct span functiondef, 
 
 /* The signature of a node that calls a function, from its definition; NULL when it cannot be called by its name. */
 const struct op_signature *function_signature_new(struct graph *graph, struct span functiondef);
+/* An ArgDef into a zeroed row. */
+void op_arg_read(struct graph *graph, struct span proto, struct op_arg_signature *arg);
+/* "list(int)"; false for what is no type. */
+bool attr_type_parse(struct span text, enum attr_type *ret);
 
 #endif

@@ -21,7 +21,7 @@ void graph_limits_default(struct graph_limits *limits) {
         .max_nodes = 1000 * 1000,
         .max_depth = 100,
         .max_list_elements = 1 << 24,
-        .max_tensor_bytes = 16ll << 30,
+        .max_tensor_bytes = 2ll << 30,
     };
 }
 

@@ -16,7 +16,7 @@ struct graph_limits {
     int max_nodes;             /* live nodes in the whole graph, default 1,000,000 */
     int max_depth;             /* of message nesting, default 100 */
     int64_t max_list_elements; /* of all attr lists together, default 2^24 */
-    int64_t max_tensor_bytes;  /* of all attr tensors above 16 bytes together once decoded, default 16 GiB: a splat may claim any size */
+    int64_t max_tensor_bytes;  /* of all attr tensors above 16 bytes together once decoded, default 2 GiB (as much as a message): a splat may claim any size */
     bool is_internal;          /* from our own master: our internal ops and names that begin with '_' are welcome. Default false */
 };
 void graph_limits_default(struct graph_limits *limits);

@@ -59,7 +59,7 @@ void graph_print(const struct graph *graph, struct str *out) {
 
 static struct status *parse_value(struct graph *graph, struct span *in, enum attr_type type, int depth, struct attr_value *ret);
 
-static struct status *malformed(const char *wanted, struct span at) {
+struct status *text_wanted(const char *wanted, struct span at) {
     return status_invalid("%s is wanted at '%.*s'", wanted, (int)MIN(at.len, (size_t)40), at.data);
 }
 
@@ -103,17 +103,17 @@ static enum attr_type guess_type(struct span in) {
 static struct status *parse_func(struct graph *graph, struct span *in, int depth, struct attr_value *ret) {
     enum { MAX_FUNC_ATTRS = 64 };
     if (!text_take(in, "&"))
-        return malformed("A function, such as &name", *in);
+        return text_wanted("A function, such as &name", *in);
     struct attr attrs[MAX_FUNC_ATTRS];
     int n_attrs = 0;
     struct span name = text_take_word(in, "_>./-");
     if (text_take(in, "{"))
         while (!text_take(in, "}")) {
             if (n_attrs == MAX_FUNC_ATTRS || (n_attrs > 0 && !text_take(in, ",")))
-                return malformed("',' or '}'", *in);
+                return text_wanted("',' or '}'", *in);
             struct span key = text_take_word(in, "_");
             if (!text_take(in, "="))
-                return malformed("'='", *in);
+                return text_wanted("'='", *in);
             attrs[n_attrs].name = arena_strndup(&graph->arena, key.data, key.len);
             TRY(parse_value(graph, in, guess_type(*in), depth + 1, &attrs[n_attrs].value));
             n_attrs++;
@@ -127,13 +127,13 @@ static struct status *parse_func(struct graph *graph, struct span *in, int depth
 
 static struct status *parse_list(struct graph *graph, struct span *in, enum attr_type element, int depth, struct attr_value *ret) {
     if (!text_take(in, "["))
-        return malformed("A list", *in);
+        return text_wanted("A list", *in);
     struct attr_value *values = NULL;
     int n = 0, capacity = 0;
     struct status *st = NULL;
     while (!st && !text_take(in, "]")) {
         if (n > 0 && !text_take(in, ",")) {
-            st = malformed("',' or ']'", *in);
+            st = text_wanted("',' or ']'", *in);
             break;
         }
         if (n == capacity) {
@@ -156,7 +156,7 @@ static struct status *parse_string(struct graph *graph, struct span *in, struct 
     bool is_good = text_take_quoted(in, &text);
     ret->s = (struct span){arena_strndup(&graph->arena, str_text(&text), text.len), text.len};
     str_fini(&text);
-    return is_good ? NULL : malformed("A string in double quotes", *in);
+    return is_good ? NULL : text_wanted("A string in double quotes", *in);
 }
 
 static struct status *parse_tensor(struct graph *graph, struct span *in, struct attr_value *ret) {
@@ -171,18 +171,18 @@ static struct status *parse_plain(struct span *in, struct attr_value *ret) {
     double real;
     switch (ret->type) {
     case ATTR_INT:
-        return text_take_int(in, &ret->i) ? NULL : malformed("An int", *in);
+        return text_take_int(in, &ret->i) ? NULL : text_wanted("An int", *in);
     case ATTR_FLOAT:
         if (!text_take_double(in, &real))
-            return malformed("A float", *in);
+            return text_wanted("A float", *in);
         ret->f = (float)real;
         return NULL;
     case ATTR_BOOL:
         ret->b = text_take(in, "true");
-        return ret->b || text_take(in, "false") ? NULL : malformed("true or false", *in);
+        return ret->b || text_take(in, "false") ? NULL : text_wanted("true or false", *in);
     default:
         ret->dtype = dtype_parse(text_take_word(in, "_"));
-        return ret->dtype != DT_INVALID ? NULL : malformed("A type, such as float", *in);
+        return ret->dtype != DT_INVALID ? NULL : text_wanted("A type, such as float", *in);
     }
 }
 
@@ -206,7 +206,7 @@ static struct status *parse_value(struct graph *graph, struct span *in, enum att
         return parse_string(graph, in, ret);
     case ATTR_SHAPE:
         if (!text_take_shape(in, dims, &rank))
-            return malformed("A shape, such as [2,?] or <unknown>", *in);
+            return text_wanted("A shape, such as [2,?] or <unknown>", *in);
         ret->shape = shape_dup((struct shape){rank, dims}, &graph->arena);
         return NULL;
     case ATTR_TENSOR:
@@ -218,19 +218,24 @@ static struct status *parse_value(struct graph *graph, struct span *in, enum att
     }
 }
 
+struct status *text_take_attr(struct graph *graph, const struct op_signature *op, struct span *in, struct attr *ret) {
+    struct span key = text_take_word(in, "_.-");
+    if (!text_take(in, "="))
+        return text_wanted("'='", *in);
+    const struct op_attr_signature *known = op_signature_attr_n(op, key.data, key.len);
+    ret->name = known ? known->name : arena_strndup(&graph->arena, key.data, key.len);
+    return parse_value(graph, in, known ? known->type : guess_type(*in), 0, &ret->value);
+}
+
 static struct status *parse_attrs(struct graph *graph, struct node *node, struct span *in) {
     if (!text_take(in, "{"))
         return NULL;
     for (int n = 0; !text_take(in, "}"); n++) {
+        struct attr attr;
         if (n > 0 && !text_take(in, ","))
-            return malformed("',' or '}'", *in);
-        struct span key = text_take_word(in, "_.-");
-        if (!text_take(in, "="))
-            return malformed("'='", *in);
-        const struct op_attr_signature *known = op_signature_attr_n(node->op, key.data, key.len);
-        struct attr_value value;
-        TRY(parse_value(graph, in, known ? known->type : guess_type(*in), 0, &value));
-        node_set_attr(graph, node, known ? known->name : arena_strndup(&graph->arena, key.data, key.len), &value);
+            return text_wanted("',' or '}'", *in);
+        TRY(text_take_attr(graph, node->op, in, &attr));
+        node_set_attr(graph, node, attr.name, &attr.value);
     }
     return NULL;
 }
@@ -244,7 +249,7 @@ struct line {
 };
 
 /* To the next blank. */
-static struct span take_to_blank(struct span *in) {
+struct span text_take_to_blank(struct span *in) {
     struct span word = {in->data, 0};
     while (word.len < in->len && in->data[word.len] != ' ' && in->data[word.len] != '\t')
         word.len++;
@@ -256,39 +261,39 @@ static struct span take_to_blank(struct span *in) {
 static struct status *parse_line(struct graph *graph, struct span in, struct line *line) {
     struct span name = text_take_word(&in, "_>./-");
     if (!text_take(&in, "="))
-        return malformed("name = Op(inputs)", in);
+        return text_wanted("name = Op(inputs)", in);
     struct span op = text_take_word(&in, "_>");
     const char *close = in.len > 0 ? memchr(in.data, ')', in.len) : NULL;
     if (!text_take(&in, "(") || !close)
-        return malformed("(inputs)", in);
+        return text_wanted("(inputs)", in);
     line->inputs = (struct span){in.data, (size_t)(close - in.data)};
     in = (struct span){close + 1, (size_t)(in.data + in.len - close - 1)};
     TRY(graph_add_node(graph, arena_strndup(&graph->arena, name.data, name.len), arena_strndup(&graph->arena, op.data, op.len), "",
                        &line->node));
     TRY(parse_attrs(graph, line->node, &in));
     if (text_take(&in, "@")) {
-        struct span device = take_to_blank(&in);
+        struct span device = text_take_to_blank(&in);
         line->node->device = arena_strndup(&graph->arena, device.data, device.len);
     }
     int64_t placed;
     if (text_take(&in, "->")) {
         if (!text_take_int(&in, &placed) || placed < 0 || placed > INT32_MAX)
-            return malformed("The number of a place", in);
+            return text_wanted("The number of a place", in);
         line->node->placed = (int)placed;
     }
     text_skip_blanks(&in);
-    return in.len == 0 || *in.data == '#' || *in.data == '\r' ? NULL : malformed("The end of the line", in);
+    return in.len == 0 || *in.data == '#' || *in.data == '\r' ? NULL : text_wanted("The end of the line", in);
 }
 
 static struct status *parse_inputs(struct graph *graph, struct line *line) {
     struct span in = line->inputs;
     for (int n = 0; text_skip_blanks(&in), in.len > 0; n++) {
         if (n > 0 && !text_take(&in, ","))
-            return malformed("','", in);
+            return text_wanted("','", in);
         struct span text = text_take_word(&in, "_>./-^:"), name;
         int index;
         if (!endpoint_parse(text, &name, &index))
-            return malformed("An input, such as a, a:1 or ^a", in);
+            return text_wanted("An input, such as a, a:1 or ^a", in);
         struct node *src = graph_find_span(graph, name);
         if (!src)
             return status_invalid("Node '%s': Unknown input node '%.*s'", line->node->name, (int)text.len, text.data);
@@ -302,6 +307,9 @@ static struct status *parse_inputs(struct graph *graph, struct line *line) {
     return NULL;
 }
 
+/* A line that begins with the word "function" is the head of one: a node of that name would have " =" behind it. */
+static bool is_function(struct span in) { return span_is(text_take_word(&in, "_>./-"), "function") && peek(in) != '='; }
+
 static struct status *parse_lines(struct graph *graph, const char *text, struct line **lines, int *n_lines, int *ret_number) {
     int capacity = 0;
     for (int number = 1; *text; number++) {
@@ -312,6 +320,11 @@ static struct status *parse_lines(struct graph *graph, const char *text, struct 
         char c = peek(in);
         if (c == '\0' || c == '#' || c == '\r')
             continue;
+        if (is_function(in)) {
+            TRY(function_parse(graph, in, &text, ret_number));
+            number = *ret_number;
+            continue;
+        }
         if (*n_lines == capacity) {
             capacity = capacity ? 2 * capacity : 64;
             *lines = xreallocarray(*lines, (size_t)capacity, sizeof((*lines)[0]));

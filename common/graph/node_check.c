@@ -198,6 +198,22 @@ struct status *node_work_out_types(struct graph *graph, struct node *node) {
     return NULL;
 }
 
+struct status *node_find_output(const struct node *node, struct span arg, int *ret_first, int *ret_n) {
+    int64_t first = 0, n;
+    for (int i = 0; i < node->op->n_outputs; i++) {
+        TRY(count_arg(node, &node->op->outputs[i], &n));
+        if (n > NODE_MAX_ARGS)
+            break;
+        if (span_is(arg, node->op->outputs[i].name)) {
+            *ret_first = (int)first;
+            *ret_n = (int)n;
+            return NULL;
+        }
+        first += n;
+    }
+    return status_invalid("Node '%s' (op %s) has no output '%.*s'", node->name, node->op_name, (int)MIN(arg.len, (size_t)256), arg.data);
+}
+
 /* ---- edges ---- */
 
 static COLD struct status *wrong_number_of_inputs(const struct node *node, int n_expected) {

@@ -1,4 +1,5 @@
-/* Control flow [WP 4.4]: Switch, Merge, frames. The executor runs these ops itself, so they have no kernels. */
+/* Control flow [WP 4.4]: Switch, Merge, frames. The executor runs these ops itself, so they have no kernels; nor have the functional
+ * forms, which the master inlines. */
 #include "common/ops/op_def.h"
 
 /* Merge: value and value_index. Known only where all inputs agree. */
@@ -80,6 +81,16 @@ static struct status *shape_of_ref_select(struct shape_inference *ctx) {
     return NULL;
 }
 
+/* What functions make: as far as the client says so. */
+static struct status *shape_of_call(struct shape_inference *ctx) {
+    const struct attr_value *shapes = node_attr(ctx->node, "output_shapes");
+    if (!shapes || shapes->type != ATTR_LIST_SHAPE || shapes->list.n_values != ctx->node->n_outputs)
+        return NULL;
+    for (int i = 0; i < ctx->node->n_outputs; i++)
+        ctx->out[i] = shapes->list.values[i].shape;
+    return NULL;
+}
+
 // clang-format off
 static const struct op_def rows[] = {
     {"Switch", "data goes to the output that the predicate names; the other output is dead", shape_of_switch},
@@ -95,6 +106,15 @@ static const struct op_def rows[] = {
     {"RefNextIteration", "NextIteration for a reference", shape_of_next_iteration},
     {"LoopCond", "a loop's condition, as its Switch ops see it", shape_of_loop_cond},
     {"RefSelect", "the reference that an index names", shape_of_ref_select},
+    {"ToBool", "a predicate: a number that is not 0, a string that is not empty, a tensor with elements", shape_scalar},
+    {"If", "one of two functions, as a predicate says", shape_of_call},
+    {"StatelessIf", "one of two functions without state, as a predicate says", shape_of_call},
+    {"Case", "one of several functions, as an index says", shape_of_call},
+    {"StatelessCase", "one of several functions without state, as an index says", shape_of_call},
+    {"While", "a function again and again, while another says so", shape_of_call},
+    {"StatelessWhile", "a function without state again and again, while another says so", shape_of_call},
+    {"PartitionedCall", "a function", shape_of_call},
+    {"StatefulPartitionedCall", "a function with state", shape_of_call},
     {"ControlTrigger", "does nothing once all its control inputs are done, dead ones too", shape_none},
 };
 // clang-format on

@@ -56,6 +56,11 @@ size_t op_signature_count(void) { return op_signature_table_len; }
 
 const struct op_signature *op_signature_at(size_t index) { return index < op_signature_table_len ? &op_signature_table[index] : NULL; }
 
+bool op_signature_is_known(const struct op_signature *signature) {
+    uintptr_t at = (uintptr_t)signature, first = (uintptr_t)op_signature_table;
+    return at >= first && at < first + op_signature_table_len * sizeof(*signature);
+}
+
 const struct op_attr_signature *op_signature_attr_n(const struct op_signature *signature, const char *name, size_t len) {
     if (len == 0)
         return NULL;

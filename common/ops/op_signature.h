@@ -134,6 +134,9 @@ const struct op_signature *op_signature_find_n(const char *name, size_t len);
 size_t op_signature_count(void);
 const struct op_signature *op_signature_at(size_t index);
 
+/* Is this a row of the table, rather than one that somebody made? Cost: a comparison of addresses. */
+bool op_signature_is_known(const struct op_signature *signature);
+
 /* The op's attr of this name, or NULL. Cost: linear in n_attrs, which is 22 at most. */
 const struct op_attr_signature *op_signature_attr(const struct op_signature *signature, const char *name);
 const struct op_attr_signature *op_signature_attr_n(const struct op_signature *signature, const char *name, size_t len);

@@ -34,6 +34,26 @@ struct status *shape_none(struct shape_inference *ctx) {
     return NULL;
 }
 
+/* The sum of lists has elements like theirs. */
+static struct status *merge_all_handles(struct shape_inference *ctx) {
+    enum dtype dtype = DT_INVALID;
+    struct shape merged = SHAPE_UNKNOWN;
+    if (!ctx->in_handle_dtypes || !ctx->out_handle_dtypes)
+        return NULL;
+    for (int i = 0; i < ctx->node->n_data; i++) {
+        enum dtype own = ctx->in_handle_dtypes[i];
+        if (own == DT_INVALID)
+            continue;
+        if (dtype != DT_INVALID && dtype != own)
+            return status_invalid("Handles must refer to equal types, but to %s and %s", dtype_name(dtype), dtype_name(own));
+        dtype = own;
+        TRY(shape_merge(ctx, merged, ctx->in_handle_shapes[i], &merged));
+    }
+    ctx->out_handle_dtypes[0] = dtype;
+    ctx->out_handle_shapes[0] = merged;
+    return NULL;
+}
+
 struct status *shape_merge_all_inputs(struct shape_inference *ctx) {
     struct shape merged = SHAPE_UNKNOWN;
     for (int i = 0; i < ctx->node->n_data; i++) {
@@ -42,7 +62,7 @@ struct status *shape_merge_all_inputs(struct shape_inference *ctx) {
             return status_prefix_take(st, "From merging shape %d with other shapes: ", i);
     }
     ctx->out[0] = merged;
-    return NULL;
+    return merge_all_handles(ctx);
 }
 
 struct status *shape_reduction(struct shape_inference *ctx) {

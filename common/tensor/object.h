@@ -12,11 +12,14 @@
 #include "common/tensor/dtype.h"
 
 struct object;
+struct str;
 
 /* What kind of object; a static table per kind, compared by address. */
 struct object_type {
     const char *name;                       /* "string", "resource", "tensorflow::TensorList" */
     void (*free)(struct object *object);    /* the last reference is gone */
+    /* Kinds of variants that can travel: adds the fields of the VariantTensorDataProto that stands for it. NULL: only its name travels. */
+    void (*encode)(const struct object *object, struct str *out);
 };
 
 struct object {

@@ -358,6 +358,22 @@ struct status *tensor_from_proto(struct span proto, struct buffer *owner, struct
     return parts.has_content ? plain_from_content(&parts, owner, allocator, ret) : plain_from_list(proto, &parts, allocator, ret);
 }
 
+struct status *tensor_proto_check_claim(struct span proto, int64_t spare_bytes) {
+    enum { FACTOR = 16 }; /* lists of small values grow by half of it */
+    struct parts parts;
+    int64_t n_elements, size, allowed = (int64_t)MIN(proto.len, (size_t)INT32_MAX) * FACTOR + spare_bytes;
+    struct status *st = find_parts(proto, &parts);
+    if (!st)
+        st = shape_n_elements(parts.shape, &n_elements);
+    if (st) {
+        status_unref(st);
+        return NULL;
+    }
+    if (!mul_overflows_i64(n_elements, (int64_t)dtype_size(parts.dtype), &size) && size <= allowed)
+        return NULL;
+    return status_exhausted("TensorProto of %zu bytes for %lld elements of type %s", proto.len, (long long)n_elements, dtype_name(parts.dtype));
+}
+
 /* ---- encoding ---- */
 
 static void add_type_and_shape(const struct tensor *t, struct str *out) {
@@ -425,7 +441,9 @@ static void variants_to_proto(const struct tensor *t, struct str *out) {
             continue;
         }
         size_t begin = proto_begin(out, FIELD_VARIANT, 0);
-        if (object)
+        if (object && object->type->encode)
+            object->type->encode(object, out);
+        else if (object)
             proto_add_bytes(out, 1, object->type->name, strlen(object->type->name));
         proto_end(out, begin, 0);
     }

@@ -13,6 +13,10 @@
  * Errors: INVALID_ARGUMENT (malformed, dtype 0 or unknown, wrong content length, negative size, overflow), RESOURCE_EXHAUSTED. */
 struct status *tensor_from_proto(struct span proto, struct buffer *owner, struct allocator *allocator, struct tensor *ret) MUST_USE;
 
+/* RESOURCE_EXHAUSTED when the elements would take far more memory than the proto has bytes: above 16 times that and `spare_bytes`. Fewer
+ * values than elements may claim any size in a few bytes. Says nothing about what is malformed. */
+struct status *tensor_proto_check_claim(struct span proto, int64_t spare_bytes) MUST_USE;
+
 /* The head of a TensorProto for plain dtypes whose elements follow by reference: writes dtype, shape, and the tag and length of
  * tensor_content to `out`; the caller sends out, then tensor_size_bytes(t) bytes at tensor_cdata(t). An empty tensor has no content. */
 void tensor_proto_head(const struct tensor *t, struct str *out);

@@ -11,8 +11,10 @@ extern const struct kernel_list math_segment_kernels, math_segment_grad_kernels,
 extern const struct kernel_list state_kernels, state_scatter_kernels, state_scatter_nd_kernels;
 extern const struct kernel_list resource_variable_kernels, resource_gather_kernels, training_kernels;
 extern const struct kernel_list tensor_array_kernels, tensor_array_bulk_kernels, stack_kernels, logging_kernels;
+extern const struct kernel_list control_flow_kernels;
 extern const struct kernel_list random_kernels;
 extern const struct kernel_list string_kernels;
+extern const struct kernel_list list_kernels, list_bulk_kernels, list_join_kernels, variant_kernels;
 
 const struct kernel_list *const cpu_kernel_lists[] = {
     &array_kernels,
@@ -48,7 +50,12 @@ const struct kernel_list *const cpu_kernel_lists[] = {
     &tensor_array_bulk_kernels,
     &stack_kernels,
     &logging_kernels,
+    &control_flow_kernels,
     &random_kernels,
     &string_kernels,
+    &list_kernels,
+    &list_bulk_kernels,
+    &list_join_kernels,
+    &variant_kernels,
 };
 const size_t n_cpu_kernel_lists = ARRAY_LEN(cpu_kernel_lists);

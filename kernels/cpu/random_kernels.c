@@ -6,11 +6,12 @@
 #define INT_BITS (DTYPES_INDEX | DTYPE_BIT(DT_UINT32) | DTYPE_BIT(DT_UINT64))
 #define GAMMA_TYPES (DTYPE_BIT(DT_HALF) | DTYPE_BIT(DT_FLOAT) | DTYPE_BIT(DT_DOUBLE))
 #define POISSON_TYPES (GAMMA_TYPES | DTYPES_INDEX)
+#define SEQUENCE (KERNEL_STATEFUL | KERNEL_SESSION_STATE)
 #define SHUFFLE_TYPES (DTYPES_NUMBER | DTYPE_BIT(DT_BOOL) | DTYPES_OBJECT)
 
 // clang-format off
 #define STATEFUL(name, attr, types, function, cost) \
-    {name, {{attr, types}}, function, random_state_init, .flags = KERNEL_STATEFUL, .cost_ns_per_element = cost}
+    {name, {{attr, types}}, function, random_state_init, .flags = SEQUENCE, .cost_ns_per_element = cost}
 #define STATELESS(name, types, kind, cost) \
     {name, {{"dtype", types}}, random_stateless, random_stateless_init, .arg = KIND(kind), .cost_ns_per_element = cost}
 #define STATELESS_V2(name, types, kind, cost) \
@@ -23,11 +24,11 @@ static const struct kernel_def rows[] = {
     STATEFUL("RandomUniformInt",     "Tout",  INT32_64, random_uniform_int, 2),
     STATEFUL("RandomShuffle",        "T",     SHUFFLE_TYPES, random_shuffle, 4),
     {"Multinomial", {{"T", DTYPES_REAL_FLOAT}, {"output_dtype", INT32_64}}, random_multinomial, random_state_init,
-     .flags = KERNEL_STATEFUL, .cost_ns_per_element = 20},
-    {"RandomGamma", {{"T", GAMMA_TYPES}}, random_gamma, random_state_init, .flags = KERNEL_STATEFUL, .cost_ns_per_element = 100},
-    {"RandomPoisson", {{"dtype", GAMMA_TYPES}}, random_poisson, random_state_init, .flags = KERNEL_STATEFUL, .cost_ns_per_element = 100},
+     .flags = SEQUENCE, .cost_ns_per_element = 20},
+    {"RandomGamma", {{"T", GAMMA_TYPES}}, random_gamma, random_state_init, .flags = SEQUENCE, .cost_ns_per_element = 100},
+    {"RandomPoisson", {{"dtype", GAMMA_TYPES}}, random_poisson, random_state_init, .flags = SEQUENCE, .cost_ns_per_element = 100},
     {"RandomPoissonV2", {{"R", POISSON_TYPES}, {"dtype", POISSON_TYPES}}, random_poisson, random_state_init,
-     .flags = KERNEL_STATEFUL, .cost_ns_per_element = 100},
+     .flags = SEQUENCE, .cost_ns_per_element = 100},
 
     STATELESS("StatelessRandomUniform",        DTYPES_REAL_FLOAT, RANDOM_UNIFORM, 2),
     STATELESS("StatelessRandomNormal",         DTYPES_REAL_FLOAT, RANDOM_NORMAL, 15),

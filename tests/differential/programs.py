@@ -59,7 +59,7 @@ class Outcome:
 
 def _bare_message(message):
     """What the server said, without the client's account of where the node was made."""
-    _, found, after = message.partition("\nNode: ")
+    _, found, after = message.rpartition("\nNode: ")
     return after.partition("\n")[2].strip() if found else message.removeprefix("Graph execution error:").strip()
 
 

@@ -102,7 +102,7 @@ def cases():
     for kind in ("ref", "resource"):
         yield f"error/uninitialized/{kind}", _uninitialized(kind == "resource")
     for name, (make, message) in ERRORS.items():
-        yield f"error/{name}", _one(make), {"message": message} if message else {}
+        yield f"error/{name}", _one(make), {**({"message": message} if message else {}), **({"needs": "CheckNumerics"} if name == "check_numerics" else {})}
     yield "error/session_goes_on", _then_works
     yield "error/first_error_wins", _first_error_wins
     yield "error/no_such_job", _bad_device, {"cluster_error": (tf.errors.InvalidArgumentError, "Could not satisfy explicit device specification|was explicitly assigned to")}

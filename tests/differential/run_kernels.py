@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The kernels' cases (cases_*.py) against TensorFlow, op by op, in the evaluator: see oracle.py. No daemon, no cluster.
 
-    run_kernels.py [--long] [--only TEXT] [--seed N] [--eval PATH]
+    run_kernels.py [FAMILY...] [--long] [--only TEXT] [--seed N] [--eval PATH]
 
 Without --long a seeded sample with a share of each family. The last line is "N passed, N failed[, N skipped]".
 """
@@ -29,8 +29,7 @@ def default_evaluator():
     return os.path.join(build, "tests", "tools", "graph_eval")
 
 
-def run_family(path, evaluator, arguments):
-    name = os.path.basename(path)[:-3]
+def run_family(name, evaluator, arguments):
     cases = [case if len(case) == 3 else (*case, {}) for case in importlib.import_module(name).cases()]
     cases = [case for case in cases if not arguments.only or arguments.only in case[0]]
     if not arguments.long:
@@ -48,13 +47,15 @@ def run_family(path, evaluator, arguments):
 
 def main():
     parser = argparse.ArgumentParser(description="compare our kernels with TensorFlow's")
+    parser.add_argument("families", nargs="*", help="cases_array ...; default all")
     parser.add_argument("--long", action="store_true", help="all cases, not a sample")
     parser.add_argument("--only", help="cases whose name holds this text")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--eval", default=default_evaluator(), help="the evaluator; default build/tests/tools/graph_eval")
     arguments = parser.parse_args()
     evaluator = oracle.Evaluator(arguments.eval)
-    counts = [run_family(path, evaluator, arguments) for path in sorted(glob.glob(os.path.join(HERE, "cases_*.py")))]
+    found = sorted(os.path.basename(path)[:-3] for path in glob.glob(os.path.join(HERE, "cases_*.py")))
+    counts = [run_family(name, evaluator, arguments) for name in arguments.families or found]
     passed, failed, skipped = (sum(column) for column in zip(*counts))
     print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""), flush=True)
     sys.exit(1 if failed or not passed else 0)

@@ -249,7 +249,7 @@ def with_statement(target, note):
 
 def configs(target, note):
     variants = {
-        "threads": tf1.ConfigProto(intra_op_parallelism_threads=2, inter_op_parallelism_threads=3, use_per_session_threads=True),
+        "threads": tf1.ConfigProto(intra_op_parallelism_threads=2, inter_op_parallelism_threads=3),
         "device_count": tf1.ConfigProto(device_count={"CPU": 1, "GPU": 0}),
         "soft": tf1.ConfigProto(allow_soft_placement=True, log_device_placement=True),
         "filters": tf1.ConfigProto(device_filters=["/job:ps", "/job:worker/task:0"]),
@@ -281,7 +281,7 @@ def gpu_without_soft_placement(target, note):
     with tf.Graph().as_default(), tf1.Session(target) as session:
         with tf.device("/job:ps/task:0/device:GPU:0"):
             a = tf.add(tf1.placeholder_with_default(1.0, []), 1.0, name="a")
-        note("gpu", attempt(session.run, a))
+        note("gpu", attempt(session.run, a).code)
 
 
 # ---- time ----
@@ -390,7 +390,7 @@ def full_trace(target, note):
         note("devices", [re.sub(".*(/job:.*)", r"\1", d) for d in devices])
         nodes = {n.node_name: n for d in metadata.step_stats.dev_stats for n in d.node_stats}
         note("nodes", sorted(name for name in nodes if name in ("product", "sum", "v", "v/read")))
-        note("label", nodes["product"].timeline_label)
+        note("label", re.sub(r"_recv_\d+|_S\d+", "", nodes["product"].timeline_label).replace("read/", "read"))
         note("outputs", [list(o.tensor_description.shape.dim[0:1])[0].size for o in nodes["product"].output])
         note("times", 0 < nodes["product"].all_start_micros and nodes["product"].op_end_rel_micros >= nodes["product"].op_start_rel_micros >= 0)
         note("timeline", '"name": "MatMul"' in timeline.Timeline(metadata.step_stats).generate_chrome_trace_format())

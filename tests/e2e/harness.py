@@ -2,6 +2,7 @@
 
 Nothing here sleeps: a wait is a read, or a poll on a pidfd, with a deadline that only a broken program meets.
 """
+import contextlib
 import json
 import os
 import select
@@ -87,6 +88,24 @@ def marked_pids(mark):
     return found
 
 
+def command_line(pid):
+    """[""] for a process that has just gone."""
+    try:
+        with open(f"/proc/{pid}/cmdline") as f:
+            return f.read().rstrip("\0").split("\0")
+    except OSError:
+        return [""]
+
+
+def parent_of(pid):
+    """0 for a process that has just gone."""
+    try:
+        with open(f"/proc/{pid}/stat") as f:
+            return int(f.read().rsplit(")", 1)[1].split()[1])
+    except OSError:
+        return 0
+
+
 def wait_for_end(pid, deadline):
     """Until the process is gone or a zombie."""
     try:
@@ -119,7 +138,8 @@ class TestCase(unittest.TestCase):
                 if pipe:
                     pipe.close()
         for pid in marked_pids(self.mark):
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def environment(self, **more):
@@ -164,8 +184,7 @@ class TestCase(unittest.TestCase):
         while pids := marked_pids(self.mark):
             for pid in pids:
                 if not wait_for_end(pid, deadline):
-                    with open(f"/proc/{pid}/cmdline") as f:
-                        self.fail(f"left behind: {pid} {f.read()}")
+                    self.fail(f"left behind: {pid} {' '.join(command_line(pid))}")
         self.assertEqual(os.listdir(self.tmp), [])
 
 

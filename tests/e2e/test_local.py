@@ -13,19 +13,9 @@ import termios
 import time
 
 import harness
-from harness import LineReader, LocalCluster, TestCase, listening_socket, marked_pids, program, sanitized_too
+from harness import LineReader, LocalCluster, TestCase, command_line, listening_socket, marked_pids, parent_of, program, sanitized_too
 
 SHOW_ENVIRONMENT = "import json, os; print(json.dumps({k: v for k, v in os.environ.items() if k.startswith('MILLRACE_')}))"
-
-
-def command_line(pid):
-    with open(f"/proc/{pid}/cmdline") as f:
-        return f.read().split("\0")[:-1]
-
-
-def parent_of(pid):
-    with open(f"/proc/{pid}/stat") as f:
-        return int(f.read().rsplit(")", 1)[1].split()[1])
 
 
 class TestStart(TestCase):

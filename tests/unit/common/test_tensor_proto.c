@@ -124,6 +124,25 @@ static void a_splat_of_zeros_may_be_large(void **state) {
     allocator_host_trim();
 }
 
+static void a_few_bytes_do_not_claim_much_memory(void **state) {
+    struct str small = STR_INIT, large = STR_INIT;
+    int64_t dims[] = {1 << 20};
+    char *content = calloc(1, 4 << 20);
+    proto_add_int(&small, 1, DT_FLOAT);
+    proto_add_shape(&small, 2, (struct shape){1, dims});
+    assert_null(tensor_proto_check_claim((struct span){small.data, small.len}, 4 << 20));
+    struct status *st = tensor_proto_check_claim((struct span){small.data, small.len}, 1 << 20);
+    assert_int_equal(status_code(st), STATUS_RESOURCE_EXHAUSTED);
+    status_unref(st);
+    str_add_bytes(&large, small.data, small.len);
+    proto_add_bytes(&large, 4, content, 4 << 20);
+    assert_null(tensor_proto_check_claim((struct span){large.data, large.len}, 0));
+    assert_null(tensor_proto_check_claim((struct span){"\xff", 1}, 0)); /* malformed: tensor_from_proto says so */
+    str_fini(&small);
+    str_fini(&large);
+    free(content);
+}
+
 static void malformed_protos_are_refused(void **state) {
 #define PROTO(text) \
     { text, sizeof(text) - 1 }
@@ -253,6 +272,7 @@ int main(void) {
         cmocka_unit_test(large_aligned_content_is_shared),
         cmocka_unit_test(bools_are_cleaned),
         cmocka_unit_test(a_splat_of_zeros_may_be_large),
+        cmocka_unit_test(a_few_bytes_do_not_claim_much_memory),
         cmocka_unit_test(malformed_protos_are_refused),
         cmocka_unit_test(handles_and_variants_travel),
         cmocka_unit_test(lengths_are_filled_in_place),

@@ -86,6 +86,27 @@ static void every_truncation_is_refused_or_harmless(void **state) {
     str_fini(&bytes);
 }
 
+/* Names are a stranger's: a request whose names hold what could separate names is not another one that was compiled before. */
+static void no_byte_in_a_name_makes_two_keys_alike(void **state) {
+    struct span two[] = {{"a:0", 3}, {"b:0", 3}}, one[] = {{"a:0\nb:0", 7}}, longer[] = {{"a:0\n|b:0\n", 10}};
+    struct run_step_request requests[] = {
+        {.feed_names = two, .n_feeds = 2},
+        {.feed_names = one, .n_feeds = 1},
+        {.fetches = two, .n_fetches = 2},
+        {.fetches = one, .n_fetches = 1},
+        {.feed_names = two, .n_feeds = 1, .fetches = two + 1, .n_fetches = 1},
+        {.feed_names = longer, .n_feeds = 1},
+    };
+    struct arena arena;
+    arena_init(&arena);
+    for (size_t i = 0; i < ARRAY_LEN(requests); i++)
+        for (size_t k = 0; k < i; k++) {
+            struct span a = run_step_request_key(&requests[i], &arena), b = run_step_request_key(&requests[k], &arena);
+            assert_false(a.len == b.len && memcmp(a.data, b.data, a.len) == 0);
+        }
+    arena_fini(&arena);
+}
+
 static void the_large_content_is_found_in_the_head(void **state) {
     struct str bytes = STR_INIT;
     make_request(&bytes, 100000);
@@ -111,6 +132,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_field_is_read),
         cmocka_unit_test(the_key_tells_feeds_from_fetches),
+        cmocka_unit_test(no_byte_in_a_name_makes_two_keys_alike),
         cmocka_unit_test(every_truncation_is_refused_or_harmless),
         cmocka_unit_test(the_large_content_is_found_in_the_head),
     };

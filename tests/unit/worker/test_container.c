@@ -88,7 +88,7 @@ static void a_resource_is_found_by_container_and_name(void **state) {
 
 static void a_missing_resource_is_named(void **state) {
     struct object *found;
-    expect(container_lookup(table, "c", "nothing", &thing_type, &found), STATUS_NOT_FOUND, "Container c: resource nothing of kind thing");
+    expect(container_lookup(table, "c", "nothing", &thing_type, &found), STATUS_NOT_FOUND, "Resource c/nothing/thing does not exist.");
     expect(container_delete(table, "", "nothing", NULL), STATUS_NOT_FOUND, "nothing");
 }
 

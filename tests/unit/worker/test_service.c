@@ -472,7 +472,7 @@ static void statistics_come_when_asked_for(void **state) {
             stats = field.bytes;
     assert_true(stats.len > 0);
     assert_non_null(memmem(stats.data, stats.len, worker.device_name, strlen(worker.device_name)));
-    assert_non_null(memmem(stats.data, stats.len, "pass = Identity", 15));
+    assert_non_null(memmem(stats.data, stats.len, "pass = Identity(", 16));
 }
 
 static void a_graph_that_cannot_be_built_says_why(void **state) {
@@ -514,6 +514,22 @@ static void a_run_that_does_not_fit_its_graph_is_refused(void **state) {
     tensor_init_scalar_f32(&feeds[0], 2);
     send_run(&to_worker, graph, ++next_step, feeds, 2, false);
     expect_code(&to_worker, 6, next_step, STATUS_INVALID_ARGUMENT, "more than the 1 feeds");
+}
+
+static void feeds_beyond_the_limit_fail_their_step_and_not_the_connection(void **state) {
+    uint64_t graph = register_graph(&to_worker, &worker, FEED_TO_FETCH, NULL);
+    struct tensor feed = TENSOR_INIT, fetch = TENSOR_INIT;
+    int64_t n = 100000;
+    worker.service->options.max_feed_bytes = 1000;
+    assert_null(tensor_new_zeroed(allocator_host(), DT_FLOAT, (struct shape){1, &n}, &feed));
+    send_run(&to_worker, graph, ++next_step, &feed, 1, false);
+    expect_code(&to_worker, 3, next_step, STATUS_RESOURCE_EXHAUSTED, "400000 bytes of feeds");
+    tensor_clear(&feed);
+    tensor_init_scalar_f32(&feed, 2);
+    send_run(&to_worker, graph, ++next_step, &feed, 1, false);
+    await_message(&to_worker, 4);
+    assert_int_equal(take_done(&to_worker, next_step, &fetch, 1, NULL), 0);
+    expect_text(&fetch, "float[]{2}");
 }
 
 static void a_step_runs_once(void **state) {
@@ -726,6 +742,7 @@ int main(void) {
         TEST(a_graph_that_cannot_be_built_says_why),
         TEST(a_large_graph_is_built_off_the_loop),
         TEST(a_run_that_does_not_fit_its_graph_is_refused),
+        TEST(feeds_beyond_the_limit_fail_their_step_and_not_the_connection),
         TEST(a_step_runs_once),
         TEST(a_cancelled_step_ends_with_the_masters_words),
         TEST(a_cancel_may_overtake_its_run),

@@ -1,0 +1,41 @@
+/* What conditionals of any type need: a predicate. The primitives of control flow themselves are run by the executor. */
+#include "kernels/kernel.h"
+
+extern const struct kernel_list control_flow_kernels;
+
+/* A number is true unless it is zero: all its bits are, but for the signs of floats. */
+static bool number_is_true(const struct tensor *t) {
+    enum dtype dtype = (enum dtype)t->dtype;
+    const uint8_t *bytes = tensor_cdata(t);
+    size_t size = dtype_size(dtype), part = dtype_in(dtype, DTYPES_COMPLEX) ? size / 2 : size;
+    bool has_sign = dtype_in(dtype, DTYPES_REAL_FLOAT | DTYPES_COMPLEX);
+    for (size_t i = 0; i < size; i++) /* little-endian: a part's sign is in its last byte */
+        if (bytes[i] & (has_sign && (i + 1) % part == 0 ? 0x7f : 0xff))
+            return true;
+    return false;
+}
+
+/* ToBool: output = a predicate from anything.
+ *   input    a scalar: a number is true unless it is 0, a string unless it is empty; any other shape: true where there are elements
+ *   output   bool []
+ * Errors   INVALID_ARGUMENT   a scalar that is neither number nor string */
+static enum kernel_result to_bool(struct kernel_ctx *ctx) {
+    const struct tensor *t = kernel_input(ctx, 0);
+    bool is_true = t->n_elements > 0;
+    if (t->rank == 0 && t->dtype == DT_STRING)
+        is_true = tensor_string(t, 0).len > 0;
+    else if (t->rank == 0 && dtype_is_object((enum dtype)t->dtype))
+        return kernel_fail(ctx, status_invalid("%s cannot be converted to a boolean", dtype_name((enum dtype)t->dtype)));
+    else if (t->rank == 0)
+        is_true = number_is_true(t);
+    tensor_init_scalar_bool(&ctx->outputs[0], is_true);
+    return KERNEL_DONE;
+}
+
+// clang-format off
+static const struct kernel_def rows[] = {
+    {.op = "ToBool", .compute = to_bool, .flags = KERNEL_VIEW},
+};
+// clang-format on
+
+const struct kernel_list control_flow_kernels = {rows, ARRAY_LEN(rows)};

@@ -1,0 +1,230 @@
+/* Loops: While and StatelessWhile become the primitives of loop frames [WP 4.4; CF 3.2, 4.1] (inline.h).
+ *
+ *                      ┌──────────────────────── NextIteration ◄── body ◄─┐
+ *                      ▼                                                  │ true
+ *   x ──► Enter ──► Merge ──► cond ──► LoopCond ──► Switch ───────────────┤
+ *                      └──────────────────────────────▲                   └ false ──► Exit ──► output
+ *   c ──► Enter (constant) ──► cond, body
+ *
+ * An input that the body hands on as it is (a captured tensor, a handle) is the same in every iteration: a constant Enter, without
+ * Merge, Switch and NextIteration; its readers are loose. Where all inputs are so, or there are none, the loop gets a variable of its own.
+ *
+ * Effects keep their order: every NextIteration waits for those of its iteration, LoopCond for the condition's. */
+#include "master/compile_internal.h"
+#include "master/inline.h"
+
+struct loop_var {
+    struct node_input input;
+    bool is_constant;
+    struct node *enter, *merge, *by_cond, *exit; /* by_cond: the Switch */
+};
+
+struct loop {
+    struct inliner *in;
+    const struct inline_call *call;
+    struct loop_var *vars; /* by input; then the loop's own */
+    int n_vars, n_inputs;
+    int64_t parallel_iterations;
+    struct node *entry;          /* in the frame around */
+    const struct loop_var *first; /* that is not constant */
+    struct body body, cond;
+    struct node *loop_cond, *pivot;
+};
+
+/* ---- variables ---- */
+
+/* Does the body hand its i-th argument on? */
+static bool is_handed_on(const struct function_body *body, int i) {
+    const struct function_input *value = &body->ret_values[i];
+    return value->is_arg && value->position == i && value->index == 0;
+}
+
+static bool has_run_of_tensors(const struct op_arg_signature *args, int n_args) {
+    for (int i = 0; i < n_args; i++)
+        if (args[i].number_attr || args[i].type_list_attr)
+            return true;
+    return false;
+}
+
+/* A variable that only counts as one: it starts where the loop does, and each iteration hands it on. */
+static struct status *add_own_var(struct loop *loop) {
+    struct tensor zero = TENSOR_INIT;
+    struct node *start;
+    tensor_init_scalar_f32(&zero, 0);
+    TRY(inline_node(loop->in, loop->call, "start", "Const", DT_INVALID, &start));
+    node_set_attr_type(loop->in->graph, start, "dtype", DT_FLOAT);
+    node_set_attr_tensor(loop->in->graph, start, "value", &zero);
+    TRY(node_finish(loop->in->graph, start));
+    if (loop->entry)
+        node_add_control(loop->in->graph, start, loop->entry);
+    loop->vars[loop->n_vars++] = (struct loop_var){.input = {start, 0}};
+    return NULL;
+}
+
+static struct status *find_vars(struct loop *loop, const struct function_body *body) {
+    const struct node *node = loop->call->node;
+    bool is_plain = body->n_args == node->n_data && body->n_rets == node->n_data && !has_run_of_tensors(body->args, body->n_args) &&
+                    !has_run_of_tensors(body->rets, body->n_rets);
+    int n_constant = 0;
+    loop->n_inputs = loop->n_vars = node->n_data;
+    loop->vars = arena_array(&loop->in->c->arena, struct loop_var, node->n_data + 1);
+    for (int i = 0; i < node->n_data; i++) {
+        loop->vars[i].input = node->inputs[i];
+        loop->vars[i].is_constant = is_plain && is_handed_on(body, i);
+        n_constant += loop->vars[i].is_constant;
+    }
+    if (n_constant == node->n_data)
+        TRY(add_own_var(loop));
+    for (int i = loop->n_vars - 1; i >= 0; i--)
+        if (!loop->vars[i].is_constant)
+            loop->first = &loop->vars[i];
+    return NULL;
+}
+
+/* ---- the frame ---- */
+
+static struct status *add_node(struct loop *loop, const char *what, const char *op, struct node_input input, struct node **ret) {
+    TRY(inline_node(loop->in, loop->call, what, op, strcmp(op, "LoopCond") == 0 ? DT_INVALID : endpoint_type(input), ret));
+    node_add_input(loop->in->graph, *ret, input.src, input.index);
+    return NULL;
+}
+
+static struct status *add_enter(struct loop *loop, struct loop_var *var) {
+    struct graph *graph = loop->in->graph;
+    TRY(add_node(loop, "enter", "Enter", var->input, &var->enter));
+    node_set_attr_s(graph, var->enter, "frame_name", loop->call->node->name);
+    node_set_attr_b(graph, var->enter, "is_constant", var->is_constant);
+    node_set_attr_i(graph, var->enter, "parallel_iterations", loop->parallel_iterations);
+    TRY(node_finish(graph, var->enter));
+    if (loop->entry)
+        node_add_control(graph, var->enter, loop->entry);
+    if (var->is_constant)
+        return NULL;
+    TRY(inline_node(loop->in, loop->call, "merge", "Merge", endpoint_type(var->input), &var->merge));
+    node_set_attr_i(graph, var->merge, "N", 2);
+    node_add_input(graph, var->merge, var->enter, 0);
+    node_add_input(graph, var->merge, var->enter, 0); /* NextIteration, once there is one */
+    return node_finish(graph, var->merge);
+}
+
+static struct status *make_cond(struct loop *loop) {
+    struct graph *graph = loop->in->graph;
+    const struct attr_value *function = node_attr(loop->call->node, "cond");
+    struct node_input predicate;
+    loop->cond = (struct body){.prefix = arena_printf(&loop->in->c->arena, "%s/cond", loop->call->node->name),
+                               .entry = loop->first->merge,
+                               .n_args = loop->n_inputs};
+    loop->cond.args = arena_array(&loop->in->c->arena, struct body_arg, loop->n_inputs + 1);
+    for (int i = 0; i < loop->n_inputs; i++) {
+        const struct loop_var *var = &loop->vars[i];
+        loop->cond.args[i] = (struct body_arg){.value = {var->is_constant ? var->enter : var->merge, 0}, .is_loose = var->is_constant};
+    }
+    TRY(body_make(loop->in, loop->call, function->func, &loop->cond));
+    if (loop->cond.n_outputs != 1)
+        return status_invalid("The condition '%s' of a loop has %d outputs, not one\n\t [[{{node %s}}]]", function->func->name,
+                              loop->cond.n_outputs, loop->call->node->name);
+    TRY(inline_predicate(loop->in, loop->call, loop->cond.outputs[0], &predicate));
+    TRY(add_node(loop, "loop_cond", "LoopCond", predicate, &loop->loop_cond));
+    TRY(node_finish(graph, loop->loop_cond));
+    for (int i = 0; i < loop->cond.n_effects; i++)
+        node_add_control(graph, loop->loop_cond, loop->cond.effects[i]);
+    return NULL;
+}
+
+static struct status *add_switch(struct loop *loop, struct loop_var *var) {
+    struct graph *graph = loop->in->graph;
+    if (var->is_constant)
+        return NULL;
+    TRY(add_node(loop, "switch", "Switch", (struct node_input){var->merge, 0}, &var->by_cond));
+    node_add_input(graph, var->by_cond, loop->loop_cond, 0);
+    TRY(node_finish(graph, var->by_cond));
+    TRY(add_node(loop, "exit", "Exit", (struct node_input){var->by_cond, 0}, &var->exit));
+    return node_finish(graph, var->exit);
+}
+
+static struct status *make_body(struct loop *loop) {
+    const struct attr_value *function = node_attr(loop->call->node, "body");
+    TRY(inline_identity(loop->in, loop->call, "pivot", (struct node_input){loop->first->by_cond, 1}, NULL, &loop->pivot));
+    loop->body = (struct body){.prefix = arena_printf(&loop->in->c->arena, "%s/body", loop->call->node->name),
+                               .entry = loop->pivot,
+                               .n_args = loop->n_inputs};
+    loop->body.args = arena_array(&loop->in->c->arena, struct body_arg, loop->n_inputs + 1);
+    for (int i = 0; i < loop->n_inputs; i++) {
+        const struct loop_var *var = &loop->vars[i];
+        struct node_input changing = {var->by_cond, 1}, constant = {var->enter, 0};
+        loop->body.args[i] = (struct body_arg){.value = var->is_constant ? constant : changing, .is_loose = var->is_constant};
+    }
+    TRY(body_make(loop->in, loop->call, function->func, &loop->body));
+    return body_check_outputs(loop->call, &loop->body);
+}
+
+/* Several effects are joined once, not at every variable. */
+static struct status *close_loop(struct loop *loop) {
+    struct graph *graph = loop->in->graph;
+    struct node *after = loop->body.n_effects == 1 ? loop->body.effects[0] : NULL;
+    if (loop->body.n_effects > 1)
+        TRY(inline_join(loop->in, loop->call, "body_done", loop->body.effects, loop->body.n_effects, &after));
+    for (int i = 0; i < loop->n_vars; i++) {
+        struct loop_var *var = &loop->vars[i];
+        struct node_input own = {var->by_cond, 1};
+        struct node *next;
+        if (var->is_constant)
+            continue;
+        TRY(add_node(loop, "next", "NextIteration", i < loop->n_inputs ? loop->body.outputs[i] : own, &next));
+        TRY(node_finish(graph, next));
+        if (after)
+            node_add_control(graph, next, after);
+        node_set_input(var->merge, 1, next, 0);
+    }
+    return NULL;
+}
+
+/* An input that is the same throughout comes out as it went in, but not before the loop has ended. */
+static struct status *make_outputs(struct loop *loop, struct replacement *ret) {
+    struct inliner *in = loop->in;
+    ret->outputs = arena_array(&in->c->arena, struct node_input, loop->n_inputs + 1);
+    TRY(inline_join(in, loop->call, "done", NULL, 0, &ret->done));
+    for (int i = 0; i < loop->n_vars; i++) {
+        struct loop_var *var = &loop->vars[i];
+        struct node *out = var->exit;
+        if (var->is_constant)
+            TRY(inline_identity(in, loop->call, "output", var->input, loop->first->exit, &out));
+        else
+            node_add_control(in->graph, ret->done, out);
+        if (i < loop->n_inputs)
+            ret->outputs[i] = (struct node_input){out, 0};
+    }
+    if (loop->cond.n_effects + loop->body.n_effects > 0) {
+        ret->effects = arena_array(&in->c->arena, struct node *, 1);
+        ret->effects[ret->n_effects++] = loop->first->exit;
+    }
+    return NULL;
+}
+
+static struct status *check_functions(const struct node *node) {
+    const char *const names[] = {"cond", "body"};
+    for (int i = 0; i < 2; i++) {
+        const struct attr_value *value = node_attr(node, names[i]);
+        if (!value || value->type != ATTR_FUNC || value->is_placeholder)
+            return status_invalid("Node '%s' has no function '%s'\n\t [[{{node %s}}]]", node->name, names[i], node->name);
+    }
+    return NULL;
+}
+
+struct status *lower_while(struct inliner *in, const struct inline_call *call, struct replacement *ret) {
+    struct loop loop = {.in = in, .call = call};
+    const struct function_body *body;
+    TRY(check_functions(call->node));
+    TRY(node_get_i(call->node, "parallel_iterations", &loop.parallel_iterations));
+    TRY(inline_function(in, call, node_attr(call->node, "body")->func->name, &body));
+    TRY(inline_entry(in, call, &loop.entry));
+    TRY(find_vars(&loop, body));
+    for (int i = 0; i < loop.n_vars; i++)
+        TRY(add_enter(&loop, &loop.vars[i]));
+    TRY(make_cond(&loop));
+    for (int i = 0; i < loop.n_vars; i++)
+        TRY(add_switch(&loop, &loop.vars[i]));
+    TRY(make_body(&loop));
+    TRY(close_loop(&loop));
+    return make_outputs(&loop, ret);
+}

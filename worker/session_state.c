@@ -1,0 +1,67 @@
+#include "worker/session_state.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "common/base/map.h"
+
+struct kept {
+    const struct kernel_def *def;
+    void *state;
+};
+
+struct session_state {
+    _Atomic uint32_t n_refs;
+    pthread_mutex_t lock;
+    struct strmap by_node; /* name → struct kept; guarded by lock */
+    struct arena arena;    /* names and entries; guarded by lock */
+};
+
+struct session_state *session_state_new(void) {
+    struct session_state *states = xcalloc(1, sizeof(*states));
+    atomic_init(&states->n_refs, 1);
+    CHECK(pthread_mutex_init(&states->lock, NULL) == 0);
+    strmap_init(&states->by_node);
+    arena_init(&states->arena);
+    return states;
+}
+
+struct session_state *session_state_ref(struct session_state *states) {
+    atomic_fetch_add_explicit(&states->n_refs, 1, memory_order_relaxed);
+    return states;
+}
+
+static void state_free(const struct kernel_def *def, void *state) { (def->fini ? def->fini : free)(state); }
+
+void session_state_unref(struct session_state *states) {
+    if (!states || atomic_fetch_sub_explicit(&states->n_refs, 1, memory_order_acq_rel) != 1)
+        return;
+    size_t cursor = 0;
+    struct span name;
+    void *value;
+    while (strmap_next(&states->by_node, &cursor, &name, &value)) {
+        struct kept *kept = value;
+        state_free(kept->def, kept->state);
+    }
+    strmap_fini(&states->by_node);
+    arena_fini(&states->arena);
+    pthread_mutex_destroy(&states->lock);
+    free(states);
+}
+
+void session_state_share(struct session_state *states, struct kernel_instance *instance) {
+    pthread_mutex_lock(&states->lock);
+    struct kept *kept = strmap_get(&states->by_node, instance->node->name);
+    if (!kept) {
+        kept = arena_new(&states->arena, struct kept);
+        *kept = (struct kept){instance->def, instance->state};
+        strmap_put(&states->by_node, arena_strdup(&states->arena, instance->node->name), kept);
+        instance->is_state_shared = true;
+    } else if (kept->def == instance->def) { /* of another row only if a master reuses a name: then each keeps its own */
+        state_free(instance->def, instance->state);
+        instance->state = kept->state;
+        instance->is_state_shared = true;
+    }
+    pthread_mutex_unlock(&states->lock);
+}

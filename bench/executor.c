@@ -216,8 +216,8 @@ int main(int argc, char **argv) {
         printf("%-28s %8.1f M nodes/s  %6.1f ns/node  (%llu nodes a step)\n", rows[r].name, per_second / 1e6, 1e9 / per_second,
                (unsigned long long)executed);
         if (json)
-            fprintf(json, "%s\n  {\"row\": \"%s\", \"nodes_per_s\": %.0f, \"ns_per_node\": %.2f, \"nodes\": %llu}", r ? "," : "", rows[r].name, per_second,
-                    1e9 / per_second, (unsigned long long)executed);
+            fprintf(json, "%s\n  {\"row\": \"%s\", \"nodes_per_s\": %.0f, \"ns_per_node\": %.2f, \"nodes\": %llu}", r ? "," : "",
+                    rows[r].name, per_second, 1e9 / per_second, (unsigned long long)executed);
         plan_unref(plan);
     }
     if (json) {

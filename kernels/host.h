@@ -8,7 +8,7 @@
 
 /* A wait that cancellation ends: embedded in the waiting kernel's record. */
 struct kernel_cancel_hook {
-    struct list link;                                    /* the host's */
+    struct list link;                                                    /* the host's */
     void (*cancel)(struct kernel_cancel_hook *hook, struct status *why); /* `why` is borrowed */
 };
 
@@ -25,8 +25,9 @@ struct kernel_host {
      * Found or made resources are returned with one reference. Any thread. */
     struct status *(*resource_lookup)(struct kernel_ctx *ctx, const char *container, const char *name, const struct object_type *type,
                                       struct object **ret_resource); /* NOT_FOUND names container, name, kind */
-    struct status *(*resource_lookup_or_create)(struct kernel_ctx *ctx, const char *container, const char *name, const struct object_type *type,
-                                                resource_create_fn *create, void *arg, struct object **ret_resource);
+    struct status *(*resource_lookup_or_create)(struct kernel_ctx *ctx, const char *container, const char *name,
+                                                const struct object_type *type, resource_create_fn *create, void *arg,
+                                                struct object **ret_resource);
     struct status *(*resource_delete)(struct kernel_ctx *ctx, const struct resource_handle *handle);
     /* A handle to a name (the resource need not exist yet), and the resource of a handle. The handle's entry makes this quick.
      * Errors: NOT_FOUND; INVALID_ARGUMENT for a handle of another device or kind. */
@@ -47,8 +48,8 @@ struct kernel_host {
     /* Runs blocking work (files) on a thread of its own kind, never on the pool. */
     void (*submit_io)(struct kernel_ctx *ctx, struct pool_task *task);
     /* Calls a function of the graph's library; NULL until the master leaves any un-inlined. */
-    void (*call_function)(struct kernel_ctx *ctx, const char *name, struct tensor *args, int n_args, void (*on_done)(void *arg, struct status *status_take),
-                          void *arg);
+    void (*call_function)(struct kernel_ctx *ctx, const char *name, struct tensor *args, int n_args,
+                          void (*on_done)(void *arg, struct status *status_take), void *arg);
     /* Unique per process and never 0: names of anonymous resources. */
     uint64_t (*unique_id)(void);
 };

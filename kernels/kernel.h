@@ -29,7 +29,8 @@ enum kernel_flags {
     KERNEL_EXPENSIVE = 2, /* worth a pool thread whatever its inputs' size (convolution of a small image is not) */
     KERNEL_STATEFUL = 4,  /* reads or changes something beyond its inputs: never folded, never merged */
     KERNEL_VIEW = 8,      /* touches no element: constant time whatever the size (Reshape, Identity, Shape) */
-    KERNEL_SESSION_STATE = 16, /* the state is the node's in its session: all plans of the session share it (random streams). Borrows nothing from the node */
+    KERNEL_SESSION_STATE =
+        16, /* the state is the node's in its session: all plans of the session share it (random streams). Borrows nothing from the node */
 };
 
 enum { KERNEL_MAX_CONSTRAINTS = 4 };
@@ -37,12 +38,12 @@ enum { KERNEL_MAX_CONSTRAINTS = 4 };
 /* What init may read and set. */
 struct kernel_init {
     const struct node *node;
-    struct allocator *allocator;   /* of the node's device; outlives the state */
-    const char *device;            /* full name of the node's device */
+    struct allocator *allocator;    /* of the node's device; outlives the state */
+    const char *device;             /* full name of the node's device */
     const struct kernel_host *host; /* NULL when nothing of a worker is there (folding): only stateless kernels run then */
-    const void *arg;               /* the row's */
-    kernel_fn *compute;            /* set to the row's; init may choose a narrower one (by dtype) */
-    void *state;                   /* NULL; init may set it; freed by the row's fini */
+    const void *arg;                /* the row's */
+    kernel_fn *compute;             /* set to the row's; init may choose a narrower one (by dtype) */
+    void *state;                    /* NULL; init may set it; freed by the row's fini */
 };
 
 /* One row: an implementation and where it applies. */
@@ -62,7 +63,7 @@ struct kernel_def {
 
 /* The part of a context that is the same for every execution: made by kernel_instance_init. */
 struct kernel_instance {
-    const struct node *node;      /* borrowed: lives as long as the plan */
+    const struct node *node; /* borrowed: lives as long as the plan */
     const struct kernel_def *def;
     kernel_fn *compute;
     void *state;
@@ -74,14 +75,14 @@ struct kernel_instance {
 };
 
 struct kernel_ctx {
-    struct tensor *inputs;   /* n_inputs values; the kernel may move one out (kernel_forward), the executor clears the rest */
-    struct tensor *outputs;  /* n_outputs, holding nothing; the kernel sets each one, or fails */
+    struct tensor *inputs;  /* n_inputs values; the kernel may move one out (kernel_forward), the executor clears the rest */
+    struct tensor *outputs; /* n_outputs, holding nothing; the kernel sets each one, or fails */
     const struct kernel_instance *instance;
     const struct kernel_host *host;
-    struct pool *pool;       /* for pool_parallel_for; may be NULL */
-    void *step;              /* the host's */
+    struct pool *pool; /* for pool_parallel_for; may be NULL */
+    void *step;        /* the host's */
     uint64_t step_id;
-    struct status *status;   /* NULL, or the failure */
+    struct status *status; /* NULL, or the failure */
 };
 
 /* Finds the row for a node on a device type ("CPU") and runs its init. Errors: UNIMPLEMENTED "No OpKernel was registered to support
@@ -100,18 +101,18 @@ const struct kernel_def *kernel_at(const char *device_type, size_t index);
 
 /* Runs one stateless node outside of any plan: what folding and tests use. inputs are borrowed; outputs must hold nothing and
  * own their values after. `host` may be NULL. Asynchronous kernels are UNIMPLEMENTED here. */
-struct status *kernel_eval(const struct node *node, struct allocator *allocator, struct pool *pool, const struct kernel_host *host, void *step,
-                           const struct tensor *inputs, struct tensor *outputs) MUST_USE;
+struct status *kernel_eval(const struct node *node, struct allocator *allocator, struct pool *pool, const struct kernel_host *host,
+                           void *step, const struct tensor *inputs, struct tensor *outputs) MUST_USE;
 
 /* ---- helpers for compute ---- */
 
 /* Records the failure (takes the status); the first one stays. `return kernel_fail(ctx, status_invalid(…));` */
 enum kernel_result kernel_fail(struct kernel_ctx *ctx, struct status *status_take);
-#define KERNEL_TRY(ctx, expression)                        \
-    do {                                                   \
-        struct status *kernel_try_ = (expression);         \
-        if (unlikely(kernel_try_ != NULL))                 \
-            return kernel_fail((ctx), kernel_try_);        \
+#define KERNEL_TRY(ctx, expression)                 \
+    do {                                            \
+        struct status *kernel_try_ = (expression);  \
+        if (unlikely(kernel_try_ != NULL))          \
+            return kernel_fail((ctx), kernel_try_); \
     } while (0)
 
 /* A fresh output of the device's memory. */

@@ -14,9 +14,9 @@
 struct variable {
     struct object object;
     pthread_mutex_t lock;
-    struct tensor value;  /* guarded by lock; TENSOR_NONE while uninitialized */
+    struct tensor value; /* guarded by lock; TENSOR_NONE while uninitialized */
     enum dtype dtype;
-    char *name;           /* for messages */
+    char *name; /* for messages */
     /* The shape that a ref variable's node declares: what the first Assign is compared with. Set before sharing, then constant. */
     bool has_declared_shape;
     struct shape declared_shape; /* owns its sizes */

@@ -20,25 +20,25 @@ struct signature {
 
 struct compile_options {
     bool allow_soft_placement;
-    bool no_fold, no_cse;                 /* opt_level L0, or an operator's --disable-pass */
-    const char *const *disabled_passes;   /* names; NULL-terminated or NULL */
-    const char *dump_after;               /* "cse" or "all": graph text to the log after that pass; NULL */
-    int max_inlined_nodes;                /* that functions may grow a step's graph to: default 1,000,000 */
-    int64_t fold_max_bytes;               /* of one folded tensor: default 10 MiB */
-    int64_t fold_budget_ns;               /* of the whole pass: default 200 ms */
-    bool verify;                          /* graph_verify after each pass that changed something: default in debug builds */
+    bool no_fold, no_cse;               /* opt_level L0, or an operator's --disable-pass */
+    const char *const *disabled_passes; /* names; NULL-terminated or NULL */
+    const char *dump_after;             /* "cse" or "all": graph text to the log after that pass; NULL */
+    int max_inlined_nodes;              /* that functions may grow a step's graph to: default 1,000,000 */
+    int64_t fold_max_bytes;             /* of one folded tensor: default 10 MiB */
+    int64_t fold_budget_ns;             /* of the whole pass: default 200 ms */
+    bool verify;                        /* graph_verify after each pass that changed something: default in debug builds */
 };
 void compile_options_default(struct compile_options *options);
 
 /* One pass's view of the work. */
 struct compilation {
-    struct graph graph;                   /* changed in place */
+    struct graph graph; /* changed in place */
     const struct signature *signature;
     const struct device_table *devices;
     const struct compile_options *options;
     struct pool *pool;
-    struct node **fetch_nodes;            /* n_fetches: _MrFetch nodes once cut */
-    struct node **target_nodes;           /* n_targets: the signature's, then what functions do besides handing out values */
+    struct node **fetch_nodes;  /* n_fetches: _MrFetch nodes once cut */
+    struct node **target_nodes; /* n_targets: the signature's, then what functions do besides handing out values */
     int n_targets;
     enum dtype *feed_types, *fetch_types; /* base types, set by the cut */
     struct arena arena;                   /* scratch, lives as long as the compilation */
@@ -57,25 +57,25 @@ const struct pass *pass_find(const char *name);
 
 /* One task's share. */
 struct partition {
-    int task;                             /* index in the device table */
-    struct graph graph;                   /* nodes placed on this task, with _MrSend/_MrRecv where edges were cut; device attrs full names */
-    int *feeds;                           /* position in the partition's feeds → position in the signature's */
+    int task;           /* index in the device table */
+    struct graph graph; /* nodes placed on this task, with _MrSend/_MrRecv where edges were cut; device attrs full names */
+    int *feeds;         /* position in the partition's feeds → position in the signature's */
     int n_feeds;
-    int *fetches;                         /* position in the partition's fetches → position in the signature's */
+    int *fetches; /* position in the partition's fetches → position in the signature's */
     int n_fetches;
-    int *peers;                           /* tasks it exchanges tensors with */
+    int *peers; /* tasks it exchanges tensors with */
     int n_peers;
 };
 
 struct compiled {
     struct partition *partitions;
     int n_partitions;
-    int n_edges;                          /* cut edges: channels are numbered 0 … n_edges - 1 */
-    enum dtype *feed_types;               /* of the signature's feeds: what must be fed */
+    int n_edges;            /* cut edges: channels are numbered 0 … n_edges - 1 */
+    enum dtype *feed_types; /* of the signature's feeds: what must be fed */
     enum dtype *fetch_types;
-    struct device_table *devices;         /* one reference */
+    struct device_table *devices; /* one reference */
     struct arena arena;
-    struct graph graph;                   /* what the partitions borrow names and attrs from, besides the session's graph */
+    struct graph graph; /* what the partitions borrow names and attrs from, besides the session's graph */
 };
 
 /* Compiles a copy of the session's graph. The copy shares names, attr values and functions with it: the session's graph (whose memory
@@ -90,7 +90,8 @@ void compiled_free(struct compiled *compiled);
  * device index of `devices` and stays. Called after create and after each extend. Errors: INVALID_ARGUMENT naming node and device. */
 struct status *place_session(struct graph *graph, const struct device_table *devices, const struct compile_options *options) MUST_USE;
 
-/* Does the graph keep its invariants (names found, inputs live and in range, types agree, no doubled control edges, acyclic)? INTERNAL naming the node. */
+/* Does the graph keep its invariants (names found, inputs live and in range, types agree, no doubled control edges, acyclic)? INTERNAL
+ * naming the node. */
 struct status *graph_verify(const struct graph *graph) MUST_USE;
 
 #endif

@@ -34,12 +34,12 @@ void loop_frames_init(struct loop_frames *frames, const struct graph *graph, str
 void loop_frames_fini(struct loop_frames *frames);
 
 /* ---- small questions ---- */
-bool node_is_frame_op(const struct node *node); /* Enter, Exit, Merge, NextIteration, LoopCond and their Ref forms */
-bool node_is_switch(const struct node *node);   /* an output of it may be dead while the node is live */
-bool node_has_ref(const struct node *node);     /* an input or output is a reference */
+bool node_is_frame_op(const struct node *node);    /* Enter, Exit, Merge, NextIteration, LoopCond and their Ref forms */
+bool node_is_switch(const struct node *node);      /* an output of it may be dead while the node is live */
+bool node_has_ref(const struct node *node);        /* an input or output is a reference */
 bool node_uses_functions(const struct node *node); /* calls a function of the library by its name, or has one among its attrs */
 bool node_is_call(const struct node *node);        /* what pass_inline replaces: calls by name, PartitionedCall, If, While and kin */
-bool node_is_internal(const struct node *node); /* one of our own ops (internal_ops.h) */
+bool node_is_internal(const struct node *node);    /* one of our own ops (internal_ops.h) */
 /* Bytes of a Const's value; -1 where the node is no Const with a value. */
 int64_t const_size_bytes(const struct node *node);
 

@@ -174,7 +174,8 @@ bool executable_is_ready(struct executable *executable) {
 static void compile_work(struct session_job *session_job) {
     struct compile_job *job = CONTAINER_OF(session_job, struct compile_job, job);
     struct session *session = session_job->session;
-    job->status = compile_step(&session->graph, &job->executable->signature, session->devices, &session->options, session->service->pool, &job->compiled);
+    job->status = compile_step(&session->graph, &job->executable->signature, session->devices, &session->options, session->service->pool,
+                               &job->compiled);
     if (job->status)
         return;
     job->graphdefs = xcalloc((size_t)job->compiled->n_partitions + 1, sizeof *job->graphdefs);
@@ -219,7 +220,8 @@ static void compile_done(struct session_job *session_job) {
     executable_unref(executable);
 }
 
-struct executable *session_executable(struct session *session, struct span key, void (*fill)(void *arg, struct executable *executable), void *arg) {
+struct executable *session_executable(struct session *session, struct span key, void (*fill)(void *arg, struct executable *executable),
+                                      void *arg) {
     struct executable *executable = strmap_get_span(&session->executables, key);
     if (executable) {
         list_remove(&executable->lru_link);

@@ -49,6 +49,8 @@ int64_t const_size_bytes(const struct node *node) {
     if (!value || value->type != ATTR_TENSOR)
         return -1;
     const struct tensor *t = value->tensor;
+    if (t->dtype != node->out_types[0]) /* its worker refuses it; until then nobody computes with it */
+        return -1;
     int64_t size = (int64_t)tensor_size_bytes(t);
     for (int64_t i = 0; t->dtype == DT_STRING && i < t->n_elements; i++)
         size += (int64_t)tensor_string(t, i).len;

@@ -33,9 +33,9 @@ struct call_chain {
 /* A node that is to be replaced. */
 struct inline_call {
     struct node *node;
-    struct node *pivot;         /* the entry of the body it lies in; NULL: none is needed there */
-    bool inputs_decide;         /* it lies below Switch or Enter that somebody built by hand: it is dead when any input is */
-    struct call_chain *chain;   /* NULL: in the client's graph */
+    struct node *pivot;       /* the entry of the body it lies in; NULL: none is needed there */
+    bool inputs_decide;       /* it lies below Switch or Enter that somebody built by hand: it is dead when any input is */
+    struct call_chain *chain; /* NULL: in the client's graph */
 };
 
 /* What stands for it. Endpoints may be calls themselves, replaced before or after. */
@@ -58,14 +58,14 @@ struct status *lower_while(struct inliner *in, const struct inline_call *call, s
 
 struct inliner {
     struct compilation *c;
-    struct graph *graph;          /* &c->graph */
+    struct graph *graph; /* &c->graph */
     struct graph_limits limits;
-    struct strmap bodies;         /* name → struct function_body */
-    struct inline_call *calls;    /* to do: a stack */
+    struct strmap bodies;      /* name → struct function_body */
+    struct inline_call *calls; /* to do: a stack */
     int n_calls, calls_capacity;
     struct replacement **replaced; /* by node id, NULL for what stays */
     int n_replaced, replaced_capacity;
-    int64_t n_edges;              /* made so far */
+    int64_t n_edges; /* made so far */
 };
 
 void inliner_push(struct inliner *in, struct inline_call call);
@@ -80,8 +80,8 @@ struct body_arg {
 
 /* One copy of a body. */
 struct body {
-    const char *prefix;   /* its nodes are called prefix/name */
-    struct node *entry;   /* NULL: it always runs */
+    const char *prefix;    /* its nodes are called prefix/name */
+    struct node *entry;    /* NULL: it always runs */
     struct body_arg *args; /* by tensor */
     int n_args;
     /* filled in by body_make: */
@@ -93,7 +93,8 @@ struct body {
 };
 
 /* The function's body, decoded once. Errors: NOT_FOUND naming the function and the node. */
-struct status *inline_function(struct inliner *in, const struct inline_call *call, const char *name, const struct function_body **ret) MUST_USE;
+struct status *inline_function(struct inliner *in, const struct inline_call *call, const char *name,
+                               const struct function_body **ret) MUST_USE;
 /* Args of a body from the call's inputs from `first` on. */
 void body_take_args(struct inliner *in, const struct inline_call *call, int first, bool are_loose, struct body *body);
 /* Makes the nodes, and notes the calls among them. Errors: INVALID_ARGUMENT (numbers or types of arguments, recursion), NOT_FOUND,
@@ -117,7 +118,8 @@ struct status *inline_join(struct inliner *in, const struct inline_call *call, c
 struct status *inline_entry(struct inliner *in, const struct inline_call *call, struct node **ret) MUST_USE;
 /* A bool of `value`, which may be of any type: numbers that are not 0 and strings that are not empty are true, so are other tensors
  * with elements. */
-struct status *inline_predicate(struct inliner *in, const struct inline_call *call, struct node_input value, struct node_input *ret) MUST_USE;
+struct status *inline_predicate(struct inliner *in, const struct inline_call *call, struct node_input value,
+                                struct node_input *ret) MUST_USE;
 enum dtype endpoint_type(struct node_input value); /* base type */
 
 #endif

@@ -101,8 +101,8 @@ static COLD struct status *recursion(const struct inline_call *call, const char 
     struct str text = STR_INIT;
     while (n > 0)
         str_addf(&text, "%s -> ", names[--n]);
-    struct status *st = status_invalid("Recursive functions are not supported: %s%s\n\t [[{{node %s}}]]", str_text(&text), function,
-                                       call->node->name);
+    struct status *st =
+        status_invalid("Recursive functions are not supported: %s%s\n\t [[{{node %s}}]]", str_text(&text), function, call->node->name);
     str_fini(&text);
     return st;
 }
@@ -128,8 +128,8 @@ struct copy {
     struct body *body;
     const struct function_body *function;
     struct function_attrs attrs;
-    struct node **nodes;   /* by the function's nodes */
-    int *first_arg;        /* by argument: its first tensor; n_args + 1 of them */
+    struct node **nodes;               /* by the function's nodes */
+    int *first_arg;                    /* by argument: its first tensor; n_args + 1 of them */
     const char *device_asked, *device; /* the last of the body's devices that was looked at, and what it came to */
 };
 
@@ -181,7 +181,8 @@ static struct status *arg_identity(struct copy *copy, int position, struct node 
 }
 
 /* Where a tensor of an argument comes from. Two readers of a reference must see one value: they read it through an identity. */
-static struct status *arg_value(struct copy *copy, const struct function_input *input, int index, struct node_input *ret, bool *ret_is_loose) {
+static struct status *arg_value(struct copy *copy, const struct function_input *input, int index, struct node_input *ret,
+                                bool *ret_is_loose) {
     int first = copy->first_arg[input->position], n = copy->first_arg[input->position + 1] - first;
     if (index >= n)
         return status_invalid("tensor %d of the %d of argument '%s' of function '%s' is asked for", index, n,
@@ -207,8 +208,8 @@ static struct status *find_value(struct copy *copy, const struct function_input 
         TRY(node_find_output(src, input->output, &first, &n));
     if (input->index >= n - i)
         return status_invalid("Output %d of '%.*s' of node '%s' in function '%s' is asked for, it has %d", input->index + i,
-                              (int)input->output.len, input->output.data, copy->function->nodes[input->position].name,
-                              copy->function->name, n);
+                              (int)input->output.len, input->output.data, copy->function->nodes[input->position].name, copy->function->name,
+                              n);
     *ret = (struct node_input){src, first + input->index + i};
     return NULL;
 }
@@ -344,8 +345,8 @@ static struct status *make_outputs(struct copy *copy) {
             bool is_loose;
             TRY(find_value(copy, &function->ret_values[i], k, out, &is_loose));
             if (out->index >= out->src->n_outputs)
-                return status_invalid("Function '%s' hands out output %d of '%s', which has %d", function->name, out->index,
-                                      out->src->name, out->src->n_outputs);
+                return status_invalid("Function '%s' hands out output %d of '%s', which has %d", function->name, out->index, out->src->name,
+                                      out->src->n_outputs);
             bool is_ref = dtype_is_ref((enum dtype)out->src->out_types[out->index]);
             if (is_ref || (is_loose && body->entry)) {
                 struct node *identity;

@@ -18,10 +18,10 @@ struct branches {
     const struct attr_func **functions; /* by branch */
     int n_branches;
     bool is_case;
-    struct node_input guard;  /* the predicate or index, after the call's entry */
-    struct node_input *inputs; /* by branch and input: the call's inputs, switched */
+    struct node_input guard;    /* the predicate or index, after the call's entry */
+    struct node_input *inputs;  /* by branch and input: the call's inputs, switched */
     struct node_input *outputs; /* by output and branch: what Merge takes */
-    struct node_input *tokens; /* by branch */
+    struct node_input *tokens;  /* by branch */
 };
 
 /* Output `branch` of a Switch: of two, the first is the false one. */

@@ -25,7 +25,7 @@ struct loop {
     struct loop_var *vars; /* by input; then the loop's own */
     int n_vars, n_inputs;
     int64_t parallel_iterations;
-    struct node *entry;          /* in the frame around */
+    struct node *entry;           /* in the frame around */
     const struct loop_var *first; /* that is not constant */
     struct body body, cond;
     struct node *loop_cond, *pivot;
@@ -145,9 +145,8 @@ static struct status *add_switch(struct loop *loop, struct loop_var *var) {
 static struct status *make_body(struct loop *loop) {
     const struct attr_value *function = node_attr(loop->call->node, "body");
     TRY(inline_identity(loop->in, loop->call, "pivot", (struct node_input){loop->first->by_cond, 1}, NULL, &loop->pivot));
-    loop->body = (struct body){.prefix = arena_printf(&loop->in->c->arena, "%s/body", loop->call->node->name),
-                               .entry = loop->pivot,
-                               .n_args = loop->n_inputs};
+    loop->body = (struct body){
+        .prefix = arena_printf(&loop->in->c->arena, "%s/body", loop->call->node->name), .entry = loop->pivot, .n_args = loop->n_inputs};
     loop->body.args = arena_array(&loop->in->c->arena, struct body_arg, loop->n_inputs + 1);
     for (int i = 0; i < loop->n_inputs; i++) {
         const struct loop_var *var = &loop->vars[i];

@@ -17,17 +17,19 @@ struct master_flags {
     int log_level;
     bool insecure;
     int64_t threads, task_wait_ms, session_ttl_ms, drain_timeout_ms;
-    int64_t max_sessions, max_steps, max_nodes, max_executables, max_message_bytes, max_connections, max_streams, max_header_bytes, max_resets_per_s, max_inflight_bytes;
+    int64_t max_sessions, max_steps, max_nodes, max_executables, max_message_bytes, max_connections, max_streams, max_header_bytes,
+        max_resets_per_s, max_inflight_bytes;
     int64_t fold_max_bytes, fold_budget_ms;
-    const char **disabled_passes;  /* of disable_passes, NULL-terminated; in arena */
+    const char **disabled_passes; /* of disable_passes, NULL-terminated; in arena */
     struct cluster_spec spec;
     struct arena arena;
 };
 
 static const char *const log_levels[] = {"debug", "info", "warning", "error", NULL};
 
-#define ROW(name_, kind_, field, default_, value_, help_) \
-    .name = (name_), .kind = (kind_), .offset = offsetof(struct master_flags, field), .default_text = (default_), .value_name = (value_), .help = (help_)
+#define ROW(name_, kind_, field, default_, value_, help_)                                                                                 \
+    .name = (name_), .kind = (kind_), .offset = offsetof(struct master_flags, field), .default_text = (default_), .value_name = (value_), \
+    .help = (help_)
 
 // clang-format off
 static const struct option_row rows[] = {
@@ -76,7 +78,7 @@ static struct status *read_cluster(struct master_flags *flags) {
     const char *tf_config = getenv("TF_CONFIG"), *job;
     int index;
     if (flags->cluster)
-        return status_prefix_take(cluster_spec_parse(flags->cluster, &flags->spec), "cluster: ");
+        return cluster_spec_parse(flags->cluster, &flags->spec);
     if (tf_config)
         return cluster_spec_parse_tf_config(tf_config, &flags->spec, &job, &index);
     return status_invalid("no cluster: give --cluster SPEC or set TF_CONFIG");
@@ -88,6 +90,8 @@ static struct status *check(void *values) {
     TRY(read_cluster(flags));
     if (flags->dump_graph && strncmp(flags->dump_graph, "after:", 6) != 0)
         return status_invalid("dump-graph: '%s' is not of the form after:PASS", flags->dump_graph);
+    if (flags->admin && strcmp(flags->admin, "off") != 0)
+        TRY(daemon_check_listen("admin", flags->admin, flags->insecure));
     return daemon_check_listen("listen", flags->listen, flags->insecure);
 }
 

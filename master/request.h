@@ -12,8 +12,8 @@ struct run_step_request {
     struct span *feed_names, *feed_protos; /* n_feeds: endpoint names and serialized TensorProtos */
     struct span *fetches, *targets;
     int n_feeds, n_fetches, n_targets;
-    struct span options;                   /* serialized RunOptions */
-    int64_t timeout_ms;                    /* from the options, 0: none */
+    struct span options; /* serialized RunOptions */
+    int64_t timeout_ms;  /* from the options, 0: none */
     int trace_level;
     bool output_partition_graphs;
     struct span partial_run_handle;

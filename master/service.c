@@ -51,10 +51,13 @@ static struct status *find_field(struct span message, uint32_t number, struct sp
     return more < 0 ? status_invalid("Malformed request: a field is cut short or has an unknown wire type") : NULL;
 }
 
-struct session *service_find_session(struct service *service, struct span handle) { return strmap_get_span(&service->by_handle, handle); }
+struct session *service_find_session(struct service *service, struct span handle) {
+    return strmap_get_span(&service->by_handle, handle);
+}
 
 static struct status *session_gone(struct span handle) {
-    return status_new(STATUS_ABORTED, "Session %.*s is not found. Possibly, this master has restarted.", (int)MIN(handle.len, (size_t)128), handle.data);
+    return status_new(STATUS_ABORTED, "Session %.*s is not found. Possibly, this master has restarted.", (int)MIN(handle.len, (size_t)128),
+                      handle.data);
 }
 
 static struct status *find_called_session(struct service *service, struct grpc_call *call, struct span *ret_handle, struct session **ret) {
@@ -146,7 +149,8 @@ static void graph_call_cancelled(struct grpc_call *call, void *user) {
     grpc_call_fail(call, status_new(STATUS_CANCELLED, "the client gave up"));
 }
 
-static void start_graph_job(struct session *session, struct grpc_call *call, struct span graph_def, bool is_create, int64_t expected_version) {
+static void start_graph_job(struct session *session, struct grpc_call *call, struct span graph_def, bool is_create,
+                            int64_t expected_version) {
     struct graph_job *job = xcalloc(1, sizeof *job);
     job->call = call;
     job->message = *grpc_call_message(call);
@@ -267,7 +271,8 @@ static void fail_if(struct grpc_call *call, struct status *st) {
         grpc_call_fail(call, st);
 }
 
-static void when_tasks_are_ready(struct service *service, struct grpc_call *call, struct status *(*go)(struct service *, struct grpc_call *)) {
+static void when_tasks_are_ready(struct service *service, struct grpc_call *call,
+                                 struct status *(*go)(struct service *, struct grpc_call *)) {
     if (tasks_all_ready(service->tasks)) {
         fail_if(call, go(service, call));
         return;
@@ -284,7 +289,7 @@ static void when_tasks_are_ready(struct service *service, struct grpc_call *call
 static void review_waiting(struct service *service) {
     bool all_ready = tasks_all_ready(service->tasks);
     int64_t now_ns = clock_now_ns();
-    LIST_FOR_EACH_SAFE(link, next, &service->waiting_creates) {
+    LIST_FOR_EACH_SAFE (link, next, &service->waiting_creates) {
         struct waiting_call *waiting = LIST_ENTRY(link, struct waiting_call, link);
         if (!all_ready && now_ns < waiting->until_ns)
             continue;
@@ -323,7 +328,8 @@ static void on_run_step(void *arg, struct grpc_call *call) {
     if (!st && service->n_steps >= service->options.max_steps)
         st = status_exhausted("There are %d steps in flight already, the limit (--max-steps)", service->n_steps);
     if (!st && !session_note_request(session, request.request_id))
-        st = status_new(STATUS_ABORTED, "The same RunStep (Master) request was received twice: request id %lld", (long long)request.request_id);
+        st = status_new(STATUS_ABORTED, "The same RunStep (Master) request was received twice: request id %lld",
+                        (long long)request.request_id);
     if (!st && request.n_fetches == 0 && request.n_targets == 0)
         st = status_invalid("Must specify at least one target to fetch or execute.");
     if (st) {
@@ -374,7 +380,8 @@ static struct status *list_devices(struct service *service, struct grpc_call *ca
     struct str reply = STR_INIT;
     TRY(find_field(grpc_call_message(call)->body, 1, &handle));
     if (handle.len && !service_find_session(service, handle))
-        return status_invalid("Session %.*s is not found. Possibly, this master has restarted.", (int)MIN(handle.len, (size_t)128), handle.data);
+        return status_invalid("Session %.*s is not found. Possibly, this master has restarted.", (int)MIN(handle.len, (size_t)128),
+                              handle.data);
     struct device_table *devices = tasks_devices(service->tasks);
     int local = devices->default_device < 0 ? -1 : devices->devices[devices->default_device].task;
     for (int i = 0; i < devices->n_devices; i++)
@@ -472,7 +479,7 @@ static void on_reset(void *arg, struct grpc_call *call) {
 /* ---- the service ---- */
 
 #define METHOD(name, handler, align) \
-    {"/tensorflow.MasterService/" name, handler, align}, {"/tensorflow.grpc.MasterService/" name, handler, align}
+    {"/tensorflow.MasterService/" name, handler, align}, { "/tensorflow.grpc.MasterService/" name, handler, align }
 // clang-format off
 static const struct grpc_method methods[] = {
     METHOD("RunStep", on_run_step, run_step_request_align),
@@ -494,7 +501,7 @@ static void on_task_lost(void *arg, struct task *task) {}
 /* A session whose client's connection closed is collected later, unless another connection uses it meanwhile. */
 static void on_connection_closed(void *arg, uint64_t connection_id) {
     struct service *service = arg;
-    LIST_FOR_EACH(link, &service->sessions) {
+    LIST_FOR_EACH (link, &service->sessions) {
         struct session *session = LIST_ENTRY(link, struct session, link);
         if (session->last_connection == connection_id)
             session->orphaned_since_ms = clock_now_ns() / 1000000;
@@ -505,9 +512,10 @@ static void on_tick(struct loop_timer *timer) {
     struct service *service = CONTAINER_OF(timer, struct service, timer);
     int64_t now_ms = clock_now_ns() / 1000000;
     review_waiting(service);
-    LIST_FOR_EACH_SAFE(link, next, &service->sessions) {
+    LIST_FOR_EACH_SAFE (link, next, &service->sessions) {
         struct session *session = LIST_ENTRY(link, struct session, link);
-        if (session->orphaned_since_ms == 0 || session->n_steps > 0 || now_ms - session->orphaned_since_ms < service->options.session_ttl_ms)
+        if (session->orphaned_since_ms == 0 || session->n_steps > 0 ||
+            now_ms - session->orphaned_since_ms < service->options.session_ttl_ms)
             continue;
         struct status *why = status_new(STATUS_CANCELLED, "The session was collected: its client has been gone for too long");
         log_info("session %s is collected: its client has been gone for %lld s", session->handle,
@@ -592,18 +600,20 @@ bool service_is_ready(struct service *service, struct str *why_not) {
 }
 
 void service_describe(struct service *service, struct str *out) {
-    str_addf(out, "{\"incarnation\": \"%016llx\", \"draining\": %s, \"sessions\": %d, \"steps\": %d, \"tasks\": ", (unsigned long long)service->incarnation,
-             service->is_draining ? "true" : "false", service->n_sessions, service->n_steps);
+    str_addf(out, "{\"incarnation\": \"%016llx\", \"draining\": %s, \"sessions\": %d, \"steps\": %d, \"tasks\": ",
+             (unsigned long long)service->incarnation, service->is_draining ? "true" : "false", service->n_sessions, service->n_steps);
     tasks_describe(service->tasks, out);
-    str_addf(out, ", \"limits\": {\"max_sessions\": %d, \"max_steps\": %d, \"max_nodes\": %d, \"max_executables\": %d, \"task_wait_ms\": %lld, \"session_ttl_ms\": %lld}}",
+    str_addf(out,
+             ", \"limits\": {\"max_sessions\": %d, \"max_steps\": %d, \"max_nodes\": %d, \"max_executables\": %d, \"task_wait_ms\": %lld, "
+             "\"session_ttl_ms\": %lld}}",
              service->options.max_sessions, service->options.max_steps, service->options.max_nodes, service->options.max_executables,
-             (long long)service->options.task_wait_ms,
-             (long long)service->options.session_ttl_ms);
+             (long long)service->options.task_wait_ms, (long long)service->options.session_ttl_ms);
 }
 
 void service_describe_steps(struct service *service, struct str *out) {
-    LIST_FOR_EACH(link, &service->sessions) {
+    LIST_FOR_EACH (link, &service->sessions) {
         const struct session *session = LIST_ENTRY(link, struct session, link);
-        LIST_FOR_EACH(step_link, &session->steps) step_describe(step_of_session_link(step_link), out);
+        LIST_FOR_EACH (step_link, &session->steps)
+            step_describe(step_of_session_link(step_link), out);
     }
 }

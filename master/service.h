@@ -9,15 +9,15 @@
 #include "rpc/grpc_server.h"
 
 struct service_options {
-    const char *listen;                /* "127.0.0.1:2222" */
+    const char *listen; /* "127.0.0.1:2222" */
     struct grpc_server_limits limits;
-    struct compile_options compile;    /* defaults for every session */
-    int64_t task_wait_ms;              /* CreateSession waits so long for missing tasks; default 10 s */
-    int64_t session_ttl_ms;            /* after the client's last connection closed; default 1 h */
-    int max_sessions;                  /* default 10000 */
-    int max_steps;                     /* in flight, default 100000 */
-    int max_nodes;                     /* per session graph, default 1,000,000 */
-    int max_executables;               /* compiled signatures kept per session, default 1000: the one used longest ago goes */
+    struct compile_options compile; /* defaults for every session */
+    int64_t task_wait_ms;           /* CreateSession waits so long for missing tasks; default 10 s */
+    int64_t session_ttl_ms;         /* after the client's last connection closed; default 1 h */
+    int max_sessions;               /* default 10000 */
+    int max_steps;                  /* in flight, default 100000 */
+    int max_nodes;                  /* per session graph, default 1,000,000 */
+    int max_executables;            /* compiled signatures kept per session, default 1000: the one used longest ago goes */
 };
 void service_options_default(struct service_options *options);
 
@@ -28,12 +28,12 @@ struct service {
     struct grpc_server *server;
     struct service_options options;
     uint64_t incarnation;
-    struct list sessions;              /* struct session.link */
+    struct list sessions; /* struct session.link */
     struct strmap by_handle;
     int n_sessions, n_steps;
-    struct list live_steps;            /* in the order of their ids */
-    struct list waiting_creates;       /* CreateSession and ListDevices calls that wait for tasks */
-    struct loop_timer timer;           /* once a second: waits that end, sessions to collect */
+    struct list live_steps;      /* in the order of their ids */
+    struct list waiting_creates; /* CreateSession and ListDevices calls that wait for tasks */
+    struct loop_timer timer;     /* once a second: waits that end, sessions to collect */
     bool is_draining;
 };
 
@@ -44,7 +44,7 @@ void service_drain(struct service *service, void (*on_drained)(void *arg), void 
 void service_free(struct service *service);
 struct session *service_find_session(struct service *service, struct span handle); /* NULL; borrowed */
 bool service_is_ready(struct service *service, struct str *why_not);
-void service_describe(struct service *service, struct str *out);    /* /statusz, a JSON object */
+void service_describe(struct service *service, struct str *out);       /* /statusz, a JSON object */
 void service_describe_steps(struct service *service, struct str *out); /* /stepz */
 
 #endif

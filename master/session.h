@@ -38,16 +38,16 @@ struct executable {
     int n_refs;
     enum executable_state state;
     struct session *session;
-    struct span key;               /* in its own memory */
-    struct signature signature;    /* strings in arena */
+    struct span key;            /* in its own memory */
+    struct signature signature; /* strings in arena */
     struct arena arena;
     struct compiled *compiled;
     struct registration *registrations; /* by partition */
     int n_registering;
-    bool *is_repeated_fetch;       /* by fetch: the same endpoint came before */
-    struct status *status;         /* while registering or failed: the first failure */
-    struct list waiting;           /* struct step.link: steps that wait for READY */
-    struct list lru_link;          /* session->lru, while it is in the cache */
+    bool *is_repeated_fetch; /* by fetch: the same endpoint came before */
+    struct status *status;   /* while registering or failed: the first failure */
+    struct list waiting;     /* struct step.link: steps that wait for READY */
+    struct list lru_link;    /* session->lru, while it is in the cache */
 };
 
 /* Work on the graph, on a pool thread; jobs of a session run one after another. */
@@ -61,29 +61,29 @@ struct session_job {
 };
 
 struct session {
-    struct list link;              /* service->sessions */
+    struct list link; /* service->sessions */
     struct service *service;
-    char *handle;                  /* random, 32 hex digits */
-    int n_refs;                    /* the service's table, jobs and steps */
+    char *handle; /* random, 32 hex digits */
+    int n_refs;   /* the service's table, jobs and steps */
     bool is_closed;
-    struct graph graph;            /* jobs only, while one runs */
-    struct device_table *devices;  /* what its nodes are placed on: `placed` indexes it, so it stays the same */
+    struct graph graph;           /* jobs only, while one runs */
+    struct device_table *devices; /* what its nodes are placed on: `placed` indexes it, so it stays the same */
     int64_t graph_version;
     struct compile_options options;
     int64_t operation_timeout_ms;
-    struct strmap executables;     /* key → struct executable: the cache, at most service options' max_executables */
-    struct list lru;               /* struct executable.lru_link, used last first */
-    struct list steps;             /* struct step.session_link */
+    struct strmap executables; /* key → struct executable: the cache, at most service options' max_executables */
+    struct list lru;           /* struct executable.lru_link, used last first */
+    struct list steps;         /* struct step.session_link */
     int n_steps;
     struct list jobs;
     struct session_job *running_job;
-    struct u64map request_ids;     /* of late requests, to refuse a repeat */
+    struct u64map request_ids; /* of late requests, to refuse a repeat */
     uint64_t *request_ring;
     unsigned request_at;
     /* What the session last knew of each task that its steps touched: a change is answered with ABORTED once. */
-    uint64_t *known_incarnations;  /* by task index; 0: never touched */
+    uint64_t *known_incarnations; /* by task index; 0: never touched */
     uint64_t last_connection;
-    int64_t orphaned_since_ms;     /* when its client's last connection closed; 0 while there is one */
+    int64_t orphaned_since_ms; /* when its client's last connection closed; 0 while there is one */
     int64_t created_us, n_steps_total;
 };
 
@@ -102,7 +102,8 @@ struct status *session_check_incarnations(struct session *session, struct execut
 
 /* The cached executable for a key, or a new one that starts to compile. One reference for the caller. `fill` writes the signature of
  * a new one into its arena. */
-struct executable *session_executable(struct session *session, struct span key, void (*fill)(void *arg, struct executable *executable), void *arg);
+struct executable *session_executable(struct session *session, struct span key, void (*fill)(void *arg, struct executable *executable),
+                                      void *arg);
 void executable_unref(struct executable *executable);
 /* READY, and every registration is of its task's present incarnation; starts to register anew where not. */
 bool executable_is_ready(struct executable *executable);

@@ -23,13 +23,13 @@ struct step_part {
 /* A fetched value as it came: a view on the worker's reply, or an encoded proto. */
 struct fetched {
     struct tensor value;
-    struct span proto;       /* dtypes that are not plain: in `arena` */
+    struct span proto; /* dtypes that are not plain: in `arena` */
 };
 
 struct step {
-    struct list link;         /* executable->waiting, until it runs */
+    struct list link; /* executable->waiting, until it runs */
     struct list session_link;
-    struct list live_link;    /* service->live_steps, once it runs */
+    struct list live_link; /* service->live_steps, once it runs */
     struct session *session;
     struct executable *executable;
     struct grpc_call *call;
@@ -226,7 +226,8 @@ static void on_call_cancelled(struct grpc_call *call, void *user) {
 static void on_timeout(struct loop_timer *timer) {
     struct step *step = CONTAINER_OF(timer, struct step, timer);
     if (!step->is_finished)
-        step_cancel(step, status_new(STATUS_DEADLINE_EXCEEDED, "Timed out waiting for the step after %lld ms", (long long)step->request.timeout_ms));
+        step_cancel(step, status_new(STATUS_DEADLINE_EXCEEDED, "Timed out waiting for the step after %lld ms",
+                                     (long long)step->request.timeout_ms));
 }
 
 void steps_cancel_all(struct session *session, struct status *why) {
@@ -239,7 +240,8 @@ void steps_cancel_all(struct session *session, struct status *why) {
 
 /* ---- what comes back ---- */
 
-static struct status *take_fetch(struct step *step, int position, const Millrace__TensorMeta *meta, struct wire_message *message, size_t *offset) {
+static struct status *take_fetch(struct step *step, int position, const Millrace__TensorMeta *meta, struct wire_message *message,
+                                 size_t *offset) {
     struct fetched *fetched = &step->fetched[position];
     size_t begin;
     if (meta->dead)
@@ -254,15 +256,16 @@ static struct status *take_fetch(struct step *step, int position, const Millrace
     if (meta->dtype >= DT_N_TYPES || !dtype_in((enum dtype)meta->dtype, DTYPES_PLAIN))
         return status_internal("malformed fetch in RunDone: dtype %u without its TensorProto", meta->dtype);
     TRY(shape_n_elements(shape, &n_elements));
-    if (mul_overflows_i64(n_elements, (int64_t)dtype_size((enum dtype)meta->dtype), &size_bytes) || (uint64_t)size_bytes != meta->size_bytes ||
-        !wire_payload_next(message, offset, meta->size_bytes, &begin))
+    if (mul_overflows_i64(n_elements, (int64_t)dtype_size((enum dtype)meta->dtype), &size_bytes) ||
+        (uint64_t)size_bytes != meta->size_bytes || !wire_payload_next(message, offset, meta->size_bytes, &begin))
         return status_internal("malformed fetch in RunDone: %llu bytes", (unsigned long long)meta->size_bytes);
     if (!message->payload)
         return tensor_new(allocator_host(), (enum dtype)meta->dtype, shape, &fetched->value);
     return tensor_view(message->payload, message->payload->data + begin, (enum dtype)meta->dtype, shape, &fetched->value);
 }
 
-static struct status *take_run_done(struct step *step, const struct partition *partition, const Millrace__RunDone *reply, struct wire_message *message) {
+static struct status *take_run_done(struct step *step, const struct partition *partition, const Millrace__RunDone *reply,
+                                    struct wire_message *message) {
     size_t offset = 0;
     if (reply->step_stats.len)
         str_add_bytes(&step->step_stats, reply->step_stats.data, reply->step_stats.len);
@@ -339,7 +342,8 @@ static void send_part(struct step *step, int index) {
     uint8_t *bytes = arena_alloc(&step->arena, len + 1);
     millrace__run_graph__pack(&message, bytes);
     part->call.on_reply = on_part_reply;
-    struct wire_out out = {.type = WIRE_RUN_GRAPH, .id = step->id, .meta = {(char *)bytes, len}, .tensors = tensors, .n_tensors = n_tensors};
+    struct wire_out out = {
+        .type = WIRE_RUN_GRAPH, .id = step->id, .meta = {(char *)bytes, len}, .tensors = tensors, .n_tensors = n_tensors};
     task_call_start(registration->task, &part->call, &out);
 }
 
@@ -347,8 +351,8 @@ static struct status *check_feeds(const struct step *step) {
     for (int i = 0; i < step->request.n_feeds; i++) {
         enum dtype want = step->executable->compiled->feed_types[i], have = (enum dtype)step->feeds[i].dtype;
         if (have != want)
-            return status_invalid("Expects arg[%d] (%s) to be %s but %s is provided", i, step->executable->signature.feeds[i], dtype_name(want),
-                                  dtype_name(have));
+            return status_invalid("Expects arg[%d] (%s) to be %s but %s is provided", i, step->executable->signature.feeds[i],
+                                  dtype_name(want), dtype_name(have));
     }
     return NULL;
 }
@@ -378,8 +382,12 @@ static void launch(struct step *step) {
     carry_out(step, step_machine_start(&step->machine));
 }
 
-struct step *step_of_session_link(struct list *link) { return LIST_ENTRY(link, struct step, session_link); }
-struct step *step_of_waiting_link(struct list *link) { return LIST_ENTRY(link, struct step, link); }
+struct step *step_of_session_link(struct list *link) {
+    return LIST_ENTRY(link, struct step, session_link);
+}
+struct step *step_of_waiting_link(struct list *link) {
+    return LIST_ENTRY(link, struct step, link);
+}
 
 void step_executable_settled(struct step *step) {
     struct executable *executable = step->executable;
@@ -402,8 +410,8 @@ static struct status *decode_feeds(struct step *step) {
         if (!st)
             st = tensor_from_proto(step->request.feed_protos[i], step->message.buffer, allocator_host(), &step->feeds[i]);
         if (st)
-            return status_prefix_take(st, "Invalid TensorProto for feed value %d (%.*s): ", i, (int)MIN(step->request.feed_names[i].len, (size_t)200),
-                                      step->request.feed_names[i].data);
+            return status_prefix_take(st, "Invalid TensorProto for feed value %d (%.*s): ", i,
+                                      (int)MIN(step->request.feed_names[i].len, (size_t)200), step->request.feed_names[i].data);
     }
     return NULL;
 }
@@ -476,7 +484,8 @@ void step_describe(const struct step *step, struct str *out) {
     str_addf(out, "step %016llx session %s, %.3f s: ", (unsigned long long)step->id, step->session->handle,
              (double)(clock_now_ns() - step->start_ns) / 1e9);
     if (step->machine.state == STEP_NEW) {
-        str_add(out, step->executable && step->executable->state == EXECUTABLE_COMPILING ? "being compiled\n" : "waits for its graphs to be registered\n");
+        str_add(out, step->executable && step->executable->state == EXECUTABLE_COMPILING ? "being compiled\n"
+                                                                                         : "waits for its graphs to be registered\n");
         return;
     }
     str_add(out, step->machine.state == STEP_ENDING ? "is being ended; waits for" : "waits for");

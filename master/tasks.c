@@ -18,18 +18,18 @@ struct task {
     char *address;
     enum task_state state;
     struct wire_conn *probe, *control, *bulk;
-    int n_linked;                 /* of control and bulk: greeted */
+    int n_linked; /* of control and bulk: greeted */
     char *unix_address, *host_id;
-    bool avoid_unix;              /* the Unix socket did not work: a container without our abstract names, perhaps */
+    bool avoid_unix; /* the Unix socket did not work: a container without our abstract names, perhaps */
     uint64_t incarnation;
     struct device_row {
         char *name, *type, *description;
         int64_t memory_limit_bytes;
         uint64_t incarnation;
-    } *devices;
+    } * devices;
     int n_devices;
-    struct u64map calls;          /* id → struct task_call */
-    struct loop_timer timer;      /* reconnect */
+    struct u64map calls;     /* id → struct task_call */
+    struct loop_timer timer; /* reconnect */
     int64_t backoff_ms;
     struct status *why_down;
 };
@@ -42,7 +42,7 @@ struct tasks {
     struct device_table *devices; /* NULL after a change */
     task_event_fn *on_ready, *on_lost;
     void *arg;
-    struct task_call *lost;       /* calls that failed at once: told from the loop */
+    struct task_call *lost; /* calls that failed at once: told from the loop */
     struct loop_task lost_task;
     bool lost_posted, is_closing;
 };
@@ -288,10 +288,11 @@ static const struct wire_handlers handlers = {.on_message = on_message, .on_clos
 
 /* ---- the table ---- */
 
-struct tasks *tasks_new(struct loop *loop, const struct cluster_spec *cluster, uint64_t incarnation, task_event_fn *on_ready, task_event_fn *on_lost,
-                        void *arg) {
+struct tasks *tasks_new(struct loop *loop, const struct cluster_spec *cluster, uint64_t incarnation, task_event_fn *on_ready,
+                        task_event_fn *on_lost, void *arg) {
     struct tasks *tasks = xcalloc(1, sizeof *tasks);
-    *tasks = (struct tasks){.loop = loop, .n = cluster->n_tasks, .incarnation = incarnation, .on_ready = on_ready, .on_lost = on_lost, .arg = arg};
+    *tasks = (struct tasks){
+        .loop = loop, .n = cluster->n_tasks, .incarnation = incarnation, .on_ready = on_ready, .on_lost = on_lost, .arg = arg};
     tasks->id_prefix = incarnation << 40; /* 24 random bits tell masters apart */
     tasks->lost_task.run = tell_lost;
     tasks->rows = xcalloc((size_t)cluster->n_tasks + 1, sizeof *tasks->rows);
@@ -345,7 +346,9 @@ void tasks_free(struct tasks *tasks) {
 }
 
 int tasks_count(const struct tasks *tasks) { return tasks->n; }
-struct task *tasks_at(struct tasks *tasks, int index) { return &tasks->rows[index]; }
+struct task *tasks_at(struct tasks *tasks, int index) {
+    return &tasks->rows[index];
+}
 
 struct task *tasks_find(struct tasks *tasks, const char *name) {
     for (int i = 0; i < tasks->n; i++)
@@ -394,9 +397,11 @@ void tasks_describe(struct tasks *tasks, struct str *out) {
     str_add_char(out, '[');
     for (int i = 0; i < tasks->n; i++) {
         const struct task *task = &tasks->rows[i];
-        str_addf(out, "%s{\"task\": \"%s\", \"address\": \"%s\", \"state\": \"%s\", \"incarnation\": \"%016llx\", \"transport\": \"%s\", \"why\": \"",
-                 i ? ", " : "", task->name, task->address, states[task->state], (unsigned long long)task->incarnation,
-                 task->control ? wire_conn_peer(task->control) : "");
+        str_addf(
+            out,
+            "%s{\"task\": \"%s\", \"address\": \"%s\", \"state\": \"%s\", \"incarnation\": \"%016llx\", \"transport\": \"%s\", \"why\": \"",
+            i ? ", " : "", task->name, task->address, states[task->state], (unsigned long long)task->incarnation,
+            task->control ? wire_conn_peer(task->control) : "");
         const char *why = task->why_down ? status_message(task->why_down) : "";
         str_add_json_escaped(out, why, strlen(why));
         str_addf(out, "\", \"calls\": %zu, \"devices\": %d}", task->calls.n_entries, task->n_devices);

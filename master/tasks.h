@@ -29,8 +29,8 @@ struct task_call {
 /* Told of a task that became ready or was lost. */
 typedef void task_event_fn(void *arg, struct task *task);
 
-struct tasks *tasks_new(struct loop *loop, const struct cluster_spec *cluster, uint64_t incarnation, task_event_fn *on_ready, task_event_fn *on_lost,
-                        void *arg);
+struct tasks *tasks_new(struct loop *loop, const struct cluster_spec *cluster, uint64_t incarnation, task_event_fn *on_ready,
+                        task_event_fn *on_lost, void *arg);
 void tasks_free(struct tasks *tasks); /* ends every call */
 
 int tasks_count(const struct tasks *tasks);

@@ -10,7 +10,7 @@
 #include "common/base/str.h"
 
 struct cluster_task {
-    const char *name;    /* "/job:ps/replica:0/task:0" */
+    const char *name; /* "/job:ps/replica:0/task:0" */
     const char *job;
     int index;
     const char *address; /* "host:port" or "unix:…" */

@@ -18,22 +18,22 @@
 #include "rpc/loop.h"
 
 enum wire_type {
-    WIRE_HELLO = 1,           /* first message of each side: Hello */
-    WIRE_PING,                /* Ping; answered by WIRE_PONG with the same meta */
+    WIRE_HELLO = 1, /* first message of each side: Hello */
+    WIRE_PING,      /* Ping; answered by WIRE_PONG with the same meta */
     WIRE_PONG,
-    WIRE_GET_STATUS,          /* empty; answered by WIRE_STATUS: WorkerStatus */
+    WIRE_GET_STATUS, /* empty; answered by WIRE_STATUS: WorkerStatus */
     WIRE_STATUS,
-    WIRE_REGISTER_GRAPH,      /* RegisterGraph, payload: the partition's GraphDef; answered by WIRE_REGISTERED */
-    WIRE_REGISTERED,          /* Registered */
-    WIRE_DEREGISTER_GRAPH,    /* DeregisterGraph; no answer */
-    WIRE_RUN_GRAPH,           /* RunGraph, payload: feeds; answered by WIRE_RUN_DONE */
-    WIRE_RUN_DONE,            /* RunDone, payload: fetches */
-    WIRE_CANCEL_STEP,         /* CancelStep; no answer: RUN_DONE follows */
-    WIRE_RESET,               /* Reset; answered by WIRE_RESET_DONE */
+    WIRE_REGISTER_GRAPH,   /* RegisterGraph, payload: the partition's GraphDef; answered by WIRE_REGISTERED */
+    WIRE_REGISTERED,       /* Registered */
+    WIRE_DEREGISTER_GRAPH, /* DeregisterGraph; no answer */
+    WIRE_RUN_GRAPH,        /* RunGraph, payload: feeds; answered by WIRE_RUN_DONE */
+    WIRE_RUN_DONE,         /* RunDone, payload: fetches */
+    WIRE_CANCEL_STEP,      /* CancelStep; no answer: RUN_DONE follows */
+    WIRE_RESET,            /* Reset; answered by WIRE_RESET_DONE */
     WIRE_RESET_DONE,
-    WIRE_PUSH,                /* Push, payload: the tensor */
-    WIRE_ANNOUNCE,            /* Announce */
-    WIRE_GRANT,               /* Grant */
+    WIRE_PUSH,     /* Push, payload: the tensor */
+    WIRE_ANNOUNCE, /* Announce */
+    WIRE_GRANT,    /* Grant */
     WIRE_TYPE_END,
 };
 
@@ -48,8 +48,8 @@ struct wire_message {
     enum wire_type type;
     uint16_t flags;
     uint64_t id;
-    struct span meta;        /* borrowed for the callback */
-    struct buffer *payload;  /* NULL when empty; the callee may take its reference (set to NULL) */
+    struct span meta;       /* borrowed for the callback */
+    struct buffer *payload; /* NULL when empty; the callee may take its reference (set to NULL) */
     size_t payload_len;
 };
 
@@ -74,8 +74,8 @@ struct wire_out {
     struct span meta;
     const struct tensor *const *tensors; /* plain dtypes only: others are encoded into meta by the caller */
     size_t n_tensors;
-    struct span extra;                   /* further payload bytes (copied), after the tensors */
-    struct buffer *extra_buffer;         /* not NULL: extra lies in it and is shared instead */
+    struct span extra;           /* further payload bytes (copied), after the tensors */
+    struct buffer *extra_buffer; /* not NULL: extra lies in it and is shared instead */
 };
 
 /* `address`: "host:port" or "unix:/path" ("unix:@name" for the abstract namespace). Connecting goes on in the background; messages queue
@@ -84,7 +84,7 @@ struct wire_conn *wire_connect(struct loop *loop, const char *address, const str
 struct wire_conn *wire_conn_ref(struct wire_conn *conn);
 void wire_conn_unref(struct wire_conn *conn);
 void wire_conn_set_owner(struct wire_conn *conn, void *owner, const struct wire_handlers *handlers); /* loop thread */
-const char *wire_conn_peer(const struct wire_conn *conn); /* its address, for messages */
+const char *wire_conn_peer(const struct wire_conn *conn);                                            /* its address, for messages */
 bool wire_conn_is_unix(const struct wire_conn *conn);
 /* Ends it; on_closed follows on the loop. Any thread. */
 void wire_conn_close(struct wire_conn *conn, struct status *why_take);

@@ -18,17 +18,21 @@ void container_table_free(struct container_table *table);
 struct status *container_lookup(struct container_table *table, const char *container, const char *name, const struct object_type *type,
                                 struct object **ret) MUST_USE;
 /* `create(arg, &resource)` is called without a lock; when two race, one resource is dropped. */
-struct status *container_lookup_or_create(struct container_table *table, const char *container, const char *name, const struct object_type *type,
-                                          struct status *(*create)(void *arg, struct object **ret), void *arg, struct object **ret) MUST_USE;
-struct status *container_delete(struct container_table *table, const char *container, const char *name, const struct object_type *type) MUST_USE;
+struct status *container_lookup_or_create(struct container_table *table, const char *container, const char *name,
+                                          const struct object_type *type, struct status *(*create)(void *arg, struct object **ret),
+                                          void *arg, struct object **ret) MUST_USE;
+struct status *container_delete(struct container_table *table, const char *container, const char *name,
+                                const struct object_type *type) MUST_USE;
 /* Drops all resources of a container, or of all with NULL. */
 void container_reset(struct container_table *table, const char *container);
 /* The entry of a name (made empty when new), for handles: an owning reference to an opaque object. */
 struct object *container_entry(struct container_table *table, const char *container, const char *name);
 /* The entry's resource, with a reference; NOT_FOUND when it is gone. */
-struct status *container_entry_lookup(struct container_table *table, struct object *entry, const struct object_type *type, struct object **ret) MUST_USE;
+struct status *container_entry_lookup(struct container_table *table, struct object *entry, const struct object_type *type,
+                                      struct object **ret) MUST_USE;
 struct status *container_entry_lookup_or_create(struct container_table *table, struct object *entry, const struct object_type *type,
-                                                struct status *(*create)(void *arg, struct object **ret), void *arg, struct object **ret) MUST_USE;
+                                                struct status *(*create)(void *arg, struct object **ret), void *arg,
+                                                struct object **ret) MUST_USE;
 size_t container_n_resources(struct container_table *table);
 /* JSON rows for /statusz: container, name, kind. */
 void container_describe(struct container_table *table, struct str *out);

@@ -12,11 +12,11 @@
 #include "worker/executor_internal.h"
 
 enum {
-    CHECK_EVERY_NODES = 64,      /* how often the owner looks at the clock and at cancellation */
-    MAX_FREE_STEPS = 8,          /* recycled arenas kept per plan */
-    POOL_QUANTUM_NS = 2000000,   /* a step gives its pool thread back after so long, so that others get their turn */
-    EXPENSIVE_NS = 50000,        /* a kernel above this estimate is not run on a loop thread */
-    PARALLEL_NS = 30000,         /* nor inline while other nodes are ready: worth a wake-up */
+    CHECK_EVERY_NODES = 64,    /* how often the owner looks at the clock and at cancellation */
+    MAX_FREE_STEPS = 8,        /* recycled arenas kept per plan */
+    POOL_QUANTUM_NS = 2000000, /* a step gives its pool thread back after so long, so that others get their turn */
+    EXPENSIVE_NS = 50000,      /* a kernel above this estimate is not run on a loop thread */
+    PARALLEL_NS = 30000,       /* nor inline while other nodes are ready: worth a wake-up */
 };
 
 /* ---- life of a step ---- */
@@ -121,7 +121,8 @@ void step_push_ready(struct step *step, struct iteration *iteration, uint32_t no
 }
 
 /* An edge into a Merge: the first live value makes it ready, or the last dead one. */
-static void propagate_to_merge(struct step *step, struct iteration *iteration, const struct plan_edge *edge, struct tensor *value, bool is_dead) {
+static void propagate_to_merge(struct step *step, struct iteration *iteration, const struct plan_edge *edge, struct tensor *value,
+                               bool is_dead) {
     struct node_state *state = &iteration->states[edge->state];
     int32_t n_data = step->plan->nodes[edge->dst].n_inputs;
     bool is_ready, all_dead = false;
@@ -208,8 +209,9 @@ static double estimate_ns(const struct plan_node *node, const struct tensor *inp
 static COLD struct status *bad_predicate(const struct tensor *pred) {
     struct str shape = STR_INIT;
     shape_print(tensor_shape(pred), &shape);
-    struct status *st = pred->dtype != DT_BOOL ? status_invalid("The second input must be a bool, but it is %s", dtype_name((enum dtype)pred->dtype))
-                                               : status_invalid("The second input must be a scalar, but it has shape %s", str_text(&shape));
+    struct status *st = pred->dtype != DT_BOOL
+                            ? status_invalid("The second input must be a bool, but it is %s", dtype_name((enum dtype)pred->dtype))
+                            : status_invalid("The second input must be a scalar, but it has shape %s", str_text(&shape));
     str_fini(&shape);
     return st;
 }
@@ -260,8 +262,8 @@ static bool run_send(struct step *step, struct iteration *iteration, const struc
 }
 
 /* Everything but kernels and Recv. True when outputs are to be propagated by the caller. */
-static bool run_special(struct step *step, struct iteration *iteration, const struct plan_node *node, struct tensor *inputs, struct tensor *outputs,
-                        bool is_dead) {
+static bool run_special(struct step *step, struct iteration *iteration, const struct plan_node *node, struct tensor *inputs,
+                        struct tensor *outputs, bool is_dead) {
     switch ((enum plan_kind)node->kind) {
     case PLAN_CONST:
         tensor_copy(&outputs[0], &step->plan->constants[node->aux]);

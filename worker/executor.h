@@ -23,16 +23,16 @@ struct container_table;
 struct step_run {
     struct plan *plan;
     uint64_t step_id;
-    struct tensor *feeds;     /* plan->n_feeds, borrowed: shared into the step */
-    struct tensor *fetches;   /* plan->n_fetches, holding nothing: set on success; TENSOR_DEAD where the value was dead */
-    struct rendezvous *rendezvous;       /* this step's meeting place; NULL when the plan has no channels */
-    struct container_table *containers;  /* of the task */
-    struct pool *pool;        /* NULL: everything runs in the caller */
-    bool collect_stats;       /* per node: NodeExecStats */
-    int64_t inline_budget_ns; /* > 0: on the caller's thread at first, for so long; 0: no limit (the caller may block) */
+    struct tensor *feeds;               /* plan->n_feeds, borrowed: shared into the step */
+    struct tensor *fetches;             /* plan->n_fetches, holding nothing: set on success; TENSOR_DEAD where the value was dead */
+    struct rendezvous *rendezvous;      /* this step's meeting place; NULL when the plan has no channels */
+    struct container_table *containers; /* of the task */
+    struct pool *pool;                  /* NULL: everything runs in the caller */
+    bool collect_stats;                 /* per node: NodeExecStats */
+    int64_t inline_budget_ns;           /* > 0: on the caller's thread at first, for so long; 0: no limit (the caller may block) */
     /* Called exactly once; status is taken by the callee. May run inside executor_start. */
     void (*on_done)(struct step_run *run, struct status *status_take);
-    pthread_mutex_t lock;     /* the executor's: guards the next two */
+    pthread_mutex_t lock; /* the executor's: guards the next two */
     struct step *step;
     struct status *cancelled_before;
     struct step_stats *stats; /* set when collect_stats, at on_done; freed by step_stats_free */

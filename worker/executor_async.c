@@ -90,7 +90,8 @@ bool async_start_send(struct async_op *op) {
     const struct plan_channel *channel = &op->step->plan->channels[op->node->aux];
     bool is_offered;
     op->recv.on_value = on_value;
-    op->ctx.status = rendezvous_send_or_offer(op->step->run->rendezvous, channel, op->iteration->frame_iter, &op->ctx.inputs[0], &op->recv, &is_offered);
+    op->ctx.status =
+        rendezvous_send_or_offer(op->step->run->rendezvous, channel, op->iteration->frame_iter, &op->ctx.inputs[0], &op->recv, &is_offered);
     return !is_offered;
 }
 
@@ -120,7 +121,7 @@ void executor_describe_waits(struct step_run *run, struct str *out) {
     if (step) {
         int64_t now_ns = clock_now_ns();
         pthread_mutex_lock(&step->lock);
-        LIST_FOR_EACH(link, &step->pending) {
+        LIST_FOR_EACH (link, &step->pending) {
             const struct async_op *op = LIST_ENTRY(link, struct async_op, link);
             str_addf(out, "%s (%s) for %.3f s", op->node->node->name, op->node->node->op_name, (double)(now_ns - op->since_ns) / 1e9);
             if (op->node->kind == PLAN_SEND)

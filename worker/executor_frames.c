@@ -186,7 +186,8 @@ static void frame_reap(struct step *step, struct frame *frame, uint64_t number) 
         struct iteration *iteration = frame_iteration(frame, number);
         if (!iteration || iteration->number != number)
             continue;
-        bool is_first = number == 0, is_oldest = is_first || !frame_iteration(frame, number - 1) || frame_iteration(frame, number - 1)->number != number - 1;
+        bool is_first = number == 0,
+             is_oldest = is_first || !frame_iteration(frame, number - 1) || frame_iteration(frame, number - 1)->number != number - 1;
         if (iteration->n_outstanding > 0 || iteration->n_child_frames > 0 || !is_oldest || (is_first && frame->n_enters_pending > 0))
             break;
         frame->ring[number % frame->ring_size] = NULL;
@@ -216,7 +217,8 @@ void frame_enter(struct step *step, struct iteration *iteration, const struct pl
     if (node->flags & PLAN_CONSTANT_ENTER) {
         tensor_copy(&kept, value);
         values_add(&frame->invariants, index, &kept);
-        for (uint64_t number = frame->last; number > 0 && frame_iteration(frame, number) && frame_iteration(frame, number)->number == number; number--) {
+        for (uint64_t number = frame->last;
+             number > 0 && frame_iteration(frame, number) && frame_iteration(frame, number)->number == number; number--) {
             tensor_copy(&kept, value);
             deliver(step, frame_iteration(frame, number), index, &kept);
         }
@@ -244,7 +246,8 @@ void frame_exit(struct step *step, struct iteration *iteration, const struct pla
     frame->dead_exits[frame->n_dead_exits++] = index;
 }
 
-void frame_next_iteration(struct step *step, struct iteration *iteration, const struct plan_node *node, struct tensor *value, bool is_dead) {
+void frame_next_iteration(struct step *step, struct iteration *iteration, const struct plan_node *node, struct tensor *value,
+                          bool is_dead) {
     struct frame *frame = iteration->frame;
     uint32_t index = (uint32_t)(node - step->plan->nodes);
     if (is_dead) { /* deadness does not flow around the loop: it would never end */

@@ -47,7 +47,8 @@ static struct status *host_lookup(struct kernel_ctx *ctx, const char *container,
 static struct status *host_lookup_or_create(struct kernel_ctx *ctx, const char *container, const char *name, const struct object_type *type,
                                             resource_create_fn *create, void *arg, struct object **ret) {
     struct creation creation = {ctx, create, arg};
-    return container_lookup_or_create(containers(ctx, container), container ? container : STEP_CONTAINER, name, type, run_creation, &creation, ret);
+    return container_lookup_or_create(containers(ctx, container), container ? container : STEP_CONTAINER, name, type, run_creation,
+                                      &creation, ret);
 }
 
 static struct container_table *containers_of_handle(struct kernel_ctx *ctx, const struct resource_handle *handle) {
@@ -57,7 +58,8 @@ static struct container_table *containers_of_handle(struct kernel_ctx *ctx, cons
 static struct status *check_device(struct kernel_ctx *ctx, const struct resource_handle *handle) {
     if (strcmp(handle->device, ctx->instance->device) == 0)
         return NULL;
-    return status_invalid("Trying to access resource %s located in device %s from device %s", handle->name, handle->device, ctx->instance->device);
+    return status_invalid("Trying to access resource %s located in device %s from device %s", handle->name, handle->device,
+                          ctx->instance->device);
 }
 
 static struct status *host_delete(struct kernel_ctx *ctx, const struct resource_handle *handle) {
@@ -65,8 +67,8 @@ static struct status *host_delete(struct kernel_ctx *ctx, const struct resource_
     return container_delete(containers_of_handle(ctx, handle), handle->container, handle->name, NULL);
 }
 
-static struct resource_handle *host_handle_make(struct kernel_ctx *ctx, const char *container, const char *name, const struct object_type *type,
-                                                enum dtype dtype) {
+static struct resource_handle *host_handle_make(struct kernel_ctx *ctx, const char *container, const char *name,
+                                                const struct object_type *type, enum dtype dtype) {
     const char *in = !container ? STEP_CONTAINER : *container ? container : "localhost";
     struct object *entry = container_entry(containers(ctx, container), in, name);
     return resource_handle_new(ctx->instance->device, in, name, type->name, dtype, entry);
@@ -80,13 +82,15 @@ static struct status *host_handle_lookup(struct kernel_ctx *ctx, const struct re
     return container_lookup(containers_of_handle(ctx, handle), handle->container, handle->name, type, ret);
 }
 
-static struct status *host_handle_lookup_or_create(struct kernel_ctx *ctx, const struct resource_handle *handle, const struct object_type *type,
-                                                   resource_create_fn *create, void *arg, struct object **ret) {
+static struct status *host_handle_lookup_or_create(struct kernel_ctx *ctx, const struct resource_handle *handle,
+                                                   const struct object_type *type, resource_create_fn *create, void *arg,
+                                                   struct object **ret) {
     struct creation creation = {ctx, create, arg};
     if (likely(handle->entry != NULL))
         return container_entry_lookup_or_create(containers_of_handle(ctx, handle), handle->entry, type, run_creation, &creation, ret);
     TRY(check_device(ctx, handle));
-    return container_lookup_or_create(containers_of_handle(ctx, handle), handle->container, handle->name, type, run_creation, &creation, ret);
+    return container_lookup_or_create(containers_of_handle(ctx, handle), handle->container, handle->name, type, run_creation, &creation,
+                                      ret);
 }
 
 /* ---- cancellation ---- */

@@ -20,14 +20,14 @@
 struct frame;
 
 struct iteration {
-    struct frame *frame;          /* NULL in the root frame */
+    struct frame *frame; /* NULL in the root frame */
     struct iteration *next_free;
     uint64_t number;
-    uint64_t frame_iter;          /* the rendezvous key's part; 0 in the root */
-    int32_t n_outstanding;        /* nodes ready or running */
+    uint64_t frame_iter;   /* the rendezvous key's part; 0 in the root */
+    int32_t n_outstanding; /* nodes ready or running */
     int32_t n_child_frames;
-    uint32_t n_executed;          /* when this is all of the frame's nodes, no slot can be left filled */
-    struct frame *children;       /* live child frames of this iteration */
+    uint32_t n_executed;    /* when this is all of the frame's nodes, no slot can be left filled */
+    struct frame *children; /* live child frames of this iteration */
     struct node_state *states;
     struct tensor *slots;
     uint16_t plan_frame;
@@ -36,7 +36,7 @@ struct iteration {
 /* A value that enters an iteration which does not exist yet, or every one of them. */
 struct frame_value {
     uint32_t node;
-    struct tensor value;          /* TENSOR_NONE: dead */
+    struct tensor value; /* TENSOR_NONE: dead */
 };
 
 struct frame_values {
@@ -47,16 +47,16 @@ struct frame_values {
 struct frame {
     const struct plan_frame *plan;
     struct iteration *parent;
-    struct frame *next_sibling;   /* of the parent iteration; or of the free list */
+    struct frame *next_sibling; /* of the parent iteration; or of the free list */
     uint32_t plan_frame;
     uint32_t n_enters_pending;
-    uint64_t last;                /* number of the newest iteration */
-    int n_live;                   /* iterations alive */
-    struct iteration **ring;      /* live iterations by number modulo ring_size */
-    uint32_t ring_size;           /* parallel_iterations + 1 */
-    struct frame_values waiting;  /* for iteration last + 1, held back by parallel_iterations */
+    uint64_t last;               /* number of the newest iteration */
+    int n_live;                  /* iterations alive */
+    struct iteration **ring;     /* live iterations by number modulo ring_size */
+    uint32_t ring_size;          /* parallel_iterations + 1 */
+    struct frame_values waiting; /* for iteration last + 1, held back by parallel_iterations */
     struct frame_values invariants;
-    uint32_t *dead_exits;         /* Exits that were dead in the newest iteration */
+    uint32_t *dead_exits; /* Exits that were dead in the newest iteration */
     uint32_t n_dead_exits, dead_exits_capacity;
 };
 
@@ -69,16 +69,16 @@ struct ready {
 /* One execution that ends elsewhere. */
 struct async_op {
     struct kernel_ctx ctx;
-    struct async_op *next;        /* mailbox, or free list */
-    struct list link;             /* step->pending */
+    struct async_op *next; /* mailbox, or free list */
+    struct list link;      /* step->pending */
     struct step *step;
     struct iteration *iteration;
     const struct plan_node *node;
     int64_t since_ns;
-    struct pool_task task;        /* run on the pool */
+    struct pool_task task; /* run on the pool */
     struct rendezvous_recv recv;
     uint32_t outputs_capacity;
-    bool is_cancel;               /* the step's cancel message, no execution */
+    bool is_cancel; /* the step's cancel message, no execution */
     struct tensor *outputs;
 };
 
@@ -86,35 +86,35 @@ struct async_op {
 #define MAILBOX_IDLE ((struct async_op *)1)
 
 struct step {
-    struct plan *plan;            /* one reference */
+    struct plan *plan; /* one reference */
     struct step_run *run;
     struct step *next_free;
     struct iteration *root;
     struct ready *ready;
     uint32_t n_ready, ready_capacity;
-    uint32_t n_async;             /* owner's */
+    uint32_t n_async; /* owner's */
     uint64_t n_executed;
-    struct status *status;        /* owner's: the first failure */
-    bool is_aborted;              /* owner's: nothing more is started */
-    bool wants_flush;             /* owner's: something was queued for peers */
+    struct status *status; /* owner's: the first failure */
+    bool is_aborted;       /* owner's: nothing more is started */
+    bool wants_flush;      /* owner's: something was queued for peers */
     bool is_on_pool;
-    struct tensor *outputs;       /* scratch for one node's outputs */
+    struct tensor *outputs;             /* scratch for one node's outputs */
     struct iteration **free_iterations; /* by plan frame */
     struct frame *free_frames;
     struct async_op *free_ops;
     struct container_table *own_container; /* made at first use: TensorArrays, stacks */
-    struct pool_task task;        /* the step itself on the pool */
+    struct pool_task task;                 /* the step itself on the pool */
     struct step_stats *stats;
 
     _Atomic(struct async_op *) mailbox;
     _Atomic bool cancel_asked;
     struct async_op cancel_op;
 
-    pthread_mutex_t lock;         /* guards what follows */
-    struct list pending;          /* async_op.link: for /stepz */
-    struct list cancel_hooks;     /* kernel_cancel_hook.link */
-    struct status *cancel_why;    /* set once: hooks registered later are refused */
-    struct status *asked_why;     /* what executor_cancel brought */
+    pthread_mutex_t lock;      /* guards what follows */
+    struct list pending;       /* async_op.link: for /stepz */
+    struct list cancel_hooks;  /* kernel_cancel_hook.link */
+    struct status *cancel_why; /* set once: hooks registered later are refused */
+    struct status *asked_why;  /* what executor_cancel brought */
 };
 
 /* plan.c → executor.c: frees the recycled steps of a plan. */

@@ -28,7 +28,8 @@ void stats_node(struct step *step, const struct plan_node *node, int64_t start_n
         stats->nodes = xreallocarray(stats->nodes, stats->capacity, sizeof *stats->nodes);
     }
     struct node_stats *row = &stats->nodes[stats->n_nodes++];
-    *row = (struct node_stats){.node = node, .scheduled_ns = start_ns, .start_ns = start_ns, .end_ns = MAX(start_ns, end_ns), .thread_id = thread_id()};
+    *row = (struct node_stats){
+        .node = node, .scheduled_ns = start_ns, .start_ns = start_ns, .end_ns = MAX(start_ns, end_ns), .thread_id = thread_id()};
     if (output && tensor_has_value(output)) {
         row->output.dtype = output->dtype;
         row->output.rank = output->rank;

@@ -19,7 +19,8 @@ enum { WORKER_PORT = 2300, PS_PORT = 2400, MAX_CPU_DEVICES = 64 };
 
 struct worker_flags {
     const char *job, *listen, *port_file, *admin, *cluster;
-    int64_t task, cpu_devices, memory_limit_bytes, threads, drain_timeout_ms, max_in_flight_bytes, max_feed_bytes, max_steps, graph_grace_ms;
+    int64_t task, cpu_devices, memory_limit_bytes, threads, drain_timeout_ms, max_in_flight_bytes, max_feed_bytes, max_steps,
+        graph_grace_ms;
     int log_level, use_unix;
     bool insecure;
     struct cluster_spec spec;
@@ -126,6 +127,8 @@ static struct status *check(void *values) {
     if (flags->cluster)
         TRY(cluster_spec_parse(flags->cluster, &flags->spec));
     TRY(default_listen(flags));
+    if (flags->admin && strcmp(flags->admin, "off") != 0)
+        TRY(daemon_check_listen("admin", flags->admin, flags->insecure));
     return daemon_check_listen("listen", flags->listen, flags->insecure);
 }
 

@@ -52,10 +52,10 @@ struct builder {
     struct plan *plan;
     const struct plan_options *options;
     struct node **order;
-    int *frame_of;                       /* by node id */
+    int *frame_of; /* by node id */
     struct plan_frame_info *frame_infos;
     int n_frames;
-    uint32_t *index_of;                  /* by node id: position in plan->nodes */
+    uint32_t *index_of; /* by node id: position in plan->nodes */
     struct graph_consumers consumers;
 };
 
@@ -151,6 +151,9 @@ static struct status *build_special(struct builder *b, const struct node *node, 
     switch (out->kind) {
     case PLAN_CONST:
         TRY(node_get_tensor(node, "value", &value));
+        if (value->dtype != node->out_types[0]) /* kernels that consume it trust its type */
+            return status_invalid("{{node %s}} Inconsistent values for attr 'dtype' %s vs. %s of the value", node->name,
+                                  dtype_name((enum dtype)node->out_types[0]), dtype_name((enum dtype)value->dtype));
         tensor_copy(&plan->constants[plan->n_constants], value);
         out->aux = plan->n_constants++;
         return NULL;
@@ -191,7 +194,8 @@ static struct status *build_node(struct builder *b, const struct node *node, uin
     struct plan_frame *frame = &plan->frames[b->frame_of[node->id]];
     const struct plan_op *op = plan_op_find(node->op_name);
     if (node->n_data > UINT16_MAX || node->n_outputs > UINT16_MAX)
-        return status_invalid("{{node %s}} has %d inputs and %d outputs; at most %d are supported", node->name, node->n_data, node->n_outputs, UINT16_MAX);
+        return status_invalid("{{node %s}} has %d inputs and %d outputs; at most %d are supported", node->name, node->n_data,
+                              node->n_outputs, UINT16_MAX);
     out->node = node;
     out->frame = (uint16_t)b->frame_of[node->id];
     out->n_inputs = (uint16_t)node->n_data;

@@ -19,13 +19,13 @@
 #include "worker/session_state.h"
 
 enum plan_kind {
-    PLAN_KERNEL,         /* call compute */
-    PLAN_KERNEL_ASYNC,   /* the same, and it may answer KERNEL_PENDING */
-    PLAN_NOOP,           /* no outputs, nothing to do */
-    PLAN_CONST,          /* output 0 is the plan's tensor */
-    PLAN_IDENTITY,       /* outputs are the inputs */
+    PLAN_KERNEL,       /* call compute */
+    PLAN_KERNEL_ASYNC, /* the same, and it may answer KERNEL_PENDING */
+    PLAN_NOOP,         /* no outputs, nothing to do */
+    PLAN_CONST,        /* output 0 is the plan's tensor */
+    PLAN_IDENTITY,     /* outputs are the inputs */
     PLAN_SWITCH,
-    PLAN_SWITCH_N,       /* by an index */
+    PLAN_SWITCH_N, /* by an index */
     PLAN_MERGE,
     PLAN_ENTER,
     PLAN_EXIT,
@@ -38,31 +38,31 @@ enum plan_kind {
 };
 
 enum plan_node_flags {
-    PLAN_DEREF = 1,           /* some input comes from a ref output and wants its value */
-    PLAN_EXPENSIVE = 2,       /* to the pool whatever its inputs' size */
-    PLAN_CONSTANT_ENTER = 4,  /* the value holds in every iteration */
-    PLAN_VIEW = 8,            /* constant time whatever the size */
-    PLAN_TAKES_DEAD = 16,     /* runs although an input is dead: Send, Fetch, Merge, ControlTrigger, frame ops */
+    PLAN_DEREF = 1,          /* some input comes from a ref output and wants its value */
+    PLAN_EXPENSIVE = 2,      /* to the pool whatever its inputs' size */
+    PLAN_CONSTANT_ENTER = 4, /* the value holds in every iteration */
+    PLAN_VIEW = 8,           /* constant time whatever the size */
+    PLAN_TAKES_DEAD = 16,    /* runs although an input is dead: Send, Fetch, Merge, ControlTrigger, frame ops */
 };
 
 enum plan_edge_flags {
     EDGE_CONTROL = 1,
-    EDGE_MOVE = 2,     /* the last data consumer of its output: takes the value instead of sharing it */
+    EDGE_MOVE = 2, /* the last data consumer of its output: takes the value instead of sharing it */
     EDGE_TO_MERGE = 4,
 };
 
 struct plan_edge {
     uint32_t dst;
-    uint32_t state;  /* the consumer's, so that propagation need not touch its plan_node */
-    uint32_t slot;   /* in the consumer's iteration; unused for control edges */
+    uint32_t state; /* the consumer's, so that propagation need not touch its plan_node */
+    uint32_t slot;  /* in the consumer's iteration; unused for control edges */
     uint16_t output;
     uint8_t flags;
 };
 
 /* What changes while an iteration runs, one per node of its frame. */
 struct node_state {
-    int32_t pending;  /* edges still to come; for a Merge: control edges times two, plus one while no live value came */
-    int32_t n_dead;   /* dead edges that came */
+    int32_t pending; /* edges still to come; for a Merge: control edges times two, plus one while no live value came */
+    int32_t n_dead;  /* dead edges that came */
 };
 
 struct plan_node {
@@ -70,43 +70,43 @@ struct plan_node {
     struct kernel_instance *instance; /* PLAN_KERNEL*; NULL else */
     uint8_t kind, flags;
     uint16_t n_inputs, n_outputs;
-    uint16_t frame;       /* plan_frames index of the node's own frame */
-    uint32_t state;       /* index in the iteration's states */
-    uint32_t first_slot;  /* inputs lie side by side from here */
+    uint16_t frame;               /* plan_frames index of the node's own frame */
+    uint32_t state;               /* index in the iteration's states */
+    uint32_t first_slot;          /* inputs lie side by side from here */
     uint32_t first_edge, n_edges; /* grouped by output, control edges last */
     float cost_ns_per_element;
-    uint32_t aux;         /* PLAN_CONST: constants index; SEND/RECV: plan_channels index; FEED/FETCH: position in the
-                             run's arrays; ENTER: child frame */
+    uint32_t aux;            /* PLAN_CONST: constants index; SEND/RECV: plan_channels index; FEED/FETCH: position in the
+                                run's arrays; ENTER: child frame */
     const struct node *node; /* names, for messages and statistics */
 } __attribute__((aligned(64)));
 
 struct plan_frame {
-    const char *name;     /* frame_name attr; "" for the root */
-    int parent;           /* -1 for the root */
+    const char *name; /* frame_name attr; "" for the root */
+    int parent;       /* -1 for the root */
     int parallel_iterations;
     uint32_t n_nodes, n_slots;
-    uint32_t n_enters;    /* of this frame, in its parent: the frame has all its inputs after that many */
-    uint64_t name_hash;   /* the same in every process: part of the rendezvous key of what crosses tasks inside the frame */
+    uint32_t n_enters;          /* of this frame, in its parent: the frame has all its inputs after that many */
+    uint64_t name_hash;         /* the same in every process: part of the rendezvous key of what crosses tasks inside the frame */
     struct node_state *initial; /* n_nodes */
 };
 
 /* A Send or Recv between tasks: one end of an edge that the master cut. */
 struct plan_channel {
-    uint32_t edge;            /* unique in the master's compiled step; the same at both ends */
-    const char *tensor_name;  /* "node:output", for messages */
+    uint32_t edge;           /* unique in the master's compiled step; the same at both ends */
+    const char *tensor_name; /* "node:output", for messages */
     const char *src_device, *dst_device;
-    const char *peer_task;    /* the other end: "/job:ps/replica:0/task:0" */
+    const char *peer_task; /* the other end: "/job:ps/replica:0/task:0" */
     enum dtype dtype;
 };
 
 struct plan {
-    struct graph graph;               /* owns names and attrs */
+    struct graph graph; /* owns names and attrs */
     struct plan_node *nodes;
     uint32_t n_nodes;
     struct plan_edge *edges;
-    struct plan_frame *frames;        /* [0] is the root */
+    struct plan_frame *frames; /* [0] is the root */
     uint32_t n_frames;
-    uint32_t *roots;                  /* ready at the start; Recvs first */
+    uint32_t *roots; /* ready at the start; Recvs first */
     uint32_t n_roots;
     struct tensor *constants;
     uint32_t n_constants;
@@ -119,15 +119,15 @@ struct plan {
     struct session_state *session_state; /* one reference, or NULL */
     _Atomic uint32_t n_refs;
     pthread_mutex_t lock;
-    struct step *free_steps;          /* guarded by lock: recycled arenas */
+    struct step *free_steps; /* guarded by lock: recycled arenas */
     uint32_t n_free_steps;
 };
 
 /* A device of this task, as kernels see it. */
 struct device {
     struct device_name name;
-    char *full_name;      /* "/job:worker/replica:0/task:0/device:CPU:0" */
-    const char *type;     /* "CPU" */
+    char *full_name;  /* "/job:worker/replica:0/task:0/device:CPU:0" */
+    const char *type; /* "CPU" */
     struct allocator *allocator;
     uint64_t incarnation;
     int64_t memory_limit_bytes;
@@ -153,6 +153,7 @@ struct plan_frame_info {
     int parent;
     int parallel_iterations;
 };
-struct status *plan_find_frames(const struct graph *graph, int **ret_frame_of, struct plan_frame_info **ret_frames, int *ret_n_frames) MUST_USE;
+struct status *plan_find_frames(const struct graph *graph, int **ret_frame_of, struct plan_frame_info **ret_frames,
+                                int *ret_n_frames) MUST_USE;
 
 #endif

@@ -1,15 +1,16 @@
 /* Which frame each node of a partition runs in [CF 4.1].
  *
  * A node runs in the frame that its inputs' values live in. Enter runs in its parent's frame and puts its value into the child; Exit runs
- * in the child and puts its value into the parent. So one walk in topological order (the back edges of NextIteration left out) settles all. */
+ * in the child and puts its value into the parent. So one walk in topological order (the back edges of NextIteration left out) settles all.
+ */
 #include "worker/plan.h"
 
 #include <stdlib.h>
 
 struct frame_finder {
     const struct graph *graph;
-    int *frame_of;          /* by node id; where the node itself runs */
-    int *output_frame;      /* by node id; where its values live */
+    int *frame_of;     /* by node id; where the node itself runs */
+    int *output_frame; /* by node id; where its values live */
     struct plan_frame_info *frames;
     int n_frames, capacity;
 };
@@ -43,7 +44,8 @@ static struct status *child_frame(struct frame_finder *finder, const struct node
         return status_invalid("parallel_iterations of {{node %s}} must be positive, is %lld", enter->name, (long long)parallel);
     int frame = frame_find(finder, name, parent);
     if (frame < 0)
-        frame = frame_add(finder, arena_strndup((struct arena *)&finder->graph->arena, name.data, name.len), parent, (int)MIN(parallel, 1 << 16));
+        frame = frame_add(finder, arena_strndup((struct arena *)&finder->graph->arena, name.data, name.len), parent,
+                          (int)MIN(parallel, 1 << 16));
     *ret_frame = frame;
     return NULL;
 }
@@ -57,9 +59,10 @@ static struct status *settle(struct frame_finder *finder, const struct node *nod
             continue;
         int in = finder->output_frame[src->id];
         if (frame >= 0 && in != frame)
-            return status_invalid("{{node %s}} has inputs from different frames. The input {{node %s}} is in frame '%s'. The input {{node %s}} is "
-                                  "in frame '%s'.",
-                                  node->name, from->name, finder->frames[frame].name, src->name, finder->frames[in].name);
+            return status_invalid(
+                "{{node %s}} has inputs from different frames. The input {{node %s}} is in frame '%s'. The input {{node %s}} is "
+                "in frame '%s'.",
+                node->name, from->name, finder->frames[frame].name, src->name, finder->frames[in].name);
         frame = in;
         from = src;
     }

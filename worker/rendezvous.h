@@ -43,7 +43,8 @@ void rendezvous_table_describe(struct rendezvous_table *table, struct str *out);
 /* The step's rendezvous, made when new. One reference for the caller. NULL when the step has ended already. */
 struct rendezvous *rendezvous_open(struct rendezvous_table *table, uint64_t step_id);
 void rendezvous_unref(struct rendezvous *rendezvous);
-/* The step has ended here: what waits is dropped; later arrivals too. `oldest_live_step` of the same master prunes the memory of ended ids. */
+/* The step has ended here: what waits is dropped; later arrivals too. `oldest_live_step` of the same master prunes the memory of ended ids.
+ */
 void rendezvous_end_step(struct rendezvous_table *table, uint64_t step_id);
 void rendezvous_prune(struct rendezvous_table *table, uint64_t master_incarnation, uint64_t oldest_live_step);
 bool rendezvous_is_ended(struct rendezvous_table *table, uint64_t step_id);
@@ -55,15 +56,17 @@ void rendezvous_expire(struct rendezvous_table *table, int64_t now_ns);
 void rendezvous_abort(struct rendezvous *rendezvous, struct status *why);
 
 /* The sender's end. Takes what *value holds (TENSOR_DEAD sends a dead flag). Sends to peers are queued: rendezvous_flush writes them. */
-struct status *rendezvous_send(struct rendezvous *rendezvous, const struct plan_channel *channel, uint64_t frame_iter, struct tensor *value) MUST_USE;
-/* The same for a value that may be too large to push: where it was only announced, *ret_is_offered is set and `offer` waits until the receiver
- * has granted it (on_value without status and value) or the step was aborted. A sender's step must not end before: the value is in its table. */
-struct status *rendezvous_send_or_offer(struct rendezvous *rendezvous, const struct plan_channel *channel, uint64_t frame_iter, struct tensor *value,
-                                        struct rendezvous_recv *offer, bool *ret_is_offered) MUST_USE;
+struct status *rendezvous_send(struct rendezvous *rendezvous, const struct plan_channel *channel, uint64_t frame_iter,
+                               struct tensor *value) MUST_USE;
+/* The same for a value that may be too large to push: where it was only announced, *ret_is_offered is set and `offer` waits until the
+ * receiver has granted it (on_value without status and value) or the step was aborted. A sender's step must not end before: the value is in
+ * its table. */
+struct status *rendezvous_send_or_offer(struct rendezvous *rendezvous, const struct plan_channel *channel, uint64_t frame_iter,
+                                        struct tensor *value, struct rendezvous_recv *offer, bool *ret_is_offered) MUST_USE;
 /* One write per peer for what the last quiescent point queued. */
 void rendezvous_flush(struct rendezvous *rendezvous);
 /* The receiver's end. True: the value is there, moved into *ret (recv is not used). False: recv waits and on_value will be called. */
-bool rendezvous_recv_start(struct rendezvous *rendezvous, const struct plan_channel *channel, uint64_t frame_iter, struct rendezvous_recv *recv,
-                           struct tensor *ret);
+bool rendezvous_recv_start(struct rendezvous *rendezvous, const struct plan_channel *channel, uint64_t frame_iter,
+                           struct rendezvous_recv *recv, struct tensor *ret);
 
 #endif

@@ -112,7 +112,7 @@ void rendezvous_tell_late(struct rendezvous_table *table, struct rendezvous_recv
 struct slot *slot_find(struct rendezvous *rendezvous, uint32_t edge, uint64_t frame_iter);
 struct slot *slot_add(struct rendezvous *rendezvous, uint32_t edge, uint64_t frame_iter, enum slot_kind kind);
 void rendezvous_count_early(struct rendezvous *rendezvous, const struct tensor *value); /* value: NULL for an announcement */
-void slot_remove(struct rendezvous *rendezvous, struct slot *slot); /* its contents have been taken */
+void slot_remove(struct rendezvous *rendezvous, struct slot *slot);                     /* its contents have been taken */
 /* Lock not held: a value for a key, from here or from the wire. Takes *value. Errors: INTERNAL, the key has a value already. */
 struct status *rendezvous_deliver(struct rendezvous *rendezvous, uint32_t edge, uint64_t frame_iter, struct tensor *value) MUST_USE;
 /* Lock not held: empties the step and gives its waits `why`. */

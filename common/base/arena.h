@@ -10,7 +10,7 @@
 struct arena_block;
 
 struct arena {
-    char *next, *end;          /* free part of the newest block */
+    char *next, *end;           /* free part of the newest block */
     struct arena_block *blocks; /* newest first */
     size_t size_bytes;          /* of all blocks, for limits and status pages */
 };

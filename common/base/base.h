@@ -17,7 +17,7 @@
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
 #define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
-#define CONTAINER_OF(ptr, type, member) ((type *)(void *)((char *)(ptr) - offsetof(type, member)))
+#define CONTAINER_OF(ptr, type, member) ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 
@@ -35,10 +35,10 @@ COLD _Noreturn void check_failed(const char *file, int line, const char *conditi
  * through here; its allocation failure is a RESOURCE_EXHAUSTED status. */
 COLD _Noreturn void out_of_memory(size_t size_bytes);
 
-#define CHECK(condition)                                          \
-    do {                                                          \
-        if (unlikely(!(condition)))                               \
-            check_failed(__FILE__, __LINE__, #condition);         \
+#define CHECK(condition)                                  \
+    do {                                                  \
+        if (unlikely(!(condition)))                       \
+            check_failed(__FILE__, __LINE__, #condition); \
     } while (0)
 
 /* malloc family for small structures: never NULL, ends the process when memory is out. */

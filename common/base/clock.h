@@ -20,6 +20,6 @@ static inline int64_t clock_wall_us(void) {
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
-uint64_t random_u64(void);        /* from the kernel's generator, buffered per thread; never 0 */
+uint64_t random_u64(void); /* from the kernel's generator, buffered per thread; never 0 */
 
 #endif

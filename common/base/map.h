@@ -25,9 +25,9 @@ void strmap_init(struct strmap *map);
 void strmap_fini(struct strmap *map);
 void *strmap_get(const struct strmap *map, const char *key);
 void *strmap_get_span(const struct strmap *map, struct span key);
-void *strmap_put(struct strmap *map, const char *key, void *value);           /* the value replaced, or NULL */
+void *strmap_put(struct strmap *map, const char *key, void *value); /* the value replaced, or NULL */
 void *strmap_put_span(struct strmap *map, struct span key, void *value);
-void *strmap_remove(struct strmap *map, const char *key);                      /* the value removed, or NULL */
+void *strmap_remove(struct strmap *map, const char *key); /* the value removed, or NULL */
 void *strmap_remove_span(struct strmap *map, struct span key);
 /* Visits live entries: start with *cursor = 0; false at the end. Removing the entry just visited is allowed. */
 bool strmap_next(const struct strmap *map, size_t *cursor, struct span *ret_key, void **ret_value);

@@ -24,9 +24,12 @@ struct metric {
     struct metric *next;
 };
 
-#define METRIC_COUNTER_INIT(name_, help_) {.kind = METRIC_COUNTER, .name = (name_), .help = (help_)}
-#define METRIC_GAUGE_INIT(name_, help_) {.kind = METRIC_GAUGE, .name = (name_), .help = (help_)}
-#define METRIC_HISTOGRAM_INIT(name_, help_) {.kind = METRIC_HISTOGRAM, .name = (name_), .help = (help_)}
+#define METRIC_COUNTER_INIT(name_, help_) \
+    { .kind = METRIC_COUNTER, .name = (name_), .help = (help_) }
+#define METRIC_GAUGE_INIT(name_, help_) \
+    { .kind = METRIC_GAUGE, .name = (name_), .help = (help_) }
+#define METRIC_HISTOGRAM_INIT(name_, help_) \
+    { .kind = METRIC_HISTOGRAM, .name = (name_), .help = (help_) }
 
 void metrics_register(struct metric *metric); /* twice is harmless */
 static inline void metric_add(struct metric *metric, int64_t n) { atomic_fetch_add_explicit(&metric->value, n, memory_order_relaxed); }

@@ -63,17 +63,17 @@ struct status *status_suffix_take(struct status *status, const char *format, ...
 #define status_out_of_range(...) status_new(STATUS_OUT_OF_RANGE, __VA_ARGS__)
 
 /* Passes an error on: returns it, or stores it in `st` and goes to the cleanup label. */
-#define TRY(expression)                                   \
-    do {                                                  \
-        struct status *try_status_ = (expression);        \
-        if (unlikely(try_status_ != NULL))                \
-            return try_status_;                           \
+#define TRY(expression)                            \
+    do {                                           \
+        struct status *try_status_ = (expression); \
+        if (unlikely(try_status_ != NULL))         \
+            return try_status_;                    \
     } while (0)
-#define TRY_OUT(expression)                 \
-    do {                                    \
-        st = (expression);                  \
-        if (unlikely(st != NULL))           \
-            goto out;                       \
+#define TRY_OUT(expression)       \
+    do {                          \
+        st = (expression);        \
+        if (unlikely(st != NULL)) \
+            goto out;             \
     } while (0)
 
 #endif

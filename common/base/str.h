@@ -23,7 +23,7 @@ void str_addf(struct str *s, const char *format, ...) PRINTF_LIKE(2, 3);
 void str_addv(struct str *s, const char *format, va_list args);
 /* JSON string body escapes (no quotes added). */
 void str_add_json_escaped(struct str *s, const char *text, size_t len);
-const char *str_text(const struct str *s);     /* "" when empty */
-char *str_detach(struct str *s);               /* the caller frees it; s is empty after */
+const char *str_text(const struct str *s); /* "" when empty */
+char *str_detach(struct str *s);           /* the caller frees it; s is empty after */
 
 #endif

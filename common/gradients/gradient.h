@@ -8,17 +8,17 @@
 #include "common/graph/graph.h"
 
 struct gradient_ctx {
-    struct graph *graph;                /* where nodes are added */
-    const struct node *node;            /* the op to differentiate */
-    const struct node_input *grad_out;  /* n_outputs: dL/d output; src NULL where no gradient flows */
-    struct node_input *grad_in;         /* n_data, all src NULL at the start: dL/d input, left NULL where there is none */
+    struct graph *graph;               /* where nodes are added */
+    const struct node *node;           /* the op to differentiate */
+    const struct node_input *grad_out; /* n_outputs: dL/d output; src NULL where no gradient flows */
+    struct node_input *grad_in;        /* n_data, all src NULL at the start: dL/d input, left NULL where there is none */
 };
 typedef struct status *gradient_fn(struct gradient_ctx *ctx);
 
 enum gradient_kind {
-    GRADIENT_NONE,    /* not differentiable, on purpose: integers, shapes, state */
+    GRADIENT_NONE, /* not differentiable, on purpose: integers, shapes, state */
     GRADIENT_FN,
-    GRADIENT_LATER,   /* has a derivative whose row is still to be written; counted by a test */
+    GRADIENT_LATER, /* has a derivative whose row is still to be written; counted by a test */
 };
 
 struct gradient_row {
@@ -26,9 +26,12 @@ struct gradient_row {
     enum gradient_kind kind;
     gradient_fn *fn; /* GRADIENT_FN only */
 };
-#define NO_GRADIENT(op_name) {(op_name), GRADIENT_NONE, NULL}
-#define GRADIENT(op_name, function) {(op_name), GRADIENT_FN, (function)}
-#define LATER_GRADIENT(op_name) {(op_name), GRADIENT_LATER, NULL}
+#define NO_GRADIENT(op_name) \
+    { (op_name), GRADIENT_NONE, NULL }
+#define GRADIENT(op_name, function) \
+    { (op_name), GRADIENT_FN, (function) }
+#define LATER_GRADIENT(op_name) \
+    { (op_name), GRADIENT_LATER, NULL }
 
 struct gradient_list {
     const struct gradient_row *rows;

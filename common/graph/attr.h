@@ -27,9 +27,9 @@ struct attr_value {
         bool b;
         enum dtype dtype;
         struct shape shape;
-        struct tensor *tensor;    /* in the arena */
-        struct attr_func *func;   /* in the arena */
-        const char *placeholder;  /* inside function bodies: the name of the function's attr that stands here */
+        struct tensor *tensor;   /* in the arena */
+        struct attr_func *func;  /* in the arena */
+        const char *placeholder; /* inside function bodies: the name of the function's attr that stands here */
         struct {
             const struct attr_value *values; /* elements, with the element type */
             int n_values;

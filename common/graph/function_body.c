@@ -160,8 +160,8 @@ static struct status *read_attrs(struct body_reader *reader, struct span def, st
 }
 
 static bool is_control_flow(const struct op_signature *op) {
-    static const char *const names[] = {"Switch",   "RefSwitch", "_SwitchN",      "Merge",           "RefMerge", "Enter",
-                                        "RefEnter", "Exit",      "NextIteration", "RefNextIteration"};
+    static const char *const names[] = {"Switch", "RefSwitch", "_SwitchN", "Merge",         "RefMerge",
+                                        "Enter",  "RefEnter",  "Exit",     "NextIteration", "RefNextIteration"};
     for (size_t i = 0; i < ARRAY_LEN(names); i++)
         if (strcmp(op->name, names[i]) == 0)
             return true;

@@ -16,9 +16,9 @@
 /* Where a value inside the body comes from. */
 struct function_input {
     bool is_arg, is_control;
-    int position;        /* in the body's args or nodes */
-    struct span output;  /* which output argument of a node, by name; empty: the first (of an arg: itself) */
-    int index;           /* within that argument */
+    int position;       /* in the body's args or nodes */
+    struct span output; /* which output argument of a node, by name; empty: the first (of an arg: itself) */
+    int index;          /* within that argument */
 };
 
 struct function_node {

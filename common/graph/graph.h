@@ -27,24 +27,24 @@ struct node {
     int id;
     const char *name;
     const char *op_name;
-    const struct op_signature *op;  /* never NULL: an unknown op is refused when the graph is read; function calls have a signature made
-                                       from the library, in the graph's arena */
-    struct attr *attrs;             /* sorted by name; defaults filled in; "_x" attrs are the client's or ours, unchecked */
+    const struct op_signature *op; /* never NULL: an unknown op is refused when the graph is read; function calls have a signature made
+                                      from the library, in the graph's arena */
+    struct attr *attrs;            /* sorted by name; defaults filled in; "_x" attrs are the client's or ours, unchecked */
     int n_attrs, attrs_capacity;
-    const char *device;             /* as the client asked, "" when free */
-    int placed;                     /* index in the device table of who places, -1 before placement */
+    const char *device; /* as the client asked, "" when free */
+    int placed;         /* index in the device table of who places, -1 before placement */
 
-    struct node_input *inputs;      /* n_data data edges, then control edges */
+    struct node_input *inputs; /* n_data data edges, then control edges */
     int n_data, n_inputs, inputs_capacity;
-    uint8_t *in_types, *out_types;  /* enum dtype of each data input and output; ref types have +100 */
+    uint8_t *in_types, *out_types; /* enum dtype of each data input and output; ref types have +100 */
     int n_outputs;
     bool is_removed;
-    uint64_t user;                  /* scratch of the pass that runs */
+    uint64_t user; /* scratch of the pass that runs */
 };
 
 struct graph_function {
     const char *name;
-    struct span def; /* the serialized FunctionDef: kept for the passes that inline */
+    struct span def;                      /* the serialized FunctionDef: kept for the passes that inline */
     const struct op_signature *signature; /* of a node whose op is its name; NULL when it has more arguments than such a node may have */
 };
 
@@ -55,13 +55,13 @@ struct graph {
     struct arena arena;
     struct node **nodes; /* by id; removed ones stay, marked */
     int n_nodes, capacity, n_live;
-    struct strmap by_name;       /* live nodes */
-    struct strmap functions;     /* name → struct graph_function */
-    struct span *gradient_defs;  /* serialized GradientDefs of the library */
+    struct strmap by_name;      /* live nodes */
+    struct strmap functions;    /* name → struct graph_function */
+    struct span *gradient_defs; /* serialized GradientDefs of the library */
     int n_gradient_defs;
-    int producer, min_consumer;  /* versions */
-    struct u64map ops;           /* address of a signature → struct graph_op, for the ops seen */
-    struct tensor **tensors;     /* every tensor that attrs hold or held, let go by graph_fini: so attr values may be shared freely */
+    int producer, min_consumer; /* versions */
+    struct u64map ops;          /* address of a signature → struct graph_op, for the ops seen */
+    struct tensor **tensors;    /* every tensor that attrs hold or held, let go by graph_fini: so attr values may be shared freely */
     int n_tensors, tensors_capacity;
     struct strmap name_counters; /* prefix → where graph_unique_name goes on */
 };
@@ -80,9 +80,9 @@ const struct op_signature *graph_op_lookup_span(struct graph *graph, struct span
 struct status *graph_add_node(struct graph *graph, const char *name, const char *op, const char *device, struct node **ret_node) MUST_USE;
 /* A name that no live node has: `prefix`, or `prefix` with _1, _2, … In the graph's arena. */
 const char *graph_unique_name(struct graph *graph, const char *prefix);
-struct node *graph_find(const struct graph *graph, const char *name);        /* NULL when there is none */
+struct node *graph_find(const struct graph *graph, const char *name); /* NULL when there is none */
 struct node *graph_find_span(const struct graph *graph, struct span name);
-void graph_remove_node(struct graph *graph, struct node *node);              /* consumers must have been rewired */
+void graph_remove_node(struct graph *graph, struct node *node); /* consumers must have been rewired */
 
 /* Attr values are copied into the graph's arena (tensors shared). Replaces a value that is there. */
 void node_set_attr(struct graph *graph, struct node *node, const char *name, const struct attr_value *value);
@@ -125,7 +125,7 @@ struct node_output_edge {
     int index;    /* which output, CONTROL_EDGE for control */
 };
 struct graph_consumers {
-    int *first;                     /* by node id: edges[first[id] … first[id + 1]) */
+    int *first; /* by node id: edges[first[id] … first[id + 1]) */
     struct node_output_edge *edges;
 };
 void graph_consumers_init(struct graph_consumers *consumers, const struct graph *graph);
@@ -136,8 +136,8 @@ void graph_consumers_fini(struct graph_consumers *consumers);
 struct status *graph_topological_order(const struct graph *graph, struct node ***ret_order) MUST_USE;
 
 /* A copy of the live nodes (ids renumbered in order, placement kept; names, attr values and functions shared by reference to the
- * source's arena: the source must outlive the copy). `keep` (by source id) limits the copy to some nodes, closed under inputs; NULL copies all.
- * `ret_map`, when not NULL, gets source id → copied node (malloc'd). */
+ * source's arena: the source must outlive the copy). `keep` (by source id) limits the copy to some nodes, closed under inputs; NULL copies
+ * all. `ret_map`, when not NULL, gets source id → copied node (malloc'd). */
 void graph_copy(const struct graph *from, const bool *keep, struct graph *ret, struct node ***ret_map);
 
 bool node_is_op(const struct node *node, const char *op_name);

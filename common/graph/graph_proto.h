@@ -16,8 +16,9 @@ struct graph_limits {
     int max_nodes;             /* live nodes in the whole graph, default 1,000,000 */
     int max_depth;             /* of message nesting, default 100 */
     int64_t max_list_elements; /* of all attr lists together, default 2^24 */
-    int64_t max_tensor_bytes;  /* of all attr tensors above 16 bytes together once decoded, default 2 GiB (as much as a message): a splat may claim any size */
-    bool is_internal;          /* from our own master: our internal ops and names that begin with '_' are welcome. Default false */
+    int64_t max_tensor_bytes; /* of all attr tensors above 16 bytes together once decoded, default 2 GiB (as much as a message): a splat may
+                                 claim any size */
+    bool is_internal;         /* from our own master: our internal ops and names that begin with '_' are welcome. Default false */
 };
 void graph_limits_default(struct graph_limits *limits);
 struct status *graph_add_graphdef(struct graph *graph, struct span graphdef, const struct graph_limits *limits) MUST_USE;

@@ -34,7 +34,7 @@ struct op_def {
     const char *name;
     const char *summary; /* one line for docs/ops.md */
     op_shape_fn *shape;
-    op_cost_fn *cost;    /* NULL: linear in the elements of inputs and outputs */
+    op_cost_fn *cost; /* NULL: linear in the elements of inputs and outputs */
 };
 
 struct op_def_list {
@@ -47,13 +47,13 @@ extern const size_t n_op_def_lists;
 const struct op_def *op_def_find(const char *name); /* NULL when unsupported */
 
 /* ---- shape functions that many families share (common/ops/shape_fns.c) ---- */
-op_shape_fn shape_unknown;            /* every output's shape depends on values */
-op_shape_fn shape_same_as_input;      /* every output has input 0's shape */
-op_shape_fn shape_broadcast;          /* output 0 is the broadcast of inputs 0 and 1 */
-op_shape_fn shape_scalar;             /* every output is a scalar */
-op_shape_fn shape_none;               /* no outputs */
-op_shape_fn shape_reduction;          /* Sum and kin: input, reduction_indices, keep_dims */
-op_shape_fn shape_merge_all_inputs;   /* output 0: all inputs must be compatible */
+op_shape_fn shape_unknown;          /* every output's shape depends on values */
+op_shape_fn shape_same_as_input;    /* every output has input 0's shape */
+op_shape_fn shape_broadcast;        /* output 0 is the broadcast of inputs 0 and 1 */
+op_shape_fn shape_scalar;           /* every output is a scalar */
+op_shape_fn shape_none;             /* no outputs */
+op_shape_fn shape_reduction;        /* Sum and kin: input, reduction_indices, keep_dims */
+op_shape_fn shape_merge_all_inputs; /* output 0: all inputs must be compatible */
 
 /* Helpers for shape functions; results in the arena. */
 struct status *shape_require_rank(struct shape_inference *ctx, int input, int rank, struct shape *ret) MUST_USE;

@@ -29,11 +29,11 @@ struct allocator {
 
 struct buffer {
     _Atomic uint32_t n_refs;
-    uint32_t flags;      /* the allocator's */
-    size_t size_bytes;   /* usable size */
-    char *data;          /* aligned */
+    uint32_t flags;    /* the allocator's */
+    size_t size_bytes; /* usable size */
+    char *data;        /* aligned */
     struct allocator *allocator;
-    void *owner;         /* the allocator's, e.g. the message this is a part of */
+    void *owner; /* the allocator's, e.g. the message this is a part of */
 };
 
 static inline struct buffer *buffer_ref(struct buffer *buffer) {

@@ -16,8 +16,8 @@ struct str;
 
 /* What kind of object; a static table per kind, compared by address. */
 struct object_type {
-    const char *name;                       /* "string", "resource", "tensorflow::TensorList" */
-    void (*free)(struct object *object);    /* the last reference is gone */
+    const char *name;                    /* "string", "resource", "tensorflow::TensorList" */
+    void (*free)(struct object *object); /* the last reference is gone */
     /* Kinds of variants that can travel: adds the fields of the VariantTensorDataProto that stands for it. NULL: only its name travels. */
     void (*encode)(const struct object *object, struct str *out);
 };
@@ -58,12 +58,12 @@ static inline struct span bytes_span(const struct bytes *bytes) {
 /* A resource element: the name of a resource on a device, kept by that device's containers. */
 struct resource_handle {
     struct object object;
-    const char *device;     /* full device name of its owner */
-    const char *container;  /* "" has been replaced by the default, "localhost" */
+    const char *device;    /* full device name of its owner */
+    const char *container; /* "" has been replaced by the default, "localhost" */
     const char *name;
-    const char *type_name;  /* "variable", "queue", … what kind of resource it names */
-    uint64_t hash;          /* of container and name: lookups need not hash again */
-    enum dtype dtype;       /* of what it holds, DT_INVALID when unknown */
+    const char *type_name; /* "variable", "queue", … what kind of resource it names */
+    uint64_t hash;         /* of container and name: lookups need not hash again */
+    enum dtype dtype;      /* of what it holds, DT_INVALID when unknown */
     /* A cache of the owner's lookup: an owning reference to the container entry, whose resource disappears from it on Reset.
      * NULL on any task but the owner. Set once by the owner before the handle is shared. */
     struct object *entry;

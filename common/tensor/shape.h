@@ -18,9 +18,9 @@ struct shape {
 #define SHAPE_UNKNOWN ((struct shape){SHAPE_UNKNOWN_RANK, NULL})
 #define SHAPE_SCALAR ((struct shape){0, NULL})
 
-bool shape_is_full(struct shape shape);                        /* rank and all sizes known */
-bool shape_equal(struct shape a, struct shape b);              /* unknown sizes equal only unknown sizes */
-bool shape_is_compatible(struct shape a, struct shape b);      /* could be the same once all is known */
+bool shape_is_full(struct shape shape);                   /* rank and all sizes known */
+bool shape_equal(struct shape a, struct shape b);         /* unknown sizes equal only unknown sizes */
+bool shape_is_compatible(struct shape a, struct shape b); /* could be the same once all is known */
 /* Product of the sizes of a full shape. Errors: INVALID_ARGUMENT on a negative size, rank > 254, or a product beyond int64. */
 struct status *shape_n_elements(struct shape shape, int64_t *ret_n) MUST_USE;
 /* "[2,?,3]", "[]", "<unknown>". */

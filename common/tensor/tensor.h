@@ -28,7 +28,7 @@ enum tensor_storage { TENSOR_NONE = 0, TENSOR_INLINE = 1, TENSOR_BUFFER = 2, TEN
 enum { TENSOR_INLINE_BYTES = 16, TENSOR_INLINE_RANK = 4 };
 
 struct tensor {
-    uint8_t dtype;   /* enum dtype; for TENSOR_REF the variable's base dtype */
+    uint8_t dtype; /* enum dtype; for TENSOR_REF the variable's base dtype */
     uint8_t rank;
     uint8_t storage; /* enum tensor_storage */
     uint8_t reserved[5];
@@ -38,12 +38,12 @@ struct tensor {
         int64_t *long_dims;               /* rank > 4: owned, malloc'd */
     };
     union {
-        char bytes[TENSOR_INLINE_BYTES];  /* TENSOR_INLINE; object dtypes keep their one or two pointers here */
+        char bytes[TENSOR_INLINE_BYTES]; /* TENSOR_INLINE; object dtypes keep their one or two pointers here */
         struct {
-            struct buffer *buffer;        /* TENSOR_BUFFER: one reference */
-            char *data;                   /* first element, inside the buffer */
+            struct buffer *buffer; /* TENSOR_BUFFER: one reference */
+            char *data;            /* first element, inside the buffer */
         };
-        struct object *ref;               /* TENSOR_REF: the variable */
+        struct object *ref; /* TENSOR_REF: the variable */
     } __attribute__((aligned(16)));
 } __attribute__((aligned(64)));
 
@@ -56,7 +56,8 @@ _Static_assert(sizeof(struct tensor) == 64, "a tensor is one cache line");
 void tensor_clear_slow(struct tensor *t);
 /* Lets go of what t holds; t is TENSOR_NONE after. */
 static inline void tensor_clear(struct tensor *t) {
-    if (unlikely(t->storage == TENSOR_BUFFER || t->storage == TENSOR_REF || t->rank > TENSOR_INLINE_RANK || dtype_is_object((enum dtype)t->dtype)))
+    if (unlikely(t->storage == TENSOR_BUFFER || t->storage == TENSOR_REF || t->rank > TENSOR_INLINE_RANK ||
+                 dtype_is_object((enum dtype)t->dtype)))
         tensor_clear_slow(t);
     t->storage = TENSOR_NONE;
 }
@@ -64,7 +65,8 @@ void tensor_copy_slow(struct tensor *to, const struct tensor *from);
 /* Shares from's elements. `to` must hold nothing (its old contents are not looked at). */
 static inline void tensor_copy(struct tensor *to, const struct tensor *from) {
     *to = *from;
-    if (unlikely(from->storage == TENSOR_BUFFER || from->storage == TENSOR_REF || from->rank > TENSOR_INLINE_RANK || dtype_is_object((enum dtype)from->dtype)))
+    if (unlikely(from->storage == TENSOR_BUFFER || from->storage == TENSOR_REF || from->rank > TENSOR_INLINE_RANK ||
+                 dtype_is_object((enum dtype)from->dtype)))
         tensor_copy_slow(to, from);
 }
 /* `to` must hold nothing; `from` is TENSOR_NONE after. */
@@ -116,11 +118,17 @@ static inline bool tensor_has_value(const struct tensor *t) { return t->storage 
 
 /* First element; aligned for the dtype. Writable only while the tensor is being made or tensor_is_sole holds. */
 static inline void *tensor_data(struct tensor *t) { return t->storage == TENSOR_INLINE ? (void *)t->bytes : (void *)t->data; }
-static inline const void *tensor_cdata(const struct tensor *t) { return t->storage == TENSOR_INLINE ? (const void *)t->bytes : (const void *)t->data; }
+static inline const void *tensor_cdata(const struct tensor *t) {
+    return t->storage == TENSOR_INLINE ? (const void *)t->bytes : (const void *)t->data;
+}
 /* True when nobody else can see the elements, so that they may be overwritten in place. */
-static inline bool tensor_is_sole(const struct tensor *t) { return t->storage == TENSOR_INLINE || (t->storage == TENSOR_BUFFER && buffer_is_sole(t->buffer)); }
+static inline bool tensor_is_sole(const struct tensor *t) {
+    return t->storage == TENSOR_INLINE || (t->storage == TENSOR_BUFFER && buffer_is_sole(t->buffer));
+}
 
-static inline struct span tensor_string(const struct tensor *t, int64_t i) { return bytes_span(((struct bytes *const *)tensor_cdata(t))[i]); }
+static inline struct span tensor_string(const struct tensor *t, int64_t i) {
+    return bytes_span(((struct bytes *const *)tensor_cdata(t))[i]);
+}
 /* Sets element i of a string tensor that is being made; replaces what was there. */
 void tensor_set_string(struct tensor *t, int64_t i, const void *data, size_t len);
 void tensor_set_object(struct tensor *t, int64_t i, struct object *object_take);

@@ -371,7 +371,8 @@ struct status *tensor_proto_check_claim(struct span proto, int64_t spare_bytes) 
     }
     if (!mul_overflows_i64(n_elements, (int64_t)dtype_size(parts.dtype), &size) && size <= allowed)
         return NULL;
-    return status_exhausted("TensorProto of %zu bytes for %lld elements of type %s", proto.len, (long long)n_elements, dtype_name(parts.dtype));
+    return status_exhausted("TensorProto of %zu bytes for %lld elements of type %s", proto.len, (long long)n_elements,
+                            dtype_name(parts.dtype));
 }
 
 /* ---- encoding ---- */

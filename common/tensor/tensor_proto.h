@@ -35,9 +35,9 @@ struct bytes *variant_proto_new(struct span proto);
 /* ---- the wire format, for hand-written decoders ---- */
 struct proto_field {
     uint32_t number;
-    uint32_t wire_type;  /* 0 varint, 1 64-bit, 2 bytes, 5 32-bit */
-    uint64_t value;      /* varint and fixed */
-    struct span bytes;   /* wire type 2 */
+    uint32_t wire_type; /* 0 varint, 1 64-bit, 2 bytes, 5 32-bit */
+    uint64_t value;     /* varint and fixed */
+    struct span bytes;  /* wire type 2 */
 };
 /* Reads the next field; moves `in` past it. 1: a field, 0: end, -1: malformed (groups, truncation, number 0). */
 int proto_next(struct span *in, struct proto_field *ret);

@@ -96,7 +96,7 @@ struct status *tensor_list_resize(struct tensor_list *list, int64_t n) {
 
 struct status *tensor_list_set(struct tensor_list *list, int64_t i, struct tensor *value) {
     if (unlikely(value->dtype == DT_VARIANT)) {
-        uint32_t depth = 1 + variant_depth_with(value);
+        uint32_t depth = variant_depth_with(value);
         TRY(variant_check_depth(depth));
         list->depth = MAX(list->depth, depth);
     }
@@ -253,7 +253,7 @@ static void merge_shape(struct tensor_list *list, struct shape other) {
 static void note_depth(struct tensor_list *list) {
     for (int64_t i = 0; list->dtype == DT_VARIANT && i < list->n; i++)
         if (tensor_list_has(list, i))
-            list->depth = MAX(list->depth, 1 + variant_depth_with(&list->elements[i]));
+            list->depth = MAX(list->depth, variant_depth_with(&list->elements[i]));
 }
 
 static struct status *tensor_list_add(struct kernel_ctx *ctx, struct object **a, const struct object *b) {

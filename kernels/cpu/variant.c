@@ -88,13 +88,19 @@ struct status *variant_check_depth(uint32_t depth) {
 
 /* ---- words ---- */
 
-const char *variant_words(const struct object *object) {
-    static _Thread_local char words[160];
+static struct span type_name_of(const struct object *object) {
     struct variant_parts parts;
     struct span name = span_of(object ? object->type->name : "<empty>");
-    if (object && object->type == &variant_proto_type && variant_read_parts(serialized(object), &parts))
+    if (object && object->type == &variant_proto_type && variant_read_parts(serialized(object), &parts) && parts.type_name.len > 0)
         name = parts.type_name;
-    snprintf(words, sizeof(words), "Variant<type: %.*s>", (int)MIN(name.len, (size_t)128), name.len > 0 ? name.data : "");
+    name.len = MIN(name.len, (size_t)128);
+    return name;
+}
+
+const char *variant_words(const struct object *object) {
+    static _Thread_local char words[160];
+    struct span name = type_name_of(object);
+    snprintf(words, sizeof(words), "Variant<type: %.*s>", (int)name.len, name.data);
     return words;
 }
 
@@ -125,11 +131,10 @@ static struct status *objects_add(struct kernel_ctx *ctx, struct object **a, con
         goto out;
     const struct variant_kind *kind = kind_of(*a);
     if (!kind || kind != kind_of(b)) {
-        struct str words = STR_INIT;
-        str_add(&words, variant_words(*a));
-        st = status_internal("BinaryOpVariants: Variants a and b have different or unknown type ids.  Type names: '%s' vs. '%s'",
-                             str_text(&words), variant_words(b));
-        str_fini(&words);
+        struct span x = type_name_of(*a), y = type_name_of(b);
+        st = status_internal(
+            "BinaryOpVariants: Variants a and b have different type ids, or ones that cannot be added.  Type names: '%.*s' vs. '%.*s'",
+            (int)x.len, x.data, (int)y.len, y.data);
         goto out;
     }
     nesting++;

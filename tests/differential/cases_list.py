@@ -539,7 +539,7 @@ def _joined(n, rank=1, hide=False):
     a = R.Pack(values=[two().handle] * 2)
     b = R.Pack(values=[empty().push(C).handle] * n)
     if hide:
-        a, b = (empty((), tf.variant).push(each).get(0) for each in (a, b))
+        a, b = (empty(ANY, tf.variant).push(each).get(0) for each in (a, b))
     if rank == 2:
         a, b = tf.reshape(a, [1, 2]), tf.reshape(b, [1, 2])
     joined = R.TensorListConcatLists(input_a=a, input_b=b, element_dtype=tf.float32)

@@ -15,8 +15,10 @@ A module programs_F.py holds cases(), which yields (name, build) or (name, build
     cluster_error   (class, regular expression): how every run fails on the cluster; TensorFlow in process, whose devices are other ones, is not asked
 """
 
+import contextlib
 import os
 import re
+import unittest.mock
 from dataclasses import dataclass, field
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -79,6 +81,12 @@ def oracle_config():
     config.graph_options.optimizer_options.opt_level = -1
     config.graph_options.rewrite_options.disable_meta_optimizer = True
     return config
+
+
+def build_without_devices(build):
+    """Builds a case for TensorFlow in process, which has none of the cluster's devices: not in functions either, where they cannot be taken off later."""
+    with unittest.mock.patch.object(tf, "device", lambda _: contextlib.nullcontext()):
+        return build()
 
 
 def strip_devices(graph):

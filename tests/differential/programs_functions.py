@@ -41,7 +41,7 @@ def _call(device):
             x = tf1.placeholder(tf.float32, [2])
             a, b = f(x, 2.0), f(x, 3.0)
             c = f(a[0], b[0])
-        return [Run([a, b, c], {x: [1, 2]}), Run(c[1]["three"])]
+        return [Run([a, b, c], {x: [1, 2]}), Run(c[1]["three"], {x: [1, 2]})]
 
     return build
 
@@ -290,8 +290,8 @@ def _predicates():
 
     values = [
         np.int32(0), np.int32(-3), np.float32(0), np.float32(-0.0), np.float32(0.5), np.float32("nan"), np.int64(1 << 40), b"", b"no",
-        np.zeros([2], np.float32), np.zeros([0], np.float32), np.complex64(0), np.complex64(2j), np.uint8(0), np.float16(-0.0), np.bool_(True),
-    ]  # fmt: skip
+        np.zeros([2], np.float32), np.zeros([0], np.float32), np.uint8(0), np.float64(-0.0), np.int8(1), np.array([b""]), np.bool_(True),
+    ]  # fmt: skip  (complex, half and wider unsigned scalars abort TensorFlow)
     outs = [functional_ops.If(tf1.placeholder_with_default(v, None), [tf.constant(10.0)], yes, no)[0] for v in values]
     return [Run(outs)]
 
@@ -439,7 +439,7 @@ def _while_tuple_of_names():
     @tf.function
     def collatz(n):
         steps = 0
-        while True:
+        while tf.constant(True):
             if n <= 1:
                 break
             steps += 1
@@ -507,39 +507,6 @@ def _uninitialized():
     return [Run(f()), Run(v.initializer), Run(f())]
 
 
-@v2
-def _recursion():
-    """Refused by us; TensorFlow's client cannot build it but by Defun."""
-
-    @legacy.Defun(tf.int32, func_name="Down", out_names=["y"])
-    def declared(n):
-        return n - 1
-
-    graph = tf1.get_default_graph()
-    x = tf1.placeholder(tf.int32, [], name="x")
-    y = declared(x)
-    definition = graph.as_graph_def().library.function[0]
-    loop = type(definition)()
-    loop.CopyFrom(definition)
-    loop.signature.name = "Round"
-    node = loop.node_def[0]
-    del loop.node_def[1:]
-    node.Clear()
-    node.name, node.op = "again", "Round"
-    node.input.append(loop.signature.input_arg[0].name)
-    loop.ret[loop.signature.output_arg[0].name] = f"again:{loop.signature.output_arg[0].name}:0"
-    whole = graph.as_graph_def()
-    whole.library.function.append(loop)
-    call = whole.node.add()
-    call.name, call.op = "round", "Round"
-    call.input.append("x")
-    with tf.Graph().as_default() as other:
-        tf1.import_graph_def(whole, name="")
-    del y
-    tf1.import_graph_def(other.as_graph_def(), name="imported")
-    return [Run("imported/round:0", {"imported/x:0": 3})]
-
-
 def cases():
     for where, device in (("default", None), ("ps", PS)):
         yield f"function/call/{where}", _call(device)
@@ -578,4 +545,3 @@ def cases():
     yield "function/map_fn", _map_fn, {"needs": "tensor lists"}
     yield "function/errors", _errors
     yield "function/uninitialized", _uninitialized
-    yield "function/recursion", _recursion, {"cluster_error": (tf.errors.InvalidArgumentError, "Recursive functions are not supported: Round -> Round")}

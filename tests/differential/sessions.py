@@ -2,12 +2,15 @@
 
 A script is a function of (target, note). It runs once against a cluster of TensorFlow's own servers (one ps, two workers, in this process) and once
 against ours; note(name, value) records what is to be equal, as programs.Outcome where it is the outcome of a call.
-scripts() yields (name, script) or (name, script, options): those of programs.py, and `ours_only`: the script checks by itself.
+scripts() yields (name, script) or (name, script, options): those of programs.py, and `ours_only`: what matters is that our cluster survives it.
 """
 
 import gc
+import os
 import re
 import socket
+import subprocess
+import sys
 import threading
 import time
 
@@ -500,6 +503,84 @@ def extend_while_running(target, note):
         note("wrong", wrong)
 
 
+# ---- races ----
+
+
+def short_timeouts(target, note):
+    """Deadlines that pass at any moment of a step over three tasks; then the session still works."""
+    with tf.Graph().as_default(), tf1.Session(target) as session:
+        x = tf1.placeholder(tf.float32, [None])
+        y = x
+        for i in range(9):
+            with tf.device(TASKS[i % 3]):
+                y = y * 2.0 + 1.0
+        codes = set()
+
+        def work(k):
+            rng = np.random.default_rng(k)
+            for _ in range(40):
+                size = int(rng.choice([3, 300, 60000]))
+                timeout = int(rng.integers(1, 6))
+                codes.add(attempt(session.run, y, {x: np.ones([size])}, options=tf1.RunOptions(timeout_in_ms=timeout)).code)
+
+        threads = [threading.Thread(target=work, args=(k,)) for k in range(6)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join(60)
+        note("codes", sorted(codes - {0, tf.errors.DEADLINE_EXCEEDED}))
+        note("afterwards", attempt(session.run, y, {x: [0.0]}))
+
+
+def failing_transfers(target, note):
+    """A task fails while large and small values are on their way between the others."""
+    with tf.Graph().as_default(), tf1.Session(target) as session:
+        x, n = tf1.placeholder(tf.float32, [None]), tf1.placeholder(tf.int32, [])
+        with tf.device(PS):
+            a, small = x + 1.0, tf.reduce_sum(x)
+        with tf.device(WORKER1):
+            b = tf.reduce_sum(a * 2.0) + small
+        with tf.device(WORKER0):
+            c = b + tf.cast(tf.math.floordiv(1, n, name="bad"), tf.float32)
+        wrong = []
+        for i in range(40):
+            size = (10, 100000, 400000)[i % 3]
+            outcome = attempt(session.run, c, {x: np.zeros([size]), n: 0})
+            if outcome.code != tf.errors.INVALID_ARGUMENT or outcome.node != "bad":
+                wrong.append(str(outcome))
+            if session.run(c, {x: np.zeros([size]), n: 1}) != 2 * size + 1:
+                wrong.append(i)
+        note("wrong", wrong)
+
+
+CLIENT = """
+import programs
+from programs import tf, tf1
+with tf1.Session({target!r}) as session:
+    with tf.device({task!r}):
+        loop = tf1.while_loop(lambda i: i >= 0, lambda i: tf.maximum(i - 1, 0), [5])
+    with tf.device({other!r}):
+        far = loop + 1
+    session.run(tf.constant(1))
+    print("ready", flush=True)
+    session.run(far)
+"""
+
+
+def killed_client(target, note):
+    """A client that dies leaves no step behind (the runner looks)."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    script = CLIENT.format(target=target, task=WORKER1, other=PS)
+    client = subprocess.Popen([sys.executable, "-c", script], cwd=here, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    ready = client.stdout.readline()
+    time.sleep(0.2)
+    client.kill()
+    client.wait()
+    note("was running", ready.strip())
+    with tf.Graph().as_default(), tf1.Session(target) as session:
+        note("others go on", attempt(session.run, tf.constant(1) + 1))
+
+
 # ---- what trainers use ----
 
 
@@ -561,5 +642,8 @@ def scripts():
     yield "session/sixteen_threads", sixteen_threads
     yield "session/threads_of_sessions", threads_of_sessions
     yield "session/extend_while_running", extend_while_running
+    yield "session/short_timeouts", short_timeouts
+    yield "session/failing_transfers", failing_transfers
+    yield "session/killed_client", killed_client, {"ours_only": True}
     yield "session/session_manager", supervised
     yield "session/monitored", monitored

@@ -267,16 +267,11 @@ static void varints_read_back(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tensorflows_protos_decode),
-        cmocka_unit_test(head_and_elements_make_the_whole),
-        cmocka_unit_test(large_aligned_content_is_shared),
-        cmocka_unit_test(bools_are_cleaned),
-        cmocka_unit_test(a_splat_of_zeros_may_be_large),
-        cmocka_unit_test(a_few_bytes_do_not_claim_much_memory),
-        cmocka_unit_test(malformed_protos_are_refused),
-        cmocka_unit_test(handles_and_variants_travel),
-        cmocka_unit_test(lengths_are_filled_in_place),
-        cmocka_unit_test(varints_read_back),
+        cmocka_unit_test(tensorflows_protos_decode),       cmocka_unit_test(head_and_elements_make_the_whole),
+        cmocka_unit_test(large_aligned_content_is_shared), cmocka_unit_test(bools_are_cleaned),
+        cmocka_unit_test(a_splat_of_zeros_may_be_large),   cmocka_unit_test(a_few_bytes_do_not_claim_much_memory),
+        cmocka_unit_test(malformed_protos_are_refused),    cmocka_unit_test(handles_and_variants_travel),
+        cmocka_unit_test(lengths_are_filled_in_place),     cmocka_unit_test(varints_read_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,7 +10,9 @@
 #include "common/tensor/tensor_proto.h"
 #include "master/request.h"
 
-static void add_message(struct str *out, uint32_t number, const struct str *message) { proto_add_bytes(out, number, message->data, message->len); }
+static void add_message(struct str *out, uint32_t number, const struct str *message) {
+    proto_add_bytes(out, number, message->data, message->len);
+}
 
 /* A feed "x:0" of `content_len` bytes, fetch "y:0", target "t", options {trace 3, timeout 1500}, request id -1. */
 static void make_request(struct str *out, size_t content_len) {

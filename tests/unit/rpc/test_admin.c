@@ -1,3 +1,4 @@
+/* The admin port: pages, limits, malformed HTTP. */
 #include "rpc/admin.h"
 
 #include <setjmp.h>

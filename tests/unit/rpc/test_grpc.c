@@ -1,3 +1,4 @@
+/* What gRPC server and client share: bodies, percent-encoding, timeouts. */
 #include "rpc/grpc.h"
 
 #include <setjmp.h>

@@ -146,9 +146,9 @@ static int peer_header(nghttp2_session *session, const nghttp2_frame *frame, con
                        size_t value_len, uint8_t flags, void *user_data) {
     struct peer *peer = user_data;
     if (name_len == 7 && memcmp(name, ":status", 7) == 0)
-        peer->http_status = atoi((const char *)value);
+        peer->http_status = (int)strtol((const char *)value, NULL, 10);
     else if (name_len == 11 && memcmp(name, "grpc-status", 11) == 0)
-        peer->grpc_status = atoi((const char *)value);
+        peer->grpc_status = (int)strtol((const char *)value, NULL, 10);
     else if (name_len == 12 && memcmp(name, "grpc-message", 12) == 0)
         snprintf(peer->grpc_message, sizeof(peer->grpc_message), "%.*s", (int)value_len, value);
     return 0;

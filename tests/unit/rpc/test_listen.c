@@ -1,3 +1,4 @@
+/* Addresses: parsing and listening. */
 #include "rpc/listen.h"
 
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* The event loop: posting, deferring, timers, signals. */
 #include "rpc/loop.h"
 
 #include <setjmp.h>

@@ -237,13 +237,13 @@ static void feeds_reach_their_consumers(void **state) {
     close_fixture(&f);
 }
 
-#define COND(pred)                                               \
-    "p = Const() {dtype=bool, value=bool[]{" pred "}}\n"         \
-    "x = Const() {dtype=float, value=float[]{3}}\n"              \
-    "s = Switch(x, p) {T=float}\n"                               \
-    "one = Const() {dtype=float, value=float[]{1}}\n"            \
-    "no = AddV2(s, one) {T=float}\n"                             \
-    "yes = Mul(s:1, s:1) {T=float}\n"                            \
+#define COND(pred)                                       \
+    "p = Const() {dtype=bool, value=bool[]{" pred "}}\n" \
+    "x = Const() {dtype=float, value=float[]{3}}\n"      \
+    "s = Switch(x, p) {T=float}\n"                       \
+    "one = Const() {dtype=float, value=float[]{1}}\n"    \
+    "no = AddV2(s, one) {T=float}\n"                     \
+    "yes = Mul(s:1, s:1) {T=float}\n"                    \
     "m = Merge(no, yes) {T=float, N=2}\n"
 
 static void a_cond_takes_one_branch(void **state) {
@@ -264,66 +264,59 @@ static void a_control_trigger_is_live_under_dead_inputs(void **state) {
 }
 
 /* while i < limit: i += step — eight nodes an iteration, as a client builds it. */
-#define LOOP(name, from, limit, parallel, body)                                                                           \
-    name "_e = Enter(" from ") {T=int32, frame_name=\"" name "\", parallel_iterations=" parallel "}\n"                    \
-    name "_l = Enter(" limit ") {T=int32, frame_name=\"" name "\", is_constant=true, parallel_iterations=" parallel "}\n" \
-    name "_m = Merge(" name "_e, " name "_n) {T=int32, N=2}\n"                                                            \
-    name "_c = Less(" name "_m, " name "_l) {T=int32}\n"                                                                  \
-    name "_p = LoopCond(" name "_c)\n"                                                                                    \
-    name "_s = Switch(" name "_m, " name "_p) {T=int32}\n"                                                                \
-    name "_b = Identity(" name "_s:1) {T=int32}\n" body                                                                   \
-    name "_x = Exit(" name "_s) {T=int32}\n"
-#define COUNT_BODY(name)                                                        \
-    name "_1 = Const(^" name "_b) {dtype=int32, value=int32[]{1}}\n"            \
-    name "_a = AddV2(" name "_b, " name "_1) {T=int32}\n"                       \
-    name "_n = NextIteration(" name "_a) {T=int32}\n"
+#define LOOP(name, from, limit, parallel, body)                                                                                           \
+    name "_e = Enter(" from ") {T=int32, frame_name=\"" name "\", parallel_iterations=" parallel "}\n" name "_l = Enter(" limit           \
+         ") {T=int32, frame_name=\"" name "\", is_constant=true, parallel_iterations=" parallel "}\n" name "_m = Merge(" name "_e, " name \
+         "_n) {T=int32, N=2}\n" name "_c = Less(" name "_m, " name "_l) {T=int32}\n" name "_p = LoopCond(" name "_c)\n" name              \
+         "_s = Switch(" name "_m, " name "_p) {T=int32}\n" name "_b = Identity(" name "_s:1) {T=int32}\n" body name "_x = Exit(" name     \
+         "_s) {T=int32}\n"
+#define COUNT_BODY(name)                                                                                                        \
+    name "_1 = Const(^" name "_b) {dtype=int32, value=int32[]{1}}\n" name "_a = AddV2(" name "_b, " name "_1) {T=int32}\n" name \
+         "_n = NextIteration(" name "_a) {T=int32}\n"
 #define INT(name, value) name " = Const() {dtype=int32, value=int32[]{" value "}}\n"
 
 static void a_loop_counts(void **state) {
-    expect_result(INT("z", "0") INT("ten", "10") LOOP("w", "z", "ten", "10", COUNT_BODY("w")) "out = _MrFetch(w_x) {T=int32, index=0}\n", "int32[]{10}");
+    expect_result(INT("z", "0") INT("ten", "10") LOOP("w", "z", "ten", "10", COUNT_BODY("w")) "out = _MrFetch(w_x) {T=int32, index=0}\n",
+                  "int32[]{10}");
     expect_result(INT("z", "0") INT("n", "100000") LOOP("w", "z", "n", "1", COUNT_BODY("w")) "out = _MrFetch(w_x) {T=int32, index=0}\n",
                   "int32[]{100000}");
-    expect_result(INT("z", "5") INT("n", "3") LOOP("w", "z", "n", "32", COUNT_BODY("w")) "out = _MrFetch(w_x) {T=int32, index=0}\n", "int32[]{5}");
+    expect_result(INT("z", "5") INT("n", "3") LOOP("w", "z", "n", "32", COUNT_BODY("w")) "out = _MrFetch(w_x) {T=int32, index=0}\n",
+                  "int32[]{5}");
 }
 
 /* The body of the outer loop runs an inner loop that counts from i to 7, and goes on with its result. */
 static void loops_nest(void **state) {
     expect_result(INT("z", "0") INT("outer", "20") INT("inner", "7")
                       LOOP("w", "z", "outer", "4",
-                           "w_in = Enter(inner) {T=int32, frame_name=\"w\", is_constant=true, parallel_iterations=4}\n"
-                           LOOP("v", "w_b", "w_in", "3", COUNT_BODY("v"))
-                           "w_1 = Const(^w_b) {dtype=int32, value=int32[]{1}}\n"
-                           "w_a = AddV2(v_x, w_1) {T=int32}\n"
-                           "w_n = NextIteration(w_a) {T=int32}\n")
-                  "out = _MrFetch(w_x) {T=int32, index=0}\n",
+                           "w_in = Enter(inner) {T=int32, frame_name=\"w\", is_constant=true, parallel_iterations=4}\n" LOOP(
+                               "v", "w_b", "w_in", "3",
+                               COUNT_BODY("v")) "w_1 = Const(^w_b) {dtype=int32, value=int32[]{1}}\n"
+                                                "w_a = AddV2(v_x, w_1) {T=int32}\n"
+                                                "w_n = NextIteration(w_a) {T=int32}\n") "out = _MrFetch(w_x) {T=int32, index=0}\n",
                   "int32[]{20}");
 }
 
 /* A loop in an untaken branch: its Exit is dead, and the Merge after it takes the other side. */
 static void a_dead_loop_ends_dead(void **state) {
-    expect_result("p = Const() {dtype=bool, value=bool[]{false}}\n" INT("z", "0") INT("n", "10")
-                  "s = Switch(z, p) {T=int32}\n"
-                  LOOP("w", "s:1", "n", "10", COUNT_BODY("w"))
-                  "other = Identity(s) {T=int32}\n"
-                  "m = Merge(w_x, other) {T=int32, N=2}\n"
-                  "out = _MrFetch(m:1) {T=int32, index=0}\n",
+    expect_result("p = Const() {dtype=bool, value=bool[]{false}}\n" INT("z", "0") INT("n", "10") "s = Switch(z, p) {T=int32}\n" LOOP(
+                      "w", "s:1", "n", "10", COUNT_BODY("w")) "other = Identity(s) {T=int32}\n"
+                                                              "m = Merge(w_x, other) {T=int32, N=2}\n"
+                                                              "out = _MrFetch(m:1) {T=int32, index=0}\n",
                   "int32[]{1}");
 }
 
 static void a_cond_inside_a_loop(void **state) {
     /* i += i < 5 ? 1 : 10 */
-    expect_result(INT("z", "0") INT("n", "30")
-                  LOOP("w", "z", "n", "10",
-                       "five = Const(^w_b) {dtype=int32, value=int32[]{5}}\n"
-                       "q = Less(w_b, five) {T=int32}\n"
-                       "s = Switch(w_b, q) {T=int32}\n"
-                       "ten = Const(^s) {dtype=int32, value=int32[]{10}}\n"
-                       "one = Const(^w_b) {dtype=int32, value=int32[]{1}}\n"
-                       "big = AddV2(s, ten) {T=int32}\n"
-                       "small = AddV2(s:1, one) {T=int32}\n"
-                       "w_a = Merge(big, small) {T=int32, N=2}\n"
-                       "w_n = NextIteration(w_a) {T=int32}\n")
-                  "out = _MrFetch(w_x) {T=int32, index=0}\n",
+    expect_result(INT("z", "0") INT("n", "30") LOOP("w", "z", "n", "10",
+                                                    "five = Const(^w_b) {dtype=int32, value=int32[]{5}}\n"
+                                                    "q = Less(w_b, five) {T=int32}\n"
+                                                    "s = Switch(w_b, q) {T=int32}\n"
+                                                    "ten = Const(^s) {dtype=int32, value=int32[]{10}}\n"
+                                                    "one = Const(^w_b) {dtype=int32, value=int32[]{1}}\n"
+                                                    "big = AddV2(s, ten) {T=int32}\n"
+                                                    "small = AddV2(s:1, one) {T=int32}\n"
+                                                    "w_a = Merge(big, small) {T=int32, N=2}\n"
+                                                    "w_n = NextIteration(w_a) {T=int32}\n") "out = _MrFetch(w_x) {T=int32, index=0}\n",
                   "int32[]{35}");
 }
 
@@ -360,11 +353,9 @@ static void the_first_failure_ends_the_step(void **state) {
 }
 
 static void a_failure_inside_a_loop_frees_its_frames(void **state) {
-    expect_failure(INT("z", "0") INT("n", "10")
-                   LOOP("w", "z", "n", "10",
-                        "f = Const(^w_b) {dtype=float, value=float[]{1}}\n"
-                        "bad = Abs(f) {T=float}\n" COUNT_BODY("w"))
-                   "out = _MrFetch(w_x) {T=int32, index=0}\n",
+    expect_failure(INT("z", "0") INT("n", "10") LOOP("w", "z", "n", "10",
+                                                     "f = Const(^w_b) {dtype=float, value=float[]{1}}\n"
+                                                     "bad = Abs(f) {T=float}\n" COUNT_BODY("w")) "out = _MrFetch(w_x) {T=int32, index=0}\n",
                    STATUS_OUT_OF_RANGE, "[[{{node bad}}]]");
 }
 
@@ -412,14 +403,13 @@ static void a_cancel_before_the_start_counts(void **state) {
 /* Cancels a loop of asynchronous kernels at random moments from another thread; every step ends exactly once. */
 static void random_cancels_leave_nothing(void **state) {
     struct fixture f;
-    open_fixture(&f, INT("z", "0") INT("n", "1000000")
-                     LOOP("w", "z", "n", "10",
-                          "f = Const(^w_b) {dtype=float, value=float[]{1}}\n"
-                          "g = Neg(f) {T=float}\n"
-                          "w_1 = Const(^g) {dtype=int32, value=int32[]{1}}\n"
-                          "w_a = AddV2(w_b, w_1) {T=int32}\n"
-                          "w_n = NextIteration(w_a) {T=int32}\n")
-                     "out = _MrFetch(w_x) {T=int32, index=0}\n");
+    open_fixture(&f,
+                 INT("z", "0") INT("n", "1000000") LOOP("w", "z", "n", "10",
+                                                        "f = Const(^w_b) {dtype=float, value=float[]{1}}\n"
+                                                        "g = Neg(f) {T=float}\n"
+                                                        "w_1 = Const(^g) {dtype=int32, value=int32[]{1}}\n"
+                                                        "w_a = AddV2(w_b, w_1) {T=int32}\n"
+                                                        "w_n = NextIteration(w_a) {T=int32}\n") "out = _MrFetch(w_x) {T=int32, index=0}\n");
     uint64_t seed = 7;
     for (int i = 0; i < 300; i++) {
         struct status *why = status_new(STATUS_CANCELLED, "at random");
@@ -439,7 +429,8 @@ static void random_cancels_leave_nothing(void **state) {
 
 static void a_budget_moves_a_long_step_to_the_pool(void **state) {
     struct fixture f;
-    open_fixture(&f, INT("z", "0") INT("n", "200000") LOOP("w", "z", "n", "10", COUNT_BODY("w")) "out = _MrFetch(w_x) {T=int32, index=0}\n");
+    open_fixture(&f,
+                 INT("z", "0") INT("n", "200000") LOOP("w", "z", "n", "10", COUNT_BODY("w")) "out = _MrFetch(w_x) {T=int32, index=0}\n");
     step_run_init(&f.run);
     f.run.plan = f.plan;
     f.run.fetches = f.fetches;

@@ -1,0 +1,59 @@
+/* What kernels of a session keep from graph to graph. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "common/graph/graph_text.h"
+#include "worker/plan.h"
+
+static const char DEVICE[] = "/job:worker/replica:0/task:0/device:CPU:0";
+static const char RANDOM[] = "s = Const() {dtype=int32, value=int32[1]{3}} @/job:worker/replica:0/task:0/device:CPU:0\n"
+                             "r = RandomUniform(s) {T=int32, dtype=float, seed=7} @/job:worker/replica:0/task:0/device:CPU:0\n";
+
+static struct plan *make_plan(struct session_state *states) {
+    struct device device = {.full_name = (char *)DEVICE, .type = "CPU", .allocator = allocator_host()};
+    struct plan_options options = {.devices = &device, .n_devices = 1, .session_state = states};
+    struct graph graph;
+    struct plan *plan = NULL;
+    graph_init(&graph);
+    assert_null(graph_parse(RANDOM, &graph));
+    assert_null(plan_new(&graph, &options, &plan));
+    graph_fini(&graph);
+    assert_int_equal(plan->n_instances, 1);
+    return plan;
+}
+
+static void graphs_of_a_session_share_a_random_sequence(void **state) {
+    struct session_state *states = session_state_new();
+    struct plan *first = make_plan(states), *second = make_plan(states);
+    assert_ptr_equal(first->instances[0].state, second->instances[0].state);
+    plan_unref(first);
+    struct plan *third = make_plan(states);
+    assert_ptr_equal(third->instances[0].state, second->instances[0].state);
+    session_state_unref(states); /* the plans hold on to it */
+    plan_unref(second);
+    plan_unref(third);
+}
+
+static void sessions_have_sequences_of_their_own(void **state) {
+    struct session_state *states = session_state_new(), *others = session_state_new();
+    struct plan *plan = make_plan(states), *other = make_plan(others), *alone = make_plan(NULL);
+    assert_ptr_not_equal(plan->instances[0].state, other->instances[0].state);
+    assert_ptr_not_equal(plan->instances[0].state, alone->instances[0].state);
+    assert_false(alone->instances[0].is_state_shared);
+    plan_unref(plan);
+    plan_unref(other);
+    plan_unref(alone);
+    session_state_unref(states);
+    session_state_unref(others);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(graphs_of_a_session_share_a_random_sequence),
+        cmocka_unit_test(sessions_have_sequences_of_their_own),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -12,7 +12,7 @@
 #include "master/step.h"
 #include "proto/worker.pb-c.h"
 
-enum { TICK_MS = 250 };
+enum { TICK_MS = 250, MAX_REFUSED_BYTES = 256 << 20 };
 
 static struct metric sessions_gauge = METRIC_GAUGE_INIT("millrace_sessions", "Open sessions");
 static struct metric sessions_total = METRIC_COUNTER_INIT("millrace_sessions_total", "Sessions created");
@@ -89,9 +89,15 @@ static void rollback(struct graph *graph, int n_before) {
             graph_remove_node(graph, graph->nodes[id]);
 }
 
-static void graph_work(struct session_job *session_job) {
-    struct graph_job *job = CONTAINER_OF(session_job, struct graph_job, job);
-    struct session *session = session_job->session;
+/* A graph gives memory back only as a whole: what refused parts of it hold adds up until the session ends. */
+static size_t held_bytes(const struct graph *graph, int first_tensor) {
+    size_t size = graph->arena.size_bytes;
+    for (int i = first_tensor; i < graph->n_tensors; i++)
+        size += tensor_size_bytes(graph->tensors[i]);
+    return size;
+}
+
+static void graph_add(struct graph_job *job, struct session *session) {
     struct graph_limits limits;
     int n_before = session->graph.n_nodes;
     if (!job->is_create && job->expected_version != session->graph_version) {
@@ -107,6 +113,21 @@ static void graph_work(struct session_job *session_job) {
     job->status = place_session(&session->graph, session->devices, &session->options);
     if (job->status)
         rollback(&session->graph, n_before);
+}
+
+static void graph_work(struct session_job *session_job) {
+    struct graph_job *job = CONTAINER_OF(session_job, struct graph_job, job);
+    struct session *session = session_job->session;
+    int first_tensor = session->graph.n_tensors;
+    size_t before = held_bytes(&session->graph, first_tensor);
+    if (session->refused_bytes > MAX_REFUSED_BYTES) {
+        job->status = status_exhausted("Session %s holds %zu MiB of graphs that were refused; create a new one", session->handle,
+                                       session->refused_bytes >> 20);
+        return;
+    }
+    graph_add(job, session);
+    if (job->status)
+        session->refused_bytes += held_bytes(&session->graph, first_tensor) - before;
 }
 
 static void graph_done(struct session_job *session_job) {

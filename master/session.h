@@ -69,6 +69,7 @@ struct session {
     struct graph graph;           /* jobs only, while one runs */
     struct device_table *devices; /* what its nodes are placed on: `placed` indexes it, so it stays the same */
     int64_t graph_version;
+    size_t refused_bytes; /* held by the graph for ExtendSessions that failed; running job's */
     struct compile_options options;
     int64_t operation_timeout_ms;
     struct strmap executables; /* key → struct executable: the cache, at most service options' max_executables */

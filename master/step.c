@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "common/base/clock.h"
+#include "common/base/log.h"
 #include "common/base/metrics.h"
 #include "common/graph/graph_proto.h"
 #include "common/tensor/tensor_proto.h"
@@ -11,7 +12,10 @@
 #include "master/step_machine.h"
 #include "proto/worker.pb-c.h"
 
-enum { FEED_SPARE_BYTES = 16 << 20 }; /* what a feed may take beyond a multiple of its bytes: this thread fills it */
+enum {
+    FEED_SPARE_BYTES = 16 << 20, /* what a feed may take beyond a multiple of its bytes: this thread fills it */
+    END_GRACE_MS = 10000,        /* a task that does not say that its part has ended (stopped, deep in a kernel) holds nobody up longer */
+};
 
 /* One partition's run. */
 struct step_part {
@@ -201,9 +205,20 @@ static void cancel_parts(struct step *step) {
     free(bytes);
 }
 
+static void on_timeout(struct loop_timer *timer);
+
+static void start_timer(struct step *step, int64_t ms) {
+    if (!step->has_timer)
+        loop_timer_init(step->session->service->loop, &step->timer, on_timeout);
+    step->has_timer = true;
+    loop_timer_start(&step->timer, ms, 0);
+}
+
 static void carry_out(struct step *step, unsigned actions) {
-    if (actions & STEP_CANCEL_PARTS)
+    if (actions & STEP_CANCEL_PARTS) {
         cancel_parts(step);
+        start_timer(step, END_GRACE_MS);
+    }
     if (actions & STEP_FINISH)
         finish(step, status_ref(step->machine.status));
 }
@@ -223,9 +238,22 @@ static void on_call_cancelled(struct grpc_call *call, void *user) {
     step_cancel(user, status_new(STATUS_CANCELLED, "The client cancelled the step, its deadline passed, or its connection ended"));
 }
 
+/* Its parts were cancelled and do not end: the client has its answer, what they still say is dropped. */
+static void give_up(struct step *step) {
+    for (int i = 0; i < step->machine.n_parts; i++)
+        if (step->is_running[i])
+            log_warning("step %016llx was cancelled %d s ago, and task %s has not ended it", (unsigned long long)step->id,
+                        END_GRACE_MS / 1000, task_name(step->executable->registrations[i].task));
+    finish(step, status_ref(step->machine.status));
+}
+
 static void on_timeout(struct loop_timer *timer) {
     struct step *step = CONTAINER_OF(timer, struct step, timer);
-    if (!step->is_finished)
+    if (step->is_finished)
+        return;
+    if (step->machine.state == STEP_ENDING)
+        give_up(step);
+    else
         step_cancel(step, status_new(STATUS_DEADLINE_EXCEEDED, "Timed out waiting for the step after %lld ms",
                                      (long long)step->request.timeout_ms));
 }
@@ -466,11 +494,8 @@ void step_run(struct session *session, struct grpc_call *call, const struct run_
         finish(step, st);
         return;
     }
-    if (request->timeout_ms > 0) {
-        step->has_timer = true;
-        loop_timer_init(session->service->loop, &step->timer, on_timeout);
-        loop_timer_start(&step->timer, request->timeout_ms, 0);
-    }
+    if (request->timeout_ms > 0)
+        start_timer(step, request->timeout_ms);
     step->executable = session_executable(session, run_step_request_key(request, &step->arena), fill_executable, &step->request);
     step_executable_settled(step);
 }

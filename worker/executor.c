@@ -238,6 +238,7 @@ static void run_merge(const struct plan_node *node, struct tensor *inputs, struc
 
 static void run_fetch(struct step *step, const struct plan_node *node, struct tensor *inputs, bool is_dead) {
     struct tensor *fetch = &step->run->fetches[node->aux];
+    tensor_clear(fetch); /* two nodes may name one place */
     if (is_dead)
         tensor_init_dead(fetch);
     else

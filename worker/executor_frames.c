@@ -89,7 +89,9 @@ static struct frame *frame_new(struct step *step, uint32_t plan_frame, struct it
         frame->plan = &step->plan->frames[plan_frame];
         frame->ring_size = (uint32_t)frame->plan->parallel_iterations + 1;
         frame->ring = xcalloc(frame->ring_size, sizeof *frame->ring);
+        frame->has_exited = xcalloc(frame->plan->n_exits + 1, sizeof *frame->has_exited);
     }
+    memset(frame->has_exited, 0, frame->plan->n_exits * sizeof *frame->has_exited);
     frame->parent = parent;
     frame->n_enters_pending = frame->plan->n_enters;
     frame->last = 0;
@@ -106,6 +108,7 @@ void frame_free(struct frame *frame) {
     values_clear(&frame->invariants);
     free(frame->waiting.items);
     free(frame->invariants.items);
+    free(frame->has_exited);
     free(frame->dead_exits);
     free(frame->ring);
     free(frame);
@@ -172,7 +175,8 @@ static void frame_end(struct step *step, struct frame *frame) {
     struct iteration *parent = frame->parent;
     for (uint32_t i = 0; i < frame->n_dead_exits; i++) {
         struct tensor none = TENSOR_INIT;
-        deliver(step, parent, frame->dead_exits[i], &none);
+        if (!frame->has_exited[step->plan->nodes[frame->dead_exits[i]].aux])
+            deliver(step, parent, frame->dead_exits[i], &none);
     }
     frame_unlink(frame);
     frame_recycle(step, frame);
@@ -232,7 +236,13 @@ void frame_enter(struct step *step, struct iteration *iteration, const struct pl
 void frame_exit(struct step *step, struct iteration *iteration, const struct plan_node *node, struct tensor *value, bool is_dead) {
     struct frame *frame = iteration->frame;
     uint32_t index = (uint32_t)(node - step->plan->nodes);
+    if (!is_dead && frame->has_exited[node->aux]) { /* its consumers count on one value: a second would stand in for others */
+        tensor_clear(value);
+        step_fail(step, node, status_invalid("An Exit got a live value in two iterations of its loop"));
+        return;
+    }
     if (!is_dead) {
+        frame->has_exited[node->aux] = true;
         deliver(step, frame->parent, index, value);
         return;
     }

@@ -56,6 +56,7 @@ struct frame {
     uint32_t ring_size;          /* parallel_iterations + 1 */
     struct frame_values waiting; /* for iteration last + 1, held back by parallel_iterations */
     struct frame_values invariants;
+    bool *has_exited;     /* by number of the Exit: a live value has left */
     uint32_t *dead_exits; /* Exits that were dead in the newest iteration */
     uint32_t n_dead_exits, dead_exits_capacity;
 };

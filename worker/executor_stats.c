@@ -21,8 +21,12 @@ static uint32_t thread_id(void) {
     return id;
 }
 
+enum { STATS_MAX_NODES = 1 << 18 }; /* a loop may run for ever, and RunDone has limits: what comes later is not recorded */
+
 void stats_node(struct step *step, const struct plan_node *node, int64_t start_ns, int64_t end_ns, const struct tensor *output) {
     struct step_stats *stats = step->stats;
+    if (unlikely(stats->n_nodes >= STATS_MAX_NODES))
+        return;
     if (stats->n_nodes == stats->capacity) {
         stats->capacity = MAX((size_t)64, stats->capacity * 2);
         stats->nodes = xreallocarray(stats->nodes, stats->capacity, sizeof *stats->nodes);

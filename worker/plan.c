@@ -166,12 +166,18 @@ static struct status *build_special(struct builder *b, const struct node *node, 
         plan->frames[out->aux].n_enters++;
         return NULL;
     }
+    case PLAN_EXIT:
+        out->aux = plan->frames[b->frame_of[node->id]].n_exits++;
+        return NULL;
     case PLAN_SEND:
     case PLAN_RECV:
         return build_channel(b, node, out->kind == PLAN_SEND, &out->aux);
     case PLAN_FEED:
         return build_position(node, &plan->n_feeds, &out->aux);
     case PLAN_FETCH:
+        if (b->frame_of[node->id] != 0) /* a value per iteration, and one place for it */
+            return status_invalid("{{node %s}} cannot be fetched: it is inside a loop",
+                                  node->n_data ? node->inputs[0].src->name : node->name);
         return build_position(node, &plan->n_fetches, &out->aux);
     default:
         return NULL;

@@ -76,7 +76,7 @@ struct plan_node {
     uint32_t first_edge, n_edges; /* grouped by output, control edges last */
     float cost_ns_per_element;
     uint32_t aux;            /* PLAN_CONST: constants index; SEND/RECV: plan_channels index; FEED/FETCH: position in the
-                                run's arrays; ENTER: child frame */
+                                run's arrays; ENTER: child frame; EXIT: its number among the frame's */
     const struct node *node; /* names, for messages and statistics */
 } __attribute__((aligned(64)));
 
@@ -85,7 +85,8 @@ struct plan_frame {
     int parent;       /* -1 for the root */
     int parallel_iterations;
     uint32_t n_nodes, n_slots;
-    uint32_t n_enters;          /* of this frame, in its parent: the frame has all its inputs after that many */
+    uint32_t n_enters; /* of this frame, in its parent: the frame has all its inputs after that many */
+    uint32_t n_exits;
     uint64_t name_hash;         /* the same in every process: part of the rendezvous key of what crosses tasks inside the frame */
     struct node_state *initial; /* n_nodes */
 };

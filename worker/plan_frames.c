@@ -40,6 +40,8 @@ static struct status *child_frame(struct frame_finder *finder, const struct node
     int64_t parallel = 10;
     TRY(node_get_s(enter, "frame_name", &name));
     TRY(node_get_i(enter, "parallel_iterations", &parallel));
+    if (memchr(name.data, '\0', name.len))
+        return status_invalid("frame_name of {{node %s}} has a NUL byte", enter->name);
     if (parallel < 1)
         return status_invalid("parallel_iterations of {{node %s}} must be positive, is %lld", enter->name, (long long)parallel);
     int frame = frame_find(finder, name, parent);
@@ -68,6 +70,8 @@ static struct status *settle(struct frame_finder *finder, const struct node *nod
     }
     frame = frame < 0 ? 0 : frame;
     finder->frame_of[node->id] = finder->output_frame[node->id] = frame;
+    if (is_next_iteration(node) && frame == 0)
+        return status_invalid("{{node %s}} is a NextIteration outside of any loop frame", node->name);
     if (is_enter(node))
         return child_frame(finder, node, frame, &finder->output_frame[node->id]);
     if (is_exit(node)) {

@@ -14,7 +14,8 @@ extern const struct kernel_list tensor_array_kernels, tensor_array_bulk_kernels,
 extern const struct kernel_list control_flow_kernels;
 extern const struct kernel_list random_kernels;
 extern const struct kernel_list string_kernels;
-extern const struct kernel_list list_kernels, list_bulk_kernels, list_join_kernels, variant_kernels;
+extern const struct kernel_list list_kernels, list_bulk_kernels, list_join_kernels, optional_kernels, variant_kernels;
+extern const struct kernel_list lookup_kernels;
 
 const struct kernel_list *const cpu_kernel_lists[] = {
     &array_kernels,
@@ -56,6 +57,8 @@ const struct kernel_list *const cpu_kernel_lists[] = {
     &list_kernels,
     &list_bulk_kernels,
     &list_join_kernels,
+    &optional_kernels,
     &variant_kernels,
+    &lookup_kernels,
 };
 const size_t n_cpu_kernel_lists = ARRAY_LEN(cpu_kernel_lists);

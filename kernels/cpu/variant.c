@@ -8,7 +8,7 @@
 
 extern const struct kernel_list variant_kernels;
 
-static const struct variant_kind *const kinds[] = {&list_variant_kind};
+static const struct variant_kind *const kinds[] = {&list_variant_kind, &optional_variant_kind};
 
 static const struct variant_kind *kind_of(const struct object *object) {
     for (size_t i = 0; object && i < ARRAY_LEN(kinds); i++)
@@ -149,13 +149,17 @@ out:
 
 struct status *variant_tensor_add(struct kernel_ctx *ctx, struct tensor *sum, const struct tensor *by) {
     enum dtype dtype = (enum dtype)sum->dtype;
-    if (dtype == DT_VARIANT) {
+    if (dtype == DT_VARIANT && by->dtype == DT_VARIANT) {
         if (sum->rank != 0 || by->rank != 0)
             return status_invalid("AddN of non-scalar Tensor with dtype=DT_VARIANT is not supported; inputs[0] has shape: %s.",
                                   tensor_shape_words(sum->rank != 0 ? sum : by));
         TRY(scalar_unshare(sum));
         return objects_add(ctx, scalar_object(sum), *(struct object *const *)tensor_cdata(by));
     }
+    if (by->dtype != dtype || !shape_equal(tensor_shape(sum), tensor_shape(by)))
+        return status_invalid("Trying to add two tensors with incompatible element %s. One is %s and the other is %s",
+                              by->dtype != dtype ? "types" : "shapes", by->dtype != dtype ? dtype_name(dtype) : tensor_shape_words(sum),
+                              by->dtype != dtype ? dtype_name((enum dtype)by->dtype) : tensor_shape_words(by));
     update_fn *add = dtype_in(dtype, DTYPES_NUMBER) ? update_find(UPDATE_ADD, dtype) : NULL;
     if (!add)
         return status_invalid("Trying to add unsupported dtype %d", (int)dtype);

@@ -20,7 +20,7 @@ struct variant_kind {
     struct status *(*add)(struct kernel_ctx *ctx, struct object **a, const struct object *b);
     struct status *(*zeros_like)(struct kernel_ctx *ctx, struct object **a);
 };
-extern const struct variant_kind list_variant_kind;
+extern const struct variant_kind list_variant_kind, optional_variant_kind;
 
 /* The kind itself instead of its serialized form: *object is replaced. Other values, and kinds that nobody here knows, stay as they are.
  * Errors: what the kind's decode says. */
@@ -30,7 +30,7 @@ uint32_t variant_depth_with(const struct tensor *t);
 /* Errors: INVALID_ARGUMENT above the limit. */
 struct status *variant_check_depth(uint32_t depth) MUST_USE;
 
-/* *sum += by, both of one dtype and shape, or with variants inside. Errors: INVALID_ARGUMENT for a dtype without sums; INTERNAL for
+/* *sum += by, with variants inside too. Errors: INVALID_ARGUMENT for other types or shapes, and for a dtype without sums; INTERNAL for
  * variants of different kinds. */
 struct status *variant_tensor_add(struct kernel_ctx *ctx, struct tensor *sum, const struct tensor *by) MUST_USE;
 struct status *variant_tensor_zeros(struct kernel_ctx *ctx, struct tensor *t) MUST_USE;

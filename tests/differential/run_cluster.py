@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs graph programs on a cluster of ours and in TensorFlow, and compares what they come to.
 
-    run_cluster.py [--long] [--only TEXT] [--seed N] [--bin DIR] [--messages]
+    run_cluster.py [--long] [--only TEXT] [--seed N] [--bin DIR] [--messages] [--trace]
 
 programs_*.py    programs of the kind that clients have (programs.py says what a case is)
 sessions.py      programs whose point is the session; the oracle is a cluster of TensorFlow's own servers
@@ -233,6 +233,8 @@ class Runner:
         if not self.cluster.daemons:
             self.cluster.start()
         problem = None
+        if self.arguments.trace:
+            print(name, flush=True)
         with Watchdog(self.cluster, CASE_TIMEOUT_S) as watchdog:
             try:
                 sessions.fresh_state(self.cluster.target)
@@ -306,6 +308,7 @@ def main():
     parser.add_argument("--only", help="cases whose name holds this text")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--bin", help="where tf-master and tf-worker are; default $MILLRACE_BIN or build/bin")
+    parser.add_argument("--trace", action="store_true", help="print each case's name before it runs: some abort TensorFlow")
     parser.add_argument("--messages", action="store_true", help="show both messages where runs fail")
     status = Runner(parser.parse_args()).run()
     sys.stdout.flush()

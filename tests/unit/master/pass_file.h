@@ -8,7 +8,7 @@
  *   fetches: c:0
  *   targets: n
  *   passes: cut prune                default: what the test program says
- *   options: soft session            soft placement; place_session before the passes
+ *   options: soft session few_nodes  soft placement; place_session before the passes; functions may make 1000 nodes, not a million
  *   -- in
  *   a = Placeholder() {dtype=float}
  *   -- extend                        (optional) nodes that join later: placed by a second place_session

@@ -359,6 +359,15 @@ static void a_failure_inside_a_loop_frees_its_frames(void **state) {
                    STATUS_OUT_OF_RANGE, "[[{{node bad}}]]");
 }
 
+/* Its Exit takes the loop variable itself, not a Switch's output: the sum would run on two values of one edge, and none of the other. */
+static void a_loop_is_left_once(void **state) {
+    expect_failure(INT("z", "0") INT("n", "10") LOOP("w", "z", "n", "10", COUNT_BODY("w")) "often = Exit(w_m) {T=int32}\n"
+                                                                                           "late = AddV2(w_x, w_x) {T=int32}\n"
+                                                                                           "sum = AddV2(often, late) {T=int32}\n"
+                                                                                           "out = _MrFetch(sum) {T=int32, index=0}\n",
+                   STATUS_INVALID_ARGUMENT, "two iterations of its loop\n\t [[{{node often}}]]");
+}
+
 static void cancelling_wakes_what_waits(void **state) {
     struct fixture f;
     open_fixture(&f, "a = Const() {dtype=float, value=float[]{2}}\n"
@@ -464,6 +473,19 @@ static void tracing_records_every_node(void **state) {
         assert_true(f.run.stats->nodes[i].end_ns >= f.run.stats->nodes[i].start_ns);
     step_stats_free(f.run.stats);
     close_fixture(&f);
+    open_fixture(&f,
+                 INT("z", "0") INT("n", "100000") LOOP("w", "z", "n", "10", COUNT_BODY("w")) "out = _MrFetch(w_x) {T=int32, index=0}\n");
+    step_run_init(&f.run);
+    f.run.plan = f.plan;
+    f.run.fetches = f.fetches;
+    f.run.containers = containers;
+    f.run.on_done = on_done;
+    f.run.collect_stats = true;
+    executor_start(&f.run);
+    await(&f);
+    assert_int_equal(f.run.stats->n_nodes, 1 << 18); /* and no more: a loop may be endless */
+    step_stats_free(f.run.stats);
+    close_fixture(&f);
 }
 
 static void bad_plans_name_the_culprit(void **state) {
@@ -473,6 +495,10 @@ static void bad_plans_name_the_culprit(void **state) {
         {INT("z", "0") "e = Enter(z) {T=int32, frame_name=\"f\"}\nx = AddV2(e, z) {T=int32}\n", STATUS_INVALID_ARGUMENT, "{{node x}} has inputs from different frames"},
         {INT("z", "0") "x = Exit(z) {T=int32}\n", STATUS_INVALID_ARGUMENT, "{{node x}} is an Exit outside"},
         {INT("z", "0") "e = Enter(z) {T=int32, frame_name=\"f\", parallel_iterations=0}\n", STATUS_INVALID_ARGUMENT, "parallel_iterations"},
+        {INT("z", "0") "e = Enter(z) {T=int32, frame_name=\"f\\x00\"}\n", STATUS_INVALID_ARGUMENT, "{{node e}} has a NUL byte"},
+        {INT("z", "0") "e = Enter(z) {T=int32, frame_name=\"f\"}\no = _MrFetch(e) {T=int32, index=0}\n", STATUS_INVALID_ARGUMENT, "{{node e}} cannot be fetched"},
+        {INT("z", "0") "x = NextIteration(z) {T=int32}\n", STATUS_INVALID_ARGUMENT, "{{node x}} is a NextIteration outside"},
+        {"a = Const() {dtype=string, value=float[]{1}}\n", STATUS_INVALID_ARGUMENT, "{{node a}} Inconsistent values for attr 'dtype'"},
     };
     // clang-format on
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
@@ -523,6 +549,7 @@ int main(void) {
         cmocka_unit_test(expensive_kernels_run_beside_others),
         cmocka_unit_test(the_first_failure_ends_the_step),
         cmocka_unit_test(a_failure_inside_a_loop_frees_its_frames),
+        cmocka_unit_test(a_loop_is_left_once),
         cmocka_unit_test(cancelling_wakes_what_waits),
         cmocka_unit_test(a_cancel_before_the_start_counts),
         cmocka_unit_test(random_cancels_leave_nothing),

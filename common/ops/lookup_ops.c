@@ -1,0 +1,71 @@
+/* Tables. What the handle of a mutable one is known to refer to is one value. */
+#include "common/ops/op_def.h"
+
+extern const struct op_def_list lookup_ops;
+
+static struct status *shape_table(struct shape_inference *ctx) {
+    ctx->out[0] = SHAPE_SCALAR;
+    if (!ctx->out_handle_dtypes)
+        return NULL;
+    ctx->out_handle_shapes[0] = SHAPE_SCALAR;
+    TRY(node_get_type(ctx->node, "value_dtype", &ctx->out_handle_dtypes[0]));
+    if (node_attr(ctx->node, "value_shape"))
+        TRY(node_get_shape(ctx->node, "value_shape", &ctx->out_handle_shapes[0]));
+    return NULL;
+}
+
+/* keys' shape, then one value's. */
+static struct status *shape_values(struct shape_inference *ctx, struct shape keys, enum dtype dtype, struct shape *ret) {
+    *ret = SHAPE_UNKNOWN;
+    if (!ctx->in_handle_dtypes || ctx->in_handle_dtypes[0] == DT_INVALID)
+        return NULL;
+    if (ctx->in_handle_dtypes[0] != dtype)
+        return status_invalid("Trying to read value with wrong dtype. Expected %s got %s", dtype_name(ctx->in_handle_dtypes[0]),
+                              dtype_name(dtype));
+    return shape_concat(ctx, keys, ctx->in_handle_shapes[0], ret);
+}
+
+static struct status *shape_find(struct shape_inference *ctx) {
+    TRY(shape_require_rank(ctx, 0, 0, NULL));
+    return shape_values(ctx, ctx->in[1], (enum dtype)ctx->node->out_types[0], &ctx->out[0]);
+}
+
+static struct status *shape_size(struct shape_inference *ctx) {
+    TRY(shape_require_rank(ctx, 0, 0, NULL));
+    return shape_scalar(ctx);
+}
+
+static struct status *shape_export(struct shape_inference *ctx) {
+    TRY(shape_require_rank(ctx, 0, 0, NULL));
+    ctx->out[0] = shape_unknown_of_rank(ctx, 1);
+    return shape_values(ctx, ctx->out[0], (enum dtype)ctx->node->out_types[1], &ctx->out[1]);
+}
+
+static struct status *shape_initialize(struct shape_inference *ctx) {
+    struct shape keys, unused;
+    TRY(shape_require_rank(ctx, 0, 0, NULL));
+    TRY(shape_require_rank(ctx, 1, 1, &keys));
+    return shape_merge(ctx, keys, ctx->in[2], &unused);
+}
+
+static struct status *shape_change(struct shape_inference *ctx) { return shape_require_rank(ctx, 0, 0, NULL); }
+
+// clang-format off
+static const struct op_def rows[] = {
+    {"HashTableV2", "a table that is filled once", shape_scalar},
+    {"AnonymousHashTable", "a table that is filled once, of the step", shape_scalar},
+    {"MutableHashTableV2", "a table that changes", shape_table},
+    {"AnonymousMutableHashTable", "a table that changes, of the step", shape_table},
+    {"MutableHashTableOfTensorsV2", "a table of vectors that changes", shape_table},
+    {"AnonymousMutableHashTableOfTensors", "a table of vectors that changes, of the step", shape_table},
+    {"LookupTableFindV2", "the values of keys", shape_find},
+    {"LookupTableSizeV2", "how many keys a table has", shape_size},
+    {"LookupTableExportV2", "all keys and values, in any order", shape_export},
+    {"InitializeTableV2", "fills a table, once", shape_initialize},
+    {"LookupTableInsertV2", "adds keys with values, or replaces theirs", shape_change},
+    {"LookupTableImportV2", "replaces all that a table holds", shape_change},
+    {"LookupTableRemoveV2", "removes keys", shape_change},
+};
+// clang-format on
+
+const struct op_def_list lookup_ops = {rows, ARRAY_LEN(rows)};

@@ -6,7 +6,8 @@
 Starts both clusters on loopback (one ps, one worker, in processes of their own; Millrace's master besides), opens a session to each
 from this one client process, and measures each row in alternating rounds, so that noise of the machine falls on both. A row's
 figure is the median time of one step; ratios are TensorFlow ÷ Millrace. Every measured step executes an op in the worker's process.
-Also printed: start to ready, and resident memory of each idle daemon.
+Also printed: start to ready, and resident memory of each idle daemon; and for the rows bound by messages what the client needs by itself
+(against a server that answers at once, bench/client_floor.c): TensorFlow ÷ that is the greatest ratio any runtime could reach.
 """
 import argparse
 import json
@@ -109,6 +110,18 @@ class MillraceCluster:
         self.directory.cleanup()
 
 
+class ClientFloor:
+    """A server that answers at once: what is left is the client's own time, which no runtime can go below."""
+
+    def __init__(self):
+        self.process = subprocess.Popen([os.path.join(os.path.dirname(BIN.rstrip("/")), "bench", "client_floor")], stdout=subprocess.PIPE, text=True)
+        self.target = f"grpc://127.0.0.1:{int(self.process.stdout.readline())}"
+
+    def stop(self):
+        self.process.kill()
+        self.process.wait()
+
+
 def config(tf1):
     """The same for both. TensorFlow's graph rewriting is off so that the ops that a row counts are the ops that run."""
     options = tf1.ConfigProto()
@@ -117,8 +130,8 @@ def config(tf1):
 
 
 class Row:
-    def __init__(self, name, aim, build, calls, per=1):
-        self.name, self.aim, self.build, self.calls, self.per = name, aim, build, calls, per
+    def __init__(self, name, aim, build, calls, per=1, has_floor=False):
+        self.name, self.aim, self.build, self.calls, self.per, self.has_floor = name, aim, build, calls, per, has_floor
 
 
 def build_noop(tf, tf1, np):
@@ -210,9 +223,9 @@ def build_mlp(tf, tf1, np):
 
 
 ROWS = [
-    Row("no-op step", 3.0, build_noop, 300),
-    Row("scalar feed and fetch", 2.5, build_scalar, 300),
-    Row("16 MB feed and fetch", 1.2, build_megabytes, 5),
+    Row("no-op step", 3.0, build_noop, 300, has_floor=True),
+    Row("scalar feed and fetch", 2.5, build_scalar, 300, has_floor=True),
+    Row("16 MB feed and fetch", 1.2, build_megabytes, 5, has_floor=True),
     Row("null step, scalar from ps", 5.0, build_null_scalar, 200),
     Row("null step, 32 rows of 1 GiB", 5.0, build_null_sparse, 200),
     Row("null step, 100 MB dense", 1.3, build_null_dense, 3),
@@ -241,20 +254,20 @@ def main():
     parser.add_argument("--rows", help="parts of row names, joined by commas")
     parser.add_argument("--rounds", type=int, default=7)
     options = parser.parse_args()
-    clusters = [TensorFlowCluster(), MillraceCluster()]
+    clusters, floor = [TensorFlowCluster(), MillraceCluster()], ClientFloor()
     status = 1
     try:
-        status = compare(options, clusters)
+        status = compare(options, clusters, floor)
     except Exception:  # noqa: BLE001
         traceback.print_exc()
     finally:
-        for cluster in clusters:
+        for cluster in clusters + [floor]:
             cluster.stop()
         sys.stdout.flush()
         os._exit(status)  # TensorFlow's sessions block for ever when their server is gone
 
 
-def compare(options, clusters):
+def compare(options, clusters, floor):
     import numpy as np
     import tensorflow as tf
     tf1 = tf.compat.v1
@@ -263,14 +276,15 @@ def compare(options, clusters):
     report = {"start_s": {c.name: c.start_s for c in clusters}, "idle_rss_mb": {c.name: c.rss for c in clusters}, "rows": []}
     print("start to ready:  " + "   ".join(f"{c.name} " + ", ".join(f"{k} {v * 1e3:.0f} ms" for k, v in c.start_s.items()) for c in clusters))
     print("idle memory:     " + "   ".join(f"{c.name} " + ", ".join(f"{k} {v:.1f} MB" for k, v in c.rss.items()) for c in clusters))
-    print(f"\n{'row':30} {'TensorFlow':>13} {'Millrace':>13} {'ratio':>7} {'aim':>5}")
+    print(f"\n{'row':30} {'TensorFlow':>13} {'Millrace':>13} {'ratio':>7} {'aim':>5} {'client alone':>13}")
     for row in ROWS:
         if options.rows and not any(part in row.name for part in options.rows.split(",")):
             continue
         graph = tf1.Graph()
         with graph.as_default():
             initializers, make = row.build(tf, tf1, np)
-            sessions = [tf1.Session(c.target, config=config(tf1)) for c in clusters]
+            targets = [c.target for c in clusters] + [floor.target] * row.has_floor
+            sessions = [tf1.Session(target, config=config(tf1)) for target in targets]
             calls = []
             for session in sessions:
                 if initializers:
@@ -278,7 +292,7 @@ def compare(options, clusters):
                 calls.append(make(session))
             for call in calls:
                 measure(call, max(3, row.calls // 5))
-            times = [[], []]
+            times = [[] for _ in targets]
             for _ in range(options.rounds):
                 for i, call in enumerate(calls):
                     times[i] += measure(call, row.calls)
@@ -286,11 +300,12 @@ def compare(options, clusters):
                 session.close()
         for c in clusters:
             tf1.Session.reset(c.target)
-        theirs, ours = (statistics.median(t) / row.per for t in times)
+        theirs, ours, *alone = (statistics.median(t) / row.per for t in times)
         report["rows"].append({"row": row.name, "tensorflow_s": theirs, "millrace_s": ours, "ratio": theirs / ours, "aim": row.aim,
+                               "client_alone_s": alone[0] if alone else None,
                                "tensorflow_p10_p90_s": [float(np.percentile(times[0], p)) / row.per for p in (10, 90)],
                                "millrace_p10_p90_s": [float(np.percentile(times[1], p)) / row.per for p in (10, 90)]})
-        print(f"{row.name:30} {show_time(theirs):>13} {show_time(ours):>13} {theirs / ours:7.2f} {row.aim:5.1f}", flush=True)
+        print(f"{row.name:30} {show_time(theirs):>13} {show_time(ours):>13} {theirs / ours:7.2f} {row.aim:5.1f}" + "".join(f" {show_time(t):>13}" for t in alone), flush=True)
     if options.json:
         with open(options.json, "w") as f:
             json.dump(report, f, indent=1)

@@ -23,6 +23,7 @@ static const struct gradient_row rows[] = {
     NO_GRADIENT("RegexReplace"),
     NO_GRADIENT("EncodeBase64"),
     NO_GRADIENT("DecodeBase64"),
+    NO_GRADIENT("StringNGrams"),
     NO_GRADIENT("StringSplit"),
     NO_GRADIENT("StringSplitV2"),
 };

@@ -37,6 +37,10 @@ void string_regex_fini(void *state);
 struct status *string_regex_replace_init(struct kernel_init *init);
 kernel_fn string_static_regex_match, string_regex_match, string_static_regex_replace, string_regex_replace;
 
+/* string_ngrams.c */
+struct status *string_ngrams_init(struct kernel_init *init);
+kernel_fn string_ngrams;
+
 /* ---- helpers ---- */
 
 /* The elements of a string tensor that is being made. */

@@ -16,6 +16,8 @@ kernel_fn string_join, string_reduce_join, string_unsorted_segment_join;
 /* string_number.c */
 struct status *string_as_string_init(struct kernel_init *init);
 kernel_fn string_as_string, string_to_number;
+/* The number that a text spells, spaces around it allowed, as StringToNumber reads it. A NUL follows the text. */
+bool string_parse_number(enum dtype dtype, struct span text, void *to);
 
 /* string_format.c */
 struct status *string_format_init(struct kernel_init *init);

@@ -159,8 +159,8 @@ static struct status *invert(const struct tensor *ids, int64_t n_old, const char
         if (old < 0)
             continue;
         if (old >= n_old)
-            return status_invalid("Maximum %s index in old tensor is %lld, but the remapping has %lld", what, (long long)(n_old - 1),
-                                  (long long)old);
+            return status_internal("Extent out of bounds: the old tensor has %lld %ss, but the remapping asks for %lld", (long long)n_old,
+                                   what, (long long)old);
         if (ret->new_of[old])
             return status_unimplemented("Old ID %lld is mapped to both new ID %lld and %lld, which is not currently supported.",
                                         (long long)old, (long long)(ret->new_of[old] - 1), (long long)i);

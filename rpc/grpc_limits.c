@@ -1,7 +1,9 @@
 #include "rpc/grpc_limits.h"
 
 #include <inttypes.h>
+#include <stdatomic.h>
 
+#include "common/base/log.h"
 #include "common/base/metrics.h"
 #include "common/base/str.h"
 
@@ -47,6 +49,18 @@ void grpc_limits_register_metrics(void) {
 }
 
 void grpc_refusal_count(enum grpc_refusal refusal) { metric_add(&refused[refusal], 1); }
+void grpc_refusal_log(enum grpc_refusal refusal, int64_t now_ms) {
+    enum { LOG_EVERY_MS = 1000 };
+    static _Atomic int64_t next_ms, n_silent; /* of the process, whatever the loop */
+    if (now_ms < atomic_load(&next_ms)) {
+        atomic_fetch_add(&n_silent, 1);
+        return;
+    }
+    atomic_store(&next_ms, now_ms + LOG_EVERY_MS);
+    log_info("closed a client's connection: %s (%" PRId64 " others were closed since the last such line)", rows[refusal].text,
+             atomic_exchange(&n_silent, 0));
+}
+
 const char *grpc_refusal_text(enum grpc_refusal refusal) { return rows[refusal].text; }
 
 void grpc_server_limits_default(struct grpc_server_limits *limits) {

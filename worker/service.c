@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "common/base/clock.h"
+#include "common/tensor/tidy.h"
 #include "common/base/log.h"
 #include "proto/worker.pb-c.h"
 #include "rpc/host_id.h"
@@ -243,6 +244,10 @@ static void on_tick(struct loop_timer *timer) {
     masters_expire(service, now_ns);
     steps_expire(service, now_ns);
     rendezvous_expire(service->rendezvous, now_ns);
+    if (now_ns - service->tidied_ns > MEMORY_TIDY_INTERVAL_MS * 1000000ll) {
+        service->tidied_ns = now_ns;
+        memory_tidy(service->options.pool);
+    }
 }
 
 static void on_tick_closed(struct loop_timer *timer) {

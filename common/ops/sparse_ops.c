@@ -12,7 +12,6 @@ static struct status *shape_reorder(struct shape_inference *ctx) {
     return NULL;
 }
 
-/* The sizes that are asked for, where they are known, the one that is -1 worked out. */
 static struct status *shape_reshape(struct shape_inference *ctx) {
     TRY(require_ranks(ctx, "mvv"));
     ctx->out[0] = matrix_of(ctx, dim_of(ctx->in[0], 0), dim_of(ctx->in[2], 0));

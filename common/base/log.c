@@ -4,7 +4,6 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <strings.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -24,16 +23,6 @@ static const struct {
 };
 
 void log_set_level(enum log_level level) { atomic_store_explicit(&least_level, (int)level, memory_order_relaxed); }
-
-bool log_level_parse(const char *text, enum log_level *ret_level) {
-    for (size_t i = 0; text && i < ARRAY_LEN(levels); i++) {
-        if (strcasecmp(text, levels[i].name) == 0) {
-            *ret_level = (enum log_level)i;
-            return true;
-        }
-    }
-    return false;
-}
 
 void log_set_task(const char *task) { snprintf(task_name, sizeof(task_name), "%s", task); }
 

@@ -9,8 +9,7 @@
 enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARNING, LOG_ERROR };
 
 void log_set_level(enum log_level level); /* default LOG_INFO */
-bool log_level_parse(const char *text, enum log_level *ret_level);
-void log_set_task(const char *task); /* shown on every line; copied (at most 127 bytes); call before threads start */
+void log_set_task(const char *task);      /* shown on every line; copied (at most 127 bytes); call before threads start */
 void log_write(enum log_level level, const char *format, ...) PRINTF_LIKE(2, 3);
 
 #define log_debug(...) log_write(LOG_DEBUG, __VA_ARGS__)

@@ -17,6 +17,8 @@ static const struct gradient_row rows[] = {
     NO_GRADIENT("StringToHashBucketFast"),
     NO_GRADIENT("StringToHashBucket"),
     NO_GRADIENT("StringToHashBucketStrong"),
+    NO_GRADIENT("StaticRegexFullMatch"),
+    NO_GRADIENT("RegexFullMatch"),
     NO_GRADIENT("EncodeBase64"),
     NO_GRADIENT("DecodeBase64"),
     NO_GRADIENT("StringSplit"),

@@ -50,6 +50,11 @@ static struct status *shape_segment_join(struct shape_inference *ctx) {
     return shape_concat(ctx, shape_make(ctx, 1, &n), shape_sub(ctx, inputs, ids.rank, -1), &ctx->out[0]);
 }
 
+static struct status *shape_regex_match(struct shape_inference *ctx) {
+    TRY(shape_require_rank(ctx, 1, 0, NULL));
+    return shape_same_as_input(ctx);
+}
+
 // clang-format off
 static const struct op_def rows[] = {
     {"StringLower", "lower case: of ASCII letters, or of all with encoding utf-8", shape_same_as_input},
@@ -66,6 +71,8 @@ static const struct op_def rows[] = {
     {"StringToHashBucketFast", "FarmHash fingerprint modulo num_buckets", shape_same_as_input},
     {"StringToHashBucket", "Murmur hash modulo num_buckets", shape_same_as_input},
     {"StringToHashBucketStrong", "keyed SipHash modulo num_buckets", shape_same_as_input},
+    {"StaticRegexFullMatch", "does each text as a whole match a pattern?", shape_same_as_input},
+    {"RegexFullMatch", "does each text as a whole match a pattern?", shape_regex_match},
     {"EncodeBase64", "URL-safe base64", shape_same_as_input},
     {"DecodeBase64", "bytes from URL-safe base64", shape_same_as_input},
     {"StringSplit", "parts between any of the delimiter's bytes, as a sparse matrix", shape_split},

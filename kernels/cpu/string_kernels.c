@@ -21,6 +21,8 @@ static const struct kernel_def rows[] = {
     {"StringToHashBucketFast",   .compute = string_hash, .init = string_hash_init, .cost_ns_per_element = 10},
     {"StringToHashBucket",       .compute = string_hash, .init = string_hash_init, .cost_ns_per_element = 10},
     {"StringToHashBucketStrong", .compute = string_hash, .init = string_hash_init, .cost_ns_per_element = 20},
+    {"StaticRegexFullMatch", .compute = string_static_regex_match, .init = string_regex_init, .fini = string_regex_fini, .cost_ns_per_element = 500},
+    {"RegexFullMatch", .compute = string_regex_match, .cost_ns_per_element = 500},
     {"EncodeBase64", .compute = string_encode_base64, .init = string_base64_init, .cost_ns_per_element = 60},
     {"DecodeBase64", .compute = string_decode_base64, .cost_ns_per_element = 60},
     {"StringSplit",   .compute = string_split,    .init = string_split_init, .cost_ns_per_element = 200},

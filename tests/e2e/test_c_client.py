@@ -155,7 +155,7 @@ class TestNoMaster(TestCase):
             target = f"grpc://127.0.0.1:{s.getsockname()[1]}"
             _, err = self.expect(74, "tfctl", "devices", "--target", target)
             self.assertRegex(err, r"^tfctl devices: UNAVAILABLE: ")
-        self.expect(70, "tfctl", "devices", "--target", "grpc://nowhere")
+        self.expect(64, "tfctl", "devices", "--target", "grpc://nowhere")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ void infer_options_default(struct infer_options *options) {
         .max_elements = 1024,
         .max_evaluations = 20000,
         .evaluate_ns = 50 * 1000 * 1000,
-        .max_bytes = 512 << 20,
+        .max_bytes = 256 << 20,
     };
 }
 

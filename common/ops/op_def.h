@@ -70,5 +70,7 @@ struct shape shape_unknown_of_rank(struct shape_inference *ctx, int rank);
 struct shape shape_sub(struct shape_inference *ctx, struct shape shape, int begin, int end); /* end -1: to the end */
 /* A shape given by an integer vector input: from its constant value, else unknown of the rank that its own shape tells. */
 struct status *shape_from_input(struct shape_inference *ctx, int input, struct shape *ret) MUST_USE;
+/* The same where an op also takes the scalar -1, an unknown rank. */
+struct status *shape_from_input_or_scalar(struct shape_inference *ctx, int input, struct shape *ret) MUST_USE;
 
 #endif

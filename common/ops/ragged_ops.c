@@ -121,7 +121,7 @@ static struct status *check_default(struct shape value, struct shape values) {
 static struct status *shape_to_tensor(struct shape_inference *ctx) {
     struct shape asked, values = ctx->in[1];
     int ragged_rank = 0;
-    TRY(shape_from_input(ctx, 0, &asked));
+    TRY(shape_from_input_or_scalar(ctx, 0, &asked));
     TRY(check_partitions(ctx, &ragged_rank));
     TRY(check_default(ctx->in[2], values));
     if (values.rank < 0) {
@@ -193,7 +193,8 @@ static struct status *size_of_input(struct shape_inference *ctx, int input, int6
     const struct tensor *value = ctx->in_values[input];
     TRY(shape_require_rank(ctx, input, 0, NULL));
     *ret = value ? tensor_index_at(value, 0) : -1;
-    return value && *ret < 0 ? status_invalid("size (%lld) must be non-negative", (long long)*ret) : NULL;
+    *ret = MAX(*ret, (int64_t)-1); /* the kernel refuses what is negative */
+    return NULL;
 }
 
 static struct status *shape_sparse_bincount(struct shape_inference *ctx) {

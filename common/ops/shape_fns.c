@@ -104,6 +104,8 @@ struct status *shape_reduction(struct shape_inference *ctx) {
 
 struct status *shape_require_rank(struct shape_inference *ctx, int input, int rank, struct shape *ret) {
     struct shape shape = ctx->in[input];
+    if (rank < 0 || rank > SHAPE_MAX_RANK) /* worked out from attrs */
+        return status_invalid("Shape must be rank %d, which no tensor has", rank);
     if (shape.rank >= 0 && shape.rank != rank)
         return status_invalid("Shape must be rank %d but is rank %d", rank, shape.rank);
     if (ret)
@@ -191,6 +193,8 @@ struct shape shape_make(struct shape_inference *ctx, int rank, const int64_t *di
 }
 
 struct shape shape_unknown_of_rank(struct shape_inference *ctx, int rank) {
+    if (rank < 0 || rank > SHAPE_MAX_RANK)
+        return SHAPE_UNKNOWN;
     int64_t *dims = arena_array(ctx->arena, int64_t, rank + 1);
     for (int i = 0; i < rank; i++)
         dims[i] = -1;
@@ -231,5 +235,18 @@ struct status *shape_from_input(struct shape_inference *ctx, int input, struct s
             return status_invalid("Invalid value in tensor used for shape: %lld", (long long)dims[i]);
     }
     *ret = (struct shape){(int)value->n_elements, dims};
+    return NULL;
+}
+
+struct status *shape_from_input_or_scalar(struct shape_inference *ctx, int input, struct shape *ret) {
+    if (ctx->in[input].rank > 1)
+        return status_invalid("Shape must be at most rank 1 but is rank %d", ctx->in[input].rank);
+    if (ctx->in[input].rank != 0)
+        return shape_from_input(ctx, input, ret);
+    const struct tensor *value = ctx->in_values[input];
+    *ret = SHAPE_UNKNOWN;
+    if (value && tensor_index_at(value, 0) != -1)
+        return status_invalid("Received an invalid shape scalar with a static value that is not '-1': %lld",
+                              (long long)tensor_index_at(value, 0));
     return NULL;
 }

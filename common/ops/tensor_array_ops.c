@@ -53,8 +53,10 @@ static struct status *shape_array_gather(struct shape_inference *ctx) {
     TRY(shape_require_rank(ctx, 2, 0, NULL));
     TRY(node_get_shape(ctx->node, "element_shape", &element));
     struct shape known = element_of(ctx, (enum dtype)ctx->node->out_types[0]);
-    if (shape_is_compatible(element, known)) /* else a run without elements could still succeed */
+    if (shape_is_compatible(element, known))
         TRY(shape_merge(ctx, element, known, &element));
+    else /* a run without elements could still succeed */
+        element = SHAPE_UNKNOWN;
     return shape_concat(ctx, indices, element, &ctx->out[0]);
 }
 

@@ -11,8 +11,6 @@ static bool is_variable(const struct node *node, int input) {
 static struct status *shape_sparse_gradient(struct shape_inference *ctx, struct shape *var, int grad, int indices) {
     struct shape rows;
     TRY(shape_require_rank(ctx, indices, 1, NULL));
-    if (var->rank == 0)
-        return status_invalid("Shape must be at least rank 1 but is rank 0");
     if (ctx->in[grad].rank < 1)
         return shape_require_rank_at_least(ctx, grad, 1);
     TRY(shape_concat(ctx, shape_unknown_of_rank(ctx, 1), shape_sub(ctx, ctx->in[grad], 1, -1), &rows));

@@ -7,10 +7,10 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include <cmocka.h>
 
-#include "common/base/clock.h"
 #include "common/graph/graph_proto.h"
 #include "common/graph/graph_text.h"
 
@@ -93,9 +93,9 @@ static void nodes_may_come_before_their_inputs(void **state) {
 }
 
 static void an_op_without_a_shape_function_says_nothing(void **state) {
-    extend(*state, "q = FIFOQueueV2() {component_types=[float], shapes=[[2]]}\n"
-                   "d = QueueDequeueV2(q) {component_types=[float]}\n"
-                   "y = Relu(d) {T=float}\n");
+    extend(*state, "f = FixedLengthRecordReaderV2() {record_bytes=4}\n"
+                   "d = ReaderNumRecordsProducedV2(f)\n"
+                   "y = Relu(d) {T=int64}\n");
     assert_shape(*state, "d", "<unknown>");
     assert_shape(*state, "y", "<unknown>");
 }
@@ -317,6 +317,12 @@ static void reading_a_variable_of_another_type_is_a_misfit(void **state) {
 
 /* ---- cost ---- */
 
+static double thread_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
+}
+
 static void a_hundred_thousand_nodes_take_a_moment(void **state) {
     enum { N = 100000 };
     struct fixture *f = *state;
@@ -326,13 +332,13 @@ static void a_hundred_thousand_nodes_take_a_moment(void **state) {
         str_addf(&text, i % 2 ? "n%d = MatMul(n%d, n0) {T=float}\n" : "n%d = AddV2(n%d, n0) {T=float}\n", i, i - 1);
     assert_null(graph_parse(str_text(&text), &f->graph));
     str_fini(&text);
-    int64_t began = clock_now_ns();
+    double began = thread_ms();
     assert_null(graph_infer_shapes(&f->graph, &f->shapes, &f->options));
-    print_message("%d nodes: %.1f ms, %zu KiB\n", N, (double)(clock_now_ns() - began) / 1e6, f->shapes.arena.size_bytes >> 10);
+    print_message("%d nodes: %.1f ms of CPU, %zu KiB\n", N, thread_ms() - began, f->shapes.arena.size_bytes >> 10);
     assert_shape(f, "n99999", "[4,4]");
-    began = clock_now_ns();
+    began = thread_ms();
     extend(f, "last = Relu(n99999) {T=float}\n");
-    print_message("one more: %.3f ms\n", (double)(clock_now_ns() - began) / 1e6);
+    print_message("one more: %.3f ms\n", thread_ms() - began);
     assert_shape(f, "last", "[4,4]");
 }
 

@@ -35,8 +35,9 @@ struct service {
     int n_sessions, n_steps;
     struct list live_steps;      /* in the order of their ids */
     struct list waiting_creates; /* CreateSession and ListDevices calls that wait for tasks */
-    struct loop_timer timer;     /* once a second: waits that end, sessions to collect */
-    bool is_draining, is_server_closed;
+    int64_t tidied_ms;
+    struct loop_timer timer; /* once a second: waits that end, sessions to collect */
+    bool is_draining, is_stopping, is_server_closed;
     int n_held_sessions; /* in memory: closed ones, too, while steps or jobs of theirs go on; they need all of the above */
 };
 

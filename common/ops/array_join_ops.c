@@ -104,6 +104,10 @@ static struct status *shape_of_parallel_concat(struct shape_inference *ctx) {
         TRY(shape_merge(ctx, in, ctx->in[i], &in));
     if (in.rank == 0 || (in.rank > 0 && in.dims[0] > 1))
         return status_invalid("Size of first dimension must be 1.");
+    if (shape_is_full(shape)) {
+        ctx->out[0] = shape;
+        return NULL;
+    }
     if (in.rank < 0)
         return NULL;
     int64_t *dims = arena_memdup(ctx->arena, in.dims, (size_t)in.rank * sizeof(*dims));

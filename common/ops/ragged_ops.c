@@ -179,7 +179,8 @@ static struct status *shape_count_dense(struct shape_inference *ctx) {
 
 static struct status *shape_count_sparse(struct shape_inference *ctx) {
     int64_t rank = dim_of(ctx->in[2], 0);
-    set_sparse(ctx, 0, -1, vector_of(ctx, rank > 2 ? -1 : rank)); /* rows count once, whatever lies below them */
+    bool is_known = rank <= 2 && rank == dim_of(ctx->in[0], 1); /* rows count once, whatever lies below them */
+    set_sparse(ctx, 0, -1, vector_of(ctx, is_known ? rank : -1));
     return NULL;
 }
 
@@ -213,8 +214,9 @@ static struct status *shape_sparse_bincount(struct shape_inference *ctx) {
 }
 
 static struct status *shape_ragged_bincount(struct shape_inference *ctx) {
-    int64_t size, n_splits = dim_of(ctx->in[0], 0);
-    TRY(size_of_input(ctx, 2, &size));
+    int64_t size = -1, n_splits = dim_of(ctx->in[0], 0);
+    if (ctx->in[2].rank == 0) /* the kernel refuses another */
+        TRY(size_of_input(ctx, 2, &size));
     ctx->out[0] = matrix_of(ctx, n_splits > 0 ? n_splits - 1 : -1, size);
     return NULL;
 }

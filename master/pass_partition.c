@@ -94,8 +94,11 @@ struct status *cut_add_pair(struct cut *cut, struct node *from, int index, const
     send->placed = device_host(cut->devices, src->placed);
     TRY(graph_add_node(graph, graph_unique_name(graph, arena_printf(arena, "%s/_recv_%d", src->name, cut->n_edges)), OP_RECV, "", &recv));
     set_edge_attrs(cut, recv, type, src, task, tensor_name);
-    if (frame != 0)
-        node_add_control(graph, recv, cut_pulse(cut, frame, task));
+    struct node *pulse = frame != 0 ? cut_pulse(cut, frame, task) : NULL;
+    if (frame != 0 && !pulse)
+        return status_internal("{{node %s}} is wanted on '%s', which has no part in its loop", src->name, cut->devices->tasks[task].name);
+    if (pulse)
+        node_add_control(graph, recv, pulse);
     TRY(node_finish(graph, recv));
     recv->placed = cut->devices->tasks[task].first_device;
     cut->exchanges[cut_task(cut, src) * cut->devices->n_tasks + task] = true;
@@ -160,23 +163,34 @@ static struct status *add_token(struct cut *cut, struct node *src, struct node *
     return NULL;
 }
 
-static struct status *cut_control_edge(struct cut *cut, struct node *node, int position) {
-    struct node *src = node->inputs[position].src, *token;
-    int task = cut_task(cut, node);
-    TRY(cut_check_regular(cut, src, node));
-    uint64_t key = cut_arrival_key(cut, src, CONTROL_EDGE, task);
-    struct node *arrival = u64map_get(&cut->arrivals, key);
-    if (!arrival)
-        arrival = any_arrival(cut, src, task);
-    if (!arrival) {
-        if (cut_is_step_of_loop(src)) {
-            TRY(cut_repeat_step(cut, src, task, &arrival));
-        } else {
-            TRY(add_token(cut, src, &token));
-            TRY(cut_add_pair(cut, token, 0, src, cut->frames.out[src->id], arena_printf(&cut->c->arena, "^%s", src->name), task, &arrival));
-        }
-        u64map_put(&cut->arrivals, key, arrival);
+struct status *cut_arrive_control(struct cut *cut, struct node *src, int task, struct node **ret) {
+    struct node *token;
+    if (cut_task(cut, src) == task) {
+        *ret = src;
+        return NULL;
     }
+    if (is_copied(src))
+        return copy_for(cut, src, task, ret);
+    uint64_t key = cut_arrival_key(cut, src, CONTROL_EDGE, task);
+    *ret = u64map_get(&cut->arrivals, key);
+    if (!*ret)
+        *ret = any_arrival(cut, src, task);
+    if (*ret)
+        return NULL;
+    if (cut_is_step_of_loop(src)) {
+        TRY(cut_repeat_step(cut, src, task, ret));
+    } else {
+        TRY(add_token(cut, src, &token));
+        TRY(cut_add_pair(cut, token, 0, src, cut->frames.out[src->id], arena_printf(&cut->c->arena, "^%s", src->name), task, ret));
+    }
+    u64map_put(&cut->arrivals, key, *ret);
+    return NULL;
+}
+
+static struct status *cut_control_edge(struct cut *cut, struct node *node, int position) {
+    struct node *src = node->inputs[position].src, *arrival;
+    TRY(cut_check_regular(cut, src, node));
+    TRY(cut_arrive_control(cut, src, cut_task(cut, node), &arrival));
     node_set_input(node, position, arrival, CONTROL_EDGE);
     return NULL;
 }
@@ -228,17 +242,9 @@ static struct status *cut_edges(struct cut *cut, bool is_control_round) {
             continue;
         int from = is_control_round ? node->n_data : 0, to = is_control_round ? node->n_inputs : node->n_data;
         for (int i = from; i < to; i++) {
-            struct node *src = node->inputs[i].src, *copy;
-            if (cut_task(cut, src) == cut_task(cut, node))
+            if (cut_task(cut, node->inputs[i].src) == cut_task(cut, node))
                 continue;
-            if (!is_control_round) {
-                TRY(cut_data_edge(cut, node, i));
-            } else if (is_copied(src)) {
-                TRY(copy_for(cut, src, cut_task(cut, node), &copy));
-                node_set_input(node, i, copy, CONTROL_EDGE);
-            } else {
-                TRY(cut_control_edge(cut, node, i));
-            }
+            TRY(is_control_round ? cut_control_edge(cut, node, i) : cut_data_edge(cut, node, i));
         }
     }
     return NULL;
@@ -280,6 +286,10 @@ static struct status *cut_graph(struct cut *cut) {
     TRY(cut_add_loops(cut));
     cut->n_ids = graph->n_nodes;
     cut->first_endpoint = arena_array(&cut->c->arena, uint64_t, graph->n_nodes + 1);
+    cut->step_inputs = arena_array(&cut->c->arena, struct node_input, graph->n_nodes + 1);
+    for (int id = 0; id < graph->n_nodes; id++)
+        if (!graph->nodes[id]->is_removed && cut_is_step_of_loop(graph->nodes[id]) && graph->nodes[id]->n_data > 0)
+            cut->step_inputs[id] = graph->nodes[id]->inputs[0];
     for (int id = 0; id < graph->n_nodes; id++)
         cut->first_endpoint[id + 1] = cut->first_endpoint[id] + 1 + (uint64_t)graph->nodes[id]->n_outputs;
     TRY(cut_edges(cut, false));

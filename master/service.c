@@ -6,6 +6,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/tensor/tensor_proto.h"
+#include "common/tensor/tidy.h"
 #include "master/budgets.h"
 #include "master/callable.h"
 #include "master/partial_run.h"
@@ -341,8 +342,14 @@ static void on_connection_closed(void *arg, uint64_t connection_id) {
 static void on_tick(struct loop_timer *timer) {
     struct service *service = CONTAINER_OF(timer, struct service, timer);
     int64_t now_ms = clock_now_ns() / 1000000;
+    if (service->is_stopping)
+        return; /* it only keeps the loop turning until the last session has gone */
     review_waiting(service);
     grpc_server_review_health(service->server);
+    if (now_ms - service->tidied_ms > MEMORY_TIDY_INTERVAL_MS) {
+        service->tidied_ms = now_ms;
+        memory_tidy(service->pool);
+    }
     LIST_FOR_EACH_SAFE (link, next, &service->sessions) {
         struct session *session = LIST_ENTRY(link, struct session, link);
         if (session->orphaned_since_ms == 0 || session->n_steps > 0 ||
@@ -423,6 +430,7 @@ static void server_closed(void *arg) {
 }
 
 void service_free(struct service *service) {
+    service->is_stopping = true;
     struct status *why = status_new(STATUS_CANCELLED, "the master is stopping");
     while (!list_is_empty(&service->sessions))
         session_close(LIST_ENTRY(service->sessions.next, struct session, link), why);

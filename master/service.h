@@ -18,6 +18,7 @@ struct service_options {
     int max_steps;                  /* in flight, default 100000 */
     int max_session_steps;          /* of one session, default 10000 */
     int max_nodes;                  /* per session graph, default 1,000,000 */
+    bool check_shapes;              /* refuse graphs whose shapes cannot fit when they come; TensorFlow's servers do not */
     int max_executables;            /* compiled signatures kept per session, default 1000: the one used longest ago goes */
 };
 void service_options_default(struct service_options *options);
@@ -34,8 +35,9 @@ struct service {
     int n_sessions, n_steps;
     struct list live_steps;      /* in the order of their ids */
     struct list waiting_creates; /* CreateSession and ListDevices calls that wait for tasks */
-    struct loop_timer timer;     /* once a second: waits that end, sessions to collect */
-    bool is_draining, is_server_closed;
+    int64_t tidied_ms;
+    struct loop_timer timer; /* once a second: waits that end, sessions to collect */
+    bool is_draining, is_stopping, is_server_closed;
     int n_held_sessions; /* in memory: closed ones, too, while steps or jobs of theirs go on; they need all of the above */
 };
 

@@ -7,7 +7,6 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "common/base/log.h"
 #include "rpc/grpc_session.h"
 
 enum {
@@ -169,7 +168,7 @@ void grpc_connection_expel(struct grpc_connection *connection, enum grpc_refusal
         return;
     const char *text = grpc_refusal_text(refusal);
     grpc_refusal_count(refusal);
-    log_info("closed a client's connection: %s", text);
+    grpc_refusal_log(refusal);
     add_goaway(connection, text);
     grpc_output_write(&connection->out, connection->fd, &n);
     connection->why = status_exhausted("the connection was closed: %s", text);

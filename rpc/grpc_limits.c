@@ -1,7 +1,9 @@
 #include "rpc/grpc_limits.h"
 
 #include <inttypes.h>
+#include <stdatomic.h>
 
+#include "common/base/log.h"
 #include "common/base/metrics.h"
 #include "common/base/str.h"
 
@@ -47,6 +49,15 @@ void grpc_limits_register_metrics(void) {
 }
 
 void grpc_refusal_count(enum grpc_refusal refusal) { metric_add(&refused[refusal], 1); }
+
+void grpc_refusal_log(enum grpc_refusal refusal) {
+    static struct log_limit limit;
+    int64_t n_silent;
+    if (log_limit_pass(&limit, &n_silent))
+        log_info("closed a client's connection: %s (%" PRId64 " others were closed since the last such line)", rows[refusal].text,
+                 n_silent);
+}
+
 const char *grpc_refusal_text(enum grpc_refusal refusal) { return rows[refusal].text; }
 
 void grpc_server_limits_default(struct grpc_server_limits *limits) {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "common/base/clock.h"
+#include "common/tensor/tidy.h"
 #include "common/base/log.h"
 #include "proto/worker.pb-c.h"
 #include "rpc/host_id.h"
@@ -71,11 +72,18 @@ static void client_free(struct client *client) {
     free(client);
 }
 
+static void log_closed(const struct status *why) {
+    static struct log_limit limit;
+    int64_t n_silent;
+    if (log_limit_pass(&limit, &n_silent))
+        log_warning("closed a connection: %s (%lld others were closed since the last such line)", status_message(why), (long long)n_silent);
+}
+
 static void on_closed(void *owner, struct wire_conn *conn, struct status *why) {
     struct client *client = owner;
     struct worker_service *service = client->service;
     if (why && !service->is_freed && status_code(why) != STATUS_UNAVAILABLE)
-        log_warning("closed a connection: %s", status_message(why));
+        log_closed(why);
     client_free(client);
     wire_conn_unref(conn);
     service_maybe_free(service);
@@ -243,6 +251,10 @@ static void on_tick(struct loop_timer *timer) {
     masters_expire(service, now_ns);
     steps_expire(service, now_ns);
     rendezvous_expire(service->rendezvous, now_ns);
+    if (now_ns - service->tidied_ns > MEMORY_TIDY_INTERVAL_MS * 1000000ll) {
+        service->tidied_ns = now_ns;
+        memory_tidy(service->options.pool);
+    }
 }
 
 static void on_tick_closed(struct loop_timer *timer) {

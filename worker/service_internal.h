@@ -79,6 +79,7 @@ struct worker_service {
     struct list clients, masters;
     struct u64map early_cancels; /* step id → struct early_cancel: the cancel came before its RunGraph */
     struct loop_timer tick;
+    int64_t tidied_ns;
     struct loop_task drain_task, free_task;
     uint64_t oldest_live_step; /* the last one heard of */
     int n_clients, n_registering;

@@ -20,7 +20,8 @@ struct bundle_reader {
     struct table_reader table;
     int n_shards;
     pthread_mutex_t lock;
-    struct shard *shards; /* guarded by lock */
+    struct shard *shards;     /* guarded by lock */
+    struct table_iter lookup; /* guarded by lock: where the last name was found */
 };
 
 int bundle_reader_n_shards(const struct bundle_reader *reader) { return reader->n_shards; }
@@ -49,6 +50,7 @@ struct status *bundle_reader_open(const struct file_system *fs, const char *pref
     struct status *st = table_reader_open(&reader->table, fs, path.data);
     if (!st)
         st = read_header(reader);
+    table_iter_init(&reader->lookup, &reader->table);
     reader->shards = xcalloc((size_t)reader->n_shards + 1, sizeof(*reader->shards));
     for (int i = 0; i < reader->n_shards; i++)
         reader->shards[i].fd = -1;
@@ -69,6 +71,7 @@ void bundle_reader_close(struct bundle_reader *reader) {
         free(reader->shards[i].path);
     }
     free(reader->shards);
+    table_iter_fini(&reader->lookup);
     table_reader_close(&reader->table);
     pthread_mutex_destroy(&reader->lock);
     free(reader->prefix);
@@ -77,16 +80,19 @@ void bundle_reader_close(struct bundle_reader *reader) {
 
 /* ---- entries ---- */
 
+static struct status *find_locked(struct bundle_reader *reader, struct span name, struct arena *arena, struct bundle_entry *ret) {
+    struct table_iter *iter = &reader->lookup;
+    TRY(table_iter_seek(iter, name));
+    if (name.len == 0 || !iter->is_valid || !span_equal(table_iter_key(iter), name))
+        return status_not_found("Key %.*s not found in checkpoint", (int)name.len, name.data);
+    return status_suffix_take(bundle_entry_parse(table_iter_value(iter), arena, ret), ": %.*s in %s", (int)name.len, name.data,
+                              reader->table.path);
+}
+
 struct status *bundle_find(struct bundle_reader *reader, struct span name, struct arena *arena, struct bundle_entry *ret) {
-    struct table_iter iter;
-    table_iter_init(&iter, &reader->table);
-    struct status *st = table_iter_seek(&iter, name);
-    if (!st && (name.len == 0 || !iter.is_valid || !span_equal(table_iter_key(&iter), name)))
-        st = status_not_found("Key %.*s not found in checkpoint", (int)name.len, name.data);
-    if (!st)
-        st = status_suffix_take(bundle_entry_parse(table_iter_value(&iter), arena, ret), ": %.*s in %s", (int)name.len, name.data,
-                                reader->table.path);
-    table_iter_fini(&iter);
+    pthread_mutex_lock(&reader->lock);
+    struct status *st = find_locked(reader, name, arena, ret);
+    pthread_mutex_unlock(&reader->lock);
     return st;
 }
 

@@ -126,8 +126,22 @@ struct status *table_iter_next(struct table_iter *iter) {
     return more > 0 ? NULL : damaged(iter->reader, iter->reader->size_bytes, "bad entry in block");
 }
 
+/* Forward in the same block there is nothing to read anew: who seeks in order walks over the table once. */
+static bool is_just_ahead(const struct table_iter *iter, struct span key) {
+    return iter->is_valid && table_compare(table_iter_key(iter), key) <= 0 &&
+           table_compare(key, (struct span){str_text(&iter->index.key), iter->index.key.len}) <= 0;
+}
+
+static struct status *step_to(struct table_iter *iter, struct span key) {
+    while (iter->is_valid && table_compare(table_iter_key(iter), key) < 0)
+        TRY(table_iter_next(iter));
+    return NULL;
+}
+
 struct status *table_iter_seek(struct table_iter *iter, struct span key) {
     bool has_block;
+    if (is_just_ahead(iter, key))
+        return step_to(iter, key);
     iter->is_valid = false;
     table_block_iter_init(&iter->index, (struct span){str_text(&iter->reader->index), iter->reader->index_end});
     do {
@@ -139,8 +153,6 @@ struct status *table_iter_seek(struct table_iter *iter, struct span key) {
     if (!has_block)
         return NULL;
     TRY(open_block(iter));
-    do {
-        TRY(table_iter_next(iter));
-    } while (iter->is_valid && table_compare(table_iter_key(iter), key) < 0);
-    return NULL;
+    TRY(table_iter_next(iter));
+    return step_to(iter, key);
 }

@@ -165,20 +165,34 @@ static void restore_help(struct pool_task *task) {
     restore_work(restore);
 }
 
-/* All names and types are looked at before any byte is read. */
+struct wanted {
+    struct span name;
+    int output;
+};
+
+static int by_name(const void *a, const void *b) {
+    const struct wanted *x = a, *y = b;
+    int order = table_compare(x->name, y->name);
+    return order != 0 ? order : (x->output > y->output) - (x->output < y->output);
+}
+
+/* All names and types are looked at before any byte is read; in the order of names, which is the index's. */
 static struct status *restore_find_all(struct restore *restore) {
     const struct kernel_ctx *ctx = restore->ctx;
-    const struct tensor *names = kernel_input(ctx, 1);
+    struct wanted *wanted = arena_array(&restore->arena, struct wanted, restore->n + 1);
     struct str mismatches = STR_INIT;
     struct status *st = NULL;
+    for (int i = 0; i < restore->n; i++)
+        wanted[i] = (struct wanted){tensor_string(kernel_input(ctx, 1), i), i};
+    qsort(wanted, (size_t)restore->n, sizeof(*wanted), by_name);
     for (int i = 0; !st && i < restore->n; i++) {
-        struct span name = tensor_string(names, i);
-        struct bundle_entry *entry = &restore->entries[i];
-        enum dtype wanted = (enum dtype)ctx->instance->out_types[i];
+        struct span name = wanted[i].name;
+        struct bundle_entry *entry = &restore->entries[wanted[i].output];
+        enum dtype dtype = (enum dtype)ctx->instance->out_types[wanted[i].output];
         st = bundle_find(restore->reader, name, &restore->arena, entry);
-        if (!st && entry->dtype != wanted)
+        if (!st && entry->dtype != dtype)
             str_addf(&mismatches, "%stensor_name = %.*s; expected dtype %s does not equal original dtype %s",
-                     mismatches.len > 0 ? "\n" : "", (int)name.len, name.data, dtype_name(wanted), dtype_name(entry->dtype));
+                     mismatches.len > 0 ? "\n" : "", (int)name.len, name.data, dtype_name(dtype), dtype_name(entry->dtype));
     }
     if (!st && mismatches.len > 0)
         st = status_invalid("%s", mismatches.data);
@@ -224,12 +238,6 @@ static void restore_start(struct restore *restore) {
 }
 
 /* As in TensorFlow, what is no V2 checkpoint may be one of the older format. */
-static struct status *restore_v1(struct kernel_ctx *ctx) {
-    for (int i = 0; i < ctx->instance->n_outputs; i++)
-        TRY(checkpoint_v1_restore(ctx, i, i, true));
-    return NULL;
-}
-
 static void restore_begin(struct kernel_ctx *ctx) {
     struct restore *restore = NULL;
     struct str prefix = STR_INIT, index = STR_INIT;
@@ -239,7 +247,7 @@ static void restore_begin(struct kernel_ctx *ctx) {
         if (file_system_posix.kind(&file_system_posix, index.data) > FILE_KIND_NONE)
             st = restore_open(ctx, prefix.data, &restore);
         else
-            st = restore_v1(ctx);
+            st = checkpoint_v1_restore(ctx);
     }
     str_fini(&prefix);
     str_fini(&index);

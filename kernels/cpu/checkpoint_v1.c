@@ -118,17 +118,20 @@ static struct status *find_and_read(struct kernel_ctx *ctx, int output, const st
     return read_one(ctx, output, reader, tensor, spec);
 }
 
-struct status *checkpoint_v1_restore(struct kernel_ctx *ctx, int output, int64_t at, bool has_spec) {
-    struct span pattern = tensor_string(kernel_input(ctx, 0), 0), name = tensor_string(kernel_input(ctx, 1), at);
-    struct span spec = has_spec ? tensor_string(kernel_input(ctx, 2), at) : span_of("");
+struct status *checkpoint_v1_restore(struct kernel_ctx *ctx) {
+    struct span pattern = tensor_string(kernel_input(ctx, 0), 0);
     struct slices_reader *reader = NULL;
     TRY(open_files(pattern, &reader));
-    struct status *st = find_and_read(ctx, output, reader, pattern, name, spec);
+    struct status *st = NULL;
+    for (int i = 0; !st && i < ctx->instance->n_outputs; i++) {
+        struct span spec = ctx->instance->n_inputs > 2 ? tensor_string(kernel_input(ctx, 2), i) : span_of("");
+        st = io_check_cancelled(ctx);
+        if (!st)
+            st = find_and_read(ctx, i, reader, pattern, tensor_string(kernel_input(ctx, 1), i), spec);
+    }
     slices_reader_close(reader);
     return st;
 }
-
-static struct status *restore_body(struct kernel_ctx *ctx) { return checkpoint_v1_restore(ctx, 0, 0, ctx->instance->n_inputs > 2); }
 
 static enum kernel_result restore_compute(struct kernel_ctx *ctx) {
     static const char *const names[] = {"file_pattern", "tensor_name", "shape_and_slice"};
@@ -136,7 +139,7 @@ static enum kernel_result restore_compute(struct kernel_ctx *ctx) {
         if (kernel_input(ctx, i)->n_elements != 1)
             return kernel_fail(ctx, status_invalid("Input %d (%s) must be a string scalar; got a tensor of %lld elements", i, names[i],
                                                    (long long)kernel_input(ctx, i)->n_elements));
-    return io_run(ctx, restore_body);
+    return io_run(ctx, checkpoint_v1_restore);
 }
 
 #define FILES (KERNEL_STATEFUL | KERNEL_ASYNC)

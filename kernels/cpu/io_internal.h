@@ -24,8 +24,7 @@ struct status *io_check_cancelled(struct kernel_ctx *ctx) MUST_USE;
 
 /* ---- checkpoint_v1.c: RestoreV2 reads the older format as well ---- */
 
-/* Output `output` from the V1 files that match the pattern in input 0: element `at` of the names in input 1, and of the specs in input 2
- * unless `has_spec` is false. */
-struct status *checkpoint_v1_restore(struct kernel_ctx *ctx, int output, int64_t at, bool has_spec) MUST_USE;
+/* All outputs from the V1 files that match the pattern in input 0, by the names in input 1, and the specs in input 2 if there is one. */
+struct status *checkpoint_v1_restore(struct kernel_ctx *ctx) MUST_USE;
 
 #endif

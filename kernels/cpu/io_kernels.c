@@ -6,7 +6,7 @@
 
 extern const struct kernel_list io_kernels;
 
-#define READ_MAX_BYTES (16ll << 30)
+#define READ_MAX_BYTES (4ll << 30)
 
 /* ---- ReadFile, WriteFile ---- */
 

@@ -160,7 +160,7 @@ static int64_t collect(const struct batch *batch, const struct occurrence_state 
     *ret_max = 0;
     for (int64_t i = 0; i < batch->values->n_elements; i++) {
         int64_t value = tensor_index_at(batch->values, i), row = row_of(batch, i, &cursor);
-        if (state->max_len > 0 && value >= state->max_len)
+        if (state->max_len >= 0 && value >= state->max_len)
             continue;
         *ret_max = MAX(*ret_max, value);
         to[n++] = (struct counted){row, value, i};
@@ -229,7 +229,7 @@ static enum kernel_result count_sparse_output(struct kernel_ctx *ctx) {
     if (!st) {
         int64_t *dims = tensor_data(&ctx->outputs[2]);
         dims[0] = batch.n_rows;
-        dims[width - 1] = state->max_len > 0 ? state->max_len : MAX(max == INT64_MAX ? max : max + 1, state->min_len);
+        dims[width - 1] = state->max_len >= 0 ? state->max_len : MAX(max == INT64_MAX ? max : max + 1, state->min_len);
         write_counts(ctx, &batch, counted, n);
     }
     free(counted);

@@ -78,8 +78,8 @@ static struct status *job_init(const struct kernel_ctx *ctx, struct distance_job
     if (job->hypothesis.rank != job->truth.rank)
         return status_invalid("Expected hypothesis_shape and truth_shape to have the same rank, but got %d and %d", job->hypothesis.rank,
                               job->truth.rank);
-    if (job->hypothesis.rank < 1)
-        return status_invalid("hypothesis_shape and truth_shape must not be empty");
+    if (job->hypothesis.rank < 2)
+        return status_invalid("Input SparseTensors must have rank at least 2, but truth_shape rank is: %d", job->truth.rank);
     TRY(sparse_check_dims(job->hypothesis.dims, job->hypothesis.rank, &n_dense));
     TRY(sparse_check_dims(job->truth.dims, job->truth.rank, &n_dense));
     job->n_group = job->hypothesis.rank - 1;

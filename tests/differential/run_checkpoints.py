@@ -23,7 +23,7 @@ from tensorflow.core.framework import tensor_pb2  # noqa: E402
 
 V1 = tf.compat.v1
 PLAIN = ["bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "float16", "bfloat16", "float32", "float64", "complex64", "complex128"]
-STRANGE = ["float8_e5m2", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e4m3b11fnuz", "float8_e5m2fnuz", "int4", "uint4"]
+STRANGE = ["float8_e5m2", "float8_e4m3fn", "int4", "uint4"]
 OLD = [d for d in PLAIN if d not in ("uint32", "uint64", "bfloat16")]
 SHAPES = [(), (0,), (3,), (2, 0, 3), (4, 5), (1, 2, 1, 2, 1), (100000,)]
 
@@ -56,6 +56,8 @@ def theirs(build):
 
 def same(a, b):
     a, b = np.asarray(a), np.asarray(b)
+    if "int4" in str(a.dtype):
+        a, b = a.astype(np.int8), b.astype(np.int8)
     if a.shape != b.shape:
         return False
     if a.dtype == object or b.dtype == object:
@@ -68,7 +70,7 @@ def values_of(dtypes):
     rng, out = np.random.default_rng(3), {}
     for dtype in [*dtypes, "string"]:
         for i, shape in enumerate(SHAPES):
-            out[f"{dtype}/{i}"] = oracle.sample(rng, dtype, shape)
+            out[f"{dtype}/{i}"] = rng.integers(0, 8, shape).astype(tf.as_dtype(dtype).as_numpy_dtype) if "int4" in dtype else oracle.sample(rng, dtype, shape)
     return out
 
 
@@ -175,8 +177,9 @@ def partitioned_by_their_saver(ours, directory):
     """TensorFlow's Saver writes a partitioned variable, we read it whole; we write one, its Saver reads it."""
     whole = np.random.default_rng(1).normal(size=(10, 4)).astype(np.float32)
     with tf.Graph().as_default(), V1.Session() as session:
-        V1.get_variable("v", shape=[10, 4], partitioner=V1.fixed_size_partitioner(3), initializer=V1.constant_initializer(whole))
-        session.run(V1.global_variables_initializer())
+        v = V1.get_variable("v", shape=[10, 4], partitioner=V1.fixed_size_partitioner(3), initializer=V1.zeros_initializer())
+        starts = np.cumsum([0] + [int(part.shape[0]) for part in v])
+        session.run([part.assign(whole[a:b]) for part, a, b in zip(v, starts, starts[1:])])
         V1.train.Saver().save(session, directory + "/theirs")
         assert same(ours.run(lambda: restore_v2(directory + "/theirs", ["v"], [tf.float32]))[0], whole)
         specs = [f"10 4 {s},{n}:-" for s, n in ((0, 5), (5, 5))]
@@ -233,7 +236,8 @@ def old_format_both_ways(ours, directory):
     check_all(dict(zip(names, theirs(lambda: restore(directory + "/ours")))), values)
     check_all(dict(zip(names, ours.run(lambda: restore(directory + "/theirs")))), values)
     reader = V1.train.load_checkpoint(directory + "/ours")
-    check_all({n: reader.get_tensor(n) for n in names}, values)
+    readable = {n: v for n, v in values.items() if n.startswith(("float32", "float64", "int32", "int64", "string"))}  # its Python reader has few types
+    check_all({n: reader.get_tensor(n) for n in readable}, readable)
 
 
 def old_format_sharded(ours, directory):

@@ -620,7 +620,6 @@ def monitored(target, note):
 
 
 def scripts():
-    queues = {"needs": "queues"}
     yield "session/shared_state/ref", shared_state(False)
     yield "session/shared_state/resource", shared_state(True)
     yield "session/isolated_state", isolated_state
@@ -641,9 +640,9 @@ def scripts():
     yield "session/configs", configs
     yield "session/soft_placement", soft_placement
     yield "session/gpu_without_soft_placement", gpu_without_soft_placement
-    yield "session/run_timeout", run_timeout, queues
-    yield "session/operation_timeout", operation_timeout, queues
-    yield "session/close_while_blocked", close_while_blocked, queues
+    yield "session/run_timeout", run_timeout
+    yield "session/operation_timeout", operation_timeout
+    yield "session/close_while_blocked", close_while_blocked
     yield "session/endless_loop", endless_loop
     yield "session/endless_loop_closed", endless_loop_closed
     yield "session/error_ends_other_tasks", error_ends_other_tasks

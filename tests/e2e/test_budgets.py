@@ -12,13 +12,13 @@ import zlib
 import grpc
 
 import raw_clients as rc
-from harness import DEADLINE_S, PYTHON, LineReader, LocalCluster, TestCase, command_line, marked_pids, program, sanitized_too
+from harness import DEADLINE_S, PYTHON, SANITIZED, LineReader, LocalCluster, TestCase, command_line, marked_pids, program, sanitized_too
 
 HALF_MIB = 1 << 19
 MAX_GROWTH_BYTES = 64 << 20
-ENHANCE_YOUR_CALM, CANCEL, REFUSED_STREAM = 11, 8, 7
+PROTOCOL_ERROR, REFUSED_STREAM, CANCEL, ENHANCE_YOUR_CALM = 1, 7, 8, 11
 PRIORITY = 2
-EXHAUSTED, DEADLINE_EXCEEDED, UNIMPLEMENTED, INTERNAL, UNAVAILABLE = 8, 4, 12, 13, 14
+EXHAUSTED = 8  # gRPC's RESOURCE_EXHAUSTED
 
 
 def poll(what, check):
@@ -132,7 +132,7 @@ def hpack_bomb():
     return rc.frame(rc.HEADERS, rc.END_HEADERS, 1, rc.header_block(rc.SERVICE + "RunStep") + field + b"\xbe" * 15000)
 
 
-# name: the limit that ends it, what opens it, and what comes again and again.
+# name: the limit (or limits) that ends it, what opens it, and what comes again and again.
 FLOODS = {
     "pings": ("control_frames", b"", rc.frame(rc.PING, 0, 0, b"pingpong") * 1000),
     "pongs": ("control_frames", b"", rc.frame(rc.PING, rc.ACK, 0, b"pingpong") * 1000),
@@ -146,7 +146,8 @@ FLOODS = {
     "unknown frames": ("control_frames", b"", rc.frame(0x77, 0, 0) * 1000),
     "a long goaway": ("control_frames", b"", rc.frame(rc.GOAWAY, 0, 0, b"\0" * HALF_MIB)),
     "rapid reset": ("resets", b"", lambda i: opened(i) + reset(i)),
-    "resets that we are made to send": ("resets", b"", lambda i: opened(i) + rc.frame(rc.WINDOW_UPDATE, 0, i, b"\x7f\xff\xff\xff")),
+    # Which comes first depends on how much is read at a time.
+    "resets that we are made to send": (("resets", "streams"), b"", lambda i: opened(i) + rc.frame(rc.WINDOW_UPDATE, 0, i, b"\x7f\xff\xff\xff")),
     "continuations": ("header_bytes", rc.frame(rc.HEADERS, 0, 1, b"\x82"), rc.frame(rc.CONTINUATION, 0, 1) * 1000),
     "long continuations": ("header_bytes", rc.frame(rc.HEADERS, 0, 1, b"\x82"), rc.frame(rc.CONTINUATION, 0, 1, b"\x82" * HALF_MIB)),
     "long headers": ("header_bytes", b"", rc.frame(rc.HEADERS, rc.END_HEADERS, 1, b"\x82" * HALF_MIB)),
@@ -177,18 +178,23 @@ class TestFloods(TestCase):
         with OtherSession(self, cluster) as other:
             fds, resident = rc.n_descriptors(cluster.pid), rc.resident_bytes(cluster.pid)
             for name in names:
-                limit, opening, again = FLOODS[name]
+                limits, opening, again = FLOODS[name]
+                limits = (limits,) if isinstance(limits, str) else limits
                 with self.subTest(name):
-                    n_before = cluster.counted(limit)
+                    n_before = sum(map(cluster.counted, limits))
                     reader, n_sent = self.flood(cluster, opening, again, reads)
                     self.assertLess(n_sent, 64 << 20)
-                    self.assertEqual(cluster.refused(limit), n_before + 1)
+                    self.assertEqual(sum(map(cluster.refused, limits)), n_before + 1)
+                    if reads and len(limits) > 1 and not reader.goaways:
+                        continue  # what it was still sending when the connection was closed made TCP drop the server's last words
                     if reads:
-                        self.assertEqual([code for code, _ in reader.goaways], [ENHANCE_YOUR_CALM])
+                        self.assertEqual(len(reader.goaways), 1)
+                        self.assertIn(reader.goaways[0][0], (ENHANCE_YOUR_CALM,) if len(limits) == 1 else (ENHANCE_YOUR_CALM, PROTOCOL_ERROR))
                         self.assertGreater(len(reader.goaways[0][1]), 10)
             self.assertGreater(other.n, 0)
             poll("its connections close", lambda: rc.n_descriptors(cluster.pid) <= fds)
-            self.assertLess(rc.resident_bytes(cluster.pid) - resident, MAX_GROWTH_BYTES)
+            if not SANITIZED:  # which keeps what is freed
+                self.assertLess(rc.resident_bytes(cluster.pid) - resident, MAX_GROWTH_BYTES)
         self.assertEqual(cluster.stop(), 0)
 
     @sanitized_too

@@ -260,7 +260,26 @@ def sequences():
         yield f"ParseSingleSequenceExample/{name}", case("ParseSingleSequenceExample", single, **base)
 
 
+JSON = [
+    "{}", '{"features": {}}', '{"features": {"feature": {"a": {"int64List": {"value": [1, "-2", 3.0, 1e3]}}}}}', '{"features": {"feature": {"a": {"int64_list": {"value": []}}}}}', '{"features": {"feature": {"a": {"floatList": {"value": [1.5, -2, "NaN", "Infinity", "-Infinity", "2.5"]}}}}}',
+    '{"features": {"feature": {"a": {"bytesList": {"value": ["YWI=", "YWI", "_-8", "/+8=", ""]}}}}}', '{"features": {"feature": {"a": {}}}}', '{"features": null}', '{"features": {"feature": null}}', '{"features": {"feature": {"a": {"int64List": null}}}}',
+    '{"features": {"feature": {"a": {"int64List": {"value": null}}}}}', '{"features": {"feature": {"a": {"int64List": {"value": ["x"]}}}}}', '{"features": {"feature": {"a": {"int64List": {"value": [1.5]}}}}}', '{"features": {"feature": {"a": {"int64List": {"value": [9223372036854775808]}}}}}',
+    '{"features": {"feature": {"a": {"int64List": {"value": ["9223372036854775807", -9223372036854775808]}}}}}', '{"features": {"feature": {"a": {"floatList": {"value": [1e39]}}}}}', '{"features": {"feature": {"a": {"bytesList": {"value": ["*"]}}}}}', '{"features": {"feature": {"a": {"bytesList": {"value": [1]}}}}}',
+    '{"other": 1}', "[]", "", "{", "nonsense", '{"features": []}', '{"features": {"feature": {"a": {"int64List": {"value": 1}}}}}', '{"features": {"feature": {"a": {"int64List": {"value": [1]}, "floatList": {"value": [1]}}}}}', '{"features": {"feature": {"\\u00e9\\n": {"int64List": {"value": [1]}}}}}',
+    '{"features": {"feature": {"a": {"int64List": {"value": [true]}}}}}', '{"features": {"feature": {"a": {"int64List": {"value": [null]}}}}}',
+]  # fmt: skip
+
+
+def jsons():
+    for text in JSON:
+        yield f"DecodeJSONExample/{text}", case("DecodeJSONExample", {"json_examples": strings([text.encode()])})
+    yield "DecodeJSONExample/matrix", case("DecodeJSONExample", {"json_examples": strings([b"{}"] * 4).reshape(2, 2)})
+    yield "DecodeJSONExample/scalar", case("DecodeJSONExample", {"json_examples": scalar(b"{}")})
+    yield "DecodeJSONExample/none", case("DecodeJSONExample", {"json_examples": strings([])})
+
+
 def cases():
+    yield from jsons()
     yield from raws()
     yield from csvs()
     yield from tensors()

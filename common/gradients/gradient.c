@@ -12,13 +12,14 @@ extern const struct gradient_list state_gradients, resource_variable_gradients, 
     logging_gradients;
 extern const struct gradient_list random_gradients;
 extern const struct gradient_list string_gradients;
-extern const struct gradient_list conv_gradients, norm_gradients, pool_gradients;
+extern const struct gradient_list conv_gradients, norm_gradients, pool_gradients, rnn_gradients;
 extern const struct gradient_list list_gradients, lookup_gradients, optional_gradients;
 
 const struct gradient_list *const gradient_lists[] = {
     &array_gradients,    &control_flow_gradients, &nn_gradients,       &math_gradients,    &state_gradients,  &resource_variable_gradients,
     &training_gradients, &tensor_array_gradients, &stack_gradients,    &logging_gradients, &random_gradients, &string_gradients,
     &list_gradients,     &lookup_gradients,       &optional_gradients, &conv_gradients,    &pool_gradients,   &norm_gradients,
+    &rnn_gradients,
 };
 const size_t n_gradient_lists = ARRAY_LEN(gradient_lists);
 

@@ -11,7 +11,7 @@ extern const struct op_def_list math_ops;
 extern const struct op_def_list state_ops, resource_variable_ops, training_ops, tensor_array_ops, stack_ops, logging_ops;
 extern const struct op_def_list random_ops;
 extern const struct op_def_list string_ops;
-extern const struct op_def_list conv_ops, norm_ops, pool_ops;
+extern const struct op_def_list conv_ops, norm_ops, pool_ops, rnn_ops;
 extern const struct op_def_list list_ops, lookup_ops, optional_ops;
 
 const struct op_def_list *const op_def_lists[] = {
@@ -19,7 +19,7 @@ const struct op_def_list *const op_def_lists[] = {
     &edge_ops,     &nn_ops,           &math_ops,        &state_ops,       &resource_variable_ops,
     &training_ops, &tensor_array_ops, &stack_ops,       &logging_ops,     &random_ops,
     &string_ops,   &list_ops,         &lookup_ops,      &optional_ops,    &conv_ops,
-    &pool_ops,     &norm_ops,
+    &pool_ops,     &norm_ops,         &rnn_ops,
 };
 const size_t n_op_def_lists = ARRAY_LEN(op_def_lists);
 

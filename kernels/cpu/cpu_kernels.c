@@ -16,7 +16,7 @@ extern const struct kernel_list random_kernels;
 extern const struct kernel_list string_kernels;
 extern const struct kernel_list list_kernels, list_bulk_kernels, list_join_kernels, optional_kernels, variant_kernels;
 extern const struct kernel_list lookup_kernels;
-extern const struct kernel_list conv_kernels, norm_kernels, pool_kernels;
+extern const struct kernel_list conv_kernels, norm_kernels, pool_kernels, rnn_kernels;
 
 const struct kernel_list *const cpu_kernel_lists[] = {
     &array_kernels,
@@ -64,5 +64,6 @@ const struct kernel_list *const cpu_kernel_lists[] = {
     &conv_kernels,
     &pool_kernels,
     &norm_kernels,
+    &rnn_kernels,
 };
 const size_t n_cpu_kernel_lists = ARRAY_LEN(cpu_kernel_lists);

@@ -9,6 +9,8 @@ static const struct pool_op avg_2d = {POOL_AVG, 2}, avg_grad_2d = {POOL_AVG_GRAD
 static const struct pool_op max_3d = {POOL_MAX, 3}, max_grad_3d = {POOL_MAX_GRAD, 3}, max_grad_grad_3d = {POOL_MAX_GRAD_GRAD, 3};
 static const struct pool_op avg_3d = {POOL_AVG, 3}, avg_grad_3d = {POOL_AVG_GRAD, 3};
 
+/* What the op itself allows. */
+#define MAX_TYPES (DTYPES_REAL & ~(DTYPE_BIT(DT_UINT32) | DTYPE_BIT(DT_UINT64)))
 #define VOLUME_TYPES (DTYPE_BIT(DT_FLOAT) | DTYPE_BIT(DT_BFLOAT16))
 #define FRACTIONAL_TYPES (DTYPE_BIT(DT_FLOAT) | DTYPE_BIT(DT_DOUBLE) | DTYPES_INDEX)
 
@@ -16,8 +18,8 @@ static const struct pool_op avg_3d = {POOL_AVG, 3}, avg_grad_3d = {POOL_AVG_GRAD
 #define POOL(op, types, which) {op, {{"T", types}}, pool_compute, pool_init, .arg = &(which), .cost_ns_per_element = 1}
 
 static const struct kernel_def rows[] = {
-    POOL("MaxPool",           DTYPES_REAL,       max_2d),
-    POOL("MaxPoolV2",         DTYPES_REAL,       max_2d_v2),
+    POOL("MaxPool",           MAX_TYPES,         max_2d),
+    POOL("MaxPoolV2",         MAX_TYPES,         max_2d_v2),
     POOL("MaxPoolGrad",       DTYPES_REAL,       max_grad_2d),
     POOL("MaxPoolGradV2",     DTYPES_REAL,       max_grad_2d_v2),
     POOL("MaxPoolGradGrad",   DTYPES_REAL,       max_grad_grad_2d),

@@ -13,6 +13,10 @@ static const struct gradient_row rows[] = {
     NO_GRADIENT("MaxPoolGradWithArgmax"),  /* TensorFlow has none either */
     LATER_GRADIENT("AvgPool"),
     LATER_GRADIENT("AvgPoolGrad"),
+    LATER_GRADIENT("FractionalMaxPool"),
+    LATER_GRADIENT("FractionalAvgPool"),
+    NO_GRADIENT("FractionalMaxPoolGrad"),  /* TensorFlow has none either */
+    NO_GRADIENT("FractionalAvgPoolGrad"),
     LATER_GRADIENT("MaxPool3D"),
     LATER_GRADIENT("MaxPool3DGrad"),
     LATER_GRADIENT("MaxPool3DGradGrad"),

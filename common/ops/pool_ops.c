@@ -71,6 +71,32 @@ static struct status *shape_avg_pool_grad(struct shape_inference *ctx) {
     return shape_of_sizes(ctx, 0, rank);
 }
 
+/* ---- fractional pooling ---- */
+
+static struct status *shape_fractional(struct shape_inference *ctx) {
+    const struct attr_value *ratios;
+    struct shape in;
+    int n;
+    int64_t dims[4], entries;
+    TRY(shape_require_rank(ctx, 0, 4, &in));
+    TRY(node_get_list(ctx->node, "pooling_ratio", &ratios, &n));
+    if (n != 4)
+        return status_invalid("pooling_ratio field must specify 4 dimensions");
+    for (int i = 0; i < 4; i++) {
+        if (!(ratios[i].f >= 1))
+            return status_invalid("pooling_ratio cannot be smaller than 1, got: %g", (double)ratios[i].f);
+        dims[i] = in.dims[i] < 0 ? -1 : (int64_t)((float)in.dims[i] / ratios[i].f);
+    }
+    ctx->out[0] = shape_make(ctx, 4, dims);
+    for (int i = 1; i < 3; i++) {
+        entries = dims[i] < 0 ? -1 : dims[i] + 1;
+        ctx->out[i] = shape_make(ctx, 1, &entries);
+    }
+    return NULL;
+}
+
+static struct status *shape_fractional_avg_grad(struct shape_inference *ctx) { return shape_of_sizes(ctx, 0, 4); }
+
 // clang-format off
 static const struct op_def rows[] = {
     {"MaxPool", "greatest element under a sliding window", shape_pool},
@@ -83,6 +109,10 @@ static const struct op_def rows[] = {
     {"MaxPoolGradWithArgmax", "gradient of MaxPoolWithArgmax", shape_max_pool_grad},
     {"AvgPool", "mean under a sliding window", shape_pool},
     {"AvgPoolGrad", "gradient of AvgPool", shape_avg_pool_grad},
+    {"FractionalMaxPool", "greatest element of regions of random sizes", shape_fractional},
+    {"FractionalAvgPool", "mean of regions of random sizes", shape_fractional},
+    {"FractionalMaxPoolGrad", "gradient of FractionalMaxPool", shape_max_pool_grad},
+    {"FractionalAvgPoolGrad", "gradient of FractionalAvgPool", shape_fractional_avg_grad},
     {"MaxPool3D", "greatest element under a sliding window over volumes", shape_pool},
     {"MaxPool3DGrad", "gradient of MaxPool3D", shape_max_pool_grad},
     {"MaxPool3DGradGrad", "second gradient of MaxPool3D", shape_max_pool_grad_grad},

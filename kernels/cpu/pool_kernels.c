@@ -31,6 +31,10 @@ static const struct kernel_def rows[] = {
     POOL("MaxPool3DGradGrad", VOLUME_TYPES,      max_grad_grad_3d),
     POOL("AvgPool3D",         VOLUME_TYPES,      avg_3d),
     POOL("AvgPool3DGrad",     VOLUME_TYPES,      avg_grad_3d),
+    {"FractionalMaxPool",     {{"T", FRACTIONAL_TYPES}}, fractional_compute, fractional_init, .flags = KERNEL_STATEFUL | KERNEL_SESSION_STATE, .cost_ns_per_element = 2},
+    {"FractionalAvgPool",     {{"T", FRACTIONAL_TYPES}}, fractional_compute, fractional_init, .flags = KERNEL_STATEFUL | KERNEL_SESSION_STATE, .cost_ns_per_element = 2},
+    {"FractionalMaxPoolGrad", {{"T", FRACTIONAL_TYPES}}, fractional_grad_compute, fractional_init, .cost_ns_per_element = 3},
+    {"FractionalAvgPoolGrad", {{"T", FRACTIONAL_TYPES}}, fractional_grad_compute, fractional_init, .cost_ns_per_element = 3},
     {"MaxPoolWithArgmax",     {{"T", DTYPES_REAL}, {"Targmax", DTYPES_INDEX}}, pool_compute, pool_init, .arg = &argmax, .cost_ns_per_element = 2},
     {"MaxPoolGradWithArgmax", {{"T", DTYPES_REAL}, {"Targmax", DTYPE_BIT(DT_INT64)}}, pool_argmax_grad, pool_init, .arg = &argmax_grad, .cost_ns_per_element = 1},
 };

@@ -1,5 +1,7 @@
 """Cases of the pooling family: maxima and means of images and volumes, their gradients, argmax forms; random geometry."""
 
+import itertools
+
 import numpy
 import tensorflow as tf
 
@@ -123,7 +125,7 @@ def volumes():
 
                 return inner
 
-            yield f"MaxPool3DGrad/{dtype}/{label}", build("MaxPool3DGrad", g), SUMS.get(dtype)
+            yield f"MaxPool3DGrad/{dtype}/{label}", build("MaxPool3DGrad", g), SUMS.get(dtype, {})
             yield f"MaxPool3DGradGrad/{dtype}/{label}", build("MaxPool3DGradGrad", gg), {}
             inputs = {"orig_input_shape": numpy.array(x.shape, "int32"), "grad": g}
             yield f"AvgPool3DGrad/{dtype}/{label}", *case("AvgPool3DGrad", inputs, MEANS.get(dtype), **attrs)
@@ -145,7 +147,7 @@ def wrong():
     ):  # fmt: skip
         attrs = {**plain, **attrs}
         # TensorFlow's static shape believes in a stride of the channels that its kernel does not look at.
-        options = {"ignore": "shapes"} if attrs["strides"][3] != 1 and attrs["ksize"][3] == 1 else {}
+        options = {"ignore": "shapes"} if attrs["strides"][3:] == [2] and attrs["ksize"][3:] == [1] else {}
         yield f"MaxPool/wrong/{attrs}", *case("MaxPool", {"input": x}, options, **attrs)
         yield f"AvgPool/wrong/{attrs}", *case("AvgPool", {"value": x}, **attrs)
         inputs = {"orig_input": x, "orig_output": y, "grad": y}
@@ -153,7 +155,7 @@ def wrong():
             continue
         yield f"MaxPoolGrad/wrong/{attrs}", *case("MaxPoolGrad", inputs, **attrs)
         yield f"MaxPoolGradGrad/wrong/{attrs}", *case("MaxPoolGradGrad", {**inputs, "grad": x}, **attrs)
-        if "data_format" not in attrs and attrs["ksize"][3] == 1:  # over channels TensorFlow answers something
+        if "data_format" not in attrs and attrs["ksize"][3:] == [1]:  # over channels TensorFlow answers something
             yield f"MaxPoolWithArgmax/wrong/{attrs}", *case("MaxPoolWithArgmax", {"input": x}, options, **attrs)
     for pads in ([0, 0, 1, 1, 1, 1, 0, 0], [0, 0, 2, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 2, 0, 0], [1, 0, 0, 0, 0, 0, 0, 0], [0, 0, -1, 0, 0, 0, 0, 0], [0, 0]):
         yield f"MaxPool/pads {pads}", *case("MaxPool", {"input": x}, **{**plain, "padding": "EXPLICIT", "explicit_paddings": pads})
@@ -194,11 +196,42 @@ def random_geometry():
             continue
         g = oracle.sample(rng, "float32", (batch, *places, depth))
         yield f"MaxPoolGrad/{label}", *case("MaxPoolGrad", {"orig_input": x, "orig_output": g, "grad": g}, SUMS["float32"], **attrs)
+        if any(w > size for w, size in zip(window, image)):  # there TensorFlow's divisor is not the one of its own forward direction
+            continue
         inputs = {"orig_input_shape": numpy.array(x.shape, "int32"), "grad": g}
         yield f"AvgPoolGrad/{label}", *case("AvgPoolGrad", inputs, MEANS["float32"], **attrs)
 
 
+def fractional():
+    """TensorFlow's static shapes of the sequences are one too short."""
+    rng = numpy.random.default_rng(5)
+    for op, dtype in itertools.product(("FractionalMaxPool", "FractionalAvgPool"), tf_kernels.cpu_dtypes("FractionalMaxPool")):
+        x = oracle.sample(rng, dtype, (2, 11, 13, 3))
+        for i, (ratios, pseudo_random, overlapping, seeds) in enumerate(
+            itertools.product(([1, 1.44, 1.73, 1], [1, 1, 2.6, 1], [1, 11, 13, 1]), (False, True), (False, True), ((1, 2), (7, 0), (-3, 2**40)))
+        ):
+            attrs = {"pooling_ratio": ratios, "pseudo_random": pseudo_random, "overlapping": overlapping, "seed": seeds[0], "seed2": seeds[1]}
+            label = f"{dtype}/{ratios}{pseudo_random}{overlapping}{seeds}"
+            yield f"{op}/{label}", *case(op, {"value": x}, {**MEANS.get(dtype, {}), "ignore": "shapes"}, deterministic=True, **attrs)
+
+            def build(op=op, x=x, attrs=attrs, overlapping=overlapping, i=i):
+                y, rows, columns = getattr(R, op)(value=tf.constant(x), deterministic=True, **attrs)
+                g = oracle.const(oracle.sample(numpy.random.default_rng(i), x.dtype, y.shape.as_list()))
+                if op == "FractionalAvgPool":
+                    shape = oracle.const(numpy.array(x.shape, "int64"))
+                    return [R.FractionalAvgPoolGrad(orig_input_tensor_shape=shape, out_backprop=g, row_pooling_sequence=rows, col_pooling_sequence=columns, overlapping=overlapping)]
+                return [R.FractionalMaxPoolGrad(orig_input=oracle.const(x), orig_output=y, out_backprop=g, row_pooling_sequence=rows, col_pooling_sequence=columns, overlapping=overlapping)]
+
+            yield f"{op}Grad/{label}", build, SUMS.get(dtype, {})
+        for attrs in (
+            {"pooling_ratio": [1, 0.5, 1, 1]}, {"pooling_ratio": [1, 12, 1, 1]}, {"pooling_ratio": [2, 1, 1, 1]}, {"pooling_ratio": [1, 1, 1, 2]},
+            {"pooling_ratio": [1, 2, 2, 1], "seed": 1},
+        ):  # fmt: skip
+            yield f"{op}/wrong/{dtype}/{attrs}", *case(op, {"value": x}, **attrs)
+
+
 def cases():
+    yield from fractional()
     yield from max_2d()
     yield from averages()
     yield from volumes()

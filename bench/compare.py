@@ -200,6 +200,56 @@ def build_while(tf, tf1, np):
     return [], lambda session: (lambda f: lambda: f(np.int32(10000)))(session.make_callable(y, [n]))
 
 
+def build_wide_while(tf, tf1, np):
+    with tf1.device(WORKER):
+        n = tf1.placeholder(tf.int32, [])
+        start = [tf.constant(float(k)) for k in range(15)]
+        loop = tf1.while_loop(lambda i, *xs: i < n, lambda i, *xs: (i + 1, *[x * 0.5 + 1.0 for x in xs]), [tf.constant(0), *start])
+        y = tf.add_n(loop[1:])
+    return [], lambda session: (lambda f: lambda: f(np.int32(1000)))(session.make_callable(y, [n]))
+
+
+def build_far_while(tf, tf1, np):
+    """Each iteration's value is made on the ps and comes back."""
+    with tf1.device(WORKER):
+        n = tf1.placeholder(tf.int32, [])
+
+        def body(i, x):
+            with tf1.device(PS):
+                far = x * 0.5
+            with tf1.device(WORKER):
+                return i + 1, far + 1.0
+
+        y = tf1.while_loop(lambda i, x: i < n, body, [tf.constant(0), tf.constant(1.0)])[1]
+    return [], lambda session: (lambda f: lambda: f(np.int32(200)))(session.make_callable(y, [n]))
+
+
+def build_lstm(tf, tf1, np):
+    """256 units, 20 steps, batch 32: a while_loop over TensorArrays, its gradient, and the update of the weights on the ps."""
+    units, steps, batch = 256, 20, 32
+    with tf1.device(PS):
+        kernel = tf1.get_variable("lstm_kernel", [units * 2, units * 4], initializer=tf1.glorot_uniform_initializer(seed=1))
+        bias = tf1.get_variable("lstm_bias", [units * 4], initializer=tf1.zeros_initializer())
+    with tf1.device(WORKER):
+        x = tf1.placeholder(tf.float32, [steps, batch, units])
+        weights, offset = tf.identity(kernel), tf.identity(bias)
+        inputs = tf.TensorArray(tf.float32, steps).unstack(x)
+        outputs = tf.TensorArray(tf.float32, steps)
+
+        def body(t, c, h, out):
+            i, j, f, o = tf.split(tf.matmul(tf.concat([inputs.read(t), h], 1), weights) + offset, 4, axis=1)
+            c = c * tf.sigmoid(f + 1.0) + tf.sigmoid(i) * tf.tanh(j)
+            h = tf.tanh(c) * tf.sigmoid(o)
+            return t + 1, c, h, out.write(t, h)
+
+        zeros = tf.zeros([batch, units])
+        loop = tf1.while_loop(lambda t, *_: t < steps, body, [tf.constant(0), zeros, zeros, outputs])
+        loss = tf.reduce_mean(tf.square(loop[3].stack()))
+        train = tf1.train.GradientDescentOptimizer(0.1).minimize(loss, var_list=[kernel, bias])
+    value = np.random.RandomState(0).rand(steps, batch, units).astype(np.float32)
+    return [kernel.initializer, bias.initializer], lambda session: (lambda f: lambda: f(value))(session.make_callable([loss, train], [x]))
+
+
 def build_mlp(tf, tf1, np):
     random = np.random.RandomState(0)
     with tf1.device(PS):
@@ -231,7 +281,10 @@ ROWS = [
     Row("null step, 100 MB dense", 1.3, build_null_dense, 3),
     Row("20,000 live scalar ops", 5.0, build_many_ops, 5),
     Row("while_loop iteration", 4.0, build_while, 3, per=10000),
+    Row("16-variable loop, iteration", 6.0, build_wide_while, 3, per=1000),
+    Row("loop to the ps and back, iteration", 15.0, build_far_while, 3, per=200),
     Row("MLP training step", 1.0, build_mlp, 60),
+    Row("LSTM training step", 1.0, build_lstm, 5),
 ]
 
 
@@ -276,7 +329,7 @@ def compare(options, clusters, floor):
     report = {"start_s": {c.name: c.start_s for c in clusters}, "idle_rss_mb": {c.name: c.rss for c in clusters}, "rows": []}
     print("start to ready:  " + "   ".join(f"{c.name} " + ", ".join(f"{k} {v * 1e3:.0f} ms" for k, v in c.start_s.items()) for c in clusters))
     print("idle memory:     " + "   ".join(f"{c.name} " + ", ".join(f"{k} {v:.1f} MB" for k, v in c.rss.items()) for c in clusters))
-    print(f"\n{'row':30} {'TensorFlow':>13} {'Millrace':>13} {'ratio':>7} {'aim':>5} {'client alone':>13}")
+    print(f"\n{'row':34} {'TensorFlow':>13} {'Millrace':>13} {'ratio':>7} {'aim':>5} {'client alone':>13}")
     for row in ROWS:
         if options.rows and not any(part in row.name for part in options.rows.split(",")):
             continue
@@ -305,7 +358,7 @@ def compare(options, clusters, floor):
                                "client_alone_s": alone[0] if alone else None,
                                "tensorflow_p10_p90_s": [float(np.percentile(times[0], p)) / row.per for p in (10, 90)],
                                "millrace_p10_p90_s": [float(np.percentile(times[1], p)) / row.per for p in (10, 90)]})
-        print(f"{row.name:30} {show_time(theirs):>13} {show_time(ours):>13} {theirs / ours:7.2f} {row.aim:5.1f}" + "".join(f" {show_time(t):>13}" for t in alone), flush=True)
+        print(f"{row.name:34} {show_time(theirs):>13} {show_time(ours):>13} {theirs / ours:7.2f} {row.aim:5.1f}" + "".join(f" {show_time(t):>13}" for t in alone), flush=True)
     if options.json:
         with open(options.json, "w") as f:
             json.dump(report, f, indent=1)

@@ -3,14 +3,18 @@
 #include <stdlib.h>
 
 #include "common/base/options.h"
+#include "rpc/listen.h"
 
-const char *remote_target(const char *flag) {
+struct status *remote_target(const char *flag, const char **ret_target) {
     const char *target = flag ? flag : getenv("MILLRACE_TARGET");
-    return target && *target ? target : NULL;
-}
-
-struct status *remote_no_target(void) {
-    return status_invalid("no target: give --target grpc://HOST:PORT or set MILLRACE_TARGET");
+    struct net_address address;
+    if (!target || !*target)
+        return status_invalid("no target: give --target grpc://HOST:PORT or set MILLRACE_TARGET");
+    struct status *st = net_address_parse(strncmp(target, "grpc://", 7) == 0 ? target + 7 : target, &address);
+    if (st)
+        return status_prefix_take(st, "target '%s' is not of the form grpc://HOST:PORT or unix:PATH: ", target);
+    *ret_target = target;
+    return NULL;
 }
 
 TF_DeprecatedSession *remote_session(const char *target, int64_t timeout_ms, TF_Status *status) {

@@ -5,8 +5,8 @@
 #include "client/c_api.h"
 #include "common/base/status.h"
 
-const char *remote_target(const char *flag);    /* the flag's, else $MILLRACE_TARGET; NULL when there is neither */
-struct status *remote_no_target(void) MUST_USE; /* what is to be said then */
+/* The flag's target, else $MILLRACE_TARGET's. Errors: INVALID_ARGUMENT when there is neither, or it is no address. */
+struct status *remote_target(const char *flag, const char **ret_target) MUST_USE;
 TF_DeprecatedSession *remote_session(const char *target, int64_t timeout_ms, TF_Status *status);
 /* One line on stderr; the exit code: 74 where the master cannot be reached, else 70. */
 int remote_error(const char *program, const TF_Status *status);

@@ -13,6 +13,7 @@ static const struct subcommand {
     {"local", tfctl_local, "start a cluster on this host, and run a command on it"},
     {"devices", tfctl_devices, "list the devices of a cluster"},
     {"run", tfctl_run, "run one step of a graph on a cluster"},
+    {"checkpoint", tfctl_checkpoint, "look into checkpoints: ls, show, verify, diff"},
 };
 
 static void print_help(FILE *out) {

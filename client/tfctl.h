@@ -6,5 +6,6 @@
 int tfctl_local(int argc, char **argv);
 int tfctl_devices(int argc, char **argv);
 int tfctl_run(int argc, char **argv);
+int tfctl_checkpoint(int argc, char **argv);
 
 #endif

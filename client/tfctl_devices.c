@@ -98,8 +98,8 @@ int tfctl_devices(int argc, char **argv) {
     int code = EXIT_OK;
     cli_init(&cli, &spec, &flags);
     if (cli_load(&cli, &spec, argc, argv, &code) == OPTIONS_GO_ON) {
-        flags.target = remote_target(flags.target);
-        code = flags.target ? list_devices(&flags) : cli_usage_error(&spec, remote_no_target());
+        struct status *st = remote_target(flags.target, &flags.target);
+        code = st ? cli_usage_error(&spec, st) : list_devices(&flags);
     }
     cli_fini(&cli);
     return code;

@@ -189,8 +189,8 @@ int tfctl_run(int argc, char **argv) {
     int code = EXIT_OK;
     cli_init(&cli, &spec, &flags);
     if (cli_load(&cli, &spec, argc, argv, &code) == OPTIONS_GO_ON) {
-        flags.target = remote_target(flags.target);
-        code = flags.target ? run(&flags, &cli) : cli_usage_error(&spec, remote_no_target());
+        struct status *st = remote_target(flags.target, &flags.target);
+        code = st ? cli_usage_error(&spec, st) : run(&flags, &cli);
     }
     cli_fini(&cli);
     return code;

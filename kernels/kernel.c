@@ -165,6 +165,7 @@ static void print_type_attrs(const struct node *node, struct str *out) {
     }
 }
 
+/* An op that has kernels, but none for these types, is the caller's mistake; one that has none at all is ours. */
 static COLD struct status *no_kernel(const struct node *node, const char *device_type) {
     struct str text = STR_INIT;
     str_addf(&text, "No OpKernel was registered to support Op '%s' used by {{node %s}} with these attrs: [", node->op_name, node->name);
@@ -183,7 +184,7 @@ static COLD struct status *no_kernel(const struct node *node, const char *device
         str_add_char(&text, '\n');
     }
     str_addf(&text, "\n\t [[{{node %s}}]]", node->name);
-    struct status *st = status_unimplemented("%s", str_text(&text));
+    struct status *st = status_new(op ? STATUS_INVALID_ARGUMENT : STATUS_UNIMPLEMENTED, "%s", str_text(&text));
     str_fini(&text);
     return st;
 }

@@ -85,9 +85,9 @@ struct kernel_ctx {
     struct status *status; /* NULL, or the failure */
 };
 
-/* Finds the row for a node on a device type ("CPU") and runs its init. Errors: UNIMPLEMENTED "No OpKernel was registered to support
- * Op 'X' used by {{node n}} with these attrs …" naming the dtypes asked and the rows there are; whatever init says, with
- * `[[{{node n}}]]` added. */
+/* Finds the row for a node on a device type ("CPU") and runs its init. Errors: "No OpKernel was registered to support Op 'X' used by
+ * {{node n}} with these attrs …" naming the dtypes asked and the rows there are: UNIMPLEMENTED when the op has no row at all,
+ * INVALID_ARGUMENT when it has rows for other dtypes; whatever init says. All with `[[{{node n}}]]` added. */
 struct status *kernel_instance_init(struct kernel_instance *instance, const struct node *node, const char *device_type, const char *device,
                                     struct allocator *allocator, const struct kernel_host *host) MUST_USE;
 void kernel_instance_fini(struct kernel_instance *instance); /* accepts an all-zero one */

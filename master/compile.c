@@ -141,6 +141,8 @@ static void copy_reachable(const struct graph *from, const struct signature *sig
     seed(from, signature->feeds, signature->n_feeds, is_needed, stack, &n_stack);
     seed(from, signature->fetches, signature->n_fetches, is_needed, stack, &n_stack);
     seed(from, signature->targets, signature->n_targets, is_needed, stack, &n_stack);
+    seed(from, signature->connect_from, signature->n_connections, is_needed, stack, &n_stack);
+    seed(from, signature->connect_to, signature->n_connections, is_needed, stack, &n_stack);
     while (n_stack > 0) {
         const struct node *node = stack[--n_stack];
         for (int i = 0; i < node->n_inputs; i++) {
@@ -167,6 +169,8 @@ struct status *compile_step(const struct graph *session_graph, const struct sign
         bool changed;
         TRY_OUT(compilation_run_pass(&c, &compile_passes[i], &changed));
     }
+    if (c.feed_needs)
+        c.result->feed_needs = arena_memdup(&c.result->arena, c.feed_needs, (size_t)signature->n_fetches * (size_t)signature->n_feeds);
     *ret = c.result;
     c.result = NULL;
 out:

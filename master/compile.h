@@ -16,6 +16,10 @@
 struct signature {
     const char **feeds, **fetches, **targets;
     int n_feeds, n_fetches, n_targets;
+    /* Values that take the place of others, as feeds do, but come from the graph: endpoint from[i] for endpoint to[i]. */
+    const char **connect_from, **connect_to;
+    int n_connections;
+    bool is_partial; /* fetches may be asked for before all feeds are there: `feed_needs` is wanted */
 };
 
 struct compile_options {
@@ -41,6 +45,7 @@ struct compilation {
     struct node **target_nodes; /* n_targets: the signature's, then what functions do besides handing out values */
     int n_targets;
     enum dtype *feed_types, *fetch_types; /* base types, set by the cut */
+    bool *feed_needs;                     /* set by the cut for a partial run; see struct compiled */
     struct arena arena;                   /* scratch, lives as long as the compilation */
     struct compiled *result;              /* filled by partition */
 };
@@ -73,6 +78,7 @@ struct compiled {
     int n_edges;            /* cut edges: channels are numbered 0 … n_edges - 1 */
     enum dtype *feed_types; /* of the signature's feeds: what must be fed */
     enum dtype *fetch_types;
+    bool *feed_needs;             /* of a partial run, else NULL: [fetch * n_feeds + feed], does the fetch depend on the feed? */
     struct device_table *devices; /* one reference */
     struct arena arena;
     struct graph graph; /* what the partitions borrow names and attrs from, besides the session's graph */

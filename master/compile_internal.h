@@ -26,6 +26,7 @@ struct status *pass_partition(struct compilation *c, bool *ret_changed) MUST_USE
  * so a node has a frame that it runs in and one that its outputs live in. All arrays by node id, malloc'd. */
 struct loop_frames {
     int *in, *out;
+    int *parent;    /* by frame; less than the frame's own number; -1 for the root */
     int *outermost; /* by frame: the ancestor (or itself) whose parent is the root; 0 for the root */
     int n_frames;
 };

@@ -1,10 +1,11 @@
 /* Executables: compiled signatures of a session and their registrations at the workers. See session.h for their states. */
 #include <stdlib.h>
 
+#include "common/base/log.h"
 #include "common/graph/graph_proto.h"
+#include "master/compile_internal.h"
 #include "master/service.h"
 #include "master/session.h"
-#include "master/step.h"
 #include "proto/worker.pb-c.h"
 #include "rpc/host_id.h"
 
@@ -56,7 +57,7 @@ static void forget(struct executable *executable) {
     executable_unref(executable);
 }
 
-/* Tells every waiting step; each takes itself off the list. The caller holds a reference. */
+/* Tells everybody who waits. The caller holds a reference. */
 static void settle(struct executable *executable, enum executable_state state) {
     struct list waiting;
     executable->state = state;
@@ -64,8 +65,10 @@ static void settle(struct executable *executable, enum executable_state state) {
         forget(executable);
     list_init(&waiting);
     list_splice_back(&waiting, &executable->waiting);
-    for (struct list *link; (link = list_pop_front(&waiting));)
-        step_executable_settled(step_of_waiting_link(link));
+    for (struct list *link; (link = list_pop_front(&waiting));) {
+        struct executable_wait *waiter = LIST_ENTRY(link, struct executable_wait, link);
+        waiter->settled(waiter);
+    }
 }
 
 /* ---- registering ---- */
@@ -115,6 +118,7 @@ static void register_partition(struct executable *executable, int index, struct 
     Millrace__RegisterGraph message = MILLRACE__REGISTER_GRAPH__INIT;
     Millrace__Peer *peers = arena_array(&scratch, Millrace__Peer, partition->n_peers + 1);
     message.session = executable->session->handle;
+    message.is_isolated = executable->session->is_isolated;
     message.master_incarnation = executable->session->service->incarnation;
     message.n_peer = (size_t)partition->n_peers;
     message.peer = arena_array(&scratch, Millrace__Peer *, partition->n_peers + 1);
@@ -145,7 +149,7 @@ static void register_partition(struct executable *executable, int index, struct 
     arena_fini(&scratch);
 }
 
-bool executable_is_ready(struct executable *executable) {
+static bool is_ready(struct executable *executable) {
     if (executable->state != EXECUTABLE_READY)
         return false;
     bool is_current = true;
@@ -169,7 +173,23 @@ bool executable_is_ready(struct executable *executable) {
     return false;
 }
 
+bool executable_await(struct executable *executable, struct executable_wait *waiter) {
+    if (executable->state == EXECUTABLE_FAILED || is_ready(executable))
+        return true;
+    list_push_back(&executable->waiting, &waiter->link);
+    return false;
+}
+
 /* ---- compiling ---- */
+
+static void log_placement(const struct session *session, const struct compiled *compiled) {
+    for (int i = 0; i < compiled->n_partitions; i++)
+        for (int k = 0; k < compiled->partitions[i].graph.n_nodes; k++) {
+            const struct node *node = compiled->partitions[i].graph.nodes[k];
+            if (!node->is_removed && !node_is_internal(node))
+                log_info("session %s: %s: (%s): %s", session->handle, node->name, node->op_name, node->device);
+        }
+}
 
 static void compile_work(struct session_job *session_job) {
     struct compile_job *job = CONTAINER_OF(session_job, struct compile_job, job);
@@ -178,6 +198,8 @@ static void compile_work(struct session_job *session_job) {
                                &job->compiled);
     if (job->status)
         return;
+    if (session->log_device_placement)
+        log_placement(session, job->compiled);
     job->graphdefs = xcalloc((size_t)job->compiled->n_partitions + 1, sizeof *job->graphdefs);
     for (int i = 0; i < job->compiled->n_partitions; i++)
         graph_to_graphdef(&job->compiled->partitions[i].graph, NULL, &job->graphdefs[i]);

@@ -63,7 +63,6 @@ struct frame_finder {
     struct loop_frames *frames;
     struct strmap by_name; /* "parent/frame_name" → frame number, as a pointer */
     struct arena arena;    /* the names */
-    int *parent;           /* by frame */
     int capacity;
 };
 
@@ -71,11 +70,11 @@ static void add_frame(struct frame_finder *finder, int parent) {
     struct loop_frames *frames = finder->frames;
     if (frames->n_frames == finder->capacity) {
         finder->capacity = finder->capacity ? 2 * finder->capacity : 8;
-        finder->parent = xreallocarray(finder->parent, (size_t)finder->capacity, sizeof(int));
+        frames->parent = xreallocarray(frames->parent, (size_t)finder->capacity, sizeof(int));
         frames->outermost = xreallocarray(frames->outermost, (size_t)finder->capacity, sizeof(int));
     }
     int frame = frames->n_frames++;
-    finder->parent[frame] = parent;
+    frames->parent[frame] = parent;
     frames->outermost[frame] = parent <= 0 ? frame : frames->outermost[parent];
 }
 
@@ -119,9 +118,8 @@ void loop_frames_init(struct loop_frames *frames, const struct graph *graph, str
         if (is_either(node, "Enter", "RefEnter"))
             frames->out[node->id] = child_frame(&finder, node, frame);
         else if (frame != 0 && is_either(node, "Exit", "RefExit"))
-            frames->out[node->id] = finder.parent[frame];
+            frames->out[node->id] = frames->parent[frame];
     }
-    free(finder.parent);
     strmap_fini(&finder.by_name);
     arena_fini(&finder.arena);
 }
@@ -129,6 +127,7 @@ void loop_frames_init(struct loop_frames *frames, const struct graph *graph, str
 void loop_frames_fini(struct loop_frames *frames) {
     free(frames->in);
     free(frames->out);
+    free(frames->parent);
     free(frames->outermost);
     *frames = (struct loop_frames){0};
 }

@@ -24,7 +24,9 @@ struct status *inline_node(struct inliner *in, const struct inline_call *call, c
 
 struct status *inline_identity(struct inliner *in, const struct inline_call *call, const char *what, struct node_input value,
                                struct node *control, struct node **ret) {
-    TRY(inline_node(in, call, what, "Identity", endpoint_type(value), ret));
+    /* An Identity of a reference is read by each of its consumers anew, a Snapshot once for all. */
+    bool is_ref = dtype_is_ref((enum dtype)value.src->out_types[value.index]);
+    TRY(inline_node(in, call, what, is_ref ? "Snapshot" : "Identity", endpoint_type(value), ret));
     node_add_input(in->graph, *ret, value.src, value.index);
     TRY(node_finish(in->graph, *ret));
     if (control)
@@ -79,7 +81,7 @@ struct status *inline_function(struct inliner *in, const struct inline_call *cal
     if (!body) {
         const struct graph_function *function = strmap_get(&in->graph->functions, name);
         if (!function)
-            return status_not_found("Function %.256s is not defined.\n\t [[{{node %s}}]]", name, call->node->name);
+            return status_invalid("Failed to find function \"%.256s\" in function library\n\t [[{{node %s}}]]", name, call->node->name);
         struct status *st = function_body_read(in->graph, function, &in->limits, &body);
         if (st)
             return status_suffix_take(st, "\n\t [[{{node %s}}]]", call->node->name);

@@ -15,17 +15,15 @@
 struct master_flags {
     const char *listen, *cluster, *port_file, *admin, *disable_passes, *dump_graph;
     int log_level;
-    bool insecure;
+    bool insecure, check_shapes;
     int64_t threads, task_wait_ms, session_ttl_ms, drain_timeout_ms;
-    int64_t max_sessions, max_steps, max_nodes, max_executables, max_message_bytes, max_connections, max_streams, max_header_bytes,
-        max_resets_per_s, max_inflight_bytes;
+    int64_t max_sessions, max_steps, max_session_steps, max_nodes, max_executables;
+    struct grpc_server_limits grpc;
     int64_t fold_max_bytes, fold_budget_ms;
     const char **disabled_passes; /* of disable_passes, NULL-terminated; in arena */
     struct cluster_spec spec;
     struct arena arena;
 };
-
-static const char *const log_levels[] = {"debug", "info", "warning", "error", NULL};
 
 #define ROW(name_, kind_, field, default_, value_, help_)                                                                                 \
     .name = (name_), .kind = (kind_), .offset = offsetof(struct master_flags, field), .default_text = (default_), .value_name = (value_), \
@@ -38,23 +36,31 @@ static const struct option_row rows[] = {
     {ROW("admin", OPTION_STRING, admin, NULL, "HOST:PORT", "health and status pages; 'off' for none; default: the port + 10000")},
     {ROW("port-file", OPTION_STRING, port_file, NULL, "PATH", "written once the daemon serves: its port, and a line 'admin PORT'")},
     {ROW("insecure", OPTION_BOOL, insecure, NULL, NULL, "allow --listen beyond loopback without TLS")},
-    {ROW("log-level", OPTION_CHOICE, log_level, "info", "LEVEL", "what is logged"), .choices = log_levels},
+    {ROW("log-level", OPTION_CHOICE, log_level, "info", NULL, "what is logged"), .choices = daemon_log_levels},
     {ROW("threads", OPTION_INT, threads, "0", "N", "of the pool that compiles graphs; 0: as many as cores"), .min = 0, .max = 1024},
     {ROW("task-wait", OPTION_DURATION, task_wait_ms, "10s", "TIME", "how long CreateSession waits for missing tasks")},
     {ROW("session-ttl", OPTION_DURATION, session_ttl_ms, "1h", "TIME", "a session is collected so long after its client's last connection closed")},
     {ROW("drain-timeout", OPTION_DURATION, drain_timeout_ms, "30s", "TIME", "how long TERM waits for running steps")},
     {ROW("max-sessions", OPTION_INT, max_sessions, "10000", "N", "open sessions"), .min = 1, .max = 1000000},
     {ROW("max-steps", OPTION_INT, max_steps, "100000", "N", "steps in flight"), .min = 1, .max = 10000000},
+    {ROW("max-session-steps", OPTION_INT, max_session_steps, "10000", "N", "steps in flight of one session"), .min = 1, .max = 10000000},
     {ROW("max-nodes", OPTION_INT, max_nodes, "1000000", "N", "nodes of one session's graph"), .min = 1, .max = 100000000},
     {ROW("max-executables", OPTION_INT, max_executables, "1000", "N", "compiled signatures kept for one session"), .min = 1, .max = 1000000},
-    {ROW("max-message", OPTION_BYTES, max_message_bytes, "2147483647", "BYTES", "one request"), .min = 1024, .max = 2147483647},
-    {ROW("max-connections", OPTION_INT, max_connections, "10000", "N", "client connections"), .min = 1, .max = 1000000},
-    {ROW("max-streams", OPTION_INT, max_streams, "10000", "N", "calls in flight on one connection"), .min = 1, .max = 1000000},
-    {ROW("max-headers", OPTION_BYTES, max_header_bytes, "16K", "BYTES", "header list of one call"), .min = 1024, .max = 1 << 20},
-    {ROW("max-resets", OPTION_INT, max_resets_per_s, "1000", "N", "stream resets a second on one connection"), .min = 1, .max = 1000000},
-    {ROW("max-inflight", OPTION_BYTES, max_inflight_bytes, "16G", "BYTES", "request bodies held at a time"), .min = 1 << 20, .max = 1ll << 50},
+    {ROW("max-message", OPTION_BYTES, grpc.max_message_bytes, "2147483647", "BYTES", "one request"), .min = 1024, .max = 2147483647},
+    {ROW("max-inflate", OPTION_BYTES, grpc.max_inflate_bytes, "2147483647", "BYTES", "what one compressed request may become"), .min = 1024, .max = 2147483647},
+    {ROW("max-inflate-ratio", OPTION_INT, grpc.max_inflate_ratio, "1100", "N", "how many times its size a compressed request may become; gzip itself ends at 1032"), .min = 1, .max = 1000000},
+    {ROW("max-inflight", OPTION_BYTES, grpc.max_inflight_bytes, "16G", "BYTES", "request bodies held at a time"), .min = 1 << 20, .max = 1ll << 50},
+    {ROW("max-connections", OPTION_INT, grpc.max_connections, "10000", "N", "client connections"), .min = 1, .max = 1000000},
+    {ROW("max-calls", OPTION_INT, grpc.max_calls, "100000", "N", "calls in flight"), .min = 1, .max = 10000000},
+    {ROW("max-streams", OPTION_INT, grpc.max_streams, "10000", "N", "calls in flight on one connection"), .min = 1, .max = 1000000},
+    {ROW("max-headers", OPTION_BYTES, grpc.max_header_bytes, "16K", "BYTES", "header list of one call"), .min = 1024, .max = 1 << 20},
+    {ROW("max-resets", OPTION_INT, grpc.max_resets_per_s, "1000", "N", "stream resets a second on one connection"), .min = 1, .max = 1000000},
+    {ROW("max-control-frames", OPTION_INT, grpc.max_control_per_s, "1000", "N", "frames a second on one connection that move no call on (PING, SETTINGS, ...)"), .min = 100, .max = 1000000},
+    {ROW("handshake-timeout", OPTION_DURATION, grpc.handshake_timeout_ms, "20s", "TIME", "for a new connection to speak HTTP/2"), .min = 100, .max = 86400000},
+    {ROW("stall-timeout", OPTION_DURATION, grpc.stall_timeout_ms, "60s", "TIME", "a client that began a request, or does not take its reply, must move a KiB a second within it"), .min = 100, .max = 86400000},
     {ROW("fold-max", OPTION_BYTES, fold_max_bytes, "10M", "BYTES", "largest constant that folding makes")},
     {ROW("fold-budget", OPTION_DURATION, fold_budget_ms, "200ms", "TIME", "of folding, per compiled step")},
+    {ROW("check-shapes", OPTION_BOOL, check_shapes, NULL, NULL, "refuse a graph whose shapes cannot fit when it comes, not when a step needs it")},
     {ROW("disable-passes", OPTION_STRING, disable_passes, NULL, "NAME,...", "leave optional passes out: fold, cse")},
     {ROW("dump-graph", OPTION_STRING, dump_graph, NULL, "after:PASS", "log the graph's text form after a pass, or after:all")},
 };
@@ -74,22 +80,28 @@ static struct status *read_passes(struct master_flags *flags) {
     return NULL;
 }
 
-static struct status *read_cluster(struct master_flags *flags) {
-    const char *tf_config = getenv("TF_CONFIG"), *job;
-    int index;
-    if (flags->cluster)
-        return cluster_spec_parse(flags->cluster, &flags->spec);
-    if (tf_config)
-        return cluster_spec_parse_tf_config(tf_config, &flags->spec, &job, &index);
-    return status_invalid("no cluster: give --cluster SPEC or set TF_CONFIG");
+static struct status *check_dump_graph(const char *dump) {
+    if (strncmp(dump, "after:", 6) != 0)
+        return status_invalid("dump-graph: '%s' is not of the form after:PASS", dump);
+    if (strcmp(dump + 6, "all") != 0 && !pass_find(dump + 6))
+        return status_invalid("dump-graph: there is no pass '%s'", dump + 6);
+    return NULL;
+}
+
+/* A cluster that is given leaves TF_CONFIG alone, whatever it holds. */
+static struct status *read_environment(struct options *options) {
+    const struct master_flags *flags = options->values;
+    return flags->cluster ? NULL : daemon_read_tf_config(options, false);
 }
 
 static struct status *check(void *values) {
     struct master_flags *flags = values;
     TRY(read_passes(flags));
-    TRY(read_cluster(flags));
-    if (flags->dump_graph && strncmp(flags->dump_graph, "after:", 6) != 0)
-        return status_invalid("dump-graph: '%s' is not of the form after:PASS", flags->dump_graph);
+    if (!flags->cluster)
+        return status_invalid("no cluster: give --cluster SPEC or set TF_CONFIG");
+    TRY(cluster_spec_parse(flags->cluster, &flags->spec));
+    if (flags->dump_graph)
+        TRY(check_dump_graph(flags->dump_graph));
     if (flags->admin && strcmp(flags->admin, "off") != 0)
         TRY(daemon_check_listen("admin", flags->admin, flags->insecure));
     return daemon_check_listen("listen", flags->listen, flags->insecure);
@@ -98,9 +110,11 @@ static struct status *check(void *values) {
 static const struct options_spec options_spec = {
     .program = "tf-master",
     .section = "master",
+    .shared_sections = daemon_sections,
     .summary = "Accepts TensorFlow clients (grpc://HOST:PORT), compiles their graphs and runs them on the cluster's tf-worker tasks",
     .rows = rows,
     .n_rows = ARRAY_LEN(rows),
+    .read_environment = read_environment,
     .check = check,
 };
 
@@ -119,7 +133,7 @@ struct master {
 static int page_ready(void *arg, const char *query, struct str *out) {
     struct master *master = arg;
     if (service_is_ready(master->service, out)) {
-        str_add(out, "ok");
+        str_add(out, "ok\n");
         return 200;
     }
     return 503;
@@ -182,18 +196,15 @@ static void on_signal(void *arg, int signo) {
 static void fill_options(const struct master_flags *flags, struct service_options *ret) {
     service_options_default(ret);
     ret->listen = flags->listen;
-    ret->limits.max_message_bytes = flags->max_message_bytes;
-    ret->limits.max_connections = flags->max_connections;
-    ret->limits.max_streams = flags->max_streams;
-    ret->limits.max_header_bytes = flags->max_header_bytes;
-    ret->limits.max_resets_per_s = flags->max_resets_per_s;
-    ret->limits.max_inflight_bytes = flags->max_inflight_bytes;
+    ret->limits = flags->grpc;
     ret->task_wait_ms = flags->task_wait_ms;
     ret->session_ttl_ms = flags->session_ttl_ms;
     ret->max_sessions = (int)flags->max_sessions;
     ret->max_steps = (int)flags->max_steps;
+    ret->max_session_steps = (int)flags->max_session_steps;
     ret->max_nodes = (int)flags->max_nodes;
     ret->max_executables = (int)flags->max_executables;
+    ret->check_shapes = flags->check_shapes;
     ret->compile.fold_max_bytes = flags->fold_max_bytes;
     ret->compile.fold_budget_ns = flags->fold_budget_ms * 1000000;
     ret->compile.disabled_passes = flags->disabled_passes;
@@ -203,20 +214,22 @@ static void fill_options(const struct master_flags *flags, struct service_option
 static struct status *start(struct master *master, const struct master_flags *flags) {
     struct service_options service_options;
     struct admin_options admin_options = {.pages = pages, .n_pages = ARRAY_LEN(pages), .arg = master};
-    struct str admin = STR_INIT;
+    struct str text = STR_INIT;
     fill_options(flags, &service_options);
     TRY(service_new(master->loop, master->pool, &flags->spec, &service_options, &master->service));
     int port = grpc_server_port(master->service->server);
     struct status *st = NULL;
-    if (daemon_admin_address(flags->admin, flags->listen, port, &admin))
-        st = admin_server_new(master->loop, str_text(&admin), &admin_options, &master->admin);
-    str_fini(&admin);
+    if (daemon_admin_address(flags->admin, flags->listen, port, &text))
+        st = admin_server_new(master->loop, str_text(&text), &admin_options, &master->admin);
+    int admin_port = master->admin ? admin_server_port(master->admin) : 0;
     if (!st && flags->port_file)
-        st = daemon_write_port_file(flags->port_file, port, master->admin ? admin_server_port(master->admin) : 0);
-    if (st)
-        return st;
-    log_info("serving grpc on port %d, admin on port %d", port, master->admin ? admin_server_port(master->admin) : 0);
-    return NULL;
+        st = daemon_write_port_file(flags->port_file, port, admin_port);
+    str_clear(&text);
+    daemon_describe_ports(port, admin_port, &text);
+    if (!st)
+        log_info("serving grpc on %s, %s", flags->listen, str_text(&text));
+    str_fini(&text);
+    return st;
 }
 
 static int run(const struct master_flags *flags) {

@@ -13,6 +13,8 @@
 #include "common/graph/internal_ops.h"
 #include "master/compile_internal.h"
 
+enum { MAX_NEEDS = 64 << 20 };
+
 struct endpoint {
     struct node *node;
     int index;
@@ -126,10 +128,11 @@ static struct status *add_slot_node(struct compilation *c, const char *op, const
 
 static bool is_placeholder(const struct node *node) { return node_is_op(node, "Placeholder") || node_is_op(node, "PlaceholderV2"); }
 
-/* The feeds of one node, chained from first_feed[node id]. */
+/* What replaces the outputs of one node, chained from first_feed[node id]. */
 struct feed {
     int index;
-    struct node *node; /* _MrFeed */
+    struct node *node; /* _MrFeed, or the source of a connection */
+    int output;        /* of it */
     const struct feed *next;
 };
 
@@ -144,19 +147,36 @@ static struct status *rewire_node(struct node *node, struct feed *const *first_f
             continue;
         if (i < node->n_data && dtype_is_ref((enum dtype)node->in_types[i]))
             return status_invalid("Input %d of node %s was passed %s from %s:0 incompatible with expected %s.\n\t [[{{node %s}}]]", i,
-                                  node->name, dtype_name((enum dtype)feed->node->out_types[0]), feed->node->name,
+                                  node->name, dtype_name((enum dtype)feed->node->out_types[feed->output]), feed->node->name,
                                   dtype_name((enum dtype)node->in_types[i]), node->name);
-        node_set_input(node, i, feed->node, i < node->n_data ? 0 : CONTROL_EDGE);
+        node_set_input(node, i, feed->node, i < node->n_data ? feed->output : CONTROL_EDGE);
     }
+    return NULL;
+}
+
+static struct status *connect(struct compilation *c, int i, struct feed *row, struct feed **first_feed) {
+    const char *from = c->signature->connect_from[i], *to = c->signature->connect_to[i];
+    struct endpoint source = find_endpoint(&c->graph, from), replaced = find_endpoint(&c->graph, to);
+    if (!source.node || source.index >= source.node->n_outputs)
+        return status_invalid("Requested tensor connection from unknown node: \"%s\".", from);
+    if (!replaced.node || replaced.index >= replaced.node->n_outputs)
+        return status_invalid("Requested tensor connection to unknown node: \"%s\".", to);
+    enum dtype have = dtype_base((enum dtype)source.node->out_types[source.index]);
+    enum dtype want = dtype_base((enum dtype)replaced.node->out_types[replaced.index]);
+    if (have != want)
+        return status_invalid("Requested tensor connection from %s (%s) to %s (%s): the types differ", from, dtype_name(have), to,
+                              dtype_name(want));
+    *row = (struct feed){.index = replaced.index, .node = source.node, .output = source.index, .next = first_feed[replaced.node->id]};
+    first_feed[replaced.node->id] = row;
     return NULL;
 }
 
 /* One sweep over all edges, whatever the number of feeds. */
 static struct status *cut_feeds(struct compilation *c, const struct endpoint *feeds) {
-    int n_feeds = c->signature->n_feeds, n_ids = c->graph.n_nodes;
-    if (n_feeds == 0)
+    int n_feeds = c->signature->n_feeds, n_connections = c->signature->n_connections, n_ids = c->graph.n_nodes;
+    if (n_feeds + n_connections == 0)
         return NULL;
-    struct feed *rows = arena_array(&c->arena, struct feed, n_feeds);
+    struct feed *rows = arena_array(&c->arena, struct feed, n_feeds + n_connections);
     struct feed **first_feed = arena_array(&c->arena, struct feed *, n_ids + 1);
     for (int i = 0; i < n_feeds; i++) {
         int id = feeds[i].node->id;
@@ -164,9 +184,54 @@ static struct status *cut_feeds(struct compilation *c, const struct endpoint *fe
         first_feed[id] = &rows[i];
         TRY(add_slot_node(c, OP_FEED, &feeds[i], c->feed_types[i], i, &rows[i].node));
     }
+    for (int i = 0; i < n_connections; i++)
+        TRY(connect(c, i, &rows[n_feeds + i], first_feed));
     for (int id = 0; id < n_ids; id++)
         if (!c->graph.nodes[id]->is_removed)
             TRY(rewire_node(c->graph.nodes[id], first_feed, n_ids));
+    if (n_connections > 0) { /* one may have closed a cycle */
+        struct node **order;
+        TRY(graph_topological_order(&c->graph, &order));
+        free(order);
+    }
+    return NULL;
+}
+
+/* ---- partial runs ---- */
+
+/* Marks the feeds that one fetch depends on, over data and control edges. */
+static void find_needs(struct compilation *c, struct node *fetch, bool *is_seen, struct node **stack, bool *ret_needs) {
+    int n_stack = 0, n_ids = c->graph.n_nodes;
+    memset(is_seen, 0, (size_t)n_ids * sizeof(*is_seen));
+    stack[n_stack++] = fetch;
+    while (n_stack > 0) {
+        const struct node *node = stack[--n_stack];
+        int64_t position;
+        if (node_is_op(node, OP_FEED)) {
+            CHECK(node_get_i(node, "index", &position) == NULL);
+            ret_needs[position] = true;
+        }
+        for (int i = 0; i < node->n_inputs; i++) {
+            struct node *src = node->inputs[i].src;
+            if (is_seen[src->id])
+                continue;
+            is_seen[src->id] = true;
+            stack[n_stack++] = src;
+        }
+    }
+}
+
+static struct status *find_feed_needs(struct compilation *c) {
+    int n_feeds = c->signature->n_feeds, n_fetches = c->signature->n_fetches;
+    if ((int64_t)n_feeds * n_fetches > MAX_NEEDS)
+        return status_exhausted("A partial run of %d feeds and %d fetches is too large", n_feeds, n_fetches);
+    bool *is_seen = xcalloc((size_t)c->graph.n_nodes + 1, sizeof(*is_seen));
+    struct node **stack = xcalloc((size_t)c->graph.n_nodes + 1, sizeof(*stack));
+    c->feed_needs = arena_array(&c->arena, bool, n_feeds *n_fetches + 1);
+    for (int i = 0; i < n_fetches; i++)
+        find_needs(c, c->fetch_nodes[i], is_seen, stack, &c->feed_needs[(size_t)i * (size_t)n_feeds]);
+    free(is_seen);
+    free(stack);
     return NULL;
 }
 
@@ -186,6 +251,8 @@ struct status *pass_cut(struct compilation *c, bool *ret_changed) {
     TRY(cut_feeds(c, feeds));
     for (int i = 0; i < signature->n_fetches; i++)
         TRY(add_slot_node(c, OP_FETCH, &fetches[i], c->fetch_types[i], i, &c->fetch_nodes[i]));
+    if (signature->is_partial)
+        TRY(find_feed_needs(c));
     *ret_changed = signature->n_feeds + signature->n_fetches > 0;
     return NULL;
 }

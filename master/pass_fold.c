@@ -18,6 +18,7 @@
 #include "common/base/clock.h"
 #include "common/tensor/buffer.h"
 #include "kernels/kernel.h"
+#include "master/budgets.h"
 #include "master/compile_internal.h"
 
 enum {
@@ -152,6 +153,8 @@ static void compute_all(struct folder *f, struct node *const *order, int n_nodes
             has_budget = !is_out_of_budget(f);
         }
     }
+    if (!has_budget)
+        budget_count(BUDGET_FOLD);
 }
 
 /* ---- putting the values into the graph ---- */

@@ -4,7 +4,7 @@
  *   every edge from a call ─► from what stands for it       calls removed, effects become targets, the rest pruned
  *
  * Nothing is rewired before all is made: a call's inputs and outputs may be other calls, replaced or not, so one sweep at the end follows
- * replacements, whatever their order. A graph whose library is empty is left alone at once. */
+ * replacements, whatever their order. */
 #include <stdlib.h>
 
 #include "master/compile_internal.h"
@@ -237,8 +237,6 @@ struct status *pass_inline(struct compilation *c, bool *ret_changed) {
     size_t cursor = 0;
     struct span name;
     void *body;
-    if (c->graph.functions.n_entries == 0)
-        return NULL;
     graph_limits_default(&in.limits);
     strmap_init(&in.bodies);
     struct status *st = inline_all(&in);

@@ -16,7 +16,7 @@
  *   - an edge that carries a reference into a node that wants its value is cut like any other: the Send reads the variable. When the node
  *     has control inputs, the variable is read after them, by an Identity on its task ("assign, then read" must hold across tasks too).
  *     Edges into reference inputs are never cut: placement keeps both ends together;
- *   - an edge inside a loop cannot be cut yet: each partition would need its own small loop to know the iterations.
+ *   - an edge inside a loop is cut like any other, once in each iteration: see partition_loops.c.
  *
  * Sends and receives stand on CPU:0 of their task, whatever the device of the tensor's producer: transports read host memory. Dead
  * values cross as flags, so a conditional may span tasks. Nodes keep the client's names. */
@@ -24,27 +24,12 @@
 
 #include "common/graph/internal_ops.h"
 #include "master/compile_internal.h"
+#include "master/partition.h"
 #include "master/place.h"
 
 enum { COPY_MAX_BYTES = 64 << 10 };
 
-/* Where a Recv, or a copy, of something is on some task. */
-struct cut {
-    struct compilation *c;
-    const struct device_table *devices;
-    struct loop_frames frames;
-    int n_ids;                 /* nodes before cutting */
-    uint64_t *first_endpoint;  /* by node id: the number of its control "output"; output i has that + 1 + i */
-    struct u64map arrivals;    /* endpoint * n_tasks + task → the node that stands for it there */
-    struct node **copied_from; /* by node id, new ones too: whose copy it is */
-    int copied_capacity;
-    int n_edges;
-    bool *exchanges; /* n_tasks × n_tasks: does a send to b? */
-};
-
-static int task_of(const struct cut *cut, const struct node *node) { return cut->devices->devices[node->placed].task; }
-
-static uint64_t arrival_key(const struct cut *cut, const struct node *src, int index, int task) {
+uint64_t cut_arrival_key(const struct cut *cut, const struct node *src, int index, int task) {
     return (cut->first_endpoint[src->id] + (uint64_t)(index + 1)) * (uint64_t)cut->devices->n_tasks + (uint64_t)task;
 }
 
@@ -57,7 +42,7 @@ static bool is_copied(const struct node *node) {
     return (size >= 0 && size <= COPY_MAX_BYTES) || node_is_op(node, OP_FEED) || node_is_op(node, "NoOp");
 }
 
-static void note_copy(struct cut *cut, const struct node *copy, struct node *original) {
+void cut_note_copy(struct cut *cut, const struct node *copy, struct node *original) {
     if (copy->id >= cut->copied_capacity) {
         int capacity = MAX(2 * cut->copied_capacity, copy->id + 64);
         cut->copied_from = xreallocarray(cut->copied_from, (size_t)capacity, sizeof(struct node *));
@@ -69,7 +54,7 @@ static void note_copy(struct cut *cut, const struct node *copy, struct node *ori
 
 static struct status *copy_for(struct cut *cut, struct node *src, int task, struct node **ret) {
     struct graph *graph = &cut->c->graph;
-    uint64_t key = arrival_key(cut, src, CONTROL_EDGE, task);
+    uint64_t key = cut_arrival_key(cut, src, CONTROL_EDGE, task);
     *ret = u64map_get(&cut->arrivals, key);
     if (*ret)
         return NULL;
@@ -79,7 +64,7 @@ static struct status *copy_for(struct cut *cut, struct node *src, int task, stru
         node_set_attr(graph, copy, src->attrs[i].name, &src->attrs[i].value);
     TRY(node_finish(graph, copy));
     copy->placed = cut->devices->tasks[task].first_device;
-    note_copy(cut, copy, src);
+    cut_note_copy(cut, copy, src);
     u64map_put(&cut->arrivals, key, copy);
     *ret = copy;
     return NULL;
@@ -96,9 +81,8 @@ static void set_edge_attrs(struct cut *cut, struct node *node, enum dtype type, 
     node_set_attr_s(graph, node, "tensor_name", tensor_name);
 }
 
-/* A Send of from:index on its task and a Recv on `task`. `src` and `tensor_name` are what the client calls it. */
-static struct status *add_pair(struct cut *cut, struct node *from, int index, const struct node *src, const char *tensor_name, int task,
-                               struct node **ret_recv) {
+struct status *cut_add_pair(struct cut *cut, struct node *from, int index, const struct node *src, int frame, const char *tensor_name,
+                            int task, struct node **ret_recv) {
     struct graph *graph = &cut->c->graph;
     struct arena *arena = &cut->c->arena;
     enum dtype type = dtype_base((enum dtype)from->out_types[index]);
@@ -110,42 +94,54 @@ static struct status *add_pair(struct cut *cut, struct node *from, int index, co
     send->placed = device_host(cut->devices, src->placed);
     TRY(graph_add_node(graph, graph_unique_name(graph, arena_printf(arena, "%s/_recv_%d", src->name, cut->n_edges)), OP_RECV, "", &recv));
     set_edge_attrs(cut, recv, type, src, task, tensor_name);
+    struct node *pulse = frame != 0 ? cut_pulse(cut, frame, task) : NULL;
+    if (frame != 0 && !pulse)
+        return status_internal("{{node %s}} is wanted on '%s', which has no part in its loop", src->name, cut->devices->tasks[task].name);
+    if (pulse)
+        node_add_control(graph, recv, pulse);
     TRY(node_finish(graph, recv));
     recv->placed = cut->devices->tasks[task].first_device;
-    cut->exchanges[task_of(cut, src) * cut->devices->n_tasks + task] = true;
+    cut->exchanges[cut_task(cut, src) * cut->devices->n_tasks + task] = true;
     cut->n_edges++;
     *ret_recv = recv;
     return NULL;
 }
 
-static COLD struct status *loop_spans_tasks(const struct cut *cut, const struct node *src, const struct node *dst) {
-    return status_unimplemented(
-        "loops that span tasks are not supported yet: in the loop of {{node %s}}, which is on '%s', {{node %s}} is on '%s'. "
-        "Put the whole loop under one tf.device.\n\t [[{{node %s}}]]",
-        src->name, cut->devices->tasks[task_of(cut, src)].name, dst->name, cut->devices->tasks[task_of(cut, dst)].name, dst->name);
+struct status *cut_arrive(struct cut *cut, struct node *src, int index, int task, struct node **ret, int *ret_index) {
+    *ret_index = 0;
+    if (cut_task(cut, src) == task || is_copied(src)) {
+        *ret = src;
+        *ret_index = index;
+        return cut_task(cut, src) == task ? NULL : copy_for(cut, src, task, ret);
+    }
+    uint64_t key = cut_arrival_key(cut, src, index, task);
+    *ret = u64map_get(&cut->arrivals, key);
+    if (*ret)
+        return NULL;
+    if (cut_is_step_of_loop(src))
+        TRY(cut_repeat_step(cut, src, task, ret));
+    else
+        TRY(cut_add_pair(cut, src, index, src, cut->frames.out[src->id], arena_printf(&cut->c->arena, "%s:%d", src->name, index), task,
+                         ret));
+    u64map_put(&cut->arrivals, key, *ret);
+    return NULL;
 }
 
 static struct status *cut_data_edge(struct cut *cut, struct node *node, int position) {
     struct node *src = node->inputs[position].src, *arrival;
-    int index = node->inputs[position].index, task = task_of(cut, node);
-    if (cut->frames.out[src->id] != 0)
-        return loop_spans_tasks(cut, src, node);
+    int index;
     if (dtype_is_ref((enum dtype)node->in_types[position]))
         return status_internal("{{node %s}} was placed apart from {{node %s}}, whose reference it takes", node->name, src->name);
-    uint64_t key = arrival_key(cut, src, index, task);
-    arrival = u64map_get(&cut->arrivals, key);
-    if (!arrival) {
-        TRY(add_pair(cut, src, index, src, arena_printf(&cut->c->arena, "%s:%d", src->name, index), task, &arrival));
-        u64map_put(&cut->arrivals, key, arrival);
-    }
-    node_set_input(node, position, arrival, 0);
+    TRY(cut_check_regular(cut, src, node));
+    TRY(cut_arrive(cut, src, node->inputs[position].index, cut_task(cut, node), &arrival, &index));
+    node_set_input(node, position, arrival, index);
     return NULL;
 }
 
 /* An output that arrives on the task anyway. */
 static struct node *any_arrival(const struct cut *cut, const struct node *src, int task) {
     for (int i = 0; i < src->n_outputs && i < 8 && !node_is_switch(src); i++) {
-        struct node *arrival = u64map_get(&cut->arrivals, arrival_key(cut, src, i, task));
+        struct node *arrival = u64map_get(&cut->arrivals, cut_arrival_key(cut, src, i, task));
         if (arrival)
             return arrival;
     }
@@ -167,20 +163,34 @@ static struct status *add_token(struct cut *cut, struct node *src, struct node *
     return NULL;
 }
 
-static struct status *cut_control_edge(struct cut *cut, struct node *node, int position) {
-    struct node *src = node->inputs[position].src, *token;
-    int task = task_of(cut, node);
-    if (cut->frames.out[src->id] != 0)
-        return loop_spans_tasks(cut, src, node);
-    uint64_t key = arrival_key(cut, src, CONTROL_EDGE, task);
-    struct node *arrival = u64map_get(&cut->arrivals, key);
-    if (!arrival)
-        arrival = any_arrival(cut, src, task);
-    if (!arrival) {
-        TRY(add_token(cut, src, &token));
-        TRY(add_pair(cut, token, 0, src, arena_printf(&cut->c->arena, "^%s", src->name), task, &arrival));
-        u64map_put(&cut->arrivals, key, arrival);
+struct status *cut_arrive_control(struct cut *cut, struct node *src, int task, struct node **ret) {
+    struct node *token;
+    if (cut_task(cut, src) == task) {
+        *ret = src;
+        return NULL;
     }
+    if (is_copied(src))
+        return copy_for(cut, src, task, ret);
+    uint64_t key = cut_arrival_key(cut, src, CONTROL_EDGE, task);
+    *ret = u64map_get(&cut->arrivals, key);
+    if (!*ret)
+        *ret = any_arrival(cut, src, task);
+    if (*ret)
+        return NULL;
+    if (cut_is_step_of_loop(src)) {
+        TRY(cut_repeat_step(cut, src, task, ret));
+    } else {
+        TRY(add_token(cut, src, &token));
+        TRY(cut_add_pair(cut, token, 0, src, cut->frames.out[src->id], arena_printf(&cut->c->arena, "^%s", src->name), task, ret));
+    }
+    u64map_put(&cut->arrivals, key, *ret);
+    return NULL;
+}
+
+static struct status *cut_control_edge(struct cut *cut, struct node *node, int position) {
+    struct node *src = node->inputs[position].src, *arrival;
+    TRY(cut_check_regular(cut, src, node));
+    TRY(cut_arrive_control(cut, src, cut_task(cut, node), &arrival));
     node_set_input(node, position, arrival, CONTROL_EDGE);
     return NULL;
 }
@@ -215,7 +225,7 @@ static struct status *read_variables_late(struct cut *cut) {
         for (int i = 0; waits_to_read(node) && i < node->n_data; i++) {
             const struct node_input *in = &node->inputs[i];
             bool is_read = dtype_is_ref((enum dtype)in->src->out_types[in->index]) && !dtype_is_ref((enum dtype)node->in_types[i]);
-            if (is_read && task_of(cut, in->src) != task_of(cut, node))
+            if (is_read && cut_task(cut, in->src) != cut_task(cut, node))
                 TRY(read_late(cut->c, node, i));
         }
     }
@@ -232,15 +242,9 @@ static struct status *cut_edges(struct cut *cut, bool is_control_round) {
             continue;
         int from = is_control_round ? node->n_data : 0, to = is_control_round ? node->n_inputs : node->n_data;
         for (int i = from; i < to; i++) {
-            struct node *src = node->inputs[i].src, *copy;
-            if (task_of(cut, src) == task_of(cut, node))
+            if (cut_task(cut, node->inputs[i].src) == cut_task(cut, node))
                 continue;
-            if (is_copied(src)) {
-                TRY(copy_for(cut, src, task_of(cut, node), &copy));
-                node_set_input(node, i, copy, node->inputs[i].index);
-            } else {
-                TRY(is_control_round ? cut_control_edge(cut, node, i) : cut_data_edge(cut, node, i));
-            }
+            TRY(is_control_round ? cut_control_edge(cut, node, i) : cut_data_edge(cut, node, i));
         }
     }
     return NULL;
@@ -278,13 +282,14 @@ static void drop_copied_originals(struct cut *cut) {
 
 static struct status *cut_graph(struct cut *cut) {
     struct graph *graph = &cut->c->graph;
-    struct node **order;
     TRY(read_variables_late(cut));
-    TRY(graph_topological_order(graph, &order));
-    loop_frames_init(&cut->frames, graph, order);
-    free(order);
+    TRY(cut_add_loops(cut));
     cut->n_ids = graph->n_nodes;
     cut->first_endpoint = arena_array(&cut->c->arena, uint64_t, graph->n_nodes + 1);
+    cut->step_inputs = arena_array(&cut->c->arena, struct node_input, graph->n_nodes + 1);
+    for (int id = 0; id < graph->n_nodes; id++)
+        if (!graph->nodes[id]->is_removed && cut_is_step_of_loop(graph->nodes[id]) && graph->nodes[id]->n_data > 0)
+            cut->step_inputs[id] = graph->nodes[id]->inputs[0];
     for (int id = 0; id < graph->n_nodes; id++)
         cut->first_endpoint[id + 1] = cut->first_endpoint[id] + 1 + (uint64_t)graph->nodes[id]->n_outputs;
     TRY(cut_edges(cut, false));
@@ -358,7 +363,7 @@ static void copy_partition(struct cut *cut, struct partition *partition, bool *k
     struct graph *graph = &cut->c->graph;
     struct node **map;
     for (int id = 0; id < graph->n_nodes; id++)
-        keep[id] = !graph->nodes[id]->is_removed && task_of(cut, graph->nodes[id]) == partition->task;
+        keep[id] = !graph->nodes[id]->is_removed && cut_task(cut, graph->nodes[id]) == partition->task;
     graph_copy(graph, keep, &partition->graph, &map);
     fill_partition(cut, partition, graph, map);
     free(map);
@@ -383,7 +388,7 @@ static void make_partitions(struct cut *cut) {
     bool *has_nodes = arena_array(&c->arena, bool, n_tasks + 1);
     for (int id = 0; id < c->graph.n_nodes; id++)
         if (!c->graph.nodes[id]->is_removed)
-            has_nodes[task_of(cut, c->graph.nodes[id])] = true;
+            has_nodes[cut_task(cut, c->graph.nodes[id])] = true;
     compiled->partitions = arena_array(&compiled->arena, struct partition, n_tasks);
     for (int task = 0; task < n_tasks; task++)
         if (has_nodes[task])
@@ -402,6 +407,7 @@ static void make_partitions(struct cut *cut) {
 struct status *pass_partition(struct compilation *c, bool *ret_changed) {
     struct cut cut = {.c = c, .devices = c->devices};
     u64map_init(&cut.arrivals);
+    u64map_init(&cut.pulses);
     cut.exchanges = arena_array(&c->arena, bool, (size_t)c->devices->n_tasks *(size_t)c->devices->n_tasks + 1);
     struct status *st = cut_graph(&cut);
     if (!st)
@@ -409,6 +415,7 @@ struct status *pass_partition(struct compilation *c, bool *ret_changed) {
     *ret_changed = !st;
     loop_frames_fini(&cut.frames);
     u64map_fini(&cut.arrivals);
+    u64map_fini(&cut.pulses);
     free(cut.copied_from);
     return st;
 }

@@ -91,6 +91,93 @@ struct status *run_step_request_parse(struct span body, struct arena *arena, str
     return NULL;
 }
 
+/* ---- requests that name what they mean once ---- */
+
+/* The field numbers of a message's repeated names. */
+struct name_fields {
+    uint32_t feed, fetch, target, connection;
+};
+
+static struct status *parse_connection(struct span message, struct span *ret_from, struct span *ret_to) {
+    TRY(request_find_bytes(message, 1, ret_from));
+    return request_find_bytes(message, 2, ret_to);
+}
+
+static struct status *parse_names(struct span body, const struct name_fields *fields, struct arena *arena, struct run_step_request *ret) {
+    struct span in = body;
+    struct proto_field field;
+    int n = 0, more;
+    while ((more = proto_next(&in, &field)) > 0)
+        n += field.wire_type == 2;
+    if (more < 0)
+        return status_invalid("Malformed request: a field is cut short or has an unknown wire type");
+    ret->feed_names = arena_array(arena, struct span, n);
+    ret->fetches = arena_array(arena, struct span, n);
+    ret->targets = arena_array(arena, struct span, n);
+    ret->connect_from = arena_array(arena, struct span, n);
+    ret->connect_to = arena_array(arena, struct span, n);
+    while (proto_next(&body, &field) > 0) {
+        if (field.wire_type != 2)
+            continue;
+        if (field.number == fields->feed)
+            ret->feed_names[ret->n_feeds++] = field.bytes;
+        else if (field.number == fields->fetch)
+            ret->fetches[ret->n_fetches++] = field.bytes;
+        else if (field.number == fields->target)
+            ret->targets[ret->n_targets++] = field.bytes;
+        else if (field.number == fields->connection) {
+            TRY(parse_connection(field.bytes, &ret->connect_from[ret->n_connections], &ret->connect_to[ret->n_connections]));
+            ret->n_connections++;
+        }
+    }
+    return NULL;
+}
+
+struct status *partial_run_setup_parse(struct span body, struct arena *arena, struct run_step_request *ret) {
+    static const struct name_fields fields = {.feed = 2, .fetch = 3, .target = 4, .connection = UINT32_MAX};
+    struct proto_field field;
+    *ret = (struct run_step_request){.is_partial = true};
+    TRY(request_find_bytes(body, 1, &ret->session_handle));
+    TRY(parse_names(body, &fields, arena, ret));
+    while (proto_next(&body, &field) > 0)
+        if (field.number == 5 && field.wire_type == 0)
+            ret->request_id = field.value;
+    return NULL;
+}
+
+struct status *callable_options_parse(struct span options, struct arena *arena, struct run_step_request *ret) {
+    static const struct name_fields fields = {.feed = 1, .fetch = 2, .target = 3, .connection = 5};
+    *ret = (struct run_step_request){.session_handle = {"", 0}};
+    TRY(parse_names(options, &fields, arena, ret));
+    TRY(request_find_bytes(options, 4, &ret->options));
+    return parse_options(ret->options, ret);
+}
+
+struct status *run_callable_parse(struct span body, const struct run_step_request *callable, struct arena *arena,
+                                  struct run_step_request *ret) {
+    struct span in = body;
+    struct proto_field field;
+    int n = 0, more;
+    while ((more = proto_next(&in, &field)) > 0)
+        n += field.wire_type == 2 && field.number == 3;
+    if (more < 0)
+        return status_invalid("Malformed RunCallableRequest: a field is cut short or has an unknown wire type");
+    if (n != callable->n_feeds)
+        return status_invalid("The callable takes %d feeds, and %d came", callable->n_feeds, n);
+    *ret = *callable;
+    ret->feed_protos = arena_array(arena, struct span, n + 1);
+    n = 0;
+    while (proto_next(&body, &field) > 0) {
+        if (field.wire_type == 2 && field.number == 3)
+            ret->feed_protos[n++] = field.bytes;
+        else if (field.wire_type == 0 && field.number == 4)
+            ret->request_id = field.value;
+    }
+    return NULL;
+}
+
+/* ---- keys ---- */
+
 static char *put_u32(char *at, size_t value) {
     uint32_t number = (uint32_t)value; /* a message has less than 2 GiB */
     memcpy(at, &number, sizeof number);
@@ -99,14 +186,15 @@ static char *put_u32(char *at, size_t value) {
 
 /* Counts and lengths stand before what they count: no byte in a name can make two requests look alike. */
 struct span run_step_request_key(const struct run_step_request *request, struct arena *arena) {
-    const struct span *lists[] = {request->feed_names, request->fetches, request->targets};
-    int counts[] = {request->n_feeds, request->n_fetches, request->n_targets};
-    size_t len = 0;
-    for (int list = 0; list < 3; list++, len += sizeof(uint32_t))
+    const struct span *lists[] = {request->feed_names, request->fetches, request->targets, request->connect_from, request->connect_to};
+    int counts[] = {request->n_feeds, request->n_fetches, request->n_targets, request->n_connections, request->n_connections};
+    int n_lists = request->n_connections > 0 ? 5 : 3;
+    size_t len = request->is_partial;
+    for (int list = 0; list < n_lists; list++, len += sizeof(uint32_t))
         for (int i = 0; i < counts[list]; i++)
             len += sizeof(uint32_t) + lists[list][i].len;
     char *key = arena_alloc(arena, len), *at = key;
-    for (int list = 0; list < 3; list++) {
+    for (int list = 0; list < n_lists; list++) {
         at = put_u32(at, (size_t)counts[list]);
         for (int i = 0; i < counts[list]; i++) {
             at = put_u32(at, lists[list][i].len);
@@ -114,6 +202,8 @@ struct span run_step_request_key(const struct run_step_request *request, struct 
             at += lists[list][i].len;
         }
     }
+    if (request->is_partial)
+        *at = 'p';
     return (struct span){key, len};
 }
 
@@ -144,9 +234,9 @@ static bool next_in_head(struct span *in, uint32_t *ret_number, uint32_t *ret_wi
     }
 }
 
-size_t run_step_request_align(struct span head, size_t body_len) {
+/* Where the first large field at the end of a path of field numbers starts. */
+static size_t find_large(struct span head, size_t body_len, const uint32_t *path, unsigned path_len) {
     struct span in = head;
-    uint32_t path[] = {2, 2, 4}; /* feed → tensor → tensor_content */
     unsigned depth = 0;
     uint32_t number, wire_type;
     uint64_t len;
@@ -157,7 +247,7 @@ size_t run_step_request_align(struct span head, size_t body_len) {
         if (len > body_len - MIN(offset, body_len))
             return 0;
         if (number == path[depth] && len >= ALIGN_WORTH_BYTES) {
-            if (depth == 2)
+            if (depth == path_len - 1)
                 return offset;
             depth++; /* descend: the fields that follow are inside */
             continue;
@@ -168,4 +258,26 @@ size_t run_step_request_align(struct span head, size_t body_len) {
         in.len -= len;
     }
     return 0;
+}
+
+size_t run_step_request_align(struct span head, size_t body_len) {
+    static const uint32_t path[] = {2, 2, 4}; /* feed → tensor → tensor_content */
+    return find_large(head, body_len, path, ARRAY_LEN(path));
+}
+
+size_t run_callable_request_align(struct span head, size_t body_len) {
+    static const uint32_t path[] = {3, 4}; /* feed → tensor_content */
+    return find_large(head, body_len, path, ARRAY_LEN(path));
+}
+
+/* ---- any request ---- */
+
+struct status *request_find_bytes(struct span message, uint32_t number, struct span *ret) {
+    struct proto_field field;
+    int more;
+    *ret = (struct span){"", 0};
+    while ((more = proto_next(&message, &field)) > 0)
+        if (field.number == number && field.wire_type == 2)
+            *ret = field.bytes;
+    return more < 0 ? status_invalid("Malformed request: a field is cut short or has an unknown wire type") : NULL;
 }

@@ -16,7 +16,9 @@ struct service_options {
     int64_t session_ttl_ms;         /* after the client's last connection closed; default 1 h */
     int max_sessions;               /* default 10000 */
     int max_steps;                  /* in flight, default 100000 */
+    int max_session_steps;          /* of one session, default 10000 */
     int max_nodes;                  /* per session graph, default 1,000,000 */
+    bool check_shapes;              /* refuse graphs whose shapes cannot fit when they come; TensorFlow's servers do not */
     int max_executables;            /* compiled signatures kept per session, default 1000: the one used longest ago goes */
 };
 void service_options_default(struct service_options *options);
@@ -33,15 +35,18 @@ struct service {
     int n_sessions, n_steps;
     struct list live_steps;      /* in the order of their ids */
     struct list waiting_creates; /* CreateSession and ListDevices calls that wait for tasks */
-    struct loop_timer timer;     /* once a second: waits that end, sessions to collect */
-    bool is_draining;
+    int64_t tidied_ms;
+    struct loop_timer timer; /* once a second: waits that end, sessions to collect */
+    bool is_draining, is_stopping, is_server_closed;
+    int n_held_sessions; /* in memory: closed ones, too, while steps or jobs of theirs go on; they need all of the above */
 };
 
 struct status *service_new(struct loop *loop, struct pool *pool, const struct cluster_spec *cluster, const struct service_options *options,
                            struct service **ret) MUST_USE;
 /* TERM: refuses new sessions, lets running steps finish, then calls on_drained; service_free after. */
 void service_drain(struct service *service, void (*on_drained)(void *arg), void *arg);
-void service_free(struct service *service);
+void service_free(struct service *service); /* ends every step; the memory goes when the last session's has gone */
+void service_session_gone(struct service *service);
 struct session *service_find_session(struct service *service, struct span handle); /* NULL; borrowed */
 bool service_is_ready(struct service *service, struct str *why_not);
 void service_describe(struct service *service, struct str *out);       /* /statusz, a JSON object */

@@ -4,24 +4,36 @@
 #include <stdlib.h>
 
 #include "common/base/clock.h"
+#include "master/callable.h"
+#include "master/partial_run.h"
 #include "master/service.h"
+#include "master/session_config.h"
 #include "master/step.h"
+#include "proto/worker.pb-c.h"
 
 enum { N_REQUEST_IDS = 8192 }; /* how many late request ids a session remembers */
 
-struct session *session_new(struct service *service) {
+struct session *session_new(struct service *service, const struct session_config *config) {
     struct session *session = xcalloc(1, sizeof *session);
     struct str handle = STR_INIT;
     str_addf(&handle, "%016llx%016llx", (unsigned long long)random_u64(), (unsigned long long)random_u64());
     session->service = service;
+    service->n_held_sessions++;
     session->handle = str_detach(&handle);
     session->n_refs = 1;
     session->graph_version = 1;
     session->options = service->options.compile;
-    session->devices = tasks_devices(service->tasks);
+    session->options.allow_soft_placement = config->allow_soft_placement;
+    session->options.no_fold = session->options.no_cse = config->no_optimizations;
+    session->operation_timeout_ms = config->operation_timeout_ms;
+    session->is_isolated = config->is_isolated;
+    session->log_device_placement = config->log_device_placement;
+    session->devices = tasks_session_devices(service->tasks, config);
     session->created_us = clock_wall_us();
     graph_init(&session->graph);
+    graph_shapes_init(&session->shapes);
     strmap_init(&session->executables);
+    strmap_init(&session->partial_runs);
     u64map_init(&session->request_ids);
     list_init(&session->lru);
     list_init(&session->steps);
@@ -36,15 +48,34 @@ void session_ref(struct session *session) { session->n_refs++; }
 void session_unref(struct session *session) {
     if (!session || --session->n_refs > 0)
         return;
+    struct service *service = session->service;
     CHECK(list_is_empty(&session->steps) && list_is_empty(&session->jobs));
+    callables_free(session->callables);
     strmap_fini(&session->executables);
+    strmap_fini(&session->partial_runs);
     u64map_fini(&session->request_ids);
+    graph_shapes_fini(&session->shapes);
     graph_fini(&session->graph);
     device_table_unref(session->devices);
     free(session->request_ring);
     free(session->known_incarnations);
     free(session->handle);
     free(session);
+    service_session_gone(service);
+}
+
+/* What an isolated session has at the tasks goes when its last step there has ended. */
+static void drop_state(struct session *session) {
+    Millrace__CloseSession message = MILLRACE__CLOSE_SESSION__INIT;
+    message.session = session->handle;
+    uint8_t bytes[64];
+    CHECK(millrace__close_session__get_packed_size(&message) <= sizeof bytes);
+    size_t len = millrace__close_session__pack(&message, bytes);
+    for (int i = 0; i < session->devices->n_tasks; i++) {
+        struct task *task = tasks_find(session->service->tasks, session->devices->tasks[i].name);
+        if (task)
+            task_send_in_order(task, &(struct wire_out){.type = WIRE_CLOSE_SESSION, .meta = {(char *)bytes, len}});
+    }
 }
 
 void session_close(struct session *session, struct status *why) {
@@ -52,11 +83,14 @@ void session_close(struct session *session, struct status *why) {
     if (session->is_closed)
         return;
     session->is_closed = true;
+    if (session->is_isolated)
+        drop_state(session);
     if (strmap_remove(&service->by_handle, session->handle)) {
         list_remove(&session->link);
         service->n_sessions--;
     }
     steps_cancel_all(session, why);
+    partial_runs_drop(session);
     /* The cache lets go of its executables; those with steps under way live until these have ended. */
     struct strmap executables = session->executables;
     size_t cursor = 0;

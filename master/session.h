@@ -14,12 +14,16 @@
 
 #include "common/base/list.h"
 #include "common/base/pool.h"
+#include "common/ops/infer.h"
 #include "master/compile.h"
 #include "master/tasks.h"
 
 struct service;
 struct session;
+struct session_config;
 struct step;
+struct callables;
+struct partial_run;
 
 enum executable_state { EXECUTABLE_COMPILING, EXECUTABLE_REGISTERING, EXECUTABLE_READY, EXECUTABLE_FAILED };
 
@@ -31,6 +35,12 @@ struct registration {
     int partition;
     uint64_t incarnation; /* of the task when it was registered */
     uint64_t graph;       /* the worker's handle, 0 while unknown */
+};
+
+/* Somebody who waits until an executable is READY or FAILED; embedded in the waiting record. */
+struct executable_wait {
+    struct list link;                                /* executable->waiting, while it waits */
+    void (*settled)(struct executable_wait *waiter); /* once for each executable_await */
 };
 
 /* A compiled signature. Counted: the session's cache and each of its steps hold it. */
@@ -46,7 +56,7 @@ struct executable {
     int n_registering;
     bool *is_repeated_fetch; /* by fetch: the same endpoint came before */
     struct status *status;   /* while registering or failed: the first failure */
-    struct list waiting;     /* struct step.link: steps that wait for READY */
+    struct list waiting;     /* struct executable_wait.link */
     struct list lru_link;    /* session->lru, while it is in the cache */
 };
 
@@ -67,15 +77,21 @@ struct session {
     int n_refs;   /* the service's table, jobs and steps */
     bool is_closed;
     struct graph graph;           /* jobs only, while one runs */
+    struct graph_shapes shapes;   /* what is known of its outputs before any step; likewise */
     struct device_table *devices; /* what its nodes are placed on: `placed` indexes it, so it stays the same */
     int64_t graph_version;
     size_t refused_bytes; /* held by the graph for ExtendSessions that failed; running job's */
     struct compile_options options;
-    int64_t operation_timeout_ms;
-    struct strmap executables; /* key → struct executable: the cache, at most service options' max_executables */
-    struct list lru;           /* struct executable.lru_link, used last first */
-    struct list steps;         /* struct step.session_link */
+    int64_t operation_timeout_ms; /* of steps that say nothing; 0: none */
+    bool is_isolated;             /* its variables and queues are its own */
+    bool log_device_placement;    /* of every signature that is compiled */
+    struct strmap executables;    /* key → struct executable: the cache, at most service options' max_executables */
+    struct list lru;              /* struct executable.lru_link, used last first */
+    struct list steps;            /* struct step.session_link */
     int n_steps;
+    struct strmap partial_runs;  /* handle → struct partial_run */
+    struct callables *callables; /* made at first use */
+    uint64_t n_partial_runs_total;
     struct list jobs;
     struct session_job *running_job;
     struct u64map request_ids; /* of late requests, to refuse a repeat */
@@ -88,7 +104,7 @@ struct session {
     int64_t created_us, n_steps_total;
 };
 
-struct session *session_new(struct service *service);
+struct session *session_new(struct service *service, const struct session_config *config);
 void session_ref(struct session *session);
 void session_unref(struct session *session);
 /* Ends its steps with `why` (shared), forgets its executables at the workers, and leaves the service's table. */
@@ -106,10 +122,8 @@ struct status *session_check_incarnations(struct session *session, struct execut
 struct executable *session_executable(struct session *session, struct span key, void (*fill)(void *arg, struct executable *executable),
                                       void *arg);
 void executable_unref(struct executable *executable);
-/* READY, and every registration is of its task's present incarnation; starts to register anew where not. */
-bool executable_is_ready(struct executable *executable);
-
-/* step.c: called when an executable became READY or FAILED, once for each waiting step. */
-void step_executable_settled(struct step *step);
+/* True: FAILED, or READY with every registration of its task's present incarnation. Else it is on its way (registered anew where a task
+ * has restarted), and the waiter is told. A waiter that no longer wants to be told takes its link off the list. */
+bool executable_await(struct executable *executable, struct executable_wait *waiter);
 
 #endif

@@ -9,11 +9,17 @@
 #include "master/session.h"
 #include "rpc/grpc_server.h"
 
+enum step_form {
+    STEP_FORM_RUN,      /* RunStep: fetches by name */
+    STEP_FORM_CALLABLE, /* RunCallable: fetches by position */
+    STEP_FORM_PARTIAL,  /* no call of its own: see partial_run.h */
+};
+
 /* Starts the step that `call` asks for. Answers the call sooner or later, whatever happens. */
-void step_run(struct session *session, struct grpc_call *call, const struct run_step_request *request, struct arena *arena_take);
+void step_run(struct session *session, struct grpc_call *call, enum step_form form, const struct run_step_request *request,
+              struct arena *arena_take);
 void step_metrics_register(void);
 struct step *step_of_session_link(struct list *link); /* an entry of session->steps */
-struct step *step_of_waiting_link(struct list *link); /* an entry of executable->waiting */
 /* Ends a live step; takes the status. */
 void step_cancel(struct step *step, struct status *why_take);
 /* One line for /stepz: what it waits for. */

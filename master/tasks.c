@@ -44,7 +44,7 @@ struct tasks {
     void *arg;
     struct task_call *lost; /* calls that failed at once: told from the loop */
     struct loop_task lost_task;
-    bool lost_posted, is_closing;
+    bool lost_posted, is_closing, is_freed;
 };
 
 static const struct wire_handlers handlers;
@@ -74,6 +74,8 @@ struct status *task_unavailable(const struct task *task) {
                               task->why_down ? status_message(task->why_down) : "not connected yet");
 }
 
+static void free_when_quiet(struct tasks *tasks);
+
 static void tell_lost(struct loop_task *loop_task) {
     struct tasks *tasks = CONTAINER_OF(loop_task, struct tasks, lost_task);
     tasks->lost_posted = false;
@@ -84,6 +86,7 @@ static void tell_lost(struct loop_task *loop_task) {
         call->task = NULL;
         call->on_reply(call, task_unavailable(task), NULL);
     }
+    free_when_quiet(tasks);
 }
 
 static void call_lost_soon(struct task *task, struct task_call *call) {
@@ -132,6 +135,11 @@ void task_call_forget(struct task_call *call) {
 void task_send(struct task *task, const struct wire_out *out) {
     if (task->state == TASK_READY)
         wire_send(channel_for(task, out), out);
+}
+
+void task_send_in_order(struct task *task, const struct wire_out *out) {
+    if (task->state == TASK_READY)
+        wire_send(task->control, out);
 }
 
 static void fail_calls(struct task *task) {
@@ -266,6 +274,12 @@ static void on_message(void *owner, struct wire_conn *conn, struct wire_message 
         status_unref(st);
         return;
     }
+    if (message->type == WIRE_STEP_FETCHED) {
+        struct task_call *fetching = u64map_get(&task->calls, message->id);
+        if (fetching && fetching->on_fetched)
+            fetching->on_fetched(fetching, message);
+        return;
+    }
     struct task_call *call = u64map_remove(&task->calls, message->id);
     if (!call)
         return; /* forgotten meanwhile */
@@ -327,22 +341,37 @@ static void timer_closed(struct loop_timer *timer) {
     free(tasks);
 }
 
-void tasks_free(struct tasks *tasks) {
-    if (!tasks)
+/* Not while calls are about to be told: the loop still holds lost_task. */
+static void free_when_quiet(struct tasks *tasks) {
+    if (!tasks->is_freed || tasks->lost_posted)
         return;
-    struct status *why = status_new(STATUS_CANCELLED, "the master is stopping");
-    tasks->is_closing = true;
     int n = tasks->n;
-    for (int i = 0; i < n; i++)
-        task_down(&tasks->rows[i], why);
-    tell_lost(&tasks->lost_task);
-    status_unref(why);
     if (n == 0) {
         free(tasks->rows);
         free(tasks);
     }
     for (int i = 0; i < n; i++)
         loop_timer_close(&tasks->rows[i].timer, timer_closed);
+}
+
+void tasks_close(struct tasks *tasks) {
+    if (tasks->is_closing)
+        return;
+    struct status *why = status_new(STATUS_CANCELLED, "the master is stopping");
+    tasks->is_closing = true;
+    for (int i = 0; i < tasks->n; i++) {
+        loop_timer_stop(&tasks->rows[i].timer);
+        task_down(&tasks->rows[i], why);
+    }
+    status_unref(why);
+}
+
+void tasks_free(struct tasks *tasks) {
+    if (!tasks)
+        return;
+    tasks_close(tasks);
+    tasks->is_freed = true;
+    free_when_quiet(tasks);
 }
 
 int tasks_count(const struct tasks *tasks) { return tasks->n; }
@@ -357,39 +386,65 @@ struct task *tasks_find(struct tasks *tasks, const char *name) {
     return NULL;
 }
 
-bool tasks_all_ready(const struct tasks *tasks) {
+bool tasks_all_ready(const struct tasks *tasks, const struct session_config *config) {
     for (int i = 0; i < tasks->n; i++)
-        if (tasks->rows[i].state != TASK_READY)
+        if (tasks->rows[i].state != TASK_READY && session_config_has_task(config, tasks->rows[i].name))
             return false;
     return true;
 }
 
-void tasks_describe_missing(const struct tasks *tasks, struct str *out) {
+void tasks_describe_missing(const struct tasks *tasks, const struct session_config *config, struct str *out) {
     for (int i = 0; i < tasks->n; i++) {
         const struct task *task = &tasks->rows[i];
-        if (task->state == TASK_READY)
+        if (task->state == TASK_READY || !session_config_has_task(config, task->name))
             continue;
         str_addf(out, "%s%s at %s (%s)", out->len ? ", " : "", task->name, task->address,
                  task->why_down ? status_message(task->why_down) : "no answer yet");
     }
 }
 
-struct device_table *tasks_devices(struct tasks *tasks) {
-    if (tasks->devices)
-        return device_table_ref(tasks->devices);
+/* A worker runs nodes of any CPU device number; the further ones are told apart by name and incarnation only. */
+static void add_further_cpus(struct device_table *table, const struct task *task, int wanted) {
+    const struct device_row *first = NULL;
+    int n = 0;
+    for (int k = 0; k < task->n_devices; k++)
+        if (strcmp(task->devices[k].type, "CPU") == 0 && n++ == 0)
+            first = &task->devices[k];
+    for (; first && n < wanted; n++) {
+        struct str name = STR_INIT;
+        str_addf(&name, "%s/device:CPU:%d", task->name, n);
+        device_table_add_device(table, str_text(&name), "CPU", first->memory_limit_bytes, first->incarnation + (uint64_t)n,
+                                first->description);
+        str_fini(&name);
+    }
+}
+
+static struct device_table *make_table(const struct tasks *tasks, const struct session_config *config) {
     struct device_table *table = device_table_new();
     for (int i = 0; i < tasks->n; i++) {
         const struct task *task = &tasks->rows[i];
-        if (task->state != TASK_READY)
+        if (task->state != TASK_READY || !session_config_has_task(config, task->name))
             continue;
         device_table_add(table, task->name, task->address, task->unix_address, task->incarnation);
         for (int k = 0; k < task->n_devices; k++)
             device_table_add_device(table, task->devices[k].name, task->devices[k].type, task->devices[k].memory_limit_bytes,
                                     task->devices[k].incarnation, task->devices[k].description);
+        if (config)
+            add_further_cpus(table, task, config->cpu_devices);
     }
     device_table_finish(table);
-    tasks->devices = table;
-    return device_table_ref(table);
+    return table;
+}
+
+struct device_table *tasks_devices(struct tasks *tasks) {
+    if (!tasks->devices)
+        tasks->devices = make_table(tasks, NULL);
+    return device_table_ref(tasks->devices);
+}
+
+struct device_table *tasks_session_devices(struct tasks *tasks, const struct session_config *config) {
+    bool is_plain = config->n_filters == 0 && config->cpu_devices <= 1;
+    return is_plain ? tasks_devices(tasks) : make_table(tasks, config);
 }
 
 void tasks_describe(struct tasks *tasks, struct str *out) {

@@ -10,6 +10,7 @@
 
 #include "common/base/list.h"
 #include "master/device_table.h"
+#include "master/session_config.h"
 #include "rpc/cluster.h"
 #include "rpc/wire.h"
 
@@ -21,6 +22,7 @@ struct task;
 /* A call that awaits its reply; embedded in the caller's record. Exactly one on_reply: with the message, or with a status (taken). */
 struct task_call {
     void (*on_reply)(struct task_call *call, struct status *status_take, struct wire_message *message);
+    void (*on_fetched)(struct task_call *call, struct wire_message *message); /* a WIRE_STEP_FETCHED before the reply; may be NULL */
     struct task *task;
     struct task_call *next_lost; /* the table's */
     uint64_t id;
@@ -31,16 +33,20 @@ typedef void task_event_fn(void *arg, struct task *task);
 
 struct tasks *tasks_new(struct loop *loop, const struct cluster_spec *cluster, uint64_t incarnation, task_event_fn *on_ready,
                         task_event_fn *on_lost, void *arg);
-void tasks_free(struct tasks *tasks); /* ends every call */
+void tasks_close(struct tasks *tasks); /* connections end now, calls soon; new calls fail */
+void tasks_free(struct tasks *tasks);  /* closes it; the memory goes when the last call has been told */
 
 int tasks_count(const struct tasks *tasks);
 struct task *tasks_at(struct tasks *tasks, int index);
 struct task *tasks_find(struct tasks *tasks, const char *name);
-bool tasks_all_ready(const struct tasks *tasks);
+/* `config`: only the tasks that its device filters leave; NULL: all. */
+bool tasks_all_ready(const struct tasks *tasks, const struct session_config *config);
 /* "/job:ps/replica:0/task:0 at 127.0.0.1:2400 (connection refused)" for each that is not ready, joined by ", ". */
-void tasks_describe_missing(const struct tasks *tasks, struct str *out);
+void tasks_describe_missing(const struct tasks *tasks, const struct session_config *config, struct str *out);
 /* The devices of all ready tasks; a new reference. Changes when a task comes or restarts. */
 struct device_table *tasks_devices(struct tasks *tasks);
+/* Those that a session with that config sees: filtered, and with as many CPU devices per task as it asks for. A new reference. */
+struct device_table *tasks_session_devices(struct tasks *tasks, const struct session_config *config);
 void tasks_describe(struct tasks *tasks, struct str *out); /* JSON rows for /statusz */
 
 int task_index(const struct task *task);
@@ -60,5 +66,7 @@ void task_call_start(struct task *task, struct task_call *call, struct wire_out 
 /* The caller no longer wants the reply: on_reply will not come. */
 void task_call_forget(struct task_call *call);
 void task_send(struct task *task, const struct wire_out *out); /* no reply; dropped when the task is not ready */
+/* The same for what must not overtake, or be overtaken by, small messages: whatever its size it goes over the control connection. */
+void task_send_in_order(struct task *task, const struct wire_out *out);
 
 #endif

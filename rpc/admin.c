@@ -12,7 +12,7 @@
 
 enum {
     MAX_CONNECTIONS = 100,
-    IDLE_TIMEOUT_S = 30,
+    IDLE_TIMEOUT_S = 5,                  /* a probe opens its own connection; those who say nothing leave room for it */
     CONNECTION_MEMORY_BYTES = 16 * 1024, /* request line and headers must fit: 414 or 431 beyond */
 };
 

@@ -1,24 +1,63 @@
 #include "rpc/daemon.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "rpc/cluster.h"
+#include "rpc/listen.h"
+
+const char *const daemon_sections[] = {"master", "worker", NULL};
+const char *const daemon_log_levels[] = {"debug", "info", "warning", "error", NULL};
+
+struct status *daemon_read_tf_config(struct options *options, bool is_task) {
+    const char *json = getenv("TF_CONFIG"), *job = NULL;
+    int index = -1;
+    if (!json || !*json)
+        return NULL;
+    struct cluster_spec spec;
+    struct str text = STR_INIT;
+    char number[16];
+    cluster_spec_init(&spec);
+    struct status *st = cluster_spec_parse_tf_config(json, &spec, &job, &index);
+    if (!st) {
+        cluster_spec_print(&spec, &text);
+        st = options_set(options, "cluster", str_text(&text), OPTION_FROM_ENVIRONMENT, "TF_CONFIG");
+    }
+    if (!st && is_task && job)
+        st = options_set(options, "job", job, OPTION_FROM_ENVIRONMENT, "TF_CONFIG");
+    if (!st && is_task && index >= 0) {
+        snprintf(number, sizeof(number), "%d", index);
+        st = options_set(options, "task", number, OPTION_FROM_ENVIRONMENT, "TF_CONFIG");
+    }
+    cluster_spec_fini(&spec);
+    str_fini(&text);
+    return st;
+}
+
+/* ---- addresses ---- */
+
 static struct span host_of(const char *address) {
     const char *colon = strrchr(address, ':');
     return (struct span){address, colon ? (size_t)(colon - address) : strlen(address)};
 }
 
-static bool is_loopback(const char *address) {
-    struct span host = host_of(address);
-    return strncmp(address, "unix:", 5) == 0 || span_is(host, "localhost") || span_is(host, "[::1]") ||
-           (host.len >= 4 && memcmp(host.data, "127.", 4) == 0);
+/* Names other than localhost are not asked for: they may lead anywhere. */
+static bool is_loopback(const struct net_address *address) {
+    struct in_addr ip;
+    return address->is_unix || strcmp(address->host, "localhost") == 0 || strcmp(address->host, "::1") == 0 ||
+           (inet_pton(AF_INET, address->host, &ip) == 1 && ntohl(ip.s_addr) >> 24 == 127);
 }
 
 struct status *daemon_check_listen(const char *flag, const char *address, bool insecure) {
-    if (insecure || is_loopback(address))
+    struct net_address parsed;
+    struct status *st = net_address_parse(address, &parsed);
+    if (st)
+        return status_prefix_take(st, "%s: ", flag);
+    if (insecure || is_loopback(&parsed))
         return NULL;
     return status_invalid("%s: '%s' is reachable from other hosts without TLS; add --insecure if the network is trusted", flag, address);
 }
@@ -35,6 +74,14 @@ bool daemon_admin_address(const char *flag, const char *listen, int bound_port, 
     bool any = !port_text || strcmp(port_text, ":0") == 0 || bound_port + 10000 > 65535 || bound_port == 0;
     str_addf(ret_address, "%.*s:%d", (int)host.len, host.data, any ? 0 : bound_port + 10000);
     return true;
+}
+
+void daemon_describe_ports(int port, int admin_port, struct str *out) {
+    str_addf(out, "port %d, ", port);
+    if (admin_port)
+        str_addf(out, "admin on port %d", admin_port);
+    else
+        str_add(out, "no admin port");
 }
 
 struct status *daemon_write_port_file(const char *path, int port, int admin_port) {

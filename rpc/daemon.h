@@ -1,15 +1,25 @@
-/* What the mains of the daemons share: which addresses are allowed, the admin port, port files. */
+/* What the mains of the daemons share: configuration files and TF_CONFIG, which addresses are allowed, the admin port, port files. */
 #ifndef MILLRACE_RPC_DAEMON_H
 #define MILLRACE_RPC_DAEMON_H
 
-#include "common/base/status.h"
-#include "common/base/str.h"
+#include "common/base/options.h"
 
-/* Loopback and Unix addresses are always fine; wider ones only when `insecure`. Errors name the flag. */
+/* The sections of a file that all daemons share, one each. */
+extern const char *const daemon_sections[];
+/* What --log-level takes: the names of enum log_level; ends with NULL. */
+extern const char *const daemon_log_levels[];
+/* The environment: TF_CONFIG's cluster, and with `is_task` the job and index that it gives this process, as settings. Nothing where it
+ * is absent or empty. */
+struct status *daemon_read_tf_config(struct options *options, bool is_task) MUST_USE;
+
+/* Is it an address, and one that is allowed? Loopback and Unix addresses are always fine; wider ones, and names, only when `insecure`.
+ * Errors: INVALID_ARGUMENT naming the flag. */
 struct status *daemon_check_listen(const char *flag, const char *address, bool insecure) MUST_USE;
 /* The admin address from its flag ("off", "HOST:PORT" or NULL) and the daemon's own address and bound port: by default the same host and
  * the port + 10000 (any port when the daemon's own was 0 in its flag, or the sum is beyond 65535). False: no admin port. */
 bool daemon_admin_address(const char *flag, const char *listen, int bound_port, struct str *ret_address);
+/* "port 2222, admin on port 12222", for the log line that says so; admin_port 0: none. */
+void daemon_describe_ports(int port, int admin_port, struct str *out);
 /* "PORT\n" and "admin PORT\n", written to a temporary name and renamed, so that a reader sees all or nothing. */
 struct status *daemon_write_port_file(const char *path, int port, int admin_port) MUST_USE;
 

@@ -2,6 +2,7 @@
  *
  *            headers            message whole       on_call            grpc_call_reply, _fail
  *   begun ──────────► receiving ────────────► ready ───────► delivered ───────────────────────► answered
+ *     │                   │    └─ compressed ─► inflating ─►┘     └─ grpc_call_send, any number ─►┘
  *     │ headers are wrong │ limit, lie, deadline  │ reset        │ reset, deadline, connection lost
  *     └───────────────────┴──► refused            └► dropped     └► cancelled (on_cancel) ── answer is dropped ──► answered
  *
@@ -12,7 +13,8 @@
 
 #include "common/base/map.h"
 #include "rpc/grpc_connection.h"
-#include "rpc/grpc_server.h"
+#include "rpc/grpc_health.h"
+#include "rpc/grpc_inflate.h"
 #include "rpc/listen.h"
 
 struct grpc_server {
@@ -23,9 +25,15 @@ struct grpc_server {
     struct grpc_quota quota;
     struct list connections;
     int64_t n_connections;
-    int64_t n_calls;         /* objects that live */
-    int64_t n_orphans;       /* cancelled, not yet answered by the user */
-    struct loop_task report; /* tells that it is drained or closed */
+    int64_t n_calls;       /* objects that live */
+    int64_t n_orphans;     /* cancelled, not yet answered by the user */
+    struct list inflating; /* struct grpc_call.inflating_link: each in turn gets a slice */
+    struct loop_task inflate;
+    bool inflate_is_due;
+    struct loop_timer sweep; /* for what stalls (grpc_sweep.c) */
+    bool has_sweep;
+    struct grpc_health *health; /* NULL: none */
+    struct loop_task report;    /* tells that it is drained or closed */
     bool report_is_due, is_draining, is_drained, is_closing;
     void (*on_drained)(void *arg), (*on_closed)(void *arg);
     void *drained_arg, *closed_arg;
@@ -36,15 +44,19 @@ struct grpc_call {
     struct grpc_server *server;
     uint64_t connection_id;
     const struct grpc_method *method; /* NULL: unknown */
-    char *unknown_path;
+    char *unknown_path, *unknown_encoding;
+    enum grpc_encoding encoding;
     struct grpc_message message;
-    int64_t timeout_ms; /* -1: none */
+    struct grpc_inflater *inflater; /* while the message is being inflated */
+    struct list inflating_link;
+    struct status *final; /* how a streaming reply ends; NULL: well */
+    int64_t timeout_ms;   /* -1: none */
     struct loop_timer deadline;
     void *user;
     void (*on_cancel)(struct grpc_call *call, void *user);
     size_t n_header_bytes;
     bool is_post, is_grpc, has_bad_timeout; /* what the headers said */
-    bool has_headers, is_refused, is_delivered, is_cancelled, is_answered;
+    bool has_headers, is_ended, is_refused, is_delivered, is_cancelled, is_answered;
 };
 
 extern const struct grpc_role grpc_server_role;
@@ -53,8 +65,14 @@ void grpc_server_on_connection_closed(struct grpc_connection *connection);
 /* Something ended: is the server drained, or closed? */
 void grpc_server_check_idle(struct grpc_server *server);
 
-enum grpc_refusal { REFUSED_CONNECTION, REFUSED_STREAM, REFUSED_HEADERS, REFUSED_MESSAGE, N_REFUSALS };
-void grpc_server_count_refusal(enum grpc_refusal refusal);
+/* The peer owes bytes, or does not take them, for too long. */
+void grpc_call_stalled(struct grpc_call *call);
+bool grpc_call_waits_for_peer(const struct grpc_call *call);
+void grpc_server_run_inflate(struct loop_task *task);
+/* Looks for streams and connections that stall; every quarter of the stall timeout. */
+void grpc_sweep_start(struct grpc_server *server);
+void grpc_sweep_stop(struct grpc_server *server);
+
 void grpc_server_count_call(void);
 extern struct metric grpc_server_bytes_received, grpc_server_bytes_sent;
 

@@ -10,8 +10,10 @@
 #include "rpc/grpc_session.h"
 
 enum {
-    HANDSHAKE_MS = 20000,          /* a peer that sends no SETTINGS by then is no HTTP/2 peer */
+    HANDSHAKE_MS = 20000,          /* a server that sends no SETTINGS by then is none */
     LINGER_MS = 1000,              /* closing with unread input would reset the peer and lose our last words */
+    LINGER_BYTES = 1 << 20,        /* of such input; a flood loses them */
+    DRAIN_MS = 1000,               /* for the peer to learn of a drain */
     READ_BYTES_PER_TURN = 4 << 20, /* then other sockets have their turn */
     WRITE_BYTES_PER_TURN = 16 << 20,
     DIRECT_MIN_BYTES = 32 * 1024, /* of a frame's rest that is worth reading straight into its message */
@@ -25,7 +27,7 @@ static void on_timer(struct loop_timer *timer);
 /* ---- life ---- */
 
 struct grpc_connection *grpc_connection_new(struct loop *loop, int fd_take, const struct grpc_role *role, void *owner,
-                                            const struct grpc_connection_limits *limits) {
+                                            const struct grpc_server_limits *limits) {
     static _Atomic uint64_t last_id; /* of the process, whatever the loop */
     struct grpc_connection *connection = xcalloc(1, sizeof(*connection));
     connection->owner = owner;
@@ -33,18 +35,20 @@ struct grpc_connection *grpc_connection_new(struct loop *loop, int fd_take, cons
     connection->loop = loop;
     connection->role = role;
     connection->fd = fd_take;
+    connection->limits = limits;
     connection->turn.run = run_turn;
     list_init(&connection->link);
     list_init(&connection->streams);
     list_init(&connection->ready);
     grpc_output_init(&connection->out);
-    grpc_session_open(connection, limits);
+    grpc_guard_init(&connection->guard, limits, (int64_t)uv_now(loop_uv(loop)));
+    grpc_session_open(connection);
 
     CHECK(uv_poll_init(loop_uv(loop), &connection->poll, fd_take) == 0);
     connection->poll_events = UV_READABLE;
     uv_poll_start(&connection->poll, UV_READABLE, on_socket);
     loop_timer_init(loop, &connection->timer, on_timer);
-    loop_timer_start(&connection->timer, HANDSHAKE_MS, 0);
+    loop_timer_start(&connection->timer, limits ? limits->handshake_timeout_ms : HANDSHAKE_MS, 0);
     connection->n_handles = 2;
     grpc_connection_schedule(connection);
     return connection;
@@ -86,6 +90,7 @@ void grpc_connection_break(struct grpc_connection *connection, struct status *wh
         return;
     }
     connection->state = CONNECTION_BROKEN;
+    status_unref(connection->why);
     connection->why = why_take;
     uv_close((uv_handle_t *)&connection->poll, on_poll_closed);
     close(connection->fd);
@@ -127,39 +132,87 @@ static void bury(struct grpc_connection *connection) {
     free_if_unused(connection);
 }
 
-/* The session is over and all is written: our side ends, and the peer's end is awaited. */
-static void linger(struct grpc_connection *connection) {
-    connection->state = CONNECTION_LINGERING;
-    end_session(connection);
-    if (connection->state != CONNECTION_LINGERING)
-        return; /* a callback closed it */
-    shutdown(connection->fd, SHUT_WR);
-    loop_timer_start(&connection->timer, LINGER_MS, 0);
-}
-
-void grpc_connection_drain(struct grpc_connection *connection) {
-    if (connection->state != CONNECTION_OPEN)
-        return;
-    nghttp2_submit_goaway(connection->session, NGHTTP2_FLAG_NONE, nghttp2_session_get_last_proc_stream_id(connection->session),
-                          NGHTTP2_NO_ERROR, NULL, 0);
-    grpc_connection_schedule(connection);
-}
-
-static void on_timer(struct loop_timer *timer) {
-    struct grpc_connection *connection = CONTAINER_OF(timer, struct grpc_connection, timer);
-    bool lingered = connection->state == CONNECTION_LINGERING;
-    grpc_connection_break(connection,
-                          lingered ? NULL : status_unavailable("no HTTP/2 settings from the peer within %d s", HANDSHAKE_MS / 1000));
-}
-
-/* ---- writing ---- */
-
 static void set_poll_events(struct grpc_connection *connection, int events) {
     if (connection->poll_events == events)
         return;
     connection->poll_events = events;
     uv_poll_start(&connection->poll, events, on_socket);
 }
+
+/* The session is over and all is written: our side ends, and the peer's end is awaited. */
+static void linger(struct grpc_connection *connection) {
+    connection->state = CONNECTION_LINGERING;
+    end_session(connection);
+    if (connection->state != CONNECTION_LINGERING)
+        return; /* a callback closed it */
+    set_poll_events(connection, UV_READABLE);
+    shutdown(connection->fd, SHUT_WR);
+    loop_timer_start(&connection->timer, LINGER_MS, 0);
+}
+
+/* The frame is made by hand: a session that a callback stopped is not to be used any more. */
+static void add_goaway(struct grpc_connection *connection, const char *text) {
+    int32_t last = nghttp2_session_get_last_proc_stream_id(connection->session);
+    size_t len = strlen(text);
+    uint8_t frame[FRAME_HEADER_BYTES + 8] = {0, 0, (uint8_t)(8 + len), NGHTTP2_GOAWAY};
+    for (int i = 0; i < 4; i++)
+        frame[FRAME_HEADER_BYTES + i] = (uint8_t)(last >> (24 - 8 * i));
+    frame[sizeof(frame) - 1] = NGHTTP2_ENHANCE_YOUR_CALM;
+    grpc_output_add_copy(&connection->out, frame, sizeof(frame));
+    grpc_output_add_copy(&connection->out, text, len);
+}
+
+void grpc_connection_expel(struct grpc_connection *connection, enum grpc_refusal refusal) {
+    size_t n;
+    if (connection->state != CONNECTION_OPEN)
+        return;
+    const char *text = grpc_refusal_text(refusal);
+    grpc_refusal_count(refusal);
+    grpc_refusal_log(refusal);
+    add_goaway(connection, text);
+    grpc_output_write(&connection->out, connection->fd, &n);
+    connection->why = status_exhausted("the connection was closed: %s", text);
+    linger(connection);
+}
+
+void grpc_connection_drain(struct grpc_connection *connection) {
+    if (connection->state != CONNECTION_OPEN || connection->is_draining)
+        return;
+    connection->is_draining = true;
+    if (connection->has_settings) {
+        grpc_session_announce_drain(connection);
+        loop_timer_start(&connection->timer, DRAIN_MS, 0);
+        grpc_connection_schedule(connection);
+    } else {
+        grpc_connection_finish_drain(connection);
+    }
+}
+
+void grpc_connection_finish_drain(struct grpc_connection *connection) {
+    if (connection->has_said_goaway)
+        return;
+    connection->has_said_goaway = true;
+    nghttp2_submit_goaway(connection->session, NGHTTP2_FLAG_NONE, nghttp2_session_get_last_proc_stream_id(connection->session),
+                          NGHTTP2_NO_ERROR, NULL, 0);
+    if (connection->has_settings)
+        loop_timer_stop(&connection->timer);
+    grpc_connection_schedule(connection);
+}
+
+static void on_timer(struct loop_timer *timer) {
+    struct grpc_connection *connection = CONTAINER_OF(timer, struct grpc_connection, timer);
+    if (connection->state == CONNECTION_LINGERING) {
+        grpc_connection_break(connection, NULL);
+    } else if (connection->has_settings) {
+        grpc_connection_finish_drain(connection);
+    } else {
+        if (connection->limits)
+            grpc_refusal_count(REFUSED_HANDSHAKE);
+        grpc_connection_break(connection, status_unavailable("no HTTP/2 settings from the peer in time"));
+    }
+}
+
+/* ---- writing ---- */
 
 /* False when it broke. */
 static bool flush(struct grpc_connection *connection) {
@@ -171,10 +224,15 @@ static bool flush(struct grpc_connection *connection) {
             grpc_connection_break(connection, status_internal("HTTP/2: cannot make frames"));
             return false;
         }
+        if (connection->refusal != REFUSED_NOTHING) {
+            grpc_connection_expel(connection, connection->refusal);
+            return false;
+        }
         error = grpc_output_write(&connection->out, connection->fd, &n);
         n_written += n;
         has_more = error == 0 && n > 0 && nghttp2_session_want_write(connection->session);
     } while (has_more && n_written < WRITE_BYTES_PER_TURN);
+    connection->n_written += n_written;
     if (connection->role->bytes_sent && n_written > 0)
         metric_add(connection->role->bytes_sent, (int64_t)n_written);
     if (error != 0 && error != EAGAIN) {
@@ -210,6 +268,15 @@ void grpc_connection_feed(struct grpc_connection *connection, const char *bytes,
     if (connection->state != CONNECTION_OPEN)
         return;
     ssize_t n = nghttp2_session_mem_recv(connection->session, (const uint8_t *)bytes, len);
+    enum grpc_refusal refusal = connection->refusal;
+    if (n < 0 && refusal == REFUSED_NOTHING)
+        refusal = grpc_session_refusal_of((int)n);
+    else if (n >= 0 && connection->limits && !grpc_session_is_read(connection))
+        refusal = REFUSED_CONTROL;
+    if (refusal != REFUSED_NOTHING) {
+        grpc_connection_expel(connection, refusal);
+        return;
+    }
     if (n < 0) {
         grpc_connection_break(connection, status_unavailable("the peer does not speak HTTP/2: %s", nghttp2_strerror((int)n)));
         return;
@@ -272,7 +339,8 @@ static void read_socket(struct grpc_connection *connection) {
 /* Waits for the peer's end; what still comes is dropped. */
 static void read_lingering(struct grpc_connection *connection) {
     ssize_t n = read(connection->fd, loop_read_buffer(connection->loop), LOOP_READ_BUFFER_BYTES);
-    if (n == 0 || (n < 0 && errno != EINTR && errno != EAGAIN && errno != EWOULDBLOCK))
+    connection->n_lingered_bytes += n > 0 ? (size_t)n : 0;
+    if (n == 0 || connection->n_lingered_bytes > LINGER_BYTES || (n < 0 && errno != EINTR && errno != EAGAIN && errno != EWOULDBLOCK))
         grpc_connection_break(connection, NULL);
 }
 
@@ -305,7 +373,7 @@ void grpc_stream_init(struct grpc_stream *stream, const struct grpc_role *role, 
     stream->id = 0;
     stream->role = role;
     stream->connection = NULL;
-    stream->out = NULL;
+    stream->out = stream->next = NULL;
     list_init(&stream->link);
     list_init(&stream->ready_link);
     grpc_receiver_init(&stream->in, quota, align);
@@ -313,6 +381,8 @@ void grpc_stream_init(struct grpc_stream *stream, const struct grpc_role *role, 
 
 void grpc_stream_attach_take(struct grpc_stream *stream_take, struct grpc_connection *connection) {
     stream_take->connection = connection;
+    stream_take->in.claims = &connection->claimed_bytes;
+    connection->n_open++;
     list_push_back(&connection->streams, &stream_take->link);
 }
 
@@ -321,6 +391,7 @@ void grpc_stream_unref(struct grpc_stream *stream) {
         return;
     grpc_receiver_fini(&stream->in);
     grpc_sender_unref(stream->out);
+    grpc_sender_unref(stream->next);
     stream->role->free_stream(stream);
 }
 

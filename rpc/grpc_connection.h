@@ -7,6 +7,7 @@
  * closes its socket at once and is torn down by its next turn, never under a caller's feet.
  *
  *   OPEN ── session over (GOAWAY, drained) and all written ──► LINGERING (our side shut; waits for the peer's end, 1 s at most)
+ *     │     or the peer broke a limit of the guard's: GOAWAY
  *     └──── error, peer's end, grpc_connection_break ────────► BROKEN ◄┘ ── turn: streams and session go ── handles closed ──► freed
  *
  * Loop thread only. Internal to rpc/grpc*. */
@@ -16,6 +17,7 @@
 #include <nghttp2/nghttp2.h>
 
 #include "common/base/metrics.h"
+#include "rpc/grpc_guard.h"
 #include "rpc/grpc_output.h"
 #include "rpc/grpc_receive.h"
 #include "rpc/loop.h"
@@ -32,7 +34,13 @@ struct grpc_stream {
     struct list link;                   /* in connection->streams */
     struct list ready_link;             /* in connection->ready while on_ready is due; holds a reference */
     struct grpc_receiver in;
-    struct grpc_sender *out; /* NULL until a message is submitted */
+    struct grpc_sender *out;  /* NULL until a message is submitted */
+    struct grpc_sender *next; /* a streaming reply's message that waits for `out` to be gone */
+    bool is_streaming;        /* the reply goes on after `out` and `next` */
+    bool is_deferred;         /* nghttp2 has nothing to send and must be told when there is */
+    size_t n_moved;           /* bytes of messages, both ways */
+    size_t n_checked;         /* n_moved when its progress was last good (grpc_sweep.c), */
+    int64_t checked_ms;       /* and when that was; 0: nobody waits for the peer */
 };
 
 /* The two ends. Inside nghttp2 (marked *) a role may submit frames, but runs no user code. */
@@ -46,6 +54,7 @@ struct grpc_role {
     void (*on_end)(struct grpc_stream *stream);                                         /* * the peer's last byte */
     void (*on_gone)(struct grpc_stream *stream, struct status *why_take);               /* * closed; NULL: in good order */
     void (*on_goaway)(struct grpc_connection *connection);                              /* * may be NULL */
+    bool (*submit_trailers)(struct grpc_stream *stream);                                /* * a server's message ends; NULL: no trailers */
     void (*on_ready)(struct grpc_stream *stream);                                       /* as grpc_stream_wake asked; may be NULL */
     void (*on_closed)(struct grpc_connection *connection);                              /* before its memory goes */
     void (*free_stream)(struct grpc_stream *stream);
@@ -65,9 +74,19 @@ struct grpc_connection {
     int fd;
     uv_poll_t poll;
     int poll_events;
-    struct loop_timer timer; /* the handshake's, then the lingering's limit */
-    bool has_settings;       /* the peer's first SETTINGS came */
-    unsigned n_handles;      /* still open */
+    struct loop_timer timer;                 /* the handshake's, then the lingering's limit */
+    bool has_settings;                       /* the peer's first SETTINGS came */
+    const struct grpc_server_limits *limits; /* NULL: a client's */
+    struct grpc_guard guard;
+    enum grpc_refusal refusal;  /* of the guard's; the connection ends as soon as nghttp2 is left */
+    int64_t n_open;             /* streams */
+    int64_t claimed_bytes;      /* of messages, still to come */
+    uint64_t n_written;         /* bytes, in all */
+    uint64_t n_written_checked; /* as a stream's n_checked and checked_ms */
+    int64_t written_checked_ms;
+    size_t n_lingered_bytes;
+    bool is_draining, has_said_goaway;
+    unsigned n_handles; /* still open */
     struct loop_task turn;
     bool turn_is_due;
     struct list streams; /* open ones */
@@ -77,17 +96,17 @@ struct grpc_connection {
     size_t data_left;
 };
 
-struct grpc_connection_limits {
-    int64_t max_streams, max_header_bytes, max_resets_per_s;
-};
-
-/* Takes the socket (non-blocking). Sends SETTINGS. NULL limits: a client's. */
+/* Takes the socket (non-blocking). Sends SETTINGS. The limits are borrowed; NULL: a client's. */
 struct grpc_connection *grpc_connection_new(struct loop *loop, int fd_take, const struct grpc_role *role, void *owner,
-                                            const struct grpc_connection_limits *limits);
+                                            const struct grpc_server_limits *limits);
 /* Breaks it: streams end with `why` (UNAVAILABLE without one), on_closed follows. Twice is harmless. */
 void grpc_connection_break(struct grpc_connection *connection, struct status *why_take);
-/* No new streams from the peer; it closes when the live ones are done. */
+/* Its peer goes beyond a limit: GOAWAY says so, its streams end, and it closes. Not inside nghttp2. */
+void grpc_connection_expel(struct grpc_connection *connection, enum grpc_refusal refusal);
+/* Tells the peer that the end comes; after what it sent until it knew, no new streams; closes when the live ones are done. */
 void grpc_connection_drain(struct grpc_connection *connection);
+/* The peer knows of the drain, or has had time enough. Inside nghttp2, too. */
+void grpc_connection_finish_drain(struct grpc_connection *connection);
 /* Something was submitted: it leaves at the quiescent point. */
 void grpc_connection_schedule(struct grpc_connection *connection);
 /* One event's work on bytes that came from anywhere (the fuzzer's way in). */
@@ -104,9 +123,13 @@ static inline struct grpc_stream *grpc_stream_ref(struct grpc_stream *stream) {
 void grpc_stream_unref(struct grpc_stream *stream);
 /* on_ready follows outside nghttp2. */
 void grpc_stream_wake(struct grpc_connection *connection, struct grpc_stream *stream);
-/* A reply (server) or request (client): headers, then the message unless body is NULL. A server's reply ends with `trailers` (static
- * `grpc-status: 0`); without a body the headers end the stream. False when the stream cannot take it. */
+/* A reply (server) or request (client): headers, then the message unless body is NULL, then the role's trailers; without a body the
+ * headers end the stream. With is_streaming set before, more messages may follow. False when the stream cannot take it. */
 bool grpc_stream_send(struct grpc_stream *stream, const nghttp2_nv *headers, size_t n_headers, struct grpc_body *body);
+/* A streaming reply's next message, in place of one that still waits. */
+void grpc_stream_send_next(struct grpc_stream *stream, struct grpc_body *body);
+/* Something changed that nghttp2 waits for: a message, or is_streaming ended. */
+void grpc_stream_resume(struct grpc_stream *stream);
 void grpc_stream_reset(struct grpc_stream *stream, uint32_t error_code);
 
 /* A header field: a value that recurs (indexed by HPACK), one that does not, and one that is static on top. Names are static. */

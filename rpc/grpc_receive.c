@@ -7,7 +7,15 @@ void grpc_receiver_init(struct grpc_receiver *in, struct grpc_quota *quota, grpc
     *in = (struct grpc_receiver){.state = RECEIVE_PREFIX, .quota = quota, .align = align};
 }
 
+void grpc_receiver_unclaim(struct grpc_receiver *in) {
+    if (in->claims)
+        *in->claims -= (int64_t)in->claimed_bytes;
+    in->claims = NULL;
+    in->claimed_bytes = 0;
+}
+
 static void release(struct grpc_receiver *in) {
+    grpc_receiver_unclaim(in);
     buffer_unref(in->buffer);
     in->buffer = NULL;
     free(in->head);
@@ -29,25 +37,61 @@ static struct status *refuse(struct grpc_receiver *in, struct status *why) {
     return why;
 }
 
-/* The prefix is there: everything that can be refused is refused now, before memory is taken. */
+static struct status *refuse_limit(struct grpc_receiver *in, enum grpc_refusal refusal, struct status *why) {
+    in->refusal = refusal;
+    return refuse(in, why);
+}
+
+static struct status *no_room(struct grpc_receiver *in) {
+    return refuse_limit(in, REFUSED_INFLIGHT,
+                        status_exhausted("no room for a message of %zu bytes: %" PRId64 " of %" PRId64 " bytes are in flight", in->body_len,
+                                         in->quota->in_use_bytes, in->quota->limit_bytes));
+}
+
+/* So many of the claimed bytes came. */
+static struct status *charge(struct grpc_receiver *in, size_t len) {
+    struct grpc_quota *quota = in->quota;
+    if ((int64_t)len > quota->limit_bytes - quota->in_use_bytes)
+        return no_room(in);
+    in->charged_bytes += len;
+    quota->in_use_bytes += (int64_t)len;
+    if (in->claims) {
+        *in->claims -= (int64_t)len;
+        in->claimed_bytes -= len;
+    }
+    return NULL;
+}
+
+static struct status *claim(struct grpc_receiver *in) {
+    struct grpc_quota *quota = in->quota;
+    if ((int64_t)in->body_len > quota->max_message_bytes)
+        return refuse_limit(
+            in, REFUSED_MESSAGE,
+            status_exhausted("a message of %zu bytes exceeds the limit of %" PRId64 " bytes", in->body_len, quota->max_message_bytes));
+    if ((int64_t)in->body_len > quota->limit_bytes - quota->in_use_bytes)
+        return no_room(in);
+    if (!in->claims)
+        return NULL;
+    if ((int64_t)in->body_len > quota->limit_bytes - *in->claims)
+        return refuse_limit(in, REFUSED_INFLIGHT,
+                            status_exhausted("no room for a message of %zu bytes: this connection has %" PRId64 " bytes still to send",
+                                             in->body_len, *in->claims));
+    in->claimed_bytes = in->body_len;
+    *in->claims += (int64_t)in->body_len;
+    return NULL;
+}
+
+/* The prefix is there: what can be refused already is refused now, before memory is taken. */
 static struct status *read_prefix(struct grpc_receiver *in) {
     const uint8_t *p = in->prefix;
     in->body_len = (size_t)p[1] << 24 | (size_t)p[2] << 16 | (size_t)p[3] << 8 | (size_t)p[4];
-    struct grpc_quota *quota = in->quota;
-    if (p[0] == 1)
-        return refuse(in, status_unimplemented("the message is compressed; this side takes uncompressed messages only "
-                                               "(grpc-encoding: identity)"));
     if (p[0] > 1)
         return refuse(in, status_internal("the message's compressed flag is %d; only 0 and 1 exist", p[0]));
-    if ((int64_t)in->body_len > quota->max_message_bytes)
-        return refuse(
-            in, status_exhausted("a message of %zu bytes exceeds the limit of %" PRId64 " bytes", in->body_len, quota->max_message_bytes));
-    if ((int64_t)in->body_len > quota->limit_bytes - quota->in_use_bytes)
-        return refuse(in, status_exhausted("no room for a message of %zu bytes: %" PRId64 " of %" PRId64 " bytes are in flight",
-                                           in->body_len, quota->in_use_bytes, quota->limit_bytes));
-    in->charged_bytes = in->body_len;
-    quota->in_use_bytes += (int64_t)in->body_len;
-    in->state = in->body_len == 0 ? RECEIVE_DONE : in->align ? RECEIVE_HEAD : RECEIVE_BODY;
+    in->is_compressed = p[0] == 1;
+    if (in->is_compressed && !in->takes_compressed)
+        return refuse(in, status_internal("the message's compressed flag is set, but no grpc-encoding says how it is compressed"));
+    TRY(claim(in));
+    in->state = in->body_len == 0 ? RECEIVE_DONE : in->align && !in->is_compressed ? RECEIVE_HEAD : RECEIVE_BODY;
     return NULL;
 }
 
@@ -72,6 +116,7 @@ static struct status *feed_head(struct grpc_receiver *in, const char *bytes, siz
     if (!in->head)
         in->head = xmalloc(wanted);
     size_t n = MIN(len, wanted - in->n_head);
+    TRY(charge(in, n));
     memcpy(in->head + in->n_head, bytes, n);
     in->n_head += n;
     *ret_used = n;
@@ -85,13 +130,15 @@ static struct status *feed_head(struct grpc_receiver *in, const char *bytes, siz
     return NULL;
 }
 
-static void feed_body(struct grpc_receiver *in, const char *bytes, size_t len) {
+static struct status *feed_body(struct grpc_receiver *in, const char *bytes, size_t len) {
     char *place = in->body + in->n_body;
+    TRY(charge(in, len));
     if (bytes != place)
         memcpy(place, bytes, len);
     in->n_body += len;
     if (in->n_body == in->body_len)
         in->state = RECEIVE_DONE;
+    return NULL;
 }
 
 struct status *grpc_receiver_feed(struct grpc_receiver *in, const void *data, size_t len) {
@@ -120,7 +167,7 @@ struct status *grpc_receiver_feed(struct grpc_receiver *in, const void *data, si
         if (!in->buffer)
             TRY(allocate(in, 0));
         size_t n = MIN(len, in->body_len - in->n_body);
-        feed_body(in, bytes, n);
+        TRY(feed_body(in, bytes, n));
         len -= n;
     }
     if (in->state == RECEIVE_DONE && len > 0)

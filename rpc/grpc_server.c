@@ -11,19 +11,6 @@ static struct metric calls_total = METRIC_COUNTER_INIT("millrace_grpc_calls_tota
 struct metric grpc_server_bytes_received = METRIC_COUNTER_INIT("millrace_grpc_received_bytes_total", "bytes read from gRPC connections");
 struct metric grpc_server_bytes_sent = METRIC_COUNTER_INIT("millrace_grpc_sent_bytes_total", "bytes written to gRPC connections");
 
-#define REFUSAL(reason)                                                                                  \
-    {                                                                                                    \
-        .kind = METRIC_COUNTER, .name = "millrace_grpc_refused_total", .labels = "limit=\"" reason "\"", \
-        .help = "gRPC connections and calls refused by a limit"                                          \
-    }
-static struct metric refused[N_REFUSALS] = {
-    [REFUSED_CONNECTION] = REFUSAL("connections"),
-    [REFUSED_STREAM] = REFUSAL("streams"),
-    [REFUSED_HEADERS] = REFUSAL("header_bytes"),
-    [REFUSED_MESSAGE] = REFUSAL("message_bytes"),
-};
-
-void grpc_server_count_refusal(enum grpc_refusal refusal) { metric_add(&refused[refusal], 1); }
 void grpc_server_count_call(void) { metric_add(&calls_total, 1); }
 
 static void register_metrics(void) {
@@ -32,34 +19,7 @@ static void register_metrics(void) {
     metrics_register(&calls_total);
     metrics_register(&grpc_server_bytes_received);
     metrics_register(&grpc_server_bytes_sent);
-    for (size_t i = 0; i < N_REFUSALS; i++)
-        metrics_register(&refused[i]);
-}
-
-void grpc_server_limits_default(struct grpc_server_limits *limits) {
-    *limits = (struct grpc_server_limits){
-        .max_message_bytes = INT32_MAX,
-        .max_connections = 10000,
-        .max_streams = 10000,
-        .max_header_bytes = 16384,
-        .max_resets_per_s = 1000,
-        .max_inflight_bytes = (int64_t)16 << 30,
-    };
-}
-
-static void fill_limits(struct grpc_server_limits *limits) {
-    struct grpc_server_limits defaults;
-    grpc_server_limits_default(&defaults);
-#define FILL(field) limits->field = limits->field > 0 ? limits->field : defaults.field
-    FILL(max_message_bytes);
-    FILL(max_connections);
-    FILL(max_streams);
-    FILL(max_header_bytes);
-    FILL(max_resets_per_s);
-    FILL(max_inflight_bytes);
-#undef FILL
-    limits->max_streams = MIN(limits->max_streams, (int64_t)INT32_MAX);
-    limits->max_header_bytes = MIN(limits->max_header_bytes, (int64_t)INT32_MAX);
+    grpc_limits_register_metrics();
 }
 
 /* ---- connections ---- */
@@ -69,13 +29,11 @@ void grpc_server_adopt(struct grpc_server *server, int fd_take) {
     bool is_full = server->n_connections >= limits->max_connections;
     if (is_full || server->is_draining || server->is_closing) {
         if (is_full)
-            grpc_server_count_refusal(REFUSED_CONNECTION);
+            grpc_refusal_count(REFUSED_CONNECTION);
         close(fd_take);
         return;
     }
-    struct grpc_connection_limits session_limits = {
-        .max_streams = limits->max_streams, .max_header_bytes = limits->max_header_bytes, .max_resets_per_s = limits->max_resets_per_s};
-    struct grpc_connection *connection = grpc_connection_new(server->loop, fd_take, &grpc_server_role, server, &session_limits);
+    struct grpc_connection *connection = grpc_connection_new(server->loop, fd_take, &grpc_server_role, server, limits);
     list_push_back(&server->connections, &connection->link);
     server->n_connections++;
     metric_add(&n_connections, 1);
@@ -105,10 +63,11 @@ static void run_report(struct loop_task *task) {
         if (server->on_drained)
             server->on_drained(server->drained_arg);
     }
-    if (!server->is_closing || server->report_is_due)
+    if (!server->is_closing || server->report_is_due || server->has_sweep || server->inflate_is_due)
         return;
     void (*on_closed)(void *arg) = server->on_closed;
     void *arg = server->closed_arg;
+    grpc_health_free(server->health);
     strmap_fini(&server->methods);
     free(server);
     if (on_closed)
@@ -130,10 +89,12 @@ struct status *grpc_server_new(struct loop *loop, const char *address, const str
     server->loop = loop;
     server->options = *options;
     server->report.run = run_report;
-    fill_limits(&server->options.limits);
+    grpc_limits_fill(&server->options.limits);
     server->quota = (struct grpc_quota){.limit_bytes = server->options.limits.max_inflight_bytes,
                                         .max_message_bytes = server->options.limits.max_message_bytes};
+    server->inflate.run = grpc_server_run_inflate;
     list_init(&server->connections);
+    list_init(&server->inflating);
     strmap_init(&server->methods);
     for (size_t i = 0; i < options->n_methods; i++)
         strmap_put(&server->methods, options->methods[i].path, (void *)&options->methods[i]);
@@ -143,8 +104,20 @@ struct status *grpc_server_new(struct loop *loop, const char *address, const str
         free(server);
         return st;
     }
+    if (options->health_services)
+        server->health = grpc_health_new(server);
+    grpc_sweep_start(server);
     *ret_server = server;
     return NULL;
+}
+
+void grpc_server_review_health(struct grpc_server *server) { grpc_health_review(server->health); }
+
+void grpc_server_describe(const struct grpc_server *server, struct str *out) {
+    struct grpc_use use = {.connections = server->n_connections, .calls = server->n_calls, .inflight_bytes = server->quota.in_use_bytes};
+    LIST_FOR_EACH (link, &server->connections)
+        use.streams = MAX(use.streams, LIST_ENTRY(link, struct grpc_connection, link)->n_open);
+    grpc_limits_describe(&server->options.limits, &use, out);
 }
 
 int grpc_server_port(const struct grpc_server *server) { return server->listener ? listener_port(server->listener) : 0; }
@@ -156,6 +129,7 @@ void grpc_server_drain(struct grpc_server *server, void (*on_drained)(void *arg)
     server->drained_arg = arg;
     listener_close(server->listener);
     server->listener = NULL;
+    grpc_health_stop(server->health);
     LIST_FOR_EACH (link, &server->connections)
         grpc_connection_drain(LIST_ENTRY(link, struct grpc_connection, link));
     grpc_server_check_idle(server);
@@ -168,6 +142,7 @@ void grpc_server_close(struct grpc_server *server, void (*on_closed)(void *arg),
     server->closed_arg = arg;
     listener_close(server->listener);
     server->listener = NULL;
+    grpc_sweep_stop(server);
     LIST_FOR_EACH (link, &server->connections) {
         struct grpc_connection *connection = LIST_ENTRY(link, struct grpc_connection, link);
         grpc_connection_break(connection, status_unavailable("the server closed the connection"));

@@ -31,9 +31,12 @@ enum wire_type {
     WIRE_CANCEL_STEP,      /* CancelStep; no answer: RUN_DONE follows */
     WIRE_RESET,            /* Reset; answered by WIRE_RESET_DONE */
     WIRE_RESET_DONE,
-    WIRE_PUSH,     /* Push, payload: the tensor */
-    WIRE_ANNOUNCE, /* Announce */
-    WIRE_GRANT,    /* Grant */
+    WIRE_PUSH,          /* Push, payload: the tensor */
+    WIRE_ANNOUNCE,      /* Announce */
+    WIRE_GRANT,         /* Grant */
+    WIRE_FEED_STEP,     /* FeedStep, payload: feeds; no answer */
+    WIRE_CLOSE_SESSION, /* CloseSession; no answer */
+    WIRE_STEP_FETCHED,  /* StepFetched, payload: the fetch; RUN_DONE follows some time */
     WIRE_TYPE_END,
 };
 

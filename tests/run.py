@@ -126,6 +126,14 @@ def suite_kernels(options):
     return run_python_suite("tests/differential/run_kernels.py", options)
 
 
+def suite_shapes(options):
+    return run_python_suite("tests/differential/run_shapes.py", options)
+
+
+def suite_checkpoints(options):
+    return run_python_suite("tests/differential/run_checkpoints.py", options)
+
+
 def suite_cluster(options):
     return run_python_suite("tests/differential/run_cluster.py", options)
 
@@ -148,6 +156,8 @@ SUITES = [
     ("asan", suite_asan, "cmocka tests under AddressSanitizer and UBSan"),
     ("tsan", suite_tsan, "threads: cmocka tests under ThreadSanitizer"),
     ("kernels", suite_kernels, "every kernel against TensorFlow in process"),
+    ("shapes", suite_shapes, "static shapes of whole graphs against TensorFlow's"),
+    ("checkpoints", suite_checkpoints, "checkpoints that TensorFlow reads and writes, in both directions"),
     ("cluster", suite_cluster, "TensorFlow programs on a cluster against TensorFlow in process"),
     ("e2e", suite_e2e, "daemons, command lines, failures, training runs"),
     ("e2e-asan", suite_e2e_asan, "one cluster run under AddressSanitizer and UBSan"),

@@ -20,6 +20,7 @@ struct container_shared {
 };
 
 struct container_table {
+    _Atomic uint32_t n_refs;
     struct container_shared *shared;
 };
 
@@ -69,6 +70,7 @@ static bool entry_try_ref(struct entry *entry) {
 
 struct container_table *container_table_new(void) {
     struct container_table *table = xmalloc(sizeof(*table));
+    atomic_init(&table->n_refs, 1);
     struct container_shared *shared = table->shared = xcalloc(1, sizeof(*shared));
     CHECK(pthread_mutex_init(&shared->lock, NULL) == 0);
     strmap_init(&shared->entries);
@@ -76,8 +78,13 @@ struct container_table *container_table_new(void) {
     return table;
 }
 
+struct container_table *container_table_ref(struct container_table *table) {
+    atomic_fetch_add_explicit(&table->n_refs, 1, memory_order_relaxed);
+    return table;
+}
+
 void container_table_free(struct container_table *table) {
-    if (!table)
+    if (!table || atomic_fetch_sub_explicit(&table->n_refs, 1, memory_order_acq_rel) != 1)
         return;
     container_reset(table, NULL);
     shared_unref(table->shared);

@@ -11,8 +11,9 @@
 
 struct container_table;
 
-struct container_table *container_table_new(void);
-void container_table_free(struct container_table *table);
+struct container_table *container_table_new(void); /* one reference */
+struct container_table *container_table_ref(struct container_table *table);
+void container_table_free(struct container_table *table); /* lets one reference go; NULL is fine */
 
 /* "" is the default container, named "localhost". A found or made resource comes with one reference. */
 struct status *container_lookup(struct container_table *table, const char *container, const char *name, const struct object_type *type,

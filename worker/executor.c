@@ -120,7 +120,7 @@ void step_push_ready(struct step *step, struct iteration *iteration, uint32_t no
     iteration->n_outstanding++;
 }
 
-/* An edge into a Merge: the first live value makes it ready, or the last dead one. */
+/* An edge into a Merge: the first live value makes it ready, or the last dead one, or a dead Enter. */
 static void propagate_to_merge(struct step *step, struct iteration *iteration, const struct plan_edge *edge, struct tensor *value,
                                bool is_dead) {
     struct node_state *state = &iteration->states[edge->state];
@@ -128,10 +128,11 @@ static void propagate_to_merge(struct step *step, struct iteration *iteration, c
     bool is_ready, all_dead = false;
     if (edge->flags & EDGE_CONTROL) {
         state->pending -= 2;
-        all_dead = state->n_dead == n_data;
+        all_dead = state->n_dead >= n_data;
         is_ready = state->pending == 0 || (state->pending == 1 && all_dead);
     } else if (is_dead) {
-        all_dead = ++state->n_dead == n_data;
+        state->n_dead = edge->flags & EDGE_FROM_ENTER ? n_data : state->n_dead + 1;
+        all_dead = state->n_dead >= n_data;
         is_ready = state->pending == 1 && all_dead;
     } else if (state->pending & 1) {
         is_ready = state->pending == 1;
@@ -182,13 +183,17 @@ static void clear_inputs(struct tensor *inputs, unsigned n) {
         tensor_clear(&inputs[i]);
 }
 
-/* Replaces references by the values they lead to now. */
+/* Replaces references by the values they lead to now. A late read only makes sure that there is one. */
 static struct status *deref_inputs(const struct plan_node *node, struct tensor *inputs) {
     for (unsigned i = 0; i < node->n_inputs; i++) {
         if (inputs[i].storage != TENSOR_REF || dtype_is_ref((enum dtype)node->node->in_types[i]))
             continue;
         struct tensor value;
         TRY(variable_read(variable_of(inputs[i].ref), &value));
+        if (node->flags & PLAN_LATE_READ) {
+            tensor_clear(&value);
+            return NULL;
+        }
         tensor_clear(&inputs[i]);
         tensor_move(&inputs[i], &value);
     }
@@ -238,6 +243,12 @@ static void run_merge(const struct plan_node *node, struct tensor *inputs, struc
 
 static void run_fetch(struct step *step, const struct plan_node *node, struct tensor *inputs, bool is_dead) {
     struct tensor *fetch = &step->run->fetches[node->aux];
+    if (unlikely(step->run->is_partial)) {
+        if (is_dead)
+            tensor_init_dead(&inputs[0]);
+        partial_hand_out(step, node->aux, &inputs[0]);
+        return;
+    }
     tensor_clear(fetch); /* two nodes may name one place */
     if (is_dead)
         tensor_init_dead(fetch);
@@ -297,6 +308,10 @@ static bool run_special(struct step *step, struct iteration *iteration, const st
     case PLAN_SEND:
         return run_send(step, iteration, node, inputs, is_dead);
     case PLAN_FEED:
+        if (unlikely(step->run->is_partial)) {
+            start_async(step, iteration, node, false);
+            return false;
+        }
         tensor_copy(&outputs[0], &step->run->feeds[node->aux]);
         return true;
     case PLAN_FETCH:
@@ -350,8 +365,7 @@ static void start_async(struct step *step, struct iteration *iteration, const st
         async_start_on_pool(op);
         return;
     }
-    bool is_done = node->kind == PLAN_RECV ? async_start_recv(op) : node->kind == PLAN_SEND ? async_start_send(op) : async_start_kernel(op);
-    if (is_done)
+    if (async_start(op))
         async_home(op);
 }
 
@@ -404,7 +418,7 @@ static bool run_next(struct step *step) {
         if (run_special(step, item.iteration, node, inputs, step->outputs, item.is_dead)) {
             clear_inputs(inputs, node->n_inputs);
             step_propagate(step, item.iteration, node, step->outputs, item.is_dead && node->kind != PLAN_CONTROL_TRIGGER);
-        } else if (node->kind == PLAN_SEND) {
+        } else if (node->kind == PLAN_SEND || node->kind == PLAN_FEED) {
             return true; /* it comes home by itself */
         }
     }
@@ -421,6 +435,7 @@ static void step_end(struct step *step) {
     struct status *st = step->status;
     pthread_mutex_lock(&run->lock);
     run->step = NULL; /* executor_cancel finds nothing from here on */
+    partial_end(run);
     pthread_mutex_unlock(&run->lock);
     for (uint32_t i = 0; i < step->plan->n_fetches && !st; i++)
         if (run->fetches[i].storage == TENSOR_NONE)
@@ -552,6 +567,7 @@ void executor_start(struct step_run *run) {
     atomic_store_explicit(&step->cancel_asked, false, memory_order_relaxed);
     run->stats = NULL;
     run->n_executed = 0;
+    partial_begin(run);
     if (run->collect_stats)
         stats_begin(step);
     step->root = iteration_new(step, 0);

@@ -28,15 +28,21 @@ struct step_run {
     struct rendezvous *rendezvous;      /* this step's meeting place; NULL when the plan has no channels */
     struct container_table *containers; /* of the task */
     struct pool *pool;                  /* NULL: everything runs in the caller */
+    struct pool *io_pool;               /* for kernels that block on files; NULL: they run on the pool */
     bool collect_stats;                 /* per node: NodeExecStats */
     int64_t inline_budget_ns;           /* > 0: on the caller's thread at first, for so long; 0: no limit (the caller may block) */
+    /* A partial run: a feed that holds nothing comes later, by executor_feed; each fetch is handed out as soon as it is there (TENSOR_DEAD
+     * for a dead one; moved out), on the owner's thread. `fetches` is only marked. */
+    bool is_partial;
+    void (*on_fetch)(struct step_run *run, uint32_t position, struct tensor *value);
     /* Called exactly once; status is taken by the callee. May run inside executor_start. */
     void (*on_done)(struct step_run *run, struct status *status_take);
-    pthread_mutex_t lock; /* the executor's: guards the next two */
+    pthread_mutex_t lock; /* the executor's: guards what follows; in a partial run also what `feeds` holds */
     struct step *step;
     struct status *cancelled_before;
-    struct step_stats *stats; /* set when collect_stats, at on_done; freed by step_stats_free */
-    uint64_t n_executed;      /* nodes run, set at on_done */
+    struct async_op **waiting_feeds; /* of a partial run, by position: lists of those that wait for it; NULL in others */
+    struct step_stats *stats;        /* set when collect_stats, at on_done; freed by step_stats_free */
+    uint64_t n_executed;             /* nodes run, set at on_done */
 };
 
 void step_run_init(struct step_run *run); /* all zero, and the lock */
@@ -45,6 +51,8 @@ void step_run_fini(struct step_run *run); /* after on_done; feeds, fetches and s
 void executor_start(struct step_run *run);
 /* Ends the step soon with `why` (shared). Harmless after it has ended; before the start it makes the start end at once. */
 void executor_cancel(struct step_run *run, struct status *why);
+/* A feed of a partial run, taken. Any thread while the run is alive; a second value for one position, or one after the end, is dropped. */
+void executor_feed(struct step_run *run, uint32_t position, struct tensor *value_take);
 /* What the step waits for, for /stepz: a line per pending asynchronous node. Any thread while the run is alive. */
 void executor_describe_waits(struct step_run *run, struct str *out);
 

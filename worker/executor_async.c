@@ -59,8 +59,6 @@ void async_home(struct async_op *op) {
 
 /* ---- starting ---- */
 
-bool async_start_kernel(struct async_op *op) { return op->node->compute(&op->ctx) == KERNEL_DONE; }
-
 static void run_on_pool(struct pool_task *task) {
     struct async_op *op = CONTAINER_OF(task, struct async_op, task);
     op->node->compute(&op->ctx);
@@ -80,19 +78,32 @@ static void on_value(struct rendezvous_recv *recv, struct status *status_take, s
     step_post(op);
 }
 
-bool async_start_recv(struct async_op *op) {
+static bool start_recv(struct async_op *op) {
     const struct plan_channel *channel = &op->step->plan->channels[op->node->aux];
     op->recv.on_value = on_value;
     return rendezvous_recv_start(op->step->run->rendezvous, channel, op->iteration->frame_iter, &op->recv, &op->outputs[0]);
 }
 
-bool async_start_send(struct async_op *op) {
+static bool start_send(struct async_op *op) {
     const struct plan_channel *channel = &op->step->plan->channels[op->node->aux];
     bool is_offered;
     op->recv.on_value = on_value;
     op->ctx.status =
         rendezvous_send_or_offer(op->step->run->rendezvous, channel, op->iteration->frame_iter, &op->ctx.inputs[0], &op->recv, &is_offered);
     return !is_offered;
+}
+
+bool async_start(struct async_op *op) {
+    switch ((enum plan_kind)op->node->kind) {
+    case PLAN_RECV:
+        return start_recv(op);
+    case PLAN_SEND:
+        return start_send(op);
+    case PLAN_FEED:
+        return partial_start_feed(op);
+    default:
+        return op->node->compute(&op->ctx) == KERNEL_DONE;
+    }
 }
 
 /* ---- cancellation ---- */
@@ -113,6 +124,8 @@ void async_cancel_waits(struct step *step) {
     pthread_mutex_unlock(&step->lock);
     if (step->run->rendezvous)
         rendezvous_abort(step->run->rendezvous, step->status);
+    if (step->run->is_partial)
+        partial_cancel_waits(step);
 }
 
 void executor_describe_waits(struct step_run *run, struct str *out) {
@@ -128,6 +141,8 @@ void executor_describe_waits(struct step_run *run, struct str *out) {
                 str_addf(out, " to %s", step->plan->channels[op->node->aux].peer_task);
             if (op->node->kind == PLAN_RECV)
                 str_addf(out, " from %s", step->plan->channels[op->node->aux].peer_task);
+            if (op->node->kind == PLAN_FEED)
+                str_add(out, ", to be fed");
             str_add_char(out, '\n');
         }
         pthread_mutex_unlock(&step->lock);

@@ -62,6 +62,15 @@ static struct status *check_device(struct kernel_ctx *ctx, const struct resource
                           ctx->instance->device);
 }
 
+static struct status *check_handle(struct kernel_ctx *ctx, const struct resource_handle *handle, const struct object_type *type) {
+    TRY(check_device(ctx, handle));
+    if (likely(strcmp(handle->type_name, type->name) == 0))
+        return NULL;
+    return status_invalid("Trying to access a handle's resource using the wrong type. The handle points to a resource (name '%s') of type "
+                          "'%s' but you are trying to access the resource as type '%s'",
+                          handle->name, handle->type_name, type->name);
+}
+
 static struct status *host_delete(struct kernel_ctx *ctx, const struct resource_handle *handle) {
     TRY(check_device(ctx, handle));
     return container_delete(containers_of_handle(ctx, handle), handle->container, handle->name, NULL);
@@ -76,9 +85,9 @@ static struct resource_handle *host_handle_make(struct kernel_ctx *ctx, const ch
 
 static struct status *host_handle_lookup(struct kernel_ctx *ctx, const struct resource_handle *handle, const struct object_type *type,
                                          struct object **ret) {
+    TRY(check_handle(ctx, handle, type));
     if (likely(handle->entry != NULL))
         return container_entry_lookup(containers_of_handle(ctx, handle), handle->entry, type, ret);
-    TRY(check_device(ctx, handle));
     return container_lookup(containers_of_handle(ctx, handle), handle->container, handle->name, type, ret);
 }
 
@@ -86,9 +95,9 @@ static struct status *host_handle_lookup_or_create(struct kernel_ctx *ctx, const
                                                    const struct object_type *type, resource_create_fn *create, void *arg,
                                                    struct object **ret) {
     struct creation creation = {ctx, create, arg};
+    TRY(check_handle(ctx, handle, type));
     if (likely(handle->entry != NULL))
         return container_entry_lookup_or_create(containers_of_handle(ctx, handle), handle->entry, type, run_creation, &creation, ret);
-    TRY(check_device(ctx, handle));
     return container_lookup_or_create(containers_of_handle(ctx, handle), handle->container, handle->name, type, run_creation, &creation,
                                       ret);
 }
@@ -123,6 +132,15 @@ static uint64_t host_unique_id(void) {
     return atomic_fetch_add_explicit(&next, 1, memory_order_relaxed);
 }
 
+/* ---- files ---- */
+
+static void host_submit_io(struct kernel_ctx *ctx, struct pool_task *task) {
+    const struct step_run *run = step_of(ctx)->run;
+    struct pool *pool = run->io_pool ? run->io_pool : run->pool;
+    CHECK(pool);
+    pool_submit(pool, task);
+}
+
 const struct kernel_host executor_host = {
     .done = host_done,
     .resource_lookup = host_lookup,
@@ -134,5 +152,6 @@ const struct kernel_host executor_host = {
     .cancel_register = host_cancel_register,
     .cancel_deregister = host_cancel_deregister,
     .is_cancelled = host_is_cancelled,
+    .submit_io = host_submit_io,
     .unique_id = host_unique_id,
 };

@@ -3,6 +3,7 @@
  *   executor.c            ready stack, running nodes, mailbox, start and end
  *   executor_frames.c     frames and iterations: Enter, Exit, NextIteration
  *   executor_async.c      what ends elsewhere: asynchronous kernels, kernels on the pool, Recv; the kernel host
+ *   executor_partial.c    partial runs: feeds that come later, fetches that leave early
  *   executor_stats.c      per-node statistics
  *
  * An iteration holds, for each node of its frame, a state (what is still to come) and slots (the inputs that came). Invariants:
@@ -147,15 +148,21 @@ void frames_drop_all(struct step *step);
 
 /* ---- executor_async.c ---- */
 struct async_op *async_op_new(struct step *step, struct iteration *iteration, const struct plan_node *node);
-/* Runs a kernel that may stay pending; true when it ended at once (outputs are in op). */
-bool async_start_kernel(struct async_op *op);
+/* Runs a kernel that may stay pending, a Recv, a Send of a value that may have to wait for its receiver's grant, or a feed of a partial
+ * run; true when it ended at once (outputs are in op). */
+bool async_start(struct async_op *op);
 void async_start_on_pool(struct async_op *op);
-bool async_start_recv(struct async_op *op);
-bool async_start_send(struct async_op *op); /* of a value that may have to wait for its receiver's grant */
 /* Ends every wait of the step with its status. */
 void async_cancel_waits(struct step *step);
 /* It has come home: its outputs go on, or the step fails; the record is recycled. Owner only. */
 void async_home(struct async_op *op);
+
+/* ---- executor_partial.c ---- */
+void partial_begin(struct step_run *run); /* before the step starts */
+void partial_end(struct step_run *run);   /* with run->lock held */
+bool partial_start_feed(struct async_op *op);
+void partial_hand_out(struct step *step, uint32_t position, struct tensor *value); /* TENSOR_DEAD: dead */
+void partial_cancel_waits(struct step *step);
 
 /* ---- executor_stats.c ---- */
 void stats_begin(struct step *step);

@@ -53,32 +53,75 @@ void graph_entry_unref(struct graph_entry *entry) {
         return;
     if (entry->plan)
         plan_unref(entry->plan);
+    container_table_free(entry->containers);
     free(entry->feed_types);
     free(entry->peers);
     free(entry);
 }
 
-static struct cached_session *session_enter(struct graph_cache *cache, const char *handle) {
+static struct cached_session *session_enter(struct graph_cache *cache, uint64_t master_incarnation, const char *handle, bool is_isolated) {
     struct cached_session *session = strmap_get(&cache->sessions, handle);
     if (!session) {
         size_t size = strlen(handle) + 1;
         session = xcalloc(1, sizeof(*session) + size);
         memcpy(session->handle, handle, size);
         session->state = session_state_new();
+        session->master_incarnation = master_incarnation;
         strmap_put(&cache->sessions, session->handle, session);
+    }
+    if (is_isolated && !session->containers) {
+        session->containers = container_table_new();
+        session->is_open = true;
+        session->n_entries++;
     }
     session->n_entries++;
     return session;
 }
 
-static void session_leave(struct graph_cache *cache, struct graph_entry *entry) {
-    struct cached_session *session = entry->session;
-    entry->session = NULL;
+static void session_unref(struct graph_cache *cache, struct cached_session *session) {
     if (--session->n_entries > 0)
         return;
     strmap_remove(&cache->sessions, session->handle);
     session_state_unref(session->state); /* plans whose steps still run hold on to it */
+    container_table_free(session->containers);
     free(session);
+}
+
+static void session_leave(struct graph_cache *cache, struct graph_entry *entry) {
+    struct cached_session *session = entry->session;
+    entry->session = NULL;
+    session_unref(cache, session);
+}
+
+static void session_close(struct graph_cache *cache, struct cached_session *session) {
+    if (!session->is_open)
+        return;
+    session->is_open = false;
+    session_unref(cache, session);
+}
+
+void graph_cache_close_session(struct graph_cache *cache, uint64_t master_incarnation, struct span handle) {
+    struct cached_session *session = strmap_get_span(&cache->sessions, handle);
+    if (session && session->master_incarnation == master_incarnation)
+        session_close(cache, session);
+}
+
+/* One at a time: closing changes the map. NULL master: of all. */
+static void close_sessions(struct graph_cache *cache, const uint64_t *master_incarnation) {
+    struct cached_session *found;
+    do {
+        size_t cursor = 0;
+        struct span key;
+        void *value;
+        found = NULL;
+        while (!found && strmap_next(&cache->sessions, &cursor, &key, &value)) {
+            struct cached_session *session = value;
+            if (session->is_open && (!master_incarnation || session->master_incarnation == *master_incarnation))
+                found = session;
+        }
+        if (found)
+            session_close(cache, found);
+    } while (found);
 }
 
 static void entry_remove(struct graph_cache *cache, struct graph_entry *entry) {
@@ -104,6 +147,7 @@ void graph_cache_remove_master(struct graph_cache *cache, uint64_t master_incarn
         if (entry->master_incarnation == master_incarnation)
             entry_remove(cache, entry);
     }
+    close_sessions(cache, &master_incarnation);
 }
 
 void graph_cache_remove_all(struct graph_cache *cache) {
@@ -125,6 +169,7 @@ void graph_cache_free(struct graph_cache *cache) {
     if (!cache)
         return;
     graph_cache_remove_all(cache);
+    close_sessions(cache, NULL);
     cache->is_freed = true;
     free_when_done(cache);
 }
@@ -192,13 +237,15 @@ static void build_on_pool(struct pool_task *task) {
     loop_post(build->cache->loop, &build->loop_task);
 }
 
-void graph_cache_register(struct graph_cache *cache, uint64_t master_incarnation, const char *session, struct buffer *graphdef, size_t len,
-                          struct peer **peers_take, int n_peers, graph_built_fn *on_built, void *arg) {
+void graph_cache_register(struct graph_cache *cache, uint64_t master_incarnation, const char *session, bool is_isolated,
+                          struct buffer *graphdef, size_t len, struct peer **peers_take, int n_peers, graph_built_fn *on_built, void *arg) {
     struct graph_entry *entry = xcalloc(1, sizeof(*entry));
     atomic_init(&entry->n_refs, 1);
     list_init(&entry->link);
     entry->master_incarnation = master_incarnation;
-    entry->session = session_enter(cache, session);
+    entry->session = session_enter(cache, master_incarnation, session, is_isolated);
+    if (entry->session->containers)
+        entry->containers = container_table_ref(entry->session->containers);
     entry->peers = peers_take;
     entry->n_peers = n_peers;
     struct build *build = xcalloc(1, sizeof(*build));

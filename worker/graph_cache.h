@@ -9,15 +9,19 @@
 #include "common/base/list.h"
 #include "common/base/pool.h"
 #include "rpc/loop.h"
+#include "worker/container.h"
 #include "worker/peer.h"
 #include "worker/plan.h"
 
 struct graph_cache;
 
-/* A session that has graphs here. */
+/* A session that has graphs here; an isolated one, until its master closes it. */
 struct cached_session {
     struct session_state *state;
-    uint32_t n_entries;
+    struct container_table *containers; /* of its own, when it is isolated */
+    uint64_t master_incarnation;
+    uint32_t n_entries; /* its graphs, and one for an isolated session that is open */
+    bool is_open;       /* isolated, and not closed yet */
     char handle[];
 };
 
@@ -25,7 +29,8 @@ struct graph_entry {
     _Atomic uint32_t n_refs;
     struct list link; /* the cache's */
     uint64_t handle, master_incarnation;
-    struct cached_session *session; /* loop thread; NULL once the entry has left the cache */
+    struct cached_session *session;     /* loop thread; NULL once the entry has left the cache */
+    struct container_table *containers; /* one reference; NULL: the task's */
     struct plan *plan;
     uint8_t *feed_types; /* plan->n_feeds; DT_INVALID where any will do */
     struct peer **peers; /* that its channels go to and come from */
@@ -46,8 +51,10 @@ void graph_cache_free(struct graph_cache *cache);
 /* Builds a plan from a serialized GraphDef, which is held by `graphdef` until it is done, and enters it. `on_built` is called exactly once,
  * on the loop, maybe inside this call: with the entry (borrowed), or a status (taken). `peers` is taken (malloc'd). */
 typedef void graph_built_fn(void *arg, struct graph_entry *entry, struct status *status_take);
-void graph_cache_register(struct graph_cache *cache, uint64_t master_incarnation, const char *session, struct buffer *graphdef, size_t len,
-                          struct peer **peers_take, int n_peers, graph_built_fn *on_built, void *arg);
+void graph_cache_register(struct graph_cache *cache, uint64_t master_incarnation, const char *session, bool is_isolated,
+                          struct buffer *graphdef, size_t len, struct peer **peers_take, int n_peers, graph_built_fn *on_built, void *arg);
+/* The master has closed a session: an isolated one's containers go when its graphs have gone. */
+void graph_cache_close_session(struct graph_cache *cache, uint64_t master_incarnation, struct span session);
 
 struct graph_entry *graph_cache_find(struct graph_cache *cache, uint64_t handle); /* borrowed; NULL */
 struct graph_entry *graph_entry_ref(struct graph_entry *entry);

@@ -10,15 +10,16 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/options.h"
+#include "common/io/file_root.h"
 #include "rpc/admin.h"
 #include "rpc/cluster.h"
 #include "rpc/daemon.h"
 #include "worker/service.h"
 
-enum { WORKER_PORT = 2300, PS_PORT = 2400, MAX_CPU_DEVICES = 64 };
+enum { WORKER_PORT = 2300, PS_PORT = 2400, MAX_CPU_DEVICES = 64, STOP_GRACE_MS = 5000, MAX_FILE_ROOTS = 64, IO_THREADS = 4 };
 
 struct worker_flags {
-    const char *job, *listen, *port_file, *admin, *cluster;
+    const char *job, *listen, *port_file, *admin, *cluster, *file_root;
     int64_t task, cpu_devices, memory_limit_bytes, threads, drain_timeout_ms, max_in_flight_bytes, max_feed_bytes, max_steps,
         graph_grace_ms;
     int log_level, use_unix;
@@ -27,7 +28,6 @@ struct worker_flags {
     char default_listen[32];
 };
 
-static const char *const log_levels[] = {"debug", "info", "warning", "error", NULL};
 static const char *const unix_modes[] = {"off", "auto", NULL};
 
 #define ROW(name_, kind_, field, default_, value_, help_)                                                                                 \
@@ -50,39 +50,16 @@ static const struct option_row rows[] = {
     {ROW("max-steps", OPTION_INT, max_steps, "65536", "N", "steps that run at a time"), .min = 1, .max = 10000000},
     {ROW("max-inflight", OPTION_BYTES, max_in_flight_bytes, "2G", "BYTES", "of large tensors on their way here at a time"), .min = 1 << 20, .max = 1ll << 50},
     {ROW("max-feed", OPTION_BYTES, max_feed_bytes, "64G", "BYTES", "of the values fed to one step"), .min = 1024, .max = 1ll << 50},
+    {ROW("file-root", OPTION_LIST, file_root, NULL, "DIR", "file ops and checkpoints stay below it; may be given again (default: the working and the temporary directory)")},
     {ROW("graph-grace", OPTION_DURATION, graph_grace_ms, "60s", "TIME", "a lost master's graphs are kept so long"), .min = 0, .max = 86400000},
     {ROW("drain-timeout", OPTION_DURATION, drain_timeout_ms, "30s", "TIME", "how long TERM waits for running steps"), .min = 0, .max = 86400000},
-    {ROW("log-level", OPTION_CHOICE, log_level, "info", NULL, "what is logged"), .choices = log_levels},
+    {ROW("log-level", OPTION_CHOICE, log_level, "info", NULL, "what is logged"), .choices = daemon_log_levels},
 };
 // clang-format on
 
 /* ---- configuration ---- */
 
-/* TF_CONFIG says which cluster, and perhaps which task of it this is. */
-static struct status *read_environment(struct options *options) {
-    const char *json = getenv("TF_CONFIG"), *job = NULL;
-    int index = -1;
-    if (!json || !*json)
-        return NULL;
-    struct cluster_spec spec;
-    struct str text = STR_INIT;
-    char number[16];
-    cluster_spec_init(&spec);
-    struct status *st = cluster_spec_parse_tf_config(json, &spec, &job, &index);
-    if (!st) {
-        cluster_spec_print(&spec, &text);
-        st = options_set(options, "cluster", str_text(&text), OPTION_FROM_ENVIRONMENT, "TF_CONFIG");
-    }
-    if (!st && job)
-        st = options_set(options, "job", job, OPTION_FROM_ENVIRONMENT, "TF_CONFIG");
-    if (!st && index >= 0) {
-        snprintf(number, sizeof(number), "%d", index);
-        st = options_set(options, "task", number, OPTION_FROM_ENVIRONMENT, "TF_CONFIG");
-    }
-    cluster_spec_fini(&spec);
-    str_fini(&text);
-    return st;
-}
+static struct status *read_environment(struct options *options) { return daemon_read_tf_config(options, true); }
 
 static const struct cluster_task *find_task(const struct worker_flags *flags) {
     for (int i = 0; i < flags->spec.n_tasks; i++)
@@ -121,9 +98,23 @@ static struct status *check_job(const char *job) {
     return st;
 }
 
+/* DIR:DIR… */
+static struct status *set_file_roots(const char *list) {
+    const char *dirs[MAX_FILE_ROOTS];
+    char *text = xstrdup(list), *rest = text, *dir;
+    int n = 0;
+    while ((dir = strsep(&rest, ":")) && n < MAX_FILE_ROOTS)
+        dirs[n++] = dir;
+    struct status *st = dir ? status_invalid("more than %d directories", MAX_FILE_ROOTS) : file_roots_set(dirs, n);
+    free(text);
+    return status_prefix_take(st, "file-root: ");
+}
+
 static struct status *check(void *values) {
     struct worker_flags *flags = values;
     TRY(check_job(flags->job));
+    if (flags->file_root)
+        TRY(set_file_roots(flags->file_root));
     if (flags->cluster)
         TRY(cluster_spec_parse(flags->cluster, &flags->spec));
     TRY(default_listen(flags));
@@ -135,6 +126,7 @@ static struct status *check(void *values) {
 static const struct options_spec options_spec = {
     .program = "tf-worker",
     .section = "worker",
+    .shared_sections = daemon_sections,
     .summary = "Runs partitions of TensorFlow graphs for a tf-master; --job ps makes it a parameter server.",
     .rows = rows,
     .n_rows = ARRAY_LEN(rows),
@@ -149,6 +141,7 @@ struct worker {
     char *task;
     struct loop *loop;
     struct pool *pool;
+    struct pool *io_pool; /* kernels that block on files */
     struct device devices[MAX_CPU_DEVICES];
     int n_devices;
     struct worker_service *service;
@@ -183,23 +176,35 @@ static const struct admin_page pages[] = {
 
 /* ---- stopping ---- */
 
+static void on_freed(void *arg) {
+    struct worker *worker = arg;
+    loop_timer_close(&worker->drain_timer, NULL);
+    loop_stop(worker->loop);
+}
+
+/* What is on a pool thread now (a kernel, a plan in the making) ends first, but not for ever. */
 static void stop(struct worker *worker) {
     if (worker->is_stopping)
         return;
     worker->is_stopping = true;
-    loop_timer_close(&worker->drain_timer, NULL);
     if (worker->admin)
         admin_server_close(worker->admin);
-    worker_service_free(worker->service, NULL, NULL);
+    loop_timer_start(&worker->drain_timer, STOP_GRACE_MS, 0);
+    worker_service_free(worker->service, on_freed, worker);
     worker->service = NULL;
-    loop_stop(worker->loop);
 }
 
 static void on_drained(void *arg) { stop(arg); }
 
 static void on_drain_timeout(struct loop_timer *timer) {
+    struct worker *worker = CONTAINER_OF(timer, struct worker, drain_timer);
+    if (worker->is_stopping) {
+        log_warning("work on the pool has not ended %d s after it was cancelled", STOP_GRACE_MS / 1000);
+        on_freed(worker);
+        return;
+    }
     log_warning("steps were still running when the drain timeout passed");
-    stop(CONTAINER_OF(timer, struct worker, drain_timer));
+    stop(worker);
 }
 
 static void on_signal(void *arg, int signo) {
@@ -216,6 +221,8 @@ static void on_signal(void *arg, int signo) {
 
 /* ---- starting ---- */
 
+static int64_t host_memory_bytes(void) { return (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE); }
+
 static void make_devices(struct worker *worker) {
     const struct worker_flags *flags = worker->flags;
     worker->n_devices = (int)flags->cpu_devices;
@@ -229,7 +236,7 @@ static void make_devices(struct worker *worker) {
         CHECK(!st);
         device->allocator = allocator_host_new(device->full_name, flags->memory_limit_bytes);
         device->incarnation = random_u64();
-        device->memory_limit_bytes = flags->memory_limit_bytes;
+        device->memory_limit_bytes = flags->memory_limit_bytes > 0 ? flags->memory_limit_bytes : host_memory_bytes();
     }
 }
 
@@ -237,7 +244,7 @@ static struct status *start(struct worker *worker) {
     const struct worker_flags *flags = worker->flags;
     struct worker_options options;
     struct admin_options admin_options = {.pages = pages, .n_pages = ARRAY_LEN(pages), .arg = worker};
-    struct str admin = STR_INIT;
+    struct str text = STR_INIT;
     struct status *st = NULL;
     worker_options_default(&options);
     options.task = worker->task;
@@ -246,23 +253,25 @@ static struct status *start(struct worker *worker) {
     options.devices = worker->devices;
     options.n_devices = worker->n_devices;
     options.pool = worker->pool;
+    options.io_pool = worker->io_pool;
     options.max_steps = (int)flags->max_steps;
     options.max_in_flight_bytes = flags->max_in_flight_bytes;
     options.max_feed_bytes = flags->max_feed_bytes;
     options.graph_grace_ms = flags->graph_grace_ms;
     TRY(worker_service_new(worker->loop, &options, &worker->service));
     int port = worker_service_port(worker->service);
-    if (daemon_admin_address(flags->admin, flags->listen, port, &admin))
-        st = admin_server_new(worker->loop, str_text(&admin), &admin_options, &worker->admin);
-    str_fini(&admin);
+    if (daemon_admin_address(flags->admin, flags->listen, port, &text))
+        st = admin_server_new(worker->loop, str_text(&text), &admin_options, &worker->admin);
     int admin_port = worker->admin ? admin_server_port(worker->admin) : 0;
     if (!st && flags->port_file)
         st = daemon_write_port_file(flags->port_file, port, admin_port);
-    if (st)
-        return st;
-    log_info("serving on %s, port %d, admin on port %d%s%s", flags->listen, port, admin_port, flags->use_unix ? ", " : "",
-             worker_service_unix_address(worker->service));
-    return NULL;
+    str_clear(&text);
+    daemon_describe_ports(port, admin_port, &text);
+    if (!st)
+        log_info("serving on %s, %s%s%s", flags->listen, str_text(&text), flags->use_unix ? ", " : "",
+                 worker_service_unix_address(worker->service));
+    str_fini(&text);
+    return st;
 }
 
 static int run(const struct worker_flags *flags) {
@@ -274,6 +283,7 @@ static int run(const struct worker_flags *flags) {
     log_set_level((enum log_level)flags->log_level);
     worker.loop = loop_new();
     worker.pool = pool_new((int)flags->threads);
+    worker.io_pool = pool_new_io(IO_THREADS);
     make_devices(&worker);
     loop_timer_init(worker.loop, &worker.drain_timer, on_drain_timeout);
     loop_on_signals(worker.loop, on_signal, &worker); /* before anybody can know that we are here */
@@ -284,6 +294,7 @@ static int run(const struct worker_flags *flags) {
         return EXIT_IO;
     }
     loop_run(worker.loop);
+    pool_free(worker.io_pool); /* what ends there may go on on the pool */
     pool_free(worker.pool);
     loop_free(worker.loop);
     for (int i = 0; i < worker.n_devices; i++) {

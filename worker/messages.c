@@ -187,6 +187,8 @@ struct status *run_graph_read(struct span in, struct run_graph_message *ret) {
             ret->collect_stats = field.value != 0;
         else if (field.number == 7 && is_number)
             ret->timeout_ms = (int64_t)field.value;
+        else if (field.number == 8 && is_number)
+            ret->is_partial = field.value != 0;
     }
     return rc < 0 ? malformed("RunGraph") : NULL;
 }
@@ -199,6 +201,38 @@ bool run_graph_next_feed(struct run_graph_message *message, struct span *ret_met
             return true;
         }
     return false;
+}
+
+/* ---- partial runs ---- */
+
+void feed_step_read(struct span in, struct feed_step_message *ret) { *ret = (struct feed_step_message){in, in}; }
+
+static int next_position(struct feed_step_message *message, uint32_t *ret) {
+    struct proto_field field;
+    int rc;
+    while ((rc = proto_next(&message->positions, &field)) > 0) {
+        if (field.number != 1)
+            continue;
+        *ret = (uint32_t)field.value;
+        return field.wire_type == 0 ? 1 : -1;
+    }
+    return rc;
+}
+
+int feed_step_next(struct feed_step_message *message, uint32_t *ret_position, struct span *ret_meta) {
+    struct proto_field field;
+    int has_position = next_position(message, ret_position), rc;
+    while ((rc = proto_next(&message->feeds, &field)) > 0)
+        if (field.number == 2 && field.wire_type == 2) {
+            *ret_meta = field.bytes;
+            return has_position > 0 ? 1 : -1;
+        }
+    return rc < 0 || has_position != 0 ? -1 : 0;
+}
+
+void step_fetched_write(struct str *out, uint32_t position, const struct tensor *t) {
+    proto_add_int(out, 1, position);
+    tensor_meta_add(out, 2, t, 0);
 }
 
 /* ---- RunDone ---- */

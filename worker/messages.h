@@ -32,13 +32,23 @@ static inline bool tensor_meta_is_plain(const struct tensor_meta *meta) { return
 
 struct run_graph_message {
     uint64_t graph, step_id, master_incarnation, oldest_live_step;
-    bool collect_stats;
+    bool collect_stats, is_partial;
     int64_t timeout_ms;
     struct span feeds; /* the message again: feeds are read by run_graph_next_feed */
 };
 struct status *run_graph_read(struct span in, struct run_graph_message *ret) MUST_USE;
 /* The next feed's meta; false at the end. */
 bool run_graph_next_feed(struct run_graph_message *message, struct span *ret_meta);
+
+/* FeedStep: positions and feeds, pairwise. */
+struct feed_step_message {
+    struct span positions, feeds; /* the message, twice: each is read by the function below */
+};
+void feed_step_read(struct span in, struct feed_step_message *ret);
+/* 1: the next one; 0: the end; -1: malformed, or more of one than of the other. */
+int feed_step_next(struct feed_step_message *message, uint32_t *ret_position, struct span *ret_meta);
+
+void step_fetched_write(struct str *out, uint32_t position, const struct tensor *t);
 
 void run_done_add_status(struct str *out, const struct status *status, bool is_derived);
 void run_done_add_fetch(struct str *out, const struct tensor *t); /* TENSOR_DEAD for a dead one */

@@ -59,10 +59,21 @@ struct builder {
     struct graph_consumers consumers;
 };
 
+/* A session may ask for more CPU devices than the task was started with: they share the first one's memory, under names of their own. */
 static const struct device *device_of(const struct builder *b, const struct node *node) {
+    struct device_name name;
     for (int i = 0; i < b->options->n_devices; i++)
         if (strcmp(b->options->devices[i].full_name, node->device) == 0)
             return &b->options->devices[i];
+    struct status *st = device_name_parse(span_of(node->device), &name);
+    bool is_cpu = !st && strcmp(name.type, "CPU") == 0 && name.id >= 0 && name.id < PLAN_MAX_CPU_DEVICES;
+    status_unref(st);
+    for (int i = 0; i < b->options->n_devices && is_cpu; i++) {
+        const struct device *device = &b->options->devices[i];
+        name.id = device->name.id;
+        if (device_name_equal(&device->name, &name))
+            return device;
+    }
     return NULL;
 }
 
@@ -130,7 +141,7 @@ static struct status *build_kernel(struct builder *b, const struct node *node, s
     if (!device)
         return status_invalid("{{node %s}} is placed on '%s', which is not a device of this task", node->name, node->device);
     struct kernel_instance *instance = &plan->instances[plan->n_instances];
-    TRY(kernel_instance_init(instance, node, device->type, device->full_name, device->allocator, b->options->host));
+    TRY(kernel_instance_init(instance, node, device->type, node->device, device->allocator, b->options->host));
     plan->n_instances++;
     if ((instance->def->flags & KERNEL_SESSION_STATE) && instance->state && plan->session_state)
         session_state_share(plan->session_state, instance);
@@ -152,8 +163,8 @@ static struct status *build_special(struct builder *b, const struct node *node, 
     case PLAN_CONST:
         TRY(node_get_tensor(node, "value", &value));
         if (value->dtype != node->out_types[0]) /* kernels that consume it trust its type */
-            return status_invalid("{{node %s}} Inconsistent values for attr 'dtype' %s vs. %s of the value", node->name,
-                                  dtype_name((enum dtype)node->out_types[0]), dtype_name((enum dtype)value->dtype));
+            return status_invalid("Inconsistent values for attr 'dtype' %s vs. %s of the value\n\t [[{{node %s}}]]",
+                                  dtype_name((enum dtype)node->out_types[0]), dtype_name((enum dtype)value->dtype), node->name);
         tensor_copy(&plan->constants[plan->n_constants], value);
         out->aux = plan->n_constants++;
         return NULL;
@@ -184,11 +195,19 @@ static struct status *build_special(struct builder *b, const struct node *node, 
     }
 }
 
-/* Does an input come over a reference edge although the op wants its value? */
+static bool comes_as_reference(const struct node *node, int input) {
+    const struct node_input *in = &node->inputs[input];
+    return dtype_is_ref((enum dtype)in->src->out_types[in->index]);
+}
+
+/* "v/read". Clients make it outside of all control dependencies, and yet rely on "update v, then use v": in TensorFlow its output shares
+ * the variable's buffer, which updates write in place. So the reference itself goes on to the consumers. */
+static bool reads_late(const struct node *node) { return node_is_op(node, "Identity") && comes_as_reference(node, 0); }
+
+/* Does a reference arrive although the op wants its value? */
 static bool wants_deref(const struct node *node) {
     for (int i = 0; i < node->n_data; i++) {
-        const struct node_input *in = &node->inputs[i];
-        if (dtype_is_ref((enum dtype)in->src->out_types[in->index]) && !dtype_is_ref((enum dtype)node->in_types[i]))
+        if ((comes_as_reference(node, i) || reads_late(node->inputs[i].src)) && !dtype_is_ref((enum dtype)node->in_types[i]))
             return true;
     }
     return false;
@@ -212,6 +231,8 @@ static struct status *build_node(struct builder *b, const struct node *node, uin
     plan->max_outputs = MAX(plan->max_outputs, out->n_outputs);
     if (wants_deref(node))
         out->flags |= PLAN_DEREF;
+    if (reads_late(node))
+        out->flags |= PLAN_LATE_READ;
     if (!op)
         return build_kernel(b, node, out);
     out->kind = (uint8_t)op->kind;
@@ -255,7 +276,7 @@ static void build_edges(struct builder *b) {
             struct plan_edge *edge = &plan->edges[n_edges++];
             edge->dst = b->index_of[from->dst->id];
             edge->state = dst->state;
-            edge->flags = dst->kind == PLAN_MERGE ? EDGE_TO_MERGE : 0;
+            edge->flags = dst->kind != PLAN_MERGE ? 0 : node->kind == PLAN_ENTER ? EDGE_TO_MERGE | EDGE_FROM_ENTER : EDGE_TO_MERGE;
             if (from->index == CONTROL_EDGE) {
                 edge->flags |= EDGE_CONTROL;
             } else {

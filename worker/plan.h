@@ -43,12 +43,14 @@ enum plan_node_flags {
     PLAN_CONSTANT_ENTER = 4, /* the value holds in every iteration */
     PLAN_VIEW = 8,           /* constant time whatever the size */
     PLAN_TAKES_DEAD = 16,    /* runs although an input is dead: Send, Fetch, Merge, ControlTrigger, frame ops */
+    PLAN_LATE_READ = 32,     /* an Identity of a reference: each consumer reads the variable when it runs itself */
 };
 
 enum plan_edge_flags {
     EDGE_CONTROL = 1,
     EDGE_MOVE = 2, /* the last data consumer of its output: takes the value instead of sharing it */
     EDGE_TO_MERGE = 4,
+    EDGE_FROM_ENTER = 8, /* into a Merge: dead, it makes the Merge dead, since a loop that was not entered has no next iteration */
 };
 
 struct plan_edge {
@@ -131,8 +133,10 @@ struct device {
     const char *type; /* "CPU" */
     struct allocator *allocator;
     uint64_t incarnation;
-    int64_t memory_limit_bytes;
+    int64_t memory_limit_bytes; /* what clients are told: the allocator's limit, or the host's memory where it has none */
 };
+
+enum { PLAN_MAX_CPU_DEVICES = 64 }; /* of a task, in names */
 
 struct plan_options {
     const struct device *devices; /* of this task; each node's device names one of them */

@@ -92,7 +92,7 @@ struct status *plan_find_frames(const struct graph *graph, int **ret_frame_of, s
     finder.output_frame = xcalloc((size_t)graph->n_nodes + 1, sizeof *finder.output_frame);
     frame_add(&finder, "", -1, 1);
     for (int i = 0; i < graph->n_live && !st; i++)
-        st = settle(&finder, order[i]);
+        st = status_suffix_take(settle(&finder, order[i]), "\n\t [[{{node %s}}]]", order[i]->name);
     /* Now that all frames are known: a back edge must lead to its own frame. */
     for (int i = 0; i < graph->n_live && !st; i++)
         for (int k = 0; k < order[i]->n_inputs && !st; k++) {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "common/base/clock.h"
+#include "common/tensor/tidy.h"
 #include "common/base/log.h"
 #include "proto/worker.pb-c.h"
 #include "rpc/host_id.h"
@@ -71,11 +72,18 @@ static void client_free(struct client *client) {
     free(client);
 }
 
+static void log_closed(const struct status *why) {
+    static struct log_limit limit;
+    int64_t n_silent;
+    if (log_limit_pass(&limit, &n_silent))
+        log_warning("closed a connection: %s (%lld others were closed since the last such line)", status_message(why), (long long)n_silent);
+}
+
 static void on_closed(void *owner, struct wire_conn *conn, struct status *why) {
     struct client *client = owner;
     struct worker_service *service = client->service;
     if (why && !service->is_freed && status_code(why) != STATUS_UNAVAILABLE)
-        log_warning("closed a connection: %s", status_message(why));
+        log_closed(why);
     client_free(client);
     wire_conn_unref(conn);
     service_maybe_free(service);
@@ -144,10 +152,14 @@ static struct status *on_master_message(struct client *client, struct wire_messa
         return service_run_graph(client, message);
     case WIRE_CANCEL_STEP:
         return service_cancel_step(client, message);
+    case WIRE_FEED_STEP:
+        return service_feed_step(client, message);
     case WIRE_REGISTER_GRAPH:
         return service_register_graph(client, message);
     case WIRE_DEREGISTER_GRAPH:
         return service_deregister_graph(client, message);
+    case WIRE_CLOSE_SESSION:
+        return service_close_session(client, message);
     default:
         return service_reset(client, message);
     }
@@ -167,8 +179,10 @@ static struct status *dispatch(struct client *client, struct wire_message *messa
         return NULL;
     case WIRE_RUN_GRAPH:
     case WIRE_CANCEL_STEP:
+    case WIRE_FEED_STEP:
     case WIRE_REGISTER_GRAPH:
     case WIRE_DEREGISTER_GRAPH:
+    case WIRE_CLOSE_SESSION:
     case WIRE_RESET:
         return on_master_message(client, message);
     default:
@@ -188,14 +202,15 @@ static void on_message(void *owner, struct wire_conn *conn, struct wire_message 
 /* Only graphs and feeds come with a payload. Feeds that find no memory fail their step, not the connection. */
 static struct buffer *on_alloc(void *owner, struct wire_conn *conn, const struct wire_message *message, size_t size_bytes) {
     struct client *client = owner;
-    if (!client->master || client->service->is_freed || (message->type != WIRE_RUN_GRAPH && message->type != WIRE_REGISTER_GRAPH))
+    bool is_run = message->type == WIRE_RUN_GRAPH, is_feed = message->type == WIRE_FEED_STEP;
+    if (!client->master || client->service->is_freed || !(is_run || is_feed || message->type == WIRE_REGISTER_GRAPH))
         return NULL;
     if (message->type == WIRE_REGISTER_GRAPH && size_bytes > SERVICE_MAX_GRAPH_BYTES)
         return NULL;
-    bool is_run = message->type == WIRE_RUN_GRAPH, is_too_large = is_run && (int64_t)size_bytes > client->service->options.max_feed_bytes;
+    bool is_too_large = (is_run || is_feed) && (int64_t)size_bytes > client->service->options.max_feed_bytes;
     struct buffer *buffer = is_too_large ? NULL : buffer_alloc(allocator_host(), size_bytes);
-    if (!buffer && is_run) {
-        service_refuse_run(
+    if (!buffer && (is_run || is_feed)) {
+        (is_run ? service_refuse_run : service_refuse_feed)(
             client, message,
             status_exhausted("%s for %zu bytes of feeds", is_too_large ? "the limit is too small" : "no memory", size_bytes));
         return wire_discard;
@@ -236,6 +251,10 @@ static void on_tick(struct loop_timer *timer) {
     masters_expire(service, now_ns);
     steps_expire(service, now_ns);
     rendezvous_expire(service->rendezvous, now_ns);
+    if (now_ns - service->tidied_ns > MEMORY_TIDY_INTERVAL_MS * 1000000ll) {
+        service->tidied_ns = now_ns;
+        memory_tidy(service->options.pool);
+    }
 }
 
 static void on_tick_closed(struct loop_timer *timer) {
@@ -376,7 +395,3 @@ void worker_service_drain(struct worker_service *service, void (*on_drained)(voi
 int worker_service_port(const struct worker_service *service) { return wire_server_port(service->server); }
 uint64_t worker_service_incarnation(const struct worker_service *service) { return service->incarnation; }
 const char *worker_service_unix_address(const struct worker_service *service) { return service->unix_address; }
-struct container_table *worker_service_containers(struct worker_service *service) {
-    return service->containers;
-}
-bool worker_service_is_draining(const struct worker_service *service) { return service->is_draining; }

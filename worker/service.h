@@ -22,6 +22,7 @@ struct worker_options {
     struct device *devices; /* of the task; borrowed for the service's life */
     int n_devices;
     struct pool *pool;
+    struct pool *io_pool;        /* of kernels that block on files; NULL: they run on the pool */
     int64_t inline_budget_ns;    /* a step runs so long on the loop thread before it moves to the pool; default 50 µs */
     int64_t graph_grace_ms;      /* a lost master's graphs are kept so long; default 60 s */
     int64_t max_in_flight_bytes; /* of large tensors granted to peers; default 2 GiB */
@@ -41,8 +42,6 @@ int worker_service_port(const struct worker_service *service);
 uint64_t worker_service_incarnation(const struct worker_service *service);
 const char *worker_service_unix_address(const struct worker_service *service); /* "" without one */
 int worker_service_n_steps(struct worker_service *service);
-struct container_table *worker_service_containers(struct worker_service *service);
-bool worker_service_is_draining(const struct worker_service *service);
 void worker_service_describe(struct worker_service *service, struct str *out); /* /statusz, a JSON object */
 
 #endif

@@ -128,10 +128,19 @@ struct status *service_register_graph(struct client *client, struct wire_message
         struct registration *registration = xmalloc(sizeof(*registration));
         *registration = (struct registration){service, wire_conn_ref(client->conn), message->id};
         service->n_registering++;
-        graph_cache_register(service->graphs, request->master_incarnation, request->session, message->payload, message->payload_len, peers,
-                             n_peers, on_built, registration);
+        graph_cache_register(service->graphs, request->master_incarnation, request->session, request->is_isolated, message->payload,
+                             message->payload_len, peers, n_peers, on_built, registration);
     }
     millrace__register_graph__free_unpacked(request, NULL);
+    return NULL;
+}
+
+struct status *service_close_session(struct client *client, const struct wire_message *message) {
+    Millrace__CloseSession *request = millrace__close_session__unpack(NULL, message->meta.len, (const uint8_t *)message->meta.data);
+    if (!request)
+        return status_invalid("malformed CloseSession");
+    graph_cache_close_session(client->service->graphs, client->incarnation, span_of(request->session));
+    millrace__close_session__free_unpacked(request, NULL);
     return NULL;
 }
 

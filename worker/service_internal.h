@@ -79,6 +79,7 @@ struct worker_service {
     struct list clients, masters;
     struct u64map early_cancels; /* step id → struct early_cancel: the cancel came before its RunGraph */
     struct loop_timer tick;
+    int64_t tidied_ns;
     struct loop_task drain_task, free_task;
     uint64_t oldest_live_step; /* the last one heard of */
     int n_clients, n_registering;
@@ -111,12 +112,15 @@ void master_leave(struct worker_service *service, struct master *master);
 void masters_expire(struct worker_service *service, int64_t now_ns);
 void masters_free(struct worker_service *service);
 struct status *service_register_graph(struct client *client, struct wire_message *message) MUST_USE;
+struct status *service_close_session(struct client *client, const struct wire_message *message) MUST_USE;
 struct status *service_deregister_graph(struct client *client, const struct wire_message *message) MUST_USE;
 struct status *service_reset(struct client *client, const struct wire_message *message) MUST_USE;
 
 /* ---- service_steps.c ---- */
 struct status *service_run_graph(struct client *client, struct wire_message *message) MUST_USE;
 struct status *service_cancel_step(struct client *client, const struct wire_message *message) MUST_USE;
+struct status *service_feed_step(struct client *client, struct wire_message *message) MUST_USE;
+void service_refuse_feed(struct client *client, const struct wire_message *message, struct status *why_take); /* no memory for it */
 /* There was no memory for its feeds: it is answered without having started. */
 void service_refuse_run(struct client *client, const struct wire_message *message, struct status *why_take);
 /* Cancels the live runs that `matches`; any thread may end others meanwhile. */

@@ -119,7 +119,7 @@ static bool is_derived(struct run *run, const struct status *status) {
 static struct status *add_fetches(struct run *run, const struct tensor **ret_plain, size_t *ret_n) {
     const struct plan *plan = run->graph->plan;
     size_t n = 0;
-    for (uint32_t i = 0; i < plan->n_fetches; i++) {
+    for (uint32_t i = 0; !run->exec.is_partial && i < plan->n_fetches; i++) {
         const struct tensor *t = &run->exec.fetches[i];
         if (t->storage != TENSOR_DEAD && dtype_is_object((enum dtype)t->dtype)) {
             if (run->meta.len + tensor_proto_size(t) > WIRE_MAX_META_BYTES - 4096)
@@ -183,6 +183,27 @@ static void on_done(struct step_run *exec, struct status *status_take) {
     run_unref(run);
 }
 
+/* A fetch of a partial run. Any thread: the step's owner. */
+static void on_fetch(struct step_run *exec, uint32_t position, struct tensor *value) {
+    struct run *run = CONTAINER_OF(exec, struct run, exec);
+    struct str meta = STR_INIT;
+    const struct tensor *plain[] = {value};
+    bool is_plain = value->storage != TENSOR_DEAD && !dtype_is_object((enum dtype)value->dtype);
+    if (!is_plain && value->storage != TENSOR_DEAD && tensor_proto_size(value) > WIRE_MAX_META_BYTES - 4096) {
+        struct status *why = status_exhausted("the strings of a fetch have more than %d bytes", WIRE_MAX_META_BYTES - 4096);
+        executor_cancel(exec, why);
+        status_unref(why);
+    } else {
+        step_fetched_write(&meta, position, value);
+        wire_send(
+            run->conn,
+            &(struct wire_out){
+                .type = WIRE_STEP_FETCHED, .id = run->id, .meta = {meta.data, meta.len}, .tensors = plain, .n_tensors = is_plain ? 1 : 0});
+    }
+    str_fini(&meta);
+    tensor_clear(value);
+}
+
 /* Answered without having run. */
 static void refuse(struct wire_conn *conn, uint64_t id, struct status *why_take, bool derived) {
     struct str meta = STR_INIT;
@@ -199,25 +220,30 @@ void service_refuse_run(struct client *client, const struct wire_message *messag
 
 /* ---- the question ---- */
 
+static struct status *take_feed(const struct graph_entry *graph, uint32_t position, struct span bytes, const struct wire_message *message,
+                                size_t *offset, struct tensor *ret) {
+    struct tensor_meta meta;
+    TRY(tensor_meta_read(bytes, &meta));
+    TRY(tensor_meta_take(&meta, message, offset, allocator_host(), ret));
+    if (ret->storage == TENSOR_DEAD || (graph->feed_types[position] != DT_INVALID && ret->dtype != graph->feed_types[position]))
+        return status_invalid("feed %u is %s, the graph wants %s", position,
+                              ret->storage == TENSOR_DEAD ? "dead" : dtype_name((enum dtype)ret->dtype),
+                              dtype_name((enum dtype)graph->feed_types[position]));
+    return NULL;
+}
+
 static struct status *take_feeds(struct run *run, struct run_graph_message *request, const struct wire_message *message) {
     const struct graph_entry *graph = run->graph;
     uint32_t n = 0;
     size_t offset = 0;
     struct span bytes;
-    struct tensor_meta meta;
     while (run_graph_next_feed(request, &bytes)) {
-        if (n == graph->plan->n_feeds)
+        if (n == graph->plan->n_feeds || request->is_partial)
             return status_invalid("RunGraph brings more than the %u feeds of graph %llu", n, (unsigned long long)graph->handle);
-        TRY(tensor_meta_read(bytes, &meta));
-        TRY(tensor_meta_take(&meta, message, &offset, allocator_host(), &run->values[n]));
-        const struct tensor *t = &run->values[n];
-        if (t->storage == TENSOR_DEAD || (graph->feed_types[n] != DT_INVALID && t->dtype != graph->feed_types[n]))
-            return status_invalid("feed %u is %s, the graph wants %s", n,
-                                  t->storage == TENSOR_DEAD ? "dead" : dtype_name((enum dtype)t->dtype),
-                                  dtype_name((enum dtype)graph->feed_types[n]));
+        TRY(take_feed(graph, n, bytes, message, &offset, &run->values[n]));
         n++;
     }
-    if (n != graph->plan->n_feeds)
+    if (n != graph->plan->n_feeds && !request->is_partial)
         return status_invalid("RunGraph brings %u feeds, graph %llu has %u", n, (unsigned long long)graph->handle, graph->plan->n_feeds);
     return NULL;
 }
@@ -272,11 +298,14 @@ static struct status *prepare(struct worker_service *service, struct run *run, s
     exec->step_id = run->id;
     exec->feeds = run->values;
     exec->fetches = run->values + plan->n_feeds;
-    exec->containers = service->containers;
+    exec->containers = run->graph->containers ? run->graph->containers : service->containers;
     exec->pool = service->options.pool;
+    exec->io_pool = service->options.io_pool;
     exec->collect_stats = request->collect_stats;
     exec->inline_budget_ns = service->options.inline_budget_ns;
     exec->on_done = on_done;
+    exec->is_partial = request->is_partial;
+    exec->on_fetch = on_fetch;
     return NULL;
 }
 
@@ -369,6 +398,64 @@ void service_cancel_runs(struct worker_service *service, bool (*matches)(const s
         run_unref(found[i]);
     }
     free(found);
+}
+
+/* A live run of this master's, with a reference; NULL: it has ended, or another's. */
+static struct run *find_run(struct client *client, uint64_t step_id) {
+    struct worker_service *service = client->service;
+    pthread_mutex_lock(&service->lock);
+    struct run *run = u64map_get(&service->by_step, step_id);
+    if (run && run->master_incarnation != client->incarnation)
+        run = NULL;
+    if (run)
+        atomic_fetch_add_explicit(&run->n_refs, 1, memory_order_relaxed);
+    pthread_mutex_unlock(&service->lock);
+    return run;
+}
+
+static struct status *feed_run(struct run *run, struct wire_message *message) {
+    struct feed_step_message request;
+    struct span bytes;
+    uint32_t position;
+    size_t offset = 0;
+    int more;
+    if (!run->exec.is_partial)
+        return status_invalid("FeedStep for step %llx, which is not a partial run", (unsigned long long)run->id);
+    feed_step_read(message->meta, &request);
+    while ((more = feed_step_next(&request, &position, &bytes)) > 0) {
+        struct tensor value = TENSOR_INIT;
+        if (position >= run->graph->plan->n_feeds)
+            return status_invalid("FeedStep for feed %u of %u", position, run->graph->plan->n_feeds);
+        struct status *st = take_feed(run->graph, position, bytes, message, &offset, &value);
+        if (st) {
+            tensor_clear(&value);
+            return st;
+        }
+        executor_feed(&run->exec, position, &value);
+    }
+    return more < 0 ? status_invalid("malformed FeedStep") : NULL;
+}
+
+/* A feed that cannot be taken ends its step, not the connection. */
+struct status *service_feed_step(struct client *client, struct wire_message *message) {
+    struct run *run = find_run(client, message->id);
+    if (!run)
+        return NULL; /* RunDone and FeedStep have crossed */
+    struct status *st = feed_run(run, message);
+    if (st)
+        executor_cancel(&run->exec, st);
+    status_unref(st);
+    run_unref(run);
+    return NULL;
+}
+
+void service_refuse_feed(struct client *client, const struct wire_message *message, struct status *why_take) {
+    struct run *run = find_run(client, message->id);
+    if (run) {
+        executor_cancel(&run->exec, why_take);
+        run_unref(run);
+    }
+    status_unref(why_take);
 }
 
 static void cancel_early(struct worker_service *service, uint64_t step_id, struct status *why_take) {

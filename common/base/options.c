@@ -100,6 +100,7 @@ static struct status *set_field(struct options *options, const struct option_row
     void *field = (char *)options->values + row->offset;
     switch (row->kind) {
     case OPTION_STRING:
+    case OPTION_LIST:
         *(const char **)field = arena_strdup(&options->arena, text);
         return NULL;
     case OPTION_BOOL:
@@ -126,6 +127,9 @@ struct status *options_set(struct options *options, const char *name, const char
     struct option_origin *origin = &options->origins[row - spec->rows];
     if (origin->source > source)
         return NULL;
+    const char *before = row->kind == OPTION_LIST ? *(const char **)(void *)((char *)options->values + row->offset) : NULL;
+    if (before && origin->source == source)
+        text = arena_printf(&options->arena, "%s:%s", before, text);
     struct status *st = set_field(options, row, text);
     if (st)
         return status_prefix_take(st, "%s: ", name);
@@ -200,9 +204,20 @@ static char *ini_next_line(char *out, int size, void *arg) {
     return out;
 }
 
+static bool is_own_section(const struct options_spec *spec, const char *section) {
+    return *section == '\0' || strcmp(section, spec->section) == 0;
+}
+
+static bool is_shared_section(const struct options_spec *spec, const char *section) {
+    for (const char *const *shared = spec->shared_sections; shared && *shared; shared++)
+        if (strcmp(section, *shared) == 0)
+            return true;
+    return false;
+}
+
 static struct status *ini_check(const struct ini_read *read, const char *section, const char *name, const struct option_row *row) {
     const struct options_spec *spec = read->options->spec;
-    if (*section && strcmp(section, spec->section) != 0)
+    if (!is_own_section(spec, section))
         return status_invalid("section [%s]: the settings of %s stand in [%s] or before any section", section, spec->program,
                               spec->section);
     if (!row)
@@ -222,6 +237,8 @@ static int ini_option(void *arg, const char *section, const char *name, const ch
     ini_settle(read);
     if (read->status)
         return 0;
+    if (!is_own_section(spec, section) && is_shared_section(spec, section))
+        return 1;
     const struct option_row *row = find_row(spec->rows, spec->n_rows, span_of(name));
     struct status *st = ini_check(read, section, name, row);
     if (st) {
@@ -384,6 +401,7 @@ static void print_value(const struct option_row *row, const void *values, struct
     const void *field = (const char *)values + row->offset;
     switch (row->kind) {
     case OPTION_STRING:
+    case OPTION_LIST:
         str_add(out, *(const char *const *)field ? *(const char *const *)field : "");
         break;
     case OPTION_BOOL:

@@ -1,7 +1,8 @@
 /* A daemon's options: one table of rows, from which flags, INI file, environment, --help and --check-config come.
  *
  *   flags   --name VALUE, --name=VALUE; booleans: --name, --no-name, --name=yes|no
- *   file    name = VALUE, before any section or in the program's own; an indented line goes on with the value; # and ; begin comments
+ *   file    name = VALUE, before any section or in the program's own; an indented line goes on with the value; # and ; begin comments.
+ *           Sections of other programs that share the file are passed over
  *   env     what the program's hook reads (TF_CONFIG)
  *
  * Flags win over the file, the file over the environment, the environment over defaults. A name that is in no row, a value that does not
@@ -23,6 +24,7 @@ enum option_kind {
     OPTION_BYTES,    /* int64_t: a number with K, M, G or T (powers of 1024) */
     OPTION_DURATION, /* int64_t in ms: a number with ms, s, m or h */
     OPTION_CHOICE,   /* int: index in the row's choices */
+    OPTION_LIST,     /* const char *: items with ':' between them; given again, a flag adds to the list */
 };
 
 struct option_row {
@@ -39,10 +41,11 @@ struct option_row {
 struct options;
 
 struct options_spec {
-    const char *program; /* "tf-worker" */
-    const char *section; /* of a file that several programs share: "worker" */
-    const char *summary; /* one line */
-    const char *epilog;  /* after the options in --help; may be NULL */
+    const char *program;                /* "tf-worker" */
+    const char *section;                /* of a file that several programs share: "worker" */
+    const char *const *shared_sections; /* of all programs that share it, ends with NULL; may be NULL. Other sections are refused */
+    const char *summary;                /* one line */
+    const char *epilog;                 /* after the options in --help; may be NULL */
     const struct option_row *rows;
     size_t n_rows;
     /* Reads the environment with options_set; may be NULL. */

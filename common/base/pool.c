@@ -18,6 +18,7 @@ enum { POOL_STACK_BYTES = 2 * 1024 * 1024, WAKES_AT_ONCE = 2 };
 
 struct pool {
     int n_threads; /* the most there will be; constant */
+    bool is_io;    /* constant */
 
     pthread_mutex_t mutex; /* guards all below */
     pthread_cond_t woken;
@@ -90,7 +91,7 @@ static bool start_thread(struct pool *pool) {
         return false;
     }
     char name[16];
-    snprintf(name, sizeof(name), "pool/%d", pool->n_started);
+    snprintf(name, sizeof(name), "%s/%d", pool->is_io ? "io" : "pool", pool->n_started);
     pthread_setname_np(pool->threads[pool->n_started], name);
     pool->n_started++;
     pool->n_starting++;
@@ -132,7 +133,7 @@ static void sleep_until_granted(struct pool *pool) {
 
 static void *pool_thread_main(void *arg) {
     struct pool *pool = arg;
-    is_pool_thread = true;
+    is_pool_thread = !pool->is_io;
     pthread_mutex_lock(&pool->mutex);
     pool->n_starting--;
     for (;;) {
@@ -159,6 +160,12 @@ struct pool *pool_new(int n_threads) {
     pool->tail = &pool->head;
     CHECK(pthread_mutex_init(&pool->mutex, NULL) == 0);
     CHECK(pthread_cond_init(&pool->woken, NULL) == 0);
+    return pool;
+}
+
+struct pool *pool_new_io(int n_threads) {
+    struct pool *pool = pool_new(n_threads);
+    pool->is_io = true; /* no thread has started yet */
     return pool;
 }
 

@@ -16,7 +16,9 @@ struct pool_task {
 };
 
 struct pool *pool_new(int n_threads); /* n_threads <= 0: as many as the process may use cores; threads start at first submit */
-void pool_free(struct pool *pool);    /* runs what is queued, then joins the threads */
+/* A group for work that blocks (files): its threads are named io/N, and pool_is_current is false on them. */
+struct pool *pool_new_io(int n_threads);
+void pool_free(struct pool *pool); /* runs what is queued, then joins the threads */
 int pool_n_threads(const struct pool *pool);
 
 /* First in, first out. `run` is called exactly once, on a pool thread, never inside this call. Any thread. */
@@ -28,7 +30,7 @@ void pool_submit(struct pool *pool, struct pool_task *task);
  * A NULL pool runs everything in the caller. Any thread. */
 void pool_parallel_for(struct pool *pool, int64_t n, double cost_ns, void (*fn)(void *arg, int64_t begin, int64_t end), void *arg);
 
-/* True on a thread of any pool. */
+/* True on a compute thread, of any pool. */
 bool pool_is_current(void);
 
 #endif

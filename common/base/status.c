@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "common/base/str.h"
+
 enum { STATUS_MESSAGE_MAX_BYTES = 64 * 1024 };
 
 struct status {
@@ -44,18 +46,28 @@ static struct status *status_alloc(enum status_code code, size_t len) {
     return status;
 }
 
-/* A cut may split a UTF-8 sequence, which protobuf would refuse to carry: the torn sequence goes too. */
+/* A cut may split a UTF-8 sequence: the torn sequence goes too. */
+static void drop_torn_end(struct status *status) {
+    if (status->len < STATUS_MESSAGE_MAX_BYTES)
+        return;
+    size_t lead = status->len;
+    while (lead > 0 && status->len - lead < 3 && ((unsigned char)status->message[lead - 1] & 0xC0) == 0x80)
+        lead--;
+    if (lead == 0 || (unsigned char)status->message[lead - 1] < 0xC0)
+        return;
+    unsigned char byte = (unsigned char)status->message[lead - 1];
+    size_t need = byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : 2;
+    if (status->len - (lead - 1) < need)
+        status->len = lead - 1;
+}
+
+/* Messages quote strangers' names and values. Protobuf refuses a string that is no UTF-8, and with it the whole answer. */
 static struct status *status_seal(struct status *status) {
-    if (status->len == STATUS_MESSAGE_MAX_BYTES) {
-        size_t lead = status->len;
-        while (lead > 0 && status->len - lead < 3 && ((unsigned char)status->message[lead - 1] & 0xC0) == 0x80)
-            lead--;
-        if (lead > 0 && (unsigned char)status->message[lead - 1] >= 0xC0) {
-            unsigned char byte = (unsigned char)status->message[lead - 1];
-            size_t need = byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : 2;
-            if (status->len - (lead - 1) < need)
-                status->len = lead - 1;
-        }
+    drop_torn_end(status);
+    for (size_t i = 0, n; i < status->len; i += MAX(n, (size_t)1)) {
+        n = utf8_well_formed_len(status->message + i, status->len - i);
+        if (n == 0)
+            status->message[i] = '?';
     }
     status->message[status->len] = '\0';
     return status;

@@ -72,8 +72,8 @@ void str_addv(struct str *s, const char *format, va_list args) {
     s->data[s->len] = '\0';
 }
 
-/* Bytes of the well-formed UTF-8 sequence at `text` (RFC 3629: no overlong forms, no surrogates), 0 if there is none. */
-static size_t utf8_sequence_len(const unsigned char *text, size_t len) {
+size_t utf8_well_formed_len(const char *bytes, size_t len) {
+    const unsigned char *text = (const unsigned char *)bytes;
     unsigned char lead = text[0];
     if (lead < 0x80)
         return 1;
@@ -104,7 +104,7 @@ void str_add_json_escaped(struct str *s, const char *text, size_t len) {
     const unsigned char *bytes = (const unsigned char *)text;
     str_reserve(s, len);
     for (size_t i = 0; i < len;) {
-        size_t n = utf8_sequence_len(bytes + i, len - i);
+        size_t n = utf8_well_formed_len(text + i, len - i);
         if (n == 0)
             str_add(s, "\\ufffd");
         else if (bytes[i] < 0x20)

@@ -21,6 +21,8 @@ void str_add_bytes(struct str *s, const void *data, size_t len);
 void str_add_char(struct str *s, char c);
 void str_addf(struct str *s, const char *format, ...) PRINTF_LIKE(2, 3);
 void str_addv(struct str *s, const char *format, va_list args);
+/* Bytes of the well-formed UTF-8 sequence at `text` (RFC 3629: no overlong forms, no surrogates), 0 if there is none. len > 0. */
+size_t utf8_well_formed_len(const char *text, size_t len);
 /* JSON string body escapes (no quotes added). */
 void str_add_json_escaped(struct str *s, const char *text, size_t len);
 const char *str_text(const struct str *s); /* "" when empty */

@@ -4,8 +4,6 @@
 
 #include "common/tensor/tensor_proto.h"
 
-static COLD struct status *malformed(const char *what) { return status_invalid("Malformed FunctionDef: %s", what); }
-
 /* ---- signatures, from an OpDef ---- */
 
 static bool field_is(const struct proto_field *field, uint32_t number, uint32_t wire_type) {
@@ -183,19 +181,48 @@ const struct op_signature *function_signature_new(struct graph *graph, struct sp
 
 /* ---- the library ---- */
 
-/* Hashes the fields of a message without regard to the order of different fields (map entries come in any), but with regard to the
- * order among fields of one number when `is_ordered` holds for it. */
-static uint64_t hash_fields(struct span message, bool (*descends)(uint32_t number), uint32_t ordered_number) {
+/* The messages of a FunctionDef in which map entries stand somewhere: their serialized order differs from one time to the next. */
+enum message_kind { OTHER, FUNCTION_DEF, ARG_ATTRS_ENTRY, ARG_ATTRS, NODE_DEF, ATTR_ENTRY, ATTR_VALUE, LIST_VALUE, NAME_ATTR_LIST };
+
+static const struct part {
+    enum message_kind whole;
+    uint32_t number;
+    enum message_kind kind;
+    bool is_ordered;
+} parts[] = {
+    {FUNCTION_DEF, 3, NODE_DEF, false},        {FUNCTION_DEF, 4, OTHER, false}, /* ret */
+    {FUNCTION_DEF, 5, ATTR_ENTRY, false},      {FUNCTION_DEF, 6, OTHER, false}, /* control_ret */
+    {FUNCTION_DEF, 7, ARG_ATTRS_ENTRY, false}, {FUNCTION_DEF, 8, OTHER, false}, /* resource_arg_unique_id */
+    {ARG_ATTRS_ENTRY, 2, ARG_ATTRS, true},     {ARG_ATTRS, 1, ATTR_ENTRY, false},      {NODE_DEF, 5, ATTR_ENTRY, false},
+    {ATTR_ENTRY, 2, ATTR_VALUE, true},         {ATTR_VALUE, 1, LIST_VALUE, true},      {ATTR_VALUE, 10, NAME_ATTR_LIST, true},
+    {LIST_VALUE, 9, NAME_ATTR_LIST, true},     {NAME_ATTR_LIST, 2, ATTR_ENTRY, false},
+};
+
+static const struct part *part_find(enum message_kind whole, uint32_t number) {
+    static const struct part other = {.kind = OTHER, .is_ordered = true};
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++)
+        if (parts[i].whole == whole && parts[i].number == number)
+            return &parts[i];
+    return &other;
+}
+
+/* Without regard to the order of fields, but with regard to the order among the ordered ones of one number. The depth of the message has
+ * been checked. */
+static uint64_t hash_message(struct span message, enum message_kind kind) {
     struct proto_field field;
-    uint64_t sum = 0, n_ordered = 0;
+    uint64_t sum = 0, position = 0;
+    uint32_t before = 0;
     while (proto_next(&message, &field) > 0) {
+        const struct part *part = part_find(kind, field.number);
         uint64_t hash = hash_mix(field.number, field.wire_type);
-        if (field.number == ordered_number)
-            hash = hash_mix(hash, ++n_ordered);
+        position = field.number == before ? position + 1 : 0;
+        before = field.number;
+        if (part->is_ordered)
+            hash = hash_mix(hash, position);
         if (field.wire_type != 2)
             hash = hash_mix(hash, field.value);
-        else if (descends && descends(field.number))
-            hash = hash_mix(hash, hash_fields(field.bytes, NULL, 3)); /* a NodeDef: its inputs are in order */
+        else if (part->kind != OTHER)
+            hash = hash_mix(hash, hash_message(field.bytes, part->kind));
         else
             hash = hash_bytes(field.bytes.data, field.bytes.len, hash);
         sum += hash;
@@ -203,26 +230,25 @@ static uint64_t hash_fields(struct span message, bool (*descends)(uint32_t numbe
     return sum;
 }
 
-static bool is_node_def(uint32_t number) { return number == 3; }
-
 /* The same bytes, or the same but for the order of map entries. */
 static bool functions_are_equal(struct span a, struct span b) {
     if (a.len != b.len)
         return false;
-    return span_equal(a, b) || hash_fields(a, is_node_def, 0) == hash_fields(b, is_node_def, 0);
+    return span_equal(a, b) || hash_message(a, FUNCTION_DEF) == hash_message(b, FUNCTION_DEF);
 }
 
 struct status *graph_new_function(struct graph *graph, struct span functiondef, const struct graph_limits *limits,
                                   struct graph_function **ret_added) {
     struct proto_field field;
     struct span op_def = find_op_def(functiondef), name = {NULL, 0};
-    if (proto_is_too_deep(functiondef, limits->max_depth))
-        return malformed("its fields cannot be read, or nest too deep");
     for (struct span in = op_def; proto_next(&in, &field) > 0;)
         if (field_is(&field, 1, 2))
             name = field.bytes;
+    if (proto_is_too_deep(functiondef, limits->max_depth))
+        return status_invalid("Malformed FunctionDef '%.*s': its fields cannot be read, or nest deeper than %d messages",
+                              (int)MIN(name.len, (size_t)256), name.data ? name.data : "", limits->max_depth);
     if (name.len == 0 || memchr(name.data, '\0', name.len))
-        return malformed("it has no name");
+        return status_invalid("Malformed FunctionDef: it has no name");
     const struct graph_function *there = strmap_get_span(&graph->functions, name);
     *ret_added = NULL;
     if (there && functions_are_equal(there->def, functiondef))

@@ -35,17 +35,18 @@ static struct status *shape_size(struct shape_inference *ctx) {
     return shape_scalar(ctx);
 }
 
-static struct status *shape_export(struct shape_inference *ctx) {
-    TRY(shape_require_rank(ctx, 0, 0, NULL));
-    ctx->out[0] = shape_unknown_of_rank(ctx, 1);
-    return shape_values(ctx, ctx->out[0], (enum dtype)ctx->node->out_types[1], &ctx->out[1]);
-}
+static struct status *shape_export(struct shape_inference *ctx) { return shape_require_rank(ctx, 0, 0, NULL); }
 
 static struct status *shape_initialize(struct shape_inference *ctx) {
     struct shape keys, unused;
     TRY(shape_require_rank(ctx, 0, 0, NULL));
     TRY(shape_require_rank(ctx, 1, 1, &keys));
     return shape_merge(ctx, keys, ctx->in[2], &unused);
+}
+
+static struct status *shape_initialize_from_file(struct shape_inference *ctx) {
+    TRY(shape_require_rank(ctx, 0, 0, NULL));
+    return shape_require_rank(ctx, 1, 0, NULL);
 }
 
 static struct status *shape_change(struct shape_inference *ctx) { return shape_require_rank(ctx, 0, 0, NULL); }
@@ -62,6 +63,7 @@ static const struct op_def rows[] = {
     {"LookupTableSizeV2", "how many keys a table has", shape_size},
     {"LookupTableExportV2", "all keys and values, in any order", shape_export},
     {"InitializeTableV2", "fills a table, once", shape_initialize},
+    {"InitializeTableFromTextFileV2", "fills a table from the lines of a file, once", shape_initialize_from_file},
     {"LookupTableInsertV2", "adds keys with values, or replaces theirs", shape_change},
     {"LookupTableImportV2", "replaces all that a table holds", shape_change},
     {"LookupTableRemoveV2", "removes keys", shape_change},

@@ -50,6 +50,7 @@ struct host_allocator {
 struct host_block {
     struct buffer buffer;
     int class_index;
+    uint32_t age;                 /* when it was put there */
     struct list in_class, in_age; /* while it waits in the cache */
 };
 
@@ -58,6 +59,7 @@ static struct {
     struct list classes[N_CLASSES]; /* newest first */
     struct list by_age;             /* newest first */
     int64_t cached_bytes, limit_bytes;
+    uint32_t age;
 } cache = {.lock = PTHREAD_MUTEX_INITIALIZER, .limit_bytes = 1ll << 30};
 
 static pthread_once_t host_once = PTHREAD_ONCE_INIT;
@@ -138,15 +140,18 @@ static struct host_block *cache_take(int class_index) {
     return block;
 }
 
+static void cache_evict_oldest_locked(struct list *evicted) {
+    struct host_block *block = LIST_ENTRY(cache.by_age.prev, struct host_block, in_age);
+    list_remove(&block->in_class);
+    list_remove(&block->in_age);
+    cache.cached_bytes -= (int64_t)block->buffer.size_bytes;
+    list_push_back(evicted, &block->in_age);
+}
+
 /* Takes the oldest blocks out until no more than `limit_bytes` are kept; the caller frees them without the lock. */
 static void cache_evict_locked(int64_t limit_bytes, struct list *evicted) {
-    while (cache.cached_bytes > limit_bytes) {
-        struct host_block *block = LIST_ENTRY(cache.by_age.prev, struct host_block, in_age);
-        list_remove(&block->in_class);
-        list_remove(&block->in_age);
-        cache.cached_bytes -= (int64_t)block->buffer.size_bytes;
-        list_push_back(evicted, &block->in_age);
-    }
+    while (cache.cached_bytes > limit_bytes)
+        cache_evict_oldest_locked(evicted);
 }
 
 static void free_evicted(struct list *evicted) {
@@ -160,6 +165,7 @@ static void cache_put(struct host_block *block) {
     pthread_mutex_lock(&cache.lock);
     list_push_front(&cache.classes[block->class_index], &block->in_class);
     list_push_front(&cache.by_age, &block->in_age);
+    block->age = cache.age;
     cache.cached_bytes += (int64_t)block->buffer.size_bytes;
     cache_evict_locked(cache.limit_bytes, &evicted);
     pthread_mutex_unlock(&cache.lock);
@@ -301,6 +307,18 @@ void allocator_host_set_cache_limit(int64_t bytes) {
 void allocator_host_trim(void) {
     pthread_once(&host_once, host_init);
     cache_shrink(0);
+}
+
+void allocator_host_age(void) {
+    struct list evicted;
+    list_init(&evicted);
+    pthread_once(&host_once, host_init);
+    pthread_mutex_lock(&cache.lock);
+    cache.age++;
+    while (!list_is_empty(&cache.by_age) && cache.age - LIST_ENTRY(cache.by_age.prev, struct host_block, in_age)->age >= 2)
+        cache_evict_oldest_locked(&evicted);
+    pthread_mutex_unlock(&cache.lock);
+    free_evicted(&evicted);
 }
 
 struct allocator *allocator_host_new(const char *name, int64_t limit_bytes) {

@@ -52,6 +52,8 @@ struct allocator *allocator_host(void);
 /* Cap of the recycled blocks that are kept, default 1 GiB; and give back all that are kept now. */
 void allocator_host_set_cache_limit(int64_t bytes);
 void allocator_host_trim(void);
+/* Begins a new age, and gives back what has been kept unused for two of them: a daemon calls it every few seconds. */
+void allocator_host_age(void);
 /* A host allocator with a limit of its own (a CPU device): shares the recycled blocks. Freed when its last buffer is gone. */
 struct allocator *allocator_host_new(const char *name, int64_t limit_bytes);
 void allocator_host_free(struct allocator *allocator);

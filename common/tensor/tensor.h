@@ -113,7 +113,6 @@ static inline int64_t tensor_dim(const struct tensor *t, int i) { return tensor_
 static inline struct shape tensor_shape(const struct tensor *t) { return (struct shape){t->rank, tensor_dims(t)}; }
 static inline int64_t tensor_n_elements(const struct tensor *t) { return t->n_elements; }
 static inline size_t tensor_size_bytes(const struct tensor *t) { return (size_t)t->n_elements * dtype_size((enum dtype)t->dtype); }
-static inline bool tensor_is_scalar(const struct tensor *t) { return t->rank == 0; }
 static inline bool tensor_has_value(const struct tensor *t) { return t->storage == TENSOR_INLINE || t->storage == TENSOR_BUFFER; }
 
 /* First element; aligned for the dtype. Writable only while the tensor is being made or tensor_is_sole holds. */

@@ -53,7 +53,6 @@ static inline const void *array_cat(const struct tensor *t, int64_t index) {
     return (const char *)tensor_cdata(t) + index * (int64_t)dtype_size((enum dtype)t->dtype);
 }
 static inline enum dtype array_dtype(const struct tensor *t) { return (enum dtype)t->dtype; }
-static inline bool array_is_vector(const struct tensor *t) { return t->rank == 1; }
 
 /* The dtype of an output of the node. */
 static inline enum dtype array_out_dtype(const struct kernel_ctx *ctx, int output) {

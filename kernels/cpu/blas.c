@@ -52,5 +52,3 @@ const struct blas *blas_get(void) {
     pthread_once(&once, load_any);
     return library ? &table : NULL;
 }
-
-const char *blas_library(void) { return library; }

@@ -27,7 +27,5 @@ struct blas {
 
 /* NULL when no library is there. The first call loads it (about 10 ms). */
 const struct blas *blas_get(void);
-/* The file that was loaded, for logs and pages; NULL before the first use or when none is there. */
-const char *blas_library(void);
 
 #endif

@@ -14,9 +14,20 @@ extern const struct kernel_list tensor_array_kernels, tensor_array_bulk_kernels,
 extern const struct kernel_list control_flow_kernels;
 extern const struct kernel_list random_kernels;
 extern const struct kernel_list string_kernels;
+extern const struct kernel_list unicode_kernels;
+extern const struct kernel_list parsing_kernels;
+extern const struct kernel_list summary_kernels;
 extern const struct kernel_list list_kernels, list_bulk_kernels, list_join_kernels, optional_kernels, variant_kernels;
-extern const struct kernel_list lookup_kernels;
 extern const struct kernel_list conv_kernels, norm_kernels, pool_kernels, rnn_kernels;
+extern const struct kernel_list lookup_kernels, lookup_file_kernels;
+extern const struct kernel_list io_kernels, checkpoint_kernels, checkpoint_v1_kernels;
+extern const struct kernel_list ragged_range_kernels, ragged_gather_kernels, ragged_variant_kernels, ragged_dense_kernels,
+    ragged_count_kernels, ragged_cross_kernels;
+extern const struct kernel_list sparse_arrange_kernels, sparse_dense_kernels, sparse_matmul_kernels, sparse_pair_kernels,
+    sparse_reduce_kernels, sparse_fill_kernels;
+extern const struct kernel_list sparse_cross_kernels, sparse_serial_kernels, sparse_map_kernels, sparse_distance_kernels;
+extern const struct kernel_list set_kernels, set_search_kernels;
+extern const struct kernel_list queue_kernels, barrier_kernels, accumulator_kernels, staging_kernels, mutex_kernels;
 
 const struct kernel_list *const cpu_kernel_lists[] = {
     &array_kernels,
@@ -55,15 +66,45 @@ const struct kernel_list *const cpu_kernel_lists[] = {
     &control_flow_kernels,
     &random_kernels,
     &string_kernels,
+    &unicode_kernels,
+    &parsing_kernels,
+    &summary_kernels,
     &list_kernels,
     &list_bulk_kernels,
     &list_join_kernels,
     &optional_kernels,
     &variant_kernels,
     &lookup_kernels,
+    &lookup_file_kernels,
+    &io_kernels,
+    &checkpoint_kernels,
+    &checkpoint_v1_kernels,
+    &ragged_range_kernels,
+    &ragged_gather_kernels,
+    &ragged_variant_kernels,
+    &ragged_dense_kernels,
+    &ragged_count_kernels,
+    &ragged_cross_kernels,
+    &sparse_arrange_kernels,
+    &sparse_dense_kernels,
+    &sparse_matmul_kernels,
+    &sparse_pair_kernels,
+    &sparse_reduce_kernels,
+    &sparse_fill_kernels,
+    &sparse_cross_kernels,
+    &sparse_serial_kernels,
+    &sparse_map_kernels,
+    &sparse_distance_kernels,
+    &set_kernels,
+    &set_search_kernels,
+    &queue_kernels,
+    &barrier_kernels,
+    &accumulator_kernels,
+    &staging_kernels,
+    &mutex_kernels,
     &conv_kernels,
-    &pool_kernels,
     &norm_kernels,
+    &pool_kernels,
     &rnn_kernels,
 };
 const size_t n_cpu_kernel_lists = ARRAY_LEN(cpu_kernel_lists);

@@ -1,6 +1,5 @@
 /* CPU kernels of the logging family: Assert, Print, PrintV2, Timestamp. */
 #include <errno.h>
-#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -8,105 +7,12 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "common/tensor/float16.h"
+#include "kernels/cpu/element_text.h"
 #include "kernels/cpu/state_internal.h"
 
 extern const struct kernel_list logging_kernels;
 
 /* ---- values as text ---- */
-
-/* The fewest digits, of two lengths, that read back as the same number. */
-static void add_double(struct str *out, double v) {
-    char text[40];
-    if (isnan(v)) {
-        str_add(out, "nan");
-        return;
-    }
-    snprintf(text, sizeof(text), "%.15g", v);
-    if (strtod(text, NULL) != v)
-        snprintf(text, sizeof(text), "%.17g", v);
-    str_add(out, text);
-}
-
-static void add_float(struct str *out, float v) {
-    char text[40];
-    if (isnan(v)) {
-        str_add(out, "nan");
-        return;
-    }
-    snprintf(text, sizeof(text), "%.6g", (double)v);
-    if (strtof(text, NULL) != v)
-        snprintf(text, sizeof(text), "%.9g", (double)v);
-    str_add(out, text);
-}
-
-/* C's escapes, octal for other control bytes; bytes of UTF-8 stay. */
-static void add_escaped(struct str *out, struct span text) {
-    for (size_t i = 0; i < text.len; i++) {
-        unsigned char c = (unsigned char)text.data[i];
-        switch (c) {
-        case '\n':
-            str_add(out, "\\n");
-            break;
-        case '\r':
-            str_add(out, "\\r");
-            break;
-        case '\t':
-            str_add(out, "\\t");
-            break;
-        case '"':
-            str_add(out, "\\\"");
-            break;
-        case '\'':
-            str_add(out, "\\'");
-            break;
-        case '\\':
-            str_add(out, "\\\\");
-            break;
-        default:
-            if (c < 0x20 || c == 0x7f)
-                str_addf(out, "\\%03o", c);
-            else
-                str_add_char(out, (char)c);
-        }
-    }
-}
-
-static void add_handle(struct str *out, const struct object *object) {
-    const struct resource_handle *handle = (const struct resource_handle *)object;
-    if (!object || object->type != &resource_handle_type)
-        str_add_char(out, '?');
-    else
-        str_addf(out, "<ResourceHandle(name=\"%s\", device=\"%s\", container=\"%s\", type=\"%s\")>", handle->name, handle->device,
-                 handle->container, handle->type_name);
-}
-
-// clang-format off
-#define INTEGER(DT, T, format, W) \
-    case DT: str_addf(out, format, (W)((const T *)data)[i]); break
-
-static void add_element(struct str *out, const struct tensor *t, int64_t i) {
-    const void *data = tensor_cdata(t);
-    switch (t->dtype) {
-        INTEGER(DT_INT8, int8_t, "%d", int);
-        INTEGER(DT_INT16, int16_t, "%d", int);
-        INTEGER(DT_INT32, int32_t, "%d", int);
-        INTEGER(DT_INT64, int64_t, "%lld", long long);
-        INTEGER(DT_UINT8, uint8_t, "%u", unsigned);
-        INTEGER(DT_UINT16, uint16_t, "%u", unsigned);
-        INTEGER(DT_UINT32, uint32_t, "%u", unsigned);
-        INTEGER(DT_UINT64, uint64_t, "%llu", unsigned long long);
-    case DT_BOOL: str_add_char(out, ((const uint8_t *)data)[i] ? '1' : '0'); break;
-    case DT_FLOAT: add_float(out, ((const float *)data)[i]); break;
-    case DT_DOUBLE: add_double(out, ((const double *)data)[i]); break;
-    case DT_HALF: add_float(out, half_to_float(((const uint16_t *)data)[i])); break;
-    case DT_BFLOAT16: add_float(out, bfloat16_to_float(((const uint16_t *)data)[i])); break;
-    case DT_STRING: add_escaped(out, tensor_string(t, i)); break;
-    case DT_RESOURCE: add_handle(out, ((struct object *const *)data)[i]); break;
-    default: str_add_char(out, '?');
-    }
-}
-// clang-format on
 
 struct summary {
     const struct tensor *t;
@@ -124,7 +30,7 @@ static void add_dim(struct summary *s, int dim) {
         }
         if (i > 0)
             str_add_char(s->out, ' ');
-        add_element(s->out, s->t, s->next++);
+        element_text_add(s->t, s->next++, false, s->out);
     }
     for (int64_t i = 0; i < n && dim < s->t->rank - 1 && s->next < s->limit; i++) {
         str_add_char(s->out, '[');
@@ -138,7 +44,7 @@ static void add_summary(struct str *out, const struct tensor *t, int64_t limit) 
     struct summary s = {.t = t, .limit = limit < 0 || limit > t->n_elements ? t->n_elements : limit, .out = out};
     str_add_char(out, '[');
     if (t->rank == 0 && s.limit > 0)
-        add_element(out, t, 0);
+        element_text_add(t, 0, false, out);
     else if (t->rank > 0 && s.limit > 0)
         add_dim(&s, 0);
     if (s.limit < t->n_elements)

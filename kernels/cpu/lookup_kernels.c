@@ -163,16 +163,9 @@ struct status *lookup_table_of_input(struct kernel_ctx *ctx, struct lookup_table
     const struct resource_handle *handle = NULL;
     struct object *found = NULL;
     TRY(handle_of_input(ctx, 0, &handle));
-    struct status *st = ctx->host->handle_lookup(ctx, handle, &lookup_table_type, &found);
-    if (unlikely(st && status_code(st) == STATUS_NOT_FOUND && strcmp(handle->type_name, lookup_table_type.name) != 0)) {
-        status_unref(st);
-        st =
-            status_invalid("Trying to access a handle's resource using the wrong type. The handle points to a resource (name '%s') of type "
-                           "'%s' but you are trying to access the resource as type '%s'",
-                           handle->name, handle->type_name, lookup_table_type.name);
-    }
+    TRY(ctx->host->handle_lookup(ctx, handle, &lookup_table_type, &found));
     *ret = (struct lookup_table *)found;
-    return st;
+    return NULL;
 }
 
 struct status *lookup_check_static(const struct kernel_ctx *ctx, const struct lookup_table *table) {

@@ -54,6 +54,22 @@ COLD struct status *incompatible_shapes(struct shape a, struct shape b) {
     return st;
 }
 
+COLD struct status *input_shapes_error(const struct kernel_ctx *ctx, const char *words) {
+    struct arena arena;
+    struct str text = STR_INIT;
+    arena_init(&arena);
+    for (const char *c = words; *c; c++) {
+        if (*c == '%')
+            str_add(&text, shape_text(tensor_shape(&ctx->inputs[*++c - '0']), &arena));
+        else
+            str_add_char(&text, *c);
+    }
+    struct status *st = status_invalid("%s", str_text(&text));
+    str_fini(&text);
+    arena_fini(&arena);
+    return st;
+}
+
 /* Blocks of half or bfloat16 through float. A bool result needs no way back. */
 static unsigned narrow_span(const struct binary_state *state, const char *a, const char *b, char *out, int64_t n, enum operands operands) {
     float left[HALF_BLOCK], right[HALF_BLOCK], result[HALF_BLOCK];

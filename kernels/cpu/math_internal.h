@@ -140,9 +140,6 @@ kernel_fn unary_compute, binary_compute;
 struct status *unary_init(struct kernel_init *init);
 struct status *binary_init(struct kernel_init *init);
 
-/* half and bfloat16: computed in float (kernels/cpu/half_blocks.h). */
-static inline bool dtype_is_narrow_float(enum dtype dtype) { return dtype == DT_HALF || dtype == DT_BFLOAT16; }
-
 /* An output scalar inside the tensor value, without what tensor_new must check. The caller writes its bytes. */
 static inline void *output_scalar(struct tensor *out, enum dtype dtype) {
     out->dtype = (uint8_t)dtype;
@@ -154,5 +151,7 @@ static inline void *output_scalar(struct tensor *out, enum dtype dtype) {
 static inline bool is_inline_scalar(const struct tensor *t) { return t->storage == TENSOR_INLINE && t->rank == 0; }
 
 COLD struct status *incompatible_shapes(struct shape a, struct shape b);
+/* INVALID_ARGUMENT with `words`, in which %0 to %9 stand for the inputs' shapes. */
+COLD struct status *input_shapes_error(const struct kernel_ctx *ctx, const char *words);
 
 #endif

@@ -245,24 +245,9 @@ out:
 
 /* ---- shapes ---- */
 
-static COLD struct status *shapes_error(const struct kernel_ctx *ctx, const char *format) {
-    struct arena arena;
-    arena_init(&arena);
-    struct str text = STR_INIT;
-    /* The format is one of ours: %0 and %1 are the inputs' shapes. */
-    for (const char *c = format; *c; c++) {
-        if (*c == '%')
-            str_add(&text, shape_text(tensor_shape(&ctx->inputs[*++c - '0']), &arena));
-        else
-            str_add_char(&text, *c);
-    }
-    const struct matmul_state *state = ctx->instance->state;
-    if (state->batch != NO_BATCH && strncmp(format, "Matrix", 6) == 0)
-        str_addf(&text, " %d %d", state->transpose_x, state->transpose_y);
-    struct status *st = status_invalid("%s", str_text(&text));
-    str_fini(&text);
-    arena_fini(&arena);
-    return st;
+static COLD struct status *size_error(const struct kernel_ctx *ctx, const struct matmul_state *state) {
+    struct status *st = input_shapes_error(ctx, "Matrix size-incompatible: In[0]: %0, In[1]: %1");
+    return state->batch == NO_BATCH ? st : status_suffix_take(st, " %d %d", state->transpose_x, state->transpose_y);
 }
 
 static struct status *check_ranks(const struct kernel_ctx *ctx, const struct matmul_state *state) {
@@ -277,10 +262,10 @@ static struct status *check_ranks(const struct kernel_ctx *ctx, const struct mat
         return NULL;
     struct shape x = tensor_shape(&ctx->inputs[0]), y = tensor_shape(&ctx->inputs[1]);
     if (x.rank != y.rank)
-        return shapes_error(ctx, "In[0] and In[1] has different ndims: %0 vs. %1");
+        return input_shapes_error(ctx, "In[0] and In[1] has different ndims: %0 vs. %1");
     for (int i = 0; i < x.rank - 2; i++) {
         if (x.dims[i] != y.dims[i]) {
-            struct status *st = shapes_error(ctx, "%0 vs %1");
+            struct status *st = input_shapes_error(ctx, "%0 vs %1");
             return status_prefix_take(st, "In[0].dim(%d) and In[1].dim(%d) must be the same: ", i, i);
         }
     }
@@ -298,7 +283,7 @@ static enum kernel_result matmul_compute(struct kernel_ctx *ctx) {
     int rank = 0;
     if (x.rank > 2 || y.rank > 2) {
         if (!broadcast_init(&plan, stacks, 2))
-            return kernel_fail(ctx, shapes_error(ctx, "In[0] and In[1] must have compatible batch dimensions: %0 vs. %1"));
+            return kernel_fail(ctx, input_shapes_error(ctx, "In[0] and In[1] must have compatible batch dimensions: %0 vs. %1"));
         job.plan = &plan;
         job.n_products = plan.n_elements;
         rank = plan.out_rank;
@@ -309,7 +294,7 @@ static enum kernel_result matmul_compute(struct kernel_ctx *ctx) {
     job.k = x_matrix[!state->transpose_x];
     job.n = y_matrix[!state->transpose_y];
     if (job.k != y_matrix[state->transpose_y])
-        return kernel_fail(ctx, shapes_error(ctx, "Matrix size-incompatible: In[0]: %0, In[1]: %1"));
+        return kernel_fail(ctx, size_error(ctx, state));
     dims[rank++] = job.m;
     dims[rank++] = job.n;
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, state->out, (struct shape){rank, dims}));
@@ -340,8 +325,11 @@ static const enum batch_kind no_batch = NO_BATCH, equal_batch = EQUAL_BATCH, bro
 #define BYTES (DTYPE_BIT(DT_INT8) | DTYPE_BIT(DT_UINT8))
 
 // clang-format off
+/* Both sides are dense; that many of their elements are zeros is a hint that we do not need. */
+#define SPARSE_HINTED (DTYPE_BIT(DT_FLOAT) | DTYPE_BIT(DT_BFLOAT16))
 static const struct kernel_def rows[] = {
     PRODUCT("MatMul", no_batch, MULTIPLIABLE),
+    {.op = "SparseMatMul", .constraints = {{"Ta", SPARSE_HINTED}, {"Tb", SPARSE_HINTED}}, .compute = matmul_compute, .init = matmul_init, .arg = &no_batch, .cost_ns_per_element = 10},
     PRODUCT("BatchMatMul", equal_batch, MULTIPLIABLE),
     PRODUCT("BatchMatMulV2", broadcast_batch, MULTIPLIABLE | DTYPE_BIT(DT_INT16)),
     SAME_V3(DT_FLOAT), SAME_V3(DT_DOUBLE), SAME_V3(DT_HALF), SAME_V3(DT_BFLOAT16), SAME_V3(DT_COMPLEX64), SAME_V3(DT_COMPLEX128),

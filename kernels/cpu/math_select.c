@@ -97,23 +97,6 @@ static enum kernel_result select_with_plan(struct kernel_ctx *ctx, const struct 
     return KERNEL_DONE;
 }
 
-static COLD struct status *select_shapes_error(const struct kernel_ctx *ctx, const char *format) {
-    struct arena arena;
-    arena_init(&arena);
-    struct str text = STR_INIT;
-    /* The format is one of ours: it holds %0 %1 %2 for the inputs' shapes. */
-    for (const char *c = format; *c; c++) {
-        if (*c == '%')
-            str_add(&text, shape_text(tensor_shape(&ctx->inputs[*++c - '0']), &arena));
-        else
-            str_add_char(&text, *c);
-    }
-    struct status *st = status_invalid("%s", str_text(&text));
-    str_fini(&text);
-    arena_fini(&arena);
-    return st;
-}
-
 static enum kernel_result select_v2_compute(struct kernel_ctx *ctx) {
     if (is_inline_scalar(&ctx->inputs[0]) && ctx->inputs[1].rank == ctx->inputs[2].rank &&
         shape_equal(tensor_shape(&ctx->inputs[1]), tensor_shape(&ctx->inputs[2]))) {
@@ -123,7 +106,7 @@ static enum kernel_result select_v2_compute(struct kernel_ctx *ctx) {
     struct shape shapes[3] = {tensor_shape(&ctx->inputs[0]), tensor_shape(&ctx->inputs[1]), tensor_shape(&ctx->inputs[2])};
     struct broadcast plan;
     if (!broadcast_init(&plan, shapes, 3))
-        return kernel_fail(ctx, select_shapes_error(ctx, "condition %0, then %1, and else %2 must be broadcastable"));
+        return kernel_fail(ctx, input_shapes_error(ctx, "condition %0, then %1, and else %2 must be broadcastable"));
     return select_with_plan(ctx, &plan);
 }
 
@@ -132,7 +115,7 @@ static enum kernel_result select_compute(struct kernel_ctx *ctx) {
     struct tensor *condition = &ctx->inputs[0], *then = &ctx->inputs[1], *otherwise = &ctx->inputs[2];
     struct shape shape = tensor_shape(then);
     if (!shape_equal(shape, tensor_shape(otherwise)))
-        return kernel_fail(ctx, select_shapes_error(ctx, "'then' and 'else' must have the same size.  but received: %1 vs. %2"));
+        return kernel_fail(ctx, input_shapes_error(ctx, "'then' and 'else' must have the same size.  but received: %1 vs. %2"));
     if (is_inline_scalar(condition)) {
         kernel_pass(ctx, condition->bytes[0] ? 1 : 2, 0);
         return KERNEL_DONE;
@@ -141,11 +124,10 @@ static enum kernel_result select_compute(struct kernel_ctx *ctx) {
     int64_t column[SHAPE_MAX_RANK];
     if (!shape_equal(shapes[0], shape)) {
         if (condition->rank != 1)
-            return kernel_fail(ctx,
-                               select_shapes_error(ctx, "Inputs to operation Select of type Select must have the same size and shape.  "
-                                                        "Input 0: %0 != input 1: %1"));
+            return kernel_fail(ctx, input_shapes_error(ctx, "Inputs to operation Select of type Select must have the same size and shape.  "
+                                                            "Input 0: %0 != input 1: %1"));
         if (shape.rank < 1)
-            return kernel_fail(ctx, select_shapes_error(ctx, "'then' must be at least a vector, but saw shape: %1"));
+            return kernel_fail(ctx, input_shapes_error(ctx, "'then' must be at least a vector, but saw shape: %1"));
         if (shape.dims[0] != condition->n_elements)
             return kernel_fail(ctx, status_invalid("Number of batches of 'then' must match size of 'cond', but saw: %lld vs. %lld",
                                                    (long long)shape.dims[0], (long long)condition->n_elements));
@@ -216,9 +198,8 @@ static enum kernel_result clip_compute(struct kernel_ctx *ctx) {
     struct tensor *t = &ctx->inputs[0], *low = &ctx->inputs[1], *high = &ctx->inputs[2];
     struct shape shape = tensor_shape(t);
     if ((low->rank != 0 && !shape_equal(shape, tensor_shape(low))) || (high->rank != 0 && !shape_equal(shape, tensor_shape(high))))
-        return kernel_fail(ctx,
-                           select_shapes_error(ctx, "clip_value_min and clip_value_max must be either of the same shape as input, or a "
-                                                    "scalar. input shape: %0 clip_value_min shape: %1 clip_value_max shape: %2"));
+        return kernel_fail(ctx, input_shapes_error(ctx, "clip_value_min and clip_value_max must be either of the same shape as input, or a "
+                                                        "scalar. input shape: %0 clip_value_min shape: %1 clip_value_max shape: %2"));
     enum dtype dtype = (enum dtype)t->dtype;
     struct clip_job job = {dtype,          tensor_cdata(t), tensor_cdata(low),          tensor_cdata(high),
                            low->rank != 0, high->rank != 0, (int64_t)dtype_size(dtype), NULL};
@@ -337,7 +318,7 @@ static struct status *approximate_equal_init(struct kernel_init *init) {
 static enum kernel_result approximate_equal_compute(struct kernel_ctx *ctx) {
     struct tensor *x = &ctx->inputs[0], *y = &ctx->inputs[1];
     if (!shape_equal(tensor_shape(x), tensor_shape(y)))
-        return kernel_fail(ctx, select_shapes_error(ctx, "x and y must be of the same shape. x shape: %0. y shape: %1"));
+        return kernel_fail(ctx, input_shapes_error(ctx, "x and y must be of the same shape. x shape: %0. y shape: %1"));
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, DT_BOOL, tensor_shape(x)));
     float tolerance = *(const float *)ctx->instance->state;
     uint8_t *out = tensor_data(&ctx->outputs[0]);

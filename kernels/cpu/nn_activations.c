@@ -144,7 +144,7 @@ struct status *nn_activation_init(struct kernel_init *init) {
     float alpha = 0;
     if (node_attr(init->node, "alpha"))
         TRY(node_get_f(init->node, "alpha", &alpha));
-    bool is_narrow = dtype == DT_HALF || dtype == DT_BFLOAT16;
+    bool is_narrow = dtype_is_narrow_float(dtype);
     if (is_narrow)
         alpha = half_value_load(dtype, half_value_store(dtype, alpha));
     struct activation_state *state = xmalloc(sizeof(*state));
@@ -179,7 +179,7 @@ static void run_narrow(const struct activation_job *job, int64_t begin, int64_t 
 static void activation_range(void *arg, int64_t begin, int64_t end) {
     const struct activation_job *job = arg;
     enum dtype dtype = job->state->dtype;
-    if (dtype == DT_HALF || dtype == DT_BFLOAT16) {
+    if (dtype_is_narrow_float(dtype)) {
         run_narrow(job, begin, end);
         return;
     }

@@ -89,8 +89,6 @@ struct bias_job {
     int64_t n_shares;
 };
 
-static bool is_narrow(enum dtype dtype) { return dtype == DT_HALF || dtype == DT_BFLOAT16; }
-
 static void add_narrow(enum dtype dtype, const uint16_t *x, const uint16_t *bias, bool one, uint16_t *y, int64_t n) {
     float a[HALF_BLOCK], b[HALF_BLOCK];
     if (one)
@@ -106,7 +104,7 @@ static void add_narrow(enum dtype dtype, const uint16_t *x, const uint16_t *bias
 }
 
 static void add_run(const struct bias_job *job, size_t at, const char *bias, bool one, int64_t n) {
-    if (is_narrow(job->dtype))
+    if (dtype_is_narrow_float(job->dtype))
         add_narrow(job->dtype, (const void *)(job->x + at), (const void *)bias, one, (void *)(job->y + at), n);
     else
         (one ? add_one : add_row)[job->dtype](job->x + at, bias, job->y + at, n);
@@ -169,7 +167,7 @@ enum kernel_result nn_bias_add(struct kernel_ctx *ctx) {
     if (is_empty)
         return KERNEL_DONE;
     job.y = tensor_data(&ctx->outputs[0]);
-    double cost_ns = is_narrow(job.dtype) ? 1 : (double)job.size * 0.1;
+    double cost_ns = dtype_is_narrow_float(job.dtype) ? 1 : (double)job.size * 0.1;
     const struct bias_extent *e = &job.extent;
     if (e->inner == 1)
         pool_parallel_for(ctx->pool, e->outer, (double)e->channels * cost_ns, add_rows, &job);
@@ -416,7 +414,7 @@ static void l2_shares(void *arg, int64_t begin, int64_t end) {
             sum = sum_squares_f32((const void *)x, m);
         else if (job->dtype == DT_DOUBLE)
             sum = sum_squares_f64((const void *)x, m);
-        for (int64_t i = 0; is_narrow(job->dtype) && i < m; i += HALF_BLOCK) {
+        for (int64_t i = 0; dtype_is_narrow_float(job->dtype) && i < m; i += HALF_BLOCK) {
             float block[HALF_BLOCK];
             int64_t k = MIN(m - i, (int64_t)HALF_BLOCK);
             half_block_load(job->dtype, block, (const uint16_t *)(const void *)x + i, k);

@@ -54,12 +54,10 @@ struct softmax_job {
     _Atomic bool is_out_of_memory;
 };
 
-static bool is_narrow(enum dtype dtype) { return dtype == DT_HALF || dtype == DT_BFLOAT16; }
-
 /* A row as the loops want it: in place when it is, else stretched or converted into `scratch`. */
 static const void *row_of(const struct softmax_job *job, const char *base, int64_t row, int64_t row_step, bool is_one, void *scratch) {
     const char *at = base + (size_t)(row * row_step) * job->size;
-    if (is_narrow(job->dtype)) {
+    if (dtype_is_narrow_float(job->dtype)) {
         half_block_load(job->dtype, scratch, (const void *)at, is_one ? 1 : job->cols);
         float *floats = scratch;
         for (int64_t i = 1; is_one && i < job->cols; i++)
@@ -85,7 +83,7 @@ static void run_f32(const struct softmax_job *job, int64_t row, const float *x, 
         log_softmax_row_f32(x, y, job->cols);
     else
         loss = job->kind == XENT ? xent_row_f32(x, labels, y, job->cols) : sparse_xent_row_f32(x, class_of(job, row), y, job->cols);
-    if (job->loss && is_narrow(job->dtype))
+    if (job->loss && dtype_is_narrow_float(job->dtype))
         ((uint16_t *)(void *)job->loss)[row] = half_value_store(job->dtype, loss);
     else if (job->loss)
         ((float *)(void *)job->loss)[row] = loss;
@@ -105,7 +103,8 @@ static void run_f64(const struct softmax_job *job, int64_t row, const double *x,
 
 static void softmax_rows(void *arg, int64_t begin, int64_t end) {
     struct softmax_job *job = arg;
-    bool needs_x = is_narrow(job->dtype) || job->is_x_one, needs_labels = is_narrow(job->dtype) || job->is_labels_one;
+    bool needs_x = dtype_is_narrow_float(job->dtype) || job->is_x_one,
+         needs_labels = dtype_is_narrow_float(job->dtype) || job->is_labels_one;
     size_t element = job->dtype == DT_DOUBLE ? sizeof(double) : sizeof(float);
     double small[SCRATCH_COLS];
     char *scratch = NULL, *large = NULL;

@@ -1,11 +1,9 @@
 /* StringFormat: a template whose placeholders become summaries of tensors.
  *
  * A summary is nested brackets; of a long dimension, `summarize` elements at each end are shown, with "..." between. */
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 
-#include "common/tensor/float16.h"
+#include "kernels/cpu/element_text.h"
 #include "kernels/cpu/string_internal.h"
 
 struct format_state {
@@ -46,107 +44,6 @@ void string_format_fini(void *state_as_void) {
     free(state);
 }
 
-/* ---- one element ---- */
-
-/* The fewest of the type's usual digits that read back as the same number, else enough digits. */
-static void add_float(struct str *out, float v) {
-    char text[32];
-    if (isnan(v)) {
-        str_add(out, "nan");
-        return;
-    }
-    snprintf(text, sizeof(text), "%.6g", (double)v);
-    if (strtof(text, NULL) != v)
-        snprintf(text, sizeof(text), "%.9g", (double)v);
-    str_add(out, text);
-}
-static void add_double(struct str *out, double v) {
-    char text[40];
-    if (isnan(v)) {
-        str_add(out, "nan");
-        return;
-    }
-    snprintf(text, sizeof(text), "%.15g", v);
-    if (strtod(text, NULL) != v)
-        snprintf(text, sizeof(text), "%.17g", v);
-    str_add(out, text);
-}
-
-/* Quoted, with C's escapes; control characters in octal, bytes above ASCII (UTF-8) as they are. */
-static void add_quoted(struct str *out, struct span text) {
-    str_add_char(out, '"');
-    for (size_t i = 0; i < text.len; i++) {
-        char c = text.data[i];
-        const char *escape = c == '\n'   ? "\\n"
-                             : c == '\r' ? "\\r"
-                             : c == '\t' ? "\\t"
-                             : c == '"'  ? "\\\""
-                             : c == '\'' ? "\\'"
-                             : c == '\\' ? "\\\\"
-                                         : NULL;
-        if (escape)
-            str_add(out, escape);
-        else if ((unsigned char)c < 0x20 || c == 0x7f)
-            str_addf(out, "\\%03o", (unsigned char)c);
-        else
-            str_add_char(out, c);
-    }
-    str_add_char(out, '"');
-}
-
-static void add_element(struct str *out, const struct tensor *t, int64_t i) {
-    const void *data = tensor_cdata(t);
-    switch (t->dtype) {
-    case DT_HALF:
-        add_float(out, half_to_float(((const uint16_t *)data)[i]));
-        break;
-    case DT_BFLOAT16:
-        add_float(out, bfloat16_to_float(((const uint16_t *)data)[i]));
-        break;
-    case DT_FLOAT:
-        add_float(out, ((const float *)data)[i]);
-        break;
-    case DT_DOUBLE:
-        add_double(out, ((const double *)data)[i]);
-        break;
-    case DT_INT8:
-    case DT_QINT8:
-        str_addf(out, "%d", ((const int8_t *)data)[i]);
-        break;
-    case DT_INT16:
-    case DT_QINT16:
-        str_addf(out, "%d", ((const int16_t *)data)[i]);
-        break;
-    case DT_INT32:
-    case DT_QINT32:
-        str_addf(out, "%d", ((const int32_t *)data)[i]);
-        break;
-    case DT_INT64:
-        str_addf(out, "%lld", (long long)((const int64_t *)data)[i]);
-        break;
-    case DT_BOOL:
-    case DT_UINT8:
-    case DT_QUINT8:
-        str_addf(out, "%u", ((const uint8_t *)data)[i]);
-        break;
-    case DT_UINT16:
-    case DT_QUINT16:
-        str_addf(out, "%u", ((const uint16_t *)data)[i]);
-        break;
-    case DT_UINT32:
-        str_addf(out, "%u", ((const uint32_t *)data)[i]);
-        break;
-    case DT_UINT64:
-        str_addf(out, "%llu", (unsigned long long)((const uint64_t *)data)[i]);
-        break;
-    case DT_STRING:
-        add_quoted(out, tensor_string(t, i));
-        break;
-    default: /* TensorFlow prints no complex number here either */
-        str_add_char(out, '?');
-    }
-}
-
 /* ---- a tensor ---- */
 
 static void add_separator(struct str *out, int dim, int rank) {
@@ -162,7 +59,7 @@ static void add_separator(struct str *out, int dim, int rank) {
 
 static void add_dim(struct str *out, const struct tensor *t, int dim, int64_t n_at_ends, int64_t offset, int64_t stride) {
     if (dim == t->rank) {
-        add_element(out, t, offset);
+        element_text_add(t, offset, true, out);
         return;
     }
     int64_t n = tensor_dim(t, dim), below = n ? stride / n : 0, end = MAX(n_at_ends, n - n_at_ends);

@@ -5,9 +5,7 @@
 
 enum { REPLACEMENT = 0xfffd, CAPITAL_SIGMA = 0x3a3, SMALL_SIGMA = 0x3c3, FINAL_SIGMA = 0x3c2 };
 
-/* The character at text's front; *ret_len bytes. Of ill-formed bytes, the longest beginning of a well-formed character (at least
- * one byte) is one U+FFFD, as the standard recommends. */
-static uint32_t decode(struct span text, size_t *ret_len) {
+uint32_t utf8_decode(struct span text, size_t *ret_len) {
     const unsigned char *p = (const unsigned char *)text.data;
     unsigned lead = p[0];
     *ret_len = 1;
@@ -59,7 +57,7 @@ static bool is_cased_before(struct span text, size_t at) {
         size_t begin = at - 1, len;
         while (begin > 0 && utf8_is_continuation(text.data[begin]) && at - begin < 4)
             begin--;
-        uint32_t code = decode((struct span){text.data + begin, at - begin}, &len);
+        uint32_t code = utf8_decode((struct span){text.data + begin, at - begin}, &len);
         if (!in_ranges(unicode_case_ignorable, n_unicode_case_ignorable, code))
             return in_ranges(unicode_cased, n_unicode_cased, code);
         at = begin;
@@ -69,7 +67,7 @@ static bool is_cased_before(struct span text, size_t at) {
 static bool is_cased_after(struct span text, size_t at) {
     while (at < text.len) {
         size_t len;
-        uint32_t code = decode((struct span){text.data + at, text.len - at}, &len);
+        uint32_t code = utf8_decode((struct span){text.data + at, text.len - at}, &len);
         if (!in_ranges(unicode_case_ignorable, n_unicode_case_ignorable, code))
             return in_ranges(unicode_cased, n_unicode_cased, code);
         at += len;
@@ -116,7 +114,7 @@ static void add_mapped(struct str *out, const struct case_table *table, uint32_t
 void utf8_to_lower(struct span text, struct str *out) {
     const struct case_table table = {unicode_lower_runs, n_unicode_lower_runs, unicode_lower_specials, n_unicode_lower_specials};
     for (size_t at = 0, len; at < text.len; at += len) {
-        uint32_t code = decode((struct span){text.data + at, text.len - at}, &len);
+        uint32_t code = utf8_decode((struct span){text.data + at, text.len - at}, &len);
         if (code == CAPITAL_SIGMA)
             add(out, is_cased_before(text, at) && !is_cased_after(text, at + len) ? FINAL_SIGMA : SMALL_SIGMA);
         else
@@ -127,5 +125,5 @@ void utf8_to_lower(struct span text, struct str *out) {
 void utf8_to_upper(struct span text, struct str *out) {
     const struct case_table table = {unicode_upper_runs, n_unicode_upper_runs, unicode_upper_specials, n_unicode_upper_specials};
     for (size_t at = 0, len; at < text.len; at += len)
-        add_mapped(out, &table, decode((struct span){text.data + at, text.len - at}, &len));
+        add_mapped(out, &table, utf8_decode((struct span){text.data + at, text.len - at}, &len));
 }

@@ -8,7 +8,7 @@
 
 extern const struct kernel_list variant_kernels;
 
-static const struct variant_kind *const kinds[] = {&list_variant_kind, &optional_variant_kind};
+static const struct variant_kind *const kinds[] = {&list_variant_kind, &optional_variant_kind, &tensor_variant_kind, &ragged_variant_kind};
 
 static const struct variant_kind *kind_of(const struct object *object) {
     for (size_t i = 0; object && i < ARRAY_LEN(kinds); i++)
@@ -130,7 +130,7 @@ static struct status *objects_add(struct kernel_ctx *ctx, struct object **a, con
     if (!*a && !b)
         goto out;
     const struct variant_kind *kind = kind_of(*a);
-    if (!kind || kind != kind_of(b)) {
+    if (!kind || !kind->add || kind != kind_of(b)) {
         struct span x = type_name_of(*a), y = type_name_of(b);
         st = status_internal(
             "BinaryOpVariants: Variants a and b have different type ids, or ones that cannot be added.  Type names: '%.*s' vs. '%.*s'",
@@ -178,7 +178,7 @@ static struct status *object_zeros(struct kernel_ctx *ctx, struct object **objec
     const struct variant_kind *kind = kind_of(*object);
     if (!*object)
         return NULL;
-    if (!kind)
+    if (!kind || !kind->zeros_like)
         return status_internal("No unary variant unary_op function found for op ZEROS_LIKE Variant type_name: %s", variant_words(*object));
     nesting++;
     struct status *st = variant_check_depth(nesting);

@@ -1,4 +1,5 @@
-/* Kinds of variant values that kernels know: lists of tensors and optional values. Each is a counted object, immutable once shared.
+/* Kinds of variant values that kernels know: lists of tensors, optional values, single tensors, ragged tensors. Each is a counted
+ * object, immutable once shared.
  *
  * A value that arrived from another task is a serialized VariantTensorDataProto until somebody asks for the kind (variant_resolve):
  * one level at a time, so deep nesting costs no stack. What nests in memory is limited by VARIANT_MAX_DEPTH, for letting go recurses. */
@@ -17,10 +18,10 @@ struct variant_kind {
     struct status *(*decode)(struct span proto, struct allocator *allocator, struct object **ret);
     uint32_t (*depth)(const struct object *object); /* 1: holds no variants */
     /* *a becomes the sum of *a and b, both of this kind. After an error *a is as good as before, or partly summed when nobody shares it. */
-    struct status *(*add)(struct kernel_ctx *ctx, struct object **a, const struct object *b);
-    struct status *(*zeros_like)(struct kernel_ctx *ctx, struct object **a);
+    struct status *(*add)(struct kernel_ctx *ctx, struct object **a, const struct object *b); /* NULL: has no sums */
+    struct status *(*zeros_like)(struct kernel_ctx *ctx, struct object **a);                  /* NULL: has no zeros */
 };
-extern const struct variant_kind list_variant_kind, optional_variant_kind;
+extern const struct variant_kind list_variant_kind, optional_variant_kind, tensor_variant_kind, ragged_variant_kind;
 
 /* The kind itself instead of its serialized form: *object is replaced. Other values, and kinds that nobody here knows, stay as they are.
  * Errors: what the kind's decode says. */

@@ -306,7 +306,7 @@ def cases():
     yield "flow/cond/across_tasks", _cond_across_tasks
     yield "flow/case", _case(False)
     yield "flow/case_exclusive", _case(True)
-    yield "flow/switch_case", _switch_case, {"needs": "functional control flow"}
+    yield "flow/switch_case", _switch_case
     yield "flow/while/shapes", _while_shapes
     yield "flow/while/nested", _nested_while
     yield "flow/while/cond_inside", _while_cond
@@ -331,7 +331,7 @@ def cases():
     yield "flow/control_dependencies", _control_dependencies
     yield "flow/long_loop", _long_loop
     yield "flow/error_in_an_iteration", _loop_error
-    yield "flow/while/across_tasks", _loop_across_tasks, {"needs": "loops that span tasks"}
-    yield "flow/functional_cond_and_while", _functional_cond, {"needs": "functional control flow"}
-    yield "flow/function_call", _function_call, {"needs": "functions"}
+    yield "flow/while/across_tasks", _loop_across_tasks
+    yield "flow/functional_cond_and_while", _functional_cond
+    yield "flow/function_call", _function_call
     yield "flow/py_func", _py_func, {"needs": "PyFunc: it lives in the client's process"}

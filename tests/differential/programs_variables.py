@@ -38,6 +38,21 @@ def _read_after_write(resource):
     return build
 
 
+def _update_then_use(resource, device):
+    """What comes under control of an update uses the new value: by way of v/read too, which no update controls."""
+    def build():
+        with tf.device(device):
+            v = _variable("v", 1.0, resource)
+            average = tf1.train.ExponentialMovingAverage(0.5)
+            with tf.control_dependencies([tf1.assign_add(v, 10.0)]):
+                follow = average.apply([v])
+            with tf.control_dependencies([tf1.assign_add(v, 100.0)]):
+                used, copied = v * 1.0, tf.identity(v)
+        return [Run(tf1.global_variables_initializer()), Run(follow), Run(average.average(v)), Run([used, copied]), Run(v)]
+
+    return build
+
+
 def _scatter(resource, name):
     def build():
         with tf.device(PS):
@@ -213,6 +228,7 @@ def cases():
     for kind, resource in KINDS.items():
         for where, device in (("anywhere", None), ("ps", PS), ("worker1", WORKER1)):
             yield f"variable/{kind}/lifecycle/{where}", _lifecycle(resource, device)
+            yield f"variable/{kind}/update_then_use/{where}", _update_then_use(resource, device)
         yield f"variable/{kind}/read_after_write", _read_after_write(resource)
         for name in ("update", "add", "sub", "mul", "div", "min", "max"):
             yield f"variable/{kind}/scatter_{name}", _scatter(resource, name)

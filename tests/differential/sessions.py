@@ -157,6 +157,16 @@ def growing_graph(target, note):
         note("first names again", attempt(session.run, "add:0", {x: 2.0}))
 
 
+def grows_with_functions(target, note):
+    """Each extension carries the whole library again, its map entries in another order each time."""
+    with tf.Graph().as_default(), tf1.Session(target) as session:
+        count, product = tf.while_loop(lambda i, x: i < 5, lambda i, x: (i + 1, x * 2.0), [0, 1.0])
+        either = tf.cond(count > 3, lambda: product + 1.0, lambda: product - 1.0)
+        note("first", attempt(session.run, either))
+        for i in range(20):
+            note(f"extended {i}", attempt(session.run, either + float(i)))
+
+
 def grows_after_error(target, note):
     with tf.Graph().as_default(), tf1.Session(target) as session:
         a = tf.constant(1)
@@ -610,29 +620,29 @@ def monitored(target, note):
 
 
 def scripts():
-    queues = {"needs": "queues"}
     yield "session/shared_state/ref", shared_state(False)
     yield "session/shared_state/resource", shared_state(True)
-    yield "session/isolated_state", isolated_state, {"needs": "isolated session state"}
+    yield "session/isolated_state", isolated_state
     yield "session/containers", containers
     yield "session/reset_closes_sessions", reset_closes_sessions
     yield "session/closed", closed_session
     yield "session/many", many_sessions
     yield "session/growing_graph", growing_graph
+    yield "session/grows_with_functions", grows_with_functions
     yield "session/grows_after_error", grows_after_error
     yield "session/empty_graph_first", empty_graph_first
     yield "session/callables", callables
-    yield "session/callable_from_options", callable_from_options, {"needs": "callables"}
-    yield "session/partial_run", partial_run, {"needs": "partial runs"}
+    yield "session/callable_from_options", callable_from_options
+    yield "session/partial_run", partial_run
     yield "session/unknown_names", unknown_names
     yield "session/fed_alone", fed_alone
     yield "session/with_statement", with_statement
     yield "session/configs", configs
     yield "session/soft_placement", soft_placement
     yield "session/gpu_without_soft_placement", gpu_without_soft_placement
-    yield "session/run_timeout", run_timeout, queues
-    yield "session/operation_timeout", operation_timeout, queues
-    yield "session/close_while_blocked", close_while_blocked, queues
+    yield "session/run_timeout", run_timeout
+    yield "session/operation_timeout", operation_timeout
+    yield "session/close_while_blocked", close_while_blocked
     yield "session/endless_loop", endless_loop
     yield "session/endless_loop_closed", endless_loop_closed
     yield "session/error_ends_other_tasks", error_ends_other_tasks

@@ -115,7 +115,8 @@ class TestManifest(TestCase):
                 self.assertEqual(int(ports["admin"]), port + 10000)
                 self.assertIn(f'prometheus.io/port: "{port + 10000}"', text)
                 self.assertIn("livenessProbe: {httpGet: {path: /livez, port: admin}", text)
-                self.assertIn("readinessProbe: {httpGet: {path: /readyz, port: admin}", text)
+                ready = f"{{grpc: {{port: {port}, service: tensorflow.MasterService}}" if command == "tf-master" else "{httpGet: {path: /readyz, port: admin}"
+                self.assertIn(f"readinessProbe: {ready}", text)
 
     def test_the_master_lists_the_tasks_that_there_are(self):
         listed, made = [], []

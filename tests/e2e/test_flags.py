@@ -66,6 +66,30 @@ class TestFlags(TestCase):
 
         self.for_each(check)
 
+    def test_one_file_serves_both_daemons(self):
+        path = self.write("shared.ini", "log-level = error\n[master]\ntask-wait = 3s\n[worker]\ncpu-devices = 2\n")
+        master = self.expect(0, "tf-master", *DAEMONS["tf-master"], "--config", path, "--check-config")[0]
+        worker = self.expect(0, "tf-worker", *DAEMONS["tf-worker"], "--config", path, "--check-config")[0]
+        self.assertRegex(master, rf"(?m)^task-wait = 3000ms +# {path}:3$")
+        self.assertRegex(worker, rf"(?m)^cpu-devices = 2 +# {path}:5$")
+
+    def test_tf_config_gives_the_cluster(self):
+        env = {"TF_CONFIG": '{"cluster": {"ps": ["a:1"], "worker": ["127.0.0.1:2", "127.0.0.1:3"]}, "task": {"type": "worker", "index": 1}}'}
+        self.assertRegex(self.expect(0, "tf-master", "--check-config", env=env)[0], r"(?m)^cluster = ps=a:1,worker=127.0.0.1:2;127.0.0.1:3 +# TF_CONFIG$")
+        worker = self.expect(0, "tf-worker", "--check-config", env=env)[0]
+        self.assertRegex(worker, r"(?m)^task = 1 +# TF_CONFIG$")
+        self.assertRegex(worker, r"(?m)^listen = 127.0.0.1:3 ")
+
+    def test_what_is_no_address_is_a_configuration_error(self):
+        def check(name, needed):
+            for flag in ("--listen", "--admin"):
+                for wrong in ("bad", "127.0.0.1:99999", "::1:22"):
+                    _, err = self.expect(78, name, *needed, flag, wrong, "--insecure")
+                    self.assertIn(f'{flag[2:]}: address "{wrong}"', err)
+            self.assertIn("--insecure", self.expect(78, name, *needed, "--listen", "127.example.com:0")[1])  # a name, not loopback
+
+        self.for_each(check)
+
     def test_a_wide_address_needs_consent(self):
         def check(name, needed):
             code, _, err = self.run_program(name, *needed, "--listen", "0.0.0.0:0", "--check-config")

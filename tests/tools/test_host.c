@@ -192,7 +192,7 @@ static void host_submit_io(struct kernel_ctx *ctx, struct pool_task *task) {
     struct test_host *host = host_of(ctx);
     pthread_mutex_lock(&host->lock);
     if (!host->io_pool)
-        host->io_pool = pool_new(1);
+        host->io_pool = pool_new_io(4);
     pthread_mutex_unlock(&host->lock);
     pool_submit(host->io_pool, task);
 }

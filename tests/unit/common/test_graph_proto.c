@@ -209,6 +209,76 @@ static void damaged_messages_are_survived(void **state) {
     str_fini(&bytes);
 }
 
+/* "a" before "b", or after it, in every map of a FunctionDef. */
+struct function_writer {
+    bool is_backwards;
+    uint64_t second; /* of two integers in a list */
+};
+
+static void add_entry(struct str *out, uint32_t number, const char *key, const struct str *value) {
+    struct str entry = STR_INIT;
+    proto_add_bytes(&entry, 1, key, strlen(key));
+    proto_add_bytes(&entry, 2, str_text(value), value->len);
+    proto_add_bytes(out, number, str_text(&entry), entry.len);
+    str_fini(&entry);
+}
+
+static void add_both(const struct function_writer *w, struct str *out, uint32_t number, const struct str *a, const struct str *b) {
+    add_entry(out, number, w->is_backwards ? "b" : "a", w->is_backwards ? b : a);
+    add_entry(out, number, w->is_backwards ? "a" : "b", w->is_backwards ? a : b);
+}
+
+/* Maps within maps: a node's attrs hold a list of functions with attrs of their own, and so do the attrs of an argument. */
+static struct str function_def(const struct function_writer *w) {
+    struct str def = STR_INIT, integer = STR_INIT, list = STR_INIT, text = STR_INIT, func = STR_INIT, funcs = STR_INIT, node = STR_INIT,
+               arg = STR_INIT, entry = STR_INIT;
+    proto_add_bytes(&text, 1, "f", 1);
+    proto_add_bytes(&def, 1, str_text(&text), text.len);
+    proto_add_int(&integer, 3, 7); /* AttrValue.i */
+    str_clear(&text);
+    proto_add_int(&text, 3, 1); /* ListValue.i */
+    proto_add_int(&text, 3, w->second);
+    proto_add_bytes(&list, 1, str_text(&text), text.len);
+    proto_add_bytes(&func, 1, "g", 1);
+    add_both(w, &func, 2, &integer, &list);
+    str_clear(&text);
+    proto_add_bytes(&text, 9, str_text(&func), func.len);
+    proto_add_bytes(&funcs, 1, str_text(&text), text.len);
+    proto_add_bytes(&node, 1, "n", 1);
+    add_both(w, &node, 5, &integer, &funcs);
+    proto_add_bytes(&def, 3, str_text(&node), node.len);
+    add_both(w, &def, 5, &list, &integer);
+    add_both(w, &arg, 1, &integer, &list);
+    proto_add_int(&entry, 1, 1);
+    proto_add_bytes(&entry, 2, str_text(&arg), arg.len);
+    proto_add_bytes(&def, 7, str_text(&entry), entry.len);
+    str_fini(&integer);
+    str_fini(&list);
+    str_fini(&text);
+    str_fini(&func);
+    str_fini(&funcs);
+    str_fini(&node);
+    str_fini(&arg);
+    str_fini(&entry);
+    return def;
+}
+
+static void a_function_is_the_same_in_any_order_of_its_maps(void **state) {
+    struct graph graph;
+    struct str forwards = function_def(&(struct function_writer){false, 2}), backwards = function_def(&(struct function_writer){true, 2}),
+               other = function_def(&(struct function_writer){true, 3});
+    assert_false(span_equal(span_of_str(&forwards), span_of_str(&backwards)));
+    assert_int_equal(forwards.len, other.len);
+    graph_init(&graph);
+    assert_null(graph_add_function(&graph, span_of_str(&forwards), &limits));
+    assert_null(graph_add_function(&graph, span_of_str(&backwards), &limits));
+    assert_code(graph_add_function(&graph, span_of_str(&other), &limits), STATUS_INVALID_ARGUMENT, "different function");
+    graph_fini(&graph);
+    str_fini(&forwards);
+    str_fini(&backwards);
+    str_fini(&other);
+}
+
 static void a_function_is_added_once(void **state) {
     /* FunctionDef{signature{name "f" input_arg{name "x" type float} output_arg{name "y" type float}}} */
     const char def[] = "\x0a\x11\x0a\x01"
@@ -220,7 +290,7 @@ static void a_function_is_added_once(void **state) {
     assert_null(graph_add_function(&graph, (struct span){def, sizeof(def) - 1}, &limits));
     assert_code(graph_add_function(&graph, (struct span){other, sizeof(other) - 1}, &limits), STATUS_INVALID_ARGUMENT,
                 "Cannot add function 'f' because a different function");
-    assert_code(graph_add_function(&graph, (struct span){"\x0a\x05", 2}, &limits), STATUS_INVALID_ARGUMENT, "Malformed FunctionDef");
+    assert_code(graph_add_function(&graph, (struct span){"\x0a\x05", 2}, &limits), STATUS_INVALID_ARGUMENT, "Malformed FunctionDef ''");
     assert_code(graph_add_function(&graph, (struct span){"", 0}, &limits), STATUS_INVALID_ARGUMENT, "no name");
     assert_null(graph_parse("call = f(a)\n", &graph));
     assert_int_equal(graph_find(&graph, "call")->out_types[0], DT_FLOAT);
@@ -282,6 +352,7 @@ int main(void) {
         cmocka_unit_test(limits_hold),
         cmocka_unit_test(nesting_is_measured),
         cmocka_unit_test(damaged_messages_are_survived),
+        cmocka_unit_test(a_function_is_the_same_in_any_order_of_its_maps),
         cmocka_unit_test(a_function_is_added_once),
         cmocka_unit_test(reading_is_linear),
     };

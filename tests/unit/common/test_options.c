@@ -43,9 +43,12 @@ static struct status *check(void *values) {
     return v->count == 7 ? status_invalid("count: seven is not allowed") : NULL;
 }
 
+static const char *const shared_sections[] = {"test", "sister", NULL};
+
 static const struct options_spec spec = {
     .program = "tf-test",
     .section = "test",
+    .shared_sections = shared_sections,
     .summary = "Tests options.",
     .rows = rows,
     .n_rows = ARRAY_LEN(rows),
@@ -178,6 +181,13 @@ static void a_file_may_use_the_programs_section_and_go_on_over_lines(void **stat
     assert_int_equal(values.color, 1);
 }
 
+static void sections_of_sister_programs_are_passed_over(void **state) {
+    write_file("count = 5\n[sister]\nname = theirs\n  and more\nunknown-here = 1\n[test]\nname = ours\n[sister]\ncount = 99\n");
+    assert_int_equal(LOAD("--config", file_path), -1);
+    assert_string_equal(values.name, "ours");
+    assert_int_equal(values.count, 5);
+}
+
 static void errors_in_a_file_say_where(void **state) {
     static const struct {
         const char *text, *words;
@@ -186,6 +196,7 @@ static void errors_in_a_file_say_where(void **state) {
         {"\n\ncount = 12\n", ":3: count: 12 is not between 1 and 10"},
         {"count = 2\nname = x\ncount = 3\n", ":3: count is set on line 1 already"},
         {"[other]\nname = x\n", ":2: section [other]"},
+        {"[sister]\nname = x\n[other]\nname = x\n", ":4: section [other]"},
         {"name = x\njust words\n", ":2: not a 'name = value' line"},
         {"name = x\n", NULL},
     };
@@ -268,6 +279,7 @@ int main(void) {
         TEST(wrong_flags_exit_64_with_one_line),
         TEST(flags_win_over_the_file_and_the_file_over_the_environment),
         TEST(a_file_may_use_the_programs_section_and_go_on_over_lines),
+        TEST(sections_of_sister_programs_are_passed_over),
         TEST(errors_in_a_file_say_where),
         TEST(a_line_that_is_too_long_is_refused_and_not_cut),
         TEST(what_the_check_says_is_a_configuration_error),

@@ -85,6 +85,21 @@ static void a_wire_status_may_carry_anything(void **state) {
     status_unref(st);
 }
 
+/* A protobuf string that is no UTF-8 spoils the answer that carries it. */
+static void messages_are_utf8_whatever_they_quote(void **state) {
+    struct status *st = status_invalid("cannot convert '%s' of node %s",
+                                       "\xff"
+                                       "1\xc3",
+                                       "caf\xc3\xa9");
+    assert_string_equal(status_message(st), "cannot convert '?1?' of node caf\xc3\xa9");
+    st = status_prefix_take(st, "%.*s: ", 1, "\xc3\xa9");
+    assert_string_equal(status_message(st), "?: cannot convert '?1?' of node caf\xc3\xa9");
+    status_unref(st);
+    st = status_from_wire(3, (struct span){"\xed\xa0\x80", 3});
+    assert_string_equal(status_message(st), "???");
+    status_unref(st);
+}
+
 static void codes_have_grpc_names(void **state) {
     for (int code = 0; code <= STATUS_UNAUTHENTICATED; code++)
         assert_non_null(status_code_name((enum status_code)code));
@@ -131,6 +146,7 @@ int main(void) {
         cmocka_unit_test(long_messages_are_whole_up_to_the_limit),
         cmocka_unit_test(a_cut_never_splits_a_character),
         cmocka_unit_test(a_wire_status_may_carry_anything),
+        cmocka_unit_test(messages_are_utf8_whatever_they_quote),
         cmocka_unit_test(codes_have_grpc_names),
         cmocka_unit_test(try_passes_the_error_on),
         cmocka_unit_test(threads_share_one_status),

@@ -204,7 +204,9 @@ static void test_an_op_without_kernel_is_named(void **state) {
                       "r", STATUS_INVALID_ARGUMENT, "r");
     kernel_test_fails("x = Const() {dtype=int64, value=int64[]{1}}\ns = Const() {dtype=string, value=string[1]{\"a\"}}\n"
                       "r = MatrixBandPart(s, x, x) {T=string, Tindex=int64}",
-                      "r", STATUS_UNIMPLEMENTED, "No OpKernel was registered to support Op 'MatrixBandPart' used by {{node r}}");
+                      "r", STATUS_INVALID_ARGUMENT, "No OpKernel was registered to support Op 'MatrixBandPart' used by {{node r}}");
+    kernel_test_fails("x = Const() {dtype=float, value=float[]{1}}\nr = PyFunc(x) {Tin=[float], Tout=[float], token=\"t\"}", "r",
+                      STATUS_UNIMPLEMENTED, "No OpKernel was registered to support Op 'PyFunc' used by {{node r}}");
 }
 
 static void test_huge_outputs_are_refused(void **state) {

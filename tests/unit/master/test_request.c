@@ -130,8 +130,67 @@ static void the_large_content_is_found_in_the_head(void **state) {
     arena_fini(&arena);
 }
 
+static void a_setup_is_names_only(void **state) {
+    struct str bytes = STR_INIT;
+    struct arena arena;
+    struct run_step_request request;
+    arena_init(&arena);
+    proto_add_bytes(&bytes, 1, "handle", 6);
+    proto_add_bytes(&bytes, 2, "a:0", 3);
+    proto_add_bytes(&bytes, 2, "b:0", 3);
+    proto_add_bytes(&bytes, 3, "c:0", 3);
+    proto_add_bytes(&bytes, 4, "t", 1);
+    proto_add_int(&bytes, 5, 77);
+    assert_null(partial_run_setup_parse((struct span){bytes.data, bytes.len}, &arena, &request));
+    assert_true(request.is_partial);
+    assert_true(span_is(request.session_handle, "handle"));
+    assert_int_equal(request.n_feeds, 2);
+    assert_true(span_is(request.feed_names[1], "b:0"));
+    assert_int_equal(request.n_fetches, 1);
+    assert_int_equal(request.n_targets, 1);
+    assert_true(request.request_id == 77);
+    struct span partial_key = run_step_request_key(&request, &arena);
+    request.is_partial = false;
+    assert_false(span_equal(partial_key, run_step_request_key(&request, &arena)));
+    str_fini(&bytes);
+    arena_fini(&arena);
+}
+
+static void a_callable_is_fed_by_position(void **state) {
+    struct str options = STR_INIT, connection = STR_INIT, call = STR_INIT;
+    struct arena arena;
+    struct run_step_request callable, request;
+    arena_init(&arena);
+    proto_add_bytes(&options, 1, "a:0", 3);
+    proto_add_bytes(&options, 1, "b:0", 3);
+    proto_add_bytes(&options, 2, "c:0", 3);
+    proto_add_bytes(&connection, 1, "x:0", 3);
+    proto_add_bytes(&connection, 2, "y:0", 3);
+    add_message(&options, 5, &connection);
+    assert_null(callable_options_parse((struct span){options.data, options.len}, &arena, &callable));
+    assert_int_equal(callable.n_feeds, 2);
+    assert_int_equal(callable.n_connections, 1);
+    assert_true(span_is(callable.connect_from[0], "x:0"));
+    assert_true(span_is(callable.connect_to[0], "y:0"));
+    proto_add_bytes(&call, 3, "first", 5);
+    struct status *st = run_callable_parse((struct span){call.data, call.len}, &callable, &arena, &request);
+    assert_int_equal(status_code(st), STATUS_INVALID_ARGUMENT); /* one feed is missing */
+    status_unref(st);
+    proto_add_bytes(&call, 3, "second", 6);
+    proto_add_int(&call, 4, 5);
+    assert_null(run_callable_parse((struct span){call.data, call.len}, &callable, &arena, &request));
+    assert_true(span_is(request.feed_protos[1], "second"));
+    assert_true(request.request_id == 5);
+    str_fini(&options);
+    str_fini(&connection);
+    str_fini(&call);
+    arena_fini(&arena);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_setup_is_names_only),
+        cmocka_unit_test(a_callable_is_fed_by_position),
         cmocka_unit_test(every_field_is_read),
         cmocka_unit_test(the_key_tells_feeds_from_fetches),
         cmocka_unit_test(no_byte_in_a_name_makes_two_keys_alike),

@@ -254,7 +254,7 @@ static void lies_and_limits_are_refused(void **state) {
     check_refusal("\0\0\0\0\5abcdef", 11, STATUS_INTERNAL);       /* longer than it says */
     check_refusal("\0\0\0\0\0x", 6, STATUS_INTERNAL);             /* an empty one with bytes */
     check_refusal("\0\0\0\0\1a\0\0\0\0\1b", 12, STATUS_INTERNAL); /* two messages */
-    check_refusal("\1\0\0\0\5abcde", 10, STATUS_UNIMPLEMENTED);   /* compressed */
+    check_refusal("\1\0\0\0\5abcde", 10, STATUS_INTERNAL);        /* compressed, nobody said how */
     check_refusal("\2\0\0\0\5abcde", 10, STATUS_INTERNAL);        /* a flag that does not exist */
     check_refusal("\0\0\0\1\xf5", 5, STATUS_RESOURCE_EXHAUSTED);  /* 501 bytes: too long */
     check_refusal("\0\0\0\0\x65", 5, STATUS_RESOURCE_EXHAUSTED);  /* 101 bytes: no room in flight */

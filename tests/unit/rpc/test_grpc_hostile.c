@@ -134,7 +134,7 @@ struct peer {
     int fd;
     nghttp2_session *session;
     int http_status, grpc_status;
-    char grpc_message[200];
+    char grpc_message[200], accept_encoding[40];
     const char *out;
     size_t n_out, n_data;
     bool ends, is_closed, has_goaway, has_pong;
@@ -151,6 +151,8 @@ static int peer_header(nghttp2_session *session, const nghttp2_frame *frame, con
         peer->grpc_status = (int)strtol((const char *)value, NULL, 10);
     else if (name_len == 12 && memcmp(name, "grpc-message", 12) == 0)
         snprintf(peer->grpc_message, sizeof(peer->grpc_message), "%.*s", (int)value_len, value);
+    else if (name_len == 20 && memcmp(name, "grpc-accept-encoding", 20) == 0)
+        snprintf(peer->accept_encoding, sizeof(peer->accept_encoding), "%.*s", (int)value_len, value);
     return 0;
 }
 
@@ -241,10 +243,11 @@ struct request {
     const char *body;
     size_t body_len;
     bool is_open; /* without END_STREAM */
+    const char *encoding;
 };
 
 static void peer_request(struct peer *peer, const struct request *request) {
-    nghttp2_nv headers[7] = {FIELD(":method", request->method), FIELD(":scheme", "http"), FIELD(":authority", "test")};
+    nghttp2_nv headers[8] = {FIELD(":method", request->method), FIELD(":scheme", "http"), FIELD(":authority", "test")};
     size_t n = 3;
     if (request->path)
         headers[n++] = FIELD(":path", request->path);
@@ -252,6 +255,8 @@ static void peer_request(struct peer *peer, const struct request *request) {
         headers[n++] = FIELD("content-type", request->type);
     if (request->timeout)
         headers[n++] = FIELD("grpc-timeout", request->timeout);
+    if (request->encoding)
+        headers[n++] = FIELD("grpc-encoding", request->encoding);
     peer->out = request->body;
     peer->n_out = request->body_len;
     peer->ends = !request->is_open;
@@ -302,7 +307,7 @@ static void odd_requests_get_clean_errors(void **state) {
         {{"POST", "/test/Echo", "application/grpc", NULL, "\0\0\0\0\5hello!", 11, false}, 200, 13}, /* longer */
         {{"POST", "/test/Echo", "application/grpc", NULL, "\0\0\0\0\5hello!", 11, true}, 200, 13},
         {{"POST", "/test/Echo", "application/grpc", NULL, "\0\0\0\0\1a\0\0\0\0\1b", 12, false}, 200, 13}, /* two messages */
-        {{"POST", "/test/Echo", "application/grpc", NULL, "\1\0\0\0\5hello", 10, false}, 200, 12},        /* compressed */
+        {{"POST", "/test/Echo", "application/grpc", NULL, "\1\0\0\0\5hello", 10, false}, 200, 13},        /* compressed, nobody said how */
         {{"POST", "/test/Echo", "application/grpc", NULL, "\7\0\0\0\5hello", 10, false}, 200, 13},
         {{"POST", "/test/Echo", "application/grpc", NULL, "\0\xff\xff\xff\xff", 5, true}, 200, 8}, /* 4 GiB */
         {{"POST", "/test/Echo", "application/grpc", "0m", "\0\0\0\0\5", 5, true}, 200, 4},         /* over before it began */
@@ -321,6 +326,63 @@ static void odd_requests_get_clean_errors(void **state) {
         peer_fini(&peer);
     }
     assert_int_equal(f->n_cancelled, 1);
+    check_alive(f);
+    teardown(f);
+}
+
+/* "hello": gzip with a stored block, and zlib. */
+#define GZIP_HELLO                                                    \
+    "\x1f\x8b\x08\0\0\0\0\0\0\xff\xcbH\xcd\xc9\xc9\x07\0\x86\xa6\x10" \
+    "6\5\0\0\0"
+#define ZLIB_HELLO "\x78\x9c\xcbH\xcd\xc9\xc9\x07\0\x06,\x02\x15"
+
+static void compressed_calls_get_plain_answers_or_clean_errors(void **state) {
+    static const struct {
+        const char *encoding, *body;
+        size_t len;
+        int grpc_status;
+    } rows[] = {
+        {"gzip", "\1\0\0\0\x19" GZIP_HELLO, 30, 0},
+        {"deflate", "\1\0\0\0\x0d" ZLIB_HELLO, 18, 0},
+        {"gzip", "\0\0\0\0\5hello", 10, 0}, /* the flag says, not the header */
+        {"deflate", "\0\0\0\0\5hello", 10, 0},
+        {"identity", "\0\0\0\0\5hello", 10, 0},
+        {"gzip", "\1\0\0\0\x0d" ZLIB_HELLO, 18, 13}, /* the other's */
+        {"deflate", "\1\0\0\0\x19" GZIP_HELLO, 30, 13},
+        {"gzip", "\1\0\0\0\x18" GZIP_HELLO, 29, 13}, /* a byte short */
+        {"gzip", "\1\0\0\0\0", 5, 13},
+        {"gzip", "\2\0\0\0\x19" GZIP_HELLO, 30, 13},
+        {"identity", "\1\0\0\0\x19" GZIP_HELLO, 30, 13},
+        {"snappy", "\0\0\0\0\5hello", 10, 12},
+        {"", "\0\0\0\0\5hello", 10, 12},
+    };
+    struct fixture *f = setup(NULL);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct request request = good;
+        struct peer peer;
+        request.encoding = rows[i].encoding;
+        request.body = rows[i].body;
+        request.body_len = rows[i].len;
+        peer_call(&peer, f, &request);
+        if (peer.grpc_status != rows[i].grpc_status)
+            fail_msg("row %zu: grpc-status %d (%s)", i, peer.grpc_status, peer.grpc_message);
+        assert_int_equal(peer.n_data, rows[i].grpc_status == 0 ? 10 : 0);
+        assert_string_equal(peer.accept_encoding, rows[i].grpc_status == 12 ? "identity, deflate, gzip" : "");
+        peer_fini(&peer);
+    }
+    check_alive(f);
+    teardown(f);
+}
+
+static void a_call_that_stalls_is_told_so(void **state) {
+    struct grpc_server_limits limits = {.stall_timeout_ms = 100};
+    struct fixture *f = setup(&limits);
+    struct request stalling = {"POST", "/test/Echo", "application/grpc", NULL, "\0\0\0\0\5hel", 8, true};
+    struct peer peer;
+    peer_call(&peer, f, &stalling);
+    assert_int_equal(peer.grpc_status, STATUS_DEADLINE_EXCEEDED);
+    assert_non_null(strstr(peer.grpc_message, "8 bytes came"));
+    peer_fini(&peer);
     check_alive(f);
     teardown(f);
 }
@@ -566,6 +628,8 @@ static void a_small_reply_is_one_write(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(odd_requests_get_clean_errors),
+        cmocka_unit_test(compressed_calls_get_plain_answers_or_clean_errors),
+        cmocka_unit_test(a_call_that_stalls_is_told_so),
         cmocka_unit_test(a_request_without_path_is_reset),
         cmocka_unit_test(too_many_header_bytes_are_refused),
         cmocka_unit_test(truncation_at_every_byte_ends_cleanly),

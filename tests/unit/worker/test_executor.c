@@ -488,17 +488,41 @@ static void tracing_records_every_node(void **state) {
     close_fixture(&f);
 }
 
+#define REF_VARIABLE(name) name " = VariableV2() {dtype=float, shape=[], shared_name=\"" name "\"}\n"
+
+/* As clients write it: v/read has no control input, and who uses it after an update means the new value. */
+static void an_update_shows_in_what_uses_a_reference_after_it(void **state) {
+    expect_result(REF_VARIABLE("late") "one = Const() {dtype=float, value=float[]{1}}\n"
+                                       "init = Assign(late, one) {T=float}\n"
+                                       "read = Identity(late, ^init) {T=float}\n"
+                                       "before = AddV2(read, one) {T=float}\n"
+                                       "update = AssignAdd(late, one, ^before) {T=float}\n"
+                                       "after = Mul(read, one, ^update) {T=float}\n"
+                                       "copy = Identity(read, ^update) {T=float}\n"
+                                       "both = Mul(after, copy) {T=float}\n"
+                                       "sum = AddV2(both, before) {T=float}\n"
+                                       "out = _MrFetch(sum) {T=float, index=0}\n",
+                  "float[]{6}");
+    expect_failure(REF_VARIABLE("unset") "read = Identity(unset) {T=float}\nuse = Neg(read) {T=float}\n", STATUS_FAILED_PRECONDITION,
+                   "[[{{node read}}]]");
+}
+
+static void a_handle_is_looked_up_as_what_it_names(void **state) {
+    expect_failure("v = VarHandleOp() {dtype=float, shape=[], shared_name=\"v\"}\nn = LookupTableSizeV2(v)\n", STATUS_INVALID_ARGUMENT,
+                   "using the wrong type. The handle points to a resource (name 'v') of type 'Var'");
+}
+
 static void bad_plans_name_the_culprit(void **state) {
     // clang-format off
     static const struct { const char *text; enum status_code code; const char *words; } cases[] = {
         {"a = Const() {dtype=float, value=float[]{1}}\nb = Qr(a) {T=float}\n", STATUS_UNIMPLEMENTED, "b"},
         {INT("z", "0") "e = Enter(z) {T=int32, frame_name=\"f\"}\nx = AddV2(e, z) {T=int32}\n", STATUS_INVALID_ARGUMENT, "{{node x}} has inputs from different frames"},
-        {INT("z", "0") "x = Exit(z) {T=int32}\n", STATUS_INVALID_ARGUMENT, "{{node x}} is an Exit outside"},
+        {INT("z", "0") "x = Exit(z) {T=int32}\n", STATUS_INVALID_ARGUMENT, "{{node x}} is an Exit outside of any loop frame\n\t [[{{node x}}]]"},
         {INT("z", "0") "e = Enter(z) {T=int32, frame_name=\"f\", parallel_iterations=0}\n", STATUS_INVALID_ARGUMENT, "parallel_iterations"},
         {INT("z", "0") "e = Enter(z) {T=int32, frame_name=\"f\\x00\"}\n", STATUS_INVALID_ARGUMENT, "{{node e}} has a NUL byte"},
         {INT("z", "0") "e = Enter(z) {T=int32, frame_name=\"f\"}\no = _MrFetch(e) {T=int32, index=0}\n", STATUS_INVALID_ARGUMENT, "{{node e}} cannot be fetched"},
         {INT("z", "0") "x = NextIteration(z) {T=int32}\n", STATUS_INVALID_ARGUMENT, "{{node x}} is a NextIteration outside"},
-        {"a = Const() {dtype=string, value=float[]{1}}\n", STATUS_INVALID_ARGUMENT, "{{node a}} Inconsistent values for attr 'dtype'"},
+        {"a = Const() {dtype=string, value=float[]{1}}\n", STATUS_INVALID_ARGUMENT, "Inconsistent values for attr 'dtype' string vs. float of the value\n\t [[{{node a}}]]"},
     };
     // clang-format on
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
@@ -513,7 +537,7 @@ static void bad_plans_name_the_culprit(void **state) {
 }
 
 static int setup(void **state) {
-    static const struct kernel_list *lists[64];
+    const struct kernel_list **lists = xcalloc(n_cpu_kernel_lists + 1, sizeof *lists); /* the registry keeps it */
     size_t n = 0;
     lists[n++] = &test_list;
     for (size_t i = 0; i < n_cpu_kernel_lists; i++)
@@ -555,6 +579,8 @@ int main(void) {
         cmocka_unit_test(random_cancels_leave_nothing),
         cmocka_unit_test(a_budget_moves_a_long_step_to_the_pool),
         cmocka_unit_test(tracing_records_every_node),
+        cmocka_unit_test(an_update_shows_in_what_uses_a_reference_after_it),
+        cmocka_unit_test(a_handle_is_looked_up_as_what_it_names),
         cmocka_unit_test(bad_plans_name_the_culprit),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

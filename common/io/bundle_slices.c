@@ -1,0 +1,101 @@
+/* Tensors put together from slices, and parts of tensors. */
+#include "common/io/bundle_internal.h"
+
+/* A name as people write it: a slice's key holds bytes that no terminal shows. */
+static COLD struct status *not_enough(struct span name, const struct tensor_slice *slice, struct arena *arena) {
+    return status_invalid("Does not have sufficient slices for partitioned tensor %.*s to restore in slice_spec: %s", (int)name.len,
+                          name.data, tensor_slice_text(slice, arena));
+}
+
+/* One stored slice: what it has of `box` goes to its place in `out`. */
+static struct status *copy_from(struct bundle_reader *reader, struct span name, const struct bundle_entry *whole,
+                                const struct tensor_slice *stored, const struct slice_box *box, struct allocator *allocator,
+                                struct arena *arena, struct tensor *out) {
+    struct slice_box from = slice_box_of(stored, whole->shape, arena), part;
+    struct bundle_entry entry;
+    struct str key = STR_INIT;
+    struct tensor t = TENSOR_INIT;
+    struct shape shape;
+    if (!slice_box_cross(&from, box, arena, &part))
+        return NULL;
+    tensor_slice_add_key(name, stored, &key);
+    struct span key_span = {key.data, key.len};
+    struct status *st = bundle_find(reader, key_span, arena, &entry);
+    if (!st)
+        st = tensor_slice_shape(stored, whole->shape, arena, &shape);
+    if (!st && (entry.dtype != whole->dtype || !shape_equal(entry.shape, shape) || entry.n_slices > 0))
+        st = status_new(STATUS_DATA_LOSS, "%s: tensor '%.*s': its slice %s has another type or shape", bundle_reader_prefix(reader),
+                        (int)name.len, name.data, tensor_slice_text(stored, arena));
+    if (!st)
+        st = bundle_read_own(reader, name, &entry, allocator, &t);
+    if (!st)
+        slice_box_copy(entry.dtype, &part, &from, tensor_cdata(&t), box, tensor_data(out));
+    tensor_clear(&t);
+    str_fini(&key);
+    return st;
+}
+
+/* Memory is taken only for what the slices in the index cover; they have entries and bytes of their own or the read ends soon. */
+static struct status *assemble(struct bundle_reader *reader, struct span name, const struct bundle_entry *entry,
+                               const struct tensor_slice *slice, struct allocator *allocator, struct arena *arena, struct tensor *ret) {
+    struct slice_box box = slice_box_of(slice, entry->shape, arena);
+    struct tensor out = TENSOR_INIT;
+    struct shape shape;
+    bool is_covered = false;
+    TRY(tensor_slice_shape(slice, entry->shape, arena, &shape));
+    TRY(tensor_slices_cover(entry->slices, entry->n_slices, entry->shape, &box, arena, &is_covered));
+    if (!is_covered)
+        return not_enough(name, slice, arena);
+    TRY(tensor_new(allocator, entry->dtype, shape, &out));
+    struct status *st = NULL;
+    for (int i = 0; !st && i < entry->n_slices && out.n_elements > 0; i++)
+        st = copy_from(reader, name, entry, &entry->slices[i], &box, allocator, arena, &out);
+    if (st)
+        tensor_clear(&out);
+    else
+        tensor_move(ret, &out);
+    return st;
+}
+
+/* A part of a tensor that is stored whole. */
+static struct status *cut(struct bundle_reader *reader, struct span name, const struct bundle_entry *entry,
+                          const struct tensor_slice *slice, struct allocator *allocator, struct arena *arena, struct tensor *ret) {
+    struct tensor_slice all = tensor_slice_all(entry->shape.rank, arena);
+    struct slice_box from = slice_box_of(&all, entry->shape, arena), box = slice_box_of(slice, entry->shape, arena);
+    struct tensor whole = TENSOR_INIT;
+    struct shape shape;
+    TRY(tensor_slice_shape(slice, entry->shape, arena, &shape));
+    TRY(bundle_read_own(reader, name, entry, allocator, &whole));
+    struct status *st = tensor_new(allocator, entry->dtype, shape, ret);
+    if (!st && ret->n_elements > 0)
+        slice_box_copy(entry->dtype, &box, &from, tensor_cdata(&whole), &box, tensor_data(ret));
+    tensor_clear(&whole);
+    return st;
+}
+
+struct status *bundle_read_slice(struct bundle_reader *reader, struct span name, const struct bundle_entry *entry,
+                                 const struct tensor_slice *slice, struct allocator *allocator, struct tensor *ret) {
+    struct arena arena;
+    struct status *st;
+    arena_init(&arena);
+    if (entry->n_slices > 0)
+        st = assemble(reader, name, entry, slice, allocator, &arena, ret);
+    else if (tensor_slice_is_all(slice, entry->shape))
+        st = bundle_read_own(reader, name, entry, allocator, ret);
+    else
+        st = cut(reader, name, entry, slice, allocator, &arena, ret);
+    arena_fini(&arena);
+    return st;
+}
+
+struct status *bundle_read(struct bundle_reader *reader, struct span name, const struct bundle_entry *entry, struct allocator *allocator,
+                           struct tensor *ret) {
+    struct arena arena;
+    if (entry->n_slices == 0)
+        return bundle_read_own(reader, name, entry, allocator, ret);
+    arena_init(&arena);
+    struct tensor_slice all = tensor_slice_all(entry->shape.rank, &arena);
+    struct status *st = bundle_read_slice(reader, name, entry, &all, allocator, ret);
+    arena_fini(&arena);
+    return st;
+}

@@ -1,0 +1,38 @@
+/* Conditional accumulators. */
+#include "common/ops/op_def.h"
+
+extern const struct op_def_list accumulator_ops;
+
+/* A handle of the first form: the strings container and name. */
+static struct status *shape_words(struct shape_inference *ctx) {
+    ctx->out[0] = shape_make(ctx, 1, (const int64_t[]){2});
+    return NULL;
+}
+
+static struct status *shape_set_step(struct shape_inference *ctx) { return shape_require_rank(ctx, 1, 0, NULL); }
+
+static struct status *shape_take_sparse(struct shape_inference *ctx) {
+    ctx->out[0] = shape_unknown_of_rank(ctx, 1);
+    ctx->out[2] = shape_unknown_of_rank(ctx, 1);
+    return NULL;
+}
+
+// clang-format off
+static const struct op_def rows[] = {
+    {"ConditionalAccumulator", "sums gradients until enough have come", shape_words},
+    {"ResourceConditionalAccumulator", "sums gradients until enough have come", shape_unknown},
+    {"SparseConditionalAccumulator", "sums gradients of rows until enough have come", shape_words},
+    {"AccumulatorApplyGradient", "adds a gradient; drops a stale one", shape_none},
+    {"ResourceAccumulatorApplyGradient", "adds a gradient; drops a stale one", shape_none},
+    {"AccumulatorTakeGradient", "takes the mean or sum; waits until enough have come", shape_unknown},
+    {"ResourceAccumulatorTakeGradient", "takes the mean or sum; waits until enough have come", shape_unknown},
+    {"AccumulatorNumAccumulated", "how many gradients have come", shape_scalar},
+    {"ResourceAccumulatorNumAccumulated", "how many gradients have come", shape_scalar},
+    {"AccumulatorSetGlobalStep", "says which gradients are stale from now on", shape_set_step},
+    {"ResourceAccumulatorSetGlobalStep", "says which gradients are stale from now on", shape_set_step},
+    {"SparseAccumulatorApplyGradient", "adds a gradient of rows; drops a stale one", shape_none},
+    {"SparseAccumulatorTakeGradient", "takes the mean or sum of rows; waits until enough have come", shape_take_sparse},
+};
+// clang-format on
+
+const struct op_def_list accumulator_ops = {rows, ARRAY_LEN(rows)};

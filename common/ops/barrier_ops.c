@@ -1,0 +1,30 @@
+/* Barriers. */
+#include "common/ops/op_def.h"
+
+extern const struct op_def_list barrier_ops;
+
+/* A handle of the first form: the strings container and name. */
+static struct status *shape_words(struct shape_inference *ctx) {
+    ctx->out[0] = shape_make(ctx, 1, (const int64_t[]){2});
+    return NULL;
+}
+
+static struct status *shape_insert(struct shape_inference *ctx) {
+    struct shape keys, values = ctx->in[2], unused;
+    TRY(shape_require_rank(ctx, 1, 1, &keys));
+    TRY(shape_require_rank_at_least(ctx, 2, 1));
+    return values.rank < 1 ? NULL : shape_merge(ctx, keys, shape_sub(ctx, values, 0, 1), &unused);
+}
+
+// clang-format off
+static const struct op_def rows[] = {
+    {"Barrier", "collects tuples whose components arrive one by one", shape_words},
+    {"BarrierInsertMany", "puts in one component for each key", shape_insert},
+    {"BarrierTakeMany", "takes out a batch of complete tuples; waits for them", shape_unknown},
+    {"BarrierClose", "takes no new keys in", shape_none},
+    {"BarrierReadySize", "how many tuples are complete", shape_scalar},
+    {"BarrierIncompleteSize", "how many keys still miss a component", shape_scalar},
+};
+// clang-format on
+
+const struct op_def_list barrier_ops = {rows, ARRAY_LEN(rows)};

@@ -1,0 +1,53 @@
+#include "master/budgets.h"
+
+#include <inttypes.h>
+
+#include "common/base/metrics.h"
+#include "master/service.h"
+
+static const char *const names[N_BUDGETS] = {"sessions", "steps", "session_steps", "nodes", "fold_ms"};
+
+#define REFUSAL(name_)                                                                                     \
+    {                                                                                                      \
+        .kind = METRIC_COUNTER, .name = "millrace_refused_total", .labels = "budget=\"" name_ "\"",        \
+        .help = "Sessions, steps and graphs refused by a budget; compiled steps whose folding ended early" \
+    }
+static struct metric refused[N_BUDGETS] = {
+    [BUDGET_SESSIONS] = REFUSAL("sessions"), [BUDGET_STEPS] = REFUSAL("steps"),  [BUDGET_SESSION_STEPS] = REFUSAL("session_steps"),
+    [BUDGET_NODES] = REFUSAL("nodes"),       [BUDGET_FOLD] = REFUSAL("fold_ms"),
+};
+
+void budgets_register_metrics(void) {
+    for (int i = 0; i < N_BUDGETS; i++)
+        metrics_register(&refused[i]);
+}
+
+void budget_count(enum budget budget) { metric_add(&refused[budget], 1); }
+
+struct status *budget_refused(enum budget budget, struct status *why_take) {
+    budget_count(budget);
+    return why_take;
+}
+
+void budgets_describe(const struct service *service, struct str *out) {
+    const struct service_options *options = &service->options;
+    enum { NO_USE = -1 };
+    int most_steps = 0;
+    LIST_FOR_EACH (link, &service->sessions)
+        most_steps = MAX(most_steps, LIST_ENTRY(link, struct session, link)->n_steps);
+    const struct {
+        int64_t limit, in_use;
+    } rows[N_BUDGETS] = {
+        [BUDGET_SESSIONS] = {options->max_sessions, service->n_sessions},    [BUDGET_STEPS] = {options->max_steps, service->n_steps},
+        [BUDGET_SESSION_STEPS] = {options->max_session_steps, most_steps},   [BUDGET_NODES] = {options->max_nodes, NO_USE},
+        [BUDGET_FOLD] = {options->compile.fold_budget_ns / 1000000, NO_USE},
+    };
+    str_add_char(out, '{');
+    for (int i = 0; i < N_BUDGETS; i++) {
+        str_addf(out, "%s\"%s\": {\"limit\": %" PRId64, i ? ", " : "", names[i], rows[i].limit);
+        if (rows[i].in_use != NO_USE)
+            str_addf(out, ", \"in_use\": %" PRId64, rows[i].in_use);
+        str_addf(out, ", \"refused\": %" PRId64 "}", metric_get(&refused[i]));
+    }
+    str_add_char(out, '}');
+}

@@ -1,0 +1,26 @@
+/* What clients can make grow in a master, apart from connections and messages (rpc/grpc_limits.h): each has a flag, is shown on /statusz
+ * and counted in /metrics when something is refused because of it. */
+#ifndef MILLRACE_MASTER_BUDGETS_H
+#define MILLRACE_MASTER_BUDGETS_H
+
+#include "common/base/status.h"
+#include "common/base/str.h"
+
+enum budget {
+    BUDGET_SESSIONS,
+    BUDGET_STEPS,         /* in flight, of all sessions */
+    BUDGET_SESSION_STEPS, /* in flight, of one session */
+    BUDGET_NODES,         /* of one session's graph; also its constants and lists */
+    BUDGET_FOLD,          /* time and bytes of folding in one compiled step: refuses nothing, but leaves nodes unfolded */
+    N_BUDGETS
+};
+
+struct service;
+
+void budgets_register_metrics(void);
+/* Counts, and hands the status on. Any thread. */
+struct status *budget_refused(enum budget budget, struct status *why_take) MUST_USE;
+void budget_count(enum budget budget);
+void budgets_describe(const struct service *service, struct str *out); /* a JSON object; loop thread */
+
+#endif

@@ -1,0 +1,103 @@
+#include "master/session_config.h"
+
+#include <stdlib.h>
+
+#include "common/tensor/tensor_proto.h"
+
+static struct status *malformed(const char *what) { return status_invalid("Malformed ConfigProto%s", what); }
+
+static struct status *read_optimizer_options(struct span in, struct session_config *ret) {
+    struct proto_field field;
+    int more;
+    while ((more = proto_next(&in, &field)) > 0)
+        if (field.number == 3 && field.wire_type == 0)
+            ret->no_optimizations = (int32_t)field.value == -1; /* OptimizerOptions.L0 */
+    return more < 0 ? malformed(".graph_options.optimizer_options") : NULL;
+}
+
+static struct status *read_graph_options(struct span in, struct session_config *ret) {
+    struct proto_field field;
+    int more;
+    while ((more = proto_next(&in, &field)) > 0)
+        if (field.number == 3 && field.wire_type == 2)
+            TRY(read_optimizer_options(field.bytes, ret));
+    return more < 0 ? malformed(".graph_options") : NULL;
+}
+
+/* An entry of map<string, int32> device_count. Other types than CPU are what a worker has. */
+static struct status *read_device_count(struct span in, struct session_config *ret) {
+    struct proto_field field;
+    struct span type = {"", 0};
+    int32_t count = 0;
+    int more;
+    while ((more = proto_next(&in, &field)) > 0) {
+        if (field.number == 1 && field.wire_type == 2)
+            type = field.bytes;
+        else if (field.number == 2 && field.wire_type == 0)
+            count = (int32_t)field.value;
+    }
+    if (more < 0)
+        return malformed(".device_count");
+    if (!span_is(type, "CPU"))
+        return NULL;
+    if (count > SESSION_MAX_CPU_DEVICES)
+        return status_invalid("ConfigProto.device_count asks for %d CPU devices; a task has at most %d", count, SESSION_MAX_CPU_DEVICES);
+    ret->cpu_devices = MAX(count, 0);
+    return NULL;
+}
+
+static struct status *read_filter(struct span text, struct session_config *ret) {
+    struct device_name name;
+    struct status *st = device_name_parse(text, &name);
+    if (st)
+        return status_prefix_take(st, "Invalid filter in ConfigProto.device_filters: ");
+    ret->filters = xreallocarray(ret->filters, (size_t)ret->n_filters + 1, sizeof(*ret->filters));
+    ret->filters[ret->n_filters++] = name;
+    return NULL;
+}
+
+struct status *session_config_parse(struct span config_proto, struct session_config *ret) {
+    struct proto_field field;
+    int more;
+    *ret = (struct session_config){.filters = NULL};
+    while ((more = proto_next(&config_proto, &field)) > 0) {
+        bool is_bytes = field.wire_type == 2, is_number = field.wire_type == 0;
+        if (field.number == 1 && is_bytes)
+            TRY(read_device_count(field.bytes, ret));
+        else if (field.number == 4 && is_bytes)
+            TRY(read_filter(field.bytes, ret));
+        else if (field.number == 7 && is_number)
+            ret->allow_soft_placement = field.value != 0;
+        else if (field.number == 8 && is_number)
+            ret->log_device_placement = field.value != 0;
+        else if (field.number == 10 && is_bytes)
+            TRY(read_graph_options(field.bytes, ret));
+        else if (field.number == 11 && is_number)
+            ret->operation_timeout_ms = (int64_t)field.value;
+        else if (field.number == 15 && is_number)
+            ret->is_isolated = field.value != 0;
+    }
+    return more < 0 ? malformed("") : NULL;
+}
+
+void session_config_fini(struct session_config *config) {
+    free(config->filters);
+    config->filters = NULL;
+    config->n_filters = 0;
+}
+
+bool session_config_has_task(const struct session_config *config, const char *task) {
+    struct device_name name;
+    if (!config || config->n_filters == 0)
+        return true;
+    struct status *st = device_name_parse(span_of(task), &name);
+    for (int i = 0; i < config->n_filters && !st; i++) {
+        struct device_name filter = config->filters[i];
+        filter.type[0] = '\0'; /* a filter for devices keeps their task */
+        filter.id = -1;
+        if (device_name_matches(&filter, &name))
+            return true;
+    }
+    status_unref(st);
+    return false;
+}

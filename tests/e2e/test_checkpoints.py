@@ -1,0 +1,105 @@
+"""Checkpoints on a cluster: TensorFlow's Saver and MonitoredTrainingSession, unmodified; what TensorFlow wrote; file roots; tfctl checkpoint."""
+import json
+import os
+
+from harness import PYTHON, ROOT, TestCase, sanitized_too
+
+PROGRAMS = os.path.join(ROOT, "tests", "e2e", "checkpoint_programs.py")
+CLUSTER = ["local", "--ps", "1", "--workers", "2", "--quiet"]
+
+
+class CheckpointCase(TestCase):
+    def run_on_cluster(self, name, *flags, directory=None):
+        """The JSON that a program of checkpoint_programs.py ends with."""
+        directory = directory or self.path("checkpoints")
+        os.makedirs(directory, exist_ok=True)
+        code, out, err = self.run_program("tfctl", *CLUSTER, "--worker-flag", f"--file-root={self.directory}", *flags, "--", "sh", "-c",
+                                          f'exec "{PYTHON}" "{PROGRAMS}" {name} "$MILLRACE_TARGET" "{directory}"', timeout_s=400)
+        self.assertEqual(code, 0, f"{out}\n{err}")
+        return json.loads(out.splitlines()[-1])
+
+
+class TestSaver(CheckpointCase):
+    @sanitized_too
+    def test_saves_restores_and_keeps_the_newest(self):
+        result = self.run_on_cluster("saver")
+        self.assertTrue(result["restored"] and result["restored_older"] and result["read_by_tensorflow"], result)
+        self.assertEqual(result["kept"], ["model-2", "model-3"])
+        self.assertEqual(result["files"], ["checkpoint"] + [f"model-{i}.{end}" for i in (2, 3) for end in ("data-00000-of-00001", "index", "meta")])
+
+    def test_sharded(self):
+        result = self.run_on_cluster("sharded")
+        self.assertTrue(result["restored"] and result["restored_older"] and result["read_by_tensorflow"], result)
+        ends = ("data-00000-of-00002", "data-00001-of-00002", "index", "meta")
+        self.assertEqual(result["files"], ["checkpoint"] + [f"model-{i}.{end}" for i in (2, 3) for end in ends])
+
+    def test_saving_over_a_checkpoint_leaves_one(self):
+        self.assertEqual(self.run_on_cluster("same_name"), {"restored": True, "n_files": 2, "read_by_tensorflow": True})
+
+    def test_restores_under_other_names(self):
+        self.assertEqual(self.run_on_cluster("other_names"), {"restored": True})
+
+    def test_restores_what_tensorflow_wrote(self):
+        self.assertEqual(self.run_on_cluster("from_tensorflow"), {"restored": True})
+
+    def test_says_what_is_missing_and_what_is_denied(self):
+        result = self.run_on_cluster("missing")
+        self.assertTrue(result["missing"].startswith("NotFoundError"), result)
+        self.assertTrue(result["denied"].startswith("PermissionDeniedError"), result)
+        self.assertTrue(result["works"])
+
+
+class TestMonitoredSession(CheckpointCase):
+    def test_goes_on_where_it_ended(self):
+        result = self.run_on_cluster("monitored")
+        self.assertEqual(result, {"began_at": [0, 20], "n_steps": 45, "saved_step": 45, "learned": True})
+
+
+class TestFileRoots(TestCase):
+    def test_a_root_that_is_not_there_ends_the_worker(self):
+        code, _, err = self.run_program("tf-worker", "--file-root", self.path("nowhere"))
+        self.assertEqual(code, 78)
+        self.assertIn("file-root", err)
+
+    def test_roots_add_up(self):
+        out, _ = self.expect(0, "tf-worker", "--file-root", self.directory, "--file-root=/usr", "--check-config")
+        self.assertIn(f"file-root = {self.directory}:/usr", out)
+
+
+class TestCheckpointCommand(CheckpointCase):
+    def setUp(self):
+        super().setUp()
+        self.prefix = self.path("checkpoints/model")
+        self.run_on_cluster("same_name")
+
+    def test_lists_and_shows(self):
+        out, _ = self.expect(0, "tfctl", "checkpoint", "ls", self.prefix)
+        lines = {line.split()[0]: line.split() for line in out.splitlines()[1:]}
+        self.assertEqual(lines["ref"][1:3], ["float", "[3,4]"])
+        self.assertEqual(lines["table"][1:3], ["float", "[7,3]"])
+        self.assertEqual(lines["words"][1:3], ["string", "[3]"])
+        out, _ = self.expect(0, "tfctl", "checkpoint", "show", self.prefix, "half", "words")
+        self.assertIn("half: half[2]{7.5, 4}", out)
+        self.assertIn('words: string[3]{"a!!!", "!!!", "', out)
+
+    def test_verifies(self):
+        out, _ = self.expect(0, "tfctl", "checkpoint", "verify", self.prefix)
+        self.assertIn("whole", out)
+        data = f"{self.prefix}.data-00000-of-00001"
+        data = data if os.path.exists(data) else f"{self.prefix}.data-00000-of-00002"
+        with open(data, "r+b") as f:
+            f.seek(10)
+            byte = f.read(1)
+            f.seek(10)
+            f.write(bytes([byte[0] ^ 1]))
+        out, err = self.expect(70, "tfctl", "checkpoint", "verify", self.prefix)
+        self.assertIn("Checksum does not match", out + err)
+
+    def test_tells_differences(self):
+        other = self.path("checkpoints2")
+        self.run_on_cluster("other_names", directory=other)
+        self.expect(0, "tfctl", "checkpoint", "diff", self.prefix, self.prefix)
+        out, _ = self.expect(1, "tfctl", "checkpoint", "diff", self.prefix, os.path.join(other, "model"))
+        self.assertIn("only in", out)
+        self.expect(74, "tfctl", "checkpoint", "ls", self.path("nowhere"))
+        self.expect(64, "tfctl", "checkpoint", "shake", self.prefix)

@@ -88,7 +88,7 @@ int main(int argc, char **argv) {
     int n_threads = (int)strtol(argv[3], NULL, 10);
     int64_t budget_ns = strtol(argv[4], NULL, 10) * 1000000;
     struct test_host *host = test_host_new(0);
-    struct pool *pool = n_threads > 1 ? pool_new(n_threads - 1) : NULL;
+    struct pool *pool = n_threads > 1 ? pool_new(n_threads) : NULL;
     struct test_graph graph;
     struct graph_limits limits;
     graph_limits_default(&limits);

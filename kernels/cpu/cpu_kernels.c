@@ -18,6 +18,7 @@ extern const struct kernel_list unicode_kernels;
 extern const struct kernel_list parsing_kernels;
 extern const struct kernel_list summary_kernels;
 extern const struct kernel_list list_kernels, list_bulk_kernels, list_join_kernels, optional_kernels, variant_kernels;
+extern const struct kernel_list conv_kernels, norm_kernels, pool_kernels, rnn_kernels;
 extern const struct kernel_list lookup_kernels, lookup_file_kernels;
 extern const struct kernel_list io_kernels, checkpoint_kernels, checkpoint_v1_kernels;
 extern const struct kernel_list ragged_range_kernels, ragged_gather_kernels, ragged_variant_kernels, ragged_dense_kernels,

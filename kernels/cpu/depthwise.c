@@ -12,10 +12,11 @@
 #include <stdlib.h>
 
 #include "kernels/cpu/conv_internal.h"
+#include "kernels/cpu/lanes.h"
 #include "kernels/cpu/scratch.h"
 #include "kernels/cpu/widen.h"
 
-enum { CHANNELS = 64, MAX_FILTER_SHARES = 16, MAX_TAP_ROWS = 64 };
+enum { MAX_FILTER_SHARES = 16, MAX_TAP_ROWS = 64 };
 
 /* One row of places and the rows of taps that reach it. */
 struct depthwise_row {
@@ -57,9 +58,11 @@ struct status *depthwise_init(struct kernel_init *init) {
         return status_invalid("Current implementation only supports equal length strides in the row and column dimensions.");
     if (attrs->strides.batch != 1 || attrs->strides.channel != 1)
         return status_invalid("Current implementation does not yet support strides in the batch and depth dimensions.");
-    if (state->direction == CONV_FORWARD && (attrs->rates.spatial[0] != 1 || attrs->rates.spatial[1] != 1))
-        return status_unimplemented("Current kernel implementation does not support dilations, received [1 %lld %lld 1]",
-                                    (long long)attrs->rates.spatial[0], (long long)attrs->rates.spatial[1]);
+    const struct window_list *rates = &attrs->rates;
+    if (state->direction == CONV_FORWARD && (rates->batch != 1 || rates->channel != 1 || rates->spatial[0] != 1 || rates->spatial[1] != 1))
+        return status_unimplemented("Current kernel implementation does not support dilations, received [%lld %lld %lld %lld]",
+                                    (long long)rates->batch, (long long)rates->spatial[0], (long long)rates->spatial[1],
+                                    (long long)rates->channel);
     attrs->rates = (struct window_list){1, 1, {1, 1, 1}};
     return NULL;
 }

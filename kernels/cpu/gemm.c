@@ -4,9 +4,11 @@
 
 #include "kernels/cpu/blas.h"
 #include "kernels/cpu/math_matmul.h"
+#include "kernels/cpu/onednn.h"
 
 enum {
     SMALL_PRODUCT = 1 << 11, /* multiplications below which a call of BLAS costs more than it saves */
+    LARGE_PRODUCT = 1 << 16, /* and above which oneDNN is faster than BLAS */
     STRIP = 256,             /* columns of a sum that is made beside c and added */
 };
 
@@ -62,8 +64,17 @@ static void multiply_and_add(enum dtype dtype, product_loop *loop, struct produc
     }
 }
 
+/* oneDNN's product uses what the machine has beyond AVX2, which Debian's BLAS does not on every processor. */
+static bool multiply_by_onednn(enum dtype dtype, const struct gemm *g) {
+    if (dtype != DT_FLOAT || (double)g->m * (double)g->n * (double)g->k < LARGE_PRODUCT)
+        return false;
+    const struct onednn *lib = onednn_get();
+    return lib && lib->sgemm(g->trans_a ? 'T' : 'N', g->trans_b ? 'T' : 'N', g->m, g->n, g->k, 1, g->a, g->lda, g->b, g->ldb,
+                             g->adds ? 1 : 0, g->c, g->ldc) == dnnl_success;
+}
+
 void gemm_run(enum dtype dtype, const struct gemm *g) {
-    if (multiply_by_blas(dtype, g))
+    if (multiply_by_onednn(dtype, g) || multiply_by_blas(dtype, g))
         return;
     product_loop *loop = (MATH_HAS_AVX2_FILES && math_has_avx2() ? product_loops_avx2 : product_loops_base)[dtype];
     CHECK(loop);

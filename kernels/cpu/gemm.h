@@ -1,5 +1,5 @@
-/* A matrix product for kernels that are made of them (convolution, recurrent cells): BLAS where it helps, our own loops for what is small,
- * for integers and for machines without BLAS. Serial: the callers split work over the pool. Any thread. */
+/* A matrix product for kernels that are made of them (convolution, recurrent cells): oneDNN and BLAS where they help, our own loops for
+ * what is small, for integers and for machines without either. Serial: the callers split work over the pool. Any thread. */
 #ifndef MILLRACE_KERNELS_CPU_GEMM_H
 #define MILLRACE_KERNELS_CPU_GEMM_H
 

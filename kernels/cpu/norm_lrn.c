@@ -12,6 +12,8 @@
 #include "kernels/cpu/scratch.h"
 #include "kernels/cpu/widen.h"
 
+enum { NARROW_RADIUS = 8 };
+
 struct lrn_state {
     int64_t radius;
     float bias, alpha, beta;
@@ -40,63 +42,100 @@ struct lrn_job {
     struct status *failure;
 };
 
-static float inverse_power(float v, float beta) {
-    if (beta == 0.5f)
-        return 1 / sqrtf(v);
-    if (beta == 0.75f)
-        return 1 / (sqrtf(v) * sqrtf(sqrtf(v)));
-    return beta == 1 ? 1 / v : powf(v, -beta);
-}
-
-/* norms[c] = bias + alpha · Σ input² around c, by running sums. */
-static void find_norms(const struct lrn_job *job, const float *in, double *running, float *norms) {
-    int64_t depth = job->depth, radius = MIN(job->state->radius, depth);
-    running[0] = 0;
-    for (int64_t c = 0; c < depth; c++)
-        running[c + 1] = running[c] + (double)in[c] * (double)in[c];
-    for (int64_t c = 0; c < depth; c++) {
-        double sum = running[MIN(c + radius + 1, depth)] - running[MAX(c - radius, 0)];
-        norms[c] = job->state->bias + job->state->alpha * (float)sum;
+/* powers[c] = norms[c]^-beta */
+VECTOR_CLONES
+static void inverse_powers(const float *norms, float beta, int64_t n, float *powers) {
+    if (beta == 0.5f) {
+        for (int64_t c = 0; c < n; c++)
+            powers[c] = 1 / sqrtf(norms[c]);
+    } else if (beta == 0.75f) {
+        for (int64_t c = 0; c < n; c++)
+            powers[c] = 1 / (sqrtf(norms[c]) * sqrtf(sqrtf(norms[c])));
+    } else if (beta == 1) {
+        for (int64_t c = 0; c < n; c++)
+            powers[c] = 1 / norms[c];
+    } else {
+        for (int64_t c = 0; c < n; c++)
+            powers[c] = powf(norms[c], -beta);
     }
 }
 
-static void forward_pixel(const struct lrn_job *job, int64_t pixel, const float *norms) {
-    const float *in = job->in + pixel * job->depth;
+/* sums[c] = Σ v around c, within [0, n): directly where the window is narrow, else by running sums in double precision. */
+VECTOR_CLONES
+static void window_sums(const float *restrict v, int64_t n, int64_t radius, double *restrict running, float *restrict sums) {
+    if (radius > NARROW_RADIUS) {
+        running[0] = 0;
+        for (int64_t c = 0; c < n; c++)
+            running[c + 1] = running[c] + (double)v[c];
+        for (int64_t c = 0; c < n; c++)
+            sums[c] = (float)(running[MIN(c + radius + 1, n)] - running[MAX(c - radius, 0)]);
+        return;
+    }
+    memcpy(sums, v, (size_t)n * sizeof(*sums));
+    for (int64_t shift = 1; shift <= MIN(radius, n - 1); shift++) {
+        for (int64_t c = 0; c < n - shift; c++)
+            sums[c] += v[c + shift];
+        for (int64_t c = shift; c < n; c++)
+            sums[c] += v[c - shift];
+    }
+}
+
+/* Buffers of one share. */
+struct lrn_buffers {
+    double *running;
+    float *norms, *powers, *terms;
+};
+
+VECTOR_CLONES
+static void find_norms(const struct lrn_job *job, const float *in, const struct lrn_buffers *b) {
+    int64_t depth = job->depth;
+    const float bias = job->state->bias, alpha = job->state->alpha;
+    float *terms = b->terms, *norms = b->norms;
+    for (int64_t c = 0; c < depth; c++)
+        terms[c] = in[c] * in[c];
+    window_sums(terms, depth, MIN(job->state->radius, depth), b->running, norms);
+    for (int64_t c = 0; c < depth; c++)
+        norms[c] = bias + alpha * norms[c];
+    inverse_powers(norms, job->state->beta, depth, b->powers);
+}
+
+VECTOR_CLONES
+static void forward_pixel(const struct lrn_job *job, int64_t pixel, const struct lrn_buffers *b) {
+    const float *in = job->in + pixel * job->depth, *powers = b->powers;
     float *out = job->result + pixel * job->depth;
-    for (int64_t c = 0; c < job->depth; c++)
-        out[c] = in[c] * inverse_power(norms[c], job->state->beta);
+    _Pragma("GCC ivdep") for (int64_t c = 0; c < job->depth; c++) out[c] = in[c] * powers[c];
 }
 
 /* d output[j] / d input[k] = -2 · alpha · beta · input[k] · output[j] / norm[j], and norm^-beta more where j is k. */
-static void backward_pixel(const struct lrn_job *job, int64_t pixel, const float *norms, double *running) {
-    int64_t depth = job->depth, radius = MIN(job->state->radius, depth), at = pixel * depth;
-    float twice = -2 * job->state->alpha * job->state->beta;
-    running[0] = 0;
-    for (int64_t c = 0; c < depth; c++)
-        running[c + 1] = running[c] + (double)job->gradient[at + c] * (double)job->out[at + c] / (double)norms[c];
-    for (int64_t c = 0; c < depth; c++) {
-        double around = running[MIN(c + radius + 1, depth)] - running[MAX(c - radius, 0)];
-        job->result[at + c] = job->gradient[at + c] * inverse_power(norms[c], job->state->beta) + twice * job->in[at + c] * (float)around;
-    }
+VECTOR_CLONES
+static void backward_pixel(const struct lrn_job *job, int64_t pixel, const struct lrn_buffers *b) {
+    int64_t depth = job->depth, at = pixel * depth;
+    const float *in = job->in + at, *out = job->out + at, *gradient = job->gradient + at, *powers = b->powers;
+    float *result = job->result + at, *terms = b->terms, *around = b->norms, twice = -2 * job->state->alpha * job->state->beta;
+    _Pragma("GCC ivdep") for (int64_t c = 0; c < depth; c++) terms[c] = gradient[c] * out[c] / b->norms[c];
+    window_sums(terms, depth, MIN(job->state->radius, depth), b->running, around);
+    _Pragma("GCC ivdep") for (int64_t c = 0; c < depth; c++) result[c] = gradient[c] * powers[c] + twice * in[c] * around[c];
 }
 
 static void pixels_range(void *arg, int64_t begin, int64_t end) {
     struct lrn_job *job = arg;
     struct tensor scratch = TENSOR_INIT;
-    double *running;
-    struct status *st = scratch_new(job->ctx, DT_DOUBLE, job->depth + 1, 2, &scratch, &running), *none = NULL;
+    struct lrn_buffers b;
+    struct status *st = scratch_new(job->ctx, DT_DOUBLE, job->depth + 1, 3, &scratch, &b.running), *none = NULL;
     if (st) {
         if (!__atomic_compare_exchange_n(&job->failure, &none, st, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
             status_unref(st);
         return;
     }
-    float *norms = (float *)(void *)(running + job->depth + 1);
+    b.norms = (float *)(void *)(b.running + job->depth + 1);
+    b.powers = b.norms + job->depth;
+    b.terms = b.powers + job->depth;
     for (; begin < end; begin++) {
-        find_norms(job, job->in + begin * job->depth, running, norms);
+        find_norms(job, job->in + begin * job->depth, &b);
         if (job->gradient)
-            backward_pixel(job, begin, norms, running);
+            backward_pixel(job, begin, &b);
         else
-            forward_pixel(job, begin, norms);
+            forward_pixel(job, begin, &b);
     }
     tensor_clear(&scratch);
 }

@@ -3,6 +3,7 @@
  * A block of rows (or one run of a channel, where channels come first) is short enough to stay in the cache: its mean is found first, then
  * the squares around it; blocks are merged in double precision by Chan's formula. So memory is read once, and a large mean costs no
  * precision. */
+#include "kernels/cpu/lanes.h"
 #include "kernels/cpu/norm_internal.h"
 #include "kernels/cpu/scratch.h"
 
@@ -22,35 +23,59 @@ static int64_t block_rows(struct norm_extent extent) {
 
 /* ---- channels last: a block is some rows ---- */
 
-VECTOR_CLONES
-static void rows_moments(const float *x, int64_t n_rows, int64_t channels, float *restrict mean, float *restrict squares) {
-    memset(mean, 0, (size_t)channels * sizeof(float));
-    memset(squares, 0, (size_t)channels * sizeof(float));
-    for (int64_t r = 0; r < n_rows; r++)
-        for (int64_t c = 0; c < channels; c++)
-            mean[c] += x[r * channels + c];
-    for (int64_t c = 0; c < channels; c++)
-        mean[c] /= (float)n_rows;
-    for (int64_t r = 0; r < n_rows; r++) {
-        for (int64_t c = 0; c < channels; c++) {
-            float d = x[r * channels + c] - mean[c];
-            squares[c] += d * d;
-        }
+LANES_TYPE(vec, float);
+enum { WIDTH = LANES_BYTES / sizeof(float) };
+
+/* Runs of channels, LANES_BLOCK vectors, one vector or a single channel wide: the sums stay in registers. */
+#define BY_CHANNELS(BODY)                                                   \
+    int64_t c = 0;                                                          \
+    for (; c + LANES_BLOCK * WIDTH <= channels; c += LANES_BLOCK * WIDTH) { \
+        BODY(vec, LANES_BLOCK)                                              \
+    }                                                                       \
+    for (; c + WIDTH <= channels; c += WIDTH) {                             \
+        BODY(vec, 1)                                                        \
+    }                                                                       \
+    for (; c < channels; c++) {                                             \
+        BODY(float, 1)                                                      \
     }
-}
+
+#define MOMENTS(V, count)                                               \
+    V sums[count] = {0}, around[count] = {0};                           \
+    for (int64_t r = 0; r < n_rows; r++) {                              \
+        const V *row = (const V *)(const void *)(x + r * channels + c); \
+        for (int k = 0; k < count; k++)                                 \
+            sums[k] += row[k];                                          \
+    }                                                                   \
+    for (int k = 0; k < count; k++)                                     \
+        sums[k] /= (float)n_rows;                                       \
+    for (int64_t r = 0; r < n_rows; r++) {                              \
+        const V *row = (const V *)(const void *)(x + r * channels + c); \
+        for (int k = 0; k < count; k++)                                 \
+            around[k] += (row[k] - sums[k]) * (row[k] - sums[k]);       \
+    }                                                                   \
+    memcpy(mean + c, sums, sizeof(sums));                               \
+    memcpy(squares + c, around, sizeof(around));
 
 VECTOR_CLONES
-static void rows_sums(const float *g, const float *x, const float *mean, int64_t n_rows, int64_t channels, float *restrict sums,
-                      float *restrict products) {
-    memset(sums, 0, (size_t)channels * sizeof(float));
-    memset(products, 0, (size_t)channels * sizeof(float));
-    for (int64_t r = 0; r < n_rows; r++) {
-        for (int64_t c = 0; c < channels; c++) {
-            float v = g[r * channels + c];
-            sums[c] += v;
-            products[c] += v * (x[r * channels + c] - mean[c]);
-        }
-    }
+static void rows_moments(const float *x, int64_t n_rows, int64_t channels, float *mean, float *squares){BY_CHANNELS(MOMENTS)}
+
+#define GRADIENT_SUMS(V, count)                                              \
+    V totals[count] = {0}, weighted[count] = {0}, centre[count];             \
+    memcpy(centre, mean + c, sizeof(centre));                                \
+    for (int64_t r = 0; r < n_rows; r++) {                                   \
+        const V *row = (const V *)(const void *)(x + r * channels + c);      \
+        const V *gradient = (const V *)(const void *)(g + r * channels + c); \
+        for (int k = 0; k < count; k++) {                                    \
+            totals[k] += gradient[k];                                        \
+            weighted[k] += gradient[k] * (row[k] - centre[k]);               \
+        }                                                                    \
+    }                                                                        \
+    memcpy(sums + c, totals, sizeof(totals));                                \
+    memcpy(products + c, weighted, sizeof(weighted));
+
+VECTOR_CLONES static void rows_sums(const float *g, const float *x, const float *mean, int64_t n_rows, int64_t channels, float *sums,
+                                    float *products) {
+    BY_CHANNELS(GRADIENT_SUMS)
 }
 
 /* ---- channels first: a block is the run of one channel in one image ---- */
@@ -190,17 +215,16 @@ struct apply_job {
 
 VECTOR_CLONES
 static void apply_rows(const struct apply_job *job, int64_t begin, int64_t end) {
-    const struct norm_line *l = job->line;
-    int64_t channels = job->extent.channels;
+    const int64_t channels = job->extent.channels;
+    const float *shift = job->line->shift, *factor = job->line->factor, *offset = job->line->offset, *weight = job->line->weight;
     for (int64_t r = begin; r < end; r++) {
         const float *x = job->x + r * channels;
         float *y = job->y + r * channels;
         if (job->g) {
             const float *g = job->g + r * channels;
-            _Pragma("GCC ivdep") for (int64_t c = 0; c < channels; c++) y[c] =
-                (x[c] - l->shift[c]) * l->factor[c] + l->offset[c] + g[c] * l->weight[c];
+            _Pragma("GCC ivdep") for (int64_t c = 0; c < channels; c++) y[c] = (x[c] - shift[c]) * factor[c] + offset[c] + g[c] * weight[c];
         } else {
-            _Pragma("GCC ivdep") for (int64_t c = 0; c < channels; c++) y[c] = (x[c] - l->shift[c]) * l->factor[c] + l->offset[c];
+            _Pragma("GCC ivdep") for (int64_t c = 0; c < channels; c++) y[c] = (x[c] - shift[c]) * factor[c] + offset[c];
         }
     }
 }

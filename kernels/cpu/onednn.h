@@ -12,6 +12,7 @@
 
 /* Each member is the function dnnl_NAME. */
 #define ONEDNN_FUNCTIONS(X)                        \
+    X(sgemm)                                       \
     X(engine_create)                               \
     X(stream_create)                               \
     X(memory_desc_init_by_strides)                 \

@@ -3,10 +3,9 @@
  * Forward work is split by rows of places, gradients by images, since windows overlap. */
 #include <float.h>
 
+#include "kernels/cpu/lanes.h"
 #include "kernels/cpu/pool_internal.h"
 #include "kernels/cpu/scratch.h"
-
-enum { CHANNELS = 64 };
 
 #define T float
 #define LOWEST (-FLT_MAX)
@@ -56,19 +55,33 @@ const struct pool_loops *const pool_loops_of[DT_N_TYPES] = {
 };
 // clang-format on
 
+/* Defined here for one type each: the block of a mean, the mean, and its gradient. */
 #define MEAN(s, T)                                                                                                      \
-    VECTOR_CLONES static void mean_##s(const void *const *taps, int64_t n_taps, int64_t n, void *out_pointer) {         \
-        T *out = out_pointer;                                                                                           \
-        for (int64_t first = 0; first < n; first += CHANNELS) {                                                         \
-            T sums[CHANNELS] = {0};                                                                                     \
-            int64_t count = MIN(CHANNELS, n - first);                                                                   \
-            for (int64_t i = 0; i < n_taps; i++) {                                                                      \
-                const T *in = (const T *)taps[i] + first;                                                               \
-                for (int64_t c = 0; c < count; c++)                                                                     \
-                    sums[c] += in[c];                                                                                   \
-            }                                                                                                           \
-            for (int64_t c = 0; c < count; c++)                                                                         \
-                out[first + c] = sums[c] / (T)n_taps;                                                                   \
+    LANES_INLINE void mean_block_##s(const void *const *taps, int64_t n_taps, int64_t first, const int count, T *out) { \
+        vec_##s sums[LANES_BLOCK];                                                                                      \
+        for (int k = 0; k < count; k++)                                                                                 \
+            sums[k] = (vec_##s){0};                                                                                     \
+        for (int64_t i = 0; i < n_taps; i++) {                                                                          \
+            const vec_##s *in = (const vec_##s *)(const void *)((const T *)taps[i] + first);                            \
+            for (int k = 0; k < count; k++)                                                                             \
+                sums[k] += in[k];                                                                                       \
+        }                                                                                                               \
+        for (int k = 0; k < count; k++) {                                                                               \
+            vec_##s mean = sums[k] / (T)n_taps;                                                                         \
+            memcpy(out + first + k * WIDTH_##s, &mean, sizeof(mean));                                                   \
+        }                                                                                                               \
+    }                                                                                                                   \
+    VECTOR_CLONES static void mean_##s(const void *const *taps, int64_t n_taps, int64_t n, void *out) {                 \
+        int64_t first = 0;                                                                                              \
+        for (; first + LANES_BLOCK * WIDTH_##s <= n; first += LANES_BLOCK * WIDTH_##s)                                  \
+            mean_block_##s(taps, n_taps, first, LANES_BLOCK, out);                                                      \
+        for (; first + WIDTH_##s <= n; first += WIDTH_##s)                                                              \
+            mean_block_##s(taps, n_taps, first, 1, out);                                                                \
+        for (; first < n; first++) {                                                                                    \
+            T sum = 0;                                                                                                  \
+            for (int64_t i = 0; i < n_taps; i++)                                                                        \
+                sum += ((const T *)taps[i])[first];                                                                     \
+            ((T *)out)[first] = sum / (T)n_taps;                                                                        \
         }                                                                                                               \
     }                                                                                                                   \
     VECTOR_CLONES static void mean_grad_##s(void *const *to, int64_t n_taps, int64_t n, const void *gradient_pointer) { \
@@ -148,12 +161,6 @@ static void run_place(const struct pool_job *job, int64_t n, int64_t p, struct s
     char *result = (char *)job->result + at;
     void *const *to = (void *const *)(uintptr_t)share->others;
     switch (job->kind) {
-    case POOL_MAX:
-        loops->max(share->taps, n_taps, channels, result);
-        return;
-    case POOL_AVG:
-        pool_mean(job->dtype, share->taps, n_taps, channels, result);
-        return;
     case POOL_AVG_GRAD:
         pool_mean_grad(job->dtype, to, n_taps, channels, gradient);
         return;
@@ -203,6 +210,42 @@ static struct status *run_places(const struct pool_job *job, int64_t begin, int6
     return st;
 }
 
+/* A row of places of MaxPool or AvgPool: the rows of the window are found once for all of them. */
+static void run_row(const struct pool_job *job, int64_t row, const void **taps, int64_t *rows) {
+    const struct conv_shape *s = job->shape;
+    int64_t pixel = s->in_channels * (int64_t)dtype_size(job->dtype), n_rows = 0;
+    int64_t y = row % s->out[1] * s->stride[1] - s->pad_before[1], z = row / s->out[1] % s->out[0] * s->stride[0] - s->pad_before[0];
+    int64_t image = row / (s->out[1] * s->out[0]) * conv_n_positions(s->in);
+    for (int64_t i = MAX(z, 0); i < MIN(z + s->window[0], s->in[0]); i++)
+        for (int64_t j = MAX(y, 0); j < MIN(y + s->window[1], s->in[1]); j++)
+            rows[n_rows++] = (image + (i * s->in[1] + j) * s->in[2]) * pixel;
+    char *out = (char *)job->result + row * s->out[2] * pixel;
+    for (int64_t x = 0; x < s->out[2]; x++, out += pixel) {
+        int64_t origin = x * s->stride[2] - s->pad_before[2], n_taps = 0;
+        int64_t begin = MAX(origin, 0), end = MIN(origin + s->window[2], s->in[2]);
+        for (int64_t r = 0; r < n_rows; r++)
+            for (int64_t at = begin; at < end; at++)
+                taps[n_taps++] = (const char *)job->in + rows[r] + at * pixel;
+        if (job->kind == POOL_MAX)
+            pool_loops_of[job->dtype]->max(taps, n_taps, s->in_channels, out);
+        else
+            pool_mean(job->dtype, taps, n_taps, s->in_channels, out);
+    }
+}
+
+static void forward_range(void *arg, int64_t begin, int64_t end) {
+    struct pool_job *job = arg;
+    const struct conv_shape *s = job->shape;
+    int64_t n_rows = MIN(s->window[0], s->in[0]) * MIN(s->window[1], s->in[1]), n_taps = n_rows * MIN(s->window[2], s->in[2]), *words;
+    struct tensor scratch = TENSOR_INIT;
+    struct status *st = scratch_new(job->ctx, DT_INT64, n_taps + n_rows, 1, &scratch, &words), *none = NULL;
+    if (st && !__atomic_compare_exchange_n(&job->failure, &none, st, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+        status_unref(st);
+    for (; !st && begin < end; begin++)
+        run_row(job, begin, (const void **)words, words + n_taps);
+    tensor_clear(&scratch);
+}
+
 static void run_units(struct pool_job *job, int64_t begin, int64_t end, int64_t unit) {
     struct status *st = run_places(job, begin * unit, end * unit), *none = NULL;
     if (st && !__atomic_compare_exchange_n(&job->failure, &none, st, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
@@ -222,13 +265,14 @@ static void images_range(void *arg, int64_t begin, int64_t end) {
 struct status *pool_run(struct pool_job *job) {
     const struct conv_shape *s = job->shape;
     bool is_backward = job->kind == POOL_MAX_GRAD || job->kind == POOL_AVG_GRAD;
-    double taps = (double)conv_n_positions(s->window), per_place = taps * (4 + (double)s->in_channels * 0.15) + 20;
+    double taps = (double)conv_n_positions(s->window), per_place = taps * (2 + (double)s->in_channels * 0.05) + 10;
     if (is_backward) {
         memset(job->result, 0, (size_t)(s->batch * conv_n_positions(s->in) * s->in_channels) * dtype_size(job->dtype));
         pool_parallel_for(job->ctx->pool, s->batch, 2 * per_place * (double)conv_n_positions(s->out), images_range, job);
     } else {
         int64_t n_rows = s->batch * s->out[0] * s->out[1];
-        pool_parallel_for(job->ctx->pool, n_rows, per_place * (double)s->out[2], rows_range, job);
+        bool is_plain = job->kind == POOL_MAX || job->kind == POOL_AVG;
+        pool_parallel_for(job->ctx->pool, n_rows, per_place * (double)s->out[2], is_plain ? forward_range : rows_range, job);
     }
     return job->failure;
 }

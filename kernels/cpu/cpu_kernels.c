@@ -15,7 +15,7 @@ extern const struct kernel_list control_flow_kernels;
 extern const struct kernel_list random_kernels;
 extern const struct kernel_list string_kernels;
 extern const struct kernel_list unicode_kernels;
-extern const struct kernel_list parsing_kernels;
+extern const struct kernel_list parsing_kernels, vocab_remap_kernels;
 extern const struct kernel_list summary_kernels;
 extern const struct kernel_list list_kernels, list_bulk_kernels, list_join_kernels, optional_kernels, variant_kernels;
 extern const struct kernel_list conv_kernels, norm_kernels, pool_kernels, rnn_kernels;
@@ -69,6 +69,7 @@ const struct kernel_list *const cpu_kernel_lists[] = {
     &string_kernels,
     &unicode_kernels,
     &parsing_kernels,
+    &vocab_remap_kernels,
     &summary_kernels,
     &list_kernels,
     &list_bulk_kernels,

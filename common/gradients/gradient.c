@@ -16,6 +16,7 @@ extern const struct gradient_list string_gradients;
 extern const struct gradient_list unicode_gradients;
 extern const struct gradient_list parsing_gradients;
 extern const struct gradient_list summary_gradients;
+extern const struct gradient_list conv_gradients, norm_gradients, pool_gradients, rnn_gradients;
 extern const struct gradient_list list_gradients, lookup_gradients, optional_gradients;
 extern const struct gradient_list sparse_gradients, ragged_gradients, set_gradients;
 extern const struct gradient_list queue_gradients, barrier_gradients, accumulator_gradients, staging_gradients, mutex_gradients;
@@ -30,6 +31,8 @@ const struct gradient_list *const gradient_lists[] = {
     &optional_gradients,    &sparse_gradients,       &ragged_gradients,
     &set_gradients,         &queue_gradients,        &barrier_gradients,
     &accumulator_gradients, &staging_gradients,      &mutex_gradients,
+    &conv_gradients,        &pool_gradients,         &norm_gradients,
+    &rnn_gradients,
 };
 const size_t n_gradient_lists = ARRAY_LEN(gradient_lists);
 

@@ -15,6 +15,7 @@ extern const struct op_def_list string_ops;
 extern const struct op_def_list unicode_ops;
 extern const struct op_def_list parsing_ops;
 extern const struct op_def_list summary_ops;
+extern const struct op_def_list conv_ops, norm_ops, pool_ops, rnn_ops;
 extern const struct op_def_list list_ops, lookup_ops, optional_ops;
 extern const struct op_def_list sparse_ops, ragged_ops, set_ops;
 extern const struct op_def_list queue_ops, barrier_ops, accumulator_ops, staging_ops, mutex_ops;
@@ -26,7 +27,7 @@ const struct op_def_list *const op_def_lists[] = {
     &unicode_ops,  &parsing_ops,      &summary_ops,     &string_ops,      &list_ops,
     &lookup_ops,   &io_ops,           &optional_ops,    &sparse_ops,      &ragged_ops,
     &set_ops,      &queue_ops,        &barrier_ops,     &accumulator_ops, &staging_ops,
-    &mutex_ops,
+    &mutex_ops,    &conv_ops,         &pool_ops,        &norm_ops,        &rnn_ops,
 };
 const size_t n_op_def_lists = ARRAY_LEN(op_def_lists);
 

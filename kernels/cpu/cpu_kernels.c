@@ -18,6 +18,7 @@ extern const struct kernel_list unicode_kernels;
 extern const struct kernel_list parsing_kernels, vocab_remap_kernels;
 extern const struct kernel_list summary_kernels;
 extern const struct kernel_list list_kernels, list_bulk_kernels, list_join_kernels, optional_kernels, variant_kernels;
+extern const struct kernel_list conv_kernels, norm_kernels, pool_kernels, rnn_kernels;
 extern const struct kernel_list lookup_kernels, lookup_file_kernels;
 extern const struct kernel_list io_kernels, checkpoint_kernels, checkpoint_v1_kernels;
 extern const struct kernel_list ragged_range_kernels, ragged_gather_kernels, ragged_variant_kernels, ragged_dense_kernels,
@@ -27,6 +28,7 @@ extern const struct kernel_list sparse_arrange_kernels, sparse_dense_kernels, sp
 extern const struct kernel_list sparse_cross_kernels, sparse_serial_kernels, sparse_map_kernels, sparse_distance_kernels;
 extern const struct kernel_list set_kernels, set_search_kernels;
 extern const struct kernel_list queue_kernels, barrier_kernels, accumulator_kernels, staging_kernels, mutex_kernels;
+extern const struct kernel_list conv_kernels, norm_kernels, pool_kernels, rnn_kernels;
 
 const struct kernel_list *const cpu_kernel_lists[] = {
     &array_kernels,
@@ -102,5 +104,9 @@ const struct kernel_list *const cpu_kernel_lists[] = {
     &accumulator_kernels,
     &staging_kernels,
     &mutex_kernels,
+    &conv_kernels,
+    &pool_kernels,
+    &norm_kernels,
+    &rnn_kernels,
 };
 const size_t n_cpu_kernel_lists = ARRAY_LEN(cpu_kernel_lists);

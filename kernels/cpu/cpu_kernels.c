@@ -29,6 +29,7 @@ extern const struct kernel_list sparse_cross_kernels, sparse_serial_kernels, spa
 extern const struct kernel_list set_kernels, set_search_kernels;
 extern const struct kernel_list queue_kernels, barrier_kernels, accumulator_kernels, staging_kernels, mutex_kernels;
 extern const struct kernel_list conv_kernels, norm_kernels, pool_kernels, rnn_kernels;
+extern const struct kernel_list linalg_kernels, math_einsum_kernels, math_check_kernels, fft_kernels;
 
 const struct kernel_list *const cpu_kernel_lists[] = {
     &array_kernels,
@@ -108,5 +109,9 @@ const struct kernel_list *const cpu_kernel_lists[] = {
     &pool_kernels,
     &norm_kernels,
     &rnn_kernels,
+    &linalg_kernels,
+    &math_einsum_kernels,
+    &math_check_kernels,
+    &fft_kernels,
 };
 const size_t n_cpu_kernel_lists = ARRAY_LEN(cpu_kernel_lists);

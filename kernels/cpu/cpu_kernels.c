@@ -26,6 +26,7 @@ extern const struct kernel_list set_kernels, set_search_kernels;
 extern const struct kernel_list queue_kernels, barrier_kernels, accumulator_kernels, staging_kernels, mutex_kernels;
 extern const struct kernel_list image_resize_kernels, image_nearest_kernels, image_crop_kernels, image_color_kernels, image_boxes_kernels,
     image_suppress_kernels, image_transform_kernels;
+extern const struct kernel_list reader_kernels;
 
 const struct kernel_list *const cpu_kernel_lists[] = {
     &array_kernels,
@@ -104,5 +105,6 @@ const struct kernel_list *const cpu_kernel_lists[] = {
     &image_boxes_kernels,
     &image_suppress_kernels,
     &image_transform_kernels,
+    &reader_kernels,
 };
 const size_t n_cpu_kernel_lists = ARRAY_LEN(cpu_kernel_lists);

@@ -236,13 +236,9 @@ static int64_t integer_at(const struct tensor *t, int64_t i) {
         return ((const uint8_t *)tensor_cdata(t))[i];
     case DT_INT16:
         return ((const int16_t *)tensor_cdata(t))[i];
-    case DT_UINT16:
-        return ((const uint16_t *)tensor_cdata(t))[i];
-    case DT_UINT32:
-        return ((const uint32_t *)tensor_cdata(t))[i];
     case DT_INT32:
         return ((const int32_t *)tensor_cdata(t))[i];
-    default: /* a uint64 beyond int64 is negative here: no size either */
+    default:
         return ((const int64_t *)tensor_cdata(t))[i];
     }
 }
@@ -332,14 +328,15 @@ static enum kernel_result sample(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
+#define SIZES (DTYPES_SIGNED_INT | DTYPE_BIT(DT_UINT8))
 #define PIXELS (DTYPE_BIT(DT_HALF) | DTYPE_BIT(DT_FLOAT))
 
 // clang-format off
 static const struct kernel_def rows[] = {
     {.op = "DrawBoundingBoxes", {{"T", PIXELS}}, .compute = draw},
     {.op = "DrawBoundingBoxesV2", {{"T", PIXELS}}, .compute = draw},
-    {.op = "SampleDistortedBoundingBox", {{"T", DTYPES_INT}}, .compute = sample, .init = sample_init, .flags = KERNEL_STATEFUL | KERNEL_SESSION_STATE},
-    {.op = "SampleDistortedBoundingBoxV2", {{"T", DTYPES_INT}}, .compute = sample, .init = sample_init, .flags = KERNEL_STATEFUL | KERNEL_SESSION_STATE},
+    {.op = "SampleDistortedBoundingBox", {{"T", SIZES}}, .compute = sample, .init = sample_init, .flags = KERNEL_STATEFUL | KERNEL_SESSION_STATE},
+    {.op = "SampleDistortedBoundingBoxV2", {{"T", SIZES}}, .compute = sample, .init = sample_init, .flags = KERNEL_STATEFUL | KERNEL_SESSION_STATE},
 };
 // clang-format on
 

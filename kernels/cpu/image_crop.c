@@ -314,12 +314,14 @@ static enum kernel_result crop_grad_boxes(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
+#define CROPPED (DTYPES_REAL & ~(DTYPE_BIT(DT_UINT32) | DTYPE_BIT(DT_UINT64) | DTYPE_BIT(DT_BFLOAT16)))
+
 // clang-format off
 static const struct kernel_def rows[] = {
-    {.op = "CropAndResize", {{"T", DTYPES_REAL}}, .compute = crop, .init = crop_init},
+    {.op = "CropAndResize", {{"T", CROPPED}}, .compute = crop, .init = crop_init},
     {.op = "CropAndResizeGradImage", {{"T", DTYPE_BIT(DT_HALF) | DTYPE_BIT(DT_FLOAT) | DTYPE_BIT(DT_DOUBLE)}},
      .compute = crop_grad_image, .init = crop_init},
-    {.op = "CropAndResizeGradBoxes", {{"T", DTYPES_REAL}}, .compute = crop_grad_boxes, .init = crop_init},
+    {.op = "CropAndResizeGradBoxes", {{"T", CROPPED}}, .compute = crop_grad_boxes, .init = crop_init},
 };
 // clang-format on
 

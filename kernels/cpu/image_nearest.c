@@ -148,10 +148,14 @@ static enum kernel_result nearest_grad(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
+#define RESIZED (DTYPES_REAL & ~(DTYPE_BIT(DT_UINT32) | DTYPE_BIT(DT_UINT64)))
+
+#define RESIZED_GRAD (DTYPES_REAL_FLOAT | DTYPE_BIT(DT_INT8) | DTYPE_BIT(DT_UINT8) | DTYPE_BIT(DT_INT32))
+
 // clang-format off
 static const struct kernel_def rows[] = {
-    {.op = "ResizeNearestNeighbor", {{"T", DTYPES_REAL}}, .compute = nearest, .init = resize_init},
-    {.op = "ResizeNearestNeighborGrad", {{"T", DTYPES_REAL}}, .compute = nearest_grad, .init = resize_init},
+    {.op = "ResizeNearestNeighbor", {{"T", RESIZED}}, .compute = nearest, .init = resize_init},
+    {.op = "ResizeNearestNeighborGrad", {{"T", RESIZED_GRAD}}, .compute = nearest_grad, .init = resize_init},
 };
 // clang-format on
 

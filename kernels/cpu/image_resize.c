@@ -194,14 +194,16 @@ static enum kernel_result place_grad(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
+#define RESIZED (DTYPES_REAL & ~(DTYPE_BIT(DT_UINT32) | DTYPE_BIT(DT_UINT64)))
+
 // clang-format off
 static const struct kernel_def rows[] = {
-    {.op = "ResizeBilinear", {{"T", DTYPES_REAL}}, .compute = resize, .init = resize_init, .arg = &bilinear},
-    {.op = "ResizeBicubic", {{"T", DTYPES_REAL}}, .compute = resize, .init = resize_init, .arg = &bicubic},
-    {.op = "ResizeArea", {{"T", DTYPES_REAL}}, .compute = resize, .init = resize_init, .arg = &area},
+    {.op = "ResizeBilinear", {{"T", RESIZED}}, .compute = resize, .init = resize_init, .arg = &bilinear},
+    {.op = "ResizeBicubic", {{"T", RESIZED}}, .compute = resize, .init = resize_init, .arg = &bicubic},
+    {.op = "ResizeArea", {{"T", RESIZED}}, .compute = resize, .init = resize_init, .arg = &area},
     {.op = "ResizeBilinearGrad", {{"T", DTYPES_REAL_FLOAT}}, .compute = resize_grad, .init = resize_init, .arg = &bilinear},
     {.op = "ResizeBicubicGrad", {{"T", DTYPE_BIT(DT_FLOAT) | DTYPE_BIT(DT_DOUBLE)}}, .compute = resize_grad, .init = resize_init, .arg = &bicubic},
-    {.op = "ScaleAndTranslate", {{"T", DTYPES_REAL}}, .compute = place, .init = place_init},
+    {.op = "ScaleAndTranslate", {{"T", RESIZED}}, .compute = place, .init = place_init},
     {.op = "ScaleAndTranslateGrad", {{"T", DTYPE_BIT(DT_FLOAT)}}, .compute = place_grad, .init = place_init},
 };
 // clang-format on

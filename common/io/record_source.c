@@ -1,9 +1,12 @@
 /* Records of files: whole files, lines, blocks of equal size, TFRecords, the last two maybe compressed. */
+#include "common/io/record_source.h"
+
 #include <stdlib.h>
 #include <zlib.h>
 
 #include "common/io/crc32c.h"
-#include "kernels/cpu/reader.h"
+#include "common/io/file_root.h"
+#include "common/io/file_system.h"
 
 enum { CHUNK_BYTES = 1 << 16 };
 
@@ -51,7 +54,7 @@ struct status *record_source_open(const struct record_options *options, struct s
         *ret = source;
         return NULL;
     }
-    TRY_OUT(io_path(name, &path));
+    TRY_OUT(file_root_resolve(name, &path));
     source->path = xstrdup(str_text(&path));
     source->fd = fs()->open(fs(), source->path, FILE_READ);
     if (source->fd < 0) {

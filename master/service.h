@@ -18,6 +18,7 @@ struct service_options {
     int max_steps;                  /* in flight, default 100000 */
     int max_session_steps;          /* of one session, default 10000 */
     int max_nodes;                  /* per session graph, default 1,000,000 */
+    bool check_shapes;              /* refuse graphs whose shapes cannot fit when they come; TensorFlow's servers do not */
     int max_executables;            /* compiled signatures kept per session, default 1000: the one used longest ago goes */
 };
 void service_options_default(struct service_options *options);

@@ -3,6 +3,7 @@
 
 #include "common/graph/graph_proto.h"
 #include "common/tensor/tensor_proto.h"
+#include "kernels/infer_eval.h"
 #include "master/budgets.h"
 #include "master/request.h"
 #include "master/service_internal.h"
@@ -25,11 +26,20 @@ static void rollback(struct graph *graph, int n_before) {
 }
 
 /* A graph gives memory back only as a whole: what refused parts of it hold adds up until the session ends. */
-static size_t held_bytes(const struct graph *graph, int first_tensor) {
-    size_t size = graph->arena.size_bytes;
+static size_t held_bytes(const struct session *session, int first_tensor) {
+    const struct graph *graph = &session->graph;
+    size_t size = graph->arena.size_bytes + session->shapes.arena.size_bytes;
     for (int i = first_tensor; i < graph->n_tensors; i++)
         size += tensor_size_bytes(graph->tensors[i]);
     return size;
+}
+
+/* A graph whose shapes cannot fit is taken, as TensorFlow's servers take it, unless the master was told to check. */
+static struct status *infer_shapes(struct session *session) {
+    struct infer_options options;
+    infer_options_with_kernels(&options);
+    options.refuses = session->service->options.check_shapes;
+    return graph_infer_shapes(&session->graph, &session->shapes, &options);
 }
 
 static void graph_add(struct graph_job *job, struct session *session) {
@@ -48,6 +58,8 @@ static void graph_add(struct graph_job *job, struct session *session) {
     if (job->status)
         return;
     job->status = place_session(&session->graph, session->devices, &session->options);
+    if (!job->status)
+        job->status = infer_shapes(session);
     if (job->status)
         rollback(&session->graph, n_before);
 }
@@ -56,7 +68,7 @@ static void graph_work(struct session_job *session_job) {
     struct graph_job *job = CONTAINER_OF(session_job, struct graph_job, job);
     struct session *session = session_job->session;
     int first_tensor = session->graph.n_tensors;
-    size_t before = held_bytes(&session->graph, first_tensor);
+    size_t before = held_bytes(session, first_tensor);
     if (session->refused_bytes > SERVICE_MAX_REFUSED_BYTES) {
         job->status = status_exhausted("Session %s holds %zu MiB of graphs that were refused; create a new one", session->handle,
                                        session->refused_bytes >> 20);
@@ -64,7 +76,7 @@ static void graph_work(struct session_job *session_job) {
     }
     graph_add(job, session);
     if (job->status)
-        session->refused_bytes += held_bytes(&session->graph, first_tensor) - before;
+        session->refused_bytes += held_bytes(session, first_tensor) - before;
 }
 
 static void graph_done(struct session_job *session_job) {

@@ -31,6 +31,7 @@ struct session *session_new(struct service *service, const struct session_config
     session->devices = tasks_session_devices(service->tasks, config);
     session->created_us = clock_wall_us();
     graph_init(&session->graph);
+    graph_shapes_init(&session->shapes);
     strmap_init(&session->executables);
     strmap_init(&session->partial_runs);
     u64map_init(&session->request_ids);
@@ -53,6 +54,7 @@ void session_unref(struct session *session) {
     strmap_fini(&session->executables);
     strmap_fini(&session->partial_runs);
     u64map_fini(&session->request_ids);
+    graph_shapes_fini(&session->shapes);
     graph_fini(&session->graph);
     device_table_unref(session->devices);
     free(session->request_ring);

@@ -14,6 +14,7 @@
 
 #include "common/base/list.h"
 #include "common/base/pool.h"
+#include "common/ops/infer.h"
 #include "master/compile.h"
 #include "master/tasks.h"
 
@@ -76,6 +77,7 @@ struct session {
     int n_refs;   /* the service's table, jobs and steps */
     bool is_closed;
     struct graph graph;           /* jobs only, while one runs */
+    struct graph_shapes shapes;   /* what is known of its outputs before any step; likewise */
     struct device_table *devices; /* what its nodes are placed on: `placed` indexes it, so it stays the same */
     int64_t graph_version;
     size_t refused_bytes; /* held by the graph for ExtendSessions that failed; running job's */

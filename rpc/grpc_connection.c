@@ -168,7 +168,7 @@ void grpc_connection_expel(struct grpc_connection *connection, enum grpc_refusal
         return;
     const char *text = grpc_refusal_text(refusal);
     grpc_refusal_count(refusal);
-    grpc_refusal_log(refusal, (int64_t)uv_now(loop_uv(connection->loop)));
+    grpc_refusal_log(refusal);
     add_goaway(connection, text);
     grpc_output_write(&connection->out, connection->fd, &n);
     connection->why = status_exhausted("the connection was closed: %s", text);

@@ -49,16 +49,13 @@ void grpc_limits_register_metrics(void) {
 }
 
 void grpc_refusal_count(enum grpc_refusal refusal) { metric_add(&refused[refusal], 1); }
-void grpc_refusal_log(enum grpc_refusal refusal, int64_t now_ms) {
-    enum { LOG_EVERY_MS = 1000 };
-    static _Atomic int64_t next_ms, n_silent; /* of the process, whatever the loop */
-    if (now_ms < atomic_load(&next_ms)) {
-        atomic_fetch_add(&n_silent, 1);
-        return;
-    }
-    atomic_store(&next_ms, now_ms + LOG_EVERY_MS);
-    log_info("closed a client's connection: %s (%" PRId64 " others were closed since the last such line)", rows[refusal].text,
-             atomic_exchange(&n_silent, 0));
+
+void grpc_refusal_log(enum grpc_refusal refusal) {
+    static struct log_limit limit;
+    int64_t n_silent;
+    if (log_limit_pass(&limit, &n_silent))
+        log_info("closed a client's connection: %s (%" PRId64 " others were closed since the last such line)", rows[refusal].text,
+                 n_silent);
 }
 
 const char *grpc_refusal_text(enum grpc_refusal refusal) { return rows[refusal].text; }

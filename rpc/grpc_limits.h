@@ -25,7 +25,7 @@ void grpc_limits_register_metrics(void);
 void grpc_refusal_count(enum grpc_refusal refusal);
 /* Logs that a connection was closed because of it: a line a second at most, for a flood must not become one of lines, and a log that is
  * not read would hold up the daemon. Loop thread. */
-void grpc_refusal_log(enum grpc_refusal refusal, int64_t now_ms);
+void grpc_refusal_log(enum grpc_refusal refusal);
 /* Why a connection is closed because of it, for GOAWAY and the log. */
 const char *grpc_refusal_text(enum grpc_refusal refusal);
 

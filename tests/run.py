@@ -126,6 +126,10 @@ def suite_kernels(options):
     return run_python_suite("tests/differential/run_kernels.py", options)
 
 
+def suite_shapes(options):
+    return run_python_suite("tests/differential/run_shapes.py", options)
+
+
 def suite_checkpoints(options):
     return run_python_suite("tests/differential/run_checkpoints.py", options)
 
@@ -152,6 +156,7 @@ SUITES = [
     ("asan", suite_asan, "cmocka tests under AddressSanitizer and UBSan"),
     ("tsan", suite_tsan, "threads: cmocka tests under ThreadSanitizer"),
     ("kernels", suite_kernels, "every kernel against TensorFlow in process"),
+    ("shapes", suite_shapes, "static shapes of whole graphs against TensorFlow's"),
     ("checkpoints", suite_checkpoints, "checkpoints that TensorFlow reads and writes, in both directions"),
     ("cluster", suite_cluster, "TensorFlow programs on a cluster against TensorFlow in process"),
     ("e2e", suite_e2e, "daemons, command lines, failures, training runs"),

@@ -24,7 +24,7 @@ ALLOWED = {
 LIBRARY_HOMES = {
     "uv.h": {"rpc"}, "nghttp2/": {"rpc"}, "curl/": {"rpc"}, "openssl/": {"rpc"}, "infiniband/": {"rpc"}, "microhttpd.h": {"rpc"},
     "cblas.h": {"kernels/cpu"}, "dnnl": {"kernels/cpu"}, "cuda": {"kernels/cuda"}, "ini.h": {"common/base"}, "jansson.h": {"rpc"},
-    "zlib.h": {"rpc", "common/io"},
+    "zlib.h": {"rpc", "common/io"}, "pcre2.h": {"kernels/cpu"}, "unicode/": {"kernels/cpu"},
 }
 BANNED = re.compile(r"(?<![\w.>])(strcpy|strcat|sprintf|vsprintf|strtok|atoi|atol|atof|gets|alloca)\s*\(")
 SOURCE_FOLDERS = ("common", "kernels", "rpc", "worker", "master", "client", "bin", "bench", "tests")

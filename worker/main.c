@@ -16,7 +16,7 @@
 #include "rpc/daemon.h"
 #include "worker/service.h"
 
-enum { WORKER_PORT = 2300, PS_PORT = 2400, MAX_CPU_DEVICES = 64, MAX_FILE_ROOTS = 64, IO_THREADS = 4 };
+enum { WORKER_PORT = 2300, PS_PORT = 2400, MAX_CPU_DEVICES = 64, STOP_GRACE_MS = 5000, MAX_FILE_ROOTS = 64, IO_THREADS = 4 };
 
 struct worker_flags {
     const char *job, *listen, *port_file, *admin, *cluster, *file_root;
@@ -176,23 +176,35 @@ static const struct admin_page pages[] = {
 
 /* ---- stopping ---- */
 
+static void on_freed(void *arg) {
+    struct worker *worker = arg;
+    loop_timer_close(&worker->drain_timer, NULL);
+    loop_stop(worker->loop);
+}
+
+/* What is on a pool thread now (a kernel, a plan in the making) ends first, but not for ever. */
 static void stop(struct worker *worker) {
     if (worker->is_stopping)
         return;
     worker->is_stopping = true;
-    loop_timer_close(&worker->drain_timer, NULL);
     if (worker->admin)
         admin_server_close(worker->admin);
-    worker_service_free(worker->service, NULL, NULL);
+    loop_timer_start(&worker->drain_timer, STOP_GRACE_MS, 0);
+    worker_service_free(worker->service, on_freed, worker);
     worker->service = NULL;
-    loop_stop(worker->loop);
 }
 
 static void on_drained(void *arg) { stop(arg); }
 
 static void on_drain_timeout(struct loop_timer *timer) {
+    struct worker *worker = CONTAINER_OF(timer, struct worker, drain_timer);
+    if (worker->is_stopping) {
+        log_warning("work on the pool has not ended %d s after it was cancelled", STOP_GRACE_MS / 1000);
+        on_freed(worker);
+        return;
+    }
     log_warning("steps were still running when the drain timeout passed");
-    stop(CONTAINER_OF(timer, struct worker, drain_timer));
+    stop(worker);
 }
 
 static void on_signal(void *arg, int signo) {

@@ -72,11 +72,18 @@ static void client_free(struct client *client) {
     free(client);
 }
 
+static void log_closed(const struct status *why) {
+    static struct log_limit limit;
+    int64_t n_silent;
+    if (log_limit_pass(&limit, &n_silent))
+        log_warning("closed a connection: %s (%lld others were closed since the last such line)", status_message(why), (long long)n_silent);
+}
+
 static void on_closed(void *owner, struct wire_conn *conn, struct status *why) {
     struct client *client = owner;
     struct worker_service *service = client->service;
     if (why && !service->is_freed && status_code(why) != STATUS_UNAVAILABLE)
-        log_warning("closed a connection: %s", status_message(why));
+        log_closed(why);
     client_free(client);
     wire_conn_unref(conn);
     service_maybe_free(service);

@@ -1,15 +1,17 @@
 /* Log lines: formatted whole, then written with one write(2), so lines of several threads and processes never mix. */
 #include "common/base/log.h"
 
+#include <poll.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "common/base/clock.h"
 #include "common/base/str.h"
 
 static _Atomic int least_level = LOG_INFO;
+static _Atomic int64_t n_lost_lines;
 static char task_name[128] = "-"; /* set before threads start, read-only after */
 
 static const struct {
@@ -36,6 +38,12 @@ static void add_head(struct str *line, enum log_level level) {
     str_addf(line, "%s.%03dZ %c %s ", date, (int)(now.tv_nsec / 1000000), levels[level].letter, task_name);
 }
 
+/* A pipe that can be written takes a whole line of up to PIPE_BUF. Loop threads log: none may hang on a reader that does not read. */
+static bool has_room(int patience_ms) {
+    struct pollfd fd = {.fd = STDERR_FILENO, .events = POLLOUT};
+    return poll(&fd, 1, patience_ms) == 1 && (fd.revents & POLLOUT);
+}
+
 void log_write(enum log_level level, const char *format, ...) {
     if ((int)level < atomic_load_explicit(&least_level, memory_order_relaxed))
         return;
@@ -51,8 +59,23 @@ void log_write(enum log_level level, const char *format, ...) {
         if ((unsigned char)line.data[i] < 0x20 && line.data[i] != '\t')
             line.data[i] = ' ';
     }
+    int64_t n_lost = atomic_exchange_explicit(&n_lost_lines, 0, memory_order_relaxed);
+    if (n_lost > 0)
+        str_addf(&line, " (%lld lines before this one were lost: nobody reads them)", (long long)n_lost);
     str_add_char(&line, '\n');
-    ssize_t ignored = write(STDERR_FILENO, line.data, line.len); /* a log that cannot be written has nobody to tell */
-    (void)ignored;
+    bool is_written = has_room(n_lost > 0 ? 0 : LOG_PATIENCE_MS) && write(STDERR_FILENO, line.data, line.len) >= 0;
+    if (!is_written)
+        atomic_fetch_add_explicit(&n_lost_lines, n_lost + 1, memory_order_relaxed);
     str_fini(&line);
+}
+
+bool log_limit_pass(struct log_limit *limit, int64_t *ret_n_silent) {
+    enum { EVERY_MS = 1000 };
+    int64_t now_ms = clock_now_ns() / 1000000, next_ms = atomic_load(&limit->next_ms);
+    if (now_ms < next_ms || !atomic_compare_exchange_strong(&limit->next_ms, &next_ms, now_ms + EVERY_MS)) {
+        atomic_fetch_add(&limit->n_silent, 1);
+        return false;
+    }
+    *ret_n_silent = atomic_exchange(&limit->n_silent, 0);
+    return true;
 }

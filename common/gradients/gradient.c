@@ -13,6 +13,10 @@ extern const struct gradient_list state_gradients, resource_variable_gradients, 
 extern const struct gradient_list random_gradients;
 extern const struct gradient_list io_gradients;
 extern const struct gradient_list string_gradients;
+extern const struct gradient_list unicode_gradients;
+extern const struct gradient_list parsing_gradients;
+extern const struct gradient_list summary_gradients;
+extern const struct gradient_list conv_gradients, norm_gradients, pool_gradients, rnn_gradients;
 extern const struct gradient_list list_gradients, lookup_gradients, optional_gradients;
 extern const struct gradient_list sparse_gradients, ragged_gradients, set_gradients;
 extern const struct gradient_list queue_gradients, barrier_gradients, accumulator_gradients, staging_gradients, mutex_gradients;
@@ -22,12 +26,14 @@ const struct gradient_list *const gradient_lists[] = {
     &array_gradients,       &control_flow_gradients, &nn_gradients,
     &math_gradients,        &state_gradients,        &resource_variable_gradients,
     &training_gradients,    &tensor_array_gradients, &stack_gradients,
+    &unicode_gradients,     &parsing_gradients,      &summary_gradients,
     &logging_gradients,     &random_gradients,       &string_gradients,
     &list_gradients,        &lookup_gradients,       &io_gradients,
     &optional_gradients,    &sparse_gradients,       &ragged_gradients,
     &set_gradients,         &queue_gradients,        &barrier_gradients,
     &accumulator_gradients, &staging_gradients,      &mutex_gradients,
-    &linalg_gradients,      &fft_gradients,
+    &linalg_gradients,      &fft_gradients,          &conv_gradients,
+    &pool_gradients,        &norm_gradients,         &rnn_gradients,
 };
 const size_t n_gradient_lists = ARRAY_LEN(gradient_lists);
 

@@ -19,8 +19,11 @@ static const struct gradient_row rows[] = {
     NO_GRADIENT("StringToHashBucketStrong"),
     NO_GRADIENT("StaticRegexFullMatch"),
     NO_GRADIENT("RegexFullMatch"),
+    NO_GRADIENT("StaticRegexReplace"),
+    NO_GRADIENT("RegexReplace"),
     NO_GRADIENT("EncodeBase64"),
     NO_GRADIENT("DecodeBase64"),
+    NO_GRADIENT("StringNGrams"),
     NO_GRADIENT("StringSplit"),
     NO_GRADIENT("StringSplitV2"),
 };

@@ -134,6 +134,8 @@ void graph_consumers_fini(struct graph_consumers *consumers);
 /* Live nodes so that producers come before consumers (NextIteration's edges into Merge do not count): `ret_order` has n_live entries,
  * malloc'd. Errors: INVALID_ARGUMENT naming a node on a cycle that passes no NextIteration. */
 struct status *graph_topological_order(const struct graph *graph, struct node ***ret_order) MUST_USE;
+/* The same of the live nodes with ids from `first_id` on, earlier ones taken as done. ret_order may be NULL: only the check. */
+struct status *graph_order_from(const struct graph *graph, int first_id, struct node ***ret_order) MUST_USE;
 
 /* A copy of the live nodes (ids renumbered in order, placement kept; names, attr values and functions shared by reference to the
  * source's arena: the source must outlive the copy). `keep` (by source id) limits the copy to some nodes, closed under inputs; NULL copies

@@ -40,9 +40,6 @@ struct status *node_check_edges(struct graph *graph, struct node *node) MUST_USE
 /* "Op<name=Identity; signature=input:T -> output:T; attr=T:type>" */
 void op_signature_print(const struct op_signature *op, struct str *out);
 
-/* Kahn's algorithm over the live nodes with ids from `first_id` on (earlier ones are taken as done). ret_order may be NULL. */
-struct status *graph_order_from(const struct graph *graph, int first_id, struct node ***ret_order) MUST_USE;
-
 /* What decoding attrs draws on and counts. */
 struct attr_reader {
     struct graph *graph;

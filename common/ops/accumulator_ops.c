@@ -20,7 +20,7 @@ static struct status *shape_take_sparse(struct shape_inference *ctx) {
 // clang-format off
 static const struct op_def rows[] = {
     {"ConditionalAccumulator", "sums gradients until enough have come", shape_words},
-    {"ResourceConditionalAccumulator", "sums gradients until enough have come", shape_scalar},
+    {"ResourceConditionalAccumulator", "sums gradients until enough have come", shape_unknown},
     {"SparseConditionalAccumulator", "sums gradients of rows until enough have come", shape_words},
     {"AccumulatorApplyGradient", "adds a gradient; drops a stale one", shape_none},
     {"ResourceAccumulatorApplyGradient", "adds a gradient; drops a stale one", shape_none},

@@ -8,6 +8,8 @@
 static struct status *gather_of(struct shape_inference *ctx, const struct tensor *axis_value, bool axis_known, int64_t batch_dims) {
     struct shape params = ctx->in[0], indices = ctx->in[1], out;
     TRY(shape_require_rank_at_least(ctx, 0, 1));
+    if (batch_dims < INT32_MIN || batch_dims > INT32_MAX)
+        return status_invalid("Attr batch_dims has value %lld out of range for an int32", (long long)batch_dims);
     if (batch_dims < 0 && indices.rank >= 0)
         batch_dims += indices.rank;
     if (!axis_known) {
@@ -20,11 +22,13 @@ static struct status *gather_of(struct shape_inference *ctx, const struct tensor
     if (params.rank < 0 || indices.rank < 0)
         return NULL;
     if (axis < -(int64_t)params.rank || axis >= params.rank)
-        return status_invalid("Shape must be at least rank %lld but is rank %d", (long long)(axis < 0 ? -axis : axis + 1), params.rank);
+        return status_invalid("Shape must be at least rank %llu but is rank %d",
+                              axis < 0 ? 0 - (unsigned long long)axis : (unsigned long long)axis + 1, params.rank);
     axis += axis < 0 ? params.rank : 0;
-    if (batch_dims < 0 || batch_dims > indices.rank || batch_dims > axis)
-        return status_invalid("Expected batch_dims in the range [0, %lld], but got %lld", (long long)MIN(axis, indices.rank),
-                              (long long)batch_dims);
+    if (batch_dims < 0 || batch_dims > indices.rank)
+        return status_invalid("Expected batch_dims in the range [0, %d], but got %lld", indices.rank, (long long)batch_dims);
+    if (batch_dims > axis) /* the kernel says so */
+        return NULL;
     TRY(shape_concat(ctx, shape_sub(ctx, params, 0, (int)axis), shape_sub(ctx, indices, (int)batch_dims, -1), &out));
     return shape_concat(ctx, out, shape_sub(ctx, params, (int)axis + 1, -1), &ctx->out[0]);
 }
@@ -84,11 +88,17 @@ static struct status *shape_of_tensor_scatter(struct shape_inference *ctx) {
 
 /* ---- distinct values ---- */
 
-static struct status *shape_of_unique(struct shape_inference *ctx) {
-    TRY(shape_require_rank(ctx, 0, 1, &ctx->out[1]));
+static struct status *shape_of_unique_with_counts(struct shape_inference *ctx) {
     ctx->out[0] = shape_unknown_of_rank(ctx, 1);
-    if (ctx->node->n_outputs > 2)
-        ctx->out[2] = shape_unknown_of_rank(ctx, 1);
+    ctx->out[1] = ctx->in[0];
+    ctx->out[2] = shape_unknown_of_rank(ctx, 1);
+    return NULL;
+}
+
+static struct status *shape_of_unique(struct shape_inference *ctx) {
+    TRY(shape_require_rank(ctx, 0, 1, NULL));
+    ctx->out[0] = shape_unknown_of_rank(ctx, 1);
+    ctx->out[1] = ctx->in[0];
     return NULL;
 }
 
@@ -261,7 +271,7 @@ static const struct op_def rows[] = {
     {"TensorScatterMin", "the input with the least taken at places given by rows of indices", shape_of_tensor_scatter},
     {"TensorScatterMax", "the input with the greatest taken at places given by rows of indices", shape_of_tensor_scatter},
     {"Unique", "distinct values in the order of their first showing, and which one each element is", shape_of_unique},
-    {"UniqueWithCounts", "distinct values, which one each element is, and how often each comes", shape_of_unique},
+    {"UniqueWithCounts", "distinct values, which one each element is, and how often each comes", shape_of_unique_with_counts},
     {"UniqueV2", "distinct slices along a dimension, and which one each slice is", shape_of_unique_v2},
     {"UniqueWithCountsV2", "distinct slices along a dimension, which one each slice is, and how often each comes", shape_of_unique_v2},
     {"ListDiff", "the values of one list that another does not have, and where they stood", shape_of_list_diff},

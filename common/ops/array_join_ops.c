@@ -104,6 +104,10 @@ static struct status *shape_of_parallel_concat(struct shape_inference *ctx) {
         TRY(shape_merge(ctx, in, ctx->in[i], &in));
     if (in.rank == 0 || (in.rank > 0 && in.dims[0] > 1))
         return status_invalid("Size of first dimension must be 1.");
+    if (shape_is_full(shape)) {
+        ctx->out[0] = shape;
+        return NULL;
+    }
     if (in.rank < 0)
         return NULL;
     int64_t *dims = arena_memdup(ctx->arena, in.dims, (size_t)in.rank * sizeof(*dims));
@@ -207,11 +211,12 @@ static struct status *shape_of_slice(struct shape_inference *ctx) {
                 count = sizes ? tensor_index_at(sizes, i) : -2;
         if (count < -1 && sizes)
             return status_invalid("Expected size[%d] in [-1, %lld], but got %lld", i, (long long)dim, (long long)count);
-        if (first && (at < 0 || (dim >= 0 && at > dim)))
-            return status_invalid("Expected begin[%d] in [0, %lld], but got %lld", i, (long long)dim, (long long)at);
-        if (first && dim >= 0 && count > dim - at)
-            return status_invalid("Expected size[%d] in [0, %lld], but got %lld", i, (long long)(dim - at), (long long)count);
-        dims[i] = count >= 0 ? count : count == -1 && first && dim >= 0 ? dim - at : -1;
+        dims[i] = count; /* the kernel checks that it lies inside */
+        if (count >= 0)
+            continue;
+        if (count == -1 && at >= 0 && dim >= 0 && at > dim)
+            return status_invalid("Negative dimension size caused by subtracting %lld from %lld", (long long)at, (long long)dim);
+        dims[i] = count == -1 && at >= 0 && dim >= 0 ? dim - at : -1;
     }
     ctx->out[0] = (struct shape){(int)n, dims};
     return NULL;

@@ -11,13 +11,17 @@ static struct status *shape_of_const(struct shape_inference *ctx) {
     return NULL;
 }
 
-/* Clients that know no shape leave [] in old graphs: a scalar would be too narrow a promise. */
+/* Up to this version a client that knew no shape wrote [], which then says nothing. */
+enum { LAST_PRODUCER_OF_EMPTY_SHAPES = 21 };
+
 static struct status *shape_of_placeholder(struct shape_inference *ctx) {
     struct shape shape;
     TRY(node_get_shape(ctx->node, "shape", &shape));
-    ctx->out[0] = shape;
+    ctx->out[0] = shape.rank == 0 && ctx->producer <= LAST_PRODUCER_OF_EMPTY_SHAPES ? SHAPE_UNKNOWN : shape;
     return NULL;
 }
+
+static struct status *shape_of_placeholder_v2(struct shape_inference *ctx) { return node_get_shape(ctx->node, "shape", &ctx->out[0]); }
 
 static struct status *shape_of_placeholder_with_default(struct shape_inference *ctx) {
     struct shape shape, merged;
@@ -107,7 +111,7 @@ static struct status *shape_of_reshape(struct shape_inference *ctx) {
     struct shape in = ctx->in[0], out;
     TRY(shape_from_input(ctx, 1, &out));
     ctx->out[0] = out;
-    if (out.rank < 0 || in.rank < 0 || !ctx->in_values[1])
+    if (out.rank < 0 || in.rank < 0 || (!ctx->in_values[1] && !(ctx->in_as_shapes && ctx->in_as_shapes[1])))
         return NULL;
     int64_t n_in = 1, n_out = 1;
     int unknown = -1, n_unknown = 0;
@@ -312,7 +316,7 @@ static const struct op_def rows[] = {
     {"NoOp", "does nothing; a place for control edges to meet", shape_none},
     {"Const", "a value that the graph carries", shape_of_const},
     {"Placeholder", "a value that each step must feed", shape_of_placeholder},
-    {"PlaceholderV2", "a value that each step must feed", shape_of_placeholder},
+    {"PlaceholderV2", "a value that each step must feed", shape_of_placeholder_v2},
     {"PlaceholderWithDefault", "a value that a step may feed", shape_of_placeholder_with_default},
     {"Identity", "the input", shape_same_as_input},
     {"RefIdentity", "the input reference", shape_same_as_input},

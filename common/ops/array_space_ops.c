@@ -270,14 +270,6 @@ static struct status *shape_of_matrix_set_diag_v2(struct shape_inference *ctx) {
     return set_diag_of(ctx, known, lower, upper);
 }
 
-static struct status *shape_of_matrix_band_part(struct shape_inference *ctx) {
-    TRY(shape_require_rank(ctx, 1, 0, NULL));
-    TRY(shape_require_rank(ctx, 2, 0, NULL));
-    TRY(shape_require_rank_at_least(ctx, 0, 2));
-    ctx->out[0] = ctx->in[0];
-    return NULL;
-}
-
 // clang-format off
 static const struct op_def rows[] = {
     {"Pad", "zeros around a tensor", shape_of_pad},
@@ -301,7 +293,7 @@ static const struct op_def rows[] = {
     {"MatrixSetDiag", "matrices with their diagonals replaced", shape_of_matrix_set_diag},
     {"MatrixSetDiagV2", "matrices with a band of diagonals replaced", shape_of_matrix_set_diag_v2},
     {"MatrixSetDiagV3", "matrices with a band of diagonals replaced", shape_of_matrix_set_diag_v2},
-    {"MatrixBandPart", "matrices with all outside of a band set to zero", shape_of_matrix_band_part},
+    {"MatrixBandPart", "matrices with all outside of a band set to zero", shape_same_as_input},
 };
 // clang-format on
 

@@ -31,9 +31,7 @@ static struct status *element_of(const struct shape_inference *ctx, int input, e
 
 /* A shape argument of a list op: -1 alone is an unknown rank. */
 static struct status *shape_argument(struct shape_inference *ctx, int input, struct shape *ret) {
-    if (ctx->in[input].rank > 1)
-        return status_invalid("Shape must be at most rank 1 but is rank %d", ctx->in[input].rank);
-    return shape_from_input(ctx, input, ret);
+    return shape_from_input_or_scalar(ctx, input, ret);
 }
 
 /* What both shapes say alike. */

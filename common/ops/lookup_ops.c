@@ -35,11 +35,7 @@ static struct status *shape_size(struct shape_inference *ctx) {
     return shape_scalar(ctx);
 }
 
-static struct status *shape_export(struct shape_inference *ctx) {
-    TRY(shape_require_rank(ctx, 0, 0, NULL));
-    ctx->out[0] = shape_unknown_of_rank(ctx, 1);
-    return shape_values(ctx, ctx->out[0], (enum dtype)ctx->node->out_types[1], &ctx->out[1]);
-}
+static struct status *shape_export(struct shape_inference *ctx) { return shape_require_rank(ctx, 0, 0, NULL); }
 
 static struct status *shape_initialize(struct shape_inference *ctx) {
     struct shape keys, unused;

@@ -10,10 +10,13 @@
 /* What a shape function sees and sets. Shapes live in the arena or in tensors that outlive the call. */
 struct shape_inference {
     const struct node *node;
+    int producer; /* version of TensorFlow's graphs that the client wrote */
     struct arena *arena;
     const struct shape *in;                /* n_data input shapes, any of them partial or unknown */
     const struct tensor *const *in_values; /* the constant value of each input, NULL where unknown */
-    struct shape *out;                     /* n_outputs, unknown at the start */
+    /* Where only some elements of an integer vector are known: it, read as a shape; NULL else. For shape_from_input. */
+    const struct shape *const *in_as_shapes;
+    struct shape *out; /* n_outputs, unknown at the start */
     /* What a resource or variant input refers to, where known: dtype (DT_INVALID else) and shape. For handle-making ops: set it. */
     const enum dtype *in_handle_dtypes;
     const struct shape *in_handle_shapes;
@@ -67,5 +70,7 @@ struct shape shape_unknown_of_rank(struct shape_inference *ctx, int rank);
 struct shape shape_sub(struct shape_inference *ctx, struct shape shape, int begin, int end); /* end -1: to the end */
 /* A shape given by an integer vector input: from its constant value, else unknown of the rank that its own shape tells. */
 struct status *shape_from_input(struct shape_inference *ctx, int input, struct shape *ret) MUST_USE;
+/* The same where an op also takes the scalar -1, an unknown rank. */
+struct status *shape_from_input_or_scalar(struct shape_inference *ctx, int input, struct shape *ret) MUST_USE;
 
 #endif

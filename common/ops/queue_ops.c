@@ -43,6 +43,8 @@ static struct status *shape_batch(struct shape_inference *ctx, int64_t n) {
 
 static struct status *shape_dequeue_many(struct shape_inference *ctx) {
     const struct tensor *n = ctx->in_values[1];
+    if (!knows_component(ctx))
+        return NULL;
     if (n && n->n_elements == 1 && tensor_index_at(n, 0) < 0)
         return status_invalid("DequeueMany requested %lld < 0 elements", (long long)tensor_index_at(n, 0));
     return shape_batch(ctx, n && n->n_elements == 1 ? tensor_index_at(n, 0) : -1);

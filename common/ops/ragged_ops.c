@@ -121,7 +121,7 @@ static struct status *check_default(struct shape value, struct shape values) {
 static struct status *shape_to_tensor(struct shape_inference *ctx) {
     struct shape asked, values = ctx->in[1];
     int ragged_rank = 0;
-    TRY(shape_from_input(ctx, 0, &asked));
+    TRY(shape_from_input_or_scalar(ctx, 0, &asked));
     TRY(check_partitions(ctx, &ragged_rank));
     TRY(check_default(ctx->in[2], values));
     if (values.rank < 0) {
@@ -179,7 +179,8 @@ static struct status *shape_count_dense(struct shape_inference *ctx) {
 
 static struct status *shape_count_sparse(struct shape_inference *ctx) {
     int64_t rank = dim_of(ctx->in[2], 0);
-    set_sparse(ctx, 0, -1, vector_of(ctx, rank > 2 ? -1 : rank)); /* rows count once, whatever lies below them */
+    bool is_known = rank <= 2 && rank == dim_of(ctx->in[0], 1); /* rows count once, whatever lies below them */
+    set_sparse(ctx, 0, -1, vector_of(ctx, is_known ? rank : -1));
     return NULL;
 }
 
@@ -193,7 +194,8 @@ static struct status *size_of_input(struct shape_inference *ctx, int input, int6
     const struct tensor *value = ctx->in_values[input];
     TRY(shape_require_rank(ctx, input, 0, NULL));
     *ret = value ? tensor_index_at(value, 0) : -1;
-    return value && *ret < 0 ? status_invalid("size (%lld) must be non-negative", (long long)*ret) : NULL;
+    *ret = MAX(*ret, (int64_t)-1); /* the kernel refuses what is negative */
+    return NULL;
 }
 
 static struct status *shape_sparse_bincount(struct shape_inference *ctx) {
@@ -212,8 +214,9 @@ static struct status *shape_sparse_bincount(struct shape_inference *ctx) {
 }
 
 static struct status *shape_ragged_bincount(struct shape_inference *ctx) {
-    int64_t size, n_splits = dim_of(ctx->in[0], 0);
-    TRY(size_of_input(ctx, 2, &size));
+    int64_t size = -1, n_splits = dim_of(ctx->in[0], 0);
+    if (ctx->in[2].rank == 0) /* the kernel refuses another */
+        TRY(size_of_input(ctx, 2, &size));
     ctx->out[0] = matrix_of(ctx, n_splits > 0 ? n_splits - 1 : -1, size);
     return NULL;
 }

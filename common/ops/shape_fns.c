@@ -72,7 +72,7 @@ struct status *shape_reduction(struct shape_inference *ctx) {
         TRY(node_get_b(ctx->node, "keep_dims", &keep));
     const struct tensor *axes = ctx->in_values[1];
     if (ctx->in[1].rank > 1)
-        return status_invalid("Shape must be at most rank 1 but is rank %d (reduction_indices)", ctx->in[1].rank);
+        return status_invalid("Shape must be at most rank 1 but is rank %d", ctx->in[1].rank);
     if (!axes && ctx->in[1].rank == 1 && ctx->in[1].dims[0] == 0) { /* no axis: nothing is summed */
         ctx->out[0] = in;
         return NULL;
@@ -104,9 +104,10 @@ struct status *shape_reduction(struct shape_inference *ctx) {
 
 struct status *shape_require_rank(struct shape_inference *ctx, int input, int rank, struct shape *ret) {
     struct shape shape = ctx->in[input];
+    if (rank < 0 || rank > SHAPE_MAX_RANK) /* worked out from attrs */
+        return status_invalid("Shape must be rank %d, which no tensor has", rank);
     if (shape.rank >= 0 && shape.rank != rank)
-        return status_invalid("Shape must be rank %d but is rank %d for input %d with shape %s", rank, shape.rank, input,
-                              shape_text(shape, ctx->arena));
+        return status_invalid("Shape must be rank %d but is rank %d", rank, shape.rank);
     if (ret)
         *ret = shape.rank < 0 ? shape_unknown_of_rank(ctx, rank) : shape;
     return NULL;
@@ -115,8 +116,7 @@ struct status *shape_require_rank(struct shape_inference *ctx, int input, int ra
 struct status *shape_require_rank_at_least(struct shape_inference *ctx, int input, int rank) {
     struct shape shape = ctx->in[input];
     if (shape.rank >= 0 && shape.rank < rank)
-        return status_invalid("Shape must be at least rank %d but is rank %d for input %d with shape %s", rank, shape.rank, input,
-                              shape_text(shape, ctx->arena));
+        return status_invalid("Shape must be at least rank %d but is rank %d", rank, shape.rank);
     return NULL;
 }
 
@@ -165,8 +165,7 @@ struct status *shape_of_broadcast(struct shape_inference *ctx, struct shape a, s
         int at_a = i - (rank - a.rank), at_b = i - (rank - b.rank);
         int64_t dim_a = at_a < 0 ? 1 : a.dims[at_a], dim_b = at_b < 0 ? 1 : b.dims[at_b];
         if (dim_a >= 0 && dim_b >= 0 && dim_a != dim_b && dim_a != 1 && dim_b != 1)
-            return status_invalid("Dimensions must be equal, but are %lld and %lld. Shapes are %s and %s.", (long long)dim_a,
-                                  (long long)dim_b, shape_text(a, ctx->arena), shape_text(b, ctx->arena));
+            return status_invalid("Dimensions must be equal, but are %lld and %lld", (long long)dim_a, (long long)dim_b);
         dims[i] = broadcast_dim(dim_a, dim_b);
     }
     *ret = (struct shape){rank, dims};
@@ -194,6 +193,8 @@ struct shape shape_make(struct shape_inference *ctx, int rank, const int64_t *di
 }
 
 struct shape shape_unknown_of_rank(struct shape_inference *ctx, int rank) {
+    if (rank < 0 || rank > SHAPE_MAX_RANK)
+        return SHAPE_UNKNOWN;
     int64_t *dims = arena_array(ctx->arena, int64_t, rank + 1);
     for (int i = 0; i < rank; i++)
         dims[i] = -1;
@@ -213,22 +214,18 @@ struct status *shape_from_input(struct shape_inference *ctx, int input, struct s
     const struct tensor *value = ctx->in_values[input];
     struct shape own = ctx->in[input];
     if (!value) {
-        if (own.rank > 1)
+        if (own.rank >= 0 && own.rank != 1)
             return status_invalid("Shape must be rank 1 but is rank %d", own.rank);
+        if (ctx->in_as_shapes && ctx->in_as_shapes[input]) {
+            *ret = *ctx->in_as_shapes[input];
+            return NULL;
+        }
         bool is_sized = own.rank == 1 && own.dims[0] >= 0 && own.dims[0] <= SHAPE_MAX_RANK;
         *ret = is_sized ? shape_unknown_of_rank(ctx, (int)own.dims[0]) : SHAPE_UNKNOWN;
         return NULL;
     }
     if (value->dtype != DT_INT32 && value->dtype != DT_INT64)
         return status_invalid("Shape tensor must be int32 or int64, but is %s", dtype_name((enum dtype)value->dtype));
-    if (value->rank == 0) {
-        if (tensor_index_at(value, 0) != -1)
-            return status_invalid("Input tensor must be rank 1, or if its rank 0 it must have value -1 (representing an unknown shape). "
-                                  "Saw value: %lld",
-                                  (long long)tensor_index_at(value, 0));
-        *ret = SHAPE_UNKNOWN;
-        return NULL;
-    }
     if (value->rank != 1 || value->n_elements > SHAPE_MAX_RANK)
         return status_invalid("Shape must be rank 1 but is rank %d", value->rank);
     int64_t *dims = arena_array(ctx->arena, int64_t, value->n_elements + 1);
@@ -238,5 +235,18 @@ struct status *shape_from_input(struct shape_inference *ctx, int input, struct s
             return status_invalid("Invalid value in tensor used for shape: %lld", (long long)dims[i]);
     }
     *ret = (struct shape){(int)value->n_elements, dims};
+    return NULL;
+}
+
+struct status *shape_from_input_or_scalar(struct shape_inference *ctx, int input, struct shape *ret) {
+    if (ctx->in[input].rank > 1)
+        return status_invalid("Shape must be at most rank 1 but is rank %d", ctx->in[input].rank);
+    if (ctx->in[input].rank != 0)
+        return shape_from_input(ctx, input, ret);
+    const struct tensor *value = ctx->in_values[input];
+    *ret = SHAPE_UNKNOWN;
+    if (value && tensor_index_at(value, 0) != -1)
+        return status_invalid("Received an invalid shape scalar with a static value that is not '-1': %lld",
+                              (long long)tensor_index_at(value, 0));
     return NULL;
 }

@@ -1,4 +1,4 @@
-/* The stack family. */
+/* The stack family. What TensorFlow says of the handle of a StackV2, [2], is not what it is. */
 #include "common/ops/op_def.h"
 
 extern const struct op_def_list stack_ops;
@@ -8,11 +8,6 @@ static struct status *shape_stack_v1(struct shape_inference *ctx) {
     return NULL;
 }
 
-static struct status *shape_stack(struct shape_inference *ctx) {
-    TRY(shape_require_rank(ctx, 0, 0, NULL));
-    return shape_scalar(ctx);
-}
-
 static struct status *shape_push(struct shape_inference *ctx) {
     ctx->out[0] = ctx->in[1];
     return NULL;
@@ -20,7 +15,7 @@ static struct status *shape_push(struct shape_inference *ctx) {
 
 // clang-format off
 static const struct op_def rows[] = {
-    {"StackV2", "a pile of tensors that lives for one step", shape_stack},
+    {"StackV2", "a pile of tensors that lives for one step", shape_unknown},
     {"StackPushV2", "puts a tensor on top, and hands it on", shape_push},
     {"StackPopV2", "takes the top", shape_unknown},
     {"StackCloseV2", "lets go of all that is on the stack", shape_none},

@@ -113,7 +113,7 @@ static const struct op_def rows[] = {
     {"ScatterNdSub", "subtracts from slices of a ref variable at coordinates", shape_scatter_nd_update},
     {"ScatterNdMin", "the lesser of slices of a ref variable and the updates", shape_scatter_nd_update},
     {"ScatterNdMax", "the greater of slices of a ref variable and the updates", shape_scatter_nd_update},
-    {"ScatterNdNonAliasingAdd", "a tensor with updates added to slices at coordinates", shape_scatter_nd_update},
+    {"ScatterNdNonAliasingAdd", "a tensor with updates added to slices at coordinates", shape_same_as_input},
 };
 // clang-format on
 

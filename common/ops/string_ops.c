@@ -55,6 +55,19 @@ static struct status *shape_regex_match(struct shape_inference *ctx) {
     return shape_same_as_input(ctx);
 }
 
+static struct status *shape_regex_replace(struct shape_inference *ctx) {
+    TRY(shape_require_rank(ctx, 1, 0, NULL));
+    TRY(shape_require_rank(ctx, 2, 0, NULL));
+    return shape_same_as_input(ctx);
+}
+
+static struct status *shape_ngrams(struct shape_inference *ctx) {
+    TRY(shape_require_rank(ctx, 0, 1, NULL));
+    TRY(shape_require_rank(ctx, 1, 1, &ctx->out[1]));
+    ctx->out[0] = shape_unknown_of_rank(ctx, 1);
+    return NULL;
+}
+
 // clang-format off
 static const struct op_def rows[] = {
     {"StringLower", "lower case: of ASCII letters, or of all with encoding utf-8", shape_same_as_input},
@@ -73,8 +86,11 @@ static const struct op_def rows[] = {
     {"StringToHashBucketStrong", "keyed SipHash modulo num_buckets", shape_same_as_input},
     {"StaticRegexFullMatch", "does each text as a whole match a pattern?", shape_same_as_input},
     {"RegexFullMatch", "does each text as a whole match a pattern?", shape_regex_match},
+    {"StaticRegexReplace", "each text with a pattern's matches replaced", shape_same_as_input},
+    {"RegexReplace", "each text with a pattern's matches replaced", shape_regex_replace},
     {"EncodeBase64", "URL-safe base64", shape_same_as_input},
     {"DecodeBase64", "bytes from URL-safe base64", shape_same_as_input},
+    {"StringNGrams", "runs of neighbouring strings in each ragged row, joined", shape_ngrams},
     {"StringSplit", "parts between any of the delimiter's bytes, as a sparse matrix", shape_split},
     {"StringSplitV2", "parts between separators, as a sparse matrix", shape_split},
 };

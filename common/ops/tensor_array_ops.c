@@ -1,4 +1,5 @@
-/* The TensorArray family. What a handle is known to refer to is one element: its dtype and (maybe partial) shape. */
+/* The TensorArray family. What a handle is known to refer to is one element: its dtype and (maybe partial) shape. The
+ * handle's own shape is left open: it is a scalar, but TensorFlow's shape functions go on saying [2], as it once was. */
 #include "common/ops/op_def.h"
 
 extern const struct op_def_list tensor_array_ops;
@@ -11,7 +12,7 @@ static struct shape element_of(const struct shape_inference *ctx, enum dtype dty
 
 static struct status *shape_array(struct shape_inference *ctx) {
     TRY(shape_require_rank(ctx, 0, 0, NULL));
-    ctx->out[0] = ctx->out[1] = SHAPE_SCALAR;
+    ctx->out[1] = SHAPE_SCALAR;
     if (!ctx->out_handle_dtypes)
         return NULL;
     TRY(node_get_type(ctx->node, "dtype", &ctx->out_handle_dtypes[0]));
@@ -19,7 +20,7 @@ static struct status *shape_array(struct shape_inference *ctx) {
 }
 
 static struct status *shape_array_grad(struct shape_inference *ctx) {
-    ctx->out[0] = ctx->out[1] = SHAPE_SCALAR;
+    ctx->out[1] = SHAPE_SCALAR;
     if (!ctx->out_handle_dtypes || !ctx->in_handle_dtypes)
         return NULL;
     ctx->out_handle_dtypes[0] = ctx->in_handle_dtypes[0];
@@ -52,8 +53,10 @@ static struct status *shape_array_gather(struct shape_inference *ctx) {
     TRY(shape_require_rank(ctx, 2, 0, NULL));
     TRY(node_get_shape(ctx->node, "element_shape", &element));
     struct shape known = element_of(ctx, (enum dtype)ctx->node->out_types[0]);
-    if (shape_is_compatible(element, known)) /* else a run without elements could still succeed */
+    if (shape_is_compatible(element, known))
         TRY(shape_merge(ctx, element, known, &element));
+    else /* a run without elements could still succeed */
+        element = SHAPE_UNKNOWN;
     return shape_concat(ctx, indices, element, &ctx->out[0]);
 }
 

@@ -7,14 +7,18 @@ static bool is_variable(const struct node *node, int input) {
     return node->op->inputs[input].is_ref || node->op->inputs[input].type == DT_RESOURCE;
 }
 
-/* Rows of the variable's inner shape, one per index. */
+/* Rows of the variable's inner shape, one per index. For a variable behind a handle TensorFlow leaves all of that to the kernel. */
 static struct status *shape_sparse_gradient(struct shape_inference *ctx, struct shape *var, int grad, int indices) {
-    struct shape rows;
-    TRY(shape_require_rank(ctx, indices, 1, NULL));
-    if (var->rank == 0)
-        return status_invalid("Shape must be at least rank 1 but is rank 0");
-    if (ctx->in[grad].rank < 1)
-        return shape_require_rank_at_least(ctx, grad, 1);
+    struct shape rows, index;
+    int64_t n;
+    if (!ctx->node->op->inputs[0].is_ref)
+        return NULL;
+    TRY(shape_require_rank(ctx, indices, 1, &index));
+    if (ctx->in[grad].rank == 0)
+        return status_invalid("Argument grad must not be a scalar. Got grad with rank 0");
+    if (ctx->in[grad].rank < 0)
+        return NULL;
+    TRY(shape_merge_dims(index.dims[0], ctx->in[grad].dims[0], &n));
     TRY(shape_concat(ctx, shape_unknown_of_rank(ctx, 1), shape_sub(ctx, ctx->in[grad], 1, -1), &rows));
     return shape_merge(ctx, *var, rows, var);
 }

@@ -14,7 +14,11 @@ extern const struct kernel_list tensor_array_kernels, tensor_array_bulk_kernels,
 extern const struct kernel_list control_flow_kernels;
 extern const struct kernel_list random_kernels;
 extern const struct kernel_list string_kernels;
+extern const struct kernel_list unicode_kernels;
+extern const struct kernel_list parsing_kernels, vocab_remap_kernels;
+extern const struct kernel_list summary_kernels;
 extern const struct kernel_list list_kernels, list_bulk_kernels, list_join_kernels, optional_kernels, variant_kernels;
+extern const struct kernel_list conv_kernels, norm_kernels, pool_kernels, rnn_kernels;
 extern const struct kernel_list lookup_kernels, lookup_file_kernels;
 extern const struct kernel_list io_kernels, checkpoint_kernels, checkpoint_v1_kernels;
 extern const struct kernel_list ragged_range_kernels, ragged_gather_kernels, ragged_variant_kernels, ragged_dense_kernels,
@@ -25,6 +29,7 @@ extern const struct kernel_list sparse_cross_kernels, sparse_serial_kernels, spa
 extern const struct kernel_list set_kernels, set_search_kernels;
 extern const struct kernel_list queue_kernels, barrier_kernels, accumulator_kernels, staging_kernels, mutex_kernels;
 extern const struct kernel_list linalg_kernels, math_einsum_kernels, math_check_kernels, fft_kernels;
+extern const struct kernel_list conv_kernels, norm_kernels, pool_kernels, rnn_kernels;
 
 const struct kernel_list *const cpu_kernel_lists[] = {
     &array_kernels,
@@ -63,6 +68,10 @@ const struct kernel_list *const cpu_kernel_lists[] = {
     &control_flow_kernels,
     &random_kernels,
     &string_kernels,
+    &unicode_kernels,
+    &parsing_kernels,
+    &vocab_remap_kernels,
+    &summary_kernels,
     &list_kernels,
     &list_bulk_kernels,
     &list_join_kernels,
@@ -100,5 +109,9 @@ const struct kernel_list *const cpu_kernel_lists[] = {
     &math_einsum_kernels,
     &math_check_kernels,
     &fft_kernels,
+    &conv_kernels,
+    &pool_kernels,
+    &norm_kernels,
+    &rnn_kernels,
 };
 const size_t n_cpu_kernel_lists = ARRAY_LEN(cpu_kernel_lists);

@@ -156,7 +156,8 @@ static struct status *check_tuple(const struct kernel_ctx *ctx, const struct que
 
 static struct status *check_batch_shape(const struct tensor *batch, struct shape one, int component, int64_t n) {
     int64_t dims[SHAPE_MAX_RANK + 1] = {n};
-    memcpy(dims + 1, one.dims, (size_t)MAX(one.rank, 0) * sizeof(*dims));
+    for (int d = 0; d < one.rank; d++)
+        dims[d + 1] = one.dims[d];
     struct shape expected = {one.rank + 1, dims};
     return shape_is_compatible(expected, tensor_shape(batch)) ? NULL : wrong_shape(component, expected, batch);
 }

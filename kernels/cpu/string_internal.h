@@ -16,6 +16,8 @@ kernel_fn string_join, string_reduce_join, string_unsorted_segment_join;
 /* string_number.c */
 struct status *string_as_string_init(struct kernel_init *init);
 kernel_fn string_as_string, string_to_number;
+/* The number that a text spells, spaces around it allowed, as StringToNumber reads it. A NUL follows the text. */
+bool string_parse_number(enum dtype dtype, struct span text, void *to);
 
 /* string_format.c */
 struct status *string_format_init(struct kernel_init *init);
@@ -34,7 +36,12 @@ kernel_fn string_split, string_split_v2;
 /* string_regex.c */
 struct status *string_regex_init(struct kernel_init *init);
 void string_regex_fini(void *state);
-kernel_fn string_static_regex_match, string_regex_match;
+struct status *string_regex_replace_init(struct kernel_init *init);
+kernel_fn string_static_regex_match, string_regex_match, string_static_regex_replace, string_regex_replace;
+
+/* string_ngrams.c */
+struct status *string_ngrams_init(struct kernel_init *init);
+kernel_fn string_ngrams;
 
 /* ---- helpers ---- */
 

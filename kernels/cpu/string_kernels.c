@@ -23,8 +23,12 @@ static const struct kernel_def rows[] = {
     {"StringToHashBucketStrong", .compute = string_hash, .init = string_hash_init, .cost_ns_per_element = 20},
     {"StaticRegexFullMatch", .compute = string_static_regex_match, .init = string_regex_init, .fini = string_regex_fini, .cost_ns_per_element = 500},
     {"RegexFullMatch", .compute = string_regex_match, .cost_ns_per_element = 500},
+    {"StaticRegexReplace", .compute = string_static_regex_replace, .init = string_regex_replace_init, .fini = string_regex_fini,
+     .cost_ns_per_element = 500},
+    {"RegexReplace", .compute = string_regex_replace, .init = string_regex_replace_init, .fini = string_regex_fini, .cost_ns_per_element = 500},
     {"EncodeBase64", .compute = string_encode_base64, .init = string_base64_init, .cost_ns_per_element = 60},
     {"DecodeBase64", .compute = string_decode_base64, .cost_ns_per_element = 60},
+    {"StringNGrams", {{"Tsplits", DTYPES_INDEX}}, string_ngrams, string_ngrams_init, .cost_ns_per_element = 200},
     {"StringSplit",   .compute = string_split,    .init = string_split_init, .cost_ns_per_element = 200},
     {"StringSplitV2", .compute = string_split_v2, .init = string_split_init, .cost_ns_per_element = 200},
 };

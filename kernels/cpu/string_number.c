@@ -255,6 +255,8 @@ static bool parse_into(enum dtype dtype, struct span text, void *to) {
     return is_ok;
 }
 
+bool string_parse_number(enum dtype dtype, struct span text, void *to) { return parse_into(dtype, strip(text), to); }
+
 /* StringToNumber: the number that each string spells, spaces around it allowed; floats as strtod reads them, integers decimal.
  * Errors   INVALID_ARGUMENT   no such number, or beyond out_type's integers */
 enum kernel_result string_to_number(struct kernel_ctx *ctx) {
@@ -264,7 +266,7 @@ enum kernel_result string_to_number(struct kernel_ctx *ctx) {
     char *out = tensor_data(&ctx->outputs[0]);
     for (int64_t i = 0; i < input->n_elements; i++) {
         struct span text = tensor_string(input, i);
-        if (unlikely(!parse_into(dtype, strip(text), out + (size_t)i * dtype_size(dtype))))
+        if (unlikely(!string_parse_number(dtype, text, out + (size_t)i * dtype_size(dtype))))
             return kernel_fail(
                 ctx, status_invalid("StringToNumberOp could not correctly convert string: %.*s", (int)MIN(text.len, 1000), text.data));
     }

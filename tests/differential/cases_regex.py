@@ -1,4 +1,4 @@
-"""RegexFullMatch and StaticRegexFullMatch: patterns of every construct on texts that match, nearly match and do not, and broken patterns."""
+"""Regular expressions: patterns of every construct on texts that match, nearly match and do not, and broken patterns."""
 
 import itertools
 import random
@@ -57,7 +57,34 @@ def _random_patterns(n):
     return [grow(4) for _ in range(n)]
 
 
+REPLACED = [
+    ("a", "x"), ("", "-"), ("b*", "<\\0>"), ("(a)(b)?", "\\2\\1"), ("a|ab", "x"), ("ab|a", "x"), ("a*?", "-"), ("(?i)A", "x"), ("^", ">"), ("$", "<"), ("(?m)^", ">"), ("(?m)$", "<"), ("\\b", "|"), (".", "."), ("(?s).", "."),
+    ("é", "e"), ("\\w+", "[\\0]"), ("(\\w)(\\w*)", "\\2\\1ay"), ("a", "\\1"), ("a", "\\q"), ("a", "\\"), ("a", "\\\\"), ("(a)|(b)", "<\\1\\2>"), ("((((((((((a))))))))))", "\\9"), ("(", "x"), ("a**", "x"), ("x{0}", "-"),
+    ("(a+|b+)*", "<\\0 \\1>"), ("(?P<n>o)o", "\\1"), ("\\pL", "L"), ("[^a]", ""), ("(?U)a+", "x"), ("\\.|\\+", "\\\\\\0"), ("\\z", "!"), ("\\A", "!"),
+]
+
+
+def _replace(pattern, rewrite, replace_global):
+    return lambda: [R.RegexReplace(input=oracle.const(_array(TEXTS), tf.string), pattern=oracle.const(pattern, tf.string), rewrite=oracle.const(rewrite, tf.string), replace_global=replace_global)]
+
+
+def _static_replace(pattern, rewrite, replace_global):
+    return lambda: [R.StaticRegexReplace(input=oracle.const(_array(TEXTS), tf.string), pattern=pattern, rewrite=rewrite, replace_global=replace_global)]
+
+
+def replaced():
+    for (pattern, rewrite), replace_global in itertools.product(REPLACED, (False, True)):
+        yield f"replace/static/{pattern!r}/{rewrite!r}/{replace_global}", _static_replace(pattern, rewrite, replace_global)
+        yield f"replace/dynamic/{pattern!r}/{rewrite!r}/{replace_global}", _replace(pattern, rewrite, replace_global)
+    yield "replace/matrix", lambda: [R.RegexReplace(input=oracle.const(_array(["ab", "c"]).reshape(1, 2), tf.string), pattern=oracle.const("a"), rewrite=oracle.const("x"))]
+    yield "replace/none", lambda: [R.RegexReplace(input=oracle.const(_array([]), tf.string), pattern=oracle.const("a"), rewrite=oracle.const("x"))]
+    yield "replace/none, broken", lambda: [R.RegexReplace(input=oracle.const(_array([]), tf.string), pattern=oracle.const("(a"), rewrite=oracle.const("x"))]
+    yield "replace/pattern vector", lambda: [R.RegexReplace(input=oracle.const("a"), pattern=oracle.const(_array(["a"]), tf.string), rewrite=oracle.const("x"))]
+    yield "replace/rewrite vector", lambda: [R.RegexReplace(input=oracle.const("a"), pattern=oracle.const("a"), rewrite=oracle.const(_array(["a"]), tf.string))]
+
+
 def cases():
+    yield from replaced()
     for pattern in PATTERNS:
         yield f"static/{pattern!r}", _static(pattern)
         yield f"dynamic/{pattern!r}", _dynamic(pattern)

@@ -323,6 +323,7 @@ def accumulators(target, note):
 
 
 def staging(target, note):
+    """One wait at a time: in TensorFlow each holds a thread, of which its servers here have two."""
     from tensorflow.python.ops import data_flow_ops
 
     with tf.Graph().as_default():
@@ -335,11 +336,12 @@ def staging(target, note):
             key, values = by_key.get(tf.constant(7, tf.int64))
         with session(target) as one:
             waiting = in_thread(one.run, get)
-            waiting_key = in_thread(one.run, values)
             blocks()
             for i in range(3):
                 one.run(put, {x: i})
             note("of the waiting step", waiting())
+            waiting_key = in_thread(one.run, values)
+            blocks()
             one.run(put_key)
             note("by key", waiting_key())
             got = []

@@ -137,6 +137,7 @@ ENDLESS = 2**31 - 1  # minutes, whatever the build
 # ---- the master's requests ----
 
 SERVICE = "/tensorflow.MasterService/"
+ALIAS = "/tensorflow.grpc.MasterService/"  # what older clients call it
 
 
 def create_request(graph_def):
@@ -162,7 +163,8 @@ class Refused(Exception):
 class Client:
     """A well-behaved client, by grpcio."""
 
-    def __init__(self, port):
+    def __init__(self, port, service=SERVICE):
+        self.service = service
         self.channel = grpc.insecure_channel(f"{LOOPBACK}:{port}", [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0),
                                                                     ("grpc.max_receive_message_length", -1)])
 
@@ -174,7 +176,7 @@ class Client:
 
     def begin(self, method, request, timeout_s=30):
         """A call that is under way: .result(), .cancel()."""
-        return self.channel.unary_unary(SERVICE + method).future(request, timeout=timeout_s)
+        return self.channel.unary_unary(self.service + method).future(request, timeout=timeout_s)
 
     def call(self, method, request, timeout_s=30):
         return self.end(self.begin(method, request, timeout_s))

@@ -185,6 +185,8 @@ class TestFloods(TestCase):
                     reader, n_sent = self.flood(cluster, opening, again, reads)
                     self.assertLess(n_sent, 64 << 20)
                     self.assertEqual(sum(map(cluster.refused, limits)), n_before + 1)
+                    if reads and len(limits) > 1 and not reader.goaways:
+                        continue  # what it was still sending when the connection was closed made TCP drop the server's last words
                     if reads:
                         self.assertEqual(len(reader.goaways), 1)
                         self.assertIn(reader.goaways[0][0], (ENHANCE_YOUR_CALM,) if len(limits) == 1 else (ENHANCE_YOUR_CALM, PROTOCOL_ERROR))

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 
 import harness
-from harness import LineReader, LocalCluster, TestCase
+from harness import LineReader, LocalCluster, TestCase, program
 
 SERVER = """
 import os, sys
@@ -44,8 +44,12 @@ with graph.as_default(), tf1.device("/job:worker/task:0"):
     tf1.assign_add(v, 1.0, name="bump")
     tf.group(v.initializer, name="init")
     tf.identity(tf1.while_loop(lambda i: i < 1 << 60, lambda i: i + 1, [tf.constant(0, tf.int64)]), name="endless")
+    p, q = tf.ones([2], name="p"), tf.ones([3], name="q")
+    tf.add(p, p, name="misfit")
+graphdef = graph.as_graph_def()
+next(node for node in graphdef.node if node.name == "misfit").input[1] = "q"  # no client library makes such a graph
 with open(sys.argv[1], "wb") as f:
-    f.write(graph.as_graph_def().SerializeToString())
+    f.write(graphdef.SerializeToString())
 """
 
 
@@ -63,6 +67,12 @@ class ClientTests:
 
     def step(self, *args, code=0, timeout="20s"):
         return self.expect(code, "tfctl", "run", self.graph, "--timeout", timeout, *args, env={"MILLRACE_TARGET": self.target})
+
+    def test_shapes_that_cannot_fit_fail_the_step_that_needs_them(self):
+        _, err = self.step("--fetch", "misfit", code=70)
+        self.assertIn("INVALID_ARGUMENT", err)
+        self.assertIn("Incompatible shapes: [2] vs. [3]\n\t [[{{node misfit}}]]", err)
+        self.step("--feed", "n=3", "--fetch", "next")
 
     def test_devices(self):
         out, _ = self.expect(0, "tfctl", "devices", env={"MILLRACE_TARGET": self.target})
@@ -125,6 +135,26 @@ class TestMillrace(ClientTests, TestCase):
         super().setUp()
         self.cluster = LocalCluster(self, "--workers", "1", "--quiet")
         self.target = self.cluster.target
+
+
+class TestCheckedShapes(TestCase):
+    """A master with --check-shapes, and the graph of the other tests, which has a misfit."""
+
+    def daemon(self, name, *args):
+        port_file = self.path(f"{name}.port")
+        process = self.popen([program(name), *args, "--listen", "127.0.0.1:0", "--admin", "off", "--port-file", port_file])
+        LineReader(process.stderr).until(" port ")
+        with open(port_file) as f:
+            return f.readline().strip()
+
+    def test_a_graph_whose_shapes_cannot_fit_is_refused_when_it_comes(self):
+        graph = self.path("graph.pb")
+        harness.subprocess.run([harness.PYTHON, "-c", GRAPH, graph], check=True, stderr=harness.subprocess.DEVNULL)
+        worker = self.daemon("tf-worker", "--job", "worker", "--task", "0")
+        master = self.daemon("tf-master", "--cluster", f"worker=127.0.0.1:{worker}", "--check-shapes")
+        _, err = self.expect(70, "tfctl", "run", graph, "--target", f"grpc://127.0.0.1:{master}", "--feed", "n=3", "--fetch", "next")
+        self.assertRegex(err, r"Dimensions must be equal, but are 2 and 3 for '\{\{node misfit\}\} = AddV2\[T=DT_FLOAT")
+        self.assertIn("(p, q)' with input shapes: [2], [3].", err)
 
 
 class TestTensorFlow(ClientTests, TestCase):

@@ -667,13 +667,17 @@ os._exit(0)
         self.check_well()
 
 
+def large_graph():
+    chain = [node(f"n{i}", "Neg", (f"n{i - 1}" if i else "x",), TASKS[i // 10_000 % 3], T=F) for i in range(100_000)]
+    return graph(node("x", "Placeholder", dtype=F), *chain)
+
+
 class TestStopping(HostileCase):
     """TERM in the middle of things: whatever is still on its way, each daemon ends with status 0 (tearDown looks), and soon."""
 
     def setUp(self):
         super().setUp()
-        chain = [node(f"n{i}", "Neg", (f"n{i - 1}" if i else "x",), TASKS[i // 10_000 % 3], T=F) for i in range(100_000)]
-        self.large, self.last = graph(node("x", "Placeholder", dtype=F), *chain), "n99999:0"
+        self.large, self.last = large_graph(), "n99999:0"
 
     def stop_master(self, limit_s):
         """Within the drain timeout of 3 s and some."""
@@ -728,16 +732,6 @@ class TestStopping(HostileCase):
             step.cancel()
         self.stop_master(60)
 
-    @sanitized_too
-    def test_everybody_at_once(self):
-        """While the partitions of a large graph are registered and run."""
-        with Client(self.port) as client:
-            step = client.begin_run(client.create(self.large), feeds=[("x:0", float_tensor(1))], fetches=[self.last])
-            self.until(lambda: "being compiled" not in self.cluster.master.page("/stepz"), "it is still compiled")
-            for daemon in self.cluster.daemons:
-                daemon.process.terminate()
-            self.assertIsNotNone(step.exception() or step.result())
-
     def test_conversations_that_never_end(self):
         """Half-sent calls, and replies that nobody reads, wait for no longer than the drain timeout."""
         bytes_ = OPENING + raw.call_frames(1, "CreateSession", raw.create_request(small_graph()))
@@ -754,6 +748,24 @@ class TestStopping(HostileCase):
         self.assertEqual(self.cluster.stop(), [])
         for connection in (*connections, unread):
             connection.socket.close()
+
+
+class TestStoppingTogether(HostileCase):
+    """With time enough: what is under way ends by itself."""
+
+    worker_flags = ("--drain-timeout", "100s")
+
+    @sanitized_too
+    def test_everybody_at_once(self):
+        """While the partitions of a large graph are registered and run."""
+        with Client(self.port) as client:
+            step = client.begin_run(client.create(large_graph()), feeds=[("x:0", float_tensor(1))], fetches=["n99999:0"])
+            self.until(lambda: "being compiled" not in self.cluster.master.page("/stepz"), "it is still compiled")
+            for daemon in self.cluster.daemons:
+                daemon.process.terminate()
+            self.assertIsNotNone(step.exception() or step.result())
+        for daemon in self.cluster.daemons:  # before tearDown: a second TERM would not wait
+            daemon.process.wait(harness.DEADLINE_S)
 
 
 class LyingTask:

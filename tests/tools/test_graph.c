@@ -1,7 +1,7 @@
 /* The evaluator of test_host.h: nodes one after the other in topological order. */
 #include <stdlib.h>
 
-#include "common/ops/op_def.h"
+#include "kernels/infer_eval.h"
 #include "kernels/variable.h"
 #include "tests/tools/test_host.h"
 
@@ -237,109 +237,29 @@ out:
 
 /* ---- static shapes ---- */
 
-/* What inference knows of each node's outputs, by node id; all in the arena. */
-struct inferred {
-    struct shape *shapes;
-    enum dtype *handle_dtypes;
-    struct shape *handle_shapes;
-    struct tensor *values; /* TENSOR_NONE where not constant */
-};
-
-enum { MAX_FOLDED_ELEMENTS = 1024, MAX_FOLDED_INPUTS = 64 };
-
-static void infer_fold(const struct node *node, const struct tensor *const *in_values, struct inferred *own) {
-    if (node_is_stateful(node) || node_is_op(node, "Placeholder") || node_is_op(node, "PlaceholderWithDefault"))
-        return;
-    for (int i = 0; i < node->n_data; i++) {
-        if (!in_values[i])
-            return;
-    }
-    for (int i = 0; i < node->n_outputs; i++) {
-        int64_t n;
-        struct status *st = shape_is_full(own->shapes[i]) ? shape_n_elements(own->shapes[i], &n) : status_internal("unknown");
-        if (st || n > MAX_FOLDED_ELEMENTS) {
-            status_unref(st);
-            return;
-        }
-    }
-    struct tensor inputs[MAX_FOLDED_INPUTS];
-    if (node->n_data > MAX_FOLDED_INPUTS || !kernel_find(node, "CPU") ||
-        (kernel_find(node, "CPU")->flags & (KERNEL_ASYNC | KERNEL_STATEFUL)))
-        return;
-    for (int i = 0; i < node->n_data; i++)
-        inputs[i] = *in_values[i]; /* borrowed */
-    struct status *st = kernel_eval(node, allocator_host(), NULL, NULL, NULL, inputs, own->values);
-    status_unref(st);
-}
-
-static struct status *infer_node(const struct node *node, struct inferred *all, struct arena *arena) {
-    struct inferred *own = &all[node->id];
-    int n_out = node->n_outputs, n_in = node->n_data;
-    own->shapes = arena_array(arena, struct shape, n_out + 1);
-    own->handle_shapes = arena_array(arena, struct shape, n_out + 1);
-    own->handle_dtypes = arena_array(arena, enum dtype, n_out + 1);
-    own->values = arena_alloc_aligned(arena, sizeof(struct tensor) * (size_t)(n_out + 1), _Alignof(struct tensor));
-    memset(own->values, 0, sizeof(struct tensor) * (size_t)(n_out + 1));
-    for (int i = 0; i < n_out; i++)
-        own->shapes[i] = own->handle_shapes[i] = SHAPE_UNKNOWN;
-    struct shape *in = arena_array(arena, struct shape, n_in + 1), *in_handle_shapes = arena_array(arena, struct shape, n_in + 1);
-    enum dtype *in_handle_dtypes = arena_array(arena, enum dtype, n_in + 1);
-    const struct tensor **in_values = arena_array(arena, const struct tensor *, n_in + 1);
-    for (int i = 0; i < n_in; i++) {
-        const struct inferred *src = &all[node->inputs[i].src->id];
-        int index = node->inputs[i].index;
-        in[i] = in_handle_shapes[i] = SHAPE_UNKNOWN;
-        if (!src->shapes) /* a back edge of a loop */
-            continue;
-        in[i] = src->shapes[index];
-        in_handle_shapes[i] = src->handle_shapes[index];
-        in_handle_dtypes[i] = src->handle_dtypes[index];
-        in_values[i] = src->values[index].storage != TENSOR_NONE ? &src->values[index] : NULL;
-    }
-    const struct op_def *def = op_def_find(node->op_name);
-    if (!def || !def->shape)
-        return NULL;
-    struct shape_inference ctx = {.node = node,
-                                  .arena = arena,
-                                  .in = in,
-                                  .in_values = in_values,
-                                  .out = own->shapes,
-                                  .in_handle_dtypes = in_handle_dtypes,
-                                  .in_handle_shapes = in_handle_shapes,
-                                  .out_handle_dtypes = own->handle_dtypes,
-                                  .out_handle_shapes = own->handle_shapes};
-    struct status *st = def->shape(&ctx);
-    if (st)
-        return status_suffix_take(st, "\n\t [[{{node %s}}]]", node->name);
-    infer_fold(node, in_values, own);
-    return NULL;
+static void print_shapes(const struct graph_shapes *shapes, const struct node *node, int index, char **ret_text) {
+    struct str text = STR_INIT;
+    shape_print(graph_shapes_of(shapes, node, index), &text);
+    *ret_text = str_detach(&text);
 }
 
 struct status *test_graph_infer(struct test_graph *graph, const char *const *fetches, int n_fetches, char **ret_texts) {
-    struct arena arena;
-    arena_init(&arena);
-    struct inferred *all = arena_array(&arena, struct inferred, graph->graph.n_nodes + 1);
+    struct graph_shapes shapes;
+    struct infer_options options;
+    struct node *node;
+    int index;
     struct status *st = NULL;
-    for (int i = 0; i < graph->graph.n_live; i++)
-        TRY_OUT(infer_node(graph->order[i], all, &arena));
-    for (int i = 0; i < n_fetches; i++) {
-        struct node *node;
-        int index;
+    graph_shapes_init(&shapes);
+    infer_options_with_kernels(&options);
+    options.refuses = true;
+    TRY_OUT(graph_infer_shapes(&graph->graph, &shapes, &options));
+    for (int i = 0; i < n_fetches; i++)
         TRY_OUT(find_endpoint(&graph->graph, fetches[i], &node, &index));
-    }
     for (int i = 0; i < n_fetches; i++) {
-        struct node *node;
-        int index;
         TRY_OUT(find_endpoint(&graph->graph, fetches[i], &node, &index));
-        struct str text = STR_INIT;
-        shape_print(all[node->id].shapes[index], &text);
-        ret_texts[i] = str_detach(&text);
+        print_shapes(&shapes, node, index, &ret_texts[i]);
     }
 out:
-    for (int id = 0; id < graph->graph.n_nodes; id++) {
-        for (int i = 0; all[id].values && i < graph->graph.nodes[id]->n_outputs; i++)
-            tensor_clear(&all[id].values[i]);
-    }
-    arena_fini(&arena);
+    graph_shapes_fini(&shapes);
     return st;
 }

@@ -1,0 +1,16 @@
+/* Derivatives of the summary family: there are none. */
+#include "common/gradients/gradient.h"
+
+// clang-format off
+static const struct gradient_row rows[] = {
+    NO_GRADIENT("ScalarSummary"),
+    NO_GRADIENT("HistogramSummary"),
+    NO_GRADIENT("TensorSummary"),
+    NO_GRADIENT("TensorSummaryV2"),
+    NO_GRADIENT("MergeSummary"),
+    NO_GRADIENT("AudioSummary"),
+    NO_GRADIENT("AudioSummaryV2"),
+};
+// clang-format on
+
+const struct gradient_list summary_gradients = {rows, ARRAY_LEN(rows)};

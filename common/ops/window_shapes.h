@@ -1,0 +1,17 @@
+/* Static shapes that the families of sliding windows share (common/ops/window_shapes.c). */
+#ifndef MILLRACE_COMMON_OPS_WINDOW_SHAPES_H
+#define MILLRACE_COMMON_OPS_WINDOW_SHAPES_H
+
+#include "common/ops/op_def.h"
+#include "common/ops/window.h"
+
+/* Output `output`: the places of a window over input 0, with `channels` channels (-1 unknown). window[i] is the size of spatial
+ * dimension i, -1 unknown. */
+struct status *shape_of_places(struct shape_inference *ctx, const struct window_attrs *attrs, const int64_t *window, int64_t channels,
+                               int output) MUST_USE;
+/* Output 0 has the shape that input `input`, a vector of `rank` sizes, holds. */
+struct status *shape_of_sizes(struct shape_inference *ctx, int input, int rank) MUST_USE;
+/* The sizes of a shape of known rank; -1 each where the rank is unknown. */
+void shape_dims_or_unknown(struct shape shape, int rank, int64_t *ret);
+
+#endif

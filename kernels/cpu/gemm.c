@@ -1,0 +1,96 @@
+#include "kernels/cpu/gemm.h"
+
+#include <limits.h>
+
+#include "kernels/cpu/blas.h"
+#include "kernels/cpu/math_matmul.h"
+#include "kernels/cpu/onednn.h"
+
+enum {
+    SMALL_PRODUCT = 1 << 11, /* multiplications below which a call of BLAS costs more than it saves */
+    LARGE_PRODUCT = 1 << 16, /* and above which oneDNN is faster than BLAS */
+    STRIP = 256,             /* columns of a sum that is made beside c and added */
+};
+
+static bool multiply_by_blas(enum dtype dtype, const struct gemm *g) {
+    if ((dtype != DT_FLOAT && dtype != DT_DOUBLE) || (double)g->m * (double)g->n * (double)g->k < SMALL_PRODUCT)
+        return false;
+    const int64_t sizes[] = {g->m, g->n, g->k, g->lda, g->ldb, g->ldc};
+    for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
+        if (sizes[i] > INT_MAX)
+            return false;
+    }
+    const struct blas *blas = blas_get();
+    if (!blas)
+        return false;
+    int trans_a = g->trans_a ? BLAS_TRANS : BLAS_NO_TRANS, trans_b = g->trans_b ? BLAS_TRANS : BLAS_NO_TRANS;
+    int m = (int)g->m, n = (int)g->n, k = (int)g->k, lda = (int)g->lda, ldb = (int)g->ldb, ldc = (int)g->ldc;
+    if (dtype == DT_FLOAT)
+        blas->sgemm(BLAS_ROW_MAJOR, trans_a, trans_b, m, n, k, 1, g->a, lda, g->b, ldb, g->adds ? 1 : 0, g->c, ldc);
+    else
+        blas->dgemm(BLAS_ROW_MAJOR, trans_a, trans_b, m, n, k, 1, g->a, lda, g->b, ldb, g->adds ? 1 : 0, g->c, ldc);
+    return true;
+}
+
+static void add_strip(enum dtype dtype, void *to, const void *from, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        if (dtype == DT_FLOAT)
+            ((float *)to)[i] += ((const float *)from)[i];
+        else if (dtype == DT_DOUBLE)
+            ((double *)to)[i] += ((const double *)from)[i];
+        else if (dtype == DT_INT32)
+            ((uint32_t *)to)[i] += ((const uint32_t *)from)[i];
+        else
+            ((uint64_t *)to)[i] += ((const uint64_t *)from)[i];
+    }
+}
+
+/* Our loops overwrite c: a sum is made row by row in a strip beside it. */
+static void multiply_and_add(enum dtype dtype, product_loop *loop, struct product p) {
+    int64_t size = (int64_t)dtype_size(dtype), n = p.n, m = p.m;
+    const char *a = p.a, *b = p.b;
+    char *c = p.c;
+    double strip[STRIP];
+    for (int64_t i = 0; i < m; i++) {
+        for (int64_t j = 0; j < n; j += STRIP) {
+            p.m = 1;
+            p.n = MIN(n - j, STRIP);
+            p.a = a + i * p.a_row * size;
+            p.b = b + j * p.b_col * size;
+            p.c = strip;
+            loop(&p);
+            add_strip(dtype, c + (i * p.c_row + j) * size, strip, p.n);
+        }
+    }
+}
+
+/* oneDNN's product uses what the machine has beyond AVX2, which Debian's BLAS does not on every processor. */
+static bool multiply_by_onednn(enum dtype dtype, const struct gemm *g) {
+    if (dtype != DT_FLOAT || (double)g->m * (double)g->n * (double)g->k < LARGE_PRODUCT)
+        return false;
+    const struct onednn *lib = onednn_get();
+    return lib && lib->sgemm(g->trans_a ? 'T' : 'N', g->trans_b ? 'T' : 'N', g->m, g->n, g->k, 1, g->a, g->lda, g->b, g->ldb,
+                             g->adds ? 1 : 0, g->c, g->ldc) == dnnl_success;
+}
+
+void gemm_run(enum dtype dtype, const struct gemm *g) {
+    if (multiply_by_onednn(dtype, g) || multiply_by_blas(dtype, g))
+        return;
+    product_loop *loop = (MATH_HAS_AVX2_FILES && math_has_avx2() ? product_loops_avx2 : product_loops_base)[dtype];
+    CHECK(loop);
+    struct product p = {.a = g->a,
+                        .b = g->b,
+                        .c = g->c,
+                        .a_row = g->trans_a ? 1 : g->lda,
+                        .a_col = g->trans_a ? g->lda : 1,
+                        .b_row = g->trans_b ? 1 : g->ldb,
+                        .b_col = g->trans_b ? g->ldb : 1,
+                        .c_row = g->ldc,
+                        .m = g->m,
+                        .k = g->k,
+                        .n = g->n};
+    if (g->adds)
+        multiply_and_add(dtype, loop, p);
+    else
+        loop(&p);
+}

@@ -1,0 +1,278 @@
+/* Pooling over the places of a window: what the taps of one place give, channel by channel.
+ *
+ * Forward work is split by rows of places, gradients by images, since windows overlap. */
+#include <float.h>
+
+#include "kernels/cpu/lanes.h"
+#include "kernels/cpu/pool_internal.h"
+#include "kernels/cpu/scratch.h"
+
+#define T float
+#define LOWEST (-FLT_MAX)
+#define NAME(x) x##_f32
+#include "kernels/cpu/pool_loops.inc"
+#define T double
+#define LOWEST (-DBL_MAX)
+#define NAME(x) x##_f64
+#include "kernels/cpu/pool_loops.inc"
+#define T int8_t
+#define LOWEST INT8_MIN
+#define NAME(x) x##_i8
+#include "kernels/cpu/pool_loops.inc"
+#define T int16_t
+#define LOWEST INT16_MIN
+#define NAME(x) x##_i16
+#include "kernels/cpu/pool_loops.inc"
+#define T int32_t
+#define LOWEST INT32_MIN
+#define NAME(x) x##_i32
+#include "kernels/cpu/pool_loops.inc"
+#define T int64_t
+#define LOWEST INT64_MIN
+#define NAME(x) x##_i64
+#include "kernels/cpu/pool_loops.inc"
+#define T uint8_t
+#define LOWEST 0
+#define NAME(x) x##_u8
+#include "kernels/cpu/pool_loops.inc"
+#define T uint16_t
+#define LOWEST 0
+#define NAME(x) x##_u16
+#include "kernels/cpu/pool_loops.inc"
+#define T uint32_t
+#define LOWEST 0
+#define NAME(x) x##_u32
+#include "kernels/cpu/pool_loops.inc"
+#define T uint64_t
+#define LOWEST 0
+#define NAME(x) x##_u64
+#include "kernels/cpu/pool_loops.inc"
+
+// clang-format off
+const struct pool_loops *const pool_loops_of[DT_N_TYPES] = {
+    [DT_FLOAT] = &loops_f32, [DT_DOUBLE] = &loops_f64, [DT_INT8] = &loops_i8, [DT_INT16] = &loops_i16, [DT_INT32] = &loops_i32,
+    [DT_INT64] = &loops_i64, [DT_UINT8] = &loops_u8, [DT_UINT16] = &loops_u16, [DT_UINT32] = &loops_u32, [DT_UINT64] = &loops_u64,
+};
+// clang-format on
+
+/* Defined here for one type each: the block of a mean, the mean, and its gradient. */
+#define MEAN(s, T)                                                                                                      \
+    LANES_INLINE void mean_block_##s(const void *const *taps, int64_t n_taps, int64_t first, const int count, T *out) { \
+        vec_##s sums[LANES_BLOCK];                                                                                      \
+        for (int k = 0; k < count; k++)                                                                                 \
+            sums[k] = (vec_##s){0};                                                                                     \
+        for (int64_t i = 0; i < n_taps; i++) {                                                                          \
+            const vec_##s *in = (const vec_##s *)(const void *)((const T *)taps[i] + first);                            \
+            for (int k = 0; k < count; k++)                                                                             \
+                sums[k] += in[k];                                                                                       \
+        }                                                                                                               \
+        for (int k = 0; k < count; k++) {                                                                               \
+            vec_##s mean = sums[k] / (T)n_taps;                                                                         \
+            memcpy(out + first + k * WIDTH_##s, &mean, sizeof(mean));                                                   \
+        }                                                                                                               \
+    }                                                                                                                   \
+    VECTOR_CLONES static void mean_##s(const void *const *taps, int64_t n_taps, int64_t n, void *out) {                 \
+        int64_t first = 0;                                                                                              \
+        for (; first + LANES_BLOCK * WIDTH_##s <= n; first += LANES_BLOCK * WIDTH_##s)                                  \
+            mean_block_##s(taps, n_taps, first, LANES_BLOCK, out);                                                      \
+        for (; first + WIDTH_##s <= n; first += WIDTH_##s)                                                              \
+            mean_block_##s(taps, n_taps, first, 1, out);                                                                \
+        for (; first < n; first++) {                                                                                    \
+            T sum = 0;                                                                                                  \
+            for (int64_t i = 0; i < n_taps; i++)                                                                        \
+                sum += ((const T *)taps[i])[first];                                                                     \
+            ((T *)out)[first] = sum / (T)n_taps;                                                                        \
+        }                                                                                                               \
+    }                                                                                                                   \
+    VECTOR_CLONES static void mean_grad_##s(void *const *to, int64_t n_taps, int64_t n, const void *gradient_pointer) { \
+        const T *gradient = gradient_pointer;                                                                           \
+        const T scale = (T)1 / (T)n_taps;                                                                               \
+        for (int64_t i = 0; i < n_taps; i++) {                                                                          \
+            T *sum = to[i];                                                                                             \
+            _Pragma("GCC ivdep") for (int64_t c = 0; c < n; c++) sum[c] += gradient[c] * scale;                         \
+        }                                                                                                               \
+    }
+MEAN(f32, float)
+MEAN(f64, double)
+
+void pool_mean(enum dtype dtype, const void *const *taps, int64_t n_taps, int64_t n, void *out) {
+    (dtype == DT_FLOAT ? mean_f32 : mean_f64)(taps, n_taps, n, out);
+}
+void pool_mean_grad(enum dtype dtype, void *const *to, int64_t n_taps, int64_t n, const void *gradient) {
+    (dtype == DT_FLOAT ? mean_grad_f32 : mean_grad_f64)(to, n_taps, n, gradient);
+}
+
+/* ---- one place ---- */
+
+/* Buffers of one share: an entry per tap and per channel. */
+struct share {
+    const void **taps, **others; /* addresses in the input, and at the same pixels of the result or of the second gradient */
+    int64_t *pixels;
+    int32_t *at;
+    void *best;
+};
+
+/* The taps of place p of image n that lie inside the input; answers how many. */
+static int64_t find_taps(const struct pool_job *job, int64_t n, int64_t p, struct share *share, const void *in, const void *other) {
+    const struct conv_shape *s = job->shape;
+    int64_t begin[3], end[3], n_taps = 0, bytes = s->in_channels * (int64_t)dtype_size(job->dtype), image = conv_n_positions(s->in);
+    for (int i = 2; i >= 0; i--) {
+        int64_t origin = p % s->out[i] * s->stride[i] - s->pad_before[i];
+        begin[i] = MAX(origin, 0);
+        end[i] = MIN(origin + s->window[i], s->in[i]);
+        p /= s->out[i];
+    }
+    for (int64_t z = begin[0]; z < end[0]; z++) {
+        for (int64_t y = begin[1]; y < end[1]; y++) {
+            int64_t row = (z * s->in[1] + y) * s->in[2];
+            for (int64_t x = begin[2]; x < end[2]; x++, n_taps++) {
+                int64_t at = (n * image + row + x) * bytes;
+                share->taps[n_taps] = (const char *)in + at;
+                share->others[n_taps] = (const char *)other + at;
+                share->pixels[n_taps] = row + x;
+            }
+        }
+    }
+    return n_taps;
+}
+
+static void write_argmax(const struct pool_job *job, int64_t n, int64_t p, const struct share *share) {
+    const struct conv_shape *s = job->shape;
+    int64_t channels = s->in_channels, base = job->counts_batch ? n * conv_n_positions(s->in) * channels : 0;
+    int64_t first = (n * conv_n_positions(s->out) + p) * channels;
+    for (int64_t c = 0; c < channels; c++) {
+        int64_t index = base + share->pixels[share->at[c]] * channels + c;
+        if (job->is_argmax_wide)
+            ((int64_t *)job->argmax)[first + c] = index;
+        else
+            ((int32_t *)job->argmax)[first + c] = (int32_t)index;
+    }
+}
+
+static void run_place(const struct pool_job *job, int64_t n, int64_t p, struct share *share) {
+    const struct conv_shape *s = job->shape;
+    const struct pool_loops *loops = pool_loops_of[job->dtype];
+    int64_t channels = s->in_channels, at = (n * conv_n_positions(s->out) + p) * channels * (int64_t)dtype_size(job->dtype);
+    bool is_backward = job->kind == POOL_MAX_GRAD || job->kind == POOL_AVG_GRAD;
+    const void *in = job->in ? job->in : job->result, *other = is_backward ? job->result : job->gradient ? job->gradient : in;
+    int64_t n_taps = find_taps(job, n, p, share, in, other);
+    const void *out = job->out ? (const char *)job->out + at : NULL;
+    const void *gradient = job->gradient ? (const char *)job->gradient + at : NULL;
+    char *result = (char *)job->result + at;
+    void *const *to = (void *const *)(uintptr_t)share->others;
+    switch (job->kind) {
+    case POOL_AVG_GRAD:
+        pool_mean_grad(job->dtype, to, n_taps, channels, gradient);
+        return;
+    case POOL_MAX_GRAD:
+        if (n_taps == 0)
+            return;
+        if (job->n_spatial == 3) {
+            loops->scatter_equal(to, share->taps, n_taps, channels, out, gradient);
+            return;
+        }
+        loops->search(share->taps, n_taps, channels, share->best, share->at);
+        loops->scatter(to, share->at, channels, gradient);
+        return;
+    case POOL_MAX_GRAD_GRAD:
+        loops->gather_equal(share->others, share->taps, n_taps, channels, out, result);
+        return;
+    default:
+        if (n_taps == 0)
+            return;
+        loops->search(share->taps, n_taps, channels, result, share->at);
+        write_argmax(job, n, p, share);
+    }
+}
+
+/* ---- all places ---- */
+
+static struct status *run_places(const struct pool_job *job, int64_t begin, int64_t end) {
+    const struct conv_shape *s = job->shape;
+    int64_t n_places = conv_n_positions(s->out), n_taps = 1;
+    for (int i = 0; i < 3; i++)
+        n_taps *= MIN(s->window[i], s->in[i]);
+    struct tensor scratch = TENSOR_INIT, channels = TENSOR_INIT;
+    int64_t *words, *wide;
+    TRY(scratch_new(job->ctx, DT_INT64, MAX(n_taps, 1), 3, &scratch, &words));
+    struct status *st = scratch_new(job->ctx, DT_INT64, s->in_channels, 2, &channels, &wide);
+    if (!st) {
+        struct share share = {.taps = (const void **)words,
+                              .others = (const void **)(words + n_taps),
+                              .pixels = words + 2 * n_taps,
+                              .at = (int32_t *)(void *)wide,
+                              .best = wide + s->in_channels};
+        for (; begin < end; begin++)
+            run_place(job, begin / n_places, begin % n_places, &share);
+    }
+    tensor_clear(&scratch);
+    tensor_clear(&channels);
+    return st;
+}
+
+/* A row of places of MaxPool or AvgPool: the rows of the window are found once for all of them. */
+static void run_row(const struct pool_job *job, int64_t row, const void **taps, int64_t *rows) {
+    const struct conv_shape *s = job->shape;
+    int64_t pixel = s->in_channels * (int64_t)dtype_size(job->dtype), n_rows = 0;
+    int64_t y = row % s->out[1] * s->stride[1] - s->pad_before[1], z = row / s->out[1] % s->out[0] * s->stride[0] - s->pad_before[0];
+    int64_t image = row / (s->out[1] * s->out[0]) * conv_n_positions(s->in);
+    for (int64_t i = MAX(z, 0); i < MIN(z + s->window[0], s->in[0]); i++)
+        for (int64_t j = MAX(y, 0); j < MIN(y + s->window[1], s->in[1]); j++)
+            rows[n_rows++] = (image + (i * s->in[1] + j) * s->in[2]) * pixel;
+    char *out = (char *)job->result + row * s->out[2] * pixel;
+    for (int64_t x = 0; x < s->out[2]; x++, out += pixel) {
+        int64_t origin = x * s->stride[2] - s->pad_before[2], n_taps = 0;
+        int64_t begin = MAX(origin, 0), end = MIN(origin + s->window[2], s->in[2]);
+        for (int64_t r = 0; r < n_rows; r++)
+            for (int64_t at = begin; at < end; at++)
+                taps[n_taps++] = (const char *)job->in + rows[r] + at * pixel;
+        if (job->kind == POOL_MAX)
+            pool_loops_of[job->dtype]->max(taps, n_taps, s->in_channels, out);
+        else
+            pool_mean(job->dtype, taps, n_taps, s->in_channels, out);
+    }
+}
+
+static void forward_range(void *arg, int64_t begin, int64_t end) {
+    struct pool_job *job = arg;
+    const struct conv_shape *s = job->shape;
+    int64_t n_rows = MIN(s->window[0], s->in[0]) * MIN(s->window[1], s->in[1]), n_taps = n_rows * MIN(s->window[2], s->in[2]), *words;
+    struct tensor scratch = TENSOR_INIT;
+    struct status *st = scratch_new(job->ctx, DT_INT64, n_taps + n_rows, 1, &scratch, &words), *none = NULL;
+    if (st && !__atomic_compare_exchange_n(&job->failure, &none, st, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+        status_unref(st);
+    for (; !st && begin < end; begin++)
+        run_row(job, begin, (const void **)words, words + n_taps);
+    tensor_clear(&scratch);
+}
+
+static void run_units(struct pool_job *job, int64_t begin, int64_t end, int64_t unit) {
+    struct status *st = run_places(job, begin * unit, end * unit), *none = NULL;
+    if (st && !__atomic_compare_exchange_n(&job->failure, &none, st, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+        status_unref(st);
+}
+
+static void rows_range(void *arg, int64_t begin, int64_t end) {
+    struct pool_job *job = arg;
+    run_units(job, begin, end, job->shape->out[2]);
+}
+
+static void images_range(void *arg, int64_t begin, int64_t end) {
+    struct pool_job *job = arg;
+    run_units(job, begin, end, conv_n_positions(job->shape->out));
+}
+
+struct status *pool_run(struct pool_job *job) {
+    const struct conv_shape *s = job->shape;
+    bool is_backward = job->kind == POOL_MAX_GRAD || job->kind == POOL_AVG_GRAD;
+    double taps = (double)conv_n_positions(s->window), per_place = taps * (2 + (double)s->in_channels * 0.05) + 10;
+    if (is_backward) {
+        memset(job->result, 0, (size_t)(s->batch * conv_n_positions(s->in) * s->in_channels) * dtype_size(job->dtype));
+        pool_parallel_for(job->ctx->pool, s->batch, 2 * per_place * (double)conv_n_positions(s->out), images_range, job);
+    } else {
+        int64_t n_rows = s->batch * s->out[0] * s->out[1];
+        bool is_plain = job->kind == POOL_MAX || job->kind == POOL_AVG;
+        pool_parallel_for(job->ctx->pool, n_rows, per_place * (double)s->out[2], is_plain ? forward_range : rows_range, job);
+    }
+    return job->failure;
+}

@@ -1,0 +1,215 @@
+/* Convolution, pooling, normalisation and recurrent cells where TensorFlow cannot be asked: results that do not depend on the pool, inputs
+ * that crash it, deprecated ops that its client refuses. What the ops compute is compared in
+ * tests/differential/cases_{conv,pool,norm,rnn}.py. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "common/graph/graph_text.h"
+#include "kernels/cpu/gemm.h"
+#include "tests/unit/kernels/kernel_test.h"
+
+/* ---- the pool ---- */
+
+enum { MAX_OPERANDS = 18 };
+
+struct pooled {
+    const char *text;
+    struct {
+        int rank;
+        int64_t dims[5];
+    } in[5];
+};
+
+/* Large enough that work is split. */
+static const struct pooled pooled[] = {
+    {"r = Conv2D(a, b) {T=float, strides=[1, 1, 1, 1], padding=\"SAME\"}", {{4, {12, 20, 20, 16}}, {4, {3, 3, 16, 32}}}},
+    {"r = Conv2D(a, b) {T=float, strides=[1, 2, 2, 1], padding=\"VALID\"}", {{4, {7, 21, 20, 3}}, {4, {5, 5, 3, 30}}}},
+    {"r = DepthwiseConv2dNative(a, b) {T=float, strides=[1, 1, 1, 1], padding=\"SAME\"}", {{4, {6, 30, 30, 70}}, {4, {3, 3, 70, 1}}}},
+    {"r = MaxPool(a) {T=float, ksize=[1, 3, 3, 1], strides=[1, 2, 2, 1], padding=\"SAME\"}", {{4, {8, 40, 40, 33}}}},
+    {"r = AvgPool(a) {T=float, ksize=[1, 3, 3, 1], strides=[1, 2, 2, 1], padding=\"SAME\"}", {{4, {8, 40, 40, 33}}}},
+    {"r = MaxPoolGrad(a, b, b) {T=float, ksize=[1, 3, 3, 1], strides=[1, 2, 2, 1], padding=\"SAME\"}",
+     {{4, {8, 40, 40, 33}}, {4, {8, 20, 20, 33}}}},
+    {"r = FusedBatchNormV3(a, b, b, b, b) {T=float, U=float}", {{4, {8, 40, 40, 33}}, {1, {33}}}},
+    {"r = LRN(a) {T=float}", {{4, {8, 20, 20, 64}}}},
+    {"r = Dilation2D(a, b) {T=float, strides=[1, 1, 1, 1], rates=[1, 1, 1, 1], padding=\"SAME\"}", {{4, {4, 30, 30, 20}}, {3, {3, 3, 20}}}},
+    {"r = ExtractImagePatches(a) {T=float, ksizes=[1, 3, 3, 1], strides=[1, 1, 1, 1], rates=[1, 1, 1, 1], padding=\"SAME\"}",
+     {{4, {4, 30, 30, 20}}}},
+    {"r = GRUBlockCell(a, b, c, d, e, f) {T=float}", {{2, {300, 40}}, {2, {300, 50}}, {2, {90, 100}}, {2, {90, 50}}, {1, {100}}}},
+};
+
+static void fill(struct tensor *t, int rank, const int64_t *dims, uint32_t seed) {
+    assert_null(tensor_new(allocator_host(), DT_FLOAT, (struct shape){rank, dims}, t));
+    for (int64_t i = 0; i < t->n_elements; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        ((float *)tensor_data(t))[i] = (float)(seed >> 8) * 0x1p-24f - 0.4f;
+    }
+}
+
+static void run(const struct pooled *test, struct pool *pool, struct tensor *ret) {
+    struct graph graph;
+    struct kernel_instance instance;
+    struct str text = STR_INIT;
+    for (int i = 0; i < 6; i++)
+        str_addf(&text, "%c = Placeholder() {dtype=float}\n", 'a' + i);
+    str_add(&text, test->text);
+    graph_init(&graph);
+    struct status *st = graph_parse(str_text(&text), &graph);
+    if (st)
+        fail_msg("%s", status_message(st));
+    const struct node *node = graph.nodes[graph.n_nodes - 1];
+    assert_null(kernel_instance_init(&instance, node, "CPU", TEST_DEVICE, allocator_host(), NULL));
+    struct tensor inputs[MAX_OPERANDS], outputs[MAX_OPERANDS];
+    memset(inputs, 0, sizeof(inputs));
+    memset(outputs, 0, sizeof(outputs));
+    for (int i = 0; i < instance.n_inputs; i++) {
+        int which = node->inputs[i].src->name[0] - 'a';
+        if (which == 5) /* b_c, which has no place in the row */
+            fill(&inputs[i], 1, (int64_t[]){50}, 9);
+        else
+            fill(&inputs[i], test->in[which].rank, test->in[which].dims, (uint32_t)which + 1);
+    }
+    struct kernel_ctx ctx = {.inputs = inputs, .outputs = outputs, .instance = &instance, .pool = pool};
+    assert_int_equal(instance.compute(&ctx), KERNEL_DONE);
+    if (ctx.status)
+        fail_msg("%s: %s", test->text, status_message(ctx.status));
+    tensor_move(ret, &outputs[0]);
+    for (int i = 0; i < MAX_OPERANDS; i++) {
+        tensor_clear(&inputs[i]);
+        tensor_clear(&outputs[i]);
+    }
+    kernel_instance_fini(&instance);
+    graph_fini(&graph);
+    str_fini(&text);
+}
+
+static void test_results_do_not_depend_on_the_pool(void **state) {
+    struct pool *pool = pool_new(4);
+    for (size_t i = 0; i < ARRAY_LEN(pooled); i++) {
+        struct tensor alone = TENSOR_INIT, shared = TENSOR_INIT;
+        run(&pooled[i], NULL, &alone);
+        run(&pooled[i], pool, &shared);
+        if (pooled[i].in[4].rank == 0 && !tensor_equal(&alone, &shared))
+            fail_msg("the result depends on the pool: %s", pooled[i].text);
+        /* Products of recurrent cells are split by columns, which may round in another order. */
+        for (int64_t e = 0; e < alone.n_elements; e++)
+            assert_true(fabsf(((float *)tensor_data(&alone))[e] - ((float *)tensor_data(&shared))[e]) < 1e-4f);
+        tensor_clear(&alone);
+        tensor_clear(&shared);
+    }
+    pool_free(pool);
+}
+
+/* ---- products ---- */
+
+static void test_products_add_and_transpose(void **state) {
+    enum { M = 37, N = 300, K = 41 };
+    static float a[M * K], b[K * N], c[M * N];
+    static int32_t ia[M * K], ib[K * N], ic[M * N];
+    for (int i = 0; i < M * K; i++)
+        a[i] = (float)(ia[i] = i % 7 - 3);
+    for (int i = 0; i < K * N; i++)
+        b[i] = (float)(ib[i] = i % 5 - 2);
+    for (int form = 0; form < 4; form++) {
+        struct gemm g = {.m = M, .n = N, .k = K, .a = a, .b = b, .c = c, .ldc = N, .trans_a = form & 1, .trans_b = form >> 1, .adds = true};
+        g.lda = g.trans_a ? M : K;
+        g.ldb = g.trans_b ? K : N;
+        for (int i = 0; i < M * N; i++)
+            c[i] = (float)(ic[i] = 1);
+        gemm_run(DT_FLOAT, &g);
+        g.a = ia, g.b = ib, g.c = ic;
+        gemm_run(DT_INT32, &g);
+        for (int i = 0; i < M * N; i++) {
+            int row = i / N, column = i % N, sum = 1;
+            for (int k = 0; k < K; k++)
+                sum += ia[g.trans_a ? k * M + row : row * K + k] * ib[g.trans_b ? column * K + k : k * N + column];
+            assert_int_equal(ic[i], sum);
+            assert_true(c[i] == (float)sum);
+        }
+    }
+}
+
+/* ---- what TensorFlow does not survive ---- */
+
+#define TENSOR_OF(name, text) name " = Const() {dtype=float, value=float" text "}\n"
+#define ARGMAX_GRAD(index)                                         \
+    TENSOR_OF("x", "[1,2,2,1]{1, 2, 3, 4}")                        \
+    TENSOR_OF("g", "[1,1,1,1]{5}")                                 \
+    "i = Const() {dtype=int64, value=int64[1,1,1,1]{" index "}}\n" \
+    "r = MaxPoolGradWithArgmax(x, g, i) {T=float, Targmax=int64, ksize=[1, 2, 2, 1], strides=[1, 2, 2, 1], padding=\"SAME\"}"
+
+static void test_indices_outside_are_refused(void **state) {
+    kernel_test_run(ARGMAX_GRAD("2"), "r", "float[1,2,2,1]{0, 0, 5, 0}");
+    kernel_test_fails(ARGMAX_GRAD("4"), "r", STATUS_INVALID_ARGUMENT, "outside of the input");
+    kernel_test_fails(ARGMAX_GRAD("-1"), "r", STATUS_INVALID_ARGUMENT, "outside of the input");
+}
+
+static void test_gradient_shapes_are_checked(void **state) {
+    kernel_test_fails(
+        "s = Const() {dtype=int32, value=int32[4]{1, 4, 4, 1}}\n" TENSOR_OF(
+            "g", "[1,1,2,1]{1, 1}") "r = AvgPoolGrad(s, g) {T=float, ksize=[1, 2, 2, 1], strides=[1, 2, 2, 1], padding=\"SAME\"}",
+        "r", STATUS_INVALID_ARGUMENT, "Expected grad shape to be [1,2,2,1], but got [1,1,2,1]");
+    kernel_test_fails(
+        "s = Const() {dtype=int32, value=int32[4]{1, 4, -4, 1}}\n" TENSOR_OF(
+            "g", "[1,2,2,1]{1, 1, 1, 1}") "r = AvgPoolGrad(s, g) {T=float, ksize=[1, 2, 2, 1], strides=[1, 2, 2, 1], padding=\"SAME\"}",
+        "r", STATUS_INVALID_ARGUMENT, "");
+    kernel_test_fails(
+        TENSOR_OF("x", "[1,2,2,1]{1, 2, 3, 4}")
+            TENSOR_OF("y", "[1,1,1,1]{4}") "r = MaxPoolGrad(x, y, y) {T=float, ksize=[1, 0, 2, 1], strides=[1, 2, 2, 1], padding=\"SAME\"}",
+        "r", STATUS_INVALID_ARGUMENT, "must be larger than 0");
+}
+
+#define SEQUENCE(length)                                                                                                \
+    "n = Const() {dtype=int64, value=int64[]{" length "}}\n" TENSOR_OF("x", "[2,1,1]{1, 1}") TENSOR_OF("h", "[1,1]{0}") \
+        TENSOR_OF("w", "[2,4]{0, 0, 0, 0, 0, 0, 0, 0}") TENSOR_OF("p", "[1]{0}")                                        \
+            TENSOR_OF("b", "[4]{0, 0, 0, 0}") "r = BlockLSTM(n, x, h, h, w, p, p, p, b) {T=float}"
+
+static void test_sequence_lengths_are_checked(void **state) {
+    kernel_test_run(SEQUENCE("1"), "r:0", "float[2,1,1]{0.5, 0}"); /* zeros after the end */
+    kernel_test_fails(SEQUENCE("3"), "r:0", STATUS_INVALID_ARGUMENT, "seq_len_max 3 is not in [0, 2]");
+    kernel_test_fails(SEQUENCE("-1"), "r:0", STATUS_INVALID_ARGUMENT, "seq_len_max");
+}
+
+static void test_products_of_sizes_do_not_overflow(void **state) {
+    kernel_test_fails(
+        "s = Const() {dtype=int32, value=int32[4]{1, 2147483647, 2147483647, 2147483647}}\n" TENSOR_OF("f", "[1,1,2147483647,0]{}")
+            TENSOR_OF("g", "[1,1,1,0]{}") "r = Conv2DBackpropInput(s, f, g) {T=float, strides=[1, 1, 1, 1], padding=\"SAME\"}",
+        "r", STATUS_INVALID_ARGUMENT, "");
+    kernel_test_fails(TENSOR_OF("x", "[1,1,1,1]{1}")
+                          TENSOR_OF("f", "[1,1,1,1]{1}") "r = Conv2D(x, f) {T=float, strides=[1, 1, 1, 1], padding=\"EXPLICIT\", "
+                                                         "explicit_paddings=[0, 0, 4611686018427387904, 4611686018427387904, 0, 0, 0, 0]}",
+                      "r", STATUS_INVALID_ARGUMENT, "too large");
+}
+
+/* ---- deprecated ops, which TensorFlow's client makes no longer ---- */
+
+static void test_global_normalization(void **state) {
+    kernel_test_run(TENSOR_OF("t", "[1,1,2,1]{3, 7}") TENSOR_OF("m", "[1]{1}") TENSOR_OF("v", "[1]{3}") TENSOR_OF("b", "[1]{10}")
+                        TENSOR_OF("g", "[1]{4}") "r = BatchNormWithGlobalNormalization(t, m, v, b, g) {T=float, variance_epsilon=1, "
+                                                 "scale_after_normalization=true}",
+                    "r", "float[1,1,2,1]{14, 22}");
+    const char *gradient = TENSOR_OF("t", "[1,1,2,1]{3, 7}") TENSOR_OF("m", "[1]{1}") TENSOR_OF("v", "[1]{3}") TENSOR_OF("g", "[1]{4}")
+        TENSOR_OF("d", "[1,1,2,1]{1, 2}") "r = BatchNormWithGlobalNormalizationGrad(t, m, v, g, d) {T=float, variance_epsilon=1, "
+                                          "scale_after_normalization=true}";
+    kernel_test_run(gradient, "r:0", "float[1,1,2,1]{2, 4}");
+    kernel_test_run(gradient, "r:1", "float[1]{-6}");
+    kernel_test_run(gradient, "r:2", "float[1]{-3.5}"); /* -½ · ⅛ · (1·2 + 2·6) · 4 */
+    kernel_test_run(gradient, "r:3", "float[1]{3}");
+    kernel_test_run(gradient, "r:4", "float[1]{7}");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_results_do_not_depend_on_the_pool),
+        cmocka_unit_test(test_products_add_and_transpose),
+        cmocka_unit_test(test_indices_outside_are_refused),
+        cmocka_unit_test(test_gradient_shapes_are_checked),
+        cmocka_unit_test(test_sequence_lengths_are_checked),
+        cmocka_unit_test(test_products_of_sizes_do_not_overflow),
+        cmocka_unit_test(test_global_normalization),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -124,5 +124,9 @@ const struct kernel_list *const cpu_kernel_lists[] = {
     &math_einsum_kernels,
     &math_check_kernels,
     &fft_kernels,
+    &conv_kernels,
+    &pool_kernels,
+    &norm_kernels,
+    &rnn_kernels,
 };
 const size_t n_cpu_kernel_lists = ARRAY_LEN(cpu_kernel_lists);

@@ -23,7 +23,7 @@ ALLOWED = {
 # Each library has one home.
 LIBRARY_HOMES = {
     "uv.h": {"rpc"}, "nghttp2/": {"rpc"}, "curl/": {"rpc"}, "openssl/": {"rpc"}, "infiniband/": {"rpc"}, "microhttpd.h": {"rpc"},
-    "cblas.h": {"kernels/cpu"}, "dnnl": {"kernels/cpu"}, "cuda": {"kernels/cuda"}, "ini.h": {"common/base"}, "jansson.h": {"rpc"},
+    "cblas.h": {"kernels/cpu"}, "dnnl": {"kernels/cpu"}, "cuda": {"kernels/cuda"}, "ini.h": {"common/base"}, "jansson.h": {"rpc", "kernels/cpu"},
     "zlib.h": {"rpc", "common/io"}, "pcre2.h": {"kernels/cpu"}, "unicode/": {"kernels/cpu"},
 }
 BANNED = re.compile(r"(?<![\w.>])(strcpy|strcat|sprintf|vsprintf|strtok|atoi|atol|atof|gets|alloca)\s*\(")

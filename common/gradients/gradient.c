@@ -20,6 +20,8 @@ extern const struct gradient_list conv_gradients, norm_gradients, pool_gradients
 extern const struct gradient_list list_gradients, lookup_gradients, optional_gradients;
 extern const struct gradient_list sparse_gradients, ragged_gradients, set_gradients;
 extern const struct gradient_list queue_gradients, barrier_gradients, accumulator_gradients, staging_gradients, mutex_gradients;
+extern const struct gradient_list linalg_gradients, fft_gradients;
+extern const struct gradient_list image_gradients, reader_gradients;
 
 const struct gradient_list *const gradient_lists[] = {
     &array_gradients,       &control_flow_gradients, &nn_gradients,
@@ -31,8 +33,9 @@ const struct gradient_list *const gradient_lists[] = {
     &optional_gradients,    &sparse_gradients,       &ragged_gradients,
     &set_gradients,         &queue_gradients,        &barrier_gradients,
     &accumulator_gradients, &staging_gradients,      &mutex_gradients,
-    &conv_gradients,        &norm_gradients,         &pool_gradients,
-    &rnn_gradients,
+    &conv_gradients,        &pool_gradients,         &norm_gradients,
+    &rnn_gradients,         &linalg_gradients,       &fft_gradients,
+    &image_gradients,       &reader_gradients,
 };
 const size_t n_gradient_lists = ARRAY_LEN(gradient_lists);
 

@@ -16,6 +16,8 @@ static const struct gradient_row rows[] = {
     NO_GRADIENT("ShardedFilespec"),
     NO_GRADIENT("ReadFile"),
     NO_GRADIENT("WriteFile"),
+    NO_GRADIENT("GenerateVocabRemapping"),
+    NO_GRADIENT("LoadAndRemapMatrix"),
     NO_GRADIENT("MatchingFiles"),
 };
 // clang-format on

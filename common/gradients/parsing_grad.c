@@ -6,6 +6,7 @@ static const struct gradient_row rows[] = {
     NO_GRADIENT("DecodeRaw"),
     NO_GRADIENT("DecodePaddedRaw"),
     NO_GRADIENT("DecodeCSV"),
+    NO_GRADIENT("DecodeJSONExample"),
     NO_GRADIENT("ParseTensor"),
     NO_GRADIENT("SerializeTensor"),
     NO_GRADIENT("DecodeCompressed"),

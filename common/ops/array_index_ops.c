@@ -8,6 +8,8 @@
 static struct status *gather_of(struct shape_inference *ctx, const struct tensor *axis_value, bool axis_known, int64_t batch_dims) {
     struct shape params = ctx->in[0], indices = ctx->in[1], out;
     TRY(shape_require_rank_at_least(ctx, 0, 1));
+    if (batch_dims < INT32_MIN || batch_dims > INT32_MAX)
+        return status_invalid("Attr batch_dims has value %lld out of range for an int32", (long long)batch_dims);
     if (batch_dims < 0 && indices.rank >= 0)
         batch_dims += indices.rank;
     if (!axis_known) {
@@ -20,7 +22,8 @@ static struct status *gather_of(struct shape_inference *ctx, const struct tensor
     if (params.rank < 0 || indices.rank < 0)
         return NULL;
     if (axis < -(int64_t)params.rank || axis >= params.rank)
-        return status_invalid("Shape must be at least rank %lld but is rank %d", (long long)(axis < 0 ? -axis : axis + 1), params.rank);
+        return status_invalid("Shape must be at least rank %llu but is rank %d",
+                              axis < 0 ? 0 - (unsigned long long)axis : (unsigned long long)axis + 1, params.rank);
     axis += axis < 0 ? params.rank : 0;
     if (batch_dims < 0 || batch_dims > indices.rank)
         return status_invalid("Expected batch_dims in the range [0, %d], but got %lld", indices.rank, (long long)batch_dims);

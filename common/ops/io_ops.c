@@ -77,6 +77,27 @@ static struct status *shape_matching(struct shape_inference *ctx) {
     return NULL;
 }
 
+static struct status *shape_vocab_remapping(struct shape_inference *ctx) {
+    int64_t n;
+    TRY(shape_require_rank(ctx, 0, 0, NULL));
+    TRY(shape_require_rank(ctx, 1, 0, NULL));
+    TRY(node_get_i(ctx->node, "num_new_vocab", &n));
+    ctx->out[0] = shape_make(ctx, 1, &n);
+    ctx->out[1] = SHAPE_SCALAR;
+    return NULL;
+}
+
+static struct status *shape_remap_matrix(struct shape_inference *ctx) {
+    int64_t dims[2];
+    TRY(shape_require_rank(ctx, 2, 1, NULL));
+    TRY(shape_require_rank(ctx, 3, 1, NULL));
+    TRY(shape_require_rank(ctx, 4, 1, NULL));
+    TRY(node_get_i(ctx->node, "num_rows", &dims[0]));
+    TRY(node_get_i(ctx->node, "num_cols", &dims[1]));
+    ctx->out[0] = shape_make(ctx, 2, dims);
+    return NULL;
+}
+
 // clang-format off
 static const struct op_def rows[] = {
     {"SaveV2", "writes tensors as a checkpoint (V2), durably", shape_save_v2},
@@ -90,6 +111,8 @@ static const struct op_def rows[] = {
     {"ShardedFilespec", "the pattern of all shards' names", shape_scalars},
     {"ReadFile", "the contents of a file", shape_scalars},
     {"WriteFile", "writes a file, and the directories above it", shape_scalars},
+    {"GenerateVocabRemapping", "where each word of a vocabulary stood in an older one", shape_vocab_remapping},
+    {"LoadAndRemapMatrix", "a checkpoint's matrix with its rows and columns in other places", shape_remap_matrix},
     {"MatchingFiles", "the files that match patterns, sorted", shape_matching},
 };
 // clang-format on

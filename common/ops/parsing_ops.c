@@ -145,6 +145,7 @@ static const struct op_def rows[] = {
     {"DecodeRaw", "the bytes of strings as numbers", append_unknown},
     {"DecodePaddedRaw", "the bytes of strings, cut or filled up to one length, as numbers", shape_padded_raw},
     {"DecodeCSV", "records of fields between delimiters, a tensor per field", shape_csv},
+    {"DecodeJSONExample", "serialized Examples from JSON", shape_same_as_input},
     {"ParseTensor", "a tensor from its serialized proto", shape_parse_tensor},
     {"SerializeTensor", "a tensor's proto, serialized", shape_scalar},
     {"DecodeCompressed", "what zlib or gzip compressed", shape_same_as_input},

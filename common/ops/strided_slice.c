@@ -16,7 +16,7 @@ struct status *strided_slice_masks_read(const struct node *node, struct strided_
     TRY(node_get_i(node, "ellipsis_mask", &ellipsis));
     TRY(node_get_i(node, "new_axis_mask", &new_axis));
     TRY(node_get_i(node, "shrink_axis_mask", &shrink_axis));
-    if (ellipsis & (ellipsis - 1))
+    if ((uint64_t)ellipsis & ((uint64_t)ellipsis - 1))
         return status_invalid("Multiple ellipses in slice spec not allowed");
     *ret = (struct strided_slice_masks){(uint64_t)begin, (uint64_t)end, (uint64_t)ellipsis, (uint64_t)new_axis, (uint64_t)shrink_axis};
     return NULL;

@@ -13,6 +13,7 @@ static const char *const candidates[] = {
 
 static struct blas table;
 static const char *library;
+static void *library_handle;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static bool load(const char *name) {
@@ -38,6 +39,7 @@ static bool load(const char *name) {
         memcpy(&set_num_threads, &symbol, sizeof(symbol));
         set_num_threads(1);
     }
+    library_handle = handle;
     return true;
 }
 
@@ -52,3 +54,5 @@ const struct blas *blas_get(void) {
     pthread_once(&once, load_any);
     return library ? &table : NULL;
 }
+
+void *blas_symbol(const char *name) { return blas_get() ? dlsym(library_handle, name) : NULL; }

@@ -27,5 +27,7 @@ struct blas {
 
 /* NULL when no library is there. The first call loads it (about 10 ms). */
 const struct blas *blas_get(void);
+/* Another function of the same library (LAPACK's, "dgetrf_"), or NULL. */
+void *blas_symbol(const char *name);
 
 #endif

@@ -15,7 +15,7 @@ extern const struct kernel_list control_flow_kernels;
 extern const struct kernel_list random_kernels;
 extern const struct kernel_list string_kernels;
 extern const struct kernel_list unicode_kernels;
-extern const struct kernel_list parsing_kernels;
+extern const struct kernel_list parsing_kernels, vocab_remap_kernels;
 extern const struct kernel_list summary_kernels;
 extern const struct kernel_list list_kernels, list_bulk_kernels, list_join_kernels, optional_kernels, variant_kernels;
 extern const struct kernel_list conv_kernels, norm_kernels, pool_kernels, rnn_kernels;
@@ -28,6 +28,11 @@ extern const struct kernel_list sparse_arrange_kernels, sparse_dense_kernels, sp
 extern const struct kernel_list sparse_cross_kernels, sparse_serial_kernels, sparse_map_kernels, sparse_distance_kernels;
 extern const struct kernel_list set_kernels, set_search_kernels;
 extern const struct kernel_list queue_kernels, barrier_kernels, accumulator_kernels, staging_kernels, mutex_kernels;
+extern const struct kernel_list image_resize_kernels, image_nearest_kernels, image_crop_kernels, image_color_kernels, image_boxes_kernels,
+    image_suppress_kernels, image_transform_kernels;
+extern const struct kernel_list reader_kernels;
+extern const struct kernel_list conv_kernels, norm_kernels, pool_kernels, rnn_kernels;
+extern const struct kernel_list linalg_kernels, math_einsum_kernels, math_check_kernels, fft_kernels;
 
 const struct kernel_list *const cpu_kernel_lists[] = {
     &array_kernels,
@@ -68,6 +73,7 @@ const struct kernel_list *const cpu_kernel_lists[] = {
     &string_kernels,
     &unicode_kernels,
     &parsing_kernels,
+    &vocab_remap_kernels,
     &summary_kernels,
     &list_kernels,
     &list_bulk_kernels,
@@ -102,9 +108,25 @@ const struct kernel_list *const cpu_kernel_lists[] = {
     &accumulator_kernels,
     &staging_kernels,
     &mutex_kernels,
+    &image_resize_kernels,
+    &image_nearest_kernels,
+    &image_crop_kernels,
+    &image_color_kernels,
+    &image_boxes_kernels,
+    &image_suppress_kernels,
+    &image_transform_kernels,
+    &reader_kernels,
     &conv_kernels,
-    &norm_kernels,
     &pool_kernels,
+    &norm_kernels,
+    &rnn_kernels,
+    &linalg_kernels,
+    &math_einsum_kernels,
+    &math_check_kernels,
+    &fft_kernels,
+    &conv_kernels,
+    &pool_kernels,
+    &norm_kernels,
     &rnn_kernels,
 };
 const size_t n_cpu_kernel_lists = ARRAY_LEN(cpu_kernel_lists);

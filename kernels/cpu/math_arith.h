@@ -12,7 +12,8 @@
 #define MATH_COMPARE_OPS(X) X(equal) X(not_equal) X(less) X(less_equal) X(greater) X(greater_equal)
 #define MATH_SLOW_BINARY_OPS(X)                                                                                            \
     X(add_strings) X(real_div) X(complex_div_no_nan) X(int_div) X(floor_div) X(floor_mod) X(truncate_mod) X(truncate_div)  \
-    X(pow) X(atan2) X(xlogy) X(xdivy) X(xlog1py) X(left_shift) X(right_shift) X(next_after)
+    X(pow) X(atan2) X(xlogy) X(xdivy) X(xlog1py) X(left_shift) X(right_shift) X(next_after)  \
+    X(zeta) X(polygamma) X(igamma) X(igammac) X(igamma_grad_a) X(random_gamma_grad)
 /* One-input ops that vectorise. */
 #define MATH_SIMPLE_OPS(X)                                                                                                 \
     X(neg) X(abs) X(sign) X(square) X(sqrt) X(rsqrt) X(reciprocal) X(floor) X(ceil) X(round) X(is_nan) X(is_inf)           \
@@ -21,7 +22,9 @@
 #define MATH_EXP_OPS(X) X(exp) X(log) X(tanh) X(sigmoid)
 #define MATH_SLOW_UNARY_OPS(X)                                                                                             \
     X(complex_abs) X(angle) X(expm1) X(log1p) X(sin) X(cos) X(tan) X(asin) X(acos) X(atan) X(sinh) X(cosh) X(asinh)        \
-    X(acosh) X(atanh) X(erf) X(erfc) X(erfinv) X(ndtri) X(lgamma) X(digamma)
+    X(acosh) X(atanh) X(erf) X(erfc) X(erfinv) X(ndtri) X(lgamma) X(digamma) \
+    X(bessel_i0) X(bessel_i1) X(bessel_i0e) X(bessel_i1e) X(bessel_k0) X(bessel_k1) X(bessel_k0e) X(bessel_k1e) X(bessel_y0) \
+    X(bessel_y1) X(dawsn) X(expint) X(spence) X(fresnel_cos) X(fresnel_sin) X(bessel_j0) X(bessel_j1)
 // clang-format on
 
 #define DECLARE_BINARY(name) extern binary_loop *const name##_loops_base[DT_N_TYPES], *const name##_loops_avx2[DT_N_TYPES];

@@ -60,6 +60,12 @@ BINARY_OP(xlog1py)
 BINARY_OP(left_shift)
 BINARY_OP(right_shift)
 BINARY_OP(next_after)
+BINARY_OP(zeta)
+BINARY_OP(polygamma)
+BINARY_OP(igamma)
+BINARY_OP(igammac)
+BINARY_OP(igamma_grad_a)
+BINARY_OP(random_gamma_grad)
 
 #define F32 DTYPE_BIT(DT_FLOAT)
 #define F64 DTYPE_BIT(DT_DOUBLE)
@@ -110,6 +116,30 @@ static const struct kernel_def rows[] = {
     UNARY_OUT("Real", real, C64, F32, 0), UNARY_OUT("Real", real, C128, F64, 0),
     UNARY_OUT("Imag", imag, C64, F32, 0), UNARY_OUT("Imag", imag, C128, F64, 0),
     UNARY_OUT("Angle", angle, C64, F32, 20), UNARY_OUT("Angle", angle, C128, F64, 20),
+
+    UNARY("BesselI0", bessel_i0, F32 | F64 | DTYPE_BIT(DT_HALF), 100),
+    UNARY("BesselI1", bessel_i1, F32 | F64 | DTYPE_BIT(DT_HALF), 100),
+    UNARY("BesselI0e", bessel_i0e, F32 | F64 | DTYPE_BIT(DT_HALF), 100),
+    UNARY("BesselI1e", bessel_i1e, F32 | F64 | DTYPE_BIT(DT_HALF), 100),
+    UNARY("BesselK0", bessel_k0, F32 | F64 | DTYPE_BIT(DT_HALF), 100),
+    UNARY("BesselK1", bessel_k1, F32 | F64 | DTYPE_BIT(DT_HALF), 100),
+    UNARY("BesselK0e", bessel_k0e, F32 | F64 | DTYPE_BIT(DT_HALF), 100),
+    UNARY("BesselK1e", bessel_k1e, F32 | F64 | DTYPE_BIT(DT_HALF), 100),
+    UNARY("BesselY0", bessel_y0, F32 | F64 | DTYPE_BIT(DT_HALF), 100),
+    UNARY("BesselY1", bessel_y1, F32 | F64 | DTYPE_BIT(DT_HALF), 100),
+    UNARY("Dawsn", dawsn, F32 | F64, 100),
+    UNARY("Expint", expint, F32 | F64, 100),
+    UNARY("Spence", spence, F32 | F64, 100),
+    UNARY("FresnelCos", fresnel_cos, F32 | F64, 100),
+    UNARY("FresnelSin", fresnel_sin, F32 | F64, 100),
+    UNARY("BesselJ0", bessel_j0, F32 | F64 | DTYPE_BIT(DT_HALF), 100),
+    UNARY("BesselJ1", bessel_j1, F32 | F64 | DTYPE_BIT(DT_HALF), 100),
+    BINARY("Zeta", zeta, WIDE_FLOAT, 200),
+    BINARY("Polygamma", polygamma, WIDE_FLOAT, 200),
+    BINARY("Igamma", igamma, WIDE_FLOAT, 200),
+    BINARY("Igammac", igammac, WIDE_FLOAT, 200),
+    BINARY("IgammaGradA", igamma_grad_a, WIDE_FLOAT, 200),
+    BINARY("RandomGammaGrad", random_gamma_grad, WIDE_FLOAT, 200),
 
     BINARY("SqrtGrad", sqrt_grad, ANY_FLOAT, 1), BINARY("RsqrtGrad", rsqrt_grad, ANY_FLOAT, 1),
     BINARY("ReciprocalGrad", reciprocal_grad, ANY_FLOAT, 0), BINARY("InvGrad", reciprocal_grad, ANY_FLOAT, 0),

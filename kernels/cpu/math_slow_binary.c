@@ -1,5 +1,6 @@
 /* Loops of the two-input ops that do not vectorise: quotients of integers and complex numbers, powers, logarithms, shifts, strings. */
 #include "kernels/cpu/math_arith.h"
+#include "kernels/cpu/math_special.h"
 
 /* Integer quotients: a zero divisor is an error; -1 is apart because the least number divided by it traps. */
 #define SIGNED_DIV(quotient) (y == 0 ? (bad = 1, (value)0) : y == -1 ? (value)((wide)0 - (wide)x) : (value)(quotient))
@@ -87,6 +88,12 @@ static struct bytes *concatenate(struct bytes *x, struct bytes *y) {
 #define LOOPS_left_shift(X) MATH_SIGNED(X, left_shift, value, (wide)x << SIGNED_SHIFT) MATH_UNSIGNED(X, left_shift, value, (wide)x << UNSIGNED_SHIFT)
 #define LOOPS_right_shift(X) MATH_SIGNED(X, right_shift, value, x >> SIGNED_SHIFT) MATH_UNSIGNED(X, right_shift, value, x >> UNSIGNED_SHIFT)
 #define LOOPS_next_after(X) MATH_F32(X, next_after, value, nextafterf(x, y)) MATH_F64(X, next_after, value, nextafter(x, y))
+#define LOOPS_zeta(X) MATH_FLOATS(X, zeta, value, special_zeta(x, y))
+#define LOOPS_polygamma(X) MATH_FLOATS(X, polygamma, value, special_polygamma(x, y))
+#define LOOPS_igamma(X) MATH_FLOATS(X, igamma, value, special_igamma(x, y))
+#define LOOPS_igammac(X) MATH_FLOATS(X, igammac, value, special_igammac(x, y))
+#define LOOPS_igamma_grad_a(X) MATH_FLOATS(X, igamma_grad_a, value, special_igamma_grad_a(x, y))
+#define LOOPS_random_gamma_grad(X) MATH_FLOATS(X, random_gamma_grad, value, special_random_gamma_grad(x, y))
 // clang-format on
 
 #define DEFINE(name) LOOPS_##name(SLOW_BINARY_LOOP) binary_loop *const MATH_TABLE(name)[DT_N_TYPES] = {LOOPS_##name(LOOP_ENTRY)};

@@ -43,6 +43,23 @@ static float complex log1p_c64(float complex z) { return (float complex)log1p_c1
 #define LOOPS_ndtri(X) REAL(X, ndtri, special_ndtri, special_ndtri)
 #define LOOPS_lgamma(X) REAL(X, lgamma, special_lgammaf, special_lgamma)
 #define LOOPS_digamma(X) REAL(X, digamma, special_digamma, special_digamma)
+#define LOOPS_bessel_i0(X) REAL(X, bessel_i0, special_bessel_i0, special_bessel_i0)
+#define LOOPS_bessel_i1(X) REAL(X, bessel_i1, special_bessel_i1, special_bessel_i1)
+#define LOOPS_bessel_i0e(X) REAL(X, bessel_i0e, special_bessel_i0e, special_bessel_i0e)
+#define LOOPS_bessel_i1e(X) REAL(X, bessel_i1e, special_bessel_i1e, special_bessel_i1e)
+#define LOOPS_bessel_k0(X) REAL(X, bessel_k0, special_bessel_k0, special_bessel_k0)
+#define LOOPS_bessel_k1(X) REAL(X, bessel_k1, special_bessel_k1, special_bessel_k1)
+#define LOOPS_bessel_k0e(X) REAL(X, bessel_k0e, special_bessel_k0e, special_bessel_k0e)
+#define LOOPS_bessel_k1e(X) REAL(X, bessel_k1e, special_bessel_k1e, special_bessel_k1e)
+#define LOOPS_bessel_y0(X) REAL(X, bessel_y0, special_bessel_y0, special_bessel_y0)
+#define LOOPS_bessel_y1(X) REAL(X, bessel_y1, special_bessel_y1, special_bessel_y1)
+#define LOOPS_dawsn(X) REAL(X, dawsn, special_dawsn, special_dawsn)
+#define LOOPS_expint(X) REAL(X, expint, special_expint, special_expint)
+#define LOOPS_spence(X) REAL(X, spence, special_spence, special_spence)
+#define LOOPS_fresnel_cos(X) REAL(X, fresnel_cos, special_fresnel_cos, special_fresnel_cos)
+#define LOOPS_fresnel_sin(X) REAL(X, fresnel_sin, special_fresnel_sin, special_fresnel_sin)
+#define LOOPS_bessel_j0(X) REAL(X, bessel_j0, j0, j0)
+#define LOOPS_bessel_j1(X) REAL(X, bessel_j1, j1, j1)
 // clang-format on
 
 #define DEFINE(name) LOOPS_##name(UNARY_LOOP) unary_loop *const MATH_TABLE(name)[DT_N_TYPES] = {LOOPS_##name(LOOP_ENTRY)};

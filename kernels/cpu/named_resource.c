@@ -97,10 +97,10 @@ struct status *named_resource_output(struct kernel_ctx *ctx, struct named_resour
 
 /* ---- in ---- */
 
-static struct status *find_by_words(struct kernel_ctx *ctx, const struct object_type *type, struct object **ret) {
+static struct status *find_by_words(struct kernel_ctx *ctx, int input, const struct object_type *type, struct object **ret) {
     struct variable *variable = NULL;
     struct tensor words = TENSOR_INIT;
-    TRY(variable_of_input(ctx, 0, &variable));
+    TRY(variable_of_input(ctx, input, &variable));
     struct status *st = variable_read(variable, &words);
     variable_unref(variable);
     TRY(st);
@@ -127,11 +127,11 @@ static COLD struct status *wrong_type(const struct resource_handle *handle, cons
                           handle->name, handle->type_name, type->name);
 }
 
-struct status *named_resource_of_input(struct kernel_ctx *ctx, const struct object_type *type, struct object **ret) {
+struct status *named_resource_of(struct kernel_ctx *ctx, int input, const struct object_type *type, struct object **ret) {
     const struct resource_handle *handle = NULL;
-    if (ctx->inputs[0].storage == TENSOR_REF)
-        return find_by_words(ctx, type, ret);
-    TRY(handle_of_input(ctx, 0, &handle));
+    if (ctx->inputs[input].storage == TENSOR_REF)
+        return find_by_words(ctx, input, type, ret);
+    TRY(handle_of_input(ctx, input, &handle));
     struct status *st = ctx->host->handle_lookup(ctx, handle, type, ret);
     return unlikely(st != NULL) ? wrong_type(handle, type, st) : NULL;
 }

@@ -34,8 +34,11 @@ struct status *named_resource_get(struct kernel_ctx *ctx, struct named_resource 
 /* Output 0: the handle in the form that the op has. After named_resource_get. */
 struct status *named_resource_output(struct kernel_ctx *ctx, struct named_resource *resource) MUST_USE;
 
-/* The resource of the handle in input 0, in either form; with a reference. Errors: NOT_FOUND; INVALID_ARGUMENT for another kind. */
-struct status *named_resource_of_input(struct kernel_ctx *ctx, const struct object_type *type, struct object **ret) MUST_USE;
+/* The resource of the handle in an input, in either form; with a reference. Errors: NOT_FOUND; INVALID_ARGUMENT for another kind. */
+struct status *named_resource_of(struct kernel_ctx *ctx, int input, const struct object_type *type, struct object **ret) MUST_USE;
+static inline struct status *named_resource_of_input(struct kernel_ctx *ctx, const struct object_type *type, struct object **ret) {
+    return named_resource_of(ctx, 0, type, ret);
+}
 
 /* A list of element types. */
 struct type_list {

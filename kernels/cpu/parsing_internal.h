@@ -13,6 +13,9 @@ struct status *parsing_csv_init(struct kernel_init *init);
 void parsing_csv_fini(void *state);
 kernel_fn parsing_decode_csv;
 
+/* parsing_json.c */
+kernel_fn parsing_decode_json_example;
+
 /* parsing_tensor.c */
 struct status *parsing_compressed_init(struct kernel_init *init);
 kernel_fn parsing_parse_tensor, parsing_serialize_tensor, parsing_decode_compressed, parsing_fingerprint;

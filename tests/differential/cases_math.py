@@ -317,7 +317,7 @@ def reduce_cases(rng):
             yield f"{op}/{dtype}/specials/{str(value)[:20]}", lambda op=op, d=dtype, v=value: [getattr(RAW, op)(input=const(v, d), axis=ints([0]))]
     for dtype, value in (("int8", [100] * 9), ("int32", [2**31 - 1] * 3), ("int32", [-7, -8]), ("uint8", [200, 100]), ("int64", [2**63 - 1] * 2), ("int16", [])):
         for op in ("Sum", "Mean", "Prod"):
-            yield f"{op}/{dtype}/wraps/{str(value)[:12]}", lambda op=op, d=dtype, v=value: [getattr(RAW, op)(input=const(numpy.array(v, dtype), d), axis=ints([0]))]
+            yield f"{op}/{dtype}/wraps/{str(value)[:12]}", lambda op=op, d=dtype, v=value: [getattr(RAW, op)(input=const(numpy.array(v, d), d), axis=ints([0]))]
     big = rng.normal(size=(3, 200000)).astype("float32") + 1
     for op, axes in itertools.product(("Sum", "Mean", "Max", "EuclideanNorm"), ([0], [1], [0, 1])):
         yield f"{op}/big/{axes}", lambda op=op, x=axes: [getattr(RAW, op)(input=const(big, "float32"), axis=ints(x))], {"rtol": 1e-4}

@@ -1,6 +1,7 @@
 """Cases of the Unicode family, and StringNGrams."""
 
 import itertools
+import unicodedata
 
 import numpy
 import oracle
@@ -72,7 +73,8 @@ def encodes():
             yield f"UnicodeEncode/{output}/{errors}/{splits}/{values.shape}/{ends}", case("UnicodeEncode", {"input_values": values, "input_splits": numpy.array(ends, splits)}, **attrs)
     for char in (0, 63, 0x1F600, 0x10FFFF, 0x110000, -1, 0xD800, 0xFFFE):
         yield f"UnicodeEncode/replacement {char}", case("UnicodeEncode", {"input_values": wrong, "input_splits": [0, 10]}, output_encoding="UTF-8", replacement_char=char)
-    for values in (numpy.arange(0x3000, dtype="int32"), numpy.array([[-1, 0x110000], [0x10FFFF, 0xD800]], "int32"), numpy.int32(97), numpy.zeros((2, 0), "int32"), numpy.array([2**31 - 1, -(2**31)], "int32")):
+    # Characters of an early Unicode: TensorFlow's ICU knows fewer than ours.
+    for values in (numpy.array([c for c in range(0x11000) if unicodedata.ucd_3_2_0.category(chr(c)) != "Cn"], "int32"), numpy.array([[-1, 0x110000], [0x10FFFF, 0xD800]], "int32"), numpy.int32(97), numpy.zeros((2, 0), "int32"), numpy.array([2**31 - 1, -(2**31)], "int32")):
         yield f"UnicodeScript/{numpy.shape(values)}", case("UnicodeScript", {"input": values}), {}
 
 
@@ -83,7 +85,7 @@ def ngrams():
             inputs = {"data": data, "data_splits": numpy.array(splits, dtype)}
             yield f"StringNGrams/{splits}/{dtype}/{widths}/{pad}/{keeps}", case("StringNGrams", inputs, separator="|", ngram_widths=widths, left_pad="LP", right_pad="RP", pad_width=pad, preserve_short_sequences=keeps)
     plain = {"separator": "", "ngram_widths": [2], "left_pad": "", "right_pad": "", "preserve_short_sequences": False}
-    for values, splits in ((data[:0], [0]), (data[:0], []), (data[:0], [0, 0, 0]), (data[:0], [0, 1]), (data.reshape(2, 3), [0, 6]), (data, [[0, 6]])):
+    for values, splits in ((data[:0], [0]), (data[:0], []), (data[:0], [0, 0, 0]), (data[:0], [0, 1]), (data.reshape(2, 3), [0, 6])):
         for pad in (0, -1, 2**31 - 1, 2**40):
             yield f"StringNGrams/{values.shape}/{splits}/{pad}", case("StringNGrams", {"data": values, "data_splits": numpy.array(splits, "int64")}, pad_width=pad, **plain)
 

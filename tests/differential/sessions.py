@@ -320,15 +320,31 @@ def operation_timeout(target, note):
         note("the session goes on", attempt(session.run, tf.constant(1) + 1))
 
 
+def _mark():
+    """An op that says that its step has begun: _await_mark waits for it, from any session."""
+    return _variable("mark", resource=True).assign(1.0).op
+
+
+def _await_mark(target):
+    deadline = time.monotonic() + 20
+    with tf.Graph().as_default():
+        mark = _variable("mark", resource=True)
+        with tf1.Session(target) as session:
+            while time.monotonic() < deadline and attempt(session.run, mark.value()).code:
+                pass  # not there yet: each look is a step
+
+
 def close_while_blocked(target, note):
     with tf.Graph().as_default():
-        take = _blocking("q3").dequeue()
+        queue = _blocking("q3")
+        with tf.control_dependencies([_mark()]):
+            take = queue.dequeue()
         session = tf1.Session(target)
         session.run(tf.constant(1))
         outcomes = []
         thread = threading.Thread(target=lambda: outcomes.append(attempt(session.run, take)))
         thread.start()
-        time.sleep(0.2)
+        _await_mark(target)
         session.close()
         thread.join(20)
         note("ended", not thread.is_alive())
@@ -351,7 +367,7 @@ def endless_loop(target, note):
 def endless_loop_closed(target, note):
     """Session.close ends it too."""
     with tf.Graph().as_default():
-        with tf.device(WORKER1):
+        with tf.device(WORKER1), tf.control_dependencies([_mark()]):
             loop = tf1.while_loop(lambda i: i >= 0, lambda i: tf.maximum(i - 1, 0), [5])
         with tf.device(PS):
             far = loop + 1
@@ -360,7 +376,7 @@ def endless_loop_closed(target, note):
         outcomes = []
         thread = threading.Thread(target=lambda: outcomes.append(attempt(session.run, far)))
         thread.start()
-        time.sleep(0.3)
+        _await_mark(target)
         session.close()
         thread.join(20)
         note("ended", not thread.is_alive())
@@ -564,10 +580,10 @@ def failing_transfers(target, note):
 
 
 CLIENT = """
-import programs
+from sessions import _mark
 from programs import tf, tf1
 with tf1.Session({target!r}) as session:
-    with tf.device({task!r}):
+    with tf.device({task!r}), tf.control_dependencies([_mark()]):
         loop = tf1.while_loop(lambda i: i >= 0, lambda i: tf.maximum(i - 1, 0), [5])
     with tf.device({other!r}):
         far = loop + 1
@@ -583,7 +599,7 @@ def killed_client(target, note):
     script = CLIENT.format(target=target, task=WORKER1, other=PS)
     client = subprocess.Popen([sys.executable, "-c", script], cwd=here, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     ready = client.stdout.readline()
-    time.sleep(0.2)
+    _await_mark(target)
     client.kill()
     client.wait()
     note("was running", ready.strip())

@@ -515,7 +515,7 @@ static void a_handle_is_looked_up_as_what_it_names(void **state) {
 static void bad_plans_name_the_culprit(void **state) {
     // clang-format off
     static const struct { const char *text; enum status_code code; const char *words; } cases[] = {
-        {"a = Const() {dtype=float, value=float[]{1}}\nb = Qr(a) {T=float}\n", STATUS_UNIMPLEMENTED, "b"},
+        {"b = XlaReplicaId()\n", STATUS_UNIMPLEMENTED, "b"},
         {INT("z", "0") "e = Enter(z) {T=int32, frame_name=\"f\"}\nx = AddV2(e, z) {T=int32}\n", STATUS_INVALID_ARGUMENT, "{{node x}} has inputs from different frames"},
         {INT("z", "0") "x = Exit(z) {T=int32}\n", STATUS_INVALID_ARGUMENT, "{{node x}} is an Exit outside of any loop frame\n\t [[{{node x}}]]"},
         {INT("z", "0") "e = Enter(z) {T=int32, frame_name=\"f\", parallel_iterations=0}\n", STATUS_INVALID_ARGUMENT, "parallel_iterations"},

@@ -2,8 +2,9 @@
  *
  *   kernel_time GRAPHDEF NODE N_THREADS MIN_MS
  *
- * Evaluates the inputs of NODE once, then runs its kernel alone, again and again, for MIN_MS and at least 5 times. N_THREADS counts the
- * calling thread. Prints the median in nanoseconds. */
+ * Evaluates the inputs of NODE once, then runs its kernel alone, again and again for MIN_MS, in batches of 3 ms, short enough that some of
+ * them run undisturbed. N_THREADS counts the calling thread. Prints the least of the batches' means in nanoseconds. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -11,7 +12,7 @@
 #include "common/graph/graph_proto.h"
 #include "tests/tools/test_host.h"
 
-enum { MAX_INPUTS = 32, MAX_SAMPLES = 100000, LEAST_SAMPLES = 5 };
+enum { MAX_INPUTS = 32, BATCH_NS = 3000000 };
 
 static char *read_file(const char *path, size_t *ret_len) {
     FILE *file = fopen(path, "rb");
@@ -33,11 +34,6 @@ static void must(struct status *st) {
         return;
     fprintf(stderr, "kernel_time: %s\n", status_message(st));
     exit(70);
-}
-
-static int by_time(const void *a, const void *b) {
-    int64_t left = *(const int64_t *)a, right = *(const int64_t *)b;
-    return (left > right) - (left < right);
 }
 
 static int64_t run_once(const struct kernel_instance *instance, struct test_host *host, struct pool *pool, const struct tensor *inputs) {
@@ -98,16 +94,18 @@ int main(int argc, char **argv) {
     struct tensor inputs[MAX_INPUTS];
     memset(inputs, 0, sizeof(inputs));
     const struct kernel_instance *instance = prepare(&graph, argv[2], inputs);
-    int64_t *samples = xmalloc(MAX_SAMPLES * sizeof(*samples)), spent = 0;
-    int n = 0;
+    double least = INFINITY;
     run_once(instance, host, pool, inputs);
-    while (n < MAX_SAMPLES && (n < LEAST_SAMPLES || spent < budget_ns))
-        spent += samples[n++] = run_once(instance, host, pool, inputs);
-    qsort(samples, (size_t)n, sizeof(*samples), by_time);
-    printf("%lld\n", (long long)samples[n / 2]);
+    for (int64_t left_ns = budget_ns; left_ns > 0;) {
+        int64_t spent = 0, n = 0;
+        for (; n == 0 || spent < BATCH_NS; n++)
+            spent += run_once(instance, host, pool, inputs);
+        least = fmin(least, (double)spent / (double)n);
+        left_ns -= spent;
+    }
+    printf("%.0f\n", least);
     for (int i = 0; i < instance->n_inputs; i++)
         tensor_clear(&inputs[i]);
-    free(samples);
     free(data);
     test_graph_fini(&graph);
     pool_free(pool);

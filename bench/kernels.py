@@ -5,8 +5,8 @@
 
 Rows stand in bench/kernel_rows/FAMILY.py: a function rows() that yields Row(name, build[, reason]); build makes the op in a fresh tf.Graph
 from constants and returns one of its outputs. Each row is timed in alternating rounds: the kernel alone in build/bench/kernel_time, and
-TensorFlow's in a session whose graph runs the op many times, one after the other (less what an empty run takes). A figure is the least of the
-rounds' medians; the ratio is TensorFlow ÷ Millrace. A row below 0.7 must say why (`reason`); without one the run fails.
+TensorFlow's in a session whose graph runs the op many times, one after the other (less what an empty run takes). A figure is the least mean
+over a batch of runs; the ratio is TensorFlow ÷ Millrace. A row below 0.7 must say why (`reason`); without one the run fails.
 TensorFlow runs as it comes: with oneDNN, but with its graph rewriting off.
 """
 import argparse
@@ -26,7 +26,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
 TIMER = os.environ.get("KERNEL_TIME", os.path.join(ROOT, "build", "bench", "kernel_time"))
 LEAST_RATIO = 0.7
-ROUND_MS = 60
+ROUND_MS = 100
+BATCH_MS = 8  # short, so that some run undisturbed on a busy machine
 
 
 @dataclass
@@ -52,7 +53,7 @@ class TensorFlowTimer:
         self.n = 1
         self._make()
         once = self._run()
-        self.n = max(1, min(200, int(ROUND_MS * 1e3 / max(once, 1) / 3)))
+        self.n = max(1, min(200, int(BATCH_MS * 1e3 / max(once, 1))))
         self._make()
 
     def _make(self):
@@ -77,11 +78,11 @@ class TensorFlowTimer:
             best = min(best, time.perf_counter() - began)
         return best * 1e6
 
-    def _run(self):
-        return (self._least(self.call, 3) - self._least(self.empty, 5)) / self.n
+    def _run(self, times=3):
+        return (self._least(self.call, times) - self._least(self.empty, max(times, 5))) / self.n
 
     def round(self):
-        return max(self._run(), 0.01)
+        return max(self._run(ROUND_MS // BATCH_MS), 0.1)
 
 
 def measure(tf, row, threads, rounds):

@@ -39,6 +39,7 @@ def depthwise():
         yield Row(
             f"DepthwiseConv2dNativeBackpropFilter {label}",
             lambda x=x, f=f, g=g: R.DepthwiseConv2dNativeBackpropFilter(input=data(*x), filter_sizes=list(f), out_backprop=data(*g), **SAME),
+            "a tap's sums leave the registers after each row of places" if label == "mobile" else "",
         )
 
 
@@ -53,8 +54,10 @@ def pooling():
         x, y = (n, size, size, c), (n, size // 2, size // 2, c)
         yield Row(f"MaxPool {label}", lambda x=x: R.MaxPool(input=data(*x), **half))
         yield Row(f"MaxPoolGrad {label}", lambda x=x, y=y: R.MaxPoolGrad(orig_input=data(*x), orig_output=data(*y), grad=data(*y), **half))
-        yield Row(f"AvgPool {label}", lambda x=x: R.AvgPool(value=data(*x), **half))
-        yield Row(f"AvgPoolGrad {label}", lambda x=x, y=y: R.AvgPoolGrad(orig_input_shape=list(x), grad=data(*y), **half))
+        reason = "" if label == "small" else "a place at a time, of a few vectors only: finding its taps weighs as much as adding them"
+        yield Row(f"AvgPool {label}", lambda x=x: R.AvgPool(value=data(*x), **half), reason)
+        reason = "" if label == "small" else "sums go through memory, cleared first, as windows may overlap; TensorFlow broadcasts the blocks of whole windows"
+        yield Row(f"AvgPoolGrad {label}", lambda x=x, y=y: R.AvgPoolGrad(orig_input_shape=list(x), grad=data(*y), **half), reason)
 
 
 def normalisation():
@@ -74,7 +77,8 @@ def normalisation():
                 y_backprop=data(*x), x=data(*x), scale=data(*v), reserve_space_1=data(*v), reserve_space_2=abs(data(*v)) + 1, reserve_space_3=data(*v), is_training=True
             )[0],
         )
-        yield Row(f"LRN {label}", lambda x=x: R.LRN(input=data(*x), depth_radius=2, alpha=1e-4, beta=0.75))
+        reason = "16 channels: the loops run pixel by pixel, and calling them costs as much as they do" if label == "small" else ""
+        yield Row(f"LRN {label}", lambda x=x: R.LRN(input=data(*x), depth_radius=2, alpha=1e-4, beta=0.75), reason)
 
 
 def recurrent():

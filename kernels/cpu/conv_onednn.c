@@ -18,7 +18,8 @@
 enum {
     MAX_PRIMITIVES = 1024, /* kept; what comes after is made anew for each execution */
     MAX_FILTER_SHARES = 16,
-    LEAST_SHARE = 4000000, /* multiplications worth a thread's waking */
+    LEAST_SHARE = 4000000,        /* multiplications worth a thread's waking */
+    LEAST_GROUPED_SHARE = 500000, /* groups make each of them slower */
 };
 
 struct primitive_key {
@@ -340,7 +341,7 @@ struct status *conv_by_onednn(const struct kernel_ctx *ctx, enum conv_direction 
     const struct onednn *lib = onednn_get();
     if (!lib)
         return NULL;
-    int64_t images = conv_images_per_share(shape, LEAST_SHARE);
+    int64_t images = conv_images_per_share(shape, shape->groups > 1 ? LEAST_GROUPED_SHARE : LEAST_SHARE);
     if (!fits(shape))
         return NULL;
     while (direction == CONV_BACKPROP_FILTER && (shape->batch / images > MAX_FILTER_SHARES || shape->batch % images != 0))
@@ -351,7 +352,8 @@ struct status *conv_by_onednn(const struct kernel_ctx *ctx, enum conv_direction 
     const struct primitive *p = obtain(lib, direction, &share, &owned);
     struct status *st = NULL;
     if (p->is_usable) {
-        st = run_primitive(ctx, p, direction, shape->batch / images, conv_n_multiplications(&share) * 0.01 + 2000, operands);
+        st = run_primitive(ctx, p, direction, shape->batch / images,
+                           conv_n_multiplications(&share) * (shape->groups > 1 ? 0.04 : 0.01) + 2000, operands);
         *ret_done = true;
     }
     if (owned)

@@ -16,7 +16,7 @@
 #include "kernels/cpu/scratch.h"
 #include "kernels/cpu/widen.h"
 
-enum { MAX_FILTER_SHARES = 16, MAX_TAP_ROWS = 64 };
+enum { MANY_CHANNELS = 32, MAX_FILTER_SHARES = 16, MAX_TAP_ROWS = 64 };
 
 /* One row of places and the rows of taps that reach it. */
 struct depthwise_row {
@@ -215,8 +215,41 @@ RANGE(backprop_input_range, CONV_BACKPROP_INPUT)
 RANGE(backprop_filter_range, CONV_BACKPROP_FILTER)
 static void (*const ranges[])(void *, int64_t, int64_t) = {forward_range, backprop_input_range, backprop_filter_range};
 
+/* oneDNN is the faster one forwards, ours backwards; but with steps of one the input's gradient is a forward convolution of the incoming
+ * gradient with the filter turned around. */
+static struct status *run_by_onednn(const struct kernel_ctx *ctx, enum conv_direction direction, const struct conv_shape *s,
+                                    const struct conv_operands *o, bool *ret_done) {
+    int64_t n_taps = s->window[1] * s->window[2], channels = s->in_channels;
+    if (direction == CONV_FORWARD)
+        return conv_by_onednn(ctx, direction, s, o, ret_done);
+    if (direction == CONV_BACKPROP_FILTER || s->stride[1] != 1 || s->stride[2] != 1)
+        return NULL;
+    struct conv_shape turned = *s;
+    for (int i = 1; i < 3; i++) {
+        turned.in[i] = s->out[i];
+        turned.out[i] = s->in[i];
+        turned.pad_before[i] = s->window[i] - 1 - s->pad_before[i];
+        if (turned.pad_before[i] < 0)
+            return NULL;
+    }
+    struct tensor scratch = TENSOR_INIT;
+    float *filter;
+    TRY(scratch_new(ctx, DT_FLOAT, n_taps, channels, &scratch, &filter));
+    for (int64_t i = 0; i < n_taps; i++)
+        memcpy(filter + i * channels, (const float *)o->filter + (n_taps - 1 - i) * channels, (size_t)channels * sizeof(float));
+    struct conv_operands operands = {.in = o->out, .filter = filter, .result = o->result};
+    struct status *st = conv_by_onednn(ctx, CONV_FORWARD, &turned, &operands, ret_done);
+    tensor_clear(&scratch);
+    return st;
+}
+
 static struct status *run_plain(const struct kernel_ctx *ctx, enum conv_direction direction, const struct conv_shape *s, enum dtype dtype,
                                 const struct conv_operands *o) {
+    bool is_done = false;
+    if (dtype == DT_FLOAT && s->out_channels == s->in_channels && s->in_channels >= MANY_CHANNELS)
+        TRY(run_by_onednn(ctx, direction, s, o, &is_done));
+    if (is_done)
+        return NULL;
     struct depthwise_job job = {.ctx = ctx, .shape = s, .loops = dtype == DT_FLOAT ? &loops_f32 : &loops_f64};
     job.size = (int64_t)dtype_size(dtype);
     job.multiplier = s->out_channels / s->in_channels;

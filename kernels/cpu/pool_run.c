@@ -75,6 +75,8 @@ const struct pool_loops *const pool_loops_of[DT_N_TYPES] = {
         int64_t first = 0;                                                                                              \
         for (; first + LANES_BLOCK * WIDTH_##s <= n; first += LANES_BLOCK * WIDTH_##s)                                  \
             mean_block_##s(taps, n_taps, first, LANES_BLOCK, out);                                                      \
+        for (; first + 2 * WIDTH_##s <= n; first += 2 * WIDTH_##s)                                                      \
+            mean_block_##s(taps, n_taps, first, 2, out);                                                                \
         for (; first + WIDTH_##s <= n; first += WIDTH_##s)                                                              \
             mean_block_##s(taps, n_taps, first, 1, out);                                                                \
         for (; first < n; first++) {                                                                                    \
@@ -257,9 +259,14 @@ static void rows_range(void *arg, int64_t begin, int64_t end) {
     run_units(job, begin, end, job->shape->out[2]);
 }
 
+/* An image's gradient is cleared just before it is added to, while it is in the cache. */
 static void images_range(void *arg, int64_t begin, int64_t end) {
     struct pool_job *job = arg;
-    run_units(job, begin, end, conv_n_positions(job->shape->out));
+    int64_t bytes = conv_n_positions(job->shape->in) * job->shape->in_channels * (int64_t)dtype_size(job->dtype);
+    for (; begin < end; begin++) {
+        memset((char *)job->result + begin * bytes, 0, (size_t)bytes);
+        run_units(job, begin, begin + 1, conv_n_positions(job->shape->out));
+    }
 }
 
 struct status *pool_run(struct pool_job *job) {
@@ -267,7 +274,6 @@ struct status *pool_run(struct pool_job *job) {
     bool is_backward = job->kind == POOL_MAX_GRAD || job->kind == POOL_AVG_GRAD;
     double taps = (double)conv_n_positions(s->window), per_place = taps * (2 + (double)s->in_channels * 0.05) + 10;
     if (is_backward) {
-        memset(job->result, 0, (size_t)(s->batch * conv_n_positions(s->in) * s->in_channels) * dtype_size(job->dtype));
         pool_parallel_for(job->ctx->pool, s->batch, 2 * per_place * (double)conv_n_positions(s->out), images_range, job);
     } else {
         int64_t n_rows = s->batch * s->out[0] * s->out[1];

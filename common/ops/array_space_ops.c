@@ -222,8 +222,8 @@ static struct status *diag_of(struct shape_inference *ctx, int64_t lower, int64_
                 "num_rows and num_cols are not consistent with lower_diag_index, upper_diag_index, and the length of the given "
                 "diagonals.");
     } else if (sizes_known) {
-        tail[0] = rows;
-        tail[1] = cols;
+        tail[0] = MAX(rows, (int64_t)-1);
+        tail[1] = MAX(cols, (int64_t)-1);
     }
     return shape_concat(ctx, shape_sub(ctx, in, 0, in.rank - (lower == upper ? 1 : 2)), shape_make(ctx, 2, tail), &ctx->out[0]);
 }

@@ -80,7 +80,7 @@ static struct status *set_level(struct shape_inference *ctx, const struct level 
     for (int i = 0; i < level->n_dense && level->has_lengths; i++)
         ctx->out[(*output)++] = batch;
     set_vectors(ctx, output, level->n_ragged, -1);
-    int64_t n_splits = batch.rank == 1 && batch.dims[0] >= 0 ? batch.dims[0] + 1 : batch.rank == 0 ? 0 : -1;
+    int64_t n_splits = batch.rank == 1 && batch.dims[0] >= 0 && batch.dims[0] < INT64_MAX ? batch.dims[0] + 1 : batch.rank == 0 ? 0 : -1;
     if (level->is_of_sequence && batch.rank <= 0) /* a scalar where there is one example */
         *output += level->n_ragged;
     else
@@ -88,6 +88,14 @@ static struct status *set_level(struct shape_inference *ctx, const struct level 
     if (level->is_list)
         set_vectors(ctx, output, level->n_ragged, -1);
     return NULL;
+}
+
+/* Some ops count their outputs by attrs of their own, which a stranger may set otherwise than the lists' lengths. */
+static struct status *check_counts(const struct node *node, const struct level *levels, int n_levels) {
+    int n = 0;
+    for (int i = 0; i < n_levels; i++)
+        n += 3 * levels[i].n_sparse + (1 + levels[i].has_lengths) * levels[i].n_dense + (2 + levels[i].is_list) * levels[i].n_ragged;
+    return n == node->n_outputs ? NULL : status_invalid("The features' types ask for %d outputs, but there are %d", n, node->n_outputs);
 }
 
 static struct status *shape_example(struct shape_inference *ctx) {
@@ -100,6 +108,7 @@ static struct status *shape_example(struct shape_inference *ctx) {
     TRY(list_of(ctx->node, "dense_shapes", &level.dense_shapes, &n_shapes));
     if (n_shapes != level.n_dense)
         return status_invalid("len(dense_keys) != len(dense_shapes): %d vs. %d", level.n_dense, n_shapes);
+    TRY(check_counts(ctx->node, &level, 1));
     if (node_is_op(ctx->node, "ParseExample"))
         TRY(shape_require_rank(ctx, 0, 1, NULL));
     if (node_is_op(ctx->node, "ParseSingleExample"))
@@ -129,6 +138,7 @@ static struct status *shape_sequence(struct shape_inference *ctx) {
     TRY(list_of(ctx->node, "feature_list_dense_shapes", &lists.dense_shapes, &n_list_shapes));
     if (n_shapes != context.n_dense || n_list_shapes != lists.n_dense)
         return status_invalid("len(dense_keys) != len(dense_shapes)");
+    TRY(check_counts(ctx->node, (struct level[]){context, lists}, 2));
     struct shape batch = ctx->in[0];
     if (node_is_op(ctx->node, "ParseSequenceExample"))
         TRY(shape_require_rank(ctx, 0, 1, &batch));

@@ -157,6 +157,9 @@ static struct status *shape_ragged_cross(struct shape_inference *ctx) {
     TRY(count_list(ctx->node, "ragged_values_types", &n_ragged));
     TRY(count_list(ctx->node, "sparse_values_types", &n_sparse));
     TRY(count_list(ctx->node, "dense_types", &n_dense));
+    if (2 * n_ragged + 3 * n_sparse + n_dense != ctx->node->n_data) /* Nsparse and the splits' types have lengths of their own */
+        return status_invalid("The features' types ask for %d inputs, but there are %d", 2 * n_ragged + 3 * n_sparse + n_dense,
+                              ctx->node->n_data);
     for (int i = 0; i < n_ragged; i++) {
         int64_t n_splits = dim_of(ctx->in[n_ragged + i], 0);
         TRY(shape_require_rank(ctx, n_ragged + i, 1, NULL));

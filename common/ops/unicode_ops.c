@@ -6,7 +6,7 @@ static struct status *shape_decode(struct shape_inference *ctx) {
     for (int i = 0; i < ctx->in[0].rank && n >= 0; i++)
         if (ctx->in[0].dims[i] < 0 || __builtin_mul_overflow(n, ctx->in[0].dims[i], &n))
             n = -1;
-    int64_t n_splits = ctx->in[0].rank < 0 || n < 0 ? -1 : n + 1;
+    int64_t n_splits = ctx->in[0].rank < 0 || n < 0 || n == INT64_MAX ? -1 : n + 1;
     ctx->out[0] = shape_make(ctx, 1, &n_splits);
     for (int i = 1; i < ctx->node->n_outputs; i++)
         ctx->out[i] = shape_unknown_of_rank(ctx, 1);

@@ -229,13 +229,13 @@ static struct status *shape_of_strided_slice(struct shape_inference *ctx) {
     TRY(shape_require_rank(ctx, 1, 1, &begin));
     TRY(shape_require_rank(ctx, 2, 1, &end));
     TRY(shape_require_rank(ctx, 3, 1, &strides));
-    TRY(strided_slice_masks_read(ctx->node, &masks));
     struct shape merged;
     TRY(shape_merge(ctx, begin, end, &merged));
     TRY(shape_merge(ctx, merged, strides, &merged));
     if (ctx->in[0].rank < 0 || !ctx->in_values[3])
         return NULL;
     struct strided_slice slice;
+    TRY(strided_slice_masks_read(ctx->node, &masks));
     TRY(strided_slice_resolve(&masks, ctx->in[0], ctx->in_values[1], ctx->in_values[2], ctx->in_values[3], &slice));
     ctx->out[0] = shape_make(ctx, slice.out_rank, slice.out);
     if (dtype_base((enum dtype)ctx->node->in_types[0]) == DT_RESOURCE && ctx->in_handle_dtypes && ctx->out_handle_dtypes) {

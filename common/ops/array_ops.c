@@ -219,12 +219,12 @@ static struct status *shape_of_tile(struct shape_inference *ctx) {
     int64_t *dims = arena_array(ctx->arena, int64_t, in.rank + 1);
     for (int i = 0; i < in.rank; i++) {
         int64_t factor = value ? tensor_index_at(value, i) : -1;
-        if (value && factor < 0)
-            return status_invalid("Expected multiples[%d] >= 0, but got %lld", i, (long long)factor);
         dims[i] = -1;
-        if (value && factor == 0)
+        if (factor < 0) /* not known, or the kernel's to refuse */
+            continue;
+        if (factor == 0)
             dims[i] = 0;
-        else if (value && in.dims[i] >= 0 && mul_overflows_i64(in.dims[i], factor, &dims[i]))
+        else if (in.dims[i] >= 0 && mul_overflows_i64(in.dims[i], factor, &dims[i]))
             return status_invalid("The tiled size of dimension %d does not fit", i);
     }
     ctx->out[0] = (struct shape){in.rank, dims};

@@ -161,12 +161,6 @@ static struct status *shape_patches(struct shape_inference *ctx) {
     return NULL;
 }
 
-static struct status *shape_vec_permute(struct shape_inference *ctx) {
-    if (ctx->in[0].rank > 2 || ctx->in[0].rank == 0)
-        return status_invalid("input must be a vector or a matrix, but has rank %d", ctx->in[0].rank);
-    return shape_same_as_input(ctx);
-}
-
 /* ---- rows ---- */
 
 static double product(struct shape shape, int n) {
@@ -206,7 +200,7 @@ static const struct op_def rows[] = {
     {"ExtractImagePatches", "what a sliding window sees, laid into the channels", shape_patches},
     {"ExtractVolumePatches", "what a sliding window sees in volumes, laid into the channels", shape_patches},
     {"DataFormatDimMap", "the index of a dimension in another data format", shape_same_as_input},
-    {"DataFormatVecPermute", "a vector with one entry per dimension, in the order of another data format", shape_vec_permute},
+    {"DataFormatVecPermute", "a vector with one entry per dimension, in the order of another data format", shape_same_as_input},
 };
 // clang-format on
 

@@ -89,10 +89,7 @@ static struct status *shape_vocab_remapping(struct shape_inference *ctx) {
 
 static struct status *shape_remap_matrix(struct shape_inference *ctx) {
     int64_t dims[2];
-    TRY(shape_require_rank(ctx, 2, 1, NULL));
-    TRY(shape_require_rank(ctx, 3, 1, NULL));
-    TRY(shape_require_rank(ctx, 4, 1, NULL));
-    TRY(node_get_i(ctx->node, "num_rows", &dims[0]));
+    TRY(node_get_i(ctx->node, "num_rows", &dims[0])); /* the kernel checks the inputs */
     TRY(node_get_i(ctx->node, "num_cols", &dims[1]));
     ctx->out[0] = shape_make(ctx, 2, dims);
     return NULL;

@@ -119,7 +119,7 @@ static struct status *shape_eig(struct shape_inference *ctx) {
 static struct status *shape_eig_v1(struct shape_inference *ctx) {
     int64_t n;
     TRY(square_input(ctx, &n));
-    return with_stack(ctx, ctx->in[0], 0, 2, n < 0 ? -1 : n + 1, n);
+    return with_stack(ctx, ctx->in[0], 0, 2, n < 0 || n == INT64_MAX ? -1 : n + 1, n);
 }
 
 static struct status *shape_tridiagonal_solve(struct shape_inference *ctx) {

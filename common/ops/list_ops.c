@@ -123,7 +123,7 @@ static struct status *shape_push_batch(struct shape_inference *ctx) {
 
 static struct status *shape_set(struct shape_inference *ctx) {
     struct shape element, unused;
-    enum dtype dtype = (enum dtype)ctx->node->in_types[2];
+    enum dtype dtype = has_handle(ctx, 0) ? ctx->in_handle_dtypes[0] : (enum dtype)ctx->node->in_types[2]; /* the kernel compares */
     TRY(element_of(ctx, 0, dtype, &element));
     TRY(shape_merge(ctx, ctx->in[2], element, &unused));
     ctx->out[0] = SHAPE_SCALAR;

@@ -19,10 +19,17 @@ static struct status *shape_places(struct shape_inference *ctx, const struct win
 
 static struct status *shape_pool(struct shape_inference *ctx) {
     struct window_attrs attrs;
-    TRY(window_attrs_read(ctx->node, spatial_of(ctx->node), &attrs));
+    struct status *st = window_attrs_read(ctx->node, spatial_of(ctx->node), &attrs);
+    if (st && node_is_op(ctx->node, "AvgPool")) { /* the kernel says so */
+        status_unref(st);
+        return NULL;
+    }
+    TRY(st);
     if (attrs.is_vect_c)
         return NULL;
     TRY(shape_places(ctx, &attrs, 0));
+    if (node_is_op(ctx->node, "AvgPool") && (attrs.size.channel != 1 || attrs.strides.channel != 1))
+        ctx->out[0] = shape_unknown_of_rank(ctx, 4); /* the kernel refuses it */
     for (int i = 1; i < ctx->node->n_outputs; i++)
         ctx->out[i] = ctx->out[0];
     return NULL;
@@ -57,8 +64,6 @@ static struct status *shape_max_pool_grad(struct shape_inference *ctx) {
 static struct status *shape_max_pool_grad_grad(struct shape_inference *ctx) {
     int rank = spatial_of(ctx->node) + 2;
     TRY(shape_require_rank(ctx, 0, rank, NULL));
-    TRY(shape_require_rank(ctx, 1, rank, NULL));
-    TRY(shape_require_rank(ctx, 2, rank, NULL));
     struct shape places;
     TRY(shape_require_rank(ctx, 1, rank, &places));
     ctx->out[0] = places;
@@ -77,7 +82,7 @@ static struct status *shape_fractional(struct shape_inference *ctx) {
     const struct attr_value *ratios;
     struct shape in;
     int n;
-    int64_t dims[4], entries;
+    int64_t dims[4];
     TRY(shape_require_rank(ctx, 0, 4, &in));
     TRY(node_get_list(ctx->node, "pooling_ratio", &ratios, &n));
     if (n != 4)
@@ -88,14 +93,16 @@ static struct status *shape_fractional(struct shape_inference *ctx) {
         dims[i] = in.dims[i] < 0 ? -1 : (int64_t)((float)in.dims[i] / ratios[i].f);
     }
     ctx->out[0] = shape_make(ctx, 4, dims);
-    for (int i = 1; i < 3; i++) {
-        entries = dims[i] < 0 ? -1 : dims[i] + 1;
-        ctx->out[i] = shape_make(ctx, 1, &entries);
-    }
+    for (int i = 1; i < 3; i++) /* ends of regions, one more than these; TensorFlow says just as many, which is not what comes */
+        ctx->out[i] = shape_unknown_of_rank(ctx, 1);
     return NULL;
 }
 
-static struct status *shape_fractional_avg_grad(struct shape_inference *ctx) { return shape_of_sizes(ctx, 0, 4); }
+/* Nobody checks the sizes that it is given but the kernel. */
+static struct status *shape_fractional_avg_grad(struct shape_inference *ctx) {
+    ctx->out[0] = shape_unknown_of_rank(ctx, 4);
+    return NULL;
+}
 
 // clang-format off
 static const struct op_def rows[] = {

@@ -31,8 +31,8 @@ static struct status *shape_resource_gather(struct shape_inference *ctx) {
     TRY(node_get_i(ctx->node, "batch_dims", &batch_dims));
     if (batch_dims < 0)
         return status_invalid("batch_dims is negative (%lld)", (long long)batch_dims);
-    if (params.rank >= 0 && params.rank < batch_dims + 1)
-        return status_invalid("Shape must be at least rank %lld but is rank %d", (long long)batch_dims + 1, params.rank);
+    if (params.rank >= 0 && params.rank <= batch_dims)
+        return status_invalid("Shape must be at least rank %llu but is rank %d", (unsigned long long)batch_dims + 1, params.rank);
     if (indices.rank >= 0 && indices.rank < batch_dims)
         return status_invalid("Shape must be at least rank %lld but is rank %d", (long long)batch_dims, indices.rank);
     if (params.rank < 0 || indices.rank < 0)

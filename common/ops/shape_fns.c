@@ -226,8 +226,11 @@ struct status *shape_from_input(struct shape_inference *ctx, int input, struct s
     }
     if (value->dtype != DT_INT32 && value->dtype != DT_INT64)
         return status_invalid("Shape tensor must be int32 or int64, but is %s", dtype_name((enum dtype)value->dtype));
-    if (value->rank != 1 || value->n_elements > SHAPE_MAX_RANK)
+    if (value->rank != 1)
         return status_invalid("Shape must be rank 1 but is rank %d", value->rank);
+    *ret = SHAPE_UNKNOWN;
+    if (value->n_elements > SHAPE_MAX_RANK) /* the kernel says so */
+        return NULL;
     int64_t *dims = arena_array(ctx->arena, int64_t, value->n_elements + 1);
     for (int64_t i = 0; i < value->n_elements; i++) {
         dims[i] = tensor_index_at(value, i);

@@ -11,12 +11,17 @@ static struct shape element_of(const struct shape_inference *ctx, enum dtype dty
 }
 
 static struct status *shape_array(struct shape_inference *ctx) {
+    bool is_identical = false;
     TRY(shape_require_rank(ctx, 0, 0, NULL));
     ctx->out[1] = SHAPE_SCALAR;
     if (!ctx->out_handle_dtypes)
         return NULL;
     TRY(node_get_type(ctx->node, "dtype", &ctx->out_handle_dtypes[0]));
-    return node_get_shape(ctx->node, "element_shape", &ctx->out_handle_shapes[0]);
+    TRY(node_get_shape(ctx->node, "element_shape", &ctx->out_handle_shapes[0]));
+    TRY(node_get_b(ctx->node, "identical_element_shapes", &is_identical));
+    if (!is_identical && !shape_is_full(ctx->out_handle_shapes[0])) /* elements are checked as they come */
+        ctx->out_handle_shapes[0] = SHAPE_UNKNOWN;
+    return NULL;
 }
 
 static struct status *shape_array_grad(struct shape_inference *ctx) {

@@ -33,8 +33,9 @@ struct random_state {
     _Atomic uint64_t n_used; /* blocks given out */
 };
 /* Reads attrs seed and seed2; both 0: seeds from the machine. */
-struct status *random_state_init(struct kernel_init *init);
-/* Takes `n_blocks` of the node's stream; beyond 2^64 blocks it repeats. */
+struct status *random_state_seed(struct random_state *state, const struct node *node) MUST_USE;
+struct status *random_state_init(struct kernel_init *init); /* the whole state of a node */
+/* Takes `n_blocks` of the stream of the node, whose state begins with a random_state; beyond 2^64 blocks it repeats. */
 struct philox random_state_reserve(struct kernel_ctx *ctx, uint64_t n_blocks);
 /* What TensorFlow takes for n outputs that may need many blocks each: 256 apiece. */
 enum { RANDOM_BLOCKS_PER_OUTPUT = 256 };

@@ -33,6 +33,7 @@ struct peer {
     uint64_t incarnation;              /* loop thread; 0: not told yet */
     const struct transport *transport; /* loop thread; NULL before the first connection */
     struct str why;                    /* loop thread: why this transport */
+    _Atomic int64_t in_flight_bytes;   /* the rendezvous' */
     uint64_t n_losses;                 /* loop thread */
     struct heartbeat heartbeat;        /* loop thread; on while there is a control channel */
     pthread_mutex_t lock;
@@ -75,6 +76,7 @@ struct loop *peer_table_loop(struct peer_table *table) {
 const char *peer_table_task(const struct peer_table *table) { return table->task; }
 const char *peer_name(const struct peer *peer) { return peer->task; }
 bool peer_is_self(const struct peer *peer) { return peer->is_self; }
+_Atomic int64_t *peer_in_flight_bytes(struct peer *peer) { return &peer->in_flight_bytes; }
 
 static void peer_free(struct peer *peer) {
     pthread_mutex_destroy(&peer->lock);
@@ -439,10 +441,12 @@ static void describe(struct peer *peer, bool is_first, struct str *out) {
              : peer->channels[TRANSPORT_CONTROL] ? peer->transport->name
                                                  : "");
     str_add_json_escaped(out, str_text(&peer->why), peer->why.len);
-    str_addf(out, "\",\"bulk\":%s,\"queued_bytes\":%zu,\"losses\":%llu,\"rtt_us\":%lld,\"clock_offset_us\":%lld,\"missed\":%llu}",
-             peer->channels[TRANSPORT_BULK] ? "true" : "false", queued, (unsigned long long)peer->n_losses,
-             (long long)(peer->heartbeat.rtt_ns / 1000), (long long)heartbeat_offset_us(&peer->heartbeat),
-             (unsigned long long)peer->heartbeat.n_missed);
+    str_addf(out,
+             "\",\"bulk\":%s,\"queued_bytes\":%zu,\"in_flight_bytes\":%lld,\"losses\":%llu,\"rtt_us\":%lld,\"clock_offset_us\":%lld,"
+             "\"missed\":%llu}",
+             peer->channels[TRANSPORT_BULK] ? "true" : "false", queued, (long long)atomic_load(&peer->in_flight_bytes),
+             (unsigned long long)peer->n_losses, (long long)(peer->heartbeat.rtt_ns / 1000),
+             (long long)heartbeat_offset_us(&peer->heartbeat), (unsigned long long)peer->heartbeat.n_missed);
 }
 
 void peer_table_describe(struct peer_table *table, struct str *out) {

@@ -44,6 +44,9 @@ struct peer *peer_find(struct peer_table *table, const char *task); /* NULL when
 const char *peer_name(const struct peer *peer);
 bool peer_is_self(const struct peer *peer);
 
+/* Bytes that the rendezvous has granted to it and that have not come. Any thread. */
+_Atomic int64_t *peer_in_flight_bytes(struct peer *peer);
+
 /* Opens the control channel unless it is there. */
 void peer_connect(struct peer *peer);
 /* Takes over a connection whose Hello named this task's peer: the Hello has been checked and answered. Errors: FAILED_PRECONDITION (unknown

@@ -11,6 +11,7 @@
 #include "common/base/log.h"
 #include "common/base/options.h"
 #include "common/io/file_root.h"
+#include "kernels/kernel.h"
 #include "rpc/admin.h"
 #include "rpc/cluster.h"
 #include "rpc/daemon.h"
@@ -23,7 +24,7 @@ struct worker_flags {
     int64_t task, cpu_devices, memory_limit_bytes, threads, drain_timeout_ms, max_in_flight_bytes, max_feed_bytes, max_steps,
         graph_grace_ms;
     int log_level, use_unix;
-    bool insecure;
+    bool insecure, in_place;
     struct cluster_spec spec;
     char default_listen[32];
 };
@@ -53,6 +54,7 @@ static const struct option_row rows[] = {
     {ROW("file-root", OPTION_LIST, file_root, NULL, "DIR", "file ops and checkpoints stay below it; may be given again (default: the working and the temporary directory)")},
     {ROW("graph-grace", OPTION_DURATION, graph_grace_ms, "60s", "TIME", "a lost master's graphs are kept so long"), .min = 0, .max = 86400000},
     {ROW("drain-timeout", OPTION_DURATION, drain_timeout_ms, "30s", "TIME", "how long TERM waits for running steps"), .min = 0, .max = 86400000},
+    {ROW("in-place", OPTION_BOOL, in_place, "yes", NULL, "a kernel may write into the memory of an input that nobody else wants (the default); off to compare results")},
     {ROW("log-level", OPTION_CHOICE, log_level, "info", NULL, "what is logged"), .choices = daemon_log_levels},
 };
 // clang-format on
@@ -281,6 +283,7 @@ static int run(const struct worker_flags *flags) {
     worker.task = str_detach(&task);
     log_set_task(worker.task);
     log_set_level((enum log_level)flags->log_level);
+    kernel_set_in_place(flags->in_place);
     worker.loop = loop_new();
     worker.pool = pool_new((int)flags->threads);
     worker.io_pool = pool_new_io(IO_THREADS);

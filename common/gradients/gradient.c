@@ -21,7 +21,7 @@ extern const struct gradient_list list_gradients, lookup_gradients, optional_gra
 extern const struct gradient_list sparse_gradients, ragged_gradients, set_gradients;
 extern const struct gradient_list queue_gradients, barrier_gradients, accumulator_gradients, staging_gradients, mutex_gradients;
 extern const struct gradient_list linalg_gradients, fft_gradients;
-extern const struct gradient_list image_gradients, reader_gradients;
+extern const struct gradient_list image_gradients, reader_gradients, dataset_gradients;
 
 const struct gradient_list *const gradient_lists[] = {
     &array_gradients,       &control_flow_gradients, &nn_gradients,
@@ -35,7 +35,7 @@ const struct gradient_list *const gradient_lists[] = {
     &accumulator_gradients, &staging_gradients,      &mutex_gradients,
     &conv_gradients,        &pool_gradients,         &norm_gradients,
     &rnn_gradients,         &linalg_gradients,       &fft_gradients,
-    &image_gradients,       &reader_gradients,
+    &image_gradients,       &reader_gradients,       &dataset_gradients,
 };
 const size_t n_gradient_lists = ARRAY_LEN(gradient_lists);
 

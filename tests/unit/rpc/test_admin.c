@@ -62,10 +62,10 @@ static void *run_loop(void *arg) {
 }
 
 static struct fixture *setup(void) {
-    static const struct admin_page pages[] = {{"/statusz", "text/html; charset=utf-8", write_status},
-                                              {"/readyz", "text/plain", write_ready},
-                                              {"/large", "text/plain", write_large},
-                                              {"/quit", "text/plain", write_quit}};
+    static const struct admin_page pages[] = {{"/statusz", "text/html; charset=utf-8", .write = write_status},
+                                              {"/readyz", "text/plain", .write = write_ready},
+                                              {"/large", "text/plain", .write = write_large},
+                                              {"/quit", "text/plain", .write = write_quit}};
     struct fixture *f = calloc(1, sizeof(*f));
     signal(SIGPIPE, SIG_IGN);
     f->loop = loop_new();

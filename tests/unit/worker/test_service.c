@@ -346,7 +346,7 @@ static void a_ping_comes_back(void **state) {
     await_message(&to_worker, 2);
     assert_int_equal(to_worker.last.type, WIRE_PONG);
     assert_int_equal(to_worker.last.id, 3);
-    assert_string_equal(str_text(&to_worker.last_meta), "echo");
+    assert_int_equal(strncmp(str_text(&to_worker.last_meta), "echo", 4), 0); /* and the worker's time */
 }
 
 static void expect_closed(struct master_end *end) {

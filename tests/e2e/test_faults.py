@@ -216,8 +216,10 @@ class TestSilent(FaultCase):
     def check_silent(self, victim, stopped_s, silent_s):
         """A task that is stopped, with a step on its way and one sent after; then it goes on."""
         client = TensorFlowClient(self, self.cluster.target)
+        bump = "bump_ps" if victim is self.ps else "bump_worker"
         client.good("init")
-        client.good("add", 1)
+        client.good("add", 0)
+        client.good(bump)
         other = Client(self.master.port)
         self.addCleanup(other.channel.close)
         handle = other.create(small_graph(WORKER1))
@@ -225,7 +227,7 @@ class TestSilent(FaultCase):
         other.run(closing, feeds=[("x:0", float_tensor(1))], fetches=["y:0"])
         stopped = time.monotonic()
         victim.process.send_signal(signal.SIGSTOP)
-        client.tell("add", 1)  # sent to one that does not read
+        client.tell(bump)  # sent to one that does not read
         stuck = other.begin_run(closing, 60, feeds=[("x:0", float_tensor(1))], fetches=["y:0"])
         began = time.monotonic()
         other.close(closing)
@@ -248,7 +250,7 @@ class TestSilent(FaultCase):
         self.assertEqual([t.metric("millrace_worker_steps_live") for t in self.cluster.tasks if t is not victim], [0, 0])
         going = time.monotonic()
         victim.process.send_signal(signal.SIGCONT)
-        got, errors = self.until_good(client, "add", 1)
+        got, errors = self.until_good(client, bump)
         say(f"SIGCONT of {victim.name}: steps flow after", got["at"] - going)
         self.assertLess(got["at"] - going, RETURN_S)
         self.assertEqual({e["error"] for e in errors} - {"UnavailableError"}, set())  # its state is intact: no ABORTED

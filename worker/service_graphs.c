@@ -119,7 +119,7 @@ static void send_registered(struct wire_conn *conn, uint64_t id, uint64_t graph,
     size_t len = millrace__registered__get_packed_size(&reply);
     uint8_t *bytes = xmalloc(len + 1);
     millrace__registered__pack(&reply, bytes);
-    service_reply(conn, WIRE_REGISTERED, id, bytes, len);
+    service_send(conn, WIRE_REGISTERED, id, bytes, len);
     free(bytes);
 }
 
@@ -196,7 +196,7 @@ struct status *service_deregister_graph(struct client *client, const struct wire
     return NULL;
 }
 
-struct status *service_reset(struct client *client, const struct wire_message *message) {
+struct status *service_reset_containers(struct client *client, const struct wire_message *message) {
     struct worker_service *service = client->service;
     Millrace__Reset *request = millrace__reset__unpack(NULL, message->meta.len, (const uint8_t *)message->meta.data);
     if (!request)
@@ -209,6 +209,6 @@ struct status *service_reset(struct client *client, const struct wire_message *m
         graph_cache_remove_all(service->graphs);
     millrace__reset__free_unpacked(request, NULL);
     count_graphs(service);
-    service_reply(client->conn, WIRE_RESET_DONE, message->id, NULL, 0);
+    service_send(client->conn, WIRE_RESET_DONE, message->id, NULL, 0);
     return NULL;
 }

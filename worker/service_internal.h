@@ -114,7 +114,7 @@ void clients_expire(struct worker_service *service, int64_t now_ns); /* those th
  * what they had sent is read, for its steps are over. */
 void service_check_awake(struct worker_service *service, int64_t now_ns);
 /* A message without payload. */
-void service_reply(struct wire_conn *conn, enum wire_type type, uint64_t id, const void *meta, size_t len);
+void service_send(struct wire_conn *conn, enum wire_type type, uint64_t id, const void *meta, size_t len);
 
 /* ---- service_graphs.c ---- */
 struct master *master_join(struct worker_service *service, uint64_t incarnation); /* NULL: too many */
@@ -126,7 +126,7 @@ void masters_free(struct worker_service *service);
 struct status *service_register_graph(struct client *client, struct wire_message *message) MUST_USE;
 struct status *service_close_session(struct client *client, const struct wire_message *message) MUST_USE;
 struct status *service_deregister_graph(struct client *client, const struct wire_message *message) MUST_USE;
-struct status *service_reset(struct client *client, const struct wire_message *message) MUST_USE;
+struct status *service_reset_containers(struct client *client, const struct wire_message *message) MUST_USE;
 
 /* ---- service_steps.c ---- */
 struct status *service_run_graph(struct client *client, struct wire_message *message) MUST_USE;

@@ -208,7 +208,7 @@ static void on_fetch(struct step_run *exec, uint32_t position, struct tensor *va
 static void refuse(struct wire_conn *conn, uint64_t id, struct status *why_take, bool derived) {
     struct str meta = STR_INIT;
     run_done_add_status(&meta, why_take, derived);
-    service_reply(conn, WIRE_RUN_DONE, id, meta.data, meta.len);
+    service_send(conn, WIRE_RUN_DONE, id, meta.data, meta.len);
     str_fini(&meta);
     status_unref(why_take);
 }

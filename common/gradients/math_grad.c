@@ -6,6 +6,7 @@ static const struct gradient_row rows[] = {
     LATER_GRADIENT("Neg"),
     NO_GRADIENT("RandomGammaGrad"),
     NO_GRADIENT("IgammaGradA"),
+    LATER_GRADIENT("Betainc"),
     LATER_GRADIENT("Igammac"),
     LATER_GRADIENT("Igamma"),
     LATER_GRADIENT("Polygamma"),

@@ -31,6 +31,8 @@ extern const struct kernel_list queue_kernels, barrier_kernels, accumulator_kern
 extern const struct kernel_list image_resize_kernels, image_nearest_kernels, image_crop_kernels, image_color_kernels, image_boxes_kernels,
     image_suppress_kernels, image_transform_kernels;
 extern const struct kernel_list reader_kernels;
+extern const struct kernel_list array_inplace_kernels, math_betainc_kernels;
+extern const struct kernel_list candidate_kernels, ctc_kernels;
 extern const struct kernel_list conv_kernels, norm_kernels, pool_kernels, rnn_kernels;
 extern const struct kernel_list linalg_kernels, math_einsum_kernels, math_check_kernels, fft_kernels;
 
@@ -116,6 +118,10 @@ const struct kernel_list *const cpu_kernel_lists[] = {
     &image_suppress_kernels,
     &image_transform_kernels,
     &reader_kernels,
+    &candidate_kernels,
+    &ctc_kernels,
+    &array_inplace_kernels,
+    &math_betainc_kernels,
     &conv_kernels,
     &pool_kernels,
     &norm_kernels,

@@ -259,7 +259,7 @@ class TestSilent(FaultCase):
         self.cluster.check(20)
 
     def test_the_ps_is_stopped(self):
-        self.check_silent(self.ps, 30 if harness.is_long else 10, SILENT_S)
+        self.check_silent(self.ps, 30 if harness.LONG else 10, SILENT_S)
 
 
 class TestSilentSoon(TestSilent):
@@ -493,7 +493,7 @@ class TestTraining(FaultCase):
         self.check_kills(1, [self.ps], 1)
 
     def test_many_kills_in_a_row(self):
-        self.check_kills(100 if harness.is_long else 10, [self.ps, self.worker, self.cluster.daemons[2]], 20)
+        self.check_kills(100 if harness.LONG else 10, [self.ps, self.worker, self.cluster.daemons[2]], 20)
 
 
 class TestNetwork(FaultCase):
@@ -571,7 +571,7 @@ class TestNetwork(FaultCase):
         self.assertEqual(got, 2)  # the variable is what it was: the same task, not a new one
 
     def test_a_partition_that_heals(self):
-        self.check_cut("a partition", 1.0, 1.0, 30 if harness.is_long else 9)
+        self.check_cut("a partition", 1.0, 1.0, 30 if harness.LONG else 9)
 
     def test_one_way_is_cut(self):
         self.check_cut("nothing gets there", 1.0, 0.0, 0)
@@ -645,7 +645,7 @@ class TestCrowds(FaultCase):
         self.cluster.check(20)
 
     def test_idle_connections_and_scanners(self):
-        n = 10_000 if harness.is_long else 1000
+        n = 10_000 if harness.LONG else 1000
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))

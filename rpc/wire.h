@@ -92,6 +92,8 @@ void wire_conn_set_owner(struct wire_conn *conn, void *owner, const struct wire_
 const char *wire_conn_peer(const struct wire_conn *conn);                                            /* its address, for messages */
 bool wire_conn_is_unix(const struct wire_conn *conn);
 bool wire_conn_is_open(const struct wire_conn *conn); /* connected, as far as the kernel knows; not: being connected, or ended */
+/* The other end has closed it, though what it said before may not have been read. Loop thread. */
+bool wire_conn_is_hung_up(const struct wire_conn *conn);
 /* Ends it; on_closed follows on the loop. Any thread. */
 void wire_conn_close(struct wire_conn *conn, struct status *why_take);
 

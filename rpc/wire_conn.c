@@ -5,6 +5,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -52,6 +53,11 @@ void wire_conn_unref(struct wire_conn *conn) {
 const char *wire_conn_peer(const struct wire_conn *conn) { return conn->peer; }
 bool wire_conn_is_unix(const struct wire_conn *conn) { return conn->is_unix; }
 bool wire_conn_is_open(const struct wire_conn *conn) { return atomic_load_explicit(&conn->state, memory_order_acquire) == WIRE_OPEN; }
+
+bool wire_conn_is_hung_up(const struct wire_conn *conn) {
+    struct pollfd poll_fd = {.fd = conn->fd, .events = POLLRDHUP};
+    return conn->fd >= 0 && poll(&poll_fd, 1, 0) == 1 && (poll_fd.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+}
 
 size_t wire_conn_queued_bytes(struct wire_conn *conn) {
     pthread_mutex_lock(&conn->lock);

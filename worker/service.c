@@ -272,9 +272,21 @@ static void check_masters_gone(struct worker_service *service, int64_t now_ns) {
     on_masters_gone(service->options.on_masters_gone_arg);
 }
 
+void service_check_awake(struct worker_service *service, int64_t now_ns) {
+    if (likely(now_ns - service->beat_ns < 2 * heartbeat_tick_ms(service->options.heartbeat_ms) * 1000000))
+        return;
+    service->beat_ns = now_ns;
+    LIST_FOR_EACH (link, &service->clients) {
+        struct client *client = LIST_ENTRY(link, struct client, link);
+        if (client->master && wire_conn_is_hung_up(client->conn))
+            wire_conn_close(client->conn, status_unavailable("%s gave this task up while it slept", wire_conn_peer(client->conn)));
+    }
+}
+
 static void on_beat(struct loop_timer *timer) {
     struct worker_service *service = CONTAINER_OF(timer, struct worker_service, beat);
     int64_t now_ns = clock_now_ns();
+    service_check_awake(service, now_ns);
     masters_beat(service, now_ns);
     service->beat_ns = now_ns;
     check_masters_gone(service, now_ns);

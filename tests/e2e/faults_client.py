@@ -26,7 +26,7 @@ def say(**what):
 
 def interactive(target, timeout_ms):
     """add N: a step of the worker and the ps; spin: the same after an endless loop on the worker; block: waits for a queue of the ps;
-    value: of the variable; init; new: a session of its own, made anew; close: of the session."""
+    bump_ps, bump_worker: steps of one task; value: of the variable; init; new: a session of its own, made anew; close: of the session."""
     with tf.device(PS):
         v = tf1.get_variable("v", initializer=tf.constant(0.0))
         empty = tf1.FIFOQueue(1, [tf.float32], [[]], shared_name="empty")
@@ -38,16 +38,20 @@ def interactive(target, timeout_ms):
         # The loop's first turn wants a value of the ps, so that all have begun when it runs.
         spun = tf.cast(tf.reshape(loop, []), tf.float32) + x
         doubled = x * 1.0
+        w = tf1.get_variable("w", initializer=tf.constant(0.0))
+        bump_worker = tf1.assign_add(w, 1.0)
     with tf.device(PS):
         add = tf1.assign_add(v, doubled)
         spin = tf1.assign_add(v, spun)
         block = tf1.assign_add(v, taken)
+        bump_ps = tf1.assign_add(v, 1.0)
     with tf.device(WORKER):
         blocked = tf.identity(block)
     init = tf1.global_variables_initializer()
     config = tf1.ConfigProto(operation_timeout_in_ms=timeout_ms)
     session = tf1.Session(target, config=config)
     commands = {"init": lambda k: session.run(init), "add": lambda k: session.run(add, {x: k}), "value": lambda k: session.run(v),
+                "bump_ps": lambda k: session.run(bump_ps), "bump_worker": lambda k: session.run(bump_worker),
                 "spin": lambda k: session.run(spin, {n: 2**31 - 1, x: 0.0}), "block": lambda k: session.run(blocked),
                 "close": lambda k: session.close(), "devices": lambda k: len(session.list_devices())}  # fmt: skip
     say(ok="ready")

@@ -41,9 +41,9 @@ def say(what, seconds):
 class TensorFlowClient:
     """faults_client.py interactive."""
 
-    def __init__(self, test, target, timeout_ms=60_000, script="faults_client.py"):
+    def __init__(self, test, target, timeout_ms=60_000, prefix=()):
         self.test = test
-        self.process = test.popen([PYTHON, os.path.join(HERE, script), "interactive", target, timeout_ms], {"TF_CPP_MIN_LOG_LEVEL": 3},
+        self.process = test.popen([*prefix, PYTHON, os.path.join(HERE, "faults_client.py"), "interactive", target, timeout_ms], {"TF_CPP_MIN_LOG_LEVEL": 3},
                                   stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)  # fmt: skip
         self.lines = LineReader(self.process.stdout)
         self.answer()
@@ -216,8 +216,10 @@ class TestSilent(FaultCase):
     def check_silent(self, victim, stopped_s, silent_s):
         """A task that is stopped, with a step on its way and one sent after; then it goes on."""
         client = TensorFlowClient(self, self.cluster.target)
+        bump = "bump_ps" if victim is self.ps else "bump_worker"
         client.good("init")
-        client.good("add", 1)
+        client.good("add", 0)
+        client.good(bump)
         other = Client(self.master.port)
         self.addCleanup(other.channel.close)
         handle = other.create(small_graph(WORKER1))
@@ -225,7 +227,7 @@ class TestSilent(FaultCase):
         other.run(closing, feeds=[("x:0", float_tensor(1))], fetches=["y:0"])
         stopped = time.monotonic()
         victim.process.send_signal(signal.SIGSTOP)
-        client.tell("add", 1)  # sent to one that does not read
+        client.tell(bump)  # sent to one that does not read
         stuck = other.begin_run(closing, 60, feeds=[("x:0", float_tensor(1))], fetches=["y:0"])
         began = time.monotonic()
         other.close(closing)
@@ -248,7 +250,7 @@ class TestSilent(FaultCase):
         self.assertEqual([t.metric("millrace_worker_steps_live") for t in self.cluster.tasks if t is not victim], [0, 0])
         going = time.monotonic()
         victim.process.send_signal(signal.SIGCONT)
-        got, errors = self.until_good(client, "add", 1)
+        got, errors = self.until_good(client, bump)
         say(f"SIGCONT of {victim.name}: steps flow after", got["at"] - going)
         self.assertLess(got["at"] - going, RETURN_S)
         self.assertEqual({e["error"] for e in errors} - {"UnavailableError"}, set())  # its state is intact: no ABORTED
@@ -511,7 +513,7 @@ class TestNetwork(FaultCase):
         self.start("ps", self.wire.inside([harness.program("tf-worker"), "--job", "ps", "--insecure", "--listen", f"{self.wire.there}:2400", "--admin", "off"]))
         self.start("worker", [harness.program("tf-worker"), "--listen", f"{self.wire.here}:0", "--insecure", "--unix", "off"])
         worker = f"{self.wire.here}:{self.daemons['worker'][0]}"
-        self.start("master", [harness.program("tf-master"), "--listen", "127.0.0.1:0", "--cluster", f"ps={self.wire.there}:2400,worker={worker}"])
+        self.start("master", [harness.program("tf-master"), "--listen", "0.0.0.0:0", "--insecure", "--stall-timeout", "2s", "--cluster", f"ps={self.wire.there}:2400,worker={worker}"])
         self.port, self.admin_port = self.daemons["master"]
         self.until(lambda: raw.page(self.admin_port, "/readyz")[0] == 200, "the cluster does not come together")
         self.client = Client(self.port)
@@ -576,6 +578,20 @@ class TestNetwork(FaultCase):
 
     def test_the_other_way_is_cut(self):
         self.check_cut("nothing comes back", 0.0, 1.0, 0)
+
+    def test_a_client_that_vanishes(self):
+        """Its host is cut off in the middle of a step, and says nothing more."""
+        client = TensorFlowClient(self, f"grpc://{self.wire.here}:{self.port}", prefix=self.wire.inside([]))
+        client.good("init")
+        client.tell("block")
+        self.until(lambda: "QueueDequeue" in raw.page(self.admin_port, "/stepz")[1], "the step does not run")
+        vanished = time.monotonic()
+        self.wire.loss_out = self.wire.loss_in = 1.0
+        self.until(lambda: raw.page(self.admin_port, "/metrics")[1].count("\nmillrace_grpc_connections 1\n"), "its connection is kept")
+        say("a client's host vanishes, --stall-timeout 2s: its connection has ended after", time.monotonic() - vanished)
+        self.assertLess(time.monotonic() - vanished, SILENT_S)
+        self.until(lambda: not raw.page(self.admin_port, "/stepz")[1].strip(), "the step goes on")
+        client.process.kill()
 
     def check_lossy(self, loss, n_steps, size):
         self.assertEqual(self.run_add(0, "set"), 0)

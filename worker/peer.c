@@ -166,8 +166,11 @@ static void peer_lost(struct peer *peer, struct status *why) {
 static void on_closed(void *owner, struct transport_channel *channel, struct status *why) {
     struct peer *peer = owner;
     struct peer_table *table = peer->table;
-    bool is_lost = channel->kind == TRANSPORT_ARENA ? peer_shm_on_closed(&peer->shm, channel, table->is_closing)
-                                                    : peer->channels[channel->kind] == channel;
+    bool is_lost;
+    if (channel->kind == TRANSPORT_ARENA) /* with the last channel, or before the others */
+        is_lost = peer_shm_on_closed(&peer->shm, channel, table->is_closing) && peer->channels[TRANSPORT_CONTROL];
+    else
+        is_lost = peer->channels[channel->kind] == channel;
     if (is_lost && !table->is_closing) {
         struct status *lost =
             status_prefix_take(why ? status_ref(why) : status_unavailable("closed"), "Lost the connection to task %s: ", peer->task);

@@ -23,7 +23,7 @@ enum wire_type {
     WIRE_PONG,
     WIRE_GET_STATUS, /* empty; answered by WIRE_STATUS: WorkerStatus */
     WIRE_STATUS,
-    WIRE_REGISTER_GRAPH,   /* RegisterGraph, payload: the partition's GraphDef; answered by WIRE_REGISTERED */
+    WIRE_REGISTER_GRAPH,   /* RegisterGraph, payload: GraphDefs; answered by WIRE_REGISTERED */
     WIRE_REGISTERED,       /* Registered */
     WIRE_DEREGISTER_GRAPH, /* DeregisterGraph; no answer */
     WIRE_RUN_GRAPH,        /* RunGraph, payload: feeds; answered by WIRE_RUN_DONE */
@@ -42,7 +42,7 @@ enum wire_type {
     WIRE_TYPE_END,
 };
 
-enum { WIRE_PROTOCOL = 1 }; /* Hello.protocol: both sides must say the same */
+enum { WIRE_PROTOCOL = 2 }; /* Hello.protocol: both sides must say the same */
 
 enum { WIRE_HEADER_BYTES = 32, WIRE_MAX_META_BYTES = 64 << 20, WIRE_ALIGN = 64 };
 

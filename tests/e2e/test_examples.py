@@ -37,26 +37,27 @@ class TestDigits(ExampleCase):
         self.train("resnet_digits.py", "--check")
 
     def test_monitored(self):
-        self.train("digits_monitored.py", "--steps=1500", workers=2, flags=["--restart"])
+        self.train("digits_monitored.py", "--steps=1500", f"--directory={self.path('checkpoints')}", workers=2,
+                   flags=["--restart", f"--worker-flag=--file-root={self.directory}"])
 
     def test_synchronous_replicas(self):
-        self.train("sync_replicas.py", workers=3)
+        self.train("sync_replicas.py", "--steps=800", workers=3)
 
 
 class TestText(ExampleCase):
     def test_characters(self):
-        out = self.run_example("char_lstm.py", "--steps=40", "--check", ps=2)
+        out = self.run_example("char_lstm.py", "--steps=30", "--check", ps=2)
         self.assertEqual(len(re.findall(r"^ +the first 20 losses differ", out, re.M)), 2)
 
     def test_words(self):
-        out = self.run_example("word_lm.py", "--steps=20", "--check", ps=2)
-        self.assertEqual(len(re.findall(r"^ +the first 20 losses differ", out, re.M)), 3)
+        out = self.run_example("word_lm.py", "--steps=8", "--check", ps=2)
+        self.assertEqual(len(re.findall(r"^ +the first 8 losses differ", out, re.M)), 3)
 
     def test_word2vec(self):
         self.run_example("word2vec.py", "--steps=200", "--check", ps=2)
 
     def test_wide_and_deep(self):
-        out = self.run_example("wide_deep.py", "--check", ps=2)
+        out = self.run_example("wide_deep.py", "--steps=250", "--check", ps=2)
         learned, baseline = map(float, re.search(r"^test accuracy ([\d.]+); always .* gives ([\d.]+)$", out, re.M).groups())
         self.assertGreater(learned, baseline)
 

@@ -33,7 +33,7 @@ extern const struct kernel_list image_resize_kernels, image_nearest_kernels, ima
 extern const struct kernel_list reader_kernels;
 extern const struct kernel_list iterator_kernels, dataset_source_kernels, dataset_choose_kernels, dataset_map_kernels,
     dataset_nested_kernels, dataset_batch_kernels, dataset_reduce_kernels, dataset_shuffle_kernels, dataset_ahead_kernels,
-    dataset_window_kernels, dataset_group_kernels, dataset_keep_kernels;
+    dataset_window_kernels, dataset_group_kernels, dataset_keep_kernels, dataset_file_kernels, dataset_rebatch_kernels;
 extern const struct kernel_list conv_kernels, norm_kernels, pool_kernels, rnn_kernels;
 extern const struct kernel_list linalg_kernels, math_einsum_kernels, math_check_kernels, fft_kernels;
 
@@ -131,6 +131,8 @@ const struct kernel_list *const cpu_kernel_lists[] = {
     &dataset_window_kernels,
     &dataset_group_kernels,
     &dataset_keep_kernels,
+    &dataset_file_kernels,
+    &dataset_rebatch_kernels,
     &conv_kernels,
     &pool_kernels,
     &norm_kernels,

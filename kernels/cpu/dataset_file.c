@@ -122,10 +122,11 @@ static enum data_poll file_next(struct dataset_iter *iter, struct data_task *tas
             tensor_init_scalar_object(&out[0], DT_STRING, record ? &record->object : NULL);
             return DATA_ELEMENT;
         }
-        if (self->status) { /* the file's rest is lost */
+        if (self->status) { /* the rest of a damaged file is lost; one that cannot be opened is tried again */
             struct status *st = self->status;
             self->status = NULL;
-            leave_file(self);
+            if (self->source)
+                leave_file(self);
             return data_task_fail(task, st);
         }
         if (self->is_file_end)

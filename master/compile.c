@@ -15,11 +15,11 @@
 // clang-format off
 const struct pass compile_passes[] = {
     {"cut",       pass_cut,       "WP 4.2 partial execution",                  false},
-    {"prune",     pass_prune,     "WP 4.2; OSDI 3.2",                          true},
+    {"prune",     pass_prune,     "WP 4.2; OSDI 3.2",                          false},
     {"inline",    pass_inline,    "WP 4.4, CF 3: functions, If, While",        false},
     {"fold",      pass_fold,      "OSDI 3.3 constant folding",                 true},
     {"cse",       pass_cse,       "WP 5.1 common subexpressions",              true},
-    {"sweep",     pass_prune,     "what fold and cse left without a consumer", true},
+    {"sweep",     pass_prune,     "what inline, fold and cse left unused",     false},
     {"place",     pass_place,     "WP 3.2.1 node placement",                   false},
     {"partition", pass_partition, "WP 3.2.2 cross-device communication",       false},
     {"functions", pass_functions, "CF 3: functions that kernels call",         false},

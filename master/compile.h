@@ -26,6 +26,7 @@ struct signature {
 struct compile_options {
     bool allow_soft_placement;
     bool no_fold, no_cse;               /* opt_level L0, or an operator's --disable-pass */
+    bool bfloat16_sends;                /* floats cross between tasks cut to 16 bits: the client's wish, or the operator's */
     const char *const *disabled_passes; /* names; NULL-terminated or NULL */
     const char *dump_after;             /* "cse" or "all": graph text to the log after that pass; NULL */
     int max_inlined_nodes;              /* that functions may grow a step's graph to: default 1,000,000 */

@@ -149,6 +149,7 @@ static void register_partition(struct executable *executable, int index, struct 
     millrace__register_graph__pack(&message, bytes);
 
     registration->incarnation = task_incarnation(registration->task);
+    registration->membership = task_membership(registration->task);
     registration->graph = 0;
     registration->call.on_reply = on_registered;
     executable->n_refs++; /* the call's */
@@ -173,7 +174,8 @@ static bool is_ready(struct executable *executable) {
     bool is_current = true;
     for (int i = 0; i < executable->compiled->n_partitions; i++) {
         struct registration *registration = &executable->registrations[i];
-        if (registration->incarnation == task_incarnation(registration->task))
+        if (registration->incarnation == task_incarnation(registration->task) &&
+            registration->membership == task_membership(registration->task))
             continue;
         if (is_current) { /* the first stale one: begin anew */
             is_current = false;

@@ -19,7 +19,7 @@
 
 enum wire_type {
     WIRE_HELLO = 1, /* first message of each side: Hello */
-    WIRE_PING,      /* Ping; answered by WIRE_PONG with the same meta */
+    WIRE_PING,      /* Ping (rpc/heartbeat.h); answered by WIRE_PONG */
     WIRE_PONG,
     WIRE_GET_STATUS, /* empty; answered by WIRE_STATUS: WorkerStatus */
     WIRE_STATUS,
@@ -37,6 +37,8 @@ enum wire_type {
     WIRE_FEED_STEP,     /* FeedStep, payload: feeds; no answer */
     WIRE_CLOSE_SESSION, /* CloseSession; no answer */
     WIRE_STEP_FETCHED,  /* StepFetched, payload: the fetch; RUN_DONE follows some time */
+    WIRE_GET_STEPS,     /* empty; answered by WIRE_STEPS: Steps */
+    WIRE_STEPS,
     WIRE_TYPE_END,
 };
 
@@ -89,6 +91,9 @@ void wire_conn_unref(struct wire_conn *conn);
 void wire_conn_set_owner(struct wire_conn *conn, void *owner, const struct wire_handlers *handlers); /* loop thread */
 const char *wire_conn_peer(const struct wire_conn *conn);                                            /* its address, for messages */
 bool wire_conn_is_unix(const struct wire_conn *conn);
+bool wire_conn_is_open(const struct wire_conn *conn); /* connected, as far as the kernel knows; not: being connected, or ended */
+/* The other end has closed it, though what it said before may not have been read. Loop thread. */
+bool wire_conn_is_hung_up(const struct wire_conn *conn);
 /* Ends it; on_closed follows on the loop. Any thread. */
 void wire_conn_close(struct wire_conn *conn, struct status *why_take);
 

@@ -5,6 +5,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -14,6 +15,7 @@
 enum {
     SOCKET_BUFFER_BYTES = 4 << 20,  /* of Unix sockets; the kernel gives what it allows */
     WRITE_BYTES_PER_TURN = 1 << 20, /* then the loop goes on: no thread is held by a large tensor */
+    VANISHED_MS = 30000,            /* a host that vanishes is noticed, even where nobody pings (rpc/heartbeat.h) */
 };
 
 static void on_poll(uv_poll_t *uv, int error, int events);
@@ -50,6 +52,12 @@ void wire_conn_unref(struct wire_conn *conn) {
 
 const char *wire_conn_peer(const struct wire_conn *conn) { return conn->peer; }
 bool wire_conn_is_unix(const struct wire_conn *conn) { return conn->is_unix; }
+bool wire_conn_is_open(const struct wire_conn *conn) { return atomic_load_explicit(&conn->state, memory_order_acquire) == WIRE_OPEN; }
+
+bool wire_conn_is_hung_up(const struct wire_conn *conn) {
+    struct pollfd poll_fd = {.fd = conn->fd, .events = POLLRDHUP};
+    return conn->fd >= 0 && poll(&poll_fd, 1, 0) == 1 && (poll_fd.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+}
 
 size_t wire_conn_queued_bytes(struct wire_conn *conn) {
     pthread_mutex_lock(&conn->lock);
@@ -360,21 +368,14 @@ socklen_t wire_sockaddr(const struct net_address *address, struct sockaddr_stora
     return len;
 }
 
-/* A host that vanishes without a word is noticed in half a minute, even where nobody pings. */
-static void keep_alive(int fd) {
-    static const int options[][2] = {{TCP_KEEPIDLE, 15}, {TCP_KEEPINTVL, 5}, {TCP_KEEPCNT, 3}, {TCP_USER_TIMEOUT, 30000}, {TCP_NODELAY, 1}};
-    int one = 1;
-    (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
-    for (size_t i = 0; i < ARRAY_LEN(options); i++)
-        (void)setsockopt(fd, IPPROTO_TCP, options[i][0], &options[i][1], sizeof(int));
-}
-
 void wire_socket_tune(int fd, bool is_unix) {
-    int size = SOCKET_BUFFER_BYTES;
-    if (is_unix)
+    int size = SOCKET_BUFFER_BYTES, one = 1;
+    if (is_unix) {
         (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size)); /* TCP's grow by themselves */
-    else
-        keep_alive(fd);
+    } else {
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+        net_keep_alive(fd, VANISHED_MS);
+    }
 }
 
 struct wire_conn *wire_conn_adopt(struct loop *loop, int fd_take, const char *peer, bool is_unix) {

@@ -13,6 +13,7 @@
 #include "worker/function.h"
 #include "worker/peer.h"
 #include "worker/plan.h"
+#include "worker/rendezvous.h"
 
 struct graph_cache;
 
@@ -20,6 +21,7 @@ struct graph_cache;
 struct cached_session {
     struct session_state *state;
     struct container_table *containers; /* of its own, when it is isolated */
+    struct flow *flow;
     uint64_t master_incarnation;
     uint32_t n_entries; /* its graphs, and one for an isolated session that is open */
     bool is_open;       /* isolated, and not closed yet */
@@ -32,6 +34,7 @@ struct graph_entry {
     uint64_t handle, master_incarnation;
     struct cached_session *session;     /* loop thread; NULL once the entry has left the cache */
     struct container_table *containers; /* one reference; NULL: the task's */
+    struct flow *flow;                  /* its session's; one reference */
     struct plan *plan;
     uint8_t *feed_types; /* plan->n_feeds; DT_INVALID where any will do */
     struct peer **peers; /* that its channels go to and come from */

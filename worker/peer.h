@@ -4,8 +4,8 @@
  * when the first such step starts; its bulk channel with the first large value. A task that connects first is taken in by its Hello; both
  * ends may do so at once, then each sends on the one it opened and reads both.
  * Both ends say in their Hello which incarnation they expect of the other: a restarted task never gets a message meant for the one before.
- * When a channel of a peer ends, the peer is lost: all its channels go, and on_lost tells who runs steps that exchange with it. The next
- * such step opens new ones.
+ * When a channel of a peer ends, or the peer is silent for three pings over its control channel (rpc/heartbeat.h), the peer is lost: all
+ * its channels go, and on_lost tells who runs steps that exchange with it. The next such step opens new ones.
  *
  * Peers are never freed before their table, so a struct peer may be kept. Queueing and flushing: any thread; all else: loop thread. */
 #ifndef MILLRACE_WORKER_PEER_H
@@ -33,6 +33,7 @@ struct peer_table *peer_table_new(struct loop *loop, const char *task, uint64_t 
 void peer_table_free(struct peer_table *table);
 void peer_table_set_receiver(struct peer_table *table, const struct peer_receiver *receiver, void *arg);
 void peer_table_set_on_lost(struct peer_table *table, peer_lost_fn *on_lost, void *arg);
+void peer_table_set_heartbeat(struct peer_table *table, int64_t interval_ms); /* before the first connection; default 2 s */
 struct loop *peer_table_loop(struct peer_table *table);
 const char *peer_table_task(const struct peer_table *table); /* this task's name */
 
@@ -42,6 +43,9 @@ struct status *peer_table_know(struct peer_table *table, const char *task, const
 struct peer *peer_find(struct peer_table *table, const char *task); /* NULL when unknown. Any thread. */
 const char *peer_name(const struct peer *peer);
 bool peer_is_self(const struct peer *peer);
+
+/* Bytes that the rendezvous has granted to it and that have not come. Any thread. */
+_Atomic int64_t *peer_in_flight_bytes(struct peer *peer);
 
 /* Opens the control channel unless it is there. */
 void peer_connect(struct peer *peer);
@@ -54,7 +58,7 @@ struct status *peer_table_accept(struct peer_table *table, struct wire_conn *con
 bool peer_queue(struct peer *peer, enum transport_kind kind, const struct wire_out *message) MUST_USE;
 void peer_flush(struct peer *peer, enum transport_kind kind);
 
-/* JSON rows for /statusz: task, incarnation, transport and why, queued bytes. */
+/* JSON rows for /statusz: task, incarnation, transport and why, queued bytes, heartbeat. */
 void peer_table_describe(struct peer_table *table, struct str *out);
 
 /* This task's Hello, for its own connections and for answers. */

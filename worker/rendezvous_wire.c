@@ -4,6 +4,8 @@
 #include "common/tensor/tensor_proto.h"
 #include "worker/rendezvous_internal.h"
 
+enum { PEER_SHARE = 4, SESSION_SHARE = 2 }; /* of the task's room: one in so many */
+
 static const uint64_t max_announced_bytes = 1ull << 40; /* what one message carries (rpc/wire); keeps sums of sizes from overflowing */
 
 /* ---- the sender's side ---- */
@@ -132,15 +134,53 @@ static struct status *on_grant(struct rendezvous_table *table, struct peer *peer
 
 /* ---- the receiver's side ---- */
 
-static bool reserve_bytes(struct rendezvous_table *table, size_t size_bytes, bool even_without_room) {
-    int64_t size = (int64_t)size_bytes;
-    int64_t in_flight = atomic_load_explicit(&table->in_flight_bytes, memory_order_relaxed);
+static bool reserve(_Atomic int64_t *in_flight_bytes, int64_t size, int64_t max) {
+    int64_t in_flight = atomic_load_explicit(in_flight_bytes, memory_order_relaxed);
     do {
-        if (!even_without_room && in_flight > 0 && in_flight + size > table->max_in_flight_bytes)
+        if (in_flight > 0 && in_flight + size > max)
             return false;
-    } while (!atomic_compare_exchange_weak_explicit(&table->in_flight_bytes, &in_flight, in_flight + size, memory_order_relaxed,
-                                                    memory_order_relaxed));
+    } while (
+        !atomic_compare_exchange_weak_explicit(in_flight_bytes, &in_flight, in_flight + size, memory_order_relaxed, memory_order_relaxed));
     return true;
+}
+
+static void unreserve(_Atomic int64_t *in_flight_bytes, int64_t size) {
+    atomic_fetch_sub_explicit(in_flight_bytes, size, memory_order_relaxed);
+}
+
+void rendezvous_release_bytes(struct rendezvous *rendezvous, struct peer *peer, size_t size_bytes) {
+    unreserve(&rendezvous->table->in_flight_bytes, (int64_t)size_bytes);
+    unreserve(peer_in_flight_bytes(peer), (int64_t)size_bytes);
+    if (rendezvous->flow)
+        unreserve(&rendezvous->flow->in_flight_bytes, (int64_t)size_bytes);
+}
+
+/* Lock held. Room for the slot's bytes with its peer, its session and the task. Where there is none, something is in flight, whose
+ * arrival has all in line try again. */
+static bool take_room(struct rendezvous *rendezvous, const struct slot *slot) {
+    struct rendezvous_table *table = rendezvous->table;
+    int64_t size = (int64_t)slot->size_bytes, max = table->max_in_flight_bytes;
+    struct rendezvous *claim = atomic_load(&table->claim);
+    if (claim && claim != rendezvous)
+        return false;
+    if (!reserve(peer_in_flight_bytes(slot->peer), size, max / PEER_SHARE))
+        return false;
+    if (rendezvous->flow && !reserve(&rendezvous->flow->in_flight_bytes, size, max / SESSION_SHARE)) {
+        unreserve(peer_in_flight_bytes(slot->peer), size);
+        return false;
+    }
+    if (reserve(&table->in_flight_bytes, size, max)) {
+        if (claim)
+            atomic_store(&table->claim, NULL);
+        return true;
+    }
+    unreserve(peer_in_flight_bytes(slot->peer), size);
+    if (rendezvous->flow)
+        unreserve(&rendezvous->flow->in_flight_bytes, size);
+    struct rendezvous *nobody = NULL;
+    if (slot->recv)
+        atomic_compare_exchange_strong(&table->claim, &nobody, rendezvous);
+    return false;
 }
 
 /* Lock held. Errors: RESOURCE_EXHAUSTED. */
@@ -154,7 +194,6 @@ static struct status *grant(struct rendezvous *rendezvous, struct slot *slot) {
     slot->kind = SLOT_GRANTED;
     rendezvous->n_announced--;
     rendezvous->n_granted++;
-    rendezvous->granted_bytes += slot->size_bytes;
     struct str meta = STR_INIT;
     edge_message_write(&meta, slot->edge, slot->frame_iter, NULL, 0);
     (void)queue_edge(rendezvous, slot->peer, WIRE_GRANT, &meta, NULL); /* a lost peer ends the step */
@@ -163,17 +202,16 @@ static struct status *grant(struct rendezvous *rendezvous, struct slot *slot) {
 }
 
 /* Lock held: grants those somebody waits for, or all. */
-static struct status *grant_pass(struct rendezvous *rendezvous, bool only_awaited, size_t *ret_failed_bytes) {
+static struct status *grant_pass(struct rendezvous *rendezvous, bool only_awaited) {
     for (uint32_t i = 0; i < rendezvous->n_buckets && rendezvous->n_announced > 0; i++)
         for (struct slot *slot = rendezvous->buckets[i]; slot; slot = slot->next) {
             if (slot->kind != SLOT_ANNOUNCED || (only_awaited && !slot->recv))
                 continue;
-            bool has_nothing_else = slot->recv && rendezvous->n_granted == 0;
-            if (!reserve_bytes(rendezvous->table, slot->size_bytes, has_nothing_else))
+            if (!take_room(rendezvous, slot))
                 continue;
             struct status *st = grant(rendezvous, slot);
             if (st) {
-                *ret_failed_bytes = slot->size_bytes;
+                rendezvous_release_bytes(rendezvous, slot->peer, slot->size_bytes);
                 return st;
             }
         }
@@ -182,20 +220,19 @@ static struct status *grant_pass(struct rendezvous *rendezvous, bool only_awaite
 
 /* True when announced values of a live step are left without a grant. */
 static bool grant_what_fits(struct rendezvous *rendezvous) {
-    size_t failed_bytes = 0;
     struct status *st = NULL;
     pthread_mutex_lock(&rendezvous->lock);
     bool is_live = rendezvous->is_opened && !rendezvous->is_ended && !rendezvous->why;
     if (is_live)
-        st = grant_pass(rendezvous, true, &failed_bytes);
+        st = grant_pass(rendezvous, true);
     if (is_live && !st)
-        st = grant_pass(rendezvous, false, &failed_bytes);
+        st = grant_pass(rendezvous, false);
     bool is_short = is_live && !st && rendezvous->n_announced > 0;
     pthread_mutex_unlock(&rendezvous->lock);
     rendezvous_flush(rendezvous);
     if (st) {
-        rendezvous_release_bytes(rendezvous->table, failed_bytes);
         rendezvous_abort(rendezvous, st);
+        rendezvous_next_turns(rendezvous->table);
         status_unref(st);
     }
     return is_short;

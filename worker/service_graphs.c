@@ -18,6 +18,7 @@ struct master *master_join(struct worker_service *service, uint64_t incarnation)
         struct master *master = LIST_ENTRY(link, struct master, link);
         if (master->incarnation == incarnation) {
             master->n_clients++;
+            service->masterless_ns = 0;
             return master;
         }
         n++;
@@ -26,9 +27,18 @@ struct master *master_join(struct worker_service *service, uint64_t incarnation)
         return NULL;
     struct master *master = xcalloc(1, sizeof(*master));
     master->incarnation = incarnation;
+    master->membership = random_u64();
     master->n_clients = 1;
     list_push_back(&service->masters, &master->link);
+    service->masterless_ns = 0;
     return master;
+}
+
+static bool has_master(const struct worker_service *service) {
+    LIST_FOR_EACH (link, &service->masters)
+        if (LIST_ENTRY(link, struct master, link)->n_clients > 0)
+            return true;
+    return false;
 }
 
 static bool is_of_master(const struct run *run, const void *arg) { return run->master_incarnation == *(const uint64_t *)arg; }
@@ -38,9 +48,39 @@ void master_leave(struct worker_service *service, struct master *master) {
     if (--master->n_clients > 0)
         return;
     master->lost_ns = clock_now_ns();
+    heartbeat_stop(&master->heartbeat);
+    if (!has_master(service))
+        service->masterless_ns = master->lost_ns;
     struct status *why = status_unavailable("%s lost its connection to the master", service->task);
     service_cancel_runs(service, is_of_master, &master->incarnation, why);
     status_unref(why);
+}
+
+void master_pinged(struct master *master, struct span meta, int64_t now_ns) {
+    int64_t interval_ms = heartbeat_ping_interval_ms(meta);
+    if (interval_ms > 0 && (!master->heartbeat.is_on || master->heartbeat.interval_ns != interval_ms * 1000000))
+        heartbeat_start(&master->heartbeat, interval_ms, true, now_ns);
+}
+
+static void end_connections(struct worker_service *service, const struct master *master, struct status *why) {
+    LIST_FOR_EACH (link, &service->clients) {
+        struct client *client = LIST_ENTRY(link, struct client, link);
+        if (client->master == master)
+            wire_conn_close(client->conn, status_ref(why));
+    }
+}
+
+void masters_beat(struct worker_service *service, int64_t now_ns) {
+    LIST_FOR_EACH (link, &service->masters) {
+        struct master *master = LIST_ENTRY(link, struct master, link);
+        if (!(heartbeat_tick(&master->heartbeat, now_ns) & HEARTBEAT_LOST))
+            continue;
+        struct status *why =
+            status_prefix_take(heartbeat_silence(&master->heartbeat, now_ns), "master %016llx: ", (unsigned long long)master->incarnation);
+        log_warning("%s", status_message(why));
+        end_connections(service, master, why);
+        status_unref(why);
+    }
 }
 
 void masters_expire(struct worker_service *service, int64_t now_ns) {
@@ -79,7 +119,7 @@ static void send_registered(struct wire_conn *conn, uint64_t id, uint64_t graph,
     size_t len = millrace__registered__get_packed_size(&reply);
     uint8_t *bytes = xmalloc(len + 1);
     millrace__registered__pack(&reply, bytes);
-    service_reply(conn, WIRE_REGISTERED, id, bytes, len);
+    service_send(conn, WIRE_REGISTERED, id, bytes, len);
     free(bytes);
 }
 
@@ -182,7 +222,7 @@ struct status *service_deregister_graph(struct client *client, const struct wire
     return NULL;
 }
 
-struct status *service_reset(struct client *client, const struct wire_message *message) {
+struct status *service_reset_containers(struct client *client, const struct wire_message *message) {
     struct worker_service *service = client->service;
     Millrace__Reset *request = millrace__reset__unpack(NULL, message->meta.len, (const uint8_t *)message->meta.data);
     if (!request)
@@ -195,6 +235,6 @@ struct status *service_reset(struct client *client, const struct wire_message *m
         graph_cache_remove_all(service->graphs);
     millrace__reset__free_unpacked(request, NULL);
     count_graphs(service);
-    service_reply(client->conn, WIRE_RESET_DONE, message->id, NULL, 0);
+    service_send(client->conn, WIRE_RESET_DONE, message->id, NULL, 0);
     return NULL;
 }

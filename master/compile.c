@@ -1,6 +1,7 @@
 /* The compiler's driver: the table of passes, and the way from a session's graph to partitions (compile.h).
  *
- * Reading order: this file, pass_cut.c, pass_prune.c, pass_inline.c, pass_fold.c, pass_cse.c, place.h, pass_place.c, pass_partition.c. */
+ * Reading order: this file, pass_cut.c, pass_prune.c, pass_inline.c, pass_fold.c, pass_cse.c, place.h, pass_place.c, pass_partition.c,
+ * pass_functions.c. */
 #include "master/compile.h"
 
 #include <stdlib.h>
@@ -21,6 +22,7 @@ const struct pass compile_passes[] = {
     {"sweep",     pass_prune,     "what inline, fold and cse left unused",     false},
     {"place",     pass_place,     "WP 3.2.1 node placement",                   false},
     {"partition", pass_partition, "WP 3.2.2 cross-device communication",       false},
+    {"functions", pass_functions, "CF 3: functions that kernels call",         false},
 };
 // clang-format on
 const size_t n_compile_passes = ARRAY_LEN(compile_passes);

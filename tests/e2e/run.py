@@ -42,7 +42,7 @@ def keep_sanitized(suite):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--long", action="store_true", help="what counts in thousands runs in full")
+    parser.add_argument("--long", action="store_true", help="run what takes minutes, too")
     parser.add_argument("names", nargs="*")
     options = parser.parse_args()
     harness.LONG = options.long

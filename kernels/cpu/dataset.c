@@ -305,7 +305,18 @@ enum data_poll dataset_call_poll(struct dataset_call *call, struct data_task *ta
     return st ? data_task_fail(task, st) : DATA_ELEMENT;
 }
 
-/* ---- inputs ---- */
+/* ---- inputs and outputs ---- */
+
+struct status *dataset_check_outputs(const struct kernel_ctx *ctx) {
+    const struct attr_value *shapes = NULL;
+    int n = 0;
+    TRY(node_get_list(ctx->instance->node, "output_shapes", &shapes, &n));
+    for (int i = 0; i < ctx->instance->n_outputs && i < n; i++)
+        if (!shape_is_compatible(shapes[i].shape, tensor_shape(&ctx->outputs[i])))
+            return status_invalid("Incompatible shapes at component %d: expected %s but got %s.", i, shape_words(shapes[i].shape),
+                                  tensor_shape_words(&ctx->outputs[i]));
+    return NULL;
+}
 
 struct status *dataset_scalar_i64(struct kernel_ctx *ctx, int input, const char *name, int64_t *ret) {
     const struct tensor *t = kernel_input(ctx, input);

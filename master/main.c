@@ -15,8 +15,8 @@
 struct master_flags {
     const char *listen, *cluster, *port_file, *admin, *disable_passes, *dump_graph;
     int log_level;
-    bool insecure, check_shapes;
-    int64_t threads, task_wait_ms, session_ttl_ms, drain_timeout_ms;
+    bool insecure, check_shapes, bfloat16_sends;
+    int64_t threads, task_wait_ms, session_ttl_ms, drain_timeout_ms, heartbeat_ms;
     int64_t max_sessions, max_steps, max_session_steps, max_nodes, max_executables;
     struct grpc_server_limits grpc;
     int64_t fold_max_bytes, fold_budget_ms;
@@ -39,6 +39,7 @@ static const struct option_row rows[] = {
     {ROW("log-level", OPTION_CHOICE, log_level, "info", NULL, "what is logged"), .choices = daemon_log_levels},
     {ROW("threads", OPTION_INT, threads, "0", "N", "of the pool that compiles graphs; 0: as many as cores"), .min = 0, .max = 1024},
     {ROW("task-wait", OPTION_DURATION, task_wait_ms, "10s", "TIME", "how long CreateSession waits for missing tasks")},
+    {ROW("heartbeat", OPTION_DURATION, heartbeat_ms, "2s", "TIME", "between signs of life asked of a task; after three that do not come it is lost"), .min = 50, .max = 3600000},
     {ROW("session-ttl", OPTION_DURATION, session_ttl_ms, "1h", "TIME", "a session is collected so long after its client's last connection closed")},
     {ROW("drain-timeout", OPTION_DURATION, drain_timeout_ms, "30s", "TIME", "how long TERM waits for running steps")},
     {ROW("max-sessions", OPTION_INT, max_sessions, "10000", "N", "open sessions"), .min = 1, .max = 1000000},
@@ -61,6 +62,7 @@ static const struct option_row rows[] = {
     {ROW("fold-max", OPTION_BYTES, fold_max_bytes, "10M", "BYTES", "largest constant that folding makes")},
     {ROW("fold-budget", OPTION_DURATION, fold_budget_ms, "200ms", "TIME", "of folding, per compiled step")},
     {ROW("check-shapes", OPTION_BOOL, check_shapes, NULL, NULL, "refuse a graph whose shapes cannot fit when it comes, not when a step needs it")},
+    {ROW("bfloat16-sends", OPTION_BOOL, bfloat16_sends, NULL, NULL, "send floats between tasks as bfloat16, whatever clients ask: half the bytes, 8 bits of precision")},
     {ROW("disable-passes", OPTION_STRING, disable_passes, NULL, "NAME,...", "leave optional passes out: fold, cse")},
     {ROW("dump-graph", OPTION_STRING, dump_graph, NULL, "after:PASS", "log the graph's text form after a pass, or after:all")},
 };
@@ -147,17 +149,16 @@ static int page_status(void *arg, const char *query, struct str *out) {
     return 200;
 }
 
-static int page_steps(void *arg, const char *query, struct str *out) {
+static void page_steps(void *arg, const char *query, struct admin_reply *reply) {
     struct master *master = arg;
-    service_describe_steps(master->service, out);
-    return 200;
+    service_page_steps(master->service, reply);
 }
 
 static const struct admin_page pages[] = {
-    {"/readyz", "text/plain", page_ready},
-    {"/healthz", "text/plain", page_ready},
-    {"/statusz", "application/json", page_status},
-    {"/stepz", "text/plain", page_steps},
+    {"/readyz", "text/plain", .write = page_ready},
+    {"/healthz", "text/plain", .write = page_ready},
+    {"/statusz", "application/json", .write = page_status},
+    {"/stepz", "text/plain", .begin = page_steps},
 };
 
 /* ---- stopping ---- */
@@ -198,6 +199,7 @@ static void fill_options(const struct master_flags *flags, struct service_option
     ret->listen = flags->listen;
     ret->limits = flags->grpc;
     ret->task_wait_ms = flags->task_wait_ms;
+    ret->heartbeat_ms = flags->heartbeat_ms;
     ret->session_ttl_ms = flags->session_ttl_ms;
     ret->max_sessions = (int)flags->max_sessions;
     ret->max_steps = (int)flags->max_steps;
@@ -205,6 +207,7 @@ static void fill_options(const struct master_flags *flags, struct service_option
     ret->max_nodes = (int)flags->max_nodes;
     ret->max_executables = (int)flags->max_executables;
     ret->check_shapes = flags->check_shapes;
+    ret->compile.bfloat16_sends = flags->bfloat16_sends;
     ret->compile.fold_max_bytes = flags->fold_max_bytes;
     ret->compile.fold_budget_ns = flags->fold_budget_ms * 1000000;
     ret->compile.disabled_passes = flags->disabled_passes;

@@ -221,14 +221,18 @@ static struct status *inline_all(struct inliner *in) {
     return NULL;
 }
 
-/* Workers need a function only for a node that holds one. */
+void graph_drop_library(struct graph *graph) {
+    strmap_fini(&graph->functions);
+    strmap_init(&graph->functions);
+    graph->n_gradient_defs = 0;
+}
+
+/* What is left of the library is for nodes that name functions (pass_functions.c). */
 static void drop_library(struct graph *graph) {
     for (int id = 0; id < graph->n_nodes; id++)
         if (!graph->nodes[id]->is_removed && node_uses_functions(graph->nodes[id]))
             return;
-    strmap_fini(&graph->functions);
-    strmap_init(&graph->functions);
-    graph->n_gradient_defs = 0;
+    graph_drop_library(graph);
 }
 
 struct status *pass_inline(struct compilation *c, bool *ret_changed) {

@@ -2,9 +2,9 @@
  *
  *   DOWN ──connect──► PROBING (hello, status over the listed address) ──► LINKING (control and bulk connections, over a Unix
  *     ▲                                                                     socket when the task is on this host) ──► READY
- *     └──────────────────── a connection is lost: every call ends with UNAVAILABLE naming the task ─────────────────────┘
+ *     └── a connection is lost, or the task is silent (task_health.h): every call ends with UNAVAILABLE naming the task ┘
  *
- * A task's incarnation tells a restart from a lost connection. Loop thread only. */
+ * A task's incarnation tells a restart from a lost connection; its membership tells whether it still has our graphs. Loop thread only. */
 #ifndef MILLRACE_MASTER_TASKS_H
 #define MILLRACE_MASTER_TASKS_H
 
@@ -31,8 +31,8 @@ struct task_call {
 /* Told of a task that became ready or was lost. */
 typedef void task_event_fn(void *arg, struct task *task);
 
-struct tasks *tasks_new(struct loop *loop, const struct cluster_spec *cluster, uint64_t incarnation, task_event_fn *on_ready,
-                        task_event_fn *on_lost, void *arg);
+struct tasks *tasks_new(struct loop *loop, const struct cluster_spec *cluster, uint64_t incarnation, int64_t heartbeat_ms,
+                        task_event_fn *on_ready, task_event_fn *on_lost, void *arg);
 void tasks_close(struct tasks *tasks); /* connections end now, calls soon; new calls fail */
 void tasks_free(struct tasks *tasks);  /* closes it; the memory goes when the last call has been told */
 
@@ -53,10 +53,12 @@ int task_index(const struct task *task);
 const char *task_name(const struct task *task);
 enum task_state task_state(const struct task *task);
 uint64_t task_incarnation(const struct task *task); /* of the last time it was ready; 0 never */
+uint64_t task_membership(const struct task *task);  /* another one: graphs registered under the last one have gone */
 const char *task_address(const struct task *task);
 const char *task_unix_address(const struct task *task); /* "" when it has none */
 const char *task_host_id(const struct task *task);
-struct status *task_unavailable(const struct task *task) MUST_USE; /* UNAVAILABLE with its name and the last error */
+/* UNAVAILABLE with its name, the last error and its last sign of life. */
+struct status *task_unavailable(const struct task *task) MUST_USE;
 
 /* A new id for calls and steps: unique among all masters that a worker may meet. */
 uint64_t tasks_new_id(struct tasks *tasks);

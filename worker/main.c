@@ -1,7 +1,7 @@
 /* tf-worker: runs partitions of graphs for a master, and exchanges tensors with the other tasks. A parameter server is a
  * `tf-worker --job ps`. Flags, start, pages, TERM, exit codes.
  *
- * Exit codes: 0, 64 usage, 70 internal, 74 I/O (port in use), 78 configuration. */
+ * Exit codes: 0, 64 usage, 70 internal, 74 I/O (port in use), 78 configuration, 138 no master for --master-wait. */
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +11,8 @@
 #include "common/base/log.h"
 #include "common/base/options.h"
 #include "common/io/file_root.h"
+#include "common/tensor/shm_arena.h"
+#include "kernels/kernel.h"
 #include "rpc/admin.h"
 #include "rpc/cluster.h"
 #include "rpc/daemon.h"
@@ -21,9 +23,9 @@ enum { WORKER_PORT = 2300, PS_PORT = 2400, MAX_CPU_DEVICES = 64, STOP_GRACE_MS =
 struct worker_flags {
     const char *job, *listen, *port_file, *admin, *cluster, *file_root;
     int64_t task, cpu_devices, memory_limit_bytes, threads, drain_timeout_ms, max_in_flight_bytes, max_feed_bytes, max_steps,
-        graph_grace_ms;
-    int log_level, use_unix;
-    bool insecure;
+        graph_grace_ms, heartbeat_ms, master_wait_ms;
+    int log_level, use_unix, use_shm;
+    bool insecure, in_place;
     struct cluster_spec spec;
     char default_listen[32];
 };
@@ -41,6 +43,7 @@ static const struct option_row rows[] = {
     {ROW("cluster", OPTION_STRING, cluster, NULL, "SPEC", "JOB=HOST:PORT[;HOST:PORT...][,JOB=...]: gives this task its --listen; else TF_CONFIG")},
     {ROW("listen", OPTION_STRING, listen, NULL, "HOST:PORT", "where masters and tasks connect; port 0 means any (default 127.0.0.1:2300 + task, 2400 + task for ps)")},
     {ROW("unix", OPTION_CHOICE, use_unix, "auto", NULL, "also listen on an abstract Unix socket, for tasks of this host"), .choices = unix_modes},
+    {ROW("shm", OPTION_CHOICE, use_shm, "auto", NULL, "pass large tensors to tasks of this host by reference, through shared memory"), .choices = unix_modes},
     {ROW("admin", OPTION_STRING, admin, NULL, "HOST:PORT", "health and status pages; 'off' for none (default: the port + 10000)")},
     {ROW("port-file", OPTION_STRING, port_file, NULL, "PATH", "written once the daemon serves: its port, and a line 'admin PORT'")},
     {ROW("insecure", OPTION_BOOL, insecure, NULL, NULL, "allow --listen beyond loopback without TLS")},
@@ -52,7 +55,10 @@ static const struct option_row rows[] = {
     {ROW("max-feed", OPTION_BYTES, max_feed_bytes, "64G", "BYTES", "of the values fed to one step"), .min = 1024, .max = 1ll << 50},
     {ROW("file-root", OPTION_LIST, file_root, NULL, "DIR", "file ops and checkpoints stay below it; may be given again (default: the working and the temporary directory)")},
     {ROW("graph-grace", OPTION_DURATION, graph_grace_ms, "60s", "TIME", "a lost master's graphs are kept so long"), .min = 0, .max = 86400000},
+    {ROW("heartbeat", OPTION_DURATION, heartbeat_ms, "2s", "TIME", "between signs of life asked of another task; after three that do not come it is lost"), .min = 50, .max = 3600000},
+    {ROW("master-wait", OPTION_DURATION, master_wait_ms, "1h", "TIME", "a task that had a master exits with 138 after so long without one; 0: never"), .min = 0, .max = 30ll * 86400000},
     {ROW("drain-timeout", OPTION_DURATION, drain_timeout_ms, "30s", "TIME", "how long TERM waits for running steps"), .min = 0, .max = 86400000},
+    {ROW("in-place", OPTION_BOOL, in_place, "yes", NULL, "a kernel may write into the memory of an input that nobody else wants (the default); off to compare results")},
     {ROW("log-level", OPTION_CHOICE, log_level, "info", NULL, "what is logged"), .choices = daemon_log_levels},
 };
 // clang-format on
@@ -141,13 +147,15 @@ struct worker {
     char *task;
     struct loop *loop;
     struct pool *pool;
-    struct pool *io_pool; /* kernels that block on files */
+    struct pool *io_pool;    /* kernels that block on files */
+    struct shm_arena *arena; /* or NULL */
     struct device devices[MAX_CPU_DEVICES];
     int n_devices;
     struct worker_service *service;
     struct admin_server *admin;
     struct loop_timer drain_timer;
     bool is_draining, is_stopping;
+    int exit_code;
 };
 
 static int page_ready(void *arg, const char *query, struct str *out) {
@@ -168,10 +176,19 @@ static int page_status(void *arg, const char *query, struct str *out) {
     return 200;
 }
 
+static int page_steps(void *arg, const char *query, struct str *out) {
+    struct worker *worker = arg;
+    if (!worker->service)
+        return 503;
+    worker_service_describe_steps(worker->service, out);
+    return 200;
+}
+
 static const struct admin_page pages[] = {
-    {"/readyz", "text/plain", page_ready},
-    {"/healthz", "text/plain", page_ready},
-    {"/statusz", "application/json", page_status},
+    {"/readyz", "text/plain", .write = page_ready},
+    {"/healthz", "text/plain", .write = page_ready},
+    {"/statusz", "application/json", .write = page_status},
+    {"/stepz", "text/plain", .write = page_steps},
 };
 
 /* ---- stopping ---- */
@@ -195,6 +212,17 @@ static void stop(struct worker *worker) {
 }
 
 static void on_drained(void *arg) { stop(arg); }
+
+/* Its steps have ended with their masters: nothing is left to drain. */
+static void on_masters_gone(void *arg) {
+    struct worker *worker = arg;
+    if (worker->is_draining)
+        return;
+    log_error("no master for %lld s: exiting", (long long)worker->flags->master_wait_ms / 1000);
+    worker->exit_code = EXIT_RESTART_ME;
+    worker->is_draining = true;
+    stop(worker);
+}
 
 static void on_drain_timeout(struct loop_timer *timer) {
     struct worker *worker = CONTAINER_OF(timer, struct worker, drain_timer);
@@ -223,6 +251,18 @@ static void on_signal(void *arg, int signo) {
 
 static int64_t host_memory_bytes(void) { return (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE); }
 
+/* Where the system refuses, tensors travel as bytes. The arena stays to the end of the process: peers may look at it. */
+static void make_arena(struct worker *worker) {
+    if (!worker->flags->use_shm || !worker->flags->use_unix)
+        return;
+    struct status *st = shm_arena_new(0, &worker->arena);
+    if (st)
+        log_info("no %s: large tensors go over sockets", status_message(st));
+    else
+        allocator_host_set_arena(worker->arena);
+    status_unref(st);
+}
+
 static void make_devices(struct worker *worker) {
     const struct worker_flags *flags = worker->flags;
     worker->n_devices = (int)flags->cpu_devices;
@@ -235,6 +275,7 @@ static void make_devices(struct worker *worker) {
         struct status *st = device_name_parse(span_of(device->full_name), &device->name);
         CHECK(!st);
         device->allocator = allocator_host_new(device->full_name, flags->memory_limit_bytes);
+        device->shared_allocator = worker->arena ? allocator_host_shared(device->allocator) : NULL;
         device->incarnation = random_u64();
         device->memory_limit_bytes = flags->memory_limit_bytes > 0 ? flags->memory_limit_bytes : host_memory_bytes();
     }
@@ -250,6 +291,7 @@ static struct status *start(struct worker *worker) {
     options.task = worker->task;
     options.listen = flags->listen;
     options.use_unix = flags->use_unix;
+    options.use_shm = flags->use_shm && flags->use_unix;
     options.devices = worker->devices;
     options.n_devices = worker->n_devices;
     options.pool = worker->pool;
@@ -258,6 +300,10 @@ static struct status *start(struct worker *worker) {
     options.max_in_flight_bytes = flags->max_in_flight_bytes;
     options.max_feed_bytes = flags->max_feed_bytes;
     options.graph_grace_ms = flags->graph_grace_ms;
+    options.heartbeat_ms = flags->heartbeat_ms;
+    options.master_wait_ms = flags->master_wait_ms;
+    options.on_masters_gone = on_masters_gone;
+    options.on_masters_gone_arg = worker;
     TRY(worker_service_new(worker->loop, &options, &worker->service));
     int port = worker_service_port(worker->service);
     if (daemon_admin_address(flags->admin, flags->listen, port, &text))
@@ -275,15 +321,17 @@ static struct status *start(struct worker *worker) {
 }
 
 static int run(const struct worker_flags *flags) {
-    struct worker worker = {.flags = flags};
+    struct worker worker = {.flags = flags, .exit_code = EXIT_OK};
     struct str task = STR_INIT;
     str_addf(&task, "/job:%s/replica:0/task:%lld", flags->job, (long long)flags->task);
     worker.task = str_detach(&task);
     log_set_task(worker.task);
     log_set_level((enum log_level)flags->log_level);
+    kernel_set_in_place(flags->in_place);
     worker.loop = loop_new();
     worker.pool = pool_new((int)flags->threads);
     worker.io_pool = pool_new_io(IO_THREADS);
+    make_arena(&worker);
     make_devices(&worker);
     loop_timer_init(worker.loop, &worker.drain_timer, on_drain_timeout);
     loop_on_signals(worker.loop, on_signal, &worker); /* before anybody can know that we are here */
@@ -302,7 +350,7 @@ static int run(const struct worker_flags *flags) {
         free(worker.devices[i].full_name);
     }
     free(worker.task);
-    return EXIT_OK;
+    return worker.exit_code;
 }
 
 int main(int argc, char **argv) {

@@ -78,6 +78,17 @@ struct status *service_cancel_step(struct client *client, const struct wire_mess
     return NULL;
 }
 
+static bool came_over(const struct run *run, const void *arg) { return run->conn == arg; }
+
+void service_cancel_runs_of(struct client *client) {
+    struct worker_service *service = client->service;
+    if (worker_service_n_steps(service) == 0)
+        return;
+    struct status *why = status_unavailable("%s lost its connection to the master", service->task);
+    service_cancel_runs(service, came_over, client->conn, why);
+    status_unref(why);
+}
+
 static bool exchanges_with(const struct run *run, const void *arg) {
     for (int i = 0; i < run->graph->n_peers; i++)
         if (run->graph->peers[i] == arg)

@@ -208,7 +208,7 @@ static void on_fetch(struct step_run *exec, uint32_t position, struct tensor *va
 static void refuse(struct wire_conn *conn, uint64_t id, struct status *why_take, bool derived) {
     struct str meta = STR_INIT;
     run_done_add_status(&meta, why_take, derived);
-    service_reply(conn, WIRE_RUN_DONE, id, meta.data, meta.len);
+    service_send(conn, WIRE_RUN_DONE, id, meta.data, meta.len);
     str_fini(&meta);
     status_unref(why_take);
 }
@@ -287,7 +287,7 @@ static struct status *prepare(struct worker_service *service, struct run *run, s
     TRY(take_feeds(run, request, message));
     if (plan->n_channels > 0) {
         connect_peers(run->graph);
-        exec->rendezvous = rendezvous_open(service->rendezvous, run->id);
+        exec->rendezvous = rendezvous_open_in(service->rendezvous, run->id, run->graph->flow);
         is_over = exec->rendezvous == NULL;
     } else {
         is_over = rendezvous_is_ended(service->rendezvous, run->id);
@@ -322,6 +322,10 @@ struct status *service_run_graph(struct client *client, struct wire_message *mes
     TRY(run_graph_read(message->meta, &request));
     if (request.master_incarnation != client->incarnation || request.step_id != message->id)
         return status_failed_precondition("RunGraph of another master, or for another step, than its header's");
+    int64_t now_ns = clock_now_ns();
+    service_check_awake(service, now_ns);
+    if (!wire_conn_is_open(client->conn))
+        return NULL;
     prune(service, &request);
     struct status *early = service->early_cancels.n_entries > 0 ? early_cancel_take(service, message->id) : NULL;
     if (unlikely(early != NULL)) {
@@ -342,7 +346,7 @@ struct status *service_run_graph(struct client *client, struct wire_message *mes
     run->graph = graph_entry_ref(graph);
     run->id = message->id;
     run->master_incarnation = request.master_incarnation;
-    run->start_ns = clock_now_ns();
+    run->start_ns = now_ns;
     run->deadline_ns = 0;
     if (request.timeout_ms > 0 && request.timeout_ms < INT64_MAX / 2000000)
         run->deadline_ns = run->start_ns + (request.timeout_ms + SERVICE_TIMEOUT_SLACK_MS) * 1000000;

@@ -108,6 +108,7 @@ static const struct gradient_row rows[] = {
     GRADIENT("Atan2", atan2_grad),
     GRADIENT("Igamma", igamma_grad),
     GRADIENT("Igammac", igammac_grad),
+    LATER_GRADIENT("Betainc"),
     GRADIENT("Polygamma", polygamma_grad),
     GRADIENT("Zeta", zeta_grad),
     GRADIENT("Select", select_grad),

@@ -7,15 +7,18 @@
 #include "common/base/clock.h"
 #include "kernels/cpu/random_internal.h"
 
-struct status *random_state_init(struct kernel_init *init) {
+struct status *random_state_seed(struct random_state *state, const struct node *node) {
     int64_t seed, seed2;
-    TRY(node_get_i(init->node, "seed", &seed));
-    TRY(node_get_i(init->node, "seed2", &seed2));
-    struct random_state *state = xcalloc(1, sizeof(*state));
+    TRY(node_get_i(node, "seed", &seed));
+    TRY(node_get_i(node, "seed2", &seed2));
     bool is_seeded = seed != 0 || seed2 != 0;
     state->start = (struct philox){is_seeded ? (uint64_t)seed : random_u64(), 0, is_seeded ? (uint64_t)seed2 : random_u64()};
-    init->state = state;
     return NULL;
+}
+
+struct status *random_state_init(struct kernel_init *init) {
+    init->state = xcalloc(1, sizeof(struct random_state));
+    return random_state_seed(init->state, init->node);
 }
 
 struct philox random_state_reserve(struct kernel_ctx *ctx, uint64_t n_blocks) {

@@ -278,7 +278,8 @@ struct status *kernel_forward_or_alloc(struct kernel_ctx *ctx, int input, int ou
     struct tensor *in = &ctx->inputs[input], *out = &ctx->outputs[output];
     size_t size = dtype_size(dtype);
     bool can = is_in_place_allowed && in->storage == TENSOR_BUFFER && size == dtype_size((enum dtype)in->dtype) &&
-               !dtype_is_object(dtype) && !dtype_is_object((enum dtype)in->dtype) && buffer_is_sole(in->buffer);
+               !dtype_is_object(dtype) && !dtype_is_object((enum dtype)in->dtype) && buffer_is_sole(in->buffer) &&
+               allocator_likes(ctx->instance->allocator, in->buffer);
     int64_t n = 0;
     if (can)
         TRY(shape_n_elements(shape, &n));

@@ -6,7 +6,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/map.h"
-#include "master/task_health.h"
+#include "master/tasks_internal.h"
 #include "proto/worker.pb-c.h"
 #include "rpc/host_id.h"
 
@@ -16,45 +16,6 @@ enum {
     CONNECT_MIN_MS = 1000, /* for the kernel to connect: as long as it waits before it says SYN again, so a new attempt costs nothing */
     CONNECT_MAX_MS = 10000,
     BULK_BYTES = 64 * 1024,
-};
-
-struct task {
-    struct tasks *tasks;
-    int index;
-    char *name;
-    char *address;
-    enum task_state state;
-    struct wire_conn *probe, *control, *bulk;
-    int n_linked; /* of control and bulk: greeted */
-    char *unix_address, *host_id;
-    bool avoid_unix; /* the Unix socket did not work: a container without our abstract names, perhaps */
-    uint64_t incarnation, membership;
-    struct device_row {
-        char *name, *type, *description;
-        int64_t memory_limit_bytes;
-        uint64_t incarnation;
-    } * devices;
-    int n_devices;
-    struct u64map calls;     /* id → struct task_call */
-    struct loop_timer timer; /* DOWN: to connect; PROBING, LINKING: to give up connecting */
-    int64_t backoff_ms;
-    struct task_health health;
-    struct status *why_down;
-};
-
-struct tasks {
-    struct loop *loop;
-    struct task *rows;
-    int n;
-    uint64_t incarnation, id_prefix, next_sequence;
-    int64_t heartbeat_ms;
-    struct loop_timer tick;
-    struct device_table *devices; /* NULL after a change */
-    task_event_fn *on_ready, *on_lost;
-    void *arg;
-    struct task_call *lost; /* calls that failed at once: told from the loop */
-    struct loop_task lost_task;
-    bool lost_posted, is_closing, is_freed;
 };
 
 static const struct wire_handlers handlers;
@@ -443,105 +404,3 @@ void tasks_free(struct tasks *tasks) {
     tasks->is_freed = true;
     free_when_quiet(tasks);
 }
-
-int tasks_count(const struct tasks *tasks) { return tasks->n; }
-struct task *tasks_at(struct tasks *tasks, int index) {
-    return &tasks->rows[index];
-}
-
-struct task *tasks_find(struct tasks *tasks, const char *name) {
-    for (int i = 0; i < tasks->n; i++)
-        if (strcmp(tasks->rows[i].name, name) == 0)
-            return &tasks->rows[i];
-    return NULL;
-}
-
-bool tasks_all_ready(const struct tasks *tasks, const struct session_config *config) {
-    for (int i = 0; i < tasks->n; i++)
-        if (tasks->rows[i].state != TASK_READY && session_config_has_task(config, tasks->rows[i].name))
-            return false;
-    return true;
-}
-
-void tasks_describe_missing(const struct tasks *tasks, const struct session_config *config, struct str *out) {
-    for (int i = 0; i < tasks->n; i++) {
-        const struct task *task = &tasks->rows[i];
-        if (task->state == TASK_READY || !session_config_has_task(config, task->name))
-            continue;
-        str_addf(out, "%s%s at %s (%s)", out->len ? ", " : "", task->name, task->address,
-                 task->why_down ? status_message(task->why_down) : "no answer yet");
-        task_health_describe_seen(&task->health, out);
-    }
-}
-
-/* A worker runs nodes of any CPU device number; the further ones are told apart by name and incarnation only. */
-static void add_further_cpus(struct device_table *table, const struct task *task, int wanted) {
-    const struct device_row *first = NULL;
-    int n = 0;
-    for (int k = 0; k < task->n_devices; k++)
-        if (strcmp(task->devices[k].type, "CPU") == 0 && n++ == 0)
-            first = &task->devices[k];
-    for (; first && n < wanted; n++) {
-        struct str name = STR_INIT;
-        str_addf(&name, "%s/device:CPU:%d", task->name, n);
-        device_table_add_device(table, str_text(&name), "CPU", first->memory_limit_bytes, first->incarnation + (uint64_t)n,
-                                first->description);
-        str_fini(&name);
-    }
-}
-
-static struct device_table *make_table(const struct tasks *tasks, const struct session_config *config) {
-    struct device_table *table = device_table_new();
-    for (int i = 0; i < tasks->n; i++) {
-        const struct task *task = &tasks->rows[i];
-        if (task->state != TASK_READY || !session_config_has_task(config, task->name))
-            continue;
-        device_table_add(table, task->name, task->address, task->unix_address, task->incarnation);
-        for (int k = 0; k < task->n_devices; k++)
-            device_table_add_device(table, task->devices[k].name, task->devices[k].type, task->devices[k].memory_limit_bytes,
-                                    task->devices[k].incarnation, task->devices[k].description);
-        if (config)
-            add_further_cpus(table, task, config->cpu_devices);
-    }
-    device_table_finish(table);
-    return table;
-}
-
-struct device_table *tasks_devices(struct tasks *tasks) {
-    if (!tasks->devices)
-        tasks->devices = make_table(tasks, NULL);
-    return device_table_ref(tasks->devices);
-}
-
-struct device_table *tasks_session_devices(struct tasks *tasks, const struct session_config *config) {
-    bool is_plain = config->n_filters == 0 && config->cpu_devices <= 1;
-    return is_plain ? tasks_devices(tasks) : make_table(tasks, config);
-}
-
-void tasks_describe(struct tasks *tasks, struct str *out) {
-    static const char *const states[] = {"down", "probing", "linking", "ready"};
-    str_add_char(out, '[');
-    for (int i = 0; i < tasks->n; i++) {
-        const struct task *task = &tasks->rows[i];
-        str_addf(
-            out,
-            "%s{\"task\": \"%s\", \"address\": \"%s\", \"state\": \"%s\", \"incarnation\": \"%016llx\", \"transport\": \"%s\", \"why\": \"",
-            i ? ", " : "", task->name, task->address, states[task->state], (unsigned long long)task->incarnation,
-            task->control ? wire_conn_peer(task->control) : "");
-        const char *why = task->why_down ? status_message(task->why_down) : "";
-        str_add_json_escaped(out, why, strlen(why));
-        str_addf(out, "\", \"calls\": %zu, \"devices\": %d, ", task->calls.n_entries, task->n_devices);
-        task_health_describe(&task->health, out);
-        str_add_char(out, '}');
-    }
-    str_add_char(out, ']');
-}
-
-int task_index(const struct task *task) { return task->index; }
-const char *task_name(const struct task *task) { return task->name; }
-enum task_state task_state(const struct task *task) { return task->state; }
-uint64_t task_incarnation(const struct task *task) { return task->incarnation; }
-uint64_t task_membership(const struct task *task) { return task->membership; }
-const char *task_address(const struct task *task) { return task->address; }
-const char *task_unix_address(const struct task *task) { return task->unix_address; }
-const char *task_host_id(const struct task *task) { return task->host_id; }

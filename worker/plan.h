@@ -136,6 +136,7 @@ struct device {
     char *full_name;  /* "/job:worker/replica:0/task:0/device:CPU:0" */
     const char *type; /* "CPU" */
     struct allocator *allocator;
+    struct allocator *shared_allocator; /* of what peers of this host are likely to see; NULL: the same */
     uint64_t incarnation;
     int64_t memory_limit_bytes; /* what clients are told: the allocator's limit, or the host's memory where it has none */
 };
@@ -156,6 +157,9 @@ struct plan_options {
 struct status *plan_new(struct graph *graph_take, const struct plan_options *options, struct plan **ret_plan) MUST_USE;
 struct plan *plan_ref(struct plan *plan);
 void plan_unref(struct plan *plan); /* no step may be running on the last reference */
+
+/* Which nodes make what is likely to be passed to another task, or kept for it: by node id, malloc'd. */
+bool *plan_find_shared(const struct graph *graph);
 
 /* Works out each live node's frame: `ret_frame_of` by node id (malloc'd), frames in ret_frames (malloc'd, [0] is the root).
  * Shared with tests. Errors: INVALID_ARGUMENT naming a node whose inputs come from different frames. */

@@ -20,6 +20,7 @@ void worker_options_default(struct worker_options *options) {
                                        .max_in_flight_bytes = RENDEZVOUS_IN_FLIGHT_BYTES,
                                        .max_feed_bytes = 64ll << 30,
                                        .max_steps = 65536,
+                                       .use_shm = true,
                                        .use_unix = true};
 }
 
@@ -96,7 +97,7 @@ static void on_closed(void *owner, struct wire_conn *conn, struct status *why) {
 /* Another task: its connection belongs to worker/peer from now on. */
 static struct status *become_peer(struct client *client, unsigned channel) {
     struct worker_service *service = client->service;
-    if (channel >= TRANSPORT_N_KINDS)
+    if (channel > TRANSPORT_ARENA)
         return status_invalid("Hello of task %s for channel %u", str_text(&client->hello_task), channel);
     TRY(peer_table_accept(service->peers, client->conn, str_text(&client->hello_task), client->incarnation, (enum transport_kind)channel));
     client_free(client);
@@ -370,6 +371,8 @@ struct status *worker_service_new(struct loop *loop, const struct worker_options
     register_metrics();
     service->drain_task.run = on_last_run_ended;
     service->peers = peer_table_new(loop, service->task, service->incarnation);
+    if (options->use_shm)
+        peer_table_use_shm(service->peers, allocator_host_arena());
     peer_table_set_heartbeat(service->peers, options->heartbeat_ms);
     peer_table_set_on_lost(service->peers, service_on_peer_lost, service);
     service->rendezvous = rendezvous_table_new(service->peers, options->devices[0].allocator);

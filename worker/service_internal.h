@@ -1,5 +1,5 @@
 /* The parts of the service: service.c (connections, Hello, what is answered at once, the end), service_graphs.c (RegisterGraph,
- * masters), service_steps.c (RunGraph to RunDone), service_page.c (status page). */
+ * masters), service_steps.c (RunGraph to RunDone), service_cancel.c (how it is cut short), service_page.c (status page). */
 #ifndef MILLRACE_WORKER_SERVICE_INTERNAL_H
 #define MILLRACE_WORKER_SERVICE_INTERNAL_H
 
@@ -130,11 +130,15 @@ struct status *service_reset_containers(struct client *client, const struct wire
 
 /* ---- service_steps.c ---- */
 struct status *service_run_graph(struct client *client, struct wire_message *message) MUST_USE;
-struct status *service_cancel_step(struct client *client, const struct wire_message *message) MUST_USE;
 struct status *service_feed_step(struct client *client, struct wire_message *message) MUST_USE;
 void service_refuse_feed(struct client *client, const struct wire_message *message, struct status *why_take); /* no memory for it */
 /* There was no memory for its feeds: it is answered without having started. */
 void service_refuse_run(struct client *client, const struct wire_message *message, struct status *why_take);
+void service_run_let_go(struct run *run); /* a reference taken under service->lock */
+void runs_free(struct worker_service *service);
+
+/* ---- service_cancel.c ---- */
+struct status *service_cancel_step(struct client *client, const struct wire_message *message) MUST_USE;
 /* Cancels the live runs that `matches`; any thread may end others meanwhile. */
 void service_cancel_runs(struct worker_service *service, bool (*matches)(const struct run *run, const void *arg), const void *arg,
                          struct status *why);
@@ -142,8 +146,8 @@ void service_cancel_runs(struct worker_service *service, bool (*matches)(const s
 void service_cancel_runs_of(struct client *client);
 void steps_expire(struct worker_service *service, int64_t now_ns);
 void service_on_peer_lost(void *arg, struct peer *peer, struct status *why);
-void service_run_let_go(struct run *run); /* a reference taken under service->lock */
-void runs_free(struct worker_service *service);
+/* What cancelled a step whose RunGraph is only coming now; NULL: nothing. */
+struct status *early_cancel_take(struct worker_service *service, uint64_t step_id);
 void early_cancels_clear(struct worker_service *service);
 
 /* ---- service_page.c ---- */

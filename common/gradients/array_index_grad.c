@@ -3,6 +3,12 @@
 
 static void gather_nd_grad(struct gradient_ctx *g) { SET(0, OP("ScatterNd", IN(1), DY(0), SHAPE_AS(IN(0), IN(1)))); }
 
+/* (input, indices, updates) */
+static void scatter_nd_add_grad(struct gradient_ctx *g) {
+    SET(0, DY(0));
+    SET(2, OP("GatherNd", DY(0), IN(1)));
+}
+
 static void scatter_nd_grad(struct gradient_ctx *g) { SET(1, OP("GatherNd", DY(0), IN(0))); }
 
 /* ---- Gather: rows of dy are added up where they came from ---- */
@@ -58,11 +64,6 @@ static void tensor_scatter_update_grad(struct gradient_ctx *g) {
     SET(2, OP("GatherNd", DY(0), IN(1)));
 }
 
-static void tensor_scatter_add_grad(struct gradient_ctx *g) {
-    SET(0, DY(0));
-    SET(2, OP("GatherNd", DY(0), IN(1)));
-}
-
 static void tensor_scatter_sub_grad(struct gradient_ctx *g) {
     SET(0, DY(0));
     SET(2, NEG(OP("GatherNd", DY(0), IN(1))));
@@ -107,8 +108,9 @@ static const struct gradient_row rows[] = {
     GRADIENT("GatherV2", gather_v2_grad),
     GRADIENT("GatherNd", gather_nd_grad),
     GRADIENT("ScatterNd", scatter_nd_grad),
+    GRADIENT("ScatterNdNonAliasingAdd", scatter_nd_add_grad),
     GRADIENT("TensorScatterUpdate", tensor_scatter_update_grad),
-    GRADIENT("TensorScatterAdd", tensor_scatter_add_grad),
+    GRADIENT("TensorScatterAdd", scatter_nd_add_grad),
     GRADIENT("TensorScatterSub", tensor_scatter_sub_grad),
     GRADIENT("TensorScatterMin", tensor_scatter_extreme_grad),
     GRADIENT("TensorScatterMax", tensor_scatter_extreme_grad),

@@ -118,6 +118,7 @@ def unary_cases():
     for op, zero in (("BesselI1", 0), ("BesselI1e", 0), ("BesselJ1", 0), ("Spence", 1), ("Abs", 0), ("Relu", 0), ("Sqrt", 0)):
         f = lambda x, op=op: getattr(raw, op)(**{_argument(op): x})  # noqa: E731
         yield case(f"{op}/at_{zero}", f, [np.full([2], zero, np.float32)])
+    yield from over(REAL, "Print", lambda x: tf1.Print(x * 2, [x], "x"), [2])
     yield from over(REAL, "NextAfter", lambda a, b: raw.NextAfter(x1=a, x2=b), [2, 3], [3])
     for op in ("SqrtGrad", "RsqrtGrad", "ReciprocalGrad", "InvGrad", "SigmoidGrad", "TanhGrad"):
         yield from over(ALL, op, lambda y, dy, op=op: getattr(raw, op)(y=y, dy=dy), [3, 2], [3, 2], low=0.2)
@@ -264,6 +265,7 @@ def index_cases():
     yield from over(REAL, "Gather", lambda x: raw.Gather(params=x, indices=[2, 0, 2]), [3, 2])
     yield from over(REAL, "GatherNd", lambda x: tf.gather_nd(x, [[1, 0], [1, 0], [0, 2]]), [2, 3, 2])
     yield from over(REAL, "ScatterNd", lambda u: tf.scatter_nd([[1], [3], [1]], u, [5, 2]), [3, 2])
+    yield from over(REAL, "ScatterNdNonAliasingAdd", lambda x, u: raw.ScatterNdNonAliasingAdd(input=x, indices=[[1], [3]], updates=u), [5, 2], [2, 2])
     for op in ("TensorScatterUpdate", "TensorScatterAdd", "TensorScatterSub", "TensorScatterMin", "TensorScatterMax"):
         f = lambda x, u, op=op: getattr(raw, op)(tensor=x, indices=[[1], [3]], updates=u)  # noqa: E731
         yield from over(REAL, op, f, [5, 2], [2, 2])

@@ -29,8 +29,8 @@ static bool binds(const struct node *node, int position) {
     const struct node_input *in = &node->inputs[position];
     if (dtype_is_ref((enum dtype)node->in_types[position]))
         return true;
-    return in->src->out_types[in->index] == DT_RESOURCE && !node_is_internal(node) && !node_is_internal(in->src) &&
-           !node_uses_functions(node) && !node_uses_functions(in->src);
+    return in->src->out_types[in->index] == DT_RESOURCE && !node_is_internal(node) && !node_is_internal(in->src) && !node_is_call(node) &&
+           !node_is_call(in->src);
 }
 
 static bool takes_binding(const struct node *node) {

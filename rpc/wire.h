@@ -23,7 +23,7 @@ enum wire_type {
     WIRE_PONG,
     WIRE_GET_STATUS, /* empty; answered by WIRE_STATUS: WorkerStatus */
     WIRE_STATUS,
-    WIRE_REGISTER_GRAPH,   /* RegisterGraph, payload: the partition's GraphDef; answered by WIRE_REGISTERED */
+    WIRE_REGISTER_GRAPH,   /* RegisterGraph, payload: GraphDefs; answered by WIRE_REGISTERED */
     WIRE_REGISTERED,       /* Registered */
     WIRE_DEREGISTER_GRAPH, /* DeregisterGraph; no answer */
     WIRE_RUN_GRAPH,        /* RunGraph, payload: feeds; answered by WIRE_RUN_DONE */
@@ -47,7 +47,7 @@ enum wire_type {
     WIRE_TYPE_END,
 };
 
-enum { WIRE_PROTOCOL = 1 }; /* Hello.protocol: both sides must say the same */
+enum { WIRE_PROTOCOL = 2 }; /* Hello.protocol: both sides must say the same */
 
 enum { WIRE_HEADER_BYTES = 32, WIRE_MAX_META_BYTES = 64 << 20, WIRE_ALIGN = 64 };
 
@@ -106,6 +106,8 @@ void wire_conn_pass_fd(struct wire_conn *conn, int fd);
  * are dropped by the kernel. Loop thread. */
 void wire_conn_expect_fd(struct wire_conn *conn);
 int wire_conn_take_fd(struct wire_conn *conn);
+/* The other end has closed it, though what it said before may not have been read. Loop thread. */
+bool wire_conn_is_hung_up(const struct wire_conn *conn);
 /* Ends it; on_closed follows on the loop. Any thread. */
 void wire_conn_close(struct wire_conn *conn, struct status *why_take);
 

@@ -5,6 +5,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -75,6 +76,11 @@ int wire_conn_take_fd(struct wire_conn *conn) {
     int fd = conn->input.fd;
     conn->input.fd = -1;
     return fd;
+}
+
+bool wire_conn_is_hung_up(const struct wire_conn *conn) {
+    struct pollfd poll_fd = {.fd = conn->fd, .events = POLLRDHUP};
+    return conn->fd >= 0 && poll(&poll_fd, 1, 0) == 1 && (poll_fd.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
 }
 
 size_t wire_conn_queued_bytes(struct wire_conn *conn) {

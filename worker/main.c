@@ -12,6 +12,7 @@
 #include "common/base/options.h"
 #include "common/io/file_root.h"
 #include "common/tensor/shm_arena.h"
+#include "kernels/kernel.h"
 #include "rpc/admin.h"
 #include "rpc/cluster.h"
 #include "rpc/daemon.h"
@@ -24,7 +25,7 @@ struct worker_flags {
     int64_t task, cpu_devices, memory_limit_bytes, threads, drain_timeout_ms, max_in_flight_bytes, max_feed_bytes, max_steps,
         graph_grace_ms, heartbeat_ms, master_wait_ms;
     int log_level, use_unix, use_shm;
-    bool insecure;
+    bool insecure, in_place;
     struct cluster_spec spec;
     char default_listen[32];
 };
@@ -57,6 +58,7 @@ static const struct option_row rows[] = {
     {ROW("heartbeat", OPTION_DURATION, heartbeat_ms, "2s", "TIME", "between signs of life asked of another task; after three that do not come it is lost"), .min = 50, .max = 3600000},
     {ROW("master-wait", OPTION_DURATION, master_wait_ms, "1h", "TIME", "a task that had a master exits with 138 after so long without one; 0: never"), .min = 0, .max = 30ll * 86400000},
     {ROW("drain-timeout", OPTION_DURATION, drain_timeout_ms, "30s", "TIME", "how long TERM waits for running steps"), .min = 0, .max = 86400000},
+    {ROW("in-place", OPTION_BOOL, in_place, "yes", NULL, "a kernel may write into the memory of an input that nobody else wants (the default); off to compare results")},
     {ROW("log-level", OPTION_CHOICE, log_level, "info", NULL, "what is logged"), .choices = daemon_log_levels},
 };
 // clang-format on
@@ -325,6 +327,7 @@ static int run(const struct worker_flags *flags) {
     worker.task = str_detach(&task);
     log_set_task(worker.task);
     log_set_level((enum log_level)flags->log_level);
+    kernel_set_in_place(flags->in_place);
     worker.loop = loop_new();
     worker.pool = pool_new((int)flags->threads);
     worker.io_pool = pool_new_io(IO_THREADS);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "worker/executor_internal.h"
+#include "worker/function.h"
 
 /* How a node runs when it is not simply a kernel. */
 static const struct plan_op {
@@ -355,6 +356,8 @@ struct status *plan_new(struct graph *graph_take, const struct plan_options *opt
     atomic_init(&plan->n_refs, 1);
     pthread_mutex_init(&plan->lock, NULL);
     plan->session_state = options->session_state ? session_state_ref(options->session_state) : NULL;
+    plan->is_function = options->is_function;
+    plan->functions = options->functions && !plan->is_function ? function_table_ref(options->functions) : options->functions;
     plan->graph = *graph_take;
     graph_init(graph_take);
     struct status *st = build(&b);
@@ -384,6 +387,8 @@ void plan_unref(struct plan *plan) {
     for (uint32_t i = 0; i < plan->n_instances; i++)
         kernel_instance_fini(&plan->instances[i]);
     session_state_unref(plan->session_state);
+    if (!plan->is_function)
+        function_table_unref(plan->functions);
     for (uint32_t i = 0; i < plan->n_constants; i++)
         tensor_clear(&plan->constants[i]);
     for (uint32_t i = 0; plan->frames && i < plan->n_frames; i++)

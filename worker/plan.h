@@ -102,6 +102,8 @@ struct plan_channel {
     enum dtype dtype;
 };
 
+struct function_table; /* worker/function.h */
+
 struct plan {
     struct graph graph; /* owns names and attrs */
     struct plan_node *nodes;
@@ -120,6 +122,8 @@ struct plan {
     struct kernel_instance *instances;
     uint32_t n_instances;
     struct session_state *session_state; /* one reference, or NULL */
+    struct function_table *functions;    /* that its kernels call; one reference, but borrowed where is_function; or NULL */
+    bool is_function;                    /* the table owns this plan */
     _Atomic uint32_t n_refs;
     pthread_mutex_t lock;
     struct step *free_steps; /* guarded by lock: recycled arenas */
@@ -144,6 +148,8 @@ struct plan_options {
     int n_devices;
     const struct kernel_host *host;
     struct session_state *session_state; /* borrowed; NULL: every plan begins anew */
+    struct function_table *functions;    /* borrowed; NULL: none */
+    bool is_function;                    /* of that table */
 };
 
 /* Builds a plan from a partition; takes the graph's contents (graph is empty after, also on failure). Errors name the node: no kernel

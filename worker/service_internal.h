@@ -110,8 +110,11 @@ extern struct metric worker_steps_total, worker_steps_failed_total, worker_steps
 /* ---- service.c ---- */
 void service_maybe_free(struct worker_service *service);
 void clients_expire(struct worker_service *service, int64_t now_ns); /* those that have not said Hello */
+/* Has this process been stopped, or its host been asleep? Then masters may have given it up: connections that they have closed end before
+ * what they had sent is read, for its steps are over. */
+void service_check_awake(struct worker_service *service, int64_t now_ns);
 /* A message without payload. */
-void service_reply(struct wire_conn *conn, enum wire_type type, uint64_t id, const void *meta, size_t len);
+void service_send(struct wire_conn *conn, enum wire_type type, uint64_t id, const void *meta, size_t len);
 
 /* ---- service_graphs.c ---- */
 struct master *master_join(struct worker_service *service, uint64_t incarnation); /* NULL: too many */
@@ -123,7 +126,7 @@ void masters_free(struct worker_service *service);
 struct status *service_register_graph(struct client *client, struct wire_message *message) MUST_USE;
 struct status *service_close_session(struct client *client, const struct wire_message *message) MUST_USE;
 struct status *service_deregister_graph(struct client *client, const struct wire_message *message) MUST_USE;
-struct status *service_reset(struct client *client, const struct wire_message *message) MUST_USE;
+struct status *service_reset_containers(struct client *client, const struct wire_message *message) MUST_USE;
 
 /* ---- service_steps.c ---- */
 struct status *service_run_graph(struct client *client, struct wire_message *message) MUST_USE;
@@ -138,8 +141,6 @@ void service_cancel_runs(struct worker_service *service, bool (*matches)(const s
 /* What came over a connection that has ended: nobody waits for its answer. */
 void service_cancel_runs_of(struct client *client);
 void steps_expire(struct worker_service *service, int64_t now_ns);
-/* This process was stopped, or the host asleep, for longer than any master waits for it: what was sent to it meanwhile is stale. */
-bool service_was_asleep(const struct worker_service *service, int64_t now_ns);
 void service_on_peer_lost(void *arg, struct peer *peer, struct status *why);
 void service_run_let_go(struct run *run); /* a reference taken under service->lock */
 void runs_free(struct worker_service *service);

@@ -208,7 +208,7 @@ static void on_fetch(struct step_run *exec, uint32_t position, struct tensor *va
 static void refuse(struct wire_conn *conn, uint64_t id, struct status *why_take, bool derived) {
     struct str meta = STR_INIT;
     run_done_add_status(&meta, why_take, derived);
-    service_reply(conn, WIRE_RUN_DONE, id, meta.data, meta.len);
+    service_send(conn, WIRE_RUN_DONE, id, meta.data, meta.len);
     str_fini(&meta);
     status_unref(why_take);
 }
@@ -336,11 +336,9 @@ struct status *service_run_graph(struct client *client, struct wire_message *mes
     if (request.master_incarnation != client->incarnation || request.step_id != message->id)
         return status_failed_precondition("RunGraph of another master, or for another step, than its header's");
     int64_t now_ns = clock_now_ns();
-    if (unlikely(service_was_asleep(service, now_ns))) {
-        service_refuse_run(client, message,
-                           status_unavailable("%s has been asleep, and this is what was sent to it before", service->task));
+    service_check_awake(service, now_ns);
+    if (!wire_conn_is_open(client->conn))
         return NULL;
-    }
     prune(service, &request);
     struct status *early = service->early_cancels.n_entries > 0 ? early_cancel_take(service, message->id) : NULL;
     if (unlikely(early != NULL)) {
@@ -510,10 +508,6 @@ void service_cancel_runs_of(struct client *client) {
     struct status *why = status_unavailable("%s lost its connection to the master", service->task);
     service_cancel_runs(service, came_over, client->conn, why);
     status_unref(why);
-}
-
-bool service_was_asleep(const struct worker_service *service, int64_t now_ns) {
-    return now_ns - service->beat_ns > HEARTBEAT_MISSES * service->options.heartbeat_ms * 1000000;
 }
 
 static bool exchanges_with(const struct run *run, const void *arg) {

@@ -104,7 +104,7 @@ def run_program(cluster, name, build, options, show_messages):
             outcome.code = wanted(None, None, "").error_code
         options = {**options, "message": pattern}
     else:
-        graph, same = _build_program(lambda: programs.build_without_devices(build))
+        graph, same = _build_program(lambda: programs.build_without_devices(options.get("oracle", build)))
         programs.strip_devices(graph)
         theirs = programs.run_all("", graph, same, programs.oracle_config())
     for index, (our, their) in enumerate(zip(ours, theirs)):

@@ -363,6 +363,39 @@ class TestDeaths(TestCase):
         self.assertEqual(len(cluster.devices()), 1)
         self.assertEqual(cluster.stop(), 0)
 
+    def start_with_failing_worker(self, condition):
+        """A cluster with --restart whose tf-worker ends with status 74 while the shell's condition on the file $0.fail holds."""
+        programs = self.path("bin")
+        os.mkdir(programs)
+        for name in ("tfctl", "tf-master"):
+            shutil.copy(program(name), programs)
+        worker = os.path.join(programs, "tf-worker")
+        with open(worker, "w") as f:
+            f.write(f'#!/bin/sh\nif {condition}; then exit 74; fi\nexec {program("tf-worker")} "$@"\n')
+        os.chmod(worker, 0o755)
+        process = self.popen([os.path.join(programs, "tfctl"), "local", "--ps", "1", "--workers", "1", "--restart", "--quiet"])
+        LineReader(process.stdout).line()
+        with open(worker + ".fail", "w") as f:
+            f.write("x\nx\n")
+        os.kill(self.daemon("ps"), signal.SIGKILL)
+        return process, LineReader(process.stderr)
+
+    def test_restart_tries_again(self):
+        """Two tries fail; the third finds the file empty."""
+        process, err = self.start_with_failing_worker('[ -s "$0.fail" ] && sed -i 1d "$0.fail"')
+        err.until("exited with status 74; restarting it")
+        err.until("exited with status 74; restarting it")
+        err.until("ps/0 is back")
+        process.terminate()
+        self.assertEqual(self.wait_for_exit(process), 0)
+        self.expect_nothing_left()
+
+    def test_restart_gives_up(self):
+        process, err = self.start_with_failing_worker('[ -e "$0.fail" ]')
+        err.until("exited with status 74; stopping the cluster")
+        self.assertEqual(self.wait_for_exit(process), 74)
+        self.expect_nothing_left()
+
     def test_a_daemon_that_cannot_start(self):
         _, err = self.expect(70, "tfctl", "local", "--workers", "1", "--worker-flag=--no-such-flag")
         self.assertIn("no-such-flag", err)

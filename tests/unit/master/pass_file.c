@@ -222,6 +222,7 @@ static void run_case(const struct pass_case *pass_case, const char *default_pass
     options.verify = true;
     options.allow_soft_placement = has_word(&pass_case->options, "soft");
     options.max_inlined_nodes = has_word(&pass_case->options, "few_nodes") ? 1000 : options.max_inlined_nodes;
+    options.bfloat16_sends = has_word(&pass_case->options, "bfloat16");
     options.fold_max_bytes = 1024;
     options.fold_budget_ns = 60 * INT64_C(1000000000);
     compilation_init(&c, &signature, devices, &options, NULL);

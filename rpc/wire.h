@@ -39,6 +39,7 @@ enum wire_type {
     WIRE_STEP_FETCHED,  /* StepFetched, payload: the fetch; RUN_DONE follows some time */
     WIRE_GET_STEPS,     /* empty; answered by WIRE_STEPS: Steps */
     WIRE_STEPS,
+    WIRE_END_JOB, /* empty; no answer: the task drains and exits */
     WIRE_TYPE_END,
 };
 

@@ -28,13 +28,13 @@ static const char *const json_headers[] = {"Content-Type: application/json", NUL
 
 /* "host:port" is "http://host:port"; a path behind is refused, a slash at the end is not. */
 static struct status *read_url(struct span text, char **ret) {
-    while (text.len > 0 && text.data[text.len - 1] == '/')
-        text.len--;
     bool is_https = text.len > 8 && memcmp(text.data, "https://", 8) == 0;
     bool is_http = text.len > 7 && memcmp(text.data, "http://", 7) == 0;
     size_t scheme = is_https ? 8 : is_http ? 7 : 0;
+    while (text.len > scheme && text.data[text.len - 1] == '/')
+        text.len--;
     struct span host = {text.data + scheme, text.len - scheme};
-    bool is_good = host.len > 0 && text.len < MAX_URL_BYTES;
+    bool is_good = host.len > 0 && host.data[host.len - 1] != ':' && text.len < MAX_URL_BYTES;
     for (size_t i = 0; i < host.len && is_good; i++)
         is_good = (unsigned char)host.data[i] > ' ' && !strchr("/?#@\"\\", host.data[i]);
     if (!is_good)

@@ -10,6 +10,7 @@ enum { SESSION_MAX_CPU_DEVICES = 64 }; /* of a task: as many as a worker gives *
 struct session_config {
     bool allow_soft_placement, log_device_placement;
     bool no_optimizations; /* OptimizerOptions.L0 */
+    bool bfloat16_sends;   /* GraphOptions.enable_bfloat16_sendrecv */
     bool is_isolated;      /* isolate_session_state: containers of its own */
     int64_t operation_timeout_ms;
     int cpu_devices;             /* device_count["CPU"]; 0: as many as each task has */

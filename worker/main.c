@@ -12,6 +12,8 @@
 #include "common/base/log.h"
 #include "common/base/options.h"
 #include "common/io/file_root.h"
+#include "common/tensor/shm_arena.h"
+#include "kernels/kernel.h"
 #include "rpc/admin.h"
 #include "rpc/cluster.h"
 #include "rpc/daemon.h"
@@ -27,8 +29,8 @@ struct worker_flags {
     struct etcd_flags etcd;
     int64_t client_port, task, cpu_devices, memory_limit_bytes, threads, drain_timeout_ms, max_in_flight_bytes, max_feed_bytes, max_steps,
         graph_grace_ms, heartbeat_ms, master_wait_ms;
-    int log_level, use_unix;
-    bool insecure;
+    int log_level, use_unix, use_shm;
+    bool insecure, in_place;
     struct cluster_spec spec;
     char default_listen[32];
 };
@@ -49,6 +51,7 @@ static const struct option_row rows[] = {
     {ROW("master", OPTION_STRING, master, NULL, "HOST:PORT", "where --client-port finds the master (default: etcd knows)")},
     ETCD_FLAG_ROWS(ROW),
     {ROW("unix", OPTION_CHOICE, use_unix, "auto", NULL, "also listen on an abstract Unix socket, for tasks of this host"), .choices = unix_modes},
+    {ROW("shm", OPTION_CHOICE, use_shm, "auto", NULL, "pass large tensors to tasks of this host by reference, through shared memory"), .choices = unix_modes},
     {ROW("admin", OPTION_STRING, admin, NULL, "HOST:PORT", "health and status pages; 'off' for none (default: the port + 10000)")},
     {ROW("port-file", OPTION_STRING, port_file, NULL, "PATH", "written once the daemon serves: its port, and a line 'admin PORT'")},
     {ROW("insecure", OPTION_BOOL, insecure, NULL, NULL, "allow --listen beyond loopback without TLS")},
@@ -63,6 +66,7 @@ static const struct option_row rows[] = {
     {ROW("heartbeat", OPTION_DURATION, heartbeat_ms, "2s", "TIME", "between signs of life asked of another task; after three that do not come it is lost"), .min = 50, .max = 3600000},
     {ROW("master-wait", OPTION_DURATION, master_wait_ms, "1h", "TIME", "a task that had a master exits with 138 after so long without one; 0: never"), .min = 0, .max = 30ll * 86400000},
     {ROW("drain-timeout", OPTION_DURATION, drain_timeout_ms, "30s", "TIME", "how long TERM waits for running steps"), .min = 0, .max = 86400000},
+    {ROW("in-place", OPTION_BOOL, in_place, "yes", NULL, "a kernel may write into the memory of an input that nobody else wants (the default); off to compare results")},
     {ROW("log-level", OPTION_CHOICE, log_level, "info", NULL, "what is logged"), .choices = daemon_log_levels},
 };
 // clang-format on
@@ -162,7 +166,8 @@ struct worker {
     char *task;
     struct loop *loop;
     struct pool *pool;
-    struct pool *io_pool; /* kernels that block on files */
+    struct pool *io_pool;    /* kernels that block on files */
+    struct shm_arena *arena; /* or NULL */
     struct device devices[MAX_CPU_DEVICES];
     int n_devices;
     struct worker_service *service;
@@ -298,6 +303,18 @@ static void on_taken(void *arg, const char *why) {
 
 static int64_t host_memory_bytes(void) { return (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE); }
 
+/* Where the system refuses, tensors travel as bytes. The arena stays to the end of the process: peers may look at it. */
+static void make_arena(struct worker *worker) {
+    if (!worker->flags->use_shm || !worker->flags->use_unix)
+        return;
+    struct status *st = shm_arena_new(0, &worker->arena);
+    if (st)
+        log_info("no %s: large tensors go over sockets", status_message(st));
+    else
+        allocator_host_set_arena(worker->arena);
+    status_unref(st);
+}
+
 static void make_devices(struct worker *worker) {
     const struct worker_flags *flags = worker->flags;
     worker->n_devices = (int)flags->cpu_devices;
@@ -310,6 +327,7 @@ static void make_devices(struct worker *worker) {
         struct status *st = device_name_parse(span_of(device->full_name), &device->name);
         CHECK(!st);
         device->allocator = allocator_host_new(device->full_name, flags->memory_limit_bytes);
+        device->shared_allocator = worker->arena ? allocator_host_shared(device->allocator) : NULL;
         device->incarnation = random_u64();
         device->memory_limit_bytes = flags->memory_limit_bytes > 0 ? flags->memory_limit_bytes : host_memory_bytes();
     }
@@ -367,6 +385,7 @@ static struct status *start(struct worker *worker) {
     options.task = worker->task;
     options.listen = flags->listen;
     options.use_unix = flags->use_unix;
+    options.use_shm = flags->use_shm && flags->use_unix;
     options.devices = worker->devices;
     options.n_devices = worker->n_devices;
     options.pool = worker->pool;
@@ -409,9 +428,11 @@ static int run(const struct worker_flags *flags) {
     worker.task = str_detach(&task);
     log_set_task(worker.task);
     log_set_level((enum log_level)flags->log_level);
+    kernel_set_in_place(flags->in_place);
     worker.loop = loop_new();
     worker.pool = pool_new((int)flags->threads);
     worker.io_pool = pool_new_io(IO_THREADS);
+    make_arena(&worker);
     make_devices(&worker);
     loop_timer_init(worker.loop, &worker.drain_timer, on_drain_timeout);
     loop_on_signals(worker.loop, on_signal, &worker); /* before anybody can know that we are here */

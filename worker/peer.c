@@ -8,6 +8,7 @@
 #include "proto/worker.pb-c.h"
 #include "rpc/heartbeat.h"
 #include "rpc/host_id.h"
+#include "worker/peer_shm.h"
 
 struct peer_table {
     struct loop *loop;
@@ -21,6 +22,8 @@ struct peer_table {
     int n_channels;          /* live ones, loop thread: the memory goes with the last, and the timer */
     struct loop_timer timer; /* ticks while there are channels */
     int64_t heartbeat_ms;
+    bool uses_shm;
+    struct shm_arena *arena;
     pthread_mutex_t lock;
     struct strmap peers; /* guarded by lock; changed on the loop thread only */
 };
@@ -36,6 +39,7 @@ struct peer {
     _Atomic int64_t in_flight_bytes;   /* the rendezvous' */
     uint64_t n_losses;                 /* loop thread */
     struct heartbeat heartbeat;        /* loop thread; on while there is a control channel */
+    struct peer_shm shm;
     pthread_mutex_t lock;
     struct transport_channel *channels[TRANSPORT_N_KINDS]; /* the ones to send on, or NULL; guarded by lock, changed on the loop thread */
     struct transport_channel *extras[TRANSPORT_N_KINDS];   /* loop thread: opened by the other end while ours was there */
@@ -60,6 +64,11 @@ struct peer_table *peer_table_new(struct loop *loop, const char *task, uint64_t 
 
 void peer_table_set_heartbeat(struct peer_table *table, int64_t interval_ms) { table->heartbeat_ms = interval_ms; }
 
+void peer_table_use_shm(struct peer_table *table, struct shm_arena *arena) {
+    table->uses_shm = true;
+    table->arena = arena;
+}
+
 void peer_table_set_receiver(struct peer_table *table, const struct peer_receiver *receiver, void *arg) {
     table->receiver = receiver;
     table->receiver_arg = arg;
@@ -80,6 +89,7 @@ _Atomic int64_t *peer_in_flight_bytes(struct peer *peer) { return &peer->in_flig
 
 static void peer_free(struct peer *peer) {
     pthread_mutex_destroy(&peer->lock);
+    peer_shm_fini(&peer->shm);
     str_fini(&peer->why);
     free(peer->task);
     free(peer->address);
@@ -147,6 +157,7 @@ static void drop_channels(struct peer *peer, struct status *why) {
 static void peer_lost(struct peer *peer, struct status *why) {
     struct peer_table *table = peer->table;
     drop_channels(peer, why);
+    peer_shm_settle(&peer->shm);
     peer->n_losses++;
     if (table->on_lost && !table->is_closing)
         table->on_lost(table->on_lost_arg, peer, why);
@@ -155,12 +166,17 @@ static void peer_lost(struct peer *peer, struct status *why) {
 static void on_closed(void *owner, struct transport_channel *channel, struct status *why) {
     struct peer *peer = owner;
     struct peer_table *table = peer->table;
-    if (peer->channels[channel->kind] == channel && !table->is_closing) {
+    bool is_lost;
+    if (channel->kind == TRANSPORT_ARENA) /* with the last channel, or before the others */
+        is_lost = peer_shm_on_closed(&peer->shm, channel, table->is_closing) && peer->channels[TRANSPORT_CONTROL];
+    else
+        is_lost = peer->channels[channel->kind] == channel;
+    if (is_lost && !table->is_closing) {
         struct status *lost =
             status_prefix_take(why ? status_ref(why) : status_unavailable("closed"), "Lost the connection to task %s: ", peer->task);
         peer_lost(peer, lost);
         status_unref(lost);
-    } else if (peer->extras[channel->kind] == channel) {
+    } else if (channel->kind != TRANSPORT_ARENA && peer->extras[channel->kind] == channel) {
         drop_extra(peer, (int)channel->kind, why);
     }
     if (--table->n_channels == 0)
@@ -240,6 +256,12 @@ static void on_message(void *owner, struct transport_channel *channel, struct wi
         return;
     int64_t now_ns = clock_now_ns();
     heartbeat_heard(&peer->heartbeat, now_ns);
+    if (channel->kind == TRANSPORT_ARENA && message->type != WIRE_HELLO) {
+        st = peer_shm_on_message(&peer->shm, channel, message);
+        if (st)
+            channel->transport->close(channel, st);
+        return;
+    }
     switch (message->type) {
     case WIRE_HELLO:
         st = check_hello(peer, message->meta);
@@ -266,7 +288,7 @@ static void on_message(void *owner, struct transport_channel *channel, struct wi
 static struct buffer *on_alloc(void *owner, struct transport_channel *channel, const struct wire_message *message, size_t size_bytes) {
     struct peer *peer = owner;
     struct peer_table *table = peer->table;
-    if (table->is_closing || !table->receiver)
+    if (table->is_closing || !table->receiver || channel->kind == TRANSPORT_ARENA)
         return NULL;
     return table->receiver->alloc(table->receiver_arg, peer, message, size_bytes);
 }
@@ -297,23 +319,43 @@ static void peer_set_channel(struct peer *peer, enum transport_kind kind, struct
     pthread_mutex_unlock(&peer->lock);
 }
 
-static void peer_open(struct peer *peer, enum transport_kind kind) {
+/* A channel over the peer's transport, that has greeted. One reference for the caller. */
+static struct transport_channel *open_channel(struct peer *peer, const struct transport *transport, const struct transport_endpoint *there,
+                                              unsigned kind) {
     struct peer_table *table = peer->table;
-    if (peer->is_self || peer->channels[kind] || table->is_closing)
-        return;
-    struct transport_endpoint here = {table->task, table->incarnation, "", ""};
-    struct transport_endpoint there = {peer->task, peer->incarnation, peer->address, peer->unix_address};
-    str_clear(&peer->why);
-    peer->transport = transport_choose(&here, &there, &peer->why);
     add_channel(table);
-    struct transport_channel *channel = peer->transport->open(table->loop, &there, kind, &handlers, peer);
+    struct transport_channel *channel = transport->open(table->loop, there, (enum transport_kind)kind, &handlers, peer);
     struct str hello = STR_INIT;
     peer_hello_write(&hello, table->task, table->incarnation, kind, peer->incarnation);
     struct wire_out out = {.type = WIRE_HELLO, .meta = {hello.data, hello.len}};
     channel->transport->queue(channel, &out);
     channel->transport->flush(channel);
     str_fini(&hello);
-    peer_set_channel(peer, kind, channel, false);
+    return channel;
+}
+
+/* A control channel has come about: the peer's arena is asked for as well. */
+static void open_arena(struct peer *peer) {
+    struct peer_table *table = peer->table;
+    struct transport_endpoint here = {table->task, table->incarnation, "", "", table->uses_shm};
+    struct transport_endpoint there = {peer->task, peer->incarnation, peer->address, peer->unix_address, true};
+    struct str why = STR_INIT;
+    if (!table->is_closing && !peer_shm_has_line_to_peer(&peer->shm) && transport_choose(&here, &there, &why) == &transport_shm)
+        peer_shm_add_line(&peer->shm, open_channel(peer, &transport_shm, &there, TRANSPORT_ARENA), true);
+    str_fini(&why);
+}
+
+static void peer_open(struct peer *peer, enum transport_kind kind) {
+    struct peer_table *table = peer->table;
+    if (peer->is_self || peer->channels[kind] || table->is_closing)
+        return;
+    struct transport_endpoint here = {table->task, table->incarnation, "", "", table->uses_shm};
+    struct transport_endpoint there = {peer->task, peer->incarnation, peer->address, peer->unix_address, true};
+    str_clear(&peer->why);
+    peer->transport = transport_choose(&here, &there, &peer->why);
+    peer_set_channel(peer, kind, open_channel(peer, peer->transport, &there, kind), false);
+    if (kind == TRANSPORT_CONTROL)
+        open_arena(peer);
 }
 
 void peer_connect(struct peer *peer) { peer_open(peer, TRANSPORT_CONTROL); }
@@ -330,6 +372,8 @@ struct status *peer_table_know(struct peer_table *table, const char *task, const
         peer->table = table;
         peer->task = xstrdup(task);
         peer->is_self = strcmp(task, table->task) == 0;
+        peer_shm_init(&peer->shm, peer->task);
+        peer->shm.arena = table->arena;
         CHECK(pthread_mutex_init(&peer->lock, NULL) == 0);
         pthread_mutex_lock(&table->lock);
         strmap_put(&table->peers, peer->task, peer);
@@ -342,6 +386,7 @@ struct status *peer_table_know(struct peer_table *table, const char *task, const
         peer->incarnation = incarnation;
     if (is_restarted) {
         struct status *why = status_new(STATUS_ABORTED, "Task %s has been restarted", task);
+        peer_shm_forget(&peer->shm);
         peer_lost(peer, why);
         status_unref(why);
     }
@@ -356,6 +401,11 @@ struct status *peer_table_accept(struct peer_table *table, struct wire_conn *con
         return status_failed_precondition("task %.200s is not known to %s: no registered graph exchanges with it", task, table->task);
     if (peer->incarnation != 0 && incarnation != peer->incarnation)
         return status_failed_precondition("task %s connects as another incarnation than the master told", task);
+    if (kind == TRANSPORT_ARENA) {
+        add_channel(table);
+        peer_shm_add_line(&peer->shm, transport_socket_adopt(conn, kind, &handlers, peer), false);
+        return NULL;
+    }
     if (peer->channels[kind] && peer->is_adopted[kind]) { /* nobody opens a second one but who has lost the first */
         struct status *why = status_unavailable("Lost the connection to task %s: it has opened another one", task);
         peer_lost(peer, why);
@@ -374,6 +424,8 @@ struct status *peer_table_accept(struct peer_table *table, struct wire_conn *con
     str_clear(&peer->why);
     str_add(&peer->why, "the other task connected");
     peer_set_channel(peer, kind, channel, true);
+    if (kind == TRANSPORT_CONTROL)
+        open_arena(peer);
     return NULL;
 }
 
@@ -391,8 +443,10 @@ void peer_table_free(struct peer_table *table) {
     size_t cursor = 0;
     struct span key;
     void *peer;
-    while (strmap_next(&table->peers, &cursor, &key, &peer))
+    while (strmap_next(&table->peers, &cursor, &key, &peer)) {
         drop_channels(peer, why);
+        peer_shm_close(&((struct peer *)peer)->shm, why);
+    }
     status_unref(why);
     loop_timer_close(&table->timer, on_timer_closed);
 }
@@ -427,7 +481,26 @@ void peer_flush(struct peer *peer, enum transport_kind kind) {
     transport_channel_unref(channel);
 }
 
+/* ---- references ---- */
+
+bool peer_give(struct peer *peer, const struct tensor *value, struct arena_reference *ret) { return peer_shm_give(&peer->shm, value, ret); }
+void peer_take_back(struct peer *peer, const struct arena_reference *reference) { peer_shm_take_back(&peer->shm, reference); }
+struct status *peer_take(struct peer *peer, const struct arena_reference *reference, uint64_t size_bytes, struct buffer **ret) {
+    return peer_shm_take(&peer->shm, reference, size_bytes, ret);
+}
+
 /* ---- the status page ---- */
+
+/* Where arenas could be shared, what became of it. */
+static const char *transport_name(const struct peer *peer) {
+    if (peer->is_self)
+        return transport_local.name;
+    if (!peer->channels[TRANSPORT_CONTROL])
+        return "";
+    if (peer->transport == &transport_tcp)
+        return transport_tcp.name;
+    return peer_shm_is_used(&peer->shm) ? transport_shm.name : transport_unix.name;
+}
 
 static void describe(struct peer *peer, bool is_first, struct str *out) {
     size_t queued = 0;
@@ -437,16 +510,16 @@ static void describe(struct peer *peer, bool is_first, struct str *out) {
     str_addf(out, "%s{\"task\":\"", is_first ? "" : ",");
     str_add_json_escaped(out, peer->task, strlen(peer->task));
     str_addf(out, "\",\"incarnation\":\"%016llx\",\"transport\":\"%s\",\"why\":\"", (unsigned long long)peer->incarnation,
-             peer->is_self                       ? "local"
-             : peer->channels[TRANSPORT_CONTROL] ? peer->transport->name
-                                                 : "");
+             transport_name(peer));
     str_add_json_escaped(out, str_text(&peer->why), peer->why.len);
     str_addf(out,
              "\",\"bulk\":%s,\"queued_bytes\":%zu,\"in_flight_bytes\":%lld,\"losses\":%llu,\"rtt_us\":%lld,\"clock_offset_us\":%lld,"
-             "\"missed\":%llu}",
+             "\"missed\":%llu,\"shm\":",
              peer->channels[TRANSPORT_BULK] ? "true" : "false", queued, (long long)atomic_load(&peer->in_flight_bytes),
              (unsigned long long)peer->n_losses, (long long)(peer->heartbeat.rtt_ns / 1000),
              (long long)heartbeat_offset_us(&peer->heartbeat), (unsigned long long)peer->heartbeat.n_missed);
+    peer_shm_describe(&peer->shm, out);
+    str_add_char(out, '}');
 }
 
 void peer_table_describe(struct peer_table *table, struct str *out) {

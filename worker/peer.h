@@ -12,8 +12,10 @@
 #define MILLRACE_WORKER_PEER_H
 
 #include "rpc/transport.h"
+#include "worker/messages.h"
 
 struct peer;
+struct shm_arena;
 struct peer_table;
 
 enum { PEER_MAX_KNOWN = 65536 };
@@ -34,6 +36,9 @@ void peer_table_free(struct peer_table *table);
 void peer_table_set_receiver(struct peer_table *table, const struct peer_receiver *receiver, void *arg);
 void peer_table_set_on_lost(struct peer_table *table, peer_lost_fn *on_lost, void *arg);
 void peer_table_set_heartbeat(struct peer_table *table, int64_t interval_ms); /* before the first connection; default 2 s */
+/* Before the first connection; default: off. `arena` is this process' own, NULL where it has none: peers' arenas are mapped all the same.
+ */
+void peer_table_use_shm(struct peer_table *table, struct shm_arena *arena);
 struct loop *peer_table_loop(struct peer_table *table);
 const char *peer_table_task(const struct peer_table *table); /* this task's name */
 
@@ -57,6 +62,14 @@ struct status *peer_table_accept(struct peer_table *table, struct wire_conn *con
 /* False when there is no connection to the peer now: the steps that exchange with it have been told. */
 bool peer_queue(struct peer *peer, enum transport_kind kind, const struct wire_out *message) MUST_USE;
 void peer_flush(struct peer *peer, enum transport_kind kind);
+
+/* A reference to the value, in the place of its bytes: where the value lies in this task's arena and the peer has mapped that. It holds the
+ * value until the peer gives it back; one that is not sent goes back at once. Any thread. */
+bool peer_give(struct peer *peer, const struct tensor *value, struct arena_reference *ret);
+void peer_take_back(struct peer *peer, const struct arena_reference *reference);
+/* The memory that a reference from the peer names, to be read only; *ret stays NULL where it came too late. Errors: INVALID_ARGUMENT. Loop
+ * thread. */
+struct status *peer_take(struct peer *peer, const struct arena_reference *reference, uint64_t size_bytes, struct buffer **ret) MUST_USE;
 
 /* JSON rows for /statusz: task, incarnation, transport and why, queued bytes, heartbeat. */
 void peer_table_describe(struct peer_table *table, struct str *out);

@@ -5,6 +5,7 @@
  *
  *   sender, other task:  value <= 64 KiB or dead ──────────────► push, at once
  *                        larger ──► announce ◄── grant ──► push    the receiver grants when it has room
+ *                        larger, in an arena that the receiver has mapped ──► push of a reference, at once: it takes no room
  *   receiver:            what arrives before its RunGraph, or before its Recv, waits in the step's table
  *
  * Room: the bytes granted and not here yet are limited for the task, to a quarter of that for a peer, to a half for a session, so that

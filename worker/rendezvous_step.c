@@ -92,7 +92,7 @@ void rendezvous_count_early(struct rendezvous *rendezvous, const struct tensor *
     size_t bytes = sizeof(struct slot);
     if (value && value->storage != TENSOR_DEAD && dtype_is_object((enum dtype)value->dtype))
         bytes += tensor_proto_size(value);
-    else if (value && value->storage == TENSOR_BUFFER)
+    else if (value && value->storage == TENSOR_BUFFER && !(value->buffer->flags & BUFFER_IS_READ_ONLY)) /* else its owner's memory */
         bytes += tensor_size_bytes(value);
     rendezvous->early_bytes += bytes;
     atomic_fetch_add_explicit(&rendezvous->table->early_bytes, (int64_t)bytes, memory_order_relaxed);

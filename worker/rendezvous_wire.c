@@ -53,10 +53,14 @@ struct status *wire_push_or_announce(struct rendezvous *rendezvous, struct peer 
     bool is_dead = value->storage == TENSOR_DEAD;
     bool is_object = !is_dead && dtype_is_object((enum dtype)value->dtype);
     size_t size = is_dead ? 0 : is_object ? tensor_proto_size(value) : tensor_size_bytes(value);
-    bool is_large = size > RENDEZVOUS_PUSH_LIMIT_BYTES;
+    struct arena_reference reference = {0, 0};
+    bool is_referenced = size > RENDEZVOUS_PUSH_LIMIT_BYTES && !is_object && peer_give(peer, value, &reference);
+    bool is_large = size > RENDEZVOUS_PUSH_LIMIT_BYTES && !is_referenced;
     struct buffer *proto = is_large && is_object ? encode_proto(value, &size) : NULL;
     struct str meta = STR_INIT;
     edge_message_write(&meta, channel->edge, frame_iter, value, proto ? size : 0);
+    if (is_referenced)
+        edge_message_add_reference(&meta, &reference);
     struct status *st = NULL;
     pthread_mutex_lock(&rendezvous->lock);
     if (unlikely(rendezvous->why != NULL)) {
@@ -77,10 +81,12 @@ struct status *wire_push_or_announce(struct rendezvous *rendezvous, struct peer 
                 tensor_move(&slot->value, value);
             proto = NULL;
         }
-    } else if (!queue_edge(rendezvous, peer, WIRE_PUSH, &meta, is_dead || is_object ? NULL : value)) {
+    } else if (!queue_edge(rendezvous, peer, WIRE_PUSH, &meta, is_dead || is_object || is_referenced ? NULL : value)) {
         st = unavailable(peer, channel);
     }
     pthread_mutex_unlock(&rendezvous->lock);
+    if (unlikely(st != NULL) && is_referenced)
+        peer_take_back(peer, &reference);
     buffer_unref(proto);
     str_fini(&meta);
     return st;
@@ -282,22 +288,54 @@ static struct status *on_push(struct rendezvous *rendezvous, const struct wire_m
     return rendezvous_deliver(rendezvous, edge->edge, edge->frame_iter, &value);
 }
 
-static struct status *receive(void *arg, struct peer *peer, struct wire_message *message) {
-    struct rendezvous_table *table = arg;
-    struct edge_message edge;
-    TRY(edge_message_read(message->meta, &edge));
-    if (message->type == WIRE_GRANT)
-        return on_grant(table, peer, message, &edge);
-    if (!edge.has_tensor)
-        return status_invalid("task %s sent a value without its TensorMeta", peer_name(peer));
+/* A value that lies in the peer's arena. */
+static struct status *on_reference(struct rendezvous *rendezvous, const struct edge_message *edge, struct buffer *buffer) {
+    struct tensor value = TENSOR_INIT;
+    struct shape shape = {edge->tensor.rank, edge->tensor.dims};
+    TRY(tensor_view(buffer, buffer->data, edge->tensor.dtype, shape, &value));
+    return rendezvous_deliver(rendezvous, edge->edge, edge->frame_iter, &value);
+}
+
+/* What its reference leads to; *ret stays NULL where it came too late. */
+static struct status *take_reference(struct peer *peer, const struct wire_message *message, const struct edge_message *edge,
+                                     struct buffer **ret) {
+    if (message->type != WIRE_PUSH || message->payload_len > 0 || edge->tensor.is_dead || !tensor_meta_is_plain(&edge->tensor))
+        return status_invalid("task %s sent a reference where none belongs", peer_name(peer));
+    TRY(tensor_meta_check(&edge->tensor));
+    return peer_take(peer, &edge->reference, edge->tensor.size_bytes, ret);
+}
+
+static struct status *arrive(struct rendezvous_table *table, struct peer *peer, const struct wire_message *message,
+                             const struct edge_message *edge, struct buffer *referenced) {
     struct rendezvous *rendezvous;
     enum find_result result = rendezvous_find(table, message->id, true, &rendezvous);
     if (result == FIND_ENDED)
         return NULL; /* late */
     if (result == FIND_REFUSED)
         return status_exhausted("values of too many steps that no master has started here, the last from task %s", peer_name(peer));
-    struct status *st = message->type == WIRE_PUSH ? on_push(rendezvous, message, &edge) : on_announce(rendezvous, peer, &edge);
+    struct status *st = referenced                   ? on_reference(rendezvous, edge, referenced)
+                        : message->type == WIRE_PUSH ? on_push(rendezvous, message, edge)
+                                                     : on_announce(rendezvous, peer, edge);
     rendezvous_unref(rendezvous);
+    return st;
+}
+
+static struct status *receive(void *arg, struct peer *peer, struct wire_message *message) {
+    struct rendezvous_table *table = arg;
+    struct edge_message edge;
+    struct buffer *referenced = NULL;
+    TRY(edge_message_read(message->meta, &edge));
+    if (message->type == WIRE_GRANT)
+        return on_grant(table, peer, message, &edge);
+    if (!edge.has_tensor)
+        return status_invalid("task %s sent a value without its TensorMeta", peer_name(peer));
+    if (edge.reference.token != 0) { /* taken also where nobody wants it any more: that gives it back */
+        TRY(take_reference(peer, message, &edge, &referenced));
+        if (!referenced)
+            return NULL;
+    }
+    struct status *st = arrive(table, peer, message, &edge, referenced);
+    buffer_unref(referenced);
     return st;
 }
 

@@ -20,12 +20,13 @@ void worker_options_default(struct worker_options *options) {
                                        .max_in_flight_bytes = RENDEZVOUS_IN_FLIGHT_BYTES,
                                        .max_feed_bytes = 64ll << 30,
                                        .max_steps = 65536,
+                                       .use_shm = true,
                                        .use_unix = true};
 }
 
 /* ---- answers ---- */
 
-void service_reply(struct wire_conn *conn, enum wire_type type, uint64_t id, const void *meta, size_t len) {
+void service_send(struct wire_conn *conn, enum wire_type type, uint64_t id, const void *meta, size_t len) {
     struct wire_out out = {.type = type, .id = id, .meta = {meta, len}};
     wire_send(conn, &out);
 }
@@ -56,7 +57,7 @@ static void send_status(struct client *client, uint64_t id) {
     size_t len = millrace__worker_status__get_packed_size(&status);
     uint8_t *bytes = xmalloc(len);
     millrace__worker_status__pack(&status, bytes);
-    service_reply(client->conn, WIRE_STATUS, id, bytes, len);
+    service_send(client->conn, WIRE_STATUS, id, bytes, len);
     free(bytes);
     free(list);
     free(devices);
@@ -96,7 +97,7 @@ static void on_closed(void *owner, struct wire_conn *conn, struct status *why) {
 /* Another task: its connection belongs to worker/peer from now on. */
 static struct status *become_peer(struct client *client, unsigned channel) {
     struct worker_service *service = client->service;
-    if (channel >= TRANSPORT_N_KINDS)
+    if (channel > TRANSPORT_ARENA)
         return status_invalid("Hello of task %s for channel %u", str_text(&client->hello_task), channel);
     TRY(peer_table_accept(service->peers, client->conn, str_text(&client->hello_task), client->incarnation, (enum transport_kind)channel));
     client_free(client);
@@ -134,7 +135,7 @@ static struct status *on_hello(struct client *client, const struct wire_message 
         return st;
     struct str answer = STR_INIT;
     peer_hello_write(&answer, service->task, service->incarnation, channel, 0);
-    service_reply(client->conn, WIRE_HELLO, message->id, answer.data, answer.len);
+    service_send(client->conn, WIRE_HELLO, message->id, answer.data, answer.len);
     str_fini(&answer);
     if (client->hello_task.len == 0)
         return NULL; /* a tool */
@@ -169,14 +170,14 @@ static struct status *on_master_message(struct client *client, struct wire_messa
             client->service->options.on_job_ended(client->service->options.on_job_ended_arg);
         return NULL;
     default:
-        return service_reset(client, message);
+        return service_reset_containers(client, message);
     }
 }
 
 static void answer_ping(struct client *client, const struct wire_message *message) {
     struct str answer = STR_INIT;
     heartbeat_answer(message->meta, clock_wall_us(), &answer);
-    service_reply(client->conn, WIRE_PONG, message->id, answer.data, answer.len);
+    service_send(client->conn, WIRE_PONG, message->id, answer.data, answer.len);
     str_fini(&answer);
     if (client->master)
         master_pinged(client->master, message->meta, clock_now_ns());
@@ -277,9 +278,21 @@ static void check_masters_gone(struct worker_service *service, int64_t now_ns) {
     on_masters_gone(service->options.on_masters_gone_arg);
 }
 
+void service_check_awake(struct worker_service *service, int64_t now_ns) {
+    if (likely(now_ns - service->beat_ns < 2 * heartbeat_tick_ms(service->options.heartbeat_ms) * 1000000))
+        return;
+    service->beat_ns = now_ns;
+    LIST_FOR_EACH (link, &service->clients) {
+        struct client *client = LIST_ENTRY(link, struct client, link);
+        if (client->master && wire_conn_is_hung_up(client->conn))
+            wire_conn_close(client->conn, status_unavailable("%s gave this task up while it slept", wire_conn_peer(client->conn)));
+    }
+}
+
 static void on_beat(struct loop_timer *timer) {
     struct worker_service *service = CONTAINER_OF(timer, struct worker_service, beat);
     int64_t now_ns = clock_now_ns();
+    service_check_awake(service, now_ns);
     masters_beat(service, now_ns);
     service->beat_ns = now_ns;
     check_masters_gone(service, now_ns);
@@ -363,6 +376,8 @@ struct status *worker_service_new(struct loop *loop, const struct worker_options
     register_metrics();
     service->drain_task.run = on_last_run_ended;
     service->peers = peer_table_new(loop, service->task, service->incarnation);
+    if (options->use_shm)
+        peer_table_use_shm(service->peers, allocator_host_arena());
     peer_table_set_heartbeat(service->peers, options->heartbeat_ms);
     peer_table_set_on_lost(service->peers, service_on_peer_lost, service);
     service->rendezvous = rendezvous_table_new(service->peers, options->devices[0].allocator);

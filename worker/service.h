@@ -19,6 +19,7 @@ struct worker_options {
     const char *task;       /* "/job:worker/replica:0/task:0" */
     const char *listen;     /* "127.0.0.1:2300" */
     bool use_unix;          /* also listen on an abstract Unix socket, for tasks of this host */
+    bool use_shm;           /* maps the arenas of other tasks of this host, and offers this process' own (allocator_host_arena) */
     struct device *devices; /* of the task; borrowed for the service's life */
     int n_devices;
     struct pool *pool;

@@ -119,7 +119,7 @@ static void send_registered(struct wire_conn *conn, uint64_t id, uint64_t graph,
     size_t len = millrace__registered__get_packed_size(&reply);
     uint8_t *bytes = xmalloc(len + 1);
     millrace__registered__pack(&reply, bytes);
-    service_reply(conn, WIRE_REGISTERED, id, bytes, len);
+    service_send(conn, WIRE_REGISTERED, id, bytes, len);
     free(bytes);
 }
 
@@ -146,6 +146,25 @@ static struct status *know_peers(struct worker_service *service, const Millrace_
     return NULL;
 }
 
+/* Where in the payload each graph lies. Errors: INVALID_ARGUMENT when they are longer than it. */
+static struct status *find_graphs(const Millrace__RegisterGraph *request, const struct wire_message *message,
+                                  struct function_source *functions, struct graph_registration *ret) {
+    const char *payload = message->payload ? message->payload->data : "";
+    size_t len = message->payload_len, end = len;
+    for (size_t i = request->n_function; i-- > 0;) {
+        const Millrace__Function *from = request->function[i];
+        if (from->graph_bytes > end)
+            return status_invalid("the functions of RegisterGraph are longer than its payload");
+        end -= (size_t)from->graph_bytes;
+        functions[i] = (struct function_source){from->key, from->name, {payload + end, (size_t)from->graph_bytes}};
+    }
+    ret->graphdef = (struct span){payload, end};
+    ret->functions = functions;
+    ret->n_functions = (int)request->n_function;
+    ret->bytes = message->payload;
+    return NULL;
+}
+
 struct status *service_register_graph(struct client *client, struct wire_message *message) {
     struct worker_service *service = client->service;
     Millrace__RegisterGraph *request = millrace__register_graph__unpack(NULL, message->meta.len, (const uint8_t *)message->meta.data);
@@ -153,6 +172,9 @@ struct status *service_register_graph(struct client *client, struct wire_message
         return status_invalid("malformed RegisterGraph");
     int n_peers = 0;
     struct peer **peers = xcalloc(request->n_peer + 1, sizeof(struct peer *));
+    struct function_source *functions = xcalloc(request->n_function + 1, sizeof(*functions));
+    struct graph_registration graphs = {
+        .master_incarnation = request->master_incarnation, .session = request->session, .is_isolated = request->is_isolated};
     struct status *st = NULL;
     if (request->master_incarnation != client->incarnation)
         st = status_failed_precondition("RegisterGraph of another master than its connection's");
@@ -160,6 +182,8 @@ struct status *service_register_graph(struct client *client, struct wire_message
         st = status_unavailable("%s is draining", service->task);
     else
         st = know_peers(service, request, peers, &n_peers);
+    if (!st)
+        st = find_graphs(request, message, functions, &graphs);
     if (st) {
         send_registered(client->conn, message->id, 0, st);
         status_unref(st);
@@ -168,9 +192,11 @@ struct status *service_register_graph(struct client *client, struct wire_message
         struct registration *registration = xmalloc(sizeof(*registration));
         *registration = (struct registration){service, wire_conn_ref(client->conn), message->id};
         service->n_registering++;
-        graph_cache_register(service->graphs, request->master_incarnation, request->session, request->is_isolated, message->payload,
-                             message->payload_len, peers, n_peers, on_built, registration);
+        graphs.peers = peers;
+        graphs.n_peers = n_peers;
+        graph_cache_register(service->graphs, &graphs, on_built, registration);
     }
+    free(functions);
     millrace__register_graph__free_unpacked(request, NULL);
     return NULL;
 }
@@ -196,7 +222,7 @@ struct status *service_deregister_graph(struct client *client, const struct wire
     return NULL;
 }
 
-struct status *service_reset(struct client *client, const struct wire_message *message) {
+struct status *service_reset_containers(struct client *client, const struct wire_message *message) {
     struct worker_service *service = client->service;
     Millrace__Reset *request = millrace__reset__unpack(NULL, message->meta.len, (const uint8_t *)message->meta.data);
     if (!request)
@@ -209,6 +235,6 @@ struct status *service_reset(struct client *client, const struct wire_message *m
         graph_cache_remove_all(service->graphs);
     millrace__reset__free_unpacked(request, NULL);
     count_graphs(service);
-    service_reply(client->conn, WIRE_RESET_DONE, message->id, NULL, 0);
+    service_send(client->conn, WIRE_RESET_DONE, message->id, NULL, 0);
     return NULL;
 }

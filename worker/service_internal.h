@@ -1,5 +1,5 @@
 /* The parts of the service: service.c (connections, Hello, what is answered at once, the end), service_graphs.c (RegisterGraph,
- * masters), service_steps.c (RunGraph to RunDone), service_page.c (status page). */
+ * masters), service_steps.c (RunGraph to RunDone), service_cancel.c (how it is cut short), service_page.c (status page). */
 #ifndef MILLRACE_WORKER_SERVICE_INTERNAL_H
 #define MILLRACE_WORKER_SERVICE_INTERNAL_H
 
@@ -110,8 +110,11 @@ extern struct metric worker_steps_total, worker_steps_failed_total, worker_steps
 /* ---- service.c ---- */
 void service_maybe_free(struct worker_service *service);
 void clients_expire(struct worker_service *service, int64_t now_ns); /* those that have not said Hello */
+/* Has this process been stopped, or its host been asleep? Then masters may have given it up: connections that they have closed end before
+ * what they had sent is read, for its steps are over. */
+void service_check_awake(struct worker_service *service, int64_t now_ns);
 /* A message without payload. */
-void service_reply(struct wire_conn *conn, enum wire_type type, uint64_t id, const void *meta, size_t len);
+void service_send(struct wire_conn *conn, enum wire_type type, uint64_t id, const void *meta, size_t len);
 
 /* ---- service_graphs.c ---- */
 struct master *master_join(struct worker_service *service, uint64_t incarnation); /* NULL: too many */
@@ -123,26 +126,28 @@ void masters_free(struct worker_service *service);
 struct status *service_register_graph(struct client *client, struct wire_message *message) MUST_USE;
 struct status *service_close_session(struct client *client, const struct wire_message *message) MUST_USE;
 struct status *service_deregister_graph(struct client *client, const struct wire_message *message) MUST_USE;
-struct status *service_reset(struct client *client, const struct wire_message *message) MUST_USE;
+struct status *service_reset_containers(struct client *client, const struct wire_message *message) MUST_USE;
 
 /* ---- service_steps.c ---- */
 struct status *service_run_graph(struct client *client, struct wire_message *message) MUST_USE;
-struct status *service_cancel_step(struct client *client, const struct wire_message *message) MUST_USE;
 struct status *service_feed_step(struct client *client, struct wire_message *message) MUST_USE;
 void service_refuse_feed(struct client *client, const struct wire_message *message, struct status *why_take); /* no memory for it */
 /* There was no memory for its feeds: it is answered without having started. */
 void service_refuse_run(struct client *client, const struct wire_message *message, struct status *why_take);
+void service_run_let_go(struct run *run); /* a reference taken under service->lock */
+void runs_free(struct worker_service *service);
+
+/* ---- service_cancel.c ---- */
+struct status *service_cancel_step(struct client *client, const struct wire_message *message) MUST_USE;
 /* Cancels the live runs that `matches`; any thread may end others meanwhile. */
 void service_cancel_runs(struct worker_service *service, bool (*matches)(const struct run *run, const void *arg), const void *arg,
                          struct status *why);
 /* What came over a connection that has ended: nobody waits for its answer. */
 void service_cancel_runs_of(struct client *client);
 void steps_expire(struct worker_service *service, int64_t now_ns);
-/* This process was stopped, or the host asleep, for longer than any master waits for it: what was sent to it meanwhile is stale. */
-bool service_was_asleep(const struct worker_service *service, int64_t now_ns);
 void service_on_peer_lost(void *arg, struct peer *peer, struct status *why);
-void service_run_let_go(struct run *run); /* a reference taken under service->lock */
-void runs_free(struct worker_service *service);
+/* What cancelled a step whose RunGraph is only coming now; NULL: nothing. */
+struct status *early_cancel_take(struct worker_service *service, uint64_t step_id);
 void early_cancels_clear(struct worker_service *service);
 
 /* ---- service_page.c ---- */

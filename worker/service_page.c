@@ -82,7 +82,7 @@ void service_send_steps(struct client *client, uint64_t id) {
         proto_add_bytes(&steps, 1, step.data, step.len);
         service_run_let_go(shown[i]);
     }
-    service_reply(client->conn, WIRE_STEPS, id, steps.data, steps.len);
+    service_send(client->conn, WIRE_STEPS, id, steps.data, steps.len);
     str_fini(&steps);
     str_fini(&step);
     str_fini(&waits);

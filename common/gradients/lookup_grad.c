@@ -11,6 +11,8 @@ static const struct gradient_row rows[] = {
     NO_GRADIENT("AnonymousMutableHashTable"),
     NO_GRADIENT("MutableHashTableOfTensorsV2"),
     NO_GRADIENT("AnonymousMutableHashTableOfTensors"),
+    NO_GRADIENT("MutableDenseHashTableV2"),
+    NO_GRADIENT("AnonymousMutableDenseHashTable"),
     NO_GRADIENT("LookupTableFindV2"),
     NO_GRADIENT("LookupTableSizeV2"),
     NO_GRADIENT("LookupTableExportV2"),

@@ -30,6 +30,15 @@ static const struct gradient_row rows[] = {
     LATER_GRADIENT("StatelessRandomGammaV2"),
     LATER_GRADIENT("StatelessRandomGammaV3"),
     NO_GRADIENT("StatelessRandomPoisson"),
+    NO_GRADIENT("ParameterizedTruncatedNormal"),
+    NO_GRADIENT("StatefulUniform"),
+    NO_GRADIENT("StatefulStandardNormalV2"),
+    NO_GRADIENT("StatefulTruncatedNormal"),
+    NO_GRADIENT("StatefulUniformInt"),
+    NO_GRADIENT("StatefulUniformFullInt"),
+    NO_GRADIENT("RngSkip"),
+    NO_GRADIENT("RngReadAndSkip"),
+    NO_GRADIENT("NonDeterministicInts"),
 };
 // clang-format on
 

@@ -7,7 +7,7 @@ extern const struct op_def_list image_ops;
 
 static int64_t dim_of(struct shape shape, int i) { return shape.rank > i ? shape.dims[i] : -1; }
 
-/* [batch, the two sizes of an int32 vector input where known, channels] */
+/* [batch, the two sizes of an int32 vector input where known, channels]; a size of -1 is not known either. */
 static struct status *resized(struct shape_inference *ctx, int64_t batch, int size_input, int64_t channels) {
     struct shape unused;
     const struct tensor *size = ctx->in_values[size_input];
@@ -17,7 +17,7 @@ static struct status *resized(struct shape_inference *ctx, int64_t batch, int si
     int64_t dims[4] = {batch, -1, -1, channels};
     for (int i = 0; i < 2 && size && size->n_elements == 2; i++) {
         dims[i + 1] = tensor_index_at(size, i);
-        if (dims[i + 1] < 0)
+        if (dims[i + 1] < -1)
             return status_invalid("Dimension size, given by scalar input %d must be non-negative but is %lld", size_input,
                                   (long long)dims[i + 1]);
     }

@@ -59,6 +59,8 @@ static const struct op_def rows[] = {
     {"AnonymousMutableHashTable", "a table that changes, of the step", shape_table},
     {"MutableHashTableOfTensorsV2", "a table of vectors that changes", shape_table},
     {"AnonymousMutableHashTableOfTensors", "a table of vectors that changes, of the step", shape_table},
+    {"MutableDenseHashTableV2", "a table that changes, with open buckets", shape_scalar},
+    {"AnonymousMutableDenseHashTable", "a table that changes, with open buckets, of the step", shape_scalar},
     {"LookupTableFindV2", "the values of keys", shape_find},
     {"LookupTableSizeV2", "how many keys a table has", shape_size},
     {"LookupTableExportV2", "all keys and values, in any order", shape_export},

@@ -224,6 +224,21 @@ static struct op_cost cost_matmul(const struct node *node, const struct shape *i
 
 /* ---- rows ---- */
 
+/* All inputs that are no scalars have one shape. */
+static struct status *shape_betainc(struct shape_inference *ctx) {
+    struct shape merged = SHAPE_SCALAR;
+    bool is_open = false; /* an input of unknown rank may still be anything */
+    for (int i = 0; i < 3; i++) {
+        is_open = is_open || ctx->in[i].rank < 0;
+        if (ctx->in[i].rank > 0 && merged.rank == 0)
+            merged = ctx->in[i];
+        else if (ctx->in[i].rank > 0)
+            TRY(shape_merge(ctx, merged, ctx->in[i], &merged));
+    }
+    ctx->out[0] = merged.rank == 0 && is_open ? SHAPE_UNKNOWN : merged;
+    return NULL;
+}
+
 // clang-format off
 static const struct op_def rows[] = {
     {"Neg", "-x", shape_same_as_input},
@@ -281,6 +296,7 @@ static const struct op_def rows[] = {
     {"Polygamma", "the derivative of order a of the digamma function", shape_broadcast},
     {"Igamma", "the lower incomplete gamma function, as a share of the whole", shape_broadcast},
     {"Igammac", "the upper one", shape_broadcast},
+    {"Betainc", "the regularized incomplete beta function", shape_betainc},
     {"IgammaGradA", "the derivative of Igamma by a", shape_broadcast},
     {"RandomGammaGrad", "how a sample of the gamma distribution moves with its shape", shape_broadcast},
     {"Floor", "the largest integer not above x", shape_same_as_input},

@@ -98,6 +98,34 @@ static struct status *shape_per_parameter(struct shape_inference *ctx) {
     return shape_concat(ctx, asked, ctx->in[1], &ctx->out[0]);
 }
 
+static struct status *shape_parameterized(struct shape_inference *ctx) {
+    for (int i = 1; i < 5; i++) {
+        if (ctx->in[i].rank > 1)
+            return status_invalid("Shape must be at most rank 1 but is rank %d", ctx->in[i].rank);
+    }
+    return shape_asked(ctx);
+}
+
+static struct status *shape_in_resource(struct shape_inference *ctx) {
+    TRY(shape_require_rank(ctx, 1, 0, NULL));
+    return shape_from_input(ctx, 2, &ctx->out[0]);
+}
+
+static struct status *shape_uniform_int_in_resource(struct shape_inference *ctx) {
+    TRY(require_scalar(ctx, 3, "minval"));
+    TRY(require_scalar(ctx, 4, "maxval"));
+    return shape_in_resource(ctx);
+}
+
+static struct status *shape_skip(struct shape_inference *ctx) {
+    static const int64_t state[] = {3};
+    for (int i = 0; i < 3; i++)
+        TRY(shape_require_rank(ctx, i, 0, NULL));
+    if (ctx->node->n_outputs > 0)
+        ctx->out[0] = (struct shape){1, state};
+    return NULL;
+}
+
 // clang-format off
 static const struct op_def rows[] = {
     {"RandomUniform", "uniform in [0, 1)", shape_asked},
@@ -127,6 +155,15 @@ static const struct op_def rows[] = {
     {"StatelessRandomGammaV2", "gamma, from a seed", shape_stateless},
     {"StatelessRandomGammaV3", "gamma, from key and counter", shape_stateless_v2},
     {"StatelessRandomPoisson", "Poisson, from a seed", shape_stateless},
+    {"ParameterizedTruncatedNormal", "normal between bounds, with parameters for each batch", shape_parameterized},
+    {"StatefulUniform", "uniform in [0, 1), from a generator in a variable", shape_in_resource},
+    {"StatefulStandardNormalV2", "normal, from a generator in a variable", shape_in_resource},
+    {"StatefulTruncatedNormal", "normal within 2 deviations, from a generator in a variable", shape_in_resource},
+    {"StatefulUniformInt", "uniform integers in [minval, maxval), from a generator in a variable", shape_uniform_int_in_resource},
+    {"StatefulUniformFullInt", "integers of all values, from a generator in a variable", shape_in_resource},
+    {"RngSkip", "moves a generator on", shape_skip},
+    {"RngReadAndSkip", "moves a generator on, and says where it was", shape_skip},
+    {"NonDeterministicInts", "integers of all values from the machine's randomness", shape_asked},
 };
 // clang-format on
 

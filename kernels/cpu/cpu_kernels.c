@@ -31,7 +31,11 @@ extern const struct kernel_list queue_kernels, barrier_kernels, accumulator_kern
 extern const struct kernel_list image_resize_kernels, image_nearest_kernels, image_crop_kernels, image_color_kernels, image_boxes_kernels,
     image_suppress_kernels, image_transform_kernels;
 extern const struct kernel_list reader_kernels;
+extern const struct kernel_list array_inplace_kernels, math_betainc_kernels;
 extern const struct kernel_list candidate_kernels, ctc_kernels;
+extern const struct kernel_list iterator_kernels, dataset_source_kernels, dataset_choose_kernels, dataset_map_kernels,
+    dataset_nested_kernels, dataset_batch_kernels, dataset_reduce_kernels, dataset_shuffle_kernels, dataset_ahead_kernels,
+    dataset_window_kernels, dataset_group_kernels, dataset_keep_kernels, dataset_file_kernels, dataset_rebatch_kernels;
 extern const struct kernel_list conv_kernels, norm_kernels, pool_kernels, rnn_kernels;
 extern const struct kernel_list linalg_kernels, math_einsum_kernels, math_check_kernels, fft_kernels;
 
@@ -119,6 +123,22 @@ const struct kernel_list *const cpu_kernel_lists[] = {
     &reader_kernels,
     &candidate_kernels,
     &ctc_kernels,
+    &array_inplace_kernels,
+    &math_betainc_kernels,
+    &iterator_kernels,
+    &dataset_source_kernels,
+    &dataset_choose_kernels,
+    &dataset_map_kernels,
+    &dataset_nested_kernels,
+    &dataset_batch_kernels,
+    &dataset_reduce_kernels,
+    &dataset_shuffle_kernels,
+    &dataset_ahead_kernels,
+    &dataset_window_kernels,
+    &dataset_group_kernels,
+    &dataset_keep_kernels,
+    &dataset_file_kernels,
+    &dataset_rebatch_kernels,
     &conv_kernels,
     &pool_kernels,
     &norm_kernels,
@@ -127,9 +147,5 @@ const struct kernel_list *const cpu_kernel_lists[] = {
     &math_einsum_kernels,
     &math_check_kernels,
     &fft_kernels,
-    &conv_kernels,
-    &pool_kernels,
-    &norm_kernels,
-    &rnn_kernels,
 };
 const size_t n_cpu_kernel_lists = ARRAY_LEN(cpu_kernel_lists);

@@ -4,6 +4,7 @@
  * A table without a name belongs to its node in the session; an anonymous one to the step that made it. */
 #include <stdlib.h>
 
+#include "kernels/cpu/lookup_dense.h"
 #include "kernels/cpu/lookup_internal.h"
 
 extern const struct kernel_list lookup_kernels;
@@ -12,16 +13,19 @@ extern const struct kernel_list lookup_kernels;
 
 /* The row's arg. */
 struct table_kind {
-    bool is_static, is_anonymous;
+    bool is_static, is_anonymous, is_dense;
 };
 static const struct table_kind static_kind = {true, false}, mutable_kind = {false, false};
 static const struct table_kind anonymous_static_kind = {true, true}, anonymous_mutable_kind = {false, true};
+static const struct table_kind dense_kind = {.is_dense = true}, anonymous_dense_kind = {.is_anonymous = true, .is_dense = true};
 
 struct table_state {
     struct lookup_table_options options;
     char *container, *name;
     int64_t row_len;
-    bool is_anonymous, is_private;
+    int64_t initial_buckets; /* of a dense table */
+    float max_load;
+    bool is_anonymous, is_private, is_dense;
     _Atomic(struct resource_handle *) handle; /* made at the first execution; then constant */
     _Atomic(struct lookup_table *) own;       /* of a private table: emptied when the session ends */
 };
@@ -49,6 +53,8 @@ static struct status *value_shape_init(const struct node *node, struct table_sta
     TRY(node_get_shape(node, "value_shape", &shape));
     if (!shape_is_full(shape))
         return status_invalid("Shape %s is not fully defined", shape_words(shape));
+    if (shape.rank == 0 && state->is_dense)
+        return NULL;
     if (shape.rank != 1)
         return status_invalid("Default value must be a vector, got shape %s", shape_words(shape));
     state->row_len = shape.dims[0];
@@ -83,14 +89,28 @@ static struct status *table_init(struct kernel_init *init) {
     init->state = state;
     state->options.is_static = kind->is_static;
     state->is_anonymous = kind->is_anonymous;
+    state->is_dense = kind->is_dense;
     TRY(node_get_type(init->node, "key_dtype", &state->options.key_dtype));
     TRY(node_get_type(init->node, "value_dtype", &state->options.value_dtype));
     TRY(value_shape_init(init->node, state));
+    if (state->is_dense) {
+        TRY(node_get_i(init->node, "initial_num_buckets", &state->initial_buckets));
+        TRY(node_get_f(init->node, "max_load_factor", &state->max_load));
+    }
     return kind->is_anonymous ? NULL : name_init(init, state);
 }
 
 static struct status *make_table(struct kernel_ctx *ctx, void *arg, struct object **ret) {
-    *ret = &lookup_table_new(&((const struct table_state *)arg)->options)->object;
+    const struct table_state *state = arg;
+    if (state->is_dense) {
+        struct lookup_dense_options options = {state->options, state->initial_buckets, state->max_load};
+        struct lookup_table *table = NULL;
+        TRY(lookup_dense_check(&options));
+        TRY(lookup_dense_new(&options, ctx->instance->allocator, kernel_input(ctx, 0), kernel_input(ctx, 1), &table));
+        *ret = &table->object;
+        return NULL;
+    }
+    *ret = &lookup_table_new(&state->options)->object;
     return NULL;
 }
 
@@ -202,10 +222,13 @@ static struct status *check_inputs(const struct kernel_ctx *ctx, const struct lo
     return likely(is_right) ? NULL : wrong_signature(ctx, table);
 }
 
-/* keys' shape, then one value's. `dims` has room for one more than the largest rank. */
+/* keys' shape without that of a key, then one value's. `dims` has room for one more than the largest rank. */
 static struct status *shape_of_values(const struct tensor *keys, const struct lookup_table *table, int64_t *dims, struct shape *ret) {
-    int rank = 0;
-    for (int i = 0; i < keys->rank; i++)
+    int rank = 0, n_batch = keys->rank - table->key_shape.rank;
+    if (n_batch < 0 || (table->key_shape.rank == 1 && tensor_dim(keys, n_batch) != table->key_shape.dims[0]))
+        return status_invalid("Input key shape %s must end with table's key shape %s", tensor_shape_words(keys),
+                              shape_words(table->key_shape));
+    for (int i = 0; i < n_batch; i++)
         dims[rank++] = tensor_dim(keys, i);
     for (int i = 0; i < table->value_shape.rank; i++)
         dims[rank++] = table->value_shape.dims[i];
@@ -298,6 +321,10 @@ static struct status *insert_into(struct kernel_ctx *ctx, struct lookup_table *t
 static enum kernel_result lookup_insert(struct kernel_ctx *ctx) { return with_table(ctx, insert_into); }
 
 static struct status *import_into(struct kernel_ctx *ctx, struct lookup_table *table) {
+    if (table->methods) {
+        TRY(check_inputs(ctx, table));
+        return lookup_table_insert(table, kernel_input(ctx, 1), kernel_input(ctx, 2), true);
+    }
     TRY(check_values(ctx, table));
     if (table->is_static)
         return lookup_table_fill(table, kernel_input(ctx, 1), kernel_input(ctx, 2));
@@ -309,8 +336,12 @@ static struct status *remove_from(struct kernel_ctx *ctx, struct lookup_table *t
     TRY(check_inputs(ctx, table));
     if (table->is_static)
         return status_unimplemented("Remove not supported by InitializableLookupTable implementations");
-    lookup_table_remove(table, kernel_input(ctx, 1));
-    return NULL;
+    if (table->key_shape.rank > 0) {
+        int64_t dims[SHAPE_MAX_RANK + 1];
+        struct shape unused;
+        TRY(shape_of_values(kernel_input(ctx, 1), table, dims, &unused));
+    }
+    return lookup_table_remove(table, kernel_input(ctx, 1));
 }
 static enum kernel_result lookup_remove(struct kernel_ctx *ctx) { return with_table(ctx, remove_from); }
 
@@ -331,8 +362,12 @@ static enum kernel_result lookup_remove(struct kernel_ctx *ctx) { return with_ta
 #define STATIC_TABLES(name, kind) TABLES(name, BY_INT32 | DTYPE_BIT(DT_STRING), BY_INT64, BY_STRING | DTYPE_BIT(DT_STRING), kind)
 #define MUTABLE_TABLES(name, kind) TABLES(name, BY_INT32, BY_INT64 | DTYPE_BIT(DT_VARIANT), BY_STRING, kind)
 
+#define DENSE_BY_INT64 BITS(DT_FLOAT, DT_DOUBLE, DT_INT32, DT_INT64, DT_BOOL)
+
 // clang-format off
 static const struct kernel_def rows[] = {
+    TABLES("MutableDenseHashTableV2", BY_INT32, DENSE_BY_INT64 | DTYPE_BIT(DT_VARIANT), BY_STRING | DTYPE_BIT(DT_RESOURCE), dense_kind),
+    TABLES("AnonymousMutableDenseHashTable", BY_INT32, DENSE_BY_INT64 | DTYPE_BIT(DT_VARIANT), BY_STRING | DTYPE_BIT(DT_RESOURCE), anonymous_dense_kind),
     STATIC_TABLES("HashTableV2", static_kind),
     STATIC_TABLES("AnonymousHashTable", anonymous_static_kind),
     MUTABLE_TABLES("MutableHashTableV2", mutable_kind),

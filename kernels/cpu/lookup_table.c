@@ -187,13 +187,15 @@ static void lookup_table_free(struct object *object) {
     free(table->hashes);
     free(table->values);
     free(table->slots);
-    free(table);
+    if (table->methods)
+        table->methods->free(table);
+    else
+        free(table);
 }
 
 const struct object_type lookup_table_type = {.name = "tensorflow::lookup::LookupInterface", .free = lookup_table_free};
 
-struct lookup_table *lookup_table_new(const struct lookup_table_options *options) {
-    struct lookup_table *table = xcalloc(1, sizeof(*table));
+void lookup_table_init(struct lookup_table *table, const struct lookup_table_options *options) {
     int64_t *dims = xcalloc((size_t)options->value_shape.rank + 1, sizeof(*dims));
     object_init(&table->object, &lookup_table_type);
     CHECK(pthread_rwlock_init(&table->lock, NULL) == 0);
@@ -205,6 +207,11 @@ struct lookup_table *lookup_table_new(const struct lookup_table_options *options
         table->row_len *= dims[i] = options->value_shape.dims[i];
     table->value_shape = (struct shape){options->value_shape.rank, dims};
     table->seed = random_u64(); /* so that strangers' keys cannot be made to collide */
+}
+
+struct lookup_table *lookup_table_new(const struct lookup_table_options *options) {
+    struct lookup_table *table = xcalloc(1, sizeof(*table));
+    lookup_table_init(table, options);
     return table;
 }
 
@@ -218,6 +225,8 @@ static struct status *check_filled(const struct lookup_table *table) {
 
 struct status *lookup_table_find(struct lookup_table *table, const struct tensor *keys, const struct tensor *defaults, bool has_one_default,
                                  struct tensor *out) {
+    if (table->methods)
+        return table->methods->find(table, keys, defaults, has_one_default, out);
     char *to = tensor_data(out);
     pthread_rwlock_rdlock(&table->lock);
     struct status *st = check_filled(table);
@@ -231,6 +240,8 @@ struct status *lookup_table_find(struct lookup_table *table, const struct tensor
 }
 
 struct status *lookup_table_insert(struct lookup_table *table, const struct tensor *keys, const struct tensor *values, bool is_import) {
+    if (table->methods)
+        return table->methods->insert(table, keys, values, is_import);
     pthread_rwlock_wrlock(&table->lock);
     if (is_import)
         clear_locked(table);
@@ -306,14 +317,19 @@ struct status *lookup_table_fill(struct lookup_table *table, const struct tensor
     return st;
 }
 
-void lookup_table_remove(struct lookup_table *table, const struct tensor *keys) {
+struct status *lookup_table_remove(struct lookup_table *table, const struct tensor *keys) {
+    if (table->methods)
+        return table->methods->remove(table, keys);
     pthread_rwlock_wrlock(&table->lock);
     for (int64_t i = 0; i < keys->n_elements; i++)
         take_out(table, key_at(table, keys, i));
     pthread_rwlock_unlock(&table->lock);
+    return NULL;
 }
 
 int64_t lookup_table_size(struct lookup_table *table) {
+    if (table->methods)
+        return table->methods->size(table);
     pthread_rwlock_rdlock(&table->lock);
     int64_t n = table->n;
     pthread_rwlock_unlock(&table->lock);
@@ -339,6 +355,8 @@ static struct status *export_locked(const struct lookup_table *table, struct all
 
 struct status *lookup_table_export(struct lookup_table *table, struct allocator *allocator, struct tensor *ret_keys,
                                    struct tensor *ret_values) {
+    if (table->methods)
+        return table->methods->export(table, allocator, ret_keys, ret_values);
     pthread_rwlock_rdlock(&table->lock);
     struct status *st = export_locked(table, allocator, ret_keys, ret_values);
     pthread_rwlock_unlock(&table->lock);
@@ -346,6 +364,10 @@ struct status *lookup_table_export(struct lookup_table *table, struct allocator 
 }
 
 void lookup_table_clear(struct lookup_table *table) {
+    if (table->methods) {
+        table->methods->clear(table);
+        return;
+    }
     pthread_rwlock_wrlock(&table->lock);
     clear_locked(table);
     table->is_initialized = false;

@@ -9,10 +9,25 @@
 
 #include "kernels/kernel.h"
 
+struct lookup_table;
+/* How another kind of table does what the functions below do. */
+struct lookup_methods {
+    struct status *(*find)(struct lookup_table *table, const struct tensor *keys, const struct tensor *defaults, bool has_one_default,
+                           struct tensor *out);
+    struct status *(*insert)(struct lookup_table *table, const struct tensor *keys, const struct tensor *values, bool is_import);
+    struct status *(*remove)(struct lookup_table *table, const struct tensor *keys);
+    int64_t (*size)(struct lookup_table *table);
+    struct status *(*export)(struct lookup_table *table, struct allocator *allocator, struct tensor *ret_keys, struct tensor *ret_values);
+    void (*clear)(struct lookup_table *table);
+    void (*free)(struct lookup_table *table); /* itself and what it has beyond a lookup_table */
+};
+
 /* Keys are compared as 64 bits: an integer, or a pointer to a string's bytes (struct bytes, counted). */
 struct lookup_table {
     struct object object;
+    const struct lookup_methods *methods; /* NULL: this kind */
     enum dtype key_dtype, value_dtype;
+    struct shape key_shape;   /* [], or of another kind of table [n] */
     struct shape value_shape; /* [] or [row_len]; owns its sizes */
     int64_t row_len;
     bool is_static;
@@ -35,6 +50,8 @@ struct lookup_table_options {
     bool is_static;
 };
 struct lookup_table *lookup_table_new(const struct lookup_table_options *options);
+/* For other kinds: what all have in common, in memory that is all zeros. */
+void lookup_table_init(struct lookup_table *table, const struct lookup_table_options *options);
 
 /* out[i] = the value of keys[i], or the default: row i of `defaults`, or its only row when `has_one_default`. `out` is being made.
  * Errors: FAILED_PRECONDITION for a static table that is not filled yet. */
@@ -45,7 +62,8 @@ struct status *lookup_table_insert(struct lookup_table *table, const struct tens
                                    bool is_import) MUST_USE;
 /* Fills a static table; nothing happens to one that is filled already. Errors: FAILED_PRECONDITION when a key has two values. */
 struct status *lookup_table_fill(struct lookup_table *table, const struct tensor *keys, const struct tensor *values) MUST_USE;
-void lookup_table_remove(struct lookup_table *table, const struct tensor *keys);
+/* Errors: what another kind says of a key. */
+struct status *lookup_table_remove(struct lookup_table *table, const struct tensor *keys) MUST_USE;
 int64_t lookup_table_size(struct lookup_table *table);
 /* All keys [n] and values [n] + value_shape, in no order that anybody may rely on. *ret_keys and *ret_values must hold nothing.
  * Errors: ABORTED for a static table that is not filled yet; RESOURCE_EXHAUSTED. */

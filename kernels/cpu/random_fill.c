@@ -130,6 +130,28 @@ static void fill_groups(void *arg, int64_t begin, int64_t end) {
     }
 }
 
+void random_next_f32(enum random_kind kind, enum dtype dtype, struct philox *generator, float out[4]) {
+    uint32_t words[PHILOX_BLOCK];
+    uint16_t narrow[PHILOX_BLOCK];
+    philox_next(generator, words);
+    void *to = dtype == DT_FLOAT ? (void *)out : narrow;
+    if (kind == RANDOM_NORMAL)
+        normals(dtype, words, PHILOX_BLOCK, to);
+    else
+        uniforms(dtype, words, PHILOX_BLOCK, to);
+    if (dtype != DT_FLOAT)
+        half_block_load(dtype, out, narrow, PHILOX_BLOCK);
+}
+
+void random_next_f64(enum random_kind kind, struct philox *generator, double out[2]) {
+    uint32_t words[PHILOX_BLOCK];
+    philox_next(generator, words);
+    if (kind == RANDOM_NORMAL)
+        normals(DT_DOUBLE, words, 2, (char *)out);
+    else
+        uniforms(DT_DOUBLE, words, 2, out);
+}
+
 /* One group of normals within (-2, 2): those outside are dropped and the next ones take their place. */
 static void truncated_group(enum dtype dtype, struct philox generator, float floats[4], double doubles[2]) {
     const int group = dtype == DT_DOUBLE ? 2 : 4;

@@ -26,6 +26,10 @@ struct random_fill {
 /* Fills n elements at `out`, in parallel where it pays. The numbers depend on the generator alone. */
 void random_fill_run(const struct random_fill *fill, struct pool *pool, void *out, int64_t n);
 
+/* The next block as numbers, RANDOM_UNIFORM or RANDOM_NORMAL: four of half, bfloat16 or float, two of double. */
+void random_next_f32(enum random_kind kind, enum dtype dtype, struct philox *generator, float out[4]);
+void random_next_f64(enum random_kind kind, struct philox *generator, double out[2]);
+
 /* ---- random_stateful.c: a generator that each execution moves on ---- */
 
 struct random_state {
@@ -52,11 +56,17 @@ struct status *random_from_key(const struct tensor *key, const struct tensor *co
 struct status *random_stateless_init(struct kernel_init *init);
 kernel_fn random_stateless, random_stateless_v2, random_get_key_counter, random_get_alg;
 
+/* ---- random_resource.c: a generator in a resource variable ---- */
+kernel_fn random_resource_fill, random_skip, random_non_deterministic;
+
 /* ---- random_discrete.c ---- */
 kernel_fn random_shuffle, random_stateless_shuffle, random_multinomial, random_stateless_multinomial;
 
 /* ---- random_gamma.c ---- */
 kernel_fn random_gamma, random_stateless_gamma, random_poisson, random_stateless_poisson;
+
+/* ---- random_parameterized.c ---- */
+kernel_fn random_parameterized;
 
 /* ---- shared checks ---- */
 

@@ -17,6 +17,10 @@
 #define STATELESS_V2(name, types, kind, cost) \
     {name, {{"dtype", types}}, random_stateless_v2, random_stateless_init, .arg = KIND(kind), .cost_ns_per_element = cost}
 
+#define IN_RESOURCE(name, types, kind, cost) \
+    {name, {{"dtype", types}}, random_resource_fill, .arg = KIND(kind), .flags = KERNEL_STATEFUL, \
+     .cost_ns_per_element = cost}
+
 static const struct kernel_def rows[] = {
     STATEFUL("RandomUniform",        "dtype", DTYPES_REAL_FLOAT, random_uniform, 2),
     STATEFUL("RandomStandardNormal", "dtype", DTYPES_REAL_FLOAT, random_normal, 15),
@@ -40,6 +44,16 @@ static const struct kernel_def rows[] = {
     STATELESS_V2("StatelessTruncatedNormalV2",      DTYPES_REAL_FLOAT, RANDOM_TRUNCATED, 30),
     STATELESS_V2("StatelessRandomUniformIntV2",     INT32_64, RANDOM_RANGE, 2),
     STATELESS_V2("StatelessRandomUniformFullIntV2", INT_BITS, RANDOM_BITS, 2),
+    IN_RESOURCE("StatefulUniform",          DTYPES_REAL_FLOAT, RANDOM_UNIFORM, 2),
+    IN_RESOURCE("StatefulStandardNormalV2", DTYPES_REAL_FLOAT, RANDOM_NORMAL, 15),
+    IN_RESOURCE("StatefulTruncatedNormal",  DTYPES_REAL_FLOAT, RANDOM_TRUNCATED, 30),
+    IN_RESOURCE("StatefulUniformInt",       INT32_64, RANDOM_RANGE, 2),
+    IN_RESOURCE("StatefulUniformFullInt",   INT_BITS, RANDOM_BITS, 2),
+    {"RngSkip",        .compute = random_skip, .flags = KERNEL_STATEFUL},
+    {"RngReadAndSkip", .compute = random_skip, .flags = KERNEL_STATEFUL},
+    {"ParameterizedTruncatedNormal", {{"dtype", GAMMA_TYPES}}, random_parameterized, random_state_init, .flags = SEQUENCE,
+     .cost_ns_per_element = 40},
+    {"NonDeterministicInts", {{"dtype", INT_BITS}}, random_non_deterministic, .flags = KERNEL_STATEFUL, .cost_ns_per_element = 2},
     {"StatelessRandomGetKeyCounter",    .compute = random_get_key_counter},
     {"StatelessRandomGetKeyCounterAlg", .compute = random_get_key_counter},
     {"StatelessRandomGetAlg",           .compute = random_get_alg},

@@ -563,6 +563,21 @@ def partition_cases():
         yield f"{op}/inner", one(op, indices=[A([0]), A([1])], data=[f(1, 2), f(1, 3)])
 
 
+def inplace_cases():
+    types = [d for d in dtypes_of("Fill", "T") if not d.startswith(("q", "float8", "int4", "uint4", "int2", "uint2", "float4"))]
+    for op, dtype in itertools.product(("InplaceUpdate", "InplaceAdd", "InplaceSub"), types):
+        if op != "InplaceUpdate" and dtype in ("bool", "string"):
+            continue
+        for shape, rows in (((4, 3), [1, 3]), ((4, 3), [1, 1, -1, 7]), ((5,), [0, 4]), ((4, 3), []), ((0, 3), [1]), ((3, 2, 2), [2]), ((3, 0), [2])):
+            v = S.array(dtype, (len(rows), *shape[1:]))
+            yield f"{op}/{dtype}/{list(shape)}/{rows}", one(op, x=S.array(dtype, shape), i=A(rows), v=v)
+    f = lambda *shape: S.array("float32", shape)
+    for op in ("InplaceUpdate", "InplaceAdd", "InplaceSub"):
+        for x, rows, v in ((f(3, 2), 1, f(1, 2)), (f(3, 2), [[1]], f(1, 2)), (f(3, 2), [1], f(2)), (f(3, 2), [1], f(1, 3)), (f(3, 2), [1, 2], f(1, 2)), (f(), [1], f())):
+            yield f"{op}/wrong/{x.shape}/{rows}/{v.shape}", one(op, x=x, i=A(rows), v=v)
+    yield "InplaceAdd/bool", one("InplaceAdd", x=S.array("bool", (2, 2)), i=A([0]), v=S.array("bool", (1, 2)))
+
+
 def cases():
-    for family in (values_cases, reshape_cases, transpose_cases, join_cases, slice_cases, index_cases, pad_cases, diag_cases, unique_cases, sequence_cases, partition_cases):
+    for family in (inplace_cases, values_cases, reshape_cases, transpose_cases, join_cases, slice_cases, index_cases, pad_cases, diag_cases, unique_cases, sequence_cases, partition_cases):
         yield from family()

@@ -295,7 +295,87 @@ PROGRAMS = {
 }
 
 
+# ---- dense tables: an export shows the buckets, which lie as TensorFlow's ----
+
+DENSE = (
+    "int32:float32 int32:float64 int32:int32 int64:bool int64:float32 int64:float64 int64:int32 int64:int64 "
+    "string:bool string:float32 string:float64 string:int32 string:int64"
+).split()
+
+
+def dense(key, value, empty=-1, deleted=-2, buckets=8, **attrs):
+    return Table(
+        R.MutableDenseHashTableV2(
+            empty_key=const(empty, key), deleted_key=const(deleted, key), value_dtype=tf.as_dtype(value), initial_num_buckets=buckets, shared_name="t", **attrs
+        ),
+        key, value,
+    )  # fmt: skip
+
+
+def buckets_of(table):
+    return list(R.LookupTableExportV2(table_handle=table.handle, Tkeys=tf.as_dtype(table.key), Tvalues=tf.as_dtype(table.value)))
+
+
+def _dense(key, value, keys=(3, 1, 11, 7), rest=(19, 4, 27, 35, 2), values=lambda n: list(range(n)), default=9, **attrs):
+    def build():
+        table, keys_, rest_ = dense(key, value, **attrs), list(keys), list(rest)
+        steps = [Step([table.size()]), Step(buckets_of(table)), Step(targets=[table.insert(keys_, values(len(keys_)))])]
+        steps += [Step([table.size()]), Step([table.find(keys_[:1] + rest_[:2], default)]), Step(buckets_of(table))]
+        steps += [Step(targets=[table.remove(keys_[1:2] + rest_[:1])]), Step([table.size()]), Step(buckets_of(table))]
+        steps += [Step(targets=[table.insert(rest_, values(len(rest_)))]), Step([table.size()]), Step(buckets_of(table)), Step([table.find(keys_ + rest_, default)])]
+        return steps
+
+    return build
+
+
+def _dense_import():
+    table, other = dense("int64", "int64"), R.MutableDenseHashTableV2(
+        empty_key=const(-1, "int64"), deleted_key=const(-2, "int64"), value_dtype=tf.int64, initial_num_buckets=16, shared_name="other"
+    )
+    other = Table(other, "int64", "int64")
+    keys, values = buckets_of(table)
+    copy = R.LookupTableImportV2(table_handle=other.handle, keys=keys, values=values)
+    steps = [Step(targets=[table.insert([5, 13, 21, 2], [1, 2, 3, 4])]), Step(targets=[table.remove([13])]), Step(targets=[other.insert([77], [7])])]
+    return steps + [Step(targets=[copy]), Step([other.size(), other.find([5, 13, 21, 2, 77])]), Step(targets=[other.insert([6], [8])]), Step([other.find([6])])]
+
+
+def _dense_wrong():
+    """What needs a table that is there, and what no table can be made of."""
+
+    def on_table(make):
+        return lambda: [Step(targets=[dense("int64", "int64").insert([1], [2])]), Step(targets=[make(dense("int64", "int64"))])]
+
+    for name, make in {
+        "insert empty": lambda t: t.insert([5, -1], [1, 2]), "insert deleted": lambda t: t.insert([-2], [1]), "remove empty": lambda t: t.remove([-1]),
+        "remove deleted": lambda t: t.remove([-2]), "find empty": lambda t: t.find([-1]).op, "find deleted": lambda t: t.find([1, -2]).op, "default": lambda t: t.find([1, 2, 3], [1, 2]).op,
+        "values": lambda t: t.insert([1, 2], [1]), "value matrix": lambda t: t.insert([1, 2], [[1], [2]]), "types": lambda t: Table(t.handle, "int32", "int64").insert([1], [1]),
+    }.items():  # fmt: skip
+        yield f"dense/wrong/{name}", on_table(make)
+    for name, attrs in {
+        "same": {"deleted": -1}, "shapes": {"empty": [1, 2]}, "matrix": {"empty": [[1]], "deleted": [[2]]}, "buckets 0": {"buckets": 0}, "buckets 2": {"buckets": 2}, "buckets 12": {"buckets": 12}, "buckets -8": {"buckets": -8},
+        "load 0": {"max_load_factor": 0.0}, "load 1": {"max_load_factor": 1.0}, "load -1": {"max_load_factor": -1.0}, "value shape": {"value_shape": [2, 2]},
+    }.items():  # fmt: skip
+        yield f"dense/wrong/{name}", lambda attrs=attrs: [Step([dense("int64", "int64", **attrs).size()])]
+
+
+def dense_cases():
+    for pair in DENSE:
+        key, value = pair.split(":")
+        yield f"dense/{pair}", _dense(key, value, values=(lambda n: [i % 2 == 0 for i in range(n)]) if value == "bool" else (lambda n: list(range(n))), default=value == "bool" or 9)
+        yield f"dense/vectors/{pair}", _dense(
+            key, value, keys=([1, 2], [3, 4], [5, 6]), rest=([7, 8], [2, 1]), empty=[0, 0], deleted=[0, -1], value_shape=[3],
+            values=lambda n, value=value: [[(i + k) % 2 if value == "bool" else i + k for k in range(3)] for i in range(n)], default=[1, 0, 1],
+        )  # fmt: skip
+    for load in (0.1, 0.5, 0.99):
+        yield f"dense/load {load}", _dense("int64", "int64", max_load_factor=load)
+    yield "dense/negative", _dense("int64", "int64", keys=(-9, 2**40 + 3, -(2**63)), rest=(2**63 - 1, 11))
+    yield "dense/four buckets", _dense("int64", "int64", buckets=4)
+    yield "dense/import", _dense_import
+    yield from _dense_wrong()
+
+
 def cases():
+    yield from dense_cases()
     for pair in HASH:
         yield f"hash/{pair}", _hash(*pair.split(":"))
     for pair in MUTABLE:

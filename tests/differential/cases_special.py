@@ -63,3 +63,20 @@ def cases():
         yield f"Zeta/special/{x},{y}", lambda x=x, y=y: [apply("Zeta", const(x, "float64"), const(y, "float64"))], options("float64")
     for x, y in ((0.5, 2.0), (-1.0, 2.0), (1.0, 0.0), (0.0, 1.5)):
         yield f"Polygamma/special/{x},{y}", lambda x=x, y=y: [apply("Polygamma", const(x, "float64"), const(y, "float64"))], options("float64")
+    yield from betainc_cases(rng)
+
+
+def betainc_cases(rng):
+    def case(dtype, *arguments):
+        return lambda: [RAW.Betainc(a=const(arguments[0], dtype), b=const(arguments[1], dtype), x=const(arguments[2], dtype))]
+
+    for dtype in cpu_dtypes("Betainc"):
+        a, b, x = 0.1 + 10 * rng.random((20, 30)), 0.1 + 10 * rng.random((20, 30)), rng.random((20, 30))
+        yield f"Betainc/{dtype}/many", case(dtype, a, b, x), options(dtype, 10)
+        for scalars in itertools.product((True, False), repeat=3):
+            values = [v[0, 0] if is_scalar else v for v, is_scalar in zip((a, b, x), scalars)]
+            yield f"Betainc/{dtype}/scalars {scalars}", case(dtype, *values), options(dtype, 10)
+        yield f"Betainc/{dtype}/nothing", case(dtype, a[:0], 1.0, x[:0]), options(dtype)
+        yield f"Betainc/{dtype}/special", case(dtype, [1, 1, 0, -1, NAN, 1, 1, 2, 2], [1, 1, 1, 1, 1, -1, 0, 3, 3], [0, 1, 0.5, 0.5, 0.5, 0.5, 0.5, -0.1, 1.1]), options(dtype)
+    for i, shapes in enumerate((((2,), (3,), ()), ((2,), (), (3,)), ((), (2,), (3,)), ((2, 1), (2, 2), (2, 2)), ((1,), (2,), (2,)))):
+        yield f"Betainc/wrong {i}", case("float32", *(numpy.ones(shape) for shape in shapes)), {}

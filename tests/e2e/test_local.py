@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import re
+import select
 import shutil
 import signal
 import socket
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import termios
 import time
+import urllib.request
 
 import harness
 from harness import LineReader, LocalCluster, TestCase, command_line, listening_socket, marked_pids, parent_of, program, sanitized_too
@@ -242,6 +244,71 @@ class TestSignals(TestCase):
         self.expect_nothing_left()
 
 
+DENSE_PULL = """
+import json, os, sys, time, urllib.request
+import tensorflow as tf
+tf1 = tf.compat.v1
+tf1.disable_eager_execution()
+N = 100 << 18  # floats: 100 MB
+with tf1.device("/job:ps/task:0"):
+    v = tf1.get_variable("v", initializer=tf1.zeros([N]))
+    bump = v.assign_add(tf1.ones([N])).op
+with tf1.device("/job:worker/task:0"):
+    pulled = tf1.reduce_sum(tf1.reshape(v.read_value(), [1024, -1]), 1)
+session = tf1.Session(os.environ["MILLRACE_TARGET"])
+session.run(v.initializer)
+for i in range(4):
+    assert session.run(pulled).tolist() == [i * N / 1024] * 1024, i
+    session.run(bump)
+with open(sys.argv[1], "w") as f:
+    f.write("done")
+sys.stdin.readline()
+os._exit(0)
+"""
+
+
+class TestSharedMemory(TestCase):
+    def peer_page(self, job):
+        """The other task, as the daemon's status page has it."""
+        pid = next(pid for pid in marked_pids(self.mark) if command_line(pid)[1:3] == ["--job", job])
+        words = command_line(pid)
+        path = words[words.index("--port-file") + 1]
+        with open(path) as f:
+            port = int(f.read().split()[2])
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/statusz", timeout=10) as page:
+            return json.load(page)["peers"][0]
+
+    def pull(self, *flags):
+        done = self.path("done")
+        process = self.popen([program("tfctl"), "local", "--ps", "1", "--workers", "1", "--quiet", *flags, "--", sys.executable, "-c",
+                              DENSE_PULL, done], {"TF_CPP_MIN_LOG_LEVEL": "3"}, stdin=subprocess.PIPE)
+        deadline = time.monotonic() + harness.DEADLINE_S
+        while not os.path.exists(done) or not open(done).read():
+            self.assertIsNone(process.poll(), "the program has ended")
+            self.assertLess(time.monotonic(), deadline)
+            select.select([], [], [], 0.05)
+        pages = self.peer_page("ps"), self.peer_page("worker")
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+        self.assertEqual(self.wait_for_exit(process), 0)
+        return pages
+
+    def test_a_dense_pull_moves_no_bytes(self):
+        ps, worker = self.pull()
+        self.assertEqual((ps["transport"], worker["transport"]), ("shm", "shm"))
+        self.assertGreaterEqual(ps["shm"]["given"], 3)  # the first one may go before the arena is mapped
+        self.assertEqual(ps["shm"]["given_bytes"], ps["shm"]["given"] * (100 << 20))
+        self.assertEqual(worker["shm"]["mapped_bytes"], ps["shm"]["given_bytes"])
+        self.assertEqual(worker["shm"]["holding"], 0)
+        self.expect_nothing_left()
+
+    def test_switched_off_the_page_says_so(self):
+        ps, worker = self.pull("--worker-flag=--shm=off")
+        self.assertEqual(ps["transport"], "unix")
+        self.assertTrue("shm: switched off" in ps["why"] + worker["why"])
+        self.assertNotIn("given", ps["shm"])
+
+
 class TestDeaths(TestCase):
     def daemon(self, job):
         return next(pid for pid in marked_pids(self.mark) if command_line(pid)[1:3] == ["--job", job])
@@ -295,6 +362,39 @@ class TestDeaths(TestCase):
         cluster.err.until("master is back")
         self.assertEqual(len(cluster.devices()), 1)
         self.assertEqual(cluster.stop(), 0)
+
+    def start_with_failing_worker(self, condition):
+        """A cluster with --restart whose tf-worker ends with status 74 while the shell's condition on the file $0.fail holds."""
+        programs = self.path("bin")
+        os.mkdir(programs)
+        for name in ("tfctl", "tf-master"):
+            shutil.copy(program(name), programs)
+        worker = os.path.join(programs, "tf-worker")
+        with open(worker, "w") as f:
+            f.write(f'#!/bin/sh\nif {condition}; then exit 74; fi\nexec {program("tf-worker")} "$@"\n')
+        os.chmod(worker, 0o755)
+        process = self.popen([os.path.join(programs, "tfctl"), "local", "--ps", "1", "--workers", "1", "--restart", "--quiet"])
+        LineReader(process.stdout).line()
+        with open(worker + ".fail", "w") as f:
+            f.write("x\nx\n")
+        os.kill(self.daemon("ps"), signal.SIGKILL)
+        return process, LineReader(process.stderr)
+
+    def test_restart_tries_again(self):
+        """Two tries fail; the third finds the file empty."""
+        process, err = self.start_with_failing_worker('[ -s "$0.fail" ] && sed -i 1d "$0.fail"')
+        err.until("exited with status 74; restarting it")
+        err.until("exited with status 74; restarting it")
+        err.until("ps/0 is back")
+        process.terminate()
+        self.assertEqual(self.wait_for_exit(process), 0)
+        self.expect_nothing_left()
+
+    def test_restart_gives_up(self):
+        process, err = self.start_with_failing_worker('[ -e "$0.fail" ]')
+        err.until("exited with status 74; stopping the cluster")
+        self.assertEqual(self.wait_for_exit(process), 74)
+        self.expect_nothing_left()
 
     def test_a_daemon_that_cannot_start(self):
         _, err = self.expect(70, "tfctl", "local", "--workers", "1", "--worker-flag=--no-such-flag")

@@ -56,7 +56,7 @@ static void churn(enum dtype key_dtype) {
             n += expected[i] < 0;
             expected[i] = step;
         } else {
-            lookup_table_remove(table, &key);
+            assert_null(lookup_table_remove(table, &key));
             n -= expected[i] >= 0;
             expected[i] = -1;
         }
@@ -84,7 +84,7 @@ static void *writer(void *arg) {
         tensor_init_scalar_i64(&value, i % 100);
         assert_null(lookup_table_insert(table, &key, &value, false));
         if (i % 3 == 0)
-            lookup_table_remove(table, &key);
+            assert_null(lookup_table_remove(table, &key));
         tensor_clear(&key);
     }
     return NULL;

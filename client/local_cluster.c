@@ -124,7 +124,7 @@ static void be_ready(struct local_cluster *c) {
     const struct local_options *options = c->options;
     c->state = CLUSTER_RUNNING;
     struct status *st =
-        options->port_file ? daemon_write_port_file(options->port_file, master_of(c)->port, master_of(c)->admin_port) : NULL;
+        options->port_file ? daemon_write_port_file(options->port_file, master_of(c)->port, master_of(c)->admin_port, 0) : NULL;
     if (st) {
         fail(c, EXIT_IO, st);
         return;

@@ -147,6 +147,8 @@ static void on_create_session(void *arg, struct grpc_call *call) {
     struct status *st = request_find_bytes(grpc_call_message(call)->body, 2, &bytes);
     if (!st)
         st = session_config_parse(bytes, &config);
+    if (!st && grpc_call_relay_task(call))
+        config.default_task = xstrdup(grpc_call_relay_task(call));
     if (!st) {
         when_tasks_are_ready(arg, call, &config, service_create_session);
         return;
@@ -409,6 +411,11 @@ struct status *service_new(struct loop *loop, struct pool *pool, const struct cl
     loop_timer_start(&service->timer, TICK_MS, TICK_MS);
     *ret = service;
     return NULL;
+}
+
+void service_end_job(struct service *service) {
+    for (int i = 0; i < tasks_count(service->tasks); i++)
+        task_send_in_order(tasks_at(service->tasks, i), &(struct wire_out){.type = WIRE_END_JOB});
 }
 
 void service_drain(struct service *service, void (*on_drained)(void *arg), void *arg) {

@@ -48,6 +48,8 @@ struct status *service_new(struct loop *loop, struct pool *pool, const struct cl
                            struct service **ret) MUST_USE;
 /* TERM: refuses new sessions, lets running steps finish, then calls on_drained; service_free after. */
 void service_drain(struct service *service, void (*on_drained)(void *arg), void *arg);
+/* Tells every task that is connected to drain and exit. Its own steps should have ended. */
+void service_end_job(struct service *service);
 void service_free(struct service *service); /* ends every step; the memory goes when the last session's has gone */
 void service_session_gone(struct service *service);
 struct session *service_find_session(struct service *service, struct span handle); /* NULL; borrowed */

@@ -86,6 +86,8 @@ void session_config_fini(struct session_config *config) {
     free(config->filters);
     config->filters = NULL;
     config->n_filters = 0;
+    free(config->default_task);
+    config->default_task = NULL;
 }
 
 bool session_config_has_task(const struct session_config *config, const char *task) {

@@ -16,6 +16,7 @@ struct session_config {
     int cpu_devices;             /* device_count["CPU"]; 0: as many as each task has */
     struct device_name *filters; /* device_filters: tasks that match none are not the session's; malloc'd */
     int n_filters;
+    char *default_task; /* whose CPU:0 takes nodes that say nothing: the task that the client dialled; NULL: the cluster's. malloc'd */
 };
 
 /* Errors: INVALID_ARGUMENT for malformed bytes, a device filter that is no device name, too many devices. `ret` is set either way; end it

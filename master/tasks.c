@@ -5,7 +5,6 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "common/base/map.h"
 #include "master/tasks_internal.h"
 #include "proto/worker.pb-c.h"
 #include "rpc/host_id.h"
@@ -142,7 +141,7 @@ static void drop_conn(struct wire_conn **conn, struct status *why) {
     wire_conn_unref(dropped);
 }
 
-static void task_down(struct task *task, struct status *why) {
+void task_down(struct task *task, struct status *why) {
     bool was_ready = task->state == TASK_READY;
     struct tasks *tasks = task->tasks;
     status_unref(task->why_down);
@@ -159,8 +158,17 @@ static void task_down(struct task *task, struct status *why) {
         log_warning("lost task %s: %s", task->name, status_message(why));
         tasks->on_lost(tasks->arg, task);
     }
+    if (!task->is_listed) {
+        loop_timer_stop(&task->timer);
+        return;
+    }
     loop_timer_start(&task->timer, task->backoff_ms, 0);
     task->backoff_ms = MIN(task->backoff_ms * 2, (int64_t)RECONNECT_MAX_MS);
+}
+
+void task_connect_soon(struct task *task) {
+    task->backoff_ms = RECONNECT_MIN_MS;
+    loop_timer_start(&task->timer, 0, 0);
 }
 
 /* How long the kernel may try to connect. A connection to a host that is cut off is tried anew rather than waited for: the kernel would
@@ -312,7 +320,7 @@ static void on_tick(struct loop_timer *timer) {
     struct tasks *tasks = CONTAINER_OF(timer, struct tasks, tick);
     int64_t now_ns = clock_now_ns();
     for (int i = 0; i < tasks->n; i++) {
-        struct task *task = &tasks->rows[i];
+        struct task *task = tasks->rows[i];
         struct status *why = task->state == TASK_DOWN ? NULL : task_health_tick(&task->health, now_ns, task->control);
         if (why)
             task_down(task, why);
@@ -320,30 +328,33 @@ static void on_tick(struct loop_timer *timer) {
     }
 }
 
+struct task *task_add(struct tasks *tasks, const char *name, const char *address) {
+    struct task *task = xcalloc(1, sizeof *task);
+    *task = (struct task){.tasks = tasks, .index = tasks->n, .state = TASK_DOWN, .backoff_ms = RECONNECT_MIN_MS};
+    task->name = xstrdup(name);
+    task->address = xstrdup(address);
+    task->unix_address = xstrdup("");
+    task->host_id = xstrdup("");
+    u64map_init(&task->calls);
+    task_health_init(&task->health, task->name, tasks->heartbeat_ms);
+    loop_timer_init(tasks->loop, &task->timer, on_timer);
+    if ((tasks->n & (tasks->n - 1)) == 0) /* a power of two: full */
+        tasks->rows = xreallocarray(tasks->rows, tasks->n ? (size_t)tasks->n * 2 : 1, sizeof *tasks->rows);
+    tasks->rows[tasks->n++] = task;
+    return task;
+}
+
 struct tasks *tasks_new(struct loop *loop, const struct cluster_spec *cluster, uint64_t incarnation, int64_t heartbeat_ms,
                         task_event_fn *on_ready, task_event_fn *on_lost, void *arg) {
     struct tasks *tasks = xcalloc(1, sizeof *tasks);
-    *tasks = (struct tasks){.loop = loop,
-                            .n = cluster->n_tasks,
-                            .incarnation = incarnation,
-                            .heartbeat_ms = heartbeat_ms,
-                            .on_ready = on_ready,
-                            .on_lost = on_lost,
-                            .arg = arg};
+    *tasks = (struct tasks){
+        .loop = loop, .incarnation = incarnation, .heartbeat_ms = heartbeat_ms, .on_ready = on_ready, .on_lost = on_lost, .arg = arg};
     tasks->id_prefix = incarnation << 40; /* 24 random bits tell masters apart */
     tasks->lost_task.run = tell_lost;
-    tasks->rows = xcalloc((size_t)cluster->n_tasks + 1, sizeof *tasks->rows);
     for (int i = 0; i < cluster->n_tasks; i++) {
-        struct task *task = &tasks->rows[i];
-        *task = (struct task){.tasks = tasks, .index = i, .state = TASK_DOWN, .backoff_ms = RECONNECT_MIN_MS};
-        task->name = xstrdup(cluster->tasks[i].name);
-        task->address = xstrdup(cluster->tasks[i].address);
-        task->unix_address = xstrdup("");
-        task->host_id = xstrdup("");
-        u64map_init(&task->calls);
-        task_health_init(&task->health, task->name, heartbeat_ms);
-        loop_timer_init(loop, &task->timer, on_timer);
-        loop_timer_start(&task->timer, 0, 0);
+        struct task *task = task_add(tasks, cluster->tasks[i].name, cluster->tasks[i].address);
+        task->is_static = task->is_listed = task->is_expected = true;
+        task_connect_soon(task);
     }
     loop_timer_init(loop, &tasks->tick, on_tick);
     loop_timer_start(&tasks->tick, heartbeat_tick_ms(heartbeat_ms), heartbeat_tick_ms(heartbeat_ms));
@@ -360,6 +371,7 @@ static void timer_closed(struct loop_timer *timer) {
     free(task->address);
     free(task->unix_address);
     free(task->host_id);
+    free(task);
     if (--tasks->n > 0)
         return;
     device_table_unref(tasks->devices);
@@ -371,11 +383,12 @@ static void tick_closed(struct loop_timer *timer) {
     struct tasks *tasks = CONTAINER_OF(timer, struct tasks, tick);
     int n = tasks->n;
     if (n == 0) {
+        device_table_unref(tasks->devices);
         free(tasks->rows);
         free(tasks);
     }
     for (int i = 0; i < n; i++)
-        loop_timer_close(&tasks->rows[i].timer, timer_closed);
+        loop_timer_close(&tasks->rows[i]->timer, timer_closed);
 }
 
 /* Not while calls are about to be told: the loop still holds lost_task. */
@@ -391,8 +404,8 @@ void tasks_close(struct tasks *tasks) {
     tasks->is_closing = true;
     loop_timer_stop(&tasks->tick);
     for (int i = 0; i < tasks->n; i++) {
-        loop_timer_stop(&tasks->rows[i].timer);
-        task_down(&tasks->rows[i], why);
+        loop_timer_stop(&tasks->rows[i]->timer);
+        task_down(tasks->rows[i], why);
     }
     status_unref(why);
 }

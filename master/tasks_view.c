@@ -1,34 +1,51 @@
-/* What others ask of the table of tasks: who is there, who is missing and why, their devices. */
+/* What others see of the tasks: who is there, who is missing, their devices, their rows on /statusz. See tasks.h. */
+#include "common/base/str.h"
 #include "master/tasks_internal.h"
 
 int tasks_count(const struct tasks *tasks) { return tasks->n; }
 struct task *tasks_at(struct tasks *tasks, int index) {
-    return &tasks->rows[index];
+    return tasks->rows[index];
 }
 
 struct task *tasks_find(struct tasks *tasks, const char *name) {
     for (int i = 0; i < tasks->n; i++)
-        if (strcmp(tasks->rows[i].name, name) == 0)
-            return &tasks->rows[i];
+        if (strcmp(tasks->rows[i]->name, name) == 0)
+            return tasks->rows[i];
     return NULL;
+}
+
+/* One that the session wants and that is not there. */
+static bool is_missing(const struct task *task, const struct session_config *config) {
+    return task->state != TASK_READY && task_is_member(task) && session_config_has_task(config, task->name);
+}
+
+static bool has_members(const struct tasks *tasks) {
+    for (int i = 0; i < tasks->n; i++)
+        if (task_is_member(tasks->rows[i]))
+            return true;
+    return !tasks->is_dynamic;
 }
 
 bool tasks_all_ready(const struct tasks *tasks, const struct session_config *config) {
     for (int i = 0; i < tasks->n; i++)
-        if (tasks->rows[i].state != TASK_READY && session_config_has_task(config, tasks->rows[i].name))
+        if (is_missing(tasks->rows[i], config))
             return false;
-    return true;
+    return has_members(tasks);
 }
 
 void tasks_describe_missing(const struct tasks *tasks, const struct session_config *config, struct str *out) {
     for (int i = 0; i < tasks->n; i++) {
-        const struct task *task = &tasks->rows[i];
-        if (task->state == TASK_READY || !session_config_has_task(config, task->name))
+        const struct task *task = tasks->rows[i];
+        if (!is_missing(task, config))
             continue;
-        str_addf(out, "%s%s at %s (%s)", out->len ? ", " : "", task->name, task->address,
-                 task->why_down ? status_message(task->why_down) : "no answer yet");
+        str_addf(out, "%s%s%s%s (%s)", out->len ? ", " : "", task->name, *task->address ? " at " : "", task->address,
+                 !task->is_listed ? "not registered"
+                 : task->why_down ? status_message(task->why_down)
+                                  : "no answer yet");
         task_health_describe_seen(&task->health, out);
     }
+    if (!has_members(tasks))
+        str_add(out, "no task has registered");
 }
 
 /* A worker runs nodes of any CPU device number; the further ones are told apart by name and incarnation only. */
@@ -50,7 +67,7 @@ static void add_further_cpus(struct device_table *table, const struct task *task
 static struct device_table *make_table(const struct tasks *tasks, const struct session_config *config) {
     struct device_table *table = device_table_new();
     for (int i = 0; i < tasks->n; i++) {
-        const struct task *task = &tasks->rows[i];
+        const struct task *task = tasks->rows[i];
         if (task->state != TASK_READY || !session_config_has_task(config, task->name))
             continue;
         device_table_add(table, task->name, task->address, task->unix_address, task->incarnation);
@@ -61,6 +78,8 @@ static struct device_table *make_table(const struct tasks *tasks, const struct s
             add_further_cpus(table, task, config->cpu_devices);
     }
     device_table_finish(table);
+    if (config && config->default_task)
+        device_table_set_default(table, config->default_task);
     return table;
 }
 
@@ -71,7 +90,7 @@ struct device_table *tasks_devices(struct tasks *tasks) {
 }
 
 struct device_table *tasks_session_devices(struct tasks *tasks, const struct session_config *config) {
-    bool is_plain = config->n_filters == 0 && config->cpu_devices <= 1;
+    bool is_plain = config->n_filters == 0 && config->cpu_devices <= 1 && !config->default_task;
     return is_plain ? tasks_devices(tasks) : make_table(tasks, config);
 }
 
@@ -79,12 +98,12 @@ void tasks_describe(struct tasks *tasks, struct str *out) {
     static const char *const states[] = {"down", "probing", "linking", "ready"};
     str_add_char(out, '[');
     for (int i = 0; i < tasks->n; i++) {
-        const struct task *task = &tasks->rows[i];
+        const struct task *task = tasks->rows[i];
         str_addf(
             out,
             "%s{\"task\": \"%s\", \"address\": \"%s\", \"state\": \"%s\", \"incarnation\": \"%016llx\", \"transport\": \"%s\", \"why\": \"",
-            i ? ", " : "", task->name, task->address, states[task->state], (unsigned long long)task->incarnation,
-            task->control ? wire_conn_peer(task->control) : "");
+            i ? ", " : "", task->name, task->address, task_is_member(task) ? states[task->state] : "gone",
+            (unsigned long long)task->incarnation, task->control ? wire_conn_peer(task->control) : "");
         const char *why = task->why_down ? status_message(task->why_down) : "";
         str_add_json_escaped(out, why, strlen(why));
         str_addf(out, "\", \"calls\": %zu, \"devices\": %d, ", task->calls.n_entries, task->n_devices);

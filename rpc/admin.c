@@ -78,7 +78,9 @@ static bool query_has(const char *query, const char *wanted) {
     return false;
 }
 
-static enum MHD_Result respond(struct MHD_Connection *connection, int http_status, const char *content_type, struct str *body) {
+/* `allowed`: the methods, where the one that came is not among them; NULL else. */
+static enum MHD_Result respond_with(struct MHD_Connection *connection, int http_status, const char *content_type, const char *allowed,
+                                    struct str *body) {
     size_t len = body->len;
     char *data = len ? str_detach(body) : NULL;
     struct MHD_Response *response =
@@ -90,17 +92,29 @@ static enum MHD_Result respond(struct MHD_Connection *connection, int http_statu
     MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, content_type);
     MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
     MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
-    if (http_status == MHD_HTTP_METHOD_NOT_ALLOWED)
-        MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
+    if (allowed)
+        MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, allowed);
     enum MHD_Result rc = MHD_queue_response(connection, (unsigned)http_status, response);
     MHD_destroy_response(response);
     return rc;
+}
+
+static enum MHD_Result respond(struct MHD_Connection *connection, int http_status, const char *content_type, struct str *body) {
+    return respond_with(connection, http_status, content_type, NULL, body);
 }
 
 static enum MHD_Result respond_text(struct MHD_Connection *connection, int http_status, const char *text) {
     struct str body = STR_INIT;
     str_add(&body, text);
     enum MHD_Result rc = respond(connection, http_status, "text/plain; charset=utf-8", &body);
+    str_fini(&body);
+    return rc;
+}
+
+static enum MHD_Result respond_not_allowed(struct MHD_Connection *connection, const char *allowed) {
+    struct str body = STR_INIT;
+    str_addf(&body, "only %s\n", allowed);
+    enum MHD_Result rc = respond_with(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "text/plain; charset=utf-8", allowed, &body);
     str_fini(&body);
     return rc;
 }
@@ -214,12 +228,26 @@ static void on_completed(void *arg, struct MHD_Connection *connection, void **re
     *request_of = NULL;
 }
 
+/* MHD_NO: the request may go on. Else it has been answered, which ends the connection when its body is still to come. */
+static enum MHD_Result refuse_method(const struct admin_server *server, struct MHD_Connection *connection, const char *path,
+                                     const char *method) {
+    const struct admin_page *page = find_page(server, path);
+    bool is_get = strcmp(method, MHD_HTTP_METHOD_GET) == 0 || strcmp(method, MHD_HTTP_METHOD_HEAD) == 0;
+    if (!page || !page->is_action)
+        return is_get ? MHD_NO : respond_not_allowed(connection, "GET, HEAD");
+    if (strcmp(method, MHD_HTTP_METHOD_POST) != 0)
+        return respond_not_allowed(connection, "POST");
+    if (!MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "X-Millrace"))
+        return respond_text(connection, MHD_HTTP_FORBIDDEN, "only with a header X-Millrace\n");
+    return MHD_NO;
+}
+
 static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, const char *path, const char *method, const char *version,
                                   const char *upload, size_t *upload_size, void **request_of) {
     struct admin_server *server = arg;
     struct admin_request *request = *request_of;
-    if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
-        return respond_text(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET and HEAD\n"); /* at once: ends the connection */
+    if (!request->is_begun && refuse_method(server, connection, path, method) == MHD_YES)
+        return MHD_YES;
     if (!request->is_begun || *upload_size > 0) {
         request->is_begun = true;
         *upload_size = 0; /* a body means nothing here */

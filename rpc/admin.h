@@ -24,6 +24,9 @@ struct admin_page {
     /* In place of write: admin_reply_finish follows exactly once, before this returns or later, whatever happens to the server meanwhile.
      */
     void (*begin)(void *arg, const char *query, struct admin_reply *reply);
+    /* It does something: only POST with a header "X-Millrace" (whatever its value) gets there, which no page of a browser's can send from
+     * elsewhere unasked. Its body is passed over. */
+    bool is_action;
 };
 
 struct admin_options {

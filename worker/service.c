@@ -165,6 +165,10 @@ static struct status *on_master_message(struct client *client, struct wire_messa
         return service_deregister_graph(client, message);
     case WIRE_CLOSE_SESSION:
         return service_close_session(client, message);
+    case WIRE_END_JOB:
+        if (client->service->options.on_job_ended)
+            client->service->options.on_job_ended(client->service->options.on_job_ended_arg);
+        return NULL;
     default:
         return service_reset_containers(client, message);
     }
@@ -202,6 +206,7 @@ static struct status *dispatch(struct client *client, struct wire_message *messa
     case WIRE_REGISTER_GRAPH:
     case WIRE_DEREGISTER_GRAPH:
     case WIRE_CLOSE_SESSION:
+    case WIRE_END_JOB:
     case WIRE_RESET:
         return on_master_message(client, message);
     default:

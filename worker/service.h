@@ -30,6 +30,8 @@ struct worker_options {
     int64_t master_wait_ms;             /* without any master for so long after there was one: on_masters_gone. 0, the default: never */
     void (*on_masters_gone)(void *arg); /* on the loop, once */
     void *on_masters_gone_arg;
+    void (*on_job_ended)(void *arg); /* a master says so: the task has to drain. May be NULL */
+    void *on_job_ended_arg;
     int64_t max_in_flight_bytes; /* of large tensors granted to peers; default 2 GiB */
     int64_t max_feed_bytes;      /* of one RunGraph; default 64 GiB */
     int max_steps;               /* live at once; default 65536 */

@@ -190,8 +190,8 @@ static struct status *compile_function(struct gatherer *g, const struct graph *f
                                    .n_feeds = names.n_feeds,
                                    .fetches = names.fetches,
                                    .n_fetches = names.n_fetches,
-                                   .targets = &target,
-                                   .n_targets = 1};
+                                   .targets = &target, /* effects happen anyway */
+                                   .n_targets = names.n_fetches == 0};
     TRY_OUT(run_passes(&c, device));
     if (c.result->n_partitions != 1)
         TRY_OUT(status_internal("function '%s' has %d partitions", function->name, c.result->n_partitions));

@@ -94,6 +94,12 @@ static const struct gradient_row rows[] = {
     NO_GRADIENT("IgnoreErrorsDataset"),
     NO_GRADIENT("ExperimentalIgnoreErrorsDataset"),
     NO_GRADIENT("AssertCardinalityDataset"),
+    NO_GRADIENT("TextLineDataset"),
+    NO_GRADIENT("TFRecordDataset"),
+    NO_GRADIENT("TFRecordDatasetV2"),
+    NO_GRADIENT("FixedLengthRecordDataset"),
+    NO_GRADIENT("FixedLengthRecordDatasetV2"),
+    NO_GRADIENT("RebatchDatasetV2"),
 };
 // clang-format on
 

@@ -105,6 +105,12 @@ static const struct op_def rows[] = {
     {"IgnoreErrorsDataset", "a dataset without the elements that fail", shape_scalar},
     {"ExperimentalIgnoreErrorsDataset", "a dataset without the elements that fail", shape_scalar},
     {"AssertCardinalityDataset", "a dataset that fails when it has another number of elements", shape_scalar},
+    {"TextLineDataset", "the lines of files", shape_scalar},
+    {"TFRecordDataset", "the records of TFRecord files", shape_scalar},
+    {"TFRecordDatasetV2", "the records of TFRecord files, from given offsets", shape_scalar},
+    {"FixedLengthRecordDataset", "blocks of equal size from files", shape_scalar},
+    {"FixedLengthRecordDatasetV2", "blocks of equal size from files", shape_scalar},
+    {"RebatchDatasetV2", "batches cut anew, by a list of sizes", shape_scalar},
 };
 // clang-format on
 

@@ -129,6 +129,8 @@ struct status *dataset_fn_init(struct kernel_ctx *ctx, const char *attr, int fir
 void dataset_fn_fini(struct dataset_fn *fn);
 /* Errors: INVALID_ARGUMENT when the function's results are not of these types. */
 struct status *dataset_fn_check(const struct dataset_fn *fn, const uint8_t *types, int n) MUST_USE;
+/* Are the outputs, which are set, of the shapes that the node declares? Errors: INVALID_ARGUMENT. */
+struct status *dataset_check_outputs(const struct kernel_ctx *ctx) MUST_USE;
 /* How many inputs an op's list argument has in this node: the length of the list(type) attr. */
 int dataset_list_length(const struct kernel_ctx *ctx, const char *attr);
 

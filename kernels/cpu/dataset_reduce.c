@@ -57,7 +57,8 @@ static enum data_poll reduce_poll(struct pipeline_run *run, struct data_task *ta
         element_move(self->state, self->call.rets, self->n_state);
     }
     element_move(run->ctx->outputs, self->state, self->n_state);
-    return DATA_ELEMENT;
+    struct status *st = dataset_check_outputs(run->ctx);
+    return st ? data_task_fail(task, st) : DATA_ELEMENT;
 }
 
 static struct status *reduce_take(struct kernel_ctx *ctx, struct reduce_run *self) {
@@ -130,7 +131,8 @@ static enum data_poll single_poll(struct pipeline_run *run, struct data_task *ta
     if (result != DATA_END)
         return result;
     element_move(run->ctx->outputs, self->element, self->dataset->n_components);
-    return DATA_ELEMENT;
+    struct status *st = dataset_check_outputs(run->ctx);
+    return st ? data_task_fail(task, st) : DATA_ELEMENT;
 }
 
 static enum kernel_result single_compute(struct kernel_ctx *ctx) {

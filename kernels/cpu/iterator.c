@@ -151,18 +151,6 @@ static void request_free(struct data_task *task) {
     free(request);
 }
 
-static struct status *check_element(const struct kernel_ctx *ctx, const struct dataset *dataset, const struct tensor *element) {
-    const struct kernel_instance *instance = ctx->instance;
-    const struct attr_value *shapes = NULL;
-    int n = 0;
-    TRY(node_get_list(instance->node, "output_shapes", &shapes, &n));
-    for (int i = 0; i < dataset->n_components && i < n; i++)
-        if (!shape_is_compatible(shapes[i].shape, tensor_shape(&element[i])))
-            return status_invalid("Incompatible shapes at component %d: expected %s but got %s.", i, shape_words(shapes[i].shape),
-                                  tensor_shape_words(&element[i]));
-    return NULL;
-}
-
 static struct status *fill_outputs(struct request *request) {
     struct kernel_ctx *ctx = request->ctx;
     if (request->result == DATA_FAILED) {
@@ -177,7 +165,7 @@ static struct status *fill_outputs(struct request *request) {
         return status_out_of_range("End of sequence");
     if (request->as_optional)
         return optional_make(request->result == DATA_ELEMENT, request->element, dataset->n_components, &ctx->outputs[0]);
-    return check_element(ctx, dataset, ctx->outputs);
+    return dataset_check_outputs(ctx);
 }
 
 /* The execution's answer is in ctx. */

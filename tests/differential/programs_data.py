@@ -1,12 +1,20 @@
 """Pipelines of tf.data as graph-mode programs build them: every kind of dataset through an initializable iterator, element by element to the
 end, and the ways in which iterators are made, shared, begun anew and named."""
 
+import atexit
+import gzip
+import os
+import shutil
+import tempfile
+
 import numpy as np
 from programs import PS, WORKER0, WORKER1, Run, tf, tf1
 
 D, V1 = tf.data.Dataset, tf1.data.Dataset
 R = tf.raw_ops
 AUTO = tf.data.AUTOTUNE
+FILES = tempfile.mkdtemp(prefix="millrace-data-")
+atexit.register(shutil.rmtree, FILES, True)
 F = np.float32
 
 
@@ -232,7 +240,7 @@ def _captured():
 
 def _control_flow_in_function():
     def f(x):
-        y = tf.cond(x % 2 == 0, lambda: x * 10, lambda: x - 100)
+        y = tf.cond(tf.equal(x % 2, 0), lambda: x * 10, lambda: x - 100)
         return tf.while_loop(lambda i, _: i < 3, lambda i, s: (i + 1, s + y), (0, x))[1]
 
     return r(5).map(f)
@@ -361,8 +369,64 @@ PIPELINES = {
     "rejection": lambda: r(30).rejection_resample(lambda x: tf.cast(x % 2, tf.int32), [0.5, 0.5], [0.5, 0.5], seed=1).take(3),
     "rebatch": lambda: r(10).batch(4).rebatch([3, 1]),
     "deep chain": lambda: deep(60),
+    "file lines": lambda: tf.data.TextLineDataset(lines()),
+    "file lines gzip": lambda: tf.data.TextLineDataset(written("z.txt.gz", gzip.compress(b"a\nb\nc")), compression_type="GZIP"),
+    "file lines skip": lambda: tf.data.TextLineDataset(lines()).skip(1).map(lambda x: tf.strings.length(x)),
+    "file no": lambda: tf.data.TextLineDataset([*lines()[:1], os.path.join(FILES, "no"), *lines()[2:]]),
+    "file records": lambda: tf.data.TFRecordDataset([tfrecords("a.rec", RECORDS), tfrecords("b.rec", RECORDS[:2])]),
+    "file records gzip": lambda: tf.data.TFRecordDataset(tfrecords("a.rec.gz", RECORDS, "GZIP"), "GZIP"),
+    "file records zlib": lambda: tf.data.TFRecordDataset(tfrecords("a.rec.z", RECORDS, "ZLIB"), "ZLIB"),
+    "file records cut": lambda: tf.data.TFRecordDataset([cut(tfrecords("c.rec", RECORDS)), tfrecords("b.rec", RECORDS[:2])]),
+    "file records parallel": lambda: tf.data.TFRecordDataset([tfrecords("a.rec", RECORDS), tfrecords("b.rec", RECORDS[:2])], num_parallel_reads=2),
+    "file blocks": lambda: tf.data.FixedLengthRecordDataset(written("blocks", b"hh1234567890ff"), 5, 2, 2),
+    "file blocks odd": lambda: tf.data.FixedLengthRecordDataset(written("blocks.odd", b"hh12345678901ff"), 5, 2, 2),
+    "file blocks gzip": lambda: tf.data.FixedLengthRecordDataset(written("blocks.gz", gzip.compress(b"hh1234567890ff")), 5, 2, 2, compression_type="GZIP"),
+    "file bad compression": lambda: tf.data.TextLineDataset(lines(), compression_type="LZ4"),
+    "file many": lambda: tf.data.TFRecordDataset(tfrecords("many.rec", [b"%d" % i for i in range(3000)])).skip(2990),
+    "file list": lambda: D.list_files(os.path.join(os.path.dirname(lines()[0]), "?.txt"), shuffle=False).map(lambda p: tf.strings.substr(p, -5, 5)),
+    "file interleave": lambda: D.from_tensor_slices(lines()).interleave(tf.data.TextLineDataset, cycle_length=2),
+    "file examples": lambda: tf.data.TFRecordDataset(examples()).batch(2).map(
+        lambda s: tf.io.parse_example(s, {"n": tf.io.FixedLenFeature([], tf.int64), "t": tf.io.VarLenFeature(tf.string)})
+    ),
 }  # fmt: skip
-UNLIKE = {"random ops repeated": {}, "rejection": {"values": False}}
+UNLIKE = {"rejection": {"values": False}, "file no": {"message": "No such file"}}
+
+
+def written(name, data):
+    """A file that both TensorFlow and the cluster read."""
+    path = os.path.join(FILES, name)
+    with open(path, "wb") as file:
+        file.write(data)
+    return path
+
+
+def tfrecords(name, records, compression=""):
+    path = os.path.join(FILES, name)
+    with tf.io.TFRecordWriter(path, compression) as writer:
+        for record in records:
+            writer.write(record)
+    return path
+
+
+def lines():
+    return [written("a.txt", b"one\r\ntwo\n\nthree"), written("empty.txt", b""), written("b.txt", b"four\n")]
+
+
+RECORDS = [b"", b"a" * 5, b"b" * 100000, b"\0\1"]
+
+
+def cut(path):
+    """The same file without its last bytes."""
+    with open(path, "rb") as file:
+        return written("cut", file.read()[:-3])
+
+
+def examples():
+    def feature(x):
+        n, t = tf.train.Int64List(value=[x]), tf.train.BytesList(value=[b"x"] * x)
+        return tf.train.Features(feature={"n": tf.train.Feature(int64_list=n), "t": tf.train.Feature(bytes_list=t)})
+
+    return tfrecords("examples", [tf.train.Example(features=feature(i)).SerializeToString() for i in range(5)])
 
 
 def deep(n):
@@ -404,6 +468,17 @@ def R_next_of_nothing(x):
         return x + R.IteratorGetNext(iterator=iterator, output_types=[tf.int64], output_shapes=[[]])[0]
 
 
+def _nested_for_ever():
+    """A dataset that holds the one before it, many times: it is refused before it is too deep."""
+
+    def body(i, d):
+        return i + 1, R.TensorDataset(components=[d], output_shapes=[[]])
+
+    start = R.TensorDataset(components=[np.int64(1)], output_shapes=[[]])
+    deep_one = tf1.while_loop(lambda i, _: i < 100000, body, [0, start])[1]
+    return [Run(R.DatasetCardinality(input_dataset=deep_one))]
+
+
 PROGRAMS = {
     "variable in a function": _plus_variable,
     "table in a function": _table,
@@ -438,3 +513,5 @@ def cases():
         yield f"data/{name}", through(make), UNLIKE.get(name, {})
     for name, build in PROGRAMS.items():
         yield f"data/program/{name}", build
+    refused = (tf.errors.InvalidArgumentError, "Datasets nest too deep")
+    yield "data/program/nested for ever", _nested_for_ever, {"cluster_error": refused}

@@ -50,6 +50,7 @@ class Run:
         """The accuracy of the last checkpoint."""
         for client in self.clients:
             client.finish(timeout_s)
+            self.test.assertTrue(client.numbers(r"step +(\d+) +loss"), client.story())
         out = "\n".join(self.chief.lines)
         at, accuracy = re.search(r"the last checkpoint is of step (\d+)\ntest accuracy ([\d.]+)", out).groups()
         self.test.assertGreaterEqual(int(at), max(self.saved()))

@@ -5,6 +5,8 @@
 
 #include <cmocka.h>
 
+#include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -45,7 +47,7 @@ struct wait {
     struct rendezvous_recv recv;
     struct tensor value;
     struct status *status;
-    int n_calls;
+    _Atomic int n_calls;
 };
 
 static void on_value(struct rendezvous_recv *recv, struct status *status_take, struct tensor *value_take) {
@@ -274,6 +276,51 @@ static void what_is_not_sent_goes_back_at_once(void **state) {
     peer_take_back(a.other, &reference);
     assert_true(tensor_is_sole(&value));
     tensor_clear(&value);
+}
+
+/* ---- several threads ---- */
+
+enum { N_STEPS = 300 };
+
+struct crowd {
+    struct tensor value;
+    struct wait waits[N_STEPS];
+};
+
+static void *send_all(void *arg) {
+    struct crowd *crowd = arg;
+    for (uint64_t i = 0; i < N_STEPS; i++)
+        send_value(&a, b.name, 1000 + i, &crowd->value);
+    return NULL;
+}
+
+/* Lets go of each as it comes, while the loop gives back those before. */
+static void *release_all(void *arg) {
+    struct crowd *crowd = arg;
+    for (int i = 0; i < N_STEPS; i++) {
+        while (atomic_load(&crowd->waits[i].n_calls) == 0)
+            sched_yield();
+        assert_true(is_reference(&crowd->waits[i].value));
+        assert_true(((const float *)tensor_cdata(&crowd->waits[i].value))[N_FLOATS - 1] == 14 + (float)((N_FLOATS - 1) % 1000));
+        tensor_clear(&crowd->waits[i].value);
+    }
+    return NULL;
+}
+
+static void references_are_sent_and_let_go_on_any_thread(void **state) {
+    static struct crowd crowd;
+    pthread_t sender, releaser;
+    connect_both();
+    make(&crowd.value, allocator_host_shared(allocator_host()), 14);
+    for (uint64_t i = 0; i < N_STEPS; i++)
+        receive(&b, a.name, 1000 + i, &crowd.waits[i]);
+    assert_int_equal(pthread_create(&sender, NULL, send_all, &crowd), 0);
+    assert_int_equal(pthread_create(&releaser, NULL, release_all, &crowd), 0);
+    TURN_UNTIL(loop, says(&a, "\"given\":300,") && says(&a, "\"held\":0,"));
+    pthread_join(sender, NULL);
+    pthread_join(releaser, NULL);
+    assert_true(tensor_is_sole(&crowd.value));
+    tensor_clear(&crowd.value);
 }
 
 /* ---- a stranger that claims to be b ---- */
@@ -518,6 +565,7 @@ int main(void) {
         TEST(what_was_under_way_when_a_channel_broke_goes_back),
         TEST(what_is_looked_at_stays_when_a_channel_breaks),
         TEST(what_is_not_sent_goes_back_at_once),
+        TEST(references_are_sent_and_let_go_on_any_thread),
         TEST(who_gives_back_what_it_has_not_is_shut_out),
         TEST(nonsense_on_a_line_closes_it),
         TEST(a_reference_into_nothing_ends_the_connection),

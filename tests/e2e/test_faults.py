@@ -619,6 +619,7 @@ class TestNetwork(FaultCase):
 
 class TestCrowds(FaultCase):
     worker_flags = ("--max-inflight", "32M")
+    master_flags = ("--max-connections", "20000")
 
     def test_64_clients_against_one_ps(self):
         """Each moves 8 MiB to the ps and back in every step, all at once: nobody waits for ever, and the ps holds what it may hold."""
@@ -690,8 +691,8 @@ class TestCrowds(FaultCase):
         self.until(lambda: self.master.metric("millrace_grpc_connections") == 0, "connections are left")
         for daemon, (n_before, bytes_before) in zip(self.cluster.daemons, before):
             self.until(lambda d=daemon, m=n_before: raw.n_descriptors(d.process.pid) <= m + 16, f"{daemon.name}: descriptors are left")
-            if not SANITIZED:
-                self.assertLess(raw.resident_bytes(daemon.process.pid), bytes_before + 64 * MIB, daemon.name)
+            if not SANITIZED:  # what is free goes back to the system now and then
+                self.until(lambda d=daemon, m=bytes_before: raw.resident_bytes(d.process.pid) < m + 64 * MIB, f"{daemon.name}: memory is left")
         self.cluster.check(20)
 
     def test_a_client_that_stops_reading(self):

@@ -280,7 +280,8 @@ void rendezvous_clear(struct rendezvous *rendezvous, struct status *why, bool is
             rendezvous_release_bytes(rendezvous, slot->peer, slot->size_bytes);
         if (slot->recv)
             slot->recv->on_value(slot->recv, why ? status_ref(why) : status_new(STATUS_CANCELLED, "the step has ended"), NULL);
-        tensor_clear(&slot->value);
+        if (slot->value.storage != TENSOR_NONE) /* all else of an empty one is not set */
+            tensor_clear(&slot->value);
         buffer_unref(slot->buffer);
         pthread_mutex_lock(&rendezvous->lock);
         slot_recycle(rendezvous, slot);

@@ -8,7 +8,7 @@ import harness
 from clients import daemon, start_replicas
 from harness import LocalCluster, TestCase
 
-STEPS, PAUSE_S = (20000, 15) if harness.LONG else (3000, 0)  # the long pause is one after which the master gives the task up
+STEPS, PAUSE_S = (20000, 15) if harness.LONG else (1500, 0)  # the long pause is one after which the master gives the task up
 
 
 class TestBackupWorker(TestCase):

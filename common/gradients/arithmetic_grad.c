@@ -59,6 +59,14 @@ static void polygamma_grad(struct gradient_ctx *g) { SET_SUM(1, MUL(DY(0), OP("P
 
 static void zeta_grad(struct gradient_ctx *g) { SET_SUM(1, NEG(MUL(DY(0), MUL(IN(0), OP("Zeta", ADD(IN(0), NUM(1)), IN(1)))))); }
 
+/* (a, b, x): x^(a-1) (1-x)^(b-1) / B(a, b). To the parameters there is none. */
+static void betainc_grad(struct gradient_ctx *g) {
+    struct node_input a = IN(0), b = IN(1), x = IN(2), one = NUM(1);
+    struct node_input log_beta = SUB(ADD(OP("Lgamma", a), OP("Lgamma", b)), OP("Lgamma", ADD(a, b)));
+    struct node_input logs = ADD(OP("Xlog1py", SUB(b, one), NEG(x)), OP("Xlogy", SUB(a, one), x));
+    SET_SUM(2, MUL(DY(0), OP("Exp", SUB(logs, log_beta))));
+}
+
 /* ---- choices ---- */
 
 static void select_grad(struct gradient_ctx *g) {
@@ -108,7 +116,7 @@ static const struct gradient_row rows[] = {
     GRADIENT("Atan2", atan2_grad),
     GRADIENT("Igamma", igamma_grad),
     GRADIENT("Igammac", igammac_grad),
-    LATER_GRADIENT("Betainc"),
+    GRADIENT("Betainc", betainc_grad),
     GRADIENT("Polygamma", polygamma_grad),
     GRADIENT("Zeta", zeta_grad),
     GRADIENT("Select", select_grad),

@@ -100,6 +100,16 @@ static bool came_from_elsewhere(const struct object *object) {
            span_is(parts.type_name, dataset_type.name);
 }
 
+static COLD struct status *sent(void) {
+    return status_invalid("Tensor must be a Dataset object of this task: a dataset cannot be sent, so place it where its iterator is.");
+}
+
+static struct status *dataset_decode(struct span proto, struct allocator *allocator, struct object **ret) { return sent(); }
+
+static uint32_t dataset_depth(const struct object *object) { return (uint32_t)CONTAINER_OF(object, const struct dataset, object)->depth; }
+
+const struct variant_kind dataset_variant_kind = {.type = &dataset_type, .decode = dataset_decode, .depth = dataset_depth};
+
 struct status *dataset_of(const struct tensor *t, struct dataset **ret) {
     if (t->dtype != DT_VARIANT || t->rank != 0 || !tensor_has_value(t))
         return status_invalid("Dataset tensor must be a scalar of dtype DT_VARIANT.");
@@ -107,7 +117,7 @@ struct status *dataset_of(const struct tensor *t, struct dataset **ret) {
     if (!object || (object->type != &dataset_type && !came_from_elsewhere(object)))
         return status_invalid("Tensor must be a Dataset object.");
     if (object->type != &dataset_type)
-        return status_invalid("Tensor must be a Dataset object of this task: a dataset cannot be sent, so place it where its iterator is.");
+        return sent();
     *ret = CONTAINER_OF(object, struct dataset, object);
     return NULL;
 }
@@ -139,8 +149,9 @@ static struct status *take_inputs(struct kernel_ctx *ctx, struct dataset *datase
         struct dataset *input = NULL;
         TRY(dataset_of(&ctx->inputs[i], &input));
         dataset->inputs[dataset->n_inputs++] = dataset_ref(input);
-        dataset->depth = MAX(dataset->depth, input->depth + 1);
     }
+    for (int i = 0; i < ctx->instance->n_inputs; i++) /* what it captures may hold datasets too */
+        dataset->depth = MAX(dataset->depth, (int)variant_depth_with(&ctx->inputs[i]));
     if (dataset->depth > DATASET_MAX_DEPTH)
         return status_invalid("Datasets nest too deep: the limit is %d", DATASET_MAX_DEPTH);
     if (n_inputs > 0)

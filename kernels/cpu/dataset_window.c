@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "kernels/cpu/variant.h"
+
 extern const struct kernel_list dataset_window_kernels;
 
 /* ---- a dataset of some elements ---- */
@@ -41,6 +43,8 @@ struct dataset *window_dataset_new(const struct dataset *of, struct element_buff
     struct dataset *dataset = dataset_new_bare(&list_kind, 1);
     dataset_set_components(dataset, of->n_components, of->types, of->shapes);
     ((struct list_dataset *)dataset)->elements = *elements_take;
+    for (int64_t i = 0; i < elements_take->n * elements_take->n_components; i++)
+        dataset->depth = MAX(dataset->depth, (int)variant_depth_with(&element_at(elements_take, 0)[i]));
     *elements_take = (struct element_buffer){.n_components = of->n_components};
     return dataset;
 }

@@ -468,6 +468,17 @@ def R_next_of_nothing(x):
         return x + R.IteratorGetNext(iterator=iterator, output_types=[tf.int64], output_shapes=[[]])[0]
 
 
+def _nested_for_ever():
+    """A dataset that holds the one before it, many times: it is refused before it is too deep."""
+
+    def body(i, d):
+        return i + 1, R.TensorDataset(components=[d], output_shapes=[[]])
+
+    start = R.TensorDataset(components=[np.int64(1)], output_shapes=[[]])
+    deep_one = tf1.while_loop(lambda i, _: i < 100000, body, [0, start])[1]
+    return [Run(R.DatasetCardinality(input_dataset=deep_one))]
+
+
 PROGRAMS = {
     "variable in a function": _plus_variable,
     "table in a function": _table,
@@ -502,3 +513,5 @@ def cases():
         yield f"data/{name}", through(make), UNLIKE.get(name, {})
     for name, build in PROGRAMS.items():
         yield f"data/program/{name}", build
+    refused = (tf.errors.InvalidArgumentError, "Datasets nest too deep")
+    yield "data/program/nested for ever", _nested_for_ever, {"cluster_error": refused}

@@ -142,6 +142,9 @@ def binary_cases():
     yield from over(REAL, "Atan2", lambda a, b: raw.Atan2(y=a, x=b), [2, 3], [3])
     for op in ("Igamma", "Igammac"):
         yield from over(REAL, op, lambda a, x, op=op: getattr(raw, op)(a=a, x=x), [2, 3], [3], low=0.3)
+    yield from over(REAL, "Betainc", lambda x: raw.Betainc(a=tf.constant(2.5, x.dtype), b=tf.constant(1.5, x.dtype), x=x), [3], low=0.1, high=0.9)
+    f = lambda a: raw.StatelessRandomGammaV2(shape=[4, 2], seed=[3, 5], alpha=a)  # noqa: E731
+    yield from over(REAL, "StatelessRandomGammaV2", f, [2], low=0.5)
     yield from over(REAL, "Polygamma", lambda x: raw.Polygamma(a=tf.ones([], x.dtype), x=x), [3], low=0.3)
     yield from over(REAL, "Zeta", lambda q: raw.Zeta(x=tf.constant(2.5, q.dtype), q=q), [3], low=0.3)
     yield case("Maximum/equal", lambda a, b: raw.Maximum(x=a, y=b), [np.float32([1, 2, 3]), np.float32([1, 3, 2])])
@@ -305,6 +308,8 @@ def nn_cases():
     yield from over(REAL, "SparseSoftmaxCrossEntropyWithLogits", f, [3, 4])
     yield from over(REAL, "TopKV2", lambda x: tf.nn.top_k(x, 2)[0], [2, 3, 4])
     yield from over(REAL, "TopKV2/vector", lambda x: tf.nn.top_k(x, 3)[0], [4])
+    f = lambda x: raw.CTCLoss(inputs=x, labels_indices=[[0, 0], [0, 1], [1, 0]], labels_values=[1, 0, 2], sequence_length=[4, 3])[0]  # noqa: E731
+    yield from over(REAL, "CTCLoss", f, [4, 2, 4], rtol=1e-5)
     yield from over(REAL, "NthElement", lambda x: raw.NthElement(input=x, n=1), [3, 4])
     yield from over(("float32",), "LRN", lambda x: raw.LRN(input=x, depth_radius=2, alpha=0.5), [2, 2, 3, 5])
 
@@ -401,6 +406,13 @@ def fft_cases():
         suffix = "" if rank == 1 else f"{rank}D"
         for op in ("FFT", "IFFT"):
             yield from over(ALL[2:], f"{op}{suffix}", lambda x, op=op + suffix: getattr(raw, op)(input=x), [2, 3, 2, 4], atol=1e-4)
+
+
+    for length in (6, 5, 4, 8):
+        f = lambda x, n=length: raw.RFFT(input=x, fft_length=[n], Tcomplex=tf.complex64 if x.dtype == tf.float32 else tf.complex128)  # noqa: E731
+        yield from over(REAL, f"RFFT/{length}", f, [2, length], atol=1e-5)
+        f = lambda x, n=length: raw.IRFFT(input=x, fft_length=[n], Treal=tf.float32 if x.dtype == tf.complex64 else tf.float64)  # noqa: E731
+        yield from over(ALL[2:], f"IRFFT/{length}", f, [2, length // 2 + 1], atol=1e-5)
 
 
 # ---- lists, arrays of tensors ----

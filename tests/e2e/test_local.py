@@ -267,6 +267,62 @@ os._exit(0)
 """
 
 
+# Large values from the ps into ops that would write over an input that is theirs alone, and into what outlives the step.
+IN_PLACE = """
+import os, sys
+import numpy as np
+import tensorflow as tf
+tf1 = tf.compat.v1
+tf1.disable_eager_execution()
+N = 256
+x0 = np.arange(N * N, dtype=np.float32).reshape(N, N) / N
+with tf1.device("/job:ps/task:0"):
+    made = [tf.constant(x0) + float(i) for i in range(1, 9)]
+    on_ps = tf1.get_variable("on_ps", initializer=tf1.zeros([N, N]), use_resource=True)
+    old_style = tf1.get_variable("old_style", initializer=tf1.zeros([N, N]), use_resource=False)
+with tf1.device("/job:worker/task:0"):
+    kept = tf1.get_variable("kept", initializer=tf1.zeros([N, N]), use_resource=True)
+    fetches = {
+        "unary": (tf.exp(-made[0]), np.exp(-(x0 + 1))),
+        "binary": (made[1] * 2 - 1, (x0 + 2) * 2 - 1),
+        "add_n": (tf.add_n([made[2], tf.ones([N, N])]), x0 + 4),
+        "reshaped": (tf.reshape(made[3], [-1])[5:] + 1, (x0 + 4).reshape(-1)[5:] + 1),
+        "select": (tf.where(made[4] > 100, made[4], -made[4]), np.where(x0 + 5 > 100, x0 + 5, -(x0 + 5))),
+        "scatter": (tf.tensor_scatter_nd_add(made[5], [[0]], [[1.0] * N])[0], x0[0] + 7),
+        "passed on": (made[6], x0 + 7),
+    }
+    keep = kept.assign(made[7])
+    grow = kept.assign_add(tf.ones([N, N]))
+    update = kept.scatter_sub(tf.IndexedSlices(tf.ones([1, N]), tf.constant([0])))
+    back = kept + 0.0
+with tf1.device("/job:ps/task:0"):
+    return_it = [on_ps.assign(back), old_style.assign(back)]
+    bump = [on_ps.assign_add(tf.ones([N, N])), old_style.assign_add(tf.ones([N, N]))]
+session = tf1.Session(os.environ["MILLRACE_TARGET"], config=tf1.ConfigProto(
+    graph_options=tf1.GraphOptions(optimizer_options=tf1.OptimizerOptions(opt_level=-1))))
+session.run(tf1.global_variables_initializer())
+for _ in range(5):
+    got = session.run({name: pair[0] for name, pair in fetches.items()})
+    for name, pair in fetches.items():
+        np.testing.assert_allclose(got[name], pair[1], rtol=1e-5, err_msg=name)
+    session.run(keep)
+    session.run(grow)
+    session.run(update)
+    expected = x0 + 9
+    expected[0] -= 1
+    np.testing.assert_allclose(session.run(kept), expected)
+    session.run(return_it)
+    session.run(bump)
+    for v in (on_ps, old_style):
+        np.testing.assert_allclose(session.run(v), expected + 1)
+    np.testing.assert_allclose(session.run(kept), expected)
+with open(sys.argv[1], "w") as f:
+    f.write("done")
+sys.stdin.readline()
+os._exit(0)
+"""
+
+
 class TestSharedMemory(TestCase):
     def peer_page(self, job):
         """The other task, as the daemon's status page has it."""
@@ -278,13 +334,15 @@ class TestSharedMemory(TestCase):
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/statusz", timeout=10) as page:
             return json.load(page)["peers"][0]
 
-    def pull(self, *flags):
+    def run_and_look(self, script, *flags):
+        """Runs the script to where it has written its file; the pages of ps and worker about each other then."""
         done = self.path("done")
         process = self.popen([program("tfctl"), "local", "--ps", "1", "--workers", "1", "--quiet", *flags, "--", sys.executable, "-c",
-                              DENSE_PULL, done], {"TF_CPP_MIN_LOG_LEVEL": "3"}, stdin=subprocess.PIPE)
+                              script, done], {"TF_CPP_MIN_LOG_LEVEL": "3"}, stdin=subprocess.PIPE)
         deadline = time.monotonic() + harness.DEADLINE_S
         while not os.path.exists(done) or not open(done).read():
-            self.assertIsNone(process.poll(), "the program has ended")
+            if process.poll() is not None:
+                self.fail(process.stderr.read().decode(errors="replace"))
             self.assertLess(time.monotonic(), deadline)
             select.select([], [], [], 0.05)
         pages = self.peer_page("ps"), self.peer_page("worker")
@@ -294,7 +352,7 @@ class TestSharedMemory(TestCase):
         return pages
 
     def test_a_dense_pull_moves_no_bytes(self):
-        ps, worker = self.pull()
+        ps, worker = self.run_and_look(DENSE_PULL)
         self.assertEqual((ps["transport"], worker["transport"]), ("shm", "shm"))
         self.assertGreaterEqual(ps["shm"]["given"], 3)  # the first one may go before the arena is mapped
         self.assertEqual(ps["shm"]["given_bytes"], ps["shm"]["given"] * (100 << 20))
@@ -302,8 +360,14 @@ class TestSharedMemory(TestCase):
         self.assertEqual(worker["shm"]["holding"], 0)
         self.expect_nothing_left()
 
+    def test_nothing_is_written_over_what_came_by_reference(self):
+        ps, worker = self.run_and_look(IN_PLACE)
+        self.assertGreaterEqual(ps["shm"]["given"], 4 * 8)
+        self.assertGreaterEqual(worker["shm"]["given"], 4)
+        self.assertEqual(worker["shm"]["holding"] + ps["shm"]["holding"], 0)
+
     def test_switched_off_the_page_says_so(self):
-        ps, worker = self.pull("--worker-flag=--shm=off")
+        ps, worker = self.run_and_look(DENSE_PULL, "--worker-flag=--shm=off")
         self.assertEqual(ps["transport"], "unix")
         self.assertTrue("shm: switched off" in ps["why"] + worker["why"])
         self.assertNotIn("given", ps["shm"])

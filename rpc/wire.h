@@ -44,7 +44,7 @@ enum wire_type {
     WIRE_RELEASE,      /* References: they are no longer held */
     WIRE_SETTLE,       /* References, `up_to` only: which of these are held? */
     WIRE_HELD,         /* References: these, of all up to `up_to` */
-    WIRE_END_JOB, /* empty; no answer: the task drains and exits */
+    WIRE_END_JOB,      /* empty; no answer: the task drains and exits */
     WIRE_TYPE_END,
 };
 

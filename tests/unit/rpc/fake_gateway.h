@@ -13,6 +13,7 @@
 #include "common/base/str.h"
 
 struct fake_gateway {
+    struct fake_gateway *next; /* of those that were made */
     int fd, port;
     pthread_t thread;
     pthread_mutex_t lock; /* held while `answer` runs */
@@ -105,9 +106,12 @@ static inline void *fake_accept(void *arg) {
 /* It lives as long as the process: its connections' threads may end after the test. */
 static inline struct fake_gateway *fake_gateway_new(int (*answer)(void *arg, const char *path, const char *body, struct str *out),
                                                     void *arg) {
+    static struct fake_gateway *made;
     struct fake_gateway *gateway = calloc(1, sizeof(*gateway));
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof(address);
+    gateway->next = made;
+    made = gateway;
     gateway->answer = answer;
     gateway->arg = arg;
     pthread_mutex_init(&gateway->lock, NULL);

@@ -22,7 +22,7 @@ extern const struct gradient_list sparse_gradients, ragged_gradients, set_gradie
 extern const struct gradient_list queue_gradients, barrier_gradients, accumulator_gradients, staging_gradients, mutex_gradients;
 extern const struct gradient_list linalg_gradients, fft_gradients;
 extern const struct gradient_list image_gradients, reader_gradients;
-extern const struct gradient_list candidate_gradients, ctc_gradients;
+extern const struct gradient_list candidate_gradients, ctc_gradients, codec_gradients;
 
 const struct gradient_list *const gradient_lists[] = {
     &array_gradients,       &control_flow_gradients, &nn_gradients,
@@ -37,7 +37,7 @@ const struct gradient_list *const gradient_lists[] = {
     &conv_gradients,        &pool_gradients,         &norm_gradients,
     &rnn_gradients,         &linalg_gradients,       &fft_gradients,
     &image_gradients,       &reader_gradients,       &candidate_gradients,
-    &ctc_gradients,
+    &ctc_gradients,         &codec_gradients,
 
 };
 const size_t n_gradient_lists = ARRAY_LEN(gradient_lists);

@@ -32,7 +32,7 @@ extern const struct kernel_list image_resize_kernels, image_nearest_kernels, ima
     image_suppress_kernels, image_transform_kernels;
 extern const struct kernel_list reader_kernels;
 extern const struct kernel_list array_inplace_kernels, math_betainc_kernels;
-extern const struct kernel_list candidate_kernels, ctc_kernels;
+extern const struct kernel_list candidate_kernels, ctc_kernels, codec_kernels;
 extern const struct kernel_list conv_kernels, norm_kernels, pool_kernels, rnn_kernels;
 extern const struct kernel_list linalg_kernels, math_einsum_kernels, math_check_kernels, fft_kernels;
 
@@ -120,6 +120,7 @@ const struct kernel_list *const cpu_kernel_lists[] = {
     &reader_kernels,
     &candidate_kernels,
     &ctc_kernels,
+    &codec_kernels,
     &array_inplace_kernels,
     &math_betainc_kernels,
     &conv_kernels,

@@ -9,7 +9,8 @@ A ps of a local cluster holds the variables. Each round, in this order and then 
   restore   RestoreV2 of all, unassigned   | os.readinto fresh memory in 4 MiB calls           | TensorFlow's RestoreV2
 
 The files of a restore are in the page cache for all three. Ratios are to the plain program, of medians; a disk whose speed varies between
-rounds varies all three. At last: null steps per second that a worker runs for another client while the ps saves, and without.
+rounds varies all three. At last, while the ps saves and without: null steps per second of a worker for another client, and steps that train
+a multilayer perceptron whose variables are saved with the others (on the cluster they lie on the ps, and a worker computes).
 """
 import argparse
 import json
@@ -40,9 +41,12 @@ class System:
         self.name, self.prefix, self.graph = name, os.path.join(directory, name, "model"), tf.Graph()
         os.makedirs(os.path.dirname(self.prefix))
         n = options.mb * (1 << 20) // 4 // options.variables
-        names, specs = [f"v{i}" for i in range(options.variables)], [""] * options.variables
+        names = [f"v{i}" for i in range(options.variables)]
         with self.graph.as_default(), tf.device(device):
             values = [tf.get_variable(name, shape=[n], initializer=tf.random_uniform_initializer(seed=1)) for name in names]
+            self.train_op, trained = perceptron("/job:worker/task:0" if target else device)
+            values, names = values + trained, names + [v.op.name for v in trained]
+            specs = [""] * len(names)
             self.save_op = tf.raw_ops.SaveV2(prefix=self.prefix, tensor_names=names, shape_and_slices=specs, tensors=[v.read_value() for v in values])
             self.restore_op = tf.raw_ops.RestoreV2(prefix=self.prefix, tensor_names=names, shape_and_slices=specs, dtypes=[tf.float32] * len(names))[0].op
             init = tf.global_variables_initializer()
@@ -83,6 +87,16 @@ class Plain:
                 f.readinto(into[at : at + CALL_BYTES])
 
 
+def perceptron(device):
+    """(a step that trains it on random images, its variables); the variables stay where the caller puts them."""
+    w1, w2 = (tf.get_variable(name, shape=shape, initializer=tf.glorot_uniform_initializer(seed=1)) for name, shape in (("w1", [784, 256]), ("w2", [256, 10])))
+    images = np.random.RandomState(0).rand(64, 784).astype(np.float32)
+    with tf.device(device):
+        logits = tf.matmul(tf.nn.relu(tf.matmul(tf.constant(images), w1)), w2)
+        loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=tf.constant(np.arange(64) % 10), logits=logits))
+    return tf.train.GradientDescentOptimizer(0.01).minimize(loss), [w1, w2]
+
+
 def timed(call):
     os.sync()  # nobody pays for what another left to be written
     began = time.monotonic()
@@ -90,19 +104,31 @@ def timed(call):
     return time.monotonic() - began
 
 
-def null_steps(target, saver=None):
-    """Null steps per second on a worker, while the ps saves if `saver` is given."""
-    with tf.Graph().as_default(), tf.device("/job:worker/task:0"):
-        op = tf.no_op()
-        session = tf.Session(target)
-    session.run(op)
-    thread = threading.Thread(target=saver.save if saver else lambda: time.sleep(2))
+def steps_per_s(step, save=None):
+    """How often `step` runs in a second: during save(), or for two seconds."""
+    step()
+    thread = threading.Thread(target=save if save else lambda: time.sleep(2))
     began, n = time.monotonic(), 0
     thread.start()
     while thread.is_alive():
-        session.run(op)
+        step()
         n += 1
     return n / (time.monotonic() - began)
+
+
+def null_step(target):
+    with tf.Graph().as_default(), tf.device("/job:worker/task:0"):
+        op = tf.no_op()
+        session = tf.Session(target)
+    return lambda: session.run(op)
+
+
+def measure_steps(what, step, save, rounds):
+    """Medians of alternating rounds: {"idle", "while saving"}."""
+    both = [(steps_per_s(step), steps_per_s(step, save)) for _ in range(rounds)]
+    idle, busy = (statistics.median(column) for column in zip(*both))
+    print(f"{what:36}{idle:9.0f} /s, while it saves {busy:9.0f} /s  ({busy / idle:.2f} x)")
+    return {"idle": idle, "while saving": busy}
 
 
 def main():
@@ -133,9 +159,12 @@ def main():
             report[what] = {"seconds": medians, "ratio": {n: m / medians["plain"] for n, m in medians.items()}, "all": {s.name: times[s.name, what] for s in systems}}
             ratio = report[what]["ratio"]
             print(f"{what:10}{medians['millrace']:10.3f} s {ratio['millrace']:5.2f} x{medians['plain']:10.3f} s{medians['tensorflow']:10.3f} s {ratio['tensorflow']:5.2f} x")
-        idle, busy = null_steps(target), null_steps(target, systems[0])
-        report["null_steps_per_s"] = {"idle": idle, "while saving": busy}
-        print(f"\nnull steps a second on a worker: {idle:.0f}, and {busy:.0f} while the ps saves")
+        ours, theirs, n_rounds = systems[0], systems[2], min(3, options.rounds)
+        print()
+        report["null_steps_per_s"] = measure_steps("null steps on a worker", null_step(target), ours.save, n_rounds)
+        for system in (ours, theirs):
+            report[f"training_steps_per_s_{system.name}"] = measure_steps(f"training steps, {system.name}", lambda s=system: s.session.run(s.train_op), system.save,
+                                                                          n_rounds)
         if options.json:
             with open(options.json, "w") as f:
                 json.dump(report, f, indent=1)

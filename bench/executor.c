@@ -3,9 +3,12 @@
  *   bench/executor [--nodes N] [--repeat R] [--json FILE]
  *
  * Statistics (node counts) and cancellation checks are on, as in the daemon; "traced" rows also record every node's times. Each figure is
- * the best of R repeats of the mean over a run of steps; the chain is the one that DESIGN.md section 5 speaks of. */
+ * the best of R repeats of the mean over a run of steps; the chain is the one that DESIGN.md section 5 speaks of. A step of cheap nodes
+ * stays on its thread, so the figure for two threads is of two that run steps of one plan side by side. */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "common/base/clock.h"
 #include "worker/container.h"
@@ -96,10 +99,10 @@ static int64_t scalar_adds(struct graph *graph, int n) {
     return n + 2;
 }
 
-static struct node *enter(struct graph *graph, struct node *src, enum dtype type, bool is_constant) {
+static struct node *enter(struct graph *graph, struct node *src, enum dtype type, const char *frame, bool is_constant) {
     struct node *node = add(graph, graph_unique_name(graph, "Enter"), "Enter");
     node_set_attr_type(graph, node, "T", type);
-    node_set_attr_s(graph, node, "frame_name", "loop");
+    node_set_attr_s(graph, node, "frame_name", frame);
     node_set_attr_b(graph, node, "is_constant", is_constant);
     node_set_attr_i(graph, node, "parallel_iterations", 10);
     node_add_input(graph, node, src, 0);
@@ -107,65 +110,151 @@ static struct node *enter(struct graph *graph, struct node *src, enum dtype type
     return node;
 }
 
-/* while i < n: i = i + 1 — as the TensorFlow client builds it. Eight nodes an iteration. */
-static int64_t while_loop(struct graph *graph, int n) {
-    struct node *i = enter(graph, int_const(graph, "zero", 0), DT_INT32, false);
-    struct node *limit = enter(graph, int_const(graph, "limit", n / 8), DT_INT32, true);
-    struct node *one = enter(graph, int_const(graph, "one", 1), DT_INT32, true);
-    struct node *merge = add(graph, "merge", "Merge");
-    node_set_attr_type(graph, merge, "T", DT_INT32);
-    node_set_attr_i(graph, merge, "N", 2);
-    node_add_input(graph, merge, i, 0);
-    node_add_input(graph, merge, i, 0); /* replaced by NextIteration below */
-    die(node_finish(graph, merge));
-    struct node *less = add_binary(graph, "Less", DT_INT32, merge, limit);
-    struct node *cond = add(graph, "cond", "LoopCond");
-    node_add_input(graph, cond, less, 0);
+static struct node *merge(struct graph *graph, struct node *entered) {
+    struct node *node = add(graph, graph_unique_name(graph, "Merge"), "Merge");
+    node_set_attr_type(graph, node, "T", DT_INT32);
+    node_set_attr_i(graph, node, "N", 2);
+    node_add_input(graph, node, entered, 0);
+    node_add_input(graph, node, entered, 0); /* NextIteration, by close_loop */
+    die(node_finish(graph, node));
+    return node;
+}
+
+static struct node *switch_on(struct graph *graph, struct node *value, struct node *cond) {
+    struct node *node = add(graph, graph_unique_name(graph, "Switch"), "Switch");
+    node_set_attr_type(graph, node, "T", DT_INT32);
+    node_add_input(graph, node, value, 0);
+    node_add_input(graph, node, cond, 0);
+    die(node_finish(graph, node));
+    return node;
+}
+
+/* A loop as the TensorFlow client builds it: while var 0 < limit. var 0 counts; what the others do is the caller's. */
+struct loop {
+    struct node *merged[64], *switched[64], *one;
+    int n_vars;
+};
+
+static void open_loop(struct graph *graph, struct loop *loop, const char *frame, struct node *start, struct node *limit, struct node *one,
+                      int n_vars) {
+    struct node *cond = add(graph, graph_unique_name(graph, "LoopCond"), "LoopCond");
+    struct node *bound = enter(graph, limit, DT_INT32, frame, true);
+    loop->one = enter(graph, one, DT_INT32, frame, true);
+    loop->n_vars = n_vars;
+    for (int i = 0; i < n_vars; i++)
+        loop->merged[i] = merge(graph, enter(graph, start, DT_INT32, frame, false));
+    node_add_input(graph, cond, add_binary(graph, "Less", DT_INT32, loop->merged[0], bound), 0);
     die(node_finish(graph, cond));
-    struct node *branch = add(graph, "switch", "Switch");
-    node_set_attr_type(graph, branch, "T", DT_INT32);
-    node_add_input(graph, branch, merge, 0);
-    node_add_input(graph, branch, cond, 0);
-    die(node_finish(graph, branch));
-    struct node *body = add_unary(graph, "Identity", DT_INT32, branch, 1);
-    struct node *next = add_binary(graph, "AddV2", DT_INT32, body, one);
-    struct node *next_iteration = add_unary(graph, "NextIteration", DT_INT32, next, 0);
-    node_set_input(merge, 1, next_iteration, 0);
-    add_unary(graph, "Exit", DT_INT32, branch, 0);
-    return 8 * (int64_t)(n / 8);
+    for (int i = 0; i < n_vars; i++)
+        loop->switched[i] = switch_on(graph, loop->merged[i], cond);
+}
+
+static void close_var(struct graph *graph, struct loop *loop, int i, struct node *next) {
+    node_set_input(loop->merged[i], 1, add_unary(graph, "NextIteration", DT_INT32, next, 0), 0);
+}
+
+static struct node *add_one(struct graph *graph, struct loop *loop, int i) {
+    return add_binary(graph, "AddV2", DT_INT32, add_unary(graph, "Identity", DT_INT32, loop->switched[i], 1), loop->one);
+}
+
+/* Variables that each count: eight nodes an iteration for the first, five for each other. */
+static void counting_loop(struct graph *graph, int n_iterations, int n_vars) {
+    struct node *zero = int_const(graph, "zero", 0), *limit = int_const(graph, "limit", n_iterations), *one = int_const(graph, "one", 1);
+    struct loop loop;
+    open_loop(graph, &loop, "loop", zero, limit, one, n_vars);
+    for (int i = 0; i < n_vars; i++)
+        close_var(graph, &loop, i, add_one(graph, &loop, i));
+    add_unary(graph, "Exit", DT_INT32, loop.switched[0], 0);
+}
+
+static int64_t while_loop(struct graph *graph, int n) {
+    counting_loop(graph, n / 8, 1);
+    return n;
+}
+
+static int64_t wide_loop(struct graph *graph, int n) {
+    counting_loop(graph, n / (5 * 64), 64);
+    return n;
+}
+
+/* A loop of which each iteration runs another of eight. */
+static int64_t nested_loops(struct graph *graph, int n) {
+    enum { INNER = 8 };
+    struct node *zero = int_const(graph, "zero", 0), *limit = int_const(graph, "limit", n / (8 * INNER)), *one = int_const(graph, "one", 1);
+    struct node *inner_limit = int_const(graph, "inner_limit", INNER);
+    struct loop outer, inner;
+    open_loop(graph, &outer, "outer", zero, limit, one, 1);
+    struct node *start = add_unary(graph, "ZerosLike", DT_INT32, outer.switched[0], 1);
+    open_loop(graph, &inner, "inner", start, enter(graph, inner_limit, DT_INT32, "outer", true), outer.one, 1);
+    close_var(graph, &inner, 0, add_one(graph, &inner, 0));
+    struct node *done = add_unary(graph, "Exit", DT_INT32, inner.switched[0], 0), *next = add_one(graph, &outer, 0);
+    node_add_control(graph, next, done);
+    close_var(graph, &outer, 0, next);
+    add_unary(graph, "Exit", DT_INT32, outer.switched[0], 0);
+    return n;
 }
 
 /* ---- running ---- */
-
-struct outcome {
-    bool is_done;
-    struct status *status;
-};
 
 static void on_done(struct step_run *run, struct status *status_take) {
     if (status_take)
         die(status_take);
 }
 
-static double seconds_per_step(struct plan *plan, int n_steps, bool trace, uint64_t *ret_executed) {
+struct runner {
+    struct plan *plan;
+    int n_steps;
+    bool trace;
+    uint64_t n_executed; /* a step's nodes */
+};
+
+static void *run_steps(void *arg) {
+    struct runner *runner = arg;
     struct container_table *containers = container_table_new();
-    int64_t start_ns = clock_now_ns();
-    for (int i = 0; i < n_steps; i++) {
+    for (int i = 0; i < runner->n_steps; i++) {
         struct step_run run;
         step_run_init(&run);
-        run.plan = plan;
+        run.plan = runner->plan;
         run.step_id = (uint64_t)i + 1;
         run.containers = containers;
         run.on_done = on_done;
-        run.collect_stats = trace;
+        run.collect_stats = runner->trace;
         executor_start(&run);
-        *ret_executed = run.n_executed;
+        runner->n_executed = run.n_executed;
         step_stats_free(run.stats);
         step_run_fini(&run);
     }
-    double seconds = (double)(clock_now_ns() - start_ns) / 1e9 / n_steps;
     container_table_free(containers);
-    return seconds;
+    return NULL;
+}
+
+enum { MAX_THREADS = 2 };
+
+struct figure {
+    double per_second; /* nodes, of all threads together */
+    double cpu_ns;     /* a node, which tells how threads hinder each other where cores are shared with strangers */
+};
+
+static int64_t cpu_time_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
+static struct figure measure(struct runner runner, int n_threads) {
+    struct runner runners[MAX_THREADS];
+    pthread_t threads[MAX_THREADS];
+    int64_t start_ns = clock_now_ns(), start_cpu_ns = cpu_time_ns();
+    for (int i = 0; i < n_threads; i++) {
+        runners[i] = runner;
+        if (i > 0)
+            pthread_create(&threads[i], NULL, run_steps, &runners[i]);
+    }
+    run_steps(&runners[0]);
+    for (int i = 1; i < n_threads; i++)
+        pthread_join(threads[i], NULL);
+    double seconds = (double)(clock_now_ns() - start_ns) / 1e9, nodes = (double)runners[0].n_executed * runner.n_steps * n_threads;
+    return (struct figure){nodes / seconds, (double)(cpu_time_ns() - start_cpu_ns) / nodes};
 }
 
 static const struct row {
@@ -173,12 +262,14 @@ static const struct row {
     int64_t (*build)(struct graph *graph, int n);
     bool trace;
 } rows[] = {
-    {"chain of float Identity", chain, false},
+    {"chain of float Identity", chain, false}, /* a fan-out of 1 */
     {"chain, every node traced", chain, true},
     {"fan-out of 8", fan_out_8, false},
     {"fan-out of 64", fan_out_64, false},
     {"chain of scalar AddV2", scalar_adds, false},
     {"while loop, scalar int32", while_loop, false},
+    {"while loop of 64 variables", wide_loop, false},
+    {"nested while loops", nested_loops, false},
 };
 
 int main(int argc, char **argv) {
@@ -205,19 +296,21 @@ int main(int argc, char **argv) {
         graph_init(&graph);
         rows[r].build(&graph, n);
         die(plan_new(&graph, &options, &plan));
-        double best = 1e9;
-        uint64_t executed = 0;
-        seconds_per_step(plan, 3, rows[r].trace, &executed);
-        for (int k = 0; k < repeat; k++) {
-            double seconds = seconds_per_step(plan, 1 + 2000000 / n, rows[r].trace, &executed);
-            best = seconds < best ? seconds : best;
-        }
-        double per_second = (double)executed / best;
-        printf("%-28s %8.1f M nodes/s  %6.1f ns/node  (%llu nodes a step)\n", rows[r].name, per_second / 1e6, 1e9 / per_second,
-               (unsigned long long)executed);
+        struct runner runner = {.plan = plan, .n_steps = 1 + 2000000 / n, .trace = rows[r].trace};
+        struct figure best[MAX_THREADS + 1] = {{0}};
+        for (int k = 0; k <= repeat; k++) /* the first warms up */
+            for (int n_threads = 1; n_threads <= MAX_THREADS; n_threads++) {
+                struct figure figure = measure(runner, n_threads), *so_far = &best[n_threads];
+                if (k == 0)
+                    continue;
+                so_far->per_second = MAX(so_far->per_second, figure.per_second);
+                so_far->cpu_ns = so_far->cpu_ns > 0 ? MIN(so_far->cpu_ns, figure.cpu_ns) : figure.cpu_ns;
+            }
+        printf("%-28s %7.1f M nodes/s  %6.1f ns/node (cpu %.1f)   two threads %7.1f M nodes/s (cpu %.1f ns/node)\n", rows[r].name,
+               best[1].per_second / 1e6, 1e9 / best[1].per_second, best[1].cpu_ns, best[2].per_second / 1e6, best[2].cpu_ns);
         if (json)
-            fprintf(json, "%s\n  {\"row\": \"%s\", \"nodes_per_s\": %.0f, \"ns_per_node\": %.2f, \"nodes\": %llu}", r ? "," : "",
-                    rows[r].name, per_second, 1e9 / per_second, (unsigned long long)executed);
+            fprintf(json, "%s\n  {\"row\": \"%s\", \"nodes_per_s\": %.0f, \"ns_per_node\": %.2f, \"nodes_per_s_2_threads\": %.0f}",
+                    r ? "," : "", rows[r].name, best[1].per_second, 1e9 / best[1].per_second, best[2].per_second);
         plan_unref(plan);
     }
     if (json) {

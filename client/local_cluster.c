@@ -20,6 +20,8 @@ enum {
     PROBE_GRACE_MS = 1000,    /* the probe has its own deadline, and says more than we could */
     IMPATIENT_INTERRUPTS = 3, /* so many Ctrl-C end the command though it ignores them */
     LAST_WORDS_MS = 1000,     /* how long the last lines wait for stderr */
+    RESTART_PAUSE_MS = 100,   /* before another try when a restarted daemon did not get up; doubles each time */
+    RESTARTS_IN_A_ROW = 6,    /* tries that did not get up, after which the cluster stops: 6.3 s */
 };
 
 struct local_cluster {
@@ -81,6 +83,7 @@ static bool start_member(struct local_cluster *c, struct member *member) {
 
 static void start_daemon(struct local_cluster *c, struct member *member) {
     struct str cluster = STR_INIT;
+    member->restart_due_ns = 0;
     for (int i = 0; member->kind == MEMBER_MASTER && i < c->n_tasks; i++) {
         const struct cluster_task *task = c->members[i].task;
         if (task->index == 0)
@@ -121,7 +124,7 @@ static void be_ready(struct local_cluster *c) {
     const struct local_options *options = c->options;
     c->state = CLUSTER_RUNNING;
     struct status *st =
-        options->port_file ? daemon_write_port_file(options->port_file, master_of(c)->port, master_of(c)->admin_port) : NULL;
+        options->port_file ? daemon_write_port_file(options->port_file, master_of(c)->port, master_of(c)->admin_port, 0) : NULL;
     if (st) {
         fail(c, EXIT_IO, st);
         return;
@@ -151,6 +154,7 @@ static void look_for_ports(struct local_cluster *c) {
         if (member->is_up || member->child.pid <= 0 || !member_read_ports(member))
             continue;
         member->is_up = true;
+        member->n_failed_starts = 0;
         if (c->state == CLUSTER_RUNNING)
             relay_say(&c->relay, "%s is back (pid %d)", member->child.name, (int)member->child.pid);
     }
@@ -177,6 +181,31 @@ static void give_up_starting(struct local_cluster *c) {
     str_fini(&missing);
 }
 
+/* ---- restarting ---- */
+
+/* At once when it had been up. Else its port may be taken: after the death of a daemon, any program's connection may get it for a while. */
+static void restart_daemon(struct local_cluster *c, struct member *member) {
+    if (member->is_up)
+        start_daemon(c, member);
+    else
+        member->restart_due_ns = clock_now_ns() + ((int64_t)RESTART_PAUSE_MS << member->n_failed_starts++) * 1000000;
+}
+
+static int64_t restart_due_ns(const struct local_cluster *c) {
+    int64_t due_ns = INT64_MAX;
+    for (int i = 0; i < n_daemons(c); i++)
+        if (c->members[i].restart_due_ns > 0)
+            due_ns = MIN(due_ns, c->members[i].restart_due_ns);
+    return due_ns;
+}
+
+static void restart_due(struct local_cluster *c) {
+    int64_t now_ns = clock_now_ns();
+    for (int i = 0; c->state == CLUSTER_RUNNING && i < n_daemons(c); i++)
+        if (c->members[i].restart_due_ns > 0 && c->members[i].restart_due_ns <= now_ns)
+            start_daemon(c, &c->members[i]);
+}
+
 /* ---- ends of children ---- */
 
 static void on_daemon_end(struct local_cluster *c, struct member *member, pid_t pid, int wait_status) {
@@ -185,9 +214,9 @@ static void on_daemon_end(struct local_cluster *c, struct member *member, pid_t 
         return;
     child_describe_end(wait_status, &end);
     relay_show_tail(&c->relay, &member->source);
-    if (c->state == CLUSTER_RUNNING && c->options->restart && member->is_up) {
+    if (c->state == CLUSTER_RUNNING && c->options->restart && member->n_failed_starts < RESTARTS_IN_A_ROW) {
         relay_say(&c->relay, "%s (pid %d) %s; restarting it", member->child.name, (int)pid, str_text(&end));
-        start_daemon(c, member);
+        restart_daemon(c, member);
     } else if (c->state == CLUSTER_RUNNING && (c->options->command || c->options->keep_going) && !c->options->restart) {
         relay_say(&c->relay, "%s (pid %d) %s; going on without it", member->child.name, (int)pid, str_text(&end));
     } else {
@@ -299,7 +328,7 @@ enum { FD_ORDERS, FD_SIGNALS, FD_INOTIFY, FD_STDERR, FD_MEMBERS };
 static int timeout_ms(const struct local_cluster *c) {
     int64_t due_ns = c->state < CLUSTER_RUNNING     ? c->start_deadline_ns
                      : c->state == CLUSTER_STOPPING ? stopping_due_ns(&c->stopping)
-                                                    : INT64_MAX;
+                                                    : restart_due_ns(c);
     if (due_ns == INT64_MAX)
         return -1;
     int64_t left_ns = due_ns - clock_now_ns();
@@ -332,6 +361,7 @@ static void turn(struct local_cluster *c) {
         read_orders(c);
     if (c->state < CLUSTER_RUNNING && clock_now_ns() >= c->start_deadline_ns)
         give_up_starting(c);
+    restart_due(c);
     go_on_stopping(c);
 }
 

@@ -20,6 +20,8 @@ struct member {
     const char *port_path;           /* daemons */
     int port, admin_port;            /* 0 until they are known */
     bool is_up;                      /* its port file has been there since it was started */
+    int n_failed_starts;             /* restarts in a row that ended before it was up */
+    int64_t restart_due_ns;          /* when to try again; 0: not waiting */
 };
 
 struct local_options {

@@ -1,9 +1,9 @@
 """A convolutional network in the manner of LeNet, trained on digits: convolution, pooling, batch normalisation and their gradients.
 
 Variables live on the parameter server, the network on a worker. All seeds are set, so that every cluster that computes alike learns alike:
-`--compare` trains the same graph with TensorFlow in this process, too, and ends with 1 where the losses drift apart.
+`--check` trains the same graph with TensorFlow in this process, too, and ends with 1 where the losses drift apart.
 
-    python examples/lenet.py [grpc://host:port] [--steps N] [--compare]     (default: $MILLRACE_TARGET)
+    python examples/lenet.py [grpc://host:port] [--steps N] [--check]     (default: $MILLRACE_TARGET)
 """
 import argparse
 import os
@@ -74,14 +74,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("target", nargs="?", default=os.environ.get("MILLRACE_TARGET"))
     parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--compare", action="store_true", help="train with TensorFlow in this process, too")
+    parser.add_argument("--check", action="store_true", help="train with TensorFlow in this process, too")
     arguments = parser.parse_args()
     tf1.disable_eager_execution()
     losses, accuracy = run(arguments.target, arguments.steps)
     print(f"test accuracy {accuracy:.4f}")
     if accuracy < 0.95 and arguments.steps >= 200:
         sys.exit("the network did not learn")
-    if arguments.compare:
+    if arguments.check:
         wanted, _ = run("", arguments.steps)
         early = min(20, arguments.steps)  # later, roundings have grown
         drift = np.max(np.abs(losses[:early] - wanted[:early]))

@@ -15,6 +15,28 @@ struct kernel_cancel_hook {
 /* Makes a resource for lookup_or_create; called under no lock, may be called and its result dropped when two race. */
 typedef struct status *resource_create_fn(struct kernel_ctx *ctx, void *arg, struct object **ret_resource);
 
+/* A function that kernels call. Keeps its graph's functions, and the containers that it runs with: a resource that holds one may
+ * outlive the step and the graph that it comes from. Immutable; any thread. */
+struct function {
+    struct object object;
+    const struct kernel_host *host;
+    const char *name;                     /* of the library */
+    const uint8_t *arg_types, *ret_types; /* DT_INVALID for an argument that is not used */
+    int n_args, n_rets;                   /* n_args: up to the last one that is used; more may be given */
+    struct pool *pool;                    /* may be NULL */
+};
+
+/* One call: the caller's memory. */
+struct function_call {
+    struct function *function; /* borrowed until function_finish */
+    struct tensor *args;       /* n_args, borrowed until the end: shared into the call */
+    struct tensor *rets;       /* function->n_rets, holding nothing: set on success */
+    int n_args;
+    struct status *status; /* set at the end, for the caller to take */
+    void (*on_done)(struct function_call *call);
+    void *record; /* the host's */
+};
+
 struct kernel_host {
     /* Asynchronous kernels: the execution of ctx has ended (ctx->status, ctx->outputs are final). Any thread, exactly once. */
     void (*done)(struct kernel_ctx *ctx);
@@ -47,9 +69,21 @@ struct kernel_host {
 
     /* Runs blocking work (files) on a thread of its own kind, never on the pool. */
     void (*submit_io)(struct kernel_ctx *ctx, struct pool_task *task);
-    /* Calls a function of the graph's library; NULL until the master leaves any un-inlined. */
-    void (*call_function)(struct kernel_ctx *ctx, const char *name, struct tensor *args, int n_args,
-                          void (*on_done)(void *arg, struct status *status_take), void *arg);
+    struct pool *(*io_pool)(struct kernel_ctx *ctx); /* those threads, for work that outlives the step */
+    /* ---- functions: those that the node's attrs of kind func name, which the master has compiled for this task ----
+     * The function of an attr, with one reference. Errors: NOT_FOUND when the graph came without it; RESOURCE_EXHAUSTED when functions
+     * call each other too deep. Any thread; NULL where the host has no functions. */
+    struct status *(*function_find)(struct kernel_ctx *ctx, const char *attr, struct function **ret);
+    /* The same function with state of its own (random streams), one for each `scope`: *scope, NULL at first, is made and kept by the
+     * caller. What is made so, or has no state, is its own. Returns a reference. Callers take turns with a scope. */
+    struct status *(*function_fresh)(struct function *function, struct object **scope, struct function **ret);
+    /* A call is prepared (it may be cancelled from here on), called and finished. Calling runs it, on the caller's thread at first:
+     * KERNEL_DONE when it has ended already (on_done is not called), else on_done is, once, on any thread. */
+    void (*function_prepare)(struct function_call *call);
+    enum kernel_result (*function_call)(struct function_call *call);
+    /* Ends a call soon. Any thread, between prepare and finish; not while somebody holds what on_done locks. */
+    void (*function_cancel)(struct function_call *call, struct status *why);
+    void (*function_finish)(struct function_call *call);
     /* Unique per process and never 0: names of anonymous resources. */
     uint64_t (*unique_id)(void);
 };

@@ -270,11 +270,16 @@ enum kernel_result kernel_fail(struct kernel_ctx *ctx, struct status *status_tak
     return KERNEL_DONE;
 }
 
+static bool is_in_place_allowed = true;
+
+void kernel_set_in_place(bool is_allowed) { is_in_place_allowed = is_allowed; }
+
 struct status *kernel_forward_or_alloc(struct kernel_ctx *ctx, int input, int output, enum dtype dtype, struct shape shape) {
     struct tensor *in = &ctx->inputs[input], *out = &ctx->outputs[output];
     size_t size = dtype_size(dtype);
-    bool can = in->storage == TENSOR_BUFFER && size == dtype_size((enum dtype)in->dtype) && !dtype_is_object(dtype) &&
-               !dtype_is_object((enum dtype)in->dtype) && buffer_is_sole(in->buffer);
+    bool can = is_in_place_allowed && in->storage == TENSOR_BUFFER && size == dtype_size((enum dtype)in->dtype) &&
+               !dtype_is_object(dtype) && !dtype_is_object((enum dtype)in->dtype) && buffer_is_sole(in->buffer) &&
+               allocator_likes(ctx->instance->allocator, in->buffer);
     int64_t n = 0;
     if (can)
         TRY(shape_n_elements(shape, &n));

@@ -122,6 +122,9 @@ static inline struct status *kernel_alloc(struct kernel_ctx *ctx, int output, en
 /* Output `output` takes input `input`'s memory when nobody else holds it and its size and element size fit, else fresh memory.
  * After success ctx->inputs[input] may hold nothing: read its data through pointers taken before, element by element in place. */
 struct status *kernel_forward_or_alloc(struct kernel_ctx *ctx, int input, int output, enum dtype dtype, struct shape shape) MUST_USE;
+/* Whether outputs may take an input's memory so (they may): off, a program shows if a kernel writes what is still wanted. Set once at
+ * start, before there are threads. */
+void kernel_set_in_place(bool is_allowed);
 /* Output `output` becomes input `input` itself (Identity): moved when possible. */
 void kernel_pass(struct kernel_ctx *ctx, int input, int output);
 

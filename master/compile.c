@@ -1,6 +1,7 @@
 /* The compiler's driver: the table of passes, and the way from a session's graph to partitions (compile.h).
  *
- * Reading order: this file, pass_cut.c, pass_prune.c, pass_inline.c, pass_fold.c, pass_cse.c, place.h, pass_place.c, pass_partition.c. */
+ * Reading order: this file, pass_cut.c, pass_prune.c, pass_inline.c, pass_fold.c, pass_cse.c, place.h, pass_place.c, pass_partition.c,
+ * pass_functions.c. */
 #include "master/compile.h"
 
 #include <stdlib.h>
@@ -14,13 +15,14 @@
 // clang-format off
 const struct pass compile_passes[] = {
     {"cut",       pass_cut,       "WP 4.2 partial execution",                  false},
-    {"prune",     pass_prune,     "WP 4.2; OSDI 3.2",                          true},
+    {"prune",     pass_prune,     "WP 4.2; OSDI 3.2",                          false},
     {"inline",    pass_inline,    "WP 4.4, CF 3: functions, If, While",        false},
     {"fold",      pass_fold,      "OSDI 3.3 constant folding",                 true},
     {"cse",       pass_cse,       "WP 5.1 common subexpressions",              true},
-    {"sweep",     pass_prune,     "what fold and cse left without a consumer", true},
+    {"sweep",     pass_prune,     "what inline, fold and cse left unused",     false},
     {"place",     pass_place,     "WP 3.2.1 node placement",                   false},
     {"partition", pass_partition, "WP 3.2.2 cross-device communication",       false},
+    {"functions", pass_functions, "CF 3: functions that kernels call",         false},
 };
 // clang-format on
 const size_t n_compile_passes = ARRAY_LEN(compile_passes);

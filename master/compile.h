@@ -1,6 +1,7 @@
 /* From a session's graph and one step's signature to partitions: the compiler of the master [WP 3.2.1, 3.3.1, 5.1; OSDI 3.3].
  *
  *   session graph ─ cut at feeds and fetches ─ prune ─ inline, lower ─ fold ─ cse ─ place ─ partition ─► one graph per task
+ *                                                                     and the functions that its kernels call
  *
  * Stateful nodes and their colocation groups have been placed once, on the session's whole graph (place_session). The passes are
  * a table (compile.c): a pass says whether it changed the graph; each can be switched off; debug builds verify the graph after each.
@@ -25,6 +26,7 @@ struct signature {
 struct compile_options {
     bool allow_soft_placement;
     bool no_fold, no_cse;               /* opt_level L0, or an operator's --disable-pass */
+    bool bfloat16_sends;                /* floats cross between tasks cut to 16 bits: the client's wish, or the operator's */
     const char *const *disabled_passes; /* names; NULL-terminated or NULL */
     const char *dump_after;             /* "cse" or "all": graph text to the log after that pass; NULL */
     int max_inlined_nodes;              /* that functions may grow a step's graph to: default 1,000,000 */
@@ -60,6 +62,12 @@ extern const struct pass compile_passes[];
 extern const size_t n_compile_passes;
 const struct pass *pass_find(const char *name);
 
+/* A function that kernels of a task call (pass_functions.c). */
+struct compiled_function {
+    const char *name, *key;
+    struct span graphdef;
+};
+
 /* One task's share. */
 struct partition {
     int task;           /* index in the device table */
@@ -70,6 +78,8 @@ struct partition {
     int n_fetches;
     int *peers; /* tasks it exchanges tensors with */
     int n_peers;
+    struct compiled_function *functions;
+    int n_functions;
 };
 
 struct compiled {

@@ -19,6 +19,7 @@ struct status *pass_fold(struct compilation *c, bool *ret_changed) MUST_USE;
 struct status *pass_cse(struct compilation *c, bool *ret_changed) MUST_USE;
 struct status *pass_place(struct compilation *c, bool *ret_changed) MUST_USE;
 struct status *pass_partition(struct compilation *c, bool *ret_changed) MUST_USE;
+struct status *pass_functions(struct compilation *c, bool *ret_changed) MUST_USE;
 
 /* ---- loop frames (frames.c) ---- */
 
@@ -40,7 +41,8 @@ bool node_is_switch(const struct node *node);      /* an output of it may be dea
 bool node_has_ref(const struct node *node);        /* an input or output is a reference */
 bool node_uses_functions(const struct node *node); /* calls a function of the library by its name, or has one among its attrs */
 bool node_is_call(const struct node *node);        /* what pass_inline replaces: calls by name, PartitionedCall, If, While and kin */
-bool node_is_internal(const struct node *node);    /* one of our own ops (internal_ops.h) */
+void graph_drop_library(struct graph *graph);
+bool node_is_internal(const struct node *node); /* one of our own ops (internal_ops.h) */
 /* Bytes of a Const's value; -1 where the node is no Const with a value. */
 int64_t const_size_bytes(const struct node *node);
 

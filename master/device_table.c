@@ -147,6 +147,12 @@ void device_table_finish(struct device_table *table) {
     table->default_device = choose_default(table);
 }
 
+void device_table_set_default(struct device_table *table, const char *task) {
+    for (int i = 0; i < table->n_tasks; i++)
+        if (strcmp(table->tasks[i].name, task) == 0 && table->tasks[i].n_devices > 0)
+            table->default_device = table->tasks[i].first_device;
+}
+
 /* ---- lifetime, look-up ---- */
 
 struct device_table *device_table_ref(struct device_table *table) {

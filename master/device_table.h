@@ -43,6 +43,8 @@ void device_table_add(struct device_table *table, const char *task, const char *
 void device_table_add_device(struct device_table *table, const char *full_name, const char *type, int64_t memory_limit_bytes,
                              uint64_t incarnation, const char *description); /* of the task added last */
 void device_table_finish(struct device_table *table);                        /* sorts, chooses the default */
+/* The first device of that task becomes the default, if it has one; after device_table_finish, before others see the table. */
+void device_table_set_default(struct device_table *table, const char *task);
 struct device_table *device_table_ref(struct device_table *table);
 void device_table_unref(struct device_table *table);
 int device_table_find(const struct device_table *table, const char *full_name); /* -1 when there is none */

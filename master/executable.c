@@ -110,6 +110,23 @@ static void fill_peer(const struct executable *executable, int peer_task, struct
     ret->incarnation = task ? task_incarnation(task) : 0;
 }
 
+/* Their graphs follow the partition's in the payload. */
+static void fill_functions(const struct partition *partition, struct arena *scratch, Millrace__RegisterGraph *message,
+                           struct str *payload) {
+    Millrace__Function *functions = arena_array(scratch, Millrace__Function, partition->n_functions + 1);
+    message->function = arena_array(scratch, Millrace__Function *, partition->n_functions + 1);
+    message->n_function = (size_t)partition->n_functions;
+    for (int i = 0; i < partition->n_functions; i++) {
+        const struct compiled_function *function = &partition->functions[i];
+        millrace__function__init(&functions[i]);
+        functions[i].key = (char *)(uintptr_t)function->key;
+        functions[i].name = (char *)(uintptr_t)function->name;
+        functions[i].graph_bytes = function->graphdef.len;
+        message->function[i] = &functions[i];
+        str_add_bytes(payload, function->graphdef.data, function->graphdef.len);
+    }
+}
+
 static void register_partition(struct executable *executable, int index, struct str *graphdef_take) {
     struct registration *registration = &executable->registrations[index];
     const struct partition *partition = &executable->compiled->partitions[index];
@@ -126,11 +143,13 @@ static void register_partition(struct executable *executable, int index, struct 
         fill_peer(executable, partition->peers[i], registration->task, &peers[i]);
         message.peer[i] = &peers[i];
     }
+    fill_functions(partition, &scratch, &message, graphdef_take);
     size_t len = millrace__register_graph__get_packed_size(&message);
     uint8_t *bytes = arena_alloc(&scratch, len + 1);
     millrace__register_graph__pack(&message, bytes);
 
     registration->incarnation = task_incarnation(registration->task);
+    registration->membership = task_membership(registration->task);
     registration->graph = 0;
     registration->call.on_reply = on_registered;
     executable->n_refs++; /* the call's */
@@ -155,7 +174,8 @@ static bool is_ready(struct executable *executable) {
     bool is_current = true;
     for (int i = 0; i < executable->compiled->n_partitions; i++) {
         struct registration *registration = &executable->registrations[i];
-        if (registration->incarnation == task_incarnation(registration->task))
+        if (registration->incarnation == task_incarnation(registration->task) &&
+            registration->membership == task_membership(registration->task))
             continue;
         if (is_current) { /* the first stale one: begin anew */
             is_current = false;

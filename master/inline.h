@@ -1,10 +1,11 @@
 /* What the files that inline functions share (pass_inline.c). For this folder and its tests.
  *
- *   pass_inline.c    finds calls, keeps the list of those to do, puts the results in their place
- *   inline_body.c    one copy of a function's body in the graph
- *   inline_call.c    PartitionedCall, calls by name         ┐ each makes bodies,
- *   inline_branch.c  If, Case: Switch and Merge             │ and says what stands
- *   inline_loop.c    While: Enter … Exit                    ┘ for the call
+ *   pass_inline.c      finds calls, keeps the list of those to do, puts the results in their place
+ *   inline_body.c      one copy of a function's body in the graph
+ *   inline_call.c      PartitionedCall, RemoteCall, calls by name   ┐
+ *   inline_branch.c    If, Case: Switch and Merge                   │ each makes bodies, and says
+ *   inline_loop.c      While, For: Enter … Exit                     │ what stands for the call
+ *   inline_gradient.c  SymbolicGradient: a body and its derivative  ┘
  *
  * Two rules keep a body's meaning:
  *
@@ -55,12 +56,25 @@ struct status *lower_call(struct inliner *in, const struct inline_call *call, st
 struct status *lower_if(struct inliner *in, const struct inline_call *call, struct replacement *ret) MUST_USE;
 struct status *lower_case(struct inliner *in, const struct inline_call *call, struct replacement *ret) MUST_USE;
 struct status *lower_while(struct inliner *in, const struct inline_call *call, struct replacement *ret) MUST_USE;
+struct status *lower_for(struct inliner *in, const struct inline_call *call, struct replacement *ret) MUST_USE;
+struct status *lower_remote_call(struct inliner *in, const struct inline_call *call, struct replacement *ret) MUST_USE;
+struct status *lower_symbolic_gradient(struct inliner *in, const struct inline_call *call, struct replacement *ret) MUST_USE;
+/* Of a For: where its counter ends, and a node that is done when the bounds are valid; both after `entry` (inline_for.c). */
+struct status *inline_for_bounds(struct inliner *in, const struct inline_call *call, struct node *entry, struct node_input *ret_end,
+                                 struct node **ret_checked) MUST_USE;
+/* The function that a plain call calls: its attr f, or, where its op is a function's name, that with the node's attrs. */
+struct status *inline_called_function(struct inliner *in, const struct inline_call *call, const struct attr_func **ret) MUST_USE;
+/* A plain call of `function` with the call's inputs from `first_input` on. */
+struct status *lower_call_of(struct inliner *in, const struct inline_call *call, const struct attr_func *function, int first_input,
+                             struct replacement *ret) MUST_USE;
 
 struct inliner {
     struct compilation *c;
     struct graph *graph; /* &c->graph */
     struct graph_limits limits;
-    struct strmap bodies;      /* name → struct function_body */
+    struct strmap bodies;    /* name → struct function_body */
+    struct strmap gradients; /* function → the name of the function that the library says is its gradient; filled when asked for */
+    bool gradients_are_read;
     struct inline_call *calls; /* to do: a stack */
     int n_calls, calls_capacity;
     struct replacement **replaced; /* by node id, NULL for what stays */
@@ -90,6 +104,8 @@ struct body {
     int n_outputs;
     struct node **effects;
     int n_effects;
+    struct call_chain *chain; /* of the calls within */
+    bool has_control_flow;    /* of its own (function_body.h) */
 };
 
 /* The function's body, decoded once. Errors: NOT_FOUND naming the function and the node. */

@@ -361,13 +361,13 @@ static struct status *make_outputs(struct copy *copy) {
 }
 
 static struct status *make(struct copy *copy) {
-    struct call_chain *chain = NULL;
-    TRY(extend_chain(copy->in, copy->call, copy->function->name, &chain));
+    struct body *body = copy->body;
+    body->has_control_flow = copy->function->has_control_flow;
+    TRY(extend_chain(copy->in, copy->call, copy->function->name, &body->chain));
     TRY(bind_args(copy));
     TRY(make_nodes(copy));
-    TRY(connect_all(copy, chain));
+    TRY(connect_all(copy, body->chain));
     TRY(make_outputs(copy));
-    struct body *body = copy->body;
     body->effects = arena_array(&copy->in->c->arena, struct node *, copy->function->n_effects + 1);
     for (int i = 0; i < copy->function->n_effects; i++)
         body->effects[body->n_effects++] = copy->nodes[copy->function->effects[i]];

@@ -1,4 +1,4 @@
-/* Plain calls: PartitionedCall, StatefulPartitionedCall, and functions of the library as ops (inline.h).
+/* Plain calls: PartitionedCall, StatefulPartitionedCall, RemoteCall, and functions of the library as ops (inline.h).
  *
  *   x ──► f(…) ──► y          x ──► f/a ──► f/b ──► y
  *   c ─ ─► f                  c ─ ─► f/a                     (a: what has no input but loose ones)
@@ -6,7 +6,7 @@
 #include "master/compile_internal.h"
 #include "master/inline.h"
 
-static struct status *called_function(struct inliner *in, const struct inline_call *call, const struct attr_func **ret) {
+struct status *inline_called_function(struct inliner *in, const struct inline_call *call, const struct attr_func **ret) {
     struct node *node = call->node;
     const struct attr_value *value = op_signature_is_known(node->op) ? node_attr(node, "f") : NULL;
     if (value && value->type == ATTR_FUNC && !value->is_placeholder) {
@@ -19,12 +19,11 @@ static struct status *called_function(struct inliner *in, const struct inline_ca
     return NULL;
 }
 
-struct status *lower_call(struct inliner *in, const struct inline_call *call, struct replacement *ret) {
-    const struct attr_func *function;
+struct status *lower_call_of(struct inliner *in, const struct inline_call *call, const struct attr_func *function, int first_input,
+                             struct replacement *ret) {
     struct body body = {.prefix = call->node->name};
-    TRY(called_function(in, call, &function));
     TRY(inline_entry(in, call, &body.entry));
-    body_take_args(in, call, 0, body.entry != NULL, &body);
+    body_take_args(in, call, first_input, body.entry != NULL, &body);
     TRY(body_make(in, call, function, &body));
     TRY(body_check_outputs(call, &body));
     ret->outputs = body.outputs;
@@ -36,4 +35,30 @@ struct status *lower_call(struct inliner *in, const struct inline_call *call, st
     if (body.entry)
         node_add_control(in->graph, ret->done, body.entry);
     return NULL;
+}
+
+struct status *lower_call(struct inliner *in, const struct inline_call *call, struct replacement *ret) {
+    const struct attr_func *function;
+    TRY(inline_called_function(in, call, &function));
+    return lower_call_of(in, call, function, 0, ret);
+}
+
+/* RemoteCall(target, x…): a call on the device that `target` names. The device is part of the graph here, so it must be known now. */
+struct status *lower_remote_call(struct inliner *in, const struct inline_call *call, struct replacement *ret) {
+    const struct node *target = call->node->inputs[0].src;
+    const struct attr_value *value = node_is_op(target, "Const") ? node_attr(target, "value") : NULL;
+    const struct attr_func *function;
+    if (!value || value->type != ATTR_TENSOR)
+        return status_unimplemented("RemoteCall to a target that is no constant is not supported\n\t [[{{node %s}}]]", call->node->name);
+    if (value->tensor->dtype != DT_STRING || value->tensor->rank != 0)
+        return status_invalid("RemoteCall's target must be a scalar string\n\t [[{{node %s}}]]", call->node->name);
+    struct span device = tensor_string(value->tensor, 0);
+    struct device_name name;
+    TRY(status_suffix_take(device_name_parse(device, &name), "\n\t [[{{node %s}}]]", call->node->name));
+    struct node *there = arena_memdup(&in->c->arena, call->node, sizeof(*call->node));
+    struct inline_call there_call = *call;
+    there->device = arena_strndup(&in->c->arena, device.data, device.len);
+    there_call.node = there;
+    TRY(inline_called_function(in, call, &function));
+    return lower_call_of(in, &there_call, function, 1, ret);
 }

@@ -1,4 +1,4 @@
-/* Loops: While and StatelessWhile become the primitives of loop frames [WP 4.4; CF 3.2, 4.1] (inline.h).
+/* Loops: While, StatelessWhile and For become the primitives of loop frames [WP 4.4; CF 3.2, 4.1] (inline.h).
  *
  *                      ┌──────────────────────── NextIteration ◄── body ◄─┐
  *                      ▼                                                  │ true
@@ -8,6 +8,9 @@
  *
  * An input that the body hands on as it is (a captured tensor, a handle) is the same in every iteration: a constant Enter, without
  * Merge, Switch and NextIteration; its readers are loose. Where all inputs are so, or there are none, the loop gets a variable of its own.
+ *
+ * For(start, limit, delta, x) is a While over x whose condition is the loop's own: a counter, a variable after the inputs, that has not met
+ * its end (inline_for.c). Its body takes the counter first.
  *
  * Effects keep their order: every NextIteration waits for those of its iteration, LoopCond for the condition's. */
 #include "master/compile_internal.h"
@@ -24,6 +27,9 @@ struct loop {
     const struct inline_call *call;
     struct loop_var *vars; /* by input; then the loop's own */
     int n_vars, n_inputs;
+    int first_input;              /* of the node: which is the first variable */
+    struct loop_var *counter;     /* of a For; NULL else */
+    struct loop_var *end, *delta; /* beside it, constant */
     int64_t parallel_iterations;
     struct node *entry;           /* in the frame around */
     const struct loop_var *first; /* that is not constant */
@@ -33,10 +39,10 @@ struct loop {
 
 /* ---- variables ---- */
 
-/* Does the body hand its i-th argument on? */
-static bool is_handed_on(const struct function_body *body, int i) {
+/* Does the body hand the i-th of the loop's inputs on? A For's body has the counter before them. */
+static bool is_handed_on(const struct function_body *body, int i, int n_before) {
     const struct function_input *value = &body->ret_values[i];
-    return value->is_arg && value->position == i && value->index == 0;
+    return value->is_arg && value->position == i + n_before && value->index == 0;
 }
 
 static bool has_run_of_tensors(const struct op_arg_signature *args, int n_args) {
@@ -61,19 +67,37 @@ static struct status *add_own_var(struct loop *loop) {
     return NULL;
 }
 
-static struct status *find_vars(struct loop *loop, const struct function_body *body) {
+/* What a For counts with. */
+static struct status *add_counter(struct loop *loop) {
     const struct node *node = loop->call->node;
-    bool is_plain = body->n_args == node->n_data && body->n_rets == node->n_data && !has_run_of_tensors(body->args, body->n_args) &&
-                    !has_run_of_tensors(body->rets, body->n_rets);
-    int n_constant = 0;
-    loop->n_inputs = loop->n_vars = node->n_data;
-    loop->vars = arena_array(&loop->in->c->arena, struct loop_var, node->n_data + 1);
-    for (int i = 0; i < node->n_data; i++) {
-        loop->vars[i].input = node->inputs[i];
-        loop->vars[i].is_constant = is_plain && is_handed_on(body, i);
+    struct node_input end;
+    struct node *checked;
+    TRY(inline_for_bounds(loop->in, loop->call, loop->entry, &end, &checked));
+    loop->entry = checked;
+    loop->counter = &loop->vars[loop->n_vars++];
+    loop->end = &loop->vars[loop->n_vars++];
+    loop->delta = &loop->vars[loop->n_vars++];
+    *loop->counter = (struct loop_var){.input = node->inputs[0]};
+    *loop->end = (struct loop_var){.input = end, .is_constant = true};
+    *loop->delta = (struct loop_var){.input = node->inputs[2], .is_constant = true};
+    return NULL;
+}
+
+static struct status *find_vars(struct loop *loop, const struct function_body *body, bool is_for) {
+    const struct node *node = loop->call->node;
+    int n_constant = 0, n_before = is_for;
+    loop->n_inputs = loop->n_vars = node->n_data - loop->first_input;
+    bool is_plain = body->n_args == loop->n_inputs + n_before && body->n_rets == loop->n_inputs &&
+                    !has_run_of_tensors(body->args, body->n_args) && !has_run_of_tensors(body->rets, body->n_rets);
+    loop->vars = arena_array(&loop->in->c->arena, struct loop_var, loop->n_inputs + 3);
+    for (int i = 0; i < loop->n_inputs; i++) {
+        loop->vars[i].input = node->inputs[loop->first_input + i];
+        loop->vars[i].is_constant = is_plain && is_handed_on(body, i, n_before);
         n_constant += loop->vars[i].is_constant;
     }
-    if (n_constant == node->n_data)
+    if (is_for)
+        TRY(add_counter(loop));
+    else if (n_constant == node->n_data)
         TRY(add_own_var(loop));
     for (int i = loop->n_vars - 1; i >= 0; i--)
         if (!loop->vars[i].is_constant)
@@ -107,23 +131,37 @@ static struct status *add_enter(struct loop *loop, struct loop_var *var) {
     return node_finish(graph, var->merge);
 }
 
-static struct status *make_cond(struct loop *loop) {
-    struct graph *graph = loop->in->graph;
+static struct node_input in_frame(const struct loop_var *var) { return (struct node_input){var->is_constant ? var->enter : var->merge, 0}; }
+
+/* Of a For: has the counter met its end? */
+static struct status *compare_counter(struct loop *loop, struct node_input *ret) {
+    struct node_input end = in_frame(loop->end);
+    struct node *compared;
+    TRY(add_node(loop, "counts", "NotEqual", in_frame(loop->counter), &compared));
+    node_add_input(loop->in->graph, compared, end.src, end.index);
+    *ret = (struct node_input){compared, 0};
+    return node_finish(loop->in->graph, compared);
+}
+
+static struct status *call_cond(struct loop *loop, struct node_input *ret) {
     const struct attr_value *function = node_attr(loop->call->node, "cond");
-    struct node_input predicate;
     loop->cond = (struct body){.prefix = arena_printf(&loop->in->c->arena, "%s/cond", loop->call->node->name),
                                .entry = loop->first->merge,
                                .n_args = loop->n_inputs};
     loop->cond.args = arena_array(&loop->in->c->arena, struct body_arg, loop->n_inputs + 1);
-    for (int i = 0; i < loop->n_inputs; i++) {
-        const struct loop_var *var = &loop->vars[i];
-        loop->cond.args[i] = (struct body_arg){.value = {var->is_constant ? var->enter : var->merge, 0}, .is_loose = var->is_constant};
-    }
+    for (int i = 0; i < loop->n_inputs; i++)
+        loop->cond.args[i] = (struct body_arg){.value = in_frame(&loop->vars[i]), .is_loose = loop->vars[i].is_constant};
     TRY(body_make(loop->in, loop->call, function->func, &loop->cond));
     if (loop->cond.n_outputs != 1)
         return status_invalid("The condition '%s' of a loop has %d outputs, not one\n\t [[{{node %s}}]]", function->func->name,
                               loop->cond.n_outputs, loop->call->node->name);
-    TRY(inline_predicate(loop->in, loop->call, loop->cond.outputs[0], &predicate));
+    return inline_predicate(loop->in, loop->call, loop->cond.outputs[0], ret);
+}
+
+static struct status *make_cond(struct loop *loop) {
+    struct graph *graph = loop->in->graph;
+    struct node_input predicate;
+    TRY(loop->counter ? compare_counter(loop, &predicate) : call_cond(loop, &predicate));
     TRY(add_node(loop, "loop_cond", "LoopCond", predicate, &loop->loop_cond));
     TRY(node_finish(graph, loop->loop_cond));
     for (int i = 0; i < loop->cond.n_effects; i++)
@@ -145,16 +183,33 @@ static struct status *add_switch(struct loop *loop, struct loop_var *var) {
 static struct status *make_body(struct loop *loop) {
     const struct attr_value *function = node_attr(loop->call->node, "body");
     TRY(inline_identity(loop->in, loop->call, "pivot", (struct node_input){loop->first->by_cond, 1}, NULL, &loop->pivot));
-    loop->body = (struct body){
-        .prefix = arena_printf(&loop->in->c->arena, "%s/body", loop->call->node->name), .entry = loop->pivot, .n_args = loop->n_inputs};
-    loop->body.args = arena_array(&loop->in->c->arena, struct body_arg, loop->n_inputs + 1);
+    int n_before = loop->counter != NULL;
+    loop->body = (struct body){.prefix = arena_printf(&loop->in->c->arena, "%s/body", loop->call->node->name),
+                               .entry = loop->pivot,
+                               .n_args = n_before + loop->n_inputs};
+    loop->body.args = arena_array(&loop->in->c->arena, struct body_arg, loop->body.n_args + 1);
+    if (loop->counter)
+        loop->body.args[0].value = (struct node_input){loop->counter->by_cond, 1};
     for (int i = 0; i < loop->n_inputs; i++) {
         const struct loop_var *var = &loop->vars[i];
         struct node_input changing = {var->by_cond, 1}, constant = {var->enter, 0};
-        loop->body.args[i] = (struct body_arg){.value = var->is_constant ? constant : changing, .is_loose = var->is_constant};
+        loop->body.args[n_before + i] = (struct body_arg){.value = var->is_constant ? constant : changing, .is_loose = var->is_constant};
     }
     TRY(body_make(loop->in, loop->call, function->func, &loop->body));
     return body_check_outputs(loop->call, &loop->body);
+}
+
+/* What a variable is in the next iteration. The loop's own hands itself on, a counter adds. */
+static struct status *next_value(struct loop *loop, int i, struct node_input *ret) {
+    struct loop_var *var = &loop->vars[i];
+    struct node *sum;
+    *ret = i < loop->n_inputs ? loop->body.outputs[i] : (struct node_input){var->by_cond, 1};
+    if (var != loop->counter)
+        return NULL;
+    TRY(add_node(loop, "count", "AddV2", *ret, &sum));
+    node_add_input(loop->in->graph, sum, loop->delta->enter, 0);
+    *ret = (struct node_input){sum, 0};
+    return node_finish(loop->in->graph, sum);
 }
 
 /* Several effects are joined once, not at every variable. */
@@ -165,11 +220,12 @@ static struct status *close_loop(struct loop *loop) {
         TRY(inline_join(loop->in, loop->call, "body_done", loop->body.effects, loop->body.n_effects, &after));
     for (int i = 0; i < loop->n_vars; i++) {
         struct loop_var *var = &loop->vars[i];
-        struct node_input own = {var->by_cond, 1};
+        struct node_input value;
         struct node *next;
         if (var->is_constant)
             continue;
-        TRY(add_node(loop, "next", "NextIteration", i < loop->n_inputs ? loop->body.outputs[i] : own, &next));
+        TRY(next_value(loop, i, &value));
+        TRY(add_node(loop, "next", "NextIteration", value, &next));
         TRY(node_finish(graph, next));
         if (after)
             node_add_control(graph, next, after);
@@ -186,6 +242,8 @@ static struct status *make_outputs(struct loop *loop, struct replacement *ret) {
     for (int i = 0; i < loop->n_vars; i++) {
         struct loop_var *var = &loop->vars[i];
         struct node *out = var->exit;
+        if (var->is_constant && i >= loop->n_inputs)
+            continue;
         if (var->is_constant)
             TRY(inline_identity(in, loop->call, "output", var->input, loop->first->exit, &out));
         else
@@ -200,30 +258,39 @@ static struct status *make_outputs(struct loop *loop, struct replacement *ret) {
     return NULL;
 }
 
-static struct status *check_functions(const struct node *node) {
-    const char *const names[] = {"cond", "body"};
-    for (int i = 0; i < 2; i++) {
-        const struct attr_value *value = node_attr(node, names[i]);
-        if (!value || value->type != ATTR_FUNC || value->is_placeholder)
-            return status_invalid("Node '%s' has no function '%s'\n\t [[{{node %s}}]]", node->name, names[i], node->name);
-    }
+static struct status *check_function(const struct node *node, const char *name) {
+    const struct attr_value *value = node_attr(node, name);
+    if (!value || value->type != ATTR_FUNC || value->is_placeholder)
+        return status_invalid("Node '%s' has no function '%s'\n\t [[{{node %s}}]]", node->name, name, node->name);
     return NULL;
+}
+
+static struct status *lower_loop(struct loop *loop, bool is_for, struct replacement *ret) {
+    const struct function_body *body;
+    TRY(check_function(loop->call->node, "body"));
+    TRY(inline_function(loop->in, loop->call, node_attr(loop->call->node, "body")->func->name, &body));
+    TRY(inline_entry(loop->in, loop->call, &loop->entry));
+    TRY(find_vars(loop, body, is_for));
+    for (int i = 0; i < loop->n_vars; i++)
+        TRY(add_enter(loop, &loop->vars[i]));
+    TRY(make_cond(loop));
+    for (int i = 0; i < loop->n_vars; i++)
+        TRY(add_switch(loop, &loop->vars[i]));
+    TRY(make_body(loop));
+    TRY(close_loop(loop));
+    return make_outputs(loop, ret);
 }
 
 struct status *lower_while(struct inliner *in, const struct inline_call *call, struct replacement *ret) {
     struct loop loop = {.in = in, .call = call};
-    const struct function_body *body;
-    TRY(check_functions(call->node));
+    TRY(check_function(call->node, "cond"));
     TRY(node_get_i(call->node, "parallel_iterations", &loop.parallel_iterations));
-    TRY(inline_function(in, call, node_attr(call->node, "body")->func->name, &body));
-    TRY(inline_entry(in, call, &loop.entry));
-    TRY(find_vars(&loop, body));
-    for (int i = 0; i < loop.n_vars; i++)
-        TRY(add_enter(&loop, &loop.vars[i]));
-    TRY(make_cond(&loop));
-    for (int i = 0; i < loop.n_vars; i++)
-        TRY(add_switch(&loop, &loop.vars[i]));
-    TRY(make_body(&loop));
-    TRY(close_loop(&loop));
-    return make_outputs(&loop, ret);
+    return lower_loop(&loop, false, ret);
+}
+
+/* For has no attr for how many of its iterations may run at once: as many as While's default. */
+struct status *lower_for(struct inliner *in, const struct inline_call *call, struct replacement *ret) {
+    enum { PARALLEL_ITERATIONS = 10, BOUNDS = 3 };
+    struct loop loop = {.in = in, .call = call, .first_input = BOUNDS, .parallel_iterations = PARALLEL_ITERATIONS};
+    return lower_loop(&loop, true, ret);
 }

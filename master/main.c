@@ -1,6 +1,6 @@
 /* tf-master: accepts clients' graphs and runs their steps on the workers of the cluster. Flags, start, TERM, exit codes.
  *
- * Exit codes: 0, 64 usage, 70 internal, 74 I/O (port in use), 78 configuration. */
+ * Exit codes: 0, 64 usage, 70 internal, 74 I/O (port in use), 78 configuration, 138 another process is the cluster's master in etcd. */
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,14 +9,18 @@
 #include "common/base/log.h"
 #include "common/base/metrics.h"
 #include "common/base/options.h"
+#include "master/membership.h"
 #include "master/service.h"
 #include "rpc/daemon.h"
+#include "rpc/etcd_flags.h"
+#include "rpc/host_id.h"
 
 struct master_flags {
-    const char *listen, *cluster, *port_file, *admin, *disable_passes, *dump_graph;
+    const char *listen, *cluster, *port_file, *admin, *disable_passes, *dump_graph, *expect;
+    struct etcd_flags etcd;
     int log_level;
-    bool insecure, check_shapes;
-    int64_t threads, task_wait_ms, session_ttl_ms, drain_timeout_ms;
+    bool insecure, check_shapes, bfloat16_sends;
+    int64_t threads, task_wait_ms, session_ttl_ms, drain_timeout_ms, heartbeat_ms;
     int64_t max_sessions, max_steps, max_session_steps, max_nodes, max_executables;
     struct grpc_server_limits grpc;
     int64_t fold_max_bytes, fold_budget_ms;
@@ -32,6 +36,8 @@ struct master_flags {
 // clang-format off
 static const struct option_row rows[] = {
     {ROW("cluster", OPTION_STRING, cluster, NULL, "SPEC", "the tasks: JOB=HOST:PORT[;HOST:PORT...][,JOB=...]; else TF_CONFIG")},
+    {ROW("expect", OPTION_STRING, expect, NULL, "JOB=N[,...]", "with --etcd: how many tasks of which jobs a session waits for (default: those that are registered)")},
+    ETCD_FLAG_ROWS(ROW),
     {ROW("listen", OPTION_STRING, listen, "127.0.0.1:2222", "HOST:PORT", "where clients connect; port 0 means any")},
     {ROW("admin", OPTION_STRING, admin, NULL, "HOST:PORT", "health and status pages; 'off' for none; default: the port + 10000")},
     {ROW("port-file", OPTION_STRING, port_file, NULL, "PATH", "written once the daemon serves: its port, and a line 'admin PORT'")},
@@ -39,6 +45,7 @@ static const struct option_row rows[] = {
     {ROW("log-level", OPTION_CHOICE, log_level, "info", NULL, "what is logged"), .choices = daemon_log_levels},
     {ROW("threads", OPTION_INT, threads, "0", "N", "of the pool that compiles graphs; 0: as many as cores"), .min = 0, .max = 1024},
     {ROW("task-wait", OPTION_DURATION, task_wait_ms, "10s", "TIME", "how long CreateSession waits for missing tasks")},
+    {ROW("heartbeat", OPTION_DURATION, heartbeat_ms, "2s", "TIME", "between signs of life asked of a task; after three that do not come it is lost"), .min = 50, .max = 3600000},
     {ROW("session-ttl", OPTION_DURATION, session_ttl_ms, "1h", "TIME", "a session is collected so long after its client's last connection closed")},
     {ROW("drain-timeout", OPTION_DURATION, drain_timeout_ms, "30s", "TIME", "how long TERM waits for running steps")},
     {ROW("max-sessions", OPTION_INT, max_sessions, "10000", "N", "open sessions"), .min = 1, .max = 1000000},
@@ -61,6 +68,7 @@ static const struct option_row rows[] = {
     {ROW("fold-max", OPTION_BYTES, fold_max_bytes, "10M", "BYTES", "largest constant that folding makes")},
     {ROW("fold-budget", OPTION_DURATION, fold_budget_ms, "200ms", "TIME", "of folding, per compiled step")},
     {ROW("check-shapes", OPTION_BOOL, check_shapes, NULL, NULL, "refuse a graph whose shapes cannot fit when it comes, not when a step needs it")},
+    {ROW("bfloat16-sends", OPTION_BOOL, bfloat16_sends, NULL, NULL, "send floats between tasks as bfloat16, whatever clients ask: half the bytes, 8 bits of precision")},
     {ROW("disable-passes", OPTION_STRING, disable_passes, NULL, "NAME,...", "leave optional passes out: fold, cse")},
     {ROW("dump-graph", OPTION_STRING, dump_graph, NULL, "after:PASS", "log the graph's text form after a pass, or after:all")},
 };
@@ -88,18 +96,22 @@ static struct status *check_dump_graph(const char *dump) {
     return NULL;
 }
 
-/* A cluster that is given leaves TF_CONFIG alone, whatever it holds. */
+/* A cluster that is given, or is in etcd, leaves TF_CONFIG alone, whatever it holds. */
 static struct status *read_environment(struct options *options) {
     const struct master_flags *flags = options->values;
-    return flags->cluster ? NULL : daemon_read_tf_config(options, false);
+    return flags->cluster || flags->etcd.urls ? NULL : daemon_read_tf_config(options, false);
 }
 
 static struct status *check(void *values) {
     struct master_flags *flags = values;
     TRY(read_passes(flags));
-    if (!flags->cluster)
-        return status_invalid("no cluster: give --cluster SPEC or set TF_CONFIG");
-    TRY(cluster_spec_parse(flags->cluster, &flags->spec));
+    TRY(etcd_flags_check(&flags->etcd));
+    if (flags->expect)
+        TRY(flags->etcd.urls ? membership_expect(flags->expect, NULL) : status_invalid("expect: only with --etcd"));
+    if (!flags->cluster && !flags->etcd.urls)
+        return status_invalid("no cluster: give --cluster SPEC or --etcd URLS, or set TF_CONFIG");
+    if (flags->cluster)
+        TRY(cluster_spec_parse(flags->cluster, &flags->spec));
     if (flags->dump_graph)
         TRY(check_dump_graph(flags->dump_graph));
     if (flags->admin && strcmp(flags->admin, "off") != 0)
@@ -123,49 +135,87 @@ struct master {
     struct pool *pool;
     struct service *service;
     struct admin_server *admin;
+    const struct master_flags *flags;
+    struct etcd *etcd; /* NULL: a static cluster; so with the next two */
+    struct enrolment *enrolment;
+    struct membership *membership;
     struct loop_timer drain_timer;
     int64_t drain_timeout_ms;
-    bool is_stopping, is_drained;
+    bool is_stopping, is_drained, has_job_ended;
+    int exit_code;
 };
 
 /* ---- pages ---- */
 
 static int page_ready(void *arg, const char *query, struct str *out) {
     struct master *master = arg;
-    if (service_is_ready(master->service, out)) {
+    struct str why = STR_INIT;
+    if (!service_is_ready(master->service, out))
+        return 503;
+    /* It serves on with the tasks that it knows: taken out of service, it would serve nobody. */
+    if (master->etcd && !etcd_is_up(master->etcd, &why))
+        str_addf(out, "ok, degraded: %s\n", str_text(&why));
+    else
         str_add(out, "ok\n");
-        return 200;
-    }
-    return 503;
+    str_fini(&why);
+    return 200;
 }
 
 static int page_status(void *arg, const char *query, struct str *out) {
     struct master *master = arg;
     str_addf(out, "{\"program\": \"tf-master\", \"version\": \"%s\", \"pid\": %d, \"service\": ", MILLRACE_VERSION, (int)getpid());
     service_describe(master->service, out);
+    if (master->membership) {
+        str_add(out, ", \"membership\": ");
+        membership_describe(master->membership, out);
+    }
+    if (master->enrolment) {
+        str_add(out, ", \"registration\": ");
+        enrolment_describe(master->enrolment, out);
+    }
     str_add(out, "}\n");
     return 200;
 }
 
-static int page_steps(void *arg, const char *query, struct str *out) {
-    struct master *master = arg;
-    service_describe_steps(master->service, out);
+static void end_job(struct master *master);
+
+static int page_end_job(void *arg, const char *query, struct str *out) {
+    end_job(arg);
+    str_add(out, "the job ends\n");
     return 200;
 }
 
+static void page_steps(void *arg, const char *query, struct admin_reply *reply) {
+    struct master *master = arg;
+    service_page_steps(master->service, reply);
+}
+
 static const struct admin_page pages[] = {
-    {"/readyz", "text/plain", page_ready},
-    {"/healthz", "text/plain", page_ready},
-    {"/statusz", "application/json", page_status},
-    {"/stepz", "text/plain", page_steps},
+    {"/readyz", "text/plain", .write = page_ready},
+    {"/healthz", "text/plain", .write = page_ready},
+    {"/statusz", "application/json", .write = page_status},
+    {"/stepz", "text/plain", .begin = page_steps},
+    {"/job/end", "text/plain", .write = page_end_job, .is_action = true},
 };
 
 /* ---- stopping ---- */
+
+static void close_etcd(void *arg) {
+    struct master *master = arg;
+    master->enrolment = NULL;
+    etcd_close(master->etcd, NULL, NULL);
+}
 
 static void stop(struct master *master) {
     if (master->is_drained)
         return;
     master->is_drained = true;
+    if (master->has_job_ended)
+        service_end_job(master->service);
+    membership_close(master->membership);
+    master->membership = NULL;
+    if (master->enrolment)
+        enrolment_leave(master->enrolment, close_etcd, master);
     loop_timer_stop(&master->drain_timer);
     loop_timer_close(&master->drain_timer, NULL);
     admin_server_close(master->admin);
@@ -179,16 +229,36 @@ static void on_drain_timeout(struct loop_timer *timer) {
     stop(CONTAINER_OF(timer, struct master, drain_timer));
 }
 
-static void on_signal(void *arg, int signo) {
-    struct master *master = arg;
-    if (master->is_stopping) { /* a second signal does not wait */
-        stop(master);
-        return;
-    }
+static void drain(struct master *master, const char *why) {
     master->is_stopping = true;
-    log_info("%s: draining", signo == SIGINT ? "interrupted" : "terminated");
+    log_info("%s: draining", why);
     loop_timer_start(&master->drain_timer, master->drain_timeout_ms, 0);
     service_drain(master->service, on_drained, master);
+}
+
+static void on_signal(void *arg, int signo) {
+    struct master *master = arg;
+    if (master->is_stopping) /* a second signal does not wait */
+        stop(master);
+    else
+        drain(master, signo == SIGINT ? "interrupted" : "terminated");
+}
+
+/* Our own steps end first, then the tasks are told. */
+static void end_job(struct master *master) {
+    master->has_job_ended = true;
+    if (!master->is_stopping)
+        drain(master, "the job has ended");
+}
+
+static void on_job_ended(void *arg) { end_job(arg); }
+
+static void on_taken(void *arg, const char *why) {
+    struct master *master = arg;
+    log_error("%s: exiting", why);
+    master->exit_code = EXIT_RESTART_ME;
+    master->is_stopping = true;
+    stop(master);
 }
 
 /* ---- starting ---- */
@@ -198,6 +268,7 @@ static void fill_options(const struct master_flags *flags, struct service_option
     ret->listen = flags->listen;
     ret->limits = flags->grpc;
     ret->task_wait_ms = flags->task_wait_ms;
+    ret->heartbeat_ms = flags->heartbeat_ms;
     ret->session_ttl_ms = flags->session_ttl_ms;
     ret->max_sessions = (int)flags->max_sessions;
     ret->max_steps = (int)flags->max_steps;
@@ -205,10 +276,54 @@ static void fill_options(const struct master_flags *flags, struct service_option
     ret->max_nodes = (int)flags->max_nodes;
     ret->max_executables = (int)flags->max_executables;
     ret->check_shapes = flags->check_shapes;
+    ret->compile.bfloat16_sends = flags->bfloat16_sends;
     ret->compile.fold_max_bytes = flags->fold_max_bytes;
     ret->compile.fold_budget_ns = flags->fold_budget_ms * 1000000;
     ret->compile.disabled_passes = flags->disabled_passes;
     ret->compile.dump_after = flags->dump_graph ? flags->dump_graph + 6 : NULL;
+}
+
+static void enrol(struct master *master, int port, const char *admin_listen) {
+    const struct etcd_flags *flags = &master->flags->etcd;
+    struct str address = STR_INIT, admin = STR_INIT, key = STR_INIT, job_key = STR_INIT;
+    member_address(flags->advertise, master->flags->listen, port, &address);
+    if (master->admin)
+        daemon_admin_advertised(str_text(&address), admin_listen, admin_server_port(master->admin), &admin);
+    struct cluster_member member = {.address = str_text(&address),
+                                    .admin_address = str_text(&admin),
+                                    .host_id = host_id(),
+                                    .version = MILLRACE_VERSION,
+                                    .incarnation = master->service->incarnation};
+    member_key_of_master(flags->cluster_name, &key);
+    member_key_of_job(flags->cluster_name, &job_key);
+    struct enrolment_options options = {.etcd = master->etcd,
+                                        .key = str_text(&key),
+                                        .job_key = str_text(&job_key),
+                                        .member = &member,
+                                        .is_master = true,
+                                        .ttl_s = flags->ttl_ms / 1000,
+                                        .on_taken = on_taken,
+                                        .on_job_ended = on_job_ended,
+                                        .arg = master};
+    master->enrolment = enrolment_new(master->loop, &options);
+    str_fini(&address);
+    str_fini(&admin);
+    str_fini(&key);
+    str_fini(&job_key);
+}
+
+/* The tasks of --cluster stay members whatever etcd says: a list may be added to by it. */
+static struct status *join(struct master *master, int port, const char *admin_listen) {
+    const struct master_flags *flags = master->flags;
+    if (!flags->etcd.urls)
+        return NULL;
+    TRY(etcd_flags_open(&flags->etcd, master->loop, &master->etcd));
+    tasks_set_dynamic(master->service->tasks);
+    if (flags->expect)
+        TRY(membership_expect(flags->expect, master->service->tasks));
+    master->membership = membership_new(master->loop, master->etcd, flags->etcd.cluster_name, master->service->tasks);
+    enrol(master, port, admin_listen);
+    return NULL;
 }
 
 static struct status *start(struct master *master, const struct master_flags *flags) {
@@ -222,8 +337,10 @@ static struct status *start(struct master *master, const struct master_flags *fl
     if (daemon_admin_address(flags->admin, flags->listen, port, &text))
         st = admin_server_new(master->loop, str_text(&text), &admin_options, &master->admin);
     int admin_port = master->admin ? admin_server_port(master->admin) : 0;
+    if (!st)
+        st = join(master, port, str_text(&text));
     if (!st && flags->port_file)
-        st = daemon_write_port_file(flags->port_file, port, admin_port);
+        st = daemon_write_port_file(flags->port_file, port, admin_port, 0);
     str_clear(&text);
     daemon_describe_ports(port, admin_port, &text);
     if (!st)
@@ -233,7 +350,7 @@ static struct status *start(struct master *master, const struct master_flags *fl
 }
 
 static int run(const struct master_flags *flags) {
-    struct master master = {.drain_timeout_ms = flags->drain_timeout_ms};
+    struct master master = {.drain_timeout_ms = flags->drain_timeout_ms, .flags = flags, .exit_code = EXIT_OK};
     master.loop = loop_new();
     master.pool = pool_new((int)flags->threads);
     loop_timer_init(master.loop, &master.drain_timer, on_drain_timeout);
@@ -247,7 +364,7 @@ static int run(const struct master_flags *flags) {
     loop_run(master.loop);
     pool_free(master.pool);
     loop_free(master.loop);
-    return EXIT_OK;
+    return master.exit_code;
 }
 
 int main(int argc, char **argv) {

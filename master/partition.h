@@ -31,6 +31,14 @@ struct status *cut_arrive_control(struct cut *cut, struct node *src, int task, s
 /* A Send of from:index on its task and a Recv on `task`, in loop `frame`. `src` and `tensor_name` are what the client calls it. */
 struct status *cut_add_pair(struct cut *cut, struct node *from, int index, const struct node *src, int frame, const char *tensor_name,
                             int task, struct node **ret_recv) MUST_USE;
+/* ---- partition_narrow.c ---- */
+/* Does src:index travel as bfloat16? */
+bool cut_is_narrowed(const struct cut *cut, const struct node *src, int index);
+/* The same as cut_add_pair of src:index, by way of 16 bits; *ret is a float again. */
+struct status *cut_add_narrow_pair(struct cut *cut, struct node *src, int index, const char *tensor_name, int task,
+                                   struct node **ret) MUST_USE;
+
+/* ---- pass_partition.c ---- */
 void cut_note_copy(struct cut *cut, const struct node *copy, struct node *original);
 /* Where the arrival of an endpoint on a task is kept: cut->arrivals. */
 uint64_t cut_arrival_key(const struct cut *cut, const struct node *src, int index, int task);

@@ -1,4 +1,5 @@
-/* Functions are inlined; If, Case and While become the primitives that the executor runs [WP 4.4; CF 3] (inline.h).
+/* Functions are inlined, and differentiated; If, Case, While and For become the primitives that the executor runs [WP 4.4; CF 3]
+ * (inline.h).
  *
  *   calls of the graph ─► stack ─► lower one: its body's nodes, which may be calls themselves ─► until the stack is empty
  *   every edge from a call ─► from what stands for it       calls removed, effects become targets, the rest pruned
@@ -12,10 +13,6 @@
 
 /* ---- what can be called ---- */
 
-static struct status *lower_symbolic_gradient(struct inliner *in, const struct inline_call *call, struct replacement *ret) {
-    return status_unimplemented("SymbolicGradient of a function is not supported yet\n\t [[{{node %s}}]]", call->node->name);
-}
-
 // clang-format off
 static const struct inline_rule rules[] = {
     {"PartitionedCall", lower_call},
@@ -26,6 +23,8 @@ static const struct inline_rule rules[] = {
     {"StatelessCase", lower_case},
     {"While", lower_while},
     {"StatelessWhile", lower_while},
+    {"For", lower_for},
+    {"RemoteCall", lower_remote_call},
     {"SymbolicGradient", lower_symbolic_gradient},
 };
 // clang-format on
@@ -222,14 +221,18 @@ static struct status *inline_all(struct inliner *in) {
     return NULL;
 }
 
-/* Workers need a function only for a node that holds one. */
+void graph_drop_library(struct graph *graph) {
+    strmap_fini(&graph->functions);
+    strmap_init(&graph->functions);
+    graph->n_gradient_defs = 0;
+}
+
+/* What is left of the library is for nodes that name functions (pass_functions.c). */
 static void drop_library(struct graph *graph) {
     for (int id = 0; id < graph->n_nodes; id++)
         if (!graph->nodes[id]->is_removed && node_uses_functions(graph->nodes[id]))
             return;
-    strmap_fini(&graph->functions);
-    strmap_init(&graph->functions);
-    graph->n_gradient_defs = 0;
+    graph_drop_library(graph);
 }
 
 struct status *pass_inline(struct compilation *c, bool *ret_changed) {
@@ -239,10 +242,12 @@ struct status *pass_inline(struct compilation *c, bool *ret_changed) {
     void *body;
     graph_limits_default(&in.limits);
     strmap_init(&in.bodies);
+    strmap_init(&in.gradients);
     struct status *st = inline_all(&in);
     while (strmap_next(&in.bodies, &cursor, &name, &body))
         function_body_fini(body);
     strmap_fini(&in.bodies);
+    strmap_fini(&in.gradients);
     free(in.calls);
     free(in.replaced);
     TRY(st);

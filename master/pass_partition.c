@@ -118,11 +118,13 @@ struct status *cut_arrive(struct cut *cut, struct node *src, int index, int task
     *ret = u64map_get(&cut->arrivals, key);
     if (*ret)
         return NULL;
+    const char *tensor_name = arena_printf(&cut->c->arena, "%s:%d", src->name, index);
     if (cut_is_step_of_loop(src))
         TRY(cut_repeat_step(cut, src, task, ret));
+    else if (cut_is_narrowed(cut, src, index))
+        TRY(cut_add_narrow_pair(cut, src, index, tensor_name, task, ret));
     else
-        TRY(cut_add_pair(cut, src, index, src, cut->frames.out[src->id], arena_printf(&cut->c->arena, "%s:%d", src->name, index), task,
-                         ret));
+        TRY(cut_add_pair(cut, src, index, src, cut->frames.out[src->id], tensor_name, task, ret));
     u64map_put(&cut->arrivals, key, *ret);
     return NULL;
 }

@@ -23,14 +23,18 @@ static void unite(struct placer *placer, const struct node *a, const struct node
     placer->parent[MAX(x, y)] = MIN(x, y);
 }
 
+/* A dataset cannot be sent: its consumer is where it is. */
+static bool is_dataset(const struct node *node) { return strstr(node->op_name, "Dataset") != NULL; }
+
 /* A node that takes a reference runs where the variable is, and one that takes a handle where the resource is. Not so a function
  * call, whose body may use handles of many tasks; nor our feeds and fetches, which only carry handles. */
 static bool binds(const struct node *node, int position) {
     const struct node_input *in = &node->inputs[position];
+    enum dtype type = (enum dtype)in->src->out_types[in->index];
     if (dtype_is_ref((enum dtype)node->in_types[position]))
         return true;
-    return in->src->out_types[in->index] == DT_RESOURCE && !node_is_internal(node) && !node_is_internal(in->src) &&
-           !node_uses_functions(node) && !node_uses_functions(in->src);
+    return (type == DT_RESOURCE || (type == DT_VARIANT && is_dataset(in->src))) && !node_is_internal(node) && !node_is_internal(in->src) &&
+           !node_is_call(node) && !node_is_call(in->src);
 }
 
 static bool takes_binding(const struct node *node) {

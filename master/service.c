@@ -13,6 +13,7 @@
 #include "master/request.h"
 #include "master/service_internal.h"
 #include "master/step.h"
+#include "rpc/heartbeat.h"
 
 enum { TICK_MS = 250 };
 
@@ -22,6 +23,7 @@ struct metric service_sessions_total = METRIC_COUNTER_INIT("millrace_sessions_to
 void service_options_default(struct service_options *options) {
     *options = (struct service_options){.listen = "127.0.0.1:2222",
                                         .task_wait_ms = 10000,
+                                        .heartbeat_ms = HEARTBEAT_DEFAULT_MS,
                                         .session_ttl_ms = 3600 * 1000,
                                         .max_sessions = 10000,
                                         .max_steps = 100000,
@@ -90,9 +92,26 @@ static void fail_if(struct grpc_call *call, struct status *st) {
         grpc_call_fail(call, st);
 }
 
+static struct status *tell_missing(struct service *service, const struct session_config *config) {
+    struct str missing = STR_INIT;
+    tasks_describe_missing(service->tasks, config, &missing);
+    struct status *st = status_unavailable("Waited %.1f s for tasks of the cluster that are missing: %s",
+                                           (double)service->options.task_wait_ms / 1000, str_text(&missing));
+    str_fini(&missing);
+    return st;
+}
+
+static uint64_t key_of(struct grpc_call *call) { return repeats_key(grpc_call_connection_id(call), grpc_call_message(call)->body); }
+
+static bool is_repeat(struct service *service, struct grpc_call *call) {
+    int64_t now_ns = clock_now_ns();
+    return repeats_any(&service->repeats, now_ns) && repeats_take(&service->repeats, key_of(call), now_ns);
+}
+
 static void when_tasks_are_ready(struct service *service, struct grpc_call *call, struct session_config *config_take, task_call_fn *go) {
-    if (tasks_all_ready(service->tasks, config_take)) {
-        fail_if(call, go(service, call, config_take));
+    bool is_ready = tasks_all_ready(service->tasks, config_take);
+    if (is_ready || is_repeat(service, call)) {
+        fail_if(call, is_ready ? go(service, call, config_take) : tell_missing(service, config_take));
         session_config_fini(config_take);
         return;
     }
@@ -105,15 +124,6 @@ static void when_tasks_are_ready(struct service *service, struct grpc_call *call
     grpc_call_set_user(call, waiting, waiting_cancelled);
 }
 
-static struct status *tell_missing(struct service *service, const struct session_config *config) {
-    struct str missing = STR_INIT;
-    tasks_describe_missing(service->tasks, config, &missing);
-    struct status *st = status_unavailable("Waited %.1f s for tasks of the cluster that are missing: %s",
-                                           (double)service->options.task_wait_ms / 1000, str_text(&missing));
-    str_fini(&missing);
-    return st;
-}
-
 /* Lets waiting calls go on when all their tasks are there, and fails those that waited too long. */
 static void review_waiting(struct service *service) {
     int64_t now_ns = clock_now_ns();
@@ -124,6 +134,8 @@ static void review_waiting(struct service *service) {
             continue;
         struct grpc_call *call = waiting->call;
         grpc_call_set_user(call, NULL, NULL);
+        if (!is_ready)
+            repeats_note(&service->repeats, key_of(call), now_ns);
         fail_if(call, is_ready ? waiting->go(service, call, &waiting->config) : tell_missing(service, &waiting->config));
         waiting_free(waiting);
     }
@@ -135,6 +147,8 @@ static void on_create_session(void *arg, struct grpc_call *call) {
     struct status *st = request_find_bytes(grpc_call_message(call)->body, 2, &bytes);
     if (!st)
         st = session_config_parse(bytes, &config);
+    if (!st && grpc_call_relay_task(call))
+        config.default_task = xstrdup(grpc_call_relay_task(call));
     if (!st) {
         when_tasks_are_ready(arg, call, &config, service_create_session);
         return;
@@ -392,11 +406,16 @@ struct status *service_new(struct loop *loop, struct pool *pool, const struct cl
     metrics_register(&service_sessions_total);
     step_metrics_register();
     budgets_register_metrics();
-    service->tasks = tasks_new(loop, cluster, service->incarnation, on_task_ready, on_task_lost, service);
+    service->tasks = tasks_new(loop, cluster, service->incarnation, options->heartbeat_ms, on_task_ready, on_task_lost, service);
     loop_timer_init(loop, &service->timer, on_tick);
     loop_timer_start(&service->timer, TICK_MS, TICK_MS);
     *ret = service;
     return NULL;
+}
+
+void service_end_job(struct service *service) {
+    for (int i = 0; i < tasks_count(service->tasks); i++)
+        task_send_in_order(tasks_at(service->tasks, i), &(struct wire_out){.type = WIRE_END_JOB});
 }
 
 void service_drain(struct service *service, void (*on_drained)(void *arg), void *arg) {
@@ -466,12 +485,4 @@ void service_describe(struct service *service, struct str *out) {
     str_add(out, ", \"grpc\": ");
     grpc_server_describe(service->server, out);
     str_add_char(out, '}');
-}
-
-void service_describe_steps(struct service *service, struct str *out) {
-    LIST_FOR_EACH (link, &service->sessions) {
-        const struct session *session = LIST_ENTRY(link, struct session, link);
-        LIST_FOR_EACH (step_link, &session->steps)
-            step_describe(step_of_session_link(step_link), out);
-    }
 }

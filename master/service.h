@@ -3,6 +3,7 @@
 #define MILLRACE_MASTER_SERVICE_H
 
 #include "common/base/pool.h"
+#include "master/repeats.h"
 #include "master/session.h"
 #include "master/tasks.h"
 #include "rpc/admin.h"
@@ -13,6 +14,7 @@ struct service_options {
     struct grpc_server_limits limits;
     struct compile_options compile; /* defaults for every session */
     int64_t task_wait_ms;           /* CreateSession waits so long for missing tasks; default 10 s */
+    int64_t heartbeat_ms;           /* between pings to a task; after three without a sign of life it is lost. Default 2 s */
     int64_t session_ttl_ms;         /* after the client's last connection closed; default 1 h */
     int max_sessions;               /* default 10000 */
     int max_steps;                  /* in flight, default 100000 */
@@ -35,6 +37,7 @@ struct service {
     int n_sessions, n_steps;
     struct list live_steps;      /* in the order of their ids */
     struct list waiting_creates; /* CreateSession and ListDevices calls that wait for tasks */
+    struct repeats repeats;      /* of those that waited in vain */
     int64_t tidied_ms;
     struct loop_timer timer; /* once a second: waits that end, sessions to collect */
     bool is_draining, is_stopping, is_server_closed;
@@ -45,11 +48,14 @@ struct status *service_new(struct loop *loop, struct pool *pool, const struct cl
                            struct service **ret) MUST_USE;
 /* TERM: refuses new sessions, lets running steps finish, then calls on_drained; service_free after. */
 void service_drain(struct service *service, void (*on_drained)(void *arg), void *arg);
+/* Tells every task that is connected to drain and exit. Its own steps should have ended. */
+void service_end_job(struct service *service);
 void service_free(struct service *service); /* ends every step; the memory goes when the last session's has gone */
 void service_session_gone(struct service *service);
 struct session *service_find_session(struct service *service, struct span handle); /* NULL; borrowed */
 bool service_is_ready(struct service *service, struct str *why_not);
-void service_describe(struct service *service, struct str *out);       /* /statusz, a JSON object */
-void service_describe_steps(struct service *service, struct str *out); /* /stepz */
+void service_describe(struct service *service, struct str *out); /* /statusz, a JSON object */
+/* /stepz: asks the tasks that running steps wait for; the reply is finished when they have answered, or do not. */
+void service_page_steps(struct service *service, struct admin_reply *reply);
 
 #endif

@@ -67,9 +67,12 @@ void service_reset(void *arg, struct grpc_call *call) {
     int n = tasks_count(service->tasks);
     struct reset *reset = xcalloc(1, sizeof *reset + (size_t)n * sizeof reset->parts[0]);
     reset->call = call;
-    reset->n_waiting = n + 1;
+    reset->n_waiting = 1;
     grpc_call_set_user(call, reset, reset_cancelled);
     for (int i = 0; i < n; i++) {
+        if (task_is_gone(tasks_at(service->tasks, i)))
+            continue;
+        reset->n_waiting++;
         struct wire_out out = {.type = WIRE_RESET, .meta = {meta.data, meta.len}};
         reset->parts[i].reset = reset;
         reset->parts[i].call.on_reply = on_reset_reply;

@@ -25,6 +25,7 @@ struct session *session_new(struct service *service, const struct session_config
     session->options = service->options.compile;
     session->options.allow_soft_placement = config->allow_soft_placement;
     session->options.no_fold = session->options.no_cse = config->no_optimizations;
+    session->options.bfloat16_sends |= config->bfloat16_sends;
     session->operation_timeout_ms = config->operation_timeout_ms;
     session->is_isolated = config->is_isolated;
     session->log_device_placement = config->log_device_placement;

@@ -34,6 +34,7 @@ struct registration {
     struct task *task;
     int partition;
     uint64_t incarnation; /* of the task when it was registered */
+    uint64_t membership;  /* likewise: the task has dropped what was registered under another one */
     uint64_t graph;       /* the worker's handle, 0 while unknown */
 };
 

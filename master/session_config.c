@@ -21,6 +21,8 @@ static struct status *read_graph_options(struct span in, struct session_config *
     while ((more = proto_next(&in, &field)) > 0)
         if (field.number == 3 && field.wire_type == 2)
             TRY(read_optimizer_options(field.bytes, ret));
+        else if (field.number == 7 && field.wire_type == 0)
+            ret->bfloat16_sends = field.value != 0;
     return more < 0 ? malformed(".graph_options") : NULL;
 }
 
@@ -84,6 +86,8 @@ void session_config_fini(struct session_config *config) {
     free(config->filters);
     config->filters = NULL;
     config->n_filters = 0;
+    free(config->default_task);
+    config->default_task = NULL;
 }
 
 bool session_config_has_task(const struct session_config *config, const char *task) {

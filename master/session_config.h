@@ -10,11 +10,13 @@ enum { SESSION_MAX_CPU_DEVICES = 64 }; /* of a task: as many as a worker gives *
 struct session_config {
     bool allow_soft_placement, log_device_placement;
     bool no_optimizations; /* OptimizerOptions.L0 */
+    bool bfloat16_sends;   /* GraphOptions.enable_bfloat16_sendrecv */
     bool is_isolated;      /* isolate_session_state: containers of its own */
     int64_t operation_timeout_ms;
     int cpu_devices;             /* device_count["CPU"]; 0: as many as each task has */
     struct device_name *filters; /* device_filters: tasks that match none are not the session's; malloc'd */
     int n_filters;
+    char *default_task; /* whose CPU:0 takes nodes that say nothing: the task that the client dialled; NULL: the cluster's. malloc'd */
 };
 
 /* Errors: INVALID_ARGUMENT for malformed bytes, a device filter that is no device name, too many devices. `ret` is set either way; end it

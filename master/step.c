@@ -12,7 +12,22 @@
 enum {
     FEED_SPARE_BYTES = 16 << 20, /* what a feed may take beyond a multiple of its bytes: this thread fills it */
     END_GRACE_MS = 10000,        /* a task that does not say that its part has ended (stopped, deep in a kernel) holds nobody up longer */
+    LOST_GRACE_MS = 1000,        /* the same after a task was lost: its part may never end, and the client is to know soon */
 };
+
+#define CODE_METRIC(code)                                                                             \
+    {                                                                                                 \
+        .kind = METRIC_COUNTER, .name = "millrace_step_errors_total", .labels = "code=\"" #code "\"", \
+        .help = "Steps that ended with an error, by its code"                                         \
+    }
+// clang-format off
+static struct metric step_errors[] = { /* by code; the first stands for what is none */
+    CODE_METRIC(OK), CODE_METRIC(CANCELLED), CODE_METRIC(UNKNOWN), CODE_METRIC(INVALID_ARGUMENT), CODE_METRIC(DEADLINE_EXCEEDED),
+    CODE_METRIC(NOT_FOUND), CODE_METRIC(ALREADY_EXISTS), CODE_METRIC(PERMISSION_DENIED), CODE_METRIC(RESOURCE_EXHAUSTED),
+    CODE_METRIC(FAILED_PRECONDITION), CODE_METRIC(ABORTED), CODE_METRIC(OUT_OF_RANGE), CODE_METRIC(UNIMPLEMENTED), CODE_METRIC(INTERNAL),
+    CODE_METRIC(UNAVAILABLE), CODE_METRIC(DATA_LOSS), CODE_METRIC(UNAUTHENTICATED),
+};
+// clang-format on
 
 static struct metric steps_total = METRIC_COUNTER_INIT("millrace_steps_total", "Steps that ended");
 static struct metric steps_failed = METRIC_COUNTER_INIT("millrace_steps_failed_total", "Steps that ended with an error");
@@ -21,7 +36,18 @@ static struct metric step_latency = METRIC_HISTOGRAM_INIT("millrace_step_duratio
 void step_metrics_register(void) {
     metrics_register(&steps_total);
     metrics_register(&steps_failed);
+    for (size_t i = 1; i < ARRAY_LEN(step_errors); i++)
+        metrics_register(&step_errors[i]);
     metrics_register(&step_latency);
+}
+
+static void count_step(const struct step *step, const struct status *status) {
+    metric_add(&steps_total, 1);
+    metric_observe_us(&step_latency, (clock_now_ns() - step->start_ns) / 1000);
+    if (!status)
+        return;
+    metric_add(&steps_failed, 1);
+    metric_add(&step_errors[(size_t)status_code(status) < ARRAY_LEN(step_errors) ? status_code(status) : STATUS_UNKNOWN], 1);
 }
 
 static void step_free(struct step *step) {
@@ -59,9 +85,7 @@ static void finish(struct step *step, struct status *status_take) {
     step->session->service->n_steps--;
     for (int i = 0; step->parts && i < step->machine.n_parts; i++)
         task_call_forget(&step->parts[i].call);
-    metric_add(&steps_total, 1);
-    metric_add(&steps_failed, status_take != NULL);
-    metric_observe_us(&step_latency, (clock_now_ns() - step->start_ns) / 1000);
+    count_step(step, status_take);
     if (step->partial) {
         partial_run_ended(step->partial, status_take);
         return;
@@ -84,7 +108,7 @@ void step_start_timer(struct step *step, int64_t ms) {
 void step_carry_out(struct step *step, unsigned actions) {
     if (actions & STEP_CANCEL_PARTS) {
         step_cancel_parts(step);
-        step_start_timer(step, END_GRACE_MS);
+        step_start_timer(step, status_code(step->machine.status) == STATUS_UNAVAILABLE ? LOST_GRACE_MS : END_GRACE_MS);
     }
     if (actions & STEP_FINISH)
         finish(step, status_ref(step->machine.status));
@@ -109,8 +133,8 @@ static void on_call_cancelled(struct grpc_call *call, void *user) {
 static void give_up(struct step *step) {
     for (int i = 0; i < step->machine.n_parts; i++)
         if (step->is_running[i])
-            log_warning("step %016llx was cancelled %d s ago, and task %s has not ended it", (unsigned long long)step->id,
-                        END_GRACE_MS / 1000, task_name(step->executable->registrations[i].task));
+            log_warning("step %016llx was cancelled a while ago, and task %s has not ended it", (unsigned long long)step->id,
+                        task_name(step->executable->registrations[i].task));
     finish(step, status_ref(step->machine.status));
 }
 
@@ -284,6 +308,15 @@ void step_run(struct session *session, struct grpc_call *call, enum step_form fo
 uint64_t steps_oldest_live(struct service *service) {
     struct list *first = service->live_steps.next;
     return first == &service->live_steps ? 0 : LIST_ENTRY(first, struct step, live_link)->id;
+}
+
+uint64_t step_id(const struct step *step) { return step->id; }
+
+bool step_waits_for(const struct step *step, const struct task *task) {
+    for (int i = 0; step->machine.state != STEP_NEW && i < step->machine.n_parts; i++)
+        if (step->is_running[i] && step->executable->registrations[i].task == task)
+            return true;
+    return false;
 }
 
 void step_describe(const struct step *step, struct str *out) {

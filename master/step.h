@@ -24,6 +24,8 @@ struct step *step_of_session_link(struct list *link); /* an entry of session->st
 void step_cancel(struct step *step, struct status *why_take);
 /* One line for /stepz: what it waits for. */
 void step_describe(const struct step *step, struct str *out);
+uint64_t step_id(const struct step *step);                             /* 0 before it is launched */
+bool step_waits_for(const struct step *step, const struct task *task); /* its part there has not ended */
 /* All steps of a session, from session_close. */
 void steps_cancel_all(struct session *session, struct status *why);
 /* The oldest step id that may still be alive, for the workers' memory of ended ids. */

@@ -5,46 +5,16 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "common/base/map.h"
+#include "master/tasks_internal.h"
 #include "proto/worker.pb-c.h"
 #include "rpc/host_id.h"
 
-enum { RECONNECT_MIN_MS = 50, RECONNECT_MAX_MS = 1000, BULK_BYTES = 64 * 1024 };
-
-struct task {
-    struct tasks *tasks;
-    int index;
-    char *name;
-    char *address;
-    enum task_state state;
-    struct wire_conn *probe, *control, *bulk;
-    int n_linked; /* of control and bulk: greeted */
-    char *unix_address, *host_id;
-    bool avoid_unix; /* the Unix socket did not work: a container without our abstract names, perhaps */
-    uint64_t incarnation;
-    struct device_row {
-        char *name, *type, *description;
-        int64_t memory_limit_bytes;
-        uint64_t incarnation;
-    } * devices;
-    int n_devices;
-    struct u64map calls;     /* id → struct task_call */
-    struct loop_timer timer; /* reconnect */
-    int64_t backoff_ms;
-    struct status *why_down;
-};
-
-struct tasks {
-    struct loop *loop;
-    struct task *rows;
-    int n;
-    uint64_t incarnation, id_prefix, next_sequence;
-    struct device_table *devices; /* NULL after a change */
-    task_event_fn *on_ready, *on_lost;
-    void *arg;
-    struct task_call *lost; /* calls that failed at once: told from the loop */
-    struct loop_task lost_task;
-    bool lost_posted, is_closing, is_freed;
+enum {
+    RECONNECT_MIN_MS = 50,
+    RECONNECT_MAX_MS = 500,
+    CONNECT_MIN_MS = 1000, /* for the kernel to connect: as long as it waits before it says SYN again, so a new attempt costs nothing */
+    CONNECT_MAX_MS = 10000,
+    BULK_BYTES = 64 * 1024,
 };
 
 static const struct wire_handlers handlers;
@@ -70,8 +40,12 @@ static void send_hello(struct task *task, struct wire_conn *conn, unsigned chann
 uint64_t tasks_new_id(struct tasks *tasks) { return tasks->id_prefix | (++tasks->next_sequence & 0xffffffffff); }
 
 struct status *task_unavailable(const struct task *task) {
-    return status_unavailable("Task %s at %s is not reachable: %s", task->name, task->address,
-                              task->why_down ? status_message(task->why_down) : "not connected yet");
+    struct str seen = STR_INIT;
+    task_health_describe_seen(&task->health, &seen);
+    struct status *st = status_unavailable("Task %s at %s is not reachable: %s%s", task->name, task->address,
+                                           task->why_down ? status_message(task->why_down) : "not connected yet", str_text(&seen));
+    str_fini(&seen);
+    return st;
 }
 
 static void free_when_quiet(struct tasks *tasks);
@@ -167,7 +141,7 @@ static void drop_conn(struct wire_conn **conn, struct status *why) {
     wire_conn_unref(dropped);
 }
 
-static void task_down(struct task *task, struct status *why) {
+void task_down(struct task *task, struct status *why) {
     bool was_ready = task->state == TASK_READY;
     struct tasks *tasks = task->tasks;
     status_unref(task->why_down);
@@ -176,6 +150,7 @@ static void task_down(struct task *task, struct status *why) {
     drop_conn(&task->probe, why);
     drop_conn(&task->control, why);
     drop_conn(&task->bulk, why);
+    task_health_lost(&task->health, was_ready);
     fail_calls(task);
     if (tasks->is_closing)
         return;
@@ -183,16 +158,45 @@ static void task_down(struct task *task, struct status *why) {
         log_warning("lost task %s: %s", task->name, status_message(why));
         tasks->on_lost(tasks->arg, task);
     }
+    if (!task->is_listed) {
+        loop_timer_stop(&task->timer);
+        return;
+    }
     loop_timer_start(&task->timer, task->backoff_ms, 0);
     task->backoff_ms = MIN(task->backoff_ms * 2, (int64_t)RECONNECT_MAX_MS);
 }
 
-static void connect_probe(struct loop_timer *timer) {
-    struct task *task = CONTAINER_OF(timer, struct task, timer);
+void task_connect_soon(struct task *task) {
+    task->backoff_ms = RECONNECT_MIN_MS;
+    loop_timer_start(&task->timer, 0, 0);
+}
+
+/* How long the kernel may try to connect. A connection to a host that is cut off is tried anew rather than waited for: the kernel would
+ * wait longer each time, and not notice for half a minute that the host is back. */
+static int64_t connect_ms(const struct task *task) {
+    return MIN(MAX(task->tasks->heartbeat_ms / 2, (int64_t)CONNECT_MIN_MS), (int64_t)CONNECT_MAX_MS);
+}
+
+static bool is_connected(const struct wire_conn *conn) { return !conn || wire_conn_is_open(conn); }
+
+static void connect_probe(struct task *task) {
     task->state = TASK_PROBING;
     task->probe = wire_connect(task->tasks->loop, task->address, &handlers, task);
+    task_health_watch(&task->health, false);
     send_hello(task, task->probe, 0, 0);
     wire_send(task->probe, &(struct wire_out){.type = WIRE_GET_STATUS, .id = tasks_new_id(task->tasks)});
+    loop_timer_start(&task->timer, connect_ms(task), 0);
+}
+
+static void on_timer(struct loop_timer *timer) {
+    struct task *task = CONTAINER_OF(timer, struct task, timer);
+    if (task->state == TASK_DOWN) {
+        connect_probe(task);
+    } else if (task->state != TASK_READY && !(is_connected(task->probe) && is_connected(task->control) && is_connected(task->bulk))) {
+        struct status *why = status_unavailable("no connection within %.1f s", (double)connect_ms(task) / 1000);
+        task_down(task, why);
+        status_unref(why);
+    } /* else it is connected, and what it does not answer is the heartbeat's */
 }
 
 static void connect_channels(struct task *task) {
@@ -205,6 +209,7 @@ static void connect_channels(struct task *task) {
     task->bulk = wire_connect(task->tasks->loop, address, &handlers, task);
     send_hello(task, task->control, 0, task->incarnation);
     send_hello(task, task->bulk, 1, task->incarnation);
+    loop_timer_start(&task->timer, connect_ms(task), 0);
 }
 
 static void free_devices(struct task *task) {
@@ -231,6 +236,7 @@ static struct status *take_status(struct task *task, struct span meta) {
         task->unix_address = xstrdup(status->unix_address);
         task->host_id = xstrdup(status->host_id);
         task->incarnation = status->incarnation;
+        task->membership = status->membership;
         free_devices(task);
         task->devices = xcalloc(status->n_device + 1, sizeof *task->devices);
         for (size_t i = 0; i < status->n_device; i++) {
@@ -250,6 +256,8 @@ static void task_ready(struct task *task) {
     status_unref(task->why_down);
     task->why_down = NULL;
     drop_conn(&task->probe, NULL);
+    loop_timer_stop(&task->timer);
+    task_health_watch(&task->health, true);
     device_table_unref(tasks->devices);
     tasks->devices = NULL;
     log_info("task %s is ready over %s", task->name, wire_conn_peer(task->control));
@@ -260,6 +268,12 @@ static void on_message(void *owner, struct wire_conn *conn, struct wire_message 
     struct task *task = owner;
     if (!task)
         return;
+    int64_t now_ns = clock_now_ns();
+    task_health_heard(&task->health, now_ns);
+    if (message->type == WIRE_PONG) {
+        task_health_pong(&task->health, message, now_ns);
+        return;
+    }
     if (message->type == WIRE_HELLO) {
         if (conn != task->probe && ++task->n_linked == 2)
             task_ready(task);
@@ -302,25 +316,48 @@ static const struct wire_handlers handlers = {.on_message = on_message, .on_clos
 
 /* ---- the table ---- */
 
-struct tasks *tasks_new(struct loop *loop, const struct cluster_spec *cluster, uint64_t incarnation, task_event_fn *on_ready,
-                        task_event_fn *on_lost, void *arg) {
+static void on_tick(struct loop_timer *timer) {
+    struct tasks *tasks = CONTAINER_OF(timer, struct tasks, tick);
+    int64_t now_ns = clock_now_ns();
+    for (int i = 0; i < tasks->n; i++) {
+        struct task *task = tasks->rows[i];
+        struct status *why = task->state == TASK_DOWN ? NULL : task_health_tick(&task->health, now_ns, task->control);
+        if (why)
+            task_down(task, why);
+        status_unref(why);
+    }
+}
+
+struct task *task_add(struct tasks *tasks, const char *name, const char *address) {
+    struct task *task = xcalloc(1, sizeof *task);
+    *task = (struct task){.tasks = tasks, .index = tasks->n, .state = TASK_DOWN, .backoff_ms = RECONNECT_MIN_MS};
+    task->name = xstrdup(name);
+    task->address = xstrdup(address);
+    task->unix_address = xstrdup("");
+    task->host_id = xstrdup("");
+    u64map_init(&task->calls);
+    task_health_init(&task->health, task->name, tasks->heartbeat_ms);
+    loop_timer_init(tasks->loop, &task->timer, on_timer);
+    if ((tasks->n & (tasks->n - 1)) == 0) /* a power of two: full */
+        tasks->rows = xreallocarray(tasks->rows, tasks->n ? (size_t)tasks->n * 2 : 1, sizeof *tasks->rows);
+    tasks->rows[tasks->n++] = task;
+    return task;
+}
+
+struct tasks *tasks_new(struct loop *loop, const struct cluster_spec *cluster, uint64_t incarnation, int64_t heartbeat_ms,
+                        task_event_fn *on_ready, task_event_fn *on_lost, void *arg) {
     struct tasks *tasks = xcalloc(1, sizeof *tasks);
     *tasks = (struct tasks){
-        .loop = loop, .n = cluster->n_tasks, .incarnation = incarnation, .on_ready = on_ready, .on_lost = on_lost, .arg = arg};
+        .loop = loop, .incarnation = incarnation, .heartbeat_ms = heartbeat_ms, .on_ready = on_ready, .on_lost = on_lost, .arg = arg};
     tasks->id_prefix = incarnation << 40; /* 24 random bits tell masters apart */
     tasks->lost_task.run = tell_lost;
-    tasks->rows = xcalloc((size_t)cluster->n_tasks + 1, sizeof *tasks->rows);
     for (int i = 0; i < cluster->n_tasks; i++) {
-        struct task *task = &tasks->rows[i];
-        *task = (struct task){.tasks = tasks, .index = i, .state = TASK_DOWN, .backoff_ms = RECONNECT_MIN_MS};
-        task->name = xstrdup(cluster->tasks[i].name);
-        task->address = xstrdup(cluster->tasks[i].address);
-        task->unix_address = xstrdup("");
-        task->host_id = xstrdup("");
-        u64map_init(&task->calls);
-        loop_timer_init(loop, &task->timer, connect_probe);
-        loop_timer_start(&task->timer, 0, 0);
+        struct task *task = task_add(tasks, cluster->tasks[i].name, cluster->tasks[i].address);
+        task->is_static = task->is_listed = task->is_expected = true;
+        task_connect_soon(task);
     }
+    loop_timer_init(loop, &tasks->tick, on_tick);
+    loop_timer_start(&tasks->tick, heartbeat_tick_ms(heartbeat_ms), heartbeat_tick_ms(heartbeat_ms));
     return tasks;
 }
 
@@ -334,6 +371,7 @@ static void timer_closed(struct loop_timer *timer) {
     free(task->address);
     free(task->unix_address);
     free(task->host_id);
+    free(task);
     if (--tasks->n > 0)
         return;
     device_table_unref(tasks->devices);
@@ -341,17 +379,22 @@ static void timer_closed(struct loop_timer *timer) {
     free(tasks);
 }
 
-/* Not while calls are about to be told: the loop still holds lost_task. */
-static void free_when_quiet(struct tasks *tasks) {
-    if (!tasks->is_freed || tasks->lost_posted)
-        return;
+static void tick_closed(struct loop_timer *timer) {
+    struct tasks *tasks = CONTAINER_OF(timer, struct tasks, tick);
     int n = tasks->n;
     if (n == 0) {
+        device_table_unref(tasks->devices);
         free(tasks->rows);
         free(tasks);
     }
     for (int i = 0; i < n; i++)
-        loop_timer_close(&tasks->rows[i].timer, timer_closed);
+        loop_timer_close(&tasks->rows[i]->timer, timer_closed);
+}
+
+/* Not while calls are about to be told: the loop still holds lost_task. */
+static void free_when_quiet(struct tasks *tasks) {
+    if (tasks->is_freed && !tasks->lost_posted)
+        loop_timer_close(&tasks->tick, tick_closed);
 }
 
 void tasks_close(struct tasks *tasks) {
@@ -359,9 +402,10 @@ void tasks_close(struct tasks *tasks) {
         return;
     struct status *why = status_new(STATUS_CANCELLED, "the master is stopping");
     tasks->is_closing = true;
+    loop_timer_stop(&tasks->tick);
     for (int i = 0; i < tasks->n; i++) {
-        loop_timer_stop(&tasks->rows[i].timer);
-        task_down(&tasks->rows[i], why);
+        loop_timer_stop(&tasks->rows[i]->timer);
+        task_down(tasks->rows[i], why);
     }
     status_unref(why);
 }
@@ -373,101 +417,3 @@ void tasks_free(struct tasks *tasks) {
     tasks->is_freed = true;
     free_when_quiet(tasks);
 }
-
-int tasks_count(const struct tasks *tasks) { return tasks->n; }
-struct task *tasks_at(struct tasks *tasks, int index) {
-    return &tasks->rows[index];
-}
-
-struct task *tasks_find(struct tasks *tasks, const char *name) {
-    for (int i = 0; i < tasks->n; i++)
-        if (strcmp(tasks->rows[i].name, name) == 0)
-            return &tasks->rows[i];
-    return NULL;
-}
-
-bool tasks_all_ready(const struct tasks *tasks, const struct session_config *config) {
-    for (int i = 0; i < tasks->n; i++)
-        if (tasks->rows[i].state != TASK_READY && session_config_has_task(config, tasks->rows[i].name))
-            return false;
-    return true;
-}
-
-void tasks_describe_missing(const struct tasks *tasks, const struct session_config *config, struct str *out) {
-    for (int i = 0; i < tasks->n; i++) {
-        const struct task *task = &tasks->rows[i];
-        if (task->state == TASK_READY || !session_config_has_task(config, task->name))
-            continue;
-        str_addf(out, "%s%s at %s (%s)", out->len ? ", " : "", task->name, task->address,
-                 task->why_down ? status_message(task->why_down) : "no answer yet");
-    }
-}
-
-/* A worker runs nodes of any CPU device number; the further ones are told apart by name and incarnation only. */
-static void add_further_cpus(struct device_table *table, const struct task *task, int wanted) {
-    const struct device_row *first = NULL;
-    int n = 0;
-    for (int k = 0; k < task->n_devices; k++)
-        if (strcmp(task->devices[k].type, "CPU") == 0 && n++ == 0)
-            first = &task->devices[k];
-    for (; first && n < wanted; n++) {
-        struct str name = STR_INIT;
-        str_addf(&name, "%s/device:CPU:%d", task->name, n);
-        device_table_add_device(table, str_text(&name), "CPU", first->memory_limit_bytes, first->incarnation + (uint64_t)n,
-                                first->description);
-        str_fini(&name);
-    }
-}
-
-static struct device_table *make_table(const struct tasks *tasks, const struct session_config *config) {
-    struct device_table *table = device_table_new();
-    for (int i = 0; i < tasks->n; i++) {
-        const struct task *task = &tasks->rows[i];
-        if (task->state != TASK_READY || !session_config_has_task(config, task->name))
-            continue;
-        device_table_add(table, task->name, task->address, task->unix_address, task->incarnation);
-        for (int k = 0; k < task->n_devices; k++)
-            device_table_add_device(table, task->devices[k].name, task->devices[k].type, task->devices[k].memory_limit_bytes,
-                                    task->devices[k].incarnation, task->devices[k].description);
-        if (config)
-            add_further_cpus(table, task, config->cpu_devices);
-    }
-    device_table_finish(table);
-    return table;
-}
-
-struct device_table *tasks_devices(struct tasks *tasks) {
-    if (!tasks->devices)
-        tasks->devices = make_table(tasks, NULL);
-    return device_table_ref(tasks->devices);
-}
-
-struct device_table *tasks_session_devices(struct tasks *tasks, const struct session_config *config) {
-    bool is_plain = config->n_filters == 0 && config->cpu_devices <= 1;
-    return is_plain ? tasks_devices(tasks) : make_table(tasks, config);
-}
-
-void tasks_describe(struct tasks *tasks, struct str *out) {
-    static const char *const states[] = {"down", "probing", "linking", "ready"};
-    str_add_char(out, '[');
-    for (int i = 0; i < tasks->n; i++) {
-        const struct task *task = &tasks->rows[i];
-        str_addf(
-            out,
-            "%s{\"task\": \"%s\", \"address\": \"%s\", \"state\": \"%s\", \"incarnation\": \"%016llx\", \"transport\": \"%s\", \"why\": \"",
-            i ? ", " : "", task->name, task->address, states[task->state], (unsigned long long)task->incarnation,
-            task->control ? wire_conn_peer(task->control) : "");
-        const char *why = task->why_down ? status_message(task->why_down) : "";
-        str_add_json_escaped(out, why, strlen(why));
-        str_addf(out, "\", \"calls\": %zu, \"devices\": %d}", task->calls.n_entries, task->n_devices);
-    }
-    str_add_char(out, ']');
-}
-
-int task_index(const struct task *task) { return task->index; }
-const char *task_name(const struct task *task) { return task->name; }
-enum task_state task_state(const struct task *task) { return task->state; }
-uint64_t task_incarnation(const struct task *task) { return task->incarnation; }
-const char *task_address(const struct task *task) { return task->address; }
-const char *task_unix_address(const struct task *task) { return task->unix_address; }
-const char *task_host_id(const struct task *task) { return task->host_id; }

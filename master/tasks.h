@@ -2,9 +2,9 @@
  *
  *   DOWN ──connect──► PROBING (hello, status over the listed address) ──► LINKING (control and bulk connections, over a Unix
  *     ▲                                                                     socket when the task is on this host) ──► READY
- *     └──────────────────── a connection is lost: every call ends with UNAVAILABLE naming the task ─────────────────────┘
+ *     └── a connection is lost, or the task is silent (task_health.h): every call ends with UNAVAILABLE naming the task ┘
  *
- * A task's incarnation tells a restart from a lost connection. Loop thread only. */
+ * A task's incarnation tells a restart from a lost connection; its membership tells whether it still has our graphs. Loop thread only. */
 #ifndef MILLRACE_MASTER_TASKS_H
 #define MILLRACE_MASTER_TASKS_H
 
@@ -31,12 +31,25 @@ struct task_call {
 /* Told of a task that became ready or was lost. */
 typedef void task_event_fn(void *arg, struct task *task);
 
-struct tasks *tasks_new(struct loop *loop, const struct cluster_spec *cluster, uint64_t incarnation, task_event_fn *on_ready,
-                        task_event_fn *on_lost, void *arg);
+struct tasks *tasks_new(struct loop *loop, const struct cluster_spec *cluster, uint64_t incarnation, int64_t heartbeat_ms,
+                        task_event_fn *on_ready, task_event_fn *on_lost, void *arg);
 void tasks_close(struct tasks *tasks); /* connections end now, calls soon; new calls fail */
 void tasks_free(struct tasks *tasks);  /* closes it; the memory goes when the last call has been told */
 
-int tasks_count(const struct tasks *tasks);
+/* ---- a membership that changes: of a cluster that is registered somewhere; tasks of the cluster that tasks_new got stay for ever ----
+ *
+ *            tasks_expect           tasks_list: connected to
+ *   unknown ─────────────► missing ◄───────────────────────► listed ── tasks_unlist ──► stays while it is connected, then gone
+ *
+ * A task that is gone counts no more; its row stays for those who used it. */
+void tasks_set_dynamic(struct tasks *tasks);              /* before the first one: a cluster without tasks is not ready */
+void tasks_expect(struct tasks *tasks, const char *name); /* sessions wait for it */
+/* Here it is, or here it is now. One that is connected to under another incarnation is dropped at once: it has been replaced. */
+void tasks_list(struct tasks *tasks, const char *name, const char *address, uint64_t incarnation);
+void tasks_unlist(struct tasks *tasks, const char *name);
+bool task_is_listed(const struct task *task);
+
+int tasks_count(const struct tasks *tasks); /* of all rows, gone ones included */
 struct task *tasks_at(struct tasks *tasks, int index);
 struct task *tasks_find(struct tasks *tasks, const char *name);
 /* `config`: only the tasks that its device filters leave; NULL: all. */
@@ -51,12 +64,15 @@ void tasks_describe(struct tasks *tasks, struct str *out); /* JSON rows for /sta
 
 int task_index(const struct task *task);
 const char *task_name(const struct task *task);
+bool task_is_gone(const struct task *task); /* it has left the cluster */
 enum task_state task_state(const struct task *task);
 uint64_t task_incarnation(const struct task *task); /* of the last time it was ready; 0 never */
+uint64_t task_membership(const struct task *task);  /* another one: graphs registered under the last one have gone */
 const char *task_address(const struct task *task);
 const char *task_unix_address(const struct task *task); /* "" when it has none */
 const char *task_host_id(const struct task *task);
-struct status *task_unavailable(const struct task *task) MUST_USE; /* UNAVAILABLE with its name and the last error */
+/* UNAVAILABLE with its name, the last error and its last sign of life. */
+struct status *task_unavailable(const struct task *task) MUST_USE;
 
 /* A new id for calls and steps: unique among all masters that a worker may meet. */
 uint64_t tasks_new_id(struct tasks *tasks);

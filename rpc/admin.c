@@ -7,6 +7,7 @@
 #include <strings.h>
 #include <sys/socket.h>
 
+#include "common/base/list.h"
 #include "common/base/metrics.h"
 #include "rpc/listen.h"
 
@@ -25,8 +26,21 @@ struct admin_server {
     uv_poll_t poll;
     struct loop_timer timer; /* when libmicrohttpd wants to run although nothing is ready */
     struct loop_task close;
+    struct list replies; /* struct admin_reply.link: pages that have begun */
     int n_handles;
     bool is_closing;
+    bool is_in_http; /* libmicrohttpd is at work: what it is told now it finds by itself */
+};
+
+/* A page that has begun: its connection is suspended until it is finished. */
+struct admin_reply {
+    struct list link;
+    struct admin_server *server;       /* NULL: closed */
+    struct MHD_Connection *connection; /* NULL: its request has gone */
+    const struct admin_page *page;
+    struct str body;
+    int http_status; /* 0: not finished */
+    bool is_suspended;
 };
 
 /* ---- pages ---- */
@@ -64,7 +78,9 @@ static bool query_has(const char *query, const char *wanted) {
     return false;
 }
 
-static enum MHD_Result respond(struct MHD_Connection *connection, int http_status, const char *content_type, struct str *body) {
+/* `allowed`: the methods, where the one that came is not among them; NULL else. */
+static enum MHD_Result respond_with(struct MHD_Connection *connection, int http_status, const char *content_type, const char *allowed,
+                                    struct str *body) {
     size_t len = body->len;
     char *data = len ? str_detach(body) : NULL;
     struct MHD_Response *response =
@@ -76,11 +92,15 @@ static enum MHD_Result respond(struct MHD_Connection *connection, int http_statu
     MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, content_type);
     MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
     MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
-    if (http_status == MHD_HTTP_METHOD_NOT_ALLOWED)
-        MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
+    if (allowed)
+        MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, allowed);
     enum MHD_Result rc = MHD_queue_response(connection, (unsigned)http_status, response);
     MHD_destroy_response(response);
     return rc;
+}
+
+static enum MHD_Result respond(struct MHD_Connection *connection, int http_status, const char *content_type, struct str *body) {
+    return respond_with(connection, http_status, content_type, NULL, body);
 }
 
 static enum MHD_Result respond_text(struct MHD_Connection *connection, int http_status, const char *text) {
@@ -91,13 +111,80 @@ static enum MHD_Result respond_text(struct MHD_Connection *connection, int http_
     return rc;
 }
 
+static enum MHD_Result respond_not_allowed(struct MHD_Connection *connection, const char *allowed) {
+    struct str body = STR_INIT;
+    str_addf(&body, "only %s\n", allowed);
+    enum MHD_Result rc = respond_with(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "text/plain; charset=utf-8", allowed, &body);
+    str_fini(&body);
+    return rc;
+}
+
+/* ---- pages that are finished later ---- */
+
+static void reply_free(struct admin_reply *reply) {
+    list_remove(&reply->link);
+    str_fini(&reply->body);
+    free(reply);
+}
+
+static enum MHD_Result respond_finished(struct MHD_Connection *connection, struct admin_reply *reply) {
+    return respond(connection, reply->http_status, reply->page->content_type, &reply->body);
+}
+
+/* *ret_reply: the request's from now on. */
+static enum MHD_Result begin_page(struct admin_server *server, struct MHD_Connection *connection, const struct admin_page *page,
+                                  const char *query, struct admin_reply **ret_reply) {
+    struct admin_reply *reply = xcalloc(1, sizeof(*reply));
+    reply->server = server;
+    reply->connection = connection;
+    reply->page = page;
+    list_init(&reply->link);
+    list_push_back(&server->replies, &reply->link);
+    *ret_reply = reply;
+    page->begin(server->options.arg, query, reply);
+    if (reply->http_status != 0)
+        return respond_finished(connection, reply);
+    MHD_suspend_connection(connection);
+    reply->is_suspended = true;
+    return MHD_YES;
+}
+
+static void run_http(struct admin_server *server);
+
+static void reply_resume(struct admin_reply *reply) {
+    if (!reply->is_suspended)
+        return;
+    reply->is_suspended = false;
+    MHD_resume_connection(reply->connection);
+}
+
+void admin_reply_finish(struct admin_reply *reply, int http_status, struct str *body) {
+    struct admin_server *server = reply->server;
+    CHECK(reply->http_status == 0);
+    reply->http_status = http_status;
+    str_add_bytes(&reply->body, body->data, body->len);
+    str_clear(body);
+    if (!reply->connection) {
+        reply_free(reply);
+        return;
+    }
+    reply_resume(reply);
+    if (!server->is_in_http)
+        run_http(server);
+}
+
 static enum MHD_Result respond_page(struct admin_server *server, struct MHD_Connection *connection, const struct admin_page *page,
-                                    const char *asked) {
+                                    const char *asked, struct admin_reply **ret_reply) {
     struct str query = STR_INIT, body = STR_INIT;
     str_add(&query, asked);
     const char *accept = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCEPT);
     if (accept && strcasestr(accept, "application/json") && !query_has(asked, "format="))
         str_add(&query, query.len ? "&format=json" : "format=json");
+    if (page->begin) {
+        enum MHD_Result begun = begin_page(server, connection, page, str_text(&query), ret_reply);
+        str_fini(&query);
+        return begun;
+    }
     const char *content_type = page->content_type;
     if (strncmp(content_type, "text/html", 9) == 0 && query_has(str_text(&query), "format=json"))
         content_type = "application/json";
@@ -114,6 +201,7 @@ static enum MHD_Result respond_page(struct admin_server *server, struct MHD_Conn
  * the whole one is kept here. */
 struct admin_request {
     bool is_begun;
+    struct admin_reply *reply; /* of a page that has begun */
     char uri[];
 };
 
@@ -121,31 +209,58 @@ static void *on_uri(void *arg, const char *uri, struct MHD_Connection *connectio
     size_t size = strlen(uri) + 1;
     struct admin_request *request = xmalloc(sizeof(*request) + size);
     request->is_begun = false;
+    request->reply = NULL;
     memcpy(request->uri, uri, size);
     return request;
 }
 
-static void on_completed(void *arg, struct MHD_Connection *connection, void **request, enum MHD_RequestTerminationCode code) {
-    free(*request);
-    *request = NULL;
+/* A reply that is not finished yet is its page's from here on. */
+static void on_completed(void *arg, struct MHD_Connection *connection, void **request_of, enum MHD_RequestTerminationCode code) {
+    struct admin_request *request = *request_of;
+    struct admin_reply *reply = request ? request->reply : NULL;
+    if (reply && reply->http_status != 0) {
+        reply_free(reply);
+    } else if (reply) {
+        list_remove(&reply->link);
+        reply->connection = NULL;
+    }
+    free(request);
+    *request_of = NULL;
+}
+
+/* MHD_NO: the request may go on. Else it has been answered, which ends the connection when its body is still to come. */
+static enum MHD_Result refuse_method(const struct admin_server *server, struct MHD_Connection *connection, const char *path,
+                                     const char *method) {
+    const struct admin_page *page = find_page(server, path);
+    bool is_get = strcmp(method, MHD_HTTP_METHOD_GET) == 0 || strcmp(method, MHD_HTTP_METHOD_HEAD) == 0;
+    if (!page || !page->is_action)
+        return is_get ? MHD_NO : respond_not_allowed(connection, "GET, HEAD");
+    if (strcmp(method, MHD_HTTP_METHOD_POST) != 0)
+        return respond_not_allowed(connection, "POST");
+    if (!MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "X-Millrace"))
+        return respond_text(connection, MHD_HTTP_FORBIDDEN, "only with a header X-Millrace\n");
+    return MHD_NO;
 }
 
 static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, const char *path, const char *method, const char *version,
                                   const char *upload, size_t *upload_size, void **request_of) {
     struct admin_server *server = arg;
     struct admin_request *request = *request_of;
-    if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
-        return respond_text(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET and HEAD\n"); /* at once: ends the connection */
+    if (!request->is_begun && refuse_method(server, connection, path, method) == MHD_YES)
+        return MHD_YES;
     if (!request->is_begun || *upload_size > 0) {
         request->is_begun = true;
         *upload_size = 0; /* a body means nothing here */
         return MHD_YES;
     }
+    if (request->reply)
+        return request->reply->http_status != 0 ? respond_finished(connection, request->reply)
+                                                : respond_text(connection, MHD_HTTP_SERVICE_UNAVAILABLE, "stopping\n");
     const struct admin_page *page = find_page(server, path);
     if (!page)
         return respond_text(connection, MHD_HTTP_NOT_FOUND, "no such page\n");
     const char *mark = strchr(request->uri, '?');
-    return respond_page(server, connection, page, mark ? mark + 1 : "");
+    return respond_page(server, connection, page, mark ? mark + 1 : "", &request->reply);
 }
 
 static void on_http_log(void *arg, const char *format, va_list args) {} /* a stranger's malformed request is no event of ours */
@@ -155,7 +270,9 @@ static void on_http_log(void *arg, const char *format, va_list args) {} /* a str
 static void run_http(struct admin_server *server) {
     if (server->is_closing)
         return;
+    server->is_in_http = true;
     MHD_run(server->http);
+    server->is_in_http = false;
     MHD_UNSIGNED_LONG_LONG timeout_ms;
     if (MHD_get_timeout(server->http, &timeout_ms) == MHD_YES)
         loop_timer_start(&server->timer, (int64_t)MIN(timeout_ms, 1000000ULL), 0);
@@ -176,11 +293,11 @@ static void on_accept(void *arg, int fd_take) {
 }
 
 static struct MHD_Daemon *start_http(struct admin_server *server) {
-    return MHD_start_daemon(MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_USE_ERROR_LOG, 0, NULL, NULL, on_request, server,
-                            MHD_OPTION_EXTERNAL_LOGGER, on_http_log, NULL, MHD_OPTION_CONNECTION_LIMIT, (unsigned)MAX_CONNECTIONS,
-                            MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_TIMEOUT_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-                            (size_t)CONNECTION_MEMORY_BYTES, MHD_OPTION_URI_LOG_CALLBACK, on_uri, NULL, MHD_OPTION_NOTIFY_COMPLETED,
-                            on_completed, NULL, MHD_OPTION_END);
+    return MHD_start_daemon(MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_USE_ERROR_LOG | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL,
+                            on_request, server, MHD_OPTION_EXTERNAL_LOGGER, on_http_log, NULL, MHD_OPTION_CONNECTION_LIMIT,
+                            (unsigned)MAX_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_TIMEOUT_S,
+                            MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY_BYTES, MHD_OPTION_URI_LOG_CALLBACK, on_uri, NULL,
+                            MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL, MHD_OPTION_END);
 }
 
 static void release_handle(struct admin_server *server) {
@@ -194,6 +311,8 @@ static void run_close(struct loop_task *task) {
     struct admin_server *server = CONTAINER_OF(task, struct admin_server, close);
     uv_close((uv_handle_t *)&server->poll, on_poll_closed);
     loop_timer_close(&server->timer, on_timer_closed);
+    LIST_FOR_EACH (link, &server->replies)
+        reply_resume(LIST_ENTRY(link, struct admin_reply, link)); /* it may not stop with suspended ones */
     MHD_stop_daemon(server->http);
 }
 
@@ -211,6 +330,7 @@ struct status *admin_server_new(struct loop *loop, const char *address, const st
     server->loop = loop;
     server->options = *options;
     server->close.run = run_close;
+    list_init(&server->replies);
     server->http = start_http(server);
     const union MHD_DaemonInfo *info = server->http ? MHD_get_daemon_info(server->http, MHD_DAEMON_INFO_EPOLL_FD) : NULL;
     struct status *st = NULL;

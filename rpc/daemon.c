@@ -76,6 +76,17 @@ bool daemon_admin_address(const char *flag, const char *listen, int bound_port, 
     return true;
 }
 
+void daemon_with_port(const char *address, int port, struct str *out) {
+    struct span host = strncmp(address, "unix:", 5) == 0 ? span_of("127.0.0.1") : host_of(address);
+    str_addf(out, "%.*s:%d", (int)host.len, host.data, port);
+}
+
+void daemon_admin_advertised(const char *advertised, const char *admin_listen, int admin_port, struct str *out) {
+    struct span host = host_of(admin_listen);
+    bool is_any = host.len == 0 || span_is(host, "0.0.0.0") || span_is(host, "*") || span_is(host, "[::]");
+    daemon_with_port(is_any ? advertised : admin_listen, admin_port, out);
+}
+
 void daemon_describe_ports(int port, int admin_port, struct str *out) {
     str_addf(out, "port %d, ", port);
     if (admin_port)
@@ -84,13 +95,15 @@ void daemon_describe_ports(int port, int admin_port, struct str *out) {
         str_add(out, "no admin port");
 }
 
-struct status *daemon_write_port_file(const char *path, int port, int admin_port) {
+struct status *daemon_write_port_file(const char *path, int port, int admin_port, int client_port) {
     struct str text = STR_INIT, temporary = STR_INIT;
     struct status *st = NULL;
     str_addf(&temporary, "%s.%d", path, (int)getpid());
     str_addf(&text, "%d\n", port);
     if (admin_port)
         str_addf(&text, "admin %d\n", admin_port);
+    if (client_port)
+        str_addf(&text, "client %d\n", client_port);
     int fd = open(str_text(&temporary), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     if (fd < 0 || write(fd, text.data, text.len) != (ssize_t)text.len || rename(str_text(&temporary), path) != 0)
         st = status_unavailable("cannot write port file %s: %s", path, strerror(errno));

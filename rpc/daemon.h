@@ -18,9 +18,14 @@ struct status *daemon_check_listen(const char *flag, const char *address, bool i
 /* The admin address from its flag ("off", "HOST:PORT" or NULL) and the daemon's own address and bound port: by default the same host and
  * the port + 10000 (any port when the daemon's own was 0 in its flag, or the sum is beyond 65535). False: no admin port. */
 bool daemon_admin_address(const char *flag, const char *listen, int bound_port, struct str *ret_address);
+/* An address with another port. */
+void daemon_with_port(const char *address, int port, struct str *out);
+/* Where others reach the admin port: its own host, or that of the daemon's advertised address where its own is a wildcard. */
+void daemon_admin_advertised(const char *advertised, const char *admin_listen, int admin_port, struct str *out);
 /* "port 2222, admin on port 12222", for the log line that says so; admin_port 0: none. */
 void daemon_describe_ports(int port, int admin_port, struct str *out);
-/* "PORT\n" and "admin PORT\n", written to a temporary name and renamed, so that a reader sees all or nothing. */
-struct status *daemon_write_port_file(const char *path, int port, int admin_port) MUST_USE;
+/* "PORT\n", "admin PORT\n" and "client PORT\n" (0: not there), written to a temporary name and renamed, so that a reader sees all or
+ * nothing. */
+struct status *daemon_write_port_file(const char *path, int port, int admin_port, int client_port) MUST_USE;
 
 #endif

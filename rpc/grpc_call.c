@@ -416,6 +416,9 @@ struct grpc_message *grpc_call_message(struct grpc_call *call) {
     return &call->message;
 }
 uint64_t grpc_call_connection_id(const struct grpc_call *call) { return call->connection_id; }
+const char *grpc_call_relay_task(const struct grpc_call *call) {
+    return call->stream.connection ? call->stream.connection->relay_task : NULL;
+}
 int64_t grpc_call_timeout_ms(const struct grpc_call *call) { return call->timeout_ms; }
 bool grpc_call_is_cancelled(const struct grpc_call *call) { return call->is_cancelled || !call->stream.connection; }
 

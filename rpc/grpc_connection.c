@@ -37,6 +37,7 @@ struct grpc_connection *grpc_connection_new(struct loop *loop, int fd_take, cons
     connection->fd = fd_take;
     connection->limits = limits;
     connection->turn.run = run_turn;
+    connection->preface = role->is_server ? xcalloc(1, sizeof(*connection->preface)) : NULL;
     list_init(&connection->link);
     list_init(&connection->streams);
     list_init(&connection->ready);
@@ -61,6 +62,8 @@ static void free_if_unused(struct grpc_connection *connection) {
     list_remove(&connection->link);
     connection->role->on_closed(connection);
     grpc_output_fini(&connection->out);
+    free(connection->preface);
+    free(connection->relay_task);
     status_unref(connection->why);
     free(connection);
 }
@@ -264,8 +267,28 @@ static void run_turn(struct loop_task *task) {
 
 /* ---- reading ---- */
 
+/* False: nothing is left for HTTP/2 yet. */
+static bool take_preface(struct grpc_connection *connection, const char **bytes, size_t *len) {
+    switch (grpc_preface_feed(connection->preface, bytes, len)) {
+    case PREFACE_MORE:
+        return false;
+    case PREFACE_BAD:
+        grpc_connection_break(connection, status_unavailable("the peer sent a malformed PROXY header"));
+        return false;
+    case PREFACE_OVER:
+        break;
+    }
+    if (connection->preface->task[0])
+        connection->relay_task = xstrdup(connection->preface->task);
+    free(connection->preface);
+    connection->preface = NULL;
+    return *len > 0;
+}
+
 void grpc_connection_feed(struct grpc_connection *connection, const char *bytes, size_t len) {
     if (connection->state != CONNECTION_OPEN)
+        return;
+    if (connection->preface && !take_preface(connection, &bytes, &len))
         return;
     ssize_t n = nghttp2_session_mem_recv(connection->session, (const uint8_t *)bytes, len);
     enum grpc_refusal refusal = connection->refusal;

@@ -19,6 +19,7 @@
 #include "common/base/metrics.h"
 #include "rpc/grpc_guard.h"
 #include "rpc/grpc_output.h"
+#include "rpc/grpc_preface.h"
 #include "rpc/grpc_receive.h"
 #include "rpc/loop.h"
 
@@ -77,6 +78,8 @@ struct grpc_connection {
     struct loop_timer timer;                 /* the handshake's, then the lingering's limit */
     bool has_settings;                       /* the peer's first SETTINGS came */
     const struct grpc_server_limits *limits; /* NULL: a client's */
+    struct grpc_preface *preface;            /* a server's, until the first bytes of HTTP/2 came */
+    char *relay_task;                        /* the task whose client port the peer dialled; NULL: none */
     struct grpc_guard guard;
     enum grpc_refusal refusal;  /* of the guard's; the connection ends as soon as nghttp2 is left */
     int64_t n_open;             /* streams */

@@ -33,6 +33,7 @@ void grpc_server_adopt(struct grpc_server *server, int fd_take) {
         close(fd_take);
         return;
     }
+    net_keep_alive(fd_take, limits->stall_timeout_ms);
     struct grpc_connection *connection = grpc_connection_new(server->loop, fd_take, &grpc_server_role, server, limits);
     list_push_back(&server->connections, &connection->link);
     server->n_connections++;

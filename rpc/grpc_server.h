@@ -80,6 +80,8 @@ void grpc_server_close(struct grpc_server *server, void (*on_closed)(void *arg),
 const char *grpc_call_path(const struct grpc_call *call);
 struct grpc_message *grpc_call_message(struct grpc_call *call); /* borrowed; take its buffer by buffer_ref */
 uint64_t grpc_call_connection_id(const struct grpc_call *call);
+/* The task through whose client port the call came (rpc/grpc_preface.h), as the connection claims; NULL: it came straight. */
+const char *grpc_call_relay_task(const struct grpc_call *call);
 /* Time left until the client's deadline in ms when the call arrived, or -1 without a grpc-timeout. */
 int64_t grpc_call_timeout_ms(const struct grpc_call *call);
 /* Inside on_call: a call that is already cancelled gets no on_cancel any more. */

@@ -77,6 +77,17 @@ struct status *net_address_parse(const char *text, struct net_address *ret_addre
     return NULL;
 }
 
+void net_keep_alive(int fd, int64_t vanish_ms) {
+    enum { PROBES = 3 };
+    int one = 1, n_probes = PROBES, timeout_ms = (int)MIN(vanish_ms, (int64_t)INT32_MAX);
+    int idle_s = (int)MAX(vanish_ms / 2000, (int64_t)1), between_s = (int)MAX(vanish_ms / (2000 * PROBES), (int64_t)1);
+    (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(int));
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &between_s, sizeof(int));
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &n_probes, sizeof(int));
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout_ms, sizeof(int));
+}
+
 static socklen_t sockaddr_v4(struct sockaddr_storage *ret, struct in_addr ip, uint16_t port) {
     struct sockaddr_in *in = (struct sockaddr_in *)ret;
     memset(ret, 0, sizeof(*ret));

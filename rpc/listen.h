@@ -19,6 +19,10 @@ struct status *net_address_parse(const char *text, struct net_address *ret_addre
 /* A Unix or numeric address as the kernel wants it; 0 for a name, which needs a resolver. */
 socklen_t net_address_to_sockaddr(const struct net_address *address, struct sockaddr_storage *ret_sockaddr);
 
+/* Has the kernel end a connection whose other end has vanished without a word: when what was sent has not been acknowledged for
+ * `vanish_ms`, or, on an idle one, its probes. Does nothing to a Unix socket. */
+void net_keep_alive(int fd, int64_t vanish_ms);
+
 /* Takes the accepted socket: non-blocking, close-on-exec, TCP_NODELAY set. */
 typedef void listener_accept_fn(void *arg, int fd_take);
 

@@ -1,11 +1,15 @@
 /* How two tasks exchange tensors: one table of rows, asked in order, the first that accepts a pair wins (DESIGN.md, section 3).
  *
  *   local   both ends are this task: values meet in the step's own table, there is no channel
+ *   shm     two tasks of one host and user: as unix, and large values that lie in the sender's arena travel as references into it
+ *           (worker/peer_shm.h)
  *   unix    two tasks of one host and network namespace, over a Unix socket
  *   tcp     everything else
  *
  * A channel carries the messages of the worker wire (rpc/wire.h) between two tasks, in order, in both directions. A pair has a control
- * channel for what is small and a bulk channel for large payloads, so that a small message never waits behind a large one. */
+ * channel for what is small and a bulk channel for large payloads, so that a small message never waits behind a large one. Where arenas are
+ * shared there is one channel more for each of the two, opened by who maps it: it lives as long as both processes, whatever becomes of the
+ * others. */
 #ifndef MILLRACE_RPC_TRANSPORT_H
 #define MILLRACE_RPC_TRANSPORT_H
 
@@ -15,7 +19,7 @@
 
 struct transport;
 
-enum transport_kind { TRANSPORT_CONTROL, TRANSPORT_BULK, TRANSPORT_N_KINDS };
+enum transport_kind { TRANSPORT_CONTROL, TRANSPORT_BULK, TRANSPORT_N_KINDS, TRANSPORT_ARENA = TRANSPORT_N_KINDS };
 
 /* One end of a pair. Text is borrowed for the call. */
 struct transport_endpoint {
@@ -23,6 +27,7 @@ struct transport_endpoint {
     uint64_t incarnation;
     const char *address;      /* "host:port" */
     const char *unix_address; /* "unix:@…"; "" where there is none that the other end can reach */
+    bool uses_shm;            /* here: arenas are not switched off */
 };
 
 /* The common head of every transport's channel. */
@@ -66,7 +71,7 @@ struct transport {
 /* The rows, in the order of asking. */
 extern const struct transport *const transports[];
 extern const size_t n_transports;
-extern const struct transport transport_local, transport_unix, transport_tcp;
+extern const struct transport transport_local, transport_shm, transport_unix, transport_tcp;
 
 /* The first row that accepts; never NULL. `why` gets its reason, and those of the rows that refused. */
 const struct transport *transport_choose(const struct transport_endpoint *here, const struct transport_endpoint *there, struct str *why);
@@ -83,5 +88,7 @@ static inline void transport_channel_unref(struct transport_channel *channel) {
 /* A channel over a connection that the other end opened (its Hello has been read). One reference for the caller. Loop thread. */
 struct transport_channel *transport_socket_adopt(struct wire_conn *conn_take, enum transport_kind kind,
                                                  const struct transport_handlers *handlers, void *owner);
+/* The connection of a channel of shm, unix or tcp; borrowed. */
+struct wire_conn *transport_socket_conn(struct transport_channel *channel);
 
 #endif

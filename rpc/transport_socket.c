@@ -1,4 +1,5 @@
-/* The transports over sockets, unix and tcp: a channel is a connection of the worker wire. */
+/* The transports over sockets, shm, unix and tcp: a channel is a connection of the worker wire. Those of shm are unix' own: what it has
+ * besides is a matter of the two peers. */
 #include <stdlib.h>
 
 #include "rpc/transport.h"
@@ -40,6 +41,13 @@ static bool unix_accepts(const struct transport_endpoint *here, const struct tra
     return has_address;
 }
 
+static bool shm_accepts(const struct transport_endpoint *here, const struct transport_endpoint *there, struct str *why) {
+    if (here->uses_shm)
+        return unix_accepts(here, there, why);
+    str_add(why, "switched off");
+    return false;
+}
+
 static bool tcp_accepts(const struct transport_endpoint *here, const struct transport_endpoint *there, struct str *why) {
     str_add(why, "always possible");
     return true;
@@ -51,6 +59,15 @@ static struct socket_channel *socket_new(const struct transport *transport, enum
     channel->base = (struct transport_channel){.transport = transport, .kind = kind, .handlers = handlers, .owner = owner};
     atomic_init(&channel->base.n_refs, 2); /* the caller's and the connection's */
     return channel;
+}
+
+static struct transport_channel *shm_open_channel(struct loop *loop, const struct transport_endpoint *there, enum transport_kind kind,
+                                                  const struct transport_handlers *handlers, void *owner) {
+    struct socket_channel *channel = socket_new(&transport_shm, kind, handlers, owner);
+    channel->conn = wire_connect(loop, there->unix_address, &wire_handlers, channel);
+    if (kind == TRANSPORT_ARENA)
+        wire_conn_expect_fd(channel->conn);
+    return &channel->base;
 }
 
 static struct transport_channel *unix_open(struct loop *loop, const struct transport_endpoint *there, enum transport_kind kind,
@@ -65,6 +82,10 @@ static struct transport_channel *tcp_open(struct loop *loop, const struct transp
     struct socket_channel *channel = socket_new(&transport_tcp, kind, handlers, owner);
     channel->conn = wire_connect(loop, there->address, &wire_handlers, channel);
     return &channel->base;
+}
+
+struct wire_conn *transport_socket_conn(struct transport_channel *channel) {
+    return socket_of(channel)->conn;
 }
 
 struct transport_channel *transport_socket_adopt(struct wire_conn *conn_take, enum transport_kind kind,
@@ -94,5 +115,6 @@ static void socket_free(struct transport_channel *channel) {
     .queue = socket_queue, .flush = socket_flush, .queued_bytes = socket_queued_bytes, .close = socket_close, .alloc = socket_alloc, \
     .free = socket_free
 
+const struct transport transport_shm = {.name = "shm", .accepts = shm_accepts, .open = shm_open_channel, SOCKET_METHODS};
 const struct transport transport_unix = {.name = "unix", .accepts = unix_accepts, .open = unix_open, SOCKET_METHODS};
 const struct transport transport_tcp = {.name = "tcp", .accepts = tcp_accepts, .open = tcp_open, SOCKET_METHODS};

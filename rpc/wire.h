@@ -19,11 +19,11 @@
 
 enum wire_type {
     WIRE_HELLO = 1, /* first message of each side: Hello */
-    WIRE_PING,      /* Ping; answered by WIRE_PONG with the same meta */
+    WIRE_PING,      /* Ping (rpc/heartbeat.h); answered by WIRE_PONG */
     WIRE_PONG,
     WIRE_GET_STATUS, /* empty; answered by WIRE_STATUS: WorkerStatus */
     WIRE_STATUS,
-    WIRE_REGISTER_GRAPH,   /* RegisterGraph, payload: the partition's GraphDef; answered by WIRE_REGISTERED */
+    WIRE_REGISTER_GRAPH,   /* RegisterGraph, payload: GraphDefs; answered by WIRE_REGISTERED */
     WIRE_REGISTERED,       /* Registered */
     WIRE_DEREGISTER_GRAPH, /* DeregisterGraph; no answer */
     WIRE_RUN_GRAPH,        /* RunGraph, payload: feeds; answered by WIRE_RUN_DONE */
@@ -37,10 +37,18 @@ enum wire_type {
     WIRE_FEED_STEP,     /* FeedStep, payload: feeds; no answer */
     WIRE_CLOSE_SESSION, /* CloseSession; no answer */
     WIRE_STEP_FETCHED,  /* StepFetched, payload: the fetch; RUN_DONE follows some time */
+    WIRE_GET_STEPS,     /* empty; answered by WIRE_STEPS: Steps */
+    WIRE_STEPS,
+    WIRE_ARENA,        /* Arena, and a descriptor with it: what the owner of an arena says to who may map it */
+    WIRE_ARENA_MAPPED, /* empty: references may come */
+    WIRE_RELEASE,      /* References: they are no longer held */
+    WIRE_SETTLE,       /* References, `up_to` only: which of these are held? */
+    WIRE_HELD,         /* References: these, of all up to `up_to` */
+    WIRE_END_JOB, /* empty; no answer: the task drains and exits */
     WIRE_TYPE_END,
 };
 
-enum { WIRE_PROTOCOL = 1 }; /* Hello.protocol: both sides must say the same */
+enum { WIRE_PROTOCOL = 2 }; /* Hello.protocol: both sides must say the same */
 
 enum { WIRE_HEADER_BYTES = 32, WIRE_MAX_META_BYTES = 64 << 20, WIRE_ALIGN = 64 };
 
@@ -88,7 +96,19 @@ struct wire_conn *wire_conn_ref(struct wire_conn *conn);
 void wire_conn_unref(struct wire_conn *conn);
 void wire_conn_set_owner(struct wire_conn *conn, void *owner, const struct wire_handlers *handlers); /* loop thread */
 const char *wire_conn_peer(const struct wire_conn *conn);                                            /* its address, for messages */
+struct loop *wire_conn_loop(const struct wire_conn *conn);
 bool wire_conn_is_unix(const struct wire_conn *conn);
+bool wire_conn_is_open(const struct wire_conn *conn); /* connected, as far as the kernel knows; not: being connected, or ended */
+/* The other end has closed it, though what it said before may not have been read. Loop thread. */
+bool wire_conn_is_hung_up(const struct wire_conn *conn);
+/* Unix sockets: is the process at the other end this one's user's? */
+bool wire_conn_is_same_user(struct wire_conn *conn);
+/* Unix sockets: a descriptor goes along with the next bytes that are written. Borrowed until the connection has ended. Any thread. */
+void wire_conn_pass_fd(struct wire_conn *conn, int fd);
+/* Unix sockets: the other end may pass descriptors; the last one is kept until it is taken (-1: there is none). Without this call they
+ * are dropped by the kernel. Loop thread. */
+void wire_conn_expect_fd(struct wire_conn *conn);
+int wire_conn_take_fd(struct wire_conn *conn);
 /* Ends it; on_closed follows on the loop. Any thread. */
 void wire_conn_close(struct wire_conn *conn, struct status *why_take);
 

@@ -5,6 +5,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -14,6 +15,7 @@
 enum {
     SOCKET_BUFFER_BYTES = 4 << 20,  /* of Unix sockets; the kernel gives what it allows */
     WRITE_BYTES_PER_TURN = 1 << 20, /* then the loop goes on: no thread is held by a large tensor */
+    VANISHED_MS = 30000,            /* a host that vanishes is noticed, even where nobody pings (rpc/heartbeat.h) */
 };
 
 static void on_poll(uv_poll_t *uv, int error, int events);
@@ -27,7 +29,8 @@ static struct wire_conn *wire_conn_new(struct loop *loop, const char *peer, bool
     conn->loop = loop;
     conn->peer = xstrdup(peer);
     conn->is_unix = is_unix;
-    conn->fd = -1;
+    conn->fd = conn->fd_to_pass = -1;
+    wire_input_init(&conn->input);
     CHECK(pthread_mutex_init(&conn->lock, NULL) == 0);
     return conn;
 }
@@ -49,7 +52,36 @@ void wire_conn_unref(struct wire_conn *conn) {
 }
 
 const char *wire_conn_peer(const struct wire_conn *conn) { return conn->peer; }
+struct loop *wire_conn_loop(const struct wire_conn *conn) {
+    return conn->loop;
+}
 bool wire_conn_is_unix(const struct wire_conn *conn) { return conn->is_unix; }
+bool wire_conn_is_open(const struct wire_conn *conn) { return atomic_load_explicit(&conn->state, memory_order_acquire) == WIRE_OPEN; }
+
+bool wire_conn_is_hung_up(const struct wire_conn *conn) {
+    struct pollfd poll_fd = {.fd = conn->fd, .events = POLLRDHUP};
+    return conn->fd >= 0 && poll(&poll_fd, 1, 0) == 1 && (poll_fd.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+}
+
+bool wire_conn_is_same_user(struct wire_conn *conn) {
+    struct ucred who;
+    socklen_t len = sizeof(who);
+    return conn->is_unix && getsockopt(conn->fd, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0 && who.uid == geteuid();
+}
+
+void wire_conn_pass_fd(struct wire_conn *conn, int fd) {
+    pthread_mutex_lock(&conn->lock);
+    conn->fd_to_pass = fd;
+    pthread_mutex_unlock(&conn->lock);
+}
+
+void wire_conn_expect_fd(struct wire_conn *conn) { conn->expects_fd = true; }
+
+int wire_conn_take_fd(struct wire_conn *conn) {
+    int fd = conn->input.fd;
+    conn->input.fd = -1;
+    return fd;
+}
 
 size_t wire_conn_queued_bytes(struct wire_conn *conn) {
     pthread_mutex_lock(&conn->lock);
@@ -163,6 +195,19 @@ static void on_arm_posted(struct loop_task *task) {
     wire_conn_unref(conn);
 }
 
+static ssize_t send_pieces(int fd, struct iovec *iov, int n_iov, int fd_to_pass) {
+    struct msghdr message = {.msg_iov = iov, .msg_iovlen = (size_t)n_iov};
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {0};
+    if (unlikely(fd_to_pass >= 0)) {
+        message.msg_control = control;
+        message.msg_controllen = sizeof(control);
+        struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+        *header = (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};
+        memcpy(CMSG_DATA(header), &fd_to_pass, sizeof(int));
+    }
+    return sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
 /* Writes what is queued. Called with the lock, which is let go during system calls; others queue meanwhile and leave the writing
  * to this thread. Returns what ends the connection, or NULL. */
 static struct status *write_locked(struct wire_conn *conn) {
@@ -174,12 +219,13 @@ static struct status *write_locked(struct wire_conn *conn) {
         struct buffer *done[WIRE_MAX_IOV];
         size_t n_bytes;
         int n_iov = wire_output_peek(&conn->output, iov, &n_bytes);
-        int fd = conn->fd;
+        int fd = conn->fd, fd_to_pass = conn->fd_to_pass;
         pthread_mutex_unlock(&conn->lock);
-        struct msghdr message = {.msg_iov = iov, .msg_iovlen = (size_t)n_iov};
-        ssize_t n = sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+        ssize_t n = send_pieces(fd, iov, n_iov, fd_to_pass);
         int error = n < 0 ? errno : 0;
         pthread_mutex_lock(&conn->lock);
+        if (unlikely(fd_to_pass >= 0) && n > 0)
+            conn->fd_to_pass = -1;
         if (error == EINTR)
             continue;
         if (error == EAGAIN || error == EWOULDBLOCK) {
@@ -360,21 +406,14 @@ socklen_t wire_sockaddr(const struct net_address *address, struct sockaddr_stora
     return len;
 }
 
-/* A host that vanishes without a word is noticed in half a minute, even where nobody pings. */
-static void keep_alive(int fd) {
-    static const int options[][2] = {{TCP_KEEPIDLE, 15}, {TCP_KEEPINTVL, 5}, {TCP_KEEPCNT, 3}, {TCP_USER_TIMEOUT, 30000}, {TCP_NODELAY, 1}};
-    int one = 1;
-    (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
-    for (size_t i = 0; i < ARRAY_LEN(options); i++)
-        (void)setsockopt(fd, IPPROTO_TCP, options[i][0], &options[i][1], sizeof(int));
-}
-
 void wire_socket_tune(int fd, bool is_unix) {
-    int size = SOCKET_BUFFER_BYTES;
-    if (is_unix)
+    int size = SOCKET_BUFFER_BYTES, one = 1;
+    if (is_unix) {
         (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size)); /* TCP's grow by themselves */
-    else
-        keep_alive(fd);
+    } else {
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+        net_keep_alive(fd, VANISHED_MS);
+    }
 }
 
 struct wire_conn *wire_conn_adopt(struct loop *loop, int fd_take, const char *peer, bool is_unix) {

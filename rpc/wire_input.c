@@ -4,17 +4,22 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 /* A marker: bytes for it are read and dropped. */
 static struct buffer discard_marker;
 struct buffer *const wire_discard = &discard_marker;
 
+void wire_input_init(struct wire_input *input) { *input = (struct wire_input){.fd = -1}; }
+
 void wire_input_fini(struct wire_input *input) {
     free(input->stash);
     str_fini(&input->large_meta);
     buffer_unref(input->payload);
-    memset(input, 0, sizeof(*input));
+    if (input->fd >= 0)
+        close(input->fd);
+    wire_input_init(input);
 }
 
 static void stash_reserve(struct wire_input *input, size_t size_bytes) {
@@ -158,6 +163,29 @@ static struct status *parse_and_stash(struct wire_conn *conn, const char *data, 
     return NULL;
 }
 
+/* Keeps a descriptor that came along. There is room for one; the kernel closes others. */
+static ssize_t read_with_fd(struct wire_conn *conn, struct iovec *iov, int n_iov) {
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+    struct msghdr message = {.msg_iov = iov, .msg_iovlen = (size_t)n_iov, .msg_control = control, .msg_controllen = sizeof(control)};
+    ssize_t n = recvmsg(conn->fd, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+    struct cmsghdr *header = n > 0 ? CMSG_FIRSTHDR(&message) : NULL;
+    if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS && header->cmsg_len == CMSG_LEN(sizeof(int))) {
+        int old = wire_conn_take_fd(conn);
+        if (old >= 0)
+            close(old);
+        memcpy(&conn->input.fd, CMSG_DATA(header), sizeof(int));
+    }
+    return n;
+}
+
+static ssize_t read_pieces(struct wire_conn *conn, struct iovec *iov, int n_iov) {
+    return unlikely(conn->expects_fd) ? read_with_fd(conn, iov, n_iov) : readv(conn->fd, iov, n_iov);
+}
+
+static ssize_t read_piece(struct wire_conn *conn, void *to, size_t size_bytes) {
+    return unlikely(conn->expects_fd) ? read_with_fd(conn, &(struct iovec){to, size_bytes}, 1) : read(conn->fd, to, size_bytes);
+}
+
 static ssize_t read_large(struct wire_conn *conn, char *scratch, size_t *ret_asked, struct status **ret_why) {
     struct wire_input *input = &conn->input;
     size_t missing = input->large.payload_len - input->n_got;
@@ -168,7 +196,7 @@ static ssize_t read_large(struct wire_conn *conn, char *scratch, size_t *ret_ask
         {.iov_base = scratch, .iov_len = WIRE_READ_BYTES},
     };
     int n_iov = n_direct == missing ? 2 : 1;
-    ssize_t n = readv(conn->fd, iov, n_iov);
+    ssize_t n = read_pieces(conn, iov, n_iov);
     *ret_asked = n_direct + (n_iov == 2 ? (size_t)WIRE_READ_BYTES : 0);
     if (n <= 0)
         return n;
@@ -186,7 +214,7 @@ static ssize_t read_front(struct wire_conn *conn, char *scratch, size_t *ret_ask
     struct wire_input *input = &conn->input;
     if (input->stash_capacity > LOOP_READ_BUFFER_BYTES - WIRE_READ_BYTES) {
         *ret_asked = input->stash_capacity - input->stash_len;
-        ssize_t n = read(conn->fd, input->stash + input->stash_len, *ret_asked);
+        ssize_t n = read_piece(conn, input->stash + input->stash_len, *ret_asked);
         if (n <= 0)
             return n;
         input->stash_len += (size_t)n;
@@ -202,7 +230,7 @@ static ssize_t read_front(struct wire_conn *conn, char *scratch, size_t *ret_ask
     }
     size_t kept = input->stash_len;
     *ret_asked = WIRE_READ_BYTES;
-    ssize_t n = read(conn->fd, scratch + kept, *ret_asked);
+    ssize_t n = read_piece(conn, scratch + kept, *ret_asked);
     if (n <= 0)
         return n;
     if (kept > 0)
@@ -228,8 +256,8 @@ struct status *wire_input_read(struct wire_conn *conn) {
             continue;
         if (n < 0)
             return errno == EAGAIN ? NULL : status_unavailable("connection to %s: %s", conn->peer, strerror(errno));
-        if ((size_t)n < asked)
-            return NULL; /* a short read: nothing more is there */
+        if ((size_t)n < asked && !conn->expects_fd)
+            return NULL; /* a short read: nothing more is there (but behind a descriptor) */
         total += (size_t)n;
     }
     return NULL;

@@ -81,6 +81,7 @@ struct wire_input {
     struct str large_meta;
     struct buffer *payload; /* NULL: being dropped */
     size_t n_got;
+    int fd; /* passed by the other end and not taken yet; -1 */
 };
 
 enum {
@@ -89,6 +90,7 @@ enum {
     WIRE_BYTES_PER_TURN = 1 << 20,    /* then the loop's other connections have their turn */
 };
 
+void wire_input_init(struct wire_input *input);
 void wire_input_fini(struct wire_input *input);
 /* Reads what is there and delivers whole messages. Returns the reason when the connection has to end, else NULL. */
 struct status *wire_input_read(struct wire_conn *conn) MUST_USE;
@@ -116,12 +118,14 @@ struct wire_conn {
     struct wire_poll *poll;
     struct wire_input input;
     bool is_polling_writable, is_resolving;
+    bool expects_fd;
     struct addrinfo *addresses, *next_address; /* of a name that is being connected */
     uv_getaddrinfo_t resolve;
 
     pthread_mutex_t lock; /* guards what follows; never held over a system call or a callback */
     struct wire_output output;
     int fd;          /* written under lock, on the loop thread */
+    int fd_to_pass;  /* with the next bytes; -1 */
     bool is_writing; /* a thread is in sendmsg: the others only queue */
     bool is_blocked; /* the socket takes no more: the loop goes on when it does */
     bool is_arm_posted;

@@ -104,12 +104,15 @@ TSAN_TESTS = ("pool", "executor", "rendezvous", "wire", "container", "loop", "st
 def suite_tsan(options):
     if not build("build-tsan"):
         return Tally(0, 1)
-    return run_unit_tests("build-tsan", {"TSAN_OPTIONS": "halt_on_error=1"}, lambda name: any(name.endswith(t) for t in TSAN_TESTS))
+    tally = run_unit_tests("build-tsan", {"TSAN_OPTIONS": "halt_on_error=1"}, lambda name: any(name.endswith(t) for t in TSAN_TESTS))
+    tally.add(run_python_suite("tests/e2e/run.py", options, arguments=["test_crowd"],
+                               env={"MILLRACE_BIN": os.path.join(ROOT, "build-tsan", "bin"), "MILLRACE_E2E": "sanitized"}))
+    return tally
 
 
-def run_python_suite(script, options, timeout_s=3600, env=None):
+def run_python_suite(script, options, timeout_s=3600, env=None, arguments=()):
     """A Python program whose last line is "N passed, N failed[, N skipped]"."""
-    command = [PYTHON, script] + (["--long"] if options.long else [])
+    command = [PYTHON, script, *arguments] + (["--long"] if options.long else [])
     status, output = run(command, timeout_s, env)
     counts = re.findall(r"^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$", output, re.M)
     if not counts:
@@ -138,6 +141,10 @@ def suite_cluster(options):
     return run_python_suite("tests/differential/run_cluster.py", options)
 
 
+def suite_passes(options):
+    return run_python_suite("tests/differential/run_passes.py", options, 7200)
+
+
 def suite_e2e(options):
     return run_python_suite("tests/e2e/run.py", options)
 
@@ -154,11 +161,12 @@ SUITES = [
     ("check", suite_check, "format, include table, banned calls, generated files"),
     ("unit", suite_unit, "cmocka tests"),
     ("asan", suite_asan, "cmocka tests under AddressSanitizer and UBSan"),
-    ("tsan", suite_tsan, "threads: cmocka tests under ThreadSanitizer"),
+    ("tsan", suite_tsan, "threads: cmocka tests, and 64 clients at once, under ThreadSanitizer"),
     ("kernels", suite_kernels, "every kernel against TensorFlow in process"),
     ("shapes", suite_shapes, "static shapes of whole graphs against TensorFlow's"),
     ("checkpoints", suite_checkpoints, "checkpoints that TensorFlow reads and writes, in both directions"),
     ("cluster", suite_cluster, "TensorFlow programs on a cluster against TensorFlow in process"),
+    ("passes", suite_passes, "programs with each optimisation on and off: the same, bit by bit"),
     ("e2e", suite_e2e, "daemons, command lines, failures, training runs"),
     ("e2e-asan", suite_e2e_asan, "one cluster run under AddressSanitizer and UBSan"),
 ]

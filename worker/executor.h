@@ -30,6 +30,7 @@ struct step_run {
     struct pool *pool;                  /* NULL: everything runs in the caller */
     struct pool *io_pool;               /* for kernels that block on files; NULL: they run on the pool */
     bool collect_stats;                 /* per node: NodeExecStats */
+    uint32_t depth;                     /* of a function's call: how many calls it is within; 0 for a step */
     int64_t inline_budget_ns;           /* > 0: on the caller's thread at first, for so long; 0: no limit (the caller may block) */
     /* A partial run: a feed that holds nothing comes later, by executor_feed; each fetch is handed out as soon as it is there (TENSOR_DEAD
      * for a dead one; moved out), on the owner's thread. `fetches` is only marked. */

@@ -4,6 +4,7 @@
 #include "common/base/clock.h"
 #include "worker/container.h"
 #include "worker/executor_internal.h"
+#include "worker/function.h"
 
 static struct step *step_of(struct kernel_ctx *ctx) { return ctx->step; }
 
@@ -134,12 +135,14 @@ static uint64_t host_unique_id(void) {
 
 /* ---- files ---- */
 
-static void host_submit_io(struct kernel_ctx *ctx, struct pool_task *task) {
+static struct pool *host_io_pool(struct kernel_ctx *ctx) {
     const struct step_run *run = step_of(ctx)->run;
     struct pool *pool = run->io_pool ? run->io_pool : run->pool;
     CHECK(pool);
-    pool_submit(pool, task);
+    return pool;
 }
+
+static void host_submit_io(struct kernel_ctx *ctx, struct pool_task *task) { pool_submit(host_io_pool(ctx), task); }
 
 const struct kernel_host executor_host = {
     .done = host_done,
@@ -153,5 +156,12 @@ const struct kernel_host executor_host = {
     .cancel_deregister = host_cancel_deregister,
     .is_cancelled = host_is_cancelled,
     .submit_io = host_submit_io,
+    .io_pool = host_io_pool,
+    .function_find = function_find,
+    .function_fresh = function_fresh,
+    .function_prepare = function_prepare,
+    .function_call = function_call,
+    .function_cancel = function_cancel,
+    .function_finish = function_finish,
     .unique_id = host_unique_id,
 };

@@ -1,6 +1,7 @@
 /* The state of one run of a plan, shared by the executor's files only.
  *
- *   executor.c            ready stack, running nodes, mailbox, start and end
+ *   executor.c            ready stack, running nodes, mailbox, ownership
+ *   executor_life.c       a step's memory; start, cancel and end
  *   executor_frames.c     frames and iterations: Enter, Exit, NextIteration
  *   executor_async.c      what ends elsewhere: asynchronous kernels, kernels on the pool, Recv; the kernel host
  *   executor_partial.c    partial runs: feeds that come later, fetches that leave early
@@ -119,7 +120,7 @@ struct step {
     struct status *asked_why;  /* what executor_cancel brought */
 };
 
-/* plan.c → executor.c: frees the recycled steps of a plan. */
+/* plan.c → executor_life.c: frees the recycled steps of a plan. */
 void steps_free(struct plan *plan);
 
 /* ---- executor.c ---- */
@@ -131,6 +132,13 @@ void step_finish_node(struct step *step, struct iteration *iteration, const stru
                       struct status *status_take);
 void step_fail(struct step *step, const struct plan_node *node, struct status *status_take);
 void step_post(struct async_op *op); /* any thread; may run the step */
+/* Adds a message; true when the poster has become the owner and must run step_own with it. */
+bool step_mailbox_post(struct step *step, struct async_op *op);
+/* Runs the step as its owner until it ends, waits or moves. `mail`: what the mailbox brought with the ownership. */
+void step_own(struct step *step, struct async_op *mail);
+
+/* ---- executor_life.c ---- */
+void step_end(struct step *step); /* the step is gone after */
 
 /* ---- executor_frames.c ---- */
 struct iteration *iteration_new(struct step *step, uint32_t plan_frame);

@@ -23,8 +23,11 @@ struct build {
     struct loop_task loop_task;
     struct graph_cache *cache;
     struct graph_entry *entry;
-    struct buffer *graphdef;
-    size_t len;
+    struct buffer *bytes;
+    struct span graphdef;
+    struct function_source *functions;
+    int n_functions;
+    struct arena arena; /* their names */
     struct status *status;
     graph_built_fn *on_built;
     void *arg;
@@ -54,6 +57,7 @@ void graph_entry_unref(struct graph_entry *entry) {
     if (entry->plan)
         plan_unref(entry->plan);
     container_table_free(entry->containers);
+    flow_unref(entry->flow);
     free(entry->feed_types);
     free(entry->peers);
     free(entry);
@@ -66,6 +70,7 @@ static struct cached_session *session_enter(struct graph_cache *cache, uint64_t 
         session = xcalloc(1, sizeof(*session) + size);
         memcpy(session->handle, handle, size);
         session->state = session_state_new();
+        session->flow = flow_new();
         session->master_incarnation = master_incarnation;
         strmap_put(&cache->sessions, session->handle, session);
     }
@@ -84,6 +89,7 @@ static void session_unref(struct graph_cache *cache, struct cached_session *sess
     strmap_remove(&cache->sessions, session->handle);
     session_state_unref(session->state); /* plans whose steps still run hold on to it */
     container_table_free(session->containers);
+    flow_unref(session->flow);
     free(session);
 }
 
@@ -186,24 +192,33 @@ static void note_feed_types(struct graph_entry *entry) {
     }
 }
 
-/* Any thread. */
-static void build_plan(struct build *build) {
-    int64_t start_ns = clock_now_ns();
+static struct status *build_partition(struct build *build, struct plan_options *options) {
     struct graph graph;
     struct graph_limits limits;
     graph_init(&graph);
     graph_limits_default(&limits);
     limits.is_internal = true; /* _Mr… ops, and names that begin with an underscore */
-    build->status = graph_add_graphdef(&graph, (struct span){build->graphdef ? build->graphdef->data : "", build->len}, &limits);
-    struct plan_options options = build->cache->options;
-    options.session_state = build->entry->session->state;
-    if (!build->status)
-        build->status = plan_new(&graph, &options, &build->entry->plan);
+    struct status *st = graph_add_graphdef(&graph, build->graphdef, &limits);
+    options->session_state = build->entry->session->state;
+    if (!st)
+        st = plan_new(&graph, options, &build->entry->plan);
     graph_fini(&graph);
-    if (!build->status)
+    if (!st)
         note_feed_types(build->entry);
-    buffer_unref(build->graphdef);
-    build->graphdef = NULL;
+    return st;
+}
+
+/* Any thread. */
+static void build_plan(struct build *build) {
+    int64_t start_ns = clock_now_ns();
+    struct plan_options options = build->cache->options;
+    if (build->n_functions > 0)
+        build->status = function_table_new(&options, build->functions, build->n_functions, &options.functions);
+    if (!build->status)
+        build->status = build_partition(build, &options);
+    function_table_unref(options.functions); /* the plan has its own */
+    buffer_unref(build->bytes);
+    build->bytes = NULL;
     build->entry->build_us = (clock_now_ns() - start_ns) / 1000;
 }
 
@@ -224,6 +239,7 @@ static void build_finish(struct build *build) {
         list_push_back(&cache->graphs, &entry->link);
     }
     build->on_built(build->arg, entry, build->status);
+    arena_fini(&build->arena);
     free(build);
     cache->n_building--;
     free_when_done(cache);
@@ -237,24 +253,40 @@ static void build_on_pool(struct pool_task *task) {
     loop_post(build->cache->loop, &build->loop_task);
 }
 
-void graph_cache_register(struct graph_cache *cache, uint64_t master_incarnation, const char *session, bool is_isolated,
-                          struct buffer *graphdef, size_t len, struct peer **peers_take, int n_peers, graph_built_fn *on_built, void *arg) {
+static void keep_functions(struct build *build, const struct graph_registration *registration) {
+    arena_init(&build->arena);
+    build->n_functions = registration->n_functions;
+    build->functions = arena_array(&build->arena, struct function_source, registration->n_functions + 1);
+    for (int i = 0; i < registration->n_functions; i++) {
+        const struct function_source *from = &registration->functions[i];
+        build->functions[i] =
+            (struct function_source){arena_strdup(&build->arena, from->key), arena_strdup(&build->arena, from->name), from->graphdef};
+    }
+}
+
+void graph_cache_register(struct graph_cache *cache, const struct graph_registration *registration, graph_built_fn *on_built, void *arg) {
     struct graph_entry *entry = xcalloc(1, sizeof(*entry));
     atomic_init(&entry->n_refs, 1);
     list_init(&entry->link);
-    entry->master_incarnation = master_incarnation;
-    entry->session = session_enter(cache, master_incarnation, session, is_isolated);
+    entry->master_incarnation = registration->master_incarnation;
+    entry->session = session_enter(cache, registration->master_incarnation, registration->session, registration->is_isolated);
+    entry->flow = flow_ref(entry->session->flow);
     if (entry->session->containers)
         entry->containers = container_table_ref(entry->session->containers);
-    entry->peers = peers_take;
-    entry->n_peers = n_peers;
+    entry->peers = registration->peers;
+    entry->n_peers = registration->n_peers;
     struct build *build = xcalloc(1, sizeof(*build));
-    *build = (struct build){
-        .cache = cache, .entry = entry, .graphdef = graphdef ? buffer_ref(graphdef) : NULL, .len = len, .on_built = on_built, .arg = arg};
+    *build = (struct build){.cache = cache,
+                            .entry = entry,
+                            .graphdef = registration->graphdef,
+                            .bytes = registration->bytes ? buffer_ref(registration->bytes) : NULL,
+                            .on_built = on_built,
+                            .arg = arg};
+    keep_functions(build, registration);
     build->pool_task.run = build_on_pool;
     build->loop_task.run = finish_on_loop;
     cache->n_building++;
-    if (len <= GRAPH_INLINE_BYTES || !cache->pool) {
+    if ((registration->graphdef.len <= GRAPH_INLINE_BYTES && registration->n_functions == 0) || !cache->pool) {
         build_plan(build);
         build_finish(build);
     } else {
@@ -270,9 +302,9 @@ void graph_cache_describe(struct graph_cache *cache, struct str *out) {
         str_addf(out, "%s{\"graph\":%llu,\"master\":\"%016llx\",\"session\":\"", is_first ? "" : ",", (unsigned long long)entry->handle,
                  (unsigned long long)entry->master_incarnation);
         str_add_json_escaped(out, entry->session->handle, strlen(entry->session->handle));
-        str_addf(out, "\",\"nodes\":%u,\"feeds\":%u,\"fetches\":%u,\"peers\":%d,\"runs\":%llu,\"build_us\":%lld}", entry->plan->n_nodes,
-                 entry->plan->n_feeds, entry->plan->n_fetches, entry->n_peers, (unsigned long long)entry->n_runs,
-                 (long long)entry->build_us);
+        str_addf(out, "\",\"nodes\":%u,\"feeds\":%u,\"fetches\":%u,\"functions\":%d,\"peers\":%d,\"runs\":%llu,\"build_us\":%lld}",
+                 entry->plan->n_nodes, entry->plan->n_feeds, entry->plan->n_fetches, function_table_n_functions(entry->plan->functions),
+                 entry->n_peers, (unsigned long long)entry->n_runs, (long long)entry->build_us);
         is_first = false;
     }
     str_add_char(out, ']');

@@ -10,8 +10,10 @@
 #include "common/base/pool.h"
 #include "rpc/loop.h"
 #include "worker/container.h"
+#include "worker/function.h"
 #include "worker/peer.h"
 #include "worker/plan.h"
+#include "worker/rendezvous.h"
 
 struct graph_cache;
 
@@ -19,6 +21,7 @@ struct graph_cache;
 struct cached_session {
     struct session_state *state;
     struct container_table *containers; /* of its own, when it is isolated */
+    struct flow *flow;
     uint64_t master_incarnation;
     uint32_t n_entries; /* its graphs, and one for an isolated session that is open */
     bool is_open;       /* isolated, and not closed yet */
@@ -31,6 +34,7 @@ struct graph_entry {
     uint64_t handle, master_incarnation;
     struct cached_session *session;     /* loop thread; NULL once the entry has left the cache */
     struct container_table *containers; /* one reference; NULL: the task's */
+    struct flow *flow;                  /* its session's; one reference */
     struct plan *plan;
     uint8_t *feed_types; /* plan->n_feeds; DT_INVALID where any will do */
     struct peer **peers; /* that its channels go to and come from */
@@ -48,11 +52,23 @@ struct graph_cache *graph_cache_new(struct loop *loop, struct pool *pool, const 
 /* Drops all graphs. What is still being built ends unseen: its on_built is called with CANCELLED; the memory goes after. */
 void graph_cache_free(struct graph_cache *cache);
 
-/* Builds a plan from a serialized GraphDef, which is held by `graphdef` until it is done, and enters it. `on_built` is called exactly once,
- * on the loop, maybe inside this call: with the entry (borrowed), or a status (taken). `peers` is taken (malloc'd). */
+/* What RegisterGraph brings besides the graph. */
+struct graph_registration {
+    uint64_t master_incarnation;
+    const char *session;
+    bool is_isolated;
+    struct span graphdef;                    /* inside `bytes` */
+    const struct function_source *functions; /* graphs inside `bytes`; copied where needed */
+    int n_functions;
+    struct buffer *bytes; /* held until all is built; may be NULL */
+    struct peer **peers;  /* taken (malloc'd) */
+    int n_peers;
+};
+
+/* Builds plans from serialized GraphDefs, and enters them. `on_built` is called exactly once, on the loop, maybe inside this call: with
+ * the entry (borrowed), or a status (taken). */
 typedef void graph_built_fn(void *arg, struct graph_entry *entry, struct status *status_take);
-void graph_cache_register(struct graph_cache *cache, uint64_t master_incarnation, const char *session, bool is_isolated,
-                          struct buffer *graphdef, size_t len, struct peer **peers_take, int n_peers, graph_built_fn *on_built, void *arg);
+void graph_cache_register(struct graph_cache *cache, const struct graph_registration *registration, graph_built_fn *on_built, void *arg);
 /* The master has closed a session: an isolated one's containers go when its graphs have gone. */
 void graph_cache_close_session(struct graph_cache *cache, uint64_t master_incarnation, struct span session);
 

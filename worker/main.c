@@ -1,7 +1,8 @@
 /* tf-worker: runs partitions of graphs for a master, and exchanges tensors with the other tasks. A parameter server is a
  * `tf-worker --job ps`. Flags, start, pages, TERM, exit codes.
  *
- * Exit codes: 0, 64 usage, 70 internal, 74 I/O (port in use), 78 configuration. */
+ * Exit codes: 0, 64 usage, 70 internal, 74 I/O (port in use), 78 configuration, 138 no master for --master-wait, or another process holds
+ * this task's place in etcd. */
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,19 +12,25 @@
 #include "common/base/log.h"
 #include "common/base/options.h"
 #include "common/io/file_root.h"
+#include "common/tensor/shm_arena.h"
+#include "kernels/kernel.h"
 #include "rpc/admin.h"
 #include "rpc/cluster.h"
 #include "rpc/daemon.h"
+#include "rpc/host_id.h"
+#include "rpc/listen.h"
+#include "worker/membership.h"
 #include "worker/service.h"
 
 enum { WORKER_PORT = 2300, PS_PORT = 2400, MAX_CPU_DEVICES = 64, STOP_GRACE_MS = 5000, MAX_FILE_ROOTS = 64, IO_THREADS = 4 };
 
 struct worker_flags {
-    const char *job, *listen, *port_file, *admin, *cluster, *file_root;
-    int64_t task, cpu_devices, memory_limit_bytes, threads, drain_timeout_ms, max_in_flight_bytes, max_feed_bytes, max_steps,
-        graph_grace_ms;
-    int log_level, use_unix;
-    bool insecure;
+    const char *job, *listen, *port_file, *admin, *cluster, *file_root, *master;
+    struct etcd_flags etcd;
+    int64_t client_port, task, cpu_devices, memory_limit_bytes, threads, drain_timeout_ms, max_in_flight_bytes, max_feed_bytes, max_steps,
+        graph_grace_ms, heartbeat_ms, master_wait_ms;
+    int log_level, use_unix, use_shm;
+    bool insecure, in_place;
     struct cluster_spec spec;
     char default_listen[32];
 };
@@ -40,7 +47,11 @@ static const struct option_row rows[] = {
     {ROW("task", OPTION_INT, task, "0", "N", "its index in the job"), .min = 0, .max = 99999},
     {ROW("cluster", OPTION_STRING, cluster, NULL, "SPEC", "JOB=HOST:PORT[;HOST:PORT...][,JOB=...]: gives this task its --listen; else TF_CONFIG")},
     {ROW("listen", OPTION_STRING, listen, NULL, "HOST:PORT", "where masters and tasks connect; port 0 means any (default 127.0.0.1:2300 + task, 2400 + task for ps)")},
+    {ROW("client-port", OPTION_INT, client_port, "-1", "N", "take clients on for the master here (grpc://THIS-HOST:N); 0 means any port, -1 none"), .min = -1, .max = 65535},
+    {ROW("master", OPTION_STRING, master, NULL, "HOST:PORT", "where --client-port finds the master (default: etcd knows)")},
+    ETCD_FLAG_ROWS(ROW),
     {ROW("unix", OPTION_CHOICE, use_unix, "auto", NULL, "also listen on an abstract Unix socket, for tasks of this host"), .choices = unix_modes},
+    {ROW("shm", OPTION_CHOICE, use_shm, "auto", NULL, "pass large tensors to tasks of this host by reference, through shared memory"), .choices = unix_modes},
     {ROW("admin", OPTION_STRING, admin, NULL, "HOST:PORT", "health and status pages; 'off' for none (default: the port + 10000)")},
     {ROW("port-file", OPTION_STRING, port_file, NULL, "PATH", "written once the daemon serves: its port, and a line 'admin PORT'")},
     {ROW("insecure", OPTION_BOOL, insecure, NULL, NULL, "allow --listen beyond loopback without TLS")},
@@ -52,7 +63,10 @@ static const struct option_row rows[] = {
     {ROW("max-feed", OPTION_BYTES, max_feed_bytes, "64G", "BYTES", "of the values fed to one step"), .min = 1024, .max = 1ll << 50},
     {ROW("file-root", OPTION_LIST, file_root, NULL, "DIR", "file ops and checkpoints stay below it; may be given again (default: the working and the temporary directory)")},
     {ROW("graph-grace", OPTION_DURATION, graph_grace_ms, "60s", "TIME", "a lost master's graphs are kept so long"), .min = 0, .max = 86400000},
+    {ROW("heartbeat", OPTION_DURATION, heartbeat_ms, "2s", "TIME", "between signs of life asked of another task; after three that do not come it is lost"), .min = 50, .max = 3600000},
+    {ROW("master-wait", OPTION_DURATION, master_wait_ms, "1h", "TIME", "a task that had a master exits with 138 after so long without one; 0: never"), .min = 0, .max = 30ll * 86400000},
     {ROW("drain-timeout", OPTION_DURATION, drain_timeout_ms, "30s", "TIME", "how long TERM waits for running steps"), .min = 0, .max = 86400000},
+    {ROW("in-place", OPTION_BOOL, in_place, "yes", NULL, "a kernel may write into the memory of an input that nobody else wants (the default); off to compare results")},
     {ROW("log-level", OPTION_CHOICE, log_level, "info", NULL, "what is logged"), .choices = daemon_log_levels},
 };
 // clang-format on
@@ -72,7 +86,7 @@ static const struct cluster_task *find_task(const struct worker_flags *flags) {
 static struct status *default_listen(struct worker_flags *flags) {
     if (flags->listen)
         return NULL;
-    if (flags->cluster) {
+    if (flags->cluster && !flags->etcd.urls) { /* with etcd, TF_CONFIG's addresses are what clients dial */
         const struct cluster_task *task = find_task(flags);
         if (!task)
             return status_invalid("cluster: there is no task %lld of job %s in it", (long long)flags->task, flags->job);
@@ -110,6 +124,15 @@ static struct status *set_file_roots(const char *list) {
     return status_prefix_take(st, "file-root: ");
 }
 
+static struct status *check_client_port(const struct worker_flags *flags) {
+    struct net_address parsed;
+    if (flags->master)
+        TRY(status_prefix_take(net_address_parse(flags->master, &parsed), "master: "));
+    if (flags->client_port >= 0 && !flags->master && !flags->etcd.urls)
+        return status_invalid("client-port: nothing says where the master is: give --master or --etcd");
+    return NULL;
+}
+
 static struct status *check(void *values) {
     struct worker_flags *flags = values;
     TRY(check_job(flags->job));
@@ -117,6 +140,8 @@ static struct status *check(void *values) {
         TRY(set_file_roots(flags->file_root));
     if (flags->cluster)
         TRY(cluster_spec_parse(flags->cluster, &flags->spec));
+    TRY(etcd_flags_check(&flags->etcd));
+    TRY(check_client_port(flags));
     TRY(default_listen(flags));
     if (flags->admin && strcmp(flags->admin, "off") != 0)
         TRY(daemon_check_listen("admin", flags->admin, flags->insecure));
@@ -141,13 +166,16 @@ struct worker {
     char *task;
     struct loop *loop;
     struct pool *pool;
-    struct pool *io_pool; /* kernels that block on files */
+    struct pool *io_pool;    /* kernels that block on files */
+    struct shm_arena *arena; /* or NULL */
     struct device devices[MAX_CPU_DEVICES];
     int n_devices;
     struct worker_service *service;
+    struct worker_membership *membership; /* NULL: neither etcd nor a client port */
     struct admin_server *admin;
     struct loop_timer drain_timer;
     bool is_draining, is_stopping;
+    int exit_code;
 };
 
 static int page_ready(void *arg, const char *query, struct str *out) {
@@ -168,10 +196,30 @@ static int page_status(void *arg, const char *query, struct str *out) {
     return 200;
 }
 
+static int page_steps(void *arg, const char *query, struct str *out) {
+    struct worker *worker = arg;
+    if (!worker->service)
+        return 503;
+    worker_service_describe_steps(worker->service, out);
+    return 200;
+}
+
+static int page_membership(void *arg, const char *query, struct str *out) {
+    struct worker *worker = arg;
+    if (worker->membership)
+        worker_membership_describe(worker->membership, out);
+    else
+        str_add(out, "null");
+    str_add_char(out, '\n');
+    return 200;
+}
+
 static const struct admin_page pages[] = {
-    {"/readyz", "text/plain", page_ready},
-    {"/healthz", "text/plain", page_ready},
-    {"/statusz", "application/json", page_status},
+    {"/readyz", "text/plain", .write = page_ready},
+    {"/healthz", "text/plain", .write = page_ready},
+    {"/statusz", "application/json", .write = page_status},
+    {"/stepz", "text/plain", .write = page_steps},
+    {"/memberz", "application/json", .write = page_membership},
 };
 
 /* ---- stopping ---- */
@@ -187,6 +235,8 @@ static void stop(struct worker *worker) {
     if (worker->is_stopping)
         return;
     worker->is_stopping = true;
+    worker_membership_close(worker->membership);
+    worker->membership = NULL;
     if (worker->admin)
         admin_server_close(worker->admin);
     loop_timer_start(&worker->drain_timer, STOP_GRACE_MS, 0);
@@ -195,6 +245,17 @@ static void stop(struct worker *worker) {
 }
 
 static void on_drained(void *arg) { stop(arg); }
+
+/* Its steps have ended with their masters: nothing is left to drain. */
+static void on_masters_gone(void *arg) {
+    struct worker *worker = arg;
+    if (worker->is_draining)
+        return;
+    log_error("no master for %lld s: exiting", (long long)worker->flags->master_wait_ms / 1000);
+    worker->exit_code = EXIT_RESTART_ME;
+    worker->is_draining = true;
+    stop(worker);
+}
 
 static void on_drain_timeout(struct loop_timer *timer) {
     struct worker *worker = CONTAINER_OF(timer, struct worker, drain_timer);
@@ -207,21 +268,52 @@ static void on_drain_timeout(struct loop_timer *timer) {
     stop(worker);
 }
 
-static void on_signal(void *arg, int signo) {
-    struct worker *worker = arg;
-    if (worker->is_draining) { /* a second signal does not wait */
-        stop(worker);
-        return;
-    }
+static void drain(struct worker *worker, const char *why) {
     worker->is_draining = true;
-    log_info("%s: draining", signo == SIGINT ? "interrupted" : "terminated");
+    log_info("%s: draining", why);
+    worker_membership_leave(worker->membership);
     loop_timer_start(&worker->drain_timer, worker->flags->drain_timeout_ms, 0);
     worker_service_drain(worker->service, on_drained, worker);
+}
+
+static void on_signal(void *arg, int signo) {
+    struct worker *worker = arg;
+    if (worker->is_draining) /* a second signal does not wait */
+        stop(worker);
+    else
+        drain(worker, signo == SIGINT ? "interrupted" : "terminated");
+}
+
+static void on_job_ended(void *arg) {
+    struct worker *worker = arg;
+    if (!worker->is_draining)
+        drain(worker, "the job has ended");
+}
+
+/* Somebody else is this task. Whatever runs here is fenced off already, or was never ours. */
+static void on_taken(void *arg, const char *why) {
+    struct worker *worker = arg;
+    log_error("%s: exiting", why);
+    worker->exit_code = EXIT_RESTART_ME;
+    worker->is_draining = true;
+    stop(worker);
 }
 
 /* ---- starting ---- */
 
 static int64_t host_memory_bytes(void) { return (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE); }
+
+/* Where the system refuses, tensors travel as bytes. The arena stays to the end of the process: peers may look at it. */
+static void make_arena(struct worker *worker) {
+    if (!worker->flags->use_shm || !worker->flags->use_unix)
+        return;
+    struct status *st = shm_arena_new(0, &worker->arena);
+    if (st)
+        log_info("no %s: large tensors go over sockets", status_message(st));
+    else
+        allocator_host_set_arena(worker->arena);
+    status_unref(st);
+}
 
 static void make_devices(struct worker *worker) {
     const struct worker_flags *flags = worker->flags;
@@ -235,9 +327,52 @@ static void make_devices(struct worker *worker) {
         struct status *st = device_name_parse(span_of(device->full_name), &device->name);
         CHECK(!st);
         device->allocator = allocator_host_new(device->full_name, flags->memory_limit_bytes);
+        device->shared_allocator = worker->arena ? allocator_host_shared(device->allocator) : NULL;
         device->incarnation = random_u64();
         device->memory_limit_bytes = flags->memory_limit_bytes > 0 ? flags->memory_limit_bytes : host_memory_bytes();
     }
+}
+
+static struct status *join(struct worker *worker, int port, const char *admin_listen) {
+    const struct worker_flags *flags = worker->flags;
+    static const char *const transports[] = {"tcp", "unix"};
+    const char *devices[MAX_CPU_DEVICES];
+    struct str address = STR_INIT, admin = STR_INIT, client = STR_INIT;
+    for (int i = 0; i < worker->n_devices; i++)
+        devices[i] = worker->devices[i].full_name;
+    member_address(flags->etcd.advertise, flags->listen, port, &address);
+    if (worker->admin)
+        daemon_admin_advertised(str_text(&address), admin_listen, admin_server_port(worker->admin), &admin);
+    if (flags->client_port >= 0)
+        daemon_with_port(flags->listen, (int)flags->client_port, &client);
+    const char *unix_address = worker_service_unix_address(worker->service);
+    struct cluster_member member = {.address = str_text(&address),
+                                    .admin_address = str_text(&admin),
+                                    .unix_address = unix_address,
+                                    .host_id = host_id(),
+                                    .version = MILLRACE_VERSION,
+                                    .incarnation = worker_service_incarnation(worker->service),
+                                    .devices = devices,
+                                    .n_devices = worker->n_devices,
+                                    .transports = transports,
+                                    .n_transports = *unix_address ? 2 : 1};
+    struct worker_membership_options options = {.etcd = &flags->etcd,
+                                                .job = flags->job,
+                                                .task = worker->task,
+                                                .index = (int)flags->task,
+                                                .member = &member,
+                                                .client_listen = flags->client_port >= 0 ? str_text(&client) : NULL,
+                                                .master = flags->master,
+                                                .on_taken = on_taken,
+                                                .on_job_ended = on_job_ended,
+                                                .arg = worker};
+    struct status *st = NULL;
+    if (flags->etcd.urls || flags->client_port >= 0)
+        st = worker_membership_new(worker->loop, &options, &worker->membership);
+    str_fini(&address);
+    str_fini(&admin);
+    str_fini(&client);
+    return st;
 }
 
 static struct status *start(struct worker *worker) {
@@ -250,6 +385,7 @@ static struct status *start(struct worker *worker) {
     options.task = worker->task;
     options.listen = flags->listen;
     options.use_unix = flags->use_unix;
+    options.use_shm = flags->use_shm && flags->use_unix;
     options.devices = worker->devices;
     options.n_devices = worker->n_devices;
     options.pool = worker->pool;
@@ -258,32 +394,45 @@ static struct status *start(struct worker *worker) {
     options.max_in_flight_bytes = flags->max_in_flight_bytes;
     options.max_feed_bytes = flags->max_feed_bytes;
     options.graph_grace_ms = flags->graph_grace_ms;
+    options.heartbeat_ms = flags->heartbeat_ms;
+    options.master_wait_ms = flags->master_wait_ms;
+    options.on_masters_gone = on_masters_gone;
+    options.on_masters_gone_arg = worker;
+    options.on_job_ended = on_job_ended;
+    options.on_job_ended_arg = worker;
     TRY(worker_service_new(worker->loop, &options, &worker->service));
     int port = worker_service_port(worker->service);
     if (daemon_admin_address(flags->admin, flags->listen, port, &text))
         st = admin_server_new(worker->loop, str_text(&text), &admin_options, &worker->admin);
     int admin_port = worker->admin ? admin_server_port(worker->admin) : 0;
+    if (!st)
+        st = join(worker, port, str_text(&text));
+    int client_port = worker->membership ? worker_membership_client_port(worker->membership) : 0;
     if (!st && flags->port_file)
-        st = daemon_write_port_file(flags->port_file, port, admin_port);
+        st = daemon_write_port_file(flags->port_file, port, admin_port, client_port);
     str_clear(&text);
     daemon_describe_ports(port, admin_port, &text);
     if (!st)
         log_info("serving on %s, %s%s%s", flags->listen, str_text(&text), flags->use_unix ? ", " : "",
                  worker_service_unix_address(worker->service));
+    if (!st && client_port)
+        log_info("clients of the master are taken on at port %d", client_port);
     str_fini(&text);
     return st;
 }
 
 static int run(const struct worker_flags *flags) {
-    struct worker worker = {.flags = flags};
+    struct worker worker = {.flags = flags, .exit_code = EXIT_OK};
     struct str task = STR_INIT;
     str_addf(&task, "/job:%s/replica:0/task:%lld", flags->job, (long long)flags->task);
     worker.task = str_detach(&task);
     log_set_task(worker.task);
     log_set_level((enum log_level)flags->log_level);
+    kernel_set_in_place(flags->in_place);
     worker.loop = loop_new();
     worker.pool = pool_new((int)flags->threads);
     worker.io_pool = pool_new_io(IO_THREADS);
+    make_arena(&worker);
     make_devices(&worker);
     loop_timer_init(worker.loop, &worker.drain_timer, on_drain_timeout);
     loop_on_signals(worker.loop, on_signal, &worker); /* before anybody can know that we are here */
@@ -302,7 +451,7 @@ static int run(const struct worker_flags *flags) {
         free(worker.devices[i].full_name);
     }
     free(worker.task);
-    return EXIT_OK;
+    return worker.exit_code;
 }
 
 int main(int argc, char **argv) {

@@ -274,9 +274,29 @@ void edge_message_write(struct str *out, uint32_t edge, uint64_t frame_iter, con
         tensor_meta_add(out, 3, t, proto_size_bytes);
 }
 
+void edge_message_add_reference(struct str *out, const struct arena_reference *reference) {
+    size_t begin = nested_begin(out, 4);
+    proto_add_int(out, 1, reference->token);
+    proto_add_int(out, 2, reference->offset);
+    nested_end(out, begin);
+}
+
+static struct status *reference_read(struct span in, struct arena_reference *ret) {
+    struct proto_field field;
+    int rc;
+    while ((rc = proto_next(&in, &field)) > 0) {
+        if (field.number == 1 && field.wire_type == 0)
+            ret->token = field.value;
+        else if (field.number == 2 && field.wire_type == 0)
+            ret->offset = field.value;
+    }
+    return rc < 0 || ret->token == 0 ? malformed("Reference") : NULL;
+}
+
 struct status *edge_message_read(struct span in, struct edge_message *ret) {
     struct proto_field field;
     int rc;
+    ret->reference = (struct arena_reference){0, 0};
     ret->edge = 0;
     ret->frame_iter = 0;
     ret->has_tensor = false;
@@ -288,6 +308,8 @@ struct status *edge_message_read(struct span in, struct edge_message *ret) {
         } else if (field.number == 3 && field.wire_type == 2) {
             TRY(tensor_meta_read(field.bytes, &ret->tensor));
             ret->has_tensor = true;
+        } else if (field.number == 4 && field.wire_type == 2) {
+            TRY(reference_read(field.bytes, &ret->reference));
         }
     }
     return rc < 0 ? malformed("a message about an edge") : NULL;

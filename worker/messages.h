@@ -61,15 +61,22 @@ struct cancel_step_message {
 };
 struct status *cancel_step_read(struct span in, struct cancel_step_message *ret) MUST_USE;
 
-/* Push, Announce, Grant: an edge's key; the first two with a tensor. */
+/* Where a value lies in its sender's arena; token 0: nowhere. */
+struct arena_reference {
+    uint64_t token, offset;
+};
+
+/* Push, Announce, Grant: an edge's key; the first two with a tensor, a Push perhaps with a reference in place of a payload. */
 struct edge_message {
     uint32_t edge;
     uint64_t frame_iter;
     bool has_tensor;
+    struct arena_reference reference;
     struct tensor_meta tensor;
 };
 void edge_message_write(struct str *out, uint32_t edge, uint64_t frame_iter, const struct tensor *t,
                         size_t proto_size_bytes); /* t may be NULL */
+void edge_message_add_reference(struct str *out, const struct arena_reference *reference);
 struct status *edge_message_read(struct span in, struct edge_message *ret) MUST_USE;
 
 #endif

@@ -3,9 +3,12 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "common/base/clock.h"
 #include "common/base/map.h"
 #include "proto/worker.pb-c.h"
+#include "rpc/heartbeat.h"
 #include "rpc/host_id.h"
+#include "worker/peer_shm.h"
 
 struct peer_table {
     struct loop *loop;
@@ -15,8 +18,12 @@ struct peer_table {
     void *receiver_arg;
     peer_lost_fn *on_lost;
     void *on_lost_arg;
-    bool is_closing;
-    int n_channels; /* live ones, loop thread: the memory goes with the last */
+    bool is_closing, is_timer_closed;
+    int n_channels;          /* live ones, loop thread: the memory goes with the last, and the timer */
+    struct loop_timer timer; /* ticks while there are channels */
+    int64_t heartbeat_ms;
+    bool uses_shm;
+    struct shm_arena *arena;
     pthread_mutex_t lock;
     struct strmap peers; /* guarded by lock; changed on the loop thread only */
 };
@@ -29,11 +36,17 @@ struct peer {
     uint64_t incarnation;              /* loop thread; 0: not told yet */
     const struct transport *transport; /* loop thread; NULL before the first connection */
     struct str why;                    /* loop thread: why this transport */
+    _Atomic int64_t in_flight_bytes;   /* the rendezvous' */
     uint64_t n_losses;                 /* loop thread */
+    struct heartbeat heartbeat;        /* loop thread; on while there is a control channel */
+    struct peer_shm shm;
     pthread_mutex_t lock;
     struct transport_channel *channels[TRANSPORT_N_KINDS]; /* the ones to send on, or NULL; guarded by lock, changed on the loop thread */
     struct transport_channel *extras[TRANSPORT_N_KINDS];   /* loop thread: opened by the other end while ours was there */
+    bool is_adopted[TRANSPORT_N_KINDS];                    /* loop thread: the other end opened the one in `channels` */
 };
+
+static void on_timer(struct loop_timer *timer);
 
 /* ---- the table ---- */
 
@@ -42,9 +55,18 @@ struct peer_table *peer_table_new(struct loop *loop, const char *task, uint64_t 
     table->loop = loop;
     table->task = xstrdup(task);
     table->incarnation = incarnation;
+    table->heartbeat_ms = HEARTBEAT_DEFAULT_MS;
     CHECK(pthread_mutex_init(&table->lock, NULL) == 0);
     strmap_init(&table->peers);
+    loop_timer_init(loop, &table->timer, on_timer);
     return table;
+}
+
+void peer_table_set_heartbeat(struct peer_table *table, int64_t interval_ms) { table->heartbeat_ms = interval_ms; }
+
+void peer_table_use_shm(struct peer_table *table, struct shm_arena *arena) {
+    table->uses_shm = true;
+    table->arena = arena;
 }
 
 void peer_table_set_receiver(struct peer_table *table, const struct peer_receiver *receiver, void *arg) {
@@ -63,9 +85,11 @@ struct loop *peer_table_loop(struct peer_table *table) {
 const char *peer_table_task(const struct peer_table *table) { return table->task; }
 const char *peer_name(const struct peer *peer) { return peer->task; }
 bool peer_is_self(const struct peer *peer) { return peer->is_self; }
+_Atomic int64_t *peer_in_flight_bytes(struct peer *peer) { return &peer->in_flight_bytes; }
 
 static void peer_free(struct peer *peer) {
     pthread_mutex_destroy(&peer->lock);
+    peer_shm_fini(&peer->shm);
     str_fini(&peer->why);
     free(peer->task);
     free(peer->address);
@@ -74,7 +98,7 @@ static void peer_free(struct peer *peer) {
 }
 
 static void table_free_when_done(struct peer_table *table) {
-    if (!table->is_closing || table->n_channels > 0)
+    if (!table->is_timer_closed || table->n_channels > 0)
         return;
     size_t cursor = 0;
     struct span key;
@@ -119,6 +143,7 @@ static void drop_extra(struct peer *peer, int kind, struct status *why) {
 
 /* Takes all channels off the peer and closes them. */
 static void drop_channels(struct peer *peer, struct status *why) {
+    heartbeat_stop(&peer->heartbeat);
     for (int kind = 0; kind < TRANSPORT_N_KINDS; kind++) {
         pthread_mutex_lock(&peer->lock);
         struct transport_channel *channel = peer->channels[kind];
@@ -132,6 +157,7 @@ static void drop_channels(struct peer *peer, struct status *why) {
 static void peer_lost(struct peer *peer, struct status *why) {
     struct peer_table *table = peer->table;
     drop_channels(peer, why);
+    peer_shm_settle(&peer->shm);
     peer->n_losses++;
     if (table->on_lost && !table->is_closing)
         table->on_lost(table->on_lost_arg, peer, why);
@@ -140,16 +166,69 @@ static void peer_lost(struct peer *peer, struct status *why) {
 static void on_closed(void *owner, struct transport_channel *channel, struct status *why) {
     struct peer *peer = owner;
     struct peer_table *table = peer->table;
-    if (peer->channels[channel->kind] == channel && !table->is_closing) {
+    bool is_lost;
+    if (channel->kind == TRANSPORT_ARENA) /* with the last channel, or before the others */
+        is_lost = peer_shm_on_closed(&peer->shm, channel, table->is_closing) && peer->channels[TRANSPORT_CONTROL];
+    else
+        is_lost = peer->channels[channel->kind] == channel;
+    if (is_lost && !table->is_closing) {
         struct status *lost =
             status_prefix_take(why ? status_ref(why) : status_unavailable("closed"), "Lost the connection to task %s: ", peer->task);
         peer_lost(peer, lost);
         status_unref(lost);
-    } else if (peer->extras[channel->kind] == channel) {
+    } else if (channel->kind != TRANSPORT_ARENA && peer->extras[channel->kind] == channel) {
         drop_extra(peer, (int)channel->kind, why);
     }
-    table->n_channels--;
+    if (--table->n_channels == 0)
+        loop_timer_stop(&table->timer);
     table_free_when_done(table);
+}
+
+/* ---- heartbeats ---- */
+
+static void add_channel(struct peer_table *table) {
+    if (table->n_channels++ == 0)
+        loop_timer_start(&table->timer, heartbeat_tick_ms(table->heartbeat_ms), heartbeat_tick_ms(table->heartbeat_ms));
+}
+
+static void send_ping(struct peer *peer, int64_t now_ns) {
+    struct str meta = STR_INIT;
+    heartbeat_ping(&peer->heartbeat, now_ns, clock_wall_us(), &meta);
+    if (peer_queue(peer, TRANSPORT_CONTROL,
+                   &(struct wire_out){.type = WIRE_PING, .id = peer->heartbeat.ping_id, .meta = {meta.data, meta.len}}))
+        peer_flush(peer, TRANSPORT_CONTROL);
+    str_fini(&meta);
+}
+
+static void answer_ping(struct transport_channel *channel, const struct wire_message *ping) {
+    struct str meta = STR_INIT;
+    heartbeat_answer(ping->meta, clock_wall_us(), &meta);
+    channel->transport->queue(channel, &(struct wire_out){.type = WIRE_PONG, .id = ping->id, .meta = {meta.data, meta.len}});
+    channel->transport->flush(channel);
+    str_fini(&meta);
+}
+
+static void peer_tick(struct peer *peer, int64_t now_ns) {
+    unsigned actions = heartbeat_tick(&peer->heartbeat, now_ns);
+    if (actions & HEARTBEAT_PING)
+        send_ping(peer, now_ns);
+    if (actions & HEARTBEAT_LOST) {
+        struct status *why =
+            status_prefix_take(heartbeat_silence(&peer->heartbeat, now_ns), "Lost the connection to task %s: ", peer->task);
+        peer_lost(peer, why);
+        status_unref(why);
+    }
+}
+
+/* Peers are added on this thread only, and never by what a tick does. */
+static void on_timer(struct loop_timer *timer) {
+    struct peer_table *table = CONTAINER_OF(timer, struct peer_table, timer);
+    int64_t now_ns = clock_now_ns();
+    size_t cursor = 0;
+    struct span key;
+    void *peer;
+    while (strmap_next(&table->peers, &cursor, &key, &peer))
+        peer_tick(peer, now_ns);
 }
 
 /* The answer to our Hello. */
@@ -175,9 +254,23 @@ static void on_message(void *owner, struct transport_channel *channel, struct wi
     struct status *st = NULL;
     if (table->is_closing)
         return;
+    int64_t now_ns = clock_now_ns();
+    heartbeat_heard(&peer->heartbeat, now_ns);
+    if (channel->kind == TRANSPORT_ARENA && message->type != WIRE_HELLO) {
+        st = peer_shm_on_message(&peer->shm, channel, message);
+        if (st)
+            channel->transport->close(channel, st);
+        return;
+    }
     switch (message->type) {
     case WIRE_HELLO:
         st = check_hello(peer, message->meta);
+        break;
+    case WIRE_PING:
+        answer_ping(channel, message);
+        break;
+    case WIRE_PONG:
+        heartbeat_pong(&peer->heartbeat, now_ns, message->id, message->meta);
         break;
     case WIRE_PUSH:
     case WIRE_ANNOUNCE:
@@ -195,7 +288,7 @@ static void on_message(void *owner, struct transport_channel *channel, struct wi
 static struct buffer *on_alloc(void *owner, struct transport_channel *channel, const struct wire_message *message, size_t size_bytes) {
     struct peer *peer = owner;
     struct peer_table *table = peer->table;
-    if (table->is_closing || !table->receiver)
+    if (table->is_closing || !table->receiver || channel->kind == TRANSPORT_ARENA)
         return NULL;
     return table->receiver->alloc(table->receiver_arg, peer, message, size_bytes);
 }
@@ -217,29 +310,52 @@ void peer_hello_write(struct str *out, const char *task, uint64_t incarnation, u
     free(bytes);
 }
 
-static void peer_set_channel(struct peer *peer, enum transport_kind kind, struct transport_channel *channel_take) {
+static void peer_set_channel(struct peer *peer, enum transport_kind kind, struct transport_channel *channel_take, bool is_adopted) {
+    peer->is_adopted[kind] = is_adopted;
+    if (kind == TRANSPORT_CONTROL)
+        heartbeat_start(&peer->heartbeat, peer->table->heartbeat_ms, false, clock_now_ns());
     pthread_mutex_lock(&peer->lock);
     peer->channels[kind] = channel_take;
     pthread_mutex_unlock(&peer->lock);
 }
 
-static void peer_open(struct peer *peer, enum transport_kind kind) {
+/* A channel over the peer's transport, that has greeted. One reference for the caller. */
+static struct transport_channel *open_channel(struct peer *peer, const struct transport *transport, const struct transport_endpoint *there,
+                                              unsigned kind) {
     struct peer_table *table = peer->table;
-    if (peer->is_self || peer->channels[kind] || table->is_closing)
-        return;
-    struct transport_endpoint here = {table->task, table->incarnation, "", ""};
-    struct transport_endpoint there = {peer->task, peer->incarnation, peer->address, peer->unix_address};
-    str_clear(&peer->why);
-    peer->transport = transport_choose(&here, &there, &peer->why);
-    table->n_channels++;
-    struct transport_channel *channel = peer->transport->open(table->loop, &there, kind, &handlers, peer);
+    add_channel(table);
+    struct transport_channel *channel = transport->open(table->loop, there, (enum transport_kind)kind, &handlers, peer);
     struct str hello = STR_INIT;
     peer_hello_write(&hello, table->task, table->incarnation, kind, peer->incarnation);
     struct wire_out out = {.type = WIRE_HELLO, .meta = {hello.data, hello.len}};
     channel->transport->queue(channel, &out);
     channel->transport->flush(channel);
     str_fini(&hello);
-    peer_set_channel(peer, kind, channel);
+    return channel;
+}
+
+/* A control channel has come about: the peer's arena is asked for as well. */
+static void open_arena(struct peer *peer) {
+    struct peer_table *table = peer->table;
+    struct transport_endpoint here = {table->task, table->incarnation, "", "", table->uses_shm};
+    struct transport_endpoint there = {peer->task, peer->incarnation, peer->address, peer->unix_address, true};
+    struct str why = STR_INIT;
+    if (!table->is_closing && !peer_shm_has_line_to_peer(&peer->shm) && transport_choose(&here, &there, &why) == &transport_shm)
+        peer_shm_add_line(&peer->shm, open_channel(peer, &transport_shm, &there, TRANSPORT_ARENA), true);
+    str_fini(&why);
+}
+
+static void peer_open(struct peer *peer, enum transport_kind kind) {
+    struct peer_table *table = peer->table;
+    if (peer->is_self || peer->channels[kind] || table->is_closing)
+        return;
+    struct transport_endpoint here = {table->task, table->incarnation, "", "", table->uses_shm};
+    struct transport_endpoint there = {peer->task, peer->incarnation, peer->address, peer->unix_address, true};
+    str_clear(&peer->why);
+    peer->transport = transport_choose(&here, &there, &peer->why);
+    peer_set_channel(peer, kind, open_channel(peer, peer->transport, &there, kind), false);
+    if (kind == TRANSPORT_CONTROL)
+        open_arena(peer);
 }
 
 void peer_connect(struct peer *peer) { peer_open(peer, TRANSPORT_CONTROL); }
@@ -256,6 +372,8 @@ struct status *peer_table_know(struct peer_table *table, const char *task, const
         peer->table = table;
         peer->task = xstrdup(task);
         peer->is_self = strcmp(task, table->task) == 0;
+        peer_shm_init(&peer->shm, peer->task);
+        peer->shm.arena = table->arena;
         CHECK(pthread_mutex_init(&peer->lock, NULL) == 0);
         pthread_mutex_lock(&table->lock);
         strmap_put(&table->peers, peer->task, peer);
@@ -268,6 +386,7 @@ struct status *peer_table_know(struct peer_table *table, const char *task, const
         peer->incarnation = incarnation;
     if (is_restarted) {
         struct status *why = status_new(STATUS_ABORTED, "Task %s has been restarted", task);
+        peer_shm_forget(&peer->shm);
         peer_lost(peer, why);
         status_unref(why);
     }
@@ -282,7 +401,17 @@ struct status *peer_table_accept(struct peer_table *table, struct wire_conn *con
         return status_failed_precondition("task %.200s is not known to %s: no registered graph exchanges with it", task, table->task);
     if (peer->incarnation != 0 && incarnation != peer->incarnation)
         return status_failed_precondition("task %s connects as another incarnation than the master told", task);
-    table->n_channels++;
+    if (kind == TRANSPORT_ARENA) {
+        add_channel(table);
+        peer_shm_add_line(&peer->shm, transport_socket_adopt(conn, kind, &handlers, peer), false);
+        return NULL;
+    }
+    if (peer->channels[kind] && peer->is_adopted[kind]) { /* nobody opens a second one but who has lost the first */
+        struct status *why = status_unavailable("Lost the connection to task %s: it has opened another one", task);
+        peer_lost(peer, why);
+        status_unref(why);
+    }
+    add_channel(table);
     struct transport_channel *channel = transport_socket_adopt(conn, kind, &handlers, peer);
     if (peer->channels[kind]) { /* both opened one: each end sends on its own */
         struct status *why = status_new(STATUS_CANCELLED, "task %s has opened another connection", task);
@@ -294,8 +423,16 @@ struct status *peer_table_accept(struct peer_table *table, struct wire_conn *con
     peer->transport = channel->transport;
     str_clear(&peer->why);
     str_add(&peer->why, "the other task connected");
-    peer_set_channel(peer, kind, channel);
+    peer_set_channel(peer, kind, channel, true);
+    if (kind == TRANSPORT_CONTROL)
+        open_arena(peer);
     return NULL;
+}
+
+static void on_timer_closed(struct loop_timer *timer) {
+    struct peer_table *table = CONTAINER_OF(timer, struct peer_table, timer);
+    table->is_timer_closed = true;
+    table_free_when_done(table);
 }
 
 void peer_table_free(struct peer_table *table) {
@@ -306,10 +443,12 @@ void peer_table_free(struct peer_table *table) {
     size_t cursor = 0;
     struct span key;
     void *peer;
-    while (strmap_next(&table->peers, &cursor, &key, &peer))
+    while (strmap_next(&table->peers, &cursor, &key, &peer)) {
         drop_channels(peer, why);
+        peer_shm_close(&((struct peer *)peer)->shm, why);
+    }
     status_unref(why);
-    table_free_when_done(table);
+    loop_timer_close(&table->timer, on_timer_closed);
 }
 
 /* ---- sending ---- */
@@ -342,7 +481,26 @@ void peer_flush(struct peer *peer, enum transport_kind kind) {
     transport_channel_unref(channel);
 }
 
+/* ---- references ---- */
+
+bool peer_give(struct peer *peer, const struct tensor *value, struct arena_reference *ret) { return peer_shm_give(&peer->shm, value, ret); }
+void peer_take_back(struct peer *peer, const struct arena_reference *reference) { peer_shm_take_back(&peer->shm, reference); }
+struct status *peer_take(struct peer *peer, const struct arena_reference *reference, uint64_t size_bytes, struct buffer **ret) {
+    return peer_shm_take(&peer->shm, reference, size_bytes, ret);
+}
+
 /* ---- the status page ---- */
+
+/* Where arenas could be shared, what became of it. */
+static const char *transport_name(const struct peer *peer) {
+    if (peer->is_self)
+        return transport_local.name;
+    if (!peer->channels[TRANSPORT_CONTROL])
+        return "";
+    if (peer->transport == &transport_tcp)
+        return transport_tcp.name;
+    return peer_shm_is_used(&peer->shm) ? transport_shm.name : transport_unix.name;
+}
 
 static void describe(struct peer *peer, bool is_first, struct str *out) {
     size_t queued = 0;
@@ -352,12 +510,16 @@ static void describe(struct peer *peer, bool is_first, struct str *out) {
     str_addf(out, "%s{\"task\":\"", is_first ? "" : ",");
     str_add_json_escaped(out, peer->task, strlen(peer->task));
     str_addf(out, "\",\"incarnation\":\"%016llx\",\"transport\":\"%s\",\"why\":\"", (unsigned long long)peer->incarnation,
-             peer->is_self                       ? "local"
-             : peer->channels[TRANSPORT_CONTROL] ? peer->transport->name
-                                                 : "");
+             transport_name(peer));
     str_add_json_escaped(out, str_text(&peer->why), peer->why.len);
-    str_addf(out, "\",\"bulk\":%s,\"queued_bytes\":%zu,\"losses\":%llu}", peer->channels[TRANSPORT_BULK] ? "true" : "false", queued,
-             (unsigned long long)peer->n_losses);
+    str_addf(out,
+             "\",\"bulk\":%s,\"queued_bytes\":%zu,\"in_flight_bytes\":%lld,\"losses\":%llu,\"rtt_us\":%lld,\"clock_offset_us\":%lld,"
+             "\"missed\":%llu,\"shm\":",
+             peer->channels[TRANSPORT_BULK] ? "true" : "false", queued, (long long)atomic_load(&peer->in_flight_bytes),
+             (unsigned long long)peer->n_losses, (long long)(peer->heartbeat.rtt_ns / 1000),
+             (long long)heartbeat_offset_us(&peer->heartbeat), (unsigned long long)peer->heartbeat.n_missed);
+    peer_shm_describe(&peer->shm, out);
+    str_add_char(out, '}');
 }
 
 void peer_table_describe(struct peer_table *table, struct str *out) {

@@ -4,16 +4,18 @@
  * when the first such step starts; its bulk channel with the first large value. A task that connects first is taken in by its Hello; both
  * ends may do so at once, then each sends on the one it opened and reads both.
  * Both ends say in their Hello which incarnation they expect of the other: a restarted task never gets a message meant for the one before.
- * When a channel of a peer ends, the peer is lost: all its channels go, and on_lost tells who runs steps that exchange with it. The next
- * such step opens new ones.
+ * When a channel of a peer ends, or the peer is silent for three pings over its control channel (rpc/heartbeat.h), the peer is lost: all
+ * its channels go, and on_lost tells who runs steps that exchange with it. The next such step opens new ones.
  *
  * Peers are never freed before their table, so a struct peer may be kept. Queueing and flushing: any thread; all else: loop thread. */
 #ifndef MILLRACE_WORKER_PEER_H
 #define MILLRACE_WORKER_PEER_H
 
 #include "rpc/transport.h"
+#include "worker/messages.h"
 
 struct peer;
+struct shm_arena;
 struct peer_table;
 
 enum { PEER_MAX_KNOWN = 65536 };
@@ -33,6 +35,10 @@ struct peer_table *peer_table_new(struct loop *loop, const char *task, uint64_t 
 void peer_table_free(struct peer_table *table);
 void peer_table_set_receiver(struct peer_table *table, const struct peer_receiver *receiver, void *arg);
 void peer_table_set_on_lost(struct peer_table *table, peer_lost_fn *on_lost, void *arg);
+void peer_table_set_heartbeat(struct peer_table *table, int64_t interval_ms); /* before the first connection; default 2 s */
+/* Before the first connection; default: off. `arena` is this process' own, NULL where it has none: peers' arenas are mapped all the same.
+ */
+void peer_table_use_shm(struct peer_table *table, struct shm_arena *arena);
 struct loop *peer_table_loop(struct peer_table *table);
 const char *peer_table_task(const struct peer_table *table); /* this task's name */
 
@@ -42,6 +48,9 @@ struct status *peer_table_know(struct peer_table *table, const char *task, const
 struct peer *peer_find(struct peer_table *table, const char *task); /* NULL when unknown. Any thread. */
 const char *peer_name(const struct peer *peer);
 bool peer_is_self(const struct peer *peer);
+
+/* Bytes that the rendezvous has granted to it and that have not come. Any thread. */
+_Atomic int64_t *peer_in_flight_bytes(struct peer *peer);
 
 /* Opens the control channel unless it is there. */
 void peer_connect(struct peer *peer);
@@ -54,7 +63,15 @@ struct status *peer_table_accept(struct peer_table *table, struct wire_conn *con
 bool peer_queue(struct peer *peer, enum transport_kind kind, const struct wire_out *message) MUST_USE;
 void peer_flush(struct peer *peer, enum transport_kind kind);
 
-/* JSON rows for /statusz: task, incarnation, transport and why, queued bytes. */
+/* A reference to the value, in the place of its bytes: where the value lies in this task's arena and the peer has mapped that. It holds the
+ * value until the peer gives it back; one that is not sent goes back at once. Any thread. */
+bool peer_give(struct peer *peer, const struct tensor *value, struct arena_reference *ret);
+void peer_take_back(struct peer *peer, const struct arena_reference *reference);
+/* The memory that a reference from the peer names, to be read only; *ret stays NULL where it came too late. Errors: INVALID_ARGUMENT. Loop
+ * thread. */
+struct status *peer_take(struct peer *peer, const struct arena_reference *reference, uint64_t size_bytes, struct buffer **ret) MUST_USE;
+
+/* JSON rows for /statusz: task, incarnation, transport and why, queued bytes, heartbeat. */
 void peer_table_describe(struct peer_table *table, struct str *out);
 
 /* This task's Hello, for its own connections and for answers. */

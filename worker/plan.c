@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "worker/executor_internal.h"
+#include "worker/function.h"
 
 /* How a node runs when it is not simply a kernel. */
 static const struct plan_op {
@@ -56,6 +57,7 @@ struct builder {
     struct plan_frame_info *frame_infos;
     int n_frames;
     uint32_t *index_of; /* by node id: position in plan->nodes */
+    bool *is_shared;    /* by node id: its outputs belong into memory that peers can map; NULL: none do */
     struct graph_consumers consumers;
 };
 
@@ -141,7 +143,9 @@ static struct status *build_kernel(struct builder *b, const struct node *node, s
     if (!device)
         return status_invalid("{{node %s}} is placed on '%s', which is not a device of this task", node->name, node->device);
     struct kernel_instance *instance = &plan->instances[plan->n_instances];
-    TRY(kernel_instance_init(instance, node, device->type, node->device, device->allocator, b->options->host));
+    bool is_shared = b->is_shared && b->is_shared[node->id] && device->shared_allocator;
+    struct allocator *allocator = is_shared ? device->shared_allocator : device->allocator;
+    TRY(kernel_instance_init(instance, node, device->type, node->device, allocator, b->options->host));
     plan->n_instances++;
     if ((instance->def->flags & KERNEL_SESSION_STATE) && instance->state && plan->session_state)
         session_state_share(plan->session_state, instance);
@@ -156,6 +160,16 @@ static struct status *build_kernel(struct builder *b, const struct node *node, s
     return NULL;
 }
 
+/* A large one that other tasks get lies where they can see it. */
+static struct status *build_constant(struct builder *b, const struct node *node, const struct tensor *value) {
+    struct tensor *to = &b->plan->constants[b->plan->n_constants];
+    const struct device *device = b->is_shared && b->is_shared[node->id] ? device_of(b, node) : NULL;
+    if (device && device->shared_allocator && value->storage == TENSOR_BUFFER && !allocator_likes(device->shared_allocator, value->buffer))
+        return tensor_clone(device->shared_allocator, value, to);
+    tensor_copy(to, value);
+    return NULL;
+}
+
 static struct status *build_special(struct builder *b, const struct node *node, struct plan_node *out) {
     struct plan *plan = b->plan;
     const struct tensor *value;
@@ -165,7 +179,7 @@ static struct status *build_special(struct builder *b, const struct node *node, 
         if (value->dtype != node->out_types[0]) /* kernels that consume it trust its type */
             return status_invalid("Inconsistent values for attr 'dtype' %s vs. %s of the value\n\t [[{{node %s}}]]",
                                   dtype_name((enum dtype)node->out_types[0]), dtype_name((enum dtype)value->dtype), node->name);
-        tensor_copy(&plan->constants[plan->n_constants], value);
+        TRY(build_constant(b, node, value));
         out->aux = plan->n_constants++;
         return NULL;
     case PLAN_ENTER: {
@@ -323,6 +337,8 @@ static struct status *build(struct builder *b) {
     CHECK(plan->constants);
     memset(plan->constants, 0, n * sizeof *plan->constants);
     b->index_of = xcalloc((size_t)graph->n_nodes + 1, sizeof *b->index_of);
+    if (b->options->n_devices > 0 && b->options->devices[0].shared_allocator)
+        b->is_shared = plan_find_shared(graph);
     for (uint32_t i = 0; i < plan->n_nodes; i++) {
         b->index_of[b->order[i]->id] = i;
         TRY(build_node(b, b->order[i], i));
@@ -340,6 +356,8 @@ struct status *plan_new(struct graph *graph_take, const struct plan_options *opt
     atomic_init(&plan->n_refs, 1);
     pthread_mutex_init(&plan->lock, NULL);
     plan->session_state = options->session_state ? session_state_ref(options->session_state) : NULL;
+    plan->is_function = options->is_function;
+    plan->functions = options->functions && !plan->is_function ? function_table_ref(options->functions) : options->functions;
     plan->graph = *graph_take;
     graph_init(graph_take);
     struct status *st = build(&b);
@@ -347,6 +365,7 @@ struct status *plan_new(struct graph *graph_take, const struct plan_options *opt
     free(b.frame_of);
     free(b.frame_infos);
     free(b.index_of);
+    free(b.is_shared);
     graph_consumers_fini(&b.consumers);
     if (st) {
         plan_unref(plan);
@@ -368,6 +387,8 @@ void plan_unref(struct plan *plan) {
     for (uint32_t i = 0; i < plan->n_instances; i++)
         kernel_instance_fini(&plan->instances[i]);
     session_state_unref(plan->session_state);
+    if (!plan->is_function)
+        function_table_unref(plan->functions);
     for (uint32_t i = 0; i < plan->n_constants; i++)
         tensor_clear(&plan->constants[i]);
     for (uint32_t i = 0; plan->frames && i < plan->n_frames; i++)

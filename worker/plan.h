@@ -102,6 +102,8 @@ struct plan_channel {
     enum dtype dtype;
 };
 
+struct function_table; /* worker/function.h */
+
 struct plan {
     struct graph graph; /* owns names and attrs */
     struct plan_node *nodes;
@@ -120,6 +122,8 @@ struct plan {
     struct kernel_instance *instances;
     uint32_t n_instances;
     struct session_state *session_state; /* one reference, or NULL */
+    struct function_table *functions;    /* that its kernels call; one reference, but borrowed where is_function; or NULL */
+    bool is_function;                    /* the table owns this plan */
     _Atomic uint32_t n_refs;
     pthread_mutex_t lock;
     struct step *free_steps; /* guarded by lock: recycled arenas */
@@ -132,6 +136,7 @@ struct device {
     char *full_name;  /* "/job:worker/replica:0/task:0/device:CPU:0" */
     const char *type; /* "CPU" */
     struct allocator *allocator;
+    struct allocator *shared_allocator; /* of what peers of this host are likely to see; NULL: the same */
     uint64_t incarnation;
     int64_t memory_limit_bytes; /* what clients are told: the allocator's limit, or the host's memory where it has none */
 };
@@ -143,6 +148,8 @@ struct plan_options {
     int n_devices;
     const struct kernel_host *host;
     struct session_state *session_state; /* borrowed; NULL: every plan begins anew */
+    struct function_table *functions;    /* borrowed; NULL: none */
+    bool is_function;                    /* of that table */
 };
 
 /* Builds a plan from a partition; takes the graph's contents (graph is empty after, also on failure). Errors name the node: no kernel
@@ -150,6 +157,9 @@ struct plan_options {
 struct status *plan_new(struct graph *graph_take, const struct plan_options *options, struct plan **ret_plan) MUST_USE;
 struct plan *plan_ref(struct plan *plan);
 void plan_unref(struct plan *plan); /* no step may be running on the last reference */
+
+/* Which nodes make what is likely to be passed to another task, or kept for it: by node id, malloc'd. */
+bool *plan_find_shared(const struct graph *graph);
 
 /* Works out each live node's frame: `ret_frame_of` by node id (malloc'd), frames in ret_frames (malloc'd, [0] is the root).
  * Shared with tests. Errors: INVALID_ARGUMENT naming a node whose inputs come from different frames. */

@@ -90,6 +90,23 @@ void rendezvous_table_free(struct rendezvous_table *table) {
 
 /* ---- one step's life ---- */
 
+struct flow *flow_new(void) {
+    struct flow *flow = xcalloc(1, sizeof(*flow));
+    atomic_init(&flow->n_refs, 1);
+    return flow;
+}
+
+struct flow *flow_ref(struct flow *flow) {
+    if (flow)
+        atomic_fetch_add_explicit(&flow->n_refs, 1, memory_order_relaxed);
+    return flow;
+}
+
+void flow_unref(struct flow *flow) {
+    if (flow && atomic_fetch_sub_explicit(&flow->n_refs, 1, memory_order_acq_rel) == 1)
+        free(flow);
+}
+
 /* Lock held. */
 static struct rendezvous *rendezvous_new(struct rendezvous_table *table, uint64_t step_id) {
     struct rendezvous *rendezvous = table->free_steps;
@@ -122,6 +139,8 @@ void rendezvous_unref(struct rendezvous *rendezvous) {
     struct rendezvous_table *table = rendezvous->table;
     status_unref(rendezvous->why);
     rendezvous->why = NULL;
+    flow_unref(rendezvous->flow);
+    rendezvous->flow = NULL;
     pthread_mutex_lock(&table->lock);
     bool keep = table->n_free_steps < STEPS_KEPT && rendezvous->n_buckets <= SLOTS_KEPT;
     if (keep) {
@@ -135,6 +154,10 @@ void rendezvous_unref(struct rendezvous *rendezvous) {
 }
 
 struct rendezvous *rendezvous_open(struct rendezvous_table *table, uint64_t step_id) {
+    return rendezvous_open_in(table, step_id, NULL);
+}
+
+struct rendezvous *rendezvous_open_in(struct rendezvous_table *table, uint64_t step_id, struct flow *flow) {
     pthread_mutex_lock(&table->lock);
     struct rendezvous *rendezvous = u64map_get(&table->steps, step_id);
     if (rendezvous)
@@ -148,6 +171,8 @@ struct rendezvous *rendezvous_open(struct rendezvous_table *table, uint64_t step
         return NULL;
     pthread_mutex_lock(&rendezvous->lock);
     rendezvous->is_opened = true;
+    if (!rendezvous->flow)
+        rendezvous->flow = flow_ref(flow);
     size_t early_bytes = rendezvous->early_bytes;
     rendezvous->early_bytes = 0;
     bool has_announced = rendezvous->n_announced > 0;
@@ -313,10 +338,7 @@ void rendezvous_add_pending(struct rendezvous *rendezvous) {
     pthread_mutex_unlock(&table->lock);
 }
 
-void rendezvous_release_bytes(struct rendezvous_table *table, size_t size_bytes) {
-    if (size_bytes == 0)
-        return;
-    atomic_fetch_sub_explicit(&table->in_flight_bytes, (int64_t)size_bytes, memory_order_relaxed);
+void rendezvous_next_turns(struct rendezvous_table *table) {
     struct list pending;
     list_init(&pending);
     pthread_mutex_lock(&table->lock);

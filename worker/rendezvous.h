@@ -5,7 +5,13 @@
  *
  *   sender, other task:  value <= 64 KiB or dead ──────────────► push, at once
  *                        larger ──► announce ◄── grant ──► push    the receiver grants when it has room
+ *                        larger, in an arena that the receiver has mapped ──► push of a reference, at once: it takes no room
  *   receiver:            what arrives before its RunGraph, or before its Recv, waits in the step's table
+ *
+ * Room: the bytes granted and not here yet are limited for the task, to a quarter of that for a peer, to a half for a session, so that
+ * none of them takes all; one value is always let through where nothing else is in flight. Who finds no room waits in line, and a value
+ * that is awaited and that only the task's limit keeps out has the next room: large ones do not starve. What is granted comes whatever
+ * else happens, or its sender is lost, so every wait for room ends.
  *
  * A step's table is made by whoever comes first (an arrival or RunGraph) and ends when the step's run has ended here; ids of ended
  * steps are remembered so that late arrivals are dropped (steps_ended below). An abort ends every wait with the same status.
@@ -35,6 +41,12 @@ struct rendezvous_recv {
     int64_t since_ns; /* when the wait began, for /stepz */
 };
 
+/* What is in flight to the steps of one session. Counted: its graphs and steps hold it. Any thread. */
+struct flow;
+struct flow *flow_new(void);
+struct flow *flow_ref(struct flow *flow);
+void flow_unref(struct flow *flow);
+
 struct rendezvous_table *rendezvous_table_new(struct peer_table *peers, struct allocator *allocator);
 void rendezvous_table_free(struct rendezvous_table *table);
 void rendezvous_table_set_in_flight_limit(struct rendezvous_table *table, int64_t bytes); /* before the first step */
@@ -42,6 +54,8 @@ void rendezvous_table_describe(struct rendezvous_table *table, struct str *out);
 
 /* The step's rendezvous, made when new. One reference for the caller. NULL when the step has ended already. */
 struct rendezvous *rendezvous_open(struct rendezvous_table *table, uint64_t step_id);
+/* The same for a session's step; flow may be NULL. */
+struct rendezvous *rendezvous_open_in(struct rendezvous_table *table, uint64_t step_id, struct flow *flow);
 void rendezvous_unref(struct rendezvous *rendezvous);
 /* The step has ended here: what waits is dropped; later arrivals too. `oldest_live_step` of the same master prunes the memory of ended ids.
  */

@@ -43,6 +43,11 @@ struct dirty_peers {
     uint32_t n, capacity;
 };
 
+struct flow {
+    _Atomic uint32_t n_refs;
+    _Atomic int64_t in_flight_bytes;
+};
+
 struct rendezvous {
     _Atomic uint32_t n_refs;
     struct rendezvous_table *table;
@@ -53,6 +58,7 @@ struct rendezvous {
 
     pthread_mutex_t lock; /* guards what follows */
     bool is_opened;       /* its RunGraph has come */
+    struct flow *flow;    /* its session's, once it is opened; may be NULL; one reference */
     bool is_ended;
     struct status *why; /* aborted with */
     struct slot **buckets;
@@ -60,7 +66,7 @@ struct rendezvous {
     struct slot *free_slots;
     uint32_t n_free_slots;
     uint32_t n_announced, n_granted;
-    size_t granted_bytes, early_bytes;
+    size_t early_bytes;
     struct dirty_peers dirty;
     struct list pending_link; /* guarded by table->lock */
 };
@@ -78,7 +84,8 @@ struct rendezvous_table {
     const char *task;                /* this one's name, or NULL: everything is local */
     _Atomic int64_t in_flight_bytes; /* granted, not yet here */
     int64_t max_in_flight_bytes;
-    _Atomic int64_t early_bytes; /* values of steps that nobody has opened */
+    _Atomic(struct rendezvous *) claim; /* who has the next room; set under its lock, taken back before it is emptied */
+    _Atomic int64_t early_bytes;        /* values of steps that nobody has opened */
 
     pthread_mutex_t lock; /* guards what follows */
     struct u64map steps;  /* id → struct rendezvous, one reference each */
@@ -106,6 +113,7 @@ enum find_result { FOUND, FIND_ENDED, FIND_REFUSED };
 /* The step's rendezvous for an arrival, made when new; with a reference. */
 enum find_result rendezvous_find(struct rendezvous_table *table, uint64_t step_id, bool make, struct rendezvous **ret);
 void rendezvous_add_pending(struct rendezvous *rendezvous); /* its lock is not held */
+void rendezvous_next_turns(struct rendezvous_table *table); /* room may have come: those in line try again */
 void rendezvous_tell_late(struct rendezvous_table *table, struct rendezvous_recv *recv, struct status *why_take);
 
 /* ---- rendezvous_step.c; the step's lock is held ---- */
@@ -123,8 +131,8 @@ struct status *wire_push_or_announce(struct rendezvous *rendezvous, struct peer 
                                      uint64_t frame_iter, struct tensor *value, struct rendezvous_recv *offer, bool *ret_is_offered);
 /* Grants what there is room for. Lock not held. */
 void rendezvous_try_grants(struct rendezvous *rendezvous);
-/* Bytes that are no longer in flight: others may have their turn. */
-void rendezvous_release_bytes(struct rendezvous_table *table, size_t size_bytes);
+/* Bytes from that peer that are no longer in flight. Any lock may be held; rendezvous_next_turns has to follow without. */
+void rendezvous_release_bytes(struct rendezvous *rendezvous, struct peer *peer, size_t size_bytes);
 extern const struct peer_receiver rendezvous_receiver; /* arg: the table */
 
 #endif

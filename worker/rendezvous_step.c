@@ -92,7 +92,7 @@ void rendezvous_count_early(struct rendezvous *rendezvous, const struct tensor *
     size_t bytes = sizeof(struct slot);
     if (value && value->storage != TENSOR_DEAD && dtype_is_object((enum dtype)value->dtype))
         bytes += tensor_proto_size(value);
-    else if (value && value->storage == TENSOR_BUFFER)
+    else if (value && value->storage == TENSOR_BUFFER && !(value->buffer->flags & BUFFER_IS_READ_ONLY)) /* else its owner's memory */
         bytes += tensor_size_bytes(value);
     rendezvous->early_bytes += bytes;
     atomic_fetch_add_explicit(&rendezvous->table->early_bytes, (int64_t)bytes, memory_order_relaxed);
@@ -123,7 +123,7 @@ static struct status *second_value(const struct rendezvous *rendezvous, uint32_t
 struct status *rendezvous_deliver(struct rendezvous *rendezvous, uint32_t edge, uint64_t frame_iter, struct tensor *value) {
     struct rendezvous_recv *recv = NULL;
     struct buffer *landed = NULL;
-    size_t released_bytes = 0;
+    bool has_landed = false;
     enum dtype dtype = DT_INVALID;
     pthread_mutex_lock(&rendezvous->lock);
     if (unlikely(rendezvous->is_ended || rendezvous->why)) {
@@ -137,8 +137,8 @@ struct status *rendezvous_deliver(struct rendezvous *rendezvous, uint32_t edge, 
     } else if (slot->kind == SLOT_WAITING || slot->kind == SLOT_GRANTED) {
         if (slot->kind == SLOT_GRANTED) {
             rendezvous->n_granted--;
-            rendezvous->granted_bytes -= slot->size_bytes;
-            released_bytes = slot->size_bytes;
+            rendezvous_release_bytes(rendezvous, slot->peer, slot->size_bytes);
+            has_landed = true;
             landed = slot->buffer;
             slot->buffer = NULL;
         }
@@ -161,7 +161,8 @@ struct status *rendezvous_deliver(struct rendezvous *rendezvous, uint32_t edge, 
     } else if (recv) {
         recv->on_value(recv, NULL, value);
     }
-    rendezvous_release_bytes(rendezvous->table, released_bytes);
+    if (has_landed)
+        rendezvous_next_turns(rendezvous->table);
     return NULL;
 }
 
@@ -218,7 +219,7 @@ bool rendezvous_recv_start(struct rendezvous *rendezvous, const struct plan_chan
     if (unlikely(why != NULL))
         rendezvous_tell_late(rendezvous->table, recv, why);
     else if (is_announced)
-        rendezvous_try_grants(rendezvous); /* a step that waits is granted even when there is no room */
+        rendezvous_try_grants(rendezvous); /* what is awaited may claim the next room */
     return false;
 }
 
@@ -260,8 +261,9 @@ static struct slot *take_slots(struct rendezvous *rendezvous) {
 void rendezvous_clear(struct rendezvous *rendezvous, struct status *why, bool is_end) {
     pthread_mutex_lock(&rendezvous->lock);
     struct slot *slots = rendezvous->n_slots > 0 ? take_slots(rendezvous) : NULL;
-    size_t granted_bytes = rendezvous->granted_bytes, early_bytes = rendezvous->early_bytes;
-    rendezvous->granted_bytes = rendezvous->early_bytes = 0;
+    size_t early_bytes = rendezvous->early_bytes;
+    bool had_room = rendezvous->n_granted > 0;
+    rendezvous->early_bytes = 0;
     rendezvous->n_announced = rendezvous->n_granted = 0;
     if (is_end) {
         rendezvous->is_ended = true;
@@ -274,6 +276,8 @@ void rendezvous_clear(struct rendezvous *rendezvous, struct status *why, bool is
         atomic_fetch_sub_explicit(&rendezvous->table->early_bytes, (int64_t)early_bytes, memory_order_relaxed);
     for (struct slot *slot = slots, *next; slot; slot = next) {
         next = slot->next;
+        if (slot->kind == SLOT_GRANTED)
+            rendezvous_release_bytes(rendezvous, slot->peer, slot->size_bytes);
         if (slot->recv)
             slot->recv->on_value(slot->recv, why ? status_ref(why) : status_new(STATUS_CANCELLED, "the step has ended"), NULL);
         tensor_clear(&slot->value);
@@ -282,7 +286,9 @@ void rendezvous_clear(struct rendezvous *rendezvous, struct status *why, bool is
         slot_recycle(rendezvous, slot);
         pthread_mutex_unlock(&rendezvous->lock);
     }
-    rendezvous_release_bytes(rendezvous->table, granted_bytes);
+    struct rendezvous *self = rendezvous;
+    if (atomic_compare_exchange_strong(&rendezvous->table->claim, &self, NULL) || had_room)
+        rendezvous_next_turns(rendezvous->table);
 }
 
 void rendezvous_abort(struct rendezvous *rendezvous, struct status *why) { rendezvous_clear(rendezvous, why, false); }

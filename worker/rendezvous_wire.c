@@ -4,6 +4,8 @@
 #include "common/tensor/tensor_proto.h"
 #include "worker/rendezvous_internal.h"
 
+enum { PEER_SHARE = 4, SESSION_SHARE = 2 }; /* of the task's room: one in so many */
+
 static const uint64_t max_announced_bytes = 1ull << 40; /* what one message carries (rpc/wire); keeps sums of sizes from overflowing */
 
 /* ---- the sender's side ---- */
@@ -51,10 +53,14 @@ struct status *wire_push_or_announce(struct rendezvous *rendezvous, struct peer 
     bool is_dead = value->storage == TENSOR_DEAD;
     bool is_object = !is_dead && dtype_is_object((enum dtype)value->dtype);
     size_t size = is_dead ? 0 : is_object ? tensor_proto_size(value) : tensor_size_bytes(value);
-    bool is_large = size > RENDEZVOUS_PUSH_LIMIT_BYTES;
+    struct arena_reference reference = {0, 0};
+    bool is_referenced = size > RENDEZVOUS_PUSH_LIMIT_BYTES && !is_object && peer_give(peer, value, &reference);
+    bool is_large = size > RENDEZVOUS_PUSH_LIMIT_BYTES && !is_referenced;
     struct buffer *proto = is_large && is_object ? encode_proto(value, &size) : NULL;
     struct str meta = STR_INIT;
     edge_message_write(&meta, channel->edge, frame_iter, value, proto ? size : 0);
+    if (is_referenced)
+        edge_message_add_reference(&meta, &reference);
     struct status *st = NULL;
     pthread_mutex_lock(&rendezvous->lock);
     if (unlikely(rendezvous->why != NULL)) {
@@ -75,10 +81,12 @@ struct status *wire_push_or_announce(struct rendezvous *rendezvous, struct peer 
                 tensor_move(&slot->value, value);
             proto = NULL;
         }
-    } else if (!queue_edge(rendezvous, peer, WIRE_PUSH, &meta, is_dead || is_object ? NULL : value)) {
+    } else if (!queue_edge(rendezvous, peer, WIRE_PUSH, &meta, is_dead || is_object || is_referenced ? NULL : value)) {
         st = unavailable(peer, channel);
     }
     pthread_mutex_unlock(&rendezvous->lock);
+    if (unlikely(st != NULL) && is_referenced)
+        peer_take_back(peer, &reference);
     buffer_unref(proto);
     str_fini(&meta);
     return st;
@@ -132,15 +140,53 @@ static struct status *on_grant(struct rendezvous_table *table, struct peer *peer
 
 /* ---- the receiver's side ---- */
 
-static bool reserve_bytes(struct rendezvous_table *table, size_t size_bytes, bool even_without_room) {
-    int64_t size = (int64_t)size_bytes;
-    int64_t in_flight = atomic_load_explicit(&table->in_flight_bytes, memory_order_relaxed);
+static bool reserve(_Atomic int64_t *in_flight_bytes, int64_t size, int64_t max) {
+    int64_t in_flight = atomic_load_explicit(in_flight_bytes, memory_order_relaxed);
     do {
-        if (!even_without_room && in_flight > 0 && in_flight + size > table->max_in_flight_bytes)
+        if (in_flight > 0 && in_flight + size > max)
             return false;
-    } while (!atomic_compare_exchange_weak_explicit(&table->in_flight_bytes, &in_flight, in_flight + size, memory_order_relaxed,
-                                                    memory_order_relaxed));
+    } while (
+        !atomic_compare_exchange_weak_explicit(in_flight_bytes, &in_flight, in_flight + size, memory_order_relaxed, memory_order_relaxed));
     return true;
+}
+
+static void unreserve(_Atomic int64_t *in_flight_bytes, int64_t size) {
+    atomic_fetch_sub_explicit(in_flight_bytes, size, memory_order_relaxed);
+}
+
+void rendezvous_release_bytes(struct rendezvous *rendezvous, struct peer *peer, size_t size_bytes) {
+    unreserve(&rendezvous->table->in_flight_bytes, (int64_t)size_bytes);
+    unreserve(peer_in_flight_bytes(peer), (int64_t)size_bytes);
+    if (rendezvous->flow)
+        unreserve(&rendezvous->flow->in_flight_bytes, (int64_t)size_bytes);
+}
+
+/* Lock held. Room for the slot's bytes with its peer, its session and the task. Where there is none, something is in flight, whose
+ * arrival has all in line try again. */
+static bool take_room(struct rendezvous *rendezvous, const struct slot *slot) {
+    struct rendezvous_table *table = rendezvous->table;
+    int64_t size = (int64_t)slot->size_bytes, max = table->max_in_flight_bytes;
+    struct rendezvous *claim = atomic_load(&table->claim);
+    if (claim && claim != rendezvous)
+        return false;
+    if (!reserve(peer_in_flight_bytes(slot->peer), size, max / PEER_SHARE))
+        return false;
+    if (rendezvous->flow && !reserve(&rendezvous->flow->in_flight_bytes, size, max / SESSION_SHARE)) {
+        unreserve(peer_in_flight_bytes(slot->peer), size);
+        return false;
+    }
+    if (reserve(&table->in_flight_bytes, size, max)) {
+        if (claim)
+            atomic_store(&table->claim, NULL);
+        return true;
+    }
+    unreserve(peer_in_flight_bytes(slot->peer), size);
+    if (rendezvous->flow)
+        unreserve(&rendezvous->flow->in_flight_bytes, size);
+    struct rendezvous *nobody = NULL;
+    if (slot->recv)
+        atomic_compare_exchange_strong(&table->claim, &nobody, rendezvous);
+    return false;
 }
 
 /* Lock held. Errors: RESOURCE_EXHAUSTED. */
@@ -154,7 +200,6 @@ static struct status *grant(struct rendezvous *rendezvous, struct slot *slot) {
     slot->kind = SLOT_GRANTED;
     rendezvous->n_announced--;
     rendezvous->n_granted++;
-    rendezvous->granted_bytes += slot->size_bytes;
     struct str meta = STR_INIT;
     edge_message_write(&meta, slot->edge, slot->frame_iter, NULL, 0);
     (void)queue_edge(rendezvous, slot->peer, WIRE_GRANT, &meta, NULL); /* a lost peer ends the step */
@@ -163,17 +208,16 @@ static struct status *grant(struct rendezvous *rendezvous, struct slot *slot) {
 }
 
 /* Lock held: grants those somebody waits for, or all. */
-static struct status *grant_pass(struct rendezvous *rendezvous, bool only_awaited, size_t *ret_failed_bytes) {
+static struct status *grant_pass(struct rendezvous *rendezvous, bool only_awaited) {
     for (uint32_t i = 0; i < rendezvous->n_buckets && rendezvous->n_announced > 0; i++)
         for (struct slot *slot = rendezvous->buckets[i]; slot; slot = slot->next) {
             if (slot->kind != SLOT_ANNOUNCED || (only_awaited && !slot->recv))
                 continue;
-            bool has_nothing_else = slot->recv && rendezvous->n_granted == 0;
-            if (!reserve_bytes(rendezvous->table, slot->size_bytes, has_nothing_else))
+            if (!take_room(rendezvous, slot))
                 continue;
             struct status *st = grant(rendezvous, slot);
             if (st) {
-                *ret_failed_bytes = slot->size_bytes;
+                rendezvous_release_bytes(rendezvous, slot->peer, slot->size_bytes);
                 return st;
             }
         }
@@ -182,20 +226,19 @@ static struct status *grant_pass(struct rendezvous *rendezvous, bool only_awaite
 
 /* True when announced values of a live step are left without a grant. */
 static bool grant_what_fits(struct rendezvous *rendezvous) {
-    size_t failed_bytes = 0;
     struct status *st = NULL;
     pthread_mutex_lock(&rendezvous->lock);
     bool is_live = rendezvous->is_opened && !rendezvous->is_ended && !rendezvous->why;
     if (is_live)
-        st = grant_pass(rendezvous, true, &failed_bytes);
+        st = grant_pass(rendezvous, true);
     if (is_live && !st)
-        st = grant_pass(rendezvous, false, &failed_bytes);
+        st = grant_pass(rendezvous, false);
     bool is_short = is_live && !st && rendezvous->n_announced > 0;
     pthread_mutex_unlock(&rendezvous->lock);
     rendezvous_flush(rendezvous);
     if (st) {
-        rendezvous_release_bytes(rendezvous->table, failed_bytes);
         rendezvous_abort(rendezvous, st);
+        rendezvous_next_turns(rendezvous->table);
         status_unref(st);
     }
     return is_short;
@@ -245,22 +288,54 @@ static struct status *on_push(struct rendezvous *rendezvous, const struct wire_m
     return rendezvous_deliver(rendezvous, edge->edge, edge->frame_iter, &value);
 }
 
-static struct status *receive(void *arg, struct peer *peer, struct wire_message *message) {
-    struct rendezvous_table *table = arg;
-    struct edge_message edge;
-    TRY(edge_message_read(message->meta, &edge));
-    if (message->type == WIRE_GRANT)
-        return on_grant(table, peer, message, &edge);
-    if (!edge.has_tensor)
-        return status_invalid("task %s sent a value without its TensorMeta", peer_name(peer));
+/* A value that lies in the peer's arena. */
+static struct status *on_reference(struct rendezvous *rendezvous, const struct edge_message *edge, struct buffer *buffer) {
+    struct tensor value = TENSOR_INIT;
+    struct shape shape = {edge->tensor.rank, edge->tensor.dims};
+    TRY(tensor_view(buffer, buffer->data, edge->tensor.dtype, shape, &value));
+    return rendezvous_deliver(rendezvous, edge->edge, edge->frame_iter, &value);
+}
+
+/* What its reference leads to; *ret stays NULL where it came too late. */
+static struct status *take_reference(struct peer *peer, const struct wire_message *message, const struct edge_message *edge,
+                                     struct buffer **ret) {
+    if (message->type != WIRE_PUSH || message->payload_len > 0 || edge->tensor.is_dead || !tensor_meta_is_plain(&edge->tensor))
+        return status_invalid("task %s sent a reference where none belongs", peer_name(peer));
+    TRY(tensor_meta_check(&edge->tensor));
+    return peer_take(peer, &edge->reference, edge->tensor.size_bytes, ret);
+}
+
+static struct status *arrive(struct rendezvous_table *table, struct peer *peer, const struct wire_message *message,
+                             const struct edge_message *edge, struct buffer *referenced) {
     struct rendezvous *rendezvous;
     enum find_result result = rendezvous_find(table, message->id, true, &rendezvous);
     if (result == FIND_ENDED)
         return NULL; /* late */
     if (result == FIND_REFUSED)
         return status_exhausted("values of too many steps that no master has started here, the last from task %s", peer_name(peer));
-    struct status *st = message->type == WIRE_PUSH ? on_push(rendezvous, message, &edge) : on_announce(rendezvous, peer, &edge);
+    struct status *st = referenced                   ? on_reference(rendezvous, edge, referenced)
+                        : message->type == WIRE_PUSH ? on_push(rendezvous, message, edge)
+                                                     : on_announce(rendezvous, peer, edge);
     rendezvous_unref(rendezvous);
+    return st;
+}
+
+static struct status *receive(void *arg, struct peer *peer, struct wire_message *message) {
+    struct rendezvous_table *table = arg;
+    struct edge_message edge;
+    struct buffer *referenced = NULL;
+    TRY(edge_message_read(message->meta, &edge));
+    if (message->type == WIRE_GRANT)
+        return on_grant(table, peer, message, &edge);
+    if (!edge.has_tensor)
+        return status_invalid("task %s sent a value without its TensorMeta", peer_name(peer));
+    if (edge.reference.token != 0) { /* taken also where nobody wants it any more: that gives it back */
+        TRY(take_reference(peer, message, &edge, &referenced));
+        if (!referenced)
+            return NULL;
+    }
+    struct status *st = arrive(table, peer, message, &edge, referenced);
+    buffer_unref(referenced);
     return st;
 }
 

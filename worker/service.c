@@ -16,15 +16,17 @@ static const struct wire_handlers client_handlers;
 void worker_options_default(struct worker_options *options) {
     *options = (struct worker_options){.inline_budget_ns = 50000,
                                        .graph_grace_ms = 60000,
+                                       .heartbeat_ms = HEARTBEAT_DEFAULT_MS,
                                        .max_in_flight_bytes = RENDEZVOUS_IN_FLIGHT_BYTES,
                                        .max_feed_bytes = 64ll << 30,
                                        .max_steps = 65536,
+                                       .use_shm = true,
                                        .use_unix = true};
 }
 
 /* ---- answers ---- */
 
-void service_reply(struct wire_conn *conn, enum wire_type type, uint64_t id, const void *meta, size_t len) {
+void service_send(struct wire_conn *conn, enum wire_type type, uint64_t id, const void *meta, size_t len) {
     struct wire_out out = {.type = type, .id = id, .meta = {meta, len}};
     wire_send(conn, &out);
 }
@@ -51,10 +53,11 @@ static void send_status(struct client *client, uint64_t id) {
     status.version = (char *)(uintptr_t)MILLRACE_VERSION;
     status.unix_address = service->unix_address;
     status.host_id = (char *)(uintptr_t)host_id();
+    status.membership = client->master ? client->master->membership : 0;
     size_t len = millrace__worker_status__get_packed_size(&status);
     uint8_t *bytes = xmalloc(len);
     millrace__worker_status__pack(&status, bytes);
-    service_reply(client->conn, WIRE_STATUS, id, bytes, len);
+    service_send(client->conn, WIRE_STATUS, id, bytes, len);
     free(bytes);
     free(list);
     free(devices);
@@ -66,8 +69,10 @@ static void client_free(struct client *client) {
     struct worker_service *service = client->service;
     list_remove(&client->link);
     service->n_clients--;
-    if (client->master)
+    if (client->master) {
+        service_cancel_runs_of(client);
         master_leave(service, client->master);
+    }
     str_fini(&client->hello_task);
     free(client);
 }
@@ -92,7 +97,7 @@ static void on_closed(void *owner, struct wire_conn *conn, struct status *why) {
 /* Another task: its connection belongs to worker/peer from now on. */
 static struct status *become_peer(struct client *client, unsigned channel) {
     struct worker_service *service = client->service;
-    if (channel >= TRANSPORT_N_KINDS)
+    if (channel > TRANSPORT_ARENA)
         return status_invalid("Hello of task %s for channel %u", str_text(&client->hello_task), channel);
     TRY(peer_table_accept(service->peers, client->conn, str_text(&client->hello_task), client->incarnation, (enum transport_kind)channel));
     client_free(client);
@@ -130,7 +135,7 @@ static struct status *on_hello(struct client *client, const struct wire_message 
         return st;
     struct str answer = STR_INIT;
     peer_hello_write(&answer, service->task, service->incarnation, channel, 0);
-    service_reply(client->conn, WIRE_HELLO, message->id, answer.data, answer.len);
+    service_send(client->conn, WIRE_HELLO, message->id, answer.data, answer.len);
     str_fini(&answer);
     if (client->hello_task.len == 0)
         return NULL; /* a tool */
@@ -160,9 +165,22 @@ static struct status *on_master_message(struct client *client, struct wire_messa
         return service_deregister_graph(client, message);
     case WIRE_CLOSE_SESSION:
         return service_close_session(client, message);
+    case WIRE_END_JOB:
+        if (client->service->options.on_job_ended)
+            client->service->options.on_job_ended(client->service->options.on_job_ended_arg);
+        return NULL;
     default:
-        return service_reset(client, message);
+        return service_reset_containers(client, message);
     }
+}
+
+static void answer_ping(struct client *client, const struct wire_message *message) {
+    struct str answer = STR_INIT;
+    heartbeat_answer(message->meta, clock_wall_us(), &answer);
+    service_send(client->conn, WIRE_PONG, message->id, answer.data, answer.len);
+    str_fini(&answer);
+    if (client->master)
+        master_pinged(client->master, message->meta, clock_now_ns());
 }
 
 static struct status *dispatch(struct client *client, struct wire_message *message) {
@@ -170,9 +188,14 @@ static struct status *dispatch(struct client *client, struct wire_message *messa
         return on_hello(client, message);
     if (!client->is_greeted)
         return status_invalid("the first message is of type %d, not Hello", (int)message->type);
+    if (client->master)
+        heartbeat_heard(&client->master->heartbeat, clock_now_ns());
     switch (message->type) {
     case WIRE_PING:
-        service_reply(client->conn, WIRE_PONG, message->id, message->meta.data, message->meta.len);
+        answer_ping(client, message);
+        return NULL;
+    case WIRE_GET_STEPS:
+        service_send_steps(client, message->id);
         return NULL;
     case WIRE_GET_STATUS:
         send_status(client, message->id);
@@ -183,6 +206,7 @@ static struct status *dispatch(struct client *client, struct wire_message *messa
     case WIRE_REGISTER_GRAPH:
     case WIRE_DEREGISTER_GRAPH:
     case WIRE_CLOSE_SESSION:
+    case WIRE_END_JOB:
     case WIRE_RESET:
         return on_master_message(client, message);
     default:
@@ -244,6 +268,36 @@ void clients_expire(struct worker_service *service, int64_t now_ns) {
     }
 }
 
+/* Told once: it may end the service. */
+static void check_masters_gone(struct worker_service *service, int64_t now_ns) {
+    if (service->options.master_wait_ms <= 0 || service->masterless_ns == 0 || !service->options.on_masters_gone ||
+        now_ns - service->masterless_ns < service->options.master_wait_ms * 1000000)
+        return;
+    void (*on_masters_gone)(void *arg) = service->options.on_masters_gone;
+    service->options.on_masters_gone = NULL;
+    on_masters_gone(service->options.on_masters_gone_arg);
+}
+
+void service_check_awake(struct worker_service *service, int64_t now_ns) {
+    if (likely(now_ns - service->beat_ns < 2 * heartbeat_tick_ms(service->options.heartbeat_ms) * 1000000))
+        return;
+    service->beat_ns = now_ns;
+    LIST_FOR_EACH (link, &service->clients) {
+        struct client *client = LIST_ENTRY(link, struct client, link);
+        if (client->master && wire_conn_is_hung_up(client->conn))
+            wire_conn_close(client->conn, status_unavailable("%s gave this task up while it slept", wire_conn_peer(client->conn)));
+    }
+}
+
+static void on_beat(struct loop_timer *timer) {
+    struct worker_service *service = CONTAINER_OF(timer, struct worker_service, beat);
+    int64_t now_ns = clock_now_ns();
+    service_check_awake(service, now_ns);
+    masters_beat(service, now_ns);
+    service->beat_ns = now_ns;
+    check_masters_gone(service, now_ns);
+}
+
 static void on_tick(struct loop_timer *timer) {
     struct worker_service *service = CONTAINER_OF(timer, struct worker_service, tick);
     int64_t now_ns = clock_now_ns();
@@ -257,11 +311,12 @@ static void on_tick(struct loop_timer *timer) {
     }
 }
 
-static void on_tick_closed(struct loop_timer *timer) {
-    struct worker_service *service = CONTAINER_OF(timer, struct worker_service, tick);
-    service->has_tick_closed = true;
+static void timer_closed(struct worker_service *service) {
+    service->n_open_timers--;
     service_maybe_free(service);
 }
+static void on_tick_closed(struct loop_timer *timer) { timer_closed(CONTAINER_OF(timer, struct worker_service, tick)); }
+static void on_beat_closed(struct loop_timer *timer) { timer_closed(CONTAINER_OF(timer, struct worker_service, beat)); }
 
 static void on_last_run_ended(struct loop_task *task) {
     struct worker_service *service = CONTAINER_OF(task, struct worker_service, drain_task);
@@ -321,6 +376,9 @@ struct status *worker_service_new(struct loop *loop, const struct worker_options
     register_metrics();
     service->drain_task.run = on_last_run_ended;
     service->peers = peer_table_new(loop, service->task, service->incarnation);
+    if (options->use_shm)
+        peer_table_use_shm(service->peers, allocator_host_arena());
+    peer_table_set_heartbeat(service->peers, options->heartbeat_ms);
     peer_table_set_on_lost(service->peers, service_on_peer_lost, service);
     service->rendezvous = rendezvous_table_new(service->peers, options->devices[0].allocator);
     rendezvous_table_set_in_flight_limit(service->rendezvous, options->max_in_flight_bytes);
@@ -329,6 +387,10 @@ struct status *worker_service_new(struct loop *loop, const struct worker_options
     service->graphs = graph_cache_new(loop, options->pool, &plan_options);
     loop_timer_init(loop, &service->tick, on_tick);
     loop_timer_start(&service->tick, SERVICE_TICK_MS, SERVICE_TICK_MS);
+    loop_timer_init(loop, &service->beat, on_beat);
+    loop_timer_start(&service->beat, heartbeat_tick_ms(options->heartbeat_ms), heartbeat_tick_ms(options->heartbeat_ms));
+    service->beat_ns = clock_now_ns();
+    service->n_open_timers = 2;
     *ret_service = service;
     return NULL;
 }
@@ -337,7 +399,7 @@ static bool any_run(const struct run *run, const void *arg) { return true; }
 
 /* When the last step, connection, registration and timer have ended. */
 void service_maybe_free(struct worker_service *service) {
-    if (!service->is_freed || service->n_clients > 0 || service->n_registering > 0 || !service->has_tick_closed)
+    if (!service->is_freed || service->n_clients > 0 || service->n_registering > 0 || service->n_open_timers > 0)
         return;
     pthread_mutex_lock(&service->lock);
     int n_runs = service->n_runs;
@@ -378,6 +440,7 @@ void worker_service_free(struct worker_service *service, void (*on_freed)(void *
     status_unref(why);
     service->is_freed = true;
     loop_timer_close(&service->tick, on_tick_closed);
+    loop_timer_close(&service->beat, on_beat_closed);
 }
 
 void worker_service_drain(struct worker_service *service, void (*on_drained)(void *arg), void *arg) {

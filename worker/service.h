@@ -19,12 +19,19 @@ struct worker_options {
     const char *task;       /* "/job:worker/replica:0/task:0" */
     const char *listen;     /* "127.0.0.1:2300" */
     bool use_unix;          /* also listen on an abstract Unix socket, for tasks of this host */
+    bool use_shm;           /* maps the arenas of other tasks of this host, and offers this process' own (allocator_host_arena) */
     struct device *devices; /* of the task; borrowed for the service's life */
     int n_devices;
     struct pool *pool;
-    struct pool *io_pool;        /* of kernels that block on files; NULL: they run on the pool */
-    int64_t inline_budget_ns;    /* a step runs so long on the loop thread before it moves to the pool; default 50 µs */
-    int64_t graph_grace_ms;      /* a lost master's graphs are kept so long; default 60 s */
+    struct pool *io_pool;               /* of kernels that block on files; NULL: they run on the pool */
+    int64_t inline_budget_ns;           /* a step runs so long on the loop thread before it moves to the pool; default 50 µs */
+    int64_t graph_grace_ms;             /* a lost master's graphs are kept so long; default 60 s */
+    int64_t heartbeat_ms;               /* between pings to other tasks; after three without a sign of life one is lost. Default 2 s */
+    int64_t master_wait_ms;             /* without any master for so long after there was one: on_masters_gone. 0, the default: never */
+    void (*on_masters_gone)(void *arg); /* on the loop, once */
+    void *on_masters_gone_arg;
+    void (*on_job_ended)(void *arg); /* a master says so: the task has to drain. May be NULL */
+    void *on_job_ended_arg;
     int64_t max_in_flight_bytes; /* of large tensors granted to peers; default 2 GiB */
     int64_t max_feed_bytes;      /* of one RunGraph; default 64 GiB */
     int max_steps;               /* live at once; default 65536 */
@@ -42,6 +49,7 @@ int worker_service_port(const struct worker_service *service);
 uint64_t worker_service_incarnation(const struct worker_service *service);
 const char *worker_service_unix_address(const struct worker_service *service); /* "" without one */
 int worker_service_n_steps(struct worker_service *service);
-void worker_service_describe(struct worker_service *service, struct str *out); /* /statusz, a JSON object */
+void worker_service_describe(struct worker_service *service, struct str *out);       /* /statusz, a JSON object */
+void worker_service_describe_steps(struct worker_service *service, struct str *out); /* /stepz: text */
 
 #endif

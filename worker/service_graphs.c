@@ -18,6 +18,7 @@ struct master *master_join(struct worker_service *service, uint64_t incarnation)
         struct master *master = LIST_ENTRY(link, struct master, link);
         if (master->incarnation == incarnation) {
             master->n_clients++;
+            service->masterless_ns = 0;
             return master;
         }
         n++;
@@ -26,9 +27,18 @@ struct master *master_join(struct worker_service *service, uint64_t incarnation)
         return NULL;
     struct master *master = xcalloc(1, sizeof(*master));
     master->incarnation = incarnation;
+    master->membership = random_u64();
     master->n_clients = 1;
     list_push_back(&service->masters, &master->link);
+    service->masterless_ns = 0;
     return master;
+}
+
+static bool has_master(const struct worker_service *service) {
+    LIST_FOR_EACH (link, &service->masters)
+        if (LIST_ENTRY(link, struct master, link)->n_clients > 0)
+            return true;
+    return false;
 }
 
 static bool is_of_master(const struct run *run, const void *arg) { return run->master_incarnation == *(const uint64_t *)arg; }
@@ -38,9 +48,39 @@ void master_leave(struct worker_service *service, struct master *master) {
     if (--master->n_clients > 0)
         return;
     master->lost_ns = clock_now_ns();
+    heartbeat_stop(&master->heartbeat);
+    if (!has_master(service))
+        service->masterless_ns = master->lost_ns;
     struct status *why = status_unavailable("%s lost its connection to the master", service->task);
     service_cancel_runs(service, is_of_master, &master->incarnation, why);
     status_unref(why);
+}
+
+void master_pinged(struct master *master, struct span meta, int64_t now_ns) {
+    int64_t interval_ms = heartbeat_ping_interval_ms(meta);
+    if (interval_ms > 0 && (!master->heartbeat.is_on || master->heartbeat.interval_ns != interval_ms * 1000000))
+        heartbeat_start(&master->heartbeat, interval_ms, true, now_ns);
+}
+
+static void end_connections(struct worker_service *service, const struct master *master, struct status *why) {
+    LIST_FOR_EACH (link, &service->clients) {
+        struct client *client = LIST_ENTRY(link, struct client, link);
+        if (client->master == master)
+            wire_conn_close(client->conn, status_ref(why));
+    }
+}
+
+void masters_beat(struct worker_service *service, int64_t now_ns) {
+    LIST_FOR_EACH (link, &service->masters) {
+        struct master *master = LIST_ENTRY(link, struct master, link);
+        if (!(heartbeat_tick(&master->heartbeat, now_ns) & HEARTBEAT_LOST))
+            continue;
+        struct status *why =
+            status_prefix_take(heartbeat_silence(&master->heartbeat, now_ns), "master %016llx: ", (unsigned long long)master->incarnation);
+        log_warning("%s", status_message(why));
+        end_connections(service, master, why);
+        status_unref(why);
+    }
 }
 
 void masters_expire(struct worker_service *service, int64_t now_ns) {
@@ -79,7 +119,7 @@ static void send_registered(struct wire_conn *conn, uint64_t id, uint64_t graph,
     size_t len = millrace__registered__get_packed_size(&reply);
     uint8_t *bytes = xmalloc(len + 1);
     millrace__registered__pack(&reply, bytes);
-    service_reply(conn, WIRE_REGISTERED, id, bytes, len);
+    service_send(conn, WIRE_REGISTERED, id, bytes, len);
     free(bytes);
 }
 
@@ -106,6 +146,25 @@ static struct status *know_peers(struct worker_service *service, const Millrace_
     return NULL;
 }
 
+/* Where in the payload each graph lies. Errors: INVALID_ARGUMENT when they are longer than it. */
+static struct status *find_graphs(const Millrace__RegisterGraph *request, const struct wire_message *message,
+                                  struct function_source *functions, struct graph_registration *ret) {
+    const char *payload = message->payload ? message->payload->data : "";
+    size_t len = message->payload_len, end = len;
+    for (size_t i = request->n_function; i-- > 0;) {
+        const Millrace__Function *from = request->function[i];
+        if (from->graph_bytes > end)
+            return status_invalid("the functions of RegisterGraph are longer than its payload");
+        end -= (size_t)from->graph_bytes;
+        functions[i] = (struct function_source){from->key, from->name, {payload + end, (size_t)from->graph_bytes}};
+    }
+    ret->graphdef = (struct span){payload, end};
+    ret->functions = functions;
+    ret->n_functions = (int)request->n_function;
+    ret->bytes = message->payload;
+    return NULL;
+}
+
 struct status *service_register_graph(struct client *client, struct wire_message *message) {
     struct worker_service *service = client->service;
     Millrace__RegisterGraph *request = millrace__register_graph__unpack(NULL, message->meta.len, (const uint8_t *)message->meta.data);
@@ -113,6 +172,9 @@ struct status *service_register_graph(struct client *client, struct wire_message
         return status_invalid("malformed RegisterGraph");
     int n_peers = 0;
     struct peer **peers = xcalloc(request->n_peer + 1, sizeof(struct peer *));
+    struct function_source *functions = xcalloc(request->n_function + 1, sizeof(*functions));
+    struct graph_registration graphs = {
+        .master_incarnation = request->master_incarnation, .session = request->session, .is_isolated = request->is_isolated};
     struct status *st = NULL;
     if (request->master_incarnation != client->incarnation)
         st = status_failed_precondition("RegisterGraph of another master than its connection's");
@@ -120,6 +182,8 @@ struct status *service_register_graph(struct client *client, struct wire_message
         st = status_unavailable("%s is draining", service->task);
     else
         st = know_peers(service, request, peers, &n_peers);
+    if (!st)
+        st = find_graphs(request, message, functions, &graphs);
     if (st) {
         send_registered(client->conn, message->id, 0, st);
         status_unref(st);
@@ -128,9 +192,11 @@ struct status *service_register_graph(struct client *client, struct wire_message
         struct registration *registration = xmalloc(sizeof(*registration));
         *registration = (struct registration){service, wire_conn_ref(client->conn), message->id};
         service->n_registering++;
-        graph_cache_register(service->graphs, request->master_incarnation, request->session, request->is_isolated, message->payload,
-                             message->payload_len, peers, n_peers, on_built, registration);
+        graphs.peers = peers;
+        graphs.n_peers = n_peers;
+        graph_cache_register(service->graphs, &graphs, on_built, registration);
     }
+    free(functions);
     millrace__register_graph__free_unpacked(request, NULL);
     return NULL;
 }
@@ -156,7 +222,7 @@ struct status *service_deregister_graph(struct client *client, const struct wire
     return NULL;
 }
 
-struct status *service_reset(struct client *client, const struct wire_message *message) {
+struct status *service_reset_containers(struct client *client, const struct wire_message *message) {
     struct worker_service *service = client->service;
     Millrace__Reset *request = millrace__reset__unpack(NULL, message->meta.len, (const uint8_t *)message->meta.data);
     if (!request)
@@ -169,6 +235,6 @@ struct status *service_reset(struct client *client, const struct wire_message *m
         graph_cache_remove_all(service->graphs);
     millrace__reset__free_unpacked(request, NULL);
     count_graphs(service);
-    service_reply(client->conn, WIRE_RESET_DONE, message->id, NULL, 0);
+    service_send(client->conn, WIRE_RESET_DONE, message->id, NULL, 0);
     return NULL;
 }

@@ -1,5 +1,5 @@
 /* The parts of the service: service.c (connections, Hello, what is answered at once, the end), service_graphs.c (RegisterGraph,
- * masters), service_steps.c (RunGraph to RunDone), service_page.c (status page). */
+ * masters), service_steps.c (RunGraph to RunDone), service_cancel.c (how it is cut short), service_page.c (status page). */
 #ifndef MILLRACE_WORKER_SERVICE_INTERNAL_H
 #define MILLRACE_WORKER_SERVICE_INTERNAL_H
 
@@ -11,6 +11,7 @@
 #include "common/base/metrics.h"
 #include "worker/container.h"
 #include "worker/executor.h"
+#include "rpc/heartbeat.h"
 #include "worker/graph_cache.h"
 #include "worker/messages.h"
 #include "worker/peer.h"
@@ -33,8 +34,10 @@ enum {
 struct master {
     struct list link;
     uint64_t incarnation;
+    uint64_t membership; /* random: tells this record from a later one of the same master */
     int n_clients;
-    int64_t lost_ns; /* when the last of its connections ended */
+    int64_t lost_ns;            /* when the last of its connections ended */
+    struct heartbeat heartbeat; /* passive: the master pings; on from its first ping */
 };
 
 /* An accepted connection. */
@@ -80,10 +83,14 @@ struct worker_service {
     struct u64map early_cancels; /* step id → struct early_cancel: the cancel came before its RunGraph */
     struct loop_timer tick;
     int64_t tidied_ns;
+    struct loop_timer beat; /* watches the masters */
+    int64_t beat_ns;        /* when it fired last */
+    int64_t masterless_ns;  /* since when there is no master; 0: there is one, or never was */
     struct loop_task drain_task, free_task;
     uint64_t oldest_live_step; /* the last one heard of */
     int n_clients, n_registering;
-    bool is_draining, is_freed, has_tick_closed;
+    int n_open_timers;
+    bool is_draining, is_freed;
     void (*on_drained)(void *arg);
     void *on_drained_arg;
     void (*on_freed)(void *arg);
@@ -103,34 +110,48 @@ extern struct metric worker_steps_total, worker_steps_failed_total, worker_steps
 /* ---- service.c ---- */
 void service_maybe_free(struct worker_service *service);
 void clients_expire(struct worker_service *service, int64_t now_ns); /* those that have not said Hello */
+/* Has this process been stopped, or its host been asleep? Then masters may have given it up: connections that they have closed end before
+ * what they had sent is read, for its steps are over. */
+void service_check_awake(struct worker_service *service, int64_t now_ns);
 /* A message without payload. */
-void service_reply(struct wire_conn *conn, enum wire_type type, uint64_t id, const void *meta, size_t len);
+void service_send(struct wire_conn *conn, enum wire_type type, uint64_t id, const void *meta, size_t len);
 
 /* ---- service_graphs.c ---- */
 struct master *master_join(struct worker_service *service, uint64_t incarnation); /* NULL: too many */
 void master_leave(struct worker_service *service, struct master *master);
 void masters_expire(struct worker_service *service, int64_t now_ns);
+void masters_beat(struct worker_service *service, int64_t now_ns); /* ends the connections of those that are silent */
+void master_pinged(struct master *master, struct span meta, int64_t now_ns);
 void masters_free(struct worker_service *service);
 struct status *service_register_graph(struct client *client, struct wire_message *message) MUST_USE;
 struct status *service_close_session(struct client *client, const struct wire_message *message) MUST_USE;
 struct status *service_deregister_graph(struct client *client, const struct wire_message *message) MUST_USE;
-struct status *service_reset(struct client *client, const struct wire_message *message) MUST_USE;
+struct status *service_reset_containers(struct client *client, const struct wire_message *message) MUST_USE;
 
 /* ---- service_steps.c ---- */
 struct status *service_run_graph(struct client *client, struct wire_message *message) MUST_USE;
-struct status *service_cancel_step(struct client *client, const struct wire_message *message) MUST_USE;
 struct status *service_feed_step(struct client *client, struct wire_message *message) MUST_USE;
 void service_refuse_feed(struct client *client, const struct wire_message *message, struct status *why_take); /* no memory for it */
 /* There was no memory for its feeds: it is answered without having started. */
 void service_refuse_run(struct client *client, const struct wire_message *message, struct status *why_take);
+void service_run_let_go(struct run *run); /* a reference taken under service->lock */
+void runs_free(struct worker_service *service);
+
+/* ---- service_cancel.c ---- */
+struct status *service_cancel_step(struct client *client, const struct wire_message *message) MUST_USE;
 /* Cancels the live runs that `matches`; any thread may end others meanwhile. */
 void service_cancel_runs(struct worker_service *service, bool (*matches)(const struct run *run, const void *arg), const void *arg,
                          struct status *why);
+/* What came over a connection that has ended: nobody waits for its answer. */
+void service_cancel_runs_of(struct client *client);
 void steps_expire(struct worker_service *service, int64_t now_ns);
 void service_on_peer_lost(void *arg, struct peer *peer, struct status *why);
-void service_run_let_go(struct run *run); /* a reference taken under service->lock */
-void runs_free(struct worker_service *service);
+/* What cancelled a step whose RunGraph is only coming now; NULL: nothing. */
+struct status *early_cancel_take(struct worker_service *service, uint64_t step_id);
 void early_cancels_clear(struct worker_service *service);
+
+/* ---- service_page.c ---- */
+void service_send_steps(struct client *client, uint64_t id);
 
 /* ---- step_stats.c ---- */
 /* TensorFlow's StepStats message of a traced step. */

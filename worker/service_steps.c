@@ -1,4 +1,4 @@
-/* From RunGraph to RunDone: the path that every step takes, and how it is cut short. */
+/* From RunGraph to RunDone: the path that every step takes. How it is cut short: service_cancel.c. */
 #include <stdlib.h>
 
 #include "common/base/clock.h"
@@ -208,7 +208,7 @@ static void on_fetch(struct step_run *exec, uint32_t position, struct tensor *va
 static void refuse(struct wire_conn *conn, uint64_t id, struct status *why_take, bool derived) {
     struct str meta = STR_INIT;
     run_done_add_status(&meta, why_take, derived);
-    service_reply(conn, WIRE_RUN_DONE, id, meta.data, meta.len);
+    service_send(conn, WIRE_RUN_DONE, id, meta.data, meta.len);
     str_fini(&meta);
     status_unref(why_take);
 }
@@ -287,7 +287,7 @@ static struct status *prepare(struct worker_service *service, struct run *run, s
     TRY(take_feeds(run, request, message));
     if (plan->n_channels > 0) {
         connect_peers(run->graph);
-        exec->rendezvous = rendezvous_open(service->rendezvous, run->id);
+        exec->rendezvous = rendezvous_open_in(service->rendezvous, run->id, run->graph->flow);
         is_over = exec->rendezvous == NULL;
     } else {
         is_over = rendezvous_is_ended(service->rendezvous, run->id);
@@ -309,19 +309,6 @@ static struct status *prepare(struct worker_service *service, struct run *run, s
     return NULL;
 }
 
-struct early_cancel {
-    struct status *why;
-    int64_t since_ns;
-};
-
-/* NULL: there is none for that step. */
-static struct status *early_cancel_take(struct worker_service *service, uint64_t step_id) {
-    struct early_cancel *early = u64map_remove(&service->early_cancels, step_id);
-    struct status *why = early ? early->why : NULL;
-    free(early);
-    return why;
-}
-
 static void prune(struct worker_service *service, const struct run_graph_message *request) {
     if (request->oldest_live_step == 0 || request->oldest_live_step == service->oldest_live_step)
         return;
@@ -335,6 +322,10 @@ struct status *service_run_graph(struct client *client, struct wire_message *mes
     TRY(run_graph_read(message->meta, &request));
     if (request.master_incarnation != client->incarnation || request.step_id != message->id)
         return status_failed_precondition("RunGraph of another master, or for another step, than its header's");
+    int64_t now_ns = clock_now_ns();
+    service_check_awake(service, now_ns);
+    if (!wire_conn_is_open(client->conn))
+        return NULL;
     prune(service, &request);
     struct status *early = service->early_cancels.n_entries > 0 ? early_cancel_take(service, message->id) : NULL;
     if (unlikely(early != NULL)) {
@@ -355,7 +346,7 @@ struct status *service_run_graph(struct client *client, struct wire_message *mes
     run->graph = graph_entry_ref(graph);
     run->id = message->id;
     run->master_incarnation = request.master_incarnation;
-    run->start_ns = clock_now_ns();
+    run->start_ns = now_ns;
     run->deadline_ns = 0;
     if (request.timeout_ms > 0 && request.timeout_ms < INT64_MAX / 2000000)
         run->deadline_ns = run->start_ns + (request.timeout_ms + SERVICE_TIMEOUT_SLACK_MS) * 1000000;
@@ -378,27 +369,7 @@ struct status *service_run_graph(struct client *client, struct wire_message *mes
     return NULL;
 }
 
-/* ---- cutting short ---- */
-
-void service_cancel_runs(struct worker_service *service, bool (*matches)(const struct run *run, const void *arg), const void *arg,
-                         struct status *why) {
-    size_t n = 0;
-    pthread_mutex_lock(&service->lock);
-    struct run **found = xcalloc(service->by_step.n_entries + 1, sizeof(struct run *));
-    LIST_FOR_EACH (link, &service->runs) {
-        struct run *run = LIST_ENTRY(link, struct run, link);
-        if (!matches(run, arg))
-            continue;
-        atomic_fetch_add_explicit(&run->n_refs, 1, memory_order_relaxed);
-        found[n++] = run;
-    }
-    pthread_mutex_unlock(&service->lock);
-    for (size_t i = 0; i < n; i++) {
-        executor_cancel(&found[i]->exec, why);
-        run_unref(found[i]);
-    }
-    free(found);
-}
+/* ---- feeds of a partial run that come later ---- */
 
 /* A live run of this master's, with a reference; NULL: it has ended, or another's. */
 static struct run *find_run(struct client *client, uint64_t step_id) {
@@ -456,73 +427,4 @@ void service_refuse_feed(struct client *client, const struct wire_message *messa
         run_unref(run);
     }
     status_unref(why_take);
-}
-
-static void cancel_early(struct worker_service *service, uint64_t step_id, struct status *why_take) {
-    if (rendezvous_is_ended(service->rendezvous, step_id) || service->early_cancels.n_entries >= SERVICE_MAX_EARLY_CANCELS) {
-        status_unref(why_take); /* RunDone and CancelStep have crossed */
-        return;
-    }
-    status_unref(early_cancel_take(service, step_id));
-    struct early_cancel *early = xmalloc(sizeof(*early));
-    *early = (struct early_cancel){.why = why_take, .since_ns = clock_now_ns()};
-    u64map_put(&service->early_cancels, step_id, early);
-}
-
-struct status *service_cancel_step(struct client *client, const struct wire_message *message) {
-    struct worker_service *service = client->service;
-    struct cancel_step_message request;
-    TRY(cancel_step_read(message->meta, &request));
-    struct status *why = status_from_wire(request.code ? request.code : STATUS_CANCELLED, request.message);
-    pthread_mutex_lock(&service->lock);
-    struct run *run = u64map_get(&service->by_step, request.step_id);
-    bool is_own = run && run->master_incarnation == client->incarnation;
-    if (is_own) {
-        atomic_fetch_add_explicit(&run->n_refs, 1, memory_order_relaxed);
-        if (!run->cancelled)
-            run->cancelled = status_ref(why);
-    }
-    pthread_mutex_unlock(&service->lock);
-    if (is_own) {
-        executor_cancel(&run->exec, why);
-        run_unref(run);
-        status_unref(why);
-    } else if (run) {
-        status_unref(why);
-    } else {
-        cancel_early(service, request.step_id, why);
-    }
-    return NULL;
-}
-
-static bool exchanges_with(const struct run *run, const void *arg) {
-    for (int i = 0; i < run->graph->n_peers; i++)
-        if (run->graph->peers[i] == arg)
-            return true;
-    return false;
-}
-
-void service_on_peer_lost(void *arg, struct peer *peer, struct status *why) { service_cancel_runs(arg, exchanges_with, peer, why); }
-
-static bool is_overdue(const struct run *run, const void *arg) { return run->deadline_ns != 0 && *(const int64_t *)arg > run->deadline_ns; }
-
-static void expire_early_cancels(struct worker_service *service, int64_t before_ns) {
-    size_t cursor = 0;
-    uint64_t step_id;
-    void *value;
-    while (u64map_next(&service->early_cancels, &cursor, &step_id, &value))
-        if (((struct early_cancel *)value)->since_ns < before_ns || rendezvous_is_ended(service->rendezvous, step_id))
-            status_unref(early_cancel_take(service, step_id));
-}
-
-void early_cancels_clear(struct worker_service *service) { expire_early_cancels(service, INT64_MAX); }
-
-void steps_expire(struct worker_service *service, int64_t now_ns) {
-    if (worker_service_n_steps(service) > 0) {
-        struct status *why = status_new(STATUS_DEADLINE_EXCEEDED, "the step's deadline has passed, and its master did not end it");
-        service_cancel_runs(service, is_overdue, &now_ns, why);
-        status_unref(why);
-    }
-    if (service->early_cancels.n_entries > 0)
-        expire_early_cancels(service, now_ns - SERVICE_EARLY_CANCEL_SECONDS * 1000000000ll);
 }

@@ -1,9 +1,12 @@
 /* Derivatives of connectionist temporal classification: CTCLoss gives its own as an output. */
-#include "common/gradients/gradient.h"
+#include "common/gradients/build.h"
+
+/* The op's second output is the gradient, by time, batch and class. */
+static void ctc_loss_grad(struct gradient_ctx *g) { SET(0, MUL(EXPAND(DY(0), -1), OUT(1))); }
 
 // clang-format off
 static const struct gradient_row rows[] = {
-    LATER_GRADIENT("CTCLoss"),
+    GRADIENT("CTCLoss", ctc_loss_grad),
     NO_GRADIENT("CTCGreedyDecoder"),
     NO_GRADIENT("CTCBeamSearchDecoder"),
 };

@@ -5,9 +5,9 @@
 
 #include "common/base/map.h"
 
-extern const struct gradient_list array_gradients, control_flow_gradients;
+extern const struct gradient_list array_gradients, array_index_gradients, array_diag_gradients, control_flow_gradients;
 extern const struct gradient_list nn_gradients;
-extern const struct gradient_list math_gradients;
+extern const struct gradient_list math_gradients, arithmetic_gradients, reduction_gradients, segment_gradients, matmul_gradients;
 extern const struct gradient_list state_gradients, resource_variable_gradients, training_gradients, tensor_array_gradients, stack_gradients,
     logging_gradients;
 extern const struct gradient_list random_gradients;
@@ -23,6 +23,7 @@ extern const struct gradient_list queue_gradients, barrier_gradients, accumulato
 extern const struct gradient_list linalg_gradients, fft_gradients;
 extern const struct gradient_list image_gradients, reader_gradients;
 extern const struct gradient_list candidate_gradients, ctc_gradients, codec_gradients;
+extern const struct gradient_list dataset_gradients;
 
 const struct gradient_list *const gradient_lists[] = {
     &array_gradients,       &control_flow_gradients, &nn_gradients,
@@ -37,8 +38,9 @@ const struct gradient_list *const gradient_lists[] = {
     &conv_gradients,        &pool_gradients,         &norm_gradients,
     &rnn_gradients,         &linalg_gradients,       &fft_gradients,
     &image_gradients,       &reader_gradients,       &candidate_gradients,
-    &ctc_gradients,         &codec_gradients,
-
+    &ctc_gradients,         &array_index_gradients,  &array_diag_gradients,
+    &arithmetic_gradients,  &reduction_gradients,    &segment_gradients,
+    &matmul_gradients,      &dataset_gradients,      &codec_gradients,
 };
 const size_t n_gradient_lists = ARRAY_LEN(gradient_lists);
 

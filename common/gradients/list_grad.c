@@ -1,28 +1,73 @@
-/* Derivatives of the TensorList family: lists of gradients, as long as the lists. */
-#include "common/gradients/gradient.h"
+/* Derivatives of lists of tensors: the gradient of a list is a list. */
+#include "common/gradients/build.h"
 
-extern const struct gradient_list list_gradients;
+static struct node_input element_shape(struct gradient_ctx *g, struct node_input list) {
+    return OP_WITH("TensorListElementShape", ATTRS(ATTR_T("shape_type", DT_INT32)), list);
+}
+
+/* What a row of a tensor of rows is like. */
+static struct node_input row_shape(struct gradient_ctx *g, struct node_input rows) {
+    return OP_WITH("StridedSlice", ATTRS(ATTR_I("end_mask", 1)), SHAPE(rows), I32S(1), I32S(0), I32S(1));
+}
+
+static void from_tensor_grad(struct gradient_ctx *g) {
+    SET(0, OP_WITH("TensorListStack", ATTRS(ATTR_T("element_dtype", gradient_dtype(IN(0)))), DY(0), row_shape(g, IN(0))));
+}
+
+static void stack_grad(struct gradient_ctx *g) { SET(0, OP("TensorListFromTensor", DY(0), element_shape(g, IN(0)))); }
+
+static void push_back_grad(struct gradient_ctx *g) {
+    struct node_input popped = OP_WITH("TensorListPopBack", ATTRS(ATTR_T("element_dtype", gradient_dtype(IN(1)))), DY(0), SHAPE(IN(1)));
+    SET(0, popped);
+    SET(1, SECOND(popped));
+}
+
+/* Without a gradient of what is left, that of a list of its length. */
+static void pop_back_grad(struct gradient_ctx *g) { SET(0, OP("TensorListPushBack", DY(0), DY(1))); }
+
+static void get_item_grad(struct gradient_ctx *g) {
+    struct node_input empty = OP_WITH("TensorListReserve", ATTRS(ATTR_T("element_dtype", gradient_dtype(OUT(0)))), element_shape(g, IN(0)),
+                                      OP("TensorListLength", IN(0)));
+    SET(0, OP("TensorListSetItem", empty, IN(1), DY(0)));
+}
+
+static void set_item_grad(struct gradient_ctx *g) {
+    SET(0, OP("TensorListSetItem", DY(0), IN(1), ZEROS(IN(2))));
+    SET(2, OP_WITH("TensorListGetItem", ATTRS(ATTR_T("element_dtype", gradient_dtype(IN(2)))), DY(0), IN(1), SHAPE(IN(2))));
+}
+
+static void resize_grad(struct gradient_ctx *g) { SET(0, OP("TensorListResize", DY(0), OP("TensorListLength", IN(0)))); }
+
+static void gather_grad(struct gradient_ctx *g) {
+    SET(0, OP("TensorListScatterV2", DY(0), IN(1), element_shape(g, IN(0)), OP("TensorListLength", IN(0))));
+}
+
+static void scatter_grad(struct gradient_ctx *g) {
+    SET(0, OP_WITH("TensorListGather", ATTRS(ATTR_T("element_dtype", gradient_dtype(IN(0)))), DY(0), IN(1), row_shape(g, IN(0))));
+}
+
+/* ---- rows ---- */
 
 // clang-format off
 static const struct gradient_row rows[] = {
+    GRADIENT("TensorListFromTensor", from_tensor_grad),
+    GRADIENT("TensorListStack", stack_grad),
+    GRADIENT("TensorListPushBack", push_back_grad),
+    GRADIENT("TensorListPopBack", pop_back_grad),
+    GRADIENT("TensorListGetItem", get_item_grad),
+    GRADIENT("TensorListSetItem", set_item_grad),
+    GRADIENT("TensorListResize", resize_grad),
+    GRADIENT("TensorListGather", gather_grad),
+    GRADIENT("TensorListScatter", scatter_grad),
+    GRADIENT("TensorListScatterV2", scatter_grad),
     NO_GRADIENT("EmptyTensorList"),
     NO_GRADIENT("TensorListReserve"),
-    LATER_GRADIENT("TensorListFromTensor"),
-    LATER_GRADIENT("TensorListScatter"),
-    LATER_GRADIENT("TensorListScatterV2"),
     LATER_GRADIENT("TensorListScatterIntoExistingList"),
     LATER_GRADIENT("TensorListSplit"),
-    LATER_GRADIENT("TensorListPushBack"),
     LATER_GRADIENT("TensorListPushBackBatch"),
-    LATER_GRADIENT("TensorListPopBack"),
-    LATER_GRADIENT("TensorListSetItem"),
-    LATER_GRADIENT("TensorListResize"),
     LATER_GRADIENT("TensorListConcatLists"),
     NO_GRADIENT("TensorListLength"),
     NO_GRADIENT("TensorListElementShape"),
-    LATER_GRADIENT("TensorListGetItem"),
-    LATER_GRADIENT("TensorListStack"),
-    LATER_GRADIENT("TensorListGather"),
     LATER_GRADIENT("TensorListConcat"),
     LATER_GRADIENT("TensorListConcatV2"),
 };

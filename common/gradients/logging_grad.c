@@ -1,12 +1,15 @@
 /* Derivatives of the logging family. */
-#include "common/gradients/gradient.h"
+#include "common/gradients/build.h"
 
 extern const struct gradient_list logging_gradients;
 
+static void print_grad(struct gradient_ctx *g) { SET(0, DY(0)); }
+
 // clang-format off
 static const struct gradient_row rows[] = {
+    NO_GRADIENT("Abort"),
     NO_GRADIENT("Assert"),
-    LATER_GRADIENT("Print"),
+    GRADIENT("Print", print_grad),
     NO_GRADIENT("PrintV2"),
     NO_GRADIENT("Timestamp"),
 };

@@ -1,168 +1,226 @@
-/* Derivatives of the math family. The functions come with SymbolicGradient; what has none on purpose says so. */
-#include "common/gradients/gradient.h"
+/* Derivatives of functions of one number, element by element (elementwise.h). */
+#include <math.h>
+
+#include "common/gradients/elementwise.h"
+
+/* ---- powers, exponentials ---- */
+
+UNARY(neg, NEG(dy))
+UNARY(square, MUL(dy, MUL(NUM(2), x)))
+UNARY(sqrt, OP("SqrtGrad", OUT(0), dy))
+UNARY(rsqrt, OP("RsqrtGrad", OUT(0), dy))
+UNARY(reciprocal, OP("ReciprocalGrad", OUT(0), dy))
+UNARY(exp, MUL(dy, y))
+UNARY(expm1, MUL(dy, OP("Exp", x)))
+UNARY(log, DIV(dy, x))
+UNARY(log1p, DIV(dy, ADD(x, NUM(1))))
+UNARY(sigmoid, OP("SigmoidGrad", y, dy))
+UNARY(tanh, OP("TanhGrad", y, dy))
+
+/* ---- circular, hyperbolic ---- */
+
+UNARY(sin, MUL(dy, OP("Cos", x)))
+UNARY(cos, NEG(MUL(dy, OP("Sin", x))))
+UNARY(tan, MUL(dy, SQUARE(OP("Reciprocal", OP("Cos", x)))))
+UNARY(asin, DIV(dy, OP("Sqrt", SUB(NUM(1), SQUARE(x)))))
+UNARY(acos, NEG(DIV(dy, OP("Sqrt", SUB(NUM(1), SQUARE(x))))))
+UNARY(atan, DIV(dy, ADD(SQUARE(x), NUM(1))))
+UNARY(sinh, MUL(dy, OP("Cosh", x)))
+UNARY(cosh, MUL(dy, OP("Sinh", x)))
+UNARY(asinh, DIV(dy, OP("Cosh", y)))
+UNARY(acosh, DIV(dy, OP("Sinh", y)))
+UNARY(atanh, DIV(dy, SUB(NUM(1), SQUARE(x))))
+
+/* ---- error functions, gamma ---- */
+
+UNARY(erf, MUL(dy, MUL(NUM(M_2_SQRTPI), OP("Exp", NEG(SQUARE(x))))))
+UNARY(erfc, MUL(dy, MUL(NUM(-M_2_SQRTPI), OP("Exp", NEG(SQUARE(x))))))
+UNARY(erfinv, MUL(dy, MUL(NUM(1 / M_2_SQRTPI), OP("Exp", SQUARE(y)))))
+UNARY(ndtri, MUL(dy, MUL(NUM(sqrt(2 * M_PI)), OP("Exp", MUL(NUM(0.5), SQUARE(y))))))
+UNARY(lgamma, MUL(dy, OP("Digamma", x)))
+UNARY(digamma, MUL(dy, OP("Polygamma", NUM(1), x)))
+
+/* ---- Bessel functions, integrals ---- */
+
+/* At 0 a quotient y / x has a limit, and 0/0 is none. */
+static struct node_input unless_zero(struct gradient_ctx *g, struct node_input x, double at_zero, struct node_input value) {
+    return WHERE(OP("Equal", x, NUM(0)), NUM(at_zero), value);
+}
+
+UNARY(bessel_i0, MUL(dy, OP("BesselI1", x)))
+UNARY(bessel_i0e, MUL(dy, SUB(OP("BesselI1e", x), MUL(OP("Sign", x), y))))
+UNARY(bessel_i1, MUL(dy, unless_zero(g, x, 1, SUB(OP("BesselI0", x), DIV(y, x))))) /* 1 at 0, as TensorFlow has it: the limit is 1/2 */
+UNARY(bessel_i1e, MUL(dy, unless_zero(g, x, 0.5, SUB(OP("BesselI0e", x), MUL(y, ADD(OP("Sign", x), OP("Reciprocal", x)))))))
+UNARY(bessel_j0, NEG(MUL(dy, OP("BesselJ1", x))))
+UNARY(bessel_j1, MUL(dy, unless_zero(g, x, 0.5, SUB(OP("BesselJ0", x), DIV(y, x)))))
+UNARY(bessel_y0, NEG(MUL(dy, OP("BesselY1", x))))
+UNARY(bessel_y1, MUL(dy, SUB(OP("BesselY0", x), DIV(y, x))))
+UNARY(bessel_k0, NEG(MUL(dy, OP("BesselK1", x))))
+UNARY(bessel_k0e, MUL(dy, SUB(y, OP("BesselK1e", x))))
+UNARY(bessel_k1, NEG(MUL(dy, ADD(OP("BesselK0", x), DIV(y, x)))))
+UNARY(bessel_k1e, MUL(dy, SUB(MUL(y, SUB(NUM(1), OP("Reciprocal", x))), OP("BesselK0e", x))))
+UNARY(fresnel_sin, MUL(dy, OP("Sin", MUL(NUM(M_PI_2), SQUARE(x)))))
+UNARY(fresnel_cos, MUL(dy, OP("Cos", MUL(NUM(M_PI_2), SQUARE(x)))))
+UNARY(spence, MUL(dy, WHERE(OP("Equal", x, NUM(1)), NUM(-1), DIV(OP("Log", x), SUB(NUM(1), x)))))
+UNARY(expint, MUL(dy, DIV(OP("Exp", x), x)))
+UNARY(dawsn, MUL(dy, SUB(NUM(1), MUL(NUM(2), MUL(x, y)))))
+
+/* ---- signs, parts of complex numbers ---- */
+
+UNARY(abs, MUL(dy, OP("Sign", x)))
+UNARY(zero, ZEROS(x))
+UNARY(conj, OP("Conj", dy))
+UNARY(check_numerics,
+      LIKE_WITH("CheckNumerics", ATTRS(ATTR_S("message", "Not a number (NaN) or infinity (Inf) values detected in gradient.")), dy))
+
+static struct node_input complex_of(struct gradient_ctx *g, struct node_input real, struct node_input imaginary) {
+    enum dtype dtype = gradient_dtype(real) == DT_DOUBLE ? DT_COMPLEX128 : DT_COMPLEX64;
+    return OP_WITH("Complex", ATTRS(ATTR_T("Tout", dtype)), real, imaginary);
+}
+
+static void real_grad(struct gradient_ctx *g) { SET(0, complex_of(g, DY(0), ZEROS(DY(0)))); }
+static void imag_grad(struct gradient_ctx *g) { SET(0, complex_of(g, ZEROS(DY(0)), DY(0))); }
+
+/* |x|: dy · x / |x|, nothing at 0. */
+static void complex_abs_grad(struct gradient_ctx *g) {
+    struct node_input y = OUT(0), direction = complex_of(g, DY(0), ZEROS(y));
+    SET(0, OP("DivNoNan", MUL(direction, IN(0)), complex_of(g, y, ZEROS(y))));
+}
+
+/* arg(x), x = a + bi: (-b + ai) / |x|², which is -1 / (b + ai). */
+static void angle_grad(struct gradient_ctx *g) {
+    struct node_input dy = DY(0), turned = complex_of(g, LIKE("Imag", IN(0)), LIKE("Real", IN(0)));
+    SET(0, NEG(DIV(complex_of(g, dy, ZEROS(dy)), turned)));
+}
+
+static void complex_grad(struct gradient_ctx *g) {
+    SET_SUM(0, OP_WITH("Real", ATTRS(ATTR_T("Tout", gradient_dtype(IN(0)))), DY(0)));
+    SET_SUM(1, OP_WITH("Imag", ATTRS(ATTR_T("Tout", gradient_dtype(IN(1)))), DY(0)));
+}
+
+/* From a type without gradients, or to one, none flows. */
+static void cast_grad(struct gradient_ctx *g) {
+    if (dtype_in(gradient_dtype(OUT(0)), DTYPES_FLOAT | DTYPES_COMPLEX))
+        SET(0, CAST(DY(0), IN(0)));
+}
+
+/* ---- derivatives of derivatives: of (a, b), b the gradient that came in; ā is a's conjugate, and where it stands in a formula, the
+ * gradient to a is conjugate too ---- */
+
+/* b / 2ā */
+static void sqrt_grad_grad(struct gradient_ctx *g) {
+    struct node_input scaled = DIV(DY(0), IN(0));
+    SET(0, NEG(MUL(CONJ(scaled), OUT(0))));
+    SET(1, MUL(NUM(0.5), scaled));
+}
+
+/* -b ā³ / 2 */
+static void rsqrt_grad_grad(struct gradient_ctx *g) {
+    struct node_input a = CONJ(IN(0)), dy = DY(0);
+    SET(0, MUL(NUM(-1.5), MUL(MUL(CONJ(dy), IN(1)), SQUARE(a))));
+    SET(1, OP("RsqrtGrad", a, dy));
+}
+
+/* -b ā² */
+static void reciprocal_grad_grad(struct gradient_ctx *g) {
+    struct node_input a = CONJ(IN(0)), dy = DY(0);
+    SET(0, MUL(NUM(-2), MUL(MUL(CONJ(dy), IN(1)), a)));
+    SET(1, OP("ReciprocalGrad", a, dy));
+}
+
+/* b a (1 - a) */
+static void sigmoid_grad_grad(struct gradient_ctx *g) {
+    struct node_input a = CONJ(IN(0)), scaled = MUL(DY(0), CONJ(IN(1)));
+    SET(0, SUB(scaled, MUL(NUM(2), MUL(scaled, a))));
+    SET(1, OP("SigmoidGrad", a, DY(0)));
+}
+
+/* b (1 - a²) */
+static void tanh_grad_grad(struct gradient_ctx *g) {
+    struct node_input a = CONJ(IN(0));
+    SET(0, MUL(NUM(-2), MUL(MUL(DY(0), CONJ(IN(1))), a)));
+    SET(1, OP("TanhGrad", a, DY(0)));
+}
+
+/* ---- rows ---- */
 
 // clang-format off
 static const struct gradient_row rows[] = {
-    LATER_GRADIENT("Neg"),
+    GRADIENT("Neg", neg_grad),
+    GRADIENT("Square", square_grad),
+    GRADIENT("Sqrt", sqrt_grad),
+    GRADIENT("Rsqrt", rsqrt_grad),
+    GRADIENT("Reciprocal", reciprocal_grad),
+    GRADIENT("Inv", reciprocal_grad),
+    GRADIENT("Exp", exp_grad),
+    GRADIENT("Expm1", expm1_grad),
+    GRADIENT("Log", log_grad),
+    GRADIENT("Log1p", log1p_grad),
+    GRADIENT("Sigmoid", sigmoid_grad),
+    GRADIENT("Tanh", tanh_grad),
+    GRADIENT("Sin", sin_grad),
+    GRADIENT("Cos", cos_grad),
+    GRADIENT("Tan", tan_grad),
+    GRADIENT("Asin", asin_grad),
+    GRADIENT("Acos", acos_grad),
+    GRADIENT("Atan", atan_grad),
+    GRADIENT("Sinh", sinh_grad),
+    GRADIENT("Cosh", cosh_grad),
+    GRADIENT("Asinh", asinh_grad),
+    GRADIENT("Acosh", acosh_grad),
+    GRADIENT("Atanh", atanh_grad),
+    GRADIENT("Erf", erf_grad),
+    GRADIENT("Erfc", erfc_grad),
+    GRADIENT("Erfinv", erfinv_grad),
+    GRADIENT("Ndtri", ndtri_grad),
+    GRADIENT("Lgamma", lgamma_grad),
+    GRADIENT("Digamma", digamma_grad),
+    GRADIENT("BesselI0", bessel_i0_grad),
+    GRADIENT("BesselI0e", bessel_i0e_grad),
+    GRADIENT("BesselI1", bessel_i1_grad),
+    GRADIENT("BesselI1e", bessel_i1e_grad),
+    GRADIENT("BesselJ0", bessel_j0_grad),
+    GRADIENT("BesselJ1", bessel_j1_grad),
+    GRADIENT("BesselY0", bessel_y0_grad),
+    GRADIENT("BesselY1", bessel_y1_grad),
+    GRADIENT("BesselK0", bessel_k0_grad),
+    GRADIENT("BesselK0e", bessel_k0e_grad),
+    GRADIENT("BesselK1", bessel_k1_grad),
+    GRADIENT("BesselK1e", bessel_k1e_grad),
+    GRADIENT("FresnelSin", fresnel_sin_grad),
+    GRADIENT("FresnelCos", fresnel_cos_grad),
+    GRADIENT("Spence", spence_grad),
+    GRADIENT("Expint", expint_grad),
+    GRADIENT("Dawsn", dawsn_grad),
+    GRADIENT("Abs", abs_grad),
+    GRADIENT("Sign", zero_grad),
+    GRADIENT("Conj", conj_grad),
+    GRADIENT("Real", real_grad),
+    GRADIENT("Imag", imag_grad),
+    GRADIENT("CheckNumerics", check_numerics_grad),
+    GRADIENT("CheckNumericsV2", check_numerics_grad),
+    GRADIENT("ComplexAbs", complex_abs_grad),
+    GRADIENT("Angle", angle_grad),
+    GRADIENT("Complex", complex_grad),
+    GRADIENT("Cast", cast_grad),
+    GRADIENT("SqrtGrad", sqrt_grad_grad),
+    GRADIENT("RsqrtGrad", rsqrt_grad_grad),
+    GRADIENT("ReciprocalGrad", reciprocal_grad_grad),
+    GRADIENT("InvGrad", reciprocal_grad_grad),
+    GRADIENT("SigmoidGrad", sigmoid_grad_grad),
+    GRADIENT("TanhGrad", tanh_grad_grad),
     NO_GRADIENT("RandomGammaGrad"),
     NO_GRADIENT("IgammaGradA"),
-    LATER_GRADIENT("Betainc"),
-    LATER_GRADIENT("Igammac"),
-    LATER_GRADIENT("Igamma"),
-    LATER_GRADIENT("Polygamma"),
-    LATER_GRADIENT("Zeta"),
-    LATER_GRADIENT("BesselJ1"),
-    LATER_GRADIENT("BesselJ0"),
-    LATER_GRADIENT("FresnelSin"),
-    LATER_GRADIENT("FresnelCos"),
-    LATER_GRADIENT("Spence"),
-    LATER_GRADIENT("Expint"),
-    LATER_GRADIENT("Dawsn"),
-    LATER_GRADIENT("BesselY1"),
-    LATER_GRADIENT("BesselY0"),
-    LATER_GRADIENT("BesselK1e"),
-    LATER_GRADIENT("BesselK0e"),
-    LATER_GRADIENT("BesselK1"),
-    LATER_GRADIENT("BesselK0"),
-    LATER_GRADIENT("BesselI1e"),
-    LATER_GRADIENT("BesselI0e"),
-    LATER_GRADIENT("BesselI1"),
-    LATER_GRADIENT("BesselI0"),
-    LATER_GRADIENT("CheckNumerics"),
-    LATER_GRADIENT("CheckNumericsV2"),
-    LATER_GRADIENT("Abs"),
-    LATER_GRADIENT("ComplexAbs"),
-    LATER_GRADIENT("Sign"),
-    LATER_GRADIENT("Square"),
-    LATER_GRADIENT("Sqrt"),
-    LATER_GRADIENT("Rsqrt"),
-    LATER_GRADIENT("Reciprocal"),
-    LATER_GRADIENT("Inv"),
-    LATER_GRADIENT("Exp"),
-    LATER_GRADIENT("Expm1"),
-    LATER_GRADIENT("Log"),
-    LATER_GRADIENT("Log1p"),
-    LATER_GRADIENT("Sin"),
-    LATER_GRADIENT("Cos"),
-    LATER_GRADIENT("Tan"),
-    LATER_GRADIENT("Asin"),
-    LATER_GRADIENT("Acos"),
-    LATER_GRADIENT("Atan"),
-    LATER_GRADIENT("Sinh"),
-    LATER_GRADIENT("Cosh"),
-    LATER_GRADIENT("Tanh"),
-    LATER_GRADIENT("Asinh"),
-    LATER_GRADIENT("Acosh"),
-    LATER_GRADIENT("Atanh"),
-    LATER_GRADIENT("Sigmoid"),
-    LATER_GRADIENT("Erf"),
-    LATER_GRADIENT("Erfc"),
-    LATER_GRADIENT("Erfinv"),
-    LATER_GRADIENT("Ndtri"),
-    LATER_GRADIENT("Lgamma"),
-    LATER_GRADIENT("Digamma"),
-    LATER_GRADIENT("Floor"),
-    LATER_GRADIENT("Ceil"),
-    LATER_GRADIENT("Round"),
-    LATER_GRADIENT("Rint"),
+    NO_GRADIENT("Floor"),
+    NO_GRADIENT("Ceil"),
+    NO_GRADIENT("Round"),
+    NO_GRADIENT("Rint"),
     NO_GRADIENT("IsNan"),
     NO_GRADIENT("IsInf"),
     NO_GRADIENT("IsFinite"),
     NO_GRADIENT("LogicalNot"),
     NO_GRADIENT("Invert"),
     NO_GRADIENT("PopulationCount"),
-    LATER_GRADIENT("Conj"),
-    LATER_GRADIENT("Real"),
-    LATER_GRADIENT("Imag"),
-    LATER_GRADIENT("Angle"),
-    LATER_GRADIENT("SqrtGrad"),
-    LATER_GRADIENT("RsqrtGrad"),
-    LATER_GRADIENT("ReciprocalGrad"),
-    LATER_GRADIENT("InvGrad"),
-    LATER_GRADIENT("SigmoidGrad"),
-    LATER_GRADIENT("TanhGrad"),
-    LATER_GRADIENT("Add"),
-    LATER_GRADIENT("AddV2"),
-    LATER_GRADIENT("Sub"),
-    LATER_GRADIENT("Mul"),
-    LATER_GRADIENT("MulNoNan"),
-    LATER_GRADIENT("Div"),
-    LATER_GRADIENT("RealDiv"),
-    LATER_GRADIENT("TruncateDiv"),
-    LATER_GRADIENT("FloorDiv"),
-    LATER_GRADIENT("DivNoNan"),
-    LATER_GRADIENT("FloorMod"),
-    NO_GRADIENT("Mod"),
-    NO_GRADIENT("TruncateMod"),
-    LATER_GRADIENT("Maximum"),
-    LATER_GRADIENT("Minimum"),
-    LATER_GRADIENT("Pow"),
-    LATER_GRADIENT("SquaredDifference"),
-    LATER_GRADIENT("Atan2"),
-    LATER_GRADIENT("Xlogy"),
-    LATER_GRADIENT("Xdivy"),
-    LATER_GRADIENT("Xlog1py"),
-    LATER_GRADIENT("Complex"),
-    NO_GRADIENT("BitwiseAnd"),
-    NO_GRADIENT("BitwiseOr"),
-    NO_GRADIENT("BitwiseXor"),
-    NO_GRADIENT("LeftShift"),
-    NO_GRADIENT("RightShift"),
-    LATER_GRADIENT("NextAfter"),
-    NO_GRADIENT("ApproximateEqual"),
-    NO_GRADIENT("Equal"),
-    NO_GRADIENT("NotEqual"),
-    NO_GRADIENT("Less"),
-    NO_GRADIENT("LessEqual"),
-    NO_GRADIENT("Greater"),
-    NO_GRADIENT("GreaterEqual"),
-    NO_GRADIENT("LogicalAnd"),
-    NO_GRADIENT("LogicalOr"),
-    LATER_GRADIENT("Cast"),
-    LATER_GRADIENT("Select"),
-    LATER_GRADIENT("SelectV2"),
-    LATER_GRADIENT("ClipByValue"),
-    LATER_GRADIENT("AddN"),
-    LATER_GRADIENT("AccumulateNV2"),
-    LATER_GRADIENT("Sum"),
-    LATER_GRADIENT("Prod"),
-    LATER_GRADIENT("Mean"),
-    LATER_GRADIENT("Max"),
-    LATER_GRADIENT("Min"),
-    NO_GRADIENT("All"),
-    NO_GRADIENT("Any"),
-    LATER_GRADIENT("EuclideanNorm"),
-    NO_GRADIENT("ArgMax"),
-    NO_GRADIENT("ArgMin"),
-    LATER_GRADIENT("Cumsum"),
-    LATER_GRADIENT("Cumprod"),
-    LATER_GRADIENT("CumulativeLogsumexp"),
-    LATER_GRADIENT("MatMul"),
-    LATER_GRADIENT("BatchMatMul"),
-    LATER_GRADIENT("BatchMatMulV2"),
-    LATER_GRADIENT("BatchMatMulV3"),
-    LATER_GRADIENT("Cross"),
-    LATER_GRADIENT("SegmentSum"),
-    LATER_GRADIENT("SegmentMean"),
-    LATER_GRADIENT("SegmentProd"),
-    LATER_GRADIENT("SegmentMin"),
-    LATER_GRADIENT("SegmentMax"),
-    LATER_GRADIENT("UnsortedSegmentSum"),
-    LATER_GRADIENT("UnsortedSegmentProd"),
-    LATER_GRADIENT("UnsortedSegmentMin"),
-    LATER_GRADIENT("UnsortedSegmentMax"),
-    LATER_GRADIENT("SparseSegmentSum"),
-    LATER_GRADIENT("SparseSegmentMean"),
-    LATER_GRADIENT("SparseSegmentSqrtN"),
-    LATER_GRADIENT("SparseSegmentSumWithNumSegments"),
-    LATER_GRADIENT("SparseSegmentMeanWithNumSegments"),
-    LATER_GRADIENT("SparseSegmentSqrtNWithNumSegments"),
-    NO_GRADIENT("SparseSegmentSumGrad"),
-    NO_GRADIENT("SparseSegmentMeanGrad"),
-    NO_GRADIENT("SparseSegmentSqrtNGrad"),
-    NO_GRADIENT("Bincount"),
-    NO_GRADIENT("DenseBincount"),
-    NO_GRADIENT("HistogramFixedWidth"),
 };
 // clang-format on
 

@@ -1,35 +1,122 @@
-/* Derivatives of the nn family. */
-#include "common/gradients/gradient.h"
+/* Derivatives of the nn family (build.h). */
+#include "common/gradients/elementwise.h"
+
+/* ---- biases ---- */
+
+static void bias_add_grad(struct gradient_ctx *g) {
+    SET(0, DY(0));
+    SET(1, LIKE("BiasAddGrad", DY(0)));
+}
+
+static void bias_add_grad_grad(struct gradient_ctx *g) { SET(0, LIKE("BiasAdd", ZEROS(IN(0)), DY(0))); }
+
+/* ---- activations ---- */
+
+UNARY(relu, OP("ReluGrad", dy, y))
+UNARY(relu6, OP("Relu6Grad", dy, y))
+UNARY(leaky_relu, LIKE("LeakyReluGrad", dy, x))
+UNARY(elu, OP("EluGrad", dy, y))
+UNARY(selu, OP("SeluGrad", dy, y))
+UNARY(softplus, MUL(dy, OP("Sigmoid", x)))
+UNARY(softsign, OP("SoftsignGrad", dy, x))
+
+/* Of (gradients, features): linear in the gradients; the features only choose the piece of a function that is linear in pieces. */
+static void pieces_grad(struct gradient_ctx *g) {
+    SET(0, LIKE(g->node->op_name, DY(0), IN(1)));
+    SET(1, ZEROS(IN(1)));
+}
+
+/* Of (gradients, outputs): below 0 the factor is the output plus a constant. */
+static void exponential_piece_grad(struct gradient_ctx *g) {
+    SET(0, OP(g->node->op_name, DY(0), IN(1)));
+    SET(1, WHERE(OP("Less", IN(1), NUM(0)), MUL(DY(0), IN(0)), NUM(0)));
+}
+
+/* Of (gradients, x): sigmoid'(x) = 1 / (e^x + 2 + e^-x) */
+static void softplus_grad_grad(struct gradient_ctx *g) {
+    struct node_input x = IN(1), sum = ADD(ADD(OP("Exp", x), NUM(2)), OP("Exp", NEG(x)));
+    SET(0, OP("SoftplusGrad", DY(0), x));
+    SET(1, DIV(MUL(DY(0), IN(0)), sum));
+}
+
+/* ---- softmax ---- */
+
+static void softmax_grad(struct gradient_ctx *g) {
+    struct node_input y = OUT(0);
+    SET(0, MUL(SUB(DY(0), SUM_KEPT(MUL(DY(0), y), I32(-1))), y));
+}
+
+static void log_softmax_grad(struct gradient_ctx *g) { SET(0, SUB(DY(0), MUL(SUM_KEPT(DY(0), I32(-1)), OP("Exp", OUT(0))))); }
+
+/* The loss' gradient is the op's second output; that one's own is softmax's. */
+static void set_logits(struct gradient_ctx *g) {
+    struct node_input logits = gradient_has(g, 0) ? MUL(EXPAND(DY(0), -1), OUT(1)) : ZEROS(IN(0));
+    if (gradient_has(g, 1)) {
+        struct node_input softmax = OP("Softmax", IN(0)), ddy = DY(1);
+        logits = ADD(logits, MUL(SUB(ddy, SUM_KEPT(MUL(ddy, softmax), I32(-1))), softmax));
+    }
+    SET(0, gradient_has(g, 0) || gradient_has(g, 1) ? UNBROADCAST(logits, IN(0)) : logits);
+}
+
+static void softmax_cross_entropy_grad(struct gradient_ctx *g) {
+    set_logits(g);
+    if (gradient_has(g, 0))
+        SET_SUM(1, NEG(MUL(EXPAND(DY(0), -1), OP("LogSoftmax", IN(0)))));
+}
+
+static void sparse_softmax_cross_entropy_grad(struct gradient_ctx *g) { set_logits(g); }
+
+/* ---- greatest ones ---- */
+
+/* Each row's values go back to the places they came from, as rows of one long vector. */
+static void top_k_grad(struct gradient_ctx *g) {
+    struct node_input shape = SHAPE(IN(0)), width = gradient_element(g, shape, -1), k = gradient_element(g, SHAPE(OUT(1)), -1);
+    struct node_input n_rows = gradient_product(g, gradient_outer(g, shape, 1)), one = I32S(1);
+    struct node_input places = RESHAPE(OUT(1), CONCAT(RESHAPE(n_rows, one), RESHAPE(k, one)));
+    struct node_input first = EXPAND(MUL(RANGE(n_rows), width), 1);
+    struct node_input flat = OP("UnsortedSegmentSum", RESHAPE(DY(0), I32S(-1)), RESHAPE(ADD(places, first), I32S(-1)), OP("Size", IN(0)));
+    SET(0, RESHAPE(flat, shape));
+}
+
+/* Equal ones share. */
+static void nth_element_grad(struct gradient_ctx *g) {
+    struct node_input is_it = CAST(OP("Equal", EXPAND(OUT(0), -1), IN(0)), DY(0));
+    SET(0, MUL(DIV(is_it, SUM_KEPT(is_it, I32(-1))), EXPAND(DY(0), -1)));
+}
+
+static void l2_loss_grad(struct gradient_ctx *g) { SET(0, MUL(IN(0), DY(0))); }
+
+/* ---- rows ---- */
 
 // clang-format off
 static const struct gradient_row rows[] = {
-    LATER_GRADIENT("BiasAdd"),
-    LATER_GRADIENT("BiasAddV1"),
-    LATER_GRADIENT("BiasAddGrad"),
-    LATER_GRADIENT("Relu"),
-    LATER_GRADIENT("ReluGrad"),
-    LATER_GRADIENT("Relu6"),
-    LATER_GRADIENT("Relu6Grad"),
-    LATER_GRADIENT("LeakyRelu"),
-    LATER_GRADIENT("LeakyReluGrad"),
-    LATER_GRADIENT("Elu"),
-    LATER_GRADIENT("EluGrad"),
-    LATER_GRADIENT("Selu"),
-    LATER_GRADIENT("SeluGrad"),
-    LATER_GRADIENT("Softplus"),
-    LATER_GRADIENT("SoftplusGrad"),
-    LATER_GRADIENT("Softsign"),
+    GRADIENT("BiasAdd", bias_add_grad),
+    GRADIENT("BiasAddV1", bias_add_grad),
+    GRADIENT("BiasAddGrad", bias_add_grad_grad),
+    GRADIENT("Relu", relu_grad),
+    GRADIENT("ReluGrad", pieces_grad),
+    GRADIENT("Relu6", relu6_grad),
+    GRADIENT("Relu6Grad", pieces_grad),
+    GRADIENT("LeakyRelu", leaky_relu_grad),
+    GRADIENT("LeakyReluGrad", pieces_grad),
+    GRADIENT("Elu", elu_grad),
+    GRADIENT("EluGrad", exponential_piece_grad),
+    GRADIENT("Selu", selu_grad),
+    GRADIENT("SeluGrad", exponential_piece_grad),
+    GRADIENT("Softplus", softplus_grad),
+    GRADIENT("SoftplusGrad", softplus_grad_grad),
+    GRADIENT("Softsign", softsign_grad),
+    GRADIENT("Softmax", softmax_grad),
+    GRADIENT("LogSoftmax", log_softmax_grad),
+    GRADIENT("SoftmaxCrossEntropyWithLogits", softmax_cross_entropy_grad),
+    GRADIENT("SparseSoftmaxCrossEntropyWithLogits", sparse_softmax_cross_entropy_grad),
+    GRADIENT("TopK", top_k_grad),
+    GRADIENT("TopKV2", top_k_grad),
+    GRADIENT("NthElement", nth_element_grad),
+    GRADIENT("L2Loss", l2_loss_grad),
     NO_GRADIENT("SoftsignGrad"),   /* TensorFlow has none either */
-    LATER_GRADIENT("Softmax"),
-    LATER_GRADIENT("LogSoftmax"),
-    LATER_GRADIENT("SoftmaxCrossEntropyWithLogits"),
-    LATER_GRADIENT("SparseSoftmaxCrossEntropyWithLogits"),
     NO_GRADIENT("InTopK"),         /* answers yes or no */
     NO_GRADIENT("InTopKV2"),
-    LATER_GRADIENT("TopK"),
-    LATER_GRADIENT("TopKV2"),
-    LATER_GRADIENT("NthElement"),
-    LATER_GRADIENT("L2Loss"),
 };
 // clang-format on
 

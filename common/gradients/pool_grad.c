@@ -1,27 +1,84 @@
-/* Derivatives of the pooling family. */
-#include "common/gradients/gradient.h"
+/* Derivatives of pooling: what a window hands on, it hands back. */
+#include "common/gradients/build.h"
+
+/* ---- the greatest: (x), then (x, y, dy), then the same with the second derivative ---- */
+
+static void max_pool_grad(struct gradient_ctx *g) { SET(0, LIKE("MaxPoolGrad", IN(0), OUT(0), DY(0))); }
+static void max_pool_v2_grad(struct gradient_ctx *g) { SET(0, LIKE("MaxPoolGradV2", IN(0), OUT(0), DY(0), IN(1), IN(2))); }
+static void max_pool_3d_grad(struct gradient_ctx *g) { SET(0, LIKE("MaxPool3DGrad", IN(0), OUT(0), DY(0))); }
+
+static void set_unmoved(struct gradient_ctx *g) {
+    SET(0, ZEROS(IN(0)));
+    SET(1, ZEROS(IN(1)));
+}
+
+static void max_pool_grad_grad(struct gradient_ctx *g) {
+    set_unmoved(g);
+    SET(2, LIKE("MaxPoolGradGrad", IN(0), IN(1), DY(0)));
+}
+
+static void max_pool_grad_v2_grad(struct gradient_ctx *g) {
+    set_unmoved(g);
+    SET(2, LIKE("MaxPoolGradGradV2", IN(0), IN(1), DY(0), IN(3), IN(4)));
+}
+
+static void max_pool_grad_grad_grad(struct gradient_ctx *g) {
+    set_unmoved(g);
+    SET(2, LIKE("MaxPoolGrad", IN(0), IN(1), DY(0)));
+}
+
+static void max_pool_3d_grad_grad(struct gradient_ctx *g) {
+    set_unmoved(g);
+    SET(2, LIKE("MaxPool3DGradGrad", IN(0), IN(1), DY(0)));
+}
+
+static void max_pool_3d_grad_grad_grad(struct gradient_ctx *g) {
+    set_unmoved(g);
+    SET(2, LIKE("MaxPool3DGrad", IN(0), IN(1), DY(0)));
+}
+
+static void max_pool_with_argmax_grad(struct gradient_ctx *g) { SET(0, LIKE("MaxPoolGradWithArgmax", IN(0), DY(0), OUT(1))); }
+
+/* ---- the average ---- */
+
+static void avg_pool_grad(struct gradient_ctx *g) { SET(0, LIKE("AvgPoolGrad", SHAPE(IN(0)), DY(0))); }
+static void avg_pool_grad_grad(struct gradient_ctx *g) { SET(1, LIKE("AvgPool", DY(0))); }
+static void avg_pool_3d_grad(struct gradient_ctx *g) { SET(0, LIKE("AvgPool3DGrad", SHAPE(IN(0)), DY(0))); }
+static void avg_pool_3d_grad_grad(struct gradient_ctx *g) { SET(1, LIKE("AvgPool3D", DY(0))); }
+
+/* ---- windows of different sizes ---- */
+
+static void fractional_max_pool_grad(struct gradient_ctx *g) {
+    SET(0, LIKE("FractionalMaxPoolGrad", IN(0), OUT(0), DY(0), OUT(1), OUT(2)));
+}
+
+static void fractional_avg_pool_grad(struct gradient_ctx *g) {
+    SET(0, LIKE("FractionalAvgPoolGrad", SHAPE_AS(IN(0), OUT(1)), DY(0), OUT(1), OUT(2)));
+}
+
+/* ---- rows ---- */
 
 // clang-format off
 static const struct gradient_row rows[] = {
-    LATER_GRADIENT("MaxPool"),
-    LATER_GRADIENT("MaxPoolV2"),
-    LATER_GRADIENT("MaxPoolGrad"),
-    LATER_GRADIENT("MaxPoolGradV2"),
-    LATER_GRADIENT("MaxPoolGradGrad"),
+    GRADIENT("MaxPool", max_pool_grad),
+    GRADIENT("MaxPoolV2", max_pool_v2_grad),
+    GRADIENT("MaxPoolGrad", max_pool_grad_grad),
+    GRADIENT("MaxPoolGradV2", max_pool_grad_v2_grad),
+    GRADIENT("MaxPoolGradGrad", max_pool_grad_grad_grad),
+    GRADIENT("MaxPoolWithArgmax", max_pool_with_argmax_grad),
+    GRADIENT("AvgPool", avg_pool_grad),
+    GRADIENT("AvgPoolGrad", avg_pool_grad_grad),
+    GRADIENT("FractionalMaxPool", fractional_max_pool_grad),
+    GRADIENT("FractionalAvgPool", fractional_avg_pool_grad),
+    GRADIENT("MaxPool3D", max_pool_3d_grad),
+    GRADIENT("MaxPool3DGrad", max_pool_3d_grad_grad),
+    GRADIENT("MaxPool3DGradGrad", max_pool_3d_grad_grad_grad),
+    GRADIENT("AvgPool3D", avg_pool_3d_grad),
+    GRADIENT("AvgPool3DGrad", avg_pool_3d_grad_grad),
     NO_GRADIENT("MaxPoolGradGradV2"),      /* TensorFlow has none either */
-    LATER_GRADIENT("MaxPoolWithArgmax"),
     NO_GRADIENT("MaxPoolGradWithArgmax"),  /* TensorFlow has none either */
-    LATER_GRADIENT("AvgPool"),
-    LATER_GRADIENT("AvgPoolGrad"),
-    LATER_GRADIENT("FractionalMaxPool"),
-    LATER_GRADIENT("FractionalAvgPool"),
     NO_GRADIENT("FractionalMaxPoolGrad"),  /* TensorFlow has none either */
     NO_GRADIENT("FractionalAvgPoolGrad"),
-    LATER_GRADIENT("MaxPool3D"),
-    LATER_GRADIENT("MaxPool3DGrad"),
-    LATER_GRADIENT("MaxPool3DGradGrad"),
-    LATER_GRADIENT("AvgPool3D"),
-    LATER_GRADIENT("AvgPool3DGrad"),
 };
 // clang-format on
 

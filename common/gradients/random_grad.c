@@ -1,5 +1,14 @@
 /* Derivatives of the random family: a random number does not follow its shape or seed; only Gamma follows its alpha. */
-#include "common/gradients/gradient.h"
+#include "common/gradients/build.h"
+
+/* A sample's derivative to its alpha; samples of one alpha are added up. */
+static void gamma_alpha_grad(struct gradient_ctx *g, int alpha) {
+    SET_SUM(alpha, MUL(DY(0), OP("RandomGammaGrad", OP("BroadcastTo", IN(alpha), SHAPE(OUT(0))), OUT(0))));
+}
+
+static void random_gamma_grad(struct gradient_ctx *g) { gamma_alpha_grad(g, 1); }
+static void stateless_random_gamma_v2_grad(struct gradient_ctx *g) { gamma_alpha_grad(g, 2); }
+static void stateless_random_gamma_v3_grad(struct gradient_ctx *g) { gamma_alpha_grad(g, 4); }
 
 // clang-format off
 static const struct gradient_row rows[] = {
@@ -9,7 +18,7 @@ static const struct gradient_row rows[] = {
     NO_GRADIENT("RandomUniformInt"),
     NO_GRADIENT("RandomShuffle"),
     NO_GRADIENT("Multinomial"),
-    LATER_GRADIENT("RandomGamma"),
+    GRADIENT("RandomGamma", random_gamma_grad),
     NO_GRADIENT("RandomPoisson"),
     NO_GRADIENT("RandomPoissonV2"),
     NO_GRADIENT("StatelessRandomUniform"),
@@ -27,8 +36,8 @@ static const struct gradient_row rows[] = {
     NO_GRADIENT("StatelessRandomGetAlg"),
     NO_GRADIENT("StatelessShuffle"),
     NO_GRADIENT("StatelessMultinomial"),
-    LATER_GRADIENT("StatelessRandomGammaV2"),
-    LATER_GRADIENT("StatelessRandomGammaV3"),
+    GRADIENT("StatelessRandomGammaV2", stateless_random_gamma_v2_grad),
+    GRADIENT("StatelessRandomGammaV3", stateless_random_gamma_v3_grad),
     NO_GRADIENT("StatelessRandomPoisson"),
     NO_GRADIENT("ParameterizedTruncatedNormal"),
     NO_GRADIENT("StatefulUniform"),

@@ -26,7 +26,6 @@ static const struct gradient_row rows[] = {
     NO_GRADIENT("ScatterNdSub"),
     NO_GRADIENT("ScatterNdMin"),
     NO_GRADIENT("ScatterNdMax"),
-    LATER_GRADIENT("ScatterNdNonAliasingAdd"),
 };
 // clang-format on
 

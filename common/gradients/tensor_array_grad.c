@@ -1,19 +1,63 @@
-/* Derivatives of the TensorArray family: a read's is a write to the array of gradients, and the other way round. */
-#include "common/gradients/gradient.h"
+/* Derivatives of TensorArrays: a second array, found by the forward one's handle and a name, holds the gradients of its elements. What is
+ * read from it waits for what was written into it, through its flow. */
+#include "common/gradients/build.h"
 
-extern const struct gradient_list tensor_array_gradients;
+/* The array of gradients, after `flow`: its handle and flow. */
+static struct node_input array_of_gradients(struct gradient_ctx *g, struct node_input flow) {
+    return OP_WITH("TensorArrayGradV3", ATTRS(ATTR_S("source", "gradients")), IN(0), flow);
+}
+
+/* ---- reads: dy is written; the flow's gradient is the writing's ---- */
+
+static void read_grad(struct gradient_ctx *g) {
+    struct node_input array = array_of_gradients(g, IN(2));
+    SET(2, OP("TensorArrayWriteV3", array, IN(1), DY(0), SECOND(array)));
+}
+
+static void gather_grad(struct gradient_ctx *g) {
+    struct node_input array = array_of_gradients(g, IN(2));
+    SET(2, OP("TensorArrayScatterV3", array, IN(1), DY(0), SECOND(array)));
+}
+
+static void concat_grad(struct gradient_ctx *g) {
+    struct node_input array = array_of_gradients(g, IN(1));
+    SET(1, OP("TensorArraySplitV3", array, DY(0), OUT(1), SECOND(array)));
+}
+
+/* ---- writes: dy is a flow, after which the gradient is read ---- */
+
+static void set_read(struct gradient_ctx *g, int value, int flow, struct node_input read) {
+    SET(value, read);
+    SET(flow, DY(0));
+}
+
+static struct node_input read_as(struct gradient_ctx *g, const char *op, struct node_input value, struct node_input places) {
+    struct node_input array = array_of_gradients(g, DY(0));
+    return OP_WITH(op, ATTRS(ATTR_T("dtype", gradient_dtype(value))), array, places, SECOND(array));
+}
+
+static void write_grad(struct gradient_ctx *g) { set_read(g, 2, 3, read_as(g, "TensorArrayReadV3", IN(2), IN(1))); }
+static void scatter_grad(struct gradient_ctx *g) { set_read(g, 2, 3, read_as(g, "TensorArrayGatherV3", IN(2), IN(1))); }
+
+static void split_grad(struct gradient_ctx *g) {
+    struct node_input array = array_of_gradients(g, DY(0));
+    struct node_input all = OP_WITH("TensorArrayConcatV3", ATTRS(ATTR_T("dtype", gradient_dtype(IN(1)))), array, SECOND(array));
+    set_read(g, 1, 3, all);
+}
+
+/* ---- rows ---- */
 
 // clang-format off
 static const struct gradient_row rows[] = {
+    GRADIENT("TensorArrayReadV3", read_grad),
+    GRADIENT("TensorArrayWriteV3", write_grad),
+    GRADIENT("TensorArrayGatherV3", gather_grad),
+    GRADIENT("TensorArrayScatterV3", scatter_grad),
+    GRADIENT("TensorArrayConcatV3", concat_grad),
+    GRADIENT("TensorArraySplitV3", split_grad),
     NO_GRADIENT("TensorArrayV3"),
     NO_GRADIENT("TensorArrayGradV3"),
     NO_GRADIENT("TensorArrayGradWithShape"),
-    LATER_GRADIENT("TensorArrayWriteV3"),
-    LATER_GRADIENT("TensorArrayReadV3"),
-    LATER_GRADIENT("TensorArrayGatherV3"),
-    LATER_GRADIENT("TensorArrayScatterV3"),
-    LATER_GRADIENT("TensorArrayConcatV3"),
-    LATER_GRADIENT("TensorArraySplitV3"),
     NO_GRADIENT("TensorArraySizeV3"),
     NO_GRADIENT("TensorArrayCloseV3"),
 };

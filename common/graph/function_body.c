@@ -518,3 +518,19 @@ struct status *function_arg_count(const struct function_body *body, const struct
     *ret_n = (int)n;
     return NULL;
 }
+
+struct status *function_arg_type(const struct function_body *body, const struct op_arg_signature *arg, const struct function_attrs *attrs,
+                                 int i, enum dtype *ret) {
+    *ret = arg->type;
+    if (!arg->type_attr && !arg->type_list_attr)
+        return NULL;
+    const char *name = arg->type_attr ? arg->type_attr : arg->type_list_attr;
+    const struct attr_value *value = find_attr(body, attrs, name);
+    if (value && !value->is_placeholder && value->type == ATTR_LIST_TYPE && i < value->list.n_values)
+        *ret = value->list.values[i].dtype;
+    else if (value && !value->is_placeholder && value->type == ATTR_TYPE)
+        *ret = value->dtype;
+    else
+        return status_invalid("Function '%s' is called without an attr '%s' that says the type of '%s'", body->name, name, arg->name);
+    return NULL;
+}

@@ -68,5 +68,8 @@ struct status *function_node_new(struct graph *graph, const struct function_body
 /* How many tensors an argument of the function's signature stands for in a call. Errors: INVALID_ARGUMENT. */
 struct status *function_arg_count(const struct function_body *body, const struct op_arg_signature *arg, const struct function_attrs *attrs,
                                   int *ret_n) MUST_USE;
+/* The dtype of the i-th of them; i is within their number. Errors: INVALID_ARGUMENT. */
+struct status *function_arg_type(const struct function_body *body, const struct op_arg_signature *arg, const struct function_attrs *attrs,
+                                 int i, enum dtype *ret) MUST_USE;
 
 #endif

@@ -42,6 +42,8 @@ void record_source_free(struct record_source *source) {
 }
 
 static struct status *skip_header(struct record_source *source);
+static struct status *skip_to_start(struct record_source *source);
+static struct status *check_body(struct record_source *source);
 
 struct status *record_source_open(const struct record_options *options, struct span name, struct record_source **ret) {
     struct record_source *source = xcalloc(1, sizeof(*source));
@@ -68,6 +70,10 @@ struct status *record_source_open(const struct record_options *options, struct s
     }
     if (!st && options->format == RECORD_FIXED)
         st = skip_header(source);
+    if (!st && options->must_divide && options->coding == CODING_NONE)
+        st = check_body(source);
+    if (!st && options->start_offset > 0)
+        st = skip_to_start(source);
 out:
     str_fini(&path);
     if (st)
@@ -156,6 +162,29 @@ static struct status *skip_header(struct record_source *source) {
     bool is_there = true;
     TRY(skip(source, source->options.header_bytes, &is_there));
     return is_there ? NULL : status_out_of_range("reached end of file before the end of the header: %s", source->path);
+}
+
+static struct status *check_body(struct record_source *source) {
+    const struct record_options *options = &source->options;
+    int64_t size = fs()->size(fs(), source->fd);
+    if (size < 0)
+        return file_failed(source->path, (int)size);
+    int64_t body = size - options->header_bytes - options->footer_bytes;
+    if (body % options->record_bytes == 0)
+        return NULL;
+    return status_invalid(
+        "Excluding the header (%lld bytes) and footer (%lld bytes), input file \"%s\" has body length %lld bytes, which is "
+        "not an exact multiple of the record length (%lld bytes).",
+        (long long)options->header_bytes, (long long)options->footer_bytes, source->path, (long long)body,
+        (long long)options->record_bytes);
+}
+
+static struct status *skip_to_start(struct record_source *source) {
+    bool is_there = true;
+    TRY(skip(source, source->options.start_offset, &is_there));
+    return is_there
+               ? NULL
+               : status_out_of_range("reached end of file before offset %lld: %s", (long long)source->options.start_offset, source->path);
 }
 
 static struct status *too_long(const struct record_source *source) {

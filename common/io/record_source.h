@@ -14,7 +14,9 @@ struct record_options {
     enum record_format format;
     enum record_coding coding;
     int64_t skip_lines;
+    int64_t start_offset;                                        /* RECORD_TFRECORD: of the first record, in the plain file */
     int64_t header_bytes, record_bytes, footer_bytes, hop_bytes; /* RECORD_FIXED */
+    bool must_divide; /* RECORD_FIXED without coding: a file whose body is not a multiple of record_bytes is INVALID_ARGUMENT */
 };
 struct record_source;
 /* Opens a file below --file-root. Blocks. Errors: NOT_FOUND, PERMISSION_DENIED. */

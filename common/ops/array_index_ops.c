@@ -104,7 +104,6 @@ static struct status *shape_of_unique(struct shape_inference *ctx) {
 static struct status *shape_of_unique_v2(struct shape_inference *ctx) {
     struct shape in = ctx->in[0];
     const struct tensor *axis = ctx->in_values[1];
-    TRY(shape_require_rank(ctx, 1, 1, NULL));
     ctx->out[1] = shape_unknown_of_rank(ctx, 1);
     if (ctx->node->n_outputs > 2)
         ctx->out[2] = shape_unknown_of_rank(ctx, 1);
@@ -113,6 +112,8 @@ static struct status *shape_of_unique_v2(struct shape_inference *ctx) {
     ctx->out[0] = shape_unknown_of_rank(ctx, in.rank);
     if (!axis)
         return NULL;
+    if (axis->rank != 1)
+        return status_invalid("axis expects a 1D vector.");
     if (axis->n_elements == 0) {
         TRY(shape_require_rank(ctx, 0, 1, &ctx->out[1]));
         return NULL;

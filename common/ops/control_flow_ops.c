@@ -113,7 +113,10 @@ static const struct op_def rows[] = {
     {"StatelessCase", "one of several functions without state, as an index says", shape_of_call},
     {"While", "a function again and again, while another says so", shape_of_call},
     {"StatelessWhile", "a function without state again and again, while another says so", shape_of_call},
+    {"For", "a function again and again, for a number that counts from start to limit", shape_of_call},
     {"PartitionedCall", "a function", shape_of_call},
+    {"RemoteCall", "a function, on the device that an input names", shape_of_call},
+    {"SymbolicGradient", "the derivative of a function", shape_of_call},
     {"StatefulPartitionedCall", "a function with state", shape_of_call},
     {"ControlTrigger", "does nothing once all its control inputs are done, dead ones too", shape_none},
 };

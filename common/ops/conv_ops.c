@@ -63,39 +63,32 @@ static struct status *shape_general_conv(struct shape_inference *ctx) {
     return shape_concat(ctx, shape_sub(ctx, in, 0, (int)batch_dims), shape_sub(ctx, out, 1, -1), &ctx->out[0]);
 }
 
-static struct status *check_gradient_ranks(struct shape_inference *ctx, int operand) {
-    int rank = spatial_of(ctx->node) + 2;
-    struct window_attrs attrs;
-    TRY(window_attrs_read(ctx->node, rank - 2, &attrs));
-    TRY(shape_require_rank(ctx, operand, rank, NULL));
-    return shape_require_rank(ctx, 2, rank, NULL);
-}
+/* The gradients' shapes are what their sizes say: filter and out_backprop are looked at by kernels alone, but for the input of
+ * two-dimensional convolution. */
+static struct status *shape_conv_backprop_filter(struct shape_inference *ctx) { return shape_of_sizes(ctx, 1, spatial_of(ctx->node) + 2); }
 
-/* input_sizes of two-dimensional convolution may be height and width alone: batch and depth are those of the gradient and the filter. */
-static struct status *shape_conv_backprop_input(struct shape_inference *ctx) {
-    int rank = spatial_of(ctx->node) + 2;
-    TRY(check_gradient_ranks(ctx, 1));
-    bool is_short = rank == 4 && ctx->in[0].rank == 1 && ctx->in[0].dims[0] == 2 && ctx->node->op_name[0] == 'C';
-    if (!is_short) {
-        if (rank == 4 && ctx->in[0].rank == 1 && ctx->in[0].dims[0] < 0) { /* two or four values? */
-            ctx->out[0] = shape_unknown_of_rank(ctx, rank);
-            return NULL;
-        }
-        return shape_of_sizes(ctx, 0, rank);
-    }
-    struct shape size;
+static struct status *shape_conv_backprop_input(struct shape_inference *ctx) { return shape_of_sizes(ctx, 0, spatial_of(ctx->node) + 2); }
+
+/* Here input_sizes may be height and width alone: batch and depth are those of the gradient and the filter. */
+static struct status *shape_conv2d_backprop_input(struct shape_inference *ctx) {
+    struct window_attrs attrs;
+    struct shape sizes = ctx->in[0], size;
     int64_t filter[4], gradient[4];
+    TRY(window_attrs_read(ctx->node, 2, &attrs));
+    TRY(shape_require_rank(ctx, 1, 4, NULL));
+    TRY(shape_require_rank(ctx, 2, 4, NULL));
+    if (sizes.rank == 1 && sizes.dims[0] < 0) { /* two or four values? */
+        ctx->out[0] = shape_unknown_of_rank(ctx, 4);
+        return NULL;
+    }
+    if (sizes.rank != 1 || sizes.dims[0] != 2)
+        return shape_of_sizes(ctx, 0, 4);
     TRY(shape_from_input(ctx, 0, &size));
     shape_dims_or_unknown(ctx->in[1], 4, filter);
     shape_dims_or_unknown(ctx->in[2], 4, gradient);
     ctx->out[0] =
         shape_make(ctx, 4, (int64_t[]){gradient[0], size.rank == 2 ? size.dims[0] : -1, size.rank == 2 ? size.dims[1] : -1, filter[2]});
     return NULL;
-}
-
-static struct status *shape_conv_backprop_filter(struct shape_inference *ctx) {
-    TRY(check_gradient_ranks(ctx, 0));
-    return shape_of_sizes(ctx, 1, spatial_of(ctx->node) + 2);
 }
 
 /* The first forms of three dimensions take the tensor itself where the later ones take its sizes. */
@@ -183,7 +176,7 @@ static struct op_cost cost_conv(const struct node *node, const struct shape *in,
 // clang-format off
 static const struct op_def rows[] = {
     {"Conv2D", "convolution of images with filters", shape_conv, cost_conv},
-    {"Conv2DBackpropInput", "gradient of Conv2D with respect to its input", shape_conv_backprop_input, cost_conv},
+    {"Conv2DBackpropInput", "gradient of Conv2D with respect to its input", shape_conv2d_backprop_input, cost_conv},
     {"Conv2DBackpropFilter", "gradient of Conv2D with respect to its filter", shape_conv_backprop_filter, cost_conv},
     {"Conv3D", "convolution of volumes with filters", shape_conv, cost_conv},
     {"Conv3DBackpropInput", "gradient of Conv3D with respect to its input, whose shape the input tells", shape_conv3d_backprop_v1, cost_conv},

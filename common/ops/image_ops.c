@@ -7,7 +7,7 @@ extern const struct op_def_list image_ops;
 
 static int64_t dim_of(struct shape shape, int i) { return shape.rank > i ? shape.dims[i] : -1; }
 
-/* [batch, the two sizes of an int32 vector input where known, channels] */
+/* [batch, the two sizes of an int32 vector input where known, channels]; a size of -1 is not known either. */
 static struct status *resized(struct shape_inference *ctx, int64_t batch, int size_input, int64_t channels) {
     struct shape unused;
     const struct tensor *size = ctx->in_values[size_input];
@@ -17,7 +17,7 @@ static struct status *resized(struct shape_inference *ctx, int64_t batch, int si
     int64_t dims[4] = {batch, -1, -1, channels};
     for (int i = 0; i < 2 && size && size->n_elements == 2; i++) {
         dims[i + 1] = tensor_index_at(size, i);
-        if (dims[i + 1] < 0)
+        if (dims[i + 1] < -1)
             return status_invalid("Dimension size, given by scalar input %d must be non-negative but is %lld", size_input,
                                   (long long)dims[i + 1]);
     }
@@ -83,7 +83,7 @@ static struct status *shape_color(struct shape_inference *ctx) {
     return NULL;
 }
 
-static struct status *shape_adjust(struct shape_inference *ctx) {
+static struct status *shape_as_it_is(struct shape_inference *ctx) {
     TRY(shape_require_rank_at_least(ctx, 0, 3));
     ctx->out[0] = ctx->in[0];
     return NULL;
@@ -92,8 +92,6 @@ static struct status *shape_adjust(struct shape_inference *ctx) {
 static struct status *shape_draw(struct shape_inference *ctx) {
     struct shape unused;
     TRY(shape_require_rank(ctx, 1, 3, &unused));
-    if (ctx->node->n_data > 2)
-        TRY(shape_require_rank(ctx, 2, 2, &unused));
     return shape_require_rank(ctx, 0, 4, &ctx->out[0]);
 }
 
@@ -196,11 +194,11 @@ static const struct op_def rows[] = {
     {"ExtractGlimpseV2", "a window of each image, offsets from its centre or corner", shape_glimpse},
     {"RGBToHSV", "hue, saturation and value of red, green and blue", shape_color},
     {"HSVToRGB", "red, green and blue of hue, saturation and value", shape_color},
-    {"AdjustContrastv2", "each channel's distance from its mean, scaled", shape_adjust},
-    {"AdjustHue", "colours turned", shape_adjust},
-    {"AdjustSaturation", "colours paler or stronger", shape_adjust},
+    {"AdjustContrastv2", "each channel's distance from its mean, scaled", shape_as_it_is},
+    {"AdjustHue", "colours turned", shape_as_it_is},
+    {"AdjustSaturation", "colours paler or stronger", shape_as_it_is},
     {"DrawBoundingBoxes", "images with the outlines of boxes", shape_draw},
-    {"DrawBoundingBoxesV2", "images with the outlines of boxes, in given colours", shape_draw},
+    {"DrawBoundingBoxesV2", "images with the outlines of boxes, in given colours", shape_as_it_is},
     {"NonMaxSuppression", "the best of overlapping boxes", shape_suppress},
     {"NonMaxSuppressionV2", "the best of overlapping boxes", shape_suppress},
     {"NonMaxSuppressionV3", "the best of overlapping boxes, from a score on", shape_suppress},

@@ -6,7 +6,11 @@ static int spatial_of(const struct node *node) { return strstr(node->op_name, "3
 /* The channels of the places: fewer where groups of them are pooled. */
 static int64_t pooled_channels(const struct window_attrs *attrs, int64_t channels) {
     int64_t size = attrs->size.channel, stride = attrs->strides.channel;
-    return channels < 0 || size == 1 ? channels : channels < size ? 0 : (channels - size) / stride + 1;
+    if (channels < 0 || (size == 1 && stride == 1))
+        return channels;
+    if (attrs->padding == WINDOW_SAME)
+        return channels / stride + (channels % stride != 0);
+    return channels < size ? 0 : (channels - size) / stride + 1;
 }
 
 static struct status *shape_places(struct shape_inference *ctx, const struct window_attrs *attrs, int output) {
@@ -35,12 +39,19 @@ static struct status *shape_pool(struct shape_inference *ctx) {
     return NULL;
 }
 
-/* ksize and strides are inputs: known where they are constants. */
+static bool has_sizes_below_one(const struct tensor *sizes) {
+    for (int64_t i = 0; i < sizes->n_elements; i++)
+        if (tensor_index_at(sizes, i) < 1)
+            return true;
+    return false;
+}
+
+/* ksize and strides are inputs: known where they are constants. Windows of no size are the kernel's to refuse. */
 static struct status *shape_pool_v2(struct shape_inference *ctx) {
     struct window_attrs attrs;
     TRY(window_attrs_read(ctx->node, 2, &attrs));
     TRY(shape_require_rank(ctx, 0, 4, NULL));
-    if (!ctx->in_values[1] || !ctx->in_values[2] || attrs.is_vect_c) {
+    if (!ctx->in_values[1] || !ctx->in_values[2] || attrs.is_vect_c || has_sizes_below_one(ctx->in_values[1])) {
         ctx->out[0] = attrs.is_vect_c ? SHAPE_UNKNOWN : shape_unknown_of_rank(ctx, 4);
         return NULL;
     }
@@ -98,8 +109,10 @@ static struct status *shape_fractional(struct shape_inference *ctx) {
     return NULL;
 }
 
-/* Nobody checks the sizes that it is given but the kernel. */
+/* Nobody checks how many sizes it is given but the kernel. */
 static struct status *shape_fractional_avg_grad(struct shape_inference *ctx) {
+    if (ctx->in_values[0])
+        return shape_from_input(ctx, 0, &ctx->out[0]);
     ctx->out[0] = shape_unknown_of_rank(ctx, 4);
     return NULL;
 }

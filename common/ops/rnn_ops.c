@@ -1,17 +1,26 @@
 /* The recurrent family: block cells of LSTM and GRU. */
 #include "common/ops/op_def.h"
 
-/* [batch, cells] of a step, from x and cs_prev; with the steps before for a sequence. */
-static struct status *shape_lstm(struct shape_inference *ctx) {
-    bool is_block = strncmp(ctx->node->op_name, "Block", 5) == 0;
+/* [batch, cells] of a step, from x and cs_prev. */
+static struct status *shape_lstm_cell(struct shape_inference *ctx) {
     struct shape x, cs_prev;
-    TRY(shape_require_rank(ctx, is_block, is_block ? 3 : 2, &x));
-    TRY(shape_require_rank(ctx, is_block + 1, 2, &cs_prev));
-    int64_t dims[3] = {is_block ? x.dims[0] : -1, x.dims[is_block], cs_prev.dims[1]};
-    if (is_block && ctx->in[0].rank > 0)
-        return status_invalid("Shape must be rank 0 but is rank %d", ctx->in[0].rank);
+    TRY(shape_require_rank(ctx, 0, 2, &x));
+    TRY(shape_require_rank(ctx, 1, 2, &cs_prev));
     for (int i = 0; i < 7; i++)
-        ctx->out[i] = shape_make(ctx, is_block ? 3 : 2, dims + !is_block);
+        ctx->out[i] = shape_make(ctx, 2, (int64_t[]){x.dims[0], cs_prev.dims[1]});
+    return NULL;
+}
+
+/* [steps, batch, cells] of a sequence; the bias, the last input, has four entries for each cell. */
+static struct status *shape_lstm_block(struct shape_inference *ctx) {
+    struct shape x, b;
+    TRY(shape_require_rank(ctx, 1, 3, &x));
+    TRY(shape_require_rank(ctx, ctx->node->n_data - 1, 1, &b));
+    int64_t n = b.dims[0];
+    if (n >= 0 && n % 4 != 0)
+        return status_invalid("Dimension size must be evenly divisible by 4 but is %lld", (long long)n);
+    for (int i = 0; i < 7; i++)
+        ctx->out[i] = shape_make(ctx, 3, (int64_t[]){x.dims[0], x.dims[1], n < 0 ? -1 : n / 4});
     return NULL;
 }
 
@@ -62,10 +71,10 @@ static struct status *shape_gru_grad(struct shape_inference *ctx) {
 
 // clang-format off
 static const struct op_def rows[] = {
-    {"LSTMBlockCell", "one step of an LSTM", shape_lstm},
+    {"LSTMBlockCell", "one step of an LSTM", shape_lstm_cell},
     {"LSTMBlockCellGrad", "gradient of LSTMBlockCell", shape_lstm_cell_grad},
-    {"BlockLSTM", "an LSTM over a sequence", shape_lstm},
-    {"BlockLSTMV2", "an LSTM over a sequence, gates in another order", shape_lstm},
+    {"BlockLSTM", "an LSTM over a sequence", shape_lstm_block},
+    {"BlockLSTMV2", "an LSTM over a sequence, gates in another order", shape_lstm_block},
     {"BlockLSTMGrad", "gradient of BlockLSTM", shape_lstm_block_grad},
     {"BlockLSTMGradV2", "gradient of BlockLSTMV2", shape_lstm_block_grad},
     {"GRUBlockCell", "one step of a gated recurrent unit", shape_gru},

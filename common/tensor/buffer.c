@@ -1,8 +1,10 @@
-/* The host's allocator. Three kinds of blocks, by size:
+/* The host's allocator. The kinds of blocks, by size:
  *
  *   below 64 KiB   header and data in one piece from malloc
  *   below 1 MiB    a block of malloc's, header apart; recycled
  *   above          fresh pages from mmap, header apart; recycled
+ *
+ * and, for what peers are to see, from 64 KiB a block of the shared arena, header apart, recycled.
  *
  * Recycled blocks come in size classes an eighth of a power of two apart (at most 12.5 % over what was asked) and wait in one cache
  * for all host allocators, newest first; beyond the cache's limit the block that waited longest goes back to the system.
@@ -15,6 +17,7 @@
 #include <unistd.h>
 
 #include "common/base/list.h"
+#include "common/tensor/shm_arena.h"
 
 /* Under AddressSanitizer nothing is recycled, and data ends where its block ends: a use after the last reference and a write past
  * the end are both caught. */
@@ -42,28 +45,35 @@ enum {
 /* Low bits of buffer.flags: how far the header stands behind the start of malloc's block. */
 enum { FLAG_RECYCLED = 1u << 16, OFFSET_MASK = 0xffff };
 
+/* Where a recycled block's bytes come from: blocks of one kind never serve for the other. */
+enum block_kind { BLOCK_PRIVATE, BLOCK_SHARED, BLOCK_N_KINDS };
+
 struct host_allocator {
     struct allocator base;
+    struct allocator shared;   /* its other face: only `alloc` and `likes` are used, buffers belong to base */
     _Atomic int64_t n_holders; /* its maker, and each live buffer; -1 for the process's own, which is not counted */
 };
 
 struct host_block {
     struct buffer buffer;
     int class_index;
+    enum block_kind kind;
     uint32_t age;                 /* when it was put there */
     struct list in_class, in_age; /* while it waits in the cache */
 };
 
 static struct {
     pthread_mutex_t lock;
-    struct list classes[N_CLASSES]; /* newest first */
-    struct list by_age;             /* newest first */
+    struct list classes[BLOCK_N_KINDS][N_CLASSES]; /* newest first */
+    struct list by_age;                            /* newest first */
     int64_t cached_bytes, limit_bytes;
     uint32_t age;
 } cache = {.lock = PTHREAD_MUTEX_INITIALIZER, .limit_bytes = 1ll << 30};
 
 static pthread_once_t host_once = PTHREAD_ONCE_INIT;
 static int64_t physical_bytes;
+static struct shm_arena *_Atomic arena;
+_Static_assert((int)N_CLASSES <= (int)SHM_ARENA_CLASSES, "each class has its ranges");
 
 /* ---- size classes ---- */
 
@@ -100,20 +110,27 @@ static void *map_pages(size_t size_bytes) {
 }
 
 static void host_block_free(struct host_block *block) {
-    if (block->buffer.size_bytes >= MMAP_MIN_BYTES)
+    if (block->kind == BLOCK_SHARED)
+        shm_arena_give(atomic_load_explicit(&arena, memory_order_relaxed), block->class_index, block->buffer.data,
+                       block->buffer.size_bytes);
+    else if (block->buffer.size_bytes >= MMAP_MIN_BYTES)
         munmap(block->buffer.data, block->buffer.size_bytes);
     else
         free(block->buffer.data);
     free(block);
 }
 
-static struct host_block *host_block_new(int class_index, size_t class_bytes) {
+static struct host_block *host_block_new(int class_index, size_t class_bytes, enum block_kind kind) {
     struct host_block *block = calloc(1, sizeof(*block));
     if (!block)
         return NULL;
     block->class_index = class_index;
+    block->kind = kind;
     block->buffer.size_bytes = class_bytes;
-    if (class_bytes >= MMAP_MIN_BYTES) {
+    if (kind == BLOCK_SHARED) {
+        block->buffer.data = shm_arena_take(atomic_load_explicit(&arena, memory_order_relaxed), class_index, class_bytes);
+        block->buffer.flags = BUFFER_IS_ZERO;
+    } else if (class_bytes >= MMAP_MIN_BYTES) {
         block->buffer.data = map_pages(class_bytes);
         block->buffer.flags = BUFFER_IS_ZERO;
     } else {
@@ -128,9 +145,9 @@ static struct host_block *host_block_new(int class_index, size_t class_bytes) {
 
 /* ---- the cache ---- */
 
-static struct host_block *cache_take(int class_index) {
+static struct host_block *cache_take(int class_index, enum block_kind kind) {
     pthread_mutex_lock(&cache.lock);
-    struct list *link = list_pop_front(&cache.classes[class_index]);
+    struct list *link = list_pop_front(&cache.classes[kind][class_index]);
     struct host_block *block = link ? LIST_ENTRY(link, struct host_block, in_class) : NULL;
     if (block) {
         list_remove(&block->in_age);
@@ -163,7 +180,7 @@ static void cache_put(struct host_block *block) {
     struct list evicted;
     list_init(&evicted);
     pthread_mutex_lock(&cache.lock);
-    list_push_front(&cache.classes[block->class_index], &block->in_class);
+    list_push_front(&cache.classes[block->kind][block->class_index], &block->in_class);
     list_push_front(&cache.by_age, &block->in_age);
     block->age = cache.age;
     cache.cached_bytes += (int64_t)block->buffer.size_bytes;
@@ -236,27 +253,27 @@ static struct buffer *small_new(size_t size_bytes) {
     return buffer;
 }
 
-static struct buffer *host_alloc(struct allocator *allocator, size_t size_bytes) {
+/* A recycled block, or a new one; NULL when memory or ranges are out. */
+static struct buffer *block_alloc(int class_index, size_t class_bytes, enum block_kind kind) {
+    struct host_block *block = cache_take(class_index, kind);
+    if (!block)
+        block = host_block_new(class_index, class_bytes, kind);
+    if (!block)
+        return NULL;
+    block->buffer.flags |= FLAG_RECYCLED;
+    return &block->buffer;
+}
+
+static struct buffer *alloc_of_kind(struct allocator *allocator, size_t size_bytes, enum block_kind kind) {
     size_t charged = size_bytes;
     int class_index = -1;
     if (unlikely(size_bytes > (size_t)physical_bytes))
         return NULL;
-    if (size_bytes >= (size_t)1 << RECYCLED_MIN_LOG2 && !BUFFER_HOSTILE)
+    if (size_bytes >= (size_t)1 << RECYCLED_MIN_LOG2 && (!BUFFER_HOSTILE || kind == BLOCK_SHARED))
         class_index = class_of(size_bytes, &charged);
     if (!charge(allocator, charged))
         return NULL;
-    struct buffer *buffer = NULL;
-    if (class_index < 0) {
-        buffer = small_new(size_bytes);
-    } else {
-        struct host_block *block = cache_take(class_index);
-        if (!block)
-            block = host_block_new(class_index, charged);
-        if (block) {
-            buffer = &block->buffer;
-            buffer->flags |= FLAG_RECYCLED;
-        }
-    }
+    struct buffer *buffer = class_index < 0 ? small_new(size_bytes) : block_alloc(class_index, charged, kind);
     if (unlikely(!buffer)) {
         uncharge(allocator, charged);
         return NULL;
@@ -267,26 +284,62 @@ static struct buffer *host_alloc(struct allocator *allocator, size_t size_bytes)
     return buffer;
 }
 
+static struct buffer *host_alloc(struct allocator *allocator, size_t size_bytes) {
+    return alloc_of_kind(allocator, size_bytes, BLOCK_PRIVATE);
+}
+
 static void host_free(struct allocator *allocator, struct buffer *buffer) {
     uncharge(allocator, buffer->size_bytes);
     if (buffer->flags & FLAG_RECYCLED) {
         buffer->flags = 0; /* written to, for all we know */
-        cache_put(CONTAINER_OF(buffer, struct host_block, buffer));
+        if (BUFFER_HOSTILE)
+            host_block_free(CONTAINER_OF(buffer, struct host_block, buffer));
+        else
+            cache_put(CONTAINER_OF(buffer, struct host_block, buffer));
     } else {
         free((char *)buffer - (buffer->flags & OFFSET_MASK));
     }
     host_allocator_let_go(allocator);
 }
 
+/* ---- what peers see ---- */
+
+static struct buffer *shared_alloc(struct allocator *allocator, size_t size_bytes) {
+    struct allocator *base = &CONTAINER_OF(allocator, struct host_allocator, shared)->base;
+    struct buffer *buffer = NULL;
+    if (size_bytes >= (size_t)1 << RECYCLED_MIN_LOG2 && atomic_load_explicit(&arena, memory_order_relaxed))
+        buffer = alloc_of_kind(base, size_bytes, BLOCK_SHARED);
+    return buffer ? buffer : alloc_of_kind(base, size_bytes, BLOCK_PRIVATE);
+}
+
+static bool shared_likes(const struct allocator *allocator, const struct buffer *buffer) {
+    (void)allocator;
+    uint64_t offset;
+    const struct shm_arena *in = atomic_load_explicit(&arena, memory_order_relaxed);
+    return !in || buffer->size_bytes < (size_t)1 << RECYCLED_MIN_LOG2 || shm_arena_find(in, buffer->data, &offset);
+}
+
+#define SHARED_FACE \
+    { .name = "shared", .alloc = shared_alloc, .likes = shared_likes }
+
 static struct host_allocator process_allocator = {
     .base = {.name = "host", .alloc = host_alloc, .free = host_free},
+    .shared = SHARED_FACE,
     .n_holders = -1,
 };
 
+struct allocator *allocator_host_shared(struct allocator *host) {
+    return &CONTAINER_OF(host, struct host_allocator, base)->shared;
+}
+
+struct shm_arena *allocator_host_arena(void) {
+    return atomic_load_explicit(&arena, memory_order_relaxed);
+}
+
 static void host_init(void) {
     list_init(&cache.by_age);
-    for (int i = 0; i < N_CLASSES; i++)
-        list_init(&cache.classes[i]);
+    for (int i = 0; i < BLOCK_N_KINDS * N_CLASSES; i++)
+        list_init(&cache.classes[i / N_CLASSES][i % N_CLASSES]);
     int64_t n_pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
     physical_bytes = n_pages > 0 && page_bytes > 0 ? n_pages * page_bytes : 1ll << 40;
 }
@@ -294,6 +347,12 @@ static void host_init(void) {
 struct allocator *allocator_host(void) {
     pthread_once(&host_once, host_init);
     return &process_allocator.base;
+}
+
+void allocator_host_set_arena(struct shm_arena *to) {
+    pthread_once(&host_once, host_init);
+    cache_shrink(0); /* no block of an arena before it */
+    atomic_store_explicit(&arena, to, memory_order_relaxed);
 }
 
 void allocator_host_set_cache_limit(int64_t bytes) {
@@ -327,6 +386,7 @@ struct allocator *allocator_host_new(const char *name, int64_t limit_bytes) {
     struct host_allocator *host = xcalloc(1, sizeof(*host) + name_bytes);
     host->base =
         (struct allocator){.name = memcpy(host + 1, name, name_bytes), .alloc = host_alloc, .free = host_free, .limit_bytes = limit_bytes};
+    host->shared = (struct allocator)SHARED_FACE;
     atomic_init(&host->n_holders, 1);
     return &host->base;
 }

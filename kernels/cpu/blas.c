@@ -2,12 +2,14 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdlib.h>
 
-/* The serial build first: our pool has the threads. Of a threaded one we ask for a single thread. */
+/* A threaded build, told to use one thread: our pool has the threads. The serial build is no choice. It hands out its work buffers without
+ * a lock, so two of our threads that multiply at once may get the same one, and now and then a product is wrong. */
 static const char *const candidates[] = {
-    "/usr/lib/x86_64-linux-gnu/openblas-serial/libopenblas.so.0",
-    "/usr/lib/aarch64-linux-gnu/openblas-serial/libopenblas.so.0",
-    "/usr/lib64/libopenblas.so.0",
+    "/usr/lib/x86_64-linux-gnu/openblas-pthread/libopenblas.so.0",
+    "/usr/lib/aarch64-linux-gnu/openblas-pthread/libopenblas.so.0",
+    "/usr/lib64/libopenblasp.so.0",
     "libopenblas.so.0",
 };
 
@@ -16,10 +18,23 @@ static const char *library;
 static void *library_handle;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
+static bool is_serial_build(void *handle) {
+    int (*get_parallel)(void);
+    void *symbol = dlsym(handle, "openblas_get_parallel");
+    if (!symbol)
+        return false;
+    memcpy(&get_parallel, &symbol, sizeof(symbol));
+    return get_parallel() == 0;
+}
+
 static bool load(const char *name) {
     void *handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     if (!handle)
         return false;
+    if (is_serial_build(handle)) {
+        dlclose(handle);
+        return false;
+    }
     const struct {
         const char *name;
         void *to;
@@ -44,6 +59,7 @@ static bool load(const char *name) {
 }
 
 static void load_any(void) {
+    setenv("OPENBLAS_NUM_THREADS", "1", 0); /* it starts its threads while it is loaded */
     for (size_t i = 0; i < ARRAY_LEN(candidates) && !library; i++) {
         if (load(candidates[i]))
             library = candidates[i];

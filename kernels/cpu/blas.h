@@ -1,5 +1,5 @@
-/* The one home of BLAS: OpenBLAS's serial build, loaded with dlopen at first use, so that a daemon that multiplies no large matrices stays
- * small. Where no library is found, callers use their own loops. Any thread. */
+/* The one home of BLAS: OpenBLAS (a threaded build on one thread), loaded with dlopen at first use, so that a daemon that multiplies no
+ * large matrices stays small. Where no library is found, callers use their own loops. Any thread. */
 #ifndef MILLRACE_KERNELS_CPU_BLAS_H
 #define MILLRACE_KERNELS_CPU_BLAS_H
 

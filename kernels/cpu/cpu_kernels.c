@@ -33,6 +33,9 @@ extern const struct kernel_list image_resize_kernels, image_nearest_kernels, ima
 extern const struct kernel_list reader_kernels;
 extern const struct kernel_list array_inplace_kernels, math_betainc_kernels;
 extern const struct kernel_list candidate_kernels, ctc_kernels, codec_kernels;
+extern const struct kernel_list iterator_kernels, dataset_source_kernels, dataset_choose_kernels, dataset_map_kernels,
+    dataset_nested_kernels, dataset_batch_kernels, dataset_reduce_kernels, dataset_shuffle_kernels, dataset_ahead_kernels,
+    dataset_window_kernels, dataset_group_kernels, dataset_keep_kernels, dataset_file_kernels, dataset_rebatch_kernels;
 extern const struct kernel_list conv_kernels, norm_kernels, pool_kernels, rnn_kernels;
 extern const struct kernel_list linalg_kernels, math_einsum_kernels, math_check_kernels, fft_kernels;
 
@@ -123,6 +126,20 @@ const struct kernel_list *const cpu_kernel_lists[] = {
     &codec_kernels,
     &array_inplace_kernels,
     &math_betainc_kernels,
+    &iterator_kernels,
+    &dataset_source_kernels,
+    &dataset_choose_kernels,
+    &dataset_map_kernels,
+    &dataset_nested_kernels,
+    &dataset_batch_kernels,
+    &dataset_reduce_kernels,
+    &dataset_shuffle_kernels,
+    &dataset_ahead_kernels,
+    &dataset_window_kernels,
+    &dataset_group_kernels,
+    &dataset_keep_kernels,
+    &dataset_file_kernels,
+    &dataset_rebatch_kernels,
     &conv_kernels,
     &pool_kernels,
     &norm_kernels,
@@ -131,9 +148,5 @@ const struct kernel_list *const cpu_kernel_lists[] = {
     &math_einsum_kernels,
     &math_check_kernels,
     &fft_kernels,
-    &conv_kernels,
-    &pool_kernels,
-    &norm_kernels,
-    &rnn_kernels,
 };
 const size_t n_cpu_kernel_lists = ARRAY_LEN(cpu_kernel_lists);

@@ -83,7 +83,8 @@ struct status *linalg_plan_stack(const struct kernel_ctx *ctx, struct linalg_pla
     TRY(shape_n_elements(plan->stack, &plan->n_problems));
     for (int i = 0; i < n_inputs; i++) {
         const int64_t *own = tensor_dims(&ctx->inputs[i]);
-        plan->in_elements[i] = own[first->rank - 2] * own[first->rank - 1];
+        if (mul_overflows_i64(own[first->rank - 2], own[first->rank - 1], &plan->in_elements[i])) /* of an empty stack */
+            return status_invalid("Matrix of %lld by %lld is too large", (long long)own[first->rank - 2], (long long)own[first->rank - 1]);
     }
     return NULL;
 }
@@ -179,6 +180,14 @@ out:
     return st;
 }
 
+/* Empty matrices come in stacks of any height, at no cost in memory: there is nothing to do for each of them. */
+static bool has_results(const struct kernel_ctx *ctx, const struct linalg_plan *plan) {
+    for (int i = 0; i < ctx->instance->n_outputs; i++)
+        if (plan->out[i].rank >= 0 && ctx->outputs[i].n_elements > 0)
+            return true;
+    return false;
+}
+
 enum kernel_result linalg_compute(struct kernel_ctx *ctx) {
     const struct linalg_state *state = ctx->instance->state;
     struct broadcast broadcast;
@@ -189,6 +198,8 @@ enum kernel_result linalg_compute(struct kernel_ctx *ctx) {
         return kernel_fail(ctx, status_invalid("Matrix of %lld by %lld is too large", (long long)plan.m, (long long)plan.n));
     for (int i = 0; i < ctx->instance->n_outputs; i++)
         KERNEL_TRY(ctx, make_output(ctx, &plan, i, &job));
+    if (!has_results(ctx, &plan))
+        return KERNEL_DONE;
     for (int i = 0; i < plan.n_matrix_inputs; i++)
         job.in[i] = tensor_cdata(&ctx->inputs[i]);
     job.lapack = lapack_get();

@@ -1,4 +1,4 @@
-/* CPU kernels of the logging family: Assert, Print, PrintV2, Timestamp. */
+/* CPU kernels of the logging family: Abort, Assert, Print, PrintV2, Timestamp. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -50,6 +50,19 @@ static void add_summary(struct str *out, const struct tensor *t, int64_t limit) 
     if (s.limit < t->n_elements)
         str_add(out, "...");
     str_add_char(out, ']');
+}
+
+/* ---- Abort: ends the step, not the task, which others use too ---- */
+
+static struct status *abort_init(struct kernel_init *init) {
+    struct span message;
+    TRY(node_get_s(init->node, "error_msg", &message));
+    init->state = xstrndup(message.data, message.len);
+    return NULL;
+}
+
+static enum kernel_result abort_compute(struct kernel_ctx *ctx) {
+    return kernel_fail(ctx, status_new(STATUS_ABORTED, "Abort: %s", (const char *)ctx->instance->state));
 }
 
 /* ---- Assert ---- */
@@ -215,6 +228,7 @@ static enum kernel_result timestamp(struct kernel_ctx *ctx) {
 
 // clang-format off
 static const struct kernel_def rows[] = {
+    {.op = "Abort", .compute = abort_compute, .init = abort_init, .fini = free, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
     {.op = "Assert", .compute = assert_compute, .init = assert_init, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
     {.op = "Print", .compute = print_compute, .init = print_init, .fini = print_fini, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
     {.op = "PrintV2", .compute = print_v2, .init = print_v2_init, .fini = print_v2_fini, .flags = KERNEL_STATEFUL | KERNEL_VIEW},

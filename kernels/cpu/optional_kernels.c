@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "common/tensor/tensor_proto.h"
+#include "kernels/cpu/optional.h"
 #include "kernels/cpu/state_internal.h"
 #include "kernels/cpu/variant.h"
 
@@ -142,17 +143,21 @@ static enum kernel_result optional_none(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
-static enum kernel_result optional_from_value(struct kernel_ctx *ctx) {
+struct status *optional_make(bool has_value, struct tensor *components, int n, struct tensor *ret) {
     struct optional *optional = NULL;
-    KERNEL_TRY(ctx, optional_new(true, ctx->instance->n_inputs, &optional));
+    TRY(optional_new(has_value, has_value ? n : 0, &optional));
     for (int64_t i = 0; i < optional->n; i++)
-        tensor_move(&optional->components[i], &ctx->inputs[i]);
+        tensor_move(&optional->components[i], &components[i]);
     struct status *st = note_depth(optional);
-    if (st) {
+    if (st)
         object_unref(&optional->object);
-        return kernel_fail(ctx, st);
-    }
-    tensor_init_scalar_object(&ctx->outputs[0], DT_VARIANT, &optional->object);
+    else
+        tensor_init_scalar_object(ret, DT_VARIANT, &optional->object);
+    return st;
+}
+
+static enum kernel_result optional_from_value(struct kernel_ctx *ctx) {
+    KERNEL_TRY(ctx, optional_make(true, ctx->inputs, ctx->instance->n_inputs, &ctx->outputs[0]));
     return KERNEL_DONE;
 }
 

@@ -10,7 +10,8 @@ enum { KEEP_SLACK_BYTES = 4096 };
 
 struct status *variable_keep(struct kernel_ctx *ctx, int input, struct tensor *ret) {
     struct tensor *in = &ctx->inputs[input];
-    if (in->storage == TENSOR_BUFFER && in->buffer->size_bytes > 2 * tensor_size_bytes(in) + KEEP_SLACK_BYTES)
+    if (in->storage == TENSOR_BUFFER && (in->buffer->size_bytes > 2 * tensor_size_bytes(in) + KEEP_SLACK_BYTES ||
+                                         in->buffer->flags & BUFFER_IS_READ_ONLY || !allocator_likes(ctx->instance->allocator, in->buffer)))
         return tensor_clone(ctx->instance->allocator, in, ret);
     tensor_move(ret, in);
     return NULL;

@@ -1,4 +1,4 @@
-/* Kinds of variant values that kernels know: lists of tensors, optional values, single tensors, ragged tensors. Each is a counted
+/* Kinds of variant values that kernels know: lists of tensors, optional values, single tensors, ragged tensors, datasets. Each is a counted
  * object, immutable once shared.
  *
  * A value that arrived from another task is a serialized VariantTensorDataProto until somebody asks for the kind (variant_resolve):
@@ -21,7 +21,7 @@ struct variant_kind {
     struct status *(*add)(struct kernel_ctx *ctx, struct object **a, const struct object *b); /* NULL: has no sums */
     struct status *(*zeros_like)(struct kernel_ctx *ctx, struct object **a);                  /* NULL: has no zeros */
 };
-extern const struct variant_kind list_variant_kind, optional_variant_kind, tensor_variant_kind, ragged_variant_kind;
+extern const struct variant_kind list_variant_kind, optional_variant_kind, tensor_variant_kind, ragged_variant_kind, dataset_variant_kind;
 
 /* The kind itself instead of its serialized form: *object is replaced. Other values, and kinds that nobody here knows, stay as they are.
  * Errors: what the kind's decode says. */

@@ -89,7 +89,7 @@ class Cluster:
         self.bin_dir = bin_dir or os.environ.get("MILLRACE_BIN") or os.path.join(ROOT, "build", "bin")
         self.jobs = {"ps": n_ps, "worker": n_workers}
         self.worker_flags, self.master_flags = list(worker_flags), list(master_flags)
-        self.daemons, self.directory, self.target = [], None, None
+        self.daemons, self.directory, self.spec, self.target = [], None, None, None
 
     def __enter__(self):
         self.start()
@@ -102,11 +102,15 @@ class Cluster:
 
     @property
     def tasks(self):
-        return self.daemons[:-1]
+        return self.daemons[: sum(self.jobs.values())]
+
+    @property
+    def masters(self):
+        return self.daemons[sum(self.jobs.values()) :]
 
     @property
     def master(self):
-        return self.daemons[-1]
+        return self.masters[0]
 
     def start(self):
         self.directory = tempfile.mkdtemp(prefix="millrace-test-")
@@ -122,12 +126,19 @@ class Cluster:
             for daemon in self.daemons:
                 daemon.wait_until_ready()
             text = ",".join(f"{job}=" + ";".join(f"127.0.0.1:{daemon.port}" for daemon in of_job) for job, of_job in spec if of_job)
-            self.daemons.append(Daemon("master", [os.path.join(self.bin_dir, "tf-master"), "--cluster", text, *self.master_flags], self.directory))
-            self.master.wait_until_ready()
+            self.spec = text
+            self.add_master(self.master_flags)
         except BaseException:
             self.stop()
             raise
         self.target = f"grpc://127.0.0.1:{self.master.port}"
+
+    def add_master(self, flags):
+        """A further master over the same tasks; returns its target. `master` stays the first one."""
+        name = f"master{len(self.masters) or ''}"
+        self.daemons.append(Daemon(name, [os.path.join(self.bin_dir, "tf-master"), "--cluster", self.spec, *flags], self.directory))
+        self.daemons[-1].wait_until_ready()
+        return f"grpc://127.0.0.1:{self.daemons[-1].port}"
 
     def stop(self):
         """The master first, so that it ends its steps in order. Returns complaints."""
@@ -147,7 +158,7 @@ class Cluster:
         self.check_alive()
         deadline = time.time() + timeout_s
         while True:
-            left = self.master.page("/stepz").strip()
+            left = "".join(master.page("/stepz").strip() for master in self.masters)
             left += "".join(f"\n{d.name}: {n:.0f} runs" for d in self.tasks if (n := d.metric("millrace_worker_steps_live")))
             if not left:
                 return

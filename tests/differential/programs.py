@@ -12,6 +12,7 @@ A module programs_F.py holds cases(), which yields (name, build) or (name, build
     node            False: the error's node is not compared
     message         a regular expression that both messages must match where a run fails
     values          False: only that both succeed is compared
+    oracle          another build for TensorFlow in process, whose runs must come to the same
     cluster_error   (class, regular expression): how every run fails on the cluster; TensorFlow in process, whose devices are other ones, is not asked
 """
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 from programs import PS, WORKER0, WORKER1, Run, tf, tf1
+from tensorflow.python.ops import gen_control_flow_ops as gen
 
 
 def _cond(device):
@@ -297,7 +298,102 @@ def _py_func():
     return [Run(tf.shape(y), {x: [1, 2]})]
 
 
+# ---- references, and ops that clients rarely make ----
+
+
+def _reference(name, value):
+    with tf.device(PS):
+        return tf1.get_variable(name, initializer=value, use_resource=False)
+
+
+def _ref_switch_and_merge():
+    """A reference goes one of two ways and is updated there; the merged one is the variable still."""
+    v, p = _reference("v", 1.0), tf1.placeholder(tf.bool, [])
+    with tf.device(PS):
+        off, on = gen.ref_switch(v._ref(), p)  # noqa: SLF001
+        added, scaled = tf1.assign_add(off, 10.0), tf1.assign(on, v * 3.0)
+        merged, index = gen.ref_merge([added, scaled])
+        after = tf1.assign_add(merged, 0.5)
+    return [Run(v.initializer), Run([after, index], {p: True}), Run(v), Run([after, index], {p: False}), Run(v)]
+
+
+def _ref_loop(parallel):
+    """A loop variable that is a reference: through Enter, Merge, Switch, NextIteration and Exit."""
+
+    def build():
+        v, n = _reference("v", 1), tf1.placeholder(tf.int32, [])
+        with tf.device(PS):
+            limit = gen.enter(n, "refs", is_constant=True, parallel_iterations=parallel)
+            i = gen.enter(tf.constant(0), "refs", parallel_iterations=parallel)
+            ref = gen.ref_enter(v._ref(), "refs", parallel_iterations=parallel)  # noqa: SLF001
+            i, ref = gen.merge([i, i])[0], gen.ref_merge([ref, ref])[0]
+            going = gen.loop_cond(i < limit)
+            end_i, next_i = gen.switch(i, going)
+            end_ref, next_ref = gen.ref_switch(ref, going)
+            with tf.control_dependencies([next_i]):
+                one = tf.constant(1)
+            updated = tf1.assign_add(next_ref, next_i)
+            i.op._update_input(1, gen.next_iteration(next_i + one))  # noqa: SLF001
+            ref.op._update_input(1, gen.ref_next_iteration(updated))  # noqa: SLF001
+            out = tf1.assign_add(gen.ref_exit(end_ref), 100)
+        return [Run(v.initializer), Run([out, gen._exit(end_i)], {n: 5}), Run(v), Run([out], {n: 0}), Run(v)]
+
+    return build
+
+
+def _ref_constant_enter():
+    v = _reference("v", 7)
+    with tf.device(PS):
+        ref = gen.ref_enter(v._ref(), "once", is_constant=True)  # noqa: SLF001
+        nine = gen.enter(tf.constant(9), "once")
+        out = gen._exit(tf1.assign(ref, nine) + nine)
+    return [Run(v.initializer), Run(out), Run(v)]
+
+
+def _control_trigger():
+    """It runs after dead inputs too."""
+    v, p = _reference("v", 0), tf1.placeholder(tf.bool, [])
+    off, on = tf1.raw_ops.Switch(data=tf.constant(1), pred=p)
+    with tf.control_dependencies([tf.identity(off), tf.identity(on)]):
+        trigger = gen.control_trigger()
+    with tf.control_dependencies([trigger]):
+        after = tf1.assign_add(v, 1)
+    return [Run(v.initializer), Run(after, {p: True}), Run(after, {p: False}), Run(v)]
+
+
+def _abort():
+    with tf.control_dependencies([gen.abort("on purpose")]):
+        return [Run(tf.constant(1)), Run(gen.abort(exit_without_error=True))]
+
+
+def _parallel_iterations(n_parallel):
+    """Loops of no, one, and many iterations; bodies whose iterations may overtake each other in part."""
+
+    def build():
+        n = tf1.placeholder(tf.int32, [])
+        options = dict(parallel_iterations=n_parallel)
+
+        def body(i, a, b, values):
+            a, slow = a * 1.5 + 1, tf.reduce_sum(tf.ones([200]) * tf.cast(i, tf.float32))
+            return [i + 1, tf1.math.floormod(a, 7.0), b + slow, values.write(i, a)]
+
+        start = [0, 1.0, 0.0, tf.TensorArray(tf.float32, n)]
+        i, a, b, values = tf1.while_loop(lambda i, *_: i < n, body, start, **options)
+        inner = lambda j, s: tf1.while_loop(lambda k, _: k < j, lambda k, t: [k + 1, t + k * j], [0, s], **options)[1]  # noqa: E731
+        nested = tf1.while_loop(lambda j, _: j < n, lambda j, s: [j + 1, inner(j, s)], [0, 0], **options)
+        return [Run([i, a, b, values.size(), nested], {n: value}) for value in (0, 1, 40)] + [Run(values.stack(), {n: 7})]
+
+    return build
+
+
 def cases():
+    for n_parallel in (1, 10, 32):
+        yield f"flow/while/parallel_iterations/{n_parallel}", _parallel_iterations(n_parallel)
+        yield f"flow/ref/loop/{n_parallel}", _ref_loop(n_parallel)
+    yield "flow/ref/switch_and_merge", _ref_switch_and_merge
+    yield "flow/ref/constant_enter", _ref_constant_enter
+    yield "flow/control_trigger", _control_trigger
+    yield "flow/abort", _abort, {"cluster_error": (tf.errors.AbortedError, "Abort")}
     for where, device in (("default", None), ("ps", PS)):
         yield f"flow/cond/{where}", _cond(device)
         yield f"flow/while/{where}", _while(device, 10)

@@ -479,6 +479,88 @@ def _map_fn():
     return [Run(tf.map_fn(lambda v: v * v + 1, x), {x: [1, 2, 3]})]
 
 
+# ---- For, RemoteCall ----
+
+
+def _for(device):
+    def build():
+        """Up, down, by more than one, not at all; a value that the body hands on; the counter's ends."""
+        from tensorflow.python.ops import functional_ops
+
+        @legacy.Defun(tf.int32, tf.float32, tf.float32)
+        def body(i, a, b):
+            return a * 2 + tf.cast(i, tf.float32) * b, b
+
+        @legacy.Defun(tf.int32, tf.int32)
+        def count(i, n):
+            return n + 1
+
+        start, limit, delta = (tf1.placeholder(tf.int32, []) for _ in range(3))
+        with tf.device(device):
+            y = functional_ops.For(start, limit, delta, [1.0, 3.0], body)
+            n = functional_ops.For(start, limit, delta, [0], count)
+        bounds = [(0, 5, 1), (5, 0, -2), (0, 10, 3), (4, 4, 1), (4, 4, 0), (0, 5, -1), (5, 0, 1), (0, 5, 0), (2**31 - 7, 2**31 - 1, 3)]
+        return [Run([y, n], {start: a, limit: b, delta: c}) for a, b, c in bounds]
+
+    return build
+
+
+def _for_effects():
+    from tensorflow.python.ops import functional_ops
+
+    v = _variable("v", 1)
+
+    @legacy.Defun(tf.int32, tf.resource, tf.int32)
+    def body(i, handle, n):
+        with tf.control_dependencies([tf.raw_ops.AssignAddVariableOp(resource=handle, value=i)]):
+            now = tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.int32)
+            with tf.control_dependencies([tf.raw_ops.AssignVariableOp(resource=handle, value=now * 2)]):
+                return handle, n + now
+
+    n = tf1.placeholder(tf.int32, [])
+    y = functional_ops.For(0, n, 1, [v.handle, 0], body)[1]
+
+    @legacy.Defun(tf.int32, tf.int32)
+    def inner(j, s):
+        return s + j
+
+    @legacy.Defun(tf.int32, tf.int32)
+    def outer(i, s):
+        return functional_ops.For(0, i, 1, [s], inner)[0]
+
+    z = functional_ops.For(0, n, 1, [0], outer)
+    return [Run(v.initializer), Run([y, z], {n: 5}), Run(v), Run([y, z], {n: 0}), Run(v)]
+
+
+def _remote_call(by_client):
+    def build():
+        from tensorflow.python.ops import functional_ops
+
+        @legacy.Defun(tf.float32, tf.float32)
+        def f(x, y):
+            return x * y + 1, tf.shape(x)
+
+        x = tf1.placeholder(tf.float32, [2])
+        if by_client:
+            calls = [f(x, x), f(x * 2, x)]
+        else:
+            calls = [functional_ops.remote_call(w, [x * k, x], [tf.float32, tf.int32], f) for k, w in ((1, WORKER1 + "/device:CPU:0"), (2, PS + "/cpu:0"))]
+        return [Run([list(c) for c in calls], {x: [2, 3]})]
+
+    return build
+
+
+def _remote_call_errors():
+    from tensorflow.python.ops import functional_ops
+
+    @legacy.Defun(tf.float32)
+    def f(x):
+        return x + 1
+
+    x, where = tf1.placeholder(tf.float32, []), tf1.placeholder(tf.string, [])
+    return [Run(functional_ops.remote_call(where, [x], [tf.float32], f), {x: 1, where: WORKER1})]
+
+
 # ---- errors ----
 
 
@@ -543,5 +625,11 @@ def cases():
     yield "function/while/random", _while_random
     yield "function/while/gradient", _while_gradient, {"needs": "tensor lists"}
     yield "function/map_fn", _map_fn, {"needs": "tensor lists"}
+    for where in (None, PS, WORKER1):
+        yield f"function/for/{where}", _for(where), {"node": False, "message": "Invalid start/limit/delta"}
+    yield "function/for/effects", _for_effects
+    yield "function/remote_call", _remote_call(False), {"oracle": _remote_call(True)}
+    unknown = (tf.errors.UnimplementedError, "RemoteCall to a target that is no constant")
+    yield "function/remote_call/unknown_target", _remote_call_errors, {"cluster_error": unknown}
     yield "function/errors", _errors
     yield "function/uninitialized", _uninitialized

@@ -376,7 +376,7 @@ def main():
     parser.add_argument("--long", action="store_true", help="all graphs, not a sample")
     parser.add_argument("--only", help="graphs whose name holds this text")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--mutants", type=int, default=0, help="of each graph")
+    parser.add_argument("--mutants", type=int, default=2, help="of each graph")
     parser.add_argument("--bin", default=default_bin(), help="the tool; default build/tests/tools/graph_shapes")
     parser.add_argument("--messages", action="store_true", help="show both messages where they differ")
     parser.add_argument("--trace", action="store_true", help="print each graph's name before it goes to TensorFlow")

@@ -19,6 +19,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 BIN = os.environ.get("MILLRACE_BIN", os.path.join(ROOT, "build", "bin"))
 PYTHON = os.path.join(ROOT, ".venv", "bin", "python")
 SANITIZED = os.environ.get("MILLRACE_E2E") == "sanitized"
+LONG = False  # run.py sets it before it loads the tests
 DEADLINE_S = 120 if SANITIZED else 60
 MARK = "MILLRACE_TEST_MARK"
 

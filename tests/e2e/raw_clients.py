@@ -337,7 +337,10 @@ def wire_frame(kind, meta=b"", payload=b"", id_=0, magic=b"MRW1", flags=0, crc=0
                                len(payload) if payload_len is None else payload_len, id_) + meta + payload  # fmt: skip
 
 
-def hello(task="master", incarnation=1, protocol=1, channel=0, expected=0):
+PROTOCOL = 2  # of the worker wire
+
+
+def hello(task="master", incarnation=1, protocol=PROTOCOL, channel=0, expected=0):
     return number(1, protocol) + data(2, task) + fixed64(3, incarnation) + number(4, channel) + data(5, "host") + fixed64(6, expected)
 
 

@@ -42,9 +42,10 @@ def keep_sanitized(suite):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--long", action="store_true", help="accepted, as by the other suites; everything runs anyway")
+    parser.add_argument("--long", action="store_true", help="run what takes minutes, too")
     parser.add_argument("names", nargs="*")
     options = parser.parse_args()
+    harness.LONG = options.long
     loader = unittest.TestLoader()
     suite = loader.loadTestsFromNames(options.names) if options.names else loader.discover(HERE, "test_*.py")
     if harness.SANITIZED:

@@ -10,6 +10,8 @@ from harness import ROOT, TestCase, program
 
 DEPLOY = os.path.join(ROOT, "deploy")
 CONFIG = os.path.join(ROOT, "configs", "millrace.ini")
+CONFIG_ETCD = os.path.join(ROOT, "configs", "millrace-etcd.ini")
+MANIFEST_ETCD = os.path.join(DEPLOY, "kubernetes", "etcd", "kustomization.yaml")
 MANIFEST = os.path.join(DEPLOY, "kubernetes", "millrace.yaml")
 INSTANCES = ("ps-0", "worker-0", "worker-1")  # of the cluster in configs/millrace.ini
 
@@ -28,13 +30,15 @@ class TestUnits(TestCase):
     def unit(self, name):
         return read(os.path.join(DEPLOY, "systemd", name))
 
+    config = CONFIG
+
     def command(self, unit, instance):
         """ExecStart as systemd would run it, with our programs and files, and --check-config at the end."""
         line = re.search(r"(?m)^ExecStart=(.*)$", unit).group(1)
         line = line.replace("%%", "\0").replace("%i", instance).replace("\0", "%")
         self.assertNotIn("/usr/local", line)
         words = [re.sub(r"/usr/bin/(tf-\w+)", lambda m: program(m.group(1)), word) for word in shlex.split(line)]
-        words = [word.replace("/etc/millrace/millrace.ini", CONFIG).replace("$$", "\0") for word in words]
+        words = [word.replace("/etc/millrace/millrace.ini", self.config).replace("$$", "\0") for word in words]
         words = [piece for word in words for piece in (["--check-config"] if word == "$MILLRACE_FLAGS" else [word])]
         return [word.replace("\0", "$") for word in words]
 
@@ -58,6 +62,14 @@ class TestUnits(TestCase):
     def test_a_task_that_the_cluster_lacks(self):
         _, err = self.expect(78, *self.command(self.unit("tf-worker@.service"), "ps-1"), env={"MILLRACE_FLAGS": "--check-config"})
         self.assertIn("there is no task 1 of job ps", err)
+
+    def test_with_etcd_in_place_of_a_list(self):
+        self.config = CONFIG_ETCD
+        values = self.check(self.unit("tf-master.service"))
+        self.assertEqual((values["etcd"], values["cluster-name"], values["expect"]), ("http://10.0.0.5:2379", "train", "ps=1,worker=2"))
+        for instance in INSTANCES:
+            values = self.check(self.unit("tf-worker@.service"), instance)
+            self.assertEqual(f"{values['job']}-{values['task']} {values['listen']} {values['etcd']}", f"{instance} 0.0.0.0:0 http://10.0.0.5:2379")
 
     def test_time_to_drain(self):
         for name in ("tf-master.service", "tf-worker@.service"):
@@ -143,6 +155,27 @@ class TestManifest(TestCase):
         for kind, name, text in self.documents():
             if kind == "Service":
                 self.assertEqual(re.search(r" port: (\d+)", text).group(1), ports[name])
+
+
+class TestEtcdVariant(TestCase):
+    def blocks(self):
+        """The flags of each patch."""
+        return [re.findall(r"- (\S+)", block) for block in re.findall(r"/args\n +value:\n((?: +- --.*\n)+)", read(MANIFEST_ETCD))]
+
+    def test_arguments(self):
+        self.assertEqual(len(self.blocks()), 3)
+        port = re.search(r"port: (\d+)\}", read(os.path.join(os.path.dirname(MANIFEST_ETCD), "etcd.yaml"))).group(1)
+        for flags in self.blocks():
+            name = "tf-worker" if any(flag.startswith("--job=") for flag in flags) else "tf-master"
+            out, _ = self.expect(0, name, *(flag.replace("$(TASK_INDEX)", "1").replace("$(POD_IP)", "10.1.2.3") for flag in flags), "--check-config")
+            values = settings(out)
+            self.assertEqual(values["etcd"], f"http://millrace-etcd:{port}")
+            self.assertEqual(values["advertise"].rsplit(":", 1)[1], values["listen"].rsplit(":", 1)[1])
+            self.assertIn(f"port: {values['listen'].rsplit(':', 1)[1]}", read(MANIFEST))
+
+    def test_what_is_patched_is_there(self):
+        for kind, name in re.findall(r"target: \{kind: (\w+), name: ([\w-]+)\}", read(MANIFEST_ETCD)):
+            self.assertRegex(read(MANIFEST), rf"(?m)^kind: {kind}\nmetadata:\n  name: {name}$")
 
 
 class TestImage(TestCase):

@@ -455,7 +455,7 @@ class TestWorkerPort(HostileCase):
         self.check_well()
 
     def test_hellos_that_do_not_fit(self):
-        for what in ({"protocol": 2}, {"expected": 5}, {"task": "x" * 600}):
+        for what in ({"protocol": raw.PROTOCOL + 1}, {"expected": 5}, {"task": "x" * 600}):
             with self.connect() as connection:
                 self.assertIsNone(connection.greet(**what), what)
         for task, kind in (("", raw.WIRE["STATUS"]), ("master", raw.WIRE["STATUS"])):

@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import re
+import select
 import shutil
 import signal
 import socket
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import termios
 import time
+import urllib.request
 
 import harness
 from harness import LineReader, LocalCluster, TestCase, command_line, listening_socket, marked_pids, parent_of, program, sanitized_too
@@ -242,6 +244,135 @@ class TestSignals(TestCase):
         self.expect_nothing_left()
 
 
+DENSE_PULL = """
+import json, os, sys, time, urllib.request
+import tensorflow as tf
+tf1 = tf.compat.v1
+tf1.disable_eager_execution()
+N = 100 << 18  # floats: 100 MB
+with tf1.device("/job:ps/task:0"):
+    v = tf1.get_variable("v", initializer=tf1.zeros([N]))
+    bump = v.assign_add(tf1.ones([N])).op
+with tf1.device("/job:worker/task:0"):
+    pulled = tf1.reduce_sum(tf1.reshape(v.read_value(), [1024, -1]), 1)
+session = tf1.Session(os.environ["MILLRACE_TARGET"])
+session.run(v.initializer)
+for i in range(4):
+    assert session.run(pulled).tolist() == [i * N / 1024] * 1024, i
+    session.run(bump)
+with open(sys.argv[1], "w") as f:
+    f.write("done")
+sys.stdin.readline()
+os._exit(0)
+"""
+
+
+# Large values from the ps into ops that would write over an input that is theirs alone, and into what outlives the step.
+IN_PLACE = """
+import os, sys
+import numpy as np
+import tensorflow as tf
+tf1 = tf.compat.v1
+tf1.disable_eager_execution()
+N = 256
+x0 = np.arange(N * N, dtype=np.float32).reshape(N, N) / N
+with tf1.device("/job:ps/task:0"):
+    made = [tf.constant(x0) + float(i) for i in range(1, 9)]
+    on_ps = tf1.get_variable("on_ps", initializer=tf1.zeros([N, N]), use_resource=True)
+    old_style = tf1.get_variable("old_style", initializer=tf1.zeros([N, N]), use_resource=False)
+with tf1.device("/job:worker/task:0"):
+    kept = tf1.get_variable("kept", initializer=tf1.zeros([N, N]), use_resource=True)
+    fetches = {
+        "unary": (tf.exp(-made[0]), np.exp(-(x0 + 1))),
+        "binary": (made[1] * 2 - 1, (x0 + 2) * 2 - 1),
+        "add_n": (tf.add_n([made[2], tf.ones([N, N])]), x0 + 4),
+        "reshaped": (tf.reshape(made[3], [-1])[5:] + 1, (x0 + 4).reshape(-1)[5:] + 1),
+        "select": (tf.where(made[4] > 100, made[4], -made[4]), np.where(x0 + 5 > 100, x0 + 5, -(x0 + 5))),
+        "scatter": (tf.tensor_scatter_nd_add(made[5], [[0]], [[1.0] * N])[0], x0[0] + 7),
+        "passed on": (made[6], x0 + 7),
+    }
+    keep = kept.assign(made[7])
+    grow = kept.assign_add(tf.ones([N, N]))
+    update = kept.scatter_sub(tf.IndexedSlices(tf.ones([1, N]), tf.constant([0])))
+    back = kept + 0.0
+with tf1.device("/job:ps/task:0"):
+    return_it = [on_ps.assign(back), old_style.assign(back)]
+    bump = [on_ps.assign_add(tf.ones([N, N])), old_style.assign_add(tf.ones([N, N]))]
+session = tf1.Session(os.environ["MILLRACE_TARGET"], config=tf1.ConfigProto(
+    graph_options=tf1.GraphOptions(optimizer_options=tf1.OptimizerOptions(opt_level=-1))))
+session.run(tf1.global_variables_initializer())
+for _ in range(5):
+    got = session.run({name: pair[0] for name, pair in fetches.items()})
+    for name, pair in fetches.items():
+        np.testing.assert_allclose(got[name], pair[1], rtol=1e-5, err_msg=name)
+    session.run(keep)
+    session.run(grow)
+    session.run(update)
+    expected = x0 + 9
+    expected[0] -= 1
+    np.testing.assert_allclose(session.run(kept), expected)
+    session.run(return_it)
+    session.run(bump)
+    for v in (on_ps, old_style):
+        np.testing.assert_allclose(session.run(v), expected + 1)
+    np.testing.assert_allclose(session.run(kept), expected)
+with open(sys.argv[1], "w") as f:
+    f.write("done")
+sys.stdin.readline()
+os._exit(0)
+"""
+
+
+class TestSharedMemory(TestCase):
+    def peer_page(self, job):
+        """The other task, as the daemon's status page has it."""
+        pid = next(pid for pid in marked_pids(self.mark) if command_line(pid)[1:3] == ["--job", job])
+        words = command_line(pid)
+        path = words[words.index("--port-file") + 1]
+        with open(path) as f:
+            port = int(f.read().split()[2])
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/statusz", timeout=10) as page:
+            return json.load(page)["peers"][0]
+
+    def run_and_look(self, script, *flags):
+        """Runs the script to where it has written its file; the pages of ps and worker about each other then."""
+        done = self.path("done")
+        process = self.popen([program("tfctl"), "local", "--ps", "1", "--workers", "1", "--quiet", *flags, "--", sys.executable, "-c",
+                              script, done], {"TF_CPP_MIN_LOG_LEVEL": "3"}, stdin=subprocess.PIPE)
+        deadline = time.monotonic() + harness.DEADLINE_S
+        while not os.path.exists(done) or not open(done).read():
+            if process.poll() is not None:
+                self.fail(process.stderr.read().decode(errors="replace"))
+            self.assertLess(time.monotonic(), deadline)
+            select.select([], [], [], 0.05)
+        pages = self.peer_page("ps"), self.peer_page("worker")
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+        self.assertEqual(self.wait_for_exit(process), 0)
+        return pages
+
+    def test_a_dense_pull_moves_no_bytes(self):
+        ps, worker = self.run_and_look(DENSE_PULL)
+        self.assertEqual((ps["transport"], worker["transport"]), ("shm", "shm"))
+        self.assertGreaterEqual(ps["shm"]["given"], 3)  # the first one may go before the arena is mapped
+        self.assertEqual(ps["shm"]["given_bytes"], ps["shm"]["given"] * (100 << 20))
+        self.assertEqual(worker["shm"]["mapped_bytes"], ps["shm"]["given_bytes"])
+        self.assertEqual(worker["shm"]["holding"], 0)
+        self.expect_nothing_left()
+
+    def test_nothing_is_written_over_what_came_by_reference(self):
+        ps, worker = self.run_and_look(IN_PLACE)
+        self.assertGreaterEqual(ps["shm"]["given"], 4 * 8)
+        self.assertGreaterEqual(worker["shm"]["given"], 4)
+        self.assertEqual(worker["shm"]["holding"] + ps["shm"]["holding"], 0)
+
+    def test_switched_off_the_page_says_so(self):
+        ps, worker = self.run_and_look(DENSE_PULL, "--worker-flag=--shm=off")
+        self.assertEqual(ps["transport"], "unix")
+        self.assertTrue("shm: switched off" in ps["why"] + worker["why"])
+        self.assertNotIn("given", ps["shm"])
+
+
 class TestDeaths(TestCase):
     def daemon(self, job):
         return next(pid for pid in marked_pids(self.mark) if command_line(pid)[1:3] == ["--job", job])
@@ -295,6 +426,39 @@ class TestDeaths(TestCase):
         cluster.err.until("master is back")
         self.assertEqual(len(cluster.devices()), 1)
         self.assertEqual(cluster.stop(), 0)
+
+    def start_with_failing_worker(self, condition):
+        """A cluster with --restart whose tf-worker ends with status 74 while the shell's condition on the file $0.fail holds."""
+        programs = self.path("bin")
+        os.mkdir(programs)
+        for name in ("tfctl", "tf-master"):
+            shutil.copy(program(name), programs)
+        worker = os.path.join(programs, "tf-worker")
+        with open(worker, "w") as f:
+            f.write(f'#!/bin/sh\nif {condition}; then exit 74; fi\nexec {program("tf-worker")} "$@"\n')
+        os.chmod(worker, 0o755)
+        process = self.popen([os.path.join(programs, "tfctl"), "local", "--ps", "1", "--workers", "1", "--restart", "--quiet"])
+        LineReader(process.stdout).line()
+        with open(worker + ".fail", "w") as f:
+            f.write("x\nx\n")
+        os.kill(self.daemon("ps"), signal.SIGKILL)
+        return process, LineReader(process.stderr)
+
+    def test_restart_tries_again(self):
+        """Two tries fail; the third finds the file empty."""
+        process, err = self.start_with_failing_worker('[ -s "$0.fail" ] && sed -i 1d "$0.fail"')
+        err.until("exited with status 74; restarting it")
+        err.until("exited with status 74; restarting it")
+        err.until("ps/0 is back")
+        process.terminate()
+        self.assertEqual(self.wait_for_exit(process), 0)
+        self.expect_nothing_left()
+
+    def test_restart_gives_up(self):
+        process, err = self.start_with_failing_worker('[ -e "$0.fail" ]')
+        err.until("exited with status 74; stopping the cluster")
+        self.assertEqual(self.wait_for_exit(process), 74)
+        self.expect_nothing_left()
 
     def test_a_daemon_that_cannot_start(self):
         _, err = self.expect(70, "tfctl", "local", "--workers", "1", "--worker-flag=--no-such-flag")

@@ -102,6 +102,7 @@ static size_t make_call(uint8_t *out, uint8_t mode, const uint8_t *data, size_t 
     n += add_literal(block + n, ":method", "POST");
     n += add_literal(block + n, ":scheme", "http");
     n += add_literal(block + n, ":path", "/e");
+    n += add_literal(block + n, ":authority", "here");
     n += add_literal(block + n, "content-type", "application/grpc");
     n += add_literal(block + n, "grpc-encoding", mode & MODE_GZIP ? "gzip" : "deflate");
     add_frame(out, n, 1, 4);

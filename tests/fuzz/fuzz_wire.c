@@ -1,11 +1,12 @@
 /* A stranger's bytes on the worker wire, against a whole worker's service in this process. The first byte says who the stranger claims to
- * be: 0 nobody yet (the bytes begin with a Hello, or not), 1 a master, 2 another task. */
+ * be: 0 nobody yet (the bytes begin with a Hello, or not), 1 a master, 2 another task, 3 another task that maps this one's arena. */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "common/base/log.h"
+#include "common/tensor/shm_arena.h"
 #include "rpc/wire_internal.h"
 #include "worker/service_internal.h"
 
@@ -15,6 +16,7 @@ enum { MASTER = 1, PEER_INCARNATION = 2, MAX_TURNS = 10000 };
 
 static struct loop *loop;
 static struct worker_service *service; /* a fresh one for each input: handles and step ids begin anew */
+static struct shm_arena *arena;
 static struct device device = {.full_name = (char *)"/job:worker/replica:0/task:0/device:CPU:0", .type = "CPU", .incarnation = 1};
 
 static void start(void) {
@@ -24,6 +26,9 @@ static void start(void) {
     if (!loop) {
         log_set_level(LOG_ERROR);
         loop = loop_new();
+        st = shm_arena_new(0, &arena);
+        CHECK(!st);
+        allocator_host_set_arena(arena);
         device.allocator = allocator_host_new("fuzz", 64 << 20);
         st = device_name_parse(span_of(device.full_name), &device.name);
         CHECK(!st);
@@ -54,10 +59,10 @@ static int connect_to_service(void) {
     return fd;
 }
 
-static void send_hello(int fd, const char *task, uint64_t incarnation) {
+static void send_hello(int fd, const char *task, uint64_t incarnation, unsigned channel) {
     struct str hello = STR_INIT;
     char header[WIRE_HEADER_BYTES];
-    peer_hello_write(&hello, task, incarnation, 0, 0);
+    peer_hello_write(&hello, task, incarnation, channel, 0);
     wire_header_write(&(struct wire_header){.type = WIRE_HELLO, .meta_len = (uint32_t)hello.len}, header);
     CHECK(send(fd, header, sizeof(header), MSG_NOSIGNAL) == sizeof(header));
     CHECK(send(fd, hello.data, hello.len, MSG_NOSIGNAL) == (ssize_t)hello.len);
@@ -78,9 +83,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         return 0;
     start();
     int fd = connect_to_service();
-    int who = data[0] % 3;
+    int who = data[0] % 4;
     if (who > 0)
-        send_hello(fd, who == 1 ? "master" : "/job:ps/replica:0/task:0", who == 1 ? MASTER : PEER_INCARNATION);
+        send_hello(fd, who == 1 ? "master" : "/job:ps/replica:0/task:0", who == 1 ? MASTER : PEER_INCARNATION,
+                   who == 3 ? TRANSPORT_ARENA : TRANSPORT_CONTROL);
     data++;
     size--;
     for (int i = 0; i < MAX_TURNS && size > 0; i++) {

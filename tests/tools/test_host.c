@@ -188,14 +188,16 @@ static void host_done(struct kernel_ctx *ctx) {
     pthread_mutex_unlock(&call->lock);
 }
 
-static void host_submit_io(struct kernel_ctx *ctx, struct pool_task *task) {
+static struct pool *host_io_pool(struct kernel_ctx *ctx) {
     struct test_host *host = host_of(ctx);
     pthread_mutex_lock(&host->lock);
     if (!host->io_pool)
         host->io_pool = pool_new_io(4);
     pthread_mutex_unlock(&host->lock);
-    pool_submit(host->io_pool, task);
+    return host->io_pool;
 }
+
+static void host_submit_io(struct kernel_ctx *ctx, struct pool_task *task) { pool_submit(host_io_pool(ctx), task); }
 
 static uint64_t host_unique_id(void) {
     static _Atomic uint64_t last;
@@ -216,6 +218,7 @@ struct test_host *test_host_new(int n_threads) {
         .cancel_deregister = host_cancel_deregister,
         .is_cancelled = host_is_cancelled,
         .submit_io = host_submit_io,
+        .io_pool = host_io_pool,
         .unique_id = host_unique_id,
     };
     host->pool = n_threads > 0 ? pool_new(n_threads) : NULL;

@@ -43,11 +43,15 @@ static void test_print_v2_knows_its_streams(void **state) {
                       "x", STATUS_INVALID_ARGUMENT, "Unknown output stream: nowhere");
 }
 
+static void test_abort_fails_its_step(void **state) {
+    kernel_test_fails("a = Abort() {error_msg=\"on purpose\"}\nx = Const(^a) {dtype=float, value=float[]{1}}\n", "x", STATUS_ABORTED,
+                      "Abort: on purpose");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_assert_shows_its_data),
-        cmocka_unit_test(test_assert_that_holds_is_silent),
-        cmocka_unit_test(test_print_hands_its_input_on),
+        cmocka_unit_test(test_abort_fails_its_step),        cmocka_unit_test(test_assert_shows_its_data),
+        cmocka_unit_test(test_assert_that_holds_is_silent), cmocka_unit_test(test_print_hands_its_input_on),
         cmocka_unit_test(test_print_v2_knows_its_streams),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

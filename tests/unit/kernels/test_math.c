@@ -296,17 +296,27 @@ static void test_vector_functions_are_accurate(void **state) {
     tensor_clear(&in);
 }
 
-/* The library must bear calls from several threads. */
+/* The library must bear calls from several threads. Each thread's matrix holds a number of its own, so that a work buffer that two of them
+ * are given shows in the product. */
+enum { MULTIPLIER_N = 64, MULTIPLIER_ROUNDS = 4000 };
+
+struct multiplier {
+    pthread_t thread;
+    float value;
+    int n_wrong;
+};
+
 static void *multiply_often(void *arg) {
     const struct blas *blas = blas_get();
-    enum { N = 96 };
-    float c[N * N];
-    for (int i = 0; i < 200; i++) {
-        blas->sgemm(BLAS_ROW_MAJOR, BLAS_NO_TRANS, BLAS_NO_TRANS, N, N, N, 1, arg, N, arg, N, 0, c, N);
-        for (int k = 0; k < N * N; k++) {
-            if (c[k] != N)
-                return (void *)(uintptr_t)1;
-        }
+    struct multiplier *self = arg;
+    enum { N = MULTIPLIER_N };
+    float a[N * N], c[N * N];
+    for (int i = 0; i < N * N; i++)
+        a[i] = self->value;
+    for (int i = 0; i < MULTIPLIER_ROUNDS; i++) {
+        blas->sgemm(BLAS_ROW_MAJOR, BLAS_NO_TRANS, BLAS_NO_TRANS, N, N, N, 1, a, N, a, N, 0, c, N);
+        for (int k = 0; k < N * N; k++)
+            self->n_wrong += c[k] != self->value * self->value * N;
     }
     return NULL;
 }
@@ -316,17 +326,15 @@ static void test_blas_from_many_threads(void **state) {
         print_message("no BLAS library on this machine\n");
         skip();
     }
-    static float ones[96 * 96];
-    for (size_t i = 0; i < ARRAY_LEN(ones); i++)
-        ones[i] = 1;
-    pthread_t threads[4];
-    for (size_t i = 0; i < ARRAY_LEN(threads); i++)
-        assert_int_equal(pthread_create(&threads[i], NULL, multiply_often, ones), 0);
-    for (size_t i = 0; i < ARRAY_LEN(threads); i++) {
-        void *failed;
-        pthread_join(threads[i], &failed);
-        assert_null(failed);
+    struct multiplier multipliers[4];
+    for (size_t i = 0; i < ARRAY_LEN(multipliers); i++) {
+        multipliers[i] = (struct multiplier){.value = (float)i + 1};
+        assert_int_equal(pthread_create(&multipliers[i].thread, NULL, multiply_often, &multipliers[i]), 0);
     }
+    for (size_t i = 0; i < ARRAY_LEN(multipliers); i++)
+        pthread_join(multipliers[i].thread, NULL);
+    for (size_t i = 0; i < ARRAY_LEN(multipliers); i++)
+        assert_int_equal(multipliers[i].n_wrong, 0);
 }
 
 int main(void) {

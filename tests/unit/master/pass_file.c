@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "common/base/str.h"
+#include "common/graph/graph_proto.h"
 #include "common/graph/graph_text.h"
 
 enum { MAX_NAMES = 64 };
@@ -169,6 +170,20 @@ void graph_print_short(const struct graph *graph, struct str *out) {
     str_fini(&whole);
 }
 
+static void print_function(const struct compiled_function *function, struct str *out) {
+    struct graph graph;
+    struct graph_limits limits;
+    graph_init(&graph);
+    graph_limits_default(&limits);
+    limits.is_internal = true;
+    str_addf(out, "# function %s is %s\n", function->name, function->key);
+    struct status *st = graph_add_graphdef(&graph, function->graphdef, &limits);
+    if (st)
+        fail_msg("function %s does not read: %s", function->name, status_message(st));
+    graph_print_short(&graph, out);
+    graph_fini(&graph);
+}
+
 static void print_result(const struct compilation *c, bool is_placed, struct str *out) {
     for (int i = 0; is_placed && !c->result && i < c->devices->n_devices; i++)
         str_addf(out, "# %d is %s\n", i, c->devices->devices[i].full_name);
@@ -182,6 +197,8 @@ static void print_result(const struct compilation *c, bool is_placed, struct str
         print_positions(out, "; peers", partition->peers, partition->n_peers);
         str_add_char(out, '\n');
         graph_print_short(&partition->graph, out);
+        for (int k = 0; k < partition->n_functions; k++)
+            print_function(&partition->functions[k], out);
     }
 }
 
@@ -222,6 +239,7 @@ static void run_case(const struct pass_case *pass_case, const char *default_pass
     options.verify = true;
     options.allow_soft_placement = has_word(&pass_case->options, "soft");
     options.max_inlined_nodes = has_word(&pass_case->options, "few_nodes") ? 1000 : options.max_inlined_nodes;
+    options.bfloat16_sends = has_word(&pass_case->options, "bfloat16");
     options.fold_max_bytes = 1024;
     options.fold_budget_ns = 60 * INT64_C(1000000000);
     compilation_init(&c, &signature, devices, &options, NULL);

@@ -8,7 +8,8 @@
  *   fetches: c:0
  *   targets: n
  *   passes: cut prune                default: what the test program says
- *   options: soft session few_nodes  soft placement; place_session before the passes; functions may make 1000 nodes, not a million
+ *   options: soft session few_nodes bfloat16  soft placement; place_session before the passes; functions may make 1000 nodes, not a
+ *                                    million; floats cross as bfloat16
  *   -- in
  *   a = Placeholder() {dtype=float}
  *   -- extend                        (optional) nodes that join later: placed by a second place_session

@@ -67,6 +67,7 @@ static const struct kernel_def rows[] = {
     {.op = "Identity",   .compute = identity},
     {.op = "NoOp",       .compute = identity},
     {.op = "StringJoin", .compute = join},
+    {.op = "MapDataset", .compute = identity, .flags = KERNEL_STATEFUL},
     {.op = "ReadFile",   .compute = identity, .flags = KERNEL_ASYNC | KERNEL_STATEFUL},
 };
 static const struct kernel_def gpu_rows[] = {

@@ -50,6 +50,38 @@ static int write_quit(void *arg, const char *query, struct str *out) {
     return 200;
 }
 
+/* Pages that are finished later: by a task of the loop's, at once, or never before the server has closed. */
+struct later {
+    struct loop_task task;
+    struct admin_reply *reply;
+    char query[100];
+};
+
+static void finish_later(struct loop_task *task) {
+    struct later *later = CONTAINER_OF(task, struct later, task);
+    struct str body = STR_INIT;
+    str_addf(&body, "later: %s", later->query);
+    admin_reply_finish(later->reply, 203, &body);
+    str_fini(&body);
+    free(later);
+}
+
+static struct later *held; /* by the loop's thread */
+
+static void begin_later(void *arg, const char *query, struct admin_reply *reply) {
+    struct fixture *f = arg;
+    struct later *later = calloc(1, sizeof(*later));
+    later->task.run = finish_later;
+    later->reply = reply;
+    snprintf(later->query, sizeof(later->query), "%s", query);
+    if (strcmp(query, "now") == 0)
+        finish_later(&later->task);
+    else if (strcmp(query, "hold") == 0)
+        held = later;
+    else
+        loop_post(f->loop, &later->task);
+}
+
 static void run_close(struct loop_task *task) {
     struct fixture *f = CONTAINER_OF(task, struct fixture, close);
     admin_server_close(f->server);
@@ -62,10 +94,11 @@ static void *run_loop(void *arg) {
 }
 
 static struct fixture *setup(void) {
-    static const struct admin_page pages[] = {{"/statusz", "text/html; charset=utf-8", write_status},
-                                              {"/readyz", "text/plain", write_ready},
-                                              {"/large", "text/plain", write_large},
-                                              {"/quit", "text/plain", write_quit}};
+    static const struct admin_page pages[] = {{"/statusz", "text/html; charset=utf-8", .write = write_status},
+                                              {"/readyz", "text/plain", .write = write_ready},
+                                              {"/large", "text/plain", .write = write_large},
+                                              {"/quit", "text/plain", .write = write_quit},
+                                              {"/later", "text/plain", .begin = begin_later}};
     struct fixture *f = calloc(1, sizeof(*f));
     signal(SIGPIPE, SIG_IGN);
     f->loop = loop_new();
@@ -135,6 +168,37 @@ static void pages_are_served(void **state) {
     check(f, "POST /livez", "Content-Length: 3\r\n", "405", "Allow: GET, HEAD", "");
     check(f, "DELETE /livez", "", "405", "", "");
     teardown(f);
+}
+
+static void a_page_may_be_finished_later(void **state) {
+    struct fixture *f = setup();
+    check(f, "GET /later?x", "", "203", "\r\n\r\nlater: x", "text/plain");
+    check(f, "GET /later?now", "", "203", "\r\n\r\nlater: now", "text/plain");
+    check(f, "HEAD /later?x", "", "203", "Content-Length: 8", "");
+    for (int i = 0; i < 100; i++)
+        check(f, "GET /later?again", "", "203", "later: again", "");
+    teardown(f);
+}
+
+static void a_server_that_closes_waits_for_no_page(void **state) {
+    struct fixture *f = setup();
+    static const char request[] = "GET /later?hold HTTP/1.1\r\nHost: x\r\n\r\n";
+    int fd = dial(f);
+    assert_int_equal(write(fd, request, sizeof(request) - 1), (ssize_t)sizeof(request) - 1);
+    check(f, "GET /later?x", "", "203", "later: x", ""); /* others are served */
+    for (int i = 0; i < 1000 && !__atomic_load_n(&held, __ATOMIC_ACQUIRE); i++)
+        check(f, "GET /livez", "", "200", "ok", "");
+    assert_non_null(__atomic_load_n(&held, __ATOMIC_ACQUIRE));
+    loop_post(f->loop, &f->close);
+    pthread_join(f->thread, NULL);
+    char input[1000];
+    while (read(fd, input, sizeof(input)) > 0) /* its connection ends */
+        continue;
+    close(fd);
+    finish_later(&held->task); /* nobody hears it */
+    held = NULL;
+    loop_free(f->loop);
+    free(f);
 }
 
 static void head_has_no_body(void **state) {
@@ -249,6 +313,8 @@ static void a_port_in_use_is_a_status(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pages_are_served),
+        cmocka_unit_test(a_page_may_be_finished_later),
+        cmocka_unit_test(a_server_that_closes_waits_for_no_page),
         cmocka_unit_test(head_has_no_body),
         cmocka_unit_test(large_pages_and_many_requests_on_one_connection),
         cmocka_unit_test(malformed_requests_end_cleanly),

@@ -1,4 +1,5 @@
 /* The executor: plans from text graphs, run with the CPU kernels and a few kernels of this file that wait, fail or take a pool thread. */
+#include <malloc.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -284,6 +285,29 @@ static void a_loop_counts(void **state) {
                   "int32[]{5}");
 }
 
+/* Bytes that a first run of the text takes and keeps: iterations are recycled, so what was ever needed at one time is there at the end. */
+static int64_t bytes_of_a_run(const char *text) {
+    struct fixture f;
+    open_fixture(&f, text);
+    int64_t before = (int64_t)mallinfo2().uordblks;
+    start(&f);
+    await(&f);
+    int64_t taken = (int64_t)mallinfo2().uordblks - before;
+    assert_null(f.status);
+    close_fixture(&f);
+    return taken;
+}
+
+static void a_loop_of_a_million_iterations_takes_the_memory_of_a_hundred(void **state) {
+    static const char few[] =
+        INT("z", "0") INT("n", "100") LOOP("w", "z", "n", "32", COUNT_BODY("w")) "out = _MrFetch(w_x) {T=int32, index=0}\n";
+    static const char many[] =
+        INT("z", "0") INT("n", "1000000") LOOP("w", "z", "n", "32", COUNT_BODY("w")) "out = _MrFetch(w_x) {T=int32, index=0}\n";
+    int64_t few_bytes = bytes_of_a_run(few), many_bytes = bytes_of_a_run(many);
+    if (many_bytes > few_bytes + 4096)
+        fail_msg("%lld bytes for a million iterations, %lld for a hundred", (long long)many_bytes, (long long)few_bytes);
+}
+
 /* The body of the outer loop runs an inner loop that counts from i to 7, and goes on with its result. */
 static void loops_nest(void **state) {
     expect_result(INT("z", "0") INT("outer", "20") INT("inner", "7")
@@ -566,6 +590,7 @@ int main(void) {
         cmocka_unit_test(an_untaken_branch_is_fetched_dead),
         cmocka_unit_test(a_control_trigger_is_live_under_dead_inputs),
         cmocka_unit_test(a_loop_counts),
+        cmocka_unit_test(a_loop_of_a_million_iterations_takes_the_memory_of_a_hundred),
         cmocka_unit_test(loops_nest),
         cmocka_unit_test(a_dead_loop_ends_dead),
         cmocka_unit_test(a_cond_inside_a_loop),

@@ -5,6 +5,7 @@
 
 #include <cmocka.h>
 
+#include "common/base/clock.h"
 #include "tests/unit/worker/two_tasks.h"
 
 static struct loop *loop;
@@ -181,6 +182,62 @@ static void transports_are_asked_in_order(void **state) {
     str_fini(&why);
 }
 
+/* Accepts, and says nothing. */
+static void mute_on_message(void *owner, struct wire_conn *conn, struct wire_message *message) {}
+static const struct wire_handlers mute_handlers = {.on_message = mute_on_message, .on_closed = task_on_closed};
+static void mute_on_accept(void *arg, struct wire_conn *conn_take) { wire_conn_set_owner(conn_take, NULL, &mute_handlers); }
+
+static void a_silent_task_is_lost(void **state) {
+    struct wire_server *mute;
+    struct peer *other;
+    char address[64];
+    snprintf(address, sizeof(address), "unix:@millrace-test-mute-%d", (int)getpid());
+    assert_null(wire_listen(loop, address, mute_on_accept, NULL, &mute));
+    assert_null(peer_table_know(a.peers, "/job:mute/replica:0/task:0", "127.0.0.1:1", address, 9, &other));
+    peer_table_set_heartbeat(a.peers, 20);
+    peer_connect(other);
+    TURN_UNTIL(loop, a.n_lost == 1);
+    assert_int_equal(a.lost_code, STATUS_UNAVAILABLE);
+    assert_non_null(strstr(str_text(&a.lost_why), "/job:mute/replica:0/task:0: no sign of life for "));
+    assert_false(send_id(other, TRANSPORT_CONTROL, 1));
+    wire_server_close(mute);
+}
+
+static void one_that_answers_is_kept_and_measured(void **state) {
+    struct str page = STR_INIT;
+    peer_table_set_heartbeat(a.peers, 10);
+    peer_connect(a.other);
+    do {
+        loop_turn(loop);
+        str_clear(&page);
+        peer_table_describe(a.peers, &page);
+    } while (strstr(page.data, "\"rtt_us\":0,"));
+    int64_t until_ns = clock_now_ns() + 200 * 1000000ll; /* twenty intervals: silence would be noticed */
+    while (clock_now_ns() < until_ns)
+        loop_turn(loop);
+    assert_int_equal(a.n_lost + b.n_lost, 0);
+    str_fini(&page);
+}
+
+/* A peer opens another connection when it has lost the first one: whoever still has that must not send on it. */
+static void a_second_connection_ends_the_first(void **state) {
+    peer_connect(a.other);
+    assert_true(send_id(a.other, TRANSPORT_CONTROL, 1));
+    TURN_UNTIL(loop, at_b.n_messages == 1);
+    struct str hello = STR_INIT;
+    struct wire_conn *conn = wire_connect(loop, b.address, &mute_handlers, NULL); /* as a's next one */
+    peer_hello_write(&hello, a.name, a.incarnation, TRANSPORT_CONTROL, b.incarnation);
+    wire_send(conn, &(struct wire_out){.type = WIRE_HELLO, .meta = {hello.data, hello.len}});
+    TURN_UNTIL(loop, b.n_lost == 1);
+    assert_non_null(strstr(str_text(&b.lost_why), "has opened another one"));
+    assert_true(send_id(b.other, TRANSPORT_CONTROL, 2)); /* over the new one */
+    TURN_UNTIL(loop, a.n_lost == 1);
+    assert_int_equal(at_a.n_messages, 0);
+    wire_conn_close(conn, NULL); /* its reference goes with on_closed */
+    TURN_UNTIL(loop, b.n_lost == 2);
+    str_fini(&hello);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void) {
@@ -196,6 +253,9 @@ int main(void) {
         TEST(a_task_is_its_own_peer_without_a_connection),
         TEST(the_page_says_which_transport_and_why),
         TEST(transports_are_asked_in_order),
+        TEST(a_silent_task_is_lost),
+        TEST(one_that_answers_is_kept_and_measured),
+        TEST(a_second_connection_ends_the_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

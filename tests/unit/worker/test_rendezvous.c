@@ -415,6 +415,104 @@ static void a_value_larger_than_the_budget_comes_when_it_is_all_that_is_awaited(
     }
 }
 
+/* Many steps at once, each waiting for one value: the limit holds whatever they wait for. */
+static void many_steps_never_have_more_in_flight_than_the_budget(void **state) {
+    enum { N = 64, ELEMENTS = 50000, BYTES = ELEMENTS * 4 };
+    struct rendezvous *senders[N], *receivers[N];
+    struct wait waits[N];
+    struct plan_channel in = from_a(1, DT_FLOAT);
+    struct flow *flows[2] = {flow_new(), flow_new()};
+    rendezvous_table_set_in_flight_limit(b.rendezvous, 8 * BYTES);
+    peer_connect(a.other);
+    int n_done = 0;
+    for (uint64_t i = 0; i < N; i++) {
+        senders[i] = rendezvous_open(a.rendezvous, i + 1);
+        receivers[i] = rendezvous_open_in(b.rendezvous, i + 1, flows[i % 2]);
+        assert_false(start(receivers[i], &in, 0, &waits[i]));
+        send_floats(senders[i], to_b(1, DT_FLOAT), 0, ELEMENTS, (float)i);
+    }
+    while (n_done < N) {
+        loop_turn(loop);
+        assert_true(atomic_load(&b.rendezvous->in_flight_bytes) <= 2 * BYTES); /* a peer's share */
+        assert_true(atomic_load(peer_in_flight_bytes(b.other)) <= 2 * BYTES);
+        n_done = 0;
+        for (int i = 0; i < N; i++)
+            n_done += waits[i].n_calls;
+    }
+    assert_int_equal(atomic_load(peer_in_flight_bytes(b.other)), 0);
+    for (uint64_t i = 0; i < N; i++) {
+        check_floats(&waits[i].value, ELEMENTS, (float)i);
+        tensor_clear(&waits[i].value);
+        end(&a, senders[i], i + 1);
+        end(&b, receivers[i], i + 1);
+    }
+    flow_unref(flows[0]);
+    flow_unref(flows[1]);
+}
+
+/* Small values come all the time, so there is never room for a large one but by its claim. */
+static void a_large_value_does_not_starve_among_small_ones(void **state) {
+    enum { SMALL = 20000, LARGE = 1000000, MAX_ROUNDS = 2000 };
+    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1), *receiver = rendezvous_open(b.rendezvous, 1);
+    struct rendezvous *large_sender = rendezvous_open(a.rendezvous, 2), *large_receiver = rendezvous_open(b.rendezvous, 2);
+    struct plan_channel large_in = from_a(7, DT_FLOAT);
+    struct wait large, small[2];
+    rendezvous_table_set_in_flight_limit(b.rendezvous, 16 * SMALL * 4);
+    peer_connect(a.other);
+    uint32_t n_sent = 0;
+    for (; n_sent < 2; n_sent++)
+        send_floats(sender, to_b(n_sent, DT_FLOAT), 0, SMALL, 1);
+    assert_false(start(large_receiver, &large_in, 0, &large));
+    send_floats(large_sender, to_b(7, DT_FLOAT), 0, LARGE, 2);
+    for (uint32_t i = 0; large.n_calls == 0; i++) {
+        struct plan_channel in = from_a(i, DT_FLOAT);
+        assert_true(i < MAX_ROUNDS);
+        send_floats(sender, to_b(n_sent++, DT_FLOAT), 0, SMALL, 1); /* there is always another one on its way */
+        if (!start(receiver, &in, 0, &small[i % 2]))
+            TURN_UNTIL(loop, small[i % 2].n_calls == 1);
+        tensor_clear(&small[i % 2].value);
+    }
+    check_floats(&large.value, LARGE, 2);
+    tensor_clear(&large.value);
+    assert_null(atomic_load(&b.rendezvous->claim));
+    end(&a, sender, 1);
+    end(&b, receiver, 1);
+    end(&a, large_sender, 2);
+    end(&b, large_receiver, 2);
+}
+
+static void a_claim_goes_with_its_step(void **state) {
+    struct rendezvous *senders[3], *receivers[3];
+    struct wait waits[3];
+    struct plan_channel in = from_a(1, DT_FLOAT);
+    struct status *why = status_new(STATUS_CANCELLED, "no more");
+    rendezvous_table_set_in_flight_limit(b.rendezvous, 1);
+    atomic_store(&b.rendezvous->in_flight_bytes, 1000); /* of some other peer's, that is slow */
+    peer_connect(a.other);
+    for (uint64_t i = 0; i < 3; i++) {
+        senders[i] = rendezvous_open(a.rendezvous, i + 1);
+        receivers[i] = rendezvous_open(b.rendezvous, i + 1);
+        assert_false(start(receivers[i], &in, 0, &waits[i]));
+        send_floats(senders[i], to_b(1, DT_FLOAT), 0, 100000, (float)i);
+    }
+    TURN_UNTIL(loop, atomic_load(&b.rendezvous->claim) != NULL);
+    for (int i = 0; i < 10; i++)
+        loop_turn(loop);
+    assert_ptr_equal(atomic_load(&b.rendezvous->claim), receivers[0]);
+    rendezvous_abort(receivers[0], why); /* the next in line has it */
+    expect_failure(&waits[0], STATUS_CANCELLED, "no more");
+    assert_ptr_equal(atomic_load(&b.rendezvous->claim), receivers[1]);
+    atomic_fetch_sub(&b.rendezvous->in_flight_bytes, 1000);
+    rendezvous_next_turns(b.rendezvous);
+    TURN_UNTIL(loop, waits[1].n_calls == 1 && waits[2].n_calls == 1);
+    for (uint64_t i = 0; i < 3; i++) {
+        tensor_clear(&waits[i].value);
+        end(&a, senders[i], i + 1);
+        end(&b, receivers[i], i + 1);
+    }
+    status_unref(why);
+}
+
 static void memory_that_is_out_fails_the_step_and_not_the_connection(void **state) {
     struct allocator *small = allocator_host_new("small", 1000);
     struct rendezvous *sender = rendezvous_open(a.rendezvous, 1), *receiver = rendezvous_open(b.rendezvous, 1);
@@ -545,6 +643,9 @@ int main(void) {
         TEST(a_late_arrival_is_dropped),
         TEST(a_full_budget_delays_grants_and_all_arrive),
         TEST(a_value_larger_than_the_budget_comes_when_it_is_all_that_is_awaited),
+        TEST(many_steps_never_have_more_in_flight_than_the_budget),
+        TEST(a_large_value_does_not_starve_among_small_ones),
+        TEST(a_claim_goes_with_its_step),
         TEST(memory_that_is_out_fails_the_step_and_not_the_connection),
         TEST(an_abort_drops_what_is_granted_and_its_bytes_are_read_past),
         TEST(sending_without_a_connection_is_unavailable),

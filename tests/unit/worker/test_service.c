@@ -346,7 +346,7 @@ static void a_ping_comes_back(void **state) {
     await_message(&to_worker, 2);
     assert_int_equal(to_worker.last.type, WIRE_PONG);
     assert_int_equal(to_worker.last.id, 3);
-    assert_string_equal(str_text(&to_worker.last_meta), "echo");
+    assert_int_equal(strncmp(str_text(&to_worker.last_meta), "echo", 4), 0); /* and the worker's time */
 }
 
 static void expect_closed(struct master_end *end) {
@@ -579,6 +579,118 @@ static void a_deadline_is_kept_when_the_master_forgets(void **state) {
     expect_code(&to_worker, 3, next_step, STATUS_DEADLINE_EXCEEDED, "deadline");
 }
 
+static uint64_t membership(struct master_end *end) {
+    int n = end->n_messages;
+    wire_send(end->conn, &(struct wire_out){.type = WIRE_GET_STATUS, .id = 9});
+    await_message(end, n + 1);
+    Millrace__WorkerStatus *status = millrace__worker_status__unpack(NULL, end->last.meta.len, (const uint8_t *)end->last.meta.data);
+    assert_non_null(status);
+    uint64_t got = status->membership;
+    millrace__worker_status__free_unpacked(status, NULL);
+    return got;
+}
+
+static void a_step_ends_with_the_connection_that_brought_it(void **state) {
+    struct master_end second = {0};
+    uint64_t graph = register_graph(&to_worker, &worker, WAITING, NULL);
+    connect_to(&second, &worker); /* of the same master: it has given the first one up, which has not been noticed here */
+    send_run(&to_worker, graph, ++next_step, NULL, 0, false);
+    TURN_UNTIL(loop, n_waiting == 1);
+    end_fini(&to_worker);
+    TURN_UNTIL(loop, n_waiting == 0 && worker_service_n_steps(worker.service) == 0);
+    int n = second.n_messages;
+    send_run(&second, graph, next_step, NULL, 0, false);
+    expect_code(&second, n + 1, next_step, STATUS_ABORTED, "has ended here already");
+    end_fini(&second);
+}
+
+static void a_membership_lasts_as_long_as_the_graphs(void **state) {
+    struct master_end second = {0};
+    uint64_t first = membership(&to_worker);
+    assert_true(first != 0);
+    connect_to(&second, &worker);
+    end_fini(&to_worker);
+    TURN_UNTIL(loop, worker.service->n_clients == 1);
+    assert_int_equal(membership(&second), first);
+    end_fini(&second);
+    TURN_UNTIL(loop, worker.service->n_clients == 0);
+    masters_expire(worker.service, clock_now_ns()); /* no grace here */
+    connect_to(&to_worker, &worker);
+    assert_int_not_equal(membership(&to_worker), first);
+}
+
+static void send_ping(struct master_end *end, uint32_t interval_ms) {
+    struct str meta = STR_INIT;
+    proto_add_int(&meta, 2, interval_ms);
+    int n = end->n_messages;
+    wire_send(end->conn, &(struct wire_out){.type = WIRE_PING, .id = 3, .meta = {meta.data, meta.len}});
+    str_fini(&meta);
+    await_message(end, n + 1);
+    assert_int_equal(end->last.type, WIRE_PONG);
+}
+
+static void a_master_that_pinged_and_is_silent_is_lost(void **state) {
+    uint64_t graph = register_graph(&to_worker, &worker, WAITING, NULL);
+    int64_t now_ns = clock_now_ns();
+    for (int i = 0; i < 20; i++)
+        masters_beat(worker.service, now_ns += 1000000000); /* it has never pinged: it need not */
+    for (int i = 0; i < 10; i++)
+        loop_turn(loop);
+    assert_int_equal(to_worker.n_closed, 0);
+    send_run(&to_worker, graph, ++next_step, NULL, 0, false);
+    TURN_UNTIL(loop, n_waiting == 1);
+    send_ping(&to_worker, 2000);
+    now_ns = clock_now_ns();
+    for (int i = 0; i < 5; i++)
+        masters_beat(worker.service, now_ns += 1000000000);
+    for (int i = 0; i < 10; i++)
+        loop_turn(loop);
+    assert_int_equal(to_worker.n_closed, 0);
+    for (int i = 0; i < 2; i++)
+        masters_beat(worker.service, now_ns += 1000000000);
+    TURN_UNTIL(loop, to_worker.n_closed == 1 && n_waiting == 0);
+}
+
+static void it_tells_what_steps_wait_for(void **state) {
+    uint64_t graph = register_graph(&to_worker, &worker, WAITING, NULL);
+    struct str page = STR_INIT;
+    send_run(&to_worker, graph, ++next_step, NULL, 0, false);
+    TURN_UNTIL(loop, n_waiting == 1);
+    int n = to_worker.n_messages;
+    wire_send(to_worker.conn, &(struct wire_out){.type = WIRE_GET_STEPS, .id = 9});
+    await_message(&to_worker, n + 1);
+    assert_int_equal(to_worker.last.type, WIRE_STEPS);
+    Millrace__Steps *steps = millrace__steps__unpack(NULL, to_worker.last.meta.len, (const uint8_t *)to_worker.last.meta.data);
+    assert_non_null(steps);
+    assert_int_equal(steps->n_step, 1);
+    assert_int_equal(steps->step[0]->step_id, next_step);
+    assert_non_null(strstr(steps->step[0]->waits, "w (Square) for "));
+    millrace__steps__free_unpacked(steps, NULL);
+    worker_service_describe_steps(worker.service, &page);
+    assert_non_null(strstr(str_text(&page), "w (Square) for "));
+    str_fini(&page);
+    send_cancel(&to_worker, next_step);
+    expect_code(&to_worker, n + 2, next_step, STATUS_CANCELLED, "not wanted");
+}
+
+static void mark_gone(void *arg) { ++*(int *)arg; }
+
+static void a_worker_without_a_master_says_so_once(void **state) {
+    int n_gone = 0;
+    worker.service->options.master_wait_ms = 1;
+    worker.service->options.on_masters_gone = mark_gone;
+    worker.service->options.on_masters_gone_arg = &n_gone;
+    loop_timer_start(&worker.service->beat, 1, 1);
+    for (int i = 0; i < 10; i++)
+        loop_turn(loop);
+    assert_int_equal(n_gone, 0); /* it has one */
+    end_fini(&to_worker);
+    TURN_UNTIL(loop, n_gone == 1);
+    for (int i = 0; i < 10; i++)
+        loop_turn(loop);
+    assert_int_equal(n_gone, 1);
+}
+
 static void a_lost_master_ends_its_steps_and_then_its_graphs(void **state) {
     uint64_t graph = register_graph(&to_worker, &worker, WAITING, NULL);
     send_run(&to_worker, graph, ++next_step, NULL, 0, false);
@@ -748,6 +860,11 @@ int main(void) {
         TEST(a_cancel_may_overtake_its_run),
         TEST(a_deadline_is_kept_when_the_master_forgets),
         TEST(a_lost_master_ends_its_steps_and_then_its_graphs),
+        TEST(a_step_ends_with_the_connection_that_brought_it),
+        TEST(a_membership_lasts_as_long_as_the_graphs),
+        TEST(a_master_that_pinged_and_is_silent_is_lost),
+        TEST(it_tells_what_steps_wait_for),
+        TEST(a_worker_without_a_master_says_so_once),
         TEST(a_deregistered_graph_is_gone),
         TEST(reset_drops_resources_and_graphs),
         TEST(draining_waits_for_steps_and_refuses_new_ones),

@@ -1,0 +1,117 @@
+/* Datasets and iterators. Datasets are scalars of variant; what comes out of an iterator is as its node declares. */
+#include "common/ops/op_def.h"
+
+extern const struct op_def_list dataset_ops;
+
+static struct status *shape_declared(struct shape_inference *ctx) {
+    const struct attr_value *shapes;
+    int n = 0;
+    TRY(node_get_list(ctx->node, "output_shapes", &shapes, &n));
+    if (n != ctx->node->n_outputs)
+        return status_invalid("`output_shapes` must be the same length as `output_types` (%d vs. %d)", n, ctx->node->n_outputs);
+    for (int i = 0; i < n; i++)
+        ctx->out[i] = shapes[i].shape;
+    return NULL;
+}
+
+// clang-format off
+static const struct op_def rows[] = {
+    {"TensorDataset", "a dataset of one element", shape_scalar},
+    {"TensorSliceDataset", "a dataset of the rows of tensors", shape_scalar},
+    {"SparseTensorSliceDataset", "a dataset of the rows of a sparse tensor", shape_scalar},
+    {"RangeDataset", "a dataset of numbers at equal steps", shape_scalar},
+    {"TakeDataset", "the first elements of a dataset", shape_scalar},
+    {"SkipDataset", "a dataset without its first elements", shape_scalar},
+    {"ShardDataset", "every n-th element of a dataset", shape_scalar},
+    {"RepeatDataset", "a dataset several times, or without end", shape_scalar},
+    {"ZipDataset", "elements of several datasets side by side", shape_scalar},
+    {"ConcatenateDataset", "one dataset after another", shape_scalar},
+    {"DirectedInterleaveDataset", "elements of several datasets as another dataset says", shape_scalar},
+    {"OptionsDataset", "a dataset with options, which change nothing here", shape_scalar},
+    {"FinalizeDataset", "a dataset as it is", shape_scalar},
+    {"ModelDataset", "a dataset as it is", shape_scalar},
+    {"OptimizeDataset", "a dataset as it is", shape_scalar},
+    {"OptimizeDatasetV2", "a dataset as it is", shape_scalar},
+    {"MaxIntraOpParallelismDataset", "a dataset as it is", shape_scalar},
+    {"PrivateThreadPoolDataset", "a dataset as it is", shape_scalar},
+    {"NonSerializableDataset", "a dataset as it is", shape_scalar},
+    {"MapDataset", "a function's results for each element", shape_scalar},
+    {"ExperimentalMapDataset", "a function's results for each element", shape_scalar},
+    {"FilterDataset", "the elements that a function wants", shape_scalar},
+    {"ParallelFilterDataset", "the elements that a function wants", shape_scalar},
+    {"TakeWhileDataset", "elements up to the first that a function does not want", shape_scalar},
+    {"ExperimentalTakeWhileDataset", "elements up to the first that a function does not want", shape_scalar},
+    {"ScanDataset", "a function's results for each element and the state before it", shape_scalar},
+    {"ExperimentalScanDataset", "a function's results for each element and the state before it", shape_scalar},
+    {"FlatMapDataset", "the elements of the datasets that a function makes, one after the other", shape_scalar},
+    {"InterleaveDataset", "the elements of the datasets that a function makes, in turns", shape_scalar},
+    {"ParallelInterleaveDataset", "the elements of the datasets that a function makes, in turns", shape_scalar},
+    {"ParallelInterleaveDatasetV2", "the elements of the datasets that a function makes, in turns", shape_scalar},
+    {"ParallelInterleaveDatasetV3", "the elements of the datasets that a function makes, in turns", shape_scalar},
+    {"ParallelInterleaveDatasetV4", "the elements of the datasets that a function makes, in turns", shape_scalar},
+    {"LegacyParallelInterleaveDatasetV2", "the elements of the datasets that a function makes, in turns", shape_scalar},
+    {"ExperimentalParallelInterleaveDataset", "the elements of the datasets that a function makes, in turns", shape_scalar},
+    {"BatchDataset", "elements stacked, some at a time", shape_scalar},
+    {"BatchDatasetV2", "elements stacked, some at a time", shape_scalar},
+    {"ParallelBatchDataset", "elements stacked, some at a time", shape_scalar},
+    {"PaddedBatchDataset", "elements padded and stacked, some at a time", shape_scalar},
+    {"PaddedBatchDatasetV2", "elements padded and stacked, some at a time", shape_scalar},
+    {"UnbatchDataset", "the rows of elements", shape_scalar},
+    {"ExperimentalUnbatchDataset", "the rows of elements", shape_scalar},
+    {"ReduceDataset", "a function's result over all elements, one after the other", shape_declared},
+    {"DatasetToSingleElement", "the only element of a dataset", shape_declared},
+    {"DatasetCardinality", "how many elements a dataset has, -1 endless, -2 unknown", shape_scalar},
+    {"ExperimentalDatasetCardinality", "how many elements a dataset has, -1 endless, -2 unknown", shape_scalar},
+    {"Iterator", "a place for an iterator over a dataset", shape_scalar},
+    {"IteratorV2", "a place for an iterator over a dataset", shape_scalar},
+    {"OneShotIterator", "an iterator over the dataset that a function makes", shape_scalar},
+    {"AnonymousIterator", "an iterator that goes with the step", shape_scalar},
+    {"AnonymousIteratorV2", "an iterator that goes with the step", shape_scalar},
+    {"AnonymousIteratorV3", "an iterator that goes with the step", shape_scalar},
+    {"DeleteIterator", "forgets an iterator", shape_none},
+    {"MakeIterator", "an iterator begins with a dataset", shape_none},
+    {"IteratorGetNext", "the next element; OUT_OF_RANGE at the end", shape_declared},
+    {"IteratorGetNextSync", "the next element; OUT_OF_RANGE at the end", shape_declared},
+    {"IteratorGetNextAsOptional", "the next element, or nothing at the end", shape_scalar},
+    {"IteratorToStringHandle", "an iterator's handle as bytes", shape_scalar},
+    {"IteratorFromStringHandle", "an iterator by its handle's bytes", shape_scalar},
+    {"IteratorFromStringHandleV2", "an iterator by its handle's bytes", shape_scalar},
+    {"IteratorGetDevice", "the device that an iterator is on", shape_scalar},
+    {"RewriteDataset", "a dataset as it is", shape_scalar},
+    {"ShuffleDataset", "elements in random order, drawn from a buffer", shape_scalar},
+    {"ShuffleDatasetV3", "elements in random order, drawn from a buffer", shape_scalar},
+    {"ShuffleAndRepeatDataset", "a dataset several times, in random order", shape_scalar},
+    {"ShuffleAndRepeatDatasetV2", "a dataset several times, in random order", shape_scalar},
+    {"DummySeedGenerator", "a handle to nothing", shape_scalar},
+    {"DummyMemoryCache", "a handle to nothing", shape_scalar},
+    {"RandomDataset", "random numbers without end", shape_scalar},
+    {"RandomDatasetV2", "random numbers without end", shape_scalar},
+    {"ExperimentalRandomDataset", "random numbers without end", shape_scalar},
+    {"SamplingDataset", "each element with some probability", shape_scalar},
+    {"PrefetchDataset", "a dataset whose elements are made ahead", shape_scalar},
+    {"ParallelMapDataset", "a function's results for each element, several at a time", shape_scalar},
+    {"ParallelMapDatasetV2", "a function's results for each element, several at a time", shape_scalar},
+    {"MapAndBatchDataset", "a function's results for each element, stacked", shape_scalar},
+    {"ExperimentalMapAndBatchDataset", "a function's results for each element, stacked", shape_scalar},
+    {"WindowDataset", "datasets of consecutive elements", shape_scalar},
+    {"GroupByWindowDataset", "what a function makes of elements with the same key, some at a time", shape_scalar},
+    {"ExperimentalGroupByWindowDataset", "what a function makes of elements with the same key, some at a time", shape_scalar},
+    {"GroupByReducerDataset", "what functions make of all elements with the same key", shape_scalar},
+    {"ExperimentalGroupByReducerDataset", "what functions make of all elements with the same key", shape_scalar},
+    {"CacheDataset", "a dataset that is made once and kept", shape_scalar},
+    {"CacheDatasetV2", "a dataset that is made once and kept", shape_scalar},
+    {"UniqueDataset", "each element once", shape_scalar},
+    {"ExperimentalUniqueDataset", "each element once", shape_scalar},
+    {"IgnoreErrorsDataset", "a dataset without the elements that fail", shape_scalar},
+    {"ExperimentalIgnoreErrorsDataset", "a dataset without the elements that fail", shape_scalar},
+    {"AssertCardinalityDataset", "a dataset that fails when it has another number of elements", shape_scalar},
+    {"TextLineDataset", "the lines of files", shape_scalar},
+    {"TFRecordDataset", "the records of TFRecord files", shape_scalar},
+    {"TFRecordDatasetV2", "the records of TFRecord files, from given offsets", shape_scalar},
+    {"FixedLengthRecordDataset", "blocks of equal size from files", shape_scalar},
+    {"FixedLengthRecordDatasetV2", "blocks of equal size from files", shape_scalar},
+    {"RebatchDatasetV2", "batches cut anew, by a list of sizes", shape_scalar},
+};
+// clang-format on
+
+const struct op_def_list dataset_ops = {rows, ARRAY_LEN(rows)};

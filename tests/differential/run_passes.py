@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+"""Runs programs with every optimisation on, with all off, and with each alone: what they come to must be the same, bit by bit.
+
+    run_passes.py [--long] [--only TEXT] [--seed N] [--bin DIR] [--trace]
+
+What can be switched: fold and cse (tf-master --disable-passes, and OptimizerOptions.L0 of a session), outputs that take their inputs' memory
+(tf-worker --no-in-place), Unix sockets between tasks (--unix off), threads for kernels and steps (--threads 1). The programs are those of
+programs_*.py, random graphs and random control flow. There are two sets of tasks, one as plain as can be; each has a master per way to compile.
+Without --long a seeded sample. The last line is "N passed, N failed".
+"""
+
+import argparse
+import os
+import random
+import sys
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+import numpy as np  # noqa: E402
+import programs  # noqa: E402
+import random_graphs  # noqa: E402
+import random_loops  # noqa: E402
+import sessions  # noqa: E402
+from cluster import Cluster, ClusterError  # noqa: E402
+from programs import tf1  # noqa: E402
+from run_cluster import RUN_TIMEOUT_MS, Watchdog, _build_program, _with_options, modules  # noqa: E402
+
+SAMPLE = {"programs": 30, "random": 15, "loops": 8}
+LONG = {"programs": None, "random": 1000, "loops": 500}
+PLAIN_TASKS = ("--no-in-place", "--unix", "off", "--threads", "1")
+REFERENCE = "all on"
+# name: (are the tasks plain?, master flags, is the session L0?)
+WAYS = {
+    REFERENCE: (False, (), False),
+    "all off": (True, ("--disable-passes", "fold,cse"), False),
+    "fold alone": (True, ("--disable-passes", "cse"), False),
+    "cse alone": (True, ("--disable-passes", "fold"), False),
+    "in place, threads and Unix sockets alone": (False, ("--disable-passes", "fold,cse"), False),
+    "L0": (False, (), True),
+    "small constants folded": (False, ("--fold-max", "64"), False),
+}  # fmt: skip
+
+
+class Clusters:
+    """One set of tasks that is plain and one that is not; for each way a master."""
+
+    def __init__(self, bin_dir):
+        self.sets = {is_plain: Cluster(bin_dir=bin_dir, worker_flags=PLAIN_TASKS if is_plain else ()) for is_plain in (False, True)}
+        self.targets = {}
+
+    def start(self):
+        masters = {}
+        for is_plain, cluster in self.sets.items():
+            cluster.start()
+            masters[is_plain, ()] = cluster.target
+        for name, (is_plain, flags, _) in WAYS.items():
+            key = is_plain, flags
+            if key not in masters:
+                masters[key] = self.sets[is_plain].add_master(flags)
+            self.targets[name] = masters[key]
+
+    def stop(self):
+        return [complaint for cluster in self.sets.values() for complaint in cluster.stop()]
+
+    def check(self):
+        for cluster in self.sets.values():
+            cluster.check()
+
+
+def config_of(options, is_l0):
+    config = tf1.ConfigProto()
+    config.CopyFrom(options.get("config", tf1.ConfigProto()))
+    config.operation_timeout_in_ms = RUN_TIMEOUT_MS
+    if is_l0:
+        config.graph_options.optimizer_options.opt_level = -1
+    return config
+
+
+def run_way(target, build, options, is_l0):
+    sessions.fresh_state(target)
+    graph, runs = _build_program(build)
+    return programs.run_all(target, graph, runs, config_of(options, is_l0))
+
+
+def exactly(options):
+    """Equal to the bit: an optimisation moves and leaves out work, it does no sums in another way."""
+    return {key: value for key, value in options.items() if key in ("values", "node")} | {"rtol": 0.0, "atol": 0.0}
+
+
+class Runner:
+    def __init__(self, arguments):
+        self.arguments, self.clusters = arguments, Clusters(arguments.bin)
+        self.passed = self.failed = self.n_runs = 0
+
+    def difference(self, build, options):
+        outcomes = {name: run_way(self.clusters.targets[name], build, options, is_l0) for name, (_, _, is_l0) in WAYS.items()}
+        for name, found in outcomes.items():
+            for index, (our, wanted) in enumerate(zip(found, outcomes[REFERENCE])):
+                self.n_runs += 1
+                difference = programs.outcome_difference(our, wanted, exactly(options))
+                if difference:
+                    return f"'{name}', run {index}: {difference.replace('TensorFlow', REFERENCE)}"
+        return None
+
+    def case(self, case):
+        name, build, options = _with_options(case)
+        if self.arguments.trace:
+            print(name, flush=True)
+        try:
+            with Watchdog(self.clusters.sets[False], 120) as watchdog:
+                problem = self.difference(build, options)
+            if watchdog.complaint:
+                raise ClusterError(watchdog.complaint)
+            self.clusters.check()
+        except (ClusterError, OSError) as error:
+            problem = str(error)
+            self.clusters.stop()
+            self.clusters.start()
+        self.passed, self.failed = self.passed + (not problem), self.failed + bool(problem)
+        if problem:
+            print(f"FAIL {name}: {problem}", flush=True)
+
+    def run(self):
+        arguments, rng = self.arguments, random.Random(self.arguments.seed)
+        limits = LONG if arguments.long else SAMPLE
+        known = [case for module in modules("programs_*.py") for case in module.cases()]
+        known = [case for case in known if not arguments.only or arguments.only in case[0]]
+        if limits["programs"] is not None and not arguments.only:
+            known = rng.sample(known, min(limits["programs"], len(known)))
+        self.clusters.start()
+        sections = {"programs": known, "random": random_graphs.cases(arguments.seed, limits["random"]), "loops": random_loops.cases(arguments.seed, limits["loops"])}
+        for title, cases in sections.items():
+            began, before = time.time(), (self.passed, self.failed)
+            for case in cases:
+                if not arguments.only or arguments.only in case[0]:
+                    self.case(case)
+            print(f"{title:10} {self.passed - before[0]:6} passed {self.failed - before[1]:4} failed   {time.time() - began:6.1f} s", flush=True)
+        for complaint in self.clusters.stop():
+            self.failed += 1
+            print("FAIL stopping:", complaint)
+        print(f"{len(WAYS)} ways, {self.n_runs} runs compared")
+        print(f"{self.passed} passed, {self.failed} failed", flush=True)
+        return 1 if self.failed or not self.passed else 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description="compare programs with optimisations on and off")
+    parser.add_argument("--long", action="store_true", help="all cases, not a sample")
+    parser.add_argument("--only", help="cases whose name holds this text")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--bin", help="where tf-master and tf-worker are; default $MILLRACE_BIN or build/bin")
+    parser.add_argument("--trace", action="store_true", help="print each case's name before it runs")
+    np.seterr(all="ignore")
+    status = Runner(parser.parse_args()).run()
+    sys.stdout.flush()
+    os._exit(status)
+
+
+if __name__ == "__main__":
+    main()

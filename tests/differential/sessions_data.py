@@ -1,0 +1,180 @@
+"""Iterators that several sessions share, waits that end from outside, and training loops on datasets. The oracle is a cluster of TensorFlow's."""
+
+import threading
+
+import numpy as np
+from programs import WORKER0, attempt, tf, tf1
+
+D = tf.data.Dataset
+R = tf.raw_ops
+
+
+def _iterator(dataset, shared_name=None):
+    with tf.device(WORKER0):
+        iterator = tf1.data.make_initializable_iterator(dataset(), shared_name)
+        return iterator, iterator.get_next()
+
+
+def shared_by_name(target, note):
+    """Two sessions of different graphs go on with one iterator; it outlives the session that made it."""
+
+    def session():
+        with tf.Graph().as_default():
+            iterator, element = _iterator(lambda: D.range(10).map(lambda x: x * 2), "shared by name")
+            return tf1.Session(target), iterator.initializer, element
+
+    first, begin, a = session()
+    second, _, b = session()
+    note("not begun", attempt(second.run, b))
+    first.run(begin)
+    note("in turns", [attempt(s.run, e) for s, e in ((first, a), (second, b), (first, a), (second, b))])
+    first.close()
+    note("goes on", [attempt(second.run, b) for _ in range(2)])
+    third, begin, c = session()
+    note("third goes on", attempt(third.run, c))
+    third.run(begin)
+    note("begun anew", [attempt(third.run, c), attempt(second.run, b)])
+    third.close()
+    second.close()
+
+
+def own_by_default(target, note):
+    """Without a shared name each session has its own, although the graph is one."""
+    with tf.Graph().as_default():
+        iterator, element = _iterator(lambda: D.range(10))
+        with tf1.Session(target) as first, tf1.Session(target) as second:
+            first.run(iterator.initializer)
+            first.run(element)
+            note("other", attempt(second.run, element))
+            second.run(iterator.initializer)
+            note("both", [attempt(first.run, element), attempt(second.run, element)])
+
+
+def by_string_handle(target, note):
+    """A feedable iterator between two graphs of one session's cluster."""
+    with tf.Graph().as_default():
+        iterator, element = _iterator(lambda: D.range(5), "by string")
+        other, _ = _iterator(lambda: D.range(100, 105))
+        handles = [iterator.string_handle(), other.string_handle()]
+        with tf.device(WORKER0):
+            handle = tf1.placeholder(tf.string, [])
+            fed = tf1.data.Iterator.from_string_handle(handle, tf.int64, []).get_next()
+            wrong = tf1.data.Iterator.from_string_handle(handle, tf.int32, []).get_next()
+        with tf1.Session(target) as session:
+            session.run([iterator.initializer, other.initializer])
+            a, b = session.run(handles)
+            note("in turns", [attempt(session.run, fed, {handle: h}) for h in (a, b, a)])
+            note("itself", attempt(session.run, element))
+            note("type", attempt(session.run, wrong, {handle: a}).code)
+            with tf1.Session(target) as second:
+                note("another session", attempt(second.run, fed, {handle: a}))
+
+
+def cancelled_wait(target, note):
+    """GetNext waits for a queue that a function dequeues from; a timeout ends it (TensorFlow says OUT_OF_RANGE), and the iterator goes on."""
+    with tf.Graph().as_default():
+        with tf.device(WORKER0):
+            queue = tf1.FIFOQueue(10, [tf.int64], [[]], shared_name="feeds a dataset")
+            put = queue.enqueue([np.int64(7)])
+            dataset = D.range(10).map(lambda x: x * 100 + queue.dequeue())
+            iterator = tf1.data.make_initializable_iterator(dataset)
+            element = iterator.get_next()
+        with tf1.Session(target) as session:
+            session.run(iterator.initializer)
+            session.run(put)
+            assert session.run(element) == 7
+            for _ in range(2):
+                assert attempt(session.run, element, options=tf1.RunOptions(timeout_in_ms=300)).code == tf.errors.DEADLINE_EXCEEDED
+            session.run(put)
+            assert session.run(element) == 307  # the two that were waited for in vain are lost
+
+
+def woken_wait(target, note):
+    """Two threads wait for an element each; another feeds what both are made of."""
+    with tf.Graph().as_default():
+        with tf.device(WORKER0):
+            queue = tf1.FIFOQueue(10, [tf.int64], [[]], shared_name="wakes a dataset")
+            value = tf1.placeholder(tf.int64, [])
+            put = queue.enqueue([value])
+            iterator = tf1.data.make_initializable_iterator(D.range(10).map(lambda x: x * 0 + queue.dequeue()))
+            element = iterator.get_next()
+        with tf1.Session(target) as session:
+            session.run(iterator.initializer)
+            outcomes = []
+            threads = [threading.Thread(target=lambda: outcomes.append(attempt(session.run, element))) for _ in range(2)]
+            for thread in threads:
+                thread.start()
+            for v in (5, 6):
+                session.run(put, {value: v})
+            for thread in threads:
+                thread.join()
+            note("both", sorted(int(o.value) for o in outcomes))
+
+
+def closed_while_ahead(target, note):
+    """A session ends while its iterators are full of work ahead."""
+    for make in (
+        lambda: D.range(1 << 40).map(lambda x: x + 1).prefetch(5),
+        lambda: D.range(1 << 40).map(lambda x: x + 1, num_parallel_calls=4),
+        lambda: D.range(1 << 40).map(lambda x: x + 1, num_parallel_calls=4).batch(10).prefetch(1),
+    ):
+        with tf.Graph().as_default():
+            iterator, element = _iterator(make)
+            with tf1.Session(target) as session:
+                session.run(iterator.initializer)
+                note("some", attempt(session.run, element))
+                session.run(iterator.initializer)
+                note("again", attempt(session.run, element))
+
+
+def endless_filter(target, note):
+    """A function that wants no element: nothing but the timeout ends the wait, and others are served meanwhile."""
+    with tf.Graph().as_default():
+        iterator, element = _iterator(lambda: D.range(1 << 60).filter(lambda x: x < 0))
+        with tf1.Session(target) as session, tf.device(WORKER0):
+            session.run(iterator.initializer)
+            one = tf.constant(1) + 1
+            outcomes = []
+            thread = threading.Thread(target=lambda: outcomes.append(attempt(session.run, element, options=tf1.RunOptions(timeout_in_ms=500)).code))
+            thread.start()
+            note("meanwhile", attempt(session.run, one))
+            thread.join()
+            note("ended", outcomes)
+
+
+def monitored(one_shot):
+    """MonitoredTrainingSession until the dataset ends."""
+
+    def script(target, note):
+        with tf.Graph().as_default():
+            with tf1.device(tf1.train.replica_device_setter(ps_tasks=1, worker_device=WORKER0, ps_device="/job:ps")):
+                dataset = D.from_tensor_slices(np.arange(20, dtype=np.float32)).repeat(2).batch(4)
+                step = tf1.train.get_or_create_global_step()
+                if one_shot:
+                    x = tf1.data.make_one_shot_iterator(dataset).get_next()
+                else:
+                    iterator = tf1.data.make_initializable_iterator(dataset)
+                    tf1.add_to_collection(tf1.GraphKeys.TABLE_INITIALIZERS, iterator.initializer)
+                    x = iterator.get_next()
+                w = tf1.get_variable("w", initializer=1.0)
+                loss = tf.reduce_mean(tf.square(x * w - 2 * x)) / 400
+                train = tf1.train.GradientDescentOptimizer(0.1).minimize(loss, step)
+            losses = []
+            with tf1.train.MonitoredTrainingSession(master=target, is_chief=True, save_checkpoint_secs=None, log_step_count_steps=None) as session:
+                while not session.should_stop():
+                    losses.append(session.run([train, loss, step])[1])
+            note("losses", np.array(losses, np.float32))
+
+    return script
+
+
+def scripts():
+    yield "data sessions/shared by name", shared_by_name
+    yield "data sessions/own by default", own_by_default
+    yield "data sessions/by string handle", by_string_handle
+    yield "data sessions/cancelled wait", cancelled_wait, {"ours_only": True}
+    yield "data sessions/woken wait", woken_wait
+    yield "data sessions/closed while ahead", closed_while_ahead
+    yield "data sessions/endless filter", endless_filter
+    yield "data sessions/monitored", monitored(False)
+    yield "data sessions/monitored one shot", monitored(True)

@@ -1,0 +1,51 @@
+"""SyncReplicasOptimizer with a backup worker: training goes on while a worker stands still, and is right when it comes back [OSDI 4.4]."""
+import os
+import re
+import signal
+import time
+
+import harness
+from clients import daemon, start_replicas
+from harness import LocalCluster, TestCase
+
+STEPS, PAUSE_S = (20000, 15) if harness.LONG else (3000, 0)  # the long pause is one after which the master gives the task up
+
+
+class TestBackupWorker(TestCase):
+    def setUp(self):
+        super().setUp()
+        self.cluster = LocalCluster(self, "--ps", "1", "--workers", "3", "--quiet")
+        self.clients = start_replicas(self, 3, "sync_replicas.py", "--target", self.cluster.target, f"--steps={STEPS}")
+
+    def go_on_without(self, pid):
+        """Stops a process while the chief and another worker go on for 200 steps, and PAUSE_S; the step at which it wakes up."""
+        for client in self.clients:
+            client.wait_for(r"step +\d+ +loss", client.n_lines())
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            at = max(self.clients[0].numbers(r"step +(\d+) +loss"))
+            after, wake_up = self.clients[0].n_lines(), time.monotonic() + PAUSE_S
+            while time.monotonic() < wake_up or max(self.clients[0].numbers(r"step +(\d+) +loss")) < at + 200:
+                _, after = self.clients[0].wait_for(r"step +\d+ +loss", after)
+            return max(self.clients[0].numbers(r"step +(\d+) +loss"))
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+    def finish(self, late, woke_at):
+        """The one that stood still takes part again, all end, and there was one update a step."""
+        said = late.n_lines()
+        match, _ = late.wait_for(r"step +(\d+) +loss|began at step (\d+)", said)
+        self.assertGreaterEqual(int(match.group(1) or match.group(2)), woke_at - 50)
+        for client in self.clients:
+            client.finish()
+        out = "\n".join(self.clients[0].lines)
+        updates, steps = re.search(r"^(\d+) updates in (\d+) steps$", out, re.M).groups()
+        self.assertEqual(int(updates), int(steps))
+        self.assertGreater(float(re.search(r"^test accuracy ([\d.]+)$", out, re.M).group(1)), 0.95)
+
+    def test_a_client_is_paused(self):
+        late = self.clients[2]
+        self.finish(late, self.go_on_without(late.process.pid))
+
+    def test_a_worker_is_paused(self):
+        self.finish(self.clients[2], self.go_on_without(daemon(self.mark, "worker/2")))

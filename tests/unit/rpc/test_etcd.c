@@ -1,0 +1,322 @@
+/* The client of etcd, and a registration, against a gateway that says what the test wants. */
+#include "rpc/enrolment.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <cmocka.h>
+
+#include <signal.h>
+
+#include "tests/unit/rpc/fake_gateway.h"
+#include "tests/unit/rpc/loop_turns.h"
+
+struct fixture {
+    struct loop *loop;
+    struct etcd *etcd;
+    struct fake_gateway *gateways[2];
+    bool is_closed;
+    /* What came. */
+    struct etcd_call call;
+    struct etcd_watch watch;
+    struct status *status;
+    int n_replies, n_events, n_ends;
+    int64_t revision;
+    /* What the gateway does: by test. */
+    int mode, n_calls, n_grants, n_claims;
+    bool is_held, is_taken, has_ended;
+    char why[512];
+};
+
+static void on_reply(struct etcd_call *call, struct status *status_take, const struct etcd_reply *reply) {
+    struct fixture *f = CONTAINER_OF(call, struct fixture, call);
+    status_unref(f->status);
+    f->status = status_take;
+    f->revision = reply ? reply->revision : 0;
+    f->n_replies++;
+}
+
+static void on_events(struct etcd_watch *watch, const struct etcd_reply *reply) {
+    CONTAINER_OF(watch, struct fixture, watch)->n_events += reply->n_events;
+}
+
+static void on_end(struct etcd_watch *watch, struct status *status_take) {
+    struct fixture *f = CONTAINER_OF(watch, struct fixture, watch);
+    status_unref(f->status);
+    f->status = status_take;
+    f->n_ends++;
+}
+
+static struct fixture *setup(int n_gateways, int (*answer)(void *arg, const char *path, const char *body, struct str *out)) {
+    struct fixture *f = calloc(1, sizeof(*f));
+    struct str urls = STR_INIT;
+    f->loop = loop_new();
+    for (int i = 0; i < n_gateways; i++) {
+        f->gateways[i] = fake_gateway_new(answer, f);
+        str_addf(&urls, "%s127.0.0.1:%d", i ? "," : "", f->gateways[i]->port);
+    }
+    f->call.on_reply = on_reply;
+    f->watch.on_events = on_events;
+    f->watch.on_end = on_end;
+    assert_null(etcd_new(f->loop, &(struct etcd_options){.urls = str_text(&urls), .timeout_ms = 500}, &f->etcd));
+    str_fini(&urls);
+    return f;
+}
+
+static void on_closed(void *arg) { ((struct fixture *)arg)->is_closed = true; }
+
+static void teardown(struct fixture *f) {
+    etcd_close(f->etcd, on_closed, f);
+    loop_stop(f->loop);
+    loop_run(f->loop);
+    assert_true(f->is_closed);
+    for (int i = 0; i < 2; i++)
+        if (f->gateways[i])
+            fake_gateway_stop(f->gateways[i]);
+    status_unref(f->status);
+    loop_free(f->loop);
+}
+
+/* ---- the client ---- */
+
+enum { GOOD, NO_JSON, NO_LEADER, CLOSES, HANGS };
+
+static int answer_by_mode(void *arg, const char *path, const char *body, struct str *out) {
+    struct fixture *f = arg;
+    f->n_calls++;
+    if (strcmp(path, "/v3/watch") == 0) {
+        str_add(out, "{\"result\":{\"created\":true}}\n{\"result\":{\"events\":[{\"kv\":{\"key\":\"YQ==\"}}]}}\n");
+        return -2;
+    }
+    if (f->mode == NO_LEADER) {
+        str_add(out, "{\"error\":\"etcdserver: no leader\",\"code\":14}");
+        return 503;
+    }
+    str_add(out, f->mode == NO_JSON ? "<html>" : "{\"header\":{\"revision\":\"17\"}}");
+    return f->mode == CLOSES ? 0 : f->mode == HANGS ? -1 : 200;
+}
+
+static void ask(struct fixture *f, int mode) {
+    int before = f->n_replies;
+    f->mode = mode;
+    etcd_range(f->etcd, &f->call, "a", false);
+    TURN_UNTIL(f->loop, f->n_replies > before);
+}
+
+static void test_a_call(void **state) {
+    struct fixture *f = setup(1, answer_by_mode);
+    ask(f, GOOD);
+    assert_null(f->status);
+    assert_int_equal(f->revision, 17);
+    assert_true(etcd_is_up(f->etcd, NULL));
+    ask(f, NO_JSON);
+    assert_int_equal(status_code(f->status), STATUS_INVALID_ARGUMENT);
+    teardown(f);
+    free(f);
+}
+
+static void test_trouble_is_told_and_ends(void **state) {
+    static const int modes[] = {NO_LEADER, CLOSES, HANGS};
+    struct fixture *f = setup(1, answer_by_mode);
+    for (size_t i = 0; i < ARRAY_LEN(modes); i++) {
+        struct str why = STR_INIT;
+        ask(f, modes[i]);
+        assert_int_equal(status_code(f->status), STATUS_UNAVAILABLE);
+        assert_false(etcd_is_up(f->etcd, &why));
+        assert_non_null(strstr(str_text(&why), "etcd has not answered"));
+        str_fini(&why);
+    }
+    ask(f, GOOD);
+    assert_true(etcd_is_up(f->etcd, NULL));
+    teardown(f);
+    free(f);
+}
+
+static void test_the_next_endpoint_is_asked(void **state) {
+    struct fixture *f = setup(2, answer_by_mode);
+    fake_gateway_stop(f->gateways[0]);
+    f->gateways[0] = NULL;
+    ask(f, GOOD);
+    assert_null(f->status);
+    assert_int_equal(f->n_calls, 1);
+    teardown(f);
+    free(f);
+}
+
+static void test_a_cancelled_call_is_silent(void **state) {
+    struct fixture *f = setup(1, answer_by_mode);
+    f->mode = HANGS;
+    etcd_range(f->etcd, &f->call, "a", false);
+    TURN_UNTIL(f->loop, f->n_calls == 1);
+    etcd_call_cancel(&f->call);
+    ask(f, GOOD);
+    assert_int_equal(f->n_replies, 1);
+    teardown(f);
+    free(f);
+}
+
+static void test_a_watch_ends_with_the_call_that_finds_its_endpoint_silent(void **state) {
+    struct fixture *f = setup(1, answer_by_mode);
+    etcd_watch_start(f->etcd, &f->watch, "a/", 1);
+    TURN_UNTIL(f->loop, f->n_events == 1);
+    ask(f, HANGS);
+    assert_int_equal(f->n_ends, 1);
+    teardown(f);
+    free(f);
+}
+
+static int answer_compacted(void *arg, const char *path, const char *body, struct str *out) {
+    str_add(out, "{\"result\":{\"created\":true}}\n{\"result\":{\"canceled\":true,\"compact_revision\":\"9\"}}\n");
+    return -2;
+}
+
+static int answer_ending(void *arg, const char *path, const char *body, struct str *out) {
+    str_add(out, "{\"result\":{\"events\":[{\"kv\":{\"key\":\"YQ==\"}}]}}\n{\"result\":{\"eve");
+    return -3;
+}
+
+static int answer_garbage(void *arg, const char *path, const char *body, struct str *out) {
+    str_add(out, "no json\n");
+    return -2;
+}
+
+static void watch_until_end(int (*answer)(void *arg, const char *path, const char *body, struct str *out), int n_events,
+                            enum status_code code) {
+    struct fixture *f = setup(1, answer);
+    etcd_watch_start(f->etcd, &f->watch, "a/", 1);
+    TURN_UNTIL(f->loop, f->n_ends == 1);
+    assert_int_equal(f->n_events, n_events);
+    assert_int_equal(status_code(f->status), code);
+    teardown(f);
+    free(f);
+}
+
+static void test_a_compacted_watch_says_so(void **state) { watch_until_end(answer_compacted, 0, STATUS_OUT_OF_RANGE); }
+static void test_a_watch_that_breaks_ends(void **state) { watch_until_end(answer_ending, 1, STATUS_UNAVAILABLE); }
+static void test_a_watch_of_garbage_ends(void **state) { watch_until_end(answer_garbage, 0, STATUS_INVALID_ARGUMENT); }
+
+static void test_urls(void **state) {
+    static const char *const wrong[] = {"", ",", "http://", "http://a:1,", "ftp://a:1", "http://a:1/v3", "a b:1", "http://a:1?x", "u@h:1"};
+    assert_null(etcd_check_urls("http://a:1,https://b:2/,c:3"));
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+        struct status *st = etcd_check_urls(wrong[i]);
+        if (status_code(st) != STATUS_INVALID_ARGUMENT)
+            fail_msg("'%s' was taken", wrong[i]);
+        status_unref(st);
+    }
+}
+
+/* ---- a registration ---- */
+
+enum { HELD_FOR_EVER, LAPSES_ONCE, REPLACED, JOB_ENDED };
+
+static void add_entry(struct str *out, const char *value, int64_t lease) {
+    str_add(out, "{\"key\":\"aw==\",\"mod_revision\":\"3\",\"value\":\"");
+    base64_encode(out, span_of(value));
+    str_addf(out, "\",\"lease\":\"%lld\"}", (long long)lease);
+}
+
+/* An etcd with one entry, ours or, once REPLACED, another's. */
+static int answer_registration(void *arg, const char *path, const char *body, struct str *out) {
+    struct fixture *f = arg;
+    static const char ours[] = "{\"incarnation\":\"0000000000000001\",\"address\":\"127.0.0.1:1\"}";
+    static const char others[] = "{\"incarnation\":\"0000000000000002\",\"address\":\"127.0.0.1:2\"}";
+    if (strcmp(path, "/v3/lease/grant") == 0) {
+        str_addf(out, "{\"ID\":\"%d\",\"TTL\":\"1\"}", ++f->n_grants);
+    } else if (strcmp(path, "/v3/lease/keepalive") == 0) {
+        bool has_lapsed = f->mode == LAPSES_ONCE && f->n_grants == 1;
+        str_addf(out, "{\"result\":{\"ID\":\"1\",\"TTL\":\"%d\"}}\n", has_lapsed ? 0 : 1);
+    } else if (strcmp(path, "/v3/kv/txn") == 0 && strstr(body, "request_put")) {
+        f->n_claims++;
+        str_add(out, "{\"succeeded\":true,\"responses\":[{\"response_put\":{}}]}");
+    } else if (strcmp(path, "/v3/kv/txn") == 0) {
+        bool is_others = f->mode == REPLACED && f->is_held;
+        str_add(out, "{\"succeeded\":true,\"responses\":[{\"response_range\":{\"kvs\":[");
+        add_entry(out, is_others ? others : ours, f->n_grants);
+        str_add(out, "]}},{\"response_range\":{");
+        if (f->mode == JOB_ENDED) {
+            str_add(out, "\"kvs\":[");
+            add_entry(out, "ended", 0);
+            str_add_char(out, ']');
+        }
+        str_add(out, "}}]}");
+    } else {
+        str_add(out, "{}");
+    }
+    return 200;
+}
+
+static void on_held(void *arg) { ((struct fixture *)arg)->is_held = true; }
+static void on_job_ended(void *arg) { ((struct fixture *)arg)->has_ended = true; }
+static void on_left(void *arg) { ((struct fixture *)arg)->n_ends++; }
+
+static void on_taken(void *arg, const char *why) {
+    struct fixture *f = arg;
+    f->is_taken = true;
+    snprintf(f->why, sizeof(f->why), "%s", why);
+}
+
+static struct enrolment *enrol(struct fixture *f, int mode) {
+    struct cluster_member member = {.address = "127.0.0.1:1", .incarnation = 1};
+    struct enrolment_options options = {.etcd = f->etcd,
+                                        .key = "k",
+                                        .job_key = "j",
+                                        .member = &member,
+                                        .ttl_s = 1,
+                                        .on_held = on_held,
+                                        .on_taken = on_taken,
+                                        .on_job_ended = on_job_ended,
+                                        .arg = f};
+    f->mode = mode;
+    return enrolment_new(f->loop, &options);
+}
+
+static void leave(struct fixture *f, struct enrolment *e) {
+    enrolment_leave(e, on_left, f);
+    TURN_UNTIL(f->loop, f->n_ends == 1);
+    teardown(f);
+    free(f);
+}
+
+static void test_a_lease_that_lapsed_is_asked_for_anew(void **state) {
+    struct fixture *f = setup(1, answer_registration);
+    struct enrolment *e = enrol(f, LAPSES_ONCE);
+    TURN_UNTIL(f->loop, f->n_claims == 2);
+    assert_int_equal(f->n_grants, 2);
+    assert_true(f->is_held);
+    assert_false(f->is_taken);
+    leave(f, e);
+}
+
+static void test_one_that_was_replaced_is_told_by_whom(void **state) {
+    struct fixture *f = setup(1, answer_registration);
+    struct enrolment *e = enrol(f, REPLACED);
+    TURN_UNTIL(f->loop, f->is_taken);
+    assert_non_null(strstr(f->why, "the process at 127.0.0.1:2 with incarnation 0000000000000002"));
+    leave(f, e);
+}
+
+static void test_the_end_of_the_job_is_told(void **state) {
+    struct fixture *f = setup(1, answer_registration);
+    struct enrolment *e = enrol(f, JOB_ENDED);
+    TURN_UNTIL(f->loop, f->has_ended);
+    leave(f, e);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_call),
+        cmocka_unit_test(test_trouble_is_told_and_ends),
+        cmocka_unit_test(test_the_next_endpoint_is_asked),
+        cmocka_unit_test(test_a_cancelled_call_is_silent),
+        cmocka_unit_test(test_a_watch_ends_with_the_call_that_finds_its_endpoint_silent),
+        cmocka_unit_test(test_a_compacted_watch_says_so),
+        cmocka_unit_test(test_a_watch_that_breaks_ends),
+        cmocka_unit_test(test_a_watch_of_garbage_ends),
+        cmocka_unit_test(test_urls),
+        cmocka_unit_test(test_a_lease_that_lapsed_is_asked_for_anew),
+        cmocka_unit_test(test_one_that_was_replaced_is_told_by_whom),
+        cmocka_unit_test(test_the_end_of_the_job_is_told),
+    };
+    signal(SIGPIPE, SIG_IGN);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -33,7 +33,10 @@ static enum data_poll collect(struct batch_iter *self, struct data_task *task) {
     return result;
 }
 
-static enum data_poll batch_next(struct dataset_iter *iter, struct data_task *task, struct tensor *out) {
+/* Component i of the batch, from the elements in the buffer. */
+typedef struct status *stack_fn(struct dataset_iter *iter, int i, struct tensor *ret);
+
+static enum data_poll next_by(stack_fn *stack, struct dataset_iter *iter, struct data_task *task, struct tensor *out) {
     struct batch_iter *self = (struct batch_iter *)iter;
     enum data_poll result = collect(self, task);
     if (result != DATA_ELEMENT)
@@ -41,12 +44,20 @@ static enum data_poll batch_next(struct dataset_iter *iter, struct data_task *ta
     struct status *st = NULL;
     int n = 0;
     for (; n < iter->dataset->n_components && !st; n++)
-        st = element_buffer_stack(&self->buffer, n, iter->env->allocator, &out[n]);
+        st = stack(iter, n, &out[n]);
     element_buffer_clear(&self->buffer);
     if (!st)
         return DATA_ELEMENT;
     element_clear(out, n);
     return data_task_fail(task, st);
+}
+
+static struct status *batch_stack(struct dataset_iter *iter, int i, struct tensor *ret) {
+    return element_buffer_stack(&((struct batch_iter *)iter)->buffer, i, iter->env->allocator, ret);
+}
+
+static enum data_poll batch_next(struct dataset_iter *iter, struct data_task *task, struct tensor *out) {
+    return next_by(batch_stack, iter, task, out);
 }
 
 static int64_t batch_cardinality(struct dataset *dataset) {
@@ -180,20 +191,12 @@ static struct status *padded_stack(const struct padded_dataset *dataset, const s
     return NULL;
 }
 
+static struct status *padded_component(struct dataset_iter *iter, int i, struct tensor *ret) {
+    return padded_stack((const struct padded_dataset *)iter->dataset, &((struct batch_iter *)iter)->buffer, i, iter->env->allocator, ret);
+}
+
 static enum data_poll padded_next(struct dataset_iter *iter, struct data_task *task, struct tensor *out) {
-    struct batch_iter *self = (struct batch_iter *)iter;
-    enum data_poll result = collect(self, task);
-    if (result != DATA_ELEMENT)
-        return result;
-    struct status *st = NULL;
-    int n = 0;
-    for (; n < iter->dataset->n_components && !st; n++)
-        st = padded_stack((const struct padded_dataset *)iter->dataset, &self->buffer, n, iter->env->allocator, &out[n]);
-    element_buffer_clear(&self->buffer);
-    if (!st)
-        return DATA_ELEMENT;
-    element_clear(out, n);
-    return data_task_fail(task, st);
+    return next_by(padded_component, iter, task, out);
 }
 
 static const struct dataset_kind padded_kind = {.name = "PaddedBatch",

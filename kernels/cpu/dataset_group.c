@@ -189,23 +189,33 @@ static enum data_poll open_window(struct group_iter *self, struct data_task *tas
     return result;
 }
 
+/* The group of the next element, which is pulled unless it has been. Where its key is new, the group is too: the stage is GROUP_OPEN then,
+ * and `open` has the key as its argument. */
+static enum data_poll next_group(struct group_iter *self, struct dataset_call *open, int n_state, struct data_task *task) {
+    int64_t key = 0;
+    bool is_new;
+    if (self->stage != GROUP_PULL && self->stage != GROUP_KEY)
+        return DATA_ELEMENT;
+    enum data_poll result = next_key(self, task, &key);
+    if (result != DATA_ELEMENT)
+        return result;
+    self->at = group_find(self, key, &is_new);
+    self->stage = is_new ? GROUP_OPEN : GROUP_ADD;
+    if (!is_new)
+        return DATA_ELEMENT;
+    struct group *group = group_insert(self, self->at, key);
+    if (n_state > 0)
+        group->state = element_new(n_state);
+    tensor_init_scalar_i64(&open->args[0], key);
+    return DATA_ELEMENT;
+}
+
 /* Adds elements until a group is to be flushed. DATA_END: all input is in groups. */
 static enum data_poll collect_groups(struct group_iter *self, struct data_task *task) {
     for (;;) {
-        enum data_poll result;
-        if (self->stage == GROUP_PULL || self->stage == GROUP_KEY) {
-            int64_t key = 0;
-            bool is_new;
-            result = next_key(self, task, &key);
-            if (result != DATA_ELEMENT)
-                return result;
-            self->at = group_find(self, key, &is_new);
-            self->stage = is_new ? GROUP_OPEN : GROUP_ADD;
-            if (is_new) {
-                group_insert(self, self->at, key);
-                tensor_init_scalar_i64(&self->calls[2].args[0], key);
-            }
-        }
+        enum data_poll result = next_group(self, &self->calls[2], 0, task);
+        if (result != DATA_ELEMENT)
+            return result;
         if (self->stage == GROUP_OPEN) {
             result = open_window(self, task);
             if (result != DATA_ELEMENT)
@@ -292,20 +302,9 @@ static enum data_poll reduce_all(struct group_iter *self, struct data_task *task
     const struct group_dataset *dataset = (const struct group_dataset *)self->one.iter.dataset;
     int n = dataset->base.inputs[0]->n_components, n_state = dataset->n_state;
     for (;;) {
-        enum data_poll result;
-        if (self->stage == GROUP_PULL || self->stage == GROUP_KEY) {
-            int64_t key = 0;
-            bool is_new;
-            result = next_key(self, task, &key);
-            if (result != DATA_ELEMENT)
-                return result;
-            self->at = group_find(self, key, &is_new);
-            self->stage = is_new ? GROUP_OPEN : GROUP_ADD;
-            if (is_new) {
-                group_insert(self, self->at, key)->state = element_new(n_state);
-                tensor_init_scalar_i64(&self->calls[FN_INIT].args[0], key);
-            }
-        }
+        enum data_poll result = next_group(self, &self->calls[FN_INIT], n_state, task);
+        if (result != DATA_ELEMENT)
+            return result;
         if (self->stage == GROUP_OPEN) {
             result = dataset_call_poll(&self->calls[FN_INIT], task);
             if (result != DATA_ELEMENT)

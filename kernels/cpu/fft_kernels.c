@@ -12,12 +12,12 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "kernels/cpu/complex_values.h"
 #include "kernels/cpu/fft.h"
 #include "kernels/kernel.h"
 
 extern const struct kernel_list fft_kernels;
 
-typedef double complex c128;
 enum { FFT_MAX_RANK = 3 };
 
 struct fft_kind {
@@ -43,35 +43,6 @@ struct fft_job {
 
 /* ---- into the copy and out of it, a row of the last axis at a time ---- */
 
-static c128 load_value(enum dtype dtype, const void *from, int64_t i) {
-    switch (dtype) {
-    case DT_FLOAT:
-        return ((const float *)from)[i];
-    case DT_DOUBLE:
-        return ((const double *)from)[i];
-    case DT_COMPLEX64:
-        return ((const float complex *)from)[i];
-    default:
-        return ((const c128 *)from)[i];
-    }
-}
-
-static void store_value(enum dtype dtype, void *to, int64_t i, c128 v) {
-    switch (dtype) {
-    case DT_FLOAT:
-        ((float *)to)[i] = (float)creal(v);
-        break;
-    case DT_DOUBLE:
-        ((double *)to)[i] = creal(v);
-        break;
-    case DT_COMPLEX64:
-        ((float complex *)to)[i] = (float complex)v;
-        break;
-    default:
-        ((c128 *)to)[i] = v;
-    }
-}
-
 /* Where row `row` of the transforms begins in an array whose last dimensions are dims. */
 static int64_t row_offset(const struct fft_job *job, int64_t row, const int64_t *dims) {
     int rank = job->kind->rank;
@@ -91,7 +62,7 @@ static void load_rows(void *arg, int64_t begin, int64_t end) {
         int64_t at = row_offset(job, row, job->in_dims);
         c128 *to = job->work + row * length;
         for (int64_t i = 0; i < length; i++)
-            to[i] = i < job->in_used ? load_value(job->in, job->from, at + i) : 0;
+            to[i] = i < job->in_used ? c128_load(job->in, job->from, at + i) : 0;
     }
 }
 
@@ -103,7 +74,7 @@ static void store_rows(void *arg, int64_t begin, int64_t end) {
         int64_t at = row_offset(job, row, job->out_dims);
         const c128 *from = job->work + row * job->lengths[last];
         for (int64_t i = 0; i < job->out_dims[last]; i++)
-            store_value(job->out, job->to, at + i, from[i] * scale);
+            c128_store(job->out, job->to, at + i, from[i] * scale);
     }
 }
 

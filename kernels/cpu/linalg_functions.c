@@ -3,47 +3,15 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "kernels/cpu/complex_values.h"
 #include "kernels/cpu/linalg.h"
-
-typedef double complex c128;
-
-/* ---- elements of all four types ---- */
-
-static c128 load_value(enum dtype dtype, const void *from, int64_t i) {
-    switch (dtype) {
-    case DT_FLOAT:
-        return ((const float *)from)[i];
-    case DT_DOUBLE:
-        return ((const double *)from)[i];
-    case DT_COMPLEX64:
-        return ((const float complex *)from)[i];
-    default:
-        return ((const c128 *)from)[i];
-    }
-}
-
-static void store_value(enum dtype dtype, void *to, int64_t i, c128 v) {
-    switch (dtype) {
-    case DT_FLOAT:
-        ((float *)to)[i] = (float)creal(v);
-        break;
-    case DT_DOUBLE:
-        ((double *)to)[i] = creal(v);
-        break;
-    case DT_COMPLEX64:
-        ((float complex *)to)[i] = (float complex)v;
-        break;
-    default:
-        ((c128 *)to)[i] = v;
-    }
-}
 
 /* By columns; false when something is not finite. */
 static bool load_columns(const struct linalg_problem *p, c128 *to) {
     bool finite = true;
     int64_t n = p->n;
     for (int64_t i = 0; i < n * n; i++) {
-        c128 v = load_value(p->state->in, p->in[0], i);
+        c128 v = c128_load(p->state->in, p->in[0], i);
         to[i % n * n + i / n] = v;
         finite &= isfinite(creal(v)) && isfinite(cimag(v));
     }
@@ -73,9 +41,9 @@ struct status *linalg_eig(struct linalg_problem *p) {
     if (!finite || info != 0)
         return status_invalid("Eigen decomposition was not successful. The input might not be valid.");
     for (int64_t i = 0; i < n; i++)
-        store_value(out, p->out[0], i, e[i]);
+        c128_store(out, p->out[0], i, e[i]);
     for (int64_t i = 0; p->out[1] && i < n * n; i++)
-        store_value(out, p->out[1], i, v[i % n * n + i / n]);
+        c128_store(out, p->out[1], i, v[i % n * n + i / n]);
     return NULL;
 }
 
@@ -108,7 +76,7 @@ static struct status *schur_decompose(struct linalg_problem *p, struct schur *re
 
 static struct status *store_nan(struct linalg_problem *p) {
     for (int64_t i = 0; i < p->n * p->n; i++)
-        store_value(p->state->in, p->out[0], i, CMPLX(NAN, dtype_in(p->state->in, DTYPES_COMPLEX) ? NAN : 0));
+        c128_store(p->state->in, p->out[0], i, CMPLX(NAN, dtype_in(p->state->in, DTYPES_COMPLEX) ? NAN : 0));
     return NULL;
 }
 
@@ -131,7 +99,7 @@ static struct status *store_similar(struct linalg_problem *p, const struct schur
                 sum += half_way[k * n + i] * conj(z[k * n + j]);
             real_size = fmax(real_size, fabs(creal(sum)));
             imaginary_size = fmax(imaginary_size, fabs(cimag(sum)));
-            store_value(p->state->in, p->out[0], i * n + j, sum);
+            c128_store(p->state->in, p->out[0], i * n + j, sum);
         }
     }
     bool is_real = !dtype_in(p->state->in, DTYPES_COMPLEX);

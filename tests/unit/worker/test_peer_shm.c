@@ -43,26 +43,11 @@ static int teardown(void **state) {
 
 /* ---- values ---- */
 
-struct wait {
-    struct rendezvous_recv recv;
-    struct tensor value;
-    struct status *status;
-    _Atomic int n_calls;
-};
-
-static void on_value(struct rendezvous_recv *recv, struct status *status_take, struct tensor *value_take) {
-    struct wait *wait = CONTAINER_OF(recv, struct wait, recv);
-    wait->status = status_take;
-    if (!status_take)
-        tensor_move(&wait->value, value_take);
-    wait->n_calls++;
-}
-
 static void receive(struct test_task *task, const char *from, uint64_t step, struct wait *wait) {
     struct plan_channel channel = {.edge = 1, .tensor_name = "v:0", .peer_task = from, .dtype = DT_FLOAT};
     struct rendezvous *rendezvous = rendezvous_open(task->rendezvous, step);
     memset(wait, 0, sizeof(*wait));
-    wait->recv.on_value = on_value;
+    wait->recv.on_value = wait_on_value;
     if (rendezvous_recv_start(rendezvous, &channel, 0, &wait->recv, &wait->value))
         wait->n_calls = 1;
     rendezvous_unref(rendezvous);

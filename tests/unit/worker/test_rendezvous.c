@@ -30,25 +30,9 @@ static int teardown(void **state) {
     return 0;
 }
 
-/* A receive and what came of it. */
-struct wait {
-    struct rendezvous_recv recv;
-    struct tensor value;
-    struct status *status;
-    _Atomic int n_calls;
-};
-
-static void on_value(struct rendezvous_recv *recv, struct status *status_take, struct tensor *value_take) {
-    struct wait *wait = CONTAINER_OF(recv, struct wait, recv);
-    wait->status = status_take;
-    if (!status_take)
-        tensor_move(&wait->value, value_take);
-    wait->n_calls++;
-}
-
 static bool start(struct rendezvous *rendezvous, const struct plan_channel *channel, uint64_t frame_iter, struct wait *wait) {
     memset(wait, 0, sizeof(*wait));
-    wait->recv.on_value = on_value;
+    wait->recv.on_value = wait_on_value;
     return rendezvous_recv_start(rendezvous, channel, frame_iter, &wait->recv, &wait->value);
 }
 

@@ -84,4 +84,20 @@ static inline void tasks_meet(struct test_task *a, struct test_task *b) {
     CHECK(!st);
 }
 
+/* A receive and what came of it. */
+struct wait {
+    struct rendezvous_recv recv; /* on_value: wait_on_value */
+    struct tensor value;
+    struct status *status;
+    _Atomic int n_calls;
+};
+
+static inline void wait_on_value(struct rendezvous_recv *recv, struct status *status_take, struct tensor *value_take) {
+    struct wait *wait = CONTAINER_OF(recv, struct wait, recv);
+    wait->status = status_take;
+    if (!status_take)
+        tensor_move(&wait->value, value_take);
+    wait->n_calls++;
+}
+
 #endif

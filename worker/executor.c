@@ -351,6 +351,7 @@ static unsigned run_next(struct step *step) {
                 return LIGHT;
             }
             flush(step);
+            steps_woken_go_first();
             cost = HEAVY;
         }
         if (likely(node->kind == PLAN_KERNEL))
@@ -424,6 +425,7 @@ static bool run_ready(struct step *step, int64_t until_ns, unsigned *n_since_che
             if (step->n_ready == 0)
                 return true;
             turn_ready(step);
+            steps_woken_go_first();
             if (until_ns != INT64_MAX && clock_now_ns() > until_ns) { /* before the mail: there may always be some */
                 step_move_to_pool(step);
                 return false;
@@ -479,8 +481,6 @@ bool step_mailbox_post(struct step *step, struct async_op *op) {
 
 void step_post(struct async_op *op) {
     struct step *step = op->step;
-    if (step_mailbox_post(step, op)) {
-        step->is_on_pool = pool_is_current();
-        step_own(step, op);
-    }
+    if (step_mailbox_post(step, op))
+        step_wake(step, op);
 }

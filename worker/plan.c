@@ -58,9 +58,7 @@ struct builder {
     struct plan *plan;
     const struct plan_options *options;
     struct node **order;
-    int *frame_of; /* by node id */
-    struct plan_frame_info *frame_infos;
-    int n_frames;
+    struct plan_frame_map frames;
     uint32_t *index_of; /* by node id: position in plan->nodes */
     bool *is_shared;    /* by node id: its outputs belong into memory that peers can map; NULL: none do */
     struct graph_consumers consumers;
@@ -88,24 +86,18 @@ static const struct device *device_of(const struct builder *b, const struct node
 
 static void build_frames(struct builder *b) {
     struct plan *plan = b->plan;
-    plan->n_frames = (uint32_t)b->n_frames;
+    plan->n_frames = (uint32_t)b->frames.n_frames;
     plan->frames = xcalloc(plan->n_frames, sizeof *plan->frames);
-    for (int i = 0; i < b->n_frames; i++) {
+    for (uint32_t i = 0; i < plan->n_frames; i++) {
+        const struct plan_frame_info *info = &b->frames.frames[i];
         struct plan_frame *frame = &plan->frames[i];
-        frame->name = b->frame_infos[i].name;
-        frame->parent = b->frame_infos[i].parent;
-        frame->parallel_iterations = b->frame_infos[i].parallel_iterations;
+        frame->name = info->name;
+        frame->parent = info->parent;
+        frame->parallel_iterations = info->parallel_iterations;
         frame->name_hash = hash_bytes(frame->name, strlen(frame->name), 0x6d72);
+        if (info->parent >= 0)
+            frame->number = plan->frames[info->parent].n_children++;
     }
-}
-
-static int child_frame_of(const struct builder *b, const struct node *enter) {
-    struct span name = {0};
-    status_unref(node_get_s(enter, "frame_name", &name)); /* plan_find_frames has read it already */
-    for (int i = 1; i < b->n_frames; i++)
-        if (b->frame_infos[i].parent == b->frame_of[enter->id] && span_is(name, b->frame_infos[i].name))
-            return i;
-    return -1;
 }
 
 static struct status *build_channel(struct builder *b, const struct node *node, bool is_send, uint32_t *ret_index) {
@@ -216,12 +208,12 @@ static struct status *build_special(struct builder *b, const struct node *node, 
         TRY(node_get_b(node, "is_constant", &is_constant));
         if (is_constant)
             out->flags |= PLAN_CONSTANT_ENTER;
-        out->aux = (uint32_t)child_frame_of(b, node);
+        out->aux = (uint32_t)b->frames.output_frame_of[node->id];
         plan->frames[out->aux].n_enters++;
         return NULL;
     }
     case PLAN_EXIT:
-        out->aux = plan->frames[b->frame_of[node->id]].n_exits++;
+        out->aux = plan->frames[b->frames.frame_of[node->id]].n_exits++;
         return NULL;
     case PLAN_SEND:
     case PLAN_RECV:
@@ -229,7 +221,7 @@ static struct status *build_special(struct builder *b, const struct node *node, 
     case PLAN_FEED:
         return build_position(node, &plan->n_feeds, &out->aux);
     case PLAN_FETCH:
-        if (b->frame_of[node->id] != 0) /* a value per iteration, and one place for it */
+        if (b->frames.frame_of[node->id] != 0) /* a value per iteration, and one place for it */
             return status_invalid("{{node %s}} cannot be fetched: it is inside a loop",
                                   node->n_data ? node->inputs[0].src->name : node->name);
         return build_position(node, &plan->n_fetches, &out->aux);
@@ -259,13 +251,13 @@ static bool wants_deref(const struct node *node) {
 static struct status *build_node(struct builder *b, const struct node *node, uint32_t index) {
     struct plan *plan = b->plan;
     struct plan_node *out = &plan->nodes[index];
-    struct plan_frame *frame = &plan->frames[b->frame_of[node->id]];
+    struct plan_frame *frame = &plan->frames[b->frames.frame_of[node->id]];
     const struct plan_op *op = plan_op_find(node->op_name);
     if (node->n_data > UINT16_MAX || node->n_outputs > UINT16_MAX)
         return status_invalid("{{node %s}} has %d inputs and %d outputs; at most %d are supported", node->name, node->n_data,
                               node->n_outputs, UINT16_MAX);
     out->node = node;
-    out->frame = (uint16_t)b->frame_of[node->id];
+    out->frame = (uint16_t)b->frames.frame_of[node->id];
     out->n_inputs = (uint16_t)node->n_data;
     out->n_outputs = (uint16_t)node->n_outputs;
     out->state = frame->n_nodes++;
@@ -387,9 +379,9 @@ static struct status *build(struct builder *b) {
     struct plan *plan = b->plan;
     struct graph *graph = &plan->graph;
     TRY(graph_topological_order(graph, &b->order));
-    TRY(plan_find_frames(graph, &b->frame_of, &b->frame_infos, &b->n_frames));
-    if (b->n_frames > UINT16_MAX)
-        return status_invalid("the graph has %d loop frames; at most %d are supported", b->n_frames, UINT16_MAX);
+    TRY(plan_find_frames(graph, &b->frames));
+    if (b->frames.n_frames > UINT16_MAX)
+        return status_invalid("the graph has %d loop frames; at most %d are supported", b->frames.n_frames, UINT16_MAX);
     build_frames(b);
     plan->n_nodes = (uint32_t)graph->n_live;
     size_t n = plan->n_nodes + 1;
@@ -430,8 +422,7 @@ struct status *plan_new(struct graph *graph_take, const struct plan_options *opt
     graph_init(graph_take);
     struct status *st = build(&b);
     free(b.order);
-    free(b.frame_of);
-    free(b.frame_infos);
+    plan_frame_map_fini(&b.frames);
     free(b.index_of);
     free(b.is_shared);
     graph_consumers_fini(&b.consumers);

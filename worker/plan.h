@@ -99,6 +99,8 @@ struct plan_frame {
     uint32_t n_nodes, n_slots;
     uint32_t n_enters; /* of this frame, in its parent: the frame has all its inputs after that many */
     uint32_t n_exits;
+    uint32_t number;            /* among its parent's child frames */
+    uint32_t n_children;        /* kinds of frames that its iterations may hold, one of each at a time */
     uint64_t name_hash;         /* the same in every process: part of the rendezvous key of what crosses tasks inside the frame */
     struct node_state *initial; /* n_nodes */
 };
@@ -174,14 +176,20 @@ void plan_unref(struct plan *plan); /* no step may be running on the last refere
 /* Which nodes make what is likely to be passed to another task, or kept for it: by node id, malloc'd. */
 bool *plan_find_shared(const struct graph *graph);
 
-/* Works out each live node's frame: `ret_frame_of` by node id (malloc'd), frames in ret_frames (malloc'd, [0] is the root).
- * Shared with tests. Errors: INVALID_ARGUMENT naming a node whose inputs come from different frames. */
+/* The frames of a graph's live nodes. */
 struct plan_frame_info {
     const char *name;
     int parent;
     int parallel_iterations;
 };
-struct status *plan_find_frames(const struct graph *graph, int **ret_frame_of, struct plan_frame_info **ret_frames,
-                                int *ret_n_frames) MUST_USE;
+struct plan_frame_map {
+    int *frame_of;                  /* by node id: where the node runs */
+    int *output_frame_of;           /* by node id: where its values live; another one for Enter and Exit */
+    struct plan_frame_info *frames; /* [0] is the root */
+    int n_frames;
+};
+/* Errors: INVALID_ARGUMENT naming a node whose inputs come from different frames. Cost: linear. */
+struct status *plan_find_frames(const struct graph *graph, struct plan_frame_map *ret) MUST_USE;
+void plan_frame_map_fini(struct plan_frame_map *map); /* an all-zero one, too */
 
 #endif

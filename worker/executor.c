@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "common/base/clock.h"
+#include "kernels/work.h"
 #include "kernels/variable.h"
 #include "worker/executor_internal.h"
 
@@ -282,14 +283,27 @@ void step_finish_feed(struct step *step, struct iteration *iteration, const stru
     step_finish_node(step, iteration, node, value, false, NULL);
 }
 
+static struct kernel_ctx kernel_context(struct step *step, const struct plan_node *node, struct tensor *inputs) {
+    return (struct kernel_ctx){.inputs = inputs,
+                               .outputs = step->outputs,
+                               .instance = node->instance,
+                               .host = &executor_host,
+                               .pool = step->run->pool,
+                               .step = step,
+                               .step_id = step->run->step_id};
+}
+
+/* Of a kernel with an input that is large, or of an op whose inputs' sizes do not tell. */
+static bool is_heavy(struct step *step, const struct plan_node *node, struct tensor *inputs) {
+    const struct kernel_instance *instance = node->instance;
+    if (!instance->work || (instance->def->flags & KERNEL_EXPENSIVE))
+        return true;
+    struct kernel_ctx ctx = kernel_context(step, node, inputs);
+    return instance->work->ns(&ctx) > PLAN_CHEAP_NS;
+}
+
 static void run_kernel(struct step *step, struct iteration *iteration, const struct plan_node *node, struct tensor *inputs) {
-    struct kernel_ctx ctx = {.inputs = inputs,
-                             .outputs = step->outputs,
-                             .instance = node->instance,
-                             .host = &executor_host,
-                             .pool = step->run->pool,
-                             .step = step,
-                             .step_id = step->run->step_id};
+    struct kernel_ctx ctx = kernel_context(step, node, inputs);
     int64_t start_ns = unlikely(step->stats != NULL) ? clock_now_ns() : 0;
     node->compute(&ctx);
     if (unlikely(step->stats != NULL))
@@ -341,7 +355,7 @@ static unsigned run_next(struct step *step) {
     }
     if (likely(node->kind <= PLAN_KERNEL_ASYNC)) {
         unsigned cost = LIGHT;
-        if (unlikely(largest_input(node, inputs) > node->cheap_elements) && step->run->pool) {
+        if (unlikely(largest_input(node, inputs) > node->cheap_elements) && step->run->pool && is_heavy(step, node, inputs)) {
             if (!step->is_on_pool && step->run->inline_budget_ns > 0) {
                 step->n_ready++; /* stays on top */
                 return MUST_MOVE;

@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 
+#include "kernels/work.h"
 #include "worker/executor_internal.h"
 #include "worker/function.h"
 
@@ -50,7 +51,6 @@ static const struct plan_op *plan_op_find(const char *op) {
 
 enum {
     MAX_PLAIN_STATES = 64, /* what does not fit is not shared */
-    CHEAP_NS = 40000,      /* a kernel above this estimate is worth a wake-up */
 };
 
 /* What the steps of building share. */
@@ -137,12 +137,15 @@ static struct status *build_position(const struct node *node, uint32_t *n, uint3
 }
 
 /* Up to how many elements a kernel is not worth a wake-up. */
-static int32_t cheap_elements(const struct kernel_def *def) {
+static int32_t cheap_elements(const struct kernel_instance *instance) {
+    const struct kernel_def *def = instance->def;
     if (def->flags & KERNEL_VIEW) /* constant time whatever the size */
         return INT32_MAX;
     if (def->flags & KERNEL_EXPENSIVE)
         return -1;
-    return (int32_t)(CHEAP_NS / (def->cost_ns_per_element > 0 ? def->cost_ns_per_element : 0.5f));
+    if (instance->work)
+        return (int32_t)instance->work->from;
+    return (int32_t)(PLAN_CHEAP_NS / (def->cost_ns_per_element > 0 ? def->cost_ns_per_element : 0.5f));
 }
 
 /* A thousand additions read one state, which stays in the cache, instead of a thousand equal ones. */
@@ -177,7 +180,7 @@ static struct status *build_kernel(struct builder *b, const struct node *node, s
     out->kind = instance->def->flags & KERNEL_ASYNC ? PLAN_KERNEL_ASYNC : PLAN_KERNEL;
     out->instance = instance;
     out->compute = instance->compute;
-    out->cheap_elements = cheap_elements(instance->def);
+    out->cheap_elements = cheap_elements(instance);
     return NULL;
 }
 

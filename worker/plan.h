@@ -19,6 +19,8 @@
 #include "kernels/kernel.h"
 #include "worker/session_state.h"
 
+enum { PLAN_CHEAP_NS = 40000 }; /* a kernel that takes longer is heavy: worth a wake-up */
+
 enum plan_kind {
     PLAN_KERNEL,       /* call compute */
     PLAN_KERNEL_ASYNC, /* the same, and it may answer KERNEL_PENDING */
@@ -86,7 +88,8 @@ struct plan_node {
     uint32_t first_edge, n_edges; /* grouped by output, control edges last; edges to settled inputs stand behind these, uncounted */
     uint32_t first_settled;       /* plan->settled */
     uint16_t n_settled;
-    int32_t cheap_elements;  /* PLAN_KERNEL*: with inputs of more it is not run on a loop thread, nor while other nodes are ready */
+    int32_t cheap_elements;  /* PLAN_KERNEL*: with inputs of more it may be heavy, and then it is not run on a loop thread, nor while
+                                other nodes are ready */
     uint32_t aux;            /* PLAN_CONST: constants index; SEND/RECV: plan_channels index; FEED/FETCH: position in the
                                 run's arrays; ENTER: child frame; EXIT: its number among the frame's */
     const struct node *node; /* names, for messages and statistics */

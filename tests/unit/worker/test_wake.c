@@ -182,6 +182,72 @@ static void pool_let_go(void) {
     pthread_mutex_unlock(&holder.lock);
 }
 
+/* ---- what is not run on a thread that must not be held ---- */
+
+/* Runs the text on this thread, which belongs to no pool, with a budget: did the step end here? The pool is held meanwhile. */
+static bool ends_here(const char *text) {
+    struct fixture f;
+    struct pool *free_pool = pool;
+    open_fixture(&f, text);
+    pool = pool_new_held();
+    step_run_init(&f.run);
+    ending_reset(&f.end);
+    f.run.plan = f.plan;
+    f.run.fetches = f.fetches;
+    f.run.containers = containers;
+    f.run.pool = pool;
+    f.run.inline_budget_ns = INT64_MAX / 2;
+    f.run.on_done = on_done;
+    executor_start(&f.run);
+    pthread_mutex_lock(&f.end.lock);
+    bool is_done = f.end.is_done;
+    pthread_mutex_unlock(&f.end.lock);
+    pool_let_go();
+    await(&f);
+    pool_free(pool);
+    pool = free_pool;
+    if (f.end.status)
+        fail_msg("%s", status_message(f.end.status));
+    close_fixture(&f);
+    return is_done;
+}
+
+#define OUT(type) "out = _MrFetch(x) {T=" type ", index=0}\n"
+#define FLOAT(name, value) name " = Const() {dtype=float, value=float[]{" value "}}\n"
+#define VECTOR(name, value) name " = Const() {dtype=int32, value=int32[2]{" value "}}\n"
+
+static const struct {
+    const char *name, *small, *large;
+} works[] = {
+    {"Fill", FLOAT("v", "1") VECTOR("d", "3, 3") "x = Fill(d, v) {T=float, index_type=int32}\n" OUT("float"),
+     FLOAT("v", "1") VECTOR("d", "3000, 3000") "x = Fill(d, v) {T=float, index_type=int32}\n" OUT("float")},
+    {"RandomUniform", VECTOR("d", "3, 3") "x = RandomUniform(d) {T=int32, dtype=float}\n" OUT("float"),
+     VECTOR("d", "3000, 3000") "x = RandomUniform(d) {T=int32, dtype=float}\n" OUT("float")},
+    {"Range", INT("a", "0") INT("b", "9") INT("c", "1") "x = Range(a, b, c) {Tidx=int32}\n" OUT("int32"),
+     INT("a", "0") INT("b", "9000000") INT("c", "1") "x = Range(a, b, c) {Tidx=int32}\n" OUT("int32")},
+    {"Tile",
+     VECTOR("v", "1, 2") INT("n", "4") "one = ExpandDims(n, zero) {T=int32, Tdim=int32}\n" INT(
+         "zero", "0") "x = Tile(v, one) {T=int32, Tmultiples=int32}\n" OUT("int32"),
+     VECTOR("v", "1, 2") INT("n", "4000000") "one = ExpandDims(n, zero) {T=int32, Tdim=int32}\n" INT(
+         "zero", "0") "x = Tile(v, one) {T=int32, Tmultiples=int32}\n" OUT("int32")},
+    {"broadcasting",
+     INT("a", "0") INT("b", "9") INT("c", "1") INT("zero", "0") "r = Range(a, b, c) {Tidx=int32}\n"
+                                                                "column = ExpandDims(r, c) {T=int32, Tdim=int32}\n"
+                                                                "x = AddV2(r, column) {T=int32}\n" OUT("int32"),
+     INT("a", "0") INT("b", "3000") INT("c", "1") INT("zero", "0") "r = Range(a, b, c) {Tidx=int32}\n"
+                                                                   "column = ExpandDims(r, c) {T=int32, Tdim=int32}\n"
+                                                                   "x = AddV2(r, column) {T=int32}\n" OUT("int32")},
+};
+
+static void outputs_that_inputs_do_not_show_are_made_by_the_pool(void **state) {
+    for (size_t i = 0; i < ARRAY_LEN(works); i++) {
+        if (!ends_here(works[i].small))
+            fail_msg("%s: a small one went to the pool", works[i].name);
+        if (ends_here(works[i].large))
+            fail_msg("%s: a large one ran here", works[i].name);
+    }
+}
+
 /* Rows of a batch are put side by side by the pool when they are large, where the step runs when not. */
 static void expect_batch(bool is_large) {
     struct fixture put, take;
@@ -239,9 +305,8 @@ static int teardown(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_waker_goes_on_before_what_it_woke),
-        cmocka_unit_test(what_was_woken_does_not_wait_for_a_heavy_node),
-        cmocka_unit_test(a_long_chain_of_wakes_is_not_deep),
+        cmocka_unit_test(a_waker_goes_on_before_what_it_woke), cmocka_unit_test(what_was_woken_does_not_wait_for_a_heavy_node),
+        cmocka_unit_test(a_long_chain_of_wakes_is_not_deep),   cmocka_unit_test(outputs_that_inputs_do_not_show_are_made_by_the_pool),
         cmocka_unit_test(large_batches_are_made_by_the_pool),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -302,13 +302,29 @@ static bool is_heavy(struct step *step, const struct plan_node *node, struct ten
     return instance->work->ns(&ctx) > PLAN_CHEAP_NS;
 }
 
+/* Its output lies where it belongs. What was just written field by field is not moved in large pieces, for which the core would wait. */
+static inline void finish_direct(struct step *step, struct iteration *iteration, const struct plan_node *node,
+                                 const struct plan_edge *edge) {
+    struct node_state *state = &iteration->states[edge->state];
+    clear_inputs(&iteration->slots[node->first_slot], node->n_inputs);
+    if (--state->pending == 0)
+        step_push_ready(step, iteration, edge->dst, state->n_dead > 0);
+    node_completed(step, iteration);
+}
+
 static void run_kernel(struct step *step, struct iteration *iteration, const struct plan_node *node, struct tensor *inputs) {
+    const struct plan_edge *edge = node->flags & PLAN_DIRECT ? &step->plan->edges[node->first_edge] : NULL;
     struct kernel_ctx ctx = kernel_context(step, node, inputs);
+    if (edge)
+        ctx.outputs = &iteration->slots[edge->slot];
     int64_t start_ns = unlikely(step->stats != NULL) ? clock_now_ns() : 0;
     node->compute(&ctx);
     if (unlikely(step->stats != NULL))
-        stats_node(step, node, start_ns, clock_now_ns(), node->n_outputs ? &step->outputs[0] : NULL);
-    step_finish_node(step, iteration, node, step->outputs, false, ctx.status);
+        stats_node(step, node, start_ns, clock_now_ns(), node->n_outputs ? &ctx.outputs[0] : NULL);
+    if (edge && likely(!ctx.status && !step->is_aborted && ctx.outputs->storage != TENSOR_NONE))
+        finish_direct(step, iteration, node, edge);
+    else
+        step_finish_node(step, iteration, node, ctx.outputs, false, ctx.status);
 }
 
 static void start_async(struct step *step, struct iteration *iteration, const struct plan_node *node, bool on_pool) {

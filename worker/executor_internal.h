@@ -151,7 +151,7 @@ void step_drive(struct step *step, struct async_op *mail);
 /* The same, but where this thread is in the middle of a step, the woken one waits until that one pauses. */
 void step_wake(struct step *step, struct async_op *mail);
 void step_drive_on_pool(struct pool_task *task); /* step->task */
-void steps_woken_go_first(void);               /* to the pool: this thread is about to be busy for long */
+void steps_woken_go_first(void);                 /* to the pool: this thread is about to be busy for long */
 /* Around what wakes steps but is none. */
 void thread_begins(void);
 void thread_ends(void);

@@ -363,6 +363,8 @@ static void build_edges(struct builder *b) {
             if (!(edges[k].flags & EDGE_CONTROL) &&
                 (k + 1 == node->n_edges || (edges[k + 1].flags & EDGE_CONTROL) || edges[k + 1].output != edges[k].output))
                 edges[k].flags |= EDGE_MOVE;
+        if (node->kind == PLAN_KERNEL && node->n_outputs == 1 && node->n_edges == 1 && edges[0].flags == EDGE_MOVE)
+            node->flags |= PLAN_DIRECT;
     }
 }
 

@@ -44,6 +44,7 @@ enum plan_node_flags {
     PLAN_DEREF = 1,          /* some input comes from a ref output and wants its value */
     PLAN_CONSTANT_ENTER = 4, /* the value holds in every iteration */
     PLAN_TAKES_DEAD = 16,    /* runs although an input is dead: Send, Fetch, Merge, ControlTrigger, frame ops */
+    PLAN_DIRECT = 64,        /* a kernel with one output, which goes to one input of a node that is no Merge: made in that one's slot */
     PLAN_LATE_READ = 32,     /* an Identity of a reference: each consumer reads the variable when it runs itself */
 };
 

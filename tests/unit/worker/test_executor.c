@@ -236,6 +236,36 @@ static void loops_nest(void **state) {
                   "int32[]{20}");
 }
 
+/* Each outer loop has two inner ones side by side; @ stands for its number. */
+static const char two_in_one[] =
+    LOOP("w@", "z", "outer", "4",
+         "w@_in = Enter(inner) {T=int32, frame_name=\"w@\", is_constant=true, parallel_iterations=4}\n" LOOP("v@", "w@_b", "w@_in", "3",
+                                                                                                             COUNT_BODY("v@"))
+             LOOP("u@", "w@_b", "w@_in", "3", COUNT_BODY("u@")) "w@_1 = Const(^w@_b) {dtype=int32, value=int32[]{1}}\n"
+                                                                "w@_d = Sub(u@_x, v@_x) {T=int32}\n"
+                                                                "w@_v = AddV2(v@_x, w@_1) {T=int32}\n"
+                                                                "w@_a = AddV2(w@_v, w@_d) {T=int32}\n"
+                                                                "w@_n = NextIteration(w@_a) {T=int32}\n");
+
+static void loops_stand_beside_and_inside_each_other(void **state) {
+    struct str text = STR_INIT;
+    str_add(&text, INT("z", "0") INT("outer", "20") INT("inner", "7"));
+    for (int i = 0; i < 50; i++) {
+        for (const char *at = two_in_one; *at; at++)
+            if (*at == '@')
+                str_addf(&text, "%d", i);
+            else
+                str_add_char(&text, *at);
+        if (i == 0)
+            str_add(&text, "sum0 = Identity(w0_x) {T=int32}\n");
+        else
+            str_addf(&text, "sum%d = AddV2(sum%d, w%d_x) {T=int32}\n", i, i - 1, i);
+    }
+    str_add(&text, "out = _MrFetch(sum49) {T=int32, index=0}\n");
+    expect_result(str_text(&text), "int32[]{1000}");
+    str_fini(&text);
+}
+
 /* A loop in an untaken branch: its Exit is dead, and the Merge after it takes the other side. */
 static void a_dead_loop_ends_dead(void **state) {
     expect_result("p = Const() {dtype=bool, value=bool[]{false}}\n" INT("z", "0") INT("n", "10") "s = Switch(z, p) {T=int32}\n" LOOP(
@@ -527,6 +557,7 @@ int main(void) {
         cmocka_unit_test(a_loop_counts),
         cmocka_unit_test(a_loop_of_a_million_iterations_takes_the_memory_of_a_hundred),
         cmocka_unit_test(loops_nest),
+        cmocka_unit_test(loops_stand_beside_and_inside_each_other),
         cmocka_unit_test(a_dead_loop_ends_dead),
         cmocka_unit_test(a_cond_inside_a_loop),
         cmocka_unit_test(asynchronous_kernels_come_home),

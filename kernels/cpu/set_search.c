@@ -1,6 +1,7 @@
 /* Where values belong among sorted ones: LowerBound, UpperBound, Bucketize. */
 #include <stdlib.h>
 
+#include "kernels/cpu/lanes.h"
 #include "kernels/cpu/math_internal.h"
 #include "kernels/cpu/state_internal.h"
 
@@ -8,26 +9,49 @@ extern const struct kernel_list set_search_kernels;
 
 /* ---- LowerBound, UpperBound ---- */
 
-/* How many of the n sorted numbers are below the value (lower), or not above it (upper). What is no number is above all and below none. */
-typedef int64_t search_fn(const void *sorted, int64_t n, const void *value, bool is_upper);
-#define SEARCH(tag, T, LOAD)                                                                                          \
-    static int64_t search_##tag(const void *sorted_, int64_t n, const void *value_, bool is_upper) {                  \
-        const T *sorted = sorted_, *value = value_;                                                                   \
-        int64_t low = 0, high = n;                                                                                    \
-        while (low < high) {                                                                                          \
-            int64_t middle = low + (high - low) / 2;                                                                  \
-            bool is_before = is_upper ? !(LOAD(*value) < LOAD(sorted[middle])) : LOAD(sorted[middle]) < LOAD(*value); \
-            *(is_before ? &low : &high) = is_before ? middle + 1 : middle;                                            \
-        }                                                                                                             \
-        return low;                                                                                                   \
+/* How many of the n sorted numbers are below the value (lower), or not above it (upper). What is no number is above all and below none.
+ *
+ * The places that std::lower_bound looks at, so that numbers that are not sorted get its answers, but several values side by side and
+ * without branches: which half comes next is as good as random, and the loads of one value need not wait for another's. */
+enum { SEARCH_LANES = 8 };
+typedef void search_fn(const void *sorted, int64_t n, const void *values, int count, bool is_upper, int64_t *places);
+#define SEARCH(tag, T, V, LOAD)                                                                                              \
+    LANES_INLINE void search_some_##tag(const T *sorted, int64_t n, const T *values, const int count, const bool is_upper,   \
+                                        int64_t *first) {                                                                    \
+        V value[SEARCH_LANES];                                                                                               \
+        int64_t left[SEARCH_LANES];                                                                                          \
+        for (int k = 0; k < count; k++) {                                                                                    \
+            value[k] = LOAD(values[k]);                                                                                      \
+            left[k] = n;                                                                                                     \
+            first[k] = 0;                                                                                                    \
+        }                                                                                                                    \
+        for (int64_t most = n; most > 0; most /= 2) { /* the longest of what is left */                                      \
+            for (int k = 0; k < count; k++) {                                                                                \
+                int64_t half = left[k] / 2, at = first[k] + half;                                                            \
+                V middle = LOAD(sorted[at - (at == n)]); /* a search that is over may stand at the end */                    \
+                bool is_before = (is_upper ? !(value[k] < middle) : middle < value[k]) & (left[k] > 0);                      \
+                first[k] += is_before ? half + 1 : 0;                                                                        \
+                left[k] = is_before ? left[k] - half - 1 : half;                                                             \
+            }                                                                                                                \
+        }                                                                                                                    \
+    }                                                                                                                        \
+    static void search_##tag(const void *sorted, int64_t n, const void *values, int count, bool is_upper, int64_t *places) { \
+        const T *value = values;                                                                                             \
+        if (count == SEARCH_LANES && is_upper)                                                                               \
+            search_some_##tag(sorted, n, value, SEARCH_LANES, true, places);                                                 \
+        else if (count == SEARCH_LANES)                                                                                      \
+            search_some_##tag(sorted, n, value, SEARCH_LANES, false, places);                                                \
+        else                                                                                                                 \
+            for (int k = 0; k < count; k++)                                                                                  \
+                search_some_##tag(sorted, n, value + k, 1, is_upper, places + k);                                            \
     }
 #define SAME(v) (v)
-#define SEARCH_NUMBER(tag, T, W, DT, ...) SEARCH(tag, T, SAME)
+#define SEARCH_NUMBER(tag, T, W, DT, ...) SEARCH(tag, T, T, SAME)
 #define SEARCH_ENTRY(tag, T, W, DT, ...) [DT] = search_##tag,
 MATH_INTS(SEARCH_NUMBER)
 MATH_FLOATS(SEARCH_NUMBER)
-SEARCH(half, uint16_t, half_to_float)
-SEARCH(bfloat16, uint16_t, bfloat16_to_float)
+SEARCH(half, uint16_t, float, half_to_float)
+SEARCH(bfloat16, uint16_t, float, bfloat16_to_float)
 static search_fn *const searches[DT_N_TYPES] = {
     MATH_INTS(SEARCH_ENTRY) MATH_FLOATS(SEARCH_ENTRY)[DT_HALF] = search_half, [DT_BFLOAT16] = search_bfloat16};
 
@@ -42,13 +66,17 @@ struct search_job {
 static void search_range(void *arg, int64_t begin, int64_t end) {
     const struct search_job *job = arg;
     void *out = tensor_data(job->out);
-    for (int64_t i = begin; i < end; i++) {
-        const char *sorted = job->sorted + i / job->n_values * job->n_sorted * job->size;
-        int64_t place = job->search(sorted, job->n_sorted, job->values + i * job->size, job->is_upper);
+    while (begin < end) {
+        int64_t row = begin / job->n_values, places[SEARCH_LANES];
+        int count = (int)MIN(MIN(end, (row + 1) * job->n_values) - begin, SEARCH_LANES);
+        job->search(job->sorted + row * job->n_sorted * job->size, job->n_sorted, job->values + begin * job->size, count, job->is_upper,
+                    places);
         if (job->out->dtype == DT_INT32)
-            ((int32_t *)out)[i] = (int32_t)place;
+            for (int k = 0; k < count; k++)
+                ((int32_t *)out)[begin + k] = (int32_t)places[k];
         else
-            ((int64_t *)out)[i] = place;
+            memcpy((int64_t *)out + begin, places, (size_t)count * sizeof(*places));
+        begin += count;
     }
 }
 

@@ -65,22 +65,22 @@ class OpReport:
         self.ops, self.cases, self.reasons = collections.defaultdict(Tally), collections.Counter(), collections.defaultdict(set)
 
     def case(self, name, mode, graph, outcome, options):
-        """outcome: agree, fail alike, differs, refused, wider; see oracle.run_case."""
-        self.cases[outcome] += 1
-        explained = outcome == "explained" or (outcome == "agree" and "ignore" in options)
+        """outcome: agree, fail alike, differs, refused, wider, explained, left open; see oracle.run_case."""
+        explained = outcome in ("explained", "left open")
+        self.cases["agree" if outcome == "left open" else outcome] += 1
         self.cases["left open"] += explained
         if outcome == "explained":
             self.reasons[options["explained"]].add(name.split("/")[0])
         nodes = list(_nodes(graph)) if graph else []
         for op in {node.op for node in nodes}:
             tally = self.ops[op]
-            tally.forward += outcome in ("agree", "fail alike")
+            tally.forward += outcome in ("agree", "left open", "fail alike")
             tally.errors += outcome == "fail alike"
             tally.wider += outcome == "wider"
             tally.explained += explained
             if outcome == "differs":
                 tally.differs.append(f"{name} [{mode}]")
-        if outcome == "agree":
+        if outcome in ("agree", "left open"):
             for node in nodes:
                 self.ops[node.op].dtypes.update(_dtypes(node))
         if outcome == "refused":

@@ -75,7 +75,7 @@ def run_family(name, evaluator, arguments, ops):
             outcome, graph = oracle.run_case(evaluator, case_name, build, options, mode, report)
             if ops:
                 ops.case(case_name, mode, graph, outcome, options)
-            if (arguments.backward or ops) and mode == "static" and outcome == "agree" and options.get("ignore") != "values":
+            if (arguments.backward or ops) and mode == "static" and outcome in ("agree", "left open") and options.get("ignore") != "values":
                 run_backward(evaluator, case_name, build, options, report, ops)
     for line in report.failed[:100]:
         print("FAIL", line)

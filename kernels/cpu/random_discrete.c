@@ -135,17 +135,13 @@ static void cumulate(const struct multinomial_job *job, int64_t row, double *sum
         sums[i] = total += sums[i];
 }
 
-/* The first class whose sum is above `wanted`; all of them where none is (no logit was finite), as in TensorFlow. */
+/* The first class whose sum is above `wanted`; all of them where none is (no logit was finite), as in TensorFlow. Without branches, which
+ * would be guessed wrong half of the time. */
 static int64_t class_above(const double *sums, int64_t n, double wanted) {
-    int64_t begin = 0, end = n;
-    while (begin < end) {
-        int64_t middle = begin + (end - begin) / 2;
-        if (sums[middle] > wanted)
-            end = middle;
-        else
-            begin = middle + 1;
-    }
-    return begin;
+    int64_t first = 0;
+    for (; n > 1; n -= n / 2)
+        first += n / 2 & -(int64_t)(sums[first + n / 2 - 1] <= wanted);
+    return first + (sums[first] <= wanted);
 }
 
 /* Sample s of row r takes pair r · samples + s of the stream's words. */

@@ -43,7 +43,7 @@ def run_backward(evaluator, name, build, options, report, ops):
     fetches, types = found
     loosest = max(options.get("rtol", 0), *(oracle.DEFAULT_TOLERANCE.get(t.dtype.base_dtype.name, 0) for t in fetches))
     options = {"rtol": BACKWARD_SLACK * loosest, "atol": max(BACKWARD_SLACK * loosest, options.get("atol", 0)), "ignore": "shapes", "to_largest": True}
-    n_failed, why = len(report.failed), next((why for op, why in op_report.BACKWARD_EXPLAINED.items() if name.startswith(op)), None)
+    n_failed, why = len(report.failed), op_report.backward_reason(name)
     outcome = oracle.compare_graph(evaluator, name, graph, [oracle.Step(fetches)], options, "backward", report)
     if outcome == "differs" and why:
         del report.failed[n_failed:]

@@ -26,10 +26,11 @@ struct pool_loops {
     bool (*scatter_at)(void *to, int64_t n_to, const void *indices, bool is_wide, int64_t n, const void *gradient);
 };
 extern const struct pool_loops *const pool_loops_of[DT_N_TYPES];
-/* Averages, of float, double, qint8 and quint8: the mean of the taps, place by place as max; and of float and double its gradient given back
- * to them. */
+/* Averages, of float, double, qint8 and quint8: the mean of the taps, place by place as max; and of float and double its gradient given
+ * back to them: added, or where each has no other place, stored. */
 void pool_mean(enum dtype dtype, const void *const *taps, int64_t n_taps, int64_t n_places, int64_t step, int64_t n, void *out);
-void pool_mean_grad(enum dtype dtype, void *const *to, int64_t n_taps, int64_t n, const void *gradient);
+void pool_mean_grad(enum dtype dtype, void *const *to, int64_t n_taps, int64_t n_places, int64_t step, int64_t n, const void *gradient,
+                    bool is_only);
 
 /* One execution, all operands of a plain dtype. */
 struct pool_job {

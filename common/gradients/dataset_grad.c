@@ -102,6 +102,7 @@ static const struct gradient_row rows[] = {
     NO_GRADIENT("TFRecordDatasetV2"),
     NO_GRADIENT("FixedLengthRecordDataset"),
     NO_GRADIENT("FixedLengthRecordDatasetV2"),
+    NO_GRADIENT("MapDefun"),
     NO_GRADIENT("RebatchDatasetV2"),
 };
 // clang-format on

@@ -14,6 +14,31 @@ static struct status *shape_declared(struct shape_inference *ctx) {
     return NULL;
 }
 
+static bool shape_merge_failed(int64_t a, int64_t b, int64_t *ret) {
+    *ret = a < 0 ? b : a;
+    return a >= 0 && b >= 0 && a != b;
+}
+
+/* MapDefun: as many rows as the arguments have, each of the declared shape. */
+static struct status *shape_map_defun(struct shape_inference *ctx) {
+    const struct attr_value *types, *shapes;
+    int n_arguments = 0, n = 0;
+    int64_t n_rows = -1;
+    TRY(node_get_list(ctx->node, "Targuments", &types, &n_arguments));
+    for (int i = 0; i < n_arguments && i < ctx->node->n_data; i++) {
+        if (ctx->in[i].rank == 0)
+            return status_invalid("Arguments must have rank at least 1. Input %d has rank of 0.", i);
+        if (ctx->in[i].rank > 0 && shape_merge_failed(n_rows, ctx->in[i].dims[0], &n_rows))
+            return status_invalid("Arguments must have the same dimension 0.");
+    }
+    TRY(node_get_list(ctx->node, "output_shapes", &shapes, &n));
+    if (n != ctx->node->n_outputs)
+        return status_invalid("`output_shapes` must be the same length as `output_types` (%d vs. %d)", n, ctx->node->n_outputs);
+    for (int i = 0; i < n; i++)
+        TRY(shape_concat(ctx, shape_make(ctx, 1, &n_rows), shapes[i].shape, &ctx->out[i]));
+    return NULL;
+}
+
 // clang-format off
 static const struct op_def rows[] = {
     {"TensorDataset", "a dataset of one element", shape_scalar},
@@ -113,6 +138,7 @@ static const struct op_def rows[] = {
     {"TFRecordDatasetV2", "the records of TFRecord files, from given offsets", shape_scalar},
     {"FixedLengthRecordDataset", "blocks of equal size from files", shape_scalar},
     {"FixedLengthRecordDatasetV2", "blocks of equal size from files", shape_scalar},
+    {"MapDefun", "a function of each row of its arguments, stacked", shape_map_defun},
     {"RebatchDatasetV2", "batches cut anew, by a list of sizes", shape_scalar},
 };
 // clang-format on

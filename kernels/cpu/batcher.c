@@ -74,7 +74,6 @@ static void start_time(struct batch_queue *queue, int64_t since_ns) {
     queue->open_until_ns = timeout_us < (INT64_MAX - since_ns) / 1000 ? since_ns + timeout_us * 1000 : INT64_MAX;
     clear_alarm(queue);
     object_ref(&batcher->object);
-    queue->alarm.ring = on_alarm;
     alarm_set(batcher->alarms, &queue->alarm, timeout_us - MIN(gone_us, timeout_us));
 }
 
@@ -182,6 +181,7 @@ static struct status *queue_of(struct batcher *batcher, const char *name, struct
     queue->batcher = batcher;
     queue->name = xstrdup(name);
     list_init(&queue->batches);
+    queue->alarm.ring = on_alarm;
     batch_append(queue);
     list_push_back(&batcher->queues, &queue->link);
     return NULL;

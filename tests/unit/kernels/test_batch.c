@@ -22,7 +22,7 @@ struct fake_function {
     struct function_call *under_way;
     bool is_patient; /* calls wait for finish_call */
     bool is_wrong;   /* the result has a row too many */
-    int n_calls, n_cancelled, n_prepared, n_finished;
+    _Atomic int n_calls, n_cancelled, n_prepared, n_finished;
     int64_t last_rows;
 };
 static struct fake_function fake;

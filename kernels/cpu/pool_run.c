@@ -268,6 +268,15 @@ static bool is_tiled(const struct conv_shape *s) {
     return true;
 }
 
+/* The pixels of the window at `origin` along dimension i. TensorFlow's gradient of the mean in two dimensions takes a window that begins in
+ * the padding for one that reaches to the end of an image narrower than itself. */
+static void clip_window(const struct pool_job *job, int i, int64_t origin, int64_t *ret_begin, int64_t *ret_end) {
+    const struct conv_shape *s = job->shape;
+    bool reaches_end = job->kind == POOL_AVG_GRAD && job->n_spatial == 2 && MAX(origin, 0) + s->window[i] > s->in[i];
+    *ret_begin = MAX(origin, 0);
+    *ret_end = reaches_end ? s->in[i] : MIN(origin + s->window[i], s->in[i]);
+}
+
 /* A row of places of MaxPool, AvgPool or AvgPoolGrad, whose taps lie in the result: the rows of the window are found once for all of them,
  * and the taps once for all places whose window lies within the image's columns. */
 static void run_row(const struct pool_job *job, int64_t row, const void **taps, int64_t *rows) {
@@ -275,15 +284,18 @@ static void run_row(const struct pool_job *job, int64_t row, const void **taps, 
     int64_t pixel = s->in_channels * (int64_t)dtype_size(job->dtype), n_rows = 0, stride = s->stride[2];
     int64_t y = row % s->out[1] * s->stride[1] - s->pad_before[1], z = row / s->out[1] % s->out[0] * s->stride[0] - s->pad_before[0];
     int64_t image = row / (s->out[1] * s->out[0]) * conv_n_positions(s->in);
-    for (int64_t i = MAX(z, 0); i < MIN(z + s->window[0], s->in[0]); i++)
-        for (int64_t j = MAX(y, 0); j < MIN(y + s->window[1], s->in[1]); j++)
+    int64_t begin, end, row_begin, row_end;
+    clip_window(job, 0, z, &begin, &end);
+    clip_window(job, 1, y, &row_begin, &row_end);
+    for (int64_t i = begin; i < end; i++)
+        for (int64_t j = row_begin; j < row_end; j++)
             rows[n_rows++] = (image + (i * s->in[1] + j) * s->in[2]) * pixel;
     bool is_backward = job->kind == POOL_AVG_GRAD, is_only = is_backward && is_tiled(s);
     const char *in = is_backward ? job->result : job->in;
     char *out = (is_backward ? (char *)(uintptr_t)job->gradient : (char *)job->result) + row * s->out[2] * pixel;
     for (int64_t x = 0, n_places; x < s->out[2]; x += n_places, out += n_places * pixel) {
         int64_t origin = x * stride - s->pad_before[2], n_taps = 0, room = s->in[2] - s->window[2] - origin;
-        int64_t begin = MAX(origin, 0), end = MIN(origin + s->window[2], s->in[2]);
+        clip_window(job, 2, origin, &begin, &end);
         n_places = origin >= 0 && room >= 0 ? MIN(room / stride + 1, s->out[2] - x) : 1;
         for (int64_t r = 0; r < n_rows; r++)
             for (int64_t at = begin; at < end; at++)

@@ -155,12 +155,13 @@ static void a_value_that_is_granted_ahead_is_never_announced(void **state) {
         assert_true(task_says(&a, "\"bulk\":true"));
 }
 
+static const struct peer_landing *prepared(void) { return LIST_ENTRY(b.other->rdma.prepared.next, struct peer_landing, link); }
+static bool is_prepared(void) { return task_says(&b, "\"prepared\":1") && prepared()->landing.state == RDMA_GRANTED; }
+
 /* The device registers nothing while the second step runs: its place was prepared after the first. */
 static void the_next_step_finds_its_place_prepared(void **state) {
     check_goes_ahead(7);
-    TURN_UNTIL(loop, task_says(&b, "\"prepared\":1") && fake_verbs.n_regions >= 2);
-    loop_turn(loop); /* its registration is known */
-    TURN_UNTIL(loop, LIST_ENTRY(b.other->rdma.prepared.next, struct peer_landing, link)->landing.state == RDMA_GRANTED);
+    TURN_UNTIL(loop, is_prepared());
     struct tensor value;
     struct wait wait;
     fake_verbs.is_registering_held = true;
@@ -183,8 +184,7 @@ static void the_next_step_finds_its_place_prepared(void **state) {
 
 static void a_place_that_nobody_wants_for_a_while_goes(void **state) {
     check_goes_ahead(7);
-    TURN_UNTIL(loop, task_says(&b, "\"prepared\":1") &&
-                         LIST_ENTRY(b.other->rdma.prepared.next, struct peer_landing, link)->landing.state == RDMA_GRANTED);
+    TURN_UNTIL(loop, is_prepared());
     int n_regions = fake_verbs.n_regions;
     peer_rdma_tick(&b.other->rdma, INT64_MAX / 2);
     TURN_UNTIL(loop, fake_verbs.n_regions < n_regions);
@@ -631,9 +631,8 @@ static void grants_that_make_no_sense_are_dropped_or_refused(void **state) {
 
 static void a_number_that_was_prepared_and_not_told_ends_the_line(void **state) {
     check_goes_ahead(7);
-    TURN_UNTIL(loop, task_says(&b, "\"prepared\":1") &&
-                         LIST_ENTRY(b.other->rdma.prepared.next, struct peer_landing, link)->landing.state == RDMA_GRANTED);
-    fake_verbs_forge_number(LIST_ENTRY(b.other->rdma.prepared.next, struct peer_landing, link)->landing.place.number);
+    TURN_UNTIL(loop, is_prepared());
+    fake_verbs_forge_number(prepared()->landing.place.number);
     TURN_UNTIL(loop, task_says(&b, "\"from\":\"a write to a place that it was not told of\""));
     TURN_UNTIL(loop, b.peers->rdma.prepared_bytes == 0);
     assert_int_equal(a.n_lost + b.n_lost, 0);

@@ -21,6 +21,8 @@ static void update_takes_grants(struct peer_rdma *rdma) {
     bool takes = rdma->is_on && (is_required(rdma) || is_promising);
     atomic_store_explicit(&rdma->takes_grants, takes, memory_order_release);
     atomic_store_explicit(&rdma->takes_ahead, rdma->is_on && rdma->in_state == IN_READY, memory_order_release);
+    bool may_come = rdma->setup->device && rdma->is_on && !rdma->has_failed_from && !rdma->is_refused;
+    atomic_store_explicit(&rdma->awaits_line, takes || may_come, memory_order_release);
 }
 
 static void set_in_state(struct peer_rdma *rdma, enum peer_in_state state) {
@@ -198,6 +200,7 @@ static struct status *on_answer(struct peer_rdma *rdma, const Millrace__RdmaAnsw
     if (*message->why) {
         struct status *why = status_unavailable("it says: %.500s", message->why);
         rdma->is_refused = rdma->out_state == OUT_OFFERED;
+        update_takes_grants(rdma);
         peer_rdma_out_failed(rdma, why);
         status_unref(why);
         return NULL;

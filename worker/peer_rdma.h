@@ -106,6 +106,7 @@ struct peer_rdma {
     bool has_failed_from;      /* over these channels */
     _Atomic bool takes_grants; /* read on any thread */
     _Atomic bool takes_ahead;  /* likewise */
+    _Atomic bool awaits_line;  /* likewise */
 
     uint64_t n_written, written_bytes, n_landed, landed_bytes, n_instead; /* the last: values pushed over tcp in their place */
     /* Ahead: of those granted, from prepared places; landed; written; declined, or the line has ended. */
@@ -132,11 +133,11 @@ static inline bool peer_rdma_has_landings(const struct peer_rdma *rdma) {
     return atomic_load_explicit(&rdma->n_landings, memory_order_acquire) > 0;
 }
 
-static inline bool peer_rdma_takes_grants(const struct peer_rdma *rdma) {
-    return atomic_load_explicit(&rdma->takes_grants, memory_order_acquire);
+/* Is there, or may there soon be, a line that values come by? Any thread, as the next two. */
+static inline bool peer_rdma_awaits_line(const struct peer_rdma *rdma) {
+    return atomic_load_explicit(&rdma->awaits_line, memory_order_acquire);
 }
-
-/* Places ahead (peer.h): the line is proved. Any thread, both. */
+/* Places ahead (peer.h): the line is proved. */
 static inline bool peer_rdma_takes_ahead(const struct peer_rdma *rdma) {
     return atomic_load_explicit(&rdma->takes_ahead, memory_order_acquire);
 }

@@ -89,13 +89,19 @@ void peer_rdma_grant_ahead(struct peer_rdma *rdma, const struct peer_grant *gran
 
 /* ---- what becomes of them ---- */
 
+/* What lies ready must not keep the rest of the task from its memory. */
+static bool is_scarce(struct allocator *allocator, size_t size_bytes) {
+    int64_t in_use = atomic_load_explicit(&allocator->in_use_bytes, memory_order_relaxed);
+    return allocator->limit_bytes > 0 && in_use + (int64_t)size_bytes > allocator->limit_bytes / 2;
+}
+
 /* One more of that size, for the next step. */
 static void prepare(struct peer_rdma *rdma, size_t size_bytes, struct allocator *allocator) {
     size_t n = 0;
     LIST_FOR_EACH (link, &rdma->prepared)
         n++;
     if (rdma->in_state != IN_READY || n >= PEER_RDMA_MAX_PREPARED ||
-        (int64_t)size_bytes > PEER_RDMA_PREPARED_BYTES - rdma->setup->prepared_bytes)
+        (int64_t)size_bytes > PEER_RDMA_PREPARED_BYTES - rdma->setup->prepared_bytes || is_scarce(allocator, size_bytes))
         return;
     struct peer_landing *landing = peer_landing_new(rdma, &(struct peer_grant){.allocator = allocator, .size_bytes = size_bytes}, true);
     if (!land(landing, &rdma->prepared)) {

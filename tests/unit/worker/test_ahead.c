@@ -50,6 +50,18 @@ static int begin(enum rdma_mode mode) {
     return 0;
 }
 
+/* The receiver alone has a device. */
+static int setup_half(void **state) {
+    fake_verbs_reset();
+    in_use_before = atomic_load(&allocator_host()->in_use_bytes);
+    loop = loop_new();
+    task_start(&a, "/job:ps/replica:0/task:0", RDMA_OFF);
+    task_start(&b, "/job:worker/replica:0/task:0", RDMA_PREFER);
+    tasks_meet_over_tcp(&a, &b);
+    connect_both();
+    return 0;
+}
+
 static int setup_rdma(void **state) { return begin(RDMA_PREFER); }
 static int setup_require(void **state) { return begin(RDMA_REQUIRE); }
 static int setup_tcp(void **state) { return begin(RDMA_OFF); }
@@ -502,6 +514,24 @@ static void a_grant_of_a_lost_connection_is_not_used_by_the_next(void **state) {
     check_goes_ahead(8);
 }
 
+/* What can go by RDMA in a moment is not pushed. */
+static void while_a_line_may_come_nothing_is_pushed_ahead(void **state) {
+    lose_b();
+    assert_int_equal(peer_ahead_way(b.other), PEER_AHEAD_NOT);
+    peer_connect(a.other);
+    while (peer_ahead_way(b.other) != PEER_AHEAD_PLACE) {
+        assert_int_equal(peer_ahead_way(b.other), PEER_AHEAD_NOT);
+        loop_turn(loop);
+    }
+    a.n_lost = b.n_lost = 0;
+    check_goes_ahead(8);
+}
+
+static void where_no_line_comes_values_are_pushed_ahead(void **state) {
+    assert_int_equal(peer_ahead_way(b.other), PEER_AHEAD_PUSH); /* it has said that it has no device */
+    check_goes_ahead(7);
+}
+
 static void without_memory_to_register_the_value_is_announced(void **state) {
     struct tensor value;
     struct wait wait;
@@ -696,6 +726,8 @@ int main(void) {
         RDMA(a_line_that_breaks_under_the_write_costs_nothing_but_time),
         RDMA(a_grant_of_a_lost_connection_is_not_used_by_the_next),
         TCP(a_grant_of_a_lost_connection_is_not_used_by_the_next),
+        RDMA(while_a_line_may_come_nothing_is_pushed_ahead),
+        {"where_no_line_comes_values_are_pushed_ahead", where_no_line_comes_values_are_pushed_ahead, setup_half, teardown, NULL},
         RDMA(without_memory_to_register_the_value_is_announced),
         RDMA(a_sender_that_cannot_register_pushes),
         RDMA(without_room_nothing_is_granted_ahead),

@@ -24,8 +24,9 @@
  *   before its RunGraph at the sender: it waits in the step's table; after its step's end: the place is declined
  *
  * What is granted ahead may take as long as its step, and waits for other values perhaps, so it must not keep room from values that are
- * there: its room is its own, a half of the task's besides, of that figure a quarter for a peer and for a session. Nothing is granted
- * ahead where that, or the task's room, is taken: then the value is announced as ever. A sender holds PEER_AHEAD_MAX_HELD grants of a peer.
+ * there: its room is its own, besides the other; half as much for the task, a quarter as much for a peer and for a session. Nothing is
+ * granted ahead where that, or the task's room, is taken: then the value is announced as ever. A sender holds PEER_AHEAD_MAX_HELD grants of
+ * a peer.
  *
  * A step's table is made by whoever comes first (an arrival or RunGraph) and ends when the step's run has ended here; ids of ended
  * steps are remembered so that late arrivals are dropped (steps_ended below). An abort ends every wait with the same status.

@@ -64,8 +64,10 @@ void async_home(struct async_op *op) {
 
 static void run_on_pool(struct pool_task *task) {
     struct async_op *op = CONTAINER_OF(task, struct async_op, task);
+    thread_begins();
     op->node->compute(&op->ctx);
     step_post(op);
+    thread_ends();
 }
 
 void async_start_on_pool(struct async_op *op) {

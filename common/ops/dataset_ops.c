@@ -14,6 +14,31 @@ static struct status *shape_declared(struct shape_inference *ctx) {
     return NULL;
 }
 
+static bool shape_merge_failed(int64_t a, int64_t b, int64_t *ret) {
+    *ret = a < 0 ? b : a;
+    return a >= 0 && b >= 0 && a != b;
+}
+
+/* MapDefun: as many rows as the arguments have, each of the declared shape. */
+static struct status *shape_map_defun(struct shape_inference *ctx) {
+    const struct attr_value *types, *shapes;
+    int n_arguments = 0, n = 0;
+    int64_t n_rows = -1;
+    TRY(node_get_list(ctx->node, "Targuments", &types, &n_arguments));
+    for (int i = 0; i < n_arguments && i < ctx->node->n_data; i++) {
+        if (ctx->in[i].rank == 0)
+            return status_invalid("Arguments must have rank at least 1. Input %d has rank of 0.", i);
+        if (ctx->in[i].rank > 0 && shape_merge_failed(n_rows, ctx->in[i].dims[0], &n_rows))
+            return status_invalid("Arguments must have the same dimension 0.");
+    }
+    TRY(node_get_list(ctx->node, "output_shapes", &shapes, &n));
+    if (n != ctx->node->n_outputs)
+        return status_invalid("`output_shapes` must be the same length as `output_types` (%d vs. %d)", n, ctx->node->n_outputs);
+    for (int i = 0; i < n; i++)
+        TRY(shape_concat(ctx, shape_make(ctx, 1, &n_rows), shapes[i].shape, &ctx->out[i]));
+    return NULL;
+}
+
 // clang-format off
 static const struct op_def rows[] = {
     {"TensorDataset", "a dataset of one element", shape_scalar},
@@ -62,6 +87,8 @@ static const struct op_def rows[] = {
     {"DatasetToSingleElement", "the only element of a dataset", shape_declared},
     {"DatasetCardinality", "how many elements a dataset has, -1 endless, -2 unknown", shape_scalar},
     {"ExperimentalDatasetCardinality", "how many elements a dataset has, -1 endless, -2 unknown", shape_scalar},
+    {"DatasetToGraph", "the nodes and functions that a dataset is made by, as a GraphDef", shape_scalar},
+    {"DatasetToGraphV2", "the nodes and functions that a dataset is made by, as a GraphDef", shape_scalar},
     {"Iterator", "a place for an iterator over a dataset", shape_scalar},
     {"IteratorV2", "a place for an iterator over a dataset", shape_scalar},
     {"OneShotIterator", "an iterator over the dataset that a function makes", shape_scalar},
@@ -113,6 +140,27 @@ static const struct op_def rows[] = {
     {"TFRecordDatasetV2", "the records of TFRecord files, from given offsets", shape_scalar},
     {"FixedLengthRecordDataset", "blocks of equal size from files", shape_scalar},
     {"FixedLengthRecordDatasetV2", "blocks of equal size from files", shape_scalar},
+    {"ListDataset", "elements that are given one by one", shape_scalar},
+    {"ExperimentalNonSerializableDataset", "a dataset as it is", shape_scalar},
+    {"ExperimentalDirectedInterleaveDataset", "elements of several datasets as another dataset says", shape_scalar},
+    {"ExperimentalMaxIntraOpParallelismDataset", "a dataset as it is", shape_scalar},
+    {"ExperimentalPrivateThreadPoolDataset", "a dataset as it is", shape_scalar},
+    {"ThreadPoolDataset", "a dataset as it is", shape_scalar},
+    {"ExperimentalThreadPoolDataset", "a dataset as it is", shape_scalar},
+    {"ThreadPoolHandle", "a handle to a pool, which is the worker's one", shape_scalar},
+    {"ExperimentalThreadPoolHandle", "a handle to a pool, which is the worker's one", shape_scalar},
+    {"BytesProducedStatsDataset", "a dataset as it is", shape_scalar},
+    {"ExperimentalBytesProducedStatsDataset", "a dataset as it is", shape_scalar},
+    {"LatencyStatsDataset", "a dataset as it is", shape_scalar},
+    {"ExperimentalLatencyStatsDataset", "a dataset as it is", shape_scalar},
+    {"ChooseFastestDataset", "the first of datasets that are alike", shape_scalar},
+    {"ExperimentalChooseFastestDataset", "the first of datasets that are alike", shape_scalar},
+    {"WrapDatasetVariant", "a dataset as it is", shape_scalar},
+    {"UnwrapDatasetVariant", "a dataset as it is", shape_scalar},
+    {"SlidingWindowDataset", "consecutive elements stacked, at equal steps", shape_scalar},
+    {"ExperimentalSlidingWindowDataset", "consecutive elements stacked, at equal steps", shape_scalar},
+    {"ExperimentalIteratorGetDevice", "the device that an iterator is on", shape_scalar},
+    {"MapDefun", "a function of each row of its arguments, stacked", shape_map_defun},
     {"RebatchDatasetV2", "batches cut anew, by a list of sizes", shape_scalar},
 };
 // clang-format on

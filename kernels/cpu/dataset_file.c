@@ -17,7 +17,7 @@ enum { READ_RECORDS = 256, READ_BYTES = 1 << 18 }; /* of one reading */
 struct file_dataset {
     struct dataset base;
     struct tensor names;   /* a vector or a scalar of strings */
-    struct tensor offsets; /* int64, one for each name: where to begin; nothing: at the front */
+    struct tensor offsets; /* int64, by name: where to begin; where there is none, at the front */
     struct record_options options;
 };
 
@@ -59,15 +59,22 @@ static void file_end(struct dataset_iter *iter) {
 static struct status *open_file(struct file_iter *self) {
     const struct file_dataset *dataset = (const struct file_dataset *)self->iter.dataset;
     struct record_options options = dataset->options;
-    if (tensor_has_value(&dataset->offsets))
+    if (tensor_has_value(&dataset->offsets) && self->at < dataset->offsets.n_elements) /* there may be fewer, or more */
         options.start_offset = tensor_index_at(&dataset->offsets, self->at);
+    if (options.start_offset < 0)
+        return status_invalid("Can only skip forward, not %lld", (long long)options.start_offset);
     return record_source_open(&options, tensor_string(&dataset->names, self->at), &self->source);
 }
 
 static struct status *read_records(struct file_iter *self) {
     size_t n_bytes = 0;
-    if (!self->source)
-        TRY(open_file(self));
+    struct status *st = self->source ? NULL : open_file(self);
+    self->is_file_end = status_code(st) == STATUS_OUT_OF_RANGE; /* it ends before the offset: it has no records */
+    if (self->is_file_end) {
+        status_unref(st);
+        return NULL;
+    }
+    TRY(st);
     while (self->n_records < READ_RECORDS && n_bytes < READ_BYTES) {
         TRY(record_source_next(self->source, &self->key, &self->value, &self->is_file_end));
         if (self->is_file_end)
@@ -189,11 +196,8 @@ static struct status *records_take(struct kernel_ctx *ctx, struct file_dataset *
     if (ctx->instance->n_inputs < 4 || ctx->inputs[3].n_elements == 0)
         return NULL;
     const struct tensor *offsets = &ctx->inputs[3];
-    if (offsets->rank > 1 || offsets->n_elements != self->names.n_elements)
+    if (offsets->rank != self->names.rank)
         return status_invalid("`byte_offsets` must be of same size as `filenames`");
-    for (int64_t i = 0; i < offsets->n_elements; i++)
-        if (tensor_index_at(offsets, i) < 0)
-            return status_invalid("`byte_offsets` must not be negative");
     tensor_copy(&self->offsets, offsets);
     return NULL;
 }

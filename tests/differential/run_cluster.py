@@ -31,6 +31,7 @@ import random_graphs  # noqa: E402
 import random_loops  # noqa: E402
 import random_sessions  # noqa: E402
 import sessions  # noqa: E402
+import sessions_batch  # noqa: E402
 import sessions_client  # noqa: E402
 import sessions_data  # noqa: E402
 import sessions_queue  # noqa: E402
@@ -307,7 +308,7 @@ class Runner:
         if wanted("docs/compatibility"):
             self.section("docs", [("docs/compatibility", check_compatibility_page)])
         self.section("programs", [program(c) for m in modules("programs_*.py") for c in m.cases() if wanted(c[0])])
-        self.section("sessions", [script(c) for c in [*sessions.scripts(), *sessions_client.scripts(), *sessions_data.scripts(), *sessions_queue.scripts()] if wanted(c[0])])
+        self.section("sessions", [script(c) for c in [*sessions.scripts(), *sessions_batch.scripts(), *sessions_client.scripts(), *sessions_data.scripts(), *sessions_queue.scripts()] if wanted(c[0])])
         self.section("random", [program(c) for c in random_graphs.cases(arguments.seed, limits["random"]) if wanted(c[0])])
         self.section("loops", [program(c) for c in random_loops.cases(arguments.seed, limits["loops"]) if wanted(c[0])])
         self.section("functions", [program(c) for c in random_functions.cases(arguments.seed, limits["functions"]) if wanted(c[0])])

@@ -1,5 +1,7 @@
 """Iterators that several sessions share, waits that end from outside, and training loops on datasets. The oracle is a cluster of TensorFlow's."""
 
+import os
+import tempfile
 import threading
 
 import numpy as np
@@ -168,7 +170,111 @@ def monitored(one_shot):
     return script
 
 
+def _all_of(dataset, target, n=100):
+    """The elements, up to the end or an error."""
+    with tf.Graph().as_default(), tf1.Session(target) as session:
+        iterator, element = _iterator(dataset) if target else (lambda i: (i, i.get_next()))(tf1.data.make_initializable_iterator(dataset()))
+        begun = attempt(session.run, iterator.initializer)
+        if begun.code:
+            return begun
+        seen = []
+        for _ in range(n):
+            outcome = attempt(session.run, element)
+            if outcome.code:
+                return seen, outcome.code
+            parts = outcome.value if isinstance(outcome.value, tuple) else (outcome.value,)
+            seen.append([np.array(v).tolist() for v in parts])
+        return seen, None
+
+
+def cached_in_files(target, note):
+    """A cache that one program writes and another reads, on either side; and what is left when nobody comes to the end."""
+    folder = tempfile.mkdtemp()
+
+    def pipeline(name, marks=10):
+        of = lambda x: (x * 10, tf.strings.as_string(x), tf.ones([x % 3, 2], tf.float16))  # noqa: E731
+        return lambda: D.range(marks).map(of).cache(os.path.join(folder, name))
+
+    def names():
+        return sorted(n for n in os.listdir(folder) if "temp" not in n)
+
+    note("written", _all_of(pipeline("ours"), target))
+    note("files", names())
+    note("read here", _all_of(pipeline("ours", 3), target))  # what is there counts
+    note("read in process", _all_of(pipeline("ours", 3), ""))
+    _all_of(pipeline("theirs"), "")
+    note("read from process", _all_of(pipeline("theirs", 3), target))
+    note("half", _all_of(pipeline("half"), target, 4))
+    note("whole", _all_of(pipeline("half"), target))
+    note("nothing", _all_of(pipeline("nothing", 0), target))
+    note("nothing again", _all_of(pipeline("nothing", 5), target))
+    with open(os.path.join(folder, "locked_0.lockfile"), "w", encoding="utf-8") as file:
+        file.write("Created at: 1")
+    note("locked", _all_of(pipeline("locked"), target))
+    note("deeper", _all_of(pipeline("a/b/c"), target))
+    with open(os.path.join(folder, "broken.index"), "w", encoding="utf-8") as file:
+        file.write("no table")
+    note("broken", _all_of(pipeline("broken"), target))
+    fails = lambda: D.range(4).map(lambda x: tf.debugging.check_numerics(1.0 / tf.cast(x - 2, tf.float32), "two")).cache(os.path.join(folder, "fails"))  # noqa: E731
+    note("error", _all_of(fails, target))
+
+
+def _rows(session, element):
+    """All that an iterator has left."""
+    rows = []
+    while True:
+        try:
+            rows.append(session.run(element))
+        except tf.errors.OutOfRangeError:
+            return rows
+
+
+def _run_again(serialized):
+    """The dataset of a GraphDef, made anew in this process: what its iterator hands out."""
+    graph_def = tf1.GraphDef.FromString(serialized)
+    result = [node for node in graph_def.node if node.op == "_Retval"][0]
+    graph_def.node.remove(result)
+    with tf.Graph().as_default(), tf1.Session() as session:
+        (variant,) = tf1.import_graph_def(graph_def, return_elements=[result.input[0] + ("" if ":" in result.input[0] else ":0")], name="")
+        dataset = tf.data.experimental.from_variant(variant, tf.TensorSpec(None, tf.int64))
+        iterator = tf1.data.make_initializable_iterator(dataset)
+        element = iterator.get_next()
+        session.run(iterator.initializer)
+        return _rows(session, element)
+
+
+def as_graph(target, note):
+    """A dataset's graph, as Keras asks for it: the kinds of datasets, the functions, and what the graph makes."""
+
+    def made_by(x):
+        return x * 3 + 1
+
+    with tf.Graph().as_default(), tf1.Session(target) as session, tf.device(WORKER0):
+        n = tf1.placeholder_with_default(np.int64(6), [], name="n")
+        chain = D.range(2 * 5).map(made_by).shuffle(3, seed=4).batch(4)
+        nested = D.range(3).interleave(lambda x: D.range(x).map(made_by).shuffle(2, seed=1), cycle_length=2)
+        for name, dataset in (("chain", chain), ("nested", nested)):
+            for version, op in (
+                ("V2", R.DatasetToGraphV2(input_dataset=dataset._variant_tensor)),
+                ("V1", R.DatasetToGraph(input_dataset=dataset._variant_tensor, strip_device_assignment=True)),
+            ):
+                graph_def = tf1.GraphDef.FromString(session.run(op))
+                note(f"{name}, {version}: datasets", sorted(node.op for node in graph_def.node if node.op.endswith(("Dataset", "DatasetV2", "DatasetV3"))))
+                note(f"{name}, {version}: functions", len(graph_def.library.function))
+                note(f"{name}, {version}: result", [(node.name, node.op) for node in graph_def.node if node.op == "_Retval"])
+                note(f"{name}, {version}: devices", {node.device for node in graph_def.node} == {""})
+                note(f"{name}, {version}: again", _run_again(graph_def.SerializeToString()))
+        graph = tf1.data.Dataset.range(n)._as_serialized_graph()
+        note("fed", "RangeDataset" in [node.op for node in tf1.GraphDef.FromString(session.run(graph, {n: 3})).node])
+        bad = R.RangeDataset(start=np.int64(0), stop=n, step=np.int64(0), output_types=[tf.int64], output_shapes=[[]])
+        note("one that cannot be made", attempt(session.run, R.DatasetToGraphV2(input_dataset=bad), {n: 3}).code)
+        branch = tf1.cond(n > 3, lambda: tf.strings.length(chain._as_serialized_graph()) > 0, lambda: tf.constant(False))
+        note("in a branch", [session.run(branch, {n: k}) for k in (1, 5)])
+        note("as a target", session.run(graph.op))
+
+
 def scripts():
+    yield "data sessions/as a graph", as_graph
     yield "data sessions/shared by name", shared_by_name
     yield "data sessions/own by default", own_by_default
     yield "data sessions/by string handle", by_string_handle
@@ -178,3 +284,4 @@ def scripts():
     yield "data sessions/endless filter", endless_filter
     yield "data sessions/monitored", monitored(False)
     yield "data sessions/monitored one shot", monitored(True)
+    yield "data sessions/cached in files", cached_in_files

@@ -569,6 +569,47 @@ def _twice(numbered):
     return twice
 
 
+def _raw_case(stateless):
+    """The op itself, whose index is fed: in range, below, above; and no scalar."""
+
+    def build():
+        twice, thrice, less = (legacy.Defun(tf.float32, tf.float32)(f) for f in (lambda x, y: (x * 2, y), lambda x, y: (x * 3, -y), lambda x, y: (x - 1, y * y)))
+        index, x = tf1.placeholder(tf.int32, None), tf1.placeholder(tf.float32, [])
+        op = tf.raw_ops.StatelessCase if stateless else tf.raw_ops.Case
+        made = op(branch_index=index, input=[x, x + 1], Tout=[tf.float32, tf.float32], branches=[twice, thrice, less], name="chosen")
+        return [Run(made, {index: k, x: 3.0}) for k in (0, 1, 2, 3, -1, 2**31 - 1, -(2**31))] + [Run("chosen:1", {index: 1, x: 2.0}), Run(made, {index: [0], x: 1.0})]
+
+    return build
+
+
+def _recursion(n_functions):
+    """Functions that call each other in a ring: a client can only make such a library by hand. The error says how they go round."""
+
+    def build():
+        with tf.Graph().as_default() as graph:
+
+            @legacy.Defun(tf.int32, func_name="last")
+            def last(x):
+                return x + 1
+
+            def calling(inner):
+                return lambda x: inner(x) + 1
+
+            inner = last
+            for k in range(n_functions):
+                inner = legacy.Defun(tf.int32, func_name=f"ring_{k}")(calling(inner))
+            inner(tf1.placeholder(tf.int32, [], name="x"), name="call")
+        graph_def = graph.as_graph_def()
+        for function in graph_def.library.function:
+            for node in function.node_def:
+                if node.op == "last":
+                    node.op = f"ring_{n_functions - 1}"
+        x, called = tf1.import_graph_def(graph_def, return_elements=["x:0", "call:0"], name="")
+        return [Run(called, {x: 1})]
+
+    return build
+
+
 # ---- For, RemoteCall ----
 
 
@@ -724,5 +765,11 @@ def cases():
     yield "function/effects_of_nobody", _unused_effects
     for name, (make, message) in _loops_with_wrong_numbers().items():
         yield f"function/wrong/{name}", _wrong_numbers(make), {"message": message, "node": False}
+    for stateless in (True, False):
+        yield f"function/case/raw/{'stateless' if stateless else 'stateful'}", _raw_case(stateless), {"node": False}
+    for n in (1, 2, 5):
+        ring = " -> ".join(f"ring_{k % n}" for k in range(n - 1, -2, -1))
+        refused = (tf.errors.InvalidArgumentError, f"Recursive functions are not supported: {ring}")
+        yield f"function/recursion/{n}", _recursion(n), {"cluster_error": refused, "node": False}
     yield "function/errors", _errors
     yield "function/uninitialized", _uninitialized

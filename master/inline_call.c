@@ -40,6 +40,7 @@ struct status *lower_call_of(struct inliner *in, const struct inline_call *call,
 struct status *lower_call(struct inliner *in, const struct inline_call *call, struct replacement *ret) {
     const struct attr_func *function;
     TRY(inline_called_function(in, call, &function));
+    inline_choose(in, &function);
     return lower_call_of(in, call, function, 0, ret);
 }
 

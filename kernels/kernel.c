@@ -9,6 +9,7 @@
 
 #include "common/base/map.h"
 #include "common/base/str.h"
+#include "kernels/work.h"
 #include "kernels/host.h"
 
 enum { MAX_DEVICE_TYPES = 8 };
@@ -208,6 +209,7 @@ struct status *kernel_instance_init(struct kernel_instance *instance, const stru
         .def = def,
         .compute = init.compute,
         .state = init.state,
+        .work = kernel_work_find(node->op_name),
         .allocator = allocator,
         .device = device,
         .n_inputs = node->n_data,

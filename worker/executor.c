@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "common/base/clock.h"
+#include "kernels/work.h"
 #include "kernels/variable.h"
 #include "worker/executor_internal.h"
 
@@ -220,7 +221,7 @@ static bool run_special(struct step *step, struct iteration *iteration, const st
         return true;
     case PLAN_SWITCH_N:
         if (unlikely(inputs[1].dtype != DT_INT32 || inputs[1].rank != 0))
-            step_fail(step, node, status_invalid("The second input of _SwitchN must be an int32 scalar"));
+            step_fail(step, node, status_invalid("branch_index must be scalar, and an int32"));
         else
             run_switch_n(node, inputs, outputs);
         return true;
@@ -282,19 +283,48 @@ void step_finish_feed(struct step *step, struct iteration *iteration, const stru
     step_finish_node(step, iteration, node, value, false, NULL);
 }
 
+static struct kernel_ctx kernel_context(struct step *step, const struct plan_node *node, struct tensor *inputs) {
+    return (struct kernel_ctx){.inputs = inputs,
+                               .outputs = step->outputs,
+                               .instance = node->instance,
+                               .host = &executor_host,
+                               .pool = step->run->pool,
+                               .step = step,
+                               .step_id = step->run->step_id};
+}
+
+/* Of a kernel with an input that is large, or of an op whose inputs' sizes do not tell. */
+static bool is_heavy(struct step *step, const struct plan_node *node, struct tensor *inputs) {
+    const struct kernel_instance *instance = node->instance;
+    if (!instance->work || (instance->def->flags & KERNEL_EXPENSIVE))
+        return true;
+    struct kernel_ctx ctx = kernel_context(step, node, inputs);
+    return instance->work->ns(&ctx) > PLAN_CHEAP_NS;
+}
+
+/* Its output lies where it belongs. What was just written field by field is not moved in large pieces, for which the core would wait. */
+static inline void finish_direct(struct step *step, struct iteration *iteration, const struct plan_node *node,
+                                 const struct plan_edge *edge) {
+    struct node_state *state = &iteration->states[edge->state];
+    clear_inputs(&iteration->slots[node->first_slot], node->n_inputs);
+    if (--state->pending == 0)
+        step_push_ready(step, iteration, edge->dst, state->n_dead > 0);
+    node_completed(step, iteration);
+}
+
 static void run_kernel(struct step *step, struct iteration *iteration, const struct plan_node *node, struct tensor *inputs) {
-    struct kernel_ctx ctx = {.inputs = inputs,
-                             .outputs = step->outputs,
-                             .instance = node->instance,
-                             .host = &executor_host,
-                             .pool = step->run->pool,
-                             .step = step,
-                             .step_id = step->run->step_id};
+    const struct plan_edge *edge = node->flags & PLAN_DIRECT ? &step->plan->edges[node->first_edge] : NULL;
+    struct kernel_ctx ctx = kernel_context(step, node, inputs);
+    if (edge)
+        ctx.outputs = &iteration->slots[edge->slot];
     int64_t start_ns = unlikely(step->stats != NULL) ? clock_now_ns() : 0;
     node->compute(&ctx);
     if (unlikely(step->stats != NULL))
-        stats_node(step, node, start_ns, clock_now_ns(), node->n_outputs ? &step->outputs[0] : NULL);
-    step_finish_node(step, iteration, node, step->outputs, false, ctx.status);
+        stats_node(step, node, start_ns, clock_now_ns(), node->n_outputs ? &ctx.outputs[0] : NULL);
+    if (edge && likely(!ctx.status && !step->is_aborted && ctx.outputs->storage != TENSOR_NONE))
+        finish_direct(step, iteration, node, edge);
+    else
+        step_finish_node(step, iteration, node, ctx.outputs, false, ctx.status);
 }
 
 static void start_async(struct step *step, struct iteration *iteration, const struct plan_node *node, bool on_pool) {
@@ -341,7 +371,7 @@ static unsigned run_next(struct step *step) {
     }
     if (likely(node->kind <= PLAN_KERNEL_ASYNC)) {
         unsigned cost = LIGHT;
-        if (unlikely(largest_input(node, inputs) > node->cheap_elements) && step->run->pool) {
+        if (unlikely(largest_input(node, inputs) > node->cheap_elements) && step->run->pool && is_heavy(step, node, inputs)) {
             if (!step->is_on_pool && step->run->inline_budget_ns > 0) {
                 step->n_ready++; /* stays on top */
                 return MUST_MOVE;
@@ -351,6 +381,7 @@ static unsigned run_next(struct step *step) {
                 return LIGHT;
             }
             flush(step);
+            steps_woken_go_first();
             cost = HEAVY;
         }
         if (likely(node->kind == PLAN_KERNEL))
@@ -424,6 +455,7 @@ static bool run_ready(struct step *step, int64_t until_ns, unsigned *n_since_che
             if (step->n_ready == 0)
                 return true;
             turn_ready(step);
+            steps_woken_go_first();
             if (until_ns != INT64_MAX && clock_now_ns() > until_ns) { /* before the mail: there may always be some */
                 step_move_to_pool(step);
                 return false;
@@ -479,8 +511,6 @@ bool step_mailbox_post(struct step *step, struct async_op *op) {
 
 void step_post(struct async_op *op) {
     struct step *step = op->step;
-    if (step_mailbox_post(step, op)) {
-        step->is_on_pool = pool_is_current();
-        step_own(step, op);
-    }
+    if (step_mailbox_post(step, op))
+        step_wake(step, op);
 }

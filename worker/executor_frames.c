@@ -17,14 +17,17 @@ struct iteration *iteration_new(struct step *step, uint32_t plan_frame) {
     if (iteration) {
         step->free_iterations[plan_frame] = iteration->next_free;
     } else {
-        size_t head = (sizeof *iteration + frame->n_nodes * sizeof(struct node_state) + 63) & ~(size_t)63;
+        size_t children = frame->n_children * sizeof(struct frame *);
+        size_t head = (sizeof *iteration + children + frame->n_nodes * sizeof(struct node_state) + 63) & ~(size_t)63;
         size_t size = head + (frame->n_slots + 1) * sizeof(struct tensor);
         iteration = aligned_alloc(64, (size + 63) & ~(size_t)63);
         if (!iteration)
             out_of_memory(size);
-        iteration->states = (struct node_state *)(iteration + 1);
+        iteration->children = (struct frame **)(iteration + 1);
+        iteration->states = (struct node_state *)(iteration->children + frame->n_children);
         iteration->slots = (struct tensor *)((char *)iteration + head);
         iteration->plan_frame = (uint16_t)plan_frame;
+        memset(iteration->children, 0, children);
         memset(iteration->slots, 0, frame->n_slots * sizeof(struct tensor));
     }
     memcpy(iteration->states, frame->initial, frame->n_nodes * sizeof(struct node_state));
@@ -35,7 +38,6 @@ struct iteration *iteration_new(struct step *step, uint32_t plan_frame) {
     iteration->n_outstanding = 0;
     iteration->n_child_frames = 0;
     iteration->n_executed = 0;
-    iteration->children = NULL;
     return iteration;
 }
 
@@ -75,14 +77,9 @@ static void values_clear(struct frame_values *values) {
 }
 
 static struct frame *frame_new(struct step *step, uint32_t plan_frame, struct iteration *parent) {
-    struct frame *frame = step->free_frames;
-    struct frame **from = &step->free_frames;
-    while (frame && frame->plan_frame != plan_frame) {
-        from = &frame->next_sibling;
-        frame = frame->next_sibling;
-    }
+    struct frame *frame = step->free_frames[plan_frame];
     if (frame) {
-        *from = frame->next_sibling;
+        step->free_frames[plan_frame] = frame->next_free;
     } else {
         frame = xcalloc(1, sizeof *frame);
         frame->plan_frame = plan_frame;
@@ -97,8 +94,7 @@ static struct frame *frame_new(struct step *step, uint32_t plan_frame, struct it
     frame->last = 0;
     frame->n_live = 0;
     frame->n_dead_exits = 0;
-    frame->next_sibling = parent->children;
-    parent->children = frame;
+    parent->children[frame->plan->number] = frame;
     parent->n_child_frames++;
     return frame;
 }
@@ -115,18 +111,15 @@ void frame_free(struct frame *frame) {
 }
 
 static void frame_unlink(struct frame *frame) {
-    struct frame **from = &frame->parent->children;
-    while (*from != frame)
-        from = &(*from)->next_sibling;
-    *from = frame->next_sibling;
+    frame->parent->children[frame->plan->number] = NULL;
     frame->parent->n_child_frames--;
 }
 
 static void frame_recycle(struct step *step, struct frame *frame) {
     values_clear(&frame->waiting);
     values_clear(&frame->invariants);
-    frame->next_sibling = step->free_frames;
-    step->free_frames = frame;
+    frame->next_free = step->free_frames[frame->plan_frame];
+    step->free_frames[frame->plan_frame] = frame;
 }
 
 static struct iteration *frame_iteration(const struct frame *frame, uint64_t number) { return frame->ring[number % frame->ring_size]; }
@@ -161,13 +154,6 @@ static struct iteration *frame_advance(struct step *step, struct frame *frame) {
         deliver(step, iteration, frame->invariants.items[i].node, &value);
     }
     return iteration;
-}
-
-static struct frame *find_child(struct iteration *iteration, uint32_t plan_frame) {
-    for (struct frame *frame = iteration->children; frame; frame = frame->next_sibling)
-        if (frame->plan_frame == plan_frame)
-            return frame;
-    return NULL;
 }
 
 /* The frame has ended: Exits that never were live pass their deadness on, and the parent iteration may be done too. */
@@ -209,7 +195,7 @@ void frame_iteration_settled(struct step *step, struct iteration *iteration) { f
 /* ---- the three nodes ---- */
 
 void frame_enter(struct step *step, struct iteration *iteration, const struct plan_node *node, struct tensor *value, bool is_dead) {
-    struct frame *frame = find_child(iteration, node->aux);
+    struct frame *frame = iteration->children[step->plan->frames[node->aux].number];
     uint32_t index = (uint32_t)(node - step->plan->nodes);
     struct tensor kept;
     if (!frame) {
@@ -278,8 +264,10 @@ void frame_next_iteration(struct step *step, struct iteration *iteration, const 
 /* ---- abort ---- */
 
 static void drop_children(struct step *step, struct iteration *iteration) {
-    for (struct frame *frame = iteration->children, *next; frame; frame = next) {
-        next = frame->next_sibling;
+    for (uint32_t number = 0; number < step->plan->frames[iteration->plan_frame].n_children; number++) {
+        struct frame *frame = iteration->children[number];
+        if (!frame)
+            continue;
         for (uint32_t i = 0; i < frame->ring_size; i++) {
             if (!frame->ring[i])
                 continue;
@@ -289,8 +277,8 @@ static void drop_children(struct step *step, struct iteration *iteration) {
             frame->ring[i] = NULL;
         }
         frame_recycle(step, frame);
+        iteration->children[number] = NULL;
     }
-    iteration->children = NULL;
     iteration->n_child_frames = 0;
 }
 

@@ -2,6 +2,7 @@
  *
  *   executor.c            ready stack, running nodes, mailbox, ownership
  *   executor_life.c       a step's memory; start, cancel and end
+ *   executor_wake.c       steps that a step wakes
  *   executor_frames.c     frames and iterations: Enter, Exit, NextIteration
  *   executor_async.c      what ends elsewhere: asynchronous kernels, kernels on the pool, Recv; the kernel host
  *   executor_partial.c    partial runs: feeds that come later, fetches that leave early
@@ -28,8 +29,8 @@ struct iteration {
     uint64_t frame_iter;   /* the rendezvous key's part; 0 in the root */
     int32_t n_outstanding; /* nodes ready or running */
     int32_t n_child_frames;
-    uint32_t n_executed;    /* when this is all of the frame's nodes, no slot can be left filled */
-    struct frame *children; /* live child frames of this iteration */
+    uint32_t n_executed;     /* when this is all of the frame's nodes, no slot can be left filled */
+    struct frame **children; /* live child frames of this iteration, each at its plan_frame's number */
     struct node_state *states;
     struct tensor *slots;
     uint16_t plan_frame;
@@ -49,7 +50,7 @@ struct frame_values {
 struct frame {
     const struct plan_frame *plan;
     struct iteration *parent;
-    struct frame *next_sibling; /* of the parent iteration; or of the free list */
+    struct frame *next_free;
     uint32_t plan_frame;
     uint32_t n_enters_pending;
     uint64_t last;               /* number of the newest iteration */
@@ -103,10 +104,12 @@ struct step {
     bool is_on_pool;
     struct tensor *outputs;             /* scratch for one node's outputs */
     struct iteration **free_iterations; /* by plan frame */
-    struct frame *free_frames;
+    struct frame **free_frames;         /* likewise */
     struct async_op *free_ops;
     struct container_table *own_container; /* made at first use: TensorArrays, stacks */
     struct pool_task task;                 /* the step itself on the pool */
+    struct list woken_link;                /* among those that begin when the thread's step pauses */
+    struct async_op *mail;                 /* what woke it, until it runs */
     struct step_stats *stats;
 
     _Atomic(struct async_op *) mailbox;
@@ -135,12 +138,23 @@ void step_finish_node(struct step *step, struct iteration *iteration, const stru
 void step_finish_feed(struct step *step, struct iteration *iteration, const struct plan_node *node, struct tensor *value);
 void step_fail(struct step *step, const struct plan_node *node, struct status *status_take);
 void step_post(struct async_op *op); /* any thread; may run the step */
-/* Adds a message; true when the poster has become the owner and must run step_own with it. */
+/* Adds a message; true when the poster has become the owner and must call step_wake with it. */
 bool step_mailbox_post(struct step *step, struct async_op *op);
-/* Runs the step as its owner until it ends, waits or moves. `mail`: what the mailbox brought with the ownership. */
+/* Runs the step as its owner until it ends, waits or moves. `mail`: what the mailbox brought with the ownership. For executor_wake.c. */
 void step_own(struct step *step, struct async_op *mail);
 /* Its owner from here on is the pool thread that comes to it. */
 void step_move_to_pool(struct step *step);
+
+/* ---- executor_wake.c ---- */
+/* Runs the step as its owner, then what it has woken. */
+void step_drive(struct step *step, struct async_op *mail);
+/* The same, but where this thread is in the middle of a step, the woken one waits until that one pauses. */
+void step_wake(struct step *step, struct async_op *mail);
+void step_drive_on_pool(struct pool_task *task); /* step->task */
+void steps_woken_go_first(void);                 /* to the pool: this thread is about to be busy for long */
+/* Around what wakes steps but is none. */
+void thread_begins(void);
+void thread_ends(void);
 
 /* ---- executor_life.c ---- */
 void step_end(struct step *step); /* the step is gone after */

@@ -19,6 +19,7 @@ static struct step *step_new(struct plan *plan) {
     memset(step, 0, sizeof *step);
     step->plan = plan;
     step->free_iterations = xcalloc(plan->n_frames, sizeof(struct iteration *));
+    step->free_frames = xcalloc(plan->n_frames, sizeof(struct frame *));
     step->ready_capacity = plan->n_roots + 64;
     step->ready = xcalloc(step->ready_capacity, sizeof *step->ready);
     step->outputs = aligned_alloc(64, (size_t)(plan->max_outputs + 1) * sizeof(struct tensor));
@@ -26,6 +27,7 @@ static struct step *step_new(struct plan *plan) {
     memset(step->outputs, 0, (size_t)(plan->max_outputs + 1) * sizeof(struct tensor));
     pthread_mutex_init(&step->lock, NULL);
     list_init(&step->pending);
+    list_init(&step->woken_link);
     list_init(&step->cancel_hooks);
     return step;
 }
@@ -36,10 +38,11 @@ static void step_free(struct step *step) {
             next = iteration->next_free;
             iteration_free(iteration);
         }
-    for (struct frame *frame = step->free_frames, *next; frame; frame = next) {
-        next = frame->next_sibling;
-        frame_free(frame);
-    }
+    for (uint32_t i = 0; i < step->plan->n_frames; i++)
+        for (struct frame *frame = step->free_frames[i], *next; frame; frame = next) {
+            next = frame->next_free;
+            frame_free(frame);
+        }
     for (struct async_op *op = step->free_ops, *next; op; op = next) {
         next = op->next;
         free(op->outputs);
@@ -47,6 +50,7 @@ static void step_free(struct step *step) {
     }
     pthread_mutex_destroy(&step->lock);
     free(step->free_iterations);
+    free(step->free_frames);
     free(step->ready);
     free(step->outputs);
     free(step);
@@ -100,7 +104,7 @@ void step_end(struct step *step) {
     if (st)
         for (uint32_t i = 0; i < step->plan->n_fetches; i++)
             tensor_clear(&run->fetches[i]);
-    if (step->root->n_executed != step->plan->frames[0].n_nodes || step->root->children || step->is_aborted) {
+    if (step->root->n_executed != step->plan->frames[0].n_nodes || step->root->n_child_frames > 0 || step->is_aborted) {
         frames_drop_all(step);
         step->root->n_executed = UINT32_MAX;
     }
@@ -119,11 +123,6 @@ void step_end(struct step *step) {
 
 /* ---- start and cancel ---- */
 
-static void step_run_on_pool(struct pool_task *task) {
-    struct step *step = CONTAINER_OF(task, struct step, task);
-    step_own(step, NULL);
-}
-
 void executor_start(struct step_run *run) {
     struct step *step = step_take(run->plan);
     plan_ref(run->plan);
@@ -134,7 +133,7 @@ void executor_start(struct step_run *run) {
     step->n_async = 0;
     step->n_executed = 0;
     step->n_ready = 0;
-    step->task.run = step_run_on_pool;
+    step->task.run = step_drive_on_pool;
     atomic_store_explicit(&step->mailbox, NULL, memory_order_relaxed);
     atomic_store_explicit(&step->cancel_asked, false, memory_order_relaxed);
     atomic_store_explicit(&step->has_failed, false, memory_order_relaxed);
@@ -157,7 +156,7 @@ void executor_start(struct step_run *run) {
     if (run->plan->n_nodes > LARGE_PLAN_NODES && run->inline_budget_ns > 0 && run->pool && !step->is_on_pool)
         step_move_to_pool(step);
     else
-        step_own(step, NULL);
+        step_drive(step, NULL);
 }
 
 void executor_cancel(struct step_run *run, struct status *why) {
@@ -174,10 +173,8 @@ void executor_cancel(struct step_run *run, struct status *why) {
         run->cancelled_before = status_ref(why);
     }
     pthread_mutex_unlock(&run->lock);
-    if (owns) {
-        step->is_on_pool = pool_is_current();
-        step_own(step, &step->cancel_op);
-    }
+    if (owns)
+        step_wake(step, &step->cancel_op);
 }
 
 void step_run_init(struct step_run *run) {

@@ -64,6 +64,8 @@ const char *peer_table_task(const struct peer_table *table) { return table->task
 const char *peer_name(const struct peer *peer) { return peer->task; }
 bool peer_is_self(const struct peer *peer) { return peer->is_self; }
 _Atomic int64_t *peer_in_flight_bytes(struct peer *peer) { return &peer->in_flight_bytes; }
+_Atomic int64_t *peer_ahead_bytes(struct peer *peer) { return &peer->ahead_bytes; }
+_Atomic int *peer_n_held_ahead(struct peer *peer) { return &peer->n_held_ahead; }
 
 static void peer_free(struct peer *peer) {
     pthread_mutex_destroy(&peer->lock);
@@ -127,6 +129,7 @@ static void drop_channels(struct peer *peer, struct status *why) {
     peer_rdma_reset(&peer->rdma);
     peer_streams_reset(peer, why);
     peer->epoch_here = peer->epoch_there = 0;
+    atomic_store_explicit(&peer->pushes_ahead, false, memory_order_relaxed);
     for (int kind = 0; kind < TRANSPORT_N_KINDS; kind++) {
         pthread_mutex_lock(&peer->lock);
         struct transport_channel *channel = peer->channels[kind];
@@ -416,8 +419,10 @@ static void open_arena(struct peer *peer) {
 
 /* What a control channel makes possible. */
 static void open_besides(struct peer *peer) {
+    bool is_tcp = peer->transport == &transport_tcp || peer->transport == &transport_rdma;
     open_arena(peer);
-    if (peer->transport == &transport_tcp || peer->transport == &transport_rdma)
+    atomic_store_explicit(&peer->pushes_ahead, is_tcp, memory_order_relaxed);
+    if (is_tcp)
         peer_rdma_begin(&peer->rdma);
 }
 

@@ -46,6 +46,9 @@ struct peer {
     const struct transport *transport; /* loop thread; NULL before the first connection */
     struct str why;                    /* loop thread: why this transport */
     _Atomic int64_t in_flight_bytes;   /* the rendezvous' */
+    _Atomic int64_t ahead_bytes;       /* likewise */
+    _Atomic int n_held_ahead;          /* likewise */
+    _Atomic bool pushes_ahead;         /* there is a control channel over tcp; set on the loop thread */
     uint64_t n_losses;                 /* loop thread */
     struct heartbeat heartbeat;        /* loop thread; on while there is a control channel */
     struct peer_streams streams;       /* loop thread */

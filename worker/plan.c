@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 
+#include "kernels/work.h"
 #include "worker/executor_internal.h"
 #include "worker/function.h"
 
@@ -50,7 +51,6 @@ static const struct plan_op *plan_op_find(const char *op) {
 
 enum {
     MAX_PLAIN_STATES = 64, /* what does not fit is not shared */
-    CHEAP_NS = 40000,      /* a kernel above this estimate is worth a wake-up */
 };
 
 /* What the steps of building share. */
@@ -58,10 +58,9 @@ struct builder {
     struct plan *plan;
     const struct plan_options *options;
     struct node **order;
-    int *frame_of; /* by node id */
-    struct plan_frame_info *frame_infos;
-    int n_frames;
+    struct plan_frame_map frames;
     uint32_t *index_of; /* by node id: position in plan->nodes */
+    bool *is_reference; /* by node id: its values may be references that are read late */
     bool *is_shared;    /* by node id: its outputs belong into memory that peers can map; NULL: none do */
     struct graph_consumers consumers;
     const struct kernel_instance *plain[MAX_PLAIN_STATES]; /* one of each state that instances may share */
@@ -88,24 +87,33 @@ static const struct device *device_of(const struct builder *b, const struct node
 
 static void build_frames(struct builder *b) {
     struct plan *plan = b->plan;
-    plan->n_frames = (uint32_t)b->n_frames;
+    plan->n_frames = (uint32_t)b->frames.n_frames;
     plan->frames = xcalloc(plan->n_frames, sizeof *plan->frames);
-    for (int i = 0; i < b->n_frames; i++) {
+    for (uint32_t i = 0; i < plan->n_frames; i++) {
+        const struct plan_frame_info *info = &b->frames.frames[i];
         struct plan_frame *frame = &plan->frames[i];
-        frame->name = b->frame_infos[i].name;
-        frame->parent = b->frame_infos[i].parent;
-        frame->parallel_iterations = b->frame_infos[i].parallel_iterations;
+        frame->name = info->name;
+        frame->parent = info->parent;
+        frame->parallel_iterations = info->parallel_iterations;
         frame->name_hash = hash_bytes(frame->name, strlen(frame->name), 0x6d72);
+        if (info->parent >= 0)
+            frame->number = plan->frames[info->parent].n_children++;
     }
 }
 
-static int child_frame_of(const struct builder *b, const struct node *enter) {
-    struct span name = {0};
-    status_unref(node_get_s(enter, "frame_name", &name)); /* plan_find_frames has read it already */
-    for (int i = 1; i < b->n_frames; i++)
-        if (b->frame_infos[i].parent == b->frame_of[enter->id] && span_is(name, b->frame_infos[i].name))
-            return i;
-    return -1;
+/* The master says a shape only where the value is certain to come. A hint, so what makes no sense counts for nothing. */
+static void build_slot(struct builder *b, const struct node *node, struct plan_channel *channel) {
+    const struct attr_value *attr = node_attr(node, "_shape");
+    int64_t n, size_bytes;
+    if (!attr || attr->type != ATTR_SHAPE || !shape_is_full(attr->shape) || b->frames.frame_of[node->id] != 0 ||
+        !dtype_in(channel->dtype, DTYPES_PLAIN))
+        return;
+    struct status *st = shape_n_elements(attr->shape, &n);
+    if (!st && !mul_overflows_i64(n, (int64_t)dtype_size(channel->dtype), &size_bytes) && size_bytes > RENDEZVOUS_PUSH_LIMIT_BYTES) {
+        channel->shape = shape_dup(attr->shape, &b->plan->graph.arena);
+        channel->slot_bytes = (size_t)size_bytes;
+    }
+    status_unref(st);
 }
 
 static struct status *build_channel(struct builder *b, const struct node *node, bool is_send, uint32_t *ret_index) {
@@ -130,6 +138,8 @@ static struct status *build_channel(struct builder *b, const struct node *node, 
     channel->src_device = arena_strndup(&plan->graph.arena, src.data, src.len);
     channel->dst_device = arena_strndup(&plan->graph.arena, dst.data, dst.len);
     channel->tensor_name = arena_strndup(&plan->graph.arena, tensor_name.data, tensor_name.len);
+    if (!is_send)
+        build_slot(b, node, channel);
     *ret_index = plan->n_channels++;
     return NULL;
 }
@@ -145,12 +155,15 @@ static struct status *build_position(const struct node *node, uint32_t *n, uint3
 }
 
 /* Up to how many elements a kernel is not worth a wake-up. */
-static int32_t cheap_elements(const struct kernel_def *def) {
+static int32_t cheap_elements(const struct kernel_instance *instance) {
+    const struct kernel_def *def = instance->def;
     if (def->flags & KERNEL_VIEW) /* constant time whatever the size */
         return INT32_MAX;
     if (def->flags & KERNEL_EXPENSIVE)
         return -1;
-    return (int32_t)(CHEAP_NS / (def->cost_ns_per_element > 0 ? def->cost_ns_per_element : 0.5f));
+    if (instance->work)
+        return (int32_t)instance->work->from;
+    return (int32_t)(PLAN_CHEAP_NS / (def->cost_ns_per_element > 0 ? def->cost_ns_per_element : 0.5f));
 }
 
 /* A thousand additions read one state, which stays in the cache, instead of a thousand equal ones. */
@@ -185,7 +198,7 @@ static struct status *build_kernel(struct builder *b, const struct node *node, s
     out->kind = instance->def->flags & KERNEL_ASYNC ? PLAN_KERNEL_ASYNC : PLAN_KERNEL;
     out->instance = instance;
     out->compute = instance->compute;
-    out->cheap_elements = cheap_elements(instance->def);
+    out->cheap_elements = cheap_elements(instance);
     return NULL;
 }
 
@@ -216,12 +229,12 @@ static struct status *build_special(struct builder *b, const struct node *node, 
         TRY(node_get_b(node, "is_constant", &is_constant));
         if (is_constant)
             out->flags |= PLAN_CONSTANT_ENTER;
-        out->aux = (uint32_t)child_frame_of(b, node);
+        out->aux = (uint32_t)b->frames.output_frame_of[node->id];
         plan->frames[out->aux].n_enters++;
         return NULL;
     }
     case PLAN_EXIT:
-        out->aux = plan->frames[b->frame_of[node->id]].n_exits++;
+        out->aux = plan->frames[b->frames.frame_of[node->id]].n_exits++;
         return NULL;
     case PLAN_SEND:
     case PLAN_RECV:
@@ -229,7 +242,7 @@ static struct status *build_special(struct builder *b, const struct node *node, 
     case PLAN_FEED:
         return build_position(node, &plan->n_feeds, &out->aux);
     case PLAN_FETCH:
-        if (b->frame_of[node->id] != 0) /* a value per iteration, and one place for it */
+        if (b->frames.frame_of[node->id] != 0) /* a value per iteration, and one place for it */
             return status_invalid("{{node %s}} cannot be fetched: it is inside a loop",
                                   node->n_data ? node->inputs[0].src->name : node->name);
         return build_position(node, &plan->n_fetches, &out->aux);
@@ -238,43 +251,25 @@ static struct status *build_special(struct builder *b, const struct node *node, 
     }
 }
 
-static bool comes_as_reference(const struct node *node, int input) {
-    const struct node_input *in = &node->inputs[input];
-    return dtype_is_ref((enum dtype)in->src->out_types[in->index]);
-}
-
-/* "v/read". Clients make it outside of all control dependencies, and yet rely on "update v, then use v": in TensorFlow its output shares
- * the variable's buffer, which updates write in place. So the reference itself goes on to the consumers. */
-static bool reads_late(const struct node *node) { return node_is_op(node, "Identity") && comes_as_reference(node, 0); }
-
-/* Does a reference arrive although the op wants its value? */
-static bool wants_deref(const struct node *node) {
-    for (int i = 0; i < node->n_data; i++) {
-        if ((comes_as_reference(node, i) || reads_late(node->inputs[i].src)) && !dtype_is_ref((enum dtype)node->in_types[i]))
-            return true;
-    }
-    return false;
-}
-
 static struct status *build_node(struct builder *b, const struct node *node, uint32_t index) {
     struct plan *plan = b->plan;
     struct plan_node *out = &plan->nodes[index];
-    struct plan_frame *frame = &plan->frames[b->frame_of[node->id]];
+    struct plan_frame *frame = &plan->frames[b->frames.frame_of[node->id]];
     const struct plan_op *op = plan_op_find(node->op_name);
     if (node->n_data > UINT16_MAX || node->n_outputs > UINT16_MAX)
         return status_invalid("{{node %s}} has %d inputs and %d outputs; at most %d are supported", node->name, node->n_data,
                               node->n_outputs, UINT16_MAX);
     out->node = node;
-    out->frame = (uint16_t)b->frame_of[node->id];
+    out->frame = (uint16_t)b->frames.frame_of[node->id];
     out->n_inputs = (uint16_t)node->n_data;
     out->n_outputs = (uint16_t)node->n_outputs;
     out->state = frame->n_nodes++;
     out->first_slot = frame->n_slots;
     frame->n_slots += (uint32_t)node->n_data;
     plan->max_outputs = MAX(plan->max_outputs, out->n_outputs);
-    if (wants_deref(node))
+    if (plan_wants_values(node, b->is_reference))
         out->flags |= PLAN_DEREF;
-    if (reads_late(node))
+    if (plan_reads_late(node))
         out->flags |= PLAN_LATE_READ;
     if (!op)
         return build_kernel(b, node, out);
@@ -368,6 +363,8 @@ static void build_edges(struct builder *b) {
             if (!(edges[k].flags & EDGE_CONTROL) &&
                 (k + 1 == node->n_edges || (edges[k + 1].flags & EDGE_CONTROL) || edges[k + 1].output != edges[k].output))
                 edges[k].flags |= EDGE_MOVE;
+        if (node->kind == PLAN_KERNEL && node->n_outputs == 1 && node->n_edges == 1 && edges[0].flags == EDGE_MOVE)
+            node->flags |= PLAN_DIRECT;
     }
 }
 
@@ -387,9 +384,9 @@ static struct status *build(struct builder *b) {
     struct plan *plan = b->plan;
     struct graph *graph = &plan->graph;
     TRY(graph_topological_order(graph, &b->order));
-    TRY(plan_find_frames(graph, &b->frame_of, &b->frame_infos, &b->n_frames));
-    if (b->n_frames > UINT16_MAX)
-        return status_invalid("the graph has %d loop frames; at most %d are supported", b->n_frames, UINT16_MAX);
+    TRY(plan_find_frames(graph, &b->frames));
+    if (b->frames.n_frames > UINT16_MAX)
+        return status_invalid("the graph has %d loop frames; at most %d are supported", b->frames.n_frames, UINT16_MAX);
     build_frames(b);
     plan->n_nodes = (uint32_t)graph->n_live;
     size_t n = plan->n_nodes + 1;
@@ -403,6 +400,7 @@ static struct status *build(struct builder *b) {
     CHECK(plan->constants);
     memset(plan->constants, 0, n * sizeof *plan->constants);
     b->index_of = xcalloc((size_t)graph->n_nodes + 1, sizeof *b->index_of);
+    b->is_reference = plan_find_references(graph, b->order);
     if (b->options->n_devices > 0 && b->options->devices[0].shared_allocator)
         b->is_shared = plan_find_shared(graph);
     for (uint32_t i = 0; i < plan->n_nodes; i++) {
@@ -430,9 +428,9 @@ struct status *plan_new(struct graph *graph_take, const struct plan_options *opt
     graph_init(graph_take);
     struct status *st = build(&b);
     free(b.order);
-    free(b.frame_of);
-    free(b.frame_infos);
+    plan_frame_map_fini(&b.frames);
     free(b.index_of);
+    free(b.is_reference);
     free(b.is_shared);
     graph_consumers_fini(&b.consumers);
     if (st) {

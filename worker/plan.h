@@ -19,6 +19,8 @@
 #include "kernels/kernel.h"
 #include "worker/session_state.h"
 
+enum { PLAN_CHEAP_NS = 40000 }; /* a kernel that takes longer is heavy: worth a wake-up */
+
 enum plan_kind {
     PLAN_KERNEL,       /* call compute */
     PLAN_KERNEL_ASYNC, /* the same, and it may answer KERNEL_PENDING */
@@ -42,6 +44,7 @@ enum plan_node_flags {
     PLAN_DEREF = 1,          /* some input comes from a ref output and wants its value */
     PLAN_CONSTANT_ENTER = 4, /* the value holds in every iteration */
     PLAN_TAKES_DEAD = 16,    /* runs although an input is dead: Send, Fetch, Merge, ControlTrigger, frame ops */
+    PLAN_DIRECT = 64,        /* a kernel with one output, which goes to one input of a node that is no Merge: made in that one's slot */
     PLAN_LATE_READ = 32,     /* an Identity of a reference: each consumer reads the variable when it runs itself */
 };
 
@@ -86,7 +89,8 @@ struct plan_node {
     uint32_t first_edge, n_edges; /* grouped by output, control edges last; edges to settled inputs stand behind these, uncounted */
     uint32_t first_settled;       /* plan->settled */
     uint16_t n_settled;
-    int32_t cheap_elements;  /* PLAN_KERNEL*: with inputs of more it is not run on a loop thread, nor while other nodes are ready */
+    int32_t cheap_elements;  /* PLAN_KERNEL*: with inputs of more it may be heavy, and then it is not run on a loop thread, nor while
+                                other nodes are ready */
     uint32_t aux;            /* PLAN_CONST: constants index; SEND/RECV: plan_channels index; FEED/FETCH: position in the
                                 run's arrays; ENTER: child frame; EXIT: its number among the frame's */
     const struct node *node; /* names, for messages and statistics */
@@ -99,6 +103,8 @@ struct plan_frame {
     uint32_t n_nodes, n_slots;
     uint32_t n_enters; /* of this frame, in its parent: the frame has all its inputs after that many */
     uint32_t n_exits;
+    uint32_t number;            /* among its parent's child frames */
+    uint32_t n_children;        /* kinds of frames that its iterations may hold, one of each at a time */
     uint64_t name_hash;         /* the same in every process: part of the rendezvous key of what crosses tasks inside the frame */
     struct node_state *initial; /* n_nodes */
 };
@@ -110,6 +116,9 @@ struct plan_channel {
     const char *src_device, *dst_device;
     const char *peer_task; /* the other end: "/job:ps/replica:0/task:0" */
     enum dtype dtype;
+    /* Of a Recv whose value is certain to come, once a step, and too large to be sent unasked: what it will most likely be. */
+    struct shape shape;
+    size_t slot_bytes; /* 0: not known */
 };
 
 struct function_table; /* worker/function.h */
@@ -171,17 +180,31 @@ struct status *plan_new(struct graph *graph_take, const struct plan_options *opt
 struct plan *plan_ref(struct plan *plan);
 void plan_unref(struct plan *plan); /* no step may be running on the last reference */
 
+/* ---- plan_references.c: variables that are read late ---- */
+/* An Identity of a reference: "v/read". */
+bool plan_reads_late(const struct node *node);
+/* By node id: may its values be references, although its op makes values? `order` is topological. malloc'd. */
+bool *plan_find_references(const struct graph *graph, struct node *const *order);
+/* Does a reference arrive where the op needs the value? */
+bool plan_wants_values(const struct node *node, const bool *is_reference);
+
 /* Which nodes make what is likely to be passed to another task, or kept for it: by node id, malloc'd. */
 bool *plan_find_shared(const struct graph *graph);
 
-/* Works out each live node's frame: `ret_frame_of` by node id (malloc'd), frames in ret_frames (malloc'd, [0] is the root).
- * Shared with tests. Errors: INVALID_ARGUMENT naming a node whose inputs come from different frames. */
+/* The frames of a graph's live nodes. */
 struct plan_frame_info {
     const char *name;
     int parent;
     int parallel_iterations;
 };
-struct status *plan_find_frames(const struct graph *graph, int **ret_frame_of, struct plan_frame_info **ret_frames,
-                                int *ret_n_frames) MUST_USE;
+struct plan_frame_map {
+    int *frame_of;                  /* by node id: where the node runs */
+    int *output_frame_of;           /* by node id: where its values live; another one for Enter and Exit */
+    struct plan_frame_info *frames; /* [0] is the root */
+    int n_frames;
+};
+/* Errors: INVALID_ARGUMENT naming a node whose inputs come from different frames. Cost: linear. */
+struct status *plan_find_frames(const struct graph *graph, struct plan_frame_map *ret) MUST_USE;
+void plan_frame_map_fini(struct plan_frame_map *map); /* an all-zero one, too */
 
 #endif

@@ -51,6 +51,8 @@ static const struct gradient_row rows[] = {
     NO_GRADIENT("DatasetToSingleElement"),
     NO_GRADIENT("DatasetCardinality"),
     NO_GRADIENT("ExperimentalDatasetCardinality"),
+    NO_GRADIENT("DatasetToGraph"),
+    NO_GRADIENT("DatasetToGraphV2"),
     NO_GRADIENT("Iterator"),
     NO_GRADIENT("IteratorV2"),
     NO_GRADIENT("OneShotIterator"),

@@ -102,6 +102,8 @@ static const struct op_def rows[] = {
     {"DatasetToSingleElement", "the only element of a dataset", shape_declared},
     {"DatasetCardinality", "how many elements a dataset has, -1 endless, -2 unknown", shape_scalar},
     {"ExperimentalDatasetCardinality", "how many elements a dataset has, -1 endless, -2 unknown", shape_scalar},
+    {"DatasetToGraph", "the nodes and functions that a dataset is made by, as a GraphDef", shape_scalar},
+    {"DatasetToGraphV2", "the nodes and functions that a dataset is made by, as a GraphDef", shape_scalar},
     {"Iterator", "a place for an iterator over a dataset", shape_scalar},
     {"IteratorV2", "a place for an iterator over a dataset", shape_scalar},
     {"OneShotIterator", "an iterator over the dataset that a function makes", shape_scalar},

@@ -123,14 +123,23 @@ static struct status *take_finish(struct wait *wait) {
     return NULL;
 }
 
+static int64_t take_weight(const struct wait *wait) {
+    const struct take *take = CONTAINER_OF(wait, struct take, wait);
+    bool is_plain = !take->accumulator->is_sparse && !take->accumulator->is_mean;
+    return is_plain || !tensor_has_value(&take->taken.values) ? 0 : (int64_t)tensor_size_bytes(&take->taken.values);
+}
+
 static void take_free(struct wait *wait) {
     struct take *take = take_of(wait);
     accumulated_clear(&take->taken);
     free(take);
 }
 
-static const struct wait_kind take_kind = {
-    .cancelled = "TakeGrad operation was cancelled", .attempt = take_attempt, .finish = take_finish, .free = take_free};
+static const struct wait_kind take_kind = {.cancelled = "TakeGrad operation was cancelled",
+                                           .attempt = take_attempt,
+                                           .finish = take_finish,
+                                           .weight = take_weight,
+                                           .free = take_free};
 
 enum kernel_result accumulator_take(struct accumulator *accumulator, struct kernel_ctx *ctx, int64_t n) {
     struct take *take = aligned_alloc(_Alignof(struct take), sizeof(*take));

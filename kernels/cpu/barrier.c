@@ -217,6 +217,11 @@ static struct status *take_finish(struct wait *wait) {
     return NULL;
 }
 
+static int64_t take_weight(const struct wait *wait) {
+    const struct take *take = CONTAINER_OF(wait, struct take, wait);
+    return queue_batch_weight(take->taken, take->n_taken, take->barrier->n_components + 1);
+}
+
 static void take_free(struct wait *wait) {
     struct take *take = CONTAINER_OF(wait, struct take, wait);
     for (int64_t i = 0; i < take->n_taken; i++)
@@ -225,8 +230,11 @@ static void take_free(struct wait *wait) {
     free(take);
 }
 
-static const struct wait_kind take_kind = {
-    .cancelled = "Dequeue operation was cancelled", .attempt = take_attempt, .finish = take_finish, .free = take_free};
+static const struct wait_kind take_kind = {.cancelled = "Dequeue operation was cancelled",
+                                           .attempt = take_attempt,
+                                           .finish = take_finish,
+                                           .weight = take_weight,
+                                           .free = take_free};
 
 enum kernel_result barrier_take(struct barrier *barrier, struct kernel_ctx *ctx, int64_t n, bool is_small_allowed) {
     struct take *take = xcalloc(1, sizeof(*take));

@@ -235,6 +235,11 @@ static struct status *dequeue_finish(struct wait *wait) {
     return NULL;
 }
 
+static int64_t dequeue_weight(const struct wait *wait) {
+    const struct dequeue *dequeue = CONTAINER_OF(wait, struct dequeue, wait);
+    return dequeue->request.is_batch ? queue_batch_weight(dequeue->taken, dequeue->n_taken, dequeue->queue->options.n_components) : 0;
+}
+
 static void dequeue_free(struct wait *wait) {
     struct dequeue *dequeue = CONTAINER_OF(wait, struct dequeue, wait);
     for (int64_t i = 0; i < dequeue->n_taken; i++)
@@ -247,6 +252,7 @@ static const struct wait_kind dequeue_kind = {.cancelled = "Dequeue operation wa
                                               .attempt = dequeue_attempt,
                                               .give_back = dequeue_give_back,
                                               .finish = dequeue_finish,
+                                              .weight = dequeue_weight,
                                               .free = dequeue_free};
 
 enum kernel_result queue_dequeue(struct queue *queue, struct kernel_ctx *ctx, struct queue_request request) {

@@ -184,6 +184,13 @@ static struct shape batch_shape(struct shape shape, bool is_padded, int componen
     return (struct shape){shape.rank + 1, dims};
 }
 
+int64_t queue_batch_weight(struct queue_element *const *elements, int64_t n, int n_components) {
+    int64_t weight = 0;
+    for (int i = 0; i < n_components && n > 0; i++)
+        weight += (int64_t)tensor_size_bytes(&elements[0]->components[i]);
+    return weight * n;
+}
+
 struct status *queue_batch(struct allocator *allocator, enum dtype dtype, struct shape shape, bool is_padded, int component,
                            struct queue_element *const *elements, int64_t n, struct tensor *ret) {
     int64_t dims[SHAPE_MAX_RANK + 1];

@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+enum { HEAVY_BYTES = 128 << 10 };
+
 static struct wait *wait_of_link(struct list *link) { return LIST_ENTRY(link, struct wait, link); }
 
 void wait_room_init(struct wait_room *room, struct object *owner) {
@@ -96,39 +98,23 @@ static void complete(struct wait *wait) {
     ctx->host->done(ctx);
 }
 
-/* What this thread still has to complete. done may run the step that waited, whose kernels complete others: those go to the end of the
- * list, and the loop that runs already gets to them. */
-static _Thread_local struct list due;
+static void complete_on_pool(struct pool_task *task) { complete(CONTAINER_OF(task, struct wait, task)); }
 
-static struct list *due_list(void) {
-    if (!due.next)
-        list_init(&due);
-    return &due;
+/* A long copy is made by the pool: neither on a loop thread nor at the cost of who only put in the last element. */
+static bool is_heavy(const struct wait *wait) { return !wait->status && wait->kind->weight && wait->kind->weight(wait) > HEAVY_BYTES; }
+
+static void complete_elsewhere(struct wait *wait) {
+    wait->task.run = complete_on_pool;
+    pool_submit(wait->ctx->pool, &wait->task);
 }
 
-static void complete_due(void) {
-    static _Thread_local bool is_running;
-    if (is_running)
-        return;
-    is_running = true;
-    for (struct list *link; (link = list_pop_front(&due));)
-        complete(wait_of_link(link));
-    is_running = false;
-}
-
-static void complete_on_pool(struct pool_task *task) {
-    list_push_back(due_list(), &CONTAINER_OF(task, struct wait, task)->link);
-    complete_due();
-}
-
-static void complete_elsewhere(struct list *ended) {
+static void complete_all(struct list *ended, bool elsewhere) {
     for (struct list *link; (link = list_pop_front(ended));) {
         struct wait *wait = wait_of_link(link);
-        wait->task.run = complete_on_pool;
-        if (wait->ctx->pool)
-            pool_submit(wait->ctx->pool, &wait->task);
+        if (wait->ctx->pool && (elsewhere || is_heavy(wait)))
+            complete_elsewhere(wait);
         else
-            complete_on_pool(&wait->task);
+            complete(wait);
     }
 }
 
@@ -160,16 +146,13 @@ static void take_ended_and_unlock(struct wait_room *room, struct list *ret_ended
 void wait_room_unlock(struct wait_room *room) {
     struct list ended;
     take_ended_and_unlock(room, &ended);
-    if (list_is_empty(&ended))
-        return;
-    list_splice_back(due_list(), &ended);
-    complete_due();
+    complete_all(&ended, false);
 }
 
 void wait_room_unlock_elsewhere(struct wait_room *room) {
     struct list ended;
     take_ended_and_unlock(room, &ended);
-    complete_elsewhere(&ended);
+    complete_all(&ended, true);
 }
 
 /* With the lock held, of a wait that is stuck. */
@@ -201,6 +184,10 @@ enum kernel_result wait_room_enter(struct wait_room *room, int line, struct kern
     wait_room_unlock(room);
     if (!is_ended)
         return KERNEL_PENDING; /* and ctx is no longer ours */
+    if (ctx->pool && !pool_is_current() && is_heavy(wait)) {
+        complete_elsewhere(wait);
+        return KERNEL_PENDING;
+    }
     conclude(wait);
     wait_unref(wait);
     return KERNEL_DONE;

@@ -14,7 +14,8 @@
  *
  * A record ends once: under the lock it is either in its line or ended. It has one reference for who ends it, and one for its
  * cancel hook while that is with the host, because a cancellation may be on its way while somebody else ends the wait.
- * Completions never nest: what a step that is woken here wakes in turn is woken by the same loop, so no chain of steps is deep.
+ * Who ends a wait makes its outputs, too, but for long copies, which the pool makes. host->done only makes the other step ready: on a
+ * thread that is running one it begins later (worker/executor_wake.c), so completions do not nest.
  *
  * Threads: any; attempt and give_back run with the room's lock held, finish without. */
 #ifndef MILLRACE_KERNELS_CPU_WAIT_ROOM_H
@@ -50,6 +51,7 @@ struct wait_kind {
     enum wait_result (*attempt)(struct wait *wait);
     void (*give_back)(struct wait *wait);                /* of a cancelled one: returns what it took; may be NULL */
     struct status *(*finish)(struct wait *wait)MUST_USE; /* success: sets wait->ctx->outputs; may be NULL */
+    int64_t (*weight)(const struct wait *wait);          /* about how many bytes finish copies; NULL: none */
     void (*free)(struct wait *wait);                     /* NULL: free() */
 };
 

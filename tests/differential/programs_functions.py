@@ -479,6 +479,96 @@ def _map_fn():
     return [Run(tf.map_fn(lambda v: v * v + 1, x), {x: [1, 2, 3]})]
 
 
+@v2
+def _unused_effects():
+    """What nobody uses of a branch, a body or a function is pruned in a graph of TensorFlow 1, but for what a tf.function or a Defun does."""
+    v = _variable("v", 0)
+    p, x = tf1.placeholder(tf.bool, []), tf1.placeholder(tf.float32, [])
+
+    def plain(y):
+        v.assign_add(1, read_value=False)
+        return y * 2.0
+
+    f = tf.function(plain, autograph=False)
+
+    @legacy.Defun(tf.float32, tf.resource)
+    def defun(y, handle):
+        tf.raw_ops.AssignAddVariableOp(resource=handle, value=1)
+        return y * 2.0
+
+    @legacy.Defun(tf.float32, tf.resource)
+    def outer(y, handle):
+        defun(y, handle)
+        return y * 3.0
+
+    def called(y, g=defun):
+        return tf.reshape(g(y, v.handle), [])
+
+    def loop(step):
+        return tf.while_loop(lambda i, y: i < 2, lambda i, y: (i + 1, step(y)), [0, x])[1]
+
+    def both(y):
+        return plain(y), f(y), y * 3.0
+
+    made = [
+        tf.cond(p, lambda: plain(x), lambda: x),
+        tf.cond(p, lambda: f(x), lambda: x),
+        tf.cond(p, lambda: (f(x), x * 2.0)[1], lambda: x),
+        tf.cond(p, lambda: tf.cond(p, lambda: (called(x), f(x))[1], lambda: x), lambda: x),
+        tf.cond(p, lambda: called(x), lambda: x),
+        tf.cond(p, lambda: (called(x), x * 2.0)[1], lambda: x),
+        tf.cond(p, lambda: called(x, outer), lambda: x),
+        loop(plain), loop(f), loop(called), loop(lambda y: (f(y), y * 2.0)[1]), loop(lambda y: tf.cond(p, lambda: plain(y), lambda: y)),
+        tf.switch_case(tf.cast(x, tf.int32), [lambda: x, lambda: plain(x), lambda: f(x)]),
+        tf.function(lambda y: tf.cond(y > 0, lambda: plain(y), lambda: y), autograph=False)(x),
+        tf.function(both, autograph=False)(x)[2],
+        defun(x, v.handle), outer(x, v.handle), f(x),
+        tf.raw_ops.StatefulPartitionedCall(args=[x, v.handle], Tout=[tf.float32], f=defun)[0],
+        tf.raw_ops.StatefulPartitionedCall(args=[x, v.handle], Tout=[tf.float32], f=outer)[0].op,
+        tf1.wrap_function(plain, [tf.TensorSpec([], tf.float32)])(x),
+    ]  # fmt: skip
+    return [Run(v.initializer)] + [run for fetch in made for run in (Run(fetch, {p: True, x: 1.0}), Run(v))]
+
+
+def _wrong_numbers(make):
+    def build():
+        return [Run(make()[0])]
+
+    return build
+
+
+def _loops_with_wrong_numbers():
+    from tensorflow.python.ops import functional_ops
+
+    def going(n, x):
+        return n > 0
+
+    def going_two(n, x):
+        return n > 0, x
+
+    def three(n, x):
+        return n - 1, x + n, x
+
+    def two(n, x):
+        return n - 1, x + n
+
+    floats, numbered = legacy.Defun(tf.float32, tf.float32), legacy.Defun(tf.int32, tf.float32)
+    return {
+        "condition": (lambda: functional_ops.While([5.0, 0.0], floats(going_two), floats(two)), "Expected a single scalar.*got 2 tensors"),
+        "body": (lambda: functional_ops.While([5.0, 0.0], floats(going), floats(three)), "While loop body returned 3 arguments. Expected: 2"),
+        "for": (lambda: functional_ops.For(0, 10, 1, [0.0], _twice(numbered)), "For loop body returned 2 arguments. Expected: 1"),
+        "executor": (lambda: tf.raw_ops.PartitionedCall(args=[1.0, 2.0], Tout=[tf.float32, tf.float32], f=floats(two), executor_type="NONE_SUCH"), "executor type: NONE_SUCH"),
+    }
+
+
+def _twice(numbered):
+    @numbered
+    def twice(i, x):
+        return x, x
+
+    return twice
+
+
 # ---- For, RemoteCall ----
 
 
@@ -631,5 +721,8 @@ def cases():
     yield "function/remote_call", _remote_call(False), {"oracle": _remote_call(True)}
     unknown = (tf.errors.UnimplementedError, "RemoteCall to a target that is no constant")
     yield "function/remote_call/unknown_target", _remote_call_errors, {"cluster_error": unknown}
+    yield "function/effects_of_nobody", _unused_effects
+    for name, (make, message) in _loops_with_wrong_numbers().items():
+        yield f"function/wrong/{name}", _wrong_numbers(make), {"message": message, "node": False}
     yield "function/errors", _errors
     yield "function/uninitialized", _uninitialized

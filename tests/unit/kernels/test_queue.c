@@ -349,72 +349,6 @@ static void test_a_shuffled_batch_waits_above_the_minimum(void **state) {
     fixture_fini(&f);
 }
 
-/* ---- completions do not nest ---- */
-
-enum { CHAIN = 100000 };
-
-struct counter {
-    struct object object;
-    struct wait_room room;
-    int value; /* guarded by room.lock */
-};
-
-struct counter_wait {
-    struct wait wait;
-    struct counter *counter;
-    int until;
-};
-
-static void counter_free(struct object *object) { wait_room_fini(&((struct counter *)object)->room); }
-static const struct object_type counter_type = {.name = "counter", .free = counter_free};
-
-static enum wait_result counter_attempt(struct wait *wait) {
-    struct counter_wait *w = CONTAINER_OF(wait, struct counter_wait, wait);
-    return w->counter->value >= w->until ? WAIT_ENDED : WAIT_STUCK;
-}
-
-static const struct wait_kind counter_kind = {.cancelled = "cancelled", .attempt = counter_attempt};
-static struct counter counter;
-static int n_woken, depth, max_depth;
-
-/* What a step does that goes on when its wait ends: it wakes the next one. */
-static void wake_next(struct kernel_ctx *ctx) {
-    depth++;
-    max_depth = MAX(depth, max_depth);
-    n_woken++;
-    wait_room_lock(&counter.room);
-    counter.value++;
-    wait_room_unlock(&counter.room);
-    depth--;
-}
-
-static bool accept_hook(struct kernel_ctx *ctx, struct kernel_cancel_hook *hook, struct status **ret_why) { return true; }
-static bool drop_hook(struct kernel_ctx *ctx, struct kernel_cancel_hook *hook) { return true; }
-
-static void test_a_long_chain_of_wakes_is_not_deep(void **state) {
-    struct kernel_host host = {.done = wake_next, .cancel_register = accept_hook, .cancel_deregister = drop_hook};
-    struct kernel_ctx *contexts = aligned_alloc(_Alignof(struct kernel_ctx), CHAIN * sizeof(*contexts));
-    assert_non_null(contexts);
-    memset(contexts, 0, CHAIN * sizeof(*contexts));
-    object_init(&counter.object, &counter_type);
-    wait_room_init(&counter.room, &counter.object);
-    for (int i = 0; i < CHAIN; i++) {
-        struct counter_wait *w = xcalloc(1, sizeof(*w));
-        contexts[i].host = &host;
-        w->wait.kind = &counter_kind;
-        w->counter = &counter;
-        w->until = i + 1;
-        assert_int_equal(wait_room_enter(&counter.room, 0, &contexts[i], &w->wait), KERNEL_PENDING);
-    }
-    wait_room_lock(&counter.room);
-    counter.value = 1;
-    wait_room_unlock(&counter.room);
-    assert_int_equal(n_woken, CHAIN);
-    assert_int_equal(max_depth, 1);
-    free(contexts);
-    object_unref(&counter.object);
-}
-
 /* ---- mutexes, barriers, accumulators, staging areas ---- */
 
 static void test_a_mutex_goes_from_hand_to_hand(void **state) {
@@ -664,7 +598,6 @@ int main(void) {
         cmocka_unit_test(test_closing_with_cancel_ends_enqueues),
         cmocka_unit_test(test_a_step_that_is_cancelled_already_does_not_wait),
         cmocka_unit_test(test_a_shuffled_batch_waits_above_the_minimum),
-        cmocka_unit_test(test_a_long_chain_of_wakes_is_not_deep),
         cmocka_unit_test(test_a_mutex_goes_from_hand_to_hand),
         cmocka_unit_test(test_a_barrier_take_waits_for_complete_tuples),
         cmocka_unit_test(test_accumulated_gradients_are_taken_in_order),

@@ -13,6 +13,7 @@
 #include "common/graph/graph_text.h"
 #include "tests/unit/worker/ending.h"
 #include "tests/unit/worker/odd_kernels.h"
+#include "tests/unit/worker/text_run.h"
 #include "worker/container.h"
 #include "worker/executor.h"
 #include "worker/rendezvous.h"
@@ -43,72 +44,6 @@ static const struct kernel_def test_rows[] = {
 };
 // clang-format on
 static const struct kernel_list test_list = {test_rows, ARRAY_LEN(test_rows)};
-
-/* ---- a run from text ---- */
-
-static const char DEVICE[] = "/job:worker/replica:0/task:0/device:TEST:0";
-static struct device device;
-static struct pool *pool;
-static struct container_table *containers;
-
-struct fixture {
-    struct plan *plan;
-    struct step_run run;
-    struct tensor fetches[4] __attribute__((aligned(64)));
-    struct tensor feeds[4] __attribute__((aligned(64)));
-    struct ending end;
-};
-
-static void on_done(struct step_run *run, struct status *status_take) {
-    ending_tell(&CONTAINER_OF(run, struct fixture, run)->end, status_take);
-}
-
-static struct status *make_plan(const char *text, struct plan **ret) {
-    struct graph graph;
-    struct plan_options options = {.devices = &device, .n_devices = 1, .host = &executor_host};
-    graph_init(&graph);
-    struct status *st = graph_parse(text, &graph);
-    for (int i = 0; !st && i < graph.n_nodes; i++)
-        graph.nodes[i]->device = DEVICE;
-    if (!st)
-        st = plan_new(&graph, &options, ret);
-    graph_fini(&graph);
-    return st;
-}
-
-static void start(struct fixture *f) {
-    ending_reset(&f->end);
-    step_run_init(&f->run);
-    f->run.plan = f->plan;
-    f->run.feeds = f->feeds;
-    f->run.fetches = f->fetches;
-    f->run.containers = containers;
-    f->run.pool = pool;
-    f->run.on_done = on_done;
-    executor_start(&f->run);
-}
-
-static void await(struct fixture *f) {
-    ending_wait(&f->end);
-    assert_int_equal(f->end.n_done, 1);
-    step_run_fini(&f->run);
-}
-
-static void open_fixture(struct fixture *f, const char *text) {
-    *f = (struct fixture){.end = ENDING_INIT};
-    struct status *st = make_plan(text, &f->plan);
-    if (st)
-        fail_msg("%s", status_message(st));
-}
-
-static void close_fixture(struct fixture *f) {
-    for (int i = 0; i < 4; i++) {
-        tensor_clear(&f->fetches[i]);
-        tensor_clear(&f->feeds[i]);
-    }
-    status_unref(f->end.status);
-    plan_unref(f->plan);
-}
 
 static void expect_fetch(const struct fixture *f, int i, const char *text) {
     struct str printed = STR_INIT;
@@ -299,6 +234,36 @@ static void loops_nest(void **state) {
                                                 "w_a = AddV2(v_x, w_1) {T=int32}\n"
                                                 "w_n = NextIteration(w_a) {T=int32}\n") "out = _MrFetch(w_x) {T=int32, index=0}\n",
                   "int32[]{20}");
+}
+
+/* Each outer loop has two inner ones side by side; @ stands for its number. */
+static const char two_in_one[] =
+    LOOP("w@", "z", "outer", "4",
+         "w@_in = Enter(inner) {T=int32, frame_name=\"w@\", is_constant=true, parallel_iterations=4}\n" LOOP("v@", "w@_b", "w@_in", "3",
+                                                                                                             COUNT_BODY("v@"))
+             LOOP("u@", "w@_b", "w@_in", "3", COUNT_BODY("u@")) "w@_1 = Const(^w@_b) {dtype=int32, value=int32[]{1}}\n"
+                                                                "w@_d = Sub(u@_x, v@_x) {T=int32}\n"
+                                                                "w@_v = AddV2(v@_x, w@_1) {T=int32}\n"
+                                                                "w@_a = AddV2(w@_v, w@_d) {T=int32}\n"
+                                                                "w@_n = NextIteration(w@_a) {T=int32}\n");
+
+static void loops_stand_beside_and_inside_each_other(void **state) {
+    struct str text = STR_INIT;
+    str_add(&text, INT("z", "0") INT("outer", "20") INT("inner", "7"));
+    for (int i = 0; i < 50; i++) {
+        for (const char *at = two_in_one; *at; at++)
+            if (*at == '@')
+                str_addf(&text, "%d", i);
+            else
+                str_add_char(&text, *at);
+        if (i == 0)
+            str_add(&text, "sum0 = Identity(w0_x) {T=int32}\n");
+        else
+            str_addf(&text, "sum%d = AddV2(sum%d, w%d_x) {T=int32}\n", i, i - 1, i);
+    }
+    str_add(&text, "out = _MrFetch(sum49) {T=int32, index=0}\n");
+    expect_result(str_text(&text), "int32[]{1000}");
+    str_fini(&text);
 }
 
 /* A loop in an untaken branch: its Exit is dead, and the Merge after it takes the other side. */
@@ -570,24 +535,12 @@ static void bad_plans_name_the_culprit(void **state) {
 }
 
 static int setup(void **state) {
-    const struct kernel_list **lists = xcalloc(n_cpu_kernel_lists + 1, sizeof *lists); /* the registry keeps it */
-    size_t n = 0;
-    lists[n++] = &test_list;
-    for (size_t i = 0; i < n_cpu_kernel_lists; i++)
-        lists[n++] = cpu_kernel_lists[i];
-    kernel_add_device_type("TEST", lists, n);
-    status_unref(device_name_parse(span_of(DEVICE), &device.name));
-    device.full_name = (char *)DEVICE;
-    device.type = "TEST";
-    device.allocator = allocator_host();
-    pool = pool_new(2);
-    containers = container_table_new();
+    text_runs_begin(&test_list);
     return 0;
 }
 
 static int teardown(void **state) {
-    pool_free(pool);
-    container_table_free(containers);
+    text_runs_end();
     return 0;
 }
 
@@ -604,6 +557,7 @@ int main(void) {
         cmocka_unit_test(a_loop_counts),
         cmocka_unit_test(a_loop_of_a_million_iterations_takes_the_memory_of_a_hundred),
         cmocka_unit_test(loops_nest),
+        cmocka_unit_test(loops_stand_beside_and_inside_each_other),
         cmocka_unit_test(a_dead_loop_ends_dead),
         cmocka_unit_test(a_cond_inside_a_loop),
         cmocka_unit_test(asynchronous_kernels_come_home),

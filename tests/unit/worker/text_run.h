@@ -1,0 +1,102 @@
+/* Runs of the executor from text graphs on a device TEST of one task, with the CPU's kernels and the test's own. */
+#ifndef MILLRACE_TESTS_UNIT_WORKER_TEXT_RUN_H
+#define MILLRACE_TESTS_UNIT_WORKER_TEXT_RUN_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "common/graph/graph_text.h"
+#include "tests/unit/worker/ending.h"
+#include "worker/container.h"
+#include "worker/executor.h"
+
+static const char DEVICE[] = "/job:worker/replica:0/task:0/device:TEST:0";
+static struct device device;
+static struct pool *pool;
+static struct container_table *containers;
+
+struct fixture {
+    struct plan *plan;
+    struct step_run run;
+    struct tensor fetches[4] __attribute__((aligned(64)));
+    struct tensor feeds[4] __attribute__((aligned(64)));
+    struct ending end;
+};
+
+static inline void on_done(struct step_run *run, struct status *status_take) {
+    ending_tell(&CONTAINER_OF(run, struct fixture, run)->end, status_take);
+}
+
+static inline struct status *make_plan(const char *text, struct plan **ret) {
+    struct graph graph;
+    struct plan_options options = {.devices = &device, .n_devices = 1, .host = &executor_host};
+    graph_init(&graph);
+    struct status *st = graph_parse(text, &graph);
+    for (int i = 0; !st && i < graph.n_nodes; i++)
+        graph.nodes[i]->device = DEVICE;
+    if (!st)
+        st = plan_new(&graph, &options, ret);
+    graph_fini(&graph);
+    return st;
+}
+
+static inline void start(struct fixture *f) {
+    ending_reset(&f->end);
+    step_run_init(&f->run);
+    f->run.plan = f->plan;
+    f->run.feeds = f->feeds;
+    f->run.fetches = f->fetches;
+    f->run.containers = containers;
+    f->run.pool = pool;
+    f->run.on_done = on_done;
+    executor_start(&f->run);
+}
+
+static inline void await(struct fixture *f) {
+    ending_wait(&f->end);
+    assert_int_equal(f->end.n_done, 1);
+    step_run_fini(&f->run);
+}
+
+static inline void open_fixture(struct fixture *f, const char *text) {
+    *f = (struct fixture){.end = ENDING_INIT};
+    struct status *st = make_plan(text, &f->plan);
+    if (st)
+        fail_msg("%s", status_message(st));
+}
+
+static inline void close_fixture(struct fixture *f) {
+    for (int i = 0; i < 4; i++) {
+        tensor_clear(&f->fetches[i]);
+        tensor_clear(&f->feeds[i]);
+    }
+    status_unref(f->end.status);
+    plan_unref(f->plan);
+}
+
+/* Before the first test; `own` rows come before the CPU's. */
+static inline void text_runs_begin(const struct kernel_list *own) {
+    const struct kernel_list **lists = xcalloc(n_cpu_kernel_lists + 1, sizeof *lists); /* the registry keeps it */
+    lists[0] = own;
+    for (size_t i = 0; i < n_cpu_kernel_lists; i++)
+        lists[i + 1] = cpu_kernel_lists[i];
+    kernel_add_device_type("TEST", lists, n_cpu_kernel_lists + 1);
+    status_unref(device_name_parse(span_of(DEVICE), &device.name));
+    device.full_name = (char *)DEVICE;
+    device.type = "TEST";
+    device.allocator = allocator_host();
+    pool = pool_new(2);
+    containers = container_table_new();
+}
+
+static inline void text_runs_end(void) {
+    pool_free(pool);
+    container_table_free(containers);
+}
+
+#endif

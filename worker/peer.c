@@ -121,10 +121,10 @@ void peer_drop_extra(struct peer *peer, int kind, struct status *why) {
 /* Takes all channels off the peer and closes them. */
 static void drop_channels(struct peer *peer, struct status *why) {
     heartbeat_stop(&peer->heartbeat);
+    atomic_store_explicit(&peer->pushes_ahead, false, memory_order_relaxed);
     peer_rdma_reset(&peer->rdma);
     peer_streams_reset(peer, why);
     peer->epoch_here = peer->epoch_there = 0;
-    atomic_store_explicit(&peer->pushes_ahead, false, memory_order_relaxed);
     for (int kind = 0; kind < TRANSPORT_N_KINDS; kind++) {
         pthread_mutex_lock(&peer->lock);
         struct transport_channel *channel = peer->channels[kind];

@@ -216,9 +216,9 @@ static void open_arena(struct peer *peer) {
 static void open_besides(struct peer *peer) {
     bool is_tcp = peer->transport == &transport_tcp || peer->transport == &transport_rdma;
     open_arena(peer);
-    atomic_store_explicit(&peer->pushes_ahead, is_tcp, memory_order_relaxed);
     if (is_tcp)
-        peer_rdma_begin(&peer->rdma);
+        peer_rdma_begin(&peer->rdma); /* first: who sees that values may be pushed also sees that a line may come */
+    atomic_store_explicit(&peer->pushes_ahead, is_tcp, memory_order_release);
 }
 
 void peer_open(struct peer *peer, enum transport_kind kind) {

@@ -75,7 +75,7 @@ void peer_push(struct peer *peer, const struct peer_value *value) {
 enum peer_ahead_way peer_ahead_way(struct peer *peer) {
     if (peer_rdma_takes_ahead(&peer->rdma))
         return PEER_AHEAD_PLACE;
-    bool pushes = atomic_load_explicit(&peer->pushes_ahead, memory_order_relaxed) && !peer_rdma_awaits_line(&peer->rdma);
+    bool pushes = atomic_load_explicit(&peer->pushes_ahead, memory_order_acquire) && !peer_rdma_awaits_line(&peer->rdma);
     return pushes ? PEER_AHEAD_PUSH : PEER_AHEAD_NOT;
 }
 

@@ -238,6 +238,8 @@ void peer_rdma_in_ready(struct peer_rdma *rdma) {
 
 /* This half ends at once; the places are given back when the peer says that its half has ended, too. */
 void peer_rdma_in_failed(struct peer_rdma *rdma, struct status *why) {
+    if (rdma->in_state != IN_PROVING && rdma->in_state != IN_READY)
+        return; /* it ends already: the peer waits for that to be said */
     log_warning("no RDMA from task %s: %s", rdma->task, status_message(why));
     set_why(&rdma->why_not_from, status_message(why));
     rdma->has_failed_from = true;

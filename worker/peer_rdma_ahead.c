@@ -40,10 +40,12 @@ static void use_prepared(struct peer_landing *prepared, struct peer_landing *ask
         tell(prepared);
 }
 
+/* One that is being withdrawn comes to nothing. */
 static struct peer_landing *find_prepared(const struct peer_rdma *rdma, const struct peer_grant *grant) {
     LIST_FOR_EACH (link, &rdma->prepared) {
         struct peer_landing *landing = LIST_ENTRY(link, struct peer_landing, link);
-        if (landing->grant.size_bytes == grant->size_bytes && landing->grant.allocator == grant->allocator)
+        if (landing->landing.state != RDMA_WITHDRAWING && landing->grant.size_bytes == grant->size_bytes &&
+            landing->grant.allocator == grant->allocator)
             return landing;
     }
     return NULL;
@@ -126,6 +128,8 @@ void peer_rdma_ahead_landed(struct peer_landing *landing) {
     if (is_of_line && is_told) {
         rdma->n_landed_ahead++;
         peer_rdma_deliver(landing);
+    } else if (is_of_line && !landing->is_prepared) {
+        rdma->host->place_gone(rdma->peer, &landing->grant, NULL);
     }
     if (landing->is_prepared)
         prepared_free(landing);

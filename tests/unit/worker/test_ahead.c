@@ -724,6 +724,56 @@ static void a_number_that_was_prepared_and_not_told_ends_the_line(void **state) 
     assert_int_equal(a.n_lost + b.n_lost, 0);
 }
 
+static const int64_t twice_dims[1] = {2 * N_FLOATS};
+static struct plan_channel twice;
+
+/* Receives of step 8 begin while a prepared place is being withdrawn; another one's registration keeps the device busy. */
+static void begin_while_a_place_is_withdrawn(struct wait *wait, struct wait *other_wait) {
+    check_goes_ahead(7);
+    TURN_UNTIL(loop, is_prepared());
+    const struct peer_landing *place = prepared();
+    twice = channel_of(2);
+    twice.shape = (struct shape){1, twice_dims};
+    twice.slot_bytes = 2 * N_BYTES;
+    fake_verbs.is_registering_held = true;
+    open_at_sender(8);
+    receive_edge(8, &twice, NULL, other_wait);
+    TURN_UNTIL(loop, !list_is_empty(&b.other->rdma.landings));
+    fake_verbs_forge_number(place->landing.place.number);
+    TURN_UNTIL(loop, place->landing.state == RDMA_WITHDRAWING);
+    receive(8, wait);
+    TURN_UNTIL(loop, list_is_empty(&b.other->rdma.asked));
+}
+
+static void a_prepared_place_that_is_withdrawn_is_not_used(void **state) {
+    struct tensor value;
+    struct wait wait, other_wait;
+    begin_while_a_place_is_withdrawn(&wait, &other_wait);
+    fake_verbs_let_register();
+    make(&value, 8);
+    send_value(8, &value);
+    expect(&wait, 8);
+    let_go(&value);
+    end_both(8);
+    expect_end(&other_wait);
+    assert_int_equal(a.n_lost + b.n_lost, 0);
+}
+
+/* The sender waits for RdmaEnded before it tries again. */
+static void a_line_that_ends_is_not_broken_besides(void **state) {
+    struct wait wait, other_wait;
+    begin_while_a_place_is_withdrawn(&wait, &other_wait);
+    struct status *why = status_unavailable("by the test");
+    peer_rdma_out_failed(&a.other->rdma, why);
+    status_unref(why);
+    TURN_UNTIL(loop, b.other->rdma.in_state == IN_ENDING);
+    fake_verbs_let_register();
+    TURN_UNTIL(loop, a.other->rdma.out_state == OUT_NONE);
+    end_both(8);
+    expect_end(&wait);
+    expect_end(&other_wait);
+}
+
 /* It is not read into the place that may still be written. */
 static void a_push_of_what_has_a_place_is_refused(void **state) {
     struct tensor value;
@@ -794,6 +844,8 @@ int main(void) {
         TCP(what_is_granted_ahead_takes_no_room_from_what_is_there),
         TCP(grants_that_make_no_sense_are_dropped_or_refused),
         RDMA(a_number_that_was_prepared_and_not_told_ends_the_line),
+        RDMA(a_prepared_place_that_is_withdrawn_is_not_used),
+        RDMA(a_line_that_ends_is_not_broken_besides),
         RDMA(a_push_of_what_has_a_place_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -166,9 +166,13 @@ bool rdma_in_land(struct rdma_in *in, struct rdma_landing *landing, struct buffe
     return true;
 }
 
-bool rdma_in_land_ahead(struct rdma_in *in, struct rdma_landing *landing, struct buffer *buffer, size_t size_bytes) {
+bool rdma_in_has_room_ahead(const struct rdma_in *in, size_t size_bytes) {
     bool is_full = in->n_ahead >= RDMA_AHEAD_MAX || (int64_t)size_bytes > RDMA_AHEAD_MAX_BYTES - in->ahead_bytes;
-    if (!rdma_queue_is_open(&in->queue) || in->landings.n_entries >= RDMA_RECEIVE_DEPTH || is_full)
+    return rdma_queue_is_open(&in->queue) && in->landings.n_entries < RDMA_RECEIVE_DEPTH && !is_full;
+}
+
+bool rdma_in_land_ahead(struct rdma_in *in, struct rdma_landing *landing, struct buffer *buffer, size_t size_bytes) {
+    if (!rdma_in_has_room_ahead(in, size_bytes))
         return false;
     begin_landing(in, landing, buffer, size_bytes, true);
     return true;

@@ -76,7 +76,9 @@ struct status *rdma_in_open(struct rdma_in *in, struct rdma_device *device, cons
 struct status *rdma_in_connect(struct rdma_in *in, const struct rdma_address *to) MUST_USE;
 /* False when as many are granted as the queue takes, or as many bytes as may be. Takes a reference of the buffer. */
 bool rdma_in_land(struct rdma_in *in, struct rdma_landing *landing, struct buffer *buffer, size_t size_bytes) MUST_USE;
-/* The same for a place ahead. False beyond RDMA_AHEAD_MAX, RDMA_AHEAD_MAX_BYTES. */
+/* The same for a place ahead. False beyond RDMA_AHEAD_MAX, RDMA_AHEAD_MAX_BYTES, as rdma_in_has_room_ahead says before there is a buffer.
+ */
+bool rdma_in_has_room_ahead(const struct rdma_in *in, size_t size_bytes);
 bool rdma_in_land_ahead(struct rdma_in *in, struct rdma_landing *landing, struct buffer *buffer, size_t size_bytes) MUST_USE;
 /* The peer will not write it, or was never told of it. Errors: INVALID_ARGUMENT, it was not granted. */
 struct status *rdma_in_decline(struct rdma_in *in, uint32_t number) MUST_USE;

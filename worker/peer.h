@@ -142,9 +142,9 @@ void peer_decline(struct peer *peer, const struct rdma_place *place);
 enum peer_ahead_way { PEER_AHEAD_NOT, PEER_AHEAD_PLACE, PEER_AHEAD_PUSH };
 enum peer_ahead_way peer_ahead_way(struct peer *peer);
 /* For PEER_AHEAD_PLACE: prepares a place and sends its Grant. The grant's announcement is what the place is for; it has no buffer but an
- * allocator: memory comes from there or is prepared already. What comes of it: the value's Push, or on_place_gone, or the peer is lost. Any
- * thread. */
-void peer_grant_ahead(struct peer *peer, const struct peer_grant *grant);
+ * allocator: memory comes from there or is prepared already. What comes of it: the value's Push, or on_place_gone, or the peer is lost.
+ * False: as many are granted as may be, and nothing comes of it. Any thread. */
+bool peer_grant_ahead(struct peer *peer, const struct peer_grant *grant) MUST_USE;
 
 /* A grant ahead that the peer has sent: by it one value may go, at any time. */
 struct peer_ahead {

@@ -45,7 +45,8 @@ void peer_rdma_init(struct peer_rdma *rdma, struct peer *peer, const char *task,
 
 void peer_rdma_fini(struct peer_rdma *rdma) {
     CHECK(list_is_empty(&rdma->writes) && list_is_empty(&rdma->waiting) && list_is_empty(&rdma->landings));
-    CHECK(list_is_empty(&rdma->prepared) && list_is_empty(&rdma->asked) && atomic_load(&rdma->n_landings) == 0);
+    CHECK(list_is_empty(&rdma->prepared) && list_is_empty(&rdma->asked));
+    CHECK(atomic_load(&rdma->n_landings) == 0 && atomic_load(&rdma->n_ahead) == 0);
     pthread_mutex_destroy(&rdma->lock);
     str_fini(&rdma->why_not_to);
     str_fini(&rdma->why_not_from);

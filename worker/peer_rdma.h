@@ -99,6 +99,7 @@ struct peer_rdma {
     pthread_mutex_t lock;
     struct list asked;      /* landings that have not come to the loop yet; guarded by lock */
     _Atomic int n_landings; /* all that there are, asked and waiting ones too, but none ahead */
+    _Atomic int n_ahead;    /* of those ahead: all but the prepared ones */
     struct list waiting;    /* landings, until the line is proved or has room */
     struct list landings;   /* of the line */
     struct list prepared;   /* of the line, for values that nobody waits for yet */
@@ -141,7 +142,7 @@ static inline bool peer_rdma_awaits_line(const struct peer_rdma *rdma) {
 static inline bool peer_rdma_takes_ahead(const struct peer_rdma *rdma) {
     return atomic_load_explicit(&rdma->takes_ahead, memory_order_acquire);
 }
-void peer_rdma_grant_ahead(struct peer_rdma *rdma, const struct peer_grant *grant);
+bool peer_rdma_grant_ahead(struct peer_rdma *rdma, const struct peer_grant *grant) MUST_USE; /* false: as many are granted as may be */
 /* The line to the peer, that places which come now belong to; 0: none. */
 uint64_t peer_rdma_line_to(const struct peer_rdma *rdma);
 /* A value for a place ahead of that line: written there, or pushed where the line is no more and the place withdrawn. Errors:

@@ -30,8 +30,9 @@ static void use_prepared(struct peer_landing *prepared, struct peer_landing *ask
     prepared->grant = asked->grant;
     prepared->grant.buffer = buffer;
     asked->grant.announcement = NULL;
-    peer_landing_free(asked);
     prepared->is_prepared = false;
+    atomic_fetch_add(&rdma->n_ahead, 1);
+    peer_landing_free(asked);
     rdma->setup->prepared_bytes -= (int64_t)prepared->grant.size_bytes;
     list_remove(&prepared->link);
     list_push_back(&rdma->landings, &prepared->link);
@@ -55,8 +56,10 @@ static struct peer_landing *find_prepared(const struct peer_rdma *rdma, const st
 static bool land(struct peer_landing *landing, struct list *list) {
     struct peer_rdma *rdma = landing->rdma;
     struct peer_grant *grant = &landing->grant;
-    grant->buffer = buffer_alloc(grant->allocator, grant->size_bytes);
     landing->generation = rdma->generation;
+    if (!rdma_in_has_room_ahead(&rdma->in, grant->size_bytes))
+        return false;
+    grant->buffer = buffer_alloc(grant->allocator, grant->size_bytes);
     if (!grant->buffer || !rdma_in_land_ahead(&rdma->in, &landing->landing, grant->buffer, grant->size_bytes))
         return false;
     list_push_back(list, &landing->link);
@@ -79,7 +82,11 @@ static void on_asked(struct loop_task *task) {
         peer_rdma_ahead_gone(landing);
 }
 
-void peer_rdma_grant_ahead(struct peer_rdma *rdma, const struct peer_grant *grant) {
+bool peer_rdma_grant_ahead(struct peer_rdma *rdma, const struct peer_grant *grant) {
+    if (atomic_fetch_add(&rdma->n_ahead, 1) >= RDMA_AHEAD_MAX) {
+        atomic_fetch_sub(&rdma->n_ahead, 1);
+        return false;
+    }
     struct peer_landing *landing = peer_landing_new(rdma, grant, true);
     buffer_ref(grant->announcement);
     landing->task.run = on_asked;
@@ -87,6 +94,7 @@ void peer_rdma_grant_ahead(struct peer_rdma *rdma, const struct peer_grant *gran
     list_push_back(&rdma->asked, &landing->link);
     pthread_mutex_unlock(&rdma->lock);
     loop_post(rdma->loop, &landing->task);
+    return true;
 }
 
 /* ---- what becomes of them ---- */
@@ -106,11 +114,11 @@ static void prepare(struct peer_rdma *rdma, size_t size_bytes, struct allocator 
         (int64_t)size_bytes > PEER_RDMA_PREPARED_BYTES - rdma->setup->prepared_bytes || is_scarce(allocator, size_bytes))
         return;
     struct peer_landing *landing = peer_landing_new(rdma, &(struct peer_grant){.allocator = allocator, .size_bytes = size_bytes}, true);
+    landing->is_prepared = true;
     if (!land(landing, &rdma->prepared)) {
         peer_landing_free(landing);
         return;
     }
-    landing->is_prepared = true;
     landing->since_ns = clock_now_ns();
     rdma->setup->prepared_bytes += (int64_t)size_bytes;
 }

@@ -13,6 +13,8 @@ void peer_landing_free(struct peer_landing *landing) {
     buffer_unref(landing->grant.buffer);
     if (!landing->is_ahead)
         atomic_fetch_sub(&rdma->n_landings, 1);
+    else if (!landing->is_prepared)
+        atomic_fetch_sub(&rdma->n_ahead, 1);
     free(landing);
     rdma->host->let_go(rdma->peer);
 }

@@ -79,7 +79,7 @@ enum peer_ahead_way peer_ahead_way(struct peer *peer) {
     return pushes ? PEER_AHEAD_PUSH : PEER_AHEAD_NOT;
 }
 
-void peer_grant_ahead(struct peer *peer, const struct peer_grant *grant) { peer_rdma_grant_ahead(&peer->rdma, grant); }
+bool peer_grant_ahead(struct peer *peer, const struct peer_grant *grant) { return peer_rdma_grant_ahead(&peer->rdma, grant); }
 
 struct peer_ahead peer_ahead_take(struct peer *peer, const struct rdma_place *place) {
     struct peer_ahead ahead = {.connection = peer->n_losses};

@@ -75,14 +75,14 @@ static void write_grant(const struct slot *slot, const struct plan_channel *chan
 
 static bool grant_place(struct rendezvous *rendezvous, const struct slot *slot, const struct str *meta) {
     struct buffer *kept = rendezvous_keep_meta((struct span){meta->data, meta->len});
-    peer_grant_ahead(slot->peer, &(struct peer_grant){.step = rendezvous->step_id,
-                                                      .frame_iter = slot->frame_iter,
-                                                      .edge = slot->edge,
-                                                      .announcement = kept,
-                                                      .allocator = rendezvous->table->allocator,
-                                                      .size_bytes = slot->size_bytes});
+    bool is_asked = peer_grant_ahead(slot->peer, &(struct peer_grant){.step = rendezvous->step_id,
+                                                                      .frame_iter = slot->frame_iter,
+                                                                      .edge = slot->edge,
+                                                                      .announcement = kept,
+                                                                      .allocator = rendezvous->table->allocator,
+                                                                      .size_bytes = slot->size_bytes});
     buffer_unref(kept);
-    return true;
+    return is_asked;
 }
 
 static bool grant_push(struct rendezvous *rendezvous, struct slot *slot, const struct str *meta) {

@@ -676,6 +676,33 @@ static void what_is_granted_ahead_takes_no_room_from_what_is_there(void **state)
     flow_unref(flow);
 }
 
+/* Beyond the places of a line nothing is asked of it, whatever room there is. */
+static void more_than_a_line_has_places_is_not_asked_for(void **state) {
+    enum { N = RDMA_AHEAD_MAX + 40 };
+    static struct plan_channel channels[N];
+    static struct wait waits[N];
+    struct tensor value;
+    int64_t granted = metric_get(&worker_ahead_granted_total);
+    fake_verbs.is_registering_held = true;
+    open_at_sender(7);
+    for (uint32_t i = 0; i < N; i++) {
+        channels[i] = channel_of(i);
+        receive_edge(7, &channels[i], NULL, &waits[i]);
+    }
+    assert_int_equal(metric_get(&worker_ahead_granted_total) - granted, RDMA_AHEAD_MAX);
+    assert_int_equal(ahead_bytes(), (int64_t)RDMA_AHEAD_MAX * N_BYTES);
+    fake_verbs_let_register();
+    make(&value, 5);
+    for (uint32_t i = 0; i < N; i++)
+        task_send(&a, b.name, 7, i, &value);
+    for (int i = 0; i < N; i++)
+        expect(&waits[i], 5);
+    let_go(&value);
+    end_both(7);
+    assert_int_equal(atomic_load(&b.other->rdma.n_ahead), 0);
+    check_goes_ahead(8);
+}
+
 /* ---- peers that lie ---- */
 
 static void tell_a(const struct str *meta, uint64_t step) {
@@ -842,6 +869,7 @@ int main(void) {
         TCP(without_room_nothing_is_granted_ahead),
         RDMA(what_is_granted_ahead_takes_no_room_from_what_is_there),
         TCP(what_is_granted_ahead_takes_no_room_from_what_is_there),
+        RDMA(more_than_a_line_has_places_is_not_asked_for),
         TCP(grants_that_make_no_sense_are_dropped_or_refused),
         RDMA(a_number_that_was_prepared_and_not_told_ends_the_line),
         RDMA(a_prepared_place_that_is_withdrawn_is_not_used),

@@ -8,11 +8,13 @@
  *               └───1──► c ───────┘                d: always, since all sides of one condition meet there
  *
  * A node has the innermost condition of its inputs; where those do not lie within each other it is uncertain. A loop is entered
- * under its Enters' condition, and left under it.
+ * under its Enters' condition, and left under it. What lies deeper than MAX_DEPTH conditions is uncertain, too: joining two of them costs
+ * the difference of their depths.
  *
  * Shapes are a hint: a step may feed another one than the Placeholder says, and whoever receives copes. */
 #include <stdlib.h>
 
+#include "common/base/map.h"
 #include "common/ops/infer.h"
 #include "master/partition.h"
 
@@ -20,6 +22,7 @@ enum {
     SLOT_MIN_BYTES = 64 << 10, /* what is smaller is sent unasked (worker/rendezvous.h) */
     ALWAYS = 0,
     UNCERTAIN = -1,
+    MAX_DEPTH = 64,
 };
 
 /* Taken where the predicate goes to `side`, within `parent`. */
@@ -27,7 +30,7 @@ struct condition {
     int parent, depth;
     int pred_id, pred_output; /* the predicate: a node's output */
     int side, n_sides;
-    int next; /* of the same predicate's node */
+    int next; /* of its bucket */
 };
 
 struct cut_slots {
@@ -35,30 +38,42 @@ struct cut_slots {
     struct graph_shapes shapes;
     struct condition *conditions; /* [ALWAYS] */
     int n_conditions, capacity;
-    int *first_of; /* by predicate's node id; 0: none */
-    int *of;       /* by node id: the condition under which it runs */
+    int *first_of; /* by hash; 0: none */
+    size_t n_buckets;
+    int *of; /* by node id: the condition under which it runs */
 };
 
 /* ---- conditions ---- */
 
+static bool is_same(const struct condition *a, const struct condition *b) {
+    return a->parent == b->parent && a->pred_id == b->pred_id && a->pred_output == b->pred_output && a->side == b->side &&
+           a->n_sides == b->n_sides;
+}
+
+static size_t bucket_of(const struct cut_slots *slots, const struct condition *condition) {
+    const int parts[] = {condition->parent, condition->pred_id, condition->pred_output, condition->side, condition->n_sides};
+    return hash_bytes(parts, sizeof(parts), 0) % slots->n_buckets;
+}
+
 static int condition_find(struct cut_slots *slots, int parent, const struct node_input *pred, int side, int n_sides) {
-    int *first = &slots->first_of[pred->src->id];
-    for (int i = *first; i != 0; i = slots->conditions[i].next) {
-        const struct condition *known = &slots->conditions[i];
-        if (known->parent == parent && known->pred_output == pred->index && known->side == side && known->n_sides == n_sides)
+    struct condition asked = {.parent = parent,
+                              .depth = slots->conditions[parent].depth + 1,
+                              .pred_id = pred->src->id,
+                              .pred_output = pred->index,
+                              .side = side,
+                              .n_sides = n_sides};
+    if (asked.depth > MAX_DEPTH)
+        return UNCERTAIN;
+    int *first = &slots->first_of[bucket_of(slots, &asked)];
+    for (int i = *first; i != 0; i = slots->conditions[i].next)
+        if (is_same(&slots->conditions[i], &asked))
             return i;
-    }
     if (slots->n_conditions == slots->capacity) {
         slots->capacity *= 2;
         slots->conditions = xreallocarray(slots->conditions, (size_t)slots->capacity, sizeof(*slots->conditions));
     }
-    slots->conditions[slots->n_conditions] = (struct condition){.parent = parent,
-                                                                .depth = slots->conditions[parent].depth + 1,
-                                                                .pred_id = pred->src->id,
-                                                                .pred_output = pred->index,
-                                                                .side = side,
-                                                                .n_sides = n_sides,
-                                                                .next = *first};
+    asked.next = *first;
+    slots->conditions[slots->n_conditions] = asked;
     *first = slots->n_conditions;
     return slots->n_conditions++;
 }
@@ -149,7 +164,8 @@ struct status *cut_find_slots(struct cut *cut) {
     struct cut_slots *slots = arena_new(&cut->c->arena, struct cut_slots);
     *slots = (struct cut_slots){.arena = &cut->c->arena, .n_conditions = 1, .capacity = 16};
     slots->conditions = xcalloc((size_t)slots->capacity, sizeof(*slots->conditions));
-    slots->first_of = arena_array(&cut->c->arena, int, graph->n_nodes + 1);
+    slots->n_buckets = (size_t)graph->n_nodes + 1;
+    slots->first_of = arena_array(&cut->c->arena, int, slots->n_buckets);
     slots->of = arena_array(&cut->c->arena, int, graph->n_nodes + 1);
     for (int i = 0; i < graph->n_live; i++)
         slots->of[order[i]->id] = condition_of_node(slots, order[i]);

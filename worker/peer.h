@@ -141,6 +141,11 @@ void peer_decline(struct peer *peer, const struct rdma_place *place);
  * costs a message and the memory: nothing is gained where values go as references. Any thread. */
 enum peer_ahead_way { PEER_AHEAD_NOT, PEER_AHEAD_PLACE, PEER_AHEAD_PUSH };
 enum peer_ahead_way peer_ahead_way(struct peer *peer);
+/* What lies ready, or waits for its value, must not keep the rest of the task from its memory: it takes no more than half. */
+static inline bool peer_ahead_is_scarce(const struct allocator *allocator, size_t size_bytes) {
+    int64_t in_use = atomic_load_explicit(&allocator->in_use_bytes, memory_order_relaxed);
+    return allocator->limit_bytes > 0 && in_use + (int64_t)size_bytes > allocator->limit_bytes / 2;
+}
 /* For PEER_AHEAD_PLACE: prepares a place and sends its Grant. The grant's announcement is what the place is for; it has no buffer but an
  * allocator: memory comes from there or is prepared already. What comes of it: the value's Push, or on_place_gone, or the peer is lost.
  * False: as many are granted as may be, and nothing comes of it. Any thread. */

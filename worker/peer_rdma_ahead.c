@@ -23,7 +23,7 @@ void peer_rdma_ahead_granted(struct peer_landing *landing) {
         tell(landing);
 }
 
-/* It is for what `asked` is for. */
+/* It is for what `asked` is for, and counts for its allocator. */
 static void use_prepared(struct peer_landing *prepared, struct peer_landing *asked) {
     struct peer_rdma *rdma = prepared->rdma;
     struct buffer *buffer = prepared->grant.buffer;
@@ -52,14 +52,14 @@ static struct peer_landing *find_prepared(const struct peer_rdma *rdma, const st
     return NULL;
 }
 
-/* In memory of its own; it joins the list. */
-static bool land(struct peer_landing *landing, struct list *list) {
+/* In memory of its own, from there; it joins the list. */
+static bool land(struct peer_landing *landing, struct allocator *allocator, struct list *list) {
     struct peer_rdma *rdma = landing->rdma;
     struct peer_grant *grant = &landing->grant;
     landing->generation = rdma->generation;
     if (!rdma_in_has_room_ahead(&rdma->in, grant->size_bytes))
         return false;
-    grant->buffer = buffer_alloc(grant->allocator, grant->size_bytes);
+    grant->buffer = buffer_alloc(allocator, grant->size_bytes);
     if (!grant->buffer || !rdma_in_land_ahead(&rdma->in, &landing->landing, grant->buffer, grant->size_bytes))
         return false;
     list_push_back(list, &landing->link);
@@ -73,12 +73,14 @@ static void on_asked(struct loop_task *task) {
     list_remove(&landing->link);
     pthread_mutex_unlock(&rdma->lock);
     landing->generation = rdma->generation;
-    struct peer_landing *prepared = rdma->in_state == IN_READY ? find_prepared(rdma, &landing->grant) : NULL;
-    if (prepared)
+    struct allocator *allocator = landing->grant.allocator;
+    bool may_land = rdma->in_state == IN_READY && !peer_ahead_is_scarce(allocator, landing->grant.size_bytes);
+    struct peer_landing *prepared = may_land ? find_prepared(rdma, &landing->grant) : NULL;
+    if (prepared && buffer_recount(prepared->grant.buffer, allocator))
         use_prepared(prepared, landing);
     else if (!rdma->is_on) /* the peer is lost, and with it the step */
         peer_landing_free(landing);
-    else if (rdma->in_state != IN_READY || !land(landing, &rdma->landings))
+    else if (!may_land || !land(landing, allocator, &rdma->landings))
         peer_rdma_ahead_gone(landing);
 }
 
@@ -99,10 +101,9 @@ bool peer_rdma_grant_ahead(struct peer_rdma *rdma, const struct peer_grant *gran
 
 /* ---- what becomes of them ---- */
 
-/* What lies ready must not keep the rest of the task from its memory. */
-static bool is_scarce(struct allocator *allocator, size_t size_bytes) {
-    int64_t in_use = atomic_load_explicit(&allocator->in_use_bytes, memory_order_relaxed);
-    return allocator->limit_bytes > 0 && in_use + (int64_t)size_bytes > allocator->limit_bytes / 2;
+/* Would it be too much besides the prepared ones, which count for nobody? */
+static bool is_scarce(const struct peer_rdma *rdma, const struct allocator *allocator, size_t size_bytes) {
+    return peer_ahead_is_scarce(allocator, (size_t)rdma->setup->prepared_bytes + size_bytes);
 }
 
 /* One more of that size, for the next step. */
@@ -111,11 +112,11 @@ static void prepare(struct peer_rdma *rdma, size_t size_bytes, struct allocator 
     LIST_FOR_EACH (link, &rdma->prepared)
         n++;
     if (rdma->in_state != IN_READY || n >= PEER_RDMA_MAX_PREPARED ||
-        (int64_t)size_bytes > PEER_RDMA_PREPARED_BYTES - rdma->setup->prepared_bytes || is_scarce(allocator, size_bytes))
+        (int64_t)size_bytes > PEER_RDMA_PREPARED_BYTES - rdma->setup->prepared_bytes || is_scarce(rdma, allocator, size_bytes))
         return;
     struct peer_landing *landing = peer_landing_new(rdma, &(struct peer_grant){.allocator = allocator, .size_bytes = size_bytes}, true);
     landing->is_prepared = true;
-    if (!land(landing, &rdma->prepared)) {
+    if (!land(landing, allocator_host(), &rdma->prepared)) {
         peer_landing_free(landing);
         return;
     }
@@ -175,7 +176,8 @@ void peer_rdma_ahead_gone(struct peer_landing *landing) {
 void peer_rdma_expire_prepared(struct peer_rdma *rdma, int64_t now_ns) {
     LIST_FOR_EACH_SAFE (link, next, &rdma->prepared) {
         struct peer_landing *landing = LIST_ENTRY(link, struct peer_landing, link);
-        if (landing->landing.state != RDMA_GRANTED || now_ns - landing->since_ns < PEER_RDMA_PREPARED_MS * 1000000ll)
+        bool is_old = now_ns - landing->since_ns >= PEER_RDMA_PREPARED_MS * 1000000ll;
+        if (landing->landing.state != RDMA_GRANTED || (!is_old && !is_scarce(rdma, landing->grant.allocator, 0)))
             continue;
         list_remove(&landing->link);
         struct status *st = rdma_in_decline(&rdma->in, landing->landing.place.number);

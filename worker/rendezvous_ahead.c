@@ -27,7 +27,7 @@ static bool reserve(_Atomic int64_t *ahead_bytes, int64_t size, int64_t max) {
 static bool take_room(struct rendezvous *rendezvous, struct peer *peer, size_t size_bytes) {
     struct rendezvous_table *table = rendezvous->table;
     int64_t size = (int64_t)size_bytes, max = table->max_in_flight_bytes;
-    if (!fits_in(&table->in_flight_bytes, &table->ahead_bytes, size, max) ||
+    if (peer_ahead_is_scarce(table->allocator, size_bytes) || !fits_in(&table->in_flight_bytes, &table->ahead_bytes, size, max) ||
         !reserve(peer_ahead_bytes(peer), size, max / RENDEZVOUS_AHEAD_PART_SHARE))
         return false;
     if (rendezvous->flow && !reserve(&rendezvous->flow->ahead_bytes, size, max / RENDEZVOUS_AHEAD_PART_SHARE)) {

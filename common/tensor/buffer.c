@@ -318,6 +318,17 @@ static void host_free(struct allocator *allocator, struct buffer *buffer) {
     host_allocator_let_go(allocator);
 }
 
+bool buffer_recount(struct buffer *buffer, struct allocator *to) {
+    struct allocator *from = buffer->allocator;
+    if (from->free != host_free || to->free != host_free || !charge(to, buffer->size_bytes))
+        return false;
+    uncharge(from, buffer->size_bytes);
+    host_allocator_hold(to);
+    buffer->allocator = to;
+    host_allocator_let_go(from);
+    return true;
+}
+
 bool buffer_is_recycled(const struct buffer *buffer) {
     return buffer->allocator->free == host_free && (buffer->flags & FLAG_RECYCLED) != 0;
 }

@@ -65,6 +65,10 @@ void allocator_host_age(void);
 struct allocator *allocator_host_new(const char *name, int64_t limit_bytes);
 void allocator_host_free(struct allocator *allocator);
 
+/* The buffer counts for `to` from now on, which will be told of its end: memory that was made ready before anybody needed it. Both are host
+ * allocators; the caller alone uses the buffer. False, and nothing has changed, where they are not, or at the limit of `to`. */
+bool buffer_recount(struct buffer *buffer, struct allocator *to) MUST_USE;
+
 /* A recycled block, of which the hook is told before its memory goes back to the system? */
 bool buffer_is_recycled(const struct buffer *buffer);
 /* `on_release` is called on any thread, one call at a time, and must not let go of tensors. NULL: nobody; no call is under way any more

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "common/base/clock.h"
 #include "rpc/rdma_device.h"
 #include "tests/unit/rpc/fake_verbs.h"
 #include "tests/unit/worker/two_tasks.h"
@@ -17,6 +18,7 @@
 static struct loop *loop;
 static struct test_task a, b; /* a sends, b receives */
 static int64_t in_use_before;
+static struct allocator *limited; /* b's, where a test has made it */
 
 enum { N_FLOATS = 50000, N_BYTES = N_FLOATS * 4 };
 static const int64_t dims[1] = {N_FLOATS};
@@ -76,6 +78,8 @@ static int teardown(void **state) {
     assert_int_equal(atomic_load(peer_ahead_bytes(b.other)), 0);
     assert_int_equal(atomic_load(peer_n_held_ahead(a.other)), 0);
     tasks_fini(&a, &b);
+    allocator_host_free(limited);
+    limited = NULL;
     assert_int_equal(fake_verbs.n_regions, 0);
     assert_int_equal(fake_verbs.n_queue_pairs, 0);
     assert_int_equal(fake_verbs.n_domains, 0);
@@ -676,6 +680,57 @@ static void what_is_granted_ahead_takes_no_room_from_what_is_there(void **state)
     flow_unref(flow);
 }
 
+static void limit_b(int64_t n_values) {
+    struct buffer *one_value = buffer_alloc(allocator_host(), N_BYTES); /* as large as its block is */
+    limited = allocator_host_new("limited", n_values * (int64_t)one_value->size_bytes);
+    buffer_unref(one_value);
+    b.rendezvous->allocator = limited;
+}
+
+/* A step may have all the memory, whatever lies ready; then nothing is prepared or granted ahead any more. */
+static void what_is_prepared_takes_no_memory_from_steps(void **state) {
+    enum { N = 6 };
+    struct buffer *buffers[N];
+    struct wait wait;
+    limit_b(N);
+    check_goes_ahead(7);
+    TURN_UNTIL(loop, is_prepared());
+    assert_int_equal(atomic_load(&limited->in_use_bytes), 0);
+    for (int i = 0; i < N; i++)
+        assert_non_null(buffers[i] = buffer_alloc(limited, N_BYTES));
+    peer_rdma_tick(&b.other->rdma, clock_now_ns());
+    TURN_UNTIL(loop, b.peers->rdma.prepared_bytes == 0);
+    for (int i = 0; i < N; i++)
+        buffer_unref(buffers[i]);
+    check_goes_ahead(8);
+    TURN_UNTIL(loop, is_prepared());
+    open_at_sender(9);
+    receive(9, &wait);
+    TURN_UNTIL(loop, n_held() == 1);
+    assert_in_range(atomic_load(&limited->in_use_bytes), N_BYTES, limited->limit_bytes / N); /* it counts once it is used */
+    end_both(9);
+    expect_end(&wait);
+    TURN_UNTIL(loop, atomic_load(&limited->in_use_bytes) == 0);
+}
+
+static void with_little_memory_nothing_is_granted_ahead(void **state) {
+    struct tensor value;
+    struct wait wait;
+    limit_b(4);
+    struct buffer *others = buffer_alloc(limited, 2 * N_BYTES);
+    open_at_sender(7);
+    receive(7, &wait);
+    assert_int_equal(ahead_bytes(), 0);
+    make(&value, 4);
+    send_value(7, &value);
+    expect(&wait, 4);
+    end_both(7);
+    let_go(&value);
+    buffer_unref(others);
+    check_goes_ahead(8);
+    TURN_UNTIL(loop, atomic_load(&limited->in_use_bytes) == 0);
+}
+
 /* Beyond the places of a line nothing is asked of it, whatever room there is. */
 static void more_than_a_line_has_places_is_not_asked_for(void **state) {
     enum { N = RDMA_AHEAD_MAX + 40 };
@@ -869,6 +924,9 @@ int main(void) {
         TCP(without_room_nothing_is_granted_ahead),
         RDMA(what_is_granted_ahead_takes_no_room_from_what_is_there),
         TCP(what_is_granted_ahead_takes_no_room_from_what_is_there),
+        RDMA(what_is_prepared_takes_no_memory_from_steps),
+        RDMA(with_little_memory_nothing_is_granted_ahead),
+        TCP(with_little_memory_nothing_is_granted_ahead),
         RDMA(more_than_a_line_has_places_is_not_asked_for),
         TCP(grants_that_make_no_sense_are_dropped_or_refused),
         RDMA(a_number_that_was_prepared_and_not_told_ends_the_line),

@@ -289,7 +289,7 @@ struct status *ahead_on_grant(struct rendezvous_table *table, struct peer *peer,
         rendezvous->n_held++;
         is_held = true;
         if (unlikely(!rendezvous->is_opened))
-            rendezvous_count_early(rendezvous, NULL);
+            rendezvous_count_early(rendezvous, NULL, slot->buffer->size_bytes);
     }
     pthread_mutex_unlock(&rendezvous->lock);
     rendezvous_unref(rendezvous);

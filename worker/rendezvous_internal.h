@@ -127,7 +127,9 @@ enum {
     RENDEZVOUS_SESSION_SHARE = 2,
     RENDEZVOUS_AHEAD_SHARE = 2,      /* besides: what may be granted ahead, */
     RENDEZVOUS_AHEAD_PART_SHARE = 4, /* to a peer, and to a session */
-    SLOTS_KEPT = 64,                 /* per recycled rendezvous */
+    /* An Announce's or a Grant's meta: room for 254 dimensions, whose product is in an int64, and all else. They are kept. */
+    RENDEZVOUS_MAX_META_BYTES = 1024,
+    SLOTS_KEPT = 64, /* per recycled rendezvous */
     STEPS_KEPT = 64,
 };
 
@@ -145,8 +147,9 @@ static inline bool slot_has_room(const struct slot *slot) {
 }
 struct slot *slot_find(struct rendezvous *rendezvous, uint32_t edge, uint64_t frame_iter);
 struct slot *slot_add(struct rendezvous *rendezvous, uint32_t edge, uint64_t frame_iter, enum slot_kind kind);
-void rendezvous_count_early(struct rendezvous *rendezvous, const struct tensor *value); /* value: NULL for an announcement */
-void slot_remove(struct rendezvous *rendezvous, struct slot *slot);                     /* its contents have been taken */
+/* Either a value, or the kept bytes of an announcement or of a grant ahead. */
+void rendezvous_count_early(struct rendezvous *rendezvous, const struct tensor *value, size_t kept_bytes);
+void slot_remove(struct rendezvous *rendezvous, struct slot *slot); /* its contents have been taken */
 /* Lock not held: a value for a key, from here or from the wire. Takes *value. Errors: INTERNAL, the key has a value already. */
 struct status *rendezvous_deliver(struct rendezvous *rendezvous, uint32_t edge, uint64_t frame_iter, struct tensor *value) MUST_USE;
 /* Lock not held: empties the step and gives its waits `why`. */

@@ -92,8 +92,8 @@ void slot_remove(struct rendezvous *rendezvous, struct slot *slot) {
 /* ---- a value comes ---- */
 
 /* Lock held. What a step that nobody has opened holds counts against the table's limit. */
-void rendezvous_count_early(struct rendezvous *rendezvous, const struct tensor *value) {
-    size_t bytes = sizeof(struct slot);
+void rendezvous_count_early(struct rendezvous *rendezvous, const struct tensor *value, size_t kept_bytes) {
+    size_t bytes = sizeof(struct slot) + kept_bytes;
     if (value && value->storage != TENSOR_DEAD && dtype_is_object((enum dtype)value->dtype))
         bytes += tensor_proto_size(value);
     else if (value && value->storage == TENSOR_BUFFER && !(value->buffer->flags & BUFFER_IS_READ_ONLY)) /* else its owner's memory */
@@ -106,7 +106,7 @@ void rendezvous_count_early(struct rendezvous *rendezvous, const struct tensor *
 static void keep_value(struct rendezvous *rendezvous, struct slot *slot, struct tensor *value) {
     slot->kind = SLOT_VALUE;
     if (unlikely(!rendezvous->is_opened))
-        rendezvous_count_early(rendezvous, value);
+        rendezvous_count_early(rendezvous, value, 0);
     tensor_move(&slot->value, value);
 }
 

@@ -317,7 +317,7 @@ static struct status *on_announce(struct rendezvous *rendezvous, struct peer *pe
         if (!slot)
             slot = slot_add(rendezvous, edge->edge, edge->frame_iter, SLOT_ANNOUNCED);
         if (unlikely(!rendezvous->is_opened))
-            rendezvous_count_early(rendezvous, NULL);
+            rendezvous_count_early(rendezvous, NULL, meta.len);
         rendezvous_announced(rendezvous, slot, peer, edge->tensor.size_bytes, rendezvous_keep_meta(meta));
     }
     pthread_mutex_unlock(&rendezvous->lock);
@@ -371,6 +371,9 @@ static struct status *receive(void *arg, struct peer *peer, struct wire_message 
     struct rendezvous_table *table = arg;
     struct edge_message edge;
     struct buffer *referenced = NULL;
+    if (message->type != WIRE_PUSH && message->meta.len > RENDEZVOUS_MAX_META_BYTES)
+        return status_invalid("task %s sent %s of %zu bytes about an edge", peer_name(peer), wire_type_name(message->type),
+                              message->meta.len);
     TRY(edge_message_read(message->meta, &edge));
     if (message->type == WIRE_GRANT)
         return edge.has_tensor ? ahead_on_grant(table, peer, message, &edge) : on_grant(table, peer, message, &edge);

@@ -797,6 +797,36 @@ static void grants_that_make_no_sense_are_dropped_or_refused(void **state) {
     str_fini(&meta);
 }
 
+/* For steps that nobody has opened: what is kept counts. */
+static void early_metas_are_counted_and_limited(void **state) {
+    static int64_t most[SHAPE_MAX_RANK];
+    for (int i = 0; i < SHAPE_MAX_RANK; i++)
+        most[i] = i < 40 ? 2 : 1;
+    struct str grant = STR_INIT, announcement = STR_INIT;
+    edge_message_write_expected(&grant, UINT32_MAX, UINT64_MAX, DT_INT8, (struct shape){SHAPE_MAX_RANK, most}, 1ull << 40);
+    str_add_bytes(&announcement, grant.data, grant.len);
+    edge_message_add_place(&grant, &(struct rdma_place){UINT32_MAX, UINT32_MAX, UINT64_MAX});
+    assert_null(tell_b(WIRE_GRANT, 7, &grant));
+    assert_in_range(atomic_load(&b.rendezvous->early_bytes), sizeof(struct slot) + grant.len, sizeof(struct slot) + grant.len + 200);
+    rendezvous_end_step(b.rendezvous, 7);
+    assert_null(tell_b(WIRE_ANNOUNCE, 8, &announcement));
+    assert_int_equal(atomic_load(&b.rendezvous->early_bytes), sizeof(struct slot) + announcement.len);
+    rendezvous_end_step(b.rendezvous, 8);
+    assert_int_equal(atomic_load(&b.rendezvous->early_bytes), 0);
+    for (int type = WIRE_ANNOUNCE; type <= WIRE_GRANT; type += WIRE_GRANT - WIRE_ANNOUNCE) {
+        struct str large = STR_INIT;
+        str_add_bytes(&large, announcement.data, announcement.len);
+        while (large.len <= RENDEZVOUS_MAX_META_BYTES)
+            str_add_bytes(&large, "\x7a\x01x", 3); /* a field that nobody knows */
+        struct status *st = tell_b((enum wire_type)type, 9, &large);
+        assert_int_equal(status_code(st), STATUS_INVALID_ARGUMENT);
+        status_unref(st);
+        str_fini(&large);
+    }
+    str_fini(&announcement);
+    str_fini(&grant);
+}
+
 static void a_number_that_was_prepared_and_not_told_ends_the_line(void **state) {
     check_goes_ahead(7);
     TURN_UNTIL(loop, is_prepared());
@@ -929,6 +959,7 @@ int main(void) {
         TCP(with_little_memory_nothing_is_granted_ahead),
         RDMA(more_than_a_line_has_places_is_not_asked_for),
         TCP(grants_that_make_no_sense_are_dropped_or_refused),
+        TCP(early_metas_are_counted_and_limited),
         RDMA(a_number_that_was_prepared_and_not_told_ends_the_line),
         RDMA(a_prepared_place_that_is_withdrawn_is_not_used),
         RDMA(a_line_that_ends_is_not_broken_besides),

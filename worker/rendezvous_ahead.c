@@ -206,8 +206,8 @@ static bool may_hold(struct peer *peer) {
 }
 
 struct buffer *ahead_take_held(struct rendezvous *rendezvous, const struct peer *peer, uint32_t edge, uint64_t frame_iter) {
-    struct slot *slot = slot_find(rendezvous, edge, frame_iter);
-    if (!slot || slot->kind != SLOT_HELD || slot->peer != peer)
+    struct slot *slot = slot_find_sent(rendezvous, peer, edge, frame_iter);
+    if (!slot || slot->kind != SLOT_HELD)
         return NULL;
     struct buffer *held = slot->buffer;
     rendezvous->n_held--;
@@ -279,8 +279,8 @@ struct status *ahead_on_grant(struct rendezvous_table *table, struct peer *peer,
     }
     pthread_mutex_lock(&rendezvous->lock);
     bool is_live = !rendezvous->is_ended && !rendezvous->why;
-    struct slot *slot = is_live ? slot_find(rendezvous, edge->edge, edge->frame_iter) : NULL;
-    if (slot && slot->kind == SLOT_OFFERED && slot->peer == peer) {
+    struct slot *slot = is_live ? slot_find_sent(rendezvous, peer, edge->edge, edge->frame_iter) : NULL;
+    if (slot && slot->kind == SLOT_OFFERED) {
         is_taken = take_offered(rendezvous, slot, edge, &value, &offer);
     } else if (is_live && !slot && may_hold(peer)) {
         slot = slot_add(rendezvous, edge->edge, edge->frame_iter, SLOT_HELD);

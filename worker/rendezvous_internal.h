@@ -21,6 +21,9 @@
  * DONE stays until the step's end: an Announce may come later than the value that it is about, since the grant ahead met it on its way and
  * they take different connections.
  *
+ * The two ends' slots have keys of their own, and the sender's one for each peer: what a peer grants, for whatever edge, is in nobody
+ * else's way.
+ *
  * Locks: table->lock and a step's lock are never held together; no callback runs under either. */
 #ifndef MILLRACE_WORKER_RENDEZVOUS_INTERNAL_H
 #define MILLRACE_WORKER_RENDEZVOUS_INTERNAL_H
@@ -145,7 +148,9 @@ void rendezvous_tell_late(struct rendezvous_table *table, struct rendezvous_recv
 static inline bool slot_has_room(const struct slot *slot) {
     return slot->kind == SLOT_GRANTED || slot->kind == SLOT_ARRIVING || slot->kind == SLOT_PLACED;
 }
-struct slot *slot_find(struct rendezvous *rendezvous, uint32_t edge, uint64_t frame_iter);
+static inline bool slot_is_sent(const struct slot *slot) { return slot->kind >= SLOT_OFFERED; }
+struct slot *slot_find(struct rendezvous *rendezvous, uint32_t edge, uint64_t frame_iter); /* the receiver's */
+struct slot *slot_find_sent(struct rendezvous *rendezvous, const struct peer *peer, uint32_t edge, uint64_t frame_iter);
 struct slot *slot_add(struct rendezvous *rendezvous, uint32_t edge, uint64_t frame_iter, enum slot_kind kind);
 /* Either a value, or the kept bytes of an announcement or of a grant ahead. */
 void rendezvous_count_early(struct rendezvous *rendezvous, const struct tensor *value, size_t kept_bytes);

@@ -20,7 +20,16 @@ struct slot *slot_find(struct rendezvous *rendezvous, uint32_t edge, uint64_t fr
     if (rendezvous->n_slots == 0)
         return NULL;
     struct slot *slot = rendezvous->buckets[bucket_of(rendezvous, edge, frame_iter)];
-    while (slot && (slot->edge != edge || slot->frame_iter != frame_iter))
+    while (slot && (slot->edge != edge || slot->frame_iter != frame_iter || slot_is_sent(slot)))
+        slot = slot->next;
+    return slot;
+}
+
+struct slot *slot_find_sent(struct rendezvous *rendezvous, const struct peer *peer, uint32_t edge, uint64_t frame_iter) {
+    if (rendezvous->n_slots == 0)
+        return NULL;
+    struct slot *slot = rendezvous->buckets[bucket_of(rendezvous, edge, frame_iter)];
+    while (slot && (slot->edge != edge || slot->frame_iter != frame_iter || !slot_is_sent(slot) || slot->peer != peer))
         slot = slot->next;
     return slot;
 }

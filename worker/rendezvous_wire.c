@@ -72,7 +72,7 @@ struct status *wire_push_or_announce(struct rendezvous *rendezvous, struct peer 
     } else if (goes_ahead) {
         st = NULL; /* below: whoever writes it may call back */
     } else if (is_large) {
-        if (slot_find(rendezvous, channel->edge, frame_iter)) {
+        if (slot_find_sent(rendezvous, peer, channel->edge, frame_iter)) {
             st = status_internal("%s (edge %u) is sent twice in one frame and iteration", channel->tensor_name, channel->edge);
         } else if (!rendezvous_queue_edge(rendezvous, peer, WIRE_ANNOUNCE, &meta, NULL)) {
             st = unavailable(peer, channel);
@@ -129,8 +129,8 @@ static struct status *on_grant(struct rendezvous_table *table, struct peer *peer
     struct peer_value value = {.step = message->id};
     struct rendezvous_recv *offer = NULL;
     pthread_mutex_lock(&rendezvous->lock);
-    struct slot *slot = slot_find(rendezvous, edge->edge, edge->frame_iter);
-    bool is_offered = slot && slot->kind == SLOT_OFFERED && slot->peer == peer;
+    struct slot *slot = slot_find_sent(rendezvous, peer, edge->edge, edge->frame_iter);
+    bool is_offered = slot && slot->kind == SLOT_OFFERED;
     if (is_offered) {
         if (slot->value.storage != TENSOR_NONE)
             tensor_move(&value.value, &slot->value);

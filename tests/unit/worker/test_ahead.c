@@ -766,9 +766,10 @@ static void tell_a(const struct str *meta, uint64_t step) {
     peer_flush(b.other, TRANSPORT_CONTROL);
 }
 
-/* More than are held, for one key twice, for what is received here, for no large value. */
+/* More than are held, for one key twice, for what is received here (which comes all the same), for no large value. */
 static void grants_that_make_no_sense_are_dropped_or_refused(void **state) {
     struct str meta = STR_INIT;
+    struct tensor value;
     open_at_sender(7);
     for (uint32_t i = 0; i < PEER_AHEAD_MAX_HELD + 10; i++) {
         str_clear(&meta);
@@ -785,8 +786,10 @@ static void grants_that_make_no_sense_are_dropped_or_refused(void **state) {
     struct plan_channel from_b = {.edge = 1, .tensor_name = "v:0", .peer_task = b.name, .dtype = DT_FLOAT};
     struct wait wait = {.recv.on_value = wait_on_value};
     assert_false(rendezvous_recv_start(sender, &from_b, 0, &wait.recv, &wait.value));
-    TURN_UNTIL(loop, wait.n_calls == 1);
-    expect_end(&wait);
+    make(&value, 3);
+    task_send(&b, a.name, 7, 1, &value);
+    expect(&wait, 3);
+    let_go(&value);
     rendezvous_unref(sender);
     end_both(7);
     assert_int_equal(n_held(), 0);
@@ -794,6 +797,31 @@ static void grants_that_make_no_sense_are_dropped_or_refused(void **state) {
     edge_message_write_expected(&meta, 1, 0, DT_FLOAT, (struct shape){1, dims}, N_BYTES - 4); /* the shape has more */
     tell_a(&meta, 8);
     TURN_UNTIL(loop, a.n_lost == 1 && b.n_lost == 1);
+    str_fini(&meta);
+}
+
+/* Of what goes from here to another task. */
+static void a_grant_of_another_peers_edge_is_in_nobodys_way(void **state) {
+    struct tensor value;
+    struct wait wait;
+    struct peer *third;
+    struct str meta = STR_INIT;
+    assert_null(peer_table_know(a.peers, "/job:worker/replica:0/task:1", "127.0.0.1:1", "", 3, &third));
+    edge_message_write_expected(&meta, 1, 0, DT_FLOAT, (struct shape){1, dims}, N_BYTES);
+    struct wire_message lie = {.type = WIRE_GRANT, .id = 7, .meta = {meta.data, meta.len}};
+    open_at_sender(7);
+    assert_null(rendezvous_receiver.on_message(a.rendezvous, third, &lie));
+    assert_int_equal(atomic_load(peer_n_held_ahead(third)), 1);
+    receive(7, &wait);
+    TURN_UNTIL(loop, n_held() == 1);
+    make(&value, 3);
+    send_value(7, &value);
+    expect(&wait, 3);
+    assert_null(rendezvous_receiver.on_message(a.rendezvous, third, &lie));
+    let_go(&value);
+    end_both(7);
+    assert_int_equal(atomic_load(peer_n_held_ahead(third)), 0);
+    assert_int_equal(a.n_lost + b.n_lost, 0);
     str_fini(&meta);
 }
 
@@ -959,6 +987,8 @@ int main(void) {
         TCP(with_little_memory_nothing_is_granted_ahead),
         RDMA(more_than_a_line_has_places_is_not_asked_for),
         TCP(grants_that_make_no_sense_are_dropped_or_refused),
+        TCP(a_grant_of_another_peers_edge_is_in_nobodys_way),
+        RDMA(a_grant_of_another_peers_edge_is_in_nobodys_way),
         TCP(early_metas_are_counted_and_limited),
         RDMA(a_number_that_was_prepared_and_not_told_ends_the_line),
         RDMA(a_prepared_place_that_is_withdrawn_is_not_used),

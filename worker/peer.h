@@ -32,8 +32,8 @@ struct peer_receiver {
     /* Is what `alloc` gave for that key still waited for? Its step may have ended. */
     bool (*is_wanted)(void *arg, struct peer *peer, uint64_t step, uint32_t edge, uint64_t frame_iter);
     /* Nothing is written to the place that peer_grant_ahead was asked for, and nothing will be. With a buffer (borrowed): the sender was
-     * told of the place, and may now push the value where the place would have taken it. Without: it was not. NULL where none is granted.
-     */
+     * told of the place, and may now push the value where the place would have taken it. Without: it was not, or has declined it. NULL
+     * where none is granted. */
     void (*on_place_gone)(void *arg, struct peer *peer, uint64_t step, uint32_t edge, uint64_t frame_iter, struct buffer *buffer);
 };
 

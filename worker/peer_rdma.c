@@ -95,6 +95,14 @@ void peer_rdma_send_notice(struct peer_rdma *rdma, enum wire_type type, uint64_t
     send_packed(rdma, type, &message.base);
 }
 
+void peer_rdma_send_decline(struct peer_rdma *rdma, uint32_t number, bool is_pushed) {
+    Millrace__RdmaNotice message = MILLRACE__RDMA_NOTICE__INIT;
+    message.line = rdma->out_line;
+    message.number = number;
+    message.is_pushed = is_pushed;
+    send_packed(rdma, WIRE_RDMA_DECLINE, &message.base);
+}
+
 static void send_offer(struct peer_rdma *rdma) {
     Millrace__RdmaOffer message = MILLRACE__RDMA_OFFER__INIT;
     Millrace__RdmaAddress address_message;
@@ -320,10 +328,13 @@ static void on_end(struct peer_rdma *rdma, uint64_t line, const char *why) {
     peer_rdma_landing_gone(rdma);
 }
 
-static struct status *on_decline(struct peer_rdma *rdma, uint64_t line, uint32_t number) {
-    if (line != rdma->in_line || rdma->in_state != IN_READY)
+static struct status *on_decline(struct peer_rdma *rdma, const Millrace__RdmaNotice *message) {
+    if (message->line != rdma->in_line || rdma->in_state != IN_READY)
         return NULL; /* it has ended: all places are withdrawn anyway */
-    return status_prefix_take(rdma_in_decline(&rdma->in, number), "from task %s: ", rdma->task);
+    struct rdma_landing *landing = u64map_get(&rdma->in.landings, message->number);
+    TRY(status_prefix_take(rdma_in_decline(&rdma->in, message->number), "from task %s: ", rdma->task));
+    CONTAINER_OF(landing, struct peer_landing, landing)->is_unused = !message->is_pushed;
+    return NULL;
 }
 
 /* ---- what comes ---- */
@@ -339,7 +350,7 @@ static struct status *on_notice(struct peer_rdma *rdma, enum wire_type type, con
         on_ended(rdma, message->line);
         return NULL;
     case WIRE_RDMA_DECLINE:
-        return on_decline(rdma, message->line, message->number);
+        return on_decline(rdma, message);
     default:
         return message->line == rdma->out_line ? peer_rdma_on_withdrawn(rdma, message->number) : NULL;
     }

@@ -26,8 +26,9 @@
  * Places ahead are taken from those that are prepared, where one has the size: when a value has landed in one, another of its size is
  * registered for the next step, so that in a steady state a grant ahead waits for nothing. Each is still used once. A prepared place is
  * unknown to the peer; it goes when it was not wanted for a while, or when the task is short of memory. As a recycled block it counts for
- * no device until it is used, so no step finds less memory because of it. A place ahead that is withdrawn leaves a grant that the value may
- * be pushed by, as any other; a value that comes after its line has ended is pushed once the receiver has said that the line has ended.
+ * no device until it is used, so no step finds less memory because of it. A place ahead that ends with its line leaves a grant that the
+ * value may be pushed by, as any other; one that is declined leaves none, and its value, if one comes, is announced; a value that comes
+ * after its line has ended is pushed once the receiver has said that the line has ended.
  *
  * When may memory be used again? A receiver's buffer belongs to its landing from the grant until it has been withdrawn, whether its step
  * still lives or not (rpc/rdma_in.h); a step that ends gives up its claim on the value, not the memory. It is withdrawn when the number has

@@ -167,7 +167,7 @@ void peer_rdma_ahead_gone(struct peer_landing *landing) {
     if (is_of_line && landing->is_told)
         peer_rdma_send_notice(rdma, WIRE_RDMA_WITHDRAWN, rdma->in_line, landing->landing.place.number, "");
     if (is_of_line)
-        rdma->host->place_gone(rdma->peer, &landing->grant, landing->is_told ? landing->grant.buffer : NULL);
+        rdma->host->place_gone(rdma->peer, &landing->grant, landing->is_told && !landing->is_unused ? landing->grant.buffer : NULL);
     peer_landing_free(landing);
     if (is_of_line)
         peer_rdma_landing_gone(rdma);

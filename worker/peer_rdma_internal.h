@@ -16,6 +16,7 @@ struct peer_landing {
     bool is_told;            /* the peer knows the place */
     bool is_probe;
     bool is_ahead;
+    bool is_unused;   /* declined: no value comes instead */
     bool is_prepared; /* ahead, and for no value yet: the grant has a buffer, a size and an allocator */
     int64_t since_ns; /* then */
 };
@@ -37,6 +38,7 @@ extern const struct rdma_in_handlers peer_in_handlers;
 
 /* ---- peer_rdma.c ---- */
 void peer_rdma_send_notice(struct peer_rdma *rdma, enum wire_type type, uint64_t line, uint32_t number, const char *why);
+void peer_rdma_send_decline(struct peer_rdma *rdma, uint32_t number, bool is_pushed); /* is_pushed: its value will be */
 void peer_rdma_send_answer(struct peer_rdma *rdma, const struct rdma_place *probe, const char *why);
 void peer_rdma_out_ready(struct peer_rdma *rdma);
 void peer_rdma_in_ready(struct peer_rdma *rdma);

@@ -348,7 +348,7 @@ struct status *peer_rdma_write_ahead(struct peer_rdma *rdma, uint64_t line, cons
 
 void peer_rdma_decline(struct peer_rdma *rdma, const struct rdma_place *place) {
     if (may_write(rdma)) /* else it is withdrawn with the line */
-        peer_rdma_send_notice(rdma, WIRE_RDMA_DECLINE, rdma->out_line, place->number, "");
+        peer_rdma_send_decline(rdma, place->number, false);
 }
 
 static void on_written(void *owner, struct rdma_transfer *transfer) {
@@ -374,8 +374,8 @@ static void on_write_refused(void *owner, struct rdma_transfer *transfer, struct
     write->is_parked = true;
     if (rdma->setup->mode == RDMA_REQUIRE)
         require_failed(rdma, STATUS_UNAVAILABLE, "this task cannot send by it to", status_message(why));
-    else
-        peer_rdma_decline(rdma, &write->place);
+    else if (may_write(rdma))
+        peer_rdma_send_decline(rdma, write->place.number, true);
 }
 
 static void on_out_failed(void *owner, struct status *why) { peer_rdma_out_failed(owner, why); }

@@ -14,7 +14,8 @@
  * With a grant ahead (slot->channel says so):                (none) ──grant ahead──► HELD ──value that fits──► sent, gone
  *                                                              OFFERED ──grant ahead, it fits──► sent, gone
  *   Recv ──► PLACED ──value──► given, DONE
- *     │        │ withdrawn
+ *     │        ├ declined, or not told ──► WAITING, as if nothing had been granted; ANNOUNCED, if that has been
+ *     │        │ the line has ended, or the sender cannot write
  *     │        ▼                   announced, as expected: GRANTED, and a grant says so (it may be needed, or not)
  *     └────► GRANTED ──► as above  announced, of another shape: ANNOUNCED, the grant ahead forgotten
  *

@@ -369,6 +369,25 @@ static void a_senders_step_that_ends_without_the_value_gives_the_place_back(void
     check_goes_ahead(8);
 }
 
+/* The sender holds as many as it may: the line lives, and the value goes over it. */
+static void a_place_that_is_declined_takes_nothing_off_the_line(void **state) {
+    struct tensor value;
+    struct wait wait;
+    make(&value, 4);
+    open_at_sender(7);
+    atomic_fetch_add(peer_n_held_ahead(a.other), PEER_AHEAD_MAX_HELD);
+    receive(7, &wait);
+    TURN_UNTIL(loop, task_says(&b, "\"gone\":1"));
+    atomic_fetch_sub(peer_n_held_ahead(a.other), PEER_AHEAD_MAX_HELD);
+    assert_int_equal(ahead_bytes(), 0);
+    send_value(7, &value);
+    expect(&wait, 4);
+    assert_true(task_says(&b, "\"landed\":1,\"landed_bytes\":200000,\"tcp_instead\":0") && task_says(&a, "\"bulk\":false"));
+    let_go(&value);
+    end_both(7);
+    check_goes_ahead(8);
+}
+
 static void a_grant_for_a_step_that_has_ended_is_declined(void **state) {
     struct wait wait;
     open_at_sender(7);
@@ -961,6 +980,8 @@ int main(void) {
         TCP(a_small_value_is_pushed_and_a_dead_one_said),
         RDMA(a_senders_step_that_ends_without_the_value_gives_the_place_back),
         TCP(a_senders_step_that_ends_without_the_value_gives_the_place_back),
+        RDMA(a_place_that_is_declined_takes_nothing_off_the_line),
+        REQUIRE(a_place_that_is_declined_takes_nothing_off_the_line),
         RDMA(a_grant_for_a_step_that_has_ended_is_declined),
         TCP(a_grant_for_a_step_that_has_ended_is_declined),
         RDMA(a_receivers_step_that_ends_leaves_the_place_to_the_write),

@@ -170,7 +170,7 @@ static struct status *take_function(struct kernel_ctx *ctx, const struct batch_s
     for (int i = 0; i < state->n_in; i++)
         if (ctx->inputs[i].dtype == DT_RESOURCE)
             return status_invalid("BatchFunction cannot take resource inputs but input %d is a resource.", i);
-    entry->captured = rows_new(state->n_captured);
+    TRY(rows_try_new((size_t)state->n_captured, &entry->captured));
     entry->n_captured = state->n_captured;
     for (int i = 0; i < state->n_captured; i++)
         tensor_copy(&entry->captured[i], &ctx->inputs[state->n_in + i]);

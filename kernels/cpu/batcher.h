@@ -23,8 +23,10 @@
 
 enum {
     BATCH_MAX_PARTS = 1 << 16,   /* of one input */
+    BATCH_MAX_PIECES = 1 << 20,  /* the inputs and outputs of all parts of one execution */
     BATCH_MAX_PADDING = 1 << 20, /* rows of a batch */
 };
+#define BATCH_MAX_ROWS ((int64_t)1 << 31) /* of one input: sums of them do not overflow */
 
 struct batcher_options {
     bool calls_function;

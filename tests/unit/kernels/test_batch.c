@@ -116,15 +116,17 @@ struct fixture {
 #define SMALL "num_batch_threads=1, max_batch_size=3, batch_timeout_micros=1000"
 #define LATE "num_batch_threads=1, max_batch_size=100, batch_timeout_micros=1000"
 
-static void fixture_init(struct fixture *f, const char *attrs) {
-    struct str text = STR_INIT;
+static struct status *fixture_make(struct fixture *f, const char *attrs, int n_outputs) {
+    struct str text = STR_INIT, types = STR_INIT;
+    for (int i = 0; i < n_outputs; i++)
+        str_add(&types, i > 0 ? ",int32" : "int32");
     str_addf(&text,
              "x = Placeholder() {dtype=int32}\ni = Placeholder() {dtype=int64}\n"
              "b = Batch(x) {T=[int32], grad_timeout_micros=0, %s}\n"
-             "f = BatchFunction(x) {Tin=[int32], Tcaptured=[], Tout=[int32], f=&plus_one, %s}\n"
+             "f = BatchFunction(x) {Tin=[int32], Tcaptured=[], Tout=[%s], f=&plus_one, %s}\n"
              "u = Unbatch(x, i, i) {T=int32, timeout_micros=500}\n"
              "g = UnbatchGrad(x, i, x, i) {T=int32}\n",
-             strstr(attrs, "splitting") ? SMALL : attrs, attrs); /* Batch splits nothing */
+             strstr(attrs, "splitting") ? SMALL : attrs, str_text(&types), attrs); /* Batch splits nothing */
     f->host = test_host_new(2);
     fake_init(f->host);
     test_graph_init(&f->graph, f->host);
@@ -135,9 +137,18 @@ static void fixture_init(struct fixture *f, const char *attrs) {
         fail_msg("%s", status_message(st));
     for (int i = 0; i < f->graph.graph.n_nodes; i++)
         if (!node_is_op(f->graph.graph.nodes[i], "Placeholder"))
-            assert_null(kernel_instance_init(&f->graph.instances[i], f->graph.graph.nodes[i], "CPU", TEST_DEVICE, allocator_host(),
-                                             &f->host->host));
+            st = st ? st
+                    : kernel_instance_init(&f->graph.instances[i], f->graph.graph.nodes[i], "CPU", TEST_DEVICE, allocator_host(),
+                                           &f->host->host);
     str_fini(&text);
+    str_fini(&types);
+    return st;
+}
+
+static void fixture_init(struct fixture *f, const char *attrs) {
+    struct status *st = fixture_make(f, attrs, 1);
+    if (st)
+        fail_msg("%s", status_message(st));
 }
 
 /* Nothing is left: neither alarms nor calls. */
@@ -348,6 +359,33 @@ static void test_large_input_is_split(void **state) {
     fixture_fini(&f);
 }
 
+static void test_bounds_of_what_is_split(void **state) {
+    enum { N_OUTPUTS = 100, N_ROWS = 20000 };
+    struct fixture f;
+    struct execution a;
+    struct str rows = STR_INIT;
+    assert_null(fixture_make(&f,
+                             "num_batch_threads=1, max_batch_size=100000, batch_timeout_micros=0, allowed_batch_sizes=[1], "
+                             "max_enqueued_batches=-1, enable_large_batch_splitting=true",
+                             N_OUTPUTS));
+    str_addf(&rows, "int32[%d]{", N_ROWS);
+    for (int i = 0; i < N_ROWS; i++)
+        str_add(&rows, i > 0 ? ", 1" : "1");
+    str_add(&rows, "}");
+    BEGIN(&a, &f, "f", str_text(&rows));
+    end_failed(&a, STATUS_RESOURCE_EXHAUSTED, "20000 batches with 1 inputs and 100 outputs each");
+    assert_int_equal(fake.n_calls, 0);
+    str_fini(&rows);
+    fixture_fini(&f);
+    fixture_init(&f, "num_batch_threads=1, max_batch_size=-1, batch_timeout_micros=1000, enable_large_batch_splitting=true");
+    BEGIN(&a, &f, "f", "int32[4611686018427387905,0]{}");
+    end_failed(&a, STATUS_RESOURCE_EXHAUSTED, "4611686018427387905 rows");
+    BEGIN(&a, &f, "f", "int32[1]{1}");
+    test_host_advance(f.host, 1000);
+    end_ok(&a, "int32[1]{2}");
+    fixture_fini(&f);
+}
+
 static void test_trims_down(void **state) {
     struct fixture f;
     struct execution a, b, c;
@@ -498,6 +536,7 @@ int main(void) {
         cmocka_unit_test(test_calls_wait_for_a_slot),
         cmocka_unit_test(test_cancelled_during_a_call),
         cmocka_unit_test(test_large_input_is_split),
+        cmocka_unit_test(test_bounds_of_what_is_split),
         cmocka_unit_test(test_trims_down),
         cmocka_unit_test(test_wrong_result),
         cmocka_unit_test(test_rows_find_their_steps),

@@ -38,6 +38,8 @@ static struct status *read_allowed(const struct node *node, struct batcher_optio
     options->allowed = xcalloc((size_t)options->n_allowed + 1, sizeof(*options->allowed));
     for (int i = 0; i < options->n_allowed; i++) {
         options->allowed[i] = values[i].i;
+        if (options->allowed[i] <= 0)
+            return status_invalid("allowed_batch_sizes entries must be positive; was %lld", (long long)options->allowed[i]);
         if (i > 0 && options->allowed[i] <= options->allowed[i - 1])
             return status_invalid("allowed_batch_sizes entries must be monotonically increasing");
     }
@@ -59,7 +61,7 @@ static struct status *read_common(struct kernel_init *init, struct batch_state *
     TRY(node_get_i(init->node, "max_enqueued_batches", &options->max_enqueued));
     TRY(read_allowed(init->node, options));
     options->max_enqueued = or_unlimited(options->max_enqueued);
-    options->max_running = state->n_threads;
+    options->max_running = MIN(state->n_threads, (int64_t)BATCH_MAX_RUNNING);
     return NULL;
 }
 
@@ -81,7 +83,7 @@ static struct status *read_adaptive(const struct node *node, struct batch_state 
     if (!options->is_adaptive)
         return NULL;
     options->splits = true;
-    options->max_running = limit && limit->type == ATTR_INT ? limit->i : ADAPTIVE_MAX_RUNNING;
+    options->max_running = MIN(limit && limit->type == ATTR_INT ? limit->i : ADAPTIVE_MAX_RUNNING, (int64_t)BATCH_MAX_RUNNING);
     if (options->max_running <= 0)
         return status_invalid("_max_inflight_batches must be positive; was %lld", (long long)options->max_running);
     return NULL;

@@ -94,7 +94,7 @@ static void trim_down(struct batch_queue *queue, struct batch *batch) {
     if (wanted == 0 || wanted == n)
         return;
     struct list *link = batch->parts.prev;
-    while (n > wanted) {
+    while (n > wanted && link != &batch->parts) {
         n -= LIST_ENTRY(link, struct batch_part, link)->n_rows;
         link = link->prev;
     }

@@ -25,6 +25,7 @@ enum {
     BATCH_MAX_PARTS = 1 << 16,   /* of one input */
     BATCH_MAX_PIECES = 1 << 20,  /* the inputs and outputs of all parts of one execution */
     BATCH_MAX_PADDING = 1 << 20, /* rows of a batch */
+    BATCH_MAX_RUNNING = 1 << 12, /* batches of a batcher at the same time, whatever the node says */
 };
 #define BATCH_MAX_ROWS ((int64_t)1 << 31) /* of one input: sums of them do not overflow */
 
@@ -36,8 +37,8 @@ struct batcher_options {
     int64_t max_input_rows, max_batch_rows;
     int64_t timeout_us;
     int64_t max_enqueued; /* batches that wait, the open one among them */
-    int64_t max_running;
-    int64_t *allowed; /* sizes that batches are padded to, rising; malloc'd */
+    int64_t max_running;  /* 1 … BATCH_MAX_RUNNING */
+    int64_t *allowed;     /* sizes that batches are padded to, rising; malloc'd */
     int n_allowed;
 };
 

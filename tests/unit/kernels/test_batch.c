@@ -407,6 +407,24 @@ static void test_trims_down(void **state) {
     fixture_fini(&f);
 }
 
+static void test_refuses_sizes(void **state) {
+    static const char *const refused[] = {"[-4, 8]", "[0, 8]"};
+    for (size_t i = 0; i < ARRAY_LEN(refused); i++) {
+        struct fixture f;
+        struct str attrs = STR_INIT;
+        str_addf(&attrs,
+                 "num_batch_threads=3, max_batch_size=8, batch_timeout_micros=1000, enable_large_batch_splitting=true, "
+                 "batch_padding_policy=\"BATCH_DOWN\", allowed_batch_sizes=%s",
+                 refused[i]);
+        struct status *st = fixture_make(&f, str_text(&attrs), 1);
+        assert_int_equal(status_code(st), STATUS_INVALID_ARGUMENT);
+        assert_non_null(strstr(status_message(st), "allowed_batch_sizes entries must be positive"));
+        status_unref(st);
+        str_fini(&attrs);
+        fixture_fini(&f);
+    }
+}
+
 static void test_wrong_result(void **state) {
     struct fixture f;
     struct execution a;
@@ -538,6 +556,7 @@ int main(void) {
         cmocka_unit_test(test_large_input_is_split),
         cmocka_unit_test(test_bounds_of_what_is_split),
         cmocka_unit_test(test_trims_down),
+        cmocka_unit_test(test_refuses_sizes),
         cmocka_unit_test(test_wrong_result),
         cmocka_unit_test(test_rows_find_their_steps),
         cmocka_unit_test(test_unbatch_gives_up),

@@ -49,12 +49,26 @@ static struct status *read_allowed(const struct node *node, struct batcher_optio
 /* What is negative has no limit. */
 static int64_t or_unlimited(int64_t n) { return n < 0 ? INT64_MAX : n; }
 
+/* Rows that one call may take together: of nodes with the same types and function, and the same name for their queue. */
+static char *queue_key(const struct node *node, struct span name) {
+    static const char *const attrs[] = {"T", "Tin", "Tcaptured", "Tout", "f"};
+    struct str key = STR_INIT;
+    for (size_t i = 0; i < ARRAY_LEN(attrs); i++) {
+        const struct attr_value *value = node_attr(node, attrs[i]);
+        if (value)
+            attr_value_print(value, &key);
+        str_add(&key, "\n");
+    }
+    str_add_bytes(&key, name.data, name.len);
+    return str_detach(&key);
+}
+
 static struct status *read_common(struct kernel_init *init, struct batch_state *state) {
     struct batcher_options *options = &state->options;
     struct span queue;
     TRY(named_resource_init(&state->resource, init, &batcher_type, RESOURCE_BY_NODE_NAME, NULL));
     TRY(node_get_s(init->node, "batching_queue", &queue));
-    state->queue = xstrndup(queue.data, queue.len);
+    state->queue = queue_key(init->node, queue);
     TRY(node_get_i(init->node, "num_batch_threads", &state->n_threads));
     TRY(node_get_i(init->node, "max_batch_size", &options->max_input_rows));
     TRY(node_get_i(init->node, "batch_timeout_micros", &options->timeout_us));

@@ -170,16 +170,16 @@ static struct status *check_options(const struct batcher_options *options) {
     return NULL;
 }
 
-static struct status *queue_of(struct batcher *batcher, const char *name, struct batch_queue **ret) {
+static struct status *queue_of(struct batcher *batcher, const char *key, struct batch_queue **ret) {
     LIST_FOR_EACH (link, &batcher->queues) {
         *ret = LIST_ENTRY(link, struct batch_queue, link);
-        if (strcmp((*ret)->name, name) == 0)
+        if (strcmp((*ret)->key, key) == 0)
             return NULL;
     }
     TRY(check_options(&batcher->options));
     struct batch_queue *queue = *ret = xcalloc(1, sizeof(*queue));
     queue->batcher = batcher;
-    queue->name = xstrdup(name);
+    queue->key = xstrdup(key);
     list_init(&queue->batches);
     queue->alarm.ring = on_alarm;
     batch_append(queue);
@@ -409,11 +409,11 @@ static int64_t count_parts(const struct batcher *batcher, struct batch_queue *qu
     return (in_open > 0) + rest / size + (rest % size != 0);
 }
 
-static struct status *schedule(struct batch_entry *entry, const char *name) {
+static struct status *schedule(struct batch_entry *entry, const char *key) {
     struct batcher *batcher = entry->batcher;
     struct batch_queue *queue;
     int64_t n_rows = tensor_dim(&entry->ctx->inputs[0], 0), first = 0;
-    TRY(queue_of(batcher, name, &queue));
+    TRY(queue_of(batcher, key, &queue));
     if (n_rows > BATCH_MAX_ROWS)
         return status_exhausted("An input has %lld rows; up to %lld are batched", (long long)n_rows, (long long)BATCH_MAX_ROWS);
     TRY(check_room(queue, n_rows));
@@ -439,7 +439,7 @@ static struct status *schedule(struct batch_entry *entry, const char *name) {
     return NULL;
 }
 
-enum kernel_result batcher_enter(struct batch_entry *entry, const char *queue) {
+enum kernel_result batcher_enter(struct batch_entry *entry, const char *queue_key) {
     struct batcher *batcher = entry->batcher;
     struct kernel_ctx *ctx = entry->ctx;
     struct status *st = NULL;
@@ -447,7 +447,7 @@ enum kernel_result batcher_enter(struct batch_entry *entry, const char *queue) {
     list_init(&dropped);
     object_ref(&batcher->object);
     pthread_mutex_lock(&batcher->lock);
-    st = schedule(entry, queue);
+    st = schedule(entry, queue_key);
     if (!st) {
         entry->hook.cancel = on_cancel; /* it may be called at once: it waits for the lock */
         atomic_fetch_add_explicit(&entry->n_refs, 1, memory_order_relaxed);
@@ -505,7 +505,7 @@ static void batcher_free(struct object *object) {
     for (struct list *link; (link = list_pop_front(&batcher->queues));) {
         struct batch_queue *queue = LIST_ENTRY(link, struct batch_queue, link);
         batch_free(open_batch(queue)); /* there is no other, and it is empty: each entry holds the batcher */
-        free(queue->name);
+        free(queue->key);
         free(queue);
     }
     batcher_options_fini(&batcher->options);

@@ -124,9 +124,10 @@ static struct status *fixture_make(struct fixture *f, const char *attrs, int n_o
              "x = Placeholder() {dtype=int32}\ni = Placeholder() {dtype=int64}\n"
              "b = Batch(x) {T=[int32], grad_timeout_micros=0, %s}\n"
              "f = BatchFunction(x) {Tin=[int32], Tcaptured=[], Tout=[%s], f=&plus_one, %s}\n"
+             "h = BatchFunction(x) {Tin=[int32], Tcaptured=[], Tout=[%s], f=&another, shared_name=\"f\", %s}\n"
              "u = Unbatch(x, i, i) {T=int32, timeout_micros=500}\n"
              "g = UnbatchGrad(x, i, x, i) {T=int32}\n",
-             strstr(attrs, "splitting") ? SMALL : attrs, str_text(&types), attrs); /* Batch splits nothing */
+             strstr(attrs, "splitting") ? SMALL : attrs, str_text(&types), attrs, str_text(&types), attrs); /* Batch splits nothing */
     f->host = test_host_new(2);
     fake_init(f->host);
     test_graph_init(&f->graph, f->host);
@@ -297,6 +298,23 @@ static void test_function_gets_all_rows(void **state) {
     end_ok(&b, "int32[1]{4}");
     assert_int_equal(fake.n_calls, 1);
     assert_int_equal(fake.last_rows, 3);
+    fixture_fini(&f);
+}
+
+static void test_functions_are_not_mixed(void **state) {
+    struct fixture f;
+    struct execution a, b, c;
+    fixture_init(&f, SMALL);
+    BEGIN(&a, &f, "f", "int32[2]{1, 2}");
+    BEGIN(&b, &f, "h", "int32[1]{3}"); /* of the same batcher */
+    assert_false(is_done(&a) || is_done(&b));
+    BEGIN(&c, &f, "f", "int32[1]{4}");
+    end_ok(&a, "int32[2]{2, 3}");
+    end_ok(&c, "int32[1]{5}");
+    assert_false(is_done(&b));
+    test_host_advance(f.host, 1000);
+    end_ok(&b, "int32[1]{4}");
+    assert_int_equal(fake.n_calls, 2);
     fixture_fini(&f);
 }
 
@@ -551,6 +569,7 @@ int main(void) {
         cmocka_unit_test(test_too_many_batches_wait),
         cmocka_unit_test(test_cancelled_leaves_its_batch),
         cmocka_unit_test(test_function_gets_all_rows),
+        cmocka_unit_test(test_functions_are_not_mixed),
         cmocka_unit_test(test_calls_wait_for_a_slot),
         cmocka_unit_test(test_cancelled_during_a_call),
         cmocka_unit_test(test_large_input_is_split),

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "common/graph/graph_text.h"
+#include "kernels/cpu/unbatch.h"
 #include "tests/unit/kernels/kernel_test.h"
 
 enum { TIMEOUT_MS = 20000 };
@@ -494,6 +495,81 @@ static void test_unbatch_gives_up(void **state) {
     fixture_fini(&f);
 }
 
+static void test_each_wait_has_its_own_end(void **state) {
+    struct fixture f;
+    struct execution a, b;
+    fixture_init(&f, SMALL);
+    BEGIN(&a, &f, "u", "int32[0]{}", "int64[0,3]{}", "int64[]{5}");
+    test_host_advance(f.host, 300);
+    BEGIN(&b, &f, "u", "int32[0]{}", "int64[0,3]{}", "int64[]{6}");
+    test_host_advance(f.host, 200);
+    end_failed(&a, STATUS_DEADLINE_EXCEEDED, "timeout window");
+    test_host_advance(f.host, 299);
+    assert_false(is_done(&b));
+    test_host_advance(f.host, 1);
+    assert_true(is_done(&b));
+    end_failed(&b, STATUS_DEADLINE_EXCEEDED, "timeout window");
+    fixture_fini(&f);
+}
+
+/* Rows for keys first … first + n - 1: the step's own key is the last. */
+static void begin_many(struct execution *e, struct fixture *f, int first, int n) {
+    struct str rows = STR_INIT, index = STR_INIT, id = STR_INIT;
+    str_addf(&rows, "int32[%d]{", n);
+    str_addf(&index, "int64[%d,3]{", n);
+    for (int i = 0; i < n; i++) {
+        str_addf(&rows, i > 0 ? ", %d" : "%d", first + i);
+        str_addf(&index, i > 0 ? ", %d, %d, %d" : "%d, %d, %d", first + i, i, i + 1);
+    }
+    str_add(&rows, "}");
+    str_add(&index, "}");
+    str_addf(&id, "int64[]{%d}", first + n - 1);
+    BEGIN(e, f, "u", str_text(&rows), str_text(&index), str_text(&id));
+    str_fini(&rows);
+    str_fini(&index);
+    str_fini(&id);
+}
+
+static void test_oldest_rows_go(void **state) {
+    struct fixture f;
+    struct execution a, b;
+    fixture_init(&f, SMALL);
+    begin_many(&a, &f, 0, UNBATCH_MAX_KEPT + 1);
+    end_failed(&a, STATUS_RESOURCE_EXHAUSTED, "65537 rows");
+    begin_many(&a, &f, 0, UNBATCH_MAX_KEPT);
+    end_ok(&a, "int32[1]{65535}"); /* and one less is kept */
+    begin_many(&a, &f, 100000, 11);
+    end_ok(&a, "int32[1]{100010}");
+    BEGIN(&a, &f, "u", "int32[0]{}", "int64[0,3]{}", "int64[]{9}");
+    BEGIN(&b, &f, "u", "int32[0]{}", "int64[0,3]{}", "int64[]{10}");
+    end_ok(&b, "int32[1]{10}");
+    assert_false(is_done(&a));
+    test_host_advance(f.host, 500);
+    end_failed(&a, STATUS_DEADLINE_EXCEEDED, "timeout window");
+    fixture_fini(&f);
+}
+
+static void test_gradients_have_an_end(void **state) {
+    static const int64_t life_us = (int64_t)UNBATCH_GRADIENT_LIFE_S * 1000000;
+    struct fixture f;
+    struct execution a, b;
+    fixture_init(&f, SMALL);
+    BEGIN(&b, &f, "g", "int32[0]{}", "int64[0,3]{}", "int32[1]{20}", "int64[]{5}"); /* nobody ever comes for it */
+    end_ok(&b, "int32[0]{}");
+    BEGIN(&a, &f, "g", "int32[2]{0, 0}", "int64[2,3]{8, 0, 1, 6, 1, 2}", "int32[1]{10}", "int64[]{6}");
+    BEGIN(&b, &f, "g", "int32[0]{}", "int64[0,3]{}", "int32[1]{20}", "int64[]{5}");
+    end_failed(&b, STATUS_INVALID_ARGUMENT, "Two runs with the same batch key.");
+    test_host_advance(f.host, life_us);
+    test_host_advance(f.host, life_us);
+    BEGIN(&b, &f, "g", "int32[1]{0}", "int64[1,3]{5, 0, 1}", "int32[1]{30}", "int64[]{5}"); /* the key is free again */
+    end_ok(&b, "int32[1]{30}");
+    assert_false(is_done(&a)); /* what a step waits with stays */
+    BEGIN(&b, &f, "g", "int32[0]{}", "int64[0,3]{}", "int32[1]{40}", "int64[]{8}");
+    end_ok(&b, "int32[0]{}");
+    end_ok(&a, "int32[2]{40, 10}");
+    fixture_fini(&f);
+}
+
 static void test_gradients_come_together(void **state) {
     struct fixture f;
     struct execution a, b, c;
@@ -579,6 +655,9 @@ int main(void) {
         cmocka_unit_test(test_wrong_result),
         cmocka_unit_test(test_rows_find_their_steps),
         cmocka_unit_test(test_unbatch_gives_up),
+        cmocka_unit_test(test_each_wait_has_its_own_end),
+        cmocka_unit_test(test_oldest_rows_go),
+        cmocka_unit_test(test_gradients_have_an_end),
         cmocka_unit_test(test_gradients_come_together),
         cmocka_unit_test(test_crowd),
     };

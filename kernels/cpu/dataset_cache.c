@@ -84,7 +84,7 @@ static struct status *open_file(struct file_cache_iter *self) {
     const struct file_cache_dataset *dataset = (const struct file_cache_dataset *)self->one.iter.dataset;
     struct str index = STR_INIT;
     str_clear(&self->path);
-    TRY(file_root_resolve(span_of(dataset->prefix), &self->path));
+    TRY(file_root_resolve_prefix(span_of(dataset->prefix), &self->path));
     bundle_index_path(str_text(&self->path), &index);
     bool is_there = fs->kind(fs, str_text(&index)) == FILE_KIND_FILE;
     str_fini(&index);

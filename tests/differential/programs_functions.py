@@ -720,7 +720,38 @@ def _uninitialized():
     return [Run(f()), Run(v.initializer), Run(f())]
 
 
+def _api_choice(for_cpu):
+    """Two functions of one API: the call names the general one, and the one for CPUs runs. The oracle calls the latter itself."""
+
+    def build():
+        from tensorflow.python.eager import def_function
+        from tensorflow.python.eager.polymorphic_function import attributes
+
+        def made(function, device, api):
+            attrs = {attributes.API_IMPLEMENTS: api}
+            if device:
+                attrs[attributes.API_PREFERRED_DEVICE] = device
+            return def_function.function(function, experimental_attributes=attrs, autograph=False).get_concrete_function(tf.TensorSpec([2]))
+
+        general = made(lambda x: x + 1000.0, None, "grow")
+        elsewhere = made(lambda x: x + 2000.0, "GPU", "grow")
+        here = made(lambda x: x + 1.0, "CPU", "grow")
+        other_api = made(lambda x: x + 3000.0, "CPU", "shrink")
+        alone = made(lambda x: x * 5.0, "GPU", "alone")
+        for function in (general, elsewhere, here, other_api, alone):
+            function.add_to_graph(tf1.get_default_graph())
+        x = tf1.placeholder(tf.float32, [2])
+        with tf.device(WORKER1):
+            calls = [here(x), here(x), here(x)] if for_cpu else [general(x), elsewhere(x), here(x)]
+        calls += [other_api(x), alone(x), tf1.gradients(alone(x), x)[0]]
+        mapped = tf1.data.make_one_shot_iterator(tf1.data.Dataset.range(2).map(lambda i: (here if for_cpu else general)(tf.cast([i, i], tf.float32))))
+        return [Run(calls, {x: [1.0, 2.0]}), Run(mapped.get_next())]
+
+    return build
+
+
 def cases():
+    yield "function/api choice", _api_choice(False), {"oracle": _api_choice(True)}
     for where, device in (("default", None), ("ps", PS)):
         yield f"function/call/{where}", _call(device)
         yield f"function/cond/{where}", _cond(device)

@@ -566,6 +566,62 @@ static void a_sender_that_cannot_register_pushes(void **state) {
     check_goes_ahead(8);
 }
 
+/* ---- threads ---- */
+
+enum { N_THREAD_STEPS = 60 };
+static struct plan_channel thread_channel;
+static struct wait thread_waits[N_THREAD_STEPS];
+static struct tensor thread_value;
+
+static uint64_t step_of(int i) { return 100 + (uint64_t)i; }
+
+static void *receive_on_a_thread(void *arg) {
+    for (int i = 0; i < N_THREAD_STEPS; i++)
+        receive_edge(step_of(i), &thread_channel, NULL, &thread_waits[i]);
+    return NULL;
+}
+
+/* Every third step has a value of another shape, every fifth ends without. */
+static void *send_on_a_thread(void *arg) {
+    struct tensor other;
+    value_make(&other, allocator_host(), 2 * N_FLOATS, 9);
+    for (int i = 0; i < N_THREAD_STEPS; i++) {
+        open_at_sender(step_of(i));
+        if (i % 5 != 0)
+            send_value(step_of(i), i % 3 == 0 ? &other : &thread_value);
+    }
+    for (int i = 0; i < N_THREAD_STEPS; i += 5)
+        rendezvous_end_step(a.rendezvous, step_of(i));
+    tensor_clear(&other);
+    return NULL;
+}
+
+static void steps_run_on_other_threads_than_the_loops(void **state) {
+    pthread_t sender, receiver;
+    thread_channel = channel_of(1);
+    memset(thread_waits, 0, sizeof(thread_waits));
+    make(&thread_value, 9);
+    assert_int_equal(pthread_create(&receiver, NULL, receive_on_a_thread, NULL), 0);
+    assert_int_equal(pthread_create(&sender, NULL, send_on_a_thread, NULL), 0);
+    for (int i = 0; i < N_THREAD_STEPS; i++) {
+        if (i % 5 == 0)
+            continue;
+        TURN_UNTIL(loop, atomic_load(&thread_waits[i].n_calls) == 1);
+        assert_null(thread_waits[i].status);
+        assert_true(value_holds(&thread_waits[i].value, i % 3 == 0 ? 2 * N_FLOATS : N_FLOATS, 9));
+        tensor_clear(&thread_waits[i].value);
+    }
+    pthread_join(receiver, NULL);
+    pthread_join(sender, NULL);
+    for (int i = 0; i < N_THREAD_STEPS; i++)
+        end_both(step_of(i));
+    for (int i = 0; i < N_THREAD_STEPS; i += 5)
+        expect_end(&thread_waits[i]);
+    let_go(&thread_value);
+    TURN_UNTIL(loop, n_held() == 0);
+    assert_int_equal(a.n_lost + b.n_lost, 0);
+}
+
 /* ---- room ---- */
 
 static void without_room_nothing_is_granted_ahead(void **state) {
@@ -730,6 +786,8 @@ int main(void) {
         {"where_no_line_comes_values_are_pushed_ahead", where_no_line_comes_values_are_pushed_ahead, setup_half, teardown, NULL},
         RDMA(without_memory_to_register_the_value_is_announced),
         RDMA(a_sender_that_cannot_register_pushes),
+        RDMA(steps_run_on_other_threads_than_the_loops),
+        TCP(steps_run_on_other_threads_than_the_loops),
         RDMA(without_room_nothing_is_granted_ahead),
         TCP(without_room_nothing_is_granted_ahead),
         RDMA(what_is_granted_ahead_takes_no_room_from_what_is_there),

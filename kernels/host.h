@@ -3,6 +3,7 @@
 #ifndef MILLRACE_KERNELS_HOST_H
 #define MILLRACE_KERNELS_HOST_H
 
+#include "common/base/alarm.h"
 #include "common/base/list.h"
 #include "kernels/kernel.h"
 
@@ -105,6 +106,9 @@ struct kernel_host {
     struct pool *(*io_pool)(struct kernel_ctx *ctx); /* those threads, for work that outlives the step */
     /* A save holds its inputs, all of them: once for each execution. Any thread. May be NULL. */
     void (*inputs_taken)(struct kernel_ctx *ctx);
+    /* Alarms of the task (common/base/alarm.h), which may ring after the step has ended: on a loop thread, where nothing may block. Any
+     * thread; NULL, or answers NULL, where there is no such thing. */
+    struct alarm_clock *(*alarms)(struct kernel_ctx *ctx);
     /* ---- the other tasks of the cluster, as the graph's registration names them. NULL where there is no such thing ----
      * No thread waits for an answer, and none is held by who answers but to read a file. Any thread. */
     int (*peer_count)(struct kernel_ctx *ctx);

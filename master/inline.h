@@ -88,6 +88,9 @@ struct inliner {
 
 void inliner_push(struct inliner *in, struct inline_call call);
 
+/* On the call that stands for a function which a kernel runs: all that is stateful in its body runs, used or not. */
+#define CALLED_BY_KERNEL_ATTR "_called_by_kernel"
+
 /* ---- bodies (inline_body.c) ---- */
 
 struct body_arg {

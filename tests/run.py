@@ -104,7 +104,7 @@ def suite_asan(options):
                                          **cancel_points(options)})
 
 
-TSAN_TESTS = ("kernels_queue", "pool", "executor", "worker_wake", "cancel", "partial", "worker_function", "worker_service", "session_state", "rendezvous", "peer_rdma", "wire", "container",
+TSAN_TESTS = ("kernels_queue", "pool", "executor", "worker_wake", "cancel", "partial", "worker_function", "worker_service", "worker_service_steps", "session_state", "rendezvous", "peer_rdma", "wire", "container",
               "loop", "status")
 
 

@@ -221,7 +221,7 @@ static bool run_special(struct step *step, struct iteration *iteration, const st
         return true;
     case PLAN_SWITCH_N:
         if (unlikely(inputs[1].dtype != DT_INT32 || inputs[1].rank != 0))
-            step_fail(step, node, status_invalid("The second input of _SwitchN must be an int32 scalar"));
+            step_fail(step, node, status_invalid("branch_index must be scalar, and an int32"));
         else
             run_switch_n(node, inputs, outputs);
         return true;

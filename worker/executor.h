@@ -30,6 +30,7 @@ struct step_run {
     struct container_table *containers; /* of the task */
     struct pool *pool;                  /* NULL: everything runs in the caller */
     struct pool *io_pool;               /* for kernels that block on files; NULL: they run on the pool */
+    struct alarm_clock *alarms;         /* for kernels that wait for a time; NULL: none can */
     struct ask_task *const *others;     /* tasks that kernels may ask (kernels/host.h); of the graph */
     int n_others;
     bool collect_stats;       /* per node: NodeExecStats */

@@ -154,6 +154,8 @@ static void host_inputs_taken(struct kernel_ctx *ctx) {
         run->on_inputs_taken(run);
 }
 
+static struct alarm_clock *host_alarms(struct kernel_ctx *ctx) { return step_of(ctx)->run->alarms; }
+
 /* ---- other tasks ---- */
 
 static int host_peer_count(struct kernel_ctx *ctx) { return step_of(ctx)->run->n_others; }
@@ -202,6 +204,7 @@ const struct kernel_host executor_host = {
     .submit_io = host_submit_io,
     .io_pool = host_io_pool,
     .inputs_taken = host_inputs_taken,
+    .alarms = host_alarms,
     .peer_count = host_peer_count,
     .peer_name = host_peer_name,
     .peer_ask = host_peer_ask,

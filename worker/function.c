@@ -165,6 +165,7 @@ struct status *function_find(struct kernel_ctx *ctx, const char *attr, struct fu
     const struct bound_function as = {.base = {.host = ctx->host, .pool = run->pool},
                                       .containers = run->containers,
                                       .io_pool = run->io_pool,
+                                      .alarms = run->alarms,
                                       .inline_budget_ns = run->inline_budget_ns,
                                       .depth = run->depth + 1};
     *ret = bind_row(table, row, &as);

@@ -103,6 +103,7 @@ enum kernel_result function_call(struct function_call *call) {
     run->run.containers = bound->containers;
     run->run.pool = bound->base.pool;
     run->run.io_pool = bound->io_pool;
+    run->run.alarms = bound->alarms;
     run->run.inline_budget_ns = bound->inline_budget_ns;
     run->run.depth = bound->depth;
     run->run.on_done = on_done;

@@ -40,6 +40,7 @@ struct bound_function {
     struct plan *plan;            /* the table's */
     struct container_table *containers;
     struct pool *io_pool;
+    struct alarm_clock *alarms;
     int64_t inline_budget_ns;
     uint32_t depth;
     pthread_mutex_t lock; /* guards what follows */

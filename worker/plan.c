@@ -60,6 +60,7 @@ struct builder {
     struct node **order;
     struct plan_frame_map frames;
     uint32_t *index_of; /* by node id: position in plan->nodes */
+    bool *is_reference; /* by node id: its values may be references that are read late */
     bool *is_shared;    /* by node id: its outputs belong into memory that peers can map; NULL: none do */
     struct graph_consumers consumers;
     const struct kernel_instance *plain[MAX_PLAIN_STATES]; /* one of each state that instances may share */
@@ -100,6 +101,21 @@ static void build_frames(struct builder *b) {
     }
 }
 
+/* The master says a shape only where the value is certain to come. A hint, so what makes no sense counts for nothing. */
+static void build_slot(struct builder *b, const struct node *node, struct plan_channel *channel) {
+    const struct attr_value *attr = node_attr(node, "_shape");
+    int64_t n, size_bytes;
+    if (!attr || attr->type != ATTR_SHAPE || !shape_is_full(attr->shape) || b->frames.frame_of[node->id] != 0 ||
+        !dtype_in(channel->dtype, DTYPES_PLAIN))
+        return;
+    struct status *st = shape_n_elements(attr->shape, &n);
+    if (!st && !mul_overflows_i64(n, (int64_t)dtype_size(channel->dtype), &size_bytes) && size_bytes > RENDEZVOUS_PUSH_LIMIT_BYTES) {
+        channel->shape = shape_dup(attr->shape, &b->plan->graph.arena);
+        channel->slot_bytes = (size_t)size_bytes;
+    }
+    status_unref(st);
+}
+
 static struct status *build_channel(struct builder *b, const struct node *node, bool is_send, uint32_t *ret_index) {
     struct plan *plan = b->plan;
     struct plan_channel *channel = &plan->channels[plan->n_channels];
@@ -122,6 +138,8 @@ static struct status *build_channel(struct builder *b, const struct node *node, 
     channel->src_device = arena_strndup(&plan->graph.arena, src.data, src.len);
     channel->dst_device = arena_strndup(&plan->graph.arena, dst.data, dst.len);
     channel->tensor_name = arena_strndup(&plan->graph.arena, tensor_name.data, tensor_name.len);
+    if (!is_send)
+        build_slot(b, node, channel);
     *ret_index = plan->n_channels++;
     return NULL;
 }
@@ -233,24 +251,6 @@ static struct status *build_special(struct builder *b, const struct node *node, 
     }
 }
 
-static bool comes_as_reference(const struct node *node, int input) {
-    const struct node_input *in = &node->inputs[input];
-    return dtype_is_ref((enum dtype)in->src->out_types[in->index]);
-}
-
-/* "v/read". Clients make it outside of all control dependencies, and yet rely on "update v, then use v": in TensorFlow its output shares
- * the variable's buffer, which updates write in place. So the reference itself goes on to the consumers. */
-static bool reads_late(const struct node *node) { return node_is_op(node, "Identity") && comes_as_reference(node, 0); }
-
-/* Does a reference arrive although the op wants its value? */
-static bool wants_deref(const struct node *node) {
-    for (int i = 0; i < node->n_data; i++) {
-        if ((comes_as_reference(node, i) || reads_late(node->inputs[i].src)) && !dtype_is_ref((enum dtype)node->in_types[i]))
-            return true;
-    }
-    return false;
-}
-
 static struct status *build_node(struct builder *b, const struct node *node, uint32_t index) {
     struct plan *plan = b->plan;
     struct plan_node *out = &plan->nodes[index];
@@ -267,9 +267,9 @@ static struct status *build_node(struct builder *b, const struct node *node, uin
     out->first_slot = frame->n_slots;
     frame->n_slots += (uint32_t)node->n_data;
     plan->max_outputs = MAX(plan->max_outputs, out->n_outputs);
-    if (wants_deref(node))
+    if (plan_wants_values(node, b->is_reference))
         out->flags |= PLAN_DEREF;
-    if (reads_late(node))
+    if (plan_reads_late(node))
         out->flags |= PLAN_LATE_READ;
     if (!op)
         return build_kernel(b, node, out);
@@ -400,6 +400,7 @@ static struct status *build(struct builder *b) {
     CHECK(plan->constants);
     memset(plan->constants, 0, n * sizeof *plan->constants);
     b->index_of = xcalloc((size_t)graph->n_nodes + 1, sizeof *b->index_of);
+    b->is_reference = plan_find_references(graph, b->order);
     if (b->options->n_devices > 0 && b->options->devices[0].shared_allocator)
         b->is_shared = plan_find_shared(graph);
     for (uint32_t i = 0; i < plan->n_nodes; i++) {
@@ -429,6 +430,7 @@ struct status *plan_new(struct graph *graph_take, const struct plan_options *opt
     free(b.order);
     plan_frame_map_fini(&b.frames);
     free(b.index_of);
+    free(b.is_reference);
     free(b.is_shared);
     graph_consumers_fini(&b.consumers);
     if (st) {

@@ -116,6 +116,9 @@ struct plan_channel {
     const char *src_device, *dst_device;
     const char *peer_task; /* the other end: "/job:ps/replica:0/task:0" */
     enum dtype dtype;
+    /* Of a Recv whose value is certain to come, once a step, and too large to be sent unasked: what it will most likely be. */
+    struct shape shape;
+    size_t slot_bytes; /* 0: not known */
 };
 
 struct function_table; /* worker/function.h */
@@ -176,6 +179,14 @@ struct plan_options {
 struct status *plan_new(struct graph *graph_take, const struct plan_options *options, struct plan **ret_plan) MUST_USE;
 struct plan *plan_ref(struct plan *plan);
 void plan_unref(struct plan *plan); /* no step may be running on the last reference */
+
+/* ---- plan_references.c: variables that are read late ---- */
+/* An Identity of a reference: "v/read". */
+bool plan_reads_late(const struct node *node);
+/* By node id: may its values be references, although its op makes values? `order` is topological. malloc'd. */
+bool *plan_find_references(const struct graph *graph, struct node *const *order);
+/* Does a reference arrive where the op needs the value? */
+bool plan_wants_values(const struct node *node, const bool *is_reference);
 
 /* Which nodes make what is likely to be passed to another task, or kept for it: by node id, malloc'd. */
 bool *plan_find_shared(const struct graph *graph);

@@ -9,6 +9,7 @@
 #include "common/base/log.h"
 #include "proto/worker.pb-c.h"
 #include "rpc/host_id.h"
+#include "worker/rendezvous_ahead.h"
 #include "worker/service_internal.h"
 
 static const struct wire_handlers client_handlers;
@@ -351,6 +352,7 @@ static void timer_closed(struct worker_service *service) {
 }
 static void on_tick_closed(struct loop_timer *timer) { timer_closed(CONTAINER_OF(timer, struct worker_service, tick)); }
 static void on_beat_closed(struct loop_timer *timer) { timer_closed(CONTAINER_OF(timer, struct worker_service, beat)); }
+static void on_alarm_timer_closed(struct loop_timer *timer) { timer_closed(CONTAINER_OF(timer, struct worker_service, alarm_timer)); }
 
 static void on_last_run_ended(struct loop_task *task) {
     struct worker_service *service = CONTAINER_OF(task, struct worker_service, drain_task);
@@ -390,6 +392,9 @@ static void register_metrics(void) {
     metrics_register(&worker_steps_live);
     metrics_register(&worker_step_duration);
     metrics_register(&worker_graphs);
+    metrics_register(&worker_ahead_granted_total);
+    metrics_register(&worker_ahead_arrived_total);
+    metrics_register(&worker_ahead_sent_total);
 }
 
 struct status *worker_service_new(struct loop *loop, const struct worker_options *options, struct worker_service **ret_service) {
@@ -438,7 +443,8 @@ struct status *worker_service_new(struct loop *loop, const struct worker_options
     loop_timer_init(loop, &service->beat, on_beat);
     loop_timer_start(&service->beat, heartbeat_tick_ms(options->heartbeat_ms), heartbeat_tick_ms(options->heartbeat_ms));
     service->beat_ns = clock_now_ns();
-    service->n_open_timers = 2;
+    service_alarms_init(service);
+    service->n_open_timers = 3;
     *ret_service = service;
     return NULL;
 }
@@ -448,7 +454,7 @@ static bool any_run(const struct run *run, const void *arg) { return true; }
 /* When the last step, connection, registration and timer have ended. */
 void service_maybe_free(struct worker_service *service) {
     if (!service->is_freed || service->n_clients > 0 || service->n_registering > 0 || service->n_answering > 0 ||
-        service->n_open_timers > 0)
+        service->n_open_timers > 0 || service_alarms_is_busy(service))
         return;
     pthread_mutex_lock(&service->lock);
     int n_runs = service->n_runs;
@@ -463,6 +469,7 @@ void service_maybe_free(struct worker_service *service) {
     rendezvous_table_free(service->rendezvous);
     peer_table_free(service->peers);
     ask_table_free(service->askers);
+    alarm_clock_free(service->alarms);
     container_table_free(service->containers);
     runs_free(service);
     u64map_fini(&service->by_step);
@@ -492,6 +499,7 @@ void worker_service_free(struct worker_service *service, void (*on_freed)(void *
     service->is_freed = true;
     loop_timer_close(&service->tick, on_tick_closed);
     loop_timer_close(&service->beat, on_beat_closed);
+    service_alarms_close(service, on_alarm_timer_closed);
 }
 
 void worker_service_drain(struct worker_service *service, void (*on_drained)(void *arg), void *arg) {

@@ -1,12 +1,13 @@
 /* The parts of the service: service.c (connections, Hello, what is answered at once, the end), service_graphs.c (RegisterGraph,
  * masters), service_steps.c (RunGraph to RunDone), service_cancel.c (how it is cut short), service_ask.c (other tasks' questions),
- * service_page.c (status page). */
+ * service_alarms.c (kernels that wait for a time), service_page.c (status page). */
 #ifndef MILLRACE_WORKER_SERVICE_INTERNAL_H
 #define MILLRACE_WORKER_SERVICE_INTERNAL_H
 
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "common/base/alarm.h"
 #include "common/base/list.h"
 #include "common/base/map.h"
 #include "common/base/metrics.h"
@@ -89,9 +90,13 @@ struct worker_service {
     struct u64map early_cancels; /* step id → struct early_cancel: the cancel came before its RunGraph */
     struct loop_timer tick;
     int64_t tidied_ns;
-    struct loop_timer beat; /* watches the masters */
-    int64_t beat_ns;        /* when it fired last */
-    int64_t masterless_ns;  /* since when there is no master; 0: there is one, or never was */
+    struct loop_timer beat;     /* watches the masters */
+    int64_t beat_ns;            /* when it fired last */
+    struct alarm_clock *alarms; /* service_alarms.c */
+    struct loop_timer alarm_timer;
+    struct loop_task alarm_task;
+    _Atomic bool is_alarm_posted;
+    int64_t masterless_ns; /* since when there is no master; 0: there is one, or never was */
     struct loop_task drain_task, free_task;
     uint64_t oldest_live_step; /* the last one heard of */
     int n_clients, n_registering, n_answering;
@@ -121,6 +126,12 @@ void clients_expire(struct worker_service *service, int64_t now_ns); /* those th
 void service_check_awake(struct worker_service *service, int64_t now_ns);
 /* A message without payload. */
 void service_send(struct wire_conn *conn, enum wire_type type, uint64_t id, const void *meta, size_t len);
+
+/* ---- service_alarms.c: the loop drives the clock of the kernels' alarms ---- */
+void service_alarms_init(struct worker_service *service);
+/* Steps that are ending may still set alarms; none rings. `on_closed` as loop_timer_close's. */
+void service_alarms_close(struct worker_service *service, void (*on_closed)(struct loop_timer *timer));
+bool service_alarms_is_busy(const struct worker_service *service); /* loop thread: its end will call service_maybe_free */
 
 /* ---- service_graphs.c ---- */
 struct master *master_join(struct worker_service *service, uint64_t incarnation); /* NULL: too many */

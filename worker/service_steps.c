@@ -306,6 +306,7 @@ static struct status *prepare(struct worker_service *service, struct run *run, s
     exec->containers = run->graph->containers ? run->graph->containers : service->containers;
     exec->pool = service->options.pool;
     exec->io_pool = service->options.io_pool;
+    exec->alarms = service->alarms;
     exec->others = run->graph->others;
     exec->n_others = run->graph->n_others;
     exec->collect_stats = request->collect_stats;

@@ -51,6 +51,10 @@ static const struct gradient_row rows[] = {
     GRADIENT("MatrixSetDiagV2", matrix_set_diag_v2_grad),
     GRADIENT("MatrixSetDiagV3", matrix_set_diag_v3_grad),
     GRADIENT("MatrixBandPart", matrix_band_part_grad),
+    GRADIENT("BatchMatrixDiag", matrix_diag_grad),
+    GRADIENT("BatchMatrixDiagPart", matrix_diag_part_grad),
+    GRADIENT("BatchMatrixSetDiag", matrix_set_diag_grad),
+    GRADIENT("BatchMatrixBandPart", matrix_band_part_grad),
 };
 // clang-format on
 

@@ -117,6 +117,7 @@ static const struct gradient_row rows[] = {
     NO_GRADIENT("SoftsignGrad"),   /* TensorFlow has none either */
     NO_GRADIENT("InTopK"),         /* answers yes or no */
     NO_GRADIENT("InTopKV2"),
+    NO_GRADIENT("IsotonicRegression"), /* clients differentiate by its segments */
 };
 // clang-format on
 

@@ -50,6 +50,7 @@ static const struct gradient_row rows[] = {
     NO_GRADIENT("RngSkip"),
     NO_GRADIENT("RngReadAndSkip"),
     NO_GRADIENT("NonDeterministicInts"),
+    NO_GRADIENT("RandomIndexShuffle"),
 };
 // clang-format on
 

@@ -81,6 +81,8 @@ static struct status *shape_of_ref_select(struct shape_inference *ctx) {
     return NULL;
 }
 
+static struct status *shape_of_fake_param(struct shape_inference *ctx) { return node_get_shape(ctx->node, "shape", &ctx->out[0]); }
+
 /* What functions make: as far as the client says so. */
 static struct status *shape_of_call(struct shape_inference *ctx) {
     const struct attr_value *shapes = node_attr(ctx->node, "output_shapes");
@@ -107,6 +109,9 @@ static const struct op_def rows[] = {
     {"LoopCond", "a loop's condition, as its Switch ops see it", shape_of_loop_cond},
     {"RefSelect", "the reference that an index names", shape_of_ref_select},
     {"ToBool", "a predicate: a number that is not 0, a string that is not empty, a tensor with elements", shape_scalar},
+    {"DeviceIndex", "which of a list of device types the node is on", shape_scalar},
+    {"FakeParam", "a value that nobody reads", shape_of_fake_param},
+    {"SyncDevice", "waits until the device has done what was started", shape_none},
     {"If", "one of two functions, as a predicate says", shape_of_call},
     {"StatelessIf", "one of two functions without state, as a predicate says", shape_of_call},
     {"Case", "one of several functions, as an index says", shape_of_call},

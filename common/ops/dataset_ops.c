@@ -14,6 +14,46 @@ static struct status *shape_declared(struct shape_inference *ctx) {
     return NULL;
 }
 
+/* The defaults of fields are inputs 8 and on. */
+static struct status *shape_csv(struct shape_inference *ctx) {
+    const struct attr_value *types;
+    int n = 0;
+    TRY(node_get_list(ctx->node, "output_types", &types, &n));
+    for (int i = 8; i < 8 + n && i < ctx->node->n_data; i++) {
+        if (ctx->in[i].rank > 1)
+            return status_invalid("Shape must be at most rank 1 but is rank %d", ctx->in[i].rank);
+        if (ctx->in[i].rank == 1 && ctx->in[i].dims[0] > 1)
+            return status_invalid("Shape of a default must be a length-0 or length-1 vector, or a scalar.");
+    }
+    ctx->out[0] = SHAPE_SCALAR;
+    return NULL;
+}
+
+static bool shape_merge_failed(int64_t a, int64_t b, int64_t *ret) {
+    *ret = a < 0 ? b : a;
+    return a >= 0 && b >= 0 && a != b;
+}
+
+/* MapDefun: as many rows as the arguments have, each of the declared shape. */
+static struct status *shape_map_defun(struct shape_inference *ctx) {
+    const struct attr_value *types, *shapes;
+    int n_arguments = 0, n = 0;
+    int64_t n_rows = -1;
+    TRY(node_get_list(ctx->node, "Targuments", &types, &n_arguments));
+    for (int i = 0; i < n_arguments && i < ctx->node->n_data; i++) {
+        if (ctx->in[i].rank == 0)
+            return status_invalid("Arguments must have rank at least 1. Input %d has rank of 0.", i);
+        if (ctx->in[i].rank > 0 && shape_merge_failed(n_rows, ctx->in[i].dims[0], &n_rows))
+            return status_invalid("Arguments must have the same dimension 0.");
+    }
+    TRY(node_get_list(ctx->node, "output_shapes", &shapes, &n));
+    if (n != ctx->node->n_outputs)
+        return status_invalid("`output_shapes` must be the same length as `output_types` (%d vs. %d)", n, ctx->node->n_outputs);
+    for (int i = 0; i < n; i++)
+        TRY(shape_concat(ctx, shape_make(ctx, 1, &n_rows), shapes[i].shape, &ctx->out[i]));
+    return NULL;
+}
+
 // clang-format off
 static const struct op_def rows[] = {
     {"TensorDataset", "a dataset of one element", shape_scalar},
@@ -115,6 +155,30 @@ static const struct op_def rows[] = {
     {"TFRecordDatasetV2", "the records of TFRecord files, from given offsets", shape_scalar},
     {"FixedLengthRecordDataset", "blocks of equal size from files", shape_scalar},
     {"FixedLengthRecordDatasetV2", "blocks of equal size from files", shape_scalar},
+    {"ListDataset", "elements that are given one by one", shape_scalar},
+    {"ExperimentalNonSerializableDataset", "a dataset as it is", shape_scalar},
+    {"ExperimentalDirectedInterleaveDataset", "elements of several datasets as another dataset says", shape_scalar},
+    {"ExperimentalMaxIntraOpParallelismDataset", "a dataset as it is", shape_scalar},
+    {"ExperimentalPrivateThreadPoolDataset", "a dataset as it is", shape_scalar},
+    {"ThreadPoolDataset", "a dataset as it is", shape_scalar},
+    {"ExperimentalThreadPoolDataset", "a dataset as it is", shape_scalar},
+    {"ThreadPoolHandle", "a handle to a pool, which is the worker's one", shape_scalar},
+    {"ExperimentalThreadPoolHandle", "a handle to a pool, which is the worker's one", shape_scalar},
+    {"BytesProducedStatsDataset", "a dataset as it is", shape_scalar},
+    {"ExperimentalBytesProducedStatsDataset", "a dataset as it is", shape_scalar},
+    {"LatencyStatsDataset", "a dataset as it is", shape_scalar},
+    {"ExperimentalLatencyStatsDataset", "a dataset as it is", shape_scalar},
+    {"ChooseFastestDataset", "the first of datasets that are alike", shape_scalar},
+    {"ExperimentalChooseFastestDataset", "the first of datasets that are alike", shape_scalar},
+    {"WrapDatasetVariant", "a dataset as it is", shape_scalar},
+    {"UnwrapDatasetVariant", "a dataset as it is", shape_scalar},
+    {"SlidingWindowDataset", "consecutive elements stacked, at equal steps", shape_scalar},
+    {"ExperimentalSlidingWindowDataset", "consecutive elements stacked, at equal steps", shape_scalar},
+    {"ExperimentalIteratorGetDevice", "the device that an iterator is on", shape_scalar},
+    {"CSVDataset", "the records of CSV files, a component for each field", shape_csv},
+    {"CSVDatasetV2", "the records of CSV files, a component for each field", shape_csv},
+    {"ExperimentalCSVDataset", "the records of CSV files, a component for each field", shape_csv},
+    {"MapDefun", "a function of each row of its arguments, stacked", shape_map_defun},
     {"RebatchDatasetV2", "batches cut anew, by a list of sizes", shape_scalar},
 };
 // clang-format on

@@ -166,6 +166,7 @@ static const struct op_def rows[] = {
     {"TopKV2", "the k largest elements of each row, and their columns", shape_top_k},
     {"NthElement", "the element at place n of each row, were it sorted", shape_nth_element},
     {"L2Loss", "half the sum of squares", shape_scalar},
+    {"IsotonicRegression", "the closest rows that never rise", shape_same_as_input},
 };
 // clang-format on
 

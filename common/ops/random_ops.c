@@ -128,6 +128,24 @@ static struct status *shape_skip(struct shape_inference *ctx) {
     return NULL;
 }
 
+/* A scalar of scalars and one seed; else a vector. */
+static struct status *shape_index_shuffle(struct shape_inference *ctx) {
+    int64_t n = -1;
+    if (ctx->in[0].rank > 1 || ctx->in[2].rank > 1)
+        return NULL;
+    if (ctx->in[0].rank == 0 && ctx->in[1].rank == 1 && ctx->in[2].rank == 0)
+        ctx->out[0] = SHAPE_SCALAR;
+    else if (ctx->in[0].rank == 1)
+        ctx->out[0] = ctx->in[0];
+    else if (ctx->in[2].rank == 1)
+        ctx->out[0] = ctx->in[2];
+    else if (ctx->in[1].rank == 2)
+        ctx->out[0] = shape_make(ctx, 1, ctx->in[1].dims);
+    else if (ctx->in[0].rank >= 0 && ctx->in[1].rank >= 0 && ctx->in[2].rank >= 0)
+        ctx->out[0] = shape_make(ctx, 1, &n);
+    return NULL;
+}
+
 // clang-format off
 static const struct op_def rows[] = {
     {"RandomUniform", "uniform in [0, 1)", shape_asked},
@@ -168,6 +186,7 @@ static const struct op_def rows[] = {
     {"RngSkip", "moves a generator on", shape_skip},
     {"RngReadAndSkip", "moves a generator on, and says where it was", shape_skip},
     {"NonDeterministicInts", "integers of all values from the machine's randomness", shape_asked},
+    {"RandomIndexShuffle", "where indices go in a permutation that a seed chooses", shape_index_shuffle},
 };
 // clang-format on
 

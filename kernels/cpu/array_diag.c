@@ -351,6 +351,10 @@ static const struct kernel_def rows[] = {
     {.op = "MatrixSetDiagV2", .constraints = PLAIN, .compute = matrix_set_diag_v3, .init = align_init},
     {.op = "MatrixSetDiagV3", .constraints = PLAIN, .compute = matrix_set_diag_v3, .init = align_init},
     {.op = "MatrixBandPart", .constraints = PLAIN, .compute = matrix_band_part},
+    {.op = "BatchMatrixDiag", .constraints = PLAIN, .compute = matrix_diag, .init = align_init},
+    {.op = "BatchMatrixDiagPart", .constraints = PLAIN, .compute = matrix_diag_part, .init = align_init},
+    {.op = "BatchMatrixSetDiag", .constraints = PLAIN, .compute = matrix_set_diag, .init = align_init},
+    {.op = "BatchMatrixBandPart", .constraints = PLAIN, .compute = matrix_band_part},
 };
 // clang-format on
 

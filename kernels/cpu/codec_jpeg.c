@@ -8,7 +8,7 @@
 #include "kernels/cpu/codec.h"
 
 /* Memory of one picture's coefficients, and scans of a progressive one: more of either is nobody's photograph. */
-enum { MAX_COEFFICIENT_BYTES = 1 << 30, MAX_SCANS = 500 };
+enum { MAX_COEFFICIENT_BYTES = 1 << 30, MAX_SCANS = 500, REREAD_MAX_BYTES = 1 << 24 };
 
 /* What the library tells us, and where it leaves to. */
 struct guard {
@@ -33,6 +33,7 @@ static void guard_init(struct guard *guard, j_common_ptr any) {
 struct source {
     struct jpeg_source_mgr base;
     struct span bytes;
+    size_t n_reread;
     bool is_recovering, is_ended; /* ended: the end that the data lacks was put in */
 };
 
@@ -49,12 +50,18 @@ struct reader {
 
 static void source_nothing(j_decompress_ptr jpeg) { (void)jpeg; }
 
-/* There are no more bytes, whatever bytes_in_buffer says: the library works on copies of it. */
+/* There are no more bytes, whatever bytes_in_buffer says: the library works on copies of it. When it has not told how far it is, it starts
+ * again where it last told, as in TensorFlow (whose decoder may do so for ever; here it is enough after REREAD_MAX_BYTES). Else the end is
+ * put in. */
 static boolean source_fill(j_decompress_ptr jpeg) {
     static const JOCTET end[2] = {0xff, JPEG_EOI};
     struct source *source = CONTAINER_OF(jpeg->src, struct source, base);
     if (!source->is_recovering || source->is_ended || source->bytes.len == 0)
         on_error((j_common_ptr)jpeg);
+    if (source->base.bytes_in_buffer > 0 && source->n_reread < REREAD_MAX_BYTES) {
+        source->n_reread += source->base.bytes_in_buffer;
+        return TRUE;
+    }
     source->is_ended = true;
     source->base.next_input_byte = end;
     source->base.bytes_in_buffer = sizeof(end);

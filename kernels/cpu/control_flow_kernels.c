@@ -53,11 +53,41 @@ static enum kernel_result ref_select(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
+/* DeviceIndex: index = which of device_names this device's type is; their number for none.
+ *   index    int32 [] */
+static enum kernel_result device_index(struct kernel_ctx *ctx) {
+    const struct attr_value *names = NULL;
+    int n = 0, at = 0;
+    KERNEL_TRY(ctx, node_get_list(ctx->instance->node, "device_names", &names, &n));
+    while (at < n && !span_is(names[at].s, "CPU"))
+        at++;
+    tensor_init_scalar_i32(&ctx->outputs[0], at);
+    return KERNEL_DONE;
+}
+
+/* FakeParam: output = a value that nobody reads, in the place of a function's argument: zeros, empty where a size is unknown. */
+static enum kernel_result fake_param(struct kernel_ctx *ctx) {
+    struct shape declared;
+    int64_t dims[SHAPE_MAX_RANK];
+    KERNEL_TRY(ctx, node_get_shape(ctx->instance->node, "shape", &declared));
+    for (int d = 0; d < declared.rank; d++)
+        dims[d] = MAX(declared.dims[d], (int64_t)0);
+    struct shape shape = {MAX(declared.rank, 0), dims};
+    KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, (enum dtype)ctx->instance->out_types[0], shape, &ctx->outputs[0]));
+    return KERNEL_DONE;
+}
+
+/* SyncDevice: what was started on the device has ended; on a CPU nothing is left to wait for. */
+static enum kernel_result sync_device(struct kernel_ctx *ctx) { return KERNEL_DONE; }
+
 #define REF_SELECT_TYPES (DTYPES_NUMBER | DTYPE_BIT(DT_BOOL) | DTYPES_OBJECT)
 
 // clang-format off
 static const struct kernel_def rows[] = {
     {.op = "ToBool", .compute = to_bool, .flags = KERNEL_VIEW},
+    {.op = "DeviceIndex", .compute = device_index, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+    {.op = "FakeParam", .compute = fake_param, .flags = KERNEL_VIEW},
+    {.op = "SyncDevice", .compute = sync_device, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
     {.op = "RefSelect", {{"T", REF_SELECT_TYPES}}, ref_select, .flags = KERNEL_VIEW},
 };
 // clang-format on

@@ -435,6 +435,37 @@ static enum kernel_result same_after_count(struct kernel_ctx *ctx, const char *n
 static enum kernel_result intra_op_compute(struct kernel_ctx *ctx) { return same_after_count(ctx, "max_intra_op_parallelism"); }
 static enum kernel_result thread_pool_compute(struct kernel_ctx *ctx) { return same_after_count(ctx, "num_threads"); }
 
+/* A pool by name: functions run on the worker's one pool, whatever a graph asks for. */
+static const struct object_type pool_type = {.name = "ThreadPoolResource"};
+
+static struct status *pool_init(struct kernel_init *init) {
+    int64_t n;
+    TRY(node_get_i(init->node, "num_threads", &n));
+    return n >= 0 ? NULL : status_invalid("`num_threads` must be >= 0");
+}
+
+static enum kernel_result pool_compute(struct kernel_ctx *ctx) {
+    const struct node *node = ctx->instance->node;
+    struct resource_handle *handle = ctx->host->handle_make(ctx, "", node->name, &pool_type, DT_INVALID);
+    tensor_init_scalar_object(&ctx->outputs[0], DT_RESOURCE, &handle->object);
+    return KERNEL_DONE;
+}
+
+/* Statistics under a tag, for an aggregator: there is none. */
+static enum kernel_result tagged_compute(struct kernel_ctx *ctx) {
+    if (kernel_input(ctx, 1)->rank != 0)
+        return kernel_fail(ctx, status_invalid("tag must be a scalar"));
+    return same_compute(ctx);
+}
+
+/* The inputs are to be alike, and any of them will do. */
+static enum kernel_result fastest_compute(struct kernel_ctx *ctx) {
+    struct dataset *dataset = NULL;
+    for (int i = 0; i < ctx->instance->n_inputs; i++)
+        KERNEL_TRY(ctx, dataset_of(kernel_input(ctx, i), &dataset));
+    return same_compute(ctx);
+}
+
 #define DATASET(name, fn) \
     { .op = (name), .compute = (fn), .flags = KERNEL_STATEFUL | KERNEL_VIEW }
 
@@ -456,6 +487,22 @@ static const struct kernel_def rows[] = {
     DATASET("PrivateThreadPoolDataset", thread_pool_compute),
     DATASET("NonSerializableDataset", same_compute),
     DATASET("RewriteDataset", same_compute),
+    DATASET("ExperimentalNonSerializableDataset", same_compute),
+    DATASET("ExperimentalDirectedInterleaveDataset", directed_compute),
+    DATASET("ExperimentalMaxIntraOpParallelismDataset", intra_op_compute),
+    DATASET("ExperimentalPrivateThreadPoolDataset", thread_pool_compute),
+    DATASET("ThreadPoolDataset", same_compute),
+    DATASET("ExperimentalThreadPoolDataset", same_compute),
+    {.op = "ThreadPoolHandle", .compute = pool_compute, .init = pool_init, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+    {.op = "ExperimentalThreadPoolHandle", .compute = pool_compute, .init = pool_init, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+    DATASET("BytesProducedStatsDataset", tagged_compute),
+    DATASET("ExperimentalBytesProducedStatsDataset", tagged_compute),
+    DATASET("LatencyStatsDataset", tagged_compute),
+    DATASET("ExperimentalLatencyStatsDataset", tagged_compute),
+    DATASET("ChooseFastestDataset", fastest_compute),
+    DATASET("ExperimentalChooseFastestDataset", fastest_compute),
+    DATASET("WrapDatasetVariant", same_compute),
+    DATASET("UnwrapDatasetVariant", same_compute),
 };
 // clang-format on
 

@@ -4,11 +4,11 @@
  *
  *   poll: records left? ─ yes ─► the next one
  *              └ no: a reading starts ─► PENDING ─► (I/O thread) records, the end of the file, or a failure ─► the task is woken */
+#include "kernels/cpu/dataset_file.h"
+
 #include <stdlib.h>
 
-#include "common/io/record_source.h"
 #include "kernels/cpu/data_task.h"
-#include "kernels/cpu/dataset.h"
 
 extern const struct kernel_list dataset_file_kernels;
 
@@ -17,7 +17,7 @@ enum { READ_RECORDS = 256, READ_BYTES = 1 << 18 }; /* of one reading */
 struct file_dataset {
     struct dataset base;
     struct tensor names;   /* a vector or a scalar of strings */
-    struct tensor offsets; /* int64, one for each name: where to begin; nothing: at the front */
+    struct tensor offsets; /* int64, by name: where to begin; where there is none, at the front */
     struct record_options options;
 };
 
@@ -59,15 +59,22 @@ static void file_end(struct dataset_iter *iter) {
 static struct status *open_file(struct file_iter *self) {
     const struct file_dataset *dataset = (const struct file_dataset *)self->iter.dataset;
     struct record_options options = dataset->options;
-    if (tensor_has_value(&dataset->offsets))
+    if (tensor_has_value(&dataset->offsets) && self->at < dataset->offsets.n_elements) /* there may be fewer, or more */
         options.start_offset = tensor_index_at(&dataset->offsets, self->at);
+    if (options.start_offset < 0)
+        return status_invalid("Can only skip forward, not %lld", (long long)options.start_offset);
     return record_source_open(&options, tensor_string(&dataset->names, self->at), &self->source);
 }
 
 static struct status *read_records(struct file_iter *self) {
     size_t n_bytes = 0;
-    if (!self->source)
-        TRY(open_file(self));
+    struct status *st = self->source ? NULL : open_file(self);
+    self->is_file_end = status_code(st) == STATUS_OUT_OF_RANGE; /* it ends before the offset: it has no records */
+    if (self->is_file_end) {
+        status_unref(st);
+        return NULL;
+    }
+    TRY(st);
     while (self->n_records < READ_RECORDS && n_bytes < READ_BYTES) {
         TRY(record_source_next(self->source, &self->key, &self->value, &self->is_file_end));
         if (self->is_file_end)
@@ -156,13 +163,13 @@ static struct status *take_names(struct kernel_ctx *ctx, struct file_dataset *se
     return NULL;
 }
 
-static struct status *take_coding(struct kernel_ctx *ctx, int input, struct record_options *options) {
+struct status *file_take_coding(struct kernel_ctx *ctx, int input, struct record_options *options) {
     const struct tensor *t = kernel_input(ctx, input);
     if (t->rank != 0)
         return status_invalid("compression_type must be a scalar");
     struct span type = tensor_string(t, 0);
     if (type.len > 0 && !span_is(type, "ZLIB") && !span_is(type, "GZIP"))
-        return status_invalid("Unsupported compression_type.");
+        return status_invalid("Unsupported compression_type: %.*s.", (int)MIN(type.len, (size_t)100), type.data);
     options->coding = type.len == 0 ? CODING_NONE : span_is(type, "ZLIB") ? CODING_ZLIB : CODING_GZIP;
     return NULL;
 }
@@ -177,23 +184,20 @@ static struct status *check_buffer_size(struct kernel_ctx *ctx, int input, int64
 static struct status *lines_take(struct kernel_ctx *ctx, struct file_dataset *self) {
     self->options.format = RECORD_LINES;
     TRY(take_names(ctx, self));
-    TRY(take_coding(ctx, 1, &self->options));
+    TRY(file_take_coding(ctx, 1, &self->options));
     return check_buffer_size(ctx, 2, 0);
 }
 
 static struct status *records_take(struct kernel_ctx *ctx, struct file_dataset *self) {
     self->options.format = RECORD_TFRECORD;
     TRY(take_names(ctx, self));
-    TRY(take_coding(ctx, 1, &self->options));
+    TRY(file_take_coding(ctx, 1, &self->options));
     TRY(check_buffer_size(ctx, 2, -1));
     if (ctx->instance->n_inputs < 4 || ctx->inputs[3].n_elements == 0)
         return NULL;
     const struct tensor *offsets = &ctx->inputs[3];
-    if (offsets->rank > 1 || offsets->n_elements != self->names.n_elements)
+    if (offsets->rank != self->names.rank)
         return status_invalid("`byte_offsets` must be of same size as `filenames`");
-    for (int64_t i = 0; i < offsets->n_elements; i++)
-        if (tensor_index_at(offsets, i) < 0)
-            return status_invalid("`byte_offsets` must not be negative");
     tensor_copy(&self->offsets, offsets);
     return NULL;
 }
@@ -215,7 +219,19 @@ static struct status *blocks_take(struct kernel_ctx *ctx, struct file_dataset *s
     if (options->record_bytes > RECORD_MAX_BYTES)
         return status_exhausted("`record_bytes` is %lld, at most %d is supported", (long long)options->record_bytes, RECORD_MAX_BYTES);
     TRY(check_buffer_size(ctx, 4, 0));
-    return ctx->instance->n_inputs > 5 ? take_coding(ctx, 5, options) : NULL;
+    return ctx->instance->n_inputs > 5 ? file_take_coding(ctx, 5, options) : NULL;
+}
+
+struct status *file_dataset_new(struct kernel_ctx *ctx, const struct record_options *options, struct dataset **ret) {
+    struct dataset *dataset = dataset_new_bare(&file_kind, 1);
+    struct file_dataset *self = (struct file_dataset *)dataset;
+    self->options = *options;
+    struct status *st = take_names(ctx, self);
+    if (st)
+        dataset_unref(dataset);
+    else
+        *ret = dataset;
+    return st;
 }
 
 static enum kernel_result file_make(struct kernel_ctx *ctx, struct status *(*take)(struct kernel_ctx *ctx, struct file_dataset *self)) {

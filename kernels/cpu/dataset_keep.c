@@ -5,6 +5,7 @@
 
 #include "common/base/map.h"
 #include "kernels/cpu/dataset_buffer.h"
+#include "kernels/cpu/dataset_cache.h"
 
 extern const struct kernel_list dataset_keep_kernels;
 
@@ -104,8 +105,7 @@ static enum kernel_result cache_compute(struct kernel_ctx *ctx) {
     if (name->rank != 0)
         return kernel_fail(ctx, status_invalid("filename must be a scalar"));
     if (tensor_string(name, 0).len > 0)
-        return kernel_fail(ctx, status_unimplemented("%s with a file is not supported; without a filename it keeps its elements in memory",
-                                                     ctx->instance->def->op));
+        return dataset_cache_file(ctx, tensor_string(name, 0));
     KERNEL_TRY(ctx, dataset_new(ctx, &cache_kind, 1, &dataset));
     struct cache_dataset *cache = (struct cache_dataset *)dataset;
     CHECK(pthread_mutex_init(&cache->lock, NULL) == 0);

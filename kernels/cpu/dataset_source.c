@@ -117,6 +117,57 @@ static enum kernel_result slice_compute(struct kernel_ctx *ctx) {
     return dataset_finish(ctx, dataset, slice_take(ctx, dataset));
 }
 
+/* ---- elements, one after the other ---- */
+
+static enum data_poll list_next(struct dataset_iter *iter, struct data_task *task, struct tensor *out) {
+    const struct tensor_dataset *dataset = (const struct tensor_dataset *)iter->dataset;
+    struct counting_iter *self = (struct counting_iter *)iter;
+    int n = dataset->base.n_components;
+    if (self->at >= dataset->n_rows)
+        return DATA_END;
+    element_copy(out, dataset->components + self->at++ * n, n);
+    return DATA_ELEMENT;
+}
+
+static void list_forget(struct dataset *dataset) {
+    struct tensor_dataset *self = (struct tensor_dataset *)dataset;
+    element_free(self->components, (int)self->n_rows * dataset->n_components);
+}
+
+static const struct dataset_kind list_kind = {.name = "List",
+                                              .dataset_size = sizeof(struct tensor_dataset),
+                                              .iter_size = sizeof(struct counting_iter),
+                                              .next = list_next,
+                                              .forget = list_forget,
+                                              .cardinality = slice_cardinality};
+
+static struct status *list_take(struct kernel_ctx *ctx, struct dataset *dataset) {
+    struct tensor_dataset *self = (struct tensor_dataset *)dataset;
+    int n_inputs = ctx->instance->n_inputs;
+    TRY(dataset_declare(ctx, dataset, NULL, NULL));
+    int n = dataset->n_components;
+    if (n == 0 || n_inputs % n != 0)
+        return status_invalid("%d tensors are no elements of %d components", n_inputs, n);
+    for (int i = 0; i < n_inputs; i++) {
+        if (ctx->inputs[i].dtype != dataset->types[i % n])
+            return status_invalid("Tensor %d is %s where output_types has %s", i, dtype_name((enum dtype)ctx->inputs[i].dtype),
+                                  dtype_name((enum dtype)dataset->types[i % n]));
+        if (!shape_is_compatible(dataset->shapes[i % n], tensor_shape(&ctx->inputs[i])))
+            return status_invalid("Tensor %d has shape %s where output_shapes has %s", i, tensor_shape_words(&ctx->inputs[i]),
+                                  shape_words(dataset->shapes[i % n]));
+    }
+    self->n_rows = n_inputs / n;
+    self->components = element_new(n_inputs);
+    element_copy(self->components, ctx->inputs, n_inputs);
+    return NULL;
+}
+
+static enum kernel_result list_compute(struct kernel_ctx *ctx) {
+    struct dataset *dataset = NULL;
+    KERNEL_TRY(ctx, dataset_new(ctx, &list_kind, 0, &dataset));
+    return dataset_finish(ctx, dataset, list_take(ctx, dataset));
+}
+
 /* ---- ranges ---- */
 
 struct range_dataset {
@@ -325,6 +376,7 @@ static enum kernel_result sparse_compute(struct kernel_ctx *ctx) {
 static const struct kernel_def rows[] = {
     DATASET("TensorDataset", tensor_compute),
     DATASET("TensorSliceDataset", slice_compute),
+    DATASET("ListDataset", list_compute),
     DATASET("RangeDataset", range_compute),
     DATASET("SparseTensorSliceDataset", sparse_compute),
 };

@@ -55,6 +55,7 @@ struct window_dataset {
     struct dataset base;
     int64_t size, shift, stride;
     bool drops_remainder;
+    bool stacks; /* a window is a tensor, not a dataset */
 };
 
 struct window_iter {
@@ -99,9 +100,10 @@ static enum data_poll collect_window(struct window_iter *self, int64_t target, s
     return result == DATA_END ? DATA_ELEMENT : result;
 }
 
-/* Every stride-th element's component i as a dataset. */
+/* Every stride-th element's component i, as a dataset or as the rows of a tensor. */
 static struct status *window_of(const struct window_iter *self, int i, int64_t stride, struct tensor *ret) {
-    const struct dataset *input = self->one.iter.dataset->inputs[0];
+    const struct window_dataset *dataset = (const struct window_dataset *)self->one.iter.dataset;
+    const struct dataset *input = dataset->base.inputs[0];
     struct element_buffer elements = {.n_components = 1};
     for (int64_t e = 0; e < self->buffer.n; e += MIN(stride, INT64_MAX - e)) {
         struct tensor *room = element_buffer_room(&elements);
@@ -111,6 +113,11 @@ static struct status *window_of(const struct window_iter *self, int i, int64_t s
         }
         tensor_copy(room, &element_at(&self->buffer, e)[i]);
         elements.n++;
+    }
+    if (dataset->stacks) {
+        struct status *st = element_buffer_stack(&elements, 0, self->one.iter.env->allocator, ret);
+        element_buffer_fini(&elements);
+        return st;
     }
     struct dataset one = {.n_components = 1, .types = &input->types[i], .shapes = &input->shapes[i]};
     tensor_init_scalar_object(ret, DT_VARIANT, &window_dataset_new(&one, &elements)->object);
@@ -161,18 +168,23 @@ static const struct dataset_kind window_kind = {.name = "Window",
                                                 .end = window_end,
                                                 .cardinality = window_cardinality};
 
-static struct status *window_take(struct kernel_ctx *ctx, struct dataset *dataset) {
-    struct window_dataset *self = (struct window_dataset *)dataset;
+static struct status *take_sizes(struct kernel_ctx *ctx, struct window_dataset *self) {
     TRY(dataset_scalar_i64(ctx, 1, "size", &self->size));
     TRY(dataset_scalar_i64(ctx, 2, "shift", &self->shift));
     TRY(dataset_scalar_i64(ctx, 3, "stride", &self->stride));
-    TRY(dataset_scalar_bool(ctx, 4, "drop_remainder", &self->drops_remainder));
     if (self->size <= 0)
         return status_invalid("Window size must be greater than zero.");
     if (self->shift <= 0)
         return status_invalid("Window shift must be greater than zero.");
     if (self->stride <= 0)
         return status_invalid("Window stride must be greater than zero.");
+    return NULL;
+}
+
+static struct status *window_take(struct kernel_ctx *ctx, struct dataset *dataset) {
+    struct window_dataset *self = (struct window_dataset *)dataset;
+    TRY(take_sizes(ctx, self));
+    TRY(dataset_scalar_bool(ctx, 4, "drop_remainder", &self->drops_remainder));
     int n = dataset->n_components;
     uint8_t *types = xmalloc((size_t)n + 1);
     struct shape *shapes = xcalloc((size_t)n + 1, sizeof(*shapes)); /* scalars */
@@ -189,12 +201,33 @@ static enum kernel_result window_compute(struct kernel_ctx *ctx) {
     return dataset_finish(ctx, dataset, window_take(ctx, dataset));
 }
 
+static struct status *slide_take(struct kernel_ctx *ctx, struct dataset *dataset) {
+    struct window_dataset *self = (struct window_dataset *)dataset;
+    const struct attr_value *drops = node_attr(ctx->instance->node, "drop_remainder");
+    self->stacks = true;
+    self->drops_remainder = !drops || drops->b;
+    TRY(take_sizes(ctx, self));
+    TRY(dataset_declare(ctx, dataset, NULL, NULL));
+    const struct dataset *input = dataset->inputs[0];
+    if (dataset->n_components != input->n_components || memcmp(dataset->types, input->types, (size_t)input->n_components) != 0)
+        return status_invalid("output_types must be those of the dataset");
+    return NULL;
+}
+
+static enum kernel_result slide_compute(struct kernel_ctx *ctx) {
+    struct dataset *dataset = NULL;
+    KERNEL_TRY(ctx, dataset_new(ctx, &window_kind, 1, &dataset));
+    return dataset_finish(ctx, dataset, slide_take(ctx, dataset));
+}
+
 #define DATASET(name, fn) \
     { .op = (name), .compute = (fn), .flags = KERNEL_STATEFUL | KERNEL_VIEW }
 
 // clang-format off
 static const struct kernel_def rows[] = {
     DATASET("WindowDataset", window_compute),
+    DATASET("SlidingWindowDataset", slide_compute),
+    DATASET("ExperimentalSlidingWindowDataset", slide_compute),
 };
 // clang-format on
 

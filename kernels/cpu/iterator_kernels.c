@@ -339,6 +339,7 @@ static const struct kernel_def rows[] = {
     LOOKS("IteratorToStringHandle", to_string_compute),
     LOOKS("IteratorFromStringHandle", from_string_compute), LOOKS("IteratorFromStringHandleV2", from_string_compute),
     LOOKS("IteratorGetDevice", get_device_compute),
+    LOOKS("ExperimentalIteratorGetDevice", get_device_compute),
 };
 // clang-format on
 

@@ -25,8 +25,8 @@ enum {
 };
 
 struct reduce_op {
-    const struct reduce_loops *loops, *avx2_loops;
-    bool is_identity_of_one; /* the reduction of one element is the element */
+    const struct reduce_loops *loops, *avx2_loops, *avx512_loops; /* the latter two NULL on other machines than x86 */
+    bool is_identity_of_one;                                      /* the reduction of one element is the element */
 };
 
 struct reduce_state {
@@ -44,7 +44,10 @@ static struct status *reduce_init(struct kernel_init *init) {
     state->size = dtype_size(state->dtype);
     state->is_narrow = dtype_is_narrow_float(state->dtype);
     state->is_identity_of_one = op->is_identity_of_one;
-    state->loops = (op->avx2_loops && math_has_avx2() ? op->avx2_loops : op->loops) + (state->is_narrow ? DT_FLOAT : state->dtype);
+    const struct reduce_loops *loops = op->avx512_loops && math_has_avx512() ? op->avx512_loops
+                                       : op->avx2_loops && math_has_avx2()   ? op->avx2_loops
+                                                                             : op->loops;
+    state->loops = loops + (state->is_narrow ? DT_FLOAT : state->dtype);
     CHECK(state->loops->accumulator_size > 0 && state->loops->accumulator_size <= MAX_ACCUMULATOR);
     return node_get_b(init->node, "keep_dims", &state->keep_dims);
 }
@@ -352,20 +355,19 @@ static enum kernel_result reduce_compute(struct kernel_ctx *ctx) {
 }
 
 #if MATH_HAS_AVX2_FILES
-#define REDUCE_OP(name) static const struct reduce_op reduce_##name = {name##_loops_base, name##_loops_avx2, true};
-#define NORM_AVX2 norm_loops_avx2
+#define LOOPS_OF(name) name##_loops_base, name##_loops_avx2, name##_loops_avx512
 #else
-#define REDUCE_OP(name) static const struct reduce_op reduce_##name = {name##_loops_base, NULL, true};
-#define NORM_AVX2 NULL
+#define LOOPS_OF(name) name##_loops_base, NULL, NULL
 #endif
-REDUCE_OP(sum)
-REDUCE_OP(prod)
-REDUCE_OP(mean)
-REDUCE_OP(max)
-REDUCE_OP(min)
-REDUCE_OP(all)
-REDUCE_OP(any)
-static const struct reduce_op reduce_norm = {norm_loops_base, NORM_AVX2, false};
+#define REDUCE_OP(name, is_identity_of_one) static const struct reduce_op reduce_##name = {LOOPS_OF(name), is_identity_of_one};
+REDUCE_OP(sum, true)
+REDUCE_OP(prod, true)
+REDUCE_OP(mean, true)
+REDUCE_OP(max, true)
+REDUCE_OP(min, true)
+REDUCE_OP(all, true)
+REDUCE_OP(any, true)
+REDUCE_OP(norm, false)
 
 #define REDUCTION(op, name, types) \
     { (op), {{"T", (types)}, {"Tidx", DTYPES_INDEX}}, reduce_compute, reduce_init, NULL, &reduce_##name, 0, 0.4f }

@@ -16,7 +16,8 @@ struct reduce_loops {
 };
 
 #define MATH_REDUCE_OPS(X) X(sum) X(prod) X(mean) X(max) X(min) X(all) X(any) X(norm)
-#define DECLARE_REDUCTION(name) extern const struct reduce_loops name##_loops_base[DT_N_TYPES], name##_loops_avx2[DT_N_TYPES];
+#define DECLARE_REDUCTION(name) \
+    extern const struct reduce_loops name##_loops_base[DT_N_TYPES], name##_loops_avx2[DT_N_TYPES], name##_loops_avx512[DT_N_TYPES];
 MATH_REDUCE_OPS(DECLARE_REDUCTION)
 #undef DECLARE_REDUCTION
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "kernels/cpu/half_blocks.h"
+#include "kernels/cpu/lanes.h"
 
 enum { SCAN_TILE = 256 }; /* inner positions that advance together */
 
@@ -25,22 +26,70 @@ static struct along split_at(struct shape shape, int axis) {
 /* ---- ArgMax, ArgMin ---- */
 
 /* The first place along n of the best element; a NaN is never better. */
-typedef int64_t arg_loop(const void *in, int64_t n, int64_t inner);
-#define ARG_LOOP(name, tag, T, DT, FIRST, BETTER)                           \
-    static int64_t name##_##tag(const void *in, int64_t n, int64_t inner) { \
-        const T *x = in;                                                    \
-        T best = FIRST;                                                     \
-        int64_t place = 0;                                                  \
-        for (int64_t i = 0; i < n; i++) {                                   \
-            T one = x[i * inner];                                           \
-            if (one BETTER best) {                                          \
-                best = one;                                                 \
-                place = i;                                                  \
-            }                                                               \
-        }                                                                   \
-        return place;                                                       \
+enum { ARG_LANES = 32, ARG_BLOCK = 4096, ARG_TILE = 64, SHORT_RUN = 128 };
+struct arg_loops {
+    void (*row)(const void *in, int64_t n, int64_t *place);
+    void (*columns)(const void *in, int64_t n, int64_t stride, int64_t width, int64_t *places); /* at most ARG_TILE */
+};
+#define ARG_LOOP(name, tag, T, DT, FIRST, BETTER)                                                                               \
+    /* The best of a run, all of which is there: side by side, then the best of those. */                                       \
+    LANES_INLINE T name##_best_##tag(const T *x, int64_t n) {                                                                   \
+        T lanes[ARG_LANES], best = FIRST;                                                                                       \
+        int64_t i = 0;                                                                                                          \
+        for (int j = 0; j < ARG_LANES; j++)                                                                                     \
+            lanes[j] = FIRST;                                                                                                   \
+        for (; i + ARG_LANES <= n; i += ARG_LANES)                                                                              \
+            for (int j = 0; j < ARG_LANES; j++)                                                                                 \
+                lanes[j] = x[i + j] BETTER lanes[j] ? x[i + j] : lanes[j];                                                      \
+        for (; i < n; i++)                                                                                                      \
+            best = x[i] BETTER best ? x[i] : best;                                                                              \
+        for (int j = 0; j < ARG_LANES; j++)                                                                                     \
+            best = lanes[j] BETTER best ? lanes[j] : best;                                                                      \
+        return best;                                                                                                            \
+    }                                                                                                                           \
+    /* One run: only where the best block begins is kept; then that is searched. */                                             \
+    VECTOR_CLONES static void name##_row_##tag(const void *in, int64_t n, int64_t *ret) {                                       \
+        const T *x = in;                                                                                                        \
+        T best = FIRST;                                                                                                         \
+        int64_t place = 0;                                                                                                      \
+        for (int64_t i = 0; n < SHORT_RUN && i < n; i++) {                                                                      \
+            place = x[i] BETTER best ? i : place;                                                                               \
+            best = x[i] BETTER best ? x[i] : best;                                                                              \
+        }                                                                                                                       \
+        for (int64_t i = 0; n >= SHORT_RUN && i < n; i += ARG_BLOCK) {                                                          \
+            T one = name##_best_##tag(x + i, MIN(n - i, ARG_BLOCK));                                                            \
+            if (one BETTER best) {                                                                                              \
+                best = one;                                                                                                     \
+                place = i;                                                                                                      \
+            }                                                                                                                   \
+        }                                                                                                                       \
+        if (n >= SHORT_RUN && best BETTER(T) FIRST)                                                                             \
+            while (x[place] != best)                                                                                            \
+                place++;                                                                                                        \
+        *ret = place;                                                                                                           \
+    }                                                                                                                           \
+    /* Neighbouring columns, each `stride` from element to element. */                                                          \
+    VECTOR_CLONES static void name##_columns_##tag(const void *in, int64_t n, int64_t stride, int64_t width, int64_t *places) { \
+        const T *x = in;                                                                                                        \
+        T best[ARG_TILE];                                                                                                       \
+        int32_t block[ARG_TILE]; /* places among the rows of a block */                                                         \
+        for (int64_t j = 0; j < width; j++) {                                                                                   \
+            best[j] = FIRST;                                                                                                    \
+            places[j] = 0;                                                                                                      \
+        }                                                                                                                       \
+        for (int64_t first = 0; first < n; first += ARG_BLOCK) {                                                                \
+            for (int64_t j = 0; j < width; j++)                                                                                 \
+                block[j] = -1;                                                                                                  \
+            for (int32_t i = 0; i < MIN(n - first, ARG_BLOCK); i++, x += stride)                                                \
+                for (int64_t j = 0; j < width; j++) {                                                                           \
+                    block[j] = x[j] BETTER best[j] ? i : block[j];                                                              \
+                    best[j] = x[j] BETTER best[j] ? x[j] : best[j];                                                             \
+                }                                                                                                               \
+            for (int64_t j = 0; j < width; j++)                                                                                 \
+                places[j] = block[j] < 0 ? places[j] : first + block[j];                                                        \
+        }                                                                                                                       \
     }
-#define ARG_ENTRY(name, tag, T, DT, FIRST, BETTER) [DT] = name##_##tag,
+#define ARG_ENTRY(name, tag, T, DT, FIRST, BETTER) [DT] = {name##_row_##tag, name##_columns_##tag},
 // clang-format off
 #define ARG_MAX(X)                                                                                                         \
     X(arg_max, i8, int8_t, DT_INT8, INT8_MIN, >) X(arg_max, i16, int16_t, DT_INT16, INT16_MIN, >)                          \
@@ -59,11 +108,11 @@ typedef int64_t arg_loop(const void *in, int64_t n, int64_t inner);
 // clang-format on
 ARG_MAX(ARG_LOOP)
 ARG_MIN(ARG_LOOP)
-static arg_loop *const arg_max_loops[DT_N_TYPES] = {ARG_MAX(ARG_ENTRY)};
-static arg_loop *const arg_min_loops[DT_N_TYPES] = {ARG_MIN(ARG_ENTRY)};
+static const struct arg_loops arg_max_loops[DT_N_TYPES] = {ARG_MAX(ARG_ENTRY)};
+static const struct arg_loops arg_min_loops[DT_N_TYPES] = {ARG_MIN(ARG_ENTRY)};
 
 struct arg_job {
-    arg_loop *loop;
+    const struct arg_loops *loops;
     enum dtype dtype;
     struct along along;
     const char *in;
@@ -89,9 +138,16 @@ static void arg_range(void *arg, int64_t begin, int64_t end) {
     const struct arg_job *job = arg;
     const struct along *along = &job->along;
     int64_t size = (int64_t)dtype_size(job->dtype);
-    for (; begin < end; begin++) {
-        const char *in = job->in + (begin / along->inner * along->n * along->inner + begin % along->inner) * size;
-        store_index(job->out_dtype, job->out, begin, job->loop(in, along->n, along->inner));
+    while (begin < end) {
+        int64_t places[ARG_TILE], column = begin % along->inner, width = MIN(MIN(along->inner - column, end - begin), ARG_TILE);
+        const char *in = job->in + (begin / along->inner * along->n * along->inner + column) * size;
+        if (along->inner == 1)
+            job->loops->row(in, along->n, places);
+        else
+            job->loops->columns(in, along->n, along->inner, width, places);
+        for (int64_t j = 0; j < width; j++)
+            store_index(job->out_dtype, job->out, begin + j, places[j]);
+        begin += width;
     }
 }
 
@@ -149,8 +205,8 @@ static enum kernel_result arg_compute(struct kernel_ctx *ctx) {
         half_block_load(dtype, wide, tensor_cdata(in), in->n_elements);
         job.in = (const char *)wide;
     }
-    job.loop = (is_max ? arg_max_loops : arg_min_loops)[job.dtype];
-    pool_parallel_for(ctx->pool, out->n_elements, (double)job.along.n + 5, arg_range, &job);
+    job.loops = &(is_max ? arg_max_loops : arg_min_loops)[job.dtype];
+    pool_parallel_for(ctx->pool, out->n_elements, (double)job.along.n * 0.3 + 5, arg_range, &job);
     free(wide);
     return KERNEL_DONE;
 }

@@ -31,7 +31,7 @@
 #define LOOPS_bessel_k0e(X) REAL(X, bessel_k0e, special_bessel_k0e, special_bessel_k0e)
 #define LOOPS_bessel_k1e(X) REAL(X, bessel_k1e, special_bessel_k1e, special_bessel_k1e)
 #define LOOPS_bessel_y0(X) REAL(X, bessel_y0, special_bessel_y0, special_bessel_y0)
-#define LOOPS_bessel_y1(X) REAL(X, bessel_y1, special_bessel_y1, special_bessel_y1)
+#define LOOPS_bessel_y1(X) REAL(X, bessel_y1, special_bessel_y1f, special_bessel_y1)
 #define LOOPS_dawsn(X) REAL(X, dawsn, special_dawsn, special_dawsn)
 #define LOOPS_expint(X) REAL(X, expint, special_expint, special_expint)
 #define LOOPS_spence(X) REAL(X, spence, special_spence, special_spence)

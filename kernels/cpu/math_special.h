@@ -19,6 +19,7 @@ double special_bessel_k0e(double x);
 double special_bessel_k1e(double x);
 double special_bessel_y0(double x);
 double special_bessel_y1(double x);
+double special_bessel_y1f(double x); /* of floats: NaN at 0 */
 double special_dawsn(double x);
 double special_expint(double x);
 double special_spence(double x);

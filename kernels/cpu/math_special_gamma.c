@@ -20,8 +20,8 @@ double special_zeta(double x, double q) {
         return INFINITY;
     if (!(x > 1) || isnan(q))
         return NAN;
-    if (q <= 0 && q == floor(q))
-        return INFINITY;
+    if (q <= 0 && q == floor(q)) /* a pole, whose sides have one sign for even x only */
+        return fmod(x, 2) == 0 ? INFINITY : NAN;
     if (q <= 0 && (x != floor(x) || q < -1e7)) /* a root of something negative, or beyond what can be summed */
         return NAN;
     double sum = 0;
@@ -130,9 +130,11 @@ double special_igammac(double a, double x) {
 }
 
 double special_igamma_grad_a(double a, double x) {
+    if (x == 0)
+        return 0;
     if (isnan(a) || isnan(x) || x < 0 || a <= 0)
         return NAN;
-    if (x == 0 || isinf(x))
+    if (isinf(x))
         return 0;
     return takes_series(a, x) ? lower_series(a, x).da : -upper_fraction(a, x).da;
 }

@@ -65,6 +65,8 @@ double special_bessel_k1(double x) { return bessel_ke(1, x) * exp(-x); }
 static double second_kind(double x, double (*function)(double)) { return x <= 0 ? -INFINITY : function(x); }
 double special_bessel_y0(double x) { return second_kind(x, y0); }
 double special_bessel_y1(double x) { return second_kind(x, y1); }
+/* TensorFlow's for floats takes 0·log 0 for no number. */
+double special_bessel_y1f(double x) { return x == 0 ? NAN : special_bessel_y1(x); }
 
 /* ---- Dawson's integral ---- */
 

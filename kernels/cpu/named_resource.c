@@ -205,14 +205,14 @@ struct status *read_shapes(const struct node *node, const char *attr, int n_befo
     TRY(node_get_list(node, attr, &values, &n));
     for (int i = 0; i < n; i++) {
         int64_t n_elements;
-        if (!is_partial && !shape_is_full(values[i].shape))
+        if (!is_partial && values[i].shape.rank >= 0 && !shape_is_full(values[i].shape))
             return status_invalid("Shape %s is not fully defined", shape_words(values[i].shape));
         if (shape_is_full(values[i].shape))
             TRY(shape_n_elements(values[i].shape, &n_elements));
     }
     struct shape *shapes = xcalloc((size_t)(n_before + n) + 1, sizeof(*shapes));
     for (int i = 0; i < n; i++)
-        shapes[n_before + i] = shape_keep(values[i].shape);
+        shapes[n_before + i] = shape_keep(!is_partial && values[i].shape.rank < 0 ? SHAPE_SCALAR : values[i].shape);
     *ret_shapes = shapes;
     *ret_n = n_before + n;
     return NULL;

@@ -52,7 +52,8 @@ struct status *check_signature(const struct kernel_ctx *ctx, struct type_list in
 
 /* The attr's types, after n_before entries that the caller sets; malloc'd. */
 struct status *read_types(const struct node *node, const char *attr, int n_before, uint8_t **ret_types, int *ret_n) MUST_USE;
-/* Likewise for shapes; each owns its sizes. Errors: INVALID_ARGUMENT for a shape that is not full, unless is_partial. */
+/* Likewise for shapes; each owns its sizes. Unless is_partial, one of unknown rank is a scalar's, as TensorFlow takes it (clients declare
+ * components so that they say nothing of), and one with unknown sizes is INVALID_ARGUMENT. */
 struct status *read_shapes(const struct node *node, const char *attr, int n_before, bool is_partial, struct shape **ret_shapes,
                            int *ret_n) MUST_USE;
 struct shape shape_keep(struct shape shape); /* a copy that owns its sizes */

@@ -79,14 +79,16 @@ static bias_loop *const add_row[DT_N_TYPES] = {SUM_TYPES(add_row)};
 static bias_loop *const add_one[DT_N_TYPES] = {SUM_TYPES(add_one)};
 // clang-format on
 
+enum { CHANNEL_TILE = 512 };
+
 struct bias_job {
     enum dtype dtype;
     size_t size;
     struct bias_extent extent;
     const char *x, *bias;
     char *y;
-    double *partial; /* BiasAddGrad, L2Loss */
-    int64_t n_shares;
+    double *partial;           /* BiasAddGrad, L2Loss */
+    int64_t n_shares, n_tiles; /* of the outer dimension, of the channels (1 where shares have whole rows) */
 };
 
 static void add_narrow(enum dtype dtype, const uint16_t *x, const uint16_t *bias, bool one, uint16_t *y, int64_t n) {
@@ -180,10 +182,18 @@ enum kernel_result nn_bias_add(struct kernel_ctx *ctx) {
 
 /* The sums of a share, in the accumulator's type: double, double complex, uint64_t. Accumulators are 16 bytes apart so that one
  * array serves all. `stride` is the distance of two added elements' accumulators: 1 (a row onto the channels) or 0 (a plane onto one). */
-#define SUM_ROW(s, T, A)                                                                      \
-    VECTOR_CLONES static void sum_row_##s(A *restrict sums, const T *restrict x, int64_t n) { \
-        for (int64_t i = 0; i < n; i++)                                                       \
-            sums[i] += x[i];                                                                  \
+#define SUM_ROWS(s, T, A)                                                                                                      \
+    VECTOR_CLONES static void sum_rows_##s(A *restrict sums, const T *restrict x, int64_t n_rows, int64_t stride, int64_t n) { \
+        for (; n_rows >= 8; n_rows -= 8, x += 8 * stride) { /* eight rows each time that the sums are loaded and stored */     \
+            for (int64_t i = 0; i < n; i++) {                                                                                  \
+                A one = ((A)x[i] + x[i + stride]) + ((A)x[i + 2 * stride] + x[i + 3 * stride]);                                \
+                A two = ((A)x[i + 4 * stride] + x[i + 5 * stride]) + ((A)x[i + 6 * stride] + x[i + 7 * stride]);               \
+                sums[i] += one + two;                                                                                          \
+            }                                                                                                                  \
+        }                                                                                                                      \
+        for (; n_rows > 0; n_rows--, x += stride)                                                                              \
+            for (int64_t i = 0; i < n; i++)                                                                                    \
+                sums[i] += x[i];                                                                                               \
     }
 #define SUM_PLANE(s, T, A)                                        \
     VECTOR_CLONES static A sum_plane_##s(const T *x, int64_t n) { \
@@ -202,7 +212,7 @@ enum kernel_result nn_bias_add(struct kernel_ctx *ctx) {
 #define FOR_GRAD_SUMS(X) X(f32, float, double) X(f64, double, double) X(c64, float complex, double complex) \
     X(c128, double complex, double complex) X(u8, uint8_t, uint64_t) X(u16, uint16_t, uint64_t) X(u32, uint32_t, uint64_t) X(u64, uint64_t, uint64_t)
 // clang-format on
-FOR_GRAD_SUMS(SUM_ROW)
+FOR_GRAD_SUMS(SUM_ROWS)
 FOR_GRAD_SUMS(SUM_PLANE)
 
 static void narrow_row(enum dtype dtype, double *sums, const uint16_t *x, int64_t n) {
@@ -210,7 +220,7 @@ static void narrow_row(enum dtype dtype, double *sums, const uint16_t *x, int64_
     for (int64_t i = 0; i < n; i += HALF_BLOCK) {
         int64_t m = MIN(n - i, (int64_t)HALF_BLOCK);
         half_block_load(dtype, block, x + i, m);
-        sum_row_f32(sums + i, block, m);
+        sum_rows_f32(sums + i, block, 1, 0, m);
     }
 }
 static double narrow_plane(enum dtype dtype, const uint16_t *x, int64_t n) {
@@ -224,39 +234,40 @@ static double narrow_plane(enum dtype dtype, const uint16_t *x, int64_t n) {
     return sum;
 }
 
-/* Adds n elements at x to n accumulators. */
-static void sum_row(enum dtype dtype, void *sums, const void *x, int64_t n) {
+/* Adds n_rows rows of n elements, `stride` apart, to n accumulators. */
+static void sum_rows(enum dtype dtype, void *sums, const void *x, int64_t n_rows, int64_t stride, int64_t n) {
     switch (dtype) {
     case DT_HALF:
     case DT_BFLOAT16:
-        narrow_row(dtype, sums, x, n);
+        for (int64_t r = 0; r < n_rows; r++)
+            narrow_row(dtype, sums, (const uint16_t *)x + r * stride, n);
         break;
     case DT_FLOAT:
-        sum_row_f32(sums, x, n);
+        sum_rows_f32(sums, x, n_rows, stride, n);
         break;
     case DT_DOUBLE:
-        sum_row_f64(sums, x, n);
+        sum_rows_f64(sums, x, n_rows, stride, n);
         break;
     case DT_COMPLEX64:
-        sum_row_c64(sums, x, n);
+        sum_rows_c64(sums, x, n_rows, stride, n);
         break;
     case DT_COMPLEX128:
-        sum_row_c128(sums, x, n);
+        sum_rows_c128(sums, x, n_rows, stride, n);
         break;
     case DT_INT8:
     case DT_UINT8:
-        sum_row_u8(sums, x, n);
+        sum_rows_u8(sums, x, n_rows, stride, n);
         break;
     case DT_INT16:
     case DT_UINT16:
-        sum_row_u16(sums, x, n);
+        sum_rows_u16(sums, x, n_rows, stride, n);
         break;
     case DT_INT32:
     case DT_UINT32:
-        sum_row_u32(sums, x, n);
+        sum_rows_u32(sums, x, n_rows, stride, n);
         break;
     default:
-        sum_row_u64(sums, x, n);
+        sum_rows_u64(sums, x, n_rows, stride, n);
     }
 }
 /* Adds n elements at x to one accumulator. */
@@ -299,11 +310,11 @@ static size_t sum_size(enum dtype dtype) { return dtype_in(dtype, DTYPES_COMPLEX
 
 static void sum_add(enum dtype dtype, void *to, const void *from, int64_t n) {
     if (dtype_in(dtype, DTYPES_REAL_FLOAT))
-        sum_row_f64(to, from, n);
+        sum_rows_f64(to, from, 1, 0, n);
     else if (dtype_in(dtype, DTYPES_COMPLEX))
-        sum_row_c128(to, from, n);
+        sum_rows_c128(to, from, 1, 0, n);
     else
-        sum_row_u64(to, from, n);
+        sum_rows_u64(to, from, 1, 0, n);
 }
 
 static void sum_store(enum dtype dtype, void *to, const void *sums, int64_t n) {
@@ -333,29 +344,37 @@ static void sum_store(enum dtype dtype, void *to, const void *sums, int64_t n) {
     }
 }
 
-/* Shares of the outer dimension (NHWC: of the rows): as many accumulator rows. */
-static void bias_grad_shares(void *arg, int64_t begin, int64_t end) {
+/* NHWC: tiles of channels, whose sums stay in the first-level cache, times shares of the rows. */
+static void bias_grad_tiles(void *arg, int64_t begin, int64_t end) {
+    const struct bias_job *job = arg;
+    const struct bias_extent *e = &job->extent;
+    size_t sum_bytes = sum_size(job->dtype);
+    for (; begin < end; begin++) {
+        int64_t share = begin / job->n_tiles, c = begin % job->n_tiles * CHANNEL_TILE;
+        int64_t first = e->outer * share / job->n_shares, last = e->outer * (share + 1) / job->n_shares;
+        char *sums = (char *)job->partial + (size_t)(share * e->channels + c) * sum_bytes;
+        sum_rows(job->dtype, sums, job->x + (size_t)(first * e->channels + c) * job->size, last - first, e->channels,
+                 MIN(CHANNEL_TILE, e->channels - c));
+    }
+}
+
+/* NCHW: shares of the outer dimension. */
+static void bias_grad_planes(void *arg, int64_t begin, int64_t end) {
     const struct bias_job *job = arg;
     const struct bias_extent *e = &job->extent;
     size_t sum_bytes = sum_size(job->dtype);
     for (int64_t share = begin; share < end; share++) {
         char *sums = (char *)job->partial + (size_t)(share * e->channels) * sum_bytes;
         int64_t first = e->outer * share / job->n_shares, last = e->outer * (share + 1) / job->n_shares;
-        for (int64_t row = first; row < last; row++) {
-            const char *x = job->x + (size_t)(row * e->channels * e->inner) * job->size;
-            if (e->inner == 1) {
-                sum_row(job->dtype, sums, x, e->channels);
-                continue;
-            }
-            for (int64_t c = 0; c < e->channels; c++)
-                sum_plane(job->dtype, sums + (size_t)c * sum_bytes, x + (size_t)(c * e->inner) * job->size, e->inner);
-        }
+        for (int64_t plane = first * e->channels; plane < last * e->channels; plane++)
+            sum_plane(job->dtype, sums + (size_t)(plane % e->channels) * sum_bytes, job->x + (size_t)(plane * e->inner) * job->size,
+                      e->inner);
     }
 }
 
 /* How many shares: enough work each, few enough that their accumulators are small beside the input. */
-static int64_t n_shares_of(int64_t outer, int64_t n_elements) {
-    int64_t by_work = n_elements / 32768 + 1;
+static int64_t n_shares_of(int64_t outer, int64_t n_tiles, int64_t n_elements) {
+    int64_t by_work = n_elements / n_tiles / 32768 + 1;
     return MAX(1, MIN(MIN(by_work, outer / 4), 16));
 }
 
@@ -369,13 +388,15 @@ enum kernel_result nn_bias_add_grad(struct kernel_ctx *ctx) {
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, job.dtype, (struct shape){1, &channels}));
     if (channels == 0)
         return KERNEL_DONE;
-    job.n_shares = n_shares_of(job.extent.outer, value->n_elements);
+    job.n_tiles = job.extent.inner == 1 ? (channels + CHANNEL_TILE - 1) / CHANNEL_TILE : 1;
+    job.n_shares = n_shares_of(job.extent.outer, job.n_tiles, value->n_elements);
     size_t row_bytes = (size_t)channels * sum_size(job.dtype);
     job.partial = calloc((size_t)job.n_shares, row_bytes);
     if (!job.partial)
         return kernel_fail(ctx, status_exhausted("no memory for %lld sums of BiasAddGrad", (long long)(job.n_shares * channels)));
     if (value->n_elements > 0)
-        pool_parallel_for(ctx->pool, job.n_shares, (double)(value->n_elements / job.n_shares), bias_grad_shares, &job);
+        pool_parallel_for(ctx->pool, job.n_shares * job.n_tiles, (double)(value->n_elements / (job.n_shares * job.n_tiles)) * 0.2,
+                          job.extent.inner == 1 ? bias_grad_tiles : bias_grad_planes, &job);
     for (int64_t share = 1; share < job.n_shares; share++)
         sum_add(job.dtype, job.partial, (char *)job.partial + (size_t)share * row_bytes, channels);
     sum_store(job.dtype, tensor_data(&ctx->outputs[0]), job.partial, channels);
@@ -385,18 +406,20 @@ enum kernel_result nn_bias_add_grad(struct kernel_ctx *ctx) {
 
 /* ---- L2Loss ---- */
 
-#define SUM_SQUARES(s, T)                                                 \
-    VECTOR_CLONES static double sum_squares_##s(const T *x, int64_t n) {  \
-        double lanes[8] = {0};                                            \
-        int64_t i = 0;                                                    \
-        for (; i + 8 <= n; i += 8)                                        \
-            for (int lane = 0; lane < 8; lane++)                          \
-                lanes[lane] += (double)x[i + lane] * (double)x[i + lane]; \
-        for (; i < n; i++)                                                \
-            lanes[i & 7] += (double)x[i] * (double)x[i];                  \
-        for (int lane = 1; lane < 8; lane++)                              \
-            lanes[0] += lanes[lane];                                      \
-        return lanes[0];                                                  \
+#define SUM_SQUARES(s, T)                                                                \
+    VECTOR_CLONES static double sum_squares_##s(const T *x, int64_t n) {                 \
+        enum { N_LANES = 32 }; /* as many as keep a sum from waiting for the last one */ \
+        double lanes[N_LANES] = {0};                                                     \
+        int64_t i = 0;                                                                   \
+        for (; i + N_LANES <= n; i += N_LANES)                                           \
+            for (int lane = 0; lane < N_LANES; lane++)                                   \
+                lanes[lane] += (double)x[i + lane] * (double)x[i + lane];                \
+        for (; i < n; i++)                                                               \
+            lanes[i % N_LANES] += (double)x[i] * (double)x[i];                           \
+        for (int half = N_LANES / 2; half > 0; half /= 2)                                \
+            for (int lane = 0; lane < half; lane++)                                      \
+                lanes[lane] += lanes[lane + half];                                       \
+        return lanes[0];                                                                 \
     }
 SUM_SQUARES(f32, float)
 SUM_SQUARES(f64, double)

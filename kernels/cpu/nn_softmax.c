@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "kernels/cpu/half_blocks.h"
+#include "kernels/cpu/lanes.h"
 #include "kernels/cpu/nn_internal.h"
 #include "kernels/cpu/vmath.h"
 

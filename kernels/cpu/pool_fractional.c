@@ -131,7 +131,7 @@ static double element(enum dtype dtype, const void *data, int64_t i) {
 /* The mean of integers is cut off. */
 static void mean(enum dtype dtype, const void *const *taps, int64_t n_taps, int64_t n, void *out) {
     if (dtype == DT_FLOAT || dtype == DT_DOUBLE) {
-        pool_mean(dtype, taps, n_taps, n, out);
+        pool_mean(dtype, taps, n_taps, 1, 0, n, out);
         return;
     }
     for (int64_t c = 0; c < n; c++) {
@@ -188,7 +188,7 @@ enum kernel_result fractional_compute(struct kernel_ctx *ctx) {
         if (state->is_average)
             mean(state->dtype, job.taps, n, job.dims[3], to);
         else
-            pool_loops_of[state->dtype]->max(job.taps, n, job.dims[3], to);
+            pool_loops_of[state->dtype]->max(job.taps, n, 1, 0, job.dims[3], to);
     }
     tensor_clear(&scratch);
     return KERNEL_DONE;

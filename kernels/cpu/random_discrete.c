@@ -7,6 +7,7 @@
 #include "common/tensor/float16.h"
 #include "kernels/cpu/philox_words.h"
 #include "kernels/cpu/random_internal.h"
+#include "kernels/cpu/vmath.h"
 
 /* ---- RandomShuffle ---- */
 
@@ -87,46 +88,60 @@ struct multinomial_job {
     _Atomic bool is_out_of_memory;
 };
 
-static double logit_at(const struct multinomial_job *job, int64_t i) {
+static void load_logits(const struct multinomial_job *job, int64_t row, double *to) {
+    int64_t n = job->classes, first = row * n;
     switch (job->dtype) {
     case DT_HALF:
-        return half_to_float(((const uint16_t *)job->logits)[i]);
+        for (int64_t i = 0; i < n; i++)
+            to[i] = half_to_float(((const uint16_t *)job->logits)[first + i]);
+        break;
     case DT_BFLOAT16:
-        return bfloat16_to_float(((const uint16_t *)job->logits)[i]);
+        for (int64_t i = 0; i < n; i++)
+            to[i] = bfloat16_to_float(((const uint16_t *)job->logits)[first + i]);
+        break;
     case DT_FLOAT:
-        return ((const float *)job->logits)[i];
+        for (int64_t i = 0; i < n; i++)
+            to[i] = ((const float *)job->logits)[first + i];
+        break;
     default:
-        return ((const double *)job->logits)[i];
+        memcpy(to, (const double *)job->logits + first, (size_t)n * sizeof(*to));
     }
 }
 
-/* Sums of e^(logit - max) up to each class. A logit that is not finite weighs nothing. */
+/* e^(logit - max) in place; a logit that is not finite weighs nothing. */
+VECTOR_CLONES static void weigh_classes(double *logits, int64_t n) {
+    enum { LANES = 8 };
+    double lanes[LANES], max = -INFINITY;
+    for (int k = 0; k < LANES; k++)
+        lanes[k] = -INFINITY;
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int k = 0; k < LANES; k++)
+            lanes[k] = (logits[i + k] > lanes[k]) & (logits[i + k] < INFINITY) ? logits[i + k] : lanes[k];
+    for (; i < n; i++)
+        lanes[0] = logits[i] > lanes[0] && logits[i] < INFINITY ? logits[i] : lanes[0];
+    for (int k = 0; k < LANES; k++)
+        max = lanes[k] > max ? lanes[k] : max;
+    for (i = 0; i < n; i++)
+        logits[i] = fabs(logits[i]) < INFINITY ? vexp_f64(logits[i] - max) : 0;
+}
+
+/* Sums of e^(logit - max) up to each class. */
 static void cumulate(const struct multinomial_job *job, int64_t row, double *sums) {
-    double max = -INFINITY, total = 0;
-    for (int64_t i = 0; i < job->classes; i++) {
-        double logit = logit_at(job, row * job->classes + i);
-        if (isfinite(logit) && logit > max)
-            max = logit;
-    }
-    for (int64_t i = 0; i < job->classes; i++) {
-        double logit = logit_at(job, row * job->classes + i);
-        if (isfinite(logit))
-            total += exp(logit - max);
-        sums[i] = total;
-    }
+    load_logits(job, row, sums);
+    weigh_classes(sums, job->classes);
+    double total = 0;
+    for (int64_t i = 0; i < job->classes; i++)
+        sums[i] = total += sums[i];
 }
 
-/* The first class whose sum is above `wanted`; all of them where none is (no logit was finite), as in TensorFlow. */
+/* The first class whose sum is above `wanted`; all of them where none is (no logit was finite), as in TensorFlow. Without branches, which
+ * would be guessed wrong half of the time. */
 static int64_t class_above(const double *sums, int64_t n, double wanted) {
-    int64_t begin = 0, end = n;
-    while (begin < end) {
-        int64_t middle = begin + (end - begin) / 2;
-        if (sums[middle] > wanted)
-            end = middle;
-        else
-            begin = middle + 1;
-    }
-    return begin;
+    int64_t first = 0;
+    for (; n > 1; n -= n / 2)
+        first += n / 2 & -(int64_t)(sums[first + n / 2 - 1] <= wanted);
+    return first + (sums[first] <= wanted);
 }
 
 /* Sample s of row r takes pair r · samples + s of the stream's words. */

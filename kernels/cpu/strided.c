@@ -1,15 +1,10 @@
 /* The strided copy engine (strided.h). The two innermost loops are a kernel per element size and pattern; the others are an odometer. */
 #include "kernels/cpu/strided.h"
 
+#include "kernels/cpu/transpose.h"
+
 /* Below this many bytes of output a copy never leaves its thread. */
 enum { PARALLEL_MIN_BYTES = 256 * 1024 };
-/* A block of a transpose: 16 rows of 16 elements of 4 bytes are 16 cache lines on either side. Each line is read whole and written whole,
- * through a copy of the block: at strides of a power of two all 16 fall in one set of the cache, and would push each other out. */
-enum { TRANSPOSE_BLOCK = 16 };
-
-typedef struct {
-    uint64_t half[2];
-} u128;
 
 /* What the inner two loops do: n1 turns of n0 turns. */
 struct inner {
@@ -17,88 +12,65 @@ struct inner {
     int64_t from1, from0, to1, to0;
 };
 
-#define INNER_OF_TYPE(name, type)                                                                                   \
-    VECTOR_CLONES static void fill_run_##name(type *restrict to, type value, int64_t n) {                           \
-        for (int64_t i = 0; i < n; i++)                                                                             \
-            to[i] = value;                                                                                          \
-    }                                                                                                               \
-    VECTOR_CLONES static void reverse_run_##name(type *restrict to, const type *restrict from, int64_t n) {         \
-        for (int64_t i = 0; i < n; i++)                                                                             \
-            to[i] = from[-i];                                                                                       \
-    }                                                                                                               \
-    static void gather_run_##name(type *restrict to, const type *restrict from, int64_t n, int64_t step) {          \
-        for (int64_t i = 0; i < n; i++)                                                                             \
-            to[i] = from[i * step];                                                                                 \
-    }                                                                                                               \
-    static void any_run_##name(type *to, const type *from, int64_t n, int64_t to_step, int64_t from_step) {         \
-        for (int64_t i = 0; i < n; i++)                                                                             \
-            to[i * to_step] = from[i * from_step];                                                                  \
-    }                                                                                                               \
-    static void transpose_whole_##name(type *restrict to, const type *restrict from, int64_t to1, int64_t from0) {  \
-        type block[TRANSPOSE_BLOCK][TRANSPOSE_BLOCK];                                                               \
-        for (int i0 = 0; i0 < TRANSPOSE_BLOCK; i0++)                                                                \
-            memcpy(block[i0], from + i0 * from0, sizeof(block[i0]));                                                \
-        for (int i1 = 0; i1 < TRANSPOSE_BLOCK; i1++)                                                                \
-            for (int i0 = 0; i0 < TRANSPOSE_BLOCK; i0++)                                                            \
-                to[i1 * to1 + i0] = block[i0][i1];                                                                  \
-    }                                                                                                               \
-    static void transpose_##name(type *to, const type *from, const struct inner *in) {                              \
-        for (int64_t b1 = 0; b1 < in->n1; b1 += TRANSPOSE_BLOCK) {                                                  \
-            int64_t e1 = MIN(b1 + TRANSPOSE_BLOCK, in->n1);                                                         \
-            for (int64_t b0 = 0; b0 < in->n0; b0 += TRANSPOSE_BLOCK) {                                              \
-                int64_t e0 = MIN(b0 + TRANSPOSE_BLOCK, in->n0);                                                     \
-                if (e1 - b1 == TRANSPOSE_BLOCK && e0 - b0 == TRANSPOSE_BLOCK) {                                     \
-                    transpose_whole_##name(to + b1 * in->to1 + b0, from + b1 + b0 * in->from0, in->to1, in->from0); \
-                    continue;                                                                                       \
-                }                                                                                                   \
-                for (int64_t i1 = b1; i1 < e1; i1++)                                                                \
-                    for (int64_t i0 = b0; i0 < e0; i0++)                                                            \
-                        to[i1 * in->to1 + i0] = from[i1 + i0 * in->from0];                                          \
-            }                                                                                                       \
-        }                                                                                                           \
-    }                                                                                                               \
-    static void inner_##name(char *to_bytes, const char *from_bytes, const struct inner *in) {                      \
-        type *to = (type *)(void *)to_bytes;                                                                        \
-        const type *from = (const type *)(const void *)from_bytes;                                                  \
-        if (in->to0 == 1 && in->from0 == 1) {                                                                       \
-            if (in->n0 * (int64_t)sizeof(type) >= 64) {                                                             \
-                for (int64_t i1 = 0; i1 < in->n1; i1++)                                                             \
-                    memcpy(to + i1 * in->to1, from + i1 * in->from1, (size_t)in->n0 * sizeof(type));                \
-                return;                                                                                             \
-            }                                                                                                       \
-            for (int64_t i1 = 0; i1 < in->n1; i1++)                                                                 \
-                for (int64_t i0 = 0; i0 < in->n0; i0++)                                                             \
-                    to[i1 * in->to1 + i0] = from[i1 * in->from1 + i0];                                              \
-            return;                                                                                                 \
-        }                                                                                                           \
-        if (in->to0 == 1 && in->from0 == 0) {                                                                       \
-            for (int64_t i1 = 0; i1 < in->n1; i1++)                                                                 \
-                fill_run_##name(to + i1 * in->to1, from[i1 * in->from1], in->n0);                                   \
-            return;                                                                                                 \
-        }                                                                                                           \
-        if (in->to0 == 1 && in->from1 == 1 && in->n1 >= 4 && in->n0 >= 4) {                                         \
-            transpose_##name(to, from, in);                                                                         \
-            return;                                                                                                 \
-        }                                                                                                           \
-        if (in->to0 == 1 && in->from0 == -1) {                                                                      \
-            for (int64_t i1 = 0; i1 < in->n1; i1++)                                                                 \
-                reverse_run_##name(to + i1 * in->to1, from + i1 * in->from1, in->n0);                               \
-            return;                                                                                                 \
-        }                                                                                                           \
-        if (in->to0 == 1) {                                                                                         \
-            for (int64_t i1 = 0; i1 < in->n1; i1++)                                                                 \
-                gather_run_##name(to + i1 * in->to1, from + i1 * in->from1, in->n0, in->from0);                     \
-            return;                                                                                                 \
-        }                                                                                                           \
-        for (int64_t i1 = 0; i1 < in->n1; i1++)                                                                     \
-            any_run_##name(to + i1 * in->to1, from + i1 * in->from1, in->n0, in->to0, in->from0);                   \
+#define INNER_OF_TYPE(name, type)                                                                           \
+    VECTOR_CLONES static void fill_run_##name(type *restrict to, type value, int64_t n) {                   \
+        for (int64_t i = 0; i < n; i++)                                                                     \
+            to[i] = value;                                                                                  \
+    }                                                                                                       \
+    VECTOR_CLONES static void reverse_run_##name(type *restrict to, const type *restrict from, int64_t n) { \
+        for (int64_t i = 0; i < n; i++)                                                                     \
+            to[i] = from[-i];                                                                               \
+    }                                                                                                       \
+    static void gather_run_##name(type *restrict to, const type *restrict from, int64_t n, int64_t step) {  \
+        for (int64_t i = 0; i < n; i++)                                                                     \
+            to[i] = from[i * step];                                                                         \
+    }                                                                                                       \
+    static void any_run_##name(type *to, const type *from, int64_t n, int64_t to_step, int64_t from_step) { \
+        for (int64_t i = 0; i < n; i++)                                                                     \
+            to[i * to_step] = from[i * from_step];                                                          \
+    }                                                                                                       \
+    static void inner_##name(char *to_bytes, const char *from_bytes, const struct inner *in) {              \
+        type *to = (type *)(void *)to_bytes;                                                                \
+        const type *from = (const type *)(const void *)from_bytes;                                          \
+        if (in->to0 == 1 && in->from0 == 1) {                                                               \
+            if (in->n0 * (int64_t)sizeof(type) >= 64) {                                                     \
+                for (int64_t i1 = 0; i1 < in->n1; i1++)                                                     \
+                    memcpy(to + i1 * in->to1, from + i1 * in->from1, (size_t)in->n0 * sizeof(type));        \
+                return;                                                                                     \
+            }                                                                                               \
+            for (int64_t i1 = 0; i1 < in->n1; i1++)                                                         \
+                for (int64_t i0 = 0; i0 < in->n0; i0++)                                                     \
+                    to[i1 * in->to1 + i0] = from[i1 * in->from1 + i0];                                      \
+            return;                                                                                         \
+        }                                                                                                   \
+        if (in->to0 == 1 && in->from0 == 0) {                                                               \
+            for (int64_t i1 = 0; i1 < in->n1; i1++)                                                         \
+                fill_run_##name(to + i1 * in->to1, from[i1 * in->from1], in->n0);                           \
+            return;                                                                                         \
+        }                                                                                                   \
+        if (in->to0 == 1 && in->from1 == 1 && in->n1 >= 4 && in->n0 >= 4) {                                 \
+            transpose_##name(to, from, in->n1, in->n0, in->to1, in->from0);                                 \
+            return;                                                                                         \
+        }                                                                                                   \
+        if (in->to0 == 1 && in->from0 == -1) {                                                              \
+            for (int64_t i1 = 0; i1 < in->n1; i1++)                                                         \
+                reverse_run_##name(to + i1 * in->to1, from + i1 * in->from1, in->n0);                       \
+            return;                                                                                         \
+        }                                                                                                   \
+        if (in->to0 == 1) {                                                                                 \
+            for (int64_t i1 = 0; i1 < in->n1; i1++)                                                         \
+                gather_run_##name(to + i1 * in->to1, from + i1 * in->from1, in->n0, in->from0);             \
+            return;                                                                                         \
+        }                                                                                                   \
+        for (int64_t i1 = 0; i1 < in->n1; i1++)                                                             \
+            any_run_##name(to + i1 * in->to1, from + i1 * in->from1, in->n0, in->to0, in->from0);           \
     }
 
 INNER_OF_TYPE(u8, uint8_t)
 INNER_OF_TYPE(u16, uint16_t)
 INNER_OF_TYPE(u32, uint32_t)
 INNER_OF_TYPE(u64, uint64_t)
-INNER_OF_TYPE(u128, u128)
+INNER_OF_TYPE(u128, struct wide_element)
 
 static void inner_object(char *to_bytes, const char *from_bytes, const struct inner *in) {
     struct object **to = (struct object **)(void *)to_bytes;

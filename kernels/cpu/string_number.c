@@ -1,6 +1,7 @@
 /* AsString and StringToNumber. */
 #include <ctype.h>
 #include <errno.h>
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +19,7 @@ struct as_string_state {
     char integer[FORMAT_BYTES]; /* of a long long, */
     char natural[FORMAT_BYTES]; /* of an unsigned long long */
     int width, precision;       /* of a string: precision cuts it where there is a width, as in TensorFlow */
-    bool is_left;
+    bool is_left, is_bare;      /* whole numbers: neither width nor flag */
 };
 
 /* Attrs that a dtype cannot follow are refused, as in TensorFlow. */
@@ -71,6 +72,7 @@ struct status *string_as_string_init(struct kernel_init *init) {
     state.width = (int)MAX(width, -1);
     state.precision = (int)MAX(precision, -1);
     state.is_left = flag[0] == '-';
+    state.is_bare = state.width < 0 && !flag[0];
     format_make(state.real, flag, state.width, state.precision, is_scientific ? "e" : is_shortest ? "g" : "f");
     format_make(state.integer, flag, state.width, -1, "lld");
     format_make(state.natural, flag, state.width, -1, "llu");
@@ -171,6 +173,60 @@ static void add_element(const struct as_string_state *state, const struct tensor
 }
 #pragma GCC diagnostic pop
 
+/* The digits of v, the last at end[-1]; answers the first. */
+static char *write_digits(char *end, uint64_t v) {
+    static const char pairs[] =
+        "00010203040506070809101112131415161718192021222324252627282930313233343536373839404142434445464748495051525354"
+        "555657585960616263646566676869707172737475767778798081828384858687888990919293949596979899";
+    for (; v >= 100; v /= 100) {
+        end -= 2;
+        memcpy(end, pairs + 2 * (v % 100), 2);
+    }
+    if (v >= 10) {
+        end -= 2;
+        memcpy(end, pairs + 2 * v, 2);
+    } else {
+        *--end = (char)('0' + v);
+    }
+    return end;
+}
+
+static struct bytes *whole_text(uint64_t magnitude, bool is_negative) {
+    char text[24], *end = text + sizeof(text), *first = write_digits(end, magnitude);
+    if (is_negative)
+        *--first = '-';
+    return bytes_new(first, (size_t)(end - first));
+}
+
+#define SIGNED_TEXTS(DT, T)                                                 \
+    case DT:                                                                \
+        for (int64_t i = 0; i < input->n_elements; i++) {                   \
+            int64_t v = ((const T *)tensor_cdata(input))[i];                \
+            out[i] = whole_text(v < 0 ? -(uint64_t)v : (uint64_t)v, v < 0); \
+        }                                                                   \
+        return true;
+#define UNSIGNED_TEXTS(DT, T)                                                \
+    case DT:                                                                 \
+        for (int64_t i = 0; i < input->n_elements; i++)                      \
+            out[i] = whole_text(((const T *)tensor_cdata(input))[i], false); \
+        return true;
+
+/* Whole numbers as they are, without printf. False: another type. */
+static bool write_whole(const struct tensor *input, struct bytes **out) {
+    switch (input->dtype) {
+        SIGNED_TEXTS(DT_INT8, int8_t)
+        SIGNED_TEXTS(DT_INT16, int16_t)
+        SIGNED_TEXTS(DT_INT32, int32_t)
+        SIGNED_TEXTS(DT_INT64, int64_t)
+        UNSIGNED_TEXTS(DT_UINT8, uint8_t)
+        UNSIGNED_TEXTS(DT_UINT16, uint16_t)
+        UNSIGNED_TEXTS(DT_UINT32, uint32_t)
+        UNSIGNED_TEXTS(DT_UINT64, uint64_t)
+    default:
+        return false;
+    }
+}
+
 /* AsString: each element as text, by printf's rules: attrs precision, scientific (%e), shortest (%g), width, fill (a flag).
  * Errors   INVALID_ARGUMENT   at init: attrs that the dtype cannot follow */
 enum kernel_result string_as_string(struct kernel_ctx *ctx) {
@@ -178,6 +234,8 @@ enum kernel_result string_as_string(struct kernel_ctx *ctx) {
     const struct tensor *input = kernel_input(ctx, 0);
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, DT_STRING, tensor_shape(input)));
     struct bytes **out = string_elements(&ctx->outputs[0]);
+    if (state->is_bare && write_whole(input, out))
+        return KERNEL_DONE;
     struct str text = STR_INIT;
     for (int64_t i = 0; i < input->n_elements; i++) {
         str_clear(&text);
@@ -200,10 +258,46 @@ static struct span strip(struct span text) {
     return text;
 }
 
+enum { EXACT_DIGITS = 15 }; /* whole numbers of as many digits are doubles, powers of ten too */
+
+/* A plain decimal [sign] digits [. digits] of few digits: m / 10^k, both exact, so that one division rounds it as strtod does [Clinger:
+ * "How to read floating point numbers accurately", PLDI 1990]. False: something else, perhaps no number. */
+static bool parse_decimal(struct span text, double *ret) {
+    size_t i = text.data[0] == '-' || text.data[0] == '+', begin = i, point = 0;
+    uint64_t m = 0;
+    for (; i < text.len; i++) {
+        unsigned digit = (unsigned char)text.data[i] - (unsigned)'0';
+        if (digit <= 9 && i - begin <= EXACT_DIGITS)
+            m = m * 10 + digit;
+        else if (text.data[i] == '.' && !point)
+            point = i + 1;
+        else
+            return false;
+    }
+    size_t n_digits = text.len - begin - (point != 0), n_places = point ? text.len - point : 0;
+    if (n_digits == 0 || n_digits > EXACT_DIGITS)
+        return false;
+    static const double powers[EXACT_DIGITS + 1] = {1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15};
+    double v = (double)m / powers[n_places];
+    *ret = text.data[0] == '-' ? -v : v;
+    return true;
+}
+
+/* Whether rounding v, itself rounded, to a float gives what rounding the number that was rounded to v gives: v is not about half-way
+ * between two floats. */
+static bool rounds_once(double v) {
+    uint64_t bits;
+    memcpy(&bits, &v, sizeof(bits));
+    uint64_t rest = bits & 0x1fffffff; /* what a float has no room for */
+    return v == 0 || (fabs(v) >= FLT_MIN && (rest < 0x0fffffff || rest > 0x10000001));
+}
+
 /* Elements end with a NUL or with the spaces that strip took, so strtod stops at text's end; a NUL inside ends it early. */
 static bool parse_real(struct span text, bool is_float, double *ret) {
     if (text.len == 0)
         return false;
+    if (parse_decimal(text, ret) && (!is_float || rounds_once(*ret)))
+        return true;
     char *end;
     *ret = is_float ? (double)strtof(text.data, &end) : strtod(text.data, &end);
     return end == text.data + text.len;

@@ -71,6 +71,20 @@ static void split_at_spaces(struct parts *parts, struct span text, int64_t max_s
     }
 }
 
+/* Parts are short mostly: looking at each byte is quicker than calling a search for each part. */
+static void split_at_byte(struct parts *parts, struct span text, char separator, int64_t max_splits) {
+    size_t begin = 0;
+    int64_t n = 0;
+    for (size_t i = 0; i < text.len && n != max_splits; i++) {
+        if (text.data[i] != separator)
+            continue;
+        parts_add(parts, text.data + begin, i - begin);
+        begin = i + 1;
+        n++;
+    }
+    parts_add(parts, text.data + begin, text.len - begin);
+}
+
 static void split_at_text(struct parts *parts, struct span text, struct span separator, int64_t max_splits) {
     const char *at;
     for (int64_t n = 0; n != max_splits && (at = memmem(text.data, text.len, separator.data, separator.len)) != NULL; n++) {
@@ -128,6 +142,8 @@ static enum kernel_result split(struct kernel_ctx *ctx, bool is_v2) {
             parts_add(&parts, text.data, text.len);
         else if (separator.len == 0)
             split_at_spaces(&parts, text, state->max_splits);
+        else if (separator.len == 1)
+            split_at_byte(&parts, text, separator.data[0], state->max_splits);
         else
             split_at_text(&parts, text, separator, state->max_splits);
         ends[i] = parts.n;

@@ -85,6 +85,7 @@ struct status *tensor_array_new(const struct tensor_array_options *options, int6
     array->has_identical_shapes = options->has_identical_shapes;
     array->clears_after_read = options->clears_after_read;
     array->is_dynamic = options->is_dynamic;
+    array->n_split = -1;
     array->element_shape = shape_own(options->element_shape);
     struct status *st = reserve(array, n);
     if (st) {
@@ -126,6 +127,7 @@ static struct status *new_grad_locked(struct tensor_array *of, const char *name,
     struct tensor_array *grad = NULL;
     TRY(tensor_array_new(&options, of->n, &grad));
     grad->is_grad = true;
+    grad->n_split = of->n_split;
     for (int64_t i = 0; i < of->n; i++) {
         if (!of->elements[i].is_written)
             continue;
@@ -324,6 +326,22 @@ struct status *tensor_array_size(struct tensor_array *array, int64_t *ret_n, boo
         *ret_is_dynamic = array->is_dynamic;
     pthread_mutex_unlock(&array->lock);
     return st;
+}
+
+struct status *tensor_array_n_joined(struct tensor_array *array, int64_t *ret_n) {
+    TRY(tensor_array_size(array, ret_n, NULL));
+    pthread_mutex_lock(&array->lock);
+    if (array->is_grad && array->n_split >= 0)
+        *ret_n = MIN(*ret_n, array->n_split);
+    pthread_mutex_unlock(&array->lock);
+    return NULL;
+}
+
+void tensor_array_set_split(struct tensor_array *array, int64_t n) {
+    pthread_mutex_lock(&array->lock);
+    if (!array->is_grad)
+        array->n_split = n;
+    pthread_mutex_unlock(&array->lock);
 }
 
 void tensor_array_close(struct tensor_array *array) {

@@ -29,6 +29,7 @@ struct tensor_array {
     struct tensor_array_element *elements;
     void *memory; /* what elements lies in */
     int64_t n, capacity;
+    int64_t n_split; /* into how many elements a value was split last, -1: never; of gradients: what it was when they were made */
 };
 extern const struct object_type tensor_array_type;
 
@@ -57,7 +58,11 @@ struct status *tensor_array_read_many(struct tensor_array *array, struct kernel_
 
 /* ret_is_dynamic may be NULL. Errors: INVALID_ARGUMENT when the array is closed. */
 struct status *tensor_array_size(struct tensor_array *array, int64_t *ret_n, bool *ret_is_dynamic) MUST_USE;
-void tensor_array_close(struct tensor_array *array); /* drops all elements */
+/* How many elements a concat joins: all; of gradients of an array that a value was split into, as many as came of that value, because the
+ * elements written after it are not part of its gradient. Errors: INVALID_ARGUMENT when the array is closed. */
+struct status *tensor_array_n_joined(struct tensor_array *array, int64_t *ret_n) MUST_USE;
+void tensor_array_set_split(struct tensor_array *array, int64_t n); /* a value was split into n elements */
+void tensor_array_close(struct tensor_array *array);                /* drops all elements */
 
 /* Arrays of tensors for the many-forms: zeroed, so TENSOR_NONE. NULL when memory is out. */
 struct tensor *tensors_new(int64_t n);

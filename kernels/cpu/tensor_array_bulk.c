@@ -187,7 +187,7 @@ static struct status *concat_all(struct kernel_ctx *ctx, struct tensor_array *ar
     const struct bulk_state *state = ctx->instance->state;
     TRY(tensor_array_check_read(array, state->dtype));
     int64_t n = 0;
-    TRY(tensor_array_size(array, &n, NULL));
+    TRY(tensor_array_n_joined(array, &n));
     if (n > 0)
         return concat_parts(ctx, array, n);
     if (!shape_is_full(state->wanted))
@@ -313,6 +313,8 @@ static struct status *split_all(struct kernel_ctx *ctx, struct tensor_array *arr
         row += length;
     }
     st = tensor_array_write_many(array, ctx, NULL, n, parts);
+    if (!st)
+        tensor_array_set_split(array, n);
 out:
     tensors_free(parts, n);
     return st;

@@ -90,6 +90,24 @@ def magnitudes(build):
 LOOSE = {"float16": 2e-2, "float32": 2e-3, "complex64": 2e-3, "float64": 1e-9, "complex128": 1e-9}
 
 
+def diagonals():
+    for dtype in cpu_dtypes("BatchMatrixDiag"):
+        for shape in ((3,), (2, 3), (0, 2), (2, 0)):
+            yield f"BatchMatrixDiag/{dtype}/{shape}", one("BatchMatrixDiag", [(oracle.sample(RNG, dtype, shape), dtype)], T=dtype)
+        for shape in ((3, 3), (2, 2, 4), (1, 4, 2)):
+            matrix = oracle.sample(RNG, dtype, shape)
+            yield f"BatchMatrixDiagPart/{dtype}/{shape}", one("BatchMatrixDiagPart", [(matrix, dtype)], T=dtype)
+            diagonal = oracle.sample(RNG, dtype, (*shape[:-2], min(shape[-2:])))
+            yield f"BatchMatrixSetDiag/{dtype}/{shape}", one("BatchMatrixSetDiag", [(matrix, dtype), (diagonal, dtype)], T=dtype)
+    for dtype in cpu_dtypes("BatchMatrixBandPart"):
+        for band in ((0, 0), (1, -1), (-1, 1)):
+            matrix = oracle.sample(RNG, dtype, (2, 3, 4))
+            yield f"BatchMatrixBandPart/{dtype}/{band}", one("BatchMatrixBandPart", [(matrix, dtype), (band[0], "int64"), (band[1], "int64")], T=dtype)
+    for op in ("BatchMatrixDiag", "BatchMatrixDiagPart"):
+        yield f"{op}/scalar", one(op, [(1.0, "float32")], T="float32")
+    yield "BatchMatrixSetDiag/sizes", one("BatchMatrixSetDiag", [(np.ones((2, 3)), "float32"), (np.ones(3), "float32")], T="float32")
+
+
 def linear():
     square = (([], 3), ([2], 4), ([2, 0], 3), ([3], 0))
     for op, outputs in {"BatchCholesky": 1, "BatchMatrixDeterminant": 1, "BatchMatrixInverse": 1, "BatchSelfAdjointEig": 1, "SelfAdjointEig": 1}.items():
@@ -223,6 +241,7 @@ def readers():
 
 
 def cases():
+    yield from diagonals()
     yield from linear()
     yield from neural()
     yield from others()

@@ -196,8 +196,6 @@ def random_geometry():
             continue
         g = oracle.sample(rng, "float32", (batch, *places, depth))
         yield f"MaxPoolGrad/{label}", *case("MaxPoolGrad", {"orig_input": x, "orig_output": g, "grad": g}, SUMS["float32"], **attrs)
-        if any(w > size for w, size in zip(window, image)):  # there TensorFlow's divisor is not the one of its own forward direction
-            continue
         inputs = {"orig_input_shape": numpy.array(x.shape, "int32"), "grad": g}
         yield f"AvgPoolGrad/{label}", *case("AvgPoolGrad", inputs, MEANS["float32"], **attrs)
 

@@ -201,7 +201,7 @@ def capacity_zero():
 class Barrier:
     def __init__(self, types=("int32", "float32"), shapes=((), ()), **attrs):
         self.types = [tf.as_dtype(t) for t in types]
-        self.handle = raw.Barrier(component_types=self.types, shapes=[list(s) for s in shapes], **attrs)
+        self.handle = raw.Barrier(component_types=self.types, shapes=[None if s is None else list(s) for s in shapes], **attrs)
 
     def insert(self, component, keys, values):
         return raw.BarrierInsertMany(
@@ -250,6 +250,15 @@ def barrier_order():
     return steps(
         b.insert(0, ["x"], i32(1)), b.insert(0, ["x"], i32(2)), b.insert(0, ["y"], i32(3)), b.insert(0, ["x"], i32(4)), b.take(4), b.insert(0, ["x"], np.ones((1, 2), np.int32)), b.insert(0, ["x"], np.ones((1, 0), np.int32)),
         b.take(1, types=[tf.float32]), b.take(1, types=[tf.int32, tf.int32]), b.take(1, timeout_ms=4), two.insert(0, ["a", "a"], i32(1, 2)), two.sizes(), two.insert(0, ["z", "y", "a"], i32(1, 2, 3)), two.sizes(),
+    )  # fmt: skip
+
+
+def unknown_ranks():
+    """A component of unknown rank is a scalar, where a queue or a barrier needs to know the shape."""
+    b, q = Barrier(shapes=[None, None]), Queue("FIFOQueue", ["int32", "float32"], [tf.TensorShape(None), [2]])
+    return steps(
+        b.insert(0, ["a", "b", "c"], i32(1, 2, 3)), b.insert(1, ["d"], np.ones((1, 0), np.float32)), b.insert(1, ["b", "a"], f32(3, 4)), b.sizes(), b.take(2), b.insert(1, ["c"], np.ones((1, 3), np.float32)),
+        q.enqueue(i32(1), f32(1, 2)), q.enqueue(np.int32(1), f32(1, 2)), q.enqueue_many(i32(2, 3), np.ones((2, 2), np.float32)), q.dequeue_many(3),
     )  # fmt: skip
 
 
@@ -483,6 +492,7 @@ def cases():
     for dtype in ("float32", "float16", "bfloat16", "int8", "uint8", "int32", "uint16", "bool", "complex64", "complex128", "string"):
         yield f"barrier/{dtype}", lambda dtype=dtype: barrier_rows(dtype)
     yield "barrier/order", barrier_order
+    yield "barrier/unknown ranks", unknown_ranks
     yield "barrier/refused", barriers_refused
     for dtype in ("float16", "float32", "float64"):
         for reduction in ("MEAN", "SUM"):

@@ -227,6 +227,18 @@ def _gradient():
     return tf.gradients(y, x)
 
 
+def _split_gradient(parts):
+    """Elements written after a value was split into the others are none of its gradient, which their values have no part in either."""
+
+    def build():
+        x = oracle.const(np.arange(1, 2 * parts + 1, dtype=F).reshape(parts, 2))
+        array = tf.TensorArray(tf.float32, size=parts, dynamic_size=True, infer_shape=False).split(x, [1] * parts)
+        y = array.write(parts, [[5.0, 6.0]]).write(parts + 2, [[7.0, 8.0], [9.0, 0.0]]).write(parts + 1, [[1.0, 2.0]]).concat()
+        return [y, *tf.gradients(y * y, x)]
+
+    return build
+
+
 def cases():
     for i, dtype in enumerate(ALL):
         for j, shape in enumerate(((), (2,), (2, 3), (0,), (1, 2, 1, 2, 1, 2), (30, 40))):
@@ -243,3 +255,5 @@ def cases():
         yield f"program/{name}", build
     yield "wrapper", _tensor_list
     yield "gradient", _gradient
+    for parts in (1, 3):
+        yield f"gradient/split/{parts}", _split_gradient(parts)

@@ -360,6 +360,25 @@ def _ref_constant_enter():
     return [Run(v.initializer), Run(out), Run(v)]
 
 
+def _loop_sees_what_its_body_assigns():
+    """A loop of the old kind: its condition and its body read a variable that the body updates, and end by that."""
+    v, w = _reference("v", 0), _reference("w", 2.0)
+
+    def add(_):
+        with tf.control_dependencies([tf1.assign_add(v, 1)]):
+            return tf.identity(v)
+
+    def square(i, x):
+        return i + 1, tf1.cond(tf.constant(True), lambda: tf1.assign(w, tf.square(w)), lambda: w)
+
+    with tf.device(PS):
+        counted = tf1.while_loop(lambda _: tf.less(v, 10), add, [v], parallel_iterations=1)
+        squared = tf1.while_loop(lambda i, x: i < 4, square, [tf.constant(0), w], parallel_iterations=1)[1]
+        kept = tf1.while_loop(lambda i, x: i < 4, lambda i, x: (i + 1, x), [tf.constant(0), w])[1]
+        doubled = tf1.cond(tf.less(w, 5.0), lambda: w * 2, lambda: w + 1)
+    return [Run([v.initializer, w.initializer]), Run(counted), Run(v), Run(doubled), Run(kept), Run(squared), Run(w), Run(kept)]
+
+
 def _control_trigger():
     """It runs after dead inputs too."""
     v, p = _reference("v", 0), tf1.placeholder(tf.bool, [])
@@ -403,6 +422,7 @@ def cases():
     yield "flow/ref/switch_and_merge", _ref_switch_and_merge
     yield "flow/ref/constant_enter", _ref_constant_enter
     yield "flow/ref/select", _ref_select
+    yield "flow/ref/loop_sees_updates", _loop_sees_what_its_body_assigns
     yield "flow/control_trigger", _control_trigger
     yield "flow/abort", _abort, {"cluster_error": (tf.errors.AbortedError, "Abort")}
     for where, device in (("default", None), ("ps", PS)):

@@ -117,6 +117,13 @@ def _records(offsets):
     return make
 
 
+def _sliding(size, shift, stride, drops):
+    sizes = {"window_size": I(size), "window_shift": I(shift), "window_stride": I(stride), "drop_remainder": drops}
+    return lambda: Raw(
+        lambda: R.SlidingWindowDataset(input_dataset=r(8)._variant_tensor, output_types=[tf.int64], output_shapes=[[None]], **sizes), r(8), number(None)
+    )
+
+
 FIRST_RECORD_BYTES = 8 + 4 + 3 + 4
 
 NUMBERS = dict(output_types=[tf.int64], output_shapes=[[]])
@@ -146,6 +153,23 @@ PIPELINES = {
     "ignore errors": lambda: R_dataset(R.ExperimentalIgnoreErrorsDataset, D.from_tensor_slices(np.array([1, 0, 2], I)).map(lambda x: 10 // x)),
     "unique": lambda: R_dataset(R.ExperimentalUniqueDataset, r(9).map(lambda x: x % 4)),
     "unbatch": _unbatched,
+    "intra op experimental": plain(R.ExperimentalMaxIntraOpParallelismDataset, max_intra_op_parallelism=I(1)),
+    "thread pool experimental": plain(R.ExperimentalPrivateThreadPoolDataset, num_threads=I(2)),
+    "thread pool by handle": plain(R.ThreadPoolDataset, thread_pool=lambda: R.ThreadPoolHandle(num_threads=2, display_name="pool")),
+    "thread pool by handle experimental": plain(R.ExperimentalThreadPoolDataset, thread_pool=lambda: R.ExperimentalThreadPoolHandle(num_threads=2, display_name="pool")),
+    "thread pool negative handle": plain(R.ThreadPoolDataset, thread_pool=lambda: R.ThreadPoolHandle(num_threads=-1, display_name="pool")),
+    "thread pool of none": plain(R.ThreadPoolDataset, thread_pool=lambda: R.ThreadPoolHandle(num_threads=0, display_name="pool")),
+    "non serializable experimental": plain(R.ExperimentalNonSerializableDataset),
+    "bytes produced": plain(R.BytesProducedStatsDataset, tag=lambda: tf.constant("tag")),
+    "latency": plain(R.ExperimentalLatencyStatsDataset, tag=lambda: tf.constant("tag")),
+    "list": lambda: Raw(lambda: R.ListDataset(tensors=[I(3), I(1), I(4)], **NUMBERS), None, number()),
+    "list of pairs": lambda: Raw(lambda: R.ListDataset(tensors=[I(3), "a", I(1), "b"], output_types=[tf.int64, tf.string], output_shapes=[[], []]), None, (number(), number(dtype=tf.string))),
+    "fastest": lambda: Raw(lambda: R.ChooseFastestDataset(input_datasets=[r(5)._variant_tensor, r(5)._variant_tensor], num_experiments=2, **NUMBERS), r(5), number()),
+    **{
+        f"sliding {size} {shift} {stride} {drops}": _sliding(size, shift, stride, drops)
+        for size, shift, stride in ((3, 1, 1), (2, 3, 1), (2, 1, 3), (3, 2, 2), (20, 1, 1), (0, 1, 1), (1, 0, 1), (1, 1, 0))
+        for drops in (True, False)
+    },
     "map and batch": mapped(R.ExperimentalMapAndBatchDataset, lambda x: x * x, batched=True, batch_size=I(4), num_parallel_calls=I(2), drop_remainder=False),
     "map and batch zero": mapped(R.ExperimentalMapAndBatchDataset, lambda x: x * x, batched=True, batch_size=I(0), num_parallel_calls=I(2), drop_remainder=False),
     "map parallel v1": mapped(R.ParallelMapDataset, lambda x: x + 100, num_parallel_calls=2),

@@ -1,5 +1,7 @@
 """Iterators that several sessions share, waits that end from outside, and training loops on datasets. The oracle is a cluster of TensorFlow's."""
 
+import os
+import tempfile
 import threading
 
 import numpy as np
@@ -168,6 +170,55 @@ def monitored(one_shot):
     return script
 
 
+def _all_of(dataset, target, n=100):
+    """The elements, up to the end or an error."""
+    with tf.Graph().as_default(), tf1.Session(target) as session:
+        iterator, element = _iterator(dataset) if target else (lambda i: (i, i.get_next()))(tf1.data.make_initializable_iterator(dataset()))
+        begun = attempt(session.run, iterator.initializer)
+        if begun.code:
+            return begun
+        seen = []
+        for _ in range(n):
+            outcome = attempt(session.run, element)
+            if outcome.code:
+                return seen, outcome.code
+            parts = outcome.value if isinstance(outcome.value, tuple) else (outcome.value,)
+            seen.append([np.array(v).tolist() for v in parts])
+        return seen, None
+
+
+def cached_in_files(target, note):
+    """A cache that one program writes and another reads, on either side; and what is left when nobody comes to the end."""
+    folder = tempfile.mkdtemp()
+
+    def pipeline(name, marks=10):
+        of = lambda x: (x * 10, tf.strings.as_string(x), tf.ones([x % 3, 2], tf.float16))  # noqa: E731
+        return lambda: D.range(marks).map(of).cache(os.path.join(folder, name))
+
+    def names():
+        return sorted(n for n in os.listdir(folder) if "temp" not in n)
+
+    note("written", _all_of(pipeline("ours"), target))
+    note("files", names())
+    note("read here", _all_of(pipeline("ours", 3), target))  # what is there counts
+    note("read in process", _all_of(pipeline("ours", 3), ""))
+    _all_of(pipeline("theirs"), "")
+    note("read from process", _all_of(pipeline("theirs", 3), target))
+    note("half", _all_of(pipeline("half"), target, 4))
+    note("whole", _all_of(pipeline("half"), target))
+    note("nothing", _all_of(pipeline("nothing", 0), target))
+    note("nothing again", _all_of(pipeline("nothing", 5), target))
+    with open(os.path.join(folder, "locked_0.lockfile"), "w", encoding="utf-8") as file:
+        file.write("Created at: 1")
+    note("locked", _all_of(pipeline("locked"), target))
+    note("deeper", _all_of(pipeline("a/b/c"), target))
+    with open(os.path.join(folder, "broken.index"), "w", encoding="utf-8") as file:
+        file.write("no table")
+    note("broken", _all_of(pipeline("broken"), target))
+    fails = lambda: D.range(4).map(lambda x: tf.debugging.check_numerics(1.0 / tf.cast(x - 2, tf.float32), "two")).cache(os.path.join(folder, "fails"))  # noqa: E731
+    note("error", _all_of(fails, target))
+
+
 def _rows(session, element):
     """All that an iterator has left."""
     rows = []
@@ -233,3 +284,4 @@ def scripts():
     yield "data sessions/endless filter", endless_filter
     yield "data sessions/monitored", monitored(False)
     yield "data sessions/monitored one shot", monitored(True)
+    yield "data sessions/cached in files", cached_in_files

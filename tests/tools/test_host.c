@@ -199,6 +199,10 @@ static struct pool *host_io_pool(struct kernel_ctx *ctx) {
 
 static void host_submit_io(struct kernel_ctx *ctx, struct pool_task *task) { pool_submit(host_io_pool(ctx), task); }
 
+static struct alarm_clock *host_alarms(struct kernel_ctx *ctx) { return host_of(ctx)->alarms; }
+static int64_t host_now_ns(void *arg) { return ((struct test_host *)arg)->now_ns; }
+static void host_wake(void *arg) {}
+
 static uint64_t host_unique_id(void) {
     static _Atomic uint64_t last;
     return ++last;
@@ -219,23 +223,32 @@ struct test_host *test_host_new(int n_threads) {
         .is_cancelled = host_is_cancelled,
         .submit_io = host_submit_io,
         .io_pool = host_io_pool,
+        .alarms = host_alarms,
         .unique_id = host_unique_id,
     };
     host->pool = n_threads > 0 ? pool_new(n_threads) : NULL;
     pthread_mutex_init(&host->lock, NULL);
     strmap_init(&host->resources);
+    const struct alarm_clock_options clock = {.now_ns = host_now_ns, .wake = host_wake, .arg = host};
+    host->alarms = alarm_clock_new(&clock);
     return host;
 }
 
 void test_host_free(struct test_host *host) {
     if (!host)
         return;
+    alarm_clock_free(host->alarms);
     drop_container(host, "");
     strmap_fini(&host->resources);
     pool_free(host->pool);
     pool_free(host->io_pool);
     pthread_mutex_destroy(&host->lock);
     free(host);
+}
+
+void test_host_advance(struct test_host *host, int64_t us) {
+    host->now_ns += us * 1000;
+    alarm_clock_run(host->alarms);
 }
 
 size_t test_host_n_resources(struct test_host *host) {
@@ -343,6 +356,12 @@ static bool wait_until_done(struct test_call *call, int timeout_ms) {
     bool is = call->is_done;
     pthread_mutex_unlock(&call->lock);
     return is;
+}
+
+void test_call_skip_time(struct test_call *call) {
+    struct test_host *host = ((struct test_step *)call->ctx.step)->host;
+    for (int64_t next_ns; !test_call_is_done(call) && (next_ns = alarm_clock_run(host->alarms)) != INT64_MAX;)
+        host->now_ns = MAX(host->now_ns, next_ns);
 }
 
 struct status *test_call_wait(struct test_call *call, int timeout_ms) {

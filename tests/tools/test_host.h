@@ -20,11 +20,15 @@ struct test_host {
     struct pool *pool;       /* NULL when made with 0 threads */
     struct pool *io_pool;    /* made at the first submit_io; guarded by lock */
     pthread_mutex_t lock;
-    struct strmap resources; /* "container/name" → struct test_resource; guarded by lock */
+    struct strmap resources;    /* "container/name" → struct test_resource; guarded by lock */
+    struct alarm_clock *alarms; /* of a time that stands still but for test_host_advance */
+    _Atomic int64_t now_ns;
     _Atomic uint64_t next_step_id;
 };
 struct test_host *test_host_new(int n_threads);
 void test_host_free(struct test_host *host);
+/* So much later: rings what is due by then. */
+void test_host_advance(struct test_host *host, int64_t us);
 /* How many resources there are now (leak checks). */
 size_t test_host_n_resources(struct test_host *host);
 
@@ -48,6 +52,8 @@ struct test_call {
     bool is_done; /* guarded by lock */
 };
 void test_call_start(struct test_call *call, struct test_step *step, const struct kernel_instance *instance, const struct tensor *inputs);
+/* Time goes on to each alarm until the call is done, or no alarm is left: for who waits for nothing else. */
+void test_call_skip_time(struct test_call *call);
 /* Waits for the end. After timeout_ms the step is cancelled with DEADLINE_EXCEEDED, which must end the kernel's wait. */
 struct status *test_call_wait(struct test_call *call, int timeout_ms) MUST_USE;
 bool test_call_is_done(struct test_call *call);

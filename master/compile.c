@@ -1,7 +1,7 @@
 /* The compiler's driver: the table of passes, and the way from a session's graph to partitions (compile.h).
  *
- * Reading order: this file, pass_cut.c, pass_prune.c, pass_inline.c, pass_fold.c, pass_cse.c, place.h, pass_place.c, pass_partition.c,
- * pass_functions.c. */
+ * Reading order: this file, pass_cut.c, pass_prune.c, pass_inline.c, pass_fold.c, pass_cse.c, pass_datasets.c, place.h, pass_place.c,
+ * pass_partition.c, pass_functions.c. */
 #include "master/compile.h"
 
 #include <stdlib.h>
@@ -19,6 +19,7 @@ const struct pass compile_passes[] = {
     {"inline",    pass_inline,    "WP 4.4, CF 3: functions, If, While",        false},
     {"fold",      pass_fold,      "OSDI 3.3 constant folding",                 true},
     {"cse",       pass_cse,       "WP 5.1 common subexpressions",              true},
+    {"datasets",  pass_datasets,  "datasets as graphs, for clients",           false},
     {"sweep",     pass_prune,     "what inline, fold and cse left unused",     false},
     {"place",     pass_place,     "WP 3.2.1 node placement",                   false},
     {"partition", pass_partition, "WP 3.2.2 cross-device communication",       false},

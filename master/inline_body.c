@@ -362,16 +362,27 @@ static struct status *make_outputs(struct copy *copy) {
     return NULL;
 }
 
+/* Calls that TensorFlow turns into nodes of the client's graph before it prunes that: what is stateful in their bodies and used by nobody
+ * goes then. In other calls, which are kernels there, it runs. (Functions of tf.function name what must run in control_ret.) */
+static bool is_pruned_with_its_graph(const struct node *node) {
+    const struct attr_value *lowers = node_attr(node, "_lower_using_switch_merge");
+    if (node_attr(node, CALLED_BY_KERNEL_ATTR))
+        return false;
+    return node_is_op(node, "PartitionedCall") || node_is_op(node, "StatefulPartitionedCall") ||
+           (lowers && lowers->type == ATTR_BOOL && lowers->b);
+}
+
 static struct status *make(struct copy *copy) {
     struct body *body = copy->body;
+    int n_effects = is_pruned_with_its_graph(copy->call->node) ? copy->function->n_kept_effects : copy->function->n_effects;
     body->has_control_flow = copy->function->has_control_flow;
     TRY(extend_chain(copy->in, copy->call, copy->function->name, &body->chain));
     TRY(bind_args(copy));
     TRY(make_nodes(copy));
     TRY(connect_all(copy, body->chain));
     TRY(make_outputs(copy));
-    body->effects = arena_array(&copy->in->c->arena, struct node *, copy->function->n_effects + 1);
-    for (int i = 0; i < copy->function->n_effects; i++)
+    body->effects = arena_array(&copy->in->c->arena, struct node *, n_effects + 1);
+    for (int i = 0; i < n_effects; i++)
         body->effects[body->n_effects++] = copy->nodes[copy->function->effects[i]];
     return NULL;
 }

@@ -37,9 +37,24 @@ struct status *lower_call_of(struct inliner *in, const struct inline_call *call,
     return NULL;
 }
 
+/* There is one executor here, which does what both of TensorFlow's promise; a name that TensorFlow does not know is a mistake. */
+static struct status *check_executor(const struct node *node) {
+    const struct attr_value *value = op_signature_is_known(node->op) ? node_attr(node, "executor_type") : NULL;
+    static const char *const known[] = {"", "DEFAULT", "SINGLE_THREADED_EXECUTOR"};
+    if (!value || value->type != ATTR_STRING)
+        return NULL;
+    for (size_t i = 0; i < ARRAY_LEN(known); i++)
+        if (span_is(value->s, known[i]))
+            return NULL;
+    return status_not_found("No executor factory registered for the given executor type: %.*s\n\t [[{{node %s}}]]",
+                            (int)MIN(value->s.len, 256), (const char *)value->s.data, node->name);
+}
+
 struct status *lower_call(struct inliner *in, const struct inline_call *call, struct replacement *ret) {
     const struct attr_func *function;
+    TRY(check_executor(call->node));
     TRY(inline_called_function(in, call, &function));
+    inline_choose(in, &function);
     return lower_call_of(in, call, function, 0, ret);
 }
 

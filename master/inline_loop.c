@@ -153,8 +153,8 @@ static struct status *call_cond(struct loop *loop, struct node_input *ret) {
         loop->cond.args[i] = (struct body_arg){.value = in_frame(&loop->vars[i]), .is_loose = loop->vars[i].is_constant};
     TRY(body_make(loop->in, loop->call, function->func, &loop->cond));
     if (loop->cond.n_outputs != 1)
-        return status_invalid("The condition '%s' of a loop has %d outputs, not one\n\t [[{{node %s}}]]", function->func->name,
-                              loop->cond.n_outputs, loop->call->node->name);
+        return status_invalid("Expected a single scalar return value from WhileOp cond, got %d tensors: '%s'\n\t [[{{node %s}}]]",
+                              loop->cond.n_outputs, function->func->name, loop->call->node->name);
     return inline_predicate(loop->in, loop->call, loop->cond.outputs[0], ret);
 }
 
@@ -196,6 +196,9 @@ static struct status *make_body(struct loop *loop) {
         loop->body.args[n_before + i] = (struct body_arg){.value = var->is_constant ? constant : changing, .is_loose = var->is_constant};
     }
     TRY(body_make(loop->in, loop->call, function->func, &loop->body));
+    if (loop->body.n_outputs != loop->n_inputs)
+        return status_invalid("%s loop body returned %d arguments. Expected: %d\n\t [[{{node %s}}]]", loop->counter ? "For" : "While",
+                              loop->body.n_outputs, loop->n_inputs, loop->call->node->name);
     return body_check_outputs(loop->call, &loop->body);
 }
 

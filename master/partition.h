@@ -1,4 +1,5 @@
-/* What the partition's files share: pass_partition.c (edges, copies, one graph per task), partition_loops.c (loops that span tasks). */
+/* What the partition's files share: pass_partition.c (edges, copies, one graph per task), partition_loops.c (loops that span tasks),
+ * partition_slots.c (what is known of values before they come). */
 #ifndef MILLRACE_MASTER_PARTITION_H
 #define MILLRACE_MASTER_PARTITION_H
 
@@ -17,6 +18,7 @@ struct cut {
     struct u64map pulses;           /* frame * n_tasks + task → the Merge that runs there in each of the loop's iterations */
     struct node_input *step_inputs; /* by node id: what an Enter or NextIteration took before its edges were cut */
     bool *is_irregular;             /* by node id: in a loop, and not once in every iteration; NULL when no loop spans tasks */
+    struct cut_slots *slots;        /* NULL: nothing is known of what crosses */
     int n_edges;
     bool *exchanges; /* n_tasks × n_tasks: does a send to b? */
 };
@@ -53,5 +55,12 @@ bool cut_is_step_of_loop(const struct node *node);
 struct status *cut_repeat_step(struct cut *cut, struct node *src, int task, struct node **ret) MUST_USE;
 /* A value that comes in some iterations only cannot be received in each. */
 struct status *cut_check_regular(const struct cut *cut, const struct node *src, const struct node *dst) MUST_USE;
+
+/* ---- partition_slots.c ---- */
+/* Works out which values are certain to come, and their shapes. Where no step or no edge could use that, cut->slots stays NULL. */
+struct status *cut_find_slots(struct cut *cut) MUST_USE;
+void cut_slots_free(struct cut_slots *slots);
+/* Notes the shape of src:index at the Recv that stands for it, where a place for it may be prepared. */
+void cut_say_shape(const struct cut *cut, const struct node *src, int index, struct node *recv);
 
 #endif

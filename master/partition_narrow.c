@@ -31,5 +31,6 @@ struct status *cut_add_narrow_pair(struct cut *cut, struct node *src, int index,
     TRY(add_cast(cut, arena_printf(arena, "%s/_narrow_%d", src->name, number), src, index, DT_BFLOAT16,
                  device_host(cut->devices, src->placed), &narrow));
     TRY(cut_add_pair(cut, narrow, 0, src, cut->frames.out[src->id], tensor_name, task, &recv));
+    cut_say_shape(cut, src, index, recv);
     return add_cast(cut, arena_printf(arena, "%s/_widen_%d", src->name, number), recv, 0, DT_FLOAT, recv->placed, ret);
 }

@@ -121,6 +121,15 @@ static struct status *find_targets(struct compilation *c) {
 
 /* ---- nodes for feeds and fetches ---- */
 
+static bool is_placeholder(const struct node *node) { return node_is_op(node, "Placeholder") || node_is_op(node, "PlaceholderV2"); }
+
+/* What the client has said of it: a hint for shapes behind it. */
+static void say_shape(struct graph *graph, struct node *feed, const struct node *placeholder) {
+    const struct attr_value *shape = is_placeholder(placeholder) ? node_attr(placeholder, "shape") : NULL;
+    if (shape && shape->type == ATTR_SHAPE && shape->shape.rank > 0)
+        node_set_attr_shape(graph, feed, "_shape", shape->shape);
+}
+
 static struct status *add_slot_node(struct compilation *c, const char *op, const struct endpoint *endpoint, enum dtype type, int position,
                                     struct node **ret) {
     const char *what = strcmp(op, OP_FEED) == 0 ? "_feed" : "_fetch";
@@ -131,12 +140,12 @@ static struct status *add_slot_node(struct compilation *c, const char *op, const
     node_set_attr_i(&c->graph, node, "index", position);
     if (strcmp(op, OP_FETCH) == 0)
         node_add_input(&c->graph, node, endpoint->node, endpoint->index); /* a reference's value, if it is one */
+    else
+        say_shape(&c->graph, node, endpoint->node);
     TRY(node_finish(&c->graph, node));
     *ret = node;
     return NULL;
 }
-
-static bool is_placeholder(const struct node *node) { return node_is_op(node, "Placeholder") || node_is_op(node, "PlaceholderV2"); }
 
 /* What replaces the outputs of one node, chained from first_feed[node id]. */
 struct feed {

@@ -15,6 +15,7 @@
 #include "common/graph/internal_ops.h"
 #include "kernels/kernel.h"
 #include "master/compile_internal.h"
+#include "master/inline.h"
 
 enum {
     MAX_DEPTH = 64,                 /* of functions that name functions */
@@ -75,6 +76,7 @@ static struct status *add_call(struct graph *graph, struct arena *arena, const s
     node_set_attr(graph, call, "Tin", in);
     node_set_attr(graph, call, "Tout", out);
     node_set_attr(graph, call, "f", &f);
+    node_set_attr_b(graph, call, CALLED_BY_KERNEL_ATTR, true);
     for (int i = 0; i < names->n_feeds; i++) {
         names->feeds[i] = arena_printf(arena, "arg_%d", i);
         TRY(graph_add_node(graph, names->feeds[i], "Placeholder", "", &arg));

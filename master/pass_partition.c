@@ -119,12 +119,14 @@ struct status *cut_arrive(struct cut *cut, struct node *src, int index, int task
     if (*ret)
         return NULL;
     const char *tensor_name = arena_printf(&cut->c->arena, "%s:%d", src->name, index);
-    if (cut_is_step_of_loop(src))
+    if (cut_is_step_of_loop(src)) {
         TRY(cut_repeat_step(cut, src, task, ret));
-    else if (cut_is_narrowed(cut, src, index))
+    } else if (cut_is_narrowed(cut, src, index)) {
         TRY(cut_add_narrow_pair(cut, src, index, tensor_name, task, ret));
-    else
+    } else {
         TRY(cut_add_pair(cut, src, index, src, cut->frames.out[src->id], tensor_name, task, ret));
+        cut_say_shape(cut, src, index, *ret);
+    }
     u64map_put(&cut->arrivals, key, *ret);
     return NULL;
 }
@@ -287,6 +289,7 @@ static struct status *cut_graph(struct cut *cut) {
     TRY(read_variables_late(cut));
     TRY(cut_add_loops(cut));
     cut->n_ids = graph->n_nodes;
+    TRY(cut_find_slots(cut));
     cut->first_endpoint = arena_array(&cut->c->arena, uint64_t, graph->n_nodes + 1);
     cut->step_inputs = arena_array(&cut->c->arena, struct node_input, graph->n_nodes + 1);
     for (int id = 0; id < graph->n_nodes; id++)
@@ -426,6 +429,7 @@ struct status *pass_partition(struct compilation *c, bool *ret_changed) {
         make_partitions(&cut);
     *ret_changed = !st;
     loop_frames_fini(&cut.frames);
+    cut_slots_free(cut.slots);
     u64map_fini(&cut.arrivals);
     u64map_fini(&cut.pulses);
     free(cut.copied_from);

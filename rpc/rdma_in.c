@@ -32,8 +32,10 @@ static void forget(struct rdma_landing *landing) {
     domain_unref(landing->domain);
     if (landing->is_orphan)
         return;
-    u64map_remove(&landing->in->landings, landing->place.number);
-    landing->in->granted_bytes -= (int64_t)landing->size_bytes;
+    struct rdma_in *in = landing->in;
+    u64map_remove(&in->landings, landing->place.number);
+    *(landing->is_ahead ? &in->ahead_bytes : &in->granted_bytes) -= (int64_t)landing->size_bytes;
+    in->n_ahead -= landing->is_ahead;
 }
 
 static void fail(struct rdma_in *in, struct status *why) {
@@ -137,24 +139,38 @@ struct status *rdma_in_connect(struct rdma_in *in, const struct rdma_address *to
     return rdma_queue_connect(&in->queue, to);
 }
 
-bool rdma_in_land(struct rdma_in *in, struct rdma_landing *landing, struct buffer *buffer, size_t size_bytes) {
-    bool is_full = in->granted_bytes > 0 && in->granted_bytes + (int64_t)size_bytes > RDMA_GRANTED_MAX_BYTES;
-    if (!rdma_queue_is_open(&in->queue) || in->landings.n_entries >= RDMA_RECEIVE_DEPTH || is_full)
-        return false;
+static void begin_landing(struct rdma_in *in, struct rdma_landing *landing, struct buffer *buffer, size_t size_bytes, bool is_ahead) {
     do
         in->last_number++;
     while (u64map_get(&in->landings, in->last_number)); /* they come round */
     in->domain->n_refs++;
-    in->granted_bytes += (int64_t)size_bytes;
+    *(is_ahead ? &in->ahead_bytes : &in->granted_bytes) += (int64_t)size_bytes;
+    in->n_ahead += is_ahead;
     *landing = (struct rdma_landing){.in = in,
                                      .domain = in->domain,
                                      .place = {.number = in->last_number, .address = (uintptr_t)buffer->data},
                                      .buffer = buffer_ref(buffer),
                                      .size_bytes = size_bytes,
+                                     .is_ahead = is_ahead,
                                      .state = RDMA_REGISTERING,
                                      .job = {.work = register_memory, .done = on_registered}};
     u64map_put(&in->landings, landing->place.number, landing);
     rdma_device_submit(in->queue.device, &landing->job);
+}
+
+bool rdma_in_land(struct rdma_in *in, struct rdma_landing *landing, struct buffer *buffer, size_t size_bytes) {
+    bool is_full = in->granted_bytes > 0 && in->granted_bytes + (int64_t)size_bytes > RDMA_GRANTED_MAX_BYTES;
+    if (!rdma_queue_is_open(&in->queue) || in->landings.n_entries >= RDMA_RECEIVE_DEPTH || is_full)
+        return false;
+    begin_landing(in, landing, buffer, size_bytes, false);
+    return true;
+}
+
+bool rdma_in_land_ahead(struct rdma_in *in, struct rdma_landing *landing, struct buffer *buffer, size_t size_bytes) {
+    bool is_full = in->n_ahead >= RDMA_AHEAD_MAX || (int64_t)size_bytes > RDMA_AHEAD_MAX_BYTES - in->ahead_bytes;
+    if (!rdma_queue_is_open(&in->queue) || in->landings.n_entries >= RDMA_RECEIVE_DEPTH || is_full)
+        return false;
+    begin_landing(in, landing, buffer, size_bytes, true);
     return true;
 }
 

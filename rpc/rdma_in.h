@@ -10,6 +10,9 @@
  * until that answer the buffer waits, after it the key is void. Its key works in no other peer's queue pair, since each line has a
  * protection domain of its own. What a peer claims to have written and has not holds whatever the memory held before.
  *
+ * Places ahead, for values whose sender has not announced them, have limits of their own, so that however long those values take, there is
+ * always a place for what is there.
+ *
  * Loop thread; registering and withdrawing happen on the device's. */
 #ifndef MILLRACE_RPC_RDMA_IN_H
 #define MILLRACE_RPC_RDMA_IN_H
@@ -21,6 +24,8 @@ struct rdma_in;
 
 /* That one peer can keep from being used again, by not answering: more is not granted, but for one value where nothing else is. */
 #define RDMA_GRANTED_MAX_BYTES (4ll << 30)
+#define RDMA_AHEAD_MAX_BYTES (1ll << 30) /* besides: of places ahead */
+enum { RDMA_AHEAD_MAX = RDMA_RECEIVE_DEPTH / 2 };
 
 enum rdma_landing_state { RDMA_REGISTERING, RDMA_GRANTED, RDMA_WITHDRAWING };
 
@@ -37,6 +42,7 @@ struct rdma_landing {
     enum rdma_landing_state state;
     bool has_landed; /* the number has come */
     bool is_orphan;  /* the line was closed */
+    bool is_ahead;
 };
 
 struct rdma_in_handlers {
@@ -57,7 +63,8 @@ struct rdma_in {
     struct rdma_domain *domain;
     struct u64map landings; /* by number: those of this line, in any state */
     uint32_t last_number;
-    int64_t granted_bytes; /* of these */
+    int64_t granted_bytes, ahead_bytes; /* of these; the second: of places ahead */
+    int n_ahead;
     bool has_failed;
     const struct rdma_in_handlers *handlers;
     void *owner;
@@ -69,7 +76,9 @@ struct status *rdma_in_open(struct rdma_in *in, struct rdma_device *device, cons
 struct status *rdma_in_connect(struct rdma_in *in, const struct rdma_address *to) MUST_USE;
 /* False when as many are granted as the queue takes, or as many bytes as may be. Takes a reference of the buffer. */
 bool rdma_in_land(struct rdma_in *in, struct rdma_landing *landing, struct buffer *buffer, size_t size_bytes) MUST_USE;
-/* The peer will not write it. Errors: INVALID_ARGUMENT, it was not granted. */
+/* The same for a place ahead. False beyond RDMA_AHEAD_MAX, RDMA_AHEAD_MAX_BYTES. */
+bool rdma_in_land_ahead(struct rdma_in *in, struct rdma_landing *landing, struct buffer *buffer, size_t size_bytes) MUST_USE;
+/* The peer will not write it, or was never told of it. Errors: INVALID_ARGUMENT, it was not granted. */
 struct status *rdma_in_decline(struct rdma_in *in, uint32_t number) MUST_USE;
 /* Destroys the queue pair and withdraws all landings; on_withdrawn follows for each. May be called again. */
 void rdma_in_close(struct rdma_in *in);

@@ -1,4 +1,4 @@
-/* One connection's life: connecting, polling, writing from any thread, the end. */
+/* One connection's life: polling, writing from any thread, the end. */
 #include "rpc/wire_internal.h"
 
 #include <errno.h>
@@ -12,17 +12,15 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum {
-    SOCKET_BUFFER_BYTES = 4 << 20,  /* of Unix sockets; the kernel gives what it allows */
-    WRITE_BYTES_PER_TURN = 1 << 20, /* then the loop goes on: no thread is held by a large tensor */
-    VANISHED_MS = 30000,            /* a host that vanishes is noticed, even where nobody pings (rpc/heartbeat.h) */
-};
+enum { WRITE_BYTES_PER_TURN = 1 << 20 }; /* then the loop goes on: no thread is held by a large tensor */
 
 static void on_poll(uv_poll_t *uv, int error, int events);
+static void on_arm_posted(struct loop_task *task);
+static void on_close_posted(struct loop_task *task);
 
 /* ---- memory ---- */
 
-static struct wire_conn *wire_conn_new(struct loop *loop, const char *peer, bool is_unix) {
+struct wire_conn *wire_conn_new(struct loop *loop, const char *peer, bool is_unix) {
     struct wire_conn *conn = xcalloc(1, sizeof(*conn));
     atomic_init(&conn->n_refs, 1);
     atomic_init(&conn->state, WIRE_CONNECTING);
@@ -30,6 +28,8 @@ static struct wire_conn *wire_conn_new(struct loop *loop, const char *peer, bool
     conn->peer = xstrdup(peer);
     conn->is_unix = is_unix;
     conn->fd = conn->fd_to_pass = -1;
+    conn->arm_task.run = on_arm_posted;
+    conn->close_task.run = on_close_posted;
     wire_input_init(&conn->input);
     CHECK(pthread_mutex_init(&conn->lock, NULL) == 0);
     return conn;
@@ -117,7 +117,7 @@ static void stop_polling(struct wire_conn *conn) {
 }
 
 /* The descriptor may be in another thread's sendmsg: then that thread closes it after. */
-static void close_socket(struct wire_conn *conn) {
+void wire_conn_close_socket(struct wire_conn *conn) {
     stop_polling(conn);
     pthread_mutex_lock(&conn->lock);
     int fd = conn->fd;
@@ -138,7 +138,7 @@ static void close_socket(struct wire_conn *conn) {
 
 /* Loop thread, state CLOSING. */
 static void conn_finish(struct wire_conn *conn) {
-    close_socket(conn);
+    wire_conn_close_socket(conn);
     struct wire_output dropped = {0};
     pthread_mutex_lock(&conn->lock);
     atomic_store_explicit(&conn->state, WIRE_CLOSED, memory_order_release);
@@ -183,14 +183,14 @@ void wire_conn_close(struct wire_conn *conn, struct status *why_take) {
 }
 
 /* Where a callback of the loop finds the end, so on_closed may be called at once. */
-static void conn_end(struct wire_conn *conn, struct status *why_take) {
+void wire_conn_end(struct wire_conn *conn, struct status *why_take) {
     if (begin_closing(conn, why_take))
         conn_finish(conn);
 }
 
 /* ---- writing ---- */
 
-static void poll_for(struct wire_conn *conn, bool is_writable_wanted) {
+void wire_conn_poll_for(struct wire_conn *conn, bool is_writable_wanted) {
     if (!conn->poll)
         return;
     conn->is_polling_writable = is_writable_wanted;
@@ -206,7 +206,7 @@ static void on_arm_posted(struct loop_task *task) {
     bool wanted = conn->is_blocked && atomic_load(&conn->state) == WIRE_OPEN;
     pthread_mutex_unlock(&conn->lock);
     if (wanted && !conn->is_polling_writable)
-        poll_for(conn, true);
+        wire_conn_poll_for(conn, true);
     wire_conn_unref(conn);
 }
 
@@ -300,7 +300,7 @@ static void after_write(struct wire_conn *conn, struct status *why, bool must_ar
     } else if (must_arm) {
         if (loop_is_current(conn->loop)) {
             if (!conn->is_polling_writable)
-                poll_for(conn, true);
+                wire_conn_poll_for(conn, true);
         } else {
             loop_post(conn->loop, &conn->arm_task);
         }
@@ -338,7 +338,7 @@ void wire_queue(struct wire_conn *conn, const struct wire_out *out) { send_and_f
 void wire_flush(struct wire_conn *conn) { send_and_flush(conn, NULL, true); }
 void wire_send(struct wire_conn *conn, const struct wire_out *out) { send_and_flush(conn, out, true); }
 
-static void on_writable(struct wire_conn *conn) {
+void wire_conn_on_writable(struct wire_conn *conn) {
     struct status *why = NULL;
     pthread_mutex_lock(&conn->lock);
     conn->is_blocked = false;
@@ -347,71 +347,19 @@ static void on_writable(struct wire_conn *conn) {
     bool is_blocked = conn->is_blocked;
     pthread_mutex_unlock(&conn->lock);
     if (why)
-        conn_end(conn, why);
+        wire_conn_end(conn, why);
     else if (is_blocked != conn->is_polling_writable) /* after TLS' handshake it was not asked for */
-        poll_for(conn, is_blocked);
+        wire_conn_poll_for(conn, is_blocked);
 }
 
 /* ---- polling ---- */
-
-static void connect_next(struct wire_conn *conn);
-
-static void on_connected(struct wire_conn *conn) {
-    pthread_mutex_lock(&conn->lock);
-    if (wire_conn_is_live(conn))
-        atomic_store_explicit(&conn->state, conn->tls ? WIRE_SECURING : WIRE_OPEN, memory_order_release);
-    pthread_mutex_unlock(&conn->lock);
-    uv_freeaddrinfo(conn->addresses);
-    conn->addresses = conn->next_address = NULL;
-    wire_socket_tune(conn->fd, conn->is_unix);
-}
-
-/* TLS' next move. When the hands are shaken, what was queued meanwhile goes out; the other end's first words may be here already. */
-static void secure(struct wire_conn *conn) {
-    int rc = tls_socket_shake(conn->tls, conn->fd);
-    if (rc < 0) {
-        conn_end(conn, wire_why_broken(conn, errno));
-        return;
-    }
-    if (rc == 0) {
-        poll_for(conn, tls_stream_has_output(conn->tls));
-        return;
-    }
-    pthread_mutex_lock(&conn->lock);
-    if (wire_conn_is_live(conn))
-        atomic_store_explicit(&conn->state, WIRE_OPEN, memory_order_release);
-    pthread_mutex_unlock(&conn->lock);
-    on_writable(conn);
-    wire_conn_read(conn);
-}
-
-/* The kernel has decided about a connect. */
-static void on_connect_result(struct wire_conn *conn) {
-    int error = 0;
-    socklen_t len = sizeof(error);
-    if (getsockopt(conn->fd, SOL_SOCKET, SO_ERROR, &error, &len) != 0)
-        error = errno;
-    if (error == 0) {
-        on_connected(conn);
-        if (conn->tls)
-            secure(conn);
-        else
-            on_writable(conn);
-    } else if (conn->next_address) {
-        close_socket(conn);
-        connect_next(conn);
-    } else {
-        conn->connect_error = error;
-        conn_end(conn, status_unavailable("cannot connect to %s: %s", conn->peer, strerror(error)));
-    }
-}
 
 void wire_conn_read(struct wire_conn *conn) {
     if (atomic_load_explicit(&conn->state, memory_order_relaxed) != WIRE_OPEN)
         return;
     struct status *why = wire_input_read(conn);
     if (why)
-        conn_end(conn, why);
+        wire_conn_end(conn, why);
     else if (unlikely(conn->tls != NULL))
         wire_flush(conn); /* TLS itself may have an answer */
 }
@@ -424,9 +372,9 @@ static void on_poll(uv_poll_t *uv, int error, int events) {
     int state = atomic_load_explicit(&conn->state, memory_order_relaxed);
     wire_conn_ref(conn);
     if (state == WIRE_CONNECTING)
-        on_connect_result(conn);
+        wire_conn_on_connect_result(conn);
     else if (state == WIRE_SECURING)
-        secure(conn);
+        wire_conn_shake(conn);
     if (state < WIRE_OPEN) {
         wire_conn_unref(conn);
         return;
@@ -434,14 +382,14 @@ static void on_poll(uv_poll_t *uv, int error, int events) {
     if (error < 0 || (events & UV_READABLE)) {
         wire_conn_read(conn);
         if (error < 0)
-            conn_end(conn, status_unavailable("connection to %s: %s", conn->peer, uv_strerror(error)));
+            wire_conn_end(conn, status_unavailable("connection to %s: %s", conn->peer, uv_strerror(error)));
     }
     if ((events & UV_WRITABLE) && atomic_load_explicit(&conn->state, memory_order_relaxed) == WIRE_OPEN)
-        on_writable(conn);
+        wire_conn_on_writable(conn);
     wire_conn_unref(conn);
 }
 
-static struct status *begin_polling(struct wire_conn *conn, int events) {
+struct status *wire_conn_begin_polling(struct wire_conn *conn, int events) {
     struct wire_poll *poll = xcalloc(1, sizeof(*poll));
     poll->conn = conn;
     int error = uv_poll_init(loop_uv(conn->loop), &poll->uv, conn->fd);
@@ -460,31 +408,9 @@ void wire_conn_set_owner(struct wire_conn *conn, void *owner, const struct wire_
     conn->handlers = handlers;
     int state = atomic_load(&conn->state);
     if (!conn->poll && (state == WIRE_OPEN || state == WIRE_SECURING)) {
-        struct status *why = begin_polling(conn, UV_READABLE);
+        struct status *why = wire_conn_begin_polling(conn, UV_READABLE);
         if (why)
             wire_conn_close(conn, why);
-    }
-}
-
-/* ---- beginnings ---- */
-
-socklen_t wire_sockaddr(const struct net_address *address, struct sockaddr_storage *ret_sockaddr) {
-    socklen_t len = net_address_to_sockaddr(address, ret_sockaddr);
-    if (address->is_unix && address->host[0] == '@') { /* the abstract namespace: a name, not a path */
-        struct sockaddr_un *un = (struct sockaddr_un *)ret_sockaddr;
-        un->sun_path[0] = '\0';
-        len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(address->host));
-    }
-    return len;
-}
-
-void wire_socket_tune(int fd, bool is_unix) {
-    int size = SOCKET_BUFFER_BYTES, one = 1;
-    if (is_unix) {
-        (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size)); /* TCP's grow by themselves */
-    } else {
-        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-        net_keep_alive(fd, VANISHED_MS);
     }
 }
 
@@ -492,137 +418,7 @@ struct wire_conn *wire_conn_adopt(struct loop *loop, int fd_take, const char *pe
     struct wire_conn *conn = wire_conn_new(loop, peer, is_unix);
     conn->fd = fd_take;
     atomic_store(&conn->state, WIRE_OPEN);
-    conn->arm_task.run = on_arm_posted;
-    conn->close_task.run = on_close_posted;
     wire_socket_tune(fd_take, is_unix);
     wire_conn_ref(conn); /* the loop's */
-    return conn;
-}
-
-static void set_securing(struct wire_conn *conn, struct tls *tls, bool is_server) {
-    conn->tls = tls_stream_new(tls, is_server, conn->peer);
-    pthread_mutex_lock(&conn->lock);
-    if (atomic_load(&conn->state) == WIRE_OPEN)
-        atomic_store(&conn->state, WIRE_SECURING);
-    pthread_mutex_unlock(&conn->lock);
-}
-
-/* What TLS would ask of it, a Unix socket's kernel has answered. */
-static void check_user(struct wire_conn *conn) {
-    if (!wire_conn_is_same_user(conn))
-        wire_conn_close(conn, status_unavailable("%s is of another user, whom a Unix socket without TLS is not for", conn->peer));
-}
-
-void wire_conn_secure(struct wire_conn *conn, struct tls *tls, const char *task) {
-    struct str name = STR_INIT;
-    if (!tls || !wire_conn_is_live(conn))
-        return;
-    if (conn->is_unix) {
-        check_user(conn);
-        return;
-    }
-    set_securing(conn, tls, false);
-    tls_task_name(tls, task, &name);
-    tls_stream_expect(conn->tls, str_text(&name));
-    str_fini(&name);
-}
-
-void wire_conn_secure_accepted(struct wire_conn *conn, struct tls *tls) {
-    if (tls && conn->is_unix)
-        check_user(conn);
-    else if (tls)
-        set_securing(conn, tls, true);
-}
-
-int wire_conn_connect_error(const struct wire_conn *conn) { return conn->connect_error; }
-
-struct status *wire_conn_check_task(struct wire_conn *conn, const char *task) {
-    return conn->tls ? tls_stream_check_task(conn->tls, task) : NULL;
-}
-
-static void try_connect(struct wire_conn *conn, const struct sockaddr *address, socklen_t len) {
-    int fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0) {
-        wire_conn_close(conn, status_unavailable("cannot connect to %s: %s", conn->peer, strerror(errno)));
-        return;
-    }
-    int rc = connect(fd, address, len);
-    int error = rc < 0 ? errno : 0;
-    pthread_mutex_lock(&conn->lock);
-    conn->fd = fd;
-    pthread_mutex_unlock(&conn->lock);
-    if (error != 0 && error != EINPROGRESS) {
-        if (conn->next_address) {
-            close_socket(conn);
-            connect_next(conn);
-        } else {
-            conn->connect_error = error;
-            wire_conn_close(conn, status_unavailable("cannot connect to %s: %s", conn->peer, strerror(error)));
-        }
-        return;
-    }
-    if (error == 0)
-        on_connected(conn);
-    /* Even a connection that is there already flushes from the loop: the caller may still be about to queue its first messages. */
-    struct status *why = begin_polling(conn, UV_READABLE | UV_WRITABLE);
-    if (why)
-        wire_conn_close(conn, why);
-}
-
-static void connect_next(struct wire_conn *conn) {
-    struct addrinfo *address = conn->next_address;
-    conn->next_address = address->ai_next;
-    try_connect(conn, address->ai_addr, address->ai_addrlen);
-}
-
-static void on_resolved(uv_getaddrinfo_t *request, int error, struct addrinfo *addresses) {
-    struct wire_conn *conn = CONTAINER_OF(request, struct wire_conn, resolve);
-    conn->is_resolving = false;
-    if (!wire_conn_is_live(conn)) {
-        uv_freeaddrinfo(addresses);
-    } else if (error) {
-        conn_end(conn, status_unavailable("cannot resolve %s: %s", conn->peer, uv_strerror(error)));
-    } else {
-        conn->addresses = conn->next_address = addresses;
-        connect_next(conn);
-    }
-    wire_conn_unref(conn); /* the request's */
-}
-
-static void resolve(struct wire_conn *conn, const struct net_address *address) {
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG};
-    char port[8];
-    snprintf(port, sizeof(port), "%u", address->port);
-    wire_conn_ref(conn);
-    conn->is_resolving = true;
-    int error = uv_getaddrinfo(loop_uv(conn->loop), &conn->resolve, on_resolved, address->host, port, &hints);
-    if (error) {
-        conn->is_resolving = false;
-        wire_conn_close(conn, status_unavailable("cannot resolve %s: %s", conn->peer, uv_strerror(error)));
-        wire_conn_unref(conn);
-    }
-}
-
-struct wire_conn *wire_connect(struct loop *loop, const char *address, const struct wire_handlers *handlers, void *owner) {
-    struct net_address parsed = {0};
-    struct sockaddr_storage sockaddr;
-    struct status *why = net_address_parse(address, &parsed);
-    struct wire_conn *conn = wire_conn_new(loop, address, parsed.is_unix);
-    conn->arm_task.run = on_arm_posted;
-    conn->close_task.run = on_close_posted;
-    conn->handlers = handlers;
-    conn->owner = owner;
-    wire_conn_ref(conn); /* the loop's */
-    if (why) {
-        wire_conn_close(conn, why);
-        return conn;
-    }
-    if (!parsed.is_unix && (parsed.host[0] == '\0' || strcmp(parsed.host, "localhost") == 0))
-        snprintf(parsed.host, sizeof(parsed.host), "127.0.0.1"); /* as listeners have it; no resolver, no thread */
-    socklen_t len = wire_sockaddr(&parsed, &sockaddr);
-    if (len > 0)
-        try_connect(conn, (struct sockaddr *)&sockaddr, len);
-    else
-        resolve(conn, &parsed);
     return conn;
 }

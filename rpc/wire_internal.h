@@ -1,5 +1,5 @@
 /* The parts of the worker wire, for its own files and tests: wire_frame.c (the header), wire_output.c (what waits to be written),
- * wire_input.c (what comes in), wire_conn.c (one connection's life), wire_server.c (listening).
+ * wire_input.c (what comes in), wire_conn.c (one connection's life), wire_connect.c (how it comes about), wire_server.c (listening).
  *
  *              wire_connect          accept
  *                   │                   │
@@ -176,13 +176,24 @@ struct wire_conn *wire_conn_adopt(struct loop *loop, int fd_take, const char *pe
 static inline bool wire_conn_is_live(struct wire_conn *conn) {
     return atomic_load_explicit(&conn->state, memory_order_acquire) <= WIRE_OPEN;
 }
-/* The kernel's form of an address, abstract Unix names included; 0 for a name. */
 /* What ends it after a system call's error, or TLS' (EPROTO). */
 struct status *wire_why_broken(struct wire_conn *conn, int error) MUST_USE;
 /* Reads what is there; may end it. The caller holds a reference. */
 void wire_conn_read(struct wire_conn *conn);
+struct wire_conn *wire_conn_new(struct loop *loop, const char *peer, bool is_unix); /* CONNECTING, without a socket */
+void wire_conn_close_socket(struct wire_conn *conn);
+/* Where a callback of the loop finds the end, so on_closed may be called at once. */
+void wire_conn_end(struct wire_conn *conn, struct status *why_take);
+struct status *wire_conn_begin_polling(struct wire_conn *conn, int events) MUST_USE;
+void wire_conn_poll_for(struct wire_conn *conn, bool is_writable_wanted);
+void wire_conn_on_writable(struct wire_conn *conn); /* writes what waits, asks for more */
+
+/* ---- wire_connect.c ---- */
+void wire_conn_on_connect_result(struct wire_conn *conn); /* the kernel has decided about a connect */
+void wire_conn_shake(struct wire_conn *conn);             /* TLS' next move */
 /* As wire_conn_secure, for a connection that was accepted. */
 void wire_conn_secure_accepted(struct wire_conn *conn, struct tls *tls);
+/* The kernel's form of an address, abstract Unix names included; 0 for a name. */
 socklen_t wire_sockaddr(const struct net_address *address, struct sockaddr_storage *ret_sockaddr);
 void wire_socket_tune(int fd, bool is_unix);
 

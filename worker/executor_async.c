@@ -86,6 +86,8 @@ static void on_value(struct rendezvous_recv *recv, struct status *status_take, s
 static bool start_recv(struct async_op *op) {
     const struct plan_channel *channel = &op->step->plan->channels[op->node->aux];
     op->recv.on_value = on_value;
+    if (unlikely(channel->slot_bytes > 0)) /* a grant ahead may be queued */
+        op->step->wants_flush = true;
     return rendezvous_recv_start(op->step->run->rendezvous, channel, op->iteration->frame_iter, &op->recv, &op->outputs[0]);
 }
 

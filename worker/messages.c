@@ -11,16 +11,16 @@ static void add_fixed64(struct str *out, uint32_t number, uint64_t value) {
     str_add_bytes(out, &value, sizeof(value)); /* little-endian, like every host this runs on */
 }
 
-static void add_dims(struct str *out, const struct tensor *t) {
+static void add_dims(struct str *out, struct shape shape) {
     size_t len = 0;
-    for (int i = 0; i < t->rank; i++)
-        len += proto_varint_size((uint64_t)tensor_dim(t, i));
+    for (int i = 0; i < shape.rank; i++)
+        len += proto_varint_size((uint64_t)shape.dims[i]);
     if (len == 0)
         return;
     proto_add_tag(out, 2, 2);
     proto_add_varint(out, len);
-    for (int i = 0; i < t->rank; i++)
-        proto_add_varint(out, (uint64_t)tensor_dim(t, i));
+    for (int i = 0; i < shape.rank; i++)
+        proto_add_varint(out, (uint64_t)shape.dims[i]);
 }
 
 /* Writes the nested message behind a length of one byte, which nearly always suffices; else the bytes move up. */
@@ -45,6 +45,12 @@ static void nested_end(struct str *out, size_t begin) {
         *at++ = (char)(rest >= 0x80 ? rest | 0x80 : rest);
 }
 
+static void add_plain(struct str *out, enum dtype dtype, struct shape shape, size_t size_bytes) {
+    proto_add_int(out, 1, dtype);
+    add_dims(out, shape);
+    proto_add_int(out, 4, size_bytes);
+}
+
 void tensor_meta_add(struct str *out, uint32_t number, const struct tensor *t, size_t proto_size_bytes) {
     size_t begin = nested_begin(out, number);
     if (t->storage == TENSOR_DEAD) {
@@ -61,9 +67,7 @@ void tensor_meta_add(struct str *out, uint32_t number, const struct tensor *t, s
             CHECK(out->len - before == tensor_proto_size(t));
         }
     } else {
-        proto_add_int(out, 1, t->dtype);
-        add_dims(out, t);
-        proto_add_int(out, 4, tensor_size_bytes(t));
+        add_plain(out, (enum dtype)t->dtype, tensor_shape(t), tensor_size_bytes(t));
     }
     nested_end(out, begin);
 }
@@ -122,6 +126,11 @@ struct status *tensor_meta_read(struct span in, struct tensor_meta *ret) {
     while ((rc = proto_next(&in, &field)) > 0)
         TRY(tensor_meta_read_field(&field, ret));
     return rc < 0 ? malformed("TensorMeta") : NULL;
+}
+
+bool tensor_meta_fits(const struct tensor_meta *meta, const struct tensor *t) {
+    return t->storage != TENSOR_DEAD && meta->dtype == (enum dtype)t->dtype &&
+           shape_equal((struct shape){meta->rank, meta->dims}, tensor_shape(t));
 }
 
 struct status *tensor_meta_check(const struct tensor_meta *meta) {
@@ -268,10 +277,22 @@ struct status *cancel_step_read(struct span in, struct cancel_step_message *ret)
     return rc < 0 ? malformed("CancelStep") : NULL;
 }
 
-void edge_message_write(struct str *out, uint32_t edge, uint64_t frame_iter, const struct tensor *t, size_t proto_size_bytes) {
+static void add_key(struct str *out, uint32_t edge, uint64_t frame_iter) {
     str_reserve(out, 128);
     proto_add_int(out, 1, edge);
     add_fixed64(out, 2, frame_iter);
+}
+
+void edge_message_write_expected(struct str *out, uint32_t edge, uint64_t frame_iter, enum dtype dtype, struct shape shape,
+                                 size_t size_bytes) {
+    add_key(out, edge, frame_iter);
+    size_t begin = nested_begin(out, 3);
+    add_plain(out, dtype, shape, size_bytes);
+    nested_end(out, begin);
+}
+
+void edge_message_write(struct str *out, uint32_t edge, uint64_t frame_iter, const struct tensor *t, size_t proto_size_bytes) {
+    add_key(out, edge, frame_iter);
     if (t)
         tensor_meta_add(out, 3, t, proto_size_bytes);
 }

@@ -28,6 +28,8 @@ struct status *tensor_meta_check(const struct tensor_meta *meta) MUST_USE;
  * in the value. A dead one is TENSOR_DEAD. `ret` must hold nothing. */
 struct status *tensor_meta_take(const struct tensor_meta *meta, const struct wire_message *message, size_t *offset,
                                 struct allocator *allocator, struct tensor *ret) MUST_USE;
+/* Is that what it describes: a value of its dtype and shape? */
+bool tensor_meta_fits(const struct tensor_meta *meta, const struct tensor *t);
 /* Plain memory of one size, so that a payload part can be it? */
 static inline bool tensor_meta_is_plain(const struct tensor_meta *meta) { return dtype_in(meta->dtype, DTYPES_PLAIN); }
 
@@ -68,7 +70,7 @@ struct arena_reference {
 };
 
 /* Push, Announce, Grant: an edge's key; the first two with a tensor, a Push perhaps with a reference in place of a payload, a Grant perhaps
- * with a place to write the value to. */
+ * with a place to write the value to. A Grant with a tensor is one ahead (worker/rendezvous.h). */
 struct edge_message {
     uint32_t edge;
     uint64_t frame_iter;
@@ -80,6 +82,9 @@ struct edge_message {
 };
 void edge_message_write(struct str *out, uint32_t edge, uint64_t frame_iter, const struct tensor *t,
                         size_t proto_size_bytes); /* t may be NULL */
+/* The same for a value that is not there yet, of a plain dtype and a full shape. */
+void edge_message_write_expected(struct str *out, uint32_t edge, uint64_t frame_iter, enum dtype dtype, struct shape shape,
+                                 size_t size_bytes);
 void edge_message_add_reference(struct str *out, const struct arena_reference *reference);
 void edge_message_add_place(struct str *out, const struct rdma_place *place);
 struct status *edge_message_read(struct span in, struct edge_message *ret) MUST_USE;

@@ -22,7 +22,7 @@ struct rdma_device;
 
 enum rdma_mode { RDMA_OFF, RDMA_PREFER, RDMA_REQUIRE };
 
-enum { PEER_MAX_KNOWN = 65536, PEER_SHM_MAX_KEPT_BYTES = 256 << 20 };
+enum { PEER_MAX_KNOWN = 65536, PEER_SHM_MAX_KEPT_BYTES = 256 << 20, PEER_AHEAD_MAX_HELD = 1024 };
 
 /* Who gets the tensor messages (PUSH, ANNOUNCE, GRANT) of all peers. */
 struct peer_receiver {
@@ -31,6 +31,10 @@ struct peer_receiver {
     struct buffer *(*alloc)(void *arg, struct peer *peer, const struct wire_message *message, size_t size_bytes);
     /* Is what `alloc` gave for that key still waited for? Its step may have ended. */
     bool (*is_wanted)(void *arg, struct peer *peer, uint64_t step, uint32_t edge, uint64_t frame_iter);
+    /* Nothing is written to the place that peer_grant_ahead was asked for, and nothing will be. With a buffer (borrowed): the sender was
+     * told of the place, and may now push the value where the place would have taken it. Without: it was not. NULL where none is granted.
+     */
+    void (*on_place_gone)(void *arg, struct peer *peer, uint64_t step, uint32_t edge, uint64_t frame_iter, struct buffer *buffer);
 };
 
 /* Who runs steps: each that exchanges with the peer has to end with `why`, which names the task. */
@@ -70,6 +74,10 @@ bool peer_is_self(const struct peer *peer);
 /* Bytes that the rendezvous has granted to it and that have not come. Any thread. */
 _Atomic int64_t *peer_in_flight_bytes(struct peer *peer);
 
+/* The same of what it has been granted ahead; and how many grants ahead of its own are held here (at most PEER_AHEAD_MAX_HELD). */
+_Atomic int64_t *peer_ahead_bytes(struct peer *peer);
+_Atomic int *peer_n_held_ahead(struct peer *peer);
+
 /* Opens the control channel unless it is there. */
 void peer_connect(struct peer *peer);
 /* What the Hello says with which another task opens a channel. */
@@ -105,6 +113,7 @@ struct peer_grant {
     uint32_t edge;
     struct buffer *announcement; /* the Announce's meta */
     struct buffer *buffer;       /* where the value is to land */
+    struct allocator *allocator; /* ahead: in place of the buffer */
     size_t size_bytes;
 };
 /* True when its Grant will be sent, with a place or without one: the caller sends none. Borrows the grant and its buffers. Any thread. */
@@ -125,6 +134,30 @@ void peer_push(struct peer *peer, const struct peer_value *value);
 struct status *peer_write(struct peer *peer, const struct rdma_place *place, struct peer_value *value_take) MUST_USE;
 /* The value is not here any more. Loop thread. */
 void peer_decline(struct peer *peer, const struct rdma_place *place);
+
+/* ---- grants ahead (worker/rendezvous.h) ---- */
+
+/* How a value could be granted that the peer has not announced: not at all, by a place in memory, or so that it may be pushed. A grant
+ * costs a message and the memory: nothing is gained where values go as references. Any thread. */
+enum peer_ahead_way { PEER_AHEAD_NOT, PEER_AHEAD_PLACE, PEER_AHEAD_PUSH };
+enum peer_ahead_way peer_ahead_way(struct peer *peer);
+/* For PEER_AHEAD_PLACE: prepares a place and sends its Grant. The grant's announcement is what the place is for; it has no buffer but an
+ * allocator: memory comes from there or is prepared already. What comes of it: the value's Push, or on_place_gone, or the peer is lost. Any
+ * thread. */
+void peer_grant_ahead(struct peer *peer, const struct peer_grant *grant);
+
+/* A grant ahead that the peer has sent: by it one value may go, at any time. */
+struct peer_ahead {
+    uint64_t connection, line; /* that it belongs to */
+    struct rdma_place place;
+    bool has_place;
+};
+/* Loop thread; place may be NULL. */
+struct peer_ahead peer_ahead_take(struct peer *peer, const struct rdma_place *place);
+/* The value goes by it; takes its contents. Any thread. */
+void peer_send_ahead(struct peer *peer, const struct peer_ahead *ahead, struct peer_value *value_take);
+/* None will. Any thread. */
+void peer_drop_ahead(struct peer *peer, const struct peer_ahead *ahead);
 
 /* JSON rows for /statusz: task, incarnation, transport and why, queued bytes, heartbeat. */
 void peer_table_describe(struct peer_table *table, struct str *out);

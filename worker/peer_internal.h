@@ -1,5 +1,5 @@
-/* A task's peers, for their own files: peer.c (connections and their loss), peer_values.c (values past the sockets, the status
- * page), peer_streams.c (values over several sockets). */
+/* A task's peers, for their own files: peer.c (the table, the loss of peers, sending), peer_channels.c (opening and taking over channels,
+ * what comes in by them), peer_values.c (values past the sockets, the status page), peer_streams.c (values over several sockets). */
 #ifndef MILLRACE_WORKER_PEER_INTERNAL_H
 #define MILLRACE_WORKER_PEER_INTERNAL_H
 
@@ -46,6 +46,9 @@ struct peer {
     const struct transport *transport; /* loop thread; NULL before the first connection */
     struct str why;                    /* loop thread: why this transport */
     _Atomic int64_t in_flight_bytes;   /* the rendezvous' */
+    _Atomic int64_t ahead_bytes;       /* likewise */
+    _Atomic int n_held_ahead;          /* likewise */
+    _Atomic bool pushes_ahead;         /* there is a control channel over tcp; set on the loop thread */
     uint64_t n_losses;                 /* loop thread */
     struct heartbeat heartbeat;        /* loop thread; on while there is a control channel */
     struct peer_streams streams;       /* loop thread */
@@ -60,6 +63,13 @@ struct peer {
 
 void peer_table_free_when_done(struct peer_table *table); /* is it closed, and nothing left? */
 
+void peer_lost(struct peer *peer, struct status *why);
+void peer_drop_extra(struct peer *peer, int kind, struct status *why);
+void peer_table_add_channel(struct peer_table *table); /* one more that lives */
+void peer_on_channel_closed(void *owner, struct transport_channel *channel, struct status *why);
+
+/* ---- peer_channels.c ---- */
+void peer_open(struct peer *peer, enum transport_kind kind); /* unless it is there */
 /* A stream to the peer, greeted; one reference for the caller. */
 struct transport_channel *peer_open_stream(struct peer *peer, unsigned index);
 /* Memory for a Push, as struct wire_handlers says of `alloc`. */

@@ -20,6 +20,9 @@ static void update_takes_grants(struct peer_rdma *rdma) {
     bool is_promising = rdma->in_state == IN_READY || (rdma->in_state == IN_PROVING && !rdma->has_failed_from);
     bool takes = rdma->is_on && (is_required(rdma) || is_promising);
     atomic_store_explicit(&rdma->takes_grants, takes, memory_order_release);
+    atomic_store_explicit(&rdma->takes_ahead, rdma->is_on && rdma->in_state == IN_READY, memory_order_release);
+    bool may_come = rdma->setup->device && rdma->is_on && !rdma->has_failed_from && !rdma->is_refused;
+    atomic_store_explicit(&rdma->awaits_line, takes || may_come, memory_order_release);
 }
 
 static void set_in_state(struct peer_rdma *rdma, enum peer_in_state state) {
@@ -27,7 +30,7 @@ static void set_in_state(struct peer_rdma *rdma, enum peer_in_state state) {
     update_takes_grants(rdma);
 }
 
-void peer_rdma_init(struct peer_rdma *rdma, struct peer *peer, const char *task, struct loop *loop, const struct peer_rdma_setup *setup,
+void peer_rdma_init(struct peer_rdma *rdma, struct peer *peer, const char *task, struct loop *loop, struct peer_rdma_setup *setup,
                     const struct peer_rdma_host *host) {
     *rdma = (struct peer_rdma){.peer = peer, .task = task, .loop = loop, .setup = setup, .host = host};
     list_init(&rdma->writes);
@@ -35,13 +38,14 @@ void peer_rdma_init(struct peer_rdma *rdma, struct peer *peer, const char *task,
     list_init(&rdma->asked);
     list_init(&rdma->waiting);
     list_init(&rdma->landings);
+    list_init(&rdma->prepared);
     set_why(&rdma->why_not_to, "not tried yet");
     set_why(&rdma->why_not_from, "it has not offered");
 }
 
 void peer_rdma_fini(struct peer_rdma *rdma) {
     CHECK(list_is_empty(&rdma->writes) && list_is_empty(&rdma->waiting) && list_is_empty(&rdma->landings));
-    CHECK(list_is_empty(&rdma->asked) && atomic_load(&rdma->n_landings) == 0);
+    CHECK(list_is_empty(&rdma->prepared) && list_is_empty(&rdma->asked) && atomic_load(&rdma->n_landings) == 0);
     pthread_mutex_destroy(&rdma->lock);
     str_fini(&rdma->why_not_to);
     str_fini(&rdma->why_not_from);
@@ -167,7 +171,10 @@ void peer_rdma_begin(struct peer_rdma *rdma) {
 void peer_rdma_tick(struct peer_rdma *rdma, int64_t now_ns) {
     if (rdma->is_on && rdma->out_state == OUT_NONE && rdma->failed_ns != 0 && may_try(rdma, now_ns))
         offer(rdma);
+    peer_rdma_expire_prepared(rdma, now_ns);
 }
+
+uint64_t peer_rdma_line_to(const struct peer_rdma *rdma) { return rdma->out_state == OUT_NONE ? 0 : rdma->out_line; }
 
 void peer_rdma_out_ready(struct peer_rdma *rdma) {
     rdma->out_state = OUT_READY;
@@ -193,6 +200,7 @@ static struct status *on_answer(struct peer_rdma *rdma, const Millrace__RdmaAnsw
     if (*message->why) {
         struct status *why = status_unavailable("it says: %.500s", message->why);
         rdma->is_refused = rdma->out_state == OUT_OFFERED;
+        update_takes_grants(rdma);
         peer_rdma_out_failed(rdma, why);
         status_unref(why);
         return NULL;
@@ -214,6 +222,7 @@ static struct status *on_answer(struct peer_rdma *rdma, const Millrace__RdmaAnsw
 static void on_ended(struct peer_rdma *rdma, uint64_t line) {
     if (line != rdma->out_line || rdma->out_state != OUT_ENDING)
         return;
+    peer_rdma_push_unstarted(rdma);
     peer_rdma_drop_writes(rdma); /* those the peer has got after all */
     rdma->out_state = OUT_NONE;
 }
@@ -250,7 +259,7 @@ static void forget_line_from(struct peer_rdma *rdma) {
     rdma_in_close(&rdma->in);
     rdma->generation++;
     set_in_state(rdma, IN_NONE);
-    while (list_pop_front(&rdma->landings))
+    while (list_pop_front(&rdma->landings) || list_pop_front(&rdma->prepared))
         ;
 }
 
@@ -397,7 +406,10 @@ void peer_rdma_describe(const struct peer_rdma *rdma, struct str *out) {
     peer_describe_way(out, "from", rdma->in_state == IN_READY, &rdma->why_not_from);
     str_addf(out,
              ",\"written\":%llu,\"written_bytes\":%llu,\"landed\":%llu,\"landed_bytes\":%llu,\"tcp_instead\":%llu,"
-             "\"writing\":%d,\"landing\":%d}",
+             "\"writing\":%d,\"landing\":%d,\"ahead\":{\"grants\":%llu,\"from_prepared\":%llu,\"arrived\":%llu,\"sent\":%llu,\"gone\":%llu,"
+             "\"prepared\":%d}}",
              (unsigned long long)rdma->n_written, (unsigned long long)rdma->written_bytes, (unsigned long long)rdma->n_landed,
-             (unsigned long long)rdma->landed_bytes, (unsigned long long)rdma->n_instead, count(&rdma->writes), count(&rdma->landings));
+             (unsigned long long)rdma->landed_bytes, (unsigned long long)rdma->n_instead, count(&rdma->writes), count(&rdma->landings),
+             (unsigned long long)rdma->n_granted_ahead, (unsigned long long)rdma->n_from_prepared, (unsigned long long)rdma->n_landed_ahead,
+             (unsigned long long)rdma->n_written_ahead, (unsigned long long)rdma->n_gone_ahead, count(&rdma->prepared));
 }

@@ -1,4 +1,5 @@
-/* The lines of a pair, for their two files: peer_rdma.c (how they begin and end), peer_rdma_values.c (what goes over them). */
+/* The lines of a pair, for their files: peer_rdma.c (how they begin and end), peer_rdma_values.c (what goes over them),
+ * peer_rdma_ahead.c (places that are granted before anything is announced). */
 #ifndef MILLRACE_WORKER_PEER_RDMA_INTERNAL_H
 #define MILLRACE_WORKER_PEER_RDMA_INTERNAL_H
 
@@ -8,12 +9,15 @@
 struct peer_landing {
     struct loop_task task;
     struct rdma_landing landing;
-    struct list link; /* rdma->asked, rdma->waiting or rdma->landings */
+    struct list link; /* rdma->asked, rdma->waiting, rdma->landings or rdma->prepared */
     struct peer_rdma *rdma;
     uint64_t generation;
     struct peer_grant grant; /* with references */
     bool is_told;            /* the peer knows the place */
     bool is_probe;
+    bool is_ahead;
+    bool is_prepared; /* ahead, and for no value yet: the grant has a buffer, a size and an allocator */
+    int64_t since_ns; /* then */
 };
 
 /* A value that goes to a place; the probe is one. */
@@ -23,8 +27,9 @@ struct peer_write {
     struct peer_rdma *rdma;
     struct rdma_place place;
     struct peer_value value;
-    bool is_parked; /* not written: it waits for RdmaWithdrawn */
-    bool is_gone;   /* nobody wants it any more: it ends with its registration */
+    bool is_started; /* some of it may be there */
+    bool is_parked;  /* not written: it waits for RdmaWithdrawn */
+    bool is_gone;    /* nobody wants it any more: it ends with its registration */
 };
 
 extern const struct rdma_out_handlers peer_out_handlers;
@@ -46,7 +51,18 @@ void peer_rdma_write_probe(struct peer_rdma *rdma, const struct rdma_place *plac
 void peer_rdma_start_waiting(struct peer_rdma *rdma); /* lands those that wait, or grants them without a place */
 void peer_rdma_drop_waiting(struct peer_rdma *rdma);
 void peer_rdma_park_writes(struct peer_rdma *rdma);
+void peer_rdma_push_unstarted(struct peer_rdma *rdma); /* all places are withdrawn */
 void peer_rdma_drop_writes(struct peer_rdma *rdma);
+struct peer_landing *peer_landing_new(struct peer_rdma *rdma, const struct peer_grant *grant, bool is_ahead);
+void peer_landing_free(struct peer_landing *landing);
+static inline bool peer_landing_is_current(const struct peer_landing *landing) { return landing->generation == landing->rdma->generation; }
+void peer_rdma_deliver(struct peer_landing *landing); /* what it was for, as a Push */
 struct status *peer_rdma_on_withdrawn(struct peer_rdma *rdma, uint32_t number) MUST_USE;
+
+/* ---- peer_rdma_ahead.c ---- */
+void peer_rdma_ahead_granted(struct peer_landing *landing); /* its place may be told */
+void peer_rdma_ahead_landed(struct peer_landing *landing);  /* both take it: it is freed */
+void peer_rdma_ahead_gone(struct peer_landing *landing);
+void peer_rdma_expire_prepared(struct peer_rdma *rdma, int64_t now_ns);
 
 #endif

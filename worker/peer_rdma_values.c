@@ -5,18 +5,17 @@
 
 /* ---- landings: beginning ---- */
 
-static void landing_free(struct peer_landing *landing) {
+void peer_landing_free(struct peer_landing *landing) {
     struct peer_rdma *rdma = landing->rdma;
     list_remove(&landing->link);
     buffer_unref(landing->landing.buffer);
     buffer_unref(landing->grant.announcement);
     buffer_unref(landing->grant.buffer);
+    if (!landing->is_ahead)
+        atomic_fetch_sub(&rdma->n_landings, 1);
     free(landing);
-    atomic_fetch_sub(&rdma->n_landings, 1);
     rdma->host->let_go(rdma->peer);
 }
-
-static bool is_current(const struct peer_landing *landing) { return landing->generation == landing->rdma->generation; }
 
 /* The value may come as a Push. */
 static void grant_without_place(struct peer_landing *landing) {
@@ -53,7 +52,7 @@ static void refuse(struct peer_landing *landing) {
                        str_text(&rdma->why_not_from));
     else
         grant_without_place(landing);
-    landing_free(landing);
+    peer_landing_free(landing);
 }
 
 void peer_rdma_start_waiting(struct peer_rdma *rdma) {
@@ -69,7 +68,7 @@ void peer_rdma_start_waiting(struct peer_rdma *rdma) {
 
 void peer_rdma_drop_waiting(struct peer_rdma *rdma) {
     LIST_FOR_EACH_SAFE (link, next, &rdma->waiting)
-        landing_free(LIST_ENTRY(link, struct peer_landing, link));
+        peer_landing_free(LIST_ENTRY(link, struct peer_landing, link));
 }
 
 static void on_grant_posted(struct loop_task *task) {
@@ -79,19 +78,21 @@ static void on_grant_posted(struct loop_task *task) {
     list_remove(&landing->link);
     pthread_mutex_unlock(&rdma->lock);
     if (!rdma->is_on) { /* the peer is lost, and with it the step */
-        landing_free(landing);
+        peer_landing_free(landing);
         return;
     }
     list_push_back(&rdma->waiting, &landing->link);
     peer_rdma_start_waiting(rdma);
 }
 
-static struct peer_landing *landing_new(struct peer_rdma *rdma, const struct peer_grant *grant) {
+struct peer_landing *peer_landing_new(struct peer_rdma *rdma, const struct peer_grant *grant, bool is_ahead) {
     struct peer_landing *landing = xcalloc(1, sizeof(*landing));
     landing->rdma = rdma;
     landing->grant = *grant;
+    landing->is_ahead = is_ahead;
     list_init(&landing->link);
-    atomic_fetch_add(&rdma->n_landings, 1);
+    if (!is_ahead)
+        atomic_fetch_add(&rdma->n_landings, 1);
     rdma->host->hold(rdma->peer);
     return landing;
 }
@@ -99,7 +100,7 @@ static struct peer_landing *landing_new(struct peer_rdma *rdma, const struct pee
 bool peer_rdma_grant(struct peer_rdma *rdma, const struct peer_grant *grant) {
     if (!atomic_load_explicit(&rdma->takes_grants, memory_order_acquire))
         return false;
-    struct peer_landing *landing = landing_new(rdma, grant);
+    struct peer_landing *landing = peer_landing_new(rdma, grant, false);
     buffer_ref(grant->announcement);
     buffer_ref(grant->buffer);
     landing->task.run = on_grant_posted;
@@ -114,7 +115,7 @@ static bool has_grant(const struct list *landings, uint64_t step, uint32_t edge,
     LIST_FOR_EACH (link, landings) {
         const struct peer_landing *landing = LIST_ENTRY(link, struct peer_landing, link);
         const struct peer_grant *grant = &landing->grant;
-        if (!landing->is_probe && grant->step == step && grant->edge == edge && grant->frame_iter == frame_iter)
+        if (!landing->is_probe && !landing->is_ahead && grant->step == step && grant->edge == edge && grant->frame_iter == frame_iter)
             return true;
     }
     return false;
@@ -132,6 +133,10 @@ bool peer_rdma_is_landing(struct peer_rdma *rdma, uint64_t step, uint32_t edge, 
 static void on_granted(void *owner, struct rdma_landing *granted) {
     struct peer_rdma *rdma = owner;
     struct peer_landing *landing = CONTAINER_OF(granted, struct peer_landing, landing);
+    if (landing->is_ahead) {
+        peer_rdma_ahead_granted(landing);
+        return;
+    }
     landing->is_told = true;
     if (landing->is_probe) {
         peer_rdma_send_answer(rdma, &granted->place, NULL);
@@ -148,14 +153,18 @@ static void on_granted(void *owner, struct rdma_landing *granted) {
 /* The last word about a place: the sender may now push what it did not write. */
 static void give_back(struct peer_landing *landing) {
     struct peer_rdma *rdma = landing->rdma;
-    bool is_of_line = is_current(landing);
+    bool is_of_line = peer_landing_is_current(landing);
+    if (landing->is_ahead) {
+        peer_rdma_ahead_gone(landing);
+        return;
+    }
     if (is_of_line && landing->is_told && !landing->is_probe) {
         peer_rdma_send_notice(rdma, WIRE_RDMA_WITHDRAWN, rdma->in_line, landing->landing.place.number, "");
         rdma->n_instead++;
     } else if (is_of_line && !landing->is_probe) {
         grant_without_place(landing);
     }
-    landing_free(landing);
+    peer_landing_free(landing);
     if (is_of_line)
         peer_rdma_landing_gone(rdma);
 }
@@ -163,9 +172,9 @@ static void give_back(struct peer_landing *landing) {
 static void on_refused(void *owner, struct rdma_landing *refused, struct status *why) {
     struct peer_rdma *rdma = owner;
     struct peer_landing *landing = CONTAINER_OF(refused, struct peer_landing, landing);
-    if (landing->is_probe && is_current(landing) && rdma->in_state == IN_PROVING)
+    if (landing->is_probe && peer_landing_is_current(landing) && rdma->in_state == IN_PROVING)
         peer_rdma_in_failed(rdma, why);
-    else if (is_current(landing) && rdma->setup->mode == RDMA_REQUIRE)
+    else if (peer_landing_is_current(landing) && !landing->is_ahead && rdma->setup->mode == RDMA_REQUIRE)
         require_failed(rdma, STATUS_UNAVAILABLE, "this task cannot receive by it from", status_message(why));
     give_back(landing);
 }
@@ -173,7 +182,7 @@ static void on_refused(void *owner, struct rdma_landing *refused, struct status 
 static void on_withdrawn(void *owner, struct rdma_landing *withdrawn) { give_back(CONTAINER_OF(withdrawn, struct peer_landing, landing)); }
 
 /* What the step holds is the only reference then, so that a kernel may write over it. */
-static void deliver(struct peer_landing *landing) {
+void peer_rdma_deliver(struct peer_landing *landing) {
     struct peer_rdma *rdma = landing->rdma;
     struct peer_grant *grant = &landing->grant;
     struct wire_message message = {.type = WIRE_PUSH,
@@ -213,12 +222,16 @@ static void check_probe(struct peer_rdma *rdma, const struct peer_landing *landi
 static void on_landed(void *owner, struct rdma_landing *landed) {
     struct peer_rdma *rdma = owner;
     struct peer_landing *landing = CONTAINER_OF(landed, struct peer_landing, landing);
-    bool is_of_line = is_current(landing);
+    bool is_of_line = peer_landing_is_current(landing);
+    if (landing->is_ahead) {
+        peer_rdma_ahead_landed(landing);
+        return;
+    }
     if (is_of_line && landing->is_probe)
         check_probe(rdma, landing);
     else if (is_of_line)
-        deliver(landing);
-    landing_free(landing);
+        peer_rdma_deliver(landing);
+    peer_landing_free(landing);
     if (is_of_line)
         peer_rdma_landing_gone(rdma);
 }
@@ -233,7 +246,8 @@ bool peer_rdma_land_probe(struct peer_rdma *rdma) {
     if (!buffer)
         return false;
     memset(buffer->data, 0, PEER_RDMA_PROBE_BYTES);
-    struct peer_landing *landing = landing_new(rdma, &(struct peer_grant){.buffer = buffer, .size_bytes = PEER_RDMA_PROBE_BYTES});
+    struct peer_landing *landing =
+        peer_landing_new(rdma, &(struct peer_grant){.buffer = buffer, .size_bytes = PEER_RDMA_PROBE_BYTES}, false);
     landing->is_probe = true;
     CHECK(land(landing)); /* the first one of its line */
     return true;
@@ -279,6 +293,7 @@ static struct peer_write *write_new(struct peer_rdma *rdma, const struct rdma_pl
 
 static void start(struct peer_write *write) {
     struct peer_value *value = &write->value;
+    write->is_started = true;
     struct buffer *buffer = value->proto ? value->proto : value->value.buffer;
     const char *data = value->proto ? value->proto->data : tensor_cdata(&value->value);
     rdma_out_write(&write->rdma->out, &write->transfer, &write->place, buffer, data, value->size_bytes);
@@ -316,6 +331,17 @@ struct status *peer_rdma_write(struct peer_rdma *rdma, const struct rdma_place *
     if (!write->is_parked)
         start(write);
     return NULL;
+}
+
+struct status *peer_rdma_write_ahead(struct peer_rdma *rdma, uint64_t line, const struct rdma_place *place, struct peer_value *value_take) {
+    if (line == 0 || line != peer_rdma_line_to(rdma)) { /* all its places have been withdrawn */
+        peer_push(rdma->peer, value_take);
+        peer_value_fini(value_take);
+        rdma->n_instead++;
+        return NULL;
+    }
+    rdma->n_written_ahead += may_write(rdma);
+    return peer_rdma_write(rdma, place, value_take);
 }
 
 void peer_rdma_decline(struct peer_rdma *rdma, const struct rdma_place *place) {
@@ -367,6 +393,18 @@ void peer_rdma_park_writes(struct peer_rdma *rdma) {
     rdma->probe = NULL;
     LIST_FOR_EACH (link, &rdma->writes)
         LIST_ENTRY(link, struct peer_write, link)->is_parked = true;
+}
+
+/* Their places were ahead, and withdrawn before the values were there. */
+void peer_rdma_push_unstarted(struct peer_rdma *rdma) {
+    LIST_FOR_EACH_SAFE (link, next, &rdma->writes) {
+        struct peer_write *write = LIST_ENTRY(link, struct peer_write, link);
+        if (write->is_started)
+            continue;
+        peer_push(rdma->peer, &write->value);
+        rdma->n_instead++;
+        write_end(write);
+    }
 }
 
 void peer_rdma_drop_writes(struct peer_rdma *rdma) {

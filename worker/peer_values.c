@@ -39,8 +39,14 @@ static void rdma_let_go(struct peer *peer) {
         peer_table_free_when_done(table);
 }
 
+static void rdma_place_gone(struct peer *peer, const struct peer_grant *grant, struct buffer *buffer) {
+    struct peer_table *table = peer->table;
+    if (!table->is_closing && table->receiver && table->receiver->on_place_gone)
+        table->receiver->on_place_gone(table->receiver_arg, peer, grant->step, grant->edge, grant->frame_iter, buffer);
+}
+
 const struct peer_rdma_host peer_rdma_host = {
-    .send = rdma_send, .deliver = rdma_deliver, .fail = rdma_fail, .hold = rdma_hold, .let_go = rdma_let_go};
+    .send = rdma_send, .deliver = rdma_deliver, .place_gone = rdma_place_gone, .fail = rdma_fail, .hold = rdma_hold, .let_go = rdma_let_go};
 
 bool peer_grant(struct peer *peer, const struct peer_grant *grant) { return peer_rdma_grant(&peer->rdma, grant); }
 void peer_decline(struct peer *peer, const struct rdma_place *place) { peer_rdma_decline(&peer->rdma, place); }
@@ -62,6 +68,99 @@ void peer_push(struct peer *peer, const struct peer_value *value) {
         out.extra_buffer = value->proto;
     }
     rdma_send(peer, TRANSPORT_BULK, &out);
+}
+
+/* ---- grants ahead ---- */
+
+enum peer_ahead_way peer_ahead_way(struct peer *peer) {
+    if (peer_rdma_takes_ahead(&peer->rdma))
+        return PEER_AHEAD_PLACE;
+    bool pushes = atomic_load_explicit(&peer->pushes_ahead, memory_order_relaxed) && !peer_rdma_awaits_line(&peer->rdma);
+    return pushes ? PEER_AHEAD_PUSH : PEER_AHEAD_NOT;
+}
+
+void peer_grant_ahead(struct peer *peer, const struct peer_grant *grant) { peer_rdma_grant_ahead(&peer->rdma, grant); }
+
+struct peer_ahead peer_ahead_take(struct peer *peer, const struct rdma_place *place) {
+    struct peer_ahead ahead = {.connection = peer->n_losses};
+    if (place) {
+        ahead.has_place = true;
+        ahead.place = *place;
+        ahead.line = peer_rdma_line_to(&peer->rdma);
+    }
+    return ahead;
+}
+
+/* What another thread has to say of a grant ahead. */
+struct ahead_end {
+    struct loop_task task;
+    struct peer *peer;
+    struct peer_ahead ahead;
+    struct peer_value value;
+    bool is_dropped;
+};
+
+/* The steps of a lost connection have ended, or will. */
+static bool is_over(const struct peer *peer, const struct peer_ahead *ahead) {
+    return peer->table->is_closing || peer->n_losses != ahead->connection;
+}
+
+static void send_ahead(struct peer *peer, const struct peer_ahead *ahead, struct peer_value *value_take) {
+    struct status *st = NULL;
+    if (is_over(peer, ahead)) {
+        peer_value_fini(value_take);
+    } else if (ahead->has_place) {
+        st = peer_rdma_write_ahead(&peer->rdma, ahead->line, &ahead->place, value_take);
+    } else {
+        peer_push(peer, value_take);
+        peer_value_fini(value_take);
+    }
+    if (st)
+        rdma_fail(peer, st);
+    status_unref(st);
+}
+
+static void drop_ahead(struct peer *peer, const struct peer_ahead *ahead) {
+    if (!is_over(peer, ahead) && ahead->has_place && ahead->line == peer_rdma_line_to(&peer->rdma))
+        peer_rdma_decline(&peer->rdma, &ahead->place);
+}
+
+static void on_ahead_end(struct loop_task *task) {
+    struct ahead_end *end = CONTAINER_OF(task, struct ahead_end, task);
+    struct peer *peer = end->peer;
+    if (end->is_dropped)
+        drop_ahead(peer, &end->ahead);
+    else
+        send_ahead(peer, &end->ahead, &end->value);
+    free(end);
+    rdma_let_go(peer);
+}
+
+static void post_ahead_end(struct peer *peer, const struct ahead_end *from) {
+    struct ahead_end *end = xmalloc(sizeof(*end));
+    *end = *from;
+    end->peer = peer;
+    end->task.run = on_ahead_end;
+    rdma_hold(peer);
+    loop_post(peer->table->loop, &end->task);
+}
+
+void peer_send_ahead(struct peer *peer, const struct peer_ahead *ahead, struct peer_value *value_take) {
+    if (loop_is_current(peer->table->loop)) {
+        send_ahead(peer, ahead, value_take);
+        return;
+    }
+    post_ahead_end(peer, &(struct ahead_end){.ahead = *ahead, .value = *value_take});
+    *value_take = (struct peer_value){0};
+}
+
+void peer_drop_ahead(struct peer *peer, const struct peer_ahead *ahead) {
+    if (!ahead->has_place)
+        return;
+    if (loop_is_current(peer->table->loop))
+        drop_ahead(peer, ahead);
+    else
+        post_ahead_end(peer, &(struct ahead_end){.ahead = *ahead, .is_dropped = true});
 }
 
 /* ---- the status page ---- */

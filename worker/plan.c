@@ -101,6 +101,21 @@ static void build_frames(struct builder *b) {
     }
 }
 
+/* The master says a shape only where the value is certain to come. A hint, so what makes no sense counts for nothing. */
+static void build_slot(struct builder *b, const struct node *node, struct plan_channel *channel) {
+    const struct attr_value *attr = node_attr(node, "_shape");
+    int64_t n, size_bytes;
+    if (!attr || attr->type != ATTR_SHAPE || !shape_is_full(attr->shape) || b->frames.frame_of[node->id] != 0 ||
+        !dtype_in(channel->dtype, DTYPES_PLAIN))
+        return;
+    struct status *st = shape_n_elements(attr->shape, &n);
+    if (!st && !mul_overflows_i64(n, (int64_t)dtype_size(channel->dtype), &size_bytes) && size_bytes > RENDEZVOUS_PUSH_LIMIT_BYTES) {
+        channel->shape = shape_dup(attr->shape, &b->plan->graph.arena);
+        channel->slot_bytes = (size_t)size_bytes;
+    }
+    status_unref(st);
+}
+
 static struct status *build_channel(struct builder *b, const struct node *node, bool is_send, uint32_t *ret_index) {
     struct plan *plan = b->plan;
     struct plan_channel *channel = &plan->channels[plan->n_channels];
@@ -123,6 +138,8 @@ static struct status *build_channel(struct builder *b, const struct node *node, 
     channel->src_device = arena_strndup(&plan->graph.arena, src.data, src.len);
     channel->dst_device = arena_strndup(&plan->graph.arena, dst.data, dst.len);
     channel->tensor_name = arena_strndup(&plan->graph.arena, tensor_name.data, tensor_name.len);
+    if (!is_send)
+        build_slot(b, node, channel);
     *ret_index = plan->n_channels++;
     return NULL;
 }

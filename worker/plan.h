@@ -116,6 +116,9 @@ struct plan_channel {
     const char *src_device, *dst_device;
     const char *peer_task; /* the other end: "/job:ps/replica:0/task:0" */
     enum dtype dtype;
+    /* Of a Recv whose value is certain to come, once a step, and too large to be sent unasked: what it will most likely be. */
+    struct shape shape;
+    size_t slot_bytes; /* 0: not known */
 };
 
 struct function_table; /* worker/function.h */

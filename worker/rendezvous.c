@@ -363,8 +363,12 @@ void rendezvous_table_describe(struct rendezvous_table *table, struct str *out) 
     size_t n_orphans = 0;
     LIST_FOR_EACH (link, &table->orphans)
         n_orphans++;
-    str_addf(out, "{\"steps\":%zu,\"unopened\":%zu,\"in_flight_bytes\":%lld,\"in_flight_limit_bytes\":%lld,\"early_bytes\":%lld}",
+    str_addf(out,
+             "{\"steps\":%zu,\"unopened\":%zu,\"in_flight_bytes\":%lld,\"in_flight_limit_bytes\":%lld,\"ahead_bytes\":%lld,\"ahead_limit_"
+             "bytes\":%lld,"
+             "\"early_bytes\":%lld}",
              table->steps.n_entries, n_orphans, (long long)atomic_load(&table->in_flight_bytes), (long long)table->max_in_flight_bytes,
+             (long long)atomic_load(&table->ahead_bytes), (long long)(table->max_in_flight_bytes / RENDEZVOUS_AHEAD_SHARE),
              (long long)atomic_load(&table->early_bytes));
     pthread_mutex_unlock(&table->lock);
 }

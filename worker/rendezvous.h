@@ -13,6 +13,21 @@
  * that is awaited and that only the task's limit keeps out has the next room: large ones do not starve. What is granted comes whatever
  * else happens, or its sender is lost, so every wait for room ends.
  *
+ * Grants ahead: a Recv whose channel says what its value will be (plan_channel.slot_bytes) grants it as it starts, if a line of RDMA or a
+ * TCP connection comes from its sender; the step's Recvs start first. The Grant says what it is for.
+ *
+ *   sender:              the value is there and fits ──► written, or pushed, at once
+ *                        of another shape or type    ──► announced, as above; the place is declined
+ *                        small, or dead              ──► pushed, as above; the place is declined
+ *                        it never comes              ──► the place is declined when the step ends here
+ *   they meet on the way (announce ──► ◄── grant ahead): the grant ahead counts if it fits; the announcement is then about nothing
+ *   before its RunGraph at the sender: it waits in the step's table; after its step's end: the place is declined
+ *
+ * What is granted ahead may take as long as its step, and waits for other values perhaps, so it must not keep room from values that are
+ * there: its room is its own, besides the other; half as much for the task, a quarter as much for a peer and for a session. Nothing is
+ * granted ahead where that, or the task's room, is taken: then the value is announced as ever. A sender holds PEER_AHEAD_MAX_HELD grants of
+ * a peer.
+ *
  * A step's table is made by whoever comes first (an arrival or RunGraph) and ends when the step's run has ended here; ids of ended
  * steps are remembered so that late arrivals are dropped (steps_ended below). An abort ends every wait with the same status.
  *
@@ -79,7 +94,8 @@ struct status *rendezvous_send_or_offer(struct rendezvous *rendezvous, const str
                                         struct tensor *value, struct rendezvous_recv *offer, bool *ret_is_offered) MUST_USE;
 /* One write per peer for what the last quiescent point queued. */
 void rendezvous_flush(struct rendezvous *rendezvous);
-/* The receiver's end. True: the value is there, moved into *ret (recv is not used). False: recv waits and on_value will be called. */
+/* The receiver's end. True: the value is there, moved into *ret (recv is not used). False: recv waits and on_value will be called; what is
+ * granted ahead is queued: rendezvous_flush writes it. The channel is borrowed until the step has ended. */
 bool rendezvous_recv_start(struct rendezvous *rendezvous, const struct plan_channel *channel, uint64_t frame_iter,
                            struct rendezvous_recv *recv, struct tensor *ret);
 

@@ -4,6 +4,7 @@
 #include "common/base/clock.h"
 #include "common/base/planted.h"
 #include "common/tensor/tensor_proto.h"
+#include "worker/rendezvous_ahead.h"
 #include "worker/rendezvous_internal.h"
 
 enum { INITIAL_BUCKETS = 16 };
@@ -62,6 +63,8 @@ struct slot *slot_add(struct rendezvous *rendezvous, uint32_t edge, uint64_t fra
     slot->peer = NULL;
     slot->size_bytes = 0;
     slot->buffer = NULL;
+    slot->channel = NULL;
+    slot->is_announced = false;
     *head = slot;
     rendezvous->n_slots++;
     return slot;
@@ -136,16 +139,22 @@ struct status *rendezvous_deliver(struct rendezvous *rendezvous, uint32_t edge, 
     if (!slot) {
         keep_value(rendezvous, slot_add(rendezvous, edge, frame_iter, SLOT_VALUE), value);
     } else if (slot->kind == SLOT_WAITING || slot_has_room(slot)) {
+        bool may_be_announced = slot->channel && !slot->is_announced;
+        if (slot->channel && value->storage == TENSOR_BUFFER && tensor_size_bytes(value) == slot->size_bytes)
+            metric_add(&worker_ahead_arrived_total, 1);
         if (slot_has_room(slot)) {
-            rendezvous->n_granted--;
-            rendezvous_release_bytes(rendezvous, slot->peer, slot->size_bytes);
-            has_landed = true;
+            has_landed = !slot->channel;
+            rendezvous->n_granted -= has_landed;
+            rendezvous_release_room(rendezvous, slot);
             landed = slot->buffer;
             slot->buffer = NULL;
         }
         recv = slot->recv;
         dtype = (enum dtype)slot->dtype;
-        if (recv)
+        slot->recv = NULL;
+        if (recv && may_be_announced)
+            slot->kind = SLOT_DONE;
+        else if (recv)
             slot_remove(rendezvous, slot);
         else
             keep_value(rendezvous, slot, value);
@@ -193,6 +202,8 @@ bool rendezvous_recv_start(struct rendezvous *rendezvous, const struct plan_chan
                            struct rendezvous_recv *recv, struct tensor *ret) {
     struct status *why = NULL;
     bool is_announced = false;
+    enum peer_ahead_way way = PEER_AHEAD_NOT;
+    struct peer *peer = unlikely(channel->slot_bytes > 0) ? ahead_peer(rendezvous, channel, &way) : NULL;
     pthread_mutex_lock(&rendezvous->lock);
     struct slot *slot = slot_find(rendezvous, channel->edge, frame_iter);
     if (unlikely(rendezvous->why != NULL)) {
@@ -204,9 +215,10 @@ bool rendezvous_recv_start(struct rendezvous *rendezvous, const struct plan_chan
         slot_remove(rendezvous, slot);
         pthread_mutex_unlock(&rendezvous->lock);
         return true;
-    } else if (unlikely(slot && (slot->recv || slot->kind == SLOT_OFFERED))) {
+    } else if (unlikely(slot && (slot->recv || slot->kind >= SLOT_DONE))) {
         why = status_internal("two receives of %s (edge %u) in one step", channel->tensor_name, channel->edge);
     } else {
+        bool is_first = !slot;
         if (!slot)
             slot = slot_add(rendezvous, channel->edge, frame_iter, SLOT_WAITING);
         recv->edge = channel->edge;
@@ -215,6 +227,8 @@ bool rendezvous_recv_start(struct rendezvous *rendezvous, const struct plan_chan
         slot->recv = recv;
         slot->dtype = (uint8_t)channel->dtype;
         is_announced = slot->kind == SLOT_ANNOUNCED;
+        if (unlikely(peer != NULL) && is_first)
+            ahead_grant(rendezvous, slot, channel, peer, way);
     }
     pthread_mutex_unlock(&rendezvous->lock);
     if (unlikely(why != NULL))
@@ -265,7 +279,7 @@ void rendezvous_clear(struct rendezvous *rendezvous, struct status *why, bool is
     size_t early_bytes = rendezvous->early_bytes;
     bool had_room = rendezvous->n_granted > 0;
     rendezvous->early_bytes = 0;
-    rendezvous->n_announced = rendezvous->n_granted = 0;
+    rendezvous->n_announced = rendezvous->n_granted = rendezvous->n_held = 0;
     if (is_end) {
         rendezvous->is_ended = true;
         rendezvous->dirty.n = 0;
@@ -278,12 +292,15 @@ void rendezvous_clear(struct rendezvous *rendezvous, struct status *why, bool is
     for (struct slot *slot = slots, *next; slot; slot = next) {
         next = slot->next;
         if (slot_has_room(slot) && !PLANTED(6))
-            rendezvous_release_bytes(rendezvous, slot->peer, slot->size_bytes);
+            rendezvous_release_room(rendezvous, slot);
         if (slot->recv)
             slot->recv->on_value(slot->recv, why ? status_ref(why) : status_new(STATUS_CANCELLED, "the step has ended"), NULL);
         if (slot->value.storage != TENSOR_NONE) /* all else of an empty one is not set */
             tensor_clear(&slot->value);
-        buffer_unref(slot->buffer);
+        if (unlikely(slot->kind == SLOT_HELD))
+            ahead_drop_held(slot->peer, slot->buffer);
+        else
+            buffer_unref(slot->buffer);
         pthread_mutex_lock(&rendezvous->lock);
         slot_recycle(rendezvous, slot);
         pthread_mutex_unlock(&rendezvous->lock);

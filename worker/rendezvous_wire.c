@@ -4,8 +4,6 @@
 #include "common/tensor/tensor_proto.h"
 #include "worker/rendezvous_internal.h"
 
-enum { PEER_SHARE = 4, SESSION_SHARE = 2 }; /* of the task's room: one in so many */
-
 static const uint64_t max_announced_bytes = 1ull << 40; /* what one message carries (rpc/wire); keeps sums of sizes from overflowing */
 
 /* ---- the sender's side ---- */
@@ -28,8 +26,8 @@ static struct status *unavailable(const struct peer *peer, const struct plan_cha
 }
 
 /* Lock held. */
-static bool queue_edge(struct rendezvous *rendezvous, struct peer *peer, enum wire_type type, const struct str *meta,
-                       const struct tensor *payload) {
+bool rendezvous_queue_edge(struct rendezvous *rendezvous, struct peer *peer, enum wire_type type, const struct str *meta,
+                           const struct tensor *payload) {
     const struct tensor *tensors[1] = {payload};
     struct wire_out out = {
         .type = type, .id = rendezvous->step_id, .meta = {meta->data, meta->len}, .tensors = tensors, .n_tensors = payload ? 1 : 0};
@@ -57,18 +55,26 @@ struct status *wire_push_or_announce(struct rendezvous *rendezvous, struct peer 
     bool is_referenced = size > RENDEZVOUS_PUSH_LIMIT_BYTES && !is_object && peer_give(peer, value, &reference);
     bool is_large = size > RENDEZVOUS_PUSH_LIMIT_BYTES && !is_referenced;
     struct buffer *proto = is_large && is_object ? encode_proto(value, &size) : NULL;
+    struct buffer *held = NULL;
+    bool goes_ahead = false;
     struct str meta = STR_INIT;
     edge_message_write(&meta, channel->edge, frame_iter, value, proto ? size : 0);
     if (is_referenced)
         edge_message_add_reference(&meta, &reference);
     struct status *st = NULL;
     pthread_mutex_lock(&rendezvous->lock);
+    if (unlikely(rendezvous->n_held > 0)) {
+        held = ahead_take_held(rendezvous, peer, channel->edge, frame_iter);
+        goes_ahead = held && is_large && !is_object && !rendezvous->why && ahead_fits(held, value);
+    }
     if (unlikely(rendezvous->why != NULL)) {
         st = status_ref(rendezvous->why);
+    } else if (goes_ahead) {
+        st = NULL; /* below: whoever writes it may call back */
     } else if (is_large) {
         if (slot_find(rendezvous, channel->edge, frame_iter)) {
             st = status_internal("%s (edge %u) is sent twice in one frame and iteration", channel->tensor_name, channel->edge);
-        } else if (!queue_edge(rendezvous, peer, WIRE_ANNOUNCE, &meta, NULL)) {
+        } else if (!rendezvous_queue_edge(rendezvous, peer, WIRE_ANNOUNCE, &meta, NULL)) {
             st = unavailable(peer, channel);
         } else { /* the grant finds it: whoever brings that waits for the lock */
             struct slot *slot = slot_add(rendezvous, channel->edge, frame_iter, SLOT_OFFERED);
@@ -81,12 +87,19 @@ struct status *wire_push_or_announce(struct rendezvous *rendezvous, struct peer 
                 tensor_move(&slot->value, value);
             proto = NULL;
         }
-    } else if (!queue_edge(rendezvous, peer, WIRE_PUSH, &meta, is_dead || is_object || is_referenced ? NULL : value)) {
+    } else if (!rendezvous_queue_edge(rendezvous, peer, WIRE_PUSH, &meta, is_dead || is_object || is_referenced ? NULL : value)) {
         st = unavailable(peer, channel);
     }
     pthread_mutex_unlock(&rendezvous->lock);
     if (unlikely(st != NULL) && is_referenced)
         peer_take_back(peer, &reference);
+    if (goes_ahead) {
+        struct peer_value out = {.step = rendezvous->step_id, .meta = meta, .size_bytes = size};
+        tensor_move(&out.value, value);
+        ahead_send_held(peer, held, &out);
+        return NULL;
+    }
+    ahead_drop_held(peer, held);
     buffer_unref(proto);
     str_fini(&meta);
     return st;
@@ -141,7 +154,7 @@ static struct status *on_grant(struct rendezvous_table *table, struct peer *peer
 
 /* ---- the receiver's side ---- */
 
-static bool reserve(_Atomic int64_t *in_flight_bytes, int64_t size, int64_t max) {
+bool rendezvous_reserve(_Atomic int64_t *in_flight_bytes, int64_t size, int64_t max) {
     int64_t in_flight = atomic_load_explicit(in_flight_bytes, memory_order_relaxed);
     do {
         if (in_flight > 0 && in_flight + size > max)
@@ -151,15 +164,20 @@ static bool reserve(_Atomic int64_t *in_flight_bytes, int64_t size, int64_t max)
     return true;
 }
 
-static void unreserve(_Atomic int64_t *in_flight_bytes, int64_t size) {
+void rendezvous_unreserve(_Atomic int64_t *in_flight_bytes, int64_t size) {
     atomic_fetch_sub_explicit(in_flight_bytes, size, memory_order_relaxed);
 }
 
-void rendezvous_release_bytes(struct rendezvous *rendezvous, struct peer *peer, size_t size_bytes) {
-    unreserve(&rendezvous->table->in_flight_bytes, (int64_t)size_bytes);
-    unreserve(peer_in_flight_bytes(peer), (int64_t)size_bytes);
+void rendezvous_release_room(struct rendezvous *rendezvous, const struct slot *slot) {
+    int64_t size = (int64_t)slot->size_bytes;
+    if (slot->channel) {
+        ahead_release_room(rendezvous, slot);
+        return;
+    }
+    rendezvous_unreserve(&rendezvous->table->in_flight_bytes, size);
+    rendezvous_unreserve(peer_in_flight_bytes(slot->peer), size);
     if (rendezvous->flow)
-        unreserve(&rendezvous->flow->in_flight_bytes, (int64_t)size_bytes);
+        rendezvous_unreserve(&rendezvous->flow->in_flight_bytes, size);
 }
 
 /* Lock held. Room for the slot's bytes with its peer, its session and the task. Where there is none, something is in flight, whose
@@ -170,20 +188,20 @@ static bool take_room(struct rendezvous *rendezvous, const struct slot *slot) {
     struct rendezvous *claim = atomic_load(&table->claim);
     if (claim && claim != rendezvous)
         return false;
-    if (!reserve(peer_in_flight_bytes(slot->peer), size, max / PEER_SHARE))
+    if (!rendezvous_reserve(peer_in_flight_bytes(slot->peer), size, max / RENDEZVOUS_PEER_SHARE))
         return false;
-    if (rendezvous->flow && !reserve(&rendezvous->flow->in_flight_bytes, size, max / SESSION_SHARE)) {
-        unreserve(peer_in_flight_bytes(slot->peer), size);
+    if (rendezvous->flow && !rendezvous_reserve(&rendezvous->flow->in_flight_bytes, size, max / RENDEZVOUS_SESSION_SHARE)) {
+        rendezvous_unreserve(peer_in_flight_bytes(slot->peer), size);
         return false;
     }
-    if (reserve(&table->in_flight_bytes, size, max)) {
+    if (rendezvous_reserve(&table->in_flight_bytes, size, max)) {
         if (claim)
             atomic_store(&table->claim, NULL);
         return true;
     }
-    unreserve(peer_in_flight_bytes(slot->peer), size);
+    rendezvous_unreserve(peer_in_flight_bytes(slot->peer), size);
     if (rendezvous->flow)
-        unreserve(&rendezvous->flow->in_flight_bytes, size);
+        rendezvous_unreserve(&rendezvous->flow->in_flight_bytes, size);
     struct rendezvous *nobody = NULL;
     if (slot->recv)
         atomic_compare_exchange_strong(&table->claim, &nobody, rendezvous);
@@ -213,7 +231,7 @@ static struct status *grant(struct rendezvous *rendezvous, struct slot *slot) {
         return NULL;
     struct str meta = STR_INIT;
     edge_message_write(&meta, slot->edge, slot->frame_iter, NULL, 0);
-    (void)queue_edge(rendezvous, slot->peer, WIRE_GRANT, &meta, NULL); /* a lost peer ends the step */
+    (void)rendezvous_queue_edge(rendezvous, slot->peer, WIRE_GRANT, &meta, NULL); /* a lost peer ends the step */
     str_fini(&meta);
     return NULL;
 }
@@ -228,7 +246,7 @@ static struct status *grant_pass(struct rendezvous *rendezvous, bool only_awaite
                 continue;
             struct status *st = grant(rendezvous, slot);
             if (st) {
-                rendezvous_release_bytes(rendezvous, slot->peer, slot->size_bytes);
+                rendezvous_release_room(rendezvous, slot);
                 return st;
             }
         }
@@ -264,10 +282,19 @@ void rendezvous_try_grants(struct rendezvous *rendezvous) {
 }
 
 /* It is read again when the value has been written here. */
-static struct buffer *keep_meta(struct span meta) {
+struct buffer *rendezvous_keep_meta(struct span meta) {
     char *bytes = xmalloc(meta.len);
     memcpy(bytes, meta.data, meta.len);
     return buffer_wrap(bytes, meta.len, free, bytes);
+}
+
+void rendezvous_announced(struct rendezvous *rendezvous, struct slot *slot, struct peer *peer, size_t size_bytes,
+                          struct buffer *meta_take) {
+    slot->kind = SLOT_ANNOUNCED;
+    slot->peer = peer;
+    slot->size_bytes = size_bytes;
+    slot->buffer = meta_take;
+    rendezvous->n_announced++;
 }
 
 static struct status *on_announce(struct rendezvous *rendezvous, struct peer *peer, const struct edge_message *edge, struct span meta) {
@@ -280,23 +307,24 @@ static struct status *on_announce(struct rendezvous *rendezvous, struct peer *pe
     struct status *st = NULL;
     pthread_mutex_lock(&rendezvous->lock);
     bool is_live = !rendezvous->is_ended && !rendezvous->why;
+    bool tries_grants = is_live;
     struct slot *slot = is_live ? slot_find(rendezvous, edge->edge, edge->frame_iter) : NULL;
-    if (slot && slot->kind != SLOT_WAITING) {
+    if (slot && slot->channel && slot->peer == peer) {
+        st = ahead_announced(rendezvous, slot, edge, meta, &tries_grants);
+    } else if (slot && slot->kind != SLOT_WAITING) {
         st = status_internal("edge %u is announced twice", edge->edge);
     } else if (is_live) {
         if (!slot)
             slot = slot_add(rendezvous, edge->edge, edge->frame_iter, SLOT_ANNOUNCED);
         if (unlikely(!rendezvous->is_opened))
             rendezvous_count_early(rendezvous, NULL);
-        slot->kind = SLOT_ANNOUNCED;
-        slot->peer = peer;
-        slot->size_bytes = edge->tensor.size_bytes;
-        slot->buffer = keep_meta(meta);
-        rendezvous->n_announced++;
+        rendezvous_announced(rendezvous, slot, peer, edge->tensor.size_bytes, rendezvous_keep_meta(meta));
     }
     pthread_mutex_unlock(&rendezvous->lock);
-    if (!st && is_live)
+    if (!st && tries_grants)
         rendezvous_try_grants(rendezvous);
+    else if (!st && is_live)
+        rendezvous_flush(rendezvous);
     return st;
 }
 
@@ -345,7 +373,7 @@ static struct status *receive(void *arg, struct peer *peer, struct wire_message 
     struct buffer *referenced = NULL;
     TRY(edge_message_read(message->meta, &edge));
     if (message->type == WIRE_GRANT)
-        return on_grant(table, peer, message, &edge);
+        return edge.has_tensor ? ahead_on_grant(table, peer, message, &edge) : on_grant(table, peer, message, &edge);
     if (!edge.has_tensor)
         return status_invalid("task %s sent a value without its TensorMeta", peer_name(peer));
     if (edge.reference.token != 0) { /* taken also where nobody wants it any more: that gives it back */
@@ -402,4 +430,5 @@ static bool receive_is_wanted(void *arg, struct peer *peer, uint64_t step, uint3
     return is_wanted;
 }
 
-const struct peer_receiver rendezvous_receiver = {.on_message = receive, .alloc = receive_alloc, .is_wanted = receive_is_wanted};
+const struct peer_receiver rendezvous_receiver = {
+    .on_message = receive, .alloc = receive_alloc, .is_wanted = receive_is_wanted, .on_place_gone = ahead_place_gone};

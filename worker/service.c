@@ -9,6 +9,7 @@
 #include "common/base/log.h"
 #include "proto/worker.pb-c.h"
 #include "rpc/host_id.h"
+#include "worker/rendezvous_ahead.h"
 #include "worker/service_internal.h"
 
 static const struct wire_handlers client_handlers;
@@ -391,6 +392,9 @@ static void register_metrics(void) {
     metrics_register(&worker_steps_live);
     metrics_register(&worker_step_duration);
     metrics_register(&worker_graphs);
+    metrics_register(&worker_ahead_granted_total);
+    metrics_register(&worker_ahead_arrived_total);
+    metrics_register(&worker_ahead_sent_total);
 }
 
 struct status *worker_service_new(struct loop *loop, const struct worker_options *options, struct worker_service **ret_service) {

@@ -51,6 +51,8 @@ static const struct gradient_row rows[] = {
     NO_GRADIENT("DatasetToSingleElement"),
     NO_GRADIENT("DatasetCardinality"),
     NO_GRADIENT("ExperimentalDatasetCardinality"),
+    NO_GRADIENT("DatasetToGraph"),
+    NO_GRADIENT("DatasetToGraphV2"),
     NO_GRADIENT("Iterator"),
     NO_GRADIENT("IteratorV2"),
     NO_GRADIENT("OneShotIterator"),
@@ -122,6 +124,9 @@ static const struct gradient_row rows[] = {
     NO_GRADIENT("SlidingWindowDataset"),
     NO_GRADIENT("ExperimentalSlidingWindowDataset"),
     NO_GRADIENT("ExperimentalIteratorGetDevice"),
+    NO_GRADIENT("CSVDataset"),
+    NO_GRADIENT("CSVDatasetV2"),
+    NO_GRADIENT("ExperimentalCSVDataset"),
     NO_GRADIENT("MapDefun"),
     NO_GRADIENT("RebatchDatasetV2"),
 };

@@ -349,6 +349,12 @@ static void add_effect(struct function_body *body, int position, bool *is_effect
     body->effects[body->n_effects++] = position;
 }
 
+static void add_needed_calls(struct function_body *body, const uint8_t *is_below, bool *is_effect) {
+    for (int i = 0; i < body->n_nodes; i++)
+        if (body->nodes[i].is_needed && is_below[i] != 2 && is_stateful_call(body->nodes[i].op))
+            add_effect(body, i, is_effect);
+}
+
 static struct status *find_effects(struct body_reader *reader, struct span def) {
     struct function_body *body = reader->body;
     struct proto_field field;
@@ -375,15 +381,15 @@ static struct status *find_effects(struct body_reader *reader, struct span def) 
         need(body, body->effects[i], stack);
     if (body->has_control_flow)
         find_below_control_flow(body, is_below);
+    add_needed_calls(body, is_below, is_effect);
+    body->n_kept_effects = body->n_effects;
     for (int i = body->n_nodes - 1; i >= 0; i--) { /* from the end: a later node mostly needs the earlier ones */
         if (body->nodes[i].is_needed || !body->nodes[i].op->is_stateful || is_below[i] == 2)
             continue;
         add_effect(body, i, is_effect);
         need(body, i, stack);
     }
-    for (int i = 0; i < body->n_nodes; i++)
-        if (body->nodes[i].is_needed && is_below[i] != 2 && is_stateful_call(body->nodes[i].op))
-            add_effect(body, i, is_effect);
+    add_needed_calls(body, is_below, is_effect);
 out:
     free(stack);
     free(is_below);

@@ -44,6 +44,7 @@ struct function_body {
      * calls with state. A stateful node under a Switch or Enter of the body's own is left out: that style of graph is pruned. */
     int *effects;
     int n_effects;
+    int n_kept_effects;    /* the first of them: what is left where unused nodes are pruned; the others nothing but being stateful keeps */
     bool has_control_flow; /* holds Switch, Enter or their kin itself */
     struct strmap names;   /* function_body_find's */
 };

@@ -2,9 +2,16 @@
  * the graph that was cut, not to its parts. */
 #include "common/ops/op_def.h"
 
+/* A feed: what its placeholder says. */
+static struct status *shape_feed(struct shape_inference *ctx) {
+    const struct attr_value *shape = node_attr(ctx->node, "_shape");
+    ctx->out[0] = shape && shape->type == ATTR_SHAPE ? shape->shape : SHAPE_UNKNOWN;
+    return NULL;
+}
+
 // clang-format off
 static const struct op_def rows[] = {
-    {"_MrFeed", "a value that the step brings", shape_unknown},
+    {"_MrFeed", "a value that the step brings", shape_feed},
     {"_MrFetch", "a value that the step takes away", shape_none},
     {"_MrSend", "the near end of an edge between devices", shape_none},
     {"_MrRecv", "the far end of an edge between devices", shape_unknown},

@@ -26,6 +26,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import oracle  # noqa: E402
 import programs  # noqa: E402
+import random_functions  # noqa: E402
 import random_graphs  # noqa: E402
 import random_loops  # noqa: E402
 import random_sessions  # noqa: E402
@@ -39,8 +40,8 @@ from programs import tf, tf1  # noqa: E402
 
 CASE_TIMEOUT_S = 90
 RUN_TIMEOUT_MS = 20000
-SAMPLE = {"random": 60, "loops": 30, "scripts": 10, "kernels": 600}
-LONG = {"random": 2000, "loops": 1000, "scripts": 300, "kernels": None}
+SAMPLE = {"random": 60, "loops": 30, "functions": 30, "scripts": 10, "kernels": 600}
+LONG = {"random": 2000, "loops": 1000, "functions": 1000, "scripts": 300, "kernels": None}
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -310,6 +311,7 @@ class Runner:
         self.section("sessions", [script(c) for c in [*sessions.scripts(), *sessions_batch.scripts(), *sessions_client.scripts(), *sessions_data.scripts(), *sessions_queue.scripts()] if wanted(c[0])])
         self.section("random", [program(c) for c in random_graphs.cases(arguments.seed, limits["random"]) if wanted(c[0])])
         self.section("loops", [program(c) for c in random_loops.cases(arguments.seed, limits["loops"]) if wanted(c[0])])
+        self.section("functions", [program(c) for c in random_functions.cases(arguments.seed, limits["functions"]) if wanted(c[0])])
         self.section("scripts", [script(c) for c in random_sessions.scripts(arguments.seed, limits["scripts"]) if wanted(c[0])])
         self.section("kernels", [kernel(c) for c in kernel_cases(lambda n: wanted(f"kernel/{n}"), limits["kernels"], rng)])
         for complaint in self.cluster.stop():

@@ -219,7 +219,62 @@ def cached_in_files(target, note):
     note("error", _all_of(fails, target))
 
 
+def _rows(session, element):
+    """All that an iterator has left."""
+    rows = []
+    while True:
+        try:
+            rows.append(session.run(element))
+        except tf.errors.OutOfRangeError:
+            return rows
+
+
+def _run_again(serialized):
+    """The dataset of a GraphDef, made anew in this process: what its iterator hands out."""
+    graph_def = tf1.GraphDef.FromString(serialized)
+    result = [node for node in graph_def.node if node.op == "_Retval"][0]
+    graph_def.node.remove(result)
+    with tf.Graph().as_default(), tf1.Session() as session:
+        (variant,) = tf1.import_graph_def(graph_def, return_elements=[result.input[0] + ("" if ":" in result.input[0] else ":0")], name="")
+        dataset = tf.data.experimental.from_variant(variant, tf.TensorSpec(None, tf.int64))
+        iterator = tf1.data.make_initializable_iterator(dataset)
+        element = iterator.get_next()
+        session.run(iterator.initializer)
+        return _rows(session, element)
+
+
+def as_graph(target, note):
+    """A dataset's graph, as Keras asks for it: the kinds of datasets, the functions, and what the graph makes."""
+
+    def made_by(x):
+        return x * 3 + 1
+
+    with tf.Graph().as_default(), tf1.Session(target) as session, tf.device(WORKER0):
+        n = tf1.placeholder_with_default(np.int64(6), [], name="n")
+        chain = D.range(2 * 5).map(made_by).shuffle(3, seed=4).batch(4)
+        nested = D.range(3).interleave(lambda x: D.range(x).map(made_by).shuffle(2, seed=1), cycle_length=2)
+        for name, dataset in (("chain", chain), ("nested", nested)):
+            for version, op in (
+                ("V2", R.DatasetToGraphV2(input_dataset=dataset._variant_tensor)),
+                ("V1", R.DatasetToGraph(input_dataset=dataset._variant_tensor, strip_device_assignment=True)),
+            ):
+                graph_def = tf1.GraphDef.FromString(session.run(op))
+                note(f"{name}, {version}: datasets", sorted(node.op for node in graph_def.node if node.op.endswith(("Dataset", "DatasetV2", "DatasetV3"))))
+                note(f"{name}, {version}: functions", len(graph_def.library.function))
+                note(f"{name}, {version}: result", [(node.name, node.op) for node in graph_def.node if node.op == "_Retval"])
+                note(f"{name}, {version}: devices", {node.device for node in graph_def.node} == {""})
+                note(f"{name}, {version}: again", _run_again(graph_def.SerializeToString()))
+        graph = tf1.data.Dataset.range(n)._as_serialized_graph()
+        note("fed", "RangeDataset" in [node.op for node in tf1.GraphDef.FromString(session.run(graph, {n: 3})).node])
+        bad = R.RangeDataset(start=np.int64(0), stop=n, step=np.int64(0), output_types=[tf.int64], output_shapes=[[]])
+        note("one that cannot be made", attempt(session.run, R.DatasetToGraphV2(input_dataset=bad), {n: 3}).code)
+        branch = tf1.cond(n > 3, lambda: tf.strings.length(chain._as_serialized_graph()) > 0, lambda: tf.constant(False))
+        note("in a branch", [session.run(branch, {n: k}) for k in (1, 5)])
+        note("as a target", session.run(graph.op))
+
+
 def scripts():
+    yield "data sessions/as a graph", as_graph
     yield "data sessions/shared by name", shared_by_name
     yield "data sessions/own by default", own_by_default
     yield "data sessions/by string handle", by_string_handle

@@ -23,7 +23,7 @@ TIMEOUT_S = 400  # on a machine that is busy with other things; else it takes a 
 DT_INT32, DT_INT64 = 3, 9
 
 
-# ---- the graph of the cluster's cases: n numbers made on the ps, summed on the worker ----
+# ---- the graphs of the cluster's cases: numbers made on the ps, summed on the worker ----
 
 def varint(n):
     out = b""
@@ -39,9 +39,17 @@ def field(number, data):
     return varint(number << 3 | 2) + varint(len(data)) + data
 
 
+def shape(sizes):
+    return b"".join(field(2, field(1, size)) for size in sizes)
+
+
+def constant(dtype, values, sizes=()):
+    content = struct.pack(f"<{len(values)}" + ("q" if dtype == DT_INT64 else "i"), *values)
+    return field(8, field(1, dtype) + field(2, shape(sizes)) + field(4, content))  # AttrValue.tensor
+
+
 def scalar(dtype, value):
-    content = struct.pack("<q" if dtype == DT_INT64 else "<i", value)
-    return field(8, field(1, dtype) + field(2, b"") + field(4, content))  # AttrValue.tensor
+    return constant(dtype, [value])
 
 
 def node(name, op, inputs=(), device="", **attrs):
@@ -66,6 +74,17 @@ def sum_graph():
             field(4, field(1, 2474)))
 
 
+def tile_graph():
+    """Of known shape, if x has the two elements that are said of it: 16 MB, which the worker can grant ahead."""
+    ps, worker = "/job:ps/task:0", "/job:worker/task:0"
+    return (node("x", "Placeholder", device=ps, dtype=type_attr(DT_INT64), shape=field(7, shape([2]))) +
+            node("times", "Const", device=ps, dtype=type_attr(DT_INT32), value=constant(DT_INT32, [1 << 20], [1])) +
+            node("tile", "Tile", ["x", "times"], ps, T=type_attr(DT_INT64), Tmultiples=type_attr(DT_INT32)) +
+            node("axis", "Const", device=worker, dtype=type_attr(DT_INT32), value=scalar(DT_INT32, 0)) +
+            node("sum", "Sum", ["tile", "axis"], worker, T=type_attr(DT_INT64), Tidx=type_attr(DT_INT32), keep_dims=field(5, 0)) +
+            field(4, field(1, 2474)))
+
+
 # ---- the cases ----
 
 CASES = [
@@ -80,6 +99,13 @@ CASES = [
         start_cluster --rdma=require --rdma=require
         check_sum 4194304 && check_sum 4194304 && page 12300 '"transport":"rdma"' && page 12300 '"landed":2,"landed_bytes":67108864' &&
         page 12400 '"written":2,"written_bytes":67108864,"landed":0' && page 12400 '"device":"rxe0"'"""),
+    ("cluster-ahead", "values of known shape are written to places that were granted ahead; one of another shape is announced", """
+        start_cluster --rdma=require --rdma=require
+        check_tile 2 1,2 3 && check_tile 2 1,2 3 && check_tile 2 1,2 3 && page 12300 '"landed":3,"landed_bytes":50331648' &&
+        page 12300 '"ahead":{"grants":2,"from_prepared":1,"arrived":2,"sent":0,"gone":0' && page 12400 '"sent":2' &&
+        says 12300/metrics 'millrace_worker_ahead_arrived_total 2' && says 12400/metrics 'millrace_worker_ahead_sent_total 2' &&
+        check_tile 3 1,2,3 6 && page 12300 '"ahead":{"grants":3,"from_prepared":2,"arrived":2,"sent":0,"gone":1' &&
+        page 12300 '"landed":4,"landed_bytes":75497472,"tcp_instead":0' && check_tile 2 1,2 3 && page 12300 '"arrived":3,'"""),
     ("cluster-prefer", "a ps without RDMA serves a worker that prefers it", """
         start_cluster --rdma=off --rdma=prefer
         check_sum 1048576 && page 12300 '"transport":"tcp"' && page 12300 '"to":"it says: switched off"'"""),
@@ -118,7 +144,10 @@ stop_cluster() {
 }
 check_sum() { ./tfctl run sum.pb --target grpc://127.0.0.1:2222 --timeout 100s --feed "n=int64[]{$1}" --fetch sum | tee /tmp/sum &&
     grep -qF "{$(($1 * ($1 - 1) / 2))}" /tmp/sum; }
-page() { wget -qO- http://127.0.0.1:$1/statusz | tee /tmp/page | grep -qF "$2" || { echo "the page of port $1 does not say: $2"; cat /tmp/page; return 1; }; }
+check_tile() { ./tfctl run tile.pb --target grpc://127.0.0.1:2222 --timeout 100s --feed "x=int64[$1]{$2}" --fetch sum | tee /tmp/sum &&
+    grep -qF "{$(($3 * 1048576))}" /tmp/sum; }
+says() { wget -qO- http://127.0.0.1:$1 | tee /tmp/page | grep -qF "$2" || { echo "page $1 does not say: $2"; cat /tmp/page; return 1; }; }
+page() { says $1/statusz "$2"; }
 run_case() {
     n=$((n + 1))
     pids=
@@ -148,10 +177,12 @@ def make_script(cases, keep):
 
 def run_guest(options, work):
     binaries = os.path.join(options.build, "bin")
-    files = {"rdma_tasks": os.path.join(options.build, "tests", "rdma", "rdma_tasks"), "sum.pb": os.path.join(work, "sum.pb")}
+    files = {"rdma_tasks": os.path.join(options.build, "tests", "rdma", "rdma_tasks")}
     files.update({name: os.path.join(binaries, name) for name in ("tf-worker", "tf-master", "tfctl")})
-    with open(files["sum.pb"], "wb") as out:
-        out.write(sum_graph())
+    for name, graph in (("sum.pb", sum_graph()), ("tile.pb", tile_graph())):
+        files[name] = os.path.join(work, name)
+        with open(files[name], "wb") as out:
+            out.write(graph)
     cases = list(CASES)
     if options.asan_build:
         files["rdma_tasks_asan"] = os.path.join(options.asan_build, "tests", "rdma", "rdma_tasks")

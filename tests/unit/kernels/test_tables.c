@@ -77,9 +77,19 @@ static bool runs_in_executor(const char *op) {
 
 /* What the master replaces before a worker sees it. */
 static bool is_inlined(const char *op) {
-    static const char *const names[] = {
-        "If",  "StatelessIf",     "Case",       "StatelessCase",           "While",           "StatelessWhile",
-        "For", "PartitionedCall", "RemoteCall", "StatefulPartitionedCall", "SymbolicGradient"};
+    static const char *const names[] = {"If",
+                                        "StatelessIf",
+                                        "Case",
+                                        "StatelessCase",
+                                        "While",
+                                        "StatelessWhile",
+                                        "For",
+                                        "PartitionedCall",
+                                        "RemoteCall",
+                                        "StatefulPartitionedCall",
+                                        "SymbolicGradient",
+                                        "DatasetToGraph",
+                                        "DatasetToGraphV2"};
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
         if (strcmp(names[i], op) == 0)
             return true;

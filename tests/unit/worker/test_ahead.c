@@ -1,0 +1,800 @@
+/* Grants ahead between two tasks, by places in memory (over a device made of memory) and by pushes over TCP: the ways in which the value
+ * and its grant can meet or miss each other, other values than expected, and every moment at which a step, a line or a peer goes away. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "rpc/rdma_device.h"
+#include "tests/unit/rpc/fake_verbs.h"
+#include "tests/unit/worker/two_tasks.h"
+#include "worker/peer_internal.h"
+#include "worker/peer_rdma_internal.h"
+#include "worker/rendezvous_ahead.h"
+#include "worker/rendezvous_internal.h"
+
+static struct loop *loop;
+static struct test_task a, b; /* a sends, b receives */
+static int64_t in_use_before;
+
+enum { N_FLOATS = 50000, N_BYTES = N_FLOATS * 4 };
+static const int64_t dims[1] = {N_FLOATS};
+
+static void task_start(struct test_task *task, const char *name, enum rdma_mode mode) {
+    struct rdma_choice any = {.gid = -1};
+    struct rdma_device *device = NULL;
+    task_init(task, loop, name);
+    task_listen_tcp(task, "127.0.0.1");
+    if (mode != RDMA_OFF)
+        assert_null(rdma_device_open(loop, &fake_verbs_table, &any, &device));
+    peer_table_use_rdma(task->peers, mode, device, "switched off");
+}
+
+static void connect_both(void) {
+    peer_connect(a.other);
+    if (a.peers->rdma.device)
+        TURN_UNTIL(loop, peer_ahead_way(b.other) == PEER_AHEAD_PLACE && task_says(&a, "\"to\":\"ready\",\"from\":\"ready\",\"written\""));
+    else
+        TURN_UNTIL(loop, peer_ahead_way(b.other) == PEER_AHEAD_PUSH);
+}
+
+static int begin(enum rdma_mode mode) {
+    fake_verbs_reset();
+    in_use_before = atomic_load(&allocator_host()->in_use_bytes);
+    loop = loop_new();
+    task_start(&a, "/job:ps/replica:0/task:0", mode);
+    task_start(&b, "/job:worker/replica:0/task:0", mode);
+    tasks_meet_over_tcp(&a, &b);
+    connect_both();
+    return 0;
+}
+
+/* The receiver alone has a device. */
+static int setup_half(void **state) {
+    fake_verbs_reset();
+    in_use_before = atomic_load(&allocator_host()->in_use_bytes);
+    loop = loop_new();
+    task_start(&a, "/job:ps/replica:0/task:0", RDMA_OFF);
+    task_start(&b, "/job:worker/replica:0/task:0", RDMA_PREFER);
+    tasks_meet_over_tcp(&a, &b);
+    connect_both();
+    return 0;
+}
+
+static int setup_rdma(void **state) { return begin(RDMA_PREFER); }
+static int setup_require(void **state) { return begin(RDMA_REQUIRE); }
+static int setup_tcp(void **state) { return begin(RDMA_OFF); }
+
+static bool is_rdma(void) { return a.peers->rdma.device != NULL; }
+
+/* Whatever has happened, nothing is granted, held, registered or in memory any more. */
+static int teardown(void **state) {
+    fake_verbs_let_register();
+    assert_int_equal(atomic_load(&b.rendezvous->ahead_bytes), 0);
+    assert_int_equal(atomic_load(&b.rendezvous->in_flight_bytes), 0);
+    assert_int_equal(atomic_load(peer_ahead_bytes(b.other)), 0);
+    assert_int_equal(atomic_load(peer_n_held_ahead(a.other)), 0);
+    tasks_fini(&a, &b);
+    assert_int_equal(fake_verbs.n_regions, 0);
+    assert_int_equal(fake_verbs.n_queue_pairs, 0);
+    assert_int_equal(fake_verbs.n_domains, 0);
+    assert_int_equal(atomic_load(&allocator_host()->in_use_bytes), in_use_before);
+    return 0;
+}
+
+/* ---- what the tests do ---- */
+
+static struct plan_channel channel_of(uint32_t edge) {
+    return (struct plan_channel){
+        .edge = edge, .tensor_name = "v:0", .peer_task = a.name, .dtype = DT_FLOAT, .shape = {1, dims}, .slot_bytes = N_BYTES};
+}
+
+/* As a step's Recv starts; the channel outlives the step. */
+static void receive_edge(uint64_t step, const struct plan_channel *channel, struct flow *flow, struct wait *wait) {
+    struct rendezvous *rendezvous = rendezvous_open_in(b.rendezvous, step, flow);
+    memset(wait, 0, sizeof(*wait));
+    wait->recv.on_value = wait_on_value;
+    if (rendezvous_recv_start(rendezvous, channel, 0, &wait->recv, &wait->value))
+        wait->n_calls = 1;
+    rendezvous_flush(rendezvous);
+    rendezvous_unref(rendezvous);
+}
+
+static struct plan_channel one;
+static void receive(uint64_t step, struct wait *wait) {
+    one = channel_of(1);
+    receive_edge(step, &one, NULL, wait);
+}
+
+static void open_at_sender(uint64_t step) { rendezvous_unref(rendezvous_open(a.rendezvous, step)); }
+static void send_value(uint64_t step, const struct tensor *value) { task_send(&a, b.name, step, 1, value); }
+static void make(struct tensor *t, float seed) { value_make(t, allocator_host(), N_FLOATS, seed); }
+
+static int n_held(void) { return atomic_load(peer_n_held_ahead(a.other)); }
+static int64_t ahead_bytes(void) { return atomic_load(&b.rendezvous->ahead_bytes); }
+static int64_t n_sent(void) { return metric_get(&worker_ahead_sent_total); }
+static int64_t n_arrived(void) { return metric_get(&worker_ahead_arrived_total); }
+
+static void end_both(uint64_t step) {
+    rendezvous_end_step(a.rendezvous, step);
+    rendezvous_end_step(b.rendezvous, step);
+}
+
+static void expect(struct wait *wait, float seed) {
+    TURN_UNTIL(loop, wait->n_calls == 1);
+    assert_null(wait->status);
+    assert_true(value_holds(&wait->value, N_FLOATS, seed));
+    assert_true(tensor_is_sole(&wait->value));
+    tensor_clear(&wait->value);
+}
+
+static void let_go(struct tensor *value) {
+    TURN_UNTIL(loop, tensor_is_sole(value));
+    tensor_clear(value);
+}
+
+/* The grant is at the sender before the value is: the best case. */
+static void check_goes_ahead(uint64_t step) {
+    struct tensor value;
+    struct wait wait;
+    int64_t sent = n_sent(), arrived = n_arrived();
+    open_at_sender(step);
+    receive(step, &wait);
+    assert_int_equal(ahead_bytes(), N_BYTES);
+    TURN_UNTIL(loop, n_held() == 1);
+    make(&value, (float)step);
+    send_value(step, &value);
+    assert_int_equal(n_held(), 0);
+    expect(&wait, (float)step);
+    assert_int_equal(ahead_bytes(), 0);
+    assert_int_equal(n_sent() - sent, 1);
+    assert_int_equal(n_arrived() - arrived, 1);
+    let_go(&value);
+    end_both(step);
+    assert_int_equal(a.n_lost + b.n_lost, 0);
+}
+
+/* ---- as expected ---- */
+
+static void a_value_that_is_granted_ahead_is_never_announced(void **state) {
+    check_goes_ahead(7);
+    if (is_rdma())
+        assert_true(task_says(&b, "\"landed\":1,\"landed_bytes\":200000,\"tcp_instead\":0") &&
+                    task_says(&b, "\"ahead\":{\"grants\":1,\"from_prepared\":0,\"arrived\":1,\"sent\":0,\"gone\":0") &&
+                    task_says(&a, "\"bulk\":false"));
+    else
+        assert_true(task_says(&a, "\"bulk\":true"));
+}
+
+static const struct peer_landing *prepared(void) { return LIST_ENTRY(b.other->rdma.prepared.next, struct peer_landing, link); }
+static bool is_prepared(void) { return task_says(&b, "\"prepared\":1") && prepared()->landing.state == RDMA_GRANTED; }
+
+/* The device registers nothing while the second step runs: its place was prepared after the first. */
+static void the_next_step_finds_its_place_prepared(void **state) {
+    check_goes_ahead(7);
+    TURN_UNTIL(loop, is_prepared());
+    struct tensor value;
+    struct wait wait;
+    fake_verbs.is_registering_held = true;
+    open_at_sender(8);
+    receive(8, &wait);
+    TURN_UNTIL(loop, n_held() == 1);
+    assert_true(task_says(&b, "\"from_prepared\":1") && task_says(&b, "\"prepared\":0"));
+    fake_verbs_let_register();
+    make(&value, 8);
+    send_value(8, &value);
+    expect(&wait, 8);
+    let_go(&value);
+    end_both(8);
+    for (uint64_t step = 9; step < 20; step++) {
+        check_goes_ahead(step);
+        TURN_UNTIL(loop, task_says(&b, "\"prepared\":1"));
+    }
+    assert_true(task_says(&b, "\"from_prepared\":12,\"arrived\":13,"));
+}
+
+static void a_place_that_nobody_wants_for_a_while_goes(void **state) {
+    check_goes_ahead(7);
+    TURN_UNTIL(loop, is_prepared());
+    int n_regions = fake_verbs.n_regions;
+    peer_rdma_tick(&b.other->rdma, INT64_MAX / 2);
+    TURN_UNTIL(loop, fake_verbs.n_regions < n_regions);
+    TURN_UNTIL(loop, b.peers->rdma.prepared_bytes == 0);
+    check_goes_ahead(8);
+}
+
+static void a_grant_waits_for_its_senders_step(void **state) {
+    struct tensor value;
+    struct wait wait;
+    receive(7, &wait);
+    TURN_UNTIL(loop, n_held() == 1); /* in the table of a step that nobody has opened */
+    make(&value, 1);
+    send_value(7, &value);
+    expect(&wait, 1);
+    let_go(&value);
+    end_both(7);
+}
+
+/* Both cross on the wire; the announcement is about nothing then, whichever comes first. */
+static void a_grant_meets_its_values_announcement(void **state) {
+    struct tensor value;
+    struct wait wait;
+    int64_t sent = n_sent();
+    make(&value, 2);
+    for (uint64_t step = 7; step < 12; step++) {
+        send_value(step, &value);
+        receive(step, &wait);
+        assert_int_equal(ahead_bytes(), N_BYTES);
+        expect(&wait, 2);
+        for (int i = 0; i < 5; i++)
+            loop_turn(loop);
+        assert_int_equal(ahead_bytes() + atomic_load(&b.rendezvous->in_flight_bytes), 0);
+        end_both(step);
+    }
+    assert_int_equal(n_sent() - sent, 5);
+    let_go(&value);
+    assert_int_equal(a.n_lost + b.n_lost, 0);
+}
+
+static struct str announce_meta(const struct tensor *value) {
+    struct str meta = STR_INIT;
+    edge_message_write(&meta, 1, 0, value, 0);
+    return meta;
+}
+
+static struct status *tell_b(enum wire_type type, uint64_t step, const struct str *meta) {
+    struct wire_message message = {.type = type, .id = step, .meta = {meta->data, meta->len}};
+    return rendezvous_receiver.on_message(b.rendezvous, b.other, &message);
+}
+
+static void an_announcement_that_comes_after_its_value_takes_no_room(void **state) {
+    struct tensor value;
+    struct wait wait;
+    make(&value, 3);
+    open_at_sender(7);
+    receive(7, &wait);
+    TURN_UNTIL(loop, n_held() == 1);
+    send_value(7, &value);
+    expect(&wait, 3);
+    struct str meta = announce_meta(&value);
+    assert_null(tell_b(WIRE_ANNOUNCE, 7, &meta));
+    assert_int_equal(ahead_bytes() + atomic_load(&b.rendezvous->in_flight_bytes), 0);
+    struct status *st = tell_b(WIRE_ANNOUNCE, 7, &meta);
+    assert_int_equal(status_code(st), STATUS_INTERNAL);
+    status_unref(st);
+    str_fini(&meta);
+    let_go(&value);
+    end_both(7);
+}
+
+/* ---- other values ---- */
+
+static void expect_shape(struct wait *wait, enum dtype dtype, int64_t n) {
+    TURN_UNTIL(loop, wait->n_calls == 1);
+    assert_null(wait->status);
+    assert_int_equal(wait->value.dtype, dtype);
+    assert_int_equal(wait->value.n_elements, n);
+    tensor_clear(&wait->value);
+}
+
+static void send_other(uint64_t step, bool comes_first, int64_t rows, int64_t columns, struct wait *wait, struct tensor *value) {
+    int64_t shape[2] = {rows, columns};
+    *value = TENSOR_INIT;
+    assert_null(tensor_new(allocator_host(), DT_FLOAT, (struct shape){2, shape}, value));
+    memset(tensor_data(value), 0, tensor_size_bytes(value));
+    if (comes_first)
+        send_value(step, value);
+    else
+        open_at_sender(step);
+    receive(step, wait);
+    if (comes_first)
+        return;
+    TURN_UNTIL(loop, n_held() == 1);
+    send_value(step, value);
+}
+
+/* Larger, smaller, and of the same bytes; announced after the grant has come, and before. */
+static void a_value_of_another_shape_is_announced(void **state) {
+    static const int64_t shapes[][2] = {{100, 1000}, {100, 200}, {100, 500}};
+    uint64_t step = 7;
+    for (size_t i = 0; i < ARRAY_LEN(shapes); i++)
+        for (int comes_first = 0; comes_first < 2; comes_first++, step++) {
+            struct tensor value;
+            struct wait wait;
+            int64_t sent = n_sent();
+            send_other(step, comes_first, shapes[i][0], shapes[i][1], &wait, &value);
+            expect_shape(&wait, DT_FLOAT, shapes[i][0] * shapes[i][1]);
+            assert_int_equal(n_sent() - sent, 0);
+            for (int k = 0; k < 5; k++)
+                loop_turn(loop);
+            assert_int_equal(ahead_bytes() + atomic_load(&b.rendezvous->in_flight_bytes), 0);
+            let_go(&value);
+            end_both(step);
+        }
+    if (is_rdma())
+        assert_true(task_says(&b, "\"landed\":6,") && task_says(&b, "\"gone\":6") && task_says(&b, "\"tcp_instead\":0"));
+    assert_int_equal(a.n_lost + b.n_lost, 0);
+    check_goes_ahead(step);
+}
+
+static void a_small_value_is_pushed_and_a_dead_one_said(void **state) {
+    struct wait wait;
+    for (uint64_t step = 7; step < 11; step++) {
+        struct tensor value = TENSOR_INIT;
+        open_at_sender(step);
+        receive(step, &wait);
+        TURN_UNTIL(loop, n_held() == 1);
+        if (step % 2 == 0)
+            tensor_init_dead(&value);
+        else
+            value_make(&value, allocator_host(), 1000, 1);
+        send_value(step, &value);
+        assert_int_equal(n_held(), 0);
+        TURN_UNTIL(loop, wait.n_calls == 1);
+        assert_null(wait.status);
+        assert_int_equal(wait.value.storage, step % 2 == 0 ? TENSOR_DEAD : TENSOR_BUFFER);
+        assert_int_equal(ahead_bytes(), 0);
+        tensor_clear(&wait.value);
+        tensor_clear(&value);
+        end_both(step);
+    }
+    TURN_UNTIL(loop, fake_verbs.n_regions <= 0 || !is_rdma());
+    assert_int_equal(a.n_lost + b.n_lost, 0);
+}
+
+/* ---- steps that go away ---- */
+
+static void expect_end(struct wait *wait) {
+    assert_int_equal(wait->n_calls, 1);
+    assert_non_null(wait->status);
+    status_unref(wait->status);
+}
+
+static void a_senders_step_that_ends_without_the_value_gives_the_place_back(void **state) {
+    struct wait wait;
+    open_at_sender(7);
+    receive(7, &wait);
+    TURN_UNTIL(loop, n_held() == 1);
+    rendezvous_end_step(a.rendezvous, 7);
+    assert_int_equal(n_held(), 0);
+    TURN_UNTIL(loop, !is_rdma() || task_says(&b, "\"gone\":1"));
+    assert_int_equal(wait.n_calls, 0); /* its own step ends it */
+    rendezvous_end_step(b.rendezvous, 7);
+    expect_end(&wait);
+    check_goes_ahead(8);
+}
+
+static void a_grant_for_a_step_that_has_ended_is_declined(void **state) {
+    struct wait wait;
+    open_at_sender(7);
+    rendezvous_end_step(a.rendezvous, 7);
+    receive(7, &wait);
+    for (int i = 0; i < 10; i++)
+        loop_turn(loop);
+    TURN_UNTIL(loop, !is_rdma() || task_says(&b, "\"gone\":1"));
+    assert_int_equal(n_held(), 0);
+    rendezvous_end_step(b.rendezvous, 7);
+    expect_end(&wait);
+}
+
+/* The memory waits for the sender's answer, the room does not. */
+static void a_receivers_step_that_ends_leaves_the_place_to_the_write(void **state) {
+    struct tensor value, other;
+    struct wait wait;
+    open_at_sender(7);
+    receive(7, &wait);
+    TURN_UNTIL(loop, n_held() == 1);
+    rendezvous_end_step(b.rendezvous, 7);
+    expect_end(&wait);
+    assert_int_equal(ahead_bytes(), 0);
+    make(&other, 5); /* would get the same memory from the allocator */
+    make(&value, 6);
+    send_value(7, &value);
+    let_go(&value);
+    for (int i = 0; i < 10; i++)
+        loop_turn(loop);
+    assert_true(value_holds(&other, N_FLOATS, 5));
+    tensor_clear(&other);
+    rendezvous_end_step(a.rendezvous, 7);
+    assert_int_equal(a.n_lost + b.n_lost, 0);
+    check_goes_ahead(8);
+}
+
+static void an_aborted_step_takes_no_value(void **state) {
+    struct tensor value;
+    struct wait wait;
+    struct plan_channel to_b = {.edge = 1, .tensor_name = "v:0", .peer_task = b.name, .dtype = DT_FLOAT};
+    struct status *why = status_new(STATUS_CANCELLED, "enough"), *st;
+    struct rendezvous *sender = rendezvous_open(a.rendezvous, 7);
+    receive(7, &wait);
+    TURN_UNTIL(loop, n_held() == 1);
+    rendezvous_abort(sender, why);
+    assert_int_equal(n_held(), 0);
+    make(&value, 6);
+    st = rendezvous_send(sender, &to_b, 0, &value);
+    assert_int_equal(status_code(st), STATUS_CANCELLED);
+    status_unref(st);
+    status_unref(why);
+    rendezvous_unref(sender);
+    TURN_UNTIL(loop, !is_rdma() || task_says(&b, "\"gone\":1"));
+    end_both(7);
+    expect_end(&wait);
+}
+
+/* ---- lines and peers that go away ---- */
+
+static void a_line_that_breaks_before_the_value_is_there_leaves_tcp(void **state) {
+    struct tensor value;
+    struct wait wait;
+    open_at_sender(7);
+    receive(7, &wait);
+    TURN_UNTIL(loop, n_held() == 1);
+    fake_verbs_break_receivers();
+    TURN_UNTIL(loop, task_says(&b, "\"gone\":1") && peer_rdma_line_to(&a.other->rdma) == 0);
+    make(&value, 4);
+    send_value(7, &value);
+    expect(&wait, 4);
+    assert_true(task_says(&a, "\"bulk\":true") && task_says(&b, "\"arrived\":0"));
+    let_go(&value);
+    end_both(7);
+    assert_int_equal(a.n_lost + b.n_lost, 0);
+    check_goes_ahead(8); /* as a push */
+}
+
+/* At the moment of its end, while it is ending, and after: whatever the sender knows of it when the value comes. */
+static void a_value_may_come_at_any_moment_of_a_lines_end(void **state) {
+    for (int n_turns = 0; n_turns < 8; n_turns++) {
+        struct tensor value;
+        struct wait wait;
+        open_at_sender(7);
+        receive(7, &wait);
+        TURN_UNTIL(loop, n_held() == 1);
+        fake_verbs_break_receivers();
+        for (int i = 0; i < n_turns; i++)
+            loop_turn(loop);
+        make(&value, 4);
+        send_value(7, &value);
+        expect(&wait, 4);
+        let_go(&value);
+        end_both(7);
+        assert_int_equal(a.n_lost + b.n_lost, 0);
+        teardown(state);
+        setup_rdma(state);
+    }
+}
+
+static void a_line_that_breaks_under_the_write_costs_nothing_but_time(void **state) {
+    struct tensor value;
+    struct wait wait;
+    open_at_sender(7);
+    receive(7, &wait);
+    TURN_UNTIL(loop, n_held() == 1);
+    fake_verbs.is_held = true;
+    make(&value, 4);
+    send_value(7, &value);
+    TURN_UNTIL(loop, fake_verbs.n_waiting > 0);
+    rendezvous_end_step(a.rendezvous, 7); /* its value is on its way */
+    fake_verbs.is_silent = true;
+    fake_verbs.is_held = false;
+    fake_verbs_run(-1);
+    expect(&wait, 4);
+    let_go(&value);
+    end_both(7);
+    assert_int_equal(a.n_lost + b.n_lost, 0);
+}
+
+static void lose_b(void) {
+    struct wire_out nonsense = {.type = WIRE_GRANT, .meta = {"\xff", 1}};
+    assert_true(peer_queue(a.other, TRANSPORT_CONTROL, &nonsense));
+    peer_flush(a.other, TRANSPORT_CONTROL);
+    TURN_UNTIL(loop, a.n_lost == 1 && b.n_lost == 1);
+}
+
+/* The step of the lost connection ends later than the next connection begins. */
+static void a_grant_of_a_lost_connection_is_not_used_by_the_next(void **state) {
+    struct tensor value;
+    struct wait wait;
+    open_at_sender(7);
+    receive(7, &wait);
+    TURN_UNTIL(loop, n_held() == 1);
+    lose_b();
+    rendezvous_end_step(b.rendezvous, 7);
+    expect_end(&wait);
+    connect_both();
+    make(&value, 4);
+    send_value(7, &value);
+    assert_int_equal(n_held(), 0);
+    for (int i = 0; i < 10; i++)
+        loop_turn(loop);
+    assert_true(tensor_is_sole(&value));
+    tensor_clear(&value);
+    rendezvous_end_step(a.rendezvous, 7);
+    a.n_lost = b.n_lost = 0;
+    check_goes_ahead(8);
+}
+
+/* What can go by RDMA in a moment is not pushed. */
+static void while_a_line_may_come_nothing_is_pushed_ahead(void **state) {
+    lose_b();
+    assert_int_equal(peer_ahead_way(b.other), PEER_AHEAD_NOT);
+    peer_connect(a.other);
+    while (peer_ahead_way(b.other) != PEER_AHEAD_PLACE) {
+        assert_int_equal(peer_ahead_way(b.other), PEER_AHEAD_NOT);
+        loop_turn(loop);
+    }
+    a.n_lost = b.n_lost = 0;
+    check_goes_ahead(8);
+}
+
+static void where_no_line_comes_values_are_pushed_ahead(void **state) {
+    assert_int_equal(peer_ahead_way(b.other), PEER_AHEAD_PUSH); /* it has said that it has no device */
+    check_goes_ahead(7);
+}
+
+static void without_memory_to_register_the_value_is_announced(void **state) {
+    struct tensor value;
+    struct wait wait;
+    fake_verbs.n_registrations_to_fail = 1;
+    open_at_sender(7);
+    receive(7, &wait);
+    TURN_UNTIL(loop, task_says(&b, "\"gone\":1"));
+    assert_int_equal(ahead_bytes(), 0);
+    make(&value, 4);
+    send_value(7, &value);
+    expect(&wait, 4);
+    assert_true(task_says(&b, "\"landed\":1,"));
+    let_go(&value);
+    end_both(7);
+    check_goes_ahead(8);
+}
+
+static void a_sender_that_cannot_register_pushes(void **state) {
+    struct tensor value;
+    struct wait wait;
+    allocator_host_trim();
+    open_at_sender(7);
+    receive(7, &wait);
+    TURN_UNTIL(loop, n_held() == 1);
+    fake_verbs.n_sources_to_fail = 1;
+    make(&value, 4);
+    send_value(7, &value);
+    expect(&wait, 4);
+    assert_true(task_says(&a, "\"tcp_instead\":1") && task_says(&b, "\"gone\":1"));
+    let_go(&value);
+    end_both(7);
+    check_goes_ahead(8);
+}
+
+/* ---- threads ---- */
+
+enum { N_THREAD_STEPS = 60 };
+static struct plan_channel thread_channel;
+static struct wait thread_waits[N_THREAD_STEPS];
+static struct tensor thread_value;
+
+static uint64_t step_of(int i) { return 100 + (uint64_t)i; }
+
+static void *receive_on_a_thread(void *arg) {
+    for (int i = 0; i < N_THREAD_STEPS; i++)
+        receive_edge(step_of(i), &thread_channel, NULL, &thread_waits[i]);
+    return NULL;
+}
+
+/* Every third step has a value of another shape, every fifth ends without. */
+static void *send_on_a_thread(void *arg) {
+    struct tensor other;
+    value_make(&other, allocator_host(), 2 * N_FLOATS, 9);
+    for (int i = 0; i < N_THREAD_STEPS; i++) {
+        open_at_sender(step_of(i));
+        if (i % 5 != 0)
+            send_value(step_of(i), i % 3 == 0 ? &other : &thread_value);
+    }
+    for (int i = 0; i < N_THREAD_STEPS; i += 5)
+        rendezvous_end_step(a.rendezvous, step_of(i));
+    tensor_clear(&other);
+    return NULL;
+}
+
+static void steps_run_on_other_threads_than_the_loops(void **state) {
+    pthread_t sender, receiver;
+    thread_channel = channel_of(1);
+    memset(thread_waits, 0, sizeof(thread_waits));
+    make(&thread_value, 9);
+    assert_int_equal(pthread_create(&receiver, NULL, receive_on_a_thread, NULL), 0);
+    assert_int_equal(pthread_create(&sender, NULL, send_on_a_thread, NULL), 0);
+    for (int i = 0; i < N_THREAD_STEPS; i++) {
+        if (i % 5 == 0)
+            continue;
+        TURN_UNTIL(loop, atomic_load(&thread_waits[i].n_calls) == 1);
+        assert_null(thread_waits[i].status);
+        assert_true(value_holds(&thread_waits[i].value, i % 3 == 0 ? 2 * N_FLOATS : N_FLOATS, 9));
+        tensor_clear(&thread_waits[i].value);
+    }
+    pthread_join(receiver, NULL);
+    pthread_join(sender, NULL);
+    for (int i = 0; i < N_THREAD_STEPS; i++)
+        end_both(step_of(i));
+    for (int i = 0; i < N_THREAD_STEPS; i += 5)
+        expect_end(&thread_waits[i]);
+    let_go(&thread_value);
+    TURN_UNTIL(loop, n_held() == 0);
+    assert_int_equal(a.n_lost + b.n_lost, 0);
+}
+
+/* ---- room ---- */
+
+static void without_room_nothing_is_granted_ahead(void **state) {
+    struct tensor value;
+    struct wait wait;
+    rendezvous_table_set_in_flight_limit(b.rendezvous, 2 * N_BYTES); /* a peer's part of it is less than the value */
+    open_at_sender(7);
+    receive(7, &wait);
+    assert_int_equal(ahead_bytes(), 0);
+    make(&value, 4);
+    send_value(7, &value);
+    expect(&wait, 4);
+    let_go(&value);
+    end_both(7);
+    rendezvous_table_set_in_flight_limit(b.rendezvous, 8 * N_BYTES);
+    atomic_store(&b.rendezvous->in_flight_bytes, 8 * N_BYTES - 1); /* others' */
+    receive(8, &wait);
+    assert_int_equal(ahead_bytes(), 0);
+    atomic_store(&b.rendezvous->in_flight_bytes, 0);
+    end_both(8);
+    expect_end(&wait);
+}
+
+/* A peer's part and a session's; and what is granted ahead, however long it takes, keeps nobody waiting whose value is there. */
+static void what_is_granted_ahead_takes_no_room_from_what_is_there(void **state) {
+    enum { N = 6 };
+    struct plan_channel channels[N], unknown = channel_of(N);
+    struct wait waits[N], wait;
+    struct tensor value;
+    struct flow *flow = flow_new();
+    rendezvous_table_set_in_flight_limit(b.rendezvous, 8 * N_BYTES);
+    open_at_sender(7);
+    for (uint32_t i = 0; i < N; i++) {
+        channels[i] = channel_of(i);
+        receive_edge(7, &channels[i], flow, &waits[i]);
+    }
+    assert_int_equal(ahead_bytes(), 2 * N_BYTES);
+    assert_int_equal(atomic_load(&flow->ahead_bytes), 2 * N_BYTES);
+    TURN_UNTIL(loop, n_held() == 2);
+    make(&value, 4);
+    unknown.slot_bytes = 0;
+    receive_edge(7, &unknown, flow, &wait);
+    task_send(&a, b.name, 7, N, &value); /* the others may depend on it */
+    expect(&wait, 4);
+    for (uint32_t i = N; i-- > 0;)
+        task_send(&a, b.name, 7, i, &value);
+    for (int i = 0; i < N; i++)
+        expect(&waits[i], 4);
+    let_go(&value);
+    end_both(7);
+    assert_int_equal(atomic_load(&flow->ahead_bytes) + atomic_load(&flow->in_flight_bytes), 0);
+    flow_unref(flow);
+}
+
+/* ---- peers that lie ---- */
+
+static void tell_a(const struct str *meta, uint64_t step) {
+    assert_true(
+        peer_queue(b.other, TRANSPORT_CONTROL, &(struct wire_out){.type = WIRE_GRANT, .id = step, .meta = {meta->data, meta->len}}));
+    peer_flush(b.other, TRANSPORT_CONTROL);
+}
+
+/* More than are held, for one key twice, for what is received here, for no large value. */
+static void grants_that_make_no_sense_are_dropped_or_refused(void **state) {
+    struct str meta = STR_INIT;
+    open_at_sender(7);
+    for (uint32_t i = 0; i < PEER_AHEAD_MAX_HELD + 10; i++) {
+        str_clear(&meta);
+        edge_message_write_expected(&meta, i, 0, DT_FLOAT, (struct shape){1, dims}, N_BYTES);
+        tell_a(&meta, 7);
+        if (i < 3)
+            tell_a(&meta, 7);
+    }
+    TURN_UNTIL(loop, n_held() == PEER_AHEAD_MAX_HELD);
+    for (int i = 0; i < 10; i++)
+        loop_turn(loop);
+    assert_int_equal(n_held(), PEER_AHEAD_MAX_HELD);
+    struct rendezvous *sender = rendezvous_open(a.rendezvous, 7);
+    struct plan_channel from_b = {.edge = 1, .tensor_name = "v:0", .peer_task = b.name, .dtype = DT_FLOAT};
+    struct wait wait = {.recv.on_value = wait_on_value};
+    assert_false(rendezvous_recv_start(sender, &from_b, 0, &wait.recv, &wait.value));
+    TURN_UNTIL(loop, wait.n_calls == 1);
+    expect_end(&wait);
+    rendezvous_unref(sender);
+    end_both(7);
+    assert_int_equal(n_held(), 0);
+    str_clear(&meta);
+    edge_message_write_expected(&meta, 1, 0, DT_FLOAT, (struct shape){1, dims}, N_BYTES - 4); /* the shape has more */
+    tell_a(&meta, 8);
+    TURN_UNTIL(loop, a.n_lost == 1 && b.n_lost == 1);
+    str_fini(&meta);
+}
+
+static void a_number_that_was_prepared_and_not_told_ends_the_line(void **state) {
+    check_goes_ahead(7);
+    TURN_UNTIL(loop, is_prepared());
+    fake_verbs_forge_number(prepared()->landing.place.number);
+    TURN_UNTIL(loop, task_says(&b, "\"from\":\"a write to a place that it was not told of\""));
+    TURN_UNTIL(loop, b.peers->rdma.prepared_bytes == 0);
+    assert_int_equal(a.n_lost + b.n_lost, 0);
+}
+
+/* It is not read into the place that may still be written. */
+static void a_push_of_what_has_a_place_is_refused(void **state) {
+    struct tensor value;
+    struct wait wait;
+    open_at_sender(7);
+    receive(7, &wait);
+    TURN_UNTIL(loop, n_held() == 1);
+    make(&value, 4);
+    struct str meta = announce_meta(&value);
+    const struct tensor *tensors[1] = {&value};
+    assert_true(
+        peer_queue(a.other, TRANSPORT_BULK,
+                   &(struct wire_out){.type = WIRE_PUSH, .id = 7, .meta = {meta.data, meta.len}, .tensors = tensors, .n_tensors = 1}));
+    peer_flush(a.other, TRANSPORT_BULK);
+    TURN_UNTIL(loop, b.n_lost == 1);
+    end_both(7);
+    expect_end(&wait);
+    let_go(&value);
+    str_fini(&meta);
+}
+
+#define RDMA(name) \
+    { #name " (rdma)", name, setup_rdma, teardown, NULL }
+#define REQUIRE(name) \
+    { #name " (rdma required)", name, setup_require, teardown, NULL }
+#define TCP(name) \
+    { #name " (tcp)", name, setup_tcp, teardown, NULL }
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        RDMA(a_value_that_is_granted_ahead_is_never_announced),
+        TCP(a_value_that_is_granted_ahead_is_never_announced),
+        RDMA(the_next_step_finds_its_place_prepared),
+        RDMA(a_place_that_nobody_wants_for_a_while_goes),
+        RDMA(a_grant_waits_for_its_senders_step),
+        TCP(a_grant_waits_for_its_senders_step),
+        RDMA(a_grant_meets_its_values_announcement),
+        TCP(a_grant_meets_its_values_announcement),
+        RDMA(an_announcement_that_comes_after_its_value_takes_no_room),
+        TCP(an_announcement_that_comes_after_its_value_takes_no_room),
+        RDMA(a_value_of_another_shape_is_announced),
+        REQUIRE(a_value_of_another_shape_is_announced),
+        TCP(a_value_of_another_shape_is_announced),
+        RDMA(a_small_value_is_pushed_and_a_dead_one_said),
+        TCP(a_small_value_is_pushed_and_a_dead_one_said),
+        RDMA(a_senders_step_that_ends_without_the_value_gives_the_place_back),
+        TCP(a_senders_step_that_ends_without_the_value_gives_the_place_back),
+        RDMA(a_grant_for_a_step_that_has_ended_is_declined),
+        TCP(a_grant_for_a_step_that_has_ended_is_declined),
+        RDMA(a_receivers_step_that_ends_leaves_the_place_to_the_write),
+        TCP(a_receivers_step_that_ends_leaves_the_place_to_the_write),
+        RDMA(an_aborted_step_takes_no_value),
+        TCP(an_aborted_step_takes_no_value),
+        RDMA(a_line_that_breaks_before_the_value_is_there_leaves_tcp),
+        RDMA(a_value_may_come_at_any_moment_of_a_lines_end),
+        RDMA(a_line_that_breaks_under_the_write_costs_nothing_but_time),
+        RDMA(a_grant_of_a_lost_connection_is_not_used_by_the_next),
+        TCP(a_grant_of_a_lost_connection_is_not_used_by_the_next),
+        RDMA(while_a_line_may_come_nothing_is_pushed_ahead),
+        {"where_no_line_comes_values_are_pushed_ahead", where_no_line_comes_values_are_pushed_ahead, setup_half, teardown, NULL},
+        RDMA(without_memory_to_register_the_value_is_announced),
+        RDMA(a_sender_that_cannot_register_pushes),
+        RDMA(steps_run_on_other_threads_than_the_loops),
+        TCP(steps_run_on_other_threads_than_the_loops),
+        RDMA(without_room_nothing_is_granted_ahead),
+        TCP(without_room_nothing_is_granted_ahead),
+        RDMA(what_is_granted_ahead_takes_no_room_from_what_is_there),
+        TCP(what_is_granted_ahead_takes_no_room_from_what_is_there),
+        TCP(grants_that_make_no_sense_are_dropped_or_refused),
+        RDMA(a_number_that_was_prepared_and_not_told_ends_the_line),
+        RDMA(a_push_of_what_has_a_place_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

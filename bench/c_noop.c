@@ -3,12 +3,11 @@
  *   bench/c_noop [--target grpc://HOST:PORT] [--steps N]        (default: $MILLRACE_TARGET, 20000)
  *
  * Works against TensorFlow's own server too. Prints the median, the 10th and the 99th percentile in µs. */
+#define PROGRAM "c_noop"
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "client/c_api.h"
-#include "common/base/clock.h"
-#include "common/base/options.h"
+#include "bench/client_step.h"
 #include "common/tensor/tensor_proto.h"
 
 enum { PRODUCER = 2474 /* TensorFlow 2.21's graphs */, WARM_UP_STEPS = 200 };
@@ -35,14 +34,7 @@ static const struct option_row rows[] = {
 };
 
 static const struct options_spec spec = {
-    .program = "c_noop", .section = "c_noop", .summary = "What a no-op step costs a C client.", .rows = rows, .n_rows = ARRAY_LEN(rows)};
-
-static void die_on_error(const TF_Status *status) {
-    if (TF_GetCode(status) == TF_OK)
-        return;
-    fprintf(stderr, "c_noop: %s\n", TF_Message(status));
-    exit(EXIT_INTERNAL);
-}
+    .program = PROGRAM, .section = PROGRAM, .summary = "What a no-op step costs a C client.", .rows = rows, .n_rows = ARRAY_LEN(rows)};
 
 static void add_text(struct str *out, uint32_t field, const char *text) { proto_add_bytes(out, field, text, strlen(text)); }
 
@@ -59,20 +51,6 @@ static void build_graph(struct str *out) {
     str_fini(&versions);
 }
 
-static int compare_i64(const void *a, const void *b) {
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
-static int64_t step(TF_DeprecatedSession *session, TF_Status *status) {
-    const char *target = "n";
-    int64_t begin = clock_now_ns();
-    TF_Run(session, NULL, NULL, NULL, 0, NULL, NULL, 0, &target, 1, NULL, status);
-    int64_t took_ns = clock_now_ns() - begin;
-    die_on_error(status);
-    return took_ns;
-}
-
 static void measure(TF_DeprecatedSession *session, int64_t n, TF_Status *status) {
     struct str graph = STR_INIT;
     int64_t *took_ns = xmalloc((size_t)n * sizeof(*took_ns));
@@ -80,10 +58,10 @@ static void measure(TF_DeprecatedSession *session, int64_t n, TF_Status *status)
     TF_ExtendGraph(session, graph.data, graph.len, status);
     die_on_error(status);
     for (int i = 0; i < WARM_UP_STEPS; i++)
-        step(session, status);
+        timed_step(session, "n", status);
     for (int64_t i = 0; i < n; i++)
-        took_ns[i] = step(session, status);
-    qsort(took_ns, (size_t)n, sizeof(*took_ns), compare_i64);
+        took_ns[i] = timed_step(session, "n", status);
+    sort_times(took_ns, (size_t)n);
     printf("no-op step: median %.1f µs, p10 %.1f µs, p99 %.1f µs (%lld steps)\n", (double)took_ns[n / 2] / 1e3,
            (double)took_ns[n / 10] / 1e3, (double)took_ns[n - 1 - n / 100] / 1e3, (long long)n);
     free(took_ns);

@@ -9,13 +9,12 @@
  *   bytes      a feed and fetch of N GiB less a page, and a graph with a constant of N/2 GiB: seconds, GB a second
  *
  * After each part the resident memory of every process that $MILLRACE_PIDS names is printed: it should come back. */
+#define PROGRAM "load"
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "client/c_api.h"
-#include "common/base/clock.h"
-#include "common/base/options.h"
+#include "bench/client_step.h"
 #include "common/tensor/tensor_proto.h"
 
 enum { PRODUCER = 2474 /* TensorFlow 2.21's graphs */, MAX_SAMPLES = 1 << 20 };
@@ -49,13 +48,6 @@ static const struct options_spec spec = {.program = "load",
                                          .summary = "A cluster under load, and at its limits of size.",
                                          .rows = rows,
                                          .n_rows = ARRAY_LEN(rows)};
-
-static void die_on_error(const TF_Status *status) {
-    if (TF_GetCode(status) == TF_OK)
-        return;
-    fprintf(stderr, "load: %s\n", TF_Message(status));
-    exit(EXIT_INTERNAL);
-}
 
 static double seconds_since(int64_t begin_ns) { return (double)(clock_now_ns() - begin_ns) / 1e9; }
 

@@ -8,13 +8,11 @@
  *   for SECONDS              STEPS SECONDS MEDIAN_US                  steps until so much time has passed, one at least
  *
  * FILE is a serialized GraphDef, and a serialized ConfigProto. */
+#define PROGRAM "null_client"
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "client/c_api.h"
-#include "common/base/clock.h"
-#include "common/base/options.h"
-#include "common/base/str.h"
+#include "bench/client_step.h"
 
 enum { MAX_SAMPLES = 1 << 20 };
 
@@ -35,13 +33,6 @@ static const struct options_spec spec = {.program = "null_client",
                                          .summary = "Steps of one target, as fast as they go.",
                                          .rows = rows,
                                          .n_rows = ARRAY_LEN(rows)};
-
-static void die_on_error(const TF_Status *status) {
-    if (TF_GetCode(status) == TF_OK)
-        return;
-    fprintf(stderr, "null_client: %s\n", TF_Message(status));
-    exit(EXIT_INTERNAL);
-}
 
 static void read_file(const char *path, struct str *out) {
     char bytes[65536];
@@ -76,27 +67,15 @@ static TF_DeprecatedSession *open_session(const struct flags *flags, TF_Status *
     return session;
 }
 
-static int64_t step(TF_DeprecatedSession *session, const char *node, TF_Status *status) {
-    int64_t begin_ns = clock_now_ns();
-    TF_Run(session, NULL, NULL, NULL, 0, NULL, NULL, 0, &node, 1, NULL, status);
-    die_on_error(status);
-    return clock_now_ns() - begin_ns;
-}
-
-static int compare_i64(const void *a, const void *b) {
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
 static void run_for(TF_DeprecatedSession *session, const char *node, double seconds, TF_Status *status) {
     static int64_t took_ns[MAX_SAMPLES];
     int64_t begin_ns = clock_now_ns(), until_ns = begin_ns + (int64_t)(seconds * 1e9);
     size_t n = 0;
     do
-        took_ns[n++] = step(session, node, status);
+        took_ns[n++] = timed_step(session, node, status);
     while (n < MAX_SAMPLES && clock_now_ns() < until_ns);
     double took_s = (double)(clock_now_ns() - begin_ns) / 1e9;
-    qsort(took_ns, n, sizeof(*took_ns), compare_i64);
+    sort_times(took_ns, n);
     printf("%zu %.6f %.1f\n", n, took_s, (double)took_ns[n / 2] / 1e3);
 }
 
@@ -107,7 +86,7 @@ static void serve(TF_DeprecatedSession *session, const struct flags *flags, TF_S
         if (sscanf(line, "for %lf", &seconds) == 1) {
             run_for(session, flags->step, seconds, status);
         } else if (sscanf(line, "once %199s", node) == 1) {
-            step(session, node, status);
+            timed_step(session, node, status);
             printf("ok\n");
         } else {
             fprintf(stderr, "null_client: what is '%s'?\n", line);

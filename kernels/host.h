@@ -74,6 +74,10 @@ typedef struct status *peer_answer_fn(struct span request, struct peer_answer *r
 struct kernel_host {
     /* Asynchronous kernels: the execution of ctx has ended (ctx->status, ctx->outputs are final). Any thread, exactly once. */
     void (*done)(struct kernel_ctx *ctx);
+    /* Around the telling of several, so that the first one's step does not run before the last one's has been told. They nest. A thread
+     * that ends the outermost runs what it has woken. NULL where done runs nothing. */
+    void (*telling_begins)(void);
+    void (*telling_ends)(void);
 
     /* ---- resources: named objects in the containers of ctx's device's task ----
      * `container` "" means the default; NULL means the step's own container, dropped when the step ends (TensorArrays, stacks).
@@ -136,5 +140,14 @@ struct kernel_host {
     /* Unique per process and never 0: names of anonymous resources. */
     uint64_t (*unique_id)(void);
 };
+
+static inline void kernel_telling_begins(const struct kernel_host *host) {
+    if (host->telling_begins)
+        host->telling_begins();
+}
+static inline void kernel_telling_ends(const struct kernel_host *host) {
+    if (host->telling_ends)
+        host->telling_ends();
+}
 
 #endif

@@ -190,6 +190,14 @@ static COLD struct status *no_kernel(const struct node *node, const char *device
     return st;
 }
 
+/* Its inputs lie in the host's memory. */
+static bool is_cpu_row(const struct kernel_def *def) {
+    for (size_t i = 0; i < n_cpu_kernel_lists; i++)
+        if (def >= cpu_kernel_lists[i]->rows && def < cpu_kernel_lists[i]->rows + cpu_kernel_lists[i]->n_rows)
+            return true;
+    return false;
+}
+
 struct status *kernel_instance_init(struct kernel_instance *instance, const struct node *node, const char *device_type, const char *device,
                                     struct allocator *allocator, const struct kernel_host *host) {
     *instance = (struct kernel_instance){0};
@@ -209,7 +217,7 @@ struct status *kernel_instance_init(struct kernel_instance *instance, const stru
         .def = def,
         .compute = init.compute,
         .state = init.state,
-        .work = kernel_work_find(node->op_name),
+        .work = is_cpu_row(def) ? kernel_work_find(node->op_name) : NULL,
         .allocator = allocator,
         .device = device,
         .n_inputs = node->n_data,

@@ -6,6 +6,8 @@
 
 #include "kernels/kernel.h"
 
+enum { KERNEL_CHEAP_NS = 40000 }; /* a kernel that takes longer is heavy: worth a wake-up */
+
 struct kernel_work {
     const char *op;
     kernel_work_fn *ns; /* looks at the inputs, which are whole but may be wrong in every way, and changes nothing */

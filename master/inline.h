@@ -3,6 +3,7 @@
  *   pass_inline.c      finds calls, keeps the list of those to do, puts the results in their place
  *   inline_body.c      one copy of a function's body in the graph
  *   inline_call.c      PartitionedCall, RemoteCall, calls by name   ┐
+ *   inline_choice.c    which of several functions that do the same
  *   inline_branch.c    If, Case: Switch and Merge                   │ each makes bodies, and says
  *   inline_loop.c      While, For: Enter … Exit                     │ what stands for the call
  *   inline_gradient.c  SymbolicGradient: a body and its derivative  ┘
@@ -64,6 +65,8 @@ struct status *inline_for_bounds(struct inliner *in, const struct inline_call *c
                                  struct node **ret_checked) MUST_USE;
 /* The function that a plain call calls: its attr f, or, where its op is a function's name, that with the node's attrs. */
 struct status *inline_called_function(struct inliner *in, const struct inline_call *call, const struct attr_func **ret) MUST_USE;
+/* Puts the function for CPUs in the place of one that does the same (inline_choice.c). */
+void inline_choose(struct inliner *in, const struct attr_func **function);
 /* A plain call of `function` with the call's inputs from `first_input` on. */
 struct status *lower_call_of(struct inliner *in, const struct inline_call *call, const struct attr_func *function, int first_input,
                              struct replacement *ret) MUST_USE;
@@ -74,6 +77,7 @@ struct inliner {
     struct graph_limits limits;
     struct strmap bodies;    /* name → struct function_body */
     struct strmap gradients; /* function → the name of the function that the library says is its gradient; filled when asked for */
+    struct strmap choices;   /* function → the name of the one that is called instead of it, itself as a rule */
     bool gradients_are_read;
     struct inline_call *calls; /* to do: a stack */
     int n_calls, calls_capacity;

@@ -54,6 +54,7 @@ struct status *lower_call(struct inliner *in, const struct inline_call *call, st
     const struct attr_func *function;
     TRY(check_executor(call->node));
     TRY(inline_called_function(in, call, &function));
+    inline_choose(in, &function);
     return lower_call_of(in, call, function, 0, ret);
 }
 

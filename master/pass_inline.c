@@ -243,11 +243,13 @@ struct status *pass_inline(struct compilation *c, bool *ret_changed) {
     graph_limits_default(&in.limits);
     strmap_init(&in.bodies);
     strmap_init(&in.gradients);
+    strmap_init(&in.choices);
     struct status *st = inline_all(&in);
     while (strmap_next(&in.bodies, &cursor, &name, &body))
         function_body_fini(body);
     strmap_fini(&in.bodies);
     strmap_fini(&in.gradients);
+    strmap_fini(&in.choices);
     free(in.calls);
     free(in.replaced);
     TRY(st);

@@ -119,9 +119,10 @@ static void fetch_settled(const struct step *step, const struct plan_node *node,
             tensor_copy(&inputs[row->input], row->is_feed ? &step->run->feeds[row->index] : &step->plan->constants[row->index]);
 }
 
-/* Replaces references by the values they lead to now. A late read only makes sure that there is one. */
+/* Replaces references by the values they lead to now. A late read only makes sure that there is one; a Switch hands its data on as they
+ * are. */
 static struct status *deref_inputs(const struct plan_node *node, struct tensor *inputs) {
-    for (unsigned i = 0; i < node->n_inputs; i++) {
+    for (unsigned i = node->kind == PLAN_SWITCH || node->kind == PLAN_SWITCH_N; i < node->n_inputs; i++) {
         if (inputs[i].storage != TENSOR_REF || dtype_is_ref((enum dtype)node->node->in_types[i]))
             continue;
         struct tensor value;
@@ -177,8 +178,10 @@ static void run_merge(const struct plan_node *node, struct tensor *inputs, struc
 static void run_fetch(struct step *step, const struct plan_node *node, struct tensor *inputs, bool is_dead) {
     struct tensor *fetch = &step->run->fetches[node->aux];
     if (unlikely(step->run->is_partial)) {
-        if (is_dead)
+        if (is_dead) {
+            tensor_clear(&inputs[0]);
             tensor_init_dead(&inputs[0]);
+        }
         partial_hand_out(step, node->aux, &inputs[0]);
         return;
     }
@@ -195,6 +198,7 @@ static void start_async(struct step *step, struct iteration *iteration, const st
 static bool run_send(struct step *step, struct iteration *iteration, const struct plan_node *node, struct tensor *inputs, bool is_dead) {
     step->wants_flush = true;
     if (is_dead) {
+        tensor_clear(&inputs[0]); /* a control input may be what is dead */
         tensor_init_dead(&inputs[0]);
     } else if (dtype_is_object((enum dtype)inputs[0].dtype) || tensor_size_bytes(&inputs[0]) > RENDEZVOUS_PUSH_LIMIT_BYTES) {
         start_async(step, iteration, node, false);
@@ -299,7 +303,7 @@ static bool is_heavy(struct step *step, const struct plan_node *node, struct ten
     if (!instance->work || (instance->def->flags & KERNEL_EXPENSIVE))
         return true;
     struct kernel_ctx ctx = kernel_context(step, node, inputs);
-    return instance->work->ns(&ctx) > PLAN_CHEAP_NS;
+    return instance->work->ns(&ctx) > KERNEL_CHEAP_NS;
 }
 
 /* Its output lies where it belongs. What was just written field by field is not moved in large pieces, for which the core would wait. */
@@ -451,9 +455,9 @@ static bool run_ready(struct step *step, int64_t until_ns, unsigned *n_since_che
         }
         *n_since_check += cost;
         if (unlikely(*n_since_check >= CHECK_EVERY_NODES)) {
-            *n_since_check = 0;
             if (step->n_ready == 0)
-                return true;
+                return true; /* and looks when there is something again */
+            *n_since_check = 0;
             turn_ready(step);
             steps_woken_go_first();
             if (until_ns != INT64_MAX && clock_now_ns() > until_ns) { /* before the mail: there may always be some */

@@ -263,23 +263,46 @@ void frame_next_iteration(struct step *step, struct iteration *iteration, const 
 
 /* ---- abort ---- */
 
-static void drop_children(struct step *step, struct iteration *iteration) {
-    for (uint32_t number = 0; number < step->plan->frames[iteration->plan_frame].n_children; number++) {
-        struct frame *frame = iteration->children[number];
-        if (!frame)
-            continue;
-        for (uint32_t i = 0; i < frame->ring_size; i++) {
-            if (!frame->ring[i])
-                continue;
-            drop_children(step, frame->ring[i]);
-            frame->ring[i]->n_executed = UINT32_MAX; /* its slots may hold anything */
-            iteration_recycle(step, frame->ring[i]);
-            frame->ring[i] = NULL;
-        }
-        frame_recycle(step, frame);
-        iteration->children[number] = NULL;
-    }
-    iteration->n_child_frames = 0;
+/* A live child frame, the last ones first; `at` remembers how far it has looked. */
+static struct frame *last_child(const struct step *step, struct iteration *at) {
+    for (; at->n_child_frames > 0 && at->n_unseen_children > 0; at->n_unseen_children--)
+        if (at->children[at->n_unseen_children - 1])
+            return at->children[at->n_unseen_children - 1];
+    return NULL;
 }
 
-void frames_drop_all(struct step *step) { drop_children(step, step->root); }
+/* The newest live iteration; there is one. */
+static struct iteration *last_iteration(struct frame *frame) {
+    while (!frame_iteration(frame, frame->last))
+        frame->last--;
+    return frame_iteration(frame, frame->last);
+}
+
+static void look_at_children(const struct step *step, struct iteration *at) {
+    at->n_unseen_children = step->plan->frames[at->plan_frame].n_children;
+}
+
+/* From the innermost outwards, and not by recursion: frames nest as deep as a graph likes. */
+void frames_drop_all(struct step *step) {
+    struct iteration *at = step->root;
+    look_at_children(step, at);
+    for (;;) {
+        struct frame *frame = last_child(step, at);
+        if (frame && frame->n_live > 0) {
+            at = last_iteration(frame);
+            look_at_children(step, at);
+        } else if (frame) {
+            frame_unlink(frame);
+            frame_recycle(step, frame);
+        } else if (at == step->root) {
+            return;
+        } else {
+            frame = at->frame;
+            frame->ring[at->number % frame->ring_size] = NULL;
+            frame->n_live--;
+            at->n_executed = UINT32_MAX; /* its slots may hold anything */
+            iteration_recycle(step, at);
+            at = frame->parent;
+        }
+    }
+}

@@ -192,6 +192,8 @@ static struct status *host_session_value_delete(struct kernel_ctx *ctx, struct s
 
 const struct kernel_host executor_host = {
     .done = host_done,
+    .telling_begins = thread_begins,
+    .telling_ends = thread_ends,
     .resource_lookup = host_lookup,
     .resource_lookup_or_create = host_lookup_or_create,
     .resource_delete = host_delete,

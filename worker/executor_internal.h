@@ -29,8 +29,9 @@ struct iteration {
     uint64_t frame_iter;   /* the rendezvous key's part; 0 in the root */
     int32_t n_outstanding; /* nodes ready or running */
     int32_t n_child_frames;
-    uint32_t n_executed;     /* when this is all of the frame's nodes, no slot can be left filled */
-    struct frame **children; /* live child frames of this iteration, each at its plan_frame's number */
+    uint32_t n_unseen_children; /* while all is dropped */
+    uint32_t n_executed;        /* when this is all of the frame's nodes, no slot can be left filled */
+    struct frame **children;    /* live child frames of this iteration, each at its plan_frame's number */
     struct node_state *states;
     struct tensor *slots;
     uint16_t plan_frame;

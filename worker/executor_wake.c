@@ -6,7 +6,8 @@
 #include "common/base/clock.h"
 #include "worker/executor_internal.h"
 
-enum { WOKEN_ON_LOOP_NS = 200000 }; /* so long woken steps run on a loop thread; the rest of them goes to the pool */
+/* So long woken steps run where their waker ran; the rest of them goes to the pool, behind others that wait there. */
+enum { WOKEN_ON_LOOP_NS = 200000, WOKEN_ON_POOL_NS = 2000000 };
 
 static _Thread_local struct {
     unsigned n_running; /* steps on this thread's stack; more than one: a function's in its caller's */
@@ -42,15 +43,13 @@ void steps_woken_go_first(void) {
 void thread_begins(void) { here.n_running++; }
 
 static COLD void run_woken(void) {
-    int64_t start_ns = clock_now_ns();
+    int64_t until_ns = clock_now_ns() + (pool_is_current() ? WOKEN_ON_POOL_NS : WOKEN_ON_LOOP_NS);
     while (has_woken()) {
         struct step *step = next_woken();
         step->is_on_pool = pool_is_current();
         step_own(step, take_mail_of(step));
-        if (!pool_is_current() && clock_now_ns() - start_ns > WOKEN_ON_LOOP_NS && has_woken()) {
-            hand_over();
-            start_ns = INT64_MAX / 2; /* no pool: to the end */
-        }
+        if (has_woken() && clock_now_ns() > until_ns)
+            hand_over(); /* without a pool they go on here */
     }
 }
 

@@ -3,6 +3,7 @@
  * Nodes are packed in topological order, so that a step walks memory forwards. */
 #include "worker/plan.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "kernels/work.h"
@@ -161,9 +162,10 @@ static int32_t cheap_elements(const struct kernel_instance *instance) {
         return INT32_MAX;
     if (def->flags & KERNEL_EXPENSIVE)
         return -1;
-    if (instance->work)
-        return (int32_t)instance->work->from;
-    return (int32_t)(PLAN_CHEAP_NS / (def->cost_ns_per_element > 0 ? def->cost_ns_per_element : 0.5f));
+    float cheap = KERNEL_CHEAP_NS / (def->cost_ns_per_element > 0 ? def->cost_ns_per_element : 0.5f);
+    if (instance->work) /* two inputs of so many may make a square of it */
+        return MIN((int32_t)instance->work->from, (int32_t)sqrtf(cheap));
+    return (int32_t)cheap;
 }
 
 /* A thousand additions read one state, which stays in the cache, instead of a thousand equal ones. */
@@ -400,7 +402,8 @@ static struct status *build(struct builder *b) {
     CHECK(plan->constants);
     memset(plan->constants, 0, n * sizeof *plan->constants);
     b->index_of = xcalloc((size_t)graph->n_nodes + 1, sizeof *b->index_of);
-    b->is_reference = plan_find_references(graph, b->order);
+    graph_consumers_init(&b->consumers, graph);
+    b->is_reference = plan_find_references(graph, &b->consumers);
     if (b->options->n_devices > 0 && b->options->devices[0].shared_allocator)
         b->is_shared = plan_find_shared(graph);
     for (uint32_t i = 0; i < plan->n_nodes; i++) {
@@ -409,7 +412,6 @@ static struct status *build(struct builder *b) {
     }
     build_settled(b);
     build_initial_states(plan);
-    graph_consumers_init(&b->consumers, graph);
     build_edges(b);
     plan->nodes[plan->n_nodes].first_edge = (uint32_t)b->consumers.first[graph->n_nodes]; /* where the last node's edges end */
     build_roots(plan);

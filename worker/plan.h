@@ -19,8 +19,6 @@
 #include "kernels/kernel.h"
 #include "worker/session_state.h"
 
-enum { PLAN_CHEAP_NS = 40000 }; /* a kernel that takes longer is heavy: worth a wake-up */
-
 enum plan_kind {
     PLAN_KERNEL,       /* call compute */
     PLAN_KERNEL_ASYNC, /* the same, and it may answer KERNEL_PENDING */
@@ -183,8 +181,8 @@ void plan_unref(struct plan *plan); /* no step may be running on the last refere
 /* ---- plan_references.c: variables that are read late ---- */
 /* An Identity of a reference: "v/read". */
 bool plan_reads_late(const struct node *node);
-/* By node id: may its values be references, although its op makes values? `order` is topological. malloc'd. */
-bool *plan_find_references(const struct graph *graph, struct node *const *order);
+/* By node id: may its values be references, although its op makes values? malloc'd. Cost: linear. */
+bool *plan_find_references(const struct graph *graph, const struct graph_consumers *consumers);
 /* Does a reference arrive where the op needs the value? */
 bool plan_wants_values(const struct node *node, const bool *is_reference);
 

@@ -12,8 +12,6 @@ static bool is_either(const struct node *node, const char *op, const char *ref_o
     return node_is_op(node, op) || node_is_op(node, ref_op);
 }
 
-static bool is_merge(const struct node *node) { return is_either(node, "Merge", "RefMerge"); }
-
 static bool comes_as_reference(const struct node *node, int input) {
     const struct node_input *in = &node->inputs[input];
     return dtype_is_ref((enum dtype)in->src->out_types[in->index]);
@@ -21,42 +19,48 @@ static bool comes_as_reference(const struct node *node, int input) {
 
 bool plan_reads_late(const struct node *node) { return node_is_op(node, "Identity") && comes_as_reference(node, 0); }
 
-/* Does the op only hand its first input on (a Merge: any of them)? */
-static bool hands_on(const struct node *node) {
-    return is_merge(node) || is_either(node, "Enter", "RefEnter") || is_either(node, "Exit", "RefExit") ||
-           is_either(node, "NextIteration", "RefNextIteration") || is_either(node, "Switch", "RefSwitch");
+/* How many of its inputs, from the first on, the op only hands on. */
+static int n_handed_on(const struct node *node) {
+    if (is_either(node, "Merge", "RefMerge"))
+        return node->n_data;
+    return is_either(node, "Enter", "RefEnter") || is_either(node, "Exit", "RefExit") ||
+           is_either(node, "NextIteration", "RefNextIteration") || is_either(node, "Switch", "RefSwitch") || node_is_op(node, "_SwitchN");
 }
 
-static bool may_be_reference(const struct node *node, int input, const bool *is_reference) {
-    return comes_as_reference(node, input) || is_reference[node->inputs[input].src->id];
-}
-
-static bool hands_on_reference(const struct node *node, const bool *is_reference) {
-    if (!hands_on(node))
-        return false;
-    for (int i = 0; i < (is_merge(node) ? node->n_data : 1); i++)
-        if (may_be_reference(node, i, is_reference))
+static bool begins_reference(const struct node *node) {
+    if (plan_reads_late(node))
+        return true;
+    for (int i = 0; i < n_handed_on(node); i++)
+        if (comes_as_reference(node, i))
             return true;
     return false;
 }
 
-bool *plan_find_references(const struct graph *graph, struct node *const *order) {
-    bool *is_reference = xcalloc((size_t)graph->n_nodes + 1, sizeof *is_reference), has_changed;
-    do { /* again for what comes round a loop: as often as loops lie in each other */
-        has_changed = false;
-        for (int i = 0; i < graph->n_live; i++) {
-            bool is = plan_reads_late(order[i]) || hands_on_reference(order[i], is_reference);
-            has_changed |= is != is_reference[order[i]->id];
-            is_reference[order[i]->id] = is;
+bool *plan_find_references(const struct graph *graph, const struct graph_consumers *consumers) {
+    bool *is_reference = xcalloc((size_t)graph->n_nodes + 1, sizeof *is_reference);
+    int *found = xcalloc((size_t)graph->n_nodes + 1, sizeof *found), n_found = 0;
+    for (int id = 0; id < graph->n_nodes; id++)
+        if (!graph->nodes[id]->is_removed && begins_reference(graph->nodes[id])) {
+            is_reference[id] = true;
+            found[n_found++] = id;
         }
-    } while (has_changed);
+    while (n_found > 0) {
+        int id = found[--n_found];
+        for (int k = consumers->first[id]; k < consumers->first[id + 1]; k++) {
+            const struct node_output_edge *edge = &consumers->edges[k];
+            if (edge->index == CONTROL_EDGE || is_reference[edge->dst->id] || edge->position >= n_handed_on(edge->dst))
+                continue;
+            is_reference[edge->dst->id] = true;
+            found[n_found++] = edge->dst->id;
+        }
+    }
+    free(found);
     return is_reference;
 }
 
 bool plan_wants_values(const struct node *node, const bool *is_reference) {
-    int n_handed_on = !hands_on(node) ? 0 : is_merge(node) ? node->n_data : 1;
-    for (int i = n_handed_on; i < node->n_data; i++)
-        if (may_be_reference(node, i, is_reference) && !dtype_is_ref((enum dtype)node->in_types[i]))
+    for (int i = n_handed_on(node); i < node->n_data; i++)
+        if ((comes_as_reference(node, i) || is_reference[node->inputs[i].src->id]) && !dtype_is_ref((enum dtype)node->in_types[i]))
             return true;
     return false;
 }

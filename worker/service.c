@@ -469,8 +469,8 @@ void service_maybe_free(struct worker_service *service) {
     rendezvous_table_free(service->rendezvous);
     peer_table_free(service->peers);
     ask_table_free(service->askers);
-    alarm_clock_free(service->alarms);
     container_table_free(service->containers);
+    alarm_clock_free(service->alarms); /* what containers hold may set alarms to its end */
     runs_free(service);
     u64map_fini(&service->by_step);
     pthread_mutex_destroy(&service->lock);

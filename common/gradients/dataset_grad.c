@@ -124,6 +124,9 @@ static const struct gradient_row rows[] = {
     NO_GRADIENT("SlidingWindowDataset"),
     NO_GRADIENT("ExperimentalSlidingWindowDataset"),
     NO_GRADIENT("ExperimentalIteratorGetDevice"),
+    NO_GRADIENT("CSVDataset"),
+    NO_GRADIENT("CSVDatasetV2"),
+    NO_GRADIENT("ExperimentalCSVDataset"),
     NO_GRADIENT("MapDefun"),
     NO_GRADIENT("RebatchDatasetV2"),
 };

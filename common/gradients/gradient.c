@@ -24,7 +24,7 @@ extern const struct gradient_list linalg_gradients, fft_gradients;
 extern const struct gradient_list image_gradients, reader_gradients;
 extern const struct gradient_list candidate_gradients, ctc_gradients, codec_gradients, quant_gradients, audio_gradients, cluster_gradients,
     einsum_gradients;
-extern const struct gradient_list dataset_gradients, session_value_gradients, batch_gradients, debug_gradients;
+extern const struct gradient_list dataset_gradients, session_value_gradients, batch_gradients, debug_gradients, tensor_map_gradients;
 
 const struct gradient_list *const gradient_lists[] = {
     &array_gradients,       &control_flow_gradients,  &nn_gradients,
@@ -44,7 +44,7 @@ const struct gradient_list *const gradient_lists[] = {
     &matmul_gradients,      &dataset_gradients,       &codec_gradients,
     &quant_gradients,       &audio_gradients,         &cluster_gradients,
     &einsum_gradients,      &session_value_gradients, &batch_gradients,
-    &debug_gradients,
+    &debug_gradients,       &tensor_map_gradients,
 };
 const size_t n_gradient_lists = ARRAY_LEN(gradient_lists);
 

@@ -54,6 +54,7 @@ static const struct gradient_row rows[] = {
     NO_GRADIENT("CombinedNonMaxSuppression"),
     NO_GRADIENT("SampleDistortedBoundingBox"),
     NO_GRADIENT("SampleDistortedBoundingBoxV2"),
+    NO_GRADIENT("StatelessSampleDistortedBoundingBox"),
 };
 // clang-format on
 

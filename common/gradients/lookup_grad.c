@@ -17,6 +17,7 @@ static const struct gradient_row rows[] = {
     NO_GRADIENT("LookupTableSizeV2"),
     NO_GRADIENT("LookupTableExportV2"),
     NO_GRADIENT("InitializeTableV2"),
+    NO_GRADIENT("InitializeTableFromDataset"),
     NO_GRADIENT("InitializeTableFromTextFileV2"),
     NO_GRADIENT("LookupTableInsertV2"),
     NO_GRADIENT("LookupTableImportV2"),

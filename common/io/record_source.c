@@ -1,4 +1,5 @@
-/* Records of files: whole files, lines, blocks of equal size, TFRecords, the last two maybe compressed. */
+/* Records of files: whole files, lines, blocks of equal size, TFRecords, records of CSV, the last three maybe
+ * compressed. */
 #include "common/io/record_source.h"
 
 #include <stdlib.h>
@@ -291,6 +292,54 @@ static struct status *next_tfrecord(struct record_source *source, struct str *ke
     return NULL;
 }
 
+/* ---- CSV ---- */
+
+enum csv_state { CSV_FIELD_START, CSV_PLAIN, CSV_QUOTED, CSV_QUOTE_SEEN, CSV_END };
+
+static enum csv_state csv_step(const struct record_options *options, enum csv_state state, char c) {
+    if (state == CSV_QUOTED)
+        return c == '"' ? CSV_QUOTE_SEEN : CSV_QUOTED;
+    if (c == options->delimiter)
+        return CSV_FIELD_START;
+    if (c == '\n' || c == '\r')
+        return CSV_END;
+    if (state == CSV_QUOTE_SEEN || (state == CSV_FIELD_START && c == '"' && options->has_quotes))
+        return CSV_QUOTED;
+    return CSV_PLAIN;
+}
+
+/* A record as it stands, without its end: a newline, a carriage return, or both. */
+static struct status *take_csv(struct record_source *source, struct str *value, bool *ret_is_end) {
+    enum csv_state state = CSV_FIELD_START;
+    size_t n = 0;
+    for (; state != CSV_END; n++) {
+        if (n >= unread(source).len)
+            TRY(fill(source, n + 1));
+        if (n >= unread(source).len)
+            break;
+        if (n > RECORD_MAX_BYTES)
+            return too_long(source);
+        state = csv_step(&source->options, state, unread(source).data[n]);
+    }
+    *ret_is_end = n == 0;
+    size_t len = n - (state == CSV_END);
+    str_add_bytes(value, unread(source).data, len);
+    if (state == CSV_END && unread(source).data[len] == '\r') {
+        TRY(fill(source, n + 1));
+        n += unread(source).len > n && unread(source).data[n] == '\n';
+    }
+    pass(source, n);
+    return NULL;
+}
+
+static struct status *next_csv(struct record_source *source, struct str *value, bool *ret_is_end) {
+    for (; source->n_passed < source->options.skip_lines && !*ret_is_end; source->n_passed++) {
+        TRY(take_csv(source, value, ret_is_end));
+        str_clear(value);
+    }
+    return *ret_is_end ? NULL : take_csv(source, value, ret_is_end);
+}
+
 struct status *record_source_next(struct record_source *source, struct str *key, struct str *value, bool *ret_is_end) {
     str_clear(key);
     str_clear(value);
@@ -307,6 +356,8 @@ struct status *record_source_next(struct record_source *source, struct str *key,
         return next_line(source, key, value, ret_is_end);
     case RECORD_FIXED:
         return next_fixed(source, key, value, ret_is_end);
+    case RECORD_CSV:
+        return next_csv(source, value, ret_is_end);
     default:
         return next_tfrecord(source, key, value, ret_is_end);
     }

@@ -14,6 +14,21 @@ static struct status *shape_declared(struct shape_inference *ctx) {
     return NULL;
 }
 
+/* The defaults of fields are inputs 8 and on. */
+static struct status *shape_csv(struct shape_inference *ctx) {
+    const struct attr_value *types;
+    int n = 0;
+    TRY(node_get_list(ctx->node, "output_types", &types, &n));
+    for (int i = 8; i < 8 + n && i < ctx->node->n_data; i++) {
+        if (ctx->in[i].rank > 1)
+            return status_invalid("Shape must be at most rank 1 but is rank %d", ctx->in[i].rank);
+        if (ctx->in[i].rank == 1 && ctx->in[i].dims[0] > 1)
+            return status_invalid("Shape of a default must be a length-0 or length-1 vector, or a scalar.");
+    }
+    ctx->out[0] = SHAPE_SCALAR;
+    return NULL;
+}
+
 static bool shape_merge_failed(int64_t a, int64_t b, int64_t *ret) {
     *ret = a < 0 ? b : a;
     return a >= 0 && b >= 0 && a != b;
@@ -160,6 +175,9 @@ static const struct op_def rows[] = {
     {"SlidingWindowDataset", "consecutive elements stacked, at equal steps", shape_scalar},
     {"ExperimentalSlidingWindowDataset", "consecutive elements stacked, at equal steps", shape_scalar},
     {"ExperimentalIteratorGetDevice", "the device that an iterator is on", shape_scalar},
+    {"CSVDataset", "the records of CSV files, a component for each field", shape_csv},
+    {"CSVDatasetV2", "the records of CSV files, a component for each field", shape_csv},
+    {"ExperimentalCSVDataset", "the records of CSV files, a component for each field", shape_csv},
     {"MapDefun", "a function of each row of its arguments, stacked", shape_map_defun},
     {"RebatchDatasetV2", "batches cut anew, by a list of sizes", shape_scalar},
 };

@@ -208,6 +208,7 @@ static const struct op_def rows[] = {
     {"CombinedNonMaxSuppression", "the best of overlapping boxes, of each class, for each image", shape_combined},
     {"SampleDistortedBoundingBox", "a random part of an image that holds enough of a box", shape_sample},
     {"SampleDistortedBoundingBoxV2", "a random part of an image that holds enough of a box", shape_sample},
+    {"StatelessSampleDistortedBoundingBox", "a random part of an image that holds enough of a box, by a seed", shape_sample},
     {"ImageProjectiveTransformV2", "images seen through a projective map", shape_transform},
     {"ImageProjectiveTransformV3", "images seen through a projective map, with a value for what lies outside", shape_transform},
 };

@@ -65,6 +65,7 @@ static const struct op_def rows[] = {
     {"LookupTableSizeV2", "how many keys a table has", shape_size},
     {"LookupTableExportV2", "all keys and values, in any order", shape_export},
     {"InitializeTableV2", "fills a table, once", shape_initialize},
+    {"InitializeTableFromDataset", "fills a table with a dataset's pairs, once", shape_initialize_from_file},
     {"InitializeTableFromTextFileV2", "fills a table from the lines of a file, once", shape_initialize_from_file},
     {"LookupTableInsertV2", "adds keys with values, or replaces theirs", shape_change},
     {"LookupTableImportV2", "replaces all that a table holds", shape_change},

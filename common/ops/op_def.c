@@ -22,7 +22,7 @@ extern const struct op_def_list queue_ops, barrier_ops, accumulator_ops, staging
 extern const struct op_def_list linalg_ops, fft_ops;
 extern const struct op_def_list image_ops, reader_ops;
 extern const struct op_def_list candidate_ops, ctc_ops, codec_ops, quant_ops, audio_ops, cluster_ops;
-extern const struct op_def_list dataset_ops, session_value_ops, batch_ops, debug_ops;
+extern const struct op_def_list dataset_ops, session_value_ops, batch_ops, debug_ops, tensor_map_ops;
 
 const struct op_def_list *const op_def_lists[] = {
     &array_ops,
@@ -74,6 +74,7 @@ const struct op_def_list *const op_def_lists[] = {
     &session_value_ops,
     &batch_ops,
     &debug_ops,
+    &tensor_map_ops,
 };
 const size_t n_op_def_lists = ARRAY_LEN(op_def_lists);
 

@@ -275,8 +275,13 @@ static void entry_conclude(struct batch_entry *entry) {
 }
 
 static void conclude_all(struct list *ended) {
+    if (list_is_empty(ended))
+        return;
+    const struct kernel_host *host = LIST_ENTRY(ended->next, struct batch_entry, link)->ctx->host;
+    kernel_telling_begins(host);
     for (struct list *link; (link = list_pop_front(ended));)
         entry_conclude(LIST_ENTRY(link, struct batch_entry, link));
+    kernel_telling_ends(host);
 }
 
 /* With the lock held: one of its parts is done with. */

@@ -39,7 +39,8 @@ extern const struct kernel_list iterator_kernels, dataset_source_kernels, datase
     dataset_rebatch_kernels;
 extern const struct kernel_list conv_kernels, norm_kernels, pool_kernels, rnn_kernels;
 extern const struct kernel_list linalg_kernels, math_einsum_kernels, math_check_kernels, fft_kernels;
-extern const struct kernel_list batch_kernels, map_defun_kernels, debug_kernels, index_shuffle_kernels, isotonic_kernels;
+extern const struct kernel_list batch_kernels, map_defun_kernels, debug_kernels, index_shuffle_kernels, isotonic_kernels,
+    dataset_csv_kernels, lookup_dataset_kernels, tensor_map_kernels;
 
 const struct kernel_list *const cpu_kernel_lists[] = {
     &array_kernels,
@@ -161,5 +162,8 @@ const struct kernel_list *const cpu_kernel_lists[] = {
     &debug_kernels,
     &index_shuffle_kernels,
     &isotonic_kernels,
+    &dataset_csv_kernels,
+    &lookup_dataset_kernels,
+    &tensor_map_kernels,
 };
 const size_t n_cpu_kernel_lists = ARRAY_LEN(cpu_kernel_lists);

@@ -4,11 +4,11 @@
  *
  *   poll: records left? ─ yes ─► the next one
  *              └ no: a reading starts ─► PENDING ─► (I/O thread) records, the end of the file, or a failure ─► the task is woken */
+#include "kernels/cpu/dataset_file.h"
+
 #include <stdlib.h>
 
-#include "common/io/record_source.h"
 #include "kernels/cpu/data_task.h"
-#include "kernels/cpu/dataset.h"
 
 extern const struct kernel_list dataset_file_kernels;
 
@@ -163,13 +163,13 @@ static struct status *take_names(struct kernel_ctx *ctx, struct file_dataset *se
     return NULL;
 }
 
-static struct status *take_coding(struct kernel_ctx *ctx, int input, struct record_options *options) {
+struct status *file_take_coding(struct kernel_ctx *ctx, int input, struct record_options *options) {
     const struct tensor *t = kernel_input(ctx, input);
     if (t->rank != 0)
         return status_invalid("compression_type must be a scalar");
     struct span type = tensor_string(t, 0);
     if (type.len > 0 && !span_is(type, "ZLIB") && !span_is(type, "GZIP"))
-        return status_invalid("Unsupported compression_type.");
+        return status_invalid("Unsupported compression_type: %.*s.", (int)MIN(type.len, (size_t)100), type.data);
     options->coding = type.len == 0 ? CODING_NONE : span_is(type, "ZLIB") ? CODING_ZLIB : CODING_GZIP;
     return NULL;
 }
@@ -184,14 +184,14 @@ static struct status *check_buffer_size(struct kernel_ctx *ctx, int input, int64
 static struct status *lines_take(struct kernel_ctx *ctx, struct file_dataset *self) {
     self->options.format = RECORD_LINES;
     TRY(take_names(ctx, self));
-    TRY(take_coding(ctx, 1, &self->options));
+    TRY(file_take_coding(ctx, 1, &self->options));
     return check_buffer_size(ctx, 2, 0);
 }
 
 static struct status *records_take(struct kernel_ctx *ctx, struct file_dataset *self) {
     self->options.format = RECORD_TFRECORD;
     TRY(take_names(ctx, self));
-    TRY(take_coding(ctx, 1, &self->options));
+    TRY(file_take_coding(ctx, 1, &self->options));
     TRY(check_buffer_size(ctx, 2, -1));
     if (ctx->instance->n_inputs < 4 || ctx->inputs[3].n_elements == 0)
         return NULL;
@@ -219,7 +219,19 @@ static struct status *blocks_take(struct kernel_ctx *ctx, struct file_dataset *s
     if (options->record_bytes > RECORD_MAX_BYTES)
         return status_exhausted("`record_bytes` is %lld, at most %d is supported", (long long)options->record_bytes, RECORD_MAX_BYTES);
     TRY(check_buffer_size(ctx, 4, 0));
-    return ctx->instance->n_inputs > 5 ? take_coding(ctx, 5, options) : NULL;
+    return ctx->instance->n_inputs > 5 ? file_take_coding(ctx, 5, options) : NULL;
+}
+
+struct status *file_dataset_new(struct kernel_ctx *ctx, const struct record_options *options, struct dataset **ret) {
+    struct dataset *dataset = dataset_new_bare(&file_kind, 1);
+    struct file_dataset *self = (struct file_dataset *)dataset;
+    self->options = *options;
+    struct status *st = take_names(ctx, self);
+    if (st)
+        dataset_unref(dataset);
+    else
+        *ret = dataset;
+    return st;
 }
 
 static enum kernel_result file_make(struct kernel_ctx *ctx, struct status *(*take)(struct kernel_ctx *ctx, struct file_dataset *self)) {

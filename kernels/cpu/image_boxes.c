@@ -126,12 +126,9 @@ static struct status *read_range(const struct node *node, const char *name, floa
 }
 
 static struct status *sample_init(struct kernel_init *init) {
-    TRY(random_state_init(init));
-    struct random_state *random = init->state;
-    struct sample_state *state = xcalloc(1, sizeof(*state));
-    state->random.start = random->start;
-    free(random);
-    init->state = state;
+    struct sample_state *state = init->state = xcalloc(1, sizeof(*state));
+    if (node_attr(init->node, "seed2"))
+        TRY(random_state_seed(&state->random, init->node));
     if (node_attr(init->node, "min_object_covered")) {
         TRY(node_get_f(init->node, "min_object_covered", &state->min_covered));
         if (!(state->min_covered >= 0 && state->min_covered <= 1))
@@ -274,9 +271,9 @@ static struct status *sample_check(const struct kernel_ctx *ctx, float *min_cove
     return NULL;
 }
 
-/* SampleDistortedBoundingBox (V2): a random part of an image that holds enough of a box; the numbers of the same seeds in TensorFlow.
- *   image_size  T [3], bounding_boxes  float [1, n, 4], min_object_covered  float [] (V2)
- *   begin, size T [3] for Slice; bboxes float [1, 1, 4] */
+/* SampleDistortedBoundingBox (V2), and with a seed StatelessSampleDistortedBoundingBox: a random part of an image that holds enough of a
+ * box; the numbers of the same seeds in TensorFlow. image_size  T [3], bounding_boxes  float [1, n, 4], min_object_covered  float [] (V2),
+ * seed [2] (stateless) begin, size T [3] for Slice; bboxes float [1, 1, 4] */
 static enum kernel_result sample(struct kernel_ctx *ctx) {
     const struct sample_state *state = ctx->instance->state;
     const struct tensor *size = kernel_input(ctx, 0);
@@ -285,8 +282,12 @@ static enum kernel_result sample(struct kernel_ctx *ctx) {
     int64_t n = 0;
     KERNEL_TRY(ctx, sample_check(ctx, &min_covered));
     int32_t height = (int32_t)integer_at(size, 0), width = (int32_t)integer_at(size, 1);
+    struct philox_words words = {.next = {0}};
+    if (ctx->instance->n_inputs > 3)
+        KERNEL_TRY(ctx, random_from_seed(kernel_input(ctx, 3), &words.next));
     KERNEL_TRY(ctx, read_boxes(ctx, width, height, &boxes, &n));
-    struct philox_words words = {.next = random_state_reserve(ctx, (uint64_t)state->max_attempts)};
+    if (ctx->instance->n_inputs <= 3)
+        words.next = random_state_reserve(ctx, (uint64_t)state->max_attempts);
     struct rect crop, whole = {0, 0, width, height};
     bool is_found = false;
     for (int64_t i = 0; i < state->max_attempts && !is_found; i++) {
@@ -314,6 +315,7 @@ static const struct kernel_def rows[] = {
     {.op = "DrawBoundingBoxesV2", {{"T", PIXELS}}, .compute = draw},
     {.op = "SampleDistortedBoundingBox", {{"T", SIZES}}, .compute = sample, .init = sample_init, .flags = KERNEL_STATEFUL | KERNEL_SESSION_STATE},
     {.op = "SampleDistortedBoundingBoxV2", {{"T", SIZES}}, .compute = sample, .init = sample_init, .flags = KERNEL_STATEFUL | KERNEL_SESSION_STATE},
+    {.op = "StatelessSampleDistortedBoundingBox", {{"T", SIZES}}, .compute = sample, .init = sample_init},
 };
 // clang-format on
 

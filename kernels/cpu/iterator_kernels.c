@@ -149,6 +149,10 @@ static void settle(struct one_shot *one_shot, struct status *st) {
     one_shot->phase = SHOT_DONE;
     list_splice_back(&waiting, &one_shot->waiting);
     pthread_mutex_unlock(&one_shot->lock);
+    if (list_is_empty(&waiting))
+        return;
+    const struct kernel_host *host = LIST_ENTRY(waiting.next, struct shot_wait, link)->ctx->host;
+    kernel_telling_begins(host);
     for (struct list *link; (link = list_pop_front(&waiting));) {
         struct shot_wait *wait = LIST_ENTRY(link, struct shot_wait, link);
         struct kernel_ctx *waiter = wait->ctx;
@@ -158,6 +162,7 @@ static void settle(struct one_shot *one_shot, struct status *st) {
             kernel_fail(waiter, failure);
         waiter->host->done(waiter);
     }
+    kernel_telling_ends(host);
 }
 
 static void shot_end(struct shot *shot) {

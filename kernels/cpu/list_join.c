@@ -129,7 +129,7 @@ static enum kernel_result list_gather(struct kernel_ctx *ctx) {
     for (int64_t i = 0; i < indices->n_elements; i++) {
         int64_t index = tensor_index_at(indices, i);
         if (unlikely(index < 0 || index >= list->n)) {
-            st = status_invalid("Trying to gather element %lld in a list with %lld elements.", (long long)index, (long long)list->n);
+            st = status_invalid("Index %lld out of range; list only has %lld elements.", (long long)index, (long long)list->n);
             goto out;
         }
     }

@@ -186,9 +186,13 @@ static struct shape batch_shape(struct shape shape, bool is_padded, int componen
 
 int64_t queue_batch_weight(struct queue_element *const *elements, int64_t n, int n_components) {
     int64_t weight = 0;
-    for (int i = 0; i < n_components && n > 0; i++)
-        weight += (int64_t)tensor_size_bytes(&elements[0]->components[i]);
-    return weight * n;
+    for (int i = 0; i < n_components; i++) {
+        size_t largest = 0;
+        for (int64_t k = 0; k < n; k++)
+            largest = MAX(largest, tensor_size_bytes(&elements[k]->components[i]));
+        weight += (int64_t)largest * n;
+    }
+    return weight;
 }
 
 struct status *queue_batch(struct allocator *allocator, enum dtype dtype, struct shape shape, bool is_padded, int component,

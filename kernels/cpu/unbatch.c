@@ -303,6 +303,14 @@ static struct status *gradient_finish(struct wait *wait) {
     return st;
 }
 
+static int64_t gradient_weight(const struct wait *wait) {
+    const struct gradient_wait *self = gradient_wait_of((struct wait *)wait);
+    int64_t weight = 0;
+    for (int64_t i = 0; i < self->n; i++)
+        weight += (int64_t)tensor_size_bytes(&self->pieces[i]);
+    return weight;
+}
+
 static void gradient_wait_free(struct wait *wait) {
     struct gradient_wait *self = gradient_wait_of(wait);
     rows_free(self->pieces, (int)self->n);
@@ -314,6 +322,7 @@ static const struct wait_kind gradient_kind = {.cancelled = "UnbatchGrad operati
                                                .attempt = gradient_attempt,
                                                .give_back = gradient_give_back,
                                                .finish = gradient_finish,
+                                               .weight = gradient_weight,
                                                .free = gradient_wait_free};
 
 static struct status *check_gradient_index(const struct tensor *index) {

@@ -8,8 +8,8 @@
 
 extern const struct kernel_list variant_kernels;
 
-static const struct variant_kind *const kinds[] = {&list_variant_kind, &optional_variant_kind, &tensor_variant_kind, &ragged_variant_kind,
-                                                   &dataset_variant_kind};
+static const struct variant_kind *const kinds[] = {&list_variant_kind,   &optional_variant_kind, &tensor_variant_kind,
+                                                   &ragged_variant_kind, &dataset_variant_kind,  &map_variant_kind};
 
 static const struct variant_kind *kind_of(const struct object *object) {
     for (size_t i = 0; object && i < ARRAY_LEN(kinds); i++)

@@ -21,7 +21,8 @@ struct variant_kind {
     struct status *(*add)(struct kernel_ctx *ctx, struct object **a, const struct object *b); /* NULL: has no sums */
     struct status *(*zeros_like)(struct kernel_ctx *ctx, struct object **a);                  /* NULL: has no zeros */
 };
-extern const struct variant_kind list_variant_kind, optional_variant_kind, tensor_variant_kind, ragged_variant_kind, dataset_variant_kind;
+extern const struct variant_kind list_variant_kind, optional_variant_kind, tensor_variant_kind, ragged_variant_kind, dataset_variant_kind,
+    map_variant_kind;
 
 /* The kind itself instead of its serialized form: *object is replaced. Other values, and kinds that nobody here knows, stay as they are.
  * Errors: what the kind's decode says. */

@@ -100,8 +100,9 @@ static void complete(struct wait *wait) {
 
 static void complete_on_pool(struct pool_task *task) { complete(CONTAINER_OF(task, struct wait, task)); }
 
-/* A long copy is made by the pool: neither on a loop thread nor at the cost of who only put in the last element. */
-static bool is_heavy(const struct wait *wait) { return !wait->status && wait->kind->weight && wait->kind->weight(wait) > HEAVY_BYTES; }
+/* Long copies are made by the pool: neither on a loop thread, nor at the cost of who only put in the last element, nor before what this
+ * thread has woken. */
+static int64_t weight_of(const struct wait *wait) { return !wait->status && wait->kind->weight ? wait->kind->weight(wait) : 0; }
 
 static void complete_elsewhere(struct wait *wait) {
     wait->task.run = complete_on_pool;
@@ -109,13 +110,20 @@ static void complete_elsewhere(struct wait *wait) {
 }
 
 static void complete_all(struct list *ended, bool elsewhere) {
+    if (list_is_empty(ended))
+        return;
+    const struct kernel_host *host = wait_of_link(ended->next)->ctx->host;
+    int64_t copied = 0;
+    kernel_telling_begins(host);
     for (struct list *link; (link = list_pop_front(ended));) {
         struct wait *wait = wait_of_link(link);
-        if (wait->ctx->pool && (elsewhere || is_heavy(wait)))
+        copied += weight_of(wait);
+        if (wait->ctx->pool && (elsewhere || copied > HEAVY_BYTES))
             complete_elsewhere(wait);
         else
             complete(wait);
     }
+    kernel_telling_ends(host);
 }
 
 /* ---- cancellation ---- */
@@ -184,7 +192,7 @@ enum kernel_result wait_room_enter(struct wait_room *room, int line, struct kern
     wait_room_unlock(room);
     if (!is_ended)
         return KERNEL_PENDING; /* and ctx is no longer ours */
-    if (ctx->pool && !pool_is_current() && is_heavy(wait)) {
+    if (ctx->pool && weight_of(wait) > HEAVY_BYTES) {
         complete_elsewhere(wait);
         return KERNEL_PENDING;
     }

@@ -6,7 +6,10 @@
 #include "kernels/cpu/tensor_array_internal.h"
 #include "kernels/cpu/tensor_list.h"
 
-enum { FEW = 200 }; /* elements: what two such inputs can make of each other is cheap */
+enum {
+    FEW = 200,  /* elements: what two such inputs can make of each other is cheap, where an element of it is */
+    MANY = 256, /* things: more are not looked at */
+};
 
 static double of_elements(const struct kernel_ctx *ctx, double n) {
     float cost = ctx->instance->def->cost_ns_per_element;
@@ -42,13 +45,19 @@ static double product_of(const struct kernel_ctx *ctx, int input) {
 /* ---- the output's shape is an input ---- */
 
 static double shape_in_0(const struct kernel_ctx *ctx) { return of_elements(ctx, product_of(ctx, 0)); }
+static double shape_in_0_and_values(const struct kernel_ctx *ctx) { return of_elements(ctx, product_of(ctx, 0) + n_of(ctx, 1)); }
 static double shape_in_1(const struct kernel_ctx *ctx) { return of_elements(ctx, product_of(ctx, 1)); }
+static double shape_in_1_and_all(const struct kernel_ctx *ctx) {
+    return of_elements(ctx, product_of(ctx, 1) + n_of(ctx, 0) + n_of(ctx, 2));
+}
+static double shape_in_3(const struct kernel_ctx *ctx) { return of_elements(ctx, product_of(ctx, 3) + n_of(ctx, 0)); }
 static double shape_in_2(const struct kernel_ctx *ctx) { return of_elements(ctx, product_of(ctx, 2) + n_of(ctx, 1)); }
 /* A number for each parameter, so many times; drawing one takes longer than writing it. */
 static double draws(const struct kernel_ctx *ctx) { return 20 * product_of(ctx, 0) * MAX(n_of(ctx, 1), 1.0); }
 static double many_draws(const struct kernel_ctx *ctx) { return 30 * product_of(ctx, 0); }
 static double random_in_0(const struct kernel_ctx *ctx) { return 2 * product_of(ctx, 0); }
 static double random_in_2(const struct kernel_ctx *ctx) { return 2 * product_of(ctx, 2); }
+static double many_draws_in_2(const struct kernel_ctx *ctx) { return 30 * product_of(ctx, 2); }
 static double times_1(const struct kernel_ctx *ctx) { return of_elements(ctx, MAX(n_of(ctx, 0), 1.0) * product_of(ctx, 1)); }
 
 static double sampled(const struct kernel_ctx *ctx) {
@@ -61,6 +70,13 @@ static double sampled(const struct kernel_ctx *ctx) {
 static double segments(const struct kernel_ctx *ctx) {
     double row = n_of(ctx, 0) / MAX(n_of(ctx, 1), 1.0);
     return of_elements(ctx, n_of(ctx, 0) + product_of(ctx, 2) * row);
+}
+
+/* The same where the number of rows is input 3: gradients of embeddings' sums. */
+static double sparse_segments(const struct kernel_ctx *ctx) {
+    const struct tensor *data = value_of(ctx, 0);
+    double row = data && data->rank > 0 ? n_of(ctx, 0) / (double)MAX(tensor_dim(data, 0), (int64_t)1) : 0;
+    return of_elements(ctx, n_of(ctx, 0) + (product_of(ctx, 3) + n_of(ctx, 1)) * row);
 }
 
 static double number_at(const struct tensor *t) {
@@ -81,6 +97,24 @@ static double number_at(const struct tensor *t) {
 static double range(const struct kernel_ctx *ctx) {
     double n = (number_at(value_of(ctx, 1)) - number_at(value_of(ctx, 0))) / number_at(value_of(ctx, 2));
     return n > 0 ? of_elements(ctx, n) : 0; /* not of a step of zero, nor of what is no number */
+}
+
+/* Rows of start to limit, in steps of delta; each may be one number for all. */
+static double ragged_range(const struct kernel_ctx *ctx) {
+    const struct tensor *starts = value_of(ctx, 0), *limits = value_of(ctx, 1);
+    double n = MAX(n_of(ctx, 0), MAX(n_of(ctx, 1), n_of(ctx, 2))), total = n;
+    if (starts && limits && starts->n_elements == 1 && limits->n_elements == 1)
+        return of_elements(ctx, n * range(ctx));
+    for (int64_t i = 0; is_index(limits) && i < MIN(limits->n_elements, (int64_t)MANY); i++)
+        total += index_at(limits, i);
+    return of_elements(ctx, total);
+}
+
+static double projected(const struct kernel_ctx *ctx) {
+    const struct tensor *images = value_of(ctx, 0);
+    if (!images || images->rank != 4)
+        return 0;
+    return 10 * (double)tensor_dim(images, 0) * (double)tensor_dim(images, 3) * product_of(ctx, 2);
 }
 
 static double padded(const struct kernel_ctx *ctx) {
@@ -111,6 +145,14 @@ static double cropped(const struct kernel_ctx *ctx) {
 static double diagonal(const struct kernel_ctx *ctx) {
     const struct tensor *t = value_of(ctx, 0);
     return t && t->rank > 0 ? of_elements(ctx, n_of(ctx, 0) * (double)tensor_dim(t, t->rank - 1)) : 0;
+}
+/* The same; its numbers of rows and columns may be said, -1 where they are not. */
+static double diagonal_in(const struct kernel_ctx *ctx) {
+    const struct tensor *t = value_of(ctx, 0);
+    double batch = t && t->rank > 0 ? n_of(ctx, 0) / (double)MAX(tensor_dim(t, t->rank - 1), (int64_t)1) : 0;
+    double last = t && t->rank > 0 ? (double)tensor_dim(t, t->rank - 1) : 0, rows = number_at(value_of(ctx, 2)),
+           columns = number_at(value_of(ctx, 3));
+    return of_elements(ctx, batch * MAX(rows, last) * MAX(columns, last));
 }
 static double diagonal_of_all(const struct kernel_ctx *ctx) { return of_elements(ctx, n_of(ctx, 0) * n_of(ctx, 0)); }
 
@@ -153,6 +195,19 @@ static double matrix_product(const struct kernel_ctx *ctx) {
     return of_elements(ctx, MAX(n_of(ctx, 0), n_of(ctx, 1))) + 0.1 * n_of(ctx, 0) * MAX(columns, 1.0);
 }
 
+/* Of two operands: not more than this, whatever the equation says. */
+static double einsum(const struct kernel_ctx *ctx) {
+    const struct tensor *a = value_of(ctx, 0), *b = value_of(ctx, 1);
+    double columns = b && a && a->rank <= 1 ? n_of(ctx, 1) : 1;
+    if (b && b->rank > 1) {
+        int64_t least = INT64_MAX;
+        for (int d = 0; d < b->rank; d++)
+            least = MIN(least, tensor_dim(b, d));
+        columns = n_of(ctx, 1) / (double)MAX(least, (int64_t)1);
+    }
+    return of_elements(ctx, MAX(n_of(ctx, 0), n_of(ctx, 1))) + 0.1 * n_of(ctx, 0) * columns;
+}
+
 static double sparse_product(const struct kernel_ctx *ctx) {
     const struct tensor *b = value_of(ctx, 3);
     double columns = b && b->rank == 2 ? (double)MAX(tensor_dim(b, 0), tensor_dim(b, 1)) : 1;
@@ -167,21 +222,24 @@ static double slices(const struct tensor *from, double n_slices, double slice_le
     return n_slices * (5 + slice_len * element);
 }
 
-static double gathered(const struct tensor *from, const struct kernel_ctx *ctx, int64_t axis) {
+static double gathered(const struct tensor *from, const struct kernel_ctx *ctx, int64_t axis, int64_t n_batch_dims) {
     axis = axis < 0 && from ? axis + from->rank : axis;
     if (!from || axis < 0 || axis >= from->rank || tensor_dim(from, (int)axis) == 0)
         return 0;
     double outer = 1, inner = 1;
-    for (int d = 0; d < axis; d++)
-        outer *= (double)tensor_dim(from, d);
+    for (int64_t d = MAX(n_batch_dims, (int64_t)0); d < axis; d++) /* the indices have those of the batch themselves */
+        outer *= (double)tensor_dim(from, (int)d);
     for (int d = (int)axis + 1; d < from->rank; d++)
         inner *= (double)tensor_dim(from, d);
     return slices(from, outer * n_of(ctx, 1), inner);
 }
 
 static double gather(const struct kernel_ctx *ctx) {
-    const struct tensor *axis = value_of(ctx, 2);
-    return gathered(value_of(ctx, 0), ctx, is_index(axis) && axis->n_elements == 1 ? (int64_t)number_at(axis) : 0);
+    const struct tensor *axis = value_of(ctx, 2), *indices = value_of(ctx, 1);
+    int64_t n_batch_dims = 0;
+    if (axis && indices && indices->rank > 1)
+        status_unref(node_get_i(ctx->instance->node, "batch_dims", &n_batch_dims));
+    return gathered(value_of(ctx, 0), ctx, is_index(axis) && axis->n_elements == 1 ? tensor_index_at(axis, 0) : 0, n_batch_dims);
 }
 
 static double gathered_nd(const struct tensor *from, const struct kernel_ctx *ctx) {
@@ -189,10 +247,12 @@ static double gathered_nd(const struct tensor *from, const struct kernel_ctx *ct
     if (!from || !indices || indices->rank == 0)
         return 0;
     int64_t depth = tensor_dim(indices, indices->rank - 1);
-    double inner = 1;
+    double inner = 1, n_slices = 1;
     for (int64_t d = depth; d < from->rank; d++)
         inner *= (double)tensor_dim(from, (int)d);
-    return slices(from, n_of(ctx, 1) / (double)MAX(depth, (int64_t)1), inner);
+    for (int d = 0; d + 1 < indices->rank; d++)
+        n_slices *= (double)tensor_dim(indices, d);
+    return slices(from, n_slices, inner);
 }
 
 static double gather_nd(const struct kernel_ctx *ctx) { return gathered_nd(value_of(ctx, 0), ctx); }
@@ -212,11 +272,14 @@ static double of_variable(const struct kernel_ctx *ctx, double (*estimate)(const
     return ns;
 }
 
-static double gathered_rows(const struct tensor *from, const struct kernel_ctx *ctx) { return gathered(from, ctx, 0); }
+static double gathered_rows(const struct tensor *from, const struct kernel_ctx *ctx) { return gathered(from, ctx, 0, 0); }
 static double resource_gather(const struct kernel_ctx *ctx) { return of_variable(ctx, gathered_rows); }
 static double resource_gather_nd(const struct kernel_ctx *ctx) { return of_variable(ctx, gathered_nd); }
 
 /* ---- containers ---- */
+
+/* n elements like the first one that there is. */
+static double of_alike(const struct tensor *t, double n) { return tensor_has_value(t) ? slices(t, n, (double)t->n_elements) : 0; }
 
 static double tensor_array(const struct kernel_ctx *ctx) {
     struct tensor_array *array;
@@ -226,7 +289,9 @@ static double tensor_array(const struct kernel_ctx *ctx) {
         return 0;
     }
     pthread_mutex_lock(&array->lock);
-    double ns = array->n > 0 ? slices(&array->elements[0].value, (double)array->n, (double)array->elements[0].value.n_elements) : 0;
+    double ns = 0;
+    for (int64_t i = 0; ns == 0 && i < MIN(array->n, (int64_t)MANY); i++)
+        ns = of_alike(&array->elements[i].value, (double)array->n);
     pthread_mutex_unlock(&array->lock);
     object_unref(&array->object);
     return ns;
@@ -238,8 +303,10 @@ static double tensor_list(const struct kernel_ctx *ctx) {
     if (!object || object->type != &tensor_list_type)
         return 0;
     const struct tensor_list *list = CONTAINER_OF(object, const struct tensor_list, object);
-    const struct tensor *first = list->n > 0 ? &list->elements[0] : NULL;
-    return first && tensor_has_value(first) ? slices(first, (double)list->n, (double)first->n_elements) : 0;
+    double ns = 0;
+    for (int64_t i = 0; ns == 0 && i < MIN(list->n, (int64_t)MANY); i++)
+        ns = of_alike(&list->elements[i], (double)list->n);
+    return ns;
 }
 
 /* ---- strings: their bytes ---- */
@@ -251,24 +318,31 @@ static double text(const struct kernel_ctx *ctx) {
         if (!t)
             continue;
         ns += of_elements(ctx, (double)t->n_elements);
-        for (int64_t k = 0; t->dtype == DT_STRING && k < MIN(t->n_elements, (int64_t)4096); k++)
+        for (int64_t k = 0; t->dtype == DT_STRING && k < t->n_elements && ns <= KERNEL_CHEAP_NS; k++)
             ns += 20 + 2 * (double)tensor_string(t, k).len;
     }
     return ns;
 }
 
+static double joined_segments(const struct kernel_ctx *ctx) { return 20 * product_of(ctx, 2) + text(ctx); }
+
 /* ---- the table ---- */
 
 // clang-format off
 static const struct kernel_work table[] = {
-    {"Fill", shape_in_0, -1}, {"Empty", shape_in_0, -1}, {"BroadcastTo", shape_in_1, -1}, {"SparseToDense", shape_in_1, -1},
+    {"Fill", shape_in_0, -1}, {"Empty", shape_in_0, -1}, {"BroadcastTo", shape_in_1, -1}, {"SparseToDense", shape_in_1_and_all, -1},
     {"ScatterNd", shape_in_2, -1}, {"LinSpace", shape_in_2, -1}, {"Range", range, -1}, {"Tile", times_1, -1}, {"OneHot", times_1, -1},
-    {"Pad", padded, -1}, {"PadV2", padded, -1}, {"MirrorPad", padded, -1}, {"Bincount", shape_in_1, -1}, {"DenseBincount", times_1, -1},
+    {"Pad", padded, -1}, {"PadV2", padded, -1}, {"MirrorPad", padded, -1}, {"Bincount", shape_in_1_and_all, -1}, {"DenseBincount", times_1, -1},
     {"ResizeArea", resized, -1}, {"ResizeBicubic", resized, -1}, {"ResizeBilinear", resized, -1}, {"ResizeNearestNeighbor", resized, -1},
     {"ScaleAndTranslate", resized, -1}, {"CropAndResize", cropped, -1},
     {"UnsortedSegmentSum", segments, -1}, {"UnsortedSegmentProd", segments, -1}, {"UnsortedSegmentMax", segments, -1},
-    {"UnsortedSegmentMin", segments, -1},
-    {"Diag", diagonal_of_all, FEW}, {"MatrixDiag", diagonal, FEW}, {"MatrixDiagV2", diagonal, FEW}, {"MatrixDiagV3", diagonal, FEW},
+    {"UnsortedSegmentMin", segments, -1}, {"SparseSegmentSumGrad", sparse_segments, -1}, {"SparseSegmentMeanGrad", sparse_segments, -1},
+    {"SparseSegmentSqrtNGrad", sparse_segments, -1}, {"SparseSegmentSumWithNumSegments", sparse_segments, -1},
+    {"SparseSegmentMeanWithNumSegments", sparse_segments, -1}, {"SparseSegmentSqrtNWithNumSegments", sparse_segments, -1},
+    {"RaggedRange", ragged_range, -1}, {"RaggedTensorToTensor", shape_in_0_and_values, -1}, {"AvgPoolGrad", shape_in_0_and_values, -1},
+    {"AvgPool3DGrad", shape_in_0_and_values, -1}, {"CropAndResizeGradImage", shape_in_3, -1},
+    {"ImageProjectiveTransformV2", projected, -1}, {"ImageProjectiveTransformV3", projected, -1}, {"Einsum", einsum, FEW},
+    {"Diag", diagonal_of_all, FEW}, {"MatrixDiag", diagonal, FEW}, {"MatrixDiagV2", diagonal_in, -1}, {"MatrixDiagV3", diagonal_in, -1},
 
     {"RandomUniform", random_in_0, -1}, {"RandomUniformInt", random_in_0, -1}, {"RandomStandardNormal", many_draws, -1},
     {"TruncatedNormal", many_draws, -1}, {"ParameterizedTruncatedNormal", many_draws, -1}, {"NonDeterministicInts", random_in_0, -1},
@@ -279,7 +353,7 @@ static const struct kernel_work table[] = {
     {"StatelessTruncatedNormal", many_draws, -1}, {"StatelessTruncatedNormalV2", many_draws, -1}, {"StatelessRandomPoisson", many_draws, -1},
     {"StatelessRandomBinomial", many_draws, -1}, {"StatelessRandomGammaV2", many_draws, -1}, {"StatelessRandomGammaV3", many_draws, -1},
     {"StatefulUniform", random_in_2, -1}, {"StatefulUniformInt", random_in_2, -1}, {"StatefulUniformFullInt", random_in_2, -1},
-    {"StatefulStandardNormalV2", random_in_2, -1}, {"StatefulTruncatedNormal", random_in_2, -1}, {"StatefulRandomBinomial", random_in_2, -1},
+    {"StatefulStandardNormalV2", many_draws_in_2, -1}, {"StatefulTruncatedNormal", many_draws_in_2, -1}, {"StatefulRandomBinomial", many_draws_in_2, -1},
     {"Multinomial", sampled, -1}, {"StatelessMultinomial", sampled, -1},
 
     {"Concat", all_inputs, -1}, {"ConcatV2", all_inputs, -1}, {"Pack", all_inputs, -1}, {"ParallelConcat", all_inputs, -1},
@@ -312,7 +386,7 @@ static const struct kernel_work table[] = {
     {"StaticRegexFullMatch", text, -1}, {"StaticRegexReplace", text, -1}, {"StringFormat", text, -1}, {"StringJoin", text, -1},
     {"StringLower", text, -1}, {"StringUpper", text, -1}, {"StringNGrams", text, -1}, {"StringSplit", text, -1}, {"StringSplitV2", text, -1},
     {"StringStrip", text, -1}, {"StringToHashBucket", text, -1}, {"StringToHashBucketFast", text, -1}, {"StringToHashBucketStrong", text, -1},
-    {"StringToNumber", text, -1}, {"Substr", text, -1}, {"UnsortedSegmentJoin", text, -1}, {"UnicodeDecode", text, -1},
+    {"StringToNumber", text, -1}, {"Substr", text, -1}, {"UnsortedSegmentJoin", joined_segments, -1}, {"UnicodeDecode", text, -1},
     {"UnicodeDecodeWithOffsets", text, -1}, {"UnicodeEncode", text, -1}, {"UnicodeTranscode", text, -1}, {"EditDistance", text, -1},
 };
 // clang-format on

@@ -255,14 +255,22 @@ def sampled():
         name = f"{seed}/{height}x{width}/{ratio}/{area}/{attempts}"
         yield f"SampleDistortedBoundingBox/{name}", twice("SampleDistortedBoundingBox", inputs, min_object_covered=0.4, **attrs)
         yield f"SampleDistortedBoundingBoxV2/{name}", twice("SampleDistortedBoundingBoxV2", {**inputs, "min_object_covered": F(0.1)}, **attrs)
+        stateless = {k: v for k, v in attrs.items() if not k.startswith("seed")}
+        for kind in ("int32", "int64"):
+            given = {**inputs, "min_object_covered": F(0.1), "seed": np.array(seed, kind)}
+            yield f"StatelessSampleDistortedBoundingBox/{name}/{kind}", case("StatelessSampleDistortedBoundingBox", given, **stateless)
     for dtype in tf_kernels.cpu_dtypes("SampleDistortedBoundingBoxV2"):
         inputs = {"image_size": np.array([90, 100, 3], dtype), "bounding_boxes": boxes, "min_object_covered": F(0.1)}
         yield f"SampleDistortedBoundingBoxV2/{dtype}", twice("SampleDistortedBoundingBoxV2", inputs, seed=3, seed2=4)
     good = {"image_size": sizes(50, 60, 3), "bounding_boxes": boxes, "min_object_covered": F(0.1)}
+    for seed in (I([1]), I(1), I([1, 2, 3])):
+        yield f"StatelessSampleDistortedBoundingBox/seed {seed}", case("StatelessSampleDistortedBoundingBox", {**good, "seed": seed})
     none = np.zeros((0, 0, 4), F)
     for change, attrs in (({"bounding_boxes": none}, {}), ({"bounding_boxes": none}, {"use_image_if_no_bounding_boxes": True}), ({"image_size": sizes(50, 60)}, {}), ({"image_size": sizes((50, 60, 3))}, {}), ({"image_size": sizes(0, 60, 3)}, {}), ({"image_size": sizes(50, -1, 3)}, {}),
         ({"bounding_boxes": boxes * 2}, {}), ({"bounding_boxes": -boxes}, {}), ({"bounding_boxes": boxes[0]}, {}), ({"bounding_boxes": boxes[:, :, :3]}, {}), ({"min_object_covered": F(1.5)}, {}), ({"min_object_covered": F([0.5])}, {}), ({}, {"area_range": [0.5, 1.5]}), ({}, {"area_range": [0.5]}), ({}, {"aspect_ratio_range": [0.0, 1]}),
         ({}, {"aspect_ratio_range": [2.0, 1]}), ({}, {"area_range": [0.9, 0.1]}), ({}, {"max_attempts": 0}), ({"bounding_boxes": boxes[:, :, [2, 3, 0, 1]]}, {})):  # fmt: skip
+        given = {**good, **change, "seed": sizes(1, 2)}
+        yield f"StatelessSampleDistortedBoundingBox/{[(k, v.shape, v.ravel()[:2]) for k, v in change.items()]}/{attrs}", case("StatelessSampleDistortedBoundingBox", given, **attrs)
         yield f"SampleDistortedBoundingBoxV2/{[(k, v.shape, v.ravel()[:2]) for k, v in change.items()]}/{attrs}", case("SampleDistortedBoundingBoxV2", {**good, **change}, seed=1, seed2=2, **attrs)
 
 

@@ -569,6 +569,47 @@ def _twice(numbered):
     return twice
 
 
+def _raw_case(stateless):
+    """The op itself, whose index is fed: in range, below, above; and no scalar."""
+
+    def build():
+        twice, thrice, less = (legacy.Defun(tf.float32, tf.float32)(f) for f in (lambda x, y: (x * 2, y), lambda x, y: (x * 3, -y), lambda x, y: (x - 1, y * y)))
+        index, x = tf1.placeholder(tf.int32, None), tf1.placeholder(tf.float32, [])
+        op = tf.raw_ops.StatelessCase if stateless else tf.raw_ops.Case
+        made = op(branch_index=index, input=[x, x + 1], Tout=[tf.float32, tf.float32], branches=[twice, thrice, less], name="chosen")
+        return [Run(made, {index: k, x: 3.0}) for k in (0, 1, 2, 3, -1, 2**31 - 1, -(2**31))] + [Run("chosen:1", {index: 1, x: 2.0}), Run(made, {index: [0], x: 1.0})]
+
+    return build
+
+
+def _recursion(n_functions):
+    """Functions that call each other in a ring: a client can only make such a library by hand. The error says how they go round."""
+
+    def build():
+        with tf.Graph().as_default() as graph:
+
+            @legacy.Defun(tf.int32, func_name="last")
+            def last(x):
+                return x + 1
+
+            def calling(inner):
+                return lambda x: inner(x) + 1
+
+            inner = last
+            for k in range(n_functions):
+                inner = legacy.Defun(tf.int32, func_name=f"ring_{k}")(calling(inner))
+            inner(tf1.placeholder(tf.int32, [], name="x"), name="call")
+        graph_def = graph.as_graph_def()
+        for function in graph_def.library.function:
+            for node in function.node_def:
+                if node.op == "last":
+                    node.op = f"ring_{n_functions - 1}"
+        x, called = tf1.import_graph_def(graph_def, return_elements=["x:0", "call:0"], name="")
+        return [Run(called, {x: 1})]
+
+    return build
+
+
 # ---- For, RemoteCall ----
 
 
@@ -679,7 +720,38 @@ def _uninitialized():
     return [Run(f()), Run(v.initializer), Run(f())]
 
 
+def _api_choice(for_cpu):
+    """Two functions of one API: the call names the general one, and the one for CPUs runs. The oracle calls the latter itself."""
+
+    def build():
+        from tensorflow.python.eager import def_function
+        from tensorflow.python.eager.polymorphic_function import attributes
+
+        def made(function, device, api):
+            attrs = {attributes.API_IMPLEMENTS: api}
+            if device:
+                attrs[attributes.API_PREFERRED_DEVICE] = device
+            return def_function.function(function, experimental_attributes=attrs, autograph=False).get_concrete_function(tf.TensorSpec([2]))
+
+        general = made(lambda x: x + 1000.0, None, "grow")
+        elsewhere = made(lambda x: x + 2000.0, "GPU", "grow")
+        here = made(lambda x: x + 1.0, "CPU", "grow")
+        other_api = made(lambda x: x + 3000.0, "CPU", "shrink")
+        alone = made(lambda x: x * 5.0, "GPU", "alone")
+        for function in (general, elsewhere, here, other_api, alone):
+            function.add_to_graph(tf1.get_default_graph())
+        x = tf1.placeholder(tf.float32, [2])
+        with tf.device(WORKER1):
+            calls = [here(x), here(x), here(x)] if for_cpu else [general(x), elsewhere(x), here(x)]
+        calls += [other_api(x), alone(x), tf1.gradients(alone(x), x)[0]]
+        mapped = tf1.data.make_one_shot_iterator(tf1.data.Dataset.range(2).map(lambda i: (here if for_cpu else general)(tf.cast([i, i], tf.float32))))
+        return [Run(calls, {x: [1.0, 2.0]}), Run(mapped.get_next())]
+
+    return build
+
+
 def cases():
+    yield "function/api choice", _api_choice(False), {"oracle": _api_choice(True)}
     for where, device in (("default", None), ("ps", PS)):
         yield f"function/call/{where}", _call(device)
         yield f"function/cond/{where}", _cond(device)
@@ -724,5 +796,11 @@ def cases():
     yield "function/effects_of_nobody", _unused_effects
     for name, (make, message) in _loops_with_wrong_numbers().items():
         yield f"function/wrong/{name}", _wrong_numbers(make), {"message": message, "node": False}
+    for stateless in (True, False):
+        yield f"function/case/raw/{'stateless' if stateless else 'stateful'}", _raw_case(stateless), {"node": False}
+    for n in (1, 2, 5):
+        ring = " -> ".join(f"ring_{k % n}" for k in range(n - 1, -2, -1))
+        refused = (tf.errors.InvalidArgumentError, f"Recursive functions are not supported: {ring}")
+        yield f"function/recursion/{n}", _recursion(n), {"cluster_error": refused, "node": False}
     yield "function/errors", _errors
     yield "function/uninitialized", _uninitialized

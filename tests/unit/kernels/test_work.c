@@ -90,6 +90,19 @@ static void long_strings_take_long(void **state) {
     free(bytes);
 }
 
+/* What is put into a small output counts, too. */
+static void much_into_little_is_much(void **state) {
+    const char *count = FEED("v", "int32") FEED("n", "int32") FEED("w", "float") "x = Bincount(v, n, w) {T=float}\n";
+    make(&in[0], DT_INT32, 1, 4000000, 0);
+    tensor_init_scalar_i32(&in[1], 10);
+    make(&in[2], DT_FLOAT, 1, 0, 0);
+    assert_true(estimate(count, in) > KERNEL_CHEAP_NS);
+    make(&in[0], DT_INT32, 1, 4, 0);
+    tensor_init_scalar_i32(&in[1], 10);
+    make(&in[2], DT_FLOAT, 1, 0, 0);
+    assert_true(estimate(count, in) < KERNEL_CHEAP_NS);
+}
+
 /* Estimates come before the kernel has looked at its inputs. */
 static void bad_inputs_are_estimated_at_nothing(void **state) {
     const char *fill = FEED("d", "int32") FEED("v", "float") "x = Fill(d, v) {T=float, index_type=int32}\n";
@@ -128,6 +141,7 @@ int main(void) {
         cmocka_unit_test(a_gather_costs_what_it_takes_not_what_it_takes_from),
         cmocka_unit_test(broadcasting_multiplies),
         cmocka_unit_test(long_strings_take_long),
+        cmocka_unit_test(much_into_little_is_much),
         cmocka_unit_test(bad_inputs_are_estimated_at_nothing),
         cmocka_unit_test(every_row_names_an_op),
     };

@@ -330,6 +330,27 @@ static void a_failure_inside_a_loop_frees_its_frames(void **state) {
 }
 
 /* Its Exit takes the loop variable itself, not a Switch's output: the sum would run on two values of one edge, and none of the other. */
+/* Frames nest as deep as a graph likes; the thread's stack is not what holds them. */
+static void a_failure_deep_inside_frees_all_frames(void **state) {
+    enum { DEPTH = 30000 };
+    struct fixture f;
+    struct str text = STR_INIT;
+    str_add(&text, "e0 = Const() {dtype=float, value=float[]{1}}\n");
+    for (int i = 1; i <= DEPTH; i++)
+        str_addf(&text, "e%d = Enter(e%d) {T=float, frame_name=\"f%d\", parallel_iterations=1}\n", i, i - 1, i);
+    str_addf(&text, "late = Neg(e%d) {T=float}\nfails = Abs(late) {T=float}\n", DEPTH);
+    open_fixture(&f, str_text(&text));
+    str_fini(&text);
+    for (int i = 0; i < 2; i++) {
+        start(&f);
+        await(&f);
+        assert_int_not_equal(status_code(f.end.status), STATUS_OK);
+        status_unref(f.end.status);
+        f.end.status = NULL;
+    }
+    close_fixture(&f);
+}
+
 static void a_loop_is_left_once(void **state) {
     expect_failure(INT("z", "0") INT("n", "10") LOOP("w", "z", "n", "10", COUNT_BODY("w")) "often = Exit(w_m) {T=int32}\n"
                                                                                            "late = AddV2(w_x, w_x) {T=int32}\n"
@@ -505,6 +526,24 @@ static void an_update_shows_in_what_uses_a_reference_after_it(void **state) {
                    "[[{{node read}}]]");
 }
 
+/* A branch hands the variable on as it is; only the predicate is read. */
+static void a_switch_by_a_variable_hands_its_data_on_unread(void **state) {
+    expect_result(REF_VARIABLE("data") "way = VariableV2() {dtype=bool, shape=[], shared_name=\"way\"}\n"
+                                       "one = Const() {dtype=float, value=float[]{1}}\n"
+                                       "two = Const() {dtype=float, value=float[]{2}}\n"
+                                       "yes = Const() {dtype=bool, value=bool[]{true}}\n"
+                                       "init = Assign(data, one) {T=float}\n"
+                                       "init_way = Assign(way, yes) {T=bool}\n"
+                                       "read = Identity(data, ^init) {T=float}\n"
+                                       "read_way = Identity(way, ^init_way) {T=bool}\n"
+                                       "s = Switch(read, read_way) {T=float}\n"
+                                       "t = Identity(s:1, ^update) {T=float}\n"
+                                       "update = Assign(data, two, ^init, ^after) {T=float}\n"
+                                       "after = Identity(read_way) {T=bool}\n"
+                                       "out = _MrFetch(t) {T=float, index=0}\n",
+                  "float[]{2}");
+}
+
 static void a_handle_is_looked_up_as_what_it_names(void **state) {
     expect_failure("v = VarHandleOp() {dtype=float, shape=[], shared_name=\"v\"}\nn = LookupTableSizeV2(v)\n", STATUS_INVALID_ARGUMENT,
                    "using the wrong type. The handle points to a resource (name 'v') of type 'Var'");
@@ -564,6 +603,7 @@ int main(void) {
         cmocka_unit_test(expensive_kernels_run_beside_others),
         cmocka_unit_test(the_first_failure_ends_the_step),
         cmocka_unit_test(a_failure_inside_a_loop_frees_its_frames),
+        cmocka_unit_test(a_failure_deep_inside_frees_all_frames),
         cmocka_unit_test(a_loop_is_left_once),
         cmocka_unit_test(cancelling_wakes_what_waits),
         cmocka_unit_test(a_cancel_before_the_start_counts),
@@ -572,6 +612,7 @@ int main(void) {
         cmocka_unit_test(a_large_plan_begins_on_the_pool),
         cmocka_unit_test(tracing_records_every_node),
         cmocka_unit_test(an_update_shows_in_what_uses_a_reference_after_it),
+        cmocka_unit_test(a_switch_by_a_variable_hands_its_data_on_unread),
         cmocka_unit_test(a_handle_is_looked_up_as_what_it_names),
         cmocka_unit_test(bad_plans_name_the_culprit),
     };

@@ -182,6 +182,79 @@ static void pool_let_go(void) {
     pthread_mutex_unlock(&holder.lock);
 }
 
+/* As on a loop thread: what is light runs here. */
+static void start_with_budget(struct fixture *f) {
+    step_run_init(&f->run);
+    ending_reset(&f->end);
+    f->run.plan = f->plan;
+    f->run.fetches = f->fetches;
+    f->run.containers = containers;
+    f->run.pool = pool;
+    f->run.inline_budget_ns = 50000;
+    f->run.on_done = on_done;
+    executor_start(&f->run);
+}
+
+/* ---- two steps that wake each other without end ---- */
+
+#define HAND_TO_HAND(from, to)                                                                       \
+    QUEUE(from, "4")                                                                                 \
+    QUEUE(to, "4")                                                                                   \
+    INT("zero", "0")                                                                                 \
+    INT("never", "2000000000")                                                                       \
+    "e = Enter(zero) {T=int32, frame_name=\"w\", parallel_iterations=1}\n"                           \
+    "limit = Enter(never) {T=int32, frame_name=\"w\", is_constant=true, parallel_iterations=1}\n"    \
+    "in = Enter(" from ") {T=resource, frame_name=\"w\", is_constant=true, parallel_iterations=1}\n" \
+    "to = Enter(" to ") {T=resource, frame_name=\"w\", is_constant=true, parallel_iterations=1}\n"   \
+    "m = Merge(e, n) {T=int32, N=2}\n"                                                               \
+    "less = Less(m, limit) {T=int32}\n"                                                              \
+    "p = LoopCond(less)\n"                                                                           \
+    "s = Switch(m, p) {T=int32}\n"                                                                   \
+    "b = Identity(s:1) {T=int32}\n"                                                                  \
+    "got = QueueDequeueV2(in, ^b) {component_types=[int32]}\n"                                       \
+    "put = QueueEnqueueV2(to, got) {Tcomponents=[int32]}\n"                                          \
+    "pass = Identity(got, ^put) {T=int32}\n"                                                         \
+    "n = NextIteration(pass) {T=int32}\n"                                                            \
+    "x = Exit(s) {T=int32}\n"                                                                        \
+    "out = _MrFetch(x) {T=int32, index=0}\n"
+
+static void steps_that_wake_each_other_leave_a_thread_to_others(void **state) {
+    struct fixture there, back, begin;
+    struct pool *free_pool = pool;
+    open_fixture(&there, HAND_TO_HAND("ping", "pong"));
+    open_fixture(&back, HAND_TO_HAND("pong", "ping"));
+    open_fixture(&begin, QUEUE("ping", "4") INT("one", "1") "put = QueueEnqueueV2(ping, one) {Tcomponents=[int32]}\n"
+                                                            "out = _MrFetch(one, ^put) {T=int32, index=0}\n");
+    pool = pool_new_held();
+    start_with_budget(&there);
+    start_with_budget(&back);
+    start_with_budget(&begin);
+    pool_let_go();
+    expect_ok(&begin);
+    for (int i = 0; i < 3; i++) { /* each goes through the pool's only thread */
+        struct fixture other;
+        open_fixture(&other, INT("one", "1") "busy = Square(one) {T=int32}\nout = _MrFetch(busy) {T=int32, index=0}\n");
+        forget_notes();
+        notes.values[notes.n++] = 2; /* so that it is not busy for long */
+        start_with_budget(&other);
+        expect_ok(&other);
+        close_fixture(&other);
+    }
+    struct status *why = status_new(STATUS_CANCELLED, "enough");
+    executor_cancel(&there.run, why);
+    executor_cancel(&back.run, why);
+    status_unref(why);
+    await(&there);
+    await(&back);
+    assert_int_equal(status_code(there.end.status), STATUS_CANCELLED);
+    assert_int_equal(status_code(back.end.status), STATUS_CANCELLED);
+    pool_free(pool);
+    pool = free_pool;
+    close_fixture(&there);
+    close_fixture(&back);
+    close_fixture(&begin);
+}
+
 /* ---- what is not run on a thread that must not be held ---- */
 
 /* Runs the text on this thread, which belongs to no pool, with a budget: did the step end here? The pool is held meanwhile. */
@@ -190,15 +263,7 @@ static bool ends_here(const char *text) {
     struct pool *free_pool = pool;
     open_fixture(&f, text);
     pool = pool_new_held();
-    step_run_init(&f.run);
-    ending_reset(&f.end);
-    f.run.plan = f.plan;
-    f.run.fetches = f.fetches;
-    f.run.containers = containers;
-    f.run.pool = pool;
-    f.run.inline_budget_ns = INT64_MAX / 2;
-    f.run.on_done = on_done;
-    executor_start(&f.run);
+    start_with_budget(&f);
     pthread_mutex_lock(&f.end.lock);
     bool is_done = f.end.is_done;
     pthread_mutex_unlock(&f.end.lock);
@@ -307,6 +372,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_waker_goes_on_before_what_it_woke), cmocka_unit_test(what_was_woken_does_not_wait_for_a_heavy_node),
         cmocka_unit_test(a_long_chain_of_wakes_is_not_deep),   cmocka_unit_test(outputs_that_inputs_do_not_show_are_made_by_the_pool),
+        cmocka_unit_test(steps_that_wake_each_other_leave_a_thread_to_others),
         cmocka_unit_test(large_batches_are_made_by_the_pool),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

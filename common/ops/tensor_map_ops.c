@@ -1,0 +1,18 @@
+/* Tensor maps: variants that hold tensors by keys. */
+#include "common/ops/op_def.h"
+
+extern const struct op_def_list tensor_map_ops;
+
+// clang-format off
+static const struct op_def rows[] = {
+    {"EmptyTensorMap", "a map without entries", shape_scalar},
+    {"TensorMapInsert", "a map with an entry more, or another value for a key", shape_scalar},
+    {"TensorMapErase", "a map without an entry", shape_scalar},
+    {"TensorMapLookup", "a key's value", shape_unknown},
+    {"TensorMapHasKey", "whether a map has a key", shape_scalar},
+    {"TensorMapSize", "how many entries a map has", shape_scalar},
+    {"TensorMapStackKeys", "all keys, one row each, in any order", shape_unknown},
+};
+// clang-format on
+
+const struct op_def_list tensor_map_ops = {rows, ARRAY_LEN(rows)};

@@ -15,8 +15,8 @@
  *                                                              OFFERED ──grant ahead, it fits──► sent, gone
  *   Recv ──► PLACED ──value──► given, DONE
  *     │        │ withdrawn
- *     │        ▼                   announced, as expected: GRANTED, and a grant says so (it may be needed, or not)
- *     └────► GRANTED ──► as above  announced, of another shape: ANNOUNCED, the grant ahead forgotten
+ *     │        ▼                   announced, as expected: stays, for the grant ahead will meet it; where that may be lost, a plain one
+ * follows └────► GRANTED ──► as above  announced, of another shape: ANNOUNCED, the grant ahead forgotten
  *
  * DONE stays until the step's end: an Announce may come later than the value that it is about, since the grant ahead met it on its way and
  * they take different connections.
@@ -82,7 +82,8 @@ struct rendezvous {
     struct slot *free_slots;
     uint32_t n_free_slots;
     uint32_t n_announced, n_granted;
-    uint32_t n_held; /* grants ahead, for what is to be sent from here */
+    uint32_t n_held;        /* grants ahead, for what is to be sent from here */
+    bool has_dropped_ahead; /* some of them: announcements say so */
     size_t early_bytes;
     struct dirty_peers dirty;
     struct list pending_link; /* guarded by table->lock */

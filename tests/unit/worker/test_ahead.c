@@ -715,6 +715,31 @@ static void grants_that_make_no_sense_are_dropped_or_refused(void **state) {
     str_fini(&meta);
 }
 
+/* The sender has too many: its announcement says that it needs another. */
+static void a_grant_that_is_dropped_is_asked_for_again(void **state) {
+    struct tensor value;
+    struct wait wait;
+    make(&value, 5);
+    for (uint64_t step = 7; step < 9; step++) {
+        bool comes_early = step == 8; /* before the value, or only after the receiver has heard of it */
+        atomic_store(peer_n_held_ahead(a.other), PEER_AHEAD_MAX_HELD);
+        open_at_sender(step);
+        receive(step, &wait);
+        struct rendezvous *sender = rendezvous_open(a.rendezvous, step);
+        TURN_UNTIL(loop, sender->has_dropped_ahead);
+        rendezvous_unref(sender);
+        if (comes_early && is_rdma())
+            TURN_UNTIL(loop, task_says(&b, "\"gone\":2"));
+        send_value(step, &value);
+        expect(&wait, 5);
+        end_both(step);
+        assert_int_equal(n_held(), PEER_AHEAD_MAX_HELD);
+    }
+    atomic_store(peer_n_held_ahead(a.other), 0);
+    let_go(&value);
+    assert_int_equal(a.n_lost + b.n_lost, 0);
+}
+
 static void a_number_that_was_prepared_and_not_told_ends_the_line(void **state) {
     check_goes_ahead(7);
     TURN_UNTIL(loop, is_prepared());
@@ -793,6 +818,8 @@ int main(void) {
         RDMA(what_is_granted_ahead_takes_no_room_from_what_is_there),
         TCP(what_is_granted_ahead_takes_no_room_from_what_is_there),
         TCP(grants_that_make_no_sense_are_dropped_or_refused),
+        RDMA(a_grant_that_is_dropped_is_asked_for_again),
+        TCP(a_grant_that_is_dropped_is_asked_for_again),
         RDMA(a_number_that_was_prepared_and_not_told_ends_the_line),
         RDMA(a_push_of_what_has_a_place_is_refused),
     };

@@ -15,8 +15,9 @@ struct cut {
     struct u64map arrivals;    /* endpoint * n_tasks + task → the node that stands for it there */
     struct node **copied_from; /* by node id, new ones too: whose copy it is */
     int copied_capacity;
-    struct u64map pulses;           /* frame * n_tasks + task → the Merge that runs there in each of the loop's iterations */
+    struct u64map pulses;           /* frame * n_tasks + task → the node that runs there in each of the loop's iterations */
     struct node_input *step_inputs; /* by node id: what an Enter or NextIteration took before its edges were cut */
+    bool *runs_once;                /* by frame: no NextIteration leads back into it */
     bool *is_irregular;             /* by node id: in a loop, and not once in every iteration; NULL when no loop spans tasks */
     struct cut_slots *slots;        /* NULL: nothing is known of what crosses */
     int n_edges;

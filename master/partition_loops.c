@@ -8,6 +8,8 @@
  *                       └─────────│────────────────────┘        where the sender's value is dead, a flag comes
  *                              predicate (LoopCond, received)
  *
+ * A frame that nothing leads back into, Enter and Exit by hand, runs once: there the Enter is the pulse.
+ *
  * No task waits for another but through values: each begins its next iteration when its predicate has come, as far ahead as
  * parallel_iterations allows; the master hears nothing of it. Nested loops: a task of the inner loop has a small loop of the outer one
  * too, whose pulse starts the inner one.
@@ -15,6 +17,7 @@
  * Enter and NextIteration change an iteration's number, and are not sent through: the task that wants their output gets their input, in
  * the iteration where that is, and repeats the node. So a loop's constants cross once per loop, not in each iteration. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "master/partition.h"
 
@@ -65,7 +68,8 @@ static void find_spans(struct spans *spans) {
 
 static struct status *add_node(struct spans *spans, int frame, int task, const char *what, const char *op, struct node **ret) {
     struct graph *graph = &spans->cut->c->graph;
-    const char *name = arena_printf(&spans->cut->c->arena, "%s/_%s_%d", spans->cond[frame]->name, what, task);
+    const struct node *of = spans->cond[frame] ? spans->cond[frame] : spans->some_enter[frame];
+    const char *name = arena_printf(&spans->cut->c->arena, "%s/_%s_%d", of->name, what, task);
     TRY(graph_add_node(graph, graph_unique_name(graph, name), op, "", ret));
     (*ret)->placed = spans->cut->devices->tasks[task].first_device;
     if (strcmp(op, "Const") != 0)
@@ -92,6 +96,11 @@ static struct status *add_small_loop(struct spans *spans, int frame, int task) {
         node_set_attr(graph, enter, "parallel_iterations", node_attr(like, "parallel_iterations"));
     node_add_input(graph, enter, start, 0);
     TRY(node_finish(graph, enter));
+    uint64_t key = (uint64_t)frame * (uint64_t)spans->n_tasks + (uint64_t)task;
+    if (!spans->cond[frame]) { /* it runs once: nothing turns */
+        u64map_put(&spans->cut->pulses, key, enter);
+        return NULL;
+    }
     TRY(add_node(spans, frame, task, "pulse", "Merge", &merge));
     TRY(add_node(spans, frame, task, "goes_on", "Switch", &by));
     TRY(add_node(spans, frame, task, "next", "NextIteration", &next));
@@ -104,7 +113,7 @@ static struct status *add_small_loop(struct spans *spans, int frame, int task) {
     TRY(node_finish(graph, merge));
     TRY(node_finish(graph, by));
     TRY(node_finish(graph, next));
-    u64map_put(&spans->cut->pulses, (uint64_t)frame * (uint64_t)spans->n_tasks + (uint64_t)task, merge);
+    u64map_put(&spans->cut->pulses, key, merge);
     return NULL;
 }
 
@@ -112,7 +121,7 @@ static struct status *add_small_loops(struct spans *spans) {
     for (int frame = 1; frame < spans->n_frames; frame++) {
         if (!spans->does_span[frame])
             continue;
-        if (!spans->cond[frame])
+        if (!spans->cond[frame] && !spans->cut->runs_once[frame])
             return status_invalid("A loop that spans tasks must have a LoopCond: frame '%.*s'\n\t [[{{node %s}}]]",
                                   (int)node_attr(spans->some_enter[frame], "frame_name")->s.len,
                                   node_attr(spans->some_enter[frame], "frame_name")->s.data, spans->some_enter[frame]->name);
@@ -136,7 +145,7 @@ static bool is_constant_enter(const struct node *node) {
 
 static bool comes_irregularly(const struct cut *cut, const struct node *src) {
     bool is_next = node_is_op(src, "NextIteration") || node_is_op(src, "RefNextIteration");
-    bool is_once = (is_enter(src) || node_is_op(src, "RefEnter")) && !is_constant_enter(src);
+    bool is_once = (is_enter(src) || node_is_op(src, "RefEnter")) && !is_constant_enter(src) && !cut->runs_once[cut->frames.out[src->id]];
     return is_next || is_once || cut->is_irregular[src->id];
 }
 
@@ -217,6 +226,13 @@ static struct status *find_frames(struct cut *cut, struct node ***ret_order) {
     TRY(graph_topological_order(&cut->c->graph, ret_order));
     loop_frames_fini(&cut->frames);
     loop_frames_init(&cut->frames, &cut->c->graph, *ret_order);
+    cut->runs_once = arena_array(&cut->c->arena, bool, cut->frames.n_frames);
+    memset(cut->runs_once, true, (size_t)cut->frames.n_frames);
+    for (int i = 0; i < cut->c->graph.n_live; i++) {
+        const struct node *node = (*ret_order)[i];
+        if (node_is_op(node, "NextIteration") || node_is_op(node, "RefNextIteration"))
+            cut->runs_once[cut->frames.in[node->id]] = false;
+    }
     return NULL;
 }
 
@@ -231,7 +247,7 @@ static struct status *find_frames_again(struct cut *cut) {
     u64map_init(&cut->pulses);
     while (!st && u64map_next(&pulses, &cursor, &key, &value)) {
         uint64_t n_tasks = (uint64_t)cut->devices->n_tasks;
-        u64map_put(&cut->pulses, (uint64_t)cut->frames.in[((struct node *)value)->id] * n_tasks + key % n_tasks, value);
+        u64map_put(&cut->pulses, (uint64_t)cut->frames.out[((struct node *)value)->id] * n_tasks + key % n_tasks, value);
     }
     u64map_fini(&pulses);
     if (st)

@@ -34,6 +34,23 @@ static struct status *parse_feed(struct span message, struct span *ret_name, str
     return more < 0 ? malformed("a feed is cut short") : NULL;
 }
 
+/* A debugger's session asks for tensors to be written to files or sent to an address. */
+static struct status *check_debug_options(struct span options) {
+    struct proto_field field, name;
+    int more;
+    while ((more = proto_next(&options, &field)) > 0) {
+        if (field.number != 4 || field.wire_type != 2)
+            continue;
+        struct span node = {"", 0}, watch = field.bytes;
+        while (proto_next(&watch, &name) > 0)
+            if (name.number == 1 && name.wire_type == 2)
+                node = name.bytes;
+        return status_unimplemented("RunOptions.debug_options: no tensors are watched here, and %.*s is asked to be",
+                                    (int)MIN(node.len, (size_t)200), node.data);
+    }
+    return more < 0 ? malformed("its options are cut short") : NULL;
+}
+
 static struct status *parse_options(struct span options, struct run_step_request *request) {
     struct proto_field field;
     int more;
@@ -44,6 +61,8 @@ static struct status *parse_options(struct span options, struct run_step_request
             request->timeout_ms = (int64_t)field.value;
         else if (field.number == 5 && field.wire_type == 0)
             request->output_partition_graphs = field.value != 0;
+        else if (field.number == 6 && field.wire_type == 2)
+            TRY(check_debug_options(field.bytes));
     }
     return more < 0 ? malformed("its options are cut short") : NULL;
 }

@@ -361,11 +361,21 @@ static const struct wire_handlers handlers = {.on_message = on_message, .on_clos
 
 /* ---- the table ---- */
 
+/* An answer of gigabytes is on its way for longer than a silence may last, and what answers pings comes behind it. */
+static void hear_bytes(struct task *task, int64_t now_ns) {
+    uint64_t n = task->control ? wire_conn_received_bytes(task->control) : 0;
+    n += task->bulk ? wire_conn_received_bytes(task->bulk) : 0;
+    if (n > task->n_received)
+        task_health_heard(&task->health, now_ns);
+    task->n_received = n;
+}
+
 static void on_tick(struct loop_timer *timer) {
     struct tasks *tasks = CONTAINER_OF(timer, struct tasks, tick);
     int64_t now_ns = clock_now_ns();
     for (int i = 0; i < tasks->n; i++) {
         struct task *task = tasks->rows[i];
+        hear_bytes(task, now_ns);
         struct status *why = task->state == TASK_DOWN ? NULL : task_health_tick(&task->health, now_ns, task->control);
         if (why)
             task_down(task, why);

@@ -14,7 +14,8 @@ struct task {
     char *address; /* "" for one that is expected and has not registered */
     enum task_state state;
     struct wire_conn *probe, *control, *bulk;
-    int n_linked; /* of control and bulk: greeted */
+    uint64_t n_received; /* over control and bulk, as the last tick saw it */
+    int n_linked;        /* of control and bulk: greeted */
     char *unix_address, *host_id;
     bool is_reconciling; /* PROBING: it has been told what is held there */
     bool avoid_unix;     /* the Unix socket did not work: a container without our abstract names, perhaps */

@@ -152,6 +152,9 @@ void wire_queue(struct wire_conn *conn, const struct wire_out *out);
 void wire_flush(struct wire_conn *conn);
 void wire_send(struct wire_conn *conn, const struct wire_out *out);
 size_t wire_conn_queued_bytes(struct wire_conn *conn);
+/* All that has come, whole messages and the part of the next one: who sends a large message is alive, though no message ends. Loop thread.
+ */
+uint64_t wire_conn_received_bytes(const struct wire_conn *conn);
 
 /* Listens on one address; each accepted connection is handed to on_accept, which sets its owner. */
 struct status *wire_listen(struct loop *loop, const char *address, void (*on_accept)(void *arg, struct wire_conn *conn_take), void *arg,

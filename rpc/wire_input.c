@@ -24,6 +24,11 @@ void wire_input_fini(struct wire_input *input) {
     wire_input_init(input);
 }
 
+uint64_t wire_conn_received_bytes(const struct wire_conn *conn) {
+    const struct wire_input *input = &conn->input;
+    return input->frame_begin + (input->is_large || input->awaits_sum ? input->n_got : input->stash_len);
+}
+
 static void stash_reserve(struct wire_input *input, size_t size_bytes) {
     if (input->stash_capacity >= size_bytes)
         return;

@@ -304,6 +304,8 @@ void edge_message_add_reference(struct str *out, const struct arena_reference *r
     nested_end(out, begin);
 }
 
+void edge_message_add_wants_grant(struct str *out) { proto_add_int(out, 6, 1); }
+
 void edge_message_add_place(struct str *out, const struct rdma_place *place) {
     size_t begin = nested_begin(out, 5);
     proto_add_int(out, 1, place->number);
@@ -346,7 +348,7 @@ struct status *edge_message_read(struct span in, struct edge_message *ret) {
     ret->reference = (struct arena_reference){0, 0};
     ret->edge = 0;
     ret->frame_iter = 0;
-    ret->has_tensor = ret->has_place = false;
+    ret->has_tensor = ret->has_place = ret->wants_grant = false;
     while ((rc = proto_next(&in, &field)) > 0) {
         if (field.number == 1 && field.wire_type != 2) {
             ret->edge = (uint32_t)field.value;
@@ -360,6 +362,8 @@ struct status *edge_message_read(struct span in, struct edge_message *ret) {
         } else if (field.number == 5 && field.wire_type == 2) {
             TRY(place_read(field.bytes, &ret->place));
             ret->has_place = true;
+        } else if (field.number == 6 && field.wire_type == 0) {
+            ret->wants_grant = field.value != 0;
         }
     }
     return rc < 0 ? malformed("a message about an edge") : NULL;

@@ -76,6 +76,7 @@ struct edge_message {
     uint64_t frame_iter;
     bool has_tensor;
     bool has_place;
+    bool wants_grant; /* Announce: although one ahead may be on its way */
     struct arena_reference reference;
     struct rdma_place place;
     struct tensor_meta tensor;
@@ -86,6 +87,7 @@ void edge_message_write(struct str *out, uint32_t edge, uint64_t frame_iter, con
 void edge_message_write_expected(struct str *out, uint32_t edge, uint64_t frame_iter, enum dtype dtype, struct shape shape,
                                  size_t size_bytes);
 void edge_message_add_reference(struct str *out, const struct arena_reference *reference);
+void edge_message_add_wants_grant(struct str *out);
 void edge_message_add_place(struct str *out, const struct rdma_place *place);
 struct status *edge_message_read(struct span in, struct edge_message *ret) MUST_USE;
 

@@ -122,7 +122,7 @@ static struct rendezvous *rendezvous_new(struct rendezvous_table *table, uint64_
     }
     atomic_init(&rendezvous->n_refs, 2); /* the table's and the caller's */
     rendezvous->step_id = step_id;
-    rendezvous->is_opened = rendezvous->is_ended = false;
+    rendezvous->is_opened = rendezvous->is_ended = rendezvous->has_dropped_ahead = false;
     u64map_put(&table->steps, step_id, rendezvous);
     table->n_refs++;
     return rendezvous;

@@ -118,10 +118,14 @@ static bool is_expected(const struct slot *slot, const struct tensor_meta *meta)
     return meta->dtype == slot->channel->dtype && shape_equal((struct shape){meta->rank, meta->dims}, slot->channel->shape);
 }
 
-/* Lock held. A grant ahead that the value may be pushed by, and its announcement: a plain grant follows, in case that the sender has not
- * kept the one ahead. If another value comes, room is asked for anew. True: rendezvous_try_grants has to follow. */
-static bool settle(struct rendezvous *rendezvous, struct slot *slot, const struct edge_message *edge, struct span meta) {
-    if (is_expected(slot, &edge->tensor)) {
+/* Lock held. A grant ahead that the value may be pushed by, and its announcement: they have met on their way, and the value comes. Where
+ * the sender may not have the grant any more, a plain one follows. If another value comes, room is asked for anew. True:
+ * rendezvous_try_grants has to follow. */
+static bool settle(struct rendezvous *rendezvous, struct slot *slot, const struct edge_message *edge, struct span meta, bool may_be_lost) {
+    bool is_as_expected = is_expected(slot, &edge->tensor);
+    if (is_as_expected && !may_be_lost && !edge->wants_grant)
+        return false;
+    if (is_as_expected) {
         struct str grant = STR_INIT;
         edge_message_write(&grant, slot->edge, slot->frame_iter, NULL, 0);
         (void)rendezvous_queue_edge(rendezvous, slot->peer, WIRE_GRANT, &grant, NULL); /* a lost peer ends the step */
@@ -143,7 +147,7 @@ struct status *ahead_announced(struct rendezvous *rendezvous, struct slot *slot,
         return status_internal("edge %u is announced twice", edge->edge);
     slot->is_announced = true;
     if (slot->kind == SLOT_GRANTED)
-        *ret_tries_grants = settle(rendezvous, slot, edge, meta);
+        *ret_tries_grants = settle(rendezvous, slot, edge, meta, false);
     else if (slot->kind == SLOT_PLACED) /* its sender answers for the place first */
         slot->buffer = rendezvous_keep_meta(meta);
     return NULL; /* ARRIVING, DONE: it went by the grant ahead */
@@ -161,7 +165,7 @@ static bool without_place(struct rendezvous *rendezvous, struct slot *slot, stru
         slot->kind = SLOT_GRANTED;
         slot->buffer = buffer_ref(buffer);
         if (announcement)
-            tries_grants = settle(rendezvous, slot, &edge, (struct span){announcement->data, announcement->size_bytes});
+            tries_grants = settle(rendezvous, slot, &edge, (struct span){announcement->data, announcement->size_bytes}, true);
         buffer_unref(announcement);
         return tries_grants;
     }
@@ -273,8 +277,11 @@ struct status *ahead_on_grant(struct rendezvous_table *table, struct peer *peer,
     bool is_held = false, is_taken = false;
     TRY(check_grant(peer, edge));
     struct peer_ahead ahead = peer_ahead_take(peer, edge->has_place ? &edge->place : NULL);
-    if (rendezvous_find(table, message->id, true, &rendezvous) != FOUND) {
-        peer_drop_ahead(peer, &ahead); /* the step has ended */
+    enum find_result result = rendezvous_find(table, message->id, true, &rendezvous);
+    if (result == FIND_REFUSED)
+        return status_exhausted("grants for too many steps that no master has started here, the last from task %s", peer_name(peer));
+    if (result == FIND_ENDED) {
+        peer_drop_ahead(peer, &ahead);
         return NULL;
     }
     pthread_mutex_lock(&rendezvous->lock);
@@ -291,6 +298,7 @@ struct status *ahead_on_grant(struct rendezvous_table *table, struct peer *peer,
         if (unlikely(!rendezvous->is_opened))
             rendezvous_count_early(rendezvous, NULL, slot->buffer->size_bytes);
     }
+    rendezvous->has_dropped_ahead |= is_live && !is_taken && !is_held;
     pthread_mutex_unlock(&rendezvous->lock);
     rendezvous_unref(rendezvous);
     if (is_taken) {

@@ -16,8 +16,8 @@
  *   Recv ──► PLACED ──value──► given, DONE
  *     │        ├ declined, or not told ──► WAITING, as if nothing had been granted; ANNOUNCED, if that has been
  *     │        │ the line has ended, or the sender cannot write
- *     │        ▼                   announced, as expected: GRANTED, and a grant says so (it may be needed, or not)
- *     └────► GRANTED ──► as above  announced, of another shape: ANNOUNCED, the grant ahead forgotten
+ *     │        ▼                   announced, as expected: stays, for the grant ahead will meet it; where that may be lost,
+ *     └────► GRANTED ──► as above  a plain one follows; announced, of another shape: ANNOUNCED, the grant ahead forgotten
  *
  * DONE stays until the step's end: an Announce may come later than the value that it is about, since the grant ahead met it on its way and
  * they take different connections.
@@ -86,7 +86,8 @@ struct rendezvous {
     struct slot *free_slots;
     uint32_t n_free_slots;
     uint32_t n_announced, n_granted;
-    uint32_t n_held; /* grants ahead, for what is to be sent from here */
+    uint32_t n_held;        /* grants ahead, for what is to be sent from here */
+    bool has_dropped_ahead; /* some of them: announcements say so */
     size_t early_bytes;
     struct dirty_peers dirty;
     struct list pending_link; /* guarded by table->lock */

@@ -72,6 +72,8 @@ struct status *wire_push_or_announce(struct rendezvous *rendezvous, struct peer 
     } else if (goes_ahead) {
         st = NULL; /* below: whoever writes it may call back */
     } else if (is_large) {
+        if (unlikely(rendezvous->has_dropped_ahead))
+            edge_message_add_wants_grant(&meta);
         if (slot_find_sent(rendezvous, peer, channel->edge, frame_iter)) {
             st = status_internal("%s (edge %u) is sent twice in one frame and iteration", channel->tensor_name, channel->edge);
         } else if (!rendezvous_queue_edge(rendezvous, peer, WIRE_ANNOUNCE, &meta, NULL)) {

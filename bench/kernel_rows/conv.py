@@ -54,10 +54,8 @@ def pooling():
         x, y = (n, size, size, c), (n, size // 2, size // 2, c)
         yield Row(f"MaxPool {label}", lambda x=x: R.MaxPool(input=data(*x), **half))
         yield Row(f"MaxPoolGrad {label}", lambda x=x, y=y: R.MaxPoolGrad(orig_input=data(*x), orig_output=data(*y), grad=data(*y), **half))
-        reason = "" if label == "small" else "a place at a time, of a few vectors only: finding its taps weighs as much as adding them"
-        yield Row(f"AvgPool {label}", lambda x=x: R.AvgPool(value=data(*x), **half), reason)
-        reason = "" if label == "small" else "sums go through memory, cleared first, as windows may overlap; TensorFlow broadcasts the blocks of whole windows"
-        yield Row(f"AvgPoolGrad {label}", lambda x=x, y=y: R.AvgPoolGrad(orig_input_shape=list(x), grad=data(*y), **half), reason)
+        yield Row(f"AvgPool {label}", lambda x=x: R.AvgPool(value=data(*x), **half))
+        yield Row(f"AvgPoolGrad {label}", lambda x=x, y=y: R.AvgPoolGrad(orig_input_shape=list(x), grad=data(*y), **half))
 
 
 def normalisation():

@@ -17,7 +17,7 @@ def data(*shape, dtype="float32"):
 
 def losses():
     for label, (m, n) in SIZES.items():
-        yield Row(f"Softmax {label}", lambda m=m, n=n: R.Softmax(logits=data(m, n)), "three passes over a row, in vectors of 256 bits")
+        yield Row(f"Softmax {label}", lambda m=m, n=n: R.Softmax(logits=data(m, n)))
         yield Row(f"LogSoftmax {label}", lambda m=m, n=n: R.LogSoftmax(logits=data(m, n)))
         yield Row(f"SoftmaxCrossEntropyWithLogits {label}", lambda m=m, n=n: R.SoftmaxCrossEntropyWithLogits(features=data(m, n), labels=tf.nn.softmax(data(m, n)))[0])
         yield Row(

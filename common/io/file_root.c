@@ -167,3 +167,18 @@ struct status *file_root_resolve(struct span path, struct str *out) {
     out->data[begin] = '\0';
     return outside(whole.data, whole.len);
 }
+
+struct status *file_root_resolve_prefix(struct span prefix, struct str *out) {
+    size_t begin = out->len;
+    TRY(file_root_resolve(prefix, out));
+    size_t end = out->len;
+    str_add(out, ".beside"); /* stands for all that lie there; links among them are for those who open them */
+    bool is_held = file_root_holds(out->data + begin);
+    out->len = is_held ? end : begin;
+    out->data[out->len] = '\0';
+    return is_held ? NULL
+                   : status_new(STATUS_PERMISSION_DENIED,
+                                "Files whose names begin with %.*s lie outside of the directories that this task may use (see tf-worker "
+                                "--file-root)",
+                                (int)MIN(prefix.len, (size_t)PATH_MAX), prefix.data);
+}

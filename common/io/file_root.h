@@ -13,6 +13,9 @@ struct status *file_roots_set(const char *const *dirs, int n) MUST_USE;
  * and ".." are resolved; the file itself need not exist. Any thread.
  * Errors: PERMISSION_DENIED naming the path; UNIMPLEMENTED for another scheme ("gs://"); INVALID_ARGUMENT for an empty path or a NUL. */
 struct status *file_root_resolve(struct span path, struct str *out) MUST_USE;
+/* The same for what files are named after: a checkpoint's prefix, a file that is written under another name first. They lie beside it,
+ * so it may not be a root itself, nor a link from elsewhere to what is below one. Any thread. */
+struct status *file_root_resolve_prefix(struct span prefix, struct str *out) MUST_USE;
 /* Opens a file of the system for reading; the caller closes *ret_fd. What is asked is where the opened file lies, not where its name led
  * before: links that change meanwhile lead nowhere. Errors: PERMISSION_DENIED; of the file system. Any thread. */
 struct status *file_root_open(const char *path, int *ret_fd) MUST_USE;

@@ -258,6 +258,8 @@ static bool take_elements(struct span *in, struct tensor *t) {
 struct status *tensor_parse(struct span *text, struct allocator *allocator, struct tensor *ret) {
     struct span word = text_take_word(text, "_");
     enum dtype dtype = dtype_parse(word);
+    if (word.len == 0)
+        return status_invalid("'%.*s' is no tensor; one is written as float[2]{1, 2}", (int)MIN(text->len, (size_t)40), text->data);
     if (!dtype_in(dtype, DTYPES_PLAIN | DTYPE_BIT(DT_STRING)))
         return status_invalid("'%.*s' is not a type whose tensors can be written as text", (int)word.len, word.data);
     int64_t dims[SHAPE_MAX_RANK];

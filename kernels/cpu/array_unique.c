@@ -8,6 +8,7 @@
 #include "common/base/map.h"
 #include "common/tensor/float16.h"
 #include "kernels/cpu/array_internal.h"
+#include "kernels/cpu/lanes.h"
 
 /* ---- slices with a hash ---- */
 
@@ -301,18 +302,36 @@ static int64_t mark_set(enum dtype dtype, const void *data, int64_t n, bool *is_
     return count;
 }
 
-/* Rows of coordinates; the last dimension is the inner loop, the others an odometer. */
-static void write_places(struct shape shape, const bool *is_set, int64_t *to) {
-    int64_t at[SHAPE_MAX_RANK] = {0}, row = shape.dims[shape.rank - 1], n_rows = dims_product(shape.dims, 0, shape.rank - 1);
-    for (int64_t r = 0; r < n_rows; r++) {
-        for (int64_t i = 0; i < row; i++) {
-            if (!is_set[r * row + i])
-                continue;
-            for (int d = 0; d < shape.rank - 1; d++)
-                to[d] = at[d];
-            to[shape.rank - 1] = i;
-            to += shape.rank;
+/* The places of a run of n marks, whose other coordinates are `at`; answers where the next go. Each is written, and stays if its mark is
+ * set: no branch has to be guessed, and nothing is written at the end. Eight marks that are not set are passed over. */
+LANES_INLINE int64_t *write_run(const bool *is_set, int64_t n, const int64_t *at, const int rank, int64_t *to, const int64_t *end) {
+    for (int64_t i = 0; i < n && to < end;) {
+        int64_t stop = MIN(i + 8, n);
+        if (stop - i == 8 && memcmp(is_set + i, (const bool[8]){false}, 8) == 0) {
+            i = stop;
+            continue;
         }
+        for (; i < stop && to < end; i++) {
+            for (int d = 0; d < rank - 1; d++)
+                to[d] = at[d];
+            to[rank - 1] = i;
+            to += rank & -(int)is_set[i];
+        }
+    }
+    return to;
+}
+
+/* Rows of coordinates; the last dimension is the inner loop, the others an odometer. */
+static void write_places(struct shape shape, const bool *is_set, int64_t *to, int64_t count) {
+    int64_t at[SHAPE_MAX_RANK] = {0}, row = shape.dims[shape.rank - 1], n_rows = dims_product(shape.dims, 0, shape.rank - 1);
+    const int64_t *end = to + count * shape.rank;
+    for (int64_t r = 0; r < n_rows; r++, is_set += row) {
+        if (shape.rank == 1)
+            to = write_run(is_set, row, at, 1, to, end);
+        else if (shape.rank == 2)
+            to = write_run(is_set, row, at, 2, to, end);
+        else
+            to = write_run(is_set, row, at, shape.rank, to, end);
         for (int d = shape.rank - 2; d >= 0 && ++at[d] == shape.dims[d]; d--)
             at[d] = 0;
     }
@@ -329,7 +348,7 @@ static enum kernel_result where(struct kernel_ctx *ctx) {
     int64_t dims[2] = {mark_set(array_dtype(in), tensor_cdata(in), n, is_set), in->rank};
     struct status *st = kernel_alloc(ctx, 0, DT_INT64, (struct shape){2, dims});
     if (!st && dims[0] > 0)
-        write_places(tensor_shape(in), is_set, tensor_data(&ctx->outputs[0]));
+        write_places(tensor_shape(in), is_set, tensor_data(&ctx->outputs[0]), dims[0]);
     if (is_set != small)
         free(is_set);
     KERNEL_TRY(ctx, st);

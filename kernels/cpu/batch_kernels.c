@@ -38,6 +38,8 @@ static struct status *read_allowed(const struct node *node, struct batcher_optio
     options->allowed = xcalloc((size_t)options->n_allowed + 1, sizeof(*options->allowed));
     for (int i = 0; i < options->n_allowed; i++) {
         options->allowed[i] = values[i].i;
+        if (options->allowed[i] <= 0)
+            return status_invalid("allowed_batch_sizes entries must be positive; was %lld", (long long)options->allowed[i]);
         if (i > 0 && options->allowed[i] <= options->allowed[i - 1])
             return status_invalid("allowed_batch_sizes entries must be monotonically increasing");
     }
@@ -47,19 +49,33 @@ static struct status *read_allowed(const struct node *node, struct batcher_optio
 /* What is negative has no limit. */
 static int64_t or_unlimited(int64_t n) { return n < 0 ? INT64_MAX : n; }
 
+/* Rows that one call may take together: of nodes with the same types and function, and the same name for their queue. */
+static char *queue_key(const struct node *node, struct span name) {
+    static const char *const attrs[] = {"T", "Tin", "Tcaptured", "Tout", "f"};
+    struct str key = STR_INIT;
+    for (size_t i = 0; i < ARRAY_LEN(attrs); i++) {
+        const struct attr_value *value = node_attr(node, attrs[i]);
+        if (value)
+            attr_value_print(value, &key);
+        str_add(&key, "\n");
+    }
+    str_add_bytes(&key, name.data, name.len);
+    return str_detach(&key);
+}
+
 static struct status *read_common(struct kernel_init *init, struct batch_state *state) {
     struct batcher_options *options = &state->options;
     struct span queue;
     TRY(named_resource_init(&state->resource, init, &batcher_type, RESOURCE_BY_NODE_NAME, NULL));
     TRY(node_get_s(init->node, "batching_queue", &queue));
-    state->queue = xstrndup(queue.data, queue.len);
+    state->queue = queue_key(init->node, queue);
     TRY(node_get_i(init->node, "num_batch_threads", &state->n_threads));
     TRY(node_get_i(init->node, "max_batch_size", &options->max_input_rows));
     TRY(node_get_i(init->node, "batch_timeout_micros", &options->timeout_us));
     TRY(node_get_i(init->node, "max_enqueued_batches", &options->max_enqueued));
     TRY(read_allowed(init->node, options));
     options->max_enqueued = or_unlimited(options->max_enqueued);
-    options->max_running = state->n_threads;
+    options->max_running = MIN(state->n_threads, (int64_t)BATCH_MAX_RUNNING);
     return NULL;
 }
 
@@ -81,7 +97,7 @@ static struct status *read_adaptive(const struct node *node, struct batch_state 
     if (!options->is_adaptive)
         return NULL;
     options->splits = true;
-    options->max_running = limit && limit->type == ATTR_INT ? limit->i : ADAPTIVE_MAX_RUNNING;
+    options->max_running = MIN(limit && limit->type == ATTR_INT ? limit->i : ADAPTIVE_MAX_RUNNING, (int64_t)BATCH_MAX_RUNNING);
     if (options->max_running <= 0)
         return status_invalid("_max_inflight_batches must be positive; was %lld", (long long)options->max_running);
     return NULL;
@@ -170,7 +186,7 @@ static struct status *take_function(struct kernel_ctx *ctx, const struct batch_s
     for (int i = 0; i < state->n_in; i++)
         if (ctx->inputs[i].dtype == DT_RESOURCE)
             return status_invalid("BatchFunction cannot take resource inputs but input %d is a resource.", i);
-    entry->captured = rows_new(state->n_captured);
+    TRY(rows_try_new((size_t)state->n_captured, &entry->captured));
     entry->n_captured = state->n_captured;
     for (int i = 0; i < state->n_captured; i++)
         tensor_copy(&entry->captured[i], &ctx->inputs[state->n_in + i]);

@@ -5,16 +5,25 @@
 
 #include "kernels/cpu/array_internal.h"
 
-struct tensor *rows_new(int n) {
-    size_t size = (size_t)MAX(n, 1) * sizeof(struct tensor);
-    struct tensor *tensors = aligned_alloc(_Alignof(struct tensor), size);
-    CHECK(tensors);
+struct status *rows_try_new(size_t n, struct tensor **ret) {
+    size_t size = MAX(n, (size_t)1) * sizeof(struct tensor);
+    struct tensor *tensors = n > SIZE_MAX / sizeof(struct tensor) ? NULL : aligned_alloc(_Alignof(struct tensor), size);
+    if (!tensors)
+        return status_exhausted("Out of memory for %zu tensors", n);
     memset(tensors, 0, size);
+    *ret = tensors;
+    return NULL;
+}
+
+struct tensor *rows_new(int n) {
+    struct tensor *tensors = NULL;
+    struct status *st = rows_try_new((size_t)MAX(n, 1), &tensors);
+    CHECK(!st);
     return tensors;
 }
 
-void rows_free(struct tensor *tensors, int n) {
-    for (int i = 0; tensors && i < n; i++)
+void rows_free(struct tensor *tensors, size_t n) {
+    for (size_t i = 0; tensors && i < n; i++)
         tensor_clear(&tensors[i]);
     free(tensors);
 }

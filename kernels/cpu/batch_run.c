@@ -52,9 +52,9 @@ static struct status *join_inputs(struct batch *batch, struct allocator *allocat
     if (batch->n_padded - batch->n_rows > BATCH_MAX_PADDING)
         return status_exhausted("A batch of %lld rows would be padded to %lld; up to %d rows may be added", (long long)batch->n_rows,
                                 (long long)batch->n_padded, BATCH_MAX_PADDING);
-    const struct tensor **pieces = xcalloc((size_t)(count_parts(batch) + (batch->n_padded - batch->n_rows)), sizeof(*pieces));
+    TRY(rows_try_new((size_t)n_inputs + (size_t)n_more, &batch->args));
     batch->n_args = n_inputs + n_more;
-    batch->args = rows_new(batch->n_args);
+    const struct tensor **pieces = xcalloc((size_t)(count_parts(batch) + (batch->n_padded - batch->n_rows)), sizeof(*pieces));
     for (int i = 0; i < n_inputs && !st; i++)
         st = join_input(batch, i, pieces, allocator, &batch->args[i]);
     free(pieces);
@@ -137,7 +137,7 @@ static struct status *check_result(const struct batch *batch, const struct tenso
 static struct status *take_rows(const struct batch *batch, const struct batch_part *part, int64_t first) {
     struct batch_entry *entry = part->entry;
     const uint8_t *types = entry->ctx->instance->out_types;
-    struct tensor *outs = entry->outs + part->index * entry->n_outputs;
+    struct tensor *outs = entry->outs + (size_t)part->index * (size_t)entry->n_outputs;
     if (entry->n_outputs != batch->n_rets)
         return status_internal("Wrong number of batched output tensors");
     for (int i = 0; i < batch->n_rets; i++) {

@@ -21,9 +21,9 @@ static struct batch *batch_append(struct batch_queue *queue) {
 
 static void batch_free(struct batch *batch) {
     CHECK(list_is_empty(&batch->parts));
-    rows_free(batch->captured, batch->n_captured);
-    rows_free(batch->args, batch->n_args);
-    rows_free(batch->rets, batch->n_rets);
+    rows_free(batch->captured, (size_t)batch->n_captured);
+    rows_free(batch->args, (size_t)batch->n_args);
+    rows_free(batch->rets, (size_t)batch->n_rets);
     if (batch->function)
         object_unref(&batch->function->object);
     free(batch);
@@ -39,7 +39,7 @@ static void part_drop(struct batch_part *part, struct list *dropped) {
 static void parts_free(struct list *dropped) {
     for (struct list *link; (link = list_pop_front(dropped));) {
         struct batch_part *part = LIST_ENTRY(link, struct batch_part, link);
-        rows_free(part->rows, part->n_inputs);
+        rows_free(part->rows, (size_t)part->n_inputs);
         free(part);
     }
 }
@@ -94,7 +94,7 @@ static void trim_down(struct batch_queue *queue, struct batch *batch) {
     if (wanted == 0 || wanted == n)
         return;
     struct list *link = batch->parts.prev;
-    while (n > wanted) {
+    while (n > wanted && link != &batch->parts) {
         n -= LIST_ENTRY(link, struct batch_part, link)->n_rows;
         link = link->prev;
     }
@@ -170,16 +170,16 @@ static struct status *check_options(const struct batcher_options *options) {
     return NULL;
 }
 
-static struct status *queue_of(struct batcher *batcher, const char *name, struct batch_queue **ret) {
+static struct status *queue_of(struct batcher *batcher, const char *key, struct batch_queue **ret) {
     LIST_FOR_EACH (link, &batcher->queues) {
         *ret = LIST_ENTRY(link, struct batch_queue, link);
-        if (strcmp((*ret)->name, name) == 0)
+        if (strcmp((*ret)->key, key) == 0)
             return NULL;
     }
     TRY(check_options(&batcher->options));
     struct batch_queue *queue = *ret = xcalloc(1, sizeof(*queue));
     queue->batcher = batcher;
-    queue->name = xstrdup(name);
+    queue->key = xstrdup(key);
     list_init(&queue->batches);
     queue->alarm.ring = on_alarm;
     batch_append(queue);
@@ -232,8 +232,8 @@ void batch_entry_unref(struct batch_entry *entry) {
     if (atomic_fetch_sub_explicit(&entry->n_refs, 1, memory_order_acq_rel) != 1)
         return;
     CHECK(list_is_empty(&entry->parts));
-    rows_free(entry->outs, entry->n_parts * entry->n_outputs);
-    rows_free(entry->captured, entry->n_captured);
+    rows_free(entry->outs, (size_t)entry->n_parts * (size_t)entry->n_outputs);
+    rows_free(entry->captured, (size_t)entry->n_captured);
     if (entry->function)
         object_unref(&entry->function->object);
     status_unref(entry->status);
@@ -253,7 +253,7 @@ static struct status *set_outputs(struct batch_entry *entry) {
         }
         const struct tensor **pieces = xcalloc((size_t)entry->n_parts, sizeof(*pieces));
         for (int part = 0; part < entry->n_parts; part++)
-            pieces[part] = &entry->outs[part * n_outputs + i];
+            pieces[part] = &entry->outs[(size_t)part * (size_t)n_outputs + (size_t)i];
         st = rows_join(entry->allocator, pieces, entry->n_parts, ctx->pool, &ctx->outputs[i]);
         free(pieces);
     }
@@ -384,7 +384,7 @@ static struct status *add_part(struct batch_queue *queue, struct batch_entry *en
     part->n_rows = n_rows;
     part->index = entry->n_pending++;
     part->n_inputs = entry->n_inputs;
-    part->rows = rows_new(entry->n_inputs);
+    st = rows_try_new((size_t)entry->n_inputs, &part->rows);
     bool is_first = is_empty(batch);
     batch->n_rows += n_rows;
     list_push_back(&batch->parts, &part->link);
@@ -405,22 +405,30 @@ static int64_t count_parts(const struct batcher *batcher, struct batch_queue *qu
     int64_t in_open = room(batcher, queue), size = batcher->options.max_batch_rows;
     if (!batcher->options.splits || n_rows <= in_open)
         return 1;
-    return (in_open > 0) + (n_rows - in_open + size - 1) / size;
+    int64_t rest = n_rows - in_open;
+    return (in_open > 0) + rest / size + (rest % size != 0);
 }
 
-static struct status *schedule(struct batch_entry *entry, const char *name) {
+static struct status *schedule(struct batch_entry *entry, const char *key) {
     struct batcher *batcher = entry->batcher;
     struct batch_queue *queue;
     int64_t n_rows = tensor_dim(&entry->ctx->inputs[0], 0), first = 0;
-    TRY(queue_of(batcher, name, &queue));
+    TRY(queue_of(batcher, key, &queue));
+    if (n_rows > BATCH_MAX_ROWS)
+        return status_exhausted("An input has %lld rows; up to %lld are batched", (long long)n_rows, (long long)BATCH_MAX_ROWS);
     TRY(check_room(queue, n_rows));
     entry->start_ns = alarm_clock_now_ns(batcher->alarms);
     int64_t n_parts = count_parts(batcher, queue, n_rows);
+    CHECK(n_parts > 0);
     if (n_parts > BATCH_MAX_PARTS)
         return status_exhausted("%lld rows would go into %lld batches; there may be %d", (long long)n_rows, (long long)n_parts,
                                 BATCH_MAX_PARTS);
+    size_t n_outs = (size_t)n_parts * (size_t)entry->n_outputs, n_pieces = n_outs + (size_t)n_parts * (size_t)entry->n_inputs;
+    if (n_parts > 1 && n_pieces > BATCH_MAX_PIECES)
+        return status_exhausted("%lld rows would go into %lld batches with %d inputs and %d outputs each: %zu tensors; there may be %d",
+                                (long long)n_rows, (long long)n_parts, entry->n_inputs, entry->n_outputs, n_pieces, BATCH_MAX_PIECES);
+    TRY(rows_try_new(n_outs, &entry->outs));
     entry->n_parts = (int)n_parts;
-    entry->outs = rows_new(entry->n_parts * entry->n_outputs);
     for (int i = 0; i < entry->n_parts; i++) {
         if (room(batcher, queue) == 0 || (!batcher->options.splits && n_rows > room(batcher, queue)))
             close_open(queue);
@@ -431,7 +439,7 @@ static struct status *schedule(struct batch_entry *entry, const char *name) {
     return NULL;
 }
 
-enum kernel_result batcher_enter(struct batch_entry *entry, const char *queue) {
+enum kernel_result batcher_enter(struct batch_entry *entry, const char *queue_key) {
     struct batcher *batcher = entry->batcher;
     struct kernel_ctx *ctx = entry->ctx;
     struct status *st = NULL;
@@ -439,7 +447,7 @@ enum kernel_result batcher_enter(struct batch_entry *entry, const char *queue) {
     list_init(&dropped);
     object_ref(&batcher->object);
     pthread_mutex_lock(&batcher->lock);
-    st = schedule(entry, queue);
+    st = schedule(entry, queue_key);
     if (!st) {
         entry->hook.cancel = on_cancel; /* it may be called at once: it waits for the lock */
         atomic_fetch_add_explicit(&entry->n_refs, 1, memory_order_relaxed);
@@ -497,7 +505,7 @@ static void batcher_free(struct object *object) {
     for (struct list *link; (link = list_pop_front(&batcher->queues));) {
         struct batch_queue *queue = LIST_ENTRY(link, struct batch_queue, link);
         batch_free(open_batch(queue)); /* there is no other, and it is empty: each entry holds the batcher */
-        free(queue->name);
+        free(queue->key);
         free(queue);
     }
     batcher_options_fini(&batcher->options);

@@ -6,8 +6,11 @@
  *                                                                                                  ├─ Batch: all to one step, nothing to
  * the others └─ BatchFunction: one call; each gets its rows
  *
- * A batcher is a resource: whoever names it shares it, of whatever session. It has queues by name; batches of all its queues share the
- * running slots. An entry is one execution that waits; it has a part in one batch, or in several where large inputs are split.
+ * A batcher is a resource: whoever names it shares it, of whatever session. It has queues by name, function and types: nodes of two
+ * sessions that are called alike, as they are by default, share its slots, and get into each other's batches only if they would call a
+ * function of the same name with the same types. (Sessions whose functions are called alike and differ give their nodes a container or
+ * shared_name each.) Batches of all its queues share the running slots. An entry is one execution that waits; it has a part in one batch,
+ * or in several where large inputs are split.
  *
  * Cancellation takes an entry out of the batches that wait. Out of a running one it is taken, too, unless it is the last that
  * wants the result: then the call is cancelled, and the entry ends with it. So no call outlives the steps that wait for it.
@@ -23,8 +26,11 @@
 
 enum {
     BATCH_MAX_PARTS = 1 << 16,   /* of one input */
+    BATCH_MAX_PIECES = 1 << 20,  /* the inputs and outputs of all parts of one execution */
     BATCH_MAX_PADDING = 1 << 20, /* rows of a batch */
+    BATCH_MAX_RUNNING = 1 << 12, /* batches of a batcher at the same time, whatever the node says */
 };
+#define BATCH_MAX_ROWS ((int64_t)1 << 31) /* of one input: sums of them do not overflow */
 
 struct batcher_options {
     bool calls_function;
@@ -34,8 +40,8 @@ struct batcher_options {
     int64_t max_input_rows, max_batch_rows;
     int64_t timeout_us;
     int64_t max_enqueued; /* batches that wait, the open one among them */
-    int64_t max_running;
-    int64_t *allowed; /* sizes that batches are padded to, rising; malloc'd */
+    int64_t max_running;  /* 1 … BATCH_MAX_RUNNING */
+    int64_t *allowed;     /* sizes that batches are padded to, rising; malloc'd */
     int n_allowed;
 };
 
@@ -52,7 +58,7 @@ struct batcher {
 struct batch_queue {
     struct list link;
     struct batcher *batcher;
-    char *name;
+    char *key;           /* batching_queue, function and types */
     struct list batches; /* struct batch.link: closed ones, and last the open one, which may be empty */
     int n_batches;
     struct alarm alarm; /* keeps a reference on the batcher while it is set */
@@ -119,8 +125,8 @@ void batcher_options_fini(struct batcher_options *options);
 /* The first n_inputs inputs of ctx have rank 1 or more and as many rows, at least one. */
 struct batch_entry *batch_entry_new(struct batcher *batcher, struct kernel_ctx *ctx, int n_inputs);
 void batch_entry_unref(struct batch_entry *entry); /* one that has not entered */
-/* Puts its rows into the queue of that name: the answer of the kernel. */
-enum kernel_result batcher_enter(struct batch_entry *entry_take, const char *queue);
+/* Puts its rows into the queue of that key: the answer of the kernel. */
+enum kernel_result batcher_enter(struct batch_entry *entry_take, const char *queue_key);
 
 /* ---- between the files ---- */
 

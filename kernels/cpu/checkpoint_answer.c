@@ -211,7 +211,7 @@ struct status *checkpoint_answer(struct span request, struct peer_answer *ret) {
     struct checkpoint_question question;
     struct str prefix = STR_INIT;
     TRY(checkpoint_question_parse(request, &question));
-    struct status *st = file_root_resolve(question.prefix, &prefix);
+    struct status *st = file_root_resolve_prefix(question.prefix, &prefix);
     if (st) {
         str_fini(&prefix);
         return st;

@@ -67,7 +67,7 @@ static struct status *save_all(struct kernel_ctx *ctx, struct bundle_writer *wri
 static struct status *save_body(struct kernel_ctx *ctx) {
     struct bundle_writer *writer = NULL;
     struct str prefix = STR_INIT;
-    struct status *st = io_path(tensor_string(kernel_input(ctx, 0), 0), &prefix);
+    struct status *st = io_prefix(tensor_string(kernel_input(ctx, 0), 0), &prefix);
     if (!st)
         st = bundle_writer_new(&file_system_posix, prefix.data, &writer);
     if (!st)
@@ -269,7 +269,7 @@ static void restore_begin(struct kernel_ctx *ctx) {
     struct str prefix = STR_INIT, index = STR_INIT;
     struct status *st = checkpoint_check_name(tensor_string(kernel_input(ctx, 0), 0));
     if (!st)
-        st = io_path(tensor_string(kernel_input(ctx, 0), 0), &prefix);
+        st = io_prefix(tensor_string(kernel_input(ctx, 0), 0), &prefix);
     if (!st) {
         bundle_index_path(prefix.data, &index);
         if (file_system_posix.kind(&file_system_posix, index.data) > FILE_KIND_NONE) {

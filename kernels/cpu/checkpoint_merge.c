@@ -223,14 +223,14 @@ static void fetch_rest(struct merge_run *run) {
 
 static struct status *resolve(struct merge_run *run) {
     const struct tensor *parts = kernel_input(run->ctx, 0);
-    TRY(io_path(tensor_string(kernel_input(run->ctx, 1), 0), &run->destination));
+    TRY(io_prefix(tensor_string(kernel_input(run->ctx, 1), 0), &run->destination));
     for (int i = 0; i < run->n; i++) {
         struct span name = tensor_string(parts, i);
         struct str local = STR_INIT;
         run->parts[i].name = xstrndup(name.data, name.len);
         run->parts[i].owner = -1;
         TRY(checkpoint_check_name(name));
-        TRY(io_path(name, &local));
+        TRY(io_prefix(name, &local));
         run->parts[i].local = str_detach(&local);
     }
     return NULL;

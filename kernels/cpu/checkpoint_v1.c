@@ -50,7 +50,7 @@ static struct status *save_body(struct kernel_ctx *ctx) {
     const struct tensor *names = kernel_input(ctx, 1);
     int fixed = n_fixed(ctx);
     struct str path = STR_INIT;
-    struct status *st = io_path(tensor_string(kernel_input(ctx, 0), 0), &path);
+    struct status *st = io_prefix(tensor_string(kernel_input(ctx, 0), 0), &path);
     struct slices_writer *writer = st ? NULL : slices_writer_new(&file_system_posix, path.data);
     for (int64_t i = 0; !st && i < names->n_elements; i++) {
         struct span spec = fixed == save_slices_fixed ? tensor_string(kernel_input(ctx, 2), i) : span_of("");

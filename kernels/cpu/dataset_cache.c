@@ -5,11 +5,12 @@
  *   OPENING (I/O) ───┤
  *                    └ not: PREFIX_0.lockfile ─► WRITING: elements pass by, and go to the file in blocks ─► end: the index ─► ENDED
  *
- * An iterator that goes before the end leaves nothing behind. Who finds the lock file fails: somebody else is writing, or a task was killed
- * while it wrote. */
+ * An iterator that goes before the end leaves nothing behind: an I/O thread sees to it, or the next iterator that comes meanwhile, as far
+ * as the lock file is concerned. Who finds the lock file of another fails: somebody is writing, or a task was killed while it wrote. */
 #include "kernels/cpu/dataset_cache.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -47,6 +48,75 @@ struct file_cache_iter {
 
 static const struct file_system *const fs = &file_system_posix;
 
+/* ---- lock files of iterators that have gone ---- */
+
+/* What an unfinished file leaves goes on an I/O thread. */
+struct leaving {
+    struct pool_task task;
+    struct list link;
+    struct bundle_reader *reader;
+    struct bundle_writer *writer;
+    struct str lock_path; /* guarded by leaving_lock, as what follows; empty once the file is gone */
+    bool is_unlinking;    /* somebody is at it, without the lock, which loop threads take */
+};
+
+static pthread_mutex_t leaving_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t has_unlinked = PTHREAD_COND_INITIALIZER;
+static struct list all_leaving = {&all_leaving, &all_leaving};
+
+static void unlock(struct str *lock_path) {
+    if (lock_path->len > 0)
+        fs->unlink(fs, str_text(lock_path));
+    str_clear(lock_path);
+}
+
+/* With the lock held, which it lets go of meanwhile. */
+static void unlock_leaving(struct leaving *leaving) {
+    leaving->is_unlinking = true;
+    pthread_mutex_unlock(&leaving_lock);
+    fs->unlink(fs, str_text(&leaving->lock_path));
+    pthread_mutex_lock(&leaving_lock);
+    str_clear(&leaving->lock_path);
+    leaving->is_unlinking = false;
+    pthread_cond_broadcast(&has_unlinked);
+}
+
+static struct leaving *find_leaving(const char *lock_path) {
+    LIST_FOR_EACH (link, &all_leaving) {
+        struct leaving *leaving = LIST_ENTRY(link, struct leaving, link);
+        if (strcmp(str_text(&leaving->lock_path), lock_path) == 0)
+            return leaving;
+    }
+    return NULL;
+}
+
+/* A lock file of that name is gone if its iterator is. */
+static void unlock_if_leaving(const char *lock_path) {
+    pthread_mutex_lock(&leaving_lock);
+    for (struct leaving *leaving; (leaving = find_leaving(lock_path));) {
+        if (leaving->is_unlinking)
+            pthread_cond_wait(&has_unlinked, &leaving_lock);
+        else
+            unlock_leaving(leaving);
+    }
+    pthread_mutex_unlock(&leaving_lock);
+}
+
+static void leave_on_io(struct pool_task *task) {
+    struct leaving *leaving = CONTAINER_OF(task, struct leaving, task);
+    bundle_writer_free(leaving->writer); /* its files have names of their own */
+    bundle_reader_close(leaving->reader);
+    pthread_mutex_lock(&leaving_lock);
+    while (leaving->is_unlinking)
+        pthread_cond_wait(&has_unlinked, &leaving_lock);
+    if (leaving->lock_path.len > 0)
+        unlock_leaving(leaving);
+    list_remove(&leaving->link);
+    pthread_mutex_unlock(&leaving_lock);
+    str_fini(&leaving->lock_path);
+    free(leaving);
+}
+
 /* ---- on an I/O thread ---- */
 
 static void name_of(int64_t number, int component, int n_components, char ret[static 64]) {
@@ -59,6 +129,7 @@ static struct status *lock(struct file_cache_iter *self) {
     str_clear(&self->lock_path);
     str_addf(&self->lock_path, "%s_0.lockfile", str_text(&self->path));
     struct status *st = NULL;
+    unlock_if_leaving(str_text(&self->lock_path));
     int fd = fs->open(fs, str_text(&self->lock_path), FILE_CREATE);
     if (fd == -EEXIST) {
         status_unref(file_load(fs, str_text(&self->lock_path), 1 << 10, &text)); /* it may have gone meanwhile */
@@ -74,7 +145,11 @@ static struct status *lock(struct file_cache_iter *self) {
     } else {
         str_addf(&text, "Created at: %lld", (long long)(clock_wall_us() / 1000000));
         st = file_write_all(fs, fd, str_text(&self->lock_path), str_text(&text), text.len, 0);
-        fs->close(fs, fd);
+        int error = fs->close(fs, fd);
+        if (!st && error < 0)
+            st = file_failed(str_text(&self->lock_path), error);
+        if (st)
+            unlock(&self->lock_path);
     }
     str_fini(&text);
     return st;
@@ -84,7 +159,7 @@ static struct status *open_file(struct file_cache_iter *self) {
     const struct file_cache_dataset *dataset = (const struct file_cache_dataset *)self->one.iter.dataset;
     struct str index = STR_INIT;
     str_clear(&self->path);
-    TRY(file_root_resolve(span_of(dataset->prefix), &self->path));
+    TRY(file_root_resolve_prefix(span_of(dataset->prefix), &self->path));
     bundle_index_path(str_text(&self->path), &index);
     bool is_there = fs->kind(fs, str_text(&index)) == FILE_KIND_FILE;
     str_fini(&index);
@@ -96,12 +171,39 @@ static struct status *open_file(struct file_cache_iter *self) {
     TRY(lock(self));
     struct status *st = bundle_writer_new(fs, str_text(&self->path), &self->writer);
     if (st) {
-        fs->unlink(fs, str_text(&self->lock_path));
-        str_clear(&self->lock_path);
+        unlock(&self->lock_path);
         return st;
     }
     self->state = CACHE_WRITING;
     return NULL;
+}
+
+/* Is there such a component of the next element? */
+static struct status *find_component(struct file_cache_iter *self, int i, struct arena *arena, bool *ret) {
+    struct bundle_entry entry;
+    char name[64];
+    name_of(self->number, i, self->one.iter.dataset->n_components, name);
+    struct status *st = bundle_find(self->reader, span_of(name), arena, &entry);
+    *ret = !st;
+    if (!st || status_code(st) != STATUS_NOT_FOUND)
+        return st;
+    status_unref(st);
+    return NULL;
+}
+
+/* The file holds elements of as many components as ours have, or none at all. */
+static struct status *check_file(struct file_cache_iter *self, struct arena *arena, bool has_first) {
+    int n = self->one.iter.dataset->n_components;
+    struct bundle_iter entries;
+    bool has_more = false;
+    struct status *st = bundle_iter_init(&entries, self->reader);
+    bool is_empty = !st && !entries.is_valid;
+    bundle_iter_fini(&entries);
+    TRY(st);
+    TRY(find_component(self, n, arena, &has_more));
+    if ((has_first || is_empty) && !has_more)
+        return NULL;
+    return status_invalid("The cache file '%s' does not hold elements of %d components", str_text(&self->path), n);
 }
 
 static struct status *read_component(struct file_cache_iter *self, int i, struct arena *arena, struct tensor *ret) {
@@ -121,9 +223,16 @@ static struct status *read_element(struct file_cache_iter *self, struct arena *a
     int n = self->one.iter.dataset->n_components;
     struct tensor *element = element_buffer_room(&self->block);
     struct status *st = NULL;
+    bool is_there = false;
     int i = 0;
     if (!element)
         return status_exhausted("Out of memory for a cached element");
+    TRY(find_component(self, 0, arena, &is_there));
+    if (self->number == 0)
+        TRY(check_file(self, arena, is_there));
+    self->has_file_ended = !is_there;
+    if (!is_there)
+        return NULL;
     for (; i < n; i++) {
         st = read_component(self, i, arena, &element[i]);
         if (st)
@@ -136,11 +245,7 @@ static struct status *read_element(struct file_cache_iter *self, struct arena *a
         return NULL;
     }
     element_clear(element, i);
-    if (i > 0 || status_code(st) != STATUS_NOT_FOUND)
-        return st;
-    status_unref(st);
-    self->has_file_ended = true;
-    return NULL;
+    return st;
 }
 
 static struct status *read_block(struct file_cache_iter *self) {
@@ -169,9 +274,7 @@ static struct status *write_block(struct file_cache_iter *self) {
 static void close_files(struct file_cache_iter *self) {
     bundle_writer_free(self->writer);
     self->writer = NULL;
-    if (self->lock_path.len > 0)
-        fs->unlink(fs, str_text(&self->lock_path));
-    str_clear(&self->lock_path);
+    unlock(&self->lock_path);
 }
 
 static struct status *write_and_finish(struct file_cache_iter *self) {
@@ -282,20 +385,6 @@ static struct status *cache_begin(struct dataset_iter *iter) {
     return NULL;
 }
 
-/* What an unfinished file leaves goes on an I/O thread. */
-struct leaving {
-    struct pool_task task;
-    struct file_cache_iter files;
-};
-
-static void leave_on_io(struct pool_task *task) {
-    struct leaving *leaving = CONTAINER_OF(task, struct leaving, task);
-    close_files(&leaving->files);
-    bundle_reader_close(leaving->files.reader);
-    str_fini(&leaving->files.lock_path);
-    free(leaving);
-}
-
 static void cache_end(struct dataset_iter *iter) {
     struct file_cache_iter *self = (struct file_cache_iter *)iter;
     CHECK(!self->is_busy);
@@ -308,10 +397,13 @@ static void cache_end(struct dataset_iter *iter) {
         return;
     }
     struct leaving *leaving = xcalloc(1, sizeof(*leaving));
-    leaving->files.writer = self->writer;
-    leaving->files.reader = self->reader;
-    leaving->files.lock_path = self->lock_path;
+    leaving->writer = self->writer;
+    leaving->reader = self->reader;
+    leaving->lock_path = self->lock_path;
     leaving->task.run = leave_on_io;
+    pthread_mutex_lock(&leaving_lock);
+    list_push_back(&all_leaving, &leaving->link);
+    pthread_mutex_unlock(&leaving_lock);
     pool_submit(iter->env->io_pool, &leaving->task);
 }
 

@@ -18,6 +18,7 @@ enum kernel_result io_start(struct kernel_ctx *ctx, void (*start)(struct kernel_
 struct status *io_scalar_string(const struct kernel_ctx *ctx, int input, const char *what, struct span *ret) MUST_USE;
 /* Its file's path, if the task may use it: see common/io/file_root.h. Appends to `out`. */
 struct status *io_path(struct span name, struct str *out) MUST_USE;
+struct status *io_prefix(struct span prefix, struct str *out) MUST_USE; /* of what files are named after: file_root_resolve_prefix */
 
 /* CANCELLED once the step is: long work asks now and then. */
 struct status *io_check_cancelled(struct kernel_ctx *ctx) MUST_USE;

@@ -1,6 +1,7 @@
 /* MapDefun: a function of each row of its arguments; the results stacked.
  *
- * Calls start in order, on the thread that polls; those that have to wait do so side by side, MAP_MAX_CALLS at a time. */
+ * Calls start in order, on the thread that polls; those that have to wait do so side by side, MAP_MAX_CALLS at a time. The first failure
+ * cancels those that are under way. */
 #include <stdlib.h>
 
 #include "kernels/cpu/array_internal.h"
@@ -21,6 +22,7 @@ struct map_run {
     struct tensor *arguments, *results; /* results hold nothing before their shape is known */
     struct shape *shapes;               /* of a row, as declared; the node's */
     struct status *failure;             /* the first; no call starts after it */
+    bool has_cancelled;
 };
 
 static void map_fini(struct pipeline_run *run) {
@@ -128,6 +130,10 @@ static enum data_poll map_poll(struct pipeline_run *run, struct data_task *task)
         while (advance(self, i, task))
             if (data_task_must_stop(task, &stop))
                 return stop;
+    if (task->n_running > 0 && self->failure && !self->has_cancelled) {
+        self->has_cancelled = true;
+        data_task_cancel(task, self->failure); /* wakes the task */
+    }
     if (task->n_running > 0)
         return DATA_PENDING;
     for (int i = 0; i < self->n_results && !self->failure; i++)

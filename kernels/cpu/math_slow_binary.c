@@ -9,7 +9,10 @@
 #define UNSIGNED_MOD (y == 0 ? (bad = 1, (value)0) : (value)(x % y))
 /* Towards minus infinity: the signs differ and something is left over. */
 #define FLOORED (x / y - ((x % y != 0) & ((x < 0) != (y < 0))))
-#define FLOOR_REMAINDER (x % y != 0 && (x < 0) != (y < 0) ? x % y + y : x % y)
+#define FLOOR_REMAINDER floored(x % y, y)
+static inline int64_t floored(int64_t rest, int64_t y) { /* without a branch: whether something is left over is hard to guess */
+    return rest + (y & -(int64_t)((rest != 0) & ((rest < 0) != (y < 0))));
+}
 
 #define FLOOR_MOD(suffix, T) \
     static inline T floor_mod_##suffix(T x, T y, T rest) { return rest != 0 && (y < 0) != (rest < 0) ? rest + y : rest; }

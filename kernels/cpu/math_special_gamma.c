@@ -22,6 +22,8 @@ double special_zeta(double x, double q) {
         return NAN;
     if (q <= 0 && q == floor(q)) /* a pole, whose sides have one sign for even x only */
         return fmod(x, 2) == 0 ? INFINITY : NAN;
+    if (q == INFINITY)
+        return 0;
     if (q <= 0 && (x != floor(x) || q < -1e7)) /* a root of something negative, or beyond what can be summed */
         return NAN;
     double sum = 0;

@@ -41,15 +41,43 @@ static struct kept_rows *kept_take(struct unbatch *unbatch, uint64_t key) {
     return kept;
 }
 
-static void keep(struct unbatch *unbatch, uint64_t key, int64_t until_ns, struct tensor *value_take) {
+static int64_t life_ns(const struct unbatch *unbatch) { return MIN(MAX(unbatch->timeout_us, (int64_t)0), INT64_MAX / 4000) * 1000; }
+
+static bool is_wanted(struct unbatch *unbatch, const struct kept_rows *kept) { return u64map_get(&unbatch->waiting, kept->key); }
+
+/* The oldest one; those that steps wait for (gradients, while others are missing) go behind the younger ones instead. NULL: none. */
+static struct kept_rows *take_oldest(struct unbatch *unbatch, int64_t born_before_ns) {
+    int64_t now_ns = alarm_clock_now_ns(unbatch->alarms), life = life_ns(unbatch);
+    for (size_t n = unbatch->kept.n_entries; n > 0; n--) {
+        struct kept_rows *kept = LIST_ENTRY(unbatch->by_time.next, struct kept_rows, link);
+        if (kept->until_ns > born_before_ns)
+            return NULL;
+        if (!is_wanted(unbatch, kept) || now_ns > INT64_MAX - 1 - life) /* the clock is closing */
+            return kept_take(unbatch, kept->key);
+        kept->until_ns = now_ns + life;
+        list_remove(&kept->link);
+        list_push_back(&unbatch->by_time, &kept->link);
+    }
+    return NULL;
+}
+
+static struct status *keep(struct unbatch *unbatch, uint64_t key, int64_t until_ns, struct tensor *value_take) {
+    if (unbatch->kept.n_entries >= UNBATCH_MAX_KEPT) {
+        struct kept_rows *oldest = take_oldest(unbatch, INT64_MAX);
+        if (!oldest)
+            return status_exhausted("Steps wait for %d values of batches", UNBATCH_MAX_KEPT);
+        kept_free(oldest);
+    }
     struct kept_rows *kept = aligned_alloc(_Alignof(struct kept_rows), sizeof(*kept));
-    CHECK(kept);
+    if (!kept)
+        return status_exhausted("Out of memory for the rows of a step");
     memset(kept, 0, sizeof(*kept));
     kept->key = key;
     kept->until_ns = until_ns;
     tensor_move(&kept->value, value_take);
     list_push_back(&unbatch->by_time, &kept->link);
     u64map_put(&unbatch->kept, key, kept);
+    return NULL;
 }
 
 /* ---- life ---- */
@@ -76,7 +104,7 @@ struct object *unbatch_new(const struct object_type *type, struct alarm_clock *a
     unbatch->room.lines[0].is_scanned = true;
     unbatch->alarms = alarms;
     unbatch->alarm.ring = on_alarm;
-    unbatch->timeout_us = timeout_us;
+    unbatch->timeout_us = type == &unbatch_type ? timeout_us : (int64_t)UNBATCH_GRADIENT_LIFE_S * 1000000;
     u64map_init(&unbatch->kept);
     u64map_init(&unbatch->waiting);
     list_init(&unbatch->by_time);
@@ -140,13 +168,34 @@ static const struct wait_kind unbatch_kind = {.cancelled = "Unbatch operation wa
                                               .finish = unbatch_finish,
                                               .free = unbatch_wait_free};
 
-/* With the lock held: the alarm rings within the timeout. What it then does not find due it rings for again. */
-static void see_to_alarm(struct unbatch *unbatch) {
+/* ---- the alarm, with the lock held ---- */
+
+/* Something ends then. What was there before ends before, as all have the same time: one alarm does. */
+static void see_to_alarm(struct unbatch *unbatch, int64_t until_ns) {
     if (unbatch->is_alarm_set)
         return;
+    int64_t left_ns = MAX(until_ns - alarm_clock_now_ns(unbatch->alarms), (int64_t)0);
     unbatch->is_alarm_set = true;
     object_ref(&unbatch->object);
-    alarm_set(unbatch->alarms, &unbatch->alarm, unbatch->timeout_us);
+    alarm_set(unbatch->alarms, &unbatch->alarm, left_ns / 1000 + (left_ns % 1000 != 0));
+}
+
+static void clear_alarm_of_nothing(struct unbatch *unbatch) {
+    if (!list_is_empty(&unbatch->by_time) || !unbatch->is_alarm_set || !alarm_clear(unbatch->alarms, &unbatch->alarm))
+        return;
+    unbatch->is_alarm_set = false;
+    object_unref(&unbatch->object); /* never the last: the caller has one */
+}
+
+/* When the first of the values and of those that wait for one ends; INT64_MAX: there are none. */
+static int64_t next_end(const struct unbatch *unbatch) {
+    const struct list *waits = &unbatch->room.lines[0].waits;
+    int64_t at_ns = INT64_MAX;
+    if (!list_is_empty(&unbatch->by_time))
+        at_ns = LIST_ENTRY(unbatch->by_time.next, struct kept_rows, link)->until_ns;
+    if (unbatch->object.type == &unbatch_type && !list_is_empty(waits))
+        at_ns = MIN(at_ns, unbatch_wait_of(LIST_ENTRY(waits->next, struct wait, link))->until_ns);
+    return at_ns;
 }
 
 static void on_alarm(struct alarm *alarm) {
@@ -156,17 +205,13 @@ static void on_alarm(struct alarm *alarm) {
     wait_room_lock(&unbatch->room);
     int64_t now_ns = alarm_clock_now_ns(unbatch->alarms);
     unbatch->is_alarm_set = false;
-    while (!list_is_empty(&unbatch->by_time)) {
-        struct kept_rows *kept = LIST_ENTRY(unbatch->by_time.next, struct kept_rows, link);
-        if (kept->until_ns > now_ns)
-            break;
-        kept_take(unbatch, kept->key);
+    for (struct kept_rows *kept; (kept = take_oldest(unbatch, now_ns));)
         list_push_back(&late, &kept->link);
-    }
     wait_room_unlock(&unbatch->room); /* those that have waited too long end */
     wait_room_lock(&unbatch->room);
-    if (!list_is_empty(&unbatch->by_time) || !wait_room_is_line_empty(&unbatch->room, 0))
-        see_to_alarm(unbatch);
+    int64_t next_ns = next_end(unbatch);
+    if (next_ns < INT64_MAX)
+        see_to_alarm(unbatch, next_ns);
     wait_room_unlock(&unbatch->room);
     for (struct list *link; (link = list_pop_front(&late));)
         kept_free(LIST_ENTRY(link, struct kept_rows, link));
@@ -179,6 +224,8 @@ static struct status *check_index(const struct tensor *index, int64_t n_rows) {
     if (tensor_dim(index, 0) > n_rows)
         return status_invalid("Wrong shape for index tensor. Expected 0th dimension size to be no greater than %lld; Got: %lld.",
                               (long long)n_rows, (long long)tensor_dim(index, 0));
+    if (tensor_dim(index, 0) > UNBATCH_MAX_KEPT)
+        return status_exhausted("The index tensor has %lld rows; there may be %d", (long long)tensor_dim(index, 0), UNBATCH_MAX_KEPT);
     if (tensor_dim(index, 1) != 3)
         return status_invalid("Wrong shape for index tensor. Expected 1st dimension size to be 3 ; Got: %lld.",
                               (long long)tensor_dim(index, 1));
@@ -208,7 +255,7 @@ static struct status *put_down(struct unbatch *unbatch, const struct tensor *ind
         uint64_t key = (uint64_t)at[3 * i];
         if (u64map_get(&unbatch->kept, key))
             return status_new(STATUS_ALREADY_EXISTS, "Multiple tensors returned for same batch key.");
-        keep(unbatch, key, until_ns, &pieces[i]);
+        TRY(keep(unbatch, key, until_ns, &pieces[i]));
     }
     return NULL;
 }
@@ -221,14 +268,15 @@ enum kernel_result unbatch_run(struct object *object, struct kernel_ctx *ctx) {
     KERNEL_TRY(ctx, check_index(index, tensor_dim(data, 0)));
     if (id->rank != 0)
         return kernel_fail(ctx, status_invalid("Input id should be scalar; Got rank: %d.", id->rank));
-    int n = (int)MIN(tensor_dim(index, 0), (int64_t)INT32_MAX);
-    struct tensor *pieces = rows_new(n);
+    size_t n = (size_t)tensor_dim(index, 0);
+    struct tensor *pieces = NULL;
+    KERNEL_TRY(ctx, rows_try_new(n, &pieces));
     struct status *st = split(data, index, pieces);
-    int64_t until_ns = alarm_clock_now_ns(unbatch->alarms) + MIN(MAX(unbatch->timeout_us, (int64_t)0), INT64_MAX / 4000) * 1000;
+    int64_t until_ns = alarm_clock_now_ns(unbatch->alarms) + life_ns(unbatch);
     if (!st) {
         wait_room_lock(&unbatch->room);
         st = put_down(unbatch, index, until_ns, pieces);
-        see_to_alarm(unbatch);
+        see_to_alarm(unbatch, until_ns);
         wait_room_unlock(&unbatch->room);
     }
     rows_free(pieces, n);
@@ -275,6 +323,7 @@ static enum wait_result gradient_attempt(struct wait *wait) {
     for (int64_t i = 0; i < self->n; i++)
         if (u64map_get(&unbatch->waiting, self->keys[i]) == self)
             u64map_remove(&unbatch->waiting, self->keys[i]);
+    clear_alarm_of_nothing(unbatch);
     return WAIT_ENDED;
 }
 
@@ -286,6 +335,7 @@ static void gradient_give_back(struct wait *wait) {
     for (int64_t i = 0; i < self->n; i++)
         if (u64map_get(&self->unbatch->waiting, self->keys[i]) == self)
             u64map_remove(&self->unbatch->waiting, self->keys[i]);
+    clear_alarm_of_nothing(self->unbatch);
 }
 
 static struct status *gradient_finish(struct wait *wait) {
@@ -332,21 +382,21 @@ static struct status *check_gradient_index(const struct tensor *index) {
     if (index->n_elements % 3 != 0 || index->n_elements / 3 != n)
         return status_invalid("batch_index should contain 3 elements for each of %lld rows. Received %lld", (long long)n,
                               (long long)index->n_elements);
-    return n <= UNBATCH_MAX_GRADIENTS
-               ? NULL
-               : status_exhausted("batch_index has %lld rows; up to %d are put together", (long long)n, UNBATCH_MAX_GRADIENTS);
+    return n <= UNBATCH_MAX_KEPT ? NULL
+                                 : status_exhausted("batch_index has %lld rows; up to %d are put together", (long long)n, UNBATCH_MAX_KEPT);
 }
 
 /* The gradient lies there for whoever puts it together. */
 static struct status *put_gradient_down(struct unbatch *unbatch, uint64_t key, const struct tensor *gradient) {
     struct tensor value = TENSOR_INIT;
-    struct status *st = NULL;
+    int64_t until_ns = alarm_clock_now_ns(unbatch->alarms) + life_ns(unbatch);
     if (u64map_get(&unbatch->kept, key))
         return status_invalid("Two runs with the same batch key.");
-    if (unbatch->kept.n_entries >= UNBATCH_MAX_GRADIENTS)
-        return status_exhausted("%d gradients wait for the steps that put them together", UNBATCH_MAX_GRADIENTS);
     tensor_copy(&value, gradient);
-    keep(unbatch, key, INT64_MAX, &value);
+    struct status *st = keep(unbatch, key, until_ns, &value);
+    tensor_clear(&value);
+    if (!st)
+        see_to_alarm(unbatch, until_ns);
     return st;
 }
 

@@ -5,14 +5,18 @@
  *
  * UnbatchGrad goes the other way: each step puts its gradient down, and the one that had all rows waits for all of them, in their order.
  *
- * Values that nobody picks up go after Unbatch's timeout; of gradients at most UNBATCH_MAX_GRADIENTS lie there. Threads: any. */
+ * What nobody picks up goes: rows after Unbatch's timeout, gradients after UNBATCH_GRADIENT_LIFE_S, those excepted that a step is waiting
+ * for; and the oldest go where more than UNBATCH_MAX_KEPT would lie there. Threads: any. */
 #ifndef MILLRACE_KERNELS_CPU_UNBATCH_H
 #define MILLRACE_KERNELS_CPU_UNBATCH_H
 
 #include "common/base/alarm.h"
 #include "kernels/host.h"
 
-enum { UNBATCH_MAX_GRADIENTS = 1 << 16 };
+enum {
+    UNBATCH_MAX_KEPT = 1 << 16,     /* values of a resource, and rows of an index */
+    UNBATCH_GRADIENT_LIFE_S = 3600, /* steps of one batch come back that far apart at most */
+};
 
 extern const struct object_type unbatch_type, unbatch_grad_type;
 

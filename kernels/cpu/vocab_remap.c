@@ -288,7 +288,7 @@ static struct status *remap_matrix(struct kernel_ctx *ctx) {
     if (prefix->n_elements != 1)
         return status_invalid("The `ckpt_path` tensor must have exactly one element, got %lld", (long long)prefix->n_elements);
     arena_init(&arena);
-    struct status *st = io_path(tensor_string(prefix, 0), &path);
+    struct status *st = io_prefix(tensor_string(prefix, 0), &path);
     if (!st)
         st = bundle_reader_open(&file_system_posix, path.data, &reader);
     if (!st)

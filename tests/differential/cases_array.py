@@ -174,6 +174,9 @@ def transpose_cases():
             yield f"Transpose/{dtype}/{perm}/4", one("Transpose", x=S.array(dtype, (2, 3, 4, 5)), perm=A(perm, "int64"))
         yield f"Transpose/{dtype}/large", one("Transpose", x=S.array(dtype, (67, 131)), perm=A([1, 0]))
         yield f"Transpose/{dtype}/large 3", one("Transpose", x=S.array(dtype, (7, 33, 41)), perm=A([2, 1, 0]))
+        yield f"Transpose/{dtype}/blocks", one("Transpose", x=S.array(dtype, (96, 83)), perm=A([1, 0]))
+        yield f"Transpose/{dtype}/channels", one("Transpose", x=S.array(dtype, (2, 9, 15, 16)), perm=A([0, 3, 1, 2]))
+        yield f"Transpose/{dtype}/narrow", one("Transpose", x=S.array(dtype, (2, 70, 3)), perm=A([0, 2, 1]))
         yield f"Transpose/{dtype}/8", one("Transpose", x=S.array(dtype, (2, 1, 3, 1, 2, 2, 1, 3)), perm=A([7, 0, 6, 1, 5, 2, 4, 3]))
         yield f"Transpose/{dtype}/empty", one("Transpose", x=S.array(dtype, (2, 0, 3)), perm=A([2, 1, 0]))
         yield f"Transpose/{dtype}/ones", one("Transpose", x=S.array(dtype, (1, 5, 1)), perm=A([2, 1, 0]))
@@ -523,6 +526,8 @@ def unique_cases():
             x = S.array(dtype, shape)
             x = numpy.where(S.rng.random(shape) < 0.5, x, numpy.zeros((), x.dtype)).astype(x.dtype)
             yield f"Where/{dtype}/{shape}", one("Where", condition=x)
+    for shape, share in itertools.product(((300,), (7, 41), (3, 5, 29), (2, 1, 3, 17)), (0.0, 0.02, 0.5, 1.0)):
+        yield f"Where/{shape}/{share}", one("Where", condition=S.rng.random(shape) < share)
     yield "Where/minus zero", one("Where", condition=A([0.0, -0.0, numpy.nan, 1], "float32"))
     yield "Where/minus zero half", one("Where", condition=A([0.0, -0.0, numpy.nan, 1], "float16"))
 

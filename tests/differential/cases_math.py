@@ -318,6 +318,16 @@ def reduce_cases(rng):
     for dtype, value in (("int8", [100] * 9), ("int32", [2**31 - 1] * 3), ("int32", [-7, -8]), ("uint8", [200, 100]), ("int64", [2**63 - 1] * 2), ("int16", [])):
         for op in ("Sum", "Mean", "Prod"):
             yield f"{op}/{dtype}/wraps/{str(value)[:12]}", lambda op=op, d=dtype, v=value: [getattr(RAW, op)(input=const(numpy.array(v, d), d), axis=ints([0]))]
+    for op in REDUCTIONS:
+        for dtype, n in itertools.product(["bool"] if op in ("All", "Any") else [d for d in cpu_dtypes(op) if d not in HALF], (32, 63, 127, 300, 1100, 2075)):
+            value = reduce_values(rng, op, dtype, (2, n))
+            if op == "Prod" and not dtype.startswith(("float", "complex")):
+                value = value | 1
+            yield f"{op}/{dtype}/long/{n}", lambda op=op, d=dtype, v=value: [getattr(RAW, op)(input=const(v, d), axis=ints([1]))], {"rtol": 2e-4, "atol": 2e-4} if dtype in ("float32", "complex64") else {"rtol": 1e-10, "atol": 1e-10}
+    for op, n, at in itertools.product(("Max", "Min"), (40, 300, 1100), (0, 3, -1)):
+        value = rng.normal(size=n)
+        value[at] = NAN
+        yield f"{op}/NaN in a row/{n}/{at}", lambda op=op, v=value: [getattr(RAW, op)(input=const(v, "float32"), axis=ints([0]))]
     big = rng.normal(size=(3, 200000)).astype("float32") + 1
     for op, axes in itertools.product(("Sum", "Mean", "Max", "EuclideanNorm"), ([0], [1], [0, 1])):
         yield f"{op}/big/{axes}", lambda op=op, x=axes: [getattr(RAW, op)(input=const(big, "float32"), axis=ints(x))], {"rtol": 1e-4}
@@ -337,6 +347,12 @@ def along_cases(rng):
             for shape, axis in [ALONG_SHAPES[i] for i in rng.choice(len(ALONG_SHAPES), 4, replace=False)]:
                 value, index = oracle.sample(rng, dtype, shape), types.get("Tidx", "int32")
                 yield (f"{op}/{dtype}/{out}/{shape}/{axis}", lambda op=op, d=dtype, o=out, v=value, a=axis, n=index: [getattr(RAW, op)(input=const(v, d), dimension=ints(a, n), output_type=tf.as_dtype(o))])
+        for dtype, (shape, axis) in itertools.product([t for t in cpu_dtypes(op) if t not in HALF and not is_complex(t)], (((9001,), 0), ((3, 131), 1), ((300, 70), 0), ((2, 5000, 3), 1))):
+            value = oracle.sample(rng, dtype, shape)
+            yield f"{op}/long/{dtype}/{shape}", lambda op=op, d=dtype, v=value, a=axis: [getattr(RAW, op)(input=const(v, d), dimension=ints(a))]
+            if is_float(dtype):
+                value = numpy.where(rng.random(shape) < 0.3, NAN, numpy.round(value))
+                yield f"{op}/long NaN/{dtype}/{shape}", lambda op=op, d=dtype, v=value, a=axis: [getattr(RAW, op)(input=const(v, d), dimension=ints(a))]
         for dtype in ("float32", "float64", "float16"):
             for value in ([NAN, 1, 2], [1, NAN, 2], [1, 2, NAN], [NAN, NAN], [1, 3, 3], [-INF, -INF], [INF, INF]):
                 yield f"{op}/{dtype}/specials/{value}", lambda op=op, d=dtype, v=value: [getattr(RAW, op)(input=const(v, d), dimension=ints(0))]
@@ -476,6 +492,13 @@ def segment_cases(rng):
                     attrs = {} if binary is None else {"binary_output": binary}
                     name = "arr" if op == "Bincount" else "input"
                     yield f"{op}/{dtype}/{values}/{weighted}{binary}", lambda op=op, d=dtype, v=values, w=w, a=attrs, n=name: [getattr(RAW, op)(**{n: ints(v)}, size=ints(4), weights=const(w, d), **a)], tolerance(dtype)
+    for dtype, index, (shape, size) in itertools.product(cpu_dtypes("DenseBincount"), ("int32", "int64"), (((1003,), 5), ((2, 402), 3), ((400,), 1), ((900,), 7))):
+        values = rng.integers(0, size + 2, shape)
+        weights = oracle.sample(rng, dtype, shape)
+        for binary, weighted in itertools.product((False, True), (False, True)):
+            yield f"DenseBincount/many/{dtype}/{index}/{shape}/{size}/{binary}{weighted}", lambda d=dtype, i=index, v=values, n=size, b=binary, w=weights if weighted else []: [
+                RAW.DenseBincount(input=const(v, i), size=const(n, i), weights=const(w, d), binary_output=b)
+            ], {"rtol": 1e-4, "atol": 1e-4} if dtype == "float32" else tolerance(dtype)
     for values, n, w in (([1, -1], 4, []), ([1], -1, []), ([1], [3], []), ([1, 2], 3, [1]), ([[1, -1]], 4, []), ([[[1]]], 3, []), ([1], 0, [])):
         yield f"Bincount/wrong/{values}/{n}/{w}", lambda v=values, n=n, w=w: [RAW.Bincount(arr=ints(v), size=ints(n), weights=const(w, "float32"))]
         yield f"DenseBincount/wrong/{values}/{n}/{w}", lambda v=values, n=n, w=w: [RAW.DenseBincount(input=ints(v), size=ints(n), weights=const(w, "float32"))]

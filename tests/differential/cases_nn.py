@@ -96,6 +96,9 @@ def biases():
         yield f"BiasAdd/wrong/{layout}/{value.shape}{bias.shape}", *op_case("BiasAdd", {"value": value, "bias": bias}, data_format=layout)
     for layout, shape in itertools.product(("NHWC", "NCHW"), ((), (3,))):
         yield f"BiasAddGrad/wrong/{layout}/{shape}", *op_case("BiasAddGrad", {"out_backprop": ones(shape)}, data_format=layout)
+    for dtype, shape in itertools.product(("float32", "float64", "int32", "complex64", "float16"), ((21, 1100), (3, 4, 513), (9, 512))):
+        sums = {"rtol": 1e-4, "atol": 1e-4} if dtype != "float16" else {"rtol": 2e-2, "atol": 2e-2}
+        yield f"BiasAddGrad/{dtype}/wide/{list(shape)}", *op_case("BiasAddGrad", {"out_backprop": oracle.sample(rng, dtype, shape)}, sums)
     big = oracle.sample(rng, "float32", (20000, 33))
     yield "BiasAddGrad/big", *op_case("BiasAddGrad", {"out_backprop": big}, {"rtol": 1e-4, "atol": 1e-2})
     yield "BiasAddGrad/big NCHW", *op_case("BiasAddGrad", {"out_backprop": big.reshape(20, 33, 1000)}, {"rtol": 1e-4, "atol": 1e-2}, data_format="NCHW")

@@ -71,6 +71,14 @@ def searches():
                 values[:, 0] = below[:, length // 2]
             yield f"{op}/{dtype}/{out}/{rows}/{length}/{n}", case(getattr(R, op), {"sorted_inputs": below, "values": values}, out_type=out)
     for op in ("LowerBound", "UpperBound"):
+        rng = np.random.default_rng(2)
+        for rows, length, n in ((1, 500, 301), (3, 33, 40), (1, 1, 30), (2, 64, 16)):
+            below, values = rng.integers(0, 99, (rows, length)).astype(F), rng.integers(-3, 103, (rows, n)).astype(F)
+            values[:, ::7] = np.nan
+            yield f"{op}/many/{length}/{n}", case(getattr(R, op), {"sorted_inputs": np.sort(below), "values": values})
+            yield f"{op}/not sorted/{length}/{n}", case(getattr(R, op), {"sorted_inputs": below, "values": values})
+            below[:, length // 3] = np.nan
+            yield f"{op}/no number/{length}/{n}", case(getattr(R, op), {"sorted_inputs": np.sort(below), "values": values})
         special = {"sorted_inputs": F([[-np.inf, -1, -0.0, 0, 0, 5, np.inf]]), "values": F([[np.nan, 0, -0.0, np.inf, -np.inf, 5, 4]])}
         yield f"{op}/special", case(getattr(R, op), special)
         for a, b in (((3,), (1, 3)), ((1, 3), (3,)), ((2, 3), (1, 3)), ((1, 1, 3), (1, 3)), ((), ())):

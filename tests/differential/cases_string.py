@@ -94,6 +94,11 @@ def numbers():
         if word in ("1e-45", "4.9e-324", "nan(123)"):
             continue  # denormals, which TensorFlow flushes
         yield f"StringToNumber/{dtype}/{word!r}", case("StringToNumber", {"string_tensor": strings(word.encode())}, out_type=dtype), {"rtol": 0}
+    decimals = ("0.1 16777217 16777219 16777216.5 8388609.5 123456.789 -.5 5. +1.25 .000001 9007199254740993 123456789012345 1234567890123456 00012.500 3.4028235 1.17549435 0.3000000119 "
+                "-0 -0.0 +.0 . + - 1.2.3 1-2 999999999999999 0.999999999999999 33554434.99999 33554433 33554435 7.0385307e-26").split()  # fmt: skip
+    for dtype in ("float32", "float64"):
+        for word in decimals:
+            yield f"StringToNumber/{dtype}/decimal {word}", case("StringToNumber", {"string_tensor": strings(word.encode())}, out_type=dtype), {"rtol": 0}
     yield "StringToNumber/matrix", case("StringToNumber", {"string_tensor": strings(b"1", b"2", b"3", b"4").reshape(2, 2)}, out_type="int64")
     yield "StringToNumber/none", case("StringToNumber", {"string_tensor": strings()}, out_type="int64")
 
@@ -110,6 +115,8 @@ def numbers():
         values = oracle.sample(rng, dtype, (7,))
         if kind.is_floating:
             values = numpy.concatenate([values, numpy.array([0, -0.0, 0.1, numpy.inf, -numpy.inf, numpy.nan, 1e4, 1e-3], kind.as_numpy_dtype)])
+        if kind.is_integer:
+            values = numpy.concatenate([values, numpy.array([kind.min, kind.max, 0, 9, 10, 99, 100], kind.as_numpy_dtype)])
         if dtype in ("float32", "float64"):
             values = numpy.concatenate([values, numpy.array([1e20, 1e-20, 123456.789], kind.as_numpy_dtype)])
         if kind.is_integer:

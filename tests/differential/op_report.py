@@ -32,6 +32,8 @@ EXPLAINED = {
 # By how a case's name begins, a pattern.
 BACKWARD_EXPLAINED = {
     "FusedBatchNorm": "the gradient of a plain sum by the scale is nothing but rounding: the normalised values cancel",
+    r"BiasAdd(V1)?/(bfloat16|float16)/": "BiasAddGrad adds up in the 16 bits of its type, where 256 + 1 is 256 (bfloat16): many rows come to less than their sum",
+    "Digamma/float32/long": "Zeta of floats sums nine terms and expands about the ninth: NaN for q near -9, where that is near 0",
     r"MaxPool(3D)?Grad/.*[(\[]1, 1(, 1)?[)\]]SAME": "MaxPoolGradGrad and MaxPool3DGradGrad clear their result before they read the gradient, in whose memory it lies when shapes are alike and nobody else holds it: zeros",
 }
 

@@ -390,6 +390,27 @@ def _control_trigger():
     return [Run(v.initializer), Run(after, {p: True}), Run(after, {p: False}), Run(v)]
 
 
+def _frame_without_a_loop(tasks):
+    """Enter and Exit by hand, with nothing between that turns: the frame runs once, on each task that has a part of it."""
+
+    def build():
+        x, p = tf1.placeholder(tf.float32, [2]), tf1.placeholder(tf.bool, [])
+        with tf.device(tasks[0]):
+            a = gen.enter(x, "once", is_constant=False)
+        with tf.device(tasks[1]):
+            b = gen.enter(tf.constant(5.0), "once", is_constant=True)
+            inner = gen.enter(a * b, "inside", is_constant=False)
+        with tf.device(tasks[2]):
+            made = gen._exit(tf.square(inner))
+            off, on = gen.switch(made, gen.enter(p, "once", is_constant=True))
+        with tf.device(tasks[0]):
+            chosen = gen.merge([off * a, tf.negative(on)])
+            out, which = gen._exit(chosen.output), gen._exit(chosen.value_index)
+        return [Run([out, which], {x: [1.0, 2.0], p: flag}) for flag in (True, False)]
+
+    return build
+
+
 def _abort():
     with tf.control_dependencies([gen.abort("on purpose")]):
         return [Run(tf.constant(1)), Run(gen.abort(exit_without_error=True))]
@@ -416,6 +437,8 @@ def _parallel_iterations(n_parallel):
 
 
 def cases():
+    for name, tasks in (("one", (PS, PS, PS)), ("two", (PS, WORKER0, PS)), ("three", (WORKER1, PS, WORKER0))):
+        yield f"control_flow/frame_without_a_loop/{name}", _frame_without_a_loop(tasks)
     for n_parallel in (1, 10, 32):
         yield f"flow/while/parallel_iterations/{n_parallel}", _parallel_iterations(n_parallel)
         yield f"flow/ref/loop/{n_parallel}", _ref_loop(n_parallel)

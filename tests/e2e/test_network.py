@@ -100,6 +100,27 @@ class TestNetwork(NetworkCase):
         self.check_lossy(0.1, 30, MIB // 4)
 
 
+class TestLargeAnswers(NetworkCase):
+    flags = ("--heartbeat", "100ms")
+
+    def test_an_answer_that_takes_longer_than_a_silence_may_is_a_sign_of_life(self):
+        """The answers to pings come behind it."""
+        n = 16 * MIB
+        handle = self.client.create(graph(
+            const("dims", raw.tensor(raw.INT32, (1,), struct.pack("<i", n)), device=PS),
+            const("two", self.scalar(2.0), FLOAT, PS),
+            node("many", "Fill", ("dims", "two"), PS, T=F, index_type=type_attr(raw.INT32))))  # fmt: skip
+        began = time.monotonic()
+        reply = self.client.run(handle, 60, fetches=["many:0"])
+        took = time.monotonic() - began
+        say(f"{n * 4 / MIB:.0f} MiB over this wire take", took)
+        self.assertEqual(raw.first(reply["many:0"], 4), struct.pack("<f", 2.0) * n)
+        losses = [line for line in raw.page(self.admin_port, "/metrics")[1].splitlines() if line.startswith("millrace_task_losses_total")]
+        self.assertTrue(losses and all(line.endswith(" 0") for line in losses), losses)
+        if took < 0.6:
+            self.skipTest("the wire is too fast to say anything")
+
+
 class TestPartitions(NetworkCase):
     flags = () if harness.LONG else ("--heartbeat", "500ms")
 

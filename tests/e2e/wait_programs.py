@@ -315,16 +315,16 @@ class Partial(Dequeue):
     def __init__(self):
         super().__init__("FIFOQueue", "dequeue", [])
         self.name = "partial_run"
-        self.fed = tf1.placeholder(tf.int64, [])
+        self.fed, self.late = tf1.placeholder(tf.int64, []), tf1.placeholder(tf.int64, [])
         self.first = self.fed + 1
-        with tf.control_dependencies([self.first]):
+        with tf.control_dependencies([self.first, self.late]):
             self.waiter = self.queue.dequeue(name="waiter")
 
     def begin(self, session):
         def run(more):
-            handle = session.partial_run_setup([self.first, self.waiter, *more], [self.fed])
+            handle = session.partial_run_setup([self.first, self.waiter, *more], [self.fed, self.late])
             assert session.partial_run(handle, self.first, {self.fed: 1}) == 2
-            return session.partial_run(handle, [self.waiter, *more])
+            return session.partial_run(handle, [self.waiter, *more], {self.late: 1})
 
         return run
 

@@ -105,6 +105,35 @@ static void test_what_lies_elsewhere_is_refused(void **state) {
     assert_int_equal(resolve("relative"), STATUS_PERMISSION_DENIED);
 }
 
+static enum status_code resolve_prefix(const char *path) {
+    struct str out = STR_INIT;
+    str_add(&out, "before");
+    struct status *st = file_root_resolve_prefix(span_of(path), &out);
+    enum status_code code = status_code(st);
+    if (st)
+        assert_string_equal(str_text(&out), "before");
+    else
+        assert_string_equal(str_text(&out) + strlen("before"), path);
+    status_unref(st);
+    str_fini(&out);
+    return code;
+}
+
+static void test_files_beside_a_root_are_refused(void **state) {
+    static const char *const allowed[] = {"root/",   "root/model",        "root/new/model", "root/sub",
+                                          "root/in", "root/sub/../model", "root/in/model"};
+    static const char *const refused[] = {"root", "link", "root/out", "rootless", "secret/../root"};
+    assert_int_equal(symlink("root", in_base("link")), 0);
+    assert_int_equal(resolve(in_base("link")), STATUS_OK);
+    for (size_t i = 0; i < ARRAY_LEN(allowed); i++)
+        if (resolve_prefix(in_base(allowed[i])) != STATUS_OK)
+            fail_msg("%s", allowed[i]);
+    for (size_t i = 0; i < ARRAY_LEN(refused); i++)
+        if (resolve_prefix(in_base(refused[i])) != STATUS_PERMISSION_DENIED)
+            fail_msg("%s", refused[i]);
+    unlink(in_base("link"));
+}
+
 static void test_other_schemes_are_not_there(void **state) {
     assert_int_equal(resolve("gs://bucket/file"), STATUS_UNIMPLEMENTED);
     assert_int_equal(resolve("hdfs://host/file"), STATUS_UNIMPLEMENTED);
@@ -167,9 +196,13 @@ static void test_directories_above_are_made(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_lies_below_the_root_is_allowed), cmocka_unit_test(test_what_lies_elsewhere_is_refused),
-        cmocka_unit_test(test_other_schemes_are_not_there),         cmocka_unit_test(test_patterns_match_names),
-        cmocka_unit_test(test_matches_stay_below_the_root),         cmocka_unit_test(test_directories_above_are_made),
+        cmocka_unit_test(test_what_lies_below_the_root_is_allowed),
+        cmocka_unit_test(test_what_lies_elsewhere_is_refused),
+        cmocka_unit_test(test_files_beside_a_root_are_refused),
+        cmocka_unit_test(test_other_schemes_are_not_there),
+        cmocka_unit_test(test_patterns_match_names),
+        cmocka_unit_test(test_matches_stay_below_the_root),
+        cmocka_unit_test(test_directories_above_are_made),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

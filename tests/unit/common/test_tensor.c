@@ -262,6 +262,15 @@ static void bad_text_is_refused(void **state) {
     }
 }
 
+static void what_is_no_tensor_is_told_how_one_is_written(void **state) {
+    struct span in = span_of("[1, 2]");
+    struct tensor t;
+    struct status *st = tensor_parse(&in, allocator_host(), &t);
+    assert_non_null(st);
+    assert_non_null(strstr(status_message(st), "'[1, 2]' is no tensor; one is written as float[2]{1, 2}"));
+    status_unref(st);
+}
+
 static void shapes_compare_and_print(void **state) {
     struct arena arena;
     arena_init(&arena);
@@ -289,6 +298,7 @@ int main(void) {
         cmocka_unit_test(text_reads_back),
         cmocka_unit_test(long_text_is_cut_and_repeats_when_read),
         cmocka_unit_test(bad_text_is_refused),
+        cmocka_unit_test(what_is_no_tensor_is_told_how_one_is_written),
         cmocka_unit_test(shapes_compare_and_print),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "common/graph/graph_text.h"
+#include "kernels/cpu/unbatch.h"
 #include "tests/unit/kernels/kernel_test.h"
 
 enum { TIMEOUT_MS = 20000 };
@@ -116,15 +117,18 @@ struct fixture {
 #define SMALL "num_batch_threads=1, max_batch_size=3, batch_timeout_micros=1000"
 #define LATE "num_batch_threads=1, max_batch_size=100, batch_timeout_micros=1000"
 
-static void fixture_init(struct fixture *f, const char *attrs) {
-    struct str text = STR_INIT;
+static struct status *fixture_make(struct fixture *f, const char *attrs, int n_outputs) {
+    struct str text = STR_INIT, types = STR_INIT;
+    for (int i = 0; i < n_outputs; i++)
+        str_add(&types, i > 0 ? ",int32" : "int32");
     str_addf(&text,
              "x = Placeholder() {dtype=int32}\ni = Placeholder() {dtype=int64}\n"
              "b = Batch(x) {T=[int32], grad_timeout_micros=0, %s}\n"
-             "f = BatchFunction(x) {Tin=[int32], Tcaptured=[], Tout=[int32], f=&plus_one, %s}\n"
+             "f = BatchFunction(x) {Tin=[int32], Tcaptured=[], Tout=[%s], f=&plus_one, %s}\n"
+             "h = BatchFunction(x) {Tin=[int32], Tcaptured=[], Tout=[%s], f=&another, shared_name=\"f\", %s}\n"
              "u = Unbatch(x, i, i) {T=int32, timeout_micros=500}\n"
              "g = UnbatchGrad(x, i, x, i) {T=int32}\n",
-             strstr(attrs, "splitting") ? SMALL : attrs, attrs); /* Batch splits nothing */
+             strstr(attrs, "splitting") ? SMALL : attrs, str_text(&types), attrs, str_text(&types), attrs); /* Batch splits nothing */
     f->host = test_host_new(2);
     fake_init(f->host);
     test_graph_init(&f->graph, f->host);
@@ -135,9 +139,18 @@ static void fixture_init(struct fixture *f, const char *attrs) {
         fail_msg("%s", status_message(st));
     for (int i = 0; i < f->graph.graph.n_nodes; i++)
         if (!node_is_op(f->graph.graph.nodes[i], "Placeholder"))
-            assert_null(kernel_instance_init(&f->graph.instances[i], f->graph.graph.nodes[i], "CPU", TEST_DEVICE, allocator_host(),
-                                             &f->host->host));
+            st = st ? st
+                    : kernel_instance_init(&f->graph.instances[i], f->graph.graph.nodes[i], "CPU", TEST_DEVICE, allocator_host(),
+                                           &f->host->host);
     str_fini(&text);
+    str_fini(&types);
+    return st;
+}
+
+static void fixture_init(struct fixture *f, const char *attrs) {
+    struct status *st = fixture_make(f, attrs, 1);
+    if (st)
+        fail_msg("%s", status_message(st));
 }
 
 /* Nothing is left: neither alarms nor calls. */
@@ -289,6 +302,23 @@ static void test_function_gets_all_rows(void **state) {
     fixture_fini(&f);
 }
 
+static void test_functions_are_not_mixed(void **state) {
+    struct fixture f;
+    struct execution a, b, c;
+    fixture_init(&f, SMALL);
+    BEGIN(&a, &f, "f", "int32[2]{1, 2}");
+    BEGIN(&b, &f, "h", "int32[1]{3}"); /* of the same batcher */
+    assert_false(is_done(&a) || is_done(&b));
+    BEGIN(&c, &f, "f", "int32[1]{4}");
+    end_ok(&a, "int32[2]{2, 3}");
+    end_ok(&c, "int32[1]{5}");
+    assert_false(is_done(&b));
+    test_host_advance(f.host, 1000);
+    end_ok(&b, "int32[1]{4}");
+    assert_int_equal(fake.n_calls, 2);
+    fixture_fini(&f);
+}
+
 static void test_calls_wait_for_a_slot(void **state) {
     struct fixture f;
     struct execution a, b, c;
@@ -348,6 +378,33 @@ static void test_large_input_is_split(void **state) {
     fixture_fini(&f);
 }
 
+static void test_bounds_of_what_is_split(void **state) {
+    enum { N_OUTPUTS = 100, N_ROWS = 20000 };
+    struct fixture f;
+    struct execution a;
+    struct str rows = STR_INIT;
+    assert_null(fixture_make(&f,
+                             "num_batch_threads=1, max_batch_size=100000, batch_timeout_micros=0, allowed_batch_sizes=[1], "
+                             "max_enqueued_batches=-1, enable_large_batch_splitting=true",
+                             N_OUTPUTS));
+    str_addf(&rows, "int32[%d]{", N_ROWS);
+    for (int i = 0; i < N_ROWS; i++)
+        str_add(&rows, i > 0 ? ", 1" : "1");
+    str_add(&rows, "}");
+    BEGIN(&a, &f, "f", str_text(&rows));
+    end_failed(&a, STATUS_RESOURCE_EXHAUSTED, "20000 batches with 1 inputs and 100 outputs each");
+    assert_int_equal(fake.n_calls, 0);
+    str_fini(&rows);
+    fixture_fini(&f);
+    fixture_init(&f, "num_batch_threads=1, max_batch_size=-1, batch_timeout_micros=1000, enable_large_batch_splitting=true");
+    BEGIN(&a, &f, "f", "int32[4611686018427387905,0]{}");
+    end_failed(&a, STATUS_RESOURCE_EXHAUSTED, "4611686018427387905 rows");
+    BEGIN(&a, &f, "f", "int32[1]{1}");
+    test_host_advance(f.host, 1000);
+    end_ok(&a, "int32[1]{2}");
+    fixture_fini(&f);
+}
+
 static void test_trims_down(void **state) {
     struct fixture f;
     struct execution a, b, c;
@@ -367,6 +424,24 @@ static void test_trims_down(void **state) {
     end_ok(&c, "int32[1]{4}");
     test_host_advance(f.host, 1000);
     fixture_fini(&f);
+}
+
+static void test_refuses_sizes(void **state) {
+    static const char *const refused[] = {"[-4, 8]", "[0, 8]"};
+    for (size_t i = 0; i < ARRAY_LEN(refused); i++) {
+        struct fixture f;
+        struct str attrs = STR_INIT;
+        str_addf(&attrs,
+                 "num_batch_threads=3, max_batch_size=8, batch_timeout_micros=1000, enable_large_batch_splitting=true, "
+                 "batch_padding_policy=\"BATCH_DOWN\", allowed_batch_sizes=%s",
+                 refused[i]);
+        struct status *st = fixture_make(&f, str_text(&attrs), 1);
+        assert_int_equal(status_code(st), STATUS_INVALID_ARGUMENT);
+        assert_non_null(strstr(status_message(st), "allowed_batch_sizes entries must be positive"));
+        status_unref(st);
+        str_fini(&attrs);
+        fixture_fini(&f);
+    }
 }
 
 static void test_wrong_result(void **state) {
@@ -417,6 +492,81 @@ static void test_unbatch_gives_up(void **state) {
     assert_false(is_done(&a));
     test_host_advance(f.host, 500);
     end_failed(&a, STATUS_DEADLINE_EXCEEDED, "timeout window");
+    fixture_fini(&f);
+}
+
+static void test_each_wait_has_its_own_end(void **state) {
+    struct fixture f;
+    struct execution a, b;
+    fixture_init(&f, SMALL);
+    BEGIN(&a, &f, "u", "int32[0]{}", "int64[0,3]{}", "int64[]{5}");
+    test_host_advance(f.host, 300);
+    BEGIN(&b, &f, "u", "int32[0]{}", "int64[0,3]{}", "int64[]{6}");
+    test_host_advance(f.host, 200);
+    end_failed(&a, STATUS_DEADLINE_EXCEEDED, "timeout window");
+    test_host_advance(f.host, 299);
+    assert_false(is_done(&b));
+    test_host_advance(f.host, 1);
+    assert_true(is_done(&b));
+    end_failed(&b, STATUS_DEADLINE_EXCEEDED, "timeout window");
+    fixture_fini(&f);
+}
+
+/* Rows for keys first … first + n - 1: the step's own key is the last. */
+static void begin_many(struct execution *e, struct fixture *f, int first, int n) {
+    struct str rows = STR_INIT, index = STR_INIT, id = STR_INIT;
+    str_addf(&rows, "int32[%d]{", n);
+    str_addf(&index, "int64[%d,3]{", n);
+    for (int i = 0; i < n; i++) {
+        str_addf(&rows, i > 0 ? ", %d" : "%d", first + i);
+        str_addf(&index, i > 0 ? ", %d, %d, %d" : "%d, %d, %d", first + i, i, i + 1);
+    }
+    str_add(&rows, "}");
+    str_add(&index, "}");
+    str_addf(&id, "int64[]{%d}", first + n - 1);
+    BEGIN(e, f, "u", str_text(&rows), str_text(&index), str_text(&id));
+    str_fini(&rows);
+    str_fini(&index);
+    str_fini(&id);
+}
+
+static void test_oldest_rows_go(void **state) {
+    struct fixture f;
+    struct execution a, b;
+    fixture_init(&f, SMALL);
+    begin_many(&a, &f, 0, UNBATCH_MAX_KEPT + 1);
+    end_failed(&a, STATUS_RESOURCE_EXHAUSTED, "65537 rows");
+    begin_many(&a, &f, 0, UNBATCH_MAX_KEPT);
+    end_ok(&a, "int32[1]{65535}"); /* and one less is kept */
+    begin_many(&a, &f, 100000, 11);
+    end_ok(&a, "int32[1]{100010}");
+    BEGIN(&a, &f, "u", "int32[0]{}", "int64[0,3]{}", "int64[]{9}");
+    BEGIN(&b, &f, "u", "int32[0]{}", "int64[0,3]{}", "int64[]{10}");
+    end_ok(&b, "int32[1]{10}");
+    assert_false(is_done(&a));
+    test_host_advance(f.host, 500);
+    end_failed(&a, STATUS_DEADLINE_EXCEEDED, "timeout window");
+    fixture_fini(&f);
+}
+
+static void test_gradients_have_an_end(void **state) {
+    static const int64_t life_us = (int64_t)UNBATCH_GRADIENT_LIFE_S * 1000000;
+    struct fixture f;
+    struct execution a, b;
+    fixture_init(&f, SMALL);
+    BEGIN(&b, &f, "g", "int32[0]{}", "int64[0,3]{}", "int32[1]{20}", "int64[]{5}"); /* nobody ever comes for it */
+    end_ok(&b, "int32[0]{}");
+    BEGIN(&a, &f, "g", "int32[2]{0, 0}", "int64[2,3]{8, 0, 1, 6, 1, 2}", "int32[1]{10}", "int64[]{6}");
+    BEGIN(&b, &f, "g", "int32[0]{}", "int64[0,3]{}", "int32[1]{20}", "int64[]{5}");
+    end_failed(&b, STATUS_INVALID_ARGUMENT, "Two runs with the same batch key.");
+    test_host_advance(f.host, life_us);
+    test_host_advance(f.host, life_us);
+    BEGIN(&b, &f, "g", "int32[1]{0}", "int64[1,3]{5, 0, 1}", "int32[1]{30}", "int64[]{5}"); /* the key is free again */
+    end_ok(&b, "int32[1]{30}");
+    assert_false(is_done(&a)); /* what a step waits with stays */
+    BEGIN(&b, &f, "g", "int32[0]{}", "int64[0,3]{}", "int32[1]{40}", "int64[]{8}");
+    end_ok(&b, "int32[0]{}");
+    end_ok(&a, "int32[2]{40, 10}");
     fixture_fini(&f);
 }
 
@@ -495,13 +645,19 @@ int main(void) {
         cmocka_unit_test(test_too_many_batches_wait),
         cmocka_unit_test(test_cancelled_leaves_its_batch),
         cmocka_unit_test(test_function_gets_all_rows),
+        cmocka_unit_test(test_functions_are_not_mixed),
         cmocka_unit_test(test_calls_wait_for_a_slot),
         cmocka_unit_test(test_cancelled_during_a_call),
         cmocka_unit_test(test_large_input_is_split),
+        cmocka_unit_test(test_bounds_of_what_is_split),
         cmocka_unit_test(test_trims_down),
+        cmocka_unit_test(test_refuses_sizes),
         cmocka_unit_test(test_wrong_result),
         cmocka_unit_test(test_rows_find_their_steps),
         cmocka_unit_test(test_unbatch_gives_up),
+        cmocka_unit_test(test_each_wait_has_its_own_end),
+        cmocka_unit_test(test_oldest_rows_go),
+        cmocka_unit_test(test_gradients_have_an_end),
         cmocka_unit_test(test_gradients_come_together),
         cmocka_unit_test(test_crowd),
     };

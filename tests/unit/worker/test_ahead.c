@@ -874,6 +874,31 @@ static void early_metas_are_counted_and_limited(void **state) {
     str_fini(&grant);
 }
 
+/* The sender has too many: its announcement says that it needs another. */
+static void a_grant_that_is_dropped_is_asked_for_again(void **state) {
+    struct tensor value;
+    struct wait wait;
+    make(&value, 5);
+    for (uint64_t step = 7; step < 9; step++) {
+        bool comes_early = step == 8; /* before the value, or only after the receiver has heard of it */
+        atomic_store(peer_n_held_ahead(a.other), PEER_AHEAD_MAX_HELD);
+        open_at_sender(step);
+        receive(step, &wait);
+        struct rendezvous *sender = rendezvous_open(a.rendezvous, step);
+        TURN_UNTIL(loop, sender->has_dropped_ahead);
+        rendezvous_unref(sender);
+        if (comes_early && is_rdma())
+            TURN_UNTIL(loop, task_says(&b, "\"gone\":2"));
+        send_value(step, &value);
+        expect(&wait, 5);
+        end_both(step);
+        assert_int_equal(n_held(), PEER_AHEAD_MAX_HELD);
+    }
+    atomic_store(peer_n_held_ahead(a.other), 0);
+    let_go(&value);
+    assert_int_equal(a.n_lost + b.n_lost, 0);
+}
+
 static void a_number_that_was_prepared_and_not_told_ends_the_line(void **state) {
     check_goes_ahead(7);
     TURN_UNTIL(loop, is_prepared());
@@ -1011,6 +1036,8 @@ int main(void) {
         TCP(a_grant_of_another_peers_edge_is_in_nobodys_way),
         RDMA(a_grant_of_another_peers_edge_is_in_nobodys_way),
         TCP(early_metas_are_counted_and_limited),
+        RDMA(a_grant_that_is_dropped_is_asked_for_again),
+        TCP(a_grant_that_is_dropped_is_asked_for_again),
         RDMA(a_number_that_was_prepared_and_not_told_ends_the_line),
         RDMA(a_prepared_place_that_is_withdrawn_is_not_used),
         RDMA(a_line_that_ends_is_not_broken_besides),

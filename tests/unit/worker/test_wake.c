@@ -370,8 +370,10 @@ static int teardown(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_waker_goes_on_before_what_it_woke), cmocka_unit_test(what_was_woken_does_not_wait_for_a_heavy_node),
-        cmocka_unit_test(a_long_chain_of_wakes_is_not_deep),   cmocka_unit_test(outputs_that_inputs_do_not_show_are_made_by_the_pool),
+        cmocka_unit_test(a_waker_goes_on_before_what_it_woke),
+        cmocka_unit_test(what_was_woken_does_not_wait_for_a_heavy_node),
+        cmocka_unit_test(a_long_chain_of_wakes_is_not_deep),
+        cmocka_unit_test(outputs_that_inputs_do_not_show_are_made_by_the_pool),
         cmocka_unit_test(steps_that_wake_each_other_leave_a_thread_to_others),
         cmocka_unit_test(large_batches_are_made_by_the_pool),
     };

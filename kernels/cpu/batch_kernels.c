@@ -32,14 +32,13 @@ static void batch_state_fini(void *arg) {
 
 /* ---- attrs ---- */
 
+/* What is not positive is taken and never chosen, as in TensorFlow. */
 static struct status *read_allowed(const struct node *node, struct batcher_options *options) {
     const struct attr_value *values = NULL;
     TRY(node_get_list(node, "allowed_batch_sizes", &values, &options->n_allowed));
     options->allowed = xcalloc((size_t)options->n_allowed + 1, sizeof(*options->allowed));
     for (int i = 0; i < options->n_allowed; i++) {
         options->allowed[i] = values[i].i;
-        if (options->allowed[i] <= 0)
-            return status_invalid("allowed_batch_sizes entries must be positive; was %lld", (long long)options->allowed[i]);
         if (i > 0 && options->allowed[i] <= options->allowed[i - 1])
             return status_invalid("allowed_batch_sizes entries must be monotonically increasing");
     }

@@ -90,7 +90,7 @@ static void trim_down(struct batch_queue *queue, struct batch *batch) {
     const struct batcher_options *options = &queue->batcher->options;
     int64_t wanted = 0, n = batch->n_rows;
     for (int i = 0; i < options->n_allowed && options->allowed[i] <= batch->n_rows; i++)
-        wanted = options->allowed[i];
+        wanted = MAX(options->allowed[i], (int64_t)0);
     if (wanted == 0 || wanted == n)
         return;
     struct list *link = batch->parts.prev;

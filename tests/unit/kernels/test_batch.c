@@ -426,19 +426,25 @@ static void test_trims_down(void **state) {
     fixture_fini(&f);
 }
 
-static void test_refuses_sizes(void **state) {
-    static const char *const refused[] = {"[-4, 8]", "[0, 8]"};
-    for (size_t i = 0; i < ARRAY_LEN(refused); i++) {
+static void test_sizes_that_no_batch_has(void **state) {
+    static const char *const sizes[] = {"[-4, 8]", "[0, 8]"};
+    for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
         struct fixture f;
+        struct execution a, b;
         struct str attrs = STR_INIT;
         str_addf(&attrs,
                  "num_batch_threads=3, max_batch_size=8, batch_timeout_micros=1000, enable_large_batch_splitting=true, "
                  "batch_padding_policy=\"BATCH_DOWN\", allowed_batch_sizes=%s",
-                 refused[i]);
-        struct status *st = fixture_make(&f, str_text(&attrs), 1);
-        assert_int_equal(status_code(st), STATUS_INVALID_ARGUMENT);
-        assert_non_null(strstr(status_message(st), "allowed_batch_sizes entries must be positive"));
-        status_unref(st);
+                 sizes[i]);
+        fixture_init(&f, str_text(&attrs));
+        fake.is_patient = true;
+        BEGIN(&a, &f, "f", "int32[1]{1}");
+        BEGIN(&b, &f, "f", "int32[1]{2}");
+        test_host_advance(f.host, 1000);
+        finish_call();
+        assert_int_equal(fake.last_rows, 8); /* padded to the one that there is */
+        end_ok(&a, "int32[1]{2}");
+        end_ok(&b, "int32[1]{3}");
         str_fini(&attrs);
         fixture_fini(&f);
     }
@@ -651,7 +657,7 @@ int main(void) {
         cmocka_unit_test(test_large_input_is_split),
         cmocka_unit_test(test_bounds_of_what_is_split),
         cmocka_unit_test(test_trims_down),
-        cmocka_unit_test(test_refuses_sizes),
+        cmocka_unit_test(test_sizes_that_no_batch_has),
         cmocka_unit_test(test_wrong_result),
         cmocka_unit_test(test_rows_find_their_steps),
         cmocka_unit_test(test_unbatch_gives_up),

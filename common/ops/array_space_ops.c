@@ -294,10 +294,10 @@ static const struct op_def rows[] = {
     {"MatrixSetDiagV2", "matrices with a band of diagonals replaced", shape_of_matrix_set_diag_v2},
     {"MatrixSetDiagV3", "matrices with a band of diagonals replaced", shape_of_matrix_set_diag_v2},
     {"MatrixBandPart", "matrices with all outside of a band set to zero", shape_same_as_input},
-    {"BatchMatrixDiag", "matrices with the given diagonals", shape_of_matrix_diag},
-    {"BatchMatrixDiagPart", "the diagonals of matrices", shape_of_matrix_diag_part},
-    {"BatchMatrixSetDiag", "matrices with their diagonals replaced", shape_of_matrix_set_diag},
-    {"BatchMatrixBandPart", "matrices with all outside of a band set to zero", shape_same_as_input},
+    {"BatchMatrixDiag", "matrices with the given diagonals", shape_unknown},
+    {"BatchMatrixDiagPart", "the diagonals of matrices", shape_unknown},
+    {"BatchMatrixSetDiag", "matrices with their diagonals replaced", shape_unknown},
+    {"BatchMatrixBandPart", "matrices with all outside of a band set to zero", shape_unknown},
 };
 // clang-format on
 

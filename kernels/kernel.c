@@ -212,12 +212,13 @@ struct status *kernel_instance_init(struct kernel_instance *instance, const stru
             (def->fini ? def->fini : free)(init.state);
         return status_suffix_take(st, "\n\t [[{{node %s}}]]", node->name);
     }
+    const struct kernel_work *work = kernel_work_find(node->op_name);
     *instance = (struct kernel_instance){
         .node = node,
         .def = def,
         .compute = init.compute,
         .state = init.state,
-        .work = is_cpu_row(def) ? kernel_work_find(node->op_name) : NULL,
+        .work = work && is_cpu_row(def) ? work : NULL,
         .allocator = allocator,
         .device = device,
         .n_inputs = node->n_data,

@@ -1,6 +1,8 @@
 /* Helpers of the array family (array_internal.h). */
 #include "kernels/cpu/array_internal.h"
 
+#include "common/tensor/float16.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -24,6 +26,22 @@ int64_t array_int_at(const struct tensor *t, int64_t i) {
         return ((const uint32_t *)data)[i];
     default:
         return 0;
+    }
+}
+
+double array_real_at(const struct tensor *t, int64_t i) {
+    const void *data = tensor_cdata(t);
+    switch (t->dtype) {
+    case DT_DOUBLE:
+        return ((const double *)data)[i];
+    case DT_FLOAT:
+        return ((const float *)data)[i];
+    case DT_HALF:
+        return half_to_float(((const uint16_t *)data)[i]);
+    case DT_BFLOAT16:
+        return bfloat16_to_float(((const uint16_t *)data)[i]);
+    default:
+        return (double)array_int_at(t, i);
     }
 }
 

@@ -27,6 +27,8 @@ static inline bool dims_add(struct dims *dims, int64_t size) {
 
 /* An element of a tensor of any integer dtype. */
 int64_t array_int_at(const struct tensor *t, int64_t i);
+/* The same of any real dtype. */
+double array_real_at(const struct tensor *t, int64_t i);
 /* "[2,3]" of a tensor's shape for messages. */
 struct shape_name {
     char text[256];

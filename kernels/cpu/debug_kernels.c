@@ -3,7 +3,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "common/tensor/float16.h"
 #include "kernels/cpu/array_internal.h"
 
 extern const struct kernel_list debug_kernels;
@@ -54,25 +53,11 @@ static void count_value(struct counts *c, double v) {
         *(v < 0 ? &c->negative : v > 0 ? &c->positive : &c->zero) += 1;
 }
 
-static double float_at(const struct tensor *t, int64_t i) {
-    const void *at = array_cat(t, i);
-    switch (array_dtype(t)) {
-    case DT_DOUBLE:
-        return *(const double *)at;
-    case DT_FLOAT:
-        return *(const float *)at;
-    case DT_HALF:
-        return half_to_float(*(const uint16_t *)at);
-    default:
-        return bfloat16_to_float(*(const uint16_t *)at);
-    }
-}
-
 static void count_elements(const struct tensor *t, struct counts *ret) {
     enum dtype dtype = array_dtype(t);
     for (int64_t i = 0; i < t->n_elements; i++) {
         if (dtype_in(dtype, DTYPES_REAL_FLOAT))
-            count_value(ret, float_at(t, i));
+            count_value(ret, array_real_at(t, i));
         else if (dtype == DT_BOOL)
             count_value(ret, *(const bool *)array_cat(t, i));
         else if (dtype == DT_UINT64)

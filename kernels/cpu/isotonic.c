@@ -39,26 +39,10 @@ static void put(struct tensor *out, int64_t i, double v) {
     }
 }
 
-static double value_at(const struct tensor *in, int64_t i) {
-    const void *at = array_cat(in, i);
-    switch (array_dtype(in)) {
-    case DT_DOUBLE:
-        return *(const double *)at;
-    case DT_FLOAT:
-        return *(const float *)at;
-    case DT_HALF:
-        return half_to_float(*(const uint16_t *)at);
-    case DT_BFLOAT16:
-        return bfloat16_to_float(*(const uint16_t *)at);
-    default:
-        return (double)array_int_at(in, i);
-    }
-}
-
 static void run_row(const struct isotonic_job *job, int64_t row, struct pool_of_values *pools) {
     int64_t n_pools = 0, base = row * job->n;
     for (int64_t i = 0; i < job->n; i++) {
-        pools[n_pools++] = (struct pool_of_values){value_at(job->in, base + i), i, 1};
+        pools[n_pools++] = (struct pool_of_values){array_real_at(job->in, base + i), i, 1};
         for (; n_pools > 1 && mean(&pools[n_pools - 2]) < mean(&pools[n_pools - 1]); n_pools--) {
             pools[n_pools - 2].sum += pools[n_pools - 1].sum;
             pools[n_pools - 2].n += pools[n_pools - 1].n;

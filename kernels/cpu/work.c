@@ -28,10 +28,7 @@ static double n_of(const struct kernel_ctx *ctx, int input) {
 
 static bool is_index(const struct tensor *t) { return t && (t->dtype == DT_INT32 || t->dtype == DT_INT64); }
 
-static double index_at(const struct tensor *t, int64_t i) {
-    int64_t value = t->dtype == DT_INT32 ? ((const int32_t *)tensor_cdata(t))[i] : ((const int64_t *)tensor_cdata(t))[i];
-    return (double)MAX(value, (int64_t)0);
-}
+static double index_at(const struct tensor *t, int64_t i) { return (double)MAX(tensor_index_at(t, i), (int64_t)0); }
 
 /* Of the sizes in an input; 0 where one of them is bad: that ends in an error. */
 static double product_of(const struct kernel_ctx *ctx, int input) {

@@ -7,9 +7,7 @@
 #include <cmocka.h>
 
 #include "common/base/clock.h"
-#include "rpc/rdma_device.h"
-#include "tests/unit/rpc/fake_verbs.h"
-#include "tests/unit/worker/two_tasks.h"
+#include "tests/unit/worker/rdma_task.h"
 #include "worker/peer_internal.h"
 #include "worker/peer_rdma_internal.h"
 #include "worker/rendezvous_ahead.h"
@@ -23,16 +21,6 @@ static struct allocator *limited; /* b's, where a test has made it */
 enum { N_FLOATS = 50000, N_BYTES = N_FLOATS * 4 };
 static const int64_t dims[1] = {N_FLOATS};
 
-static void task_start(struct test_task *task, const char *name, enum rdma_mode mode) {
-    struct rdma_choice any = {.gid = -1};
-    struct rdma_device *device = NULL;
-    task_init(task, loop, name);
-    task_listen_tcp(task, "127.0.0.1");
-    if (mode != RDMA_OFF)
-        assert_null(rdma_device_open(loop, &fake_verbs_table, &any, &device));
-    peer_table_use_rdma(task->peers, mode, device, "switched off");
-}
-
 static void connect_both(void) {
     peer_connect(a.other);
     if (a.peers->rdma.device)
@@ -45,8 +33,8 @@ static int begin(enum rdma_mode mode) {
     fake_verbs_reset();
     in_use_before = atomic_load(&allocator_host()->in_use_bytes);
     loop = loop_new();
-    task_start(&a, "/job:ps/replica:0/task:0", mode);
-    task_start(&b, "/job:worker/replica:0/task:0", mode);
+    task_start_rdma(&a, loop, "/job:ps/replica:0/task:0", mode);
+    task_start_rdma(&b, loop, "/job:worker/replica:0/task:0", mode);
     tasks_meet_over_tcp(&a, &b);
     connect_both();
     return 0;
@@ -57,8 +45,8 @@ static int setup_half(void **state) {
     fake_verbs_reset();
     in_use_before = atomic_load(&allocator_host()->in_use_bytes);
     loop = loop_new();
-    task_start(&a, "/job:ps/replica:0/task:0", RDMA_OFF);
-    task_start(&b, "/job:worker/replica:0/task:0", RDMA_PREFER);
+    task_start_rdma(&a, loop, "/job:ps/replica:0/task:0", RDMA_OFF);
+    task_start_rdma(&b, loop, "/job:worker/replica:0/task:0", RDMA_PREFER);
     tasks_meet_over_tcp(&a, &b);
     connect_both();
     return 0;

@@ -578,11 +578,6 @@ static int setup(void **state) {
     return 0;
 }
 
-static int teardown(void **state) {
-    text_runs_end();
-    return 0;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_flow_along_data_edges),
@@ -616,5 +611,5 @@ int main(void) {
         cmocka_unit_test(a_handle_is_looked_up_as_what_it_names),
         cmocka_unit_test(bad_plans_name_the_culprit),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, setup, text_runs_end);
 }

@@ -6,9 +6,7 @@
 
 #include <cmocka.h>
 
-#include "rpc/rdma_device.h"
-#include "tests/unit/rpc/fake_verbs.h"
-#include "tests/unit/worker/two_tasks.h"
+#include "tests/unit/worker/rdma_task.h"
 #include "worker/peer_internal.h"
 
 static struct loop *loop;
@@ -16,20 +14,10 @@ static struct test_task a, b;
 static enum rdma_mode mode_a = RDMA_PREFER, mode_b = RDMA_PREFER;
 static int64_t in_use_before;
 
-static void task_start(struct test_task *task, const char *name, enum rdma_mode mode) {
-    struct rdma_choice any = {.gid = -1};
-    struct rdma_device *device = NULL;
-    task_init(task, loop, name);
-    task_listen_tcp(task, "127.0.0.1");
-    if (mode != RDMA_OFF)
-        assert_null(rdma_device_open(loop, &fake_verbs_table, &any, &device));
-    peer_table_use_rdma(task->peers, mode, device, "switched off");
-}
-
 static void start_with(enum rdma_mode first, enum rdma_mode second) {
     loop = loop_new();
-    task_start(&a, "/job:ps/replica:0/task:0", first);
-    task_start(&b, "/job:worker/replica:0/task:0", second);
+    task_start_rdma(&a, loop, "/job:ps/replica:0/task:0", first);
+    task_start_rdma(&b, loop, "/job:worker/replica:0/task:0", second);
     tasks_meet_over_tcp(&a, &b);
 }
 

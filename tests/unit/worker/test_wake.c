@@ -363,11 +363,6 @@ static int setup(void **state) {
     return 0;
 }
 
-static int teardown(void **state) {
-    text_runs_end();
-    return 0;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_waker_goes_on_before_what_it_woke),
@@ -377,5 +372,5 @@ int main(void) {
         cmocka_unit_test(steps_that_wake_each_other_leave_a_thread_to_others),
         cmocka_unit_test(large_batches_are_made_by_the_pool),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, setup, text_runs_end);
 }

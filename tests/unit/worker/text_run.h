@@ -94,9 +94,10 @@ static inline void text_runs_begin(const struct kernel_list *own) {
     containers = container_table_new();
 }
 
-static inline void text_runs_end(void) {
+static inline int text_runs_end(void **state) {
     pool_free(pool);
     container_table_free(containers);
+    return 0;
 }
 
 #endif

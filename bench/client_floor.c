@@ -5,7 +5,7 @@
 
 #include "common/base/arena.h"
 #include "master/request.h"
-#include "rpc/grpc_server.h"
+#include "rpc/grpc/grpc_server.h"
 
 static void add_varint(struct grpc_body *body, uint64_t value) {
     for (; value >= 0x80; value >>= 7)

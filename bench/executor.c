@@ -12,7 +12,7 @@
 
 #include "common/base/clock.h"
 #include "worker/container.h"
-#include "worker/executor.h"
+#include "worker/executor/executor.h"
 
 static struct device cpu;
 static const char DEVICE[] = "/job:worker/replica:0/task:0/device:CPU:0";

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "rpc/grpc_client.h"
-#include "rpc/grpc_server.h"
+#include "rpc/grpc/grpc_client.h"
+#include "rpc/grpc/grpc_server.h"
 
 enum { N_EMPTY_CALLS = 20000, N_LARGE_CALLS = 15, LARGE_BYTES = 64 << 20, TENSOR_OFFSET = 49 /* as in TensorFlow's messages */ };
 

@@ -8,7 +8,7 @@
 #include "common/base/status.h"
 #include "common/base/str.h"
 #include "common/tensor/tensor.h"
-#include "rpc/grpc_client.h"
+#include "rpc/grpc/grpc_client.h"
 
 struct TF_Status {
     struct status *status;

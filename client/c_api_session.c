@@ -1,4 +1,4 @@
-/* Sessions of the thin client: requests written by hand, replies sliced by hand, one blocking call at a time over rpc/grpc_client.
+/* Sessions of the thin client: requests written by hand, replies sliced by hand, one blocking call at a time over rpc/grpc/grpc_client.
  * Facts of the protocol: ../shared/TF_PROTOCOL.md section 3. */
 #include "client/c_api.h"
 

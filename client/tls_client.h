@@ -4,7 +4,7 @@
 #define MILLRACE_CLIENT_TLS_CLIENT_H
 
 #include "common/base/status.h"
-#include "rpc/tls.h"
+#include "rpc/tls/tls.h"
 
 struct tls_client {
     const char *ca, *cert, *key; /* PEM files; NULL: the system's authorities, no certificate */

@@ -1,6 +1,6 @@
 /* How long an execution is likely to take, for ops where the elements of the largest input do not tell: a shape among the inputs says
  * how large the output is, broadcasting multiplies, an index picks a little from much, a string holds megabytes. The executor asks
- * before it runs a kernel on a thread that must not be held (worker/executor.c). */
+ * before it runs a kernel on a thread that must not be held (worker/executor/executor.c). */
 #ifndef MILLRACE_KERNELS_WORK_H
 #define MILLRACE_KERNELS_WORK_H
 

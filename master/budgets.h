@@ -1,4 +1,4 @@
-/* What clients can make grow in a master, apart from connections and messages (rpc/grpc_limits.h): each has a flag, is shown on /statusz
+/* What clients can make grow in a master, apart from connections and messages (rpc/grpc/grpc_limits.h): each has a flag, is shown on /statusz
  * and counted in /metrics when something is refused because of it. */
 #ifndef MILLRACE_MASTER_BUDGETS_H
 #define MILLRACE_MASTER_BUDGETS_H

@@ -9,12 +9,12 @@
 #include "common/base/log.h"
 #include "common/base/metrics.h"
 #include "common/base/options.h"
-#include "master/membership.h"
+#include "master/cluster/membership.h"
 #include "master/service.h"
 #include "rpc/daemon.h"
-#include "rpc/etcd_flags.h"
+#include "rpc/membership/etcd_flags.h"
 #include "rpc/host_id.h"
-#include "rpc/tls_flags.h"
+#include "rpc/tls/tls_flags.h"
 
 struct master_flags {
     const char *listen, *cluster, *port_file, *admin, *disable_passes, *dump_graph, *expect;

@@ -5,7 +5,7 @@
 #include "common/base/arena.h"
 #include "common/base/str.h"
 #include "common/base/status.h"
-#include "rpc/grpc.h"
+#include "rpc/grpc/grpc.h"
 
 struct run_step_request {
     struct span session_handle;

@@ -8,12 +8,12 @@
 #include "common/tensor/tensor_proto.h"
 #include "common/tensor/tidy.h"
 #include "master/budgets.h"
-#include "master/callable.h"
-#include "master/partial_run.h"
+#include "master/step/callable.h"
+#include "master/step/partial_run.h"
 #include "master/request.h"
 #include "master/service_internal.h"
-#include "master/step.h"
-#include "rpc/heartbeat.h"
+#include "master/step/step.h"
+#include "rpc/wire/heartbeat.h"
 
 enum { TICK_MS = 250 };
 

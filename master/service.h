@@ -6,14 +6,14 @@
 #include "master/cuts.h"
 #include "master/repeats.h"
 #include "master/session.h"
-#include "master/tasks.h"
+#include "master/cluster/tasks.h"
 #include "rpc/admin.h"
-#include "rpc/grpc_server.h"
+#include "rpc/grpc/grpc_server.h"
 
 struct service_options {
     const char *listen; /* "127.0.0.1:2222" */
     struct grpc_server_limits limits;
-    bool use_sums;                      /* messages to and from tasks carry checksums (rpc/wire.h) */
+    bool use_sums;                      /* messages to and from tasks carry checksums (rpc/wire/wire.h) */
     struct tls *tls_clients, *tls_wire; /* of clients, of tasks; NULL: in the clear. Borrowed for the service's life */
     struct compile_options compile;     /* defaults for every session */
     int64_t task_wait_ms;               /* CreateSession waits so long for missing tasks; default 10 s */

@@ -5,11 +5,11 @@
 
 #include "common/base/clock.h"
 #include "common/base/planted.h"
-#include "master/callable.h"
-#include "master/partial_run.h"
+#include "master/step/callable.h"
+#include "master/step/partial_run.h"
 #include "master/service.h"
 #include "master/session_config.h"
-#include "master/step.h"
+#include "master/step/step.h"
 #include "proto/worker.pb-c.h"
 
 enum { N_REQUEST_IDS = 8192 }; /* how many late request ids a session remembers */

@@ -15,8 +15,8 @@
 #include "common/base/list.h"
 #include "common/base/pool.h"
 #include "common/ops/infer.h"
-#include "master/compile.h"
-#include "master/tasks.h"
+#include "master/compile/compile.h"
+#include "master/cluster/tasks.h"
 
 struct service;
 struct session;

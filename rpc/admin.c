@@ -11,7 +11,7 @@
 #include "common/base/list.h"
 #include "common/base/metrics.h"
 #include "rpc/listen.h"
-#include "rpc/tls_relay.h"
+#include "rpc/tls/tls_relay.h"
 
 enum {
     MAX_CONNECTIONS = 100,

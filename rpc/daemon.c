@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "rpc/cluster.h"
+#include "rpc/membership/cluster.h"
 #include "rpc/listen.h"
 
 const char *const daemon_sections[] = {"master", "worker", NULL};

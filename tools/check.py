@@ -12,23 +12,80 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
-# Who may include whom: DESIGN.md section 2. A folder always sees itself.
-ALLOWED = {
-    "common": {"common", "proto"},
-    "kernels": {"kernels", "common"},
-    "rpc": {"rpc", "common", "proto"},
-    "master": {"master", "kernels", "rpc", "common", "proto"},
-    "worker": {"worker", "kernels", "rpc", "common", "proto"},
-    "client": {"client", "rpc", "common", "proto"},
+# The rooms, bottom first: a file includes its own room and rooms above it in this list, as far as its floor's row in FLOORS allows. So
+# no arrow points up and there is no circle. A room is a folder's own files (not those of folders inside), or single files of a folder
+# that stand lower or higher than the rest of it: "rpc/admin" is rpc/admin.c and rpc/admin.h.
+ROOMS = (
+    ("proto", ("proto/",)),
+    ("common/base", ("common/base/",)),
+    ("common/tensor", ("common/tensor/",)),
+    ("common/signatures", ("common/signatures/",)),
+    ("common/graph", ("common/graph/",)),
+    ("common/io", ("common/io/",)),
+    ("common/ops", ("common/ops/",)),
+    ("common/gradients", ("common/gradients/",)),
+    ("kernels", ("kernels/",)),
+    ("kernels/support", ("kernels/support/",)),
+    ("kernels/cpu/libraries", ("kernels/cpu/blas", "kernels/cpu/onednn")),
+    ("kernels/cpu/array", ("kernels/cpu/array/",)),
+    ("kernels/cpu/matmul", ("kernels/cpu/matmul/",)),
+    ("kernels/cpu/math", ("kernels/cpu/math/",)),
+    ("kernels/cpu/linalg", ("kernels/cpu/linalg/",)),
+    ("kernels/cpu/random", ("kernels/cpu/random/",)),
+    ("kernels/cpu/nn", ("kernels/cpu/nn/",)),
+    ("kernels/cpu/sparse", ("kernels/cpu/sparse/",)),
+    ("kernels/cpu/media", ("kernels/cpu/media/",)),
+    ("kernels/cpu/quant", ("kernels/cpu/quant/",)),
+    ("kernels/cpu/state", ("kernels/cpu/state/",)),
+    ("kernels/host", ("kernels/host/",)),
+    ("kernels/host/text", ("kernels/host/text/",)),
+    ("kernels/host/resources", ("kernels/host/resources/",)),
+    ("kernels/host/files", ("kernels/host/files/",)),
+    ("kernels/host/data", ("kernels/host/data/",)),
+    ("kernels/cpu", ("kernels/cpu/",)),
+    ("kernels/infer_eval", ("kernels/infer_eval",)),
+    ("rpc", ("rpc/",)),
+    ("rpc/tls", ("rpc/tls/",)),
+    ("rpc/grpc", ("rpc/grpc/",)),
+    ("rpc/rdma", ("rpc/rdma/",)),
+    ("rpc/shm", ("rpc/shm/",)),
+    ("rpc/wire", ("rpc/wire/",)),
+    ("rpc/membership", ("rpc/membership/",)),
+    ("rpc/relay", ("rpc/relay/",)),
+    ("rpc/admin, daemon", ("rpc/admin", "rpc/daemon")),
+    ("worker/state", ("worker/container", "worker/session_state")),
+    ("worker/plan", ("worker/plan/",)),
+    ("worker/exchange", ("worker/exchange/",)),
+    ("worker/executor", ("worker/executor/",)),
+    ("worker/service", ("worker/service/",)),
+    ("worker", ("worker/",)),
+    ("master/limits", ("master/budgets", "master/session_config", "master/request", "master/cuts", "master/repeats")),
+    ("master/compile", ("master/compile/",)),
+    ("master/cluster", ("master/cluster/",)),
+    ("master/objects", ("master/service.h", "master/session.h", "master/service_internal.h")),
+    ("master/step", ("master/step/",)),
+    ("master", ("master/",)),
+    ("client", ("client/",)),
+    ("tfctl", ("tfctl/",)),
+)
+FLOORS = {
+    "proto": set(),
+    "common": {"proto"},
+    "kernels": {"common"},
+    "rpc": {"common", "proto"},
+    "master": {"kernels", "rpc", "common", "proto"},
+    "worker": {"kernels", "rpc", "common", "proto"},
+    "client": {"rpc", "common", "proto"},
+    "tfctl": {"client", "rpc", "common", "proto"},
 }
 # Each library has one home.
 LIBRARY_HOMES = {
     "uv.h": {"rpc"}, "nghttp2/": {"rpc"}, "curl/": {"rpc"}, "openssl/": {"rpc"}, "infiniband/": {"rpc"}, "microhttpd.h": {"rpc"},
-    "cblas.h": {"kernels/cpu"}, "dnnl": {"kernels/cpu"}, "cuda": {"kernels/cuda"}, "ini.h": {"common/base"}, "jansson.h": {"rpc", "kernels/cpu"},
-    "zlib.h": {"rpc", "common/io"}, "pcre2.h": {"kernels/cpu"}, "unicode/": {"kernels/cpu"},
+    "cblas.h": {"kernels/cpu"}, "dnnl": {"kernels/cpu"}, "cuda": {"kernels/cuda"}, "ini.h": {"common/base"}, "jansson.h": {"rpc", "kernels/host/text"},
+    "zlib.h": {"rpc", "common/io"}, "pcre2.h": {"kernels/host/text"}, "unicode/": {"kernels/host/text"},
 }
 BANNED = re.compile(r"(?<![\w.>])(strcpy|strcat|sprintf|vsprintf|strtok|atoi|atol|atof|gets|alloca)\s*\(")
-SOURCE_FOLDERS = ("common", "kernels", "rpc", "worker", "master", "client", "bin", "bench", "tests")
+SOURCE_FOLDERS = (*FLOORS, "bench", "tests")
 
 
 def sources(endings=(".c", ".h", ".inc")):
@@ -40,20 +97,41 @@ def sources(endings=(".c", ".h", ".inc")):
                     yield os.path.relpath(path, ROOT), open(path, encoding="utf-8").read()
 
 
+def room_of(path):
+    """The room's index in ROOMS: of a file that is named, else of its folder. None: the folder has no room."""
+    names = (path, os.path.splitext(path)[0], os.path.dirname(path) + "/")
+    for name in names:
+        for index, (_, members) in enumerate(ROOMS):
+            if name in members:
+                return index
+    return None
+
+
+def includes(path, text):
+    for line, code in enumerate(text.splitlines(), 1):
+        match = re.match(r'\s*#\s*include\s+"([^"]+)"', code)
+        if match:
+            yield line, match.group(1)
+
+
 def check_include_table():
     for path, text in sources():
-        folder = path.split("/")[0]
-        for line, include in enumerate(text.splitlines(), 1):
-            match = re.match(r'\s*#\s*include\s+"([^"]+)"', include)
-            if not match or folder not in ALLOWED:
-                continue
-            target = match.group(1)
+        floor, room = path.split("/")[0], room_of(path)
+        if floor not in FLOORS:
+            continue
+        if room is None:
+            yield f"{path}: its folder has no room in ROOMS"
+            continue
+        for line, target in includes(path, text):
+            target_room = room_of(target)
             if "/" not in target:
                 yield f'{path}:{line}: #include "{target}": give the path from the root'
-            elif target.split("/")[0] not in ALLOWED[folder]:
-                yield f"{path}:{line}: {folder}/ may not include {target}"
+            elif target.split("/")[0] not in FLOORS[floor] | {floor}:
+                yield f"{path}:{line}: {floor}/ may not include {target}"
+            elif target_room is None or target_room > room:
+                yield f"{path}:{line}: {ROOMS[room][0]} stands below {target}"
             elif target.endswith("_internal.h") and os.path.dirname(target) != os.path.dirname(path):
-                yield f"{path}:{line}: {target} is for its own folder only"
+                yield f"{path}:{line}: {target} is for its own room only"
 
 
 def check_library_homes():
@@ -110,7 +188,7 @@ def check_folder_readmes():
     folders, everywhere = {}, set()
     for path, _ in sources():
         everywhere.add(os.path.basename(path))
-        if path.split("/")[0] in ALLOWED or path.startswith("tests/sim/"):
+        if path.split("/")[0] in FLOORS or path.startswith("tests/sim/"):
             folders.setdefault(os.path.dirname(path), []).append(os.path.basename(path))
     for folder, files in folders.items():
         readme = next(path for path in (folder + "/README.md", os.path.dirname(folder) + "/README.md") if os.path.exists(os.path.join(ROOT, path)))

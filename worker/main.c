@@ -13,17 +13,17 @@
 #include "common/base/options.h"
 #include "common/io/file_root.h"
 #include "common/tensor/shm_arena.h"
-#include "kernels/cpu/checkpoint_peer.h"
+#include "kernels/host/files/checkpoint_peer.h"
 #include "kernels/kernel.h"
 #include "rpc/admin.h"
-#include "rpc/cluster.h"
+#include "rpc/membership/cluster.h"
 #include "rpc/daemon.h"
 #include "rpc/host_id.h"
 #include "rpc/listen.h"
-#include "rpc/rdma_device.h"
-#include "rpc/tls_flags.h"
+#include "rpc/rdma/rdma_device.h"
+#include "rpc/tls/tls_flags.h"
 #include "worker/membership.h"
-#include "worker/service.h"
+#include "worker/service/service.h"
 
 enum { WORKER_PORT = 2300, PS_PORT = 2400, MAX_CPU_DEVICES = 64, STOP_GRACE_MS = 5000, MAX_FILE_ROOTS = 64, IO_THREADS = 4 };
 

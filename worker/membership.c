@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "rpc/client_port.h"
+#include "rpc/relay/client_port.h"
 
 struct worker_membership {
     struct etcd *etcd;

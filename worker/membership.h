@@ -4,7 +4,7 @@
 #ifndef MILLRACE_WORKER_MEMBERSHIP_H
 #define MILLRACE_WORKER_MEMBERSHIP_H
 
-#include "rpc/etcd_flags.h"
+#include "rpc/membership/etcd_flags.h"
 
 struct worker_membership;
 

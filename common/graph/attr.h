@@ -6,7 +6,7 @@
 #define MILLRACE_COMMON_GRAPH_ATTR_H
 
 #include "common/base/arena.h"
-#include "common/ops/op_signature.h"
+#include "common/signatures/op_signature.h"
 #include "common/tensor/tensor.h"
 
 struct attr;

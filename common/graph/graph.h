@@ -11,7 +11,7 @@
 #include "common/base/map.h"
 #include "common/graph/attr.h"
 #include "common/graph/device_name.h"
-#include "common/ops/op_signature.h"
+#include "common/signatures/op_signature.h"
 
 enum { CONTROL_EDGE = -1 };
 /* A node has at most so many inputs and so many outputs of data: attrs that strangers set say how many. */

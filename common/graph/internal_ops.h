@@ -9,7 +9,7 @@
 #define MILLRACE_COMMON_GRAPH_INTERNAL_OPS_H
 
 #include "common/base/base.h"
-#include "common/ops/op_signature.h"
+#include "common/signatures/op_signature.h"
 
 #define OP_FEED "_MrFeed"
 #define OP_FETCH "_MrFetch"

@@ -72,7 +72,7 @@ bool buffer_recount(struct buffer *buffer, struct allocator *to) MUST_USE;
 /* A recycled block, of which the hook is told before its memory goes back to the system? */
 bool buffer_is_recycled(const struct buffer *buffer);
 /* `on_release` is called on any thread, one call at a time, and must not let go of tensors. NULL: nobody; no call is under way any more
- * when that returns. For who gave a device the addresses of such memory (rpc/rdma_regions.h). */
+ * when that returns. For who gave a device the addresses of such memory (rpc/rdma/rdma_regions.h). */
 void allocator_host_set_release_hook(void (*on_release)(void *arg, const char *data, size_t size_bytes), void *arg);
 
 /* ---- memory that peers on this host can map ----

@@ -2,9 +2,9 @@
 #include "kernels/work.h"
 
 #include "common/base/map.h"
-#include "kernels/cpu/state_internal.h"
-#include "kernels/cpu/tensor_array_internal.h"
-#include "kernels/cpu/tensor_list.h"
+#include "kernels/support/state_internal.h"
+#include "kernels/host/resources/tensor_array_internal.h"
+#include "kernels/host/resources/tensor_list.h"
 
 enum {
     FEW = 200,  /* elements: what two such inputs can make of each other is cheap, where an element of it is */

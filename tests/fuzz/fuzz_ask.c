@@ -1,4 +1,4 @@
-/* Questions between tasks on the worker wire (worker/ask.h), from both ends. The first byte says which:
+/* Questions between tasks on the worker wire (worker/exchange/ask.h), from both ends. The first byte says which:
  *
  *   0  a stranger's bytes behind an asker's Hello   1  questions, each in a frame of its own   → a worker's service that answers
  *   2  a stranger's bytes behind a task's Hello     3  answers, each in a frame of its own     → the table of who has asked
@@ -11,10 +11,10 @@
 #include <unistd.h>
 
 #include "common/base/log.h"
-#include "rpc/wire_internal.h"
+#include "rpc/wire/wire_internal.h"
 #include "tests/fuzz/input_bytes.h"
-#include "worker/ask.h"
-#include "worker/service_internal.h"
+#include "worker/exchange/ask.h"
+#include "worker/service/service_internal.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

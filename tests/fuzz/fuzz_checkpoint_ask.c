@@ -1,4 +1,4 @@
-/* What tasks ask each other about checkpoints that only one of them has (kernels/cpu/checkpoint_peer.h), from both ends. The first byte
+/* What tasks ask each other about checkpoints that only one of them has (kernels/host/files/checkpoint_peer.h), from both ends. The first byte
  * says which:
  *
  *   0  a question's bytes; 1 its fields, with the identity that the file has     → the owner's answer
@@ -16,7 +16,7 @@
 #include "common/io/crc32c.h"
 #include "common/io/file_root.h"
 #include "common/tensor/tensor_proto.h"
-#include "kernels/cpu/checkpoint_peer.h"
+#include "kernels/host/files/checkpoint_peer.h"
 #include "tests/fuzz/input_bytes.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "common/base/options.h"
-#include "rpc/cluster.h"
+#include "rpc/membership/cluster.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -2,9 +2,9 @@
  * byte says which. */
 #include <stdlib.h>
 
-#include "rpc/etcd_message.h"
-#include "rpc/grpc_preface.h"
-#include "rpc/member.h"
+#include "rpc/membership/etcd_message.h"
+#include "rpc/grpc/grpc_preface.h"
+#include "rpc/membership/member.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "common/base/log.h"
-#include "rpc/grpc_server.h"
+#include "rpc/grpc/grpc_server.h"
 
 enum {
     MAX_INPUT_BYTES = 64 * 1024, /* fits the socket's buffer: one thread plays both sides */

@@ -2,7 +2,7 @@
  * size is written again and read back. */
 #include <stdlib.h>
 
-#include "kernels/cpu/codec.h"
+#include "kernels/cpu/media/codec.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

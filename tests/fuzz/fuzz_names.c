@@ -4,7 +4,7 @@
  *   input   a byte that switches passes off (bit 0 fold, 1 cse) and makes a partial run (bit 3); then lines:
  *           "<name" feed, ">name" fetch, "!name" target, "=from to" connection; others are targets as they are */
 #include "common/graph/graph_text.h"
-#include "master/compile.h"
+#include "master/compile/compile.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -16,7 +16,7 @@
 #include "common/io/file_root.h"
 #include "common/tensor/tensor_proto.h"
 #include "master/service.h"
-#include "worker/service.h"
+#include "worker/service/service.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

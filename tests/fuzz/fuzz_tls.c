@@ -6,9 +6,9 @@
 #include <unistd.h>
 
 #include "common/base/log.h"
-#include "rpc/tls_certs.h"
-#include "rpc/tls_internal.h"
-#include "rpc/tls_stream.h"
+#include "rpc/tls/tls_certs.h"
+#include "rpc/tls/tls_internal.h"
+#include "rpc/tls/tls_stream.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -7,8 +7,8 @@
 
 #include "common/base/log.h"
 #include "common/tensor/shm_arena.h"
-#include "rpc/wire_internal.h"
-#include "worker/service_internal.h"
+#include "rpc/wire/wire_internal.h"
+#include "worker/service/service_internal.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

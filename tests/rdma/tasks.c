@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <sys/wait.h>
 
-#include "rpc/rdma_in.h"
+#include "rpc/rdma/rdma_in.h"
 #include "tests/unit/worker/two_tasks.h"
 
 static const char *const parent_name = "/job:ps/replica:0/task:0", *const child_name = "/job:worker/replica:0/task:0";

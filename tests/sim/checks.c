@@ -1,13 +1,13 @@
 #include "tests/sim/checks.h"
 
 #include "master/service.h"
-#include "master/tasks_internal.h"
+#include "master/cluster/tasks_internal.h"
 #include "tests/sim/client.h"
 #include "tests/sim/faults.h"
 
 /* Two structs have the name: the master's idea of a task's process, and the worker's of its master. They are apart. */
-#include "worker/rendezvous_internal.h"
-#include "worker/service_internal.h"
+#include "worker/exchange/rendezvous_internal.h"
+#include "worker/service/service_internal.h"
 
 /* A silent task is lost after three heartbeats of 2 s, at most 8 s; then its step ends within a second. Making a session waits 10 s more.
  */

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "master/service.h"
-#include "worker/service.h"
+#include "worker/service/service.h"
 
 struct cluster cluster;
 

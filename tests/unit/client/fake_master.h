@@ -11,7 +11,7 @@
 #include <pthread.h>
 
 #include "common/base/str.h"
-#include "rpc/grpc_server.h"
+#include "rpc/grpc/grpc_server.h"
 
 struct fake_master {
     struct loop *loop;

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "common/base/base.h"
-#include "common/ops/op_signature_internal.h"
+#include "common/signatures/op_signature_internal.h"
 
 static const struct op_signature *known(const char *name) {
     const struct op_signature *signature = op_signature_find(name);

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "common/graph/graph_text.h"
-#include "kernels/cpu/strided.h"
+#include "kernels/support/strided.h"
 #include "tests/unit/kernels/kernel_test.h"
 
 /* ---- one kernel by itself ---- */

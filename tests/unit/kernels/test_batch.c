@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "common/graph/graph_text.h"
-#include "kernels/cpu/unbatch.h"
+#include "kernels/host/data/unbatch.h"
 #include "tests/unit/kernels/kernel_test.h"
 
 enum { TIMEOUT_MS = 20000 };

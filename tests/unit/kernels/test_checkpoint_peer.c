@@ -1,5 +1,5 @@
-/* What a task answers about its checkpoint files, and to whom it does not (kernels/cpu/checkpoint_peer.h). */
-#include "kernels/cpu/checkpoint_peer.h"
+/* What a task answers about its checkpoint files, and to whom it does not (kernels/host/files/checkpoint_peer.h). */
+#include "kernels/host/files/checkpoint_peer.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "common/graph/graph_text.h"
-#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/matmul/gemm.h"
 #include "tests/unit/kernels/kernel_test.h"
 
 /* ---- the pool ---- */

@@ -13,7 +13,7 @@
 
 #include "common/io/file_root.h"
 #include "common/io/file_system.h"
-#include "kernels/cpu/dataset_cache.h"
+#include "kernels/host/data/dataset_cache.h"
 #include "tests/unit/kernels/kernel_test.h"
 
 enum { MAX_COMPONENTS = 11 };

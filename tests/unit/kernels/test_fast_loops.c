@@ -6,9 +6,9 @@
 
 #include <cmocka.h>
 
-#include "kernels/cpu/gemm.h"
-#include "kernels/cpu/half_blocks.h"
-#include "kernels/cpu/math_arith.h"
+#include "kernels/cpu/matmul/gemm.h"
+#include "kernels/support/half_blocks.h"
+#include "kernels/cpu/math/math_arith.h"
 
 /* ---- elementwise: at most MAX_ULPS from libm's double ---- */
 

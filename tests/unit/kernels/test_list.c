@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "common/tensor/tensor_proto.h"
-#include "kernels/cpu/tensor_list.h"
+#include "kernels/host/resources/tensor_list.h"
 
 static struct tensor vector(int64_t n, float value) {
     struct tensor t = TENSOR_INIT;

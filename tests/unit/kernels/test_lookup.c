@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "kernels/cpu/lookup_table.h"
+#include "kernels/host/resources/lookup_table.h"
 
 enum { N_KEYS = 512 };
 

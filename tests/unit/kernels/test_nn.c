@@ -8,8 +8,8 @@
 #include <cmocka.h>
 
 #include "common/graph/graph_text.h"
-#include "kernels/cpu/half_blocks.h"
-#include "kernels/cpu/vmath.h"
+#include "kernels/support/half_blocks.h"
+#include "kernels/support/vmath.h"
 #include "tests/unit/kernels/kernel_test.h"
 
 /* ---- one kernel by itself, with or without a pool ---- */

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "common/graph/graph_text.h"
-#include "kernels/cpu/wait_room.h"
+#include "kernels/support/wait_room.h"
 #include "tests/unit/kernels/kernel_test.h"
 
 enum { TIMEOUT_MS = 20000 };

@@ -9,8 +9,8 @@
 #include <cmocka.h>
 
 #include "common/graph/graph_text.h"
-#include "kernels/cpu/philox.h"
-#include "kernels/cpu/random_internal.h"
+#include "kernels/support/philox.h"
+#include "kernels/cpu/random/random_internal.h"
 #include "tests/unit/kernels/kernel_test.h"
 
 /* ---- the generator ---- */

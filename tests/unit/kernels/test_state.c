@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "common/graph/graph_text.h"
-#include "kernels/cpu/state_internal.h"
+#include "kernels/support/state_internal.h"
 
 // clang-format off
 #define REF "v = VariableV2() {dtype=float, shape=[3]}\n"                                             \

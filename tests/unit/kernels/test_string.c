@@ -6,8 +6,8 @@
 
 #include <cmocka.h>
 
-#include "kernels/cpu/hashes.h"
-#include "kernels/cpu/string_internal.h"
+#include "kernels/support/hashes.h"
+#include "kernels/host/text/string_internal.h"
 #include "tests/unit/kernels/kernel_test.h"
 
 static void test_hashes_give_the_published_answers(void **state) {

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "kernels/cpu/tensor_array.h"
+#include "kernels/host/resources/tensor_array.h"
 
 // clang-format off
 #define ARRAY "size = Const() {dtype=int32, value=int32[]{3}}\n"                                      \

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "master/step_machine.h"
+#include "master/step/step_machine.h"
 
 enum { MAX_PARTS = 4 };
 

@@ -1,4 +1,4 @@
-/* An RDMA device made of memory: the table of rpc/verbs.h over queue pairs that copy within the process, as strict as hardware about keys,
+/* An RDMA device made of memory: the table of rpc/rdma/verbs.h over queue pairs that copy within the process, as strict as hardware about keys,
  * ranges, protection domains, rights and states, and obedient to tests that want something to fail or to wait.
  *
  * Writes are carried out by fake_verbs_run, as many as it is told to, unless is_held is off: then at once. Loop thread, but for
@@ -6,7 +6,7 @@
 #ifndef MILLRACE_TESTS_UNIT_RPC_FAKE_VERBS_H
 #define MILLRACE_TESTS_UNIT_RPC_FAKE_VERBS_H
 
-#include "rpc/verbs.h"
+#include "rpc/rdma/verbs.h"
 
 struct fake_gid {
     uint8_t raw[16];

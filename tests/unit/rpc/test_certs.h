@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "rpc/tls.h"
-#include "rpc/tls_certs.h"
+#include "rpc/tls/tls.h"
+#include "rpc/tls/tls_certs.h"
 
 struct test_certs {
     char directory[64];

@@ -5,7 +5,7 @@
 
 #include <cmocka.h>
 
-#include "rpc/cluster.h"
+#include "rpc/membership/cluster.h"
 
 static struct cluster_spec spec;
 

@@ -1,5 +1,5 @@
 /* The client of etcd, and a registration, against a gateway that says what the test wants. */
-#include "rpc/enrolment.h"
+#include "rpc/membership/enrolment.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

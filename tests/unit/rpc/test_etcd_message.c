@@ -1,5 +1,5 @@
 /* etcd's JSON: requests as text, replies into structures, garbage into statuses. */
-#include "rpc/etcd_message.h"
+#include "rpc/membership/etcd_message.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

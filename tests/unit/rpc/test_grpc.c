@@ -1,5 +1,5 @@
 /* What gRPC server and client share: bodies, percent-encoding, timeouts. */
-#include "rpc/grpc.h"
+#include "rpc/grpc/grpc.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "common/base/str.h"
-#include "rpc/grpc_receive.h"
+#include "rpc/grpc/grpc_receive.h"
 
 /* ---- bodies ---- */
 

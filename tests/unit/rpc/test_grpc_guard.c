@@ -1,5 +1,5 @@
 /* What a peer's frames cost it: floods run dry, and use never does. */
-#include "rpc/grpc_guard.h"
+#include "rpc/grpc/grpc_guard.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* Raw bytes and odd requests against the gRPC server: the server runs on its own thread, the tests are blocking peers. */
-#include "rpc/grpc_server.h"
+#include "rpc/grpc/grpc_server.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* Compressed messages: right ones in slices of every size, and wrong ones cut, flipped, lying about their size, growing without end. */
-#include "rpc/grpc_inflate.h"
+#include "rpc/grpc/grpc_inflate.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* The header of the PROXY protocol before HTTP/2, in one piece and byte by byte. */
-#include "rpc/grpc_preface.h"
+#include "rpc/grpc/grpc_preface.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* The gRPC server and client against each other on one loop. */
-#include "rpc/grpc_server.h"
+#include "rpc/grpc/grpc_server.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "common/base/metrics.h"
-#include "rpc/grpc_client.h"
+#include "rpc/grpc/grpc_client.h"
 
 enum { TENSOR_OFFSET = 49, MAX_RESULTS = 2000 };
 

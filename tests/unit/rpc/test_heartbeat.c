@@ -1,5 +1,5 @@
 /* When somebody is taken for dead: silence, answers, our own sleep; and what answers tell of the other's clock. */
-#include "rpc/heartbeat.h"
+#include "rpc/wire/heartbeat.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* Registrations: values and keys, there and back. */
-#include "rpc/member.h"
+#include "rpc/membership/member.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

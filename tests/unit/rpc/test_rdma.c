@@ -6,7 +6,7 @@
 #include <cmocka.h>
 
 #include "common/tensor/shm_arena.h"
-#include "rpc/rdma_in.h"
+#include "rpc/rdma/rdma_in.h"
 #include "tests/unit/rpc/fake_verbs.h"
 #include "tests/unit/rpc/loop_turns.h"
 

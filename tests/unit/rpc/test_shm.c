@@ -9,8 +9,8 @@
 #include <sys/mman.h>
 
 #include "common/tensor/shm_arena.h"
-#include "rpc/shm_ledger.h"
-#include "rpc/shm_map.h"
+#include "rpc/shm/shm_ledger.h"
+#include "rpc/shm/shm_map.h"
 #include "tests/unit/rpc/loop_turns.h"
 
 enum { BLOCK = 1 << 20, CLASS = 32 };

@@ -12,8 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "rpc/tls_internal.h"
-#include "rpc/tls_stream.h"
+#include "rpc/tls/tls_internal.h"
+#include "rpc/tls/tls_stream.h"
 #include "tests/unit/rpc/test_certs.h"
 
 static struct test_certs certs, strangers;

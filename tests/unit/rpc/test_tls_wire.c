@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <sys/socket.h>
 
-#include "rpc/wire_internal.h"
+#include "rpc/wire/wire_internal.h"
 #include "tests/unit/rpc/loop_turns.h"
 #include "tests/unit/rpc/test_certs.h"
 #include "tests/unit/rpc/wire_end.h"

@@ -2,7 +2,7 @@
 #ifndef MILLRACE_TESTS_UNIT_RPC_WIRE_END_H
 #define MILLRACE_TESTS_UNIT_RPC_WIRE_END_H
 
-#include "rpc/wire.h"
+#include "rpc/wire/wire.h"
 #include "tests/unit/rpc/loop_turns.h"
 
 /* Closes it, unless that has happened, and lets it go once its owner has heard so; `n_closed` counts that. conn may be NULL. */

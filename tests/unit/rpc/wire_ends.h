@@ -1,4 +1,4 @@
-/* Two ends of a wire in one loop, and what each got: for tests of rpc/wire. Included once per test program, after cmocka. */
+/* Two ends of a wire in one loop, and what each got: for tests of rpc/wire/wire. Included once per test program, after cmocka. */
 #ifndef MILLRACE_TESTS_UNIT_RPC_WIRE_ENDS_H
 #define MILLRACE_TESTS_UNIT_RPC_WIRE_ENDS_H
 
@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "rpc/wire_internal.h"
+#include "rpc/wire/wire_internal.h"
 #include "tests/unit/rpc/loop_turns.h"
 #include "tests/unit/rpc/wire_end.h"
 

@@ -15,7 +15,7 @@
 #include "proto/worker.pb-c.h"
 #include "tests/unit/rpc/loop_turns.h"
 #include "tests/unit/worker/odd_kernels.h"
-#include "worker/service_internal.h"
+#include "worker/service/service_internal.h"
 
 /* ---- kernels ---- */
 

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "rpc/rdma_device.h"
+#include "rpc/rdma/rdma_device.h"
 #include "tests/unit/rpc/fake_verbs.h"
 #include "tests/unit/worker/two_tasks.h"
 

@@ -8,10 +8,10 @@
 
 #include "common/base/clock.h"
 #include "tests/unit/worker/rdma_task.h"
-#include "worker/peer_internal.h"
-#include "worker/peer_rdma_internal.h"
-#include "worker/rendezvous_ahead.h"
-#include "worker/rendezvous_internal.h"
+#include "worker/exchange/peer_internal.h"
+#include "worker/exchange/peer_rdma_internal.h"
+#include "worker/exchange/rendezvous_ahead.h"
+#include "worker/exchange/rendezvous_internal.h"
 
 static struct loop *loop;
 static struct test_task a, b; /* a sends, b receives */

@@ -1,5 +1,5 @@
-/* Questions to another task (worker/ask.h): more at a time than it takes, and what becomes of them when it cannot be reached. */
-#include "worker/ask.h"
+/* Questions to another task (worker/exchange/ask.h): more at a time than it takes, and what becomes of them when it cannot be reached. */
+#include "worker/exchange/ask.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "tests/unit/rpc/loop_turns.h"
-#include "worker/service.h"
+#include "worker/service/service.h"
 
 enum { N_QUESTIONS = 5 * PEER_MAX_QUESTIONS + 1 };
 

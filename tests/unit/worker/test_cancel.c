@@ -17,7 +17,7 @@
 #include "common/graph/graph_text.h"
 #include "tests/unit/worker/two_tasks.h"
 #include "worker/container.h"
-#include "worker/executor.h"
+#include "worker/executor/executor.h"
 
 enum { PIPE_CAPACITY = 3, STOCK = 3, BOUND_MS = 2000 };
 

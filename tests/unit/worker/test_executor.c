@@ -15,8 +15,8 @@
 #include "tests/unit/worker/odd_kernels.h"
 #include "tests/unit/worker/text_run.h"
 #include "worker/container.h"
-#include "worker/executor.h"
-#include "worker/rendezvous.h"
+#include "worker/executor/executor.h"
+#include "worker/exchange/rendezvous.h"
 
 /* ---- kernels of the TEST device ---- */
 

@@ -15,8 +15,8 @@
 #include "tests/unit/worker/ending.h"
 #include "tests/unit/worker/odd_kernels.h"
 #include "worker/container.h"
-#include "worker/executor.h"
-#include "worker/function.h"
+#include "worker/executor/executor.h"
+#include "worker/executor/function.h"
 
 static const char DEVICE[] = "/job:worker/replica:0/task:0/device:TEST:0";
 static struct device device;

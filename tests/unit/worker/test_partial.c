@@ -10,7 +10,7 @@
 
 #include "common/graph/graph_text.h"
 #include "worker/container.h"
-#include "worker/executor.h"
+#include "worker/executor/executor.h"
 
 #define DEVICE "/job:worker/replica:0/task:0/device:CPU:0"
 

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "tests/unit/worker/rdma_task.h"
-#include "worker/peer_internal.h"
+#include "worker/exchange/peer_internal.h"
 
 static struct loop *loop;
 static struct test_task a, b;

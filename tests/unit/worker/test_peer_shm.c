@@ -12,7 +12,7 @@
 
 #include "common/tensor/shm_arena.h"
 #include "tests/unit/worker/two_tasks.h"
-#include "worker/peer_internal.h"
+#include "worker/exchange/peer_internal.h"
 
 enum { N_FLOATS = 1 << 20 };
 

@@ -8,7 +8,7 @@
 
 #include "common/base/clock.h"
 #include "tests/unit/worker/two_tasks.h"
-#include "worker/peer_internal.h"
+#include "worker/exchange/peer_internal.h"
 
 enum { MAX_GOT = 8, MIB = 1 << 20 };
 

@@ -8,7 +8,7 @@
 #include <pthread.h>
 
 #include "tests/unit/worker/two_tasks.h"
-#include "worker/rendezvous_internal.h"
+#include "worker/exchange/rendezvous_internal.h"
 
 static struct loop *loop;
 static struct test_task a, b;

@@ -6,7 +6,7 @@
 #include <cmocka.h>
 
 #include "common/graph/graph_text.h"
-#include "worker/plan.h"
+#include "worker/plan/plan.h"
 
 static const char DEVICE[] = "/job:worker/replica:0/task:0/device:CPU:0";
 static const char RANDOM[] = "s = Const() {dtype=int32, value=int32[1]{3}} @/job:worker/replica:0/task:0/device:CPU:0\n"

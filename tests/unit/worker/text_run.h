@@ -13,7 +13,7 @@
 #include "common/graph/graph_text.h"
 #include "tests/unit/worker/ending.h"
 #include "worker/container.h"
-#include "worker/executor.h"
+#include "worker/executor/executor.h"
 
 static const char DEVICE[] = "/job:worker/replica:0/task:0/device:TEST:0";
 static struct device device;

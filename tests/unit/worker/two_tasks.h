@@ -6,8 +6,8 @@
 
 #include "proto/worker.pb-c.h"
 #include "tests/unit/rpc/loop_turns.h"
-#include "worker/peer.h"
-#include "worker/rendezvous.h"
+#include "worker/exchange/peer.h"
+#include "worker/exchange/rendezvous.h"
 
 struct test_task {
     const char *name;

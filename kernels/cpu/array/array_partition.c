@@ -1,0 +1,116 @@
+/* DynamicPartition and its inverse, DynamicStitch. */
+#include <stdlib.h>
+
+#include "kernels/cpu/array/array_index.h"
+
+static bool starts_with(const struct tensor *t, const struct tensor *prefix) {
+    if (t->rank < prefix->rank)
+        return false;
+    for (int i = 0; i < prefix->rank; i++) {
+        if (tensor_dim(t, i) != tensor_dim(prefix, i))
+            return false;
+    }
+    return true;
+}
+
+/* Counts the slices of each partition. */
+static struct status *count_parts(const struct tensor *partitions, int n_parts, int64_t *counts) {
+    const int32_t *at = tensor_cdata(partitions);
+    for (int64_t i = 0; i < partitions->n_elements; i++) {
+        if (at[i] < 0 || at[i] >= n_parts)
+            return status_invalid("partitions%s = %d is not in [0, %d)",
+                                  partitions->rank ? index_coordinates(tensor_shape(partitions), i).text : "", at[i], n_parts);
+        counts[at[i]]++;
+    }
+    return NULL;
+}
+
+static enum kernel_result dynamic_partition(struct kernel_ctx *ctx) {
+    const struct tensor *data = kernel_input(ctx, 0), *partitions = kernel_input(ctx, 1);
+    int n_parts = ctx->instance->n_outputs;
+    if (!starts_with(data, partitions))
+        return kernel_fail(ctx, status_invalid("data.shape must start with partitions.shape, got data.shape = %s, partitions.shape = %s",
+                                               TENSOR_SHAPE_NAME(data), TENSOR_SHAPE_NAME(partitions)));
+    int64_t *counts = xcalloc((size_t)n_parts, sizeof(*counts));
+    struct status *st = count_parts(partitions, n_parts, counts);
+    struct dims dims;
+    dims.rank = 1 + data->rank - partitions->rank;
+    for (int i = 1; i < dims.rank; i++)
+        dims.at[i] = tensor_dim(data, partitions->rank + i - 1);
+    for (int p = 0; p < n_parts && !st; p++) {
+        dims.at[0] = counts[p];
+        counts[p] = 0;
+        st = dims.rank > SHAPE_MAX_RANK ? status_invalid("The parts would pass the rank limit of %d", SHAPE_MAX_RANK)
+                                        : kernel_alloc(ctx, p, array_dtype(data), dims_shape(&dims));
+    }
+    int64_t len = dims_product(dims.at, 1, dims.rank);
+    const int32_t *at = tensor_cdata(partitions);
+    for (int64_t i = 0; !st && len > 0 && i < partitions->n_elements; i++)
+        elements_copy(array_dtype(data), array_at(&ctx->outputs[at[i]], counts[at[i]]++ * len), array_cat(data, i * len), len);
+    free(counts);
+    KERNEL_TRY(ctx, st);
+    return KERNEL_DONE;
+}
+
+/* ---- DynamicStitch: merged[indices[n][i]] = data[n][i], later ones win ---- */
+
+static struct status *stitch_check(const struct tensor *indices, const struct tensor *data, int n, int64_t *ret_max) {
+    int64_t max = -1;
+    for (int i = 0; i < n; i++) {
+        if (!starts_with(&data[i], &indices[i]))
+            return status_invalid("data[%d].shape = %s does not start with indices[%d].shape = %s", i, TENSOR_SHAPE_NAME(&data[i]), i,
+                                  TENSOR_SHAPE_NAME(&indices[i]));
+        int extra = data[i].rank - indices[i].rank, extra0 = data[0].rank - indices[0].rank;
+        bool is_same = extra == extra0;
+        for (int d = 0; is_same && d < extra; d++)
+            is_same = tensor_dim(&data[i], indices[i].rank + d) == tensor_dim(&data[0], indices[0].rank + d);
+        if (!is_same)
+            return status_invalid(
+                "Need data[0].shape[%d:] = data[%d].shape[%d:], got data[0].shape = %s, data[%d].shape = %s, indices[0].shape = %s, "
+                "indices[%d].shape = %s",
+                indices[0].rank, i, indices[i].rank, TENSOR_SHAPE_NAME(&data[0]), i, TENSOR_SHAPE_NAME(&data[i]),
+                TENSOR_SHAPE_NAME(&indices[0]), i, TENSOR_SHAPE_NAME(&indices[i]));
+        const int32_t *at = tensor_cdata(&indices[i]);
+        for (int64_t k = 0; k < indices[i].n_elements; k++) {
+            if (at[k] < 0)
+                return status_invalid("indices[%lld] is out of range", (long long)k);
+            max = MAX(max, at[k]);
+        }
+    }
+    *ret_max = max;
+    return NULL;
+}
+
+static enum kernel_result dynamic_stitch(struct kernel_ctx *ctx) {
+    int n = ctx->instance->n_inputs / 2;
+    const struct tensor *indices = ctx->inputs, *data = ctx->inputs + n;
+    int64_t max = -1;
+    KERNEL_TRY(ctx, stitch_check(indices, data, n, &max));
+    struct dims dims;
+    dims.rank = 1;
+    dims.at[0] = max + 1;
+    for (int i = indices[0].rank; i < data[0].rank; i++) {
+        if (!dims_add(&dims, tensor_dim(&data[0], i)))
+            return kernel_fail(ctx, status_invalid("The output would pass the rank limit of %d", SHAPE_MAX_RANK));
+    }
+    enum dtype dtype = array_dtype(&data[0]);
+    /* Places that no index names are zeros. */
+    KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, dtype, dims_shape(&dims), &ctx->outputs[0]));
+    int64_t len = dims_product(dims.at, 1, dims.rank);
+    for (int i = 0; i < n && len > 0; i++) {
+        const int32_t *at = tensor_cdata(&indices[i]);
+        for (int64_t k = 0; k < indices[i].n_elements; k++)
+            strided_copy_run(dtype, array_at(&ctx->outputs[0], at[k] * len), array_cat(&data[i], k * len), len, NULL);
+    }
+    return KERNEL_DONE;
+}
+
+// clang-format off
+static const struct kernel_def rows[] = {
+    {.op = "DynamicPartition", .compute = dynamic_partition},
+    {.op = "DynamicStitch", .compute = dynamic_stitch},
+    {.op = "ParallelDynamicStitch", .compute = dynamic_stitch},
+};
+// clang-format on
+
+const struct kernel_list array_partition_kernels = {rows, ARRAY_LEN(rows)};

@@ -1,2 +1,0 @@
-/* The baseline's build of math_compare.inc. */
-#include "kernels/cpu/math_compare.inc"

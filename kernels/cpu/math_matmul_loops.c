@@ -1,2 +1,0 @@
-/* The baseline's build of math_matmul.inc. */
-#include "kernels/cpu/math_matmul.inc"

@@ -1,2 +1,0 @@
-/* The baseline's build of math_reduce.inc. */
-#include "kernels/cpu/math_reduce.inc"

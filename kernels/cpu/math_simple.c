@@ -1,2 +1,0 @@
-/* The baseline's build of math_simple.inc. */
-#include "kernels/cpu/math_simple.inc"

@@ -1,0 +1,157 @@
+#include "kernels/cpu/matmul/gemm.h"
+
+#include <limits.h>
+
+#include "kernels/cpu/blas.h"
+#include "kernels/cpu/matmul/gemm_dot.h"
+#include "kernels/cpu/matmul/math_matmul.h"
+#include "kernels/cpu/onednn.h"
+
+enum {
+    SMALL_PRODUCT = 1 << 11, /* multiplications below which a call of BLAS costs more than it saves */
+    LARGE_PRODUCT = 1 << 16, /* and above which oneDNN is faster than BLAS */
+    STRIP = 256,             /* columns of a sum that is made beside c and added */
+};
+
+static double multiplications(const struct gemm *g) { return (double)g->m * (double)g->n * (double)g->k; }
+
+static bool fits_blas(const struct gemm *g) {
+    const int64_t sizes[] = {g->m, g->n, g->k, g->lda, g->ldb, g->ldc};
+    for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
+        if (sizes[i] > INT_MAX)
+            return false;
+    }
+    return true;
+}
+
+/* A single row or column, by the matrix-vector product: reads the matrix once, where gemm would pack it first. */
+static bool multiply_by_vector(enum dtype dtype, const struct gemm *g, const struct blas *blas) {
+    if ((g->m != 1 && g->n != 1) || (dtype != DT_FLOAT && dtype != DT_DOUBLE))
+        return false;
+    bool by_row = g->m == 1; /* c' = b' · a' */
+    const void *matrix = by_row ? g->b : g->a, *x = by_row ? g->a : g->b;
+    bool is_stored_plain = by_row ? !g->trans_b : !g->trans_a;
+    int lda = (int)(by_row ? g->ldb : g->lda), outputs = (int)(by_row ? g->n : g->m), k = (int)g->k;
+    int incx = (int)(by_row ? (g->trans_a ? g->lda : 1) : (g->trans_b ? 1 : g->ldb)), incy = (int)(by_row ? 1 : g->ldc);
+    int trans = is_stored_plain == by_row ? BLAS_TRANS : BLAS_NO_TRANS;
+    int m = trans == BLAS_TRANS ? k : outputs, n = trans == BLAS_TRANS ? outputs : k;
+    if (lda < n)
+        return false; /* a matrix that is a vector itself */
+    if (dtype == DT_FLOAT)
+        blas->sgemv(BLAS_ROW_MAJOR, trans, m, n, 1, matrix, lda, x, incx, g->adds ? 1 : 0, g->c, incy);
+    else
+        blas->dgemv(BLAS_ROW_MAJOR, trans, m, n, 1, matrix, lda, x, incx, g->adds ? 1 : 0, g->c, incy);
+    return true;
+}
+
+static bool multiply_by_blas(enum dtype dtype, const struct gemm *g) {
+    bool is_small = multiplications(g) < SMALL_PRODUCT && !g->conjugates;
+    if (is_small || !dtype_in(dtype, DTYPE_BIT(DT_FLOAT) | DTYPE_BIT(DT_DOUBLE) | DTYPES_COMPLEX) || !fits_blas(g))
+        return false;
+    const struct blas *blas = blas_get();
+    if (!blas)
+        return false;
+    if (multiply_by_vector(dtype, g, blas))
+        return true;
+    int transpose = g->conjugates ? BLAS_CONJ_TRANS : BLAS_TRANS;
+    int trans_a = g->trans_a ? transpose : BLAS_NO_TRANS, trans_b = g->trans_b ? transpose : BLAS_NO_TRANS;
+    int m = (int)g->m, n = (int)g->n, k = (int)g->k, lda = (int)g->lda, ldb = (int)g->ldb, ldc = (int)g->ldc;
+    static const float complex one_c64 = 1, zero_c64 = 0;
+    static const double complex one_c128 = 1, zero_c128 = 0;
+    switch (dtype) {
+    case DT_FLOAT:
+        blas->sgemm(BLAS_ROW_MAJOR, trans_a, trans_b, m, n, k, 1, g->a, lda, g->b, ldb, g->adds ? 1 : 0, g->c, ldc);
+        break;
+    case DT_DOUBLE:
+        blas->dgemm(BLAS_ROW_MAJOR, trans_a, trans_b, m, n, k, 1, g->a, lda, g->b, ldb, g->adds ? 1 : 0, g->c, ldc);
+        break;
+    case DT_COMPLEX64:
+        blas->cgemm(BLAS_ROW_MAJOR, trans_a, trans_b, m, n, k, &one_c64, g->a, lda, g->b, ldb, &zero_c64, g->c, ldc);
+        break;
+    default:
+        blas->zgemm(BLAS_ROW_MAJOR, trans_a, trans_b, m, n, k, &one_c128, g->a, lda, g->b, ldb, &zero_c128, g->c, ldc);
+        break;
+    }
+    return true;
+}
+
+bool gemm_conjugates(const struct gemm *g) { return fits_blas(g) && blas_get(); }
+
+double gemm_cost_ns(enum dtype dtype, double n) {
+    if (n < SMALL_PRODUCT)
+        return 0.2;
+    switch (dtype) {
+    case DT_FLOAT:
+        return n < LARGE_PRODUCT ? 0.03 : 0.015;
+    case DT_DOUBLE:
+        return 0.06;
+    default:
+        return 0.2;
+    }
+}
+
+static void add_strip(enum dtype dtype, void *to, const void *from, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        if (dtype == DT_FLOAT)
+            ((float *)to)[i] += ((const float *)from)[i];
+        else if (dtype == DT_DOUBLE)
+            ((double *)to)[i] += ((const double *)from)[i];
+        else if (dtype == DT_INT32)
+            ((uint32_t *)to)[i] += ((const uint32_t *)from)[i];
+        else
+            ((uint64_t *)to)[i] += ((const uint64_t *)from)[i];
+    }
+}
+
+/* Our loops overwrite c: a sum is made row by row in a strip beside it. */
+static void multiply_and_add(enum dtype dtype, product_loop *loop, struct product p) {
+    int64_t size = (int64_t)dtype_size(dtype), n = p.n, m = p.m;
+    const char *a = p.a, *b = p.b;
+    char *c = p.c;
+    double strip[STRIP];
+    for (int64_t i = 0; i < m; i++) {
+        for (int64_t j = 0; j < n; j += STRIP) {
+            p.m = 1;
+            p.n = MIN(n - j, STRIP);
+            p.a = a + i * p.a_row * size;
+            p.b = b + j * p.b_col * size;
+            p.c = strip;
+            loop(&p);
+            add_strip(dtype, c + (i * p.c_row + j) * size, strip, p.n);
+        }
+    }
+}
+
+/* A float product: by dot products, or by oneDNN, which uses what the machine has beyond AVX2, which Debian's BLAS does not on every
+ * processor: up to twice as fast. */
+static bool multiply_large(enum dtype dtype, const struct gemm *g) {
+    if (dtype != DT_FLOAT || g->m == 1 || g->n == 1 || multiplications(g) < LARGE_PRODUCT)
+        return false;
+    if (gemm_dot(g))
+        return true;
+    const struct onednn *lib = onednn_get();
+    return lib && lib->sgemm(g->trans_a ? 'T' : 'N', g->trans_b ? 'T' : 'N', g->m, g->n, g->k, 1, g->a, g->lda, g->b, g->ldb,
+                             g->adds ? 1 : 0, g->c, g->ldc) == dnnl_success;
+}
+
+void gemm_run(enum dtype dtype, const struct gemm *g) {
+    if (multiply_large(dtype, g) || multiply_by_blas(dtype, g))
+        return;
+    product_loop *loop = (MATH_HAS_AVX2_FILES && math_has_avx2() ? product_loops_avx2 : product_loops_base)[dtype];
+    CHECK(loop);
+    struct product p = {.a = g->a,
+                        .b = g->b,
+                        .c = g->c,
+                        .a_row = g->trans_a ? 1 : g->lda,
+                        .a_col = g->trans_a ? g->lda : 1,
+                        .b_row = g->trans_b ? 1 : g->ldb,
+                        .b_col = g->trans_b ? g->ldb : 1,
+                        .c_row = g->ldc,
+                        .m = g->m,
+                        .k = g->k,
+                        .n = g->n};
+    if (g->adds)
+        multiply_and_add(dtype, loop, p);
+    else
+        loop(&p);
+}

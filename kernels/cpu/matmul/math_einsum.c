@@ -1,0 +1,390 @@
+/* Einsum of one or two inputs: diagonals, sums, products and permutations said by labels.
+ *
+ *   input ── view: a stride per label (repeated ones add up) ── gather: sum what nobody else needs, lay out [batch, rows, columns] ──┐
+ *   input ── the same ─────────────────────────────────────────────────────────────────────────────────── batched matrix product ──┴─
+ * scatter ── output
+ *
+ * Labels of both inputs and the output are batch, of both only are contracted, of one and the output are rows or columns, of one only are
+ * summed while gathering. Gather and scatter are skipped where the data lies so already. half and bfloat16 compute as float.
+ *
+ * Errors   INVALID_ARGUMENT   ranks or sizes that do not fit the equation
+ * Cost     2·batch·rows·inner·columns flops */
+#include <stdlib.h>
+
+#include "common/ops/einsum_equation.h"
+#include "kernels/cpu/matmul/gemm.h"
+#include "kernels/support/half_blocks.h"
+#include "kernels/cpu/math/math_internal.h"
+
+extern const struct kernel_list math_einsum_kernels;
+
+struct einsum_state {
+    struct einsum_equation equation;
+    enum dtype dtype, compute;
+};
+
+static struct status *einsum_init(struct kernel_init *init) {
+    struct einsum_state *state = xcalloc(1, sizeof(*state));
+    init->state = state;
+    struct span text;
+    TRY(node_get_s(init->node, "equation", &text));
+    TRY(einsum_parse(text, init->node->n_data, &state->equation));
+    state->dtype = (enum dtype)init->node->out_types[0];
+    state->compute = dtype_is_narrow_float(state->dtype) ? DT_FLOAT : state->dtype;
+    return NULL;
+}
+
+/* ---- walking strides ---- */
+
+struct axis {
+    int64_t size, stride; /* in elements of the strided side */
+};
+struct walk {
+    int n_axes, n_summed; /* the last n_summed axes are summed */
+    struct axis axes[SHAPE_MAX_RANK];
+};
+
+static void walk_add(struct walk *walk, int64_t size, int64_t stride) {
+    if (size != 1)
+        walk->axes[walk->n_axes++] = (struct axis){size, stride};
+}
+
+static int64_t walk_elements(const struct walk *walk, int from, int to) {
+    int64_t n = 1;
+    for (int i = from; i < to; i++)
+        n *= walk->axes[i].size;
+    return n;
+}
+
+/* Moves to the next place of axes [0, n): returns the offset that follows. */
+static int64_t walk_step(const struct axis *axes, int n, int64_t *index, int64_t offset) {
+    for (int i = n - 1; i >= 0; i--) {
+        offset += axes[i].stride;
+        if (++index[i] < axes[i].size)
+            return offset;
+        offset -= axes[i].size * axes[i].stride;
+        index[i] = 0;
+    }
+    return offset;
+}
+
+/* GATHER: to[…] = Σ from[offset]; SCATTER: to[offset] = from[…]. Places in row-major order of the kept axes. */
+#define WALKS(tag, T, W, DT, name)                                                                     \
+    static void gather_##tag(const struct walk *walk, const T *from, T *to) {                          \
+        int kept = walk->n_axes - walk->n_summed;                                                      \
+        int64_t index[SHAPE_MAX_RANK + 1] = {0}, inner[SHAPE_MAX_RANK + 1] = {0}, offset = 0;          \
+        int64_t n = walk_elements(walk, 0, kept), n_summed = walk_elements(walk, kept, walk->n_axes);  \
+        for (int64_t i = 0; i < n; i++) {                                                              \
+            T sum = 0;                                                                                 \
+            int64_t at = offset;                                                                       \
+            for (int64_t j = 0; j < n_summed; j++) {                                                   \
+                sum = (T)((W)sum + (W)from[at]);                                                       \
+                at = walk_step(walk->axes + kept, walk->n_summed, inner, at);                          \
+            }                                                                                          \
+            to[i] = sum;                                                                               \
+            offset = walk_step(walk->axes, kept, index, offset);                                       \
+        }                                                                                              \
+    }                                                                                                  \
+    static void scatter_##tag(const struct walk *walk, const T *from, T *to) {                         \
+        int64_t index[SHAPE_MAX_RANK + 1] = {0}, offset = 0, n = walk_elements(walk, 0, walk->n_axes); \
+        for (int64_t i = 0; i < n; i++) {                                                              \
+            to[offset] = from[i];                                                                      \
+            offset = walk_step(walk->axes, walk->n_axes, index, offset);                               \
+        }                                                                                              \
+    }
+WALKS(f32, float, float, DT_FLOAT, x)
+WALKS(f64, double, double, DT_DOUBLE, x)
+WALKS(c64, float complex, float complex, DT_COMPLEX64, x)
+WALKS(c128, double complex, double complex, DT_COMPLEX128, x)
+WALKS(i32, int32_t, uint32_t, DT_INT32, x)
+WALKS(i64, int64_t, uint64_t, DT_INT64, x)
+
+#define DISPATCH(dtype, what, ...) \
+    switch (dtype) {               \
+    case DT_FLOAT:                 \
+        what##_f32(__VA_ARGS__);   \
+        break;                     \
+    case DT_DOUBLE:                \
+        what##_f64(__VA_ARGS__);   \
+        break;                     \
+    case DT_COMPLEX64:             \
+        what##_c64(__VA_ARGS__);   \
+        break;                     \
+    case DT_COMPLEX128:            \
+        what##_c128(__VA_ARGS__);  \
+        break;                     \
+    case DT_INT32:                 \
+        what##_i32(__VA_ARGS__);   \
+        break;                     \
+    default:                       \
+        what##_i64(__VA_ARGS__);   \
+        break;                     \
+    }
+
+/* Is it a plain copy? */
+static bool walk_is_contiguous(const struct walk *walk) {
+    int64_t stride = 1;
+    for (int i = walk->n_axes - 1; i >= 0; i--) {
+        if (walk->axes[i].stride != stride)
+            return false;
+        stride *= walk->axes[i].size;
+    }
+    return walk->n_summed == 0;
+}
+
+/* ---- labels ---- */
+
+struct operand {
+    uint16_t labels[SHAPE_MAX_RANK]; /* each once, in the order of the dimensions */
+    int n_labels;
+    int64_t stride[EINSUM_N_LABELS];
+    bool has[EINSUM_N_LABELS];
+    struct walk walk;
+    const void *data;
+    void *memory; /* malloc'd, or NULL */
+};
+
+struct einsum_job {
+    const struct einsum_state *state;
+    struct operand in[EINSUM_MAX_INPUTS], out;
+    int64_t size[EINSUM_N_LABELS];
+    int64_t n_batch, rows, inner, columns;
+    const char *a, *b;
+    char *c;
+    bool by_batch;
+};
+
+static struct status *take_label(struct einsum_job *job, struct operand *operand, const struct tensor *t, uint16_t label, int axis,
+                                 int64_t stride) {
+    int64_t size = tensor_dim(t, axis), *known = &job->size[label];
+    bool is_stretched = label >= EINSUM_ELLIPSIS && (size == 1 || *known == 1);
+    if (*known < 0 || (is_stretched && size != 1))
+        *known = size;
+    else if (*known != size && !is_stretched)
+        return status_invalid("Expected dimension %lld at axis %d of the input but got dimension %lld", (long long)*known, axis,
+                              (long long)size);
+    if (!operand->has[label])
+        operand->labels[operand->n_labels++] = label;
+    operand->has[label] = true;
+    operand->stride[label] += stride;
+    return NULL;
+}
+
+static struct status *read_input(struct einsum_job *job, int i, const struct tensor *t, int *ellipsis_rank) {
+    uint16_t labels[SHAPE_MAX_RANK];
+    int own_rank;
+    int64_t stride = 1;
+    TRY(einsum_input_labels(&job->state->equation, i, t->rank, labels, &own_rank));
+    *ellipsis_rank = MAX(*ellipsis_rank, own_rank);
+    for (int axis = t->rank - 1; axis >= 0; axis--) {
+        TRY(take_label(job, &job->in[i], t, labels[axis], axis, stride));
+        stride *= tensor_dim(t, axis);
+    }
+    return NULL;
+}
+
+/* A dimension of 1 that the other input stretches is as if it were not there. */
+static void drop_stretched(struct einsum_job *job, struct operand *operand, const struct tensor *t, int input) {
+    uint16_t labels[SHAPE_MAX_RANK];
+    int own_rank, kept = 0;
+    status_unref(einsum_input_labels(&job->state->equation, input, t->rank, labels, &own_rank));
+    for (int axis = 0; axis < t->rank; axis++) {
+        if (labels[axis] >= EINSUM_ELLIPSIS && tensor_dim(t, axis) == 1 && job->size[labels[axis]] != 1)
+            operand->has[labels[axis]] = false;
+    }
+    for (int i = 0; i < operand->n_labels; i++) {
+        if (operand->has[operand->labels[i]])
+            operand->labels[kept++] = operand->labels[i];
+    }
+    operand->n_labels = kept;
+}
+
+static struct status *make_output(struct kernel_ctx *ctx, struct einsum_job *job, int ellipsis_rank) {
+    uint16_t labels[SHAPE_MAX_RANK];
+    int64_t dims[SHAPE_MAX_RANK], stride = 1;
+    int rank;
+    TRY(einsum_output_labels(&job->state->equation, ellipsis_rank, labels, &rank));
+    for (int i = 0; i < rank; i++)
+        dims[i] = job->size[labels[i]];
+    TRY(kernel_alloc(ctx, 0, job->state->dtype, (struct shape){rank, dims}));
+    for (int i = rank - 1; i >= 0; i--) {
+        job->out.stride[labels[i]] += stride;
+        stride *= dims[i];
+    }
+    for (int i = 0; i < rank; i++) {
+        if (!job->out.has[labels[i]])
+            job->out.labels[job->out.n_labels++] = labels[i];
+        job->out.has[labels[i]] = true;
+    }
+    return NULL;
+}
+
+/* ---- which label is what ---- */
+
+enum role { BATCH, ROW, COLUMN, INNER, SUMMED };
+
+static enum role role_of(const struct einsum_job *job, uint16_t label) {
+    bool a = job->in[0].has[label], b = job->in[1].has[label], out = job->out.has[label];
+    return a && b ? (out ? BATCH : INNER) : !out ? SUMMED : a ? ROW : COLUMN;
+}
+
+/* Adds the labels of `from` that have the role, and counts their elements. */
+static int64_t add_role(const struct einsum_job *job, const struct operand *from, enum role role, const struct operand *strides,
+                        struct walk *walk) {
+    int64_t n = 1;
+    for (int i = 0; i < from->n_labels; i++) {
+        uint16_t label = from->labels[i];
+        if (role_of(job, label) != role || !strides->has[label])
+            continue;
+        walk_add(walk, job->size[label], strides->stride[label]);
+        n *= job->size[label];
+    }
+    return n;
+}
+
+static void plan_walks(struct einsum_job *job) {
+    struct operand *a = &job->in[0], *b = &job->in[1], *out = &job->out;
+    job->n_batch = add_role(job, out, BATCH, a, &a->walk);
+    job->rows = add_role(job, out, ROW, a, &a->walk);
+    job->inner = add_role(job, a, INNER, a, &a->walk);
+    add_role(job, out, BATCH, b, &b->walk);
+    add_role(job, a, INNER, b, &b->walk);
+    job->columns = add_role(job, out, COLUMN, b, &b->walk);
+    for (int i = 0; i < 2; i++) {
+        struct walk *walk = &job->in[i].walk;
+        int before = walk->n_axes;
+        add_role(job, &job->in[i], SUMMED, &job->in[i], walk);
+        walk->n_summed = walk->n_axes - before;
+    }
+    add_role(job, out, BATCH, out, &out->walk);
+    add_role(job, out, ROW, out, &out->walk);
+    add_role(job, out, COLUMN, out, &out->walk);
+}
+
+/* ---- data ---- */
+
+static struct status *no_memory(void) { return status_exhausted("OOM when allocating the operands of an einsum"); }
+
+/* The operand as the product wants it. */
+static struct status *gather_operand(const struct einsum_job *job, struct operand *operand, const struct tensor *t) {
+    enum dtype compute = job->state->compute;
+    const struct walk *walk = &operand->walk;
+    const void *from = tensor_cdata(t);
+    bool is_plain = walk_is_contiguous(walk), widens = compute != job->state->dtype;
+    int64_t n = walk_elements(walk, 0, walk->n_axes - walk->n_summed);
+    operand->data = from;
+    if (is_plain && !widens)
+        return NULL;
+    int64_t n_wide = widens ? t->n_elements : 0;
+    char *memory = operand->memory = malloc((size_t)(n_wide + (is_plain ? 0 : n)) * dtype_size(compute) + 1);
+    if (!memory)
+        return no_memory();
+    if (widens) {
+        half_block_load(job->state->dtype, (float *)(void *)memory, from, n_wide);
+        operand->data = from = memory;
+    }
+    if (is_plain)
+        return NULL;
+    void *to = memory + (size_t)n_wide * dtype_size(compute);
+    DISPATCH(compute, gather, walk, from, to)
+    operand->data = to;
+    return NULL;
+}
+
+static void multiply_rows(const struct einsum_job *job, int64_t batch, int64_t row, int64_t n_rows) {
+    enum dtype compute = job->state->compute;
+    int64_t size = (int64_t)dtype_size(compute), k = job->inner, n = job->columns;
+    struct gemm g = {.m = n_rows, .n = n, .k = k, .lda = k, .ldb = n, .ldc = n};
+    g.a = job->a + (batch * job->rows + row) * k * size;
+    g.b = job->b + batch * k * n * size;
+    g.c = job->c + (batch * job->rows + row) * n * size;
+    gemm_run(compute, &g);
+}
+
+static void multiply_range(void *arg, int64_t begin, int64_t end) {
+    const struct einsum_job *job = arg;
+    for (int64_t i = begin; job->by_batch && i < end; i++)
+        multiply_rows(job, i, 0, job->rows);
+    if (!job->by_batch)
+        multiply_rows(job, 0, begin, end - begin);
+}
+
+/* The product of the gathered operands, or the one gathered operand. */
+static struct status *run(struct kernel_ctx *ctx, struct einsum_job *job) {
+    const struct einsum_state *state = job->state;
+    struct tensor *out = &ctx->outputs[0];
+    int64_t n = job->n_batch * job->rows * job->columns;
+    size_t size = dtype_size(state->compute);
+    bool scatters = !walk_is_contiguous(&job->out.walk), widens = state->compute != state->dtype;
+    int n_inputs = state->equation.n_inputs;
+    for (int i = 0; i < n_inputs; i++)
+        TRY(gather_operand(job, &job->in[i], &ctx->inputs[i]));
+    job->c = tensor_data(out);
+    if (n_inputs == 2 && (scatters || widens)) {
+        job->c = job->out.memory = malloc((size_t)n * size + 1);
+        if (!job->c)
+            return no_memory();
+    }
+    if (n_inputs == 2) {
+        job->a = job->in[0].data;
+        job->b = job->in[1].data;
+        job->by_batch = job->n_batch > 1;
+        double cost = 20 + 0.1 * (double)job->inner * (double)job->columns * (job->by_batch ? (double)job->rows : 1);
+        if (job->inner == 0)
+            memset(job->c, 0, (size_t)n * size);
+        else
+            pool_parallel_for(ctx->pool, job->by_batch ? job->n_batch : job->rows, cost, multiply_range, job);
+    }
+    const void *result = n_inputs == 2 ? job->c : job->in[0].data;
+    if (!scatters && !widens) {
+        if (result != tensor_data(out))
+            memcpy(tensor_data(out), result, (size_t)n * size);
+        return NULL;
+    }
+    memset(tensor_data(out), 0, tensor_size_bytes(out)); /* off the diagonals */
+    if (!widens) {
+        DISPATCH(state->compute, scatter, &job->out.walk, result, tensor_data(out))
+        return NULL;
+    }
+    float *wide = scatters ? calloc((size_t)out->n_elements + 1, sizeof(*wide)) : NULL;
+    if (scatters && !wide)
+        return no_memory();
+    if (scatters)
+        scatter_f32(&job->out.walk, result, wide);
+    half_block_store(state->dtype, tensor_data(out), scatters ? wide : result, out->n_elements);
+    free(wide);
+    return NULL;
+}
+
+static struct status *einsum(struct kernel_ctx *ctx, struct einsum_job *job) {
+    const struct einsum_state *state = ctx->instance->state;
+    int ellipsis_rank = 0, n_inputs = state->equation.n_inputs;
+    job->state = state;
+    for (int i = 0; i < EINSUM_N_LABELS; i++)
+        job->size[i] = -1;
+    for (int i = 0; i < n_inputs; i++)
+        TRY(read_input(job, i, &ctx->inputs[i], &ellipsis_rank));
+    for (int i = 0; i < n_inputs; i++)
+        drop_stretched(job, &job->in[i], &ctx->inputs[i], i);
+    TRY(make_output(ctx, job, ellipsis_rank));
+    if (ctx->outputs[0].n_elements == 0)
+        return NULL;
+    plan_walks(job);
+    return run(ctx, job);
+}
+
+static enum kernel_result einsum_compute(struct kernel_ctx *ctx) {
+    struct einsum_job *job = xcalloc(1, sizeof(*job)); /* tables by label: too much for a stack */
+    struct status *st = einsum(ctx, job);
+    for (int i = 0; i < EINSUM_MAX_INPUTS; i++)
+        free(job->in[i].memory);
+    free(job->out.memory);
+    free(job);
+    KERNEL_TRY(ctx, st);
+    return KERNEL_DONE;
+}
+
+static const struct kernel_def rows[] = {
+    {"Einsum", {{"T", DTYPES_REAL_FLOAT | DTYPES_COMPLEX | DTYPES_INDEX}}, einsum_compute, einsum_init, NULL, NULL, 0, 2},
+};
+const struct kernel_list math_einsum_kernels = {rows, ARRAY_LEN(rows)};

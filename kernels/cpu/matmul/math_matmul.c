@@ -1,0 +1,278 @@
+/* MatMul and BatchMatMul in its three versions: stacks of matrix products.
+ *
+ *   x        T [..., m, k]   ([..., k, m] if transposed)
+ *   y        T [..., k, n]   ([..., n, k] if transposed)
+ *   product  T [..., m, n]
+ *
+ * MatMul transposes; the batch forms take the adjoint (complex numbers are conjugated too), V2 and V3 broadcast the stacks, V3 has a
+ * result type of its own. half and bfloat16 multiply as floats and round once, 8-bit integers as int32.
+ *
+ * Errors   INVALID_ARGUMENT   wrong ranks, inner sizes or stacks that differ
+ * Cost     2·m·n·k flops per product
+ * Source   white paper 5.4; the product itself: gemm.h */
+#include "kernels/cpu/matmul/math_matmul.h"
+
+#include <stdlib.h>
+
+#include "kernels/support/broadcast.h"
+#include "kernels/cpu/matmul/gemm.h"
+#include "kernels/support/half_blocks.h"
+#include "kernels/support/scratch.h"
+
+enum {
+    SPLIT_ALIGN = 16, /* rows or columns of a share: whole register tiles of the libraries */
+};
+
+enum batch_kind { NO_BATCH, EQUAL_BATCH, BROADCAST_BATCH };
+
+struct matmul_state {
+    bool transpose_x, transpose_y, conjugates;
+    enum batch_kind batch;
+    enum dtype x, y, out;
+    enum dtype compute; /* float for narrow floats, int32 for 8-bit integers */
+    size_t size;        /* of a compute element */
+};
+
+static struct status *matmul_init(struct kernel_init *init) {
+    struct matmul_state *state = xcalloc(1, sizeof(*state));
+    init->state = state;
+    const struct node *node = init->node;
+    state->batch = *(const enum batch_kind *)init->arg;
+    TRY(node_get_b(node, state->batch == NO_BATCH ? "transpose_a" : "adj_x", &state->transpose_x));
+    TRY(node_get_b(node, state->batch == NO_BATCH ? "transpose_b" : "adj_y", &state->transpose_y));
+    state->x = (enum dtype)node->in_types[0];
+    state->y = (enum dtype)node->in_types[1];
+    state->out = (enum dtype)node->out_types[0];
+    state->compute = dtype_is_narrow_float(state->out) ? DT_FLOAT : state->out;
+    state->size = dtype_size(state->compute);
+    state->conjugates = state->batch != NO_BATCH && dtype_in(state->out, DTYPES_COMPLEX);
+    return NULL;
+}
+
+/* One execution: n_products products of equal size. */
+struct matmul_job {
+    const struct matmul_state *state;
+    const struct broadcast *plan; /* of the stacks; NULL when there is one product */
+    const char *x, *y;
+    char *out;
+    int64_t m, k, n, n_products;
+    bool by_rows;    /* how one product is split over the pool */
+    bool conjugates; /* the product does it, the operands are as they came */
+};
+
+/* ---- one product, or a part of one ---- */
+
+static void conjugate_into(enum dtype dtype, void *to, const void *from, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        if (dtype == DT_COMPLEX64)
+            ((float complex *)to)[i] = conjf(((const float complex *)from)[i]);
+        else
+            ((double complex *)to)[i] = conj(((const double complex *)from)[i]);
+    }
+}
+
+/* Rows [row, row + n_rows) and columns [column, column + n_columns) of product `index`. */
+static void multiply(const struct matmul_job *job, int64_t index, int64_t row, int64_t n_rows, int64_t column, int64_t n_columns) {
+    const struct matmul_state *state = job->state;
+    int64_t m = job->m, k = job->k, n = job->n, size = (int64_t)state->size, x_index = 0, y_index = 0;
+    if (job->plan) {
+        struct broadcast_cursor cursor;
+        broadcast_seek(job->plan, index, &cursor);
+        x_index = broadcast_offset(job->plan, &cursor, 0);
+        y_index = broadcast_offset(job->plan, &cursor, 1);
+    }
+    struct gemm g = {.m = n_rows,
+                     .n = n_columns,
+                     .k = k,
+                     .lda = state->transpose_x ? m : k,
+                     .ldb = state->transpose_y ? k : n,
+                     .ldc = n,
+                     .trans_a = state->transpose_x,
+                     .trans_b = state->transpose_y,
+                     .conjugates = job->conjugates};
+    g.a = job->x + (x_index * m * k + row * (state->transpose_x ? 1 : k)) * size;
+    g.b = job->y + (y_index * k * n + column * (state->transpose_y ? k : 1)) * size;
+    g.c = job->out + ((index * m + row) * n + column) * size;
+    gemm_run(state->compute, &g);
+}
+
+static void multiply_stack(void *arg, int64_t begin, int64_t end) {
+    const struct matmul_job *job = arg;
+    for (; begin < end; begin++)
+        multiply(job, begin, 0, job->m, 0, job->n);
+}
+
+/* Units of SPLIT_ALIGN rows or columns of the only product. */
+static void multiply_part(void *arg, int64_t begin, int64_t end) {
+    const struct matmul_job *job = arg;
+    int64_t first = begin * SPLIT_ALIGN;
+    if (job->by_rows)
+        multiply(job, 0, first, MIN(end * SPLIT_ALIGN, job->m) - first, 0, job->n);
+    else
+        multiply(job, 0, 0, job->m, first, MIN(end * SPLIT_ALIGN, job->n) - first);
+}
+
+/* ---- all of them ---- */
+
+static void matmul_run(struct matmul_job *job, struct pool *pool) {
+    double multiplications = (double)job->m * (double)job->n * (double)job->k;
+    double cost = multiplications * gemm_cost_ns(job->state->compute, multiplications) + 20;
+    int64_t longer = MAX(job->m, job->n);
+    if (job->n_products > 1 || multiplications < 1e5) {
+        pool_parallel_for(pool, job->n_products, cost, multiply_stack, job);
+        return;
+    }
+    job->by_rows = job->m >= job->n;
+    int64_t units = (longer + SPLIT_ALIGN - 1) / SPLIT_ALIGN;
+    pool_parallel_for(pool, units, cost / (double)units, multiply_part, job);
+}
+
+/* An input as compute elements: itself, or a converted copy, which lives in *ret_copy. */
+static struct status *as_compute(const struct kernel_ctx *ctx, bool conjugate, const struct tensor *t, const char **ret,
+                                 struct tensor *ret_copy) {
+    const struct matmul_state *state = ctx->instance->state;
+    enum dtype from = (enum dtype)t->dtype;
+    *ret = tensor_cdata(t);
+    if (from == state->compute && !conjugate)
+        return NULL;
+    void *copy;
+    TRY(scratch_new(ctx, state->compute, t->n_elements, 1, ret_copy, &copy));
+    if (conjugate)
+        conjugate_into(from, copy, *ret, t->n_elements);
+    else if (dtype_is_narrow_float(from))
+        half_block_load(from, (float *)copy, (const uint16_t *)*ret, t->n_elements);
+    else
+        for (int64_t i = 0; i < t->n_elements; i++) {
+            int value = from == DT_INT8 ? ((const int8_t *)*ret)[i] : ((const uint8_t *)*ret)[i];
+            if (state->compute == DT_FLOAT)
+                ((float *)copy)[i] = (float)value;
+            else
+                ((int32_t *)copy)[i] = value;
+        }
+    *ret = copy;
+    return NULL;
+}
+
+static struct status *matmul_convert_and_run(struct kernel_ctx *ctx, struct matmul_job *job) {
+    const struct matmul_state *state = job->state;
+    struct tensor x_copy = TENSOR_INIT, y_copy = TENSOR_INIT, out_copy = TENSOR_INIT;
+    void *wide = NULL;
+    struct tensor *out = &ctx->outputs[0];
+    struct status *st = NULL;
+    struct gemm sizes = {.m = job->m, .n = job->n, .k = job->k, .lda = MAX(job->m, job->k), .ldb = MAX(job->k, job->n), .ldc = job->n};
+    job->conjugates = state->conjugates && gemm_conjugates(&sizes);
+    bool conjugates = state->conjugates && !job->conjugates;
+    TRY_OUT(as_compute(ctx, conjugates && state->transpose_x, &ctx->inputs[0], &job->x, &x_copy));
+    TRY_OUT(as_compute(ctx, conjugates && state->transpose_y, &ctx->inputs[1], &job->y, &y_copy));
+    job->out = tensor_data(out);
+    if (state->compute != state->out) {
+        TRY_OUT(scratch_new(ctx, state->compute, out->n_elements, 1, &out_copy, &wide));
+        job->out = wide;
+    }
+    matmul_run(job, ctx->pool);
+    if (wide)
+        half_block_store(state->out, tensor_data(out), wide, out->n_elements);
+out:
+    tensor_clear(&x_copy);
+    tensor_clear(&y_copy);
+    tensor_clear(&out_copy);
+    return st;
+}
+
+/* ---- shapes ---- */
+
+static COLD struct status *size_error(const struct kernel_ctx *ctx, const struct matmul_state *state) {
+    struct status *st = input_shapes_error(ctx, "Matrix size-incompatible: In[0]: %0, In[1]: %1");
+    return state->batch == NO_BATCH ? st : status_suffix_take(st, " %d %d", state->transpose_x, state->transpose_y);
+}
+
+static struct status *check_ranks(const struct kernel_ctx *ctx, const struct matmul_state *state) {
+    for (int i = 0; i < 2; i++) {
+        int rank = ctx->inputs[i].rank;
+        if (state->batch == NO_BATCH && rank > 2)
+            return status_invalid("In[0] and In[1] ndims must be == 2: %d", rank);
+        if (rank < 2)
+            return status_invalid("In[%d] ndims must be >= 2: %d", i, rank);
+    }
+    if (state->batch != EQUAL_BATCH)
+        return NULL;
+    struct shape x = tensor_shape(&ctx->inputs[0]), y = tensor_shape(&ctx->inputs[1]);
+    if (x.rank != y.rank)
+        return input_shapes_error(ctx, "In[0] and In[1] has different ndims: %0 vs. %1");
+    for (int i = 0; i < x.rank - 2; i++) {
+        if (x.dims[i] != y.dims[i]) {
+            struct status *st = input_shapes_error(ctx, "%0 vs %1");
+            return status_prefix_take(st, "In[0].dim(%d) and In[1].dim(%d) must be the same: ", i, i);
+        }
+    }
+    return NULL;
+}
+
+static enum kernel_result matmul_compute(struct kernel_ctx *ctx) {
+    const struct matmul_state *state = ctx->instance->state;
+    KERNEL_TRY(ctx, check_ranks(ctx, state));
+    struct shape x = tensor_shape(&ctx->inputs[0]), y = tensor_shape(&ctx->inputs[1]);
+    struct shape stacks[2] = {{x.rank - 2, x.dims}, {y.rank - 2, y.dims}};
+    struct broadcast plan;
+    struct matmul_job job = {.state = state, .n_products = 1};
+    int64_t dims[SHAPE_MAX_RANK];
+    int rank = 0;
+    if (x.rank > 2 || y.rank > 2) {
+        if (!broadcast_init(&plan, stacks, 2))
+            return kernel_fail(ctx, input_shapes_error(ctx, "In[0] and In[1] must have compatible batch dimensions: %0 vs. %1"));
+        job.plan = &plan;
+        job.n_products = plan.n_elements;
+        rank = plan.out_rank;
+        memcpy(dims, plan.out_dims, (size_t)rank * sizeof(*dims));
+    }
+    const int64_t *x_matrix = x.dims + x.rank - 2, *y_matrix = y.dims + y.rank - 2;
+    job.m = x_matrix[state->transpose_x];
+    job.k = x_matrix[!state->transpose_x];
+    job.n = y_matrix[!state->transpose_y];
+    if (job.k != y_matrix[state->transpose_y])
+        return kernel_fail(ctx, size_error(ctx, state));
+    dims[rank++] = job.m;
+    dims[rank++] = job.n;
+    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, state->out, (struct shape){rank, dims}));
+    struct tensor *out = &ctx->outputs[0];
+    if (out->n_elements == 0)
+        return KERNEL_DONE;
+    if (job.k == 0) {
+        memset(tensor_data(out), 0, tensor_size_bytes(out));
+        return KERNEL_DONE;
+    }
+    /* A stack times one matrix is one taller product. */
+    if (job.plan && plan.rank == 1 && plan.inner_stretched == 2 && !state->transpose_x) {
+        job.m *= job.n_products;
+        job.n_products = 1;
+        job.plan = NULL;
+    }
+    KERNEL_TRY(ctx, matmul_convert_and_run(ctx, &job));
+    return KERNEL_DONE;
+}
+
+static const enum batch_kind no_batch = NO_BATCH, equal_batch = EQUAL_BATCH, broadcast_batch = BROADCAST_BATCH;
+#define MULTIPLIABLE (DTYPES_REAL_FLOAT | DTYPES_COMPLEX | DTYPES_INDEX)
+#define PRODUCT(op, kind, types) \
+    { (op), {{"T", (types)}}, matmul_compute, matmul_init, NULL, &(kind), 0, 2 }
+#define PRODUCT_V3(x, y, out) \
+    { "BatchMatMulV3", {{"Ta", (x)}, {"Tb", (y)}, {"Tout", (out)}}, matmul_compute, matmul_init, NULL, &broadcast_batch, 0, 2 }
+#define SAME_V3(dtype) PRODUCT_V3(DTYPE_BIT(dtype), DTYPE_BIT(dtype), DTYPE_BIT(dtype))
+#define BYTES (DTYPE_BIT(DT_INT8) | DTYPE_BIT(DT_UINT8))
+
+// clang-format off
+/* Both sides are dense; that many of their elements are zeros is a hint that we do not need. */
+#define SPARSE_HINTED (DTYPE_BIT(DT_FLOAT) | DTYPE_BIT(DT_BFLOAT16))
+static const struct kernel_def rows[] = {
+    PRODUCT("MatMul", no_batch, MULTIPLIABLE),
+    {.op = "SparseMatMul", .constraints = {{"Ta", SPARSE_HINTED}, {"Tb", SPARSE_HINTED}}, .compute = matmul_compute, .init = matmul_init, .arg = &no_batch, .cost_ns_per_element = 10},
+    PRODUCT("BatchMatMul", equal_batch, MULTIPLIABLE),
+    PRODUCT("BatchMatMulV2", broadcast_batch, MULTIPLIABLE | DTYPE_BIT(DT_INT16)),
+    SAME_V3(DT_FLOAT), SAME_V3(DT_DOUBLE), SAME_V3(DT_HALF), SAME_V3(DT_BFLOAT16), SAME_V3(DT_COMPLEX64), SAME_V3(DT_COMPLEX128),
+    SAME_V3(DT_INT16), SAME_V3(DT_INT32), SAME_V3(DT_INT64),
+    PRODUCT_V3(BYTES, BYTES, DTYPE_BIT(DT_INT32)),
+    PRODUCT_V3(DTYPE_BIT(DT_BFLOAT16), BYTES, DTYPE_BIT(DT_BFLOAT16)),
+    PRODUCT_V3(BYTES, DTYPE_BIT(DT_BFLOAT16), DTYPE_BIT(DT_BFLOAT16)),
+};
+// clang-format on
+const struct kernel_list math_matmul_kernels = {rows, ARRAY_LEN(rows)};

@@ -1,0 +1,19 @@
+/* Our own matrix products: for small matrices, integers, and machines without BLAS. */
+#ifndef MILLRACE_KERNELS_CPU_MATMUL_MATH_MATMUL_H
+#define MILLRACE_KERNELS_CPU_MATMUL_MATH_MATMUL_H
+
+#include "kernels/cpu/math/math_internal.h"
+
+/* c[m,n] = a[m,k] · b[k,n]. Strides count elements; b has a stride of 1 along rows or along columns; rows of c are c_row apart. */
+struct product {
+    const void *a, *b;
+    void *c;
+    int64_t a_row, a_col, b_row, b_col, c_row;
+    int64_t m, k, n;
+};
+typedef void product_loop(const struct product *p);
+
+/* By dtype: float, double, complex64, complex128, int16, int32, int64. */
+extern product_loop *const product_loops_base[DT_N_TYPES], *const product_loops_avx2[DT_N_TYPES];
+
+#endif

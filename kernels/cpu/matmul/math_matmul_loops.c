@@ -1,0 +1,2 @@
+/* The baseline's build of math_matmul.inc. */
+#include "kernels/cpu/matmul/math_matmul.inc"

@@ -1,0 +1,27 @@
+/* Sound as the bytes of a WAV file: 16-bit samples, read and written. Any thread. */
+#ifndef MILLRACE_KERNELS_CPU_MEDIA_WAV_H
+#define MILLRACE_KERNELS_CPU_MEDIA_WAV_H
+
+#include "common/base/status.h"
+#include "common/base/str.h"
+
+struct wav_sound {
+    const float *samples; /* [n_frames, n_channels], from -1 to 1 */
+    int64_t n_frames, n_channels;
+    uint32_t sample_rate;
+};
+/* Errors: INVALID_ARGUMENT for what a WAV file cannot say. */
+struct status *wav_check(int64_t n_frames, int64_t n_channels, float sample_rate) MUST_USE;
+size_t wav_size_bytes(const struct wav_sound *sound);
+void wav_write(const struct wav_sound *sound, struct str *out); /* of a sound that wav_check takes; appends */
+
+/* What a file holds; the samples lie in its bytes, little-endian, two bytes each. */
+struct wav_file {
+    struct span samples;
+    int64_t n_frames, n_channels;
+    uint32_t sample_rate;
+};
+/* Errors: INVALID_ARGUMENT for what is no WAV file, or not one of 16-bit samples. */
+struct status *wav_read(struct span bytes, struct wav_file *ret) MUST_USE;
+
+#endif

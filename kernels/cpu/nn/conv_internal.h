@@ -1,0 +1,47 @@
+/* What the files of the conv family share: conv_kernels.c lists the rows. */
+#ifndef MILLRACE_KERNELS_CPU_NN_CONV_INTERNAL_H
+#define MILLRACE_KERNELS_CPU_NN_CONV_INTERNAL_H
+
+#include "common/ops/window.h"
+#include "kernels/cpu/nn/conv.h"
+
+/* What a row says of its op. */
+struct conv_op {
+    enum conv_direction direction;
+    int n_spatial;      /* 0: the rank of the input says (Conv) */
+    bool takes_tensors; /* the first gradient ops of three dimensions: shapes come as tensors, not as vectors of sizes */
+};
+
+/* conv_ops.c: Conv2D, Conv3D, Conv and their gradients. */
+struct status *conv_init(struct kernel_init *init);
+kernel_fn conv_compute;
+
+/* depthwise.c */
+struct status *depthwise_init(struct kernel_init *init);
+kernel_fn depthwise_compute;
+
+/* dilation.c: Dilation2D and its gradients */
+struct status *dilation_init(struct kernel_init *init);
+kernel_fn dilation_compute;
+
+/* patches.c */
+struct status *patches_init(struct kernel_init *init);
+kernel_fn patches_compute;
+
+/* data_format.c */
+struct status *data_format_init(struct kernel_init *init);
+kernel_fn data_format_dim_map, data_format_vec_permute;
+
+/* "[2,3]" for messages, kept in *buffer (freed by the caller with str_fini). */
+static inline const char *conv_shape_words(struct shape shape, struct str *buffer) {
+    shape_print(shape, buffer);
+    return str_text(buffer);
+}
+
+/* A vector of n sizes, none negative. Errors: INVALID_ARGUMENT in TensorFlow's words, `what` being the input's name. */
+struct status *conv_read_sizes(const struct tensor *t, const char *what, int n, int64_t *ret) MUST_USE;
+/* Fills one spatial dimension of a geometry that kernels see as three-dimensional. */
+struct status *conv_fit_dim(const struct window_attrs *attrs, int i, int64_t input, int64_t window, struct conv_shape *shape,
+                            int64_t *ret_out) MUST_USE;
+
+#endif

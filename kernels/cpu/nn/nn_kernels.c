@@ -1,0 +1,41 @@
+/* CPU kernels of the nn family. */
+#include "kernels/cpu/nn/nn_internal.h"
+
+#define BIAS_TYPES (DTYPES_NUMBER)
+
+// clang-format off
+#define ACTIVATION(name, types) {name, {{"T", types}}, nn_activation, nn_activation_init}
+#define BIAS(name, function) {name, {{"T", BIAS_TYPES}}, function, nn_bias_init, .cost_ns_per_element = 0.5f}
+
+static const struct kernel_def rows[] = {
+    ACTIVATION("Relu",          DTYPES_REAL),
+    ACTIVATION("ReluGrad",      DTYPES_REAL),
+    ACTIVATION("Relu6",         DTYPES_REAL),
+    ACTIVATION("Relu6Grad",     DTYPES_REAL),
+    ACTIVATION("LeakyRelu",     DTYPES_REAL_FLOAT),
+    ACTIVATION("LeakyReluGrad", DTYPES_REAL_FLOAT),
+    ACTIVATION("Elu",           DTYPES_REAL_FLOAT),
+    ACTIVATION("EluGrad",       DTYPES_REAL_FLOAT),
+    ACTIVATION("Selu",          DTYPES_REAL_FLOAT),
+    ACTIVATION("SeluGrad",      DTYPES_REAL_FLOAT),
+    ACTIVATION("Softplus",      DTYPES_REAL_FLOAT),
+    ACTIVATION("SoftplusGrad",  DTYPES_REAL_FLOAT),
+    ACTIVATION("Softsign",      DTYPES_REAL_FLOAT),
+    ACTIVATION("SoftsignGrad",  DTYPES_REAL_FLOAT),
+    BIAS("BiasAdd",     nn_bias_add),
+    BIAS("BiasAddV1",   nn_bias_add),
+    BIAS("BiasAddGrad", nn_bias_add_grad),
+    {"L2Loss", {{"T", DTYPES_REAL_FLOAT}}, nn_l2_loss, .cost_ns_per_element = 0.3f},
+    {"Softmax",    {{"T", DTYPES_REAL_FLOAT}}, nn_softmax,     .cost_ns_per_element = 1},
+    {"LogSoftmax", {{"T", DTYPES_REAL_FLOAT}}, nn_log_softmax, .cost_ns_per_element = 1},
+    {"SoftmaxCrossEntropyWithLogits", {{"T", DTYPES_REAL_FLOAT}}, nn_softmax_xent, .cost_ns_per_element = 1.5f},
+    {"SparseSoftmaxCrossEntropyWithLogits", {{"T", DTYPES_REAL_FLOAT}, {"Tlabels", DTYPES_INDEX}}, nn_sparse_softmax_xent, .cost_ns_per_element = 1},
+    {"InTopK",     {{"T", DTYPES_INDEX}}, nn_in_top_k,     nn_in_top_k_init, .cost_ns_per_element = 1},
+    {"InTopKV2",   {{"T", DTYPES_INDEX}}, nn_in_top_k,     nn_in_top_k_init, .cost_ns_per_element = 1},
+    {"TopK",       {{"T", DTYPES_REAL}},  nn_top_k,        nn_top_k_init,    .cost_ns_per_element = 4},
+    {"TopKV2",     {{"T", DTYPES_REAL}},  nn_top_k,        nn_top_k_init,    .cost_ns_per_element = 4},
+    {"NthElement", {{"T", DTYPES_REAL}},  nn_nth_element,  nn_nth_element_init, .cost_ns_per_element = 5},
+};
+// clang-format on
+
+const struct kernel_list nn_kernels = {rows, ARRAY_LEN(rows)};

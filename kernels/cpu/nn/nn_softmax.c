@@ -1,0 +1,300 @@
+/* Softmax, LogSoftmax and the two cross entropies: row by row, the row staying in cache between its passes.
+ *
+ * Rows are float or double; half and bfloat16 rows are converted to a float row first and rounded once at the end. */
+/* Nobody looks at floating-point exception flags; without this, gcc keeps a branch around what may raise one and does not vectorise. */
+#ifndef __clang__
+#pragma GCC optimize("no-trapping-math")
+#endif
+
+#include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "kernels/support/half_blocks.h"
+#include "kernels/support/lanes.h"
+#include "kernels/cpu/nn/nn_internal.h"
+#include "kernels/support/vmath.h"
+
+#define T float
+#define ROW(f) f##_f32
+#define LOG logf
+#define LANES 16
+#include "kernels/cpu/nn/nn_softmax_rows.inc"
+#undef T
+#undef ROW
+#undef LOG
+#undef LANES
+#define T double
+#define ROW(f) f##_f64
+#define LOG log
+#define LANES 8
+#include "kernels/cpu/nn/nn_softmax_rows.inc"
+#undef T
+#undef ROW
+#undef LOG
+#undef LANES
+
+enum row_kind { SOFTMAX, LOG_SOFTMAX, XENT, SPARSE_XENT };
+enum { SCRATCH_COLS = 2048, COST_NS_PER_ELEMENT = 1 };
+
+struct softmax_job {
+    enum row_kind kind;
+    enum dtype dtype;
+    size_t size;
+    int64_t cols;
+    const char *x; /* row r begins at element r · x_row_step */
+    int64_t x_row_step;
+    bool is_x_one;      /* one element stands for the whole row */
+    const char *labels; /* XENT: the same for labels */
+    int64_t labels_row_step;
+    bool is_labels_one;
+    const void *classes; /* SPARSE_XENT: int32 or int64 */
+    bool is_class_i32;
+    char *y; /* the output, or the backprop */
+    char *loss;
+    _Atomic bool is_out_of_memory;
+};
+
+/* A row as the loops want it: in place when it is, else stretched or converted into `scratch`. */
+static const void *row_of(const struct softmax_job *job, const char *base, int64_t row, int64_t row_step, bool is_one, void *scratch) {
+    const char *at = base + (size_t)(row * row_step) * job->size;
+    if (dtype_is_narrow_float(job->dtype)) {
+        half_block_load(job->dtype, scratch, (const void *)at, is_one ? 1 : job->cols);
+        float *floats = scratch;
+        for (int64_t i = 1; is_one && i < job->cols; i++)
+            floats[i] = floats[0];
+        return scratch;
+    }
+    if (!is_one)
+        return at;
+    for (int64_t i = 0; i < job->cols; i++)
+        memcpy((char *)scratch + (size_t)i * job->size, at, job->size);
+    return scratch;
+}
+
+static int64_t class_of(const struct softmax_job *job, int64_t row) {
+    return job->is_class_i32 ? ((const int32_t *)job->classes)[row] : ((const int64_t *)job->classes)[row];
+}
+
+static void run_f32(const struct softmax_job *job, int64_t row, const float *x, const float *labels, float *y) {
+    float loss = 0;
+    if (job->kind == SOFTMAX)
+        softmax_row_f32(x, y, job->cols);
+    else if (job->kind == LOG_SOFTMAX)
+        log_softmax_row_f32(x, y, job->cols);
+    else
+        loss = job->kind == XENT ? xent_row_f32(x, labels, y, job->cols) : sparse_xent_row_f32(x, class_of(job, row), y, job->cols);
+    if (job->loss && dtype_is_narrow_float(job->dtype))
+        ((uint16_t *)(void *)job->loss)[row] = half_value_store(job->dtype, loss);
+    else if (job->loss)
+        ((float *)(void *)job->loss)[row] = loss;
+}
+
+static void run_f64(const struct softmax_job *job, int64_t row, const double *x, const double *labels, double *y) {
+    double loss = 0;
+    if (job->kind == SOFTMAX)
+        softmax_row_f64(x, y, job->cols);
+    else if (job->kind == LOG_SOFTMAX)
+        log_softmax_row_f64(x, y, job->cols);
+    else
+        loss = job->kind == XENT ? xent_row_f64(x, labels, y, job->cols) : sparse_xent_row_f64(x, class_of(job, row), y, job->cols);
+    if (job->loss)
+        ((double *)(void *)job->loss)[row] = loss;
+}
+
+static void softmax_rows(void *arg, int64_t begin, int64_t end) {
+    struct softmax_job *job = arg;
+    bool needs_x = dtype_is_narrow_float(job->dtype) || job->is_x_one,
+         needs_labels = dtype_is_narrow_float(job->dtype) || job->is_labels_one;
+    size_t element = job->dtype == DT_DOUBLE ? sizeof(double) : sizeof(float);
+    double small[SCRATCH_COLS];
+    char *scratch = NULL, *large = NULL;
+    if (needs_x || needs_labels) {
+        size_t row_bytes = (size_t)job->cols * element;
+        scratch = (char *)small;
+        if (2 * row_bytes > sizeof(small))
+            scratch = large = calloc(2, row_bytes);
+        if (!scratch) {
+            atomic_store(&job->is_out_of_memory, true);
+            return;
+        }
+    }
+    for (int64_t row = begin; row < end; row++) {
+        const void *labels = NULL;
+        if (job->kind == XENT)
+            labels = row_of(job, job->labels, row, job->labels_row_step, job->is_labels_one,
+                            scratch ? scratch + (size_t)job->cols * element : NULL);
+        const void *x = row_of(job, job->x, row, job->x_row_step, job->is_x_one, scratch);
+        char *y = job->y + (size_t)(row * job->cols) * job->size;
+        if (job->dtype == DT_DOUBLE) {
+            run_f64(job, row, x, labels, (void *)y);
+        } else if (job->dtype == DT_FLOAT) {
+            run_f32(job, row, x, labels, (void *)y);
+        } else {
+            run_f32(job, row, x, labels, (void *)scratch);
+            half_block_store(job->dtype, (void *)y, (void *)scratch, job->cols);
+        }
+    }
+    free(large);
+}
+
+static enum kernel_result run(struct kernel_ctx *ctx, struct softmax_job *job, int64_t rows) {
+    if (rows == 0)
+        return KERNEL_DONE;
+    pool_parallel_for(ctx->pool, rows, (double)job->cols * COST_NS_PER_ELEMENT + 20, softmax_rows, job);
+    if (unlikely(job->is_out_of_memory))
+        return kernel_fail(ctx, status_exhausted("no memory for a row of %lld elements", (long long)job->cols));
+    return KERNEL_DONE;
+}
+
+static enum kernel_result softmax_of(struct kernel_ctx *ctx, enum row_kind kind) {
+    const struct tensor *logits = kernel_input(ctx, 0);
+    if (unlikely(logits->rank == 0))
+        return kernel_fail(ctx, status_invalid("logits must have >= 1 dimension, got []"));
+    int64_t cols = tensor_dim(logits, logits->rank - 1), rows = cols ? logits->n_elements / cols : 0;
+    struct softmax_job job = {.kind = kind,
+                              .dtype = (enum dtype)logits->dtype,
+                              .size = dtype_size((enum dtype)logits->dtype),
+                              .cols = cols,
+                              .x = tensor_cdata(logits),
+                              .x_row_step = cols};
+    KERNEL_TRY(ctx, kernel_forward_or_alloc(ctx, 0, 0, job.dtype, tensor_shape(logits)));
+    job.y = tensor_data(&ctx->outputs[0]);
+    return run(ctx, &job, rows);
+}
+
+/* Softmax: e^x / Σ e^x along the last dimension.    LogSoftmax: its logarithm, x - log Σ e^x.
+ *   logits  T [..., classes]
+ * Errors    INVALID_ARGUMENT   a scalar */
+enum kernel_result nn_softmax(struct kernel_ctx *ctx) { return softmax_of(ctx, SOFTMAX); }
+enum kernel_result nn_log_softmax(struct kernel_ctx *ctx) { return softmax_of(ctx, LOG_SOFTMAX); }
+
+/* ---- cross entropies ---- */
+
+/* Sizes of an operand of SoftmaxCrossEntropyWithLogits as a matrix: a vector is one row, a scalar one element. False above rank 2. */
+static bool as_matrix(const struct tensor *t, int64_t ret[2]) {
+    ret[0] = t->rank == 2 ? tensor_dim(t, 0) : 1;
+    ret[1] = t->rank >= 1 ? tensor_dim(t, t->rank - 1) : 1;
+    return t->rank <= 2;
+}
+
+static COLD struct status *xent_mismatch(const struct kernel_ctx *ctx, bool is_broadcastable) {
+    if (is_broadcastable)
+        return status_invalid("logits and labels must be either 2-dimensional, or broadcasted to be 2-dimensional");
+    char *features = nn_shape_text(&ctx->inputs[0]), *labels = nn_shape_text(&ctx->inputs[1]);
+    struct status *st = status_invalid("logits and labels must be broadcastable: logits_size=%s labels_size=%s", features, labels);
+    free(features);
+    free(labels);
+    return st;
+}
+
+/* Could the two be broadcast together at all? Tells the two messages apart. */
+static bool is_broadcastable(const struct tensor *a, const struct tensor *b) {
+    for (int i = 1; i <= MIN(a->rank, b->rank); i++) {
+        int64_t x = tensor_dim(a, a->rank - i), y = tensor_dim(b, b->rank - i);
+        if (x != y && x != 1 && y != 1)
+            return false;
+    }
+    return true;
+}
+
+static bool broadcast_size(int64_t a, int64_t b, int64_t *ret) {
+    *ret = a == 1 ? b : a;
+    return a == b || a == 1 || b == 1;
+}
+
+/* SoftmaxCrossEntropyWithLogits: per row, the cross entropy of softmax(features) with labels, and its gradient by features.
+ *   features, labels  T [batch, classes], broadcast against each other
+ *   loss              T [batch]          backprop  T [batch, classes]
+ * Errors   INVALID_ARGUMENT   not broadcastable, or not to a matrix */
+enum kernel_result nn_softmax_xent(struct kernel_ctx *ctx) {
+    const struct tensor *features = kernel_input(ctx, 0), *labels = kernel_input(ctx, 1);
+    int64_t x[2], l[2], dims[2];
+    bool are_matrices = as_matrix(features, x) && as_matrix(labels, l);
+    if (unlikely(!are_matrices || (features->rank < 2 && labels->rank < 2) || !broadcast_size(x[0], l[0], &dims[0]) ||
+                 !broadcast_size(x[1], l[1], &dims[1])))
+        return kernel_fail(ctx, xent_mismatch(ctx, is_broadcastable(features, labels)));
+    bool has_all_features = x[0] == dims[0] && x[1] == dims[1];
+    struct softmax_job job = {.kind = XENT,
+                              .dtype = (enum dtype)features->dtype,
+                              .size = dtype_size((enum dtype)features->dtype),
+                              .cols = dims[1],
+                              .x = tensor_cdata(features),
+                              .x_row_step = x[0] == dims[0] ? x[1] : 0,
+                              .is_x_one = x[1] != dims[1],
+                              .labels = tensor_cdata(labels),
+                              .labels_row_step = l[0] == dims[0] ? l[1] : 0,
+                              .is_labels_one = l[1] != dims[1]};
+    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, job.dtype, (struct shape){1, dims}));
+    job.loss = tensor_data(&ctx->outputs[0]);
+    if (has_all_features)
+        KERNEL_TRY(ctx, kernel_forward_or_alloc(ctx, 0, 1, job.dtype, (struct shape){2, dims}));
+    else
+        KERNEL_TRY(ctx, kernel_alloc(ctx, 1, job.dtype, (struct shape){2, dims}));
+    job.y = tensor_data(&ctx->outputs[1]);
+    if (dims[1] == 0) {
+        memset(job.loss, 0, (size_t)dims[0] * job.size);
+        return KERNEL_DONE;
+    }
+    return run(ctx, &job, dims[0]);
+}
+
+static COLD struct status *bad_label(const struct tensor *labels, int64_t label, int64_t n_classes) {
+    enum { SHOWN = 1000 };
+    struct str text = STR_INIT;
+    for (int64_t i = 0; i < MIN(labels->n_elements, (int64_t)SHOWN); i++)
+        str_addf(&text, "%s%lld", i ? " " : "", (long long)tensor_index_at(labels, i));
+    if (labels->n_elements > SHOWN)
+        str_add(&text, " …");
+    struct status *st = status_invalid("Received a label value of %lld which is outside the valid range of [0, %lld).  Label values: %s",
+                                       (long long)label, (long long)n_classes, str_text(&text));
+    str_fini(&text);
+    return st;
+}
+
+static struct status *check_sparse(const struct tensor *features, const struct tensor *labels) {
+    struct status *st = NULL;
+    char *logits_text = nn_shape_text(features), *labels_text = nn_shape_text(labels);
+    if (features->rank != 2)
+        st = status_invalid("logits must be 2-D, but got shape %s", logits_text);
+    else if (labels->rank != 1)
+        st = status_invalid("labels must be 1-D, but got shape %s", labels_text);
+    else if (tensor_dim(features, 0) != tensor_dim(labels, 0))
+        st = status_invalid("logits and labels must have the same first dimension, got logits shape %s and labels shape %s", logits_text,
+                            labels_text);
+    else if (tensor_dim(features, 1) == 0)
+        st = status_invalid("Must have at least one class, but got logits shape %s", logits_text);
+    free(logits_text);
+    free(labels_text);
+    return st;
+}
+
+/* SparseSoftmaxCrossEntropyWithLogits: the same with one class number per row as label.
+ *   features  T [batch, classes]    labels  Tlabels [batch]
+ *   loss      T [batch]             backprop  T [batch, classes]
+ * Errors   INVALID_ARGUMENT   ranks, sizes, no class, a label outside [0, classes) */
+enum kernel_result nn_sparse_softmax_xent(struct kernel_ctx *ctx) {
+    const struct tensor *features = kernel_input(ctx, 0), *labels = kernel_input(ctx, 1);
+    if (unlikely(features->rank != 2 || labels->rank != 1 || tensor_dim(features, 0) != tensor_dim(labels, 0) ||
+                 tensor_dim(features, 1) == 0))
+        return kernel_fail(ctx, check_sparse(features, labels));
+    int64_t dims[2] = {tensor_dim(features, 0), tensor_dim(features, 1)};
+    for (int64_t i = 0; i < dims[0]; i++) {
+        int64_t label = tensor_index_at(labels, i);
+        if (unlikely(label < 0 || label >= dims[1]))
+            return kernel_fail(ctx, bad_label(labels, label, dims[1]));
+    }
+    struct softmax_job job = {.kind = SPARSE_XENT,
+                              .dtype = (enum dtype)features->dtype,
+                              .size = dtype_size((enum dtype)features->dtype),
+                              .cols = dims[1],
+                              .x = tensor_cdata(features),
+                              .x_row_step = dims[1],
+                              .classes = tensor_cdata(labels),
+                              .is_class_i32 = labels->dtype == DT_INT32};
+    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, job.dtype, (struct shape){1, dims}));
+    job.loss = tensor_data(&ctx->outputs[0]);
+    KERNEL_TRY(ctx, kernel_forward_or_alloc(ctx, 0, 1, job.dtype, (struct shape){2, dims}));
+    job.y = tensor_data(&ctx->outputs[1]);
+    return run(ctx, &job, dims[0]);
+}

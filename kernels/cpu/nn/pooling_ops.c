@@ -1,0 +1,307 @@
+/* MaxPool and AvgPool with their gradients, of images and volumes: attrs and shapes to a geometry, which pool_run.c computes.
+ *
+ *   input    T [batch, spatial, channels]
+ *   output   T [batch, places, channels]
+ *   MaxPoolGrad      input, output, grad → the input's gradient: to the first greatest tap; in three dimensions to all that equal it
+ *   MaxPoolGradGrad  input, output, grad of the input's gradient → what the first greatest tap has of it
+ *   AvgPoolGrad      the input's sizes, grad → the input's gradient
+ *   MaxPoolWithArgmax also gives the place of the greatest, counted in elements of its image (of the batch: include_batch_in_index)
+ *
+ * MaxPool of images may pool groups of channels instead of pixels. The average is over the taps inside the input.
+ * Errors   INVALID_ARGUMENT   ranks and shapes that do not fit, channels first
+ *          UNIMPLEMENTED      windows over the batch or (but for MaxPool) the channels */
+#include <stdlib.h>
+
+#include "kernels/cpu/nn/pooling_internal.h"
+#include "kernels/support/widen.h"
+
+struct pool_state {
+    struct pool_op op;
+    struct window_attrs attrs;
+    enum dtype dtype;
+    bool counts_batch;
+};
+
+static const char *const names_2d[] = {"MaxPoolingOp",     "AvgPoolingOp",           "MaxPoolingGradOp",          "MaxPoolingGradGradOp",
+                                       "AvgPoolingGradOp", "MaxPoolingWithArgmaxOp", "MaxPoolingGradWithArgmaxOp"};
+static const char *const names_3d[] = {"Pooling3DOp", "Pooling3DOp", "MaxPooling3dGradOp", "MaxPooling3dGradGradOp", "AvgPooling3dGradOp"};
+
+/* ---- attrs ---- */
+
+static struct status *check_windows(const struct pool_state *state) {
+    const struct window_attrs *attrs = &state->attrs;
+    if (attrs->size.batch != 1 || attrs->strides.batch != 1)
+        return status_unimplemented("Pooling is not yet supported on the batch dimension.");
+    if (state->op.n_spatial == 3 && (attrs->size.channel != 1 || attrs->strides.channel != 1)) {
+        if (state->op.kind == POOL_MAX_GRAD_GRAD)
+            return status_unimplemented("MaxPooling3dGradGrad is not yet supported on the depth dimension.");
+        return status_unimplemented("Pooling is not yet supported on the depth dimension.");
+    }
+    bool is_gradient = state->op.kind == POOL_MAX_GRAD || state->op.kind == POOL_MAX_GRAD_GRAD;
+    if (is_gradient && (attrs->size.channel != 1 || attrs->strides.channel != 1))
+        return status_unimplemented("%s is not yet supported on the depth dimension.",
+                                    state->op.kind == POOL_MAX_GRAD ? "MaxPoolingGrad" : "MaxPoolingGradGrad");
+    return NULL;
+}
+
+struct status *pool_init(struct kernel_init *init) {
+    struct pool_state *state = xcalloc(1, sizeof(*state));
+    init->state = state;
+    state->op = *(const struct pool_op *)init->arg;
+    state->dtype = (enum dtype)init->node->out_types[0];
+    TRY(window_attrs_read(init->node, state->op.n_spatial, &state->attrs));
+    if (state->attrs.is_channels_first)
+        return status_invalid("Default %s only supports %s on device type CPU",
+                              (state->op.n_spatial == 3 ? names_3d : names_2d)[state->op.kind],
+                              state->op.n_spatial == 3 ? "NDHWC" : "NHWC");
+    if (node_attr(init->node, "include_batch_in_index"))
+        TRY(node_get_b(init->node, "include_batch_in_index", &state->counts_batch));
+    return state->op.size_input ? NULL : check_windows(state);
+}
+
+/* ksize and strides of the V2 forms come as inputs. */
+static struct status *read_windows(const struct pool_state *state, const struct kernel_ctx *ctx, struct pool_state *ret) {
+    *ret = *state;
+    if (!state->op.size_input)
+        return NULL;
+    for (int i = 0; i < 2; i++) {
+        const struct tensor *t = kernel_input(ctx, state->op.size_input + i);
+        int64_t values[WINDOW_MAX_RANK];
+        int n = (int)MIN(t->n_elements, WINDOW_MAX_RANK);
+        if (t->n_elements != 4)
+            return status_invalid("Sliding window %s field must specify 4 dimensions", i == 0 ? "ksize" : "stride");
+        for (int k = 0; k < n; k++)
+            values[k] = tensor_index_at(t, k);
+        TRY(window_list_set(&ret->attrs, i == 0 ? "ksize" : "strides", values, n, i == 0 ? &ret->attrs.size : &ret->attrs.strides));
+    }
+    return check_windows(ret);
+}
+
+/* ---- shapes ---- */
+
+static struct status *expect_shape(const struct tensor *t, const char *what, struct shape expected) {
+    if (shape_equal(tensor_shape(t), expected))
+        return NULL;
+    struct arena arena;
+    arena_init(&arena);
+    struct status *st = t->rank != expected.rank ? status_invalid("%s must be %d-dimensional", what, expected.rank)
+                                                 : status_invalid("Expected %s shape to be %s, but got %s", what,
+                                                                  shape_text(expected, &arena), shape_text(tensor_shape(t), &arena));
+    arena_fini(&arena);
+    return st;
+}
+
+static struct status *geometry_of(const struct window_attrs *attrs, struct shape in, struct conv_shape *s, int64_t *places) {
+    int n_spatial = attrs->n_spatial;
+    *s = (struct conv_shape){.in = {1, 1, 1}, .out = {1, 1, 1}, .window = {1, 1, 1}, .stride = {1, 1, 1}, .rate = {1, 1, 1}};
+    s->batch = places[0] = in.dims[0];
+    s->in_channels = s->out_channels = places[n_spatial + 1] = in.dims[n_spatial + 1];
+    s->groups = 1;
+    for (int i = 0; i < n_spatial; i++) {
+        struct window_fit fit;
+        int at = 3 - n_spatial + i;
+        int64_t size = attrs->size.spatial[i];
+        static const char *const sides[2][2] = {{"Top", "Bottom"}, {"Left", "Right"}};
+        for (int side = 0; side < 2; side++) {
+            if (attrs->pads[i][side] >= size)
+                return status_invalid("%s padding %lld needs to be smaller than the window size %lld", sides[i & 1][side],
+                                      (long long)attrs->pads[i][side], (long long)size);
+        }
+        TRY(window_fit(attrs, i, in.dims[1 + i], size, &fit));
+        s->in[at] = in.dims[1 + i];
+        s->window[at] = size;
+        s->out[at] = places[1 + i] = fit.out;
+        s->stride[at] = attrs->strides.spatial[i];
+        s->pad_before[at] = fit.pad_before;
+    }
+    return NULL;
+}
+
+/* MaxPool over groups of channels is pooling along the last dimension: [pixels, channels / size, size]. */
+static struct status *channel_geometry(const struct window_attrs *attrs, struct shape in, struct conv_shape *s, int64_t *places) {
+    int64_t size = attrs->size.channel, channels = in.dims[3];
+    if (attrs->size.spatial[0] != 1 || attrs->size.spatial[1] != 1)
+        return status_unimplemented("MaxPooling supports exactly one of pooling across depth or pooling across width/height.");
+    if (channels % size != 0)
+        return status_unimplemented("Depthwise max pooling requires the depth window to evenly divide the input depth");
+    if (size != attrs->strides.channel)
+        return status_unimplemented("Depthwise max pooling requires the depth window to equal the depth stride");
+    for (int i = 0; i < 2; i++) {
+        struct window_fit fit;
+        TRY(window_fit(attrs, i, in.dims[1 + i], 1, &fit));
+        places[1 + i] = fit.out;
+        if (fit.out != in.dims[1 + i])
+            return status_unimplemented("Depthwise max pooling requires strides of 1 across width and height");
+    }
+    places[0] = in.dims[0];
+    places[3] = channels / size;
+    /* A row of places per image row, so that work can be split. */
+    *s = (struct conv_shape){.in_channels = 1, .out_channels = 1, .groups = 1, .rate = {1, 1, 1}};
+    s->batch = in.dims[0];
+    s->in[0] = s->out[0] = in.dims[1];
+    s->in[1] = s->out[1] = in.dims[2];
+    s->in[2] = channels;
+    s->out[2] = channels / size;
+    s->window[0] = s->window[1] = s->stride[0] = s->stride[1] = 1;
+    s->window[2] = s->stride[2] = size;
+    return NULL;
+}
+
+/* ---- running ---- */
+
+/* A maximum starts at the least finite number of its own type: minus infinity never comes out. */
+static void raise_to_least(enum dtype dtype, float *values, int64_t n) {
+    float least = dtype == DT_HALF ? -65504.0f : -0x1.fep127f;
+    for (int64_t i = 0; i < n; i++)
+        values[i] = values[i] < least ? least : values[i];
+}
+
+/* Half and bfloat16 through float. `n_in` and `n_out` count the elements of the input and of the places. */
+static struct status *run_any(struct pool_job *job, int64_t n_in, int64_t n_out) {
+    struct tensor scratch[4] = {TENSOR_INIT, TENSOR_INIT, TENSOR_INIT, TENSOR_INIT};
+    bool is_backward = job->kind == POOL_MAX_GRAD || job->kind == POOL_AVG_GRAD;
+    int64_t n_result = is_backward ? n_in : n_out, n_gradient = job->kind == POOL_MAX_GRAD_GRAD ? n_in : n_out;
+    enum dtype dtype = job->dtype;
+    void *result = job->result;
+    struct status *st = NULL;
+    TRY_OUT(widen_operand(job->ctx, dtype, n_in, &job->in, &scratch[0]));
+    TRY_OUT(widen_operand(job->ctx, dtype, n_out, &job->out, &scratch[1]));
+    TRY_OUT(widen_operand(job->ctx, dtype, n_gradient, &job->gradient, &scratch[2]));
+    TRY_OUT(widen_result(job->ctx, dtype, n_result, result, &job->result, &scratch[3]));
+    job->dtype = dtype_is_16_bit_float(dtype) ? DT_FLOAT : dtype;
+    TRY_OUT(pool_run(job));
+    if (job->kind == POOL_MAX && dtype_is_16_bit_float(dtype))
+        raise_to_least(dtype, job->result, n_result);
+    narrow_result(job->ctx, dtype, n_result, result, job->result);
+out:
+    for (size_t i = 0; i < ARRAY_LEN(scratch); i++)
+        tensor_clear(&scratch[i]);
+    return st;
+}
+
+static struct status *sizes_of(const struct tensor *t, int rank, int64_t *ret) {
+    if (t->rank != 1 || t->n_elements != rank)
+        return status_invalid("out_backprop must be 1-dimensional and %d elements", rank);
+    for (int i = 0; i < rank; i++) {
+        ret[i] = tensor_index_at(t, i);
+        if (ret[i] < 0)
+            return status_invalid("Dimension %lld of orig_input_shape must be >= 0", (long long)ret[i]);
+    }
+    return NULL;
+}
+
+/* The input's shape, and what the op's other inputs must have, which are checked. `result` is the shape to allocate. */
+static struct status *check_inputs(const struct pool_state *state, const struct kernel_ctx *ctx, int64_t *sizes, struct conv_shape *s,
+                                   int64_t *places, struct shape *result) {
+    int rank = state->op.n_spatial + 2;
+    const struct tensor *t = ctx->inputs;
+    struct shape in = tensor_shape(&t[0]), out = {rank, places};
+    if (state->op.kind == POOL_AVG_GRAD) {
+        TRY(sizes_of(&t[0], rank, sizes));
+        in = (struct shape){rank, sizes};
+    }
+    if (in.rank != rank)
+        return status_invalid("tensor_in must be %d-dimensional", rank);
+    *result = out;
+    if (state->op.kind == POOL_ARGMAX && t[0].n_elements == 0)
+        return status_invalid("tensor_in must not be empty (2)");
+    if (state->attrs.size.channel != 1) {
+        if (state->op.kind == POOL_MAX)
+            return channel_geometry(&state->attrs, in, s, places);
+        return status_unimplemented("Non-spatial pooling is not yet supported. Volunteers? :)");
+    }
+    TRY(geometry_of(&state->attrs, in, s, places));
+    switch (state->op.kind) {
+    case POOL_AVG_GRAD:
+        *result = in;
+        return expect_shape(&t[1], "grad", out);
+    case POOL_MAX_GRAD:
+        *result = in;
+        TRY(expect_shape(&t[1], "orig_output", out));
+        return expect_shape(&t[2], "grad", out);
+    case POOL_MAX_GRAD_GRAD:
+        TRY(expect_shape(&t[1], "orig_output", out));
+        return expect_shape(&t[2], "grad", in);
+    default:
+        return NULL;
+    }
+}
+
+enum kernel_result pool_compute(struct kernel_ctx *ctx) {
+    struct pool_state state;
+    struct conv_shape s;
+    int64_t sizes[WINDOW_MAX_RANK], places[WINDOW_MAX_RANK];
+    struct shape result;
+    const struct tensor *t = ctx->inputs;
+    KERNEL_TRY(ctx, read_windows(ctx->instance->state, ctx, &state));
+    KERNEL_TRY(ctx, check_inputs(&state, ctx, sizes, &s, places, &result));
+    enum pool_kind kind = state.op.kind;
+    struct pool_job job = {.ctx = ctx, .shape = &s, .kind = kind, .n_spatial = state.op.n_spatial, .dtype = state.dtype};
+    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, state.dtype, result));
+    if (kind == POOL_ARGMAX) {
+        enum dtype index = (enum dtype)ctx->instance->out_types[1];
+        KERNEL_TRY(ctx, kernel_alloc(ctx, 1, index, result));
+        job.argmax = tensor_data(&ctx->outputs[1]);
+        job.is_argmax_wide = index == DT_INT64;
+        job.counts_batch = state.counts_batch;
+    }
+    job.result = tensor_data(&ctx->outputs[0]);
+    if (ctx->outputs[0].n_elements == 0)
+        return KERNEL_DONE;
+    if (kind == POOL_AVG_GRAD) {
+        job.gradient = tensor_cdata(&t[1]);
+    } else {
+        job.in = tensor_cdata(&t[0]);
+        job.out = kind == POOL_MAX_GRAD || kind == POOL_MAX_GRAD_GRAD ? tensor_cdata(&t[1]) : NULL;
+        job.gradient = job.out ? tensor_cdata(&t[2]) : NULL;
+    }
+    int64_t n_in = s.batch * conv_n_positions(s.in) * s.in_channels, n_out = s.batch * conv_n_positions(s.out) * s.in_channels;
+    KERNEL_TRY(ctx, run_any(&job, n_in, n_out));
+    return KERNEL_DONE;
+}
+
+/* MaxPoolGradWithArgmax: grad[i] is added where argmax[i] says, in the image of i or in the batch.
+ * Errors   INVALID_ARGUMENT   shapes that differ, an index outside */
+enum kernel_result pool_argmax_grad(struct kernel_ctx *ctx) {
+    const struct pool_state *state = ctx->instance->state;
+    const struct tensor *t = ctx->inputs;
+    struct conv_shape s;
+    int64_t places[WINDOW_MAX_RANK];
+    if (t[0].rank != 4)
+        return kernel_fail(ctx, status_invalid("tensor_in must be 4-dimensional"));
+    if (state->attrs.size.channel != 1)
+        return kernel_fail(ctx, status_unimplemented("Non-spatial pooling is not yet supported. Volunteers? :)"));
+    KERNEL_TRY(ctx, geometry_of(&state->attrs, tensor_shape(&t[0]), &s, places));
+    KERNEL_TRY(ctx, expect_shape(&t[1], "grad", (struct shape){4, places}));
+    KERNEL_TRY(ctx, expect_shape(&t[2], "argmax", (struct shape){4, places}));
+    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, state->dtype, tensor_shape(&t[0])));
+    int64_t n_in = t[0].n_elements, n_out = t[1].n_elements, n_images = state->counts_batch ? 1 : s.batch;
+    if (n_in == 0)
+        return KERNEL_DONE;
+    enum dtype plain = dtype_is_16_bit_float(state->dtype) ? DT_FLOAT : state->dtype;
+    const void *gradient = tensor_cdata(&t[1]);
+    struct tensor scratch[2] = {TENSOR_INIT, TENSOR_INIT};
+    void *result = tensor_data(&ctx->outputs[0]);
+    char *wide;
+    bool is_wide = t[2].dtype == DT_INT64, is_inside = true;
+    struct status *st = NULL;
+    TRY_OUT(widen_operand(ctx, state->dtype, n_out, &gradient, &scratch[0]));
+    TRY_OUT(widen_result(ctx, state->dtype, n_in, result, &wide, &scratch[1]));
+    int64_t size = (int64_t)dtype_size(plain);
+    memset(wide, 0, (size_t)(n_in * size));
+    for (int64_t i = 0; i < n_images && is_inside; i++) {
+        int64_t first = i * (n_out / n_images);
+        is_inside = pool_loops_of[plain]->scatter_at(wide + i * (n_in / n_images) * size, n_in / n_images,
+                                                     (const char *)tensor_cdata(&t[2]) + first * (is_wide ? 8 : 4), is_wide,
+                                                     n_out / n_images, (const char *)gradient + first * size);
+    }
+    if (!is_inside)
+        st = status_invalid("argmax holds an index outside of the input");
+    else
+        narrow_result(ctx, state->dtype, n_in, result, wide);
+out:
+    tensor_clear(&scratch[0]);
+    tensor_clear(&scratch[1]);
+    KERNEL_TRY(ctx, st);
+    return KERNEL_DONE;
+}

@@ -1,0 +1,369 @@
+/* Pooling over the places of a window: what the taps of one place give, channel by channel.
+ *
+ * Forward work is split by rows of places, gradients by images, since windows overlap. */
+#include <float.h>
+
+#include "kernels/support/lanes.h"
+#include "kernels/cpu/nn/pooling_internal.h"
+#include "kernels/support/scratch.h"
+
+#define T float
+#define SUM float
+#define LOWEST (-FLT_MAX)
+#define NAME(x) x##_f32
+#include "kernels/cpu/nn/pooling_loops.inc"
+#define T double
+#define SUM double
+#define LOWEST (-DBL_MAX)
+#define NAME(x) x##_f64
+#include "kernels/cpu/nn/pooling_loops.inc"
+#define T int8_t
+#define SUM uint8_t
+#define LOWEST INT8_MIN
+#define NAME(x) x##_i8
+#include "kernels/cpu/nn/pooling_loops.inc"
+#define T int16_t
+#define SUM uint16_t
+#define LOWEST INT16_MIN
+#define NAME(x) x##_i16
+#include "kernels/cpu/nn/pooling_loops.inc"
+#define T int32_t
+#define SUM uint32_t
+#define LOWEST INT32_MIN
+#define NAME(x) x##_i32
+#include "kernels/cpu/nn/pooling_loops.inc"
+#define T int64_t
+#define SUM uint64_t
+#define LOWEST INT64_MIN
+#define NAME(x) x##_i64
+#include "kernels/cpu/nn/pooling_loops.inc"
+#define T uint8_t
+#define SUM uint8_t
+#define LOWEST 0
+#define NAME(x) x##_u8
+#include "kernels/cpu/nn/pooling_loops.inc"
+#define T uint16_t
+#define SUM uint16_t
+#define LOWEST 0
+#define NAME(x) x##_u16
+#include "kernels/cpu/nn/pooling_loops.inc"
+#define T uint32_t
+#define SUM uint32_t
+#define LOWEST 0
+#define NAME(x) x##_u32
+#include "kernels/cpu/nn/pooling_loops.inc"
+#define T uint64_t
+#define SUM uint64_t
+#define LOWEST 0
+#define NAME(x) x##_u64
+#include "kernels/cpu/nn/pooling_loops.inc"
+
+// clang-format off
+const struct pool_loops *const pool_loops_of[DT_N_TYPES] = {
+    [DT_FLOAT] = &loops_f32, [DT_DOUBLE] = &loops_f64, [DT_INT8] = &loops_i8, [DT_INT16] = &loops_i16, [DT_INT32] = &loops_i32,
+    [DT_INT64] = &loops_i64, [DT_QINT8] = &loops_i8, [DT_QUINT8] = &loops_u8, [DT_UINT8] = &loops_u8, [DT_UINT16] = &loops_u16, [DT_UINT32] = &loops_u32, [DT_UINT64] = &loops_u64,
+};
+// clang-format on
+
+/* Defined here for one type each: the block of a mean, the mean, and its gradient. */
+#define MEAN(s, T)                                                                                                                      \
+    LANES_INLINE void mean_block_##s(const void *const *taps, int64_t n_taps, int64_t at, const int count, T *out) {                    \
+        vec_##s sums[LANES_BLOCK];                                                                                                      \
+        for (int k = 0; k < count; k++)                                                                                                 \
+            sums[k] = (vec_##s){0};                                                                                                     \
+        for (int64_t i = 0; i < n_taps; i++) {                                                                                          \
+            const vec_##s *in = (const vec_##s *)(const void *)((const T *)taps[i] + at);                                               \
+            for (int k = 0; k < count; k++)                                                                                             \
+                sums[k] += in[k];                                                                                                       \
+        }                                                                                                                               \
+        for (int k = 0; k < count; k++) {                                                                                               \
+            vec_##s mean = sums[k] / (T)n_taps;                                                                                         \
+            memcpy(out + k * WIDTH_##s, &mean, sizeof(mean));                                                                           \
+        }                                                                                                                               \
+    }                                                                                                                                   \
+    LANES_INLINE void mean_place_##s(const void *const *taps, const int64_t n_taps, int64_t at, int64_t n, T *out) {                    \
+        int64_t first = 0;                                                                                                              \
+        for (; first + LANES_BLOCK * WIDTH_##s <= n; first += LANES_BLOCK * WIDTH_##s)                                                  \
+            mean_block_##s(taps, n_taps, at + first, LANES_BLOCK, out + first);                                                         \
+        for (; first + 2 * WIDTH_##s <= n; first += 2 * WIDTH_##s)                                                                      \
+            mean_block_##s(taps, n_taps, at + first, 2, out + first);                                                                   \
+        for (; first + WIDTH_##s <= n; first += WIDTH_##s)                                                                              \
+            mean_block_##s(taps, n_taps, at + first, 1, out + first);                                                                   \
+        for (; first < n; first++) {                                                                                                    \
+            T sum = 0;                                                                                                                  \
+            for (int64_t i = 0; i < n_taps; i++)                                                                                        \
+                sum += ((const T *)taps[i])[at + first];                                                                                \
+            out[first] = sum / (T)n_taps;                                                                                               \
+        }                                                                                                                               \
+    }                                                                                                                                   \
+    VECTOR_CLONES static void mean_##s(const void *const *taps, int64_t n_taps, int64_t n_places, int64_t step, int64_t n, void *out) { \
+        if (n_taps == POOL_USUAL_TAPS)                                                                                                  \
+            for (int64_t p = 0; p < n_places; p++)                                                                                      \
+                mean_place_##s(taps, POOL_USUAL_TAPS, p *step, n, (T *)out + p * n);                                                    \
+        else                                                                                                                            \
+            for (int64_t p = 0; p < n_places; p++)                                                                                      \
+                mean_place_##s(taps, n_taps, p *step, n, (T *)out + p * n);                                                             \
+    }                                                                                                                                   \
+    VECTOR_CLONES static void mean_grad_##s(void *const *to, int64_t n_taps, int64_t n_places, int64_t step, int64_t n,                 \
+                                            const void *gradients, bool is_only) {                                                      \
+        const T scale = (T)1 / (T)n_taps;                                                                                               \
+        for (int64_t p = 0; p < n_places; p++) {                                                                                        \
+            const T *gradient = (const T *)gradients + p * n;                                                                           \
+            for (int64_t i = 0; i < n_taps; i++) {                                                                                      \
+                T *sum = (T *)to[i] + p * step;                                                                                         \
+                if (is_only) {                                                                                                          \
+                    _Pragma("GCC ivdep") for (int64_t c = 0; c < n; c++) sum[c] = gradient[c] * scale;                                  \
+                } else {                                                                                                                \
+                    _Pragma("GCC ivdep") for (int64_t c = 0; c < n; c++) sum[c] += gradient[c] * scale;                                 \
+                }                                                                                                                       \
+            }                                                                                                                           \
+        }                                                                                                                               \
+    }
+MEAN(f32, float)
+MEAN(f64, double)
+
+/* Of codes: the fraction is dropped. */
+#define CODE_MEAN(s, T)                                                                                                   \
+    static void mean_##s(const void *const *taps, int64_t n_taps, int64_t n_places, int64_t step, int64_t n, void *out) { \
+        for (int64_t at = 0; at < n_places * n; at++) {                                                                   \
+            int64_t from = at / n * step + at % n, sum = 0;                                                               \
+            for (int64_t i = 0; i < n_taps; i++)                                                                          \
+                sum += ((const T *)taps[i])[from];                                                                        \
+            ((T *)out)[at] = (T)(n_taps ? sum / n_taps : 0);                                                              \
+        }                                                                                                                 \
+    }
+CODE_MEAN(i8, int8_t)
+CODE_MEAN(u8, uint8_t)
+
+void pool_mean(enum dtype dtype, const void *const *taps, int64_t n_taps, int64_t n_places, int64_t step, int64_t n, void *out) {
+    switch (dtype) {
+    case DT_FLOAT:
+        mean_f32(taps, n_taps, n_places, step, n, out);
+        return;
+    case DT_QINT8:
+        mean_i8(taps, n_taps, n_places, step, n, out);
+        return;
+    case DT_QUINT8:
+        mean_u8(taps, n_taps, n_places, step, n, out);
+        return;
+    default:
+        mean_f64(taps, n_taps, n_places, step, n, out);
+    }
+}
+void pool_mean_grad(enum dtype dtype, void *const *to, int64_t n_taps, int64_t n_places, int64_t step, int64_t n, const void *gradient,
+                    bool is_only) {
+    (dtype == DT_FLOAT ? mean_grad_f32 : mean_grad_f64)(to, n_taps, n_places, step, n, gradient, is_only);
+}
+
+/* ---- one place ---- */
+
+/* Buffers of one share: an entry per tap and per channel. */
+struct share {
+    const void **taps, **others; /* addresses in the input, and at the same pixels of the result or of the second gradient */
+    int64_t *pixels;
+    int32_t *at;
+    void *best;
+};
+
+/* The taps of place p of image n that lie inside the input; answers how many. */
+static int64_t find_taps(const struct pool_job *job, int64_t n, int64_t p, struct share *share, const void *in, const void *other) {
+    const struct conv_shape *s = job->shape;
+    int64_t begin[3], end[3], n_taps = 0, bytes = s->in_channels * (int64_t)dtype_size(job->dtype), image = conv_n_positions(s->in);
+    for (int i = 2; i >= 0; i--) {
+        int64_t origin = p % s->out[i] * s->stride[i] - s->pad_before[i];
+        begin[i] = MAX(origin, 0);
+        end[i] = MIN(origin + s->window[i], s->in[i]);
+        p /= s->out[i];
+    }
+    for (int64_t z = begin[0]; z < end[0]; z++) {
+        for (int64_t y = begin[1]; y < end[1]; y++) {
+            int64_t row = (z * s->in[1] + y) * s->in[2];
+            for (int64_t x = begin[2]; x < end[2]; x++, n_taps++) {
+                int64_t at = (n * image + row + x) * bytes;
+                share->taps[n_taps] = (const char *)in + at;
+                share->others[n_taps] = (const char *)other + at;
+                share->pixels[n_taps] = row + x;
+            }
+        }
+    }
+    return n_taps;
+}
+
+static void write_argmax(const struct pool_job *job, int64_t n, int64_t p, const struct share *share) {
+    const struct conv_shape *s = job->shape;
+    int64_t channels = s->in_channels, base = job->counts_batch ? n * conv_n_positions(s->in) * channels : 0;
+    int64_t first = (n * conv_n_positions(s->out) + p) * channels;
+    for (int64_t c = 0; c < channels; c++) {
+        int64_t index = base + share->pixels[share->at[c]] * channels + c;
+        if (job->is_argmax_wide)
+            ((int64_t *)job->argmax)[first + c] = index;
+        else
+            ((int32_t *)job->argmax)[first + c] = (int32_t)index;
+    }
+}
+
+static void run_place(const struct pool_job *job, int64_t n, int64_t p, struct share *share) {
+    const struct conv_shape *s = job->shape;
+    const struct pool_loops *loops = pool_loops_of[job->dtype];
+    int64_t channels = s->in_channels, at = (n * conv_n_positions(s->out) + p) * channels * (int64_t)dtype_size(job->dtype);
+    const void *in = job->in, *other = job->kind == POOL_MAX_GRAD ? job->result : job->gradient ? job->gradient : in;
+    int64_t n_taps = find_taps(job, n, p, share, in, other);
+    const void *out = job->out ? (const char *)job->out + at : NULL;
+    const void *gradient = job->gradient ? (const char *)job->gradient + at : NULL;
+    char *result = (char *)job->result + at;
+    void *const *to = (void *const *)(uintptr_t)share->others;
+    switch (job->kind) {
+    case POOL_MAX_GRAD:
+        if (n_taps == 0)
+            return;
+        if (job->n_spatial == 3) {
+            loops->scatter_equal(to, share->taps, n_taps, channels, out, gradient);
+            return;
+        }
+        loops->search(share->taps, n_taps, channels, share->best, share->at);
+        loops->scatter(to, share->at, channels, gradient);
+        return;
+    case POOL_MAX_GRAD_GRAD:
+        loops->gather_equal(share->others, share->taps, n_taps, channels, out, result);
+        return;
+    default:
+        if (n_taps == 0)
+            return;
+        loops->search(share->taps, n_taps, channels, result, share->at);
+        write_argmax(job, n, p, share);
+    }
+}
+
+/* ---- all places ---- */
+
+static struct status *run_places(const struct pool_job *job, int64_t begin, int64_t end) {
+    const struct conv_shape *s = job->shape;
+    int64_t n_places = conv_n_positions(s->out), n_taps = 1;
+    for (int i = 0; i < 3; i++)
+        n_taps *= MIN(s->window[i], s->in[i]);
+    struct tensor scratch = TENSOR_INIT, channels = TENSOR_INIT;
+    int64_t *words, *wide;
+    TRY(scratch_new(job->ctx, DT_INT64, MAX(n_taps, 1), 3, &scratch, &words));
+    struct status *st = scratch_new(job->ctx, DT_INT64, s->in_channels, 2, &channels, &wide);
+    if (!st) {
+        struct share share = {.taps = (const void **)words,
+                              .others = (const void **)(words + n_taps),
+                              .pixels = words + 2 * n_taps,
+                              .at = (int32_t *)(void *)wide,
+                              .best = wide + s->in_channels};
+        for (; begin < end; begin++)
+            run_place(job, begin / n_places, begin % n_places, &share);
+    }
+    tensor_clear(&scratch);
+    tensor_clear(&channels);
+    return st;
+}
+
+/* Whether every pixel lies in one window. */
+static bool is_tiled(const struct conv_shape *s) {
+    for (int i = 0; i < 3; i++) {
+        if (s->window[i] != s->stride[i] || s->out[i] * s->stride[i] - s->pad_before[i] < s->in[i])
+            return false;
+    }
+    return true;
+}
+
+/* The pixels of the window at `origin` along dimension i. TensorFlow's gradient of the mean in two dimensions takes a window that begins in
+ * the padding for one that reaches to the end of an image narrower than itself. */
+static void clip_window(const struct pool_job *job, int i, int64_t origin, int64_t *ret_begin, int64_t *ret_end) {
+    const struct conv_shape *s = job->shape;
+    bool reaches_end = job->kind == POOL_AVG_GRAD && job->n_spatial == 2 && MAX(origin, 0) + s->window[i] > s->in[i];
+    *ret_begin = MAX(origin, 0);
+    *ret_end = reaches_end ? s->in[i] : MIN(origin + s->window[i], s->in[i]);
+}
+
+/* A row of places of MaxPool, AvgPool or AvgPoolGrad, whose taps lie in the result: the rows of the window are found once for all of them,
+ * and the taps once for all places whose window lies within the image's columns. */
+static void run_row(const struct pool_job *job, int64_t row, const void **taps, int64_t *rows) {
+    const struct conv_shape *s = job->shape;
+    int64_t pixel = s->in_channels * (int64_t)dtype_size(job->dtype), n_rows = 0, stride = s->stride[2];
+    int64_t y = row % s->out[1] * s->stride[1] - s->pad_before[1], z = row / s->out[1] % s->out[0] * s->stride[0] - s->pad_before[0];
+    int64_t image = row / (s->out[1] * s->out[0]) * conv_n_positions(s->in);
+    int64_t begin, end, row_begin, row_end;
+    clip_window(job, 0, z, &begin, &end);
+    clip_window(job, 1, y, &row_begin, &row_end);
+    for (int64_t i = begin; i < end; i++)
+        for (int64_t j = row_begin; j < row_end; j++)
+            rows[n_rows++] = (image + (i * s->in[1] + j) * s->in[2]) * pixel;
+    bool is_backward = job->kind == POOL_AVG_GRAD, is_only = is_backward && is_tiled(s);
+    const char *in = is_backward ? job->result : job->in;
+    char *out = (is_backward ? (char *)(uintptr_t)job->gradient : (char *)job->result) + row * s->out[2] * pixel;
+    for (int64_t x = 0, n_places; x < s->out[2]; x += n_places, out += n_places * pixel) {
+        int64_t origin = x * stride - s->pad_before[2], n_taps = 0, room = s->in[2] - s->window[2] - origin;
+        clip_window(job, 2, origin, &begin, &end);
+        n_places = origin >= 0 && room >= 0 ? MIN(room / stride + 1, s->out[2] - x) : 1;
+        for (int64_t r = 0; r < n_rows; r++)
+            for (int64_t at = begin; at < end; at++)
+                taps[n_taps++] = in + rows[r] + at * pixel;
+        if (is_backward)
+            pool_mean_grad(job->dtype, (void *const *)(uintptr_t)taps, n_taps, n_places, stride * s->in_channels, s->in_channels, out,
+                           is_only);
+        else if (job->kind == POOL_MAX)
+            pool_loops_of[job->dtype]->max(taps, n_taps, n_places, stride * s->in_channels, s->in_channels, out);
+        else
+            pool_mean(job->dtype, taps, n_taps, n_places, stride * s->in_channels, s->in_channels, out);
+    }
+}
+
+static void note_failure(struct pool_job *job, struct status *st) {
+    struct status *none = NULL;
+    if (st && !__atomic_compare_exchange_n(&job->failure, &none, st, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+        status_unref(st);
+}
+
+static void run_rows(struct pool_job *job, int64_t begin, int64_t end) {
+    const struct conv_shape *s = job->shape;
+    int64_t n_rows = MIN(s->window[0], s->in[0]) * MIN(s->window[1], s->in[1]), n_taps = n_rows * MIN(s->window[2], s->in[2]), *words;
+    struct tensor scratch = TENSOR_INIT;
+    struct status *st = scratch_new(job->ctx, DT_INT64, n_taps + n_rows, 1, &scratch, &words);
+    for (; !st && begin < end; begin++)
+        run_row(job, begin, (const void **)words, words + n_taps);
+    note_failure(job, st);
+    tensor_clear(&scratch);
+}
+
+static void forward_range(void *arg, int64_t begin, int64_t end) { run_rows(arg, begin, end); }
+
+static void run_units(struct pool_job *job, int64_t begin, int64_t end, int64_t unit) {
+    note_failure(job, run_places(job, begin * unit, end * unit));
+}
+
+static void rows_range(void *arg, int64_t begin, int64_t end) {
+    struct pool_job *job = arg;
+    run_units(job, begin, end, job->shape->out[2]);
+}
+
+/* An image's gradient is cleared just before it is added to, while it is in the cache. */
+static void images_range(void *arg, int64_t begin, int64_t end) {
+    struct pool_job *job = arg;
+    int64_t bytes = conv_n_positions(job->shape->in) * job->shape->in_channels * (int64_t)dtype_size(job->dtype);
+    int64_t n_rows = job->shape->out[0] * job->shape->out[1];
+    bool is_average = job->kind == POOL_AVG_GRAD;
+    for (; begin < end; begin++) {
+        if (!is_average || !is_tiled(job->shape))
+            memset((char *)job->result + begin * bytes, 0, (size_t)bytes);
+        if (is_average)
+            run_rows(job, begin * n_rows, (begin + 1) * n_rows);
+        else
+            run_units(job, begin, begin + 1, conv_n_positions(job->shape->out));
+    }
+}
+
+struct status *pool_run(struct pool_job *job) {
+    const struct conv_shape *s = job->shape;
+    bool is_backward = job->kind == POOL_MAX_GRAD || job->kind == POOL_AVG_GRAD;
+    double taps = (double)conv_n_positions(s->window), per_place = taps * (2 + (double)s->in_channels * 0.05) + 10;
+    if (is_backward) {
+        pool_parallel_for(job->ctx->pool, s->batch, 2 * per_place * (double)conv_n_positions(s->out), images_range, job);
+    } else {
+        int64_t n_rows = s->batch * s->out[0] * s->out[1];
+        bool is_plain = job->kind == POOL_MAX || job->kind == POOL_AVG;
+        pool_parallel_for(job->ctx->pool, n_rows, per_place * (double)s->out[2], is_plain ? forward_range : rows_range, job);
+    }
+    return job->failure;
+}

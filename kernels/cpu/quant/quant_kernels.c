@@ -1,0 +1,60 @@
+/* CPU kernels of the quantising family. */
+#include "kernels/cpu/nn/pooling_internal.h"
+#include "kernels/cpu/quant/quant_internal.h"
+
+extern const struct kernel_list quant_kernels;
+
+#define REALS (DTYPE_BIT(DT_FLOAT) | DTYPE_BIT(DT_DOUBLE))
+#define BIT(type) DTYPE_BIT(DT_##type)
+#define BYTES (BIT(QUINT8) | BIT(QINT8))
+
+static const struct pool_op max_pool = {POOL_MAX, 2}, avg_pool = {POOL_AVG, 2};
+
+// clang-format off
+#define FAKE(name, fn) {name, .compute = fn, .init = quant_fake_init, .cost_ns_per_element = 1}
+#define SIMULATE(name, fn) {name, {{"T", REALS}}, fn, quant_simulate_init, .cost_ns_per_element = 2}
+static const struct kernel_def rows[] = {
+    FAKE("FakeQuantWithMinMaxArgs", quant_fake),
+    FAKE("FakeQuantWithMinMaxArgsGradient", quant_fake_grad),
+    FAKE("FakeQuantWithMinMaxVars", quant_fake),
+    FAKE("FakeQuantWithMinMaxVarsGradient", quant_fake_grad),
+    FAKE("FakeQuantWithMinMaxVarsPerChannel", quant_fake_channels),
+    FAKE("FakeQuantWithMinMaxVarsPerChannelGradient", quant_fake_channels_grad),
+    SIMULATE("QuantizeAndDequantize", quant_simulate),
+    SIMULATE("QuantizeAndDequantizeV2", quant_simulate),
+    SIMULATE("QuantizeAndDequantizeV3", quant_simulate),
+    SIMULATE("QuantizeAndDequantizeV4", quant_simulate),
+    SIMULATE("QuantizeAndDequantizeV4Grad", quant_simulate_grad),
+    {"QuantizeV2", {{"T", DTYPES_QUANTIZED}}, quant_quantize, quant_convert_init, .cost_ns_per_element = 3},
+    {"Dequantize", {{"T", DTYPES_QUANTIZED}, {"dtype", BIT(FLOAT) | BIT(BFLOAT16)}}, quant_dequantize, quant_convert_init,
+     .cost_ns_per_element = 2},
+    {"Requantize", {{"Tinput", BIT(QINT32)}, {"out_type", BIT(QUINT8) | BIT(QINT8)}}, quant_requantize, .cost_ns_per_element = 3},
+    {"RequantizationRange", {{"Tinput", BIT(QINT32)}}, quant_used_range, .cost_ns_per_element = 1},
+    {"QuantizeDownAndShrinkRange", {{"Tinput", BIT(QINT32)}, {"out_type", BIT(QUINT8)}}, quant_shrink_range, .cost_ns_per_element = 4},
+    {"QuantizedRelu", {{"Tinput", BIT(QINT32)}, {"out_type", BIT(QINT32)}}, quant_relu, .cost_ns_per_element = 1},
+    {"QuantizedRelu", {{"Tinput", BIT(QUINT8)}, {"out_type", BIT(QUINT8)}}, quant_relu, .cost_ns_per_element = 1},
+    {"QuantizedRelu6", {{"Tinput", BIT(QINT32)}, {"out_type", BIT(QINT32)}}, quant_relu, .cost_ns_per_element = 1},
+    {"QuantizedRelu6", {{"Tinput", BIT(QUINT8)}, {"out_type", BIT(QUINT8)}}, quant_relu, .cost_ns_per_element = 1},
+    {"QuantizedBiasAdd", {{"T1", BIT(QUINT8)}, {"T2", BIT(QUINT8)}, {"out_type", BIT(QINT32)}}, quant_bias_add, .cost_ns_per_element = 4},
+    {"QuantizedBiasAdd", {{"T1", BIT(QINT8)}, {"T2", BIT(QINT8)}, {"out_type", BIT(QINT32)}}, quant_bias_add, .cost_ns_per_element = 4},
+    {"QuantizedAdd", {{"T1", BIT(QUINT8)}, {"T2", BIT(QUINT8)}, {"Toutput", BIT(QINT32)}}, quant_add, .cost_ns_per_element = 6},
+    {"QuantizedMul", {{"T1", BIT(QUINT8)}, {"T2", BIT(QUINT8)}, {"Toutput", BIT(QINT32)}}, quant_mul, .cost_ns_per_element = 1.5f},
+    {"QuantizedMatMul", {{"T1", BIT(QUINT8)}, {"T2", BIT(QUINT8)}, {"Toutput", BIT(QINT32)}}, quant_matmul, quant_matmul_init,
+     .flags = KERNEL_EXPENSIVE},
+    {"QuantizedConv2D", {{"Tinput", BIT(QUINT8)}, {"Tfilter", BIT(QUINT8)}, {"out_type", BIT(QINT32)}}, quant_conv, quant_conv_init,
+     .flags = KERNEL_EXPENSIVE},
+    {"QuantizedMaxPool", {{"T", BYTES}}, quant_pool, pool_init, .arg = &max_pool, .cost_ns_per_element = 1},
+    {"QuantizedAvgPool", {{"T", BYTES}}, quant_pool, pool_init, .arg = &avg_pool, .cost_ns_per_element = 1},
+    {"QuantizedConcat", {{"T", BIT(QUINT8) | BIT(QINT32)}}, quant_concat, .cost_ns_per_element = 2},
+    {"QuantizedReshape", {{"T", BIT(QUINT8) | BIT(QINT32)}}, quant_reshape, .flags = KERNEL_VIEW},
+    {"QuantizedBatchNormWithGlobalNormalization", {{"Tinput", BIT(QUINT8)}, {"out_type", BIT(QINT32)}}, quant_batch_norm,
+     quant_batch_norm_init, .cost_ns_per_element = 10},
+    {"QuantizedInstanceNorm", {{"T", BIT(QUINT8)}}, quant_instance_norm, quant_instance_norm_init, .cost_ns_per_element = 6},
+    {"QuantizedResizeBilinear", {{"T", BIT(QUINT8) | BIT(QINT32) | BIT(FLOAT)}}, quant_resize, quant_resize_init,
+     .cost_ns_per_element = 8},
+    {"RequantizationRangePerChannel", {{"T", BIT(QINT32)}}, quant_used_range_channels, quant_channels_init, .cost_ns_per_element = 2},
+    {"RequantizePerChannel", {{"T", BIT(QINT32)}, {"out_type", BYTES}}, quant_requantize_channels, .cost_ns_per_element = 3},
+};
+// clang-format on
+
+const struct kernel_list quant_kernels = {rows, ARRAY_LEN(rows)};

@@ -1,0 +1,258 @@
+/* Gamma and Poisson: rejection sampling in double, whatever the types.
+ *
+ * Each parameter gets `samples` outputs, samples apart in the output: output[sample, parameter]. The sample's own stream
+ * begins at block 256 · (parameter · samples + sample), so the numbers do not depend on who computes which. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "common/tensor/float16.h"
+#include "kernels/cpu/random/random_internal.h"
+
+/* Uniforms and normals of one stream, each kind buffered by itself: a block gives two, the second one is used first. */
+struct draws {
+    struct philox generator;
+    double uniforms[2], normals[2];
+    int n_uniforms, n_normals;
+};
+
+static double draw_uniform(struct draws *draws) {
+    if (draws->n_uniforms == 0) {
+        uint32_t words[PHILOX_BLOCK];
+        philox_next(&draws->generator, words);
+        draws->uniforms[0] = philox_f64(words[0], words[1]);
+        draws->uniforms[1] = philox_f64(words[2], words[3]);
+        draws->n_uniforms = 2;
+    }
+    return draws->uniforms[--draws->n_uniforms];
+}
+
+static double draw_normal(struct draws *draws) {
+    if (draws->n_normals == 0) {
+        uint32_t words[PHILOX_BLOCK];
+        philox_next(&draws->generator, words);
+        double u = philox_f64(words[0], words[1]), angle = 2.0 * M_PI * philox_f64(words[2], words[3]);
+        double radius = sqrt(-2.0 * log(u < 1.0e-7 ? 1.0e-7 : u)), sine, cosine;
+        sincos(angle, &sine, &cosine);
+        draws->normals[0] = sine * radius;
+        draws->normals[1] = cosine * radius;
+        draws->n_normals = 2;
+    }
+    return draws->normals[--draws->n_normals];
+}
+
+enum { MAX_DRAWS = 10000 }; /* no real parameter comes near it; an impossible one (NaN, below 0) ends as NaN */
+
+/* Marsaglia, Tsang: "A simple method for generating gamma variables", TOMS 26 (2000). Below 1: that of alpha + 1, times u^(1/alpha). */
+static double draw_gamma(struct draws *draws, double alpha) {
+    if (alpha == 1.0)
+        return -log1p(-draw_uniform(draws));
+    bool is_below_one = alpha < 1;
+    double d = alpha + (is_below_one ? 2.0 / 3 : -1.0 / 3), c = 1.0 / 3 / sqrt(d);
+    for (int i = 0; i < MAX_DRAWS; i++) {
+        double x = draw_normal(draws), v = 1 + c * x;
+        if (v <= 0)
+            continue;
+        v = v * v * v;
+        double u = draw_uniform(draws);
+        /* The first test is the squeeze, which spares the logarithms most of the time. */
+        if (u < 1 - 0.0331 * (x * x) * (x * x) || log(u) < 0.5 * x * x + d * (1 - v + log(v)))
+            return is_below_one ? d * v * pow(draw_uniform(draws), 1 / alpha) : d * v;
+    }
+    return NAN;
+}
+
+struct poisson_constants {
+    double rate, exp_neg_rate, log_rate, a, b, inv_alpha, v_r;
+};
+
+static struct poisson_constants poisson_prepare(double rate) {
+    double b = 0.931 + 2.53 * sqrt(rate);
+    return (struct poisson_constants){.rate = rate,
+                                      .exp_neg_rate = exp(-rate),
+                                      .log_rate = log(rate),
+                                      .a = -0.059 + 0.02483 * b,
+                                      .b = b,
+                                      .inv_alpha = 1.1239 + 1.1328 / (b - 3.4),
+                                      .v_r = 0.9277 - 3.6224 / (b - 2)};
+}
+
+/* Small rates: uniforms multiplied until below e^-rate (Knuth). Others: Hörmann's PTRS, "The transformed rejection method for
+ * generating Poisson random variables" (1993). `max`: what the output's type can hold. */
+static double draw_poisson(struct draws *draws, const struct poisson_constants *p, double max) {
+    if (!(p->rate >= 0) || isinf(p->rate))
+        return NAN;
+    if (p->rate < 10) {
+        double product = draw_uniform(draws), n = 0;
+        for (; product > p->exp_neg_rate; n++)
+            product *= draw_uniform(draws);
+        return n;
+    }
+    for (int i = 0; i < MAX_DRAWS; i++) {
+        double u = draw_uniform(draws) - 0.5, v = draw_uniform(draws), shifted = 0.5 - fabs(u);
+        double k = floor((2 * p->a / shifted + p->b) * u + p->rate + 0.43);
+        if (k > max)
+            continue;
+        if (shifted >= 0.07 && v <= p->v_r)
+            return k;
+        if (k < 0 || (shifted < 0.013 && v > shifted))
+            continue;
+        int sign;
+        double s = log(v * p->inv_alpha / (p->a / (shifted * shifted) + p->b));
+        double t = -p->rate + k * p->log_rate - lgamma_r(k + 1, &sign);
+        if (s <= t)
+            return k;
+    }
+    return max;
+}
+
+/* ---- elements ---- */
+
+static double parameter_at(enum dtype dtype, const void *data, int64_t i) {
+    switch (dtype) {
+    case DT_HALF:
+        return half_to_float(((const uint16_t *)data)[i]);
+    case DT_BFLOAT16:
+        return bfloat16_to_float(((const uint16_t *)data)[i]);
+    case DT_FLOAT:
+        return ((const float *)data)[i];
+    case DT_DOUBLE:
+        return ((const double *)data)[i];
+    case DT_INT32:
+        return ((const int32_t *)data)[i];
+    default:
+        return (double)((const int64_t *)data)[i];
+    }
+}
+
+static void put(enum dtype dtype, void *data, int64_t i, double v) {
+    switch (dtype) {
+    case DT_HALF:
+        ((uint16_t *)data)[i] = half_from_float((float)v);
+        break;
+    case DT_BFLOAT16:
+        ((uint16_t *)data)[i] = bfloat16_from_float((float)v);
+        break;
+    case DT_FLOAT:
+        ((float *)data)[i] = (float)v;
+        break;
+    case DT_DOUBLE:
+        ((double *)data)[i] = v;
+        break;
+    case DT_INT32:
+        ((int32_t *)data)[i] = v >= -2147483648.0 && v < 2147483648.0 ? (int32_t)v : INT32_MIN;
+        break;
+    default:
+        ((int64_t *)data)[i] = v >= -9223372036854775808.0 && v < 9223372036854775808.0 ? (int64_t)v : INT64_MIN;
+    }
+}
+
+static double max_of(enum dtype dtype) {
+    switch (dtype) {
+    case DT_HALF:
+        return 65504;
+    case DT_FLOAT:
+        return 0x1.fffffep127;
+    case DT_DOUBLE:
+        return 0x1.fffffffffffffp1023;
+    case DT_INT32:
+        return INT32_MAX;
+    default:
+        return 0x1.fffffffffffffp62; /* the largest double below 2^63 */
+    }
+}
+
+struct sample_job {
+    bool is_poisson;
+    struct philox generator;
+    enum dtype in, out;
+    const void *parameters;
+    int64_t n_parameters, samples;
+    void *to;
+};
+
+static void sample_range(void *arg, int64_t begin, int64_t end) {
+    const struct sample_job *job = arg;
+    double max = max_of(job->out);
+    struct poisson_constants poisson = {0};
+    double parameter = 0;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t p = i / job->samples, sample = i % job->samples;
+        if (i == begin || sample == 0) {
+            parameter = parameter_at(job->in, job->parameters, p);
+            if (job->is_poisson)
+                poisson = poisson_prepare(parameter);
+        }
+        struct draws draws = {.generator = philox_skip(job->generator, (uint64_t)i * RANDOM_BLOCKS_PER_OUTPUT)};
+        double v = job->is_poisson ? draw_poisson(&draws, &poisson, max) : draw_gamma(&draws, parameter);
+        put(job->out, job->to, sample * job->n_parameters + p, v);
+    }
+}
+
+static enum kernel_result run(struct kernel_ctx *ctx, struct sample_job *job, const struct tensor *parameters) {
+    job->in = (enum dtype)parameters->dtype;
+    job->out = (enum dtype)ctx->instance->out_types[0];
+    job->parameters = tensor_cdata(parameters);
+    job->n_parameters = parameters->n_elements;
+    job->to = tensor_data(&ctx->outputs[0]);
+    job->samples = ctx->outputs[0].n_elements / job->n_parameters;
+    pool_parallel_for(ctx->pool, ctx->outputs[0].n_elements, 100, sample_range, job);
+    return KERNEL_DONE;
+}
+
+/* The stateful ops: output has shape ++ the parameters' shape. */
+static enum kernel_result stateful(struct kernel_ctx *ctx, bool is_poisson) {
+    const struct tensor *parameters = kernel_input(ctx, 1);
+    int64_t dims[SHAPE_MAX_RANK];
+    struct shape shape;
+    KERNEL_TRY(ctx, random_shape(kernel_input(ctx, 0), dims, &shape));
+    if (shape.rank + parameters->rank > SHAPE_MAX_RANK)
+        return kernel_fail(ctx, status_invalid("Too many dimensions"));
+    for (int i = 0; i < parameters->rank; i++)
+        dims[shape.rank++] = tensor_dim(parameters, i);
+    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, (enum dtype)ctx->instance->out_types[0], shape));
+    int64_t n = ctx->outputs[0].n_elements;
+    if (n == 0)
+        return KERNEL_DONE;
+    struct sample_job job = {.is_poisson = is_poisson, .generator = random_state_reserve(ctx, (uint64_t)n * RANDOM_BLOCKS_PER_OUTPUT)};
+    return run(ctx, &job, parameters);
+}
+
+/* RandomGamma: shape, alpha → output [shape ++ alpha's].    RandomPoisson, RandomPoissonV2: shape, rate → output [shape ++ rate's].
+ * Errors   INVALID_ARGUMENT   shape not a vector, or too large */
+enum kernel_result random_gamma(struct kernel_ctx *ctx) { return stateful(ctx, false); }
+enum kernel_result random_poisson(struct kernel_ctx *ctx) { return stateful(ctx, true); }
+
+/* The stateless ops: the output's shape is given, and ends with the parameters' shape. */
+static enum kernel_result stateless(struct kernel_ctx *ctx, struct sample_job *job, int parameter_input) {
+    const struct tensor *parameters = kernel_input(ctx, parameter_input);
+    int64_t dims[SHAPE_MAX_RANK];
+    struct shape shape;
+    KERNEL_TRY(ctx, random_shape(kernel_input(ctx, 0), dims, &shape));
+    bool ends_alike = shape.rank >= parameters->rank;
+    for (int i = 1; ends_alike && i <= parameters->rank; i++)
+        ends_alike = dims[shape.rank - i] == tensor_dim(parameters, parameters->rank - i);
+    if (unlikely(!ends_alike))
+        return kernel_fail(ctx, status_invalid("Shape passed in must end with broadcasted shape."));
+    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, (enum dtype)ctx->instance->out_types[0], shape));
+    if (ctx->outputs[0].n_elements == 0)
+        return KERNEL_DONE;
+    return run(ctx, job, parameters);
+}
+
+/* StatelessRandomGammaV2 (seed), V3 (key, counter, algorithm): the last input is alpha. */
+enum kernel_result random_stateless_gamma(struct kernel_ctx *ctx) {
+    struct sample_job job = {0};
+    bool is_v3 = ctx->instance->n_inputs == 5;
+    if (is_v3)
+        KERNEL_TRY(ctx, random_from_key(kernel_input(ctx, 1), kernel_input(ctx, 2), kernel_input(ctx, 3), &job.generator));
+    else
+        KERNEL_TRY(ctx, random_from_seed(kernel_input(ctx, 1), &job.generator));
+    return stateless(ctx, &job, ctx->instance->n_inputs - 1);
+}
+
+/* StatelessRandomPoisson: shape, seed, lam. */
+enum kernel_result random_stateless_poisson(struct kernel_ctx *ctx) {
+    struct sample_job job = {.is_poisson = true};
+    KERNEL_TRY(ctx, random_from_seed(kernel_input(ctx, 1), &job.generator));
+    return stateless(ctx, &job, 2);
+}

@@ -1,0 +1,132 @@
+/* ParameterizedTruncatedNormal: normals with a mean, a deviation and bounds for each batch, by rejection [Robert 1995: "Simulation of
+ * truncated normal variables"]. One stream for all batches, front to back: TensorFlow's numbers on one thread. */
+#include <math.h>
+
+#include "common/tensor/float16.h"
+#include "kernels/cpu/random/random_internal.h"
+#include "kernels/support/scratch.h"
+#include "kernels/support/state_internal.h"
+
+enum { MAX_TRIES = 1000, EQUAL_BATCH = 100 };
+
+struct parameterized {
+    struct philox generator;
+    const struct tensor *parameters[4]; /* mean, deviation, lower and upper bound; one for all batches, or one each */
+    int64_t samples, n;                 /* of a batch, of all */
+    void *out;                          /* in the type that is computed in */
+};
+
+static double parameter_at(const struct tensor *t, int64_t b) {
+    int64_t i = t->n_elements == 1 ? 0 : b;
+    switch (t->dtype) {
+    case DT_HALF:
+        return half_to_float(((const uint16_t *)tensor_cdata(t))[i]);
+    case DT_FLOAT:
+        return ((const float *)tensor_cdata(t))[i];
+    default:
+        return ((const double *)tensor_cdata(t))[i];
+    }
+}
+
+static float round_half(float v) { return half_to_float(half_from_float(v)); }
+
+#define NEXT_HALF(kind, generator, out) random_next_f32(kind, DT_HALF, generator, out)
+#define NEXT_FLOAT(kind, generator, out) random_next_f32(kind, DT_FLOAT, generator, out)
+#define NEXT_DOUBLE(kind, generator, out) random_next_f64(kind, generator, out)
+
+#define NAME(x) x##_half
+#define REAL float
+#define ROUND(x) round_half(x)
+#define GROUP 4
+#define NEXT NEXT_HALF
+#define EXP expf
+#define LOG logf
+#define SQRT sqrtf
+#include "kernels/cpu/random/random_parameterized.inc"
+#undef NAME
+#undef ROUND
+#undef NEXT
+#define NAME(x) x##_float
+#define ROUND(x) (x)
+#define NEXT NEXT_FLOAT
+#include "kernels/cpu/random/random_parameterized.inc"
+#undef NAME
+#undef REAL
+#undef GROUP
+#undef NEXT
+#undef EXP
+#undef LOG
+#undef SQRT
+#define NAME(x) x##_double
+#define REAL double
+#define GROUP 2
+#define NEXT NEXT_DOUBLE
+#define EXP exp
+#define LOG log
+#define SQRT sqrt
+#include "kernels/cpu/random/random_parameterized.inc"
+
+static struct status *run_half(struct kernel_ctx *ctx, struct parameterized *job) {
+    struct tensor memory = TENSOR_INIT;
+    float *floats;
+    uint16_t *out = job->out;
+    TRY(scratch_new(ctx, DT_FLOAT, job->n, 1, &memory, &floats));
+    job->out = floats;
+    struct status *st = batches_half(job);
+    for (int64_t i = 0; !st && i < job->n; i++)
+        out[i] = half_from_float(floats[i]);
+    tensor_clear(&memory);
+    return st;
+}
+
+/* Equal parameters for all: batches of a handy size. Errors: INVALID_ARGUMENT for parameters that fit no batch. */
+static struct status *divide(struct parameterized *job, int64_t n_batches, int64_t *ret_n_batches) {
+    static const char *const names[4] = {"means", "stddevs", "minvals", "maxvals"};
+    bool is_same = true;
+    for (int i = 0; i < 4; i++) {
+        const struct tensor *t = job->parameters[i];
+        if (t->rank > 1)
+            return status_invalid("Input %s should be a scalar or vector, got shape: %s", names[i], tensor_shape_words(t));
+        is_same = is_same && (t->rank == 0 || tensor_dim(t, 0) == 1);
+    }
+    if (is_same) {
+        job->samples = EQUAL_BATCH;
+        *ret_n_batches = (job->n + EQUAL_BATCH - 1) / EQUAL_BATCH;
+        return NULL;
+    }
+    for (int i = 0; i < 4; i++) {
+        const struct tensor *t = job->parameters[i];
+        if (t->rank == 1 && t->n_elements != 1 && t->n_elements != n_batches)
+            return status_invalid("Input %s should have length 1 or shape[0], got shape: %s", names[i], tensor_shape_words(t));
+    }
+    job->samples = n_batches > 0 ? job->n / n_batches : 0;
+    *ret_n_batches = n_batches;
+    return NULL;
+}
+
+/* ParameterizedTruncatedNormal.
+ *   shape  int32, int64 [rank], the first size counts batches
+ *   means, stdevs, minvals, maxvals  dtype, scalars or [batches]
+ *   output  dtype [shape...]
+ * Errors   INVALID_ARGUMENT   shapes; a deviation that is not positive, bounds without room or both infinite */
+enum kernel_result random_parameterized(struct kernel_ctx *ctx) {
+    int64_t dims[SHAPE_MAX_RANK], n_batches;
+    struct shape shape;
+    struct parameterized job = {.n = 0};
+    enum dtype dtype = (enum dtype)ctx->instance->out_types[0];
+    KERNEL_TRY(ctx, random_shape(kernel_input(ctx, 0), dims, &shape));
+    if (shape.rank == 0)
+        return kernel_fail(ctx, status_invalid("Shape tensor must not be empty, got []"));
+    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, dtype, shape));
+    for (int i = 0; i < 4; i++)
+        job.parameters[i] = kernel_input(ctx, 1 + i);
+    job.n = ctx->outputs[0].n_elements;
+    job.out = tensor_data(&ctx->outputs[0]);
+    KERNEL_TRY(ctx, divide(&job, dims[0], &n_batches));
+    if (job.n == 0)
+        return KERNEL_DONE;
+    uint64_t blocks = (uint64_t)n_batches * 2 * MAX_TRIES * (uint64_t)(job.samples + 3) / 4;
+    job.generator = random_state_reserve(ctx, blocks);
+    KERNEL_TRY(ctx, dtype == DT_HALF ? run_half(ctx, &job) : dtype == DT_FLOAT ? batches_float(&job) : batches_double(&job));
+    return KERNEL_DONE;
+}

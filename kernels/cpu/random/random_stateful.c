@@ -1,0 +1,111 @@
+/* Random ops with a state: each execution takes the next part of the node's stream.
+ *
+ * The state is a counter of blocks: executions at the same time take different parts. Only which part an execution gets depends on
+ * their order, as in TensorFlow. */
+#include <stdlib.h>
+
+#include "common/base/clock.h"
+#include "kernels/cpu/random/random_internal.h"
+
+struct status *random_state_seed(struct random_state *state, const struct node *node) {
+    int64_t seed, seed2;
+    TRY(node_get_i(node, "seed", &seed));
+    TRY(node_get_i(node, "seed2", &seed2));
+    bool is_seeded = seed != 0 || seed2 != 0;
+    state->start = (struct philox){is_seeded ? (uint64_t)seed : random_u64(), 0, is_seeded ? (uint64_t)seed2 : random_u64()};
+    return NULL;
+}
+
+struct status *random_state_init(struct kernel_init *init) {
+    init->state = xcalloc(1, sizeof(struct random_state));
+    return random_state_seed(init->state, init->node);
+}
+
+struct philox random_state_reserve(struct kernel_ctx *ctx, uint64_t n_blocks) {
+    struct random_state *state = ctx->instance->state;
+    return philox_skip(state->start, atomic_fetch_add_explicit(&state->n_used, n_blocks, memory_order_relaxed));
+}
+
+char *random_shape_text(const struct tensor *t) {
+    struct str text = STR_INIT;
+    shape_print(tensor_shape(t), &text);
+    return str_detach(&text);
+}
+
+struct status *random_shape(const struct tensor *shape, int64_t dims[SHAPE_MAX_RANK], struct shape *ret) {
+    if (unlikely(shape->rank != 1)) {
+        char *text = random_shape_text(shape);
+        struct status *st = status_invalid("shape must be a vector of {int32,int64}, got shape %s", text);
+        free(text);
+        return st;
+    }
+    if (unlikely(shape->n_elements > SHAPE_MAX_RANK))
+        return status_invalid("Too many dimensions");
+    for (int64_t i = 0; i < shape->n_elements; i++) {
+        dims[i] = tensor_index_at(shape, i);
+        if (unlikely(dims[i] < 0))
+            return status_invalid("Dimension %lld must be >= 0", (long long)dims[i]);
+    }
+    *ret = (struct shape){(int)shape->n_elements, dims};
+    return NULL;
+}
+
+static uint64_t integer_bits(const struct tensor *t) {
+    switch (t->dtype) {
+    case DT_INT32:
+        return (uint64_t)(int64_t) * (const int32_t *)tensor_cdata(t);
+    case DT_UINT32:
+        return *(const uint32_t *)tensor_cdata(t);
+    default:
+        return *(const uint64_t *)tensor_cdata(t);
+    }
+}
+
+struct status *random_range(const struct tensor *minval, const struct tensor *maxval, bool is_empty, struct random_fill *fill) {
+    const struct tensor *bounds[2] = {minval, maxval};
+    for (int i = 0; i < 2; i++) {
+        if (likely(bounds[i]->rank == 0))
+            continue;
+        char *text = random_shape_text(bounds[i]);
+        struct status *st = status_invalid("%s must be 0-D, got shape %s", i ? "maxval" : "minval", text);
+        free(text);
+        return st;
+    }
+    uint64_t low = integer_bits(minval), high = integer_bits(maxval);
+    bool is_unsigned = minval->dtype == DT_UINT32 || minval->dtype == DT_UINT64;
+    if (is_empty)
+        return NULL;
+    if (unlikely(is_unsigned ? low >= high : (int64_t)low >= (int64_t)high)) {
+        if (is_unsigned)
+            return status_invalid("Need minval < maxval, got %llu >= %llu", (unsigned long long)low, (unsigned long long)high);
+        return status_invalid("Need minval < maxval, got %lld >= %lld", (long long)low, (long long)high);
+    }
+    fill->low = low;
+    fill->range = high - low; /* of 32-bit types: below 2^32 */
+    return NULL;
+}
+
+static enum kernel_result stateful_fill(struct kernel_ctx *ctx, enum random_kind kind) {
+    int64_t dims[SHAPE_MAX_RANK];
+    struct shape shape;
+    struct random_fill fill = {.kind = kind, .dtype = (enum dtype)ctx->instance->out_types[0]};
+    KERNEL_TRY(ctx, random_shape(kernel_input(ctx, 0), dims, &shape));
+    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, fill.dtype, shape));
+    int64_t n = ctx->outputs[0].n_elements;
+    if (kind == RANDOM_RANGE)
+        KERNEL_TRY(ctx, random_range(kernel_input(ctx, 1), kernel_input(ctx, 2), n == 0, &fill));
+    if (n == 0)
+        return KERNEL_DONE;
+    fill.generator = random_state_reserve(ctx, (uint64_t)n * RANDOM_BLOCKS_PER_OUTPUT);
+    random_fill_run(&fill, ctx->pool, tensor_data(&ctx->outputs[0]), n);
+    return KERNEL_DONE;
+}
+
+/* RandomUniform, RandomStandardNormal, TruncatedNormal, RandomUniformInt: output of the asked shape.
+ *   shape   T [rank]           minval, maxval  Tout, scalars (RandomUniformInt)
+ *   output  dtype [shape...]
+ * Errors    INVALID_ARGUMENT   shape not a vector, a negative or too large one, minval >= maxval */
+enum kernel_result random_uniform(struct kernel_ctx *ctx) { return stateful_fill(ctx, RANDOM_UNIFORM); }
+enum kernel_result random_normal(struct kernel_ctx *ctx) { return stateful_fill(ctx, RANDOM_NORMAL); }
+enum kernel_result random_truncated_normal(struct kernel_ctx *ctx) { return stateful_fill(ctx, RANDOM_TRUNCATED); }
+enum kernel_result random_uniform_int(struct kernel_ctx *ctx) { return stateful_fill(ctx, RANDOM_RANGE); }

@@ -1,0 +1,53 @@
+/* Optimizers: a rule per optimizer that steps a run of elements, written once for all dtypes (training_rules.inc).
+ *
+ * For the training_*.c files only. */
+#ifndef MILLRACE_KERNELS_CPU_STATE_TRAINING_INTERNAL_H
+#define MILLRACE_KERNELS_CPU_STATE_TRAINING_INTERNAL_H
+
+#include "common/tensor/dtype.h"
+
+enum { TRAIN_MAX_SLOTS = 4, TRAIN_MAX_SCALARS = 6 };
+
+enum train_rule {
+    RULE_GRADIENT_DESCENT,
+    RULE_PROXIMAL_GRADIENT_DESCENT,
+    RULE_MOMENTUM,
+    RULE_KERAS_MOMENTUM,
+    RULE_ADAGRAD,
+    RULE_ADAGRAD_V2,
+    RULE_ADAGRAD_DA,
+    RULE_ADAGRAD_DA_SPARSE,
+    RULE_PROXIMAL_ADAGRAD,
+    RULE_ADADELTA,
+    RULE_RMSPROP,
+    RULE_CENTERED_RMSPROP,
+    RULE_ADAM,
+    RULE_ADAM_AMSGRAD,
+    RULE_ADAMAX,
+    RULE_FTRL,
+    RULE_FTRL_V2,
+    RULE_ADD_SIGN,
+    RULE_POWER_SIGN,
+    N_TRAIN_RULES,
+};
+
+/* What a rule sees: each slot's elements before and after (the same memory when in place), the gradient, and the scalars, all of
+ * the run's dtype. `flag` is the optimizer's switch: use_nesterov, update_slots, multiply_linear_by_lr. */
+struct train_run {
+    const void *in[TRAIN_MAX_SLOTS];
+    void *out[TRAIN_MAX_SLOTS];
+    const void *grad;
+    const void *scalars[TRAIN_MAX_SCALARS];
+    int64_t global_step;
+    bool flag;
+};
+/* Elements [begin, end). */
+typedef void train_fn(const struct train_run *run, int64_t begin, int64_t end);
+
+/* By dtype; NULL where the rule has no meaning for it. */
+extern train_fn *const train_rules_half[N_TRAIN_RULES],
+    *const train_rules_bfloat16[N_TRAIN_RULES],
+        *const train_rules_float[N_TRAIN_RULES], *const train_rules_double[N_TRAIN_RULES], *const train_rules_complex64[N_TRAIN_RULES],
+                                                                                               *const train_rules_complex128[N_TRAIN_RULES];
+
+#endif

@@ -1,0 +1,19 @@
+/* Batches, for who makes them of other datasets. */
+#ifndef MILLRACE_KERNELS_HOST_DATA_DATASET_BATCH_H
+#define MILLRACE_KERNELS_HOST_DATA_DATASET_BATCH_H
+
+#include "kernels/host/data/dataset_buffer.h"
+
+struct batch_dataset {
+    struct dataset base;
+    int64_t batch_size;
+    bool drops_remainder;
+};
+extern const struct dataset_kind batch_kind;
+struct status *batch_check_size(int64_t batch_size) MUST_USE;
+
+/* begin and end of iterators that collect a batch. */
+struct status *batch_begin(struct dataset_iter *iter) MUST_USE;
+void batch_end(struct dataset_iter *iter);
+
+#endif

@@ -1,0 +1,227 @@
+/* Datasets of datasets: flat map and interleave.
+ *
+ * Interleave goes round a cycle of open datasets, block_length elements from each. An empty place is filled by the next element of the
+ * input before anything is taken from it; when that has ended, it is passed over. */
+#include <stdlib.h>
+
+#include "kernels/host/data/dataset_map.h"
+
+extern const struct kernel_list dataset_nested_kernels;
+
+/* ---- what both share ---- */
+
+struct status *nested_begin(struct dataset_iter *iter) {
+    struct nested_iter *self = (struct nested_iter *)iter;
+    const struct fn_dataset *dataset = (const struct fn_dataset *)iter->dataset;
+    TRY(dataset_begin_one(iter));
+    return dataset_call_init(&self->call, &dataset->fn, iter->env, iter->dataset->inputs[0]->n_components);
+}
+
+void nested_end(struct dataset_iter *iter) {
+    dataset_end_one(iter);
+    dataset_call_fini(&((struct nested_iter *)iter)->call);
+}
+
+/* Elements must be what the outer dataset promises. */
+static struct status *check_inner(const struct dataset *outer, const struct dataset *inner) {
+    if (inner->n_components != outer->n_components)
+        return status_invalid("The function's dataset has %d components where %d are declared", inner->n_components, outer->n_components);
+    for (int i = 0; i < inner->n_components; i++)
+        if (inner->types[i] != outer->types[i])
+            return status_invalid("Component %d of the function's dataset is %s where %s is declared", i,
+                                  dtype_name((enum dtype)inner->types[i]), dtype_name((enum dtype)outer->types[i]));
+    return NULL;
+}
+
+static struct status *open_result(struct nested_iter *self, struct dataset_iter **ret) {
+    struct dataset *dataset = NULL;
+    TRY(dataset_of(&self->call.rets[0], &dataset));
+    TRY(check_inner(self->one.iter.dataset, dataset));
+    return dataset_iter_new(dataset, self->one.iter.env, ret);
+}
+
+enum data_poll nested_open(struct nested_iter *self, struct data_task *task, struct dataset_iter **ret) {
+    if (!self->call.is_running) {
+        enum data_poll result = self->has_input_ended ? DATA_END : dataset_iter_next(self->one.input, task, self->call.args);
+        self->has_input_ended = self->has_input_ended || result == DATA_END;
+        if (result != DATA_ELEMENT)
+            return result;
+    }
+    enum data_poll result = dataset_call_poll(&self->call, task);
+    if (result == DATA_FAILED)
+        task->status = map_failure(task->status);
+    if (result != DATA_ELEMENT)
+        return result;
+    struct status *st = open_result(self, ret);
+    element_clear(self->call.rets, self->call.function->n_rets);
+    return st ? data_task_fail(task, st) : DATA_ELEMENT;
+}
+
+static struct status *nested_take(struct kernel_ctx *ctx, struct dataset *dataset) {
+    static const uint8_t wanted[] = {DT_VARIANT};
+    TRY(fn_dataset_take(ctx, dataset, "f"));
+    return dataset_fn_check(&((struct fn_dataset *)dataset)->fn, wanted, 1);
+}
+
+/* ---- flat map ---- */
+
+struct flat_map_iter {
+    struct nested_iter nested;
+    struct dataset_iter *current;
+};
+
+static void flat_map_end(struct dataset_iter *iter) {
+    dataset_iter_free(((struct flat_map_iter *)iter)->current);
+    nested_end(iter);
+}
+
+static enum data_poll flat_map_next(struct dataset_iter *iter, struct data_task *task, struct tensor *out) {
+    struct flat_map_iter *self = (struct flat_map_iter *)iter;
+    for (;;) {
+        if (!self->current) {
+            enum data_poll result = nested_open(&self->nested, task, &self->current);
+            if (result != DATA_ELEMENT)
+                return result;
+        }
+        enum data_poll result = dataset_iter_next(self->current, task, out);
+        if (result != DATA_END)
+            return result;
+        dataset_iter_free(self->current);
+        self->current = NULL;
+    }
+}
+
+static const struct dataset_kind flat_map_kind = {.name = "FlatMap",
+                                                  .dataset_size = sizeof(struct fn_dataset),
+                                                  .iter_size = sizeof(struct flat_map_iter),
+                                                  .begin = nested_begin,
+                                                  .next = flat_map_next,
+                                                  .end = flat_map_end,
+                                                  .forget = fn_dataset_forget};
+
+static enum kernel_result flat_map_compute(struct kernel_ctx *ctx) {
+    struct dataset *dataset = NULL;
+    KERNEL_TRY(ctx, dataset_new(ctx, &flat_map_kind, 1, &dataset));
+    return dataset_finish(ctx, dataset, nested_take(ctx, dataset));
+}
+
+/* ---- interleave ---- */
+
+enum { MAX_CYCLE = 1 << 20, AUTO_CYCLE = 8 };
+
+struct interleave_dataset {
+    struct fn_dataset fn;
+    int64_t cycle_length, block_length;
+    bool fills_at_once; /* a place whose dataset has ended gets the next one before the cycle goes on */
+};
+
+struct interleave_iter {
+    struct nested_iter nested;
+    struct dataset_iter **cycle;
+    int64_t at, n_in_block, n_open;
+};
+
+static struct status *interleave_begin(struct dataset_iter *iter) {
+    struct interleave_iter *self = (struct interleave_iter *)iter;
+    self->cycle = xcalloc((size_t)((const struct interleave_dataset *)iter->dataset)->cycle_length, sizeof(*self->cycle));
+    return nested_begin(iter);
+}
+
+static void interleave_end(struct dataset_iter *iter) {
+    struct interleave_iter *self = (struct interleave_iter *)iter;
+    for (int64_t i = 0; self->cycle && i < ((const struct interleave_dataset *)iter->dataset)->cycle_length; i++)
+        dataset_iter_free(self->cycle[i]);
+    free(self->cycle);
+    nested_end(iter);
+}
+
+static void next_place(struct interleave_iter *self, const struct interleave_dataset *dataset) {
+    self->at = (self->at + 1) % dataset->cycle_length;
+    self->n_in_block = 0;
+}
+
+/* Fills the place, if the input has more. DATA_END: it has not, the place was passed over. */
+static enum data_poll fill_place(struct interleave_iter *self, const struct interleave_dataset *dataset, struct data_task *task) {
+    enum data_poll result = nested_open(&self->nested, task, &self->cycle[self->at]);
+    if (result == DATA_ELEMENT)
+        self->n_open++;
+    else if (result == DATA_END)
+        next_place(self, dataset);
+    return result;
+}
+
+static enum data_poll interleave_next(struct dataset_iter *iter, struct data_task *task, struct tensor *out) {
+    const struct interleave_dataset *dataset = (const struct interleave_dataset *)iter->dataset;
+    struct interleave_iter *self = (struct interleave_iter *)iter;
+    while (self->n_open > 0 || !self->nested.has_input_ended) {
+        enum data_poll result;
+        if (!self->cycle[self->at]) {
+            result = fill_place(self, dataset, task);
+            if (result == DATA_PENDING || result == DATA_FAILED)
+                return result;
+            continue;
+        }
+        result = dataset_iter_next(self->cycle[self->at], task, out);
+        if (result == DATA_ELEMENT && ++self->n_in_block == dataset->block_length)
+            next_place(self, dataset);
+        if (result != DATA_END)
+            return result;
+        dataset_iter_free(self->cycle[self->at]);
+        self->cycle[self->at] = NULL;
+        self->n_open--;
+        if (!dataset->fills_at_once)
+            next_place(self, dataset);
+        else
+            self->n_in_block = 0;
+    }
+    return DATA_END;
+}
+
+static const struct dataset_kind interleave_kind = {.name = "Interleave",
+                                                    .dataset_size = sizeof(struct interleave_dataset),
+                                                    .iter_size = sizeof(struct interleave_iter),
+                                                    .begin = interleave_begin,
+                                                    .next = interleave_next,
+                                                    .end = interleave_end,
+                                                    .forget = fn_dataset_forget};
+
+static struct status *interleave_take(struct kernel_ctx *ctx, struct dataset *dataset) {
+    struct interleave_dataset *self = (struct interleave_dataset *)dataset;
+    int first = 1 + dataset_list_length(ctx, "Targuments");
+    TRY(nested_take(ctx, dataset));
+    TRY(dataset_scalar_i64(ctx, first, "cycle_length", &self->cycle_length));
+    TRY(dataset_scalar_i64(ctx, first + 1, "block_length", &self->block_length));
+    if (self->cycle_length == -1) /* as the machine likes */
+        self->cycle_length = AUTO_CYCLE;
+    if (self->cycle_length <= 0)
+        return status_invalid("cycle_length must be greater than zero.");
+    if (self->block_length <= 0)
+        return status_invalid("block_length must be greater than zero.");
+    if (self->cycle_length > MAX_CYCLE)
+        return status_exhausted("cycle_length is %lld, at most %d is supported", (long long)self->cycle_length, MAX_CYCLE);
+    return NULL;
+}
+
+static enum kernel_result interleave_compute(struct kernel_ctx *ctx) {
+    struct dataset *dataset = NULL;
+    KERNEL_TRY(ctx, dataset_new(ctx, &interleave_kind, 1, &dataset));
+    return dataset_finish(ctx, dataset, interleave_take(ctx, dataset));
+}
+
+#define DATASET(name, fn) \
+    { .op = (name), .compute = (fn), .flags = KERNEL_STATEFUL | KERNEL_VIEW }
+
+// clang-format off
+static const struct kernel_def rows[] = {
+    DATASET("FlatMapDataset", flat_map_compute),
+    DATASET("InterleaveDataset", interleave_compute),
+    DATASET("ParallelInterleaveDatasetV2", interleave_compute),
+    DATASET("ParallelInterleaveDatasetV3", interleave_compute),
+    DATASET("ParallelInterleaveDatasetV4", interleave_compute),
+    DATASET("ParallelInterleaveDataset", interleave_compute),
+    DATASET("LegacyParallelInterleaveDatasetV2", interleave_compute),
+    DATASET("ExperimentalParallelInterleaveDataset", interleave_compute),
+};
+// clang-format on
+
+const struct kernel_list dataset_nested_kernels = {rows, ARRAY_LEN(rows)};

@@ -1,0 +1,144 @@
+/* The messages between a task that wants checkpoint files and one that has them. Bytes from a stranger, both ways. */
+#include <stdlib.h>
+
+#include "common/tensor/tensor_proto.h"
+#include "kernels/host/files/checkpoint_peer.h"
+
+/* Question: kind = 1, prefix = 2, shard = 3 (0: the index, else one more than its number), n_shards = 4, offset = 5, n = 6, identity = 7,
+ * removes_dir = 8. */
+void checkpoint_question_print(const struct checkpoint_question *question, struct str *out) {
+    proto_add_int(out, 1, question->kind);
+    proto_add_bytes(out, 2, question->prefix.data, question->prefix.len);
+    proto_add_int(out, 3, (uint64_t)(question->shard + 1));
+    proto_add_int(out, 4, (uint64_t)question->n_shards);
+    proto_add_int(out, 5, question->offset);
+    proto_add_int(out, 6, question->n);
+    proto_add_int(out, 7, question->identity);
+    proto_add_int(out, 8, question->removes_dir);
+}
+
+static bool take_number(const struct proto_field *field, struct checkpoint_question *ret) {
+    switch (field->number) {
+    case 1:
+        ret->kind = (enum checkpoint_ask)MIN(field->value, 255ull);
+        return true;
+    case 3:
+        ret->shard = (int)MIN(field->value, (uint64_t)BUNDLE_MAX_SHARDS + 1) - 1;
+        return field->value <= BUNDLE_MAX_SHARDS;
+    case 4:
+        ret->n_shards = (int)MIN(field->value, (uint64_t)BUNDLE_MAX_SHARDS);
+        return field->value <= BUNDLE_MAX_SHARDS;
+    case 5:
+        ret->offset = field->value;
+        return field->value <= INT64_MAX / 2;
+    case 6:
+        ret->n = field->value;
+        return field->value <= STREAM_PIECE_BYTES;
+    case 7:
+        ret->identity = field->value;
+        return true;
+    case 8:
+        ret->removes_dir = field->value != 0;
+        return true;
+    default:
+        return true;
+    }
+}
+
+struct status *checkpoint_question_parse(struct span in, struct checkpoint_question *ret) {
+    struct proto_field field;
+    bool is_good = true;
+    int more;
+    *ret = (struct checkpoint_question){.shard = INDEX_SHARD};
+    while (is_good && (more = proto_next(&in, &field)) > 0) {
+        if (field.number == 2 && field.wire_type == 2)
+            ret->prefix = field.bytes;
+        else if (field.wire_type == 0)
+            is_good = take_number(&field, ret);
+    }
+    if (!is_good || more < 0)
+        return status_invalid("a malformed question for checkpoint files");
+    return NULL;
+}
+
+/* Found: is_there = 1, changed_ns = 2, index = 3, shards = 4; a file: shard = 1, n_shards = 2, size = 3, identity = 4. */
+static void print_file(const struct found_file *file, uint32_t number, struct str *out) {
+    size_t begin = proto_begin(out, number, 0);
+    proto_add_int(out, 1, (uint64_t)MAX(file->shard, 0));
+    proto_add_int(out, 2, (uint64_t)file->n_shards);
+    proto_add_int(out, 3, (uint64_t)file->size_bytes);
+    proto_add_int(out, 4, file->identity);
+    proto_end(out, begin, 0);
+}
+
+void found_print(const struct found *found, struct str *out) {
+    if (!found->is_there)
+        return;
+    proto_add_int(out, 1, 1);
+    proto_add_int(out, 2, (uint64_t)found->changed_ns);
+    print_file(&found->index, 3, out);
+    for (int i = 0; i < found->n_shards; i++)
+        print_file(&found->shards[i], 4, out);
+}
+
+static bool parse_file(struct span in, struct found_file *ret) {
+    struct proto_field field;
+    int more;
+    *ret = (struct found_file){0};
+    while ((more = proto_next(&in, &field)) > 0) {
+        if (field.wire_type != 0)
+            continue;
+        if ((field.number <= 2 && field.value > BUNDLE_MAX_SHARDS) || (field.number == 3 && field.value > INT64_MAX / 2))
+            return false;
+        if (field.number == 1)
+            ret->shard = (int)field.value;
+        else if (field.number == 2)
+            ret->n_shards = (int)field.value;
+        else if (field.number == 3)
+            ret->size_bytes = (int64_t)field.value;
+        else if (field.number == 4)
+            ret->identity = field.value;
+    }
+    return more == 0;
+}
+
+static bool parse_found_field(const struct proto_field *field, struct found *ret) {
+    if (field->number == 1 && field->wire_type == 0) {
+        ret->is_there = field->value != 0;
+    } else if (field->number == 2 && field->wire_type == 0) {
+        ret->changed_ns = (int64_t)field->value;
+    } else if (field->number == 3 && field->wire_type == 2) {
+        bool is_good = parse_file(field->bytes, &ret->index);
+        ret->index.shard = INDEX_SHARD;
+        return is_good;
+    } else if (field->number == 4 && field->wire_type == 2) {
+        if (ret->n_shards == FOUND_MAX_SHARDS)
+            return false;
+        if (!ret->shards)
+            ret->shards = xcalloc(FOUND_MAX_SHARDS, sizeof(*ret->shards));
+        return parse_file(field->bytes, &ret->shards[ret->n_shards++]);
+    }
+    return true;
+}
+
+struct status *found_parse(struct span in, struct found *ret) {
+    struct proto_field field;
+    bool is_good = true;
+    int more = 0;
+    *ret = (struct found){.index.shard = INDEX_SHARD};
+    while (is_good && (more = proto_next(&in, &field)) > 0)
+        is_good = parse_found_field(&field, ret);
+    return is_good && more == 0 ? NULL : status_internal("a malformed answer about checkpoint files");
+}
+
+void found_fini(struct found *found) {
+    free(found->shards);
+    *found = (struct found){.index.shard = INDEX_SHARD};
+}
+
+const struct found_file *found_shard(const struct found *found, int shard, int n_shards) {
+    for (int i = 0; i < found->n_shards; i++)
+        if (found->shards[i].shard == shard && found->shards[i].n_shards == n_shards)
+            return &found->shards[i];
+    return NULL;
+}

@@ -1,0 +1,165 @@
+/* Checkpoint files that only another task has: what its kernels are asked (kernels/host.h), and what they answer.
+ *
+ *   asker                                            owner
+ *   LOOK prefix                                ──►   is there PREFIX.index? its size and age, and those of the data files
+ *   READ prefix, shard, offset, n, identity    ──►   so many bytes, and their CRC-32C; ABORTED when it is another file than it was
+ *   REMOVE prefix                              ──►   what this process has saved there goes: it lives on in the checkpoint it is part of
+ *
+ * What may be read: index and data files of checkpoints, by prefix and number, never a file by its name; regular ones that lie below the
+ * owner's --file-root when they are open, whatever links there are. What may be removed: files that this process' own SaveV2 wrote
+ * and nobody has replaced. Nothing can be written. A task that can be reached at all trusts who reaches it as far as a master, whose
+ * graphs may read the same files.
+ *
+ * Streams are windows of questions: STREAM_WINDOW pieces of at most a megabyte are on their way or being worked on, so neither end holds
+ * more than that for one, whatever the file's size and the disks' speeds. */
+#ifndef MILLRACE_KERNELS_HOST_FILES_CHECKPOINT_PEER_H
+#define MILLRACE_KERNELS_HOST_FILES_CHECKPOINT_PEER_H
+
+#include <pthread.h>
+
+#include "common/io/bundle.h"
+#include "kernels/host.h"
+
+enum {
+    STREAM_WINDOW = 8,
+    STREAM_PIECE_BYTES = PEER_MAX_PAYLOAD_BYTES,
+    FOUND_MAX_SHARDS = 8192, /* of a checkpoint that is read or fetched from another task */
+    INDEX_SHARD = -1,
+};
+
+/* ---- the messages (checkpoint_message.c) ---- */
+
+enum checkpoint_ask { CHECKPOINT_LOOK = 1, CHECKPOINT_READ, CHECKPOINT_REMOVE };
+
+struct checkpoint_question {
+    enum checkpoint_ask kind;
+    struct span prefix;
+    int shard, n_shards;          /* READ: INDEX_SHARD for the index */
+    uint64_t offset, n, identity; /* READ */
+    bool removes_dir;             /* REMOVE: the directory too, once it is empty */
+};
+
+/* A file of the owner's: `identity` changes when it is replaced or written. */
+struct found_file {
+    int shard, n_shards;
+    int64_t size_bytes;
+    uint64_t identity;
+};
+struct found {
+    bool is_there;
+    struct found_file index;
+    int64_t changed_ns; /* of the index */
+    struct found_file *shards;
+    int n_shards;
+};
+void found_fini(struct found *found);
+const struct found_file *found_shard(const struct found *found, int shard, int n_shards); /* NULL: the owner has none */
+
+void checkpoint_question_print(const struct checkpoint_question *question, struct str *out);
+struct status *checkpoint_question_parse(struct span in, struct checkpoint_question *ret) MUST_USE;
+void found_print(const struct found *found, struct str *out);
+struct status *found_parse(struct span in, struct found *ret) MUST_USE; /* fini in any case */
+
+/* ---- the owner (checkpoint_answer.c): a peer_answer_fn ---- */
+
+struct status *checkpoint_answer(struct span request, struct peer_answer *ret) MUST_USE;
+/* This process has written the checkpoint of that prefix. The newest few thousand are remembered. Any thread. */
+void checkpoint_note_saved(const char *prefix);
+
+/* ---- the asker (checkpoint_stream.c) ---- */
+
+struct peer_search;
+struct search_question {
+    struct peer_question question;
+    struct peer_search *search;
+};
+
+/* Which other task has a checkpoint? All are asked at once; of several the one whose index is newest is taken. */
+struct peer_search {
+    struct kernel_ctx *ctx;
+    const char *prefix; /* as the client named it: each task resolves it for itself */
+    /* At the end: */
+    int task;                                   /* -1: none */
+    struct found found;                         /* the caller's to fini */
+    struct status *status;                      /* NULL; or UNAVAILABLE: none has it, and some could not be asked; or the step's cancel */
+    void (*on_end)(struct peer_search *search); /* once; an I/O thread, or the caller's when there is nobody to ask */
+    /* its own: */
+    struct search_question *questions;
+    struct str request;
+    int n_asked;
+    struct pool_task io_task;
+    _Atomic int n_left;
+};
+void peer_search_start(struct peer_search *search);
+/* NOT_FOUND naming the prefix and the tasks that were asked. */
+struct status *peer_search_nobody(struct kernel_ctx *ctx, const char *prefix) MUST_USE;
+
+struct peer_stream;
+struct stream_piece {
+    struct peer_question question;
+    struct pool_task task;
+    struct peer_stream *stream;
+    struct str request;
+    int64_t offset, n_bytes;
+};
+
+/* The bytes [begin, end) of one file of a task. */
+struct peer_stream {
+    struct kernel_ctx *ctx;
+    int task;
+    const char *prefix;
+    struct found_file file; /* shard INDEX_SHARD: the index */
+    int64_t begin, end;
+    /* A piece, its checksum compared; in any order, several at a time, each byte once. An I/O thread. A failure ends the stream. */
+    struct status *(*take)(struct peer_stream *stream, int64_t offset, const char *bytes, size_t n);
+    void (*on_end)(struct peer_stream *stream, struct status *status_take); /* once; an I/O thread */
+    void *arg;
+    /* its own: */
+    pthread_mutex_t lock;
+    int64_t next;          /* guarded by lock */
+    int n_pieces;          /* guarded by lock: on their way */
+    struct status *status; /* guarded by lock */
+    struct pool_task empty_task;
+    struct stream_piece pieces[STREAM_WINDOW];
+};
+void peer_stream_start(struct peer_stream *stream);
+
+/* Does the host have other tasks to ask? */
+bool checkpoint_has_peers(struct kernel_ctx *ctx);
+/* A name that fits into a question: with a scheme and a host it may be longer than any path. Errors: INVALID_ARGUMENT. */
+struct status *checkpoint_check_name(struct span name) MUST_USE;
+
+/* ---- fetching (checkpoint_fetch.c) ---- */
+
+/* A part of a sharded save comes from the task that wrote it: index and data files, under `local_prefix`, checked against the index's
+ * checksums and on the disk. */
+struct part_fetch {
+    struct kernel_ctx *ctx;
+    const char *prefix;                                                   /* as the client named it */
+    const char *local_prefix;                                             /* of the system; its files must not be there */
+    int task;                                                             /* at the end: who had it; -1: nobody */
+    void (*on_end)(struct part_fetch *fetch, struct status *status_take); /* once; after a failure nothing is left of it */
+    void *record;
+};
+void part_fetch_start(struct part_fetch *fetch);
+/* Removes the files of a fetched part that are there. */
+void part_fetch_remove(const char *local_prefix, int n_shards);
+
+/* ---- RestoreV2 from another task (checkpoint_remote.c) ---- */
+
+/* The checkpoint is not here: asks the others for it, and ends the execution. I/O thread. */
+void checkpoint_remote_restore(struct kernel_ctx *ctx);
+
+/* ---- checkpoint_kernels.c ---- */
+
+/* All names and types, looked up before any byte is read: entries[i] is output i's. */
+struct status *checkpoint_find_all(struct kernel_ctx *ctx, struct bundle_reader *reader, struct arena *arena,
+                                   struct bundle_entry *entries) MUST_USE;
+/* Sets output i. */
+struct status *checkpoint_read_output(struct kernel_ctx *ctx, struct bundle_reader *reader, const struct bundle_entry *entry,
+                                      int i) MUST_USE;
+/* Visits what reading output i takes from the data files. */
+struct status *checkpoint_visit_output(struct kernel_ctx *ctx, struct bundle_reader *reader, const struct bundle_entry *entry, int i,
+                                       bundle_visit_fn *visit, void *arg) MUST_USE;
+
+#endif

@@ -1,0 +1,236 @@
+/* Asking for checkpoint files: the search for the task that has one, and streams of a file's bytes. */
+#include <stdlib.h>
+
+#include "common/io/crc32c.h"
+#include "common/tensor/tensor_proto.h"
+#include "kernels/host/files/checkpoint_peer.h"
+#include "kernels/host/files/io_internal.h"
+
+bool checkpoint_has_peers(struct kernel_ctx *ctx) { return ctx->host->peer_count && ctx->host->peer_count(ctx) > 0; }
+
+struct status *checkpoint_check_name(struct span name) {
+    enum { MAX_NAME_BYTES = 8192 };
+    return name.len <= MAX_NAME_BYTES ? NULL
+                                      : status_invalid("A checkpoint's name of %zu bytes; at most %d can be", name.len, MAX_NAME_BYTES);
+}
+
+/* ---- searching ---- */
+
+/* What one task said. It may be unable to say: then the others' answers are not the whole truth. */
+static void take_answer(struct peer_search *search, struct peer_question *question) {
+    struct found found = {.index.shard = INDEX_SHARD};
+    struct status *st = question->status;
+    if (!st)
+        st = found_parse((struct span){str_text(&question->answer), question->answer.len}, &found);
+    if (!st && found.is_there && (search->task < 0 || found.changed_ns > search->found.changed_ns)) {
+        struct found older = search->found;
+        search->found = found;
+        found = older;
+        search->task = question->task;
+    }
+    /* Outside of its roots it has nothing that others may have. */
+    if (st && status_code(st) != STATUS_PERMISSION_DENIED && status_code(st) != STATUS_NOT_FOUND && !search->status) {
+        search->status = st;
+        st = NULL;
+    }
+    status_unref(st);
+    found_fini(&found);
+    str_fini(&question->answer);
+    buffer_unref(question->payload);
+}
+
+static struct status *not_askable(const struct peer_search *search, struct status *why_take) {
+    struct status *st = status_unavailable("Checkpoint %s is not here, and a task that may have it could not be asked: %s", search->prefix,
+                                           status_message(why_take));
+    status_unref(why_take);
+    return st;
+}
+
+static void end_search(struct pool_task *task) {
+    struct peer_search *search = CONTAINER_OF(task, struct peer_search, io_task);
+    search->task = -1;
+    search->status = NULL;
+    for (int i = 0; i < search->n_asked; i++)
+        take_answer(search, &search->questions[i].question);
+    free(search->questions);
+    search->questions = NULL;
+    str_fini(&search->request);
+    if (search->task >= 0) {
+        status_unref(search->status);
+        search->status = NULL;
+    } else if (search->status) {
+        search->status = not_askable(search, search->status);
+    }
+    search->on_end(search);
+}
+
+static void on_looked(struct peer_question *question) {
+    struct peer_search *search = CONTAINER_OF(question, struct search_question, question)->search;
+    if (atomic_fetch_sub(&search->n_left, 1) == 1)
+        search->ctx->host->submit_io(search->ctx, &search->io_task);
+}
+
+void peer_search_start(struct peer_search *search) {
+    struct kernel_ctx *ctx = search->ctx;
+    int n = checkpoint_has_peers(ctx) ? ctx->host->peer_count(ctx) : 0;
+    search->n_asked = n;
+    search->questions = xcalloc((size_t)n + 1, sizeof(*search->questions));
+    search->request = STR_INIT;
+    search->found = (struct found){.index.shard = INDEX_SHARD};
+    search->io_task.run = end_search;
+    checkpoint_question_print(
+        &(struct checkpoint_question){.kind = CHECKPOINT_LOOK, .prefix = span_of(search->prefix), .shard = INDEX_SHARD}, &search->request);
+    atomic_store(&search->n_left, n + 1);
+    for (int i = 0; i < n; i++) {
+        struct search_question *asked = &search->questions[i];
+        asked->search = search;
+        asked->question =
+            (struct peer_question){.task = i, .request = {str_text(&search->request), search->request.len}, .on_done = on_looked};
+        ctx->host->peer_ask(ctx, &asked->question);
+    }
+    if (atomic_fetch_sub(&search->n_left, 1) == 1)
+        ctx->host->submit_io(ctx, &search->io_task);
+}
+
+struct status *peer_search_nobody(struct kernel_ctx *ctx, const char *prefix) {
+    struct str asked = STR_INIT;
+    int n = checkpoint_has_peers(ctx) ? ctx->host->peer_count(ctx) : 0;
+    for (int i = 0; i < n; i++)
+        str_addf(&asked, "%s%s", i > 0 ? ", " : "", ctx->host->peer_name(ctx, i));
+    struct status *st =
+        status_not_found("Unsuccessful TensorSliceReader constructor: Failed to find any matching files for %s: neither this "
+                         "task has it, nor those that were asked: %s",
+                         prefix, str_text(&asked));
+    str_fini(&asked);
+    return st;
+}
+
+/* ---- streams ---- */
+
+static void on_piece(struct peer_question *question);
+static void work_on_piece(struct pool_task *task);
+
+/* What the stream ends with, once nothing of it is on its way. */
+static void end_stream(struct peer_stream *stream) {
+    struct status *st = stream->status;
+    stream->status = NULL;
+    pthread_mutex_destroy(&stream->lock);
+    for (int i = 0; i < STREAM_WINDOW; i++)
+        str_fini(&stream->pieces[i].request);
+    stream->on_end(stream, st);
+}
+
+/* The next bytes for a piece that is free; false when there are none left, or the stream has failed. */
+static bool claim(struct peer_stream *stream, struct stream_piece *piece) {
+    struct status *cancelled = io_check_cancelled(stream->ctx);
+    pthread_mutex_lock(&stream->lock);
+    if (cancelled && !stream->status) {
+        stream->status = cancelled;
+        cancelled = NULL;
+    }
+    bool is_claimed = !stream->status && stream->next < stream->end;
+    if (is_claimed) {
+        piece->offset = stream->next;
+        piece->n_bytes = MIN(stream->end - stream->next, (int64_t)STREAM_PIECE_BYTES);
+        stream->next += piece->n_bytes;
+    }
+    pthread_mutex_unlock(&stream->lock);
+    status_unref(cancelled);
+    return is_claimed;
+}
+
+static void ask_piece(struct stream_piece *piece) {
+    struct peer_stream *stream = piece->stream;
+    struct checkpoint_question question = {.kind = CHECKPOINT_READ,
+                                           .prefix = span_of(stream->prefix),
+                                           .shard = stream->file.shard,
+                                           .n_shards = stream->file.n_shards,
+                                           .offset = (uint64_t)piece->offset,
+                                           .n = (uint64_t)piece->n_bytes,
+                                           .identity = stream->file.identity};
+    str_clear(&piece->request);
+    checkpoint_question_print(&question, &piece->request);
+    piece->task.run = work_on_piece;
+    piece->question =
+        (struct peer_question){.task = stream->task, .request = {piece->request.data, piece->request.len}, .on_done = on_piece};
+    stream->ctx->host->peer_ask(stream->ctx, &piece->question);
+}
+
+static void on_piece(struct peer_question *question) {
+    struct stream_piece *piece = CONTAINER_OF(question, struct stream_piece, question);
+    piece->stream->ctx->host->submit_io(piece->stream->ctx, &piece->task);
+}
+
+/* The answer's only field is the checksum: 1, fixed. */
+static struct status *check_piece(const struct stream_piece *piece) {
+    struct span in = {str_text(&piece->question.answer), piece->question.answer.len};
+    struct proto_field field;
+    const struct peer_stream *stream = piece->stream;
+    const char *from = stream->ctx->host->peer_name(stream->ctx, stream->task);
+    uint32_t crc;
+    if (piece->question.payload_bytes != (size_t)piece->n_bytes)
+        return status_internal("%s sent %zu of the %lld bytes at offset %lld of %s", from, piece->question.payload_bytes,
+                               (long long)piece->n_bytes, (long long)piece->offset, stream->prefix);
+    if (proto_next(&in, &field) <= 0 || field.number != 1 || field.wire_type != 5)
+        return status_internal("%s sent bytes of %s without a checksum", from, stream->prefix);
+    crc = crc32c(piece->question.payload->data, (size_t)piece->n_bytes);
+    if (crc != (uint32_t)field.value)
+        return status_new(STATUS_DATA_LOSS, "%s: the %lld bytes at offset %lld did not come from %s as they were sent", stream->prefix,
+                          (long long)piece->n_bytes, (long long)piece->offset, from);
+    return NULL;
+}
+
+static void work_on_piece(struct pool_task *task) {
+    struct stream_piece *piece = CONTAINER_OF(task, struct stream_piece, task);
+    struct peer_stream *stream = piece->stream;
+    struct status *st = piece->question.status;
+    if (!st)
+        st = check_piece(piece);
+    if (!st)
+        st = stream->take(stream, piece->offset, piece->question.payload->data, (size_t)piece->n_bytes);
+    buffer_unref(piece->question.payload);
+    str_fini(&piece->question.answer);
+    pthread_mutex_lock(&stream->lock);
+    if (st && !stream->status) {
+        stream->status = st;
+        st = NULL;
+    }
+    pthread_mutex_unlock(&stream->lock);
+    status_unref(st);
+    if (claim(stream, piece)) {
+        ask_piece(piece);
+        return;
+    }
+    pthread_mutex_lock(&stream->lock);
+    bool is_last = --stream->n_pieces == 0;
+    pthread_mutex_unlock(&stream->lock);
+    if (is_last)
+        end_stream(stream);
+}
+
+static void end_empty(struct pool_task *task) { end_stream(CONTAINER_OF(task, struct peer_stream, empty_task)); }
+
+void peer_stream_start(struct peer_stream *stream) {
+    bool is_claimed[STREAM_WINDOW];
+    int n = 0;
+    CHECK(pthread_mutex_init(&stream->lock, NULL) == 0);
+    stream->next = stream->begin;
+    stream->status = NULL;
+    stream->n_pieces = 0;
+    for (int i = 0; i < STREAM_WINDOW; i++) {
+        stream->pieces[i].stream = stream;
+        stream->pieces[i].request = STR_INIT;
+        is_claimed[i] = claim(stream, &stream->pieces[i]);
+        n += is_claimed[i];
+    }
+    stream->n_pieces = n;
+    if (n == 0) {
+        stream->empty_task.run = end_empty;
+        stream->ctx->host->submit_io(stream->ctx, &stream->empty_task);
+    }
+    for (int i = 0; i < STREAM_WINDOW && n > 0; i++) {
+        if (!is_claimed[i])
+            break; /* they are claimed in order */
+        ask_piece(&stream->pieces[i]);
+    }
+}

@@ -1,0 +1,31 @@
+/* What the kernels of files and checkpoints share: work on the host's I/O threads. For kernels/cpu only. */
+#ifndef MILLRACE_KERNELS_HOST_FILES_IO_INTERNAL_H
+#define MILLRACE_KERNELS_HOST_FILES_IO_INTERNAL_H
+
+#include "common/io/file_system.h"
+#include "kernels/support/state_internal.h"
+#include "kernels/host.h"
+#include "kernels/kernel.h"
+
+/* What a kernel does on an I/O thread: may block, may not return anything but its status. */
+typedef struct status *io_body(struct kernel_ctx *ctx);
+/* Runs `body` there, then ends the execution. KERNEL_DONE with an error where the host has no such threads. */
+enum kernel_result io_run(struct kernel_ctx *ctx, io_body *body);
+/* The same for one that ends the execution itself, maybe on another thread (host->done). */
+enum kernel_result io_start(struct kernel_ctx *ctx, void (*start)(struct kernel_ctx *ctx));
+
+/* The only string of an input; the input's name is for the message. Errors: INVALID_ARGUMENT with the shape. */
+struct status *io_scalar_string(const struct kernel_ctx *ctx, int input, const char *what, struct span *ret) MUST_USE;
+/* Its file's path, if the task may use it: see common/io/file_root.h. Appends to `out`. */
+struct status *io_path(struct span name, struct str *out) MUST_USE;
+struct status *io_prefix(struct span prefix, struct str *out) MUST_USE; /* of what files are named after: file_root_resolve_prefix */
+
+/* CANCELLED once the step is: long work asks now and then. */
+struct status *io_check_cancelled(struct kernel_ctx *ctx) MUST_USE;
+
+/* ---- checkpoint_v1.c: RestoreV2 reads the older format as well ---- */
+
+/* All outputs from the V1 files that match the pattern in input 0, by the names in input 1, and the specs in input 2 if there is one. */
+struct status *checkpoint_v1_restore(struct kernel_ctx *ctx) MUST_USE;
+
+#endif

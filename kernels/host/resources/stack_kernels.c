@@ -1,0 +1,250 @@
+/* CPU kernels of stacks: a pile of tensors in the step's own container, which loops use to keep values for their gradients.
+ *
+ * StackV2 and kin have a resource handle. Stack and kin, the first form, have a reference to a string vector {"_stacks", name}. */
+#include <stdlib.h>
+
+#include "kernels/support/state_internal.h"
+
+extern const struct kernel_list stack_kernels;
+
+struct stack {
+    struct object object;
+    pthread_mutex_t lock;
+    char *name;
+    enum dtype dtype;
+    int64_t max_size; /* -1: none */
+    /* guarded by lock */
+    struct tensor *values;
+    int64_t n, capacity;
+    bool is_closed;
+};
+
+static void stack_drop(struct stack *stack) {
+    for (int64_t i = 0; i < stack->n; i++)
+        tensor_clear(&stack->values[i]);
+    free(stack->values);
+    stack->values = NULL;
+    stack->n = stack->capacity = 0;
+}
+
+static void stack_free(struct object *object) {
+    struct stack *stack = (struct stack *)object;
+    stack_drop(stack);
+    pthread_mutex_destroy(&stack->lock);
+    free(stack->name);
+    free(stack);
+}
+
+static const struct object_type stack_type = {.name = "Stack", .free = stack_free};
+
+/* ---- making ---- */
+
+struct stack_state {
+    char *name;
+    enum dtype dtype;
+};
+
+static void stack_state_fini(void *arg) {
+    struct stack_state *state = arg;
+    free(state->name);
+    free(state);
+}
+
+static struct status *stack_init(struct kernel_init *init) {
+    struct stack_state *state = xcalloc(1, sizeof(*state));
+    init->state = state;
+    struct span name = {0};
+    TRY(node_get_s(init->node, "stack_name", &name));
+    if (name.len == 0)
+        name = span_of(init->node->name);
+    state->name = xstrndup(name.data, name.len);
+    return node_get_type(init->node, "elem_type", &state->dtype);
+}
+
+struct making {
+    const char *name;
+    enum dtype dtype;
+    int64_t max_size;
+};
+
+static struct status *make_stack(struct kernel_ctx *ctx, void *arg, struct object **ret) {
+    const struct making *making = arg;
+    struct stack *stack = xcalloc(1, sizeof(*stack));
+    object_init(&stack->object, &stack_type);
+    pthread_mutex_init(&stack->lock, NULL);
+    stack->name = xstrdup(making->name);
+    stack->dtype = making->dtype;
+    stack->max_size = making->max_size;
+    *ret = &stack->object;
+    return NULL;
+}
+
+/* The handle to a new stack of a name that nobody else has. */
+static struct status *stack_make(struct kernel_ctx *ctx, int64_t max_size, struct resource_handle **ret) {
+    const struct stack_state *state = ctx->instance->state;
+    struct str name = STR_INIT;
+    str_addf(&name, "%s_%llu", state->name, (unsigned long long)ctx->host->unique_id());
+    struct making making = {.name = str_text(&name), .dtype = state->dtype, .max_size = max_size};
+    struct resource_handle *handle = ctx->host->handle_make(ctx, NULL, making.name, &stack_type, state->dtype);
+    struct object *found = NULL;
+    struct status *st = ctx->host->handle_lookup_or_create(ctx, handle, &stack_type, make_stack, &making, &found);
+    str_fini(&name);
+    if (st) {
+        object_unref(&handle->object);
+        return st;
+    }
+    object_unref(found);
+    *ret = handle;
+    return NULL;
+}
+
+static enum kernel_result stack_compute(struct kernel_ctx *ctx) {
+    const struct tensor *max_size = kernel_input(ctx, 0);
+    struct resource_handle *handle = NULL;
+    if (max_size->rank != 0)
+        return kernel_fail(ctx, status_invalid("Stack size must be scalar, but had shape: %s", tensor_shape_words(max_size)));
+    int64_t limit = tensor_index_at(max_size, 0);
+    KERNEL_TRY(ctx, stack_make(ctx, limit < 0 ? -1 : limit, &handle));
+    tensor_init_scalar_object(&ctx->outputs[0], DT_RESOURCE, &handle->object);
+    return KERNEL_DONE;
+}
+
+static enum kernel_result stack_v1_compute(struct kernel_ctx *ctx) {
+    struct resource_handle *handle = NULL;
+    struct tensor words = TENSOR_INIT;
+    KERNEL_TRY(ctx, stack_make(ctx, -1, &handle));
+    struct status *st = tensor_new(ctx->instance->allocator, DT_STRING, (struct shape){1, (const int64_t[]){2}}, &words);
+    if (!st) {
+        tensor_set_string(&words, 0, "_stacks", strlen("_stacks"));
+        tensor_set_string(&words, 1, handle->name, strlen(handle->name));
+        struct variable *variable = variable_new(DT_STRING, handle->name);
+        variable_assign_take(variable, &words);
+        tensor_init_ref(&ctx->outputs[0], DT_STRING, &variable->object);
+    }
+    object_unref(&handle->object);
+    KERNEL_TRY(ctx, st);
+    return KERNEL_DONE;
+}
+
+/* ---- finding ---- */
+
+static struct status *find_by_words(struct kernel_ctx *ctx, struct object **ret) {
+    struct variable *variable = NULL;
+    struct tensor words = TENSOR_INIT;
+    TRY(variable_of_input(ctx, 0, &variable));
+    struct status *st = variable_read(variable, &words);
+    variable_unref(variable);
+    TRY(st);
+    if (words.dtype != DT_STRING || words.n_elements != 2) {
+        tensor_clear(&words);
+        return status_invalid("Stack handle must have two elements, but %s refers to something else", ctx->instance->node->name);
+    }
+    char *name = xstrndup(tensor_string(&words, 1).data, tensor_string(&words, 1).len);
+    tensor_clear(&words);
+    st = ctx->host->resource_lookup(ctx, NULL, name, &stack_type, ret);
+    free(name);
+    return st;
+}
+
+static struct status *stack_of_input(struct kernel_ctx *ctx, struct stack **ret) {
+    const struct resource_handle *handle = NULL;
+    struct object *found = NULL;
+    if (ctx->inputs[0].storage == TENSOR_REF) {
+        TRY(find_by_words(ctx, &found));
+    } else {
+        TRY(handle_of_input(ctx, 0, &handle));
+        TRY(ctx->host->handle_lookup(ctx, handle, &stack_type, &found));
+    }
+    *ret = (struct stack *)found;
+    return NULL;
+}
+
+/* ---- push, pop, close ---- */
+
+static COLD struct status *closed(const struct stack *stack) { return status_invalid("Stack[%s] has already been closed.", stack->name); }
+
+/* With the lock held. */
+static struct status *push_locked(struct stack *stack, const struct tensor *value) {
+    if (stack->is_closed)
+        return closed(stack);
+    if (stack->max_size >= 0 && stack->n >= stack->max_size)
+        return status_invalid("Stack[%s] overflowed its max_size (%lld)", stack->name, (long long)stack->max_size);
+    if (stack->n == stack->capacity) {
+        int64_t capacity = MAX(8, 2 * stack->capacity);
+        struct tensor *values = aligned_alloc(_Alignof(struct tensor), (size_t)capacity * sizeof(*values));
+        if (!values)
+            return status_exhausted("Out of memory for the %lld values of Stack[%s]", (long long)capacity, stack->name);
+        if (stack->n > 0)
+            memcpy(values, stack->values, (size_t)stack->n * sizeof(*values));
+        free(stack->values);
+        stack->values = values;
+        stack->capacity = capacity;
+    }
+    tensor_copy(&stack->values[stack->n++], value);
+    return NULL;
+}
+
+static enum kernel_result stack_push(struct kernel_ctx *ctx) {
+    struct stack *stack = NULL;
+    struct status *st;
+    KERNEL_TRY(ctx, stack_of_input(ctx, &stack));
+    if (ctx->inputs[1].dtype != stack->dtype) {
+        st = status_invalid("Must have type %d but got %d: Stack[%s] is of %s, the value of %s", stack->dtype, ctx->inputs[1].dtype,
+                            stack->name, dtype_name(stack->dtype), dtype_name((enum dtype)ctx->inputs[1].dtype));
+    } else {
+        pthread_mutex_lock(&stack->lock);
+        st = push_locked(stack, &ctx->inputs[1]);
+        pthread_mutex_unlock(&stack->lock);
+    }
+    object_unref(&stack->object);
+    KERNEL_TRY(ctx, st);
+    kernel_pass(ctx, 1, 0);
+    return KERNEL_DONE;
+}
+
+static enum kernel_result stack_pop(struct kernel_ctx *ctx) {
+    struct stack *stack = NULL;
+    struct status *st = NULL;
+    KERNEL_TRY(ctx, stack_of_input(ctx, &stack));
+    enum dtype wanted = (enum dtype)ctx->instance->out_types[0];
+    pthread_mutex_lock(&stack->lock);
+    if (stack->is_closed)
+        st = closed(stack);
+    else if (stack->dtype != wanted)
+        st = status_internal("Output 0 of type %s does not match declared output type %s for node {{node %s}}", dtype_name(stack->dtype),
+                             dtype_name(wanted), ctx->instance->node->name);
+    else if (stack->n == 0)
+        st = status_invalid("Stack[%s] is empty when calling Pop().", stack->name);
+    else
+        tensor_move(&ctx->outputs[0], &stack->values[--stack->n]);
+    pthread_mutex_unlock(&stack->lock);
+    object_unref(&stack->object);
+    KERNEL_TRY(ctx, st);
+    return KERNEL_DONE;
+}
+
+static enum kernel_result stack_close(struct kernel_ctx *ctx) {
+    struct stack *stack = NULL;
+    KERNEL_TRY(ctx, stack_of_input(ctx, &stack));
+    pthread_mutex_lock(&stack->lock);
+    stack_drop(stack);
+    stack->is_closed = true;
+    pthread_mutex_unlock(&stack->lock);
+    object_unref(&stack->object);
+    return KERNEL_DONE;
+}
+
+// clang-format off
+static const struct kernel_def rows[] = {
+    {.op = "StackV2", .compute = stack_compute, .init = stack_init, .fini = stack_state_fini, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+    {.op = "StackPushV2", .compute = stack_push, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+    {.op = "StackPopV2", .compute = stack_pop, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+    {.op = "StackCloseV2", .compute = stack_close, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+    {.op = "Stack", .compute = stack_v1_compute, .init = stack_init, .fini = stack_state_fini, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+    {.op = "StackPush", .compute = stack_push, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+    {.op = "StackPop", .compute = stack_pop, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+    {.op = "StackClose", .compute = stack_close, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+};
+// clang-format on
+
+const struct kernel_list stack_kernels = {rows, ARRAY_LEN(rows)};

@@ -1,0 +1,214 @@
+/* CPU kernels of TensorArrays: making, one element at a time, size and end (many elements: tensor_array_bulk.c).
+ *
+ * `flow` is a float that orders a graph's reads after its writes; its value means nothing and goes through unchanged. */
+#include <stdlib.h>
+
+#include "kernels/host/resources/tensor_array_internal.h"
+
+extern const struct kernel_list tensor_array_kernels;
+
+/* ---- TensorArrayV3 ---- */
+
+struct array_state {
+    char *name;
+    struct shape element_shape; /* borrowed from the node */
+    enum dtype dtype;
+    bool has_identical_shapes, is_dynamic, clears_after_read;
+};
+
+static void array_state_fini(void *arg) {
+    struct array_state *state = arg;
+    free(state->name);
+    free(state);
+}
+
+static struct status *array_init(struct kernel_init *init) {
+    const struct node *node = init->node;
+    struct array_state *state = xcalloc(1, sizeof(*state));
+    init->state = state;
+    struct span name = {0};
+    TRY(node_get_s(node, "tensor_array_name", &name));
+    if (name.len == 0)
+        name = span_of(node->name);
+    state->name = xstrndup(name.data, name.len);
+    TRY(node_get_type(node, "dtype", &state->dtype));
+    TRY(node_get_shape(node, "element_shape", &state->element_shape));
+    TRY(node_get_b(node, "dynamic_size", &state->is_dynamic));
+    TRY(node_get_b(node, "clear_after_read", &state->clears_after_read));
+    return node_get_b(node, "identical_element_shapes", &state->has_identical_shapes);
+}
+
+/* One making: of a fresh array, or of the array of gradients of `of`. */
+struct making {
+    const struct array_state *state;
+    const char *name;
+    int64_t n;
+    struct tensor_array *of;
+    struct shape prepend;
+};
+
+static struct status *make_array(struct kernel_ctx *ctx, void *arg, struct object **ret) {
+    const struct making *making = arg;
+    struct tensor_array *array = NULL;
+    if (making->of) {
+        TRY(tensor_array_new_grad(making->of, making->name, making->prepend, &array));
+    } else {
+        const struct array_state *state = making->state;
+        struct tensor_array_options options = {
+            .name = making->name,
+            .dtype = state->dtype,
+            .element_shape = state->element_shape,
+            .has_identical_shapes = state->has_identical_shapes,
+            .is_dynamic = state->is_dynamic,
+            .clears_after_read = state->clears_after_read,
+        };
+        TRY(tensor_array_new(&options, making->n, &array));
+    }
+    *ret = &array->object;
+    return NULL;
+}
+
+/* Finds or makes the array in the step's container; its handle becomes output 0. */
+static struct status *make_handle(struct kernel_ctx *ctx, struct making *making, enum dtype dtype) {
+    struct resource_handle *handle = ctx->host->handle_make(ctx, NULL, making->name, &tensor_array_type, dtype);
+    struct object *found = NULL;
+    struct status *st = ctx->host->handle_lookup_or_create(ctx, handle, &tensor_array_type, make_array, making, &found);
+    if (st) {
+        object_unref(&handle->object);
+        return st;
+    }
+    object_unref(found);
+    tensor_init_scalar_object(&ctx->outputs[0], DT_RESOURCE, &handle->object);
+    return NULL;
+}
+
+static enum kernel_result array_compute(struct kernel_ctx *ctx) {
+    const struct array_state *state = ctx->instance->state;
+    const struct tensor *size = kernel_input(ctx, 0);
+    if (size->rank != 0)
+        return kernel_fail(ctx, status_invalid("TensorArray size must be scalar, but had shape: %s", tensor_shape_words(size)));
+    int64_t n = tensor_index_at(size, 0);
+    if (n < 0)
+        return kernel_fail(ctx, status_invalid("Size should be >= 0."));
+    struct str name = STR_INIT;
+    str_addf(&name, "%s_%llu", state->name, (unsigned long long)ctx->host->unique_id());
+    struct making making = {.state = state, .name = str_text(&name), .n = n};
+    struct status *st = make_handle(ctx, &making, state->dtype);
+    str_fini(&name);
+    KERNEL_TRY(ctx, st);
+    tensor_init_scalar_f32(&ctx->outputs[1], 0);
+    return KERNEL_DONE;
+}
+
+/* ---- TensorArrayGradV3, TensorArrayGradWithShape ---- */
+
+static struct status *grad_init(struct kernel_init *init) {
+    struct span source = {0};
+    TRY(node_get_s(init->node, "source", &source));
+    init->state = xstrndup(source.data, source.len);
+    return NULL;
+}
+
+static struct status *prepend_of_input(const struct tensor *in, int64_t *dims, struct shape *ret) {
+    if (in->rank > 1 || in->n_elements > SHAPE_MAX_RANK)
+        return status_invalid("shape_to_prepend must be a vector, but had shape: %s", tensor_shape_words(in));
+    for (int64_t i = 0; i < in->n_elements; i++) {
+        dims[i] = tensor_index_at(in, i);
+        if (dims[i] < 0)
+            return status_invalid("shape_to_prepend must be fully defined, but dimension %lld is %lld", (long long)i, (long long)dims[i]);
+    }
+    *ret = (struct shape){(int)in->n_elements, dims};
+    return NULL;
+}
+
+static enum kernel_result grad_compute(struct kernel_ctx *ctx) {
+    const char *source = ctx->instance->state;
+    struct tensor_array *of = NULL;
+    int64_t dims[SHAPE_MAX_RANK];
+    struct making making = {.prepend = {0, dims}};
+    if (ctx->instance->n_inputs > 2)
+        KERNEL_TRY(ctx, prepend_of_input(kernel_input(ctx, 2), dims, &making.prepend));
+    KERNEL_TRY(ctx, tensor_array_of_input(ctx, &of));
+    struct str name = STR_INIT;
+    str_addf(&name, "%s@%s", of->name, source);
+    making.of = of;
+    making.name = str_text(&name);
+    struct status *st = make_handle(ctx, &making, of->dtype);
+    str_fini(&name);
+    tensor_array_unref(of);
+    KERNEL_TRY(ctx, st);
+    kernel_pass(ctx, 1, 1);
+    return KERNEL_DONE;
+}
+
+/* ---- one element ---- */
+
+static struct status *index_of_input(const struct kernel_ctx *ctx, int64_t *ret) {
+    const struct tensor *index = kernel_input(ctx, 1);
+    if (unlikely(index->rank != 0))
+        return status_invalid("TensorArray index must be scalar, but had shape: %s", tensor_shape_words(index));
+    *ret = tensor_index_at(index, 0);
+    return NULL;
+}
+
+static enum kernel_result array_write(struct kernel_ctx *ctx) {
+    struct tensor_array *array = NULL;
+    int64_t index = 0;
+    KERNEL_TRY(ctx, index_of_input(ctx, &index));
+    KERNEL_TRY(ctx, tensor_array_of_input(ctx, &array));
+    struct status *st = tensor_array_check_write(array, &ctx->inputs[2]);
+    if (likely(!st))
+        st = tensor_array_write(array, ctx, index, &ctx->inputs[2]);
+    tensor_array_unref(array);
+    KERNEL_TRY(ctx, st);
+    kernel_pass(ctx, 3, 0);
+    return KERNEL_DONE;
+}
+
+static enum kernel_result array_read(struct kernel_ctx *ctx) {
+    struct tensor_array *array = NULL;
+    int64_t index = 0;
+    KERNEL_TRY(ctx, index_of_input(ctx, &index));
+    KERNEL_TRY(ctx, tensor_array_of_input(ctx, &array));
+    struct status *st = tensor_array_check_read(array, (enum dtype)ctx->instance->out_types[0]);
+    if (likely(!st))
+        st = tensor_array_read(array, ctx, index, &ctx->outputs[0]);
+    tensor_array_unref(array);
+    KERNEL_TRY(ctx, st);
+    return KERNEL_DONE;
+}
+
+/* ---- size and end ---- */
+
+static enum kernel_result array_size(struct kernel_ctx *ctx) {
+    struct tensor_array *array = NULL;
+    int64_t n = 0;
+    KERNEL_TRY(ctx, tensor_array_of_input(ctx, &array));
+    struct status *st = tensor_array_size(array, &n, NULL);
+    tensor_array_unref(array);
+    KERNEL_TRY(ctx, st);
+    tensor_init_scalar_i32(&ctx->outputs[0], (int32_t)n); /* at most INT32_MAX */
+    return KERNEL_DONE;
+}
+
+static enum kernel_result array_close(struct kernel_ctx *ctx) {
+    struct tensor_array *array = NULL;
+    KERNEL_TRY(ctx, tensor_array_of_input(ctx, &array));
+    tensor_array_close(array);
+    tensor_array_unref(array);
+    return KERNEL_DONE;
+}
+
+// clang-format off
+static const struct kernel_def rows[] = {
+    {.op = "TensorArrayV3", .compute = array_compute, .init = array_init, .fini = array_state_fini, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+    {.op = "TensorArrayGradV3", .compute = grad_compute, .init = grad_init, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+    {.op = "TensorArrayGradWithShape", .compute = grad_compute, .init = grad_init, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+    {.op = "TensorArrayWriteV3", {{"T", TYPES_ARRAY_WRITE}}, .compute = array_write, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+    {.op = "TensorArrayReadV3", {{"dtype", TYPES_ARRAY_WRITE}}, .compute = array_read, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+    {.op = "TensorArraySizeV3", .compute = array_size, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+    {.op = "TensorArrayCloseV3", .compute = array_close, .flags = KERNEL_STATEFUL | KERNEL_VIEW},
+};
+// clang-format on
+
+const struct kernel_list tensor_array_kernels = {rows, ARRAY_LEN(rows)};

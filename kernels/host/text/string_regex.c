@@ -1,0 +1,131 @@
+/* Ops of regular expressions: which texts match a pattern as a whole, and texts with their matches replaced. */
+#include <stdlib.h>
+
+#include "kernels/host/text/regex.h"
+#include "kernels/host/text/string_internal.h"
+
+enum { OFTEN = 64 }; /* texts from which machine code for a pattern that is used once pays */
+
+struct regex_state {
+    struct regex *regex;
+    struct span rewrite; /* borrowed from the node */
+    bool replaces_all;
+};
+
+static struct status *init_state(struct kernel_init *init, int use, struct regex_state **ret) {
+    struct span pattern;
+    struct regex_state *state = xcalloc(1, sizeof(*state));
+    init->state = *ret = state;
+    TRY(node_get_s(init->node, "pattern", &pattern));
+    return regex_new(pattern, use | REGEX_OFTEN, &state->regex);
+}
+
+struct status *string_regex_init(struct kernel_init *init) {
+    struct regex_state *state;
+    return init_state(init, REGEX_WHOLE, &state);
+}
+
+struct status *string_regex_replace_init(struct kernel_init *init) {
+    struct regex_state *state;
+    if (node_is_op(init->node, "StaticRegexReplace")) {
+        TRY(init_state(init, REGEX_SEARCH, &state));
+        TRY(node_get_s(init->node, "rewrite", &state->rewrite));
+    } else {
+        init->state = state = xcalloc(1, sizeof(*state));
+    }
+    return node_get_b(init->node, "replace_global", &state->replaces_all);
+}
+
+void string_regex_fini(void *state_as_void) {
+    struct regex_state *state = state_as_void;
+    if (state)
+        regex_free(state->regex);
+    free(state);
+}
+
+/* ---- over a tensor ---- */
+
+static struct status *match_texts(struct kernel_ctx *ctx, const struct regex *regex) {
+    const struct tensor *input = kernel_input(ctx, 0);
+    struct status *st = NULL;
+    TRY(kernel_alloc(ctx, 0, DT_BOOL, tensor_shape(input)));
+    bool *out = tensor_data(&ctx->outputs[0]);
+    struct regex_run *run = regex_run_new(regex);
+    for (int64_t i = 0; i < input->n_elements && !st; i++)
+        st = regex_matches_all(run, tensor_string(input, i), &out[i]);
+    regex_run_free(run);
+    return st;
+}
+
+static struct status *replace_in_texts(struct kernel_ctx *ctx, const struct regex *regex, struct span rewrite) {
+    const struct regex_state *state = ctx->instance->state;
+    const struct tensor *input = kernel_input(ctx, 0);
+    struct str text = STR_INIT;
+    struct status *st = NULL;
+    TRY(kernel_alloc(ctx, 0, DT_STRING, tensor_shape(input)));
+    struct bytes **out = string_elements(&ctx->outputs[0]);
+    struct regex_run *run = regex_run_new(regex);
+    for (int64_t i = 0; i < input->n_elements && !st; i++) {
+        str_clear(&text);
+        st = regex_replace(run, tensor_string(input, i), rewrite, state->replaces_all, &text);
+        out[i] = bytes_new(str_text(&text), text.len);
+    }
+    str_fini(&text);
+    regex_run_free(run);
+    return st;
+}
+
+/* The pattern (or rewrite) that an input gives. */
+static struct status *scalar_text(struct kernel_ctx *ctx, int input, const char *what, struct span *ret) {
+    const struct tensor *t = kernel_input(ctx, input);
+    if (t->rank != 0) {
+        char *shape = string_shape_text(t);
+        struct status *st = status_invalid("%s must be scalar, but received %s", what, shape);
+        free(shape);
+        return st;
+    }
+    *ret = tensor_string(t, 0);
+    return NULL;
+}
+
+/* ---- kernels ---- */
+
+static enum kernel_result end(struct kernel_ctx *ctx, struct status *st) { return st ? kernel_fail(ctx, st) : KERNEL_DONE; }
+
+/* StaticRegexFullMatch (attr pattern), RegexFullMatch (input 1): does each text as a whole match?
+ *   input  string    output  bool, its shape
+ * Errors   INVALID_ARGUMENT   a pattern that RE2 refuses, or that is no scalar;  RESOURCE_EXHAUSTED   a match beyond its limits */
+enum kernel_result string_static_regex_match(struct kernel_ctx *ctx) {
+    const struct regex_state *state = ctx->instance->state;
+    return end(ctx, match_texts(ctx, state->regex));
+}
+
+enum kernel_result string_regex_match(struct kernel_ctx *ctx) {
+    struct span pattern;
+    struct regex *regex = NULL;
+    KERNEL_TRY(ctx, scalar_text(ctx, 1, "Pattern", &pattern));
+    KERNEL_TRY(ctx, regex_new(pattern, REGEX_WHOLE | (kernel_input(ctx, 0)->n_elements >= OFTEN ? REGEX_OFTEN : 0), &regex));
+    struct status *st = match_texts(ctx, regex);
+    regex_free(regex);
+    return end(ctx, st);
+}
+
+/* StaticRegexReplace (attrs pattern, rewrite), RegexReplace (inputs 1 and 2): each text with its first match, or with all of them
+ * (attr replace_global), replaced by the rewrite, in which \1 to \9 stand for groups and \0 for the match.
+ *   input  string    output  string, its shape
+ * Errors   as above */
+enum kernel_result string_static_regex_replace(struct kernel_ctx *ctx) {
+    const struct regex_state *state = ctx->instance->state;
+    return end(ctx, replace_in_texts(ctx, state->regex, state->rewrite));
+}
+
+enum kernel_result string_regex_replace(struct kernel_ctx *ctx) {
+    struct span pattern, rewrite;
+    struct regex *regex = NULL;
+    KERNEL_TRY(ctx, scalar_text(ctx, 1, "Pattern", &pattern));
+    KERNEL_TRY(ctx, scalar_text(ctx, 2, "Rewrite", &rewrite));
+    KERNEL_TRY(ctx, regex_new(pattern, REGEX_SEARCH | (kernel_input(ctx, 0)->n_elements >= OFTEN ? REGEX_OFTEN : 0), &regex));
+    struct status *st = replace_in_texts(ctx, regex, rewrite);
+    regex_free(regex);
+    return end(ctx, st);
+}

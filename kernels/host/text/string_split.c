@@ -1,0 +1,162 @@
+/* StringSplit and StringSplitV2: strings to the rows of a sparse matrix of parts. */
+#include <stdlib.h>
+
+#include "kernels/host/text/string_internal.h"
+
+struct split_state {
+    bool skips_empty;
+    int64_t max_splits; /* V2; negative: no limit */
+};
+
+struct status *string_split_init(struct kernel_init *init) {
+    struct split_state *state = xcalloc(1, sizeof(*state));
+    init->state = state;
+    if (node_attr(init->node, "skip_empty"))
+        return node_get_b(init->node, "skip_empty", &state->skips_empty);
+    return node_get_i(init->node, "maxsplit", &state->max_splits);
+}
+
+/* The parts of all strings, one after the other. */
+struct parts {
+    struct span *parts;
+    int64_t n, capacity;
+};
+
+static void parts_add(struct parts *parts, const char *data, size_t len) {
+    if (parts->n == parts->capacity) {
+        parts->capacity = MAX(16, parts->capacity * 2);
+        parts->parts = xreallocarray(parts->parts, (size_t)parts->capacity, sizeof(*parts->parts));
+    }
+    parts->parts[parts->n++] = (struct span){data, len};
+}
+
+/* V1: every byte of `separators` separates; without any, every byte is a part. */
+static void split_at_bytes(struct parts *parts, struct span text, struct span separators, bool skips_empty) {
+    size_t begin = 0;
+    for (size_t i = 0; separators.len == 0 && i < text.len; i++)
+        parts_add(parts, text.data + i, 1);
+    if (separators.len == 0 || text.len == 0)
+        return;
+    for (size_t i = 0; i <= text.len; i++) {
+        if (i < text.len && !memchr(separators.data, text.data[i], separators.len))
+            continue;
+        if (i > begin || !skips_empty)
+            parts_add(parts, text.data + begin, i - begin);
+        begin = i + 1;
+    }
+}
+
+static bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
+static struct span skip_spaces(struct span text) {
+    while (text.len > 0 && is_space(text.data[0]))
+        text = (struct span){text.data + 1, text.len - 1};
+    return text;
+}
+
+/* Runs of spaces separate. After max_splits parts the rest is one part, even an empty one, as in TensorFlow. */
+static void split_at_spaces(struct parts *parts, struct span text, int64_t max_splits) {
+    int64_t n = 0;
+    for (text = skip_spaces(text); text.len > 0; text = skip_spaces(text)) {
+        size_t len = 0;
+        while (len < text.len && !is_space(text.data[len]))
+            len++;
+        parts_add(parts, text.data, len);
+        text = (struct span){text.data + len, text.len - len};
+        if (++n == max_splits) {
+            text = skip_spaces(text);
+            parts_add(parts, text.data, text.len);
+            return;
+        }
+    }
+}
+
+/* Parts are short mostly: looking at each byte is quicker than calling a search for each part. */
+static void split_at_byte(struct parts *parts, struct span text, char separator, int64_t max_splits) {
+    size_t begin = 0;
+    int64_t n = 0;
+    for (size_t i = 0; i < text.len && n != max_splits; i++) {
+        if (text.data[i] != separator)
+            continue;
+        parts_add(parts, text.data + begin, i - begin);
+        begin = i + 1;
+        n++;
+    }
+    parts_add(parts, text.data + begin, text.len - begin);
+}
+
+static void split_at_text(struct parts *parts, struct span text, struct span separator, int64_t max_splits) {
+    const char *at;
+    for (int64_t n = 0; n != max_splits && (at = memmem(text.data, text.len, separator.data, separator.len)) != NULL; n++) {
+        size_t len = (size_t)(at - text.data);
+        parts_add(parts, text.data, len);
+        text = (struct span){at + separator.len, text.len - len - separator.len};
+    }
+    parts_add(parts, text.data, text.len);
+}
+
+static struct status *check(const struct tensor *input, const struct tensor *separator, const char *separator_name) {
+    if (likely(input->rank == 1 && separator->rank == 0))
+        return NULL;
+    char *text = string_shape_text(input->rank == 1 ? separator : input);
+    struct status *st = input->rank == 1 ? status_invalid("%s must be a scalar, got shape: %s", separator_name, text)
+                                         : status_invalid("input must be a vector, got shape: %s", text);
+    free(text);
+    return st;
+}
+
+/* The three outputs: indices int64 [n, 2], values string [n], shape int64 [2]. ends[i]: parts up to string i's last. */
+static struct status *make_sparse(struct kernel_ctx *ctx, const struct parts *parts, const int64_t *ends, int64_t n_strings) {
+    int64_t dims[2] = {parts->n, 2};
+    TRY(kernel_alloc(ctx, 0, DT_INT64, (struct shape){2, dims}));
+    TRY(kernel_alloc(ctx, 1, DT_STRING, (struct shape){1, dims}));
+    TRY(kernel_alloc(ctx, 2, DT_INT64, (struct shape){1, dims + 1}));
+    int64_t *indices = tensor_data(&ctx->outputs[0]), *shape = tensor_data(&ctx->outputs[2]);
+    struct bytes **values = string_elements(&ctx->outputs[1]);
+    shape[0] = n_strings;
+    shape[1] = 0;
+    for (int64_t i = 0, part = 0; i < n_strings; i++) {
+        int64_t first = part;
+        for (; part < ends[i]; part++) {
+            indices[2 * part] = i;
+            indices[2 * part + 1] = part - first;
+            values[part] = bytes_new(parts->parts[part].data, parts->parts[part].len);
+        }
+        shape[1] = MAX(shape[1], part - first);
+    }
+    return NULL;
+}
+
+static enum kernel_result split(struct kernel_ctx *ctx, bool is_v2) {
+    const struct split_state *state = ctx->instance->state;
+    const struct tensor *input = kernel_input(ctx, 0);
+    KERNEL_TRY(ctx, check(input, kernel_input(ctx, 1), is_v2 ? "sep" : "delimiter"));
+    struct span separator = tensor_string(kernel_input(ctx, 1), 0);
+    struct parts parts = {0};
+    int64_t n = input->n_elements, *ends = xcalloc((size_t)n + 1, sizeof(*ends));
+    for (int64_t i = 0; i < n; i++) {
+        struct span text = tensor_string(input, i);
+        if (!is_v2)
+            split_at_bytes(&parts, text, separator, state->skips_empty);
+        else if (state->max_splits == 0)
+            parts_add(&parts, text.data, text.len);
+        else if (separator.len == 0)
+            split_at_spaces(&parts, text, state->max_splits);
+        else if (separator.len == 1)
+            split_at_byte(&parts, text, separator.data[0], state->max_splits);
+        else
+            split_at_text(&parts, text, separator, state->max_splits);
+        ends[i] = parts.n;
+    }
+    struct status *st = make_sparse(ctx, &parts, ends, n);
+    free(ends);
+    free(parts.parts);
+    return st ? kernel_fail(ctx, st) : KERNEL_DONE;
+}
+
+/* StringSplit: at any byte of delimiter; attr skip_empty drops empty parts.
+ *   input  string [n]    delimiter  string, scalar    indices, values, shape: a sparse [n, most parts]
+ * Errors   INVALID_ARGUMENT   input not a vector, delimiter not a scalar */
+enum kernel_result string_split(struct kernel_ctx *ctx) { return split(ctx, false); }
+/* StringSplitV2: at each sep, or at runs of spaces when it is empty; attr maxsplit limits how often. As Python's split. */
+enum kernel_result string_split_v2(struct kernel_ctx *ctx) { return split(ctx, true); }

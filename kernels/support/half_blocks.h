@@ -1,0 +1,18 @@
+/* Half and bfloat16 arithmetic is done in float, block by block: load a block, run the float loop, store it rounded once. */
+#ifndef MILLRACE_KERNELS_SUPPORT_HALF_BLOCKS_H
+#define MILLRACE_KERNELS_SUPPORT_HALF_BLOCKS_H
+
+#include "common/tensor/dtype.h"
+
+static inline bool dtype_is_narrow_float(enum dtype dtype) { return dtype == DT_HALF || dtype == DT_BFLOAT16; }
+
+enum { HALF_BLOCK = 512 }; /* elements; a few of these fit the first-level cache */
+
+/* `type` is DT_HALF or DT_BFLOAT16. The ranges must not overlap. */
+void half_block_load(enum dtype type, float *to, const uint16_t *from, int64_t n);
+void half_block_store(enum dtype type, uint16_t *to, const float *from, int64_t n);
+/* One value. */
+float half_value_load(enum dtype type, uint16_t v);
+uint16_t half_value_store(enum dtype type, float v);
+
+#endif

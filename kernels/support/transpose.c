@@ -1,0 +1,106 @@
+/* Transposed blocks (transpose.h).
+ *
+ * A block is 64 rows of 16 elements. Its rows are read whole, as lines of the cache, into a copy first, and written in runs of 64 elements:
+ * at strides of a power of two all rows fall in one set of the cache, and would push each other out. Tiles of the copy, of 32 bytes a row,
+ * are turned in registers where elements have 4 or 8 bytes: pairs of elements of neighbouring rows are joined, then pairs of those, then
+ * halves. */
+#include "kernels/support/transpose.h"
+
+#include <string.h>
+
+#include "common/base/base.h"
+#include "kernels/support/lanes.h"
+
+enum { BLOCK = 16, LONG_BLOCK = 64, TILE_BYTES = 32 };
+
+typedef uint32_t row_u32 __attribute__((vector_size(TILE_BYTES), aligned(4), may_alias));
+typedef uint64_t row_u64 __attribute__((vector_size(TILE_BYTES), aligned(8), may_alias));
+
+/* The tile at `from`, its columns as rows. */
+LANES_INLINE void turn_tile_u32(row_u32 *to, const uint32_t *from) {
+    row_u32 r[8], t[8];
+    for (int i = 0; i < 8; i++)
+        r[i] = *(const row_u32 *)(from + i * BLOCK);
+    for (int i = 0; i < 8; i += 2) {
+        t[i] = __builtin_shufflevector(r[i], r[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
+        t[i + 1] = __builtin_shufflevector(r[i], r[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
+    }
+    for (int i = 0; i < 8; i += 4)
+        for (int k = 0; k < 2; k++) {
+            r[i + 2 * k] = __builtin_shufflevector(t[i + k], t[i + k + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+            r[i + 2 * k + 1] = __builtin_shufflevector(t[i + k], t[i + k + 2], 2, 3, 10, 11, 6, 7, 14, 15);
+        }
+    for (int i = 0; i < 4; i++) {
+        to[i] = __builtin_shufflevector(r[i], r[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+        to[i + 4] = __builtin_shufflevector(r[i], r[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+    }
+}
+
+LANES_INLINE void turn_tile_u64(row_u64 *to, const uint64_t *from) {
+    row_u64 r[4], t[4];
+    for (int i = 0; i < 4; i++)
+        r[i] = *(const row_u64 *)(from + i * BLOCK);
+    for (int i = 0; i < 4; i += 2) {
+        t[i] = __builtin_shufflevector(r[i], r[i + 1], 0, 4, 2, 6);
+        t[i + 1] = __builtin_shufflevector(r[i], r[i + 1], 1, 5, 3, 7);
+    }
+    for (int i = 0; i < 2; i++) {
+        to[i] = __builtin_shufflevector(t[i], t[i + 2], 0, 1, 4, 5);
+        to[i + 2] = __builtin_shufflevector(t[i], t[i + 2], 2, 3, 6, 7);
+    }
+}
+
+/* Two tiles, one below the other: each row that is written is a whole line. */
+#define TURN_TILES(tag, T)                                                              \
+    LANES_INLINE void turn_##tag(T *to, int64_t to1, const T *from, const int n_rows) { \
+        enum { TILE = TILE_BYTES / sizeof(T) };                                         \
+        row_##tag left[TILE], right[TILE];                                              \
+        for (int i1 = 0; i1 < BLOCK; i1 += TILE) {                                      \
+            for (int i0 = 0; i0 < n_rows; i0 += 2 * TILE) {                             \
+                turn_tile_##tag(left, from + i0 * BLOCK + i1);                          \
+                turn_tile_##tag(right, from + (i0 + TILE) * BLOCK + i1);                \
+                for (int i = 0; i < TILE; i++) {                                        \
+                    *(row_##tag *)(to + (i1 + i) * to1 + i0) = left[i];                 \
+                    *(row_##tag *)(to + (i1 + i) * to1 + i0 + TILE) = right[i];         \
+                }                                                                       \
+            }                                                                           \
+        }                                                                               \
+    }
+TURN_TILES(u32, uint32_t)
+TURN_TILES(u64, uint64_t)
+
+#define TURN(tag, T)                                                                    \
+    LANES_INLINE void turn_##tag(T *to, int64_t to1, const T *from, const int n_rows) { \
+        for (int i1 = 0; i1 < BLOCK; i1++)                                              \
+            for (int i0 = 0; i0 < n_rows; i0++)                                         \
+                to[i1 * to1 + i0] = from[i0 * BLOCK + i1];                              \
+    }
+TURN(u8, uint8_t)
+TURN(u16, uint16_t)
+TURN(u128, struct wide_element)
+
+#define TRANSPOSE(tag, T)                                                                                          \
+    LANES_INLINE void block_##tag(T *to, const T *from, int64_t to1, int64_t from0, const int n_rows) {            \
+        T block[LONG_BLOCK * BLOCK] __attribute__((aligned(64)));                                                  \
+        for (int i = 0; i < n_rows; i++)                                                                           \
+            memcpy(block + i * BLOCK, from + i * from0, BLOCK * sizeof(T));                                        \
+        turn_##tag(to, to1, block, n_rows);                                                                        \
+    }                                                                                                              \
+    VECTOR_CLONES void transpose_##tag(T *to, const T *from, int64_t n1, int64_t n0, int64_t to1, int64_t from0) { \
+        for (int64_t b1 = 0; b1 < n1; b1 += BLOCK) {                                                               \
+            int64_t b0 = 0;                                                                                        \
+            for (; b1 + BLOCK <= n1 && b0 + LONG_BLOCK <= n0; b0 += LONG_BLOCK)                                    \
+                block_##tag(to + b1 * to1 + b0, from + b1 + b0 * from0, to1, from0, LONG_BLOCK);                   \
+            for (; b1 + BLOCK <= n1 && b0 + BLOCK <= n0; b0 += BLOCK)                                              \
+                block_##tag(to + b1 * to1 + b0, from + b1 + b0 * from0, to1, from0, BLOCK);                        \
+            for (; b0 < n0; b0 += LONG_BLOCK) /* what is left, and narrow matrices */                              \
+                for (int64_t i1 = b1; i1 < MIN(b1 + BLOCK, n1); i1++)                                              \
+                    for (int64_t i0 = b0; i0 < MIN(b0 + LONG_BLOCK, n0); i0++)                                     \
+                        to[i1 * to1 + i0] = from[i1 + i0 * from0];                                                 \
+        }                                                                                                          \
+    }
+TRANSPOSE(u8, uint8_t)
+TRANSPOSE(u16, uint16_t)
+TRANSPOSE(u32, uint32_t)
+TRANSPOSE(u64, uint64_t)
+TRANSPOSE(u128, struct wide_element)

@@ -1,0 +1,482 @@
+/* Connections to the worker tasks and calls over them: see tasks.h. */
+#include "master/cluster/tasks.h"
+
+#include <stdlib.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/planted.h"
+#include "master/cluster/tasks_internal.h"
+#include "proto/worker.pb-c.h"
+#include "rpc/host_id.h"
+
+enum {
+    RECONNECT_MIN_MS = 50,
+    RECONNECT_MAX_MS = 500,
+    CONNECT_MIN_MS = 1000, /* for the kernel to connect: as long as it waits before it says SYN again, so a new attempt costs nothing */
+    CONNECT_MAX_MS = 10000,
+    BULK_BYTES = 64 * 1024,
+};
+
+static const struct wire_handlers handlers;
+
+/* ---- messages ---- */
+
+static void send_hello(struct task *task, struct wire_conn *conn, unsigned channel, uint64_t expected) {
+    Millrace__Hello hello = MILLRACE__HELLO__INIT;
+    hello.protocol = WIRE_PROTOCOL;
+    hello.task = (char *)"master";
+    hello.incarnation = task->tasks->incarnation;
+    hello.channel = channel;
+    hello.host_id = (char *)host_id();
+    hello.expected_incarnation = expected;
+    uint8_t bytes[1024];
+    CHECK(millrace__hello__get_packed_size(&hello) <= sizeof bytes);
+    size_t len = millrace__hello__pack(&hello, bytes);
+    wire_send(conn, &(struct wire_out){.type = WIRE_HELLO, .meta = {(char *)bytes, len}});
+}
+
+/* ---- calls ---- */
+
+uint64_t tasks_new_id(struct tasks *tasks) { return tasks->id_prefix | (++tasks->next_sequence & 0xffffffffff); }
+
+struct status *task_unavailable(const struct task *task) {
+    struct str seen = STR_INIT;
+    task_health_describe_seen(&task->health, &seen);
+    struct status *st = status_unavailable("Task %s at %s is not reachable: %s%s", task->name, task->address,
+                                           task->why_down ? status_message(task->why_down) : "not connected yet", str_text(&seen));
+    str_fini(&seen);
+    return st;
+}
+
+static void free_when_quiet(struct tasks *tasks);
+
+static void tell_lost(struct loop_task *loop_task) {
+    struct tasks *tasks = CONTAINER_OF(loop_task, struct tasks, lost_task);
+    tasks->lost_posted = false;
+    while (tasks->lost) {
+        struct task_call *call = tasks->lost;
+        tasks->lost = call->next_lost;
+        struct task *task = call->task;
+        call->task = NULL;
+        call->on_reply(call, task_unavailable(task), NULL);
+    }
+    free_when_quiet(tasks);
+}
+
+static void call_lost_soon(struct task *task, struct task_call *call) {
+    struct tasks *tasks = task->tasks;
+    call->next_lost = tasks->lost;
+    tasks->lost = call;
+    if (!tasks->lost_posted) {
+        tasks->lost_posted = true;
+        loop_defer(tasks->loop, &tasks->lost_task);
+    }
+}
+
+static struct wire_conn *channel_for(struct task *task, const struct wire_out *out) {
+    size_t size = out->extra.len;
+    for (size_t i = 0; i < out->n_tensors; i++)
+        size += tensor_size_bytes(out->tensors[i]);
+    return size > BULK_BYTES ? task->bulk : task->control;
+}
+
+void task_call_start(struct task *task, struct task_call *call, struct wire_out *out) {
+    if (!out->id)
+        out->id = tasks_new_id(task->tasks);
+    call->task = task;
+    call->id = out->id;
+    if (task->state != TASK_READY) {
+        call_lost_soon(task, call);
+        return;
+    }
+    u64map_put(&task->calls, call->id, call);
+    wire_send(channel_for(task, out), out);
+}
+
+void task_call_forget(struct task_call *call) {
+    if (!call->task)
+        return;
+    struct tasks *tasks = call->task->tasks;
+    u64map_remove(&call->task->calls, call->id);
+    for (struct task_call **at = &tasks->lost; *at; at = &(*at)->next_lost)
+        if (*at == call) {
+            *at = call->next_lost;
+            break;
+        }
+    call->task = NULL;
+}
+
+void task_send(struct task *task, const struct wire_out *out) {
+    if (task->state == TASK_READY)
+        wire_send(channel_for(task, out), out);
+}
+
+void task_send_in_order(struct task *task, const struct wire_out *out) {
+    if (task->state == TASK_READY)
+        wire_send(task->control, out);
+}
+
+void task_send_release(struct task *task, const struct wire_out *out) {
+    if (task->state == TASK_LINKING || task->state == TASK_READY)
+        wire_send(task->control, out);
+    else if (task->state == TASK_PROBING && task->is_reconciling)
+        wire_send(task->probe, out);
+}
+
+static void fail_calls(struct task *task) {
+    struct u64map calls = task->calls;
+    size_t cursor = 0;
+    uint64_t id;
+    void *value;
+    u64map_init(&task->calls);
+    while (u64map_next(&calls, &cursor, &id, &value)) {
+        struct task_call *call = value;
+        call_lost_soon(task, call);
+    }
+    u64map_fini(&calls);
+}
+
+/* ---- connecting ---- */
+
+static void drop_conn(struct wire_conn **conn, struct status *why) {
+    struct wire_conn *dropped = *conn;
+    *conn = NULL;
+    if (!dropped)
+        return;
+    wire_conn_set_owner(dropped, NULL, &handlers);
+    wire_conn_close(dropped, status_ref(why));
+    wire_conn_unref(dropped);
+}
+
+void task_down(struct task *task, struct status *why) {
+    bool was_ready = task->state == TASK_READY;
+    struct tasks *tasks = task->tasks;
+    status_unref(task->why_down);
+    task->why_down = status_ref(why);
+    task->state = TASK_DOWN;
+    drop_conn(&task->probe, why);
+    drop_conn(&task->control, why);
+    drop_conn(&task->bulk, why);
+    task_health_lost(&task->health, was_ready);
+    fail_calls(task);
+    if (tasks->is_closing)
+        return;
+    if (was_ready) {
+        log_warning("lost task %s: %s", task->name, status_message(why));
+        tasks->on_lost(tasks->arg, task);
+    }
+    if (!task->is_listed) {
+        loop_timer_stop(&task->timer);
+        return;
+    }
+    loop_timer_start(&task->timer, task->backoff_ms, 0);
+    task->backoff_ms = MIN(task->backoff_ms * 2, (int64_t)RECONNECT_MAX_MS);
+}
+
+void task_connect_soon(struct task *task) {
+    task->backoff_ms = RECONNECT_MIN_MS;
+    loop_timer_start(&task->timer, 0, 0);
+}
+
+/* How long the kernel may try to connect. A connection to a host that is cut off is tried anew rather than waited for: the kernel would
+ * wait longer each time, and not notice for half a minute that the host is back. */
+static int64_t connect_ms(const struct task *task) {
+    return MIN(MAX(task->tasks->heartbeat_ms / 2, (int64_t)CONNECT_MIN_MS), (int64_t)CONNECT_MAX_MS);
+}
+
+static bool is_connected(const struct wire_conn *conn) { return !conn || wire_conn_is_open(conn); }
+
+static struct wire_conn *connect_to(struct task *task, const char *address) {
+    struct wire_conn *conn = wire_connect(task->tasks->loop, address, &handlers, task);
+    wire_conn_secure(conn, task->tasks->tls, task->name);
+    if (task->tasks->uses_sums)
+        wire_conn_use_sums(conn);
+    return conn;
+}
+
+static void connect_probe(struct task *task) {
+    task->state = TASK_PROBING;
+    task->is_reconciling = false;
+    task->probe = connect_to(task, task->address);
+    task_health_watch(&task->health, false);
+    send_hello(task, task->probe, 0, 0);
+    wire_send(task->probe, &(struct wire_out){.type = WIRE_GET_STATUS, .id = tasks_new_id(task->tasks)});
+    loop_timer_start(&task->timer, connect_ms(task), 0);
+}
+
+static void on_timer(struct loop_timer *timer) {
+    struct task *task = CONTAINER_OF(timer, struct task, timer);
+    if (task->state == TASK_DOWN) {
+        connect_probe(task);
+    } else if (task->state != TASK_READY && !(is_connected(task->probe) && is_connected(task->control) && is_connected(task->bulk))) {
+        struct status *why = status_unavailable("no connection within %.1f s", (double)connect_ms(task) / 1000);
+        task_down(task, why);
+        status_unref(why);
+    } /* else it is connected, and what it does not answer is the heartbeat's */
+}
+
+static void connect_channels(struct task *task) {
+    const char *address = task->address;
+    if (!task->avoid_unix && *task->unix_address && strcmp(task->host_id, host_id()) == 0)
+        address = task->unix_address;
+    task->state = TASK_LINKING;
+    task->n_linked = 0;
+    task->control = connect_to(task, address);
+    task->bulk = connect_to(task, address);
+    send_hello(task, task->control, 0, task->incarnation);
+    send_hello(task, task->bulk, 1, task->incarnation);
+    loop_timer_start(&task->timer, connect_ms(task), 0);
+}
+
+static void free_devices(struct task *task) {
+    for (int i = 0; i < task->n_devices; i++) {
+        free(task->devices[i].name);
+        free(task->devices[i].type);
+        free(task->devices[i].description);
+    }
+    free(task->devices);
+    task->devices = NULL;
+    task->n_devices = 0;
+}
+
+/* One that remembers us may hold more than we know of. Nothing else may be said before it has answered. */
+static void reconcile(struct task *task, bool is_remembered) {
+    struct str meta = STR_INIT;
+    if (!is_remembered) {
+        connect_channels(task);
+        return;
+    }
+    task->tasks->holdings(task->tasks->arg, task, &meta);
+    task->is_reconciling = true;
+    wire_send(task->probe,
+              &(struct wire_out){.type = WIRE_KEEP_GRAPHS, .id = tasks_new_id(task->tasks), .meta = {str_text(&meta), meta.len}});
+    str_fini(&meta);
+}
+
+static struct status *take_status(struct task *task, struct span meta) {
+    Millrace__WorkerStatus *status = millrace__worker_status__unpack(NULL, meta.len, (const uint8_t *)meta.data);
+    if (!status)
+        return status_internal("task %s sent a malformed WorkerStatus", task->name);
+    struct status *st = NULL;
+    if (strcmp(status->task, task->name) != 0)
+        st = status_failed_precondition("%s answered as %s: is the cluster list right?", task->address, status->task);
+    if (!st) {
+        free(task->unix_address);
+        free(task->host_id);
+        task->unix_address = xstrdup(status->unix_address);
+        task->host_id = xstrdup(status->host_id);
+        task->incarnation = status->incarnation;
+        task->membership = status->membership;
+        free_devices(task);
+        task->devices = xcalloc(status->n_device + 1, sizeof *task->devices);
+        for (size_t i = 0; i < status->n_device; i++) {
+            const Millrace__DeviceInfo *from = status->device[i];
+            task->devices[task->n_devices++] = (struct device_row){xstrdup(from->name), xstrdup(from->type), xstrdup(from->description),
+                                                                   (int64_t)from->memory_limit_bytes, from->incarnation};
+        }
+    }
+    millrace__worker_status__free_unpacked(status, NULL);
+    return st;
+}
+
+static void task_ready(struct task *task) {
+    struct tasks *tasks = task->tasks;
+    task->state = TASK_READY;
+    if (PLANTED(8))
+        tasks->next_sequence = 0;
+    task->backoff_ms = RECONNECT_MIN_MS;
+    status_unref(task->why_down);
+    task->why_down = NULL;
+    drop_conn(&task->probe, NULL);
+    loop_timer_stop(&task->timer);
+    task_health_watch(&task->health, true);
+    task_health_ping(&task->health, clock_now_ns(), task->control); /* from now on the task watches its master, too */
+    device_table_unref(tasks->devices);
+    tasks->devices = NULL;
+    log_info("task %s is ready over %s", task->name, wire_conn_peer(task->control));
+    tasks->on_ready(tasks->arg, task);
+}
+
+static void on_message(void *owner, struct wire_conn *conn, struct wire_message *message) {
+    struct task *task = owner;
+    if (!task)
+        return;
+    int64_t now_ns = clock_now_ns();
+    task_health_heard(&task->health, now_ns);
+    if (message->type == WIRE_PONG) {
+        task_health_pong(&task->health, message, now_ns);
+        return;
+    }
+    if (message->type == WIRE_HELLO) {
+        if (conn != task->probe && ++task->n_linked == 2)
+            task_ready(task);
+        return;
+    }
+    if (message->type == WIRE_STATUS && conn == task->probe && task->state == TASK_PROBING) {
+        uint64_t membership = task->membership, incarnation = task->incarnation;
+        struct status *st = take_status(task, message->meta);
+        if (st)
+            task_down(task, st);
+        else
+            reconcile(task, incarnation == task->incarnation && membership == task->membership);
+        status_unref(st);
+        return;
+    }
+    if (message->type == WIRE_KEPT && conn == task->probe && task->state == TASK_PROBING) {
+        connect_channels(task);
+        return;
+    }
+    if (message->type == WIRE_STEP_FETCHED) {
+        struct task_call *fetching = u64map_get(&task->calls, message->id);
+        if (fetching && fetching->on_fetched)
+            fetching->on_fetched(fetching, message);
+        return;
+    }
+    if (message->type == WIRE_INPUTS_TAKEN) {
+        struct task_call *saving = u64map_get(&task->calls, message->id);
+        if (saving && saving->on_taken)
+            saving->on_taken(saving);
+        return;
+    }
+    struct task_call *call = u64map_remove(&task->calls, message->id);
+    if (!call)
+        return; /* forgotten meanwhile */
+    call->task = NULL;
+    call->on_reply(call, NULL, message);
+}
+
+static void on_closed(void *owner, struct wire_conn *conn, struct status *why) {
+    struct task *task = owner;
+    if (!task || (conn != task->probe && conn != task->control && conn != task->bulk))
+        return;
+    if (task->state == TASK_LINKING && conn != task->probe && wire_conn_is_unix(conn) && !task->avoid_unix)
+        task->avoid_unix = true;
+    struct status *reason = why ? status_ref(why) : status_unavailable("the connection was closed");
+    task_down(task, reason);
+    status_unref(reason);
+}
+
+static const struct wire_handlers handlers = {.on_message = on_message, .on_closed = on_closed};
+
+/* ---- the table ---- */
+
+/* An answer of gigabytes is on its way for longer than a silence may last, and what answers pings comes behind it. */
+static void hear_bytes(struct task *task, int64_t now_ns) {
+    uint64_t n = task->control ? wire_conn_received_bytes(task->control) : 0;
+    n += task->bulk ? wire_conn_received_bytes(task->bulk) : 0;
+    if (n > task->n_received)
+        task_health_heard(&task->health, now_ns);
+    task->n_received = n;
+}
+
+static void on_tick(struct loop_timer *timer) {
+    struct tasks *tasks = CONTAINER_OF(timer, struct tasks, tick);
+    int64_t now_ns = clock_now_ns();
+    for (int i = 0; i < tasks->n; i++) {
+        struct task *task = tasks->rows[i];
+        hear_bytes(task, now_ns);
+        struct status *why = task->state == TASK_DOWN ? NULL : task_health_tick(&task->health, now_ns, task->control);
+        if (why)
+            task_down(task, why);
+        status_unref(why);
+    }
+}
+
+struct task *task_add(struct tasks *tasks, const char *name, const char *address) {
+    struct task *task = xcalloc(1, sizeof *task);
+    *task = (struct task){.tasks = tasks, .index = tasks->n, .state = TASK_DOWN, .backoff_ms = RECONNECT_MIN_MS};
+    task->name = xstrdup(name);
+    task->address = xstrdup(address);
+    task->unix_address = xstrdup("");
+    task->host_id = xstrdup("");
+    u64map_init(&task->calls);
+    task_health_init(&task->health, task->name, tasks->heartbeat_ms);
+    loop_timer_init(tasks->loop, &task->timer, on_timer);
+    if ((tasks->n & (tasks->n - 1)) == 0) /* a power of two: full */
+        tasks->rows = xreallocarray(tasks->rows, tasks->n ? (size_t)tasks->n * 2 : 1, sizeof *tasks->rows);
+    tasks->rows[tasks->n++] = task;
+    return task;
+}
+
+struct tasks *tasks_new(struct loop *loop, const struct cluster_spec *cluster, uint64_t incarnation, int64_t heartbeat_ms,
+                        task_event_fn *on_ready, task_event_fn *on_lost, task_holdings_fn *holdings, void *arg) {
+    struct tasks *tasks = xcalloc(1, sizeof *tasks);
+    *tasks = (struct tasks){.loop = loop,
+                            .incarnation = incarnation,
+                            .heartbeat_ms = heartbeat_ms,
+                            .on_ready = on_ready,
+                            .on_lost = on_lost,
+                            .holdings = holdings,
+                            .arg = arg};
+    tasks->id_prefix = incarnation << 40; /* 24 random bits tell masters apart */
+    tasks->lost_task.run = tell_lost;
+    for (int i = 0; i < cluster->n_tasks; i++) {
+        struct task *task = task_add(tasks, cluster->tasks[i].name, cluster->tasks[i].address);
+        task->is_static = task->is_listed = task->is_expected = true;
+        task_connect_soon(task);
+    }
+    loop_timer_init(loop, &tasks->tick, on_tick);
+    loop_timer_start(&tasks->tick, heartbeat_tick_ms(heartbeat_ms), heartbeat_tick_ms(heartbeat_ms));
+    return tasks;
+}
+
+void tasks_set_sums(struct tasks *tasks, bool uses_sums) { tasks->uses_sums = uses_sums; }
+void tasks_set_tls(struct tasks *tasks, struct tls *tls) { tasks->tls = tls; }
+
+static void timer_closed(struct loop_timer *timer) {
+    struct task *task = CONTAINER_OF(timer, struct task, timer);
+    struct tasks *tasks = task->tasks;
+    free_devices(task);
+    u64map_fini(&task->calls);
+    status_unref(task->why_down);
+    free(task->name);
+    free(task->address);
+    free(task->unix_address);
+    free(task->host_id);
+    free(task);
+    if (--tasks->n > 0)
+        return;
+    device_table_unref(tasks->devices);
+    free(tasks->rows);
+    free(tasks);
+}
+
+static void tick_closed(struct loop_timer *timer) {
+    struct tasks *tasks = CONTAINER_OF(timer, struct tasks, tick);
+    int n = tasks->n;
+    if (n == 0) {
+        device_table_unref(tasks->devices);
+        free(tasks->rows);
+        free(tasks);
+    }
+    for (int i = 0; i < n; i++)
+        loop_timer_close(&tasks->rows[i]->timer, timer_closed);
+}
+
+/* Not while calls are about to be told: the loop still holds lost_task. */
+static void free_when_quiet(struct tasks *tasks) {
+    if (tasks->is_freed && !tasks->lost_posted)
+        loop_timer_close(&tasks->tick, tick_closed);
+}
+
+void tasks_close(struct tasks *tasks) {
+    if (tasks->is_closing)
+        return;
+    struct status *why = status_new(STATUS_CANCELLED, "the master is stopping");
+    tasks->is_closing = true;
+    loop_timer_stop(&tasks->tick);
+    for (int i = 0; i < tasks->n; i++) {
+        loop_timer_stop(&tasks->rows[i]->timer);
+        task_down(tasks->rows[i], why);
+    }
+    status_unref(why);
+}
+
+void tasks_free(struct tasks *tasks) {
+    if (!tasks)
+        return;
+    tasks_close(tasks);
+    tasks->is_freed = true;
+    free_when_quiet(tasks);
+}

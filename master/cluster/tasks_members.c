@@ -1,0 +1,64 @@
+/* Tasks that come, go and move while the master runs: see tasks.h. */
+#include <stdlib.h>
+
+#include "common/base/log.h"
+#include "master/cluster/tasks_internal.h"
+
+void tasks_set_dynamic(struct tasks *tasks) { tasks->is_dynamic = true; }
+
+void tasks_expect(struct tasks *tasks, const char *name) {
+    struct task *task = tasks_find(tasks, name);
+    if (!task)
+        task = task_add(tasks, name, "");
+    task->is_expected = true;
+}
+
+/* It is somewhere else, or someone else: what is connected, or being connected, is out of date. */
+static void move(struct task *task, const char *address, uint64_t incarnation) {
+    struct status *why =
+        status_unavailable("it has registered anew, at %s with incarnation %016llx", address, (unsigned long long)incarnation);
+    free(task->address);
+    task->address = xstrdup(address);
+    task->avoid_unix = false;
+    task_down(task, why);
+    status_unref(why);
+    task_connect_soon(task);
+}
+
+void tasks_list(struct tasks *tasks, const char *name, const char *address, uint64_t incarnation) {
+    struct task *task = tasks_find(tasks, name);
+    if (!task)
+        task = task_add(tasks, name, address);
+    bool was_listed = task->is_listed;
+    bool is_moved = strcmp(task->address, address) != 0;
+    /* A record that is older than our connection says nothing new. */
+    bool is_known = task->incarnation == incarnation || (!is_moved && task->listed_incarnation == incarnation);
+    task->is_listed = true;
+    task->listed_incarnation = incarnation;
+    if (!was_listed || is_moved)
+        log_info("task %s is registered at %s", name, address);
+    if (task->state == TASK_READY && is_known) { /* the same process: it may be reached otherwise from now on */
+        free(task->address);
+        task->address = xstrdup(address);
+        return;
+    }
+    if (task->state == TASK_DOWN && !is_moved)
+        task_connect_soon(task);
+    else if (is_moved || task->state == TASK_READY)
+        move(task, address, incarnation);
+}
+
+void tasks_unlist(struct tasks *tasks, const char *name) {
+    struct task *task = tasks_find(tasks, name);
+    if (!task || !task->is_listed || task->is_static)
+        return;
+    task->is_listed = false;
+    if (task->state == TASK_READY)
+        return; /* what works is not cut: etcd may have lost its key, and not we the task */
+    struct status *why = status_unavailable("it has left the cluster");
+    task_down(task, why);
+    status_unref(why);
+}
+
+bool task_is_listed(const struct task *task) { return task->is_listed; }
+bool task_is_gone(const struct task *task) { return !task_is_member(task); }

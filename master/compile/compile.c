@@ -1,0 +1,193 @@
+/* The compiler's driver: the table of passes, and the way from a session's graph to partitions (compile.h).
+ *
+ * Reading order: this file, pass_cut.c, pass_prune.c, pass_inline.c, pass_fold.c, pass_cse.c, pass_datasets.c, place.h, pass_place.c,
+ * pass_partition.c, pass_functions.c. */
+#include "master/compile/compile.h"
+
+#include <stdlib.h>
+
+#include "common/base/log.h"
+#include "common/graph/graph_text.h"
+#include "master/compile/compile_internal.h"
+
+/* ---- the table ---- */
+
+// clang-format off
+const struct pass compile_passes[] = {
+    {"cut",       pass_cut,       "WP 4.2 partial execution",                  false},
+    {"prune",     pass_prune,     "WP 4.2; OSDI 3.2",                          false},
+    {"inline",    pass_inline,    "WP 4.4, CF 3: functions, If, While",        false},
+    {"fold",      pass_fold,      "OSDI 3.3 constant folding",                 true},
+    {"cse",       pass_cse,       "WP 5.1 common subexpressions",              true},
+    {"datasets",  pass_datasets,  "datasets as graphs, for clients",           false},
+    {"sweep",     pass_prune,     "what inline, fold and cse left unused",     false},
+    {"place",     pass_place,     "WP 3.2.1 node placement",                   false},
+    {"partition", pass_partition, "WP 3.2.2 cross-device communication",       false},
+    {"functions", pass_functions, "CF 3: functions that kernels call",         false},
+};
+// clang-format on
+const size_t n_compile_passes = ARRAY_LEN(compile_passes);
+
+const struct pass *pass_find(const char *name) {
+    for (size_t i = 0; i < n_compile_passes; i++)
+        if (strcmp(compile_passes[i].name, name) == 0)
+            return &compile_passes[i];
+    return NULL;
+}
+
+#ifdef __OPTIMIZE__
+enum { VERIFY_BY_DEFAULT = false };
+#else
+enum { VERIFY_BY_DEFAULT = true };
+#endif
+
+void compile_options_default(struct compile_options *options) {
+    *options = (struct compile_options){
+        .max_inlined_nodes = 1000 * 1000,
+        .fold_max_bytes = 10 << 20,
+        .fold_budget_ns = 200 * INT64_C(1000000),
+        .verify = VERIFY_BY_DEFAULT,
+    };
+}
+
+/* ---- running passes ---- */
+
+static bool is_switched_off(const struct pass *pass, const struct compile_options *options) {
+    if (!pass->is_optional)
+        return false;
+    if ((options->no_fold && pass->run == pass_fold) || (options->no_cse && pass->run == pass_cse))
+        return true;
+    for (const char *const *name = options->disabled_passes; name && *name; name++)
+        if (strcmp(*name, pass->name) == 0)
+            return true;
+    return false;
+}
+
+static void dump_graph(const struct graph *graph, const char *pass, const char *where) {
+    struct str text = STR_INIT;
+    graph_print(graph, &text);
+    log_info("graph after %s%s: %d nodes", pass, where, graph->n_live);
+    for (const char *line = str_text(&text), *end; *line; line = *end ? end + 1 : end) {
+        end = strchrnul(line, '\n');
+        log_info("  %.*s", (int)MIN(end - line, 4096), line);
+    }
+    str_fini(&text);
+}
+
+static bool is_dumped(const struct compile_options *options, const struct pass *pass) {
+    return options->dump_after && (strcmp(options->dump_after, "all") == 0 || strcmp(options->dump_after, pass->name) == 0);
+}
+
+/* One graph before the partition, several after. */
+static struct status *look_at(const struct compilation *c, const struct pass *pass, const struct graph *graph, const char *where,
+                              bool changed) {
+    if (c->options->verify && changed) {
+        struct status *st = graph_verify(graph);
+        if (st)
+            return status_prefix_take(st, "after pass '%s'%s: ", pass->name, where);
+    }
+    if (is_dumped(c->options, pass))
+        dump_graph(graph, pass->name, where);
+    return NULL;
+}
+
+struct status *compilation_run_pass(struct compilation *c, const struct pass *pass, bool *ret_changed) {
+    *ret_changed = false;
+    if (is_switched_off(pass, c->options))
+        return NULL;
+    TRY(pass->run(c, ret_changed));
+    if (!c->result)
+        return look_at(c, pass, &c->graph, "", *ret_changed);
+    for (int i = 0; i < c->result->n_partitions; i++) {
+        const struct partition *partition = &c->result->partitions[i];
+        const char *where = arena_printf(&c->arena, " on %s", c->devices->tasks[partition->task].name);
+        TRY(look_at(c, pass, &partition->graph, where, *ret_changed));
+    }
+    return NULL;
+}
+
+void compilation_init(struct compilation *c, const struct signature *signature, const struct device_table *devices,
+                      const struct compile_options *options, struct pool *pool) {
+    *c = (struct compilation){.signature = signature, .devices = devices, .options = options, .pool = pool};
+    graph_init(&c->graph);
+    arena_init(&c->arena);
+}
+
+void compilation_fini(struct compilation *c) {
+    graph_fini(&c->graph);
+    arena_fini(&c->arena);
+    compiled_free(c->result);
+    c->result = NULL;
+}
+
+/* ---- the part of the session's graph that a step can need ---- */
+
+static void seed(const struct graph *graph, const char *const *names, int n_names, bool *is_needed, struct node **stack, int *n_stack) {
+    for (int i = 0; i < n_names; i++) {
+        struct span name;
+        int index;
+        struct node *node = endpoint_parse(span_of(names[i]), &name, &index) ? graph_find_span(graph, name) : NULL;
+        if (!node || is_needed[node->id])
+            continue;
+        is_needed[node->id] = true;
+        stack[(*n_stack)++] = node;
+    }
+}
+
+/* A session's graph may hold far more than one step runs (savers, initialisers, other towers), so only what the signature's names
+ * reach backwards is copied. The walk does not stop at feeds: a copy must be closed under inputs; the prune after the cut drops what
+ * stood before them. Names that are not there are reported by the cut. */
+static void copy_reachable(const struct graph *from, const struct signature *signature, struct graph *ret) {
+    bool *is_needed = xcalloc((size_t)from->n_nodes + 1, sizeof(*is_needed));
+    struct node **stack = xcalloc((size_t)from->n_nodes + 1, sizeof(*stack));
+    int n_stack = 0;
+    seed(from, signature->feeds, signature->n_feeds, is_needed, stack, &n_stack);
+    seed(from, signature->fetches, signature->n_fetches, is_needed, stack, &n_stack);
+    seed(from, signature->targets, signature->n_targets, is_needed, stack, &n_stack);
+    seed(from, signature->connect_from, signature->n_connections, is_needed, stack, &n_stack);
+    seed(from, signature->connect_to, signature->n_connections, is_needed, stack, &n_stack);
+    while (n_stack > 0) {
+        const struct node *node = stack[--n_stack];
+        for (int i = 0; i < node->n_inputs; i++) {
+            struct node *src = node->inputs[i].src;
+            if (is_needed[src->id])
+                continue;
+            is_needed[src->id] = true;
+            stack[n_stack++] = src;
+        }
+    }
+    graph_fini(ret);
+    graph_copy(from, is_needed, ret, NULL);
+    free(is_needed);
+    free(stack);
+}
+
+struct status *compile_step(const struct graph *session_graph, const struct signature *signature, const struct device_table *devices,
+                            const struct compile_options *options, struct pool *pool, struct compiled **ret) {
+    struct compilation c;
+    struct status *st = NULL;
+    compilation_init(&c, signature, devices, options, pool);
+    copy_reachable(session_graph, signature, &c.graph);
+    for (size_t i = 0; i < n_compile_passes; i++) {
+        bool changed;
+        TRY_OUT(compilation_run_pass(&c, &compile_passes[i], &changed));
+    }
+    if (c.feed_needs)
+        c.result->feed_needs = arena_memdup(&c.result->arena, c.feed_needs, (size_t)signature->n_fetches * (size_t)signature->n_feeds);
+    *ret = c.result;
+    c.result = NULL;
+out:
+    compilation_fini(&c);
+    return st;
+}
+
+void compiled_free(struct compiled *compiled) {
+    if (!compiled)
+        return;
+    for (int i = 0; i < compiled->n_partitions; i++)
+        graph_fini(&compiled->partitions[i].graph);
+    graph_fini(&compiled->graph);
+    device_table_unref(compiled->devices);
+    arena_fini(&compiled->arena);
+    free(compiled);
+}

@@ -1,0 +1,60 @@
+/* Which saves of a step ask for a consistent cut, and which tasks their values come from: see master/cuts.h.
+ *
+ * A SaveV2 asks by its attr `_consistent_cut` (bool), which clients may set on any node; where it says nothing, the operator's
+ * --consistent-saves does. */
+#include "master/compile/compile_internal.h"
+
+static bool is_save(const struct node *node) { return !node->is_removed && strcmp(node->op_name, "SaveV2") == 0; }
+
+static bool asks_for_cut(const struct compilation *c, const struct node *node) {
+    bool asks = c->options->consistent_saves;
+    if (node_attr(node, "_consistent_cut")) {
+        struct status *st = node_get_b(node, "_consistent_cut", &asks);
+        status_unref(st); /* of another type: as if it said nothing */
+    }
+    return asks;
+}
+
+/* The task of what keeps a value between steps. Internal nodes (feeds, ...) have effects and keep nothing. */
+static void note_task(const struct compilation *c, const struct node *node, bool *is_source) {
+    if (node_is_stateful(node) && !node_is_internal(node) && node->placed >= 0)
+        is_source[c->devices->devices[node->placed].task] = true;
+}
+
+static void find_sources(const struct compilation *c, struct node **stack, int n, bool *is_seen, bool *is_source) {
+    while (n > 0) {
+        const struct node *node = stack[--n];
+        note_task(c, node, is_source);
+        for (int i = 0; i < node->n_data; i++) {
+            struct node *src = node->inputs[i].src;
+            if (is_seen[src->id])
+                continue;
+            is_seen[src->id] = true;
+            stack[n++] = src;
+        }
+    }
+}
+
+void compile_find_saves(struct compilation *c) {
+    struct node **stack = NULL;
+    bool *is_seen = NULL;
+    int n = 0, n_saves = 0;
+    for (int id = 0; id < c->graph.n_nodes; id++) {
+        if (!is_save(c->graph.nodes[id]))
+            continue;
+        n_saves++;
+        if (!asks_for_cut(c, c->graph.nodes[id]))
+            continue;
+        if (!stack) {
+            stack = arena_array(&c->arena, struct node *, c->graph.n_nodes + 1);
+            is_seen = arena_array(&c->arena, bool, c->graph.n_nodes + 1);
+        }
+        is_seen[id] = true;
+        stack[n++] = c->graph.nodes[id];
+    }
+    c->n_cut_saves = n > 0 ? n_saves : 0;
+    if (n == 0)
+        return;
+    c->is_cut_task = arena_array(&c->arena, bool, c->devices->n_tasks + 1);
+    find_sources(c, stack, n, is_seen, c->is_cut_task);
+}

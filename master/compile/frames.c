@@ -1,0 +1,133 @@
+/* Loop frames as the passes see them, and the small questions about nodes that several passes ask [WP 4.4, CF 4.1]. */
+#include <stdlib.h>
+
+#include "common/graph/internal_ops.h"
+#include "common/tensor/tensor.h"
+#include "master/compile/compile_internal.h"
+#include "master/compile/inline.h"
+
+/* ---- questions ---- */
+
+static bool is_either(const struct node *node, const char *op, const char *ref_op) {
+    return node_is_op(node, op) || node_is_op(node, ref_op);
+}
+
+bool node_is_frame_op(const struct node *node) {
+    return is_either(node, "Enter", "RefEnter") || is_either(node, "Exit", "RefExit") || is_either(node, "Merge", "RefMerge") ||
+           is_either(node, "NextIteration", "RefNextIteration") || node_is_op(node, "LoopCond");
+}
+
+bool node_is_switch(const struct node *node) { return is_either(node, "Switch", "RefSwitch") || node_is_op(node, "_SwitchN"); }
+
+bool node_has_ref(const struct node *node) {
+    for (int i = 0; i < node->n_data; i++)
+        if (dtype_is_ref((enum dtype)node->in_types[i]) || dtype_is_ref((enum dtype)node->inputs[i].src->out_types[node->inputs[i].index]))
+            return true;
+    for (int i = 0; i < node->n_outputs; i++)
+        if (dtype_is_ref((enum dtype)node->out_types[i]))
+            return true;
+    return false;
+}
+
+bool node_uses_functions(const struct node *node) {
+    if (!op_signature_is_known(node->op))
+        return !node_is_internal(node);
+    for (int i = 0; i < node->op->n_attrs; i++)
+        if (attr_type_element(node->op->attrs[i].type) == ATTR_FUNC)
+            return true;
+    return false;
+}
+
+bool node_is_call(const struct node *node) {
+    return node_uses_functions(node) && (!op_signature_is_known(node->op) || inline_rule_find(node->op_name) != NULL);
+}
+
+bool node_is_internal(const struct node *node) { return internal_op_find(span_of(node->op_name)) != NULL; }
+
+int64_t const_size_bytes(const struct node *node) {
+    const struct attr_value *value = node_is_op(node, "Const") ? node_attr(node, "value") : NULL;
+    if (!value || value->type != ATTR_TENSOR)
+        return -1;
+    const struct tensor *t = value->tensor;
+    if (t->dtype != node->out_types[0]) /* its worker refuses it; until then nobody computes with it */
+        return -1;
+    int64_t size = (int64_t)tensor_size_bytes(t);
+    for (int64_t i = 0; t->dtype == DT_STRING && i < t->n_elements; i++)
+        size += (int64_t)tensor_string(t, i).len;
+    return size;
+}
+
+/* ---- frames ---- */
+
+struct frame_finder {
+    struct loop_frames *frames;
+    struct strmap by_name; /* "parent/frame_name" → frame number, as a pointer */
+    struct arena arena;    /* the names */
+    int capacity;
+};
+
+static void add_frame(struct frame_finder *finder, int parent) {
+    struct loop_frames *frames = finder->frames;
+    if (frames->n_frames == finder->capacity) {
+        finder->capacity = finder->capacity ? 2 * finder->capacity : 8;
+        frames->parent = xreallocarray(frames->parent, (size_t)finder->capacity, sizeof(int));
+        frames->outermost = xreallocarray(frames->outermost, (size_t)finder->capacity, sizeof(int));
+    }
+    int frame = frames->n_frames++;
+    frames->parent[frame] = parent;
+    frames->outermost[frame] = parent <= 0 ? frame : frames->outermost[parent];
+}
+
+/* An Enter without a frame_name makes no frame here: the worker's plan refuses it by name. */
+static int child_frame(struct frame_finder *finder, const struct node *enter, int parent) {
+    const struct attr_value *name = node_attr(enter, "frame_name");
+    if (!name || name->type != ATTR_STRING)
+        return parent;
+    const char *key = arena_printf(&finder->arena, "%d/%.*s", parent, (int)name->s.len, name->s.data);
+    void *known = strmap_get(&finder->by_name, key);
+    if (known)
+        return (int)(intptr_t)known;
+    add_frame(finder, parent);
+    int frame = finder->frames->n_frames - 1;
+    strmap_put(&finder->by_name, key, (void *)(intptr_t)frame);
+    return frame;
+}
+
+/* A node runs where its inputs live; an input from the root beside one from a loop is an error that the plan reports. */
+static int frame_of_inputs(const struct loop_frames *frames, const struct node *node) {
+    for (int i = 0; i < node->n_inputs; i++) {
+        int frame = frames->out[node->inputs[i].src->id]; /* 0 while unknown: a loop's way back */
+        if (frame != 0)
+            return frame;
+    }
+    return 0;
+}
+
+void loop_frames_init(struct loop_frames *frames, const struct graph *graph, struct node *const *order) {
+    *frames = (struct loop_frames){0};
+    frames->in = xcalloc((size_t)graph->n_nodes + 1, sizeof(int));
+    frames->out = xcalloc((size_t)graph->n_nodes + 1, sizeof(int));
+    struct frame_finder finder = {.frames = frames};
+    arena_init(&finder.arena);
+    strmap_init(&finder.by_name);
+    add_frame(&finder, -1);
+    for (int i = 0; i < graph->n_live; i++) {
+        const struct node *node = order[i];
+        int frame = frame_of_inputs(frames, node);
+        frames->in[node->id] = frames->out[node->id] = frame;
+        if (is_either(node, "Enter", "RefEnter"))
+            frames->out[node->id] = child_frame(&finder, node, frame);
+        else if (frame != 0 && is_either(node, "Exit", "RefExit"))
+            frames->out[node->id] = frames->parent[frame];
+    }
+    strmap_fini(&finder.by_name);
+    arena_fini(&finder.arena);
+}
+
+void loop_frames_fini(struct loop_frames *frames) {
+    free(frames->in);
+    free(frames->out);
+    free(frames->parent);
+    free(frames->outermost);
+    *frames = (struct loop_frames){0};
+}

@@ -1,0 +1,262 @@
+/* Constant folding [OSDI 3.3]: a stateless node whose inputs are all constant is computed here, once, by the kernel that would compute
+ * it in every step.
+ *
+ *   a = Const {2}   b = Const {3}   c = AddV2(a, b)   d = Mul(c, x)      becomes      c = Const {5}   d = Mul(c, x)
+ *
+ * Chains fold in one sweep in topological order; only values that something unfolded reads become Consts (their producers are left
+ * to the sweep). A single output keeps its node's name, several are called name/_fold_i; device, colocation and place are kept.
+ *
+ * A Const may have control inputs: inside a conditional they make it dead where the branch is not taken. What is computed from it must
+ * be dead there too, so a folded Const has all control inputs of the constants it came from; and a control edge from a constant
+ * becomes control edges from that constant's own control inputs (from none, it says nothing and goes).
+ *
+ * Not folded: what is in a loop (its control inputs mean an iteration, not a step), has state, effects or references, hands out
+ * resources or variants, or has no kernel here. A fold that fails, or grows beyond the budgets, leaves the node as it was: the error
+ * comes where the user would see it, if the step gets there. */
+#include <stdlib.h>
+
+#include "common/base/clock.h"
+#include "common/tensor/buffer.h"
+#include "kernels/kernel.h"
+#include "master/budgets.h"
+#include "master/compile/compile_internal.h"
+
+enum {
+    FOLD_MAX_CONTROLS = 8,   /* control inputs of one folded Const */
+    FOLD_TOTAL_FACTOR = 16,  /* all folded values together: so many times fold_max_bytes */
+    FOLD_SCRATCH_FACTOR = 2, /* what one kernel may allocate: so many times fold_max_bytes */
+    FOLD_MAX_ARGS = 1024,    /* inputs or outputs of a node that is folded */
+};
+
+/* What is known of a constant node, or of one that has been computed. */
+struct folded {
+    const struct tensor *outputs; /* n_outputs values */
+    struct node **controls;       /* nodes that are not constant */
+    int n_controls;
+    bool is_const;      /* a Const of the graph: `outputs` borrows from its attr */
+    struct node **made; /* by output: the Const that took its place, once something reads it */
+};
+
+struct folder {
+    struct compilation *c;
+    struct loop_frames frames;
+    struct folded **folded; /* by node id */
+    int n_ids;
+    struct allocator *allocator;
+    struct tensor *inputs; /* FOLD_MAX_ARGS, borrowed values */
+    int64_t deadline_ns, total_bytes;
+    bool changed;
+};
+
+/* ---- what may be folded ---- */
+
+static bool outputs_fit_a_const(const struct node *node) {
+    for (int i = 0; i < node->n_outputs; i++)
+        if (node->out_types[i] == DT_RESOURCE || node->out_types[i] == DT_VARIANT || dtype_is_ref((enum dtype)node->out_types[i]))
+            return false;
+    return node->n_outputs > 0 && node->n_outputs <= FOLD_MAX_ARGS;
+}
+
+static bool can_be_computed(const struct folder *f, const struct node *node) {
+    if (node->n_data == 0 || node->n_data > FOLD_MAX_ARGS || node_is_stateful(node) || f->frames.in[node->id] || f->frames.out[node->id])
+        return false;
+    for (int i = 0; i < node->n_data; i++)
+        if (!f->folded[node->inputs[i].src->id])
+            return false;
+    if (node_is_frame_op(node) || node_is_switch(node) || !outputs_fit_a_const(node))
+        return false;
+    const struct kernel_def *def = kernel_find(node, "CPU");
+    return def && !(def->flags & (KERNEL_STATEFUL | KERNEL_ASYNC));
+}
+
+/* Adds what an input edge from `src` makes the node wait for beyond values. False when there are too many. */
+static bool add_controls(const struct folder *f, struct node *src, struct node **controls, int *n_controls) {
+    const struct folded *from = f->folded[src->id];
+    struct node **added = from ? from->controls : &src;
+    int n_added = from ? from->n_controls : 1;
+    for (int i = 0; i < n_added; i++) {
+        int k = 0;
+        while (k < *n_controls && controls[k] != added[i])
+            k++;
+        if (k < *n_controls)
+            continue;
+        if (k == FOLD_MAX_CONTROLS)
+            return false;
+        controls[(*n_controls)++] = added[i];
+    }
+    return true;
+}
+
+/* The record of a node whose values are known, or NULL when it waits for too many nodes. */
+static struct folded *new_folded(struct folder *f, const struct node *node) {
+    struct node *controls[FOLD_MAX_CONTROLS];
+    int n_controls = 0;
+    for (int i = 0; i < node->n_inputs; i++)
+        if (!add_controls(f, node->inputs[i].src, controls, &n_controls))
+            return NULL;
+    struct folded *folded = arena_new(&f->c->arena, struct folded);
+    folded->controls = arena_memdup(&f->c->arena, controls, (size_t)n_controls * sizeof(controls[0]));
+    folded->n_controls = n_controls;
+    return folded;
+}
+
+/* ---- computing ---- */
+
+static bool values_are_small(struct folder *f, const struct tensor *values, int n_values) {
+    for (int i = 0; i < n_values; i++) {
+        if (!tensor_has_value(&values[i]) || (int64_t)tensor_size_bytes(&values[i]) > f->c->options->fold_max_bytes)
+            return false;
+        f->total_bytes += (int64_t)tensor_size_bytes(&values[i]);
+    }
+    return true;
+}
+
+static bool compute(struct folder *f, const struct node *node, struct folded *folded) {
+    int64_t max_bytes = f->c->options->fold_max_bytes;
+    size_t size = (size_t)node->n_outputs * sizeof(struct tensor);
+    struct tensor *outputs = arena_alloc_aligned(&f->c->arena, size, _Alignof(struct tensor));
+    memset(outputs, 0, size);
+    for (int i = 0; i < node->n_data; i++) /* borrowed, not owned: never cleared */
+        f->inputs[i] = f->folded[node->inputs[i].src->id]->outputs[node->inputs[i].index];
+    /* Only this thread uses the allocator: the limit moves along, so that one kernel can never take more than its share. */
+    f->allocator->limit_bytes = atomic_load(&f->allocator->in_use_bytes) + FOLD_SCRATCH_FACTOR * max_bytes;
+    struct status *st = kernel_eval(node, f->allocator, f->c->pool, NULL, NULL, f->inputs, outputs);
+    if (!st && values_are_small(f, outputs, node->n_outputs)) {
+        folded->outputs = outputs;
+        return true;
+    }
+    status_unref(st);
+    for (int i = 0; i < node->n_outputs; i++)
+        tensor_clear(&outputs[i]);
+    return false;
+}
+
+static bool is_out_of_budget(const struct folder *f) {
+    return f->total_bytes > FOLD_TOTAL_FACTOR * f->c->options->fold_max_bytes || clock_now_ns() > f->deadline_ns;
+}
+
+static void compute_all(struct folder *f, struct node *const *order, int n_nodes) {
+    bool has_budget = true;
+    for (int i = 0; i < n_nodes; i++) {
+        const struct node *node = order[i];
+        if (f->frames.in[node->id] == 0 && const_size_bytes(node) >= 0) {
+            struct folded *folded = new_folded(f, node);
+            if (folded) {
+                folded->is_const = true;
+                folded->outputs = node_attr(node, "value")->tensor;
+            }
+            f->folded[node->id] = folded;
+        } else if (has_budget && can_be_computed(f, node)) {
+            struct folded *folded = new_folded(f, node);
+            if (folded && compute(f, node, folded))
+                f->folded[node->id] = folded;
+            has_budget = !is_out_of_budget(f);
+        }
+    }
+    if (!has_budget)
+        budget_count(BUDGET_FOLD);
+}
+
+/* ---- putting the values into the graph ---- */
+
+static bool is_computed(const struct folder *f, const struct node *node) {
+    return node->id < f->n_ids && f->folded[node->id] && !f->folded[node->id]->is_const;
+}
+
+/* The Const that stands for an output of a computed node. The old node goes first, so that the new one can have its name; its
+ * consumers still hold it until put_values has passed them all. */
+static struct status *make_const(struct folder *f, struct node *node, int index, struct node **ret) {
+    struct graph *graph = &f->c->graph;
+    struct folded *folded = f->folded[node->id];
+    if (!folded->made)
+        folded->made = arena_array(&f->c->arena, struct node *, node->n_outputs);
+    *ret = folded->made[index];
+    if (*ret)
+        return NULL;
+    const char *name = node->name;
+    if (node->n_outputs == 1)
+        graph_remove_node(graph, node);
+    else
+        name = graph_unique_name(graph, arena_printf(&f->c->arena, "%s/_fold_%d", node->name, index));
+    struct node *made;
+    TRY(graph_add_node(graph, name, "Const", node->device, &made));
+    node_set_attr_type(graph, made, "dtype", (enum dtype)node->out_types[index]);
+    node_set_attr_tensor(graph, made, "value", &folded->outputs[index]);
+    const struct attr_value *colocation = node_attr(node, "_class");
+    if (colocation)
+        node_set_attr(graph, made, "_class", colocation);
+    made->placed = node->placed;
+    TRY(node_finish(graph, made));
+    for (int i = 0; i < folded->n_controls; i++)
+        node_add_control(graph, made, folded->controls[i]);
+    *ret = folded->made[index] = made;
+    f->changed = true;
+    return NULL;
+}
+
+/* Control edges from constants become control edges from what those wait for. */
+static void rewire_controls(struct folder *f, struct node *node) {
+    int n_before = node->n_inputs;
+    struct folded **found = NULL;
+    int n_found = 0;
+    for (int i = n_before - 1; i >= node->n_data; i--) {
+        int src = node->inputs[i].src->id;
+        if (src >= f->n_ids || !f->folded[src])
+            continue;
+        if (!found)
+            found = arena_array(&f->c->arena, struct folded *, n_before - node->n_data);
+        found[n_found++] = f->folded[src];
+        node_remove_input(node, i);
+    }
+    for (int i = n_found - 1; i >= 0; i--)
+        for (int k = 0; k < found[i]->n_controls; k++)
+            node_add_control(&f->c->graph, node, found[i]->controls[k]);
+    f->changed = f->changed || n_found > 0;
+}
+
+static struct status *put_values(struct folder *f) {
+    struct graph *graph = &f->c->graph;
+    for (int id = 0; id < f->n_ids; id++) {
+        struct node *node = graph->nodes[id];
+        if (node->is_removed || is_computed(f, node))
+            continue;
+        for (int i = 0; i < node->n_data; i++) {
+            struct node *src = node->inputs[i].src, *made;
+            if (!is_computed(f, src))
+                continue;
+            TRY(make_const(f, src, node->inputs[i].index, &made));
+            node_set_input(node, i, made, 0);
+        }
+        rewire_controls(f, node);
+    }
+    for (int i = 0; i < f->c->n_targets; i++)
+        if (is_computed(f, f->c->target_nodes[i]))
+            TRY(make_const(f, f->c->target_nodes[i], 0, &f->c->target_nodes[i]));
+    for (int id = 0; id < f->n_ids; id++) {
+        if (!is_computed(f, graph->nodes[id]))
+            continue;
+        graph_remove_node(graph, graph->nodes[id]); /* all that read it have been rewired */
+        f->changed = true;
+    }
+    return NULL;
+}
+
+struct status *pass_fold(struct compilation *c, bool *ret_changed) {
+    struct node **order;
+    TRY(graph_topological_order(&c->graph, &order));
+    struct folder f = {.c = c, .n_ids = c->graph.n_nodes, .deadline_ns = clock_now_ns() + c->options->fold_budget_ns};
+    f.folded = arena_array(&c->arena, struct folded *, f.n_ids + 1);
+    f.inputs = arena_alloc_aligned(&c->arena, FOLD_MAX_ARGS * sizeof(*f.inputs), _Alignof(struct tensor));
+    f.allocator = allocator_host_new("fold", 0);
+    loop_frames_init(&f.frames, &c->graph, order);
+    compute_all(&f, order, c->graph.n_live);
+    struct status *st = put_values(&f);
+    *ret_changed = f.changed;
+    for (int id = 0; id < f.n_ids; id++)
+        for (int i = 0; is_computed(&f, c->graph.nodes[id]) && i < c->graph.nodes[id]->n_outputs; i++)
+            tensor_clear((struct tensor *)&f.folded[id]->outputs[i]); /* ours: the Consts hold their own references */
+    loop_frames_fini(&f.frames);
+    allocator_host_free(f.allocator);
+    free(order);
+    return st;
+}

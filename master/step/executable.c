@@ -1,0 +1,354 @@
+/* Executables: compiled signatures of a session and their registrations at the workers. See session.h for their states. */
+#include <stdlib.h>
+
+#include "common/base/log.h"
+#include "common/base/planted.h"
+#include "common/graph/graph_proto.h"
+#include "master/compile/compile_internal.h"
+#include "master/service.h"
+#include "master/session.h"
+#include "proto/worker.pb-c.h"
+#include "rpc/host_id.h"
+
+struct compile_job {
+    struct session_job job;
+    struct executable *executable;
+    struct compiled *compiled;
+    struct str *graphdefs; /* by partition */
+    struct status *status;
+};
+
+/* ---- the end of an executable ---- */
+
+static void deregister(struct executable *executable) {
+    for (int i = 0; executable->registrations && i < executable->compiled->n_partitions; i++) {
+        struct registration *registration = &executable->registrations[i];
+        task_call_forget(&registration->call);
+        if (!registration->graph || registration->incarnation != task_incarnation(registration->task))
+            continue;
+        Millrace__DeregisterGraph message = MILLRACE__DEREGISTER_GRAPH__INIT;
+        uint8_t bytes[32];
+        message.n_graph = 1;
+        message.graph = &registration->graph;
+        size_t len = millrace__deregister_graph__pack(&message, bytes);
+        task_send_release(registration->task, &(struct wire_out){.type = WIRE_DEREGISTER_GRAPH, .meta = {(char *)bytes, len}});
+    }
+}
+
+void executable_unref(struct executable *executable) {
+    if (!executable || --executable->n_refs > 0)
+        return;
+    struct session *session = executable->session;
+    CHECK(list_is_empty(&executable->waiting));
+    deregister(executable);
+    compiled_free(executable->compiled);
+    status_unref(executable->status);
+    list_remove(&executable->live_link);
+    free(executable->registrations);
+    arena_fini(&executable->arena);
+    free(executable);
+    session_unref(session);
+}
+
+void session_graphs_at(const struct session *session, const struct task *task, struct str *out) {
+    LIST_FOR_EACH (link, &session->live_executables) {
+        const struct executable *executable = LIST_ENTRY(link, struct executable, live_link);
+        for (int i = 0; executable->registrations && i < executable->compiled->n_partitions; i++) {
+            const struct registration *registration = &executable->registrations[i];
+            if (registration->task == task && registration->graph && registration->incarnation == task_incarnation(task) &&
+                registration->membership == task_membership(task))
+                str_add_bytes(out, &registration->graph, sizeof(registration->graph));
+        }
+    }
+}
+
+/* Takes it out of the cache; steps that use it go on. */
+static void forget(struct executable *executable) {
+    if (strmap_get_span(&executable->session->executables, executable->key) != executable)
+        return;
+    strmap_remove_span(&executable->session->executables, executable->key);
+    list_remove(&executable->lru_link);
+    executable_unref(executable);
+}
+
+/* Tells everybody who waits. The caller holds a reference. */
+static void settle(struct executable *executable, enum executable_state state) {
+    struct list waiting;
+    executable->state = state;
+    if (state == EXECUTABLE_FAILED)
+        forget(executable);
+    list_init(&waiting);
+    list_splice_back(&waiting, &executable->waiting);
+    for (struct list *link; (link = list_pop_front(&waiting));) {
+        struct executable_wait *waiter = LIST_ENTRY(link, struct executable_wait, link);
+        waiter->settled(waiter);
+    }
+}
+
+/* ---- registering ---- */
+
+static void on_registered(struct task_call *call, struct status *status_take, struct wire_message *message) {
+    struct registration *registration = CONTAINER_OF(call, struct registration, call);
+    struct executable *executable = registration->executable;
+    struct status *st = status_take;
+    if (!st) {
+        Millrace__Registered *reply = millrace__registered__unpack(NULL, message->meta.len, (const uint8_t *)message->meta.data);
+        if (!reply)
+            st = status_internal("task %s answered RegisterGraph with malformed bytes", task_name(registration->task));
+        else if (reply->code)
+            st = status_from_wire(reply->code, span_of(reply->message));
+        else
+            registration->graph = reply->graph;
+        if (reply)
+            millrace__registered__free_unpacked(reply, NULL);
+        if (st)
+            st = status_prefix_take(st, "From %s:\n", task_name(registration->task));
+    }
+    if (st && !executable->status)
+        executable->status = st;
+    else
+        status_unref(st);
+    if (--executable->n_registering == 0)
+        settle(executable, executable->status ? EXECUTABLE_FAILED : EXECUTABLE_READY);
+    executable_unref(executable);
+}
+
+static void fill_peer(const struct executable *executable, int peer_task, struct task *receiver, Millrace__Peer *ret) {
+    struct service *service = executable->session->service;
+    struct task *task = tasks_find(service->tasks, executable->compiled->devices->tasks[peer_task].name);
+    bool is_near = task && strcmp(task_host_id(task), task_host_id(receiver)) == 0;
+    millrace__peer__init(ret);
+    ret->task = (char *)executable->compiled->devices->tasks[peer_task].name;
+    ret->address = (char *)(task ? task_address(task) : "");
+    ret->unix_address = (char *)(is_near ? task_unix_address(task) : "");
+    ret->incarnation = task ? task_incarnation(task) : 0;
+}
+
+/* Whose kernels may want files of other tasks. */
+static bool may_ask(const struct partition *partition) {
+    for (int i = 0; i < partition->graph.n_nodes; i++) {
+        const struct node *node = partition->graph.nodes[i];
+        if (!node->is_removed && (strcmp(node->op_name, "RestoreV2") == 0 || strcmp(node->op_name, "MergeV2Checkpoints") == 0))
+            return true;
+    }
+    return false;
+}
+
+/* All tasks that the session sees. */
+static void fill_others(const struct executable *executable, struct task *receiver, struct arena *scratch,
+                        Millrace__RegisterGraph *message) {
+    int n = executable->compiled->devices->n_tasks;
+    Millrace__Peer *others = arena_array(scratch, Millrace__Peer, n + 1);
+    message->other = arena_array(scratch, Millrace__Peer *, n + 1);
+    for (int i = 0; i < n; i++) {
+        if (strcmp(executable->compiled->devices->tasks[i].name, task_name(receiver)) == 0)
+            continue;
+        fill_peer(executable, i, receiver, &others[message->n_other]);
+        message->other[message->n_other] = &others[message->n_other];
+        message->n_other++;
+    }
+}
+
+/* Their graphs follow the partition's in the payload. */
+static void fill_functions(const struct partition *partition, struct arena *scratch, Millrace__RegisterGraph *message,
+                           struct str *payload) {
+    Millrace__Function *functions = arena_array(scratch, Millrace__Function, partition->n_functions + 1);
+    message->function = arena_array(scratch, Millrace__Function *, partition->n_functions + 1);
+    message->n_function = (size_t)partition->n_functions;
+    for (int i = 0; i < partition->n_functions; i++) {
+        const struct compiled_function *function = &partition->functions[i];
+        millrace__function__init(&functions[i]);
+        functions[i].key = (char *)(uintptr_t)function->key;
+        functions[i].name = (char *)(uintptr_t)function->name;
+        functions[i].graph_bytes = function->graphdef.len;
+        message->function[i] = &functions[i];
+        str_add_bytes(payload, function->graphdef.data, function->graphdef.len);
+    }
+}
+
+static void register_partition(struct executable *executable, int index, struct str *graphdef_take) {
+    struct registration *registration = &executable->registrations[index];
+    const struct partition *partition = &executable->compiled->partitions[index];
+    struct arena scratch;
+    arena_init(&scratch);
+    Millrace__RegisterGraph message = MILLRACE__REGISTER_GRAPH__INIT;
+    Millrace__Peer *peers = arena_array(&scratch, Millrace__Peer, partition->n_peers + 1);
+    message.session = executable->session->handle;
+    message.is_isolated = executable->session->is_isolated;
+    message.master_incarnation = executable->session->service->incarnation;
+    message.n_peer = (size_t)partition->n_peers;
+    message.peer = arena_array(&scratch, Millrace__Peer *, partition->n_peers + 1);
+    for (int i = 0; i < partition->n_peers; i++) {
+        fill_peer(executable, partition->peers[i], registration->task, &peers[i]);
+        message.peer[i] = &peers[i];
+    }
+    if (may_ask(partition))
+        fill_others(executable, registration->task, &scratch, &message);
+    fill_functions(partition, &scratch, &message, graphdef_take);
+    size_t len = millrace__register_graph__get_packed_size(&message);
+    uint8_t *bytes = arena_alloc(&scratch, len + 1);
+    millrace__register_graph__pack(&message, bytes);
+
+    registration->incarnation = task_incarnation(registration->task);
+    registration->membership = task_membership(registration->task);
+    registration->graph = 0;
+    registration->call.on_reply = on_registered;
+    executable->n_refs++; /* the call's */
+    executable->n_registering++;
+    size_t graph_len = graphdef_take->len;
+    struct wire_out out = {.type = WIRE_REGISTER_GRAPH, .meta = {(char *)bytes, len}};
+    char *graph_bytes = str_detach(graphdef_take);
+    if (graph_len) {
+        out.extra = (struct span){graph_bytes, graph_len};
+        out.extra_buffer = buffer_wrap(graph_bytes, graph_len, free, graph_bytes);
+    } else {
+        free(graph_bytes);
+    }
+    task_call_start(registration->task, &registration->call, &out);
+    buffer_unref(out.extra_buffer);
+    arena_fini(&scratch);
+}
+
+static bool is_ready(struct executable *executable) {
+    if (executable->state != EXECUTABLE_READY)
+        return false;
+    bool is_current = true;
+    for (int i = 0; i < executable->compiled->n_partitions; i++) {
+        struct registration *registration = &executable->registrations[i];
+        if (registration->incarnation == task_incarnation(registration->task) &&
+            registration->membership == task_membership(registration->task))
+            continue;
+        if (PLANTED(2))
+            continue;
+        if (is_current) { /* the first stale one: begin anew */
+            is_current = false;
+            executable->state = EXECUTABLE_REGISTERING;
+        }
+    }
+    if (is_current)
+        return true;
+    /* Peers name each other by incarnation, so all partitions are registered again; where the old ones are still held, they go. */
+    if (!PLANTED(3))
+        deregister(executable);
+    for (int i = 0; i < executable->compiled->n_partitions; i++) {
+        struct str graphdef = STR_INIT;
+        graph_to_graphdef(&executable->compiled->partitions[i].graph, NULL, &graphdef);
+        register_partition(executable, i, &graphdef);
+    }
+    return false;
+}
+
+bool executable_await(struct executable *executable, struct executable_wait *waiter) {
+    if (executable->state == EXECUTABLE_FAILED || is_ready(executable))
+        return true;
+    list_push_back(&executable->waiting, &waiter->link);
+    return false;
+}
+
+/* ---- compiling ---- */
+
+static void log_placement(const struct session *session, const struct compiled *compiled) {
+    for (int i = 0; i < compiled->n_partitions; i++)
+        for (int k = 0; k < compiled->partitions[i].graph.n_nodes; k++) {
+            const struct node *node = compiled->partitions[i].graph.nodes[k];
+            if (!node->is_removed && !node_is_internal(node))
+                log_info("session %s: %s: (%s): %s", session->handle, node->name, node->op_name, node->device);
+        }
+}
+
+static void compile_work(struct session_job *session_job) {
+    struct compile_job *job = CONTAINER_OF(session_job, struct compile_job, job);
+    struct session *session = session_job->session;
+    job->status = compile_step(&session->graph, &job->executable->signature, session->devices, &session->options, session->service->pool,
+                               &job->compiled);
+    if (job->status)
+        return;
+    if (session->log_device_placement)
+        log_placement(session, job->compiled);
+    job->graphdefs = xcalloc((size_t)job->compiled->n_partitions + 1, sizeof *job->graphdefs);
+    for (int i = 0; i < job->compiled->n_partitions; i++)
+        graph_to_graphdef(&job->compiled->partitions[i].graph, NULL, &job->graphdefs[i]);
+}
+
+/* The numbers by which steps know each other's tasks, whatever session they are of. */
+static struct status *find_tasks(struct executable *executable) {
+    const struct compiled *compiled = executable->compiled;
+    executable->tasks = arena_array(&executable->arena, int, compiled->n_partitions + 1);
+    executable->cut_tasks = arena_array(&executable->arena, int, compiled->n_cut_tasks + 1);
+    for (int i = 0; i < compiled->n_partitions; i++)
+        executable->tasks[executable->n_tasks++] = task_index(executable->registrations[i].task);
+    for (int i = 0; i < compiled->n_cut_tasks; i++) {
+        struct task *task = tasks_find(executable->session->service->tasks, compiled->devices->tasks[compiled->cut_tasks[i]].name);
+        if (!task)
+            return status_internal("what is saved comes from a task that is not there");
+        executable->cut_tasks[executable->n_cut_tasks++] = task_index(task);
+    }
+    return NULL;
+}
+
+static struct status *begin_registering(struct executable *executable) {
+    const struct compiled *compiled = executable->compiled;
+    executable->registrations = xcalloc((size_t)compiled->n_partitions + 1, sizeof *executable->registrations);
+    for (int i = 0; i < compiled->n_partitions; i++) {
+        struct registration *registration = &executable->registrations[i];
+        registration->executable = executable;
+        registration->partition = i;
+        registration->task = tasks_find(executable->session->service->tasks, compiled->devices->tasks[compiled->partitions[i].task].name);
+        if (!registration->task)
+            return status_internal("partition %d has no task", i);
+    }
+    return find_tasks(executable);
+}
+
+static void compile_done(struct session_job *session_job) {
+    struct compile_job *job = CONTAINER_OF(session_job, struct compile_job, job);
+    struct executable *executable = job->executable;
+    executable->compiled = job->compiled;
+    executable->status = job->status;
+    executable->state = EXECUTABLE_REGISTERING;
+    if (!executable->status)
+        executable->status = begin_registering(executable);
+    if (executable->status) {
+        settle(executable, EXECUTABLE_FAILED);
+    } else if (executable->compiled->n_partitions == 0) {
+        settle(executable, EXECUTABLE_READY);
+    } else {
+        for (int i = 0; i < executable->compiled->n_partitions; i++)
+            register_partition(executable, i, &job->graphdefs[i]);
+    }
+    for (int i = 0; job->graphdefs && job->compiled && i < job->compiled->n_partitions; i++)
+        str_fini(&job->graphdefs[i]);
+    free(job->graphdefs);
+    free(job);
+    executable_unref(executable);
+}
+
+struct executable *session_executable(struct session *session, struct span key, void (*fill)(void *arg, struct executable *executable),
+                                      void *arg) {
+    struct executable *executable = strmap_get_span(&session->executables, key);
+    if (executable) {
+        list_remove(&executable->lru_link);
+        list_push_front(&session->lru, &executable->lru_link);
+        executable->n_refs++;
+        return executable;
+    }
+    while (session->executables.n_entries >= (size_t)session->service->options.max_executables)
+        forget(LIST_ENTRY(session->lru.prev, struct executable, lru_link));
+    executable = xcalloc(1, sizeof *executable);
+    arena_init(&executable->arena);
+    list_init(&executable->waiting);
+    executable->session = session;
+    session_ref(session);
+    executable->key = (struct span){arena_memdup(&executable->arena, key.data, key.len), key.len};
+    executable->n_refs = 3; /* the cache's, the job's, the caller's */
+    fill(arg, executable);
+    strmap_put_span(&session->executables, executable->key, executable);
+    list_push_front(&session->lru, &executable->lru_link);
+    list_push_back(&session->live_executables, &executable->live_link);
+    struct compile_job *job = xcalloc(1, sizeof *job);
+    job->executable = executable;
+    job->job.work = compile_work;
+    job->job.done = compile_done;
+    session_run_job(session, &job->job);
+    return executable;
+}

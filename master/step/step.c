@@ -1,0 +1,355 @@
+/* A step's life, from the request to the end: see step.h; what happens when is decided in step_machine.c. */
+#include "master/step/step.h"
+
+#include <stdlib.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/metrics.h"
+#include "common/tensor/tensor_proto.h"
+#include "master/step/step_internal.h"
+
+enum {
+    FEED_SPARE_BYTES = 16 << 20, /* what a feed may take beyond a multiple of its bytes: this thread fills it */
+    END_GRACE_MS = 10000,        /* a task that does not say that its part has ended (stopped, deep in a kernel) holds nobody up longer */
+    LOST_GRACE_MS = 1000,        /* the same after a task was lost: its part may never end, and the client is to know soon */
+};
+
+#define CODE_METRIC(code)                                                                             \
+    {                                                                                                 \
+        .kind = METRIC_COUNTER, .name = "millrace_step_errors_total", .labels = "code=\"" #code "\"", \
+        .help = "Steps that ended with an error, by its code"                                         \
+    }
+// clang-format off
+static struct metric step_errors[] = { /* by code; the first stands for what is none */
+    CODE_METRIC(OK), CODE_METRIC(CANCELLED), CODE_METRIC(UNKNOWN), CODE_METRIC(INVALID_ARGUMENT), CODE_METRIC(DEADLINE_EXCEEDED),
+    CODE_METRIC(NOT_FOUND), CODE_METRIC(ALREADY_EXISTS), CODE_METRIC(PERMISSION_DENIED), CODE_METRIC(RESOURCE_EXHAUSTED),
+    CODE_METRIC(FAILED_PRECONDITION), CODE_METRIC(ABORTED), CODE_METRIC(OUT_OF_RANGE), CODE_METRIC(UNIMPLEMENTED), CODE_METRIC(INTERNAL),
+    CODE_METRIC(UNAVAILABLE), CODE_METRIC(DATA_LOSS), CODE_METRIC(UNAUTHENTICATED),
+};
+// clang-format on
+
+static struct metric steps_total = METRIC_COUNTER_INIT("millrace_steps_total", "Steps that ended");
+static struct metric steps_failed = METRIC_COUNTER_INIT("millrace_steps_failed_total", "Steps that ended with an error");
+static struct metric step_latency = METRIC_HISTOGRAM_INIT("millrace_step_duration_us", "From a step's request to its answer");
+
+void step_metrics_register(void) {
+    metrics_register(&steps_total);
+    metrics_register(&steps_failed);
+    for (size_t i = 1; i < ARRAY_LEN(step_errors); i++)
+        metrics_register(&step_errors[i]);
+    metrics_register(&step_latency);
+    step_cut_metrics_register();
+}
+
+static void count_step(const struct step *step, const struct status *status) {
+    metric_add(&steps_total, 1);
+    metric_observe_us(&step_latency, (clock_now_ns() - step->start_ns) / 1000);
+    if (!status)
+        return;
+    metric_add(&steps_failed, 1);
+    metric_add(&step_errors[(size_t)status_code(status) < ARRAY_LEN(step_errors) ? status_code(status) : STATUS_UNKNOWN], 1);
+}
+
+static void step_free(struct step *step) {
+    struct session *session = step->session;
+    struct arena arena = step->arena;
+    buffer_unref(step->message.buffer);
+    for (int i = 0; step->feeds && i < step->request.n_feeds; i++)
+        tensor_clear(&step->feeds[i]);
+    for (int i = 0; step->fetched && i < step->request.n_fetches; i++)
+        tensor_clear(&step->fetched[i].value);
+    step_machine_fini(&step->machine);
+    str_fini(&step->step_stats);
+    executable_unref(step->executable);
+    arena_fini(&arena); /* the step itself lies in it */
+    session_unref(session);
+}
+
+static void timer_closed(struct loop_timer *timer) { step_free(CONTAINER_OF(timer, struct step, timer)); }
+
+void step_let_go(struct step *step) {
+    if (step->has_timer)
+        loop_timer_close(&step->timer, timer_closed);
+    else
+        step_free(step);
+}
+
+/* Answers and goes. Takes the status. */
+static void finish(struct step *step, struct status *status_take) {
+    CHECK(!step->is_finished);
+    step->is_finished = true;
+    list_remove(&step->wait.link);
+    list_remove(&step->session_link);
+    list_remove(&step->live_link);
+    step->session->n_steps--;
+    step->session->service->n_steps--;
+    step_cut_leave(step);
+    for (int i = 0; step->parts && i < step->machine.n_parts; i++)
+        task_call_forget(&step->parts[i].call);
+    count_step(step, status_take);
+    if (step->partial) {
+        partial_run_ended(step->partial, status_take);
+        return;
+    }
+    step_answer(step, status_take);
+    step_let_go(step);
+}
+
+/* ---- carrying out the machine's actions ---- */
+
+static void on_timeout(struct loop_timer *timer);
+
+void step_start_timer(struct step *step, int64_t ms) {
+    if (!step->has_timer)
+        loop_timer_init(step->session->service->loop, &step->timer, on_timeout);
+    step->has_timer = true;
+    loop_timer_start(&step->timer, ms, 0);
+}
+
+void step_carry_out(struct step *step, unsigned actions) {
+    if (actions & STEP_CANCEL_PARTS) {
+        step_cancel_parts(step);
+        step_start_timer(step, status_code(step->machine.status) == STATUS_UNAVAILABLE ? LOST_GRACE_MS : END_GRACE_MS);
+    }
+    if (actions & STEP_FINISH)
+        finish(step, status_ref(step->machine.status));
+}
+
+void step_cancel(struct step *step, struct status *why_take) {
+    if (step->machine.state == STEP_NEW) { /* still waits for its executable */
+        if (!step->is_finished)
+            finish(step, why_take);
+        else
+            status_unref(why_take);
+        return;
+    }
+    step_carry_out(step, step_machine_cancel(&step->machine, why_take));
+}
+
+static void on_call_cancelled(struct grpc_call *call, void *user) {
+    step_cancel(user, status_new(STATUS_CANCELLED, "The client cancelled the step, its deadline passed, or its connection ended"));
+}
+
+/* Its parts were cancelled and do not end: the client has its answer, what they still say is dropped. */
+static void give_up(struct step *step) {
+    for (int i = 0; i < step->machine.n_parts; i++)
+        if (step->is_running[i])
+            log_warning("step %016llx was cancelled a while ago, and task %s has not ended it", (unsigned long long)step->id,
+                        task_name(step->executable->registrations[i].task));
+    finish(step, status_ref(step->machine.status));
+}
+
+static void on_timeout(struct loop_timer *timer) {
+    struct step *step = CONTAINER_OF(timer, struct step, timer);
+    if (step->is_finished)
+        return;
+    if (step->machine.state == STEP_ENDING)
+        give_up(step);
+    else
+        step_cancel(step, status_new(STATUS_DEADLINE_EXCEEDED, "Timed out waiting for the step after %lld ms",
+                                     (long long)step->request.timeout_ms));
+}
+
+/* Each ends itself alone: without the hold, one that leaves could let the next of the session in, which may end and be freed at once. */
+void steps_cancel_all(struct session *session, struct status *why) {
+    struct cuts *cuts = &session->service->cuts;
+    cuts_hold(cuts);
+    for (struct list *link = session->steps.next; link != &session->steps;) {
+        struct step *step = LIST_ENTRY(link, struct step, session_link);
+        link = link->next;
+        step_cancel(step, status_ref(why));
+    }
+    cuts_go_on(cuts);
+}
+
+struct status *step_check_feed(const struct step *step, int position) {
+    enum dtype want = step->executable->compiled->feed_types[position], have = (enum dtype)step->feeds[position].dtype;
+    if (have == want)
+        return NULL;
+    return status_invalid("Expects arg[%d] (%s) to be %s but %s is provided", position, step->executable->signature.feeds[position],
+                          dtype_name(want), dtype_name(have));
+}
+
+static struct status *check_feeds(const struct step *step) {
+    for (int i = 0; i < step->request.n_feeds && step->form != STEP_FORM_PARTIAL; i++)
+        TRY(step_check_feed(step, i));
+    return NULL;
+}
+
+void step_launch(struct step *step) {
+    struct service *service = step->session->service;
+    int n_parts = step->executable->compiled->n_partitions;
+    struct status *st = check_feeds(step);
+    if (!st)
+        st = session_check_incarnations(step->session, step->executable);
+    if (st) {
+        finish(step, st);
+        return;
+    }
+    if (!step_may_run(step))
+        return;
+    step->id = tasks_new_id(service->tasks);
+    list_push_back(&service->live_steps, &step->live_link);
+    step->parts = arena_array(&step->arena, struct step_part, n_parts + 1);
+    step->fetched = arena_alloc_aligned(&step->arena, sizeof(struct fetched) * (size_t)(step->request.n_fetches + 1), 64);
+    memset(step->fetched, 0, sizeof(struct fetched) * (size_t)(step->request.n_fetches + 1));
+    step->is_running = arena_array(&step->arena, bool, n_parts + 1);
+    step_machine_init(&step->machine, n_parts, step->is_running);
+    for (int i = 0; i < n_parts; i++) {
+        step->parts[i].step = step;
+        step->parts[i].index = i;
+        step_send_part(step, i);
+    }
+    unsigned actions = step_machine_start(&step->machine);
+    if (step->partial)
+        partial_run_launched(step->partial);
+    step_carry_out(step, actions);
+}
+
+struct step *step_of_session_link(struct list *link) {
+    return LIST_ENTRY(link, struct step, session_link);
+}
+
+void step_executable_settled(struct executable_wait *waiter) {
+    struct step *step = CONTAINER_OF(waiter, struct step, wait);
+    struct executable *executable = step->executable;
+    if (!executable_await(executable, waiter))
+        return;
+    if (executable->state == EXECUTABLE_FAILED)
+        finish(step, status_ref(executable->status));
+    else
+        step_launch(step);
+}
+
+/* ---- the request ---- */
+
+struct status *step_decode_feed(struct span name, int position, struct span proto, struct buffer *buffer, struct tensor *ret) {
+    struct status *st = tensor_proto_check_claim(proto, FEED_SPARE_BYTES);
+    if (!st)
+        st = tensor_from_proto(proto, buffer, allocator_host(), ret);
+    return st ? status_prefix_take(st, "Invalid TensorProto for feed value %d (%.*s): ", position, (int)MIN(name.len, (size_t)200),
+                                   name.data)
+              : NULL;
+}
+
+static struct status *decode_feeds(struct step *step) {
+    const struct run_step_request *request = &step->request;
+    for (int i = 0; i < request->n_feeds; i++)
+        TRY(step_decode_feed(request->feed_names[i], i, request->feed_protos[i], step->message.buffer, &step->feeds[i]));
+    return NULL;
+}
+
+static const char **copy_names(struct arena *arena, const struct span *names, int n) {
+    const char **copies = arena_array(arena, const char *, n + 1);
+    for (int i = 0; i < n; i++)
+        copies[i] = arena_strndup(arena, names[i].data, names[i].len);
+    return copies;
+}
+
+void step_fill_executable(void *arg, struct executable *executable) {
+    const struct run_step_request *request = arg;
+    struct signature *signature = &executable->signature;
+    signature->is_partial = request->is_partial;
+    signature->connect_from = copy_names(&executable->arena, request->connect_from, request->n_connections);
+    signature->connect_to = copy_names(&executable->arena, request->connect_to, request->n_connections);
+    signature->n_connections = request->n_connections;
+    signature->feeds = copy_names(&executable->arena, request->feed_names, request->n_feeds);
+    signature->fetches = copy_names(&executable->arena, request->fetches, request->n_fetches);
+    signature->targets = copy_names(&executable->arena, request->targets, request->n_targets);
+    signature->n_feeds = request->n_feeds;
+    signature->n_fetches = request->n_fetches;
+    signature->n_targets = request->n_targets;
+    executable->is_repeated_fetch = arena_array(&executable->arena, bool, request->n_fetches + 1);
+    struct strmap seen;
+    strmap_init(&seen);
+    for (int i = 0; i < request->n_fetches; i++)
+        executable->is_repeated_fetch[i] = strmap_put(&seen, signature->fetches[i], executable) != NULL;
+    strmap_fini(&seen);
+}
+
+struct step *step_new(struct session *session, struct grpc_call *call, const struct run_step_request *request, struct arena *arena_take) {
+    struct arena arena = *arena_take;
+    struct step *step = arena_alloc_aligned(&arena, sizeof *step, 64);
+    size_t feeds_size = sizeof(struct tensor) * (size_t)(request->n_feeds + 1);
+    arena_init(arena_take);
+    memset(step, 0, sizeof *step);
+    step->arena = arena;
+    step->session = session;
+    step->call = call;
+    step->request = *request;
+    step->feeds = arena_alloc_aligned(&step->arena, feeds_size, 64);
+    memset(step->feeds, 0, feeds_size);
+    step->start_ns = clock_now_ns();
+    list_init(&step->wait.link);
+    list_init(&step->live_link);
+    list_init(&step->cut.link);
+    session_ref(session);
+    list_push_back(&session->steps, &step->session_link);
+    session->n_steps++;
+    session->n_steps_total++;
+    session->service->n_steps++;
+    return step;
+}
+
+void step_run(struct session *session, struct grpc_call *call, enum step_form form, const struct run_step_request *request,
+              struct arena *arena_take) {
+    struct step *step = step_new(session, call, request, arena_take);
+    step->form = form;
+    step->message = *grpc_call_message(call);
+    if (step->message.buffer)
+        buffer_ref(step->message.buffer);
+    grpc_call_set_user(call, step, on_call_cancelled);
+    struct status *st = decode_feeds(step);
+    if (st) {
+        finish(step, st);
+        return;
+    }
+    if (step->request.timeout_ms <= 0)
+        step->request.timeout_ms = session->operation_timeout_ms;
+    if (step->request.timeout_ms > 0)
+        step_start_timer(step, step->request.timeout_ms);
+    step->executable = session_executable(session, run_step_request_key(request, &step->arena), step_fill_executable, &step->request);
+    step->wait.settled = step_executable_settled;
+    step_executable_settled(&step->wait);
+}
+
+uint64_t steps_oldest_live(struct service *service) {
+    struct list *first = service->live_steps.next;
+    return first == &service->live_steps ? 0 : LIST_ENTRY(first, struct step, live_link)->id;
+}
+
+bool step_is_awaited(const struct step *step) { return !step->partial || partial_run_is_awaited(step->partial); }
+
+uint64_t step_id(const struct step *step) { return step->id; }
+
+bool step_waits_for(const struct step *step, const struct task *task) {
+    for (int i = 0; step->machine.state != STEP_NEW && i < step->machine.n_parts; i++)
+        if (step->is_running[i] && step->executable->registrations[i].task == task)
+            return true;
+    return false;
+}
+
+void step_describe(const struct step *step, struct str *out) {
+    str_addf(out, "step %016llx session %s, %.3f s: ", (unsigned long long)step->id, step->session->handle,
+             (double)(clock_now_ns() - step->start_ns) / 1e9);
+    if (step->partial && step->machine.state == STEP_NEW) {
+        str_add(out, "a partial run that waits for its first call\n");
+        return;
+    }
+    if (step->machine.state == STEP_NEW && step->cut.state == CUT_WAITING) {
+        str_add(out, step->cut.is_save ? "waits for a consistent cut: for the steps that ran before it\n"
+                                       : "waits for a save to take its values\n");
+        return;
+    }
+    if (step->machine.state == STEP_NEW) {
+        str_add(out, step->executable && step->executable->state == EXECUTABLE_COMPILING ? "being compiled\n"
+                                                                                         : "waits for its graphs to be registered\n");
+        return;
+    }
+    str_add(out, step->machine.state == STEP_ENDING ? "is being ended; waits for" : "waits for");
+    for (int i = 0; i < step->machine.n_parts; i++)
+        if (step->is_running[i])
+            str_addf(out, " %s", task_name(step->executable->registrations[i].task));
+    str_add_char(out, '\n');
+}

@@ -1,0 +1,99 @@
+/* A step's own state, shared by the files that move it:
+ *
+ *   step.c            life: from the request to the end, timers, cancellation
+ *   step_parts.c      messages to the workers and what comes back
+ *   step_cut.c        saves that want a consistent cut, and who waits for them
+ *   step_answer.c     the bytes of the answer
+ *   partial_run.c     a step whose feeds come and whose fetches are asked for in several calls */
+#ifndef MILLRACE_MASTER_STEP_STEP_INTERNAL_H
+#define MILLRACE_MASTER_STEP_STEP_INTERNAL_H
+
+#include "common/tensor/tensor.h"
+#include "master/service.h"
+#include "master/step/step.h"
+#include "master/step/step_machine.h"
+
+struct partial_run;
+
+/* One partition's run. */
+struct step_part {
+    struct task_call call;
+    struct step *step;
+    int index;
+};
+
+/* A fetched value as it came: a view on the worker's reply, or an encoded proto. */
+struct fetched {
+    struct tensor value;
+    struct span proto; /* dtypes that are not plain: in `arena` */
+    bool is_there;
+};
+
+struct step {
+    struct executable_wait wait;
+    struct list session_link;
+    struct list live_link; /* service->live_steps, once it runs */
+    struct session *session;
+    struct executable *executable;
+    enum step_form form;
+    struct grpc_call *call;
+    struct grpc_message message; /* feeds point into it: one reference */
+    struct run_step_request request;
+    struct arena arena;
+    struct tensor *feeds;
+    struct fetched *fetched;
+    struct step_part *parts;
+    bool *is_running;
+    struct step_machine machine;
+    struct str step_stats;
+    struct loop_timer timer;
+    bool has_timer, is_finished;
+    uint64_t id;
+    int64_t start_ns;
+    struct cut_member cut; /* its place among those that may run */
+    int n_saves_taken;
+    struct partial_run *partial; /* whose step it is; told of its fetches and its end */
+};
+
+/* ---- step.c ---- */
+/* A step among its session's, without an executable; it lies in its arena. `call` is NULL for a partial run's. */
+struct step *step_new(struct session *session, struct grpc_call *call, const struct run_step_request *request, struct arena *arena_take);
+struct status *step_decode_feed(struct span name, int position, struct span proto, struct buffer *buffer, struct tensor *ret) MUST_USE;
+/* Writes the signature of a new executable: session_executable's `fill`, its argument a run_step_request. */
+void step_fill_executable(void *request, struct executable *executable);
+struct status *step_check_feed(const struct step *step, int position) MUST_USE; /* of the type that the graph wants? */
+/* Launches it when its executable is ready, waits for that, or ends with its failure. */
+void step_executable_settled(struct executable_wait *waiter);
+void step_launch(struct step *step);
+void step_start_timer(struct step *step, int64_t ms);
+void step_carry_out(struct step *step, unsigned actions);
+/* Frees what a finished step of a partial run still holds. */
+void step_let_go(struct step *step);
+
+/* ---- step_cut.c ---- */
+/* May it run now? No: it is launched when it may. */
+bool step_may_run(struct step *step) MUST_USE;
+void step_cut_leave(struct step *step); /* it has ended */
+void step_cut_metrics_register(void);
+/* One of its saves holds all that it saves. */
+void step_save_taken(struct step *step);
+
+/* ---- step_parts.c ---- */
+void step_send_part(struct step *step, int index);
+void step_send_feeds(struct step *step, int index, const bool *is_new); /* a partial run's: those that are new, by position */
+void step_cancel_parts(struct step *step);
+
+/* ---- step_answer.c ---- */
+void step_add_fetch(struct grpc_body *body, const char *name, const struct fetched *fetched); /* NULL: without a name */
+void step_add_metadata(const struct step *step, struct grpc_body *body);
+void step_answer_error(struct grpc_call *call, bool in_body, struct status *status_take);
+void step_answer(struct step *step, struct status *status_take);
+
+/* ---- partial_run.c ---- */
+/* Its RunGraphs have been sent; a fetch has come; its step has ended (the run, and the step, may be gone after). */
+void partial_run_launched(struct partial_run *run);
+bool partial_run_is_awaited(const struct partial_run *run); /* a call is to be answered */
+void partial_run_fetched(struct partial_run *run, int position);
+void partial_run_ended(struct partial_run *run, struct status *status_take);
+
+#endif

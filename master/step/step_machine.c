@@ -1,0 +1,73 @@
+/* The pure core of a step's life: see step_machine.h for the states. */
+#include "master/step/step_machine.h"
+
+#include "common/base/planted.h"
+
+void step_machine_init(struct step_machine *machine, int n_parts, bool *is_running) {
+    *machine = (struct step_machine){.state = STEP_NEW, .n_parts = n_parts, .n_running = 0, .is_running = is_running};
+    for (int i = 0; i < n_parts; i++)
+        is_running[i] = false;
+}
+
+void step_machine_fini(struct step_machine *machine) {
+    status_unref(machine->status);
+    machine->status = NULL;
+}
+
+static unsigned settle(struct step_machine *machine) {
+    if (machine->n_running > (PLANTED(9) && !machine->status ? machine->n_parts / 2 : 0))
+        return STEP_NOTHING;
+    machine->state = STEP_DONE;
+    return STEP_FINISH;
+}
+
+unsigned step_machine_start(struct step_machine *machine) {
+    CHECK(machine->state == STEP_NEW);
+    machine->state = STEP_RUNNING;
+    machine->n_running = machine->n_parts;
+    for (int i = 0; i < machine->n_parts; i++)
+        machine->is_running[i] = true;
+    return settle(machine);
+}
+
+/* Keeps the first original failure; a derived one only until an original comes. */
+static void note_failure(struct step_machine *machine, struct status *status_take, bool is_derived) {
+    if (machine->status && (is_derived || !machine->status_is_derived)) {
+        status_unref(status_take);
+        return;
+    }
+    status_unref(machine->status);
+    machine->status = status_take;
+    machine->status_is_derived = is_derived;
+}
+
+static unsigned begin_ending(struct step_machine *machine) {
+    if (machine->state != STEP_RUNNING)
+        return STEP_NOTHING;
+    machine->state = STEP_ENDING;
+    return machine->n_running > 0 ? STEP_CANCEL_PARTS : STEP_NOTHING;
+}
+
+unsigned step_machine_part_ended(struct step_machine *machine, int part, struct status *status_take, bool is_derived) {
+    if (machine->state == STEP_NEW || machine->state == STEP_DONE || part < 0 || part >= machine->n_parts || !machine->is_running[part]) {
+        status_unref(status_take);
+        return STEP_NOTHING;
+    }
+    machine->is_running[part] = false;
+    machine->n_running--;
+    unsigned actions = STEP_NOTHING;
+    if (status_take) {
+        note_failure(machine, status_take, is_derived);
+        actions |= begin_ending(machine);
+    }
+    return actions | settle(machine);
+}
+
+unsigned step_machine_cancel(struct step_machine *machine, struct status *why_take) {
+    if (machine->state == STEP_DONE) {
+        status_unref(why_take);
+        return STEP_NOTHING;
+    }
+    note_failure(machine, why_take, false);
+    return begin_ending(machine);
+}

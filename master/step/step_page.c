@@ -1,0 +1,124 @@
+/* /stepz: each running step, what it waits for, and, asked of the tasks that it waits for, what waits there and for how long.
+ *
+ * The page is finished when every task has answered, or after ANSWER_MS: a task that does not answer is just what is being looked for. */
+#include <stdlib.h>
+
+#include "common/base/clock.h"
+#include "master/service.h"
+#include "master/step/step.h"
+#include "proto/worker.pb-c.h"
+
+enum { ANSWER_MS = 500, MAX_DETAIL_BYTES = 4096, DETAILS_PER_PAGE = 1000 };
+
+struct question {
+    struct task_call call;
+    struct step_page *page;
+    struct task *task;
+    bool is_asked, is_answered;
+    Millrace__Steps *steps; /* NULL: none yet, or malformed */
+};
+
+struct step_page {
+    struct service *service;
+    struct admin_reply *reply;
+    struct loop_timer timer;
+    int n_waiting, n_questions;
+    struct question questions[];
+};
+
+static void page_freed(struct loop_timer *timer) { free(CONTAINER_OF(timer, struct step_page, timer)); }
+
+/* What a task says, each of its lines below the step's. */
+static void add_waits(struct str *out, const struct task *task, const char *waits) {
+    size_t left = MAX_DETAIL_BYTES;
+    for (const char *line = waits; *line;) {
+        size_t len = strcspn(line, "\n");
+        if (len > left) {
+            str_addf(out, "    %s: …\n", task_name(task));
+            return;
+        }
+        str_addf(out, "    %s: %.*s\n", task_name(task), (int)len, line);
+        left -= len;
+        line += len + (line[len] == '\n');
+    }
+}
+
+static void add_details(const struct step_page *page, const struct step *step, struct str *out) {
+    for (int i = 0; i < page->n_questions; i++) {
+        const struct question *question = &page->questions[i];
+        if (!question->is_asked || !step_waits_for(step, question->task))
+            continue;
+        if (!question->is_answered)
+            str_addf(out, "    %s: does not answer\n", task_name(question->task));
+        for (size_t k = 0; question->steps && k < question->steps->n_step; k++)
+            if (question->steps->step[k]->step_id == step_id(step))
+                add_waits(out, question->task, question->steps->step[k]->waits);
+    }
+}
+
+static void finish(struct step_page *page) {
+    struct str body = STR_INIT;
+    int n = 0;
+    LIST_FOR_EACH (link, &page->service->sessions) {
+        const struct session *session = LIST_ENTRY(link, struct session, link);
+        LIST_FOR_EACH (step_link, &session->steps) {
+            const struct step *step = step_of_session_link(step_link);
+            step_describe(step, &body);
+            if (n++ < DETAILS_PER_PAGE)
+                add_details(page, step, &body);
+        }
+    }
+    for (int i = 0; i < page->n_questions; i++) {
+        task_call_forget(&page->questions[i].call);
+        if (page->questions[i].steps)
+            millrace__steps__free_unpacked(page->questions[i].steps, NULL);
+    }
+    admin_reply_finish(page->reply, 200, &body);
+    str_fini(&body);
+    loop_timer_close(&page->timer, page_freed);
+}
+
+static void on_timeout(struct loop_timer *timer) { finish(CONTAINER_OF(timer, struct step_page, timer)); }
+
+static void on_steps(struct task_call *call, struct status *status_take, struct wire_message *message) {
+    struct question *question = CONTAINER_OF(call, struct question, call);
+    struct step_page *page = question->page;
+    question->is_answered = !status_take;
+    if (message)
+        question->steps = millrace__steps__unpack(NULL, message->meta.len, (const uint8_t *)message->meta.data);
+    status_unref(status_take);
+    if (--page->n_waiting == 0)
+        finish(page);
+}
+
+static bool is_awaited(struct service *service, const struct task *task) {
+    LIST_FOR_EACH (link, &service->sessions)
+        LIST_FOR_EACH (step_link, &LIST_ENTRY(link, struct session, link)->steps)
+            if (step_waits_for(step_of_session_link(step_link), task))
+                return true;
+    return false;
+}
+
+void service_page_steps(struct service *service, struct admin_reply *reply) {
+    int n_tasks = tasks_count(service->tasks);
+    struct step_page *page = xcalloc(1, sizeof(*page) + (size_t)n_tasks * sizeof(page->questions[0]));
+    page->service = service;
+    page->reply = reply;
+    page->n_questions = n_tasks;
+    page->n_waiting = 1; /* this function's */
+    loop_timer_init(service->loop, &page->timer, on_timeout);
+    loop_timer_start(&page->timer, ANSWER_MS, 0);
+    for (int i = 0; i < n_tasks; i++) {
+        struct question *question = &page->questions[i];
+        question->page = page;
+        question->task = tasks_at(service->tasks, i);
+        question->call.on_reply = on_steps;
+        if (!is_awaited(service, question->task))
+            continue;
+        question->is_asked = true;
+        page->n_waiting++;
+        task_call_start(question->task, &question->call, &(struct wire_out){.type = WIRE_GET_STEPS});
+    }
+    if (--page->n_waiting == 0)
+        finish(page);
+}

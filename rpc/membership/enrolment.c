@@ -1,0 +1,429 @@
+#include "rpc/membership/enrolment.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/metrics.h"
+#include "rpc/host_id.h"
+#include "rpc/membership/probe.h"
+
+/* SLACK: what a lease seems to last is rounded down to seconds, and etcd's members tell the time apart. */
+enum { RETRY_MS = 1000, LEAVE_MS = 1000, SLACK_MS = 2000 };
+
+enum enrolment_state { GRANTING, CLAIMING, PROBING, WAITING, HELD, TAKEN, LEAVING };
+
+static struct metric registered =
+    METRIC_GAUGE_INIT("millrace_etcd_registered", "1 while etcd has confirmed this process' registration within its time to live");
+
+struct enrolment {
+    struct loop *loop;
+    struct enrolment_options options; /* its strings are its own */
+    struct str value;
+    char *address;
+    uint64_t incarnation;
+    enum enrolment_state state;
+    int64_t lease, mod_revision; /* of the key: what the next claim expects */
+    struct etcd_call call;
+    struct loop_timer timer;
+    struct probe probe;
+    int64_t asked_ms, kept_ms;           /* when the call about our lease was sent, and the last such call that etcd answered */
+    struct str holder, why_unknown;      /* for messages */
+    int64_t holder_lease, holder_ttl_ms; /* WAITING: what it had left at seen_ms */
+    int64_t seen_ms;                     /* 0: not looked at yet */
+    int n_in_vain;                       /* claims in a row that failed without a holder */
+    bool is_away, has_held, has_ended;
+    int n_open; /* timers */
+    void (*on_left)(void *arg);
+    void *on_left_arg;
+};
+
+static void grant(struct enrolment *e);
+static void claim(struct enrolment *e);
+
+static int64_t now_ms(void) { return clock_now_ns() / 1000000; }
+
+bool enrolment_has_lapsed(const struct enrolment *e) {
+    return e->has_held && e->state != TAKEN && e->state != LEAVING && now_ms() - e->kept_ms > e->options.ttl_s * 1000;
+}
+
+static void show_whether_registered(const struct enrolment *e) {
+    metric_set(&registered, e->has_held && e->state != TAKEN && !enrolment_has_lapsed(e));
+}
+
+/* ---- trouble ---- */
+
+static void retry_later(struct enrolment *e, struct status *why_take) {
+    if (!e->is_away)
+        log_warning("registration %s: %s; trying on", e->options.key, status_message(why_take));
+    e->is_away = true;
+    status_unref(why_take);
+    show_whether_registered(e);
+    loop_timer_start(&e->timer, RETRY_MS, 0);
+}
+
+static void taken(struct enrolment *e, const char *how) {
+    struct str why = STR_INIT;
+    str_addf(&why, "%s is taken by %s, which %s", e->options.key, str_text(&e->holder), how);
+    e->state = TAKEN;
+    show_whether_registered(e);
+    loop_timer_stop(&e->timer);
+    e->options.on_taken(e->options.arg, str_text(&why));
+    str_fini(&why);
+}
+
+/* ---- the job's key ---- */
+
+static void look_at_job(struct enrolment *e, const struct etcd_range *range) {
+    if (range->n == 0 || e->has_ended || !span_is(range->kvs[0].value, MEMBER_JOB_ENDED))
+        return;
+    e->has_ended = true;
+    e->options.on_job_ended(e->options.arg);
+}
+
+/* ---- held ---- */
+
+static void held(struct enrolment *e) {
+    e->state = HELD;
+    if (e->is_away || !e->has_held)
+        log_info("registered as %s", e->options.key);
+    e->is_away = false;
+    e->has_held = true;
+    e->n_in_vain = 0;
+    show_whether_registered(e);
+    loop_timer_start(&e->timer, e->options.ttl_s * 1000 / 3, 0);
+}
+
+static void describe_holder(struct enrolment *e, const struct cluster_member *member) {
+    str_clear(&e->holder);
+    str_addf(&e->holder, "the process at %s with incarnation %016" PRIx64, member->address, member->incarnation);
+}
+
+/* Ours is still there, and nobody has put another in its place. */
+static void on_checked(struct etcd_call *call, struct status *status_take, const struct etcd_reply *reply) {
+    struct enrolment *e = CONTAINER_OF(call, struct enrolment, call);
+    if (status_take || reply->n_ranges < 2) {
+        retry_later(e, status_take ? status_take : status_unavailable("etcd: a reply without what was asked"));
+        return;
+    }
+    struct etcd_range *own = &reply->ranges[0];
+    struct arena arena;
+    struct cluster_member member;
+    arena_init(&arena);
+    struct status *st = own->n > 0 ? member_parse(own->kvs[0].value, &arena, &member) : NULL;
+    if (own->n == 0) {
+        e->mod_revision = 0;
+        claim(e);
+    } else if (!st && member.incarnation != e->incarnation) {
+        describe_holder(e, &member);
+        taken(e, "replaced this one while it was silent");
+    } else {
+        e->mod_revision = own->kvs[0].mod_revision;
+        if (st || own->kvs[0].lease != e->lease)
+            claim(e); /* not what we put there: put it again */
+        else
+            held(e);
+    }
+    status_unref(st);
+    arena_fini(&arena);
+    if (e->state == HELD || e->state == CLAIMING)
+        look_at_job(e, &reply->ranges[1]);
+}
+
+/* Our entry went with it. */
+static void lease_has_lapsed(struct enrolment *e) {
+    log_warning("registration %s: its lease has lapsed; registering again", e->options.key);
+    e->mod_revision = 0;
+    grant(e);
+}
+
+static void on_kept_alive(struct etcd_call *call, struct status *status_take, const struct etcd_reply *reply) {
+    struct enrolment *e = CONTAINER_OF(call, struct enrolment, call);
+    if (status_code(status_take) == STATUS_NOT_FOUND || (!status_take && reply->ttl_s <= 0)) {
+        status_unref(status_take);
+        lease_has_lapsed(e);
+        return;
+    }
+    if (status_take) {
+        retry_later(e, status_take);
+        return;
+    }
+    e->kept_ms = e->asked_ms;
+    show_whether_registered(e);
+    e->call.on_reply = on_checked;
+    const char *keys[] = {e->options.key, e->options.job_key};
+    etcd_read(e->options.etcd, &e->call, keys, ARRAY_LEN(keys));
+}
+
+static void keep_alive(struct enrolment *e) {
+    e->asked_ms = now_ms();
+    e->call.on_reply = on_kept_alive;
+    etcd_lease_keep_alive(e->options.etcd, &e->call, e->lease);
+}
+
+/* ---- claiming ---- */
+
+/* A process that was where we are now cannot be there any more. */
+static bool is_our_place(const struct enrolment *e, const struct cluster_member *member) {
+    return member->incarnation == e->incarnation || (strcmp(member->address, e->address) == 0 && strcmp(member->host_id, host_id()) == 0);
+}
+
+static void look_at_holder(struct enrolment *e, const struct etcd_kv *kv) {
+    struct arena arena;
+    struct cluster_member member;
+    arena_init(&arena);
+    struct status *st = member_parse(kv->value, &arena, &member);
+    e->mod_revision = kv->mod_revision;
+    e->holder_lease = kv->lease;
+    if (st) {
+        log_warning("registration %s: what is there is none (%s); replacing it", e->options.key, status_message(st));
+        status_unref(st);
+        claim(e);
+    } else if (is_our_place(e, &member)) {
+        claim(e);
+    } else {
+        describe_holder(e, &member);
+        log_info("registration %s is held by %s: looking whether it lives", e->options.key, str_text(&e->holder));
+        e->state = PROBING;
+        if (e->options.is_master)
+            probe_master(&e->probe, etcd_http(e->options.etcd), &member);
+        else
+            probe_task(&e->probe, &member);
+    }
+    arena_fini(&arena);
+}
+
+/* Its key is what the next claim expects to find. Whatever lease we had may have lapsed over looking. */
+static void replace(struct enrolment *e, const char *why) {
+    log_warning("registration %s: %s is dead (%s); replacing it", e->options.key, str_text(&e->holder), why);
+    grant(e);
+}
+
+/* ---- a holder of which nobody can tell whether it lives: does it keep its lease? ---- */
+
+static bool is_renewed(const struct enrolment *e, int64_t ttl_ms) {
+    return e->seen_ms > 0 && ttl_ms + (e->asked_ms - e->seen_ms) > e->holder_ttl_ms + SLACK_MS;
+}
+
+static void on_lease_seen(struct etcd_call *call, struct status *status_take, const struct etcd_reply *reply) {
+    struct enrolment *e = CONTAINER_OF(call, struct enrolment, call);
+    if (status_code(status_take) == STATUS_NOT_FOUND || (!status_take && reply->ttl_s <= 0)) {
+        status_unref(status_take);
+        replace(e, "its lease has lapsed");
+    } else if (status_take) {
+        e->seen_ms = 0; /* an etcd that comes back gives every lease its whole time anew */
+        retry_later(e, status_take);
+    } else if (is_renewed(e, reply->ttl_s * 1000)) {
+        struct str how = STR_INIT;
+        str_addf(&how, "keeps its lease, though it cannot be asked from here (%s)", str_text(&e->why_unknown));
+        taken(e, str_text(&how));
+        str_fini(&how);
+    } else {
+        if (e->seen_ms == 0) {
+            e->seen_ms = now_ms();
+            e->holder_ttl_ms = reply->ttl_s * 1000;
+        }
+        loop_timer_start(&e->timer, RETRY_MS, 0);
+    }
+}
+
+static void look_at_lease(struct enrolment *e) {
+    e->asked_ms = now_ms();
+    e->call.on_reply = on_lease_seen;
+    etcd_lease_time_to_live(e->options.etcd, &e->call, e->holder_lease);
+}
+
+static void wait_for_lease(struct enrolment *e, const char *why) {
+    log_warning("registration %s: whether %s lives is not known (%s): waiting for its lease to lapse", e->options.key, str_text(&e->holder),
+                why);
+    str_clear(&e->why_unknown);
+    str_add(&e->why_unknown, why);
+    e->state = WAITING;
+    e->seen_ms = 0;
+    look_at_lease(e);
+}
+
+static void on_probed(struct probe *probe, enum probe_outcome outcome, const char *why) {
+    struct enrolment *e = CONTAINER_OF(probe, struct enrolment, probe);
+    if (outcome == PROBE_ALIVE)
+        taken(e, "is alive");
+    else if (outcome == PROBE_GONE)
+        replace(e, why);
+    else if (e->holder_lease == 0)
+        replace(e, "its entry hangs on no lease that it could keep");
+    else
+        wait_for_lease(e, why);
+}
+
+/* ---- the claim ---- */
+
+/* At once; but later where that has just been in vain. */
+static void try_again(struct enrolment *e, enum enrolment_state state, const char *why) {
+    e->state = state;
+    if (e->n_in_vain++ > 0)
+        retry_later(e, status_unavailable("etcd: %s", why));
+    else if (state == GRANTING)
+        grant(e);
+    else
+        claim(e);
+}
+
+static void claimed(struct enrolment *e) {
+    const char *keys[] = {e->options.key, e->options.job_key};
+    bool is_first = !e->has_held;
+    held(e);
+    e->call.on_reply = on_checked;
+    etcd_read(e->options.etcd, &e->call, keys, ARRAY_LEN(keys)); /* the job may have ended before we came */
+    if (is_first && e->options.on_held)
+        e->options.on_held(e->options.arg);
+}
+
+static void on_claimed(struct etcd_call *call, struct status *status_take, const struct etcd_reply *reply) {
+    struct enrolment *e = CONTAINER_OF(call, struct enrolment, call);
+    if (status_code(status_take) == STATUS_NOT_FOUND) {
+        status_unref(status_take);
+        try_again(e, GRANTING, "the lease is gone as soon as it is granted");
+    } else if (status_take) {
+        retry_later(e, status_take);
+    } else if (reply->has_succeeded) {
+        claimed(e);
+    } else if (reply->n_ranges > 0 && reply->ranges[0].n > 0) {
+        look_at_holder(e, &reply->ranges[0].kvs[0]);
+    } else {
+        e->mod_revision = 0; /* it went while we looked */
+        try_again(e, CLAIMING, "the claim fails although nobody holds the key");
+    }
+}
+
+static void claim(struct enrolment *e) {
+    e->state = CLAIMING;
+    loop_timer_stop(&e->timer);
+    e->call.on_reply = on_claimed;
+    etcd_claim(e->options.etcd, &e->call, e->options.key, e->mod_revision, (struct span){str_text(&e->value), e->value.len}, e->lease);
+}
+
+static void on_granted(struct etcd_call *call, struct status *status_take, const struct etcd_reply *reply) {
+    struct enrolment *e = CONTAINER_OF(call, struct enrolment, call);
+    if (status_take || reply->lease == 0) {
+        retry_later(e, status_take ? status_take : status_unavailable("etcd: a lease without a number"));
+        return;
+    }
+    e->lease = reply->lease;
+    e->kept_ms = e->asked_ms;
+    claim(e);
+}
+
+static void grant(struct enrolment *e) {
+    e->state = GRANTING;
+    e->lease = 0;
+    e->asked_ms = now_ms();
+    e->call.on_reply = on_granted;
+    etcd_lease_grant(e->options.etcd, &e->call, e->options.ttl_s);
+}
+
+/* ---- time, beginning and end ---- */
+
+static void free_memory(struct enrolment *e) {
+    void (*on_left)(void *arg) = e->on_left;
+    void *arg = e->on_left_arg;
+    str_fini(&e->value);
+    str_fini(&e->holder);
+    str_fini(&e->why_unknown);
+    free(e->address);
+    free((char *)(uintptr_t)e->options.key);
+    free((char *)(uintptr_t)e->options.job_key);
+    free((char *)(uintptr_t)e->options.task);
+    free(e);
+    if (on_left)
+        on_left(arg);
+}
+
+static void on_probe_timer_closed(struct loop_timer *timer) {
+    struct enrolment *e = CONTAINER_OF(timer, struct enrolment, probe.timer);
+    if (--e->n_open == 0)
+        free_memory(e);
+}
+
+static void on_timer_closed(struct loop_timer *timer) {
+    struct enrolment *e = CONTAINER_OF(timer, struct enrolment, timer);
+    if (--e->n_open == 0)
+        free_memory(e);
+}
+
+static void left(struct enrolment *e) {
+    etcd_call_cancel(&e->call);
+    probe_close(&e->probe, on_probe_timer_closed);
+    loop_timer_close(&e->timer, on_timer_closed);
+}
+
+static void on_revoked(struct etcd_call *call, struct status *status_take, const struct etcd_reply *reply) {
+    status_unref(status_take); /* then the lease lapses by itself */
+    left(CONTAINER_OF(call, struct enrolment, call));
+}
+
+static void on_timer(struct loop_timer *timer) {
+    struct enrolment *e = CONTAINER_OF(timer, struct enrolment, timer);
+    if (e->call.etcd && e->state != LEAVING)
+        return; /* its answer goes on */
+    if (e->state == LEAVING)
+        left(e);
+    else if (e->state == HELD)
+        keep_alive(e);
+    else if (e->state == WAITING)
+        look_at_lease(e);
+    else if (e->state == CLAIMING)
+        claim(e);
+    else if (e->state == GRANTING)
+        grant(e);
+}
+
+struct enrolment *enrolment_new(struct loop *loop, const struct enrolment_options *options) {
+    struct enrolment *e = xcalloc(1, sizeof(*e));
+    metrics_register(&registered);
+    e->loop = loop;
+    e->options = *options;
+    e->options.member = NULL;
+    e->options.key = xstrdup(options->key);
+    e->options.job_key = xstrdup(options->job_key);
+    e->options.ttl_s = options->ttl_s > 0 ? options->ttl_s : ENROLMENT_TTL_S;
+    e->address = xstrdup(options->member->address);
+    e->incarnation = options->member->incarnation;
+    member_write(options->member, &e->value);
+    loop_timer_init(loop, &e->timer, on_timer);
+    probe_init(&e->probe, loop);
+    e->probe.on_done = on_probed;
+    e->probe.tls = options->tls;
+    e->probe.task = e->options.task = options->task ? xstrdup(options->task) : NULL;
+    e->probe.is_https = options->is_https;
+    e->n_open = 2;
+    loop_timer_start(&e->timer, 0, 0);
+    return e;
+}
+
+void enrolment_leave(struct enrolment *e, void (*on_left)(void *arg), void *arg) {
+    bool has_entry = e->lease != 0 && e->state != TAKEN;
+    e->on_left = on_left;
+    e->on_left_arg = arg;
+    e->state = LEAVING;
+    etcd_call_cancel(&e->call);
+    probe_stop(&e->probe);
+    if (!has_entry || !etcd_is_up(e->options.etcd, NULL)) {
+        left(e);
+        return;
+    }
+    e->call.on_reply = on_revoked;
+    etcd_lease_revoke(e->options.etcd, &e->call, e->lease);
+    loop_timer_start(&e->timer, LEAVE_MS, 0);
+}
+
+void enrolment_describe(const struct enrolment *e, struct str *out) {
+    static const char *const states[] = {"granting", "claiming", "probing", "waiting", "held", "taken", "leaving"};
+    struct str why = STR_INIT;
+    bool is_up = etcd_is_up(e->options.etcd, &why);
+    str_addf(out, "{\"key\": \"%s\", \"state\": \"%s\", \"lease\": \"%" PRIx64 "\", \"etcd\": \"%s\", \"why\": \"", e->options.key,
+             e->state == HELD && enrolment_has_lapsed(e) ? "lapsed" : states[e->state], (uint64_t)e->lease, is_up ? "up" : "away");
+    str_add_json_escaped(out, str_text(&why), why.len);
+    str_add(out, "\"}");
+    str_fini(&why);
+}

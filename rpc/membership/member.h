@@ -1,0 +1,47 @@
+/* What a process says of itself in etcd, and under which key (docs/membership.md):
+ *
+ *   /millrace/CLUSTER/master             the master        both a JSON object: {"address": "10.0.0.20:2300", "incarnation": "0123…",
+ *   /millrace/CLUSTER/tasks/JOB/INDEX    a task                                 "admin_address": …, "devices": […], …}
+ *   /millrace/CLUSTER/job                "ended" once the job is over
+ *
+ * Any thread. */
+#ifndef MILLRACE_RPC_MEMBERSHIP_MEMBER_H
+#define MILLRACE_RPC_MEMBERSHIP_MEMBER_H
+
+#include "common/base/arena.h"
+#include "common/base/status.h"
+#include "common/base/str.h"
+
+enum { MEMBER_MAX_DEVICES = 1024, MEMBER_MAX_TEXT_BYTES = 512, MEMBER_MAX_BYTES = 64 * 1024 };
+
+#define MEMBER_JOB_ENDED "ended"
+
+struct cluster_member {
+    const char *address;       /* "host:port" or "unix:…": where the others connect; never empty */
+    const char *admin_address; /* "" when it has no admin port; so with all that follow */
+    const char *unix_address, *host_id, *version;
+    uint64_t incarnation;
+    const char *const *devices; /* full names */
+    int n_devices;
+    const char *const *transports; /* "tcp", "unix", …: what the others may reach it by */
+    int n_transports;
+};
+
+void member_write(const struct cluster_member *member, struct str *out);
+/* Strings go into the arena. Fields that are not known are passed over. Errors: INVALID_ARGUMENT saying what is wrong. */
+struct status *member_parse(struct span text, struct arena *arena, struct cluster_member *ret) MUST_USE;
+
+/* A cluster's name: letters, digits, '.', '_' and '-', at most 63. */
+struct status *member_check_cluster(const char *name) MUST_USE;
+void member_prefix(const char *cluster, struct str *out); /* "/millrace/CLUSTER/" */
+void member_key_of_task(const char *cluster, const char *job, int index, struct str *out);
+void member_key_of_master(const char *cluster, struct str *out);
+void member_key_of_job(const char *cluster, struct str *out);
+/* "/job:ps/replica:0/task:0" from a key; false for a key that is no task's. */
+bool member_read_task_key(const char *cluster, const char *key, struct str *ret_task);
+
+/* The address that others are told: `advertise` if given (its port too), else the host of `listen`, or this host's name where that is a
+ * wildcard, and the port that was bound. */
+void member_address(const char *advertise, const char *listen, int port, struct str *out);
+
+#endif

@@ -1,0 +1,336 @@
+/* The port for the master's clients: see client_port.h. One relayed connection's life:
+ *
+ *   accepted ──► FINDING the master (a flag, or etcd) ──► CONNECTING ──► OPEN: bytes both ways ──► both sides have ended, or one broke
+ *                   ▲                                        │ refused, no such key
+ *                   └──────── a moment later, for 10 s ◄─────┘ */
+#include "rpc/relay/client_port.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/metrics.h"
+#include "rpc/grpc/grpc_connect.h"
+#include "rpc/grpc/grpc_preface.h"
+#include "rpc/listen.h"
+#include "rpc/membership/member.h"
+
+enum { RETRY_MS = 200, READS_PER_TURN = 16 };
+
+static struct metric relayed_total =
+    METRIC_COUNTER_INIT("millrace_client_port_connections_total", "Clients' connections taken on for the master");
+static struct metric relayed_now = METRIC_GAUGE_INIT("millrace_client_port_connections", "Clients' connections that are relayed now");
+
+struct client_port {
+    struct loop *loop;
+    struct listener *listener;
+    char *task, *master, *master_key; /* master: the flag's, or what etcd said last */
+    bool is_fixed;
+    struct etcd *etcd;
+    struct list relayed;
+    int n_relayed;
+    bool is_closing;
+};
+
+/* One end of a relayed connection, and what waits to be written to it. */
+struct relay_end {
+    struct relayed *relayed;
+    int fd;
+    uv_poll_t poll;
+    bool is_polled, has_ended; /* its peer will send no more */
+    bool is_shut;              /* we will */
+    struct str pending;
+};
+
+struct relayed {
+    struct list link;
+    struct client_port *port;
+    struct relay_end client, master;
+    struct etcd_call lookup;
+    struct grpc_connector *connector;
+    struct loop_timer timer;
+    int64_t until_ns;
+    int n_handles;
+    bool is_over;
+};
+
+/* ---- the end ---- */
+
+static void free_port_if_unused(struct client_port *port) {
+    if (!port->is_closing || port->n_relayed > 0)
+        return;
+    free(port->task);
+    free(port->master);
+    free(port->master_key);
+    free(port);
+}
+
+static void release(struct relayed *r) {
+    struct client_port *port = r->port;
+    if (--r->n_handles > 0)
+        return;
+    str_fini(&r->client.pending);
+    str_fini(&r->master.pending);
+    list_remove(&r->link);
+    free(r);
+    port->n_relayed--;
+    metric_set(&relayed_now, port->n_relayed);
+    free_port_if_unused(port);
+}
+
+static void on_poll_closed(uv_handle_t *handle) { release(CONTAINER_OF((uv_poll_t *)handle, struct relay_end, poll)->relayed); }
+static void on_timer_closed(struct loop_timer *timer) { release(CONTAINER_OF(timer, struct relayed, timer)); }
+static void on_connector_gone(void *arg) { release(arg); }
+
+static void close_end(struct relay_end *end) {
+    if (end->is_polled)
+        uv_close((uv_handle_t *)&end->poll, on_poll_closed);
+    if (end->fd >= 0)
+        close(end->fd);
+    end->fd = -1;
+}
+
+static void finish(struct relayed *r) {
+    if (r->is_over)
+        return;
+    r->is_over = true;
+    etcd_call_cancel(&r->lookup);
+    if (r->connector)
+        grpc_connector_cancel(r->connector, on_connector_gone);
+    r->connector = NULL;
+    close_end(&r->client);
+    close_end(&r->master);
+    loop_timer_close(&r->timer, on_timer_closed);
+}
+
+/* ---- bytes both ways ---- */
+
+static void on_ready(uv_poll_t *poll, int status, int events);
+
+static struct relay_end *other(struct relay_end *end) {
+    return end == &end->relayed->client ? &end->relayed->master : &end->relayed->client;
+}
+
+/* An end is read while the other takes what came before. */
+static void set_events(struct relay_end *end) {
+    int events = end->pending.len > 0 ? UV_WRITABLE : 0;
+    if (!end->has_ended && other(end)->pending.len == 0)
+        events |= UV_READABLE;
+    if (events)
+        uv_poll_start(&end->poll, events, on_ready);
+    else
+        uv_poll_stop(&end->poll);
+}
+
+/* False: it broke. */
+static bool write_end(struct relay_end *end, const char *data, size_t len, size_t *ret_n) {
+    ssize_t n = len > 0 ? send(end->fd, data, len, MSG_NOSIGNAL) : 0;
+    *ret_n = n > 0 ? (size_t)n : 0;
+    return n >= 0 || errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
+}
+
+static bool flush(struct relay_end *end) {
+    size_t n;
+    if (!write_end(end, end->pending.data, end->pending.len, &n))
+        return false;
+    end->pending.len -= n;
+    if (n > 0)
+        memmove(end->pending.data, end->pending.data + n, end->pending.len);
+    return true;
+}
+
+/* What the peer sent goes to the other end; what that one does not take is kept, and reading pauses. */
+static bool move(struct relay_end *from) {
+    struct relay_end *to = other(from);
+    char *buffer = loop_read_buffer(from->relayed->port->loop);
+    for (int i = 0; i < READS_PER_TURN && to->pending.len == 0; i++) {
+        size_t n_written = 0;
+        ssize_t n = read(from->fd, buffer, LOOP_READ_BUFFER_BYTES);
+        if (n < 0)
+            return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
+        if (n == 0) {
+            from->has_ended = true;
+            return true;
+        }
+        if (!write_end(to, buffer, (size_t)n, &n_written))
+            return false;
+        str_add_bytes(&to->pending, buffer + n_written, (size_t)n - n_written);
+    }
+    return true;
+}
+
+/* An end that is told everything and will hear no more. */
+static void shut_if_told(struct relay_end *end) {
+    if (!end->is_shut && other(end)->has_ended && end->pending.len == 0) {
+        end->is_shut = true;
+        shutdown(end->fd, SHUT_WR);
+    }
+}
+
+static void on_ready(uv_poll_t *poll, int status, int events) {
+    struct relay_end *end = CONTAINER_OF(poll, struct relay_end, poll);
+    struct relayed *r = end->relayed;
+    bool is_good = status >= 0;
+    if (is_good && (events & UV_WRITABLE))
+        is_good = flush(end);
+    if (is_good && (events & UV_READABLE))
+        is_good = move(end);
+    if (is_good) {
+        shut_if_told(&r->client);
+        shut_if_told(&r->master);
+    }
+    if (!is_good || (r->client.is_shut && r->master.is_shut)) {
+        finish(r);
+        return;
+    }
+    set_events(&r->client);
+    set_events(&r->master);
+}
+
+static void poll_end(struct relay_end *end) {
+    CHECK(uv_poll_init(loop_uv(end->relayed->port->loop), &end->poll, end->fd) == 0);
+    end->is_polled = true;
+    end->relayed->n_handles++;
+}
+
+/* ---- to the master ---- */
+
+static void find_master(struct relayed *r);
+
+static void retry(struct relayed *r, const char *why) {
+    static struct log_limit limit;
+    int64_t n_silent;
+    if (clock_now_ns() < r->until_ns) {
+        loop_timer_start(&r->timer, RETRY_MS, 0);
+        return;
+    }
+    if (log_limit_pass(&limit, &n_silent))
+        log_warning("client port: no master for a client: %s", why);
+    finish(r);
+}
+
+static void on_connected(void *arg, int fd_take, struct status *status_take) {
+    struct relayed *r = arg;
+    r->connector = NULL;
+    r->n_handles--;
+    if (status_take) {
+        retry(r, status_message(status_take));
+        status_unref(status_take);
+        return;
+    }
+    r->master.fd = fd_take;
+    grpc_preface_write(&r->master.pending, r->client.fd, r->port->task);
+    loop_timer_stop(&r->timer);
+    poll_end(&r->client);
+    poll_end(&r->master);
+    set_events(&r->client);
+    set_events(&r->master);
+}
+
+static void connect_to(struct relayed *r, const char *address) {
+    struct net_address parsed;
+    struct status *st = net_address_parse(address, &parsed);
+    if (st) {
+        retry(r, status_message(st));
+        status_unref(st);
+        return;
+    }
+    r->n_handles++; /* the connector's */
+    r->connector = grpc_connector_new(r->port->loop, &parsed, on_connected, r);
+}
+
+/* While etcd is away the master is looked for where it was last. */
+static void on_found(struct etcd_call *call, struct status *status_take, const struct etcd_reply *reply) {
+    struct relayed *r = CONTAINER_OF(call, struct relayed, lookup);
+    struct client_port *port = r->port;
+    struct arena arena;
+    struct cluster_member member;
+    arena_init(&arena);
+    if (!status_take && reply->n_ranges > 0 && reply->ranges[0].n > 0) {
+        status_take = member_parse(reply->ranges[0].kvs[0].value, &arena, &member);
+        if (!status_take) {
+            free(port->master);
+            port->master = xstrdup(member.address);
+        }
+    }
+    if (port->master)
+        connect_to(r, port->master);
+    else
+        retry(r, status_take ? status_message(status_take) : "none is registered");
+    status_unref(status_take);
+    arena_fini(&arena);
+}
+
+static void find_master(struct relayed *r) {
+    if (r->port->is_fixed) {
+        connect_to(r, r->port->master);
+        return;
+    }
+    r->lookup.on_reply = on_found;
+    etcd_range(r->port->etcd, &r->lookup, r->port->master_key, false);
+}
+
+static void on_timer(struct loop_timer *timer) { find_master(CONTAINER_OF(timer, struct relayed, timer)); }
+
+static void on_accept(void *arg, int fd_take) {
+    struct client_port *port = arg;
+    if (port->n_relayed >= CLIENT_PORT_MAX_CONNECTIONS) {
+        close(fd_take);
+        return;
+    }
+    struct relayed *r = xcalloc(1, sizeof(*r));
+    r->port = port;
+    r->client = (struct relay_end){.relayed = r, .fd = fd_take};
+    r->master = (struct relay_end){.relayed = r, .fd = -1};
+    r->until_ns = clock_now_ns() + CLIENT_PORT_WAIT_MS * 1000000ll;
+    r->n_handles = 1;
+    list_push_back(&port->relayed, &r->link);
+    port->n_relayed++;
+    metric_add(&relayed_total, 1);
+    metric_set(&relayed_now, port->n_relayed);
+    loop_timer_init(port->loop, &r->timer, on_timer);
+    find_master(r);
+}
+
+/* ---- the port ---- */
+
+struct status *client_port_new(struct loop *loop, const struct client_port_options *options, struct client_port **ret) {
+    struct client_port *port = xcalloc(1, sizeof(*port));
+    port->loop = loop;
+    list_init(&port->relayed);
+    struct status *st = listener_new(loop, options->listen, on_accept, port, &port->listener);
+    if (st) {
+        free(port);
+        return status_prefix_take(st, "client port: ");
+    }
+    port->task = xstrdup(options->task);
+    port->is_fixed = options->master != NULL;
+    port->master = options->master ? xstrdup(options->master) : NULL;
+    port->master_key = options->master_key ? xstrdup(options->master_key) : NULL;
+    port->etcd = options->etcd;
+    metrics_register(&relayed_total);
+    metrics_register(&relayed_now);
+    *ret = port;
+    return NULL;
+}
+
+int client_port_number(const struct client_port *port) { return listener_port(port->listener); }
+
+void client_port_close(struct client_port *port) {
+    if (!port || port->is_closing)
+        return;
+    port->is_closing = true;
+    listener_close(port->listener);
+    LIST_FOR_EACH (link, &port->relayed)
+        finish(LIST_ENTRY(link, struct relayed, link));
+    free_port_if_unused(port);
+}
+
+void client_port_describe(const struct client_port *port, struct str *out) {
+    str_addf(out, "{\"port\": %d, \"connections\": %d, \"master\": \"", client_port_number(port), port->n_relayed);
+    str_add_json_escaped(out, port->master ? port->master : "", port->master ? strlen(port->master) : 0);
+    str_add(out, "\"}");
+}

@@ -1,0 +1,218 @@
+/* See tls_tunnel.h. One connection's life:
+ *
+ *   accepted ──► CONNECTING ──► RELAYED: tls_relay.h ──► over
+ *                 ▲      │ refused                        │ TLS failed before anything went over
+ *                 └──────┴── after wait_ms ───────────────┴──► a gRPC server that answers the first call with the reason */
+#include "rpc/relay/tls_tunnel.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "rpc/grpc/grpc_connect.h"
+#include "rpc/grpc/grpc_server.h"
+#include "rpc/tls/tls_relay.h"
+
+enum { RETRY_MS = 200 };
+
+struct tls_tunnel {
+    struct loop *loop;
+    struct listener *listener;
+    struct net_address target;
+    char *target_text, *name;
+    struct tls *tls;
+    int64_t wait_ms;
+    struct grpc_server *refuser;
+    struct list passages;
+    int n_passages, n_open; /* in memory; not yet over */
+    bool is_draining, is_closing;
+    void (*on_drained)(void *arg);
+    void *on_drained_arg;
+};
+
+struct passage {
+    struct list link;
+    struct tls_tunnel *tunnel;
+    int plain_fd; /* -1: the relay's */
+    struct grpc_connector *connector;
+    struct tls_relay *relay;
+    struct loop_timer timer; /* of the next attempt */
+    bool is_over;
+    int64_t until_ns;
+    int n_handles;
+};
+
+/* ---- the end ---- */
+
+static void free_tunnel_if_unused(struct tls_tunnel *tunnel) {
+    if (!tunnel->is_closing || tunnel->n_passages > 0)
+        return;
+    tls_unref(tunnel->tls);
+    free(tunnel->target_text);
+    free(tunnel->name);
+    free(tunnel);
+}
+
+static void release(struct passage *p) {
+    struct tls_tunnel *tunnel = p->tunnel;
+    if (--p->n_handles > 0)
+        return;
+    list_remove(&p->link);
+    free(p);
+    tunnel->n_passages--;
+    free_tunnel_if_unused(tunnel);
+}
+
+static void on_timer_closed(struct loop_timer *timer) { release(CONTAINER_OF(timer, struct passage, timer)); }
+static void on_connector_gone(void *arg) { release(arg); }
+
+static void report_drained(struct tls_tunnel *tunnel) {
+    if (!tunnel->is_draining || tunnel->n_open > 0 || !tunnel->on_drained || tunnel->is_closing)
+        return;
+    void (*on_drained)(void *arg) = tunnel->on_drained;
+    tunnel->on_drained = NULL;
+    on_drained(tunnel->on_drained_arg);
+}
+
+static void finish(struct passage *p) {
+    if (p->is_over)
+        return;
+    p->is_over = true;
+    if (p->connector)
+        grpc_connector_cancel(p->connector, on_connector_gone);
+    if (p->relay)
+        tls_relay_close(p->relay);
+    if (p->plain_fd >= 0)
+        close(p->plain_fd);
+    p->connector = NULL;
+    p->relay = NULL;
+    p->plain_fd = -1;
+    p->tunnel->n_open--;
+    loop_timer_close(&p->timer, on_timer_closed);
+    report_drained(p->tunnel);
+}
+
+/* Its gRPC client is told why, as the answer to its first call. */
+static void refuse(struct passage *p, struct status *why_take) {
+    static struct log_limit limit;
+    int64_t n_silent;
+    int fd = p->plain_fd;
+    if (log_limit_pass(&limit, &n_silent))
+        log_warning("no tunnel to %s: %s", p->tunnel->target_text, status_message(why_take));
+    p->plain_fd = -1;
+    grpc_server_adopt_refused(p->tunnel->refuser, fd, status_prefix_take(why_take, "no tunnel to %s: ", p->tunnel->target_text));
+    finish(p);
+}
+
+/* ---- to the target ---- */
+
+static void on_relay_over(void *arg, struct status *why, bool has_moved, int plain_fd_take) {
+    struct passage *p = arg;
+    p->relay = NULL;
+    p->plain_fd = plain_fd_take;
+    if (why && !has_moved)
+        refuse(p, status_new(STATUS_UNAUTHENTICATED, "%s", status_message(why)));
+    else
+        finish(p);
+}
+
+static void on_connected(void *arg, int fd_take, struct status *status_take) {
+    struct passage *p = arg;
+    struct tls_tunnel *tunnel = p->tunnel;
+    p->connector = NULL;
+    p->n_handles--;
+    if (!status_take) {
+        struct tls_stream *stream = tls_stream_new(tunnel->tls, false, tunnel->target_text);
+        tls_stream_expect(stream, tunnel->name);
+        p->relay = tls_relay_new(tunnel->loop, &(struct tls_relay_options){.plain_fd_take = p->plain_fd,
+                                                                           .tls_fd_take = fd_take,
+                                                                           .stream_take = stream,
+                                                                           .waits_for_tls = true,
+                                                                           .on_over = on_relay_over,
+                                                                           .arg = p});
+        p->plain_fd = -1;
+    } else if (clock_now_ns() < p->until_ns) {
+        loop_timer_start(&p->timer, RETRY_MS, 0);
+    } else {
+        refuse(p, status_ref(status_take));
+    }
+    status_unref(status_take);
+}
+
+static void on_attempt(struct loop_timer *timer) {
+    struct passage *p = CONTAINER_OF(timer, struct passage, timer);
+    p->n_handles++; /* the connector's */
+    p->connector = grpc_connector_new(p->tunnel->loop, &p->tunnel->target, on_connected, p);
+}
+
+static void on_accept(void *arg, int fd_take) {
+    struct tls_tunnel *tunnel = arg;
+    if (tunnel->n_open >= TLS_TUNNEL_MAX_CONNECTIONS) {
+        close(fd_take);
+        return;
+    }
+    struct passage *p = xcalloc(1, sizeof(*p));
+    p->tunnel = tunnel;
+    p->plain_fd = fd_take;
+    p->until_ns = clock_now_ns() + tunnel->wait_ms * 1000000;
+    p->n_handles = 1;
+    list_push_back(&tunnel->passages, &p->link);
+    tunnel->n_passages++;
+    tunnel->n_open++;
+    loop_timer_init(tunnel->loop, &p->timer, on_attempt);
+    on_attempt(&p->timer);
+}
+
+/* ---- the tunnel ---- */
+
+struct status *tls_tunnel_new(struct loop *loop, const struct tls_tunnel_options *options, struct tls_tunnel **ret_tunnel) {
+    struct net_address target;
+    struct status *st = net_address_parse(options->target, &target);
+    if (!st && (target.is_unix || !target.host[0]))
+        st = status_invalid("'%s' is no host and port", options->target);
+    if (st)
+        return status_prefix_take(st, "target: ");
+    struct tls_tunnel *tunnel = xcalloc(1, sizeof(*tunnel));
+    tunnel->loop = loop;
+    tunnel->target = target;
+    list_init(&tunnel->passages);
+    struct grpc_server_options nothing = {.methods = NULL};
+    st = grpc_server_new(loop, NULL, &nothing, &tunnel->refuser);
+    CHECK(!st); /* it does not listen */
+    st = listener_new(loop, options->listen, on_accept, tunnel, &tunnel->listener);
+    if (st) {
+        grpc_server_close(tunnel->refuser, NULL, NULL);
+        free(tunnel);
+        return st;
+    }
+    tunnel->target_text = xstrdup(options->target);
+    tunnel->name = xstrdup(options->name ? options->name : target.host);
+    tunnel->tls = tls_ref(options->tls);
+    tunnel->wait_ms = options->wait_ms ? options->wait_ms : TLS_TUNNEL_WAIT_MS;
+    *ret_tunnel = tunnel;
+    return NULL;
+}
+
+int tls_tunnel_port(const struct tls_tunnel *tunnel) { return tunnel->listener ? listener_port(tunnel->listener) : 0; }
+int tls_tunnel_count(const struct tls_tunnel *tunnel) { return tunnel->n_open; }
+
+void tls_tunnel_drain(struct tls_tunnel *tunnel, void (*on_drained)(void *arg), void *arg) {
+    tunnel->is_draining = true;
+    tunnel->on_drained = on_drained;
+    tunnel->on_drained_arg = arg;
+    listener_close(tunnel->listener);
+    tunnel->listener = NULL;
+    report_drained(tunnel);
+}
+
+void tls_tunnel_close(struct tls_tunnel *tunnel) {
+    if (!tunnel || tunnel->is_closing)
+        return;
+    tunnel->is_closing = true;
+    listener_close(tunnel->listener);
+    LIST_FOR_EACH_SAFE (link, next, &tunnel->passages)
+        finish(LIST_ENTRY(link, struct passage, link));
+    grpc_server_close(tunnel->refuser, NULL, NULL);
+    free_tunnel_if_unused(tunnel);
+}

@@ -1,0 +1,200 @@
+/* The parts of the worker wire, for its own files and tests: wire_frame.c (the header), wire_output.c (what waits to be written),
+ * wire_input.c (what comes in), wire_conn.c (one connection's life), wire_connect.c (how it comes about), wire_server.c (listening).
+ *
+ *              wire_connect          accept
+ *                   │                   │
+ *                   ▼                   │
+ *              CONNECTING ──────────────┴──► [SECURING: TLS shakes hands ──►] OPEN
+ *                   │   wire_conn_close (any thread), end of stream, bad bytes
+ *                   ▼                             │
+ *                CLOSING ◄────────────────────────┘   nothing is queued or delivered any more
+ *                   │ on the loop
+ *                   ▼
+ *                CLOSED      on_closed has been called; the memory goes with the last reference */
+#ifndef MILLRACE_RPC_WIRE_WIRE_INTERNAL_H
+#define MILLRACE_RPC_WIRE_WIRE_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/uio.h>
+
+#include "rpc/listen.h"
+#include "rpc/tls/tls_stream.h"
+#include "rpc/wire/wire.h"
+
+/* ---- wire_frame.c ---- */
+
+struct wire_header {
+    uint16_t type, flags;
+    uint32_t meta_len;
+    uint64_t payload_len;
+    uint64_t id;
+};
+
+void wire_header_write(const struct wire_header *header, char *out); /* WIRE_HEADER_BYTES */
+/* `must_be_summed`: messages with sums have come before. Errors: INVALID_ARGUMENT (magic, type, flags, no sum), DATA_LOSS (its sum is
+ * wrong), RESOURCE_EXHAUSTED (a length beyond its limit). */
+struct status *wire_header_read(const char *in, int64_t max_payload_bytes, bool must_be_summed, struct wire_header *ret) MUST_USE;
+
+enum { WIRE_SUM_BYTES = 4 };
+void wire_sum_write(uint32_t sum, char *out);
+/* Is the sum that was sent with the message's `what` ("meta") the one of what came? Errors: DATA_LOSS. */
+struct status *wire_sum_check(const char *what, enum wire_type type, uint32_t sum, const char *sent) MUST_USE;
+void wire_sums_register(void); /* their metric */
+/* Bytes of the sum behind a part of so many. */
+static inline size_t wire_sum_size(const struct wire_header *header, uint64_t n_bytes) {
+    return (header->flags & WIRE_SUMMED) && n_bytes > 0 ? WIRE_SUM_BYTES : 0;
+}
+
+/* ---- wire_output.c: bytes and shared buffers in the order of writing ---- */
+
+struct wire_chunk {
+    size_t used, capacity;
+    uint32_t n_segments; /* that lie in it */
+    char data[];
+};
+
+enum wire_segment_kind {
+    WIRE_PLAIN,
+    WIRE_PAYLOAD,     /* of a message with sums whose payload is summed while it is written */
+    WIRE_PAYLOAD_SUM, /* 4 bytes, filled in once all before it are written */
+};
+
+struct wire_segment {
+    const char *data;
+    size_t len;
+    enum wire_segment_kind kind;
+    struct buffer *owner;     /* one reference; or NULL: */
+    struct wire_chunk *chunk; /* the bytes lie here */
+};
+
+/* A ring of segments. Consecutive small pieces share one segment, so that several small messages are one iovec.
+ * Sums: those of small messages are made as they are added. A large payload is summed while it is written, bytes that the socket has taken
+ * just before, so that memory is read once. */
+struct wire_output {
+    struct wire_segment *segments;
+    size_t first, n_segments, capacity; /* capacity: a power of two */
+    struct wire_chunk *tail;            /* where the next bytes go */
+    size_t n_bytes, n_copied_bytes;     /* waiting; of these, in chunks */
+    bool is_summed;                     /* messages that are added now */
+    /* Of who writes, one thread at a time; no lock needed. */
+    uint32_t sum;           /* of the payload that is being written, so far */
+    size_t n_before_summed; /* bytes of the last peek before those that `sum` is about */
+};
+
+enum {
+    WIRE_MAX_IOV = 64,
+    WIRE_MAX_UNREAD_BYTES = 1 << 30, /* of copied bytes that the other end does not read: then the connection ends */
+    WIRE_SHARE_MIN_BYTES = 4096,     /* smaller pieces are copied: cheaper than a reference and an iovec */
+    WIRE_SUM_TURN_BYTES = 512 << 10, /* of a summed payload in one write: what the kernel has copied is in the cache still */
+};
+
+void wire_output_fini(struct wire_output *output); /* all-zero is an empty output */
+void wire_output_add_message(struct wire_output *output, const struct wire_out *message);
+/* The first pieces as an iovec; returns how many, and their bytes. */
+int wire_output_peek(struct wire_output *output, struct iovec *iov, size_t *ret_bytes);
+/* n bytes of the last peek have been written: those that have to be are summed. Without the lock, before they are consumed. */
+void wire_output_sum(struct wire_output *output, const struct iovec *iov, size_t n);
+/* Takes n bytes off. Buffers that are done with go to `ret_done` (WIRE_MAX_IOV), to be let go without the lock. */
+int wire_output_consume(struct wire_output *output, size_t n, struct buffer **ret_done);
+
+/* ---- wire_input.c ---- */
+
+struct wire_input {
+    char *stash; /* the front of a message that has not come completely: header, meta, small payload */
+    size_t stash_len, stash_capacity;
+    /* A large payload on its way straight into its buffer. */
+    bool is_large;
+    struct wire_header large;
+    struct str large_meta;
+    struct buffer *payload; /* NULL: being dropped */
+    size_t n_got;
+    uint32_t sum;         /* of what came of it, where it has one */
+    bool awaits_sum;      /* it is there but for its sum */
+    bool is_summed;       /* messages with sums have come: none comes without */
+    uint64_t frame_begin; /* of the message that is being read: its place in all that came */
+    int fd;               /* passed by the other end and not taken yet; -1 */
+};
+
+enum {
+    WIRE_READ_BYTES = 64 * 1024,      /* one read, when no large payload is on its way */
+    WIRE_LARGE_MIN_BYTES = 16 * 1024, /* payloads above are read straight into their buffer */
+    WIRE_BYTES_PER_TURN = 1 << 20,    /* then the loop's other connections have their turn */
+};
+
+void wire_input_init(struct wire_input *input);
+void wire_input_fini(struct wire_input *input);
+/* Reads what is there and delivers whole messages. Returns the reason when the connection has to end, else NULL. */
+struct status *wire_input_read(struct wire_conn *conn) MUST_USE;
+
+/* ---- wire_conn.c ---- */
+
+enum wire_state { WIRE_CONNECTING, WIRE_SECURING, WIRE_OPEN, WIRE_CLOSING, WIRE_CLOSED };
+
+/* Apart from the connection, since libuv gives the handle's memory back later. */
+struct wire_poll {
+    uv_poll_t uv;
+    struct wire_conn *conn; /* NULL once it is closing */
+};
+
+struct wire_conn {
+    _Atomic uint32_t n_refs;
+    _Atomic int state; /* enum wire_state; changed under lock */
+    struct loop *loop;
+    char *peer;
+    bool is_unix;
+
+    /* loop thread */
+    const struct wire_handlers *handlers;
+    void *owner;
+    struct wire_poll *poll;
+    struct wire_input input;
+    struct tls_stream *tls;     /* NULL: in the clear. Read on the loop thread, written by the one that writes */
+    struct loop_task read_task; /* reading goes on: bytes lie in `tls` of which the socket knows nothing */
+    bool is_read_due;
+    bool is_polling_writable, is_resolving;
+    bool expects_fd;
+    int connect_error;                         /* errno of the connect that failed */
+    bool uses_sums;                            /* asked for by either end */
+    struct addrinfo *addresses, *next_address; /* of a name that is being connected */
+    uv_getaddrinfo_t resolve;
+
+    pthread_mutex_t lock; /* guards what follows; never held over a system call or a callback */
+    struct wire_output output;
+    int fd;          /* written under lock, on the loop thread */
+    int fd_to_pass;  /* with the next bytes; -1 */
+    bool is_writing; /* a thread is in sendmsg: the others only queue */
+    bool is_blocked; /* the socket takes no more: the loop goes on when it does */
+    bool is_arm_posted;
+    bool is_fd_closing; /* whoever writes closes the descriptor after */
+    struct status *why; /* of WIRE_CLOSING; may be NULL */
+    struct loop_task arm_task, close_task;
+};
+
+/* A connection over a connected socket; one reference for the caller. Reading starts with wire_conn_set_owner. Loop thread. */
+struct wire_conn *wire_conn_adopt(struct loop *loop, int fd_take, const char *peer, bool is_unix);
+static inline bool wire_conn_is_live(struct wire_conn *conn) {
+    return atomic_load_explicit(&conn->state, memory_order_acquire) <= WIRE_OPEN;
+}
+/* What ends it after a system call's error, or TLS' (EPROTO). */
+struct status *wire_why_broken(struct wire_conn *conn, int error) MUST_USE;
+/* Reads what is there; may end it. The caller holds a reference. */
+void wire_conn_read(struct wire_conn *conn);
+struct wire_conn *wire_conn_new(struct loop *loop, const char *peer, bool is_unix); /* CONNECTING, without a socket */
+void wire_conn_close_socket(struct wire_conn *conn);
+/* Where a callback of the loop finds the end, so on_closed may be called at once. */
+void wire_conn_end(struct wire_conn *conn, struct status *why_take);
+struct status *wire_conn_begin_polling(struct wire_conn *conn, int events) MUST_USE;
+void wire_conn_poll_for(struct wire_conn *conn, bool is_writable_wanted);
+void wire_conn_on_writable(struct wire_conn *conn); /* writes what waits, asks for more */
+
+/* ---- wire_connect.c ---- */
+void wire_conn_on_connect_result(struct wire_conn *conn); /* the kernel has decided about a connect */
+void wire_conn_shake(struct wire_conn *conn);             /* TLS' next move */
+/* As wire_conn_secure, for a connection that was accepted. */
+void wire_conn_secure_accepted(struct wire_conn *conn, struct tls *tls);
+/* The kernel's form of an address, abstract Unix names included; 0 for a name. */
+socklen_t wire_sockaddr(const struct net_address *address, struct sockaddr_storage *ret_sockaddr);
+void wire_socket_tune(int fd, bool is_unix);
+
+#endif

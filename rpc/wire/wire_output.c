@@ -1,0 +1,222 @@
+/* What waits to be written: headers, metas and small pieces copied into chunks, large pieces shared by reference. */
+#include "rpc/wire/wire_internal.h"
+
+#include <stdlib.h>
+
+#include "common/io/crc32c.h"
+
+enum { CHUNK_BYTES = 8 * 1024, SEGMENTS_INITIAL = 16 };
+
+static struct wire_segment *segment_at(const struct wire_output *output, size_t i) {
+    return &output->segments[(output->first + i) & (output->capacity - 1)];
+}
+
+static struct wire_segment *segment_push(struct wire_output *output) {
+    if (output->n_segments == output->capacity) {
+        size_t capacity = output->capacity ? output->capacity * 2 : SEGMENTS_INITIAL;
+        struct wire_segment *segments = xmalloc(capacity * sizeof(*segments));
+        for (size_t i = 0; i < output->n_segments; i++)
+            segments[i] = *segment_at(output, i);
+        free(output->segments);
+        output->segments = segments;
+        output->capacity = capacity;
+        output->first = 0;
+    }
+    return segment_at(output, output->n_segments++);
+}
+
+static void chunk_let_go(struct wire_output *output, struct wire_chunk *chunk) {
+    if (--chunk->n_segments > 0)
+        return;
+    if (chunk != output->tail)
+        free(chunk);
+    else if (chunk->capacity <= CHUNK_BYTES)
+        chunk->used = 0; /* kept: the next message finds it warm */
+    else {
+        free(chunk);
+        output->tail = NULL;
+    }
+}
+
+/* May n more bytes of the kind at `space` be part of that segment? */
+static bool can_grow(const struct wire_segment *last, const struct wire_chunk *chunk, const char *space, enum wire_segment_kind kind) {
+    return last->chunk == chunk && last->data + last->len == space && last->kind == kind && kind != WIRE_PAYLOAD_SUM;
+}
+
+/* Room for n bytes, side by side, that the caller fills before the lock goes. */
+static char *add_space(struct wire_output *output, size_t n, enum wire_segment_kind kind) {
+    struct wire_chunk *tail = output->tail;
+    if (!tail || tail->capacity - tail->used < n) {
+        size_t capacity = MAX(n, (size_t)CHUNK_BYTES);
+        struct wire_chunk *chunk = xmalloc(sizeof(*chunk) + capacity);
+        chunk->used = 0;
+        chunk->capacity = capacity;
+        chunk->n_segments = 0;
+        if (tail && tail->n_segments == 0)
+            free(tail);
+        output->tail = tail = chunk;
+    }
+    char *space = tail->data + tail->used;
+    struct wire_segment *last = output->n_segments > 0 ? segment_at(output, output->n_segments - 1) : NULL;
+    if (last && can_grow(last, tail, space, kind)) {
+        last->len += n;
+    } else {
+        *segment_push(output) = (struct wire_segment){.data = space, .len = n, .kind = kind, .chunk = tail};
+        tail->n_segments++;
+    }
+    tail->used += n;
+    output->n_bytes += n;
+    output->n_copied_bytes += n;
+    return space;
+}
+
+/* A payload that is being added. */
+struct payload {
+    size_t offset;
+    enum wire_segment_kind kind;
+    bool is_summed_here; /* it is small: its sum is made now */
+    uint32_t sum;
+};
+
+static void add_bytes(struct wire_output *output, struct payload *payload, const void *data, size_t n) {
+    if (n == 0)
+        return;
+    memcpy(add_space(output, n, payload->kind), data, n);
+    if (payload->is_summed_here)
+        payload->sum = crc32c_extend(payload->sum, data, n);
+}
+
+static void add_shared(struct wire_output *output, struct payload *payload, struct buffer *buffer, const void *data, size_t n) {
+    *segment_push(output) = (struct wire_segment){.data = data, .len = n, .kind = payload->kind, .owner = buffer_ref(buffer)};
+    output->n_bytes += n;
+    if (payload->is_summed_here)
+        payload->sum = crc32c_extend(payload->sum, data, n);
+}
+
+/* One piece of the payload at the next multiple of WIRE_ALIGN. */
+static void add_piece(struct wire_output *output, struct payload *payload, struct buffer *buffer, const void *data, size_t n) {
+    static const char zeros[WIRE_ALIGN];
+    if (n == 0)
+        return;
+    size_t padding = -payload->offset & (WIRE_ALIGN - 1);
+    add_bytes(output, payload, zeros, padding);
+    if (buffer && n >= WIRE_SHARE_MIN_BYTES)
+        add_shared(output, payload, buffer, data, n);
+    else
+        add_bytes(output, payload, data, n);
+    payload->offset += padding + n;
+}
+
+/* Behind the payload. A large one's is not known yet. */
+static void add_payload_sum(struct wire_output *output, const struct payload *payload) {
+    char *place = add_space(output, WIRE_SUM_BYTES, payload->is_summed_here ? WIRE_PLAIN : WIRE_PAYLOAD_SUM);
+    wire_sum_write(payload->sum, place);
+}
+
+static size_t payload_size(const struct wire_out *message) {
+    size_t size = 0;
+    for (size_t i = 0; i < message->n_tensors; i++) {
+        size_t n = tensor_size_bytes(message->tensors[i]);
+        size = n > 0 ? ((size + WIRE_ALIGN - 1) & ~(size_t)(WIRE_ALIGN - 1)) + n : size;
+    }
+    if (message->extra.len > 0)
+        size = ((size + WIRE_ALIGN - 1) & ~(size_t)(WIRE_ALIGN - 1)) + message->extra.len;
+    return size;
+}
+
+void wire_output_add_message(struct wire_output *output, const struct wire_out *message) {
+    CHECK(message->meta.len <= WIRE_MAX_META_BYTES);
+    struct wire_header header = {.type = (uint16_t)message->type,
+                                 .flags = output->is_summed ? WIRE_SUMMED : 0,
+                                 .meta_len = (uint32_t)message->meta.len,
+                                 .payload_len = payload_size(message),
+                                 .id = message->id};
+    size_t meta_sum_size = wire_sum_size(&header, header.meta_len);
+    char *front = add_space(output, WIRE_HEADER_BYTES + message->meta.len + meta_sum_size, WIRE_PLAIN);
+    wire_header_write(&header, front);
+    if (message->meta.len > 0)
+        memcpy(front + WIRE_HEADER_BYTES, message->meta.data, message->meta.len);
+    if (meta_sum_size > 0)
+        wire_sum_write(crc32c(message->meta.data, message->meta.len), front + WIRE_HEADER_BYTES + message->meta.len);
+    bool has_sum = wire_sum_size(&header, header.payload_len) > 0, is_small = header.payload_len <= WIRE_LARGE_MIN_BYTES;
+    struct payload payload = {.kind = has_sum && !is_small ? WIRE_PAYLOAD : WIRE_PLAIN, .is_summed_here = has_sum && is_small};
+    for (size_t i = 0; i < message->n_tensors; i++) {
+        const struct tensor *t = message->tensors[i];
+        add_piece(output, &payload, t->storage == TENSOR_BUFFER ? t->buffer : NULL, tensor_cdata(t), tensor_size_bytes(t));
+    }
+    add_piece(output, &payload, message->extra_buffer, message->extra.data, message->extra.len);
+    if (has_sum)
+        add_payload_sum(output, &payload);
+}
+
+/* All before it has been written. */
+static void fill_in_sum(struct wire_output *output, struct wire_segment *segment) {
+    wire_sum_write(output->sum, (char *)(uintptr_t)segment->data);
+    output->sum = 0;
+    segment->kind = WIRE_PLAIN;
+}
+
+int wire_output_peek(struct wire_output *output, struct iovec *iov, size_t *ret_bytes) {
+    int max = (int)MIN(output->n_segments, (size_t)WIRE_MAX_IOV), n = 0;
+    size_t bytes = 0, summed = 0;
+    for (; n < max && summed < WIRE_SUM_TURN_BYTES; n++) {
+        struct wire_segment *segment = segment_at(output, (size_t)n);
+        size_t len = segment->len;
+        if (segment->kind == WIRE_PAYLOAD_SUM && n > 0)
+            break;
+        if (segment->kind == WIRE_PAYLOAD_SUM)
+            fill_in_sum(output, segment);
+        if (segment->kind == WIRE_PAYLOAD)
+            summed += len = MIN(len, WIRE_SUM_TURN_BYTES - summed);
+        iov[n] = (struct iovec){.iov_base = (void *)(uintptr_t)segment->data, .iov_len = len};
+        bytes += len;
+    }
+    output->n_before_summed = bytes - summed; /* nothing is peeked at behind a payload with a sum but the next sum */
+    *ret_bytes = bytes;
+    return n;
+}
+
+void wire_output_sum(struct wire_output *output, const struct iovec *iov, size_t n) {
+    size_t before = output->n_before_summed;
+    for (size_t at = 0; at < n; iov++) {
+        size_t skipped = at < before ? MIN(before - at, iov->iov_len) : 0, len = MIN(iov->iov_len, n - at);
+        if (len > skipped)
+            output->sum = crc32c_extend(output->sum, (const char *)iov->iov_base + skipped, len - skipped);
+        at += iov->iov_len;
+    }
+}
+
+int wire_output_consume(struct wire_output *output, size_t n, struct buffer **ret_done) {
+    int n_done = 0;
+    output->n_bytes -= n;
+    while (n > 0) {
+        struct wire_segment *segment = segment_at(output, 0);
+        size_t n_here = MIN(n, segment->len);
+        n -= n_here;
+        segment->data += n_here;
+        segment->len -= n_here;
+        output->n_copied_bytes -= segment->owner ? 0 : n_here;
+        if (segment->len > 0)
+            break;
+        if (segment->owner)
+            ret_done[n_done++] = segment->owner;
+        else
+            chunk_let_go(output, segment->chunk);
+        output->first = (output->first + 1) & (output->capacity - 1);
+        output->n_segments--;
+    }
+    return n_done;
+}
+
+void wire_output_fini(struct wire_output *output) {
+    for (size_t i = 0; i < output->n_segments; i++) {
+        struct wire_segment *segment = segment_at(output, i);
+        if (segment->owner)
+            buffer_unref(segment->owner);
+        else
+            chunk_let_go(output, segment->chunk);
+    }
+    free(output->tail);
+    free(output->segments);
+    memset(output, 0, sizeof(*output));
+}

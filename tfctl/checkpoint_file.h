@@ -1,0 +1,33 @@
+/* A checkpoint of either format as tfctl looks at it: a sorted list of tensors that can be read. Threads: one. */
+#ifndef MILLRACE_TFCTL_CHECKPOINT_FILE_H
+#define MILLRACE_TFCTL_CHECKPOINT_FILE_H
+
+#include "common/io/bundle.h"
+#include "common/io/slices_file.h"
+
+struct checkpoint_tensor {
+    struct span name;
+    enum dtype dtype;
+    struct shape shape;
+    struct bundle_entry entry;         /* of a bundle */
+    const struct slices_tensor *saved; /* of the older format */
+};
+
+struct checkpoint_file {
+    char *prefix;
+    struct bundle_reader *bundle; /* or */
+    struct slices_reader *slices;
+    struct arena arena;
+    struct checkpoint_tensor *tensors; /* by name */
+    size_t n, capacity;
+};
+
+/* `path`: a prefix, its ".index" file, a file of the older format, or a directory with a file `checkpoint` that names the newest.
+ * Errors: of the file system; DATA_LOSS. fini in any case. */
+struct status *checkpoint_file_open(struct checkpoint_file *file, const char *path) MUST_USE;
+void checkpoint_file_fini(struct checkpoint_file *file);
+const struct checkpoint_tensor *checkpoint_file_find(const struct checkpoint_file *file, struct span name); /* NULL: none */
+struct status *checkpoint_file_read(const struct checkpoint_file *file, const struct checkpoint_tensor *tensor,
+                                    struct tensor *ret) MUST_USE;
+
+#endif

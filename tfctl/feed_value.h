@@ -1,0 +1,17 @@
+/* The value of a feed on a command line.
+ *
+ *   @FILE.npy            the array in the file
+ *   3                    int32, a scalar
+ *   1.5  1e3  inf        float, a scalar
+ *   true  false          bool, a scalar
+ *   "text"               string, a scalar (mind the shell: --feed 'name="text"'); escapes \n \t \" \\ \x07
+ *   int64[2,2]{1, 2, 3, 4}   any dtype and shape, as tfctl prints tensors; int64[]{3} is a scalar, float[100]{0, …} repeats the last */
+#ifndef MILLRACE_TFCTL_FEED_VALUE_H
+#define MILLRACE_TFCTL_FEED_VALUE_H
+
+#include "common/tensor/tensor.h"
+
+/* Errors: INVALID_ARGUMENT for a text that is none of these; what reading the file says. */
+struct status *feed_value_parse(const char *text, struct tensor *ret) MUST_USE;
+
+#endif

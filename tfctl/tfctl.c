@@ -1,0 +1,49 @@
+/* tfctl: the command line client. A table of subcommands. */
+#include "tfctl/tfctl.h"
+
+#include <stdio.h>
+
+#include "common/base/options.h"
+
+static const struct subcommand {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *summary;
+} subcommands[] = {
+    {"local", tfctl_local, "start a cluster on this host, and run a command on it"},
+    {"devices", tfctl_devices, "list the devices of a cluster"},
+    {"run", tfctl_run, "run one step of a graph on a cluster"},
+    {"job", tfctl_job, "end the job of a cluster: its daemons drain and exit"},
+    {"checkpoint", tfctl_checkpoint, "look into checkpoints: ls, show, verify, diff"},
+    {"certs", tfctl_certs, "make an authority and certificates for a cluster that speaks TLS"},
+    {"tunnel", tfctl_tunnel, "a port here for clients without TLS, which leads to a master with TLS"},
+};
+
+static void print_help(FILE *out) {
+    fprintf(out, "Usage: tfctl SUBCOMMAND [OPTION]... [ARG]...\nThe command line client of Millrace and of other TensorFlow "
+                 "clusters.\n\nSubcommands:\n");
+    for (size_t i = 0; i < ARRAY_LEN(subcommands); i++)
+        fprintf(out, "  %-10s %s\n", subcommands[i].name, subcommands[i].summary);
+    fprintf(out, "\ntfctl SUBCOMMAND --help tells its options. Where a target is needed and not given, it is $MILLRACE_TARGET.\n"
+                 "Exit codes: 0, 64 usage, 70 the cluster or the step failed, 74 input or output failed.\n");
+}
+
+int main(int argc, char **argv) {
+    if (argc < 2) {
+        fprintf(stderr, "tfctl: a subcommand is missing (see --help)\n");
+        return EXIT_USAGE;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+        print_help(stdout);
+        return EXIT_OK;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("tfctl %s\n", MILLRACE_VERSION);
+        return EXIT_OK;
+    }
+    for (size_t i = 0; i < ARRAY_LEN(subcommands); i++)
+        if (strcmp(argv[1], subcommands[i].name) == 0)
+            return subcommands[i].run(argc - 1, argv + 1);
+    fprintf(stderr, "tfctl: unknown %s %s (see --help)\n", argv[1][0] == '-' ? "option" : "subcommand", argv[1]);
+    return EXIT_USAGE;
+}

@@ -1,0 +1,166 @@
+/* tfctl job: ends the job of a cluster, by its master or by etcd; and lets it begin again. */
+#include "tfctl/tfctl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tfctl/cli.h"
+#include "client/tls_client.h"
+#include "rpc/membership/etcd_flags.h"
+#include "rpc/listen.h"
+
+struct job_flags {
+    const char *target, *admin;
+    struct etcd_flags etcd;
+    int64_t timeout_ms;
+    const char *tls_ca;
+};
+
+#define ROW(name_, kind_, field, default_, value_, help_)                                                                              \
+    .name = (name_), .kind = (kind_), .offset = offsetof(struct job_flags, field), .default_text = (default_), .value_name = (value_), \
+    .help = (help_)
+
+// clang-format off
+static const struct option_row rows[] = {
+    {ROW("etcd", OPTION_STRING, etcd.urls, NULL, "URL[,URL...]", "say it to the cluster's etcd: to all its processes, also those that come later")},
+    {ROW("cluster-name", OPTION_STRING, etcd.cluster_name, "default", "NAME", "of the cluster in etcd")},
+    {ROW("etcd-ca", OPTION_STRING, etcd.ca_file, NULL, "PATH", "certificates that vouch for an https etcd (PEM)")},
+    {ROW("etcd-cert", OPTION_STRING, etcd.cert_file, NULL, "PATH", "our own certificate for etcd (PEM)")},
+    {ROW("etcd-key", OPTION_STRING, etcd.key_file, NULL, "PATH", "its private key (PEM)")},
+    {ROW("admin", OPTION_STRING, admin, NULL, "[https://]HOST:PORT", "say it to the master's admin port (default: the target's port + 10000)")},
+    {ROW("tls-ca", OPTION_STRING, tls_ca, NULL, "PATH", "with --admin https://HOST:PORT: who vouches for the master (PEM; default $MILLRACE_TLS_CA)")},
+    {ROW("target", OPTION_STRING, target, NULL, "URL", "the master, grpc://HOST:PORT (default $MILLRACE_TARGET)")},
+    {ROW("timeout", OPTION_DURATION, timeout_ms, "10s", "TIME", "how long to wait for the answer"), .min = 1, .max = 86400000},
+};
+// clang-format on
+
+static const struct cli_spec spec = {
+    .options = {.program = "tfctl job",
+                .summary = "end: the master lets its steps end, then it and all tasks exit with 0. begin: with --etcd, takes that back.",
+                .rows = rows,
+                .n_rows = ARRAY_LEN(rows)},
+    .usage = "end|begin [OPTION]...",
+    .min_args = 1,
+    .max_args = 1,
+};
+
+/* One exchange, and how it ended. */
+struct job_call {
+    struct loop *loop;
+    struct etcd_call etcd_call;
+    struct http_call http_call;
+    struct etcd *etcd;
+    struct http_client *http;
+    struct status *status;
+};
+
+static void on_put(struct etcd_call *call, struct status *status_take, const struct etcd_reply *reply) {
+    struct job_call *job = CONTAINER_OF(call, struct job_call, etcd_call);
+    job->status = status_take;
+    etcd_close(job->etcd, NULL, NULL);
+    loop_stop(job->loop);
+}
+
+static struct status *ask_etcd(struct job_call *job, const struct job_flags *flags, bool is_end) {
+    struct str key = STR_INIT;
+    struct etcd_options options = {.urls = flags->etcd.urls,
+                                   .timeout_ms = flags->timeout_ms,
+                                   .ca_file = flags->etcd.ca_file,
+                                   .cert_file = flags->etcd.cert_file,
+                                   .key_file = flags->etcd.key_file};
+    TRY(etcd_new(job->loop, &options, &job->etcd));
+    member_key_of_job(flags->etcd.cluster_name, &key);
+    job->etcd_call.on_reply = on_put;
+    if (is_end)
+        etcd_put(job->etcd, &job->etcd_call, str_text(&key), span_of(MEMBER_JOB_ENDED), 0);
+    else
+        etcd_delete(job->etcd, &job->etcd_call, str_text(&key));
+    str_fini(&key);
+    return NULL;
+}
+
+static void on_posted(struct http_call *call, struct status *status_take, int http_code, struct span body) {
+    struct job_call *job = CONTAINER_OF(call, struct job_call, http_call);
+    job->status = status_take;
+    if (!status_take && http_code != 200)
+        job->status =
+            status_internal("the master answered with HTTP status %d: %.*s", http_code, (int)MIN(body.len, (size_t)200), body.data);
+    http_client_close(job->http, NULL, NULL);
+    loop_stop(job->loop);
+}
+
+static bool is_https(const char *admin) { return strncmp(admin, "https://", 8) == 0; }
+
+static struct status *ask_master(struct job_call *job, const struct job_flags *flags, const char *admin) {
+    static const char *const headers[] = {"X-Millrace: job", NULL};
+    struct str url = STR_INIT;
+    TRY(http_client_new(job->loop, &job->http));
+    const char *tls_ca = flags->tls_ca ? flags->tls_ca : getenv("MILLRACE_TLS_CA");
+    str_addf(&url, "%s%s/job/end", is_https(admin) ? "" : "http://", admin);
+    job->http_call.on_done = on_posted;
+    http_call_start(
+        job->http, &job->http_call,
+        &(struct http_request){
+            .url = str_text(&url), .body = span_of(""), .headers = headers, .timeout_ms = flags->timeout_ms, .ca_file = tls_ca});
+    str_fini(&url);
+    return NULL;
+}
+
+/* The admin port of the master at the target, if it is where it is by default. */
+static struct status *find_admin(const struct job_flags *flags, struct str *out) {
+    const char *target = flags->target ? flags->target : getenv("MILLRACE_TARGET");
+    struct net_address parsed;
+    bool is_tls;
+    if (flags->admin) {
+        str_add(out, flags->admin);
+        return status_prefix_take(net_address_parse(flags->admin + (is_https(flags->admin) ? 8 : 0), &parsed), "admin: ");
+    }
+    if (!target || !*target)
+        return status_invalid("which job? Give --etcd, --admin or --target, or set MILLRACE_TARGET");
+    target = tls_client_split(target, &is_tls);
+    TRY(net_address_parse(target, &parsed));
+    if (parsed.is_unix || parsed.port + 10000 > 65535)
+        return status_invalid("the admin port of '%s' is not known: give --admin", target);
+    str_addf(out, "%.*s:%d", (int)(strrchr(target, ':') - target), target, parsed.port + 10000);
+    return NULL;
+}
+
+static struct status *check(const struct job_flags *flags, const char *what, struct str *ret_admin) {
+    bool is_end = strcmp(what, "end") == 0;
+    if (!is_end && strcmp(what, "begin") != 0)
+        return status_invalid("'%s' is neither end nor begin", what);
+    TRY(etcd_flags_check(&flags->etcd));
+    if (flags->etcd.urls)
+        return NULL;
+    return is_end ? find_admin(flags, ret_admin) : status_invalid("begin needs --etcd: only etcd remembers that a job has ended");
+}
+
+static int run_job(const struct job_flags *flags, const char *what, const char *admin) {
+    struct job_call job = {.loop = loop_new()};
+    struct status *st = flags->etcd.urls ? ask_etcd(&job, flags, strcmp(what, "end") == 0) : ask_master(&job, flags, admin);
+    if (st)
+        loop_stop(job.loop);
+    loop_run(job.loop);
+    loop_free(job.loop);
+    st = st ? st : job.status;
+    int code = !st ? EXIT_OK : status_code(st) == STATUS_UNAVAILABLE ? EXIT_IO : EXIT_INTERNAL;
+    if (st)
+        fprintf(stderr, "tfctl job: %s: %s\n", status_code_name(status_code(st)), status_message(st));
+    status_unref(st);
+    return code;
+}
+
+int tfctl_job(int argc, char **argv) {
+    struct job_flags flags = {0};
+    struct cli cli;
+    struct str admin = STR_INIT;
+    int code = EXIT_OK;
+    cli_init(&cli, &spec, &flags);
+    if (cli_load(&cli, &spec, argc, argv, &code) == OPTIONS_GO_ON) {
+        struct status *st = check(&flags, cli.args[0], &admin);
+        code = st ? cli_usage_error(&spec, st) : run_job(&flags, cli.args[0], str_text(&admin));
+    }
+    cli_fini(&cli);
+    str_fini(&admin);
+    return code;
+}

@@ -1,0 +1,199 @@
+/* tfctl run: one step of a graph, from the command line. */
+#include "tfctl/tfctl.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "client/c_api_internal.h"
+#include "tfctl/cli.h"
+#include "tfctl/feed_value.h"
+#include "tfctl/remote.h"
+#include "common/tensor/npy.h"
+
+struct run_flags {
+    const char *target;
+    struct tls_client tls;
+    struct cli_list feeds, fetches, targets;
+    int64_t timeout_ms, max_elements;
+};
+
+#define FIELD(field) offsetof(struct run_flags, field)
+
+// clang-format off
+static const struct option_row rows[] = {
+    {"target", OPTION_STRING, FIELD(target), "URL", NULL, "the master, grpc://HOST:PORT (default $MILLRACE_TARGET)"},
+    TLS_CLIENT_ROWS(FIELD),
+    {"timeout", OPTION_DURATION, FIELD(timeout_ms), "TIME", NULL, "of each call (default none)", 1, 86400000ll * 365},
+    {"max-elements", OPTION_INT, FIELD(max_elements), "N", "1000", "so many elements of a fetch are printed"},
+};
+
+static const struct cli_list_row lists[] = {
+    {"feed", FIELD(feeds), "NAME=VALUE", "feed a tensor, NODE or NODE:INDEX; may be repeated"},
+    {"fetch", FIELD(fetches), "NAME[=@FILE]", "print a tensor, or write it to a .npy file; may be repeated"},
+    {"target-op", FIELD(targets), "NODE", "run an operation; may be repeated"},
+};
+// clang-format on
+
+static const char epilog[] = "\nGRAPH.pb is a binary GraphDef. A VALUE is one of\n"
+                             "  @FILE.npy           the array in the file\n"
+                             "  3                   int32\n"
+                             "  1.5                 float\n"
+                             "  true, false         bool\n"
+                             "  \"text\"              string (in a shell: --feed 'name=\"text\"')\n"
+                             "  int64[2]{1, 2}      any dtype and shape, as tfctl prints tensors; float[9]{0, …} repeats the last element\n"
+                             "Fetches are printed as NAME = DTYPE[SHAPE]{ELEMENTS}.\n"
+                             "\nExample:\n"
+                             "  tfctl run graph.pb --feed a=@a.npy --feed b=3.5 --fetch c --fetch d:1=@d.npy --target-op init\n";
+
+static const struct cli_spec spec = {
+    .options = {.program = "tfctl run", .summary = "Runs one step of a graph.", .epilog = epilog, .rows = rows, .n_rows = ARRAY_LEN(rows)},
+    .usage = "GRAPH.pb [OPTION]...",
+    .lists = lists,
+    .n_lists = ARRAY_LEN(lists),
+    .min_args = 1,
+    .max_args = 1,
+};
+
+/* What the flags say, taken apart. Names are in the command line's arena. */
+struct step {
+    const char **feed_names, **fetch_names, **fetch_files; /* files: NULL to print */
+    TF_Tensor **feeds, **fetches;
+    int n_feeds, n_fetches;
+};
+
+/* ---- reading what the flags name ---- */
+
+static struct status *read_graph(const char *path, struct str *ret) {
+    char bytes[65536];
+    size_t n;
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return status_new(STATUS_NOT_FOUND, "cannot read %s: %s", path, strerror(errno));
+    while ((n = fread(bytes, 1, sizeof(bytes), file)) > 0)
+        str_add_bytes(ret, bytes, n);
+    struct status *st = ferror(file) ? status_new(STATUS_NOT_FOUND, "cannot read %s: %s", path, strerror(errno)) : NULL;
+    fclose(file);
+    return st;
+}
+
+static struct status *read_feed(struct step *step, const char *text, struct arena *arena) {
+    const char *equals = strchr(text, '=');
+    struct tensor value;
+    if (!equals || equals == text)
+        return status_invalid("--feed: \"%s\" is not NAME=VALUE", text);
+    TRY(status_prefix_take(feed_value_parse(equals + 1, &value), "--feed %.*s: ", (int)(equals - text), text));
+    step->feed_names[step->n_feeds] = arena_strndup(arena, text, (size_t)(equals - text));
+    step->feeds[step->n_feeds++] = tf_tensor_new(&value);
+    return NULL;
+}
+
+static struct status *read_fetch(struct step *step, const char *text, struct arena *arena) {
+    const char *equals = strchr(text, '=');
+    if (equals && (equals == text || equals[1] != '@' || equals[2] == '\0'))
+        return status_invalid("--fetch: \"%s\" is not NAME or NAME=@FILE", text);
+    step->fetch_names[step->n_fetches] = equals ? arena_strndup(arena, text, (size_t)(equals - text)) : text;
+    step->fetch_files[step->n_fetches++] = equals ? equals + 2 : NULL;
+    return NULL;
+}
+
+static struct status *step_init(struct step *step, const struct run_flags *flags, struct arena *arena) {
+    int n_feeds = flags->feeds.n, n_fetches = flags->fetches.n;
+    *step = (struct step){.feed_names = arena_array(arena, const char *, n_feeds),
+                          .feeds = arena_array(arena, TF_Tensor *, n_feeds),
+                          .fetch_names = arena_array(arena, const char *, n_fetches),
+                          .fetch_files = arena_array(arena, const char *, n_fetches),
+                          .fetches = arena_array(arena, TF_Tensor *, n_fetches)};
+    for (int i = 0; i < n_feeds; i++)
+        TRY(read_feed(step, flags->feeds.items[i], arena));
+    for (int i = 0; i < n_fetches; i++)
+        TRY(read_fetch(step, flags->fetches.items[i], arena));
+    if (n_fetches == 0 && flags->targets.n == 0)
+        return status_invalid("nothing to do: give --fetch or --target-op");
+    return NULL;
+}
+
+static void step_fini(struct step *step) {
+    for (int i = 0; i < step->n_feeds; i++)
+        TF_DeleteTensor(step->feeds[i]);
+    for (int i = 0; i < step->n_fetches; i++)
+        TF_DeleteTensor(step->fetches[i]);
+}
+
+/* ---- the step ---- */
+
+static struct status *show_fetch(const char *name, const char *file, const struct tensor *value, int64_t max_elements) {
+    struct str out = STR_INIT;
+    struct status *st = NULL;
+    if (file) {
+        st = npy_write(file, value);
+        str_addf(&out, "%s = %s", name, dtype_name((enum dtype)value->dtype));
+        shape_print(tensor_shape(value), &out);
+        str_addf(&out, " in %s\n", file);
+    } else {
+        str_addf(&out, "%s = ", name);
+        tensor_print(value, max_elements, &out);
+        str_add_char(&out, '\n');
+    }
+    if (!st)
+        fwrite(out.data, 1, out.len, stdout);
+    str_fini(&out);
+    return st;
+}
+
+static int complain(struct status *st_take, int code) {
+    fprintf(stderr, "tfctl run: %s\n", status_message(st_take));
+    status_unref(st_take);
+    return code;
+}
+
+static int run_step(const struct run_flags *flags, const struct str *graph, struct step *step, TF_Status *status) {
+    int code = EXIT_OK;
+    TF_Status *ignored = TF_NewStatus();
+    TF_DeprecatedSession *session = remote_session(flags->target, &flags->tls, flags->timeout_ms > 0 ? flags->timeout_ms : -1, status);
+    if (session)
+        TF_ExtendGraph(session, str_text(graph), graph->len, status);
+    if (TF_GetCode(status) == TF_OK)
+        TF_Run(session, NULL, step->feed_names, step->feeds, step->n_feeds, step->fetch_names, step->fetches, step->n_fetches,
+               flags->targets.items, flags->targets.n, NULL, status);
+    if (TF_GetCode(status) != TF_OK)
+        code = remote_error("tfctl run", status);
+    TF_DeleteDeprecatedSession(session, ignored);
+    TF_DeleteStatus(ignored);
+    for (int i = 0; i < step->n_fetches && code == EXIT_OK; i++) {
+        struct status *st = show_fetch(step->fetch_names[i], step->fetch_files[i], &step->fetches[i]->value, flags->max_elements);
+        if (st)
+            code = complain(st, EXIT_IO);
+    }
+    return code;
+}
+
+static int run(const struct run_flags *flags, struct cli *cli) {
+    struct str graph = STR_INIT;
+    struct step step = {0};
+    TF_Status *status = TF_NewStatus();
+    int code;
+    struct status *st = step_init(&step, flags, &cli->options.arena);
+    if (st)
+        code = status_code(st) == STATUS_INVALID_ARGUMENT ? cli_usage_error(&spec, st) : complain(st, EXIT_IO);
+    else if ((st = read_graph(cli->args[0], &graph)))
+        code = complain(st, EXIT_IO);
+    else
+        code = run_step(flags, &graph, &step, status);
+    step_fini(&step);
+    str_fini(&graph);
+    TF_DeleteStatus(status);
+    return code;
+}
+
+int tfctl_run(int argc, char **argv) {
+    struct run_flags flags = {0};
+    struct cli cli;
+    int code = EXIT_OK;
+    cli_init(&cli, &spec, &flags);
+    if (cli_load(&cli, &spec, argc, argv, &code) == OPTIONS_GO_ON) {
+        struct status *st = remote_target(flags.target, &flags.target);
+        code = st ? cli_usage_error(&spec, st) : run(&flags, &cli);
+    }
+    cli_fini(&cli);
+    return code;
+}

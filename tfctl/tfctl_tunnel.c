@@ -1,0 +1,146 @@
+/* tfctl tunnel: a port on this host, in the clear, that leads to a master's port with TLS. For TensorFlow's own clients, which do not speak
+ * TLS. */
+#include "tfctl/tfctl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tfctl/cli.h"
+#include "tfctl/remote.h"
+#include "client/tls_client.h"
+#include "common/base/log.h"
+#include "rpc/daemon.h"
+#include "rpc/relay/tls_tunnel.h"
+
+struct tunnel_flags {
+    const char *listen, *target, *port_file;
+    struct tls_client tls;
+    int64_t wait_ms, drain_timeout_ms;
+    bool insecure;
+};
+
+#define FIELD(field) offsetof(struct tunnel_flags, field)
+
+// clang-format off
+static const struct option_row rows[] = {
+    {"listen", OPTION_STRING, FIELD(listen), "HOST:PORT", "127.0.0.1:0", "where clients connect; port 0 means any"},
+    TLS_CLIENT_ROWS(FIELD),
+    {"wait", OPTION_DURATION, FIELD(wait_ms), "TIME", "10s", "how long a client waits for a master that does not answer", 1, 86400000},
+    {"drain-timeout", OPTION_DURATION, FIELD(drain_timeout_ms), "TIME", "30s", "how long TERM waits for connections to end", 0, 86400000},
+    {"port-file", OPTION_STRING, FIELD(port_file), "PATH", NULL, "written once clients may connect: the port"},
+    {"insecure", OPTION_BOOL, FIELD(insecure), NULL, NULL, "allow --listen beyond loopback: what comes there is not encrypted"},
+};
+// clang-format on
+
+static const struct cli_spec spec = {
+    .options = {.program = "tfctl tunnel",
+                .summary =
+                    "Gives clients that speak no TLS a port on this host that leads to a master's port with TLS. Prints the target for\n"
+                    "them, grpc://HOST:PORT. HUP reads the files anew; TERM lets the connections end.",
+                .rows = rows,
+                .n_rows = ARRAY_LEN(rows)},
+    .usage = "[HOST:PORT | grpcs://HOST:PORT] [OPTION]...",
+    .max_args = 1,
+};
+
+struct tunnel_run {
+    struct loop *loop;
+    struct tls *tls;
+    struct tls_tunnel *tunnel;
+    struct loop_timer timer;
+    const struct tunnel_flags *flags;
+    bool is_draining;
+};
+
+static void stop(struct tunnel_run *run) {
+    tls_tunnel_close(run->tunnel);
+    run->tunnel = NULL;
+    loop_timer_close(&run->timer, NULL);
+    loop_stop(run->loop);
+}
+
+static void on_drained(void *arg) { stop(arg); }
+
+static void on_timeout(struct loop_timer *timer) {
+    struct tunnel_run *run = CONTAINER_OF(timer, struct tunnel_run, timer);
+    log_warning("%d connections were still open when the drain timeout passed", tls_tunnel_count(run->tunnel));
+    stop(run);
+}
+
+static void on_signal(void *arg, int signo) {
+    struct tunnel_run *run = arg;
+    if (!run->tunnel)
+        return;
+    if (run->is_draining) { /* a second signal does not wait */
+        stop(run);
+        return;
+    }
+    run->is_draining = true;
+    loop_timer_start(&run->timer, run->flags->drain_timeout_ms, 0);
+    tls_tunnel_drain(run->tunnel, on_drained, run);
+}
+
+static void on_hangup(void *arg) {
+    struct tunnel_run *run = arg;
+    struct status *st = tls_reload(&run->tls, 1);
+    if (st)
+        log_error("TLS files are not taken over, the old ones stay: %s", status_message(st));
+    else
+        log_info("TLS files were read anew");
+    status_unref(st);
+}
+
+static struct status *start(struct tunnel_run *run) {
+    const struct tunnel_flags *flags = run->flags;
+    struct tls_tunnel_options options = {
+        .listen = flags->listen, .target = flags->target, .name = flags->tls.name, .tls = run->tls, .wait_ms = flags->wait_ms};
+    TRY(tls_tunnel_new(run->loop, &options, &run->tunnel));
+    int port = tls_tunnel_port(run->tunnel);
+    struct str text = STR_INIT;
+    daemon_with_port(flags->listen, port, &text);
+    printf("grpc://%s\n", str_text(&text));
+    fflush(stdout);
+    str_fini(&text);
+    return flags->port_file ? daemon_write_port_file(flags->port_file, port, 0, 0) : NULL;
+}
+
+static int run_tunnel(const struct tunnel_flags *flags, struct tls *tls) {
+    struct tunnel_run run = {.loop = loop_new(), .tls = tls, .flags = flags};
+    log_set_task("tfctl tunnel");
+    loop_timer_init(run.loop, &run.timer, on_timeout);
+    loop_on_signals(run.loop, on_signal, &run);
+    loop_on_hangup(run.loop, on_hangup, &run);
+    struct status *st = start(&run);
+    if (st) {
+        fprintf(stderr, "tfctl tunnel: %s\n", status_message(st));
+        stop(&run);
+    }
+    loop_run(run.loop);
+    loop_free(run.loop);
+    status_unref(st);
+    return st ? EXIT_IO : EXIT_OK;
+}
+
+static struct status *check(struct tunnel_flags *flags, const char *argument, struct tls **ret_tls) {
+    bool is_tls;
+    TRY(remote_target(argument, &flags->target));
+    flags->target = tls_client_split(flags->target, &is_tls);
+    TRY(daemon_check_listen("listen", flags->listen, flags->insecure));
+    tls_client_fill(&flags->tls);
+    return tls_client_new(&flags->tls, ret_tls);
+}
+
+int tfctl_tunnel(int argc, char **argv) {
+    struct tunnel_flags flags = {0};
+    struct tls *tls = NULL;
+    struct cli cli;
+    int code = EXIT_OK;
+    cli_init(&cli, &spec, &flags);
+    if (cli_load(&cli, &spec, argc, argv, &code) == OPTIONS_GO_ON) {
+        struct status *st = check(&flags, cli.n_args ? cli.args[0] : NULL, &tls);
+        code = st ? cli_usage_error(&spec, st) : run_tunnel(&flags, tls);
+    }
+    tls_unref(tls);
+    cli_fini(&cli);
+    return code;
+}

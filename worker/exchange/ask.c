@@ -1,0 +1,387 @@
+#include "worker/exchange/ask.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "common/base/clock.h"
+#include "common/base/map.h"
+#include "proto/worker.pb-c.h"
+#include "rpc/wire/heartbeat.h"
+#include "worker/exchange/peer.h"
+
+struct ask_table {
+    struct loop *loop;
+    char *task;
+    uint64_t incarnation;
+    int64_t heartbeat_ms;
+    struct tls *tls;
+    bool uses_sums;
+    struct strmap tasks;
+    struct loop_timer timer; /* ticks while there are connections */
+    int n_conns;
+    bool is_stopped, is_freed, is_timer_closed;
+};
+
+struct ask_task {
+    struct ask_table *table;
+    char *name;
+    char *address, *unix_address;
+    struct wire_conn *conn; /* one reference, or NULL */
+    bool is_unix, is_greeted, avoid_unix;
+    bool is_letting_go; /* an idle connection is being closed: what is asked now waits for the next */
+    struct heartbeat heartbeat;
+    int64_t idle_since_ns;
+    uint64_t next_id;
+    struct u64map asked; /* id → struct peer_question */
+    struct loop_task start_task;
+
+    pthread_mutex_t lock; /* guards what follows */
+    struct list starting; /* peer_question.link: not sent yet */
+    bool is_start_posted;
+};
+
+/* ---- questions ---- */
+
+/* The caller's again. */
+static void answer_with(struct peer_question *question, struct status *status_take) {
+    free(question->record);
+    question->record = NULL;
+    question->status = status_take;
+    question->on_done(question);
+}
+
+static void fail_all(struct ask_task *task, struct status *why) {
+    struct list failed;
+    size_t cursor = 0;
+    uint64_t id;
+    void *question;
+    list_init(&failed);
+    while (u64map_next(&task->asked, &cursor, &id, &question))
+        list_push_back(&failed, &((struct peer_question *)question)->link);
+    u64map_fini(&task->asked);
+    u64map_init(&task->asked);
+    for (struct list *link; (link = list_pop_front(&failed));)
+        answer_with(LIST_ENTRY(link, struct peer_question, link), status_ref(why));
+}
+
+static void send_question(struct ask_task *task, struct peer_question *question) {
+    question->id = ++task->next_id;
+    u64map_put(&task->asked, question->id, question);
+    wire_queue(task->conn, &(struct wire_out){.type = WIRE_ASK, .id = question->id, .meta = {question->record, question->request.len}});
+}
+
+static void open_conn(struct ask_task *task);
+
+/* Those that may be sent now: the other task cuts off who has more than PEER_MAX_QUESTIONS unanswered. The rest stay, in their order, until
+ * an answer makes room. Where nothing is sent any more all are taken, to be refused. */
+static void take_starting(struct ask_task *task, struct list *ret) {
+    bool is_over = !task->conn && task->table->is_stopped;
+    struct list *link;
+    for (size_t n = task->asked.n_entries; (is_over || n < PEER_MAX_QUESTIONS) && (link = list_pop_front(&task->starting)); n++)
+        list_push_back(ret, link);
+}
+
+static void on_start(struct loop_task *loop_task) {
+    struct ask_task *task = CONTAINER_OF(loop_task, struct ask_task, start_task);
+    struct list starting;
+    list_init(&starting);
+    pthread_mutex_lock(&task->lock);
+    task->is_start_posted = false;
+    if (!task->is_letting_go)
+        take_starting(task, &starting);
+    pthread_mutex_unlock(&task->lock);
+    if (list_is_empty(&starting))
+        return;
+    if (!task->conn && !task->table->is_stopped)
+        open_conn(task);
+    for (struct list *link; (link = list_pop_front(&starting));) {
+        struct peer_question *question = LIST_ENTRY(link, struct peer_question, link);
+        if (task->conn)
+            send_question(task, question);
+        else
+            answer_with(question, status_unavailable("%s is stopping", task->table->task));
+    }
+    if (task->conn)
+        wire_flush(task->conn);
+}
+
+/* `question` may be NULL: for those that wait already, if there are any. */
+static void post_start(struct ask_task *task, struct peer_question *question) {
+    pthread_mutex_lock(&task->lock);
+    if (question)
+        list_push_back(&task->starting, &question->link);
+    bool must_post = !task->is_start_posted && !list_is_empty(&task->starting);
+    task->is_start_posted |= must_post;
+    pthread_mutex_unlock(&task->lock);
+    if (must_post)
+        loop_post(task->table->loop, &task->start_task);
+}
+
+void ask_start(struct ask_task *task, struct peer_question *question) {
+    CHECK(question->request.len <= PEER_MAX_REQUEST_BYTES);
+    char *copy = xmalloc(question->request.len + 1);
+    memcpy(copy, question->request.data, question->request.len);
+    question->record = copy;
+    question->status = NULL;
+    question->answer = STR_INIT;
+    question->payload = NULL;
+    question->payload_bytes = 0;
+    post_start(task, question);
+}
+
+/* ---- what comes back ---- */
+
+static struct status *on_answer(struct ask_task *task, struct wire_message *message) {
+    struct peer_question *question = u64map_remove(&task->asked, message->id);
+    if (!question)
+        return status_invalid("task %s answers what it was not asked", task->name);
+    Millrace__Answer *answer = millrace__answer__unpack(NULL, message->meta.len, (const uint8_t *)message->meta.data);
+    struct status *st = NULL;
+    if (!answer) {
+        st = status_internal("task %s answered with malformed bytes", task->name);
+    } else if (answer->code) {
+        st = status_prefix_take(status_from_wire(answer->code, span_of(answer->message)), "From %s: ", task->name);
+    } else {
+        str_add_bytes(&question->answer, answer->answer.data, answer->answer.len);
+        question->payload = message->payload;
+        question->payload_bytes = message->payload_len;
+        message->payload = NULL;
+    }
+    if (answer)
+        millrace__answer__free_unpacked(answer, NULL);
+    if (task->asked.n_entries == 0)
+        task->idle_since_ns = clock_now_ns();
+    answer_with(question, st);
+    post_start(task, NULL);
+    return NULL;
+}
+
+static struct status *check_hello(struct ask_task *task, struct span meta) {
+    Millrace__Hello *hello = millrace__hello__unpack(NULL, meta.len, (const uint8_t *)meta.data);
+    struct status *st = NULL;
+    if (!hello)
+        return status_invalid("malformed Hello from task %s", task->name);
+    if (hello->protocol != WIRE_PROTOCOL)
+        st = status_failed_precondition("task %s speaks protocol %u of the worker wire, this is %d", task->name, hello->protocol,
+                                        WIRE_PROTOCOL);
+    else if (strcmp(hello->task, task->name) != 0)
+        st = status_failed_precondition("at the address of task %s answers task %.200s", task->name, hello->task);
+    millrace__hello__free_unpacked(hello, NULL);
+    task->is_greeted = !st;
+    return st;
+}
+
+static void on_message(void *owner, struct wire_conn *conn, struct wire_message *message) {
+    struct ask_task *task = owner;
+    struct status *st = NULL;
+    if (task->conn != conn)
+        return;
+    heartbeat_heard(&task->heartbeat, clock_now_ns());
+    switch (message->type) {
+    case WIRE_HELLO:
+        st = check_hello(task, message->meta);
+        break;
+    case WIRE_PONG:
+        heartbeat_pong(&task->heartbeat, clock_now_ns(), message->id, message->meta);
+        break;
+    case WIRE_ANSWER:
+        st = on_answer(task, message);
+        break;
+    default:
+        st = status_invalid("a message of type %d in the place of an answer", (int)message->type);
+    }
+    if (st)
+        wire_conn_close(conn, st);
+}
+
+static struct buffer *on_alloc(void *owner, struct wire_conn *conn, const struct wire_message *message, size_t size_bytes) {
+    struct ask_task *task = owner;
+    if (message->type != WIRE_ANSWER || size_bytes > PEER_MAX_PAYLOAD_BYTES || !u64map_get(&task->asked, message->id))
+        return NULL;
+    return buffer_alloc(allocator_host(), size_bytes);
+}
+
+/* ---- connections ---- */
+
+static void table_free_when_done(struct ask_table *table);
+
+/* Its Unix socket did not come about (another network namespace with the same host id, or it is switched off): over TCP, then. */
+static bool try_tcp(struct ask_task *task) {
+    if (!task->is_unix || task->is_greeted || task->table->is_stopped || !*task->address)
+        return false;
+    size_t cursor = 0;
+    uint64_t id;
+    void *question;
+    task->avoid_unix = true;
+    while (u64map_next(&task->asked, &cursor, &id, &question))
+        post_start(task, question);
+    u64map_fini(&task->asked);
+    u64map_init(&task->asked);
+    return true;
+}
+
+static void on_closed(void *owner, struct wire_conn *conn, struct status *why) {
+    struct ask_task *task = owner;
+    struct ask_table *table = task->table;
+    heartbeat_stop(&task->heartbeat);
+    wire_conn_unref(task->conn);
+    task->conn = NULL;
+    if (--table->n_conns == 0)
+        loop_timer_stop(&table->timer);
+    task->is_letting_go = false;
+    if (!try_tcp(task) && task->asked.n_entries > 0) {
+        struct status *lost = status_unavailable("Lost the connection to task %s: %s", task->name, why ? status_message(why) : "closed");
+        fail_all(task, lost);
+        status_unref(lost);
+    }
+    post_start(task, NULL);
+    table_free_when_done(table);
+}
+
+static const struct wire_handlers handlers = {
+    .on_message = on_message, .alloc = on_alloc, .on_closed = on_closed, .max_payload_bytes = PEER_MAX_PAYLOAD_BYTES};
+
+static void open_conn(struct ask_task *task) {
+    struct ask_table *table = task->table;
+    struct str hello = STR_INIT;
+    task->is_unix = *task->unix_address && !task->avoid_unix;
+    task->is_greeted = false;
+    task->idle_since_ns = clock_now_ns();
+    task->conn = wire_connect(table->loop, task->is_unix ? task->unix_address : task->address, &handlers, task);
+    wire_conn_secure(task->conn, table->tls, task->name);
+    if (table->uses_sums)
+        wire_conn_use_sums(task->conn);
+    heartbeat_start(&task->heartbeat, table->heartbeat_ms, false, clock_now_ns());
+    if (table->n_conns++ == 0)
+        loop_timer_start(&table->timer, heartbeat_tick_ms(table->heartbeat_ms), heartbeat_tick_ms(table->heartbeat_ms));
+    peer_hello_write(&hello, table->task, table->incarnation, ASK_CHANNEL, 0);
+    wire_queue(task->conn, &(struct wire_out){.type = WIRE_HELLO, .meta = {hello.data, hello.len}});
+    str_fini(&hello);
+}
+
+static void send_ping(struct ask_task *task, int64_t now_ns) {
+    struct str meta = STR_INIT;
+    heartbeat_ping(&task->heartbeat, now_ns, clock_wall_us(), &meta);
+    wire_send(task->conn, &(struct wire_out){.type = WIRE_PING, .id = task->heartbeat.ping_id, .meta = {meta.data, meta.len}});
+    str_fini(&meta);
+}
+
+static void task_tick(struct ask_task *task, int64_t now_ns) {
+    if (!task->conn)
+        return;
+    if (task->asked.n_entries == 0 && now_ns - task->idle_since_ns > ASK_IDLE_MS * 1000000ll) {
+        task->is_letting_go = true;
+        wire_conn_close(task->conn, NULL);
+        return;
+    }
+    unsigned actions = heartbeat_tick(&task->heartbeat, now_ns);
+    if (actions & HEARTBEAT_PING)
+        send_ping(task, now_ns);
+    if (actions & HEARTBEAT_LOST)
+        wire_conn_close(task->conn, heartbeat_silence(&task->heartbeat, now_ns));
+}
+
+static void on_timer(struct loop_timer *timer) {
+    struct ask_table *table = CONTAINER_OF(timer, struct ask_table, timer);
+    int64_t now_ns = clock_now_ns();
+    size_t cursor = 0;
+    struct span key;
+    void *task;
+    while (strmap_next(&table->tasks, &cursor, &key, &task))
+        task_tick(task, now_ns);
+}
+
+/* ---- the table ---- */
+
+struct ask_table *ask_table_new(struct loop *loop, const char *task, uint64_t incarnation, int64_t heartbeat_ms) {
+    struct ask_table *table = xcalloc(1, sizeof(*table));
+    table->loop = loop;
+    table->task = xstrdup(task);
+    table->incarnation = incarnation;
+    table->heartbeat_ms = heartbeat_ms;
+    strmap_init(&table->tasks);
+    loop_timer_init(loop, &table->timer, on_timer);
+    return table;
+}
+
+void ask_table_set_sums(struct ask_table *table, bool uses_sums) { table->uses_sums = uses_sums; }
+void ask_table_set_tls(struct ask_table *table, struct tls *tls) { table->tls = tls; }
+
+static void set_text(char **field, const char *text) {
+    if (*field && strcmp(*field, text) == 0)
+        return;
+    free(*field);
+    *field = xstrdup(text);
+}
+
+struct status *ask_table_know(struct ask_table *table, const char *name, const char *address, const char *unix_address,
+                              struct ask_task **ret) {
+    struct ask_task *task = strmap_get(&table->tasks, name);
+    if (!task) {
+        if (table->tasks.n_entries >= ASK_MAX_TASKS)
+            return status_exhausted("%d other tasks are known already, task %.200s would be one more", ASK_MAX_TASKS, name);
+        task = xcalloc(1, sizeof(*task));
+        task->table = table;
+        task->name = xstrdup(name);
+        task->start_task.run = on_start;
+        u64map_init(&task->asked);
+        list_init(&task->starting);
+        CHECK(pthread_mutex_init(&task->lock, NULL) == 0);
+        strmap_put(&table->tasks, task->name, task);
+    }
+    if (!task->unix_address || strcmp(task->unix_address, unix_address) != 0)
+        task->avoid_unix = false; /* another process */
+    set_text(&task->address, address);
+    set_text(&task->unix_address, unix_address);
+    *ret = task;
+    return NULL;
+}
+
+const char *ask_task_name(const struct ask_task *task) { return task->name; }
+
+void ask_table_stop(struct ask_table *table) {
+    size_t cursor = 0;
+    struct span key;
+    void *entry;
+    table->is_stopped = true;
+    while (strmap_next(&table->tasks, &cursor, &key, &entry)) {
+        struct ask_task *task = entry;
+        if (task->conn)
+            wire_conn_close(task->conn, status_unavailable("%s is stopping", table->task));
+    }
+}
+
+static void table_free_when_done(struct ask_table *table) {
+    size_t cursor = 0;
+    struct span key;
+    void *entry;
+    if (!table->is_freed || !table->is_timer_closed || table->n_conns > 0)
+        return;
+    while (strmap_next(&table->tasks, &cursor, &key, &entry)) {
+        struct ask_task *task = entry;
+        CHECK(task->asked.n_entries == 0 && list_is_empty(&task->starting));
+        u64map_fini(&task->asked);
+        pthread_mutex_destroy(&task->lock);
+        free(task->name);
+        free(task->address);
+        free(task->unix_address);
+        free(task);
+    }
+    strmap_fini(&table->tasks);
+    free(table->task);
+    free(table);
+}
+
+static void on_timer_closed(struct loop_timer *timer) {
+    struct ask_table *table = CONTAINER_OF(timer, struct ask_table, timer);
+    table->is_timer_closed = true;
+    table_free_when_done(table);
+}
+
+void ask_table_free(struct ask_table *table) {
+    if (!table)
+        return;
+    ask_table_stop(table);
+    table->is_freed = true;
+    loop_timer_close(&table->timer, on_timer_closed);
+}

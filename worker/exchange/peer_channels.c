@@ -1,0 +1,297 @@
+/* A peer's channels: how they are opened, taken over and greeted, and what comes in by them. */
+#include <stdlib.h>
+
+#include "common/base/clock.h"
+#include "common/tensor/tensor_proto.h"
+#include "proto/worker.pb-c.h"
+#include "rpc/host_id.h"
+#include "worker/exchange/peer_internal.h"
+
+/* ---- what comes ---- */
+
+static void answer_ping(struct transport_channel *channel, const struct wire_message *ping) {
+    struct str meta = STR_INIT;
+    heartbeat_answer(ping->meta, clock_wall_us(), &meta);
+    channel->transport->queue(channel, &(struct wire_out){.type = WIRE_PONG, .id = ping->id, .meta = {meta.data, meta.len}});
+    channel->transport->flush(channel);
+    str_fini(&meta);
+}
+/* The answer to our Hello. */
+static struct status *check_hello(struct peer *peer, struct span meta) {
+    Millrace__Hello *hello = millrace__hello__unpack(NULL, meta.len, (const uint8_t *)meta.data);
+    if (!hello)
+        return status_invalid("malformed Hello from task %s", peer->task);
+    struct status *st = NULL;
+    if (hello->protocol != WIRE_PROTOCOL)
+        st = status_failed_precondition("task %s speaks protocol %u of the worker wire, this is %d", peer->task, hello->protocol,
+                                        WIRE_PROTOCOL);
+    else if (strcmp(hello->task, peer->task) != 0)
+        st = status_failed_precondition("at the address of task %s answers task %.200s", peer->task, hello->task);
+    else if (peer->incarnation != 0 && hello->incarnation != peer->incarnation)
+        st = status_new(STATUS_ABORTED, "task %s has been restarted", peer->task);
+    if (!st)
+        peer->streams.n_theirs = hello->streams;
+    millrace__hello__free_unpacked(hello, NULL);
+    return st;
+}
+
+static void on_message(void *owner, struct transport_channel *channel, struct wire_message *message) {
+    struct peer *peer = owner;
+    struct peer_table *table = peer->table;
+    struct status *st = NULL;
+    if (table->is_closing)
+        return;
+    int64_t now_ns = clock_now_ns();
+    heartbeat_heard(&peer->heartbeat, now_ns);
+    if (channel->kind == TRANSPORT_ARENA && message->type != WIRE_HELLO) {
+        st = peer_shm_on_message(&peer->shm, channel, message);
+        if (st)
+            channel->transport->close(channel, st);
+        return;
+    }
+    if (peer_rdma_is_message(message->type)) {
+        st = peer_rdma_on_message(&peer->rdma, message);
+        if (st)
+            channel->transport->close(channel, st);
+        return;
+    }
+    switch (message->type) {
+    case WIRE_HELLO:
+        st = check_hello(peer, message->meta);
+        if (!st && channel->kind > TRANSPORT_STREAM)
+            peer_streams_on_greeted(peer, channel);
+        break;
+    case WIRE_PING:
+        answer_ping(channel, message);
+        break;
+    case WIRE_PONG:
+        heartbeat_pong(&peer->heartbeat, now_ns, message->id, message->meta);
+        break;
+    case WIRE_STRIPE:
+        st = peer_streams_on_stripe(peer, message);
+        break;
+    case WIRE_PUSH:
+    case WIRE_ANNOUNCE:
+    case WIRE_GRANT:
+        if (table->receiver)
+            st = table->receiver->on_message(table->receiver_arg, peer, message);
+        break;
+    default:
+        st = status_invalid("task %s sent a message of type %d, which is not for another worker", peer->task, (int)message->type);
+    }
+    if (st)
+        channel->transport->close(channel, st);
+}
+
+/* What has a place is written there: a Push as well would be read into memory that the sender may still write. */
+static bool is_to_land(struct peer *peer, const struct wire_message *message) {
+    struct edge_message edge;
+    if (likely(!peer_rdma_has_landings(&peer->rdma)) || message->type != WIRE_PUSH)
+        return false;
+    struct status *st = edge_message_read(message->meta, &edge);
+    bool is_to_land = st || peer_rdma_is_landing(&peer->rdma, message->id, edge.edge, edge.frame_iter);
+    status_unref(st);
+    return is_to_land;
+}
+
+struct buffer *peer_alloc_push(struct peer *peer, const struct wire_message *message, size_t size_bytes) {
+    struct peer_table *table = peer->table;
+    struct buffer *buffer = table->receiver->alloc(table->receiver_arg, peer, message, size_bytes);
+    if (!buffer || !is_to_land(peer, message)) /* asked after: a grant on another thread is seen by both or by none */
+        return buffer;
+    if (buffer != wire_discard)
+        buffer_unref(buffer);
+    return NULL;
+}
+
+static struct buffer *on_alloc(void *owner, struct transport_channel *channel, const struct wire_message *message, size_t size_bytes) {
+    struct peer *peer = owner;
+    if (peer->table->is_closing || !peer->table->receiver || channel->kind == TRANSPORT_ARENA)
+        return NULL;
+    bool is_stripe = message->type == WIRE_STRIPE;
+    if (channel->kind > TRANSPORT_STREAM)
+        peer_streams_on_used(peer, channel);
+    struct buffer *buffer = is_stripe ? peer_streams_alloc(peer, message, size_bytes) : peer_alloc_push(peer, message, size_bytes);
+    if (!buffer)
+        channel->transport->close(channel,
+                                  status_exhausted("task %s sends %zu bytes of a %s that were not granted, that come a second time, "
+                                                   "or that there is no memory for",
+                                                   peer->task, size_bytes, wire_type_name(message->type)));
+    return buffer;
+}
+
+static const struct transport_handlers handlers = {.on_message = on_message, .alloc = on_alloc, .on_closed = peer_on_channel_closed};
+
+/* ---- opening ---- */
+
+void peer_hello_write(struct str *out, const char *task, uint64_t incarnation, unsigned channel, uint64_t expected_incarnation) {
+    Millrace__Hello hello = MILLRACE__HELLO__INIT;
+    hello.protocol = WIRE_PROTOCOL;
+    hello.task = (char *)(uintptr_t)task;
+    hello.incarnation = incarnation;
+    hello.channel = channel;
+    hello.host_id = (char *)(uintptr_t)host_id();
+    hello.expected_incarnation = expected_incarnation;
+    hello.streams = PEER_MAX_STREAMS;
+    size_t len = millrace__hello__get_packed_size(&hello);
+    uint8_t *bytes = xmalloc(len);
+    millrace__hello__pack(&hello, bytes);
+    str_add_bytes(out, bytes, len);
+    free(bytes);
+}
+
+static void peer_set_channel(struct peer *peer, enum transport_kind kind, struct transport_channel *channel_take, bool is_adopted) {
+    peer->is_adopted[kind] = is_adopted;
+    if (kind == TRANSPORT_CONTROL)
+        heartbeat_start(&peer->heartbeat, peer->table->heartbeat_ms, false, clock_now_ns());
+    pthread_mutex_lock(&peer->lock);
+    peer->channels[kind] = channel_take;
+    pthread_mutex_unlock(&peer->lock);
+}
+
+/* Of the control channel that is opened, or that a stream belongs to. */
+static void add_epoch(struct peer *peer, unsigned kind, struct str *hello) {
+    if (kind == TRANSPORT_CONTROL)
+        peer->epoch_here = random_u64();
+    uint64_t epoch = kind > TRANSPORT_STREAM && peer->is_adopted[TRANSPORT_CONTROL] ? peer->epoch_there : peer->epoch_here;
+    proto_add_tag(hello, 8, 1);
+    str_add_bytes(hello, &epoch, sizeof(epoch));
+}
+
+/* A channel over the peer's transport, that has greeted. One reference for the caller. */
+static struct transport_channel *open_channel(struct peer *peer, const struct transport *transport, const struct transport_endpoint *there,
+                                              unsigned kind) {
+    struct peer_table *table = peer->table;
+    peer_table_add_channel(table);
+    struct transport_channel *channel = transport->open(table->loop, there, (enum transport_kind)kind, &handlers, peer);
+    struct str hello = STR_INIT;
+    peer_hello_write(&hello, table->task, table->incarnation, kind, peer->incarnation);
+    add_epoch(peer, kind, &hello);
+    struct wire_out out = {.type = WIRE_HELLO, .meta = {hello.data, hello.len}};
+    channel->transport->queue(channel, &out);
+    channel->transport->flush(channel);
+    str_fini(&hello);
+    return channel;
+}
+
+static struct transport_endpoint endpoint_here(const struct peer_table *table) {
+    return (struct transport_endpoint){.task = table->task,
+                                       .incarnation = table->incarnation,
+                                       .address = "",
+                                       .unix_address = "",
+                                       .uses_shm = table->uses_shm,
+                                       .uses_rdma = table->rdma.device != NULL,
+                                       .why_no_rdma = table->rdma.why_not};
+}
+
+static struct transport_endpoint endpoint_there(const struct peer *peer) {
+    return (struct transport_endpoint){.task = peer->task,
+                                       .incarnation = peer->incarnation,
+                                       .address = peer->address,
+                                       .unix_address = peer->unix_address,
+                                       .uses_shm = true,
+                                       .tls = peer->table->tls,
+                                       .uses_sums = peer->table->uses_sums};
+}
+
+struct transport_channel *peer_open_stream(struct peer *peer, unsigned index) {
+    struct transport_endpoint here = endpoint_here(peer->table), there = endpoint_there(peer);
+    struct str why = STR_INIT; /* peer->transport is the other end's choice where that has connected */
+    const struct transport *transport = transport_choose(&here, &there, &why);
+    str_fini(&why);
+    return open_channel(peer, transport, &there, TRANSPORT_STREAM + index);
+}
+
+/* A control channel has come about: the peer's arena is asked for as well. */
+static void open_arena(struct peer *peer) {
+    struct peer_table *table = peer->table;
+    struct transport_endpoint here = endpoint_here(table), there = endpoint_there(peer);
+    struct str why = STR_INIT;
+    if (!table->is_closing && !peer_shm_has_line_to_peer(&peer->shm) && transport_choose(&here, &there, &why) == &transport_shm)
+        peer_shm_add_line(&peer->shm, open_channel(peer, &transport_shm, &there, TRANSPORT_ARENA), true);
+    str_fini(&why);
+}
+
+/* What a control channel makes possible. */
+static void open_besides(struct peer *peer) {
+    bool is_tcp = peer->transport == &transport_tcp || peer->transport == &transport_rdma;
+    open_arena(peer);
+    if (is_tcp)
+        peer_rdma_begin(&peer->rdma); /* first: who sees that values may be pushed also sees that a line may come */
+    atomic_store_explicit(&peer->pushes_ahead, is_tcp, memory_order_release);
+}
+
+void peer_open(struct peer *peer, enum transport_kind kind) {
+    struct peer_table *table = peer->table;
+    if (peer->is_self || peer->channels[kind] || table->is_closing)
+        return;
+    struct transport_endpoint here = endpoint_here(table), there = endpoint_there(peer);
+    str_clear(&peer->why);
+    peer->transport = transport_choose(&here, &there, &peer->why);
+    peer_set_channel(peer, kind, open_channel(peer, peer->transport, &there, kind), false);
+    if (kind == TRANSPORT_CONTROL)
+        open_besides(peer);
+}
+
+void peer_connect(struct peer *peer) { peer_open(peer, TRANSPORT_CONTROL); }
+/* ---- taking over ---- */
+
+/* Nobody opens a second one but who has lost the first. */
+static void lose_to_another(struct peer *peer) {
+    struct status *why = status_unavailable("Lost the connection to task %s: it has opened another one", peer->task);
+    peer_lost(peer, why);
+    status_unref(why);
+}
+
+static struct status *accept_stream(struct peer *peer, struct wire_conn *conn, unsigned index, uint64_t epoch) {
+    if (epoch != peer->epoch_here && epoch != peer->epoch_there)
+        return status_failed_precondition("task %s opens stream %u of a connection that is no more", peer->task, index);
+    TRY(peer_streams_check_room(peer, index));
+    if (peer->streams.from_peer[index]) {
+        lose_to_another(peer);
+        return status_failed_precondition("task %s opens stream %u a second time", peer->task, index);
+    }
+    peer_table_add_channel(peer->table);
+    enum transport_kind kind = (enum transport_kind)(TRANSPORT_STREAM + index);
+    peer_streams_add(peer, index, transport_socket_adopt(conn, kind, &handlers, peer));
+    return NULL;
+}
+
+struct status *peer_table_accept(struct peer_table *table, struct wire_conn *conn, const struct peer_greeting *greeting) {
+    const char *task = greeting->task;
+    enum transport_kind kind = greeting->kind;
+    struct peer *peer = peer_find(table, task);
+    if (!peer || peer->is_self)
+        return status_failed_precondition("task %.200s is not known to %s: no registered graph exchanges with it", task, table->task);
+    if (peer->incarnation != 0 && greeting->incarnation != peer->incarnation)
+        return status_failed_precondition("task %s connects as another incarnation than the master told", task);
+    if (kind == TRANSPORT_ARENA) {
+        peer_table_add_channel(table);
+        peer_shm_add_line(&peer->shm, transport_socket_adopt(conn, kind, &handlers, peer), false);
+        return NULL;
+    }
+    if (kind > TRANSPORT_STREAM)
+        return accept_stream(peer, conn, (unsigned)kind - TRANSPORT_STREAM, greeting->epoch);
+    if (peer->channels[kind] && peer->is_adopted[kind])
+        lose_to_another(peer);
+    if (kind == TRANSPORT_CONTROL) {
+        peer->epoch_there = greeting->epoch;
+        peer->streams.n_theirs = greeting->n_streams;
+    }
+    peer_table_add_channel(table);
+    struct transport_channel *channel = transport_socket_adopt(conn, kind, &handlers, peer);
+    if (peer->channels[kind]) { /* both opened one: each end sends on its own */
+        struct status *why = status_new(STATUS_CANCELLED, "task %s has opened another connection", task);
+        peer_drop_extra(peer, (int)kind, why);
+        status_unref(why);
+        peer->extras[kind] = channel;
+        return NULL;
+    }
+    peer->transport = channel->transport;
+    str_clear(&peer->why);
+    str_add(&peer->why, "the other task connected");
+    peer_set_channel(peer, kind, channel, true);
+    if (kind == TRANSPORT_CONTROL)
+        open_besides(peer);
+    return NULL;
+}

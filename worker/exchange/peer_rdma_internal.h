@@ -1,0 +1,70 @@
+/* The lines of a pair, for their files: peer_rdma.c (how they begin and end), peer_rdma_values.c (what goes over them),
+ * peer_rdma_ahead.c (places that are granted before anything is announced). */
+#ifndef MILLRACE_WORKER_EXCHANGE_PEER_RDMA_INTERNAL_H
+#define MILLRACE_WORKER_EXCHANGE_PEER_RDMA_INTERNAL_H
+
+#include "worker/exchange/peer_rdma.h"
+
+/* A buffer that the peer may write into, or will be asked to; the probe is one. */
+struct peer_landing {
+    struct loop_task task;
+    struct rdma_landing landing;
+    struct list link; /* rdma->asked, rdma->waiting, rdma->landings or rdma->prepared */
+    struct peer_rdma *rdma;
+    uint64_t generation;
+    struct peer_grant grant; /* with references */
+    bool is_told;            /* the peer knows the place */
+    bool is_probe;
+    bool is_ahead;
+    bool is_unused;   /* declined: no value comes instead */
+    bool is_prepared; /* ahead, and for no value yet: the grant has a buffer, a size and an allocator */
+    int64_t since_ns; /* then */
+};
+
+/* A value that goes to a place; the probe is one. */
+struct peer_write {
+    struct rdma_transfer transfer;
+    struct list link; /* rdma->writes */
+    struct peer_rdma *rdma;
+    struct rdma_place place;
+    struct peer_value value;
+    bool is_started; /* some of it may be there */
+    bool is_parked;  /* not written: it waits for RdmaWithdrawn */
+    bool is_gone;    /* nobody wants it any more: it ends with its registration */
+};
+
+extern const struct rdma_out_handlers peer_out_handlers;
+extern const struct rdma_in_handlers peer_in_handlers;
+
+/* ---- peer_rdma.c ---- */
+void peer_rdma_send_notice(struct peer_rdma *rdma, enum wire_type type, uint64_t line, uint32_t number, const char *why);
+void peer_rdma_send_decline(struct peer_rdma *rdma, uint32_t number, bool is_pushed); /* is_pushed: its value will be */
+void peer_rdma_send_answer(struct peer_rdma *rdma, const struct rdma_place *probe, const char *why);
+void peer_rdma_out_ready(struct peer_rdma *rdma);
+void peer_rdma_in_ready(struct peer_rdma *rdma);
+/* The line cannot go on: tells the peer, and ends this task's half. */
+void peer_rdma_out_failed(struct peer_rdma *rdma, struct status *why);
+void peer_rdma_in_failed(struct peer_rdma *rdma, struct status *why);
+void peer_rdma_landing_gone(struct peer_rdma *rdma); /* one less on the line: it may have been the last */
+
+/* ---- peer_rdma_values.c ---- */
+bool peer_rdma_land_probe(struct peer_rdma *rdma);
+void peer_rdma_write_probe(struct peer_rdma *rdma, const struct rdma_place *place);
+void peer_rdma_start_waiting(struct peer_rdma *rdma); /* lands those that wait, or grants them without a place */
+void peer_rdma_drop_waiting(struct peer_rdma *rdma);
+void peer_rdma_park_writes(struct peer_rdma *rdma);
+void peer_rdma_push_unstarted(struct peer_rdma *rdma); /* all places are withdrawn */
+void peer_rdma_drop_writes(struct peer_rdma *rdma);
+struct peer_landing *peer_landing_new(struct peer_rdma *rdma, const struct peer_grant *grant, bool is_ahead);
+void peer_landing_free(struct peer_landing *landing);
+static inline bool peer_landing_is_current(const struct peer_landing *landing) { return landing->generation == landing->rdma->generation; }
+void peer_rdma_deliver(struct peer_landing *landing); /* what it was for, as a Push */
+struct status *peer_rdma_on_withdrawn(struct peer_rdma *rdma, uint32_t number) MUST_USE;
+
+/* ---- peer_rdma_ahead.c ---- */
+void peer_rdma_ahead_granted(struct peer_landing *landing); /* its place may be told */
+void peer_rdma_ahead_landed(struct peer_landing *landing);  /* both take it: it is freed */
+void peer_rdma_ahead_gone(struct peer_landing *landing);
+void peer_rdma_expire_prepared(struct peer_rdma *rdma, int64_t now_ns);
+
+#endif

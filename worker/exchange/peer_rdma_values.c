@@ -1,0 +1,427 @@
+/* What goes over a pair's lines: landings of granted values, writes of what the peer has granted. */
+#include <stdlib.h>
+
+#include "worker/exchange/peer_rdma_internal.h"
+
+/* ---- landings: beginning ---- */
+
+void peer_landing_free(struct peer_landing *landing) {
+    struct peer_rdma *rdma = landing->rdma;
+    list_remove(&landing->link);
+    buffer_unref(landing->landing.buffer);
+    buffer_unref(landing->grant.announcement);
+    buffer_unref(landing->grant.buffer);
+    if (!landing->is_ahead)
+        atomic_fetch_sub(&rdma->n_landings, 1);
+    else if (!landing->is_prepared)
+        atomic_fetch_sub(&rdma->n_ahead, 1);
+    free(landing);
+    rdma->host->let_go(rdma->peer);
+}
+
+/* The value may come as a Push. */
+static void grant_without_place(struct peer_landing *landing) {
+    struct peer_rdma *rdma = landing->rdma;
+    struct str meta = STR_INIT;
+    edge_message_write(&meta, landing->grant.edge, landing->grant.frame_iter, NULL, 0);
+    rdma->host->send(rdma->peer, TRANSPORT_CONTROL,
+                     &(struct wire_out){.type = WIRE_GRANT, .id = landing->grant.step, .meta = {meta.data, meta.len}});
+    str_fini(&meta);
+    rdma->n_instead++;
+}
+
+static void require_failed(struct peer_rdma *rdma, enum status_code code, const char *what, const char *why) {
+    struct status *st = status_new(code, "RDMA is required here (--rdma=require), and %s task %s: %s", what, rdma->task, why);
+    rdma->host->fail(rdma->peer, st);
+    status_unref(st);
+}
+
+static bool land(struct peer_landing *landing) {
+    struct peer_rdma *rdma = landing->rdma;
+    landing->generation = rdma->generation;
+    if (!rdma_in_land(&rdma->in, &landing->landing, landing->grant.buffer, landing->grant.size_bytes))
+        return false;
+    list_remove(&landing->link);
+    list_push_back(&rdma->landings, &landing->link);
+    return true;
+}
+
+/* Where there is no line, none will come by itself: then it is an error where one is required. */
+static void refuse(struct peer_landing *landing) {
+    struct peer_rdma *rdma = landing->rdma;
+    if (rdma->setup->mode == RDMA_REQUIRE)
+        require_failed(rdma, rdma->in_state == IN_NONE ? STATUS_FAILED_PRECONDITION : STATUS_UNAVAILABLE, "nothing comes by it from",
+                       str_text(&rdma->why_not_from));
+    else
+        grant_without_place(landing);
+    peer_landing_free(landing);
+}
+
+void peer_rdma_start_waiting(struct peer_rdma *rdma) {
+    LIST_FOR_EACH_SAFE (link, next, &rdma->waiting) {
+        struct peer_landing *landing = LIST_ENTRY(link, struct peer_landing, link);
+        if (rdma->in_state == IN_PROVING || (rdma->in_state == IN_READY && land(landing)))
+            continue;
+        if (rdma->in_state == IN_READY && rdma->setup->mode == RDMA_REQUIRE)
+            return; /* until one of those before has landed */
+        refuse(landing);
+    }
+}
+
+void peer_rdma_drop_waiting(struct peer_rdma *rdma) {
+    LIST_FOR_EACH_SAFE (link, next, &rdma->waiting)
+        peer_landing_free(LIST_ENTRY(link, struct peer_landing, link));
+}
+
+static void on_grant_posted(struct loop_task *task) {
+    struct peer_landing *landing = CONTAINER_OF(task, struct peer_landing, task);
+    struct peer_rdma *rdma = landing->rdma;
+    pthread_mutex_lock(&rdma->lock);
+    list_remove(&landing->link);
+    pthread_mutex_unlock(&rdma->lock);
+    if (!rdma->is_on) { /* the peer is lost, and with it the step */
+        peer_landing_free(landing);
+        return;
+    }
+    list_push_back(&rdma->waiting, &landing->link);
+    peer_rdma_start_waiting(rdma);
+}
+
+struct peer_landing *peer_landing_new(struct peer_rdma *rdma, const struct peer_grant *grant, bool is_ahead) {
+    struct peer_landing *landing = xcalloc(1, sizeof(*landing));
+    landing->rdma = rdma;
+    landing->grant = *grant;
+    landing->is_ahead = is_ahead;
+    list_init(&landing->link);
+    if (!is_ahead)
+        atomic_fetch_add(&rdma->n_landings, 1);
+    rdma->host->hold(rdma->peer);
+    return landing;
+}
+
+bool peer_rdma_grant(struct peer_rdma *rdma, const struct peer_grant *grant) {
+    if (!atomic_load_explicit(&rdma->takes_grants, memory_order_acquire))
+        return false;
+    struct peer_landing *landing = peer_landing_new(rdma, grant, false);
+    buffer_ref(grant->announcement);
+    buffer_ref(grant->buffer);
+    landing->task.run = on_grant_posted;
+    pthread_mutex_lock(&rdma->lock);
+    list_push_back(&rdma->asked, &landing->link);
+    pthread_mutex_unlock(&rdma->lock);
+    loop_post(rdma->loop, &landing->task);
+    return true;
+}
+
+static bool has_grant(const struct list *landings, uint64_t step, uint32_t edge, uint64_t frame_iter) {
+    LIST_FOR_EACH (link, landings) {
+        const struct peer_landing *landing = LIST_ENTRY(link, struct peer_landing, link);
+        const struct peer_grant *grant = &landing->grant;
+        if (!landing->is_probe && !landing->is_ahead && grant->step == step && grant->edge == edge && grant->frame_iter == frame_iter)
+            return true;
+    }
+    return false;
+}
+
+bool peer_rdma_is_landing(struct peer_rdma *rdma, uint64_t step, uint32_t edge, uint64_t frame_iter) {
+    pthread_mutex_lock(&rdma->lock);
+    bool is_asked = has_grant(&rdma->asked, step, edge, frame_iter);
+    pthread_mutex_unlock(&rdma->lock);
+    return is_asked || has_grant(&rdma->waiting, step, edge, frame_iter) || has_grant(&rdma->landings, step, edge, frame_iter);
+}
+
+/* ---- landings: what becomes of them ---- */
+
+static void on_granted(void *owner, struct rdma_landing *granted) {
+    struct peer_rdma *rdma = owner;
+    struct peer_landing *landing = CONTAINER_OF(granted, struct peer_landing, landing);
+    if (landing->is_ahead) {
+        peer_rdma_ahead_granted(landing);
+        return;
+    }
+    landing->is_told = true;
+    if (landing->is_probe) {
+        peer_rdma_send_answer(rdma, &granted->place, NULL);
+        return;
+    }
+    struct str meta = STR_INIT;
+    edge_message_write(&meta, landing->grant.edge, landing->grant.frame_iter, NULL, 0);
+    edge_message_add_place(&meta, &granted->place);
+    rdma->host->send(rdma->peer, TRANSPORT_CONTROL,
+                     &(struct wire_out){.type = WIRE_GRANT, .id = landing->grant.step, .meta = {meta.data, meta.len}});
+    str_fini(&meta);
+}
+
+/* The last word about a place: the sender may now push what it did not write. */
+static void give_back(struct peer_landing *landing) {
+    struct peer_rdma *rdma = landing->rdma;
+    bool is_of_line = peer_landing_is_current(landing);
+    if (landing->is_ahead) {
+        peer_rdma_ahead_gone(landing);
+        return;
+    }
+    if (is_of_line && landing->is_told && !landing->is_probe) {
+        peer_rdma_send_notice(rdma, WIRE_RDMA_WITHDRAWN, rdma->in_line, landing->landing.place.number, "");
+        rdma->n_instead++;
+    } else if (is_of_line && !landing->is_probe) {
+        grant_without_place(landing);
+    }
+    peer_landing_free(landing);
+    if (is_of_line)
+        peer_rdma_landing_gone(rdma);
+}
+
+static void on_refused(void *owner, struct rdma_landing *refused, struct status *why) {
+    struct peer_rdma *rdma = owner;
+    struct peer_landing *landing = CONTAINER_OF(refused, struct peer_landing, landing);
+    if (landing->is_probe && peer_landing_is_current(landing) && rdma->in_state == IN_PROVING)
+        peer_rdma_in_failed(rdma, why);
+    else if (peer_landing_is_current(landing) && !landing->is_ahead && rdma->setup->mode == RDMA_REQUIRE)
+        require_failed(rdma, STATUS_UNAVAILABLE, "this task cannot receive by it from", status_message(why));
+    give_back(landing);
+}
+
+static void on_withdrawn(void *owner, struct rdma_landing *withdrawn) { give_back(CONTAINER_OF(withdrawn, struct peer_landing, landing)); }
+
+/* What the step holds is the only reference then, so that a kernel may write over it. */
+void peer_rdma_deliver(struct peer_landing *landing) {
+    struct peer_rdma *rdma = landing->rdma;
+    struct peer_grant *grant = &landing->grant;
+    struct wire_message message = {.type = WIRE_PUSH,
+                                   .id = grant->step,
+                                   .meta = {grant->announcement->data, grant->announcement->size_bytes},
+                                   .payload = grant->buffer,
+                                   .payload_len = grant->size_bytes};
+    buffer_unref(landing->landing.buffer);
+    landing->landing.buffer = NULL;
+    grant->buffer = NULL;
+    rdma->n_landed++;
+    rdma->landed_bytes += grant->size_bytes;
+    struct status *st = rdma->host->deliver(rdma->peer, &message);
+    buffer_unref(message.payload);
+    if (st)
+        rdma->host->fail(rdma->peer, st);
+    status_unref(st);
+}
+
+static char probe_byte(size_t i) { return (char)(i * 131 + (i >> 8) + 7); }
+
+static void check_probe(struct peer_rdma *rdma, const struct peer_landing *landing) {
+    bool is_right = true;
+    for (size_t i = 0; i < PEER_RDMA_PROBE_BYTES && is_right; i++)
+        is_right = landing->grant.buffer->data[i] == probe_byte(i);
+    if (rdma->in_state != IN_PROVING)
+        return;
+    if (is_right) {
+        peer_rdma_in_ready(rdma);
+        return;
+    }
+    struct status *why = status_new(STATUS_DATA_LOSS, "the probe arrived with other bytes than were sent");
+    peer_rdma_in_failed(rdma, why);
+    status_unref(why);
+}
+
+static void on_landed(void *owner, struct rdma_landing *landed) {
+    struct peer_rdma *rdma = owner;
+    struct peer_landing *landing = CONTAINER_OF(landed, struct peer_landing, landing);
+    bool is_of_line = peer_landing_is_current(landing);
+    if (landing->is_ahead) {
+        peer_rdma_ahead_landed(landing);
+        return;
+    }
+    if (is_of_line && landing->is_probe)
+        check_probe(rdma, landing);
+    else if (is_of_line)
+        peer_rdma_deliver(landing);
+    peer_landing_free(landing);
+    if (is_of_line)
+        peer_rdma_landing_gone(rdma);
+}
+
+static void on_in_failed(void *owner, struct status *why) { peer_rdma_in_failed(owner, why); }
+
+const struct rdma_in_handlers peer_in_handlers = {
+    .on_granted = on_granted, .on_refused = on_refused, .on_landed = on_landed, .on_withdrawn = on_withdrawn, .on_failed = on_in_failed};
+
+bool peer_rdma_land_probe(struct peer_rdma *rdma) {
+    struct buffer *buffer = buffer_alloc(allocator_host(), PEER_RDMA_PROBE_BYTES);
+    if (!buffer)
+        return false;
+    memset(buffer->data, 0, PEER_RDMA_PROBE_BYTES);
+    struct peer_landing *landing =
+        peer_landing_new(rdma, &(struct peer_grant){.buffer = buffer, .size_bytes = PEER_RDMA_PROBE_BYTES}, false);
+    landing->is_probe = true;
+    CHECK(land(landing)); /* the first one of its line */
+    return true;
+}
+
+/* ---- writes ---- */
+
+void peer_value_fini(struct peer_value *value) {
+    str_fini(&value->meta);
+    if (value->value.storage != TENSOR_NONE)
+        tensor_clear(&value->value);
+    buffer_unref(value->proto);
+}
+
+static void write_free(struct peer_write *write) {
+    struct peer_rdma *rdma = write->rdma;
+    if (rdma->probe == write)
+        rdma->probe = NULL;
+    list_remove(&write->link);
+    peer_value_fini(&write->value);
+    free(write);
+    rdma->host->let_go(rdma->peer);
+}
+
+/* It may be with the device's thread. */
+static void write_end(struct peer_write *write) {
+    list_remove(&write->link);
+    write->is_gone = true;
+    if (!write->transfer.is_registering)
+        write_free(write);
+}
+
+static struct peer_write *write_new(struct peer_rdma *rdma, const struct rdma_place *place, struct peer_value *value_take) {
+    struct peer_write *write = xcalloc(1, sizeof(*write));
+    write->rdma = rdma;
+    write->place = *place;
+    write->value = *value_take;
+    *value_take = (struct peer_value){0};
+    list_init(&write->link);
+    rdma->host->hold(rdma->peer);
+    return write;
+}
+
+static void start(struct peer_write *write) {
+    struct peer_value *value = &write->value;
+    write->is_started = true;
+    struct buffer *buffer = value->proto ? value->proto : value->value.buffer;
+    const char *data = value->proto ? value->proto->data : tensor_cdata(&value->value);
+    rdma_out_write(&write->rdma->out, &write->transfer, &write->place, buffer, data, value->size_bytes);
+}
+
+void peer_rdma_write_probe(struct peer_rdma *rdma, const struct rdma_place *place) {
+    struct buffer *buffer = buffer_alloc(allocator_host(), PEER_RDMA_PROBE_BYTES);
+    if (!buffer)
+        out_of_memory(PEER_RDMA_PROBE_BYTES);
+    for (size_t i = 0; i < PEER_RDMA_PROBE_BYTES; i++)
+        buffer->data[i] = probe_byte(i);
+    struct peer_value value = {.proto = buffer, .size_bytes = PEER_RDMA_PROBE_BYTES};
+    rdma->probe = write_new(rdma, place, &value);
+    start(rdma->probe);
+}
+
+static struct peer_write *find_write(const struct peer_rdma *rdma, uint32_t number) {
+    LIST_FOR_EACH (link, &rdma->writes)
+        if (LIST_ENTRY(link, struct peer_write, link)->place.number == number)
+            return LIST_ENTRY(link, struct peer_write, link);
+    return NULL;
+}
+
+/* The peer may have seen all of the probe while its acknowledgement is still on its way: what is written now comes behind it. */
+static bool may_write(const struct peer_rdma *rdma) { return rdma->out_state == OUT_PROVING || rdma->out_state == OUT_READY; }
+
+struct status *peer_rdma_write(struct peer_rdma *rdma, const struct rdma_place *place, struct peer_value *value_take) {
+    if ((!may_write(rdma) && rdma->out_state != OUT_ENDING) || find_write(rdma, place->number)) {
+        peer_value_fini(value_take);
+        return status_invalid("task %s grants place %u of a line that is not there, or twice", rdma->task, (unsigned)place->number);
+    }
+    struct peer_write *write = write_new(rdma, place, value_take);
+    list_push_back(&rdma->writes, &write->link);
+    write->is_parked = rdma->out_state == OUT_ENDING; /* its place will be withdrawn */
+    if (!write->is_parked)
+        start(write);
+    return NULL;
+}
+
+struct status *peer_rdma_write_ahead(struct peer_rdma *rdma, uint64_t line, const struct rdma_place *place, struct peer_value *value_take) {
+    if (line == 0 || line != peer_rdma_line_to(rdma)) { /* all its places have been withdrawn */
+        peer_push(rdma->peer, value_take);
+        peer_value_fini(value_take);
+        rdma->n_instead++;
+        return NULL;
+    }
+    rdma->n_written_ahead += may_write(rdma);
+    return peer_rdma_write(rdma, place, value_take);
+}
+
+void peer_rdma_decline(struct peer_rdma *rdma, const struct rdma_place *place) {
+    if (may_write(rdma)) /* else it is withdrawn with the line */
+        peer_rdma_send_decline(rdma, place->number, false);
+}
+
+static void on_written(void *owner, struct rdma_transfer *transfer) {
+    struct peer_rdma *rdma = owner;
+    struct peer_write *write = CONTAINER_OF(transfer, struct peer_write, transfer);
+    bool is_probe = write == rdma->probe;
+    if (!is_probe) {
+        rdma->n_written++;
+        rdma->written_bytes += write->value.size_bytes;
+    }
+    write_free(write);
+    if (is_probe)
+        peer_rdma_out_ready(rdma);
+}
+
+static void on_write_refused(void *owner, struct rdma_transfer *transfer, struct status *why) {
+    struct peer_rdma *rdma = owner;
+    struct peer_write *write = CONTAINER_OF(transfer, struct peer_write, transfer);
+    if (write == rdma->probe) {
+        peer_rdma_out_failed(rdma, why);
+        return;
+    }
+    write->is_parked = true;
+    if (rdma->setup->mode == RDMA_REQUIRE)
+        require_failed(rdma, STATUS_UNAVAILABLE, "this task cannot send by it to", status_message(why));
+    else if (may_write(rdma))
+        peer_rdma_send_decline(rdma, write->place.number, true);
+}
+
+static void on_out_failed(void *owner, struct status *why) { peer_rdma_out_failed(owner, why); }
+
+static void on_abandoned(struct rdma_transfer *transfer) {
+    struct peer_write *write = CONTAINER_OF(transfer, struct peer_write, transfer);
+    if (write->is_gone)
+        write_free(write);
+}
+
+const struct rdma_out_handlers peer_out_handlers = {
+    .on_written = on_written, .on_refused = on_write_refused, .on_failed = on_out_failed, .on_abandoned = on_abandoned};
+
+void peer_rdma_park_writes(struct peer_rdma *rdma) {
+    if (rdma->probe)
+        write_end(rdma->probe);
+    rdma->probe = NULL;
+    LIST_FOR_EACH (link, &rdma->writes)
+        LIST_ENTRY(link, struct peer_write, link)->is_parked = true;
+}
+
+/* Their places were ahead, and withdrawn before the values were there. */
+void peer_rdma_push_unstarted(struct peer_rdma *rdma) {
+    LIST_FOR_EACH_SAFE (link, next, &rdma->writes) {
+        struct peer_write *write = LIST_ENTRY(link, struct peer_write, link);
+        if (write->is_started)
+            continue;
+        peer_push(rdma->peer, &write->value);
+        rdma->n_instead++;
+        write_end(write);
+    }
+}
+
+void peer_rdma_drop_writes(struct peer_rdma *rdma) {
+    LIST_FOR_EACH_SAFE (link, next, &rdma->writes)
+        write_end(LIST_ENTRY(link, struct peer_write, link));
+}
+
+struct status *peer_rdma_on_withdrawn(struct peer_rdma *rdma, uint32_t number) {
+    struct peer_write *write = find_write(rdma, number);
+    if (!write)
+        return NULL; /* declined: there is no value */
+    if (!write->is_parked)
+        return status_invalid("task %s withdraws place %u, which is being written", rdma->task, (unsigned)number);
+    peer_push(rdma->peer, &write->value);
+    rdma->n_instead++;
+    write_end(write);
+    return NULL;
+}

@@ -1,0 +1,327 @@
+#include "worker/exchange/peer_shm.h"
+
+#include <stdlib.h>
+
+#include "common/tensor/shm_arena.h"
+#include "proto/worker.pb-c.h"
+#include "rpc/shm/shm_ledger.h"
+#include "rpc/shm/shm_map.h"
+#include "worker/exchange/peer_internal.h"
+
+struct shm_line {
+    struct list link;
+    struct peer_shm *shm;
+    struct transport_channel *channel; /* one reference */
+    struct shm_map *map;               /* to_peer: of the peer's arena, once it came */
+    struct shm_ledger *ledger;         /* to_us: once the peer has mapped ours */
+    bool is_offered;                   /* to_us: the arena was offered */
+};
+
+enum { TOKENS_PER_MESSAGE = 1 << 16 };
+
+static void set_why(struct str *why, const char *text) {
+    str_clear(why);
+    str_add(why, text);
+}
+
+void peer_shm_init(struct peer_shm *shm, const char *task) {
+    *shm = (struct peer_shm){.task = task};
+    list_init(&shm->lines);
+    set_why(&shm->why_not_from, "not asked yet");
+    set_why(&shm->why_not_to, "it has not asked");
+    CHECK(pthread_mutex_init(&shm->lock, NULL) == 0);
+}
+
+void peer_shm_fini(struct peer_shm *shm) {
+    CHECK(list_is_empty(&shm->lines));
+    str_fini(&shm->why_not_from);
+    str_fini(&shm->why_not_to);
+    pthread_mutex_destroy(&shm->lock);
+}
+
+/* ---- messages ---- */
+
+static void send_on(struct shm_line *line, enum wire_type type, const void *meta, size_t len) {
+    line->channel->transport->queue(line->channel, &(struct wire_out){.type = type, .meta = {meta, len}});
+    line->channel->transport->flush(line->channel);
+}
+
+static void send_references(struct shm_line *line, enum wire_type type, uint64_t *tokens, size_t n, uint64_t up_to) {
+    Millrace__References message = MILLRACE__REFERENCES__INIT;
+    message.token = tokens;
+    message.n_token = n;
+    message.up_to = up_to;
+    size_t len = millrace__references__get_packed_size(&message);
+    uint8_t *bytes = xmalloc(len + 1);
+    millrace__references__pack(&message, bytes);
+    send_on(line, type, bytes, len);
+    free(bytes);
+}
+
+static void send_released(struct shm_line *line, uint64_t *tokens, size_t n) {
+    for (size_t i = 0; i < n; i += TOKENS_PER_MESSAGE)
+        send_references(line, WIRE_RELEASE, tokens + i, MIN(n - i, (size_t)TOKENS_PER_MESSAGE), 0);
+}
+
+static void send_arena(struct shm_line *line, const char *why_not) {
+    Millrace__Arena message = MILLRACE__ARENA__INIT;
+    message.size_bytes = why_not ? 0 : shm_arena_size(line->shm->arena);
+    message.why = (char *)(uintptr_t)(why_not ? why_not : "");
+    uint8_t bytes[256];
+    CHECK(millrace__arena__get_packed_size(&message) <= sizeof(bytes));
+    size_t len = millrace__arena__pack(&message, bytes);
+    if (!why_not)
+        wire_conn_pass_fd(transport_socket_conn(line->channel), shm_arena_fd(line->shm->arena));
+    send_on(line, WIRE_ARENA, bytes, len);
+}
+
+/* ---- lines ---- */
+
+static struct shm_line *line_of(const struct peer_shm *shm, const struct transport_channel *channel) {
+    LIST_FOR_EACH (link, &shm->lines)
+        if (LIST_ENTRY(link, struct shm_line, link)->channel == channel)
+            return LIST_ENTRY(link, struct shm_line, link);
+    return NULL;
+}
+
+static void set_ledger(struct peer_shm *shm, struct shm_ledger *ledger) {
+    pthread_mutex_lock(&shm->lock);
+    shm->ledger = ledger;
+    pthread_mutex_unlock(&shm->lock);
+}
+
+static void close_line(struct shm_line *line, struct status *why) { line->channel->transport->close(line->channel, status_ref(why)); }
+
+static void offer_arena(struct shm_line *line) {
+    struct peer_shm *shm = line->shm;
+    const char *why_not = NULL;
+    if (!shm->arena)
+        why_not = "the owner has no arena: switched off, or refused by its system";
+    else if (!wire_conn_is_same_user(transport_socket_conn(line->channel)))
+        why_not = "the two tasks run as different users";
+    line->is_offered = !why_not;
+    set_why(&shm->why_not_to, why_not ? why_not : "it has not mapped the arena yet");
+    send_arena(line, why_not);
+}
+
+/* A peer that opens a second line says by it that it has let go of the first. */
+void peer_shm_add_line(struct peer_shm *shm, struct transport_channel *channel_take, bool is_to_peer) {
+    struct shm_line **place = is_to_peer ? &shm->to_peer : &shm->to_us, *old = *place;
+    struct shm_line *line = xcalloc(1, sizeof(*line));
+    line->shm = shm;
+    line->channel = channel_take;
+    list_push_back(&shm->lines, &line->link);
+    if (!is_to_peer)
+        set_ledger(shm, NULL);
+    *place = line;
+    if (old) {
+        struct status *why = status_new(STATUS_CANCELLED, "task %s has another connection about arenas", shm->task);
+        close_line(old, why);
+        status_unref(why);
+    }
+    if (!is_to_peer)
+        offer_arena(line);
+}
+
+bool peer_shm_has_line_to_peer(const struct peer_shm *shm) { return shm->to_peer != NULL; }
+
+bool peer_shm_on_closed(struct peer_shm *shm, struct transport_channel *channel, bool is_stopping) {
+    struct shm_line *line = line_of(shm, channel);
+    if (!line)
+        return false;
+    bool is_current = line == shm->to_peer || line == shm->to_us, was_used = line->map || line->ledger;
+    if (line == shm->to_peer) {
+        shm->to_peer = NULL;
+        if (line->map)
+            set_why(&shm->why_not_from, "the connection about its arena has ended");
+    } else if (line == shm->to_us) {
+        set_ledger(shm, NULL);
+        shm->to_us = NULL;
+        if (line->ledger)
+            set_why(&shm->why_not_to, "the connection about the arena has ended");
+    }
+    list_remove(&line->link);
+    shm_map_close(line->map);
+    if (is_stopping)
+        shm_ledger_abandon(line->ledger);
+    else
+        shm_ledger_free(line->ledger);
+    transport_channel_unref(line->channel);
+    free(line);
+    return is_current && was_used;
+}
+
+void peer_shm_settle(struct peer_shm *shm) {
+    struct shm_ledger *ledger = shm->to_us ? shm->to_us->ledger : NULL;
+    if (ledger && shm_ledger_n_held(ledger) > 0)
+        send_references(shm->to_us, WIRE_SETTLE, NULL, 0, shm_ledger_last(ledger));
+}
+
+/* The line to the old process' arena is ours to close. The one from it ends with the process, which may still look at ours until then. */
+void peer_shm_forget(struct peer_shm *shm) {
+    struct shm_line *to_peer = shm->to_peer;
+    set_ledger(shm, NULL);
+    shm->to_peer = shm->to_us = NULL;
+    if (to_peer) {
+        struct status *why = status_new(STATUS_ABORTED, "task %s has been restarted", shm->task);
+        close_line(to_peer, why);
+        status_unref(why);
+    }
+}
+
+void peer_shm_close(struct peer_shm *shm, struct status *why) {
+    LIST_FOR_EACH (link, &shm->lines)
+        close_line(LIST_ENTRY(link, struct shm_line, link), why);
+}
+
+/* ---- what comes ---- */
+
+/* Loop thread: buffers of the map have been let go. */
+static void on_released(void *arg) {
+    struct shm_line *line = arg;
+    uint64_t *tokens;
+    size_t n = shm_map_take_released(line->map, &tokens);
+    send_released(line, tokens, n);
+    free(tokens);
+}
+
+static struct status *map_arena(struct shm_line *line, const Millrace__Arena *message) {
+    struct wire_conn *conn = transport_socket_conn(line->channel);
+    int fd = wire_conn_take_fd(conn);
+    if (!wire_conn_is_same_user(conn)) {
+        if (fd >= 0)
+            close(fd);
+        return status_new(STATUS_PERMISSION_DENIED, "the two tasks run as different users");
+    }
+    TRY(shm_map_new(wire_conn_loop(conn), fd, message->size_bytes, on_released, line, &line->map));
+    shm_map_limit_kept(line->map, line->shm->max_kept_bytes);
+    send_on(line, WIRE_ARENA_MAPPED, NULL, 0);
+    return NULL;
+}
+
+static struct status *on_arena(struct shm_line *line, struct span meta) {
+    struct peer_shm *shm = line->shm;
+    Millrace__Arena *message = millrace__arena__unpack(NULL, meta.len, (const uint8_t *)meta.data);
+    if (!message || line->map || line != shm->to_peer) {
+        if (message)
+            millrace__arena__free_unpacked(message, NULL);
+        return status_invalid("task %s sent a malformed or second Arena", shm->task);
+    }
+    struct status *st = NULL;
+    str_clear(&shm->why_not_from);
+    if (message->size_bytes == 0)
+        str_addf(&shm->why_not_from, "%.200s", message->why);
+    else
+        st = map_arena(line, message);
+    millrace__arena__free_unpacked(message, NULL);
+    if (st)
+        str_add(&shm->why_not_from, status_message(st));
+    return st;
+}
+
+static struct status *on_mapped(struct shm_line *line) {
+    if (!line->is_offered || line->ledger)
+        return status_invalid("task %s has mapped an arena that it was not offered", line->shm->task);
+    line->ledger = shm_ledger_new(line->shm->max_kept_bytes);
+    if (line == line->shm->to_us) {
+        str_clear(&line->shm->why_not_to);
+        set_ledger(line->shm, line->ledger);
+    }
+    return NULL;
+}
+
+static struct status *on_settle(struct shm_line *line, uint64_t up_to) {
+    uint64_t *released, *held;
+    size_t n_released, n_held;
+    if (!line->map)
+        return status_invalid("task %s asks about references before any could come", line->shm->task);
+    shm_map_settle(line->map, up_to, &released, &n_released, &held, &n_held);
+    send_released(line, released, n_released);
+    send_references(line, WIRE_HELD, held, n_held, up_to);
+    free(released);
+    free(held);
+    return NULL;
+}
+
+static struct status *on_references(struct shm_line *line, enum wire_type type, struct span meta) {
+    Millrace__References *message = millrace__references__unpack(NULL, meta.len, (const uint8_t *)meta.data);
+    if (!message)
+        return status_invalid("task %s sent malformed References", line->shm->task);
+    struct status *st = NULL;
+    if (type == WIRE_SETTLE)
+        st = on_settle(line, message->up_to);
+    else if (!line->ledger)
+        st = status_invalid("task %s gives back references before it had any", line->shm->task);
+    else if (type == WIRE_RELEASE)
+        st = shm_ledger_release(line->ledger, message->token, message->n_token);
+    else
+        st = shm_ledger_keep_only(line->ledger, message->up_to, message->token, message->n_token);
+    millrace__references__free_unpacked(message, NULL);
+    return st ? status_prefix_take(st, "from task %s: ", line->shm->task) : NULL;
+}
+
+struct status *peer_shm_on_message(struct peer_shm *shm, struct transport_channel *channel, struct wire_message *message) {
+    struct shm_line *line = line_of(shm, channel);
+    if (!line)
+        return NULL; /* it is being closed */
+    switch (message->type) {
+    case WIRE_ARENA:
+        return on_arena(line, message->meta);
+    case WIRE_ARENA_MAPPED:
+        return on_mapped(line);
+    case WIRE_RELEASE:
+    case WIRE_SETTLE:
+    case WIRE_HELD:
+        return on_references(line, message->type, message->meta);
+    default:
+        return status_invalid("task %s sent a message of type %d, which is not about arenas", shm->task, (int)message->type);
+    }
+}
+
+/* ---- references ---- */
+
+bool peer_shm_give(struct peer_shm *shm, const struct tensor *value, struct arena_reference *ret) {
+    const void *data = tensor_cdata(value);
+    if (!shm->arena || value->storage != TENSOR_BUFFER || !shm_arena_find(shm->arena, data, &ret->offset) ||
+        ret->offset % BUFFER_ALIGN != 0)
+        return false;
+    pthread_mutex_lock(&shm->lock);
+    bool is_given = shm->ledger && shm_ledger_give(shm->ledger, value->buffer, tensor_size_bytes(value), &ret->token);
+    pthread_mutex_unlock(&shm->lock);
+    return is_given;
+}
+
+void peer_shm_take_back(struct peer_shm *shm, const struct arena_reference *reference) {
+    pthread_mutex_lock(&shm->lock);
+    if (shm->ledger) /* else it went with its ledger; settling may have been faster, too */
+        status_unref(shm_ledger_release(shm->ledger, &reference->token, 1));
+    pthread_mutex_unlock(&shm->lock);
+}
+
+struct status *peer_shm_take(struct peer_shm *shm, const struct arena_reference *reference, uint64_t size_bytes, struct buffer **ret) {
+    if (!shm->to_peer || !shm->to_peer->map)
+        return status_invalid("task %s sent a reference into an arena that is not mapped here", shm->task);
+    return shm_map_take(shm->to_peer->map, reference->token, reference->offset, size_bytes, ret);
+}
+
+/* ---- the status page ---- */
+
+bool peer_shm_is_used(const struct peer_shm *shm) { return (shm->to_peer && shm->to_peer->map) || (shm->to_us && shm->to_us->ledger); }
+
+void peer_shm_describe(struct peer_shm *shm, struct str *out) {
+    struct shm_ledger *ledger = shm->to_us ? shm->to_us->ledger : NULL;
+    struct shm_map *map = shm->to_peer ? shm->to_peer->map : NULL;
+    str_add_char(out, '{');
+    peer_describe_way(out, "to", ledger != NULL, &shm->why_not_to);
+    str_add_char(out, ',');
+    peer_describe_way(out, "from", map != NULL, &shm->why_not_from);
+    if (ledger) {
+        str_add_char(out, ',');
+        shm_ledger_describe(ledger, out);
+    }
+    if (map) {
+        str_add_char(out, ',');
+        shm_map_describe(map, out);
+    }
+    str_add_char(out, '}');
+}

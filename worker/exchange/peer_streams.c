@@ -1,0 +1,387 @@
+#include "worker/exchange/peer_streams.h"
+
+#include <stdlib.h>
+
+#include "common/base/clock.h"
+#include "proto/worker.pb-c.h"
+#include "worker/exchange/peer_internal.h"
+
+enum { STRIPE_ALIGN = 64 << 10 };
+static const uint64_t max_value_bytes = 1ull << 40; /* what one message carries (rpc/wire/wire) */
+
+/* A value that is coming in stripes. */
+struct arrival {
+    struct list link;
+    uint64_t step, frame_iter; /* with the edge, its name */
+    uint32_t edge;
+    struct str push;       /* the Push's meta, the same in all its stripes */
+    struct buffer *buffer; /* as a whole; NULL: nobody wants it any more, the rest is read past */
+    uint64_t total_bytes;
+    unsigned n_stripes;
+    uint32_t begun, done; /* a bit per stripe */
+};
+_Static_assert((int)PEER_MAX_STREAMS <= 32, "a bit per stripe");
+
+void peer_streams_init(struct peer_streams *streams) {
+    *streams = (struct peer_streams){0};
+    list_init(&streams->arrivals);
+}
+
+static void arrival_free(struct peer *peer, struct arrival *arrival) {
+    peer->streams.n_arrivals--;
+    list_remove(&arrival->link);
+    str_fini(&arrival->push);
+    buffer_unref(arrival->buffer);
+    free(arrival);
+}
+
+static void drop(struct transport_channel **place, int *n_open, struct status *why) {
+    struct transport_channel *channel = *place;
+    if (!channel)
+        return;
+    *place = NULL;
+    --*n_open;
+    channel->transport->close(channel, status_ref(why));
+    transport_channel_unref(channel);
+}
+
+void peer_streams_reset(struct peer *peer, struct status *why) {
+    struct peer_streams *streams = &peer->streams;
+    streams->n_theirs = 0;
+    streams->greeted = streams->used = 0;
+    streams->greet_until_ns = 0;
+    for (int i = 0; i < PEER_MAX_STREAMS; i++) {
+        drop(&streams->to_peer[i], &peer->table->n_streams_to, why);
+        drop(&streams->from_peer[i], &peer->table->n_streams_from, why);
+    }
+    LIST_FOR_EACH_SAFE (link, next, &streams->arrivals)
+        arrival_free(peer, LIST_ENTRY(link, struct arrival, link));
+}
+
+/* ---- stripes ---- */
+
+/* Where stripe `index` of n begins; index n is the end. With PEER_STRIPE_MIN_BYTES and more, none is empty. */
+static uint64_t stripe_begin(uint64_t total_bytes, unsigned n, unsigned index) {
+    uint64_t each = (total_bytes / n + STRIPE_ALIGN - 1) & ~(uint64_t)(STRIPE_ALIGN - 1);
+    return index < n ? each * index : total_bytes;
+}
+
+static Millrace__Stripe *stripe_unpack(const struct wire_message *message) {
+    Millrace__Stripe *stripe = millrace__stripe__unpack(NULL, message->meta.len, (const uint8_t *)message->meta.data);
+    if (!stripe)
+        return NULL;
+    bool is_good = stripe->n_stripes >= 2 && stripe->n_stripes <= PEER_MAX_STREAMS && stripe->index < stripe->n_stripes &&
+                   stripe->total_bytes >= PEER_STRIPE_MIN_BYTES && stripe->total_bytes <= max_value_bytes &&
+                   message->payload_len == stripe_begin(stripe->total_bytes, stripe->n_stripes, stripe->index + 1) -
+                                               stripe_begin(stripe->total_bytes, stripe->n_stripes, stripe->index);
+    if (is_good)
+        return stripe;
+    millrace__stripe__free_unpacked(stripe, NULL);
+    return NULL;
+}
+
+/* ---- sending ---- */
+
+static bool can_open(struct peer *peer) {
+    struct peer_streams *streams = &peer->streams;
+    if (streams->off_until_ns == 0)
+        return true;
+    if (clock_now_ns() < streams->off_until_ns)
+        return false;
+    streams->off_until_ns = 0;
+    return true;
+}
+
+static void open_missing(struct peer *peer, unsigned n) {
+    struct peer_table *table = peer->table;
+    struct peer_streams *streams = &peer->streams;
+    for (unsigned i = 1; i < n; i++) {
+        if (streams->to_peer[i])
+            continue;
+        if (table->n_streams_to >= PEER_STREAMS_MAX_OPEN || !can_open(peer))
+            return;
+        table->n_streams_to++;
+        streams->to_peer[i] = peer_open_stream(peer, i);
+        streams->greet_until_ns = clock_now_ns() + PEER_STREAMS_GREET_HEARTBEATS * table->heartbeat_ms * 1000000;
+    }
+}
+
+/* How many sockets the value is for; ret[0] stays the bulk channel's. */
+static unsigned choose_sockets(struct peer *peer, const struct peer_value *value, struct transport_channel *ret[PEER_MAX_STREAMS]) {
+    struct peer_table *table = peer->table;
+    struct peer_streams *streams = &peer->streams;
+    if (table->n_streams < 2 || value->proto || value->size_bytes < PEER_STRIPE_MIN_BYTES || value->value.storage != TENSOR_BUFFER ||
+        table->is_closing || !loop_is_current(table->loop) || !peer->channels[TRANSPORT_CONTROL])
+        return 1;
+    unsigned n = MIN(MIN(table->n_streams, streams->n_theirs), (unsigned)PEER_MAX_STREAMS), n_ready = 1;
+    open_missing(peer, n);
+    for (unsigned i = 1; i < n; i++)
+        if (streams->greeted & (1u << i))
+            ret[n_ready++] = streams->to_peer[i];
+    if (n_ready == n)
+        streams->retry_ms = 0;
+    return n_ready;
+}
+
+/* False: there is no connection now, and the steps that exchange with the peer have been told. */
+static bool queue_stripe(struct peer *peer, const struct peer_value *value, unsigned n, unsigned index, struct transport_channel *stream) {
+    Millrace__Stripe stripe = MILLRACE__STRIPE__INIT;
+    uint64_t begin = stripe_begin(value->size_bytes, n, index), end = stripe_begin(value->size_bytes, n, index + 1);
+    stripe.total_bytes = value->size_bytes;
+    stripe.n_stripes = n;
+    stripe.index = index;
+    stripe.push = (ProtobufCBinaryData){.len = value->meta.len, .data = (uint8_t *)value->meta.data};
+    size_t len = millrace__stripe__get_packed_size(&stripe);
+    uint8_t *meta = xmalloc(len);
+    millrace__stripe__pack(&stripe, meta);
+    struct wire_out out = {.type = WIRE_STRIPE,
+                           .id = value->step,
+                           .meta = {(char *)meta, len},
+                           .extra = {(const char *)tensor_cdata(&value->value) + begin, end - begin},
+                           .extra_buffer = value->value.buffer};
+    bool is_queued = stream || peer_queue(peer, TRANSPORT_BULK, &out);
+    if (stream)
+        stream->transport->queue(stream, &out);
+    free(meta);
+    return is_queued;
+}
+
+bool peer_streams_push(struct peer *peer, const struct peer_value *value) {
+    struct transport_channel *sockets[PEER_MAX_STREAMS] = {NULL};
+    unsigned n = choose_sockets(peer, value, sockets);
+    if (n < 2)
+        return false;
+    peer->streams.n_sent++;
+    for (unsigned i = 0; i < n && queue_stripe(peer, value, n, i, sockets[i]); i++)
+        ;
+    for (unsigned i = 1; i < n; i++)
+        sockets[i]->transport->flush(sockets[i]);
+    peer_flush(peer, TRANSPORT_BULK);
+    return true;
+}
+
+/* ---- streams that come and go ---- */
+
+struct status *peer_streams_check_room(struct peer *peer, unsigned index) {
+    if (index == 0 || index >= PEER_MAX_STREAMS)
+        return status_invalid("task %s opens stream %u, there are %d", peer->task, index, PEER_MAX_STREAMS);
+    if (!peer->channels[TRANSPORT_CONTROL])
+        return status_failed_precondition("task %s opens stream %u without a control channel", peer->task, index);
+    struct transport_channel **place = &peer->streams.from_peer[index];
+    if (*place && !(peer->streams.used & (1u << index))) { /* given up by the other end, which is not heard of here yet */
+        struct status *why = status_new(STATUS_CANCELLED, "task %s has opened another one", peer->task);
+        drop(place, &peer->table->n_streams_from, why);
+        status_unref(why);
+    }
+    if (peer->table->n_streams_from >= PEER_STREAMS_MAX_OPEN)
+        return status_exhausted("%d streams of large values are open to this task already", PEER_STREAMS_MAX_OPEN);
+    return NULL;
+}
+
+void peer_streams_add(struct peer *peer, unsigned index, struct transport_channel *channel_take) {
+    peer->streams.from_peer[index] = channel_take;
+    peer->streams.used &= ~(1u << index);
+    peer->table->n_streams_from++;
+}
+
+static unsigned index_of(const struct transport_channel *channel) { return (unsigned)channel->kind - TRANSPORT_STREAM; }
+
+void peer_streams_on_greeted(struct peer *peer, const struct transport_channel *channel) {
+    if (peer->streams.to_peer[index_of(channel)] == channel)
+        peer->streams.greeted |= 1u << index_of(channel);
+}
+
+void peer_streams_on_used(struct peer *peer, const struct transport_channel *channel) {
+    if (peer->streams.from_peer[index_of(channel)] == channel)
+        peer->streams.used |= 1u << index_of(channel);
+}
+
+/* One of ours has not come about. */
+static void give_up(struct peer *peer, unsigned index, struct status *why) {
+    struct peer_streams *streams = &peer->streams;
+    int64_t now_ns = clock_now_ns();
+    drop(&streams->to_peer[index], &peer->table->n_streams_to, why);
+    if (streams->off_until_ns > now_ns) /* it is not the first of them */
+        return;
+    streams->retry_ms = MIN(MAX(2 * streams->retry_ms, (int64_t)PEER_STREAMS_RETRY_MS), (int64_t)PEER_STREAMS_RETRY_MAX_MS);
+    streams->off_until_ns = now_ns + streams->retry_ms * 1000000;
+}
+
+static void give_up_silent(struct peer *peer) {
+    struct status *why = status_unavailable("task %s does not answer on a stream", peer->task);
+    for (unsigned i = 1; i < PEER_MAX_STREAMS; i++)
+        if (peer->streams.to_peer[i] && !(peer->streams.greeted & (1u << i)))
+            give_up(peer, i, why);
+    status_unref(why);
+}
+
+bool peer_streams_on_closed(struct peer *peer, struct transport_channel *channel, struct status *why) {
+    struct peer_streams *streams = &peer->streams;
+    unsigned index = index_of(channel);
+    uint32_t bit = 1u << index;
+    if (streams->from_peer[index] == channel) {
+        bool was_used = streams->used & bit;
+        if (!was_used)
+            drop(&streams->from_peer[index], &peer->table->n_streams_from, why);
+        return was_used;
+    }
+    if (streams->to_peer[index] != channel)
+        return false;
+    if (streams->greeted & bit)
+        streams->off_until_ns = clock_now_ns() + PEER_STREAMS_OFF_MS * 1000000ll;
+    else
+        give_up(peer, index, why);
+    return streams->greeted & bit;
+}
+
+/* ---- what comes ---- */
+
+/* False where the stripe's Push has no edge. */
+static bool arrival_find(struct peer *peer, uint64_t step, const Millrace__Stripe *stripe, struct edge_message *ret_edge,
+                         struct arrival **ret) {
+    struct status *st = edge_message_read((struct span){(const char *)stripe->push.data, stripe->push.len}, ret_edge);
+    bool is_good = !st;
+    status_unref(st);
+    *ret = NULL;
+    if (!is_good)
+        return false;
+    LIST_FOR_EACH (link, &peer->streams.arrivals) {
+        struct arrival *arrival = LIST_ENTRY(link, struct arrival, link);
+        if (arrival->step == step && arrival->edge == ret_edge->edge && arrival->frame_iter == ret_edge->frame_iter)
+            *ret = arrival;
+    }
+    return true;
+}
+
+static bool is_same_push(const struct arrival *arrival, const Millrace__Stripe *stripe) {
+    return arrival->push.len == stripe->push.len && memcmp(arrival->push.data, stripe->push.data, stripe->push.len) == 0;
+}
+
+/* The first of its stripes: memory for the whole. *ret is NULL where `ret_buffer`, NULL or wire_discard, says all. */
+static struct arrival *arrival_new(struct peer *peer, uint64_t step, const Millrace__Stripe *stripe, const struct edge_message *edge,
+                                   struct buffer **ret_buffer) {
+    struct wire_message push = {
+        .type = WIRE_PUSH, .id = step, .meta = {(const char *)stripe->push.data, stripe->push.len}, .payload_len = stripe->total_bytes};
+    *ret_buffer = peer->streams.n_arrivals < PEER_STREAMS_MAX_ARRIVALS ? peer_alloc_push(peer, &push, stripe->total_bytes) : NULL;
+    if (!*ret_buffer || *ret_buffer == wire_discard)
+        return NULL;
+    struct arrival *arrival = xcalloc(1, sizeof(*arrival));
+    arrival->step = step;
+    arrival->edge = edge->edge;
+    arrival->frame_iter = edge->frame_iter;
+    str_add_bytes(&arrival->push, stripe->push.data, stripe->push.len);
+    arrival->buffer = *ret_buffer;
+    arrival->total_bytes = stripe->total_bytes;
+    arrival->n_stripes = stripe->n_stripes;
+    list_push_back(&peer->streams.arrivals, &arrival->link);
+    peer->streams.n_arrivals++;
+    return arrival;
+}
+
+/* The parts that are coming now hold the memory until they are here. */
+static void drop_unwanted(struct peer *peer, struct arrival *arrival) {
+    struct peer_table *table = peer->table;
+    if (!arrival->buffer || !table->receiver ||
+        table->receiver->is_wanted(table->receiver_arg, peer, arrival->step, arrival->edge, arrival->frame_iter))
+        return;
+    buffer_unref(arrival->buffer);
+    arrival->buffer = NULL;
+}
+
+static bool is_whole(const struct arrival *arrival) { return arrival->done == (1u << arrival->n_stripes) - 1; }
+
+static void release_whole(void *arg) { buffer_unref(arg); }
+
+/* Each stripe of it comes once, and all are of one mind about it. May free the arrival. */
+static struct buffer *part_of(struct peer *peer, struct arrival *arrival, const Millrace__Stripe *stripe, size_t size_bytes) {
+    uint32_t bit = 1u << stripe->index;
+    if ((arrival->begun & bit) || arrival->total_bytes != stripe->total_bytes || arrival->n_stripes != stripe->n_stripes ||
+        !is_same_push(arrival, stripe))
+        return NULL;
+    arrival->begun |= bit;
+    drop_unwanted(peer, arrival);
+    if (!arrival->buffer) {
+        arrival->done |= bit;
+        if (is_whole(arrival))
+            arrival_free(peer, arrival);
+        return wire_discard;
+    }
+    uint64_t begin = stripe_begin(arrival->total_bytes, arrival->n_stripes, stripe->index);
+    return buffer_wrap(arrival->buffer->data + begin, size_bytes, release_whole, buffer_ref(arrival->buffer));
+}
+
+struct buffer *peer_streams_alloc(struct peer *peer, const struct wire_message *message, size_t size_bytes) {
+    Millrace__Stripe *stripe = stripe_unpack(message);
+    struct buffer *buffer = NULL;
+    struct arrival *arrival = NULL;
+    struct edge_message edge;
+    if (stripe && arrival_find(peer, message->id, stripe, &edge, &arrival) && !arrival)
+        arrival = arrival_new(peer, message->id, stripe, &edge, &buffer);
+    if (arrival)
+        buffer = part_of(peer, arrival, stripe, size_bytes);
+    if (stripe)
+        millrace__stripe__free_unpacked(stripe, NULL);
+    return buffer;
+}
+
+/* The last stripe has come. */
+static struct status *deliver_whole(struct peer *peer, struct arrival *arrival) {
+    struct peer_table *table = peer->table;
+    struct wire_message push = {.type = WIRE_PUSH,
+                                .id = arrival->step,
+                                .meta = {arrival->push.data, arrival->push.len},
+                                .payload = arrival->buffer,
+                                .payload_len = arrival->total_bytes};
+    arrival->buffer = NULL;
+    list_remove(&arrival->link);
+    list_init(&arrival->link); /* what is delivered may reset the rest */
+    peer->streams.n_received++;
+    struct status *st = table->receiver ? table->receiver->on_message(table->receiver_arg, peer, &push) : NULL;
+    buffer_unref(push.payload);
+    arrival_free(peer, arrival);
+    return st;
+}
+
+struct status *peer_streams_on_stripe(struct peer *peer, struct wire_message *message) {
+    Millrace__Stripe *stripe = stripe_unpack(message);
+    struct arrival *arrival = NULL;
+    struct edge_message edge;
+    bool is_good = stripe && arrival_find(peer, message->id, stripe, &edge, &arrival);
+    uint32_t bit = is_good ? 1u << stripe->index : 0;
+    if (stripe)
+        millrace__stripe__free_unpacked(stripe, NULL);
+    if (!arrival || !(arrival->begun & bit) || (arrival->done & bit))
+        return status_invalid("task %s sent a stripe of no value, or twice", peer->task);
+    arrival->done |= bit;
+    buffer_unref(message->payload); /* so that the value has one holder */
+    message->payload = NULL;
+    if (!is_whole(arrival))
+        return NULL;
+    if (arrival->buffer)
+        return deliver_whole(peer, arrival);
+    arrival_free(peer, arrival);
+    return NULL;
+}
+
+void peer_streams_tick(struct peer *peer, int64_t now_ns) {
+    struct peer_streams *streams = &peer->streams;
+    LIST_FOR_EACH (link, &streams->arrivals)
+        drop_unwanted(peer, LIST_ENTRY(link, struct arrival, link));
+    if (streams->greet_until_ns == 0 || now_ns < streams->greet_until_ns)
+        return;
+    streams->greet_until_ns = 0;
+    give_up_silent(peer);
+}
+
+/* ---- the status page ---- */
+
+void peer_streams_describe(const struct peer *peer, struct str *out) {
+    const struct peer_streams *streams = &peer->streams;
+    int n_to = 0, n_from = 0;
+    for (int i = 1; i < PEER_MAX_STREAMS; i++) {
+        n_to += (streams->greeted & (1u << i)) != 0;
+        n_from += streams->from_peer[i] != NULL;
+    }
+    str_addf(out, "{\"to\":%d,\"from\":%d,\"values_sent\":%llu,\"values_received\":%llu,\"off\":%s}", n_to, n_from,
+             (unsigned long long)streams->n_sent, (unsigned long long)streams->n_received, streams->off_until_ns > 0 ? "true" : "false");
+}

@@ -1,0 +1,313 @@
+/* Grants ahead (rendezvous.h): a value of known shape has its place before anybody announces it. */
+#include "worker/exchange/rendezvous_ahead.h"
+
+#include <stdlib.h>
+
+#include "worker/exchange/rendezvous_internal.h"
+
+struct metric worker_ahead_granted_total =
+    METRIC_COUNTER_INIT("millrace_worker_ahead_granted_total", "Large values that this task granted before they were announced");
+struct metric worker_ahead_arrived_total =
+    METRIC_COUNTER_INIT("millrace_worker_ahead_arrived_total", "Large values that came by a grant ahead");
+struct metric worker_ahead_sent_total = METRIC_COUNTER_INIT(
+    "millrace_worker_ahead_sent_total", "Large values that went by a grant ahead, without being announced or before their grant");
+
+/* ---- the receiver's room ---- */
+
+static bool fits_in(const _Atomic int64_t *in_flight_bytes, const _Atomic int64_t *ahead_bytes, int64_t size, int64_t max) {
+    return atomic_load_explicit(in_flight_bytes, memory_order_relaxed) + atomic_load_explicit(ahead_bytes, memory_order_relaxed) + size <=
+           max;
+}
+
+/* Unlike announced values, one for which there is no room at all is not let through: it goes another way. */
+static bool reserve(_Atomic int64_t *ahead_bytes, int64_t size, int64_t max) {
+    return size <= max && rendezvous_reserve(ahead_bytes, size, max);
+}
+
+static bool take_room(struct rendezvous *rendezvous, struct peer *peer, size_t size_bytes) {
+    struct rendezvous_table *table = rendezvous->table;
+    int64_t size = (int64_t)size_bytes, max = table->max_in_flight_bytes;
+    if (peer_ahead_is_scarce(table->allocator, size_bytes) || !fits_in(&table->in_flight_bytes, &table->ahead_bytes, size, max) ||
+        !reserve(peer_ahead_bytes(peer), size, max / RENDEZVOUS_AHEAD_PART_SHARE))
+        return false;
+    if (rendezvous->flow && !reserve(&rendezvous->flow->ahead_bytes, size, max / RENDEZVOUS_AHEAD_PART_SHARE)) {
+        rendezvous_unreserve(peer_ahead_bytes(peer), size);
+        return false;
+    }
+    if (reserve(&table->ahead_bytes, size, max / RENDEZVOUS_AHEAD_SHARE))
+        return true;
+    rendezvous_unreserve(peer_ahead_bytes(peer), size);
+    if (rendezvous->flow)
+        rendezvous_unreserve(&rendezvous->flow->ahead_bytes, size);
+    return false;
+}
+
+void ahead_release_room(struct rendezvous *rendezvous, const struct slot *slot) {
+    int64_t size = (int64_t)slot->size_bytes;
+    rendezvous_unreserve(&rendezvous->table->ahead_bytes, size);
+    rendezvous_unreserve(peer_ahead_bytes(slot->peer), size);
+    if (rendezvous->flow)
+        rendezvous_unreserve(&rendezvous->flow->ahead_bytes, size);
+}
+
+/* ---- the receiver's grants ---- */
+
+struct peer *ahead_peer(struct rendezvous *rendezvous, const struct plan_channel *channel, enum peer_ahead_way *ret_way) {
+    struct rendezvous_table *table = rendezvous->table;
+    struct peer *peer = table->task && strcmp(channel->peer_task, table->task) != 0 ? peer_find(table->peers, channel->peer_task) : NULL;
+    *ret_way = peer ? peer_ahead_way(peer) : PEER_AHEAD_NOT;
+    return *ret_way == PEER_AHEAD_NOT ? NULL : peer;
+}
+
+/* There is none after all: it is announced, or will be. */
+static void forget(struct slot *slot) {
+    slot->kind = SLOT_WAITING;
+    slot->channel = NULL;
+    slot->peer = NULL;
+    slot->size_bytes = 0;
+    slot->buffer = NULL;
+    slot->is_announced = false;
+}
+
+static void write_grant(const struct slot *slot, const struct plan_channel *channel, struct str *out) {
+    edge_message_write_expected(out, slot->edge, slot->frame_iter, channel->dtype, channel->shape, channel->slot_bytes);
+}
+
+static bool grant_place(struct rendezvous *rendezvous, const struct slot *slot, const struct str *meta) {
+    struct buffer *kept = rendezvous_keep_meta((struct span){meta->data, meta->len});
+    bool is_asked = peer_grant_ahead(slot->peer, &(struct peer_grant){.step = rendezvous->step_id,
+                                                                      .frame_iter = slot->frame_iter,
+                                                                      .edge = slot->edge,
+                                                                      .announcement = kept,
+                                                                      .allocator = rendezvous->table->allocator,
+                                                                      .size_bytes = slot->size_bytes});
+    buffer_unref(kept);
+    return is_asked;
+}
+
+static bool grant_push(struct rendezvous *rendezvous, struct slot *slot, const struct str *meta) {
+    slot->buffer = buffer_alloc(rendezvous->table->allocator, slot->size_bytes);
+    if (slot->buffer && rendezvous_queue_edge(rendezvous, slot->peer, WIRE_GRANT, meta, NULL))
+        return true;
+    buffer_unref(slot->buffer);
+    return false;
+}
+
+void ahead_grant(struct rendezvous *rendezvous, struct slot *slot, const struct plan_channel *channel, struct peer *peer,
+                 enum peer_ahead_way way) {
+    struct str meta = STR_INIT;
+    if (!take_room(rendezvous, peer, channel->slot_bytes))
+        return;
+    slot->channel = channel;
+    slot->peer = peer;
+    slot->size_bytes = channel->slot_bytes;
+    slot->kind = way == PEER_AHEAD_PLACE ? SLOT_PLACED : SLOT_GRANTED;
+    write_grant(slot, channel, &meta);
+    if (way == PEER_AHEAD_PLACE ? grant_place(rendezvous, slot, &meta) : grant_push(rendezvous, slot, &meta)) {
+        metric_add(&worker_ahead_granted_total, 1);
+    } else {
+        ahead_release_room(rendezvous, slot);
+        forget(slot);
+    }
+    str_fini(&meta);
+}
+
+/* ---- what becomes of them ---- */
+
+static bool is_expected(const struct slot *slot, const struct tensor_meta *meta) {
+    return meta->dtype == slot->channel->dtype && shape_equal((struct shape){meta->rank, meta->dims}, slot->channel->shape);
+}
+
+/* Lock held. A grant ahead that the value may be pushed by, and its announcement: they have met on their way, and the value comes. Where
+ * the sender may not have the grant any more, a plain one follows. If another value comes, room is asked for anew. True:
+ * rendezvous_try_grants has to follow. */
+static bool settle(struct rendezvous *rendezvous, struct slot *slot, const struct edge_message *edge, struct span meta, bool may_be_lost) {
+    bool is_as_expected = is_expected(slot, &edge->tensor);
+    if (is_as_expected && !may_be_lost && !edge->wants_grant)
+        return false;
+    if (is_as_expected) {
+        struct str grant = STR_INIT;
+        edge_message_write(&grant, slot->edge, slot->frame_iter, NULL, 0);
+        (void)rendezvous_queue_edge(rendezvous, slot->peer, WIRE_GRANT, &grant, NULL); /* a lost peer ends the step */
+        str_fini(&grant);
+        return false;
+    }
+    struct peer *peer = slot->peer;
+    ahead_release_room(rendezvous, slot);
+    buffer_unref(slot->buffer);
+    forget(slot);
+    rendezvous_announced(rendezvous, slot, peer, edge->tensor.size_bytes, rendezvous_keep_meta(meta));
+    return true;
+}
+
+struct status *ahead_announced(struct rendezvous *rendezvous, struct slot *slot, const struct edge_message *edge, struct span meta,
+                               bool *ret_tries_grants) {
+    *ret_tries_grants = false;
+    if (slot->is_announced)
+        return status_internal("edge %u is announced twice", edge->edge);
+    slot->is_announced = true;
+    if (slot->kind == SLOT_GRANTED)
+        *ret_tries_grants = settle(rendezvous, slot, edge, meta, false);
+    else if (slot->kind == SLOT_PLACED) /* its sender answers for the place first */
+        slot->buffer = rendezvous_keep_meta(meta);
+    return NULL; /* ARRIVING, DONE: it went by the grant ahead */
+}
+
+/* Lock held. The place was for that slot. True: rendezvous_try_grants has to follow. */
+static bool without_place(struct rendezvous *rendezvous, struct slot *slot, struct buffer *buffer) {
+    struct buffer *announcement = slot->buffer;
+    struct peer *peer = slot->peer;
+    bool tries_grants = false;
+    struct edge_message edge;
+    struct status *st = announcement ? edge_message_read((struct span){announcement->data, announcement->size_bytes}, &edge) : NULL;
+    CHECK(!st); /* it has been read before */
+    if (buffer) {
+        slot->kind = SLOT_GRANTED;
+        slot->buffer = buffer_ref(buffer);
+        if (announcement)
+            tries_grants = settle(rendezvous, slot, &edge, (struct span){announcement->data, announcement->size_bytes}, true);
+        buffer_unref(announcement);
+        return tries_grants;
+    }
+    ahead_release_room(rendezvous, slot);
+    forget(slot);
+    if (announcement)
+        rendezvous_announced(rendezvous, slot, peer, edge.tensor.size_bytes, announcement);
+    return announcement != NULL;
+}
+
+void ahead_place_gone(void *arg, struct peer *peer, uint64_t step, uint32_t edge, uint64_t frame_iter, struct buffer *buffer) {
+    struct rendezvous *rendezvous;
+    bool tries_grants = false;
+    if (rendezvous_find(arg, step, false, &rendezvous) != FOUND)
+        return;
+    pthread_mutex_lock(&rendezvous->lock);
+    struct slot *slot = slot_find(rendezvous, edge, frame_iter);
+    if (slot && slot->kind == SLOT_PLACED && slot->peer == peer)
+        tries_grants = without_place(rendezvous, slot, buffer);
+    pthread_mutex_unlock(&rendezvous->lock);
+    if (tries_grants)
+        rendezvous_try_grants(rendezvous);
+    else
+        rendezvous_flush(rendezvous);
+    rendezvous_unref(rendezvous);
+}
+
+/* ---- the sender's side ---- */
+
+static struct buffer *hold(struct peer *peer, const struct peer_ahead *ahead, struct span meta) {
+    size_t size = sizeof(struct held_ahead) + meta.len;
+    struct held_ahead *held = xmalloc(size);
+    held->ahead = *ahead;
+    held->meta_len = meta.len;
+    memcpy(held->meta, meta.data, meta.len);
+    atomic_fetch_add_explicit(peer_n_held_ahead(peer), 1, memory_order_relaxed);
+    return buffer_wrap(held, size, free, held);
+}
+
+static bool may_hold(struct peer *peer) {
+    return atomic_load_explicit(peer_n_held_ahead(peer), memory_order_relaxed) < PEER_AHEAD_MAX_HELD;
+}
+
+struct buffer *ahead_take_held(struct rendezvous *rendezvous, const struct peer *peer, uint32_t edge, uint64_t frame_iter) {
+    struct slot *slot = slot_find_sent(rendezvous, peer, edge, frame_iter);
+    if (!slot || slot->kind != SLOT_HELD)
+        return NULL;
+    struct buffer *held = slot->buffer;
+    rendezvous->n_held--;
+    slot_remove(rendezvous, slot);
+    return held;
+}
+
+bool ahead_fits(const struct buffer *buffer, const struct tensor *value) {
+    const struct held_ahead *held = (const struct held_ahead *)(const void *)buffer->data;
+    struct edge_message edge;
+    struct status *st = edge_message_read((struct span){held->meta, held->meta_len}, &edge);
+    bool fits = !st && tensor_meta_fits(&edge.tensor, value);
+    status_unref(st);
+    return fits;
+}
+
+static struct peer_ahead let_go(struct peer *peer, struct buffer *held_take) {
+    struct peer_ahead ahead = ((const struct held_ahead *)(const void *)held_take->data)->ahead;
+    buffer_unref(held_take);
+    atomic_fetch_sub_explicit(peer_n_held_ahead(peer), 1, memory_order_relaxed);
+    return ahead;
+}
+
+void ahead_drop_held(struct peer *peer, struct buffer *held_take) {
+    if (!held_take)
+        return;
+    struct peer_ahead ahead = let_go(peer, held_take);
+    peer_drop_ahead(peer, &ahead);
+}
+
+void ahead_send_held(struct peer *peer, struct buffer *held_take, struct peer_value *value_take) {
+    struct peer_ahead ahead = let_go(peer, held_take);
+    metric_add(&worker_ahead_sent_total, 1);
+    peer_send_ahead(peer, &ahead, value_take);
+}
+
+static struct status *check_grant(const struct peer *peer, const struct edge_message *edge) {
+    TRY(tensor_meta_check(&edge->tensor));
+    if (edge->tensor.is_dead || !tensor_meta_is_plain(&edge->tensor))
+        return status_invalid("task %s grants what is no large value", peer_name(peer));
+    return NULL;
+}
+
+/* Lock held. The value had been announced already: it is taken if it fits. */
+static bool take_offered(struct rendezvous *rendezvous, struct slot *slot, const struct edge_message *edge, struct peer_value *ret_value,
+                         struct rendezvous_recv **ret_offer) {
+    if (slot->value.storage == TENSOR_NONE || !tensor_meta_fits(&edge->tensor, &slot->value))
+        return false;
+    ret_value->step = rendezvous->step_id;
+    ret_value->size_bytes = slot->size_bytes;
+    tensor_move(&ret_value->value, &slot->value);
+    *ret_offer = slot->recv;
+    slot_remove(rendezvous, slot);
+    edge_message_write(&ret_value->meta, edge->edge, edge->frame_iter, &ret_value->value, 0);
+    return true;
+}
+
+struct status *ahead_on_grant(struct rendezvous_table *table, struct peer *peer, const struct wire_message *message,
+                              const struct edge_message *edge) {
+    struct rendezvous *rendezvous;
+    struct peer_value value = {0};
+    struct rendezvous_recv *offer = NULL;
+    bool is_held = false, is_taken = false;
+    TRY(check_grant(peer, edge));
+    struct peer_ahead ahead = peer_ahead_take(peer, edge->has_place ? &edge->place : NULL);
+    enum find_result result = rendezvous_find(table, message->id, true, &rendezvous);
+    if (result == FIND_REFUSED)
+        return status_exhausted("grants for too many steps that no master has started here, the last from task %s", peer_name(peer));
+    if (result == FIND_ENDED) {
+        peer_drop_ahead(peer, &ahead);
+        return NULL;
+    }
+    pthread_mutex_lock(&rendezvous->lock);
+    bool is_live = !rendezvous->is_ended && !rendezvous->why;
+    struct slot *slot = is_live ? slot_find_sent(rendezvous, peer, edge->edge, edge->frame_iter) : NULL;
+    if (slot && slot->kind == SLOT_OFFERED) {
+        is_taken = take_offered(rendezvous, slot, edge, &value, &offer);
+    } else if (is_live && !slot && may_hold(peer)) {
+        slot = slot_add(rendezvous, edge->edge, edge->frame_iter, SLOT_HELD);
+        slot->peer = peer;
+        slot->buffer = hold(peer, &ahead, message->meta);
+        rendezvous->n_held++;
+        is_held = true;
+        if (unlikely(!rendezvous->is_opened))
+            rendezvous_count_early(rendezvous, NULL, slot->buffer->size_bytes);
+    }
+    rendezvous->has_dropped_ahead |= is_live && !is_taken && !is_held;
+    pthread_mutex_unlock(&rendezvous->lock);
+    rendezvous_unref(rendezvous);
+    if (is_taken) {
+        metric_add(&worker_ahead_sent_total, 1);
+        peer_send_ahead(peer, &ahead, &value);
+    } else if (!is_held) {
+        peer_drop_ahead(peer, &ahead);
+    }
+    if (offer)
+        offer->on_value(offer, NULL, NULL);
+    return NULL;
+}

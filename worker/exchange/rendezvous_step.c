@@ -1,0 +1,322 @@
+/* One step's keys: where the two ends of an edge meet. */
+#include <stdlib.h>
+
+#include "common/base/clock.h"
+#include "common/base/planted.h"
+#include "common/tensor/tensor_proto.h"
+#include "worker/exchange/rendezvous_ahead.h"
+#include "worker/exchange/rendezvous_internal.h"
+
+enum { INITIAL_BUCKETS = 16 };
+
+/* ---- slots; the step's lock is held ---- */
+
+static uint32_t bucket_of(const struct rendezvous *rendezvous, uint32_t edge, uint64_t frame_iter) {
+    uint64_t hash = (frame_iter + edge * 0x9e3779b97f4a7c15ull) * 0xd6e8feb86659fd93ull;
+    return (uint32_t)(hash >> 32) & (rendezvous->n_buckets - 1);
+}
+
+struct slot *slot_find(struct rendezvous *rendezvous, uint32_t edge, uint64_t frame_iter) {
+    if (rendezvous->n_slots == 0)
+        return NULL;
+    struct slot *slot = rendezvous->buckets[bucket_of(rendezvous, edge, frame_iter)];
+    while (slot && (slot->edge != edge || slot->frame_iter != frame_iter || slot_is_sent(slot)))
+        slot = slot->next;
+    return slot;
+}
+
+struct slot *slot_find_sent(struct rendezvous *rendezvous, const struct peer *peer, uint32_t edge, uint64_t frame_iter) {
+    if (rendezvous->n_slots == 0)
+        return NULL;
+    struct slot *slot = rendezvous->buckets[bucket_of(rendezvous, edge, frame_iter)];
+    while (slot && (slot->edge != edge || slot->frame_iter != frame_iter || !slot_is_sent(slot) || slot->peer != peer))
+        slot = slot->next;
+    return slot;
+}
+
+static void grow_buckets(struct rendezvous *rendezvous) {
+    uint32_t n_old = rendezvous->n_buckets;
+    struct slot **old = rendezvous->buckets;
+    rendezvous->n_buckets = n_old ? n_old * 2 : INITIAL_BUCKETS;
+    rendezvous->buckets = xcalloc(rendezvous->n_buckets, sizeof(struct slot *));
+    for (uint32_t i = 0; i < n_old; i++)
+        for (struct slot *slot = old[i], *next; slot; slot = next) {
+            next = slot->next;
+            struct slot **head = &rendezvous->buckets[bucket_of(rendezvous, slot->edge, slot->frame_iter)];
+            slot->next = *head;
+            *head = slot;
+        }
+    free(old);
+}
+
+struct slot *slot_add(struct rendezvous *rendezvous, uint32_t edge, uint64_t frame_iter, enum slot_kind kind) {
+    if (rendezvous->n_slots >= rendezvous->n_buckets)
+        grow_buckets(rendezvous);
+    struct slot *slot = rendezvous->free_slots;
+    if (slot) {
+        rendezvous->free_slots = slot->next;
+        rendezvous->n_free_slots--;
+    } else {
+        slot = aligned_alloc(64, sizeof(*slot));
+        if (!slot)
+            out_of_memory(sizeof(*slot));
+    }
+    struct slot **head = &rendezvous->buckets[bucket_of(rendezvous, edge, frame_iter)];
+    slot->value.storage = TENSOR_NONE;
+    slot->next = *head;
+    slot->edge = edge;
+    slot->frame_iter = frame_iter;
+    slot->kind = (uint8_t)kind;
+    slot->dtype = DT_INVALID;
+    slot->recv = NULL;
+    slot->peer = NULL;
+    slot->size_bytes = 0;
+    slot->buffer = NULL;
+    slot->channel = NULL;
+    slot->is_announced = false;
+    *head = slot;
+    rendezvous->n_slots++;
+    return slot;
+}
+
+static void slot_recycle(struct rendezvous *rendezvous, struct slot *slot) {
+    if (rendezvous->n_free_slots >= SLOTS_KEPT) {
+        free(slot);
+        return;
+    }
+    slot->next = rendezvous->free_slots;
+    rendezvous->free_slots = slot;
+    rendezvous->n_free_slots++;
+}
+
+void slot_remove(struct rendezvous *rendezvous, struct slot *slot) {
+    struct slot **at = &rendezvous->buckets[bucket_of(rendezvous, slot->edge, slot->frame_iter)];
+    while (*at != slot)
+        at = &(*at)->next;
+    *at = slot->next;
+    rendezvous->n_slots--;
+    slot_recycle(rendezvous, slot);
+}
+
+/* ---- a value comes ---- */
+
+/* Lock held. What a step that nobody has opened holds counts against the table's limit. */
+void rendezvous_count_early(struct rendezvous *rendezvous, const struct tensor *value, size_t kept_bytes) {
+    size_t bytes = sizeof(struct slot) + kept_bytes;
+    if (value && value->storage != TENSOR_DEAD && dtype_is_object((enum dtype)value->dtype))
+        bytes += tensor_proto_size(value);
+    else if (value && value->storage == TENSOR_BUFFER && !(value->buffer->flags & BUFFER_IS_READ_ONLY)) /* else its owner's memory */
+        bytes += tensor_size_bytes(value);
+    rendezvous->early_bytes += bytes;
+    atomic_fetch_add_explicit(&rendezvous->table->early_bytes, (int64_t)bytes, memory_order_relaxed);
+}
+
+/* A value that is there before anybody waits for it. */
+static void keep_value(struct rendezvous *rendezvous, struct slot *slot, struct tensor *value) {
+    slot->kind = SLOT_VALUE;
+    if (unlikely(!rendezvous->is_opened))
+        rendezvous_count_early(rendezvous, value, 0);
+    tensor_move(&slot->value, value);
+}
+
+/* What a graph says of an edge holds at both ends, or a kernel would read elements of another size. */
+static bool is_of_type(const struct tensor *value, enum dtype dtype) {
+    return value->storage == TENSOR_DEAD || dtype == DT_INVALID || value->dtype == dtype;
+}
+
+static struct status *wrong_type(const struct tensor *value, uint32_t edge, enum dtype dtype) {
+    return status_internal("edge %u carries %s, and a value of %s came", edge, dtype_name(dtype), dtype_name((enum dtype)value->dtype));
+}
+
+static struct status *second_value(const struct rendezvous *rendezvous, uint32_t edge, uint64_t frame_iter) {
+    return status_internal("step %llx: edge %u got a second value for frame and iteration %llx", (unsigned long long)rendezvous->step_id,
+                           edge, (unsigned long long)frame_iter);
+}
+
+struct status *rendezvous_deliver(struct rendezvous *rendezvous, uint32_t edge, uint64_t frame_iter, struct tensor *value) {
+    struct rendezvous_recv *recv = NULL;
+    struct buffer *landed = NULL;
+    bool has_landed = false;
+    enum dtype dtype = DT_INVALID;
+    pthread_mutex_lock(&rendezvous->lock);
+    if (unlikely(rendezvous->is_ended || rendezvous->why)) {
+        pthread_mutex_unlock(&rendezvous->lock);
+        tensor_clear(value);
+        return NULL;
+    }
+    struct slot *slot = slot_find(rendezvous, edge, frame_iter);
+    if (!slot) {
+        keep_value(rendezvous, slot_add(rendezvous, edge, frame_iter, SLOT_VALUE), value);
+    } else if (slot->kind == SLOT_WAITING || slot_has_room(slot)) {
+        bool may_be_announced = slot->channel && !slot->is_announced;
+        if (slot->channel && value->storage == TENSOR_BUFFER && tensor_size_bytes(value) == slot->size_bytes)
+            metric_add(&worker_ahead_arrived_total, 1);
+        if (slot_has_room(slot)) {
+            has_landed = !slot->channel;
+            rendezvous->n_granted -= has_landed;
+            rendezvous_release_room(rendezvous, slot);
+            landed = slot->buffer;
+            slot->buffer = NULL;
+        }
+        recv = slot->recv;
+        dtype = (enum dtype)slot->dtype;
+        slot->recv = NULL;
+        if (recv && may_be_announced)
+            slot->kind = SLOT_DONE;
+        else if (recv)
+            slot_remove(rendezvous, slot);
+        else
+            keep_value(rendezvous, slot, value);
+    } else {
+        pthread_mutex_unlock(&rendezvous->lock);
+        tensor_clear(value);
+        return second_value(rendezvous, edge, frame_iter);
+    }
+    pthread_mutex_unlock(&rendezvous->lock);
+    buffer_unref(landed);
+    if (recv && unlikely(!is_of_type(value, dtype))) {
+        recv->on_value(recv, wrong_type(value, edge, dtype), NULL);
+        tensor_clear(value);
+    } else if (recv) {
+        recv->on_value(recv, NULL, value);
+    }
+    if (has_landed && !PLANTED(10))
+        rendezvous_next_turns(rendezvous->table);
+    return NULL;
+}
+
+/* ---- both ends ---- */
+
+struct status *rendezvous_send(struct rendezvous *rendezvous, const struct plan_channel *channel, uint64_t frame_iter,
+                               struct tensor *value) {
+    bool is_offered;
+    return rendezvous_send_or_offer(rendezvous, channel, frame_iter, value, NULL, &is_offered);
+}
+
+struct status *rendezvous_send_or_offer(struct rendezvous *rendezvous, const struct plan_channel *channel, uint64_t frame_iter,
+                                        struct tensor *value, struct rendezvous_recv *offer, bool *ret_is_offered) {
+    struct rendezvous_table *table = rendezvous->table;
+    *ret_is_offered = false;
+    if (!table->task || strcmp(channel->peer_task, table->task) == 0)
+        return rendezvous_deliver(rendezvous, channel->edge, frame_iter, value);
+    struct peer *peer = peer_find(table->peers, channel->peer_task);
+    struct status *st = peer ? wire_push_or_announce(rendezvous, peer, channel, frame_iter, value, offer, ret_is_offered)
+                             : status_internal("task %s, which %s goes to, was not named when the graph was registered", channel->peer_task,
+                                               channel->tensor_name);
+    tensor_clear(value);
+    return st;
+}
+
+bool rendezvous_recv_start(struct rendezvous *rendezvous, const struct plan_channel *channel, uint64_t frame_iter,
+                           struct rendezvous_recv *recv, struct tensor *ret) {
+    struct status *why = NULL;
+    bool is_announced = false;
+    enum peer_ahead_way way = PEER_AHEAD_NOT;
+    struct peer *peer = unlikely(channel->slot_bytes > 0) ? ahead_peer(rendezvous, channel, &way) : NULL;
+    pthread_mutex_lock(&rendezvous->lock);
+    struct slot *slot = slot_find(rendezvous, channel->edge, frame_iter);
+    if (unlikely(rendezvous->why != NULL)) {
+        why = status_ref(rendezvous->why);
+    } else if (slot && slot->kind == SLOT_VALUE && unlikely(!is_of_type(&slot->value, channel->dtype))) {
+        why = wrong_type(&slot->value, channel->edge, channel->dtype);
+    } else if (slot && slot->kind == SLOT_VALUE) {
+        tensor_move(ret, &slot->value);
+        slot_remove(rendezvous, slot);
+        pthread_mutex_unlock(&rendezvous->lock);
+        return true;
+    } else if (unlikely(slot && (slot->recv || slot->kind >= SLOT_DONE))) {
+        why = status_internal("two receives of %s (edge %u) in one step", channel->tensor_name, channel->edge);
+    } else {
+        bool is_first = !slot;
+        if (!slot)
+            slot = slot_add(rendezvous, channel->edge, frame_iter, SLOT_WAITING);
+        recv->edge = channel->edge;
+        recv->frame_iter = frame_iter;
+        recv->since_ns = clock_now_ns();
+        slot->recv = recv;
+        slot->dtype = (uint8_t)channel->dtype;
+        is_announced = slot->kind == SLOT_ANNOUNCED;
+        if (unlikely(peer != NULL) && is_first)
+            ahead_grant(rendezvous, slot, channel, peer, way);
+    }
+    pthread_mutex_unlock(&rendezvous->lock);
+    if (unlikely(why != NULL))
+        rendezvous_tell_late(rendezvous->table, recv, why);
+    else if (is_announced)
+        rendezvous_try_grants(rendezvous); /* what is awaited may claim the next room */
+    return false;
+}
+
+void rendezvous_flush(struct rendezvous *rendezvous) {
+    struct dirty_peers dirty;
+    pthread_mutex_lock(&rendezvous->lock);
+    dirty = rendezvous->dirty;
+    memset(&rendezvous->dirty, 0, sizeof(rendezvous->dirty));
+    pthread_mutex_unlock(&rendezvous->lock);
+    for (uint32_t i = 0; i < dirty.n; i++)
+        peer_flush(dirty.items[i], TRANSPORT_CONTROL);
+    dirty.n = 0;
+    pthread_mutex_lock(&rendezvous->lock);
+    if (!rendezvous->dirty.items) {
+        rendezvous->dirty = dirty;
+        dirty.items = NULL;
+    }
+    pthread_mutex_unlock(&rendezvous->lock);
+    free(dirty.items);
+}
+
+/* ---- the end ---- */
+
+/* Lock held: the slots as one list. */
+static struct slot *take_slots(struct rendezvous *rendezvous) {
+    struct slot *all = NULL;
+    for (uint32_t i = 0; i < rendezvous->n_buckets && rendezvous->n_slots > 0; i++) {
+        for (struct slot *slot = rendezvous->buckets[i], *next; slot; slot = next) {
+            next = slot->next;
+            slot->next = all;
+            all = slot;
+            rendezvous->n_slots--;
+        }
+        rendezvous->buckets[i] = NULL;
+    }
+    return all;
+}
+
+void rendezvous_clear(struct rendezvous *rendezvous, struct status *why, bool is_end) {
+    pthread_mutex_lock(&rendezvous->lock);
+    struct slot *slots = rendezvous->n_slots > 0 ? take_slots(rendezvous) : NULL;
+    size_t early_bytes = rendezvous->early_bytes;
+    bool had_room = rendezvous->n_granted > 0;
+    rendezvous->early_bytes = 0;
+    rendezvous->n_announced = rendezvous->n_granted = rendezvous->n_held = 0;
+    if (is_end) {
+        rendezvous->is_ended = true;
+        rendezvous->dirty.n = 0;
+    }
+    if (why && !rendezvous->why)
+        rendezvous->why = status_ref(why);
+    pthread_mutex_unlock(&rendezvous->lock);
+    if (early_bytes > 0)
+        atomic_fetch_sub_explicit(&rendezvous->table->early_bytes, (int64_t)early_bytes, memory_order_relaxed);
+    for (struct slot *slot = slots, *next; slot; slot = next) {
+        next = slot->next;
+        if (slot_has_room(slot) && !PLANTED(6))
+            rendezvous_release_room(rendezvous, slot);
+        if (slot->recv)
+            slot->recv->on_value(slot->recv, why ? status_ref(why) : status_new(STATUS_CANCELLED, "the step has ended"), NULL);
+        if (slot->value.storage != TENSOR_NONE) /* all else of an empty one is not set */
+            tensor_clear(&slot->value);
+        if (unlikely(slot->kind == SLOT_HELD))
+            ahead_drop_held(slot->peer, slot->buffer);
+        else
+            buffer_unref(slot->buffer);
+        pthread_mutex_lock(&rendezvous->lock);
+        slot_recycle(rendezvous, slot);
+        pthread_mutex_unlock(&rendezvous->lock);
+    }
+    struct rendezvous *self = rendezvous;
+    if (atomic_compare_exchange_strong(&rendezvous->table->claim, &self, NULL) || had_room)
+        rendezvous_next_turns(rendezvous->table);
+}
+
+void rendezvous_abort(struct rendezvous *rendezvous, struct status *why) { rendezvous_clear(rendezvous, why, false); }

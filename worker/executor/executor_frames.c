@@ -1,0 +1,308 @@
+/* Frames and iterations of loops [WP 4.4, CF 4.1-4.3].
+ *
+ *   Enter      parent iteration ──► iteration 0 of the child frame (every iteration, when constant)
+ *   NextIter.  iteration i ──► iteration i + 1, made when the first value arrives and parallel_iterations allows, else held
+ *   Exit       an iteration ──► the parent iteration; a dead one is passed on only when the frame ends
+ *
+ * A frame ends when all its Enters have come and no iteration is alive; iterations end oldest first. */
+#include "worker/executor/executor_internal.h"
+
+#include <stdlib.h>
+
+/* ---- iterations ---- */
+
+struct iteration *iteration_new(struct step *step, uint32_t plan_frame) {
+    const struct plan_frame *frame = &step->plan->frames[plan_frame];
+    struct iteration *iteration = step->free_iterations[plan_frame];
+    if (iteration) {
+        step->free_iterations[plan_frame] = iteration->next_free;
+    } else {
+        size_t children = frame->n_children * sizeof(struct frame *);
+        size_t head = (sizeof *iteration + children + frame->n_nodes * sizeof(struct node_state) + 63) & ~(size_t)63;
+        size_t size = head + (frame->n_slots + 1) * sizeof(struct tensor);
+        iteration = aligned_alloc(64, (size + 63) & ~(size_t)63);
+        if (!iteration)
+            out_of_memory(size);
+        iteration->children = (struct frame **)(iteration + 1);
+        iteration->states = (struct node_state *)(iteration->children + frame->n_children);
+        iteration->slots = (struct tensor *)((char *)iteration + head);
+        iteration->plan_frame = (uint16_t)plan_frame;
+        memset(iteration->children, 0, children);
+        memset(iteration->slots, 0, frame->n_slots * sizeof(struct tensor));
+    }
+    memcpy(iteration->states, frame->initial, frame->n_nodes * sizeof(struct node_state));
+    iteration->frame = NULL;
+    iteration->next_free = NULL;
+    iteration->number = 0;
+    iteration->frame_iter = 0;
+    iteration->n_outstanding = 0;
+    iteration->n_child_frames = 0;
+    iteration->n_executed = 0;
+    return iteration;
+}
+
+void iteration_recycle(struct step *step, struct iteration *iteration) {
+    const struct plan_frame *frame = &step->plan->frames[iteration->plan_frame];
+    if (iteration->n_executed != frame->n_nodes)
+        for (uint32_t i = 0; i < frame->n_slots; i++)
+            tensor_clear(&iteration->slots[i]);
+    iteration->next_free = step->free_iterations[iteration->plan_frame];
+    step->free_iterations[iteration->plan_frame] = iteration;
+}
+
+void iteration_free(struct iteration *iteration) { free(iteration); }
+
+/* ---- frames ---- */
+
+static void values_add(struct frame_values *values, uint32_t node, struct tensor *value) {
+    if (values->n == values->capacity) {
+        uint32_t capacity = MAX(8u, values->capacity * 2);
+        struct frame_value *items = aligned_alloc(64, capacity * sizeof *items);
+        CHECK(items);
+        if (values->n)
+            memcpy(items, values->items, values->n * sizeof *items);
+        free(values->items);
+        values->items = items;
+        values->capacity = capacity;
+    }
+    values->items[values->n].node = node;
+    tensor_move(&values->items[values->n].value, value);
+    values->n++;
+}
+
+static void values_clear(struct frame_values *values) {
+    for (uint32_t i = 0; i < values->n; i++)
+        tensor_clear(&values->items[i].value);
+    values->n = 0;
+}
+
+static struct frame *frame_new(struct step *step, uint32_t plan_frame, struct iteration *parent) {
+    struct frame *frame = step->free_frames[plan_frame];
+    if (frame) {
+        step->free_frames[plan_frame] = frame->next_free;
+    } else {
+        frame = xcalloc(1, sizeof *frame);
+        frame->plan_frame = plan_frame;
+        frame->plan = &step->plan->frames[plan_frame];
+        frame->ring_size = (uint32_t)frame->plan->parallel_iterations + 1;
+        frame->ring = xcalloc(frame->ring_size, sizeof *frame->ring);
+        frame->has_exited = xcalloc(frame->plan->n_exits + 1, sizeof *frame->has_exited);
+    }
+    memset(frame->has_exited, 0, frame->plan->n_exits * sizeof *frame->has_exited);
+    frame->parent = parent;
+    frame->n_enters_pending = frame->plan->n_enters;
+    frame->last = 0;
+    frame->n_live = 0;
+    frame->n_dead_exits = 0;
+    parent->children[frame->plan->number] = frame;
+    parent->n_child_frames++;
+    return frame;
+}
+
+void frame_free(struct frame *frame) {
+    values_clear(&frame->waiting);
+    values_clear(&frame->invariants);
+    free(frame->waiting.items);
+    free(frame->invariants.items);
+    free(frame->has_exited);
+    free(frame->dead_exits);
+    free(frame->ring);
+    free(frame);
+}
+
+static void frame_unlink(struct frame *frame) {
+    frame->parent->children[frame->plan->number] = NULL;
+    frame->parent->n_child_frames--;
+}
+
+static void frame_recycle(struct step *step, struct frame *frame) {
+    values_clear(&frame->waiting);
+    values_clear(&frame->invariants);
+    frame->next_free = step->free_frames[frame->plan_frame];
+    step->free_frames[frame->plan_frame] = frame;
+}
+
+static struct iteration *frame_iteration(const struct frame *frame, uint64_t number) { return frame->ring[number % frame->ring_size]; }
+
+/* A value reaches the consumers of `node` in an iteration of the frame. */
+static void deliver(struct step *step, struct iteration *to, uint32_t node, struct tensor *value) {
+    bool is_dead = value->storage == TENSOR_NONE;
+    step_propagate(step, to, &step->plan->nodes[node], value, is_dead);
+}
+
+static struct iteration *frame_start_iteration(struct step *step, struct frame *frame, uint64_t number) {
+    struct iteration *iteration = iteration_new(step, frame->plan_frame);
+    iteration->frame = frame;
+    iteration->number = number;
+    iteration->frame_iter = hash_mix(frame->parent->frame_iter ^ frame->plan->name_hash, number + 1);
+    frame->ring[number % frame->ring_size] = iteration;
+    frame->last = number;
+    frame->n_live++;
+    frame->n_dead_exits = 0;
+    return iteration;
+}
+
+/* The next iteration begins: with the values that waited for it and the invariants. */
+static struct iteration *frame_advance(struct step *step, struct frame *frame) {
+    struct iteration *iteration = frame_start_iteration(step, frame, frame->last + 1);
+    for (uint32_t i = 0; i < frame->waiting.n; i++)
+        deliver(step, iteration, frame->waiting.items[i].node, &frame->waiting.items[i].value);
+    frame->waiting.n = 0;
+    for (uint32_t i = 0; i < frame->invariants.n; i++) {
+        struct tensor value;
+        tensor_copy(&value, &frame->invariants.items[i].value);
+        deliver(step, iteration, frame->invariants.items[i].node, &value);
+    }
+    return iteration;
+}
+
+/* The frame has ended: Exits that never were live pass their deadness on, and the parent iteration may be done too. */
+static void frame_end(struct step *step, struct frame *frame) {
+    struct iteration *parent = frame->parent;
+    for (uint32_t i = 0; i < frame->n_dead_exits; i++) {
+        struct tensor none = TENSOR_INIT;
+        if (!frame->has_exited[step->plan->nodes[frame->dead_exits[i]].aux])
+            deliver(step, parent, frame->dead_exits[i], &none);
+    }
+    frame_unlink(frame);
+    frame_recycle(step, frame);
+    if (parent->frame && parent->n_outstanding == 0)
+        frame_iteration_settled(step, parent);
+}
+
+/* Ends iterations from `number` on, oldest first, as far as they are done; each makes room for one that was held back. */
+static void frame_reap(struct step *step, struct frame *frame, uint64_t number) {
+    for (; number <= frame->last && frame->n_live > 0; number++) {
+        struct iteration *iteration = frame_iteration(frame, number);
+        if (!iteration || iteration->number != number)
+            continue;
+        bool is_first = number == 0,
+             is_oldest = is_first || !frame_iteration(frame, number - 1) || frame_iteration(frame, number - 1)->number != number - 1;
+        if (iteration->n_outstanding > 0 || iteration->n_child_frames > 0 || !is_oldest || (is_first && frame->n_enters_pending > 0))
+            break;
+        frame->ring[number % frame->ring_size] = NULL;
+        frame->n_live--;
+        iteration_recycle(step, iteration);
+        if (frame->waiting.n > 0)
+            frame_advance(step, frame);
+    }
+    if (frame->n_live == 0 && frame->n_enters_pending == 0)
+        frame_end(step, frame);
+}
+
+void frame_iteration_settled(struct step *step, struct iteration *iteration) { frame_reap(step, iteration->frame, iteration->number); }
+
+/* ---- the three nodes ---- */
+
+void frame_enter(struct step *step, struct iteration *iteration, const struct plan_node *node, struct tensor *value, bool is_dead) {
+    struct frame *frame = iteration->children[step->plan->frames[node->aux].number];
+    uint32_t index = (uint32_t)(node - step->plan->nodes);
+    struct tensor kept;
+    if (!frame) {
+        frame = frame_new(step, node->aux, iteration);
+        frame_start_iteration(step, frame, 0);
+    }
+    if (is_dead)
+        tensor_clear(value);
+    if (node->flags & PLAN_CONSTANT_ENTER) {
+        tensor_copy(&kept, value);
+        values_add(&frame->invariants, index, &kept);
+        for (uint64_t number = frame->last;
+             number > 0 && frame_iteration(frame, number) && frame_iteration(frame, number)->number == number; number--) {
+            tensor_copy(&kept, value);
+            deliver(step, frame_iteration(frame, number), index, &kept);
+        }
+    }
+    /* Iteration 0 cannot end before the last Enter has come. */
+    deliver(step, frame_iteration(frame, 0), index, value);
+    if (--frame->n_enters_pending == 0 && frame_iteration(frame, 0)->n_outstanding == 0)
+        frame_reap(step, frame, 0);
+}
+
+void frame_exit(struct step *step, struct iteration *iteration, const struct plan_node *node, struct tensor *value, bool is_dead) {
+    struct frame *frame = iteration->frame;
+    uint32_t index = (uint32_t)(node - step->plan->nodes);
+    if (!is_dead && frame->has_exited[node->aux]) { /* its consumers count on one value: a second would stand in for others */
+        tensor_clear(value);
+        step_fail(step, node, status_invalid("An Exit got a live value in two iterations of its loop"));
+        return;
+    }
+    if (!is_dead) {
+        frame->has_exited[node->aux] = true;
+        deliver(step, frame->parent, index, value);
+        return;
+    }
+    tensor_clear(value);
+    if (iteration->number != frame->last)
+        return;
+    if (frame->n_dead_exits == frame->dead_exits_capacity) {
+        frame->dead_exits_capacity = MAX(8u, frame->dead_exits_capacity * 2);
+        frame->dead_exits = xreallocarray(frame->dead_exits, frame->dead_exits_capacity, sizeof *frame->dead_exits);
+    }
+    frame->dead_exits[frame->n_dead_exits++] = index;
+}
+
+void frame_next_iteration(struct step *step, struct iteration *iteration, const struct plan_node *node, struct tensor *value,
+                          bool is_dead) {
+    struct frame *frame = iteration->frame;
+    uint32_t index = (uint32_t)(node - step->plan->nodes);
+    if (is_dead) { /* deadness does not flow around the loop: it would never end */
+        tensor_clear(value);
+        return;
+    }
+    if (iteration->number < frame->last) {
+        deliver(step, frame_iteration(frame, iteration->number + 1), index, value);
+        return;
+    }
+    if (frame->n_live >= frame->plan->parallel_iterations) {
+        values_add(&frame->waiting, index, value);
+        return;
+    }
+    deliver(step, frame_advance(step, frame), index, value);
+}
+
+/* ---- abort ---- */
+
+/* A live child frame, the last ones first; `at` remembers how far it has looked. */
+static struct frame *last_child(const struct step *step, struct iteration *at) {
+    for (; at->n_child_frames > 0 && at->n_unseen_children > 0; at->n_unseen_children--)
+        if (at->children[at->n_unseen_children - 1])
+            return at->children[at->n_unseen_children - 1];
+    return NULL;
+}
+
+/* The newest live iteration; there is one. */
+static struct iteration *last_iteration(struct frame *frame) {
+    while (!frame_iteration(frame, frame->last))
+        frame->last--;
+    return frame_iteration(frame, frame->last);
+}
+
+static void look_at_children(const struct step *step, struct iteration *at) {
+    at->n_unseen_children = step->plan->frames[at->plan_frame].n_children;
+}
+
+/* From the innermost outwards, and not by recursion: frames nest as deep as a graph likes. */
+void frames_drop_all(struct step *step) {
+    struct iteration *at = step->root;
+    look_at_children(step, at);
+    for (;;) {
+        struct frame *frame = last_child(step, at);
+        if (frame && frame->n_live > 0) {
+            at = last_iteration(frame);
+            look_at_children(step, at);
+        } else if (frame) {
+            frame_unlink(frame);
+            frame_recycle(step, frame);
+        } else if (at == step->root) {
+            return;
+        } else {
+            frame = at->frame;
+            frame->ring[at->number % frame->ring_size] = NULL;
+            frame->n_live--;
+            at->n_executed = UINT32_MAX; /* its slots may hold anything */
+            iteration_recycle(step, at);
+            at = frame->parent;
+        }
+    }
+}

@@ -1,0 +1,519 @@
+/* Connections and their first words; what is answered at once; the end of it all. */
+#include "worker/service/service.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/base/clock.h"
+#include "common/tensor/tidy.h"
+#include "common/base/log.h"
+#include "proto/worker.pb-c.h"
+#include "rpc/host_id.h"
+#include "worker/exchange/rendezvous_ahead.h"
+#include "worker/service/service_internal.h"
+
+static const struct wire_handlers client_handlers;
+
+void worker_options_default(struct worker_options *options) {
+    *options = (struct worker_options){.inline_budget_ns = 50000,
+                                       .graph_grace_ms = 60000,
+                                       .heartbeat_ms = HEARTBEAT_DEFAULT_MS,
+                                       .max_in_flight_bytes = RENDEZVOUS_IN_FLIGHT_BYTES,
+                                       .max_feed_bytes = 64ll << 30,
+                                       .n_streams = 1,
+                                       .max_shm_kept_bytes = PEER_SHM_MAX_KEPT_BYTES,
+                                       .max_steps = 65536,
+                                       .use_shm = true,
+                                       .use_unix = true};
+}
+
+/* ---- answers ---- */
+
+void service_send(struct wire_conn *conn, enum wire_type type, uint64_t id, const void *meta, size_t len) {
+    struct wire_out out = {.type = type, .id = id, .meta = {meta, len}};
+    wire_send(conn, &out);
+}
+
+static void send_status(struct client *client, uint64_t id) {
+    struct worker_service *service = client->service;
+    Millrace__WorkerStatus status = MILLRACE__WORKER_STATUS__INIT;
+    int n = service->options.n_devices;
+    Millrace__DeviceInfo *devices = xcalloc((size_t)n, sizeof(*devices));
+    Millrace__DeviceInfo **list = xcalloc((size_t)n, sizeof(Millrace__DeviceInfo *));
+    for (int i = 0; i < n; i++) {
+        const struct device *device = &service->options.devices[i];
+        millrace__device_info__init(&devices[i]);
+        devices[i].name = device->full_name;
+        devices[i].type = (char *)(uintptr_t)device->type;
+        devices[i].memory_limit_bytes = device->memory_limit_bytes;
+        devices[i].incarnation = device->incarnation;
+        list[i] = &devices[i];
+    }
+    status.task = service->task;
+    status.incarnation = service->incarnation;
+    status.n_device = (size_t)n;
+    status.device = list;
+    status.version = (char *)(uintptr_t)MILLRACE_VERSION;
+    status.unix_address = service->unix_address;
+    status.host_id = (char *)(uintptr_t)host_id();
+    status.membership = client->master ? client->master->membership : 0;
+    size_t len = millrace__worker_status__get_packed_size(&status);
+    uint8_t *bytes = xmalloc(len);
+    millrace__worker_status__pack(&status, bytes);
+    service_send(client->conn, WIRE_STATUS, id, bytes, len);
+    free(bytes);
+    free(list);
+    free(devices);
+}
+
+/* ---- clients ---- */
+
+static void client_free(struct client *client) {
+    struct worker_service *service = client->service;
+    list_remove(&client->link);
+    service_forget_asker(client);
+    service->n_clients--;
+    if (client->master) {
+        service_cancel_runs_of(client);
+        master_leave(service, client->master);
+    }
+    str_fini(&client->hello_task);
+    free(client);
+}
+
+static void log_closed(const struct status *why) {
+    static struct log_limit limit;
+    int64_t n_silent;
+    if (log_limit_pass(&limit, &n_silent))
+        log_warning("closed a connection: %s (%lld others were closed since the last such line)", status_message(why), (long long)n_silent);
+}
+
+static void on_closed(void *owner, struct wire_conn *conn, struct status *why) {
+    struct client *client = owner;
+    struct worker_service *service = client->service;
+    if (why && !service->is_freed && status_code(why) != STATUS_UNAVAILABLE)
+        log_closed(why);
+    client_free(client);
+    wire_conn_unref(conn);
+    service_maybe_free(service);
+}
+
+/* Another task: its connection belongs to worker/exchange/peer from now on. */
+static struct status *become_peer(struct client *client, const struct peer_greeting *greeting) {
+    struct worker_service *service = client->service;
+    bool is_stream = greeting->kind > TRANSPORT_STREAM && greeting->kind < TRANSPORT_STREAM + PEER_MAX_STREAMS;
+    if (greeting->kind > TRANSPORT_ARENA && !is_stream)
+        return status_invalid("Hello of task %s for channel %u", greeting->task, greeting->kind);
+    TRY(peer_table_accept(service->peers, client->conn, greeting));
+    client_free(client);
+    return NULL;
+}
+
+static void answer_hello(const struct worker_service *service, struct wire_conn *conn, uint64_t id, unsigned channel) {
+    struct str answer = STR_INIT;
+    peer_hello_write(&answer, service->task, service->incarnation, channel, 0);
+    service_send(conn, WIRE_HELLO, id, answer.data, answer.len);
+    str_fini(&answer);
+}
+
+/* The answer says that it is taken: without one nothing is sent on it, and its end is no loss. */
+static struct status *become_stream(struct client *client, uint64_t id, const struct peer_greeting *greeting) {
+    struct worker_service *service = client->service;
+    struct wire_conn *conn = client->conn;
+    unsigned channel = greeting->kind;
+    TRY(become_peer(client, greeting));
+    answer_hello(service, conn, id, channel);
+    return NULL;
+}
+
+static struct status *check_hello(const struct worker_service *service, const Millrace__Hello *hello) {
+    if (hello->protocol != WIRE_PROTOCOL)
+        return status_failed_precondition("the other end speaks protocol %u of the worker wire, this is %d", hello->protocol,
+                                          WIRE_PROTOCOL);
+    if (hello->expected_incarnation != 0 && hello->expected_incarnation != service->incarnation)
+        return status_failed_precondition("%s was restarted: the other end expects incarnation %016llx, this is %016llx", service->task,
+                                          (unsigned long long)hello->expected_incarnation, (unsigned long long)service->incarnation);
+    if (strlen(hello->task) > 512)
+        return status_invalid("a task name of %zu bytes in Hello", strlen(hello->task));
+    return NULL;
+}
+
+static struct status *on_hello(struct client *client, const struct wire_message *message) {
+    struct worker_service *service = client->service;
+    if (client->is_greeted)
+        return status_invalid("a second Hello");
+    Millrace__Hello *hello = millrace__hello__unpack(NULL, message->meta.len, (const uint8_t *)message->meta.data);
+    if (!hello)
+        return status_invalid("malformed Hello");
+    struct status *st = check_hello(service, hello);
+    if (!st && *hello->task) /* tools have no name */
+        st = wire_conn_check_task(client->conn, hello->task);
+    unsigned channel = hello->channel;
+    struct peer_greeting greeting = {
+        .incarnation = hello->incarnation, .kind = (enum transport_kind)channel, .n_streams = hello->streams, .epoch = hello->epoch};
+    if (!st) {
+        client->is_greeted = true;
+        client->incarnation = hello->incarnation;
+        str_add(&client->hello_task, hello->task);
+    }
+    millrace__hello__free_unpacked(hello, NULL);
+    if (st)
+        return st;
+    greeting.task = str_text(&client->hello_task);
+    if (client->hello_task.len > 0 && channel > TRANSPORT_STREAM && strcmp(str_text(&client->hello_task), "master") != 0)
+        return become_stream(client, message->id, &greeting);
+    answer_hello(service, client->conn, message->id, channel);
+    if (client->hello_task.len == 0)
+        return NULL; /* a tool */
+    client->is_asker = channel == ASK_CHANNEL;
+    if (client->is_asker)
+        return NULL;
+    if (strcmp(str_text(&client->hello_task), "master") != 0)
+        return become_peer(client, &greeting);
+    client->master = master_join(service, client->incarnation);
+    return client->master ? NULL : status_exhausted("more than %d masters", SERVICE_MAX_MASTERS);
+}
+
+static struct status *not_for_masters(const struct wire_message *message) {
+    return status_invalid("a message of type %d, which is not for a worker's service", (int)message->type);
+}
+
+static struct status *on_master_message(struct client *client, struct wire_message *message) {
+    if (!client->master)
+        return status_new(STATUS_PERMISSION_DENIED, "a message of type %d from a connection that is no master's", (int)message->type);
+    switch (message->type) {
+    case WIRE_RUN_GRAPH:
+        return service_run_graph(client, message);
+    case WIRE_CANCEL_STEP:
+        return service_cancel_step(client, message);
+    case WIRE_FEED_STEP:
+        return service_feed_step(client, message);
+    case WIRE_REGISTER_GRAPH:
+        return service_register_graph(client, message);
+    case WIRE_DEREGISTER_GRAPH:
+        return service_deregister_graph(client, message);
+    case WIRE_CLOSE_SESSION:
+        return service_close_session(client, message);
+    case WIRE_KEEP_GRAPHS:
+        return service_keep_graphs(client, message);
+    case WIRE_END_JOB:
+        if (client->service->options.on_job_ended)
+            client->service->options.on_job_ended(client->service->options.on_job_ended_arg);
+        return NULL;
+    default:
+        return service_reset_containers(client, message);
+    }
+}
+
+static void answer_ping(struct client *client, const struct wire_message *message) {
+    struct str answer = STR_INIT;
+    heartbeat_answer(message->meta, clock_wall_us(), &answer);
+    service_send(client->conn, WIRE_PONG, message->id, answer.data, answer.len);
+    str_fini(&answer);
+    if (client->master)
+        master_pinged(client->master, message->meta, clock_now_ns());
+}
+
+static struct status *dispatch(struct client *client, struct wire_message *message) {
+    if (message->type == WIRE_HELLO)
+        return on_hello(client, message);
+    if (!client->is_greeted)
+        return status_invalid("the first message is of type %d, not Hello", (int)message->type);
+    if (client->master)
+        heartbeat_heard(&client->master->heartbeat, clock_now_ns());
+    switch (message->type) {
+    case WIRE_PING:
+        answer_ping(client, message);
+        return NULL;
+    case WIRE_ASK:
+        return service_answer(client, message);
+    case WIRE_GET_STEPS:
+        service_send_steps(client, message->id);
+        return NULL;
+    case WIRE_GET_STATUS:
+        send_status(client, message->id);
+        return NULL;
+    case WIRE_RUN_GRAPH:
+    case WIRE_CANCEL_STEP:
+    case WIRE_FEED_STEP:
+    case WIRE_REGISTER_GRAPH:
+    case WIRE_DEREGISTER_GRAPH:
+    case WIRE_CLOSE_SESSION:
+    case WIRE_KEEP_GRAPHS:
+    case WIRE_END_JOB:
+    case WIRE_RESET:
+        return on_master_message(client, message);
+    default:
+        return not_for_masters(message);
+    }
+}
+
+static void on_message(void *owner, struct wire_conn *conn, struct wire_message *message) {
+    struct client *client = owner;
+    if (client->service->is_freed)
+        return;
+    struct status *st = dispatch(client, message);
+    if (st)
+        wire_conn_close(conn, st);
+}
+
+/* Only graphs and feeds come with a payload. Feeds that find no memory fail their step, not the connection. */
+static struct buffer *on_alloc(void *owner, struct wire_conn *conn, const struct wire_message *message, size_t size_bytes) {
+    struct client *client = owner;
+    bool is_run = message->type == WIRE_RUN_GRAPH, is_feed = message->type == WIRE_FEED_STEP;
+    if (!client->master || client->service->is_freed || !(is_run || is_feed || message->type == WIRE_REGISTER_GRAPH))
+        return NULL;
+    if (message->type == WIRE_REGISTER_GRAPH && size_bytes > SERVICE_MAX_GRAPH_BYTES)
+        return NULL;
+    bool is_too_large = (is_run || is_feed) && (int64_t)size_bytes > client->service->options.max_feed_bytes;
+    struct buffer *buffer = is_too_large ? NULL : buffer_alloc(allocator_host(), size_bytes);
+    if (!buffer && (is_run || is_feed)) {
+        (is_run ? service_refuse_run : service_refuse_feed)(
+            client, message,
+            status_exhausted("%s for %zu bytes of feeds", is_too_large ? "the limit is too small" : "no memory", size_bytes));
+        return wire_discard;
+    }
+    return buffer;
+}
+
+static const struct wire_handlers client_handlers = {.on_message = on_message, .alloc = on_alloc, .on_closed = on_closed};
+
+static void on_accept(void *arg, struct wire_conn *conn_take) {
+    struct worker_service *service = arg;
+    struct client *client = xcalloc(1, sizeof(*client));
+    client->service = service;
+    client->conn = conn_take;
+    client->since_ns = clock_now_ns();
+    list_init(&client->answerings);
+    list_push_back(&service->clients, &client->link);
+    service->n_clients++;
+    wire_conn_set_owner(conn_take, client, &client_handlers);
+    if (service->n_clients > SERVICE_MAX_CLIENTS)
+        wire_conn_close(conn_take, status_exhausted("%d connections are open already", SERVICE_MAX_CLIENTS));
+}
+
+/* ---- beginning and end ---- */
+
+void clients_expire(struct worker_service *service, int64_t now_ns) {
+    LIST_FOR_EACH (link, &service->clients) {
+        struct client *client = LIST_ENTRY(link, struct client, link);
+        if (!client->is_greeted && now_ns - client->since_ns > SERVICE_HELLO_SECONDS * 1000000000ll)
+            wire_conn_close(client->conn, status_new(STATUS_DEADLINE_EXCEEDED, "no Hello from %s within %d s", wire_conn_peer(client->conn),
+                                                     SERVICE_HELLO_SECONDS));
+    }
+}
+
+/* Told once: it may end the service. */
+static void check_masters_gone(struct worker_service *service, int64_t now_ns) {
+    if (service->options.master_wait_ms <= 0 || service->masterless_ns == 0 || !service->options.on_masters_gone ||
+        now_ns - service->masterless_ns < service->options.master_wait_ms * 1000000)
+        return;
+    void (*on_masters_gone)(void *arg) = service->options.on_masters_gone;
+    service->options.on_masters_gone = NULL;
+    on_masters_gone(service->options.on_masters_gone_arg);
+}
+
+void service_check_awake(struct worker_service *service, int64_t now_ns) {
+    if (likely(now_ns - service->beat_ns < 2 * heartbeat_tick_ms(service->options.heartbeat_ms) * 1000000))
+        return;
+    service->beat_ns = now_ns;
+    LIST_FOR_EACH (link, &service->clients) {
+        struct client *client = LIST_ENTRY(link, struct client, link);
+        if (client->master && wire_conn_is_hung_up(client->conn))
+            wire_conn_close(client->conn, status_unavailable("%s gave this task up while it slept", wire_conn_peer(client->conn)));
+    }
+}
+
+static void on_beat(struct loop_timer *timer) {
+    struct worker_service *service = CONTAINER_OF(timer, struct worker_service, beat);
+    int64_t now_ns = clock_now_ns();
+    service_check_awake(service, now_ns);
+    masters_beat(service, now_ns);
+    service->beat_ns = now_ns;
+    check_masters_gone(service, now_ns);
+}
+
+static void on_tick(struct loop_timer *timer) {
+    struct worker_service *service = CONTAINER_OF(timer, struct worker_service, tick);
+    int64_t now_ns = clock_now_ns();
+    clients_expire(service, now_ns);
+    masters_expire(service, now_ns);
+    steps_expire(service, now_ns);
+    rendezvous_expire(service->rendezvous, now_ns);
+    if (now_ns - service->tidied_ns > MEMORY_TIDY_INTERVAL_MS * 1000000ll) {
+        service->tidied_ns = now_ns;
+        memory_tidy(service->options.pool);
+    }
+}
+
+static void timer_closed(struct worker_service *service) {
+    service->n_open_timers--;
+    service_maybe_free(service);
+}
+static void on_tick_closed(struct loop_timer *timer) { timer_closed(CONTAINER_OF(timer, struct worker_service, tick)); }
+static void on_beat_closed(struct loop_timer *timer) { timer_closed(CONTAINER_OF(timer, struct worker_service, beat)); }
+static void on_alarm_timer_closed(struct loop_timer *timer) { timer_closed(CONTAINER_OF(timer, struct worker_service, alarm_timer)); }
+
+static void on_last_run_ended(struct loop_task *task) {
+    struct worker_service *service = CONTAINER_OF(task, struct worker_service, drain_task);
+    void (*on_drained)(void *arg) = service->on_drained;
+    service->on_drained = NULL;
+    if (on_drained && !service->is_freed)
+        on_drained(service->on_drained_arg);
+    service_maybe_free(service);
+}
+
+static struct status *listen_both(struct worker_service *service) {
+    TRY(wire_listen(service->loop, service->options.listen, on_accept, service, &service->server));
+    wire_server_secure(service->server, service->options.tls);
+    if (service->options.use_sums)
+        wire_server_use_sums(service->server);
+    if (!service->options.use_unix)
+        return NULL;
+    char address[64];
+    snprintf(address, sizeof(address), "unix:@millrace-%016llx", (unsigned long long)service->incarnation);
+    struct status *st = wire_listen(service->loop, address, on_accept, service, &service->unix_server);
+    if (st) {
+        log_warning("no Unix socket, tasks of this host will use TCP: %s", status_message(st));
+        status_unref(st);
+        return NULL;
+    }
+    wire_server_secure(service->unix_server, service->options.tls);
+    if (service->options.use_sums)
+        wire_server_use_sums(service->unix_server);
+    free(service->unix_address);
+    service->unix_address = xstrdup(address);
+    return NULL;
+}
+
+static void register_metrics(void) {
+    metrics_register(&worker_steps_total);
+    metrics_register(&worker_steps_failed_total);
+    metrics_register(&worker_steps_live);
+    metrics_register(&worker_step_duration);
+    metrics_register(&worker_graphs);
+    metrics_register(&worker_ahead_granted_total);
+    metrics_register(&worker_ahead_arrived_total);
+    metrics_register(&worker_ahead_sent_total);
+}
+
+struct status *worker_service_new(struct loop *loop, const struct worker_options *options, struct worker_service **ret_service) {
+    struct worker_service *service = xcalloc(1, sizeof(*service));
+    service->loop = loop;
+    service->options = *options;
+    service->task = xstrdup(options->task);
+    service->unix_address = xstrdup("");
+    service->incarnation = random_u64();
+    list_init(&service->clients);
+    list_init(&service->masters);
+    list_init(&service->runs);
+    u64map_init(&service->early_cancels);
+    u64map_init(&service->by_step);
+    CHECK(pthread_mutex_init(&service->lock, NULL) == 0);
+    struct status *st = listen_both(service);
+    if (st) {
+        pthread_mutex_destroy(&service->lock);
+        free(service->task);
+        free(service->unix_address);
+        free(service);
+        return st;
+    }
+    register_metrics();
+    service->drain_task.run = on_last_run_ended;
+    service->peers = peer_table_new(loop, service->task, service->incarnation);
+    if (options->use_shm)
+        peer_table_use_shm(service->peers, allocator_host_arena());
+    peer_table_set_tls(service->peers, options->tls);
+    peer_table_set_sums(service->peers, options->use_sums);
+    peer_table_set_shm_limit(service->peers, options->max_shm_kept_bytes);
+    peer_table_set_streams(service->peers, (unsigned)options->n_streams);
+    peer_table_use_rdma(service->peers, options->rdma_mode, options->rdma_device, options->why_no_rdma);
+    peer_table_set_heartbeat(service->peers, options->heartbeat_ms);
+    service->askers = ask_table_new(loop, service->task, service->incarnation, options->heartbeat_ms);
+    ask_table_set_tls(service->askers, options->tls);
+    ask_table_set_sums(service->askers, options->use_sums);
+    peer_table_set_on_lost(service->peers, service_on_peer_lost, service);
+    service->rendezvous = rendezvous_table_new(service->peers, options->devices[0].allocator);
+    rendezvous_table_set_in_flight_limit(service->rendezvous, options->max_in_flight_bytes);
+    service->containers = container_table_new();
+    struct plan_options plan_options = {.devices = options->devices, .n_devices = options->n_devices, .host = &executor_host};
+    service->graphs = graph_cache_new(loop, options->pool, &plan_options);
+    loop_timer_init(loop, &service->tick, on_tick);
+    loop_timer_start(&service->tick, SERVICE_TICK_MS, SERVICE_TICK_MS);
+    loop_timer_init(loop, &service->beat, on_beat);
+    loop_timer_start(&service->beat, heartbeat_tick_ms(options->heartbeat_ms), heartbeat_tick_ms(options->heartbeat_ms));
+    service->beat_ns = clock_now_ns();
+    service_alarms_init(service);
+    service->n_open_timers = 3;
+    *ret_service = service;
+    return NULL;
+}
+
+static bool any_run(const struct run *run, const void *arg) { return true; }
+
+/* When the last step, connection, registration and timer have ended. */
+void service_maybe_free(struct worker_service *service) {
+    if (!service->is_freed || service->n_clients > 0 || service->n_registering > 0 || service->n_answering > 0 ||
+        service->n_open_timers > 0 || service_alarms_is_busy(service))
+        return;
+    pthread_mutex_lock(&service->lock);
+    int n_runs = service->n_runs;
+    service->is_end_watched = n_runs > 0; /* the last one comes back here */
+    pthread_mutex_unlock(&service->lock);
+    if (n_runs > 0)
+        return;
+    masters_free(service);
+    early_cancels_clear(service);
+    u64map_fini(&service->early_cancels);
+    graph_cache_free(service->graphs);
+    rendezvous_table_free(service->rendezvous);
+    peer_table_free(service->peers);
+    ask_table_free(service->askers);
+    container_table_free(service->containers);
+    alarm_clock_free(service->alarms); /* what containers hold may set alarms to its end */
+    runs_free(service);
+    u64map_fini(&service->by_step);
+    pthread_mutex_destroy(&service->lock);
+    void (*on_freed)(void *arg) = service->on_freed;
+    void *arg = service->on_freed_arg;
+    free(service->task);
+    free(service->unix_address);
+    free(service);
+    if (on_freed)
+        on_freed(arg);
+}
+
+void worker_service_free(struct worker_service *service, void (*on_freed)(void *arg), void *arg) {
+    if (!service)
+        return;
+    struct status *why = status_unavailable("%s is stopping", service->task);
+    service->on_freed = on_freed;
+    service->on_freed_arg = arg;
+    wire_server_close(service->server);
+    wire_server_close(service->unix_server);
+    service_cancel_runs(service, any_run, NULL, why);
+    ask_table_stop(service->askers);
+    LIST_FOR_EACH (link, &service->clients)
+        wire_conn_close(LIST_ENTRY(link, struct client, link)->conn, status_ref(why));
+    status_unref(why);
+    service->is_freed = true;
+    loop_timer_close(&service->tick, on_tick_closed);
+    loop_timer_close(&service->beat, on_beat_closed);
+    service_alarms_close(service, on_alarm_timer_closed);
+}
+
+void worker_service_drain(struct worker_service *service, void (*on_drained)(void *arg), void *arg) {
+    service->is_draining = true;
+    service->on_drained = on_drained;
+    service->on_drained_arg = arg;
+    pthread_mutex_lock(&service->lock);
+    bool is_idle = service->n_runs == 0;
+    service->is_end_watched = !is_idle;
+    pthread_mutex_unlock(&service->lock);
+    if (is_idle)
+        loop_post(service->loop, &service->drain_task);
+}
+
+int worker_service_port(const struct worker_service *service) { return wire_server_port(service->server); }
+uint64_t worker_service_incarnation(const struct worker_service *service) { return service->incarnation; }
+const char *worker_service_unix_address(const struct worker_service *service) { return service->unix_address; }

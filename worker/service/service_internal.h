@@ -1,0 +1,182 @@
+/* The parts of the service: service.c (connections, Hello, what is answered at once, the end), service_graphs.c (RegisterGraph,
+ * masters), service_steps.c (RunGraph to RunDone), service_cancel.c (how it is cut short), service_ask.c (other tasks' questions),
+ * service_alarms.c (kernels that wait for a time), service_page.c (status page). */
+#ifndef MILLRACE_WORKER_SERVICE_SERVICE_INTERNAL_H
+#define MILLRACE_WORKER_SERVICE_SERVICE_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "common/base/alarm.h"
+#include "common/base/list.h"
+#include "common/base/map.h"
+#include "common/base/metrics.h"
+#include "worker/exchange/ask.h"
+#include "worker/container.h"
+#include "worker/executor/executor.h"
+#include "rpc/wire/heartbeat.h"
+#include "worker/service/graph_cache.h"
+#include "rpc/wire/messages.h"
+#include "worker/exchange/peer.h"
+#include "worker/exchange/rendezvous.h"
+#include "worker/service/service.h"
+
+enum {
+    SERVICE_TICK_MS = 1000,
+    SERVICE_MAX_EARLY_CANCELS = 4096,
+    SERVICE_EARLY_CANCEL_SECONDS = 120, /* a RunGraph that has not come by then never will: its connection ended */
+    SERVICE_MAX_MASTERS = 1024,
+    SERVICE_MAX_CLIENTS = 16384,
+    SERVICE_HELLO_SECONDS = 10,          /* a connection says who it is, or ends */
+    SERVICE_MAX_GRAPH_BYTES = INT32_MAX, /* as protobuf has it */
+    SERVICE_TIMEOUT_SLACK_MS = 2000,     /* the master keeps the deadline; this is the backstop */
+    RUNS_KEPT = 64,
+};
+
+/* A master process, by its incarnation. */
+struct master {
+    struct list link;
+    uint64_t incarnation;
+    uint64_t membership; /* random: tells this record from a later one of the same master */
+    int n_clients;
+    int64_t lost_ns;            /* when the last of its connections ended */
+    struct heartbeat heartbeat; /* passive: the master pings; on from its first ping */
+};
+
+/* An accepted connection. */
+struct client {
+    struct list link;
+    struct worker_service *service;
+    struct wire_conn *conn;
+    bool is_greeted;
+    int64_t since_ns;
+    uint64_t incarnation;  /* from its Hello */
+    struct master *master; /* NULL: a tool */
+    struct str hello_task;
+    bool is_asker; /* another task's, for the questions of its kernels */
+    int n_answering;
+    struct list answerings; /* of its questions (service_ask.c) */
+};
+
+/* One RunGraph on its way to its RunDone. */
+struct run {
+    struct step_run exec;
+    _Atomic uint32_t n_refs; /* the step's, and those who are about to cancel it */
+    struct worker_service *service;
+    struct list link; /* service->runs; guarded by service->lock */
+    struct run *next_free;
+    struct wire_conn *conn;    /* one reference */
+    struct graph_entry *graph; /* one reference */
+    uint64_t id, master_incarnation;
+    int64_t start_ns, deadline_ns; /* deadline 0: none */
+    struct status *cancelled;      /* what CancelStep brought; guarded by service->lock */
+    struct tensor *values;         /* feeds, then fetches */
+    uint32_t n_values, values_capacity;
+    struct str meta;
+};
+
+struct worker_service {
+    struct loop *loop;
+    struct worker_options options;
+    char *task, *unix_address;
+    uint64_t incarnation;
+    struct wire_server *server, *unix_server;
+    struct peer_table *peers;
+    struct ask_table *askers;
+    struct rendezvous_table *rendezvous;
+    struct container_table *containers;
+    struct graph_cache *graphs;
+    struct list clients, masters;
+    struct u64map early_cancels; /* step id → struct early_cancel: the cancel came before its RunGraph */
+    struct loop_timer tick;
+    int64_t tidied_ns;
+    struct loop_timer beat;     /* watches the masters */
+    int64_t beat_ns;            /* when it fired last */
+    struct alarm_clock *alarms; /* service_alarms.c */
+    struct loop_timer alarm_timer;
+    struct loop_task alarm_task;
+    _Atomic bool is_alarm_posted;
+    int64_t masterless_ns; /* since when there is no master; 0: there is one, or never was */
+    struct loop_task drain_task, free_task;
+    uint64_t oldest_live_step; /* the last one heard of */
+    int n_clients, n_registering, n_answering;
+    int n_open_timers;
+    bool is_draining, is_freed;
+    void (*on_drained)(void *arg);
+    void *on_drained_arg;
+    void (*on_freed)(void *arg);
+    void *on_freed_arg;
+
+    pthread_mutex_t lock;  /* guards what follows */
+    struct u64map by_step; /* step id → struct run */
+    struct list runs;      /* live ones */
+    int n_runs;            /* live, or ended and not yet let go */
+    struct run *free_runs;
+    int n_free_runs;
+    bool is_end_watched; /* the last run's end posts drain_task */
+};
+
+extern struct metric worker_steps_total, worker_steps_failed_total, worker_steps_live, worker_step_duration, worker_graphs;
+
+/* ---- service.c ---- */
+void service_maybe_free(struct worker_service *service);
+void clients_expire(struct worker_service *service, int64_t now_ns); /* those that have not said Hello */
+/* Has this process been stopped, or its host been asleep? Then masters may have given it up: connections that they have closed end before
+ * what they had sent is read, for its steps are over. */
+void service_check_awake(struct worker_service *service, int64_t now_ns);
+/* A message without payload. */
+void service_send(struct wire_conn *conn, enum wire_type type, uint64_t id, const void *meta, size_t len);
+
+/* ---- service_alarms.c: the loop drives the clock of the kernels' alarms ---- */
+void service_alarms_init(struct worker_service *service);
+/* Steps that are ending may still set alarms; none rings. `on_closed` as loop_timer_close's. */
+void service_alarms_close(struct worker_service *service, void (*on_closed)(struct loop_timer *timer));
+bool service_alarms_is_busy(const struct worker_service *service); /* loop thread: its end will call service_maybe_free */
+
+/* ---- service_graphs.c ---- */
+struct master *master_join(struct worker_service *service, uint64_t incarnation); /* NULL: too many */
+void master_leave(struct worker_service *service, struct master *master);
+void masters_expire(struct worker_service *service, int64_t now_ns);
+void masters_beat(struct worker_service *service, int64_t now_ns); /* ends the connections of those that are silent */
+void master_pinged(struct master *master, struct span meta, int64_t now_ns);
+void masters_free(struct worker_service *service);
+struct status *service_register_graph(struct client *client, struct wire_message *message) MUST_USE;
+struct status *service_keep_graphs(struct client *client, const struct wire_message *message) MUST_USE;
+struct status *service_close_session(struct client *client, const struct wire_message *message) MUST_USE;
+struct status *service_deregister_graph(struct client *client, const struct wire_message *message) MUST_USE;
+struct status *service_reset_containers(struct client *client, const struct wire_message *message) MUST_USE;
+
+/* ---- service_steps.c ---- */
+struct status *service_run_graph(struct client *client, struct wire_message *message) MUST_USE;
+struct status *service_feed_step(struct client *client, struct wire_message *message) MUST_USE;
+void service_refuse_feed(struct client *client, const struct wire_message *message, struct status *why_take); /* no memory for it */
+/* There was no memory for its feeds: it is answered without having started. */
+void service_refuse_run(struct client *client, const struct wire_message *message, struct status *why_take);
+void service_run_let_go(struct run *run); /* a reference taken under service->lock */
+void runs_free(struct worker_service *service);
+
+/* ---- service_cancel.c ---- */
+struct status *service_cancel_step(struct client *client, const struct wire_message *message) MUST_USE;
+/* Cancels the live runs that `matches`; any thread may end others meanwhile. */
+void service_cancel_runs(struct worker_service *service, bool (*matches)(const struct run *run, const void *arg), const void *arg,
+                         struct status *why);
+/* What came over a connection that has ended: nobody waits for its answer. */
+void service_cancel_runs_of(struct client *client);
+void steps_expire(struct worker_service *service, int64_t now_ns);
+void service_on_peer_lost(void *arg, struct peer *peer, struct status *why);
+/* What cancelled a step whose RunGraph is only coming now; NULL: nothing. */
+struct status *early_cancel_take(struct worker_service *service, uint64_t step_id);
+void early_cancels_clear(struct worker_service *service);
+
+/* ---- service_ask.c ---- */
+struct status *service_answer(struct client *client, const struct wire_message *message) MUST_USE;
+void service_forget_asker(struct client *client); /* it is going: what is being answered has nobody to go to */
+
+/* ---- service_page.c ---- */
+void service_send_steps(struct client *client, uint64_t id);
+
+/* ---- step_stats.c ---- */
+/* TensorFlow's StepStats message of a traced step. */
+void step_stats_write(const struct step_stats *stats, const char *device, struct str *out);
+
+#endif

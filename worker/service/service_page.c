@@ -1,0 +1,137 @@
+/* The status page's rows. */
+#include "worker/service/service_internal.h"
+
+#include "common/base/clock.h"
+#include "common/tensor/tensor_proto.h"
+#include "rpc/tls/tls.h"
+
+static void add_text(struct str *out, const char *key, const char *text) {
+    str_addf(out, "\"%s\":\"", key);
+    str_add_json_escaped(out, text, strlen(text));
+    str_add(out, "\",");
+}
+
+static void describe_devices(const struct worker_service *service, struct str *out) {
+    str_add(out, "\"devices\":[");
+    for (int i = 0; i < service->options.n_devices; i++) {
+        const struct device *device = &service->options.devices[i];
+        str_add(out, i > 0 ? ",{" : "{");
+        add_text(out, "name", device->full_name);
+        str_addf(out, "\"memory_in_use_bytes\":%lld,\"memory_peak_bytes\":%lld,\"memory_limit_bytes\":%lld}",
+                 (long long)atomic_load(&device->allocator->in_use_bytes), (long long)atomic_load(&device->allocator->peak_bytes),
+                 (long long)device->memory_limit_bytes);
+    }
+    str_add(out, "],");
+}
+
+/* At most so many steps are listed: a page is made on the loop. */
+enum { MAX_STEPS_SHOWN = 100 };
+
+/* Those that run longest, with a reference each; of one master, or of all (0). */
+static int take_shown(struct worker_service *service, uint64_t master_incarnation, struct run **ret_runs, size_t *ret_n_live) {
+    int n = 0;
+    pthread_mutex_lock(&service->lock);
+    *ret_n_live = service->by_step.n_entries;
+    LIST_FOR_EACH (link, &service->runs) {
+        struct run *run = LIST_ENTRY(link, struct run, link);
+        if (n == MAX_STEPS_SHOWN)
+            break;
+        if (master_incarnation != 0 && run->master_incarnation != master_incarnation)
+            continue;
+        atomic_fetch_add_explicit(&run->n_refs, 1, memory_order_relaxed);
+        ret_runs[n++] = run;
+    }
+    pthread_mutex_unlock(&service->lock);
+    return n;
+}
+
+/* A line per operation; one that says so when all of it is at work. */
+static void describe_waits(struct run *run, struct str *out) {
+    size_t before = out->len;
+    executor_describe_waits(&run->exec, out);
+    if (out->len == before)
+        str_add(out, "nothing waits: it is at work\n");
+}
+
+void worker_service_describe_steps(struct worker_service *service, struct str *out) {
+    struct run *shown[MAX_STEPS_SHOWN];
+    size_t n_live;
+    int n = take_shown(service, 0, shown, &n_live);
+    int64_t now_ns = clock_now_ns();
+    for (int i = 0; i < n; i++) {
+        str_addf(out, "step %016llx of master %016llx, %.3f s:\n", (unsigned long long)shown[i]->id,
+                 (unsigned long long)shown[i]->master_incarnation, (double)(now_ns - shown[i]->start_ns) / 1e9);
+        describe_waits(shown[i], out);
+        service_run_let_go(shown[i]);
+    }
+    if (n_live > (size_t)n)
+        str_addf(out, "and %zu more\n", n_live - (size_t)n);
+}
+
+void service_send_steps(struct client *client, uint64_t id) {
+    struct run *shown[MAX_STEPS_SHOWN];
+    struct str steps = STR_INIT, step = STR_INIT, waits = STR_INIT;
+    size_t n_live;
+    int n = take_shown(client->service, client->incarnation, shown, &n_live);
+    for (int i = 0; i < n; i++) {
+        str_clear(&step);
+        str_clear(&waits);
+        describe_waits(shown[i], &waits);
+        proto_add_tag(&step, 1, 1);
+        str_add_bytes(&step, &shown[i]->id, sizeof(shown[i]->id));
+        proto_add_bytes(&step, 2, waits.data, waits.len);
+        proto_add_bytes(&steps, 1, step.data, step.len);
+        service_run_let_go(shown[i]);
+    }
+    service_send(client->conn, WIRE_STEPS, id, steps.data, steps.len);
+    str_fini(&steps);
+    str_fini(&step);
+    str_fini(&waits);
+}
+
+static void describe_steps(struct worker_service *service, struct str *out) {
+    struct run *shown[MAX_STEPS_SHOWN];
+    size_t n_live;
+    int n = take_shown(service, 0, shown, &n_live);
+    int64_t now_ns = clock_now_ns();
+    str_addf(out, "\"live_steps\":%zu,\"steps\":[", n_live);
+    for (int i = 0; i < n; i++) {
+        struct str waits = STR_INIT;
+        executor_describe_waits(&shown[i]->exec, &waits);
+        str_addf(out, "%s{\"step\":\"%016llx\",\"graph\":%llu,\"seconds\":%.3f,\"waits\":\"", i > 0 ? "," : "",
+                 (unsigned long long)shown[i]->id, (unsigned long long)shown[i]->graph->handle,
+                 (double)(now_ns - shown[i]->start_ns) / 1e9);
+        str_add_json_escaped(out, str_text(&waits), waits.len);
+        str_add(out, "\"}");
+        str_fini(&waits);
+        service_run_let_go(shown[i]);
+    }
+    str_add(out, "],");
+}
+
+void worker_service_describe(struct worker_service *service, struct str *out) {
+    str_add_char(out, '{');
+    add_text(out, "task", service->task);
+    str_addf(out, "\"incarnation\":\"%016llx\",\"version\":\"%s\",\"draining\":%s,\"clients\":%d,",
+             (unsigned long long)service->incarnation, MILLRACE_VERSION, service->is_draining ? "true" : "false", service->n_clients);
+    add_text(out, "unix_address", service->unix_address);
+    str_add(out, "\"tls\":");
+    if (service->options.tls)
+        tls_describe(service->options.tls, out);
+    else
+        str_add(out, "null");
+    str_add_char(out, ',');
+    describe_devices(service, out);
+    describe_steps(service, out);
+    str_add(out, "\"graphs\":");
+    graph_cache_describe(service->graphs, out);
+    str_addf(out, ",\"n_resources\":%zu,\"resources\":", container_n_resources(service->containers));
+    container_describe(service->containers, out);
+    str_add(out, ",\"peers\":");
+    peer_table_describe(service->peers, out);
+    str_add(out, ",\"rdma\":");
+    peer_table_describe_rdma(service->peers, out);
+    str_add(out, ",\"rendezvous\":");
+    rendezvous_table_describe(service->rendezvous, out);
+    str_add(out, "}\n");
+}

@@ -1,0 +1,439 @@
+/* From RunGraph to RunDone: the path that every step takes. How it is cut short: service_cancel.c. */
+#include <stdlib.h>
+
+#include "common/base/clock.h"
+#include "common/tensor/tensor_proto.h"
+#include "worker/service/service_internal.h"
+
+struct metric worker_steps_total = METRIC_COUNTER_INIT("millrace_worker_steps_total", "Partition runs that ended");
+struct metric worker_steps_failed_total =
+    METRIC_COUNTER_INIT("millrace_worker_steps_failed_total", "Partition runs that ended with an error");
+struct metric worker_steps_live = METRIC_GAUGE_INIT("millrace_worker_steps_live", "Partition runs that are on their way");
+struct metric worker_step_duration = METRIC_HISTOGRAM_INIT("millrace_worker_step_duration_us", "From RunGraph to RunDone");
+
+/* ---- records ---- */
+
+static void on_done(struct step_run *exec, struct status *status_take);
+
+static struct run *run_take(struct worker_service *service) {
+    pthread_mutex_lock(&service->lock);
+    struct run *run = service->free_runs;
+    if (run) {
+        service->free_runs = run->next_free;
+        service->n_free_runs--;
+    }
+    service->n_runs++;
+    pthread_mutex_unlock(&service->lock);
+    if (!run) {
+        run = xcalloc(1, sizeof(*run));
+        step_run_init(&run->exec);
+        list_init(&run->link);
+        run->service = service;
+    }
+    atomic_init(&run->n_refs, 1);
+    return run;
+}
+
+static void run_destroy(struct run *run) {
+    step_run_fini(&run->exec);
+    str_fini(&run->meta);
+    free(run->values);
+    free(run);
+}
+
+/* What a run held goes with its last reference: a canceller may still be looking. */
+static void run_unref(struct run *run) {
+    if (atomic_fetch_sub_explicit(&run->n_refs, 1, memory_order_acq_rel) != 1)
+        return;
+    struct worker_service *service = run->service;
+    for (uint32_t i = 0; i < run->n_values; i++)
+        tensor_clear(&run->values[i]);
+    run->n_values = 0;
+    graph_entry_unref(run->graph);
+    wire_conn_unref(run->conn);
+    status_unref(run->cancelled);
+    status_unref(run->exec.cancelled_before); /* a cancel that came after the end */
+    run->exec.cancelled_before = NULL;
+    run->graph = NULL;
+    run->conn = NULL;
+    run->cancelled = NULL;
+    pthread_mutex_lock(&service->lock);
+    bool keep = service->n_free_runs < RUNS_KEPT;
+    if (keep) {
+        run->next_free = service->free_runs;
+        service->free_runs = run;
+        service->n_free_runs++;
+    }
+    bool is_last = --service->n_runs == 0 && service->is_end_watched;
+    if (is_last)
+        service->is_end_watched = false;
+    pthread_mutex_unlock(&service->lock);
+    if (!keep)
+        run_destroy(run);
+    if (is_last)
+        loop_post(service->loop, &service->drain_task);
+}
+
+void service_run_let_go(struct run *run) { run_unref(run); }
+
+void runs_free(struct worker_service *service) {
+    for (struct run *run = service->free_runs, *next; run; run = next) {
+        next = run->next_free;
+        run_destroy(run);
+    }
+}
+
+int worker_service_n_steps(struct worker_service *service) {
+    pthread_mutex_lock(&service->lock);
+    int n = service->n_runs;
+    pthread_mutex_unlock(&service->lock);
+    return n;
+}
+
+/* All TENSOR_NONE; feeds first. Never NULL. */
+static void run_make_values(struct run *run, uint32_t n) {
+    if (run->values_capacity <= n) {
+        size_t size_bytes = ((size_t)n + 1) * sizeof(struct tensor);
+        free(run->values);
+        run->values = aligned_alloc(64, size_bytes);
+        if (!run->values)
+            out_of_memory(size_bytes);
+        run->values_capacity = n + 1;
+    }
+    memset(run->values, 0, n * sizeof(struct tensor));
+    run->n_values = n;
+}
+
+/* ---- the answer ---- */
+
+/* A failure that CancelStep brought is not this task's own. */
+static bool is_derived(struct run *run, const struct status *status) {
+    if (!status)
+        return false;
+    pthread_mutex_lock(&run->service->lock);
+    bool derived = run->cancelled == status;
+    pthread_mutex_unlock(&run->service->lock);
+    return derived;
+}
+
+static struct status *add_fetches(struct run *run, const struct tensor **ret_plain, size_t *ret_n) {
+    const struct plan *plan = run->graph->plan;
+    size_t n = 0;
+    for (uint32_t i = 0; !run->exec.is_partial && i < plan->n_fetches; i++) {
+        const struct tensor *t = &run->exec.fetches[i];
+        if (t->storage != TENSOR_DEAD && dtype_is_object((enum dtype)t->dtype)) {
+            if (run->meta.len + tensor_proto_size(t) > WIRE_MAX_META_BYTES - 4096)
+                return status_exhausted("the strings fetched by one step have more than %d bytes", WIRE_MAX_META_BYTES - 4096);
+        } else if (t->storage != TENSOR_DEAD) {
+            ret_plain[n++] = t;
+        }
+        run_done_add_fetch(&run->meta, t);
+    }
+    *ret_n = n;
+    return NULL;
+}
+
+static void send_done(struct run *run, struct status **status) {
+    enum { FEW = 16 };
+    const struct tensor *few[FEW], **plain = run->graph->plan->n_fetches > FEW ? xcalloc(run->graph->plan->n_fetches, sizeof(*plain)) : few;
+    size_t n_plain = 0;
+    str_clear(&run->meta);
+    str_reserve(&run->meta, 128);
+    if (!*status)
+        *status = add_fetches(run, plain, &n_plain);
+    if (*status) {
+        str_clear(&run->meta);
+        n_plain = 0;
+        run_done_add_status(&run->meta, *status, is_derived(run, *status));
+    }
+    if (run->exec.stats) {
+        struct str stats = STR_INIT;
+        step_stats_write(run->exec.stats, run->service->options.devices[0].full_name, &stats);
+        if (run->meta.len + stats.len < WIRE_MAX_META_BYTES - 64)
+            run_done_add_stats(&run->meta, (struct span){stats.data, stats.len});
+        str_fini(&stats);
+    }
+    struct wire_out out = {
+        .type = WIRE_RUN_DONE, .id = run->id, .meta = {run->meta.data, run->meta.len}, .tensors = plain, .n_tensors = n_plain};
+    wire_send(run->conn, &out);
+    if (plain != few)
+        free(plain);
+}
+
+/* Any thread. The answer leaves first. */
+static void on_done(struct step_run *exec, struct status *status_take) {
+    struct run *run = CONTAINER_OF(exec, struct run, exec);
+    struct worker_service *service = run->service;
+    struct status *status = status_take;
+    send_done(run, &status);
+    metric_add(&worker_steps_total, 1);
+    metric_add(&worker_steps_failed_total, status != NULL);
+    metric_add(&worker_steps_live, -1);
+    metric_observe_us(&worker_step_duration, (clock_now_ns() - run->start_ns) / 1000);
+    step_stats_free(exec->stats);
+    exec->stats = NULL;
+    pthread_mutex_lock(&service->lock);
+    u64map_remove(&service->by_step, run->id);
+    list_remove(&run->link);
+    pthread_mutex_unlock(&service->lock);
+    rendezvous_end_step(service->rendezvous, run->id);
+    rendezvous_unref(exec->rendezvous);
+    exec->rendezvous = NULL;
+    status_unref(status);
+    run_unref(run);
+}
+
+/* A fetch of a partial run. Any thread: the step's owner. */
+static void on_fetch(struct step_run *exec, uint32_t position, struct tensor *value) {
+    struct run *run = CONTAINER_OF(exec, struct run, exec);
+    struct str meta = STR_INIT;
+    const struct tensor *plain[] = {value};
+    bool is_plain = value->storage != TENSOR_DEAD && !dtype_is_object((enum dtype)value->dtype);
+    if (!is_plain && value->storage != TENSOR_DEAD && tensor_proto_size(value) > WIRE_MAX_META_BYTES - 4096) {
+        struct status *why = status_exhausted("the strings of a fetch have more than %d bytes", WIRE_MAX_META_BYTES - 4096);
+        executor_cancel(exec, why);
+        status_unref(why);
+    } else {
+        step_fetched_write(&meta, position, value);
+        wire_send(
+            run->conn,
+            &(struct wire_out){
+                .type = WIRE_STEP_FETCHED, .id = run->id, .meta = {meta.data, meta.len}, .tensors = plain, .n_tensors = is_plain ? 1 : 0});
+    }
+    str_fini(&meta);
+    tensor_clear(value);
+}
+
+static void on_inputs_taken(struct step_run *exec) {
+    struct run *run = CONTAINER_OF(exec, struct run, exec);
+    service_send(run->conn, WIRE_INPUTS_TAKEN, run->id, NULL, 0);
+}
+
+/* Answered without having run. */
+static void refuse(struct wire_conn *conn, uint64_t id, struct status *why_take, bool derived) {
+    struct str meta = STR_INIT;
+    run_done_add_status(&meta, why_take, derived);
+    service_send(conn, WIRE_RUN_DONE, id, meta.data, meta.len);
+    str_fini(&meta);
+    status_unref(why_take);
+}
+
+void service_refuse_run(struct client *client, const struct wire_message *message, struct status *why_take) {
+    rendezvous_end_step(client->service->rendezvous, message->id);
+    refuse(client->conn, message->id, why_take, false);
+}
+
+/* ---- the question ---- */
+
+static struct status *take_feed(const struct graph_entry *graph, uint32_t position, struct span bytes, const struct wire_message *message,
+                                size_t *offset, struct tensor *ret) {
+    struct tensor_meta meta;
+    TRY(tensor_meta_read(bytes, &meta));
+    TRY(tensor_meta_take(&meta, message, offset, allocator_host(), ret));
+    if (ret->storage == TENSOR_DEAD || (graph->feed_types[position] != DT_INVALID && ret->dtype != graph->feed_types[position]))
+        return status_invalid("feed %u is %s, the graph wants %s", position,
+                              ret->storage == TENSOR_DEAD ? "dead" : dtype_name((enum dtype)ret->dtype),
+                              dtype_name((enum dtype)graph->feed_types[position]));
+    return NULL;
+}
+
+static struct status *take_feeds(struct run *run, struct run_graph_message *request, const struct wire_message *message) {
+    const struct graph_entry *graph = run->graph;
+    uint32_t n = 0;
+    size_t offset = 0;
+    struct span bytes;
+    while (run_graph_next_feed(request, &bytes)) {
+        if (n == graph->plan->n_feeds || request->is_partial)
+            return status_invalid("RunGraph brings more than the %u feeds of graph %llu", n, (unsigned long long)graph->handle);
+        TRY(take_feed(graph, n, bytes, message, &offset, &run->values[n]));
+        n++;
+    }
+    if (n != graph->plan->n_feeds && !request->is_partial)
+        return status_invalid("RunGraph brings %u feeds, graph %llu has %u", n, (unsigned long long)graph->handle, graph->plan->n_feeds);
+    return NULL;
+}
+
+static void connect_peers(const struct graph_entry *graph) {
+    for (int i = 0; i < graph->n_peers; i++)
+        peer_connect(graph->peers[i]);
+}
+
+/* Enters the run among the live ones, unless its step has been here. */
+static struct status *enter(struct worker_service *service, struct run *run) {
+    struct status *st = NULL;
+    pthread_mutex_lock(&service->lock);
+    if (u64map_get(&service->by_step, run->id))
+        st = status_new(STATUS_ALREADY_EXISTS, "step %llx is running here already", (unsigned long long)run->id);
+    else if (service->n_runs > service->options.max_steps)
+        st = status_exhausted("%d steps are running on %s already", service->options.max_steps, service->task);
+    else
+        u64map_put(&service->by_step, run->id, run);
+    if (!st)
+        list_push_back(&service->runs, &run->link);
+    pthread_mutex_unlock(&service->lock);
+    return st;
+}
+
+static void leave(struct worker_service *service, struct run *run) {
+    pthread_mutex_lock(&service->lock);
+    u64map_remove(&service->by_step, run->id);
+    list_remove(&run->link);
+    pthread_mutex_unlock(&service->lock);
+}
+
+/* Everything between entering and the start. */
+static struct status *prepare(struct worker_service *service, struct run *run, struct run_graph_message *request,
+                              const struct wire_message *message) {
+    const struct plan *plan = run->graph->plan;
+    struct step_run *exec = &run->exec;
+    bool is_over;
+    exec->rendezvous = NULL;
+    run_make_values(run, plan->n_feeds + plan->n_fetches);
+    TRY(take_feeds(run, request, message));
+    if (plan->n_channels > 0) {
+        connect_peers(run->graph);
+        exec->rendezvous = rendezvous_open_in(service->rendezvous, run->id, run->graph->flow);
+        is_over = exec->rendezvous == NULL;
+    } else {
+        is_over = rendezvous_is_ended(service->rendezvous, run->id);
+    }
+    if (is_over)
+        return status_new(STATUS_ABORTED, "step %llx has ended here already", (unsigned long long)run->id);
+    exec->plan = run->graph->plan;
+    exec->step_id = run->id;
+    exec->feeds = run->values;
+    exec->fetches = run->values + plan->n_feeds;
+    exec->containers = run->graph->containers ? run->graph->containers : service->containers;
+    exec->pool = service->options.pool;
+    exec->io_pool = service->options.io_pool;
+    exec->alarms = service->alarms;
+    exec->others = run->graph->others;
+    exec->n_others = run->graph->n_others;
+    exec->collect_stats = request->collect_stats;
+    exec->inline_budget_ns = service->options.inline_budget_ns;
+    exec->on_done = on_done;
+    exec->is_partial = request->is_partial;
+    exec->on_fetch = on_fetch;
+    exec->on_inputs_taken = request->tells_saves ? on_inputs_taken : NULL;
+    return NULL;
+}
+
+static void prune(struct worker_service *service, const struct run_graph_message *request) {
+    if (request->oldest_live_step == 0 || request->oldest_live_step == service->oldest_live_step)
+        return;
+    service->oldest_live_step = request->oldest_live_step;
+    rendezvous_prune(service->rendezvous, request->master_incarnation, request->oldest_live_step);
+}
+
+struct status *service_run_graph(struct client *client, struct wire_message *message) {
+    struct worker_service *service = client->service;
+    struct run_graph_message request;
+    TRY(run_graph_read(message->meta, &request));
+    if (request.master_incarnation != client->incarnation || request.step_id != message->id)
+        return status_failed_precondition("RunGraph of another master, or for another step, than its header's");
+    int64_t now_ns = clock_now_ns();
+    service_check_awake(service, now_ns);
+    if (!wire_conn_is_open(client->conn))
+        return NULL;
+    prune(service, &request);
+    struct status *early = service->early_cancels.n_entries > 0 ? early_cancel_take(service, message->id) : NULL;
+    if (unlikely(early != NULL)) {
+        rendezvous_end_step(service->rendezvous, message->id);
+        refuse(client->conn, message->id, early, true);
+        return NULL;
+    }
+    struct graph_entry *graph = graph_cache_find(service->graphs, request.graph);
+    if (unlikely(!graph || service->is_draining)) {
+        service_refuse_run(client, message,
+                           graph ? status_unavailable("%s is draining", service->task)
+                                 : status_new(STATUS_ABORTED, "Graph handle %llu is not registered on %s",
+                                              (unsigned long long)request.graph, service->task));
+        return NULL;
+    }
+    struct run *run = run_take(service);
+    run->conn = wire_conn_ref(client->conn);
+    run->graph = graph_entry_ref(graph);
+    run->id = message->id;
+    run->master_incarnation = request.master_incarnation;
+    run->start_ns = now_ns;
+    run->deadline_ns = 0;
+    if (request.timeout_ms > 0 && request.timeout_ms < INT64_MAX / 2000000)
+        run->deadline_ns = run->start_ns + (request.timeout_ms + SERVICE_TIMEOUT_SLACK_MS) * 1000000;
+    struct status *st = enter(service, run);
+    bool has_entered = !st;
+    if (!st)
+        st = prepare(service, run, &request, message);
+    if (unlikely(st != NULL)) {
+        if (has_entered) {
+            leave(service, run);
+            rendezvous_end_step(service->rendezvous, run->id);
+        }
+        refuse(client->conn, run->id, st, false);
+        run_unref(run);
+        return NULL;
+    }
+    graph->n_runs++;
+    metric_add(&worker_steps_live, 1);
+    executor_start(&run->exec);
+    return NULL;
+}
+
+/* ---- feeds of a partial run that come later ---- */
+
+/* A live run of this master's, with a reference; NULL: it has ended, or another's. */
+static struct run *find_run(struct client *client, uint64_t step_id) {
+    struct worker_service *service = client->service;
+    pthread_mutex_lock(&service->lock);
+    struct run *run = u64map_get(&service->by_step, step_id);
+    if (run && run->master_incarnation != client->incarnation)
+        run = NULL;
+    if (run)
+        atomic_fetch_add_explicit(&run->n_refs, 1, memory_order_relaxed);
+    pthread_mutex_unlock(&service->lock);
+    return run;
+}
+
+static struct status *feed_run(struct run *run, struct wire_message *message) {
+    struct feed_step_message request;
+    struct span bytes;
+    uint32_t position;
+    size_t offset = 0;
+    int more;
+    if (!run->exec.is_partial)
+        return status_invalid("FeedStep for step %llx, which is not a partial run", (unsigned long long)run->id);
+    feed_step_read(message->meta, &request);
+    while ((more = feed_step_next(&request, &position, &bytes)) > 0) {
+        struct tensor value = TENSOR_INIT;
+        if (position >= run->graph->plan->n_feeds)
+            return status_invalid("FeedStep for feed %u of %u", position, run->graph->plan->n_feeds);
+        struct status *st = take_feed(run->graph, position, bytes, message, &offset, &value);
+        if (st) {
+            tensor_clear(&value);
+            return st;
+        }
+        executor_feed(&run->exec, position, &value);
+    }
+    return more < 0 ? status_invalid("malformed FeedStep") : NULL;
+}
+
+/* A feed that cannot be taken ends its step, not the connection. */
+struct status *service_feed_step(struct client *client, struct wire_message *message) {
+    struct run *run = find_run(client, message->id);
+    if (!run)
+        return NULL; /* RunDone and FeedStep have crossed */
+    struct status *st = feed_run(run, message);
+    if (st)
+        executor_cancel(&run->exec, st);
+    status_unref(st);
+    run_unref(run);
+    return NULL;
+}
+
+void service_refuse_feed(struct client *client, const struct wire_message *message, struct status *why_take) {
+    struct run *run = find_run(client, message->id);
+    if (run) {
+        executor_cancel(&run->exec, why_take);
+        run_unref(run);
+    }
+    status_unref(why_take);
+}

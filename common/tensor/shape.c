@@ -1,6 +1,8 @@
 /* Shapes: products that cannot overflow unnoticed, comparison, text. */
 #include "common/tensor/shape.h"
 
+#include <stdio.h>
+
 bool shape_is_full(struct shape shape) {
     if (shape.rank < 0)
         return false;
@@ -71,6 +73,28 @@ void shape_print(struct shape shape, struct str *out) {
             str_addf(out, "%lld", (long long)shape.dims[i]);
     }
     str_add_char(out, ']');
+}
+
+struct shape_text shape_to_text(struct shape shape) {
+    struct shape_text ret;
+    struct str text = STR_INIT;
+    shape_print(shape, &text);
+    bool is_cut = text.len >= sizeof(ret.text);
+    snprintf(ret.text, sizeof(ret.text), "%.*s%s", is_cut ? (int)sizeof(ret.text) - 4 : (int)text.len, str_text(&text),
+             is_cut ? "..." : "");
+    str_fini(&text);
+    return ret;
+}
+
+struct shape_text shape_index_to_text(struct shape shape, int64_t i) {
+    if (shape.rank == 0)
+        return (struct shape_text){""};
+    int64_t at[SHAPE_MAX_RANK];
+    for (int d = shape.rank - 1; d >= 0; d--) {
+        at[d] = shape.dims[d] ? i % shape.dims[d] : 0;
+        i = shape.dims[d] ? i / shape.dims[d] : 0;
+    }
+    return shape_to_text((struct shape){shape.rank, at});
 }
 
 const char *shape_text(struct shape shape, struct arena *arena) {

@@ -29,4 +29,15 @@ void shape_print(struct shape shape, struct str *out);
 const char *shape_text(struct shape shape, struct arena *arena);
 struct shape shape_dup(struct shape shape, struct arena *arena);
 
+/* The same in a value of its own, for the arguments of a message: SHAPE_TEXT(shape) is a string that lives until the end of the full
+ * expression. What does not fit is cut and ends with "...". */
+struct shape_text {
+    char text[512];
+};
+struct shape_text shape_to_text(struct shape shape);
+#define SHAPE_TEXT(...) (shape_to_text(__VA_ARGS__).text)
+/* "[1,0]": the coordinates of element i in row-major order; "" where the rank is 0. */
+struct shape_text shape_index_to_text(struct shape shape, int64_t i);
+#define SHAPE_INDEX_TEXT(shape, i) (shape_index_to_text(shape, i).text)
+
 #endif

@@ -111,6 +111,7 @@ void tensor_set_dtype(struct tensor *t, enum dtype dtype);
 static inline const int64_t *tensor_dims(const struct tensor *t) { return t->rank <= TENSOR_INLINE_RANK ? t->dims : t->long_dims; }
 static inline int64_t tensor_dim(const struct tensor *t, int i) { return tensor_dims(t)[i]; }
 static inline struct shape tensor_shape(const struct tensor *t) { return (struct shape){t->rank, tensor_dims(t)}; }
+#define TENSOR_SHAPE_TEXT(t) SHAPE_TEXT(tensor_shape(t)) /* for messages */
 static inline int64_t tensor_n_elements(const struct tensor *t) { return t->n_elements; }
 static inline size_t tensor_size_bytes(const struct tensor *t) { return (size_t)t->n_elements * dtype_size((enum dtype)t->dtype); }
 static inline bool tensor_has_value(const struct tensor *t) { return t->storage == TENSOR_INLINE || t->storage == TENSOR_BUFFER; }

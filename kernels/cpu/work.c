@@ -1,9 +1,11 @@
 /* Estimates of an execution's time: kernels/work.h. All in nanoseconds, as doubles: nothing overflows. */
+#include "kernels/kernel.h"
+#include "kernels/support/variable_input.h"
+#include "kernels/variable.h"
 #include "kernels/work.h"
 
 #include "common/base/map.h"
-#include "kernels/support/state_internal.h"
-#include "kernels/host/resources/tensor_array_internal.h"
+#include "kernels/host/resources/tensor_array.h"
 #include "kernels/host/resources/tensor_list.h"
 
 enum {

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "common/io/file_root.h"
-#include "kernels/host/files/io_internal.h"
+#include "kernels/support/io_task.h"
 
 struct io_task {
     struct pool_task task;
@@ -44,7 +44,7 @@ enum kernel_result io_start(struct kernel_ctx *ctx, void (*start)(struct kernel_
 struct status *io_scalar_string(const struct kernel_ctx *ctx, int input, const char *what, struct span *ret) {
     const struct tensor *t = kernel_input(ctx, input);
     if (t->rank != 0)
-        return status_invalid("%s must be scalar, but had shape: %s", what, tensor_shape_words(t));
+        return status_invalid("%s must be scalar, but had shape: %s", what, TENSOR_SHAPE_TEXT(t));
     *ret = tensor_string(t, 0);
     return NULL;
 }

@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "kernels/support/variable_input.h"
+
 struct status *named_resource_init(struct named_resource *resource, const struct kernel_init *init, const struct object_type *type,
                                    enum resource_naming naming, void (*empty)(struct object *)) {
     struct span container = {0}, name = {0};
@@ -105,7 +107,7 @@ static struct status *find_by_words(struct kernel_ctx *ctx, int input, const str
     variable_unref(variable);
     TRY(st);
     if (words.dtype != DT_STRING || words.n_elements != 2) {
-        st = status_invalid("Resource handle must have 2 elements, but had shape: %s", tensor_shape_words(&words));
+        st = status_invalid("Resource handle must have 2 elements, but had shape: %s", TENSOR_SHAPE_TEXT(&words));
     } else {
         char *container = xstrndup(tensor_string(&words, 0).data, tensor_string(&words, 0).len);
         char *name = xstrndup(tensor_string(&words, 1).data, tensor_string(&words, 1).len);
@@ -206,7 +208,7 @@ struct status *read_shapes(const struct node *node, const char *attr, int n_befo
     for (int i = 0; i < n; i++) {
         int64_t n_elements;
         if (!is_partial && values[i].shape.rank >= 0 && !shape_is_full(values[i].shape))
-            return status_invalid("Shape %s is not fully defined", shape_words(values[i].shape));
+            return status_invalid("Shape %s is not fully defined", SHAPE_TEXT(values[i].shape));
         if (shape_is_full(values[i].shape))
             TRY(shape_n_elements(values[i].shape, &n_elements));
     }

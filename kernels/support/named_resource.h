@@ -6,7 +6,9 @@
 #ifndef MILLRACE_KERNELS_SUPPORT_NAMED_RESOURCE_H
 #define MILLRACE_KERNELS_SUPPORT_NAMED_RESOURCE_H
 
-#include "kernels/support/state_internal.h"
+#include "kernels/host.h"
+#include "kernels/kernel.h"
+#include "kernels/variable.h"
 
 /* Part of the state of a node that makes or names a resource (rows with KERNEL_SESSION_STATE). */
 struct named_resource {

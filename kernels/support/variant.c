@@ -4,7 +4,8 @@
 #include <stdio.h>
 
 #include "common/tensor/tensor_proto.h"
-#include "kernels/support/state_internal.h"
+#include "kernels/kernel.h"
+#include "kernels/support/update.h"
 
 extern const struct kernel_list variant_kernels;
 
@@ -153,14 +154,14 @@ struct status *variant_tensor_add(struct kernel_ctx *ctx, struct tensor *sum, co
     if (dtype == DT_VARIANT && by->dtype == DT_VARIANT) {
         if (sum->rank != 0 || by->rank != 0)
             return status_invalid("AddN of non-scalar Tensor with dtype=DT_VARIANT is not supported; inputs[0] has shape: %s.",
-                                  tensor_shape_words(sum->rank != 0 ? sum : by));
+                                  TENSOR_SHAPE_TEXT(sum->rank != 0 ? sum : by));
         TRY(scalar_unshare(sum));
         return objects_add(ctx, scalar_object(sum), *(struct object *const *)tensor_cdata(by));
     }
     if (by->dtype != dtype || !shape_equal(tensor_shape(sum), tensor_shape(by)))
         return status_invalid("Trying to add two tensors with incompatible element %s. One is %s and the other is %s",
-                              by->dtype != dtype ? "types" : "shapes", by->dtype != dtype ? dtype_name(dtype) : tensor_shape_words(sum),
-                              by->dtype != dtype ? dtype_name((enum dtype)by->dtype) : tensor_shape_words(by));
+                              by->dtype != dtype ? "types" : "shapes", by->dtype != dtype ? dtype_name(dtype) : TENSOR_SHAPE_TEXT(sum),
+                              by->dtype != dtype ? dtype_name((enum dtype)by->dtype) : TENSOR_SHAPE_TEXT(by));
     update_fn *add = dtype_in(dtype, DTYPES_NUMBER) ? update_find(UPDATE_ADD, dtype) : NULL;
     if (!add)
         return status_invalid("Trying to add unsupported dtype %d", (int)dtype);
@@ -216,7 +217,7 @@ static enum kernel_result add_variants(struct kernel_ctx *ctx) {
         if (ctx->inputs[i].rank != 0)
             return kernel_fail(ctx,
                                status_invalid("AddN of non-scalar Tensor with dtype=DT_VARIANT is not supported; inputs[%d] has shape: %s.",
-                                              i, tensor_shape_words(&ctx->inputs[i])));
+                                              i, TENSOR_SHAPE_TEXT(&ctx->inputs[i])));
         if (i > 0)
             KERNEL_TRY(ctx, variant_tensor_add(ctx, sum, &ctx->inputs[i]));
     }

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "common/tensor/tensor_proto.h"
-#include "kernels/support/state_internal.h"
+#include "kernels/kernel.h"
 
 /* A tensor that arrives may claim so much memory whatever its message holds. */
 enum { SPARE_CLAIM_BYTES = 1 << 20 };

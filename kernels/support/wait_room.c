@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "kernels/host.h"
+
 enum { HEAVY_BYTES = 128 << 10 };
 
 static struct wait *wait_of_link(struct list *link) { return LIST_ENTRY(link, struct wait, link); }

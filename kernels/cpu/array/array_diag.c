@@ -4,7 +4,9 @@
  * as long as the longest; shorter ones stand at the row's left or right, as the `align` attr says of those above and below. */
 #include <stdlib.h>
 
+#include "common/tensor/element.h"
 #include "kernels/cpu/array/array_internal.h"
+#include "kernels/support/dims.h"
 
 struct align {
     bool super_left, sub_left;
@@ -30,7 +32,7 @@ struct band {
 
 static struct status *band_read(const struct tensor *k, struct band *ret) {
     if (k->rank > 1)
-        return status_invalid("diag_index must be a scalar or vector, received shape: %s", TENSOR_SHAPE_NAME(k));
+        return status_invalid("diag_index must be a scalar or vector, received shape: %s", TENSOR_SHAPE_TEXT(k));
     if (k->n_elements < 1 || k->n_elements > 2)
         return status_invalid("diag_index must have only one or two elements, received %lld elements.", (long long)k->n_elements);
     ret->lower = tensor_index_at(k, 0);
@@ -79,8 +81,8 @@ static void move_band(struct kernel_ctx *ctx, const struct band *band, bool to_p
         strided_init(&s);
         strided_add(&s, n_batch, to_packed ? matrix : packed, to_packed ? packed : matrix);
         strided_add(&s, len, to_packed ? band->n_cols + 1 : 1, to_packed ? 1 : band->n_cols + 1);
-        strided_run(&s, array_dtype(in), array_at(out, to_packed ? at_packed : at_matrix), array_cat(in, to_packed ? at_matrix : at_packed),
-                    ctx->pool);
+        strided_run(&s, tensor_dtype(in), tensor_at(out, to_packed ? at_packed : at_matrix),
+                    tensor_cat(in, to_packed ? at_matrix : at_packed), ctx->pool);
     }
 }
 
@@ -91,7 +93,7 @@ static const char zero_element[16] __attribute__((aligned(16)));
 static enum kernel_result diag_part_of(struct kernel_ctx *ctx, struct band *band, const void *padding) {
     const struct tensor *in = kernel_input(ctx, 0);
     if (in->rank < 2)
-        return kernel_fail(ctx, status_invalid("input must be at least 2-dim, received shape: %s", TENSOR_SHAPE_NAME(in)));
+        return kernel_fail(ctx, status_invalid("input must be at least 2-dim, received shape: %s", TENSOR_SHAPE_TEXT(in)));
     KERNEL_TRY(ctx, band_fit(band, tensor_dim(in, in->rank - 2), tensor_dim(in, in->rank - 1)));
     struct dims dims;
     dims_set(&dims, tensor_shape(in));
@@ -100,12 +102,12 @@ static enum kernel_result diag_part_of(struct kernel_ctx *ctx, struct band *band
     if (band->n_diags > 1)
         dims.at[dims.rank++] = band->n_diags;
     dims.at[dims.rank++] = band->max_len;
-    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, array_dtype(in), dims_shape(&dims)));
+    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, tensor_dtype(in), dims_shape(&dims)));
     struct tensor *out = &ctx->outputs[0];
     if (out->n_elements == 0)
         return KERNEL_DONE;
     if (band->n_diags > 1)
-        strided_fill(array_dtype(in), tensor_data(out), padding, out->n_elements, ctx->pool);
+        strided_fill(tensor_dtype(in), tensor_data(out), padding, out->n_elements, ctx->pool);
     move_band(ctx, band, true, n_batch, in, out);
     return KERNEL_DONE;
 }
@@ -120,7 +122,7 @@ static enum kernel_result matrix_diag_part_v3(struct kernel_ctx *ctx) {
     const struct tensor *padding = kernel_input(ctx, 2);
     KERNEL_TRY(ctx, band_read(kernel_input(ctx, 1), &band));
     if (padding->n_elements < 1)
-        return kernel_fail(ctx, status_invalid("padding_value must be a scalar, received shape: %s", TENSOR_SHAPE_NAME(padding)));
+        return kernel_fail(ctx, status_invalid("padding_value must be a scalar, received shape: %s", TENSOR_SHAPE_TEXT(padding)));
     return diag_part_of(ctx, &band, tensor_cdata(padding));
 }
 
@@ -129,9 +131,9 @@ static enum kernel_result matrix_diag_part_v3(struct kernel_ctx *ctx) {
 static enum kernel_result diag_of(struct kernel_ctx *ctx, struct band *band, int64_t n_rows, int64_t n_cols, const void *padding) {
     const struct tensor *in = kernel_input(ctx, 0);
     if (in->rank < 1)
-        return kernel_fail(ctx, status_invalid("diagonal must be at least 1-dim, received shape: %s", TENSOR_SHAPE_NAME(in)));
+        return kernel_fail(ctx, status_invalid("diagonal must be at least 1-dim, received shape: %s", TENSOR_SHAPE_TEXT(in)));
     if (band->n_diags > 1 && in->rank < 2)
-        return kernel_fail(ctx, status_invalid("diagonal must be at least 2-dim, received shape: %s", TENSOR_SHAPE_NAME(in)));
+        return kernel_fail(ctx, status_invalid("diagonal must be at least 2-dim, received shape: %s", TENSOR_SHAPE_TEXT(in)));
     if (band->n_diags > 1 && tensor_dim(in, in->rank - 2) != band->n_diags)
         return kernel_fail(ctx, status_invalid("The number of diagonals provided in the input does not match the lower_diag_index and "
                                                "upper_diag_index range."));
@@ -158,11 +160,11 @@ static enum kernel_result diag_of(struct kernel_ctx *ctx, struct band *band, int
     int64_t n_batch = dims_product(dims.at, 0, dims.rank);
     if (!dims_add(&dims, n_rows) || !dims_add(&dims, n_cols))
         return kernel_fail(ctx, status_invalid("The output would pass the rank limit of %d", SHAPE_MAX_RANK));
-    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, array_dtype(in), dims_shape(&dims)));
+    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, tensor_dtype(in), dims_shape(&dims)));
     struct tensor *out = &ctx->outputs[0];
     if (out->n_elements == 0)
         return KERNEL_DONE;
-    strided_fill(array_dtype(in), tensor_data(out), padding, out->n_elements, ctx->pool);
+    strided_fill(tensor_dtype(in), tensor_data(out), padding, out->n_elements, ctx->pool);
     if (in->n_elements > 0)
         move_band(ctx, band, false, n_batch, in, out);
     return KERNEL_DONE;
@@ -181,12 +183,12 @@ static enum kernel_result matrix_diag_v3(struct kernel_ctx *ctx) {
         const struct tensor *size = kernel_input(ctx, 2 + i);
         if (size->rank > 1 || size->n_elements != 1)
             return kernel_fail(
-                ctx, status_invalid("%s must be a scalar, received shape: %s", i ? "num_cols" : "num_rows", TENSOR_SHAPE_NAME(size)));
+                ctx, status_invalid("%s must be a scalar, received shape: %s", i ? "num_cols" : "num_rows", TENSOR_SHAPE_TEXT(size)));
         sizes[i] = tensor_index_at(size, 0);
     }
     const struct tensor *padding = kernel_input(ctx, 4);
     if (padding->rank > 1 || padding->n_elements != 1)
-        return kernel_fail(ctx, status_invalid("padding_value must be a scalar, received shape: %s", TENSOR_SHAPE_NAME(padding)));
+        return kernel_fail(ctx, status_invalid("padding_value must be a scalar, received shape: %s", TENSOR_SHAPE_TEXT(padding)));
     return diag_of(ctx, &band, sizes[0], sizes[1], tensor_cdata(padding));
 }
 
@@ -195,9 +197,9 @@ static enum kernel_result matrix_diag_v3(struct kernel_ctx *ctx) {
 static enum kernel_result set_diag(struct kernel_ctx *ctx, struct band *band) {
     const struct tensor *in = kernel_input(ctx, 0), *diag = kernel_input(ctx, 1);
     if (in->rank < 2)
-        return kernel_fail(ctx, status_invalid("input must be at least 2-dim, received shape: %s", TENSOR_SHAPE_NAME(in)));
+        return kernel_fail(ctx, status_invalid("input must be at least 2-dim, received shape: %s", TENSOR_SHAPE_TEXT(in)));
     if (diag->rank < 1)
-        return kernel_fail(ctx, status_invalid("diagonal must be at least 1-dim, received shape: %s", TENSOR_SHAPE_NAME(diag)));
+        return kernel_fail(ctx, status_invalid("diagonal must be at least 1-dim, received shape: %s", TENSOR_SHAPE_TEXT(diag)));
     KERNEL_TRY(ctx, band_fit(band, tensor_dim(in, in->rank - 2), tensor_dim(in, in->rank - 1)));
     struct dims expected;
     dims_set(&expected, tensor_shape(in));
@@ -211,7 +213,7 @@ static enum kernel_result set_diag(struct kernel_ctx *ctx, struct band *band) {
             ctx, status_invalid("Either first dimensions of diagonal don't match input.shape[:-2], or diagonal.shape[:-1] is not equal to "
                                 "the longests diagonal in range [lower_diag_index:upper_diag_index].\nInput shape: %s\nDiagonal "
                                 "shape: %s\nExpected diagonal shape: %s",
-                                TENSOR_SHAPE_NAME(in), TENSOR_SHAPE_NAME(diag), SHAPE_NAME(dims_shape(&expected))));
+                                TENSOR_SHAPE_TEXT(in), TENSOR_SHAPE_TEXT(diag), SHAPE_TEXT(dims_shape(&expected))));
     struct tensor *out = &ctx->outputs[0];
     if (tensor_is_sole(in) || in->n_elements == 0)
         kernel_pass(ctx, 0, 0);
@@ -237,7 +239,7 @@ static enum kernel_result matrix_set_diag_v3(struct kernel_ctx *ctx) {
 
 static struct status *band_width(const struct tensor *t, const char *name, const char *what, int64_t limit, int64_t *ret) {
     if (t->rank != 0)
-        return status_invalid("%s must be scalar, got shape %s", name, TENSOR_SHAPE_NAME(t));
+        return status_invalid("%s must be scalar, got shape %s", name, TENSOR_SHAPE_TEXT(t));
     *ret = tensor_index_at(t, 0);
     if (*ret > limit)
         return status_invalid("%s must be negative or less or equal to number of %s (%lld) got: %lld", name, what, (long long)limit,
@@ -271,8 +273,8 @@ static void band_rows_share(void *arg, int64_t begin, int64_t end) {
 static enum kernel_result matrix_band_part(struct kernel_ctx *ctx) {
     const struct tensor *in = kernel_input(ctx, 0);
     if (in->rank < 2)
-        return kernel_fail(ctx, status_invalid("input must be at least 2-dim, received shape: %s", TENSOR_SHAPE_NAME(in)));
-    enum dtype dtype = array_dtype(in);
+        return kernel_fail(ctx, status_invalid("input must be at least 2-dim, received shape: %s", TENSOR_SHAPE_TEXT(in)));
+    enum dtype dtype = tensor_dtype(in);
     struct band_rows job = {.size = dtype_size(dtype), .n_rows = tensor_dim(in, in->rank - 2), .n_cols = tensor_dim(in, in->rank - 1)};
     KERNEL_TRY(ctx, band_width(kernel_input(ctx, 1), "num_lower", "rows", job.n_rows, &job.lower));
     KERNEL_TRY(ctx, band_width(kernel_input(ctx, 2), "num_upper", "columns", job.n_cols, &job.upper));
@@ -300,11 +302,11 @@ static enum kernel_result diag(struct kernel_ctx *ctx) {
         if (!dims_add(&dims, tensor_dim(in, i)))
             return kernel_fail(ctx, status_invalid("The output would pass the rank limit of %d", SHAPE_MAX_RANK));
     }
-    KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, array_dtype(in), dims_shape(&dims), &ctx->outputs[0]));
+    KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, tensor_dtype(in), dims_shape(&dims), &ctx->outputs[0]));
     struct strided s;
     strided_init(&s);
     strided_add(&s, in->n_elements, 1, in->n_elements + 1);
-    strided_run(&s, array_dtype(in), tensor_data(&ctx->outputs[0]), tensor_cdata(in), ctx->pool);
+    strided_run(&s, tensor_dtype(in), tensor_data(&ctx->outputs[0]), tensor_cdata(in), ctx->pool);
     return KERNEL_DONE;
 }
 
@@ -316,18 +318,18 @@ static enum kernel_result diag_part(struct kernel_ctx *ctx) {
         return KERNEL_DONE;
     }
     if (in->rank % 2 != 0)
-        return kernel_fail(ctx, status_invalid("The rank of the tensor should be even and positive, got shape %s", TENSOR_SHAPE_NAME(in)));
+        return kernel_fail(ctx, status_invalid("The rank of the tensor should be even and positive, got shape %s", TENSOR_SHAPE_TEXT(in)));
     for (int i = 0; i < rank; i++) {
         if (tensor_dim(in, i) != tensor_dim(in, i + rank))
             return kernel_fail(ctx,
-                               status_invalid("Invalid shape %s: dimensions %d and %d do not match.", TENSOR_SHAPE_NAME(in), i, i + rank));
+                               status_invalid("Invalid shape %s: dimensions %d and %d do not match.", TENSOR_SHAPE_TEXT(in), i, i + rank));
     }
-    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, array_dtype(in), (struct shape){rank, tensor_dims(in)}));
+    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, tensor_dtype(in), (struct shape){rank, tensor_dims(in)}));
     int64_t n = ctx->outputs[0].n_elements;
     struct strided s;
     strided_init(&s);
     strided_add(&s, n, n + 1, 1);
-    strided_run(&s, array_dtype(in), tensor_data(&ctx->outputs[0]), tensor_cdata(in), ctx->pool);
+    strided_run(&s, tensor_dtype(in), tensor_data(&ctx->outputs[0]), tensor_cdata(in), ctx->pool);
     return KERNEL_DONE;
 }
 

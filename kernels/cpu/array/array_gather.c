@@ -1,7 +1,9 @@
 /* Gather, GatherV2, GatherNd: slices picked by index. */
 #include <stdlib.h>
 
+#include "common/tensor/element.h"
 #include "kernels/cpu/array/array_index.h"
+#include "kernels/support/dims.h"
 
 /* ---- Gather ----
  *
@@ -77,7 +79,7 @@ static inline __attribute__((always_inline)) int64_t flatten_loop(enum dtype dty
 /* The source slice of each output slice, in units of `len` elements. Returns the first bad index's place, or -1. */
 static int64_t gather_flatten(const struct tensor *indices, const struct gather *gather, int64_t *at) {
     const void *data = tensor_cdata(indices);
-    enum dtype dtype = array_dtype(indices);
+    enum dtype dtype = tensor_dtype(indices);
     int64_t bad = dtype == DT_INT32   ? flatten_loop(DT_INT32, data, gather, at)
                   : dtype == DT_INT64 ? flatten_loop(DT_INT64, data, gather, at)
                                       : flatten_loop(DT_INT16, data, gather, at);
@@ -103,7 +105,7 @@ static enum kernel_result gather_run(struct kernel_ctx *ctx, int64_t axis, int64
     struct dims dims;
     KERNEL_TRY(ctx, gather_read(params, indices, axis, batch_dims, &gather));
     KERNEL_TRY(ctx, gather_shape(&gather, params, indices, &dims));
-    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, array_dtype(params), dims_shape(&dims)));
+    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, tensor_dtype(params), dims_shape(&dims)));
     if (ctx->outputs[0].n_elements == 0)
         return KERNEL_DONE; /* nothing is picked: indices are not looked at, as in TensorFlow */
     int64_t n = gather.n_batch * gather.n_outer * gather.n_picked, stack[STACK_INDICES];
@@ -112,11 +114,10 @@ static enum kernel_result gather_run(struct kernel_ctx *ctx, int64_t axis, int64
         return kernel_fail(ctx, status_exhausted("OOM: %lld indices of a gather", (long long)n));
     int64_t bad = gather_flatten(indices, &gather, at);
     if (bad >= 0)
-        kernel_fail(ctx, status_invalid("indices%s = %lld is not in [0, %lld)",
-                                        indices->rank ? index_coordinates(tensor_shape(indices), bad).text : "",
-                                        (long long)array_int_at(indices, bad), (long long)gather.n_axis));
+        kernel_fail(ctx, status_invalid("indices%s = %lld is not in [0, %lld)", SHAPE_INDEX_TEXT(tensor_shape(indices), bad),
+                                        (long long)tensor_int_at(indices, bad), (long long)gather.n_axis));
     else
-        index_copy_slices(array_dtype(params), tensor_data(&ctx->outputs[0]), tensor_cdata(params), at, n, gather.len, ctx->pool);
+        index_copy_slices(tensor_dtype(params), tensor_data(&ctx->outputs[0]), tensor_cdata(params), at, n, gather.len, ctx->pool);
     if (at != stack)
         free(at);
     return KERNEL_DONE;
@@ -124,7 +125,7 @@ static enum kernel_result gather_run(struct kernel_ctx *ctx, int64_t axis, int64
 
 static enum kernel_result gather_v1(struct kernel_ctx *ctx) { return gather_run(ctx, 0, 0); }
 
-static struct status *gather_v2_init(struct kernel_init *init) { return array_init_int_attr(init, "batch_dims"); }
+static struct status *gather_v2_init(struct kernel_init *init) { return kernel_init_int_attr(init, "batch_dims"); }
 
 static enum kernel_result gather_v2(struct kernel_ctx *ctx) {
     const struct tensor *axis = kernel_input(ctx, 2);
@@ -166,12 +167,12 @@ static enum kernel_result gather_nd(struct kernel_ctx *ctx) {
     int64_t n;
     KERNEL_TRY(ctx, shape_n_elements((struct shape){indices->rank - 1, tensor_dims(indices)}, &n));
     int64_t len = dims_product(tensor_dims(params), (int)depth, params->rank);
-    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, array_dtype(params), dims_shape(&dims)));
+    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, tensor_dtype(params), dims_shape(&dims)));
     if (n == 0)
         return KERNEL_DONE;
     if (params->n_elements == 0)
         return kernel_fail(
-            ctx, status_invalid("Requested more than 0 entries, but params is empty.  Params shape: %s", TENSOR_SHAPE_NAME(params)));
+            ctx, status_invalid("Requested more than 0 entries, but params is empty.  Params shape: %s", TENSOR_SHAPE_TEXT(params)));
     int64_t stack[STACK_INDICES], *at = n <= STACK_INDICES ? stack : malloc((size_t)n * sizeof(*at));
     if (!at)
         return kernel_fail(ctx, status_exhausted("OOM: %lld indices of a gather", (long long)n));
@@ -179,7 +180,7 @@ static enum kernel_result gather_nd(struct kernel_ctx *ctx) {
     if (bad >= 0 && !skips)
         kernel_fail(ctx, index_row_bad(indices, (int)depth, bad, "param shape", tensor_shape(params)));
     else
-        index_copy_slices(array_dtype(params), tensor_data(&ctx->outputs[0]), tensor_cdata(params), at, n, len, ctx->pool);
+        index_copy_slices(tensor_dtype(params), tensor_data(&ctx->outputs[0]), tensor_cdata(params), at, n, len, ctx->pool);
     if (at != stack)
         free(at);
     return KERNEL_DONE;

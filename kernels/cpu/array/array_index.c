@@ -3,6 +3,8 @@
 
 #include <stdio.h>
 
+#include "common/tensor/element.h"
+
 struct status *bad_index_policy_read(const struct node *node, enum bad_index_policy *ret) {
     struct span policy = {"", 0};
     if (node_attr(node, "bad_indices_policy"))
@@ -16,19 +18,10 @@ struct status *bad_index_policy_read(const struct node *node, enum bad_index_pol
     return NULL;
 }
 
-struct shape_name index_coordinates(struct shape shape, int64_t i) {
-    int64_t at[SHAPE_MAX_RANK];
-    for (int d = shape.rank - 1; d >= 0; d--) {
-        at[d] = shape.dims[d] ? i % shape.dims[d] : 0;
-        i = shape.dims[d] ? i / shape.dims[d] : 0;
-    }
-    return array_shape_name((struct shape){shape.rank, at});
-}
-
 int64_t index_rows_flatten(const struct tensor *indices, int depth, struct shape shape, int64_t n, int64_t *ret) {
     int64_t first_bad = -1;
     const void *data = tensor_cdata(indices);
-    enum dtype dtype = array_dtype(indices);
+    enum dtype dtype = tensor_dtype(indices);
     for (int64_t row = 0; row < n; row++) {
         uint64_t flat = 0;
         bool is_bad = false;
@@ -48,11 +41,11 @@ struct status *index_row_bad(const struct tensor *indices, int depth, int64_t ro
     struct str text = STR_INIT;
     struct shape rows = {indices->rank > 0 ? indices->rank - 1 : 0, tensor_dims(indices)};
     if (rows.rank > 0)
-        str_add(&text, index_coordinates(rows, row).text);
+        str_add(&text, SHAPE_INDEX_TEXT(rows, row));
     str_add(&text, " = [");
     for (int d = 0; d < depth; d++)
-        str_addf(&text, "%s%lld", d ? ", " : "", (long long)index_of(array_dtype(indices), tensor_cdata(indices), row * depth + d));
-    struct status *st = status_invalid("indices%s] does not index into %s %s", str_text(&text), what, SHAPE_NAME(shape));
+        str_addf(&text, "%s%lld", d ? ", " : "", (long long)index_of(tensor_dtype(indices), tensor_cdata(indices), row * depth + d));
+    struct status *st = status_invalid("indices%s] does not index into %s %s", str_text(&text), what, SHAPE_TEXT(shape));
     str_fini(&text);
     return st;
 }

@@ -13,9 +13,6 @@ static inline __attribute__((always_inline)) int64_t index_of(enum dtype dtype, 
 enum bad_index_policy { BAD_INDEX_FAILS, BAD_INDEX_IS_SKIPPED };
 struct status *bad_index_policy_read(const struct node *node, enum bad_index_policy *ret) MUST_USE;
 
-/* "[1,0]": where element `i` of a shape's row-major order is. */
-struct shape_name index_coordinates(struct shape shape, int64_t i);
-
 /* Rows of an index matrix [n, depth], each a point in the leading `depth` dimensions of `shape`, as the element it points at: ret[row] is
  * the point's offset in slices (row-major over those dimensions), -1 for a point outside. Returns the first row outside, or -1. */
 int64_t index_rows_flatten(const struct tensor *indices, int depth, struct shape shape, int64_t n, int64_t *ret);

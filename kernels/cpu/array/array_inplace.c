@@ -2,21 +2,22 @@
  * it; else in a copy, so that nobody sees a value change under his eyes (TensorFlow's write into shared memory, too). */
 #include <stdlib.h>
 
-#include "kernels/support/state_internal.h"
+#include "kernels/kernel.h"
+#include "kernels/support/update.h"
 
 extern const struct kernel_list array_inplace_kernels;
 
 static struct status *check(const struct tensor *x, const struct tensor *i, const struct tensor *v) {
     if (i->rank != 1)
-        return status_invalid("i must be a vector. %s", tensor_shape_words(i));
+        return status_invalid("i must be a vector. %s", TENSOR_SHAPE_TEXT(i));
     if (x->rank != v->rank)
-        return status_invalid("x and v shape doesn't match (ranks differ): %s vs. %s", tensor_shape_words(x), tensor_shape_words(v));
+        return status_invalid("x and v shape doesn't match (ranks differ): %s vs. %s", TENSOR_SHAPE_TEXT(x), TENSOR_SHAPE_TEXT(v));
     for (int d = 1; d < x->rank; d++) {
         if (tensor_dim(x, d) != tensor_dim(v, d))
-            return status_invalid("x and v shape doesn't match at index %d : %s vs. %s", d, tensor_shape_words(x), tensor_shape_words(v));
+            return status_invalid("x and v shape doesn't match at index %d : %s vs. %s", d, TENSOR_SHAPE_TEXT(x), TENSOR_SHAPE_TEXT(v));
     }
     if (v->rank == 0 || tensor_dim(i, 0) != tensor_dim(v, 0))
-        return status_invalid("i and x shape doesn't match at index 0: %s vs. %s", tensor_shape_words(i), tensor_shape_words(v));
+        return status_invalid("i and x shape doesn't match at index 0: %s vs. %s", TENSOR_SHAPE_TEXT(i), TENSOR_SHAPE_TEXT(v));
     return NULL;
 }
 

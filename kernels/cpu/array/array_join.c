@@ -1,14 +1,16 @@
 /* Joining and splitting: Concat, Pack, Split, Unpack. */
 #include <stdlib.h>
 
+#include "common/tensor/element.h"
 #include "kernels/cpu/array/array_internal.h"
+#include "kernels/support/dims.h"
 
 /* ---- Concat ---- */
 
 static struct status *concat_sizes(const struct tensor *values, int n, const struct tensor *axis, struct dims *ret, int *ret_axis) {
     /* Old clients send the axis as a vector of one. */
     if (axis->rank != 0 && !(axis->rank == 1 && axis->n_elements == 1))
-        return status_invalid("Concat axis tensor should be a scalar integer, but got shape %s", TENSOR_SHAPE_NAME(axis));
+        return status_invalid("Concat axis tensor should be a scalar integer, but got shape %s", TENSOR_SHAPE_TEXT(axis));
     int rank = values[0].rank;
     int64_t at = tensor_index_at(axis, 0);
     if (at < -(int64_t)rank || at >= rank)
@@ -19,12 +21,12 @@ static struct status *concat_sizes(const struct tensor *values, int n, const str
     for (int i = 1; i < n; i++) {
         if (values[i].rank != rank)
             return status_invalid("ConcatOp : Ranks of all input tensors should match: shape[0] = %s vs. shape[%d] = %s",
-                                  TENSOR_SHAPE_NAME(&values[0]), i, TENSOR_SHAPE_NAME(&values[i]));
+                                  TENSOR_SHAPE_TEXT(&values[0]), i, TENSOR_SHAPE_TEXT(&values[i]));
         for (int d = 0; d < rank; d++) {
             int64_t size = tensor_dim(&values[i], d);
             if (d != at && size != ret->at[d])
                 return status_invalid("ConcatOp : Dimension %d in both shapes must be equal: shape[0] = %s vs. shape[%d] = %s", d,
-                                      TENSOR_SHAPE_NAME(&values[0]), i, TENSOR_SHAPE_NAME(&values[i]));
+                                      TENSOR_SHAPE_TEXT(&values[0]), i, TENSOR_SHAPE_TEXT(&values[i]));
             if (d == at && add_overflows_i64(ret->at[d], size, &ret->at[d]))
                 return status_invalid("ConcatOp : the size of dimension %d does not fit", d);
         }
@@ -51,7 +53,7 @@ static enum kernel_result concat_values(struct kernel_ctx *ctx, int first, int n
         array_pass_as(ctx, first + with_elements, 0, dims_shape(&dims));
         return KERNEL_DONE;
     }
-    enum dtype dtype = array_dtype(&values[0]);
+    enum dtype dtype = tensor_dtype(&values[0]);
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, dtype, dims_shape(&dims)));
     struct tensor *out = &ctx->outputs[0];
     if (out->n_elements == 0)
@@ -65,7 +67,7 @@ static enum kernel_result concat_values(struct kernel_ctx *ctx, int first, int n
         strided_init(&s);
         strided_add(&s, outer, part, row);
         strided_add(&s, part, 1, 1);
-        strided_run(&s, dtype, array_at(out, at), tensor_cdata(&values[i]), ctx->pool);
+        strided_run(&s, dtype, tensor_at(out, at), tensor_cdata(&values[i]), ctx->pool);
         at += part;
     }
     return KERNEL_DONE;
@@ -80,12 +82,12 @@ static enum kernel_result concat_v2(struct kernel_ctx *ctx) {
 static enum kernel_result concat_offset(struct kernel_ctx *ctx) {
     const struct tensor *axis = kernel_input(ctx, 0), *first = kernel_input(ctx, 1);
     if (axis->rank != 0)
-        return kernel_fail(ctx, status_invalid("Concat dim tensor should be a scalar integer, but got shape %s", TENSOR_SHAPE_NAME(axis)));
+        return kernel_fail(ctx, status_invalid("Concat dim tensor should be a scalar integer, but got shape %s", TENSOR_SHAPE_TEXT(axis)));
     int n = ctx->instance->n_inputs - 1;
     for (int i = 0; i < n; i++) {
         const struct tensor *shape = kernel_input(ctx, 1 + i);
         if (shape->rank != 1)
-            return kernel_fail(ctx, status_invalid("input %d should be a vector, but got shape %s", i, TENSOR_SHAPE_NAME(shape)));
+            return kernel_fail(ctx, status_invalid("input %d should be a vector, but got shape %s", i, TENSOR_SHAPE_TEXT(shape)));
         if (shape->n_elements != first->n_elements)
             return kernel_fail(ctx, status_invalid("input %d should contain %lld elements, but got %lld", i, (long long)first->n_elements,
                                                    (long long)shape->n_elements));
@@ -96,7 +98,7 @@ static enum kernel_result concat_offset(struct kernel_ctx *ctx) {
     at += at < 0 ? rank : 0;
     for (int i = 0; i < n; i++) {
         const struct tensor *shape = kernel_input(ctx, 1 + i);
-        KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, array_dtype(shape), tensor_shape(shape), &ctx->outputs[i]));
+        KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, tensor_dtype(shape), tensor_shape(shape), &ctx->outputs[i]));
         for (int64_t d = 0; d < rank; d++) {
             if (d != at && tensor_index_at(shape, d) != tensor_index_at(first, d))
                 return kernel_fail(
@@ -118,7 +120,7 @@ static enum kernel_result concat_offset(struct kernel_ctx *ctx) {
 
 /* ---- Pack, Unpack: the state is the axis ---- */
 
-static struct status *axis_init(struct kernel_init *init) { return array_init_int_attr(init, "axis"); }
+static struct status *axis_init(struct kernel_init *init) { return kernel_init_int_attr(init, "axis"); }
 
 static struct status *resolve_axis(int64_t axis, int rank, int *ret) {
     if (axis < -(int64_t)rank || axis >= rank)
@@ -133,7 +135,7 @@ static enum kernel_result pack(struct kernel_ctx *ctx) {
     for (int i = 1; i < n; i++) {
         if (!shape_equal(tensor_shape(&values[i]), tensor_shape(&values[0])))
             return kernel_fail(ctx, status_invalid("Shapes of all inputs must match: values[0].shape = %s != values[%d].shape = %s",
-                                                   TENSOR_SHAPE_NAME(&values[0]), i, TENSOR_SHAPE_NAME(&values[i])));
+                                                   TENSOR_SHAPE_TEXT(&values[0]), i, TENSOR_SHAPE_TEXT(&values[i])));
     }
     KERNEL_TRY(ctx, resolve_axis(*(const int64_t *)ctx->instance->state, values[0].rank + 1, &axis));
     struct dims dims;
@@ -146,7 +148,7 @@ static enum kernel_result pack(struct kernel_ctx *ctx) {
         array_pass_as(ctx, 0, 0, dims_shape(&dims));
         return KERNEL_DONE;
     }
-    enum dtype dtype = array_dtype(&values[0]);
+    enum dtype dtype = tensor_dtype(&values[0]);
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, dtype, dims_shape(&dims)));
     if (ctx->outputs[0].n_elements == 0)
         return KERNEL_DONE;
@@ -156,7 +158,7 @@ static enum kernel_result pack(struct kernel_ctx *ctx) {
         strided_init(&s);
         strided_add(&s, outer, inner, inner * n);
         strided_add(&s, inner, 1, 1);
-        strided_run(&s, dtype, array_at(&ctx->outputs[0], i * inner), tensor_cdata(&values[i]), ctx->pool);
+        strided_run(&s, dtype, tensor_at(&ctx->outputs[0], i * inner), tensor_cdata(&values[i]), ctx->pool);
     }
     return KERNEL_DONE;
 }
@@ -167,7 +169,7 @@ static struct status *take_part(struct kernel_ctx *ctx, int input, int output, i
     const struct tensor *in = kernel_input(ctx, input);
     int64_t outer = dims_product(tensor_dims(in), 0, axis), inner = dims_product(tensor_dims(in), axis + 1, in->rank);
     int64_t n_elements = outer * n * inner;
-    enum dtype dtype = array_dtype(in);
+    enum dtype dtype = tensor_dtype(in);
     if (outer == 1 && in->storage == TENSOR_BUFFER && n_elements * (int64_t)dtype_size(dtype) > TENSOR_INLINE_BYTES)
         return tensor_view(in->buffer, in->data + begin * inner * (int64_t)dtype_size(dtype), dtype, shape, &ctx->outputs[output]);
     TRY(kernel_alloc(ctx, output, dtype, shape));
@@ -177,7 +179,7 @@ static struct status *take_part(struct kernel_ctx *ctx, int input, int output, i
     strided_init(&s);
     strided_add(&s, outer, inner * tensor_dim(in, axis), inner * n);
     strided_add(&s, inner * n, 1, 1);
-    strided_run(&s, dtype, tensor_data(&ctx->outputs[output]), array_cat(in, begin * inner), ctx->pool);
+    strided_run(&s, dtype, tensor_data(&ctx->outputs[output]), tensor_cat(in, begin * inner), ctx->pool);
     return NULL;
 }
 
@@ -186,7 +188,7 @@ static enum kernel_result unpack(struct kernel_ctx *ctx) {
     int axis = 0, n = ctx->instance->n_outputs;
     KERNEL_TRY(ctx, resolve_axis(*(const int64_t *)ctx->instance->state, in->rank, &axis));
     if (tensor_dim(in, axis) != n)
-        return kernel_fail(ctx, status_invalid("Input shape axis %d must equal %d, got shape %s", axis, n, TENSOR_SHAPE_NAME(in)));
+        return kernel_fail(ctx, status_invalid("Input shape axis %d must equal %d, got shape %s", axis, n, TENSOR_SHAPE_TEXT(in)));
     struct dims dims;
     dims.rank = 0;
     for (int i = 0; i < in->rank; i++) {
@@ -242,11 +244,11 @@ static enum kernel_result split(struct kernel_ctx *ctx) {
 static struct status *split_v_sizes(const struct tensor *sizes, int n, int64_t total, int64_t *ret) {
     if (sizes->rank != 1 || sizes->n_elements != n)
         return status_invalid("shape of tensor containing sizes must be 1-D with as many elements as outputs: %s and %d outputs",
-                              TENSOR_SHAPE_NAME(sizes), n);
+                              TENSOR_SHAPE_TEXT(sizes), n);
     int unknown = -1;
     int64_t sum = 0;
     for (int i = 0; i < n; i++) {
-        ret[i] = array_int_at(sizes, i);
+        ret[i] = tensor_int_at(sizes, i);
         if (ret[i] == -1) {
             if (unknown >= 0)
                 return status_invalid("There can only be one -1 in the input.");
@@ -295,17 +297,17 @@ static enum kernel_result parallel_concat(struct kernel_ctx *ctx) {
     struct dims dims;
     for (int i = 0; i < n; i++) {
         if (values[i].rank < 1 || tensor_dim(&values[i], 0) != 1)
-            return kernel_fail(ctx, status_invalid("Size of first dimension must be 1 in input %d: %s", i, TENSOR_SHAPE_NAME(&values[i])));
+            return kernel_fail(ctx, status_invalid("Size of first dimension must be 1 in input %d: %s", i, TENSOR_SHAPE_TEXT(&values[i])));
         if (!shape_equal(tensor_shape(&values[i]), tensor_shape(&values[0])))
-            return kernel_fail(ctx, status_invalid("Shapes of all inputs must match: %s and %s", TENSOR_SHAPE_NAME(&values[0]),
-                                                   TENSOR_SHAPE_NAME(&values[i])));
+            return kernel_fail(ctx, status_invalid("Shapes of all inputs must match: %s and %s", TENSOR_SHAPE_TEXT(&values[0]),
+                                                   TENSOR_SHAPE_TEXT(&values[i])));
     }
     dims_set(&dims, tensor_shape(&values[0]));
     dims.at[0] = n;
-    enum dtype dtype = array_dtype(&values[0]);
+    enum dtype dtype = tensor_dtype(&values[0]);
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, dtype, dims_shape(&dims)));
     for (int i = 0; i < n; i++)
-        strided_copy_run(dtype, array_at(&ctx->outputs[0], i * values[0].n_elements), tensor_cdata(&values[i]), values[i].n_elements,
+        strided_copy_run(dtype, tensor_at(&ctx->outputs[0], i * values[0].n_elements), tensor_cdata(&values[i]), values[i].n_elements,
                          ctx->pool);
     return KERNEL_DONE;
 }

@@ -1,7 +1,9 @@
 /* Values and what passes them on: Const, Placeholder, Identity and kin, shapes as values, Fill. */
 #include <stdlib.h>
 
+#include "common/tensor/element.h"
 #include "kernels/cpu/array/array_internal.h"
+#include "kernels/support/dims.h"
 
 static enum kernel_result no_op(struct kernel_ctx *ctx) {
     (void)ctx;
@@ -17,7 +19,7 @@ static struct status *const_init(struct kernel_init *init) {
     TRY(node_get_type(init->node, "dtype", &dtype));
     if (value->dtype != dtype)
         return status_invalid("Inconsistent values for attr 'dtype' %s vs. %s of the value", dtype_name(dtype),
-                              dtype_name(array_dtype(value)));
+                              dtype_name(tensor_dtype(value)));
     struct tensor *state = aligned_alloc(_Alignof(struct tensor), sizeof(*state));
     if (!state)
         out_of_memory(sizeof(*state));
@@ -42,10 +44,10 @@ static enum kernel_result placeholder(struct kernel_ctx *ctx) {
     const struct node *node = ctx->instance->node;
     struct shape shape;
     KERNEL_TRY(ctx, node_get_shape(node, "shape", &shape));
-    const char *dtype = dtype_name(array_out_dtype(ctx, 0));
+    const char *dtype = dtype_name(kernel_out_dtype(ctx, 0));
     if (shape.rank > 0)
         return kernel_fail(ctx, status_invalid("You must feed a value for placeholder tensor '%s' with dtype %s and shape %s", node->name,
-                                               dtype, SHAPE_NAME(shape)));
+                                               dtype, SHAPE_TEXT(shape)));
     return kernel_fail(ctx, status_invalid("You must feed a value for placeholder tensor '%s' with dtype %s", node->name, dtype));
 }
 
@@ -82,8 +84,8 @@ static enum kernel_result ensure_shape(struct kernel_ctx *ctx) {
     const struct tensor *in = kernel_input(ctx, 0);
     if (!shape_is_compatible(tensor_shape(in), expected))
         return kernel_fail(ctx, status_invalid("Shape of tensor %s %s is not compatible with expected shape %s.",
-                                               node->n_data ? node->inputs[0].src->name : node->name, TENSOR_SHAPE_NAME(in),
-                                               SHAPE_NAME(expected)));
+                                               node->n_data ? node->inputs[0].src->name : node->name, TENSOR_SHAPE_TEXT(in),
+                                               SHAPE_TEXT(expected)));
     kernel_pass(ctx, 0, 0);
     return KERNEL_DONE;
 }
@@ -91,14 +93,14 @@ static enum kernel_result ensure_shape(struct kernel_ctx *ctx) {
 /* Bitcast: the same bytes; a last dimension of the sizes' ratio appears or goes. */
 static enum kernel_result bitcast(struct kernel_ctx *ctx) {
     const struct tensor *in = kernel_input(ctx, 0);
-    enum dtype to = array_out_dtype(ctx, 0);
-    int64_t in_size = (int64_t)dtype_size(array_dtype(in)), out_size = (int64_t)dtype_size(to);
+    enum dtype to = kernel_out_dtype(ctx, 0);
+    int64_t in_size = (int64_t)dtype_size(tensor_dtype(in)), out_size = (int64_t)dtype_size(to);
     struct dims dims;
     dims_set(&dims, tensor_shape(in));
     if (in_size < out_size) {
         if (dims.rank == 0 || dims.at[dims.rank - 1] != out_size / in_size)
-            return kernel_fail(ctx, status_invalid("Cannot bitcast from %s to %s: shape %s", dtype_name(array_dtype(in)), dtype_name(to),
-                                                   TENSOR_SHAPE_NAME(in)));
+            return kernel_fail(ctx, status_invalid("Cannot bitcast from %s to %s: shape %s", dtype_name(tensor_dtype(in)), dtype_name(to),
+                                                   TENSOR_SHAPE_TEXT(in)));
         dims.rank--;
     } else if (in_size > out_size) {
         if (!dims_add(&dims, in_size / out_size))
@@ -119,7 +121,7 @@ static enum kernel_result bitcast(struct kernel_ctx *ctx) {
 /* ---- shapes as values ---- */
 
 static struct status *set_shape_value(struct kernel_ctx *ctx, int output, const struct tensor *in) {
-    enum dtype dtype = array_out_dtype(ctx, output);
+    enum dtype dtype = kernel_out_dtype(ctx, output);
     int64_t rank = in->rank;
     const int64_t *dims = tensor_dims(in);
     TRY(kernel_alloc(ctx, output, dtype, (struct shape){1, &rank}));
@@ -150,7 +152,7 @@ static enum kernel_result rank(struct kernel_ctx *ctx) {
 
 static enum kernel_result size(struct kernel_ctx *ctx) {
     int64_t n = tensor_n_elements(kernel_input(ctx, 0));
-    if (array_out_dtype(ctx, 0) == DT_INT64) {
+    if (kernel_out_dtype(ctx, 0) == DT_INT64) {
         tensor_init_scalar_i64(&ctx->outputs[0], n);
         return KERNEL_DONE;
     }
@@ -165,7 +167,7 @@ static enum kernel_result size(struct kernel_ctx *ctx) {
 
 static struct status *read_shape(const struct tensor *t, const char *what, struct dims *ret) {
     if (t->rank > 1 || t->n_elements > SHAPE_MAX_RANK)
-        return status_invalid("%s must be a vector of at most %d sizes, got shape %s", what, SHAPE_MAX_RANK, TENSOR_SHAPE_NAME(t));
+        return status_invalid("%s must be a vector of at most %d sizes, got shape %s", what, SHAPE_MAX_RANK, TENSOR_SHAPE_TEXT(t));
     ret->rank = (int)t->n_elements;
     for (int i = 0; i < ret->rank; i++) {
         ret->at[i] = tensor_index_at(t, i);
@@ -178,30 +180,30 @@ static struct status *read_shape(const struct tensor *t, const char *what, struc
 static enum kernel_result fill(struct kernel_ctx *ctx) {
     const struct tensor *sizes = kernel_input(ctx, 0), *value = kernel_input(ctx, 1);
     if (sizes->rank != 1)
-        return kernel_fail(ctx, status_invalid("dims must represent a vector, got shape %s", TENSOR_SHAPE_NAME(sizes)));
+        return kernel_fail(ctx, status_invalid("dims must represent a vector, got shape %s", TENSOR_SHAPE_TEXT(sizes)));
     if (value->rank != 0 && !(value->rank == 1 && value->n_elements == 1))
-        return kernel_fail(ctx, status_invalid("value must represent a scalar, got shape %s", TENSOR_SHAPE_NAME(value)));
+        return kernel_fail(ctx, status_invalid("value must represent a scalar, got shape %s", TENSOR_SHAPE_TEXT(value)));
     struct dims dims;
     KERNEL_TRY(ctx, read_shape(sizes, "dims", &dims));
-    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, array_dtype(value), dims_shape(&dims)));
-    strided_fill(array_dtype(value), tensor_data(&ctx->outputs[0]), tensor_cdata(value), tensor_n_elements(&ctx->outputs[0]), ctx->pool);
+    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, tensor_dtype(value), dims_shape(&dims)));
+    strided_fill(tensor_dtype(value), tensor_data(&ctx->outputs[0]), tensor_cdata(value), tensor_n_elements(&ctx->outputs[0]), ctx->pool);
     return KERNEL_DONE;
 }
 
 static enum kernel_result empty(struct kernel_ctx *ctx) {
     const struct tensor *sizes = kernel_input(ctx, 0);
     if (sizes->rank != 1)
-        return kernel_fail(ctx, status_invalid("shape must be a vector of int32, got shape %s", TENSOR_SHAPE_NAME(sizes)));
+        return kernel_fail(ctx, status_invalid("shape must be a vector of int32, got shape %s", TENSOR_SHAPE_TEXT(sizes)));
     struct dims dims;
     KERNEL_TRY(ctx, read_shape(sizes, "shape", &dims));
     /* Always zeroed: undefined elements would let one client read another's memory. */
-    KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, array_out_dtype(ctx, 0), dims_shape(&dims), &ctx->outputs[0]));
+    KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, kernel_out_dtype(ctx, 0), dims_shape(&dims), &ctx->outputs[0]));
     return KERNEL_DONE;
 }
 
 static enum kernel_result zeros_like(struct kernel_ctx *ctx) {
     const struct tensor *in = kernel_input(ctx, 0);
-    KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, array_dtype(in), tensor_shape(in), &ctx->outputs[0]));
+    KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, tensor_dtype(in), tensor_shape(in), &ctx->outputs[0]));
     return KERNEL_DONE;
 }
 
@@ -231,7 +233,7 @@ static void one_of(enum dtype dtype, char value[16]) {
 
 static enum kernel_result ones_like(struct kernel_ctx *ctx) {
     const struct tensor *in = kernel_input(ctx, 0);
-    enum dtype dtype = array_dtype(in);
+    enum dtype dtype = tensor_dtype(in);
     char one[16] __attribute__((aligned(16)));
     one_of(dtype, one);
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, dtype, tensor_shape(in)));

@@ -1,7 +1,9 @@
 /* Pad, MirrorPad and its gradient. */
 #include <stdlib.h>
 
+#include "common/tensor/element.h"
 #include "kernels/cpu/array/array_internal.h"
+#include "kernels/support/dims.h"
 
 /* Before and after each dimension, and the padded sizes. */
 struct paddings {
@@ -13,10 +15,10 @@ struct paddings {
 /* `sign` 1: the sizes grow by the paddings; -1: they shrink (gradients). */
 static struct status *paddings_read(const struct tensor *in, const struct tensor *t, int sign, struct paddings *ret) {
     if (t->rank != 2 || tensor_dim(t, 1) != 2)
-        return status_invalid("paddings must be a matrix with 2 columns: %s", TENSOR_SHAPE_NAME(t));
+        return status_invalid("paddings must be a matrix with 2 columns: %s", TENSOR_SHAPE_TEXT(t));
     if (tensor_dim(t, 0) != in->rank)
-        return status_invalid("The first dimension of paddings must be the rank of inputs%s %s", TENSOR_SHAPE_NAME(t),
-                              TENSOR_SHAPE_NAME(in));
+        return status_invalid("The first dimension of paddings must be the rank of inputs%s %s", TENSOR_SHAPE_TEXT(t),
+                              TENSOR_SHAPE_TEXT(in));
     ret->rank = ret->padded.rank = in->rank;
     for (int i = 0; i < in->rank; i++) {
         int64_t before = ret->before[i] = tensor_index_at(t, 2 * i), after = ret->after[i] = tensor_index_at(t, 2 * i + 1), sum, size;
@@ -49,7 +51,7 @@ static void copy_inside(struct kernel_ctx *ctx, const struct paddings *p, const 
         start += p->before[i] * to[i];
     }
     if (in->n_elements > 0)
-        strided_run(&s, array_dtype(in), array_at(out, start), tensor_cdata(in), ctx->pool);
+        strided_run(&s, tensor_dtype(in), tensor_at(out, start), tensor_cdata(in), ctx->pool);
 }
 
 /* Fills the border slab by slab: in dimension d before or after, the outer dimensions inside, the inner ones whole. */
@@ -68,7 +70,8 @@ static void fill_border(struct kernel_ctx *ctx, const struct paddings *p, const 
             for (int i = d + 1; i < p->rank; i++)
                 strided_add(&s, p->padded.at[i], 0, to[i]);
             if (n > 0)
-                strided_run(&s, array_dtype(out), array_at(out, outer_start + (side ? p->before[d] + size : 0) * to[d]), value, ctx->pool);
+                strided_run(&s, tensor_dtype(out), tensor_at(out, outer_start + (side ? p->before[d] + size : 0) * to[d]), value,
+                            ctx->pool);
         }
         outer_start += p->before[d] * to[d];
     }
@@ -82,7 +85,7 @@ static enum kernel_result pad_with(struct kernel_ctx *ctx, const void *value) {
         kernel_pass(ctx, 0, 0);
         return KERNEL_DONE;
     }
-    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, array_dtype(in), dims_shape(&p.padded)));
+    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, tensor_dtype(in), dims_shape(&p.padded)));
     if (ctx->outputs[0].n_elements == 0)
         return KERNEL_DONE;
     copy_inside(ctx, &p, in, &ctx->outputs[0]);
@@ -98,7 +101,7 @@ static enum kernel_result pad(struct kernel_ctx *ctx) {
 static enum kernel_result pad_v2(struct kernel_ctx *ctx) {
     const struct tensor *value = kernel_input(ctx, 2);
     if (value->rank != 0)
-        return kernel_fail(ctx, status_invalid("constant_values must be a scalar. Found: %s", TENSOR_SHAPE_NAME(value)));
+        return kernel_fail(ctx, status_invalid("constant_values must be a scalar. Found: %s", TENSOR_SHAPE_TEXT(value)));
     return pad_with(ctx, tensor_cdata(value));
 }
 
@@ -131,7 +134,7 @@ static enum kernel_result mirror_pad(struct kernel_ctx *ctx) {
         kernel_pass(ctx, 0, 0);
         return KERNEL_DONE;
     }
-    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, array_dtype(in), dims_shape(&p.padded)));
+    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, tensor_dtype(in), dims_shape(&p.padded)));
     struct tensor *out = &ctx->outputs[0];
     if (in->n_elements == 0 || out->n_elements == 0)
         return KERNEL_DONE;
@@ -154,7 +157,8 @@ static enum kernel_result mirror_pad(struct kernel_ctx *ctx) {
             for (int i = d + 1; i < p.rank; i++)
                 strided_add(&s, p.padded.at[i], to[i], to[i]);
             if (n > 0)
-                strided_run(&s, array_dtype(out), array_at(out, start + place * to[d]), array_cat(out, start + source * to[d]), ctx->pool);
+                strided_run(&s, tensor_dtype(out), tensor_at(out, start + place * to[d]), tensor_cat(out, start + source * to[d]),
+                            ctx->pool);
         }
     }
     return KERNEL_DONE;
@@ -172,20 +176,20 @@ static enum kernel_result mirror_pad_grad(struct kernel_ctx *ctx) {
                 ctx, status_invalid("The paddings of dimension %d are wider than its size %lld", d, (long long)tensor_dim(in, d)));
         KERNEL_TRY(ctx, mirror_check(&p, d, p.padded.at[d], offset));
     }
-    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, array_dtype(in), dims_shape(&p.padded)));
+    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, tensor_dtype(in), dims_shape(&p.padded)));
     if (ctx->outputs[0].n_elements == 0)
         return KERNEL_DONE;
     struct tensor folded = TENSOR_INIT;
     KERNEL_TRY(ctx, tensor_clone(ctx->instance->allocator, in, &folded));
-    array_slice_fn *add = array_add_fn(array_dtype(in));
+    array_slice_fn *add = array_add_fn(tensor_dtype(in));
     for (int d = 0; d < p.rank; d++) {
         int64_t n = tensor_dim(in, d), outer = dims_product(tensor_dims(in), 0, d), inner = dims_product(tensor_dims(in), d + 1, in->rank);
         int64_t first = p.before[d], last = n - p.after[d] - 1;
         for (int64_t o = 0; o < outer; o++) {
             for (int64_t j = 0; j < p.before[d]; j++)
-                add(array_at(&folded, (o * n + 2 * first - 1 - j + offset) * inner), array_cat(&folded, (o * n + j) * inner), inner);
+                add(tensor_at(&folded, (o * n + 2 * first - 1 - j + offset) * inner), tensor_cat(&folded, (o * n + j) * inner), inner);
             for (int64_t j = last + 1; j < n; j++)
-                add(array_at(&folded, (o * n + 2 * last + 1 - j - offset) * inner), array_cat(&folded, (o * n + j) * inner), inner);
+                add(tensor_at(&folded, (o * n + 2 * last + 1 - j - offset) * inner), tensor_cat(&folded, (o * n + j) * inner), inner);
         }
     }
     int64_t from[SHAPE_MAX_RANK], to[SHAPE_MAX_RANK], start = 0;
@@ -197,7 +201,7 @@ static enum kernel_result mirror_pad_grad(struct kernel_ctx *ctx) {
         strided_add(&s, p.padded.at[i], from[i], to[i]);
         start += p.before[i] * from[i];
     }
-    strided_run(&s, array_dtype(in), tensor_data(&ctx->outputs[0]), array_cat(&folded, start), ctx->pool);
+    strided_run(&s, tensor_dtype(in), tensor_data(&ctx->outputs[0]), tensor_cat(&folded, start), ctx->pool);
     tensor_clear(&folded);
     return KERNEL_DONE;
 }

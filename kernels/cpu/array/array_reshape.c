@@ -1,7 +1,9 @@
 /* New shapes for old elements: Reshape, ExpandDims, Squeeze; and what repeats elements: BroadcastTo, Tile. */
 #include <stdlib.h>
 
+#include "common/tensor/element.h"
 #include "kernels/cpu/array/array_internal.h"
+#include "kernels/support/dims.h"
 
 /* ---- Reshape ---- */
 
@@ -25,7 +27,7 @@ static struct status *reshape_infer(const struct tensor *in, struct dims *dims, 
 /* The sizes that the second input asks for, with one -1 worked out. */
 static struct status *reshape_sizes(const struct tensor *in, const struct tensor *sizes, struct dims *ret) {
     if (sizes->rank > 1)
-        return status_invalid("sizes input must be 1-D, not %s", TENSOR_SHAPE_NAME(sizes));
+        return status_invalid("sizes input must be 1-D, not %s", TENSOR_SHAPE_TEXT(sizes));
     if (sizes->n_elements > SHAPE_MAX_RANK)
         return status_invalid("too many dimensions: %lld, the limit is %d", (long long)sizes->n_elements, SHAPE_MAX_RANK);
     int unknown = -1;
@@ -44,7 +46,7 @@ static struct status *reshape_sizes(const struct tensor *in, const struct tensor
             return status_invalid("Size %d must be non-negative, not %lld", i, (long long)size);
         asks_zero |= size == 0;
         if (size != 0 && mul_overflows_i64(product, size, &product))
-            return status_invalid("Shape product would overflow int64: %s", SHAPE_NAME(dims_shape(ret)));
+            return status_invalid("Shape product would overflow int64: %s", SHAPE_TEXT(dims_shape(ret)));
     }
     if (unknown >= 0)
         TRY(reshape_infer(in, ret, unknown, product, asks_zero));
@@ -130,7 +132,7 @@ static enum kernel_result squeeze(struct kernel_ctx *ctx) {
 
 static struct status *write_indices(struct kernel_ctx *ctx, int output, const struct dims *values) {
     int64_t n = values->rank;
-    enum dtype dtype = array_out_dtype(ctx, output);
+    enum dtype dtype = kernel_out_dtype(ctx, output);
     TRY(kernel_alloc(ctx, output, dtype, (struct shape){1, &n}));
     void *to = tensor_data(&ctx->outputs[output]);
     for (int64_t i = 0; i < n; i++) {
@@ -146,7 +148,7 @@ static struct status *read_two_shapes(struct kernel_ctx *ctx, struct dims ret[2]
     for (int i = 0; i < 2; i++) {
         const struct tensor *in = kernel_input(ctx, i);
         if (in->rank != 1)
-            return status_invalid("In[%d] must be a vector.%s", i, TENSOR_SHAPE_NAME(in));
+            return status_invalid("In[%d] must be a vector.%s", i, TENSOR_SHAPE_TEXT(in));
         if (in->n_elements > SHAPE_MAX_RANK)
             return status_invalid("In[%d] has %lld sizes, the limit is %d", i, (long long)in->n_elements, SHAPE_MAX_RANK);
         ret[i].rank = (int)in->n_elements;
@@ -163,7 +165,7 @@ static int64_t padded(const struct dims *dims, int rank, int i) {
 }
 
 static COLD struct status *incompatible(const struct dims *a, const struct dims *b) {
-    return status_invalid("Incompatible shapes: %s vs. %s", SHAPE_NAME(dims_shape(a)), SHAPE_NAME(dims_shape(b)));
+    return status_invalid("Incompatible shapes: %s vs. %s", SHAPE_TEXT(dims_shape(a)), SHAPE_TEXT(dims_shape(b)));
 }
 
 static enum kernel_result broadcast_args(struct kernel_ctx *ctx) {
@@ -205,7 +207,7 @@ static enum kernel_result broadcast_to(struct kernel_ctx *ctx) {
     const struct tensor *in = kernel_input(ctx, 0), *sizes = kernel_input(ctx, 1);
     if (sizes->rank > 1 || sizes->n_elements > SHAPE_MAX_RANK)
         return kernel_fail(
-            ctx, status_invalid("shape must be a vector of at most %d sizes, got shape %s", SHAPE_MAX_RANK, TENSOR_SHAPE_NAME(sizes)));
+            ctx, status_invalid("shape must be a vector of at most %d sizes, got shape %s", SHAPE_MAX_RANK, TENSOR_SHAPE_TEXT(sizes)));
     struct dims out;
     out.rank = (int)sizes->n_elements;
     for (int i = 0; i < out.rank; i++) {
@@ -221,13 +223,13 @@ static enum kernel_result broadcast_to(struct kernel_ctx *ctx) {
     for (int i = 0; i < in->rank; i++) {
         int64_t size = tensor_dim(in, i);
         if (size != out.at[out.rank - in->rank + i] && size != 1)
-            return kernel_fail(ctx, status_invalid("Incompatible shapes: %s vs. %s", TENSOR_SHAPE_NAME(in), SHAPE_NAME(dims_shape(&out))));
+            return kernel_fail(ctx, status_invalid("Incompatible shapes: %s vs. %s", TENSOR_SHAPE_TEXT(in), SHAPE_TEXT(dims_shape(&out))));
     }
     if (shape_equal(tensor_shape(in), dims_shape(&out))) {
         kernel_pass(ctx, 0, 0);
         return KERNEL_DONE;
     }
-    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, array_dtype(in), dims_shape(&out)));
+    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, tensor_dtype(in), dims_shape(&out)));
     int64_t to[SHAPE_MAX_RANK];
     strides_of(out.at, out.rank, to);
     struct strided s;
@@ -236,14 +238,14 @@ static enum kernel_result broadcast_to(struct kernel_ctx *ctx) {
         int at = i - (out.rank - in->rank);
         strided_add(&s, out.at[i], at < 0 || tensor_dim(in, at) == 1 ? 0 : strides[at], to[i]);
     }
-    strided_run(&s, array_dtype(in), tensor_data(&ctx->outputs[0]), tensor_cdata(in), ctx->pool);
+    strided_run(&s, tensor_dtype(in), tensor_data(&ctx->outputs[0]), tensor_cdata(in), ctx->pool);
     return KERNEL_DONE;
 }
 
 static enum kernel_result tile(struct kernel_ctx *ctx) {
     const struct tensor *in = kernel_input(ctx, 0), *multiples = kernel_input(ctx, 1);
     if (multiples->rank != 1)
-        return kernel_fail(ctx, status_invalid("Expected multiples to be 1-D, but got shape %s", TENSOR_SHAPE_NAME(multiples)));
+        return kernel_fail(ctx, status_invalid("Expected multiples to be 1-D, but got shape %s", TENSOR_SHAPE_TEXT(multiples)));
     if (multiples->n_elements != in->rank)
         return kernel_fail(ctx, status_invalid("Expected multiples argument to be a vector of length %d but got length %lld", in->rank,
                                                (long long)multiples->n_elements));
@@ -263,7 +265,7 @@ static enum kernel_result tile(struct kernel_ctx *ctx) {
         kernel_pass(ctx, 0, 0);
         return KERNEL_DONE;
     }
-    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, array_dtype(in), dims_shape(&out)));
+    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, tensor_dtype(in), dims_shape(&out)));
     int64_t from[SHAPE_MAX_RANK], to[SHAPE_MAX_RANK];
     strides_of(tensor_dims(in), in->rank, from);
     strides_of(out.at, out.rank, to);
@@ -274,7 +276,7 @@ static enum kernel_result tile(struct kernel_ctx *ctx) {
         strided_add(&s, size ? out.at[i] / size : 0, 0, to[i] * size);
         strided_add(&s, size, from[i], to[i]);
     }
-    strided_run(&s, array_dtype(in), tensor_data(&ctx->outputs[0]), tensor_cdata(in), ctx->pool);
+    strided_run(&s, tensor_dtype(in), tensor_data(&ctx->outputs[0]), tensor_cdata(in), ctx->pool);
     return KERNEL_DONE;
 }
 

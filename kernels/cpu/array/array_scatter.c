@@ -6,8 +6,10 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "common/tensor/element.h"
 #include "common/tensor/float16.h"
 #include "kernels/cpu/array/array_index.h"
+#include "kernels/support/dims.h"
 
 enum scatter_op { SCATTER_PUT, SCATTER_ADD, SCATTER_SUB, SCATTER_MIN, SCATTER_MAX, N_SCATTER_OPS };
 
@@ -124,11 +126,11 @@ static void put_slice(enum dtype dtype, char *to, const char *from, int64_t len,
 
 static struct status *scatter_check(const struct tensor *indices, const struct tensor *updates, struct shape out) {
     if (indices->rank < 1)
-        return status_invalid("Indices shape must have rank at least one. Found: %s", TENSOR_SHAPE_NAME(indices));
+        return status_invalid("Indices shape must have rank at least one. Found: %s", TENSOR_SHAPE_TEXT(indices));
     if (updates->rank < 1)
-        return status_invalid("Updates shape must have rank at least one. Found: %s", TENSOR_SHAPE_NAME(updates));
+        return status_invalid("Updates shape must have rank at least one. Found: %s", TENSOR_SHAPE_TEXT(updates));
     if (out.rank < 1)
-        return status_invalid("Output must be at least 1-D, got shape: %s", SHAPE_NAME(out));
+        return status_invalid("Output must be at least 1-D, got shape: %s", SHAPE_TEXT(out));
     int n_rows = indices->rank - 1;
     int64_t depth = tensor_dim(indices, n_rows);
     if (depth > out.rank)
@@ -136,14 +138,14 @@ static struct status *scatter_check(const struct tensor *indices, const struct t
     for (int i = 0; i < n_rows; i++) {
         if (i >= updates->rank || tensor_dim(indices, i) != tensor_dim(updates, i))
             return status_invalid("Dimensions [0,%d) of indices[shape=%s] must match dimensions [0,%d) of updates[shape=%s]", n_rows,
-                                  TENSOR_SHAPE_NAME(indices), n_rows, TENSOR_SHAPE_NAME(updates));
+                                  TENSOR_SHAPE_TEXT(indices), n_rows, TENSOR_SHAPE_TEXT(updates));
     }
     bool matches = updates->rank - n_rows == out.rank - depth;
     for (int i = 0; matches && i < out.rank - depth; i++)
         matches = tensor_dim(updates, n_rows + i) == out.dims[depth + i];
     if (!matches)
         return status_invalid("Dimensions [%lld,%d) of input[shape=%s] must match dimensions [%d,%d) of updates[shape=%s]",
-                              (long long)depth, out.rank, SHAPE_NAME(out), n_rows, updates->rank, TENSOR_SHAPE_NAME(updates));
+                              (long long)depth, out.rank, SHAPE_TEXT(out), n_rows, updates->rank, TENSOR_SHAPE_TEXT(updates));
     return NULL;
 }
 
@@ -168,7 +170,7 @@ static struct status *scatter_apply(const struct scatter_state *state, const str
     int64_t *at = malloc((size_t)n * sizeof(*at));
     if (!at)
         return status_exhausted("OOM: %lld indices of a scatter", (long long)n);
-    enum dtype dtype = array_dtype(out);
+    enum dtype dtype = tensor_dtype(out);
     int64_t bad = index_rows_flatten(indices, depth, shape, n, at);
     if (bad >= 0 && state->policy == BAD_INDEX_FAILS) {
         free(at);
@@ -201,16 +203,16 @@ static struct status *scatter_init(struct kernel_init *init) {
 static enum kernel_result scatter_nd(struct kernel_ctx *ctx) {
     const struct tensor *indices = kernel_input(ctx, 0), *updates = kernel_input(ctx, 1), *sizes = kernel_input(ctx, 2);
     if (sizes->rank != 1 || sizes->n_elements > SHAPE_MAX_RANK)
-        return kernel_fail(ctx, status_invalid("Shape must be a vector, got shape %s", TENSOR_SHAPE_NAME(sizes)));
+        return kernel_fail(ctx, status_invalid("Shape must be a vector, got shape %s", TENSOR_SHAPE_TEXT(sizes)));
     struct dims dims;
     dims.rank = (int)sizes->n_elements;
     int64_t n;
     for (int i = 0; i < dims.rank; i++)
-        dims.at[i] = array_int_at(sizes, i);
+        dims.at[i] = tensor_int_at(sizes, i);
     KERNEL_TRY(ctx, shape_n_elements(dims_shape(&dims), &n));
     KERNEL_TRY(ctx, scatter_check_empty(indices, updates, n));
     KERNEL_TRY(ctx, scatter_check(indices, updates, dims_shape(&dims)));
-    KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, array_dtype(updates), dims_shape(&dims), &ctx->outputs[0]));
+    KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, tensor_dtype(updates), dims_shape(&dims), &ctx->outputs[0]));
     KERNEL_TRY(ctx, scatter_apply(ctx->instance->state, indices, updates, &ctx->outputs[0]));
     return KERNEL_DONE;
 }

@@ -2,8 +2,10 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "common/tensor/element.h"
 #include "common/tensor/float16.h"
 #include "kernels/cpu/array/array_internal.h"
+#include "kernels/support/dims.h"
 
 /* ---- Range ---- */
 
@@ -135,9 +137,9 @@ static enum kernel_result range(struct kernel_ctx *ctx) {
     for (int i = 0; i < 3; i++) {
         const struct tensor *in = kernel_input(ctx, i);
         if (in->rank > 1 || in->n_elements != 1)
-            return kernel_fail(ctx, status_invalid("%s must be a scalar, not shape %s", names[i], TENSOR_SHAPE_NAME(in)));
+            return kernel_fail(ctx, status_invalid("%s must be a scalar, not shape %s", names[i], TENSOR_SHAPE_TEXT(in)));
     }
-    enum dtype dtype = array_dtype(start);
+    enum dtype dtype = tensor_dtype(start);
     int64_t n;
     if (is_real(dtype))
         KERNEL_TRY(ctx, range_count_real(start, limit, delta, &n));
@@ -145,7 +147,7 @@ static enum kernel_result range(struct kernel_ctx *ctx) {
         KERNEL_TRY(ctx, range_count_unsigned(*(const uint64_t *)tensor_cdata(start), *(const uint64_t *)tensor_cdata(limit),
                                              *(const uint64_t *)tensor_cdata(delta), &n));
     else
-        KERNEL_TRY(ctx, range_count_int(array_int_at(start, 0), array_int_at(limit, 0), array_int_at(delta, 0), &n));
+        KERNEL_TRY(ctx, range_count_int(tensor_int_at(start, 0), tensor_int_at(limit, 0), tensor_int_at(delta, 0), &n));
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, dtype, (struct shape){1, &n}));
     range_fill(start, delta, n, tensor_data(&ctx->outputs[0]));
     return KERNEL_DONE;
@@ -180,12 +182,12 @@ static enum kernel_result lin_space(struct kernel_ctx *ctx) {
     const struct tensor *start = kernel_input(ctx, 0), *stop = kernel_input(ctx, 1);
     for (int i = 0; i < 3; i++) {
         if (kernel_input(ctx, i)->rank != 0)
-            return kernel_fail(ctx, status_invalid("%s must be a scalar, not shape %s", names[i], TENSOR_SHAPE_NAME(kernel_input(ctx, i))));
+            return kernel_fail(ctx, status_invalid("%s must be a scalar, not shape %s", names[i], TENSOR_SHAPE_TEXT(kernel_input(ctx, i))));
     }
     int64_t n = tensor_index_at(kernel_input(ctx, 2), 0);
     if (n <= 0)
         return kernel_fail(ctx, status_invalid("Requires num > 0: %lld", (long long)n));
-    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, array_dtype(start), (struct shape){1, &n}));
+    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, tensor_dtype(start), (struct shape){1, &n}));
     switch ((enum dtype)start->dtype) {
     case DT_FLOAT:
         LINSPACE(float)
@@ -203,18 +205,18 @@ static enum kernel_result lin_space(struct kernel_ctx *ctx) {
  *
  *   indices [prefix…, suffix…]   output [prefix…, depth, suffix…]                       */
 
-static struct status *one_hot_init(struct kernel_init *init) { return array_init_int_attr(init, "axis"); }
+static struct status *one_hot_init(struct kernel_init *init) { return kernel_init_int_attr(init, "axis"); }
 
 static void one_hot_set(const struct tensor *indices, const struct tensor *on, int64_t depth, int64_t prefix, int64_t suffix,
                         struct tensor *out) {
-    enum dtype dtype = array_dtype(on);
+    enum dtype dtype = tensor_dtype(on);
     size_t size = dtype_size(dtype);
     for (int64_t p = 0; p < prefix; p++) {
         for (int64_t s = 0; s < suffix; s++) {
-            int64_t index = array_int_at(indices, p * suffix + s);
+            int64_t index = tensor_int_at(indices, p * suffix + s);
             if (index < 0 || index >= depth)
                 continue;
-            char *to = array_at(out, (p * depth + index) * suffix + s);
+            char *to = tensor_at(out, (p * depth + index) * suffix + s);
             if (size == 4) {
                 memcpy(to, tensor_cdata(on), 4);
             } else if (dtype_is_object(dtype)) {
@@ -237,11 +239,11 @@ static enum kernel_result one_hot(struct kernel_ctx *ctx) {
         return kernel_fail(ctx,
                            status_invalid("Expected axis to be -1 or between [0, %d).  But received: %lld", rank + 1, (long long)axis));
     if (depth_in->rank != 0)
-        return kernel_fail(ctx, status_invalid("depth must be a scalar, but got: %s", TENSOR_SHAPE_NAME(depth_in)));
+        return kernel_fail(ctx, status_invalid("depth must be a scalar, but got: %s", TENSOR_SHAPE_TEXT(depth_in)));
     if (on->rank != 0)
-        return kernel_fail(ctx, status_invalid("on_value must be a scalar, but got: %s", TENSOR_SHAPE_NAME(on)));
+        return kernel_fail(ctx, status_invalid("on_value must be a scalar, but got: %s", TENSOR_SHAPE_TEXT(on)));
     if (off->rank != 0)
-        return kernel_fail(ctx, status_invalid("off_value must be a scalar, but got: %s", TENSOR_SHAPE_NAME(off)));
+        return kernel_fail(ctx, status_invalid("off_value must be a scalar, but got: %s", TENSOR_SHAPE_TEXT(off)));
     int64_t depth = tensor_index_at(depth_in, 0);
     if (depth < 0)
         return kernel_fail(ctx, status_invalid("depth must be non-negative, got: %lld", (long long)depth));
@@ -252,11 +254,11 @@ static enum kernel_result one_hot(struct kernel_ctx *ctx) {
         if (!dims_add(&dims, i < at ? tensor_dim(indices, i) : i == at ? depth : tensor_dim(indices, i - 1)))
             return kernel_fail(ctx, status_invalid("The output would pass the rank limit of %d", SHAPE_MAX_RANK));
     }
-    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, array_dtype(on), dims_shape(&dims)));
+    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, tensor_dtype(on), dims_shape(&dims)));
     struct tensor *out = &ctx->outputs[0];
     if (out->n_elements == 0)
         return KERNEL_DONE;
-    strided_fill(array_dtype(on), tensor_data(out), tensor_cdata(off), out->n_elements, ctx->pool);
+    strided_fill(tensor_dtype(on), tensor_data(out), tensor_cdata(off), out->n_elements, ctx->pool);
     one_hot_set(indices, on, depth, dims_product(dims.at, 0, at), dims_product(dims.at, at + 1, dims.rank), out);
     return KERNEL_DONE;
 }

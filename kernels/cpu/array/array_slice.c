@@ -3,8 +3,10 @@
 #include <stdlib.h>
 
 #include "common/ops/strided_slice.h"
+#include "common/tensor/element.h"
 #include "kernels/cpu/array/array_internal.h"
 #include "kernels/host.h"
+#include "kernels/support/dims.h"
 #include "kernels/variable.h"
 
 /* A smaller part is copied even where it could be a view: as quick, and it does not keep the whole alive. */
@@ -13,7 +15,7 @@ enum { VIEW_MIN_BYTES = 512 };
 /* Output 0 is a box of input 0 with the output's shape `out`. */
 static struct status *take_box(struct kernel_ctx *ctx, struct strided *s, int64_t start, struct shape out) {
     const struct tensor *in = kernel_input(ctx, 0);
-    enum dtype dtype = array_dtype(in);
+    enum dtype dtype = tensor_dtype(in);
     int64_t n;
     TRY(shape_n_elements(out, &n));
     bool is_run = s->n_loops == 0 || (s->n_loops == 1 && s->from[0] == 1 && s->to[0] == 1);
@@ -26,7 +28,7 @@ static struct status *take_box(struct kernel_ctx *ctx, struct strided *s, int64_
         return tensor_view(in->buffer, in->data + start * size, dtype, out, &ctx->outputs[0]);
     TRY(kernel_alloc(ctx, 0, dtype, out));
     if (n > 0)
-        strided_run(s, dtype, tensor_data(&ctx->outputs[0]), array_cat(in, start), ctx->pool);
+        strided_run(s, dtype, tensor_data(&ctx->outputs[0]), tensor_cat(in, start), ctx->pool);
     return NULL;
 }
 
@@ -37,7 +39,7 @@ static enum kernel_result slice(struct kernel_ctx *ctx) {
     if (begin->rank != 1 || size->rank != 1 || begin->n_elements != in->rank || size->n_elements != in->rank)
         return kernel_fail(
             ctx, status_invalid("Expected begin and size arguments to be 1-D tensors of size %d, but got shapes %s and %s instead.",
-                                in->rank, TENSOR_SHAPE_NAME(begin), TENSOR_SHAPE_NAME(size)));
+                                in->rank, TENSOR_SHAPE_TEXT(begin), TENSOR_SHAPE_TEXT(size)));
     struct dims out;
     int64_t from[SHAPE_MAX_RANK], to[SHAPE_MAX_RANK], first[SHAPE_MAX_RANK], start = 0;
     out.rank = in->rank;
@@ -103,12 +105,12 @@ static struct status *box_of_broadcast(const struct strided_slice *slice, struct
         int at = i - (out.rank - value.rank), source = slice->source[i];
         int64_t size = at < 0 ? 1 : value.dims[at];
         if (value.rank > out.rank || (size != 1 && size != out.dims[i]))
-            return status_invalid("Cannot broadcast input shape %s into final shape %s", SHAPE_NAME(value), SHAPE_NAME(out));
+            return status_invalid("Cannot broadcast input shape %s into final shape %s", SHAPE_TEXT(value), SHAPE_TEXT(out));
         strided_add(s, out.dims[i], size == 1 ? 0 : from[at],
                     source == SLICE_NEW_AXIS || out.dims[i] == 1 ? 0 : slice->stride[source] * strides[source]);
     }
     if (value.rank > out.rank)
-        return status_invalid("Cannot broadcast input shape %s into final shape %s", SHAPE_NAME(value), SHAPE_NAME(out));
+        return status_invalid("Cannot broadcast input shape %s into final shape %s", SHAPE_TEXT(value), SHAPE_TEXT(out));
     *ret_start = 0;
     for (int i = 0; i < slice->rank; i++)
         *ret_start += slice->begin[i] * strides[i];
@@ -130,7 +132,7 @@ static enum kernel_result strided_slice(struct kernel_ctx *ctx) {
                                           kernel_input(ctx, 3), &slice));
     struct shape out = {slice.out_rank, slice.out};
     if (slice_is_empty(&slice)) {
-        KERNEL_TRY(ctx, kernel_alloc(ctx, 0, array_dtype(in), out));
+        KERNEL_TRY(ctx, kernel_alloc(ctx, 0, tensor_dtype(in), out));
         return KERNEL_DONE;
     }
     struct strided s;
@@ -142,7 +144,7 @@ static enum kernel_result strided_slice(struct kernel_ctx *ctx) {
 static enum kernel_result strided_slice_grad(struct kernel_ctx *ctx) {
     const struct tensor *sizes = kernel_input(ctx, 0), *dy = kernel_input(ctx, 4);
     if (sizes->rank != 1 || sizes->n_elements > SHAPE_MAX_RANK)
-        return kernel_fail(ctx, status_invalid("shape must be 1-D, got shape.shape = %s", TENSOR_SHAPE_NAME(sizes)));
+        return kernel_fail(ctx, status_invalid("shape must be 1-D, got shape.shape = %s", TENSOR_SHAPE_TEXT(sizes)));
     struct dims whole;
     whole.rank = (int)sizes->n_elements;
     for (int i = 0; i < whole.rank; i++) {
@@ -157,13 +159,13 @@ static enum kernel_result strided_slice_grad(struct kernel_ctx *ctx) {
                                           kernel_input(ctx, 3), &slice));
     struct shape out = {slice.out_rank, slice.out};
     if (!shape_equal(out, tensor_shape(dy)))
-        return kernel_fail(ctx, status_invalid("shape of dy was %s instead of %s", TENSOR_SHAPE_NAME(dy), SHAPE_NAME(out)));
-    KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, array_dtype(dy), dims_shape(&whole), &ctx->outputs[0]));
+        return kernel_fail(ctx, status_invalid("shape of dy was %s instead of %s", TENSOR_SHAPE_TEXT(dy), SHAPE_TEXT(out)));
+    KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, tensor_dtype(dy), dims_shape(&whole), &ctx->outputs[0]));
     if (dy->n_elements == 0)
         return KERNEL_DONE;
     struct strided s;
     int64_t start = box_of_slice(&slice, dims_shape(&whole), false, &s);
-    strided_run(&s, array_dtype(dy), array_at(&ctx->outputs[0], start), tensor_cdata(dy), ctx->pool);
+    strided_run(&s, tensor_dtype(dy), tensor_at(&ctx->outputs[0], start), tensor_cdata(dy), ctx->pool);
     return KERNEL_DONE;
 }
 
@@ -177,12 +179,12 @@ static struct status *assign_slice(struct kernel_ctx *ctx, struct tensor *whole,
     if (slice_is_empty(&slice))
         return NULL;
     if (value->dtype != whole->dtype)
-        return status_invalid("Cannot assign a value of type %s to a slice of type %s", dtype_name(array_dtype(value)),
-                              dtype_name(array_dtype(whole)));
+        return status_invalid("Cannot assign a value of type %s to a slice of type %s", dtype_name(tensor_dtype(value)),
+                              dtype_name(tensor_dtype(whole)));
     struct strided s;
     int64_t start;
     TRY(box_of_broadcast(&slice, tensor_shape(whole), tensor_shape(value), &s, &start));
-    strided_run(&s, array_dtype(value), array_at(whole, start), tensor_cdata(value), ctx->pool);
+    strided_run(&s, tensor_dtype(value), tensor_at(whole, start), tensor_cdata(value), ctx->pool);
     return NULL;
 }
 
@@ -207,7 +209,7 @@ static enum kernel_result strided_slice_assign(struct kernel_ctx *ctx) {
 static enum kernel_result resource_strided_slice_assign(struct kernel_ctx *ctx) {
     const struct tensor *in = kernel_input(ctx, 0);
     if (in->n_elements != 1)
-        return kernel_fail(ctx, status_invalid("The resource handle must be a scalar, got shape %s", TENSOR_SHAPE_NAME(in)));
+        return kernel_fail(ctx, status_invalid("The resource handle must be a scalar, got shape %s", TENSOR_SHAPE_TEXT(in)));
     const struct resource_handle *handle = *(struct resource_handle *const *)tensor_cdata(in);
     struct object *object = NULL;
     KERNEL_TRY(ctx, ctx->host->handle_lookup(ctx, handle, &variable_type, &object));

@@ -1,7 +1,9 @@
 /* Blocks of space moved to the batch or to the depth, and back. */
 #include <stdlib.h>
 
+#include "common/tensor/element.h"
 #include "kernels/cpu/array/array_internal.h"
+#include "kernels/support/dims.h"
 
 /* ---- SpaceToBatch, BatchToSpace ----
  *
@@ -38,7 +40,7 @@ static struct status *blocks_read(struct kernel_ctx *ctx, const char *what, stru
         return status_invalid("block_shape rank should be 1 instead of %d", block->rank);
     ret->n = (int)block->n_elements;
     if (pads->rank != 2 || tensor_dim(pads, 0) != ret->n || tensor_dim(pads, 1) != 2)
-        return status_invalid("%s should have shape [%d, 2] instead of %s", what, ret->n, TENSOR_SHAPE_NAME(pads));
+        return status_invalid("%s should have shape [%d, 2] instead of %s", what, ret->n, TENSOR_SHAPE_TEXT(pads));
     for (int i = 0; i < ret->n; i++) {
         ret->block[i] = tensor_index_at(block, i);
         ret->before[i] = tensor_index_at(pads, 2 * i);
@@ -53,7 +55,7 @@ static struct status *blocks_read_v1(struct kernel_ctx *ctx, const char *what, s
     if (in->rank != 4)
         return status_invalid("Input rank should be: 4 instead of: %d", in->rank);
     if (pads->rank != 2 || tensor_dim(pads, 0) != 2 || tensor_dim(pads, 1) != 2)
-        return status_invalid("%s should have shape [2, 2] instead of %s", what, TENSOR_SHAPE_NAME(pads));
+        return status_invalid("%s should have shape [2, 2] instead of %s", what, TENSOR_SHAPE_TEXT(pads));
     ret->n = 2;
     for (int i = 0; i < 2; i++) {
         ret->block[i] = *(const int64_t *)ctx->instance->state;
@@ -92,8 +94,8 @@ static void move_blocks(struct kernel_ctx *ctx, const struct blocks *blocks, boo
                 strided_add(&s, n, to_narrow ? wide_step : narrow_step, to_narrow ? narrow_step : wide_step);
         }
         if (!is_empty && in->n_elements > 0)
-            strided_run(&s, array_dtype(in), array_at(out, to_narrow ? narrow_start : wide_start),
-                        array_cat(in, to_narrow ? wide_start : narrow_start), ctx->pool);
+            strided_run(&s, tensor_dtype(in), tensor_at(out, to_narrow ? narrow_start : wide_start),
+                        tensor_cat(in, to_narrow ? wide_start : narrow_start), ctx->pool);
         for (int i = blocks->n - 1; i >= 0 && ++place[i] == blocks->block[i]; i--)
             place[i] = 0;
     }
@@ -118,9 +120,9 @@ static enum kernel_result to_batch(struct kernel_ctx *ctx, const struct blocks *
         is_padded |= blocks->before[i] || blocks->after[i];
     }
     if (is_padded)
-        KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, array_dtype(in), dims_shape(&narrow), &ctx->outputs[0]));
+        KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, tensor_dtype(in), dims_shape(&narrow), &ctx->outputs[0]));
     else
-        KERNEL_TRY(ctx, kernel_alloc(ctx, 0, array_dtype(in), dims_shape(&narrow)));
+        KERNEL_TRY(ctx, kernel_alloc(ctx, 0, tensor_dtype(in), dims_shape(&narrow)));
     if (in->n_elements > 0)
         move_blocks(ctx, blocks, true, &wide, &narrow, in, &ctx->outputs[0]);
     return KERNEL_DONE;
@@ -143,7 +145,7 @@ static enum kernel_result from_batch(struct kernel_ctx *ctx, const struct blocks
         if (wide.at[i + 1] < 0)
             return kernel_fail(ctx, status_invalid("cropped_shape[%d]=%lld must be non-negative", i, (long long)wide.at[i + 1]));
     }
-    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, array_dtype(in), dims_shape(&wide)));
+    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, tensor_dtype(in), dims_shape(&wide)));
     if (ctx->outputs[0].n_elements > 0)
         move_blocks(ctx, blocks, false, &wide, &narrow, in, &ctx->outputs[0]);
     return KERNEL_DONE;
@@ -169,7 +171,7 @@ static enum kernel_result batch_to_space(struct kernel_ctx *ctx) {
     KERNEL_TRY(ctx, blocks_read_v1(ctx, "crops", &blocks));
     return from_batch(ctx, &blocks);
 }
-static struct status *block_size_init(struct kernel_init *init) { return array_init_int_attr(init, "block_size"); }
+static struct status *block_size_init(struct kernel_init *init) { return kernel_init_int_attr(init, "block_size"); }
 
 /* ---- SpaceToDepth, DepthToSpace ----
  *
@@ -211,7 +213,7 @@ static enum kernel_result move_depth(struct kernel_ctx *ctx, bool to_depth, int6
     narrow.at[nchw ? 2 : 1] = h;
     narrow.at[nchw ? 3 : 2] = w;
     narrow.at[nchw ? 1 : 3] = deep;
-    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, array_dtype(in), dims_shape(to_depth ? &narrow : &wide)));
+    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, tensor_dtype(in), dims_shape(to_depth ? &narrow : &wide)));
     if (in->n_elements == 0)
         return KERNEL_DONE;
     int64_t ws[4], ns[4];
@@ -231,7 +233,7 @@ static enum kernel_result move_depth(struct kernel_ctx *ctx, bool to_depth, int6
         int at = orders[to_depth][nchw][i];
         strided_add(&s, loops[at].size, to_depth ? loops[at].wide : loops[at].narrow, to_depth ? loops[at].narrow : loops[at].wide);
     }
-    strided_run(&s, array_dtype(in), tensor_data(&ctx->outputs[0]), tensor_cdata(in), ctx->pool);
+    strided_run(&s, tensor_dtype(in), tensor_data(&ctx->outputs[0]), tensor_cdata(in), ctx->pool);
     return KERNEL_DONE;
 }
 

@@ -1,13 +1,15 @@
 /* Elements in another order: Transpose, reversals, Roll. */
 #include <stdlib.h>
 
+#include "common/tensor/element.h"
 #include "kernels/cpu/array/array_internal.h"
+#include "kernels/support/dims.h"
 
 /* ---- Transpose ---- */
 
 static struct status *read_permutation(const struct tensor *perm, int rank, int64_t *ret) {
     if (perm->rank != 1)
-        return status_invalid("perm must be rank 1, got shape %s", TENSOR_SHAPE_NAME(perm));
+        return status_invalid("perm must be rank 1, got shape %s", TENSOR_SHAPE_TEXT(perm));
     if (perm->n_elements != rank)
         return status_invalid("transpose expects a vector of size %d. But input(1) is a vector of size %lld", rank,
                               (long long)perm->n_elements);
@@ -51,14 +53,14 @@ static enum kernel_result transpose(struct kernel_ctx *ctx) {
         array_pass_as(ctx, 0, 0, dims_shape(&out));
         return KERNEL_DONE;
     }
-    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, array_dtype(in), dims_shape(&out)));
+    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, tensor_dtype(in), dims_shape(&out)));
     strides_of(tensor_dims(in), in->rank, from);
     strides_of(out.at, out.rank, to);
     struct strided s;
     strided_init(&s);
     for (int i = 0; i < out.rank; i++)
         strided_add(&s, out.at[i], from[perm[i]], to[i]);
-    strided_run(&s, array_dtype(in), tensor_data(&ctx->outputs[0]), tensor_cdata(in), ctx->pool);
+    strided_run(&s, tensor_dtype(in), tensor_data(&ctx->outputs[0]), tensor_cdata(in), ctx->pool);
     return KERNEL_DONE;
 }
 
@@ -94,7 +96,7 @@ static enum kernel_result invert_permutation(struct kernel_ctx *ctx) {
     int64_t n = in->n_elements;
     if (n > INT32_MAX)
         return kernel_fail(ctx, status_invalid("permutation of nonnegative int32s must have <= int32 max elements"));
-    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, array_dtype(in), tensor_shape(in)));
+    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, tensor_dtype(in), tensor_shape(in)));
     struct tensor *out = &ctx->outputs[0];
     if (n)
         memset(tensor_data(out), 0xff, tensor_size_bytes(out)); /* -1: not set yet */
@@ -118,7 +120,7 @@ static enum kernel_result reverse_axes(struct kernel_ctx *ctx, const bool *is_re
     const struct tensor *in = kernel_input(ctx, 0);
     int64_t strides[SHAPE_MAX_RANK], start = 0;
     strides_of(tensor_dims(in), in->rank, strides);
-    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, array_dtype(in), tensor_shape(in)));
+    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, tensor_dtype(in), tensor_shape(in)));
     if (in->n_elements == 0)
         return KERNEL_DONE;
     struct strided s;
@@ -127,7 +129,7 @@ static enum kernel_result reverse_axes(struct kernel_ctx *ctx, const bool *is_re
         strided_add(&s, tensor_dim(in, i), is_reversed[i] ? -strides[i] : strides[i], strides[i]);
         start += is_reversed[i] ? (tensor_dim(in, i) - 1) * strides[i] : 0;
     }
-    strided_run(&s, array_dtype(in), tensor_data(&ctx->outputs[0]), array_cat(in, start), ctx->pool);
+    strided_run(&s, tensor_dtype(in), tensor_data(&ctx->outputs[0]), tensor_cat(in, start), ctx->pool);
     return KERNEL_DONE;
 }
 
@@ -135,7 +137,7 @@ static enum kernel_result reverse_v2(struct kernel_ctx *ctx) {
     const struct tensor *in = kernel_input(ctx, 0), *axes = kernel_input(ctx, 1);
     bool is_reversed[SHAPE_MAX_RANK] = {false};
     if (axes->rank > 1)
-        return kernel_fail(ctx, status_invalid("axes must be a vector, got shape %s", TENSOR_SHAPE_NAME(axes)));
+        return kernel_fail(ctx, status_invalid("axes must be a vector, got shape %s", TENSOR_SHAPE_TEXT(axes)));
     for (int64_t i = 0; i < axes->n_elements; i++) {
         int64_t axis = tensor_index_at(axes, i);
         if (axis < -(int64_t)in->rank || axis >= in->rank)
@@ -200,7 +202,7 @@ static enum kernel_result reverse_sequence(struct kernel_ctx *ctx) {
     const struct reverse_sequence *state = ctx->instance->state;
     const struct tensor *in = kernel_input(ctx, 0), *lengths = kernel_input(ctx, 1);
     KERNEL_TRY(ctx, reverse_sequence_check(state, in, lengths));
-    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, array_dtype(in), tensor_shape(in)));
+    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, tensor_dtype(in), tensor_shape(in)));
     int64_t strides[SHAPE_MAX_RANK];
     strides_of(tensor_dims(in), in->rank, strides);
     if (in->n_elements == 0)
@@ -222,8 +224,8 @@ static enum kernel_result reverse_sequence(struct kernel_ctx *ctx) {
                     strided_add(&s, tensor_dim(in, i), strides[i], strides[i]);
             }
             int64_t base = b * strides[batch];
-            strided_run(&s, array_dtype(in), array_at(&ctx->outputs[0], base + first * strides[seq]),
-                        array_cat(in, base + source * strides[seq]), ctx->pool);
+            strided_run(&s, tensor_dtype(in), tensor_at(&ctx->outputs[0], base + first * strides[seq]),
+                        tensor_cat(in, base + source * strides[seq]), ctx->pool);
         }
     }
     return KERNEL_DONE;
@@ -242,7 +244,7 @@ static void roll_axis(struct kernel_ctx *ctx, const struct tensor *in, struct te
         strided_add(&s, outer, n * inner, n * inner);
         strided_add(&s, count * inner, 1, 1);
         if (count > 0)
-            strided_run(&s, array_dtype(in), array_at(out, to * inner), array_cat(in, from * inner), ctx->pool);
+            strided_run(&s, tensor_dtype(in), tensor_at(out, to * inner), tensor_cat(in, from * inner), ctx->pool);
     }
 }
 
@@ -251,9 +253,9 @@ static enum kernel_result roll(struct kernel_ctx *ctx) {
     if (in->rank < 1)
         return kernel_fail(ctx, status_invalid("input must be 1-D or higher"));
     if (shift->rank > 1)
-        return kernel_fail(ctx, status_invalid("shift must be a scalar or a 1-D vector. Found: %s", TENSOR_SHAPE_NAME(shift)));
+        return kernel_fail(ctx, status_invalid("shift must be a scalar or a 1-D vector. Found: %s", TENSOR_SHAPE_TEXT(shift)));
     if (axis->rank > 1)
-        return kernel_fail(ctx, status_invalid("axis must be a scalar or a 1-D vector. Found: %s", TENSOR_SHAPE_NAME(axis)));
+        return kernel_fail(ctx, status_invalid("axis must be a scalar or a 1-D vector. Found: %s", TENSOR_SHAPE_TEXT(axis)));
     if (!shape_equal(tensor_shape(shift), tensor_shape(axis)))
         return kernel_fail(ctx, status_invalid("shift and axis must have the same size"));
     int64_t shifts[SHAPE_MAX_RANK] = {0};
@@ -273,7 +275,7 @@ static enum kernel_result roll(struct kernel_ctx *ctx) {
         if (shifts[i] == 0)
             continue;
         struct tensor next = TENSOR_INIT;
-        TRY_OUT(tensor_new(ctx->instance->allocator, array_dtype(&current), tensor_shape(&current), &next));
+        TRY_OUT(tensor_new(ctx->instance->allocator, tensor_dtype(&current), tensor_shape(&current), &next));
         roll_axis(ctx, &current, &next, i, shifts[i]);
         tensor_clear(&current);
         tensor_move(&current, &next);

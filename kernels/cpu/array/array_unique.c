@@ -6,8 +6,10 @@
 
 #include "common/base/clock.h"
 #include "common/base/map.h"
+#include "common/tensor/element.h"
 #include "common/tensor/float16.h"
 #include "kernels/cpu/array/array_internal.h"
+#include "kernels/support/dims.h"
 #include "kernels/support/lanes.h"
 
 /* ---- slices with a hash ---- */
@@ -181,17 +183,17 @@ static struct status *unique_outputs(struct kernel_ctx *ctx, const struct unique
     dims.at[axis] = u->n_unique;
     TRY(kernel_alloc(ctx, 0, u->in.dtype, dims_shape(&dims)));
     struct tensor *out = &ctx->outputs[0], *of = &ctx->outputs[1];
-    TRY(kernel_alloc(ctx, 1, array_out_dtype(ctx, 1), (struct shape){1, &u->in.n}));
+    TRY(kernel_alloc(ctx, 1, kernel_out_dtype(ctx, 1), (struct shape){1, &u->in.n}));
     for (int64_t o = 0; o < u->in.outer; o++) {
         for (int64_t j = 0; j < u->n_unique; j++)
-            elements_copy(u->in.dtype, array_at(out, (o * u->n_unique + j) * u->in.inner), slice_at(&u->in, u->in.dtype, o, u->firsts[j]),
+            elements_copy(u->in.dtype, tensor_at(out, (o * u->n_unique + j) * u->in.inner), slice_at(&u->in, u->in.dtype, o, u->firsts[j]),
                           u->in.inner);
     }
     for (int64_t i = 0; i < u->in.n; i++)
         set_int(of, i, u->of[i]);
     if (ctx->instance->n_outputs < 3)
         return NULL;
-    TRY(tensor_new_zeroed(ctx->instance->allocator, array_out_dtype(ctx, 2), (struct shape){1, &u->n_unique}, &ctx->outputs[2]));
+    TRY(tensor_new_zeroed(ctx->instance->allocator, kernel_out_dtype(ctx, 2), (struct shape){1, &u->n_unique}, &ctx->outputs[2]));
     for (int64_t i = 0; i < u->in.n; i++) {
         struct tensor *counts = &ctx->outputs[2];
         set_int(counts, u->of[i], tensor_index_at(counts, u->of[i]) + 1);
@@ -203,7 +205,7 @@ static enum kernel_result unique(struct kernel_ctx *ctx) {
     const struct tensor *in = kernel_input(ctx, 0);
     int axis;
     KERNEL_TRY(ctx, unique_axis(ctx, ctx->instance->n_inputs > 1, &axis));
-    struct unique u = {.in = {array_dtype(in), tensor_cdata(in), tensor_dim(in, axis), dims_product(tensor_dims(in), 0, axis),
+    struct unique u = {.in = {tensor_dtype(in), tensor_cdata(in), tensor_dim(in, axis), dims_product(tensor_dims(in), 0, axis),
                               dims_product(tensor_dims(in), axis + 1, in->rank)}};
     struct table table = {0};
     struct status *st = table_init(&table, u.in.n);
@@ -233,8 +235,8 @@ static enum kernel_result list_diff(struct kernel_ctx *ctx) {
         return kernel_fail(ctx, status_invalid("x should be a 1D vector."));
     if (y->rank != 1)
         return kernel_fail(ctx, status_invalid("y should be a 1D vector."));
-    struct slices in_y = {array_dtype(y), tensor_cdata(y), y->n_elements, 1, 1},
-                  in_x = {array_dtype(x), tensor_cdata(x), x->n_elements, 1, 1};
+    struct slices in_y = {tensor_dtype(y), tensor_cdata(y), y->n_elements, 1, 1},
+                  in_x = {tensor_dtype(x), tensor_cdata(x), x->n_elements, 1, 1};
     struct table table = {0};
     int64_t n = 0, *kept = malloc((size_t)(x->n_elements + 1) * sizeof(*kept));
     struct status *st =
@@ -248,9 +250,9 @@ static enum kernel_result list_diff(struct kernel_ctx *ctx) {
             kept[n++] = i;
     }
     TRY_OUT(kernel_alloc(ctx, 0, in_x.dtype, (struct shape){1, &n}));
-    TRY_OUT(kernel_alloc(ctx, 1, array_out_dtype(ctx, 1), (struct shape){1, &n}));
+    TRY_OUT(kernel_alloc(ctx, 1, kernel_out_dtype(ctx, 1), (struct shape){1, &n}));
     for (int64_t i = 0; i < n; i++) {
-        elements_copy(in_x.dtype, array_at(&ctx->outputs[0], i), array_cat(x, kept[i]), 1);
+        elements_copy(in_x.dtype, tensor_at(&ctx->outputs[0], i), tensor_cat(x, kept[i]), 1);
         set_int(&ctx->outputs[1], i, kept[i]);
     }
 out:
@@ -345,7 +347,7 @@ static enum kernel_result where(struct kernel_ctx *ctx) {
     bool small[64], *is_set = n <= 64 ? small : malloc((size_t)n);
     if (!is_set)
         return kernel_fail(ctx, status_exhausted("OOM: marks of %lld elements", (long long)n));
-    int64_t dims[2] = {mark_set(array_dtype(in), tensor_cdata(in), n, is_set), in->rank};
+    int64_t dims[2] = {mark_set(tensor_dtype(in), tensor_cdata(in), n, is_set), in->rank};
     struct status *st = kernel_alloc(ctx, 0, DT_INT64, (struct shape){2, dims});
     if (!st && dims[0] > 0)
         write_places(tensor_shape(in), is_set, tensor_data(&ctx->outputs[0]), dims[0]);

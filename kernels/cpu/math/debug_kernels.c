@@ -3,7 +3,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "kernels/cpu/array/array_internal.h"
+#include "common/tensor/element.h"
+#include "kernels/kernel.h"
 
 extern const struct kernel_list debug_kernels;
 
@@ -54,16 +55,16 @@ static void count_value(struct counts *c, double v) {
 }
 
 static void count_elements(const struct tensor *t, struct counts *ret) {
-    enum dtype dtype = array_dtype(t);
+    enum dtype dtype = tensor_dtype(t);
     for (int64_t i = 0; i < t->n_elements; i++) {
         if (dtype_in(dtype, DTYPES_REAL_FLOAT))
-            count_value(ret, array_real_at(t, i));
+            count_value(ret, tensor_real_at(t, i));
         else if (dtype == DT_BOOL)
-            count_value(ret, *(const bool *)array_cat(t, i));
+            count_value(ret, *(const bool *)tensor_cat(t, i));
         else if (dtype == DT_UINT64)
-            count_value(ret, (double)*(const uint64_t *)array_cat(t, i));
+            count_value(ret, (double)*(const uint64_t *)tensor_cat(t, i));
         else
-            count_value(ret, (double)array_int_at(t, i));
+            count_value(ret, (double)tensor_int_at(t, i));
     }
 }
 

@@ -1,6 +1,6 @@
 /* Betainc: the regularized incomplete beta function, element by element. */
 #include "kernels/cpu/math/math_special.h"
-#include "kernels/support/state_internal.h"
+#include "kernels/kernel.h"
 
 extern const struct kernel_list math_betainc_kernels;
 
@@ -32,7 +32,7 @@ static enum kernel_result betainc_compute(struct kernel_ctx *ctx) {
             struct shape left = tensor_shape(kernel_input(ctx, i)), right = tensor_shape(kernel_input(ctx, j));
             if (left.rank > 0 && right.rank > 0 && !shape_equal(left, right))
                 return kernel_fail(ctx, status_invalid("Shapes of %s and %s are inconsistent: %s vs. %s", pairs[p][0], pairs[p][1],
-                                                       shape_words(left), shape_words(right)));
+                                                       SHAPE_TEXT(left), SHAPE_TEXT(right)));
         }
         job.in[i] = tensor_cdata(kernel_input(ctx, i));
         job.step[i] = kernel_input(ctx, i)->rank > 0;

@@ -36,7 +36,7 @@ struct status *binary_init(struct kernel_init *init) {
     state->out_size = dtype_size(state->out);
     state->is_narrow = dtype_is_narrow_float(state->in);
     enum dtype loop_dtype = state->is_narrow ? DT_FLOAT : state->in;
-    state->loop = (op->avx2_loops && math_has_avx2() ? op->avx2_loops : op->loops)[loop_dtype];
+    state->loop = (op->avx2_loops && cpu_has_avx2() ? op->avx2_loops : op->loops)[loop_dtype];
     CHECK(state->loop); /* the row's dtypes are those of its loops */
     state->cost_ns = state->is_narrow ? 2 : 0.5f;
     if (op->may_be_incompatible) {
@@ -51,22 +51,6 @@ COLD struct status *incompatible_shapes(struct shape a, struct shape b) {
     struct arena arena;
     arena_init(&arena);
     struct status *st = status_invalid("Incompatible shapes: %s vs. %s", shape_text(a, &arena), shape_text(b, &arena));
-    arena_fini(&arena);
-    return st;
-}
-
-COLD struct status *input_shapes_error(const struct kernel_ctx *ctx, const char *words) {
-    struct arena arena;
-    struct str text = STR_INIT;
-    arena_init(&arena);
-    for (const char *c = words; *c; c++) {
-        if (*c == '%')
-            str_add(&text, shape_text(tensor_shape(&ctx->inputs[*++c - '0']), &arena));
-        else
-            str_add_char(&text, *c);
-    }
-    struct status *st = status_invalid("%s", str_text(&text));
-    str_fini(&text);
     arena_fini(&arena);
     return st;
 }

@@ -49,7 +49,7 @@ static inline uint64_t f64_to_u64(double x) { return x >= 0x1p63 && x < 0x1p64 ?
 /* From integers and bool to anything, and between floats: C's own conversion. */
 #define PLAIN_CAST(tag, T, DT, source, S) CAST_LOOP(cast_##source##_##tag, S, T, x)
 #define ALL_FROM_INT(source, S, W, DT, ...) TARGETS(PLAIN_CAST, source, S) CAST_LOOP(cast_##source##_bool, S, uint8_t, x != 0)
-MATH_INTS(ALL_FROM_INT)
+NUMBERS_INTS(ALL_FROM_INT)
 TARGETS(PLAIN_CAST, bool, uint8_t)
 CAST_LOOP(cast_bool_bool, uint8_t, uint8_t, x != 0)
 
@@ -71,7 +71,7 @@ ALL_FROM_FLOAT(f64, double)
 #define CAST_ENTRY(tag, T, DT, source, ...) [DT] = cast_##source##_##tag,
 #define CAST_ROW(source, S, W, DT, ...) [DT] = {TARGETS(CAST_ENTRY, source)[DT_BOOL] = cast_##source##_bool},
 static unary_loop *const plain_casts[DT_UINT64 + 1][DT_UINT64 + 1] = {
-    MATH_INTS(CAST_ROW) MATH_FLOATS(CAST_ROW)[DT_BOOL] = {TARGETS(CAST_ENTRY, bool)[DT_BOOL] = cast_bool_bool}};
+    NUMBERS_INTS(CAST_ROW) NUMBERS_FLOATS(CAST_ROW)[DT_BOOL] = {TARGETS(CAST_ENTRY, bool)[DT_BOOL] = cast_bool_bool}};
 
 /* ---- stages ---- */
 

@@ -1,7 +1,7 @@
-/* The build of math_compare.inc for machines with AVX2: nothing here runs unless math_has_avx2() says so. */
+/* The build of math_compare.inc for machines with AVX2: nothing here runs unless cpu_has_avx2() says so. */
 #ifdef __x86_64__
 #pragma GCC target("avx2,f16c,bmi,bmi2,popcnt")
-#define MATH_ISA avx2
+#define LOOP_ISA avx2
 #include "kernels/cpu/math/math_compare.inc"
 #else
 typedef int math_compare_avx2_is_empty; /* another machine: the baseline serves */

@@ -28,7 +28,7 @@ typedef void count_loop(const struct tensor *values, int64_t begin, int64_t end,
         }                                                                                                                               \
     }
 #define COUNT_ENTRY(tag, T, W, DT, ...) [DT] = count_##tag,
-#define COUNTABLE(X) X(i32, int32_t, uint32_t, DT_INT32) X(i64, int64_t, uint64_t, DT_INT64) MATH_FLOATS(X)
+#define COUNTABLE(X) X(i32, int32_t, uint32_t, DT_INT32) X(i64, int64_t, uint64_t, DT_INT64) NUMBERS_FLOATS(X)
 COUNTABLE(COUNT_LOOP)
 static count_loop *const count_loops[DT_N_TYPES] = {COUNTABLE(COUNT_ENTRY)};
 
@@ -218,9 +218,9 @@ typedef void cross_loop(const void *a, const void *b, void *out, int64_t n_vecto
         }                                                                                         \
     }
 #define CROSS_ENTRY(tag, T, W, DT, ...) [DT] = cross_##tag,
-MATH_INTS(CROSS_LOOP)
-MATH_FLOATS(CROSS_LOOP)
-static cross_loop *const cross_loops[DT_N_TYPES] = {MATH_INTS(CROSS_ENTRY) MATH_FLOATS(CROSS_ENTRY)};
+NUMBERS_INTS(CROSS_LOOP)
+NUMBERS_FLOATS(CROSS_LOOP)
+static cross_loop *const cross_loops[DT_N_TYPES] = {NUMBERS_INTS(CROSS_ENTRY) NUMBERS_FLOATS(CROSS_ENTRY)};
 
 static enum kernel_result cross_compute(struct kernel_ctx *ctx) {
     const struct tensor *a = &ctx->inputs[0], *b = &ctx->inputs[1];

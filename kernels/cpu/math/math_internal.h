@@ -5,7 +5,7 @@
  * half and bfloat16 have no loops: engines convert blocks to float, run the float loop, and round once.
  *
  * Loops that the compiler vectorises are compiled twice from one .inc file: for the baseline, and (the _avx2 files) for machines with
- * AVX2; those of exp and kin a third time, for AVX-512. math_has_avx2 and math_has_avx512 decide when a kernel is prepared. */
+ * AVX2; those of exp and kin a third time, for AVX-512. cpu_has_avx2 and cpu_has_avx512 decide when a kernel is prepared. */
 #ifndef MILLRACE_KERNELS_CPU_MATH_MATH_INTERNAL_H
 #define MILLRACE_KERNELS_CPU_MATH_MATH_INTERNAL_H
 
@@ -14,33 +14,8 @@
 
 #include "common/tensor/float16.h"
 #include "kernels/kernel.h"
-
-/* ---- element types: X(tag, type, wide, dtype, …) where wide is the unsigned type in which integers wrap without UB ---- */
-#define MATH_SIGNED(X, ...)                          \
-    X(i8, int8_t, uint32_t, DT_INT8, __VA_ARGS__)    \
-    X(i16, int16_t, uint32_t, DT_INT16, __VA_ARGS__) \
-    X(i32, int32_t, uint32_t, DT_INT32, __VA_ARGS__) \
-    X(i64, int64_t, uint64_t, DT_INT64, __VA_ARGS__)
-#define MATH_UNSIGNED(X, ...)                          \
-    X(u8, uint8_t, uint32_t, DT_UINT8, __VA_ARGS__)    \
-    X(u16, uint16_t, uint32_t, DT_UINT16, __VA_ARGS__) \
-    X(u32, uint32_t, uint32_t, DT_UINT32, __VA_ARGS__) \
-    X(u64, uint64_t, uint64_t, DT_UINT64, __VA_ARGS__)
-#define MATH_INTS(X, ...) MATH_SIGNED(X, __VA_ARGS__) MATH_UNSIGNED(X, __VA_ARGS__)
-#define MATH_F32(X, ...) X(f32, float, float, DT_FLOAT, __VA_ARGS__)
-#define MATH_F64(X, ...) X(f64, double, double, DT_DOUBLE, __VA_ARGS__)
-#define MATH_FLOATS(X, ...) MATH_F32(X, __VA_ARGS__) MATH_F64(X, __VA_ARGS__)
-#define MATH_C64(X, ...) X(c64, float complex, float, DT_COMPLEX64, __VA_ARGS__)
-#define MATH_C128(X, ...) X(c128, double complex, double, DT_COMPLEX128, __VA_ARGS__)
-#define MATH_COMPLEX(X, ...) MATH_C64(X, __VA_ARGS__) MATH_C128(X, __VA_ARGS__)
-#define MATH_BOOL(X, ...) X(bool, uint8_t, uint32_t, DT_BOOL, __VA_ARGS__)
-/* The quantized types, for the ops that only look at the numbers in them. */
-#define MATH_QUANTIZED(X, ...)                        \
-    X(q8, int8_t, uint32_t, DT_QINT8, __VA_ARGS__)    \
-    X(q16, int16_t, uint32_t, DT_QINT16, __VA_ARGS__) \
-    X(q32, int32_t, uint32_t, DT_QINT32, __VA_ARGS__) \
-    X(qu8, uint8_t, uint32_t, DT_QUINT8, __VA_ARGS__) \
-    X(qu16, uint16_t, uint32_t, DT_QUINT16, __VA_ARGS__)
+#include "kernels/support/isa.h"
+#include "kernels/support/number_types.h"
 
 /* ---- loops ---- */
 
@@ -119,27 +94,6 @@ struct binary_op {
     }
 #define LOOP_ENTRY(tag, T, W, DT, name, ...) [DT] = name##_loop_##tag,
 
-/* A .inc file is compiled once per instruction set: MATH_ISA names which. */
-#define MATH_TABLE_NAME_(name, isa) name##_loops_##isa
-#define MATH_TABLE_NAME(name, isa) MATH_TABLE_NAME_(name, isa)
-#ifndef MATH_ISA
-#define MATH_ISA base
-#endif
-#define MATH_TABLE(name) MATH_TABLE_NAME(name, MATH_ISA)
-
-#ifdef __x86_64__
-#define MATH_HAS_AVX2_FILES 1
-static inline bool math_has_avx2(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
-static inline bool math_has_avx512(void) {
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-}
-#else
-#define MATH_HAS_AVX2_FILES 0
-static inline bool math_has_avx2(void) { return false; }
-static inline bool math_has_avx512(void) { return false; }
-#endif
-
 /* ---- engines: a kernel row's arg is its op ---- */
 kernel_fn unary_compute, binary_compute;
 struct status *unary_init(struct kernel_init *init);
@@ -156,7 +110,5 @@ static inline void *output_scalar(struct tensor *out, enum dtype dtype) {
 static inline bool is_inline_scalar(const struct tensor *t) { return t->storage == TENSOR_INLINE && t->rank == 0; }
 
 COLD struct status *incompatible_shapes(struct shape a, struct shape b);
-/* INVALID_ARGUMENT with `words`, in which %0 to %9 stand for the inputs' shapes. */
-COLD struct status *input_shapes_error(const struct kernel_ctx *ctx, const char *words);
 
 #endif

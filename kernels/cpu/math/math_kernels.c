@@ -4,7 +4,7 @@
 
 #define UNARY_OP(name, ...) static const struct unary_op unary_##name = {.loops = name##_loops_base, __VA_ARGS__};
 #define BINARY_OP(name, ...) static const struct binary_op binary_##name = {.loops = name##_loops_base, __VA_ARGS__};
-#if MATH_HAS_AVX2_FILES
+#if HAS_AVX2_FILES
 #define FAST(name) .avx2_loops = name##_loops_avx2
 #define FASTEST(name) FAST(name), .avx512_loops = name##_loops_avx512
 #else

@@ -44,9 +44,9 @@ static struct status *reduce_init(struct kernel_init *init) {
     state->size = dtype_size(state->dtype);
     state->is_narrow = dtype_is_narrow_float(state->dtype);
     state->is_identity_of_one = op->is_identity_of_one;
-    const struct reduce_loops *loops = op->avx512_loops && math_has_avx512() ? op->avx512_loops
-                                       : op->avx2_loops && math_has_avx2()   ? op->avx2_loops
-                                                                             : op->loops;
+    const struct reduce_loops *loops = op->avx512_loops && cpu_has_avx512() ? op->avx512_loops
+                                       : op->avx2_loops && cpu_has_avx2()   ? op->avx2_loops
+                                                                            : op->loops;
     state->loops = loops + (state->is_narrow ? DT_FLOAT : state->dtype);
     CHECK(state->loops->accumulator_size > 0 && state->loops->accumulator_size <= MAX_ACCUMULATOR);
     return node_get_b(init->node, "keep_dims", &state->keep_dims);
@@ -354,7 +354,7 @@ static enum kernel_result reduce_compute(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
-#if MATH_HAS_AVX2_FILES
+#if HAS_AVX2_FILES
 #define LOOPS_OF(name) name##_loops_base, name##_loops_avx2, name##_loops_avx512
 #else
 #define LOOPS_OF(name) name##_loops_base, NULL, NULL

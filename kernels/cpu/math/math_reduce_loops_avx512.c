@@ -1,9 +1,9 @@
-/* The build of math_reduce.inc for machines with AVX-512: nothing here runs unless math_has_avx512() says so. Products are rounded before
+/* The build of math_reduce.inc for machines with AVX-512: nothing here runs unless cpu_has_avx512() says so. Products are rounded before
  * they are added, as elsewhere: results are the same on every machine. */
 #ifdef __x86_64__
 #pragma GCC target("arch=x86-64-v4,prefer-vector-width=512")
 #pragma GCC optimize("fp-contract=off")
-#define MATH_ISA avx512
+#define LOOP_ISA avx512
 #include "kernels/cpu/math/math_reduce.inc"
 #else
 typedef int math_reduce_avx512_is_empty; /* another machine: the baseline serves */

@@ -196,7 +196,7 @@ static enum kernel_result segment_compute(struct kernel_ctx *ctx) {
     KERNEL_TRY(ctx, check_ids(ids, n_rows));
     struct segment_job job = {
         .op = op, .dtype = dtype, .size = (int64_t)dtype_size(dtype), .data = tensor_cdata(data), .indices = &ctx->inputs[1]};
-    job.loops = (op->avx2_loops && math_has_avx2() ? op->avx2_loops : op->loops) + (dtype_is_narrow_float(dtype) ? DT_FLOAT : dtype);
+    job.loops = (op->avx2_loops && cpu_has_avx2() ? op->avx2_loops : op->loops) + (dtype_is_narrow_float(dtype) ? DT_FLOAT : dtype);
     KERNEL_TRY(ctx, segment_alloc(ctx, dtype, n_rows, data, 1, &job.inner));
     if (ctx->outputs[0].n_elements == 0)
         return KERNEL_DONE;
@@ -373,7 +373,7 @@ static enum kernel_result unsorted_compute(struct kernel_ctx *ctx) {
 
 /* ---- rows ---- */
 
-#if MATH_HAS_AVX2_FILES
+#if HAS_AVX2_FILES
 #define LOOPS(name) .loops = name##_loops_base, .avx2_loops = name##_loops_avx2
 #else
 #define LOOPS(name) .loops = name##_loops_base

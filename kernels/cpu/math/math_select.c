@@ -140,7 +140,9 @@ static enum kernel_result select_v2_compute(struct kernel_ctx *ctx) {
     struct shape shapes[3] = {tensor_shape(&ctx->inputs[0]), tensor_shape(&ctx->inputs[1]), tensor_shape(&ctx->inputs[2])};
     struct broadcast plan;
     if (!broadcast_init(&plan, shapes, 3))
-        return kernel_fail(ctx, input_shapes_error(ctx, "condition %0, then %1, and else %2 must be broadcastable"));
+        return kernel_fail(ctx,
+                           status_invalid("condition %s, then %s, and else %s must be broadcastable", TENSOR_SHAPE_TEXT(&ctx->inputs[0]),
+                                          TENSOR_SHAPE_TEXT(&ctx->inputs[1]), TENSOR_SHAPE_TEXT(&ctx->inputs[2])));
     return select_with_plan(ctx, &plan);
 }
 
@@ -149,7 +151,8 @@ static enum kernel_result select_compute(struct kernel_ctx *ctx) {
     struct tensor *condition = &ctx->inputs[0], *then = &ctx->inputs[1], *otherwise = &ctx->inputs[2];
     struct shape shape = tensor_shape(then);
     if (!shape_equal(shape, tensor_shape(otherwise)))
-        return kernel_fail(ctx, input_shapes_error(ctx, "'then' and 'else' must have the same size.  but received: %1 vs. %2"));
+        return kernel_fail(ctx, status_invalid("'then' and 'else' must have the same size.  but received: %s vs. %s",
+                                               TENSOR_SHAPE_TEXT(&ctx->inputs[1]), TENSOR_SHAPE_TEXT(&ctx->inputs[2])));
     if (is_inline_scalar(condition)) {
         kernel_pass(ctx, condition->bytes[0] ? 1 : 2, 0);
         return KERNEL_DONE;
@@ -158,10 +161,12 @@ static enum kernel_result select_compute(struct kernel_ctx *ctx) {
     int64_t column[SHAPE_MAX_RANK];
     if (!shape_equal(shapes[0], shape)) {
         if (condition->rank != 1)
-            return kernel_fail(ctx, input_shapes_error(ctx, "Inputs to operation Select of type Select must have the same size and shape.  "
-                                                            "Input 0: %0 != input 1: %1"));
+            return kernel_fail(ctx, status_invalid("Inputs to operation Select of type Select must have the same size and shape.  "
+                                                   "Input 0: %s != input 1: %s",
+                                                   TENSOR_SHAPE_TEXT(&ctx->inputs[0]), TENSOR_SHAPE_TEXT(&ctx->inputs[1])));
         if (shape.rank < 1)
-            return kernel_fail(ctx, input_shapes_error(ctx, "'then' must be at least a vector, but saw shape: %1"));
+            return kernel_fail(ctx,
+                               status_invalid("'then' must be at least a vector, but saw shape: %s", TENSOR_SHAPE_TEXT(&ctx->inputs[1])));
         if (shape.dims[0] != condition->n_elements)
             return kernel_fail(ctx, status_invalid("Number of batches of 'then' must match size of 'cond', but saw: %lld vs. %lld",
                                                    (long long)shape.dims[0], (long long)condition->n_elements));
@@ -189,18 +194,18 @@ typedef void clip_loop(const void *t, const void *low, int64_t low_step, const v
     }
 #define CLIP_ENTRY(tag, T, W, DT, ...) [DT] = clip_##tag,
 #define CLIP(x, a, b) ((b) < (x) ? (b) < (a) ? (a) : (b) : (x) < (a) ? (a) : (x))
-MATH_INTS(CLIP_LOOP)
-MATH_FLOATS(CLIP_LOOP)
+NUMBERS_INTS(CLIP_LOOP)
+NUMBERS_FLOATS(CLIP_LOOP)
 #undef CLIP
 /* Complex numbers part by part. */
 #define PART(x, a, b) ((b) < (x) ? (b) < (a) ? (a) : (b) : (x) < (a) ? (a) : (x))
 #define CLIP(x, a, b) MAKE(PART(__real__ x, __real__ a, __real__ b), PART(__imag__ x, __imag__ a, __imag__ b))
 #define MAKE CMPLXF
-MATH_C64(CLIP_LOOP)
+NUMBERS_C64(CLIP_LOOP)
 #undef MAKE
 #define MAKE CMPLX
-MATH_C128(CLIP_LOOP)
-static clip_loop *const clip_loops[DT_N_TYPES] = {MATH_INTS(CLIP_ENTRY) MATH_FLOATS(CLIP_ENTRY) MATH_COMPLEX(CLIP_ENTRY)};
+NUMBERS_C128(CLIP_LOOP)
+static clip_loop *const clip_loops[DT_N_TYPES] = {NUMBERS_INTS(CLIP_ENTRY) NUMBERS_FLOATS(CLIP_ENTRY) NUMBERS_COMPLEX(CLIP_ENTRY)};
 
 struct clip_job {
     enum dtype dtype;
@@ -232,8 +237,10 @@ static enum kernel_result clip_compute(struct kernel_ctx *ctx) {
     struct tensor *t = &ctx->inputs[0], *low = &ctx->inputs[1], *high = &ctx->inputs[2];
     struct shape shape = tensor_shape(t);
     if ((low->rank != 0 && !shape_equal(shape, tensor_shape(low))) || (high->rank != 0 && !shape_equal(shape, tensor_shape(high))))
-        return kernel_fail(ctx, input_shapes_error(ctx, "clip_value_min and clip_value_max must be either of the same shape as input, or a "
-                                                        "scalar. input shape: %0 clip_value_min shape: %1 clip_value_max shape: %2"));
+        return kernel_fail(ctx, status_invalid("clip_value_min and clip_value_max must be either of the same shape as input, or a "
+                                               "scalar. input shape: %s clip_value_min shape: %s clip_value_max shape: %s",
+                                               TENSOR_SHAPE_TEXT(&ctx->inputs[0]), TENSOR_SHAPE_TEXT(&ctx->inputs[1]),
+                                               TENSOR_SHAPE_TEXT(&ctx->inputs[2])));
     enum dtype dtype = (enum dtype)t->dtype;
     struct clip_job job = {dtype,          tensor_cdata(t), tensor_cdata(low),          tensor_cdata(high),
                            low->rank != 0, high->rank != 0, (int64_t)dtype_size(dtype), NULL};
@@ -256,9 +263,10 @@ enum { ADD_BLOCK = 1024 };
         _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) { to[i] = (T)((W)left[i] + (W)right[i]); } \
     }
 #define ADD_ENTRY(tag, T, W, DT, ...) [DT] = add_pair_##tag,
-MATH_INTS(ADD_LOOP)
-MATH_FLOATS(ADD_LOOP)
-static void (*const add_loops[DT_N_TYPES])(const void *, const void *, void *, int64_t) = {MATH_INTS(ADD_ENTRY) MATH_FLOATS(ADD_ENTRY)};
+NUMBERS_INTS(ADD_LOOP)
+NUMBERS_FLOATS(ADD_LOOP)
+static void (*const add_loops[DT_N_TYPES])(const void *, const void *, void *,
+                                           int64_t) = {NUMBERS_INTS(ADD_ENTRY) NUMBERS_FLOATS(ADD_ENTRY)};
 
 struct add_job {
     struct kernel_ctx *ctx;
@@ -356,7 +364,8 @@ static struct status *approximate_equal_init(struct kernel_init *init) {
 static enum kernel_result approximate_equal_compute(struct kernel_ctx *ctx) {
     struct tensor *x = &ctx->inputs[0], *y = &ctx->inputs[1];
     if (!shape_equal(tensor_shape(x), tensor_shape(y)))
-        return kernel_fail(ctx, input_shapes_error(ctx, "x and y must be of the same shape. x shape: %0. y shape: %1"));
+        return kernel_fail(ctx, status_invalid("x and y must be of the same shape. x shape: %s. y shape: %s",
+                                               TENSOR_SHAPE_TEXT(&ctx->inputs[0]), TENSOR_SHAPE_TEXT(&ctx->inputs[1])));
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, DT_BOOL, tensor_shape(x)));
     float tolerance = *(const float *)ctx->instance->state;
     uint8_t *out = tensor_data(&ctx->outputs[0]);

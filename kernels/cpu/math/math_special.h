@@ -2,6 +2,8 @@
 #ifndef MILLRACE_KERNELS_CPU_MATH_MATH_SPECIAL_H
 #define MILLRACE_KERNELS_CPU_MATH_MATH_SPECIAL_H
 
+#include "kernels/host.h"
+
 double special_digamma(double x);
 double special_ndtri(double p); /* the standard normal distribution's quantile: -inf at 0, inf at 1, NaN outside */
 double special_erfinv(double x);

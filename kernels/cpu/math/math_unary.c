@@ -24,9 +24,9 @@ struct status *unary_init(struct kernel_init *init) {
     state->out_size = dtype_size(state->out);
     state->is_narrow = dtype_is_narrow_float(state->in);
     unary_loop *const *loops = op->loops;
-    if (op->avx512_loops && math_has_avx512())
+    if (op->avx512_loops && cpu_has_avx512())
         loops = op->avx512_loops;
-    else if (op->avx2_loops && math_has_avx2())
+    else if (op->avx2_loops && cpu_has_avx2())
         loops = op->avx2_loops;
     state->loop = loops[state->is_narrow ? DT_FLOAT : state->in];
     CHECK(state->loop); /* the row's dtypes are those of its loops */

@@ -6,6 +6,7 @@
 #include "kernels/cpu/matmul/gemm_dot.h"
 #include "kernels/cpu/matmul/math_matmul.h"
 #include "kernels/cpu/onednn.h"
+#include "kernels/support/isa.h"
 
 enum {
     SMALL_PRODUCT = 1 << 11, /* multiplications below which a call of BLAS costs more than it saves */
@@ -137,7 +138,7 @@ static bool multiply_large(enum dtype dtype, const struct gemm *g) {
 void gemm_run(enum dtype dtype, const struct gemm *g) {
     if (multiply_large(dtype, g) || multiply_by_blas(dtype, g))
         return;
-    product_loop *loop = (MATH_HAS_AVX2_FILES && math_has_avx2() ? product_loops_avx2 : product_loops_base)[dtype];
+    product_loop *loop = (HAS_AVX2_FILES && cpu_has_avx2() ? product_loops_avx2 : product_loops_base)[dtype];
     CHECK(loop);
     struct product p = {.a = g->a,
                         .b = g->b,

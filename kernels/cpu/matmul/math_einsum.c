@@ -13,8 +13,9 @@
 
 #include "common/ops/einsum_equation.h"
 #include "kernels/cpu/matmul/gemm.h"
+#include "kernels/kernel.h"
 #include "kernels/support/half_blocks.h"
-#include "kernels/cpu/math/math_internal.h"
+#include "kernels/support/number_types.h"
 
 extern const struct kernel_list math_einsum_kernels;
 

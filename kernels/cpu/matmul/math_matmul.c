@@ -182,7 +182,8 @@ out:
 /* ---- shapes ---- */
 
 static COLD struct status *size_error(const struct kernel_ctx *ctx, const struct matmul_state *state) {
-    struct status *st = input_shapes_error(ctx, "Matrix size-incompatible: In[0]: %0, In[1]: %1");
+    struct status *st = status_invalid("Matrix size-incompatible: In[0]: %s, In[1]: %s", TENSOR_SHAPE_TEXT(&ctx->inputs[0]),
+                                       TENSOR_SHAPE_TEXT(&ctx->inputs[1]));
     return state->batch == NO_BATCH ? st : status_suffix_take(st, " %d %d", state->transpose_x, state->transpose_y);
 }
 
@@ -198,10 +199,11 @@ static struct status *check_ranks(const struct kernel_ctx *ctx, const struct mat
         return NULL;
     struct shape x = tensor_shape(&ctx->inputs[0]), y = tensor_shape(&ctx->inputs[1]);
     if (x.rank != y.rank)
-        return input_shapes_error(ctx, "In[0] and In[1] has different ndims: %0 vs. %1");
+        return status_invalid("In[0] and In[1] has different ndims: %s vs. %s", TENSOR_SHAPE_TEXT(&ctx->inputs[0]),
+                              TENSOR_SHAPE_TEXT(&ctx->inputs[1]));
     for (int i = 0; i < x.rank - 2; i++) {
         if (x.dims[i] != y.dims[i]) {
-            struct status *st = input_shapes_error(ctx, "%0 vs %1");
+            struct status *st = status_invalid("%s vs %s", TENSOR_SHAPE_TEXT(&ctx->inputs[0]), TENSOR_SHAPE_TEXT(&ctx->inputs[1]));
             return status_prefix_take(st, "In[0].dim(%d) and In[1].dim(%d) must be the same: ", i, i);
         }
     }
@@ -219,7 +221,8 @@ static enum kernel_result matmul_compute(struct kernel_ctx *ctx) {
     int rank = 0;
     if (x.rank > 2 || y.rank > 2) {
         if (!broadcast_init(&plan, stacks, 2))
-            return kernel_fail(ctx, input_shapes_error(ctx, "In[0] and In[1] must have compatible batch dimensions: %0 vs. %1"));
+            return kernel_fail(ctx, status_invalid("In[0] and In[1] must have compatible batch dimensions: %s vs. %s",
+                                                   TENSOR_SHAPE_TEXT(&ctx->inputs[0]), TENSOR_SHAPE_TEXT(&ctx->inputs[1])));
         job.plan = &plan;
         job.n_products = plan.n_elements;
         rank = plan.out_rank;

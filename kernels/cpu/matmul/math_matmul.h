@@ -2,7 +2,9 @@
 #ifndef MILLRACE_KERNELS_CPU_MATMUL_MATH_MATMUL_H
 #define MILLRACE_KERNELS_CPU_MATMUL_MATH_MATMUL_H
 
-#include "kernels/cpu/math/math_internal.h"
+#include "kernels/kernel.h"
+#include "kernels/support/isa.h"
+#include "kernels/support/number_types.h"
 
 /* c[m,n] = a[m,k] · b[k,n]. Strides count elements; b has a stride of 1 along rows or along columns; rows of c are c_row apart. */
 struct product {

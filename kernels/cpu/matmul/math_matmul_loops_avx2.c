@@ -1,8 +1,9 @@
-/* The build of math_matmul.inc for machines with AVX2 and FMA: nothing here runs unless math_has_avx2() says so. */
+/* The build of math_matmul.inc for machines with AVX2 and FMA: nothing here runs unless cpu_has_avx2() says so. */
 #ifdef __x86_64__
 #pragma GCC target("avx2,fma,f16c,bmi,bmi2")
-#define MATH_ISA avx2
+#define LOOP_ISA avx2
 #include "kernels/cpu/matmul/math_matmul.inc"
+#include "kernels/support/isa.h"
 #else
 typedef int math_matmul_avx2_is_empty; /* another machine: the baseline serves */
 #endif

@@ -2,8 +2,8 @@
 #include <stdlib.h>
 
 #include "kernels/cpu/media/audio_internal.h"
-#include "kernels/support/state_internal.h"
 #include "kernels/cpu/media/wav.h"
+#include "kernels/kernel.h"
 
 extern const struct kernel_list audio_kernels;
 
@@ -40,7 +40,7 @@ static enum kernel_result decode_compute(struct kernel_ctx *ctx) {
     const struct tensor *contents = kernel_input(ctx, 0);
     struct wav_file file;
     if (contents->rank != 0)
-        return kernel_fail(ctx, status_invalid("contents must be scalar, got shape %s", tensor_shape_words(contents)));
+        return kernel_fail(ctx, status_invalid("contents must be scalar, got shape %s", TENSOR_SHAPE_TEXT(contents)));
     struct span bytes = tensor_string(contents, 0);
     if (bytes.len > INT32_MAX)
         return kernel_fail(ctx, status_invalid("WAV contents are too large for int: %zu", bytes.len));
@@ -65,9 +65,9 @@ static enum kernel_result decode_compute(struct kernel_ctx *ctx) {
 static enum kernel_result encode_compute(struct kernel_ctx *ctx) {
     const struct tensor *audio = kernel_input(ctx, 0), *rate = kernel_input(ctx, 1);
     if (audio->rank != 2)
-        return kernel_fail(ctx, status_invalid("audio must be 2-dimensional but got shape %s", tensor_shape_words(audio)));
+        return kernel_fail(ctx, status_invalid("audio must be 2-dimensional but got shape %s", TENSOR_SHAPE_TEXT(audio)));
     if (rate->rank != 0)
-        return kernel_fail(ctx, status_invalid("sample_rate must be scalar, but got shape %s", tensor_shape_words(rate)));
+        return kernel_fail(ctx, status_invalid("sample_rate must be scalar, but got shape %s", TENSOR_SHAPE_TEXT(rate)));
     int32_t hz = *(const int32_t *)tensor_cdata(rate);
     struct wav_sound sound = {tensor_cdata(audio), tensor_dim(audio, 0), tensor_dim(audio, 1), (uint32_t)hz};
     if (hz <= 0)

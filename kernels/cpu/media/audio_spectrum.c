@@ -5,8 +5,8 @@
 
 #include "kernels/cpu/media/audio_internal.h"
 #include "kernels/cpu/linalg/fft.h"
+#include "kernels/kernel.h"
 #include "kernels/support/scratch.h"
-#include "kernels/support/state_internal.h"
 
 /* ---- AudioSpectrogram ---- */
 
@@ -87,7 +87,7 @@ enum kernel_result audio_spectrogram(struct kernel_ctx *ctx) {
     const struct spectrogram_state *state = ctx->instance->state;
     const struct tensor *x = kernel_input(ctx, 0);
     if (x->rank != 2)
-        return kernel_fail(ctx, status_invalid("input must be 2-dimensional, got shape %s", tensor_shape_words(x)));
+        return kernel_fail(ctx, status_invalid("input must be 2-dimensional, got shape %s", TENSOR_SHAPE_TEXT(x)));
     int64_t n_samples = tensor_dim(x, 0), rest = n_samples - state->window;
     struct spectrogram_job job = {.ctx = ctx, .state = state, .x = tensor_cdata(x), .n_channels = tensor_dim(x, 1)};
     job.n_slices = rest < 0 ? 0 : 1 + rest / state->stride;
@@ -202,9 +202,9 @@ enum kernel_result audio_mfcc(struct kernel_ctx *ctx) {
     const struct mfcc_state *state = ctx->instance->state;
     const struct tensor *x = kernel_input(ctx, 0), *rate = kernel_input(ctx, 1);
     if (x->rank != 3)
-        return kernel_fail(ctx, status_invalid("spectrogram must be 3-dimensional, got shape %s", tensor_shape_words(x)));
+        return kernel_fail(ctx, status_invalid("spectrogram must be 3-dimensional, got shape %s", TENSOR_SHAPE_TEXT(x)));
     if (rate->rank != 0)
-        return kernel_fail(ctx, status_invalid("Input sample_rate should be a scalar tensor, got %s instead.", tensor_shape_words(rate)));
+        return kernel_fail(ctx, status_invalid("Input sample_rate should be a scalar tensor, got %s instead.", TENSOR_SHAPE_TEXT(rate)));
     int32_t hz = *(const int32_t *)tensor_cdata(rate);
     int64_t n_bins = tensor_dim(x, 2), n_lines = n_bins > 0 ? x->n_elements / n_bins : 0;
     KERNEL_TRY(ctx, check_mfcc(state, n_bins, hz));

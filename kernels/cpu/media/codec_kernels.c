@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "kernels/cpu/media/codec.h"
-#include "kernels/support/state_internal.h"
+#include "kernels/kernel.h"
 
 extern const struct kernel_list codec_kernels;
 
@@ -110,9 +110,9 @@ static struct status *check_format(const struct decode_state *state, const char 
 static struct status *set_crop(const struct kernel_ctx *ctx, struct jpeg_options *options) {
     const struct tensor *window = kernel_input(ctx, 1);
     if (window->rank != 1)
-        return status_invalid("crop_window must be 1-D, got shape %s", tensor_shape_words(window));
+        return status_invalid("crop_window must be 1-D, got shape %s", TENSOR_SHAPE_TEXT(window));
     if (window->n_elements != 4)
-        return status_invalid("crop_size must have four elements %s", tensor_shape_words(window));
+        return status_invalid("crop_size must have four elements %s", TENSOR_SHAPE_TEXT(window));
     const int32_t *at = tensor_cdata(window);
     options->is_cropped = true;
     options->crop_y = at[0];
@@ -161,7 +161,7 @@ static struct status *decode(const struct decode_state *state, struct span bytes
 static enum kernel_result decode_compute(struct kernel_ctx *ctx) {
     const struct tensor *contents = kernel_input(ctx, 0);
     if (contents->rank != 0)
-        return kernel_fail(ctx, status_invalid("`contents` must be scalar but got shape%s", tensor_shape_words(contents)));
+        return kernel_fail(ctx, status_invalid("`contents` must be scalar but got shape%s", TENSOR_SHAPE_TEXT(contents)));
     struct span bytes = tensor_string(contents, 0);
     if (bytes.len == 0)
         return kernel_fail(ctx, status_invalid("Input is empty."));
@@ -184,7 +184,7 @@ static enum kernel_result jpeg_shape(struct kernel_ctx *ctx) {
     struct codec_size size;
     int64_t three = 3;
     if (contents->rank != 0)
-        return kernel_fail(ctx, status_invalid("contents must be scalar, got shape %s", tensor_shape_words(contents)));
+        return kernel_fail(ctx, status_invalid("contents must be scalar, got shape %s", TENSOR_SHAPE_TEXT(contents)));
     KERNEL_TRY(ctx, codec_jpeg_size(tensor_string(contents, 0), &size));
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, (enum dtype)ctx->instance->out_types[0], (struct shape){1, &three}));
     const int64_t values[3] = {size.height, size.width, size.channels};
@@ -237,7 +237,7 @@ static struct status *encode_jpeg_init(struct kernel_init *init) {
 static struct status *set_quality(const struct kernel_ctx *ctx, struct jpeg_writing *writing) {
     const struct tensor *quality = kernel_input(ctx, 1);
     if (quality->rank != 0)
-        return status_invalid("quality must be scalar: %s", tensor_shape_words(quality));
+        return status_invalid("quality must be scalar: %s", TENSOR_SHAPE_TEXT(quality));
     writing->quality = *(const int32_t *)tensor_cdata(quality);
     if (writing->quality < 0 || writing->quality > 100)
         return status_invalid("quality must be in [0,100], got %d", writing->quality);
@@ -263,13 +263,13 @@ static enum kernel_result encode_jpeg(struct kernel_ctx *ctx) {
     struct jpeg_writing writing = state->writing;
     struct str bytes = STR_INIT;
     if (image->rank != 3)
-        return kernel_fail(ctx, status_invalid("image must be 3-dimensional%s", tensor_shape_words(image)));
+        return kernel_fail(ctx, status_invalid("image must be 3-dimensional%s", TENSOR_SHAPE_TEXT(image)));
     struct codec_size size = {1, tensor_dim(image, 0), tensor_dim(image, 1), tensor_dim(image, 2)};
     if (state->channels && size.channels != state->channels)
         return kernel_fail(ctx, status_invalid("format %s expects %d channels, got %s", state->channels == 1 ? "grayscale" : "rgb",
-                                               state->channels, tensor_shape_words(image)));
+                                               state->channels, TENSOR_SHAPE_TEXT(image)));
     if (size.channels != 1 && size.channels != 3)
-        return kernel_fail(ctx, status_invalid("image must have 1 or 3 channels, got %s", tensor_shape_words(image)));
+        return kernel_fail(ctx, status_invalid("image must have 1 or 3 channels, got %s", TENSOR_SHAPE_TEXT(image)));
     if (ctx->instance->n_inputs > 1)
         KERNEL_TRY(ctx, set_quality(ctx, &writing));
     bool is_possible = size.height > 0 && size.width > 0 && size.height < 65536 && size.width < 65536;
@@ -294,16 +294,16 @@ static enum kernel_result encode_png(struct kernel_ctx *ctx) {
     const struct tensor *image = kernel_input(ctx, 0);
     int compression = (int)*(const int64_t *)ctx->instance->state, rank = image->rank;
     if (rank < 3)
-        return kernel_fail(ctx, status_invalid("images must be at least rank 3%s", tensor_shape_words(image)));
+        return kernel_fail(ctx, status_invalid("images must be at least rank 3%s", TENSOR_SHAPE_TEXT(image)));
     struct codec_size size = {1, tensor_dim(image, rank - 3), tensor_dim(image, rank - 2), tensor_dim(image, rank - 1)};
     if (size.channels < 1 || size.channels > 4)
         return kernel_fail(ctx, status_invalid("image must have 1, 2, 3, or 4 channels, got %lld", (long long)size.channels));
     if (size.height >= CODEC_MAX_SIDE || size.width >= CODEC_MAX_SIDE)
-        return kernel_fail(ctx, status_invalid("image is too large: %s", tensor_shape_words(image)));
+        return kernel_fail(ctx, status_invalid("image is too large: %s", TENSOR_SHAPE_TEXT(image)));
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, DT_STRING, (struct shape){rank - 3, tensor_dims(image)}));
     int64_t n = ctx->outputs[0].n_elements;
     if (n > 0 && (size.height == 0 || size.width == 0))
-        return kernel_fail(ctx, status_invalid("image must have pixels, got %s", tensor_shape_words(image)));
+        return kernel_fail(ctx, status_invalid("image must have pixels, got %s", TENSOR_SHAPE_TEXT(image)));
     size_t bytes_each = n > 0 ? tensor_size_bytes(image) / (size_t)n : 0;
     for (int64_t i = 0; i < n; i++) {
         struct str bytes = STR_INIT;

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "kernels/cpu/media/image_internal.h"
+#include "kernels/cpu/media/image.h"
 
 /* A sum below this is no sum to divide by. */
 #define TINY_SUM (1000.0f * FLT_MIN)

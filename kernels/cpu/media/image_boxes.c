@@ -2,9 +2,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "kernels/cpu/media/image_internal.h"
+#include "kernels/cpu/media/image.h"
+#include "kernels/cpu/random/random_state.h"
 #include "kernels/support/philox_words.h"
-#include "kernels/cpu/random/random_internal.h"
 
 extern const struct kernel_list image_boxes_kernels;
 
@@ -72,7 +72,7 @@ static struct status *draw_check(const struct kernel_ctx *ctx) {
         return NULL;
     const struct tensor *colors = kernel_input(ctx, 2);
     if (colors->rank != 2)
-        return status_invalid("colors must be a 2-D matrix, but has shape %s", tensor_shape_words(colors));
+        return status_invalid("colors must be a 2-D matrix, but has shape %s", TENSOR_SHAPE_TEXT(colors));
     if (colors->n_elements > 0 && tensor_dim(colors, 1) < depth)
         return status_invalid("colors must have equal or more channels than the image provided: %lld vs %lld",
                               (long long)tensor_dim(colors, 1), (long long)depth);
@@ -238,7 +238,7 @@ static struct status *read_boxes(const struct kernel_ctx *ctx, int32_t width, in
             "No bounding boxes provided as input. One must enable use_image_if_no_bounding_boxes if you wish to not provide "
             "any bounding boxes.");
     if (boxes->n_elements > 0 && (boxes->rank != 3 || tensor_dim(boxes, 2) != 4))
-        return status_invalid("input_boxes must be 3-dimensional [batch, num_boxes, coords]: %s", tensor_shape_words(boxes));
+        return status_invalid("input_boxes must be 3-dimensional [batch, num_boxes, coords]: %s", TENSOR_SHAPE_TEXT(boxes));
     for (int64_t i = 0; i < boxes->n_elements; i++)
         if (!(v[i] >= 0 && v[i] <= 1))
             return status_invalid("All bounding box coordinates must be in [0.0, 1.0]: %g", (double)v[i]);
@@ -254,9 +254,9 @@ static struct status *read_boxes(const struct kernel_ctx *ctx, int32_t width, in
 static struct status *sample_check(const struct kernel_ctx *ctx, float *min_covered) {
     const struct tensor *size = kernel_input(ctx, 0);
     if (size->rank != 1)
-        return status_invalid("image_size must be 1-dimensional: %s", tensor_shape_words(size));
+        return status_invalid("image_size must be 1-dimensional: %s", TENSOR_SHAPE_TEXT(size));
     if (size->n_elements != 3)
-        return status_invalid("image_size must contain 3 elements: %s", tensor_shape_words(size));
+        return status_invalid("image_size must contain 3 elements: %s", TENSOR_SHAPE_TEXT(size));
     int64_t height = integer_at(size, 0), width = integer_at(size, 1);
     if (height < 0 || height > INT32_MAX)
         return status_invalid("Image height cannot be negative or too large: %lld", (long long)height);
@@ -266,7 +266,7 @@ static struct status *sample_check(const struct kernel_ctx *ctx, float *min_cove
         return NULL;
     const struct tensor *covered = kernel_input(ctx, 2);
     if (covered->rank != 0)
-        return status_invalid("min_object_covered must be 0-D, got shape %s", tensor_shape_words(covered));
+        return status_invalid("min_object_covered must be 0-D, got shape %s", TENSOR_SHAPE_TEXT(covered));
     *min_covered = *(const float *)tensor_cdata(covered);
     return NULL;
 }

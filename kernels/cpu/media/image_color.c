@@ -2,7 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "kernels/cpu/media/image_internal.h"
+#include "kernels/cpu/media/image.h"
 
 extern const struct kernel_list image_color_kernels;
 
@@ -60,7 +60,7 @@ static void convert_range(void *arg, int64_t begin, int64_t end) {
 static enum kernel_result convert(struct kernel_ctx *ctx) {
     const struct tensor *images = kernel_input(ctx, 0);
     if (images->rank < 1)
-        return kernel_fail(ctx, status_invalid("input must be at least 1D%s", tensor_shape_words(images)));
+        return kernel_fail(ctx, status_invalid("input must be at least 1D%s", TENSOR_SHAPE_TEXT(images)));
     if (tensor_dim(images, images->rank - 1) != 3)
         return kernel_fail(ctx, status_failed_precondition("input must have 3 channels but input only has %lld channels.",
                                                            (long long)tensor_dim(images, images->rank - 1)));
@@ -75,9 +75,9 @@ static enum kernel_result convert(struct kernel_ctx *ctx) {
 static struct status *adjust_check(const struct kernel_ctx *ctx, const char *what, bool is_rgb) {
     const struct tensor *images = kernel_input(ctx, 0), *amount = kernel_input(ctx, 1);
     if (images->rank < 3)
-        return status_invalid("input must be at least 3-D, got shape%s", tensor_shape_words(images));
+        return status_invalid("input must be at least 3-D, got shape%s", TENSOR_SHAPE_TEXT(images));
     if (amount->rank != 0)
-        return status_invalid("%s must be scalar: %s", what, tensor_shape_words(amount));
+        return status_invalid("%s must be scalar: %s", what, TENSOR_SHAPE_TEXT(amount));
     if (is_rgb && tensor_dim(images, images->rank - 1) != 3)
         return status_invalid("input must have 3 channels but instead has %lld channels.", (long long)tensor_dim(images, images->rank - 1));
     return NULL;

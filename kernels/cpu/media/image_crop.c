@@ -2,7 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "kernels/cpu/media/image_internal.h"
+#include "kernels/cpu/media/image.h"
 
 extern const struct kernel_list image_crop_kernels;
 
@@ -29,7 +29,7 @@ static struct status *check_boxes(const struct tensor *boxes, const struct tenso
     if (boxes->n_elements == 0 && index->n_elements == 0)
         return NULL; /* TensorFlow asks nothing more of none */
     if (boxes->rank != 2)
-        return status_invalid("boxes must be 2-D%s", tensor_shape_words(boxes));
+        return status_invalid("boxes must be 2-D%s", TENSOR_SHAPE_TEXT(boxes));
     if (tensor_dim(boxes, 1) != 4)
         return status_invalid("boxes must have 4 columns");
     const float *values = tensor_cdata(boxes);
@@ -37,7 +37,7 @@ static struct status *check_boxes(const struct tensor *boxes, const struct tenso
         if (!isfinite(values[i]))
             return status_invalid("boxes values must be finite, got: %g", (double)values[i]);
     if (index->rank != 1)
-        return status_invalid("box_index must be 1-D%s", tensor_shape_words(index));
+        return status_invalid("box_index must be 1-D%s", TENSOR_SHAPE_TEXT(index));
     if (index->n_elements != tensor_dim(boxes, 0))
         return status_invalid("box_index has incompatible shape");
     for (int64_t i = 0; i < index->n_elements; i++) {
@@ -54,7 +54,7 @@ static int64_t count_boxes(const struct tensor *boxes, const struct tensor *inde
 
 static struct status *check_image(const struct tensor *image) {
     if (image->rank != 4)
-        return status_invalid("input image must be 4-D%s", tensor_shape_words(image));
+        return status_invalid("input image must be 4-D%s", TENSOR_SHAPE_TEXT(image));
     if (tensor_dim(image, 1) <= 0 || tensor_dim(image, 2) <= 0)
         return status_invalid("image dimensions must be positive");
     return NULL;
@@ -159,9 +159,9 @@ static enum kernel_result crop(struct kernel_ctx *ctx) {
     const struct tensor *size = kernel_input(ctx, 3);
     KERNEL_TRY(ctx, check_image(image));
     if (size->rank != 1)
-        return kernel_fail(ctx, status_invalid("crop_size must be 1-D%s", tensor_shape_words(size)));
+        return kernel_fail(ctx, status_invalid("crop_size must be 1-D%s", TENSOR_SHAPE_TEXT(size)));
     if (size->n_elements != 2)
-        return kernel_fail(ctx, status_invalid("crop_size must have two elements%s", tensor_shape_words(size)));
+        return kernel_fail(ctx, status_invalid("crop_size must have two elements%s", TENSOR_SHAPE_TEXT(size)));
     struct crop_job job = {.state = ctx->instance->state, .in = image_size_of(image), .index = index, .boxes = tensor_cdata(boxes)};
     job.height = tensor_index_at(size, 0);
     job.width = tensor_index_at(size, 1);
@@ -185,7 +185,7 @@ static enum kernel_result crop(struct kernel_ctx *ctx) {
 
 static struct status *check_grads(const struct tensor *grads, const struct tensor *boxes, const struct tensor *index) {
     if (grads->rank != 4)
-        return status_invalid("grads image must be 4-D%s", tensor_shape_words(grads));
+        return status_invalid("grads image must be 4-D%s", TENSOR_SHAPE_TEXT(grads));
     if (tensor_dim(grads, 1) <= 0 || tensor_dim(grads, 2) <= 0)
         return status_invalid("grads dimensions must be positive");
     if (tensor_dim(grads, 0) != count_boxes(boxes, index))
@@ -234,7 +234,7 @@ static enum kernel_result crop_grad_image(struct kernel_ctx *ctx) {
     const struct tensor *size = kernel_input(ctx, 3);
     int64_t dims[4], n = 0;
     if (size->rank != 1 || size->n_elements != 4)
-        return kernel_fail(ctx, status_invalid("image_size must be 1-D with 4 elements%s", tensor_shape_words(size)));
+        return kernel_fail(ctx, status_invalid("image_size must be 1-D with 4 elements%s", TENSOR_SHAPE_TEXT(size)));
     for (int i = 0; i < 4; i++)
         dims[i] = tensor_index_at(size, i);
     KERNEL_TRY(ctx, check_grads(grads, boxes, index));

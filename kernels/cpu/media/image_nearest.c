@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "kernels/support/half_blocks.h"
-#include "kernels/cpu/media/image_internal.h"
+#include "kernels/cpu/media/image.h"
 
 extern const struct kernel_list image_nearest_kernels;
 
@@ -128,9 +128,9 @@ static void nearest_grad_range(void *arg, int64_t begin, int64_t end) {
 static enum kernel_result nearest_grad(struct kernel_ctx *ctx) {
     const struct tensor *grads = kernel_input(ctx, 0), *size = kernel_input(ctx, 1);
     if (grads->rank != 4)
-        return kernel_fail(ctx, status_invalid("input must be 4-dimensional%s", tensor_shape_words(grads)));
+        return kernel_fail(ctx, status_invalid("input must be 4-dimensional%s", TENSOR_SHAPE_TEXT(grads)));
     if (size->rank != 1 || size->n_elements != 2)
-        return kernel_fail(ctx, status_invalid("shape_t must be 1-dimensional with two elements%s", tensor_shape_words(size)));
+        return kernel_fail(ctx, status_invalid("shape_t must be 1-dimensional with two elements%s", TENSOR_SHAPE_TEXT(size)));
     int64_t dims[4] = {tensor_dim(grads, 0), tensor_index_at(size, 0), tensor_index_at(size, 1), tensor_dim(grads, 3)};
     if (dims[1] <= 0 || dims[2] <= 0)
         return kernel_fail(ctx, status_invalid("shape_t's elements must be positive"));

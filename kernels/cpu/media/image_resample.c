@@ -3,7 +3,7 @@
  * The unit of work is an output row (forward) or an image (backward: rows of the output add to the same rows of the input). */
 #include <stdlib.h>
 
-#include "kernels/cpu/media/image_internal.h"
+#include "kernels/cpu/media/image.h"
 
 struct resample_job {
     const struct tensor *from;

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <strings.h>
 
-#include "kernels/cpu/media/image_internal.h"
+#include "kernels/cpu/media/image.h"
 
 extern const struct kernel_list image_resize_kernels;
 
@@ -30,7 +30,7 @@ struct status *resize_init(struct kernel_init *init) {
 
 static struct status *check_images(const struct tensor *images) {
     if (images->rank != 4)
-        return status_invalid("input must be 4-dimensional%s", tensor_shape_words(images));
+        return status_invalid("input must be 4-dimensional%s", TENSOR_SHAPE_TEXT(images));
     for (int i = 0; i < 3; i++)
         if (tensor_dim(images, i) > INT32_MAX)
             return status_invalid("input sizes must be between 0 and max int32");
@@ -43,9 +43,9 @@ struct status *resize_output(struct kernel_ctx *ctx, enum dtype dtype) {
     const struct tensor *images = kernel_input(ctx, 0), *size = kernel_input(ctx, 1);
     TRY(check_images(images));
     if (size->rank != 1)
-        return status_invalid("shape_t must be 1-dimensional%s", tensor_shape_words(size));
+        return status_invalid("shape_t must be 1-dimensional%s", TENSOR_SHAPE_TEXT(size));
     if (size->n_elements != 2)
-        return status_invalid("shape_t must have two elements%s", tensor_shape_words(size));
+        return status_invalid("shape_t must have two elements%s", TENSOR_SHAPE_TEXT(size));
     int64_t height = tensor_index_at(size, 0), width = tensor_index_at(size, 1);
     if (height <= 0 || width <= 0)
         return status_invalid("output dimensions must be positive");
@@ -87,17 +87,17 @@ static enum kernel_result resize(struct kernel_ctx *ctx) {
 
 static struct status *check_grads(const struct tensor *grads, const struct tensor *original) {
     if (grads->rank != 4)
-        return status_invalid("input_grad must be 4-dimensional%s", tensor_shape_words(grads));
+        return status_invalid("input_grad must be 4-dimensional%s", TENSOR_SHAPE_TEXT(grads));
     if (original->rank != 4)
-        return status_invalid("original_image must be 4-dimensional%s", tensor_shape_words(original));
+        return status_invalid("original_image must be 4-dimensional%s", TENSOR_SHAPE_TEXT(original));
     for (int i = 1; i < 3; i++)
         if (tensor_dim(original, i) < 1 || tensor_dim(original, i) > INT32_MAX || tensor_dim(grads, i) > INT32_MAX)
             return status_invalid("original sizes must be between 0 and max int32");
     if (tensor_dim(grads, 1) < 1 || tensor_dim(grads, 2) < 1)
         return status_invalid("resized sizes must be between 0 and max int32");
     if (tensor_dim(grads, 0) != tensor_dim(original, 0) || tensor_dim(grads, 3) != tensor_dim(original, 3))
-        return status_invalid("grads and original_image differ in their batch or channels: %s and %s", tensor_shape_words(grads),
-                              tensor_shape_words(original));
+        return status_invalid("grads and original_image differ in their batch or channels: %s and %s", TENSOR_SHAPE_TEXT(grads),
+                              TENSOR_SHAPE_TEXT(original));
     return NULL;
 }
 
@@ -140,7 +140,7 @@ static struct status *place_init(struct kernel_init *init) {
 
 static struct status *pair_of(const struct tensor *t, const char *what, bool is_positive, float ret[2]) {
     if (t->rank != 1 || t->n_elements != 2)
-        return status_invalid("%s must be 1-dimensional with two elements, but has shape %s", what, tensor_shape_words(t));
+        return status_invalid("%s must be 1-dimensional with two elements, but has shape %s", what, TENSOR_SHAPE_TEXT(t));
     memcpy(ret, tensor_cdata(t), 2 * sizeof(float));
     if (is_positive && !(ret[0] > 0 && ret[1] > 0))
         return status_invalid("%s must be greater than zero", what);

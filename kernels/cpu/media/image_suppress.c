@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "kernels/cpu/media/image_internal.h"
+#include "kernels/cpu/media/image.h"
 
 extern const struct kernel_list image_suppress_kernels;
 
@@ -143,7 +143,7 @@ static struct status *suppress_init(struct kernel_init *init) {
 static struct status *scalar_float(const struct kernel_ctx *ctx, int input, const char *what, float *ret) {
     const struct tensor *t = kernel_input(ctx, input);
     if (t->rank != 0)
-        return status_invalid("%s must be 0-D, got shape %s", what, tensor_shape_words(t));
+        return status_invalid("%s must be 0-D, got shape %s", what, TENSOR_SHAPE_TEXT(t));
     *ret = image_value(t, 0);
     return NULL;
 }
@@ -154,7 +154,7 @@ static struct status *check_fraction(const char *what, float v) {
 
 static struct status *check_output_size(const struct tensor *size, int64_t *ret) {
     if (size->rank != 0)
-        return status_invalid("max_output_size must be 0-D, got shape %s (Shape must be rank 0 but is rank %d)", tensor_shape_words(size),
+        return status_invalid("max_output_size must be 0-D, got shape %s (Shape must be rank 0 but is rank %d)", TENSOR_SHAPE_TEXT(size),
                               size->rank);
     *ret = tensor_index_at(size, 0);
     return *ret >= 0 ? NULL : status_invalid("output size must be non-negative");
@@ -162,11 +162,11 @@ static struct status *check_output_size(const struct tensor *size, int64_t *ret)
 
 static struct status *check_inputs(const struct tensor *boxes, const struct tensor *scores, bool is_matrix) {
     if (boxes->rank != 2)
-        return status_invalid("%s must be 2-D%s", is_matrix ? "overlaps" : "boxes", tensor_shape_words(boxes));
+        return status_invalid("%s must be 2-D%s", is_matrix ? "overlaps" : "boxes", TENSOR_SHAPE_TEXT(boxes));
     if (tensor_dim(boxes, 1) != (is_matrix ? tensor_dim(boxes, 0) : 4))
-        return status_invalid(is_matrix ? "overlaps must be square%s" : "boxes must have 4 columns%s", tensor_shape_words(boxes));
+        return status_invalid(is_matrix ? "overlaps must be square%s" : "boxes must have 4 columns%s", TENSOR_SHAPE_TEXT(boxes));
     if (scores->rank != 1)
-        return status_invalid("scores must be 1-D%s (Shape must be rank 1 but is rank %d)", tensor_shape_words(scores), scores->rank);
+        return status_invalid("scores must be 1-D%s (Shape must be rank 1 but is rank %d)", TENSOR_SHAPE_TEXT(scores), scores->rank);
     if (tensor_dim(scores, 0) != tensor_dim(boxes, 0))
         return status_invalid("scores has incompatible shape (Dimensions must be equal, but are %lld and %lld)",
                               (long long)tensor_dim(scores, 0), (long long)tensor_dim(boxes, 0));
@@ -322,7 +322,7 @@ static void combined_range(void *arg, int64_t begin, int64_t end) {
 static struct status *positive_scalar(const struct kernel_ctx *ctx, int input, const char *what, int64_t *ret) {
     const struct tensor *t = kernel_input(ctx, input);
     if (t->rank != 0)
-        return status_invalid("%s must be 0-D, got shape %s", what, tensor_shape_words(t));
+        return status_invalid("%s must be 0-D, got shape %s", what, TENSOR_SHAPE_TEXT(t));
     *ret = tensor_index_at(t, 0);
     return *ret > 0 ? NULL : status_invalid("%s must be > 0", what);
 }
@@ -331,9 +331,9 @@ static struct status *combined_read(const struct kernel_ctx *ctx, struct combine
     const struct tensor *boxes = kernel_input(ctx, 0), *scores = kernel_input(ctx, 1);
     int64_t total = 0, all = 0;
     if (boxes->rank != 4)
-        return status_invalid("boxes must be 4-D%s", tensor_shape_words(boxes));
+        return status_invalid("boxes must be 4-D%s", TENSOR_SHAPE_TEXT(boxes));
     if (scores->rank != 3)
-        return status_invalid("scores must be 3-D%s", tensor_shape_words(scores));
+        return status_invalid("scores must be 3-D%s", TENSOR_SHAPE_TEXT(scores));
     if (tensor_dim(boxes, 0) != tensor_dim(scores, 0))
         return status_invalid("boxes and scores must have same batch size");
     job->n_boxes = tensor_dim(boxes, 1);

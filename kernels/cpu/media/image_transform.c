@@ -3,8 +3,8 @@
 #include <stdlib.h>
 
 #include "common/base/clock.h"
-#include "kernels/cpu/media/image_internal.h"
-#include "kernels/cpu/random/random_internal.h"
+#include "kernels/cpu/media/image.h"
+#include "kernels/cpu/random/random_fill.h"
 
 extern const struct kernel_list image_transform_kernels;
 
@@ -165,9 +165,9 @@ static enum kernel_result transform(struct kernel_ctx *ctx) {
         tensor_dim(transforms, 1) != 8)
         return kernel_fail(ctx, status_invalid("Input transform should be num_images x 8 or 1 x 8"));
     if (size->rank != 1)
-        return kernel_fail(ctx, status_invalid("output shape must be 1-dimensional%s", tensor_shape_words(size)));
+        return kernel_fail(ctx, status_invalid("output shape must be 1-dimensional%s", TENSOR_SHAPE_TEXT(size)));
     if (size->n_elements != 2)
-        return kernel_fail(ctx, status_invalid("output shape must have two elements%s", tensor_shape_words(size)));
+        return kernel_fail(ctx, status_invalid("output shape must have two elements%s", TENSOR_SHAPE_TEXT(size)));
     job.n_transforms = tensor_dim(transforms, 0);
     job.from = job.to = image_size_of(images);
     job.to.height = tensor_index_at(size, 0);
@@ -177,7 +177,7 @@ static enum kernel_result transform(struct kernel_ctx *ctx) {
     if (ctx->instance->n_inputs > 3) {
         const struct tensor *fill = kernel_input(ctx, 3);
         if (fill->rank != 0)
-            return kernel_fail(ctx, status_invalid("fill_value must be a scalar%s", tensor_shape_words(fill)));
+            return kernel_fail(ctx, status_invalid("fill_value must be a scalar%s", TENSOR_SHAPE_TEXT(fill)));
         job.fill = *(const float *)tensor_cdata(fill);
     }
     int64_t dims[4] = {job.to.batch, job.to.height, job.to.width, job.to.channels};
@@ -272,18 +272,18 @@ static enum kernel_result glimpse(struct kernel_ctx *ctx) {
     const struct tensor *input = kernel_input(ctx, 0), *size = kernel_input(ctx, 1), *offsets = kernel_input(ctx, 2);
     if (input->rank != 4)
         return kernel_fail(ctx,
-                           status_invalid("input must be 4-dimensional (batch_size, height, width, depth)%s", tensor_shape_words(input)));
+                           status_invalid("input must be 4-dimensional (batch_size, height, width, depth)%s", TENSOR_SHAPE_TEXT(input)));
     if (size->rank != 1 || size->n_elements != 2)
-        return kernel_fail(ctx, status_invalid("input must be a vector of size 2 (height, width)%s", tensor_shape_words(size)));
+        return kernel_fail(ctx, status_invalid("input must be a vector of size 2 (height, width)%s", TENSOR_SHAPE_TEXT(size)));
     int64_t dims[4] = {tensor_dim(input, 0), tensor_index_at(size, 0), tensor_index_at(size, 1), tensor_dim(input, 3)};
     if (dims[1] < 0 || dims[2] < 0)
         return kernel_fail(ctx, status_invalid("output shape must be non-negative"));
     if (offsets->rank != 2)
-        return kernel_fail(ctx, status_invalid("input must be a matrix%s", tensor_shape_words(offsets)));
+        return kernel_fail(ctx, status_invalid("input must be a matrix%s", TENSOR_SHAPE_TEXT(offsets)));
     if (tensor_dim(offsets, 0) != dims[0])
-        return kernel_fail(ctx, status_invalid("first dimension should be batch%s", tensor_shape_words(offsets)));
+        return kernel_fail(ctx, status_invalid("first dimension should be batch%s", TENSOR_SHAPE_TEXT(offsets)));
     if (tensor_dim(offsets, 1) != 2)
-        return kernel_fail(ctx, status_invalid("second dimension should be of size 2 (y,x)%s", tensor_shape_words(offsets)));
+        return kernel_fail(ctx, status_invalid("second dimension should be of size 2 (y,x)%s", TENSOR_SHAPE_TEXT(offsets)));
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, DT_FLOAT, (struct shape){4, dims}));
     if (ctx->outputs[0].n_elements == 0)
         return KERNEL_DONE;

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "kernels/support/half_blocks.h"
-#include "kernels/cpu/media/image_internal.h"
+#include "kernels/cpu/media/image.h"
 
 #define LOAD(T)                                             \
     do {                                                    \

@@ -10,6 +10,7 @@
 #ifndef MILLRACE_KERNELS_CPU_NN_CONV_H
 #define MILLRACE_KERNELS_CPU_NN_CONV_H
 
+#include "common/ops/window.h"
 #include "kernels/kernel.h"
 
 enum conv_direction { CONV_FORWARD, CONV_BACKPROP_INPUT, CONV_BACKPROP_FILTER, CONV_N_DIRECTIONS };
@@ -42,5 +43,9 @@ static inline int64_t conv_n_positions(const int64_t spatial[3]) { return spatia
 double conv_n_multiplications(const struct conv_shape *shape);
 /* How many images make a share of work of at least `least` multiplications: a divisor of the batch. */
 int64_t conv_images_per_share(const struct conv_shape *shape, double least);
+
+/* Fills one spatial dimension of a geometry that kernels see as three-dimensional. */
+struct status *conv_fit_dim(const struct window_attrs *attrs, int i, int64_t input, int64_t window, struct conv_shape *shape,
+                            int64_t *ret_out) MUST_USE;
 
 #endif

@@ -32,16 +32,6 @@ kernel_fn patches_compute;
 struct status *data_format_init(struct kernel_init *init);
 kernel_fn data_format_dim_map, data_format_vec_permute;
 
-/* "[2,3]" for messages, kept in *buffer (freed by the caller with str_fini). */
-static inline const char *conv_shape_words(struct shape shape, struct str *buffer) {
-    shape_print(shape, buffer);
-    return str_text(buffer);
-}
-
 /* A vector of n sizes, none negative. Errors: INVALID_ARGUMENT in TensorFlow's words, `what` being the input's name. */
 struct status *conv_read_sizes(const struct tensor *t, const char *what, int n, int64_t *ret) MUST_USE;
-/* Fills one spatial dimension of a geometry that kernels see as three-dimensional. */
-struct status *conv_fit_dim(const struct window_attrs *attrs, int i, int64_t input, int64_t window, struct conv_shape *shape,
-                            int64_t *ret_out) MUST_USE;
-
 #endif

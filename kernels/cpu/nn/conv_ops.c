@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "kernels/cpu/nn/conv_internal.h"
+#include "kernels/support/dims.h"
 
 struct conv_state {
     struct conv_op op;
@@ -118,10 +119,7 @@ static struct status *dims_of(const struct conv_state *state, const struct tenso
         memcpy(ret, tensor_dims(t), (size_t)rank * sizeof(*ret));
         return NULL;
     }
-    struct str text = STR_INIT;
-    struct status *st = status_invalid("%s must be %d-dimensional: %s", what, rank, conv_shape_words(tensor_shape(t), &text));
-    str_fini(&text);
-    return st;
+    return status_invalid("%s must be %d-dimensional: %s", what, rank, TENSOR_SHAPE_TEXT(t));
 }
 
 /* Conv's input: the leading dimensions are one. */

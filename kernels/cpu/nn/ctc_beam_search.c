@@ -7,11 +7,12 @@
  *
  *   root ─ a ─ ab          blank: ways to "ab" whose last output was a blank
  *     └─── b                label: ways whose last output was b          total: both */
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "common/base/map.h"
 #include "kernels/cpu/nn/ctc_internal.h"
-#include "kernels/support/state_internal.h"
+#include "kernels/kernel.h"
 
 enum { MAX_PREFIXES = 1 << 25, SWEEP_FLOOR = 4096 };
 

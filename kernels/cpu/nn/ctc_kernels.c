@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "kernels/cpu/nn/ctc_internal.h"
-#include "kernels/support/state_internal.h"
+#include "kernels/kernel.h"
 
 extern const struct kernel_list ctc_kernels;
 

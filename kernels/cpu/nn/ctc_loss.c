@@ -2,11 +2,12 @@
  * logits [Graves, Fernández, Gomez, Schmidhuber 2006: the forward-backward recursion on the labels with a blank around each].
  *
  * In logarithms and double, whatever the inputs' type. Sequences of a batch are shared out over the pool. */
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "kernels/cpu/nn/ctc_internal.h"
+#include "kernels/kernel.h"
 #include "kernels/support/scratch.h"
-#include "kernels/support/state_internal.h"
 
 struct loss_state {
     bool collapses;      /* equal neighbours among the labels are one */
@@ -46,10 +47,10 @@ static struct status *check_indices(const struct ctc_inputs *in, const struct te
     if (values->rank != 1)
         return status_invalid("labels_values is not a vector");
     if (tensor_dim(indices, 1) != 2)
-        return status_invalid("labels_indices must have two columns, but has shape %s", tensor_shape_words(indices));
+        return status_invalid("labels_indices must have two columns, but has shape %s", TENSOR_SHAPE_TEXT(indices));
     if (tensor_dim(indices, 0) != values->n_elements)
         return status_invalid("labels_indices and labels_values must contain the same number of rows, but saw shapes: %s vs. %s",
-                              tensor_shape_words(indices), tensor_shape_words(values));
+                              TENSOR_SHAPE_TEXT(indices), TENSOR_SHAPE_TEXT(values));
     const int64_t *index = tensor_cdata(indices);
     for (int64_t i = 0; i < values->n_elements; i++, index += 2) {
         if (index[0] < 0 || index[0] >= in->batch || index[1] < 0 || index[1] >= in->time)

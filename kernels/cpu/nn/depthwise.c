@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "kernels/cpu/nn/conv_internal.h"
+#include "kernels/support/dims.h"
 #include "kernels/support/lanes.h"
 #include "kernels/support/scratch.h"
 #include "kernels/support/widen.h"
@@ -306,10 +307,7 @@ static struct status *dims_of(const struct tensor *t, const char *what, int64_t 
         memcpy(ret, tensor_dims(t), 4 * sizeof(*ret));
         return NULL;
     }
-    struct str text = STR_INIT;
-    struct status *st = status_invalid("%s must be 4-dimensional: %s", what, conv_shape_words(tensor_shape(t), &text));
-    str_fini(&text);
-    return st;
+    return status_invalid("%s must be 4-dimensional: %s", what, TENSOR_SHAPE_TEXT(t));
 }
 
 static struct status *check_gradient(const int64_t out[4], const struct conv_shape *s) {

@@ -210,10 +210,7 @@ static void backprop(const struct dilation_job *job, bool is_filter, char *best,
 static struct status *require_rank(const struct tensor *t, const char *what, int rank) {
     if (t->rank == rank)
         return NULL;
-    struct str text = STR_INIT;
-    struct status *st = status_invalid("%s must be %d-dimensional: %s", what, rank, conv_shape_words(tensor_shape(t), &text));
-    str_fini(&text);
-    return st;
+    return status_invalid("%s must be %d-dimensional: %s", what, rank, TENSOR_SHAPE_TEXT(t));
 }
 
 static struct status *geometry_of(const struct dilation_state *state, const struct tensor *t, struct conv_shape *s, int64_t dims[4]) {

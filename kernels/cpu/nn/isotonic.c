@@ -4,8 +4,9 @@
  *   segments   int32 [..., n]: the number of that run in its row */
 #include <stdlib.h>
 
+#include "common/tensor/element.h"
 #include "common/tensor/float16.h"
-#include "kernels/cpu/array/array_internal.h"
+#include "kernels/support/dims.h"
 
 extern const struct kernel_list isotonic_kernels;
 
@@ -23,8 +24,8 @@ struct isotonic_job {
 };
 
 static void put(struct tensor *out, int64_t i, double v) {
-    void *at = array_at(out, i);
-    switch (array_dtype(out)) {
+    void *at = tensor_at(out, i);
+    switch (tensor_dtype(out)) {
     case DT_DOUBLE:
         *(double *)at = v;
         break;
@@ -42,7 +43,7 @@ static void put(struct tensor *out, int64_t i, double v) {
 static void run_row(const struct isotonic_job *job, int64_t row, struct pool_of_values *pools) {
     int64_t n_pools = 0, base = row * job->n;
     for (int64_t i = 0; i < job->n; i++) {
-        pools[n_pools++] = (struct pool_of_values){array_real_at(job->in, base + i), i, 1};
+        pools[n_pools++] = (struct pool_of_values){tensor_real_at(job->in, base + i), i, 1};
         for (; n_pools > 1 && mean(&pools[n_pools - 2]) < mean(&pools[n_pools - 1]); n_pools--) {
             pools[n_pools - 2].sum += pools[n_pools - 1].sum;
             pools[n_pools - 2].n += pools[n_pools - 1].n;
@@ -66,7 +67,7 @@ static void run_rows(void *arg, int64_t begin, int64_t end) {
 static enum kernel_result isotonic(struct kernel_ctx *ctx) {
     const struct tensor *in = kernel_input(ctx, 0);
     int64_t n = in->rank > 0 ? tensor_dim(in, in->rank - 1) : 1;
-    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, array_out_dtype(ctx, 0), tensor_shape(in)));
+    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, kernel_out_dtype(ctx, 0), tensor_shape(in)));
     KERNEL_TRY(ctx, kernel_alloc(ctx, 1, DT_INT32, tensor_shape(in)));
     if (in->n_elements == 0)
         return KERNEL_DONE;

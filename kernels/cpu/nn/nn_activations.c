@@ -187,19 +187,10 @@ static void activation_range(void *arg, int64_t begin, int64_t end) {
     job->state->loop(job->g ? job->g + at : NULL, job->v + at, job->y + at, end - begin, job->state->alpha);
 }
 
-char *nn_shape_text(const struct tensor *t) {
-    struct str text = STR_INIT;
-    shape_print(tensor_shape(t), &text);
-    return str_detach(&text);
-}
-
 static COLD struct status *shapes_differ(const struct kernel_ctx *ctx) {
-    char *a = nn_shape_text(&ctx->inputs[0]), *b = nn_shape_text(&ctx->inputs[1]);
     const struct node *node = ctx->instance->node;
     struct status *st = status_invalid("Inputs to operation %s of type %s must have the same size and shape.  Input 0: %s != input 1: %s",
-                                       node->name, node->op_name, a, b);
-    free(a);
-    free(b);
+                                       node->name, node->op_name, TENSOR_SHAPE_TEXT(&ctx->inputs[0]), TENSOR_SHAPE_TEXT(&ctx->inputs[1]));
     return st;
 }
 

@@ -32,9 +32,7 @@ static struct status *extent_of(const struct kernel_ctx *ctx, struct bias_extent
     const struct bias_state *state = ctx->instance->state;
     const struct tensor *value = kernel_input(ctx, 0);
     if (unlikely(value->rank < 2)) {
-        char *text = nn_shape_text(value);
-        struct status *st = status_invalid("Input tensor must be at least 2D: %s", text);
-        free(text);
+        struct status *st = status_invalid("Input tensor must be at least 2D: %s", TENSOR_SHAPE_TEXT(value));
         return st;
     }
     int channel_dim = state->is_nchw ? 1 : value->rank - 1;
@@ -141,15 +139,12 @@ static void add_planes(void *arg, int64_t begin, int64_t end) {
 
 static COLD struct status *bias_mismatch(const struct kernel_ctx *ctx) {
     const struct bias_state *state = ctx->instance->state;
-    char *value = nn_shape_text(&ctx->inputs[0]), *bias = nn_shape_text(&ctx->inputs[1]);
     struct status *st;
     if (ctx->inputs[1].rank != 1)
-        st = status_invalid("Biases must be 1D: %s", bias);
+        st = status_invalid("Biases must be 1D: %s", TENSOR_SHAPE_TEXT(&ctx->inputs[1]));
     else
         st = status_invalid("Must provide as many biases as the %s dimension of the input tensor: %s vs. %s",
-                            state->is_nchw ? "channel" : "last", bias, value);
-    free(value);
-    free(bias);
+                            state->is_nchw ? "channel" : "last", TENSOR_SHAPE_TEXT(&ctx->inputs[1]), TENSOR_SHAPE_TEXT(&ctx->inputs[0]));
     return st;
 }
 

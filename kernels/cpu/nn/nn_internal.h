@@ -21,7 +21,4 @@ struct status *nn_in_top_k_init(struct kernel_init *init);
 struct status *nn_nth_element_init(struct kernel_init *init);
 kernel_fn nn_top_k, nn_in_top_k, nn_nth_element;
 
-/* "[2,3]" for a message; the caller frees it. */
-char *nn_shape_text(const struct tensor *t);
-
 #endif

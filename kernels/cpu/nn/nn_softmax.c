@@ -181,10 +181,8 @@ static bool as_matrix(const struct tensor *t, int64_t ret[2]) {
 static COLD struct status *xent_mismatch(const struct kernel_ctx *ctx, bool is_broadcastable) {
     if (is_broadcastable)
         return status_invalid("logits and labels must be either 2-dimensional, or broadcasted to be 2-dimensional");
-    char *features = nn_shape_text(&ctx->inputs[0]), *labels = nn_shape_text(&ctx->inputs[1]);
-    struct status *st = status_invalid("logits and labels must be broadcastable: logits_size=%s labels_size=%s", features, labels);
-    free(features);
-    free(labels);
+    struct status *st = status_invalid("logits and labels must be broadcastable: logits_size=%s labels_size=%s",
+                                       TENSOR_SHAPE_TEXT(&ctx->inputs[0]), TENSOR_SHAPE_TEXT(&ctx->inputs[1]));
     return st;
 }
 
@@ -254,18 +252,15 @@ static COLD struct status *bad_label(const struct tensor *labels, int64_t label,
 
 static struct status *check_sparse(const struct tensor *features, const struct tensor *labels) {
     struct status *st = NULL;
-    char *logits_text = nn_shape_text(features), *labels_text = nn_shape_text(labels);
     if (features->rank != 2)
-        st = status_invalid("logits must be 2-D, but got shape %s", logits_text);
+        st = status_invalid("logits must be 2-D, but got shape %s", TENSOR_SHAPE_TEXT(features));
     else if (labels->rank != 1)
-        st = status_invalid("labels must be 1-D, but got shape %s", labels_text);
+        st = status_invalid("labels must be 1-D, but got shape %s", TENSOR_SHAPE_TEXT(labels));
     else if (tensor_dim(features, 0) != tensor_dim(labels, 0))
-        st = status_invalid("logits and labels must have the same first dimension, got logits shape %s and labels shape %s", logits_text,
-                            labels_text);
+        st = status_invalid("logits and labels must have the same first dimension, got logits shape %s and labels shape %s",
+                            TENSOR_SHAPE_TEXT(features), TENSOR_SHAPE_TEXT(labels));
     else if (tensor_dim(features, 1) == 0)
-        st = status_invalid("Must have at least one class, but got logits shape %s", logits_text);
-    free(logits_text);
-    free(labels_text);
+        st = status_invalid("Must have at least one class, but got logits shape %s", TENSOR_SHAPE_TEXT(features));
     return st;
 }
 

@@ -216,9 +216,7 @@ enum kernel_result nn_top_k(struct kernel_ctx *ctx) {
     if (k < 0) {
         const struct tensor *k_input = kernel_input(ctx, 1);
         if (unlikely(k_input->rank != 0)) {
-            char *text = nn_shape_text(k_input);
-            struct status *st = status_invalid("k must be scalar, got shape %s", text);
-            free(text);
+            struct status *st = status_invalid("k must be scalar, got shape %s", TENSOR_SHAPE_TEXT(k_input));
             return kernel_fail(ctx, st);
         }
         k = scalar_index(k_input);
@@ -355,9 +353,7 @@ enum kernel_result nn_in_top_k(struct kernel_ctx *ctx) {
     if (!state->has_k) {
         const struct tensor *k_input = kernel_input(ctx, 2);
         if (unlikely(k_input->rank != 0)) {
-            char *text = nn_shape_text(k_input);
-            struct status *st = status_invalid("k must be 0-D, got shape %s", text);
-            free(text);
+            struct status *st = status_invalid("k must be 0-D, got shape %s", TENSOR_SHAPE_TEXT(k_input));
             return kernel_fail(ctx, st);
         }
         k = tensor_index_at(k_input, 0);

@@ -11,9 +11,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "kernels/cpu/nn/pooling_internal.h"
+#include "kernels/cpu/nn/pooling.h"
+#include "kernels/cpu/random/random_state.h"
 #include "kernels/support/philox_words.h"
-#include "kernels/cpu/random/random_internal.h"
 #include "kernels/support/scratch.h"
 
 struct fractional_state {

@@ -1,5 +1,5 @@
 /* CPU kernels of the pooling family. */
-#include "kernels/cpu/nn/pooling_internal.h"
+#include "kernels/cpu/nn/pooling.h"
 
 static const struct pool_op max_2d = {POOL_MAX, 2}, max_2d_v2 = {POOL_MAX, 2, 1}, max_grad_2d = {POOL_MAX_GRAD, 2};
 static const struct pool_op max_grad_2d_v2 = {POOL_MAX_GRAD, 2, 3}, max_grad_grad_2d = {POOL_MAX_GRAD_GRAD, 2};

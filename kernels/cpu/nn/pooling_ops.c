@@ -12,7 +12,7 @@
  *          UNIMPLEMENTED      windows over the batch or (but for MaxPool) the channels */
 #include <stdlib.h>
 
-#include "kernels/cpu/nn/pooling_internal.h"
+#include "kernels/cpu/nn/pooling.h"
 #include "kernels/support/widen.h"
 
 struct pool_state {

@@ -4,7 +4,7 @@
 #include <float.h>
 
 #include "kernels/support/lanes.h"
-#include "kernels/cpu/nn/pooling_internal.h"
+#include "kernels/cpu/nn/pooling.h"
 #include "kernels/support/scratch.h"
 
 #define T float

@@ -1,8 +1,8 @@
 /* Arithmetic on codes by element: rectifiers and sums. */
 
+#include "kernels/kernel.h"
 #include "kernels/support/broadcast.h"
 #include "kernels/cpu/quant/quant_internal.h"
-#include "kernels/support/state_internal.h"
 
 /* ---- rectifiers ---- */
 
@@ -59,10 +59,10 @@ struct status *quant_pairs_read(const struct kernel_ctx *ctx, float ranges[4], s
             return status_invalid("%s must be larger than %s.", names[i + 1], names[i]);
     }
     if (!broadcast_init(plan, (struct shape[]){tensor_shape(x), tensor_shape(y)}, 2))
-        return status_invalid("Incompatible shapes: %s vs. %s", tensor_shape_words(x), tensor_shape_words(y));
+        return status_invalid("Incompatible shapes: %s vs. %s", TENSOR_SHAPE_TEXT(x), TENSOR_SHAPE_TEXT(y));
     if (plan->n_elements == 0)
-        return status_invalid("Must have some elements, must have at least 1 element: %s and %s", tensor_shape_words(x),
-                              tensor_shape_words(y));
+        return status_invalid("Must have some elements, must have at least 1 element: %s and %s", TENSOR_SHAPE_TEXT(x),
+                              TENSOR_SHAPE_TEXT(y));
     return NULL;
 }
 
@@ -134,13 +134,13 @@ enum kernel_result quant_bias_add(struct kernel_ctx *ctx) {
     for (int i = 0; i < 4; i++)
         KERNEL_TRY(ctx, quant_scalar(ctx, 2 + i, names[i], &ranges[i]));
     if (x->rank < 2)
-        return kernel_fail(ctx, status_invalid("Input tensor must be at least 2D: %s", tensor_shape_words(x)));
+        return kernel_fail(ctx, status_invalid("Input tensor must be at least 2D: %s", TENSOR_SHAPE_TEXT(x)));
     if (bias->rank != 1)
-        return kernel_fail(ctx, status_invalid("Biases must be 1D: %s", tensor_shape_words(bias)));
+        return kernel_fail(ctx, status_invalid("Biases must be 1D: %s", TENSOR_SHAPE_TEXT(bias)));
     int64_t depth = bias->n_elements;
     if (depth != tensor_dim(x, x->rank - 1))
         return kernel_fail(ctx, status_invalid("Must provide as many biases as the last dimension of the input tensor: %s vs. %s",
-                                               tensor_shape_words(bias), tensor_shape_words(x)));
+                                               TENSOR_SHAPE_TEXT(bias), TENSOR_SHAPE_TEXT(x)));
     if (depth == 0)
         return kernel_fail(ctx, status_invalid("Must provide at least 1 bias"));
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, DT_QINT32, tensor_shape(x)));

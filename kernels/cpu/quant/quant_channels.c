@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "kernels/cpu/quant/quant_internal.h"
-#include "kernels/support/state_internal.h"
+#include "kernels/kernel.h"
 
 static struct status *check_channels(const struct kernel_ctx *ctx, int64_t *ret_depth) {
     const struct tensor *x = kernel_input(ctx, 0), *min = kernel_input(ctx, 1), *max = kernel_input(ctx, 2);

@@ -1,9 +1,10 @@
 /* QuantizedConcat and QuantizedReshape: codes that move. */
 #include <stdlib.h>
 
-#include "kernels/cpu/array/array_internal.h"
+#include "kernels/cpu/array/reshape.h"
 #include "kernels/cpu/quant/quant_internal.h"
-#include "kernels/support/state_internal.h"
+#include "kernels/kernel.h"
+#include "kernels/support/dims.h"
 
 /* ---- QuantizedReshape ---- */
 
@@ -70,7 +71,7 @@ static void move_run(const struct concat_part *part, enum dtype dtype, const voi
 static struct status *concat_dims(const struct kernel_ctx *ctx, int n, int *ret_axis, int64_t *dims) {
     const struct tensor *axis = kernel_input(ctx, 0), *first = kernel_input(ctx, 1);
     if (axis->rank != 0)
-        return status_invalid("Concat dim tensor should be a scalar integer, but got shape %s", tensor_shape_words(axis));
+        return status_invalid("Concat dim tensor should be a scalar integer, but got shape %s", TENSOR_SHAPE_TEXT(axis));
     int64_t at = tensor_index_at(axis, 0);
     if (at < 0 || at >= first->rank)
         return status_invalid("ConcatOp : Expected concatenating dimensions in the range [0, %d), but got %lld", first->rank,
@@ -80,11 +81,11 @@ static struct status *concat_dims(const struct kernel_ctx *ctx, int n, int *ret_
         const struct tensor *t = kernel_input(ctx, 1 + i);
         if (t->rank != first->rank)
             return status_invalid("ConcatOp : Ranks of all input tensors should match: shape[0] = %s vs. shape[%d] = %s",
-                                  tensor_shape_words(first), i, tensor_shape_words(t));
+                                  TENSOR_SHAPE_TEXT(first), i, TENSOR_SHAPE_TEXT(t));
         for (int d = 0; d < t->rank; d++)
             if (d != at && tensor_dim(t, d) != dims[d])
                 return status_invalid("ConcatOp : Dimensions of inputs should match: shape[0] = %s vs. shape[%d] = %s",
-                                      tensor_shape_words(first), i, tensor_shape_words(t));
+                                      TENSOR_SHAPE_TEXT(first), i, TENSOR_SHAPE_TEXT(t));
         if (add_overflows_i64(dims[at], tensor_dim(t, (int)at), &dims[at]))
             return status_invalid("ConcatOp : the joined size does not fit");
     }

@@ -2,9 +2,9 @@
 #include <float.h>
 #include <stdlib.h>
 
+#include "kernels/kernel.h"
 #include "kernels/support/half_blocks.h"
 #include "kernels/cpu/quant/quant_internal.h"
-#include "kernels/support/state_internal.h"
 
 /* ---- codes ---- */
 
@@ -183,7 +183,7 @@ static struct status *convert_job_init(const struct kernel_ctx *ctx, struct conv
         if (t->n_elements != job->n_slices || (state->axis >= 0 && t->rank != 1))
             return status_invalid(
                 "%s must have as many elements as input has along axis %lld (%lld), but has shape %s, must be a scalar without", names[i],
-                (long long)state->axis, (long long)job->n_slices, tensor_shape_words(t));
+                (long long)state->axis, (long long)job->n_slices, TENSOR_SHAPE_TEXT(t));
     }
     job->min = tensor_cdata(kernel_input(ctx, 1));
     job->max = tensor_cdata(kernel_input(ctx, 2));

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "kernels/cpu/quant/quant_internal.h"
-#include "kernels/support/state_internal.h"
+#include "kernels/kernel.h"
 
 struct fake_state {
     float lowest, highest; /* codes */
@@ -133,7 +133,7 @@ static void fake_grad_range(void *arg, int64_t begin, int64_t end) {
 }
 
 static struct status *shapes_differ(const char *what, const struct tensor *a, const struct tensor *b) {
-    return status_invalid("%s: %s vs. %s", what, tensor_shape_words(a), tensor_shape_words(b));
+    return status_invalid("%s: %s vs. %s", what, TENSOR_SHAPE_TEXT(a), TENSOR_SHAPE_TEXT(b));
 }
 
 /* FakeQuantWithMinMaxArgsGradient, FakeQuantWithMinMaxVarsGradient.
@@ -174,11 +174,11 @@ static struct status *check_channels(const struct kernel_ctx *ctx, int input, in
     const struct tensor *x = kernel_input(ctx, input);
     static const char *const names[] = {"min", "max"};
     if (x->rank < 1)
-        return status_invalid("input must be at least 1-D, got shape %s", tensor_shape_words(x));
+        return status_invalid("input must be at least 1-D, got shape %s", TENSOR_SHAPE_TEXT(x));
     for (int i = 0; i < 2; i++) {
         const struct tensor *t = kernel_input(ctx, first + i);
         if (t->rank != 1)
-            return status_invalid("`%s` must be rank 1, got shape %s", names[i], tensor_shape_words(t));
+            return status_invalid("`%s` must be rank 1, got shape %s", names[i], TENSOR_SHAPE_TEXT(t));
         if (t->n_elements != tensor_dim(x, x->rank - 1))
             return status_invalid("%s has incorrect size, expected %lld was %lld", names[i], (long long)tensor_dim(x, x->rank - 1),
                                   (long long)t->n_elements);

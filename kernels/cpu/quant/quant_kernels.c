@@ -1,5 +1,5 @@
 /* CPU kernels of the quantising family. */
-#include "kernels/cpu/nn/pooling_internal.h"
+#include "kernels/cpu/nn/pooling.h"
 #include "kernels/cpu/quant/quant_internal.h"
 
 extern const struct kernel_list quant_kernels;

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 
 #include "kernels/cpu/quant/quant_internal.h"
+#include "kernels/kernel.h"
 #include "kernels/support/scratch.h"
-#include "kernels/support/state_internal.h"
 
 /* ---- QuantizedBatchNormWithGlobalNormalization ---- */
 
@@ -80,20 +80,20 @@ static struct status *batch_check(const struct kernel_ctx *ctx, float *mins, flo
         }
     }
     if (x->rank != 4)
-        return status_invalid("input must be 4-dimensional%s", tensor_shape_words(x));
+        return status_invalid("input must be 4-dimensional%s", TENSOR_SHAPE_TEXT(x));
     for (int i = BATCH_MEAN; i < BATCH_N; i++) {
         const struct tensor *t = kernel_input(ctx, 3 * i);
         if (t->rank != 1)
-            return status_invalid("%s must be 1-dimensional%s", names[i], tensor_shape_words(t));
+            return status_invalid("%s must be 1-dimensional%s", names[i], TENSOR_SHAPE_TEXT(t));
         if (t->n_elements != mean->n_elements)
-            return status_invalid("Mean and %s tensors must have the same shape: %s vs. %s", names[i], tensor_shape_words(mean),
-                                  tensor_shape_words(t));
+            return status_invalid("Mean and %s tensors must have the same shape: %s vs. %s", names[i], TENSOR_SHAPE_TEXT(mean),
+                                  TENSOR_SHAPE_TEXT(t));
     }
     if (mean->n_elements != tensor_dim(x, 3))
-        return status_invalid("Must provide as many means as the last dimension of the input tensor: %s vs. %s", tensor_shape_words(mean),
-                              tensor_shape_words(x));
+        return status_invalid("Must provide as many means as the last dimension of the input tensor: %s vs. %s", TENSOR_SHAPE_TEXT(mean),
+                              TENSOR_SHAPE_TEXT(x));
     if (mean->n_elements < 2) /* TensorFlow's limit */
-        return status_invalid("Must have at least a mean value, more than one: %s", tensor_shape_words(mean));
+        return status_invalid("Must have at least a mean value, more than one: %s", TENSOR_SHAPE_TEXT(mean));
     return NULL;
 }
 

@@ -1,7 +1,7 @@
 /* QuantizedMaxPool, QuantizedAvgPool: the pooling family's kernels over codes, which keep their range. */
-#include "kernels/cpu/nn/pooling_internal.h"
+#include "kernels/cpu/nn/pooling.h"
 #include "kernels/cpu/quant/quant_internal.h"
-#include "kernels/support/state_internal.h"
+#include "kernels/kernel.h"
 
 /* QuantizedMaxPool, QuantizedAvgPool (whose means drop their fraction).
  *   input  T [batch, height, width, channels]    min_input, max_input  float scalars
@@ -14,7 +14,7 @@ enum kernel_result quant_pool(struct kernel_ctx *ctx) {
     KERNEL_TRY(ctx, quant_scalar(ctx, 2, "max_input shape", &max));
     if (kernel_input(ctx, 0)->rank != 4)
         return kernel_fail(ctx, status_invalid("tensor_in_shape must have 2 spatial dimensions, must be 4-dimensional: %s",
-                                               tensor_shape_words(kernel_input(ctx, 0))));
+                                               TENSOR_SHAPE_TEXT(kernel_input(ctx, 0))));
     pool_compute(ctx);
     if (!ctx->status)
         quant_set_range(ctx, 1, min, max);

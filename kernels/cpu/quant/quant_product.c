@@ -4,11 +4,11 @@
  * product of both operands' steps; the result's range says so. All in 32 bits, which wrap. */
 #include <stdlib.h>
 
+#include "kernels/kernel.h"
 #include "kernels/support/broadcast.h"
-#include "kernels/cpu/nn/conv_internal.h"
+#include "kernels/cpu/nn/conv.h"
 #include "kernels/cpu/quant/quant_internal.h"
 #include "kernels/support/scratch.h"
-#include "kernels/support/state_internal.h"
 
 /* ---- operands ---- */
 
@@ -143,12 +143,12 @@ enum kernel_result quant_matmul(struct kernel_ctx *ctx) {
     KERNEL_TRY(ctx, read_two_ranges(ctx, names, ranges));
     for (int i = 0; i < 2; i++)
         if (t[i].rank != 2)
-            return kernel_fail(ctx, status_invalid("In[%d] is not a matrix: %s", i, tensor_shape_words(&t[i])));
+            return kernel_fail(ctx, status_invalid("In[%d] is not a matrix: %s", i, TENSOR_SHAPE_TEXT(&t[i])));
     int64_t m = tensor_dim(&t[0], state->transpose_a), k = tensor_dim(&t[0], !state->transpose_a);
     int64_t n = tensor_dim(&t[1], !state->transpose_b), inner = tensor_dim(&t[1], state->transpose_b);
     if (k != inner)
         return kernel_fail(
-            ctx, status_invalid("Matrix size-incompatible: In[0]: %s, In[1]: %s", tensor_shape_words(&t[0]), tensor_shape_words(&t[1])));
+            ctx, status_invalid("Matrix size-incompatible: In[0]: %s, In[1]: %s", TENSOR_SHAPE_TEXT(&t[0]), TENSOR_SHAPE_TEXT(&t[1])));
     struct operand a, b;
     operand_init(&t[0], ranges[0], ranges[1], &a);
     operand_init(&t[1], ranges[2], ranges[3], &b);

@@ -1,12 +1,12 @@
 /* Codes of one range as codes of another: Requantize, the range that codes really use, and both in one. */
 #include "kernels/cpu/quant/quant_internal.h"
-#include "kernels/support/state_internal.h"
+#include "kernels/kernel.h"
 
 /* The first number, whatever its shape: this op always took vectors too. */
 static struct status *first_number(const struct kernel_ctx *ctx, int input, const char *name, float *ret) {
     const struct tensor *t = kernel_input(ctx, input);
     if (t->n_elements < 1)
-        return status_invalid("%s must not be empty, got shape %s", name, tensor_shape_words(t));
+        return status_invalid("%s must not be empty, got shape %s", name, TENSOR_SHAPE_TEXT(t));
     *ret = *(const float *)tensor_cdata(t);
     return NULL;
 }

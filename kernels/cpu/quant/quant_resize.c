@@ -1,7 +1,7 @@
 /* QuantizedResizeBilinear: codes between codes. */
 #include <stdlib.h>
 
-#include "kernels/cpu/media/image_internal.h"
+#include "kernels/cpu/media/image.h"
 #include "kernels/cpu/quant/quant_internal.h"
 
 /* Codes are blended in whole numbers: bytes with weights of 7 bits, wider codes, rounded to a float's precision, of 30. */

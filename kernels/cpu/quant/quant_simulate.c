@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "kernels/cpu/quant/quant_internal.h"
-#include "kernels/support/state_internal.h"
+#include "kernels/kernel.h"
 
 struct simulate_state {
     int64_t axis; /* -1: one range for all */
@@ -102,11 +102,11 @@ static struct status *set_ranges(const struct kernel_ctx *ctx, int first, struct
     for (int i = 0; i < 2; i++) {
         const struct tensor *t = kernel_input(ctx, first + i);
         if (state->axis < 0 && (takes_vectors ? t->n_elements != 1 : t->rank != 0))
-            return status_invalid("%s must be a scalar if axis is not given, but has shape %s", names[i], tensor_shape_words(t));
+            return status_invalid("%s must be a scalar if axis is not given, but has shape %s", names[i], TENSOR_SHAPE_TEXT(t));
         if (state->axis >= 0 && (t->rank != 1 || t->n_elements != job->n_slices))
             return status_invalid("%s has incorrect size, was %s expected %lld to match dim %lld of the input %s", names[i],
-                                  tensor_shape_words(t), (long long)job->n_slices, (long long)state->axis,
-                                  tensor_shape_words(kernel_input(ctx, first - 1)));
+                                  TENSOR_SHAPE_TEXT(t), (long long)job->n_slices, (long long)state->axis,
+                                  TENSOR_SHAPE_TEXT(kernel_input(ctx, first - 1)));
     }
     job->min = tensor_cdata(kernel_input(ctx, first));
     job->max = tensor_cdata(kernel_input(ctx, first + 1));
@@ -147,7 +147,7 @@ enum kernel_result quant_simulate(struct kernel_ctx *ctx) {
     if (ctx->instance->n_inputs > 3) {
         const struct tensor *bits = kernel_input(ctx, 3);
         if (bits->rank != 0)
-            return kernel_fail(ctx, status_invalid("Shape of `num_bits` must be a scalar, got %s", tensor_shape_words(bits)));
+            return kernel_fail(ctx, status_invalid("Shape of `num_bits` must be a scalar, got %s", TENSOR_SHAPE_TEXT(bits)));
         n_bits = *(const int32_t *)tensor_cdata(bits);
         KERNEL_TRY(ctx, check_bits(n_bits, state->is_signed));
     }
@@ -187,7 +187,7 @@ enum kernel_result quant_simulate_grad(struct kernel_ctx *ctx) {
     KERNEL_TRY(ctx, split_axis(x, state, &job));
     if (!shape_equal(tensor_shape(dy), tensor_shape(x)))
         return kernel_fail(
-            ctx, status_invalid("gradient and input must be the same size: %s vs. %s", tensor_shape_words(dy), tensor_shape_words(x)));
+            ctx, status_invalid("gradient and input must be the same size: %s vs. %s", TENSOR_SHAPE_TEXT(dy), TENSOR_SHAPE_TEXT(x)));
     KERNEL_TRY(ctx, set_ranges(ctx, 2, &job));
     job.dy = tensor_cdata(dy);
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, state->dtype, tensor_shape(x)));

@@ -7,7 +7,7 @@
 
 #include "common/base/clock.h"
 #include "kernels/cpu/random/candidate_internal.h"
-#include "kernels/host/files/io_internal.h"
+#include "kernels/support/io_task.h"
 #include "kernels/support/scratch.h"
 
 extern const struct kernel_list candidate_kernels;

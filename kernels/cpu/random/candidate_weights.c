@@ -5,7 +5,7 @@
 
 #include "common/tensor/text.h"
 #include "kernels/cpu/random/candidate_internal.h"
-#include "kernels/host/files/io_internal.h"
+#include "kernels/support/io_task.h"
 
 /* ---- learned: 1 + how often a class was a true one ----
  *

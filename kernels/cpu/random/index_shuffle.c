@@ -6,7 +6,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "kernels/cpu/array/array_internal.h"
+#include "common/tensor/element.h"
+#include "kernels/support/dims.h"
 
 extern const struct kernel_list index_shuffle_kernels;
 
@@ -64,7 +65,7 @@ static uint64_t shuffle_index(struct cipher *c, uint64_t index, const uint32_t k
 /* ---- the kernel ---- */
 
 static struct status *rounds_init(struct kernel_init *init) {
-    TRY(array_init_int_attr(init, "rounds"));
+    TRY(kernel_init_int_attr(init, "rounds"));
     int64_t n = *(const int64_t *)init->state;
     if (n < 4 || n % 2 != 0 || n > MAX_ROUNDS)
         return status_invalid("rounds must be an even number of at least 4, but was %lld", (long long)n);
@@ -79,9 +80,9 @@ static struct status *check_inputs(const struct tensor *index, const struct tens
     if (!(seed->rank == 1 && tensor_dim(seed, 0) == KEY_WORDS) &&
         !(seed->rank == 2 && tensor_dim(seed, 0) == n && tensor_dim(seed, 1) == KEY_WORDS))
         return status_invalid("Seed must be a vector of size [3] or a matrix of size [%lld, 3] but got %s.", (long long)n,
-                              TENSOR_SHAPE_NAME(seed));
+                              TENSOR_SHAPE_TEXT(seed));
     if (!is_scalar_or_vector(max_index, n))
-        return status_invalid("Maxval must be a scalar or a vector of the same size as index but got %s", TENSOR_SHAPE_NAME(max_index));
+        return status_invalid("Maxval must be a scalar or a vector of the same size as index but got %s", TENSOR_SHAPE_TEXT(max_index));
     return NULL;
 }
 
@@ -107,10 +108,10 @@ static struct status *shuffle_all(struct kernel_ctx *ctx, struct cipher *c, int6
     const struct tensor *index = kernel_input(ctx, 0), *seed = kernel_input(ctx, 1), *max_index = kernel_input(ctx, 2);
     for (int64_t i = 0; i < n; i++) {
         uint32_t key[KEY_WORDS];
-        int64_t at = array_int_at(index, index->rank ? i : 0), largest = array_int_at(max_index, max_index->rank ? i : 0);
+        int64_t at = tensor_int_at(index, index->rank ? i : 0), largest = tensor_int_at(max_index, max_index->rank ? i : 0);
         for (int k = 0; k < KEY_WORDS; k++)
-            key[k] = (uint32_t)array_int_at(seed, (seed->rank == 1 ? 0 : i * KEY_WORDS) + k);
-        TRY(check_range(array_dtype(index), at, largest));
+            key[k] = (uint32_t)tensor_int_at(seed, (seed->rank == 1 ? 0 : i * KEY_WORDS) + k);
+        TRY(check_range(tensor_dtype(index), at, largest));
         put_number(&ctx->outputs[0], i, shuffle_index(c, (uint64_t)at, key, (uint64_t)largest));
     }
     return NULL;
@@ -121,7 +122,7 @@ static enum kernel_result index_shuffle(struct kernel_ctx *ctx) {
     int64_t n = MAX(MAX(index->n_elements, max_index->n_elements), seed->n_elements / KEY_WORDS);
     KERNEL_TRY(ctx, check_inputs(index, seed, max_index, n));
     bool is_scalar = index->rank == 0 && seed->rank == 1 && max_index->rank == 0;
-    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, array_dtype(index), is_scalar ? SHAPE_SCALAR : (struct shape){1, &n}));
+    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, tensor_dtype(index), is_scalar ? SHAPE_SCALAR : (struct shape){1, &n}));
     struct cipher c = {.n_rounds = (int)*(const int64_t *)ctx->instance->state};
     c.round_keys = xcalloc((size_t)c.n_rounds, sizeof(*c.round_keys));
     struct status *st = shuffle_all(ctx, &c, n);

@@ -2,9 +2,10 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "kernels/host.h"
+#include "kernels/kernel.h"
 #include "kernels/support/philox_words.h"
 #include "kernels/support/scratch.h"
-#include "kernels/support/state_internal.h"
 
 extern const struct kernel_list cluster_kernels;
 

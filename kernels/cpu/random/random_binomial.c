@@ -6,9 +6,9 @@
 #include <stdlib.h>
 
 #include "common/tensor/float16.h"
+#include "kernels/kernel.h"
 #include "kernels/support/broadcast.h"
 #include "kernels/cpu/random/random_internal.h"
-#include "kernels/support/state_internal.h"
 
 enum {
     GAP_BLOCKS = 42, /* of the stream, that a sample by gaps has to itself */
@@ -152,8 +152,8 @@ static struct status *prepare(struct kernel_ctx *ctx, int shape_input, int count
     job->dtype = (enum dtype)ctx->instance->out_types[0];
     TRY(random_shape(kernel_input(ctx, shape_input), dims, &shape));
     if (!broadcast_init(plan, (struct shape[]){tensor_shape(job->counts), tensor_shape(job->probs)}, 2))
-        return status_invalid("counts and probs must have compatible batch dimensions: %s vs. %s", tensor_shape_words(job->counts),
-                              tensor_shape_words(job->probs));
+        return status_invalid("counts and probs must have compatible batch dimensions: %s vs. %s", TENSOR_SHAPE_TEXT(job->counts),
+                              TENSOR_SHAPE_TEXT(job->probs));
     bool ends_alike = shape.rank >= plan->out_rank;
     for (int i = 1; ends_alike && i <= plan->out_rank; i++)
         ends_alike = dims[shape.rank - i] == plan->out_dims[plan->out_rank - i];
@@ -193,7 +193,7 @@ enum kernel_result random_resource_binomial(struct kernel_ctx *ctx) {
     struct broadcast plan;
     const struct tensor *algorithm = kernel_input(ctx, 1);
     if (algorithm->rank != 0)
-        return kernel_fail(ctx, status_invalid("algorithm must be of shape [], not %s", tensor_shape_words(algorithm)));
+        return kernel_fail(ctx, status_invalid("algorithm must be of shape [], not %s", TENSOR_SHAPE_TEXT(algorithm)));
     if (tensor_index_at(algorithm, 0) != ALG_PHILOX)
         return kernel_fail(ctx, status_invalid("Unsupported algorithm id: %lld", (long long)tensor_index_at(algorithm, 0)));
     KERNEL_TRY(ctx, prepare(ctx, 2, 3, &plan, &job));

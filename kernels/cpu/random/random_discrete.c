@@ -175,9 +175,7 @@ static void multinomial_rows(void *arg, int64_t begin, int64_t end) {
 }
 
 static COLD struct status *bad_shape(const char *what, const struct tensor *t) {
-    char *text = random_shape_text(t);
-    struct status *st = status_invalid("%s, got shape %s", what, text);
-    free(text);
+    struct status *st = status_invalid("%s, got shape %s", what, TENSOR_SHAPE_TEXT(t));
     return st;
 }
 

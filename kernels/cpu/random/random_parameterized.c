@@ -4,8 +4,8 @@
 
 #include "common/tensor/float16.h"
 #include "kernels/cpu/random/random_internal.h"
+#include "kernels/kernel.h"
 #include "kernels/support/scratch.h"
-#include "kernels/support/state_internal.h"
 
 enum { MAX_TRIES = 1000, EQUAL_BATCH = 100 };
 
@@ -86,7 +86,7 @@ static struct status *divide(struct parameterized *job, int64_t n_batches, int64
     for (int i = 0; i < 4; i++) {
         const struct tensor *t = job->parameters[i];
         if (t->rank > 1)
-            return status_invalid("Input %s should be a scalar or vector, got shape: %s", names[i], tensor_shape_words(t));
+            return status_invalid("Input %s should be a scalar or vector, got shape: %s", names[i], TENSOR_SHAPE_TEXT(t));
         is_same = is_same && (t->rank == 0 || tensor_dim(t, 0) == 1);
     }
     if (is_same) {
@@ -97,7 +97,7 @@ static struct status *divide(struct parameterized *job, int64_t n_batches, int64
     for (int i = 0; i < 4; i++) {
         const struct tensor *t = job->parameters[i];
         if (t->rank == 1 && t->n_elements != 1 && t->n_elements != n_batches)
-            return status_invalid("Input %s should have length 1 or shape[0], got shape: %s", names[i], tensor_shape_words(t));
+            return status_invalid("Input %s should have length 1 or shape[0], got shape: %s", names[i], TENSOR_SHAPE_TEXT(t));
     }
     job->samples = n_batches > 0 ? job->n / n_batches : 0;
     *ret_n_batches = n_batches;

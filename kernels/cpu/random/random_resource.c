@@ -4,7 +4,9 @@
 
 #include "common/base/clock.h"
 #include "kernels/cpu/random/random_internal.h"
-#include "kernels/support/state_internal.h"
+#include "kernels/kernel.h"
+#include "kernels/support/variable_input.h"
+#include "kernels/variable.h"
 
 enum { ALG_PHILOX = 1, ALG_THREEFRY = 2, ALG_AUTO = 3, STATE_SIZE = 3 };
 
@@ -61,7 +63,7 @@ static struct status *require_scalar_input(const struct kernel_ctx *ctx, int inp
     const struct tensor *t = kernel_input(ctx, input);
     if (likely(t->rank == 0))
         return NULL;
-    return status_invalid("%s must have shape [], not %s", name, tensor_shape_words(t));
+    return status_invalid("%s must have shape [], not %s", name, TENSOR_SHAPE_TEXT(t));
 }
 
 /* ---- StatefulUniform and kin ---- */

@@ -26,17 +26,9 @@ struct philox random_state_reserve(struct kernel_ctx *ctx, uint64_t n_blocks) {
     return philox_skip(state->start, atomic_fetch_add_explicit(&state->n_used, n_blocks, memory_order_relaxed));
 }
 
-char *random_shape_text(const struct tensor *t) {
-    struct str text = STR_INIT;
-    shape_print(tensor_shape(t), &text);
-    return str_detach(&text);
-}
-
 struct status *random_shape(const struct tensor *shape, int64_t dims[SHAPE_MAX_RANK], struct shape *ret) {
     if (unlikely(shape->rank != 1)) {
-        char *text = random_shape_text(shape);
-        struct status *st = status_invalid("shape must be a vector of {int32,int64}, got shape %s", text);
-        free(text);
+        struct status *st = status_invalid("shape must be a vector of {int32,int64}, got shape %s", TENSOR_SHAPE_TEXT(shape));
         return st;
     }
     if (unlikely(shape->n_elements > SHAPE_MAX_RANK))
@@ -66,9 +58,7 @@ struct status *random_range(const struct tensor *minval, const struct tensor *ma
     for (int i = 0; i < 2; i++) {
         if (likely(bounds[i]->rank == 0))
             continue;
-        char *text = random_shape_text(bounds[i]);
-        struct status *st = status_invalid("%s must be 0-D, got shape %s", i ? "maxval" : "minval", text);
-        free(text);
+        struct status *st = status_invalid("%s must be 0-D, got shape %s", i ? "maxval" : "minval", TENSOR_SHAPE_TEXT(bounds[i]));
         return st;
     }
     uint64_t low = integer_bits(minval), high = integer_bits(maxval);

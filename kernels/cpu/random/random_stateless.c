@@ -8,9 +8,7 @@ enum { ALG_PHILOX = 1, ALG_AUTO = 3 };
 
 struct status *random_from_seed(const struct tensor *seed, struct philox *ret) {
     if (unlikely(seed->rank != 1 || seed->n_elements != 2)) {
-        char *text = random_shape_text(seed);
-        struct status *st = status_invalid("seed must have shape [2], not %s", text);
-        free(text);
+        struct status *st = status_invalid("seed must have shape [2], not %s", TENSOR_SHAPE_TEXT(seed));
         return st;
     }
     if (unlikely(seed->dtype != DT_INT32 && seed->dtype != DT_INT64))
@@ -23,9 +21,7 @@ struct status *random_from_seed(const struct tensor *seed, struct philox *ret) {
 }
 
 static COLD struct status *bad_key(const char *format_before, const struct tensor *t, const char *after) {
-    char *text = random_shape_text(t);
-    struct status *st = status_invalid("%s%s%s", format_before, text, after);
-    free(text);
+    struct status *st = status_invalid("%s%s%s", format_before, TENSOR_SHAPE_TEXT(t), after);
     return st;
 }
 

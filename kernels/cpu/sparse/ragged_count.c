@@ -3,7 +3,8 @@
 #include <stdlib.h>
 
 #include "kernels/cpu/sparse/ragged.h"
-#include "kernels/support/state_internal.h"
+#include "kernels/kernel.h"
+#include "kernels/support/update.h"
 
 extern const struct kernel_list ragged_count_kernels;
 
@@ -39,17 +40,17 @@ static int64_t row_of(const struct batch *batch, int64_t i, int64_t *cursor) {
 static struct status *check_sparse(const struct batch *batch, bool needs_entry) {
     const struct tensor *indices = batch->indices, *values = batch->values, *shape = batch->shape;
     if (indices->rank != 2)
-        return status_invalid("Input indices must be a 2-dimensional tensor. Got: %s", tensor_shape_words(indices));
+        return status_invalid("Input indices must be a 2-dimensional tensor. Got: %s", TENSOR_SHAPE_TEXT(indices));
     if (values->rank != 1)
-        return status_invalid("Input values must be a vector. Got: %s", tensor_shape_words(values));
+        return status_invalid("Input values must be a vector. Got: %s", TENSOR_SHAPE_TEXT(values));
     if (shape->rank != 1)
-        return status_invalid("Input shape must be a vector. Got: %s", tensor_shape_words(shape));
+        return status_invalid("Input shape must be a vector. Got: %s", TENSOR_SHAPE_TEXT(shape));
     if (tensor_dim(values, 0) != tensor_dim(indices, 0))
         return status_invalid("Number of values must match first dimension of indices. Got %lld values, indices shape: %s",
-                              (long long)tensor_dim(values, 0), tensor_shape_words(indices));
+                              (long long)tensor_dim(values, 0), TENSOR_SHAPE_TEXT(indices));
     if (tensor_dim(shape, 0) != tensor_dim(indices, 1))
         return status_invalid("Number of dimensions must match second dimension of indices. Got %lld dimensions, indices shape: %s",
-                              (long long)tensor_dim(shape, 0), tensor_shape_words(indices));
+                              (long long)tensor_dim(shape, 0), TENSOR_SHAPE_TEXT(indices));
     if (needs_entry && shape->n_elements == 0)
         return status_invalid("The shape argument requires at least one element.");
     int64_t rank = shape->n_elements;
@@ -77,7 +78,7 @@ static struct status *check_splits(const struct batch *batch, int least) {
 static struct status *check_weights(const struct batch *batch, const char *what) {
     if (batch->weights->n_elements > 0 && !shape_equal(tensor_shape(batch->weights), tensor_shape(batch->values)))
         return status_invalid("Weights and %s must have the same shape. Weight shape: %s; %s shape: %s", what,
-                              tensor_shape_words(batch->weights), what, tensor_shape_words(batch->values));
+                              TENSOR_SHAPE_TEXT(batch->weights), what, TENSOR_SHAPE_TEXT(batch->values));
     return NULL;
 }
 
@@ -109,7 +110,7 @@ static struct status *dense_batch(const struct kernel_ctx *ctx, struct batch *ba
     batch->weights = &ctx->inputs[1];
     const struct tensor *values = batch->values;
     if (values->rank != 1 && values->rank != 2)
-        return status_invalid("Input must be a 1 or 2-dimensional tensor. Got: %s", tensor_shape_words(values));
+        return status_invalid("Input must be a 1 or 2-dimensional tensor. Got: %s", TENSOR_SHAPE_TEXT(values));
     TRY(check_weights(batch, "data"));
     batch->is_vector = values->rank == 1;
     batch->n_rows = batch->is_vector ? 1 : tensor_dim(values, 0);
@@ -140,7 +141,7 @@ static struct status *ragged_batch(const struct kernel_ctx *ctx, struct batch *b
     TRY(check_weights(batch, "values"));
     TRY(check_splits(batch, 2));
     if (batch->values->rank != 1)
-        return status_invalid("values must be a vector, got shape %s", tensor_shape_words(batch->values));
+        return status_invalid("values must be a vector, got shape %s", TENSOR_SHAPE_TEXT(batch->values));
     batch->n_rows = batch->splits->n_elements - 1;
     return NULL;
 }

@@ -3,7 +3,7 @@
 
 #include "kernels/cpu/sparse/cross.h"
 #include "kernels/cpu/sparse/ragged.h"
-#include "kernels/support/state_internal.h"
+#include "kernels/kernel.h"
 
 extern const struct kernel_list ragged_cross_kernels;
 

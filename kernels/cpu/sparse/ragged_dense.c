@@ -1,9 +1,10 @@
 /* Ragged tensors as dense ones (RaggedTensorToTensor) and as sparse ones (RaggedTensorToSparse). */
 #include <stdlib.h>
 
+#include "kernels/kernel.h"
 #include "kernels/support/broadcast.h"
 #include "kernels/cpu/sparse/ragged.h"
-#include "kernels/support/state_internal.h"
+#include "kernels/support/update.h"
 
 extern const struct kernel_list ragged_dense_kernels;
 
@@ -128,12 +129,12 @@ static struct status *check_default(const struct tensor *value, const struct ten
     if (value->rank >= values->rank)
         return status_invalid("default_value.shape=%s and rt_input.flat_values.shape=%s are incompatible: default_value.rank = %d  must be "
                               "less than rt_input.flat_values.rank = %d",
-                              tensor_shape_words(value), tensor_shape_words(values), value->rank, values->rank);
+                              TENSOR_SHAPE_TEXT(value), TENSOR_SHAPE_TEXT(values), value->rank, values->rank);
     for (int i = 0; i < value->rank; i++) {
         int64_t mine = tensor_dim(value, i), theirs = tensor_dim(values, i + 1);
         if (mine != 1 && mine != theirs)
-            return status_invalid("default_value.shape=%s and rt_input.flat_values.shape=%s are incompatible", tensor_shape_words(value),
-                                  tensor_shape_words(values));
+            return status_invalid("default_value.shape=%s and rt_input.flat_values.shape=%s are incompatible", TENSOR_SHAPE_TEXT(value),
+                                  TENSOR_SHAPE_TEXT(values));
     }
     return NULL;
 }

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "kernels/cpu/sparse/ragged.h"
-#include "kernels/support/state_internal.h"
+#include "kernels/kernel.h"
 #include "kernels/support/variant_tensors.h"
 
 extern const struct kernel_list ragged_variant_kernels;
@@ -121,7 +121,7 @@ static struct status *check_component(const struct kernel_ctx *ctx, const struct
                                   dtype_name((enum dtype)splits->dtype));
         if (splits->rank != 1 || splits->n_elements < 1)
             return status_invalid("Ragged splits must have rank 1; encoded scalar element at index %lld has splits of shape %s",
-                                  (long long)i, tensor_shape_words(splits));
+                                  (long long)i, TENSOR_SHAPE_TEXT(splits));
     }
     return NULL;
 }
@@ -199,12 +199,12 @@ static struct status *joined_values_shape(const struct components *components, i
         if (values->rank != first->rank)
             return status_invalid(
                 "Rank of values must match for all components; values shape at index 0: %s, values shape at index %lld: %s",
-                tensor_shape_words(first), (long long)i, tensor_shape_words(values));
+                TENSOR_SHAPE_TEXT(first), (long long)i, TENSOR_SHAPE_TEXT(values));
         for (int d = 1; d < values->rank; d++) {
             if (tensor_dim(values, d) != tensor_dim(first, d))
                 return status_invalid("Shapes of values must match for all components but in the first dimension; at index 0: %s, at "
                                       "index %lld: %s",
-                                      tensor_shape_words(first), (long long)i, tensor_shape_words(values));
+                                      TENSOR_SHAPE_TEXT(first), (long long)i, TENSOR_SHAPE_TEXT(values));
             dims[d] = tensor_dim(values, d);
         }
         *ret_rank = MAX(values->rank, 1);
@@ -326,7 +326,7 @@ static enum kernel_result to_variant_gradient(struct kernel_ctx *ctx) {
                                                (long long)ctx->inputs[0].n_elements, (long long)(splits->n_elements - 1)));
     if (sizes->rank != 1 || sizes->n_elements > SHAPE_MAX_RANK)
         return kernel_fail(ctx, status_invalid("dense_values_shape must be a vector of at most %d sizes, got shape %s", SHAPE_MAX_RANK,
-                                               tensor_shape_words(sizes)));
+                                               TENSOR_SHAPE_TEXT(sizes)));
     for (int64_t i = 0; i < sizes->n_elements; i++)
         dims[i] = tensor_index_at(sizes, i);
     struct status *st = gradients_init(ctx, &grads);

@@ -3,9 +3,10 @@
 #include <stdlib.h>
 #include <strings.h>
 
-#include "kernels/cpu/array/array_internal.h"
+#include "common/tensor/element.h"
 #include "kernels/cpu/sparse/sparse.h"
-#include "kernels/support/state_internal.h"
+#include "kernels/kernel.h"
+#include "kernels/support/dims.h"
 
 extern const struct kernel_list set_kernels;
 
@@ -46,7 +47,7 @@ static void members_collect(struct members *members, const struct tensor *values
         if (values->dtype == DT_STRING)
             members_add(members, (struct member){0, ((struct bytes *const *)tensor_cdata(values))[i]});
         else
-            members_add(members, (struct member){array_int_at(values, i), NULL});
+            members_add(members, (struct member){tensor_int_at(values, i), NULL});
     }
     int64_t n = 0;
     if (members->n > 0)
@@ -198,10 +199,10 @@ static struct status *collect_run(struct members *members, const struct sparse *
 
 static struct status *check_groups(struct shape a, struct shape b) {
     if (a.rank < 2 || b.rank < 2)
-        return status_invalid("Shape %s has rank %d < 2", shape_words(a.rank < 2 ? a : b), MIN(a.rank, b.rank));
+        return status_invalid("Shape %s has rank %d < 2", SHAPE_TEXT(a.rank < 2 ? a : b), MIN(a.rank, b.rank));
     struct shape groups[] = {{a.rank - 1, a.dims}, {b.rank - 1, b.dims}};
     return shape_equal(groups[0], groups[1]) ? NULL
-                                             : status_invalid("Mismatched shapes %s vs %s", shape_words(groups[0]), shape_words(groups[1]));
+                                             : status_invalid("Mismatched shapes %s vs %s", SHAPE_TEXT(groups[0]), SHAPE_TEXT(groups[1]));
 }
 
 /* ---- kernels ---- */
@@ -308,7 +309,7 @@ static enum kernel_result set_size(struct kernel_ctx *ctx) {
         for (int d = 1; !st && d < n_group; d++)
             place = (int64_t)((uint64_t)place * (uint64_t)in.dims[d] + (uint64_t)sparse_at(&in, begin)[d]);
         if (!st && (place < 0 || place >= ctx->outputs[0].n_elements))
-            st = status_invalid("Index out of range, %lld vs %s", (long long)place, shape_words((struct shape){n_group, in.dims}));
+            st = status_invalid("Index out of range, %lld vs %s", (long long)place, SHAPE_TEXT((struct shape){n_group, in.dims}));
         if (!st)
             ((int32_t *)tensor_data(&ctx->outputs[0]))[place] = (int32_t)members.n;
     }

@@ -1,9 +1,10 @@
 /* Where values belong among sorted ones: LowerBound, UpperBound, Bucketize. */
 #include <stdlib.h>
 
+#include "common/tensor/float16.h"
+#include "kernels/kernel.h"
 #include "kernels/support/lanes.h"
-#include "kernels/cpu/math/math_internal.h"
-#include "kernels/support/state_internal.h"
+#include "kernels/support/number_types.h"
 
 extern const struct kernel_list set_search_kernels;
 
@@ -62,12 +63,12 @@ struct search_loops {
 #define SAME(v) (v)
 #define SEARCH_NUMBER(tag, T, W, DT, ...) SEARCH(tag, T, T, SAME)
 #define SEARCH_ENTRY(tag, T, W, DT, ...) [DT] = &search_##tag,
-MATH_INTS(SEARCH_NUMBER)
-MATH_FLOATS(SEARCH_NUMBER)
+NUMBERS_INTS(SEARCH_NUMBER)
+NUMBERS_FLOATS(SEARCH_NUMBER)
 SEARCH(half, uint16_t, float, half_to_float)
 SEARCH(bfloat16, uint16_t, float, bfloat16_to_float)
 static const struct search_loops *const searches[DT_N_TYPES] = {
-    MATH_INTS(SEARCH_ENTRY) MATH_FLOATS(SEARCH_ENTRY)[DT_HALF] = &search_half, [DT_BFLOAT16] = &search_bfloat16};
+    NUMBERS_INTS(SEARCH_ENTRY) NUMBERS_FLOATS(SEARCH_ENTRY)[DT_HALF] = &search_half, [DT_BFLOAT16] = &search_bfloat16};
 
 struct search_job {
     const struct search_loops *loops;

@@ -3,15 +3,15 @@
 
 #include <stdlib.h>
 
-#include "kernels/support/state_internal.h"
+#include "kernels/kernel.h"
 
 struct status *sparse_init(const struct tensor *indices, const struct tensor *values, const struct tensor *shape, struct sparse *ret) {
     if (indices->rank != 2)
-        return status_invalid("Input indices should be a matrix but received shape: %s", tensor_shape_words(indices));
+        return status_invalid("Input indices should be a matrix but received shape: %s", TENSOR_SHAPE_TEXT(indices));
     if (values->rank != 1)
-        return status_invalid("Input values should be a vector but received shape: %s", tensor_shape_words(values));
+        return status_invalid("Input values should be a vector but received shape: %s", TENSOR_SHAPE_TEXT(values));
     if (shape->rank != 1)
-        return status_invalid("Input shape should be a vector but received shape: %s", tensor_shape_words(shape));
+        return status_invalid("Input shape should be a vector but received shape: %s", TENSOR_SHAPE_TEXT(shape));
     if (tensor_dim(indices, 0) != values->n_elements)
         return status_invalid("Number of values must match first dimension of indices: indices and values rows (indexing dimension) must "
                               "match. (indices = %lld, values = %lld)",
@@ -19,7 +19,7 @@ struct status *sparse_init(const struct tensor *indices, const struct tensor *va
     if (tensor_dim(indices, 1) != shape->n_elements || shape->n_elements > SHAPE_MAX_RANK)
         return status_invalid("Shape rank must be SparseTensor rank. Number of dimensions must match second dimension of indices. Got %lld "
                               "dimensions, indices shape: %s",
-                              (long long)shape->n_elements, tensor_shape_words(indices));
+                              (long long)shape->n_elements, TENSOR_SHAPE_TEXT(indices));
     *ret = (struct sparse){.values = values,
                            .indices = tensor_cdata(indices),
                            .dims = tensor_cdata(shape),
@@ -62,7 +62,7 @@ struct status *sparse_check(const struct sparse *sparse, unsigned wants) {
     for (int64_t i = 0; i < sparse->n; i++) {
         if ((wants & SPARSE_INSIDE) && !is_inside(sparse, i)) {
             struct status *st = bad_entry(sparse, i, "out of bounds: need 0 <= index < ");
-            return status_suffix_take(st, "%s", shape_words((struct shape){sparse->rank, sparse->dims}));
+            return status_suffix_take(st, "%s", SHAPE_TEXT((struct shape){sparse->rank, sparse->dims}));
         }
         int order = (wants & SPARSE_ORDERED) && i > 0 ? sparse_compare(sparse_at(sparse, i - 1), sparse_at(sparse, i), sparse->rank) : -1;
         if (order > 0)

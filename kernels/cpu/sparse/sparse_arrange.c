@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "kernels/cpu/sparse/sparse.h"
-#include "kernels/support/state_internal.h"
+#include "kernels/kernel.h"
 
 extern const struct kernel_list sparse_arrange_kernels;
 
@@ -98,11 +98,11 @@ static enum kernel_result sparse_reshape(struct kernel_ctx *ctx) {
     const struct tensor *indices = &ctx->inputs[0], *old = &ctx->inputs[1], *asked = &ctx->inputs[2];
     int64_t n_dense, dims[SHAPE_MAX_RANK], rank = asked->n_elements;
     if (indices->rank != 2)
-        return kernel_fail(ctx, status_invalid("Input indices should be a matrix but received shape %s", tensor_shape_words(indices)));
+        return kernel_fail(ctx, status_invalid("Input indices should be a matrix but received shape %s", TENSOR_SHAPE_TEXT(indices)));
     if (old->rank != 1)
-        return kernel_fail(ctx, status_invalid("Input shape should be a vector but received shape %s", tensor_shape_words(old)));
+        return kernel_fail(ctx, status_invalid("Input shape should be a vector but received shape %s", TENSOR_SHAPE_TEXT(old)));
     if (asked->rank != 1)
-        return kernel_fail(ctx, status_invalid("Target shape should be a vector but received shape %s", tensor_shape_words(asked)));
+        return kernel_fail(ctx, status_invalid("Target shape should be a vector but received shape %s", TENSOR_SHAPE_TEXT(asked)));
     if (tensor_dim(indices, 1) != old->n_elements)
         return kernel_fail(ctx, status_invalid("Input tensor rank must match input shape length."));
     KERNEL_TRY(ctx, sparse_check_dims(tensor_cdata(old), old->n_elements, &n_dense));
@@ -138,7 +138,7 @@ static struct status *concat_read(struct kernel_ctx *ctx, struct concat *concat,
         if (st) {
             status_unref(st);
             return status_internal("Encountered overflow from large input shape %s at position %d.",
-                                   shape_words((struct shape){part->rank, part->dims}), i);
+                                   SHAPE_TEXT((struct shape){part->rank, part->dims}), i);
         }
         *ret_n += part->n;
     }
@@ -267,7 +267,7 @@ static enum kernel_result sparse_split(struct kernel_ctx *ctx) {
     int64_t n_dense;
     KERNEL_TRY(ctx, sparse_of_inputs(ctx, 1, &in));
     if (dim->rank != 0)
-        return kernel_fail(ctx, status_invalid("Input split_dim (axis) should be a scalar but received shape %s", tensor_shape_words(dim)));
+        return kernel_fail(ctx, status_invalid("Input split_dim (axis) should be a scalar but received shape %s", TENSOR_SHAPE_TEXT(dim)));
     int64_t axis = tensor_index_at(dim, 0);
     if (axis < -in.rank || axis >= in.rank)
         return kernel_fail(ctx, status_invalid("Input axis should be in range [-%d, %d), got %lld", in.rank, in.rank, (long long)axis));
@@ -288,7 +288,7 @@ static enum kernel_result sparse_split(struct kernel_ctx *ctx) {
 
 static struct status *check_vector_of(const struct tensor *t, const char *name, int64_t n) {
     if (t->rank != 1)
-        return status_invalid("Input %s should be a vector but received shape %s", name, tensor_shape_words(t));
+        return status_invalid("Input %s should be a vector but received shape %s", name, TENSOR_SHAPE_TEXT(t));
     if (t->n_elements != n)
         return status_invalid("Expected %s to be a vector of length %lld but got length %lld", name, (long long)n,
                               (long long)t->n_elements);
@@ -322,12 +322,12 @@ static enum kernel_result sparse_slice_grad(struct kernel_ctx *ctx) {
     const struct tensor *grad = &ctx->inputs[0], *in = &ctx->inputs[1], *start = &ctx->inputs[2], *out = &ctx->inputs[3];
     if (in->rank != 2 || out->rank != 2)
         return kernel_fail(ctx, status_invalid("Input and output indices should be matrices but received shapes: %s and %s",
-                                               tensor_shape_words(in), tensor_shape_words(out)));
+                                               TENSOR_SHAPE_TEXT(in), TENSOR_SHAPE_TEXT(out)));
     if (grad->rank != 1)
         return kernel_fail(ctx,
-                           status_invalid("Input backprop_val_grad should be a vector but received shape: %s", tensor_shape_words(grad)));
+                           status_invalid("Input backprop_val_grad should be a vector but received shape: %s", TENSOR_SHAPE_TEXT(grad)));
     if (start->rank != 1)
-        return kernel_fail(ctx, status_invalid("The input_start should be a vector but received shape %s", tensor_shape_words(start)));
+        return kernel_fail(ctx, status_invalid("The input_start should be a vector but received shape %s", TENSOR_SHAPE_TEXT(start)));
     int64_t rank = tensor_dim(in, 1), n = tensor_dim(in, 0), n_grads = grad->n_elements, next = 0;
     if (rank != tensor_dim(out, 1))
         return kernel_fail(ctx, status_invalid("The input and output should have the same ndims: got: %lld and %lld", (long long)rank,

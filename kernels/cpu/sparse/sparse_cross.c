@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "kernels/cpu/sparse/cross.h"
-#include "kernels/support/state_internal.h"
+#include "kernels/kernel.h"
 
 extern const struct kernel_list sparse_cross_kernels;
 
@@ -52,23 +52,23 @@ static struct inputs inputs_of(const struct kernel_ctx *ctx) {
 static struct status *check_sparse(const struct cross_state *state, const struct inputs *in, int64_t i) {
     const struct tensor *indices = &in->indices[i], *values = &in->values[i], *shape = &in->shapes[i];
     if (indices->rank != 2)
-        return status_invalid("Input indices should be a matrix but received shape %s at position %lld", tensor_shape_words(indices),
+        return status_invalid("Input indices should be a matrix but received shape %s at position %lld", TENSOR_SHAPE_TEXT(indices),
                               (long long)i);
     if (tensor_dim(indices, 1) != 2)
         return status_invalid("Expected D2 of index to be 2 got %lld at position %lld", (long long)tensor_dim(indices, 1), (long long)i);
     if (state->refuses_ints && values->dtype == DT_INT64)
         return status_invalid("Input values should be of internal type string but received int64");
     if (values->rank != 1)
-        return status_invalid("Input values should be a vector but received shape %s at position %lld", tensor_shape_words(values),
+        return status_invalid("Input values should be a vector but received shape %s at position %lld", TENSOR_SHAPE_TEXT(values),
                               (long long)i);
     if (values->n_elements != tensor_dim(indices, 0))
         return status_invalid("Expected size of values to be %lld got %lld at position %lld", (long long)tensor_dim(indices, 0),
                               (long long)values->n_elements, (long long)i);
     if (shape->rank != 1)
-        return status_invalid("Input shapes should be a vector but received shape %s at position %lld", tensor_shape_words(shape),
+        return status_invalid("Input shapes should be a vector but received shape %s at position %lld", TENSOR_SHAPE_TEXT(shape),
                               (long long)i);
     if (shape->n_elements != 2)
-        return status_invalid("shape should imply a 2D tensor, but got %s at position %lld", tensor_shape_words(shape), (long long)i);
+        return status_invalid("shape should imply a 2D tensor, but got %s at position %lld", TENSOR_SHAPE_TEXT(shape), (long long)i);
     return NULL;
 }
 
@@ -80,7 +80,7 @@ static struct status *check_inputs(const struct cross_state *state, const struct
             return status_invalid("Dense inputs should be of internal type string but received int64");
         if (in->dense[i].rank != 2)
             return status_invalid("Dense inputs should be a matrix but received shape %s at position %lld",
-                                  tensor_shape_words(&in->dense[i]), (long long)i);
+                                  TENSOR_SHAPE_TEXT(&in->dense[i]), (long long)i);
     }
     int64_t n_rows = state->n_sparse > 0 ? tensor_index_at(&in->shapes[0], 0) : state->n_dense > 0 ? tensor_dim(&in->dense[0], 0) : 0;
     for (int64_t i = 0; i < state->n_sparse + state->n_dense; i++) {
@@ -156,7 +156,7 @@ static enum kernel_result sparse_cross(struct kernel_ctx *ctx) {
 static enum kernel_result sparse_cross_v2(struct kernel_ctx *ctx) {
     const struct tensor *separator = inputs_of(ctx).rest;
     if (separator->rank != 0)
-        return kernel_fail(ctx, status_invalid("Input separator should be a scalar. Received: %s", tensor_shape_words(separator)));
+        return kernel_fail(ctx, status_invalid("Input separator should be a scalar. Received: %s", TENSOR_SHAPE_TEXT(separator)));
     struct cross cross = {.hash = CROSS_TEXT, .separator = tensor_string(separator, 0)};
     KERNEL_TRY(ctx, run(ctx, &cross));
     return KERNEL_DONE;
@@ -165,11 +165,11 @@ static enum kernel_result sparse_cross_v2(struct kernel_ctx *ctx) {
 static enum kernel_result sparse_cross_hashed(struct kernel_ctx *ctx) {
     const struct tensor *n_buckets = inputs_of(ctx).rest, *strong = n_buckets + 1, *salt = n_buckets + 2;
     if (n_buckets->n_elements != 1)
-        return kernel_fail(ctx, status_invalid("Num buckets should be a scalar. Received: %s", tensor_shape_words(n_buckets)));
+        return kernel_fail(ctx, status_invalid("Num buckets should be a scalar. Received: %s", TENSOR_SHAPE_TEXT(n_buckets)));
     if (strong->n_elements != 1)
-        return kernel_fail(ctx, status_invalid("Strong hash should be a scalar. Received: %s", tensor_shape_words(strong)));
+        return kernel_fail(ctx, status_invalid("Strong hash should be a scalar. Received: %s", TENSOR_SHAPE_TEXT(strong)));
     if (salt->rank != 1 || salt->n_elements != 2)
-        return kernel_fail(ctx, status_invalid("Input \"salt\" must have length 2 but has shape %s", tensor_shape_words(salt)));
+        return kernel_fail(ctx, status_invalid("Input \"salt\" must have length 2 but has shape %s", TENSOR_SHAPE_TEXT(salt)));
     struct cross cross = {.hash = CROSS_HASH_SALTED,
                           .n_buckets = tensor_index_at(n_buckets, 0),
                           .is_strong = *(const bool *)tensor_cdata(strong),

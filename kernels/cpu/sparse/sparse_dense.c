@@ -2,7 +2,8 @@
 #include <stdlib.h>
 
 #include "kernels/cpu/sparse/sparse.h"
-#include "kernels/support/state_internal.h"
+#include "kernels/kernel.h"
+#include "kernels/support/update.h"
 
 extern const struct kernel_list sparse_dense_kernels;
 
@@ -23,16 +24,16 @@ static struct status *to_dense_init(struct kernel_init *init) {
 static struct status *check_to_dense(struct to_dense *job) {
     const struct tensor *indices = job->indices;
     if (indices->rank > 2)
-        return status_invalid("sparse_indices should be a scalar, vector, or matrix, got shape %s", tensor_shape_words(indices));
+        return status_invalid("sparse_indices should be a scalar, vector, or matrix, got shape %s", TENSOR_SHAPE_TEXT(indices));
     job->n = indices->rank > 0 ? tensor_dim(indices, 0) : 1;
     job->n_dims = indices->rank > 1 ? tensor_dim(indices, 1) : 1;
     if (job->sizes->rank != 1)
-        return status_invalid("output_shape must be rank 1, got shape %s", tensor_shape_words(job->sizes));
+        return status_invalid("output_shape must be rank 1, got shape %s", TENSOR_SHAPE_TEXT(job->sizes));
     if (job->sizes->n_elements != job->n_dims || job->n_dims > SHAPE_MAX_RANK)
         return status_invalid("output_shape has incorrect number of elements: %lld should be: %lld", (long long)job->sizes->n_elements,
                               (long long)job->n_dims);
     if (job->values->rank != 0 && (job->values->rank != 1 || job->values->n_elements != job->n))
-        return status_invalid("sparse_values has incorrect shape %s, should be [] or [%lld]", tensor_shape_words(job->values),
+        return status_invalid("sparse_values has incorrect shape %s, should be [] or [%lld]", TENSOR_SHAPE_TEXT(job->values),
                               (long long)job->n);
     if (job->filler->rank != 0)
         return status_invalid("default_value should be a scalar.");
@@ -90,10 +91,10 @@ static enum kernel_result sparse_to_dense(struct kernel_ctx *ctx) {
 static struct status *check_dense_add(const struct kernel_ctx *ctx) {
     const struct tensor *indices = &ctx->inputs[0], *values = &ctx->inputs[1], *sizes = &ctx->inputs[2], *b = &ctx->inputs[3];
     if (indices->rank != 2)
-        return status_invalid("Input a_indices should be a matrix but received shape: %s", tensor_shape_words(indices));
+        return status_invalid("Input a_indices should be a matrix but received shape: %s", TENSOR_SHAPE_TEXT(indices));
     if (values->rank != 1 || sizes->rank != 1)
-        return status_invalid("Inputs a_values and a_shape should be vectors but received shapes: %s and %s", tensor_shape_words(values),
-                              tensor_shape_words(sizes));
+        return status_invalid("Inputs a_values and a_shape should be vectors but received shapes: %s and %s", TENSOR_SHAPE_TEXT(values),
+                              TENSOR_SHAPE_TEXT(sizes));
     if (values->n_elements != tensor_dim(indices, 0))
         return status_invalid("Dimensions %lld and %lld are not compatible", (long long)values->n_elements,
                               (long long)tensor_dim(indices, 0));
@@ -163,7 +164,7 @@ static struct status *check_cwise(const struct sparse *a, const struct tensor *b
     }
     if (!fits)
         return status_invalid("SparseDenseBinaryOpShared broadcasts dense to sparse only; got incompatible shapes: %s vs. %s",
-                              shape_words((struct shape){a->rank, a->dims}), tensor_shape_words(b));
+                              SHAPE_TEXT((struct shape){a->rank, a->dims}), TENSOR_SHAPE_TEXT(b));
     for (int64_t i = 0; i < a->n; i++)
         for (int d = 0; d < a->rank; d++)
             if (sparse_at(a, i)[d] < 0 || sparse_at(a, i)[d] >= a->dims[d])

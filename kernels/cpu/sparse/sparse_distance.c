@@ -3,9 +3,9 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "kernels/kernel.h"
 #include "kernels/support/half_blocks.h"
 #include "kernels/cpu/sparse/sparse.h"
-#include "kernels/support/state_internal.h"
 
 extern const struct kernel_list sparse_distance_kernels;
 
@@ -127,7 +127,7 @@ static enum kernel_result edit_distance(struct kernel_ctx *ctx) {
     struct shape shape = {job.n_group, job.dims};
     KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, DT_FLOAT, shape, &ctx->outputs[0]));
     if (ctx->outputs[0].n_elements == 0)
-        return kernel_fail(ctx, status_invalid("Got output shape %s which has 0 elements", shape_words(shape)));
+        return kernel_fail(ctx, status_invalid("Got output shape %s which has 0 elements", SHAPE_TEXT(shape)));
     job.row = malloc(((size_t)job.truth.n + 1) * sizeof(*job.row));
     struct status *st = job.row ? compare_all(&job, &ctx->outputs[0]) : status_exhausted("OOM: a row of distances");
     free(job.row);

@@ -3,7 +3,8 @@
 #include <stdlib.h>
 
 #include "kernels/cpu/sparse/sparse.h"
-#include "kernels/support/state_internal.h"
+#include "kernels/kernel.h"
+#include "kernels/support/update.h"
 
 extern const struct kernel_list sparse_fill_kernels;
 
@@ -16,7 +17,7 @@ struct fill_job {
 };
 
 static struct status *check_filler(const struct tensor *filler) {
-    return filler->rank == 0 ? NULL : status_invalid("default_value must be a scalar, saw: %s", tensor_shape_words(filler));
+    return filler->rank == 0 ? NULL : status_invalid("default_value must be a scalar, saw: %s", TENSOR_SHAPE_TEXT(filler));
 }
 
 static struct status *read_sparse(const struct kernel_ctx *ctx, struct fill_job *job) {
@@ -33,14 +34,14 @@ static struct status *read_sparse(const struct kernel_ctx *ctx, struct fill_job 
 static struct status *read_ragged(const struct kernel_ctx *ctx, struct fill_job *job) {
     const struct tensor *rows = &ctx->inputs[0], *values = &ctx->inputs[1], *n_rows = &ctx->inputs[2];
     if (rows->rank != 1)
-        return status_invalid("value_rowids must be a vector, saw: %s", tensor_shape_words(rows));
+        return status_invalid("value_rowids must be a vector, saw: %s", TENSOR_SHAPE_TEXT(rows));
     if (values->rank != 1)
-        return status_invalid("values must be a vector, saw: %s", tensor_shape_words(values));
+        return status_invalid("values must be a vector, saw: %s", TENSOR_SHAPE_TEXT(values));
     if (rows->n_elements != values->n_elements)
         return status_invalid("The length of `values` (%lld) must match the length of `value_rowids` (%lld).",
                               (long long)values->n_elements, (long long)rows->n_elements);
     if (n_rows->rank != 0)
-        return status_invalid("nrows must be a scalar, saw: %s", tensor_shape_words(n_rows));
+        return status_invalid("nrows must be a scalar, saw: %s", TENSOR_SHAPE_TEXT(n_rows));
     TRY(check_filler(&ctx->inputs[3]));
     *job = (struct fill_job){.values = values,
                              .filler = &ctx->inputs[3],
@@ -124,9 +125,9 @@ static enum kernel_result fill_empty_rows_grad(struct kernel_ctx *ctx) {
     enum dtype dtype = (enum dtype)grad->dtype;
     size_t size = dtype_size(dtype);
     if (map->rank != 1)
-        return kernel_fail(ctx, status_invalid("reverse_index_map must be a vector, saw: %s", tensor_shape_words(map)));
+        return kernel_fail(ctx, status_invalid("reverse_index_map must be a vector, saw: %s", TENSOR_SHAPE_TEXT(map)));
     if (grad->rank != 1)
-        return kernel_fail(ctx, status_invalid("grad_values must be a vector, saw: %s", tensor_shape_words(grad)));
+        return kernel_fail(ctx, status_invalid("grad_values must be a vector, saw: %s", TENSOR_SHAPE_TEXT(grad)));
     int64_t n = map->n_elements, n_full = grad->n_elements;
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, dtype, (struct shape){1, &n}));
     KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, dtype, SHAPE_SCALAR, &ctx->outputs[1]));

@@ -5,7 +5,9 @@
 
 #include "common/base/map.h"
 #include "kernels/cpu/sparse/sparse_stack.h"
-#include "kernels/support/state_internal.h"
+#include "kernels/host.h"
+#include "kernels/kernel.h"
+#include "kernels/support/variable_input.h"
 
 extern const struct kernel_list sparse_map_kernels;
 
@@ -186,7 +188,7 @@ static enum kernel_result take_many_sparse(struct kernel_ctx *ctx) {
     enum dtype dtype = (enum dtype)ctx->instance->out_types[1];
     int64_t n = numbers->n_elements;
     if (numbers->rank != 1)
-        return kernel_fail(ctx, status_invalid("sparse_handles should be a vector but received shape %s", tensor_shape_words(numbers)));
+        return kernel_fail(ctx, status_invalid("sparse_handles should be a vector but received shape %s", TENSOR_SHAPE_TEXT(numbers)));
     if (n == 0)
         return kernel_fail(ctx, status_invalid("Must have at least 1 serialized SparseTensor, but input matrix has 0 rows"));
     KERNEL_TRY(ctx, map_of(ctx, &map));

@@ -2,9 +2,9 @@
  * product. half and bfloat16 add up in float and are rounded once. */
 #include <stdlib.h>
 
+#include "kernels/kernel.h"
 #include "kernels/support/half_blocks.h"
-#include "kernels/cpu/math/math_internal.h"
-#include "kernels/support/state_internal.h"
+#include "kernels/support/number_types.h"
 
 extern const struct kernel_list sparse_matmul_kernels;
 
@@ -86,7 +86,7 @@ static struct status *check_inputs(const struct kernel_ctx *ctx, const struct ma
             "Cannot multiply A and B because inner dimension does not match: %lld vs. %lld.  Did you forget a transpose?  "
             "Dimensions of A: [%lld, %lld).  Dimensions of B: %s",
             (long long)inner, (long long)tensor_dim(b, state->adjoint_b), (long long)tensor_index_at(shape, 0),
-            (long long)tensor_index_at(shape, 1), tensor_shape_words(b));
+            (long long)tensor_index_at(shape, 1), TENSOR_SHAPE_TEXT(b));
     *ret_m = rows;
     *ret_n = tensor_dim(b, !state->adjoint_b);
     return NULL;

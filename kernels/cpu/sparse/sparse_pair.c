@@ -3,7 +3,8 @@
 #include <stdlib.h>
 
 #include "kernels/cpu/sparse/sparse.h"
-#include "kernels/support/state_internal.h"
+#include "kernels/kernel.h"
+#include "kernels/support/update.h"
 
 extern const struct kernel_list sparse_pair_kernels;
 
@@ -29,8 +30,8 @@ static int64_t merge(const struct sparse *a, const struct sparse *b, struct pair
 static struct status *check_pair(const struct sparse *a, const struct sparse *b) {
     int64_t n_dense;
     if (a->rank != b->rank)
-        return status_invalid("Operands do not have the same ranks; got shapes: %s and %s", shape_words((struct shape){a->rank, a->dims}),
-                              shape_words((struct shape){b->rank, b->dims}));
+        return status_invalid("Operands do not have the same ranks; got shapes: %s and %s", SHAPE_TEXT((struct shape){a->rank, a->dims}),
+                              SHAPE_TEXT((struct shape){b->rank, b->dims}));
     for (int d = 0; d < a->rank; d++)
         if (a->dims[d] != b->dims[d])
             return status_invalid("Operands' shapes do not match: got %lld and %lld for dimension %d", (long long)a->dims[d],
@@ -129,7 +130,7 @@ static enum kernel_result sparse_add(struct kernel_ctx *ctx) {
     KERNEL_TRY(ctx, sparse_of_inputs(ctx, 3, &b));
     KERNEL_TRY(ctx, check_pair(&a, &b));
     if (threshold->rank != 0)
-        return kernel_fail(ctx, status_invalid("The magnitude threshold must be a scalar: got shape %s", tensor_shape_words(threshold)));
+        return kernel_fail(ctx, status_invalid("The magnitude threshold must be a scalar: got shape %s", TENSOR_SHAPE_TEXT(threshold)));
     KERNEL_TRY(ctx, merge_alloc(&a, &b, &pairs, &n));
     n = drop_small(&a, &b, threshold, pairs, n);
     struct status *st = write_pairs(ctx, &a, &b, pairs, n, UPDATE_ADD, true);
@@ -159,10 +160,10 @@ static enum kernel_result sparse_extremum(struct kernel_ctx *ctx) {
 static struct status *check_add_grad(const struct kernel_ctx *ctx) {
     const struct tensor *grad = &ctx->inputs[0], *a = &ctx->inputs[1], *b = &ctx->inputs[2], *sum = &ctx->inputs[3];
     if (a->rank != 2 || b->rank != 2 || sum->rank != 2)
-        return status_invalid("Input indices should be matrices but received shapes: %s, %s and %s", tensor_shape_words(a),
-                              tensor_shape_words(b), tensor_shape_words(sum));
+        return status_invalid("Input indices should be matrices but received shapes: %s, %s and %s", TENSOR_SHAPE_TEXT(a),
+                              TENSOR_SHAPE_TEXT(b), TENSOR_SHAPE_TEXT(sum));
     if (grad->rank != 1)
-        return status_invalid("Input backprop_val_grad should be a vector but received shape: %s", tensor_shape_words(grad));
+        return status_invalid("Input backprop_val_grad should be a vector but received shape: %s", TENSOR_SHAPE_TEXT(grad));
     if (tensor_dim(a, 1) != tensor_dim(b, 1) || tensor_dim(a, 1) != tensor_dim(sum, 1) || tensor_dim(a, 1) > SHAPE_MAX_RANK)
         return status_invalid("The densified operands should have the same ndims; for A, B, Sum got: %lld, %lld, %lld",
                               (long long)tensor_dim(a, 1), (long long)tensor_dim(b, 1), (long long)tensor_dim(sum, 1));

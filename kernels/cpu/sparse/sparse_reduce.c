@@ -3,9 +3,10 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "kernels/kernel.h"
 #include "kernels/support/half_blocks.h"
 #include "kernels/cpu/sparse/sparse.h"
-#include "kernels/support/state_internal.h"
+#include "kernels/support/update.h"
 
 extern const struct kernel_list sparse_reduce_kernels;
 
@@ -41,7 +42,7 @@ static struct status *read_axes(const struct tensor *axes, struct reduction *red
     bool is_reduced[SHAPE_MAX_RANK] = {false};
     int rank = reduction->in.rank;
     if (axes->rank > 1)
-        return status_invalid("Expected reduction_axes to be a scalar or a vector; got shape: %s", tensor_shape_words(axes));
+        return status_invalid("Expected reduction_axes to be a scalar or a vector; got shape: %s", TENSOR_SHAPE_TEXT(axes));
     for (int64_t i = 0; i < axes->n_elements; i++) {
         int64_t axis = tensor_index_at(axes, i);
         if (axis < -rank || axis >= rank)
@@ -192,7 +193,7 @@ static enum kernel_result sparse_softmax(struct kernel_ctx *ctx) {
     KERNEL_TRY(ctx, sparse_of_inputs(ctx, 0, &in));
     if (in.rank < 2)
         return kernel_fail(
-            ctx, status_invalid("Input should have rank >= 2, but received shape: %s", shape_words((struct shape){in.rank, in.dims})));
+            ctx, status_invalid("Input should have rank >= 2, but received shape: %s", SHAPE_TEXT((struct shape){in.rank, in.dims})));
     KERNEL_TRY(ctx, sparse_check_dims(in.dims, in.rank, &n_dense));
     enum dtype dtype = (enum dtype)in.values->dtype;
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, dtype, (struct shape){1, &in.n}));

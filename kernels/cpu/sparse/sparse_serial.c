@@ -2,7 +2,7 @@
  * TensorProto or a variant that holds the tensor. */
 #include "common/tensor/tensor_proto.h"
 #include "kernels/cpu/sparse/sparse_stack.h"
-#include "kernels/support/state_internal.h"
+#include "kernels/kernel.h"
 #include "kernels/support/variant_tensors.h"
 
 extern const struct kernel_list sparse_serial_kernels;
@@ -34,7 +34,7 @@ static struct status *check_ranks(const struct kernel_ctx *ctx) {
     for (int i = 0; i < 3; i++)
         if (ctx->inputs[i].rank != wanted[i].rank)
             return status_invalid("Input %s should be a %s but received shape %s", wanted[i].name, wanted[i].kind,
-                                  tensor_shape_words(&ctx->inputs[i]));
+                                  TENSOR_SHAPE_TEXT(&ctx->inputs[i]));
     return NULL;
 }
 
@@ -109,13 +109,13 @@ static enum kernel_result deserialize_sparse(struct kernel_ctx *ctx) {
     const struct tensor *in = &ctx->inputs[0];
     enum dtype dtype = (enum dtype)ctx->instance->out_types[1];
     if (in->rank == 0)
-        return kernel_fail(ctx, status_invalid("Serialized sparse should have non-zero rank %s", tensor_shape_words(in)));
+        return kernel_fail(ctx, status_invalid("Serialized sparse should have non-zero rank %s", TENSOR_SHAPE_TEXT(in)));
     if (tensor_dim(in, in->rank - 1) != 3)
-        return kernel_fail(ctx, status_invalid("Serialized sparse should have 3 as the last dimension %s", tensor_shape_words(in)));
+        return kernel_fail(ctx, status_invalid("Serialized sparse should have 3 as the last dimension %s", TENSOR_SHAPE_TEXT(in)));
     int64_t n = in->n_elements / 3;
     if (n == 0)
         return kernel_fail(ctx, status_invalid("Serialized sparse should have at least 1 serialized tensor, but has a zero dimension %s",
-                                               tensor_shape_words(in)));
+                                               TENSOR_SHAPE_TEXT(in)));
     struct sparse_piece *pieces = sparse_pieces_new(n);
     struct status *st = pieces ? get_pieces(ctx, dtype, pieces, n) : status_exhausted("OOM: %lld sparse tensors", (long long)n);
     if (!st && in->rank == 1) {

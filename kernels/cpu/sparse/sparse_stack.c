@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "kernels/support/state_internal.h"
+#include "kernels/kernel.h"
 
 struct sparse_piece *sparse_pieces_new(int64_t n) {
     size_t size = sizeof(struct sparse_piece) * (size_t)MAX(n, (int64_t)1);
@@ -43,10 +43,10 @@ struct status *sparse_piece_check(const struct sparse_piece *piece, enum dtype d
         return status_invalid("SparseTensor[%lld] must have indices and a shape of type int64", i);
     if (piece->indices.rank != 2)
         return status_invalid("Expected serialized_sparse[%lld, 0] to represent an index matrix but received shape %s", i,
-                              tensor_shape_words(&piece->indices));
+                              TENSOR_SHAPE_TEXT(&piece->indices));
     if (piece->values.rank != 1)
         return status_invalid("Expected serialized_sparse[%lld, 1] to represent a values vector but received shape %s", i,
-                              tensor_shape_words(&piece->values));
+                              TENSOR_SHAPE_TEXT(&piece->values));
     if (piece->values.dtype != dtype)
         return status_invalid("Requested SparseTensor of type %s but SparseTensor[%lld].values.dtype() == %s", dtype_name(dtype), i,
                               dtype_name((enum dtype)piece->values.dtype));
@@ -56,7 +56,7 @@ struct status *sparse_piece_check(const struct sparse_piece *piece, enum dtype d
                               i, i, (long long)tensor_dim(&piece->indices, 0), (long long)piece->values.n_elements);
     if (piece->shape.rank != 1)
         return status_invalid("Expected serialized_sparse[%lld, 2] to be a shape vector but its shape is %s", i,
-                              tensor_shape_words(&piece->shape));
+                              TENSOR_SHAPE_TEXT(&piece->shape));
     if (tensor_dim(&piece->indices, 1) != piece->shape.n_elements)
         return status_invalid("Expected column counts of SparseTensor[%lld].indices to match size of SparseTensor[%lld].shape but they do "
                               "not: %lld vs. %lld",

@@ -4,7 +4,9 @@
  * lock, and only what is about as large as the variable itself from a snapshot. */
 #include <stdlib.h>
 
-#include "kernels/support/state_internal.h"
+#include "kernels/kernel.h"
+#include "kernels/support/variable_input.h"
+#include "kernels/variable.h"
 
 extern const struct kernel_list resource_gather_kernels;
 
@@ -147,9 +149,9 @@ static COLD struct status *bad_coordinates(const struct kernel_ctx *ctx, const s
     struct str text = STR_INIT;
     for (int i = 0; i < depth; i++)
         str_addf(&text, "%s%lld", i ? ", " : "", (long long)tensor_index_at(indices, slice * depth + i));
-    const char *at = position_words((struct shape){indices->rank - 1, tensor_dims(indices)}, slice);
-    struct status *st = status_invalid("indices%s%s%s = [%s] does not index into param shape %s, node name: %s", at[0] ? "[" : "", at,
-                                       at[0] ? "]" : "", str_text(&text), tensor_shape_words(params), ctx->instance->node->name);
+    struct shape rows = {indices->rank - 1, tensor_dims(indices)};
+    struct status *st = status_invalid("indices%s = [%s] does not index into param shape %s, node name: %s", SHAPE_INDEX_TEXT(rows, slice),
+                                       str_text(&text), TENSOR_SHAPE_TEXT(params), ctx->instance->node->name);
     str_fini(&text);
     return st;
 }
@@ -200,7 +202,7 @@ static struct status *gather_nd_body(struct kernel_ctx *ctx, const struct tensor
         dims[i] = i < batch_rank ? tensor_dim(indices, i) : tensor_dim(params, i - batch_rank + (int)depth);
     TRY(shape_n_elements((struct shape){batch_rank, tensor_dims(indices)}, &n_slices));
     if (n_slices > 0 && params->n_elements == 0)
-        return status_invalid("Requested more than 0 entries, but params is empty.  Params shape: %s", tensor_shape_words(params));
+        return status_invalid("Requested more than 0 entries, but params is empty.  Params shape: %s", TENSOR_SHAPE_TEXT(params));
     TRY(kernel_alloc(ctx, 0, state->dtype, (struct shape){rank, dims}));
     if (n_slices == 0)
         return NULL;

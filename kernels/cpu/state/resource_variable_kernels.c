@@ -3,7 +3,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "kernels/support/state_internal.h"
+#include "kernels/cpu/state/state_internal.h"
+#include "kernels/host.h"
+#include "kernels/kernel.h"
+#include "kernels/support/variable_input.h"
+#include "kernels/variable.h"
 
 extern const struct kernel_list resource_variable_kernels;
 
@@ -207,7 +211,7 @@ static enum kernel_result assign_variable(struct kernel_ctx *ctx) {
         bool has_value = tensor_has_value(&variable->value);
         if (unlikely(state->validate_shape && has_value && !shape_equal(tensor_shape(&variable->value), tensor_shape(&value)))) {
             st = status_invalid("Trying to assign to variable with tensor with wrong shape. Expected %s got %s",
-                                tensor_shape_words(&variable->value), tensor_shape_words(&value));
+                                TENSOR_SHAPE_TEXT(&variable->value), TENSOR_SHAPE_TEXT(&value));
         } else {
             struct tensor old = variable->value;
             variable->value = value;

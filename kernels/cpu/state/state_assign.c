@@ -4,18 +4,11 @@
  * update's own memory where that is free. */
 #include <stdlib.h>
 
-#include "kernels/support/state_internal.h"
-
-enum { KEEP_SLACK_BYTES = 4096 };
-
-struct status *variable_keep(struct kernel_ctx *ctx, int input, struct tensor *ret) {
-    struct tensor *in = &ctx->inputs[input];
-    if (in->storage == TENSOR_BUFFER && (in->buffer->size_bytes > 2 * tensor_size_bytes(in) + KEEP_SLACK_BYTES ||
-                                         in->buffer->flags & BUFFER_IS_READ_ONLY || !allocator_likes(ctx->instance->allocator, in->buffer)))
-        return tensor_clone(ctx->instance->allocator, in, ret);
-    tensor_move(ret, in);
-    return NULL;
-}
+#include "kernels/cpu/state/state_internal.h"
+#include "kernels/kernel.h"
+#include "kernels/support/update.h"
+#include "kernels/support/variable_input.h"
+#include "kernels/variable.h"
 
 const struct assign_update_row assign_update_ref[2] = {{UPDATE_ADD, true}, {UPDATE_SUB, true}};
 const struct assign_update_row assign_update_resource[2] = {{UPDATE_ADD, false}, {UPDATE_SUB, false}};
@@ -23,9 +16,9 @@ const struct assign_update_row assign_update_resource[2] = {{UPDATE_ADD, false},
 static COLD struct status *sizes_differ(const struct variable *variable, const struct tensor *by, bool is_ref) {
     if (is_ref)
         return status_invalid("Parameters and update must be the same size: variable %s has shape %s, the update %s", variable->name,
-                              tensor_shape_words(&variable->value), tensor_shape_words(by));
+                              TENSOR_SHAPE_TEXT(&variable->value), TENSOR_SHAPE_TEXT(by));
     return status_invalid("Cannot update variable with shape %s using a Tensor with shape %s, shapes must be equal.",
-                          tensor_shape_words(&variable->value), tensor_shape_words(by));
+                          TENSOR_SHAPE_TEXT(&variable->value), TENSOR_SHAPE_TEXT(by));
 }
 
 /* With the lock held. What the variable no longer needs goes to *old. */
@@ -82,7 +75,7 @@ enum kernel_result count_up_to(struct kernel_ctx *ctx) {
     pthread_mutex_lock(&variable->lock);
     struct status *st = variable_check(variable, is_ref, state->dtype);
     if (!st && variable->value.rank != 0)
-        st = status_invalid("input is not a scalar: %s", tensor_shape_words(&variable->value));
+        st = status_invalid("input is not a scalar: %s", TENSOR_SHAPE_TEXT(&variable->value));
     if (!st) {
         int64_t now = tensor_index_at(&variable->value, 0);
         if (now >= state->limit) {

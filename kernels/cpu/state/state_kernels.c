@@ -1,9 +1,14 @@
 /* CPU kernels of ref variables: the variable itself, assignment, initialization, counting (scattered updates: state_scatter.c).
  *
  * The edge of a ref variable carries a counted pointer to the variable; an op that takes a reference hands it on as its output. */
-#include "kernels/support/state_internal.h"
 
 #include <stdlib.h>
+
+#include "kernels/cpu/state/state_internal.h"
+#include "kernels/host.h"
+#include "kernels/kernel.h"
+#include "kernels/support/variable_input.h"
+#include "kernels/variable.h"
 
 extern const struct kernel_list state_kernels;
 
@@ -35,7 +40,7 @@ static struct status *state_read_shape(const struct node *node, struct variable_
     if (shape.rank == SHAPE_UNKNOWN_RANK)
         shape = SHAPE_SCALAR;
     if (!shape_is_full(shape))
-        return status_invalid("Shape %s is not fully defined", shape_words(shape));
+        return status_invalid("Shape %s is not fully defined", SHAPE_TEXT(shape));
     state->rank = shape.rank;
     state->dims = xcalloc((size_t)shape.rank + 1, sizeof(*state->dims));
     for (int i = 0; i < shape.rank; i++)
@@ -189,8 +194,8 @@ static struct status *assign_validate(const struct variable *variable, const str
     struct shape shape = has_value ? tensor_shape(&variable->value) : variable->declared_shape;
     if (likely(shape_equal(shape, tensor_shape(value))))
         return NULL;
-    return status_invalid("Assign requires shapes of both tensors to match. lhs shape= %s rhs shape= %s", shape_words(shape),
-                          tensor_shape_words(value));
+    return status_invalid("Assign requires shapes of both tensors to match. lhs shape= %s rhs shape= %s", SHAPE_TEXT(shape),
+                          TENSOR_SHAPE_TEXT(value));
 }
 
 static enum kernel_result assign(struct kernel_ctx *ctx) {

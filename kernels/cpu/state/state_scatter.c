@@ -7,7 +7,10 @@
  * All indices are checked before anything is written. Doubled ones apply one after the other. */
 #include <stdlib.h>
 
-#include "kernels/support/state_internal.h"
+#include "kernels/kernel.h"
+#include "kernels/support/update.h"
+#include "kernels/support/variable_input.h"
+#include "kernels/variable.h"
 
 extern const struct kernel_list state_scatter_kernels;
 
@@ -29,25 +32,12 @@ static bool updates_fit(struct shape params, struct shape indices, struct shape 
 
 static struct status *check_shapes(const struct tensor *params, const struct tensor *indices, const struct tensor *updates, bool is_ref) {
     if (params->rank < 1 && is_ref)
-        return status_invalid("params must be at least 1-D, got shape %s", tensor_shape_words(params));
+        return status_invalid("params must be at least 1-D, got shape %s", TENSOR_SHAPE_TEXT(params));
     if (params->rank >= 1 && (updates->rank == 0 || updates_fit(tensor_shape(params), tensor_shape(indices), tensor_shape(updates))))
         return NULL;
     return status_invalid("Must have updates.shape = indices.shape + params.shape[1:] or updates.shape = [], got updates.shape %s, "
                           "indices.shape %s, params.shape %s",
-                          tensor_shape_words(updates), tensor_shape_words(indices), tensor_shape_words(params));
-}
-
-struct status *indices_check(const struct tensor *indices, int64_t limit) {
-    int64_t n = indices->n_elements;
-    for (int64_t i = 0; i < n; i++) {
-        int64_t index = tensor_index_at(indices, i);
-        if (unlikely(index < 0 || index >= limit)) {
-            const char *at = position_words(tensor_shape(indices), i);
-            return status_invalid("indices%s%s%s = %lld is not in [0, %lld)", at[0] ? "[" : "", at, at[0] ? "]" : "", (long long)index,
-                                  (long long)limit);
-        }
-    }
-    return NULL;
+                          TENSOR_SHAPE_TEXT(updates), TENSOR_SHAPE_TEXT(indices), TENSOR_SHAPE_TEXT(params));
 }
 
 /* With the lock held. */

@@ -7,7 +7,10 @@
  * A coordinate outside is refused before anything is written, or left out (bad_indices_policy "IGNORE"). */
 #include <stdlib.h>
 
-#include "kernels/support/state_internal.h"
+#include "kernels/kernel.h"
+#include "kernels/support/update.h"
+#include "kernels/support/variable_input.h"
+#include "kernels/variable.h"
 
 extern const struct kernel_list state_scatter_nd_kernels;
 
@@ -40,21 +43,21 @@ struct scatter_nd_cut {
 
 static COLD struct status *batches_differ(const struct tensor *indices, const struct tensor *updates, int batch_rank) {
     return status_invalid("Dimensions [0,%d) of indices[shape=%s] must match dimensions [0,%d) of updates[shape=%s]", batch_rank,
-                          tensor_shape_words(indices), batch_rank, tensor_shape_words(updates));
+                          TENSOR_SHAPE_TEXT(indices), batch_rank, TENSOR_SHAPE_TEXT(updates));
 }
 
 static COLD struct status *slices_differ(const struct tensor *params, const struct tensor *updates, int depth) {
     return status_invalid("Dimensions [%d,%d) of input[shape=%s] must match dimensions [%d,%d) of updates[shape=%s]", depth, params->rank,
-                          tensor_shape_words(params), depth, updates->rank, tensor_shape_words(updates));
+                          TENSOR_SHAPE_TEXT(params), depth, updates->rank, TENSOR_SHAPE_TEXT(updates));
 }
 
 static struct status *cut_params(const struct tensor *params, const struct tensor *indices, const struct tensor *updates,
                                  struct scatter_nd_cut *cut) {
     if (params->rank < 1)
-        return status_invalid("Output must be at least 1-D, got shape: %s", tensor_shape_words(params));
+        return status_invalid("Output must be at least 1-D, got shape: %s", TENSOR_SHAPE_TEXT(params));
     bool has_all = params->n_elements > 0 && indices->n_elements > 0 && updates->n_elements > 0;
     if (!has_all && (indices->n_elements > 0 || updates->n_elements > 0))
-        return status_invalid("Indices and updates specified for empty output.  indices shape: %s", tensor_shape_words(indices));
+        return status_invalid("Indices and updates specified for empty output.  indices shape: %s", TENSOR_SHAPE_TEXT(indices));
     cut->batch_rank = indices->rank > 1 ? indices->rank - 1 : 1;
     int64_t depth = indices->rank > 1 ? tensor_dim(indices, indices->rank - 1) : 1;
     if (indices->rank < 1 || updates->rank < cut->batch_rank)
@@ -83,8 +86,8 @@ static COLD struct status *bad_index(const struct tensor *params, const struct t
     for (int i = 0; i < cut->depth; i++)
         str_addf(&text, "%s%lld", i ? ", " : "", (long long)tensor_index_at(indices, slice * cut->depth + i));
     struct shape batch = {cut->batch_rank, tensor_dims(indices)};
-    struct status *st = status_invalid("indices[%s] = [%s] does not index into shape %s", position_words(batch, slice), str_text(&text),
-                                       tensor_shape_words(params));
+    struct status *st = status_invalid("indices%s = [%s] does not index into shape %s", batch.rank ? SHAPE_INDEX_TEXT(batch, slice) : "[]",
+                                       str_text(&text), TENSOR_SHAPE_TEXT(params));
     str_fini(&text);
     return st;
 }

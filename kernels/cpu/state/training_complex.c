@@ -1,7 +1,6 @@
 /* The optimizers' steps for complex numbers: those that need no order. */
 #include <complex.h>
 
-#include "kernels/support/state_internal.h"
 #include "kernels/cpu/state/training_internal.h"
 
 #define IS_COMPLEX

@@ -2,7 +2,6 @@
 #include <math.h>
 
 #include "common/tensor/float16.h"
-#include "kernels/support/state_internal.h"
 #include "kernels/cpu/state/training_internal.h"
 
 #define NAME(rule) half_##rule

@@ -4,10 +4,11 @@
  * arguments. A step locks its variables in the order of their addresses, checks all, and only then writes: in place where a
  * variable alone holds its buffer, else into a new one in the same pass (dense), or into a copy (sparse). */
 #include "kernels/cpu/state/training_internal.h"
+#include "kernels/kernel.h"
+#include "kernels/support/variable_input.h"
+#include "kernels/variable.h"
 
 #include <stdlib.h>
-
-#include "kernels/support/state_internal.h"
 
 extern const struct kernel_list training_kernels;
 
@@ -168,17 +169,17 @@ static struct status *check_scalar(const struct train_state *state, const struct
     if (check == POSITIVE_SPARSE || check == NOT_NEGATIVE_SPARSE || check == NOT_POSITIVE_SPARSE)
         check = !is_sparse ? ANY_SCALAR : check;
     if (check == ANY_SCALAR || check == ONE_ELEMENT)
-        return is_scalar ? NULL : status_invalid("%s is not a scalar: %s", label, tensor_shape_words(scalar));
+        return is_scalar ? NULL : status_invalid("%s is not a scalar: %s", label, TENSOR_SHAPE_TEXT(scalar));
     int sign = is_scalar ? sign_of(state->dtype, scalar) : 0;
     if (check == POSITIVE && (!is_scalar || sign <= 0))
-        return status_invalid("%s is not a positive scalar: %s", label, tensor_shape_words(scalar));
+        return status_invalid("%s is not a positive scalar: %s", label, TENSOR_SHAPE_TEXT(scalar));
     if (check == POSITIVE_SPARSE && (!is_scalar || sign < 0 || (sign == 0 && !state->flag)))
         return status_invalid("%s is not a positive scalar (or zero if multiply_linear_by_lr is set): %s", label,
-                              tensor_shape_words(scalar));
+                              TENSOR_SHAPE_TEXT(scalar));
     if ((check == NOT_NEGATIVE || check == NOT_NEGATIVE_SPARSE) && (!is_scalar || sign < 0))
-        return status_invalid("%s is not a non-negative scalar: %s", label, tensor_shape_words(scalar));
+        return status_invalid("%s is not a non-negative scalar: %s", label, TENSOR_SHAPE_TEXT(scalar));
     if (check == NOT_POSITIVE_SPARSE && (!is_scalar || sign > 0))
-        return status_invalid("%s is not a non-positive scalar: %s", label, tensor_shape_words(scalar));
+        return status_invalid("%s is not a non-positive scalar: %s", label, TENSOR_SHAPE_TEXT(scalar));
     return NULL;
 }
 
@@ -186,7 +187,7 @@ static struct status *check_scalars(const struct kernel_ctx *ctx, const struct t
     for (int i = 0; i < state->n_scalars; i++)
         TRY(check_scalar(state, &state->optimizer->scalars[i], &ctx->inputs[state->scalar_inputs[i]]));
     if (state->step_input != NO_INPUT && ctx->inputs[state->step_input].rank != 0)
-        return status_invalid("global_step is not a scalar: %s", tensor_shape_words(&ctx->inputs[state->step_input]));
+        return status_invalid("global_step is not a scalar: %s", TENSOR_SHAPE_TEXT(&ctx->inputs[state->step_input]));
     return NULL;
 }
 
@@ -219,14 +220,14 @@ static struct status *check_shapes(const struct kernel_ctx *ctx, const struct tr
     const struct tensor *var = &variables[0]->value, *grad = &ctx->inputs[state->grad_input];
     for (int k = 1; k < state->n_slots; k++) {
         if (unlikely(!shape_equal(tensor_shape(var), tensor_shape(&variables[k]->value))))
-            return status_invalid("var and %s do not have the same shape%s %s", state->optimizer->slots[k], tensor_shape_words(var),
-                                  tensor_shape_words(&variables[k]->value));
+            return status_invalid("var and %s do not have the same shape%s %s", state->optimizer->slots[k], TENSOR_SHAPE_TEXT(var),
+                                  TENSOR_SHAPE_TEXT(&variables[k]->value));
     }
     if (state->indices_input != NO_INPUT)
         return check_sparse(var, grad, &ctx->inputs[state->indices_input]);
     if (unlikely(!shape_equal(tensor_shape(var), tensor_shape(grad))))
-        return status_invalid("var and %s do not have the same shape%s %s", state->grad_name, tensor_shape_words(var),
-                              tensor_shape_words(grad));
+        return status_invalid("var and %s do not have the same shape%s %s", state->grad_name, TENSOR_SHAPE_TEXT(var),
+                              TENSOR_SHAPE_TEXT(grad));
     return NULL;
 }
 

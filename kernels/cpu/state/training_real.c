@@ -1,7 +1,6 @@
 /* The optimizers' steps for float and double. */
 #include <math.h>
 
-#include "kernels/support/state_internal.h"
 #include "kernels/cpu/state/training_internal.h"
 
 #define NAME(rule) float_##rule

@@ -2,8 +2,7 @@
  * and checked here. Each op names its resource by container and shared_name, or by its node's name; whoever comes first makes it. */
 #include <stdlib.h>
 
-#include "kernels/cpu/array/array_internal.h"
-#include "kernels/host/data/batch_rows.h"
+#include "kernels/support/rows.h"
 #include "kernels/host/data/batcher.h"
 #include "kernels/support/named_resource.h"
 #include "kernels/host/data/unbatch.h"
@@ -129,7 +128,7 @@ static struct status *function_init(struct kernel_init *init) {
 
 static void describe_inputs(const struct kernel_ctx *ctx, int n, struct str *out) {
     for (int i = 0; i < n; i++)
-        str_addf(out, " - input %d has shape %s\n", i, TENSOR_SHAPE_NAME(&ctx->inputs[i]));
+        str_addf(out, " - input %d has shape %s\n", i, TENSOR_SHAPE_TEXT(&ctx->inputs[i]));
 }
 
 static struct status *check_inputs(const struct kernel_ctx *ctx, int n) {

@@ -1,9 +1,10 @@
 /* What a closed batch does: kernels/host/data/batcher.h. */
+#include "kernels/host.h"
 #include "kernels/host/data/batcher.h"
 
 #include <stdlib.h>
 
-#include "kernels/host/data/batch_rows.h"
+#include "kernels/support/rows.h"
 
 /* ---- inputs ---- */
 

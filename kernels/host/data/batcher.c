@@ -4,7 +4,8 @@
 #include <stdlib.h>
 
 #include "common/base/clock.h"
-#include "kernels/host/data/batch_rows.h"
+#include "kernels/host.h"
+#include "kernels/support/rows.h"
 
 /* ---- batches, with the lock held ---- */
 

@@ -2,6 +2,7 @@
 #include "kernels/host/data/data_task.h"
 
 #include "common/base/clock.h"
+#include "kernels/host.h"
 
 enum { TASK_IDLE, TASK_RUNNING, TASK_WOKEN, TASK_ENDED };
 enum {

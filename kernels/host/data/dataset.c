@@ -324,8 +324,8 @@ struct status *dataset_check_outputs(const struct kernel_ctx *ctx) {
     TRY(node_get_list(ctx->instance->node, "output_shapes", &shapes, &n));
     for (int i = 0; i < ctx->instance->n_outputs && i < n; i++)
         if (!shape_is_compatible(shapes[i].shape, tensor_shape(&ctx->outputs[i])))
-            return status_invalid("Incompatible shapes at component %d: expected %s but got %s.", i, shape_words(shapes[i].shape),
-                                  tensor_shape_words(&ctx->outputs[i]));
+            return status_invalid("Incompatible shapes at component %d: expected %s but got %s.", i, SHAPE_TEXT(shapes[i].shape),
+                                  TENSOR_SHAPE_TEXT(&ctx->outputs[i]));
     return NULL;
 }
 

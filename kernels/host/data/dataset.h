@@ -14,8 +14,9 @@
 #ifndef MILLRACE_KERNELS_HOST_DATA_DATASET_H
 #define MILLRACE_KERNELS_HOST_DATA_DATASET_H
 
+#include "kernels/host.h"
 #include "kernels/host/data/data_task.h"
-#include "kernels/support/state_internal.h"
+#include "kernels/kernel.h"
 
 enum { DATASET_MAX_DEPTH = 1000 }; /* of datasets within datasets: their functions recurse */
 enum { CARDINALITY_INFINITE = -1, CARDINALITY_UNKNOWN = -2 };

@@ -72,7 +72,7 @@ struct status *element_buffer_stack(const struct element_buffer *buffer, int i, 
         if (!shape_equal(tensor_shape(first), tensor_shape(t)))
             return status_invalid("Cannot batch tensors with different shapes in component %d. First element had shape %s and element %lld "
                                   "had shape %s.",
-                                  i, tensor_shape_words(first), (long long)e, tensor_shape_words(t));
+                                  i, TENSOR_SHAPE_TEXT(first), (long long)e, TENSOR_SHAPE_TEXT(t));
     }
     memcpy(dims + 1, tensor_dims(first), first->rank * sizeof(*dims));
     TRY(tensor_new(allocator, dtype, (struct shape){first->rank + 1, dims}, ret));

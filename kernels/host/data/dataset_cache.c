@@ -17,6 +17,7 @@
 #include "common/base/clock.h"
 #include "common/io/bundle.h"
 #include "common/io/file_root.h"
+#include "kernels/host.h"
 #include "kernels/host/data/dataset_buffer.h"
 
 enum { BLOCK_ELEMENTS = 256, BLOCK_BYTES = 1 << 20 }; /* what one visit of an I/O thread writes or reads */

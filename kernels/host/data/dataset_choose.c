@@ -1,6 +1,7 @@
 /* Datasets that hand on some of their input's elements, or several inputs' one after the other or side by side. */
 #include <stdlib.h>
 
+#include "kernels/host.h"
 #include "kernels/host/data/dataset.h"
 
 extern const struct kernel_list dataset_choose_kernels;

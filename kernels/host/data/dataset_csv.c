@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "kernels/host/data/dataset_file.h"
-#include "kernels/host/text/string_internal.h"
+#include "kernels/host/text/string_number.h"
 
 extern const struct kernel_list dataset_csv_kernels;
 

@@ -88,7 +88,7 @@ static struct status *join(const struct rebatch_iter *self, int i, struct alloca
         if (part->rank != first->rank || memcmp(tensor_dims(part) + 1, dims + 1, (first->rank - 1u) * sizeof(*dims)) != 0)
             return status_invalid(
                 "Cannot batch tensors with different shapes in component %d. First element had shape %s and a later one %s.", i,
-                tensor_shape_words(first), tensor_shape_words(part));
+                TENSOR_SHAPE_TEXT(first), TENSOR_SHAPE_TEXT(part));
     }
     TRY(tensor_new(allocator, (enum dtype)first->dtype, (struct shape){first->rank, dims}, ret));
     char *to = tensor_data(ret);
@@ -173,7 +173,7 @@ static struct status *sizes_take(struct kernel_ctx *ctx, struct dataset *dataset
     TRY(declare(ctx, dataset));
     TRY(dataset_scalar_bool(ctx, 2, "drop_remainder", &self->drops_remainder));
     if (sizes->rank > 1)
-        return status_invalid("`batch_sizes` must be a scalar or vector, but had shape: %s", tensor_shape_words(sizes));
+        return status_invalid("`batch_sizes` must be a scalar or vector, but had shape: %s", TENSOR_SHAPE_TEXT(sizes));
     if (sizes->n_elements == 0)
         return status_invalid("`batch_sizes` must not be empty");
     for (int64_t i = 0; i < sizes->n_elements; i++)

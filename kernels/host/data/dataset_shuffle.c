@@ -7,6 +7,7 @@
  *               slice 0    slice 1                            slice 0   slice 1
  *
  * Each round has seeds of its own, so that the order is TensorFlow's for the same seeds. */
+#include "kernels/host.h"
 #include "kernels/host/data/dataset_random.h"
 
 #include <stdlib.h>

@@ -153,8 +153,8 @@ static struct status *list_take(struct kernel_ctx *ctx, struct dataset *dataset)
             return status_invalid("Tensor %d is %s where output_types has %s", i, dtype_name((enum dtype)ctx->inputs[i].dtype),
                                   dtype_name((enum dtype)dataset->types[i % n]));
         if (!shape_is_compatible(dataset->shapes[i % n], tensor_shape(&ctx->inputs[i])))
-            return status_invalid("Tensor %d has shape %s where output_shapes has %s", i, tensor_shape_words(&ctx->inputs[i]),
-                                  shape_words(dataset->shapes[i % n]));
+            return status_invalid("Tensor %d has shape %s where output_shapes has %s", i, TENSOR_SHAPE_TEXT(&ctx->inputs[i]),
+                                  SHAPE_TEXT(dataset->shapes[i % n]));
     }
     self->n_rows = n_inputs / n;
     self->components = element_new(n_inputs);
@@ -326,17 +326,17 @@ static const struct dataset_kind sparse_kind = {.name = "SparseTensorSlice",
 
 static struct status *sparse_check(const struct tensor *indices, const struct tensor *values, const struct tensor *shape) {
     if (indices->rank != 2)
-        return status_invalid("Input indices must be a matrix. Got: %s", tensor_shape_words(indices));
+        return status_invalid("Input indices must be a matrix. Got: %s", TENSOR_SHAPE_TEXT(indices));
     if (values->rank != 1)
-        return status_invalid("Input values must be a vector. Got: %s", tensor_shape_words(values));
+        return status_invalid("Input values must be a vector. Got: %s", TENSOR_SHAPE_TEXT(values));
     if (shape->rank != 1)
-        return status_invalid("Input shape must be a vector. Got: %s", tensor_shape_words(shape));
+        return status_invalid("Input shape must be a vector. Got: %s", TENSOR_SHAPE_TEXT(shape));
     if (tensor_dim(indices, 0) != tensor_dim(values, 0))
         return status_invalid("Number of values must match first dimension of indices. Got %lld values, indices shape: %s",
-                              (long long)tensor_dim(values, 0), tensor_shape_words(indices));
+                              (long long)tensor_dim(values, 0), TENSOR_SHAPE_TEXT(indices));
     if (tensor_dim(indices, 1) != tensor_dim(shape, 0))
         return status_invalid("Number of dimensions must match second dimension of indices. Got %lld dimensions, indices shape: %s",
-                              (long long)tensor_dim(shape, 0), tensor_shape_words(indices));
+                              (long long)tensor_dim(shape, 0), TENSOR_SHAPE_TEXT(indices));
     if (tensor_dim(shape, 0) < 1)
         return status_invalid("The shape argument requires at least one element.");
     const int64_t *at = tensor_cdata(indices), *dims = tensor_cdata(shape);

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "kernels/host.h"
 #include "kernels/host/data/optional.h"
 
 /* ---- states ---- */
@@ -86,8 +87,8 @@ struct status *iterator_check(const struct iterator *iterator, const uint8_t *ty
                                   dtype_name((enum dtype)iterator->types[i]), dtype_name((enum dtype)types[i]));
     for (int i = 0; i < n; i++)
         if (!shape_is_compatible(iterator->shapes[i], shapes[i]))
-            return status_invalid("Incompatible shapes at component %d: expected %s but got %s.", i, shape_words(iterator->shapes[i]),
-                                  shape_words(shapes[i]));
+            return status_invalid("Incompatible shapes at component %d: expected %s but got %s.", i, SHAPE_TEXT(iterator->shapes[i]),
+                                  SHAPE_TEXT(shapes[i]));
     return NULL;
 }
 

@@ -2,7 +2,9 @@
 #include <stdlib.h>
 
 #include "common/tensor/tensor_proto.h"
+#include "kernels/host.h"
 #include "kernels/host/data/iterator.h"
+#include "kernels/support/variable_input.h"
 
 extern const struct kernel_list iterator_kernels;
 

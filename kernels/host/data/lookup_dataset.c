@@ -1,9 +1,9 @@
 /* InitializeTableFromDataset: fills a table with a dataset's elements, keys and values, once. */
 #include <stdlib.h>
 
-#include "kernels/host/data/batch_rows.h"
+#include "kernels/support/rows.h"
 #include "kernels/host/data/iterator.h"
-#include "kernels/host/resources/lookup_internal.h"
+#include "kernels/host/resources/lookup_table.h"
 
 extern const struct kernel_list lookup_dataset_kernels;
 

@@ -4,8 +4,9 @@
  * cancels those that are under way. */
 #include <stdlib.h>
 
-#include "kernels/cpu/array/array_internal.h"
+#include "common/tensor/element.h"
 #include "kernels/host/data/iterator.h"
+#include "kernels/support/dims.h"
 
 extern const struct kernel_list map_defun_kernels;
 
@@ -58,11 +59,11 @@ static struct status *put_result(struct map_run *self, int i, int64_t at, const 
     if (to->storage != TENSOR_NONE)
         wanted = (struct shape){to->rank - 1, tensor_dims(to) + 1};
     if (!shape_is_compatible(wanted, tensor_shape(row)))
-        return status_invalid("Mismatch in function retval shape, %s, and expected output shape, %s.", tensor_shape_words(row),
-                              shape_words(wanted));
+        return status_invalid("Mismatch in function retval shape, %s, and expected output shape, %s.", TENSOR_SHAPE_TEXT(row),
+                              SHAPE_TEXT(wanted));
     if (to->storage == TENSOR_NONE)
         TRY(make_result(self, i, tensor_shape(row)));
-    elements_copy((enum dtype)row->dtype, array_at(to, at * row->n_elements), tensor_cdata(row), row->n_elements);
+    elements_copy((enum dtype)row->dtype, tensor_at(to, at * row->n_elements), tensor_cdata(row), row->n_elements);
     return NULL;
 }
 

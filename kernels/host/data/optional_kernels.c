@@ -3,7 +3,7 @@
 
 #include "common/tensor/tensor_proto.h"
 #include "kernels/host/data/optional.h"
-#include "kernels/support/state_internal.h"
+#include "kernels/kernel.h"
 #include "kernels/support/variant.h"
 
 extern const struct kernel_list optional_kernels;
@@ -217,7 +217,7 @@ static struct status *check_components(const struct kernel_ctx *ctx, const struc
                                   dtype_name(dtype), dtype_name((enum dtype)t->dtype));
         if (!shape_is_compatible(wanted->shapes[i].shape, tensor_shape(t)))
             return status_invalid("The given optional does not match the expected shape for component %d. Expected: %s. Actual: %s.", i,
-                                  shape_words(wanted->shapes[i].shape), tensor_shape_words(t));
+                                  SHAPE_TEXT(wanted->shapes[i].shape), TENSOR_SHAPE_TEXT(t));
     }
     return NULL;
 }

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "common/base/map.h"
-#include "kernels/host/data/batch_rows.h"
+#include "kernels/support/rows.h"
 #include "kernels/support/wait_room.h"
 
 /* A value that waits for its step. */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "kernels/host/files/checkpoint_peer.h"
-#include "kernels/host/files/io_internal.h"
+#include "kernels/support/io_task.h"
 
 enum { START_WRITING_BYTES = 32 << 20 }; /* what collects before the disk is set to work */
 

@@ -6,8 +6,9 @@
 
 #include "common/io/bundle.h"
 #include "common/io/file_root.h"
+#include "kernels/host/files/checkpoint_internal.h"
 #include "kernels/host/files/checkpoint_peer.h"
-#include "kernels/host/files/io_internal.h"
+#include "kernels/support/io_task.h"
 
 extern const struct kernel_list checkpoint_kernels;
 
@@ -25,7 +26,7 @@ static struct status *check_fixed_inputs(const struct kernel_ctx *ctx, int64_t n
         return status_invalid("Input prefix should have a single element, got %lld instead.", (long long)prefix->n_elements);
     if (names->rank != 1 || specs->rank != 1)
         return status_invalid("Input tensor_names and shape_and_slices should be an 1-D tensors, got %s and %s instead.",
-                              tensor_shape_words(names), tensor_shape_words(specs));
+                              TENSOR_SHAPE_TEXT(names), TENSOR_SHAPE_TEXT(specs));
     if (names->n_elements != specs->n_elements)
         return status_invalid("tensor_names and shape_and_slices have different number of elements: %lld vs. %lld",
                               (long long)names->n_elements, (long long)specs->n_elements);
@@ -47,7 +48,7 @@ static struct status *save_one(struct bundle_writer *writer, struct span name, s
     struct status *st = tensor_slice_parse_spec(spec, &arena, &whole, &slice, &part);
     if (!st && !shape_equal(part, tensor_shape(value)))
         st = status_invalid("Slice in shape_and_slice specification does not match the shape of the tensor to  save: %.*s, tensor: %s",
-                            (int)spec.len, spec.data, tensor_shape_words(value));
+                            (int)spec.len, spec.data, TENSOR_SHAPE_TEXT(value));
     if (!st)
         st = bundle_writer_add_slice(writer, name, whole, &slice, value);
     arena_fini(&arena);
@@ -113,7 +114,7 @@ static struct status *parse_spec(struct span name, struct span spec, const struc
     if (shape_equal(whole, entry->shape))
         return NULL;
     return status_invalid("tensor_name = %.*s; shape in shape_and_slice spec %s does not match the shape stored in checkpoint: %s",
-                          (int)name.len, name.data, shape_words(whole), shape_words(entry->shape));
+                          (int)name.len, name.data, SHAPE_TEXT(whole), SHAPE_TEXT(entry->shape));
 }
 
 struct status *checkpoint_read_output(struct kernel_ctx *ctx, struct bundle_reader *reader, const struct bundle_entry *entry, int i) {

@@ -6,7 +6,7 @@
 #include "common/io/file_root.h"
 #include "common/io/temporary.h"
 #include "kernels/host/files/checkpoint_peer.h"
-#include "kernels/host/files/io_internal.h"
+#include "kernels/support/io_task.h"
 
 extern const struct kernel_list checkpoint_merge_kernels;
 
@@ -255,10 +255,10 @@ static enum kernel_result merge_compute(struct kernel_ctx *ctx) {
     const struct tensor *parts = kernel_input(ctx, 0), *destination = kernel_input(ctx, 1);
     if (parts->rank != 1)
         return kernel_fail(ctx,
-                           status_invalid("Input checkpoint_prefixes should be an 1-D tensor, got %s instead.", tensor_shape_words(parts)));
+                           status_invalid("Input checkpoint_prefixes should be an 1-D tensor, got %s instead.", TENSOR_SHAPE_TEXT(parts)));
     if (destination->rank != 0)
         return kernel_fail(
-            ctx, status_invalid("Input destination_prefix should be a scalar tensor, got %s instead.", tensor_shape_words(destination)));
+            ctx, status_invalid("Input destination_prefix should be a scalar tensor, got %s instead.", TENSOR_SHAPE_TEXT(destination)));
     if (parts->n_elements > BUNDLE_MAX_SHARDS)
         return kernel_fail(ctx, status_invalid("Input checkpoint_prefixes has %lld elements; a checkpoint has at most %d data files",
                                                (long long)parts->n_elements, BUNDLE_MAX_SHARDS));

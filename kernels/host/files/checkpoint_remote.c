@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "kernels/host/files/checkpoint_peer.h"
-#include "kernels/host/files/io_internal.h"
+#include "kernels/support/io_task.h"
 
 enum {
     MAX_LANES = 4,             /* tensors on their way at a time */

@@ -4,7 +4,7 @@
 #include "common/io/crc32c.h"
 #include "common/tensor/tensor_proto.h"
 #include "kernels/host/files/checkpoint_peer.h"
-#include "kernels/host/files/io_internal.h"
+#include "kernels/support/io_task.h"
 
 bool checkpoint_has_peers(struct kernel_ctx *ctx) { return ctx->host->peer_count && ctx->host->peer_count(ctx) > 0; }
 

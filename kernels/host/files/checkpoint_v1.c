@@ -1,7 +1,8 @@
 /* CPU kernels of checkpoints in the older, V1 format: Save, SaveSlices, Restore, RestoreSlice. On I/O threads. */
 #include "common/io/file_root.h"
 #include "common/io/slices_file.h"
-#include "kernels/host/files/io_internal.h"
+#include "kernels/host/files/checkpoint_internal.h"
+#include "kernels/support/io_task.h"
 
 extern const struct kernel_list checkpoint_v1_kernels;
 
@@ -39,7 +40,7 @@ static struct status *save_one(struct slices_writer *writer, struct span name, s
         st = tensor_slice_parse_spec(spec, &arena, &whole, &slice, &part);
     if (!st && spec.len > 0 && !shape_equal(part, tensor_shape(value)))
         st = status_invalid("Slice in shape_and_slice specification does not match the shape of the tensor to  save: %.*s, tensor: %s",
-                            (int)spec.len, spec.data, tensor_shape_words(value));
+                            (int)spec.len, spec.data, TENSOR_SHAPE_TEXT(value));
     if (!st)
         st = slices_writer_add(writer, name, whole, &slice, value);
     arena_fini(&arena);
@@ -98,7 +99,7 @@ static struct status *read_one(struct kernel_ctx *ctx, int output, const struct 
         st = tensor_slice_parse_spec(spec, &arena, &whole, &slice, &part);
     if (!st && spec.len > 0 && !shape_equal(whole, saved))
         st = status_invalid("Shape in shape_and_slice spec does not match the shape in the save file: %s, save file shape: %s",
-                            shape_words(whole), shape_words(saved));
+                            SHAPE_TEXT(whole), SHAPE_TEXT(saved));
     if (!st)
         st = slices_reader_read(reader, tensor, &slice, ctx->instance->allocator, &ctx->outputs[output]);
     arena_fini(&arena);

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "common/io/file_root.h"
-#include "kernels/host/files/io_internal.h"
+#include "kernels/support/io_task.h"
 
 extern const struct kernel_list io_kernels;
 
@@ -101,7 +101,7 @@ static enum kernel_result match_compute(struct kernel_ctx *ctx) {
     const struct tensor *patterns = kernel_input(ctx, 0);
     if (patterns->rank > 1)
         return kernel_fail(
-            ctx, status_invalid("Input patterns tensor must be scalar or vector, but had shape: %s", tensor_shape_words(patterns)));
+            ctx, status_invalid("Input patterns tensor must be scalar or vector, but had shape: %s", TENSOR_SHAPE_TEXT(patterns)));
     return io_run(ctx, match_body);
 }
 
@@ -110,7 +110,7 @@ static enum kernel_result match_compute(struct kernel_ctx *ctx) {
 static struct status *check_scalars(const struct kernel_ctx *ctx, const char *const *names) {
     for (int i = 0; i < ctx->instance->n_inputs; i++)
         if (kernel_input(ctx, i)->rank != 0)
-            return status_invalid("%s must be a scalar, got shape %s", names[i], tensor_shape_words(kernel_input(ctx, i)));
+            return status_invalid("%s must be a scalar, got shape %s", names[i], TENSOR_SHAPE_TEXT(kernel_input(ctx, i)));
     return NULL;
 }
 

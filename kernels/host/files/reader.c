@@ -10,6 +10,8 @@
 
 #include <stdlib.h>
 
+#include "kernels/host.h"
+
 /* ---- the reader ---- */
 
 static void reader_free(struct object *object) {

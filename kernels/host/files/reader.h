@@ -8,7 +8,7 @@
 #define MILLRACE_KERNELS_HOST_FILES_READER_H
 
 #include "common/io/record_source.h"
-#include "kernels/host/files/io_internal.h"
+#include "kernels/support/io_task.h"
 #include "kernels/host/resources/queue.h"
 
 /* ---- reader.c ---- */

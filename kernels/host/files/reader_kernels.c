@@ -212,7 +212,7 @@ static struct status *read_up_to_body(struct reader_op *op, bool *wants_work) {
     const struct tensor *limit = kernel_input(op->outer, 2);
     struct records records = {0};
     if (limit->rank != 0)
-        return status_invalid("num_records must be a scalar, but has shape %s", tensor_shape_words(limit));
+        return status_invalid("num_records must be a scalar, but has shape %s", TENSOR_SHAPE_TEXT(limit));
     int64_t n = tensor_index_at(limit, 0);
     if (n < 0)
         return status_invalid("num_records must not be negative, but is %lld", (long long)n);
@@ -325,7 +325,7 @@ static struct status *restore_body(struct reader_op *op, bool *wants_work) {
     int64_t numbers[3] = {0};
     struct span work = {0};
     if (state->rank != 0)
-        return status_invalid("Reader state must be scalar, but had shape: %s", tensor_shape_words(state));
+        return status_invalid("Reader state must be scalar, but had shape: %s", TENSOR_SHAPE_TEXT(state));
     TRY(check_has_state(reader, "RestoreState"));
     if (!parse_state(tensor_string(state, 0), numbers, &work))
         return status_invalid("Could not parse state for %s", reader->name);

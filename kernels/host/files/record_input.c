@@ -8,7 +8,7 @@
 
 #include "common/io/file_root.h"
 #include "common/io/record_source.h"
-#include "kernels/host/files/io_internal.h"
+#include "kernels/support/io_task.h"
 #include "kernels/support/philox.h"
 #include "kernels/host/files/reader.h"
 

@@ -4,8 +4,7 @@
 
 #include "common/base/map.h"
 #include "common/io/bundle.h"
-#include "kernels/host/files/io_internal.h"
-#include "kernels/host/text/string_internal.h"
+#include "kernels/support/io_task.h"
 
 extern const struct kernel_list vocab_remap_kernels;
 

@@ -53,7 +53,7 @@ static struct status *check_dense(const struct accumulator *accumulator, const s
     struct shape expected = accumulator->sum.n_gradients > 0 ? tensor_shape(&accumulator->sum.values) : accumulator->shape;
     if (likely(shape_is_compatible(expected, tensor_shape(gradient))))
         return NULL;
-    return status_invalid("Shape mismatch: expected %s, got %s", shape_words(expected), tensor_shape_words(gradient));
+    return status_invalid("Shape mismatch: expected %s, got %s", SHAPE_TEXT(expected), TENSOR_SHAPE_TEXT(gradient));
 }
 
 static struct status *add_dense(struct accumulator *accumulator, const struct tensor *gradient) {

@@ -76,7 +76,7 @@ static struct status *check_kind(const struct accumulator *accumulator, bool is_
 static struct status *read_scalar(const struct kernel_ctx *ctx, int input, const char *name, int64_t *ret) {
     const struct tensor *in = kernel_input(ctx, input);
     if (in->rank != 0)
-        return status_invalid("Argument %s must be scalar, but had bad shape %s", name, tensor_shape_words(in));
+        return status_invalid("Argument %s must be scalar, but had bad shape %s", name, TENSOR_SHAPE_TEXT(in));
     *ret = tensor_index_at(in, 0);
     return NULL;
 }

@@ -9,9 +9,9 @@ static const int64_t *indices_of(const struct tensor *t) { return tensor_cdata(t
 
 static struct status *check_forms(const struct sparse_gradient *g) {
     if (g->indices->rank != 1)
-        return status_invalid("Input indices should be vector but received shape: %s", tensor_shape_words(g->indices));
+        return status_invalid("Input indices should be vector but received shape: %s", TENSOR_SHAPE_TEXT(g->indices));
     if (g->shape->rank != 1)
-        return status_invalid("Input shape should be a vector but received shape: %s", tensor_shape_words(g->shape));
+        return status_invalid("Input shape should be a vector but received shape: %s", TENSOR_SHAPE_TEXT(g->shape));
     if (g->values->rank == 0)
         return status_invalid("Values cannot be 0-dimensional.");
     if (g->indices->n_elements != tensor_dim(g->values, 0))

@@ -105,15 +105,14 @@ static struct status *check_insert(const struct kernel_ctx *ctx, const struct ba
     const uint8_t in[] = {DT_STRING, barrier->types[component]};
     TRY(check_signature(ctx, (struct type_list){in, 2}, (struct type_list){NULL, 0}));
     if (keys->n_elements > 0 && values->n_elements == 0)
-        return status_invalid("Tensors with no elements are not supported %s: received shape %s", barrier->name,
-                              tensor_shape_words(values));
+        return status_invalid("Tensors with no elements are not supported %s: received shape %s", barrier->name, TENSOR_SHAPE_TEXT(values));
     if (keys->n_elements != (values->rank > 0 ? tensor_dim(values, 0) : 1))
         return status_invalid("There must be a value for each key: received keys of shape %s and values of shape %s",
-                              tensor_shape_words(keys), tensor_shape_words(values));
+                              TENSOR_SHAPE_TEXT(keys), TENSOR_SHAPE_TEXT(values));
     struct shape one = values->rank > 0 ? (struct shape){values->rank - 1, tensor_dims(values) + 1} : SHAPE_SCALAR;
     if (keys->n_elements > 0 && !shape_equal(one, barrier->shapes[component]))
         return status_invalid("Shape mismatch in tuple component %lld. Expected %s, got %s", (long long)component + 2,
-                              shape_words(barrier->shapes[component]), shape_words(one));
+                              SHAPE_TEXT(barrier->shapes[component]), SHAPE_TEXT(one));
     return NULL;
 }
 

@@ -10,7 +10,7 @@ extern const struct kernel_list list_bulk_kernels;
 static struct status *check_rows(const struct tensor *t) {
     if (t->rank >= 1)
         return NULL;
-    return status_invalid("Tensor must be at least a vector, but saw shape: %s", tensor_shape_words(t));
+    return status_invalid("Tensor must be at least a vector, but saw shape: %s", TENSOR_SHAPE_TEXT(t));
 }
 
 /* The element shape of a list of t's rows. */
@@ -18,8 +18,8 @@ static struct status *row_shape_asked(const struct kernel_ctx *ctx, int input, c
     struct shape row = {t->rank - 1, tensor_dims(t) + 1};
     TRY(list_shape_read(kernel_input(ctx, input), ret));
     if (!shape_is_compatible(shape_of_list_shape(ret), row))
-        return status_invalid("Specified a list with shape %s from a tensor with shape %s", shape_words(shape_of_list_shape(ret)),
-                              shape_words(row));
+        return status_invalid("Specified a list with shape %s from a tensor with shape %s", SHAPE_TEXT(shape_of_list_shape(ret)),
+                              SHAPE_TEXT(row));
     return NULL;
 }
 
@@ -107,7 +107,7 @@ static enum kernel_result list_scatter_into(struct kernel_ctx *ctx) {
     int64_t highest = -1;
     KERNEL_TRY(ctx, check_rows(rows));
     if (indices->rank != 1)
-        return kernel_fail(ctx, status_invalid("Expected indices to be a vector, but received shape: %s", tensor_shape_words(indices)));
+        return kernel_fail(ctx, status_invalid("Expected indices to be a vector, but received shape: %s", TENSOR_SHAPE_TEXT(indices)));
     if (indices->n_elements != tensor_dim(rows, 0))
         return kernel_fail(ctx, status_invalid("Expected len(indices) == tensor.shape[0], but saw: %lld vs. %lld",
                                                (long long)indices->n_elements, (long long)tensor_dim(rows, 0)));
@@ -135,15 +135,15 @@ static struct status *split_check(const struct kernel_ctx *ctx, struct list_shap
     if (shape->rank == 0)
         return status_invalid("TensorListSplit requires element_shape to be at least of rank 1, but saw: []");
     if (lengths->rank != 1)
-        return status_invalid("Expected lengths to be a vector, received shape: %s", tensor_shape_words(lengths));
+        return status_invalid("Expected lengths to be a vector, received shape: %s", TENSOR_SHAPE_TEXT(lengths));
     if (shape->rank < 0)
         return NULL;
     any_rows.rank = shape->rank;
     memcpy(any_rows.dims, shape->dims, (size_t)shape->rank * sizeof(shape->dims[0]));
     any_rows.dims[0] = -1;
     if (!shape_is_compatible(shape_of_list_shape(&any_rows), tensor_shape(rows)))
-        return status_invalid("tensor shape %s is not compatible with element_shape %s", tensor_shape_words(rows),
-                              shape_words(shape_of_list_shape(&any_rows)));
+        return status_invalid("tensor shape %s is not compatible with element_shape %s", TENSOR_SHAPE_TEXT(rows),
+                              SHAPE_TEXT(shape_of_list_shape(&any_rows)));
     return NULL;
 }
 
@@ -203,7 +203,7 @@ static struct status *pair_check(struct kernel_ctx *ctx, int64_t i, const struct
     }
     if (!shape_equal(pair[0]->element_shape, pair[1]->element_shape))
         return status_invalid("input_a and input_b TensorList element shapes are not identical at index %lld.  Saw %s vs. %s", (long long)i,
-                              shape_words(pair[0]->element_shape), shape_words(pair[1]->element_shape));
+                              SHAPE_TEXT(pair[0]->element_shape), SHAPE_TEXT(pair[1]->element_shape));
     return NULL;
 }
 
@@ -239,8 +239,8 @@ out:
 static enum kernel_result list_concat_lists(struct kernel_ctx *ctx) {
     const struct tensor *a = kernel_input(ctx, 0), *b = kernel_input(ctx, 1);
     if (!shape_equal(tensor_shape(a), tensor_shape(b)))
-        return kernel_fail(ctx, status_invalid("input_a and input_b must have the same shape, but have %s and %s", tensor_shape_words(a),
-                                               tensor_shape_words(b)));
+        return kernel_fail(ctx, status_invalid("input_a and input_b must have the same shape, but have %s and %s", TENSOR_SHAPE_TEXT(a),
+                                               TENSOR_SHAPE_TEXT(b)));
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, DT_VARIANT, tensor_shape(a)));
     for (int64_t i = 0; i < ctx->outputs[0].n_elements; i++) {
         struct object *joined = NULL;

@@ -21,7 +21,7 @@ struct status *list_shape_read(const struct tensor *t, struct list_shape *ret) {
         if (size < -1)
             return status_invalid("Dimension %lld must be >= -1", (long long)size);
         if (size > 0 && mul_overflows_i64(product, size, &product))
-            return status_invalid("Shape %s would have more than 2**63 - 1 elements", shape_words((struct shape){i + 1, ret->dims}));
+            return status_invalid("Shape %s would have more than 2**63 - 1 elements", SHAPE_TEXT((struct shape){i + 1, ret->dims}));
     }
     return NULL;
 }
@@ -38,8 +38,8 @@ struct status *list_shape_merge(struct list_shape *shape, struct shape with) {
     if (shape->rank != with.rank)
         return status_invalid("PartialTensorShape: Incompatible ranks during merge: %d vs. %d", shape->rank, with.rank);
     if (!shape_is_compatible(shape_of_list_shape(shape), with))
-        return status_invalid("PartialTensorShape: Incompatible shapes during merge: %s vs. %s", shape_words(shape_of_list_shape(shape)),
-                              shape_words(with));
+        return status_invalid("PartialTensorShape: Incompatible shapes during merge: %s vs. %s", SHAPE_TEXT(shape_of_list_shape(shape)),
+                              SHAPE_TEXT(with));
     for (int i = 0; i < with.rank; i++)
         if (shape->dims[i] < 0)
             shape->dims[i] = with.dims[i];
@@ -68,7 +68,7 @@ struct status *list_at(const struct tensor *t, int64_t i, struct allocator *allo
 struct status *list_take(struct kernel_ctx *ctx, int input, struct tensor_list **ret) {
     struct tensor *in = &ctx->inputs[input];
     if (unlikely(in->rank != 0))
-        return status_invalid("Input list must be a scalar saw: %s", tensor_shape_words(in));
+        return status_invalid("Input list must be a scalar saw: %s", TENSOR_SHAPE_TEXT(in));
     struct object *object = *(struct object *const *)tensor_cdata(in);
     if (likely(object && object->type == &tensor_list_type && in->storage == TENSOR_INLINE)) {
         in->storage = TENSOR_NONE; /* its reference is ours now */
@@ -86,7 +86,7 @@ struct status *list_take(struct kernel_ctx *ctx, int input, struct tensor_list *
 
 struct status *list_scalar(const struct tensor *t, const char *what, int64_t *ret) {
     if (unlikely(t->rank != 0))
-        return status_invalid("%s%s", what, tensor_shape_words(t));
+        return status_invalid("%s%s", what, TENSOR_SHAPE_TEXT(t));
     *ret = tensor_index_at(t, 0);
     return NULL;
 }

@@ -2,8 +2,8 @@
 #ifndef MILLRACE_KERNELS_HOST_RESOURCES_LIST_INTERNAL_H
 #define MILLRACE_KERNELS_HOST_RESOURCES_LIST_INTERNAL_H
 
-#include "kernels/support/state_internal.h"
 #include "kernels/host/resources/tensor_list.h"
+#include "kernels/kernel.h"
 
 /* What TensorFlow registers for ops that look at elements. */
 #define TYPES_LIST (DTYPES_NUMBER | DTYPES_QUANTIZED | DTYPE_BIT(DT_BOOL) | DTYPE_BIT(DT_STRING) | DTYPE_BIT(DT_VARIANT))

@@ -85,7 +85,7 @@ static struct status *stack_parts(struct kernel_ctx *ctx, const struct tensor_li
         last = part;
     }
     if (!shape_is_full(shape_of_list_shape(shape)))
-        return status_invalid("%s%s", n == 0 ? words->nothing : words->unset, shape_words(shape_of_list_shape(shape)));
+        return status_invalid("%s%s", n == 0 ? words->nothing : words->unset, SHAPE_TEXT(shape_of_list_shape(shape)));
     TRY(alloc_joined(ctx, list->dtype, n, shape_of_list_shape(shape)));
     struct join_job job = {.dtype = list->dtype, .list = list, .indices = indices};
     job.part_len = n > 0 ? ctx->outputs[0].n_elements / n : 0;
@@ -215,7 +215,7 @@ static struct status *unset_rows(struct kernel_ctx *ctx, const struct concat_sha
         return status_invalid("Concating lists with uninitialized tensors is not supported in this version of TensorListConcat. Consider "
                               "updating your GraphDef to run the newer version.");
     if (leading->rank != 1)
-        return status_invalid("leading_dims must be a vector, but has shape %s", tensor_shape_words(leading));
+        return status_invalid("leading_dims must be a vector, but has shape %s", TENSOR_SHAPE_TEXT(leading));
     if (i >= leading->n_elements)
         return status_invalid("List contains uninitialized tensor at index %lld but leading_dims has only %lld elements.", (long long)i,
                               (long long)leading->n_elements);
@@ -267,7 +267,7 @@ static struct status *concat_all(struct kernel_ctx *ctx, const struct tensor_lis
     struct shape rest = shape_of_list_shape(&shape.rest);
     if (list->n == 0 && !shape_is_full(rest))
         return status_invalid("All except the first dimension must be fully defined when concating an empty tensor list. element_shape: %s",
-                              shape_words(rest));
+                              SHAPE_TEXT(rest));
     bool is_learning = ctx->instance->state == NULL || !shape_is_full(list->element_shape);
     if (is_learning)
         TRY(concat_learn(list, &shape));
@@ -275,7 +275,7 @@ static struct status *concat_all(struct kernel_ctx *ctx, const struct tensor_lis
     if (!shape_is_full(rest))
         return status_invalid(
             "Trying to concat list with only uninitialized tensors but element_shape_except_first_dim is not fully defined: %s",
-            shape_words(rest));
+            SHAPE_TEXT(rest));
     if (!is_learning) /* what is set must fit all the same */
         TRY(concat_learn(list, &shape));
     return concat_parts(ctx, list, &shape);

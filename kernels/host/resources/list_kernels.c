@@ -66,7 +66,7 @@ static struct status *shape_output(struct kernel_ctx *ctx, struct shape shape) {
         if (dtype == DT_INT64)
             ((int64_t *)tensor_data(&ctx->outputs[0]))[i] = shape.dims[i];
         else if (shape.dims[i] > INT32_MAX)
-            return status_invalid("Shape %s does not fit into int32", shape_words(shape));
+            return status_invalid("Shape %s does not fit into int32", SHAPE_TEXT(shape));
         else
             ((int32_t *)tensor_data(&ctx->outputs[0]))[i] = (int32_t)shape.dims[i];
     }
@@ -92,7 +92,7 @@ static enum kernel_result list_push(struct kernel_ctx *ctx) {
     TRY_OUT(list_check_dtype(list, (enum dtype)value->dtype));
     if (unlikely(!shape_is_compatible(list->element_shape, tensor_shape(value)))) {
         st = status_invalid("Tried to append a tensor with incompatible shape to a list. Op element shape: %s list shape: %s",
-                            tensor_shape_words(value), shape_words(list->element_shape));
+                            TENSOR_SHAPE_TEXT(value), SHAPE_TEXT(list->element_shape));
         goto out;
     }
     if (unlikely(list->max_n >= 0 && list->n >= list->max_n)) {
@@ -125,7 +125,7 @@ static struct status *push_row(struct kernel_ctx *ctx, int64_t i) {
     }
     if (!shape_is_compatible(list->element_shape, row_shape)) {
         st = status_invalid("Tried to append a tensor with incompatible shape to a list at index %lld. Op element shape: %s list shape: %s",
-                            (long long)i, shape_words(row_shape), shape_words(list->element_shape));
+                            (long long)i, SHAPE_TEXT(row_shape), SHAPE_TEXT(list->element_shape));
         goto out;
     }
     TRY_OUT(tensor_list_own(&list, list->n + 1));
@@ -141,7 +141,7 @@ out:
 static enum kernel_result list_push_batch(struct kernel_ctx *ctx) {
     const struct tensor *handles = kernel_input(ctx, 0), *rows = kernel_input(ctx, 1);
     if (rows->rank < 1)
-        return kernel_fail(ctx, status_invalid("Expected tensor to be at least a vector, but saw shape: %s", tensor_shape_words(rows)));
+        return kernel_fail(ctx, status_invalid("Expected tensor to be at least a vector, but saw shape: %s", TENSOR_SHAPE_TEXT(rows)));
     if (tensor_dim(rows, 0) != handles->n_elements)
         return kernel_fail(ctx, status_invalid("Expected tensor.shape[0] == input_handles.size, but saw %lld vs. %lld",
                                                (long long)tensor_dim(rows, 0), (long long)handles->n_elements));
@@ -164,7 +164,7 @@ static struct status *read_unset(struct kernel_ctx *ctx, const struct tensor_lis
     if (!shape_is_full(shape_of_list_shape(&shape)))
         return status_invalid(
             "Trying to read an uninitialized tensor but element_shape is not fully defined: %s and no list element is set.",
-            shape_words(shape_of_list_shape(&shape)));
+            SHAPE_TEXT(shape_of_list_shape(&shape)));
     return tensor_new_zeroed(ctx->instance->allocator, list->dtype, shape_of_list_shape(&shape), &ctx->outputs[0]);
 }
 
@@ -173,7 +173,7 @@ static enum kernel_result list_get(struct kernel_ctx *ctx) {
     struct tensor_list *list = NULL;
     struct status *st = NULL;
     if (index->n_elements != 1)
-        return kernel_fail(ctx, status_invalid("Expected argument 1 to be a scalar. Received shape %s", tensor_shape_words(index)));
+        return kernel_fail(ctx, status_invalid("Expected argument 1 to be a scalar. Received shape %s", TENSOR_SHAPE_TEXT(index)));
     int64_t i = tensor_index_at(index, 0);
     KERNEL_TRY(ctx, list_take(ctx, 0, &list));
     TRY_OUT(list_check_dtype(list, (enum dtype)ctx->instance->out_types[0]));
@@ -196,7 +196,7 @@ static struct status *pop_unset(struct kernel_ctx *ctx, const struct tensor_list
     TRY(list_shape_asked(ctx, 1, list, &shape));
     if (!shape_is_full(shape_of_list_shape(&shape)))
         return status_invalid("Trying to read an uninitialized tensor but element_shape is not fully defined.%s",
-                              shape_words(shape_of_list_shape(&shape)));
+                              SHAPE_TEXT(shape_of_list_shape(&shape)));
     return tensor_new_zeroed(ctx->instance->allocator, list->dtype, shape_of_list_shape(&shape), &ctx->outputs[1]);
 }
 
@@ -238,7 +238,7 @@ static struct status *set_check(const struct kernel_ctx *ctx, const struct tenso
         return status_invalid("Trying to modify element %lld in a list with %lld elements.", (long long)i, (long long)list->n);
     if (unlikely(!shape_is_compatible(list->element_shape, tensor_shape(value))))
         return status_invalid("Tried to set a tensor with incompatible shape at a list index. Item element shape: %s list shape: %s",
-                              tensor_shape_words(value), shape_words(list->element_shape));
+                              TENSOR_SHAPE_TEXT(value), SHAPE_TEXT(list->element_shape));
     return NULL;
 }
 

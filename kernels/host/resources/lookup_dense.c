@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "kernels/support/hashes.h"
-#include "kernels/support/state_internal.h"
 
 enum { MIN_BUCKETS = 4 };
 
@@ -183,7 +182,7 @@ static struct status *import_buckets(struct dense *dense, const struct tensor *k
                     tensor_dim(values, 0) == n && tensor_dim(values, 1) == dense->table.row_len;
     if (!is_right)
         return status_invalid("Expected the buckets of a dense hash table, got keys of shape %s and values of shape %s",
-                              tensor_shape_words(keys), tensor_shape_words(values));
+                              TENSOR_SHAPE_TEXT(keys), TENSOR_SHAPE_TEXT(values));
     int64_t n_entries = 0;
     for (int64_t i = 0; i < n; i++)
         n_entries += !keys_equal(dense, keys, i, &dense->empty_key, 0) && !keys_equal(dense, keys, i, &dense->deleted_key, 0);
@@ -282,10 +281,10 @@ struct status *lookup_dense_check(const struct lookup_dense_options *options) {
 
 static struct status *check_markers(const struct tensor *empty_key, const struct tensor *deleted_key) {
     if (empty_key->rank > 1)
-        return status_invalid("Empty key must be a scalar or a vector, got shape %s", tensor_shape_words(empty_key));
+        return status_invalid("Empty key must be a scalar or a vector, got shape %s", TENSOR_SHAPE_TEXT(empty_key));
     if (!shape_equal(tensor_shape(empty_key), tensor_shape(deleted_key)))
-        return status_invalid("Empty and deleted keys must have same shape, got shapes: %s and %s", tensor_shape_words(empty_key),
-                              tensor_shape_words(deleted_key));
+        return status_invalid("Empty and deleted keys must have same shape, got shapes: %s and %s", TENSOR_SHAPE_TEXT(empty_key),
+                              TENSOR_SHAPE_TEXT(deleted_key));
     if (tensor_equal(empty_key, deleted_key))
         return status_invalid("Empty and deleted keys cannot be equal");
     return NULL;

@@ -4,8 +4,8 @@
 
 #include "common/io/file_root.h"
 #include "common/tensor/text.h"
-#include "kernels/host/files/io_internal.h"
-#include "kernels/host/resources/lookup_internal.h"
+#include "kernels/support/io_task.h"
+#include "kernels/host/resources/lookup_table.h"
 
 extern const struct kernel_list lookup_file_kernels;
 
@@ -231,7 +231,7 @@ static struct status *file_body(struct kernel_ctx *ctx) {
 static enum kernel_result file_compute(struct kernel_ctx *ctx) {
     const struct tensor *name = kernel_input(ctx, 1);
     if (name->n_elements != 1)
-        return kernel_fail(ctx, status_invalid("filename should be a single string, but got %s", tensor_shape_words(name)));
+        return kernel_fail(ctx, status_invalid("filename should be a single string, but got %s", TENSOR_SHAPE_TEXT(name)));
     if (tensor_string(name, 0).len == 0)
         return kernel_fail(ctx, status_invalid("filename cannot be empty."));
     return io_run(ctx, file_body);

@@ -4,8 +4,10 @@
  * A table without a name belongs to its node in the session; an anonymous one to the step that made it. */
 #include <stdlib.h>
 
+#include "kernels/host.h"
 #include "kernels/host/resources/lookup_dense.h"
-#include "kernels/host/resources/lookup_internal.h"
+#include "kernels/host/resources/lookup_table.h"
+#include "kernels/support/variable_input.h"
 
 extern const struct kernel_list lookup_kernels;
 
@@ -52,11 +54,11 @@ static struct status *value_shape_init(const struct node *node, struct table_sta
         return NULL;
     TRY(node_get_shape(node, "value_shape", &shape));
     if (!shape_is_full(shape))
-        return status_invalid("Shape %s is not fully defined", shape_words(shape));
+        return status_invalid("Shape %s is not fully defined", SHAPE_TEXT(shape));
     if (shape.rank == 0 && state->is_dense)
         return NULL;
     if (shape.rank != 1)
-        return status_invalid("Default value must be a vector, got shape %s", shape_words(shape));
+        return status_invalid("Default value must be a vector, got shape %s", SHAPE_TEXT(shape));
     state->row_len = shape.dims[0];
     state->options.value_shape = (struct shape){1, &state->row_len};
     return NULL;
@@ -226,8 +228,8 @@ static struct status *check_inputs(const struct kernel_ctx *ctx, const struct lo
 static struct status *shape_of_values(const struct tensor *keys, const struct lookup_table *table, int64_t *dims, struct shape *ret) {
     int rank = 0, n_batch = keys->rank - table->key_shape.rank;
     if (n_batch < 0 || (table->key_shape.rank == 1 && tensor_dim(keys, n_batch) != table->key_shape.dims[0]))
-        return status_invalid("Input key shape %s must end with table's key shape %s", tensor_shape_words(keys),
-                              shape_words(table->key_shape));
+        return status_invalid("Input key shape %s must end with table's key shape %s", TENSOR_SHAPE_TEXT(keys),
+                              SHAPE_TEXT(table->key_shape));
     for (int i = 0; i < n_batch; i++)
         dims[rank++] = tensor_dim(keys, i);
     for (int i = 0; i < table->value_shape.rank; i++)
@@ -245,7 +247,7 @@ static struct status *check_values(const struct kernel_ctx *ctx, const struct lo
     TRY(shape_of_values(kernel_input(ctx, 1), table, dims, &wanted));
     if (shape_equal(wanted, tensor_shape(kernel_input(ctx, 2))))
         return NULL;
-    return status_invalid("Expected shape %s for value, got %s", shape_words(wanted), tensor_shape_words(kernel_input(ctx, 2)));
+    return status_invalid("Expected shape %s for value, got %s", SHAPE_TEXT(wanted), TENSOR_SHAPE_TEXT(kernel_input(ctx, 2)));
 }
 
 /* A kernel body on the table of input 0. */
@@ -270,8 +272,8 @@ static struct status *find_in(struct kernel_ctx *ctx, struct lookup_table *table
     TRY(shape_of_values(keys, table, dims, &wanted));
     bool has_one_default = shape_equal(tensor_shape(defaults), table->value_shape);
     if (!has_one_default && !shape_equal(tensor_shape(defaults), wanted))
-        return status_invalid("Expected shape %s or %s for default value, got %s", shape_words(table->value_shape), shape_words(wanted),
-                              tensor_shape_words(defaults));
+        return status_invalid("Expected shape %s or %s for default value, got %s", SHAPE_TEXT(table->value_shape), SHAPE_TEXT(wanted),
+                              TENSOR_SHAPE_TEXT(defaults));
     TRY(kernel_alloc(ctx, 0, table->value_dtype, wanted));
     /* A static table has one default whatever it is given; TensorFlow's does not look further either. */
     return lookup_table_find(table, keys, defaults, has_one_default || table->is_static, &ctx->outputs[0]);
@@ -300,9 +302,9 @@ static struct status *initialize_in(struct kernel_ctx *ctx, struct lookup_table 
     TRY(lookup_check_static(ctx, table));
     TRY(check_inputs(ctx, table));
     if (keys->rank != 1)
-        return status_invalid("Keys must be a vector, but received shape%s", tensor_shape_words(keys));
+        return status_invalid("Keys must be a vector, but received shape%s", TENSOR_SHAPE_TEXT(keys));
     if (values->rank != 1)
-        return status_invalid("Values must be a vector, but received shape%s", tensor_shape_words(values));
+        return status_invalid("Values must be a vector, but received shape%s", TENSOR_SHAPE_TEXT(values));
     if (keys->n_elements != values->n_elements)
         return status_invalid("Keys and values must have the same size %lld vs %lld", (long long)keys->n_elements,
                               (long long)values->n_elements);

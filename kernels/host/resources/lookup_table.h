@@ -71,4 +71,13 @@ struct status *lookup_table_export(struct lookup_table *table, struct allocator 
                                    struct tensor *ret_values) MUST_USE;
 void lookup_table_clear(struct lookup_table *table);
 
+/* The table of the handle in input 0, with a reference of its own. */
+struct status *lookup_table_of_input(struct kernel_ctx *ctx, struct lookup_table **ret) MUST_USE;
+static inline void lookup_table_unref(struct lookup_table *table) {
+    if (table)
+        object_unref(&table->object);
+}
+/* "Table localhost t is not initializable" for any but a static table. */
+struct status *lookup_check_static(const struct kernel_ctx *ctx, const struct lookup_table *table) MUST_USE;
+
 #endif

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "kernels/host/resources/queue.h"
+#include "kernels/support/variable_input.h"
 
 extern const struct kernel_list queue_kernels;
 
@@ -37,7 +38,7 @@ static struct status *check_component_shapes(const struct queue_options *options
         st = status_invalid("Different number of component types.  Types: %s, Shapes: %s", str_text(&types), str_text(&shapes));
     for (int i = 0; !st && i < options->n_shapes; i++)
         if (options->shapes[i].rank < 0)
-            st = status_invalid("shape %s must have known rank.", shape_words(options->shapes[i]));
+            st = status_invalid("shape %s must have known rank.", SHAPE_TEXT(options->shapes[i]));
     str_fini(&types);
     str_fini(&shapes);
     return st;
@@ -141,8 +142,8 @@ static struct type_list components_of(const struct queue *queue) {
 }
 
 static COLD struct status *wrong_shape(int component, struct shape expected, const struct tensor *got) {
-    return status_invalid("Shape mismatch in tuple component %d. Expected %s, got %s", component, shape_words(expected),
-                          tensor_shape_words(got));
+    return status_invalid("Shape mismatch in tuple component %d. Expected %s, got %s", component, SHAPE_TEXT(expected),
+                          TENSOR_SHAPE_TEXT(got));
 }
 
 /* Inputs 1 … are a tuple for this queue. */
@@ -168,7 +169,7 @@ static struct status *check_batch(const struct kernel_ctx *ctx, const struct que
     for (int i = 0; i < queue->options.n_components; i++) {
         const struct tensor *batch = kernel_input(ctx, 1 + i);
         if (batch->rank == 0)
-            return status_invalid("All input tensors must have a 0th dimension. Component %d has shape %s", i, tensor_shape_words(batch));
+            return status_invalid("All input tensors must have a 0th dimension. Component %d has shape %s", i, TENSOR_SHAPE_TEXT(batch));
         if (i == 0)
             *ret_n = tensor_dim(batch, 0);
         if (queue->options.n_shapes > 0)
@@ -253,7 +254,7 @@ static enum kernel_result dequeue_batch(struct kernel_ctx *ctx, struct queue *qu
     KERNEL_TRY(ctx, check_signature(ctx, (struct type_list){&int32, 1}, components_of(queue)));
     if (n->n_elements < 1)
         return kernel_fail(ctx,
-                           status_invalid("The number of elements to dequeue must be a scalar, but had shape: %s", tensor_shape_words(n)));
+                           status_invalid("The number of elements to dequeue must be a scalar, but had shape: %s", TENSOR_SHAPE_TEXT(n)));
     struct queue_request request = {.n = tensor_index_at(n, 0), .is_batch = true, .is_small_allowed = is_small_allowed};
     if (request.n < 0)
         return kernel_fail(

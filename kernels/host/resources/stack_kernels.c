@@ -3,7 +3,10 @@
  * StackV2 and kin have a resource handle. Stack and kin, the first form, have a reference to a string vector {"_stacks", name}. */
 #include <stdlib.h>
 
-#include "kernels/support/state_internal.h"
+#include "kernels/host.h"
+#include "kernels/kernel.h"
+#include "kernels/support/variable_input.h"
+#include "kernels/variable.h"
 
 extern const struct kernel_list stack_kernels;
 
@@ -102,7 +105,7 @@ static enum kernel_result stack_compute(struct kernel_ctx *ctx) {
     const struct tensor *max_size = kernel_input(ctx, 0);
     struct resource_handle *handle = NULL;
     if (max_size->rank != 0)
-        return kernel_fail(ctx, status_invalid("Stack size must be scalar, but had shape: %s", tensor_shape_words(max_size)));
+        return kernel_fail(ctx, status_invalid("Stack size must be scalar, but had shape: %s", TENSOR_SHAPE_TEXT(max_size)));
     int64_t limit = tensor_index_at(max_size, 0);
     KERNEL_TRY(ctx, stack_make(ctx, limit < 0 ? -1 : limit, &handle));
     tensor_init_scalar_object(&ctx->outputs[0], DT_RESOURCE, &handle->object);

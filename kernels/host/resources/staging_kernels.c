@@ -1,8 +1,9 @@
-/* CPU kernels of staging areas and maps: kernels/host/resources/staging.h. Each op names its area by container and shared_name, or by its node's
- * name; whoever comes first makes it. */
+/* CPU kernels of staging areas and maps: kernels/host/resources/staging.h. Each op names its area by container and shared_name, or by its
+ * node's name; whoever comes first makes it. */
 #include <stdlib.h>
 
 #include "kernels/host/resources/staging.h"
+#include "kernels/support/variable_input.h"
 
 extern const struct kernel_list staging_kernels;
 
@@ -99,7 +100,7 @@ static struct status *read_key(const struct kernel_ctx *ctx, int64_t *ret) {
     if (key->n_elements == 0)
         return status_invalid("key must not be empty");
     if (key->n_elements != 1)
-        return status_invalid("key must be an int64 scalar, got tensor with shape: %s", tensor_shape_words(key));
+        return status_invalid("key must be an int64 scalar, got tensor with shape: %s", TENSOR_SHAPE_TEXT(key));
     *ret = tensor_index_at(key, 0);
     return NULL;
 }

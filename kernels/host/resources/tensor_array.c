@@ -3,7 +3,8 @@
 
 #include <stdlib.h>
 
-#include "kernels/support/state_internal.h"
+#include "kernels/kernel.h"
+#include "kernels/support/update.h"
 
 /* ---- elements ---- */
 
@@ -168,7 +169,7 @@ static struct status *make_room(struct tensor_array *array, int64_t index) {
 static COLD struct status *wrong_shape(const struct tensor_array *array, int64_t index, const struct tensor *value) {
     return status_invalid("TensorArray %s: Could not write to TensorArray index %lld because the value shape is %s which is incompatible "
                           "with the TensorArray's inferred element shape: %s (consider setting infer_shape=False).",
-                          array->name, (long long)index, tensor_shape_words(value), shape_words(array->element_shape));
+                          array->name, (long long)index, TENSOR_SHAPE_TEXT(value), SHAPE_TEXT(array->element_shape));
 }
 
 /* Adds *value to the element; takes it. */
@@ -178,7 +179,7 @@ static struct status *element_add(struct tensor_array *array, struct kernel_ctx 
     if (!shape_equal(element_shape_of(element), tensor_shape(value)))
         return status_invalid("TensorArray %s: Could not aggregate to TensorArray index %lld because the existing shape is %s but the new "
                               "input shape is %s.",
-                              array->name, (long long)index, shape_words(element_shape_of(element)), tensor_shape_words(value));
+                              array->name, (long long)index, SHAPE_TEXT(element_shape_of(element)), TENSOR_SHAPE_TEXT(value));
     if (sum->storage == TENSOR_NONE) {
         tensor_move(sum, value);
         return NULL;
@@ -267,7 +268,7 @@ static struct status *read_zeros(struct tensor_array *array, struct kernel_ctx *
                 "If "
                 "you set the full element_shape property on the forward TensorArray, the proper all-zeros tensor will be returned instead "
                 "of incurring this error.",
-                array->name, (long long)index, shape_words(array->element_shape));
+                array->name, (long long)index, SHAPE_TEXT(array->element_shape));
         element_set_shape(element, array->element_shape);
         element->is_written = true;
     }

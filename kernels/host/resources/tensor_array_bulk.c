@@ -3,7 +3,7 @@
  * Unstacking copies nothing: an element is a view of its rows. */
 #include <stdlib.h>
 
-#include "kernels/host/resources/tensor_array_internal.h"
+#include "kernels/host/resources/tensor_array.h"
 
 extern const struct kernel_list tensor_array_bulk_kernels;
 
@@ -67,11 +67,11 @@ static struct status *gather_check(const struct bulk_state *state, const int32_t
     struct shape first = tensor_shape(&parts[0]);
     if (!shape_is_compatible(state->wanted, first))
         return status_invalid("TensorArray was passed element_shape %s which does not match the Tensor at index %d: %s",
-                              shape_words(state->wanted), indices[0], shape_words(first));
+                              SHAPE_TEXT(state->wanted), indices[0], SHAPE_TEXT(first));
     for (int64_t i = 1; i < n; i++) {
         if (unlikely(!shape_equal(first, tensor_shape(&parts[i]))))
             return status_invalid("TensorArray has inconsistent shapes.  Index 0 has shape: %s but index %lld has shape: %s",
-                                  shape_words(first), (long long)i, tensor_shape_words(&parts[i]));
+                                  SHAPE_TEXT(first), (long long)i, TENSOR_SHAPE_TEXT(&parts[i]));
     }
     return NULL;
 }
@@ -108,14 +108,14 @@ static struct status *gather_all(struct kernel_ctx *ctx, struct tensor_array *ar
     const struct tensor *indices = kernel_input(ctx, 1);
     TRY(tensor_array_check_read(array, state->dtype));
     if (indices->rank != 1)
-        return status_invalid("Expected indices to be a vector, but received shape: %s", tensor_shape_words(indices));
+        return status_invalid("Expected indices to be a vector, but received shape: %s", TENSOR_SHAPE_TEXT(indices));
     if (indices->n_elements > 0)
         return gather_parts(ctx, array, tensor_cdata(indices), indices->n_elements);
     if (!shape_is_full(state->wanted))
         return status_unimplemented(
             "TensorArray has size zero, but element shape %s is not fully defined. Currently only static shapes are "
             "supported when packing zero-size TensorArrays.",
-            shape_words(state->wanted));
+            SHAPE_TEXT(state->wanted));
     return alloc_stacked(ctx, state->dtype, 0, state->wanted);
 }
 
@@ -145,11 +145,11 @@ static struct status *concat_check(const struct bulk_state *state, const struct 
             return status_invalid(
                 "TensorArray was passed element_shape_except0 %s but index %lld has (excepting dimension 0) shape: %s which "
                 "does not match.",
-                shape_words(state->wanted), (long long)i, shape_words(except_0(part)));
+                SHAPE_TEXT(state->wanted), (long long)i, SHAPE_TEXT(except_0(part)));
         if (!shape_equal(except_0(&parts[0]), except_0(part)))
             return status_invalid("TensorArray has inconsistent shapes.  Index 0 has (excepting dimension 0) shape: %s but index %lld has "
                                   "(excepting dimension 0) shape: %s",
-                                  shape_words(except_0(&parts[0])), (long long)i, shape_words(except_0(part)));
+                                  SHAPE_TEXT(except_0(&parts[0])), (long long)i, SHAPE_TEXT(except_0(part)));
         offsets[i] = elements;
         if (add_overflows_i64(rows, tensor_dim(part, 0), &rows) || add_overflows_i64(elements, part->n_elements, &elements))
             return status_invalid("The elements of a TensorArray are too large to be concatenated");
@@ -194,7 +194,7 @@ static struct status *concat_all(struct kernel_ctx *ctx, struct tensor_array *ar
         return status_unimplemented(
             "TensorArray has size zero, but element_shape_except0 %s is not fully defined. Currently only static shapes "
             "are supported when concatenating zero-size TensorArrays.",
-            shape_words(state->wanted));
+            SHAPE_TEXT(state->wanted));
     TRY(alloc_stacked(ctx, state->dtype, 0, state->wanted));
     return kernel_alloc(ctx, 1, DT_INT64, (struct shape){1, &n});
 }
@@ -227,9 +227,9 @@ static struct status *drop_dim_0(struct tensor *t) {
 static struct status *scatter_check(struct tensor_array *array, const struct tensor *indices, const struct tensor *value) {
     TRY(tensor_array_check_write(array, value));
     if (indices->rank != 1)
-        return status_invalid("Expected indices to be a vector, but received shape: %s", tensor_shape_words(indices));
+        return status_invalid("Expected indices to be a vector, but received shape: %s", TENSOR_SHAPE_TEXT(indices));
     if (value->rank < 1)
-        return status_invalid("Input value for unpack must be at least a vector but received shape: %s", tensor_shape_words(value));
+        return status_invalid("Input value for unpack must be at least a vector but received shape: %s", TENSOR_SHAPE_TEXT(value));
     if (indices->n_elements != tensor_dim(value, 0))
         return status_invalid("Expected len(indices) == values.shape[0], but saw: %lld vs. %lld", (long long)indices->n_elements,
                               (long long)tensor_dim(value, 0));
@@ -277,9 +277,9 @@ static enum kernel_result array_scatter(struct kernel_ctx *ctx) {
 static struct status *split_check(struct tensor_array *array, const struct tensor *value, const struct tensor *lengths) {
     TRY(tensor_array_check_write(array, value));
     if (lengths->rank != 1)
-        return status_invalid("Expected lengths to be a vector, received shape: %s", tensor_shape_words(lengths));
+        return status_invalid("Expected lengths to be a vector, received shape: %s", TENSOR_SHAPE_TEXT(lengths));
     if (value->rank < 1)
-        return status_invalid("Expected value to be at least a vector, but received shape: %s", tensor_shape_words(value));
+        return status_invalid("Expected value to be at least a vector, but received shape: %s", TENSOR_SHAPE_TEXT(value));
     int64_t sum = 0, n = lengths->n_elements, size = 0;
     bool is_dynamic = false;
     TRY(tensor_array_size(array, &size, &is_dynamic));
@@ -290,7 +290,7 @@ static struct status *split_check(struct tensor_array *array, const struct tenso
     }
     if (sum != tensor_dim(value, 0))
         return status_invalid("Expected sum of lengths to be equal to values.shape[0], but sum of lengths is %lld and value's shape is: %s",
-                              (long long)sum, tensor_shape_words(value));
+                              (long long)sum, TENSOR_SHAPE_TEXT(value));
     if (n != size && !(n > size && is_dynamic))
         return status_invalid(
             "TensorArray's size is not equal to the size of lengths (%lld vs. %lld), and the TensorArray is not marked as "

@@ -3,7 +3,8 @@
  * `flow` is a float that orders a graph's reads after its writes; its value means nothing and goes through unchanged. */
 #include <stdlib.h>
 
-#include "kernels/host/resources/tensor_array_internal.h"
+#include "kernels/host.h"
+#include "kernels/host/resources/tensor_array.h"
 
 extern const struct kernel_list tensor_array_kernels;
 
@@ -86,7 +87,7 @@ static enum kernel_result array_compute(struct kernel_ctx *ctx) {
     const struct array_state *state = ctx->instance->state;
     const struct tensor *size = kernel_input(ctx, 0);
     if (size->rank != 0)
-        return kernel_fail(ctx, status_invalid("TensorArray size must be scalar, but had shape: %s", tensor_shape_words(size)));
+        return kernel_fail(ctx, status_invalid("TensorArray size must be scalar, but had shape: %s", TENSOR_SHAPE_TEXT(size)));
     int64_t n = tensor_index_at(size, 0);
     if (n < 0)
         return kernel_fail(ctx, status_invalid("Size should be >= 0."));
@@ -111,7 +112,7 @@ static struct status *grad_init(struct kernel_init *init) {
 
 static struct status *prepend_of_input(const struct tensor *in, int64_t *dims, struct shape *ret) {
     if (in->rank > 1 || in->n_elements > SHAPE_MAX_RANK)
-        return status_invalid("shape_to_prepend must be a vector, but had shape: %s", tensor_shape_words(in));
+        return status_invalid("shape_to_prepend must be a vector, but had shape: %s", TENSOR_SHAPE_TEXT(in));
     for (int64_t i = 0; i < in->n_elements; i++) {
         dims[i] = tensor_index_at(in, i);
         if (dims[i] < 0)
@@ -146,7 +147,7 @@ static enum kernel_result grad_compute(struct kernel_ctx *ctx) {
 static struct status *index_of_input(const struct kernel_ctx *ctx, int64_t *ret) {
     const struct tensor *index = kernel_input(ctx, 1);
     if (unlikely(index->rank != 0))
-        return status_invalid("TensorArray index must be scalar, but had shape: %s", tensor_shape_words(index));
+        return status_invalid("TensorArray index must be scalar, but had shape: %s", TENSOR_SHAPE_TEXT(index));
     *ret = tensor_index_at(index, 0);
     return NULL;
 }

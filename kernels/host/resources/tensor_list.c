@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "common/tensor/tensor_proto.h"
-#include "kernels/support/state_internal.h"
+#include "kernels/kernel.h"
 
 enum { MIN_CAPACITY = 4 };
 /* An element of a list that arrives may claim so much memory whatever its message holds. */
@@ -225,12 +225,12 @@ static struct status *add_check(const struct tensor_list *a, const struct tensor
                               (long long)a->n, (long long)b->n);
     if (!shape_is_compatible(a->element_shape, b->element_shape))
         return status_invalid("Trying to add two lists of tensors with incompatible element shapes. One is %s and the other is %s",
-                              shape_words(a->element_shape), shape_words(b->element_shape));
+                              SHAPE_TEXT(a->element_shape), SHAPE_TEXT(b->element_shape));
     for (int64_t i = 0; i < a->n; i++) {
         const struct tensor *x = &a->elements[i], *y = &b->elements[i];
         if (tensor_list_has(a, i) && tensor_list_has(b, i) && !shape_equal(tensor_shape(x), tensor_shape(y)))
             return status_invalid("Trying to add two tensors with incompatible element shapes. One is %s and the other is %s",
-                                  tensor_shape_words(x), tensor_shape_words(y));
+                                  TENSOR_SHAPE_TEXT(x), TENSOR_SHAPE_TEXT(y));
     }
     return NULL;
 }

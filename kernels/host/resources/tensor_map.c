@@ -4,9 +4,9 @@
 
 #include "common/base/map.h"
 #include "common/tensor/tensor_proto.h"
-#include "kernels/host/data/batch_rows.h"
+#include "kernels/support/rows.h"
+#include "kernels/kernel.h"
 #include "kernels/support/element_text.h"
-#include "kernels/support/state_internal.h"
 #include "kernels/support/variant.h"
 
 extern const struct kernel_list tensor_map_kernels;
@@ -198,7 +198,7 @@ const struct variant_kind map_variant_kind = {&map_type, map_decode, map_depth, 
 static struct status *map_of_input(struct kernel_ctx *ctx, struct object **ret) {
     struct tensor *in = &ctx->inputs[0];
     if (in->n_elements != 1 || in->rank != 0)
-        return status_invalid("Input map must be a scalar saw: %s", tensor_shape_words(in));
+        return status_invalid("Input map must be a scalar saw: %s", TENSOR_SHAPE_TEXT(in));
     struct object *object = object_ref(*(struct object *const *)tensor_cdata(in));
     struct status *st = variant_resolve(&object, ctx->instance->allocator);
     if (!st && (!object || object->type != &map_type))

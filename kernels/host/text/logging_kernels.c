@@ -7,8 +7,8 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "kernels/kernel.h"
 #include "kernels/support/element_text.h"
-#include "kernels/support/state_internal.h"
 
 extern const struct kernel_list logging_kernels;
 
@@ -92,7 +92,7 @@ static COLD enum kernel_result assert_failed(struct kernel_ctx *ctx) {
 static enum kernel_result assert_compute(struct kernel_ctx *ctx) {
     const struct tensor *condition = kernel_input(ctx, 0);
     if (unlikely(condition->rank != 0))
-        return kernel_fail(ctx, status_invalid("In[0] should be a scalar: %s", tensor_shape_words(condition)));
+        return kernel_fail(ctx, status_invalid("In[0] should be a scalar: %s", TENSOR_SHAPE_TEXT(condition)));
     return likely(*(const uint8_t *)tensor_cdata(condition)) ? KERNEL_DONE : assert_failed(ctx);
 }
 
@@ -200,7 +200,7 @@ static enum kernel_result print_v2(struct kernel_ctx *ctx) {
     const struct print_v2_state *state = ctx->instance->state;
     const struct tensor *in = kernel_input(ctx, 0);
     if (in->rank != 0)
-        return kernel_fail(ctx, status_invalid("Input is expected to be scalar, but got %s", tensor_shape_words(in)));
+        return kernel_fail(ctx, status_invalid("Input is expected to be scalar, but got %s", TENSOR_SHAPE_TEXT(in)));
     struct span line = tensor_string(in, 0);
     struct status *st = NULL;
     struct str text = STR_INIT;

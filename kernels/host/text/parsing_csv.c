@@ -3,6 +3,7 @@
 
 #include "kernels/host/text/parsing_internal.h"
 #include "kernels/host/text/string_internal.h"
+#include "kernels/host/text/string_number.h"
 
 struct csv_state {
     char delimiter;

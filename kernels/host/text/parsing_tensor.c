@@ -18,9 +18,7 @@ enum kernel_result parsing_parse_tensor(struct kernel_ctx *ctx) {
     const struct tensor *input = kernel_input(ctx, 0);
     enum dtype dtype = (enum dtype)ctx->instance->out_types[0];
     if (input->rank != 0) {
-        char *shape = string_shape_text(input);
-        struct status *st = status_invalid("Expected `serialized` to be a scalar, got shape: %s", shape);
-        free(shape);
+        struct status *st = status_invalid("Expected `serialized` to be a scalar, got shape: %s", TENSOR_SHAPE_TEXT(input));
         return kernel_fail(ctx, st);
     }
     struct span proto = tensor_string(input, 0);
@@ -137,9 +135,7 @@ static void fingerprint_strings(const struct tensor *data, int64_t n_rows, int64
 enum kernel_result parsing_fingerprint(struct kernel_ctx *ctx) {
     const struct tensor *data = kernel_input(ctx, 0), *method = kernel_input(ctx, 1);
     if (method->rank != 0) {
-        char *shape = string_shape_text(method);
-        struct status *st = status_invalid("`method` should be a scalar string: %s", shape);
-        free(shape);
+        struct status *st = status_invalid("`method` should be a scalar string: %s", TENSOR_SHAPE_TEXT(method));
         return kernel_fail(ctx, st);
     }
     struct span name = tensor_string(method, 0);

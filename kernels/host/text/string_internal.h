@@ -16,9 +16,6 @@ kernel_fn string_join, string_reduce_join, string_unsorted_segment_join;
 /* string_number.c */
 struct status *string_as_string_init(struct kernel_init *init);
 kernel_fn string_as_string, string_to_number;
-/* The number that a text spells, spaces around it allowed, as StringToNumber reads it. A NUL follows the text. */
-bool string_parse_number(enum dtype dtype, struct span text, void *to);
-
 /* string_format.c */
 struct status *string_format_init(struct kernel_init *init);
 void string_format_fini(void *state);
@@ -47,18 +44,5 @@ kernel_fn string_ngrams;
 
 /* The elements of a string tensor that is being made. */
 static inline struct bytes **string_elements(struct tensor *t) { return tensor_data(t); }
-char *string_shape_text(const struct tensor *t); /* the caller frees it */
-
-/* ---- UTF-8 (utf8.c) ---- */
-
-/* A character starts at every byte that is no continuation byte; bytes before the first start belong to it. */
-static inline bool utf8_is_continuation(char c) { return ((unsigned char)c & 0xc0) == 0x80; }
-/* The character at text's front, which is not empty; *ret_len bytes. Of ill-formed bytes, the longest beginning of a well-formed character
- * (at least one byte) is one U+FFFD, as the standard recommends. */
-uint32_t utf8_decode(struct span text, size_t *ret_len);
-/* Case mapping as Unicode has it: one character may become several, and the final sigma has its own form. Ill-formed bytes
- * become U+FFFD. */
-void utf8_to_lower(struct span text, struct str *out);
-void utf8_to_upper(struct span text, struct str *out);
 
 #endif

@@ -31,10 +31,7 @@ enum kernel_result string_join(struct kernel_ctx *ctx) {
         if (!model)
             model = input;
         if (unlikely(!shape_equal(tensor_shape(model), tensor_shape(input)))) {
-            char *a = string_shape_text(model), *b = string_shape_text(input);
-            struct status *st = status_invalid("Input shapes do not match: %s vs. %s", a, b);
-            free(a);
-            free(b);
+            struct status *st = status_invalid("Input shapes do not match: %s vs. %s", TENSOR_SHAPE_TEXT(model), TENSOR_SHAPE_TEXT(input));
             return kernel_fail(ctx, st);
         }
     }

@@ -8,6 +8,7 @@
 
 #include "common/tensor/float16.h"
 #include "kernels/host/text/string_internal.h"
+#include "kernels/host/text/string_number.h"
 
 /* ---- AsString ---- */
 

@@ -79,9 +79,7 @@ static struct status *replace_in_texts(struct kernel_ctx *ctx, const struct rege
 static struct status *scalar_text(struct kernel_ctx *ctx, int input, const char *what, struct span *ret) {
     const struct tensor *t = kernel_input(ctx, input);
     if (t->rank != 0) {
-        char *shape = string_shape_text(t);
-        struct status *st = status_invalid("%s must be scalar, but received %s", what, shape);
-        free(shape);
+        struct status *st = status_invalid("%s must be scalar, but received %s", what, TENSOR_SHAPE_TEXT(t));
         return st;
     }
     *ret = tensor_string(t, 0);

@@ -98,10 +98,10 @@ static void split_at_text(struct parts *parts, struct span text, struct span sep
 static struct status *check(const struct tensor *input, const struct tensor *separator, const char *separator_name) {
     if (likely(input->rank == 1 && separator->rank == 0))
         return NULL;
-    char *text = string_shape_text(input->rank == 1 ? separator : input);
-    struct status *st = input->rank == 1 ? status_invalid("%s must be a scalar, got shape: %s", separator_name, text)
-                                         : status_invalid("input must be a vector, got shape: %s", text);
-    free(text);
+    struct status *st =
+        input->rank == 1
+            ? status_invalid("%s must be a scalar, got shape: %s", separator_name, TENSOR_SHAPE_TEXT(input->rank == 1 ? separator : input))
+            : status_invalid("input must be a vector, got shape: %s", TENSOR_SHAPE_TEXT(input->rank == 1 ? separator : input));
     return st;
 }
 

@@ -3,12 +3,7 @@
 
 #include "kernels/support/broadcast.h"
 #include "kernels/host/text/string_internal.h"
-
-char *string_shape_text(const struct tensor *t) {
-    struct str text = STR_INIT;
-    shape_print(tensor_shape(t), &text);
-    return str_detach(&text);
-}
+#include "kernels/support/utf8.h"
 
 /* ---- case ---- */
 
@@ -198,17 +193,11 @@ enum kernel_result string_substr(struct kernel_ctx *ctx) {
     struct broadcast plan;
     struct status *st = NULL;
     if (unlikely(!shape_equal(tensor_shape(pos), tensor_shape(len)))) {
-        char *a = string_shape_text(pos), *b = string_shape_text(len);
-        st = status_invalid("pos and len should have the same shape, got: %s vs. %s", a, b);
-        free(a);
-        free(b);
+        st = status_invalid("pos and len should have the same shape, got: %s vs. %s", TENSOR_SHAPE_TEXT(pos), TENSOR_SHAPE_TEXT(len));
         return kernel_fail(ctx, st);
     }
     if (unlikely(!broadcast_init(&plan, shapes, 2))) {
-        char *a = string_shape_text(input), *b = string_shape_text(pos);
-        st = status_invalid("Incompatible shapes: %s vs. %s", a, b);
-        free(a);
-        free(b);
+        st = status_invalid("Incompatible shapes: %s vs. %s", TENSOR_SHAPE_TEXT(input), TENSOR_SHAPE_TEXT(pos));
         return kernel_fail(ctx, st);
     }
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, DT_STRING, broadcast_shape(&plan)));

@@ -46,9 +46,7 @@ static void add_value(const struct wav_sound *sound, struct span tag, float samp
 
 struct status *summary_add_audio(const struct tensor *t, struct span tag, float rate, int64_t max_outputs, struct str *out) {
     if (t->rank != 2 && t->rank != 3) {
-        char *shape = string_shape_text(t);
-        struct status *st = status_invalid("Tensor must be 3-D or 2-D, got: %s", shape);
-        free(shape);
+        struct status *st = status_invalid("Tensor must be 3-D or 2-D, got: %s", TENSOR_SHAPE_TEXT(t));
         return st;
     }
     if (!(rate > 0))

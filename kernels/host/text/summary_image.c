@@ -109,9 +109,7 @@ static struct status *add_image(const uint8_t *pixels, struct codec_size size, s
 
 static struct status *check_images(const struct tensor *t, const struct tensor *bad_color) {
     if (t->rank != 4 || (tensor_dim(t, 3) != 1 && tensor_dim(t, 3) != 3 && tensor_dim(t, 3) != 4)) {
-        char *shape = string_shape_text(t);
-        struct status *st = status_invalid("Tensor must be 4-D with last dim 1, 3, or 4, not %s", shape);
-        free(shape);
+        struct status *st = status_invalid("Tensor must be 4-D with last dim 1, 3, or 4, not %s", TENSOR_SHAPE_TEXT(t));
         return st;
     }
     if (bad_color->rank != 1 || bad_color->n_elements < tensor_dim(t, 3))

@@ -91,10 +91,8 @@ enum kernel_result summary_scalar(struct kernel_ctx *ctx) {
     const struct tensor *tags = kernel_input(ctx, 0), *values = kernel_input(ctx, 1);
     struct str out = STR_INIT;
     if (!shape_equal(tensor_shape(tags), tensor_shape(values))) {
-        char *a = string_shape_text(tags), *b = string_shape_text(values);
-        struct status *st = status_invalid("tags and values are not the same shape: %s != %s", a, b);
-        free(a);
-        free(b);
+        struct status *st =
+            status_invalid("tags and values are not the same shape: %s != %s", TENSOR_SHAPE_TEXT(tags), TENSOR_SHAPE_TEXT(values));
         return kernel_fail(ctx, st);
     }
     for (int64_t i = 0; i < tags->n_elements; i++) {

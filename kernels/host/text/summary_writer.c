@@ -10,9 +10,10 @@
 #include <unistd.h>
 
 #include "common/io/crc32c.h"
-#include "kernels/host/files/io_internal.h"
+#include "kernels/support/io_task.h"
 #include "kernels/support/named_resource.h"
 #include "kernels/host/text/summary_internal.h"
+#include "kernels/support/variable_input.h"
 
 /* Fields of Event. */
 enum { EVENT_WALL_TIME = 1, EVENT_STEP, EVENT_FILE_VERSION, EVENT_GRAPH, EVENT_SUMMARY };
@@ -189,8 +190,7 @@ enum kernel_result summary_writer_create(struct kernel_ctx *ctx) {
     static const char *const names[] = {"writer", "logdir", "max_queue", "flush_millis", "filename_suffix"};
     for (int i = 1; i < 5; i++) {
         if (kernel_input(ctx, i)->rank != 0)
-            return kernel_fail(ctx,
-                               status_invalid("%s must be a scalar, got shape %s", names[i], tensor_shape_words(kernel_input(ctx, i))));
+            return kernel_fail(ctx, status_invalid("%s must be a scalar, got shape %s", names[i], TENSOR_SHAPE_TEXT(kernel_input(ctx, i))));
     }
     return io_run(ctx, create_body);
 }
@@ -243,7 +243,7 @@ struct status *summary_write_init(struct kernel_init *init) {
 static struct status *add_scalar(const struct kernel_ctx *ctx, struct span tag, struct str *summary) {
     const struct tensor *value = kernel_input(ctx, 3);
     if (value->n_elements != 1)
-        return status_invalid("value must be a scalar, got shape %s", tensor_shape_words(value));
+        return status_invalid("value must be a scalar, got shape %s", TENSOR_SHAPE_TEXT(value));
     size_t begin = proto_begin(summary, SUMMARY_VALUE, tag.len + 16);
     summary_add_text(summary, VALUE_TAG, tag);
     summary_add_float(summary, VALUE_SIMPLE, (float)summary_number_at(value, 0));
@@ -291,7 +291,7 @@ static struct status *add_values(const struct kernel_ctx *ctx, enum summary_writ
         return summary_add_images(kernel_input(ctx, 3), tag, kernel_input(ctx, 4), state->max, summary);
     case SUMMARY_WRITE_AUDIO:
         if (kernel_input(ctx, 4)->n_elements != 1)
-            return status_invalid("sample_rate must be a scalar, got shape %s", tensor_shape_words(kernel_input(ctx, 4)));
+            return status_invalid("sample_rate must be a scalar, got shape %s", TENSOR_SHAPE_TEXT(kernel_input(ctx, 4)));
         return summary_add_audio(kernel_input(ctx, 3), tag, *(const float *)tensor_cdata(kernel_input(ctx, 4)), state->max, summary);
     default:
         str_add_bytes(summary, tag.data, tag.len);
@@ -308,7 +308,7 @@ static struct status *make_event(const struct kernel_ctx *ctx, enum summary_writ
     }
     const struct tensor *step = kernel_input(ctx, 1);
     if (step->rank != 0)
-        return status_invalid("step must be a scalar, got shape %s", tensor_shape_words(step));
+        return status_invalid("step must be a scalar, got shape %s", TENSOR_SHAPE_TEXT(step));
     begin_event(event, *(const int64_t *)tensor_cdata(step));
     if (kind == SUMMARY_WRITE_GRAPH) {
         TRY(summary_scalar_text(ctx, 2, "tensor", &whole));

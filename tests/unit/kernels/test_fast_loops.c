@@ -9,6 +9,7 @@
 #include "kernels/cpu/matmul/gemm.h"
 #include "kernels/support/half_blocks.h"
 #include "kernels/cpu/math/math_arith.h"
+#include "kernels/support/isa.h"
 
 /* ---- elementwise: at most MAX_ULPS from libm's double ---- */
 
@@ -50,9 +51,9 @@ static void check_loops(const char *name, unary_loop *const *loops, double exact
 #define CHECK_BUILDS(name, exact)                                     \
     do {                                                              \
         check_loops(#name, name##_loops_base, exact);                 \
-        if (math_has_avx2())                                          \
+        if (cpu_has_avx2())                                           \
             check_loops(#name " avx2", name##_loops_avx2, exact);     \
-        if (math_has_avx512())                                        \
+        if (cpu_has_avx512())                                         \
             check_loops(#name " avx512", name##_loops_avx512, exact); \
     } while (0)
 

@@ -1,5 +1,7 @@
 /* Variables of both kinds. What values come out is tests/differential/cases_state.py's business; here: the rule that a buffer
  * with another holder is never written, updates in place, threads, and the words of refusals. */
+#include "kernels/kernel.h"
+#include "kernels/support/update.h"
 #include "tests/unit/kernels/kernel_test.h"
 
 #include <pthread.h>
@@ -9,7 +11,6 @@
 #include <cmocka.h>
 
 #include "common/graph/graph_text.h"
-#include "kernels/support/state_internal.h"
 
 // clang-format off
 #define REF "v = VariableV2() {dtype=float, shape=[3]}\n"                                             \

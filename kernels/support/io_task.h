@@ -1,9 +1,8 @@
-/* What the kernels of files and checkpoints share: work on the host's I/O threads. For kernels/cpu only. */
-#ifndef MILLRACE_KERNELS_HOST_FILES_IO_INTERNAL_H
-#define MILLRACE_KERNELS_HOST_FILES_IO_INTERNAL_H
+/* Kernels that block on files: their work runs on the host's I/O threads. */
+#ifndef MILLRACE_KERNELS_SUPPORT_IO_TASK_H
+#define MILLRACE_KERNELS_SUPPORT_IO_TASK_H
 
 #include "common/io/file_system.h"
-#include "kernels/support/state_internal.h"
 #include "kernels/host.h"
 #include "kernels/kernel.h"
 
@@ -22,10 +21,5 @@ struct status *io_prefix(struct span prefix, struct str *out) MUST_USE; /* of wh
 
 /* CANCELLED once the step is: long work asks now and then. */
 struct status *io_check_cancelled(struct kernel_ctx *ctx) MUST_USE;
-
-/* ---- checkpoint_v1.c: RestoreV2 reads the older format as well ---- */
-
-/* All outputs from the V1 files that match the pattern in input 0, by the names in input 1, and the specs in input 2 if there is one. */
-struct status *checkpoint_v1_restore(struct kernel_ctx *ctx) MUST_USE;
 
 #endif

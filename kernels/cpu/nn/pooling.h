@@ -1,6 +1,6 @@
 /* What the files of the pooling family share: pool_kernels.c lists the rows. (The threads' pool is common/base/pool.h.) */
-#ifndef MILLRACE_KERNELS_CPU_NN_POOLING_INTERNAL_H
-#define MILLRACE_KERNELS_CPU_NN_POOLING_INTERNAL_H
+#ifndef MILLRACE_KERNELS_CPU_NN_POOLING_H
+#define MILLRACE_KERNELS_CPU_NN_POOLING_H
 
 #include "common/ops/window.h"
 #include "kernels/cpu/nn/conv.h"

@@ -1,9 +1,11 @@
 /* Tensors one after the other: kernels/host/data/batch_rows.h. */
-#include "kernels/host/data/batch_rows.h"
+#include "kernels/support/rows.h"
 
 #include <stdlib.h>
 
-#include "kernels/cpu/array/array_internal.h"
+#include "common/tensor/element.h"
+#include "kernels/support/dims.h"
+#include "kernels/support/strided.h"
 
 struct status *rows_try_new(size_t n, struct tensor **ret) {
     size_t size = MAX(n, (size_t)1) * sizeof(struct tensor);
@@ -33,12 +35,12 @@ static struct status *check_piece(const struct tensor *first, const struct tenso
         return status_invalid("Types of all inputs should match: input 0 is %s, input %d is %s", dtype_name((enum dtype)first->dtype), i,
                               dtype_name((enum dtype)piece->dtype));
     if (piece->rank != first->rank)
-        return status_invalid("Ranks of all inputs should match: shape[0] = %s vs. shape[%d] = %s", TENSOR_SHAPE_NAME(first), i,
-                              TENSOR_SHAPE_NAME(piece));
+        return status_invalid("Ranks of all inputs should match: shape[0] = %s vs. shape[%d] = %s", TENSOR_SHAPE_TEXT(first), i,
+                              TENSOR_SHAPE_TEXT(piece));
     for (int d = 1; d < first->rank; d++)
         if (tensor_dim(piece, d) != tensor_dim(first, d))
-            return status_invalid("Dimensions of inputs should match: shape[0] = %s vs. shape[%d] = %s", TENSOR_SHAPE_NAME(first), i,
-                                  TENSOR_SHAPE_NAME(piece));
+            return status_invalid("Dimensions of inputs should match: shape[0] = %s vs. shape[%d] = %s", TENSOR_SHAPE_TEXT(first), i,
+                                  TENSOR_SHAPE_TEXT(piece));
     return NULL;
 }
 
@@ -59,7 +61,7 @@ struct status *rows_join(struct allocator *allocator, const struct tensor *const
     TRY(tensor_new(allocator, dtype, dims_shape(&dims), ret));
     for (int i = 0; i < n; i++) {
         if (pieces[i]->n_elements > 0)
-            strided_copy_run(dtype, array_at(ret, at), tensor_cdata(pieces[i]), pieces[i]->n_elements, pool);
+            strided_copy_run(dtype, tensor_at(ret, at), tensor_cdata(pieces[i]), pieces[i]->n_elements, pool);
         at += pieces[i]->n_elements;
     }
     return NULL;

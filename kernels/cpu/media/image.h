@@ -1,8 +1,7 @@
 /* What the kernels of the image family share. An image batch is [batch, height, width, channels]. For kernels/cpu only. */
-#ifndef MILLRACE_KERNELS_CPU_MEDIA_IMAGE_INTERNAL_H
-#define MILLRACE_KERNELS_CPU_MEDIA_IMAGE_INTERNAL_H
+#ifndef MILLRACE_KERNELS_CPU_MEDIA_IMAGE_H
+#define MILLRACE_KERNELS_CPU_MEDIA_IMAGE_H
 
-#include "kernels/support/state_internal.h"
 #include "kernels/kernel.h"
 
 /* ---- image_values.c: elements of any real dtype as float and back ---- */

@@ -1,5 +1,5 @@
 /* The update loops: one template, a row per op and dtype. Half and bfloat16 compute in float and round once; integers wrap. */
-#include "kernels/support/state_internal.h"
+#include "kernels/support/update.h"
 
 #include <complex.h>
 
@@ -41,10 +41,10 @@
     UPDATE_LOOP(, mul, suffix, T, C, LOAD, STORE, x *y)                    \
     UPDATE_LOOP(, div, suffix, T, C, LOAD, STORE, x / y)
 
-FLOAT_LOOPS(STATE_CLONES, float, float, float, SAME, SAME)
-FLOAT_LOOPS(STATE_CLONES, double, double, double, SAME, SAME)
-FLOAT_LOOPS(STATE_CLONES, half, uint16_t, float, half_to_float, half_from_float)
-FLOAT_LOOPS(STATE_CLONES, bfloat16, uint16_t, float, bfloat16_to_float, bfloat16_from_float)
+FLOAT_LOOPS(VECTOR_CLONES, float, float, float, SAME, SAME)
+FLOAT_LOOPS(VECTOR_CLONES, double, double, double, SAME, SAME)
+FLOAT_LOOPS(VECTOR_CLONES, half, uint16_t, float, half_to_float, half_from_float)
+FLOAT_LOOPS(VECTOR_CLONES, bfloat16, uint16_t, float, bfloat16_to_float, bfloat16_from_float)
 FLOAT_LOOPS(, complex64, float complex, float complex, SAME, SAME)
 FLOAT_LOOPS(, complex128, double complex, double complex, SAME, SAME)
 ORDER_LOOPS(float, float, float, SAME, SAME)

@@ -1,7 +1,5 @@
-/* From an input to its variable, and words for messages: kernels/support/state_internal.h. */
-#include "kernels/support/state_internal.h"
-
-#include <stdio.h>
+/* From an input to its variable. */
+#include "kernels/support/variable_input.h"
 
 struct status *handle_of_input(const struct kernel_ctx *ctx, int input, const struct resource_handle **ret) {
     const struct tensor *in = &ctx->inputs[input];
@@ -43,30 +41,25 @@ struct status *variable_check(const struct variable *variable, bool is_ref, enum
     return NULL;
 }
 
-enum { N_WORDS = 4, WORDS_LEN = 512 };
-static _Thread_local char words[N_WORDS][WORDS_LEN];
-static _Thread_local unsigned next_words;
+enum { KEEP_SLACK_BYTES = 4096 };
 
-const char *shape_words(struct shape shape) {
-    struct str text = STR_INIT;
-    shape_print(shape, &text);
-    char *out = words[next_words++ % N_WORDS];
-    snprintf(out, WORDS_LEN, "%s", str_text(&text));
-    str_fini(&text);
-    return out;
+struct status *variable_keep(struct kernel_ctx *ctx, int input, struct tensor *ret) {
+    struct tensor *in = &ctx->inputs[input];
+    if (in->storage == TENSOR_BUFFER && (in->buffer->size_bytes > 2 * tensor_size_bytes(in) + KEEP_SLACK_BYTES ||
+                                         in->buffer->flags & BUFFER_IS_READ_ONLY || !allocator_likes(ctx->instance->allocator, in->buffer)))
+        return tensor_clone(ctx->instance->allocator, in, ret);
+    tensor_move(ret, in);
+    return NULL;
 }
 
-const char *position_words(struct shape shape, int64_t i) {
-    char *out = words[next_words++ % N_WORDS];
-    size_t len = 0;
-    int64_t below = 1;
-    for (int d = 0; d < shape.rank; d++)
-        below *= MAX(shape.dims[d], 1);
-    out[0] = '\0';
-    for (int d = 0; d < shape.rank && len < WORDS_LEN - 24; d++) {
-        below /= MAX(shape.dims[d], 1);
-        len += (size_t)snprintf(out + len, WORDS_LEN - len, "%s%lld", d ? "," : "", (long long)(i / below));
-        i %= below;
+struct status *indices_check(const struct tensor *indices, int64_t limit) {
+    int64_t n = indices->n_elements;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t index = tensor_index_at(indices, i);
+        if (unlikely(index < 0 || index >= limit)) {
+            return status_invalid("indices%s = %lld is not in [0, %lld)", SHAPE_INDEX_TEXT(tensor_shape(indices), i), (long long)index,
+                                  (long long)limit);
+        }
     }
-    return out;
+    return NULL;
 }

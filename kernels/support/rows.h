@@ -1,6 +1,6 @@
 /* Tensors one after the other along dimension 0. */
-#ifndef MILLRACE_KERNELS_HOST_DATA_BATCH_ROWS_H
-#define MILLRACE_KERNELS_HOST_DATA_BATCH_ROWS_H
+#ifndef MILLRACE_KERNELS_SUPPORT_ROWS_H
+#define MILLRACE_KERNELS_SUPPORT_ROWS_H
 
 #include "common/base/pool.h"
 #include "common/tensor/tensor.h"

@@ -1,0 +1,49 @@
+/* Sizes of an output that a kernel computes, and small accessors that kernels of several families share. */
+#ifndef MILLRACE_KERNELS_SUPPORT_DIMS_H
+#define MILLRACE_KERNELS_SUPPORT_DIMS_H
+
+#include "kernels/kernel.h"
+
+/* Sizes of an output in the making. Ranks up to SHAPE_MAX_RANK. */
+struct dims {
+    int rank;
+    int64_t at[SHAPE_MAX_RANK + 2];
+};
+
+static inline void dims_set(struct dims *dims, struct shape shape) {
+    dims->rank = shape.rank;
+    for (int i = 0; i < shape.rank; i++)
+        dims->at[i] = shape.dims[i];
+}
+static inline struct shape dims_shape(const struct dims *dims) { return (struct shape){dims->rank, dims->at}; }
+/* True when full: the caller's status names the rank. */
+static inline bool dims_add(struct dims *dims, int64_t size) {
+    if (dims->rank >= SHAPE_MAX_RANK)
+        return false;
+    dims->at[dims->rank++] = size;
+    return true;
+}
+
+/* Product of sizes [begin, end) of a full shape whose product is known to fit (a tensor's own). */
+static inline int64_t dims_product(const int64_t *dims, int begin, int end) {
+    int64_t n = 1;
+    for (int i = begin; i < end; i++)
+        n *= dims[i];
+    return n;
+}
+
+/* The dtype of an output of the node. */
+static inline enum dtype kernel_out_dtype(const struct kernel_ctx *ctx, int output) {
+    return dtype_base((enum dtype)ctx->instance->out_types[output]);
+}
+
+/* An init function's body for a kernel whose state is one 64-bit attr. */
+static inline struct status *kernel_init_int_attr(struct kernel_init *init, const char *name) {
+    int64_t value;
+    TRY(node_get_i(init->node, name, &value));
+    init->state = xmalloc(sizeof(value));
+    *(int64_t *)init->state = value;
+    return NULL;
+}
+
+#endif

@@ -1,8 +1,10 @@
-/* What a step costs a C client that does nothing else: one NoOp on /job:worker/task:0, run again and again through the master.
+/* What a step costs a C client that does nothing else: one NoOp on /job:worker/task:0, run again
+ * and again through the master.
  *
  *   bench/c_noop [--target grpc://HOST:PORT] [--steps N]        (default: $MILLRACE_TARGET, 20000)
  *
- * Works against TensorFlow's own server too. Prints the median, the 10th and the 99th percentile in µs. */
+ * Works against TensorFlow's own server too. Prints the median, the 10th and the 99th percentile
+ * in µs. */
 #define PROGRAM "c_noop"
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,10 +35,15 @@ static const struct option_row rows[] = {
      .max = 100000000},
 };
 
-static const struct options_spec spec = {
-    .program = PROGRAM, .section = PROGRAM, .summary = "What a no-op step costs a C client.", .rows = rows, .n_rows = ARRAY_LEN(rows)};
+static const struct options_spec spec = {.program = PROGRAM,
+                                         .section = PROGRAM,
+                                         .summary = "What a no-op step costs a C client.",
+                                         .rows = rows,
+                                         .n_rows = ARRAY_LEN(rows)};
 
-static void add_text(struct str *out, uint32_t field, const char *text) { proto_add_bytes(out, field, text, strlen(text)); }
+static void add_text(struct str *out, uint32_t field, const char *text) {
+    proto_add_bytes(out, field, text, strlen(text));
+}
 
 /* GraphDef { node { name: "n" op: "NoOp" device: "…" } versions { producer } } */
 static void build_graph(struct str *out) {
@@ -62,8 +69,9 @@ static void measure(TF_DeprecatedSession *session, int64_t n, TF_Status *status)
     for (int64_t i = 0; i < n; i++)
         took_ns[i] = timed_step(session, "n", status);
     sort_times(took_ns, (size_t)n);
-    printf("no-op step: median %.1f µs, p10 %.1f µs, p99 %.1f µs (%lld steps)\n", (double)took_ns[n / 2] / 1e3,
-           (double)took_ns[n / 10] / 1e3, (double)took_ns[n - 1 - n / 100] / 1e3, (long long)n);
+    printf("no-op step: median %.1f µs, p10 %.1f µs, p99 %.1f µs (%lld steps)\n",
+           (double)took_ns[n / 2] / 1e3, (double)took_ns[n / 10] / 1e3,
+           (double)took_ns[n - 1 - n / 100] / 1e3, (long long)n);
     free(took_ns);
     str_fini(&graph);
 }

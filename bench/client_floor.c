@@ -1,5 +1,6 @@
-/* What a step costs a TensorFlow client by itself: a server that runs nothing and answers every RunStep at once with the values that were
- * fed (as many fetches as feeds, or none). It prints its port and serves until it is killed; compare.py measures against it. */
+/* What a step costs a TensorFlow client by itself: a server that runs nothing and answers every
+ * RunStep at once with the values that were fed (as many fetches as feeds, or none). It prints
+ * its port and serves until it is killed; compare.py measures against it. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -53,7 +54,8 @@ static void on_run_step(void *service, struct grpc_call *call) {
         return;
     }
     grpc_body_init(&body);
-    for (int i = 0; i < request.n_fetches && i < request.n_feeds; i++) { /* RunStepResponse.tensor: NamedTensorProto {name, tensor} */
+    /* RunStepResponse.tensor: NamedTensorProto {name, tensor} */
+    for (int i = 0; i < request.n_fetches && i < request.n_feeds; i++) {
         add_varint(&body, 1 << 3 | 2);
         add_varint(&body, bytes_size(request.fetches[i]) + bytes_size(request.feed_protos[i]));
         add_bytes(&body, 1, request.fetches[i]);

@@ -1,5 +1,5 @@
-/* What benchmarks that are clients share: an error ends the program, a step is timed, times are sorted.
- * PROGRAM is defined before: the name in messages. */
+/* What benchmarks that are clients share: an error ends the program, a step is timed, times are
+ * sorted. PROGRAM is defined before: the name in messages. */
 #ifndef MILLRACE_BENCH_CLIENT_STEP_H
 #define MILLRACE_BENCH_CLIENT_STEP_H
 
@@ -19,7 +19,8 @@ static inline void die_on_error(const TF_Status *status) {
 }
 
 /* A step of one target; how long it took, in ns. */
-static inline int64_t timed_step(TF_DeprecatedSession *session, const char *node, TF_Status *status) {
+static inline int64_t timed_step(TF_DeprecatedSession *session, const char *node,
+                                 TF_Status *status) {
     int64_t begin_ns = clock_now_ns();
     TF_Run(session, NULL, NULL, NULL, 0, NULL, NULL, 0, &node, 1, NULL, status);
     int64_t took_ns = clock_now_ns() - begin_ns;
@@ -32,6 +33,8 @@ static inline int compare_i64(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static inline void sort_times(int64_t *took_ns, size_t n) { qsort(took_ns, n, sizeof(*took_ns), compare_i64); }
+static inline void sort_times(int64_t *took_ns, size_t n) {
+    qsort(took_ns, n, sizeof(*took_ns), compare_i64);
+}
 
 #endif

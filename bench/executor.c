@@ -1,10 +1,12 @@
-/* How many nodes a second the shipped executor runs, by shape of the graph. One line per row, and JSON with --json FILE.
+/* How many nodes a second the shipped executor runs, by shape of the graph. One line per row,
+ * and JSON with --json FILE.
  *
  *   bench/executor [--nodes N] [--repeat R] [--only TEXT] [--json FILE]
  *
- * Statistics (node counts) and cancellation checks are on, as in the daemon; "traced" rows also record every node's times. Each figure is
- * the best of R repeats of the mean over a run of steps; the chain is the one that DESIGN.md section 5 speaks of. A step of cheap nodes
- * stays on its thread, so the figure for two threads is of two that run steps of one plan side by side. */
+ * Statistics (node counts) and cancellation checks are on, as in the daemon; "traced" rows also
+ * record every node's times. Each figure is the best of R repeats of the mean over a run of
+ * steps; the chain is the one that DESIGN.md section 5 speaks of. A step of cheap nodes stays on
+ * its thread, so the figure for two threads is of two that run steps of one plan side by side. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +32,8 @@ static struct node *add(struct graph *graph, const char *name, const char *op) {
     return node;
 }
 
-static struct node *add_unary(struct graph *graph, const char *op, enum dtype type, struct node *src, int index) {
+static struct node *add_unary(struct graph *graph, const char *op, enum dtype type,
+                              struct node *src, int index) {
     struct node *node = add(graph, graph_unique_name(graph, op), op);
     node_set_attr_type(graph, node, "T", type);
     node_add_input(graph, node, src, index);
@@ -83,7 +86,8 @@ static int64_t fan_out(struct graph *graph, int n, int width) {
 static int64_t fan_out_8(struct graph *graph, int n) { return fan_out(graph, n, 8); }
 static int64_t fan_out_64(struct graph *graph, int n) { return fan_out(graph, n, 64); }
 
-static struct node *add_binary(struct graph *graph, const char *op, enum dtype type, struct node *a, struct node *b) {
+static struct node *add_binary(struct graph *graph, const char *op, enum dtype type, struct node *a,
+                               struct node *b) {
     struct node *node = add(graph, graph_unique_name(graph, op), op);
     node_set_attr_type(graph, node, "T", type);
     node_add_input(graph, node, a, 0);
@@ -99,7 +103,8 @@ static int64_t scalar_adds(struct graph *graph, int n) {
     return n + 2;
 }
 
-static struct node *enter(struct graph *graph, struct node *src, enum dtype type, const char *frame, bool is_constant) {
+static struct node *enter(struct graph *graph, struct node *src, enum dtype type, const char *frame,
+                          bool is_constant) {
     struct node *node = add(graph, graph_unique_name(graph, "Enter"), "Enter");
     node_set_attr_type(graph, node, "T", type);
     node_set_attr_s(graph, node, "frame_name", frame);
@@ -129,14 +134,15 @@ static struct node *switch_on(struct graph *graph, struct node *value, struct no
     return node;
 }
 
-/* A loop as the TensorFlow client builds it: while var 0 < limit. var 0 counts; what the others do is the caller's. */
+/* A loop as the TensorFlow client builds it: while var 0 < limit. var 0 counts; what the others
+ * do is the caller's. */
 struct loop {
     struct node *merged[64], *switched[64], *one;
     int n_vars;
 };
 
-static void open_loop(struct graph *graph, struct loop *loop, const char *frame, struct node *start, struct node *limit, struct node *one,
-                      int n_vars) {
+static void open_loop(struct graph *graph, struct loop *loop, const char *frame, struct node *start,
+                      struct node *limit, struct node *one, int n_vars) {
     struct node *cond = add(graph, graph_unique_name(graph, "LoopCond"), "LoopCond");
     struct node *bound = enter(graph, limit, DT_INT32, frame, true);
     loop->one = enter(graph, one, DT_INT32, frame, true);
@@ -154,12 +160,14 @@ static void close_var(struct graph *graph, struct loop *loop, int i, struct node
 }
 
 static struct node *add_one(struct graph *graph, struct loop *loop, int i) {
-    return add_binary(graph, "AddV2", DT_INT32, add_unary(graph, "Identity", DT_INT32, loop->switched[i], 1), loop->one);
+    return add_binary(graph, "AddV2", DT_INT32,
+                      add_unary(graph, "Identity", DT_INT32, loop->switched[i], 1), loop->one);
 }
 
 /* Variables that each count: eight nodes an iteration for the first, five for each other. */
 static void counting_loop(struct graph *graph, int n_iterations, int n_vars) {
-    struct node *zero = int_const(graph, "zero", 0), *limit = int_const(graph, "limit", n_iterations), *one = int_const(graph, "one", 1);
+    struct node *zero = int_const(graph, "zero", 0),
+                *limit = int_const(graph, "limit", n_iterations), *one = int_const(graph, "one", 1);
     struct loop loop;
     open_loop(graph, &loop, "loop", zero, limit, one, n_vars);
     for (int i = 0; i < n_vars; i++)
@@ -180,14 +188,18 @@ static int64_t wide_loop(struct graph *graph, int n) {
 /* A loop of which each iteration runs another of eight. */
 static int64_t nested_loops(struct graph *graph, int n) {
     enum { INNER = 8 };
-    struct node *zero = int_const(graph, "zero", 0), *limit = int_const(graph, "limit", n / (8 * INNER)), *one = int_const(graph, "one", 1);
+    struct node *zero = int_const(graph, "zero", 0),
+                *limit = int_const(graph, "limit", n / (8 * INNER)),
+                *one = int_const(graph, "one", 1);
     struct node *inner_limit = int_const(graph, "inner_limit", INNER);
     struct loop outer, inner;
     open_loop(graph, &outer, "outer", zero, limit, one, 1);
     struct node *start = add_unary(graph, "ZerosLike", DT_INT32, outer.switched[0], 1);
-    open_loop(graph, &inner, "inner", start, enter(graph, inner_limit, DT_INT32, "outer", true), outer.one, 1);
+    open_loop(graph, &inner, "inner", start, enter(graph, inner_limit, DT_INT32, "outer", true),
+              outer.one, 1);
     close_var(graph, &inner, 0, add_one(graph, &inner, 0));
-    struct node *done = add_unary(graph, "Exit", DT_INT32, inner.switched[0], 0), *next = add_one(graph, &outer, 0);
+    struct node *done = add_unary(graph, "Exit", DT_INT32, inner.switched[0], 0),
+                *next = add_one(graph, &outer, 0);
     node_add_control(graph, next, done);
     close_var(graph, &outer, 0, next);
     add_unary(graph, "Exit", DT_INT32, outer.switched[0], 0);
@@ -232,7 +244,8 @@ enum { MAX_THREADS = 2 };
 
 struct figure {
     double per_second; /* nodes, of all threads together */
-    double cpu_ns;     /* a node, which tells how threads hinder each other where cores are shared with strangers */
+    /* a node, which tells how threads hinder each other where cores are shared with strangers */
+    double cpu_ns;
 };
 
 static int64_t cpu_time_ns(void) {
@@ -253,7 +266,8 @@ static struct figure measure(struct runner runner, int n_threads) {
     run_steps(&runners[0]);
     for (int i = 1; i < n_threads; i++)
         pthread_join(threads[i], NULL);
-    double seconds = (double)(clock_now_ns() - start_ns) / 1e9, nodes = (double)runners[0].n_executed * runner.n_steps * n_threads;
+    double seconds = (double)(clock_now_ns() - start_ns) / 1e9,
+           nodes = (double)runners[0].n_executed * runner.n_steps * n_threads;
     return (struct figure){nodes / seconds, (double)(cpu_time_ns() - start_cpu_ns) / nodes};
 }
 
@@ -310,13 +324,19 @@ int main(int argc, char **argv) {
                 if (k == 0)
                     continue;
                 so_far->per_second = MAX(so_far->per_second, figure.per_second);
-                so_far->cpu_ns = so_far->cpu_ns > 0 ? MIN(so_far->cpu_ns, figure.cpu_ns) : figure.cpu_ns;
+                so_far->cpu_ns =
+                    so_far->cpu_ns > 0 ? MIN(so_far->cpu_ns, figure.cpu_ns) : figure.cpu_ns;
             }
-        printf("%-28s %7.1f M nodes/s  %6.1f ns/node (cpu %.1f)   two threads %7.1f M nodes/s (cpu %.1f ns/node)\n", rows[r].name,
-               best[1].per_second / 1e6, 1e9 / best[1].per_second, best[1].cpu_ns, best[2].per_second / 1e6, best[2].cpu_ns);
+        printf("%-28s %7.1f M nodes/s  %6.1f ns/node (cpu %.1f)   two threads %7.1f M nodes/s (cpu "
+               "%.1f ns/node)\n",
+               rows[r].name, best[1].per_second / 1e6, 1e9 / best[1].per_second, best[1].cpu_ns,
+               best[2].per_second / 1e6, best[2].cpu_ns);
         if (json)
-            fprintf(json, "%s\n  {\"row\": \"%s\", \"nodes_per_s\": %.0f, \"ns_per_node\": %.2f, \"nodes_per_s_2_threads\": %.0f}",
-                    separator, rows[r].name, best[1].per_second, 1e9 / best[1].per_second, best[2].per_second);
+            fprintf(json,
+                    "%s\n  {\"row\": \"%s\", \"nodes_per_s\": %.0f, \"ns_per_node\": %.2f, "
+                    "\"nodes_per_s_2_threads\": %.0f}",
+                    separator, rows[r].name, best[1].per_second, 1e9 / best[1].per_second,
+                    best[2].per_second);
         separator = ",";
         plan_unref(plan);
     }

@@ -1,5 +1,6 @@
-/* The gRPC server and client against each other, in two processes over loopback TCP and a Unix socket: what an empty call costs and
- * how fast large messages go. With an argument "host:port" the client alone runs, its empty calls only, against that server and path:
+/* The gRPC server and client against each other, in two processes over loopback TCP and a Unix
+ * socket: what an empty call costs and how fast large messages go. With an argument "host:port"
+ * the client alone runs, its empty calls only, against that server and path:
  *   grpc_echo [host:port /package.Service/Method] */
 #include <signal.h>
 #include <stdio.h>
@@ -12,7 +13,12 @@
 #include "rpc/grpc/grpc_client.h"
 #include "rpc/grpc/grpc_server.h"
 
-enum { N_EMPTY_CALLS = 20000, N_LARGE_CALLS = 15, LARGE_BYTES = 64 << 20, TENSOR_OFFSET = 49 /* as in TensorFlow's messages */ };
+enum {
+    N_EMPTY_CALLS = 20000,
+    N_LARGE_CALLS = 15,
+    LARGE_BYTES = 64 << 20,
+    TENSOR_OFFSET = 49 /* as in TensorFlow's messages */
+};
 
 static size_t align_tensor(struct span head, size_t body_len) { return TENSOR_OFFSET; }
 
@@ -23,7 +29,8 @@ static void on_echo(void *service, struct grpc_call *call) {
     struct grpc_body body;
     grpc_body_init(&body);
     if (message->buffer)
-        grpc_body_add_shared(&body, message->body.data, message->body.len, buffer_ref(message->buffer));
+        grpc_body_add_shared(&body, message->body.data, message->body.len,
+                             buffer_ref(message->buffer));
     grpc_call_reply(call, &body);
 }
 
@@ -38,7 +45,8 @@ static void on_sink(void *service, struct grpc_call *call) {
 static void on_usage(void *service, struct grpc_call *call) {
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
-    int64_t us[2] = {usage.ru_utime.tv_sec * 1000000 + usage.ru_utime.tv_usec, usage.ru_stime.tv_sec * 1000000 + usage.ru_stime.tv_usec};
+    int64_t us[2] = {usage.ru_utime.tv_sec * 1000000 + usage.ru_utime.tv_usec,
+                     usage.ru_stime.tv_sec * 1000000 + usage.ru_stime.tv_usec};
     struct grpc_body body;
     grpc_body_init(&body);
     grpc_body_add_copy(&body, us, sizeof(us));
@@ -46,8 +54,9 @@ static void on_usage(void *service, struct grpc_call *call) {
 }
 
 static void serve(const char *address, int port_fd) {
-    static const struct grpc_method methods[] = {
-        {"/bench/Echo", on_echo, align_tensor}, {"/bench/Sink", on_sink, align_tensor}, {"/bench/Usage", on_usage, NULL}};
+    static const struct grpc_method methods[] = {{"/bench/Echo", on_echo, align_tensor},
+                                                 {"/bench/Sink", on_sink, align_tensor},
+                                                 {"/bench/Usage", on_usage, NULL}};
     struct loop *loop = loop_new();
     struct grpc_server_options options = {.methods = methods, .n_methods = ARRAY_LEN(methods)};
     struct grpc_server *server;
@@ -94,8 +103,9 @@ static void print_phase(struct bench *bench) {
     if (!phase->name)
         return;
     qsort(bench->took_ns, (size_t)n, sizeof(bench->took_ns[0]), compare_i64);
-    printf("%-5s %-16s n=%-6d median %9.1f us   p10 %9.1f   p99 %9.1f", bench->transport, phase->name, n,
-           (double)bench->took_ns[n / 2] / 1e3, (double)bench->took_ns[n / 10] / 1e3, (double)bench->took_ns[n * 99 / 100] / 1e3);
+    printf("%-5s %-16s n=%-6d median %9.1f us   p10 %9.1f   p99 %9.1f", bench->transport,
+           phase->name, n, (double)bench->took_ns[n / 2] / 1e3,
+           (double)bench->took_ns[n / 10] / 1e3, (double)bench->took_ns[n * 99 / 100] / 1e3);
 }
 
 static void next_phase(struct bench *bench) {
@@ -119,9 +129,11 @@ static void on_done(void *arg, struct status *status_take, struct grpc_message m
     if (!bench->phase->name && message_take.body.len == sizeof(bench->usage_us)) {
         int64_t us[2];
         memcpy(us, message_take.body.data, sizeof(us));
-        if (bench->n_done == 1 && bench->usage_us[0] + bench->usage_us[1] > 0 && bench->phase[-1].name) {
+        if (bench->n_done == 1 && bench->usage_us[0] + bench->usage_us[1] > 0 &&
+            bench->phase[-1].name) {
             int n_calls = bench->phase[-1].n_calls;
-            printf("   server cpu per call: user %.1f us, sys %.1f us\n", (double)(us[0] - bench->usage_us[0]) / (double)n_calls,
+            printf("   server cpu per call: user %.1f us, sys %.1f us\n",
+                   (double)(us[0] - bench->usage_us[0]) / (double)n_calls,
                    (double)(us[1] - bench->usage_us[1]) / (double)n_calls);
         }
         memcpy(bench->usage_us, us, sizeof(us));
@@ -142,7 +154,8 @@ static void start_call(struct bench *bench) {
     grpc_client_start(bench->client, bench->phase->path, &body, -1, align_tensor, on_done, bench);
 }
 
-static void run_client(const char *transport, const char *target, const struct phase *phases, size_t n_phases) {
+static void run_client(const char *transport, const char *target, const struct phase *phases,
+                       size_t n_phases) {
     struct bench *bench = xcalloc(1, sizeof(*bench));
     bench->transport = transport;
     bench->loop = loop_new();
@@ -161,9 +174,12 @@ static void run_client(const char *transport, const char *target, const struct p
 static void run_pair(const char *transport, const char *address) {
     static const struct phase phases[] = {
         {NULL, "/bench/Usage", false, 500}, /* warms up */
-        {NULL, "/bench/Usage", false, 1},   {"empty", "/bench/Echo", false, N_EMPTY_CALLS},
-        {NULL, "/bench/Usage", false, 1},   {"64 MiB in", "/bench/Sink", true, N_LARGE_CALLS},
-        {NULL, "/bench/Usage", false, 1},   {"64 MiB both ways", "/bench/Echo", true, N_LARGE_CALLS},
+        {NULL, "/bench/Usage", false, 1},
+        {"empty", "/bench/Echo", false, N_EMPTY_CALLS},
+        {NULL, "/bench/Usage", false, 1},
+        {"64 MiB in", "/bench/Sink", true, N_LARGE_CALLS},
+        {NULL, "/bench/Usage", false, 1},
+        {"64 MiB both ways", "/bench/Echo", true, N_LARGE_CALLS},
         {NULL, "/bench/Usage", false, 1},
     };
     int ends[2], port = 0;

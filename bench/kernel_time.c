@@ -1,9 +1,11 @@
-/* kernel_time: how long does one kernel take? The other half of bench/kernels.py, which writes the graph and times TensorFlow.
+/* kernel_time: how long does one kernel take? The other half of bench/kernels.py, which writes
+ * the graph and times TensorFlow.
  *
  *   kernel_time GRAPHDEF NODE N_THREADS MIN_MS
  *
- * Evaluates the inputs of NODE once, then runs its kernel alone, again and again for MIN_MS, in batches of 3 ms, short enough that some of
- * them run undisturbed. N_THREADS counts the calling thread. Prints the least of the batches' means in nanoseconds. */
+ * Evaluates the inputs of NODE once, then runs its kernel alone, again and again for MIN_MS, in
+ * batches of 3 ms, short enough that some of them run undisturbed. N_THREADS counts the calling
+ * thread. Prints the least of the batches' means in nanoseconds. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,12 +38,14 @@ static void must(struct status *st) {
     exit(70);
 }
 
-static int64_t run_once(const struct kernel_instance *instance, struct test_host *host, struct pool *pool, const struct tensor *inputs) {
+static int64_t run_once(const struct kernel_instance *instance, struct test_host *host,
+                        struct pool *pool, const struct tensor *inputs) {
     struct tensor in[MAX_INPUTS], out[MAX_INPUTS];
     memset(out, 0, sizeof(out));
     for (int i = 0; i < instance->n_inputs; i++)
         tensor_copy(&in[i], &inputs[i]);
-    struct kernel_ctx ctx = {.inputs = in, .outputs = out, .instance = instance, .host = &host->host, .pool = pool};
+    struct kernel_ctx ctx = {
+        .inputs = in, .outputs = out, .instance = instance, .host = &host->host, .pool = pool};
     int64_t began = clock_now_ns();
     enum kernel_result result = instance->compute(&ctx);
     int64_t took = clock_now_ns() - began;
@@ -54,7 +58,8 @@ static int64_t run_once(const struct kernel_instance *instance, struct test_host
     return took;
 }
 
-static const struct kernel_instance *prepare(struct test_graph *graph, const char *name, struct tensor *inputs) {
+static const struct kernel_instance *prepare(struct test_graph *graph, const char *name,
+                                             struct tensor *inputs) {
     struct node *node = NULL;
     for (int i = 0; i < graph->graph.n_nodes; i++) {
         if (strcmp(graph->graph.nodes[i]->name, name) == 0)

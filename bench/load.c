@@ -1,14 +1,15 @@
 /* A cluster under load, and at its limits of size; figures, not verdicts.
  *
- *   tfctl local --ps 1 --workers 2 --quiet -- build/bench/load [--target URL] [--threads N] [--seconds N] [--sessions N] [--nodes N] [--gib
- * N]
+ *   tfctl local --ps 1 --workers 2 --quiet -- build/bench/load [--target URL] [--threads N]
+ * [--seconds N] [--sessions N] [--nodes N] [--gib N]
  *
  *   steps      N client threads, each with a session of its own, run a scalar step again and again: steps a second, percentiles
  *   sessions   N sessions open at a time, each having run one step
  *   nodes      graphs of N/100, N/10 and N nodes: create, first run, extend by one node, run again
  *   bytes      a feed and fetch of N GiB less a page, and a graph with a constant of N/2 GiB: seconds, GB a second
  *
- * After each part the resident memory of every process that $MILLRACE_PIDS names is printed: it should come back. */
+ * After each part the resident memory of every process that $MILLRACE_PIDS names is printed: it
+ * should come back. */
 #define PROGRAM "load"
 #include <pthread.h>
 #include <stdio.h>
@@ -26,10 +27,10 @@ struct flags {
     int64_t threads, seconds, sessions, nodes, gib;
 };
 
-#define FLAG(field, text, what)                                                                                               \
-    {                                                                                                                         \
-        .name = #field, .kind = OPTION_INT, .offset = offsetof(struct flags, field), .value_name = "N", .default_text = text, \
-        .help = what, .max = 100000000                                                                                        \
+#define FLAG(field, text, what)                                                      \
+    {                                                                                \
+        .name = #field, .kind = OPTION_INT, .offset = offsetof(struct flags, field), \
+        .value_name = "N", .default_text = text, .help = what, .max = 100000000      \
     }
 static const struct option_row rows[] = {
     {.name = "target",
@@ -45,7 +46,8 @@ static const struct option_row rows[] = {
 };
 static const struct options_spec spec = {.program = "load",
                                          .section = "load",
-                                         .summary = "A cluster under load, and at its limits of size.",
+                                         .summary =
+                                             "A cluster under load, and at its limits of size.",
                                          .rows = rows,
                                          .n_rows = ARRAY_LEN(rows)};
 
@@ -74,7 +76,8 @@ static void print_memory(void) {
         const char *end = strchr(at + 1, '"'), *colon = end ? strchr(end, ':') : NULL;
         if (!colon)
             break;
-        printf("  %.*s %.1f MB", (int)(end - at - 1), at + 1, (double)resident_kb((int)strtol(colon + 1, NULL, 10)) / 1024);
+        printf("  %.*s %.1f MB", (int)(end - at - 1), at + 1,
+               (double)resident_kb((int)strtol(colon + 1, NULL, 10)) / 1024);
         at = colon;
     }
     printf("\n");
@@ -83,7 +86,9 @@ static void print_memory(void) {
 
 /* ---- graphs, by hand ---- */
 
-static void add_text(struct str *out, uint32_t field, const char *text) { proto_add_bytes(out, field, text, strlen(text)); }
+static void add_text(struct str *out, uint32_t field, const char *text) {
+    proto_add_bytes(out, field, text, strlen(text));
+}
 
 static void add_attr(struct str *node, const char *name, uint32_t field, uint64_t value) {
     struct str attr = STR_INIT, entry = STR_INIT;
@@ -95,7 +100,8 @@ static void add_attr(struct str *node, const char *name, uint32_t field, uint64_
     str_fini(&entry);
 }
 
-static void add_node(struct str *graph, const char *name, const char *op, const char *type_attr, const char *a, const char *b) {
+static void add_node(struct str *graph, const char *name, const char *op, const char *type_attr,
+                     const char *a, const char *b) {
     struct str node = STR_INIT;
     add_text(&node, 1, name);
     add_text(&node, 2, op);
@@ -143,7 +149,8 @@ static void extend_by_sum(TF_DeprecatedSession *session, TF_Status *status) {
     str_fini(&graph);
 }
 
-static void run_sum(TF_DeprecatedSession *session, const char *fetch, TF_Tensor *x, TF_Status *status) {
+static void run_sum(TF_DeprecatedSession *session, const char *fetch, TF_Tensor *x,
+                    TF_Status *status) {
     const char *feed = "x:0";
     TF_Tensor *y = NULL;
     TF_Run(session, NULL, &feed, &x, 1, &fetch, &y, 1, NULL, 0, NULL, status);
@@ -198,8 +205,9 @@ static void print_steps(struct client *clients, int64_t n_clients, double second
         at += clients[i].n_steps;
     }
     qsort(all, (size_t)n, sizeof(*all), compare_i32);
-    printf("steps: %lld threads, %.0f steps/s, median %d µs, p99 %d µs, longest %d µs\n", (long long)n_clients, (double)n / seconds,
-           n ? all[n / 2] : 0, n ? all[n - 1 - n / 100] : 0, n ? all[n - 1] : 0);
+    printf("steps: %lld threads, %.0f steps/s, median %d µs, p99 %d µs, longest %d µs\n",
+           (long long)n_clients, (double)n / seconds, n ? all[n / 2] : 0,
+           n ? all[n - 1 - n / 100] : 0, n ? all[n - 1] : 0);
     free(all);
 }
 
@@ -239,7 +247,8 @@ static void measure_sessions(const struct flags *flags, TF_Status *status) {
         extend_by_sum(sessions[i], status);
         run_sum(sessions[i], "y:0", x, status);
     }
-    printf("sessions: %lld opened, extended and run in %.2f s (%.0f µs each)\n", (long long)flags->sessions, seconds_since(begin_ns),
+    printf("sessions: %lld opened, extended and run in %.2f s (%.0f µs each)\n",
+           (long long)flags->sessions, seconds_since(begin_ns),
            seconds_since(begin_ns) / (double)flags->sessions * 1e6);
     print_memory();
     begin_ns = clock_now_ns();
@@ -282,8 +291,10 @@ static void measure_graph(const struct flags *flags, int64_t n_nodes, TF_Status 
     double extend_s = seconds_since(begin_ns);
     begin_ns = clock_now_ns();
     run_sum(session, "last:0", x, status);
-    printf("nodes: %8lld   create %8.2f ms   first run %8.2f ms   again %7.2f ms   extend by one %6.2f ms   run it %8.2f ms\n",
-           (long long)n_nodes, create_s * 1e3, first_s * 1e3, again_s * 1e3, extend_s * 1e3, seconds_since(begin_ns) * 1e3);
+    printf("nodes: %8lld   create %8.2f ms   first run %8.2f ms   again %7.2f ms   extend by one "
+           "%6.2f ms   run it %8.2f ms\n",
+           (long long)n_nodes, create_s * 1e3, first_s * 1e3, again_s * 1e3, extend_s * 1e3,
+           seconds_since(begin_ns) * 1e3);
     fflush(stdout);
     TF_DeleteTensor(x);
     TF_DeleteDeprecatedSession(session, status);
@@ -303,14 +314,16 @@ static void measure_feed(const struct flags *flags, TF_Status *status) {
     int64_t begin_ns = clock_now_ns();
     run_sum(session, "y:0", x, status);
     double took_s = seconds_since(begin_ns);
-    printf("bytes: %.2f GB fed and fetched in %.2f s, %.2f GB/s\n", (double)size / 1e9, took_s, 2 * (double)size / 1e9 / took_s);
+    printf("bytes: %.2f GB fed and fetched in %.2f s, %.2f GB/s\n", (double)size / 1e9, took_s,
+           2 * (double)size / 1e9 / took_s);
     TF_DeleteTensor(x);
     TF_DeleteDeprecatedSession(session, status);
 }
 
 static void measure_constant(const struct flags *flags, TF_Status *status) {
     size_t size = (size_t)flags->gib << 29;
-    struct str tensor = STR_INIT, shape = STR_INIT, dim = STR_INIT, node = STR_INIT, graph = STR_INIT, attr = STR_INIT, entry = STR_INIT;
+    struct str tensor = STR_INIT, shape = STR_INIT, dim = STR_INIT, node = STR_INIT,
+               graph = STR_INIT, attr = STR_INIT, entry = STR_INIT;
     char *content = xcalloc(1, size);
     proto_add_int(&dim, 1, size / sizeof(float));
     proto_add_bytes(&shape, 2, dim.data, dim.len);
@@ -342,7 +355,8 @@ static void measure_constant(const struct flags *flags, TF_Status *status) {
     begin_ns = clock_now_ns();
     TF_Run(session, NULL, NULL, NULL, 0, &fetch, &y, 1, NULL, 0, NULL, status);
     die_on_error(status);
-    printf("bytes: a constant of %.2f GB: graph sent in %.2f s, first run %.2f s\n", (double)size / 1e9, create_s, seconds_since(begin_ns));
+    printf("bytes: a constant of %.2f GB: graph sent in %.2f s, first run %.2f s\n",
+           (double)size / 1e9, create_s, seconds_since(begin_ns));
     TF_DeleteTensor(y);
     TF_DeleteDeprecatedSession(session, status);
     str_fini(&dim);

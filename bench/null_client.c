@@ -1,5 +1,5 @@
-/* One client of bench/null_steps.py, of Millrace and of TensorFlow's own servers alike: a session, and steps of one target as fast as they
- * go.
+/* One client of bench/null_steps.py, of Millrace and of TensorFlow's own servers alike: a
+ * session, and steps of one target as fast as they go.
  *
  *   bench/null_client --target URL --graph FILE --step NODE [--options FILE]
  *
@@ -20,8 +20,11 @@ struct flags {
     const char *target, *graph, *step, *options;
 };
 
-#define FLAG(field, text, what) \
-    { .name = #field, .kind = OPTION_STRING, .offset = offsetof(struct flags, field), .value_name = text, .help = what }
+#define FLAG(field, text, what)                                                         \
+    {                                                                                   \
+        .name = #field, .kind = OPTION_STRING, .offset = offsetof(struct flags, field), \
+        .value_name = text, .help = what                                                \
+    }
 static const struct option_row rows[] = {
     FLAG(target, "URL", "the master"),
     FLAG(graph, "FILE", "a serialized GraphDef"),
@@ -67,7 +70,8 @@ static TF_DeprecatedSession *open_session(const struct flags *flags, TF_Status *
     return session;
 }
 
-static void run_for(TF_DeprecatedSession *session, const char *node, double seconds, TF_Status *status) {
+static void run_for(TF_DeprecatedSession *session, const char *node, double seconds,
+                    TF_Status *status) {
     static int64_t took_ns[MAX_SAMPLES];
     int64_t begin_ns = clock_now_ns(), until_ns = begin_ns + (int64_t)(seconds * 1e9);
     size_t n = 0;

@@ -1,5 +1,6 @@
-/* What a socket of this machine can do: one process asks another for so many bytes and reads them into memory that it has used before, as a
- * task does that pulls a tensor. Prints the milliseconds of each round.
+/* What a socket of this machine can do: one process asks another for so many bytes and reads
+ * them into memory that it has used before, as a task does that pulls a tensor. Prints the
+ * milliseconds of each round.
  *
  *     socket_floor tcp|unix BYTES ROUNDS */
 #include <errno.h>

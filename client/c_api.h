@@ -1,11 +1,13 @@
-/* The thin C client: TensorFlow's C API names, as far as a client of a remote master needs them, without TensorFlow.
+/* The thin C client: TensorFlow's C API names, as far as a client of a remote master needs them,
+ * without TensorFlow.
  *
- * A session speaks TensorFlow's client protocol (gRPC) to a Millrace master or to TensorFlow's own server. Graphs are serialized GraphDefs,
- * feeds and fetches are named "node:index". Calls block; a session may be used by several threads, one call at a time.
- * Where a function has the name of one in TensorFlow's tensorflow/c/c_api.h it means the same; the MR_ ones are our own.
+ * A session speaks TensorFlow's client protocol (gRPC) to a Millrace master or to TensorFlow's
+ * own server. Graphs are serialized GraphDefs, feeds and fetches are named "node:index". Calls
+ * block; a session may be used by several threads, one call at a time. Where a function has the
+ * name of one in TensorFlow's tensorflow/c/c_api.h it means the same; the MR_ ones are our own.
  *
- * Ownership: every TF_New… and TF_Allocate… has its TF_Delete…; TF_Delete… accepts NULL. Errors come back in the TF_Status, which each call
- * sets (TF_OK on success). */
+ * Ownership: every TF_New… and TF_Allocate… has its TF_Delete…; TF_Delete… accepts NULL. Errors
+ * come back in the TF_Status, which each call sets (TF_OK on success). */
 #ifndef MILLRACE_CLIENT_C_API_H
 #define MILLRACE_CLIENT_C_API_H
 
@@ -58,14 +60,17 @@ void TF_DeleteBuffer(TF_Buffer *buffer);
 
 /* ---- tensors ---- */
 
-typedef int TF_DataType; /* TensorFlow's numbers: 1 float, 2 double, 3 int32, 7 string, 9 int64, 10 bool, … */
+/* TensorFlow's numbers: 1 float, 2 double, 3 int32, 7 string, 9 int64, 10 bool, … */
+typedef int TF_DataType;
 typedef struct TF_Tensor TF_Tensor;
 
-/* Copies `length` bytes of elements and calls the deallocator (when not NULL) at once. NULL for an unknown dtype, a wrong length or a bad
- * shape. Not for strings: MR_NewStringTensor. */
-TF_Tensor *TF_NewTensor(TF_DataType dtype, const int64_t *dims, int num_dims, void *data, size_t length,
-                        void (*deallocator)(void *data, size_t length, void *arg), void *arg);
-TF_Tensor *TF_AllocateTensor(TF_DataType dtype, const int64_t *dims, int num_dims, size_t length); /* elements undefined */
+/* Copies `length` bytes of elements and calls the deallocator (when not NULL) at once. NULL for
+ * an unknown dtype, a wrong length or a bad shape. Not for strings: MR_NewStringTensor. */
+TF_Tensor *TF_NewTensor(TF_DataType dtype, const int64_t *dims, int num_dims, void *data,
+                        size_t length, void (*deallocator)(void *data, size_t length, void *arg),
+                        void *arg);
+/* elements undefined */
+TF_Tensor *TF_AllocateTensor(TF_DataType dtype, const int64_t *dims, int num_dims, size_t length);
 void TF_DeleteTensor(TF_Tensor *tensor);
 TF_DataType TF_TensorType(const TF_Tensor *tensor);
 int TF_NumDims(const TF_Tensor *tensor);
@@ -74,7 +79,8 @@ int64_t TF_TensorElementCount(const TF_Tensor *tensor);
 size_t TF_TensorByteSize(const TF_Tensor *tensor);
 void *TF_TensorData(const TF_Tensor *tensor); /* not for strings */
 /* Strings, element by element. The bytes of MR_StringAt live as long as the tensor. */
-TF_Tensor *MR_NewStringTensor(const int64_t *dims, int num_dims, const char *const *data, const size_t *lengths);
+TF_Tensor *MR_NewStringTensor(const int64_t *dims, int num_dims, const char *const *data,
+                              const size_t *lengths);
 const char *MR_StringAt(const TF_Tensor *tensor, int64_t index, size_t *length);
 
 /* ---- sessions ---- */
@@ -82,30 +88,42 @@ const char *MR_StringAt(const TF_Tensor *tensor, int64_t index, size_t *length);
 typedef struct TF_SessionOptions TF_SessionOptions;
 TF_SessionOptions *TF_NewSessionOptions(void);
 void TF_DeleteSessionOptions(TF_SessionOptions *options);
-void TF_SetTarget(TF_SessionOptions *options, const char *target); /* "grpc://host:port", "grpcs://host:port" or "unix:/path" */
-void TF_SetConfig(TF_SessionOptions *options, const void *proto, size_t length, TF_Status *status); /* a serialized ConfigProto */
-void MR_SetTimeout(TF_SessionOptions *options, int64_t timeout_ms); /* of every call; < 0, the default: none */
+/* "grpc://host:port", "grpcs://host:port" or "unix:/path" */
+void TF_SetTarget(TF_SessionOptions *options, const char *target);
+/* a serialized ConfigProto */
+void TF_SetConfig(TF_SessionOptions *options, const void *proto, size_t length, TF_Status *status);
+/* of every call; < 0, the default: none */
+void MR_SetTimeout(TF_SessionOptions *options, int64_t timeout_ms);
 
-/* With grpcs://: PEM files of who vouches for the master (NULL: the system's authorities), of our own certificate and its key (NULL: none),
- * and the name that the master's certificate must carry (NULL: the target's host; "millrace://CLUSTER/master" is another that it has).
- * What is NULL, or not set, is taken from $MILLRACE_TLS_CA, _CERT, _KEY and _NAME where they are there. */
-void MR_SetTls(TF_SessionOptions *options, const char *ca_file, const char *cert_file, const char *key_file, const char *name);
+/* With grpcs://: PEM files of who vouches for the master (NULL: the system's authorities), of
+ * our own certificate and its key (NULL: none), and the name that the master's certificate must
+ * carry (NULL: the target's host; "millrace://CLUSTER/master" is another that it has). What is
+ * NULL, or not set, is taken from $MILLRACE_TLS_CA, _CERT, _KEY and _NAME where they are there. */
+void MR_SetTls(TF_SessionOptions *options, const char *ca_file, const char *cert_file,
+               const char *key_file, const char *name);
 
 typedef struct TF_DeprecatedSession TF_DeprecatedSession;
-/* Connects at the first call that needs the master. NULL and a status for a target that cannot be parsed. */
+/* Connects at the first call that needs the master. NULL and a status for a target that cannot
+ * be parsed. */
 TF_DeprecatedSession *TF_NewDeprecatedSession(const TF_SessionOptions *options, TF_Status *status);
 void TF_CloseDeprecatedSession(TF_DeprecatedSession *session, TF_Status *status);
-void TF_DeleteDeprecatedSession(TF_DeprecatedSession *session, TF_Status *status); /* closes it first if need be */
+/* closes it first if need be */
+void TF_DeleteDeprecatedSession(TF_DeprecatedSession *session, TF_Status *status);
 /* Adds the nodes of a serialized GraphDef; the first call creates the session at the master. */
-void TF_ExtendGraph(TF_DeprecatedSession *session, const void *graph_def, size_t length, TF_Status *status);
-/* One step. `inputs` are not taken (unlike TensorFlow's TF_Run, which consumes them). On success each outputs[i] is a new tensor. A fetch
- * that the reply lacks is TF_INTERNAL. run_options: a serialized RunOptions or NULL; run_metadata: gets a serialized RunMetadata, or NULL.
+void TF_ExtendGraph(TF_DeprecatedSession *session, const void *graph_def, size_t length,
+                    TF_Status *status);
+/* One step. `inputs` are not taken (unlike TensorFlow's TF_Run, which consumes them). On success
+ * each outputs[i] is a new tensor. A fetch that the reply lacks is TF_INTERNAL. run_options: a
+ * serialized RunOptions or NULL; run_metadata: gets a serialized RunMetadata, or NULL.
  */
-void TF_Run(TF_DeprecatedSession *session, const TF_Buffer *run_options, const char **input_names, TF_Tensor **inputs, int ninputs,
-            const char **output_names, TF_Tensor **outputs, int noutputs, const char **target_names, int ntargets, TF_Buffer *run_metadata,
+void TF_Run(TF_DeprecatedSession *session, const TF_Buffer *run_options, const char **input_names,
+            TF_Tensor **inputs, int ninputs, const char **output_names, TF_Tensor **outputs,
+            int noutputs, const char **target_names, int ntargets, TF_Buffer *run_metadata,
             TF_Status *status);
-/* Drops the containers' resources and closes all sessions of the master. No container: the default ones of all tasks. */
-void TF_Reset(const TF_SessionOptions *options, const char **containers, int ncontainers, TF_Status *status);
+/* Drops the containers' resources and closes all sessions of the master. No container: the
+ * default ones of all tasks. */
+void TF_Reset(const TF_SessionOptions *options, const char **containers, int ncontainers,
+              TF_Status *status);
 
 typedef struct TF_DeviceList TF_DeviceList;
 TF_DeviceList *TF_DeprecatedSessionListDevices(TF_DeprecatedSession *session, TF_Status *status);

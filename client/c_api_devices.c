@@ -76,8 +76,12 @@ static const struct device_row *device_at(const TF_DeviceList *list, int index, 
     return is_there ? &list->rows[index] : &none;
 }
 
-const char *TF_DeviceListName(const TF_DeviceList *list, int index, TF_Status *status) { return device_at(list, index, status)->name; }
-const char *TF_DeviceListType(const TF_DeviceList *list, int index, TF_Status *status) { return device_at(list, index, status)->type; }
+const char *TF_DeviceListName(const TF_DeviceList *list, int index, TF_Status *status) {
+    return device_at(list, index, status)->name;
+}
+const char *TF_DeviceListType(const TF_DeviceList *list, int index, TF_Status *status) {
+    return device_at(list, index, status)->type;
+}
 int64_t TF_DeviceListMemoryBytes(const TF_DeviceList *list, int index, TF_Status *status) {
     return device_at(list, index, status)->memory_bytes;
 }

@@ -28,9 +28,10 @@ struct TF_DeprecatedSession {
     bool is_closed;
 };
 
-/* Calls a method of the master and waits, with the session's lock held. On success the reply's buffer belongs to the caller. */
-struct status *session_call(TF_DeprecatedSession *session, const char *method, const struct str *request,
-                            struct grpc_message *ret) MUST_USE;
+/* Calls a method of the master and waits, with the session's lock held. On success the reply's
+ * buffer belongs to the caller. */
+struct status *session_call(TF_DeprecatedSession *session, const char *method,
+                            const struct str *request, struct grpc_message *ret) MUST_USE;
 
 /* Sets the caller's TF_Status; takes `status_take`. */
 void tf_status_set(TF_Status *to, struct status *status_take);

@@ -1,5 +1,6 @@
-/* Sessions of the thin client: requests written by hand, replies sliced by hand, one blocking call at a time over rpc/grpc/grpc_client.
- * Facts of the protocol: ../shared/TF_PROTOCOL.md section 3. */
+/* Sessions of the thin client: requests written by hand, replies sliced by hand, one blocking
+ * call at a time over rpc/grpc/grpc_client. Facts of the protocol: ../shared/TF_PROTOCOL.md
+ * section 3. */
 #include "client/c_api.h"
 
 #include <stdlib.h>
@@ -33,7 +34,8 @@ static void on_done(void *arg, struct status *status_take, struct grpc_message m
     pending->is_done = true;
 }
 
-/* Where the contents of the first large fetch start: RunStepResponse.tensor (1) → NamedTensorProto.tensor (2) → tensor_content (4). */
+/* Where the contents of the first large fetch start: RunStepResponse.tensor (1) →
+ * NamedTensorProto.tensor (2) → tensor_content (4). */
 static size_t align_reply(struct span head, size_t body_len) {
     static const uint32_t path[] = {1, 2, 4};
     struct span in = head;
@@ -62,12 +64,15 @@ static size_t align_reply(struct span head, size_t body_len) {
     return 0;
 }
 
-/* Calls and waits. On success the reply's buffer belongs to the caller. Takes the body's contents. */
-static struct status *call(TF_DeprecatedSession *session, const char *method, struct grpc_body *body, struct grpc_message *ret) {
+/* Calls and waits. On success the reply's buffer belongs to the caller. Takes the body's
+ * contents. */
+static struct status *call(TF_DeprecatedSession *session, const char *method,
+                           struct grpc_body *body, struct grpc_message *ret) {
     struct pending pending = {0};
     struct str path = STR_INIT;
     str_addf(&path, "/tensorflow.MasterService/%s", method);
-    grpc_client_start(session->client, str_text(&path), body, session->timeout_ms, align_reply, on_done, &pending);
+    grpc_client_start(session->client, str_text(&path), body, session->timeout_ms, align_reply,
+                      on_done, &pending);
     while (!pending.is_done)
         loop_run_once(session->loop);
     str_fini(&path);
@@ -75,7 +80,8 @@ static struct status *call(TF_DeprecatedSession *session, const char *method, st
     return pending.status;
 }
 
-struct status *session_call(TF_DeprecatedSession *session, const char *method, const struct str *request, struct grpc_message *ret) {
+struct status *session_call(TF_DeprecatedSession *session, const char *method,
+                            const struct str *request, struct grpc_message *ret) {
     struct grpc_body body;
     grpc_body_init(&body);
     grpc_body_add_copy(&body, str_text(request), request->len);
@@ -124,14 +130,17 @@ void TF_SetConfig(TF_SessionOptions *options, const void *proto, size_t length, 
     }
 }
 
-void MR_SetTimeout(TF_SessionOptions *options, int64_t timeout_ms) { options->timeout_ms = timeout_ms; }
+void MR_SetTimeout(TF_SessionOptions *options, int64_t timeout_ms) {
+    options->timeout_ms = timeout_ms;
+}
 
 static void set_text(char **field, const char *text) {
     free(*field);
     *field = text ? xstrdup(text) : NULL;
 }
 
-void MR_SetTls(TF_SessionOptions *options, const char *ca_file, const char *cert_file, const char *key_file, const char *name) {
+void MR_SetTls(TF_SessionOptions *options, const char *ca_file, const char *cert_file,
+               const char *key_file, const char *name) {
     set_text(&options->tls_ca, ca_file);
     set_text(&options->tls_cert, cert_file);
     set_text(&options->tls_key, key_file);
@@ -140,8 +149,11 @@ void MR_SetTls(TF_SessionOptions *options, const char *ca_file, const char *cert
 
 /* ---- life ---- */
 
-static struct status *connect_client(TF_DeprecatedSession *session, const TF_SessionOptions *options, const char *address, bool is_tls) {
-    struct tls_client settings = {options->tls_ca, options->tls_cert, options->tls_key, options->tls_name};
+static struct status *connect_client(TF_DeprecatedSession *session,
+                                     const TF_SessionOptions *options, const char *address,
+                                     bool is_tls) {
+    struct tls_client settings = {options->tls_ca, options->tls_cert, options->tls_key,
+                                  options->tls_name};
     struct tls *tls = NULL;
     tls_client_fill(&settings);
     if (is_tls)
@@ -166,7 +178,11 @@ TF_DeprecatedSession *TF_NewDeprecatedSession(const TF_SessionOptions *options, 
     bool is_tls;
     const char *target = str_text(&options->target), *address = tls_client_split(target, &is_tls);
     if (!*address || (!strchr(address, ':'))) {
-        tf_status_set(status, status_invalid("target '%s' is not of the form grpc://HOST:PORT, grpcs://HOST:PORT or unix:PATH", target));
+        tf_status_set(
+            status,
+            status_invalid(
+                "target '%s' is not of the form grpc://HOST:PORT, grpcs://HOST:PORT or unix:PATH",
+                target));
         return NULL;
     }
     TF_DeprecatedSession *session = xcalloc(1, sizeof *session);
@@ -223,7 +239,9 @@ static struct status *read_created(TF_DeprecatedSession *session, struct span bo
         else if (field.number == 2 && field.wire_type == 0)
             session->graph_version = (int64_t)field.value;
     }
-    return session->handle.len ? NULL : status_internal("%s created a session without a handle", session->target);
+    return session->handle.len
+               ? NULL
+               : status_internal("%s created a session without a handle", session->target);
 }
 
 /* With the lock held. graph_def may be empty. */
@@ -259,10 +277,13 @@ static struct status *extend(TF_DeprecatedSession *session, struct span graph_de
 }
 
 static struct status *closed(const TF_DeprecatedSession *session) {
-    return session->is_closed ? status_failed_precondition("the session at %s is closed", session->target) : NULL;
+    return session->is_closed
+               ? status_failed_precondition("the session at %s is closed", session->target)
+               : NULL;
 }
 
-void TF_ExtendGraph(TF_DeprecatedSession *session, const void *graph_def, size_t length, TF_Status *status) {
+void TF_ExtendGraph(TF_DeprecatedSession *session, const void *graph_def, size_t length,
+                    TF_Status *status) {
     struct span def = {graph_def, length};
     pthread_mutex_lock(&session->lock);
     struct status *st = closed(session);
@@ -274,8 +295,11 @@ void TF_ExtendGraph(TF_DeprecatedSession *session, const void *graph_def, size_t
 
 /* ---- steps ---- */
 
-/* A name as the server wants it: "a" means "a:0" (TensorFlow's server never answers a fetch without an index). */
-static void endpoint_name(const char *name, struct str *out) { str_addf(out, "%s%s", name, strchr(name, ':') ? "" : ":0"); }
+/* A name as the server wants it: "a" means "a:0" (TensorFlow's server never answers a fetch
+ * without an index). */
+static void endpoint_name(const char *name, struct str *out) {
+    str_addf(out, "%s%s", name, strchr(name, ':') ? "" : ":0");
+}
 
 static void add_fetch(struct str *out, const char *name) {
     struct str full = STR_INIT;
@@ -296,7 +320,8 @@ static void add_feed(struct grpc_body *body, const char *name, const struct tens
     }
     size_t tensor_len = tensor.len + content;
     proto_add_tag(&head, 2, 2);
-    proto_add_varint(&head, 1 + proto_varint_size(full.len) + full.len + 1 + proto_varint_size(tensor_len) + tensor_len);
+    proto_add_varint(&head, 1 + proto_varint_size(full.len) + full.len + 1 +
+                                proto_varint_size(tensor_len) + tensor_len);
     proto_add_tag(&head, 1, 2);
     proto_add_varint(&head, full.len);
     str_add_bytes(&head, full.data, full.len);
@@ -313,9 +338,12 @@ static void add_feed(struct grpc_body *body, const char *name, const struct tens
     str_fini(&tensor);
 }
 
-static void add_str(struct grpc_body *body, const struct str *text) { grpc_body_add_copy(body, str_text(text), text->len); }
+static void add_str(struct grpc_body *body, const struct str *text) {
+    grpc_body_add_copy(body, str_text(text), text->len);
+}
 
-static struct status *take_tensor(struct span named, struct buffer *owner, const char **output_names, TF_Tensor **outputs, int noutputs) {
+static struct status *take_tensor(struct span named, struct buffer *owner,
+                                  const char **output_names, TF_Tensor **outputs, int noutputs) {
     struct proto_field field;
     struct span name = {"", 0}, proto = {"", 0};
     while (proto_next(&named, &field) > 0) {
@@ -326,8 +354,10 @@ static struct status *take_tensor(struct span named, struct buffer *owner, const
     }
     for (int i = 0; i < noutputs; i++) {
         size_t len = strlen(output_names[i]);
-        bool is_short = !strchr(output_names[i], ':') && name.len == len + 2 && memcmp(name.data + len, ":0", 2) == 0;
-        if (outputs[i] || !(span_is(name, output_names[i]) || (is_short && memcmp(name.data, output_names[i], len) == 0)))
+        bool is_short = !strchr(output_names[i], ':') && name.len == len + 2 &&
+                        memcmp(name.data + len, ":0", 2) == 0;
+        if (outputs[i] || !(span_is(name, output_names[i]) ||
+                            (is_short && memcmp(name.data, output_names[i], len) == 0)))
             continue;
         struct tensor value;
         TRY(tensor_from_proto(proto, owner, allocator_host(), &value));
@@ -336,8 +366,8 @@ static struct status *take_tensor(struct span named, struct buffer *owner, const
     return NULL;
 }
 
-static struct status *take_reply(const struct grpc_message *reply, const char **output_names, TF_Tensor **outputs, int noutputs,
-                                 TF_Buffer *run_metadata) {
+static struct status *take_reply(const struct grpc_message *reply, const char **output_names,
+                                 TF_Tensor **outputs, int noutputs, TF_Buffer *run_metadata) {
     struct proto_field field;
     struct span body = reply->body, message = {"", 0};
     int more, code = 0;
@@ -362,8 +392,9 @@ static struct status *take_reply(const struct grpc_message *reply, const char **
     return NULL;
 }
 
-void TF_Run(TF_DeprecatedSession *session, const TF_Buffer *run_options, const char **input_names, TF_Tensor **inputs, int ninputs,
-            const char **output_names, TF_Tensor **outputs, int noutputs, const char **target_names, int ntargets, TF_Buffer *run_metadata,
+void TF_Run(TF_DeprecatedSession *session, const TF_Buffer *run_options, const char **input_names,
+            TF_Tensor **inputs, int ninputs, const char **output_names, TF_Tensor **outputs,
+            int noutputs, const char **target_names, int ntargets, TF_Buffer *run_metadata,
             TF_Status *status) {
     struct str text = STR_INIT;
     struct grpc_body body;
@@ -405,7 +436,8 @@ void TF_Run(TF_DeprecatedSession *session, const TF_Buffer *run_options, const c
     tf_status_set(status, st);
 }
 
-void TF_Reset(const TF_SessionOptions *options, const char **containers, int ncontainers, TF_Status *status) {
+void TF_Reset(const TF_SessionOptions *options, const char **containers, int ncontainers,
+              TF_Status *status) {
     struct str request = STR_INIT;
     struct grpc_message reply = {0};
     TF_Status *ignored = TF_NewStatus();

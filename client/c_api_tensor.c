@@ -22,7 +22,9 @@ void tf_status_set(TF_Status *to, struct status *status_take) {
 }
 
 void TF_SetStatus(TF_Status *status, TF_Code code, const char *message) {
-    tf_status_set(status, code == TF_OK ? NULL : status_new((enum status_code)code, "%s", message ? message : ""));
+    tf_status_set(status, code == TF_OK
+                              ? NULL
+                              : status_new((enum status_code)code, "%s", message ? message : ""));
 }
 
 TF_Code TF_GetCode(const TF_Status *status) { return (TF_Code)status_code(status->status); }
@@ -65,7 +67,8 @@ TF_Tensor *TF_AllocateTensor(TF_DataType dtype, const int64_t *dims, int num_dim
     struct tensor value;
     if (!dtype_is_known(dtype) || !dtype_in((enum dtype)dtype, DTYPES_PLAIN))
         return NULL;
-    struct status *st = tensor_new(allocator_host(), (enum dtype)dtype, (struct shape){num_dims, dims}, &value);
+    struct status *st =
+        tensor_new(allocator_host(), (enum dtype)dtype, (struct shape){num_dims, dims}, &value);
     if (st) {
         status_unref(st);
         return NULL;
@@ -77,8 +80,9 @@ TF_Tensor *TF_AllocateTensor(TF_DataType dtype, const int64_t *dims, int num_dim
     return tf_tensor_new(&value);
 }
 
-TF_Tensor *TF_NewTensor(TF_DataType dtype, const int64_t *dims, int num_dims, void *data, size_t length,
-                        void (*deallocator)(void *data, size_t length, void *arg), void *arg) {
+TF_Tensor *TF_NewTensor(TF_DataType dtype, const int64_t *dims, int num_dims, void *data,
+                        size_t length, void (*deallocator)(void *data, size_t length, void *arg),
+                        void *arg) {
     TF_Tensor *tensor = TF_AllocateTensor(dtype, dims, num_dims, length);
     if (tensor && length)
         memcpy(tensor_data(&tensor->value), data, length);
@@ -99,11 +103,15 @@ int TF_NumDims(const TF_Tensor *tensor) { return tensor->value.rank; }
 int64_t TF_Dim(const TF_Tensor *tensor, int index) { return tensor_dim(&tensor->value, index); }
 int64_t TF_TensorElementCount(const TF_Tensor *tensor) { return tensor->value.n_elements; }
 size_t TF_TensorByteSize(const TF_Tensor *tensor) { return tensor_size_bytes(&tensor->value); }
-void *TF_TensorData(const TF_Tensor *tensor) { return (void *)(uintptr_t)tensor_cdata(&tensor->value); }
+void *TF_TensorData(const TF_Tensor *tensor) {
+    return (void *)(uintptr_t)tensor_cdata(&tensor->value);
+}
 
-TF_Tensor *MR_NewStringTensor(const int64_t *dims, int num_dims, const char *const *data, const size_t *lengths) {
+TF_Tensor *MR_NewStringTensor(const int64_t *dims, int num_dims, const char *const *data,
+                              const size_t *lengths) {
     struct tensor value;
-    struct status *st = tensor_new(allocator_host(), DT_STRING, (struct shape){num_dims, dims}, &value);
+    struct status *st =
+        tensor_new(allocator_host(), DT_STRING, (struct shape){num_dims, dims}, &value);
     if (st) {
         status_unref(st);
         return NULL;

@@ -20,6 +20,9 @@ void tls_client_fill(struct tls_client *client) {
 }
 
 struct status *tls_client_new(const struct tls_client *client, struct tls **ret_tls) {
-    struct tls_options options = {.cert_file = client->cert, .key_file = client->key, .ca_file = client->ca, .protocol = TLS_ALPN_GRPC};
+    struct tls_options options = {.cert_file = client->cert,
+                                  .key_file = client->key,
+                                  .ca_file = client->ca,
+                                  .protocol = TLS_ALPN_GRPC};
     return status_prefix_take(tls_new(&options, ret_tls), "TLS: ");
 }

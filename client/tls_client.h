@@ -1,5 +1,6 @@
-/* How a client speaks TLS: with whom it believes, what it shows, and whom it expects. What a flag does not say, the environment does:
- * MILLRACE_TLS_CA, MILLRACE_TLS_CERT, MILLRACE_TLS_KEY, MILLRACE_TLS_NAME. */
+/* How a client speaks TLS: with whom it believes, what it shows, and whom it expects. What a
+ * flag does not say, the environment does: MILLRACE_TLS_CA, MILLRACE_TLS_CERT, MILLRACE_TLS_KEY,
+ * MILLRACE_TLS_NAME. */
 #ifndef MILLRACE_CLIENT_TLS_CLIENT_H
 #define MILLRACE_CLIENT_TLS_CLIENT_H
 
@@ -8,7 +9,8 @@
 
 struct tls_client {
     const char *ca, *cert, *key; /* PEM files; NULL: the system's authorities, no certificate */
-    const char *name;            /* that the server's certificate must carry; NULL: the target's host */
+    /* that the server's certificate must carry; NULL: the target's host */
+    const char *name;
 };
 
 /* The rows of a subcommand; FIELD is its macro for a member, the struct's field is `tls`. */

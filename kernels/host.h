@@ -1,5 +1,6 @@
-/* What a kernel may ask of its host: one small table, filled in by the worker. A member that a host cannot serve is NULL
- * (the master's folding host has no containers), and only kernels marked KERNEL_STATEFUL or KERNEL_ASYNC use it. */
+/* What a kernel may ask of its host: one small table, filled in by the worker. A member that a
+ * host cannot serve is NULL (the master's folding host has no containers), and only kernels
+ * marked KERNEL_STATEFUL or KERNEL_ASYNC use it. */
 #ifndef MILLRACE_KERNELS_HOST_H
 #define MILLRACE_KERNELS_HOST_H
 
@@ -13,18 +14,22 @@ struct kernel_cancel_hook {
     void (*cancel)(struct kernel_cancel_hook *hook, struct status *why); /* `why` is borrowed */
 };
 
-/* Makes a resource for lookup_or_create; called under no lock, may be called and its result dropped when two race. */
-typedef struct status *resource_create_fn(struct kernel_ctx *ctx, void *arg, struct object **ret_resource);
+/* Makes a resource for lookup_or_create; called under no lock, may be called and its result
+ * dropped when two race. */
+typedef struct status *resource_create_fn(struct kernel_ctx *ctx, void *arg,
+                                          struct object **ret_resource);
 
-/* A function that kernels call. Keeps its graph's functions, and the containers that it runs with: a resource that holds one may
- * outlive the step and the graph that it comes from. Immutable; any thread. */
+/* A function that kernels call. Keeps its graph's functions, and the containers that it runs
+ * with: a resource that holds one may outlive the step and the graph that it comes from.
+ * Immutable; any thread. */
 struct function {
     struct object object;
     const struct kernel_host *host;
     const char *name;                     /* of the library */
     const uint8_t *arg_types, *ret_types; /* DT_INVALID for an argument that is not used */
-    int n_args, n_rets;                   /* n_args: up to the last one that is used; more may be given */
-    struct pool *pool;                    /* may be NULL */
+    /* n_args: up to the last one that is used; more may be given */
+    int n_args, n_rets;
+    struct pool *pool; /* may be NULL */
 };
 
 /* One call: the caller's memory. */
@@ -38,18 +43,19 @@ struct function_call {
     void *record; /* the host's */
 };
 
-/* One question to the kernels of another task of the cluster, which answer by a peer_answer_fn there: files that only that task has. The
- * asker's memory from peer_ask until on_done. */
+/* One question to the kernels of another task of the cluster, which answer by a peer_answer_fn
+ * there: files that only that task has. The asker's memory from peer_ask until on_done. */
 struct peer_question {
     int task;            /* which of the others: 0 … peer_count - 1 */
     struct span request; /* copied by peer_ask */
-    /* At the end, the asker's: a failure of the other task's kernels; UNAVAILABLE where it cannot be reached, falls silent or goes away,
-     * naming it; or the answer. */
+    /* At the end, the asker's: a failure of the other task's kernels; UNAVAILABLE where it
+     * cannot be reached, falls silent or goes away, naming it; or the answer. */
     struct status *status;
     struct str answer;
     struct buffer *payload; /* may be NULL */
     size_t payload_bytes;
-    /* Exactly once, never inside peer_ask; on a loop thread, where nothing may block. It may ask again. */
+    /* Exactly once, never inside peer_ask; on a loop thread, where nothing may block. It may ask
+     * again. */
     void (*on_done)(struct peer_question *question);
     struct list link; /* the host's */
     void *record;     /* the host's */
@@ -60,10 +66,12 @@ enum {
     PEER_MAX_REQUEST_BYTES = 64 << 10,
     PEER_MAX_ANSWER_BYTES = 4 << 20,  /* without its payload */
     PEER_MAX_PAYLOAD_BYTES = 1 << 20, /* what is longer is asked for piece by piece */
-    PEER_MAX_QUESTIONS = 64,          /* of one task, unanswered, to one other: more of them end the connection */
+    /* of one task, unanswered, to one other: more of them end the connection */
+    PEER_MAX_QUESTIONS = 64,
 };
 
-/* What the kernels of a task answer to those of another. On an I/O thread, which it may block; bytes from a stranger. */
+/* What the kernels of a task answer to those of another. On an I/O thread, which it may block;
+ * bytes from a stranger. */
 struct peer_answer {
     struct str bytes;
     struct buffer *payload; /* not more than PEER_MAX_PAYLOAD_BYTES, or NULL */
@@ -72,71 +80,97 @@ struct peer_answer {
 typedef struct status *peer_answer_fn(struct span request, struct peer_answer *ret);
 
 struct kernel_host {
-    /* Asynchronous kernels: the execution of ctx has ended (ctx->status, ctx->outputs are final). Any thread, exactly once. */
+    /* Asynchronous kernels: the execution of ctx has ended (ctx->status, ctx->outputs are
+     * final). Any thread, exactly once. */
     void (*done)(struct kernel_ctx *ctx);
-    /* Around the telling of several, so that the first one's step does not run before the last one's has been told. They nest. A thread
-     * that ends the outermost runs what it has woken. NULL where done runs nothing. */
+    /* Around the telling of several, so that the first one's step does not run before the last
+     * one's has been told. They nest. A thread that ends the outermost runs what it has woken.
+     * NULL where done runs nothing. */
     void (*telling_begins)(void);
     void (*telling_ends)(void);
 
-    /* ---- resources: named objects in the containers of ctx's device's task ----
-     * `container` "" means the default; NULL means the step's own container, dropped when the step ends (TensorArrays, stacks).
-     * `type` is the kind by address: a name that is taken by another kind is INVALID_ARGUMENT.
-     * Found or made resources are returned with one reference. Any thread. */
-    struct status *(*resource_lookup)(struct kernel_ctx *ctx, const char *container, const char *name, const struct object_type *type,
-                                      struct object **ret_resource); /* NOT_FOUND names container, name, kind */
-    struct status *(*resource_lookup_or_create)(struct kernel_ctx *ctx, const char *container, const char *name,
-                                                const struct object_type *type, resource_create_fn *create, void *arg,
+    /* ---- resources: named objects in the containers of ctx's device's task ---- `container` ""
+     * means the default; NULL means the step's own container, dropped when the step ends
+     * (TensorArrays, stacks). `type` is the kind by address: a name that is taken by another
+     * kind is INVALID_ARGUMENT. Found or made resources are returned with one reference. Any
+     * thread. */
+    struct status *(*resource_lookup)(struct kernel_ctx *ctx, const char *container,
+                                      const char *name, const struct object_type *type,
+                                      /* NOT_FOUND names container, name, kind */
+                                      struct object **ret_resource);
+    struct status *(*resource_lookup_or_create)(struct kernel_ctx *ctx, const char *container,
+                                                const char *name, const struct object_type *type,
+                                                resource_create_fn *create, void *arg,
                                                 struct object **ret_resource);
     struct status *(*resource_delete)(struct kernel_ctx *ctx, const struct resource_handle *handle);
-    /* A handle to a name (the resource need not exist yet), and the resource of a handle. The handle's entry makes this quick.
-     * Errors: NOT_FOUND; INVALID_ARGUMENT for a handle of another device or kind. */
-    struct resource_handle *(*handle_make)(struct kernel_ctx *ctx, const char *container, const char *name, const struct object_type *type,
+    /* A handle to a name (the resource need not exist yet), and the resource of a handle. The
+     * handle's entry makes this quick. Errors: NOT_FOUND; INVALID_ARGUMENT for a handle of
+     * another device or kind. */
+    struct resource_handle *(*handle_make)(struct kernel_ctx *ctx, const char *container,
+                                           const char *name, const struct object_type *type,
                                            enum dtype dtype);
-    struct status *(*handle_lookup)(struct kernel_ctx *ctx, const struct resource_handle *handle, const struct object_type *type,
-                                    struct object **ret_resource);
-    struct status *(*handle_lookup_or_create)(struct kernel_ctx *ctx, const struct resource_handle *handle, const struct object_type *type,
-                                              resource_create_fn *create, void *arg, struct object **ret_resource);
+    struct status *(*handle_lookup)(struct kernel_ctx *ctx, const struct resource_handle *handle,
+                                    const struct object_type *type, struct object **ret_resource);
+    struct status *(*handle_lookup_or_create)(struct kernel_ctx *ctx,
+                                              const struct resource_handle *handle,
+                                              const struct object_type *type,
+                                              resource_create_fn *create, void *arg,
+                                              struct object **ret_resource);
 
-    /* ---- cancellation: for kernels that wait ----
-     * False: the step is cancelled already, the hook is not registered and the kernel must end now with *ret_why (a new reference). */
-    bool (*cancel_register)(struct kernel_ctx *ctx, struct kernel_cancel_hook *hook, struct status **ret_why);
+    /* ---- cancellation: for kernels that wait ---- False: the step is cancelled already, the
+     * hook is not registered and the kernel must end now with *ret_why (a new reference). */
+    bool (*cancel_register)(struct kernel_ctx *ctx, struct kernel_cancel_hook *hook,
+                            struct status **ret_why);
     /* False: cancel has run or is running; the record stays until it has. */
     bool (*cancel_deregister)(struct kernel_ctx *ctx, struct kernel_cancel_hook *hook);
     bool (*is_cancelled)(struct kernel_ctx *ctx);
 
     /* Runs blocking work (files) on a thread of its own kind, never on the pool. */
     void (*submit_io)(struct kernel_ctx *ctx, struct pool_task *task);
-    struct pool *(*io_pool)(struct kernel_ctx *ctx); /* those threads, for work that outlives the step */
+    /* those threads, for work that outlives the step */
+    struct pool *(*io_pool)(struct kernel_ctx *ctx);
     /* A save holds its inputs, all of them: once for each execution. Any thread. May be NULL. */
     void (*inputs_taken)(struct kernel_ctx *ctx);
-    /* Alarms of the task (common/base/alarm.h), which may ring after the step has ended: on a loop thread, where nothing may block. Any
-     * thread; NULL, or answers NULL, where there is no such thing. */
+    /* Alarms of the task (common/base/alarm.h), which may ring after the step has ended: on a
+     * loop thread, where nothing may block. Any thread; NULL, or answers NULL, where there is no
+     * such thing. */
     struct alarm_clock *(*alarms)(struct kernel_ctx *ctx);
-    /* ---- the other tasks of the cluster, as the graph's registration names them. NULL where there is no such thing ----
-     * No thread waits for an answer, and none is held by who answers but to read a file. Any thread. */
+    /* ---- the other tasks of the cluster, as the graph's registration names them. NULL where
+     * there is no such thing ---- No thread waits for an answer, and none is held by who answers
+     * but to read a file. Any thread. */
     int (*peer_count)(struct kernel_ctx *ctx);
-    const char *(*peer_name)(struct kernel_ctx *ctx, int task); /* "/job:ps/replica:0/task:1"; while the step runs */
+    /* "/job:ps/replica:0/task:1"; while the step runs */
+    const char *(*peer_name)(struct kernel_ctx *ctx, int task);
     void (*peer_ask)(struct kernel_ctx *ctx, struct peer_question *question);
-    /* ---- functions: those that the node's attrs of kind func name, which the master has compiled for this task ----
-     * The function of an attr, with one reference. Errors: NOT_FOUND when the graph came without it; RESOURCE_EXHAUSTED when functions
-     * call each other too deep. Any thread; NULL where the host has no functions. */
-    struct status *(*function_find)(struct kernel_ctx *ctx, const char *attr, struct function **ret);
-    /* The same function with state of its own (random streams), one for each `scope`: *scope, NULL at first, is made and kept by the
-     * caller. What is made so, or has no state, is its own. Returns a reference. Callers take turns with a scope. */
-    struct status *(*function_fresh)(struct function *function, struct object **scope, struct function **ret);
-    /* A call is prepared (it may be cancelled from here on), called and finished. Calling runs it, on the caller's thread at first:
-     * KERNEL_DONE when it has ended already (on_done is not called), else on_done is, once, on any thread. */
+    /* ---- functions: those that the node's attrs of kind func name, which the master has
+     * compiled for this task ---- The function of an attr, with one reference. Errors: NOT_FOUND
+     * when the graph came without it; RESOURCE_EXHAUSTED when functions call each other too
+     * deep. Any thread; NULL where the host has no functions. */
+    struct status *(*function_find)(struct kernel_ctx *ctx, const char *attr,
+                                    struct function **ret);
+    /* The same function with state of its own (random streams), one for each `scope`: *scope,
+     * NULL at first, is made and kept by the caller. What is made so, or has no state, is its
+     * own. Returns a reference. Callers take turns with a scope. */
+    struct status *(*function_fresh)(struct function *function, struct object **scope,
+                                     struct function **ret);
+    /* A call is prepared (it may be cancelled from here on), called and finished. Calling runs
+     * it, on the caller's thread at first: KERNEL_DONE when it has ended already (on_done is not
+     * called), else on_done is, once, on any thread. */
     void (*function_prepare)(struct function_call *call);
     enum kernel_result (*function_call)(struct function_call *call);
-    /* Ends a call soon. Any thread, between prepare and finish; not while somebody holds what on_done locks. */
+    /* Ends a call soon. Any thread, between prepare and finish; not while somebody holds what
+     * on_done locks. */
     void (*function_cancel)(struct function_call *call, struct status *why);
     void (*function_finish)(struct function_call *call);
-    /* ---- values that the session of ctx's step keeps in this task, by name; a function's nodes have none (FAILED_PRECONDITION). Any
-     * thread; NULL where there are no sessions ---- */
-    struct status *(*session_value_put)(struct kernel_ctx *ctx, const char *name, const struct tensor *value);
-    struct status *(*session_value_get)(struct kernel_ctx *ctx, struct span name, struct tensor *ret); /* INVALID_ARGUMENT */
-    struct status *(*session_value_delete)(struct kernel_ctx *ctx, struct span name);                  /* INVALID_ARGUMENT */
+    /* ---- values that the session of ctx's step keeps in this task, by name; a function's nodes
+     * have none (FAILED_PRECONDITION). Any thread; NULL where there are no sessions ---- */
+    struct status *(*session_value_put)(struct kernel_ctx *ctx, const char *name,
+                                        const struct tensor *value);
+    /* INVALID_ARGUMENT */
+    struct status *(*session_value_get)(struct kernel_ctx *ctx, struct span name,
+                                        struct tensor *ret);
+    /* INVALID_ARGUMENT */
+    struct status *(*session_value_delete)(struct kernel_ctx *ctx, struct span name);
     /* Unique per process and never 0: names of anonymous resources. */
     uint64_t (*unique_id)(void);
 };

@@ -1,9 +1,11 @@
-/* Constants for static inference. Inputs and outputs are small (inference saw to that before it asked), so nobody splits the work. */
+/* Constants for static inference. Inputs and outputs are small (inference saw to that before it
+ * asked), so nobody splits the work. */
 #include "kernels/infer_eval.h"
 
 #include "kernels/kernel.h"
 
-static bool evaluate(void *arg, const struct node *node, const struct tensor *inputs, struct tensor *outputs) {
+static bool evaluate(void *arg, const struct node *node, const struct tensor *inputs,
+                     struct tensor *outputs) {
     (void)arg;
     const struct kernel_def *def = kernel_find(node, "CPU");
     if (!def || (def->flags & (KERNEL_STATEFUL | KERNEL_ASYNC)))

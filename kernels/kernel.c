@@ -1,7 +1,7 @@
 /* The kernel registry and the helpers that every kernel uses (kernels/kernel.h).
  *
- * Each device type has an index from op name to its rows, in list order. It is built once, at the first question, from lists
- * that are constant; after that it is only read. */
+ * Each device type has an index from op name to its rows, in list order. It is built once, at
+ * the first question, from lists that are constant; after that it is only read. */
 #include "kernels/kernel.h"
 
 #include <pthread.h>
@@ -34,20 +34,24 @@ static struct device_type device_types[MAX_DEVICE_TYPES];
 static size_t n_device_types;
 static pthread_once_t cpu_once = PTHREAD_ONCE_INIT;
 
-static void device_type_add(const char *name, const struct kernel_list *const *lists, size_t n_lists) {
+static void device_type_add(const char *name, const struct kernel_list *const *lists,
+                            size_t n_lists) {
     CHECK(n_device_types < MAX_DEVICE_TYPES);
-    device_types[n_device_types] = (struct device_type){.name = name, .lists = lists, .n_lists = n_lists, .once = PTHREAD_ONCE_INIT};
+    device_types[n_device_types] = (struct device_type){
+        .name = name, .lists = lists, .n_lists = n_lists, .once = PTHREAD_ONCE_INIT};
     n_device_types++;
 }
 
 static void cpu_add(void) { device_type_add("CPU", cpu_kernel_lists, n_cpu_kernel_lists); }
 
-void kernel_add_device_type(const char *device_type, const struct kernel_list *const *lists, size_t n_lists) {
+void kernel_add_device_type(const char *device_type, const struct kernel_list *const *lists,
+                            size_t n_lists) {
     pthread_once(&cpu_once, cpu_add);
     device_type_add(device_type, lists, n_lists);
 }
 
-/* Two passes over the lists: count the rows of each op, then place them, so that each op's rows are one run of the array. */
+/* Two passes over the lists: count the rows of each op, then place them, so that each op's rows
+ * are one run of the array. */
 static void index_build(struct device_type *type) {
     size_t n_rows = 0, n_ops = 0, n_placed = 0;
     for (size_t l = 0; l < type->n_lists; l++)
@@ -91,8 +95,9 @@ SLOT_BUILDER(4)
 SLOT_BUILDER(5)
 SLOT_BUILDER(6)
 SLOT_BUILDER(7)
-static void (*const slot_builders[MAX_DEVICE_TYPES])(void) = {index_build_0, index_build_1, index_build_2, index_build_3,
-                                                              index_build_4, index_build_5, index_build_6, index_build_7};
+static void (*const slot_builders[MAX_DEVICE_TYPES])(void) = {
+    index_build_0, index_build_1, index_build_2, index_build_3,
+    index_build_4, index_build_5, index_build_6, index_build_7};
 
 static struct device_type *device_type_find(const char *name) {
     pthread_once(&cpu_once, cpu_add);
@@ -142,7 +147,9 @@ const struct kernel_def *kernel_find(const struct node *node, const char *device
     return NULL;
 }
 
-bool kernel_op_is_supported(const char *op, const char *device_type) { return op_rows_find(op, device_type) != NULL; }
+bool kernel_op_is_supported(const char *op, const char *device_type) {
+    return op_rows_find(op, device_type) != NULL;
+}
 
 const struct kernel_def *kernel_at(const char *device_type, size_t index) {
     const struct device_type *type = device_type_find(device_type);
@@ -166,10 +173,14 @@ static void print_type_attrs(const struct node *node, struct str *out) {
     }
 }
 
-/* An op that has kernels, but none for these types, is the caller's mistake; one that has none at all is ours. */
+/* An op that has kernels, but none for these types, is the caller's mistake; one that has none
+ * at all is ours. */
 static COLD struct status *no_kernel(const struct node *node, const char *device_type) {
     struct str text = STR_INIT;
-    str_addf(&text, "No OpKernel was registered to support Op '%s' used by {{node %s}} with these attrs: [", node->op_name, node->name);
+    str_addf(
+        &text,
+        "No OpKernel was registered to support Op '%s' used by {{node %s}} with these attrs: [",
+        node->op_name, node->name);
     print_type_attrs(node, &text);
     str_addf(&text, "]\nRegistered devices: [%s]\nRegistered kernels:\n", device_type);
     const struct op_rows *op = op_rows_find(node->op_name, device_type);
@@ -185,7 +196,8 @@ static COLD struct status *no_kernel(const struct node *node, const char *device
         str_add_char(&text, '\n');
     }
     str_addf(&text, "\n\t [[{{node %s}}]]", node->name);
-    struct status *st = status_new(op ? STATUS_INVALID_ARGUMENT : STATUS_UNIMPLEMENTED, "%s", str_text(&text));
+    struct status *st =
+        status_new(op ? STATUS_INVALID_ARGUMENT : STATUS_UNIMPLEMENTED, "%s", str_text(&text));
     str_fini(&text);
     return st;
 }
@@ -193,19 +205,25 @@ static COLD struct status *no_kernel(const struct node *node, const char *device
 /* Its inputs lie in the host's memory. */
 static bool is_cpu_row(const struct kernel_def *def) {
     for (size_t i = 0; i < n_cpu_kernel_lists; i++)
-        if (def >= cpu_kernel_lists[i]->rows && def < cpu_kernel_lists[i]->rows + cpu_kernel_lists[i]->n_rows)
+        if (def >= cpu_kernel_lists[i]->rows &&
+            def < cpu_kernel_lists[i]->rows + cpu_kernel_lists[i]->n_rows)
             return true;
     return false;
 }
 
-struct status *kernel_instance_init(struct kernel_instance *instance, const struct node *node, const char *device_type, const char *device,
+struct status *kernel_instance_init(struct kernel_instance *instance, const struct node *node,
+                                    const char *device_type, const char *device,
                                     struct allocator *allocator, const struct kernel_host *host) {
     *instance = (struct kernel_instance){0};
     const struct kernel_def *def = kernel_find(node, device_type);
     if (!def)
         return no_kernel(node, device_type);
-    struct kernel_init init = {
-        .node = node, .allocator = allocator, .device = device, .host = host, .arg = def->arg, .compute = def->compute};
+    struct kernel_init init = {.node = node,
+                               .allocator = allocator,
+                               .device = device,
+                               .host = host,
+                               .arg = def->arg,
+                               .compute = def->compute};
     struct status *st = def->init ? def->init(&init) : NULL;
     if (st) {
         if (init.state)
@@ -240,22 +258,31 @@ void kernel_instance_fini(struct kernel_instance *instance) {
 
 enum { EVAL_STACK_TENSORS = 16 };
 
-struct status *kernel_eval(const struct node *node, struct allocator *allocator, struct pool *pool, const struct kernel_host *host,
-                           void *step, const struct tensor *inputs, struct tensor *outputs) {
+struct status *kernel_eval(const struct node *node, struct allocator *allocator, struct pool *pool,
+                           const struct kernel_host *host, void *step, const struct tensor *inputs,
+                           struct tensor *outputs) {
     struct kernel_instance instance;
-    TRY(kernel_instance_init(&instance, node, "CPU", "/job:localhost/replica:0/task:0/device:CPU:0", allocator, host));
+    TRY(kernel_instance_init(&instance, node, "CPU", "/job:localhost/replica:0/task:0/device:CPU:0",
+                             allocator, host));
     struct status *st = NULL;
     struct tensor stack[EVAL_STACK_TENSORS], *heap = NULL, *own = stack;
     if (instance.n_inputs > EVAL_STACK_TENSORS) {
-        own = heap = aligned_alloc(_Alignof(struct tensor), (size_t)instance.n_inputs * sizeof(*heap));
+        own = heap =
+            aligned_alloc(_Alignof(struct tensor), (size_t)instance.n_inputs * sizeof(*heap));
         if (!heap)
             out_of_memory((size_t)instance.n_inputs * sizeof(*heap));
     }
     for (int i = 0; i < instance.n_inputs; i++)
         tensor_copy(&own[i], &inputs[i]);
-    struct kernel_ctx ctx = {.inputs = own, .outputs = outputs, .instance = &instance, .host = host, .pool = pool, .step = step};
+    struct kernel_ctx ctx = {.inputs = own,
+                             .outputs = outputs,
+                             .instance = &instance,
+                             .host = host,
+                             .pool = pool,
+                             .step = step};
     if (instance.def->flags & KERNEL_ASYNC)
-        ctx.status = status_unimplemented("Op '%s' is asynchronous: only an executor can run it", node->op_name);
+        ctx.status = status_unimplemented("Op '%s' is asynchronous: only an executor can run it",
+                                          node->op_name);
     else if ((instance.def->flags & KERNEL_STATEFUL) && !host)
         ctx.status = status_unimplemented("Op '%s' has state: it needs a worker", node->op_name);
     else
@@ -286,11 +313,13 @@ static bool is_in_place_allowed = true;
 
 void kernel_set_in_place(bool is_allowed) { is_in_place_allowed = is_allowed; }
 
-struct status *kernel_forward_or_alloc(struct kernel_ctx *ctx, int input, int output, enum dtype dtype, struct shape shape) {
+struct status *kernel_forward_or_alloc(struct kernel_ctx *ctx, int input, int output,
+                                       enum dtype dtype, struct shape shape) {
     struct tensor *in = &ctx->inputs[input], *out = &ctx->outputs[output];
     size_t size = dtype_size(dtype);
-    bool can = is_in_place_allowed && in->storage == TENSOR_BUFFER && size == dtype_size((enum dtype)in->dtype) &&
-               !dtype_is_object(dtype) && !dtype_is_object((enum dtype)in->dtype) && buffer_is_sole(in->buffer) &&
+    bool can = is_in_place_allowed && in->storage == TENSOR_BUFFER &&
+               size == dtype_size((enum dtype)in->dtype) && !dtype_is_object(dtype) &&
+               !dtype_is_object((enum dtype)in->dtype) && buffer_is_sole(in->buffer) &&
                allocator_likes(ctx->instance->allocator, in->buffer);
     int64_t n = 0;
     if (can)
@@ -298,7 +327,10 @@ struct status *kernel_forward_or_alloc(struct kernel_ctx *ctx, int input, int ou
     if (!can || n != in->n_elements)
         return tensor_new(ctx->instance->allocator, dtype, shape, out);
     /* The sizes may lie in the input itself: copied before it is let go. */
-    struct tensor made = {.dtype = (uint8_t)dtype, .rank = (uint8_t)shape.rank, .storage = TENSOR_BUFFER, .n_elements = n};
+    struct tensor made = {.dtype = (uint8_t)dtype,
+                          .rank = (uint8_t)shape.rank,
+                          .storage = TENSOR_BUFFER,
+                          .n_elements = n};
     int64_t *to = made.dims;
     if (shape.rank > TENSOR_INLINE_RANK)
         to = made.long_dims = xmalloc((size_t)shape.rank * sizeof(*to));
@@ -314,4 +346,6 @@ struct status *kernel_forward_or_alloc(struct kernel_ctx *ctx, int input, int ou
     return NULL;
 }
 
-void kernel_pass(struct kernel_ctx *ctx, int input, int output) { tensor_move(&ctx->outputs[output], &ctx->inputs[input]); }
+void kernel_pass(struct kernel_ctx *ctx, int input, int output) {
+    tensor_move(&ctx->outputs[output], &ctx->inputs[input]);
+}

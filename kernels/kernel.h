@@ -1,15 +1,18 @@
-/* The kernel interface: how a device computes an op. A kernel is a row in its family's list (kernels/cpu/X_kernels.c).
+/* The kernel interface: how a device computes an op. A kernel is a row in its family's list
+ * (kernels/cpu/X_kernels.c).
  *
- * Life: a plan chooses the first row whose op, device and dtypes fit, calls its init once per node (attrs are read there, state is
- * made), then compute once per execution, from any number of threads at a time on the same state; fini when the plan goes.
- * State is immutable after init unless it guards itself.
+ * Life: a plan chooses the first row whose op, device and dtypes fit, calls its init once per
+ * node (attrs are read there, state is made), then compute once per execution, from any number
+ * of threads at a time on the same state; fini when the plan goes. State is immutable after init
+ * unless it guards itself.
  *
- * compute answers KERNEL_DONE (outputs are set, or kernel_fail was called) or KERNEL_PENDING (asynchronous kernels only: it
- * will call ctx->host->done(ctx) exactly once, later, on any thread, never inside compute; inputs and outputs stay valid until
- * then). Kernels never block and never see dead inputs.
+ * compute answers KERNEL_DONE (outputs are set, or kernel_fail was called) or KERNEL_PENDING
+ * (asynchronous kernels only: it will call ctx->host->done(ctx) exactly once, later, on any
+ * thread, never inside compute; inputs and outputs stay valid until then). Kernels never block
+ * and never see dead inputs.
  *
- * A kernel reaches its host only through ctx->host (kernels/host.h). It knows nothing of graphs in the making, of wires or of
- * other nodes. */
+ * A kernel reaches its host only through ctx->host (kernels/host.h). It knows nothing of graphs
+ * in the making, of wires or of other nodes. */
 #ifndef MILLRACE_KERNELS_KERNEL_H
 #define MILLRACE_KERNELS_KERNEL_H
 
@@ -26,10 +29,13 @@ typedef enum kernel_result kernel_fn(struct kernel_ctx *ctx);
 typedef double kernel_work_fn(const struct kernel_ctx *ctx); /* about how many nanoseconds */
 
 enum kernel_flags {
-    KERNEL_ASYNC = 1,     /* may answer KERNEL_PENDING */
-    KERNEL_EXPENSIVE = 2, /* worth a pool thread whatever its inputs' size (convolution of a small image is not) */
-    KERNEL_STATEFUL = 4,  /* reads or changes something beyond its inputs: never folded, never merged */
-    KERNEL_VIEW = 8,      /* touches no element: constant time whatever the size (Reshape, Identity, Shape) */
+    KERNEL_ASYNC = 1, /* may answer KERNEL_PENDING */
+    /* worth a pool thread whatever its inputs' size (convolution of a small image is not) */
+    KERNEL_EXPENSIVE = 2,
+    /* reads or changes something beyond its inputs: never folded, never merged */
+    KERNEL_STATEFUL = 4,
+    /* touches no element: constant time whatever the size (Reshape, Identity, Shape) */
+    KERNEL_VIEW = 8,
     KERNEL_SESSION_STATE =
         16, /* the state is the node's in its session: all plans of the session share it (random streams). Borrows nothing from the node */
 };
@@ -39,13 +45,17 @@ enum { KERNEL_MAX_CONSTRAINTS = 4 };
 /* What init may read and set. */
 struct kernel_init {
     const struct node *node;
-    struct allocator *allocator;    /* of the node's device; outlives the state */
-    const char *device;             /* full name of the node's device */
-    const struct kernel_host *host; /* NULL when nothing of a worker is there (folding): only stateless kernels run then */
-    const void *arg;                /* the row's */
-    kernel_fn *compute;             /* set to the row's; init may choose a narrower one (by dtype) */
-    void *state;                    /* NULL; init may set it; freed by the row's fini */
-    size_t plain_state_bytes;       /* set: the state is so many plain bytes that nothing writes again. Instances of equal ones share it */
+    struct allocator *allocator; /* of the node's device; outlives the state */
+    const char *device;          /* full name of the node's device */
+    /* NULL when nothing of a worker is there (folding): only stateless kernels run then */
+    const struct kernel_host *host;
+    const void *arg; /* the row's */
+    /* set to the row's; init may choose a narrower one (by dtype) */
+    kernel_fn *compute;
+    void *state; /* NULL; init may set it; freed by the row's fini */
+    /* set: the state is so many plain bytes that nothing writes again. Instances of equal ones
+     * share it */
+    size_t plain_state_bytes;
 };
 
 /* One row: an implementation and where it applies. */
@@ -60,7 +70,8 @@ struct kernel_def {
     void (*fini)(void *state);                        /* NULL: free() */
     const void *arg;                                  /* the family's: a loop table, a variant */
     uint32_t flags;
-    float cost_ns_per_element; /* of the largest input or output; 0: about 0.5. Decides inline or pool */
+    /* of the largest input or output; 0: about 0.5. Decides inline or pool */
+    float cost_ns_per_element;
 };
 
 /* The part of a context that is the same for every execution: made by kernel_instance_init. */
@@ -69,7 +80,8 @@ struct kernel_instance {
     const struct kernel_def *def;
     kernel_fn *compute;
     void *state;
-    const struct kernel_work *work; /* how long an execution takes; NULL: the largest input tells (kernels/work.h) */
+    /* how long an execution takes; NULL: the largest input tells (kernels/work.h) */
+    const struct kernel_work *work;
     struct allocator *allocator;
     const char *device;
     int n_inputs, n_outputs;
@@ -79,7 +91,9 @@ struct kernel_instance {
 };
 
 struct kernel_ctx {
-    struct tensor *inputs;  /* n_inputs values; the kernel may move one out (kernel_forward), the executor clears the rest */
+    /* n_inputs values; the kernel may move one out (kernel_forward), the executor clears the
+     * rest */
+    struct tensor *inputs;
     struct tensor *outputs; /* n_outputs, holding nothing; the kernel sets each one, or fails */
     const struct kernel_instance *instance;
     const struct kernel_host *host;
@@ -89,11 +103,14 @@ struct kernel_ctx {
     struct status *status; /* NULL, or the failure */
 };
 
-/* Finds the row for a node on a device type ("CPU") and runs its init. Errors: "No OpKernel was registered to support Op 'X' used by
- * {{node n}} with these attrs …" naming the dtypes asked and the rows there are: UNIMPLEMENTED when the op has no row at all,
- * INVALID_ARGUMENT when it has rows for other dtypes; whatever init says. All with `[[{{node n}}]]` added. */
-struct status *kernel_instance_init(struct kernel_instance *instance, const struct node *node, const char *device_type, const char *device,
-                                    struct allocator *allocator, const struct kernel_host *host) MUST_USE;
+/* Finds the row for a node on a device type ("CPU") and runs its init. Errors: "No OpKernel was
+ * registered to support Op 'X' used by {{node n}} with these attrs …" naming the dtypes asked
+ * and the rows there are: UNIMPLEMENTED when the op has no row at all, INVALID_ARGUMENT when it
+ * has rows for other dtypes; whatever init says. All with `[[{{node n}}]]` added. */
+struct status *kernel_instance_init(struct kernel_instance *instance, const struct node *node,
+                                    const char *device_type, const char *device,
+                                    struct allocator *allocator,
+                                    const struct kernel_host *host) MUST_USE;
 void kernel_instance_fini(struct kernel_instance *instance); /* accepts an all-zero one */
 
 /* The row for a node, or NULL. Any thread. */
@@ -103,14 +120,17 @@ bool kernel_op_is_supported(const char *op, const char *device_type);
 /* Visits all rows of a device type: index 0, 1, …; NULL at the end. For docs and table tests. */
 const struct kernel_def *kernel_at(const char *device_type, size_t index);
 
-/* Runs one stateless node outside of any plan: what folding and tests use. inputs are borrowed; outputs must hold nothing and
- * own their values after. `host` may be NULL. Asynchronous kernels are UNIMPLEMENTED here. */
-struct status *kernel_eval(const struct node *node, struct allocator *allocator, struct pool *pool, const struct kernel_host *host,
-                           void *step, const struct tensor *inputs, struct tensor *outputs) MUST_USE;
+/* Runs one stateless node outside of any plan: what folding and tests use. inputs are borrowed;
+ * outputs must hold nothing and own their values after. `host` may be NULL. Asynchronous kernels
+ * are UNIMPLEMENTED here. */
+struct status *kernel_eval(const struct node *node, struct allocator *allocator, struct pool *pool,
+                           const struct kernel_host *host, void *step, const struct tensor *inputs,
+                           struct tensor *outputs) MUST_USE;
 
 /* ---- helpers for compute ---- */
 
-/* Records the failure (takes the status); the first one stays. `return kernel_fail(ctx, status_invalid(…));` */
+/* Records the failure (takes the status); the first one stays. `return kernel_fail(ctx,
+ * status_invalid(…));` */
 enum kernel_result kernel_fail(struct kernel_ctx *ctx, struct status *status_take);
 #define KERNEL_TRY(ctx, expression)                 \
     do {                                            \
@@ -120,19 +140,24 @@ enum kernel_result kernel_fail(struct kernel_ctx *ctx, struct status *status_tak
     } while (0)
 
 /* A fresh output of the device's memory. */
-static inline struct status *kernel_alloc(struct kernel_ctx *ctx, int output, enum dtype dtype, struct shape shape) {
+static inline struct status *kernel_alloc(struct kernel_ctx *ctx, int output, enum dtype dtype,
+                                          struct shape shape) {
     return tensor_new(ctx->instance->allocator, dtype, shape, &ctx->outputs[output]);
 }
-/* Output `output` takes input `input`'s memory when nobody else holds it and its size and element size fit, else fresh memory.
- * After success ctx->inputs[input] may hold nothing: read its data through pointers taken before, element by element in place. */
-struct status *kernel_forward_or_alloc(struct kernel_ctx *ctx, int input, int output, enum dtype dtype, struct shape shape) MUST_USE;
-/* Whether outputs may take an input's memory so (they may): off, a program shows if a kernel writes what is still wanted. Set once at
- * start, before there are threads. */
+/* Output `output` takes input `input`'s memory when nobody else holds it and its size and
+ * element size fit, else fresh memory. After success ctx->inputs[input] may hold nothing: read
+ * its data through pointers taken before, element by element in place. */
+struct status *kernel_forward_or_alloc(struct kernel_ctx *ctx, int input, int output,
+                                       enum dtype dtype, struct shape shape) MUST_USE;
+/* Whether outputs may take an input's memory so (they may): off, a program shows if a kernel
+ * writes what is still wanted. Set once at start, before there are threads. */
 void kernel_set_in_place(bool is_allowed);
 /* Output `output` becomes input `input` itself (Identity): moved when possible. */
 void kernel_pass(struct kernel_ctx *ctx, int input, int output);
 
-static inline const struct tensor *kernel_input(const struct kernel_ctx *ctx, int i) { return &ctx->inputs[i]; }
+static inline const struct tensor *kernel_input(const struct kernel_ctx *ctx, int i) {
+    return &ctx->inputs[i];
+}
 
 /* ---- tables ---- */
 struct kernel_list {
@@ -143,6 +168,7 @@ struct kernel_list {
 extern const struct kernel_list *const cpu_kernel_lists[];
 extern const size_t n_cpu_kernel_lists;
 /* Adds a device type's rows (a plugin at load). Before threads start. */
-void kernel_add_device_type(const char *device_type, const struct kernel_list *const *lists, size_t n_lists);
+void kernel_add_device_type(const char *device_type, const struct kernel_list *const *lists,
+                            size_t n_lists);
 
 #endif

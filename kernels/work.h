@@ -1,6 +1,7 @@
-/* How long an execution is likely to take, for ops where the elements of the largest input do not tell: a shape among the inputs says
- * how large the output is, broadcasting multiplies, an index picks a little from much, a string holds megabytes. The executor asks
- * before it runs a kernel on a thread that must not be held (worker/executor/executor.c). */
+/* How long an execution is likely to take, for ops where the elements of the largest input do
+ * not tell: a shape among the inputs says how large the output is, broadcasting multiplies, an
+ * index picks a little from much, a string holds megabytes. The executor asks before it runs a
+ * kernel on a thread that must not be held (worker/executor/executor.c). */
 #ifndef MILLRACE_KERNELS_WORK_H
 #define MILLRACE_KERNELS_WORK_H
 
@@ -10,8 +11,10 @@ enum { KERNEL_CHEAP_NS = 40000 }; /* a kernel that takes longer is heavy: worth 
 
 struct kernel_work {
     const char *op;
-    kernel_work_fn *ns; /* looks at the inputs, which are whole but may be wrong in every way, and changes nothing */
-    int64_t from;       /* no input of more elements than this: cheap without asking; -1: ask always */
+    /* looks at the inputs, which are whole but may be wrong in every way, and changes nothing */
+    kernel_work_fn *ns;
+    /* no input of more elements than this: cheap without asking; -1: ask always */
+    int64_t from;
 };
 
 /* NULL: the largest input tells. Any thread. */

@@ -5,16 +5,22 @@
 #include "common/base/metrics.h"
 #include "master/service.h"
 
-static const char *const names[N_BUDGETS] = {"sessions", "steps", "session_steps", "nodes", "fold_ms"};
+static const char *const names[N_BUDGETS] = {"sessions", "steps", "session_steps", "nodes",
+                                             "fold_ms"};
 
-#define REFUSAL(name_)                                                                                     \
-    {                                                                                                      \
-        .kind = METRIC_COUNTER, .name = "millrace_refused_total", .labels = "budget=\"" name_ "\"",        \
-        .help = "Sessions, steps and graphs refused by a budget; compiled steps whose folding ended early" \
+#define REFUSAL(name_)                                                                          \
+    {                                                                                           \
+        .kind = METRIC_COUNTER, .name = "millrace_refused_total",                               \
+        .labels = "budget=\"" name_ "\"",                                                       \
+        .help = "Sessions, steps and graphs refused by a budget; compiled steps whose folding " \
+                "ended early"                                                                   \
     }
 static struct metric refused[N_BUDGETS] = {
-    [BUDGET_SESSIONS] = REFUSAL("sessions"), [BUDGET_STEPS] = REFUSAL("steps"),  [BUDGET_SESSION_STEPS] = REFUSAL("session_steps"),
-    [BUDGET_NODES] = REFUSAL("nodes"),       [BUDGET_FOLD] = REFUSAL("fold_ms"),
+    [BUDGET_SESSIONS] = REFUSAL("sessions"),
+    [BUDGET_STEPS] = REFUSAL("steps"),
+    [BUDGET_SESSION_STEPS] = REFUSAL("session_steps"),
+    [BUDGET_NODES] = REFUSAL("nodes"),
+    [BUDGET_FOLD] = REFUSAL("fold_ms"),
 };
 
 void budgets_register_metrics(void) {
@@ -38,8 +44,10 @@ void budgets_describe(const struct service *service, struct str *out) {
     const struct {
         int64_t limit, in_use;
     } rows[N_BUDGETS] = {
-        [BUDGET_SESSIONS] = {options->max_sessions, service->n_sessions},    [BUDGET_STEPS] = {options->max_steps, service->n_steps},
-        [BUDGET_SESSION_STEPS] = {options->max_session_steps, most_steps},   [BUDGET_NODES] = {options->max_nodes, NO_USE},
+        [BUDGET_SESSIONS] = {options->max_sessions, service->n_sessions},
+        [BUDGET_STEPS] = {options->max_steps, service->n_steps},
+        [BUDGET_SESSION_STEPS] = {options->max_session_steps, most_steps},
+        [BUDGET_NODES] = {options->max_nodes, NO_USE},
         [BUDGET_FOLD] = {options->compile.fold_budget_ns / 1000000, NO_USE},
     };
     str_add_char(out, '{');

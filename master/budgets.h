@@ -1,5 +1,6 @@
-/* What clients can make grow in a master, apart from connections and messages (rpc/grpc/grpc_limits.h): each has a flag, is shown on /statusz
- * and counted in /metrics when something is refused because of it. */
+/* What clients can make grow in a master, apart from connections and messages
+ * (rpc/grpc/grpc_limits.h): each has a flag, is shown on /statusz and counted in /metrics when
+ * something is refused because of it. */
 #ifndef MILLRACE_MASTER_BUDGETS_H
 #define MILLRACE_MASTER_BUDGETS_H
 
@@ -11,7 +12,8 @@ enum budget {
     BUDGET_STEPS,         /* in flight, of all sessions */
     BUDGET_SESSION_STEPS, /* in flight, of one session */
     BUDGET_NODES,         /* of one session's graph; also its constants and lists */
-    BUDGET_FOLD,          /* time and bytes of folding in one compiled step: refuses nothing, but leaves nodes unfolded */
+    /* time and bytes of folding in one compiled step: refuses nothing, but leaves nodes unfolded */
+    BUDGET_FOLD,
     N_BUDGETS
 };
 
@@ -21,6 +23,7 @@ void budgets_register_metrics(void);
 /* Counts, and hands the status on. Any thread. */
 struct status *budget_refused(enum budget budget, struct status *why_take) MUST_USE;
 void budget_count(enum budget budget);
-void budgets_describe(const struct service *service, struct str *out); /* a JSON object; loop thread */
+/* a JSON object; loop thread */
+void budgets_describe(const struct service *service, struct str *out);
 
 #endif

@@ -6,7 +6,9 @@ void cuts_init(struct cuts *cuts) {
     list_init(&cuts->waiting);
 }
 
-static struct cut_member *member_of(struct list *link) { return LIST_ENTRY(link, struct cut_member, link); }
+static struct cut_member *member_of(struct list *link) {
+    return LIST_ENTRY(link, struct cut_member, link);
+}
 
 static bool share_a_task(const struct cut_member *a, const struct cut_member *b) {
     for (int i = 0; i < a->n_tasks; i++)
@@ -18,7 +20,8 @@ static bool share_a_task(const struct cut_member *a, const struct cut_member *b)
 
 /* A save that has its values is in nobody's way. */
 static bool is_in_the_way(const struct cut_member *a, const struct cut_member *b) {
-    return (a->is_save || b->is_save) && a->state != CUT_PAST && b->state != CUT_PAST && share_a_task(a, b);
+    return (a->is_save || b->is_save) && a->state != CUT_PAST && b->state != CUT_PAST &&
+           share_a_task(a, b);
 }
 
 /* Who waits ahead of it is in its way as who runs is. */
@@ -105,7 +108,8 @@ struct cut_member *cuts_overdue(struct cuts *cuts, int64_t now_ns, int64_t wait_
     for (size_t i = 0; i < ARRAY_LEN(lists) && cuts->n_saves > 0; i++)
         LIST_FOR_EACH (link, lists[i]) {
             struct cut_member *member = member_of(link);
-            if (member->is_save && member->state != CUT_PAST && now_ns - member->since_ns >= wait_ns)
+            if (member->is_save && member->state != CUT_PAST &&
+                now_ns - member->since_ns >= wait_ns)
                 return member;
         }
     return NULL;

@@ -1,6 +1,8 @@
-/* tf-master: accepts clients' graphs and runs their steps on the workers of the cluster. Flags, start, TERM, exit codes.
+/* tf-master: accepts clients' graphs and runs their steps on the workers of the cluster. Flags,
+ * start, TERM, exit codes.
  *
- * Exit codes: 0, 64 usage, 70 internal, 74 I/O (port in use), 78 configuration, 138 another process is the cluster's master in etcd. */
+ * Exit codes: 0, 64 usage, 70 internal, 74 I/O (port in use), 78 configuration, 138 another
+ * process is the cluster's master in etcd. */
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,9 +33,9 @@ struct master_flags {
     struct arena arena;
 };
 
-#define ROW(name_, kind_, field, default_, value_, help_)                                                                                 \
-    .name = (name_), .kind = (kind_), .offset = offsetof(struct master_flags, field), .default_text = (default_), .value_name = (value_), \
-    .help = (help_)
+#define ROW(name_, kind_, field, default_, value_, help_)                             \
+    .name = (name_), .kind = (kind_), .offset = offsetof(struct master_flags, field), \
+    .default_text = (default_), .value_name = (value_), .help = (help_)
 
 // clang-format off
 static const struct option_row rows[] = {
@@ -82,7 +84,8 @@ static const struct option_row rows[] = {
 // clang-format on
 
 static struct status *read_passes(struct master_flags *flags) {
-    char *list = arena_strdup(&flags->arena, flags->disable_passes ? flags->disable_passes : ""), *rest = list, *name;
+    char *list = arena_strdup(&flags->arena, flags->disable_passes ? flags->disable_passes : ""),
+         *rest = list, *name;
     int n = 0;
     flags->disabled_passes = arena_array(&flags->arena, const char *, strlen(list) + 2);
     while ((name = strsep(&rest, ", "))) {
@@ -115,7 +118,8 @@ static struct status *check(void *values) {
     TRY(etcd_flags_check(&flags->etcd));
     TRY(tls_flags_check(&flags->tls));
     if (flags->expect)
-        TRY(flags->etcd.urls ? membership_expect(flags->expect, NULL) : status_invalid("expect: only with --etcd"));
+        TRY(flags->etcd.urls ? membership_expect(flags->expect, NULL)
+                             : status_invalid("expect: only with --etcd"));
     if (!flags->cluster && !flags->etcd.urls)
         return status_invalid("no cluster: give --cluster SPEC or --etcd URLS, or set TF_CONFIG");
     if (flags->cluster)
@@ -124,14 +128,16 @@ static struct status *check(void *values) {
         TRY(check_dump_graph(flags->dump_graph));
     if (flags->admin && strcmp(flags->admin, "off") != 0)
         TRY(daemon_check_listen("admin", flags->admin, flags->insecure || flags->tls.admin));
-    return daemon_check_listen("listen", flags->listen, flags->insecure || tls_flags_is_on(&flags->tls));
+    return daemon_check_listen("listen", flags->listen,
+                               flags->insecure || tls_flags_is_on(&flags->tls));
 }
 
 static const struct options_spec options_spec = {
     .program = "tf-master",
     .section = "master",
     .shared_sections = daemon_sections,
-    .summary = "Accepts TensorFlow clients (grpc://HOST:PORT), compiles their graphs and runs them on the cluster's tf-worker tasks",
+    .summary = "Accepts TensorFlow clients (grpc://HOST:PORT), compiles their graphs and runs them "
+               "on the cluster's tf-worker tasks",
     .rows = rows,
     .n_rows = ARRAY_LEN(rows),
     .read_environment = read_environment,
@@ -175,7 +181,8 @@ static int page_ready(void *arg, const char *query, struct str *out) {
 
 static int page_status(void *arg, const char *query, struct str *out) {
     struct master *master = arg;
-    str_addf(out, "{\"program\": \"tf-master\", \"version\": \"%s\", \"pid\": %d, \"service\": ", MILLRACE_VERSION, (int)getpid());
+    str_addf(out, "{\"program\": \"tf-master\", \"version\": \"%s\", \"pid\": %d, \"service\": ",
+             MILLRACE_VERSION, (int)getpid());
     service_describe(master->service, out);
     str_add(out, ", \"tls\": ");
     tls_set_describe(&master->tls, out);
@@ -306,7 +313,8 @@ static void enrol(struct master *master, int port, const char *admin_listen) {
     struct str address = STR_INIT, admin = STR_INIT, key = STR_INIT, job_key = STR_INIT;
     member_address(flags->advertise, master->flags->listen, port, &address);
     if (master->admin)
-        daemon_admin_advertised(str_text(&address), admin_listen, admin_server_port(master->admin), &admin);
+        daemon_admin_advertised(str_text(&address), admin_listen, admin_server_port(master->admin),
+                                &admin);
     struct cluster_member member = {.address = str_text(&address),
                                     .admin_address = str_text(&admin),
                                     .host_id = host_id(),
@@ -340,14 +348,16 @@ static struct status *join(struct master *master, int port, const char *admin_li
     tasks_set_dynamic(master->service->tasks);
     if (flags->expect)
         TRY(membership_expect(flags->expect, master->service->tasks));
-    master->membership = membership_new(master->loop, master->etcd, flags->etcd.cluster_name, master->service->tasks);
+    master->membership = membership_new(master->loop, master->etcd, flags->etcd.cluster_name,
+                                        master->service->tasks);
     enrol(master, port, admin_listen);
     return NULL;
 }
 
 static struct status *start(struct master *master, const struct master_flags *flags) {
     struct service_options service_options;
-    struct admin_options admin_options = {.pages = pages, .n_pages = ARRAY_LEN(pages), .arg = master};
+    struct admin_options admin_options = {
+        .pages = pages, .n_pages = ARRAY_LEN(pages), .arg = master};
     struct str text = STR_INIT;
     fill_options(flags, &service_options);
     service_options.tls_clients = master->tls.clients;
@@ -373,7 +383,8 @@ static struct status *start(struct master *master, const struct master_flags *fl
 }
 
 static int run(const struct master_flags *flags) {
-    struct master master = {.drain_timeout_ms = flags->drain_timeout_ms, .flags = flags, .exit_code = EXIT_OK};
+    struct master master = {
+        .drain_timeout_ms = flags->drain_timeout_ms, .flags = flags, .exit_code = EXIT_OK};
     master.loop = loop_new();
     master.pool = pool_new((int)flags->threads);
     loop_timer_init(master.loop, &master.drain_timer, on_drain_timeout);

@@ -1,6 +1,8 @@
-/* Requests that waited for missing tasks in vain, and come again at once: a gRPC stub of TensorFlow's sends a call that ended with
- * UNAVAILABLE ten times more, some milliseconds apart. Each of them would wait anew, eleven times the limit in all; those that are known
- * from here get the same answer without waiting. A request that comes later, or more often, is the user's and waits again.
+/* Requests that waited for missing tasks in vain, and come again at once: a gRPC stub of
+ * TensorFlow's sends a call that ended with UNAVAILABLE ten times more, some milliseconds apart.
+ * Each of them would wait anew, eleven times the limit in all; those that are known from here
+ * get the same answer without waiting. A request that comes later, or more often, is the user's
+ * and waits again.
  *
  * Pure; loop thread. */
 #ifndef MILLRACE_MASTER_REPEATS_H
@@ -23,7 +25,8 @@ struct repeats {
     unsigned at;
 };
 
-/* All-zero is empty. The key of a request: the connection that it came over and its bytes; never 0. */
+/* All-zero is empty. The key of a request: the connection that it came over and its bytes; never
+ * 0. */
 uint64_t repeats_key(uint64_t connection, struct span body);
 /* A request has waited and is answered that tasks are missing. */
 void repeats_note(struct repeats *repeats, uint64_t key, int64_t now_ns);

@@ -5,7 +5,9 @@
 
 enum { ALIGN_WORTH_BYTES = 4096 }; /* smaller contents are copied anyway */
 
-static struct status *malformed(const char *what) { return status_invalid("Malformed RunStepRequest: %s", what); }
+static struct status *malformed(const char *what) {
+    return status_invalid("Malformed RunStepRequest: %s", what);
+}
 
 static struct status *count_fields(struct span body, struct run_step_request *request) {
     struct proto_field field;
@@ -19,7 +21,8 @@ static struct status *count_fields(struct span body, struct run_step_request *re
     return more < 0 ? malformed("a field is cut short or has an unknown wire type") : NULL;
 }
 
-static struct status *parse_feed(struct span message, struct span *ret_name, struct span *ret_proto) {
+static struct status *parse_feed(struct span message, struct span *ret_name,
+                                 struct span *ret_proto) {
     struct proto_field field;
     int more;
     *ret_name = *ret_proto = (struct span){"", 0};
@@ -45,8 +48,9 @@ static struct status *check_debug_options(struct span options) {
         while (proto_next(&watch, &name) > 0)
             if (name.number == 1 && name.wire_type == 2)
                 node = name.bytes;
-        return status_unimplemented("RunOptions.debug_options: no tensors are watched here, and %.*s is asked to be",
-                                    (int)MIN(node.len, (size_t)200), node.data);
+        return status_unimplemented(
+            "RunOptions.debug_options: no tensors are watched here, and %.*s is asked to be",
+            (int)MIN(node.len, (size_t)200), node.data);
     }
     return more < 0 ? malformed("its options are cut short") : NULL;
 }
@@ -67,8 +71,10 @@ static struct status *parse_options(struct span options, struct run_step_request
     return more < 0 ? malformed("its options are cut short") : NULL;
 }
 
-struct status *run_step_request_parse(struct span body, struct arena *arena, struct run_step_request *ret) {
-    struct run_step_request request = {.session_handle = {"", 0}, .options = {"", 0}, .partial_run_handle = {"", 0}};
+struct status *run_step_request_parse(struct span body, struct arena *arena,
+                                      struct run_step_request *ret) {
+    struct run_step_request request = {
+        .session_handle = {"", 0}, .options = {"", 0}, .partial_run_handle = {"", 0}};
     struct proto_field field;
     TRY(count_fields(body, &request));
     request.feed_names = arena_array(arena, struct span, request.n_feeds);
@@ -88,7 +94,8 @@ struct status *run_step_request_parse(struct span body, struct arena *arena, str
             request.session_handle = field.bytes;
             break;
         case 2:
-            TRY(parse_feed(field.bytes, &request.feed_names[request.n_feeds], &request.feed_protos[request.n_feeds]));
+            TRY(parse_feed(field.bytes, &request.feed_names[request.n_feeds],
+                           &request.feed_protos[request.n_feeds]));
             request.n_feeds++;
             break;
         case 3:
@@ -117,19 +124,22 @@ struct name_fields {
     uint32_t feed, fetch, target, connection;
 };
 
-static struct status *parse_connection(struct span message, struct span *ret_from, struct span *ret_to) {
+static struct status *parse_connection(struct span message, struct span *ret_from,
+                                       struct span *ret_to) {
     TRY(request_find_bytes(message, 1, ret_from));
     return request_find_bytes(message, 2, ret_to);
 }
 
-static struct status *parse_names(struct span body, const struct name_fields *fields, struct arena *arena, struct run_step_request *ret) {
+static struct status *parse_names(struct span body, const struct name_fields *fields,
+                                  struct arena *arena, struct run_step_request *ret) {
     struct span in = body;
     struct proto_field field;
     int n = 0, more;
     while ((more = proto_next(&in, &field)) > 0)
         n += field.wire_type == 2;
     if (more < 0)
-        return status_invalid("Malformed request: a field is cut short or has an unknown wire type");
+        return status_invalid(
+            "Malformed request: a field is cut short or has an unknown wire type");
     ret->feed_names = arena_array(arena, struct span, n);
     ret->fetches = arena_array(arena, struct span, n);
     ret->targets = arena_array(arena, struct span, n);
@@ -145,15 +155,18 @@ static struct status *parse_names(struct span body, const struct name_fields *fi
         else if (field.number == fields->target)
             ret->targets[ret->n_targets++] = field.bytes;
         else if (field.number == fields->connection) {
-            TRY(parse_connection(field.bytes, &ret->connect_from[ret->n_connections], &ret->connect_to[ret->n_connections]));
+            TRY(parse_connection(field.bytes, &ret->connect_from[ret->n_connections],
+                                 &ret->connect_to[ret->n_connections]));
             ret->n_connections++;
         }
     }
     return NULL;
 }
 
-struct status *partial_run_setup_parse(struct span body, struct arena *arena, struct run_step_request *ret) {
-    static const struct name_fields fields = {.feed = 2, .fetch = 3, .target = 4, .connection = UINT32_MAX};
+struct status *partial_run_setup_parse(struct span body, struct arena *arena,
+                                       struct run_step_request *ret) {
+    static const struct name_fields fields = {
+        .feed = 2, .fetch = 3, .target = 4, .connection = UINT32_MAX};
     struct proto_field field;
     *ret = (struct run_step_request){.is_partial = true};
     TRY(request_find_bytes(body, 1, &ret->session_handle));
@@ -164,7 +177,8 @@ struct status *partial_run_setup_parse(struct span body, struct arena *arena, st
     return NULL;
 }
 
-struct status *callable_options_parse(struct span options, struct arena *arena, struct run_step_request *ret) {
+struct status *callable_options_parse(struct span options, struct arena *arena,
+                                      struct run_step_request *ret) {
     static const struct name_fields fields = {.feed = 1, .fetch = 2, .target = 3, .connection = 5};
     *ret = (struct run_step_request){.session_handle = {"", 0}};
     TRY(parse_names(options, &fields, arena, ret));
@@ -172,15 +186,16 @@ struct status *callable_options_parse(struct span options, struct arena *arena, 
     return parse_options(ret->options, ret);
 }
 
-struct status *run_callable_parse(struct span body, const struct run_step_request *callable, struct arena *arena,
-                                  struct run_step_request *ret) {
+struct status *run_callable_parse(struct span body, const struct run_step_request *callable,
+                                  struct arena *arena, struct run_step_request *ret) {
     struct span in = body;
     struct proto_field field;
     int n = 0, more;
     while ((more = proto_next(&in, &field)) > 0)
         n += field.wire_type == 2 && field.number == 3;
     if (more < 0)
-        return status_invalid("Malformed RunCallableRequest: a field is cut short or has an unknown wire type");
+        return status_invalid(
+            "Malformed RunCallableRequest: a field is cut short or has an unknown wire type");
     if (n != callable->n_feeds)
         return status_invalid("The callable takes %d feeds, and %d came", callable->n_feeds, n);
     *ret = *callable;
@@ -203,10 +218,13 @@ static char *put_u32(char *at, size_t value) {
     return at + sizeof number;
 }
 
-/* Counts and lengths stand before what they count: no byte in a name can make two requests look alike. */
+/* Counts and lengths stand before what they count: no byte in a name can make two requests look
+ * alike. */
 struct span run_step_request_key(const struct run_step_request *request, struct arena *arena) {
-    const struct span *lists[] = {request->feed_names, request->fetches, request->targets, request->connect_from, request->connect_to};
-    int counts[] = {request->n_feeds, request->n_fetches, request->n_targets, request->n_connections, request->n_connections};
+    const struct span *lists[] = {request->feed_names, request->fetches, request->targets,
+                                  request->connect_from, request->connect_to};
+    int counts[] = {request->n_feeds, request->n_fetches, request->n_targets,
+                    request->n_connections, request->n_connections};
     int n_lists = request->n_connections > 0 ? 5 : 3;
     size_t len = request->is_partial;
     for (int list = 0; list < n_lists; list++, len += sizeof(uint32_t))
@@ -227,7 +245,8 @@ struct span run_step_request_key(const struct run_step_request *request, struct 
 }
 
 /* Walks nested fields in the head, whose lengths may point beyond it. */
-static bool next_in_head(struct span *in, uint32_t *ret_number, uint32_t *ret_wire_type, uint64_t *ret_len) {
+static bool next_in_head(struct span *in, uint32_t *ret_number, uint32_t *ret_wire_type,
+                         uint64_t *ret_len) {
     uint64_t tag;
     if (!proto_read_varint(in, &tag))
         return false;
@@ -254,7 +273,8 @@ static bool next_in_head(struct span *in, uint32_t *ret_number, uint32_t *ret_wi
 }
 
 /* Where the first large field at the end of a path of field numbers starts. */
-static size_t find_large(struct span head, size_t body_len, const uint32_t *path, unsigned path_len) {
+static size_t find_large(struct span head, size_t body_len, const uint32_t *path,
+                         unsigned path_len) {
     struct span in = head;
     unsigned depth = 0;
     uint32_t number, wire_type;
@@ -298,5 +318,7 @@ struct status *request_find_bytes(struct span message, uint32_t number, struct s
     while ((more = proto_next(&message, &field)) > 0)
         if (field.number == number && field.wire_type == 2)
             *ret = field.bytes;
-    return more < 0 ? status_invalid("Malformed request: a field is cut short or has an unknown wire type") : NULL;
+    return more < 0 ? status_invalid(
+                          "Malformed request: a field is cut short or has an unknown wire type")
+                    : NULL;
 }

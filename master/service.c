@@ -18,7 +18,8 @@
 enum { TICK_MS = 250 };
 
 struct metric service_sessions_gauge = METRIC_GAUGE_INIT("millrace_sessions", "Open sessions");
-struct metric service_sessions_total = METRIC_COUNTER_INIT("millrace_sessions_total", "Sessions created");
+struct metric service_sessions_total =
+    METRIC_COUNTER_INIT("millrace_sessions_total", "Sessions created");
 
 void service_options_default(struct service_options *options) {
     *options = (struct service_options){.listen = "127.0.0.1:2222",
@@ -51,11 +52,13 @@ struct session *service_find_session(struct service *service, struct span handle
 }
 
 struct status *service_no_session(struct span handle) {
-    return status_new(STATUS_ABORTED, "Session %.*s is not found. Possibly, this master has restarted.", (int)MIN(handle.len, (size_t)128),
-                      handle.data);
+    return status_new(STATUS_ABORTED,
+                      "Session %.*s is not found. Possibly, this master has restarted.",
+                      (int)MIN(handle.len, (size_t)128), handle.data);
 }
 
-struct status *service_called_session(struct service *service, struct grpc_call *call, struct span *ret_handle, struct session **ret) {
+struct status *service_called_session(struct service *service, struct grpc_call *call,
+                                      struct span *ret_handle, struct session **ret) {
     TRY(request_find_bytes(grpc_call_message(call)->body, 1, ret_handle));
     *ret = service_find_session(service, *ret_handle);
     if (!*ret)
@@ -67,7 +70,8 @@ struct status *service_called_session(struct service *service, struct grpc_call 
 
 /* ---- calls that wait for tasks ---- */
 
-typedef struct status *task_call_fn(struct service *service, struct grpc_call *call, const struct session_config *config);
+typedef struct status *task_call_fn(struct service *service, struct grpc_call *call,
+                                    const struct session_config *config);
 
 struct waiting_call {
     struct list link; /* service->waiting_creates */
@@ -96,23 +100,29 @@ static void fail_if(struct grpc_call *call, struct status *st) {
 static struct status *tell_missing(struct service *service, const struct session_config *config) {
     struct str missing = STR_INIT;
     tasks_describe_missing(service->tasks, config, &missing);
-    struct status *st = status_unavailable("Waited %.1f s for tasks of the cluster that are missing: %s",
-                                           (double)service->options.task_wait_ms / 1000, str_text(&missing));
+    struct status *st =
+        status_unavailable("Waited %.1f s for tasks of the cluster that are missing: %s",
+                           (double)service->options.task_wait_ms / 1000, str_text(&missing));
     str_fini(&missing);
     return st;
 }
 
-static uint64_t key_of(struct grpc_call *call) { return repeats_key(grpc_call_connection_id(call), grpc_call_message(call)->body); }
+static uint64_t key_of(struct grpc_call *call) {
+    return repeats_key(grpc_call_connection_id(call), grpc_call_message(call)->body);
+}
 
 static bool is_repeat(struct service *service, struct grpc_call *call) {
     int64_t now_ns = clock_now_ns();
-    return repeats_any(&service->repeats, now_ns) && repeats_take(&service->repeats, key_of(call), now_ns);
+    return repeats_any(&service->repeats, now_ns) &&
+           repeats_take(&service->repeats, key_of(call), now_ns);
 }
 
-static void when_tasks_are_ready(struct service *service, struct grpc_call *call, struct session_config *config_take, task_call_fn *go) {
+static void when_tasks_are_ready(struct service *service, struct grpc_call *call,
+                                 struct session_config *config_take, task_call_fn *go) {
     bool is_ready = tasks_all_ready(service->tasks, config_take);
     if (is_ready || is_repeat(service, call)) {
-        fail_if(call, is_ready ? go(service, call, config_take) : tell_missing(service, config_take));
+        fail_if(call,
+                is_ready ? go(service, call, config_take) : tell_missing(service, config_take));
         session_config_fini(config_take);
         return;
     }
@@ -137,7 +147,8 @@ static void review_waiting(struct service *service) {
         grpc_call_set_user(call, NULL, NULL);
         if (!is_ready)
             repeats_note(&service->repeats, key_of(call), now_ns);
-        fail_if(call, is_ready ? waiting->go(service, call, &waiting->config) : tell_missing(service, &waiting->config));
+        fail_if(call, is_ready ? waiting->go(service, call, &waiting->config)
+                               : tell_missing(service, &waiting->config));
         waiting_free(waiting);
     }
 }
@@ -163,12 +174,16 @@ static void on_create_session(void *arg, struct grpc_call *call) {
 static struct status *check_steps(const struct session *session) {
     const struct service *service = session->service;
     if (service->n_steps >= service->options.max_steps)
-        return budget_refused(BUDGET_STEPS,
-                              status_exhausted("There are %d steps in flight already, the limit (--max-steps)", service->n_steps));
+        return budget_refused(
+            BUDGET_STEPS,
+            status_exhausted("There are %d steps in flight already, the limit (--max-steps)",
+                             service->n_steps));
     if (session->n_steps >= service->options.max_session_steps)
         return budget_refused(
             BUDGET_SESSION_STEPS,
-            status_exhausted("The session has %d steps in flight already, the limit (--max-session-steps)", session->n_steps));
+            status_exhausted(
+                "The session has %d steps in flight already, the limit (--max-session-steps)",
+                session->n_steps));
     return NULL;
 }
 
@@ -184,9 +199,11 @@ static void on_run_step(void *arg, struct grpc_call *call) {
     if (!st)
         st = check_steps(session);
     if (!st && !session_note_request(session, request.request_id))
-        st = status_new(STATUS_ABORTED, "The same RunStep (Master) request was received twice: request id %lld",
+        st = status_new(STATUS_ABORTED,
+                        "The same RunStep (Master) request was received twice: request id %lld",
                         (long long)request.request_id);
-    if (!st && request.n_fetches == 0 && request.n_targets == 0 && request.partial_run_handle.len == 0)
+    if (!st && request.n_fetches == 0 && request.n_targets == 0 &&
+        request.partial_run_handle.len == 0)
         st = status_invalid("Must specify at least one target to fetch or execute.");
     if (st) {
         grpc_call_fail(call, st);
@@ -215,9 +232,11 @@ static void on_partial_run_setup(void *arg, struct grpc_call *call) {
     if (!st)
         st = check_steps(session);
     if (!st && session->partial_runs.n_entries >= (size_t)service->options.max_steps)
-        st = status_exhausted("The session has %d partial runs already, the limit (--max-steps)", service->options.max_steps);
+        st = status_exhausted("The session has %d partial runs already, the limit (--max-steps)",
+                              service->options.max_steps);
     if (!st && !session_note_request(session, request.request_id))
-        st = status_new(STATUS_ABORTED, "The same PartialRunSetup request was received twice: request id %lld",
+        st = status_new(STATUS_ABORTED,
+                        "The same PartialRunSetup request was received twice: request id %lld",
                         (long long)request.request_id);
     if (st)
         grpc_call_fail(call, st);
@@ -239,9 +258,15 @@ static void with_session(struct service *service, struct grpc_call *call, bool i
         go(session, call);
 }
 
-static void on_make_callable(void *arg, struct grpc_call *call) { with_session(arg, call, false, callable_make); }
-static void on_run_callable(void *arg, struct grpc_call *call) { with_session(arg, call, true, callable_run); }
-static void on_release_callable(void *arg, struct grpc_call *call) { with_session(arg, call, false, callable_release); }
+static void on_make_callable(void *arg, struct grpc_call *call) {
+    with_session(arg, call, false, callable_make);
+}
+static void on_run_callable(void *arg, struct grpc_call *call) {
+    with_session(arg, call, true, callable_run);
+}
+static void on_release_callable(void *arg, struct grpc_call *call) {
+    with_session(arg, call, false, callable_release);
+}
 
 static void on_close_session(void *arg, struct grpc_call *call) {
     struct service *service = arg;
@@ -252,7 +277,8 @@ static void on_close_session(void *arg, struct grpc_call *call) {
         grpc_call_fail(call, st);
         return;
     }
-    struct status *why = status_new(STATUS_CANCELLED, "Step was cancelled by an explicit call to `Session::Close()`.");
+    struct status *why = status_new(
+        STATUS_CANCELLED, "Step was cancelled by an explicit call to `Session::Close()`.");
     session_close(session, why);
     status_unref(why);
     metric_set(&service_sessions_gauge, service->n_sessions);
@@ -286,7 +312,8 @@ static void reply_devices(struct grpc_call *call, struct device_table *devices_t
     device_table_unref(devices);
 }
 
-static struct status *list_all_devices(struct service *service, struct grpc_call *call, const struct session_config *config) {
+static struct status *list_all_devices(struct service *service, struct grpc_call *call,
+                                       const struct session_config *config) {
     reply_devices(call, tasks_devices(service->tasks));
     return NULL;
 }
@@ -297,10 +324,11 @@ static void on_list_devices(void *arg, struct grpc_call *call) {
     struct session_config every = {.filters = NULL};
     struct span handle;
     struct status *st = request_find_bytes(grpc_call_message(call)->body, 1, &handle);
-    const struct session *session = st || !handle.len ? NULL : service_find_session(service, handle);
+    const struct session *session =
+        st || !handle.len ? NULL : service_find_session(service, handle);
     if (!st && handle.len && !session)
-        st = status_invalid("Session %.*s is not found. Possibly, this master has restarted.", (int)MIN(handle.len, (size_t)128),
-                            handle.data);
+        st = status_invalid("Session %.*s is not found. Possibly, this master has restarted.",
+                            (int)MIN(handle.len, (size_t)128), handle.data);
     if (st)
         grpc_call_fail(call, st);
     else if (session)
@@ -311,8 +339,10 @@ static void on_list_devices(void *arg, struct grpc_call *call) {
 
 /* ---- the service ---- */
 
-#define METHOD(name, handler, align) \
-    {"/tensorflow.MasterService/" name, handler, align}, { "/tensorflow.grpc.MasterService/" name, handler, align }
+#define METHOD(name, handler, align)                           \
+    {"/tensorflow.MasterService/" name, handler, align}, {     \
+        "/tensorflow.grpc.MasterService/" name, handler, align \
+    }
 // clang-format off
 static const struct grpc_method methods[] = {
     METHOD("RunStep", on_run_step, run_step_request_align),
@@ -328,7 +358,8 @@ static const struct grpc_method methods[] = {
 };
 // clang-format on
 
-/* What grpc.health.v1.Health answers for: the server, and the service by its name; one readiness for both. */
+/* What grpc.health.v1.Health answers for: the server, and the service by its name; one readiness
+ * for both. */
 static const char *const health_services[] = {"", "tensorflow.MasterService", NULL};
 
 static bool is_serving(void *arg) {
@@ -356,9 +387,12 @@ static void on_task_ready(void *arg, struct task *task) {
     grpc_server_review_health(service->server);
 }
 
-static void on_task_lost(void *arg, struct task *task) { grpc_server_review_health(((struct service *)arg)->server); }
+static void on_task_lost(void *arg, struct task *task) {
+    grpc_server_review_health(((struct service *)arg)->server);
+}
 
-/* A session whose client's connection closed is collected later, unless another connection uses it meanwhile. */
+/* A session whose client's connection closed is collected later, unless another connection uses
+ * it meanwhile. */
 static void on_connection_closed(void *arg, uint64_t connection_id) {
     struct service *service = arg;
     LIST_FOR_EACH (link, &service->sessions) {
@@ -385,7 +419,8 @@ static void on_tick(struct loop_timer *timer) {
         if (session->orphaned_since_ms == 0 || session_is_awaited(session) ||
             now_ms - session->orphaned_since_ms < service->options.session_ttl_ms)
             continue;
-        struct status *why = status_new(STATUS_CANCELLED, "The session was collected: its client has been gone for too long");
+        struct status *why = status_new(
+            STATUS_CANCELLED, "The session was collected: its client has been gone for too long");
         log_info("session %s is collected: its client has been gone for %lld s", session->handle,
                  (long long)(now_ms - session->orphaned_since_ms) / 1000);
         session_close(session, why);
@@ -394,8 +429,8 @@ static void on_tick(struct loop_timer *timer) {
     metric_set(&service_sessions_gauge, service->n_sessions);
 }
 
-struct status *service_new(struct loop *loop, struct pool *pool, const struct cluster_spec *cluster, const struct service_options *options,
-                           struct service **ret) {
+struct status *service_new(struct loop *loop, struct pool *pool, const struct cluster_spec *cluster,
+                           const struct service_options *options, struct service **ret) {
     struct service *service = xcalloc(1, sizeof *service);
     service->loop = loop;
     service->pool = pool;
@@ -424,8 +459,8 @@ struct status *service_new(struct loop *loop, struct pool *pool, const struct cl
     metrics_register(&service_sessions_total);
     step_metrics_register();
     budgets_register_metrics();
-    service->tasks =
-        tasks_new(loop, cluster, service->incarnation, options->heartbeat_ms, on_task_ready, on_task_lost, write_holdings, service);
+    service->tasks = tasks_new(loop, cluster, service->incarnation, options->heartbeat_ms,
+                               on_task_ready, on_task_lost, write_holdings, service);
     tasks_set_tls(service->tasks, options->tls_wire);
     tasks_set_sums(service->tasks, options->use_sums);
     loop_timer_init(loop, &service->timer, on_tick);
@@ -494,14 +529,19 @@ bool service_is_ready(struct service *service, struct str *why_not) {
 }
 
 void service_describe(struct service *service, struct str *out) {
-    str_addf(out, "{\"incarnation\": \"%016llx\", \"draining\": %s, \"sessions\": %d, \"steps\": %d, \"tasks\": ",
-             (unsigned long long)service->incarnation, service->is_draining ? "true" : "false", service->n_sessions, service->n_steps);
+    str_addf(out,
+             "{\"incarnation\": \"%016llx\", \"draining\": %s, \"sessions\": %d, \"steps\": %d, "
+             "\"tasks\": ",
+             (unsigned long long)service->incarnation, service->is_draining ? "true" : "false",
+             service->n_sessions, service->n_steps);
     tasks_describe(service->tasks, out);
     str_addf(out,
-             ", \"limits\": {\"max_sessions\": %d, \"max_steps\": %d, \"max_nodes\": %d, \"max_executables\": %d, \"task_wait_ms\": %lld, "
+             ", \"limits\": {\"max_sessions\": %d, \"max_steps\": %d, \"max_nodes\": %d, "
+             "\"max_executables\": %d, \"task_wait_ms\": %lld, "
              "\"session_ttl_ms\": %lld}, \"budgets\": ",
-             service->options.max_sessions, service->options.max_steps, service->options.max_nodes, service->options.max_executables,
-             (long long)service->options.task_wait_ms, (long long)service->options.session_ttl_ms);
+             service->options.max_sessions, service->options.max_steps, service->options.max_nodes,
+             service->options.max_executables, (long long)service->options.task_wait_ms,
+             (long long)service->options.session_ttl_ms);
     budgets_describe(service, out);
     str_add(out, ", \"grpc\": ");
     grpc_server_describe(service->server, out);

@@ -27,7 +27,8 @@ static void reset_settle(struct reset *reset) {
     free(reset);
 }
 
-static void on_reset_reply(struct task_call *call, struct status *status_take, struct wire_message *message) {
+static void on_reset_reply(struct task_call *call, struct status *status_take,
+                           struct wire_message *message) {
     struct reset *reset = CONTAINER_OF(call, struct reset_part, call)->reset;
     if (status_take && !reset->status)
         reset->status = status_take;
@@ -42,7 +43,8 @@ static void reset_cancelled(struct grpc_call *call, void *user) {
     grpc_call_fail(call, status_new(STATUS_CANCELLED, "the client gave up"));
 }
 
-/* Closes every session, then drops the named containers on all tasks; the default one when none is named. */
+/* Closes every session, then drops the named containers on all tasks; the default one when none
+ * is named. */
 void service_reset(void *arg, struct grpc_call *call) {
     struct service *service = arg;
     struct span body = grpc_call_message(call)->body;
@@ -59,7 +61,8 @@ void service_reset(void *arg, struct grpc_call *call) {
     }
     if (meta.len == 0)
         proto_add_bytes(&meta, 1, "", 0); /* a worker calls its default container so */
-    struct status *why = status_new(STATUS_CANCELLED, "The session was closed by a Reset of the cluster");
+    struct status *why =
+        status_new(STATUS_CANCELLED, "The session was closed by a Reset of the cluster");
     while (!list_is_empty(&service->sessions))
         session_close(LIST_ENTRY(service->sessions.next, struct session, link), why);
     status_unref(why);

@@ -1,4 +1,5 @@
-/* CreateSession and ExtendSession: a graph is added on a pool thread, in the order asked; the client is answered when it is there. */
+/* CreateSession and ExtendSession: a graph is added on a pool thread, in the order asked; the
+ * client is answered when it is there. */
 #include <stdlib.h>
 
 #include "common/graph/graph_proto.h"
@@ -25,7 +26,8 @@ static void rollback(struct graph *graph, int n_before) {
             graph_remove_node(graph, graph->nodes[id]);
 }
 
-/* A graph gives memory back only as a whole: what refused parts of it hold adds up until the session ends. */
+/* A graph gives memory back only as a whole: what refused parts of it hold adds up until the
+ * session ends. */
 static size_t held_bytes(const struct session *session, int first_tensor) {
     const struct graph *graph = &session->graph;
     size_t size = graph->arena.size_bytes + session->shapes.arena.size_bytes;
@@ -34,7 +36,8 @@ static size_t held_bytes(const struct session *session, int first_tensor) {
     return size;
 }
 
-/* A graph whose shapes cannot fit is taken, as TensorFlow's servers take it, unless the master was told to check. */
+/* A graph whose shapes cannot fit is taken, as TensorFlow's servers take it, unless the master
+ * was told to check. */
 static struct status *infer_shapes(struct session *session) {
     struct infer_options options;
     infer_options_with_kernels(&options);
@@ -46,8 +49,9 @@ static void graph_add(struct graph_job *job, struct session *session) {
     struct graph_limits limits;
     int n_before = session->graph.n_nodes;
     if (!job->is_create && job->expected_version != session->graph_version) {
-        job->status = status_new(STATUS_ABORTED, "Current version is %lld but caller expected %lld.", (long long)session->graph_version,
-                                 (long long)job->expected_version);
+        job->status =
+            status_new(STATUS_ABORTED, "Current version is %lld but caller expected %lld.",
+                       (long long)session->graph_version, (long long)job->expected_version);
         return;
     }
     graph_limits_default(&limits);
@@ -70,8 +74,9 @@ static void graph_work(struct session_job *session_job) {
     int first_tensor = session->graph.n_tensors;
     size_t before = held_bytes(session, first_tensor);
     if (session->refused_bytes > SERVICE_MAX_REFUSED_BYTES) {
-        job->status = status_exhausted("Session %s holds %zu MiB of graphs that were refused; create a new one", session->handle,
-                                       session->refused_bytes >> 20);
+        job->status = status_exhausted(
+            "Session %s holds %zu MiB of graphs that were refused; create a new one",
+            session->handle, session->refused_bytes >> 20);
         return;
     }
     graph_add(job, session);
@@ -90,7 +95,8 @@ static void graph_done(struct session_job *session_job) {
     if (job->is_create && job->status) {
         session_close(session, job->status);
     } else if (job->is_create && job->call == NULL) {
-        struct status *why = status_new(STATUS_CANCELLED, "the client gave up creating the session");
+        struct status *why =
+            status_new(STATUS_CANCELLED, "the client gave up creating the session");
         session_close(session, why);
         status_unref(why);
     }
@@ -119,8 +125,8 @@ static void graph_call_cancelled(struct grpc_call *call, void *user) {
     grpc_call_fail(call, status_new(STATUS_CANCELLED, "the client gave up"));
 }
 
-static void start_graph_job(struct session *session, struct grpc_call *call, struct span graph_def, bool is_create,
-                            int64_t expected_version) {
+static void start_graph_job(struct session *session, struct grpc_call *call, struct span graph_def,
+                            bool is_create, int64_t expected_version) {
     struct graph_job *job = xcalloc(1, sizeof *job);
     job->call = call;
     job->message = *grpc_call_message(call);
@@ -135,13 +141,16 @@ static void start_graph_job(struct session *session, struct grpc_call *call, str
     session_run_job(session, &job->job);
 }
 
-struct status *service_create_session(struct service *service, struct grpc_call *call, const struct session_config *config) {
+struct status *service_create_session(struct service *service, struct grpc_call *call,
+                                      const struct session_config *config) {
     struct span body = grpc_call_message(call)->body, graph_def;
     if (service->is_draining)
         return status_unavailable("This master is shutting down");
     if (service->n_sessions >= service->options.max_sessions)
-        return budget_refused(BUDGET_SESSIONS,
-                              status_exhausted("There are %d sessions already, the limit (--max-sessions)", service->n_sessions));
+        return budget_refused(
+            BUDGET_SESSIONS,
+            status_exhausted("There are %d sessions already, the limit (--max-sessions)",
+                             service->n_sessions));
     TRY(request_find_bytes(body, 1, &graph_def));
     struct session *session = session_new(service, config);
     if (session->devices->n_devices == 0) {

@@ -1,4 +1,5 @@
-/* Sessions: their job queue, request ids, and life. Executables are in executable.c; see session.h. */
+/* Sessions: their job queue, request ids, and life. Executables are in executable.c; see
+ * session.h. */
 #include "master/session.h"
 
 #include <stdlib.h>
@@ -17,7 +18,8 @@ enum { N_REQUEST_IDS = 8192 }; /* how many late request ids a session remembers 
 struct session *session_new(struct service *service, const struct session_config *config) {
     struct session *session = xcalloc(1, sizeof *session);
     struct str handle = STR_INIT;
-    str_addf(&handle, "%016llx%016llx", (unsigned long long)random_u64(), (unsigned long long)random_u64());
+    str_addf(&handle, "%016llx%016llx", (unsigned long long)random_u64(),
+             (unsigned long long)random_u64());
     session->service = service;
     service->n_held_sessions++;
     session->handle = str_detach(&handle);
@@ -41,7 +43,8 @@ struct session *session_new(struct service *service, const struct session_config
     list_init(&session->steps);
     list_init(&session->jobs);
     list_init(&session->link);
-    session->known_incarnations = xcalloc((size_t)tasks_count(service->tasks) + 1, sizeof(uint64_t));
+    session->known_incarnations =
+        xcalloc((size_t)tasks_count(service->tasks) + 1, sizeof(uint64_t));
     return session;
 }
 
@@ -76,7 +79,8 @@ static void drop_state(struct session *session) {
     for (int i = 0; i < session->devices->n_tasks; i++) {
         struct task *task = tasks_find(session->service->tasks, session->devices->tasks[i].name);
         if (task)
-            task_send_release(task, &(struct wire_out){.type = WIRE_CLOSE_SESSION, .meta = {(char *)bytes, len}});
+            task_send_release(
+                task, &(struct wire_out){.type = WIRE_CLOSE_SESSION, .meta = {(char *)bytes, len}});
     }
 }
 
@@ -93,7 +97,8 @@ void session_close(struct session *session, struct status *why) {
     }
     steps_cancel_all(session, why);
     partial_runs_drop(session);
-    /* The cache lets go of its executables; those with steps under way live until these have ended. */
+    /* The cache lets go of its executables; those with steps under way live until these have
+     * ended. */
     struct strmap executables = session->executables;
     size_t cursor = 0;
     struct span key;
@@ -176,9 +181,12 @@ struct status *session_check_incarnations(struct session *session, struct execut
         uint64_t now = task_incarnation(task);
         bool is_told = *known && *known != now && !st && !PLANTED(1);
         if (is_told)
-            st = status_new(STATUS_ABORTED, "Task %s has restarted since this session last used it: its variables and queues are gone",
+            st = status_new(STATUS_ABORTED,
+                            "Task %s has restarted since this session last used it: its variables "
+                            "and queues are gone",
                             task_name(task));
-        if (is_told || task_state(task) == TASK_READY) /* told is told, though it may be away again */
+        /* told is told, though it may be away again */
+        if (is_told || task_state(task) == TASK_READY)
             *known = now;
     }
     return st;

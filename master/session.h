@@ -1,7 +1,9 @@
-/* A session: one client's growing graph, its compiled signatures and its running steps [WP 2, OSDI 3.3].
+/* A session: one client's growing graph, its compiled signatures and its running steps [WP 2,
+ * OSDI 3.3].
  *
- * The graph changes and is compiled on pool threads, one job at a time per session, in the order asked; steps whose signature is
- * compiled already go on meanwhile. All else is on the loop thread.
+ * The graph changes and is compiled on pool threads, one job at a time per session, in the order
+ * asked; steps whose signature is compiled already go on meanwhile. All else is on the loop
+ * thread.
  *
  *   known signature?  ─ yes ─► step.c
  *        │ no
@@ -25,7 +27,12 @@ struct step;
 struct callables;
 struct partial_run;
 
-enum executable_state { EXECUTABLE_COMPILING, EXECUTABLE_REGISTERING, EXECUTABLE_READY, EXECUTABLE_FAILED };
+enum executable_state {
+    EXECUTABLE_COMPILING,
+    EXECUTABLE_REGISTERING,
+    EXECUTABLE_READY,
+    EXECUTABLE_FAILED
+};
 
 /* One partition at its task. */
 struct registration {
@@ -80,16 +87,18 @@ struct session {
     char *handle; /* random, 32 hex digits */
     int n_refs;   /* the service's table, jobs and steps */
     bool is_closed;
-    struct graph graph;           /* jobs only, while one runs */
-    struct graph_shapes shapes;   /* what is known of its outputs before any step; likewise */
-    struct device_table *devices; /* what its nodes are placed on: `placed` indexes it, so it stays the same */
+    struct graph graph;         /* jobs only, while one runs */
+    struct graph_shapes shapes; /* what is known of its outputs before any step; likewise */
+    /* what its nodes are placed on: `placed` indexes it, so it stays the same */
+    struct device_table *devices;
     int64_t graph_version;
     size_t refused_bytes; /* held by the graph for ExtendSessions that failed; running job's */
     struct compile_options options;
     int64_t operation_timeout_ms; /* of steps that say nothing; 0: none */
     bool is_isolated;             /* its variables and queues are its own */
     bool log_device_placement;    /* of every signature that is compiled */
-    struct strmap executables;    /* key → struct executable: the cache, at most service options' max_executables */
+    /* key → struct executable: the cache, at most service options' max_executables */
+    struct strmap executables;
     struct list lru;              /* struct executable.lru_link, used last first */
     struct list live_executables; /* struct executable.live_link: in the cache, or still in use */
     struct list steps;            /* struct step.session_link */
@@ -102,7 +111,8 @@ struct session {
     struct u64map request_ids; /* of late requests, to refuse a repeat */
     uint64_t *request_ring;
     unsigned request_at;
-    /* What the session last knew of each task that its steps touched: a change is answered with ABORTED once. */
+    /* What the session last knew of each task that its steps touched: a change is answered with
+     * ABORTED once. */
     uint64_t *known_incarnations; /* by task index; 0: never touched */
     uint64_t last_connection;
     int64_t orphaned_since_ms; /* when its client's last connection closed; 0 while there is one */
@@ -112,7 +122,8 @@ struct session {
 struct session *session_new(struct service *service, const struct session_config *config);
 void session_ref(struct session *session);
 void session_unref(struct session *session);
-/* Ends its steps with `why` (shared), forgets its executables at the workers, and leaves the service's table. */
+/* Ends its steps with `why` (shared), forgets its executables at the workers, and leaves the
+ * service's table. */
 void session_close(struct session *session, struct status *why);
 
 void session_run_job(struct session *session, struct session_job *job);
@@ -121,18 +132,23 @@ void session_run_job(struct session *session, struct session_job *job);
 bool session_is_awaited(const struct session *session);
 /* False when this id came before (0 is never refused). */
 bool session_note_request(struct session *session, uint64_t request_id);
-/* ABORTED once when a task that the executable needs has another incarnation than this session last knew. */
-struct status *session_check_incarnations(struct session *session, struct executable *executable) MUST_USE;
+/* ABORTED once when a task that the executable needs has another incarnation than this session
+ * last knew. */
+struct status *session_check_incarnations(struct session *session,
+                                          struct executable *executable) MUST_USE;
 
-/* The cached executable for a key, or a new one that starts to compile. One reference for the caller. `fill` writes the signature of
- * a new one into its arena. */
-struct executable *session_executable(struct session *session, struct span key, void (*fill)(void *arg, struct executable *executable),
+/* The cached executable for a key, or a new one that starts to compile. One reference for the
+ * caller. `fill` writes the signature of a new one into its arena. */
+struct executable *session_executable(struct session *session, struct span key,
+                                      void (*fill)(void *arg, struct executable *executable),
                                       void *arg);
 void executable_unref(struct executable *executable);
-/* The handles of the session's graphs at a task, as it was when it was lost: uint64_t, appended to `out`. */
+/* The handles of the session's graphs at a task, as it was when it was lost: uint64_t, appended
+ * to `out`. */
 void session_graphs_at(const struct session *session, const struct task *task, struct str *out);
-/* True: FAILED, or READY with every registration of its task's present incarnation. Else it is on its way (registered anew where a task
- * has restarted), and the waiter is told. A waiter that no longer wants to be told takes its link off the list. */
+/* True: FAILED, or READY with every registration of its task's present incarnation. Else it is
+ * on its way (registered anew where a task has restarted), and the waiter is told. A waiter that
+ * no longer wants to be told takes its link off the list. */
 bool executable_await(struct executable *executable, struct executable_wait *waiter);
 
 #endif

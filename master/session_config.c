@@ -4,7 +4,9 @@
 
 #include "common/tensor/tensor_proto.h"
 
-static struct status *malformed(const char *what) { return status_invalid("Malformed ConfigProto%s", what); }
+static struct status *malformed(const char *what) {
+    return status_invalid("Malformed ConfigProto%s", what);
+}
 
 static struct status *read_optimizer_options(struct span in, struct session_config *ret) {
     struct proto_field field;
@@ -43,7 +45,9 @@ static struct status *read_device_count(struct span in, struct session_config *r
     if (!span_is(type, "CPU"))
         return NULL;
     if (count > SESSION_MAX_CPU_DEVICES)
-        return status_invalid("ConfigProto.device_count asks for %d CPU devices; a task has at most %d", count, SESSION_MAX_CPU_DEVICES);
+        return status_invalid(
+            "ConfigProto.device_count asks for %d CPU devices; a task has at most %d", count,
+            SESSION_MAX_CPU_DEVICES);
     ret->cpu_devices = MAX(count, 0);
     return NULL;
 }

@@ -15,12 +15,14 @@
 
 enum {
     MAX_CONNECTIONS = 100,
-    IDLE_TIMEOUT_S = 5,                  /* a probe opens its own connection; those who say nothing leave room for it */
+    /* a probe opens its own connection; those who say nothing leave room for it */
+    IDLE_TIMEOUT_S = 5,
     STALL_TIMEOUT_S = 30,                /* who reads nothing, or has vanished */
     CONNECTION_MEMORY_BYTES = 16 * 1024, /* request line and headers must fit: 414 or 431 beyond */
 };
 
-/* libmicrohttpd waits on an epoll of its own; the loop watches that epoll's descriptor and runs it when it is ready. */
+/* libmicrohttpd waits on an epoll of its own; the loop watches that epoll's descriptor and runs
+ * it when it is ready. */
 struct admin_server {
     struct loop *loop;
     struct admin_options options;
@@ -85,18 +87,20 @@ static const struct admin_page *find_page(const struct admin_server *server, con
 static bool query_has(const char *query, const char *wanted) {
     size_t len = strlen(wanted);
     for (const char *p = query; p && *p; p = strchr(p, '&') ? strchr(p, '&') + 1 : NULL)
-        if (strncmp(p, wanted, len) == 0 && (p[len] == '\0' || p[len] == '&' || wanted[len - 1] == '='))
+        if (strncmp(p, wanted, len) == 0 &&
+            (p[len] == '\0' || p[len] == '&' || wanted[len - 1] == '='))
             return true;
     return false;
 }
 
 /* `allowed`: the methods, where the one that came is not among them; NULL else. */
-static enum MHD_Result respond_with(struct MHD_Connection *connection, int http_status, const char *content_type, const char *allowed,
+static enum MHD_Result respond_with(struct MHD_Connection *connection, int http_status,
+                                    const char *content_type, const char *allowed,
                                     struct str *body) {
     size_t len = body->len;
     char *data = len ? str_detach(body) : NULL;
-    struct MHD_Response *response =
-        MHD_create_response_from_buffer(len, data ? data : (void *)"", data ? MHD_RESPMEM_MUST_FREE : MHD_RESPMEM_PERSISTENT);
+    struct MHD_Response *response = MHD_create_response_from_buffer(
+        len, data ? data : (void *)"", data ? MHD_RESPMEM_MUST_FREE : MHD_RESPMEM_PERSISTENT);
     if (!response) {
         free(data);
         return MHD_NO;
@@ -111,11 +115,13 @@ static enum MHD_Result respond_with(struct MHD_Connection *connection, int http_
     return rc;
 }
 
-static enum MHD_Result respond(struct MHD_Connection *connection, int http_status, const char *content_type, struct str *body) {
+static enum MHD_Result respond(struct MHD_Connection *connection, int http_status,
+                               const char *content_type, struct str *body) {
     return respond_with(connection, http_status, content_type, NULL, body);
 }
 
-static enum MHD_Result respond_text(struct MHD_Connection *connection, int http_status, const char *text) {
+static enum MHD_Result respond_text(struct MHD_Connection *connection, int http_status,
+                                    const char *text) {
     struct str body = STR_INIT;
     str_add(&body, text);
     enum MHD_Result rc = respond(connection, http_status, "text/plain; charset=utf-8", &body);
@@ -126,7 +132,8 @@ static enum MHD_Result respond_text(struct MHD_Connection *connection, int http_
 static enum MHD_Result respond_not_allowed(struct MHD_Connection *connection, const char *allowed) {
     struct str body = STR_INIT;
     str_addf(&body, "only %s\n", allowed);
-    enum MHD_Result rc = respond_with(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "text/plain; charset=utf-8", allowed, &body);
+    enum MHD_Result rc = respond_with(connection, MHD_HTTP_METHOD_NOT_ALLOWED,
+                                      "text/plain; charset=utf-8", allowed, &body);
     str_fini(&body);
     return rc;
 }
@@ -139,13 +146,15 @@ static void reply_free(struct admin_reply *reply) {
     free(reply);
 }
 
-static enum MHD_Result respond_finished(struct MHD_Connection *connection, struct admin_reply *reply) {
+static enum MHD_Result respond_finished(struct MHD_Connection *connection,
+                                        struct admin_reply *reply) {
     return respond(connection, reply->http_status, reply->page->content_type, &reply->body);
 }
 
 /* *ret_reply: the request's from now on. */
-static enum MHD_Result begin_page(struct admin_server *server, struct MHD_Connection *connection, const struct admin_page *page,
-                                  const char *query, struct admin_reply **ret_reply) {
+static enum MHD_Result begin_page(struct admin_server *server, struct MHD_Connection *connection,
+                                  const struct admin_page *page, const char *query,
+                                  struct admin_reply **ret_reply) {
     struct admin_reply *reply = xcalloc(1, sizeof(*reply));
     reply->server = server;
     reply->connection = connection;
@@ -185,11 +194,13 @@ void admin_reply_finish(struct admin_reply *reply, int http_status, struct str *
         run_http(server);
 }
 
-static enum MHD_Result respond_page(struct admin_server *server, struct MHD_Connection *connection, const struct admin_page *page,
-                                    const char *asked, struct admin_reply **ret_reply) {
+static enum MHD_Result respond_page(struct admin_server *server, struct MHD_Connection *connection,
+                                    const struct admin_page *page, const char *asked,
+                                    struct admin_reply **ret_reply) {
     struct str query = STR_INIT, body = STR_INIT;
     str_add(&query, asked);
-    const char *accept = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCEPT);
+    const char *accept =
+        MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCEPT);
     if (accept && strcasestr(accept, "application/json") && !query_has(asked, "format="))
         str_add(&query, query.len ? "&format=json" : "format=json");
     if (page->begin) {
@@ -209,8 +220,8 @@ static enum MHD_Result respond_page(struct admin_server *server, struct MHD_Conn
 
 /* ---- libmicrohttpd's callbacks ---- */
 
-/* One request: libmicrohttpd calls twice, after the headers and when it is whole. The URL handed to the handler has lost its query, so
- * the whole one is kept here. */
+/* One request: libmicrohttpd calls twice, after the headers and when it is whole. The URL handed
+ * to the handler has lost its query, so the whole one is kept here. */
 struct admin_request {
     bool is_begun;
     struct admin_reply *reply; /* of a page that has begun */
@@ -227,7 +238,8 @@ static void *on_uri(void *arg, const char *uri, struct MHD_Connection *connectio
 }
 
 /* A reply that is not finished yet is its page's from here on. */
-static void on_completed(void *arg, struct MHD_Connection *connection, void **request_of, enum MHD_RequestTerminationCode code) {
+static void on_completed(void *arg, struct MHD_Connection *connection, void **request_of,
+                         enum MHD_RequestTerminationCode code) {
     struct admin_request *request = *request_of;
     struct admin_reply *reply = request ? request->reply : NULL;
     if (reply && reply->http_status != 0) {
@@ -240,11 +252,14 @@ static void on_completed(void *arg, struct MHD_Connection *connection, void **re
     *request_of = NULL;
 }
 
-/* MHD_NO: the request may go on. Else it has been answered, which ends the connection when its body is still to come. */
-static enum MHD_Result refuse_method(const struct admin_server *server, struct MHD_Connection *connection, const char *path,
+/* MHD_NO: the request may go on. Else it has been answered, which ends the connection when its
+ * body is still to come. */
+static enum MHD_Result refuse_method(const struct admin_server *server,
+                                     struct MHD_Connection *connection, const char *path,
                                      const char *method) {
     const struct admin_page *page = find_page(server, path);
-    bool is_get = strcmp(method, MHD_HTTP_METHOD_GET) == 0 || strcmp(method, MHD_HTTP_METHOD_HEAD) == 0;
+    bool is_get =
+        strcmp(method, MHD_HTTP_METHOD_GET) == 0 || strcmp(method, MHD_HTTP_METHOD_HEAD) == 0;
     if (!page || !page->is_action)
         return is_get ? MHD_NO : respond_not_allowed(connection, "GET, HEAD");
     if (strcmp(method, MHD_HTTP_METHOD_POST) != 0)
@@ -254,8 +269,9 @@ static enum MHD_Result refuse_method(const struct admin_server *server, struct M
     return MHD_NO;
 }
 
-static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, const char *path, const char *method, const char *version,
-                                  const char *upload, size_t *upload_size, void **request_of) {
+static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, const char *path,
+                                  const char *method, const char *version, const char *upload,
+                                  size_t *upload_size, void **request_of) {
     struct admin_server *server = arg;
     struct admin_request *request = *request_of;
     if (!request->is_begun && refuse_method(server, connection, path, method) == MHD_YES)
@@ -266,8 +282,9 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, 
         return MHD_YES;
     }
     if (request->reply)
-        return request->reply->http_status != 0 ? respond_finished(connection, request->reply)
-                                                : respond_text(connection, MHD_HTTP_SERVICE_UNAVAILABLE, "stopping\n");
+        return request->reply->http_status != 0
+                   ? respond_finished(connection, request->reply)
+                   : respond_text(connection, MHD_HTTP_SERVICE_UNAVAILABLE, "stopping\n");
     const struct admin_page *page = find_page(server, path);
     if (!page)
         return respond_text(connection, MHD_HTTP_NOT_FOUND, "no such page\n");
@@ -275,7 +292,8 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, 
     return respond_page(server, connection, page, mark ? mark + 1 : "", &request->reply);
 }
 
-static void on_http_log(void *arg, const char *format, va_list args) {} /* a stranger's malformed request is no event of ours */
+/* a stranger's malformed request is no event of ours */
+static void on_http_log(void *arg, const char *format, va_list args) {}
 
 /* ---- on the loop ---- */
 
@@ -292,8 +310,12 @@ static void run_http(struct admin_server *server) {
         loop_timer_stop(&server->timer);
 }
 
-static void on_http_ready(uv_poll_t *poll, int status, int events) { run_http(CONTAINER_OF(poll, struct admin_server, poll)); }
-static void on_timer(struct loop_timer *timer) { run_http(CONTAINER_OF(timer, struct admin_server, timer)); }
+static void on_http_ready(uv_poll_t *poll, int status, int events) {
+    run_http(CONTAINER_OF(poll, struct admin_server, poll));
+}
+static void on_timer(struct loop_timer *timer) {
+    run_http(CONTAINER_OF(timer, struct admin_server, timer));
+}
 
 static void secured_free(struct secured *secured) {
     list_remove(&secured->link);
@@ -310,8 +332,10 @@ static void on_relay_over(void *arg, struct status *why, bool has_moved, int pla
 static int secure(struct admin_server *server, int fd_take) {
     int ends[2];
     struct str peer = STR_INIT;
-    /* The library counts its own ends, which may be gone while a slow reader still has its answer before it. */
-    if (server->n_secured >= MAX_CONNECTIONS || socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) != 0) {
+    /* The library counts its own ends, which may be gone while a slow reader still has its
+     * answer before it. */
+    if (server->n_secured >= MAX_CONNECTIONS ||
+        socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) != 0) {
         close(fd_take);
         return -1;
     }
@@ -319,15 +343,16 @@ static int secure(struct admin_server *server, int fd_take) {
     secured->server = server;
     net_peer_name(fd_take, &peer);
     net_keep_alive(fd_take, STALL_TIMEOUT_S * 1000);
-    secured->relay =
-        tls_relay_new(server->loop, &(struct tls_relay_options){.plain_fd_take = ends[0],
-                                                                .tls_fd_take = fd_take,
-                                                                .stream_take = tls_stream_new(server->options.tls, true, str_text(&peer)),
-                                                                .handshake_ms = IDLE_TIMEOUT_S * 1000,
-                                                                .stall_ms = STALL_TIMEOUT_S * 1000,
-                                                                .ends_with_plain = true,
-                                                                .on_over = on_relay_over,
-                                                                .arg = secured});
+    secured->relay = tls_relay_new(
+        server->loop, &(struct tls_relay_options){
+                          .plain_fd_take = ends[0],
+                          .tls_fd_take = fd_take,
+                          .stream_take = tls_stream_new(server->options.tls, true, str_text(&peer)),
+                          .handshake_ms = IDLE_TIMEOUT_S * 1000,
+                          .stall_ms = STALL_TIMEOUT_S * 1000,
+                          .ends_with_plain = true,
+                          .on_over = on_relay_over,
+                          .arg = secured});
     list_push_back(&server->secured, &secured->link);
     server->n_secured++;
     str_fini(&peer);
@@ -341,31 +366,39 @@ static void on_accept(void *arg, int fd_take) {
     getpeername(fd_take, (struct sockaddr *)&peer, &len);
     if (server->options.tls && (fd_take = secure(server, fd_take)) < 0)
         return;
-    MHD_add_connection(server->http, fd_take, (struct sockaddr *)&peer, len); /* closes it when there are too many */
+    /* closes it when there are too many */
+    MHD_add_connection(server->http, fd_take, (struct sockaddr *)&peer, len);
     run_http(server);
 }
 
 static struct MHD_Daemon *start_http(struct admin_server *server) {
-    return MHD_start_daemon(MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_USE_ERROR_LOG | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL,
-                            on_request, server, MHD_OPTION_EXTERNAL_LOGGER, on_http_log, NULL, MHD_OPTION_CONNECTION_LIMIT,
-                            (unsigned)MAX_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_TIMEOUT_S,
-                            MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY_BYTES, MHD_OPTION_URI_LOG_CALLBACK, on_uri, NULL,
-                            MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL, MHD_OPTION_END);
+    return MHD_start_daemon(
+        MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_USE_ERROR_LOG | MHD_ALLOW_SUSPEND_RESUME, 0,
+        NULL, NULL, on_request, server, MHD_OPTION_EXTERNAL_LOGGER, on_http_log, NULL,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)MAX_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT,
+        (unsigned)IDLE_TIMEOUT_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        (size_t)CONNECTION_MEMORY_BYTES, MHD_OPTION_URI_LOG_CALLBACK, on_uri, NULL,
+        MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL, MHD_OPTION_END);
 }
 
 static void release_handle(struct admin_server *server) {
     if (--server->n_handles == 0)
         free(server);
 }
-static void on_poll_closed(uv_handle_t *handle) { release_handle(CONTAINER_OF((uv_poll_t *)handle, struct admin_server, poll)); }
-static void on_timer_closed(struct loop_timer *timer) { release_handle(CONTAINER_OF(timer, struct admin_server, timer)); }
+static void on_poll_closed(uv_handle_t *handle) {
+    release_handle(CONTAINER_OF((uv_poll_t *)handle, struct admin_server, poll));
+}
+static void on_timer_closed(struct loop_timer *timer) {
+    release_handle(CONTAINER_OF(timer, struct admin_server, timer));
+}
 
 static void run_close(struct loop_task *task) {
     struct admin_server *server = CONTAINER_OF(task, struct admin_server, close);
     uv_close((uv_handle_t *)&server->poll, on_poll_closed);
     loop_timer_close(&server->timer, on_timer_closed);
     LIST_FOR_EACH (link, &server->replies)
-        reply_resume(LIST_ENTRY(link, struct admin_reply, link)); /* it may not stop with suspended ones */
+        reply_resume(
+            LIST_ENTRY(link, struct admin_reply, link)); /* it may not stop with suspended ones */
     MHD_stop_daemon(server->http);
     LIST_FOR_EACH_SAFE (link, next, &server->secured) {
         struct secured *secured = LIST_ENTRY(link, struct secured, link);
@@ -382,7 +415,8 @@ void admin_server_close(struct admin_server *server) {
     loop_defer(server->loop, &server->close); /* a page may be what closes us */
 }
 
-struct status *admin_server_new(struct loop *loop, const char *address, const struct admin_options *options,
+struct status *admin_server_new(struct loop *loop, const char *address,
+                                const struct admin_options *options,
                                 struct admin_server **ret_server) {
     struct admin_server *server = xcalloc(1, sizeof(*server));
     server->loop = loop;
@@ -391,7 +425,8 @@ struct status *admin_server_new(struct loop *loop, const char *address, const st
     list_init(&server->replies);
     list_init(&server->secured);
     server->http = start_http(server);
-    const union MHD_DaemonInfo *info = server->http ? MHD_get_daemon_info(server->http, MHD_DAEMON_INFO_EPOLL_FD) : NULL;
+    const union MHD_DaemonInfo *info =
+        server->http ? MHD_get_daemon_info(server->http, MHD_DAEMON_INFO_EPOLL_FD) : NULL;
     struct status *st = NULL;
     if (!info || info->epoll_fd < 0)
         st = status_unavailable("admin port %s: the HTTP library does not start", address);

@@ -48,7 +48,8 @@ static struct span host_of(const char *address) {
 /* Names other than localhost are not asked for: they may lead anywhere. */
 static bool is_loopback(const struct net_address *address) {
     struct in_addr ip;
-    return address->is_unix || strcmp(address->host, "localhost") == 0 || strcmp(address->host, "::1") == 0 ||
+    return address->is_unix || strcmp(address->host, "localhost") == 0 ||
+           strcmp(address->host, "::1") == 0 ||
            (inet_pton(AF_INET, address->host, &ip) == 1 && ntohl(ip.s_addr) >> 24 == 127);
 }
 
@@ -59,11 +60,15 @@ struct status *daemon_check_listen(const char *flag, const char *address, bool i
         return status_prefix_take(st, "%s: ", flag);
     if (is_allowed || is_loopback(&parsed))
         return NULL;
-    return status_invalid("%s: '%s' is reachable from other hosts without TLS; give %s, or --insecure if the network is trusted", flag,
-                          address, strcmp(flag, "admin") == 0 ? "--tls-admin" : "--tls-cert, --tls-key and --tls-ca");
+    return status_invalid("%s: '%s' is reachable from other hosts without TLS; give %s, or "
+                          "--insecure if the network is trusted",
+                          flag, address,
+                          strcmp(flag, "admin") == 0 ? "--tls-admin"
+                                                     : "--tls-cert, --tls-key and --tls-ca");
 }
 
-bool daemon_admin_address(const char *flag, const char *listen, int bound_port, struct str *ret_address) {
+bool daemon_admin_address(const char *flag, const char *listen, int bound_port,
+                          struct str *ret_address) {
     if (flag && strcmp(flag, "off") == 0)
         return false;
     if (flag) {
@@ -72,7 +77,8 @@ bool daemon_admin_address(const char *flag, const char *listen, int bound_port, 
     }
     struct span host = strncmp(listen, "unix:", 5) == 0 ? span_of("127.0.0.1") : host_of(listen);
     const char *port_text = strrchr(listen, ':');
-    bool any = !port_text || strcmp(port_text, ":0") == 0 || bound_port + 10000 > 65535 || bound_port == 0;
+    bool any =
+        !port_text || strcmp(port_text, ":0") == 0 || bound_port + 10000 > 65535 || bound_port == 0;
     str_addf(ret_address, "%.*s:%d", (int)host.len, host.data, any ? 0 : bound_port + 10000);
     return true;
 }
@@ -82,9 +88,11 @@ void daemon_with_port(const char *address, int port, struct str *out) {
     str_addf(out, "%.*s:%d", (int)host.len, host.data, port);
 }
 
-void daemon_admin_advertised(const char *advertised, const char *admin_listen, int admin_port, struct str *out) {
+void daemon_admin_advertised(const char *advertised, const char *admin_listen, int admin_port,
+                             struct str *out) {
     struct span host = host_of(admin_listen);
-    bool is_any = host.len == 0 || span_is(host, "0.0.0.0") || span_is(host, "*") || span_is(host, "[::]");
+    bool is_any =
+        host.len == 0 || span_is(host, "0.0.0.0") || span_is(host, "*") || span_is(host, "[::]");
     daemon_with_port(is_any ? advertised : admin_listen, admin_port, out);
 }
 
@@ -106,7 +114,8 @@ struct status *daemon_write_port_file(const char *path, int port, int admin_port
     if (client_port)
         str_addf(&text, "client %d\n", client_port);
     int fd = open(str_text(&temporary), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (fd < 0 || write(fd, text.data, text.len) != (ssize_t)text.len || rename(str_text(&temporary), path) != 0)
+    if (fd < 0 || write(fd, text.data, text.len) != (ssize_t)text.len ||
+        rename(str_text(&temporary), path) != 0)
         st = status_unavailable("cannot write port file %s: %s", path, strerror(errno));
     if (fd >= 0)
         close(fd);

@@ -45,8 +45,8 @@ struct status *net_address_parse(const char *text, struct net_address *ret_addre
     if (strncmp(text, "unix:", 5) == 0) {
         const char *path = text + 5;
         if (*path == '\0' || strlen(path) >= sizeof(((struct sockaddr_un *)0)->sun_path))
-            return status_invalid("address \"%s\": the path of a Unix socket has 1 to %zu bytes", text,
-                                  sizeof(((struct sockaddr_un *)0)->sun_path) - 1);
+            return status_invalid("address \"%s\": the path of a Unix socket has 1 to %zu bytes",
+                                  text, sizeof(((struct sockaddr_un *)0)->sun_path) - 1);
         address.is_unix = true;
         memcpy(address.host, path, strlen(path) + 1);
         *ret_address = address;
@@ -54,14 +54,16 @@ struct status *net_address_parse(const char *text, struct net_address *ret_addre
     }
     const char *colon = strrchr(text, ':');
     if (!colon)
-        return status_invalid("address \"%s\" has no port (host:port, [v6]:port or unix:/path)", text);
+        return status_invalid("address \"%s\" has no port (host:port, [v6]:port or unix:/path)",
+                              text);
     const char *host = text;
     size_t len = (size_t)(colon - text);
     if (len >= 2 && host[0] == '[' && host[len - 1] == ']') {
         host++;
         len -= 2;
     } else if (memchr(host, ':', len) || memchr(host, '[', len)) {
-        return status_invalid("address \"%s\": write an IPv6 address in brackets, [::1]:port", text);
+        return status_invalid("address \"%s\": write an IPv6 address in brackets, [::1]:port",
+                              text);
     }
     if (len >= sizeof(address.host))
         return status_invalid("address \"%.64s...\": the host is too long", text);
@@ -87,7 +89,8 @@ bool net_peer_name(int fd, struct str *out) {
         address.ss_family = AF_UNSPEC;
     if (address.ss_family == AF_INET && inet_ntop(AF_INET, &in->sin_addr, text, sizeof(text)))
         str_addf(out, "%s:%d", text, ntohs(in->sin_port));
-    else if (address.ss_family == AF_INET6 && inet_ntop(AF_INET6, &in6->sin6_addr, text, sizeof(text)))
+    else if (address.ss_family == AF_INET6 &&
+             inet_ntop(AF_INET6, &in6->sin6_addr, text, sizeof(text)))
         str_addf(out, "[%s]:%d", text, ntohs(in6->sin6_port));
     else
         str_add(out, "?");
@@ -103,7 +106,8 @@ bool net_is_unix(int fd) {
 void net_keep_alive(int fd, int64_t vanish_ms) {
     enum { PROBES = 3 };
     int one = 1, n_probes = PROBES, timeout_ms = (int)MIN(vanish_ms, (int64_t)INT32_MAX);
-    int idle_s = (int)MAX(vanish_ms / 2000, (int64_t)1), between_s = (int)MAX(vanish_ms / (2000 * PROBES), (int64_t)1);
+    int idle_s = (int)MAX(vanish_ms / 2000, (int64_t)1),
+        between_s = (int)MAX(vanish_ms / (2000 * PROBES), (int64_t)1);
     (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
     (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(int));
     (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &between_s, sizeof(int));
@@ -121,11 +125,13 @@ static socklen_t sockaddr_v4(struct sockaddr_storage *ret, struct in_addr ip, ui
 static socklen_t sockaddr_v6(struct sockaddr_storage *ret, struct in6_addr ip, uint16_t port) {
     struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)ret;
     memset(ret, 0, sizeof(*ret));
-    *in6 = (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_addr = ip, .sin6_port = htons(port)};
+    *in6 =
+        (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_addr = ip, .sin6_port = htons(port)};
     return sizeof(*in6);
 }
 
-socklen_t net_address_to_sockaddr(const struct net_address *address, struct sockaddr_storage *ret_sockaddr) {
+socklen_t net_address_to_sockaddr(const struct net_address *address,
+                                  struct sockaddr_storage *ret_sockaddr) {
     struct in_addr v4;
     struct in6_addr v6;
     if (address->is_unix) {
@@ -150,7 +156,8 @@ struct bind_list {
     int n;
 };
 
-static struct status *resolve(const struct net_address *address, const char *text, struct bind_list *list) {
+static struct status *resolve(const struct net_address *address, const char *text,
+                              struct bind_list *list) {
     socklen_t len = net_address_to_sockaddr(address, &list->addresses[0]);
     if (len > 0) {
         list->lens[0] = len;
@@ -159,8 +166,11 @@ static struct status *resolve(const struct net_address *address, const char *tex
     }
     if (address->host[0] == '\0' || strcmp(address->host, "localhost") == 0) {
         bool any = address->host[0] == '\0';
-        list->lens[0] = sockaddr_v4(&list->addresses[0], (struct in_addr){htonl(any ? INADDR_ANY : INADDR_LOOPBACK)}, address->port);
-        list->lens[1] = sockaddr_v6(&list->addresses[1], any ? in6addr_any : in6addr_loopback, address->port);
+        list->lens[0] =
+            sockaddr_v4(&list->addresses[0],
+                        (struct in_addr){htonl(any ? INADDR_ANY : INADDR_LOOPBACK)}, address->port);
+        list->lens[1] =
+            sockaddr_v6(&list->addresses[1], any ? in6addr_any : in6addr_loopback, address->port);
         list->n = 2;
         return NULL;
     }
@@ -170,9 +180,13 @@ static struct status *resolve(const struct net_address *address, const char *tex
         return status_unavailable("listen on %s: %s", text, gai_strerror(rc));
     for (struct addrinfo *ai = found; ai && list->n < MAX_SOCKETS; ai = ai->ai_next) {
         if (ai->ai_family == AF_INET)
-            list->lens[list->n] = sockaddr_v4(&list->addresses[list->n], ((struct sockaddr_in *)ai->ai_addr)->sin_addr, address->port);
+            list->lens[list->n] =
+                sockaddr_v4(&list->addresses[list->n],
+                            ((struct sockaddr_in *)ai->ai_addr)->sin_addr, address->port);
         else if (ai->ai_family == AF_INET6)
-            list->lens[list->n] = sockaddr_v6(&list->addresses[list->n], ((struct sockaddr_in6 *)ai->ai_addr)->sin6_addr, address->port);
+            list->lens[list->n] =
+                sockaddr_v6(&list->addresses[list->n],
+                            ((struct sockaddr_in6 *)ai->ai_addr)->sin6_addr, address->port);
         else
             continue;
         list->n++;
@@ -259,7 +273,9 @@ static int open_all(struct bind_list *list, int fixed_port, int *fds, int *ret_n
 
 static void watch(struct listener *listener, bool on);
 
-static void on_pause_over(struct loop_timer *timer) { watch(CONTAINER_OF(timer, struct listener, pause), true); }
+static void on_pause_over(struct loop_timer *timer) {
+    watch(CONTAINER_OF(timer, struct listener, pause), true);
+}
 
 static void on_acceptable(uv_poll_t *poll, int status, int events) {
     struct listen_socket *s = CONTAINER_OF(poll, struct listen_socket, poll);
@@ -268,10 +284,12 @@ static void on_acceptable(uv_poll_t *poll, int status, int events) {
         int fd = accept4(s->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd >= 0) {
             int one = 1;
-            setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)); /* fails harmlessly on Unix sockets */
+            /* fails harmlessly on Unix sockets */
+            setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
             listener->on_accept(listener->arg, fd);
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-            watch(listener, false); /* the backlog holds them; a ready socket that cannot be taken would spin */
+            /* the backlog holds them; a ready socket that cannot be taken would spin */
+            watch(listener, false);
             loop_timer_start(&listener->pause, EXHAUSTED_PAUSE_MS, 0);
             return;
         } else if (errno != EINTR && errno != ECONNABORTED) {
@@ -289,8 +307,8 @@ static void watch(struct listener *listener, bool on) {
     }
 }
 
-struct status *listener_new(struct loop *loop, const char *address, listener_accept_fn *on_accept, void *arg,
-                            struct listener **ret_listener) {
+struct status *listener_new(struct loop *loop, const char *address, listener_accept_fn *on_accept,
+                            void *arg, struct listener **ret_listener) {
     struct net_address parsed;
     TRY(net_address_parse(address, &parsed));
     struct bind_list list = {.n = 0};
@@ -331,7 +349,9 @@ static void release_handle(struct listener *listener) {
 static void on_socket_closed(uv_handle_t *handle) {
     release_handle(CONTAINER_OF((uv_poll_t *)handle, struct listen_socket, poll)->listener);
 }
-static void on_pause_closed(struct loop_timer *timer) { release_handle(CONTAINER_OF(timer, struct listener, pause)); }
+static void on_pause_closed(struct loop_timer *timer) {
+    release_handle(CONTAINER_OF(timer, struct listener, pause));
+}
 
 void listener_close(struct listener *listener) {
     if (!listener || listener->is_closed)

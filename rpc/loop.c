@@ -7,13 +7,15 @@
 
 /* One turn of the loop, as libuv runs it, and where our two queues are emptied:
  *
- *   timers → [prepare: posted, deferred] → poll: sleep, then socket callbacks → [check: posted, deferred] → closed handles
+ *   timers → [prepare: posted, deferred] → poll: sleep, then socket callbacks → [check: posted,
+ *   deferred] → closed handles
  *
- * A task that posts or defers another one puts it into the next batch, so that no chain of tasks starves the sockets;
- * while a batch waits, the idle handle keeps the poll from sleeping.
+ * A task that posts or defers another one puts it into the next batch, so that no chain of tasks
+ * starves the sockets; while a batch waits, the idle handle keeps the poll from sleeping.
  *
- * Waking: `is_asleep` is true from just before the poll until just after it. A poster pushes first and then looks at it, the loop sets
- * it first and then looks at the queue (both sequentially consistent), so one of the two sees the other. */
+ * Waking: `is_asleep` is true from just before the poll until just after it. A poster pushes
+ * first and then looks at it, the loop sets it first and then looks at the queue (both
+ * sequentially consistent), so one of the two sees the other. */
 struct task_queue {
     struct loop_task *first, **last;
 };
@@ -28,7 +30,8 @@ struct loop {
     uv_idle_t idle;
     uv_signal_t signals[N_SIGNALS];
     bool has_signals;
-    bool is_once; /* loop_run_once: a turn in which something ran before the poll does not sleep in it */
+    /* loop_run_once: a turn in which something ran before the poll does not sleep in it */
+    bool is_once;
     bool has_run; /* something ran in this turn, before the poll */
     void (*on_signal)(void *arg, int signo);
     void *on_signal_arg;
@@ -80,7 +83,9 @@ static bool run_posted(struct loop *loop) {
     return true;
 }
 
-static bool has_tasks(struct loop *loop) { return loop->deferred.first || atomic_load(&loop->posted); }
+static bool has_tasks(struct loop *loop) {
+    return loop->deferred.first || atomic_load(&loop->posted);
+}
 
 static void on_async(uv_async_t *handle) {} /* waking is all: on_check runs what was posted */
 static void on_idle(uv_idle_t *handle) {}   /* its existence keeps the poll from sleeping */
@@ -164,7 +169,8 @@ void loop_stop(struct loop *loop) { uv_unref((uv_handle_t *)&loop->async); }
 uv_loop_t *loop_uv(struct loop *loop) { return &loop->uv; }
 
 bool loop_is_current(const struct loop *loop) {
-    return pthread_equal(atomic_load_explicit(&((struct loop *)loop)->thread, memory_order_relaxed), pthread_self());
+    return pthread_equal(atomic_load_explicit(&((struct loop *)loop)->thread, memory_order_relaxed),
+                         pthread_self());
 }
 
 /* Safe because the check, which empties the queue, always follows the sockets' callbacks. */
@@ -185,7 +191,8 @@ void loop_post(struct loop *loop, struct loop_task *task) {
         task->next = newest;
     while (!atomic_compare_exchange_weak(&loop->posted, &newest, task));
     /* The loop's own callbacks run before its check, which takes the queue: no wake-up. */
-    if (atomic_load(&loop->is_asleep) && !loop_is_current(loop) && atomic_exchange(&loop->is_asleep, false))
+    if (atomic_load(&loop->is_asleep) && !loop_is_current(loop) &&
+        atomic_exchange(&loop->is_asleep, false))
         uv_async_send(&loop->async);
 }
 
@@ -204,7 +211,8 @@ static void on_timer(uv_timer_t *uv) {
     timer->on_fire(timer);
 }
 
-void loop_timer_init(struct loop *loop, struct loop_timer *timer, void (*on_fire)(struct loop_timer *timer)) {
+void loop_timer_init(struct loop *loop, struct loop_timer *timer,
+                     void (*on_fire)(struct loop_timer *timer)) {
     uv_timer_init(&loop->uv, &timer->uv);
     timer->on_fire = on_fire;
     timer->on_closed = NULL;
@@ -212,7 +220,8 @@ void loop_timer_init(struct loop *loop, struct loop_timer *timer, void (*on_fire
 }
 
 void loop_timer_start(struct loop_timer *timer, int64_t timeout_ms, int64_t repeat_ms) {
-    uv_update_time(timer->uv.loop); /* the loop's idea of now may be as old as the callback that runs */
+    /* the loop's idea of now may be as old as the callback that runs */
+    uv_update_time(timer->uv.loop);
     uv_timer_start(&timer->uv, on_timer, (uint64_t)MAX(timeout_ms, 0), (uint64_t)MAX(repeat_ms, 0));
 }
 

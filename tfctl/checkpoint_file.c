@@ -8,7 +8,8 @@ enum { STATE_MAX_BYTES = 1 << 20 };
 
 /* ---- which checkpoint ---- */
 
-/* model_checkpoint_path: "NAME" of a directory's file `checkpoint`; NAME may be relative to the directory. */
+/* model_checkpoint_path: "NAME" of a directory's file `checkpoint`; NAME may be relative to the
+ * directory. */
 static struct status *find_newest(const char *dir, struct str *ret_prefix) {
     static const char key[] = "model_checkpoint_path:";
     struct str path = STR_INIT, text = STR_INIT, name = STR_INIT;
@@ -19,8 +20,8 @@ static struct status *find_newest(const char *dir, struct str *ret_prefix) {
     if (!st && (!at || !text_take_quoted(&in, &name)))
         st = status_invalid("%s does not name a checkpoint", path.data);
     if (!st)
-        str_addf(ret_prefix, "%s%s%s", name.len > 0 && name.data[0] == '/' ? "" : dir, name.len > 0 && name.data[0] == '/' ? "" : "/",
-                 str_text(&name));
+        str_addf(ret_prefix, "%s%s%s", name.len > 0 && name.data[0] == '/' ? "" : dir,
+                 name.len > 0 && name.data[0] == '/' ? "" : "/", str_text(&name));
     str_fini(&path);
     str_fini(&text);
     str_fini(&name);
@@ -45,7 +46,8 @@ static struct checkpoint_tensor *add(struct checkpoint_file *file, struct span n
         file->tensors = xreallocarray(file->tensors, file->capacity, sizeof(*file->tensors));
     }
     struct checkpoint_tensor *tensor = &file->tensors[file->n++];
-    *tensor = (struct checkpoint_tensor){.name = {arena_strndup(&file->arena, name.data, name.len), name.len}};
+    *tensor = (struct checkpoint_tensor){
+        .name = {arena_strndup(&file->arena, name.data, name.len), name.len}};
     return tensor;
 }
 
@@ -108,7 +110,8 @@ void checkpoint_file_fini(struct checkpoint_file *file) {
     free(file->prefix);
 }
 
-const struct checkpoint_tensor *checkpoint_file_find(const struct checkpoint_file *file, struct span name) {
+const struct checkpoint_tensor *checkpoint_file_find(const struct checkpoint_file *file,
+                                                     struct span name) {
     size_t low = 0, high = file->n;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
@@ -123,13 +126,15 @@ const struct checkpoint_tensor *checkpoint_file_find(const struct checkpoint_fil
     return NULL;
 }
 
-struct status *checkpoint_file_read(const struct checkpoint_file *file, const struct checkpoint_tensor *tensor, struct tensor *ret) {
+struct status *checkpoint_file_read(const struct checkpoint_file *file,
+                                    const struct checkpoint_tensor *tensor, struct tensor *ret) {
     struct arena arena;
     if (file->bundle)
         return bundle_read(file->bundle, tensor->name, &tensor->entry, allocator_host(), ret);
     arena_init(&arena);
     struct tensor_slice all = tensor_slice_all(tensor->shape.rank, &arena);
-    struct status *st = slices_reader_read(file->slices, tensor->saved, &all, allocator_host(), ret);
+    struct status *st =
+        slices_reader_read(file->slices, tensor->saved, &all, allocator_host(), ret);
     arena_fini(&arena);
     return st;
 }

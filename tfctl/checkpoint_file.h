@@ -1,4 +1,5 @@
-/* A checkpoint of either format as tfctl looks at it: a sorted list of tensors that can be read. Threads: one. */
+/* A checkpoint of either format as tfctl looks at it: a sorted list of tensors that can be read.
+ * Threads: one. */
 #ifndef MILLRACE_TFCTL_CHECKPOINT_FILE_H
 #define MILLRACE_TFCTL_CHECKPOINT_FILE_H
 
@@ -22,12 +23,15 @@ struct checkpoint_file {
     size_t n, capacity;
 };
 
-/* `path`: a prefix, its ".index" file, a file of the older format, or a directory with a file `checkpoint` that names the newest.
- * Errors: of the file system; DATA_LOSS. fini in any case. */
+/* `path`: a prefix, its ".index" file, a file of the older format, or a directory with a file
+ * `checkpoint` that names the newest. Errors: of the file system; DATA_LOSS. fini in any case. */
 struct status *checkpoint_file_open(struct checkpoint_file *file, const char *path) MUST_USE;
 void checkpoint_file_fini(struct checkpoint_file *file);
-const struct checkpoint_tensor *checkpoint_file_find(const struct checkpoint_file *file, struct span name); /* NULL: none */
-struct status *checkpoint_file_read(const struct checkpoint_file *file, const struct checkpoint_tensor *tensor,
+/* NULL: none */
+const struct checkpoint_tensor *checkpoint_file_find(const struct checkpoint_file *file,
+                                                     struct span name);
+struct status *checkpoint_file_read(const struct checkpoint_file *file,
+                                    const struct checkpoint_tensor *tensor,
                                     struct tensor *ret) MUST_USE;
 
 #endif

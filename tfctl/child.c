@@ -20,7 +20,8 @@ static void be_daemon_child(int output_fd) {
     dup2(output_fd, STDERR_FILENO);
 }
 
-/* In the new process. What exec had against it goes through `error_fd`, which a successful exec closes. */
+/* In the new process. What exec had against it goes through `error_fd`, which a successful exec
+ * closes. */
 static _Noreturn void become(const struct child *child, pid_t parent, int output_fd, int error_fd) {
     int error = 0;
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0)
@@ -40,7 +41,8 @@ static _Noreturn void become(const struct child *child, pid_t parent, int output
 }
 
 static struct status *cannot_start(const struct child *child, int error) {
-    return status_unavailable("cannot start %s: %s: %s", child->name, child->argv[0], strerror(error));
+    return status_unavailable("cannot start %s: %s: %s", child->name, child->argv[0],
+                              strerror(error));
 }
 
 static int read_error(int fd) {
@@ -93,16 +95,20 @@ void child_signal(const struct child *child, int signo) {
 
 void child_describe_end(int wait_status, struct str *out) {
     if (WIFSIGNALED(wait_status))
-        str_addf(out, "was killed by signal %d (%s)", WTERMSIG(wait_status), strsignal(WTERMSIG(wait_status)));
+        str_addf(out, "was killed by signal %d (%s)", WTERMSIG(wait_status),
+                 strsignal(WTERMSIG(wait_status)));
     else
         str_addf(out, "exited with status %d", WEXITSTATUS(wait_status));
 }
 
-int child_exit_code(int wait_status) { return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status); }
+int child_exit_code(int wait_status) {
+    return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
+}
 
 /* ---- all of them ---- */
 
-/* The parent of a process, from /proc/PID/stat: "PID (NAME) STATE PPID …", where NAME may hold anything. -1 when it is gone. */
+/* The parent of a process, from /proc/PID/stat: "PID (NAME) STATE PPID …", where NAME may hold
+ * anything. -1 when it is gone. */
 static pid_t parent_of(const char *pid) {
     char path[300], text[512];
     snprintf(path, sizeof(path), "/proc/%s/stat", pid);

@@ -11,7 +11,8 @@ void cli_fini(struct cli *cli) { options_fini(&cli->options); }
 
 /* ---- help ---- */
 
-static void add_help(struct str *out, const char *name, const char *value_name, const char *help, const char *default_text) {
+static void add_help(struct str *out, const char *name, const char *value_name, const char *help,
+                     const char *default_text) {
     size_t begin = out->len;
     str_addf(out, "  --%s%s%s", name, value_name ? " " : "", value_name ? value_name : "");
     do
@@ -26,11 +27,13 @@ static void add_help(struct str *out, const char *name, const char *value_name, 
 static void print_help(const struct cli_spec *spec) {
     const struct options_spec *options = &spec->options;
     struct str out = STR_INIT;
-    str_addf(&out, "Usage: %s %s\n%s\n\nOptions:\n", options->program, spec->usage, options->summary);
+    str_addf(&out, "Usage: %s %s\n%s\n\nOptions:\n", options->program, spec->usage,
+             options->summary);
     for (size_t i = 0; i < spec->n_lists; i++)
         add_help(&out, spec->lists[i].name, spec->lists[i].value_name, spec->lists[i].help, NULL);
     for (size_t i = 0; i < options->n_rows; i++)
-        add_help(&out, options->rows[i].name, options->rows[i].value_name, options->rows[i].help, options->rows[i].default_text);
+        add_help(&out, options->rows[i].name, options->rows[i].value_name, options->rows[i].help,
+                 options->rows[i].default_text);
     add_help(&out, help_row.name, NULL, help_row.help, NULL);
     if (options->epilog)
         str_add(&out, options->epilog);
@@ -68,8 +71,10 @@ static void list_add(struct cli *cli, const struct cli_list_row *row, const char
 }
 
 /* argv[*i] begins with "--"; takes the next one too where its value stands apart. */
-static struct status *read_option(struct cli *cli, const struct cli_spec *spec, int argc, char *const *argv, int *i) {
-    const char *text = argv[*i] + 2, *equals = strchr(text, '='), *value = equals ? equals + 1 : NULL;
+static struct status *read_option(struct cli *cli, const struct cli_spec *spec, int argc,
+                                  char *const *argv, int *i) {
+    const char *text = argv[*i] + 2, *equals = strchr(text, '='),
+               *value = equals ? equals + 1 : NULL;
     struct span name = {text, equals ? (size_t)(equals - text) : strlen(text)};
     const struct cli_list_row *list = find_list(spec, name);
     const struct option_row *row = list ? NULL : find_row(spec, name);
@@ -88,12 +93,14 @@ static struct status *read_option(struct cli *cli, const struct cli_spec *spec, 
     if (!value)
         value = argv[++*i];
     if (!list)
-        return status_prefix_take(options_set(&cli->options, row->name, value, OPTION_FROM_FLAG, NULL), "--");
+        return status_prefix_take(
+            options_set(&cli->options, row->name, value, OPTION_FROM_FLAG, NULL), "--");
     list_add(cli, list, value, argc);
     return NULL;
 }
 
-static struct status *read_all(struct cli *cli, const struct cli_spec *spec, int argc, char *const *argv, bool *ret_wants_help) {
+static struct status *read_all(struct cli *cli, const struct cli_spec *spec, int argc,
+                               char *const *argv, bool *ret_wants_help) {
     cli->args = arena_alloc(&cli->options.arena, (size_t)argc * sizeof(*cli->args) + 1);
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
@@ -109,20 +116,25 @@ static struct status *read_all(struct cli *cli, const struct cli_spec *spec, int
         else if (argv[i][0] == '-')
             return status_invalid("unknown option %s", argv[i]);
         else if (cli->n_args >= spec->max_args)
-            return status_invalid("unexpected argument \"%s\"%s", argv[i], spec->takes_command ? " (a command stands after --)" : "");
+            return status_invalid("unexpected argument \"%s\"%s", argv[i],
+                                  spec->takes_command ? " (a command stands after --)" : "");
         else
             cli->args[cli->n_args++] = argv[i];
     }
-    return cli->n_args < spec->min_args ? status_invalid("an argument is missing: %s %s", spec->options.program, spec->usage) : NULL;
+    return cli->n_args < spec->min_args
+               ? status_invalid("an argument is missing: %s %s", spec->options.program, spec->usage)
+               : NULL;
 }
 
-enum options_outcome cli_load(struct cli *cli, const struct cli_spec *spec, int argc, char *const *argv, int *ret_code) {
+enum options_outcome cli_load(struct cli *cli, const struct cli_spec *spec, int argc,
+                              char *const *argv, int *ret_code) {
     const struct options_spec *options = &spec->options;
     bool wants_help = false;
     struct status *st = NULL;
     for (size_t i = 0; i < options->n_rows && !st; i++)
         if (options->rows[i].default_text)
-            st = options_set(&cli->options, options->rows[i].name, options->rows[i].default_text, OPTION_FROM_DEFAULT, NULL);
+            st = options_set(&cli->options, options->rows[i].name, options->rows[i].default_text,
+                             OPTION_FROM_DEFAULT, NULL);
     CHECK(!st);
     st = read_all(cli, spec, argc, argv, &wants_help);
     if (st) {

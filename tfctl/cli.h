@@ -1,7 +1,9 @@
-/* The command line of one subcommand: options.h's rows for single values, and besides them options that may be repeated, arguments, and
- * a command after "--". No file, no environment: what a subcommand does stands on its line.
+/* The command line of one subcommand: options.h's rows for single values, and besides them
+ * options that may be repeated, arguments, and a command after "--". No file, no environment:
+ * what a subcommand does stands on its line.
  *
- *   tfctl SUBCOMMAND --name VALUE --name=VALUE --[no-]bool --list A --list B ARG... -- COMMAND ARG...
+ *   tfctl SUBCOMMAND --name VALUE --name=VALUE --[no-]bool --list A --list B ARG... -- COMMAND
+ *   ARG...
  *
  * Threads: one, at start. */
 #ifndef MILLRACE_TFCTL_CLI_H
@@ -22,8 +24,9 @@ struct cli_list_row {
 };
 
 struct cli_spec {
-    struct options_spec options; /* its program is "tfctl SUBCOMMAND"; section, read_environment and check are not used */
-    const char *usage;           /* "GRAPH.pb [OPTION]..." */
+    /* its program is "tfctl SUBCOMMAND"; section, read_environment and check are not used */
+    struct options_spec options;
+    const char *usage; /* "GRAPH.pb [OPTION]..." */
     const struct cli_list_row *lists;
     size_t n_lists;
     int min_args, max_args;
@@ -40,7 +43,8 @@ struct cli {
 void cli_init(struct cli *cli, const struct cli_spec *spec, void *values);
 void cli_fini(struct cli *cli);
 /* argv[0] is the subcommand. OPTIONS_EXIT: --help was shown (0), or a line of error (64). */
-enum options_outcome cli_load(struct cli *cli, const struct cli_spec *spec, int argc, char *const *argv, int *ret_code) MUST_USE;
+enum options_outcome cli_load(struct cli *cli, const struct cli_spec *spec, int argc,
+                              char *const *argv, int *ret_code) MUST_USE;
 /* "tfctl local: MESSAGE (see --help)" on stderr; returns 64. Takes the status. */
 int cli_usage_error(const struct cli_spec *spec, struct status *st_take);
 

@@ -4,7 +4,8 @@
 #include "common/tensor/text.h"
 
 static struct status *bad_value(const char *text) {
-    return status_invalid("\"%s\" is no value: @FILE.npy, 3, 1.5, true, \"text\" or DTYPE[SHAPE]{ELEMENTS}", text);
+    return status_invalid(
+        "\"%s\" is no value: @FILE.npy, 3, 1.5, true, \"text\" or DTYPE[SHAPE]{ELEMENTS}", text);
 }
 
 static struct status *parse_string(const char *text, struct tensor *ret) {

@@ -14,14 +14,22 @@
 #include "common/base/clock.h"
 #include "rpc/daemon.h"
 
-enum cluster_state { CLUSTER_TASKS, CLUSTER_MASTER, CLUSTER_PROBE, CLUSTER_RUNNING, CLUSTER_STOPPING, CLUSTER_OVER };
+enum cluster_state {
+    CLUSTER_TASKS,
+    CLUSTER_MASTER,
+    CLUSTER_PROBE,
+    CLUSTER_RUNNING,
+    CLUSTER_STOPPING,
+    CLUSTER_OVER
+};
 
 enum {
     PROBE_GRACE_MS = 1000,    /* the probe has its own deadline, and says more than we could */
     IMPATIENT_INTERRUPTS = 3, /* so many Ctrl-C end the command though it ignores them */
     LAST_WORDS_MS = 1000,     /* how long the last lines wait for stderr */
-    RESTART_PAUSE_MS = 100,   /* before another try when a restarted daemon did not get up; doubles each time */
-    RESTARTS_IN_A_ROW = 6,    /* tries that did not get up, after which the cluster stops: 6.3 s */
+    /* before another try when a restarted daemon did not get up; doubles each time */
+    RESTART_PAUSE_MS = 100,
+    RESTARTS_IN_A_ROW = 6, /* tries that did not get up, after which the cluster stops: 6.3 s */
 };
 
 struct local_cluster {
@@ -77,7 +85,8 @@ static bool start_member(struct local_cluster *c, struct member *member) {
     bool is_command = member->kind == MEMBER_COMMAND;
     if (error == ENOENT && !is_command)
         st = status_suffix_take(st, " (neither beside tfctl nor in PATH)");
-    fail(c, !is_command ? EXIT_IO : error == ENOENT ? 127 : 126, st); /* as env and the shells have it */
+    /* as env and the shells have it */
+    fail(c, !is_command ? EXIT_IO : error == ENOENT ? 127 : 126, st);
     return false;
 }
 
@@ -99,8 +108,10 @@ static void start_daemon(struct local_cluster *c, struct member *member) {
 
 /* Asks the master for its devices: it answers when all its tasks have. */
 static void start_probe(struct local_cluster *c) {
-    const char *timeout = arena_printf(&c->arena, "%lldms", (long long)c->options->start_timeout_ms);
-    const char *const argv[] = {"/proc/self/exe", "devices", "--target", str_text(&c->target), "--timeout", timeout, NULL};
+    const char *timeout =
+        arena_printf(&c->arena, "%lldms", (long long)c->options->start_timeout_ms);
+    const char *const argv[] = {"/proc/self/exe", "devices", "--target", str_text(&c->target),
+                                "--timeout",      timeout,   NULL};
     probe_of(c)->child.argv = arena_memdup(&c->arena, argv, sizeof(argv));
     start_member(c, probe_of(c));
 }
@@ -111,7 +122,8 @@ static void set_environment(struct local_cluster *c) {
         const struct member *member = &c->members[i];
         const char *comma = i > 0 ? ", " : "";
         str_addf(&pids, "%s\"%s\": %d", comma, member->child.name, (int)member->child.pid);
-        str_addf(&admin, "%s\"%s\": \"127.0.0.1:%d\"", comma, member->child.name, member->admin_port);
+        str_addf(&admin, "%s\"%s\": \"127.0.0.1:%d\"", comma, member->child.name,
+                 member->admin_port);
     }
     setenv("MILLRACE_TARGET", str_text(&c->target), 1);
     setenv("MILLRACE_PIDS", arena_printf(&c->arena, "{%s}", str_text(&pids)), 1);
@@ -123,8 +135,10 @@ static void set_environment(struct local_cluster *c) {
 static void be_ready(struct local_cluster *c) {
     const struct local_options *options = c->options;
     c->state = CLUSTER_RUNNING;
-    struct status *st =
-        options->port_file ? daemon_write_port_file(options->port_file, master_of(c)->port, master_of(c)->admin_port, 0) : NULL;
+    struct status *st = options->port_file
+                            ? daemon_write_port_file(options->port_file, master_of(c)->port,
+                                                     master_of(c)->admin_port, 0)
+                            : NULL;
     if (st) {
         fail(c, EXIT_IO, st);
         return;
@@ -176,19 +190,22 @@ static void give_up_starting(struct local_cluster *c) {
     for (int i = 0; i < n_daemons(c); i++)
         relay_show_tail(&c->relay, &c->members[i].source);
     fail(c, EXIT_INTERNAL,
-         status_new(STATUS_DEADLINE_EXCEEDED, "the cluster did not start within %lld ms%s%s", (long long)c->options->start_timeout_ms,
+         status_new(STATUS_DEADLINE_EXCEEDED, "the cluster did not start within %lld ms%s%s",
+                    (long long)c->options->start_timeout_ms,
                     missing.len > 0 ? "; still missing: " : "", str_text(&missing)));
     str_fini(&missing);
 }
 
 /* ---- restarting ---- */
 
-/* At once when it had been up. Else its port may be taken: after the death of a daemon, any program's connection may get it for a while. */
+/* At once when it had been up. Else its port may be taken: after the death of a daemon, any
+ * program's connection may get it for a while. */
 static void restart_daemon(struct local_cluster *c, struct member *member) {
     if (member->is_up)
         start_daemon(c, member);
     else
-        member->restart_due_ns = clock_now_ns() + ((int64_t)RESTART_PAUSE_MS << member->n_failed_starts++) * 1000000;
+        member->restart_due_ns =
+            clock_now_ns() + ((int64_t)RESTART_PAUSE_MS << member->n_failed_starts++) * 1000000;
 }
 
 static int64_t restart_due_ns(const struct local_cluster *c) {
@@ -208,21 +225,27 @@ static void restart_due(struct local_cluster *c) {
 
 /* ---- ends of children ---- */
 
-static void on_daemon_end(struct local_cluster *c, struct member *member, pid_t pid, int wait_status) {
+static void on_daemon_end(struct local_cluster *c, struct member *member, pid_t pid,
+                          int wait_status) {
     struct str end = STR_INIT;
     if (c->state >= CLUSTER_STOPPING)
         return;
     child_describe_end(wait_status, &end);
     relay_show_tail(&c->relay, &member->source);
-    if (c->state == CLUSTER_RUNNING && c->options->restart && member->n_failed_starts < RESTARTS_IN_A_ROW) {
-        relay_say(&c->relay, "%s (pid %d) %s; restarting it", member->child.name, (int)pid, str_text(&end));
+    if (c->state == CLUSTER_RUNNING && c->options->restart &&
+        member->n_failed_starts < RESTARTS_IN_A_ROW) {
+        relay_say(&c->relay, "%s (pid %d) %s; restarting it", member->child.name, (int)pid,
+                  str_text(&end));
         restart_daemon(c, member);
-    } else if (c->state == CLUSTER_RUNNING && (c->options->command || c->options->keep_going) && !c->options->restart) {
-        relay_say(&c->relay, "%s (pid %d) %s; going on without it", member->child.name, (int)pid, str_text(&end));
+    } else if (c->state == CLUSTER_RUNNING && (c->options->command || c->options->keep_going) &&
+               !c->options->restart) {
+        relay_say(&c->relay, "%s (pid %d) %s; going on without it", member->child.name, (int)pid,
+                  str_text(&end));
     } else {
         bool is_io = WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == EXIT_IO;
         fail(c, is_io ? EXIT_IO : EXIT_INTERNAL,
-             status_unavailable("%s (pid %d) %s; stopping the cluster", member->child.name, (int)pid, str_text(&end)));
+             status_unavailable("%s (pid %d) %s; stopping the cluster", member->child.name,
+                                (int)pid, str_text(&end)));
     }
     str_fini(&end);
 }
@@ -249,7 +272,8 @@ static void drain_output(struct local_cluster *c, struct member *member) {
     member->child.output_fd = -1;
 }
 
-static void on_member_end(struct local_cluster *c, struct member *member, pid_t pid, int wait_status) {
+static void on_member_end(struct local_cluster *c, struct member *member, pid_t pid,
+                          int wait_status) {
     member->child.pid = 0;
     drain_output(c, member);
     switch (member->kind) {
@@ -284,7 +308,8 @@ static void reap(struct local_cluster *c) {
 
 static void obey(struct local_cluster *c, int signo, bool is_from_terminal) {
     struct member *command = command_of(c);
-    if (signo == SIGINT && command->child.pid > 0 && c->state == CLUSTER_RUNNING && ++c->n_interrupts < IMPATIENT_INTERRUPTS) {
+    if (signo == SIGINT && command->child.pid > 0 && c->state == CLUSTER_RUNNING &&
+        ++c->n_interrupts < IMPATIENT_INTERRUPTS) {
         if (!is_from_terminal) /* else it has it already */
             child_signal(&command->child, SIGINT);
         return;
@@ -342,13 +367,15 @@ static void turn(struct local_cluster *c) {
     c->fds[FD_INOTIFY] = (struct pollfd){.fd = c->inotify_fd, .events = POLLIN};
     c->fds[FD_STDERR] = (struct pollfd){.fd = is_full ? STDERR_FILENO : -1, .events = POLLOUT};
     for (int i = 0; i < c->n_members; i++)
-        c->fds[FD_MEMBERS + i] = (struct pollfd){.fd = is_full ? -1 : c->members[i].child.output_fd, .events = POLLIN};
+        c->fds[FD_MEMBERS + i] =
+            (struct pollfd){.fd = is_full ? -1 : c->members[i].child.output_fd, .events = POLLIN};
     if (poll(c->fds, (nfds_t)(FD_MEMBERS + c->n_members), timeout_ms(c)) < 0)
         return;
     relay_flush(&c->relay);
     for (int i = 0; i < c->n_members; i++) {
         struct member *member = &c->members[i];
-        if (c->fds[FD_MEMBERS + i].revents && relay_read(&c->relay, &member->source, member->child.output_fd) == RELAY_END) {
+        if (c->fds[FD_MEMBERS + i].revents &&
+            relay_read(&c->relay, &member->source, member->child.output_fd) == RELAY_END) {
             close(member->child.output_fd);
             member->child.output_fd = -1;
         }
@@ -369,10 +396,12 @@ static void turn(struct local_cluster *c) {
 
 static struct status *make_directory(struct local_cluster *c) {
     const char *base = getenv("TMPDIR");
-    int n = snprintf(c->directory, sizeof(c->directory), "%s/tfctl-XXXXXX", base && *base ? base : "/tmp");
+    int n = snprintf(c->directory, sizeof(c->directory), "%s/tfctl-XXXXXX",
+                     base && *base ? base : "/tmp");
     if (n < (int)sizeof(c->directory) && mkdtemp(c->directory))
         return NULL;
-    struct status *st = status_unavailable("cannot make a directory %s: %s", c->directory, strerror(errno));
+    struct status *st =
+        status_unavailable("cannot make a directory %s: %s", c->directory, strerror(errno));
     c->directory[0] = '\0';
     return st;
 }
@@ -395,14 +424,16 @@ static struct status *open_fds(struct local_cluster *c) {
     sigaddset(&wanted, SIGTERM);
     c->signal_fd = signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);
     c->inotify_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
-    if (c->signal_fd < 0 || c->inotify_fd < 0 || inotify_add_watch(c->inotify_fd, c->directory, IN_MOVED_TO | IN_CLOSE_WRITE) < 0)
+    if (c->signal_fd < 0 || c->inotify_fd < 0 ||
+        inotify_add_watch(c->inotify_fd, c->directory, IN_MOVED_TO | IN_CLOSE_WRITE) < 0)
         return status_unavailable("cannot watch %s: %s", c->directory, strerror(errno));
     return NULL;
 }
 
 static void init_member(struct local_cluster *c, enum member_kind kind, const char *name) {
     struct member *member = &c->members[c->n_members++];
-    *member = (struct member){.kind = kind, .child = {.name = name, .mask = &c->options->mask, .output_fd = -1}};
+    *member = (struct member){.kind = kind,
+                              .child = {.name = name, .mask = &c->options->mask, .output_fd = -1}};
     member->child.is_foreground = kind == MEMBER_COMMAND;
     if (kind == MEMBER_COMMAND)
         member->child.argv = c->options->command;
@@ -419,7 +450,8 @@ static void init_members(struct local_cluster *c) {
         const struct cluster_task *task = &tasks->tasks[i];
         init_member(c, MEMBER_TASK, arena_printf(&c->arena, "%s/%d", task->job, task->index));
         c->members[i].task = task;
-        c->members[i].port_path = arena_printf(&c->arena, "%s/%s-%d", c->directory, task->job, task->index);
+        c->members[i].port_path =
+            arena_printf(&c->arena, "%s/%s-%d", c->directory, task->job, task->index);
         width = MAX(width, (int)strlen(c->members[i].child.name));
     }
     init_member(c, MEMBER_MASTER, "master");
@@ -446,7 +478,8 @@ static void fini(struct local_cluster *c) {
 }
 
 int local_cluster_run(const struct local_options *options, int orders_fd) {
-    struct local_cluster c = {.options = options, .orders_fd = orders_fd, .signal_fd = -1, .inotify_fd = -1};
+    struct local_cluster c = {
+        .options = options, .orders_fd = orders_fd, .signal_fd = -1, .inotify_fd = -1};
     signal(SIGPIPE, SIG_IGN);
     arena_init(&c.arena);
     relay_init(&c.relay, 0);

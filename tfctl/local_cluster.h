@@ -1,21 +1,24 @@
-/* Runs a cluster of daemons on this host, and perhaps a command on it, until it is over. The part of `tfctl local` that lives in a process
- * of its own (tfctl_local.c says why).
+/* Runs a cluster of daemons on this host, and perhaps a command on it, until it is over. The
+ * part of `tfctl local` that lives in a process of its own (tfctl_local.c says why).
  *
  *   TASKS ─ all port files ─► MASTER ─ its port file ─► PROBE ─ every task answers ─► RUNNING ─► STOPPING ─ no child left ─► over
  *     └─────────────────┴────── a daemon's death, the deadline, TERM ──────┴──────────────────────▲
  *
- * RUNNING ends with the command, or at an order to stop, or (without a command, unless keep_going or restart) when a daemon dies.
- * STOPPING goes in waves: the command and what it left behind, the master, the tasks; each gets TERM, and KILL after a bounded time. */
+ * RUNNING ends with the command, or at an order to stop, or (without a command, unless
+ * keep_going or restart) when a daemon dies. STOPPING goes in waves: the command and what it
+ * left behind, the master, the tasks; each gets TERM, and KILL after a bounded time. */
 #ifndef MILLRACE_TFCTL_LOCAL_CLUSTER_H
 #define MILLRACE_TFCTL_LOCAL_CLUSTER_H
 
 #include "tfctl/local_member.h"
 
-/* Orders come as bytes from the process in front: a signal's number, and whether a terminal sent it to the whole group. When the pipe
- * ends, that process is dead, and everything is killed at once. */
+/* Orders come as bytes from the process in front: a signal's number, and whether a terminal sent
+ * it to the whole group. When the pipe ends, that process is dead, and everything is killed at
+ * once. */
 enum { ORDER_FROM_TERMINAL = 0x80 };
 
-/* The caller has blocked SIGCHLD, SIGTERM, SIGINT and SIGQUIT, and SIGHUP unless it is ignored. Returns tfctl's exit code. */
+/* The caller has blocked SIGCHLD, SIGTERM, SIGINT and SIGQUIT, and SIGHUP unless it is ignored.
+ * Returns tfctl's exit code. */
 int local_cluster_run(const struct local_options *options, int orders_fd);
 
 #endif

@@ -24,7 +24,9 @@ struct argv_builder {
     int n;
 };
 
-static void add(struct argv_builder *to, const char *text) { to->argv[to->n++] = (char *)(uintptr_t)text; }
+static void add(struct argv_builder *to, const char *text) {
+    to->argv[to->n++] = (char *)(uintptr_t)text;
+}
 
 static void add_pair(struct argv_builder *to, const char *flag, const char *value) {
     add(to, flag);
@@ -36,8 +38,10 @@ static void add_list(struct argv_builder *to, const struct cli_list *list) {
         add(to, list->items[i]);
 }
 
-char *const *member_argv(const struct member *member, const struct local_options *options, const char *cluster, struct arena *arena) {
-    const struct cli_list *own = member->kind == MEMBER_MASTER ? &options->master_flags : &options->worker_flags;
+char *const *member_argv(const struct member *member, const struct local_options *options,
+                         const char *cluster, struct arena *arena) {
+    const struct cli_list *own =
+        member->kind == MEMBER_MASTER ? &options->master_flags : &options->worker_flags;
     struct argv_builder to = {arena_alloc(arena, (size_t)(own->n + 24) * sizeof(char *)), 0};
     if (member->kind == MEMBER_MASTER) {
         add(&to, find_program("tf-master", arena));
@@ -45,7 +49,8 @@ char *const *member_argv(const struct member *member, const struct local_options
         const char *port = strrchr(options->listen, ':');
         bool keeps_port = member->port > 0 && port && strcmp(port, ":0") == 0;
         add_pair(&to, "--listen",
-                 keeps_port ? arena_printf(arena, "%.*s:%d", (int)(port - options->listen), options->listen, member->port)
+                 keeps_port ? arena_printf(arena, "%.*s:%d", (int)(port - options->listen),
+                                           options->listen, member->port)
                             : options->listen);
     } else {
         add(&to, find_program("tf-worker", arena));

@@ -1,7 +1,9 @@
-/* A member of a local cluster: a task, the master, the probe that waits until they are ready, or the user's command.
+/* A member of a local cluster: a task, the master, the probe that waits until they are ready, or
+ * the user's command.
  *
- * Daemons listen on a port of their own choice and tell it by a port file in the cluster's private directory; once known, the port
- * stays theirs, so that a restarted daemon is found where it was. */
+ * Daemons listen on a port of their own choice and tell it by a port file in the cluster's
+ * private directory; once known, the port stays theirs, so that a restarted daemon is found
+ * where it was. */
 #ifndef MILLRACE_TFCTL_LOCAL_MEMBER_H
 #define MILLRACE_TFCTL_LOCAL_MEMBER_H
 
@@ -35,10 +37,12 @@ struct local_options {
 };
 
 /* The command line of a daemon, in the arena. `cluster` (the master's): what --cluster takes. */
-char *const *member_argv(const struct member *member, const struct local_options *options, const char *cluster, struct arena *arena);
+char *const *member_argv(const struct member *member, const struct local_options *options,
+                         const char *cluster, struct arena *arena);
 /* Reads the port file if it is there; true when it was and the ports are known now. */
 bool member_read_ports(struct member *member);
-/* "127.0.0.1" of "127.0.0.1:2222"; wildcards become loopback. The master's address for clients, by its --listen and its port. */
+/* "127.0.0.1" of "127.0.0.1:2222"; wildcards become loopback. The master's address for clients,
+ * by its --listen and its port. */
 void member_print_target(const char *listen, int port, struct str *out);
 
 #endif

@@ -7,7 +7,9 @@
 
 enum { LINE_MAX_BYTES = 8192, TAIL_BYTES = 4096, READ_BYTES = 16384 };
 
-void relay_init(struct relay *relay, int name_width) { *relay = (struct relay){.name_width = name_width}; }
+void relay_init(struct relay *relay, int name_width) {
+    *relay = (struct relay){.name_width = name_width};
+}
 
 void relay_fini(struct relay *relay) { str_fini(&relay->pending); }
 
@@ -22,7 +24,8 @@ void relay_source_fini(struct relay_source *source) {
 
 /* ---- lines ---- */
 
-static void add_line(const struct relay *relay, const char *name, struct span line, struct str *out) {
+static void add_line(const struct relay *relay, const char *name, struct span line,
+                     struct str *out) {
     str_addf(out, "%-*s | ", relay->name_width, name);
     str_add_bytes(out, line.data, line.len);
     str_add_char(out, '\n');
@@ -84,7 +87,8 @@ void relay_say(struct relay *relay, const char *format, ...) {
 
 /* ---- stderr ---- */
 
-/* A pipe or terminal that polls writable takes PIPE_BUF bytes without blocking, although stderr is a blocking descriptor that others share.
+/* A pipe or terminal that polls writable takes PIPE_BUF bytes without blocking, although stderr
+ * is a blocking descriptor that others share.
  */
 static bool is_writable(int timeout_ms) {
     struct pollfd fd = {.fd = STDERR_FILENO, .events = POLLOUT};
@@ -92,7 +96,8 @@ static bool is_writable(int timeout_ms) {
 }
 
 static bool write_some(struct relay *relay) {
-    ssize_t n = write(STDERR_FILENO, relay->pending.data, MIN(relay->pending.len, (size_t)PIPE_BUF));
+    ssize_t n =
+        write(STDERR_FILENO, relay->pending.data, MIN(relay->pending.len, (size_t)PIPE_BUF));
     if (n < 0 && (errno == EINTR || errno == EAGAIN))
         return false;
     if (n <= 0) {
@@ -105,7 +110,8 @@ static bool write_some(struct relay *relay) {
 }
 
 static void flush(struct relay *relay, int timeout_ms) {
-    while (relay->pending.len > 0 && !relay->is_broken && is_writable(timeout_ms) && write_some(relay))
+    while (relay->pending.len > 0 && !relay->is_broken && is_writable(timeout_ms) &&
+           write_some(relay))
         ;
     if (relay->is_broken)
         str_clear(&relay->pending);

@@ -2,8 +2,9 @@
  *
  *   ps/0     | 2026-01-31T10:00:00.123Z I /job:ps/task:0 serving on port 40123
  *
- * Goes to stderr, never blocking: while stderr takes nothing, the children's pipes are left alone, and they wait, not we.
- * A quiet source's lines are not shown, but its last ones are kept for relay_show_tail. Threads: one. */
+ * Goes to stderr, never blocking: while stderr takes nothing, the children's pipes are left
+ * alone, and they wait, not we. A quiet source's lines are not shown, but its last ones are kept
+ * for relay_show_tail. Threads: one. */
 #ifndef MILLRACE_TFCTL_RELAY_H
 #define MILLRACE_TFCTL_RELAY_H
 
@@ -36,7 +37,8 @@ void relay_show_tail(struct relay *relay, struct relay_source *source);
 /* A line of tfctl's own, in order with the others; shown though quiet. */
 void relay_say(struct relay *relay, const char *format, ...) PRINTF_LIKE(2, 3);
 
-static inline bool relay_is_full(const struct relay *relay) { return relay->pending.len > 0; } /* wait for stderr, read no more */
+/* wait for stderr, read no more */
+static inline bool relay_is_full(const struct relay *relay) { return relay->pending.len > 0; }
 /* Writes as much as stderr takes now. */
 void relay_flush(struct relay *relay);
 /* Before the process ends: waits for stderr, at most so long. */

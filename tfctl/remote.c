@@ -13,12 +13,15 @@ struct status *remote_target(const char *flag, const char **ret_target) {
         return status_invalid("no target: give grpc://HOST:PORT (--target) or set MILLRACE_TARGET");
     struct status *st = net_address_parse(tls_client_split(target, &is_tls), &address);
     if (st)
-        return status_prefix_take(st, "target '%s' is not of the form grpc://HOST:PORT, grpcs://HOST:PORT or unix:PATH: ", target);
+        return status_prefix_take(
+            st, "target '%s' is not of the form grpc://HOST:PORT, grpcs://HOST:PORT or unix:PATH: ",
+            target);
     *ret_target = target;
     return NULL;
 }
 
-TF_DeprecatedSession *remote_session(const char *target, const struct tls_client *tls, int64_t timeout_ms, TF_Status *status) {
+TF_DeprecatedSession *remote_session(const char *target, const struct tls_client *tls,
+                                     int64_t timeout_ms, TF_Status *status) {
     TF_SessionOptions *options = TF_NewSessionOptions();
     TF_SetTarget(options, target);
     MR_SetTimeout(options, timeout_ms);

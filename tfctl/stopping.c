@@ -9,7 +9,8 @@ struct stop_stage {
 };
 /* A daemon that drains at the first TERM does not wait at the second. */
 static const struct stop_stage command_stages[] = {{0, SIGTERM}, {10000, SIGKILL}, {12000, 0}};
-static const struct stop_stage daemon_stages[] = {{0, SIGTERM}, {1000, SIGTERM}, {5000, SIGKILL}, {7000, 0}};
+static const struct stop_stage daemon_stages[] = {
+    {0, SIGTERM}, {1000, SIGTERM}, {5000, SIGKILL}, {7000, 0}};
 
 /* The master before its tasks, so that it does not mourn them. */
 static const struct stop_wave {
@@ -22,8 +23,12 @@ static const struct stop_wave {
     {1u << MEMBER_TASK, false, daemon_stages},
 };
 
-void stopping_begin(struct stopping *stopping, const struct member *members, int n_members, bool has_strays) {
-    *stopping = (struct stopping){.members = members, .n_members = n_members, .has_strays = has_strays, .wave_begin_ns = clock_now_ns()};
+void stopping_begin(struct stopping *stopping, const struct member *members, int n_members,
+                    bool has_strays) {
+    *stopping = (struct stopping){.members = members,
+                                  .n_members = n_members,
+                                  .has_strays = has_strays,
+                                  .wave_begin_ns = clock_now_ns()};
 }
 
 static int signal_strays(const struct stopping *stopping, int signo) {
@@ -54,7 +59,8 @@ static int signal_wave(const struct stopping *stopping, const struct stop_wave *
 }
 
 int64_t stopping_due_ns(const struct stopping *stopping) {
-    return stopping->wave_begin_ns + (int64_t)waves[stopping->wave].stages[stopping->stage].after_ms * 1000000;
+    return stopping->wave_begin_ns +
+           (int64_t)waves[stopping->wave].stages[stopping->stage].after_ms * 1000000;
 }
 
 bool stopping_advance(struct stopping *stopping) {
@@ -77,6 +83,7 @@ bool stopping_advance(struct stopping *stopping) {
 }
 
 void stopping_adopt(struct stopping *stopping) {
-    if (stopping->wave < (int)ARRAY_LEN(waves) && waves[stopping->wave].has_strays && stopping->stage > 0)
+    if (stopping->wave < (int)ARRAY_LEN(waves) && waves[stopping->wave].has_strays &&
+        stopping->stage > 0)
         signal_strays(stopping, waves[stopping->wave].stages[stopping->stage - 1].signo);
 }

@@ -16,16 +16,21 @@ static const struct subcommand {
     {"job", tfctl_job, "end the job of a cluster: its daemons drain and exit"},
     {"checkpoint", tfctl_checkpoint, "look into checkpoints: ls, show, verify, diff"},
     {"certs", tfctl_certs, "make an authority and certificates for a cluster that speaks TLS"},
-    {"tunnel", tfctl_tunnel, "a port here for clients without TLS, which leads to a master with TLS"},
+    {"tunnel", tfctl_tunnel,
+     "a port here for clients without TLS, which leads to a master with TLS"},
 };
 
 static void print_help(FILE *out) {
-    fprintf(out, "Usage: tfctl SUBCOMMAND [OPTION]... [ARG]...\nThe command line client of Millrace and of other TensorFlow "
+    fprintf(out, "Usage: tfctl SUBCOMMAND [OPTION]... [ARG]...\nThe command line client of "
+                 "Millrace and of other TensorFlow "
                  "clusters.\n\nSubcommands:\n");
     for (size_t i = 0; i < ARRAY_LEN(subcommands); i++)
         fprintf(out, "  %-10s %s\n", subcommands[i].name, subcommands[i].summary);
-    fprintf(out, "\ntfctl SUBCOMMAND --help tells its options. Where a target is needed and not given, it is $MILLRACE_TARGET.\n"
-                 "Exit codes: 0, 64 usage, 70 the cluster or the step failed, 74 input or output failed.\n");
+    fprintf(
+        out,
+        "\ntfctl SUBCOMMAND --help tells its options. Where a target is needed and not given, it "
+        "is $MILLRACE_TARGET.\n"
+        "Exit codes: 0, 64 usage, 70 the cluster or the step failed, 74 input or output failed.\n");
 }
 
 int main(int argc, char **argv) {
@@ -44,6 +49,7 @@ int main(int argc, char **argv) {
     for (size_t i = 0; i < ARRAY_LEN(subcommands); i++)
         if (strcmp(argv[1], subcommands[i].name) == 0)
             return subcommands[i].run(argc - 1, argv + 1);
-    fprintf(stderr, "tfctl: unknown %s %s (see --help)\n", argv[1][0] == '-' ? "option" : "subcommand", argv[1]);
+    fprintf(stderr, "tfctl: unknown %s %s (see --help)\n",
+            argv[1][0] == '-' ? "option" : "subcommand", argv[1]);
     return EXIT_USAGE;
 }

@@ -35,16 +35,20 @@ static const struct cli_list_row lists[] = {
 // clang-format on
 
 static const char epilog[] =
-    "\nWrites into DIR: ca.pem and ca.key (kept where they are there already), master.pem and .key, JOB-INDEX.pem and .key for each task,\n"
-    "client.pem and .key. Keys are readable by their owner only; ca.key is for making further certificates, and belongs on no host of the\n"
-    "cluster. Run again it makes new certificates of the same authority: HUP has the daemons take them.\n"
+    "\nWrites into DIR: ca.pem and ca.key (kept where they are there already), master.pem and "
+    ".key, JOB-INDEX.pem and .key for each task,\n"
+    "client.pem and .key. Keys are readable by their owner only; ca.key is for making further "
+    "certificates, and belongs on no host of the\n"
+    "cluster. Run again it makes new certificates of the same authority: HUP has the daemons take "
+    "them.\n"
     "\nExample:\n"
     "  tfctl certs /etc/millrace/tls --tasks ps=1,worker=2 --host master.example\n"
     "  tf-worker --job ps --tls-ca ca.pem --tls-cert ps-0.pem --tls-key ps-0.key ...\n";
 
 static const struct cli_spec spec = {
     .options = {.program = "tfctl certs",
-                .summary = "Makes a small certificate authority, and certificates for a cluster's master, tasks and clients.",
+                .summary = "Makes a small certificate authority, and certificates for a cluster's "
+                           "master, tasks and clients.",
                 .epilog = epilog,
                 .rows = rows,
                 .n_rows = ARRAY_LEN(rows)},
@@ -71,7 +75,8 @@ static void path_of(const char *directory, const char *name, const char *ending,
 static struct status *make_authority(struct issuing *issuing, const char *cert, const char *key) {
     struct str name = STR_INIT;
     str_addf(&name, "Millrace %s", issuing->flags->cluster_name);
-    struct status *st = tls_authority_new(str_text(&name), issuing->flags->ca_lifetime_ms / 1000, &issuing->authority);
+    struct status *st = tls_authority_new(str_text(&name), issuing->flags->ca_lifetime_ms / 1000,
+                                          &issuing->authority);
     str_fini(&name);
     return st ? st : tls_authority_save(issuing->authority, cert, key);
 }
@@ -81,8 +86,9 @@ static struct status *open_authority(struct issuing *issuing) {
     path_of(issuing->directory, "ca", "pem", &cert);
     path_of(issuing->directory, "ca", "key", &key);
     bool is_there = access(str_text(&cert), F_OK) == 0 || access(str_text(&key), F_OK) == 0;
-    struct status *st = is_there ? tls_authority_load(str_text(&cert), str_text(&key), &issuing->authority)
-                                 : make_authority(issuing, str_text(&cert), str_text(&key));
+    struct status *st =
+        is_there ? tls_authority_load(str_text(&cert), str_text(&key), &issuing->authority)
+                 : make_authority(issuing, str_text(&cert), str_text(&key));
     str_fini(&cert);
     str_fini(&key);
     return st;
@@ -91,7 +97,8 @@ static struct status *open_authority(struct issuing *issuing) {
 /* ---- certificates ---- */
 
 /* `uri`: after "millrace://CLUSTER/". */
-static struct status *issue(const struct issuing *issuing, const char *file, const char *uri, bool is_master) {
+static struct status *issue(const struct issuing *issuing, const char *file, const char *uri,
+                            bool is_master) {
     const struct certs_flags *flags = issuing->flags;
     const char *names[MAX_NAMES + 4] = {NULL, "localhost", "127.0.0.1", "::1"};
     size_t n = 4;
@@ -102,9 +109,12 @@ static struct status *issue(const struct issuing *issuing, const char *file, con
         names[n++] = flags->hosts.items[i];
     path_of(issuing->directory, file, "pem", &cert);
     path_of(issuing->directory, file, "key", &key);
-    struct tls_cert_request request = {
-        .common_name = file, .names = names, .n_names = is_master ? n : 1, .lifetime_s = flags->lifetime_ms / 1000};
-    struct status *st = tls_authority_issue(issuing->authority, &request, str_text(&cert), str_text(&key));
+    struct tls_cert_request request = {.common_name = file,
+                                       .names = names,
+                                       .n_names = is_master ? n : 1,
+                                       .lifetime_s = flags->lifetime_ms / 1000};
+    struct status *st =
+        tls_authority_issue(issuing->authority, &request, str_text(&cert), str_text(&key));
     if (!st)
         printf("%s: %s\n", str_text(&cert), str_text(&name));
     str_fini(&name);
@@ -141,7 +151,8 @@ static struct status *issue_job(const struct issuing *issuing, char *item) {
     if (!equals || end == equals + 1 || *end || errno || n < 1 || n > MAX_TASKS)
         return status_invalid("tasks: '%s' is not JOB=N with N from 1 to %d", item, MAX_TASKS);
     *equals = '\0';
-    return is_word(item) ? issue_tasks(issuing, item, n) : status_invalid("tasks: '%s' is no job's name", item);
+    return is_word(item) ? issue_tasks(issuing, item, n)
+                         : status_invalid("tasks: '%s' is no job's name", item);
 }
 
 static struct status *issue_clients(const struct issuing *issuing) {

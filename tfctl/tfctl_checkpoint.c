@@ -21,23 +21,24 @@ static const struct option_row rows[] = {
 // clang-format on
 
 static const struct cli_spec spec = {
-    .options =
-        {.program = "tfctl checkpoint",
-         .summary =
-             "Looks into checkpoints. PATH is a prefix, an .index file, a file of the older format, or a directory: its newest one.\n\n"
-             "  ls PATH                names, types, shapes, sizes\n"
-             "  show PATH NAME...      values\n"
-             "  verify PATH            reads all, compares checksums; 70 when something is damaged\n"
-             "  diff PATH PATH         what differs; 1 when anything does",
-         .rows = rows,
-         .n_rows = ARRAY_LEN(rows)},
+    .options = {.program = "tfctl checkpoint",
+                .summary = "Looks into checkpoints. PATH is a prefix, an .index file, a file of "
+                           "the older format, or a directory: its newest one.\n\n"
+                           "  ls PATH                names, types, shapes, sizes\n"
+                           "  show PATH NAME...      values\n"
+                           "  verify PATH            reads all, compares checksums; 70 when "
+                           "something is damaged\n"
+                           "  diff PATH PATH         what differs; 1 when anything does",
+                .rows = rows,
+                .n_rows = ARRAY_LEN(rows)},
     .usage = "ls|show|verify|diff PATH... [OPTION]...",
     .min_args = 2,
     .max_args = 1000,
 };
 
 static int report(struct status *st_take) {
-    bool is_io = status_code(st_take) != STATUS_DATA_LOSS && status_code(st_take) != STATUS_INTERNAL;
+    bool is_io =
+        status_code(st_take) != STATUS_DATA_LOSS && status_code(st_take) != STATUS_INTERNAL;
     fprintf(stderr, "tfctl checkpoint: %s\n", status_message(st_take));
     status_unref(st_take);
     return is_io ? EXIT_IO : EXIT_INTERNAL;
@@ -55,11 +56,13 @@ static void print_shape(struct shape shape) {
 static void print_row(const struct checkpoint_tensor *tensor, int width) {
     struct str shape = STR_INIT;
     shape_print(tensor->shape, &shape);
-    printf("%-*.*s  %-10s  %-16s", width, (int)tensor->name.len, tensor->name.data, dtype_name(tensor->dtype), str_text(&shape));
+    printf("%-*.*s  %-10s  %-16s", width, (int)tensor->name.len, tensor->name.data,
+           dtype_name(tensor->dtype), str_text(&shape));
     if (tensor->entry.n_slices > 0)
         printf("  %d slices", tensor->entry.n_slices);
     else if (!tensor->saved)
-        printf("  %12" PRId64 " bytes  shard %d at %" PRId64, tensor->entry.size_bytes, tensor->entry.shard, tensor->entry.offset);
+        printf("  %12" PRId64 " bytes  shard %d at %" PRId64, tensor->entry.size_bytes,
+               tensor->entry.shard, tensor->entry.offset);
     printf("\n");
     str_fini(&shape);
 }
@@ -128,7 +131,8 @@ static int64_t count_different(const struct tensor *a, const struct tensor *b) {
     return n;
 }
 
-static struct status *compare_values(const struct checkpoint_file *const files[2], const struct checkpoint_tensor *const both[2],
+static struct status *compare_values(const struct checkpoint_file *const files[2],
+                                     const struct checkpoint_tensor *const both[2],
                                      int64_t *ret_n) {
     struct tensor a = TENSOR_INIT, b = TENSOR_INIT;
     TRY(checkpoint_file_read(files[0], both[0], &a));
@@ -141,7 +145,8 @@ static struct status *compare_values(const struct checkpoint_file *const files[2
 }
 
 /* A tensor that both have; true when it differs. */
-static bool compare_both(const struct checkpoint_file *const files[2], const struct checkpoint_tensor *const both[2], int *code) {
+static bool compare_both(const struct checkpoint_file *const files[2],
+                         const struct checkpoint_tensor *const both[2], int *code) {
     const struct checkpoint_tensor *a = both[0], *b = both[1];
     int64_t n = 0;
     if (a->dtype != b->dtype || !shape_equal(a->shape, b->shape)) {
@@ -164,11 +169,14 @@ static int compare(const struct checkpoint_file *a, const struct checkpoint_file
     const struct checkpoint_file *const files[2] = {a, b};
     int n_different = 0, code = EXIT_OK;
     for (size_t i = 0, k = 0; i < a->n || k < b->n;) {
-        int order = i == a->n ? 1 : k == b->n ? -1 : table_compare(a->tensors[i].name, b->tensors[k].name);
+        int order = i == a->n   ? 1
+                    : k == b->n ? -1
+                                : table_compare(a->tensors[i].name, b->tensors[k].name);
         const struct checkpoint_tensor *both[2] = {&a->tensors[i], &b->tensors[k]};
         if (order != 0) {
             const struct checkpoint_tensor *one = order < 0 ? both[0] : both[1];
-            printf("%.*s: only in %s\n", (int)one->name.len, one->name.data, files[order > 0]->prefix);
+            printf("%.*s: only in %s\n", (int)one->name.len, one->name.data,
+                   files[order > 0]->prefix);
             n_different++;
         } else {
             n_different += compare_both(files, both, &code);
@@ -224,10 +232,12 @@ int tfctl_checkpoint(int argc, char **argv) {
         const char *command = cli.args[0];
         if (strcmp(command, "diff") == 0)
             code = run_diff(&cli);
-        else if (strcmp(command, "ls") == 0 || strcmp(command, "show") == 0 || strcmp(command, "verify") == 0)
+        else if (strcmp(command, "ls") == 0 || strcmp(command, "show") == 0 ||
+                 strcmp(command, "verify") == 0)
             code = run_on_one(&cli, &flags);
         else
-            code = cli_usage_error(&spec, status_invalid("'%s' is none of ls, show, verify and diff", command));
+            code = cli_usage_error(
+                &spec, status_invalid("'%s' is none of ls, show, verify and diff", command));
     }
     cli_fini(&cli);
     return code;

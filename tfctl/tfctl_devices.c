@@ -28,7 +28,8 @@ static const struct option_row rows[] = {
 
 static const struct cli_spec spec = {
     .options = {.program = "tfctl devices",
-                .summary = "Lists the devices of a cluster: its master answers once it has heard of all its tasks.",
+                .summary = "Lists the devices of a cluster: its master answers once it has heard "
+                           "of all its tasks.",
                 .rows = rows,
                 .n_rows = ARRAY_LEN(rows)},
     .usage = "[OPTION]...",
@@ -38,12 +39,14 @@ static void print_json(const TF_DeviceList *list, TF_Status *status, struct str 
     int n = TF_DeviceListCount(list);
     str_add(out, "[");
     for (int i = 0; i < n; i++) {
-        const char *name = TF_DeviceListName(list, i, status), *type = TF_DeviceListType(list, i, status);
+        const char *name = TF_DeviceListName(list, i, status),
+                   *type = TF_DeviceListType(list, i, status);
         str_addf(out, "%s\n  {\"name\": \"", i > 0 ? "," : "");
         str_add_json_escaped(out, name, strlen(name));
         str_add(out, "\", \"type\": \"");
         str_add_json_escaped(out, type, strlen(type));
-        str_addf(out, "\", \"memory_bytes\": %" PRId64 ", \"incarnation\": \"%016" PRIx64 "\"}", TF_DeviceListMemoryBytes(list, i, status),
+        str_addf(out, "\", \"memory_bytes\": %" PRId64 ", \"incarnation\": \"%016" PRIx64 "\"}",
+                 TF_DeviceListMemoryBytes(list, i, status),
                  TF_DeviceListIncarnation(list, i, status));
     }
     str_add(out, "\n]\n");
@@ -66,7 +69,8 @@ static void print_table(const TF_DeviceList *list, TF_Status *status, struct str
     for (int i = 0; i < n; i++) {
         struct str memory = STR_INIT;
         add_memory(TF_DeviceListMemoryBytes(list, i, status), &memory);
-        str_addf(out, "%-*s  %-8s  %10s  %016" PRIx64 "\n", width, TF_DeviceListName(list, i, status), TF_DeviceListType(list, i, status),
+        str_addf(out, "%-*s  %-8s  %10s  %016" PRIx64 "\n", width,
+                 TF_DeviceListName(list, i, status), TF_DeviceListType(list, i, status),
                  str_text(&memory), TF_DeviceListIncarnation(list, i, status));
         str_fini(&memory);
     }
@@ -77,7 +81,8 @@ static int list_devices(const struct devices_flags *flags) {
     struct str out = STR_INIT;
     int code = EXIT_OK;
     TF_DeviceList *list = NULL;
-    TF_DeprecatedSession *session = remote_session(flags->target, &flags->tls, flags->timeout_ms, status);
+    TF_DeprecatedSession *session =
+        remote_session(flags->target, &flags->tls, flags->timeout_ms, status);
     if (session)
         list = TF_DeprecatedSessionListDevices(session, status);
     if (!list) {

@@ -16,9 +16,9 @@ struct job_flags {
     const char *tls_ca;
 };
 
-#define ROW(name_, kind_, field, default_, value_, help_)                                                                              \
-    .name = (name_), .kind = (kind_), .offset = offsetof(struct job_flags, field), .default_text = (default_), .value_name = (value_), \
-    .help = (help_)
+#define ROW(name_, kind_, field, default_, value_, help_)                          \
+    .name = (name_), .kind = (kind_), .offset = offsetof(struct job_flags, field), \
+    .default_text = (default_), .value_name = (value_), .help = (help_)
 
 // clang-format off
 static const struct option_row rows[] = {
@@ -36,7 +36,8 @@ static const struct option_row rows[] = {
 
 static const struct cli_spec spec = {
     .options = {.program = "tfctl job",
-                .summary = "end: the master lets its steps end, then it and all tasks exit with 0. begin: with --etcd, takes that back.",
+                .summary = "end: the master lets its steps end, then it and all tasks exit with 0. "
+                           "begin: with --etcd, takes that back.",
                 .rows = rows,
                 .n_rows = ARRAY_LEN(rows)},
     .usage = "end|begin [OPTION]...",
@@ -54,7 +55,8 @@ struct job_call {
     struct status *status;
 };
 
-static void on_put(struct etcd_call *call, struct status *status_take, const struct etcd_reply *reply) {
+static void on_put(struct etcd_call *call, struct status *status_take,
+                   const struct etcd_reply *reply) {
     struct job_call *job = CONTAINER_OF(call, struct job_call, etcd_call);
     job->status = status_take;
     etcd_close(job->etcd, NULL, NULL);
@@ -79,29 +81,33 @@ static struct status *ask_etcd(struct job_call *job, const struct job_flags *fla
     return NULL;
 }
 
-static void on_posted(struct http_call *call, struct status *status_take, int http_code, struct span body) {
+static void on_posted(struct http_call *call, struct status *status_take, int http_code,
+                      struct span body) {
     struct job_call *job = CONTAINER_OF(call, struct job_call, http_call);
     job->status = status_take;
     if (!status_take && http_code != 200)
-        job->status =
-            status_internal("the master answered with HTTP status %d: %.*s", http_code, (int)MIN(body.len, (size_t)200), body.data);
+        job->status = status_internal("the master answered with HTTP status %d: %.*s", http_code,
+                                      (int)MIN(body.len, (size_t)200), body.data);
     http_client_close(job->http, NULL, NULL);
     loop_stop(job->loop);
 }
 
 static bool is_https(const char *admin) { return strncmp(admin, "https://", 8) == 0; }
 
-static struct status *ask_master(struct job_call *job, const struct job_flags *flags, const char *admin) {
+static struct status *ask_master(struct job_call *job, const struct job_flags *flags,
+                                 const char *admin) {
     static const char *const headers[] = {"X-Millrace: job", NULL};
     struct str url = STR_INIT;
     TRY(http_client_new(job->loop, &job->http));
     const char *tls_ca = flags->tls_ca ? flags->tls_ca : getenv("MILLRACE_TLS_CA");
     str_addf(&url, "%s%s/job/end", is_https(admin) ? "" : "http://", admin);
     job->http_call.on_done = on_posted;
-    http_call_start(
-        job->http, &job->http_call,
-        &(struct http_request){
-            .url = str_text(&url), .body = span_of(""), .headers = headers, .timeout_ms = flags->timeout_ms, .ca_file = tls_ca});
+    http_call_start(job->http, &job->http_call,
+                    &(struct http_request){.url = str_text(&url),
+                                           .body = span_of(""),
+                                           .headers = headers,
+                                           .timeout_ms = flags->timeout_ms,
+                                           .ca_file = tls_ca});
     str_fini(&url);
     return NULL;
 }
@@ -113,10 +119,12 @@ static struct status *find_admin(const struct job_flags *flags, struct str *out)
     bool is_tls;
     if (flags->admin) {
         str_add(out, flags->admin);
-        return status_prefix_take(net_address_parse(flags->admin + (is_https(flags->admin) ? 8 : 0), &parsed), "admin: ");
+        return status_prefix_take(
+            net_address_parse(flags->admin + (is_https(flags->admin) ? 8 : 0), &parsed), "admin: ");
     }
     if (!target || !*target)
-        return status_invalid("which job? Give --etcd, --admin or --target, or set MILLRACE_TARGET");
+        return status_invalid(
+            "which job? Give --etcd, --admin or --target, or set MILLRACE_TARGET");
     target = tls_client_split(target, &is_tls);
     TRY(net_address_parse(target, &parsed));
     if (parsed.is_unix || parsed.port + 10000 > 65535)
@@ -125,19 +133,22 @@ static struct status *find_admin(const struct job_flags *flags, struct str *out)
     return NULL;
 }
 
-static struct status *check(const struct job_flags *flags, const char *what, struct str *ret_admin) {
+static struct status *check(const struct job_flags *flags, const char *what,
+                            struct str *ret_admin) {
     bool is_end = strcmp(what, "end") == 0;
     if (!is_end && strcmp(what, "begin") != 0)
         return status_invalid("'%s' is neither end nor begin", what);
     TRY(etcd_flags_check(&flags->etcd));
     if (flags->etcd.urls)
         return NULL;
-    return is_end ? find_admin(flags, ret_admin) : status_invalid("begin needs --etcd: only etcd remembers that a job has ended");
+    return is_end ? find_admin(flags, ret_admin)
+                  : status_invalid("begin needs --etcd: only etcd remembers that a job has ended");
 }
 
 static int run_job(const struct job_flags *flags, const char *what, const char *admin) {
     struct job_call job = {.loop = loop_new()};
-    struct status *st = flags->etcd.urls ? ask_etcd(&job, flags, strcmp(what, "end") == 0) : ask_master(&job, flags, admin);
+    struct status *st = flags->etcd.urls ? ask_etcd(&job, flags, strcmp(what, "end") == 0)
+                                         : ask_master(&job, flags, admin);
     if (st)
         loop_stop(job.loop);
     loop_run(job.loop);
@@ -145,7 +156,8 @@ static int run_job(const struct job_flags *flags, const char *what, const char *
     st = st ? st : job.status;
     int code = !st ? EXIT_OK : status_code(st) == STATUS_UNAVAILABLE ? EXIT_IO : EXIT_INTERNAL;
     if (st)
-        fprintf(stderr, "tfctl job: %s: %s\n", status_code_name(status_code(st)), status_message(st));
+        fprintf(stderr, "tfctl job: %s: %s\n", status_code_name(status_code(st)),
+                status_message(st));
     status_unref(st);
     return code;
 }

@@ -3,8 +3,9 @@
  *   in front   what the user started and may kill; passes signals on as orders, and waits
  *   behind     runs the cluster (local_cluster.h); parent of the daemons and of the command, whose orphans come to it
  *
- * Whichever is killed, nothing is left: when the one in front dies, the one behind sees its pipe end, and kills its children; when
- * the one behind dies, the kernel kills the children, and orphans come to the one in front, which kills them. */
+ * Whichever is killed, nothing is left: when the one in front dies, the one behind sees its pipe
+ * end, and kills its children; when the one behind dies, the kernel kills the children, and
+ * orphans come to the one in front, which kills them. */
 #include "tfctl/tfctl.h"
 
 #include <errno.h>
@@ -48,11 +49,15 @@ static const struct cli_list_row lists[] = {
 // clang-format on
 
 static const char epilog[] =
-    "\nStarts a tf-worker for each task and a tf-master, waits until they are ready, and prints the address for clients. What the daemons\n"
-    "print goes to stderr, each line behind its task's name. INT and TERM stop them all; nothing is left behind even when tfctl is "
+    "\nStarts a tf-worker for each task and a tf-master, waits until they are ready, and prints "
+    "the address for clients. What the daemons\n"
+    "print goes to stderr, each line behind its task's name. INT and TERM stop them all; nothing "
+    "is left behind even when tfctl is "
     "killed.\n"
-    "\nWith a COMMAND, tfctl runs it on the cluster, stops the cluster after it, and exits as it did (128 + N when signal N killed it).\n"
-    "INT goes to the command; the third one, and TERM, end it. The death of a daemon is reported, and the command goes on. It finds in\n"
+    "\nWith a COMMAND, tfctl runs it on the cluster, stops the cluster after it, and exits as it "
+    "did (128 + N when signal N killed it).\n"
+    "INT goes to the command; the third one, and TERM, end it. The death of a daemon is reported, "
+    "and the command goes on. It finds in\n"
     "its environment:\n"
     "  MILLRACE_TARGET   grpc://HOST:PORT\n"
     "  MILLRACE_PIDS     {\"ps/0\": PID, \"worker/0\": PID, \"master\": PID}\n"
@@ -61,7 +66,11 @@ static const char epilog[] =
     "  tfctl local --ps 1 --workers 2 -- python train.py\n";
 
 static const struct cli_spec spec = {
-    .options = {.program = "tfctl local", .summary = "A cluster on this host.", .epilog = epilog, .rows = rows, .n_rows = ARRAY_LEN(rows)},
+    .options = {.program = "tfctl local",
+                .summary = "A cluster on this host.",
+                .epilog = epilog,
+                .rows = rows,
+                .n_rows = ARRAY_LEN(rows)},
     .usage = "[OPTION]... [-- COMMAND [ARG]...]",
     .lists = lists,
     .n_lists = ARRAY_LEN(lists),
@@ -73,7 +82,8 @@ static const struct cli_spec spec = {
 /* As --cluster takes it, with ports that stand for "not known yet". */
 static struct status *add_job(struct span job, int64_t n, int *n_tasks, struct str *out) {
     if (n < 1 || *n_tasks + n > MAX_LOCAL_TASKS)
-        return status_invalid("job %.*s: a job has at least one task, a local cluster at most %d", (int)job.len, job.data, MAX_LOCAL_TASKS);
+        return status_invalid("job %.*s: a job has at least one task, a local cluster at most %d",
+                              (int)job.len, job.data, MAX_LOCAL_TASKS);
     str_addf(out, "%s%.*s=", out->len > 0 ? "," : "", (int)job.len, job.data);
     for (int64_t i = 0; i < n; i++)
         str_addf(out, "%s127.0.0.1:%d", i > 0 ? ";" : "", ++*n_tasks);
@@ -110,7 +120,8 @@ out:
 /* ---- the process in front ---- */
 
 static void send_order(int orders_fd, const siginfo_t *info) {
-    unsigned char order = (unsigned char)(info->si_signo | (info->si_code > 0 ? ORDER_FROM_TERMINAL : 0));
+    unsigned char order =
+        (unsigned char)(info->si_signo | (info->si_code > 0 ? ORDER_FROM_TERMINAL : 0));
     ssize_t n = write(orders_fd, &order, 1);
     (void)n; /* the other end is gone: SIGCHLD says so too */
 }
@@ -129,7 +140,8 @@ static int wait_in_front(pid_t behind, int orders_fd, const sigset_t *signals) {
     if (WIFEXITED(wait_status))
         return WEXITSTATUS(wait_status);
     children_end();
-    fprintf(stderr, "tfctl: the process that ran the cluster was killed by signal %d\n", WTERMSIG(wait_status));
+    fprintf(stderr, "tfctl: the process that ran the cluster was killed by signal %d\n",
+            WTERMSIG(wait_status));
     return EXIT_INTERNAL;
 }
 

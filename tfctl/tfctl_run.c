@@ -40,13 +40,19 @@ static const char epilog[] = "\nGRAPH.pb is a binary GraphDef. A VALUE is one of
                              "  1.5                 float\n"
                              "  true, false         bool\n"
                              "  \"text\"              string (in a shell: --feed 'name=\"text\"')\n"
-                             "  int64[2]{1, 2}      any dtype and shape, as tfctl prints tensors; float[9]{0, …} repeats the last element\n"
+                             "  int64[2]{1, 2}      any dtype and shape, as tfctl prints tensors; "
+                             "float[9]{0, …} repeats the last element\n"
                              "Fetches are printed as NAME = DTYPE[SHAPE]{ELEMENTS}.\n"
                              "\nExample:\n"
-                             "  tfctl run graph.pb --feed a=@a.npy --feed b=3.5 --fetch c --fetch d:1=@d.npy --target-op init\n";
+                             "  tfctl run graph.pb --feed a=@a.npy --feed b=3.5 --fetch c --fetch "
+                             "d:1=@d.npy --target-op init\n";
 
 static const struct cli_spec spec = {
-    .options = {.program = "tfctl run", .summary = "Runs one step of a graph.", .epilog = epilog, .rows = rows, .n_rows = ARRAY_LEN(rows)},
+    .options = {.program = "tfctl run",
+                .summary = "Runs one step of a graph.",
+                .epilog = epilog,
+                .rows = rows,
+                .n_rows = ARRAY_LEN(rows)},
     .usage = "GRAPH.pb [OPTION]...",
     .lists = lists,
     .n_lists = ARRAY_LEN(lists),
@@ -71,7 +77,9 @@ static struct status *read_graph(const char *path, struct str *ret) {
         return status_new(STATUS_NOT_FOUND, "cannot read %s: %s", path, strerror(errno));
     while ((n = fread(bytes, 1, sizeof(bytes), file)) > 0)
         str_add_bytes(ret, bytes, n);
-    struct status *st = ferror(file) ? status_new(STATUS_NOT_FOUND, "cannot read %s: %s", path, strerror(errno)) : NULL;
+    struct status *st =
+        ferror(file) ? status_new(STATUS_NOT_FOUND, "cannot read %s: %s", path, strerror(errno))
+                     : NULL;
     fclose(file);
     return st;
 }
@@ -81,7 +89,8 @@ static struct status *read_feed(struct step *step, const char *text, struct aren
     struct tensor value;
     if (!equals || equals == text)
         return status_invalid("--feed: \"%s\" is not NAME=VALUE", text);
-    TRY(status_prefix_take(feed_value_parse(equals + 1, &value), "--feed %.*s: ", (int)(equals - text), text));
+    TRY(status_prefix_take(feed_value_parse(equals + 1, &value),
+                           "--feed %.*s: ", (int)(equals - text), text));
     step->feed_names[step->n_feeds] = arena_strndup(arena, text, (size_t)(equals - text));
     step->feeds[step->n_feeds++] = tf_tensor_new(&value);
     return NULL;
@@ -91,12 +100,14 @@ static struct status *read_fetch(struct step *step, const char *text, struct are
     const char *equals = strchr(text, '=');
     if (equals && (equals == text || equals[1] != '@' || equals[2] == '\0'))
         return status_invalid("--fetch: \"%s\" is not NAME or NAME=@FILE", text);
-    step->fetch_names[step->n_fetches] = equals ? arena_strndup(arena, text, (size_t)(equals - text)) : text;
+    step->fetch_names[step->n_fetches] =
+        equals ? arena_strndup(arena, text, (size_t)(equals - text)) : text;
     step->fetch_files[step->n_fetches++] = equals ? equals + 2 : NULL;
     return NULL;
 }
 
-static struct status *step_init(struct step *step, const struct run_flags *flags, struct arena *arena) {
+static struct status *step_init(struct step *step, const struct run_flags *flags,
+                                struct arena *arena) {
     int n_feeds = flags->feeds.n, n_fetches = flags->fetches.n;
     *step = (struct step){.feed_names = arena_array(arena, const char *, n_feeds),
                           .feeds = arena_array(arena, TF_Tensor *, n_feeds),
@@ -121,7 +132,8 @@ static void step_fini(struct step *step) {
 
 /* ---- the step ---- */
 
-static struct status *show_fetch(const char *name, const char *file, const struct tensor *value, int64_t max_elements) {
+static struct status *show_fetch(const char *name, const char *file, const struct tensor *value,
+                                 int64_t max_elements) {
     struct str out = STR_INIT;
     struct status *st = NULL;
     if (file) {
@@ -146,21 +158,25 @@ static int complain(struct status *st_take, int code) {
     return code;
 }
 
-static int run_step(const struct run_flags *flags, const struct str *graph, struct step *step, TF_Status *status) {
+static int run_step(const struct run_flags *flags, const struct str *graph, struct step *step,
+                    TF_Status *status) {
     int code = EXIT_OK;
     TF_Status *ignored = TF_NewStatus();
-    TF_DeprecatedSession *session = remote_session(flags->target, &flags->tls, flags->timeout_ms > 0 ? flags->timeout_ms : -1, status);
+    TF_DeprecatedSession *session = remote_session(
+        flags->target, &flags->tls, flags->timeout_ms > 0 ? flags->timeout_ms : -1, status);
     if (session)
         TF_ExtendGraph(session, str_text(graph), graph->len, status);
     if (TF_GetCode(status) == TF_OK)
-        TF_Run(session, NULL, step->feed_names, step->feeds, step->n_feeds, step->fetch_names, step->fetches, step->n_fetches,
-               flags->targets.items, flags->targets.n, NULL, status);
+        TF_Run(session, NULL, step->feed_names, step->feeds, step->n_feeds, step->fetch_names,
+               step->fetches, step->n_fetches, flags->targets.items, flags->targets.n, NULL,
+               status);
     if (TF_GetCode(status) != TF_OK)
         code = remote_error("tfctl run", status);
     TF_DeleteDeprecatedSession(session, ignored);
     TF_DeleteStatus(ignored);
     for (int i = 0; i < step->n_fetches && code == EXIT_OK; i++) {
-        struct status *st = show_fetch(step->fetch_names[i], step->fetch_files[i], &step->fetches[i]->value, flags->max_elements);
+        struct status *st = show_fetch(step->fetch_names[i], step->fetch_files[i],
+                                       &step->fetches[i]->value, flags->max_elements);
         if (st)
             code = complain(st, EXIT_IO);
     }
@@ -174,7 +190,8 @@ static int run(const struct run_flags *flags, struct cli *cli) {
     int code;
     struct status *st = step_init(&step, flags, &cli->options.arena);
     if (st)
-        code = status_code(st) == STATUS_INVALID_ARGUMENT ? cli_usage_error(&spec, st) : complain(st, EXIT_IO);
+        code = status_code(st) == STATUS_INVALID_ARGUMENT ? cli_usage_error(&spec, st)
+                                                          : complain(st, EXIT_IO);
     else if ((st = read_graph(cli->args[0], &graph)))
         code = complain(st, EXIT_IO);
     else

@@ -1,5 +1,5 @@
-/* tfctl tunnel: a port on this host, in the clear, that leads to a master's port with TLS. For TensorFlow's own clients, which do not speak
- * TLS. */
+/* tfctl tunnel: a port on this host, in the clear, that leads to a master's port with TLS. For
+ * TensorFlow's own clients, which do not speak TLS. */
 #include "tfctl/tfctl.h"
 
 #include <stdio.h>
@@ -33,12 +33,14 @@ static const struct option_row rows[] = {
 // clang-format on
 
 static const struct cli_spec spec = {
-    .options = {.program = "tfctl tunnel",
-                .summary =
-                    "Gives clients that speak no TLS a port on this host that leads to a master's port with TLS. Prints the target for\n"
-                    "them, grpc://HOST:PORT. HUP reads the files anew; TERM lets the connections end.",
-                .rows = rows,
-                .n_rows = ARRAY_LEN(rows)},
+    .options =
+        {.program = "tfctl tunnel",
+         .summary =
+             "Gives clients that speak no TLS a port on this host that leads to a master's port "
+             "with TLS. Prints the target for\n"
+             "them, grpc://HOST:PORT. HUP reads the files anew; TERM lets the connections end.",
+         .rows = rows,
+         .n_rows = ARRAY_LEN(rows)},
     .usage = "[HOST:PORT | grpcs://HOST:PORT] [OPTION]...",
     .max_args = 1,
 };
@@ -63,7 +65,8 @@ static void on_drained(void *arg) { stop(arg); }
 
 static void on_timeout(struct loop_timer *timer) {
     struct tunnel_run *run = CONTAINER_OF(timer, struct tunnel_run, timer);
-    log_warning("%d connections were still open when the drain timeout passed", tls_tunnel_count(run->tunnel));
+    log_warning("%d connections were still open when the drain timeout passed",
+                tls_tunnel_count(run->tunnel));
     stop(run);
 }
 
@@ -92,8 +95,11 @@ static void on_hangup(void *arg) {
 
 static struct status *start(struct tunnel_run *run) {
     const struct tunnel_flags *flags = run->flags;
-    struct tls_tunnel_options options = {
-        .listen = flags->listen, .target = flags->target, .name = flags->tls.name, .tls = run->tls, .wait_ms = flags->wait_ms};
+    struct tls_tunnel_options options = {.listen = flags->listen,
+                                         .target = flags->target,
+                                         .name = flags->tls.name,
+                                         .tls = run->tls,
+                                         .wait_ms = flags->wait_ms};
     TRY(tls_tunnel_new(run->loop, &options, &run->tunnel));
     int port = tls_tunnel_port(run->tunnel);
     struct str text = STR_INIT;
@@ -121,7 +127,8 @@ static int run_tunnel(const struct tunnel_flags *flags, struct tls *tls) {
     return st ? EXIT_IO : EXIT_OK;
 }
 
-static struct status *check(struct tunnel_flags *flags, const char *argument, struct tls **ret_tls) {
+static struct status *check(struct tunnel_flags *flags, const char *argument,
+                            struct tls **ret_tls) {
     bool is_tls;
     TRY(remote_target(argument, &flags->target));
     flags->target = tls_client_split(flags->target, &is_tls);

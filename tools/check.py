@@ -191,7 +191,11 @@ def check_folder_readmes():
         if path.split("/")[0] in FLOORS or path.startswith("tests/sim/"):
             folders.setdefault(os.path.dirname(path), []).append(os.path.basename(path))
     for folder, files in folders.items():
-        readme = next(path for path in (folder + "/README.md", os.path.dirname(folder) + "/README.md") if os.path.exists(os.path.join(ROOT, path)))
+        places = (folder + "/README.md", os.path.dirname(folder) + "/README.md")
+        readme = next((path for path in places if os.path.exists(os.path.join(ROOT, path))), None)
+        if readme is None:
+            yield f"{folder}/: neither it nor the folder above has a README.md"
+            continue
         with open(os.path.join(ROOT, readme), encoding="utf-8") as f:
             words = [os.path.basename(word) for word in re.findall(r"`([\w./*]+)`", f.read())]
         exact = {os.path.splitext(word)[0] for word in words if "*" not in word}

@@ -1,11 +1,13 @@
-/* One table by (container, kind, name), one mutex for it: as in TensorFlow, a queue may be called as a variable is. An entry has a mutex of
- * its own for its resource, so who kept an entry never meets the table's.
+/* One table by (container, kind, name), one mutex for it: as in TensorFlow, a queue may be
+ * called as a variable is. An entry has a mutex of its own for its resource, so who kept an
+ * entry never meets the table's.
  *
  *   table ┄┄┄weak┄┄┄► entry ───► resource          an entry that has a resource holds a reference on itself
  *   handle ───────────► ┘
  *
- * An entry lives while somebody holds it or it has a resource; its last reference takes it out of the table. So Reset empties entries,
- * a handle kept across it finds nothing, and a resource made anew under the same name is found by old handles too. */
+ * An entry lives while somebody holds it or it has a resource; its last reference takes it out
+ * of the table. So Reset empties entries, a handle kept across it finds nothing, and a resource
+ * made anew under the same name is found by old handles too. */
 #include "worker/container.h"
 
 #include <pthread.h>
@@ -37,7 +39,9 @@ struct entry {
 static void entry_free(struct object *object);
 static const struct object_type entry_type = {.name = "container entry", .free = entry_free};
 
-static struct entry *entry_of(struct object *object) { return CONTAINER_OF(object, struct entry, object); }
+static struct entry *entry_of(struct object *object) {
+    return CONTAINER_OF(object, struct entry, object);
+}
 
 static void shared_unref(struct container_shared *shared) {
     if (atomic_fetch_sub_explicit(&shared->n_refs, 1, memory_order_acq_rel) != 1)
@@ -63,7 +67,8 @@ static void entry_free(struct object *object) {
 static bool entry_try_ref(struct entry *entry) {
     uint32_t n = atomic_load_explicit(&entry->object.n_refs, memory_order_relaxed);
     while (n > 0)
-        if (atomic_compare_exchange_weak_explicit(&entry->object.n_refs, &n, n + 1, memory_order_acq_rel, memory_order_relaxed))
+        if (atomic_compare_exchange_weak_explicit(&entry->object.n_refs, &n, n + 1,
+                                                  memory_order_acq_rel, memory_order_relaxed))
             return true;
     return false;
 }
@@ -93,11 +98,15 @@ void container_table_free(struct container_table *table) {
 
 /* ---- entries ---- */
 
-static const char *container_name(const char *container) { return container && *container ? container : "localhost"; }
+static const char *container_name(const char *container) {
+    return container && *container ? container : "localhost";
+}
 
 /* "container\0kind\0name": in `small` when it fits. */
-static struct span key_make(const char *container, const char *kind, const char *name, char *small, size_t small_size, char **ret_owned) {
-    size_t n_container = strlen(container) + 1, n_kind = strlen(kind) + 1, n_name = strlen(name), n = n_container + n_kind + n_name;
+static struct span key_make(const char *container, const char *kind, const char *name, char *small,
+                            size_t small_size, char **ret_owned) {
+    size_t n_container = strlen(container) + 1, n_kind = strlen(kind) + 1, n_name = strlen(name),
+           n = n_container + n_kind + n_name;
     char *key = small;
     *ret_owned = NULL;
     if (n > small_size)
@@ -126,7 +135,8 @@ static struct entry *entry_new_locked(struct container_shared *shared, struct sp
 }
 
 /* With a reference; NULL when there is none and none is to be made. */
-static struct entry *entry_get(struct container_table *table, const char *container, const char *kind, const char *name, bool make) {
+static struct entry *entry_get(struct container_table *table, const char *container,
+                               const char *kind, const char *name, bool make) {
     struct container_shared *shared = table->shared;
     char small[256], *owned;
     struct span key = key_make(container_name(container), kind, name, small, sizeof(small), &owned);
@@ -141,7 +151,8 @@ static struct entry *entry_get(struct container_table *table, const char *contai
     return entry;
 }
 
-struct object *container_entry(struct container_table *table, const char *container, const char *name, const struct object_type *type) {
+struct object *container_entry(struct container_table *table, const char *container,
+                               const char *name, const struct object_type *type) {
     return &entry_get(table, container, type->name, name, true)->object;
 }
 
@@ -182,7 +193,8 @@ static struct object *resource_take(struct entry *entry) {
     return resource;
 }
 
-struct status *container_entry_lookup(struct container_table *table, struct object *object, struct object **ret) {
+struct status *container_entry_lookup(struct container_table *table, struct object *object,
+                                      struct object **ret) {
     struct entry *entry = entry_of(object);
     struct object *resource = resource_get(entry);
     if (unlikely(!resource))
@@ -191,8 +203,10 @@ struct status *container_entry_lookup(struct container_table *table, struct obje
     return NULL;
 }
 
-struct status *container_entry_lookup_or_create(struct container_table *table, struct object *object,
-                                                struct status *(*create)(void *arg, struct object **ret), void *arg, struct object **ret) {
+struct status *
+container_entry_lookup_or_create(struct container_table *table, struct object *object,
+                                 struct status *(*create)(void *arg, struct object **ret),
+                                 void *arg, struct object **ret) {
     struct entry *entry = entry_of(object);
     struct object *resource = resource_get(entry);
     if (!resource) {
@@ -205,7 +219,8 @@ struct status *container_entry_lookup_or_create(struct container_table *table, s
     return NULL;
 }
 
-struct status *container_lookup(struct container_table *table, const char *container, const char *name, const struct object_type *type,
+struct status *container_lookup(struct container_table *table, const char *container,
+                                const char *name, const struct object_type *type,
                                 struct object **ret) {
     struct entry *entry = entry_get(table, container, type->name, name, false);
     if (!entry)
@@ -215,8 +230,9 @@ struct status *container_lookup(struct container_table *table, const char *conta
     return st;
 }
 
-struct status *container_lookup_or_create(struct container_table *table, const char *container, const char *name,
-                                          const struct object_type *type, struct status *(*create)(void *arg, struct object **ret),
+struct status *container_lookup_or_create(struct container_table *table, const char *container,
+                                          const char *name, const struct object_type *type,
+                                          struct status *(*create)(void *arg, struct object **ret),
                                           void *arg, struct object **ret) {
     struct entry *entry = entry_get(table, container, type->name, name, true);
     struct status *st = container_entry_lookup_or_create(table, &entry->object, create, arg, ret);
@@ -224,7 +240,8 @@ struct status *container_lookup_or_create(struct container_table *table, const c
     return st;
 }
 
-struct status *container_delete(struct container_table *table, const char *container, const char *name, const char *kind) {
+struct status *container_delete(struct container_table *table, const char *container,
+                                const char *name, const char *kind) {
     struct entry *entry = entry_get(table, container, kind, name, false);
     struct object *resource = entry ? resource_take(entry) : NULL;
     struct status *st = resource ? NULL : not_found(container_name(container), name, kind);
@@ -236,8 +253,10 @@ struct status *container_delete(struct container_table *table, const char *conta
     return st;
 }
 
-/* All entries of a container, or of all with NULL, with a reference each: visited without the table's lock. */
-static struct entry **entries_list(struct container_table *table, const char *container, size_t *ret_n) {
+/* All entries of a container, or of all with NULL, with a reference each: visited without the
+ * table's lock. */
+static struct entry **entries_list(struct container_table *table, const char *container,
+                                   size_t *ret_n) {
     struct container_shared *shared = table->shared;
     pthread_mutex_lock(&shared->lock);
     struct entry **list = xmalloc((shared->entries.n_entries + 1) * sizeof(struct entry *));
@@ -280,7 +299,8 @@ size_t container_n_resources(struct container_table *table) {
     return n_resources;
 }
 
-static void describe(const struct entry *entry, const struct object *resource, bool is_first, struct str *out) {
+static void describe(const struct entry *entry, const struct object *resource, bool is_first,
+                     struct str *out) {
     str_add(out, is_first ? "{\"container\":\"" : ",{\"container\":\"");
     str_add_json_escaped(out, entry->container, strlen(entry->container));
     str_add(out, "\",\"name\":\"");

@@ -1,7 +1,8 @@
-/* Containers: named resources (variables, queues, TensorArrays) of a task, which outlive steps and sessions [WP 2, OSDI 3.1].
+/* Containers: named resources (variables, queues, TensorArrays) of a task, which outlive steps
+ * and sessions [WP 2, OSDI 3.1].
  *
- * A container entry stays valid as long as someone holds it; Reset takes the resource out of it, so that a handle or a plan
- * that kept the entry finds nothing from then on. Any thread. */
+ * A container entry stays valid as long as someone holds it; Reset takes the resource out of it,
+ * so that a handle or a plan that kept the entry finds nothing from then on. Any thread. */
 #ifndef MILLRACE_WORKER_CONTAINER_H
 #define MILLRACE_WORKER_CONTAINER_H
 
@@ -15,23 +16,31 @@ struct container_table *container_table_new(void); /* one reference */
 struct container_table *container_table_ref(struct container_table *table);
 void container_table_free(struct container_table *table); /* lets one reference go; NULL is fine */
 
-/* Kinds have names of their own. "" is the default container, named "localhost". A found or made resource comes with one reference. */
-struct status *container_lookup(struct container_table *table, const char *container, const char *name, const struct object_type *type,
+/* Kinds have names of their own. "" is the default container, named "localhost". A found or made
+ * resource comes with one reference. */
+struct status *container_lookup(struct container_table *table, const char *container,
+                                const char *name, const struct object_type *type,
                                 struct object **ret) MUST_USE;
 /* `create(arg, &resource)` is called without a lock; when two race, one resource is dropped. */
-struct status *container_lookup_or_create(struct container_table *table, const char *container, const char *name,
-                                          const struct object_type *type, struct status *(*create)(void *arg, struct object **ret),
+struct status *container_lookup_or_create(struct container_table *table, const char *container,
+                                          const char *name, const struct object_type *type,
+                                          struct status *(*create)(void *arg, struct object **ret),
                                           void *arg, struct object **ret) MUST_USE;
-struct status *container_delete(struct container_table *table, const char *container, const char *name, const char *kind) MUST_USE;
+struct status *container_delete(struct container_table *table, const char *container,
+                                const char *name, const char *kind) MUST_USE;
 /* Drops all resources of a container, or of all with NULL. */
 void container_reset(struct container_table *table, const char *container);
-/* The entry of a name (made empty when new), for handles: an owning reference to an opaque object. */
-struct object *container_entry(struct container_table *table, const char *container, const char *name, const struct object_type *type);
+/* The entry of a name (made empty when new), for handles: an owning reference to an opaque
+ * object. */
+struct object *container_entry(struct container_table *table, const char *container,
+                               const char *name, const struct object_type *type);
 /* The entry's resource, with a reference; NOT_FOUND when it is gone. */
-struct status *container_entry_lookup(struct container_table *table, struct object *entry, struct object **ret) MUST_USE;
+struct status *container_entry_lookup(struct container_table *table, struct object *entry,
+                                      struct object **ret) MUST_USE;
 struct status *container_entry_lookup_or_create(struct container_table *table, struct object *entry,
-                                                struct status *(*create)(void *arg, struct object **ret), void *arg,
-                                                struct object **ret) MUST_USE;
+                                                struct status *(*create)(void *arg,
+                                                                         struct object **ret),
+                                                void *arg, struct object **ret) MUST_USE;
 size_t container_n_resources(struct container_table *table);
 /* JSON rows for /statusz: container, name, kind. */
 void container_describe(struct container_table *table, struct str *out);

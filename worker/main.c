@@ -1,8 +1,8 @@
-/* tf-worker: runs partitions of graphs for a master, and exchanges tensors with the other tasks. A parameter server is a
- * `tf-worker --job ps`. Flags, start, pages, TERM, exit codes.
+/* tf-worker: runs partitions of graphs for a master, and exchanges tensors with the other tasks.
+ * A parameter server is a `tf-worker --job ps`. Flags, start, pages, TERM, exit codes.
  *
- * Exit codes: 0, 64 usage, 70 internal, 74 I/O (port in use), 78 configuration, 138 no master for --master-wait, or another process holds
- * this task's place in etcd. */
+ * Exit codes: 0, 64 usage, 70 internal, 74 I/O (port in use), 78 configuration, 138 no master
+ * for --master-wait, or another process holds this task's place in etcd. */
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,14 +25,22 @@
 #include "worker/membership.h"
 #include "worker/service/service.h"
 
-enum { WORKER_PORT = 2300, PS_PORT = 2400, MAX_CPU_DEVICES = 64, STOP_GRACE_MS = 5000, MAX_FILE_ROOTS = 64, IO_THREADS = 4 };
+enum {
+    WORKER_PORT = 2300,
+    PS_PORT = 2400,
+    MAX_CPU_DEVICES = 64,
+    STOP_GRACE_MS = 5000,
+    MAX_FILE_ROOTS = 64,
+    IO_THREADS = 4
+};
 
 struct worker_flags {
     const char *job, *listen, *port_file, *admin, *cluster, *file_root, *master;
     struct etcd_flags etcd;
     struct tls_flags tls;
-    int64_t client_port, task, cpu_devices, memory_limit_bytes, threads, drain_timeout_ms, max_in_flight_bytes, max_feed_bytes, max_steps,
-        graph_grace_ms, wire_streams, max_shm_kept_bytes, heartbeat_ms, master_wait_ms;
+    int64_t client_port, task, cpu_devices, memory_limit_bytes, threads, drain_timeout_ms,
+        max_in_flight_bytes, max_feed_bytes, max_steps, graph_grace_ms, wire_streams,
+        max_shm_kept_bytes, heartbeat_ms, master_wait_ms;
     int log_level, use_unix, use_shm, rdma_mode;
     const char *rdma_device;
     struct rdma_choice rdma_choice;
@@ -42,11 +50,12 @@ struct worker_flags {
 };
 
 static const char *const unix_modes[] = {"off", "auto", NULL};
-static const char *const rdma_modes[] = {[RDMA_OFF] = "off", [RDMA_PREFER] = "prefer", [RDMA_REQUIRE] = "require", NULL};
+static const char *const rdma_modes[] = {
+    [RDMA_OFF] = "off", [RDMA_PREFER] = "prefer", [RDMA_REQUIRE] = "require", NULL};
 
-#define ROW(name_, kind_, field, default_, value_, help_)                                                                                 \
-    .name = (name_), .kind = (kind_), .offset = offsetof(struct worker_flags, field), .default_text = (default_), .value_name = (value_), \
-    .help = (help_)
+#define ROW(name_, kind_, field, default_, value_, help_)                             \
+    .name = (name_), .kind = (kind_), .offset = offsetof(struct worker_flags, field), \
+    .default_text = (default_), .value_name = (value_), .help = (help_)
 
 // clang-format off
 static const struct option_row rows[] = {
@@ -86,23 +95,29 @@ static const struct option_row rows[] = {
 
 /* ---- configuration ---- */
 
-static struct status *read_environment(struct options *options) { return daemon_read_tf_config(options, true); }
+static struct status *read_environment(struct options *options) {
+    return daemon_read_tf_config(options, true);
+}
 
 static const struct cluster_task *find_task(const struct worker_flags *flags) {
     for (int i = 0; i < flags->spec.n_tasks; i++)
-        if (flags->spec.tasks[i].index == flags->task && strcmp(flags->spec.tasks[i].job, flags->job) == 0)
+        if (flags->spec.tasks[i].index == flags->task &&
+            strcmp(flags->spec.tasks[i].job, flags->job) == 0)
             return &flags->spec.tasks[i];
     return NULL;
 }
 
-/* Where this task listens when nothing says so: its place in the cluster, else the job's usual port on loopback. */
+/* Where this task listens when nothing says so: its place in the cluster, else the job's usual
+ * port on loopback. */
 static struct status *default_listen(struct worker_flags *flags) {
     if (flags->listen)
         return NULL;
-    if (flags->cluster && !flags->etcd.urls) { /* with etcd, TF_CONFIG's addresses are what clients dial */
+    /* with etcd, TF_CONFIG's addresses are what clients dial */
+    if (flags->cluster && !flags->etcd.urls) {
         const struct cluster_task *task = find_task(flags);
         if (!task)
-            return status_invalid("cluster: there is no task %lld of job %s in it", (long long)flags->task, flags->job);
+            return status_invalid("cluster: there is no task %lld of job %s in it",
+                                  (long long)flags->task, flags->job);
         flags->listen = task->address;
         return NULL;
     }
@@ -132,7 +147,8 @@ static struct status *set_file_roots(const char *list) {
     int n = 0;
     while ((dir = strsep(&rest, ":")) && n < MAX_FILE_ROOTS)
         dirs[n++] = dir;
-    struct status *st = dir ? status_invalid("more than %d directories", MAX_FILE_ROOTS) : file_roots_set(dirs, n);
+    struct status *st =
+        dir ? status_invalid("more than %d directories", MAX_FILE_ROOTS) : file_roots_set(dirs, n);
     free(text);
     return status_prefix_take(st, "file-root: ");
 }
@@ -142,7 +158,8 @@ static struct status *check_client_port(const struct worker_flags *flags) {
     if (flags->master)
         TRY(status_prefix_take(net_address_parse(flags->master, &parsed), "master: "));
     if (flags->client_port >= 0 && !flags->master && !flags->etcd.urls)
-        return status_invalid("client-port: nothing says where the master is: give --master or --etcd");
+        return status_invalid(
+            "client-port: nothing says where the master is: give --master or --etcd");
     return NULL;
 }
 
@@ -160,14 +177,16 @@ static struct status *check(void *values) {
     TRY(default_listen(flags));
     if (flags->admin && strcmp(flags->admin, "off") != 0)
         TRY(daemon_check_listen("admin", flags->admin, flags->insecure || flags->tls.admin));
-    return daemon_check_listen("listen", flags->listen, flags->insecure || tls_flags_is_on(&flags->tls));
+    return daemon_check_listen("listen", flags->listen,
+                               flags->insecure || tls_flags_is_on(&flags->tls));
 }
 
 static const struct options_spec options_spec = {
     .program = "tf-worker",
     .section = "worker",
     .shared_sections = daemon_sections,
-    .summary = "Runs partitions of TensorFlow graphs for a tf-master; --job ps makes it a parameter server.",
+    .summary = "Runs partitions of TensorFlow graphs for a tf-master; --job ps makes it a "
+               "parameter server.",
     .rows = rows,
     .n_rows = ARRAY_LEN(rows),
     .read_environment = read_environment,
@@ -280,7 +299,8 @@ static void on_masters_gone(void *arg) {
 static void on_drain_timeout(struct loop_timer *timer) {
     struct worker *worker = CONTAINER_OF(timer, struct worker, drain_timer);
     if (worker->is_stopping) {
-        log_warning("work on the pool has not ended %d s after it was cancelled", STOP_GRACE_MS / 1000);
+        log_warning("work on the pool has not ended %d s after it was cancelled",
+                    STOP_GRACE_MS / 1000);
         on_freed(worker);
         return;
     }
@@ -321,9 +341,12 @@ static void on_taken(void *arg, const char *why) {
 
 /* ---- starting ---- */
 
-static int64_t host_memory_bytes(void) { return (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE); }
+static int64_t host_memory_bytes(void) {
+    return (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+}
 
-/* Where the system refuses, tensors travel as bytes. The arena stays to the end of the process: peers may look at it. */
+/* Where the system refuses, tensors travel as bytes. The arena stays to the end of the process:
+ * peers may look at it. */
 static void make_arena(struct worker *worker) {
     if (!worker->flags->use_shm || !worker->flags->use_unix)
         return;
@@ -345,7 +368,8 @@ static struct status *open_rdma(struct worker *worker) {
     }
     bool is_secret = tls_flags_is_on(&flags->tls);
     if (is_secret && flags->rdma_mode != RDMA_REQUIRE) {
-        worker->why_no_rdma = status_failed_precondition("TLS is on, and RDMA does not encrypt: --rdma=require says that it need not");
+        worker->why_no_rdma = status_failed_precondition(
+            "TLS is on, and RDMA does not encrypt: --rdma=require says that it need not");
         return NULL;
     }
     struct status *st = verbs_get(&verbs);
@@ -355,7 +379,8 @@ static struct status *open_rdma(struct worker *worker) {
         return status_prefix_take(st, "rdma: required, but ");
     worker->why_no_rdma = st;
     if (worker->rdma_device)
-        log_info("RDMA device %s, port %d%s", worker->rdma_device->port.name, (int)worker->rdma_device->port.number,
+        log_info("RDMA device %s, port %d%s", worker->rdma_device->port.name,
+                 (int)worker->rdma_device->port.number,
                  is_secret ? ": large tensors travel over it in the clear, though TLS is on" : "");
     return NULL;
 }
@@ -374,7 +399,8 @@ static void make_devices(struct worker *worker) {
         device->allocator = allocator_host_new(device->full_name, flags->memory_limit_bytes);
         device->shared_allocator = worker->arena ? allocator_host_shared(device->allocator) : NULL;
         device->incarnation = random_u64();
-        device->memory_limit_bytes = flags->memory_limit_bytes > 0 ? flags->memory_limit_bytes : host_memory_bytes();
+        device->memory_limit_bytes =
+            flags->memory_limit_bytes > 0 ? flags->memory_limit_bytes : host_memory_bytes();
     }
 }
 
@@ -388,7 +414,8 @@ static struct status *join(struct worker *worker, int port, const char *admin_li
         devices[i] = worker->devices[i].full_name;
     member_address(flags->etcd.advertise, flags->listen, port, &address);
     if (worker->admin)
-        daemon_admin_advertised(str_text(&address), admin_listen, admin_server_port(worker->admin), &admin);
+        daemon_admin_advertised(str_text(&address), admin_listen, admin_server_port(worker->admin),
+                                &admin);
     if (flags->client_port >= 0)
         daemon_with_port(flags->listen, (int)flags->client_port, &client);
     const char *unix_address = worker_service_unix_address(worker->service);
@@ -406,17 +433,18 @@ static struct status *join(struct worker *worker, int port, const char *admin_li
                                     .n_devices = worker->n_devices,
                                     .transports = ways,
                                     .n_transports = n_ways};
-    struct worker_membership_options options = {.etcd = &flags->etcd,
-                                                .job = flags->job,
-                                                .task = worker->task,
-                                                .index = (int)flags->task,
-                                                .member = &member,
-                                                .tls = worker->tls.wire,
-                                                .client_listen = flags->client_port >= 0 ? str_text(&client) : NULL,
-                                                .master = flags->master,
-                                                .on_taken = on_taken,
-                                                .on_job_ended = on_job_ended,
-                                                .arg = worker};
+    struct worker_membership_options options = {
+        .etcd = &flags->etcd,
+        .job = flags->job,
+        .task = worker->task,
+        .index = (int)flags->task,
+        .member = &member,
+        .tls = worker->tls.wire,
+        .client_listen = flags->client_port >= 0 ? str_text(&client) : NULL,
+        .master = flags->master,
+        .on_taken = on_taken,
+        .on_job_ended = on_job_ended,
+        .arg = worker};
     struct status *st = NULL;
     if (flags->etcd.urls || flags->client_port >= 0)
         st = worker_membership_new(worker->loop, &options, &worker->membership);
@@ -429,7 +457,8 @@ static struct status *join(struct worker *worker, int port, const char *admin_li
 static struct status *start(struct worker *worker) {
     const struct worker_flags *flags = worker->flags;
     struct worker_options options;
-    struct admin_options admin_options = {.pages = pages, .n_pages = ARRAY_LEN(pages), .arg = worker};
+    struct admin_options admin_options = {
+        .pages = pages, .n_pages = ARRAY_LEN(pages), .arg = worker};
     struct str text = STR_INIT;
     struct status *st = NULL;
     admin_options.tls = worker->tls.admin;
@@ -474,8 +503,8 @@ static struct status *start(struct worker *worker) {
     str_clear(&text);
     daemon_describe_ports(port, admin_port, &text);
     if (!st)
-        log_info("serving on %s, %s%s%s", flags->listen, str_text(&text), flags->use_unix ? ", " : "",
-                 worker_service_unix_address(worker->service));
+        log_info("serving on %s, %s%s%s", flags->listen, str_text(&text),
+                 flags->use_unix ? ", " : "", worker_service_unix_address(worker->service));
     if (!st && client_port)
         log_info("clients of the master are taken on at port %d", client_port);
     str_fini(&text);
@@ -524,7 +553,8 @@ int main(int argc, char **argv) {
     struct worker_flags flags = {0};
     struct options options;
     int code;
-    /* Threads share two arenas: each further one costs resident memory, and tensors have an allocator of their own. */
+    /* Threads share two arenas: each further one costs resident memory, and tensors have an
+     * allocator of their own. */
     mallopt(M_ARENA_MAX, 2);
     cluster_spec_init(&flags.spec);
     options_init(&options, &options_spec, &flags);

@@ -46,18 +46,23 @@ void worker_membership_close(struct worker_membership *m) {
         close_etcd(m);
 }
 
-static struct status *open_client_port(struct worker_membership *m, struct loop *loop, const struct worker_membership_options *options) {
+static struct status *open_client_port(struct worker_membership *m, struct loop *loop,
+                                       const struct worker_membership_options *options) {
     struct str key = STR_INIT;
     if (options->etcd->urls)
         member_key_of_master(options->etcd->cluster_name, &key);
-    struct client_port_options port_options = {
-        .listen = options->client_listen, .task = options->task, .master = options->master, .etcd = m->etcd, .master_key = str_text(&key)};
+    struct client_port_options port_options = {.listen = options->client_listen,
+                                               .task = options->task,
+                                               .master = options->master,
+                                               .etcd = m->etcd,
+                                               .master_key = str_text(&key)};
     struct status *st = client_port_new(loop, &port_options, &m->client_port);
     str_fini(&key);
     return st;
 }
 
-static void enrol(struct worker_membership *m, struct loop *loop, const struct worker_membership_options *options) {
+static void enrol(struct worker_membership *m, struct loop *loop,
+                  const struct worker_membership_options *options) {
     struct str key = STR_INIT, job_key = STR_INIT;
     member_key_of_task(options->etcd->cluster_name, options->job, options->index, &key);
     member_key_of_job(options->etcd->cluster_name, &job_key);
@@ -76,7 +81,9 @@ static void enrol(struct worker_membership *m, struct loop *loop, const struct w
     str_fini(&job_key);
 }
 
-struct status *worker_membership_new(struct loop *loop, const struct worker_membership_options *options, struct worker_membership **ret) {
+struct status *worker_membership_new(struct loop *loop,
+                                     const struct worker_membership_options *options,
+                                     struct worker_membership **ret) {
     struct worker_membership *m = xcalloc(1, sizeof(*m));
     struct status *st = options->etcd->urls ? etcd_flags_open(options->etcd, loop, &m->etcd) : NULL;
     if (!st && options->client_listen)
@@ -91,7 +98,9 @@ struct status *worker_membership_new(struct loop *loop, const struct worker_memb
     return NULL;
 }
 
-int worker_membership_client_port(const struct worker_membership *m) { return m->client_port ? client_port_number(m->client_port) : 0; }
+int worker_membership_client_port(const struct worker_membership *m) {
+    return m->client_port ? client_port_number(m->client_port) : 0;
+}
 
 void worker_membership_describe(const struct worker_membership *m, struct str *out) {
     str_add(out, "{\"registration\": ");

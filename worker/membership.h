@@ -1,4 +1,5 @@
-/* A task's part in its cluster: its entry in etcd, and the port where it takes clients on for the master. Either may be absent.
+/* A task's part in its cluster: its entry in etcd, and the port where it takes clients on for
+ * the master. Either may be absent.
  *
  * Loop thread only. */
 #ifndef MILLRACE_WORKER_MEMBERSHIP_H
@@ -23,13 +24,16 @@ struct worker_membership_options {
 };
 
 /* Errors: as listener_new and etcd_new. */
-struct status *worker_membership_new(struct loop *loop, const struct worker_membership_options *options,
+struct status *worker_membership_new(struct loop *loop,
+                                     const struct worker_membership_options *options,
                                      struct worker_membership **ret) MUST_USE;
 int worker_membership_client_port(const struct worker_membership *membership); /* 0: none */
-/* The task drains: its entry goes at once, so that nobody counts on it. Twice is harmless; accepts NULL. */
+/* The task drains: its entry goes at once, so that nobody counts on it. Twice is harmless;
+ * accepts NULL. */
 void worker_membership_leave(struct worker_membership *membership);
 /* Leaves, and ends the client port. The memory goes some turns of the loop later. Accepts NULL. */
 void worker_membership_close(struct worker_membership *membership);
-void worker_membership_describe(const struct worker_membership *membership, struct str *out); /* a JSON object */
+/* a JSON object */
+void worker_membership_describe(const struct worker_membership *membership, struct str *out);
 
 #endif

@@ -39,7 +39,9 @@ struct session_state *session_state_ref(struct session_state *states) {
     return states;
 }
 
-static void state_free(const struct kernel_def *def, void *state) { (def->fini ? def->fini : free)(state); }
+static void state_free(const struct kernel_def *def, void *state) {
+    (def->fini ? def->fini : free)(state);
+}
 
 static void value_free(struct value *value) {
     tensor_clear(&value->tensor);
@@ -74,7 +76,10 @@ void session_state_share(struct session_state *states, struct kernel_instance *i
         *kept = (struct kept){instance->def, instance->state};
         strmap_put(&states->by_node, arena_strdup(&states->arena, instance->node->name), kept);
         instance->is_state_shared = true;
-    } else if (kept->def == instance->def) { /* of another row only if a master reuses a name: then each keeps its own */
+    } else if (
+        kept->def ==
+        instance
+            ->def) { /* of another row only if a master reuses a name: then each keeps its own */
         state_free(instance->def, instance->state);
         instance->state = kept->state;
         instance->is_state_shared = true;
@@ -82,9 +87,11 @@ void session_state_share(struct session_state *states, struct kernel_instance *i
     pthread_mutex_unlock(&states->lock);
 }
 
-void session_state_put_value(struct session_state *states, const char *name, const struct tensor *tensor) {
+void session_state_put_value(struct session_state *states, const char *name,
+                             const struct tensor *tensor) {
     size_t len = strlen(name);
-    size_t size = (sizeof(struct value) + len + 1 + _Alignof(struct value) - 1) / _Alignof(struct value) * _Alignof(struct value);
+    size_t size = (sizeof(struct value) + len + 1 + _Alignof(struct value) - 1) /
+                  _Alignof(struct value) * _Alignof(struct value);
     struct value *value = aligned_alloc(_Alignof(struct value), size);
     CHECK(value);
     memcpy(value->name, name, len + 1);
@@ -96,10 +103,12 @@ void session_state_put_value(struct session_state *states, const char *name, con
 }
 
 static struct status *no_such_value(struct span name) {
-    return status_invalid("The tensor with handle '%.*s' is not in the session store.", (int)MIN(name.len, (size_t)300), name.data);
+    return status_invalid("The tensor with handle '%.*s' is not in the session store.",
+                          (int)MIN(name.len, (size_t)300), name.data);
 }
 
-struct status *session_state_get_value(struct session_state *states, struct span name, struct tensor *ret) {
+struct status *session_state_get_value(struct session_state *states, struct span name,
+                                       struct tensor *ret) {
     pthread_mutex_lock(&states->lock);
     struct value *value = strmap_get_span(&states->values, name);
     if (value)

@@ -1,4 +1,5 @@
-/* Alarms: common/base/alarm.h. A binary heap by time; each alarm knows its place, so that it can be taken out. */
+/* Alarms: common/base/alarm.h. A binary heap by time; each alarm knows its place, so that it can
+ * be taken out. */
 #include "common/base/alarm.h"
 
 #include <pthread.h>
@@ -72,7 +73,9 @@ static void take_out(struct alarm_clock *clock, struct alarm *alarm) {
 
 void alarm_set(struct alarm_clock *clock, struct alarm *alarm, int64_t after_us) {
     int64_t now_ns = alarm_clock_now_ns(clock);
-    alarm->at_ns = after_us < (INT64_MAX - now_ns) / 1000 ? now_ns + MAX(after_us, (int64_t)0) * 1000 : INT64_MAX - 1;
+    alarm->at_ns = after_us < (INT64_MAX - now_ns) / 1000
+                       ? now_ns + MAX(after_us, (int64_t)0) * 1000
+                       : INT64_MAX - 1;
     pthread_mutex_lock(&clock->lock);
     CHECK(alarm->place == 0);
     insert(clock, alarm);

@@ -1,6 +1,6 @@
-/* Region memory. Blocks grow from 4 KiB to 256 KiB, so that a small region stays small and a large one makes
- * few trips to malloc. A request too large for the usual block gets one of its own, put *behind* the newest:
- * the free part of the newest stays in use. */
+/* Region memory. Blocks grow from 4 KiB to 256 KiB, so that a small region stays small and a
+ * large one makes few trips to malloc. A request too large for the usual block gets one of its
+ * own, put *behind* the newest: the free part of the newest stays in use. */
 #include "common/base/arena.h"
 
 #include <malloc.h>
@@ -16,7 +16,8 @@
 #endif
 #endif
 
-/* Under AddressSanitizer, what is not handed out is poisoned: a use after arena_clear is caught like one after free. */
+/* Under AddressSanitizer, what is not handed out is poisoned: a use after arena_clear is caught
+ * like one after free. */
 #ifdef ARENA_POISONS
 #include <sanitizer/asan_interface.h>
 #else
@@ -26,8 +27,9 @@
 
 enum { ARENA_ALIGN = 16, ARENA_FIRST_BLOCK_BYTES = 4 * 1024, ARENA_MAX_BLOCK_BYTES = 256 * 1024 };
 
-/* Of a region whose pages go back to the system with it. malloc would keep them for as long as anything lives above them in the heap:
- * one oversized graph, refused, would stay in the daemon's memory for good. Giving back takes about as long as freeing. */
+/* Of a region whose pages go back to the system with it. malloc would keep them for as long as
+ * anything lives above them in the heap: one oversized graph, refused, would stay in the
+ * daemon's memory for good. Giving back takes about as long as freeing. */
 enum { ARENA_TRIM_BYTES = 64 << 20 };
 
 struct arena_block {
@@ -65,11 +67,13 @@ static void arena_use_block(struct arena *arena, struct arena_block *block) {
 
 void arena_clear(struct arena *arena) {
     struct arena_block *kept = NULL;
-    /* The largest usual block is kept; an outsized one goes back, or one odd step would pin its size for good. */
+    /* The largest usual block is kept; an outsized one goes back, or one odd step would pin its
+     * size for good. */
     for (struct arena_block *block = arena->blocks, *older; block; block = older) {
         older = block->older;
         struct arena_block *dropped = block;
-        if (block->size_bytes <= ARENA_MAX_BLOCK_BYTES && (!kept || block->size_bytes > kept->size_bytes)) {
+        if (block->size_bytes <= ARENA_MAX_BLOCK_BYTES &&
+            (!kept || block->size_bytes > kept->size_bytes)) {
             dropped = kept;
             kept = block;
         }
@@ -98,13 +102,16 @@ static void *arena_alloc_slow(struct arena *arena, size_t size_bytes, size_t ali
     if (__builtin_add_overflow(size_bytes, sizeof(struct arena_block) + align, &need))
         out_of_memory(size_bytes);
 
-    size_t usual = arena->blocks ? MIN(MAX(arena->size_bytes, ARENA_FIRST_BLOCK_BYTES), ARENA_MAX_BLOCK_BYTES) : ARENA_FIRST_BLOCK_BYTES;
+    size_t usual = arena->blocks
+                       ? MIN(MAX(arena->size_bytes, ARENA_FIRST_BLOCK_BYTES), ARENA_MAX_BLOCK_BYTES)
+                       : ARENA_FIRST_BLOCK_BYTES;
     if (need > usual / 4 && arena->blocks) {
         struct arena_block *own = arena_block_new(arena, need);
         own->older = arena->blocks->older;
         arena->blocks->older = own;
         char *start = (char *)(((uintptr_t)own->data + align - 1) & ~(uintptr_t)(align - 1));
-        ASAN_POISON_MEMORY_REGION(start + size_bytes, (size_t)((char *)own + need - (start + size_bytes)));
+        ASAN_POISON_MEMORY_REGION(start + size_bytes,
+                                  (size_t)((char *)own + need - (start + size_bytes)));
         return start;
     }
     struct arena_block *block = arena_block_new(arena, MAX(usual, need));
@@ -128,11 +135,17 @@ void *arena_alloc_aligned(struct arena *arena, size_t size_bytes, size_t align) 
     return (void *)start;
 }
 
-void *arena_alloc(struct arena *arena, size_t size_bytes) { return arena_alloc_aligned(arena, size_bytes, ARENA_ALIGN); }
+void *arena_alloc(struct arena *arena, size_t size_bytes) {
+    return arena_alloc_aligned(arena, size_bytes, ARENA_ALIGN);
+}
 
-void *arena_zalloc(struct arena *arena, size_t size_bytes) { return memset(arena_alloc(arena, size_bytes), 0, size_bytes); }
+void *arena_zalloc(struct arena *arena, size_t size_bytes) {
+    return memset(arena_alloc(arena, size_bytes), 0, size_bytes);
+}
 
-char *arena_strdup(struct arena *arena, const char *text) { return arena_strndup(arena, text, strlen(text)); }
+char *arena_strdup(struct arena *arena, const char *text) {
+    return arena_strndup(arena, text, strlen(text));
+}
 
 char *arena_strndup(struct arena *arena, const char *text, size_t len) {
     if (len == SIZE_MAX)

@@ -1,7 +1,8 @@
-/* Region memory: many small allocations with one lifetime. A region is a parameter, never a hidden current one.
+/* Region memory: many small allocations with one lifetime. A region is a parameter, never a
+ * hidden current one.
  *
- * Blocks are aligned to 16 bytes (arena_alloc_aligned for more) and stay valid until arena_clear or arena_fini.
- * Never returns NULL. Threads: one at a time. */
+ * Blocks are aligned to 16 bytes (arena_alloc_aligned for more) and stay valid until arena_clear
+ * or arena_fini. Never returns NULL. Threads: one at a time. */
 #ifndef MILLRACE_COMMON_BASE_ARENA_H
 #define MILLRACE_COMMON_BASE_ARENA_H
 
@@ -28,6 +29,7 @@ void *arena_memdup(struct arena *arena, const void *data, size_t size_bytes);
 char *arena_printf(struct arena *arena, const char *format, ...) PRINTF_LIKE(2, 3);
 
 #define arena_new(arena, type) ((type *)arena_zalloc((arena), sizeof(type)))
-#define arena_array(arena, type, count) ((type *)arena_zalloc((arena), sizeof(type) * (size_t)(count)))
+#define arena_array(arena, type, count) \
+    ((type *)arena_zalloc((arena), sizeof(type) * (size_t)(count)))
 
 #endif

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* A failed check may stem from a broken heap or a held stdio lock, so the message goes out by write(2) alone. */
+/* A failed check may stem from a broken heap or a held stdio lock, so the message goes out by
+ * write(2) alone. */
 static void write_stderr(const char *text, size_t len) {
     ssize_t ignored = write(STDERR_FILENO, text, len);
     (void)ignored;
@@ -30,7 +31,8 @@ _Noreturn void out_of_memory(size_t size_bytes) {
     abort();
 }
 
-/* Zero bytes count as one throughout: NULL is a legal answer of malloc(0), and would read as out of memory. */
+/* Zero bytes count as one throughout: NULL is a legal answer of malloc(0), and would read as out
+ * of memory. */
 void *xmalloc(size_t size_bytes) {
     void *block = malloc(MAX(size_bytes, 1));
     if (unlikely(!block))

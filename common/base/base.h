@@ -1,6 +1,8 @@
-/* The few definitions that every file may use: attributes, sizes of arrays, broken-invariant checks.
+/* The few definitions that every file may use: attributes, sizes of arrays, broken-invariant
+ * checks.
  *
- * CHECK is for invariants of our own code only. Bytes from a wire, a file, a flag or etcd yield a status. */
+ * CHECK is for invariants of our own code only. Bytes from a wire, a file, a flag or etcd yield
+ * a status. */
 #ifndef MILLRACE_COMMON_BASE_BASE_H
 #define MILLRACE_COMMON_BASE_BASE_H
 
@@ -10,7 +12,8 @@
 #include <string.h>
 
 #define MUST_USE __attribute__((warn_unused_result))
-#define PRINTF_LIKE(format_index, first_arg) __attribute__((format(printf, format_index, first_arg)))
+#define PRINTF_LIKE(format_index, first_arg) \
+    __attribute__((format(printf, format_index, first_arg)))
 #define NEVER_NULL __attribute__((returns_nonnull))
 #define COLD __attribute__((cold, noinline))
 #define likely(x) __builtin_expect(!!(x), 1)
@@ -21,8 +24,9 @@
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 
-/* A function whose loops the compiler also builds for AVX2 and AVX-512; the machine's best is chosen at load. Not under ThreadSanitizer,
- * whose run-time is not there yet when the choice is made. */
+/* A function whose loops the compiler also builds for AVX2 and AVX-512; the machine's best is
+ * chosen at load. Not under ThreadSanitizer, whose run-time is not there yet when the choice is
+ * made. */
 #if defined(__SANITIZE_THREAD__) || defined(__clang__)
 #define VECTOR_CLONES
 #else
@@ -31,8 +35,8 @@
 
 /* Ends the process with a message and a backtrace on stderr (exit by SIGABRT). */
 COLD _Noreturn void check_failed(const char *file, int line, const char *condition);
-/* Out of memory for our own small structures: says so and ends the process. Tensor memory never comes
- * through here; its allocation failure is a RESOURCE_EXHAUSTED status. */
+/* Out of memory for our own small structures: says so and ends the process. Tensor memory never
+ * comes through here; its allocation failure is a RESOURCE_EXHAUSTED status. */
 COLD _Noreturn void out_of_memory(size_t size_bytes);
 
 #define CHECK(condition)                                  \
@@ -50,8 +54,12 @@ char *xstrdup(const char *text);
 char *xstrndup(const char *text, size_t len);
 
 /* Sums and products that a stranger's numbers go through. True when the result does not fit. */
-static inline bool mul_overflows_i64(int64_t a, int64_t b, int64_t *ret_product) { return __builtin_mul_overflow(a, b, ret_product); }
-static inline bool add_overflows_i64(int64_t a, int64_t b, int64_t *ret_sum) { return __builtin_add_overflow(a, b, ret_sum); }
+static inline bool mul_overflows_i64(int64_t a, int64_t b, int64_t *ret_product) {
+    return __builtin_mul_overflow(a, b, ret_product);
+}
+static inline bool add_overflows_i64(int64_t a, int64_t b, int64_t *ret_sum) {
+    return __builtin_add_overflow(a, b, ret_sum);
+}
 
 /* A borrowed run of bytes; not NUL-terminated unless said so. */
 struct span {
@@ -59,8 +67,12 @@ struct span {
     size_t len;
 };
 
-static inline struct span span_of(const char *text) { return (struct span){text, text ? strlen(text) : 0}; }
-static inline bool span_equal(struct span a, struct span b) { return a.len == b.len && (a.len == 0 || memcmp(a.data, b.data, a.len) == 0); }
+static inline struct span span_of(const char *text) {
+    return (struct span){text, text ? strlen(text) : 0};
+}
+static inline bool span_equal(struct span a, struct span b) {
+    return a.len == b.len && (a.len == 0 || memcmp(a.data, b.data, a.len) == 0);
+}
 static inline bool span_is(struct span a, const char *text) { return span_equal(a, span_of(text)); }
 
 #endif

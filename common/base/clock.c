@@ -6,10 +6,13 @@
 #include <stdatomic.h>
 #include <sys/random.h>
 
-/* A forked child must not repeat its parent's numbers: it counts a generation up, and older buffers are dropped. */
+/* A forked child must not repeat its parent's numbers: it counts a generation up, and older
+ * buffers are dropped. */
 static _Atomic unsigned fork_generation;
 
-static void count_fork(void) { atomic_fetch_add_explicit(&fork_generation, 1, memory_order_relaxed); }
+static void count_fork(void) {
+    atomic_fetch_add_explicit(&fork_generation, 1, memory_order_relaxed);
+}
 
 static void watch_forks(void) { CHECK(pthread_atfork(NULL, NULL, count_fork) == 0); }
 
@@ -34,10 +37,12 @@ static void random_buffer_fill(struct random_buffer *buffer) {
 uint64_t random_u64(void) {
     static _Thread_local struct random_buffer buffer;
     for (;;) {
-        if (buffer.n_left == 0 || buffer.generation != atomic_load_explicit(&fork_generation, memory_order_relaxed))
+        if (buffer.n_left == 0 ||
+            buffer.generation != atomic_load_explicit(&fork_generation, memory_order_relaxed))
             random_buffer_fill(&buffer);
         uint64_t number = buffer.numbers[--buffer.n_left];
-        buffer.numbers[buffer.n_left] = 0; /* handles are secrets: do not leave used ones lying in memory */
+        /* handles are secrets: do not leave used ones lying in memory */
+        buffer.numbers[buffer.n_left] = 0;
         if (number != 0)
             return number;
     }

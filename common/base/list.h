@@ -18,8 +18,12 @@ static inline void list_insert_before(struct list *at, struct list *link) {
     at->prev->next = link;
     at->prev = link;
 }
-static inline void list_push_back(struct list *head, struct list *link) { list_insert_before(head, link); }
-static inline void list_push_front(struct list *head, struct list *link) { list_insert_before(head->next, link); }
+static inline void list_push_back(struct list *head, struct list *link) {
+    list_insert_before(head, link);
+}
+static inline void list_push_front(struct list *head, struct list *link) {
+    list_insert_before(head->next, link);
+}
 
 /* The link becomes a list of its own, so removing twice is harmless. */
 static inline void list_remove(struct list *link) {
@@ -46,8 +50,10 @@ static inline void list_splice_back(struct list *to, struct list *from) {
 }
 
 #define LIST_ENTRY(link, type, member) CONTAINER_OF(link, type, member)
-#define LIST_FOR_EACH(link, head) for (struct list *link = (head)->next; link != (head); link = link->next)
-#define LIST_FOR_EACH_SAFE(link, tmp, head) \
-    for (struct list *link = (head)->next, *tmp = link->next; link != (head); link = tmp, tmp = link->next)
+#define LIST_FOR_EACH(link, head) \
+    for (struct list *link = (head)->next; link != (head); link = link->next)
+#define LIST_FOR_EACH_SAFE(link, tmp, head)                                   \
+    for (struct list *link = (head)->next, *tmp = link->next; link != (head); \
+         link = tmp, tmp = link->next)
 
 #endif

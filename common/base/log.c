@@ -1,4 +1,5 @@
-/* Log lines: formatted whole, then written with one write(2), so lines of several threads and processes never mix. */
+/* Log lines: formatted whole, then written with one write(2), so lines of several threads and
+ * processes never mix. */
 #include "common/base/log.h"
 
 #include <poll.h>
@@ -24,7 +25,9 @@ static const struct {
     [LOG_ERROR] = {"error", 'E'},
 };
 
-void log_set_level(enum log_level level) { atomic_store_explicit(&least_level, (int)level, memory_order_relaxed); }
+void log_set_level(enum log_level level) {
+    atomic_store_explicit(&least_level, (int)level, memory_order_relaxed);
+}
 
 void log_set_task(const char *task) { snprintf(task_name, sizeof(task_name), "%s", task); }
 
@@ -35,10 +38,12 @@ static void add_head(struct str *line, enum log_level level) {
     clock_gettime(CLOCK_REALTIME, &now);
     gmtime_r(&now.tv_sec, &utc);
     strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%S", &utc);
-    str_addf(line, "%s.%03dZ %c %s ", date, (int)(now.tv_nsec / 1000000), levels[level].letter, task_name);
+    str_addf(line, "%s.%03dZ %c %s ", date, (int)(now.tv_nsec / 1000000), levels[level].letter,
+             task_name);
 }
 
-/* A pipe that can be written takes a whole line of up to PIPE_BUF. Loop threads log: none may hang on a reader that does not read. */
+/* A pipe that can be written takes a whole line of up to PIPE_BUF. Loop threads log: none may
+ * hang on a reader that does not read. */
 static bool has_room(int patience_ms) {
     struct pollfd fd = {.fd = STDERR_FILENO, .events = POLLOUT};
     return poll(&fd, 1, patience_ms) == 1 && (fd.revents & POLLOUT);
@@ -61,9 +66,11 @@ void log_write(enum log_level level, const char *format, ...) {
     }
     int64_t n_lost = atomic_exchange_explicit(&n_lost_lines, 0, memory_order_relaxed);
     if (n_lost > 0)
-        str_addf(&line, " (%lld lines before this one were lost: nobody reads them)", (long long)n_lost);
+        str_addf(&line, " (%lld lines before this one were lost: nobody reads them)",
+                 (long long)n_lost);
     str_add_char(&line, '\n');
-    bool is_written = has_room(n_lost > 0 ? 0 : LOG_PATIENCE_MS) && write(STDERR_FILENO, line.data, line.len) >= 0;
+    bool is_written = has_room(n_lost > 0 ? 0 : LOG_PATIENCE_MS) &&
+                      write(STDERR_FILENO, line.data, line.len) >= 0;
     if (!is_written)
         atomic_fetch_add_explicit(&n_lost_lines, n_lost + 1, memory_order_relaxed);
     str_fini(&line);
@@ -72,7 +79,8 @@ void log_write(enum log_level level, const char *format, ...) {
 bool log_limit_pass(struct log_limit *limit, int64_t *ret_n_silent) {
     enum { EVERY_MS = 1000 };
     int64_t now_ms = clock_now_ns() / 1000000, next_ms = atomic_load(&limit->next_ms);
-    if (now_ms < next_ms || !atomic_compare_exchange_strong(&limit->next_ms, &next_ms, now_ms + EVERY_MS)) {
+    if (now_ms < next_ms ||
+        !atomic_compare_exchange_strong(&limit->next_ms, &next_ms, now_ms + EVERY_MS)) {
         atomic_fetch_add(&limit->n_silent, 1);
         return false;
     }

@@ -11,15 +11,17 @@
 enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARNING, LOG_ERROR };
 
 void log_set_level(enum log_level level); /* default LOG_INFO */
-void log_set_task(const char *task);      /* shown on every line; copied (at most 127 bytes); call before threads start */
+/* shown on every line; copied (at most 127 bytes); call before threads start */
+void log_set_task(const char *task);
 void log_write(enum log_level level, const char *format, ...) PRINTF_LIKE(2, 3);
 
-/* A reader that does not keep up (a full pipe) costs a line at most LOG_PATIENCE_MS; lines that find no room are lost, and the next one
- * that is written says how many. */
+/* A reader that does not keep up (a full pipe) costs a line at most LOG_PATIENCE_MS; lines that
+ * find no room are lost, and the next one that is written says how many. */
 enum { LOG_PATIENCE_MS = 10 };
 
-/* For what a stranger can bring about as often as it likes: one line a second for each limit. False: not now. `ret_n_silent` is how many
- * were not written since the last that was. Static memory, zero at the start. */
+/* For what a stranger can bring about as often as it likes: one line a second for each limit.
+ * False: not now. `ret_n_silent` is how many were not written since the last that was. Static
+ * memory, zero at the start. */
 struct log_limit {
     _Atomic int64_t next_ms, n_silent;
 };

@@ -1,12 +1,12 @@
 /* Hash maps with open addressing and linear probing.
  *
- * A removed entry leaves a tombstone (value == GONE) so that probes pass over it; one at the end of a probe run
- * is turned back into a free slot at once. The table grows, or is rebuilt without tombstones, when three
- * quarters of the slots are in use; after that at most half are. Entries never move on removal, which is what
- * lets a visitor remove the entry it stands on.
+ * A removed entry leaves a tombstone (value == GONE) so that probes pass over it; one at the end
+ * of a probe run is turned back into a free slot at once. The table grows, or is rebuilt without
+ * tombstones, when three quarters of the slots are in use; after that at most half are. Entries
+ * never move on removal, which is what lets a visitor remove the entry it stands on.
  *
- * The hash follows wyhash (Wang Yi, "modern non-cryptographic hash function", 2020): 64x64 -> 128 bit
- * multiplications, folded. The constants are the digits of pi. */
+ * The hash follows wyhash (Wang Yi, "modern non-cryptographic hash function", 2020): 64x64 ->
+ * 128 bit multiplications, folded. The constants are the digits of pi. */
 #include "common/base/map.h"
 
 #include <stdatomic.h>
@@ -78,7 +78,8 @@ uint64_t hash_bytes(const void *data, size_t len, uint64_t seed) {
     return fold_product((uint64_t)product ^ PI0 ^ len, (uint64_t)(product >> 64) ^ PI1);
 }
 
-/* The process's seed, drawn at first use. Several threads may draw; one draw wins and all use it. */
+/* The process's seed, drawn at first use. Several threads may draw; one draw wins and all use
+ * it. */
 static uint64_t map_seed(void) {
     static _Atomic uint64_t process_seed; /* 0: not drawn yet */
     uint64_t seed = atomic_load_explicit(&process_seed, memory_order_relaxed);
@@ -90,7 +91,9 @@ static uint64_t map_seed(void) {
 
 static inline bool is_live(const void *value) { return value != NULL && value != GONE; }
 
-static inline bool is_full(size_t n_used, size_t capacity) { return (n_used + 1) * 4 > capacity * 3; }
+static inline bool is_full(size_t n_used, size_t capacity) {
+    return (n_used + 1) * 4 > capacity * 3;
+}
 
 /* Room for the live entries and one more with at least half of the slots free. */
 static size_t capacity_for(size_t n_entries) {
@@ -111,7 +114,9 @@ void strmap_fini(struct strmap *map) {
     strmap_init(map);
 }
 
-static inline uint64_t strmap_hash(struct span key) { return hash_bytes(key.data, key.len, map_seed()); }
+static inline uint64_t strmap_hash(struct span key) {
+    return hash_bytes(key.data, key.len, map_seed());
+}
 
 static struct strmap_entry *strmap_find(const struct strmap *map, struct span key, uint64_t hash) {
     if (map->n_entries == 0)
@@ -144,14 +149,18 @@ static void strmap_rebuild(struct strmap *map) {
     free(old);
 }
 
-void *strmap_get(const struct strmap *map, const char *key) { return strmap_get_span(map, span_of(key)); }
+void *strmap_get(const struct strmap *map, const char *key) {
+    return strmap_get_span(map, span_of(key));
+}
 
 void *strmap_get_span(const struct strmap *map, struct span key) {
     struct strmap_entry *entry = strmap_find(map, key, strmap_hash(key));
     return entry ? entry->value : NULL;
 }
 
-void *strmap_put(struct strmap *map, const char *key, void *value) { return strmap_put_span(map, span_of(key), value); }
+void *strmap_put(struct strmap *map, const char *key, void *value) {
+    return strmap_put_span(map, span_of(key), value);
+}
 
 void *strmap_put_span(struct strmap *map, struct span key, void *value) {
     CHECK(value != NULL);
@@ -159,7 +168,8 @@ void *strmap_put_span(struct strmap *map, struct span key, void *value) {
     struct strmap_entry *entry = strmap_find(map, key, hash);
     if (entry) {
         void *replaced = entry->value;
-        *entry = (struct strmap_entry){key, hash, value}; /* the old key may die with the old value */
+        /* the old key may die with the old value */
+        *entry = (struct strmap_entry){key, hash, value};
         return replaced;
     }
     if (is_full(map->n_used, map->capacity))
@@ -173,7 +183,9 @@ void *strmap_put_span(struct strmap *map, struct span key, void *value) {
     return NULL;
 }
 
-void *strmap_remove(struct strmap *map, const char *key) { return strmap_remove_span(map, span_of(key)); }
+void *strmap_remove(struct strmap *map, const char *key) {
+    return strmap_remove_span(map, span_of(key));
+}
 
 void *strmap_remove_span(struct strmap *map, struct span key) {
     struct strmap_entry *entry = strmap_find(map, key, strmap_hash(key));
@@ -215,7 +227,9 @@ void u64map_fini(struct u64map *map) {
     u64map_init(map);
 }
 
-static inline size_t u64map_home(const struct u64map *map, uint64_t key) { return hash_mix(key, map_seed()) & (map->capacity - 1); }
+static inline size_t u64map_home(const struct u64map *map, uint64_t key) {
+    return hash_mix(key, map_seed()) & (map->capacity - 1);
+}
 
 static struct u64map_entry *u64map_find(const struct u64map *map, uint64_t key) {
     if (map->n_entries == 0)

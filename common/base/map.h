@@ -1,8 +1,9 @@
-/* Two hash maps, open addressing: by string and by 64-bit number. Values are borrowed pointers, never NULL.
+/* Two hash maps, open addressing: by string and by 64-bit number. Values are borrowed pointers,
+ * never NULL.
  *
- * strmap copies no key: the key must live as long as its entry (usually inside the value or an arena).
- * Strings hash with a per-process random seed, so strangers' names cannot be made to collide.
- * Threads: one at a time; concurrent lookups without change are fine. */
+ * strmap copies no key: the key must live as long as its entry (usually inside the value or an
+ * arena). Strings hash with a per-process random seed, so strangers' names cannot be made to
+ * collide. Threads: one at a time; concurrent lookups without change are fine. */
 #ifndef MILLRACE_COMMON_BASE_MAP_H
 #define MILLRACE_COMMON_BASE_MAP_H
 
@@ -25,11 +26,13 @@ void strmap_init(struct strmap *map);
 void strmap_fini(struct strmap *map);
 void *strmap_get(const struct strmap *map, const char *key);
 void *strmap_get_span(const struct strmap *map, struct span key);
-void *strmap_put(struct strmap *map, const char *key, void *value); /* the value replaced, or NULL */
+/* the value replaced, or NULL */
+void *strmap_put(struct strmap *map, const char *key, void *value);
 void *strmap_put_span(struct strmap *map, struct span key, void *value);
 void *strmap_remove(struct strmap *map, const char *key); /* the value removed, or NULL */
 void *strmap_remove_span(struct strmap *map, struct span key);
-/* Visits live entries: start with *cursor = 0; false at the end. Removing the entry just visited is allowed. */
+/* Visits live entries: start with *cursor = 0; false at the end. Removing the entry just visited
+ * is allowed. */
 bool strmap_next(const struct strmap *map, size_t *cursor, struct span *ret_key, void **ret_value);
 
 struct u64map_entry {
@@ -49,7 +52,8 @@ void *u64map_put(struct u64map *map, uint64_t key, void *value);
 void *u64map_remove(struct u64map *map, uint64_t key);
 bool u64map_next(const struct u64map *map, size_t *cursor, uint64_t *ret_key, void **ret_value);
 
-uint64_t hash_bytes(const void *data, size_t len, uint64_t seed); /* fast, well mixed; not for keys on disk */
+/* fast, well mixed; not for keys on disk */
+uint64_t hash_bytes(const void *data, size_t len, uint64_t seed);
 uint64_t hash_mix(uint64_t a, uint64_t b);
 
 #endif

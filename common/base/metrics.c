@@ -42,11 +42,13 @@ void metric_observe_us(struct metric *metric, int64_t us) {
 }
 
 /* Writes `name_suffix{labels,extra} `, with what is absent left out. */
-static void write_series(struct str *out, const struct metric *metric, const char *suffix, const char *extra) {
+static void write_series(struct str *out, const struct metric *metric, const char *suffix,
+                         const char *extra) {
     bool has_labels = metric->labels && metric->labels[0];
     str_addf(out, "%s%s", metric->name, suffix);
     if (has_labels || extra[0])
-        str_addf(out, "{%s%s%s}", has_labels ? metric->labels : "", has_labels && extra[0] ? "," : "", extra);
+        str_addf(out, "{%s%s%s}", has_labels ? metric->labels : "",
+                 has_labels && extra[0] ? "," : "", extra);
     str_add_char(out, ' ');
 }
 
@@ -77,7 +79,8 @@ static void write_histogram(struct str *out, struct metric *metric) {
         str_addf(out, "%.15g\n", (double)metric_get(metric) * 1e-6);
     else
         str_addf(out, "%lld\n", (long long)metric_get(metric));
-    /* The count is the buckets' sum, not a number of its own, as it must equal the +Inf bucket in every scrape. */
+    /* The count is the buckets' sum, not a number of its own, as it must equal the +Inf bucket
+     * in every scrape. */
     write_series(out, metric, "_count", "");
     str_addf(out, "%lld\n", (long long)count);
     str_fini(&le);
@@ -100,14 +103,15 @@ static bool is_first_of_name(const struct metric *metric) {
     return true;
 }
 
-/* The format wants all series of one name together. Searching per name is quadratic, in a list of some hundred. */
+/* The format wants all series of one name together. Searching per name is quadratic, in a list
+ * of some hundred. */
 void metrics_write_prometheus(struct str *out) {
     pthread_mutex_lock(&registry_mutex);
     for (struct metric *metric = registry; metric; metric = metric->next) {
         if (!is_first_of_name(metric))
             continue;
-        str_addf(out, "# HELP %s %s\n# TYPE %s %s\n", metric->name, metric->help ? metric->help : "", metric->name,
-                 kind_names[metric->kind]);
+        str_addf(out, "# HELP %s %s\n# TYPE %s %s\n", metric->name,
+                 metric->help ? metric->help : "", metric->name, kind_names[metric->kind]);
         for (struct metric *same = metric; same; same = same->next) {
             if (strcmp(same->name, metric->name) == 0)
                 write_metric(out, same);

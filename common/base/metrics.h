@@ -1,7 +1,8 @@
 /* Counters, gauges and histograms for /metrics (Prometheus text) and the status pages.
  *
- * A metric is a static variable in the file that counts; metrics_register joins it to the registry once, from the
- * folder's init function (no start-up constructors). Updates: any thread, relaxed atomics. */
+ * A metric is a static variable in the file that counts; metrics_register joins it to the
+ * registry once, from the folder's init function (no start-up constructors). Updates: any
+ * thread, relaxed atomics. */
 #ifndef MILLRACE_COMMON_BASE_METRICS_H
 #define MILLRACE_COMMON_BASE_METRICS_H
 
@@ -32,9 +33,15 @@ struct metric {
     { .kind = METRIC_HISTOGRAM, .name = (name_), .help = (help_) }
 
 void metrics_register(struct metric *metric); /* twice is harmless */
-static inline void metric_add(struct metric *metric, int64_t n) { atomic_fetch_add_explicit(&metric->value, n, memory_order_relaxed); }
-static inline void metric_set(struct metric *metric, int64_t n) { atomic_store_explicit(&metric->value, n, memory_order_relaxed); }
-static inline int64_t metric_get(struct metric *metric) { return atomic_load_explicit(&metric->value, memory_order_relaxed); }
+static inline void metric_add(struct metric *metric, int64_t n) {
+    atomic_fetch_add_explicit(&metric->value, n, memory_order_relaxed);
+}
+static inline void metric_set(struct metric *metric, int64_t n) {
+    atomic_store_explicit(&metric->value, n, memory_order_relaxed);
+}
+static inline int64_t metric_get(struct metric *metric) {
+    return atomic_load_explicit(&metric->value, memory_order_relaxed);
+}
 void metric_observe_us(struct metric *metric, int64_t us);
 void metrics_write_prometheus(struct str *out);
 

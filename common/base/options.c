@@ -12,8 +12,12 @@ enum {
 };
 
 static const struct option_row own_rows[] = {
-    {.name = "config", .value_name = "FILE", .help = "an INI file with these settings, by the same names; flags win over it"},
-    {.name = "check-config", .kind = OPTION_BOOL, .help = "print the effective configuration and exit: 0 if it is valid, 78 if not"},
+    {.name = "config",
+     .value_name = "FILE",
+     .help = "an INI file with these settings, by the same names; flags win over it"},
+    {.name = "check-config",
+     .kind = OPTION_BOOL,
+     .help = "print the effective configuration and exit: 0 if it is valid, 78 if not"},
     {.name = "version", .kind = OPTION_BOOL, .help = "print the version and exit"},
     {.name = "help", .kind = OPTION_BOOL, .help = "print this and exit"},
 };
@@ -22,7 +26,8 @@ void options_init(struct options *options, const struct options_spec *spec, void
     options->spec = spec;
     options->values = values;
     arena_init(&options->arena);
-    options->origins = arena_zalloc(&options->arena, (spec->n_rows + 1) * sizeof(*options->origins));
+    options->origins =
+        arena_zalloc(&options->arena, (spec->n_rows + 1) * sizeof(*options->origins));
 }
 
 void options_fini(struct options *options) { arena_fini(&options->arena); }
@@ -30,7 +35,8 @@ void options_fini(struct options *options) { arena_fini(&options->arena); }
 /* ---- values ---- */
 
 static bool parse_bool(const char *text, bool *ret) {
-    static const char *const words[2][4] = {{"no", "false", "off", "0"}, {"yes", "true", "on", "1"}};
+    static const char *const words[2][4] = {{"no", "false", "off", "0"},
+                                            {"yes", "true", "on", "1"}};
     for (int value = 0; value < 2; value++)
         for (int i = 0; i < 4; i++)
             if (strcmp(text, words[value][i]) == 0) {
@@ -44,8 +50,10 @@ struct unit {
     const char *suffix;
     int64_t factor;
 };
-static const struct unit byte_units[] = {{"", 1}, {"K", 1ll << 10}, {"M", 1ll << 20}, {"G", 1ll << 30}, {"T", 1ll << 40}, {NULL, 0}};
-static const struct unit time_units[] = {{"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}, {NULL, 0}};
+static const struct unit byte_units[] = {{"", 1},          {"K", 1ll << 10}, {"M", 1ll << 20},
+                                         {"G", 1ll << 30}, {"T", 1ll << 40}, {NULL, 0}};
+static const struct unit time_units[] = {
+    {"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}, {NULL, 0}};
 static const struct unit no_units[] = {{"", 1}, {NULL, 0}};
 
 static bool parse_number(const char *text, const struct unit *units, int64_t *ret) {
@@ -74,9 +82,11 @@ static struct status *set_number(const struct option_row *row, const char *text,
                               : is_time ? "a time like 250ms, 10s, 5m or 1h"
                                         : "a number");
     if (value < row->min && max == INT64_MAX)
-        return status_invalid("%lld is %s", (long long)value, row->min == 0 ? "negative" : "too small");
+        return status_invalid("%lld is %s", (long long)value,
+                              row->min == 0 ? "negative" : "too small");
     if (value < row->min || value > max)
-        return status_invalid("%lld is not between %lld and %lld", (long long)value, (long long)row->min, (long long)max);
+        return status_invalid("%lld is not between %lld and %lld", (long long)value,
+                              (long long)row->min, (long long)max);
     *field = value;
     return NULL;
 }
@@ -96,7 +106,8 @@ static struct status *set_choice(const struct option_row *row, const char *text,
     return st;
 }
 
-static struct status *set_field(struct options *options, const struct option_row *row, const char *text) {
+static struct status *set_field(struct options *options, const struct option_row *row,
+                                const char *text) {
     void *field = (char *)options->values + row->offset;
     switch (row->kind) {
     case OPTION_STRING:
@@ -112,14 +123,16 @@ static struct status *set_field(struct options *options, const struct option_row
     }
 }
 
-static const struct option_row *find_row(const struct option_row *rows, size_t n_rows, struct span name) {
+static const struct option_row *find_row(const struct option_row *rows, size_t n_rows,
+                                         struct span name) {
     for (size_t i = 0; i < n_rows; i++)
         if (span_is(name, rows[i].name))
             return &rows[i];
     return NULL;
 }
 
-struct status *options_set(struct options *options, const char *name, const char *text, enum option_source source, const char *where) {
+struct status *options_set(struct options *options, const char *name, const char *text,
+                           enum option_source source, const char *where) {
     const struct options_spec *spec = options->spec;
     const struct option_row *row = find_row(spec->rows, spec->n_rows, span_of(name));
     if (!row)
@@ -127,7 +140,9 @@ struct status *options_set(struct options *options, const char *name, const char
     struct option_origin *origin = &options->origins[row - spec->rows];
     if (origin->source > source)
         return NULL;
-    const char *before = row->kind == OPTION_LIST ? *(const char **)(void *)((char *)options->values + row->offset) : NULL;
+    const char *before = row->kind == OPTION_LIST
+                             ? *(const char **)(void *)((char *)options->values + row->offset)
+                             : NULL;
     if (before && origin->source == source)
         text = arena_printf(&options->arena, "%s:%s", before, text);
     struct status *st = set_field(options, row, text);
@@ -173,7 +188,8 @@ static void ini_settle(struct ini_read *read) {
     if (!read->row || read->status)
         return;
     char *where = arena_printf(&read->options->arena, "%s:%d", read->path, read->row_line);
-    struct status *st = options_set(read->options, read->row->name, str_text(&read->value), OPTION_FROM_FILE, where);
+    struct status *st = options_set(read->options, read->row->name, str_text(&read->value),
+                                    OPTION_FROM_FILE, where);
     if (st)
         ini_fail(read, read->row_line, st);
     read->row = NULL;
@@ -188,7 +204,9 @@ static char *ini_next_line(char *out, int size, void *arg) {
     size_t len = end ? (size_t)(end - read->rest.data) : read->rest.len;
     read->line++;
     if (len > LINE_MAX_BYTES) {
-        ini_fail(read, read->line, status_invalid("the line is longer than %d bytes; go on in an indented line", LINE_MAX_BYTES));
+        ini_fail(read, read->line,
+                 status_invalid("the line is longer than %d bytes; go on in an indented line",
+                                LINE_MAX_BYTES));
         return NULL;
     }
     if (memchr(read->rest.data, '\0', len)) {
@@ -215,11 +233,13 @@ static bool is_shared_section(const struct options_spec *spec, const char *secti
     return false;
 }
 
-static struct status *ini_check(const struct ini_read *read, const char *section, const char *name, const struct option_row *row) {
+static struct status *ini_check(const struct ini_read *read, const char *section, const char *name,
+                                const struct option_row *row) {
     const struct options_spec *spec = read->options->spec;
     if (!is_own_section(spec, section))
-        return status_invalid("section [%s]: the settings of %s stand in [%s] or before any section", section, spec->program,
-                              spec->section);
+        return status_invalid(
+            "section [%s]: the settings of %s stand in [%s] or before any section", section,
+            spec->program, spec->section);
     if (!row)
         return status_invalid("%s has no such setting: %s", spec->program, name);
     if (read->set_at[row - spec->rows])
@@ -308,12 +328,14 @@ static struct status *set_own(struct own_flags *own, const char *name, const cha
 static const struct option_row *find_negated(const struct options_spec *spec, struct span name) {
     if (name.len <= 3 || memcmp(name.data, "no-", 3) != 0)
         return NULL;
-    const struct option_row *row = find_row(spec->rows, spec->n_rows, (struct span){name.data + 3, name.len - 3});
+    const struct option_row *row =
+        find_row(spec->rows, spec->n_rows, (struct span){name.data + 3, name.len - 3});
     return row && row->kind == OPTION_BOOL ? row : NULL;
 }
 
 /* argv[*i], and the next one where its value stands apart. */
-static struct status *read_flag(struct options *options, struct own_flags *own, int argc, char *const *argv, int *i) {
+static struct status *read_flag(struct options *options, struct own_flags *own, int argc,
+                                char *const *argv, int *i) {
     const struct options_spec *spec = options->spec;
     const char *arg = argv[*i];
     if (strcmp(arg, "-h") == 0)
@@ -333,7 +355,8 @@ static struct status *read_flag(struct options *options, struct own_flags *own, 
         value = "no";
     } else if (!value && row->kind != OPTION_BOOL) {
         if (*i + 1 >= argc)
-            return status_invalid("--%s needs a value: %s", row->name, row->value_name ? row->value_name : "VALUE");
+            return status_invalid("--%s needs a value: %s", row->name,
+                                  row->value_name ? row->value_name : "VALUE");
         value = argv[++*i];
     } else if (!value && !own_row) {
         value = "yes";
@@ -343,7 +366,8 @@ static struct status *read_flag(struct options *options, struct own_flags *own, 
     return status_prefix_take(options_set(options, row->name, value, OPTION_FROM_FLAG, NULL), "--");
 }
 
-static struct status *read_flags(struct options *options, struct own_flags *own, int argc, char *const *argv) {
+static struct status *read_flags(struct options *options, struct own_flags *own, int argc,
+                                 char *const *argv) {
     for (int i = 1; i < argc; i++)
         TRY(read_flag(options, own, argc, argv, &i));
     return NULL;
@@ -357,14 +381,17 @@ static enum options_outcome show(struct str *text, FILE *to) {
     return OPTIONS_EXIT;
 }
 
-static enum options_outcome fail(const struct options *options, struct status *st_take, int code, FILE *err, int *ret_code) {
-    fprintf(err, "%s: %s%s\n", options->spec->program, status_message(st_take), code == EXIT_USAGE ? " (see --help)" : "");
+static enum options_outcome fail(const struct options *options, struct status *st_take, int code,
+                                 FILE *err, int *ret_code) {
+    fprintf(err, "%s: %s%s\n", options->spec->program, status_message(st_take),
+            code == EXIT_USAGE ? " (see --help)" : "");
     status_unref(st_take);
     *ret_code = code;
     return OPTIONS_EXIT;
 }
 
-enum options_outcome options_load(struct options *options, int argc, char *const *argv, FILE *out, FILE *err, int *ret_code) {
+enum options_outcome options_load(struct options *options, int argc, char *const *argv, FILE *out,
+                                  FILE *err, int *ret_code) {
     const struct options_spec *spec = options->spec;
     struct own_flags own = {0};
     struct str text = STR_INIT;
@@ -455,7 +482,8 @@ void options_print_help(const struct options_spec *spec, struct str *out) {
         print_row_help(&spec->rows[i], spec->rows[i].kind == OPTION_BOOL, out);
     for (size_t i = 0; i < ARRAY_LEN(own_rows); i++)
         print_row_help(&own_rows[i], false, out);
-    str_addf(out, "\nA file holds the same names: name = value, before any section or in [%s].\n", spec->section);
+    str_addf(out, "\nA file holds the same names: name = value, before any section or in [%s].\n",
+             spec->section);
     if (spec->epilog)
         str_add(out, spec->epilog);
 }

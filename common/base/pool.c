@@ -1,10 +1,12 @@
-/* The compute threads: a first-in first-out queue under one mutex, and loops split in shares on top of it.
+/* The compute threads: a first-in first-out queue under one mutex, and loops split in shares on
+ * top of it.
  *
- * Waking. A thread that sleeps costs its waker a system call of some microseconds, so no more threads are woken
- * than tasks wait, and nobody wakes many: a submitter wakes at most WAKES_AT_ONCE, and each thread that takes a
- * task and sees more does the same. Sixteen threads are up after four hops, and the submitter is soon at work.
- * A thread granted a wake-up, or started, is "coming" until it looks at the queue. Who fell asleep last is woken
- * first: its caches are warm, and what idles stays idle. */
+ * Waking. A thread that sleeps costs its waker a system call of some microseconds, so no more
+ * threads are woken than tasks wait, and nobody wakes many: a submitter wakes at most
+ * WAKES_AT_ONCE, and each thread that takes a task and sees more does the same. Sixteen threads
+ * are up after four hops, and the submitter is soon at work. A thread granted a wake-up, or
+ * started, is "coming" until it looks at the queue. Who fell asleep last is woken first: its
+ * caches are warm, and what idles stays idle. */
 #include "common/base/pool.h"
 
 #include <math.h>
@@ -47,13 +49,15 @@ bool pool_is_current(void) { return is_pool_thread; }
 /* ---- threads ---- */
 
 static int count_usable_cores(void) {
-    /* The kernel refuses a set smaller than its own; 1024 is the fixed size that old hosts and containers have. */
+    /* The kernel refuses a set smaller than its own; 1024 is the fixed size that old hosts and
+     * containers have. */
     for (int n_cpus = 1024; n_cpus <= 1024 * 64; n_cpus *= 2) {
         cpu_set_t *set = CPU_ALLOC(n_cpus);
         size_t size_bytes = CPU_ALLOC_SIZE(n_cpus);
         if (!set)
             break;
-        int n_usable = sched_getaffinity(0, size_bytes, set) == 0 ? CPU_COUNT_S(size_bytes, set) : 0;
+        int n_usable =
+            sched_getaffinity(0, size_bytes, set) == 0 ? CPU_COUNT_S(size_bytes, set) : 0;
         CPU_FREE(set);
         if (n_usable > 0)
             return n_usable;
@@ -74,7 +78,8 @@ static struct pool_task *take_task(struct pool *pool) {
 
 static void *pool_thread_main(void *arg);
 
-/* Process signals belong to the thread of main's event loop; faults and the profiler's are for the thread that has them. */
+/* Process signals belong to the thread of main's event loop; faults and the profiler's are for
+ * the thread that has them. */
 static void block_signals(sigset_t *ret_before) {
     static const int kept[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGPROF};
     sigset_t blocked;
@@ -96,7 +101,8 @@ static bool start_thread(struct pool *pool) {
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attr);
     if (error != 0) {
-        CHECK(pool->n_started > 0); /* with one thread the tasks still run, with none they never would */
+        /* with one thread the tasks still run, with none they never would */
+        CHECK(pool->n_started > 0);
         return false;
     }
     char name[16];
@@ -116,7 +122,8 @@ static struct pool_thread *grant_wake_up(struct pool *pool) {
     return thread;
 }
 
-/* Lets go of the mutex, having brought more threads to the queue if it is longer than what is coming. */
+/* Lets go of the mutex, having brought more threads to the queue if it is longer than what is
+ * coming. */
 static void unlock_and_bring(struct pool *pool) {
     struct pool_thread *woken[WAKES_AT_ONCE];
     int n_woken = 0;
@@ -191,7 +198,8 @@ void pool_free(struct pool *pool) {
     pool->is_stopping = true;
     while (pool->sleepers)
         pthread_cond_signal(&grant_wake_up(pool)->woken);
-    /* The last tasks may submit more, and that may start a thread: the count is read anew after each join. */
+    /* The last tasks may submit more, and that may start a thread: the count is read anew after
+     * each join. */
     for (int i = 0; i < pool->n_started; i++) {
         pthread_mutex_unlock(&pool->mutex);
         pthread_join(pool->threads[i].id, NULL);
@@ -226,8 +234,10 @@ void pool_submit(struct pool *pool, struct pool_task *task) {
 enum {
     RANGE_MIN_NS = 20 * 1000, /* below this, handing a range over costs as much as it saves */
     RANGE_ROUND = 64,
-    RANGES_PER_THREAD = 4,    /* so that one slow core delays the end by a quarter of its share at most */
-    SPINS_BEFORE_SLEEP = 200, /* some microseconds: the other ranges are as long as ours, so they end about now */
+    /* so that one slow core delays the end by a quarter of its share at most */
+    RANGES_PER_THREAD = 4,
+    /* some microseconds: the other ranges are as long as ours, so they end about now */
+    SPINS_BEFORE_SLEEP = 200,
 };
 
 struct loop_helper {
@@ -235,8 +245,8 @@ struct loop_helper {
     struct loop *loop;
 };
 
-/* One loop. Shared with helper tasks, some of which run only after the loop has ended: they find nothing left,
- * touch neither fn nor arg, and drop their reference. */
+/* One loop. Shared with helper tasks, some of which run only after the loop has ended: they find
+ * nothing left, touch neither fn nor arg, and drop their reference. */
 struct loop {
     void (*fn)(void *arg, int64_t begin, int64_t end);
     void *arg;
@@ -266,7 +276,9 @@ static bool loop_work(struct loop *loop) {
         loop->fn(loop->arg, begin, end);
         n_mine += end - begin;
     }
-    return n_mine > 0 && atomic_fetch_add_explicit(&loop->n_done, n_mine, memory_order_acq_rel) + n_mine == loop->n;
+    return n_mine > 0 &&
+           atomic_fetch_add_explicit(&loop->n_done, n_mine, memory_order_acq_rel) + n_mine ==
+               loop->n;
 }
 
 static void loop_helper_run(struct pool_task *task) {
@@ -279,7 +291,9 @@ static void loop_helper_run(struct pool_task *task) {
     loop_unref(loop);
 }
 
-static bool loop_is_done(struct loop *loop) { return atomic_load_explicit(&loop->n_done, memory_order_acquire) == loop->n; }
+static bool loop_is_done(struct loop *loop) {
+    return atomic_load_explicit(&loop->n_done, memory_order_acquire) == loop->n;
+}
 
 static void loop_wait(struct loop *loop) {
     for (int i = 0; i < SPINS_BEFORE_SLEEP; i++) {
@@ -295,7 +309,8 @@ static void loop_wait(struct loop *loop) {
     pthread_mutex_unlock(&loop->mutex);
 }
 
-static struct loop *loop_new(int64_t n, int64_t range, int n_helpers, void (*fn)(void *arg, int64_t begin, int64_t end), void *arg) {
+static struct loop *loop_new(int64_t n, int64_t range, int n_helpers,
+                             void (*fn)(void *arg, int64_t begin, int64_t end), void *arg) {
     struct loop *loop = xmalloc(sizeof(*loop) + (size_t)n_helpers * sizeof(loop->helpers[0]));
     loop->fn = fn;
     loop->arg = arg;
@@ -311,7 +326,8 @@ static struct loop *loop_new(int64_t n, int64_t range, int n_helpers, void (*fn)
     return loop;
 }
 
-/* Units that are worth a range of their own. A cost that is no number, or none, counts as a nanosecond. */
+/* Units that are worth a range of their own. A cost that is no number, or none, counts as a
+ * nanosecond. */
 static int64_t least_range(int64_t n, double cost_ns) {
     if (!(cost_ns >= 1e-3))
         cost_ns = 1;
@@ -319,7 +335,8 @@ static int64_t least_range(int64_t n, double cost_ns) {
     return units >= (double)n ? n : MAX((int64_t)units, 1);
 }
 
-void pool_parallel_for(struct pool *pool, int64_t n, double cost_ns, void (*fn)(void *arg, int64_t begin, int64_t end), void *arg) {
+void pool_parallel_for(struct pool *pool, int64_t n, double cost_ns,
+                       void (*fn)(void *arg, int64_t begin, int64_t end), void *arg) {
     if (n <= 0)
         return;
     int64_t least = least_range(n, cost_ns);
@@ -330,7 +347,8 @@ void pool_parallel_for(struct pool *pool, int64_t n, double cost_ns, void (*fn)(
         return;
     }
     int64_t range = MAX(least, (n - 1) / (n_workers * RANGES_PER_THREAD) + 1);
-    /* Long ranges of small units begin on whole cache lines of a tensor, so no two threads write one line. */
+    /* Long ranges of small units begin on whole cache lines of a tensor, so no two threads write
+     * one line. */
     if (range >= RANGE_ROUND * 16)
         range = (range + RANGE_ROUND - 1) / RANGE_ROUND * RANGE_ROUND;
     int n_helpers = (int)n_workers - 1;

@@ -51,7 +51,8 @@ static void drop_torn_end(struct status *status) {
     if (status->len < STATUS_MESSAGE_MAX_BYTES)
         return;
     size_t lead = status->len;
-    while (lead > 0 && status->len - lead < 3 && ((unsigned char)status->message[lead - 1] & 0xC0) == 0x80)
+    while (lead > 0 && status->len - lead < 3 &&
+           ((unsigned char)status->message[lead - 1] & 0xC0) == 0x80)
         lead--;
     if (lead == 0 || (unsigned char)status->message[lead - 1] < 0xC0)
         return;
@@ -61,7 +62,8 @@ static void drop_torn_end(struct status *status) {
         status->len = lead - 1;
 }
 
-/* Messages quote strangers' names and values. Protobuf refuses a string that is no UTF-8, and with it the whole answer. */
+/* Messages quote strangers' names and values. Protobuf refuses a string that is no UTF-8, and
+ * with it the whole answer. */
 static struct status *status_seal(struct status *status) {
     drop_torn_end(status);
     for (size_t i = 0, n; i < status->len; i += MAX(n, (size_t)1)) {
@@ -100,7 +102,8 @@ struct status *status_from_wire(int code, struct span message) {
     if (code == STATUS_OK)
         return NULL;
     bool is_known = code > 0 && (size_t)code < ARRAY_LEN(code_names);
-    struct status *status = status_alloc(is_known ? (enum status_code)code : STATUS_UNKNOWN, message.len);
+    struct status *status =
+        status_alloc(is_known ? (enum status_code)code : STATUS_UNKNOWN, message.len);
     if (status->len > 0)
         memcpy(status->message, message.data, status->len);
     return status_seal(status);
@@ -121,7 +124,9 @@ void status_unref(struct status *status) {
         free(status);
 }
 
-enum status_code status_code(const struct status *status) { return status ? status->code : STATUS_OK; }
+enum status_code status_code(const struct status *status) {
+    return status ? status->code : STATUS_OK;
+}
 
 const char *status_message(const struct status *status) { return status ? status->message : ""; }
 
@@ -130,7 +135,8 @@ const char *status_code_name(enum status_code code) {
 }
 
 /* `before` and `after` around each other in a new status of the same code. */
-static struct status *status_join(enum status_code code, const struct status *before, const struct status *after) {
+static struct status *status_join(enum status_code code, const struct status *before,
+                                  const struct status *after) {
     struct status *joined = status_alloc(code, before->len + after->len);
     size_t n_before = MIN(before->len, joined->len);
     memcpy(joined->message, before->message, n_before);

@@ -1,11 +1,11 @@
 /* The one error type. NULL is success; anything else is an immutable, reference-counted error.
  *
- * One failure is handed to every wait that it ends, so a status is shared by reference and never changed:
- * status_prefix makes a new one. Codes are gRPC's numbers. Who first knows the failure writes the
- * message and names the culprit (node, device, task, key, sizes); callers pass it on.
+ * One failure is handed to every wait that it ends, so a status is shared by reference and never
+ * changed: status_prefix makes a new one. Codes are gRPC's numbers. Who first knows the failure
+ * writes the message and names the culprit (node, device, task, key, sizes); callers pass it on.
  *
- * Ownership: a returned `struct status *` belongs to the caller, who returns it, or calls status_unref.
- * Threads: all functions may be called on any thread. */
+ * Ownership: a returned `struct status *` belongs to the caller, who returns it, or calls
+ * status_unref. Threads: all functions may be called on any thread. */
 #ifndef MILLRACE_COMMON_BASE_STATUS_H
 #define MILLRACE_COMMON_BASE_STATUS_H
 
@@ -36,22 +36,30 @@ enum status_code {
 struct status;
 
 /* A new error. `code` is never STATUS_OK. The message is cut at 64 KiB. */
-struct status *status_new(enum status_code code, const char *format, ...) PRINTF_LIKE(2, 3) MUST_USE COLD NEVER_NULL;
-struct status *status_newv(enum status_code code, const char *format, va_list args) MUST_USE COLD NEVER_NULL;
-/* From a wire: `message` need not be NUL-terminated; an unknown code becomes STATUS_UNKNOWN, 0 yields NULL. */
+struct status *status_new(enum status_code code, const char *format, ...)
+    PRINTF_LIKE(2, 3) MUST_USE COLD NEVER_NULL;
+struct status *status_newv(enum status_code code, const char *format,
+                           va_list args) MUST_USE COLD NEVER_NULL;
+/* From a wire: `message` need not be NUL-terminated; an unknown code becomes STATUS_UNKNOWN, 0
+ * yields NULL. */
 struct status *status_from_wire(int code, struct span message) MUST_USE;
 
 struct status *status_ref(struct status *status) MUST_USE; /* accepts NULL */
 void status_unref(struct status *status);                  /* accepts NULL */
 
 enum status_code status_code(const struct status *status); /* STATUS_OK for NULL */
-const char *status_message(const struct status *status);   /* "" for NULL; valid as long as the status */
-const char *status_code_name(enum status_code code);       /* "INVALID_ARGUMENT"; "UNKNOWN" for a stranger's number */
+/* "" for NULL; valid as long as the status */
+const char *status_message(const struct status *status);
+/* "INVALID_ARGUMENT"; "UNKNOWN" for a stranger's number */
+const char *status_code_name(enum status_code code);
 
-/* A new status: the formatted prefix, then the old message; same code. Takes the caller's reference. NULL stays NULL. */
-struct status *status_prefix_take(struct status *status, const char *format, ...) PRINTF_LIKE(2, 3) MUST_USE;
+/* A new status: the formatted prefix, then the old message; same code. Takes the caller's
+ * reference. NULL stays NULL. */
+struct status *status_prefix_take(struct status *status, const char *format, ...)
+    PRINTF_LIKE(2, 3) MUST_USE;
 /* The same with text after the message. */
-struct status *status_suffix_take(struct status *status, const char *format, ...) PRINTF_LIKE(2, 3) MUST_USE;
+struct status *status_suffix_take(struct status *status, const char *format, ...)
+    PRINTF_LIKE(2, 3) MUST_USE;
 
 #define status_invalid(...) status_new(STATUS_INVALID_ARGUMENT, __VA_ARGS__)
 #define status_not_found(...) status_new(STATUS_NOT_FOUND, __VA_ARGS__)

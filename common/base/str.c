@@ -92,14 +92,16 @@ size_t utf8_well_formed_len(const char *bytes, size_t len) {
 }
 
 static void add_json_control(struct str *s, unsigned char c) {
-    static const char short_escapes[0x20] = {['\b'] = 'b', ['\f'] = 'f', ['\n'] = 'n', ['\r'] = 'r', ['\t'] = 't'};
+    static const char short_escapes[0x20] = {
+        ['\b'] = 'b', ['\f'] = 'f', ['\n'] = 'n', ['\r'] = 'r', ['\t'] = 't'};
     if (short_escapes[c])
         str_add_bytes(s, (char[]){'\\', short_escapes[c]}, 2);
     else
         str_addf(s, "\\u%04x", c);
 }
 
-/* Names come from strangers' graphs: a byte that is no UTF-8 becomes U+FFFD, since one such byte spoils a whole page. */
+/* Names come from strangers' graphs: a byte that is no UTF-8 becomes U+FFFD, since one such byte
+ * spoils a whole page. */
 void str_add_utf8(struct str *s, uint32_t code) {
     char bytes[4];
     size_t n = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;

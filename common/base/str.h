@@ -21,11 +21,13 @@ void str_add_bytes(struct str *s, const void *data, size_t len);
 void str_add_char(struct str *s, char c);
 void str_addf(struct str *s, const char *format, ...) PRINTF_LIKE(2, 3);
 void str_addv(struct str *s, const char *format, va_list args);
-/* Bytes of the well-formed UTF-8 sequence at `text` (RFC 3629: no overlong forms, no surrogates), 0 if there is none. len > 0. */
+/* Bytes of the well-formed UTF-8 sequence at `text` (RFC 3629: no overlong forms, no
+ * surrogates), 0 if there is none. len > 0. */
 size_t utf8_well_formed_len(const char *text, size_t len);
 /* Appends a code point in UTF-8; it is no surrogate and at most 0x10ffff. */
 void str_add_utf8(struct str *s, uint32_t code);
-/* The number that a digit of base64 stands for, in either alphabet ("+/" or "-_"); -1: it is none. */
+/* The number that a digit of base64 stands for, in either alphabet ("+/" or "-_"); -1: it is
+ * none. */
 int base64_digit(char c);
 /* JSON string body escapes (no quotes added). */
 void str_add_json_escaped(struct str *s, const char *text, size_t len);

@@ -1,4 +1,5 @@
-/* Derivatives of arithmetic: functions of two or three numbers with broadcasting, sums of many (elementwise.h). */
+/* Derivatives of arithmetic: functions of two or three numbers with broadcasting, sums of many
+ * (elementwise.h). */
 #include "common/gradients/elementwise.h"
 
 /* ---- sums, products, quotients ---- */
@@ -21,12 +22,14 @@ static void squared_difference_grad(struct gradient_ctx *g) {
 
 /* ---- which is greater: where they are equal, the first ---- */
 
-BINARY(maximum, WHERE(OP("GreaterEqual", a, b), dy, NUM(0)), WHERE(OP("GreaterEqual", a, b), NUM(0), dy))
+BINARY(maximum, WHERE(OP("GreaterEqual", a, b), dy, NUM(0)),
+       WHERE(OP("GreaterEqual", a, b), NUM(0), dy))
 BINARY(minimum, WHERE(OP("LessEqual", a, b), dy, NUM(0)), WHERE(OP("LessEqual", a, b), NUM(0), dy))
 
 /* ---- powers, logarithms ---- */
 
-/* log a, and 0 where a power's derivative to its exponent is taken as 0: not above 0, or 0 where it is complex. */
+/* log a, and 0 where a power's derivative to its exponent is taken as 0: not above 0, or 0 where
+ * it is complex. */
 static struct node_input log_or_zero(struct gradient_ctx *g, struct node_input a) {
     bool is_complex = dtype_in(gradient_dtype(a), DTYPES_COMPLEX);
     struct node_input has_log = OP(is_complex ? "NotEqual" : "Greater", a, NUM(0));
@@ -34,7 +37,9 @@ static struct node_input log_or_zero(struct gradient_ctx *g, struct node_input a
 }
 
 /* 1 where a is not 0: 0 · log is 0. */
-static struct node_input not_zero(struct gradient_ctx *g, struct node_input a) { return CAST(OP("NotEqual", a, NUM(0)), a); }
+static struct node_input not_zero(struct gradient_ctx *g, struct node_input a) {
+    return CAST(OP("NotEqual", a, NUM(0)), a);
+}
 
 BINARY(pow, MUL(dy, MUL(b, OP("Pow", a, SUB(b, NUM(1))))), MUL(dy, MUL(y, log_or_zero(g, a))))
 BINARY(xlogy, MUL(dy, OP("Xlogy", not_zero(g, a), b)), MUL(dy, OP("Xdivy", a, b)))
@@ -42,12 +47,14 @@ BINARY(xlog1py, MUL(dy, OP("Xlog1py", not_zero(g, a), b)), MUL(dy, OP("Xdivy", a
 BINARY(xdivy, MUL(dy, OP("Xdivy", not_zero(g, a), b)), MUL(dy, OP("Xdivy", NEG(a), SQUARE(b))))
 
 /* The angle of (b, a). */
-BINARY(atan2, MUL(b, DIV(dy, ADD(SQUARE(a), SQUARE(b)))), NEG(MUL(a, DIV(dy, ADD(SQUARE(a), SQUARE(b))))))
+BINARY(atan2, MUL(b, DIV(dy, ADD(SQUARE(a), SQUARE(b)))),
+       NEG(MUL(a, DIV(dy, ADD(SQUARE(a), SQUARE(b))))))
 
 /* ---- gamma functions ---- */
 
 /* d/dx of the lower one: x^(a-1) e^-x / Γ(a) */
-static struct node_input gamma_density(struct gradient_ctx *g, struct node_input a, struct node_input x) {
+static struct node_input gamma_density(struct gradient_ctx *g, struct node_input a,
+                                       struct node_input x) {
     return OP("Exp", SUB(SUB(OP("Xlogy", SUB(a, NUM(1)), x), x), OP("Lgamma", a)));
 }
 
@@ -55,14 +62,19 @@ BINARY(igamma, MUL(dy, OP("IgammaGradA", a, b)), MUL(dy, gamma_density(g, a, b))
 BINARY(igammac, NEG(MUL(dy, OP("IgammaGradA", a, b))), NEG(MUL(dy, gamma_density(g, a, b))))
 
 /* The order of a polygamma, and of a zeta, has no gradient. */
-static void polygamma_grad(struct gradient_ctx *g) { SET_SUM(1, MUL(DY(0), OP("Polygamma", ADD(IN(0), NUM(1)), IN(1)))); }
+static void polygamma_grad(struct gradient_ctx *g) {
+    SET_SUM(1, MUL(DY(0), OP("Polygamma", ADD(IN(0), NUM(1)), IN(1))));
+}
 
-static void zeta_grad(struct gradient_ctx *g) { SET_SUM(1, NEG(MUL(DY(0), MUL(IN(0), OP("Zeta", ADD(IN(0), NUM(1)), IN(1)))))); }
+static void zeta_grad(struct gradient_ctx *g) {
+    SET_SUM(1, NEG(MUL(DY(0), MUL(IN(0), OP("Zeta", ADD(IN(0), NUM(1)), IN(1))))));
+}
 
 /* (a, b, x): x^(a-1) (1-x)^(b-1) / B(a, b). To the parameters there is none. */
 static void betainc_grad(struct gradient_ctx *g) {
     struct node_input a = IN(0), b = IN(1), x = IN(2), one = NUM(1);
-    struct node_input log_beta = SUB(ADD(OP("Lgamma", a), OP("Lgamma", b)), OP("Lgamma", ADD(a, b)));
+    struct node_input log_beta =
+        SUB(ADD(OP("Lgamma", a), OP("Lgamma", b)), OP("Lgamma", ADD(a, b)));
     struct node_input logs = ADD(OP("Xlog1py", SUB(b, one), NEG(x)), OP("Xlogy", SUB(a, one), x));
     SET_SUM(2, MUL(DY(0), OP("Exp", SUB(logs, log_beta))));
 }

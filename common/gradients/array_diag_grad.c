@@ -7,14 +7,24 @@ static void diag_part_grad(struct gradient_ctx *g) { SET(0, OP("Diag", DY(0))); 
 /* ---- matrices from diagonals ---- */
 
 static void matrix_diag_grad(struct gradient_ctx *g) { SET(0, OP("MatrixDiagPart", DY(0))); }
-static void matrix_diag_v2_grad(struct gradient_ctx *g) { SET(0, OP("MatrixDiagPartV2", DY(0), IN(1), NUM(0))); }
-static void matrix_diag_v3_grad(struct gradient_ctx *g) { SET(0, LIKE("MatrixDiagPartV3", DY(0), IN(1), NUM(0))); }
+static void matrix_diag_v2_grad(struct gradient_ctx *g) {
+    SET(0, OP("MatrixDiagPartV2", DY(0), IN(1), NUM(0)));
+}
+static void matrix_diag_v3_grad(struct gradient_ctx *g) {
+    SET(0, LIKE("MatrixDiagPartV3", DY(0), IN(1), NUM(0)));
+}
 
 /* ---- diagonals of matrices ---- */
 
-static void matrix_diag_part_grad(struct gradient_ctx *g) { SET(0, OP("MatrixSetDiag", ZEROS(IN(0)), DY(0))); }
-static void matrix_diag_part_v2_grad(struct gradient_ctx *g) { SET(0, OP("MatrixSetDiagV2", ZEROS(IN(0)), DY(0), IN(1))); }
-static void matrix_diag_part_v3_grad(struct gradient_ctx *g) { SET(0, LIKE("MatrixSetDiagV3", ZEROS(IN(0)), DY(0), IN(1))); }
+static void matrix_diag_part_grad(struct gradient_ctx *g) {
+    SET(0, OP("MatrixSetDiag", ZEROS(IN(0)), DY(0)));
+}
+static void matrix_diag_part_v2_grad(struct gradient_ctx *g) {
+    SET(0, OP("MatrixSetDiagV2", ZEROS(IN(0)), DY(0), IN(1)));
+}
+static void matrix_diag_part_v3_grad(struct gradient_ctx *g) {
+    SET(0, LIKE("MatrixSetDiagV3", ZEROS(IN(0)), DY(0), IN(1)));
+}
 
 /* ---- matrices with other diagonals ---- */
 
@@ -33,7 +43,9 @@ static void matrix_set_diag_v3_grad(struct gradient_ctx *g) {
     SET(1, LIKE("MatrixDiagPartV3", DY(0), IN(2), NUM(0)));
 }
 
-static void matrix_band_part_grad(struct gradient_ctx *g) { SET(0, OP("MatrixBandPart", DY(0), IN(1), IN(2))); }
+static void matrix_band_part_grad(struct gradient_ctx *g) {
+    SET(0, OP("MatrixBandPart", DY(0), IN(1), IN(2)));
+}
 
 /* ---- rows ---- */
 

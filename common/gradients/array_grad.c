@@ -1,5 +1,5 @@
-/* Derivatives of the array family that move, repeat and reshape elements; array_index_grad.c has what goes by indices, array_diag_grad.c
- * what goes by diagonals. */
+/* Derivatives of the array family that move, repeat and reshape elements; array_index_grad.c has
+ * what goes by indices, array_diag_grad.c what goes by diagonals. */
 #include "common/gradients/build.h"
 
 static void identity_grad(struct gradient_ctx *g) {
@@ -12,7 +12,8 @@ static void prevent_gradient_grad(struct gradient_ctx *g) {
     struct span message = {"", 0};
     g->status = node_get_s(g->node, "message", &message);
     if (!g->status)
-        g->status = status_invalid("Gradient explicitly disabled. Reason: %.*s", (int)MIN(message.len, (size_t)256), message.data);
+        g->status = status_invalid("Gradient explicitly disabled. Reason: %.*s",
+                                   (int)MIN(message.len, (size_t)256), message.data);
 }
 
 /* ---- shapes ---- */
@@ -25,7 +26,8 @@ static void broadcast_to_grad(struct gradient_ctx *g) { SET_SUM(0, DY(0)); }
 
 /* [n0, n1] copies of [d0, d1]: the sum over n0 and n1 of [n0, d0, n1, d1]. */
 static void tile_grad(struct gradient_ctx *g) {
-    struct node_input shape = SHAPE(IN(0)), copies = gradient_cast(g, IN(1), DT_INT32), rank = OP("Rank", IN(0));
+    struct node_input shape = SHAPE(IN(0)), copies = gradient_cast(g, IN(1), DT_INT32),
+                      rank = OP("Rank", IN(0));
     struct node_input pairs = OP_WITH("Pack", ATTRS(ATTR_I("axis", 1)), copies, shape);
     struct node_input axes = OP("Range", I32(0), MUL(rank, I32(2)), I32(2));
     SET(0, RESHAPE(SUM(RESHAPE(DY(0), RESHAPE(pairs, I32S(-1))), axes), shape));
@@ -33,8 +35,12 @@ static void tile_grad(struct gradient_ctx *g) {
 
 /* ---- order ---- */
 
-static void transpose_grad(struct gradient_ctx *g) { SET(0, OP("Transpose", DY(0), OP("InvertPermutation", IN(1)))); }
-static void conjugate_transpose_grad(struct gradient_ctx *g) { SET(0, OP("ConjugateTranspose", DY(0), OP("InvertPermutation", IN(1)))); }
+static void transpose_grad(struct gradient_ctx *g) {
+    SET(0, OP("Transpose", DY(0), OP("InvertPermutation", IN(1))));
+}
+static void conjugate_transpose_grad(struct gradient_ctx *g) {
+    SET(0, OP("ConjugateTranspose", DY(0), OP("InvertPermutation", IN(1))));
+}
 static void reverse_grad(struct gradient_ctx *g) { SET(0, LIKE(g->node->op_name, DY(0), IN(1))); }
 static void roll_grad(struct gradient_ctx *g) { SET(0, OP("Roll", DY(0), NEG(IN(1)), IN(2))); }
 
@@ -62,12 +68,14 @@ static void pack_grad(struct gradient_ctx *g) {
 }
 
 static void parallel_concat_grad(struct gradient_ctx *g) {
-    struct node_input parts = OP_WITH("Split", ATTRS(ATTR_I("num_split", g->node->n_data)), I32(0), DY(0));
+    struct node_input parts =
+        OP_WITH("Split", ATTRS(ATTR_I("num_split", g->node->n_data)), I32(0), DY(0));
     for (int i = 0; i < g->node->n_data; i++)
         SET(i, gradient_second(parts, i));
 }
 
-static struct node_input join_outputs(struct gradient_ctx *g, const char *op, bool is_like, const struct node_input *axis) {
+static struct node_input join_outputs(struct gradient_ctx *g, const char *op, bool is_like,
+                                      const struct node_input *axis) {
     int n = g->node->n_outputs;
     struct node_input *inputs = arena_array(&g->graph->arena, struct node_input, n + 2);
     for (int i = 0; i < n; i++)
@@ -78,8 +86,12 @@ static struct node_input join_outputs(struct gradient_ctx *g, const char *op, bo
 }
 
 static void unpack_grad(struct gradient_ctx *g) { SET(0, join_outputs(g, "Pack", true, NULL)); }
-static void split_grad(struct gradient_ctx *g) { SET(1, join_outputs(g, "ConcatV2", false, &g->node->inputs[0])); }
-static void split_v_grad(struct gradient_ctx *g) { SET(0, join_outputs(g, "ConcatV2", false, &g->node->inputs[2])); }
+static void split_grad(struct gradient_ctx *g) {
+    SET(1, join_outputs(g, "ConcatV2", false, &g->node->inputs[0]));
+}
+static void split_v_grad(struct gradient_ctx *g) {
+    SET(0, join_outputs(g, "ConcatV2", false, &g->node->inputs[2]));
+}
 
 /* ---- slices and padding ---- */
 
@@ -93,7 +105,9 @@ static void strided_slice_grad(struct gradient_ctx *g) {
     SET(0, LIKE("StridedSliceGrad", SHAPE_AS(IN(0), IN(1)), IN(1), IN(2), IN(3), DY(0)));
 }
 
-static void strided_slice_grad_grad(struct gradient_ctx *g) { SET(4, LIKE("StridedSlice", DY(0), IN(1), IN(2), IN(3))); }
+static void strided_slice_grad_grad(struct gradient_ctx *g) {
+    SET(4, LIKE("StridedSlice", DY(0), IN(1), IN(2), IN(3)));
+}
 
 static void tensor_strided_slice_update_grad(struct gradient_ctx *g) {
     SET(0, LIKE("TensorStridedSliceUpdate", DY(0), IN(1), IN(2), IN(3), ZEROS(IN(4))));
@@ -102,21 +116,32 @@ static void tensor_strided_slice_update_grad(struct gradient_ctx *g) {
 
 /* Of PadV2's constant TensorFlow has no gradient either. */
 static void pad_grad(struct gradient_ctx *g) {
-    struct node_input first_column =
-        OP_WITH("StridedSlice", ATTRS(ATTR_I("begin_mask", 1), ATTR_I("end_mask", 1), ATTR_I("shrink_axis_mask", 2)), IN(1), I32S(0, 0),
-                I32S(0, 1), I32S(1, 1));
+    struct node_input first_column = OP_WITH(
+        "StridedSlice",
+        ATTRS(ATTR_I("begin_mask", 1), ATTR_I("end_mask", 1), ATTR_I("shrink_axis_mask", 2)), IN(1),
+        I32S(0, 0), I32S(0, 1), I32S(1, 1));
     SET(0, OP("Slice", DY(0), first_column, SHAPE_AS(IN(0), IN(1))));
 }
 
 static void mirror_pad_grad(struct gradient_ctx *g) { SET(0, LIKE("MirrorPadGrad", DY(0), IN(1))); }
-static void mirror_pad_grad_grad(struct gradient_ctx *g) { SET(0, LIKE("MirrorPad", DY(0), IN(1))); }
+static void mirror_pad_grad_grad(struct gradient_ctx *g) {
+    SET(0, LIKE("MirrorPad", DY(0), IN(1)));
+}
 
 /* ---- space, batch, depth: each is another's inverse ---- */
 
-static void space_to_batch_grad(struct gradient_ctx *g) { SET(0, LIKE("BatchToSpace", DY(0), IN(1))); }
-static void batch_to_space_grad(struct gradient_ctx *g) { SET(0, LIKE("SpaceToBatch", DY(0), IN(1))); }
-static void space_to_batch_nd_grad(struct gradient_ctx *g) { SET(0, OP("BatchToSpaceND", DY(0), IN(1), IN(2))); }
-static void batch_to_space_nd_grad(struct gradient_ctx *g) { SET(0, OP("SpaceToBatchND", DY(0), IN(1), IN(2))); }
+static void space_to_batch_grad(struct gradient_ctx *g) {
+    SET(0, LIKE("BatchToSpace", DY(0), IN(1)));
+}
+static void batch_to_space_grad(struct gradient_ctx *g) {
+    SET(0, LIKE("SpaceToBatch", DY(0), IN(1)));
+}
+static void space_to_batch_nd_grad(struct gradient_ctx *g) {
+    SET(0, OP("BatchToSpaceND", DY(0), IN(1), IN(2)));
+}
+static void batch_to_space_nd_grad(struct gradient_ctx *g) {
+    SET(0, OP("SpaceToBatchND", DY(0), IN(1), IN(2)));
+}
 static void space_to_depth_grad(struct gradient_ctx *g) { SET(0, LIKE("DepthToSpace", DY(0))); }
 static void depth_to_space_grad(struct gradient_ctx *g) { SET(0, LIKE("SpaceToDepth", DY(0))); }
 

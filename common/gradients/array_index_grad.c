@@ -1,7 +1,10 @@
-/* Derivatives of the array family's ops that go by indices: gathers and scatters are each other's (array_grad.c has the rest). */
+/* Derivatives of the array family's ops that go by indices: gathers and scatters are each
+ * other's (array_grad.c has the rest). */
 #include "common/gradients/build.h"
 
-static void gather_nd_grad(struct gradient_ctx *g) { SET(0, OP("ScatterNd", IN(1), DY(0), SHAPE_AS(IN(0), IN(1)))); }
+static void gather_nd_grad(struct gradient_ctx *g) {
+    SET(0, OP("ScatterNd", IN(1), DY(0), SHAPE_AS(IN(0), IN(1))));
+}
 
 /* (input, indices, updates) */
 static void scatter_nd_add_grad(struct gradient_ctx *g) {
@@ -19,13 +22,15 @@ struct gathered {
     struct node_input outer, before, n, after, chosen; /* products; `chosen`: indices in a batch */
 };
 
-static struct node_input product_of(struct gradient_ctx *g, struct node_input shape, struct node_input begin, struct node_input end) {
+static struct node_input product_of(struct gradient_ctx *g, struct node_input shape,
+                                    struct node_input begin, struct node_input end) {
     return RESHAPE(gradient_product(g, gradient_slice(g, shape, begin, end)), I32S(1));
 }
 
 static struct gathered measure(struct gradient_ctx *g, struct node_input axis, int64_t n_batch) {
     struct gathered by = {.params_shape = SHAPE(IN(0))};
-    struct node_input shape = by.params_shape, indices_shape = SHAPE(IN(1)), rank = OP("Size", shape), one = I32(1);
+    struct node_input shape = by.params_shape, indices_shape = SHAPE(IN(1)),
+                      rank = OP("Size", shape), one = I32(1);
     by.n_axis = OP("FloorMod", gradient_cast(g, axis, DT_INT32), rank);
     by.n_batch = I32((int32_t)n_batch);
     if (n_batch < 0)
@@ -43,19 +48,24 @@ static struct gathered measure(struct gradient_ctx *g, struct node_input axis, i
 static void gather_dense(struct gradient_ctx *g, struct node_input axis, int64_t n_batch) {
     struct gathered by = measure(g, axis, n_batch);
     struct node_input to_rows = I32S(0, 2, 1, 3); /* its own inverse */
-    struct node_input dy = OP("Transpose", RESHAPE(DY(0), CONCAT(by.outer, by.before, by.chosen, by.after)), to_rows);
-    struct node_input rows = RESHAPE(dy, CONCAT(MUL(by.outer, by.chosen), MUL(by.before, by.after)));
+    struct node_input dy =
+        OP("Transpose", RESHAPE(DY(0), CONCAT(by.outer, by.before, by.chosen, by.after)), to_rows);
+    struct node_input rows =
+        RESHAPE(dy, CONCAT(MUL(by.outer, by.chosen), MUL(by.before, by.after)));
     struct node_input first = MUL(RANGE(RESHAPE(by.outer, OP("Shape", I32(0)))), by.n);
     struct node_input ids = RESHAPE(gradient_cast(g, IN(1), DT_INT64), CONCAT(by.outer, by.chosen));
     ids = RESHAPE(ADD(ids, EXPAND(gradient_cast(g, first, DT_INT64), 1)), MUL(by.outer, by.chosen));
     struct node_input n_rows = RESHAPE(MUL(by.outer, by.n), OP("Shape", I32(0)));
     struct node_input sums = OP("UnsortedSegmentSum", rows, ids, n_rows);
-    struct node_input apart = OP("Transpose", RESHAPE(sums, CONCAT(by.outer, by.n, by.before, by.after)), to_rows);
+    struct node_input apart =
+        OP("Transpose", RESHAPE(sums, CONCAT(by.outer, by.n, by.before, by.after)), to_rows);
     SET(0, RESHAPE(apart, by.params_shape));
 }
 
 static void gather_grad(struct gradient_ctx *g) { gather_dense(g, I32(0), 0); }
-static void gather_v2_grad(struct gradient_ctx *g) { gather_dense(g, IN(2), gradient_attr_i(g, "batch_dims")); }
+static void gather_v2_grad(struct gradient_ctx *g) {
+    gather_dense(g, IN(2), gradient_attr_i(g, "batch_dims"));
+}
 
 /* ---- scatters into a tensor ---- */
 
@@ -69,7 +79,8 @@ static void tensor_scatter_sub_grad(struct gradient_ctx *g) {
     SET(2, NEG(OP("GatherNd", DY(0), IN(1))));
 }
 
-/* Whoever has the result's value shares its gradient: the tensor's element and any of the updates. */
+/* Whoever has the result's value shares its gradient: the tensor's element and any of the
+ * updates. */
 static void tensor_scatter_extreme_grad(struct gradient_ctx *g) {
     struct node_input is_old = CAST(OP("Equal", IN(0), OUT(0)), DY(0));
     struct node_input is_new = CAST(OP("Equal", IN(2), OP("GatherNd", OUT(0), IN(1))), DY(0));

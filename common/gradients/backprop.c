@@ -32,7 +32,8 @@ static const char *name_below(const struct walk *walk, const struct node *node) 
 
 static bool carries_gradient(struct node_input value) {
     enum dtype dtype = dtype_base((enum dtype)value.src->out_types[value.index]);
-    return dtype_in(dtype, DTYPES_FLOAT | DTYPES_COMPLEX) || dtype == DT_VARIANT || dtype == DT_RESOURCE;
+    return dtype_in(dtype, DTYPES_FLOAT | DTYPES_COMPLEX) || dtype == DT_VARIANT ||
+           dtype == DT_RESOURCE;
 }
 
 static bool is_in_part(const struct walk *walk, const struct node *node) {
@@ -49,22 +50,26 @@ static void contribute(struct walk *walk, struct node_input to, struct node_inpu
         return;
     if (walk->n_contributions == walk->capacity) {
         walk->capacity = walk->capacity ? 2 * walk->capacity : 64;
-        walk->contributions = xreallocarray(walk->contributions, (size_t)walk->capacity, sizeof(walk->contributions[0]));
+        walk->contributions = xreallocarray(walk->contributions, (size_t)walk->capacity,
+                                            sizeof(walk->contributions[0]));
     }
     int *head = head_of(walk, to);
     walk->contributions[walk->n_contributions] = (struct contribution){value, *head};
     *head = ++walk->n_contributions;
 }
 
-static struct status *add_up(struct walk *walk, struct node_input output, int n, struct node_input *ret) {
+static struct status *add_up(struct walk *walk, struct node_input output, int n,
+                             struct node_input *ret) {
     struct graph *graph = walk->b->graph;
     struct node *sum;
-    const char *name = graph_unique_name(graph, arena_printf(&graph->arena, "%s/AddN", name_below(walk, output.src)));
+    const char *name = graph_unique_name(
+        graph, arena_printf(&graph->arena, "%s/AddN", name_below(walk, output.src)));
     TRY(graph_add_node(graph, name, "AddN", output.src->device, &sum));
     node_set_attr_i(graph, sum, "N", n);
     for (int i = *head_of(walk, output); i > 0; i = walk->contributions[i - 1].next) {
         struct node_input value = walk->contributions[i - 1].value;
-        node_set_attr_type(graph, sum, "T", dtype_base((enum dtype)value.src->out_types[value.index]));
+        node_set_attr_type(graph, sum, "T",
+                           dtype_base((enum dtype)value.src->out_types[value.index]));
         node_add_input(graph, sum, value.src, value.index);
     }
     *ret = (struct node_input){sum, 0};
@@ -80,22 +85,26 @@ static struct status *take(struct walk *walk, struct node_input output, struct n
     return n > 1 ? add_up(walk, output, n, ret) : NULL;
 }
 
-static struct status *find_function(const struct walk *walk, const struct node *node, gradient_fn **ret) {
+static struct status *find_function(const struct walk *walk, const struct node *node,
+                                    gradient_fn **ret) {
     const struct gradient_row *row = gradient_find(node->op_name);
     *ret = NULL;
-    bool is_call = (!row && !op_signature_is_known(node->op)) || (row && row->kind == GRADIENT_CALL);
+    bool is_call =
+        (!row && !op_signature_is_known(node->op)) || (row && row->kind == GRADIENT_CALL);
     if (is_call && walk->b->function)
         *ret = walk->b->function;
     else if (row && row->kind == GRADIENT_FN)
         *ret = row->fn;
     if (*ret || (row && row->kind == GRADIENT_NONE))
         return NULL;
-    return status_unimplemented("No gradient defined for op: %s\n\t [[{{node %s}}]]", node->op_name, node->name);
+    return status_unimplemented("No gradient defined for op: %s\n\t [[{{node %s}}]]", node->op_name,
+                                node->name);
 }
 
 static struct status *differentiate(struct walk *walk, const struct node *node) {
     struct graph *graph = walk->b->graph;
-    struct node_input *grads = arena_array(&graph->arena, struct node_input, node->n_outputs + node->n_data + 1);
+    struct node_input *grads =
+        arena_array(&graph->arena, struct node_input, node->n_outputs + node->n_data + 1);
     bool has_any = false;
     gradient_fn *function;
     for (int i = 0; i < node->n_outputs; i++) {
@@ -117,7 +126,9 @@ static struct status *differentiate(struct walk *walk, const struct node *node) 
         .user = walk->b->user,
     };
     if (graph->n_nodes > walk->b->max_nodes)
-        return status_exhausted("The gradient makes a graph of more than %d nodes\n\t [[{{node %s}}]]", walk->b->max_nodes, node->name);
+        return status_exhausted(
+            "The gradient makes a graph of more than %d nodes\n\t [[{{node %s}}]]",
+            walk->b->max_nodes, node->name);
     function(&ctx);
     if (ctx.status)
         return status_suffix_take(ctx.status, "\n\t [[{{node %s}}]]", node->name);
@@ -137,9 +148,11 @@ static void mark_way(struct walk *walk) {
         for (int k = 0; k < node->n_data && !is_below; k++) {
             const struct node *src = node->inputs[k].src;
             int place = src->id - walk->b->first_id;
-            is_below = is_in_part(walk, src) && (is_x[place] || walk->is_on_way[place]) && carries_gradient(node->inputs[k]);
+            is_below = is_in_part(walk, src) && (is_x[place] || walk->is_on_way[place]) &&
+                       carries_gradient(node->inputs[k]);
         }
-        walk->is_on_way[node->id - walk->b->first_id] = is_below && !is_x[node->id - walk->b->first_id];
+        walk->is_on_way[node->id - walk->b->first_id] =
+            is_below && !is_x[node->id - walk->b->first_id];
     }
     free(is_x);
 }

@@ -53,15 +53,19 @@ static void take_attrs(struct gradient_ctx *g, struct node *node) {
     }
 }
 
-static void set_types(struct gradient_ctx *g, struct node *node, const char *attr, int n, const struct node_input *inputs) {
+static void set_types(struct gradient_ctx *g, struct node *node, const char *attr, int n,
+                      const struct node_input *inputs) {
     struct attr_value *values = arena_array(&g->graph->arena, struct attr_value, n + 1);
     for (int i = 0; i < n; i++)
         values[i] = (struct attr_value){.type = ATTR_TYPE, .dtype = gradient_dtype(inputs[i])};
-    node_set_attr(g->graph, node, attr, &(struct attr_value){.type = ATTR_LIST_TYPE, .list = {values, n}});
+    node_set_attr(g->graph, node, attr,
+                  &(struct attr_value){.type = ATTR_LIST_TYPE, .list = {values, n}});
 }
 
-/* Types and counts as the inputs have them. Arguments that share a count share the inputs that single arguments leave. */
-static void infer_attrs(struct gradient_ctx *g, struct node *node, int n_inputs, const struct node_input *inputs) {
+/* Types and counts as the inputs have them. Arguments that share a count share the inputs that
+ * single arguments leave. */
+static void infer_attrs(struct gradient_ctx *g, struct node *node, int n_inputs,
+                        const struct node_input *inputs) {
     const struct op_signature *op = node->op;
     int n_runs = 0, at = 0;
     for (int i = 0; i < op->n_inputs; i++)
@@ -82,7 +86,8 @@ static void infer_attrs(struct gradient_ctx *g, struct node *node, int n_inputs,
     }
 }
 
-static void set_attrs(struct gradient_ctx *g, struct node *node, const struct gradient_attr *attrs) {
+static void set_attrs(struct gradient_ctx *g, struct node *node,
+                      const struct gradient_attr *attrs) {
     for (; attrs && attrs->name; attrs++) {
         if (attrs->type == ATTR_BOOL)
             node_set_attr_b(g->graph, node, attrs->name, attrs->b);
@@ -96,11 +101,13 @@ static void set_attrs(struct gradient_ctx *g, struct node *node, const struct gr
 }
 
 static struct status *new_node(struct gradient_ctx *g, const char *op, struct node **ret) {
-    const char *name = graph_unique_name(g->graph, arena_printf(&g->graph->arena, "%s/%s", g->prefix, op));
+    const char *name =
+        graph_unique_name(g->graph, arena_printf(&g->graph->arena, "%s/%s", g->prefix, op));
     return graph_add_node(g->graph, name, op, g->node->device, ret);
 }
 
-static struct status *make_op(struct gradient_ctx *g, const char *op, bool is_like, const struct gradient_attr *attrs, int n_inputs,
+static struct status *make_op(struct gradient_ctx *g, const char *op, bool is_like,
+                              const struct gradient_attr *attrs, int n_inputs,
                               const struct node_input *inputs, struct node **ret) {
     TRY(new_node(g, op, ret));
     if (is_like)
@@ -112,7 +119,8 @@ static struct status *make_op(struct gradient_ctx *g, const char *op, bool is_li
     return node_finish(g->graph, *ret);
 }
 
-struct node_input gradient_op(struct gradient_ctx *g, const char *op, bool is_like, const struct gradient_attr *attrs, int n_inputs,
+struct node_input gradient_op(struct gradient_ctx *g, const char *op, bool is_like,
+                              const struct gradient_attr *attrs, int n_inputs,
                               const struct node_input *inputs) {
     struct node_input made = {NULL, 0};
     if (!g->status)
@@ -120,7 +128,8 @@ struct node_input gradient_op(struct gradient_ctx *g, const char *op, bool is_li
     return g->status ? (struct node_input){NULL, 0} : made;
 }
 
-struct node_input gradient_op_of(struct gradient_ctx *g, const char *op, bool is_like, const struct gradient_attr *attrs,
+struct node_input gradient_op_of(struct gradient_ctx *g, const char *op, bool is_like,
+                                 const struct gradient_attr *attrs,
                                  const struct node_input *inputs) {
     int n = 0;
     while (inputs[n].index != INT32_MIN)
@@ -134,7 +143,8 @@ struct node_input gradient_second(struct node_input value, int output) {
 
 /* ---- constants ---- */
 
-static struct status *make_constant(struct gradient_ctx *g, const struct tensor *value, struct node **ret) {
+static struct status *make_constant(struct gradient_ctx *g, const struct tensor *value,
+                                    struct node **ret) {
     TRY(new_node(g, "Const", ret));
     node_set_attr_type(g->graph, *ret, "dtype", (enum dtype)value->dtype);
     node_set_attr_tensor(g->graph, *ret, "value", value);
@@ -166,7 +176,8 @@ struct node_input gradient_i32(struct gradient_ctx *g, int32_t value) {
 struct node_input gradient_i32s(struct gradient_ctx *g, int n, const int32_t *values) {
     struct tensor vector = TENSOR_INIT;
     if (!g->status)
-        g->status = tensor_new(allocator_host(), DT_INT32, (struct shape){1, (const int64_t[]){n}}, &vector);
+        g->status = tensor_new(allocator_host(), DT_INT32, (struct shape){1, (const int64_t[]){n}},
+                               &vector);
     if (g->status)
         return (struct node_input){NULL, 0};
     memcpy(tensor_data(&vector), values, (size_t)n * sizeof(values[0]));

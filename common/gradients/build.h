@@ -1,18 +1,21 @@
-/* The words in which gradient functions are written (gradient.h). A value is an output of a node: struct node_input.
+/* The words in which gradient functions are written (gradient.h). A value is an output of a
+ * node: struct node_input.
  *
  *   static void square_grad(struct gradient_ctx *g) {        dy · 2 x
  *       SET(0, MUL(DY(0), MUL(NUM(2), CONJ(IN(0)))));
  *   }
  *
- * Every word adds nodes to the graph and answers their output; after an error it adds nothing (gradient_ctx.status), so formulas need
- * no checks between. A new node's type attrs and counts follow from its inputs. What is added and not used falls to the next prune.
- * Only for common/gradients: the macros are short on purpose, and want a variable `g`. */
+ * Every word adds nodes to the graph and answers their output; after an error it adds nothing
+ * (gradient_ctx.status), so formulas need no checks between. A new node's type attrs and counts
+ * follow from its inputs. What is added and not used falls to the next prune. Only for
+ * common/gradients: the macros are short on purpose, and want a variable `g`. */
 #ifndef MILLRACE_COMMON_GRADIENTS_BUILD_H
 #define MILLRACE_COMMON_GRADIENTS_BUILD_H
 
 #include "common/gradients/gradient.h"
 
-/* An attr that does not follow from the inputs; `type` says which member holds. A row of zeros ends a list. */
+/* An attr that does not follow from the inputs; `type` says which member holds. A row of zeros
+ * ends a list. */
 struct gradient_attr {
     const char *name;
     enum attr_type type;
@@ -38,20 +41,27 @@ enum dtype gradient_dtype(struct node_input value); /* base type */
 
 /* ---- nodes ---- */
 
-/* Output 0 of a new node. `is_like`: attrs that the differentiated op has too are taken over. `attrs` may be NULL. */
-struct node_input gradient_op(struct gradient_ctx *g, const char *op, bool is_like, const struct gradient_attr *attrs, int n_inputs,
+/* Output 0 of a new node. `is_like`: attrs that the differentiated op has too are taken over.
+ * `attrs` may be NULL. */
+struct node_input gradient_op(struct gradient_ctx *g, const char *op, bool is_like,
+                              const struct gradient_attr *attrs, int n_inputs,
                               const struct node_input *inputs);
 /* The same with inputs up to GRADIENT_END: the macros name them once, so that they may nest. */
-struct node_input gradient_op_of(struct gradient_ctx *g, const char *op, bool is_like, const struct gradient_attr *attrs,
+struct node_input gradient_op_of(struct gradient_ctx *g, const char *op, bool is_like,
+                                 const struct gradient_attr *attrs,
                                  const struct node_input *inputs);
 #define GRADIENT_END ((struct node_input){NULL, INT32_MIN})
-struct node_input gradient_second(struct node_input value, int output); /* another output of its node */
+/* another output of its node */
+struct node_input gradient_second(struct node_input value, int output);
 
-struct node_input gradient_number(struct gradient_ctx *g, struct node_input like, double value); /* a scalar of like's type */
+/* a scalar of like's type */
+struct node_input gradient_number(struct gradient_ctx *g, struct node_input like, double value);
 struct node_input gradient_i32(struct gradient_ctx *g, int32_t value);
 struct node_input gradient_i32s(struct gradient_ctx *g, int n, const int32_t *values);
-struct node_input gradient_cast(struct gradient_ctx *g, struct node_input value, enum dtype dtype); /* itself where it has the type */
-struct node_input gradient_conj(struct gradient_ctx *g, struct node_input value);                   /* itself where it is real */
+/* itself where it has the type */
+struct node_input gradient_cast(struct gradient_ctx *g, struct node_input value, enum dtype dtype);
+/* itself where it is real */
+struct node_input gradient_conj(struct gradient_ctx *g, struct node_input value);
 
 #define ATTR_B(name, value)                 \
     {                                       \
@@ -71,7 +81,8 @@ struct node_input gradient_conj(struct gradient_ctx *g, struct node_input value)
     }
 #define ATTRS(...) ((const struct gradient_attr[]){__VA_ARGS__, {NULL, ATTR_STRING, {0}}})
 
-#define GRADIENT_OP(is_like, op, attrs, ...) gradient_op_of(g, op, is_like, attrs, (struct node_input[]){__VA_ARGS__, GRADIENT_END})
+#define GRADIENT_OP(is_like, op, attrs, ...) \
+    gradient_op_of(g, op, is_like, attrs, (struct node_input[]){__VA_ARGS__, GRADIENT_END})
 #define OP(op, ...) GRADIENT_OP(false, op, NULL, __VA_ARGS__)
 #define OP_WITH(op, attrs, ...) GRADIENT_OP(false, op, attrs, __VA_ARGS__)
 #define LIKE(op, ...) GRADIENT_OP(true, op, NULL, __VA_ARGS__)
@@ -98,7 +109,8 @@ struct node_input gradient_conj(struct gradient_ctx *g, struct node_input value)
 /* ---- shapes: int32 vectors and scalars (build_shape.c) ---- */
 
 #define I32(value) gradient_i32(g, value)
-#define I32S(...) gradient_i32s(g, (int)ARRAY_LEN(((int32_t[]){__VA_ARGS__})), (int32_t[]){__VA_ARGS__})
+#define I32S(...) \
+    gradient_i32s(g, (int)ARRAY_LEN(((int32_t[]){__VA_ARGS__})), (int32_t[]){__VA_ARGS__})
 #define SHAPE(a) OP("Shape", a)
 #define SHAPE_AS(a, like) OP_WITH("Shape", ATTRS(ATTR_T("out_type", gradient_dtype(like))), a)
 #define RESHAPE(a, shape) OP("Reshape", a, shape)
@@ -112,19 +124,27 @@ struct node_input gradient_conj(struct gradient_ctx *g, struct node_input value)
 /* Vectors, up to GRADIENT_END, one after the other. */
 struct node_input gradient_concat(struct gradient_ctx *g, const struct node_input *vectors);
 /* Elements [begin, end) of a vector, either end a scalar. */
-struct node_input gradient_slice(struct gradient_ctx *g, struct node_input vector, struct node_input begin, struct node_input end);
-struct node_input gradient_element(struct gradient_ctx *g, struct node_input vector, int32_t i); /* a scalar; negative from the end */
-struct node_input gradient_product(struct gradient_ctx *g, struct node_input vector);            /* of its elements */
+struct node_input gradient_slice(struct gradient_ctx *g, struct node_input vector,
+                                 struct node_input begin, struct node_input end);
+/* a scalar; negative from the end */
+struct node_input gradient_element(struct gradient_ctx *g, struct node_input vector, int32_t i);
+/* of its elements */
+struct node_input gradient_product(struct gradient_ctx *g, struct node_input vector);
 /* All axes but the last n, and the last n: slices of a shape. */
 struct node_input gradient_outer(struct gradient_ctx *g, struct node_input shape, int32_t n);
 struct node_input gradient_inner(struct gradient_ctx *g, struct node_input shape, int32_t n);
 /* `value` summed over the axes along which `to` was broadcast, in to's shape. */
-struct node_input gradient_unbroadcast(struct gradient_ctx *g, struct node_input value, struct node_input to);
-/* The axes of a reduction of `x` as a vector of numbers from 0 on; the shape of x with 1 for those axes. */
-struct node_input gradient_axes(struct gradient_ctx *g, struct node_input x, struct node_input axes);
-struct node_input gradient_kept_shape(struct gradient_ctx *g, struct node_input x, struct node_input axes);
+struct node_input gradient_unbroadcast(struct gradient_ctx *g, struct node_input value,
+                                       struct node_input to);
+/* The axes of a reduction of `x` as a vector of numbers from 0 on; the shape of x with 1 for
+ * those axes. */
+struct node_input gradient_axes(struct gradient_ctx *g, struct node_input x,
+                                struct node_input axes);
+struct node_input gradient_kept_shape(struct gradient_ctx *g, struct node_input x,
+                                      struct node_input axes);
 /* Matrices: a · b over batches, adjoint where asked; the adjoint. */
-struct node_input gradient_matmul(struct gradient_ctx *g, struct node_input a, bool adj_a, struct node_input b, bool adj_b);
+struct node_input gradient_matmul(struct gradient_ctx *g, struct node_input a, bool adj_a,
+                                  struct node_input b, bool adj_b);
 struct node_input gradient_adjoint(struct gradient_ctx *g, struct node_input a);
 
 #define UNBROADCAST(value, to) gradient_unbroadcast(g, value, to)

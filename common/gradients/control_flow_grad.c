@@ -1,5 +1,6 @@
-/* Control flow has no derivative here: clients differentiate conditionals and loops frame by frame, and a function that holds some is
- * refused. What a call comes to is differentiated as a function. */
+/* Control flow has no derivative here: clients differentiate conditionals and loops frame by
+ * frame, and a function that holds some is refused. What a call comes to is differentiated as a
+ * function. */
 #include "common/gradients/gradient.h"
 
 // clang-format off

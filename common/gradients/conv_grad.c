@@ -1,4 +1,5 @@
-/* Derivatives of convolutions: a convolution, its input gradient and its filter gradient are bilinear, and each is made of the other two.
+/* Derivatives of convolutions: a convolution, its input gradient and its filter gradient are
+ * bilinear, and each is made of the other two.
  */
 #include "common/gradients/build.h"
 
@@ -30,7 +31,8 @@ static void filter_backprop(struct gradient_ctx *g, const char *op, const char *
 
 CONVOLUTION(conv_2d, "Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter")
 CONVOLUTION(conv_3d, "Conv3D", "Conv3DBackpropInputV2", "Conv3DBackpropFilterV2")
-CONVOLUTION(depthwise, "DepthwiseConv2dNative", "DepthwiseConv2dNativeBackpropInput", "DepthwiseConv2dNativeBackpropFilter")
+CONVOLUTION(depthwise, "DepthwiseConv2dNative", "DepthwiseConv2dNativeBackpropInput",
+            "DepthwiseConv2dNativeBackpropFilter")
 
 static void dilation_2d_grad(struct gradient_ctx *g) {
     SET(0, LIKE("Dilation2DBackpropInput", IN(0), IN(1), DY(0)));
@@ -39,17 +41,21 @@ static void dilation_2d_grad(struct gradient_ctx *g) {
 
 /* ---- patches ---- */
 
-/* The patches of an image whose pixels hold their number, from 1 on, say where each element of dy came from; 0 is padding.
- * `n_space`: 2 for images, 3 for volumes. */
+/* The patches of an image whose pixels hold their number, from 1 on, say where each element of
+ * dy came from; 0 is padding. `n_space`: 2 for images, 3 for volumes. */
 static void patches_grad(struct gradient_ctx *g, int n_space) {
     struct node_input shape = SHAPE(IN(0)), one = I32S(1), depth = gradient_inner(g, shape, 1),
                       batch = gradient_slice(g, shape, I32(0), I32(1));
-    struct node_input space = gradient_slice(g, shape, I32(1), I32(1 + n_space)), n = gradient_product(g, space);
+    struct node_input space = gradient_slice(g, shape, I32(1), I32(1 + n_space)),
+                      n = gradient_product(g, space);
     struct node_input numbers =
-        RESHAPE(ADD(gradient_cast(g, RANGE(n), DT_INT64), gradient_cast(g, I32(1), DT_INT64)), CONCAT(one, space, one));
-    struct node_input from = RESHAPE(SUB(LIKE(g->node->op_name, numbers), gradient_cast(g, I32(1), DT_INT64)), I32S(-1));
+        RESHAPE(ADD(gradient_cast(g, RANGE(n), DT_INT64), gradient_cast(g, I32(1), DT_INT64)),
+                CONCAT(one, space, one));
+    struct node_input from =
+        RESHAPE(SUB(LIKE(g->node->op_name, numbers), gradient_cast(g, I32(1), DT_INT64)), I32S(-1));
     struct node_input n_from = OP("Shape", from);
-    struct node_input rows = OP("Transpose", RESHAPE(DY(0), CONCAT(batch, n_from, depth)), I32S(1, 0, 2));
+    struct node_input rows =
+        OP("Transpose", RESHAPE(DY(0), CONCAT(batch, n_from, depth)), I32S(1, 0, 2));
     struct node_input sums = OP("UnsortedSegmentSum", rows, from, n);
     SET(0, RESHAPE(OP("Transpose", sums, I32S(1, 0, 2)), shape));
 }

@@ -1,11 +1,14 @@
 /* The derivative of Einsum: again an Einsum.
  *
- * Of y = Σ a·b over the labels that y lacks, da is Σ dy·conj(b) over the labels that a lacks. Labels that only a has were summed alone: da
- * does not change along them. One that a has twice chose a diagonal: da is 0 beside it. */
+ * Of y = Σ a·b over the labels that y lacks, da is Σ dy·conj(b) over the labels that a lacks.
+ * Labels that only a has were summed alone: da does not change along them. One that a has twice
+ * chose a diagonal: da is 0 beside it. */
 #include "common/gradients/build.h"
 #include "common/ops/einsum_equation.h"
 
-static bool term_has(const struct einsum_term *term, uint8_t label) { return memchr(term->labels, label, (size_t)term->n_labels) != NULL; }
+static bool term_has(const struct einsum_term *term, uint8_t label) {
+    return memchr(term->labels, label, (size_t)term->n_labels) != NULL;
+}
 
 static void add_term(struct str *text, const struct einsum_term *term) {
     for (int i = 0; i <= term->n_labels; i++) {
@@ -16,13 +19,16 @@ static void add_term(struct str *text, const struct einsum_term *term) {
     }
 }
 
-static struct node_input einsum_of(struct gradient_ctx *g, const struct str *text, int n, struct node_input a, struct node_input b) {
-    const struct gradient_attr attrs[] = {ATTR_S("equation", str_text(text)), {NULL, ATTR_STRING, {0}}};
+static struct node_input einsum_of(struct gradient_ctx *g, const struct str *text, int n,
+                                   struct node_input a, struct node_input b) {
+    const struct gradient_attr attrs[] = {ATTR_S("equation", str_text(text)),
+                                          {NULL, ATTR_STRING, {0}}};
     const struct node_input inputs[] = {a, b};
     return gradient_op(g, "Einsum", false, attrs, n, inputs);
 }
 
-/* A term's labels without doubles, and without those that only this term has; where each stands in it first. */
+/* A term's labels without doubles, and without those that only this term has; where each stands
+ * in it first. */
 struct parts {
     struct einsum_term all, shared;
     int32_t axes[SHAPE_MAX_RANK]; /* of `all` */
@@ -35,7 +41,8 @@ static void split_term(const struct einsum_equation *equation, int input, struct
         uint8_t label = term->labels[i];
         if (term_has(&ret->all, label))
             continue;
-        bool is_elsewhere = term_has(&equation->out, label) || (equation->n_inputs > 1 && term_has(&equation->in[1 - input], label));
+        bool is_elsewhere = term_has(&equation->out, label) ||
+                            (equation->n_inputs > 1 && term_has(&equation->in[1 - input], label));
         ret->axes[ret->all.n_labels] = i;
         ret->all.labels[ret->all.n_labels++] = label;
         if (is_elsewhere)
@@ -44,13 +51,14 @@ static void split_term(const struct einsum_equation *equation, int input, struct
 }
 
 /* `value` along the labels that were summed alone, and on the diagonals. */
-static struct node_input spread(struct gradient_ctx *g, struct node_input value, int input, const struct einsum_term *term,
-                                const struct parts *parts) {
+static struct node_input spread(struct gradient_ctx *g, struct node_input value, int input,
+                                const struct einsum_term *term, const struct parts *parts) {
     if (parts->shared.n_labels < parts->all.n_labels) {
         for (int i = 0; i < parts->all.n_labels; i++)
             if (!term_has(&parts->shared, parts->all.labels[i]))
                 value = EXPAND(value, i);
-        struct node_input sizes = OP("GatherV2", SHAPE(IN(input)), gradient_i32s(g, parts->all.n_labels, parts->axes), I32(0));
+        struct node_input sizes = OP("GatherV2", SHAPE(IN(input)),
+                                     gradient_i32s(g, parts->all.n_labels, parts->axes), I32(0));
         value = OP("BroadcastTo", value, sizes);
     }
     if (parts->all.n_labels == term->n_labels)
@@ -64,7 +72,8 @@ static struct node_input spread(struct gradient_ctx *g, struct node_input value,
     return value;
 }
 
-static struct node_input input_grad(struct gradient_ctx *g, const struct einsum_equation *equation, int input) {
+static struct node_input input_grad(struct gradient_ctx *g, const struct einsum_equation *equation,
+                                    int input) {
     const struct einsum_term *term = &equation->in[input];
     struct parts parts;
     struct str text = STR_INIT;
@@ -72,7 +81,8 @@ static struct node_input input_grad(struct gradient_ctx *g, const struct einsum_
     bool has_ellipsis = equation->out.ellipsis >= 0;
     bool is_plain = parts.shared.n_labels == term->n_labels && term->ellipsis <= 0;
     if (has_ellipsis && !is_plain && !g->status)
-        g->status = status_unimplemented("The gradient of Einsum with an ellipsis behind labels, or with labels of one input alone, is not "
+        g->status = status_unimplemented("The gradient of Einsum with an ellipsis behind labels, "
+                                         "or with labels of one input alone, is not "
                                          "supported");
     parts.shared.ellipsis = has_ellipsis ? 0 : -1;
     add_term(&text, &equation->out);

@@ -1,7 +1,8 @@
 /* Gradients of ops that work element by element, an expression a row (build.h).
  *
- * In a UNARY expression dy is dL/dy; x and y are conjugates where they are complex: dL/dx = dL/dy · conj(f'(x)) = dL/dy · f'(conj x).
- * In a BINARY one, a and b are the inputs likewise, y the output, and each result is summed to its input's shape. */
+ * In a UNARY expression dy is dL/dy; x and y are conjugates where they are complex: dL/dx =
+ * dL/dy · conj(f'(x)) = dL/dy · f'(conj x). In a BINARY one, a and b are the inputs likewise, y
+ * the output, and each result is summed to its input's shape. */
 #ifndef MILLRACE_COMMON_GRADIENTS_ELEMENTWISE_H
 #define MILLRACE_COMMON_GRADIENTS_ELEMENTWISE_H
 

@@ -7,9 +7,13 @@ static struct node_input size_of(struct gradient_ctx *g, int rank) {
     return CAST(gradient_cast(g, n, real), DY(0));
 }
 
-#define TRANSFORM(name, rank, op, inverse_op)                                                                 \
-    static void name##_grad(struct gradient_ctx *g) { SET(0, MUL(OP(inverse_op, DY(0)), size_of(g, rank))); } \
-    static void i##name##_grad(struct gradient_ctx *g) { SET(0, DIV(OP(op, DY(0)), size_of(g, rank))); }
+#define TRANSFORM(name, rank, op, inverse_op)                 \
+    static void name##_grad(struct gradient_ctx *g) {         \
+        SET(0, MUL(OP(inverse_op, DY(0)), size_of(g, rank))); \
+    }                                                         \
+    static void i##name##_grad(struct gradient_ctx *g) {      \
+        SET(0, DIV(OP(op, DY(0)), size_of(g, rank)));         \
+    }
 
 TRANSFORM(fft, 1, "FFT", "IFFT")
 TRANSFORM(fft_2d, 2, "FFT2D", "IFFT2D")
@@ -18,16 +22,22 @@ TRANSFORM(fft_3d, 3, "FFT3D", "IFFT3D")
 /* ---- real ones, along one axis: of the spectrum only the half that says all is kept ---- */
 
 /* The last axis cut to n elements, or filled up with zeros. */
-static struct node_input resized(struct gradient_ctx *g, struct node_input value, struct node_input n) {
-    struct node_input shape = SHAPE(value), one = I32S(1), outer = gradient_outer(g, shape, 1), there = gradient_element(g, shape, -1);
+static struct node_input resized(struct gradient_ctx *g, struct node_input value,
+                                 struct node_input n) {
+    struct node_input shape = SHAPE(value), one = I32S(1), outer = gradient_outer(g, shape, 1),
+                      there = gradient_element(g, shape, -1);
     struct node_input more = CONCAT(outer, RESHAPE(OP("Maximum", SUB(n, there), I32(0)), one));
     struct node_input axis = SUB(OP("Size", shape), I32(1));
-    struct node_input longer = OP("ConcatV2", value, OP("Fill", more, gradient_number(g, value, 0)), axis);
+    struct node_input longer =
+        OP("ConcatV2", value, OP("Fill", more, gradient_number(g, value, 0)), axis);
     return OP("Slice", longer, OP("ZerosLike", shape), CONCAT(outer, RESHAPE(n, one)));
 }
 
 static struct node_input as_complex(struct gradient_ctx *g, struct node_input real) {
-    return OP_WITH("Complex", ATTRS(ATTR_T("Tout", gradient_dtype(real) == DT_DOUBLE ? DT_COMPLEX128 : DT_COMPLEX64)), real, ZEROS(real));
+    return OP_WITH(
+        "Complex",
+        ATTRS(ATTR_T("Tout", gradient_dtype(real) == DT_DOUBLE ? DT_COMPLEX128 : DT_COMPLEX64)),
+        real, ZEROS(real));
 }
 
 /* x [n] taken as [length]: the real part of Σ dy_k e^(2πi·kn/length) over the half. */
@@ -38,13 +48,16 @@ static void rfft_grad(struct gradient_ctx *g) {
     SET(0, resized(g, MUL(real, CAST(length, x)), gradient_element(g, SHAPE(x), -1)));
 }
 
-/* The other way round: frequencies that stand for their mirror image too count twice; they are those below length / 2, but for 0. */
+/* The other way round: frequencies that stand for their mirror image too count twice; they are
+ * those below length / 2, but for 0. */
 static void irfft_grad(struct gradient_ctx *g) {
     struct node_input length = gradient_element(g, IN(1), 0), dy = DY(0), one = I32(1);
     struct node_input half = ADD(OP("FloorDiv", length, I32(2)), one), k = RANGE(half);
-    struct node_input is_twice = OP("LogicalAnd", OP("Greater", k, I32(0)), OP("Less", MUL(k, I32(2)), length));
+    struct node_input is_twice =
+        OP("LogicalAnd", OP("Greater", k, I32(0)), OP("Less", MUL(k, I32(2)), length));
     struct node_input weight = DIV(WHERE(is_twice, NUM(2), NUM(1)), CAST(length, dy));
-    struct node_input spectrum = OP_WITH("RFFT", ATTRS(ATTR_T("Tcomplex", gradient_dtype(IN(0)))), dy, IN(1));
+    struct node_input spectrum =
+        OP_WITH("RFFT", ATTRS(ATTR_T("Tcomplex", gradient_dtype(IN(0)))), dy, IN(1));
     SET(0, resized(g, MUL(spectrum, as_complex(g, weight)), gradient_element(g, SHAPE(IN(0)), -1)));
 }
 

@@ -5,11 +5,13 @@
 
 #include "common/base/map.h"
 
-extern const struct gradient_list array_gradients, array_index_gradients, array_diag_gradients, control_flow_gradients;
+extern const struct gradient_list array_gradients, array_index_gradients, array_diag_gradients,
+    control_flow_gradients;
 extern const struct gradient_list nn_gradients;
-extern const struct gradient_list math_gradients, arithmetic_gradients, reduction_gradients, segment_gradients, matmul_gradients;
-extern const struct gradient_list state_gradients, resource_variable_gradients, training_gradients, tensor_array_gradients, stack_gradients,
-    logging_gradients;
+extern const struct gradient_list math_gradients, arithmetic_gradients, reduction_gradients,
+    segment_gradients, matmul_gradients;
+extern const struct gradient_list state_gradients, resource_variable_gradients, training_gradients,
+    tensor_array_gradients, stack_gradients, logging_gradients;
 extern const struct gradient_list random_gradients;
 extern const struct gradient_list io_gradients;
 extern const struct gradient_list string_gradients;
@@ -19,12 +21,14 @@ extern const struct gradient_list summary_gradients;
 extern const struct gradient_list conv_gradients, norm_gradients, pool_gradients, rnn_gradients;
 extern const struct gradient_list list_gradients, lookup_gradients, optional_gradients;
 extern const struct gradient_list sparse_gradients, ragged_gradients, set_gradients;
-extern const struct gradient_list queue_gradients, barrier_gradients, accumulator_gradients, staging_gradients, mutex_gradients;
+extern const struct gradient_list queue_gradients, barrier_gradients, accumulator_gradients,
+    staging_gradients, mutex_gradients;
 extern const struct gradient_list linalg_gradients, fft_gradients;
 extern const struct gradient_list image_gradients, reader_gradients;
-extern const struct gradient_list candidate_gradients, ctc_gradients, codec_gradients, quant_gradients, audio_gradients, cluster_gradients,
-    einsum_gradients;
-extern const struct gradient_list dataset_gradients, session_value_gradients, batch_gradients, debug_gradients, tensor_map_gradients;
+extern const struct gradient_list candidate_gradients, ctc_gradients, codec_gradients,
+    quant_gradients, audio_gradients, cluster_gradients, einsum_gradients;
+extern const struct gradient_list dataset_gradients, session_value_gradients, batch_gradients,
+    debug_gradients, tensor_map_gradients;
 
 const struct gradient_list *const gradient_lists[] = {
     &array_gradients,       &control_flow_gradients,  &nn_gradients,

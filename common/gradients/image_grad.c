@@ -1,20 +1,28 @@
 /* Derivatives of resizing and cropping: ops of their own compute them. */
 #include "common/gradients/build.h"
 
-static void resize_bilinear_grad(struct gradient_ctx *g) { SET(0, LIKE("ResizeBilinearGrad", DY(0), IN(0))); }
-static void resize_bicubic_grad(struct gradient_ctx *g) { SET(0, LIKE("ResizeBicubicGrad", DY(0), IN(0))); }
-
-static void resize_nearest_neighbor_grad(struct gradient_ctx *g) {
-    SET(0, LIKE("ResizeNearestNeighborGrad", DY(0), gradient_slice(g, SHAPE(IN(0)), I32(1), I32(3))));
+static void resize_bilinear_grad(struct gradient_ctx *g) {
+    SET(0, LIKE("ResizeBilinearGrad", DY(0), IN(0)));
+}
+static void resize_bicubic_grad(struct gradient_ctx *g) {
+    SET(0, LIKE("ResizeBicubicGrad", DY(0), IN(0)));
 }
 
-static void scale_and_translate_grad(struct gradient_ctx *g) { SET(0, LIKE("ScaleAndTranslateGrad", DY(0), IN(0), IN(2), IN(3))); }
+static void resize_nearest_neighbor_grad(struct gradient_ctx *g) {
+    SET(0,
+        LIKE("ResizeNearestNeighborGrad", DY(0), gradient_slice(g, SHAPE(IN(0)), I32(1), I32(3))));
+}
+
+static void scale_and_translate_grad(struct gradient_ctx *g) {
+    SET(0, LIKE("ScaleAndTranslateGrad", DY(0), IN(0), IN(2), IN(3)));
+}
 
 /* Of the boxes there is one for the bilinear method only; TensorFlow answers it for both. */
 static void crop_and_resize_grad(struct gradient_ctx *g) {
     enum dtype dtype = gradient_dtype(IN(0));
     if (dtype_in(dtype, DTYPES_FLOAT))
-        SET(0, LIKE_WITH("CropAndResizeGradImage", ATTRS(ATTR_T("T", dtype)), DY(0), IN(1), IN(2), SHAPE(IN(0))));
+        SET(0, LIKE_WITH("CropAndResizeGradImage", ATTRS(ATTR_T("T", dtype)), DY(0), IN(1), IN(2),
+                         SHAPE(IN(0))));
     SET(1, OP("CropAndResizeGradBoxes", DY(0), IN(0), IN(1), IN(2)));
 }
 

@@ -1,10 +1,13 @@
-/* Derivatives of linear algebra, over batches of matrices. Aᴴ is the adjoint; products of matrices are written without a sign. */
+/* Derivatives of linear algebra, over batches of matrices. Aᴴ is the adjoint; products of
+ * matrices are written without a sign. */
 #include "common/gradients/build.h"
 
 #define MATMUL(a, b) gradient_matmul(g, a, false, b, false)
 #define ADJ_MATMUL(a, b) gradient_matmul(g, a, true, b, false)
 #define MATMUL_ADJ(a, b) gradient_matmul(g, a, false, b, true)
-#define BAND(a, below, above) OP("MatrixBandPart", a, gradient_cast(g, I32(below), DT_INT64), gradient_cast(g, I32(above), DT_INT64))
+#define BAND(a, below, above)                                       \
+    OP("MatrixBandPart", a, gradient_cast(g, I32(below), DT_INT64), \
+       gradient_cast(g, I32(above), DT_INT64))
 
 /* ---- inverses and determinants ---- */
 
@@ -23,8 +26,12 @@ static struct node_input scaled_inverse(struct gradient_ctx *g, struct node_inpu
     return MUL(EXPAND(EXPAND(by_matrix, -1), -1), inverse);
 }
 
-static void matrix_determinant_grad(struct gradient_ctx *g) { SET(0, scaled_inverse(g, MUL(DY(0), OUT(0)))); }
-static void log_matrix_determinant_grad(struct gradient_ctx *g) { SET(0, scaled_inverse(g, DY(1))); }
+static void matrix_determinant_grad(struct gradient_ctx *g) {
+    SET(0, scaled_inverse(g, MUL(DY(0), OUT(0))));
+}
+static void log_matrix_determinant_grad(struct gradient_ctx *g) {
+    SET(0, scaled_inverse(g, DY(1)));
+}
 
 /* ---- solutions: A Y = B, dB = A⁻ᴴ dY, dA = -dB Yᴴ ---- */
 
@@ -50,9 +57,12 @@ static void matrix_triangular_solve_grad(struct gradient_ctx *g) {
 
 /* ---- decompositions ---- */
 
-static struct node_input half(struct gradient_ctx *g, struct node_input a) { return MUL(NUM(0.5), a); }
+static struct node_input half(struct gradient_ctx *g, struct node_input a) {
+    return MUL(NUM(0.5), a);
+}
 
-/* A = L Lᴴ: dA is half of S + Sᴴ, S = L⁻ᴴ Φ(Lᴴ dL) L⁻¹, where Φ takes the lower triangle and half of the diagonal. */
+/* A = L Lᴴ: dA is half of S + Sᴴ, S = L⁻ᴴ Φ(Lᴴ dL) L⁻¹, where Φ takes the lower triangle and
+ * half of the diagonal. */
 static void cholesky_grad(struct gradient_ctx *g) {
     struct node_input l = OUT(0), middle = ADJ_MATMUL(l, DY(0));
     middle = BAND(OP("MatrixSetDiag", middle, half(g, OP("MatrixDiagPart", middle))), -1, 0);
@@ -62,8 +72,8 @@ static void cholesky_grad(struct gradient_ctx *g) {
     SET(0, half(g, ADD(s, gradient_adjoint(g, s))));
 }
 
-/* A = V diag(e) Vᴴ: dA = V (diag(de) + F ∘ Vᴴ dV) Vᴴ, F_ij = 1 / (e_j - e_i) and 0 where that is none. Only the lower triangle of A is
- * read, so it has the upper one's share too. */
+/* A = V diag(e) Vᴴ: dA = V (diag(de) + F ∘ Vᴴ dV) Vᴴ, F_ij = 1 / (e_j - e_i) and 0 where that is
+ * none. Only the lower triangle of A is read, so it has the upper one's share too. */
 static void self_adjoint_eig_grad(struct gradient_ctx *g) {
     struct node_input e = OUT(0), v = OUT(1), middle;
     if (gradient_attr_b(g, "compute_v")) {
@@ -80,17 +90,21 @@ static void self_adjoint_eig_grad(struct gradient_ctx *g) {
 }
 
 /* x R⁻ᴴ for an upper triangle R */
-static struct node_input over_upper(struct gradient_ctx *g, struct node_input x, struct node_input r) {
-    return gradient_adjoint(g, OP_WITH("MatrixTriangularSolve", ATTRS(ATTR_B("lower", false)), r, gradient_adjoint(g, x)));
+static struct node_input over_upper(struct gradient_ctx *g, struct node_input x,
+                                    struct node_input r) {
+    return gradient_adjoint(g, OP_WITH("MatrixTriangularSolve", ATTRS(ATTR_B("lower", false)), r,
+                                       gradient_adjoint(g, x)));
 }
 
-/* A = Q R with at least as many rows as columns. Of wider matrices R is no triangle, and the solution fails. */
+/* A = Q R with at least as many rows as columns. Of wider matrices R is no triangle, and the
+ * solution fails. */
 static void qr_grad(struct gradient_ctx *g) {
     struct node_input q = OUT(0), r = OUT(1), dq = DY(0), dr = DY(1);
     if (gradient_attr_b(g, "full_matrices") && !g->status)
         g->status = status_unimplemented("The gradient of Qr with full_matrices is not supported");
     struct node_input qdq = ADJ_MATMUL(q, dq), rdr = MATMUL_ADJ(r, dr);
-    struct node_input skew = ADD(SUB(qdq, gradient_adjoint(g, qdq)), SUB(rdr, gradient_adjoint(g, rdr)));
+    struct node_input skew =
+        ADD(SUB(qdq, gradient_adjoint(g, qdq)), SUB(rdr, gradient_adjoint(g, rdr)));
     struct node_input inside = MATMUL(q, ADD(dr, over_upper(g, BAND(skew, -1, 0), r)));
     SET(0, ADD(inside, over_upper(g, SUB(dq, MATMUL(q, qdq)), r)));
 }

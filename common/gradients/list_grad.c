@@ -7,43 +7,57 @@ static struct node_input element_shape(struct gradient_ctx *g, struct node_input
 
 /* What a row of a tensor of rows is like. */
 static struct node_input row_shape(struct gradient_ctx *g, struct node_input rows) {
-    return OP_WITH("StridedSlice", ATTRS(ATTR_I("end_mask", 1)), SHAPE(rows), I32S(1), I32S(0), I32S(1));
+    return OP_WITH("StridedSlice", ATTRS(ATTR_I("end_mask", 1)), SHAPE(rows), I32S(1), I32S(0),
+                   I32S(1));
 }
 
 static void from_tensor_grad(struct gradient_ctx *g) {
-    SET(0, OP_WITH("TensorListStack", ATTRS(ATTR_T("element_dtype", gradient_dtype(IN(0)))), DY(0), row_shape(g, IN(0))));
+    SET(0, OP_WITH("TensorListStack", ATTRS(ATTR_T("element_dtype", gradient_dtype(IN(0)))), DY(0),
+                   row_shape(g, IN(0))));
 }
 
-static void stack_grad(struct gradient_ctx *g) { SET(0, OP("TensorListFromTensor", DY(0), element_shape(g, IN(0)))); }
+static void stack_grad(struct gradient_ctx *g) {
+    SET(0, OP("TensorListFromTensor", DY(0), element_shape(g, IN(0))));
+}
 
 static void push_back_grad(struct gradient_ctx *g) {
-    struct node_input popped = OP_WITH("TensorListPopBack", ATTRS(ATTR_T("element_dtype", gradient_dtype(IN(1)))), DY(0), SHAPE(IN(1)));
+    struct node_input popped =
+        OP_WITH("TensorListPopBack", ATTRS(ATTR_T("element_dtype", gradient_dtype(IN(1)))), DY(0),
+                SHAPE(IN(1)));
     SET(0, popped);
     SET(1, SECOND(popped));
 }
 
 /* Without a gradient of what is left, that of a list of its length. */
-static void pop_back_grad(struct gradient_ctx *g) { SET(0, OP("TensorListPushBack", DY(0), DY(1))); }
+static void pop_back_grad(struct gradient_ctx *g) {
+    SET(0, OP("TensorListPushBack", DY(0), DY(1)));
+}
 
 static void get_item_grad(struct gradient_ctx *g) {
-    struct node_input empty = OP_WITH("TensorListReserve", ATTRS(ATTR_T("element_dtype", gradient_dtype(OUT(0)))), element_shape(g, IN(0)),
-                                      OP("TensorListLength", IN(0)));
+    struct node_input empty =
+        OP_WITH("TensorListReserve", ATTRS(ATTR_T("element_dtype", gradient_dtype(OUT(0)))),
+                element_shape(g, IN(0)), OP("TensorListLength", IN(0)));
     SET(0, OP("TensorListSetItem", empty, IN(1), DY(0)));
 }
 
 static void set_item_grad(struct gradient_ctx *g) {
     SET(0, OP("TensorListSetItem", DY(0), IN(1), ZEROS(IN(2))));
-    SET(2, OP_WITH("TensorListGetItem", ATTRS(ATTR_T("element_dtype", gradient_dtype(IN(2)))), DY(0), IN(1), SHAPE(IN(2))));
+    SET(2, OP_WITH("TensorListGetItem", ATTRS(ATTR_T("element_dtype", gradient_dtype(IN(2)))),
+                   DY(0), IN(1), SHAPE(IN(2))));
 }
 
-static void resize_grad(struct gradient_ctx *g) { SET(0, OP("TensorListResize", DY(0), OP("TensorListLength", IN(0)))); }
+static void resize_grad(struct gradient_ctx *g) {
+    SET(0, OP("TensorListResize", DY(0), OP("TensorListLength", IN(0))));
+}
 
 static void gather_grad(struct gradient_ctx *g) {
-    SET(0, OP("TensorListScatterV2", DY(0), IN(1), element_shape(g, IN(0)), OP("TensorListLength", IN(0))));
+    SET(0, OP("TensorListScatterV2", DY(0), IN(1), element_shape(g, IN(0)),
+              OP("TensorListLength", IN(0))));
 }
 
 static void scatter_grad(struct gradient_ctx *g) {
-    SET(0, OP_WITH("TensorListGather", ATTRS(ATTR_T("element_dtype", gradient_dtype(IN(0)))), DY(0), IN(1), row_shape(g, IN(0))));
+    SET(0, OP_WITH("TensorListGather", ATTRS(ATTR_T("element_dtype", gradient_dtype(IN(0)))), DY(0),
+                   IN(1), row_shape(g, IN(0))));
 }
 
 /* ---- rows ---- */

@@ -43,14 +43,20 @@ UNARY(digamma, MUL(dy, OP("Polygamma", NUM(1), x)))
 /* ---- Bessel functions, integrals ---- */
 
 /* At 0 a quotient y / x has a limit, and 0/0 is none. */
-static struct node_input unless_zero(struct gradient_ctx *g, struct node_input x, double at_zero, struct node_input value) {
+static struct node_input unless_zero(struct gradient_ctx *g, struct node_input x, double at_zero,
+                                     struct node_input value) {
     return WHERE(OP("Equal", x, NUM(0)), NUM(at_zero), value);
 }
 
 UNARY(bessel_i0, MUL(dy, OP("BesselI1", x)))
 UNARY(bessel_i0e, MUL(dy, SUB(OP("BesselI1e", x), MUL(OP("Sign", x), y))))
-UNARY(bessel_i1, MUL(dy, unless_zero(g, x, 1, SUB(OP("BesselI0", x), DIV(y, x))))) /* 1 at 0, as TensorFlow has it: the limit is 1/2 */
-UNARY(bessel_i1e, MUL(dy, unless_zero(g, x, 0.5, SUB(OP("BesselI0e", x), MUL(y, ADD(OP("Sign", x), OP("Reciprocal", x)))))))
+UNARY(bessel_i1,
+      MUL(dy, unless_zero(g, x, 1,
+                          SUB(OP("BesselI0", x),
+                              DIV(y, x))))) /* 1 at 0, as TensorFlow has it: the limit is 1/2 */
+UNARY(bessel_i1e, MUL(dy, unless_zero(g, x, 0.5,
+                                      SUB(OP("BesselI0e", x),
+                                          MUL(y, ADD(OP("Sign", x), OP("Reciprocal", x)))))))
 UNARY(bessel_j0, NEG(MUL(dy, OP("BesselJ1", x))))
 UNARY(bessel_j1, MUL(dy, unless_zero(g, x, 0.5, SUB(OP("BesselJ0", x), DIV(y, x)))))
 UNARY(bessel_y0, NEG(MUL(dy, OP("BesselY1", x))))
@@ -71,9 +77,13 @@ UNARY(abs, MUL(dy, OP("Sign", x)))
 UNARY(zero, ZEROS(x))
 UNARY(conj, OP("Conj", dy))
 UNARY(check_numerics,
-      LIKE_WITH("CheckNumerics", ATTRS(ATTR_S("message", "Not a number (NaN) or infinity (Inf) values detected in gradient.")), dy))
+      LIKE_WITH("CheckNumerics",
+                ATTRS(ATTR_S("message",
+                             "Not a number (NaN) or infinity (Inf) values detected in gradient.")),
+                dy))
 
-static struct node_input complex_of(struct gradient_ctx *g, struct node_input real, struct node_input imaginary) {
+static struct node_input complex_of(struct gradient_ctx *g, struct node_input real,
+                                    struct node_input imaginary) {
     enum dtype dtype = gradient_dtype(real) == DT_DOUBLE ? DT_COMPLEX128 : DT_COMPLEX64;
     return OP_WITH("Complex", ATTRS(ATTR_T("Tout", dtype)), real, imaginary);
 }
@@ -104,8 +114,8 @@ static void cast_grad(struct gradient_ctx *g) {
         SET(0, CAST(DY(0), IN(0)));
 }
 
-/* ---- derivatives of derivatives: of (a, b), b the gradient that came in; ā is a's conjugate, and where it stands in a formula, the
- * gradient to a is conjugate too ---- */
+/* ---- derivatives of derivatives: of (a, b), b the gradient that came in; ā is a's conjugate,
+ * and where it stands in a formula, the gradient to a is conjugate too ---- */
 
 /* b / 2ā */
 static void sqrt_grad_grad(struct gradient_ctx *g) {

@@ -1,9 +1,13 @@
 /* Derivatives of products of matrices. */
 #include "common/gradients/build.h"
 
-/* C = op(A) op(B), op a transposition or not: dop(A) = dC op(B)ᴴ, dop(B) = op(A)ᴴ dC. MatMul transposes without conjugating. */
-static struct node_input matmul(struct gradient_ctx *g, struct node_input a, bool transpose_a, struct node_input b, bool transpose_b) {
-    return OP_WITH("MatMul", ATTRS(ATTR_B("transpose_a", transpose_a), ATTR_B("transpose_b", transpose_b)), a, b);
+/* C = op(A) op(B), op a transposition or not: dop(A) = dC op(B)ᴴ, dop(B) = op(A)ᴴ dC. MatMul
+ * transposes without conjugating. */
+static struct node_input matmul(struct gradient_ctx *g, struct node_input a, bool transpose_a,
+                                struct node_input b, bool transpose_b) {
+    return OP_WITH("MatMul",
+                   ATTRS(ATTR_B("transpose_a", transpose_a), ATTR_B("transpose_b", transpose_b)), a,
+                   b);
 }
 
 static void mat_mul_grad(struct gradient_ctx *g) {
@@ -16,8 +20,10 @@ static void mat_mul_grad(struct gradient_ctx *g) {
 static void batch_mat_mul_grad(struct gradient_ctx *g) {
     bool adj_a = gradient_attr_b(g, "adj_x"), adj_b = gradient_attr_b(g, "adj_y");
     struct node_input a = IN(0), b = IN(1), dy = DY(0);
-    SET_SUM(0, adj_a ? gradient_matmul(g, b, adj_b, dy, true) : gradient_matmul(g, dy, false, b, !adj_b));
-    SET_SUM(1, adj_b ? gradient_matmul(g, dy, true, a, adj_a) : gradient_matmul(g, a, !adj_a, dy, false));
+    SET_SUM(0, adj_a ? gradient_matmul(g, b, adj_b, dy, true)
+                     : gradient_matmul(g, dy, false, b, !adj_b));
+    SET_SUM(1, adj_b ? gradient_matmul(g, dy, true, a, adj_a)
+                     : gradient_matmul(g, a, !adj_a, dy, false));
 }
 
 /* Either input may be bfloat16, the product is float. */

@@ -8,7 +8,9 @@ static void bias_add_grad(struct gradient_ctx *g) {
     SET(1, LIKE("BiasAddGrad", DY(0)));
 }
 
-static void bias_add_grad_grad(struct gradient_ctx *g) { SET(0, LIKE("BiasAdd", ZEROS(IN(0)), DY(0))); }
+static void bias_add_grad_grad(struct gradient_ctx *g) {
+    SET(0, LIKE("BiasAdd", ZEROS(IN(0)), DY(0)));
+}
 
 /* ---- activations ---- */
 
@@ -20,7 +22,8 @@ UNARY(selu, OP("SeluGrad", dy, y))
 UNARY(softplus, MUL(dy, OP("Sigmoid", x)))
 UNARY(softsign, OP("SoftsignGrad", dy, x))
 
-/* Of (gradients, features): linear in the gradients; the features only choose the piece of a function that is linear in pieces. */
+/* Of (gradients, features): linear in the gradients; the features only choose the piece of a
+ * function that is linear in pieces. */
 static void pieces_grad(struct gradient_ctx *g) {
     SET(0, LIKE(g->node->op_name, DY(0), IN(1)));
     SET(1, ZEROS(IN(1)));
@@ -46,7 +49,9 @@ static void softmax_grad(struct gradient_ctx *g) {
     SET(0, MUL(SUB(DY(0), SUM_KEPT(MUL(DY(0), y), I32(-1))), y));
 }
 
-static void log_softmax_grad(struct gradient_ctx *g) { SET(0, SUB(DY(0), MUL(SUM_KEPT(DY(0), I32(-1)), OP("Exp", OUT(0))))); }
+static void log_softmax_grad(struct gradient_ctx *g) {
+    SET(0, SUB(DY(0), MUL(SUM_KEPT(DY(0), I32(-1)), OP("Exp", OUT(0)))));
+}
 
 /* The loss' gradient is the op's second output; that one's own is softmax's. */
 static void set_logits(struct gradient_ctx *g) {
@@ -70,11 +75,13 @@ static void sparse_softmax_cross_entropy_grad(struct gradient_ctx *g) { set_logi
 
 /* Each row's values go back to the places they came from, as rows of one long vector. */
 static void top_k_grad(struct gradient_ctx *g) {
-    struct node_input shape = SHAPE(IN(0)), width = gradient_element(g, shape, -1), k = gradient_element(g, SHAPE(OUT(1)), -1);
+    struct node_input shape = SHAPE(IN(0)), width = gradient_element(g, shape, -1),
+                      k = gradient_element(g, SHAPE(OUT(1)), -1);
     struct node_input n_rows = gradient_product(g, gradient_outer(g, shape, 1)), one = I32S(1);
     struct node_input places = RESHAPE(OUT(1), CONCAT(RESHAPE(n_rows, one), RESHAPE(k, one)));
     struct node_input first = EXPAND(MUL(RANGE(n_rows), width), 1);
-    struct node_input flat = OP("UnsortedSegmentSum", RESHAPE(DY(0), I32S(-1)), RESHAPE(ADD(places, first), I32S(-1)), OP("Size", IN(0)));
+    struct node_input flat = OP("UnsortedSegmentSum", RESHAPE(DY(0), I32S(-1)),
+                                RESHAPE(ADD(places, first), I32S(-1)), OP("Size", IN(0)));
     SET(0, RESHAPE(flat, shape));
 }
 

@@ -1,7 +1,8 @@
 /* Derivatives of normalisations: ops of their own compute them. */
 #include "common/gradients/build.h"
 
-/* Where statistics are given rather than taken from the batch, they stand where the batch's would. Of them TensorFlow has no gradient. */
+/* Where statistics are given rather than taken from the batch, they stand where the batch's
+ * would. Of them TensorFlow has no gradient. */
 static void fused_batch_norm(struct gradient_ctx *g, const char *op, bool has_third) {
     bool is_training = gradient_attr_b(g, "is_training");
     struct node_input mean = is_training ? OUT(3) : IN(3), variance = is_training ? OUT(4) : IN(4);
@@ -11,13 +12,20 @@ static void fused_batch_norm(struct gradient_ctx *g, const char *op, bool has_th
         SET(i, gradient_second(made, i));
 }
 
-static void fused_batch_norm_grad(struct gradient_ctx *g) { fused_batch_norm(g, "FusedBatchNormGrad", false); }
-static void fused_batch_norm_v2_grad(struct gradient_ctx *g) { fused_batch_norm(g, "FusedBatchNormGradV2", false); }
-static void fused_batch_norm_v3_grad(struct gradient_ctx *g) { fused_batch_norm(g, "FusedBatchNormGradV3", true); }
+static void fused_batch_norm_grad(struct gradient_ctx *g) {
+    fused_batch_norm(g, "FusedBatchNormGrad", false);
+}
+static void fused_batch_norm_v2_grad(struct gradient_ctx *g) {
+    fused_batch_norm(g, "FusedBatchNormGradV2", false);
+}
+static void fused_batch_norm_v3_grad(struct gradient_ctx *g) {
+    fused_batch_norm(g, "FusedBatchNormGradV3", true);
+}
 
 /* (t, mean, variance, beta, gamma) */
 static void batch_norm_grad(struct gradient_ctx *g) {
-    struct node_input made = LIKE("BatchNormWithGlobalNormalizationGrad", IN(0), IN(1), IN(2), IN(4), DY(0));
+    struct node_input made =
+        LIKE("BatchNormWithGlobalNormalizationGrad", IN(0), IN(1), IN(2), IN(4), DY(0));
     for (int i = 0; i < 5; i++)
         SET(i, gradient_second(made, i));
 }

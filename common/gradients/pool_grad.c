@@ -3,9 +3,15 @@
 
 /* ---- the greatest: (x), then (x, y, dy), then the same with the second derivative ---- */
 
-static void max_pool_grad(struct gradient_ctx *g) { SET(0, LIKE("MaxPoolGrad", IN(0), OUT(0), DY(0))); }
-static void max_pool_v2_grad(struct gradient_ctx *g) { SET(0, LIKE("MaxPoolGradV2", IN(0), OUT(0), DY(0), IN(1), IN(2))); }
-static void max_pool_3d_grad(struct gradient_ctx *g) { SET(0, LIKE("MaxPool3DGrad", IN(0), OUT(0), DY(0))); }
+static void max_pool_grad(struct gradient_ctx *g) {
+    SET(0, LIKE("MaxPoolGrad", IN(0), OUT(0), DY(0)));
+}
+static void max_pool_v2_grad(struct gradient_ctx *g) {
+    SET(0, LIKE("MaxPoolGradV2", IN(0), OUT(0), DY(0), IN(1), IN(2)));
+}
+static void max_pool_3d_grad(struct gradient_ctx *g) {
+    SET(0, LIKE("MaxPool3DGrad", IN(0), OUT(0), DY(0)));
+}
 
 static void set_unmoved(struct gradient_ctx *g) {
     SET(0, ZEROS(IN(0)));
@@ -37,13 +43,19 @@ static void max_pool_3d_grad_grad_grad(struct gradient_ctx *g) {
     SET(2, LIKE("MaxPool3DGrad", IN(0), IN(1), DY(0)));
 }
 
-static void max_pool_with_argmax_grad(struct gradient_ctx *g) { SET(0, LIKE("MaxPoolGradWithArgmax", IN(0), DY(0), OUT(1))); }
+static void max_pool_with_argmax_grad(struct gradient_ctx *g) {
+    SET(0, LIKE("MaxPoolGradWithArgmax", IN(0), DY(0), OUT(1)));
+}
 
 /* ---- the average ---- */
 
-static void avg_pool_grad(struct gradient_ctx *g) { SET(0, LIKE("AvgPoolGrad", SHAPE(IN(0)), DY(0))); }
+static void avg_pool_grad(struct gradient_ctx *g) {
+    SET(0, LIKE("AvgPoolGrad", SHAPE(IN(0)), DY(0)));
+}
 static void avg_pool_grad_grad(struct gradient_ctx *g) { SET(1, LIKE("AvgPool", DY(0))); }
-static void avg_pool_3d_grad(struct gradient_ctx *g) { SET(0, LIKE("AvgPool3DGrad", SHAPE(IN(0)), DY(0))); }
+static void avg_pool_3d_grad(struct gradient_ctx *g) {
+    SET(0, LIKE("AvgPool3DGrad", SHAPE(IN(0)), DY(0)));
+}
 static void avg_pool_3d_grad_grad(struct gradient_ctx *g) { SET(1, LIKE("AvgPool3D", DY(0))); }
 
 /* ---- windows of different sizes ---- */

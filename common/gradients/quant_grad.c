@@ -1,14 +1,19 @@
-/* Derivatives of the quantising family: steps have none, so gradients pass where the input is in the range. */
+/* Derivatives of the quantising family: steps have none, so gradients pass where the input is in
+ * the range. */
 #include "common/gradients/build.h"
 
-static void fake_args_grad(struct gradient_ctx *g) { SET(0, LIKE("FakeQuantWithMinMaxArgsGradient", DY(0), IN(0))); }
+static void fake_args_grad(struct gradient_ctx *g) {
+    SET(0, LIKE("FakeQuantWithMinMaxArgsGradient", DY(0), IN(0)));
+}
 
 static void set_three(struct gradient_ctx *g, struct node_input first) {
     for (int i = 0; i < 3; i++)
         SET(i, gradient_second(first, i));
 }
 
-static void fake_vars_grad(struct gradient_ctx *g) { set_three(g, LIKE("FakeQuantWithMinMaxVarsGradient", DY(0), IN(0), IN(1), IN(2))); }
+static void fake_vars_grad(struct gradient_ctx *g) {
+    set_three(g, LIKE("FakeQuantWithMinMaxVarsGradient", DY(0), IN(0), IN(1), IN(2)));
+}
 
 static void fake_channels_grad(struct gradient_ctx *g) {
     set_three(g, LIKE("FakeQuantWithMinMaxVarsPerChannelGradient", DY(0), IN(0), IN(1), IN(2)));
@@ -16,7 +21,9 @@ static void fake_channels_grad(struct gradient_ctx *g) {
 
 static void straight_grad(struct gradient_ctx *g) { SET(0, DY(0)); }
 
-static void range_grad(struct gradient_ctx *g) { set_three(g, LIKE("QuantizeAndDequantizeV4Grad", DY(0), IN(0), IN(1), IN(2))); }
+static void range_grad(struct gradient_ctx *g) {
+    set_three(g, LIKE("QuantizeAndDequantizeV4Grad", DY(0), IN(0), IN(1), IN(2)));
+}
 
 // clang-format off
 static const struct gradient_row rows[] = {

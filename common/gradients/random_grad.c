@@ -1,9 +1,11 @@
-/* Derivatives of the random family: a random number does not follow its shape or seed; only Gamma follows its alpha. */
+/* Derivatives of the random family: a random number does not follow its shape or seed; only
+ * Gamma follows its alpha. */
 #include "common/gradients/build.h"
 
 /* A sample's derivative to its alpha; samples of one alpha are added up. */
 static void gamma_alpha_grad(struct gradient_ctx *g, int alpha) {
-    SET_SUM(alpha, MUL(DY(0), OP("RandomGammaGrad", OP("BroadcastTo", IN(alpha), SHAPE(OUT(0))), OUT(0))));
+    SET_SUM(alpha,
+            MUL(DY(0), OP("RandomGammaGrad", OP("BroadcastTo", IN(alpha), SHAPE(OUT(0))), OUT(0))));
 }
 
 static void random_gamma_grad(struct gradient_ctx *g) { gamma_alpha_grad(g, 1); }

@@ -1,4 +1,5 @@
-/* Derivatives of resource variables: the gradient to a handle is that of the variable's value, dense. */
+/* Derivatives of resource variables: the gradient to a handle is that of the variable's value,
+ * dense. */
 #include "common/gradients/build.h"
 
 static void read_variable_grad(struct gradient_ctx *g) { SET(0, DY(0)); }
@@ -11,8 +12,10 @@ static struct node_input variable_shape(struct gradient_ctx *g, enum dtype dtype
 static void resource_gather_grad(struct gradient_ctx *g) {
     struct node_input shape = variable_shape(g, DT_INT32);
     if (gradient_attr_i(g, "batch_dims") != 0 && !g->status)
-        g->status = status_unimplemented("The gradient of ResourceGather with batch_dims is not supported");
-    struct node_input row = OP_WITH("StridedSlice", ATTRS(ATTR_I("end_mask", 1)), shape, I32S(1), I32S(0), I32S(1));
+        g->status =
+            status_unimplemented("The gradient of ResourceGather with batch_dims is not supported");
+    struct node_input row =
+        OP_WITH("StridedSlice", ATTRS(ATTR_I("end_mask", 1)), shape, I32S(1), I32S(0), I32S(1));
     struct node_input rows = RESHAPE(DY(0), CONCAT(RESHAPE(OP("Size", IN(1)), I32S(1)), row));
     SET(0, OP("UnsortedSegmentSum", rows, RESHAPE(IN(1), I32S(-1)), gradient_element(g, shape, 0)));
 }

@@ -3,7 +3,8 @@
 
 /* ---- sorted segments ---- */
 
-static struct node_input rows_of(struct gradient_ctx *g, struct node_input by_segment, struct node_input ids) {
+static struct node_input rows_of(struct gradient_ctx *g, struct node_input by_segment,
+                                 struct node_input ids) {
     return OP("GatherV2", by_segment, ids, I32(0));
 }
 
@@ -22,21 +23,25 @@ static void segment_extreme_grad(struct gradient_ctx *g) {
     SET(0, WHERE(is_it, rows_of(g, DIV(DY(0), n), IN(1)), NUM(0)));
 }
 
-/* The product of a segment's others: with no 0 among all, by division; for the only 0, the product without it; else 0. `sum` and
- * `product` reduce rows to segments, `spread` hands segments to rows. */
+/* The product of a segment's others: with no 0 among all, by division; for the only 0, the
+ * product without it; else 0. `sum` and `product` reduce rows to segments, `spread` hands
+ * segments to rows. */
 struct segments {
     const char *sum, *product;
     struct node_input ids, n; /* n: of unsorted ones */
     struct node_input row_ids;
 };
 
-static struct node_input reduce(struct gradient_ctx *g, const struct segments *by, const char *op, struct node_input rows) {
+static struct node_input reduce(struct gradient_ctx *g, const struct segments *by, const char *op,
+                                struct node_input rows) {
     return by->n.src ? OP(op, rows, by->ids, by->n) : OP(op, rows, by->ids);
 }
 
 static struct node_input product_of_others(struct gradient_ctx *g, const struct segments *by) {
     struct node_input x = IN(0), is_zero = OP("Equal", x, NUM(0));
-    struct node_input n_zeros = rows_of(g, reduce(g, by, by->sum, OP_WITH("Cast", ATTRS(ATTR_T("DstT", DT_INT32)), is_zero)), by->row_ids);
+    struct node_input n_zeros = rows_of(
+        g, reduce(g, by, by->sum, OP_WITH("Cast", ATTRS(ATTR_T("DstT", DT_INT32)), is_zero)),
+        by->row_ids);
     struct node_input not_zero = WHERE(is_zero, NUM(1), x);
     struct node_input without_zeros = rows_of(g, reduce(g, by, by->product, not_zero), by->row_ids);
     struct node_input by_division = DIV(rows_of(g, OUT(0), by->row_ids), not_zero);
@@ -51,7 +56,9 @@ static void segment_prod_grad(struct gradient_ctx *g) {
 
 /* ---- unsorted ones: rows with negative ids are in none ---- */
 
-static struct node_input clipped_ids(struct gradient_ctx *g) { return OP("Maximum", IN(1), ZEROS(IN(1))); }
+static struct node_input clipped_ids(struct gradient_ctx *g) {
+    return OP("Maximum", IN(1), ZEROS(IN(1)));
+}
 
 /* Is the row in a segment? In the shape of the ids and as many 1 as a row has axes. */
 static struct node_input is_in(struct gradient_ctx *g) {
@@ -74,7 +81,8 @@ static void unsorted_segment_extreme_grad(struct gradient_ctx *g) {
 }
 
 static void unsorted_segment_prod_grad(struct gradient_ctx *g) {
-    struct segments by = {"UnsortedSegmentSum", "UnsortedSegmentProd", IN(1), IN(2), clipped_ids(g)};
+    struct segments by = {"UnsortedSegmentSum", "UnsortedSegmentProd", IN(1), IN(2),
+                          clipped_ids(g)};
     SET(0, MUL(rows_or_zeros(g, DY(0)), product_of_others(g, &by)));
 }
 
@@ -84,9 +92,15 @@ static void sparse_segment(struct gradient_ctx *g, const char *op) {
     SET(0, OP(op, DY(0), IN(1), IN(2), gradient_element(g, SHAPE(IN(0)), 0)));
 }
 
-static void sparse_segment_sum_grad(struct gradient_ctx *g) { sparse_segment(g, "SparseSegmentSumGrad"); }
-static void sparse_segment_mean_grad(struct gradient_ctx *g) { sparse_segment(g, "SparseSegmentMeanGrad"); }
-static void sparse_segment_sqrt_n_grad(struct gradient_ctx *g) { sparse_segment(g, "SparseSegmentSqrtNGrad"); }
+static void sparse_segment_sum_grad(struct gradient_ctx *g) {
+    sparse_segment(g, "SparseSegmentSumGrad");
+}
+static void sparse_segment_mean_grad(struct gradient_ctx *g) {
+    sparse_segment(g, "SparseSegmentMeanGrad");
+}
+static void sparse_segment_sqrt_n_grad(struct gradient_ctx *g) {
+    sparse_segment(g, "SparseSegmentSqrtNGrad");
+}
 
 /* ---- rows ---- */
 

@@ -8,7 +8,8 @@ static void sparse_reorder_grad(struct gradient_ctx *g) {
     SET(1, OP("GatherV2", DY(1), OP("InvertPermutation", from), I32(0)));
 }
 
-/* (indices, shape, values, default): what the default covers is all but the elements. One value may stand for all of them. */
+/* (indices, shape, values, default): what the default covers is all but the elements. One value
+ * may stand for all of them. */
 static void sparse_to_dense_grad(struct gradient_ctx *g) {
     struct node_input dy = DY(0), values = OP("GatherNd", dy, IN(0)), all = RANGE(OP("Rank", dy));
     SET(3, SUB(SUM(dy, all), SUM(values, RANGE(OP("Rank", values)))));
@@ -23,15 +24,19 @@ static void sparse_tensor_dense_add_grad(struct gradient_ctx *g) {
 
 /* One column of the indices. */
 static struct node_input column(struct gradient_ctx *g, struct node_input indices, int32_t i) {
-    return OP_WITH("StridedSlice", ATTRS(ATTR_I("begin_mask", 1), ATTR_I("end_mask", 1), ATTR_I("shrink_axis_mask", 2)), indices,
-                   I32S(0, i), I32S(0, i + 1), I32S(1, 1));
+    return OP_WITH(
+        "StridedSlice",
+        ATTRS(ATTR_I("begin_mask", 1), ATTR_I("end_mask", 1), ATTR_I("shrink_axis_mask", 2)),
+        indices, I32S(0, i), I32S(0, i + 1), I32S(1, 1));
 }
 
-/* (indices, values, shape, b): op(A) op(B). A value at (i, j) got dy's row i times op(B)'s row j. */
+/* (indices, values, shape, b): op(A) op(B). A value at (i, j) got dy's row i times op(B)'s row
+ * j. */
 static void sparse_tensor_dense_mat_mul_grad(struct gradient_ctx *g) {
     bool adj_a = gradient_attr_b(g, "adjoint_a"), adj_b = gradient_attr_b(g, "adjoint_b");
     struct node_input b = adj_b ? gradient_adjoint(g, IN(3)) : IN(3);
-    struct node_input db = OP_WITH("SparseTensorDenseMatMul", ATTRS(ATTR_B("adjoint_a", !adj_a)), IN(0), IN(1), IN(2), DY(0));
+    struct node_input db = OP_WITH("SparseTensorDenseMatMul", ATTRS(ATTR_B("adjoint_a", !adj_a)),
+                                   IN(0), IN(1), IN(2), DY(0));
     struct node_input of_dy = OP("GatherV2", DY(0), column(g, IN(0), adj_a ? 1 : 0), I32(0));
     struct node_input of_b = OP("GatherV2", b, column(g, IN(0), adj_a ? 0 : 1), I32(0));
     struct node_input values = adj_a ? MUL(CONJ(of_dy), of_b) : MUL(of_dy, CONJ(of_b));
@@ -54,7 +59,9 @@ static void sparse_add_grad(struct gradient_ctx *g) {
 }
 
 /* (indices, values, shape, start, size) */
-static void sparse_slice_grad(struct gradient_ctx *g) { SET(1, OP("SparseSliceGrad", DY(1), IN(0), IN(3), OUT(0))); }
+static void sparse_slice_grad(struct gradient_ctx *g) {
+    SET(1, OP("SparseSliceGrad", DY(1), IN(0), IN(3), OUT(0)));
+}
 
 /* ---- rows ---- */
 

@@ -1,4 +1,5 @@
-/* Derivatives of the stack family: none. Stacks keep values for gradients and have none themselves. */
+/* Derivatives of the stack family: none. Stacks keep values for gradients and have none
+ * themselves. */
 #include "common/gradients/gradient.h"
 
 extern const struct gradient_list stack_gradients;

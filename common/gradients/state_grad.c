@@ -1,4 +1,5 @@
-/* Derivatives of the state family: none. A variable is read through an Identity, which carries the gradient. */
+/* Derivatives of the state family: none. A variable is read through an Identity, which carries
+ * the gradient. */
 #include "common/gradients/gradient.h"
 
 extern const struct gradient_list state_gradients;

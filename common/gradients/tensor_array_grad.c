@@ -1,5 +1,6 @@
-/* Derivatives of TensorArrays: a second array, found by the forward one's handle and a name, holds the gradients of its elements. What is
- * read from it waits for what was written into it, through its flow. */
+/* Derivatives of TensorArrays: a second array, found by the forward one's handle and a name,
+ * holds the gradients of its elements. What is read from it waits for what was written into it,
+ * through its flow. */
 #include "common/gradients/build.h"
 
 /* The array of gradients, after `flow`: its handle and flow. */
@@ -31,17 +32,23 @@ static void set_read(struct gradient_ctx *g, int value, int flow, struct node_in
     SET(flow, DY(0));
 }
 
-static struct node_input read_as(struct gradient_ctx *g, const char *op, struct node_input value, struct node_input places) {
+static struct node_input read_as(struct gradient_ctx *g, const char *op, struct node_input value,
+                                 struct node_input places) {
     struct node_input array = array_of_gradients(g, DY(0));
     return OP_WITH(op, ATTRS(ATTR_T("dtype", gradient_dtype(value))), array, places, SECOND(array));
 }
 
-static void write_grad(struct gradient_ctx *g) { set_read(g, 2, 3, read_as(g, "TensorArrayReadV3", IN(2), IN(1))); }
-static void scatter_grad(struct gradient_ctx *g) { set_read(g, 2, 3, read_as(g, "TensorArrayGatherV3", IN(2), IN(1))); }
+static void write_grad(struct gradient_ctx *g) {
+    set_read(g, 2, 3, read_as(g, "TensorArrayReadV3", IN(2), IN(1)));
+}
+static void scatter_grad(struct gradient_ctx *g) {
+    set_read(g, 2, 3, read_as(g, "TensorArrayGatherV3", IN(2), IN(1)));
+}
 
 static void split_grad(struct gradient_ctx *g) {
     struct node_input array = array_of_gradients(g, DY(0));
-    struct node_input all = OP_WITH("TensorArrayConcatV3", ATTRS(ATTR_T("dtype", gradient_dtype(IN(1)))), array, SECOND(array));
+    struct node_input all = OP_WITH(
+        "TensorArrayConcatV3", ATTRS(ATTR_T("dtype", gradient_dtype(IN(1)))), array, SECOND(array));
     set_read(g, 1, 3, all);
 }
 

@@ -16,7 +16,8 @@ void attr_value_clear(struct attr_value *value) {
         enum attr_type element = attr_type_element(value->type);
         if (element == ATTR_TENSOR || element == ATTR_FUNC)
             for (int i = 0; i < value->list.n_values; i++)
-                attr_value_clear((struct attr_value *)&value->list.values[i]); /* the arena's memory, which the value owns */
+                attr_value_clear((struct attr_value *)&value->list
+                                     .values[i]); /* the arena's memory, which the value owns */
     } else if (value->type == ATTR_TENSOR && value->tensor) {
         tensor_clear(value->tensor);
     } else if (value->type == ATTR_FUNC && value->func) {
@@ -72,7 +73,8 @@ static bool attr_func_equal(const struct attr_func *a, const struct attr_func *b
     if (strcmp(a->name, b->name) != 0 || a->n_attrs != b->n_attrs)
         return false;
     for (int i = 0; i < a->n_attrs; i++)
-        if (strcmp(a->attrs[i].name, b->attrs[i].name) != 0 || !attr_value_equal(&a->attrs[i].value, &b->attrs[i].value))
+        if (strcmp(a->attrs[i].name, b->attrs[i].name) != 0 ||
+            !attr_value_equal(&a->attrs[i].value, &b->attrs[i].value))
             return false;
     return true;
 }
@@ -115,15 +117,18 @@ bool attr_value_equal(const struct attr_value *a, const struct attr_value *b) {
     }
 }
 
-/* Large tensors by their head and first elements: equal ones hash alike, and a hash need not tell all others apart. */
+/* Large tensors by their head and first elements: equal ones hash alike, and a hash need not
+ * tell all others apart. */
 static uint64_t tensor_hash(const struct tensor *t) {
     enum { MAX_HASHED_BYTES = 4096, MAX_HASHED_STRINGS = 64 };
     struct shape shape = tensor_shape(t);
-    uint64_t hash = hash_bytes(shape.dims, (size_t)shape.rank * sizeof(shape.dims[0]), (uint64_t)t->dtype << 8 | (uint64_t)shape.rank);
+    uint64_t hash = hash_bytes(shape.dims, (size_t)shape.rank * sizeof(shape.dims[0]),
+                               (uint64_t)t->dtype << 8 | (uint64_t)shape.rank);
     if (!tensor_has_value(t))
         return hash;
     if (!dtype_is_object((enum dtype)t->dtype))
-        return hash_bytes(tensor_cdata(t), MIN(tensor_size_bytes(t), (size_t)MAX_HASHED_BYTES), hash);
+        return hash_bytes(tensor_cdata(t), MIN(tensor_size_bytes(t), (size_t)MAX_HASHED_BYTES),
+                          hash);
     for (int64_t i = 0; t->dtype == DT_STRING && i < t->n_elements && i < MAX_HASHED_STRINGS; i++) {
         struct span text = tensor_string(t, i);
         hash = hash_bytes(text.data, text.len, hash);
@@ -153,7 +158,9 @@ uint64_t attr_value_hash(const struct attr_value *value) {
         return hash_mix(hash, (uint64_t)value->dtype);
     case ATTR_SHAPE:
         hash = hash_mix(hash, (uint64_t)(value->shape.rank + 1));
-        return value->shape.rank > 0 ? hash_bytes(value->shape.dims, (size_t)value->shape.rank * sizeof(int64_t), hash) : hash;
+        return value->shape.rank > 0 ? hash_bytes(value->shape.dims,
+                                                  (size_t)value->shape.rank * sizeof(int64_t), hash)
+                                     : hash;
     case ATTR_TENSOR:
         return hash_mix(hash, tensor_hash(value->tensor));
     case ATTR_FUNC:

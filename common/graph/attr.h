@@ -1,7 +1,7 @@
 /* Attribute values of a node, and typed ways to read them.
  *
- * All memory is borrowed from the graph's arena, but tensors are counted: attr values are released with attr_value_clear.
- * A value is immutable once its node is in a graph. */
+ * All memory is borrowed from the graph's arena, but tensors are counted: attr values are
+ * released with attr_value_clear. A value is immutable once its node is in a graph. */
 #ifndef MILLRACE_COMMON_GRAPH_ATTR_H
 #define MILLRACE_COMMON_GRAPH_ATTR_H
 
@@ -27,9 +27,10 @@ struct attr_value {
         bool b;
         enum dtype dtype;
         struct shape shape;
-        struct tensor *tensor;   /* in the arena */
-        struct attr_func *func;  /* in the arena */
-        const char *placeholder; /* inside function bodies: the name of the function's attr that stands here */
+        struct tensor *tensor;  /* in the arena */
+        struct attr_func *func; /* in the arena */
+        /* inside function bodies: the name of the function's attr that stands here */
+        const char *placeholder;
         struct {
             const struct attr_value *values; /* elements, with the element type */
             int n_values;
@@ -43,13 +44,15 @@ struct attr {
     struct attr_value value;
 };
 
-void attr_value_clear(struct attr_value *value); /* lets go of tensors, in lists and functions too */
+/* lets go of tensors, in lists and functions too */
+void attr_value_clear(struct attr_value *value);
 /* A copy in `arena`; tensors are shared. */
 void attr_value_copy(const struct attr_value *from, struct arena *arena, struct attr_value *ret);
 /* Same type and content (tensors by bits): what CSE compares. NaN bits equal themselves. */
 bool attr_value_equal(const struct attr_value *a, const struct attr_value *b);
 uint64_t attr_value_hash(const struct attr_value *value);
-/* "float", "[1, 2]", "\"text\"", "{float[2]{1, 2}}": the text form of tests, dumps and status pages. */
+/* "float", "[1, 2]", "\"text\"", "{float[2]{1, 2}}": the text form of tests, dumps and status
+ * pages. */
 void attr_value_print(const struct attr_value *value, struct str *out);
 
 #endif

@@ -24,21 +24,29 @@ enum { LEVELS_PER_VALUE = 3 };
 static const struct {
     uint8_t number, wire_type, type;
 } element_fields[] = {
-    {FIELD_S, 2, ATTR_STRING},  {FIELD_I, 0, ATTR_INT},       {FIELD_F, 5, ATTR_FLOAT},       {FIELD_B, 0, ATTR_BOOL},
-    {FIELD_TYPE, 0, ATTR_TYPE}, {FIELD_SHAPE, 2, ATTR_SHAPE}, {FIELD_TENSOR, 2, ATTR_TENSOR}, {FIELD_LIST_FUNC, 2, ATTR_FUNC},
+    {FIELD_S, 2, ATTR_STRING},      {FIELD_I, 0, ATTR_INT},          {FIELD_F, 5, ATTR_FLOAT},
+    {FIELD_B, 0, ATTR_BOOL},        {FIELD_TYPE, 0, ATTR_TYPE},      {FIELD_SHAPE, 2, ATTR_SHAPE},
+    {FIELD_TENSOR, 2, ATTR_TENSOR}, {FIELD_LIST_FUNC, 2, ATTR_FUNC},
 };
 
-void attr_reader_init(struct attr_reader *reader, struct graph *graph, const struct graph_limits *limits) {
-    *reader = (struct attr_reader){.graph = graph, .limits = limits, .tensors = allocator_host_new("graph", limits->max_tensor_bytes)};
+void attr_reader_init(struct attr_reader *reader, struct graph *graph,
+                      const struct graph_limits *limits) {
+    *reader =
+        (struct attr_reader){.graph = graph,
+                             .limits = limits,
+                             .tensors = allocator_host_new("graph", limits->max_tensor_bytes)};
 }
 
 void attr_reader_fini(struct attr_reader *reader) { allocator_host_free(reader->tensors); }
 
-static COLD struct status *malformed(const char *what) { return status_invalid("Malformed AttrValue: %s", what); }
+static COLD struct status *malformed(const char *what) {
+    return status_invalid("Malformed AttrValue: %s", what);
+}
 
 /* ---- single values ---- */
 
-static struct status *read_shape(struct attr_reader *reader, struct span proto, struct attr_value *ret) {
+static struct status *read_shape(struct attr_reader *reader, struct span proto,
+                                 struct attr_value *ret) {
     int64_t dims[SHAPE_MAX_RANK];
     int rank = 0;
     if (!proto_read_shape(proto, dims, &rank))
@@ -50,16 +58,19 @@ static struct status *read_shape(struct attr_reader *reader, struct span proto, 
     return NULL;
 }
 
-static struct status *read_tensor(struct attr_reader *reader, struct span proto, struct attr_value *ret) {
+static struct status *read_tensor(struct attr_reader *reader, struct span proto,
+                                  struct attr_value *ret) {
     struct tensor tensor = TENSOR_INIT;
     TRY(tensor_from_proto(proto, NULL, reader->tensors, &tensor));
-    ret->tensor = arena_alloc_aligned(&reader->graph->arena, sizeof(tensor), _Alignof(struct tensor));
+    ret->tensor =
+        arena_alloc_aligned(&reader->graph->arena, sizeof(tensor), _Alignof(struct tensor));
     tensor_move(ret->tensor, &tensor);
     graph_own_tensors(reader->graph, ret);
     return NULL;
 }
 
-static struct status *read_func_attrs(struct attr_reader *reader, struct span proto, int n_attrs, int depth, struct attr_func *func) {
+static struct status *read_func_attrs(struct attr_reader *reader, struct span proto, int n_attrs,
+                                      int depth, struct attr_func *func) {
     struct proto_field field;
     func->attrs = arena_array(&reader->graph->arena, struct attr, n_attrs);
     int n = 0;
@@ -67,14 +78,16 @@ static struct status *read_func_attrs(struct attr_reader *reader, struct span pr
         bool is_set;
         if (field.number != 2 || field.wire_type != 2)
             continue;
-        TRY(attr_read_entry(reader, field.bytes, NULL, depth + LEVELS_PER_VALUE, &func->attrs[n], &is_set));
+        TRY(attr_read_entry(reader, field.bytes, NULL, depth + LEVELS_PER_VALUE, &func->attrs[n],
+                            &is_set));
         n += is_set;
     }
     func->n_attrs = attrs_sort(func->attrs, n);
     return NULL;
 }
 
-static struct status *read_func(struct attr_reader *reader, struct span proto, int depth, struct attr_value *ret) {
+static struct status *read_func(struct attr_reader *reader, struct span proto, int depth,
+                                struct attr_value *ret) {
     struct attr_func *func = arena_new(&reader->graph->arena, struct attr_func);
     struct proto_field field;
     int more, n_attrs = 0;
@@ -93,13 +106,15 @@ static struct status *read_func(struct attr_reader *reader, struct span proto, i
 }
 
 /* A value of `type` from its field. */
-static struct status *read_single(struct attr_reader *reader, const struct proto_field *field, enum attr_type type, int depth,
-                                  struct attr_value *ret) {
+static struct status *read_single(struct attr_reader *reader, const struct proto_field *field,
+                                  enum attr_type type, int depth, struct attr_value *ret) {
     uint32_t bits = (uint32_t)field->value;
     *ret = (struct attr_value){.type = type};
     switch (type) {
     case ATTR_STRING:
-        ret->s = (struct span){arena_strndup(&reader->graph->arena, field->bytes.data, field->bytes.len), field->bytes.len};
+        ret->s =
+            (struct span){arena_strndup(&reader->graph->arena, field->bytes.data, field->bytes.len),
+                          field->bytes.len};
         return NULL;
     case ATTR_INT:
         ret->i = (int64_t)field->value;
@@ -111,7 +126,8 @@ static struct status *read_single(struct attr_reader *reader, const struct proto
         ret->b = field->value != 0;
         return NULL;
     case ATTR_TYPE:
-        ret->dtype = field->value <= DT_REF_OFFSET + DT_N_TYPES ? (enum dtype)field->value : DT_INVALID;
+        ret->dtype =
+            field->value <= DT_REF_OFFSET + DT_N_TYPES ? (enum dtype)field->value : DT_INVALID;
         return NULL;
     case ATTR_SHAPE:
         return read_shape(reader, field->bytes, ret);
@@ -127,12 +143,15 @@ static struct status *read_single(struct attr_reader *reader, const struct proto
 /* The row of element_fields for a field of a ListValue, or -1. Numbers may come packed. */
 static int element_row(const struct proto_field *field) {
     for (int i = 0; i < (int)ARRAY_LEN(element_fields); i++)
-        if (element_fields[i].number == field->number && (element_fields[i].wire_type == field->wire_type || field->wire_type == 2))
+        if (element_fields[i].number == field->number &&
+            (element_fields[i].wire_type == field->wire_type || field->wire_type == 2))
             return i;
     return -1;
 }
 
-static bool is_packed(const struct proto_field *field, int row) { return field->wire_type == 2 && element_fields[row].wire_type != 2; }
+static bool is_packed(const struct proto_field *field, int row) {
+    return field->wire_type == 2 && element_fields[row].wire_type != 2;
+}
 
 static int64_t count_elements(const struct proto_field *field, int row) {
     if (!is_packed(field, row))
@@ -146,7 +165,8 @@ static int64_t count_elements(const struct proto_field *field, int row) {
 }
 
 /* Finds the one type of the elements and their count. */
-static struct status *scan_list(struct attr_reader *reader, struct span proto, int *ret_row, int64_t *ret_n) {
+static struct status *scan_list(struct attr_reader *reader, struct span proto, int *ret_row,
+                                int64_t *ret_n) {
     struct proto_field field;
     int more;
     *ret_row = -1;
@@ -166,11 +186,13 @@ static struct status *scan_list(struct attr_reader *reader, struct span proto, i
         return malformed("a list cannot be read");
     reader->n_list_elements += *ret_n;
     if (reader->n_list_elements > reader->limits->max_list_elements)
-        return status_exhausted("The attr lists of a graph have more than %lld elements", (long long)reader->limits->max_list_elements);
+        return status_exhausted("The attr lists of a graph have more than %lld elements",
+                                (long long)reader->limits->max_list_elements);
     return NULL;
 }
 
-static struct status *read_packed(struct attr_reader *reader, const struct proto_field *field, int row, int depth, struct attr_value **at) {
+static struct status *read_packed(struct attr_reader *reader, const struct proto_field *field,
+                                  int row, int depth, struct attr_value **at) {
     struct span in = field->bytes;
     struct proto_field element = {0};
     enum attr_type type = (enum attr_type)element_fields[row].type;
@@ -190,17 +212,21 @@ static struct status *read_packed(struct attr_reader *reader, const struct proto
     return NULL;
 }
 
-static struct status *read_list(struct attr_reader *reader, struct span proto, const struct op_attr_signature *wanted, int depth,
+static struct status *read_list(struct attr_reader *reader, struct span proto,
+                                const struct op_attr_signature *wanted, int depth,
                                 struct attr_value *ret) {
     struct proto_field field;
     int row;
     int64_t n;
     TRY(scan_list(reader, proto, &row, &n));
-    enum attr_type empty_type = wanted && attr_type_is_list(wanted->type) ? wanted->type : ATTR_LIST_STRING;
-    *ret = (struct attr_value){.type = row < 0 ? empty_type : (enum attr_type)(ATTR_LIST | element_fields[row].type)};
+    enum attr_type empty_type =
+        wanted && attr_type_is_list(wanted->type) ? wanted->type : ATTR_LIST_STRING;
+    *ret = (struct attr_value){
+        .type = row < 0 ? empty_type : (enum attr_type)(ATTR_LIST | element_fields[row].type)};
     if (row < 0)
         return NULL;
-    struct attr_value *values = arena_alloc(&reader->graph->arena, (size_t)n * sizeof(values[0])), *at = values;
+    struct attr_value *values = arena_alloc(&reader->graph->arena, (size_t)n * sizeof(values[0])),
+                      *at = values;
     while (proto_next(&proto, &field) > 0) {
         if (element_row(&field) != row)
             continue;
@@ -216,8 +242,9 @@ static struct status *read_list(struct attr_reader *reader, struct span proto, c
 
 /* ---- AttrValue ---- */
 
-struct status *attr_read(struct attr_reader *reader, struct span proto, const struct op_attr_signature *wanted, int depth,
-                         struct attr_value *ret, bool *ret_is_set) {
+struct status *attr_read(struct attr_reader *reader, struct span proto,
+                         const struct op_attr_signature *wanted, int depth, struct attr_value *ret,
+                         bool *ret_is_set) {
     struct proto_field field, last = {0};
     int more;
     if (depth + 1 > reader->limits->max_depth)
@@ -233,17 +260,20 @@ struct status *attr_read(struct attr_reader *reader, struct span proto, const st
     if (last.number == FIELD_FUNC && last.wire_type == 2)
         return read_single(reader, &last, ATTR_FUNC, depth, ret);
     if (last.number == FIELD_PLACEHOLDER && last.wire_type == 2) {
-        *ret = (struct attr_value){.type = wanted ? wanted->type : ATTR_STRING, .is_placeholder = true};
+        *ret = (struct attr_value){.type = wanted ? wanted->type : ATTR_STRING,
+                                   .is_placeholder = true};
         ret->placeholder = arena_strndup(&reader->graph->arena, last.bytes.data, last.bytes.len);
         return NULL;
     }
     for (size_t i = 0; i < ARRAY_LEN(element_fields); i++)
-        if (element_fields[i].number == last.number && element_fields[i].wire_type == last.wire_type)
+        if (element_fields[i].number == last.number &&
+            element_fields[i].wire_type == last.wire_type)
             return read_single(reader, &last, (enum attr_type)element_fields[i].type, depth, ret);
     return *ret_is_set ? malformed("a field of the wrong kind") : NULL;
 }
 
-struct status *attr_read_entry(struct attr_reader *reader, struct span entry, const struct op_signature *op, int depth, struct attr *ret,
+struct status *attr_read_entry(struct attr_reader *reader, struct span entry,
+                               const struct op_signature *op, int depth, struct attr *ret,
                                bool *ret_is_set) {
     struct span key = {"", 0}, value = {NULL, 0};
     struct proto_field field;
@@ -264,8 +294,10 @@ struct status *attr_read_entry(struct attr_reader *reader, struct span entry, co
     return NULL;
 }
 
-struct status *attr_value_from_proto(struct graph *graph, struct span proto, const struct op_attr_signature *wanted,
-                                     const struct graph_limits *limits, struct attr_value *ret, bool *ret_is_set) {
+struct status *attr_value_from_proto(struct graph *graph, struct span proto,
+                                     const struct op_attr_signature *wanted,
+                                     const struct graph_limits *limits, struct attr_value *ret,
+                                     bool *ret_is_set) {
     struct attr_reader reader;
     attr_reader_init(&reader, graph, limits);
     struct status *st = attr_read(&reader, proto, wanted, 0, ret, ret_is_set);

@@ -27,7 +27,8 @@ static bool take_word(struct span *in, bool allows_dash, char *out) {
         return true;
     }
     size_t n = 0;
-    while (n < in->len && (isalnum((unsigned char)in->data[n]) || in->data[n] == '_' || (allows_dash && in->data[n] == '-')))
+    while (n < in->len && (isalnum((unsigned char)in->data[n]) || in->data[n] == '_' ||
+                           (allows_dash && in->data[n] == '-')))
         n++;
     if (n == 0 || n >= DEVICE_NAME_MAX || !isalpha((unsigned char)in->data[0]))
         return false;
@@ -73,7 +74,8 @@ static bool take_type_and_id(struct span *in, struct device_name *name) {
 }
 
 /* The short forms "/cpu:0" and "/gpu:*". */
-static bool take_short_type(struct span *in, const char *lower, const char *upper, struct device_name *name) {
+static bool take_short_type(struct span *in, const char *lower, const char *upper,
+                            struct device_name *name) {
     if (!take(in, lower) && !take(in, upper))
         return false;
     memcpy(name->type, upper + 1, 3);
@@ -112,7 +114,8 @@ struct status *device_name_parse(struct span text, struct device_name *ret) {
     struct device_name name;
     device_name_init(&name);
     if (!parse_parts(text, &name))
-        return status_invalid("Malformed device specification '%.*s'", (int)MIN(text.len, (size_t)MAX_SHOWN), text.data);
+        return status_invalid("Malformed device specification '%.*s'",
+                              (int)MIN(text.len, (size_t)MAX_SHOWN), text.data);
     *ret = name;
     return NULL;
 }
@@ -139,7 +142,9 @@ void device_name_print(const struct device_name *name, struct str *out) {
         str_add_char(out, '*');
 }
 
-void device_name_print_task(const struct device_name *name, struct str *out) { print_task_parts(name, out); }
+void device_name_print_task(const struct device_name *name, struct str *out) {
+    print_task_parts(name, out);
+}
 
 /* ---- partial names ---- */
 
@@ -147,12 +152,16 @@ bool device_name_is_full(const struct device_name *name) {
     return name->job[0] && name->replica >= 0 && name->task >= 0 && name->type[0] && name->id >= 0;
 }
 
-static bool text_part_matches(const char *pattern, const char *full) { return !pattern[0] || strcmp(pattern, full) == 0; }
+static bool text_part_matches(const char *pattern, const char *full) {
+    return !pattern[0] || strcmp(pattern, full) == 0;
+}
 static bool number_part_matches(int pattern, int full) { return pattern < 0 || pattern == full; }
 
 bool device_name_matches(const struct device_name *pattern, const struct device_name *full) {
-    return text_part_matches(pattern->job, full->job) && number_part_matches(pattern->replica, full->replica) &&
-           number_part_matches(pattern->task, full->task) && text_part_matches(pattern->type, full->type) &&
+    return text_part_matches(pattern->job, full->job) &&
+           number_part_matches(pattern->replica, full->replica) &&
+           number_part_matches(pattern->task, full->task) &&
+           text_part_matches(pattern->type, full->type) &&
            number_part_matches(pattern->id, full->id);
 }
 
@@ -173,13 +182,15 @@ void device_name_override(struct device_name *into, const struct device_name *ov
 }
 
 bool device_name_intersect(struct device_name *into, const struct device_name *other) {
-    if (texts_clash(into->job, other->job) || numbers_clash(into->replica, other->replica) || numbers_clash(into->task, other->task) ||
-        texts_clash(into->type, other->type) || numbers_clash(into->id, other->id))
+    if (texts_clash(into->job, other->job) || numbers_clash(into->replica, other->replica) ||
+        numbers_clash(into->task, other->task) || texts_clash(into->type, other->type) ||
+        numbers_clash(into->id, other->id))
         return false;
     device_name_override(into, other);
     return true;
 }
 
 bool device_name_equal(const struct device_name *a, const struct device_name *b) {
-    return strcmp(a->job, b->job) == 0 && a->replica == b->replica && a->task == b->task && strcmp(a->type, b->type) == 0 && a->id == b->id;
+    return strcmp(a->job, b->job) == 0 && a->replica == b->replica && a->task == b->task &&
+           strcmp(a->type, b->type) == 0 && a->id == b->id;
 }

@@ -1,7 +1,8 @@
-/* Device names: "/job:J/replica:R/task:T/device:CPU:0", full or partial, in every spelling that clients use.
+/* Device names: "/job:J/replica:R/task:T/device:CPU:0", full or partial, in every spelling that
+ * clients use.
  *
- * Accepted: "/job:ps/task:1", "/job:ps/replica:0/task:1/device:GPU:0", "/cpu:0", "/gpu:*", "/device:CPU:0", "CPU:0", "", "*" parts.
- * Types are kept in upper case. Any thread. */
+ * Accepted: "/job:ps/task:1", "/job:ps/replica:0/task:1/device:GPU:0", "/cpu:0", "/gpu:*",
+ * "/device:CPU:0", "CPU:0", "", "*" parts. Types are kept in upper case. Any thread. */
 #ifndef MILLRACE_COMMON_GRAPH_DEVICE_NAME_H
 #define MILLRACE_COMMON_GRAPH_DEVICE_NAME_H
 
@@ -25,7 +26,8 @@ bool device_name_is_full(const struct device_name *name);
 void device_name_print(const struct device_name *name, struct str *out);
 /* "/job:J/replica:R/task:T" of a full name. */
 void device_name_print_task(const struct device_name *name, struct str *out);
-bool device_name_matches(const struct device_name *pattern, const struct device_name *full); /* free parts match all */
+/* free parts match all */
+bool device_name_matches(const struct device_name *pattern, const struct device_name *full);
 /* Narrows `into` by `other`; false (into unchanged) where both give different parts. */
 bool device_name_intersect(struct device_name *into, const struct device_name *other);
 /* Parts that `override` gives win; the others stay. */

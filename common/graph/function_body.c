@@ -1,5 +1,6 @@
-/* Decoding functions, and making nodes of what was decoded (function_body.h). Bytes from strangers: their depth was bounded when the
- * function joined the library; all names are looked up here. */
+/* Decoding functions, and making nodes of what was decoded (function_body.h). Bytes from
+ * strangers: their depth was bounded when the function joined the library; all names are looked
+ * up here. */
 #include "common/graph/function_body.h"
 
 #include <stdlib.h>
@@ -37,10 +38,12 @@ static int count_fields(struct span message, uint32_t number) {
 
 /* A value of the map is the position + 1, times two, odd for args. */
 static bool put_name(struct body_reader *reader, const char *name, int position, bool is_arg) {
-    return !strmap_put(&reader->body->names, name, (void *)(((uintptr_t)position + 1) << 1 | is_arg));
+    return !strmap_put(&reader->body->names, name,
+                       (void *)(((uintptr_t)position + 1) << 1 | is_arg));
 }
 
-bool function_body_find(const struct function_body *body, struct span name, bool *ret_is_arg, int *ret_position) {
+bool function_body_find(const struct function_body *body, struct span name, bool *ret_is_arg,
+                        int *ret_position) {
     uintptr_t value = (uintptr_t)strmap_get_span(&body->names, name);
     if (value == 0)
         return false;
@@ -69,21 +72,24 @@ static bool parse_index(struct span text, int *ret) {
     return true;
 }
 
-static struct status *read_input(struct body_reader *reader, struct span text, const char *where, struct function_input *ret) {
+static struct status *read_input(struct body_reader *reader, struct span text, const char *where,
+                                 struct function_input *ret) {
     struct span rest = text;
     *ret = (struct function_input){.is_control = text.len > 0 && text.data[0] == '^'};
     if (ret->is_control)
         rest = (struct span){text.data + 1, text.len - 1};
-    bool is_known = function_body_find(reader->body, take_part(&rest), &ret->is_arg, &ret->position);
+    bool is_known =
+        function_body_find(reader->body, take_part(&rest), &ret->is_arg, &ret->position);
     if (is_known && !ret->is_control) {
         struct span output = ret->is_arg ? (struct span){"", 0} : take_part(&rest);
-        ret->output = (struct span){arena_strndup(&reader->graph->arena, output.data, output.len), output.len};
+        ret->output = (struct span){arena_strndup(&reader->graph->arena, output.data, output.len),
+                                    output.len};
         is_known = parse_index(rest, &ret->index);
     }
     if (is_known && !(ret->is_control && rest.len > 0))
         return NULL;
-    return status_invalid("input '%.*s' of '%s' in function '%s' is not found", (int)MIN(text.len, (size_t)256), text.data, where,
-                          reader->body->name);
+    return status_invalid("input '%.*s' of '%s' in function '%s' is not found",
+                          (int)MIN(text.len, (size_t)256), text.data, where, reader->body->name);
 }
 
 /* ---- the signature ---- */
@@ -135,24 +141,27 @@ static struct status *read_signature(struct body_reader *reader, struct span op_
     body->n_defaults = attrs_sort(body->defaults, body->n_defaults);
     for (int i = 0; i < body->n_args; i++)
         if (!put_name(reader, body->args[i].name, i, true))
-            return status_invalid("Function '%s' has two arguments '%s'", body->name, body->args[i].name);
+            return status_invalid("Function '%s' has two arguments '%s'", body->name,
+                                  body->args[i].name);
     return NULL;
 }
 
 /* ---- nodes ---- */
 
-static struct status *read_attrs(struct body_reader *reader, struct span def, struct function_node *node) {
+static struct status *read_attrs(struct body_reader *reader, struct span def,
+                                 struct function_node *node) {
     struct proto_field field;
     int n_attrs = count_fields(def, 5);
     if (n_attrs > NODE_MAX_ATTRS)
-        return status_invalid("Node '%s' of function '%s' states %d attrs, more than %d", node->name, reader->body->name, n_attrs,
-                              NODE_MAX_ATTRS);
+        return status_invalid("Node '%s' of function '%s' states %d attrs, more than %d",
+                              node->name, reader->body->name, n_attrs, NODE_MAX_ATTRS);
     node->attrs = arena_array(&reader->graph->arena, struct attr, n_attrs);
     while (proto_next(&def, &field) > 0) {
         bool is_set;
         if (!field_is(&field, 5, 2))
             continue;
-        TRY(attr_read_entry(&reader->attrs, field.bytes, node->op, BODY_ATTR_DEPTH, &node->attrs[node->n_attrs], &is_set));
+        TRY(attr_read_entry(&reader->attrs, field.bytes, node->op, BODY_ATTR_DEPTH,
+                            &node->attrs[node->n_attrs], &is_set));
         node->n_attrs += is_set;
     }
     node->n_attrs = attrs_sort(node->attrs, node->n_attrs);
@@ -160,15 +169,17 @@ static struct status *read_attrs(struct body_reader *reader, struct span def, st
 }
 
 static bool is_control_flow(const struct op_signature *op) {
-    static const char *const names[] = {"Switch", "RefSwitch", "_SwitchN", "Merge",         "RefMerge",
-                                        "Enter",  "RefEnter",  "Exit",     "NextIteration", "RefNextIteration"};
+    static const char *const names[] = {"Switch",        "RefSwitch",       "_SwitchN", "Merge",
+                                        "RefMerge",      "Enter",           "RefEnter", "Exit",
+                                        "NextIteration", "RefNextIteration"};
     for (size_t i = 0; i < ARRAY_LEN(names); i++)
         if (strcmp(op->name, names[i]) == 0)
             return true;
     return false;
 }
 
-static struct status *read_node(struct body_reader *reader, struct span def, struct function_node *node) {
+static struct status *read_node(struct body_reader *reader, struct span def,
+                                struct function_node *node) {
     struct arena *arena = &reader->graph->arena;
     struct span name = {"", 0}, op = {"", 0}, device = {"", 0}, in = def;
     struct proto_field field;
@@ -189,15 +200,20 @@ static struct status *read_node(struct body_reader *reader, struct span def, str
     node->device = device.len > 0 ? arena_strndup(arena, device.data, device.len) : "";
     node->op = internal_op_find(op) ? NULL : graph_op_lookup_span(reader->graph, op);
     if (!node->op)
-        return status_suffix_take(op_not_registered(op), "\n\t [[{{node %s}}]] of function '%s'", node->name, reader->body->name);
+        return status_suffix_take(op_not_registered(op), "\n\t [[{{node %s}}]] of function '%s'",
+                                  node->name, reader->body->name);
     if (!put_name(reader, node->name, (int)(node - reader->body->nodes), false))
-        return status_invalid("The name '%s' is not unique in function '%s'", node->name, reader->body->name);
+        return status_invalid("The name '%s' is not unique in function '%s'", node->name,
+                              reader->body->name);
     reader->body->has_control_flow = reader->body->has_control_flow || is_control_flow(node->op);
-    return status_suffix_take(read_attrs(reader, def, node), "\n\t [[{{node %s}}]] of function '%s'", node->name, reader->body->name);
+    return status_suffix_take(read_attrs(reader, def, node),
+                              "\n\t [[{{node %s}}]] of function '%s'", node->name,
+                              reader->body->name);
 }
 
 /* Data inputs are put first; TensorFlow's own have them so. */
-static struct status *read_inputs(struct body_reader *reader, struct span def, struct function_node *node) {
+static struct status *read_inputs(struct body_reader *reader, struct span def,
+                                  struct function_node *node) {
     struct proto_field field;
     struct function_input input;
     int n_control = 0, n = count_fields(def, 3);
@@ -221,7 +237,8 @@ static struct status *read_nodes(struct body_reader *reader, struct span def) {
     struct proto_field field;
     int n = count_fields(def, 3);
     if (n > reader->attrs.limits->max_nodes)
-        return status_exhausted("Function '%s' has %d nodes, more than %d", body->name, n, reader->attrs.limits->max_nodes);
+        return status_exhausted("Function '%s' has %d nodes, more than %d", body->name, n,
+                                reader->attrs.limits->max_nodes);
     body->nodes = arena_array(&reader->graph->arena, struct function_node, n);
     for (struct span in = def; proto_next(&in, &field) > 0;) {
         if (!field_is(&field, 3, 2))
@@ -273,7 +290,8 @@ static struct status *read_rets(struct body_reader *reader, struct span def) {
     }
     for (int i = 0; i < body->n_rets; i++)
         if (!is_set[i])
-            TRY_OUT(status_invalid("Return argument '%s' of function '%s' has no value", body->rets[i].name, body->name));
+            TRY_OUT(status_invalid("Return argument '%s' of function '%s' has no value",
+                                   body->rets[i].name, body->name));
 out:
     strmap_fini(&by_name);
     free(is_set);
@@ -302,8 +320,9 @@ static void need(struct function_body *body, int position, int *stack) {
     mark_needed(body, stack, 1);
 }
 
-/* By node: does it hang below control flow of the body's own? A walk over inputs, deepest first; 1: under way, or no; 2: yes. A node
- * pushes its inputs at its first visit only, so the stack never holds more than there are edges and nodes. */
+/* By node: does it hang below control flow of the body's own? A walk over inputs, deepest first;
+ * 1: under way, or no; 2: yes. A node pushes its inputs at its first visit only, so the stack
+ * never holds more than there are edges and nodes. */
 static void find_below_control_flow(const struct function_body *body, uint8_t *is_below) {
     size_t n_edges = 0;
     for (int i = 0; i < body->n_nodes; i++)
@@ -370,8 +389,8 @@ static struct status *find_effects(struct body_reader *reader, struct span def) 
             continue;
         read_map_entry(field.bytes, &key, &value);
         if (!function_body_find(body, value, &is_arg, &position) || is_arg)
-            TRY_OUT(status_invalid("Control output '%.*s' of function '%s' is not found", (int)MIN(value.len, (size_t)256), value.data,
-                                   body->name));
+            TRY_OUT(status_invalid("Control output '%.*s' of function '%s' is not found",
+                                   (int)MIN(value.len, (size_t)256), value.data, body->name));
         add_effect(body, position, is_effect);
     }
     for (int i = 0; i < body->n_rets; i++)
@@ -383,7 +402,8 @@ static struct status *find_effects(struct body_reader *reader, struct span def) 
         find_below_control_flow(body, is_below);
     add_needed_calls(body, is_below, is_effect);
     body->n_kept_effects = body->n_effects;
-    for (int i = body->n_nodes - 1; i >= 0; i--) { /* from the end: a later node mostly needs the earlier ones */
+    /* from the end: a later node mostly needs the earlier ones */
+    for (int i = body->n_nodes - 1; i >= 0; i--) {
         if (body->nodes[i].is_needed || !body->nodes[i].op->is_stateful || is_below[i] == 2)
             continue;
         add_effect(body, i, is_effect);
@@ -409,9 +429,10 @@ static struct status *read_body(struct body_reader *reader, struct span def) {
     return find_effects(reader, def);
 }
 
-struct status *function_body_read(struct graph *graph, const struct graph_function *function, const struct graph_limits *limits,
-                                  struct function_body **ret) {
-    struct body_reader reader = {.graph = graph, .body = arena_new(&graph->arena, struct function_body)};
+struct status *function_body_read(struct graph *graph, const struct graph_function *function,
+                                  const struct graph_limits *limits, struct function_body **ret) {
+    struct body_reader reader = {.graph = graph,
+                                 .body = arena_new(&graph->arena, struct function_body)};
     reader.body->name = function->name;
     attr_reader_init(&reader.attrs, graph, limits);
     strmap_init(&reader.body->names);
@@ -431,11 +452,13 @@ void function_body_fini(struct function_body *body) {
 
 /* ---- making nodes ---- */
 
-static const struct attr_value *find_attr(const struct function_body *body, const struct function_attrs *attrs, const char *name) {
+static const struct attr_value *find_attr(const struct function_body *body,
+                                          const struct function_attrs *attrs, const char *name) {
     int at;
     if (attrs_find(attrs->attrs, attrs->n_attrs, name, &at))
         return &attrs->attrs[at].value;
-    return attrs_find(body->defaults, body->n_defaults, name, &at) ? &body->defaults[at].value : NULL;
+    return attrs_find(body->defaults, body->n_defaults, name, &at) ? &body->defaults[at].value
+                                                                   : NULL;
 }
 
 static bool has_placeholder(const struct attr_value *value) {
@@ -453,10 +476,12 @@ static bool has_placeholder(const struct attr_value *value) {
     return false;
 }
 
-static struct status *substitute(struct graph *graph, const struct function_body *body, const struct function_attrs *attrs,
-                                 const struct attr_value *from, struct attr_value *ret);
+static struct status *substitute(struct graph *graph, const struct function_body *body,
+                                 const struct function_attrs *attrs, const struct attr_value *from,
+                                 struct attr_value *ret);
 
-static struct status *substitute_func(struct graph *graph, const struct function_body *body, const struct function_attrs *attrs,
+static struct status *substitute_func(struct graph *graph, const struct function_body *body,
+                                      const struct function_attrs *attrs,
                                       const struct attr_value *from, struct attr_value *ret) {
     struct attr_func *func = arena_new(&graph->arena, struct attr_func);
     *func = *from->func;
@@ -469,16 +494,19 @@ static struct status *substitute_func(struct graph *graph, const struct function
     return NULL;
 }
 
-/* Values are shared, not copied, where there is nothing to replace: the body's graph and the call's both outlive the node. */
-static struct status *substitute(struct graph *graph, const struct function_body *body, const struct function_attrs *attrs,
-                                 const struct attr_value *from, struct attr_value *ret) {
+/* Values are shared, not copied, where there is nothing to replace: the body's graph and the
+ * call's both outlive the node. */
+static struct status *substitute(struct graph *graph, const struct function_body *body,
+                                 const struct function_attrs *attrs, const struct attr_value *from,
+                                 struct attr_value *ret) {
     *ret = *from;
     if (!has_placeholder(from))
         return NULL;
     if (from->is_placeholder) {
         const struct attr_value *value = find_attr(body, attrs, from->placeholder);
         if (!value || value->is_placeholder)
-            return status_invalid("Function '%s' is called without its attr '%s'", body->name, from->placeholder);
+            return status_invalid("Function '%s' is called without its attr '%s'", body->name,
+                                  from->placeholder);
         *ret = *value;
         return NULL;
     }
@@ -491,11 +519,14 @@ static struct status *substitute(struct graph *graph, const struct function_body
     return NULL;
 }
 
-struct status *function_node_new(struct graph *graph, const struct function_body *body, const struct function_node *from,
-                                 const struct function_attrs *attrs, const char *name, const char *device, struct node **ret) {
+struct status *function_node_new(struct graph *graph, const struct function_body *body,
+                                 const struct function_node *from,
+                                 const struct function_attrs *attrs, const char *name,
+                                 const char *device, struct node **ret) {
     if (graph_find(graph, name))
         return status_invalid("Node '%s' is not unique", name);
-    struct node *node = graph_new_node(graph, span_of(name), from->op, span_of(device), from->n_attrs + from->op->n_attrs);
+    struct node *node = graph_new_node(graph, span_of(name), from->op, span_of(device),
+                                       from->n_attrs + from->op->n_attrs);
     struct status *st = NULL;
     for (int i = 0; i < from->n_attrs && !st; i++) {
         node->attrs[i].name = from->attrs[i].name;
@@ -509,34 +540,42 @@ struct status *function_node_new(struct graph *graph, const struct function_body
     return NULL;
 }
 
-struct status *function_arg_count(const struct function_body *body, const struct op_arg_signature *arg, const struct function_attrs *attrs,
-                                  int *ret_n) {
+struct status *function_arg_count(const struct function_body *body,
+                                  const struct op_arg_signature *arg,
+                                  const struct function_attrs *attrs, int *ret_n) {
     const char *counter = arg->number_attr ? arg->number_attr : arg->type_list_attr;
     *ret_n = 1;
     if (!counter)
         return NULL;
     const struct attr_value *value = find_attr(body, attrs, counter);
-    bool is_list = !arg->number_attr, is_sound = value && !value->is_placeholder && value->type == (is_list ? ATTR_LIST_TYPE : ATTR_INT);
+    bool is_list = !arg->number_attr,
+         is_sound = value && !value->is_placeholder &&
+                    value->type == (is_list ? ATTR_LIST_TYPE : ATTR_INT);
     int64_t n = !is_sound ? -1 : is_list ? value->list.n_values : value->i;
     if (n < 0 || n > NODE_MAX_ARGS)
-        return status_invalid("Function '%s' is called without an attr '%s' that says how many tensors '%s' stands for", body->name,
-                              counter, arg->name);
+        return status_invalid("Function '%s' is called without an attr '%s' that says how many "
+                              "tensors '%s' stands for",
+                              body->name, counter, arg->name);
     *ret_n = (int)n;
     return NULL;
 }
 
-struct status *function_arg_type(const struct function_body *body, const struct op_arg_signature *arg, const struct function_attrs *attrs,
-                                 int i, enum dtype *ret) {
+struct status *function_arg_type(const struct function_body *body,
+                                 const struct op_arg_signature *arg,
+                                 const struct function_attrs *attrs, int i, enum dtype *ret) {
     *ret = arg->type;
     if (!arg->type_attr && !arg->type_list_attr)
         return NULL;
     const char *name = arg->type_attr ? arg->type_attr : arg->type_list_attr;
     const struct attr_value *value = find_attr(body, attrs, name);
-    if (value && !value->is_placeholder && value->type == ATTR_LIST_TYPE && i < value->list.n_values)
+    if (value && !value->is_placeholder && value->type == ATTR_LIST_TYPE &&
+        i < value->list.n_values)
         *ret = value->list.values[i].dtype;
     else if (value && !value->is_placeholder && value->type == ATTR_TYPE)
         *ret = value->dtype;
     else
-        return status_invalid("Function '%s' is called without an attr '%s' that says the type of '%s'", body->name, name, arg->name);
+        return status_invalid(
+            "Function '%s' is called without an attr '%s' that says the type of '%s'", body->name,
+            name, arg->name);
     return NULL;
 }

@@ -1,5 +1,6 @@
-/* What a function that kernels call is known by, between the master that compiled it and the worker that runs it: its name, the attrs that
- * the call states, and the device that it was placed on. */
+/* What a function that kernels call is known by, between the master that compiled it and the
+ * worker that runs it: its name, the attrs that the call states, and the device that it was
+ * placed on. */
 #ifndef MILLRACE_COMMON_GRAPH_FUNCTION_KEY_H
 #define MILLRACE_COMMON_GRAPH_FUNCTION_KEY_H
 

@@ -1,5 +1,5 @@
-/* The function library: FunctionDefs are kept as they came, for the passes that inline them; what a node needs that calls one by its
- * name is its signature, read here. */
+/* The function library: FunctionDefs are kept as they came, for the passes that inline them;
+ * what a node needs that calls one by its name is its signature, read here. */
 #include "common/graph/graph_internal.h"
 
 #include "common/tensor/tensor_proto.h"
@@ -42,13 +42,16 @@ bool attr_type_parse(struct span text, enum attr_type *ret) {
     return false;
 }
 
-/* A default of a simple type. Functions have no others: those are left out, and a node must state the attr. */
-static bool default_from_value(struct graph *graph, const struct attr_value *value, struct op_attr_default *ret) {
+/* A default of a simple type. Functions have no others: those are left out, and a node must
+ * state the attr. */
+static bool default_from_value(struct graph *graph, const struct attr_value *value,
+                               struct op_attr_default *ret) {
     *ret = (struct op_attr_default){0};
     if (value->is_placeholder)
         return false;
     if (attr_type_is_list(value->type)) {
-        struct op_attr_default *list = arena_array(&graph->arena, struct op_attr_default, value->list.n_values);
+        struct op_attr_default *list =
+            arena_array(&graph->arena, struct op_attr_default, value->list.n_values);
         for (int i = 0; i < value->list.n_values; i++)
             if (!default_from_value(graph, &value->list.values[i], &list[i]))
                 return false;
@@ -83,7 +86,8 @@ static bool default_from_value(struct graph *graph, const struct attr_value *val
 }
 
 /* False when the attr has no type that we know. */
-static bool read_attr(struct attr_reader *reader, struct span proto, struct op_attr_signature *attr) {
+static bool read_attr(struct attr_reader *reader, struct span proto,
+                      struct op_attr_signature *attr) {
     struct proto_field field;
     struct span default_proto = {NULL, 0};
     bool has_type = false;
@@ -101,10 +105,12 @@ static bool read_attr(struct attr_reader *reader, struct span proto, struct op_a
             attr->minimum = (int64_t)field.value;
         }
     }
-    attr->has_minimum = attr->has_minimum && (attr->type == ATTR_INT || attr_type_is_list(attr->type));
+    attr->has_minimum =
+        attr->has_minimum && (attr->type == ATTR_INT || attr_type_is_list(attr->type));
     struct attr_value value;
     bool is_set = false;
-    struct status *st = default_proto.data ? attr_read(reader, default_proto, attr, 0, &value, &is_set) : NULL;
+    struct status *st =
+        default_proto.data ? attr_read(reader, default_proto, attr, 0, &value, &is_set) : NULL;
     if (!st && is_set && value.type == attr->type) {
         struct op_attr_default *def = arena_new(&reader->graph->arena, struct op_attr_default);
         attr->has_default = default_from_value(reader->graph, &value, def);
@@ -114,16 +120,22 @@ static bool read_attr(struct attr_reader *reader, struct span proto, struct op_a
     return has_type;
 }
 
-/* Arguments must refer to attrs that are there and have the right type: node_check.c relies on it. */
+/* Arguments must refer to attrs that are there and have the right type: node_check.c relies on
+ * it. */
 static bool arg_is_sound(const struct op_signature *op, const struct op_arg_signature *arg) {
-    const struct op_attr_signature *type = arg->type_attr ? op_signature_attr(op, arg->type_attr) : NULL;
-    const struct op_attr_signature *list = arg->type_list_attr ? op_signature_attr(op, arg->type_list_attr) : NULL;
-    const struct op_attr_signature *number = arg->number_attr ? op_signature_attr(op, arg->number_attr) : NULL;
+    const struct op_attr_signature *type =
+        arg->type_attr ? op_signature_attr(op, arg->type_attr) : NULL;
+    const struct op_attr_signature *list =
+        arg->type_list_attr ? op_signature_attr(op, arg->type_list_attr) : NULL;
+    const struct op_attr_signature *number =
+        arg->number_attr ? op_signature_attr(op, arg->number_attr) : NULL;
     if (arg->type_attr)
-        return type && type->type == ATTR_TYPE && !arg->type_list_attr && (!arg->number_attr || (number && number->type == ATTR_INT));
+        return type && type->type == ATTR_TYPE && !arg->type_list_attr &&
+               (!arg->number_attr || (number && number->type == ATTR_INT));
     if (arg->type_list_attr)
         return list && list->type == ATTR_LIST_TYPE && !arg->number_attr;
-    return dtype_is_known((int)arg->type) && (!arg->number_attr || (number && number->type == ATTR_INT));
+    return dtype_is_known((int)arg->type) &&
+           (!arg->number_attr || (number && number->type == ATTR_INT));
 }
 
 static struct span find_op_def(struct span functiondef) {
@@ -151,7 +163,8 @@ const struct op_signature *function_signature_new(struct graph *graph, struct sp
     graph_limits_default(&limits);
     attr_reader_init(&reader, graph, &limits);
     struct op_arg_signature *inputs = arena_array(&graph->arena, struct op_arg_signature, n_inputs);
-    struct op_arg_signature *outputs = arena_array(&graph->arena, struct op_arg_signature, n_outputs);
+    struct op_arg_signature *outputs =
+        arena_array(&graph->arena, struct op_arg_signature, n_outputs);
     struct op_attr_signature *attrs = arena_array(&graph->arena, struct op_attr_signature, n_attrs);
     struct op_signature *op = arena_new(&graph->arena, struct op_signature);
     op->inputs = inputs;
@@ -181,8 +194,19 @@ const struct op_signature *function_signature_new(struct graph *graph, struct sp
 
 /* ---- the library ---- */
 
-/* The messages of a FunctionDef in which map entries stand somewhere: their serialized order differs from one time to the next. */
-enum message_kind { OTHER, FUNCTION_DEF, ARG_ATTRS_ENTRY, ARG_ATTRS, NODE_DEF, ATTR_ENTRY, ATTR_VALUE, LIST_VALUE, NAME_ATTR_LIST };
+/* The messages of a FunctionDef in which map entries stand somewhere: their serialized order
+ * differs from one time to the next. */
+enum message_kind {
+    OTHER,
+    FUNCTION_DEF,
+    ARG_ATTRS_ENTRY,
+    ARG_ATTRS,
+    NODE_DEF,
+    ATTR_ENTRY,
+    ATTR_VALUE,
+    LIST_VALUE,
+    NAME_ATTR_LIST
+};
 
 static const struct part {
     enum message_kind whole;
@@ -190,12 +214,21 @@ static const struct part {
     enum message_kind kind;
     bool is_ordered;
 } parts[] = {
-    {FUNCTION_DEF, 3, NODE_DEF, false},        {FUNCTION_DEF, 4, OTHER, false}, /* ret */
-    {FUNCTION_DEF, 5, ATTR_ENTRY, false},      {FUNCTION_DEF, 6, OTHER, false}, /* control_ret */
-    {FUNCTION_DEF, 7, ARG_ATTRS_ENTRY, false}, {FUNCTION_DEF, 8, OTHER, false}, /* resource_arg_unique_id */
-    {ARG_ATTRS_ENTRY, 2, ARG_ATTRS, true},     {ARG_ATTRS, 1, ATTR_ENTRY, false},      {NODE_DEF, 5, ATTR_ENTRY, false},
-    {ATTR_ENTRY, 2, ATTR_VALUE, true},         {ATTR_VALUE, 1, LIST_VALUE, true},      {ATTR_VALUE, 10, NAME_ATTR_LIST, true},
-    {LIST_VALUE, 9, NAME_ATTR_LIST, true},     {NAME_ATTR_LIST, 2, ATTR_ENTRY, false},
+    {FUNCTION_DEF, 3, NODE_DEF, false},
+    {FUNCTION_DEF, 4, OTHER, false}, /* ret */
+    {FUNCTION_DEF, 5, ATTR_ENTRY, false},
+    {FUNCTION_DEF, 6, OTHER, false}, /* control_ret */
+    /* resource_arg_unique_id */
+    {FUNCTION_DEF, 7, ARG_ATTRS_ENTRY, false},
+    {FUNCTION_DEF, 8, OTHER, false},
+    {ARG_ATTRS_ENTRY, 2, ARG_ATTRS, true},
+    {ARG_ATTRS, 1, ATTR_ENTRY, false},
+    {NODE_DEF, 5, ATTR_ENTRY, false},
+    {ATTR_ENTRY, 2, ATTR_VALUE, true},
+    {ATTR_VALUE, 1, LIST_VALUE, true},
+    {ATTR_VALUE, 10, NAME_ATTR_LIST, true},
+    {LIST_VALUE, 9, NAME_ATTR_LIST, true},
+    {NAME_ATTR_LIST, 2, ATTR_ENTRY, false},
 };
 
 static const struct part *part_find(enum message_kind whole, uint32_t number) {
@@ -206,8 +239,8 @@ static const struct part *part_find(enum message_kind whole, uint32_t number) {
     return &other;
 }
 
-/* Without regard to the order of fields, but with regard to the order among the ordered ones of one number. The depth of the message has
- * been checked. */
+/* Without regard to the order of fields, but with regard to the order among the ordered ones of
+ * one number. The depth of the message has been checked. */
 static uint64_t hash_message(struct span message, enum message_kind kind) {
     struct proto_field field;
     uint64_t sum = 0, position = 0;
@@ -237,7 +270,8 @@ static bool functions_are_equal(struct span a, struct span b) {
     return span_equal(a, b) || hash_message(a, FUNCTION_DEF) == hash_message(b, FUNCTION_DEF);
 }
 
-struct status *graph_new_function(struct graph *graph, struct span functiondef, const struct graph_limits *limits,
+struct status *graph_new_function(struct graph *graph, struct span functiondef,
+                                  const struct graph_limits *limits,
                                   struct graph_function **ret_added) {
     struct proto_field field;
     struct span op_def = find_op_def(functiondef), name = {NULL, 0};
@@ -245,8 +279,10 @@ struct status *graph_new_function(struct graph *graph, struct span functiondef, 
         if (field_is(&field, 1, 2))
             name = field.bytes;
     if (proto_is_too_deep(functiondef, limits->max_depth))
-        return status_invalid("Malformed FunctionDef '%.*s': its fields cannot be read, or nest deeper than %d messages",
-                              (int)MIN(name.len, (size_t)256), name.data ? name.data : "", limits->max_depth);
+        return status_invalid("Malformed FunctionDef '%.*s': its fields cannot be read, or nest "
+                              "deeper than %d messages",
+                              (int)MIN(name.len, (size_t)256), name.data ? name.data : "",
+                              limits->max_depth);
     if (name.len == 0 || memchr(name.data, '\0', name.len))
         return status_invalid("Malformed FunctionDef: it has no name");
     const struct graph_function *there = strmap_get_span(&graph->functions, name);
@@ -254,17 +290,21 @@ struct status *graph_new_function(struct graph *graph, struct span functiondef, 
     if (there && functions_are_equal(there->def, functiondef))
         return NULL;
     if (there)
-        return status_invalid("Cannot add function '%s' because a different function with the same name already exists.", there->name);
+        return status_invalid("Cannot add function '%s' because a different function with the same "
+                              "name already exists.",
+                              there->name);
     struct graph_function *function = arena_new(&graph->arena, struct graph_function);
     function->name = arena_strndup(&graph->arena, name.data, name.len);
-    function->def = (struct span){arena_memdup(&graph->arena, functiondef.data, functiondef.len), functiondef.len};
+    function->def = (struct span){arena_memdup(&graph->arena, functiondef.data, functiondef.len),
+                                  functiondef.len};
     function->signature = function_signature_new(graph, function->def);
     strmap_put_span(&graph->functions, (struct span){function->name, name.len}, function);
     *ret_added = function;
     return NULL;
 }
 
-struct status *graph_add_function(struct graph *graph, struct span functiondef, const struct graph_limits *limits) {
+struct status *graph_add_function(struct graph *graph, struct span functiondef,
+                                  const struct graph_limits *limits) {
     struct graph_function *added;
     return graph_new_function(graph, functiondef, limits, &added);
 }

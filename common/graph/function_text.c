@@ -1,4 +1,5 @@
-/* Functions as text (graph_text.h): written straight into a FunctionDef, as that is what a library keeps. For tests. */
+/* Functions as text (graph_text.h): written straight into a FunctionDef, as that is what a
+ * library keeps. For tests. */
 #include "common/graph/graph_internal.h"
 #include "common/graph/graph_text.h"
 #include "common/tensor/tensor_proto.h"
@@ -17,7 +18,9 @@ struct declared {
 
 static const char name_chars[] = "_>./-";
 
-static void add_span(struct str *out, uint32_t number, struct span text) { proto_add_bytes(out, number, text.data, text.len); }
+static void add_span(struct str *out, uint32_t number, struct span text) {
+    proto_add_bytes(out, number, text.data, text.len);
+}
 
 /* ---- the head ---- */
 
@@ -25,7 +28,8 @@ static struct status *parse_declared(struct span *in, struct declared *declared)
     if (!text_take(in, "{"))
         return text_wanted("'{'", *in);
     while (!text_take(in, "}")) {
-        if (declared->n_attrs == MAX_FUNCTION_ATTRS || (declared->n_attrs > 0 && !text_take(in, ",")))
+        if (declared->n_attrs == MAX_FUNCTION_ATTRS ||
+            (declared->n_attrs > 0 && !text_take(in, ",")))
             return text_wanted("',' or '}'", *in);
         struct span name = text_take_word(in, "_");
         if (!text_take(in, "="))
@@ -38,7 +42,8 @@ static struct status *parse_declared(struct span *in, struct declared *declared)
     return NULL;
 }
 
-static struct status *write_arg_type(struct span word, struct span *in, const struct declared *declared, struct str *out) {
+static struct status *write_arg_type(struct span word, struct span *in,
+                                     const struct declared *declared, struct str *out) {
     if (dtype_parse(word) != DT_INVALID) {
         proto_add_int(out, 3, (uint64_t)dtype_parse(word));
         return NULL;
@@ -53,7 +58,8 @@ static struct status *write_arg_type(struct span word, struct span *in, const st
 }
 
 /* (x: float, y: N*T) as ArgDefs with field number `number`. */
-static struct status *write_args(struct span in, const struct declared *declared, uint32_t number, struct str *out) {
+static struct status *write_args(struct span in, const struct declared *declared, uint32_t number,
+                                 struct str *out) {
     for (int n = 0; text_skip_blanks(&in), in.len > 0; n++) {
         if (n > 0 && !text_take(&in, ","))
             return text_wanted("',' or ')'", in);
@@ -136,7 +142,8 @@ static struct status *write_rets(struct span in, struct str *out) {
     return NULL;
 }
 
-static struct status *write_attrs(struct graph *graph, const struct op_signature *op, struct span *in, struct str *out) {
+static struct status *write_attrs(struct graph *graph, const struct op_signature *op,
+                                  struct span *in, struct str *out) {
     if (!text_take(in, "{"))
         return NULL;
     for (int n = 0; !text_take(in, "}"); n++) {
@@ -178,7 +185,8 @@ static struct status *write_node(struct graph *graph, struct span in, struct str
     return in.len == 0 || *in.data == '#' ? NULL : text_wanted("The end of the line", in);
 }
 
-static struct status *write_lines(struct graph *graph, const char **text, int *number, struct str *out) {
+static struct status *write_lines(struct graph *graph, const char **text, int *number,
+                                  struct str *out) {
     while (**text) {
         const char *end = strchrnul(*text, '\n');
         struct span in = {*text, (size_t)(end - *text)};
@@ -198,7 +206,8 @@ static struct status *write_lines(struct graph *graph, const char **text, int *n
     return text_wanted("'}'", span_of(""));
 }
 
-struct status *function_parse(struct graph *graph, struct span line, const char **text, int *number) {
+struct status *function_parse(struct graph *graph, struct span line, const char **text,
+                              int *number) {
     struct graph_limits limits;
     struct str def = STR_INIT;
     graph_limits_default(&limits);

@@ -1,4 +1,5 @@
-/* Nodes and edges: adding, finding, changing, removing. Attrs stand in node_attrs.c, checks in node_check.c, walks in graph_walk.c. */
+/* Nodes and edges: adding, finding, changing, removing. Attrs stand in node_attrs.c, checks in
+ * node_check.c, walks in graph_walk.c. */
 #include "common/graph/graph.h"
 
 #include <ctype.h>
@@ -44,29 +45,34 @@ const struct op_signature *graph_op_lookup_span(struct graph *graph, struct span
     return function ? function->signature : NULL;
 }
 
-const struct op_signature *graph_op_lookup(struct graph *graph, const char *name) { return graph_op_lookup_span(graph, span_of(name)); }
+const struct op_signature *graph_op_lookup(struct graph *graph, const char *name) {
+    return graph_op_lookup_span(graph, span_of(name));
+}
 
 struct status *op_not_registered(struct span op) {
-    return status_not_found(
-        "Op type not registered '%.*s' in binary running on this host. Millrace knows the ops of TensorFlow 2.21 and the "
-        "functions of the graph's own library.",
-        (int)MIN(op.len, (size_t)256), op.data);
+    return status_not_found("Op type not registered '%.*s' in binary running on this host. "
+                            "Millrace knows the ops of TensorFlow 2.21 and the "
+                            "functions of the graph's own library.",
+                            (int)MIN(op.len, (size_t)256), op.data);
 }
 
 /* ---- nodes ---- */
 
 bool node_name_is_valid(struct span name, bool is_internal) {
-    if (name.len == 0 || !(isalnum((unsigned char)name.data[0]) || name.data[0] == '.' || (is_internal && name.data[0] == '_')))
+    if (name.len == 0 || !(isalnum((unsigned char)name.data[0]) || name.data[0] == '.' ||
+                           (is_internal && name.data[0] == '_')))
         return false;
     for (size_t i = 1; i < name.len; i++)
-        if (!isalnum((unsigned char)name.data[i]) && (name.data[i] == '\0' || !strchr("_>./-", name.data[i])))
+        if (!isalnum((unsigned char)name.data[i]) &&
+            (name.data[i] == '\0' || !strchr("_>./-", name.data[i])))
             return false;
     return true;
 }
 
 struct status *node_name_refused(struct span name) {
     int shown = (int)MIN(name.len, (size_t)256);
-    return status_invalid("Illegal op name '%.*s'\n\t [[{{node %.*s}}]]", shown, name.data, shown, name.data);
+    return status_invalid("Illegal op name '%.*s'\n\t [[{{node %.*s}}]]", shown, name.data, shown,
+                          name.data);
 }
 
 static const char *device_text(struct graph *graph, struct span device) {
@@ -76,10 +82,12 @@ static const char *device_text(struct graph *graph, struct span device) {
     return span_is(device, before) ? before : arena_strndup(&graph->arena, device.data, device.len);
 }
 
-struct node *graph_new_node(struct graph *graph, struct span name, const struct op_signature *op, struct span device, int attrs_capacity) {
+struct node *graph_new_node(struct graph *graph, struct span name, const struct op_signature *op,
+                            struct span device, int attrs_capacity) {
     if (graph->n_nodes == graph->capacity) {
         graph->capacity = graph->capacity ? 2 * graph->capacity : 64;
-        graph->nodes = xreallocarray(graph->nodes, (size_t)graph->capacity, sizeof(graph->nodes[0]));
+        graph->nodes =
+            xreallocarray(graph->nodes, (size_t)graph->capacity, sizeof(graph->nodes[0]));
     }
     struct node *node = arena_new(&graph->arena, struct node);
     node->id = graph->n_nodes;
@@ -96,7 +104,8 @@ struct node *graph_new_node(struct graph *graph, struct span name, const struct 
     return node;
 }
 
-struct status *graph_add_node(struct graph *graph, const char *name, const char *op, const char *device, struct node **ret_node) {
+struct status *graph_add_node(struct graph *graph, const char *name, const char *op,
+                              const char *device, struct node **ret_node) {
     if (!node_name_is_valid(span_of(name), true))
         return node_name_refused(span_of(name));
     if (graph_find(graph, name))
@@ -104,7 +113,8 @@ struct status *graph_add_node(struct graph *graph, const char *name, const char 
     const struct op_signature *signature = graph_op_lookup(graph, op);
     if (!signature)
         return op_not_registered(span_of(op));
-    struct node *node = graph_new_node(graph, span_of(name), signature, span_of(device), signature->n_attrs + 1);
+    struct node *node =
+        graph_new_node(graph, span_of(name), signature, span_of(device), signature->n_attrs + 1);
     node_fill_defaults(graph, node);
     *ret_node = node;
     return NULL;
@@ -129,7 +139,8 @@ const char *graph_unique_name(struct graph *graph, const char *prefix) {
     do
         name = arena_printf(&graph->arena, "%s_%lu", prefix, (unsigned long)++next);
     while (graph_find(graph, name));
-    strmap_put(&graph->name_counters, is_new ? arena_strdup(&graph->arena, prefix) : prefix, (void *)next);
+    strmap_put(&graph->name_counters, is_new ? arena_strdup(&graph->arena, prefix) : prefix,
+               (void *)next);
     return name;
 }
 
@@ -154,7 +165,8 @@ void graph_remove_node(struct graph *graph, struct node *node) {
 static void append_input(struct graph *graph, struct node *node, struct node_input input) {
     if (node->n_inputs == node->inputs_capacity) {
         int capacity = node->inputs_capacity ? 2 * node->inputs_capacity : 2;
-        struct node_input *inputs = arena_alloc(&graph->arena, (size_t)capacity * sizeof(inputs[0]));
+        struct node_input *inputs =
+            arena_alloc(&graph->arena, (size_t)capacity * sizeof(inputs[0]));
         if (node->n_inputs > 0)
             memcpy(inputs, node->inputs, (size_t)node->n_inputs * sizeof(inputs[0]));
         node->inputs = inputs;
@@ -186,10 +198,13 @@ void node_remove_input(struct node *node, int position) {
     if (position < node->n_data)
         node->n_data--;
     node->n_inputs--;
-    memmove(&node->inputs[position], &node->inputs[position + 1], (size_t)(node->n_inputs - position) * sizeof(node->inputs[0]));
+    memmove(&node->inputs[position], &node->inputs[position + 1],
+            (size_t)(node->n_inputs - position) * sizeof(node->inputs[0]));
 }
 
-bool node_is_op(const struct node *node, const char *op_name) { return strcmp(node->op_name, op_name) == 0; }
+bool node_is_op(const struct node *node, const char *op_name) {
+    return strcmp(node->op_name, op_name) == 0;
+}
 
 bool node_is_stateful(const struct node *node) { return node->op->is_stateful; }
 

@@ -1,4 +1,5 @@
-/* GraphDef in and out. Reading goes in five rounds, each linear, and takes everything back when one fails:
+/* GraphDef in and out. Reading goes in five rounds, each linear, and takes everything back when
+ * one fails:
  *
  *   functions ─► nodes with attrs ─► types of inputs and outputs ─► edges, checked against these types ─► no cycle but through
  *                                                                                                         NextIteration */
@@ -35,8 +36,8 @@ static bool is_message(struct span bytes) {
     return more == 0;
 }
 
-/* `message` is a sequence of well-formed fields. A field that is not cannot make a decoder descend. Each byte is looked at no more
- * than max_depth times. */
+/* `message` is a sequence of well-formed fields. A field that is not cannot make a decoder
+ * descend. Each byte is looked at no more than max_depth times. */
 static bool nests_too_deep(struct span message, int max_depth) {
     struct proto_field field;
     while (proto_next(&message, &field) > 0)
@@ -70,7 +71,9 @@ struct reader {
     int n_functions;
 };
 
-static COLD struct status *malformed(const char *what) { return status_invalid("Malformed GraphDef: %s", what); }
+static COLD struct status *malformed(const char *what) {
+    return status_invalid("Malformed GraphDef: %s", what);
+}
 
 static struct status *read_versions(struct reader *reader, struct span proto) {
     struct proto_field field;
@@ -98,8 +101,9 @@ static struct status *read_top(struct reader *reader, struct span graphdef, int 
     if (more < 0)
         return malformed("its fields cannot be read");
     if (reader->min_consumer > GRAPH_DEF_VERSION)
-        return status_invalid("GraphDef min consumer version %d above current version %d, TensorFlow 2.21's.", reader->min_consumer,
-                              GRAPH_DEF_VERSION);
+        return status_invalid(
+            "GraphDef min consumer version %d above current version %d, TensorFlow 2.21's.",
+            reader->min_consumer, GRAPH_DEF_VERSION);
     *ret_n_nodes = n_nodes;
     return NULL;
 }
@@ -113,7 +117,8 @@ static void add_gradient_def(struct graph *graph, struct span def) {
     struct span *defs = arena_array(&graph->arena, struct span, graph->n_gradient_defs + 1);
     if (graph->n_gradient_defs > 0)
         memcpy(defs, graph->gradient_defs, (size_t)graph->n_gradient_defs * sizeof(defs[0]));
-    defs[graph->n_gradient_defs++] = (struct span){arena_memdup(&graph->arena, def.data, def.len), def.len};
+    defs[graph->n_gradient_defs++] =
+        (struct span){arena_memdup(&graph->arena, def.data, def.len), def.len};
     graph->gradient_defs = defs;
 }
 
@@ -127,7 +132,8 @@ static struct status *read_library(struct reader *reader, struct span library) {
             continue;
         if (field.number == 2) {
             if (graph->n_gradient_defs >= MAX_GRADIENT_DEFS)
-                return status_exhausted("A function library with more than %d gradients", MAX_GRADIENT_DEFS);
+                return status_exhausted("A function library with more than %d gradients",
+                                        MAX_GRADIENT_DEFS);
             add_gradient_def(graph, field.bytes);
             continue;
         }
@@ -136,10 +142,14 @@ static struct status *read_library(struct reader *reader, struct span library) {
         if (!added)
             continue;
         if ((reader->n_functions & (reader->n_functions - 1)) == 0) /* full at powers of two */
-            reader->functions = xreallocarray(reader->functions, 2 * (size_t)reader->n_functions + 1, sizeof(reader->functions[0]));
+            reader->functions =
+                xreallocarray(reader->functions, 2 * (size_t)reader->n_functions + 1,
+                              sizeof(reader->functions[0]));
         reader->functions[reader->n_functions++] = added->name;
         if (op_signature_find(added->name))
-            return status_invalid("Cannot add function '%s' because an op with the same name already exists.", added->name);
+            return status_invalid(
+                "Cannot add function '%s' because an op with the same name already exists.",
+                added->name);
     }
     return more < 0 ? malformed("its library cannot be read") : NULL;
 }
@@ -172,14 +182,17 @@ static struct status *read_node_parts(struct span def, struct node_parts *parts)
     return more < 0 ? malformed("a node cannot be read") : NULL;
 }
 
-static struct status *find_op(struct reader *reader, struct span name, const struct op_signature **ret) {
+static struct status *find_op(struct reader *reader, struct span name,
+                              const struct op_signature **ret) {
     const struct op_signature *op = graph_op_lookup_span(reader->graph, name);
     if (unlikely(!op || (!reader->limits->is_internal && internal_op_find(name))))
         return op_not_registered(name);
     if (unlikely(op->deprecated_at_version && reader->producer >= op->deprecated_at_version))
-        return status_unimplemented("Op %s is not available in GraphDef version %d. It has been removed in version %d.%s%s%s", op->name,
-                                    reader->producer, op->deprecated_at_version, op->replaced_by ? " Use " : "",
-                                    op->replaced_by ? op->replaced_by : "", op->replaced_by ? "." : "");
+        return status_unimplemented(
+            "Op %s is not available in GraphDef version %d. It has been removed in version "
+            "%d.%s%s%s",
+            op->name, reader->producer, op->deprecated_at_version, op->replaced_by ? " Use " : "",
+            op->replaced_by ? op->replaced_by : "", op->replaced_by ? "." : "");
     *ret = op;
     return NULL;
 }
@@ -190,7 +203,8 @@ static struct status *read_attrs(struct reader *reader, struct node *node, struc
         bool is_set;
         if (field.number != 5 || field.wire_type != 2)
             continue;
-        TRY(attr_read_entry(&reader->attrs, field.bytes, node->op, NODE_ATTR_DEPTH, &node->attrs[node->n_attrs], &is_set));
+        TRY(attr_read_entry(&reader->attrs, field.bytes, node->op, NODE_ATTR_DEPTH,
+                            &node->attrs[node->n_attrs], &is_set));
         node->n_attrs += is_set;
     }
     node->n_attrs = attrs_sort(node->attrs, node->n_attrs);
@@ -208,27 +222,30 @@ static struct status *read_node(struct reader *reader, struct span def) {
     if (unlikely(twin && twin->id >= reader->n_nodes_before))
         return status_invalid("Node '%s' is not unique", twin->name);
     if (unlikely(twin))
-        return status_invalid(
-            "GraphDef argument to Extend includes node '%s', which was created by a previous call to Create or Extend in this "
-            "session.",
-            twin->name);
+        return status_invalid("GraphDef argument to Extend includes node '%s', which was created "
+                              "by a previous call to Create or Extend in this "
+                              "session.",
+                              twin->name);
     TRY(find_op(reader, parts.op, &op));
     if (unlikely(parts.n_attrs > NODE_MAX_ATTRS))
-        return status_invalid("Node '%.*s' states %d attrs, more than %d", (int)parts.name.len, parts.name.data, parts.n_attrs,
-                              NODE_MAX_ATTRS);
-    struct node *node = graph_new_node(reader->graph, parts.name, op, parts.device, parts.n_attrs + op->n_attrs);
+        return status_invalid("Node '%.*s' states %d attrs, more than %d", (int)parts.name.len,
+                              parts.name.data, parts.n_attrs, NODE_MAX_ATTRS);
+    struct node *node =
+        graph_new_node(reader->graph, parts.name, op, parts.device, parts.n_attrs + op->n_attrs);
     reader->nodes[reader->n_nodes++] = (struct new_node){node, def, parts.n_inputs};
     return status_suffix_take(read_attrs(reader, node, def), "\n\t [[{{node %s}}]]", node->name);
 }
 
 /* ---- round 4: edges ---- */
 
-static struct status *resolve_input(struct reader *reader, struct node *node, struct span text, struct node_input *ret) {
+static struct status *resolve_input(struct reader *reader, struct node *node, struct span text,
+                                    struct node_input *ret) {
     struct span name;
     int index;
     int shown = (int)MIN(text.len, (size_t)256);
     if (unlikely(!endpoint_parse(text, &name, &index)))
-        return status_invalid("Illegal op input name '%.*s'\n\t [[{{node %s}}]]", shown, text.data, node->name);
+        return status_invalid("Illegal op input name '%.*s'\n\t [[{{node %s}}]]", shown, text.data,
+                              node->name);
     struct node *src = graph_find_span(reader->graph, name);
     if (unlikely(!src))
         return status_invalid("Node '%s': Unknown input node '%.*s'", node->name, shown, text.data);
@@ -255,7 +272,8 @@ static struct status *read_inputs(struct reader *reader, const struct new_node *
     struct span def = new_node->def;
     struct proto_field field;
     if (new_node->n_inputs > 0) {
-        node->inputs = arena_alloc(&reader->graph->arena, (size_t)new_node->n_inputs * sizeof(node->inputs[0]));
+        node->inputs = arena_alloc(&reader->graph->arena,
+                                   (size_t)new_node->n_inputs * sizeof(node->inputs[0]));
         node->inputs_capacity = new_node->n_inputs;
     }
     while (node->n_inputs < new_node->n_inputs && proto_next(&def, &field) > 0) {
@@ -264,7 +282,8 @@ static struct status *read_inputs(struct reader *reader, const struct new_node *
         struct node_input *input = &node->inputs[node->n_inputs];
         TRY(resolve_input(reader, node, field.bytes, input));
         if (input->index != CONTROL_EDGE && unlikely(node->n_data < node->n_inputs))
-            return status_invalid("All control inputs must follow all data inputs\n\t [[{{node %s}}]]", node->name);
+            return status_invalid(
+                "All control inputs must follow all data inputs\n\t [[{{node %s}}]]", node->name);
         node->n_inputs++;
         node->n_data += input->index != CONTROL_EDGE;
     }
@@ -303,7 +322,8 @@ static void take_back(struct reader *reader) {
     reader->graph->n_gradient_defs = reader->n_gradient_defs_before;
 }
 
-struct status *graph_add_graphdef(struct graph *graph, struct span graphdef, const struct graph_limits *limits) {
+struct status *graph_add_graphdef(struct graph *graph, struct span graphdef,
+                                  const struct graph_limits *limits) {
     struct reader reader = {
         .graph = graph,
         .limits = limits,
@@ -344,7 +364,8 @@ static void add_input(const struct node_input *input, struct str *text, struct s
     proto_add_bytes(out, 3, text->data, text->len);
 }
 
-static void node_to_proto(const struct node *node, const char *device, struct str *text, struct str *out) {
+static void node_to_proto(const struct node *node, const char *device, struct str *text,
+                          struct str *out) {
     size_t hint = node_size_hint(node), begin = proto_begin(out, 1, hint);
     proto_add_bytes(out, 1, node->name, strlen(node->name));
     proto_add_bytes(out, 2, node->op_name, strlen(node->op_name));
@@ -378,12 +399,15 @@ static void library_to_proto(const struct graph *graph, struct str *out) {
     proto_end(out, begin, 0);
 }
 
-void graph_to_graphdef(const struct graph *graph, const char *const *device_names, struct str *out) {
+void graph_to_graphdef(const struct graph *graph, const char *const *device_names,
+                       struct str *out) {
     struct str text = STR_INIT;
     for (int id = 0; id < graph->n_nodes; id++) {
         const struct node *node = graph->nodes[id];
         if (!node->is_removed)
-            node_to_proto(node, device_names && node->placed >= 0 ? device_names[node->placed] : node->device, &text, out);
+            node_to_proto(
+                node, device_names && node->placed >= 0 ? device_names[node->placed] : node->device,
+                &text, out);
     }
     if (graph->functions.n_entries > 0 || graph->n_gradient_defs > 0)
         library_to_proto(graph, out);

@@ -1,5 +1,5 @@
-/* Graphs as text. The printer walks the nodes; the reader makes all nodes of the text first, then the edges, then checks, so that a
- * line may name a node that comes later. */
+/* Graphs as text. The printer walks the nodes; the reader makes all nodes of the text first,
+ * then the edges, then checks, so that a line may name a node that comes later. */
 #include "common/graph/graph_text.h"
 
 #include <stdlib.h>
@@ -11,13 +11,15 @@
 
 static bool is_default(const struct graph_op *info, const struct attr *attr) {
     int at;
-    return attrs_find(info->defaults, info->n_defaults, attr->name, &at) && attr_value_equal(&info->defaults[at].value, &attr->value);
+    return attrs_find(info->defaults, info->n_defaults, attr->name, &at) &&
+           attr_value_equal(&info->defaults[at].value, &attr->value);
 }
 
 static void print_inputs(const struct node *node, struct str *out) {
     for (int i = 0; i < node->n_inputs; i++) {
         const struct node_input *input = &node->inputs[i];
-        str_addf(out, "%s%s%s", i > 0 ? ", " : "", input->index == CONTROL_EDGE ? "^" : "", input->src->name);
+        str_addf(out, "%s%s%s", i > 0 ? ", " : "", input->index == CONTROL_EDGE ? "^" : "",
+                 input->src->name);
         if (input->index > 0)
             str_addf(out, ":%d", input->index);
     }
@@ -57,7 +59,8 @@ void graph_print(const struct graph *graph, struct str *out) {
 
 /* ---- reading: attr values ---- */
 
-static struct status *parse_value(struct graph *graph, struct span *in, enum attr_type type, int depth, struct attr_value *ret);
+static struct status *parse_value(struct graph *graph, struct span *in, enum attr_type type,
+                                  int depth, struct attr_value *ret);
 
 struct status *text_wanted(const char *wanted, struct span at) {
     return status_invalid("%s is wanted at '%.*s'", wanted, (int)MIN(at.len, (size_t)40), at.data);
@@ -100,7 +103,8 @@ static enum attr_type guess_type(struct span in) {
     return ATTR_INT;
 }
 
-static struct status *parse_func(struct graph *graph, struct span *in, int depth, struct attr_value *ret) {
+static struct status *parse_func(struct graph *graph, struct span *in, int depth,
+                                 struct attr_value *ret) {
     enum { MAX_FUNC_ATTRS = 64 };
     if (!text_take(in, "&"))
         return text_wanted("A function, such as &name", *in);
@@ -125,7 +129,8 @@ static struct status *parse_func(struct graph *graph, struct span *in, int depth
     return NULL;
 }
 
-static struct status *parse_list(struct graph *graph, struct span *in, enum attr_type element, int depth, struct attr_value *ret) {
+static struct status *parse_list(struct graph *graph, struct span *in, enum attr_type element,
+                                 int depth, struct attr_value *ret) {
     if (!text_take(in, "["))
         return text_wanted("A list", *in);
     struct attr_value *values = NULL;
@@ -144,7 +149,8 @@ static struct status *parse_list(struct graph *graph, struct span *in, enum attr
         n += !st;
     }
     if (!st) {
-        ret->list.values = n > 0 ? arena_memdup(&graph->arena, values, (size_t)n * sizeof(values[0])) : NULL;
+        ret->list.values =
+            n > 0 ? arena_memdup(&graph->arena, values, (size_t)n * sizeof(values[0])) : NULL;
         ret->list.n_values = n;
     }
     free(values);
@@ -186,7 +192,8 @@ static struct status *parse_plain(struct span *in, struct attr_value *ret) {
     }
 }
 
-static struct status *parse_value(struct graph *graph, struct span *in, enum attr_type type, int depth, struct attr_value *ret) {
+static struct status *parse_value(struct graph *graph, struct span *in, enum attr_type type,
+                                  int depth, struct attr_value *ret) {
     enum { MAX_DEPTH = 32 };
     int64_t dims[SHAPE_MAX_RANK];
     int rank;
@@ -218,7 +225,8 @@ static struct status *parse_value(struct graph *graph, struct span *in, enum att
     }
 }
 
-struct status *text_take_attr(struct graph *graph, const struct op_signature *op, struct span *in, struct attr *ret) {
+struct status *text_take_attr(struct graph *graph, const struct op_signature *op, struct span *in,
+                              struct attr *ret) {
     struct span key = text_take_word(in, "_.-");
     if (!text_take(in, "="))
         return text_wanted("'='", *in);
@@ -268,8 +276,8 @@ static struct status *parse_line(struct graph *graph, struct span in, struct lin
         return text_wanted("(inputs)", in);
     line->inputs = (struct span){in.data, (size_t)(close - in.data)};
     in = (struct span){close + 1, (size_t)(in.data + in.len - close - 1)};
-    TRY(graph_add_node(graph, arena_strndup(&graph->arena, name.data, name.len), arena_strndup(&graph->arena, op.data, op.len), "",
-                       &line->node));
+    TRY(graph_add_node(graph, arena_strndup(&graph->arena, name.data, name.len),
+                       arena_strndup(&graph->arena, op.data, op.len), "", &line->node));
     TRY(parse_attrs(graph, line->node, &in));
     if (text_take(&in, "@")) {
         struct span device = text_take_to_blank(&in);
@@ -282,7 +290,9 @@ static struct status *parse_line(struct graph *graph, struct span in, struct lin
         line->node->placed = (int)placed;
     }
     text_skip_blanks(&in);
-    return in.len == 0 || *in.data == '#' || *in.data == '\r' ? NULL : text_wanted("The end of the line", in);
+    return in.len == 0 || *in.data == '#' || *in.data == '\r'
+               ? NULL
+               : text_wanted("The end of the line", in);
 }
 
 static struct status *parse_inputs(struct graph *graph, struct line *line) {
@@ -296,21 +306,28 @@ static struct status *parse_inputs(struct graph *graph, struct line *line) {
             return text_wanted("An input, such as a, a:1 or ^a", in);
         struct node *src = graph_find_span(graph, name);
         if (!src)
-            return status_invalid("Node '%s': Unknown input node '%.*s'", line->node->name, (int)text.len, text.data);
+            return status_invalid("Node '%s': Unknown input node '%.*s'", line->node->name,
+                                  (int)text.len, text.data);
         if (index == CONTROL_EDGE)
             node_add_control(graph, line->node, src);
         else if (line->node->n_data < line->node->n_inputs)
-            return status_invalid("All control inputs must follow all data inputs\n\t [[{{node %s}}]]", line->node->name);
+            return status_invalid(
+                "All control inputs must follow all data inputs\n\t [[{{node %s}}]]",
+                line->node->name);
         else
             node_add_input(graph, line->node, src, index);
     }
     return NULL;
 }
 
-/* A line that begins with the word "function" is the head of one: a node of that name would have " =" behind it. */
-static bool is_function(struct span in) { return span_is(text_take_word(&in, "_>./-"), "function") && peek(in) != '='; }
+/* A line that begins with the word "function" is the head of one: a node of that name would have
+ * " =" behind it. */
+static bool is_function(struct span in) {
+    return span_is(text_take_word(&in, "_>./-"), "function") && peek(in) != '=';
+}
 
-static struct status *parse_lines(struct graph *graph, const char *text, struct line **lines, int *n_lines, int *ret_number) {
+static struct status *parse_lines(struct graph *graph, const char *text, struct line **lines,
+                                  int *n_lines, int *ret_number) {
     int capacity = 0;
     for (int number = 1; *text; number++) {
         const char *end = strchrnul(text, '\n');

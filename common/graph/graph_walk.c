@@ -17,11 +17,13 @@ void graph_consumers_init(struct graph_consumers *consumers, const struct graph 
     for (int id = 0; id < graph->n_nodes; id++)
         first[id + 2] += first[id + 1];
     /* first[id + 1] is where id's next edge goes; after the last, it is where id + 1 begins. */
-    consumers->edges = xmalloc(((size_t)first[graph->n_nodes + 1] + 1) * sizeof(consumers->edges[0]));
+    consumers->edges =
+        xmalloc(((size_t)first[graph->n_nodes + 1] + 1) * sizeof(consumers->edges[0]));
     for (int id = 0; id < graph->n_nodes; id++) {
         struct node *node = graph->nodes[id];
         for (int i = 0; !node->is_removed && i < node->n_inputs; i++)
-            consumers->edges[first[node->inputs[i].src->id + 1]++] = (struct node_output_edge){node, i, node->inputs[i].index};
+            consumers->edges[first[node->inputs[i].src->id + 1]++] =
+                (struct node_output_edge){node, i, node->inputs[i].index};
     }
     consumers->first = first;
 }
@@ -40,7 +42,8 @@ struct loop_ops {
 };
 
 static struct loop_ops loop_ops_find(void) {
-    return (struct loop_ops){op_signature_find("Merge"), op_signature_find("RefMerge"), op_signature_find("NextIteration"),
+    return (struct loop_ops){op_signature_find("Merge"), op_signature_find("RefMerge"),
+                             op_signature_find("NextIteration"),
                              op_signature_find("RefNextIteration")};
 }
 
@@ -48,23 +51,26 @@ static bool is_way_back(const struct loop_ops *ops, const struct node *node, int
     if (node->op != ops->merge && node->op != ops->ref_merge)
         return false;
     const struct op_signature *src = node->inputs[position].src->op;
-    return position < node->n_data && (src == ops->next_iteration || src == ops->ref_next_iteration);
+    return position < node->n_data &&
+           (src == ops->next_iteration || src == ops->ref_next_iteration);
 }
 
 /* From a node that waits for ever back along inputs that wait too: the walk must enter a cycle. */
-static COLD struct status *cycle_found(const int *n_pending, int first_id, struct node *waiting, int n_left, const struct loop_ops *ops) {
+static COLD struct status *cycle_found(const int *n_pending, int first_id, struct node *waiting,
+                                       int n_left, const struct loop_ops *ops) {
     int n_steps = n_left;
     for (; n_steps > 0; n_steps--)
         for (int i = 0; i < waiting->n_inputs; i++) {
             struct node *src = waiting->inputs[i].src;
-            if (src->id >= first_id && n_pending[src->id - first_id] > 0 && !is_way_back(ops, waiting, i)) {
+            if (src->id >= first_id && n_pending[src->id - first_id] > 0 &&
+                !is_way_back(ops, waiting, i)) {
                 waiting = src;
                 break;
             }
         }
-    return status_invalid(
-        "%d nodes in a cycle, or behind one that node '%s' is on: only NextIteration may close a loop\n\t [[{{node %s}}]]", n_left,
-        waiting->name, waiting->name);
+    return status_invalid("%d nodes in a cycle, or behind one that node '%s' is on: only "
+                          "NextIteration may close a loop\n\t [[{{node %s}}]]",
+                          n_left, waiting->name, waiting->name);
 }
 
 /* Edges by producer among nodes from first_id on, without those that close loops. */
@@ -72,8 +78,8 @@ struct forward_edges {
     int *first, *consumers;
 };
 
-static void forward_edges_init(struct forward_edges *edges, const struct graph *graph, int first_id, int *n_pending,
-                               const struct loop_ops *ops) {
+static void forward_edges_init(struct forward_edges *edges, const struct graph *graph, int first_id,
+                               int *n_pending, const struct loop_ops *ops) {
     int n = graph->n_nodes - first_id;
     edges->first = xcalloc((size_t)n + 2, sizeof(int));
     for (int k = 0; k < n; k++) {
@@ -125,7 +131,8 @@ struct status *graph_order_from(const struct graph *graph, int first_id, struct 
     }
     for (size_t k = 0; k < n && n_ordered < n_live && !st; k++)
         if (n_pending[k] > 0)
-            st = cycle_found(n_pending, first_id, graph->nodes[(size_t)first_id + k], n_live - n_ordered, &ops);
+            st = cycle_found(n_pending, first_id, graph->nodes[(size_t)first_id + k],
+                             n_live - n_ordered, &ops);
     if (ret_order && !st)
         *ret_order = order;
     else
@@ -152,7 +159,8 @@ static void copy_functions(const struct graph *from, struct graph *to) {
     to->n_gradient_defs = from->n_gradient_defs;
 }
 
-void graph_copy(const struct graph *from, const bool *keep, struct graph *ret, struct node ***ret_map) {
+void graph_copy(const struct graph *from, const bool *keep, struct graph *ret,
+                struct node ***ret_map) {
     graph_init(ret);
     ret->producer = from->producer;
     ret->min_consumer = from->min_consumer;

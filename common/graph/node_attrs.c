@@ -8,7 +8,8 @@
 static void own_tensor(struct graph *graph, struct tensor *tensor) {
     if (graph->n_tensors == graph->tensors_capacity) {
         graph->tensors_capacity = graph->tensors_capacity ? 2 * graph->tensors_capacity : 64;
-        graph->tensors = xreallocarray(graph->tensors, (size_t)graph->tensors_capacity, sizeof(graph->tensors[0]));
+        graph->tensors = xreallocarray(graph->tensors, (size_t)graph->tensors_capacity,
+                                       sizeof(graph->tensors[0]));
     }
     graph->tensors[graph->n_tensors++] = tensor;
 }
@@ -51,7 +52,8 @@ int attrs_sort(struct attr *attrs, int n_attrs) {
     int n = 0, at;
     for (int i = 0; i < n_attrs; i++) {
         struct attr attr = attrs[i];
-        if (n > 0 && strcmp(attrs[n - 1].name, attr.name) < 0) { /* the usual case: in order already */
+        /* the usual case: in order already */
+        if (n > 0 && strcmp(attrs[n - 1].name, attr.name) < 0) {
             attrs[n++] = attr;
             continue;
         }
@@ -66,16 +68,20 @@ int attrs_sort(struct attr *attrs, int n_attrs) {
 
 /* ---- defaults ---- */
 
-static void default_value(struct graph *graph, const struct op_attr_default *from, enum attr_type type, struct attr_value *ret);
+static void default_value(struct graph *graph, const struct op_attr_default *from,
+                          enum attr_type type, struct attr_value *ret);
 
-static void default_tensor(struct graph *graph, const struct op_attr_default *from, struct attr_value *ret) {
+static void default_tensor(struct graph *graph, const struct op_attr_default *from,
+                           struct attr_value *ret) {
     ret->tensor = arena_alloc_aligned(&graph->arena, sizeof(*ret->tensor), _Alignof(struct tensor));
     *ret->tensor = TENSOR_INIT;
-    struct status *st = tensor_from_proto((struct span){from->s, (size_t)from->n}, NULL, allocator_host(), ret->tensor);
+    struct status *st = tensor_from_proto((struct span){from->s, (size_t)from->n}, NULL,
+                                          allocator_host(), ret->tensor);
     CHECK(st == NULL); /* the table's own bytes */
 }
 
-static void default_list(struct graph *graph, const struct op_attr_default *from, enum attr_type element, struct attr_value *ret) {
+static void default_list(struct graph *graph, const struct op_attr_default *from,
+                         enum attr_type element, struct attr_value *ret) {
     struct attr_value *values = arena_array(&graph->arena, struct attr_value, from->n);
     for (int i = 0; i < from->n; i++)
         default_value(graph, &from->list[i], element, &values[i]);
@@ -83,7 +89,8 @@ static void default_list(struct graph *graph, const struct op_attr_default *from
     ret->list.n_values = from->n;
 }
 
-static void default_value(struct graph *graph, const struct op_attr_default *from, enum attr_type type, struct attr_value *ret) {
+static void default_value(struct graph *graph, const struct op_attr_default *from,
+                          enum attr_type type, struct attr_value *ret) {
     *ret = (struct attr_value){.type = type};
     if (attr_type_is_list(type)) {
         default_list(graph, from, attr_type_element(type), ret);
@@ -147,7 +154,8 @@ void node_fill_defaults(struct graph *graph, struct node *node) {
         int at;
         if (attrs_find(node->attrs, node->n_attrs, info->defaults[i].name, &at))
             continue;
-        memmove(&node->attrs[at + 1], &node->attrs[at], (size_t)(node->n_attrs - at) * sizeof(node->attrs[0]));
+        memmove(&node->attrs[at + 1], &node->attrs[at],
+                (size_t)(node->n_attrs - at) * sizeof(node->attrs[0]));
         node->attrs[at] = info->defaults[i];
         node->n_attrs++;
     }
@@ -155,26 +163,31 @@ void node_fill_defaults(struct graph *graph, struct node *node) {
 
 /* ---- setting ---- */
 
-static void set_owned(struct graph *graph, struct node *node, const char *name, const struct attr_value *value) {
+static void set_owned(struct graph *graph, struct node *node, const char *name,
+                      const struct attr_value *value) {
     int at;
     if (attrs_find(node->attrs, node->n_attrs, name, &at)) {
-        node->attrs[at].value = *value; /* an old tensor stays with the graph, which may have lent it */
+        /* an old tensor stays with the graph, which may have lent it */
+        node->attrs[at].value = *value;
         return;
     }
     if (node->n_attrs == node->attrs_capacity) {
         node->attrs_capacity = node->attrs_capacity ? 2 * node->attrs_capacity : 4;
-        struct attr *attrs = arena_alloc(&graph->arena, (size_t)node->attrs_capacity * sizeof(attrs[0]));
+        struct attr *attrs =
+            arena_alloc(&graph->arena, (size_t)node->attrs_capacity * sizeof(attrs[0]));
         memcpy(attrs, node->attrs, (size_t)node->n_attrs * sizeof(attrs[0]));
         node->attrs = attrs;
     }
-    memmove(&node->attrs[at + 1], &node->attrs[at], (size_t)(node->n_attrs - at) * sizeof(node->attrs[0]));
+    memmove(&node->attrs[at + 1], &node->attrs[at],
+            (size_t)(node->n_attrs - at) * sizeof(node->attrs[0]));
     const struct op_attr_signature *known = op_signature_attr(node->op, name);
     node->attrs[at].name = known ? known->name : arena_strdup(&graph->arena, name);
     node->attrs[at].value = *value;
     node->n_attrs++;
 }
 
-void node_set_attr(struct graph *graph, struct node *node, const char *name, const struct attr_value *value) {
+void node_set_attr(struct graph *graph, struct node *node, const char *name,
+                   const struct attr_value *value) {
     struct attr_value copy;
     attr_value_copy(value, &graph->arena, &copy);
     graph_own_tensors(graph, &copy);
@@ -186,22 +199,27 @@ void node_set_attr_i(struct graph *graph, struct node *node, const char *name, i
 }
 
 void node_set_attr_s(struct graph *graph, struct node *node, const char *name, const char *value) {
-    node_set_attr(graph, node, name, &(struct attr_value){.type = ATTR_STRING, .s = span_of(value)});
+    node_set_attr(graph, node, name,
+                  &(struct attr_value){.type = ATTR_STRING, .s = span_of(value)});
 }
 
 void node_set_attr_b(struct graph *graph, struct node *node, const char *name, bool value) {
     set_owned(graph, node, name, &(struct attr_value){.type = ATTR_BOOL, .b = value});
 }
 
-void node_set_attr_type(struct graph *graph, struct node *node, const char *name, enum dtype value) {
+void node_set_attr_type(struct graph *graph, struct node *node, const char *name,
+                        enum dtype value) {
     set_owned(graph, node, name, &(struct attr_value){.type = ATTR_TYPE, .dtype = value});
 }
 
-void node_set_attr_tensor(struct graph *graph, struct node *node, const char *name, const struct tensor *value) {
-    node_set_attr(graph, node, name, &(struct attr_value){.type = ATTR_TENSOR, .tensor = (struct tensor *)value});
+void node_set_attr_tensor(struct graph *graph, struct node *node, const char *name,
+                          const struct tensor *value) {
+    node_set_attr(graph, node, name,
+                  &(struct attr_value){.type = ATTR_TENSOR, .tensor = (struct tensor *)value});
 }
 
-void node_set_attr_shape(struct graph *graph, struct node *node, const char *name, struct shape value) {
+void node_set_attr_shape(struct graph *graph, struct node *node, const char *name,
+                         struct shape value) {
     node_set_attr(graph, node, name, &(struct attr_value){.type = ATTR_SHAPE, .shape = value});
 }
 
@@ -212,16 +230,20 @@ const struct attr_value *node_attr(const struct node *node, const char *name) {
     return attrs_find(node->attrs, node->n_attrs, name, &at) ? &node->attrs[at].value : NULL;
 }
 
-static COLD struct status *attr_refused(const struct node *node, const char *name, const char *wanted, const struct attr_value *found) {
+static COLD struct status *attr_refused(const struct node *node, const char *name,
+                                        const char *wanted, const struct attr_value *found) {
     if (!found)
-        return status_invalid("No attr named '%s' in node '%s' (op %s), where one of type '%s' is wanted\n\t [[{{node %s}}]]", name,
-                              node->name, node->op_name, wanted, node->name);
-    return status_invalid(
-        "AttrValue had value with type '%s' when '%s' expected\n\t for attr '%s' of node '%s' (op %s)\n\t [[{{node %s}}]]",
-        found->is_placeholder ? "placeholder" : attr_type_name(found->type), wanted, name, node->name, node->op_name, node->name);
+        return status_invalid("No attr named '%s' in node '%s' (op %s), where one of type '%s' is "
+                              "wanted\n\t [[{{node %s}}]]",
+                              name, node->name, node->op_name, wanted, node->name);
+    return status_invalid("AttrValue had value with type '%s' when '%s' expected\n\t for attr '%s' "
+                          "of node '%s' (op %s)\n\t [[{{node %s}}]]",
+                          found->is_placeholder ? "placeholder" : attr_type_name(found->type),
+                          wanted, name, node->name, node->op_name, node->name);
 }
 
-static struct status *get_typed(const struct node *node, const char *name, enum attr_type type, const struct attr_value **ret) {
+static struct status *get_typed(const struct node *node, const char *name, enum attr_type type,
+                                const struct attr_value **ret) {
     const struct attr_value *value = node_attr(node, name);
     if (unlikely(!value || value->type != type || value->is_placeholder))
         return attr_refused(node, name, attr_type_name(type), value);
@@ -271,14 +293,16 @@ struct status *node_get_shape(const struct node *node, const char *name, struct 
     return NULL;
 }
 
-struct status *node_get_tensor(const struct node *node, const char *name, const struct tensor **ret) {
+struct status *node_get_tensor(const struct node *node, const char *name,
+                               const struct tensor **ret) {
     const struct attr_value *value = NULL;
     TRY(get_typed(node, name, ATTR_TENSOR, &value));
     *ret = value->tensor;
     return NULL;
 }
 
-struct status *node_get_list(const struct node *node, const char *name, const struct attr_value **ret_values, int *ret_n) {
+struct status *node_get_list(const struct node *node, const char *name,
+                             const struct attr_value **ret_values, int *ret_n) {
     const struct attr_value *value = node_attr(node, name);
     if (unlikely(!value || !attr_type_is_list(value->type) || value->is_placeholder))
         return attr_refused(node, name, "list", value);

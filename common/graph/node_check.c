@@ -1,5 +1,6 @@
-/* The type checker: a node's attrs against its op's signature, the types of inputs and outputs that follow from them, and each edge
- * against what its producer makes. Messages carry TensorFlow's key words, which client code and people search for. */
+/* The type checker: a node's attrs against its op's signature, the types of inputs and outputs
+ * that follow from them, and each edge against what its producer makes. Messages carry
+ * TensorFlow's key words, which client code and people search for. */
 #include "common/graph/graph_internal.h"
 
 #include "common/tensor/text.h"
@@ -10,7 +11,9 @@ static void print_arg(const struct op_arg_signature *arg, struct str *out) {
     str_addf(out, "%s:", arg->name);
     if (arg->number_attr)
         str_addf(out, "%s*", arg->number_attr);
-    const char *type = arg->type_list_attr ? arg->type_list_attr : arg->type_attr ? arg->type_attr : dtype_name(arg->type);
+    const char *type = arg->type_list_attr ? arg->type_list_attr
+                       : arg->type_attr    ? arg->type_attr
+                                           : dtype_name(arg->type);
     str_addf(out, arg->is_ref ? "Ref(%s)" : "%s", type);
 }
 
@@ -33,7 +36,8 @@ void op_signature_print(const struct op_signature *op, struct str *out) {
 static COLD struct status *attr_missing(const struct node *node, const char *name) {
     struct str op = STR_INIT;
     op_signature_print(node->op, &op);
-    struct status *st = status_invalid("NodeDef missing attr '%s' from %s; NodeDef: {{node %s}}", name, str_text(&op), node->name);
+    struct status *st = status_invalid("NodeDef missing attr '%s' from %s; NodeDef: {{node %s}}",
+                                       name, str_text(&op), node->name);
     str_fini(&op);
     return st;
 }
@@ -42,22 +46,26 @@ static COLD struct status *attr_missing(const struct node *node, const char *nam
 static COLD struct status *attr_refused(const struct node *node, struct str *what) {
     struct str op = STR_INIT;
     op_signature_print(node->op, &op);
-    struct status *st = status_invalid("%s\n\t; NodeDef: {{node %s}}; %s", str_text(what), node->name, str_text(&op));
+    struct status *st = status_invalid("%s\n\t; NodeDef: {{node %s}}; %s", str_text(what),
+                                       node->name, str_text(&op));
     str_fini(&op);
     str_fini(what);
     return st;
 }
 
-static COLD struct status *attr_has_wrong_kind(const struct node *node, const struct op_attr_signature *attr,
+static COLD struct status *attr_has_wrong_kind(const struct node *node,
+                                               const struct op_attr_signature *attr,
                                                const struct attr_value *value) {
     struct str what = STR_INIT;
     str_addf(&what, "AttrValue had value with %s'%s' when '%s' expected\n\t for attr '%s'",
-             value->is_placeholder ? "unexpected type " : "type ", value->is_placeholder ? "placeholder" : attr_type_name(value->type),
+             value->is_placeholder ? "unexpected type " : "type ",
+             value->is_placeholder ? "placeholder" : attr_type_name(value->type),
              attr_type_name(attr->type), attr->name);
     return attr_refused(node, &what);
 }
 
-static COLD struct status *attr_has_no_dtype(const struct node *node, const struct op_attr_signature *attr, enum dtype dtype) {
+static COLD struct status *
+attr_has_no_dtype(const struct node *node, const struct op_attr_signature *attr, enum dtype dtype) {
     struct str what = STR_INIT;
     if (dtype_is_ref(dtype))
         str_addf(&what, "AttrValue must not have reference type value of %s", dtype_name(dtype));
@@ -67,7 +75,8 @@ static COLD struct status *attr_has_no_dtype(const struct node *node, const stru
     return attr_refused(node, &what);
 }
 
-static COLD struct status *attr_is_not_allowed(const struct node *node, const struct op_attr_signature *attr,
+static COLD struct status *attr_is_not_allowed(const struct node *node,
+                                               const struct op_attr_signature *attr,
                                                const struct attr_value *value) {
     struct str what = STR_INIT;
     str_addf(&what, "Value for attr '%s' of ", attr->name);
@@ -86,17 +95,21 @@ static COLD struct status *attr_is_not_allowed(const struct node *node, const st
     return attr_refused(node, &what);
 }
 
-static COLD struct status *attr_is_below_minimum(const struct node *node, const struct op_attr_signature *attr, int64_t value) {
+static COLD struct status *attr_is_below_minimum(const struct node *node,
+                                                 const struct op_attr_signature *attr,
+                                                 int64_t value) {
     struct str what = STR_INIT;
-    str_addf(&what, "%s for attr '%s' of %lld must be at least minimum %lld", attr_type_is_list(attr->type) ? "Length" : "Value",
-             attr->name, (long long)value, (long long)attr->minimum);
+    str_addf(&what, "%s for attr '%s' of %lld must be at least minimum %lld",
+             attr_type_is_list(attr->type) ? "Length" : "Value", attr->name, (long long)value,
+             (long long)attr->minimum);
     return attr_refused(node, &what);
 }
 
 /* ---- attrs ---- */
 
 /* One value, or one element of a list, whose type is right. */
-static struct status *check_allowed(const struct node *node, const struct op_attr_signature *attr, const struct attr_value *value) {
+static struct status *check_allowed(const struct node *node, const struct op_attr_signature *attr,
+                                    const struct attr_value *value) {
     if (value->type == ATTR_TYPE) {
         if (unlikely(dtype_is_ref(value->dtype) || !dtype_is_known((int)value->dtype)))
             return attr_has_no_dtype(node, attr, value->dtype);
@@ -130,12 +143,14 @@ static struct status *check_attr(const struct node *node, const struct op_attr_s
 /* ---- arguments ---- */
 
 /* How many tensors an argument stands for. The attrs have been checked. */
-static struct status *count_arg(const struct node *node, const struct op_arg_signature *arg, int64_t *ret_n) {
+static struct status *count_arg(const struct node *node, const struct op_arg_signature *arg,
+                                int64_t *ret_n) {
     *ret_n = 1;
     if (arg->number_attr) {
         TRY(node_get_i(node, arg->number_attr, ret_n));
         if (unlikely(*ret_n < 0))
-            return status_invalid("Value for number_attr() %lld < 0\n\t [[{{node %s}}]]", (long long)*ret_n, node->name);
+            return status_invalid("Value for number_attr() %lld < 0\n\t [[{{node %s}}]]",
+                                  (long long)*ret_n, node->name);
     } else if (arg->type_list_attr) {
         const struct attr_value *values;
         int n;
@@ -145,20 +160,23 @@ static struct status *count_arg(const struct node *node, const struct op_arg_sig
     return NULL;
 }
 
-static struct status *count_args(const struct node *node, const struct op_arg_signature *args, int n_args, int *ret_n) {
+static struct status *count_args(const struct node *node, const struct op_arg_signature *args,
+                                 int n_args, int *ret_n) {
     int64_t total = 0;
     for (int i = 0; i < n_args; i++) {
         int64_t n;
         TRY(count_arg(node, &args[i], &n));
         if (unlikely(n > NODE_MAX_ARGS || (total += n) > NODE_MAX_ARGS))
-            return status_invalid("Node '%s' (op %s) would have more than %d inputs or outputs\n\t [[{{node %s}}]]", node->name,
-                                  node->op_name, NODE_MAX_ARGS, node->name);
+            return status_invalid(
+                "Node '%s' (op %s) would have more than %d inputs or outputs\n\t [[{{node %s}}]]",
+                node->name, node->op_name, NODE_MAX_ARGS, node->name);
     }
     *ret_n = (int)total;
     return NULL;
 }
 
-static struct status *fill_types(const struct node *node, const struct op_arg_signature *args, int n_args, uint8_t *types) {
+static struct status *fill_types(const struct node *node, const struct op_arg_signature *args,
+                                 int n_args, uint8_t *types) {
     for (int i = 0; i < n_args; i++) {
         const struct op_arg_signature *arg = &args[i];
         int ref_offset = arg->is_ref ? DT_REF_OFFSET : 0;
@@ -188,7 +206,8 @@ struct status *node_work_out_types(struct graph *graph, struct node *node) {
     int n_in, n_out;
     TRY(count_args(node, op->inputs, op->n_inputs, &n_in));
     TRY(count_args(node, op->outputs, op->n_outputs, &n_out));
-    /* A byte more, so that in_types is never NULL once it is known. The count of inputs is compared where the edges are. */
+    /* A byte more, so that in_types is never NULL once it is known. The count of inputs is
+     * compared where the edges are. */
     uint8_t *types = arena_alloc(&graph->arena, (size_t)n_in + (size_t)n_out + 1);
     TRY(fill_types(node, op->inputs, op->n_inputs, types));
     TRY(fill_types(node, op->outputs, op->n_outputs, types + n_in));
@@ -198,7 +217,8 @@ struct status *node_work_out_types(struct graph *graph, struct node *node) {
     return NULL;
 }
 
-struct status *node_find_output(const struct node *node, struct span arg, int *ret_first, int *ret_n) {
+struct status *node_find_output(const struct node *node, struct span arg, int *ret_first,
+                                int *ret_n) {
     int64_t first = 0, n;
     for (int i = 0; i < node->op->n_outputs; i++) {
         TRY(count_arg(node, &node->op->outputs[i], &n));
@@ -211,7 +231,8 @@ struct status *node_find_output(const struct node *node, struct span arg, int *r
         }
         first += n;
     }
-    return status_invalid("Node '%s' (op %s) has no output '%.*s'", node->name, node->op_name, (int)MIN(arg.len, (size_t)256), arg.data);
+    return status_invalid("Node '%s' (op %s) has no output '%.*s'", node->name, node->op_name,
+                          (int)MIN(arg.len, (size_t)256), arg.data);
 }
 
 /* ---- edges ---- */
@@ -224,8 +245,9 @@ static COLD struct status *wrong_number_of_inputs(const struct node *node, int n
     if (n_expected > MAX_SHOWN)
         str_addf(&expected, ", … (%d)", n_expected);
     op_signature_print(node->op, &op);
-    struct status *st = status_invalid("NodeDef expected inputs '%s' do not match %d inputs specified; %s; NodeDef: {{node %s}}",
-                                       str_text(&expected), node->n_data, str_text(&op), node->name);
+    struct status *st = status_invalid(
+        "NodeDef expected inputs '%s' do not match %d inputs specified; %s; NodeDef: {{node %s}}",
+        str_text(&expected), node->n_data, str_text(&op), node->name);
     str_fini(&expected);
     str_fini(&op);
     return st;
@@ -234,15 +256,19 @@ static COLD struct status *wrong_number_of_inputs(const struct node *node, int n
 static struct status *check_edge(struct graph *graph, struct node *node, int position) {
     const struct node_input *input = &node->inputs[position];
     if (!input->src->out_types)
-        TRY(node_work_out_types(graph, input->src)); /* a loop's way back: its producer is finished after this node */
+        TRY(node_work_out_types(
+            graph, input->src)); /* a loop's way back: its producer is finished after this node */
     if (unlikely(input->index >= input->src->n_outputs))
-        return status_invalid("Node '%s': Connecting to invalid output %d of source node %s which has %d outputs.", node->name,
-                              input->index, input->src->name, input->src->n_outputs);
+        return status_invalid(
+            "Node '%s': Connecting to invalid output %d of source node %s which has %d outputs.",
+            node->name, input->index, input->src->name, input->src->n_outputs);
     int expected = node->in_types[position], given = input->src->out_types[input->index];
     if (likely(given == expected) || given == expected + DT_REF_OFFSET)
         return NULL;
-    return status_invalid("Input %d of node %s was passed %s from %s:%d incompatible with expected %s.", position, node->name,
-                          dtype_name((enum dtype)given), input->src->name, input->index, dtype_name((enum dtype)expected));
+    return status_invalid(
+        "Input %d of node %s was passed %s from %s:%d incompatible with expected %s.", position,
+        node->name, dtype_name((enum dtype)given), input->src->name, input->index,
+        dtype_name((enum dtype)expected));
 }
 
 struct status *node_check_edges(struct graph *graph, struct node *node) {

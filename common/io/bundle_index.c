@@ -34,23 +34,28 @@ struct bundle_item *bundle_index_add(struct bundle_index *index, struct span nam
 }
 
 static int by_name(const void *a, const void *b) {
-    return table_compare((*(struct bundle_item *const *)a)->name, (*(struct bundle_item *const *)b)->name);
+    return table_compare((*(struct bundle_item *const *)a)->name,
+                         (*(struct bundle_item *const *)b)->name);
 }
 
-static struct status *add_rows(struct table_writer *table, const struct bundle_index *index, int n_shards) {
+static struct status *add_rows(struct table_writer *table, const struct bundle_index *index,
+                               int n_shards) {
     struct str proto = STR_INIT;
     bundle_header_print(n_shards, &proto);
-    struct status *st = table_writer_add(table, (struct span){"", 0}, (struct span){proto.data, proto.len});
+    struct status *st =
+        table_writer_add(table, (struct span){"", 0}, (struct span){proto.data, proto.len});
     for (size_t i = 0; !st && i < index->n; i++) {
         str_clear(&proto);
         bundle_entry_print(&index->items[i]->entry, &proto);
-        st = table_writer_add(table, index->items[i]->name, (struct span){str_text(&proto), proto.len});
+        st = table_writer_add(table, index->items[i]->name,
+                              (struct span){str_text(&proto), proto.len});
     }
     str_fini(&proto);
     return st;
 }
 
-struct status *bundle_index_write(struct bundle_index *index, const struct file_system *fs, const char *path, int n_shards) {
+struct status *bundle_index_write(struct bundle_index *index, const struct file_system *fs,
+                                  const char *path, int n_shards) {
     struct file_sink sink = FILE_SINK_INIT;
     struct table_writer table;
     TRY(file_sink_open(&sink, fs, path));
@@ -69,7 +74,8 @@ struct status *bundle_index_write(struct bundle_index *index, const struct file_
     return st;
 }
 
-void bundle_entry_add_slice(struct bundle_index *index, struct bundle_entry *entry, const struct tensor_slice *slice) {
+void bundle_entry_add_slice(struct bundle_index *index, struct bundle_entry *entry,
+                            const struct tensor_slice *slice) {
     if (entry->n_slices == entry->slices_capacity) {
         int capacity = MAX(8, 2 * entry->slices_capacity);
         struct tensor_slice *slices = arena_array(&index->arena, struct tensor_slice, capacity);
@@ -80,7 +86,8 @@ void bundle_entry_add_slice(struct bundle_index *index, struct bundle_entry *ent
     }
     size_t n = (size_t)MAX(slice->rank, 1) * sizeof(int64_t);
     entry->slices[entry->n_slices++] =
-        (struct tensor_slice){slice->rank, arena_memdup(&index->arena, slice->starts, n), arena_memdup(&index->arena, slice->lengths, n)};
+        (struct tensor_slice){slice->rank, arena_memdup(&index->arena, slice->starts, n),
+                              arena_memdup(&index->arena, slice->lengths, n)};
 }
 
 /* ---- what is there under the prefix ---- */
@@ -103,7 +110,8 @@ static void on_file(void *arg, const char *name) {
     old->items[old->n++] = (struct bundle_old_file){shard, n_shards};
 }
 
-struct status *bundle_old_find(struct bundle_old *old, const struct file_system *fs, const char *prefix) {
+struct status *bundle_old_find(struct bundle_old *old, const struct file_system *fs,
+                               const char *prefix) {
     struct str dir = STR_INIT;
     struct old_scan scan = {file_base_of(prefix), old};
     *old = (struct bundle_old){0};
@@ -124,7 +132,8 @@ int bundle_old_free_number(const struct bundle_old *old, int at_least) {
     }
 }
 
-void bundle_old_remove(const struct bundle_old *old, const struct file_system *fs, const char *prefix) {
+void bundle_old_remove(const struct bundle_old *old, const struct file_system *fs,
+                       const char *prefix) {
     struct str path = STR_INIT;
     for (size_t i = 0; i < old->n; i++) {
         str_clear(&path);

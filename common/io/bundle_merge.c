@@ -1,4 +1,5 @@
-/* Making one bundle of several: a sharded save writes one per task, and this commits them together.
+/* Making one bundle of several: a sharded save writes one per task, and this commits them
+ * together.
  *
  *   index.tmp   the entries of all, with new shard numbers; written, synced
  *   data files  renamed to PREFIX.data-XXXXX-of-N, N such that no older file has such a name; directories synced
@@ -35,10 +36,12 @@ static int add_file(struct merge *merge, char *from_take) {
 /* ---- entries ---- */
 
 static COLD struct status *differs(const char *prefix, struct span name, const char *how) {
-    return status_invalid("Ill-formed partitioned tensor '%.*s' when merging prefix %s: %s", (int)name.len, name.data, prefix, how);
+    return status_invalid("Ill-formed partitioned tensor '%.*s' when merging prefix %s: %s",
+                          (int)name.len, name.data, prefix, how);
 }
 
-static struct status *merge_slices(struct merge *merge, const char *prefix, struct bundle_item *item, const struct bundle_entry *entry) {
+static struct status *merge_slices(struct merge *merge, const char *prefix,
+                                   struct bundle_item *item, const struct bundle_entry *entry) {
     if (item->entry.dtype != entry->dtype)
         return differs(prefix, item->name, "its parts have different types");
     if (!shape_equal(item->entry.shape, entry->shape))
@@ -48,13 +51,14 @@ static struct status *merge_slices(struct merge *merge, const char *prefix, stru
     return NULL;
 }
 
-static struct status *merge_entry(struct merge *merge, const char *prefix, struct span name, const struct bundle_entry *entry,
-                                  const int *shards) {
+static struct status *merge_entry(struct merge *merge, const char *prefix, struct span name,
+                                  const struct bundle_entry *entry, const int *shards) {
     struct bundle_item *item = bundle_index_find(&merge->index, name);
     if (item && item->entry.n_slices > 0 && entry->n_slices > 0)
         return merge_slices(merge, prefix, item, entry);
     if (item)
-        return status_invalid("Duplicate tensor keyed by %.*s encountered, when merging prefix: %s", (int)name.len, name.data, prefix);
+        return status_invalid("Duplicate tensor keyed by %.*s encountered, when merging prefix: %s",
+                              (int)name.len, name.data, prefix);
     item = bundle_index_add(&merge->index, name);
     item->entry = *entry;
     item->entry.shape = shape_dup(entry->shape, &merge->index.arena);
@@ -89,8 +93,9 @@ static struct status *check_shards(struct bundle_reader *reader, bool *is_used) 
         if (iter.entry.n_slices > 0)
             continue;
         if (iter.entry.shard >= bundle_reader_n_shards(reader)) {
-            st = status_new(STATUS_DATA_LOSS, "%s: tensor '%.*s' is in shard %d of %d", bundle_reader_prefix(reader), (int)iter.name.len,
-                            iter.name.data, iter.entry.shard, bundle_reader_n_shards(reader));
+            st = status_new(STATUS_DATA_LOSS, "%s: tensor '%.*s' is in shard %d of %d",
+                            bundle_reader_prefix(reader), (int)iter.name.len, iter.name.data,
+                            iter.entry.shard, bundle_reader_n_shards(reader));
             break;
         }
         is_used[iter.entry.shard] = true;
@@ -118,7 +123,8 @@ static struct status *merge_part(struct merge *merge, const char *prefix) {
     return st;
 }
 
-static struct status *merge_parts(struct merge *merge, const char *const *prefixes, int n, bool allow_missing) {
+static struct status *merge_parts(struct merge *merge, const char *const *prefixes, int n,
+                                  bool allow_missing) {
     int n_found = 0;
     for (int i = 0; i < n; i++) {
         struct status *st = merge_part(merge, prefixes[i]);
@@ -128,14 +134,17 @@ static struct status *merge_parts(struct merge *merge, const char *const *prefix
             status_unref(st);
         } else if (status_code(st) == STATUS_NOT_FOUND) {
             struct status *missing =
-                status_invalid("allow_missing_files was set to false and %s did not exist: %s", prefixes[i], status_message(st));
+                status_invalid("allow_missing_files was set to false and %s did not exist: %s",
+                               prefixes[i], status_message(st));
             status_unref(st);
             return missing;
         } else {
             return st;
         }
     }
-    return n_found > 0 ? NULL : status_invalid("At least one prefix checkpoint file must exist, but none was found.");
+    return n_found > 0 ? NULL
+                       : status_invalid(
+                             "At least one prefix checkpoint file must exist, but none was found.");
 }
 
 /* ---- files ---- */
@@ -145,7 +154,8 @@ static void rename_back(struct merge *merge, int n) {
         merge->fs->rename(merge->fs, merge->files[i].to, merge->files[i].from);
 }
 
-/* Both ends of each rename: directories that several files share are synced once, as they mostly follow each other. */
+/* Both ends of each rename: directories that several files share are synced once, as they mostly
+ * follow each other. */
 static struct status *sync_dirs(struct merge *merge) {
     struct str last = STR_INIT, dir = STR_INIT;
     struct status *st = merge->n_files > 0 ? file_sync_dir_of(merge->fs, merge->files[0].to) : NULL;
@@ -169,7 +179,8 @@ static struct status *rename_data(struct merge *merge, int n_shards) {
         struct str to = STR_INIT;
         bundle_data_path(merge->prefix, n_done, n_shards, &to);
         merge->files[n_done].to = str_detach(&to);
-        int error = merge->fs->rename(merge->fs, merge->files[n_done].from, merge->files[n_done].to);
+        int error =
+            merge->fs->rename(merge->fs, merge->files[n_done].from, merge->files[n_done].to);
         if (error < 0)
             st = file_failed(merge->files[n_done].from, error);
     }
@@ -180,7 +191,8 @@ static struct status *rename_data(struct merge *merge, int n_shards) {
     return st;
 }
 
-static struct status *commit(struct merge *merge, const char *index_tmp, const char *index_path, int n_shards) {
+static struct status *commit(struct merge *merge, const char *index_tmp, const char *index_path,
+                             int n_shards) {
     const struct file_system *fs = merge->fs;
     TRY(bundle_index_write(&merge->index, fs, index_tmp, n_shards));
     struct status *st = rename_data(merge, n_shards);
@@ -213,7 +225,8 @@ static bool is_moved_from(const struct merge *merge, const char *path) {
     return false;
 }
 
-/* Without those that the merge itself renames away: a checkpoint may be merged into its own name. */
+/* Without those that the merge itself renames away: a checkpoint may be merged into its own
+ * name. */
 static void forget_moved(struct merge *merge, struct bundle_old *old) {
     size_t n = 0;
     for (size_t i = 0; i < old->n; i++) {
@@ -235,9 +248,10 @@ static void merge_fini(struct merge *merge) {
     bundle_index_fini(&merge->index);
 }
 
-/* Under the lock of names: the parts' files are those that their indices name until they are renamed. */
-static struct status *merge_locked(const struct file_system *fs, const char *const *prefixes, int n, const char *merged_prefix,
-                                   bool allow_missing) {
+/* Under the lock of names: the parts' files are those that their indices name until they are
+ * renamed. */
+static struct status *merge_locked(const struct file_system *fs, const char *const *prefixes, int n,
+                                   const char *merged_prefix, bool allow_missing) {
     struct merge merge = {.fs = fs, .prefix = merged_prefix};
     struct bundle_old old = {0};
     struct str index_path = STR_INIT;
@@ -247,7 +261,8 @@ static struct status *merge_locked(const struct file_system *fs, const char *con
     TRY_OUT(merge_parts(&merge, prefixes, n, allow_missing));
     TRY_OUT(bundle_old_find(&old, fs, merged_prefix));
     bundle_index_path(merged_prefix, &index_path);
-    TRY_OUT(commit(&merge, index_tmp, index_path.data, bundle_old_free_number(&old, MAX(merge.n_files, 1))));
+    TRY_OUT(commit(&merge, index_tmp, index_path.data,
+                   bundle_old_free_number(&old, MAX(merge.n_files, 1))));
     remove_part_indices(&merge, prefixes, n);
     forget_moved(&merge, &old);
     bundle_old_remove(&old, fs, merged_prefix);
@@ -259,8 +274,8 @@ out:
     return st;
 }
 
-struct status *bundle_merge(const struct file_system *fs, const char *const *prefixes, int n, const char *merged_prefix,
-                            bool allow_missing) {
+struct status *bundle_merge(const struct file_system *fs, const char *const *prefixes, int n,
+                            const char *merged_prefix, bool allow_missing) {
     TRY(bundle_make_dir_of(fs, merged_prefix));
     bundle_names_lock();
     struct status *st = merge_locked(fs, prefixes, n, merged_prefix, allow_missing);

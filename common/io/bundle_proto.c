@@ -20,11 +20,13 @@ static bool digits(const char *text, int *ret) {
 
 bool bundle_data_name(const char *base, const char *name, int *ret_shard, int *ret_n_shards) {
     size_t n = strlen(base);
-    return strncmp(name, base, n) == 0 && strncmp(name + n, ".data-", 6) == 0 && strlen(name + n) == 20 &&
-           digits(name + n + 6, ret_shard) && strncmp(name + n + 11, "-of-", 4) == 0 && digits(name + n + 15, ret_n_shards);
+    return strncmp(name, base, n) == 0 && strncmp(name + n, ".data-", 6) == 0 &&
+           strlen(name + n) == 20 && digits(name + n + 6, ret_shard) &&
+           strncmp(name + n + 11, "-of-", 4) == 0 && digits(name + n + 15, ret_n_shards);
 }
 
-/* ---- BundleHeaderProto: num_shards = 1, endianness = 2, version = 3 {producer = 1, min_consumer = 2, bad_consumers = 3} ---- */
+/* ---- BundleHeaderProto: num_shards = 1, endianness = 2, version = 3 {producer = 1,
+ * min_consumer = 2, bad_consumers = 3} ---- */
 
 void bundle_header_print(int n_shards, struct str *out) {
     proto_add_int(out, 1, (uint64_t)n_shards);
@@ -38,10 +40,12 @@ static struct status *check_version(struct span proto) {
     int more;
     while ((more = proto_next(&proto, &field)) > 0) {
         if (field.number == 2 && field.wire_type == 0 && (int64_t)field.value > BUNDLE_VERSION)
-            return status_unimplemented("The checkpoint needs a reader of version %llu; this one is of version %d",
-                                        (unsigned long long)field.value, BUNDLE_VERSION);
+            return status_unimplemented(
+                "The checkpoint needs a reader of version %llu; this one is of version %d",
+                (unsigned long long)field.value, BUNDLE_VERSION);
         if (field.number == 3 && field.wire_type == 0 && field.value == BUNDLE_VERSION)
-            return status_unimplemented("The checkpoint refuses readers of version %d", BUNDLE_VERSION);
+            return status_unimplemented("The checkpoint refuses readers of version %d",
+                                        BUNDLE_VERSION);
     }
     return more < 0 ? status_new(STATUS_DATA_LOSS, "malformed version of a checkpoint") : NULL;
 }
@@ -53,10 +57,12 @@ struct status *bundle_header_parse(struct span proto, int *ret_n_shards) {
     while ((more = proto_next(&proto, &field)) > 0) {
         if (field.number == 1 && field.wire_type == 0) {
             if (field.value > BUNDLE_MAX_SHARDS)
-                return status_new(STATUS_DATA_LOSS, "a checkpoint of %llu shards", (unsigned long long)field.value);
+                return status_new(STATUS_DATA_LOSS, "a checkpoint of %llu shards",
+                                  (unsigned long long)field.value);
             *ret_n_shards = (int)field.value;
         } else if (field.number == 2 && field.wire_type == 0 && field.value != 0) {
-            return status_unimplemented("Reading a bundle with different endianness from the reader's");
+            return status_unimplemented(
+                "Reading a bundle with different endianness from the reader's");
         } else if (field.number == 3 && field.wire_type == 2) {
             TRY(check_version(field.bytes));
         }
@@ -64,7 +70,8 @@ struct status *bundle_header_parse(struct span proto, int *ret_n_shards) {
     return more < 0 ? status_new(STATUS_DATA_LOSS, "malformed header of a checkpoint") : NULL;
 }
 
-/* ---- BundleEntryProto: dtype = 1, shape = 2, shard_id = 3, offset = 4, size = 5, crc32c = 6 (fixed), slices = 7 ---- */
+/* ---- BundleEntryProto: dtype = 1, shape = 2, shard_id = 3, offset = 4, size = 5, crc32c = 6
+ * (fixed), slices = 7 ---- */
 
 void bundle_entry_print(const struct bundle_entry *entry, struct str *out) {
     proto_add_int(out, 1, (uint64_t)entry->dtype);
@@ -142,14 +149,16 @@ static bool parse_fields(struct span proto, struct arena *arena, struct bundle_e
         else if (field.number == 6 && field.wire_type == 5)
             entry->crc = (uint32_t)field.value;
         else if (field.number == 7 && field.wire_type == 2)
-            is_good = tensor_slice_from_proto(field.bytes, arena, &entry->slices[entry->n_slices++]);
+            is_good =
+                tensor_slice_from_proto(field.bytes, arena, &entry->slices[entry->n_slices++]);
         if (!is_good)
             return false;
     }
     return more == 0;
 }
 
-struct status *bundle_entry_parse(struct span proto, struct arena *arena, struct bundle_entry *ret) {
+struct status *bundle_entry_parse(struct span proto, struct arena *arena,
+                                  struct bundle_entry *ret) {
     int64_t unused;
     *ret = (struct bundle_entry){.shape = SHAPE_SCALAR};
     ret->slices = arena_array(arena, struct tensor_slice, count_slices(proto) + 1);

@@ -34,12 +34,14 @@ static struct status *read_header(struct bundle_reader *reader) {
     if (!st && (!iter.is_valid || table_iter_key(&iter).len != 0))
         st = status_new(STATUS_DATA_LOSS, "%s: the checkpoint has no header", reader->table.path);
     if (!st)
-        st = status_prefix_take(bundle_header_parse(table_iter_value(&iter), &reader->n_shards), "%s: ", reader->table.path);
+        st = status_prefix_take(bundle_header_parse(table_iter_value(&iter), &reader->n_shards),
+                                "%s: ", reader->table.path);
     table_iter_fini(&iter);
     return st;
 }
 
-struct status *bundle_reader_open(const struct file_system *fs, const char *prefix, struct bundle_reader **ret) {
+struct status *bundle_reader_open(const struct file_system *fs, const char *prefix,
+                                  struct bundle_reader **ret) {
     struct bundle_reader *reader = xcalloc(1, sizeof(*reader));
     struct str path = STR_INIT;
     reader->fs = fs;
@@ -80,16 +82,18 @@ void bundle_reader_close(struct bundle_reader *reader) {
 
 /* ---- entries ---- */
 
-static struct status *find_locked(struct bundle_reader *reader, struct span name, struct arena *arena, struct bundle_entry *ret) {
+static struct status *find_locked(struct bundle_reader *reader, struct span name,
+                                  struct arena *arena, struct bundle_entry *ret) {
     struct table_iter *iter = &reader->lookup;
     TRY(table_iter_seek(iter, name));
     if (name.len == 0 || !iter->is_valid || !span_equal(table_iter_key(iter), name))
         return status_not_found("Key %.*s not found in checkpoint", (int)name.len, name.data);
-    return status_suffix_take(bundle_entry_parse(table_iter_value(iter), arena, ret), ": %.*s in %s", (int)name.len, name.data,
-                              reader->table.path);
+    return status_suffix_take(bundle_entry_parse(table_iter_value(iter), arena, ret),
+                              ": %.*s in %s", (int)name.len, name.data, reader->table.path);
 }
 
-struct status *bundle_find(struct bundle_reader *reader, struct span name, struct arena *arena, struct bundle_entry *ret) {
+struct status *bundle_find(struct bundle_reader *reader, struct span name, struct arena *arena,
+                           struct bundle_entry *ret) {
     pthread_mutex_lock(&reader->lock);
     struct status *st = find_locked(reader, name, arena, ret);
     pthread_mutex_unlock(&reader->lock);
@@ -103,8 +107,10 @@ static struct status *take_entry(struct bundle_iter *iter) {
         return NULL;
     arena_clear(&iter->arena);
     iter->name = table_iter_key(&iter->table);
-    struct status *st = bundle_entry_parse(table_iter_value(&iter->table), &iter->arena, &iter->entry);
-    return status_suffix_take(st, ": %.*s in %s", (int)iter->name.len, iter->name.data, iter->reader->table.path);
+    struct status *st =
+        bundle_entry_parse(table_iter_value(&iter->table), &iter->arena, &iter->entry);
+    return status_suffix_take(st, ": %.*s in %s", (int)iter->name.len, iter->name.data,
+                              iter->reader->table.path);
 }
 
 struct status *bundle_iter_init(struct bundle_iter *iter, struct bundle_reader *reader) {
@@ -154,34 +160,42 @@ static struct status *get_shard(struct bundle_reader *reader, int number, struct
     return st;
 }
 
-static COLD struct status *damaged(const struct shard *shard, struct span name, const struct bundle_entry *entry, const char *what) {
-    return status_new(STATUS_DATA_LOSS, "%s: tensor '%.*s' at offset %lld (%lld bytes): %s", shard->path, (int)name.len, name.data,
-                      (long long)entry->offset, (long long)entry->size_bytes, what);
+static COLD struct status *damaged(const struct shard *shard, struct span name,
+                                   const struct bundle_entry *entry, const char *what) {
+    return status_new(STATUS_DATA_LOSS, "%s: tensor '%.*s' at offset %lld (%lld bytes): %s",
+                      shard->path, (int)name.len, name.data, (long long)entry->offset,
+                      (long long)entry->size_bytes, what);
 }
 
-static COLD struct status *wrong_checksum(const struct shard *shard, struct span name, const struct bundle_entry *entry, uint32_t crc) {
+static COLD struct status *wrong_checksum(const struct shard *shard, struct span name,
+                                          const struct bundle_entry *entry, uint32_t crc) {
     struct str what = STR_INIT;
-    str_addf(&what, "Checksum does not match: stored %u vs. calculated on the restored bytes %u", crc32c_unmask(entry->crc), crc);
+    str_addf(&what, "Checksum does not match: stored %u vs. calculated on the restored bytes %u",
+             crc32c_unmask(entry->crc), crc);
     struct status *st = damaged(shard, name, entry, str_text(&what));
     str_fini(&what);
     return st;
 }
 
 /* The claim fits the file and the type, so that memory for it may be taken. */
-static struct status *check_claim(const struct shard *shard, struct span name, const struct bundle_entry *entry) {
+static struct status *check_claim(const struct shard *shard, struct span name,
+                                  const struct bundle_entry *entry) {
     int64_t n = 0, wanted = 0;
     TRY(shape_n_elements(entry->shape, &n));
     if (entry->offset + entry->size_bytes > shard->size_bytes)
         return damaged(shard, name, entry, "the data file ends before the tensor does");
     if (entry->dtype == DT_STRING) /* a byte for each length, and their checksum */
-        return n <= entry->size_bytes - (int64_t)sizeof(uint32_t) ? NULL : damaged(shard, name, entry, "too few bytes for its strings");
-    if (mul_overflows_i64(n, (int64_t)dtype_size(entry->dtype), &wanted) || wanted != entry->size_bytes)
+        return n <= entry->size_bytes - (int64_t)sizeof(uint32_t)
+                   ? NULL
+                   : damaged(shard, name, entry, "too few bytes for its strings");
+    if (mul_overflows_i64(n, (int64_t)dtype_size(entry->dtype), &wanted) ||
+        wanted != entry->size_bytes)
         return damaged(shard, name, entry, "its size is not that of its shape and type");
     return NULL;
 }
 
-static struct status *read_plain(struct bundle_reader *reader, const struct shard *shard, struct span name,
-                                 const struct bundle_entry *entry, char *to) {
+static struct status *read_plain(struct bundle_reader *reader, const struct shard *shard,
+                                 struct span name, const struct bundle_entry *entry, char *to) {
     uint32_t crc = 0;
     for (int64_t done = 0; done < entry->size_bytes;) {
         size_t n = (size_t)MIN(entry->size_bytes - done, (int64_t)CHUNK_BYTES);
@@ -192,18 +206,20 @@ static struct status *read_plain(struct bundle_reader *reader, const struct shar
     return crc == crc32c_unmask(entry->crc) ? NULL : wrong_checksum(shard, name, entry, crc);
 }
 
-static struct status *read_strings(struct bundle_reader *reader, const struct shard *shard, struct span name,
-                                   const struct bundle_entry *entry, struct tensor *ret) {
+static struct status *read_strings(struct bundle_reader *reader, const struct shard *shard,
+                                   struct span name, const struct bundle_entry *entry,
+                                   struct tensor *ret) {
     char *bytes = malloc((size_t)entry->size_bytes);
     struct span in = {bytes, (size_t)entry->size_bytes};
     uint32_t crc;
     struct status *st = NULL;
     if (!bytes)
-        return status_exhausted("No memory for %lld bytes of strings: tensor '%.*s'", (long long)entry->size_bytes, (int)name.len,
-                                name.data);
+        return status_exhausted("No memory for %lld bytes of strings: tensor '%.*s'",
+                                (long long)entry->size_bytes, (int)name.len, name.data);
     TRY_OUT(file_read_all(reader->fs, shard->fd, shard->path, bytes, in.len, entry->offset));
     if (!bundle_strings_crc(in, ret->n_elements, &crc))
-        st = damaged(shard, name, entry, "the lengths of its strings do not fit: Checksum does not match");
+        st = damaged(shard, name, entry,
+                     "the lengths of its strings do not fit: Checksum does not match");
     else if (crc != crc32c_unmask(entry->crc))
         st = wrong_checksum(shard, name, entry, crc);
     else
@@ -213,17 +229,21 @@ out:
     return st;
 }
 
-struct status *bundle_read_own(struct bundle_reader *reader, struct span name, const struct bundle_entry *entry,
-                               struct allocator *allocator, struct tensor *ret) {
+struct status *bundle_read_own(struct bundle_reader *reader, struct span name,
+                               const struct bundle_entry *entry, struct allocator *allocator,
+                               struct tensor *ret) {
     struct shard shard;
     struct tensor t = TENSOR_INIT;
     if (entry->dtype == DT_VARIANT || entry->dtype == DT_RESOURCE)
-        return status_unimplemented("Restoring tensor '%.*s' of type %s", (int)name.len, name.data, dtype_name(entry->dtype));
-    TRY(status_prefix_take(get_shard(reader, entry->shard, &shard), "%s: tensor '%.*s': ", reader->prefix, (int)name.len, name.data));
+        return status_unimplemented("Restoring tensor '%.*s' of type %s", (int)name.len, name.data,
+                                    dtype_name(entry->dtype));
+    TRY(status_prefix_take(get_shard(reader, entry->shard, &shard),
+                           "%s: tensor '%.*s': ", reader->prefix, (int)name.len, name.data));
     TRY(check_claim(&shard, name, entry));
     TRY(tensor_new(allocator, entry->dtype, entry->shape, &t));
-    struct status *st = entry->dtype == DT_STRING ? read_strings(reader, &shard, name, entry, &t)
-                                                  : read_plain(reader, &shard, name, entry, tensor_data(&t));
+    struct status *st = entry->dtype == DT_STRING
+                            ? read_strings(reader, &shard, name, entry, &t)
+                            : read_plain(reader, &shard, name, entry, tensor_data(&t));
     if (st)
         tensor_clear(&t);
     else
@@ -233,31 +253,36 @@ struct status *bundle_read_own(struct bundle_reader *reader, struct span name, c
 
 /* ---- checking ---- */
 
-struct status *bundle_check_claim(struct bundle_reader *reader, struct span name, const struct bundle_entry *entry) {
+struct status *bundle_check_claim(struct bundle_reader *reader, struct span name,
+                                  const struct bundle_entry *entry) {
     struct shard shard;
-    TRY(status_prefix_take(get_shard(reader, entry->shard, &shard), "%s: tensor '%.*s': ", reader->prefix, (int)name.len, name.data));
+    TRY(status_prefix_take(get_shard(reader, entry->shard, &shard),
+                           "%s: tensor '%.*s': ", reader->prefix, (int)name.len, name.data));
     return check_claim(&shard, name, entry);
 }
 
-struct status *bundle_check_plain(struct bundle_reader *reader, struct span name, const struct bundle_entry *entry, const void *bytes) {
+struct status *bundle_check_plain(struct bundle_reader *reader, struct span name,
+                                  const struct bundle_entry *entry, const void *bytes) {
     struct shard shard;
     TRY(get_shard(reader, entry->shard, &shard));
     uint32_t crc = crc32c(bytes, (size_t)entry->size_bytes);
     return crc == crc32c_unmask(entry->crc) ? NULL : wrong_checksum(&shard, name, entry, crc);
 }
 
-static struct status *check_plain(struct bundle_reader *reader, const struct shard *shard, struct span name,
-                                  const struct bundle_entry *entry, char *chunk) {
+static struct status *check_plain(struct bundle_reader *reader, const struct shard *shard,
+                                  struct span name, const struct bundle_entry *entry, char *chunk) {
     uint32_t crc = 0;
     for (int64_t done = 0, n; done < entry->size_bytes; done += n) {
         n = MIN(entry->size_bytes - done, (int64_t)CHUNK_BYTES);
-        TRY(file_read_all(reader->fs, shard->fd, shard->path, chunk, (size_t)n, entry->offset + done));
+        TRY(file_read_all(reader->fs, shard->fd, shard->path, chunk, (size_t)n,
+                          entry->offset + done));
         crc = crc32c_extend(crc, chunk, (size_t)n);
     }
     return crc == crc32c_unmask(entry->crc) ? NULL : wrong_checksum(shard, name, entry, crc);
 }
 
-static struct status *check_entry(struct bundle_reader *reader, struct span name, const struct bundle_entry *entry, char *chunk) {
+static struct status *check_entry(struct bundle_reader *reader, struct span name,
+                                  const struct bundle_entry *entry, char *chunk) {
     struct shard shard;
     struct tensor t = TENSOR_INIT;
     if (entry->n_slices > 0)

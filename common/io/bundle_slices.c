@@ -2,14 +2,18 @@
 #include "common/io/bundle_internal.h"
 
 /* A name as people write it: a slice's key holds bytes that no terminal shows. */
-static COLD struct status *not_enough(struct span name, const struct tensor_slice *slice, struct arena *arena) {
-    return status_invalid("Does not have sufficient slices for partitioned tensor %.*s to restore in slice_spec: %s", (int)name.len,
-                          name.data, tensor_slice_text(slice, arena));
+static COLD struct status *not_enough(struct span name, const struct tensor_slice *slice,
+                                      struct arena *arena) {
+    return status_invalid(
+        "Does not have sufficient slices for partitioned tensor %.*s to restore in slice_spec: %s",
+        (int)name.len, name.data, tensor_slice_text(slice, arena));
 }
 
 /* The entry of a stored slice, which agrees with the whole's. */
-static struct status *find_slice(struct bundle_reader *reader, struct span name, const struct bundle_entry *whole,
-                                 const struct tensor_slice *stored, struct arena *arena, struct bundle_entry *ret) {
+static struct status *find_slice(struct bundle_reader *reader, struct span name,
+                                 const struct bundle_entry *whole,
+                                 const struct tensor_slice *stored, struct arena *arena,
+                                 struct bundle_entry *ret) {
     struct str key = STR_INIT;
     struct shape shape;
     tensor_slice_add_key(name, stored, &key);
@@ -17,15 +21,18 @@ static struct status *find_slice(struct bundle_reader *reader, struct span name,
     if (!st)
         st = tensor_slice_shape(stored, whole->shape, arena, &shape);
     if (!st && (ret->dtype != whole->dtype || !shape_equal(ret->shape, shape) || ret->n_slices > 0))
-        st = status_new(STATUS_DATA_LOSS, "%s: tensor '%.*s': its slice %s has another type or shape", bundle_reader_prefix(reader),
-                        (int)name.len, name.data, tensor_slice_text(stored, arena));
+        st = status_new(STATUS_DATA_LOSS,
+                        "%s: tensor '%.*s': its slice %s has another type or shape",
+                        bundle_reader_prefix(reader), (int)name.len, name.data,
+                        tensor_slice_text(stored, arena));
     str_fini(&key);
     return st;
 }
 
 /* One stored slice: what it has of `box` goes to its place in `out`. */
-static struct status *copy_from(struct bundle_reader *reader, struct span name, const struct bundle_entry *whole,
-                                const struct tensor_slice *stored, const struct slice_box *box, struct allocator *allocator,
+static struct status *copy_from(struct bundle_reader *reader, struct span name,
+                                const struct bundle_entry *whole, const struct tensor_slice *stored,
+                                const struct slice_box *box, struct allocator *allocator,
                                 struct arena *arena, struct tensor *out) {
     struct slice_box from = slice_box_of(stored, whole->shape, arena), part;
     struct bundle_entry entry;
@@ -39,15 +46,19 @@ static struct status *copy_from(struct bundle_reader *reader, struct span name, 
     return NULL;
 }
 
-/* Memory is taken only for what the slices in the index cover; they have entries and bytes of their own or the read ends soon. */
-static struct status *assemble(struct bundle_reader *reader, struct span name, const struct bundle_entry *entry,
-                               const struct tensor_slice *slice, struct allocator *allocator, struct arena *arena, struct tensor *ret) {
+/* Memory is taken only for what the slices in the index cover; they have entries and bytes of
+ * their own or the read ends soon. */
+static struct status *assemble(struct bundle_reader *reader, struct span name,
+                               const struct bundle_entry *entry, const struct tensor_slice *slice,
+                               struct allocator *allocator, struct arena *arena,
+                               struct tensor *ret) {
     struct slice_box box = slice_box_of(slice, entry->shape, arena);
     struct tensor out = TENSOR_INIT;
     struct shape shape;
     bool is_covered = false;
     TRY(tensor_slice_shape(slice, entry->shape, arena, &shape));
-    TRY(tensor_slices_cover(entry->slices, entry->n_slices, entry->shape, &box, arena, &is_covered));
+    TRY(tensor_slices_cover(entry->slices, entry->n_slices, entry->shape, &box, arena,
+                            &is_covered));
     if (!is_covered)
         return not_enough(name, slice, arena);
     TRY(tensor_new(allocator, entry->dtype, shape, &out));
@@ -62,10 +73,12 @@ static struct status *assemble(struct bundle_reader *reader, struct span name, c
 }
 
 /* A part of a tensor that is stored whole. */
-static struct status *cut(struct bundle_reader *reader, struct span name, const struct bundle_entry *entry,
-                          const struct tensor_slice *slice, struct allocator *allocator, struct arena *arena, struct tensor *ret) {
+static struct status *cut(struct bundle_reader *reader, struct span name,
+                          const struct bundle_entry *entry, const struct tensor_slice *slice,
+                          struct allocator *allocator, struct arena *arena, struct tensor *ret) {
     struct tensor_slice all = tensor_slice_all(entry->shape.rank, arena);
-    struct slice_box from = slice_box_of(&all, entry->shape, arena), box = slice_box_of(slice, entry->shape, arena);
+    struct slice_box from = slice_box_of(&all, entry->shape, arena),
+                     box = slice_box_of(slice, entry->shape, arena);
     struct tensor whole = TENSOR_INIT;
     struct shape shape;
     TRY(tensor_slice_shape(slice, entry->shape, arena, &shape));
@@ -77,8 +90,9 @@ static struct status *cut(struct bundle_reader *reader, struct span name, const 
     return st;
 }
 
-struct status *bundle_read_slice(struct bundle_reader *reader, struct span name, const struct bundle_entry *entry,
-                                 const struct tensor_slice *slice, struct allocator *allocator, struct tensor *ret) {
+struct status *bundle_read_slice(struct bundle_reader *reader, struct span name,
+                                 const struct bundle_entry *entry, const struct tensor_slice *slice,
+                                 struct allocator *allocator, struct tensor *ret) {
     struct arena arena;
     struct status *st;
     arena_init(&arena);
@@ -92,7 +106,8 @@ struct status *bundle_read_slice(struct bundle_reader *reader, struct span name,
     return st;
 }
 
-struct status *bundle_read(struct bundle_reader *reader, struct span name, const struct bundle_entry *entry, struct allocator *allocator,
+struct status *bundle_read(struct bundle_reader *reader, struct span name,
+                           const struct bundle_entry *entry, struct allocator *allocator,
                            struct tensor *ret) {
     struct arena arena;
     if (entry->n_slices == 0)
@@ -104,8 +119,10 @@ struct status *bundle_read(struct bundle_reader *reader, struct span name, const
     return st;
 }
 
-struct status *bundle_visit_pieces(struct bundle_reader *reader, struct span name, const struct bundle_entry *entry,
-                                   const struct tensor_slice *slice, bundle_visit_fn *visit, void *arg) {
+struct status *bundle_visit_pieces(struct bundle_reader *reader, struct span name,
+                                   const struct bundle_entry *entry,
+                                   const struct tensor_slice *slice, bundle_visit_fn *visit,
+                                   void *arg) {
     struct arena arena;
     struct bundle_entry piece;
     struct slice_box part;

@@ -8,7 +8,8 @@ static uint32_t extend_by_length(uint32_t crc, uint64_t len) {
     return crc32c_extend(crc, &len, len <= UINT32_MAX ? sizeof(uint32_t) : sizeof(uint64_t));
 }
 
-struct status *bundle_write_strings(struct file_sink *sink, const struct tensor *value, uint32_t *ret_crc) {
+struct status *bundle_write_strings(struct file_sink *sink, const struct tensor *value,
+                                    uint32_t *ret_crc) {
     struct str lengths = STR_INIT;
     uint32_t crc = 0;
     for (int64_t i = 0; i < value->n_elements; i++) {
@@ -30,7 +31,8 @@ struct status *bundle_write_strings(struct file_sink *sink, const struct tensor 
     return st;
 }
 
-/* Walks over the lengths: leaves `bytes` at the checksum that follows them. The texts take all that is after it. */
+/* Walks over the lengths: leaves `bytes` at the checksum that follows them. The texts take all
+ * that is after it. */
 static bool check_lengths(struct span *bytes, int64_t n, uint32_t *ret_crc) {
     uint64_t total = 0, len;
     uint32_t masked;

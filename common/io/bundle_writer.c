@@ -26,7 +26,8 @@ struct bundle_writer {
 
 /* ---- adding ---- */
 
-struct status *bundle_writer_new(const struct file_system *fs, const char *prefix, struct bundle_writer **ret) {
+struct status *bundle_writer_new(const struct file_system *fs, const char *prefix,
+                                 struct bundle_writer **ret) {
     struct bundle_writer *writer = xcalloc(1, sizeof(*writer));
     *writer = (struct bundle_writer){.fs = fs, .prefix = xstrdup(prefix), .data = FILE_SINK_INIT};
     bundle_index_init(&writer->index);
@@ -43,15 +44,18 @@ struct status *bundle_writer_new(const struct file_system *fs, const char *prefi
     return st;
 }
 
-static struct status *check_name(const struct bundle_writer *writer, struct span name, enum dtype dtype) {
+static struct status *check_name(const struct bundle_writer *writer, struct span name,
+                                 enum dtype dtype) {
     if (name.len == 0)
         return status_invalid("A tensor without a name cannot be saved: %s", writer->prefix);
     if (dtype == DT_RESOURCE || dtype == DT_VARIANT)
-        return status_unimplemented("Saving tensor '%.*s' of type %s", (int)name.len, name.data, dtype_name(dtype));
+        return status_unimplemented("Saving tensor '%.*s' of type %s", (int)name.len, name.data,
+                                    dtype_name(dtype));
     return NULL;
 }
 
-static struct status *write_elements(struct file_sink *sink, const struct tensor *value, uint32_t *ret_crc) {
+static struct status *write_elements(struct file_sink *sink, const struct tensor *value,
+                                     uint32_t *ret_crc) {
     const char *at = tensor_cdata(value);
     size_t size = tensor_size_bytes(value);
     *ret_crc = 0;
@@ -63,7 +67,8 @@ static struct status *write_elements(struct file_sink *sink, const struct tensor
     return NULL;
 }
 
-static struct status *add(struct bundle_writer *writer, struct span key, const struct tensor *value) {
+static struct status *add(struct bundle_writer *writer, struct span key,
+                          const struct tensor *value) {
     uint32_t crc;
     if (bundle_index_find(&writer->index, key))
         return status_invalid("Adding duplicate key: %.*s", (int)key.len, key.data);
@@ -81,14 +86,15 @@ static struct status *add(struct bundle_writer *writer, struct span key, const s
     return NULL;
 }
 
-struct status *bundle_writer_add(struct bundle_writer *writer, struct span name, const struct tensor *value) {
+struct status *bundle_writer_add(struct bundle_writer *writer, struct span name,
+                                 const struct tensor *value) {
     TRY(check_name(writer, name, (enum dtype)value->dtype));
     return add(writer, name, value);
 }
 
 /* The whole tensor's entry: made by its first slice. */
-static struct status *note_slice(struct bundle_writer *writer, struct span name, struct shape whole, const struct tensor_slice *slice,
-                                 enum dtype dtype) {
+static struct status *note_slice(struct bundle_writer *writer, struct span name, struct shape whole,
+                                 const struct tensor_slice *slice, enum dtype dtype) {
     struct bundle_item *item = bundle_index_find(&writer->index, name);
     if (!item) {
         item = bundle_index_add(&writer->index, name);
@@ -97,15 +103,17 @@ static struct status *note_slice(struct bundle_writer *writer, struct span name,
     } else if (item->entry.n_slices == 0) {
         return status_invalid("Adding duplicate key: %.*s", (int)name.len, name.data);
     } else if (item->entry.dtype != dtype || !shape_equal(item->entry.shape, whole)) {
-        return status_invalid("The slices of tensor '%.*s' differ in type or whole shape: %s %s, before %s %s", (int)name.len, name.data,
-                              dtype_name(dtype), shape_text(whole, &writer->index.arena), dtype_name(item->entry.dtype),
-                              shape_text(item->entry.shape, &writer->index.arena));
+        return status_invalid(
+            "The slices of tensor '%.*s' differ in type or whole shape: %s %s, before %s %s",
+            (int)name.len, name.data, dtype_name(dtype), shape_text(whole, &writer->index.arena),
+            dtype_name(item->entry.dtype), shape_text(item->entry.shape, &writer->index.arena));
     }
     bundle_entry_add_slice(&writer->index, &item->entry, slice);
     return NULL;
 }
 
-struct status *bundle_writer_add_slice(struct bundle_writer *writer, struct span name, struct shape whole, const struct tensor_slice *slice,
+struct status *bundle_writer_add_slice(struct bundle_writer *writer, struct span name,
+                                       struct shape whole, const struct tensor_slice *slice,
                                        const struct tensor *value) {
     struct str key = STR_INIT;
     TRY(check_name(writer, name, (enum dtype)value->dtype));
@@ -120,7 +128,8 @@ struct status *bundle_writer_add_slice(struct bundle_writer *writer, struct span
 
 /* ---- the end ---- */
 
-static struct status *rename_synced(const struct file_system *fs, const char *from, const char *to) {
+static struct status *rename_synced(const struct file_system *fs, const char *from,
+                                    const char *to) {
     int error = fs->rename(fs, from, to);
     if (error < 0)
         return file_failed(to, error);
@@ -128,7 +137,8 @@ static struct status *rename_synced(const struct file_system *fs, const char *fr
 }
 
 /* Both temporary files are on the disk: gives them their names. */
-static struct status *publish(struct bundle_writer *writer, const char *data_path, const char *index_path) {
+static struct status *publish(struct bundle_writer *writer, const char *data_path,
+                              const char *index_path) {
     const struct file_system *fs = writer->fs;
     struct status *st = rename_synced(fs, writer->data_tmp, data_path);
     if (st) {
@@ -146,7 +156,8 @@ static struct status *publish(struct bundle_writer *writer, const char *data_pat
 }
 
 /* Under the lock of names. */
-static struct status *replace(struct bundle_writer *writer, struct bundle_old *old, struct str *data_path, struct str *index_path) {
+static struct status *replace(struct bundle_writer *writer, struct bundle_old *old,
+                              struct str *data_path, struct str *index_path) {
     TRY(bundle_old_find(old, writer->fs, writer->prefix));
     int n_shards = bundle_old_free_number(old, 1);
     bundle_data_path(writer->prefix, 0, n_shards, data_path);

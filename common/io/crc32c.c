@@ -14,7 +14,8 @@ enum { STREAM_BYTES = 1024 };
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 /* by_byte[k][b]: the register after byte b and k zero bytes. */
 static uint32_t by_byte[8][256];
-/* past_stream[k][b]: byte k of a register is b: its part of the register after STREAM_BYTES zero bytes. */
+/* past_stream[k][b]: byte k of a register is b: its part of the register after STREAM_BYTES zero
+ * bytes. */
 static uint32_t past_stream[4][256];
 
 static uint32_t zeros_after(uint32_t reg, size_t n) {
@@ -52,8 +53,9 @@ uint32_t crc32c_extend_portable(uint32_t crc, const void *data, size_t len) {
         memcpy(&low, at, 4);
         memcpy(&high, at + 4, 4);
         low ^= reg; /* little-endian, like every host this runs on */
-        reg = by_byte[7][low & 0xff] ^ by_byte[6][low >> 8 & 0xff] ^ by_byte[5][low >> 16 & 0xff] ^ by_byte[4][low >> 24] ^
-              by_byte[3][high & 0xff] ^ by_byte[2][high >> 8 & 0xff] ^ by_byte[1][high >> 16 & 0xff] ^ by_byte[0][high >> 24];
+        reg = by_byte[7][low & 0xff] ^ by_byte[6][low >> 8 & 0xff] ^ by_byte[5][low >> 16 & 0xff] ^
+              by_byte[4][low >> 24] ^ by_byte[3][high & 0xff] ^ by_byte[2][high >> 8 & 0xff] ^
+              by_byte[1][high >> 16 & 0xff] ^ by_byte[0][high >> 24];
     }
     for (; len > 0; at++, len--)
         reg = by_byte[0][(reg ^ *at) & 0xff] ^ (reg >> 8);
@@ -69,11 +71,14 @@ static inline uint64_t load64(const unsigned char *at) {
 }
 
 static inline uint32_t skip_stream(uint32_t reg) {
-    return past_stream[0][reg & 0xff] ^ past_stream[1][reg >> 8 & 0xff] ^ past_stream[2][reg >> 16 & 0xff] ^ past_stream[3][reg >> 24];
+    return past_stream[0][reg & 0xff] ^ past_stream[1][reg >> 8 & 0xff] ^
+           past_stream[2][reg >> 16 & 0xff] ^ past_stream[3][reg >> 24];
 }
 
-/* The instruction takes three cycles but starts one a cycle, so three independent streams keep it busy. */
-__attribute__((target("sse4.2"))) static uint32_t extend_sse42(uint32_t crc, const void *data, size_t len) {
+/* The instruction takes three cycles but starts one a cycle, so three independent streams keep
+ * it busy. */
+__attribute__((target("sse4.2"))) static uint32_t extend_sse42(uint32_t crc, const void *data,
+                                                               size_t len) {
     const unsigned char *at = data;
     uint64_t a = ~crc;
     for (; len >= 3 * STREAM_BYTES; at += 3 * STREAM_BYTES, len -= 3 * STREAM_BYTES) {
@@ -102,6 +107,8 @@ uint32_t crc32c_extend(uint32_t crc, const void *data, size_t len) {
 
 #else
 
-uint32_t crc32c_extend(uint32_t crc, const void *data, size_t len) { return crc32c_extend_portable(crc, data, len); }
+uint32_t crc32c_extend(uint32_t crc, const void *data, size_t len) {
+    return crc32c_extend_portable(crc, data, len);
+}
 
 #endif

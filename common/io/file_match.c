@@ -42,7 +42,11 @@ static void on_name(void *arg, const char *name) {
         return;
     struct str path = STR_INIT;
     size_t n = strlen(level->dir);
-    str_addf(&path, "%s%s%s", level->dir, n > 0 && level->dir[n - 1] == '/' ? "" : n > 0 ? "/" : "", name);
+    str_addf(&path, "%s%s%s", level->dir,
+             n > 0 && level->dir[n - 1] == '/' ? ""
+             : n > 0                           ? "/"
+                                               : "",
+             name);
     paths_add(level->out, str_detach(&path));
 }
 
@@ -65,7 +69,11 @@ static void match_part(const struct file_system *fs, struct span part, struct pa
         } else {
             struct str path = STR_INIT;
             size_t n = strlen(dir);
-            str_addf(&path, "%s%s%s", dir, n > 0 && dir[n - 1] == '/' ? "" : n > 0 ? "/" : "", pattern);
+            str_addf(&path, "%s%s%s", dir,
+                     n > 0 && dir[n - 1] == '/' ? ""
+                     : n > 0                    ? "/"
+                                                : "",
+                     pattern);
             if (fs->kind(fs, path.data) > FILE_KIND_NONE)
                 paths_add(&next, str_detach(&path));
             str_fini(&path);
@@ -76,7 +84,9 @@ static void match_part(const struct file_system *fs, struct span part, struct pa
     *found = next;
 }
 
-static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+static int by_text(const void *a, const void *b) {
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
 
 /* What lies outside of the roots (through a link, or "..") is as if it were not there. */
 static void keep_allowed(struct paths *found) {
@@ -97,7 +107,9 @@ static struct status *check_fixed_part(struct span pattern) {
         if (pattern.data[i] == '/')
             end = i == 0 ? 1 : i;
     struct str unused = STR_INIT;
-    struct span fixed = !has_wildcard(pattern) ? pattern : end > 0 ? (struct span){pattern.data, end} : span_of(".");
+    struct span fixed = !has_wildcard(pattern) ? pattern
+                        : end > 0              ? (struct span){pattern.data, end}
+                                               : span_of(".");
     struct status *st = file_root_resolve(fixed, &unused);
     str_fini(&unused);
     return st;
@@ -124,7 +136,8 @@ struct status *file_match(struct span pattern, char ***ret_paths, size_t *ret_n)
     keep_allowed(&found);
     if (found.n >= MAX_MATCHES) {
         paths_fini(&found);
-        return status_exhausted("More than %d files match %.*s", MAX_MATCHES, (int)pattern.len, pattern.data);
+        return status_exhausted("More than %d files match %.*s", MAX_MATCHES, (int)pattern.len,
+                                pattern.data);
     }
     if (found.n > 1)
         qsort(found.items, found.n, sizeof(*found.items), by_text);

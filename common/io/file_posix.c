@@ -12,16 +12,19 @@
 enum { MAX_TRANSFER_BYTES = 1 << 30 };
 
 static int posix_open(const struct file_system *fs, const char *path, enum file_mode mode) {
-    static const int flags[] = {
-        [FILE_READ] = O_RDONLY, [FILE_CREATE] = O_WRONLY | O_CREAT | O_EXCL, [FILE_REPLACE] = O_WRONLY | O_CREAT | O_TRUNC};
-    /* Not to wait for the other end of a pipe that somebody has put there; files know no such wait. */
+    static const int flags[] = {[FILE_READ] = O_RDONLY,
+                                [FILE_CREATE] = O_WRONLY | O_CREAT | O_EXCL,
+                                [FILE_REPLACE] = O_WRONLY | O_CREAT | O_TRUNC};
+    /* Not to wait for the other end of a pipe that somebody has put there; files know no such
+     * wait. */
     int fd = open(path, flags[mode] | O_CLOEXEC | O_NONBLOCK, 0644);
     return fd < 0 ? -errno : fd;
 }
 
 static int posix_close(const struct file_system *fs, int fd) { return close(fd) < 0 ? -errno : 0; }
 
-static int64_t posix_read(const struct file_system *fs, int fd, void *to, size_t n, int64_t offset) {
+static int64_t posix_read(const struct file_system *fs, int fd, void *to, size_t n,
+                          int64_t offset) {
     ssize_t got;
     do {
         got = pread(fd, to, MIN(n, (size_t)MAX_TRANSFER_BYTES), offset);
@@ -29,7 +32,8 @@ static int64_t posix_read(const struct file_system *fs, int fd, void *to, size_t
     return got < 0 ? -errno : got;
 }
 
-static int64_t posix_write(const struct file_system *fs, int fd, const void *from, size_t n, int64_t offset) {
+static int64_t posix_write(const struct file_system *fs, int fd, const void *from, size_t n,
+                           int64_t offset) {
     ssize_t done;
     do {
         done = pwrite(fd, from, MIN(n, (size_t)MAX_TRANSFER_BYTES), offset);
@@ -50,13 +54,21 @@ static void posix_start_writing(const struct file_system *fs, int fd, int64_t of
     sync_file_range(fd, offset, n, SYNC_FILE_RANGE_WRITE);
 }
 
-static int posix_rename(const struct file_system *fs, const char *from, const char *to) { return rename(from, to) < 0 ? -errno : 0; }
+static int posix_rename(const struct file_system *fs, const char *from, const char *to) {
+    return rename(from, to) < 0 ? -errno : 0;
+}
 
-static int posix_unlink(const struct file_system *fs, const char *path) { return unlink(path) < 0 ? -errno : 0; }
+static int posix_unlink(const struct file_system *fs, const char *path) {
+    return unlink(path) < 0 ? -errno : 0;
+}
 
-static int posix_make_dir(const struct file_system *fs, const char *path) { return mkdir(path, 0755) < 0 ? -errno : 0; }
+static int posix_make_dir(const struct file_system *fs, const char *path) {
+    return mkdir(path, 0755) < 0 ? -errno : 0;
+}
 
-static int posix_remove_dir(const struct file_system *fs, const char *path) { return rmdir(path) < 0 ? -errno : 0; }
+static int posix_remove_dir(const struct file_system *fs, const char *path) {
+    return rmdir(path) < 0 ? -errno : 0;
+}
 
 static int posix_sync_dir(const struct file_system *fs, const char *path) {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), error = 0;
@@ -72,10 +84,13 @@ static int posix_kind(const struct file_system *fs, const char *path) {
     struct stat info;
     if (stat(path, &info) < 0)
         return errno == ENOENT || errno == ENOTDIR ? FILE_KIND_NONE : -errno;
-    return S_ISREG(info.st_mode) ? FILE_KIND_FILE : S_ISDIR(info.st_mode) ? FILE_KIND_DIR : FILE_KIND_OTHER;
+    return S_ISREG(info.st_mode)   ? FILE_KIND_FILE
+           : S_ISDIR(info.st_mode) ? FILE_KIND_DIR
+                                   : FILE_KIND_OTHER;
 }
 
-static int posix_list(const struct file_system *fs, const char *path, void (*visit)(void *arg, const char *name), void *arg) {
+static int posix_list(const struct file_system *fs, const char *path,
+                      void (*visit)(void *arg, const char *name), void *arg) {
     DIR *dir = opendir(path);
     if (!dir)
         return -errno;

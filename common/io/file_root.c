@@ -21,7 +21,8 @@ static struct status *add_root(const char *dir) {
         return file_failed(dir, -errno);
     if (file_system_posix.kind(&file_system_posix, real) != FILE_KIND_DIR || n_roots == MAX_ROOTS) {
         free(real);
-        return n_roots == MAX_ROOTS ? status_invalid("more than %d root directories", MAX_ROOTS) : file_failed(dir, -ENOTDIR);
+        return n_roots == MAX_ROOTS ? status_invalid("more than %d root directories", MAX_ROOTS)
+                                    : file_failed(dir, -ENOTDIR);
     }
     roots[n_roots++] = real;
     return NULL;
@@ -52,7 +53,8 @@ static bool is_below(const char *path, const char *root) {
     return strncmp(path, root, n) == 0 && (path[n] == '/' || path[n] == '\0');
 }
 
-/* The real path of the deepest part that exists, then the rest, which must have no ".." in it. NULL: there is none. */
+/* The real path of the deepest part that exists, then the rest, which must have no ".." in it.
+ * NULL: there is none. */
 static char *real_path_of_new(const char *path) {
     struct str head = STR_INIT, tail = STR_INIT;
     char *real = realpath(path, NULL);
@@ -102,8 +104,10 @@ bool file_root_holds(const char *path) {
 }
 
 static COLD struct status *outside(const char *path, size_t len) {
-    return status_new(STATUS_PERMISSION_DENIED, "%.*s lies outside of the directories that this task may use (see tf-worker --file-root)",
-                      (int)MIN(len, (size_t)PATH_MAX), path);
+    return status_new(
+        STATUS_PERMISSION_DENIED,
+        "%.*s lies outside of the directories that this task may use (see tf-worker --file-root)",
+        (int)MIN(len, (size_t)PATH_MAX), path);
 }
 
 /* Where an open file lies, as the kernel tells it. */
@@ -140,11 +144,13 @@ static struct status *strip_scheme(struct span *path) {
     if (!colon)
         return NULL;
     for (const char *at = path->data; at < colon; at++)
-        if (!((*at >= 'a' && *at <= 'z') || (*at >= 'A' && *at <= 'Z') || (*at >= '0' && *at <= '9') || *at == '.' || *at == '+'))
+        if (!((*at >= 'a' && *at <= 'z') || (*at >= 'A' && *at <= 'Z') ||
+              (*at >= '0' && *at <= '9') || *at == '.' || *at == '+'))
             return NULL;
     struct span scheme = {path->data, (size_t)(colon - path->data)};
     if (!span_is(scheme, "file") && scheme.len > 0)
-        return status_unimplemented("File system scheme '%.*s' not implemented (file: '%.*s')", (int)scheme.len, scheme.data,
+        return status_unimplemented("File system scheme '%.*s' not implemented (file: '%.*s')",
+                                    (int)scheme.len, scheme.data,
                                     (int)MIN(path->len, (size_t)PATH_MAX), path->data);
     const char *slash = memchr(colon + 3, '/', path->len - scheme.len - 3);
     path->len = slash ? path->len - (size_t)(slash - path->data) : 0;
@@ -172,13 +178,15 @@ struct status *file_root_resolve_prefix(struct span prefix, struct str *out) {
     size_t begin = out->len;
     TRY(file_root_resolve(prefix, out));
     size_t end = out->len;
-    str_add(out, ".beside"); /* stands for all that lie there; links among them are for those who open them */
+    /* stands for all that lie there; links among them are for those who open them */
+    str_add(out, ".beside");
     bool is_held = file_root_holds(out->data + begin);
     out->len = is_held ? end : begin;
     out->data[out->len] = '\0';
     return is_held ? NULL
                    : status_new(STATUS_PERMISSION_DENIED,
-                                "Files whose names begin with %.*s lie outside of the directories that this task may use (see tf-worker "
+                                "Files whose names begin with %.*s lie outside of the directories "
+                                "that this task may use (see tf-worker "
                                 "--file-root)",
                                 (int)MIN(prefix.len, (size_t)PATH_MAX), prefix.data);
 }

@@ -53,22 +53,26 @@ struct status *file_failed(const char *path, int error) {
 
 /* ---- transfers ---- */
 
-struct status *file_read_all(const struct file_system *fs, int fd, const char *path, void *to, size_t n, int64_t offset) {
+struct status *file_read_all(const struct file_system *fs, int fd, const char *path, void *to,
+                             size_t n, int64_t offset) {
     for (size_t done = 0; done < n;) {
         int64_t got = fs->read(fs, fd, (char *)to + done, n - done, offset + (int64_t)done);
         if (got < 0)
             return file_failed(path, (int)got);
         if (got == 0)
-            return status_out_of_range("%s; the file ends at %lld, before %lld", path, (long long)(offset + (int64_t)done),
+            return status_out_of_range("%s; the file ends at %lld, before %lld", path,
+                                       (long long)(offset + (int64_t)done),
                                        (long long)(offset + (int64_t)n));
         done += (size_t)got;
     }
     return NULL;
 }
 
-struct status *file_write_all(const struct file_system *fs, int fd, const char *path, const void *from, size_t n, int64_t offset) {
+struct status *file_write_all(const struct file_system *fs, int fd, const char *path,
+                              const void *from, size_t n, int64_t offset) {
     for (size_t done = 0; done < n;) {
-        int64_t got = fs->write(fs, fd, (const char *)from + done, n - done, offset + (int64_t)done);
+        int64_t got =
+            fs->write(fs, fd, (const char *)from + done, n - done, offset + (int64_t)done);
         if (got <= 0) /* none at all, and no reason: a full disk by another name */
             return file_failed(path, got < 0 ? (int)got : -ENOSPC);
         done += (size_t)got;
@@ -76,7 +80,8 @@ struct status *file_write_all(const struct file_system *fs, int fd, const char *
     return NULL;
 }
 
-struct status *file_load(const struct file_system *fs, const char *path, int64_t max_bytes, struct str *out) {
+struct status *file_load(const struct file_system *fs, const char *path, int64_t max_bytes,
+                         struct str *out) {
     int fd = fs->open(fs, path, FILE_READ);
     if (fd < 0)
         return file_failed(path, fd);
@@ -88,7 +93,8 @@ struct status *file_load(const struct file_system *fs, const char *path, int64_t
     for (int64_t got = 1; !st && got > 0; total += MAX(got, 0)) {
         size_t wanted = (size_t)(size > total ? size - total : 4096);
         if (total + (int64_t)wanted > max_bytes + 4096) {
-            st = status_exhausted("%s; the file is larger than %lld bytes", path, (long long)max_bytes);
+            st = status_exhausted("%s; the file is larger than %lld bytes", path,
+                                  (long long)max_bytes);
             break;
         }
         str_reserve(out, wanted);
@@ -146,8 +152,9 @@ static struct status *make_dir(const struct file_system *fs, const char *path) {
     return error < 0 ? file_failed(path, error) : NULL;
 }
 
-/* A directory's name is on the disk before anything is made in it. So of those that are found only the deepest may be one that somebody
- * else has just made and not synced. Where its parent cannot be synced (it may not even be read), it was not made by a save. */
+/* A directory's name is on the disk before anything is made in it. So of those that are found
+ * only the deepest may be one that somebody else has just made and not synced. Where its parent
+ * cannot be synced (it may not even be read), it was not made by a save. */
 struct status *file_make_dirs(const struct file_system *fs, const char *path) {
     struct str part = STR_INIT, found = STR_INIT;
     struct status *st = NULL;
@@ -177,7 +184,8 @@ struct status *file_make_dirs(const struct file_system *fs, const char *path) {
 
 /* ---- the sink ---- */
 
-struct status *file_sink_open(struct file_sink *sink, const struct file_system *fs, const char *path) {
+struct status *file_sink_open(struct file_sink *sink, const struct file_system *fs,
+                              const char *path) {
     int fd = fs->open(fs, path, FILE_CREATE);
     if (fd < 0)
         return file_failed(path, fd);
@@ -185,7 +193,9 @@ struct status *file_sink_open(struct file_sink *sink, const struct file_system *
     return NULL;
 }
 
-int64_t file_sink_offset(const struct file_sink *sink) { return sink->offset + (int64_t)sink->buffer.len; }
+int64_t file_sink_offset(const struct file_sink *sink) {
+    return sink->offset + (int64_t)sink->buffer.len;
+}
 
 static struct status *write_through(struct file_sink *sink, const char *data, size_t len) {
     for (size_t done = 0; done < len;) {
@@ -194,7 +204,8 @@ static struct status *write_through(struct file_sink *sink, const char *data, si
         sink->offset += (int64_t)n;
         done += n;
         if (sink->fs->start_writing && sink->offset - sink->started >= SINK_START_BYTES) {
-            sink->fs->start_writing(sink->fs, sink->fd, sink->started, sink->offset - sink->started);
+            sink->fs->start_writing(sink->fs, sink->fd, sink->started,
+                                    sink->offset - sink->started);
             sink->started = sink->offset;
         }
     }

@@ -4,7 +4,8 @@
 
 enum { WINDOW_BITS = 15, GZIP = 16, STEP_BYTES = 1 << 16 };
 
-struct status *inflate_all(enum inflate_format format, struct span data, size_t max_bytes, struct str *out) {
+struct status *inflate_all(enum inflate_format format, struct span data, size_t max_bytes,
+                           struct str *out) {
     z_stream stream = {.next_in = (Bytef *)(uintptr_t)data.data};
     size_t rest = data.len, begin = out->len;
     int rc = inflateInit2(&stream, WINDOW_BITS + (format == INFLATE_GZIP ? GZIP : 0));
@@ -19,9 +20,11 @@ struct status *inflate_all(enum inflate_format format, struct span data, size_t 
         out->len += STEP_BYTES - stream.avail_out;
         rest += stream.avail_in;
         if (out->len - begin > max_bytes)
-            st = status_exhausted("Compressed data of %zu bytes holds more than %zu bytes", data.len, max_bytes);
+            st = status_exhausted("Compressed data of %zu bytes holds more than %zu bytes",
+                                  data.len, max_bytes);
         else if (rc != Z_OK && rc != Z_STREAM_END)
-            st = status_new(STATUS_DATA_LOSS, "inflate() failed with error %d: %s", rc, stream.msg ? stream.msg : "the data are cut short");
+            st = status_new(STATUS_DATA_LOSS, "inflate() failed with error %d: %s", rc,
+                            stream.msg ? stream.msg : "the data are cut short");
     }
     inflateEnd(&stream);
     return st;

@@ -7,7 +7,9 @@
 
 enum inflate_format { INFLATE_ZLIB, INFLATE_GZIP };
 
-/* Appends what `data` holds. Errors: DATA_LOSS (corrupt, cut short); RESOURCE_EXHAUSTED above max_bytes. */
-struct status *inflate_all(enum inflate_format format, struct span data, size_t max_bytes, struct str *out) MUST_USE;
+/* Appends what `data` holds. Errors: DATA_LOSS (corrupt, cut short); RESOURCE_EXHAUSTED above
+ * max_bytes. */
+struct status *inflate_all(enum inflate_format format, struct span data, size_t max_bytes,
+                           struct str *out) MUST_USE;
 
 #endif

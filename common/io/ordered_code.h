@@ -1,4 +1,5 @@
-/* Numbers and strings as bytes that sort like them: the keys under which slices of tensors stand in checkpoints. Any thread.
+/* Numbers and strings as bytes that sort like them: the keys under which slices of tensors stand
+ * in checkpoints. Any thread.
  *
  *   number   its big-endian bytes without leading zeros, after a byte that counts them
  *   string   its bytes, 00 as 00 FF and FF as FF 00, then 00 01

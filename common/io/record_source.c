@@ -1,5 +1,5 @@
-/* Records of files: whole files, lines, blocks of equal size, TFRecords, records of CSV, the last three maybe
- * compressed. */
+/* Records of files: whole files, lines, blocks of equal size, TFRecords, records of CSV, the
+ * last three maybe compressed. */
 #include "common/io/record_source.h"
 
 #include <stdlib.h>
@@ -46,7 +46,8 @@ static struct status *skip_header(struct record_source *source);
 static struct status *skip_to_start(struct record_source *source);
 static struct status *check_body(struct record_source *source);
 
-struct status *record_source_open(const struct record_options *options, struct span name, struct record_source **ret) {
+struct status *record_source_open(const struct record_options *options, struct span name,
+                                  struct record_source **ret) {
     struct record_source *source = xcalloc(1, sizeof(*source));
     struct str path = STR_INIT;
     struct status *st = NULL;
@@ -65,7 +66,9 @@ struct status *record_source_open(const struct record_options *options, struct s
         goto out;
     }
     if (options->coding != CODING_NONE) {
-        source->has_inflater = inflateInit2(&source->inflater, options->coding == CODING_GZIP ? 16 + MAX_WBITS : MAX_WBITS) == Z_OK;
+        source->has_inflater =
+            inflateInit2(&source->inflater,
+                         options->coding == CODING_GZIP ? 16 + MAX_WBITS : MAX_WBITS) == Z_OK;
         if (!source->has_inflater)
             st = status_exhausted("No memory to decompress %s", source->path);
     }
@@ -116,8 +119,8 @@ static struct status *inflate_chunk(struct record_source *source) {
         return NULL;
     }
     if (code != Z_OK && code != Z_BUF_ERROR)
-        return status_new(STATUS_DATA_LOSS, "inflate() failed on %s with error %d: %s", source->path, code,
-                          z->msg ? z->msg : "damaged data");
+        return status_new(STATUS_DATA_LOSS, "inflate() failed on %s with error %d: %s",
+                          source->path, code, z->msg ? z->msg : "damaged data");
     source->is_end = source->is_raw_end && z->avail_in == 0 && z->avail_out > 0;
     return NULL;
 }
@@ -130,7 +133,8 @@ static struct status *fill(struct record_source *source, size_t n) {
         source->n_used = 0;
     }
     while (source->buffer.len - source->n_used < n && !source->is_end)
-        TRY(source->has_inflater ? inflate_chunk(source) : read_chunk(source, &source->buffer, &source->is_end));
+        TRY(source->has_inflater ? inflate_chunk(source)
+                                 : read_chunk(source, &source->buffer, &source->is_end));
     return NULL;
 }
 
@@ -162,7 +166,9 @@ static struct status *skip(struct record_source *source, int64_t n, bool *ret_is
 static struct status *skip_header(struct record_source *source) {
     bool is_there = true;
     TRY(skip(source, source->options.header_bytes, &is_there));
-    return is_there ? NULL : status_out_of_range("reached end of file before the end of the header: %s", source->path);
+    return is_there ? NULL
+                    : status_out_of_range("reached end of file before the end of the header: %s",
+                                          source->path);
 }
 
 static struct status *check_body(struct record_source *source) {
@@ -173,23 +179,24 @@ static struct status *check_body(struct record_source *source) {
     int64_t body = size - options->header_bytes - options->footer_bytes;
     if (body % options->record_bytes == 0)
         return NULL;
-    return status_invalid(
-        "Excluding the header (%lld bytes) and footer (%lld bytes), input file \"%s\" has body length %lld bytes, which is "
-        "not an exact multiple of the record length (%lld bytes).",
-        (long long)options->header_bytes, (long long)options->footer_bytes, source->path, (long long)body,
-        (long long)options->record_bytes);
+    return status_invalid("Excluding the header (%lld bytes) and footer (%lld bytes), input file "
+                          "\"%s\" has body length %lld bytes, which is "
+                          "not an exact multiple of the record length (%lld bytes).",
+                          (long long)options->header_bytes, (long long)options->footer_bytes,
+                          source->path, (long long)body, (long long)options->record_bytes);
 }
 
 static struct status *skip_to_start(struct record_source *source) {
     bool is_there = true;
     TRY(skip(source, source->options.start_offset, &is_there));
-    return is_there
-               ? NULL
-               : status_out_of_range("reached end of file before offset %lld: %s", (long long)source->options.start_offset, source->path);
+    return is_there ? NULL
+                    : status_out_of_range("reached end of file before offset %lld: %s",
+                                          (long long)source->options.start_offset, source->path);
 }
 
 static struct status *too_long(const struct record_source *source) {
-    return status_exhausted("%s has a record of more than %d bytes", source->path, RECORD_MAX_BYTES);
+    return status_exhausted("%s has a record of more than %d bytes", source->path,
+                            RECORD_MAX_BYTES);
 }
 
 /* ---- formats: each sets key and value, or the end ---- */
@@ -218,7 +225,8 @@ static struct status *take_line(struct record_source *source, struct str *value,
     return NULL;
 }
 
-static struct status *next_line(struct record_source *source, struct str *key, struct str *value, bool *ret_is_end) {
+static struct status *next_line(struct record_source *source, struct str *key, struct str *value,
+                                bool *ret_is_end) {
     for (; source->n_passed < source->options.skip_lines && !*ret_is_end; source->n_passed++) {
         TRY(take_line(source, value, ret_is_end));
         str_clear(value);
@@ -230,7 +238,8 @@ static struct status *next_line(struct record_source *source, struct str *key, s
     return NULL;
 }
 
-static struct status *next_whole(struct record_source *source, struct str *key, struct str *value, bool *ret_is_end) {
+static struct status *next_whole(struct record_source *source, struct str *key, struct str *value,
+                                 bool *ret_is_end) {
     bool is_end = false;
     *ret_is_end = source->n_passed++ > 0;
     if (*ret_is_end)
@@ -244,7 +253,8 @@ static struct status *next_whole(struct record_source *source, struct str *key, 
     return NULL;
 }
 
-static struct status *next_fixed(struct record_source *source, struct str *key, struct str *value, bool *ret_is_end) {
+static struct status *next_fixed(struct record_source *source, struct str *key, struct str *value,
+                                 bool *ret_is_end) {
     const struct record_options *options = &source->options;
     bool is_there = true;
     if (!source->is_started)
@@ -255,7 +265,8 @@ static struct status *next_fixed(struct record_source *source, struct str *key, 
         TRY(skip(source, options->record_bytes, &is_there));
     if (is_there)
         TRY(fill(source, (size_t)(options->record_bytes + options->footer_bytes)));
-    *ret_is_end = !is_there || unread(source).len < (size_t)(options->record_bytes + options->footer_bytes);
+    *ret_is_end =
+        !is_there || unread(source).len < (size_t)(options->record_bytes + options->footer_bytes);
     if (*ret_is_end)
         return NULL;
     str_add_bytes(value, unread(source).data, (size_t)options->record_bytes);
@@ -264,7 +275,8 @@ static struct status *next_fixed(struct record_source *source, struct str *key, 
 }
 
 /* uint64 length, masked CRC-32C of it, data, masked CRC-32C of that; little endian. */
-static struct status *next_tfrecord(struct record_source *source, struct str *key, struct str *value, bool *ret_is_end) {
+static struct status *next_tfrecord(struct record_source *source, struct str *key,
+                                    struct str *value, bool *ret_is_end) {
     enum { HEAD = 12, FOOT = 4 };
     uint64_t len = 0;
     uint32_t crc = 0;
@@ -340,7 +352,8 @@ static struct status *next_csv(struct record_source *source, struct str *value, 
     return *ret_is_end ? NULL : take_csv(source, value, ret_is_end);
 }
 
-struct status *record_source_next(struct record_source *source, struct str *key, struct str *value, bool *ret_is_end) {
+struct status *record_source_next(struct record_source *source, struct str *key, struct str *value,
+                                  bool *ret_is_end) {
     str_clear(key);
     str_clear(value);
     *ret_is_end = false;

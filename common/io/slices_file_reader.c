@@ -35,7 +35,8 @@ struct span slices_tensor_name(const struct slices_tensor *tensor) {
     return tensor->name;
 }
 
-const struct slices_tensor *slices_reader_find(const struct slices_reader *reader, struct span name) {
+const struct slices_tensor *slices_reader_find(const struct slices_reader *reader,
+                                               struct span name) {
     return strmap_get_span(&reader->by_name, name);
 }
 
@@ -43,8 +44,10 @@ const struct slices_tensor *slices_reader_at(const struct slices_reader *reader,
     return i < reader->n_tensors ? reader->tensors[i] : NULL;
 }
 
-static COLD struct status *damaged(const struct table_reader *table, const char *what, struct span name) {
-    return status_new(STATUS_DATA_LOSS, "%s: %s: tensor '%.*s'", table->path, what, (int)name.len, name.data);
+static COLD struct status *damaged(const struct table_reader *table, const char *what,
+                                   struct span name) {
+    return status_new(STATUS_DATA_LOSS, "%s: %s: tensor '%.*s'", table->path, what, (int)name.len,
+                      name.data);
 }
 
 /* ---- what there is ---- */
@@ -54,14 +57,16 @@ static struct slices_tensor *add_tensor(struct slices_reader *reader, struct spa
     tensor->name = (struct span){arena_strndup(&reader->arena, name.data, name.len), name.len};
     if (reader->n_tensors == reader->capacity) {
         reader->capacity = reader->capacity ? 2 * reader->capacity : 16;
-        reader->tensors = xreallocarray(reader->tensors, reader->capacity, sizeof(*reader->tensors));
+        reader->tensors =
+            xreallocarray(reader->tensors, reader->capacity, sizeof(*reader->tensors));
     }
     reader->tensors[reader->n_tensors++] = tensor;
     strmap_put_span(&reader->by_name, tensor->name, tensor);
     return tensor;
 }
 
-static void add_slice(struct slices_reader *reader, struct slices_tensor *tensor, struct tensor_slice slice, int file) {
+static void add_slice(struct slices_reader *reader, struct slices_tensor *tensor,
+                      struct tensor_slice slice, int file) {
     if (tensor->n == tensor->capacity) {
         int capacity = tensor->capacity ? 2 * tensor->capacity : 1;
         struct tensor_slice *slices = arena_array(&reader->arena, struct tensor_slice, capacity);
@@ -95,12 +100,14 @@ static bool parse_tensor_meta(struct span proto, struct tensor_meta *ret) {
     while ((more = proto_next(&proto, &field)) > 0) {
         if (field.number == 1 && field.wire_type == 2)
             ret->name = field.bytes;
-        else if (field.number == 2 && field.wire_type == 2 && (!proto_read_shape(field.bytes, ret->dims, &ret->rank) || ret->rank < 0))
+        else if (field.number == 2 && field.wire_type == 2 &&
+                 (!proto_read_shape(field.bytes, ret->dims, &ret->rank) || ret->rank < 0))
             return false;
         else if (field.number == 3 && field.wire_type == 0)
             ret->dtype = field.value;
     }
-    return more == 0 && ret->dtype < DT_N_TYPES && dtype_in((enum dtype)ret->dtype, DTYPES_SLICES_FILE);
+    return more == 0 && ret->dtype < DT_N_TYPES &&
+           dtype_in((enum dtype)ret->dtype, DTYPES_SLICES_FILE);
 }
 
 static struct status *read_tensor_meta(struct slices_reader *reader, int file, struct span proto) {
@@ -113,22 +120,24 @@ static struct status *read_tensor_meta(struct slices_reader *reader, int file, s
     if (!parse_tensor_meta(proto, &meta))
         return damaged(table, "malformed description", meta.name);
     struct shape shape = {meta.rank, meta.dims};
-    TRY(status_prefix_take(shape_n_elements(shape, &n), "%s: tensor '%.*s': ", table->path, (int)meta.name.len, meta.name.data));
+    TRY(status_prefix_take(shape_n_elements(shape, &n), "%s: tensor '%.*s': ", table->path,
+                           (int)meta.name.len, meta.name.data));
     struct slices_tensor *tensor = strmap_get_span(&reader->by_name, meta.name);
     if (!tensor) {
         tensor = add_tensor(reader, meta.name);
         tensor->dtype = (enum dtype)meta.dtype;
         tensor->shape = shape_dup(shape, &reader->arena);
     } else if (tensor->dtype != (enum dtype)meta.dtype || !shape_equal(tensor->shape, shape)) {
-        return status_internal("Incompatible tensor types or shapes detected for tensor %.*s in %s", (int)meta.name.len, meta.name.data,
-                               table->path);
+        return status_internal("Incompatible tensor types or shapes detected for tensor %.*s in %s",
+                               (int)meta.name.len, meta.name.data, table->path);
     }
     while (proto_next(&proto, &field) > 0) {
         if (field.number != 4 || field.wire_type != 2)
             continue;
         if (!tensor_slice_from_proto(field.bytes, &reader->arena, &slice))
             return damaged(table, "malformed slice", meta.name);
-        TRY(status_prefix_take(tensor_slice_shape(&slice, tensor->shape, &reader->arena, &unused), "%s: ", table->path));
+        TRY(status_prefix_take(tensor_slice_shape(&slice, tensor->shape, &reader->arena, &unused),
+                               "%s: ", table->path));
         add_slice(reader, tensor, slice, file);
     }
     return NULL;
@@ -149,27 +158,33 @@ static struct status *read_meta(struct slices_reader *reader, int file, struct s
     return more < 0 ? damaged(&reader->tables[file], "malformed description", span_of("")) : NULL;
 }
 
-static struct status *open_file(struct slices_reader *reader, const struct file_system *fs, const char *path) {
+static struct status *open_file(struct slices_reader *reader, const struct file_system *fs,
+                                const char *path) {
     struct table_reader *table = &reader->tables[reader->n_tables];
     struct table_iter iter;
     struct status *st = table_reader_open(table, fs, path);
     if (st)
-        return status_prefix_take(status_suffix_take(st,
-                                                     ": perhaps your file is in a different file format and you need to use a different "
-                                                     "restore operator?"),
-                                  "Unable to open table file ");
+        return status_prefix_take(
+            status_suffix_take(
+                st,
+                ": perhaps your file is in a different file format and you need to use a different "
+                "restore operator?"),
+            "Unable to open table file ");
     reader->n_tables++;
     table_iter_init(&iter, table);
     st = table_iter_seek(&iter, (struct span){"", 0});
     if (!st && (!iter.is_valid || table_iter_key(&iter).len != 0))
-        st = status_internal("Failed to find the saved tensor slices at the beginning of the checkpoint file: %s", path);
+        st = status_internal(
+            "Failed to find the saved tensor slices at the beginning of the checkpoint file: %s",
+            path);
     if (!st)
         st = read_meta(reader, (int)reader->n_tables - 1, table_iter_value(&iter));
     table_iter_fini(&iter);
     return st;
 }
 
-struct status *slices_reader_open(const struct file_system *fs, char *const *paths, size_t n, struct slices_reader **ret) {
+struct status *slices_reader_open(const struct file_system *fs, char *const *paths, size_t n,
+                                  struct slices_reader **ret) {
     struct slices_reader *reader = xcalloc(1, sizeof(*reader));
     struct status *st = NULL;
     arena_init(&reader->arena);
@@ -213,13 +228,16 @@ static bool find_elements(struct span proto, struct span *ret) {
     return more == 0 && is_found;
 }
 
-static struct status *parse_elements(const struct table_reader *table, const struct slices_tensor *tensor, struct shape shape,
-                                     struct span value, struct allocator *allocator, struct tensor *ret) {
+static struct status *parse_elements(const struct table_reader *table,
+                                     const struct slices_tensor *tensor, struct shape shape,
+                                     struct span value, struct allocator *allocator,
+                                     struct tensor *ret) {
     struct span elements = {NULL, 0};
     struct str proto = STR_INIT;
     if (!find_elements(value, &elements))
         return damaged(table, "malformed slice data", tensor->name);
-    /* Fields may come in any order, so what is missing goes to the end, where it wins over what the file may say. */
+    /* Fields may come in any order, so what is missing goes to the end, where it wins over what
+     * the file may say. */
     str_add_bytes(&proto, elements.data, elements.len);
     proto_add_int(&proto, 1, (uint64_t)tensor->dtype);
     proto_add_shape(&proto, 2, shape);
@@ -239,7 +257,8 @@ static struct status *parse_elements(const struct table_reader *table, const str
     return st;
 }
 
-static struct status *read_piece(const struct slices_reader *reader, const struct slices_tensor *tensor, int i, struct arena *arena,
+static struct status *read_piece(const struct slices_reader *reader,
+                                 const struct slices_tensor *tensor, int i, struct arena *arena,
                                  struct allocator *allocator, struct tensor *ret) {
     const struct table_reader *table = &reader->tables[tensor->files[i]];
     struct str key = STR_INIT;
@@ -250,7 +269,8 @@ static struct status *read_piece(const struct slices_reader *reader, const struc
     struct status *st = tensor_slice_shape(&tensor->slices[i], tensor->shape, arena, &shape);
     if (!st)
         st = table_iter_seek(&iter, (struct span){key.data, key.len});
-    if (!st && (!iter.is_valid || !span_equal(table_iter_key(&iter), (struct span){key.data, key.len})))
+    if (!st &&
+        (!iter.is_valid || !span_equal(table_iter_key(&iter), (struct span){key.data, key.len})))
         st = damaged(table, "a slice is missing", tensor->name);
     if (!st)
         st = parse_elements(table, tensor, shape, table_iter_value(&iter), allocator, ret);
@@ -259,8 +279,10 @@ static struct status *read_piece(const struct slices_reader *reader, const struc
     return st;
 }
 
-static struct status *assemble(const struct slices_reader *reader, const struct slices_tensor *tensor, const struct slice_box *box,
-                               struct arena *arena, struct allocator *allocator, struct tensor *out) {
+static struct status *assemble(const struct slices_reader *reader,
+                               const struct slices_tensor *tensor, const struct slice_box *box,
+                               struct arena *arena, struct allocator *allocator,
+                               struct tensor *out) {
     for (int i = 0; i < tensor->n && out->n_elements > 0; i++) {
         struct slice_box from = slice_box_of(&tensor->slices[i], tensor->shape, arena), part;
         struct tensor t = TENSOR_INIT;
@@ -273,8 +295,10 @@ static struct status *assemble(const struct slices_reader *reader, const struct 
     return NULL;
 }
 
-struct status *slices_reader_read(const struct slices_reader *reader, const struct slices_tensor *tensor, const struct tensor_slice *slice,
-                                  struct allocator *allocator, struct tensor *ret) {
+struct status *slices_reader_read(const struct slices_reader *reader,
+                                  const struct slices_tensor *tensor,
+                                  const struct tensor_slice *slice, struct allocator *allocator,
+                                  struct tensor *ret) {
     struct arena arena;
     struct tensor out = TENSOR_INIT;
     struct shape shape;
@@ -283,10 +307,12 @@ struct status *slices_reader_read(const struct slices_reader *reader, const stru
     arena_init(&arena);
     TRY_OUT(tensor_slice_shape(slice, tensor->shape, &arena, &shape));
     struct slice_box box = slice_box_of(slice, tensor->shape, &arena);
-    TRY_OUT(tensor_slices_cover(tensor->slices, tensor->n, tensor->shape, &box, &arena, &is_covered));
+    TRY_OUT(
+        tensor_slices_cover(tensor->slices, tensor->n, tensor->shape, &box, &arena, &is_covered));
     if (!is_covered) {
-        st = status_invalid("Error copying slice data: the checkpoint lacks a part of tensor '%.*s'", (int)tensor->name.len,
-                            tensor->name.data);
+        st =
+            status_invalid("Error copying slice data: the checkpoint lacks a part of tensor '%.*s'",
+                           (int)tensor->name.len, tensor->name.data);
         goto out;
     }
     TRY_OUT(tensor_new(allocator, tensor->dtype, shape, &out));

@@ -7,7 +7,8 @@
 #include "common/io/temporary.h"
 #include "common/tensor/tensor_proto.h"
 
-/* A message of protobuf ends below 2 GiB; what is around the elements takes less than the second. */
+/* A message of protobuf ends below 2 GiB; what is around the elements takes less than the
+ * second. */
 #define MAX_MESSAGE_BYTES (1ll << 31)
 enum { HEAD_BYTES = 1 << 20, VERSION = 1 };
 
@@ -102,13 +103,16 @@ static struct status *check_size(struct span name, const struct tensor *value) {
         for (int64_t i = 0; i < value->n_elements && size <= MAX_MESSAGE_BYTES; i++)
             size += (int64_t)tensor_string(value, i).len + 11;
     } else {
-        is_large = mul_overflows_i64(value->n_elements, element_bytes((enum dtype)value->dtype), &part) || part > MAX_MESSAGE_BYTES;
+        is_large =
+            mul_overflows_i64(value->n_elements, element_bytes((enum dtype)value->dtype), &part) ||
+            part > MAX_MESSAGE_BYTES;
         size += is_large ? 0 : part;
     }
     if (!is_large && size <= MAX_MESSAGE_BYTES)
         return NULL;
-    return status_invalid("Tensor slice is too large to serialize (conservative estimate: %lld bytes): %.*s",
-                          (long long)(is_large ? INT64_MAX : size), (int)name.len, name.data);
+    return status_invalid(
+        "Tensor slice is too large to serialize (conservative estimate: %lld bytes): %.*s",
+        (long long)(is_large ? INT64_MAX : size), (int)name.len, name.data);
 }
 
 /* Lists of fixed-size elements are their memory. */
@@ -148,8 +152,9 @@ static void add_varints(struct str *out, const struct tensor *value) {
 /* The fields of a TensorProto for the elements alone: dtype and shape stand elsewhere. */
 static void add_elements(struct str *out, const struct tensor *value) {
     static const uint8_t fields[DT_N_TYPES] = {
-        [DT_FLOAT] = 5,  [DT_DOUBLE] = 6, [DT_INT32] = 7,       [DT_UINT8] = 7,  [DT_INT16] = 7,  [DT_INT8] = 7,
-        [DT_QINT8] = 7,  [DT_QUINT8] = 7, [DT_QINT32] = 7,      [DT_UINT16] = 7, [DT_STRING] = 8, [DT_COMPLEX64] = 9,
+        [DT_FLOAT] = 5,  [DT_DOUBLE] = 6, [DT_INT32] = 7,       [DT_UINT8] = 7,
+        [DT_INT16] = 7,  [DT_INT8] = 7,   [DT_QINT8] = 7,       [DT_QUINT8] = 7,
+        [DT_QINT32] = 7, [DT_UINT16] = 7, [DT_STRING] = 8,      [DT_COMPLEX64] = 9,
         [DT_INT64] = 10, [DT_BOOL] = 11,  [DT_COMPLEX128] = 12, [DT_HALF] = 13};
     uint32_t field = fields[value->dtype];
     if (value->dtype == DT_STRING) {
@@ -168,7 +173,8 @@ static void add_elements(struct str *out, const struct tensor *value) {
 
 /* ---- adding ---- */
 
-static struct status *find_whole(struct slices_writer *writer, struct span name, struct shape shape, enum dtype dtype, struct whole **ret) {
+static struct status *find_whole(struct slices_writer *writer, struct span name, struct shape shape,
+                                 enum dtype dtype, struct whole **ret) {
     struct whole *whole = strmap_get_span(&writer->by_name, name);
     if (!whole) {
         whole = arena_new(&writer->arena, struct whole);
@@ -179,36 +185,45 @@ static struct status *find_whole(struct slices_writer *writer, struct span name,
         writer->tensors[writer->n_tensors++] = whole;
         strmap_put_span(&writer->by_name, whole->name, whole);
     } else if (!shape_equal(whole->shape, shape)) {
-        return status_internal("Mismatching shapes: existing tensor = %s, trying to add name %.*s, shape = %s",
-                               shape_text(whole->shape, &writer->arena), (int)name.len, name.data, shape_text(shape, &writer->arena));
+        return status_internal(
+            "Mismatching shapes: existing tensor = %s, trying to add name %.*s, shape = %s",
+            shape_text(whole->shape, &writer->arena), (int)name.len, name.data,
+            shape_text(shape, &writer->arena));
     } else if (whole->dtype != dtype) {
-        return status_internal("Mismatching types: existing type = %s, trying to add name %.*s, type = %s", dtype_name(whole->dtype),
-                               (int)name.len, name.data, dtype_name(dtype));
+        return status_internal(
+            "Mismatching types: existing type = %s, trying to add name %.*s, type = %s",
+            dtype_name(whole->dtype), (int)name.len, name.data, dtype_name(dtype));
     }
     *ret = whole;
     return NULL;
 }
 
-struct status *slices_writer_add(struct slices_writer *writer, struct span name, struct shape whole_shape, const struct tensor_slice *slice,
+struct status *slices_writer_add(struct slices_writer *writer, struct span name,
+                                 struct shape whole_shape, const struct tensor_slice *slice,
                                  const struct tensor *value) {
     struct whole *whole = NULL;
     struct str key = STR_INIT;
     enum dtype dtype = (enum dtype)value->dtype;
     if (dtype == DT_UINT32 || dtype == DT_UINT64) /* TensorFlow has another word for these two */
-        return status_invalid("Tensor slice serialization not implemented for dtype %d", (int)dtype);
+        return status_invalid("Tensor slice serialization not implemented for dtype %d",
+                              (int)dtype);
     if (!dtype_in(dtype, DTYPES_SLICES_FILE))
         return status_unimplemented("Saving data type %s not yet supported", dtype_name(dtype));
     TRY(check_size(name, value));
     TRY(find_whole(writer, name, whole_shape, dtype, &whole));
     tensor_slice_add_key(name, slice, &key);
-    struct piece *piece = arena_alloc_aligned(&writer->arena, sizeof(*piece), _Alignof(struct piece));
+    struct piece *piece =
+        arena_alloc_aligned(&writer->arena, sizeof(*piece), _Alignof(struct piece));
     size_t n = (size_t)MAX(slice->rank, 1) * sizeof(int64_t);
-    *piece = (struct piece){.key = {arena_memdup(&writer->arena, key.data, key.len), key.len}, .name = whole->name};
+    *piece = (struct piece){.key = {arena_memdup(&writer->arena, key.data, key.len), key.len},
+                            .name = whole->name};
     piece->slice =
-        (struct tensor_slice){slice->rank, arena_memdup(&writer->arena, slice->starts, n), arena_memdup(&writer->arena, slice->lengths, n)};
+        (struct tensor_slice){slice->rank, arena_memdup(&writer->arena, slice->starts, n),
+                              arena_memdup(&writer->arena, slice->lengths, n)};
     str_fini(&key);
     if (strmap_get_span(&writer->by_key, piece->key))
-        return status_internal("Overlapping slices: existing slice = %s, new slice = %s", tensor_slice_text(slice, &writer->arena),
+        return status_internal("Overlapping slices: existing slice = %s, new slice = %s",
+                               tensor_slice_text(slice, &writer->arena),
                                tensor_slice_text(slice, &writer->arena));
     tensor_copy(&piece->value, value);
     whole->pieces = grow(whole->pieces, whole->n, &whole->capacity);
@@ -260,7 +275,8 @@ static struct status *write_table(struct slices_writer *writer, struct file_sink
         qsort(writer->pieces, (size_t)writer->n_pieces, sizeof(*writer->pieces), by_key);
     table_writer_init(&table, sink);
     print_meta(writer, &proto);
-    struct status *st = table_writer_add(&table, (struct span){"", 0}, (struct span){proto.data, proto.len});
+    struct status *st =
+        table_writer_add(&table, (struct span){"", 0}, (struct span){proto.data, proto.len});
     for (int i = 0; !st && i < writer->n_pieces; i++) {
         str_clear(&proto);
         print_piece(writer->pieces[i], &proto);

@@ -34,7 +34,9 @@ struct element {
 
 static bool read_element(struct span *in, struct element *ret) {
     uint8_t tag = (uint8_t)in->data[0];
-    size_t n_more = (tag & 3) == 0 ? (tag >> 2 < 60 ? 0 : (size_t)(tag >> 2) - 59) : (tag & 3) == 3 ? 4 : (size_t)(tag & 3);
+    size_t n_more = (tag & 3) == 0   ? (tag >> 2 < 60 ? 0 : (size_t)(tag >> 2) - 59)
+                    : (tag & 3) == 3 ? 4
+                                     : (size_t)(tag & 3);
     if (in->len < 1 + n_more)
         return false;
     uint32_t value = read_little_endian(in->data + 1, n_more);

@@ -1,10 +1,12 @@
-/* Snappy's block format, reading only: older checkpoints compress their table blocks with it. Any thread. */
+/* Snappy's block format, reading only: older checkpoints compress their table blocks with it.
+ * Any thread. */
 #ifndef MILLRACE_COMMON_IO_SNAPPY_H
 #define MILLRACE_COMMON_IO_SNAPPY_H
 
 #include "common/base/str.h"
 
-/* The length that the data claims to expand to; false when malformed, or more than the format can make of so few bytes. */
+/* The length that the data claims to expand to; false when malformed, or more than the format
+ * can make of so few bytes. */
 bool snappy_claimed_size(struct span data, size_t *ret);
 /* Appends what the data stands for; false when malformed (out is then of no use). */
 bool snappy_expand(struct span data, struct str *out);

@@ -36,7 +36,8 @@ struct table_writer {
 void table_writer_init(struct table_writer *writer, struct file_sink *sink);
 void table_writer_fini(struct table_writer *writer);
 /* Keys come in ascending order, each once: a CHECK. Errors of the file. */
-struct status *table_writer_add(struct table_writer *writer, struct span key, struct span value) MUST_USE;
+struct status *table_writer_add(struct table_writer *writer, struct span key,
+                                struct span value) MUST_USE;
 struct status *table_writer_finish(struct table_writer *writer) MUST_USE; /* the sink stays open */
 
 /* ---- reading ---- */
@@ -55,7 +56,8 @@ struct table_reader {
 };
 #define TABLE_READER_INIT ((struct table_reader){.fd = -1})
 /* Errors: of the file; DATA_LOSS with path and offset: too short, no table, bad checksum. */
-struct status *table_reader_open(struct table_reader *reader, const struct file_system *fs, const char *path) MUST_USE;
+struct status *table_reader_open(struct table_reader *reader, const struct file_system *fs,
+                                 const char *path) MUST_USE;
 void table_reader_close(struct table_reader *reader);
 
 /* A place in a block: entry after entry. */
@@ -74,14 +76,16 @@ struct table_iter {
 };
 void table_iter_init(struct table_iter *iter, const struct table_reader *reader);
 void table_iter_fini(struct table_iter *iter);
-/* To the first entry whose key is not below `key` (an empty one: the first of all); is_valid is false where there is none.
- * Errors: DATA_LOSS, and of the file. */
+/* To the first entry whose key is not below `key` (an empty one: the first of all); is_valid is
+ * false where there is none. Errors: DATA_LOSS, and of the file. */
 struct status *table_iter_seek(struct table_iter *iter, struct span key) MUST_USE;
 struct status *table_iter_next(struct table_iter *iter) MUST_USE;
 static inline struct span table_iter_key(const struct table_iter *iter) {
     return (struct span){str_text(&iter->block.key), iter->block.key.len};
 }
-static inline struct span table_iter_value(const struct table_iter *iter) { return iter->block.value; }
+static inline struct span table_iter_value(const struct table_iter *iter) {
+    return iter->block.value;
+}
 
 /* ---- blocks (table_block.c) ---- */
 

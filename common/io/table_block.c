@@ -26,7 +26,8 @@ void table_block_add(struct table_block_builder *block, struct span key, struct 
     if (block->n_restarts == 0 || block->n_since_restart == block->interval)
         add_restart(block);
     else
-        while (n_shared < key.len && n_shared < block->last_key.len && key.data[n_shared] == block->last_key.data[n_shared])
+        while (n_shared < key.len && n_shared < block->last_key.len &&
+               key.data[n_shared] == block->last_key.data[n_shared])
             n_shared++;
     block->n_since_restart++;
     proto_add_varint(&block->data, n_shared);
@@ -86,7 +87,8 @@ int table_block_next(struct table_block_iter *iter) {
     uint64_t n_shared, n_own, n_value;
     if (in.len == 0)
         return 0;
-    if (!proto_read_varint(&in, &n_shared) || !proto_read_varint(&in, &n_own) || !proto_read_varint(&in, &n_value))
+    if (!proto_read_varint(&in, &n_shared) || !proto_read_varint(&in, &n_own) ||
+        !proto_read_varint(&in, &n_value))
         return -1;
     if (n_shared > iter->key.len || n_own > in.len || n_value > in.len - n_own)
         return -1;
@@ -106,7 +108,8 @@ void table_range_add(struct str *out, struct table_range range) {
 
 bool table_range_read(struct span *in, struct table_range *ret) {
     uint64_t offset, size;
-    if (!proto_read_varint(in, &offset) || !proto_read_varint(in, &size) || offset > INT64_MAX || size > INT64_MAX)
+    if (!proto_read_varint(in, &offset) || !proto_read_varint(in, &size) || offset > INT64_MAX ||
+        size > INT64_MAX)
         return false;
     *ret = (struct table_range){(int64_t)offset, (int64_t)size};
     return true;

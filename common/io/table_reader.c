@@ -1,27 +1,35 @@
-/* Reading a table: its index is kept, blocks are read as an iterator comes to them. What a stranger's file claims is checked against
- * the file's size before memory is taken. */
+/* Reading a table: its index is kept, blocks are read as an iterator comes to them. What a
+ * stranger's file claims is checked against the file's size before memory is taken. */
 #include <stdlib.h>
 
 #include "common/io/crc32c.h"
 #include "common/io/snappy.h"
 #include "common/io/table.h"
 
-static COLD struct status *damaged(const struct table_reader *reader, int64_t offset, const char *what) {
-    return status_new(STATUS_DATA_LOSS, "%s: %s at offset %lld", reader->path, what, (long long)offset);
+static COLD struct status *damaged(const struct table_reader *reader, int64_t offset,
+                                   const char *what) {
+    return status_new(STATUS_DATA_LOSS, "%s: %s at offset %lld", reader->path, what,
+                      (long long)offset);
 }
 
-static struct status *check_block(const struct table_reader *reader, struct table_range range, const struct str *raw) {
+static struct status *check_block(const struct table_reader *reader, struct table_range range,
+                                  const struct str *raw) {
     uint32_t stored;
     size_t n = (size_t)range.size + 1; /* with the type byte */
     memcpy(&stored, raw->data + n, sizeof(stored));
-    return crc32c_unmask(stored) == crc32c(raw->data, n) ? NULL : damaged(reader, range.offset, "block checksum mismatch");
+    return crc32c_unmask(stored) == crc32c(raw->data, n)
+               ? NULL
+               : damaged(reader, range.offset, "block checksum mismatch");
 }
 
 /* The block's bytes into `out`, which is cleared first; *ret_end is where its entries end. */
-static struct status *read_block(const struct table_reader *reader, struct table_range range, struct str *out, size_t *ret_end) {
+static struct status *read_block(const struct table_reader *reader, struct table_range range,
+                                 struct str *out, size_t *ret_end) {
     if (range.size > reader->size_bytes - TABLE_FOOTER_BYTES - TABLE_BLOCK_TRAILER_BYTES ||
-        range.offset > reader->size_bytes - TABLE_FOOTER_BYTES - TABLE_BLOCK_TRAILER_BYTES - range.size)
-        return damaged(reader, range.offset, "truncated block read: a block beyond the end of the file");
+        range.offset >
+            reader->size_bytes - TABLE_FOOTER_BYTES - TABLE_BLOCK_TRAILER_BYTES - range.size)
+        return damaged(reader, range.offset,
+                       "truncated block read: a block beyond the end of the file");
     size_t n = (size_t)range.size + TABLE_BLOCK_TRAILER_BYTES;
     str_clear(out);
     str_reserve(out, n + 1);
@@ -51,7 +59,8 @@ static struct status *read_footer(struct table_reader *reader) {
     uint64_t magic;
     if (reader->size_bytes < TABLE_FOOTER_BYTES)
         return damaged(reader, reader->size_bytes, "file is too short to be an sstable");
-    TRY(file_read_all(reader->fs, reader->fd, reader->path, footer, sizeof(footer), reader->size_bytes - TABLE_FOOTER_BYTES));
+    TRY(file_read_all(reader->fs, reader->fd, reader->path, footer, sizeof(footer),
+                      reader->size_bytes - TABLE_FOOTER_BYTES));
     memcpy(&magic, footer + sizeof(footer) - 8, sizeof(magic));
     if (magic != TABLE_MAGIC)
         return damaged(reader, reader->size_bytes - 8, "not an sstable (bad magic number)");
@@ -60,11 +69,13 @@ static struct status *read_footer(struct table_reader *reader) {
     return read_block(reader, index, &reader->index, &reader->index_end);
 }
 
-struct status *table_reader_open(struct table_reader *reader, const struct file_system *fs, const char *path) {
+struct status *table_reader_open(struct table_reader *reader, const struct file_system *fs,
+                                 const char *path) {
     *reader = (struct table_reader){.fs = fs, .path = xstrdup(path)};
     reader->fd = fs->open(fs, path, FILE_READ);
     reader->size_bytes = reader->fd < 0 ? reader->fd : fs->size(fs, reader->fd);
-    struct status *st = reader->size_bytes < 0 ? file_failed(path, (int)reader->size_bytes) : read_footer(reader);
+    struct status *st =
+        reader->size_bytes < 0 ? file_failed(path, (int)reader->size_bytes) : read_footer(reader);
     if (st)
         table_reader_close(reader);
     return st;
@@ -126,7 +137,8 @@ struct status *table_iter_next(struct table_iter *iter) {
     return more > 0 ? NULL : damaged(iter->reader, iter->reader->size_bytes, "bad entry in block");
 }
 
-/* Forward in the same block there is nothing to read anew: who seeks in order walks over the table once. */
+/* Forward in the same block there is nothing to read anew: who seeks in order walks over the
+ * table once. */
 static bool is_just_ahead(const struct table_iter *iter, struct span key) {
     return iter->is_valid && table_compare(table_iter_key(iter), key) <= 0 &&
            table_compare(key, (struct span){str_text(&iter->index.key), iter->index.key.len}) <= 0;
@@ -143,13 +155,16 @@ struct status *table_iter_seek(struct table_iter *iter, struct span key) {
     if (is_just_ahead(iter, key))
         return step_to(iter, key);
     iter->is_valid = false;
-    table_block_iter_init(&iter->index, (struct span){str_text(&iter->reader->index), iter->reader->index_end});
+    table_block_iter_init(&iter->index,
+                          (struct span){str_text(&iter->reader->index), iter->reader->index_end});
     do {
         int more = table_block_next(&iter->index);
         if (more < 0)
             return damaged(iter->reader, iter->reader->size_bytes, "bad entry in the index block");
         has_block = more > 0;
-    } while (has_block && table_compare((struct span){str_text(&iter->index.key), iter->index.key.len}, key) < 0);
+    } while (has_block &&
+             table_compare((struct span){str_text(&iter->index.key), iter->index.key.len}, key) <
+                 0);
     if (!has_block)
         return NULL;
     TRY(open_block(iter));

@@ -1,4 +1,5 @@
-/* Writing a table, block after block. Nothing is compressed: what is large in a checkpoint does not stand in tables. */
+/* Writing a table, block after block. Nothing is compressed: what is large in a checkpoint does
+ * not stand in tables. */
 #include "common/io/crc32c.h"
 #include "common/io/table.h"
 
@@ -15,7 +16,8 @@ void table_writer_fini(struct table_writer *writer) {
     table_block_fini(&writer->index);
 }
 
-static struct status *write_block(struct table_writer *writer, struct table_block_builder *block, struct table_range *ret) {
+static struct status *write_block(struct table_writer *writer, struct table_block_builder *block,
+                                  struct table_range *ret) {
     struct span data = table_block_end(block);
     char trailer[TABLE_BLOCK_TRAILER_BYTES] = {0};
     uint32_t crc = crc32c_mask(crc32c_extend(crc32c(data.data, data.len), trailer, 1));
@@ -32,7 +34,8 @@ static struct status *end_data_block(struct table_writer *writer) {
         return NULL;
     TRY(write_block(writer, &writer->block, &range));
     table_range_add(&value, range);
-    table_block_add(&writer->index, (struct span){str_text(&writer->block.last_key), writer->block.last_key.len},
+    table_block_add(&writer->index,
+                    (struct span){str_text(&writer->block.last_key), writer->block.last_key.len},
                     (struct span){value.data, value.len});
     table_block_clear(&writer->block);
     str_fini(&value);

@@ -76,7 +76,8 @@ void temporary_add_name(struct str *path) {
     static _Atomic unsigned n_names;
     struct owner owner = this_process();
     uint64_t place = owner.place ? owner.place : random_u64(); /* nobody's, ever */
-    str_addf(path, "%s%016" PRIx64 "-%" PRId64 "-%" PRIx64 "-%x", MARK, place, owner.pid, owner.start, atomic_fetch_add(&n_names, 1));
+    str_addf(path, "%s%016" PRIx64 "-%" PRId64 "-%" PRIx64 "-%x", MARK, place, owner.pid,
+             owner.start, atomic_fetch_add(&n_names, 1));
 }
 
 /* ---- others ---- */
@@ -98,11 +99,13 @@ static bool parse(const char *name, struct owner *ret) {
     uint64_t pid;
     for (const char *next = name; (next = strstr(next, MARK)); next += strlen(MARK))
         at = next + strlen(MARK);
-    if (!at || !take_number(&at, 16, '-', &ret->place) || !take_number(&at, 10, '-', &pid) || !take_number(&at, 16, '-', &ret->start))
+    if (!at || !take_number(&at, 16, '-', &ret->place) || !take_number(&at, 10, '-', &pid) ||
+        !take_number(&at, 16, '-', &ret->start))
         return false;
     size_t n_digits = strspn(at, "0123456789abcdef");
     ret->pid = (int64_t)pid;
-    return pid > 0 && pid <= INT32_MAX && ret->start > 0 && n_digits > 0 && (at[n_digits] == '\0' || at[n_digits] == '.');
+    return pid > 0 && pid <= INT32_MAX && ret->start > 0 && n_digits > 0 &&
+           (at[n_digits] == '\0' || at[n_digits] == '.');
 }
 
 /* It has ended, or another process has its pid now. */

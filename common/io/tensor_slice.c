@@ -8,7 +8,8 @@
 enum { MAX_SLICES = 16384 };
 
 static struct tensor_slice slice_new(int rank, struct arena *arena) {
-    return (struct tensor_slice){rank, arena_array(arena, int64_t, MAX(rank, 1)), arena_array(arena, int64_t, MAX(rank, 1))};
+    return (struct tensor_slice){rank, arena_array(arena, int64_t, MAX(rank, 1)),
+                                 arena_array(arena, int64_t, MAX(rank, 1))};
 }
 
 struct tensor_slice tensor_slice_all(int rank, struct arena *arena) {
@@ -20,14 +21,16 @@ struct tensor_slice tensor_slice_all(int rank, struct arena *arena) {
 
 bool tensor_slice_is_all(const struct tensor_slice *slice, struct shape shape) {
     for (int i = 0; i < slice->rank; i++)
-        if (slice->lengths[i] != SLICE_ALL && (slice->starts[i] != 0 || slice->lengths[i] != shape.dims[i]))
+        if (slice->lengths[i] != SLICE_ALL &&
+            (slice->starts[i] != 0 || slice->lengths[i] != shape.dims[i]))
             return false;
     return true;
 }
 
 bool tensor_slice_equal(const struct tensor_slice *a, const struct tensor_slice *b) {
     size_t n = (size_t)a->rank * sizeof(int64_t);
-    return a->rank == b->rank && memcmp(a->starts, b->starts, n) == 0 && memcmp(a->lengths, b->lengths, n) == 0;
+    return a->rank == b->rank && memcmp(a->starts, b->starts, n) == 0 &&
+           memcmp(a->lengths, b->lengths, n) == 0;
 }
 
 void tensor_slice_print(const struct tensor_slice *slice, struct str *out) {
@@ -69,20 +72,24 @@ static bool number_of(struct span part, int64_t *ret) {
     return in.len == 0;
 }
 
-static struct status *parse_extent(struct span part, struct span text, int64_t *ret_start, int64_t *ret_length) {
+static struct status *parse_extent(struct span part, struct span text, int64_t *ret_start,
+                                   int64_t *ret_length) {
     struct span in = part, first, second, rest;
     if (span_is(part, "-")) {
         *ret_start = 0;
         *ret_length = SLICE_ALL;
         return NULL;
     }
-    if (!take_part(&in, ',', &first) || !take_part(&in, ',', &second) || (take_part(&in, ',', &rest) && rest.len > 0) ||
-        !number_of(first, ret_start) || !number_of(second, ret_length))
-        return status_invalid("Expected a pair of numbers or '-' but got '%.*s': string = %.*s", (int)part.len, part.data, (int)text.len,
-                              text.data);
+    if (!take_part(&in, ',', &first) || !take_part(&in, ',', &second) ||
+        (take_part(&in, ',', &rest) && rest.len > 0) || !number_of(first, ret_start) ||
+        !number_of(second, ret_length))
+        return status_invalid("Expected a pair of numbers or '-' but got '%.*s': string = %.*s",
+                              (int)part.len, part.data, (int)text.len, text.data);
     if (*ret_start < 0 || *ret_length <= 0)
-        return status_invalid("Expected non-negative start and positive length but got start = %lld, length = %lld: string = %.*s",
-                              (long long)*ret_start, (long long)*ret_length, (int)text.len, text.data);
+        return status_invalid("Expected non-negative start and positive length but got start = "
+                              "%lld, length = %lld: string = %.*s",
+                              (long long)*ret_start, (long long)*ret_length, (int)text.len,
+                              text.data);
     return NULL;
 }
 
@@ -104,14 +111,16 @@ static struct status *parse_slice(struct span text, struct arena *arena, struct 
     return NULL;
 }
 
-struct status *tensor_slice_parse_spec(struct span spec, struct arena *arena, struct shape *ret_shape, struct tensor_slice *ret_slice,
+struct status *tensor_slice_parse_spec(struct span spec, struct arena *arena,
+                                       struct shape *ret_shape, struct tensor_slice *ret_slice,
                                        struct shape *ret_slice_shape) {
     int64_t dims[SHAPE_MAX_RANK], n;
     int rank = 0;
     struct span in = spec, part;
     const char *blank = memrchr(spec.data, ' ', spec.len);
     if (!blank)
-        return status_invalid("Need least two elements in shape_and_slice specification: %.*s", (int)spec.len, spec.data);
+        return status_invalid("Need least two elements in shape_and_slice specification: %.*s",
+                              (int)spec.len, spec.data);
     struct span slice = {blank + 1, spec.len - (size_t)(blank + 1 - spec.data)};
     TRY(parse_slice(slice, arena, ret_slice));
     in.len = (size_t)(blank - spec.data);
@@ -119,7 +128,8 @@ struct status *tensor_slice_parse_spec(struct span spec, struct arena *arena, st
         if (rank == SHAPE_MAX_RANK)
             return status_invalid("A shape has more than %d dimensions", SHAPE_MAX_RANK);
         if (!number_of(part, &dims[rank]))
-            return status_invalid("Non numerical dimension in shape_and_slice: %.*s", (int)spec.len, spec.data);
+            return status_invalid("Non numerical dimension in shape_and_slice: %.*s", (int)spec.len,
+                                  spec.data);
         rank++;
     }
     *ret_shape = shape_dup((struct shape){rank, dims}, arena);
@@ -127,15 +137,18 @@ struct status *tensor_slice_parse_spec(struct span spec, struct arena *arena, st
     return tensor_slice_shape(ret_slice, *ret_shape, arena, ret_slice_shape);
 }
 
-struct status *tensor_slice_shape(const struct tensor_slice *slice, struct shape shape, struct arena *arena, struct shape *ret) {
+struct status *tensor_slice_shape(const struct tensor_slice *slice, struct shape shape,
+                                  struct arena *arena, struct shape *ret) {
     if (shape.rank != slice->rank)
-        return status_internal("Mismatching ranks: shape = %s, slice = %s", shape_text(shape, arena), tensor_slice_text(slice, arena));
+        return status_internal("Mismatching ranks: shape = %s, slice = %s",
+                               shape_text(shape, arena), tensor_slice_text(slice, arena));
     int64_t *dims = arena_array(arena, int64_t, MAX(shape.rank, 1));
     for (int i = 0; i < shape.rank; i++) {
         bool is_all = slice->lengths[i] == SLICE_ALL;
-        if (!is_all && (slice->starts[i] > shape.dims[i] || slice->lengths[i] > shape.dims[i] - slice->starts[i]))
-            return status_internal("Extent in dimension %d out of bounds: shape = %s, slice = %s", i, shape_text(shape, arena),
-                                   tensor_slice_text(slice, arena));
+        if (!is_all && (slice->starts[i] > shape.dims[i] ||
+                        slice->lengths[i] > shape.dims[i] - slice->starts[i]))
+            return status_internal("Extent in dimension %d out of bounds: shape = %s, slice = %s",
+                                   i, shape_text(shape, arena), tensor_slice_text(slice, arena));
         dims[i] = is_all ? shape.dims[i] : slice->lengths[i];
     }
     *ret = (struct shape){shape.rank, dims};
@@ -166,7 +179,8 @@ bool tensor_slice_from_proto(struct span proto, struct arena *arena, struct tens
     while ((more = proto_next(&proto, &field)) > 0) {
         if (field.number != 1 || field.wire_type != 2)
             continue;
-        if (rank == SHAPE_MAX_RANK || !extent_from_proto(field.bytes, &starts[rank], &lengths[rank]))
+        if (rank == SHAPE_MAX_RANK ||
+            !extent_from_proto(field.bytes, &starts[rank], &lengths[rank]))
             return false;
         rank++;
     }
@@ -200,22 +214,26 @@ void tensor_slice_add_key(struct span name, const struct tensor_slice *slice, st
     }
 }
 
-bool tensor_slice_from_key(struct span key, struct arena *arena, struct str *ret_name, struct tensor_slice *ret) {
+bool tensor_slice_from_key(struct span key, struct arena *arena, struct str *ret_name,
+                           struct tensor_slice *ret) {
     uint64_t zero, rank;
-    if (!ordered_read_number(&key, &zero) || zero != 0 || !ordered_read_string(&key, ret_name) || !ordered_read_number(&key, &rank) ||
-        rank > SHAPE_MAX_RANK)
+    if (!ordered_read_number(&key, &zero) || zero != 0 || !ordered_read_string(&key, ret_name) ||
+        !ordered_read_number(&key, &rank) || rank > SHAPE_MAX_RANK)
         return false;
     *ret = slice_new((int)rank, arena);
     for (int i = 0; i < ret->rank; i++)
-        if (!ordered_read_signed(&key, &ret->starts[i]) || !ordered_read_signed(&key, &ret->lengths[i]))
+        if (!ordered_read_signed(&key, &ret->starts[i]) ||
+            !ordered_read_signed(&key, &ret->lengths[i]))
             return false;
     return key.len == 0;
 }
 
 /* ---- boxes ---- */
 
-struct slice_box slice_box_of(const struct tensor_slice *slice, struct shape shape, struct arena *arena) {
-    int64_t *starts = arena_array(arena, int64_t, MAX(shape.rank, 1)), *sizes = arena_array(arena, int64_t, MAX(shape.rank, 1));
+struct slice_box slice_box_of(const struct tensor_slice *slice, struct shape shape,
+                              struct arena *arena) {
+    int64_t *starts = arena_array(arena, int64_t, MAX(shape.rank, 1)),
+            *sizes = arena_array(arena, int64_t, MAX(shape.rank, 1));
     for (int i = 0; i < shape.rank; i++) {
         starts[i] = slice->starts[i];
         sizes[i] = slice->lengths[i] == SLICE_ALL ? shape.dims[i] : slice->lengths[i];
@@ -223,9 +241,11 @@ struct slice_box slice_box_of(const struct tensor_slice *slice, struct shape sha
     return (struct slice_box){shape.rank, starts, sizes};
 }
 
-static bool cross(const struct slice_box *a, const struct slice_box *b, int64_t *starts, int64_t *sizes) {
+static bool cross(const struct slice_box *a, const struct slice_box *b, int64_t *starts,
+                  int64_t *sizes) {
     for (int i = 0; i < a->rank; i++) {
-        int64_t start = MAX(a->starts[i], b->starts[i]), end = MIN(a->starts[i] + a->sizes[i], b->starts[i] + b->sizes[i]);
+        int64_t start = MAX(a->starts[i], b->starts[i]),
+                end = MIN(a->starts[i] + a->sizes[i], b->starts[i] + b->sizes[i]);
         if (start >= end)
             return false;
         starts[i] = start;
@@ -234,12 +254,14 @@ static bool cross(const struct slice_box *a, const struct slice_box *b, int64_t 
     return true;
 }
 
-bool slice_box_cross(const struct slice_box *a, const struct slice_box *b, struct arena *arena, struct slice_box *ret) {
+bool slice_box_cross(const struct slice_box *a, const struct slice_box *b, struct arena *arena,
+                     struct slice_box *ret) {
     int64_t starts[SHAPE_MAX_RANK], sizes[SHAPE_MAX_RANK];
     size_t n = (size_t)MAX(a->rank, 1) * sizeof(int64_t);
     if (!cross(a, b, starts, sizes))
         return false;
-    *ret = (struct slice_box){a->rank, arena_memdup(arena, starts, n), arena_memdup(arena, sizes, n)};
+    *ret =
+        (struct slice_box){a->rank, arena_memdup(arena, starts, n), arena_memdup(arena, sizes, n)};
     return true;
 }
 
@@ -251,14 +273,16 @@ int64_t slice_box_n_elements(const struct slice_box *box) {
 }
 
 /* Where the part's element with these indices (relative to the part) is among a box's elements. */
-static int64_t offset_in(const struct slice_box *box, const struct slice_box *part, const int64_t *index) {
+static int64_t offset_in(const struct slice_box *box, const struct slice_box *part,
+                         const int64_t *index) {
     int64_t offset = 0;
     for (int i = 0; i < box->rank; i++)
         offset = offset * box->sizes[i] + part->starts[i] - box->starts[i] + index[i];
     return offset;
 }
 
-void slice_box_copy(enum dtype dtype, const struct slice_box *part, const struct slice_box *from_box, const void *from,
+void slice_box_copy(enum dtype dtype, const struct slice_box *part,
+                    const struct slice_box *from_box, const void *from,
                     const struct slice_box *to_box, void *to) {
     int64_t index[SHAPE_MAX_RANK] = {0}, run = 1;
     size_t size = dtype_size(dtype);
@@ -266,7 +290,8 @@ void slice_box_copy(enum dtype dtype, const struct slice_box *part, const struct
     while (outer > 0 && run >= 0) {
         outer--;
         run *= part->sizes[outer];
-        if (part->sizes[outer] != from_box->sizes[outer] || part->sizes[outer] != to_box->sizes[outer])
+        if (part->sizes[outer] != from_box->sizes[outer] ||
+            part->sizes[outer] != to_box->sizes[outer])
             break;
     }
     for (;;) {
@@ -282,18 +307,20 @@ void slice_box_copy(enum dtype dtype, const struct slice_box *part, const struct
 
 /* ---- covering ---- */
 
-static struct status *check_overlaps(const struct tensor_slice *slices, const struct slice_box *boxes, int n, struct arena *arena) {
+static struct status *check_overlaps(const struct tensor_slice *slices,
+                                     const struct slice_box *boxes, int n, struct arena *arena) {
     int64_t starts[SHAPE_MAX_RANK], sizes[SHAPE_MAX_RANK];
     for (int i = 0; i < n; i++)
         for (int k = 0; k < i; k++)
             if (cross(&boxes[i], &boxes[k], starts, sizes))
-                return status_internal("Overlapping slices: existing slice = %s, new slice = %s", tensor_slice_text(&slices[k], arena),
+                return status_internal("Overlapping slices: existing slice = %s, new slice = %s",
+                                       tensor_slice_text(&slices[k], arena),
                                        tensor_slice_text(&slices[i], arena));
     return NULL;
 }
 
-struct status *tensor_slices_cover(const struct tensor_slice *slices, int n, struct shape shape, const struct slice_box *box,
-                                   struct arena *arena, bool *ret) {
+struct status *tensor_slices_cover(const struct tensor_slice *slices, int n, struct shape shape,
+                                   const struct slice_box *box, struct arena *arena, bool *ret) {
     int64_t starts[SHAPE_MAX_RANK], sizes[SHAPE_MAX_RANK], n_covered = 0;
     struct shape unused;
     if (n > MAX_SLICES)

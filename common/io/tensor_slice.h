@@ -1,4 +1,5 @@
-/* A part of a tensor: in each dimension a start and a length, or all of it. What partitioned variables are saved by.
+/* A part of a tensor: in each dimension a start and a length, or all of it. What partitioned
+ * variables are saved by.
  *
  *   text    "0,10:-"          rows 0 to 9, all columns; "-" stands for a whole dimension
  *   spec    "20 5 0,10:-"     the whole tensor's shape, then the slice
@@ -23,11 +24,14 @@ struct tensor_slice tensor_slice_all(int rank, struct arena *arena);
 bool tensor_slice_is_all(const struct tensor_slice *slice, struct shape shape);
 bool tensor_slice_equal(const struct tensor_slice *a, const struct tensor_slice *b);
 
-/* Reads a spec. Errors: INVALID_ARGUMENT, INTERNAL (rank or extent do not fit the shape), with TensorFlow's words. */
-struct status *tensor_slice_parse_spec(struct span spec, struct arena *arena, struct shape *ret_shape, struct tensor_slice *ret_slice,
+/* Reads a spec. Errors: INVALID_ARGUMENT, INTERNAL (rank or extent do not fit the shape), with
+ * TensorFlow's words. */
+struct status *tensor_slice_parse_spec(struct span spec, struct arena *arena,
+                                       struct shape *ret_shape, struct tensor_slice *ret_slice,
                                        struct shape *ret_slice_shape) MUST_USE;
 /* The shape of the slice of a tensor of this shape. Errors: INTERNAL. */
-struct status *tensor_slice_shape(const struct tensor_slice *slice, struct shape shape, struct arena *arena, struct shape *ret) MUST_USE;
+struct status *tensor_slice_shape(const struct tensor_slice *slice, struct shape shape,
+                                  struct arena *arena, struct shape *ret) MUST_USE;
 void tensor_slice_print(const struct tensor_slice *slice, struct str *out);
 const char *tensor_slice_text(const struct tensor_slice *slice, struct arena *arena);
 
@@ -36,7 +40,8 @@ bool tensor_slice_from_proto(struct span proto, struct arena *arena, struct tens
 void tensor_slice_add_proto(const struct tensor_slice *slice, uint32_t number, struct str *out);
 void tensor_slice_add_key(struct span name, const struct tensor_slice *slice, struct str *out);
 /* What a key stands for; the name goes to `ret_name`. False for any other key. */
-bool tensor_slice_from_key(struct span key, struct arena *arena, struct str *ret_name, struct tensor_slice *ret);
+bool tensor_slice_from_key(struct span key, struct arena *arena, struct str *ret_name,
+                           struct tensor_slice *ret);
 
 /* ---- places in the whole tensor ---- */
 
@@ -46,18 +51,24 @@ struct slice_box {
     const int64_t *starts, *sizes;
 };
 /* The box of a slice of a tensor of this shape, which it fits. */
-struct slice_box slice_box_of(const struct tensor_slice *slice, struct shape shape, struct arena *arena);
+struct slice_box slice_box_of(const struct tensor_slice *slice, struct shape shape,
+                              struct arena *arena);
 /* What both cover; false where they have nothing in common. */
-bool slice_box_cross(const struct slice_box *a, const struct slice_box *b, struct arena *arena, struct slice_box *ret);
+bool slice_box_cross(const struct slice_box *a, const struct slice_box *b, struct arena *arena,
+                     struct slice_box *ret);
 int64_t slice_box_n_elements(const struct slice_box *box);
-/* Copies what both boxes cover from `from`, the elements of from_box, to `to`, those of to_box. Objects are shared. */
-void slice_box_copy(enum dtype dtype, const struct slice_box *part, const struct slice_box *from_box, const void *from,
+/* Copies what both boxes cover from `from`, the elements of from_box, to `to`, those of to_box.
+ * Objects are shared. */
+void slice_box_copy(enum dtype dtype, const struct slice_box *part,
+                    const struct slice_box *from_box, const void *from,
                     const struct slice_box *to_box, void *to);
 
 /* ---- the slices that a checkpoint has of one tensor ---- */
 
-/* Do the slices cover `box` without a hole? None of them may overlap. Errors: INTERNAL "Overlapping slices", RESOURCE_EXHAUSTED. */
-struct status *tensor_slices_cover(const struct tensor_slice *slices, int n, struct shape shape, const struct slice_box *box,
-                                   struct arena *arena, bool *ret) MUST_USE;
+/* Do the slices cover `box` without a hole? None of them may overlap. Errors: INTERNAL
+ * "Overlapping slices", RESOURCE_EXHAUSTED. */
+struct status *tensor_slices_cover(const struct tensor_slice *slices, int n, struct shape shape,
+                                   const struct slice_box *box, struct arena *arena,
+                                   bool *ret) MUST_USE;
 
 #endif

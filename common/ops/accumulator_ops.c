@@ -9,7 +9,9 @@ static struct status *shape_words(struct shape_inference *ctx) {
     return NULL;
 }
 
-static struct status *shape_set_step(struct shape_inference *ctx) { return shape_require_rank(ctx, 1, 0, NULL); }
+static struct status *shape_set_step(struct shape_inference *ctx) {
+    return shape_require_rank(ctx, 1, 0, NULL);
+}
 
 static struct status *shape_take_sparse(struct shape_inference *ctx) {
     ctx->out[0] = shape_unknown_of_rank(ctx, 1);

@@ -5,16 +5,19 @@
 
 /* ---- Gather ---- */
 
-static struct status *gather_of(struct shape_inference *ctx, const struct tensor *axis_value, bool axis_known, int64_t batch_dims) {
+static struct status *gather_of(struct shape_inference *ctx, const struct tensor *axis_value,
+                                bool axis_known, int64_t batch_dims) {
     struct shape params = ctx->in[0], indices = ctx->in[1], out;
     TRY(shape_require_rank_at_least(ctx, 0, 1));
     if (batch_dims < INT32_MIN || batch_dims > INT32_MAX)
-        return status_invalid("Attr batch_dims has value %lld out of range for an int32", (long long)batch_dims);
+        return status_invalid("Attr batch_dims has value %lld out of range for an int32",
+                              (long long)batch_dims);
     if (batch_dims < 0 && indices.rank >= 0)
         batch_dims += indices.rank;
     if (!axis_known) {
         int64_t rank = (int64_t)params.rank - 1 + indices.rank - batch_dims;
-        if (params.rank >= 0 && indices.rank >= 0 && batch_dims >= 0 && rank >= 0 && rank <= SHAPE_MAX_RANK)
+        if (params.rank >= 0 && indices.rank >= 0 && batch_dims >= 0 && rank >= 0 &&
+            rank <= SHAPE_MAX_RANK)
             ctx->out[0] = shape_unknown_of_rank(ctx, (int)rank);
         return NULL;
     }
@@ -22,18 +25,23 @@ static struct status *gather_of(struct shape_inference *ctx, const struct tensor
     if (params.rank < 0 || indices.rank < 0)
         return NULL;
     if (axis < -(int64_t)params.rank || axis >= params.rank)
-        return status_invalid("Shape must be at least rank %llu but is rank %d",
-                              axis < 0 ? 0 - (unsigned long long)axis : (unsigned long long)axis + 1, params.rank);
+        return status_invalid(
+            "Shape must be at least rank %llu but is rank %d",
+            axis < 0 ? 0 - (unsigned long long)axis : (unsigned long long)axis + 1, params.rank);
     axis += axis < 0 ? params.rank : 0;
     if (batch_dims < 0 || batch_dims > indices.rank)
-        return status_invalid("Expected batch_dims in the range [0, %d], but got %lld", indices.rank, (long long)batch_dims);
+        return status_invalid("Expected batch_dims in the range [0, %d], but got %lld",
+                              indices.rank, (long long)batch_dims);
     if (batch_dims > axis) /* the kernel says so */
         return NULL;
-    TRY(shape_concat(ctx, shape_sub(ctx, params, 0, (int)axis), shape_sub(ctx, indices, (int)batch_dims, -1), &out));
+    TRY(shape_concat(ctx, shape_sub(ctx, params, 0, (int)axis),
+                     shape_sub(ctx, indices, (int)batch_dims, -1), &out));
     return shape_concat(ctx, out, shape_sub(ctx, params, (int)axis + 1, -1), &ctx->out[0]);
 }
 
-static struct status *shape_of_gather(struct shape_inference *ctx) { return gather_of(ctx, NULL, true, 0); }
+static struct status *shape_of_gather(struct shape_inference *ctx) {
+    return gather_of(ctx, NULL, true, 0);
+}
 
 static struct status *shape_of_gather_v2(struct shape_inference *ctx) {
     int64_t batch_dims;
@@ -49,15 +57,18 @@ static struct status *shape_of_gather_nd(struct shape_inference *ctx) {
         return NULL;
     int64_t depth = indices.dims[indices.rank - 1];
     if (depth > params.rank)
-        return status_invalid("indices.shape[-1] must be <= params.rank, but saw indices shape %s and params shape %s",
+        return status_invalid("indices.shape[-1] must be <= params.rank, but saw indices shape %s "
+                              "and params shape %s",
                               shape_text(indices, ctx->arena), shape_text(params, ctx->arena));
-    return shape_concat(ctx, shape_sub(ctx, indices, 0, indices.rank - 1), shape_sub(ctx, params, (int)depth, -1), &ctx->out[0]);
+    return shape_concat(ctx, shape_sub(ctx, indices, 0, indices.rank - 1),
+                        shape_sub(ctx, params, (int)depth, -1), &ctx->out[0]);
 }
 
 /* ---- ScatterNd ---- */
 
 /* The updates must be [rows of indices…, what each row points at…]. */
-static struct status *check_scatter(struct shape_inference *ctx, struct shape out, struct shape indices, struct shape updates) {
+static struct status *check_scatter(struct shape_inference *ctx, struct shape out,
+                                    struct shape indices, struct shape updates) {
     if (out.rank == 0 && ctx->in_values[0])
         return status_invalid("Shape must be at least rank 1 but is rank 0");
     if (indices.rank < 1 || indices.dims[indices.rank - 1] < 0 || updates.rank < 0 || out.rank < 0)
@@ -67,11 +78,14 @@ static struct status *check_scatter(struct shape_inference *ctx, struct shape ou
     if (depth > out.rank) /* the kernel says so */
         return NULL;
     if (updates.rank != n_rows + out.rank - depth)
-        return status_invalid("Shape of updates must be rank %lld but is rank %d", (long long)(n_rows + out.rank - depth), updates.rank);
+        return status_invalid("Shape of updates must be rank %lld but is rank %d",
+                              (long long)(n_rows + out.rank - depth), updates.rank);
     struct shape merged;
-    struct status *st = shape_merge(ctx, shape_sub(ctx, indices, 0, n_rows), shape_sub(ctx, updates, 0, n_rows), &merged);
+    struct status *st = shape_merge(ctx, shape_sub(ctx, indices, 0, n_rows),
+                                    shape_sub(ctx, updates, 0, n_rows), &merged);
     if (!st)
-        st = shape_merge(ctx, shape_sub(ctx, out, (int)depth, -1), shape_sub(ctx, updates, n_rows, -1), &merged);
+        st = shape_merge(ctx, shape_sub(ctx, out, (int)depth, -1),
+                         shape_sub(ctx, updates, n_rows, -1), &merged);
     return status_prefix_take(st, "Dimensions of indices, updates and output must match: ");
 }
 
@@ -122,7 +136,8 @@ static struct status *shape_of_unique_v2(struct shape_inference *ctx) {
     if (axis->n_elements > 1 || at < -(int64_t)in.rank || at >= in.rank)
         return status_invalid("axis expects one element in [%d, %d)", -in.rank, in.rank);
     at += at < 0 ? in.rank : 0;
-    int64_t *dims = arena_memdup(ctx->arena, in.dims, (size_t)in.rank * sizeof(*dims)), n = dims[at];
+    int64_t *dims = arena_memdup(ctx->arena, in.dims, (size_t)in.rank * sizeof(*dims)),
+            n = dims[at];
     dims[at] = -1;
     ctx->out[0] = (struct shape){in.rank, dims};
     ctx->out[1] = shape_make(ctx, 1, &n);
@@ -145,15 +160,17 @@ static struct status *shape_of_where(struct shape_inference *ctx) {
 /* ---- sequences ---- */
 
 /* The count in the dtype's own arithmetic, as the kernel works it out. */
-static struct status *range_of_real(struct shape_inference *ctx, const struct tensor *start, const struct tensor *limit,
-                                    const struct tensor *delta) {
+static struct status *range_of_real(struct shape_inference *ctx, const struct tensor *start,
+                                    const struct tensor *limit, const struct tensor *delta) {
     double count, by;
     if (start->dtype == DT_DOUBLE) {
         by = *(const double *)tensor_cdata(delta);
-        count = ceil(fabs((*(const double *)tensor_cdata(limit) - *(const double *)tensor_cdata(start)) / by));
+        count = ceil(fabs(
+            (*(const double *)tensor_cdata(limit) - *(const double *)tensor_cdata(start)) / by));
     } else {
         float by_f = *(const float *)tensor_cdata(delta);
-        count = ceilf(fabsf((*(const float *)tensor_cdata(limit) - *(const float *)tensor_cdata(start)) / by_f));
+        count = ceilf(fabsf(
+            (*(const float *)tensor_cdata(limit) - *(const float *)tensor_cdata(start)) / by_f));
         by = by_f;
     }
     if (by == 0)
@@ -167,19 +184,22 @@ static struct status *shape_of_range(struct shape_inference *ctx) {
     for (int i = 0; i < 3; i++)
         TRY(shape_require_rank(ctx, i, 0, NULL));
     ctx->out[0] = shape_unknown_of_rank(ctx, 1);
-    const struct tensor *start = ctx->in_values[0], *limit = ctx->in_values[1], *delta = ctx->in_values[2];
+    const struct tensor *start = ctx->in_values[0], *limit = ctx->in_values[1],
+                        *delta = ctx->in_values[2];
     if (!start || !limit || !delta)
         return NULL;
     if (start->dtype == DT_FLOAT || start->dtype == DT_DOUBLE)
         return range_of_real(ctx, start, limit, delta);
     if (start->dtype != DT_INT32 && start->dtype != DT_INT64)
         return NULL;
-    int64_t first = tensor_index_at(start, 0), end = tensor_index_at(limit, 0), by = tensor_index_at(delta, 0);
+    int64_t first = tensor_index_at(start, 0), end = tensor_index_at(limit, 0),
+            by = tensor_index_at(delta, 0);
     if (by == 0)
         return status_invalid("Requires delta != 0");
     if (by > 0 ? first > end : first < end)
-        return status_invalid("Requires start %s limit when delta %s 0: %lld/%lld", by > 0 ? "<=" : ">=", by > 0 ? ">" : "<",
-                              (long long)first, (long long)end);
+        return status_invalid("Requires start %s limit when delta %s 0: %lld/%lld",
+                              by > 0 ? "<=" : ">=", by > 0 ? ">" : "<", (long long)first,
+                              (long long)end);
     uint64_t span = by > 0 ? (uint64_t)end - (uint64_t)first : (uint64_t)first - (uint64_t)end,
              step = by > 0 ? (uint64_t)by : 0 - (uint64_t)by;
     int64_t n = (int64_t)(span / step + (span % step != 0));
@@ -207,7 +227,9 @@ static struct status *shape_of_one_hot(struct shape_inference *ctx) {
     if (ctx->in_values[1]) {
         depth = tensor_index_at(ctx->in_values[1], 0);
         if (depth < 0)
-            return status_invalid("Dimension size, given by scalar input 1, must be non-negative but is %lld", (long long)depth);
+            return status_invalid(
+                "Dimension size, given by scalar input 1, must be non-negative but is %lld",
+                (long long)depth);
     }
     struct shape in = ctx->in[0], head;
     if (in.rank < 0 || axis > in.rank) /* too large: the kernel says so */
@@ -224,10 +246,11 @@ static struct status *shape_of_dynamic_partition(struct shape_inference *ctx) {
     if (data.rank < 0 || partitions.rank < 0)
         return NULL;
     if (data.rank < partitions.rank)
-        return status_invalid("data.shape must start with partitions.shape, got %s and %s", shape_text(data, ctx->arena),
-                              shape_text(partitions, ctx->arena));
+        return status_invalid("data.shape must start with partitions.shape, got %s and %s",
+                              shape_text(data, ctx->arena), shape_text(partitions, ctx->arena));
     TRY(shape_merge(ctx, shape_sub(ctx, data, 0, partitions.rank), partitions, &head));
-    TRY(shape_concat(ctx, shape_unknown_of_rank(ctx, 1), shape_sub(ctx, data, partitions.rank, -1), &out));
+    TRY(shape_concat(ctx, shape_unknown_of_rank(ctx, 1), shape_sub(ctx, data, partitions.rank, -1),
+                     &out));
     for (int i = 0; i < ctx->node->n_outputs; i++)
         ctx->out[i] = out;
     return NULL;
@@ -247,7 +270,8 @@ static struct status *shape_of_dynamic_stitch(struct shape_inference *ctx) {
         if (indices.rank < 0 || data.rank < 0)
             continue;
         if (data.rank < indices.rank)
-            return status_invalid("data[%d].shape = %s does not start with indices[%d].shape = %s", i, shape_text(data, ctx->arena), i,
+            return status_invalid("data[%d].shape = %s does not start with indices[%d].shape = %s",
+                                  i, shape_text(data, ctx->arena), i,
                                   shape_text(indices, ctx->arena));
         TRY(shape_merge(ctx, shape_sub(ctx, data, 0, indices.rank), indices, &head));
         TRY(shape_merge(ctx, extra, shape_sub(ctx, data, indices.rank, -1), &extra));

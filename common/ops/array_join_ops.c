@@ -12,7 +12,8 @@ struct status *shape_of_joined(struct shape_inference *ctx, int first, int n, in
         if (ctx->in[i].rank < 0)
             continue;
         if (rank >= 0 && ctx->in[i].rank != rank)
-            return status_invalid("Shapes must be equal rank, but are %d and %d", rank, ctx->in[i].rank);
+            return status_invalid("Shapes must be equal rank, but are %d and %d", rank,
+                                  ctx->in[i].rank);
         rank = ctx->in[i].rank;
     }
     if (rank < 0)
@@ -23,7 +24,9 @@ struct status *shape_of_joined(struct shape_inference *ctx, int first, int n, in
     }
     int64_t at = tensor_index_at(axis, 0), sum = 0;
     if (at < -(int64_t)rank || at >= rank)
-        return status_invalid("Expected concatenating dimensions in the range [%d, %d), but got %lld", -rank, rank, (long long)at);
+        return status_invalid(
+            "Expected concatenating dimensions in the range [%d, %d), but got %lld", -rank, rank,
+            (long long)at);
     at += at < 0 ? rank : 0;
     struct shape out = shape_unknown_of_rank(ctx, rank);
     for (int i = first; i < first + n; i++) {
@@ -44,7 +47,9 @@ struct status *shape_of_joined(struct shape_inference *ctx, int first, int n, in
     return NULL;
 }
 
-static struct status *shape_of_concat(struct shape_inference *ctx) { return shape_of_joined(ctx, 1, ctx->node->n_data - 1, 0); }
+static struct status *shape_of_concat(struct shape_inference *ctx) {
+    return shape_of_joined(ctx, 1, ctx->node->n_data - 1, 0);
+}
 static struct status *shape_of_concat_v2(struct shape_inference *ctx) {
     return shape_of_joined(ctx, 0, ctx->node->n_data - 1, ctx->node->n_data - 1);
 }
@@ -59,7 +64,8 @@ static struct status *read_axis(struct shape_inference *ctx, int rank, int *ret)
     int64_t axis;
     TRY(node_get_i(ctx->node, "axis", &axis));
     if (axis < -(int64_t)rank || axis >= rank)
-        return status_invalid("Invalid axis: %lld; must be in [%d,%d)", (long long)axis, -rank, rank);
+        return status_invalid("Invalid axis: %lld; must be in [%d,%d)", (long long)axis, -rank,
+                              rank);
     *ret = (int)(axis < 0 ? axis + rank : axis);
     return NULL;
 }
@@ -88,7 +94,8 @@ static struct status *shape_of_unpack(struct shape_inference *ctx) {
         return NULL;
     TRY(read_axis(ctx, in.rank, &axis));
     if (in.dims[axis] >= 0 && in.dims[axis] != ctx->node->n_outputs)
-        return status_invalid("Dimension must be %d but is %lld", ctx->node->n_outputs, (long long)in.dims[axis]);
+        return status_invalid("Dimension must be %d but is %lld", ctx->node->n_outputs,
+                              (long long)in.dims[axis]);
     TRY(shape_concat(ctx, shape_sub(ctx, in, 0, axis), shape_sub(ctx, in, axis + 1, -1), &out));
     for (int i = 0; i < ctx->node->n_outputs; i++)
         ctx->out[i] = out;
@@ -117,7 +124,8 @@ static struct status *shape_of_parallel_concat(struct shape_inference *ctx) {
 
 /* ---- Split ---- */
 
-static void split_outputs(struct shape_inference *ctx, struct shape in, int axis, const int64_t *sizes) {
+static void split_outputs(struct shape_inference *ctx, struct shape in, int axis,
+                          const int64_t *sizes) {
     for (int i = 0; i < ctx->node->n_outputs; i++) {
         int64_t *dims = arena_memdup(ctx->arena, in.dims, (size_t)in.rank * sizeof(*dims));
         dims[axis] = sizes ? sizes[i] : -1;
@@ -125,7 +133,8 @@ static void split_outputs(struct shape_inference *ctx, struct shape in, int axis
     }
 }
 
-static struct status *split_axis(struct shape_inference *ctx, struct shape in, int input, int *ret) {
+static struct status *split_axis(struct shape_inference *ctx, struct shape in, int input,
+                                 int *ret) {
     *ret = -1;
     const struct tensor *axis = ctx->in_values[input];
     if (in.rank < 0)
@@ -133,7 +142,9 @@ static struct status *split_axis(struct shape_inference *ctx, struct shape in, i
     if (axis && axis->n_elements == 1) {
         int64_t at = tensor_index_at(axis, 0);
         if (at < -(int64_t)in.rank || at >= in.rank)
-            return status_invalid("Dimension size, given by scalar input %lld must be in range [-%d, %d)", (long long)at, in.rank, in.rank);
+            return status_invalid(
+                "Dimension size, given by scalar input %lld must be in range [-%d, %d)",
+                (long long)at, in.rank, in.rank);
         *ret = (int)(at < 0 ? at + in.rank : at);
         return NULL;
     }
@@ -153,7 +164,8 @@ static struct status *shape_of_split(struct shape_inference *ctx) {
         return NULL;
     }
     if (in.dims[axis] % n != 0)
-        return status_invalid("Dimension size must be evenly divisible by %d but is %lld", n, (long long)in.dims[axis]);
+        return status_invalid("Dimension size must be evenly divisible by %d but is %lld", n,
+                              (long long)in.dims[axis]);
     int64_t *sizes = arena_array(ctx->arena, int64_t, n + 1);
     for (int i = 0; i < n; i++)
         sizes[i] = in.dims[axis] / n;
@@ -162,7 +174,8 @@ static struct status *shape_of_split(struct shape_inference *ctx) {
 }
 
 static int64_t size_at(const struct tensor *t, int i) {
-    return t->dtype == DT_INT8 ? (int64_t)((const int8_t *)tensor_cdata(t))[i] : tensor_index_at(t, i);
+    return t->dtype == DT_INT8 ? (int64_t)((const int8_t *)tensor_cdata(t))[i]
+                               : tensor_index_at(t, i);
 }
 
 static struct status *shape_of_split_v(struct shape_inference *ctx) {
@@ -182,10 +195,12 @@ static struct status *shape_of_split_v(struct shape_inference *ctx) {
         if (sizes[i] == -1)
             unknown = i;
         else if (sizes[i] < 0 || add_overflows_i64(sum, sizes[i], &sum))
-            return status_invalid("can't split axis of size %lld into pieces of size %lld", (long long)in.dims[axis], (long long)sizes[i]);
+            return status_invalid("can't split axis of size %lld into pieces of size %lld",
+                                  (long long)in.dims[axis], (long long)sizes[i]);
     }
     if (in.dims[axis] >= 0 && (unknown < 0 ? sum != in.dims[axis] : sum > in.dims[axis]))
-        return status_invalid("can't split axis of size %lld into pieces that sum to %lld", (long long)in.dims[axis], (long long)sum);
+        return status_invalid("can't split axis of size %lld into pieces that sum to %lld",
+                              (long long)in.dims[axis], (long long)sum);
     if (unknown >= 0 && in.dims[axis] >= 0)
         sizes[unknown] = in.dims[axis] - sum;
     split_outputs(ctx, in, axis, sizes);
@@ -209,12 +224,14 @@ static struct status *shape_of_slice(struct shape_inference *ctx) {
         int64_t dim = in.rank < 0 ? -1 : in.dims[i], at = first ? tensor_index_at(first, i) : -1,
                 count = sizes ? tensor_index_at(sizes, i) : -2;
         if (count < -1 && sizes)
-            return status_invalid("Expected size[%d] in [-1, %lld], but got %lld", i, (long long)dim, (long long)count);
+            return status_invalid("Expected size[%d] in [-1, %lld], but got %lld", i,
+                                  (long long)dim, (long long)count);
         dims[i] = count; /* the kernel checks that it lies inside */
         if (count >= 0)
             continue;
         if (count == -1 && at >= 0 && dim >= 0 && at > dim)
-            return status_invalid("Negative dimension size caused by subtracting %lld from %lld", (long long)at, (long long)dim);
+            return status_invalid("Negative dimension size caused by subtracting %lld from %lld",
+                                  (long long)at, (long long)dim);
         dims[i] = count == -1 && at >= 0 && dim >= 0 ? dim - at : -1;
     }
     ctx->out[0] = (struct shape){(int)n, dims};
@@ -235,16 +252,20 @@ static struct status *shape_of_strided_slice(struct shape_inference *ctx) {
         return NULL;
     struct strided_slice slice;
     TRY(strided_slice_masks_read(ctx->node, &masks));
-    TRY(strided_slice_resolve(&masks, ctx->in[0], ctx->in_values[1], ctx->in_values[2], ctx->in_values[3], &slice));
+    TRY(strided_slice_resolve(&masks, ctx->in[0], ctx->in_values[1], ctx->in_values[2],
+                              ctx->in_values[3], &slice));
     ctx->out[0] = shape_make(ctx, slice.out_rank, slice.out);
-    if (dtype_base((enum dtype)ctx->node->in_types[0]) == DT_RESOURCE && ctx->in_handle_dtypes && ctx->out_handle_dtypes) {
+    if (dtype_base((enum dtype)ctx->node->in_types[0]) == DT_RESOURCE && ctx->in_handle_dtypes &&
+        ctx->out_handle_dtypes) {
         ctx->out_handle_dtypes[0] = ctx->in_handle_dtypes[0];
         ctx->out_handle_shapes[0] = ctx->in_handle_shapes[0];
     }
     return NULL;
 }
 
-static struct status *shape_of_strided_slice_grad(struct shape_inference *ctx) { return shape_from_input(ctx, 0, &ctx->out[0]); }
+static struct status *shape_of_strided_slice_grad(struct shape_inference *ctx) {
+    return shape_from_input(ctx, 0, &ctx->out[0]);
+}
 
 // clang-format off
 static const struct op_def rows[] = {

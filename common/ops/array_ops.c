@@ -1,5 +1,6 @@
-/* The array family: values, shapes as values, and new shapes for old elements. Joins, parts, indices and blocks of space stand
- * in array_join_ops.c, array_slice_ops.c, array_index_ops.c and array_space_ops.c. */
+/* The array family: values, shapes as values, and new shapes for old elements. Joins, parts,
+ * indices and blocks of space stand in array_join_ops.c, array_slice_ops.c, array_index_ops.c
+ * and array_space_ops.c. */
 #include "common/ops/op_def.h"
 
 /* ---- values ---- */
@@ -17,16 +18,20 @@ enum { LAST_PRODUCER_OF_EMPTY_SHAPES = 21 };
 static struct status *shape_of_placeholder(struct shape_inference *ctx) {
     struct shape shape;
     TRY(node_get_shape(ctx->node, "shape", &shape));
-    ctx->out[0] = shape.rank == 0 && ctx->producer <= LAST_PRODUCER_OF_EMPTY_SHAPES ? SHAPE_UNKNOWN : shape;
+    ctx->out[0] =
+        shape.rank == 0 && ctx->producer <= LAST_PRODUCER_OF_EMPTY_SHAPES ? SHAPE_UNKNOWN : shape;
     return NULL;
 }
 
-static struct status *shape_of_placeholder_v2(struct shape_inference *ctx) { return node_get_shape(ctx->node, "shape", &ctx->out[0]); }
+static struct status *shape_of_placeholder_v2(struct shape_inference *ctx) {
+    return node_get_shape(ctx->node, "shape", &ctx->out[0]);
+}
 
 static struct status *shape_of_placeholder_with_default(struct shape_inference *ctx) {
     struct shape shape, merged;
     TRY(node_get_shape(ctx->node, "shape", &shape));
-    TRY(shape_merge(ctx, ctx->in[0], shape, &merged)); /* the default must fit; a feed need not have the default's sizes */
+    /* the default must fit; a feed need not have the default's sizes */
+    TRY(shape_merge(ctx, ctx->in[0], shape, &merged));
     ctx->out[0] = shape;
     return NULL;
 }
@@ -62,8 +67,8 @@ static struct status *shape_of_bitcast(struct shape_inference *ctx) {
         int64_t ratio = out_size / in_size;
         TRY(shape_require_rank_at_least(ctx, 0, 1));
         if (in.dims[in.rank - 1] >= 0 && in.dims[in.rank - 1] != ratio)
-            return status_invalid("Cannot bitcast due to shape. %lld does not match %lld", (long long)in.dims[in.rank - 1],
-                                  (long long)ratio);
+            return status_invalid("Cannot bitcast due to shape. %lld does not match %lld",
+                                  (long long)in.dims[in.rank - 1], (long long)ratio);
         in = shape_sub(ctx, in, 0, in.rank - 1);
     }
     ctx->out[0] = in;
@@ -76,7 +81,9 @@ static struct status *shape_of_fill(struct shape_inference *ctx) {
     return shape_from_input(ctx, 0, &ctx->out[0]);
 }
 
-static struct status *shape_of_empty(struct shape_inference *ctx) { return shape_from_input(ctx, 0, &ctx->out[0]); }
+static struct status *shape_of_empty(struct shape_inference *ctx) {
+    return shape_from_input(ctx, 0, &ctx->out[0]);
+}
 
 /* ---- shapes as values ---- */
 
@@ -111,7 +118,8 @@ struct status *shape_of_reshape(struct shape_inference *ctx) {
     struct shape in = ctx->in[0], out;
     TRY(shape_from_input(ctx, 1, &out));
     ctx->out[0] = out;
-    if (out.rank < 0 || in.rank < 0 || (!ctx->in_values[1] && !(ctx->in_as_shapes && ctx->in_as_shapes[1])))
+    if (out.rank < 0 || in.rank < 0 ||
+        (!ctx->in_values[1] && !(ctx->in_as_shapes && ctx->in_as_shapes[1])))
         return NULL;
     int64_t n_in = 1, n_out = 1;
     int unknown = -1, n_unknown = 0;
@@ -129,12 +137,14 @@ struct status *shape_of_reshape(struct shape_inference *ctx) {
     if (!in_known)
         return NULL;
     if (n_unknown == 0 && n_in != n_out)
-        return status_invalid("Cannot reshape a tensor with %lld elements to shape %s (%lld elements)", (long long)n_in,
-                              shape_text(out, ctx->arena), (long long)n_out);
+        return status_invalid(
+            "Cannot reshape a tensor with %lld elements to shape %s (%lld elements)",
+            (long long)n_in, shape_text(out, ctx->arena), (long long)n_out);
     if (n_unknown != 1 || n_out == 0)
         return NULL;
     if (n_in % n_out != 0)
-        return status_invalid("Dimension size must be evenly divisible by %lld but is %lld", (long long)n_out, (long long)n_in);
+        return status_invalid("Dimension size must be evenly divisible by %lld but is %lld",
+                              (long long)n_out, (long long)n_in);
     int64_t *dims = (int64_t *)arena_memdup(ctx->arena, out.dims, (size_t)out.rank * sizeof(*dims));
     dims[unknown] = n_in / n_out;
     ctx->out[0] = (struct shape){out.rank, dims};
@@ -147,14 +157,16 @@ static struct status *shape_of_expand_dims(struct shape_inference *ctx) {
     if (in.rank < 0)
         return NULL;
     if (!axis) {
-        ctx->out[0] = in.rank < SHAPE_MAX_RANK ? shape_unknown_of_rank(ctx, in.rank + 1) : SHAPE_UNKNOWN;
+        ctx->out[0] =
+            in.rank < SHAPE_MAX_RANK ? shape_unknown_of_rank(ctx, in.rank + 1) : SHAPE_UNKNOWN;
         return NULL;
     }
     if (axis->n_elements != 1)
         return status_invalid("'dim' input must be a tensor with a single value");
     int64_t at = tensor_index_at(axis, 0), one = 1;
     if (at < -1 - (int64_t)in.rank || at > in.rank)
-        return status_invalid("dim %lld not in the interval [%d, %d].", (long long)at, -1 - in.rank, in.rank);
+        return status_invalid("dim %lld not in the interval [%d, %d].", (long long)at, -1 - in.rank,
+                              in.rank);
     at += at < 0 ? in.rank + 1 : 0;
     struct shape head;
     TRY(shape_concat(ctx, shape_sub(ctx, in, 0, (int)at), shape_make(ctx, 1, &one), &head));
@@ -182,7 +194,8 @@ static struct status *shape_of_squeeze(struct shape_inference *ctx) {
             return NULL; /* may be squeezed or not */
         bool goes = n_axes > 0 ? is_chosen[i] : in.dims[i] == 1;
         if (goes && in.dims[i] >= 0 && in.dims[i] != 1)
-            return status_invalid("Can not squeeze dim[%d], expected a dimension of 1, got %lld", i, (long long)in.dims[i]);
+            return status_invalid("Can not squeeze dim[%d], expected a dimension of 1, got %lld", i,
+                                  (long long)in.dims[i]);
         if (!goes)
             dims[rank++] = in.dims[i];
     }
@@ -197,11 +210,14 @@ static struct status *shape_of_broadcast_to(struct shape_inference *ctx) {
     if (in.rank < 0 || out.rank < 0)
         return NULL;
     if (in.rank > out.rank)
-        return status_invalid("Shape must be at least rank %d but is rank %d (the shape to broadcast to)", in.rank, out.rank);
+        return status_invalid(
+            "Shape must be at least rank %d but is rank %d (the shape to broadcast to)", in.rank,
+            out.rank);
     for (int i = 0; i < in.rank; i++) {
         int64_t from = in.dims[i], to = out.dims[out.rank - in.rank + i];
         if (from >= 0 && to >= 0 && from != 1 && from != to)
-            return status_invalid("Dimensions must be equal, but are %lld and %lld", (long long)from, (long long)to);
+            return status_invalid("Dimensions must be equal, but are %lld and %lld",
+                                  (long long)from, (long long)to);
     }
     return NULL;
 }
@@ -215,7 +231,8 @@ static struct status *shape_of_tile(struct shape_inference *ctx) {
     if (in.rank < 0)
         return NULL;
     if (times.dims[0] >= 0 && times.dims[0] != in.rank)
-        return status_invalid("Shape must be rank %lld but is rank %d", (long long)times.dims[0], in.rank);
+        return status_invalid("Shape must be rank %lld but is rank %d", (long long)times.dims[0],
+                              in.rank);
     int64_t *dims = arena_array(ctx->arena, int64_t, in.rank + 1);
     for (int i = 0; i < in.rank; i++) {
         int64_t factor = value ? tensor_index_at(value, i) : -1;
@@ -237,11 +254,14 @@ static struct status *shape_of_transpose(struct shape_inference *ctx) {
     struct shape in = ctx->in[0], perm;
     TRY(shape_require_rank(ctx, 1, 1, &perm));
     const struct tensor *value = ctx->in_values[1];
-    int rank = in.rank >= 0 ? in.rank : perm.dims[0] >= 0 && perm.dims[0] <= SHAPE_MAX_RANK ? (int)perm.dims[0] : -1;
+    int rank = in.rank >= 0                                          ? in.rank
+               : perm.dims[0] >= 0 && perm.dims[0] <= SHAPE_MAX_RANK ? (int)perm.dims[0]
+                                                                     : -1;
     if (rank < 0)
         return NULL;
     if (perm.dims[0] >= 0 && perm.dims[0] != rank)
-        return status_invalid("Dimension must be %d but is %lld (the permutation's length)", rank, (long long)perm.dims[0]);
+        return status_invalid("Dimension must be %d but is %lld (the permutation's length)", rank,
+                              (long long)perm.dims[0]);
     ctx->out[0] = shape_unknown_of_rank(ctx, rank);
     if (!value || in.rank < 0) {
         if (in.rank == 1)
@@ -252,7 +272,8 @@ static struct status *shape_of_transpose(struct shape_inference *ctx) {
     for (int i = 0; i < rank; i++) {
         int64_t at = tensor_index_at(value, i);
         if (at < -(int64_t)rank || at >= rank)
-            return status_invalid("perm dim %lld is out of range of input rank %d", (long long)at, rank);
+            return status_invalid("perm dim %lld is out of range of input rank %d", (long long)at,
+                                  rank);
         dims[i] = in.dims[at < 0 ? at + rank : at];
     }
     ctx->out[0] = (struct shape){rank, dims};
@@ -270,7 +291,9 @@ static struct status *shape_unravel(struct shape_inference *ctx) {
     return NULL;
 }
 
-static struct status *shape_of_invert_permutation(struct shape_inference *ctx) { return shape_require_rank(ctx, 0, 1, &ctx->out[0]); }
+static struct status *shape_of_invert_permutation(struct shape_inference *ctx) {
+    return shape_require_rank(ctx, 0, 1, &ctx->out[0]);
+}
 
 static struct status *shape_of_reverse_v2(struct shape_inference *ctx) {
     struct shape in = ctx->in[0];
@@ -279,7 +302,8 @@ static struct status *shape_of_reverse_v2(struct shape_inference *ctx) {
     for (int64_t i = 0; axes && in.rank >= 0 && i < axes->n_elements; i++) {
         int64_t at = tensor_index_at(axes, i);
         if (at < -(int64_t)in.rank || at >= in.rank)
-            return status_invalid("'axis'[%lld] = %lld is out of valid range [0, %d]", (long long)i, (long long)at, in.rank - 1);
+            return status_invalid("'axis'[%lld] = %lld is out of valid range [0, %d]", (long long)i,
+                                  (long long)at, in.rank - 1);
     }
     ctx->out[0] = in;
     return NULL;
@@ -290,8 +314,9 @@ static struct status *shape_of_reverse(struct shape_inference *ctx) {
     TRY(shape_require_rank(ctx, 1, 1, &which));
     ctx->out[0] = ctx->in[0];
     if (ctx->in[0].rank >= 0 && which.dims[0] >= 0 && which.dims[0] != ctx->in[0].rank)
-        return status_invalid("reverse dims vector must have %d entries, one for each of the input's dimensions, not %lld", ctx->in[0].rank,
-                              (long long)which.dims[0]);
+        return status_invalid("reverse dims vector must have %d entries, one for each of the "
+                              "input's dimensions, not %lld",
+                              ctx->in[0].rank, (long long)which.dims[0]);
     return NULL;
 }
 
@@ -305,9 +330,11 @@ static struct status *shape_of_reverse_sequence(struct shape_inference *ctx) {
     if (in.rank < 0)
         return NULL;
     if (batch_dim >= in.rank || batch_dim < 0)
-        return status_invalid("batch_dim must be < input rank: %lld vs. %d", (long long)batch_dim, in.rank);
+        return status_invalid("batch_dim must be < input rank: %lld vs. %d", (long long)batch_dim,
+                              in.rank);
     if (seq_dim >= in.rank || seq_dim < 0)
-        return status_invalid("seq_dim must be < input rank: %lld vs. %d", (long long)seq_dim, in.rank);
+        return status_invalid("seq_dim must be < input rank: %lld vs. %d", (long long)seq_dim,
+                              in.rank);
     int64_t *dims = arena_array(ctx->arena, int64_t, in.rank + 1);
     for (int i = 0; i < in.rank; i++)
         dims[i] = in.dims[i];

@@ -7,7 +7,8 @@ static struct status *padded_of(struct shape_inference *ctx, int sign) {
     struct shape in = ctx->in[0], pads;
     TRY(shape_require_rank(ctx, 1, 2, &pads));
     if (pads.dims[1] >= 0 && pads.dims[1] != 2)
-        return status_invalid("Dimension must be 2 but is %lld (columns of the paddings)", (long long)pads.dims[1]);
+        return status_invalid("Dimension must be 2 but is %lld (columns of the paddings)",
+                              (long long)pads.dims[1]);
     int64_t rank;
     TRY(shape_merge_dims(pads.dims[0], in.rank < 0 ? -1 : in.rank, &rank));
     if (rank < 0 || rank > SHAPE_MAX_RANK)
@@ -18,30 +19,39 @@ static struct status *padded_of(struct shape_inference *ctx, int sign) {
         dims[i] = -1;
         if (!value || in.rank < 0)
             continue;
-        int64_t before = tensor_index_at(value, 2 * i), after = tensor_index_at(value, 2 * i + 1), sum;
+        int64_t before = tensor_index_at(value, 2 * i), after = tensor_index_at(value, 2 * i + 1),
+                sum;
         if (before < 0 || after < 0)
-            return status_invalid("Paddings must be non-negative: %lld %lld", (long long)before, (long long)after);
+            return status_invalid("Paddings must be non-negative: %lld %lld", (long long)before,
+                                  (long long)after);
         if (in.dims[i] < 0)
             continue;
-        if (add_overflows_i64(before, after, &sum) || add_overflows_i64(in.dims[i], sign * sum, &dims[i]) || dims[i] < 0)
-            return status_invalid("The paddings of dimension %d do not fit: %lld, %lld", i, (long long)before, (long long)after);
+        if (add_overflows_i64(before, after, &sum) ||
+            add_overflows_i64(in.dims[i], sign * sum, &dims[i]) || dims[i] < 0)
+            return status_invalid("The paddings of dimension %d do not fit: %lld, %lld", i,
+                                  (long long)before, (long long)after);
     }
     ctx->out[0] = (struct shape){(int)rank, dims};
     return NULL;
 }
 
 static struct status *shape_of_pad(struct shape_inference *ctx) { return padded_of(ctx, 1); }
-static struct status *shape_of_mirror_pad_grad(struct shape_inference *ctx) { return padded_of(ctx, -1); }
+static struct status *shape_of_mirror_pad_grad(struct shape_inference *ctx) {
+    return padded_of(ctx, -1);
+}
 
 /* ---- blocks ---- */
 
-/* Space to batch (or back): sizes follow from constant blocks and paddings. `block` per dimension, pads [n, 2] or NULL. */
-static struct status *blocks_of(struct shape_inference *ctx, bool to_batch, int n, const int64_t *block, const struct tensor *pads) {
+/* Space to batch (or back): sizes follow from constant blocks and paddings. `block` per
+ * dimension, pads [n, 2] or NULL. */
+static struct status *blocks_of(struct shape_inference *ctx, bool to_batch, int n,
+                                const int64_t *block, const struct tensor *pads) {
     struct shape in = ctx->in[0];
     TRY(shape_require_rank_at_least(ctx, 0, n + 1));
     if (in.rank < 0)
         return NULL;
-    int64_t *dims = arena_memdup(ctx->arena, in.dims, (size_t)in.rank * sizeof(*dims)), n_blocks = 1;
+    int64_t *dims = arena_memdup(ctx->arena, in.dims, (size_t)in.rank * sizeof(*dims)),
+            n_blocks = 1;
     for (int i = 0; i < n; i++) {
         if (block[i] < 1)
             return status_invalid("block_shape must be positive, got %lld", (long long)block[i]);
@@ -55,19 +65,23 @@ static struct status *blocks_of(struct shape_inference *ctx, bool to_batch, int 
         if (size < 0 || !pads)
             continue;
         if (add_overflows_i64(before, after, &sum) ||
-            (to_batch ? add_overflows_i64(size, sum, &size) : mul_overflows_i64(size, block[i], &size)))
+            (to_batch ? add_overflows_i64(size, sum, &size)
+                      : mul_overflows_i64(size, block[i], &size)))
             return status_invalid("The size of dimension %d does not fit", i + 1);
         if (to_batch && size % block[i] != 0)
-            return status_invalid("Dimension size must be evenly divisible by %lld but is %lld", (long long)block[i], (long long)size);
+            return status_invalid("Dimension size must be evenly divisible by %lld but is %lld",
+                                  (long long)block[i], (long long)size);
         if (!to_batch && size < sum)
-            return status_invalid("Negative dimension size caused by subtracting %lld from %lld", (long long)sum, (long long)size);
+            return status_invalid("Negative dimension size caused by subtracting %lld from %lld",
+                                  (long long)sum, (long long)size);
         dims[i + 1] = to_batch ? size / block[i] : size - sum;
     }
     if (dims[0] >= 0 && to_batch && mul_overflows_i64(dims[0], n_blocks, &dims[0]))
         return status_invalid("The batch size does not fit");
     if (dims[0] >= 0 && !to_batch) {
         if (dims[0] % n_blocks != 0)
-            return status_invalid("Dimension size must be evenly divisible by %lld but is %lld", (long long)n_blocks, (long long)dims[0]);
+            return status_invalid("Dimension size must be evenly divisible by %lld but is %lld",
+                                  (long long)n_blocks, (long long)dims[0]);
         dims[0] /= n_blocks;
     }
     ctx->out[0] = (struct shape){in.rank, dims};
@@ -95,8 +109,12 @@ static struct status *blocks_nd_of(struct shape_inference *ctx, bool to_batch) {
     return blocks_of(ctx, to_batch, (int)value->n_elements, sizes, ctx->in_values[2]);
 }
 
-static struct status *shape_of_space_to_batch_nd(struct shape_inference *ctx) { return blocks_nd_of(ctx, true); }
-static struct status *shape_of_batch_to_space_nd(struct shape_inference *ctx) { return blocks_nd_of(ctx, false); }
+static struct status *shape_of_space_to_batch_nd(struct shape_inference *ctx) {
+    return blocks_nd_of(ctx, true);
+}
+static struct status *shape_of_batch_to_space_nd(struct shape_inference *ctx) {
+    return blocks_nd_of(ctx, false);
+}
 
 static struct status *blocks_v1_of(struct shape_inference *ctx, bool to_batch) {
     int64_t block;
@@ -113,8 +131,12 @@ static struct status *blocks_v1_of(struct shape_inference *ctx, bool to_batch) {
     return blocks_of(ctx, to_batch, 2, (int64_t[2]){block, block}, ctx->in_values[1]);
 }
 
-static struct status *shape_of_space_to_batch(struct shape_inference *ctx) { return blocks_v1_of(ctx, true); }
-static struct status *shape_of_batch_to_space(struct shape_inference *ctx) { return blocks_v1_of(ctx, false); }
+static struct status *shape_of_space_to_batch(struct shape_inference *ctx) {
+    return blocks_v1_of(ctx, true);
+}
+static struct status *shape_of_batch_to_space(struct shape_inference *ctx) {
+    return blocks_v1_of(ctx, false);
+}
 
 static struct status *depth_of(struct shape_inference *ctx, bool to_depth) {
     int64_t block, area;
@@ -129,11 +151,13 @@ static struct status *depth_of(struct shape_inference *ctx, bool to_depth) {
     if (mul_overflows_i64(block, block, &area))
         return status_invalid("block_size %lld is too large", (long long)block);
     int64_t dims[4] = {in.dims[0], in.dims[1], in.dims[2], in.dims[3]};
-    const int shrink[2] = {to_depth ? h : c, to_depth ? w : c}, grow[2] = {to_depth ? c : h, to_depth ? c : w};
+    const int shrink[2] = {to_depth ? h : c, to_depth ? w : c},
+              grow[2] = {to_depth ? c : h, to_depth ? c : w};
     for (int i = 0; i < (to_depth ? 2 : 1); i++) {
         int64_t by = to_depth ? block : area, *size = &dims[shrink[i]];
         if (*size >= 0 && *size % by != 0)
-            return status_invalid("Dimension size must be evenly divisible by %lld but is %lld", (long long)by, (long long)*size);
+            return status_invalid("Dimension size must be evenly divisible by %lld but is %lld",
+                                  (long long)by, (long long)*size);
         *size = *size < 0 ? -1 : *size / by;
     }
     for (int i = 0; i < (to_depth ? 1 : 2); i++) {
@@ -145,8 +169,12 @@ static struct status *depth_of(struct shape_inference *ctx, bool to_depth) {
     return NULL;
 }
 
-static struct status *shape_of_space_to_depth(struct shape_inference *ctx) { return depth_of(ctx, true); }
-static struct status *shape_of_depth_to_space(struct shape_inference *ctx) { return depth_of(ctx, false); }
+static struct status *shape_of_space_to_depth(struct shape_inference *ctx) {
+    return depth_of(ctx, true);
+}
+static struct status *shape_of_depth_to_space(struct shape_inference *ctx) {
+    return depth_of(ctx, false);
+}
 
 /* ---- diagonals ---- */
 
@@ -161,19 +189,24 @@ static struct status *shape_of_diag_part(struct shape_inference *ctx) {
         return NULL;
     if (in.rank % 2 != 0 || in.rank == 0)
         return status_invalid("Input must have even and non-zero rank, input rank is %d", in.rank);
-    return shape_merge(ctx, shape_sub(ctx, in, 0, in.rank / 2), shape_sub(ctx, in, in.rank / 2, -1), &ctx->out[0]);
+    return shape_merge(ctx, shape_sub(ctx, in, 0, in.rank / 2), shape_sub(ctx, in, in.rank / 2, -1),
+                       &ctx->out[0]);
 }
 
 /* The band that input `k` names; false where it is not known. */
-static struct status *read_band(struct shape_inference *ctx, int k, bool *ret_known, int64_t *ret_lower, int64_t *ret_upper) {
+static struct status *read_band(struct shape_inference *ctx, int k, bool *ret_known,
+                                int64_t *ret_lower, int64_t *ret_upper) {
     const struct tensor *value = ctx->in_values[k];
     *ret_known = value != NULL;
     if (ctx->in[k].rank > 1)
-        return status_invalid("diag_index must be a scalar or vector, received shape: %s", shape_text(ctx->in[k], ctx->arena));
+        return status_invalid("diag_index must be a scalar or vector, received shape: %s",
+                              shape_text(ctx->in[k], ctx->arena));
     if (!value)
         return NULL;
     if (value->n_elements < 1 || value->n_elements > 2)
-        return status_invalid("diag_index must be a vector with one or two elements. It has %lld elements.", (long long)value->n_elements);
+        return status_invalid(
+            "diag_index must be a vector with one or two elements. It has %lld elements.",
+            (long long)value->n_elements);
     *ret_lower = tensor_index_at(value, 0);
     *ret_upper = tensor_index_at(value, value->n_elements - 1);
     if (*ret_lower > *ret_upper)
@@ -181,22 +214,28 @@ static struct status *read_band(struct shape_inference *ctx, int k, bool *ret_kn
     return NULL;
 }
 
-static struct status *diag_part_of(struct shape_inference *ctx, bool known, int64_t lower, int64_t upper) {
+static struct status *diag_part_of(struct shape_inference *ctx, bool known, int64_t lower,
+                                   int64_t upper) {
     struct shape in = ctx->in[0];
     TRY(shape_require_rank_at_least(ctx, 0, 2));
     if (in.rank < 0 || !known)
         return NULL;
-    int64_t rows = in.dims[in.rank - 2], cols = in.dims[in.rank - 1], tail[2] = {upper - lower + 1, -1};
+    int64_t rows = in.dims[in.rank - 2], cols = in.dims[in.rank - 1],
+            tail[2] = {upper - lower + 1, -1};
     if (rows >= 0 && cols >= 0) {
-        if (((lower <= -rows || lower >= cols) && lower != 0) || ((upper <= -rows || upper >= cols) && upper != 0))
+        if (((lower <= -rows || lower >= cols) && lower != 0) ||
+            ((upper <= -rows || upper >= cols) && upper != 0))
             return status_invalid("lower_diag_index or upper_diag_index is out of bound");
         tail[1] = MIN(rows + MIN(upper, 0), cols - MAX(lower, 0));
     }
     int skip = lower == upper;
-    return shape_concat(ctx, shape_sub(ctx, in, 0, in.rank - 2), shape_make(ctx, 2 - skip, tail + skip), &ctx->out[0]);
+    return shape_concat(ctx, shape_sub(ctx, in, 0, in.rank - 2),
+                        shape_make(ctx, 2 - skip, tail + skip), &ctx->out[0]);
 }
 
-static struct status *shape_of_matrix_diag_part(struct shape_inference *ctx) { return diag_part_of(ctx, true, 0, 0); }
+static struct status *shape_of_matrix_diag_part(struct shape_inference *ctx) {
+    return diag_part_of(ctx, true, 0, 0);
+}
 
 static struct status *shape_of_matrix_diag_part_v2(struct shape_inference *ctx) {
     bool known;
@@ -205,30 +244,36 @@ static struct status *shape_of_matrix_diag_part_v2(struct shape_inference *ctx) 
     return diag_part_of(ctx, known, lower, upper);
 }
 
-static struct status *diag_of(struct shape_inference *ctx, int64_t lower, int64_t upper, int64_t rows, int64_t cols, bool sizes_known) {
+static struct status *diag_of(struct shape_inference *ctx, int64_t lower, int64_t upper,
+                              int64_t rows, int64_t cols, bool sizes_known) {
     struct shape in = ctx->in[0];
     TRY(shape_require_rank_at_least(ctx, 0, lower == upper ? 1 : 2));
     if (in.rank < 0)
         return NULL;
     if (lower != upper && in.dims[in.rank - 2] >= 0 && in.dims[in.rank - 2] != upper - lower + 1)
-        return status_invalid("The number of rows of diagonal doesn't match with lower_diag_index and upper_diag_index.");
+        return status_invalid("The number of rows of diagonal doesn't match with lower_diag_index "
+                              "and upper_diag_index.");
     int64_t len = in.dims[in.rank - 1], tail[2] = {-1, -1};
     if (sizes_known && len >= 0) {
         int64_t min_rows = len - MIN(upper, 0), min_cols = len + MAX(lower, 0);
         tail[0] = rows != -1 ? rows : cols == -1 ? MAX(min_rows, min_cols) : min_rows;
         tail[1] = cols != -1 ? cols : rows == -1 ? MAX(min_rows, min_cols) : min_cols;
-        if (tail[0] < min_rows || tail[1] < min_cols || (tail[0] != min_rows && tail[1] != min_cols))
-            return status_invalid(
-                "num_rows and num_cols are not consistent with lower_diag_index, upper_diag_index, and the length of the given "
-                "diagonals.");
+        if (tail[0] < min_rows || tail[1] < min_cols ||
+            (tail[0] != min_rows && tail[1] != min_cols))
+            return status_invalid("num_rows and num_cols are not consistent with lower_diag_index, "
+                                  "upper_diag_index, and the length of the given "
+                                  "diagonals.");
     } else if (sizes_known) {
         tail[0] = MAX(rows, (int64_t)-1);
         tail[1] = MAX(cols, (int64_t)-1);
     }
-    return shape_concat(ctx, shape_sub(ctx, in, 0, in.rank - (lower == upper ? 1 : 2)), shape_make(ctx, 2, tail), &ctx->out[0]);
+    return shape_concat(ctx, shape_sub(ctx, in, 0, in.rank - (lower == upper ? 1 : 2)),
+                        shape_make(ctx, 2, tail), &ctx->out[0]);
 }
 
-static struct status *shape_of_matrix_diag(struct shape_inference *ctx) { return diag_of(ctx, 0, 0, -1, -1, true); }
+static struct status *shape_of_matrix_diag(struct shape_inference *ctx) {
+    return diag_of(ctx, 0, 0, -1, -1, true);
+}
 
 static struct status *shape_of_matrix_diag_v2(struct shape_inference *ctx) {
     bool known;
@@ -238,11 +283,12 @@ static struct status *shape_of_matrix_diag_v2(struct shape_inference *ctx) {
         return NULL;
     const struct tensor *rows = ctx->in_values[2], *cols = ctx->in_values[3];
     bool sizes_known = rows && cols && rows->n_elements == 1 && cols->n_elements == 1;
-    return diag_of(ctx, lower, upper, sizes_known ? tensor_index_at(rows, 0) : -1, sizes_known ? tensor_index_at(cols, 0) : -1,
-                   sizes_known);
+    return diag_of(ctx, lower, upper, sizes_known ? tensor_index_at(rows, 0) : -1,
+                   sizes_known ? tensor_index_at(cols, 0) : -1, sizes_known);
 }
 
-static struct status *set_diag_of(struct shape_inference *ctx, bool known, int64_t lower, int64_t upper) {
+static struct status *set_diag_of(struct shape_inference *ctx, bool known, int64_t lower,
+                                  int64_t upper) {
     struct shape in = ctx->in[0], diag = ctx->in[1];
     TRY(shape_require_rank_at_least(ctx, 0, 2));
     TRY(shape_require_rank_at_least(ctx, 1, 1));
@@ -250,18 +296,24 @@ static struct status *set_diag_of(struct shape_inference *ctx, bool known, int64
     if (!known || in.rank < 0)
         return NULL;
     if (diag.rank >= 0 && diag.rank != in.rank - (lower == upper ? 1 : 0))
-        return status_invalid("Shape must be rank %d but is rank %d (the diagonal)", in.rank - (lower == upper ? 1 : 0), diag.rank);
+        return status_invalid("Shape must be rank %d but is rank %d (the diagonal)",
+                              in.rank - (lower == upper ? 1 : 0), diag.rank);
     int64_t rows = in.dims[in.rank - 2], cols = in.dims[in.rank - 1];
-    if (rows >= 0 && cols >= 0 && (((lower <= -rows || lower >= cols) && lower != 0) || ((upper <= -rows || upper >= cols) && upper != 0)))
+    if (rows >= 0 && cols >= 0 &&
+        (((lower <= -rows || lower >= cols) && lower != 0) ||
+         ((upper <= -rows || upper >= cols) && upper != 0)))
         return status_invalid("lower_diag_index or upper_diag_index is out of bound");
     if (diag.rank < 0)
         return NULL;
     struct shape batch;
-    TRY(shape_merge(ctx, shape_sub(ctx, in, 0, in.rank - 2), shape_sub(ctx, diag, 0, in.rank - 2), &batch));
+    TRY(shape_merge(ctx, shape_sub(ctx, in, 0, in.rank - 2), shape_sub(ctx, diag, 0, in.rank - 2),
+                    &batch));
     return shape_concat(ctx, batch, shape_sub(ctx, in, in.rank - 2, -1), &ctx->out[0]);
 }
 
-static struct status *shape_of_matrix_set_diag(struct shape_inference *ctx) { return set_diag_of(ctx, true, 0, 0); }
+static struct status *shape_of_matrix_set_diag(struct shape_inference *ctx) {
+    return set_diag_of(ctx, true, 0, 0);
+}
 
 static struct status *shape_of_matrix_set_diag_v2(struct shape_inference *ctx) {
     bool known;

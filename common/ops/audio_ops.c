@@ -50,7 +50,8 @@ static struct status *shape_mfcc(struct shape_inference *ctx) {
     TRY(shape_require_rank(ctx, 0, 3, &in));
     TRY(shape_require_rank(ctx, 1, 0, NULL));
     TRY(node_get_i(ctx->node, "dct_coefficient_count", &n));
-    int64_t dims[3] = {in.rank == 3 ? in.dims[0] : -1, in.rank == 3 ? in.dims[1] : -1, n < 0 ? -1 : n};
+    int64_t dims[3] = {in.rank == 3 ? in.dims[0] : -1, in.rank == 3 ? in.dims[1] : -1,
+                       n < 0 ? -1 : n};
     ctx->out[0] = shape_make(ctx, 3, dims);
     return NULL;
 }

@@ -18,14 +18,17 @@ static struct status *rows_of(struct shape_inference *ctx, int input, struct sha
     return NULL;
 }
 
-/* What is known of the batch index is that it is a matrix of 3 columns; but of no rows at all it is an empty vector. */
+/* What is known of the batch index is that it is a matrix of 3 columns; but of no rows at all it
+ * is an empty vector. */
 static struct status *shape_batch(struct shape_inference *ctx) {
     for (int i = 0; i < ctx->node->n_data; i++)
         TRY(rows_of(ctx, i, &ctx->out[i]));
     return NULL;
 }
 
-static struct status *shape_unbatch(struct shape_inference *ctx) { return rows_of(ctx, 0, &ctx->out[0]); }
+static struct status *shape_unbatch(struct shape_inference *ctx) {
+    return rows_of(ctx, 0, &ctx->out[0]);
+}
 
 static struct status *shape_unbatch_grad(struct shape_inference *ctx) {
     if (ctx->in[2].rank >= 0)

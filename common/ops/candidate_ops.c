@@ -1,7 +1,9 @@
-/* The candidate samplers: a few classes that stand for all others in a loss (sampled softmax, NCE). */
+/* The candidate samplers: a few classes that stand for all others in a loss (sampled softmax,
+ * NCE). */
 #include "common/ops/op_def.h"
 
-/* true_classes [batch, num_true] → sampled [num_sampled], expected counts of the true and of the sampled ones. */
+/* true_classes [batch, num_true] → sampled [num_sampled], expected counts of the true and of the
+ * sampled ones. */
 static struct status *shape_sampler(struct shape_inference *ctx) {
     struct shape classes;
     int64_t num_sampled, num_true;
@@ -20,7 +22,8 @@ static struct status *shape_accidental_hits(struct shape_inference *ctx) {
     TRY(node_get_i(ctx->node, "num_true", &num_true));
     TRY(shape_require_rank(ctx, 0, 2, &classes));
     if (classes.dims[1] >= 0 && classes.dims[1] != num_true)
-        return status_invalid("Dimension must be %lld but is %lld", (long long)num_true, (long long)classes.dims[1]);
+        return status_invalid("Dimension must be %lld but is %lld", (long long)num_true,
+                              (long long)classes.dims[1]);
     for (int i = 0; i < 3; i++)
         ctx->out[i] = shape_unknown_of_rank(ctx, 1);
     return NULL;

@@ -26,7 +26,8 @@ static struct status *shape_decode_crop(struct shape_inference *ctx) {
     TRY(shape_require_rank(ctx, 1, 1, NULL));
     const struct tensor *window = ctx->in_values[1];
     if (window && window->n_elements == 4) {
-        int64_t dims[3] = {tensor_index_at(window, 2), tensor_index_at(window, 3), ctx->out[0].dims[2]};
+        int64_t dims[3] = {tensor_index_at(window, 2), tensor_index_at(window, 3),
+                           ctx->out[0].dims[2]};
         if (dims[0] >= 0 && dims[1] >= 0)
             ctx->out[0] = shape_make(ctx, 3, dims);
     }
@@ -59,7 +60,8 @@ static struct status *shape_encode_jpeg_quality(struct shape_inference *ctx) {
 
 static struct status *shape_encode_png(struct shape_inference *ctx) {
     TRY(shape_require_rank_at_least(ctx, 0, 3));
-    ctx->out[0] = ctx->in[0].rank < 0 ? SHAPE_UNKNOWN : shape_sub(ctx, ctx->in[0], 0, ctx->in[0].rank - 3);
+    ctx->out[0] =
+        ctx->in[0].rank < 0 ? SHAPE_UNKNOWN : shape_sub(ctx, ctx->in[0], 0, ctx->in[0].rank - 3);
     return NULL;
 }
 

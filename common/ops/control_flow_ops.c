@@ -1,5 +1,5 @@
-/* Control flow [WP 4.4]: Switch, Merge, frames. The executor runs these ops itself, so they have no kernels; nor have the functional
- * forms, which the master inlines. */
+/* Control flow [WP 4.4]: Switch, Merge, frames. The executor runs these ops itself, so they have
+ * no kernels; nor have the functional forms, which the master inlines. */
 #include "common/ops/op_def.h"
 
 /* Merge: value and value_index. Known only where all inputs agree. */
@@ -38,9 +38,12 @@ static struct status *shape_of_switch(struct shape_inference *ctx) {
     return NULL;
 }
 
-static struct status *shape_of_switch_n(struct shape_inference *ctx) { return shape_of_switch(ctx); }
+static struct status *shape_of_switch_n(struct shape_inference *ctx) {
+    return shape_of_switch(ctx);
+}
 
-/* Enter: a loop invariant keeps its shape; a loop variable may change it from one iteration to the next. */
+/* Enter: a loop invariant keeps its shape; a loop variable may change it from one iteration to
+ * the next. */
 static struct status *shape_of_enter(struct shape_inference *ctx) {
     bool is_constant = false;
     TRY(node_get_b(ctx->node, "is_constant", &is_constant));
@@ -81,7 +84,9 @@ static struct status *shape_of_ref_select(struct shape_inference *ctx) {
     return NULL;
 }
 
-static struct status *shape_of_fake_param(struct shape_inference *ctx) { return node_get_shape(ctx->node, "shape", &ctx->out[0]); }
+static struct status *shape_of_fake_param(struct shape_inference *ctx) {
+    return node_get_shape(ctx->node, "shape", &ctx->out[0]);
+}
 
 /* What functions make: as far as the client says so. */
 static struct status *shape_of_call(struct shape_inference *ctx) {

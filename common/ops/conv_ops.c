@@ -1,9 +1,12 @@
-/* The conv family: convolution, depthwise convolution, dilation, patches, and what turns data formats around. */
+/* The conv family: convolution, depthwise convolution, dilation, patches, and what turns data
+ * formats around. */
 #include "common/ops/window_shapes.h"
 
 /* ---- convolution ---- */
 
-static int spatial_of(const struct node *node) { return strstr(node->op_name, "3D") || strstr(node->op_name, "Volume") ? 3 : 2; }
+static int spatial_of(const struct node *node) {
+    return strstr(node->op_name, "3D") || strstr(node->op_name, "Volume") ? 3 : 2;
+}
 
 static struct status *check_groups(int64_t in, int64_t filter_in, int64_t filter_out) {
     if (in < 0 || filter_in < 0)
@@ -11,11 +14,13 @@ static struct status *check_groups(int64_t in, int64_t filter_in, int64_t filter
     if (filter_in == 0)
         return in == 0 ? NULL : status_invalid("Depth of filter must not be 0");
     if (in % filter_in != 0)
-        return status_invalid("Depth of input (%lld) is not a multiple of input depth of filter (%lld)", (long long)in,
-                              (long long)filter_in);
+        return status_invalid(
+            "Depth of input (%lld) is not a multiple of input depth of filter (%lld)",
+            (long long)in, (long long)filter_in);
     if (in > 0 && filter_out >= 0 && filter_out % (in / filter_in) != 0)
-        return status_invalid("Depth of output (%lld) is not a multiple of the number of groups (%lld)", (long long)filter_out,
-                              (long long)(in / filter_in));
+        return status_invalid(
+            "Depth of output (%lld) is not a multiple of the number of groups (%lld)",
+            (long long)filter_out, (long long)(in / filter_in));
     return NULL;
 }
 
@@ -45,14 +50,16 @@ static struct status *shape_general_conv(struct shape_inference *ctx) {
     TRY(node_get_list(ctx->node, "strides", &strides, &n_strides));
     int n_spatial = n_strides - 2;
     if (n_spatial != 2 && n_spatial != 3)
-        return status_invalid("The input must have 2 or 3 spatial dimensions but got %d", n_spatial);
+        return status_invalid("The input must have 2 or 3 spatial dimensions but got %d",
+                              n_spatial);
     if (batch_dims == 1)
         return shape_conv_of(ctx, n_spatial);
     struct shape in = ctx->in[0];
     if (in.rank < 0)
         return NULL;
     if (batch_dims < 0 || in.rank != batch_dims + n_spatial + 1)
-        return status_invalid("Input tensor must be rank %lld but is rank %d", (long long)batch_dims + n_spatial + 1, in.rank);
+        return status_invalid("Input tensor must be rank %lld but is rank %d",
+                              (long long)batch_dims + n_spatial + 1, in.rank);
     struct shape folded[2], out = SHAPE_UNKNOWN;
     int64_t dims[WINDOW_MAX_RANK] = {-1};
     memcpy(dims + 1, in.dims + batch_dims, (size_t)(n_spatial + 1) * sizeof(*dims));
@@ -62,16 +69,22 @@ static struct status *shape_general_conv(struct shape_inference *ctx) {
     inner.in = folded;
     inner.out = &out;
     TRY(shape_conv_of(&inner, n_spatial));
-    return shape_concat(ctx, shape_sub(ctx, in, 0, (int)batch_dims), shape_sub(ctx, out, 1, -1), &ctx->out[0]);
+    return shape_concat(ctx, shape_sub(ctx, in, 0, (int)batch_dims), shape_sub(ctx, out, 1, -1),
+                        &ctx->out[0]);
 }
 
-/* The gradients' shapes are what their sizes say: filter and out_backprop are looked at by kernels alone, but for the input of
- * two-dimensional convolution. */
-static struct status *shape_conv_backprop_filter(struct shape_inference *ctx) { return shape_of_sizes(ctx, 1, spatial_of(ctx->node) + 2); }
+/* The gradients' shapes are what their sizes say: filter and out_backprop are looked at by
+ * kernels alone, but for the input of two-dimensional convolution. */
+static struct status *shape_conv_backprop_filter(struct shape_inference *ctx) {
+    return shape_of_sizes(ctx, 1, spatial_of(ctx->node) + 2);
+}
 
-static struct status *shape_conv_backprop_input(struct shape_inference *ctx) { return shape_of_sizes(ctx, 0, spatial_of(ctx->node) + 2); }
+static struct status *shape_conv_backprop_input(struct shape_inference *ctx) {
+    return shape_of_sizes(ctx, 0, spatial_of(ctx->node) + 2);
+}
 
-/* Here input_sizes may be height and width alone: batch and depth are those of the gradient and the filter. */
+/* Here input_sizes may be height and width alone: batch and depth are those of the gradient and
+ * the filter. */
 static struct status *shape_conv2d_backprop_input(struct shape_inference *ctx) {
     struct window_attrs attrs;
     struct shape sizes = ctx->in[0], size;
@@ -88,12 +101,14 @@ static struct status *shape_conv2d_backprop_input(struct shape_inference *ctx) {
     TRY(shape_from_input(ctx, 0, &size));
     shape_dims_or_unknown(ctx->in[1], 4, filter);
     shape_dims_or_unknown(ctx->in[2], 4, gradient);
-    ctx->out[0] =
-        shape_make(ctx, 4, (int64_t[]){gradient[0], size.rank == 2 ? size.dims[0] : -1, size.rank == 2 ? size.dims[1] : -1, filter[2]});
+    ctx->out[0] = shape_make(ctx, 4,
+                             (int64_t[]){gradient[0], size.rank == 2 ? size.dims[0] : -1,
+                                         size.rank == 2 ? size.dims[1] : -1, filter[2]});
     return NULL;
 }
 
-/* The first forms of three dimensions take the tensor itself where the later ones take its sizes. */
+/* The first forms of three dimensions take the tensor itself where the later ones take its
+ * sizes. */
 static struct status *shape_conv3d_backprop_v1(struct shape_inference *ctx) {
     int operand = strstr(ctx->node->op_name, "Input") ? 0 : 1;
     return shape_require_rank(ctx, operand, 5, &ctx->out[0]);
@@ -165,11 +180,14 @@ static double product(struct shape shape, int n) {
     return product;
 }
 
-/* A multiplication and an addition for each place of the window and each element of the filter, whatever the direction. */
+/* A multiplication and an addition for each place of the window and each element of the filter,
+ * whatever the direction. */
 struct op_cost cost_conv(const struct node *node, const struct shape *in, const struct shape *out) {
-    bool is_gradient = strstr(node->op_name, "Backprop") != NULL, is_filter = strstr(node->op_name, "BackpropFilter") != NULL;
+    bool is_gradient = strstr(node->op_name, "Backprop") != NULL,
+         is_filter = strstr(node->op_name, "BackpropFilter") != NULL;
     struct shape places = is_gradient ? in[2] : out[0], filter = is_filter ? out[0] : in[1];
-    struct op_cost cost = {2 * product(places, places.rank - 1) * product(filter, filter.rank), 4 * product(out[0], out[0].rank)};
+    struct op_cost cost = {2 * product(places, places.rank - 1) * product(filter, filter.rank),
+                           4 * product(out[0], out[0].rank)};
     for (int i = 0; i < node->n_data; i++)
         cost.bytes += 4 * product(in[i], in[i].rank);
     return cost;

@@ -1,12 +1,15 @@
-/* Connectionist temporal classification: the loss of label sequences that are not aligned with their inputs, and the way back. */
+/* Connectionist temporal classification: the loss of label sequences that are not aligned with
+ * their inputs, and the way back. */
 #include "common/ops/sparse_shapes.h"
 
-static struct status *merge_dim(struct shape a, int a_dim, struct shape b, int b_dim, int64_t *ret) {
+static struct status *merge_dim(struct shape a, int a_dim, struct shape b, int b_dim,
+                                int64_t *ret) {
     return shape_merge_dims(dim_of(a, a_dim), dim_of(b, b_dim), ret);
 }
 
 /* inputs [time, batch, classes], sequence_length [batch] at input `lengths`. */
-static struct status *batch_of(struct shape_inference *ctx, int lengths, struct shape *ret_inputs, int64_t *ret_batch) {
+static struct status *batch_of(struct shape_inference *ctx, int lengths, struct shape *ret_inputs,
+                               int64_t *ret_batch) {
     struct shape length;
     TRY(shape_require_rank(ctx, 0, 3, ret_inputs));
     TRY(shape_require_rank(ctx, lengths, 1, &length));

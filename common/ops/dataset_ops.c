@@ -1,4 +1,5 @@
-/* Datasets and iterators. Datasets are scalars of variant; what comes out of an iterator is as its node declares. */
+/* Datasets and iterators. Datasets are scalars of variant; what comes out of an iterator is as
+ * its node declares. */
 #include "common/ops/op_def.h"
 
 extern const struct op_def_list dataset_ops;
@@ -8,7 +9,9 @@ static struct status *shape_declared(struct shape_inference *ctx) {
     int n = 0;
     TRY(node_get_list(ctx->node, "output_shapes", &shapes, &n));
     if (n != ctx->node->n_outputs)
-        return status_invalid("`output_shapes` must be the same length as `output_types` (%d vs. %d)", n, ctx->node->n_outputs);
+        return status_invalid(
+            "`output_shapes` must be the same length as `output_types` (%d vs. %d)", n,
+            ctx->node->n_outputs);
     for (int i = 0; i < n; i++)
         ctx->out[i] = shapes[i].shape;
     return NULL;
@@ -23,7 +26,8 @@ static struct status *shape_csv(struct shape_inference *ctx) {
         if (ctx->in[i].rank > 1)
             return status_invalid("Shape must be at most rank 1 but is rank %d", ctx->in[i].rank);
         if (ctx->in[i].rank == 1 && ctx->in[i].dims[0] > 1)
-            return status_invalid("Shape of a default must be a length-0 or length-1 vector, or a scalar.");
+            return status_invalid(
+                "Shape of a default must be a length-0 or length-1 vector, or a scalar.");
     }
     ctx->out[0] = SHAPE_SCALAR;
     return NULL;
@@ -42,13 +46,16 @@ static struct status *shape_map_defun(struct shape_inference *ctx) {
     TRY(node_get_list(ctx->node, "Targuments", &types, &n_arguments));
     for (int i = 0; i < n_arguments && i < ctx->node->n_data; i++) {
         if (ctx->in[i].rank == 0)
-            return status_invalid("Arguments must have rank at least 1. Input %d has rank of 0.", i);
+            return status_invalid("Arguments must have rank at least 1. Input %d has rank of 0.",
+                                  i);
         if (ctx->in[i].rank > 0 && shape_merge_failed(n_rows, ctx->in[i].dims[0], &n_rows))
             return status_invalid("Arguments must have the same dimension 0.");
     }
     TRY(node_get_list(ctx->node, "output_shapes", &shapes, &n));
     if (n != ctx->node->n_outputs)
-        return status_invalid("`output_shapes` must be the same length as `output_types` (%d vs. %d)", n, ctx->node->n_outputs);
+        return status_invalid(
+            "`output_shapes` must be the same length as `output_types` (%d vs. %d)", n,
+            ctx->node->n_outputs);
     for (int i = 0; i < n; i++)
         TRY(shape_concat(ctx, shape_make(ctx, 1, &n_rows), shapes[i].shape, &ctx->out[i]));
     return NULL;

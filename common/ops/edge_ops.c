@@ -1,5 +1,5 @@
-/* The ends of edges that were cut (common/graph/internal_ops.h): the executor runs them itself. Their values' shapes are known to
- * the graph that was cut, not to its parts. */
+/* The ends of edges that were cut (common/graph/internal_ops.h): the executor runs them itself.
+ * Their values' shapes are known to the graph that was cut, not to its parts. */
 #include "common/ops/op_def.h"
 
 /* A feed: what its placeholder says. */

@@ -7,10 +7,12 @@ static struct status *parse_term(struct span text, struct einsum_term *term) {
     for (size_t i = 0; i < text.len; i++)
         n_periods += text.data[i] == '.';
     for (size_t i = 0; i < text.len; i++) {
-        bool is_ellipsis = n_periods == 3 && i + 3 <= text.len && memcmp(text.data + i, "...", 3) == 0;
+        bool is_ellipsis =
+            n_periods == 3 && i + 3 <= text.len && memcmp(text.data + i, "...", 3) == 0;
         if (text.data[i] == '.' && !is_ellipsis)
-            return status_invalid("Expected at most one ellipsis (...), but found %d periods (.) in the input subscript: %.*s", n_periods,
-                                  (int)text.len, (const char *)text.data);
+            return status_invalid("Expected at most one ellipsis (...), but found %d periods (.) "
+                                  "in the input subscript: %.*s",
+                                  n_periods, (int)text.len, (const char *)text.data);
         if (is_ellipsis) {
             term->ellipsis = term->n_labels;
             i += 2;
@@ -33,7 +35,9 @@ static size_t find(struct span text, const char *what, size_t from) {
     return text.len;
 }
 
-static bool has_label(const struct einsum_term *term, uint8_t label) { return memchr(term->labels, label, (size_t)term->n_labels) != NULL; }
+static bool has_label(const struct einsum_term *term, uint8_t label) {
+    return memchr(term->labels, label, (size_t)term->n_labels) != NULL;
+}
 
 static struct status *check_output(const struct einsum_equation *equation, struct span text) {
     for (int i = 0; i < equation->out.n_labels; i++) {
@@ -41,9 +45,9 @@ static struct status *check_output(const struct einsum_equation *equation, struc
         for (int k = 0; k < equation->n_inputs; k++)
             found |= has_label(&equation->in[k], equation->out.labels[i]);
         if (!found)
-            return status_invalid(
-                "Einsum output subscripts for equation '%.*s' has label '%c' which is not present in the input subscripts", (int)text.len,
-                (const char *)text.data, equation->out.labels[i]);
+            return status_invalid("Einsum output subscripts for equation '%.*s' has label '%c' "
+                                  "which is not present in the input subscripts",
+                                  (int)text.len, (const char *)text.data, equation->out.labels[i]);
     }
     return NULL;
 }
@@ -51,7 +55,8 @@ static struct status *check_output(const struct einsum_equation *equation, struc
 struct status *einsum_parse(struct span text, int n_inputs, struct einsum_equation *ret) {
     size_t arrow = find(text, "->", 0);
     if (arrow == text.len || find(text, "->", arrow + 2) != text.len)
-        return status_invalid("Expecting exactly one '->' in einsum equation: %.*s", (int)text.len, (const char *)text.data);
+        return status_invalid("Expecting exactly one '->' in einsum equation: %.*s", (int)text.len,
+                              (const char *)text.data);
     struct span left = {text.data, arrow};
     int n_terms = 0;
     for (size_t begin = 0; begin <= left.len; n_terms++) {
@@ -61,11 +66,11 @@ struct status *einsum_parse(struct span text, int n_inputs, struct einsum_equati
         begin = end + 1;
     }
     if (n_terms > EINSUM_MAX_INPUTS)
-        return status_invalid("Expecting 1 or 2 input subscripts in equation '%.*s' but got: %d", (int)text.len, (const char *)text.data,
-                              n_terms);
+        return status_invalid("Expecting 1 or 2 input subscripts in equation '%.*s' but got: %d",
+                              (int)text.len, (const char *)text.data, n_terms);
     if (n_terms != n_inputs)
-        return status_invalid("Expecting %d input subscripts in equation '%.*s' but got %d inputs", n_terms, (int)text.len,
-                              (const char *)text.data, n_inputs);
+        return status_invalid("Expecting %d input subscripts in equation '%.*s' but got %d inputs",
+                              n_terms, (int)text.len, (const char *)text.data, n_inputs);
     ret->n_inputs = n_inputs;
     TRY(parse_term((struct span){text.data + arrow + 2, text.len - arrow - 2}, &ret->out));
     return check_output(ret, text);
@@ -81,26 +86,28 @@ static void expand(const struct einsum_term *term, int ellipsis_rank, uint16_t *
     }
 }
 
-struct status *einsum_input_labels(const struct einsum_equation *equation, int input, int rank, uint16_t labels[SHAPE_MAX_RANK],
-                                   int *ret_ellipsis_rank) {
+struct status *einsum_input_labels(const struct einsum_equation *equation, int input, int rank,
+                                   uint16_t labels[SHAPE_MAX_RANK], int *ret_ellipsis_rank) {
     const struct einsum_term *term = &equation->in[input];
     bool fits = term->ellipsis < 0 ? rank == term->n_labels : rank >= term->n_labels;
     if (!fits)
-        return status_invalid("Expected input %d to have rank %s%d but got: %d", input, term->ellipsis < 0 ? "" : "at least ",
-                              term->n_labels, rank);
+        return status_invalid("Expected input %d to have rank %s%d but got: %d", input,
+                              term->ellipsis < 0 ? "" : "at least ", term->n_labels, rank);
     *ret_ellipsis_rank = rank - term->n_labels;
     expand(term, *ret_ellipsis_rank, labels);
     return NULL;
 }
 
-struct status *einsum_output_labels(const struct einsum_equation *equation, int ellipsis_rank, uint16_t labels[SHAPE_MAX_RANK],
-                                    int *ret_rank) {
+struct status *einsum_output_labels(const struct einsum_equation *equation, int ellipsis_rank,
+                                    uint16_t labels[SHAPE_MAX_RANK], int *ret_rank) {
     const struct einsum_term *out = &equation->out;
     if (out->ellipsis < 0 && ellipsis_rank > 0)
-        return status_invalid("Output contains %d broadcasting dimension(s) but no ellipsis (...) was found in the output subscripts.",
+        return status_invalid("Output contains %d broadcasting dimension(s) but no ellipsis (...) "
+                              "was found in the output subscripts.",
                               ellipsis_rank);
     if (out->n_labels + ellipsis_rank > SHAPE_MAX_RANK)
-        return status_exhausted("The output's rank of %d is beyond the limit of %d", out->n_labels + ellipsis_rank, SHAPE_MAX_RANK);
+        return status_exhausted("The output's rank of %d is beyond the limit of %d",
+                                out->n_labels + ellipsis_rank, SHAPE_MAX_RANK);
     *ret_rank = out->n_labels + ellipsis_rank;
     expand(out, ellipsis_rank, labels);
     return NULL;

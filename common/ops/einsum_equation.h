@@ -1,5 +1,6 @@
-/* Einsum's equation, "ab...,bc...->ac...": a term of labels for each input and one for the output. A label is any byte but the separators;
- * the ellipsis stands for the dimensions that have none, which are broadcast. Any thread. */
+/* Einsum's equation, "ab...,bc...->ac...": a term of labels for each input and one for the
+ * output. A label is any byte but the separators; the ellipsis stands for the dimensions that
+ * have none, which are broadcast. Any thread. */
 #ifndef MILLRACE_COMMON_OPS_EINSUM_EQUATION_H
 #define MILLRACE_COMMON_OPS_EINSUM_EQUATION_H
 
@@ -8,7 +9,8 @@
 
 enum {
     EINSUM_MAX_INPUTS = 2,
-    EINSUM_ELLIPSIS = 256,                                  /* label of the last dimension of the ellipsis; those before count on */
+    /* label of the last dimension of the ellipsis; those before count on */
+    EINSUM_ELLIPSIS = 256,
     EINSUM_N_LABELS = EINSUM_ELLIPSIS + SHAPE_MAX_RANK + 1, /* labels are below */
 };
 
@@ -24,12 +26,15 @@ struct einsum_equation {
 
 /* Errors: INVALID_ARGUMENT for what is no equation of n_inputs inputs. */
 struct status *einsum_parse(struct span text, int n_inputs, struct einsum_equation *ret) MUST_USE;
-/* The labels of the dimensions of an input of that rank; the ellipsis' number of dimensions. Errors: INVALID_ARGUMENT: the rank differs. */
-struct status *einsum_input_labels(const struct einsum_equation *equation, int input, int rank, uint16_t labels[SHAPE_MAX_RANK],
+/* The labels of the dimensions of an input of that rank; the ellipsis' number of dimensions.
+ * Errors: INVALID_ARGUMENT: the rank differs. */
+struct status *einsum_input_labels(const struct einsum_equation *equation, int input, int rank,
+                                   uint16_t labels[SHAPE_MAX_RANK],
                                    int *ret_ellipsis_rank) MUST_USE;
-/* The labels of the output when the inputs' ellipses have at most that many dimensions, and its rank. Errors: INVALID_ARGUMENT: the
- * output has no ellipsis to hold them; RESOURCE_EXHAUSTED: its rank is beyond the limit. */
-struct status *einsum_output_labels(const struct einsum_equation *equation, int ellipsis_rank, uint16_t labels[SHAPE_MAX_RANK],
-                                    int *ret_rank) MUST_USE;
+/* The labels of the output when the inputs' ellipses have at most that many dimensions, and its
+ * rank. Errors: INVALID_ARGUMENT: the output has no ellipsis to hold them; RESOURCE_EXHAUSTED:
+ * its rank is beyond the limit. */
+struct status *einsum_output_labels(const struct einsum_equation *equation, int ellipsis_rank,
+                                    uint16_t labels[SHAPE_MAX_RANK], int *ret_rank) MUST_USE;
 
 #endif

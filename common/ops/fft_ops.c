@@ -20,15 +20,24 @@ static struct status *real_transform(struct shape_inference *ctx, int rank, bool
     int64_t sizes[3];
     for (int i = 0; i < rank; i++) {
         int64_t length = value && value->n_elements == rank ? tensor_index_at(value, i) : -1;
-        sizes[i] = length < 0 ? -1 : forward && i == rank - 1 && length > 0 ? length / 2 + 1 : length;
+        sizes[i] = length < 0                               ? -1
+                   : forward && i == rank - 1 && length > 0 ? length / 2 + 1
+                                                            : length;
     }
-    return shape_concat(ctx, shape_sub(ctx, in, 0, in.rank - rank), shape_make(ctx, rank, sizes), &ctx->out[0]);
+    return shape_concat(ctx, shape_sub(ctx, in, 0, in.rank - rank), shape_make(ctx, rank, sizes),
+                        &ctx->out[0]);
 }
 
-#define SHAPES(rank)                                                                                                    \
-    static struct status *shape_complex_##rank(struct shape_inference *ctx) { return complex_transform(ctx, rank); }    \
-    static struct status *shape_forward_##rank(struct shape_inference *ctx) { return real_transform(ctx, rank, true); } \
-    static struct status *shape_inverse_##rank(struct shape_inference *ctx) { return real_transform(ctx, rank, false); }
+#define SHAPES(rank)                                                          \
+    static struct status *shape_complex_##rank(struct shape_inference *ctx) { \
+        return complex_transform(ctx, rank);                                  \
+    }                                                                         \
+    static struct status *shape_forward_##rank(struct shape_inference *ctx) { \
+        return real_transform(ctx, rank, true);                               \
+    }                                                                         \
+    static struct status *shape_inverse_##rank(struct shape_inference *ctx) { \
+        return real_transform(ctx, rank, false);                              \
+    }
 SHAPES(1)
 SHAPES(2)
 SHAPES(3)

@@ -7,8 +7,10 @@ extern const struct op_def_list image_ops;
 
 static int64_t dim_of(struct shape shape, int i) { return shape.rank > i ? shape.dims[i] : -1; }
 
-/* [batch, the two sizes of an int32 vector input where known, channels]; a size of -1 is not known either. */
-static struct status *resized(struct shape_inference *ctx, int64_t batch, int size_input, int64_t channels) {
+/* [batch, the two sizes of an int32 vector input where known, channels]; a size of -1 is not
+ * known either. */
+static struct status *resized(struct shape_inference *ctx, int64_t batch, int size_input,
+                              int64_t channels) {
     struct shape unused;
     const struct tensor *size = ctx->in_values[size_input];
     TRY(shape_require_rank(ctx, size_input, 1, &unused));
@@ -18,8 +20,9 @@ static struct status *resized(struct shape_inference *ctx, int64_t batch, int si
     for (int i = 0; i < 2 && size && size->n_elements == 2; i++) {
         dims[i + 1] = tensor_index_at(size, i);
         if (dims[i + 1] < -1)
-            return status_invalid("Dimension size, given by scalar input %d must be non-negative but is %lld", size_input,
-                                  (long long)dims[i + 1]);
+            return status_invalid(
+                "Dimension size, given by scalar input %d must be non-negative but is %lld",
+                size_input, (long long)dims[i + 1]);
     }
     ctx->out[0] = shape_make(ctx, 4, dims);
     return NULL;
@@ -142,7 +145,8 @@ static struct status *shape_combined(struct shape_inference *ctx) {
     TRY(shape_merge_dims(dim_of(boxes, 3), 4, &ignored));
     TRY(node_get_b(ctx->node, "pad_per_class", &pads));
     const struct tensor *total = ctx->in_values[3], *per_class = ctx->in_values[2];
-    int64_t n = total && total->n_elements == 1 ? tensor_index_at(total, 0) : -1, all = -1, n_classes = dim_of(scores, 2);
+    int64_t n = total && total->n_elements == 1 ? tensor_index_at(total, 0) : -1, all = -1,
+            n_classes = dim_of(scores, 2);
     if (n == 0 || n < -1)
         return status_invalid("max_total_size should be > 0 ");
     if (pads) {

@@ -42,14 +42,16 @@ struct tensor *graph_shapes_new_values(struct graph_shapes *shapes, int n) {
     memset(values, 0, size);
     if (shapes->n_values + n > shapes->values_capacity) {
         shapes->values_capacity = 2 * (shapes->n_values + n);
-        shapes->values = xreallocarray(shapes->values, (size_t)shapes->values_capacity, sizeof(shapes->values[0]));
+        shapes->values = xreallocarray(shapes->values, (size_t)shapes->values_capacity,
+                                       sizeof(shapes->values[0]));
     }
     for (int i = 0; i < n; i++)
         shapes->values[shapes->n_values++] = &values[i];
     return values;
 }
 
-struct shape graph_shapes_keep(struct graph_shapes *shapes, struct shape shape, const struct shape *like, int n_like) {
+struct shape graph_shapes_keep(struct graph_shapes *shapes, struct shape shape,
+                               const struct shape *like, int n_like) {
     if (shape.rank <= 0)
         return (struct shape){shape.rank, NULL};
     for (int i = 0; i < n_like; i++)
@@ -59,7 +61,8 @@ struct shape graph_shapes_keep(struct graph_shapes *shapes, struct shape shape, 
 }
 
 /* Most shapes are an input's; many outputs tend to have one. */
-static void keep_output(struct inferrer *r, const struct shape_inference *ctx, int i, struct inferred *outputs) {
+static void keep_output(struct inferrer *r, const struct shape_inference *ctx, int i,
+                        struct inferred *outputs) {
     enum { LOOKED_AT = 3 };
     struct shape shape = ctx->out[i];
     if (i > 0 && shape.rank == ctx->out[i - 1].rank && shape.dims == ctx->out[i - 1].dims)
@@ -67,12 +70,14 @@ static void keep_output(struct inferrer *r, const struct shape_inference *ctx, i
     else if (i < ctx->node->n_data && shape.dims == ctx->in[i].dims)
         outputs[i].shape = graph_shapes_keep(r->shapes, shape, &ctx->in[i], 1);
     else
-        outputs[i].shape = graph_shapes_keep(r->shapes, shape, ctx->in, MIN(ctx->node->n_data, LOOKED_AT));
+        outputs[i].shape =
+            graph_shapes_keep(r->shapes, shape, ctx->in, MIN(ctx->node->n_data, LOOKED_AT));
     if (ctx->out_handle_dtypes[i] == DT_INVALID)
         return;
     struct inferred_handle *handle = arena_new(&r->shapes->arena, struct inferred_handle);
     handle->dtype = ctx->out_handle_dtypes[i];
-    handle->shape = graph_shapes_keep(r->shapes, ctx->out_handle_shapes[i], ctx->in_handle_shapes, MIN(ctx->node->n_data, LOOKED_AT));
+    handle->shape = graph_shapes_keep(r->shapes, ctx->out_handle_shapes[i], ctx->in_handle_shapes,
+                                      MIN(ctx->node->n_data, LOOKED_AT));
     outputs[i].handle = handle;
 }
 
@@ -113,8 +118,8 @@ static void read_inputs(struct inferrer *r, const struct node *node, struct infe
     }
 }
 
-static struct status *run_shape_fn(struct inferrer *r, const struct op_def *def, struct shape_inference *ctx,
-                                   const struct infer_inputs *in) {
+static struct status *run_shape_fn(struct inferrer *r, const struct op_def *def,
+                                   struct shape_inference *ctx, const struct infer_inputs *in) {
     struct status *st = def->shape(ctx);
     if (!st)
         return NULL;
@@ -204,13 +209,15 @@ static struct status *infer_new(struct inferrer *r, int first_id) {
 static void make_room(struct graph_shapes *shapes, int n_nodes) {
     if (n_nodes > shapes->capacity) {
         shapes->capacity = MAX(n_nodes, 2 * shapes->capacity);
-        shapes->nodes = xreallocarray(shapes->nodes, (size_t)shapes->capacity, sizeof(shapes->nodes[0]));
+        shapes->nodes =
+            xreallocarray(shapes->nodes, (size_t)shapes->capacity, sizeof(shapes->nodes[0]));
     }
     for (int id = shapes->n_nodes; id < n_nodes; id++)
         shapes->nodes[id] = NULL;
 }
 
-struct status *graph_infer_shapes(const struct graph *graph, struct graph_shapes *shapes, const struct infer_options *options) {
+struct status *graph_infer_shapes(const struct graph *graph, struct graph_shapes *shapes,
+                                  const struct infer_options *options) {
     struct inferrer r = {
         .graph = graph,
         .shapes = shapes,
@@ -237,29 +244,36 @@ struct status *graph_infer_shapes(const struct graph *graph, struct graph_shapes
 
 /* ---- look-ups ---- */
 
-static const struct inferred *find(const struct graph_shapes *shapes, const struct node *node, int output) {
-    bool is_known = node->id < shapes->n_nodes && output >= 0 && output < node->n_outputs && shapes->nodes[node->id];
+static const struct inferred *find(const struct graph_shapes *shapes, const struct node *node,
+                                   int output) {
+    bool is_known = node->id < shapes->n_nodes && output >= 0 && output < node->n_outputs &&
+                    shapes->nodes[node->id];
     return is_known ? &shapes->nodes[node->id][output] : NULL;
 }
 
-struct shape graph_shapes_of(const struct graph_shapes *shapes, const struct node *node, int output) {
+struct shape graph_shapes_of(const struct graph_shapes *shapes, const struct node *node,
+                             int output) {
     const struct inferred *inferred = find(shapes, node, output);
     return inferred ? inferred->shape : SHAPE_UNKNOWN;
 }
 
-const struct tensor *graph_shapes_value(const struct graph_shapes *shapes, const struct node *node, int output) {
+const struct tensor *graph_shapes_value(const struct graph_shapes *shapes, const struct node *node,
+                                        int output) {
     const struct inferred *inferred = find(shapes, node, output);
     return inferred ? inferred->value : NULL;
 }
 
-const struct inferred_handle *graph_shapes_handle(const struct graph_shapes *shapes, const struct node *node, int output) {
+const struct inferred_handle *graph_shapes_handle(const struct graph_shapes *shapes,
+                                                  const struct node *node, int output) {
     const struct inferred *inferred = find(shapes, node, output);
     return inferred ? inferred->handle : NULL;
 }
 
 int64_t graph_shapes_bytes(const struct graph_shapes *shapes, const struct node *node, int output) {
     struct shape shape = graph_shapes_of(shapes, node, output);
-    enum dtype dtype = output >= 0 && output < node->n_outputs ? dtype_base((enum dtype)node->out_types[output]) : DT_INVALID;
+    enum dtype dtype = output >= 0 && output < node->n_outputs
+                           ? dtype_base((enum dtype)node->out_types[output])
+                           : DT_INVALID;
     int64_t n, size;
     if (!shape_is_full(shape) || dtype_is_object(dtype))
         return -1;

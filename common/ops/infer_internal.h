@@ -25,14 +25,17 @@ struct infer_inputs {
 };
 
 /* Sets `value` or `as_shape` of the node's outputs, whose shapes stand, where they can be known. */
-void infer_values(struct inferrer *inferrer, const struct node *node, const struct infer_inputs *in, struct inferred *outputs);
+void infer_values(struct inferrer *inferrer, const struct node *node, const struct infer_inputs *in,
+                  struct inferred *outputs);
 
 /* Adds to a shape function's words what TensorFlow adds: the node and what its inputs were. */
-struct status *infer_refusal_take(struct status *st, const struct node *node, const struct infer_inputs *in) MUST_USE;
+struct status *infer_refusal_take(struct status *st, const struct node *node,
+                                  const struct infer_inputs *in) MUST_USE;
 
 /* A tensor that the shapes own. */
 struct tensor *graph_shapes_new_values(struct graph_shapes *shapes, int n);
 /* A copy in the shapes' arena; sizes that lie in `like` are shared. */
-struct shape graph_shapes_keep(struct graph_shapes *shapes, struct shape shape, const struct shape *like, int n_like);
+struct shape graph_shapes_keep(struct graph_shapes *shapes, struct shape shape,
+                               const struct shape *like, int n_like);
 
 #endif

@@ -1,7 +1,7 @@
 /* The words around a shape function's complaint, as TensorFlow's client libraries word them:
  *
- *   Dimensions must be equal, but are 4 and 3 for '{{node m}} = MatMul[T=DT_FLOAT, transpose_a=false](a, b:1, ^c)' with input shapes:
- * [3,4], ?.
+ *   Dimensions must be equal, but are 4 and 3 for '{{node m}} = MatMul[T=DT_FLOAT,
+ * transpose_a=false](a, b:1, ^c)' with input shapes: [3,4], ?.
  *        [[{{node m}}]] */
 #include <ctype.h>
 
@@ -41,7 +41,8 @@ static void add_node(const struct node *node, struct str *out) {
     str_add(out, "](");
     for (int i = 0; i < MIN(node->n_inputs, (int)MAX_SHOWN); i++) {
         const struct node_input *input = &node->inputs[i];
-        str_addf(out, "%s%s%s", i > 0 ? ", " : "", input->index == CONTROL_EDGE ? "^" : "", input->src->name);
+        str_addf(out, "%s%s%s", i > 0 ? ", " : "", input->index == CONTROL_EDGE ? "^" : "",
+                 input->src->name);
         if (input->index > 0)
             str_addf(out, ":%d", input->index);
     }
@@ -55,7 +56,8 @@ static void add_shape(struct shape shape, struct str *out) {
         shape_print(shape, out);
 }
 
-struct status *infer_refusal_take(struct status *st, const struct node *node, const struct infer_inputs *in) {
+struct status *infer_refusal_take(struct status *st, const struct node *node,
+                                  const struct infer_inputs *in) {
     struct str text = STR_INIT;
     str_add(&text, " for '");
     add_node(node, &text);

@@ -2,8 +2,9 @@
  *
  *   x [?,3]   Shape(x) = (?,3)   StridedSlice(…, 1) = 3   Pack(3, n) = (3,?)   Reshape(y, …) [3,?]
  *
- * A vector of which every element is known is a constant as any other; one of which some are is an `as_shape`, in which -1 is a number that
- * is not known, or that was -1. Where all inputs are constant, the op's own kernel says what comes out. */
+ * A vector of which every element is known is a constant as any other; one of which some are is
+ * an `as_shape`, in which -1 is a number that is not known, or that was -1. Where all inputs are
+ * constant, the op's own kernel says what comes out. */
 #include <limits.h>
 
 #include "common/base/clock.h"
@@ -19,10 +20,13 @@ static void set_index(struct tensor *t, int64_t at, int64_t value) {
         ((int64_t *)tensor_data(t))[at] = value;
 }
 
-static bool fits(enum dtype dtype, int64_t value) { return dtype == DT_INT64 || (value >= INT32_MIN && value <= INT32_MAX); }
+static bool fits(enum dtype dtype, int64_t value) {
+    return dtype == DT_INT64 || (value >= INT32_MIN && value <= INT32_MAX);
+}
 
 /* A constant of known, non-negative elements; rank 0 takes the first. */
-static void set_constant(struct inferrer *r, enum dtype dtype, int rank, int64_t n, const int64_t *elements, struct inferred *output) {
+static void set_constant(struct inferrer *r, enum dtype dtype, int rank, int64_t n,
+                         const int64_t *elements, struct inferred *output) {
     for (int64_t i = 0; i < n; i++)
         if (!fits(dtype, elements[i]))
             return; /* the kernel refuses it */
@@ -37,7 +41,8 @@ static void set_constant(struct inferrer *r, enum dtype dtype, int rank, int64_t
     output->value = value;
 }
 
-static void set_vector(struct inferrer *r, enum dtype dtype, struct shape vector, struct inferred *output) {
+static void set_vector(struct inferrer *r, enum dtype dtype, struct shape vector,
+                       struct inferred *output) {
     if (vector.rank < 0)
         return;
     if (shape_is_full(vector)) {
@@ -49,19 +54,23 @@ static void set_vector(struct inferrer *r, enum dtype dtype, struct shape vector
     output->as_shape = as_shape;
 }
 
-static void set_scalar(struct inferrer *r, enum dtype dtype, int64_t element, struct inferred *output) {
+static void set_scalar(struct inferrer *r, enum dtype dtype, int64_t element,
+                       struct inferred *output) {
     if (element >= 0)
         set_constant(r, dtype, 0, 1, &element, output);
 }
 
 /* ---- reading ---- */
 
-static bool is_index(const struct tensor *value) { return value && (value->dtype == DT_INT32 || value->dtype == DT_INT64); }
+static bool is_index(const struct tensor *value) {
+    return value && (value->dtype == DT_INT32 || value->dtype == DT_INT64);
+}
 
 /* -1 where it is not known, or negative. */
 static int64_t scalar_of(const struct infer_inputs *in, int input) {
     const struct tensor *value = in->values[input];
-    return is_index(value) && value->n_elements == 1 ? MAX(tensor_index_at(value, 0), (int64_t)-1) : -1;
+    return is_index(value) && value->n_elements == 1 ? MAX(tensor_index_at(value, 0), (int64_t)-1)
+                                                     : -1;
 }
 
 /* An input vector; of unknown rank where not even its length is known. */
@@ -99,7 +108,9 @@ static void value_of_variable_shape(struct value_ctx *ctx) {
         set_vector(ctx->r, ctx->dtype, ctx->in->handle_shapes[0], &ctx->outputs[0]);
 }
 
-static void value_of_rank(struct value_ctx *ctx) { set_scalar(ctx->r, ctx->dtype, ctx->in->shapes[0].rank, &ctx->outputs[0]); }
+static void value_of_rank(struct value_ctx *ctx) {
+    set_scalar(ctx->r, ctx->dtype, ctx->in->shapes[0].rank, &ctx->outputs[0]);
+}
 
 static void value_of_size(struct value_ctx *ctx) {
     int64_t n;
@@ -157,7 +168,8 @@ static void value_of_strided_slice(struct value_ctx *ctx) {
     int64_t n = from.rank;
     struct status *st = strided_slice_masks_read(ctx->node, &masks);
     if (!st)
-        st = strided_slice_resolve(&masks, (struct shape){1, &n}, in->values[1], in->values[2], in->values[3], slice);
+        st = strided_slice_resolve(&masks, (struct shape){1, &n}, in->values[1], in->values[2],
+                                   in->values[3], slice);
     if (st) {
         status_unref(st);
         return;
@@ -214,17 +226,20 @@ enum {
     MAX_OTHER_ELEMENTS = 8 /* of a value that is no index: conditions, and factors of a size */
 };
 
-static bool are_all_known(const struct inferrer *r, const struct node *node, const struct infer_inputs *in) {
+static bool are_all_known(const struct inferrer *r, const struct node *node,
+                          const struct infer_inputs *in) {
     for (int i = 0; i < node->n_data; i++)
         if (!in->values[i] || in->values[i]->n_elements > r->options->max_elements)
             return false;
     return node->n_data > 0 && node->n_data <= MAX_INPUTS;
 }
 
-static bool are_wanted(const struct inferrer *r, const struct node *node, const struct inferred *outputs) {
+static bool are_wanted(const struct inferrer *r, const struct node *node,
+                       const struct inferred *outputs) {
     for (int i = 0; i < node->n_outputs; i++) {
         enum dtype dtype = (enum dtype)node->out_types[i];
-        int64_t n = 0, max = dtype == DT_INT32 || dtype == DT_INT64 ? r->options->max_elements : MAX_OTHER_ELEMENTS;
+        int64_t n = 0, max = dtype == DT_INT32 || dtype == DT_INT64 ? r->options->max_elements
+                                                                    : MAX_OTHER_ELEMENTS;
         if (!dtype_in(dtype, DTYPES_PLAIN) || !shape_is_full(outputs[i].shape))
             return false;
         struct status *st = shape_n_elements(outputs[i].shape, &n);
@@ -245,12 +260,15 @@ static bool is_in_time(struct inferrer *r) {
     return r->n_evaluations < r->options->max_evaluations;
 }
 
-static void evaluate(struct inferrer *r, const struct node *node, const struct infer_inputs *in, struct inferred *outputs) {
-    if (!r->options->evaluate || node_is_stateful(node) || node_is_op(node, "PlaceholderWithDefault") || !are_wanted(r, node, outputs) ||
+static void evaluate(struct inferrer *r, const struct node *node, const struct infer_inputs *in,
+                     struct inferred *outputs) {
+    if (!r->options->evaluate || node_is_stateful(node) ||
+        node_is_op(node, "PlaceholderWithDefault") || !are_wanted(r, node, outputs) ||
         !is_in_time(r))
         return;
     r->n_evaluations++;
-    struct tensor *inputs = arena_alloc_aligned(&r->scratch, (size_t)node->n_data * sizeof(*inputs), _Alignof(struct tensor));
+    struct tensor *inputs = arena_alloc_aligned(&r->scratch, (size_t)node->n_data * sizeof(*inputs),
+                                                _Alignof(struct tensor));
     for (int i = 0; i < node->n_data; i++)
         inputs[i] = *in->values[i]; /* borrowed: never cleared */
     int n_before = r->shapes->n_values;
@@ -264,11 +282,13 @@ static void evaluate(struct inferrer *r, const struct node *node, const struct i
             outputs[i].value = &values[i];
 }
 
-void infer_values(struct inferrer *inferrer, const struct node *node, const struct infer_inputs *in, struct inferred *outputs) {
+void infer_values(struct inferrer *inferrer, const struct node *node, const struct infer_inputs *in,
+                  struct inferred *outputs) {
     if (node->n_outputs == 0)
         return;
     if (node->n_data == 0) {
-        const struct attr_value *value = node_is_op(node, "Const") ? node_attr(node, "value") : NULL;
+        const struct attr_value *value =
+            node_is_op(node, "Const") ? node_attr(node, "value") : NULL;
         outputs[0].value = value ? value->tensor : NULL;
         return;
     }

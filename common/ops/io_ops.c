@@ -35,7 +35,8 @@ static struct status *shape_save_v2(struct shape_inference *ctx) { return shape_
 static struct status *shape_save(struct shape_inference *ctx) { return shape_save_of(ctx, 2); }
 
 /* The slice of a spec that is known; a tensor's own shape stands in no graph. */
-static struct status *shape_of_spec(struct shape_inference *ctx, struct span spec, struct shape *ret) {
+static struct status *shape_of_spec(struct shape_inference *ctx, struct span spec,
+                                    struct shape *ret) {
     struct shape whole;
     struct tensor_slice slice;
     *ret = SHAPE_UNKNOWN;
@@ -62,7 +63,8 @@ static struct status *shape_restore(struct shape_inference *ctx) { return requir
 
 static struct status *shape_restore_slice(struct shape_inference *ctx) {
     TRY(require_scalars(ctx, 3));
-    return ctx->in_values[2] ? shape_of_spec(ctx, tensor_string(ctx->in_values[2], 0), &ctx->out[0]) : NULL;
+    return ctx->in_values[2] ? shape_of_spec(ctx, tensor_string(ctx->in_values[2], 0), &ctx->out[0])
+                             : NULL;
 }
 
 static struct status *shape_merge_v2(struct shape_inference *ctx) {

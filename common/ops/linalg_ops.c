@@ -1,18 +1,24 @@
-/* The linear algebra family: factorisations, solvers and functions of matrices, on stacks of them. */
+/* The linear algebra family: factorisations, solvers and functions of matrices, on stacks of
+ * them. */
 #include "common/ops/einsum_equation.h"
 #include "common/ops/op_def.h"
 
 /* ---- parts of shapes ---- */
 
-/* [stack] + the last dimensions; unknown when the stack is. `n_last` -1: the stack itself is the whole. */
-static struct status *with_stack(struct shape_inference *ctx, struct shape of, int output, int n_last, int64_t first, int64_t second) {
+/* [stack] + the last dimensions; unknown when the stack is. `n_last` -1: the stack itself is the
+ * whole. */
+static struct status *with_stack(struct shape_inference *ctx, struct shape of, int output,
+                                 int n_last, int64_t first, int64_t second) {
     if (of.rank == SHAPE_UNKNOWN_RANK)
         return NULL;
     struct shape stack = shape_sub(ctx, of, 0, of.rank - 2);
-    return shape_concat(ctx, stack, shape_make(ctx, n_last, (int64_t[]){first, second}), &ctx->out[output]);
+    return shape_concat(ctx, stack, shape_make(ctx, n_last, (int64_t[]){first, second}),
+                        &ctx->out[output]);
 }
 
-static int64_t from_end(struct shape shape, int i) { return shape.rank == SHAPE_UNKNOWN_RANK ? -1 : shape.dims[shape.rank - i]; }
+static int64_t from_end(struct shape shape, int i) {
+    return shape.rank == SHAPE_UNKNOWN_RANK ? -1 : shape.dims[shape.rank - i];
+}
 
 /* Input 0 is [..., n, n]; ret_n is -1 while unknown. */
 static struct status *square_input(struct shape_inference *ctx, int64_t *ret_n) {
@@ -20,9 +26,13 @@ static struct status *square_input(struct shape_inference *ctx, int64_t *ret_n) 
     return shape_merge_dims(from_end(ctx->in[0], 2), from_end(ctx->in[0], 1), ret_n);
 }
 
-static int64_t smaller(int64_t a, int64_t b) { return a == 0 || b == 0 ? 0 : a < 0 || b < 0 ? -1 : MIN(a, b); }
+static int64_t smaller(int64_t a, int64_t b) {
+    return a == 0 || b == 0 ? 0 : a < 0 || b < 0 ? -1 : MIN(a, b);
+}
 
-static struct status *flag_of(struct shape_inference *ctx, const char *name, bool *ret) { return node_get_b(ctx->node, name, ret); }
+static struct status *flag_of(struct shape_inference *ctx, const char *name, bool *ret) {
+    return node_get_b(ctx->node, name, ret);
+}
 
 /* ---- shapes ---- */
 
@@ -50,10 +60,12 @@ static struct status *shape_solve_of(struct shape_inference *ctx, bool is_square
     struct shape matrix = ctx->in[0], rhs = ctx->in[1], stack;
     if (matrix.rank == SHAPE_UNKNOWN_RANK || rhs.rank == SHAPE_UNKNOWN_RANK)
         return NULL;
-    TRY(shape_merge(ctx, shape_sub(ctx, matrix, 0, matrix.rank - 2), shape_sub(ctx, rhs, 0, rhs.rank - 2), &stack));
+    TRY(shape_merge(ctx, shape_sub(ctx, matrix, 0, matrix.rank - 2),
+                    shape_sub(ctx, rhs, 0, rhs.rank - 2), &stack));
     TRY(shape_merge_dims(from_end(matrix, 2), from_end(rhs, 2), &rows));
     int64_t columns = is_square ? rows : from_end(matrix, 1);
-    return shape_concat(ctx, stack, shape_make(ctx, 2, (int64_t[]){columns, from_end(rhs, 1)}), &ctx->out[0]);
+    return shape_concat(ctx, stack, shape_make(ctx, 2, (int64_t[]){columns, from_end(rhs, 1)}),
+                        &ctx->out[0]);
 }
 static struct status *shape_solve(struct shape_inference *ctx) { return shape_solve_of(ctx, true); }
 static struct status *shape_solve_ls(struct shape_inference *ctx) {
@@ -72,11 +84,17 @@ static struct status *triangular(struct shape_inference *ctx, bool is_square) {
     if (matrix.rank == SHAPE_UNKNOWN_RANK || rhs.rank == SHAPE_UNKNOWN_RANK)
         return NULL;
     TRY(shape_merge_dims(from_end(matrix, 1), from_end(rhs, 2), &n));
-    TRY(shape_of_broadcast(ctx, shape_sub(ctx, matrix, 0, matrix.rank - 2), shape_sub(ctx, rhs, 0, rhs.rank - 2), &stack));
-    return shape_concat(ctx, stack, shape_make(ctx, 2, (int64_t[]){n, from_end(rhs, 1)}), &ctx->out[0]);
+    TRY(shape_of_broadcast(ctx, shape_sub(ctx, matrix, 0, matrix.rank - 2),
+                           shape_sub(ctx, rhs, 0, rhs.rank - 2), &stack));
+    return shape_concat(ctx, stack, shape_make(ctx, 2, (int64_t[]){n, from_end(rhs, 1)}),
+                        &ctx->out[0]);
 }
-static struct status *shape_triangular_solve(struct shape_inference *ctx) { return triangular(ctx, true); }
-static struct status *shape_banded_solve(struct shape_inference *ctx) { return triangular(ctx, false); }
+static struct status *shape_triangular_solve(struct shape_inference *ctx) {
+    return triangular(ctx, true);
+}
+static struct status *shape_banded_solve(struct shape_inference *ctx) {
+    return triangular(ctx, false);
+}
 
 static struct status *shape_lu(struct shape_inference *ctx) {
     int64_t n;
@@ -89,7 +107,8 @@ static struct status *shape_qr(struct shape_inference *ctx) {
     bool full = false;
     TRY(shape_require_rank_at_least(ctx, 0, 2));
     TRY(flag_of(ctx, "full_matrices", &full));
-    int64_t m = from_end(ctx->in[0], 2), n = from_end(ctx->in[0], 1), inner = full ? m : smaller(m, n);
+    int64_t m = from_end(ctx->in[0], 2), n = from_end(ctx->in[0], 1),
+            inner = full ? m : smaller(m, n);
     TRY(with_stack(ctx, ctx->in[0], 0, 2, m, inner));
     return with_stack(ctx, ctx->in[0], 1, 2, inner, n);
 }
@@ -129,7 +148,8 @@ static struct status *shape_tridiagonal_solve(struct shape_inference *ctx) {
     TRY(shape_require_rank_at_least(ctx, 1, 2));
     if (diagonals.rank == SHAPE_UNKNOWN_RANK || rhs.rank == SHAPE_UNKNOWN_RANK)
         return NULL;
-    TRY(shape_merge(ctx, shape_sub(ctx, diagonals, 0, diagonals.rank - 2), shape_sub(ctx, rhs, 0, rhs.rank - 2), &stack));
+    TRY(shape_merge(ctx, shape_sub(ctx, diagonals, 0, diagonals.rank - 2),
+                    shape_sub(ctx, rhs, 0, rhs.rank - 2), &stack));
     TRY(shape_merge_dims(from_end(diagonals, 2), 3, &three));
     TRY(shape_merge_dims(from_end(diagonals, 1), from_end(rhs, 2), &n));
     ctx->out[0] = rhs;
@@ -190,13 +210,16 @@ static struct status *shape_einsum(struct shape_inference *ctx) {
 /* ---- costs ---- */
 
 /* Of the order of m·n·min(m, n) for each matrix. */
-static struct op_cost cost_cubic(const struct node *node, const struct shape *in, const struct shape *out) {
+static struct op_cost cost_cubic(const struct node *node, const struct shape *in,
+                                 const struct shape *out) {
     (void)out;
     double elements = 1;
     for (int i = 0; i < in[0].rank; i++)
         elements *= (double)in[0].dims[i];
     double inner = in[0].rank >= 2 ? (double)smaller(from_end(in[0], 2), from_end(in[0], 1)) : 1;
-    return (struct op_cost){.flops = 2 * elements * inner, .bytes = 3 * elements * (double)dtype_size((enum dtype)node->in_types[0])};
+    return (struct op_cost){.flops = 2 * elements * inner,
+                            .bytes =
+                                3 * elements * (double)dtype_size((enum dtype)node->in_types[0])};
 }
 
 /* ---- rows ---- */

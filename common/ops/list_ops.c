@@ -1,5 +1,6 @@
-/* The TensorList family. What a handle is known to refer to is one element: its dtype and (maybe partial) shape, which every element
- * that is set fits. What a reader asks for does not count where the element itself decides. */
+/* The TensorList family. What a handle is known to refer to is one element: its dtype and (maybe
+ * partial) shape, which every element that is set fits. What a reader asks for does not count
+ * where the element itself decides. */
 #include "common/ops/op_def.h"
 
 extern const struct op_def_list list_ops;
@@ -18,13 +19,15 @@ static bool has_handle(const struct shape_inference *ctx, int input) {
 }
 
 /* The element shape of the list that is an input; unknown when nobody knows the list. */
-static struct status *element_of(const struct shape_inference *ctx, int input, enum dtype dtype, struct shape *ret) {
+static struct status *element_of(const struct shape_inference *ctx, int input, enum dtype dtype,
+                                 struct shape *ret) {
     *ret = SHAPE_UNKNOWN;
     if (!has_handle(ctx, input))
         return NULL;
     if (ctx->in_handle_dtypes[input] != dtype)
-        return status_invalid("Expected list with element dtype %s but got list with element dtype %s", dtype_name(dtype),
-                              dtype_name(ctx->in_handle_dtypes[input]));
+        return status_invalid(
+            "Expected list with element dtype %s but got list with element dtype %s",
+            dtype_name(dtype), dtype_name(ctx->in_handle_dtypes[input]));
     *ret = ctx->in_handle_shapes[input];
     return NULL;
 }
@@ -49,7 +52,8 @@ static struct shape rows_of(struct shape_inference *ctx, struct shape shape) {
     return shape.rank < 1 ? SHAPE_UNKNOWN : shape_sub(ctx, shape, 1, -1);
 }
 
-static struct status *prepend(struct shape_inference *ctx, int64_t n, struct shape shape, struct shape *ret) {
+static struct status *prepend(struct shape_inference *ctx, int64_t n, struct shape shape,
+                              struct shape *ret) {
     return shape_concat(ctx, shape_make(ctx, 1, &n), shape, ret);
 }
 
@@ -123,7 +127,9 @@ static struct status *shape_push_batch(struct shape_inference *ctx) {
 
 static struct status *shape_set(struct shape_inference *ctx) {
     struct shape element, unused;
-    enum dtype dtype = has_handle(ctx, 0) ? ctx->in_handle_dtypes[0] : (enum dtype)ctx->node->in_types[2]; /* the kernel compares */
+    /* the kernel compares */
+    enum dtype dtype =
+        has_handle(ctx, 0) ? ctx->in_handle_dtypes[0] : (enum dtype)ctx->node->in_types[2];
     TRY(element_of(ctx, 0, dtype, &element));
     TRY(shape_merge(ctx, ctx->in[2], element, &unused));
     ctx->out[0] = SHAPE_SCALAR;
@@ -192,7 +198,8 @@ static struct status *shape_pop(struct shape_inference *ctx) {
 }
 
 /* The elements' shape, which every one must have here. */
-static struct status *merged_element(struct shape_inference *ctx, int asked_input, struct shape *ret) {
+static struct status *merged_element(struct shape_inference *ctx, int asked_input,
+                                     struct shape *ret) {
     struct shape element, asked;
     TRY(element_of(ctx, 0, (enum dtype)ctx->node->out_types[0], &element));
     TRY(shape_argument(ctx, asked_input, &asked));
@@ -210,7 +217,11 @@ static struct status *shape_stack(struct shape_inference *ctx) {
 static struct status *shape_list_gather(struct shape_inference *ctx) {
     struct shape element, indices = ctx->in[1];
     TRY(merged_element(ctx, 2, &element));
-    return prepend(ctx, indices.rank == 1 ? indices.dims[0] : indices.rank == 0 ? 1 : -1, element, &ctx->out[0]);
+    return prepend(ctx,
+                   indices.rank == 1   ? indices.dims[0]
+                   : indices.rank == 0 ? 1
+                                       : -1,
+                   element, &ctx->out[0]);
 }
 
 static struct status *shape_list_concat(struct shape_inference *ctx) {

@@ -8,7 +8,9 @@ static struct status *shape_pass_input(struct shape_inference *ctx) {
     return NULL;
 }
 
-static struct status *shape_print_v2(struct shape_inference *ctx) { return shape_require_rank(ctx, 0, 0, NULL); }
+static struct status *shape_print_v2(struct shape_inference *ctx) {
+    return shape_require_rank(ctx, 0, 0, NULL);
+}
 
 // clang-format off
 static const struct op_def rows[] = {

@@ -15,13 +15,14 @@ static struct status *shape_table(struct shape_inference *ctx) {
 }
 
 /* keys' shape, then one value's. */
-static struct status *shape_values(struct shape_inference *ctx, struct shape keys, enum dtype dtype, struct shape *ret) {
+static struct status *shape_values(struct shape_inference *ctx, struct shape keys, enum dtype dtype,
+                                   struct shape *ret) {
     *ret = SHAPE_UNKNOWN;
     if (!ctx->in_handle_dtypes || ctx->in_handle_dtypes[0] == DT_INVALID)
         return NULL;
     if (ctx->in_handle_dtypes[0] != dtype)
-        return status_invalid("Trying to read value with wrong dtype. Expected %s got %s", dtype_name(ctx->in_handle_dtypes[0]),
-                              dtype_name(dtype));
+        return status_invalid("Trying to read value with wrong dtype. Expected %s got %s",
+                              dtype_name(ctx->in_handle_dtypes[0]), dtype_name(dtype));
     return shape_concat(ctx, keys, ctx->in_handle_shapes[0], ret);
 }
 
@@ -35,7 +36,9 @@ static struct status *shape_size(struct shape_inference *ctx) {
     return shape_scalar(ctx);
 }
 
-static struct status *shape_export(struct shape_inference *ctx) { return shape_require_rank(ctx, 0, 0, NULL); }
+static struct status *shape_export(struct shape_inference *ctx) {
+    return shape_require_rank(ctx, 0, 0, NULL);
+}
 
 static struct status *shape_initialize(struct shape_inference *ctx) {
     struct shape keys, unused;
@@ -49,7 +52,9 @@ static struct status *shape_initialize_from_file(struct shape_inference *ctx) {
     return shape_require_rank(ctx, 1, 0, NULL);
 }
 
-static struct status *shape_change(struct shape_inference *ctx) { return shape_require_rank(ctx, 0, 0, NULL); }
+static struct status *shape_change(struct shape_inference *ctx) {
+    return shape_require_rank(ctx, 0, 0, NULL);
+}
 
 // clang-format off
 static const struct op_def rows[] = {

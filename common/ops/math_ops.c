@@ -1,9 +1,11 @@
-/* The math family: arithmetic element by element, comparisons, reductions, products, scans, segments and counts. */
+/* The math family: arithmetic element by element, comparisons, reductions, products, scans,
+ * segments and counts. */
 #include "common/ops/op_def.h"
 
 /* ---- shapes ---- */
 
-/* Equal and NotEqual with incompatible_shape_error false answer a scalar for shapes that do not fit. */
+/* Equal and NotEqual with incompatible_shape_error false answer a scalar for shapes that do not
+ * fit. */
 static struct status *shape_equality(struct shape_inference *ctx) {
     bool is_error = true;
     TRY(node_get_b(ctx->node, "incompatible_shape_error", &is_error));
@@ -19,7 +21,9 @@ static struct status *shape_equality(struct shape_inference *ctx) {
     return NULL;
 }
 
-static struct status *shape_both_inputs(struct shape_inference *ctx) { return shape_merge(ctx, ctx->in[0], ctx->in[1], &ctx->out[0]); }
+static struct status *shape_both_inputs(struct shape_inference *ctx) {
+    return shape_merge(ctx, ctx->in[0], ctx->in[1], &ctx->out[0]);
+}
 
 static struct status *shape_accumulate(struct shape_inference *ctx) {
     struct shape shape;
@@ -65,9 +69,11 @@ static struct status *shape_arg(struct shape_inference *ctx) {
     }
     int64_t axis = tensor_index_at(dimension, 0), own = axis < 0 ? axis + in.rank : axis;
     if (own < 0 || own >= in.rank)
-        return status_invalid("Dimension (%lld) must be in the range [%d, %d), where %d is the number of dimensions in the input.",
+        return status_invalid("Dimension (%lld) must be in the range [%d, %d), where %d is the "
+                              "number of dimensions in the input.",
                               (long long)axis, -in.rank, in.rank, in.rank);
-    return shape_concat(ctx, shape_sub(ctx, in, 0, (int)own), shape_sub(ctx, in, (int)own + 1, -1), &ctx->out[0]);
+    return shape_concat(ctx, shape_sub(ctx, in, 0, (int)own), shape_sub(ctx, in, (int)own + 1, -1),
+                        &ctx->out[0]);
 }
 
 struct status *shape_matmul(struct shape_inference *ctx) {
@@ -79,7 +85,8 @@ struct status *shape_matmul(struct shape_inference *ctx) {
     TRY(node_get_b(ctx->node, "transpose_b", &transpose_b));
     int64_t inner;
     TRY(shape_merge_dims(a.dims[transpose_a ? 0 : 1], b.dims[transpose_b ? 1 : 0], &inner));
-    ctx->out[0] = shape_make(ctx, 2, (int64_t[]){a.dims[transpose_a ? 1 : 0], b.dims[transpose_b ? 0 : 1]});
+    ctx->out[0] =
+        shape_make(ctx, 2, (int64_t[]){a.dims[transpose_a ? 1 : 0], b.dims[transpose_b ? 0 : 1]});
     return NULL;
 }
 
@@ -92,7 +99,8 @@ static struct status *batch_matmul(struct shape_inference *ctx, bool broadcasts)
     struct shape x = ctx->in[0], y = ctx->in[1], batch;
     if (x.rank == SHAPE_UNKNOWN_RANK || y.rank == SHAPE_UNKNOWN_RANK)
         return NULL;
-    struct shape x_batch = shape_sub(ctx, x, 0, x.rank - 2), y_batch = shape_sub(ctx, y, 0, y.rank - 2);
+    struct shape x_batch = shape_sub(ctx, x, 0, x.rank - 2),
+                 y_batch = shape_sub(ctx, y, 0, y.rank - 2);
     if (broadcasts)
         TRY(shape_of_broadcast(ctx, x_batch, y_batch, &batch));
     else
@@ -100,11 +108,16 @@ static struct status *batch_matmul(struct shape_inference *ctx, bool broadcasts)
     const int64_t *x_matrix = x.dims + x.rank - 2, *y_matrix = y.dims + y.rank - 2;
     int64_t inner;
     TRY(shape_merge_dims(x_matrix[adj_x ? 0 : 1], y_matrix[adj_y ? 1 : 0], &inner));
-    struct shape product = shape_make(ctx, 2, (int64_t[]){x_matrix[adj_x ? 1 : 0], y_matrix[adj_y ? 0 : 1]});
+    struct shape product =
+        shape_make(ctx, 2, (int64_t[]){x_matrix[adj_x ? 1 : 0], y_matrix[adj_y ? 0 : 1]});
     return shape_concat(ctx, batch, product, &ctx->out[0]);
 }
-static struct status *shape_batch_matmul(struct shape_inference *ctx) { return batch_matmul(ctx, false); }
-static struct status *shape_batch_matmul_v2(struct shape_inference *ctx) { return batch_matmul(ctx, true); }
+static struct status *shape_batch_matmul(struct shape_inference *ctx) {
+    return batch_matmul(ctx, false);
+}
+static struct status *shape_batch_matmul_v2(struct shape_inference *ctx) {
+    return batch_matmul(ctx, true);
+}
 
 /* A size given by a scalar input; -1 while its value is unknown. */
 static struct status *size_from_input(struct shape_inference *ctx, int input, int64_t *ret) {
@@ -115,12 +128,15 @@ static struct status *size_from_input(struct shape_inference *ctx, int input, in
         return NULL;
     *ret = tensor_index_at(value, 0);
     if (*ret < 0)
-        return status_invalid("Dimension size, given by scalar input %d, must be non-negative but is %lld", input, (long long)*ret);
+        return status_invalid(
+            "Dimension size, given by scalar input %d, must be non-negative but is %lld", input,
+            (long long)*ret);
     return NULL;
 }
 
 /* [n] + the dimensions of `tail` from `from` on. */
-static struct status *shape_rows(struct shape_inference *ctx, int64_t n, struct shape tail, int from) {
+static struct status *shape_rows(struct shape_inference *ctx, int64_t n, struct shape tail,
+                                 int from) {
     if (tail.rank == SHAPE_UNKNOWN_RANK)
         return NULL;
     return shape_concat(ctx, shape_make(ctx, 1, &n), shape_sub(ctx, tail, from, -1), &ctx->out[0]);
@@ -139,8 +155,9 @@ static struct status *shape_unsorted_segment(struct shape_inference *ctx) {
     if (data.rank == SHAPE_UNKNOWN_RANK || ids.rank == SHAPE_UNKNOWN_RANK)
         return NULL;
     if (data.rank < ids.rank)
-        return status_invalid("Shape must be at least rank %d but is rank %d: data.shape must start with segment_ids.shape", ids.rank,
-                              data.rank);
+        return status_invalid("Shape must be at least rank %d but is rank %d: data.shape must "
+                              "start with segment_ids.shape",
+                              ids.rank, data.rank);
     TRY(shape_merge(ctx, shape_sub(ctx, data, 0, ids.rank), ids, &merged));
     return shape_rows(ctx, n, data, ids.rank);
 }
@@ -153,7 +170,9 @@ static struct status *sparse_segment(struct shape_inference *ctx, int64_t n_rows
     TRY(shape_merge(ctx, indices, ids, &both));
     return shape_rows(ctx, n_rows, ctx->in[0], 1);
 }
-static struct status *shape_sparse_segment(struct shape_inference *ctx) { return sparse_segment(ctx, -1); }
+static struct status *shape_sparse_segment(struct shape_inference *ctx) {
+    return sparse_segment(ctx, -1);
+}
 static struct status *shape_sparse_segment_sized(struct shape_inference *ctx) {
     int64_t n;
     TRY(size_from_input(ctx, 3, &n));
@@ -175,7 +194,8 @@ static struct status *shape_dense_bincount(struct shape_inference *ctx) {
         return NULL;
     if (in.rank > 2)
         return status_invalid("Shape must be at most rank 2 but is rank %d", in.rank);
-    ctx->out[0] = in.rank == 2 ? shape_make(ctx, 2, (int64_t[]){in.dims[0], n}) : shape_make(ctx, 1, &n);
+    ctx->out[0] =
+        in.rank == 2 ? shape_make(ctx, 2, (int64_t[]){in.dims[0], n}) : shape_make(ctx, 1, &n);
     return NULL;
 }
 
@@ -204,8 +224,10 @@ static struct status *shape_cross(struct shape_inference *ctx) {
 
 /* ---- costs ---- */
 
-/* Twice the number of multiplications: output elements times the inner size, which is an input's elements over its outer ones. */
-struct op_cost cost_matmul(const struct node *node, const struct shape *in, const struct shape *out) {
+/* Twice the number of multiplications: output elements times the inner size, which is an input's
+ * elements over its outer ones. */
+struct op_cost cost_matmul(const struct node *node, const struct shape *in,
+                           const struct shape *out) {
     double a = 1, b = 1, c = 1;
     for (int i = 0; i < in[0].rank; i++)
         a *= (double)in[0].dims[i];
@@ -219,7 +241,9 @@ struct op_cost cost_matmul(const struct node *node, const struct shape *in, cons
         flag = node_attr(node, "adj_x");
     transposed = flag && flag->type == ATTR_BOOL && flag->b;
     double inner = in[0].rank >= 2 ? (double)in[0].dims[in[0].rank - (transposed ? 2 : 1)] : 1;
-    return (struct op_cost){.flops = 2 * c * inner, .bytes = (a + b + c) * (double)dtype_size((enum dtype)node->out_types[0])};
+    return (struct op_cost){.flops = 2 * c * inner,
+                            .bytes =
+                                (a + b + c) * (double)dtype_size((enum dtype)node->out_types[0])};
 }
 
 /* ---- rows ---- */

@@ -4,7 +4,9 @@
 /* ---- shapes ---- */
 
 /* A gradient's two inputs have one shape. */
-static struct status *shape_both_inputs(struct shape_inference *ctx) { return shape_merge(ctx, ctx->in[0], ctx->in[1], &ctx->out[0]); }
+static struct status *shape_both_inputs(struct shape_inference *ctx) {
+    return shape_merge(ctx, ctx->in[0], ctx->in[1], &ctx->out[0]);
+}
 
 static struct status *shape_softmax(struct shape_inference *ctx) {
     TRY(shape_require_rank_at_least(ctx, 0, 1));
@@ -39,7 +41,8 @@ static struct status *shape_bias_add(struct shape_inference *ctx) {
 static struct status *shape_bias_add_grad(struct shape_inference *ctx) {
     int channel;
     TRY(channel_dim(ctx, &channel));
-    ctx->out[0] = channel < 0 ? shape_unknown_of_rank(ctx, 1) : shape_sub(ctx, ctx->in[0], channel, channel + 1);
+    ctx->out[0] = channel < 0 ? shape_unknown_of_rank(ctx, 1)
+                              : shape_sub(ctx, ctx->in[0], channel, channel + 1);
     return NULL;
 }
 
@@ -60,7 +63,8 @@ static struct status *shape_softmax_xent(struct shape_inference *ctx) {
     else
         TRY(shape_of_broadcast(ctx, features, labels, &matrix));
     if (MAX(features.rank, labels.rank) > 2 || matrix.rank != 2)
-        return status_invalid("Shape must be broadcasted with rank 2, but is rank %d.", MAX(features.rank, labels.rank));
+        return status_invalid("Shape must be broadcasted with rank 2, but is rank %d.",
+                              MAX(features.rank, labels.rank));
     ctx->out[0] = shape_sub(ctx, matrix, 0, 1);
     ctx->out[1] = matrix;
     return NULL;
@@ -98,10 +102,13 @@ static struct status *scalar_of(struct shape_inference *ctx, const char *attr, i
         const struct tensor *value = ctx->in_values[1];
         if (!value)
             return NULL;
-        *ret = value->dtype == DT_INT16 ? *(const int16_t *)tensor_cdata(value) : tensor_index_at(value, 0);
+        *ret = value->dtype == DT_INT16 ? *(const int16_t *)tensor_cdata(value)
+                                        : tensor_index_at(value, 0);
     }
     if (*ret < 0)
-        return status_invalid("Dimension size, given by scalar input 1, must be non-negative but is %lld", (long long)*ret);
+        return status_invalid(
+            "Dimension size, given by scalar input 1, must be non-negative but is %lld",
+            (long long)*ret);
     return NULL;
 }
 
@@ -114,7 +121,8 @@ static struct status *shape_top_k(struct shape_inference *ctx) {
         return NULL;
     int64_t cols = input.dims[input.rank - 1];
     if (cols >= 0 && k > cols)
-        return status_invalid("input must have last dimension >= k = %lld but is %lld", (long long)k, (long long)cols);
+        return status_invalid("input must have last dimension >= k = %lld but is %lld",
+                              (long long)k, (long long)cols);
     int64_t *dims = arena_memdup(ctx->arena, input.dims, (size_t)input.rank * sizeof(*dims));
     dims[input.rank - 1] = k;
     ctx->out[0] = ctx->out[1] = (struct shape){input.rank, dims};
@@ -130,7 +138,8 @@ static struct status *shape_nth_element(struct shape_inference *ctx) {
         return NULL;
     int64_t cols = input.dims[input.rank - 1];
     if (cols >= 0 && n >= cols)
-        return status_invalid("Input must have last dimension > n = %lld but is %lld", (long long)n, (long long)cols);
+        return status_invalid("Input must have last dimension > n = %lld but is %lld", (long long)n,
+                              (long long)cols);
     ctx->out[0] = shape_sub(ctx, input, 0, input.rank - 1);
     return NULL;
 }

@@ -13,7 +13,8 @@ static struct status *channel_of(struct shape_inference *ctx, int input, int *re
 }
 
 /* x with its channels merged with those of the vectors among inputs [first, last]. */
-static struct status *merge_channels(struct shape_inference *ctx, int x, int first, int last, int64_t *ret_channels) {
+static struct status *merge_channels(struct shape_inference *ctx, int x, int first, int last,
+                                     int64_t *ret_channels) {
     int channel;
     struct shape vector;
     TRY(channel_of(ctx, x, &channel));
@@ -28,7 +29,8 @@ static struct status *merge_channels(struct shape_inference *ctx, int x, int fir
         TRY(node_get_s(ctx->node, "data_format", &format));
         ctx->out[0] = shape_unknown_of_rank(ctx, (int)format.len);
     }
-    int64_t *dims = arena_memdup(ctx->arena, ctx->out[0].dims, (size_t)ctx->out[0].rank * sizeof(*dims));
+    int64_t *dims =
+        arena_memdup(ctx->arena, ctx->out[0].dims, (size_t)ctx->out[0].rank * sizeof(*dims));
     dims[channel] = *ret_channels;
     ctx->out[0].dims = dims;
     return NULL;
@@ -62,7 +64,8 @@ static struct status *shape_batch_norm_grad(struct shape_inference *ctx) {
     return NULL;
 }
 
-static struct status *merge_depth(struct shape_inference *ctx, int last, struct shape *ret_image, struct shape *ret_vector) {
+static struct status *merge_depth(struct shape_inference *ctx, int last, struct shape *ret_image,
+                                  struct shape *ret_vector) {
     struct shape image, vector;
     TRY(shape_require_rank(ctx, 0, 4, &image));
     int64_t depth = image.dims[3];
@@ -91,7 +94,9 @@ static struct status *shape_global_norm_grad(struct shape_inference *ctx) {
     return NULL;
 }
 
-static struct status *shape_lrn(struct shape_inference *ctx) { return shape_require_rank(ctx, 0, 4, &ctx->out[0]); }
+static struct status *shape_lrn(struct shape_inference *ctx) {
+    return shape_require_rank(ctx, 0, 4, &ctx->out[0]);
+}
 
 static struct status *shape_lrn_grad(struct shape_inference *ctx) {
     struct shape shapes[3];

@@ -5,10 +5,12 @@
 
 #include "common/base/map.h"
 
-extern const struct op_def_list array_ops, array_join_ops, array_index_ops, array_space_ops, control_flow_ops, edge_ops;
+extern const struct op_def_list array_ops, array_join_ops, array_index_ops, array_space_ops,
+    control_flow_ops, edge_ops;
 extern const struct op_def_list nn_ops;
 extern const struct op_def_list math_ops;
-extern const struct op_def_list state_ops, resource_variable_ops, training_ops, tensor_array_ops, stack_ops, logging_ops;
+extern const struct op_def_list state_ops, resource_variable_ops, training_ops, tensor_array_ops,
+    stack_ops, logging_ops;
 extern const struct op_def_list random_ops;
 extern const struct op_def_list io_ops;
 extern const struct op_def_list string_ops;
@@ -21,8 +23,10 @@ extern const struct op_def_list sparse_ops, ragged_ops, set_ops;
 extern const struct op_def_list queue_ops, barrier_ops, accumulator_ops, staging_ops, mutex_ops;
 extern const struct op_def_list linalg_ops, fft_ops;
 extern const struct op_def_list image_ops, reader_ops;
-extern const struct op_def_list candidate_ops, ctc_ops, codec_ops, quant_ops, audio_ops, cluster_ops;
-extern const struct op_def_list dataset_ops, session_value_ops, batch_ops, debug_ops, tensor_map_ops;
+extern const struct op_def_list candidate_ops, ctc_ops, codec_ops, quant_ops, audio_ops,
+    cluster_ops;
+extern const struct op_def_list dataset_ops, session_value_ops, batch_ops, debug_ops,
+    tensor_map_ops;
 
 const struct op_def_list *const op_def_lists[] = {
     &array_ops,

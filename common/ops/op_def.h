@@ -1,37 +1,45 @@
-/* What the house knows of an op beyond its signature: a row per supported op, in its family's file (common/ops/X_ops.c).
+/* What the house knows of an op beyond its signature: a row per supported op, in its family's
+ * file (common/ops/X_ops.c).
  *
- * The signature (arguments, attrs, flags) of every op that TensorFlow 2.21 knows stands in the generated table
- * (op_signature.h); a row here adds what it does, its static shape function and its cost. Any thread. */
+ * The signature (arguments, attrs, flags) of every op that TensorFlow 2.21 knows stands in the
+ * generated table (op_signature.h); a row here adds what it does, its static shape function and
+ * its cost. Any thread. */
 #ifndef MILLRACE_COMMON_OPS_OP_DEF_H
 #define MILLRACE_COMMON_OPS_OP_DEF_H
 
 #include "common/graph/graph.h"
 
-/* What a shape function sees and sets. Shapes live in the arena or in tensors that outlive the call. */
+/* What a shape function sees and sets. Shapes live in the arena or in tensors that outlive the
+ * call. */
 struct shape_inference {
     const struct node *node;
     int producer; /* version of TensorFlow's graphs that the client wrote */
     struct arena *arena;
-    const struct shape *in;                /* n_data input shapes, any of them partial or unknown */
-    const struct tensor *const *in_values; /* the constant value of each input, NULL where unknown */
-    /* Where only some elements of an integer vector are known: it, read as a shape; NULL else. For shape_from_input. */
+    const struct shape *in; /* n_data input shapes, any of them partial or unknown */
+    /* the constant value of each input, NULL where unknown */
+    const struct tensor *const *in_values;
+    /* Where only some elements of an integer vector are known: it, read as a shape; NULL else.
+     * For shape_from_input. */
     const struct shape *const *in_as_shapes;
     struct shape *out; /* n_outputs, unknown at the start */
-    /* What a resource or variant input refers to, where known: dtype (DT_INVALID else) and shape. For handle-making ops: set it. */
+    /* What a resource or variant input refers to, where known: dtype (DT_INVALID else) and
+     * shape. For handle-making ops: set it. */
     const enum dtype *in_handle_dtypes;
     const struct shape *in_handle_shapes;
     enum dtype *out_handle_dtypes;
     struct shape *out_handle_shapes;
 };
-/* Errors: INVALID_ARGUMENT without node name (the caller adds it), TensorFlow's key words ("Shape must be rank 2 but is rank 1",
- * "Dimensions must be equal, but are 2 and 3"). Must accept unknown everything. */
+/* Errors: INVALID_ARGUMENT without node name (the caller adds it), TensorFlow's key words
+ * ("Shape must be rank 2 but is rank 1", "Dimensions must be equal, but are 2 and 3"). Must
+ * accept unknown everything. */
 typedef struct status *op_shape_fn(struct shape_inference *ctx);
 
 struct op_cost {
     double flops, bytes;
 };
 /* From full shapes only. */
-typedef struct op_cost op_cost_fn(const struct node *node, const struct shape *in, const struct shape *out);
+typedef struct op_cost op_cost_fn(const struct node *node, const struct shape *in,
+                                  const struct shape *out);
 
 struct op_def {
     const char *name;
@@ -57,26 +65,39 @@ op_shape_fn shape_scalar;        /* every output is a scalar */
 op_shape_fn shape_none;          /* no outputs */
 op_shape_fn shape_reduction;     /* Sum and kin: input, reduction_indices, keep_dims */
 op_cost_fn cost_matmul;
-op_shape_fn shape_matmul;           /* MatMul: inputs 0 and 1 (math_ops.c) */
-op_shape_fn shape_of_reshape;       /* output 0: input 0 under the shape that input 1 holds (array_ops.c) */
-op_shape_fn shape_resize_images;    /* output 0: images of the size that input 1 holds (image_ops.c) */
+op_shape_fn shape_matmul; /* MatMul: inputs 0 and 1 (math_ops.c) */
+/* output 0: input 0 under the shape that input 1 holds (array_ops.c) */
+op_shape_fn shape_of_reshape;
+/* output 0: images of the size that input 1 holds (image_ops.c) */
+op_shape_fn shape_resize_images;
 op_shape_fn shape_merge_all_inputs; /* output 0: all inputs must be compatible */
 
 /* Helpers for shape functions; results in the arena. */
-struct status *shape_require_rank(struct shape_inference *ctx, int input, int rank, struct shape *ret) MUST_USE;
-struct status *shape_require_rank_at_least(struct shape_inference *ctx, int input, int rank) MUST_USE;
-struct status *shape_merge(struct shape_inference *ctx, struct shape a, struct shape b, struct shape *ret) MUST_USE;
+struct status *shape_require_rank(struct shape_inference *ctx, int input, int rank,
+                                  struct shape *ret) MUST_USE;
+struct status *shape_require_rank_at_least(struct shape_inference *ctx, int input,
+                                           int rank) MUST_USE;
+struct status *shape_merge(struct shape_inference *ctx, struct shape a, struct shape b,
+                           struct shape *ret) MUST_USE;
 struct status *shape_merge_dims(int64_t a, int64_t b, int64_t *ret) MUST_USE; /* -1 unknown */
-struct status *shape_of_broadcast(struct shape_inference *ctx, struct shape a, struct shape b, struct shape *ret) MUST_USE;
-struct status *shape_concat(struct shape_inference *ctx, struct shape a, struct shape b, struct shape *ret) MUST_USE;
-struct shape shape_make(struct shape_inference *ctx, int rank, const int64_t *dims); /* copies dims */
+struct status *shape_of_broadcast(struct shape_inference *ctx, struct shape a, struct shape b,
+                                  struct shape *ret) MUST_USE;
+struct status *shape_concat(struct shape_inference *ctx, struct shape a, struct shape b,
+                            struct shape *ret) MUST_USE;
+/* copies dims */
+struct shape shape_make(struct shape_inference *ctx, int rank, const int64_t *dims);
 struct shape shape_unknown_of_rank(struct shape_inference *ctx, int rank);
-struct shape shape_sub(struct shape_inference *ctx, struct shape shape, int begin, int end); /* end -1: to the end */
-/* Output 0: inputs [first, first + n) joined along the axis that input axis_input holds; an unknown axis leaves only the rank. */
-struct status *shape_of_joined(struct shape_inference *ctx, int first, int n, int axis_input) MUST_USE;
-/* A shape given by an integer vector input: from its constant value, else unknown of the rank that its own shape tells. */
+/* end -1: to the end */
+struct shape shape_sub(struct shape_inference *ctx, struct shape shape, int begin, int end);
+/* Output 0: inputs [first, first + n) joined along the axis that input axis_input holds; an
+ * unknown axis leaves only the rank. */
+struct status *shape_of_joined(struct shape_inference *ctx, int first, int n,
+                               int axis_input) MUST_USE;
+/* A shape given by an integer vector input: from its constant value, else unknown of the rank
+ * that its own shape tells. */
 struct status *shape_from_input(struct shape_inference *ctx, int input, struct shape *ret) MUST_USE;
 /* The same where an op also takes the scalar -1, an unknown rank. */
-struct status *shape_from_input_or_scalar(struct shape_inference *ctx, int input, struct shape *ret) MUST_USE;
+struct status *shape_from_input_or_scalar(struct shape_inference *ctx, int input,
+                                          struct shape *ret) MUST_USE;
 
 #endif

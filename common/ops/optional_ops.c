@@ -9,7 +9,9 @@ static struct status *shape_get_value(struct shape_inference *ctx) {
     TRY(shape_require_rank(ctx, 0, 0, NULL));
     TRY(node_get_list(ctx->node, "output_shapes", &shapes, &n));
     if (n != ctx->node->n_outputs)
-        return status_invalid("output_types and output_shapes must be the same length, got: %d vs. %d", ctx->node->n_outputs, n);
+        return status_invalid(
+            "output_types and output_shapes must be the same length, got: %d vs. %d",
+            ctx->node->n_outputs, n);
     for (int i = 0; i < n; i++)
         ctx->out[i] = shapes[i].shape;
     return NULL;

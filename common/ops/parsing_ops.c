@@ -24,16 +24,20 @@ static struct status *shape_csv(struct shape_inference *ctx) {
     for (int i = 1; i < ctx->node->n_data; i++) {
         struct shape preset = ctx->in[i];
         if (preset.rank > 1)
-            return status_invalid("Shape of a default must be a length-0 or length-1 vector, or a scalar.");
+            return status_invalid(
+                "Shape of a default must be a length-0 or length-1 vector, or a scalar.");
         if (preset.rank == 1 && preset.dims[0] > 1)
-            return status_invalid("Shape of a default must be a length-0 or length-1 vector, or a scalar.");
+            return status_invalid(
+                "Shape of a default must be a length-0 or length-1 vector, or a scalar.");
     }
     for (int i = 0; i < ctx->node->n_outputs; i++)
         ctx->out[i] = ctx->in[0];
     return NULL;
 }
 
-static struct status *shape_parse_tensor(struct shape_inference *ctx) { return shape_require_rank(ctx, 0, 0, NULL); }
+static struct status *shape_parse_tensor(struct shape_inference *ctx) {
+    return shape_require_rank(ctx, 0, 0, NULL);
+}
 
 static struct status *shape_fingerprint(struct shape_inference *ctx) {
     TRY(shape_require_rank_at_least(ctx, 0, 1));
@@ -45,7 +49,8 @@ static struct status *shape_fingerprint(struct shape_inference *ctx) {
 
 /* ---- examples ---- */
 
-static struct status *list_of(const struct node *node, const char *name, const struct attr_value **ret, int *ret_n) {
+static struct status *list_of(const struct node *node, const char *name,
+                              const struct attr_value **ret, int *ret_n) {
     *ret_n = 0;
     return node_attr(node, name) ? node_get_list(node, name, ret, ret_n) : NULL;
 }
@@ -63,9 +68,11 @@ static void set_vectors(struct shape_inference *ctx, int *output, int n, int64_t
 }
 
 /* `batch`: the shape of serialized, SHAPE_UNKNOWN where nobody knows. */
-static struct status *set_level(struct shape_inference *ctx, const struct level *level, struct shape batch, int *output) {
+static struct status *set_level(struct shape_inference *ctx, const struct level *level,
+                                struct shape batch, int *output) {
     bool is_known = batch.rank >= 0;
-    int64_t rank = is_known ? 1 + level->is_list + batch.rank : -1, indices[] = {-1, rank}, steps = -1;
+    int64_t rank = is_known ? 1 + level->is_list + batch.rank : -1, indices[] = {-1, rank},
+            steps = -1;
     for (int i = 0; i < level->n_sparse; i++)
         ctx->out[(*output)++] = shape_make(ctx, 2, indices);
     set_vectors(ctx, output, level->n_sparse, -1);
@@ -74,13 +81,17 @@ static struct status *set_level(struct shape_inference *ctx, const struct level 
         struct shape *out = &ctx->out[(*output)++];
         if (!is_known)
             continue;
-        TRY(shape_concat(ctx, batch, level->is_list ? shape_make(ctx, 1, &steps) : SHAPE_SCALAR, out));
+        TRY(shape_concat(ctx, batch, level->is_list ? shape_make(ctx, 1, &steps) : SHAPE_SCALAR,
+                         out));
         TRY(shape_concat(ctx, *out, level->dense_shapes[i].shape, out));
     }
     for (int i = 0; i < level->n_dense && level->has_lengths; i++)
         ctx->out[(*output)++] = batch;
     set_vectors(ctx, output, level->n_ragged, -1);
-    int64_t n_splits = batch.rank == 1 && batch.dims[0] >= 0 && batch.dims[0] < INT64_MAX ? batch.dims[0] + 1 : batch.rank == 0 ? 0 : -1;
+    int64_t n_splits = batch.rank == 1 && batch.dims[0] >= 0 && batch.dims[0] < INT64_MAX
+                           ? batch.dims[0] + 1
+                       : batch.rank == 0 ? 0
+                                         : -1;
     if (level->is_of_sequence && batch.rank <= 0) /* a scalar where there is one example */
         *output += level->n_ragged;
     else
@@ -90,12 +101,18 @@ static struct status *set_level(struct shape_inference *ctx, const struct level 
     return NULL;
 }
 
-/* Some ops count their outputs by attrs of their own, which a stranger may set otherwise than the lists' lengths. */
-static struct status *check_counts(const struct node *node, const struct level *levels, int n_levels) {
+/* Some ops count their outputs by attrs of their own, which a stranger may set otherwise than
+ * the lists' lengths. */
+static struct status *check_counts(const struct node *node, const struct level *levels,
+                                   int n_levels) {
     int n = 0;
     for (int i = 0; i < n_levels; i++)
-        n += 3 * levels[i].n_sparse + (1 + levels[i].has_lengths) * levels[i].n_dense + (2 + levels[i].is_list) * levels[i].n_ragged;
-    return n == node->n_outputs ? NULL : status_invalid("The features' types ask for %d outputs, but there are %d", n, node->n_outputs);
+        n += 3 * levels[i].n_sparse + (1 + levels[i].has_lengths) * levels[i].n_dense +
+             (2 + levels[i].is_list) * levels[i].n_ragged;
+    return n == node->n_outputs
+               ? NULL
+               : status_invalid("The features' types ask for %d outputs, but there are %d", n,
+                                node->n_outputs);
 }
 
 static struct status *shape_example(struct shape_inference *ctx) {
@@ -107,7 +124,8 @@ static struct status *shape_example(struct shape_inference *ctx) {
     TRY(list_of(ctx->node, "ragged_value_types", &unused, &level.n_ragged));
     TRY(list_of(ctx->node, "dense_shapes", &level.dense_shapes, &n_shapes));
     if (n_shapes != level.n_dense)
-        return status_invalid("len(dense_keys) != len(dense_shapes): %d vs. %d", level.n_dense, n_shapes);
+        return status_invalid("len(dense_keys) != len(dense_shapes): %d vs. %d", level.n_dense,
+                              n_shapes);
     TRY(check_counts(ctx->node, &level, 1));
     if (node_is_op(ctx->node, "ParseExample"))
         TRY(shape_require_rank(ctx, 0, 1, NULL));
@@ -125,7 +143,9 @@ static struct status *shape_example(struct shape_inference *ctx) {
 
 static struct status *shape_sequence(struct shape_inference *ctx) {
     struct level context = {.is_of_sequence = true},
-                 lists = {.is_list = true, .is_of_sequence = true, .has_lengths = !node_is_op(ctx->node, "ParseSingleSequenceExample")};
+                 lists = {.is_list = true,
+                          .is_of_sequence = true,
+                          .has_lengths = !node_is_op(ctx->node, "ParseSingleSequenceExample")};
     const struct attr_value *unused;
     int n_shapes, n_list_shapes, output = 0;
     TRY(list_of(ctx->node, "context_sparse_types", &unused, &context.n_sparse));

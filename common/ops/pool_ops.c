@@ -13,12 +13,14 @@ static int64_t pooled_channels(const struct window_attrs *attrs, int64_t channel
     return channels < size ? 0 : (channels - size) / stride + 1;
 }
 
-static struct status *shape_places(struct shape_inference *ctx, const struct window_attrs *attrs, int output) {
+static struct status *shape_places(struct shape_inference *ctx, const struct window_attrs *attrs,
+                                   int output) {
     int rank = attrs->n_spatial + 2;
     int64_t in[WINDOW_MAX_RANK];
     TRY(shape_require_rank(ctx, 0, rank, NULL));
     shape_dims_or_unknown(ctx->in[0], rank, in);
-    return shape_of_places(ctx, attrs, attrs->size.spatial, pooled_channels(attrs, in[window_channel_dim(attrs)]), output);
+    return shape_of_places(ctx, attrs, attrs->size.spatial,
+                           pooled_channels(attrs, in[window_channel_dim(attrs)]), output);
 }
 
 struct status *shape_pool(struct shape_inference *ctx) {
@@ -46,12 +48,14 @@ static bool has_sizes_below_one(const struct tensor *sizes) {
     return false;
 }
 
-/* ksize and strides are inputs: known where they are constants. Windows of no size are the kernel's to refuse. */
+/* ksize and strides are inputs: known where they are constants. Windows of no size are the
+ * kernel's to refuse. */
 static struct status *shape_pool_v2(struct shape_inference *ctx) {
     struct window_attrs attrs;
     TRY(window_attrs_read(ctx->node, 2, &attrs));
     TRY(shape_require_rank(ctx, 0, 4, NULL));
-    if (!ctx->in_values[1] || !ctx->in_values[2] || attrs.is_vect_c || has_sizes_below_one(ctx->in_values[1])) {
+    if (!ctx->in_values[1] || !ctx->in_values[2] || attrs.is_vect_c ||
+        has_sizes_below_one(ctx->in_values[1])) {
         ctx->out[0] = attrs.is_vect_c ? SHAPE_UNKNOWN : shape_unknown_of_rank(ctx, 4);
         return NULL;
     }
@@ -60,8 +64,8 @@ static struct status *shape_pool_v2(struct shape_inference *ctx) {
         int64_t values[WINDOW_MAX_RANK];
         for (int k = 0; k < (int)MIN(t->n_elements, WINDOW_MAX_RANK); k++)
             values[k] = tensor_index_at(t, k);
-        TRY(window_list_set(&attrs, i == 0 ? "ksize" : "strides", values, (int)MIN(t->n_elements, 99),
-                            i == 0 ? &attrs.size : &attrs.strides));
+        TRY(window_list_set(&attrs, i == 0 ? "ksize" : "strides", values,
+                            (int)MIN(t->n_elements, 99), i == 0 ? &attrs.size : &attrs.strides));
     }
     return shape_places(ctx, &attrs, 0);
 }
@@ -100,11 +104,14 @@ static struct status *shape_fractional(struct shape_inference *ctx) {
         return status_invalid("pooling_ratio field must specify 4 dimensions");
     for (int i = 0; i < 4; i++) {
         if (!(ratios[i].f >= 1))
-            return status_invalid("pooling_ratio cannot be smaller than 1, got: %g", (double)ratios[i].f);
+            return status_invalid("pooling_ratio cannot be smaller than 1, got: %g",
+                                  (double)ratios[i].f);
         dims[i] = in.dims[i] < 0 ? -1 : (int64_t)((float)in.dims[i] / ratios[i].f);
     }
     ctx->out[0] = shape_make(ctx, 4, dims);
-    for (int i = 1; i < 3; i++) /* ends of regions, one more than these; TensorFlow says just as many, which is not what comes */
+    /* ends of regions, one more than these; TensorFlow says just as many, which is not what
+     * comes */
+    for (int i = 1; i < 3; i++)
         ctx->out[i] = shape_unknown_of_rank(ctx, 1);
     return NULL;
 }

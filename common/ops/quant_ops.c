@@ -3,7 +3,9 @@
 
 /* ---- reals that go through codes ---- */
 
-static struct status *shape_merge_two(struct shape_inference *ctx) { return shape_merge(ctx, ctx->in[0], ctx->in[1], &ctx->out[0]); }
+static struct status *shape_merge_two(struct shape_inference *ctx) {
+    return shape_merge(ctx, ctx->in[0], ctx->in[1], &ctx->out[0]);
+}
 
 static struct status *require_scalars(struct shape_inference *ctx, int first, int n) {
     for (int i = first; i < first + n; i++)
@@ -22,9 +24,10 @@ static struct status *shape_fake_grad(struct shape_inference *ctx) {
     return shape_merge_two(ctx);
 }
 
-/* Ranges in inputs first and first + 1: vectors as long as the last dimension of `shape`, which takes over what they tell. */
-static struct status *merge_channels(struct shape_inference *ctx, struct shape shape, int first, struct shape *ret,
-                                     struct shape *ret_range) {
+/* Ranges in inputs first and first + 1: vectors as long as the last dimension of `shape`, which
+ * takes over what they tell. */
+static struct status *merge_channels(struct shape_inference *ctx, struct shape shape, int first,
+                                     struct shape *ret, struct shape *ret_range) {
     struct shape range;
     TRY(shape_require_rank(ctx, first, 1, NULL));
     TRY(shape_require_rank(ctx, first + 1, 1, NULL));
@@ -75,7 +78,8 @@ static struct status *check_axis_ranges(struct shape_inference *ctx, int first, 
         struct shape x = ctx->in[0];
         int64_t size = range.rank == 1 ? range.dims[0] : -1;
         if (x.rank >= 0 && axis >= x.rank)
-            return status_invalid("Shape must be at least rank %lld but is rank %d", (long long)axis + 1, x.rank);
+            return status_invalid("Shape must be at least rank %lld but is rank %d",
+                                  (long long)axis + 1, x.rank);
         if (x.rank >= 0)
             TRY(shape_merge_dims(x.dims[axis], size, &size));
         range = shape_make(ctx, 1, &size);
@@ -141,20 +145,34 @@ static void set_scalars(struct shape_inference *ctx, int first) {
         ctx->out[i] = (struct shape){0, NULL};
 }
 
-/* Output 0 as `shape` says, outputs from 1 on scalars; inputs [first, first + n) must be scalars. */
-static struct status *shape_and_range(struct shape_inference *ctx, op_shape_fn *shape, int first, int n) {
+/* Output 0 as `shape` says, outputs from 1 on scalars; inputs [first, first + n) must be
+ * scalars. */
+static struct status *shape_and_range(struct shape_inference *ctx, op_shape_fn *shape, int first,
+                                      int n) {
     TRY(require_scalars(ctx, first, n));
     TRY(shape(ctx));
     set_scalars(ctx, 1);
     return NULL;
 }
 
-static struct status *shape_quantized_matmul(struct shape_inference *ctx) { return shape_and_range(ctx, shape_matmul, 2, 4); }
-static struct status *shape_quantized_conv(struct shape_inference *ctx) { return shape_and_range(ctx, shape_conv, 2, 4); }
-static struct status *shape_quantized_pool(struct shape_inference *ctx) { return shape_and_range(ctx, shape_pool, 1, 2); }
-static struct status *shape_quantized_binary(struct shape_inference *ctx) { return shape_and_range(ctx, shape_broadcast, 2, 4); }
-static struct status *shape_quantized_reshape(struct shape_inference *ctx) { return shape_and_range(ctx, shape_of_reshape, 0, 0); }
-static struct status *shape_quantized_resize(struct shape_inference *ctx) { return shape_and_range(ctx, shape_resize_images, 2, 2); }
+static struct status *shape_quantized_matmul(struct shape_inference *ctx) {
+    return shape_and_range(ctx, shape_matmul, 2, 4);
+}
+static struct status *shape_quantized_conv(struct shape_inference *ctx) {
+    return shape_and_range(ctx, shape_conv, 2, 4);
+}
+static struct status *shape_quantized_pool(struct shape_inference *ctx) {
+    return shape_and_range(ctx, shape_pool, 1, 2);
+}
+static struct status *shape_quantized_binary(struct shape_inference *ctx) {
+    return shape_and_range(ctx, shape_broadcast, 2, 4);
+}
+static struct status *shape_quantized_reshape(struct shape_inference *ctx) {
+    return shape_and_range(ctx, shape_of_reshape, 0, 0);
+}
+static struct status *shape_quantized_resize(struct shape_inference *ctx) {
+    return shape_and_range(ctx, shape_resize_images, 2, 2);
+}
 
 static struct status *shape_quantized_concat(struct shape_inference *ctx) {
     TRY(shape_of_joined(ctx, 1, (ctx->node->n_data - 1) / 3, 0));

@@ -26,7 +26,8 @@ static struct status *shape_queue(struct shape_inference *ctx) {
 }
 
 static bool knows_component(const struct shape_inference *ctx) {
-    return ctx->node->n_outputs == 1 && ctx->in_handle_dtypes && ctx->in_handle_dtypes[0] == (enum dtype)ctx->node->out_types[0];
+    return ctx->node->n_outputs == 1 && ctx->in_handle_dtypes &&
+           ctx->in_handle_dtypes[0] == (enum dtype)ctx->node->out_types[0];
 }
 
 static struct status *shape_dequeue(struct shape_inference *ctx) {
@@ -46,11 +47,14 @@ static struct status *shape_dequeue_many(struct shape_inference *ctx) {
     if (!knows_component(ctx))
         return NULL;
     if (n && n->n_elements == 1 && tensor_index_at(n, 0) < 0)
-        return status_invalid("DequeueMany requested %lld < 0 elements", (long long)tensor_index_at(n, 0));
+        return status_invalid("DequeueMany requested %lld < 0 elements",
+                              (long long)tensor_index_at(n, 0));
     return shape_batch(ctx, n && n->n_elements == 1 ? tensor_index_at(n, 0) : -1);
 }
 
-static struct status *shape_dequeue_up_to(struct shape_inference *ctx) { return shape_batch(ctx, -1); }
+static struct status *shape_dequeue_up_to(struct shape_inference *ctx) {
+    return shape_batch(ctx, -1);
+}
 
 // clang-format off
 static const struct op_def rows[] = {

@@ -31,7 +31,9 @@ static struct status *shape_gather(struct shape_inference *ctx) {
     TRY(shape_require_rank(ctx, n_splits + 1, n_out - n_splits + 1, &indices));
     for (int i = 0; i < n_out; i++)
         ctx->out[i] = vector_of(ctx, -1);
-    return values.rank < 0 ? NULL : shape_concat(ctx, vector_of(ctx, -1), shape_sub(ctx, values, 1, -1), &ctx->out[n_out]);
+    return values.rank < 0 ? NULL
+                           : shape_concat(ctx, vector_of(ctx, -1), shape_sub(ctx, values, 1, -1),
+                                          &ctx->out[n_out]);
 }
 
 /* Splits are vectors, values have rows. */
@@ -65,7 +67,9 @@ static struct status *shape_from_variant(struct shape_inference *ctx) {
     return NULL;
 }
 
-static struct status *shape_variant_grad(struct shape_inference *ctx) { return shape_from_input(ctx, 2, &ctx->out[0]); }
+static struct status *shape_variant_grad(struct shape_inference *ctx) {
+    return shape_from_input(ctx, 2, &ctx->out[0]);
+}
 
 static struct status *shape_to_sparse(struct shape_inference *ctx) {
     int n_splits = ctx->node->n_data - 1;
@@ -84,9 +88,11 @@ static struct status *check_partitions(struct shape_inference *ctx, int *ret_rag
     TRY(node_get_list(ctx->node, "row_partition_types", &names, &n));
     bool has_size = n > 0 && span_is(names[0].s, "FIRST_DIM_SIZE");
     for (int i = 0; i < n; i++) {
-        bool is_size = span_is(names[i].s, "FIRST_DIM_SIZE"), is_ids = span_is(names[i].s, "VALUE_ROWIDS");
+        bool is_size = span_is(names[i].s, "FIRST_DIM_SIZE"),
+             is_ids = span_is(names[i].s, "VALUE_ROWIDS");
         if (!is_size && !is_ids && !span_is(names[i].s, "ROW_SPLITS"))
-            return status_invalid("Unknown string for partition info type: %.*s", (int)MIN(names[i].s.len, (size_t)64), names[i].s.data);
+            return status_invalid("Unknown string for partition info type: %.*s",
+                                  (int)MIN(names[i].s.len, (size_t)64), names[i].s.data);
         if (i > 0 && is_size)
             return status_invalid("FIRST_DIM_SIZE must be first");
         if (i == 0 && is_ids)
@@ -97,7 +103,9 @@ static struct status *check_partitions(struct shape_inference *ctx, int *ret_rag
     if (has_size && (n < 2 || !span_is(names[1].s, "VALUE_ROWIDS")))
         return status_invalid("FIRST_DIM_SIZE must be followed by VALUE_ROWIDS");
     if (n != n_tensors)
-        return status_invalid("Number of row partition tensors (%d) does not equal the number of row partition types(%d).", n_tensors, n);
+        return status_invalid("Number of row partition tensors (%d) does not equal the number of "
+                              "row partition types(%d).",
+                              n_tensors, n);
     for (int i = 0; i < n; i++)
         TRY(shape_require_rank(ctx, 3 + i, i > 0 || !has_size, NULL));
     *ret_ragged_rank = n - has_size;
@@ -108,11 +116,14 @@ static struct status *check_default(struct shape value, struct shape values) {
     if (value.rank < 0 || values.rank < 0)
         return NULL;
     if (value.rank >= values.rank)
-        return status_invalid("default_value.rank = %d  must be less than rt_input.flat_values.rank = %d", value.rank, values.rank);
+        return status_invalid(
+            "default_value.rank = %d  must be less than rt_input.flat_values.rank = %d", value.rank,
+            values.rank);
     for (int i = 0; i < value.rank; i++) {
         int64_t mine = value.dims[i], theirs = values.dims[i + 1];
         if (mine >= 0 && theirs >= 0 && mine != 1 && mine != theirs)
-            return status_invalid("default_value.shape and rt_input.flat_values.shape are incompatible: %lld vs. %lld in dimension %d",
+            return status_invalid("default_value.shape and rt_input.flat_values.shape are "
+                                  "incompatible: %lld vs. %lld in dimension %d",
                                   (long long)mine, (long long)theirs, i);
     }
     return NULL;
@@ -130,15 +141,18 @@ static struct status *shape_to_tensor(struct shape_inference *ctx) {
     }
     int rank = ragged_rank + values.rank;
     if (rank > SHAPE_MAX_RANK || (asked.rank >= 0 && asked.rank != rank))
-        return status_invalid("rt_input.shape and shape=%s are incompatible: rt_input.rank = %d but shape.rank = %d",
-                              shape_text(asked, ctx->arena), rank, asked.rank);
+        return status_invalid(
+            "rt_input.shape and shape=%s are incompatible: rt_input.rank = %d but shape.rank = %d",
+            shape_text(asked, ctx->arena), rank, asked.rank);
     int64_t dims[SHAPE_MAX_RANK];
     for (int i = 0; i < rank; i++) {
         dims[i] = asked.rank < 0 ? -1 : asked.dims[i];
         int64_t own = i > ragged_rank ? values.dims[i - ragged_rank] : -1;
         if (dims[i] >= 0 && own >= 0 && dims[i] != own)
-            return status_invalid("rt_input.shape and shape=%s are incompatible: rt_input.shape[%d] = %lld but shape[%d] = %lld",
-                                  shape_text(asked, ctx->arena), i, (long long)own, i, (long long)dims[i]);
+            return status_invalid("rt_input.shape and shape=%s are incompatible: "
+                                  "rt_input.shape[%d] = %lld but shape[%d] = %lld",
+                                  shape_text(asked, ctx->arena), i, (long long)own, i,
+                                  (long long)dims[i]);
         dims[i] = dims[i] >= 0 ? dims[i] : own;
     }
     ctx->out[0] = shape_make(ctx, rank, dims);
@@ -157,9 +171,10 @@ static struct status *shape_ragged_cross(struct shape_inference *ctx) {
     TRY(count_list(ctx->node, "ragged_values_types", &n_ragged));
     TRY(count_list(ctx->node, "sparse_values_types", &n_sparse));
     TRY(count_list(ctx->node, "dense_types", &n_dense));
-    if (2 * n_ragged + 3 * n_sparse + n_dense != ctx->node->n_data) /* Nsparse and the splits' types have lengths of their own */
-        return status_invalid("The features' types ask for %d inputs, but there are %d", 2 * n_ragged + 3 * n_sparse + n_dense,
-                              ctx->node->n_data);
+    /* Nsparse and the splits' types have lengths of their own */
+    if (2 * n_ragged + 3 * n_sparse + n_dense != ctx->node->n_data)
+        return status_invalid("The features' types ask for %d inputs, but there are %d",
+                              2 * n_ragged + 3 * n_sparse + n_dense, ctx->node->n_data);
     for (int i = 0; i < n_ragged; i++) {
         int64_t n_splits = dim_of(ctx->in[n_ragged + i], 0);
         TRY(shape_require_rank(ctx, n_ragged + i, 1, NULL));
@@ -182,7 +197,8 @@ static struct status *shape_count_dense(struct shape_inference *ctx) {
 
 static struct status *shape_count_sparse(struct shape_inference *ctx) {
     int64_t rank = dim_of(ctx->in[2], 0);
-    bool is_known = rank <= 2 && rank == dim_of(ctx->in[0], 1); /* rows count once, whatever lies below them */
+    /* rows count once, whatever lies below them */
+    bool is_known = rank <= 2 && rank == dim_of(ctx->in[0], 1);
     set_sparse(ctx, 0, -1, vector_of(ctx, is_known ? rank : -1));
     return NULL;
 }
@@ -208,7 +224,8 @@ static struct status *shape_sparse_bincount(struct shape_inference *ctx) {
     if (!dims || dims->rank != 1)
         return NULL;
     if (dims->n_elements > 2)
-        return status_invalid("Shape must be at most rank 2 but is rank %lld", (long long)dims->n_elements);
+        return status_invalid("Shape must be at most rank 2 but is rank %lld",
+                              (long long)dims->n_elements);
     if (dims->n_elements == 1)
         ctx->out[0] = vector_of(ctx, size);
     if (dims->n_elements == 2)

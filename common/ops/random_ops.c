@@ -1,4 +1,5 @@
-/* The random family: numbers from a stream that executions move along, or (stateless) from a seed alone. */
+/* The random family: numbers from a stream that executions move along, or (stateless) from a
+ * seed alone. */
 #include "common/ops/op_def.h"
 
 /* The output's shape is what a vector input says. */
@@ -11,7 +12,8 @@ static struct status *require_size(struct shape_inference *ctx, int input, int64
     struct shape shape;
     TRY(shape_require_rank(ctx, input, 1, &shape));
     if (shape.dims[0] >= 0 && shape.dims[0] != size)
-        return status_invalid("Dimension must be %lld but is %lld", (long long)size, (long long)shape.dims[0]);
+        return status_invalid("Dimension must be %lld but is %lld", (long long)size,
+                              (long long)shape.dims[0]);
     return NULL;
 }
 
@@ -23,11 +25,14 @@ static struct status *require_key(struct shape_inference *ctx, int key) {
 
 static struct status *require_scalar(struct shape_inference *ctx, int input, const char *name) {
     if (ctx->in[input].rank > 0)
-        return status_invalid("%s must be a scalar; got a tensor of shape %s", name, shape_text(ctx->in[input], ctx->arena));
+        return status_invalid("%s must be a scalar; got a tensor of shape %s", name,
+                              shape_text(ctx->in[input], ctx->arena));
     return NULL;
 }
 
-static struct status *shape_asked(struct shape_inference *ctx) { return asked_shape(ctx, &ctx->out[0]); }
+static struct status *shape_asked(struct shape_inference *ctx) {
+    return asked_shape(ctx, &ctx->out[0]);
+}
 
 static struct status *shape_uniform_int(struct shape_inference *ctx) {
     TRY(require_scalar(ctx, 1, "minval"));
@@ -81,7 +86,9 @@ static struct status *shape_multinomial(struct shape_inference *ctx) {
     if (samples)
         dims[1] = tensor_index_at(samples, 0);
     if (samples && dims[1] < 0)
-        return status_invalid("Dimension size, given by scalar input 1, must be non-negative but is %lld", (long long)dims[1]);
+        return status_invalid(
+            "Dimension size, given by scalar input 1, must be non-negative but is %lld",
+            (long long)dims[1]);
     ctx->out[0] = shape_make(ctx, 2, dims);
     return NULL;
 }
@@ -117,7 +124,9 @@ static struct status *shape_uniform_int_in_resource(struct shape_inference *ctx)
     return shape_in_resource(ctx);
 }
 
-static struct status *shape_binomial_in_resource(struct shape_inference *ctx) { return shape_from_input(ctx, 2, &ctx->out[0]); }
+static struct status *shape_binomial_in_resource(struct shape_inference *ctx) {
+    return shape_from_input(ctx, 2, &ctx->out[0]);
+}
 
 static struct status *shape_skip(struct shape_inference *ctx) {
     static const int64_t state[] = {3};

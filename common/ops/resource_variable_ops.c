@@ -32,12 +32,15 @@ static struct status *shape_resource_gather(struct shape_inference *ctx) {
     if (batch_dims < 0)
         return status_invalid("batch_dims is negative (%lld)", (long long)batch_dims);
     if (params.rank >= 0 && params.rank <= batch_dims)
-        return status_invalid("Shape must be at least rank %llu but is rank %d", (unsigned long long)batch_dims + 1, params.rank);
+        return status_invalid("Shape must be at least rank %llu but is rank %d",
+                              (unsigned long long)batch_dims + 1, params.rank);
     if (indices.rank >= 0 && indices.rank < batch_dims)
-        return status_invalid("Shape must be at least rank %lld but is rank %d", (long long)batch_dims, indices.rank);
+        return status_invalid("Shape must be at least rank %lld but is rank %d",
+                              (long long)batch_dims, indices.rank);
     if (params.rank < 0 || indices.rank < 0)
         return NULL;
-    TRY(shape_merge(ctx, shape_sub(ctx, params, 0, (int)batch_dims), shape_sub(ctx, indices, 0, (int)batch_dims), &batch));
+    TRY(shape_merge(ctx, shape_sub(ctx, params, 0, (int)batch_dims),
+                    shape_sub(ctx, indices, 0, (int)batch_dims), &batch));
     TRY(shape_concat(ctx, batch, shape_sub(ctx, indices, (int)batch_dims, -1), &out));
     return shape_concat(ctx, out, shape_sub(ctx, params, (int)batch_dims + 1, -1), &ctx->out[0]);
 }
@@ -50,9 +53,11 @@ static struct status *shape_resource_gather_nd(struct shape_inference *ctx) {
         return NULL;
     int64_t depth = indices.dims[indices.rank - 1];
     if (depth > params.rank)
-        return status_invalid("indices.shape[-1] must be <= params.rank, but saw indices shape: %s and params shape: %s",
+        return status_invalid("indices.shape[-1] must be <= params.rank, but saw indices shape: %s "
+                              "and params shape: %s",
                               shape_text(indices, ctx->arena), shape_text(params, ctx->arena));
-    return shape_concat(ctx, shape_sub(ctx, indices, 0, indices.rank - 1), shape_sub(ctx, params, (int)depth, -1), &ctx->out[0]);
+    return shape_concat(ctx, shape_sub(ctx, indices, 0, indices.rank - 1),
+                        shape_sub(ctx, params, (int)depth, -1), &ctx->out[0]);
 }
 
 // clang-format off

@@ -18,7 +18,8 @@ static struct status *shape_lstm_block(struct shape_inference *ctx) {
     TRY(shape_require_rank(ctx, ctx->node->n_data - 1, 1, &b));
     int64_t n = b.dims[0];
     if (n >= 0 && n % 4 != 0)
-        return status_invalid("Dimension size must be evenly divisible by 4 but is %lld", (long long)n);
+        return status_invalid("Dimension size must be evenly divisible by 4 but is %lld",
+                              (long long)n);
     for (int i = 0; i < 7; i++)
         ctx->out[i] = shape_make(ctx, 3, (int64_t[]){x.dims[0], x.dims[1], n < 0 ? -1 : n / 4});
     return NULL;

@@ -14,13 +14,16 @@ static struct status *require_groups(struct shape a, struct shape b) {
     return NULL;
 }
 
-static void set_result(struct shape_inference *ctx, int64_t rank) { set_sparse(ctx, 0, -1, vector_of(ctx, rank)); }
+static void set_result(struct shape_inference *ctx, int64_t rank) {
+    set_sparse(ctx, 0, -1, vector_of(ctx, rank));
+}
 
 static struct status *shape_dense_to_dense(struct shape_inference *ctx) {
     struct shape a = ctx->in[0], b = ctx->in[1], unused;
     TRY(require_groups(a, b));
     if (a.rank >= 0 && b.rank >= 0)
-        TRY(shape_merge(ctx, shape_sub(ctx, a, 0, a.rank - 1), shape_sub(ctx, b, 0, b.rank - 1), &unused));
+        TRY(shape_merge(ctx, shape_sub(ctx, a, 0, a.rank - 1), shape_sub(ctx, b, 0, b.rank - 1),
+                        &unused));
     set_result(ctx, MAX(a.rank, b.rank));
     return NULL;
 }
@@ -39,7 +42,8 @@ static struct status *shape_dense_to_sparse(struct shape_inference *ctx) {
     TRY(shape_require_rank_at_least(ctx, 0, 2));
     TRY(sparse_rank(ctx, 1, &rank));
     if (rank >= 0 && ctx->in[0].rank >= 0 && rank != ctx->in[0].rank)
-        return status_invalid("Shapes must be equal rank, but are %d and %lld", ctx->in[0].rank, (long long)rank);
+        return status_invalid("Shapes must be equal rank, but are %d and %lld", ctx->in[0].rank,
+                              (long long)rank);
     set_result(ctx, rank >= 0 ? rank : ctx->in[0].rank);
     return NULL;
 }
@@ -49,7 +53,8 @@ static struct status *shape_sparse_to_sparse(struct shape_inference *ctx) {
     TRY(sparse_rank(ctx, 0, &a));
     TRY(sparse_rank(ctx, 3, &b));
     if (a >= 0 && b >= 0 && a != b)
-        return status_invalid("Shapes must be equal rank, but are %lld and %lld", (long long)a, (long long)b);
+        return status_invalid("Shapes must be equal rank, but are %lld and %lld", (long long)a,
+                              (long long)b);
     set_result(ctx, MAX(a, b));
     return NULL;
 }

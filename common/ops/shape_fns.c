@@ -1,6 +1,7 @@
 /* Static shape functions and helpers that many families share (common/ops/op_def.h).
  *
- * Inference only narrows: whatever is unknown stays unknown, and an error means that no run could succeed. */
+ * Inference only narrows: whatever is unknown stays unknown, and an error means that no run
+ * could succeed. */
 #include "common/ops/op_def.h"
 
 struct status *shape_unknown(struct shape_inference *ctx) {
@@ -45,7 +46,8 @@ static struct status *merge_all_handles(struct shape_inference *ctx) {
         if (own == DT_INVALID)
             continue;
         if (dtype != DT_INVALID && dtype != own)
-            return status_invalid("Handles must refer to equal types, but to %s and %s", dtype_name(dtype), dtype_name(own));
+            return status_invalid("Handles must refer to equal types, but to %s and %s",
+                                  dtype_name(dtype), dtype_name(own));
         dtype = own;
         TRY(shape_merge(ctx, merged, ctx->in_handle_shapes[i], &merged));
     }
@@ -85,7 +87,8 @@ struct status *shape_reduction(struct shape_inference *ctx) {
     for (int64_t i = 0; i < tensor_n_elements(axes); i++) {
         int64_t axis = tensor_index_at(axes, i);
         if (axis < -in.rank || axis >= in.rank)
-            return status_invalid("Invalid reduction dimension %lld for input with %d dimensions.", (long long)axis, in.rank);
+            return status_invalid("Invalid reduction dimension %lld for input with %d dimensions.",
+                                  (long long)axis, in.rank);
         is_reduced[axis < 0 ? axis + in.rank : axis] = true;
     }
     int64_t *dims = arena_array(ctx->arena, int64_t, in.rank + 1);
@@ -102,7 +105,8 @@ struct status *shape_reduction(struct shape_inference *ctx) {
 
 /* ---- helpers ---- */
 
-struct status *shape_require_rank(struct shape_inference *ctx, int input, int rank, struct shape *ret) {
+struct status *shape_require_rank(struct shape_inference *ctx, int input, int rank,
+                                  struct shape *ret) {
     struct shape shape = ctx->in[input];
     if (rank < 0 || rank > SHAPE_MAX_RANK) /* worked out from attrs */
         return status_invalid("Shape must be rank %d, which no tensor has", rank);
@@ -122,12 +126,14 @@ struct status *shape_require_rank_at_least(struct shape_inference *ctx, int inpu
 
 struct status *shape_merge_dims(int64_t a, int64_t b, int64_t *ret) {
     if (a >= 0 && b >= 0 && a != b)
-        return status_invalid("Dimensions must be equal, but are %lld and %lld", (long long)a, (long long)b);
+        return status_invalid("Dimensions must be equal, but are %lld and %lld", (long long)a,
+                              (long long)b);
     *ret = a >= 0 ? a : b;
     return NULL;
 }
 
-struct status *shape_merge(struct shape_inference *ctx, struct shape a, struct shape b, struct shape *ret) {
+struct status *shape_merge(struct shape_inference *ctx, struct shape a, struct shape b,
+                           struct shape *ret) {
     if (a.rank < 0 || b.rank < 0) {
         *ret = a.rank < 0 ? b : a;
         return NULL;
@@ -137,15 +143,18 @@ struct status *shape_merge(struct shape_inference *ctx, struct shape a, struct s
     int64_t *dims = arena_array(ctx->arena, int64_t, a.rank + 1);
     for (int i = 0; i < a.rank; i++) {
         if (a.dims[i] >= 0 && b.dims[i] >= 0 && a.dims[i] != b.dims[i])
-            return status_invalid("Dimension %d in both shapes must be equal, but are %lld and %lld. Shapes are %s and %s.", i,
-                                  (long long)a.dims[i], (long long)b.dims[i], shape_text(a, ctx->arena), shape_text(b, ctx->arena));
+            return status_invalid("Dimension %d in both shapes must be equal, but are %lld and "
+                                  "%lld. Shapes are %s and %s.",
+                                  i, (long long)a.dims[i], (long long)b.dims[i],
+                                  shape_text(a, ctx->arena), shape_text(b, ctx->arena));
         dims[i] = a.dims[i] >= 0 ? a.dims[i] : b.dims[i];
     }
     *ret = (struct shape){a.rank, dims};
     return NULL;
 }
 
-/* One size of a broadcast. A known size above 1 decides against an unknown one; a 1 leaves it to the other side. */
+/* One size of a broadcast. A known size above 1 decides against an unknown one; a 1 leaves it to
+ * the other side. */
 static int64_t broadcast_dim(int64_t a, int64_t b) {
     if (a > 1 || b == 1)
         return a;
@@ -154,7 +163,8 @@ static int64_t broadcast_dim(int64_t a, int64_t b) {
     return a == b ? a : -1;
 }
 
-struct status *shape_of_broadcast(struct shape_inference *ctx, struct shape a, struct shape b, struct shape *ret) {
+struct status *shape_of_broadcast(struct shape_inference *ctx, struct shape a, struct shape b,
+                                  struct shape *ret) {
     if (a.rank < 0 || b.rank < 0) {
         *ret = SHAPE_UNKNOWN;
         return NULL;
@@ -165,20 +175,23 @@ struct status *shape_of_broadcast(struct shape_inference *ctx, struct shape a, s
         int at_a = i - (rank - a.rank), at_b = i - (rank - b.rank);
         int64_t dim_a = at_a < 0 ? 1 : a.dims[at_a], dim_b = at_b < 0 ? 1 : b.dims[at_b];
         if (dim_a >= 0 && dim_b >= 0 && dim_a != dim_b && dim_a != 1 && dim_b != 1)
-            return status_invalid("Dimensions must be equal, but are %lld and %lld", (long long)dim_a, (long long)dim_b);
+            return status_invalid("Dimensions must be equal, but are %lld and %lld",
+                                  (long long)dim_a, (long long)dim_b);
         dims[i] = broadcast_dim(dim_a, dim_b);
     }
     *ret = (struct shape){rank, dims};
     return NULL;
 }
 
-struct status *shape_concat(struct shape_inference *ctx, struct shape a, struct shape b, struct shape *ret) {
+struct status *shape_concat(struct shape_inference *ctx, struct shape a, struct shape b,
+                            struct shape *ret) {
     if (a.rank < 0 || b.rank < 0) {
         *ret = SHAPE_UNKNOWN;
         return NULL;
     }
     if (a.rank + b.rank > SHAPE_MAX_RANK)
-        return status_invalid("Shape of rank %d is beyond the limit of %d", a.rank + b.rank, SHAPE_MAX_RANK);
+        return status_invalid("Shape of rank %d is beyond the limit of %d", a.rank + b.rank,
+                              SHAPE_MAX_RANK);
     int64_t *dims = arena_array(ctx->arena, int64_t, a.rank + b.rank + 1);
     for (int i = 0; i < a.rank; i++)
         dims[i] = a.dims[i];
@@ -225,7 +238,8 @@ struct status *shape_from_input(struct shape_inference *ctx, int input, struct s
         return NULL;
     }
     if (value->dtype != DT_INT32 && value->dtype != DT_INT64)
-        return status_invalid("Shape tensor must be int32 or int64, but is %s", dtype_name((enum dtype)value->dtype));
+        return status_invalid("Shape tensor must be int32 or int64, but is %s",
+                              dtype_name((enum dtype)value->dtype));
     if (value->rank != 1)
         return status_invalid("Shape must be rank 1 but is rank %d", value->rank);
     *ret = SHAPE_UNKNOWN;
@@ -235,13 +249,15 @@ struct status *shape_from_input(struct shape_inference *ctx, int input, struct s
     for (int64_t i = 0; i < value->n_elements; i++) {
         dims[i] = tensor_index_at(value, i);
         if (dims[i] < -1)
-            return status_invalid("Invalid value in tensor used for shape: %lld", (long long)dims[i]);
+            return status_invalid("Invalid value in tensor used for shape: %lld",
+                                  (long long)dims[i]);
     }
     *ret = (struct shape){(int)value->n_elements, dims};
     return NULL;
 }
 
-struct status *shape_from_input_or_scalar(struct shape_inference *ctx, int input, struct shape *ret) {
+struct status *shape_from_input_or_scalar(struct shape_inference *ctx, int input,
+                                          struct shape *ret) {
     if (ctx->in[input].rank > 1)
         return status_invalid("Shape must be at most rank 1 but is rank %d", ctx->in[input].rank);
     if (ctx->in[input].rank != 0)
@@ -249,7 +265,8 @@ struct status *shape_from_input_or_scalar(struct shape_inference *ctx, int input
     const struct tensor *value = ctx->in_values[input];
     *ret = SHAPE_UNKNOWN;
     if (value && tensor_index_at(value, 0) != -1)
-        return status_invalid("Received an invalid shape scalar with a static value that is not '-1': %lld",
-                              (long long)tensor_index_at(value, 0));
+        return status_invalid(
+            "Received an invalid shape scalar with a static value that is not '-1': %lld",
+            (long long)tensor_index_at(value, 0));
     return NULL;
 }

@@ -1,4 +1,5 @@
-/* The sparse family: tensors as indices, values and shape. Their number of entries is mostly unknown before they run. */
+/* The sparse family: tensors as indices, values and shape. Their number of entries is mostly
+ * unknown before they run. */
 #include "common/ops/sparse_shapes.h"
 
 extern const struct op_def_list sparse_ops;
@@ -105,7 +106,8 @@ static struct status *shape_fill_rows(struct shape_inference *ctx) {
     TRY(shape_merge_dims(dim_of(indices, 1), dim_of(ctx->in[2], 0), &(int64_t){0}));
     const struct tensor *dims = ctx->in_values[2];
     int64_t n_rows = dims && dims->n_elements > 0 ? MAX(tensor_index_at(dims, 0), (int64_t)-1) : -1;
-    ctx->out[0] = matrix_of(ctx, -1, dim_of(indices, 1) >= 0 ? dim_of(indices, 1) : dim_of(ctx->in[2], 0));
+    ctx->out[0] =
+        matrix_of(ctx, -1, dim_of(indices, 1) >= 0 ? dim_of(indices, 1) : dim_of(ctx->in[2], 0));
     ctx->out[1] = vector_of(ctx, -1);
     ctx->out[2] = vector_of(ctx, n_rows);
     ctx->out[3] = vector_of(ctx, n);
@@ -146,9 +148,11 @@ static struct status *shape_sparse_matmul(struct shape_inference *ctx) {
     return NULL;
 }
 
-static struct op_cost cost_sparse_matmul(const struct node *node, const struct shape *in, const struct shape *out) {
+static struct op_cost cost_sparse_matmul(const struct node *node, const struct shape *in,
+                                         const struct shape *out) {
     double n_entries = (double)in[0].dims[0], n = (double)out[0].dims[1];
-    return (struct op_cost){2 * n_entries * n, (n_entries * n * 2 + (double)out[0].dims[0] * n) * 4};
+    return (struct op_cost){2 * n_entries * n,
+                            (n_entries * n * 2 + (double)out[0].dims[0] * n) * 4};
 }
 
 static struct status *shape_hinted_matmul(struct shape_inference *ctx) {
@@ -156,7 +160,8 @@ static struct status *shape_hinted_matmul(struct shape_inference *ctx) {
     TRY(node_get_b(ctx->node, "transpose_a", &transpose_a));
     TRY(node_get_b(ctx->node, "transpose_b", &transpose_b));
     TRY(require_ranks(ctx, "mm"));
-    TRY(shape_merge_dims(dim_of(ctx->in[0], !transpose_a), dim_of(ctx->in[1], transpose_b), &(int64_t){0}));
+    TRY(shape_merge_dims(dim_of(ctx->in[0], !transpose_a), dim_of(ctx->in[1], transpose_b),
+                         &(int64_t){0}));
     ctx->out[0] = matrix_of(ctx, dim_of(ctx->in[0], transpose_a), dim_of(ctx->in[1], !transpose_b));
     return NULL;
 }
@@ -191,7 +196,8 @@ static struct status *shape_distance(struct shape_inference *ctx) {
     if (!a || !b || a->rank != 1 || b->rank != 1)
         return NULL;
     if (a->n_elements != b->n_elements || a->n_elements < 1)
-        return status_invalid("Num elements of hypothesis_shape does not match num elements of truth_shape: %lld vs. %lld",
+        return status_invalid("Num elements of hypothesis_shape does not match num elements of "
+                              "truth_shape: %lld vs. %lld",
                               (long long)a->n_elements, (long long)b->n_elements);
     if (a->n_elements > SHAPE_MAX_RANK)
         return NULL;
@@ -234,7 +240,8 @@ static struct status *shape_deserialize(struct shape_inference *ctx) {
 
 static struct status *shape_add_to_map(struct shape_inference *ctx) {
     TRY(require_ranks(ctx, "mvv"));
-    ctx->out[0] = node_is_op(ctx->node, "AddSparseToTensorsMap") ? SHAPE_SCALAR : vector_of(ctx, -1);
+    ctx->out[0] =
+        node_is_op(ctx->node, "AddSparseToTensorsMap") ? SHAPE_SCALAR : vector_of(ctx, -1);
     return NULL;
 }
 
@@ -252,7 +259,9 @@ static struct status *shape_segment_grad_v2(struct shape_inference *ctx) {
     TRY(require_ranks(ctx, ".vvs"));
     TRY(shape_merge_dims(dim_of(ctx->in[1], 0), dim_of(ctx->in[2], 0), &(int64_t){0}));
     ctx->out[1] = vector_of(ctx, -1);
-    return grad.rank < 0 ? NULL : shape_concat(ctx, vector_of(ctx, -1), shape_sub(ctx, grad, 1, -1), &ctx->out[0]);
+    return grad.rank < 0
+               ? NULL
+               : shape_concat(ctx, vector_of(ctx, -1), shape_sub(ctx, grad, 1, -1), &ctx->out[0]);
 }
 
 // clang-format off

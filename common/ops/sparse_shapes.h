@@ -1,18 +1,26 @@
-/* What the shape functions of the sparse, ragged and set families share: the three tensors of a sparse tensor, and small shapes. */
+/* What the shape functions of the sparse, ragged and set families share: the three tensors of a
+ * sparse tensor, and small shapes. */
 #ifndef MILLRACE_COMMON_OPS_SPARSE_SHAPES_H
 #define MILLRACE_COMMON_OPS_SPARSE_SHAPES_H
 
 #include "common/ops/op_def.h"
 
-static inline struct shape vector_of(struct shape_inference *ctx, int64_t n) { return shape_make(ctx, 1, &n); }
-static inline struct shape matrix_of(struct shape_inference *ctx, int64_t n_rows, int64_t n_columns) {
+static inline struct shape vector_of(struct shape_inference *ctx, int64_t n) {
+    return shape_make(ctx, 1, &n);
+}
+static inline struct shape matrix_of(struct shape_inference *ctx, int64_t n_rows,
+                                     int64_t n_columns) {
     return shape_make(ctx, 2, (int64_t[]){n_rows, n_columns});
 }
 /* Size d of a shape, or -1. */
-static inline int64_t dim_of(struct shape shape, int d) { return shape.rank > d ? shape.dims[d] : -1; }
+static inline int64_t dim_of(struct shape shape, int d) {
+    return shape.rank > d ? shape.dims[d] : -1;
+}
 
-/* Outputs first … first + 2 of n entries (-1: unknown) of a tensor whose shape vector has this shape. */
-static inline void set_sparse(struct shape_inference *ctx, int first, int64_t n, struct shape shape_vector) {
+/* Outputs first … first + 2 of n entries (-1: unknown) of a tensor whose shape vector has this
+ * shape. */
+static inline void set_sparse(struct shape_inference *ctx, int first, int64_t n,
+                              struct shape shape_vector) {
     ctx->out[first] = matrix_of(ctx, n, dim_of(shape_vector, 0));
     ctx->out[first + 1] = vector_of(ctx, n);
     ctx->out[first + 2] = shape_vector.rank < 0 ? vector_of(ctx, -1) : shape_vector;

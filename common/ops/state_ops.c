@@ -1,4 +1,5 @@
-/* The state family: ref variables, assignment, scattered updates. Shape functions for both kinds of variable. */
+/* The state family: ref variables, assignment, scattered updates. Shape functions for both kinds
+ * of variable. */
 #include "common/ops/state_shapes.h"
 
 extern const struct op_def_list state_ops;
@@ -11,11 +12,15 @@ struct shape shape_of_variable(const struct shape_inference *ctx, int input) {
     return ctx->in_handle_shapes[input];
 }
 
-struct status *shape_check_handle_dtype(const struct shape_inference *ctx, int input, enum dtype dtype) {
-    enum dtype known = ctx->node->in_types[input] == DT_RESOURCE && ctx->in_handle_dtypes ? ctx->in_handle_dtypes[input] : DT_INVALID;
+struct status *shape_check_handle_dtype(const struct shape_inference *ctx, int input,
+                                        enum dtype dtype) {
+    enum dtype known = ctx->node->in_types[input] == DT_RESOURCE && ctx->in_handle_dtypes
+                           ? ctx->in_handle_dtypes[input]
+                           : DT_INVALID;
     if (known == DT_INVALID || known == dtype)
         return NULL;
-    return status_invalid("Trying to read variable with wrong dtype. Expected %s got %s", dtype_name(known), dtype_name(dtype));
+    return status_invalid("Trying to read variable with wrong dtype. Expected %s got %s",
+                          dtype_name(known), dtype_name(dtype));
 }
 
 void shape_pass_reference(struct shape_inference *ctx, struct shape shape) {
@@ -23,7 +28,9 @@ void shape_pass_reference(struct shape_inference *ctx, struct shape shape) {
         ctx->out[0] = shape;
 }
 
-static enum dtype input_dtype(const struct shape_inference *ctx, int input) { return dtype_base((enum dtype)ctx->node->in_types[input]); }
+static enum dtype input_dtype(const struct shape_inference *ctx, int input) {
+    return dtype_base((enum dtype)ctx->node->in_types[input]);
+}
 
 struct status *shape_assign_update(struct shape_inference *ctx) {
     struct shape merged;
@@ -46,7 +53,8 @@ struct status *shape_scatter_update(struct shape_inference *ctx) {
 
 /* indices [batch…, depth], updates [batch…] + variable.shape[depth:] */
 struct status *shape_scatter_nd_update(struct shape_inference *ctx) {
-    struct shape variable = shape_of_variable(ctx, 0), indices = ctx->in[1], updates = ctx->in[2], unused;
+    struct shape variable = shape_of_variable(ctx, 0), indices = ctx->in[1], updates = ctx->in[2],
+                 unused;
     TRY(shape_check_handle_dtype(ctx, 0, input_dtype(ctx, 2)));
     shape_pass_reference(ctx, variable);
     if (variable.rank < 0 || indices.rank < 1 || updates.rank < 0)
@@ -54,12 +62,16 @@ struct status *shape_scatter_nd_update(struct shape_inference *ctx) {
     int batch_rank = indices.rank > 1 ? indices.rank - 1 : 1;
     int64_t depth = indices.rank > 1 ? indices.dims[indices.rank - 1] : 1;
     if (updates.rank < batch_rank)
-        return status_invalid("Dimensions [0,%d) of indices[shape=%s] must match dimensions [0,%d) of updates[shape=%s]", batch_rank,
-                              shape_text(indices, ctx->arena), batch_rank, shape_text(updates, ctx->arena));
-    TRY(shape_merge(ctx, shape_sub(ctx, indices, 0, batch_rank), shape_sub(ctx, updates, 0, batch_rank), &unused));
+        return status_invalid("Dimensions [0,%d) of indices[shape=%s] must match dimensions [0,%d) "
+                              "of updates[shape=%s]",
+                              batch_rank, shape_text(indices, ctx->arena), batch_rank,
+                              shape_text(updates, ctx->arena));
+    TRY(shape_merge(ctx, shape_sub(ctx, indices, 0, batch_rank),
+                    shape_sub(ctx, updates, 0, batch_rank), &unused));
     if (depth < 0 || depth > variable.rank) /* too deep: the kernel says so */
         return NULL;
-    return shape_merge(ctx, shape_sub(ctx, variable, (int)depth, -1), shape_sub(ctx, updates, batch_rank, -1), &unused);
+    return shape_merge(ctx, shape_sub(ctx, variable, (int)depth, -1),
+                       shape_sub(ctx, updates, batch_rank, -1), &unused);
 }
 
 struct status *shape_count_up_to(struct shape_inference *ctx) {
@@ -71,7 +83,9 @@ struct status *shape_count_up_to(struct shape_inference *ctx) {
     return NULL;
 }
 
-static struct status *shape_variable(struct shape_inference *ctx) { return node_get_shape(ctx->node, "shape", &ctx->out[0]); }
+static struct status *shape_variable(struct shape_inference *ctx) {
+    return node_get_shape(ctx->node, "shape", &ctx->out[0]);
+}
 
 /* The first form wrote "unknown" as a scalar's shape. */
 static struct status *shape_variable_v1(struct shape_inference *ctx) {

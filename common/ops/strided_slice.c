@@ -18,12 +18,14 @@ struct status *strided_slice_masks_read(const struct node *node, struct strided_
     TRY(node_get_i(node, "shrink_axis_mask", &shrink_axis));
     if ((uint64_t)ellipsis & ((uint64_t)ellipsis - 1))
         return status_invalid("Multiple ellipses in slice spec not allowed");
-    *ret = (struct strided_slice_masks){(uint64_t)begin, (uint64_t)end, (uint64_t)ellipsis, (uint64_t)new_axis, (uint64_t)shrink_axis};
+    *ret = (struct strided_slice_masks){(uint64_t)begin, (uint64_t)end, (uint64_t)ellipsis,
+                                        (uint64_t)new_axis, (uint64_t)shrink_axis};
     return NULL;
 }
 
 static int64_t value_at(const struct tensor *t, int i) {
-    return t->dtype == DT_INT16 ? (int64_t)((const int16_t *)tensor_cdata(t))[i] : tensor_index_at(t, i);
+    return t->dtype == DT_INT16 ? (int64_t)((const int16_t *)tensor_cdata(t))[i]
+                                : tensor_index_at(t, i);
 }
 
 static bool bit(uint64_t mask, int i) { return i < 64 && (mask >> i & 1); }
@@ -46,8 +48,10 @@ static struct status *add_whole(struct dense *dense, int *at, int until) {
     return NULL;
 }
 
-/* Entries of the spec one by one; the ellipsis (one at the end when none is written) takes what the others leave. */
-static struct status *dense_build(const struct strided_slice_masks *masks, int rank, const struct tensor *begin, const struct tensor *end,
+/* Entries of the spec one by one; the ellipsis (one at the end when none is written) takes what
+ * the others leave. */
+static struct status *dense_build(const struct strided_slice_masks *masks, int rank,
+                                  const struct tensor *begin, const struct tensor *end,
                                   const struct tensor *strides, struct dense *dense) {
     int n = (int)strides->n_elements, at = 0, n_new_after = 0;
     bool ellipsis_seen = false;
@@ -65,7 +69,8 @@ static struct status *dense_build(const struct strided_slice_masks *masks, int r
             TRY(gather_add(dense, SLICE_NEW_AXIS));
         } else {
             if (at == rank)
-                return status_invalid("Index out of range using input dim %d; input has only %d dims", at, rank);
+                return status_invalid(
+                    "Index out of range using input dim %d; input has only %d dims", at, rank);
             dense->begin[at] = begin ? value_at(begin, i) : 0;
             dense->end[at] = end ? value_at(end, i) : 0;
             dense->stride[at] = value_at(strides, i);
@@ -80,7 +85,8 @@ static struct status *dense_build(const struct strided_slice_masks *masks, int r
     return ellipsis_seen ? NULL : add_whole(dense, &at, rank);
 }
 
-/* A begin or end within the dimension: counted from the end when negative, cut to what the stride's direction can reach. */
+/* A begin or end within the dimension: counted from the end when negative, cut to what the
+ * stride's direction can reach. */
 static int64_t canonical(int64_t index, int64_t size, bool forward) {
     int64_t low = forward ? 0 : -1, high = forward ? size : size - 1;
     int64_t at = index < 0 ? index + size : index;
@@ -91,11 +97,13 @@ static int64_t count_steps(int64_t length, int64_t stride) {
     if (length == 0 || (length < 0) != (stride < 0))
         return 0;
     /* Both of one sign: unsigned division also takes the most negative stride. */
-    uint64_t n = length < 0 ? 0 - (uint64_t)length : (uint64_t)length, step = stride < 0 ? 0 - (uint64_t)stride : (uint64_t)stride;
+    uint64_t n = length < 0 ? 0 - (uint64_t)length : (uint64_t)length,
+             step = stride < 0 ? 0 - (uint64_t)stride : (uint64_t)stride;
     return (int64_t)(n / step + (n % step != 0));
 }
 
-static struct status *resolve_dim(const struct dense *dense, int i, int64_t size, bool values_known, struct strided_slice *ret) {
+static struct status *resolve_dim(const struct dense *dense, int i, int64_t size, bool values_known,
+                                  struct strided_slice *ret) {
     int64_t stride = dense->stride[i];
     bool is_whole = dense->begin_masked[i] && dense->end_masked[i], forward = stride > 0;
     if (stride == 0)
@@ -109,28 +117,37 @@ static struct status *resolve_dim(const struct dense *dense, int i, int64_t size
         return NULL;
     }
     if (dense->is_shrunk[i]) {
-        int64_t index = dense->begin[i], at = index < 0 ? index + size : index; /* one index has no mask */
+        /* one index has no mask */
+        int64_t index = dense->begin[i], at = index < 0 ? index + size : index;
         if (values_known && (at < 0 || at >= size))
-            return status_invalid("slice index %lld of dimension %d out of bounds.", (long long)index, i);
+            return status_invalid("slice index %lld of dimension %d out of bounds.",
+                                  (long long)index, i);
         ret->begin[i] = at;
         ret->size[i] = 1;
         return NULL;
     }
-    int64_t begin = dense->begin_masked[i] ? (forward ? 0 : size - 1) : canonical(dense->begin[i], size, forward);
-    int64_t end = dense->end_masked[i] ? (forward ? size : -1) : canonical(dense->end[i], size, forward);
+    int64_t begin = dense->begin_masked[i] ? (forward ? 0 : size - 1)
+                                           : canonical(dense->begin[i], size, forward);
+    int64_t end =
+        dense->end_masked[i] ? (forward ? size : -1) : canonical(dense->end[i], size, forward);
     ret->begin[i] = begin;
     ret->size[i] = count_steps(end - begin, stride);
     return NULL;
 }
 
-struct status *strided_slice_resolve(const struct strided_slice_masks *masks, struct shape in, const struct tensor *begin,
-                                     const struct tensor *end, const struct tensor *strides, struct strided_slice *ret) {
-    if (strides->rank != 1 || (begin && (begin->rank != 1 || begin->n_elements != strides->n_elements)) ||
-        (end && (end->rank != 1 || end->n_elements != strides->n_elements)) || strides->n_elements > SHAPE_MAX_RANK)
-        return status_invalid(
-            "Expected begin, end, and strides to be 1D equal size tensors, but got ranks %d, %d, %d and %lld, %lld, %lld elements",
-            begin ? begin->rank : 1, end ? end->rank : 1, strides->rank, (long long)(begin ? begin->n_elements : -1),
-            (long long)(end ? end->n_elements : -1), (long long)strides->n_elements);
+struct status *strided_slice_resolve(const struct strided_slice_masks *masks, struct shape in,
+                                     const struct tensor *begin, const struct tensor *end,
+                                     const struct tensor *strides, struct strided_slice *ret) {
+    if (strides->rank != 1 ||
+        (begin && (begin->rank != 1 || begin->n_elements != strides->n_elements)) ||
+        (end && (end->rank != 1 || end->n_elements != strides->n_elements)) ||
+        strides->n_elements > SHAPE_MAX_RANK)
+        return status_invalid("Expected begin, end, and strides to be 1D equal size tensors, but "
+                              "got ranks %d, %d, %d and %lld, %lld, %lld elements",
+                              begin ? begin->rank : 1, end ? end->rank : 1, strides->rank,
+                              (long long)(begin ? begin->n_elements : -1),
+                              (long long)(end ? end->n_elements : -1),
+                              (long long)strides->n_elements);
     struct dense dense;
     TRY(dense_build(masks, in.rank, begin, end, strides, &dense));
     ret->rank = in.rank;

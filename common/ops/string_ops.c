@@ -42,12 +42,16 @@ static struct status *shape_segment_join(struct shape_inference *ctx) {
     if (inputs.rank < 0 || ids.rank < 0)
         return NULL;
     if (ids.rank > inputs.rank)
-        return status_invalid("Shape must be at least rank %d but is rank %d", ids.rank, inputs.rank);
+        return status_invalid("Shape must be at least rank %d but is rank %d", ids.rank,
+                              inputs.rank);
     TRY(shape_merge(ctx, ids, shape_sub(ctx, inputs, 0, ids.rank), &ids));
     int64_t n = n_segments ? tensor_index_at(n_segments, 0) : -1;
     if (n_segments && n < 0)
-        return status_invalid("Dimension size, given by scalar input 2, must be non-negative but is %lld", (long long)n);
-    return shape_concat(ctx, shape_make(ctx, 1, &n), shape_sub(ctx, inputs, ids.rank, -1), &ctx->out[0]);
+        return status_invalid(
+            "Dimension size, given by scalar input 2, must be non-negative but is %lld",
+            (long long)n);
+    return shape_concat(ctx, shape_make(ctx, 1, &n), shape_sub(ctx, inputs, ids.rank, -1),
+                        &ctx->out[0]);
 }
 
 static struct status *shape_regex_match(struct shape_inference *ctx) {

@@ -1,5 +1,6 @@
-/* The TensorArray family. What a handle is known to refer to is one element: its dtype and (maybe partial) shape. The
- * handle's own shape is left open: it is a scalar, but TensorFlow's shape functions go on saying [2], as it once was. */
+/* The TensorArray family. What a handle is known to refer to is one element: its dtype and
+ * (maybe partial) shape. The handle's own shape is left open: it is a scalar, but TensorFlow's
+ * shape functions go on saying [2], as it once was. */
 #include "common/ops/op_def.h"
 
 extern const struct op_def_list tensor_array_ops;
@@ -19,7 +20,8 @@ static struct status *shape_array(struct shape_inference *ctx) {
     TRY(node_get_type(ctx->node, "dtype", &ctx->out_handle_dtypes[0]));
     TRY(node_get_shape(ctx->node, "element_shape", &ctx->out_handle_shapes[0]));
     TRY(node_get_b(ctx->node, "identical_element_shapes", &is_identical));
-    if (!is_identical && !shape_is_full(ctx->out_handle_shapes[0])) /* elements are checked as they come */
+    /* elements are checked as they come */
+    if (!is_identical && !shape_is_full(ctx->out_handle_shapes[0]))
         ctx->out_handle_shapes[0] = SHAPE_UNKNOWN;
     return NULL;
 }

@@ -1,4 +1,5 @@
-/* The training family: an optimizer's step on its variables. One shape function reads the arguments' names. */
+/* The training family: an optimizer's step on its variables. One shape function reads the
+ * arguments' names. */
 #include "common/ops/state_shapes.h"
 
 extern const struct op_def_list training_ops;
@@ -7,8 +8,10 @@ static bool is_variable(const struct node *node, int input) {
     return node->op->inputs[input].is_ref || node->op->inputs[input].type == DT_RESOURCE;
 }
 
-/* Rows of the variable's inner shape, one per index. For a variable behind a handle TensorFlow leaves all of that to the kernel. */
-static struct status *shape_sparse_gradient(struct shape_inference *ctx, struct shape *var, int grad, int indices) {
+/* Rows of the variable's inner shape, one per index. For a variable behind a handle TensorFlow
+ * leaves all of that to the kernel. */
+static struct status *shape_sparse_gradient(struct shape_inference *ctx, struct shape *var,
+                                            int grad, int indices) {
     struct shape rows, index;
     int64_t n;
     if (!ctx->node->op->inputs[0].is_ref)
@@ -19,12 +22,15 @@ static struct status *shape_sparse_gradient(struct shape_inference *ctx, struct 
     if (ctx->in[grad].rank < 0)
         return NULL;
     TRY(shape_merge_dims(index.dims[0], ctx->in[grad].dims[0], &n));
-    TRY(shape_concat(ctx, shape_unknown_of_rank(ctx, 1), shape_sub(ctx, ctx->in[grad], 1, -1), &rows));
+    TRY(shape_concat(ctx, shape_unknown_of_rank(ctx, 1), shape_sub(ctx, ctx->in[grad], 1, -1),
+                     &rows));
     return shape_merge(ctx, *var, rows, var);
 }
 
 /* Whatever a kernel of TensorFlow takes although it is no scalar; ours decide as well. */
-static bool may_have_any_rank(const char *name) { return strcmp(name, "lr_power") == 0 || strcmp(name, "sign_decay") == 0; }
+static bool may_have_any_rank(const char *name) {
+    return strcmp(name, "lr_power") == 0 || strcmp(name, "sign_decay") == 0;
+}
 
 /* Variables (and a dense gradient) of one shape, indices a vector, all else scalars. */
 static struct status *shape_optimizer(struct shape_inference *ctx) {

@@ -5,10 +5,10 @@
 #include "common/ops/op_def.h"
 #include "common/ops/window.h"
 
-/* Output `output`: the places of a window over input 0, with `channels` channels (-1 unknown). window[i] is the size of spatial
- * dimension i, -1 unknown. */
-struct status *shape_of_places(struct shape_inference *ctx, const struct window_attrs *attrs, const int64_t *window, int64_t channels,
-                               int output) MUST_USE;
+/* Output `output`: the places of a window over input 0, with `channels` channels (-1 unknown).
+ * window[i] is the size of spatial dimension i, -1 unknown. */
+struct status *shape_of_places(struct shape_inference *ctx, const struct window_attrs *attrs,
+                               const int64_t *window, int64_t channels, int output) MUST_USE;
 /* Output 0 has the shape that input `input`, a vector of `rank` sizes, holds. */
 struct status *shape_of_sizes(struct shape_inference *ctx, int input, int rank) MUST_USE;
 op_cost_fn cost_conv;

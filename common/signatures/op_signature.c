@@ -23,7 +23,8 @@ const char *attr_type_name(enum attr_type type) {
     return index < ARRAY_LEN(names) ? names[index] : "?";
 }
 
-/* Orders len bytes against a NUL-terminated text as strcmp() would. A NUL among the bytes sorts first, so it equals no text. */
+/* Orders len bytes against a NUL-terminated text as strcmp() would. A NUL among the bytes sorts
+ * first, so it equals no text. */
 static int compare_bytes(const char *bytes, size_t len, const char *text) {
     size_t text_len = strlen(text);
     int order = memcmp(bytes, text, MIN(len, text_len));
@@ -50,18 +51,23 @@ const struct op_signature *op_signature_find_n(const char *name, size_t len) {
     return NULL;
 }
 
-const struct op_signature *op_signature_find(const char *name) { return op_signature_find_n(name, strlen(name)); }
+const struct op_signature *op_signature_find(const char *name) {
+    return op_signature_find_n(name, strlen(name));
+}
 
 size_t op_signature_count(void) { return op_signature_table_len; }
 
-const struct op_signature *op_signature_at(size_t index) { return index < op_signature_table_len ? &op_signature_table[index] : NULL; }
+const struct op_signature *op_signature_at(size_t index) {
+    return index < op_signature_table_len ? &op_signature_table[index] : NULL;
+}
 
 bool op_signature_is_known(const struct op_signature *signature) {
     uintptr_t at = (uintptr_t)signature, first = (uintptr_t)op_signature_table;
     return at >= first && at < first + op_signature_table_len * sizeof(*signature);
 }
 
-const struct op_attr_signature *op_signature_attr_n(const struct op_signature *signature, const char *name, size_t len) {
+const struct op_attr_signature *op_signature_attr_n(const struct op_signature *signature,
+                                                    const char *name, size_t len) {
     if (len == 0)
         return NULL;
     for (size_t i = 0; i < signature->n_attrs; i++)
@@ -70,15 +76,18 @@ const struct op_attr_signature *op_signature_attr_n(const struct op_signature *s
     return NULL;
 }
 
-const struct op_attr_signature *op_signature_attr(const struct op_signature *signature, const char *name) {
+const struct op_attr_signature *op_signature_attr(const struct op_signature *signature,
+                                                  const char *name) {
     return op_signature_attr_n(signature, name, strlen(name));
 }
 
 bool op_attr_signature_allows_type(const struct op_attr_signature *attr, enum dtype type) {
-    return dtype_is_known((int)type) && (attr->allowed_types == 0 || dtype_in(type, attr->allowed_types));
+    return dtype_is_known((int)type) &&
+           (attr->allowed_types == 0 || dtype_in(type, attr->allowed_types));
 }
 
-bool op_attr_signature_allows_string(const struct op_attr_signature *attr, const char *value, size_t len) {
+bool op_attr_signature_allows_string(const struct op_attr_signature *attr, const char *value,
+                                     size_t len) {
     if (attr->n_allowed_strings == 0)
         return true;
     for (size_t i = 0; i < attr->n_allowed_strings; i++) {

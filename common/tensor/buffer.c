@@ -4,11 +4,13 @@
  *   below 1 MiB    a block of malloc's, header apart; recycled
  *   above          fresh pages from mmap, header apart; recycled
  *
- * and, for what peers are to see, from 64 KiB a block of the shared arena, header apart, recycled.
+ * and, for what peers are to see, from 64 KiB a block of the shared arena, header apart,
+ * recycled.
  *
- * Recycled blocks come in size classes an eighth of a power of two apart (at most 12.5 % over what was asked) and wait in one cache
- * for all host allocators, newest first; beyond the cache's limit the block that waited longest goes back to the system.
- * Fresh pages cost nothing before they are touched, so a stranger's message that lies about its size gains nothing by it. */
+ * Recycled blocks come in size classes an eighth of a power of two apart (at most 12.5 % over
+ * what was asked) and wait in one cache for all host allocators, newest first; beyond the
+ * cache's limit the block that waited longest goes back to the system. Fresh pages cost nothing
+ * before they are touched, so a stranger's message that lies about its size gains nothing by it. */
 #include "common/tensor/buffer.h"
 
 #include <pthread.h>
@@ -19,8 +21,8 @@
 #include "common/base/list.h"
 #include "common/tensor/shm_arena.h"
 
-/* Under AddressSanitizer nothing is recycled, and data ends where its block ends: a use after the last reference and a write past
- * the end are both caught. */
+/* Under AddressSanitizer nothing is recycled, and data ends where its block ends: a use after
+ * the last reference and a write past the end are both caught. */
 #if defined(__SANITIZE_ADDRESS__)
 #define BUFFER_HOSTILE true
 #elif defined(__has_feature)
@@ -50,8 +52,10 @@ enum block_kind { BLOCK_PRIVATE, BLOCK_SHARED, BLOCK_N_KINDS };
 
 struct host_allocator {
     struct allocator base;
-    struct allocator shared;   /* its other face: only `alloc` and `likes` are used, buffers belong to base */
-    _Atomic int64_t n_holders; /* its maker, and each live buffer; -1 for the process's own, which is not counted */
+    /* its other face: only `alloc` and `likes` are used, buffers belong to base */
+    struct allocator shared;
+    /* its maker, and each live buffer; -1 for the process's own, which is not counted */
+    _Atomic int64_t n_holders;
 };
 
 struct host_block {
@@ -101,7 +105,8 @@ static int class_of(size_t size_bytes, size_t *ret_class_bytes) {
 static void *map_pages(size_t size_bytes) {
     bool is_huge = size_bytes >= HUGE_MIN_BYTES;
     size_t slack = is_huge ? HUGE_PAGE_BYTES : 0;
-    char *pages = mmap(NULL, size_bytes + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    char *pages = mmap(NULL, size_bytes + slack, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (pages == MAP_FAILED)
         return NULL;
     if (!is_huge)
@@ -127,8 +132,8 @@ static void tell_release_hook(const struct host_block *block) {
 static void host_block_free(struct host_block *block) {
     tell_release_hook(block);
     if (block->kind == BLOCK_SHARED)
-        shm_arena_give(atomic_load_explicit(&arena, memory_order_relaxed), block->class_index, block->buffer.data,
-                       block->buffer.size_bytes);
+        shm_arena_give(atomic_load_explicit(&arena, memory_order_relaxed), block->class_index,
+                       block->buffer.data, block->buffer.size_bytes);
     else if (block->buffer.size_bytes >= MMAP_MIN_BYTES)
         munmap(block->buffer.data, block->buffer.size_bytes);
     else
@@ -136,7 +141,8 @@ static void host_block_free(struct host_block *block) {
     free(block);
 }
 
-static struct host_block *host_block_new(int class_index, size_t class_bytes, enum block_kind kind) {
+static struct host_block *host_block_new(int class_index, size_t class_bytes,
+                                         enum block_kind kind) {
     struct host_block *block = calloc(1, sizeof(*block));
     if (!block)
         return NULL;
@@ -144,7 +150,8 @@ static struct host_block *host_block_new(int class_index, size_t class_bytes, en
     block->kind = kind;
     block->buffer.size_bytes = class_bytes;
     if (kind == BLOCK_SHARED) {
-        block->buffer.data = shm_arena_take(atomic_load_explicit(&arena, memory_order_relaxed), class_index, class_bytes);
+        block->buffer.data = shm_arena_take(atomic_load_explicit(&arena, memory_order_relaxed),
+                                            class_index, class_bytes);
         block->buffer.flags = BUFFER_IS_ZERO;
     } else if (class_bytes >= MMAP_MIN_BYTES) {
         block->buffer.data = map_pages(class_bytes);
@@ -181,7 +188,8 @@ static void cache_evict_oldest_locked(struct list *evicted) {
     list_push_back(evicted, &block->in_age);
 }
 
-/* Takes the oldest blocks out until no more than `limit_bytes` are kept; the caller frees them without the lock. */
+/* Takes the oldest blocks out until no more than `limit_bytes` are kept; the caller frees them
+ * without the lock. */
 static void cache_evict_locked(int64_t limit_bytes, struct list *evicted) {
     while (cache.cached_bytes > limit_bytes)
         cache_evict_oldest_locked(evicted);
@@ -219,14 +227,16 @@ static void cache_shrink(int64_t limit_bytes) {
 /* Counts first, so that two threads cannot both pass the limit. */
 static bool charge(struct allocator *allocator, size_t size_bytes) {
     int64_t size = (int64_t)size_bytes;
-    int64_t in_use = atomic_fetch_add_explicit(&allocator->in_use_bytes, size, memory_order_relaxed) + size;
+    int64_t in_use =
+        atomic_fetch_add_explicit(&allocator->in_use_bytes, size, memory_order_relaxed) + size;
     if (unlikely(allocator->limit_bytes > 0 && in_use > allocator->limit_bytes)) {
         atomic_fetch_sub_explicit(&allocator->in_use_bytes, size, memory_order_relaxed);
         return false;
     }
     int64_t peak = atomic_load_explicit(&allocator->peak_bytes, memory_order_relaxed);
     while (unlikely(in_use > peak) &&
-           !atomic_compare_exchange_weak_explicit(&allocator->peak_bytes, &peak, in_use, memory_order_relaxed, memory_order_relaxed))
+           !atomic_compare_exchange_weak_explicit(&allocator->peak_bytes, &peak, in_use,
+                                                  memory_order_relaxed, memory_order_relaxed))
         ;
     return true;
 }
@@ -249,9 +259,11 @@ static void host_allocator_hold(struct allocator *allocator) {
         atomic_fetch_add_explicit(&host->n_holders, 1, memory_order_relaxed);
 }
 
-/* Header directly before the data, both in one piece. malloc aligns to 16 only; its aligned forms are several times slower. */
+/* Header directly before the data, both in one piece. malloc aligns to 16 only; its aligned
+ * forms are several times slower. */
 static struct buffer *small_new(size_t size_bytes) {
-    _Static_assert(sizeof(struct buffer) <= BUFFER_ALIGN, "a header fits before the first aligned byte");
+    _Static_assert(sizeof(struct buffer) <= BUFFER_ALIGN,
+                   "a header fits before the first aligned byte");
     void *piece = NULL;
     if (!BUFFER_HOSTILE)
         piece = malloc(BUFFER_ALIGN + BUFFER_ALIGN - 16 + size_bytes);
@@ -260,7 +272,8 @@ static struct buffer *small_new(size_t size_bytes) {
     if (!piece)
         return NULL;
     char *block = piece;
-    char *data = (char *)(((uintptr_t)block + sizeof(struct buffer) + BUFFER_ALIGN - 1) & ~(uintptr_t)(BUFFER_ALIGN - 1));
+    char *data = (char *)(((uintptr_t)block + sizeof(struct buffer) + BUFFER_ALIGN - 1) &
+                          ~(uintptr_t)(BUFFER_ALIGN - 1));
     struct buffer *buffer = (struct buffer *)(void *)(data - sizeof(struct buffer));
     buffer->size_bytes = size_bytes;
     buffer->data = data;
@@ -280,7 +293,8 @@ static struct buffer *block_alloc(int class_index, size_t class_bytes, enum bloc
     return &block->buffer;
 }
 
-static struct buffer *alloc_of_kind(struct allocator *allocator, size_t size_bytes, enum block_kind kind) {
+static struct buffer *alloc_of_kind(struct allocator *allocator, size_t size_bytes,
+                                    enum block_kind kind) {
     size_t charged = size_bytes;
     int class_index = -1;
     if (unlikely(size_bytes > (size_t)physical_bytes))
@@ -289,7 +303,8 @@ static struct buffer *alloc_of_kind(struct allocator *allocator, size_t size_byt
         class_index = class_of(size_bytes, &charged);
     if (!charge(allocator, charged))
         return NULL;
-    struct buffer *buffer = class_index < 0 ? small_new(size_bytes) : block_alloc(class_index, charged, kind);
+    struct buffer *buffer =
+        class_index < 0 ? small_new(size_bytes) : block_alloc(class_index, charged, kind);
     if (unlikely(!buffer)) {
         uncharge(allocator, charged);
         return NULL;
@@ -333,7 +348,9 @@ bool buffer_is_recycled(const struct buffer *buffer) {
     return buffer->allocator->free == host_free && (buffer->flags & FLAG_RECYCLED) != 0;
 }
 
-void allocator_host_set_release_hook(void (*on_release)(void *arg, const char *data, size_t size_bytes), void *arg) {
+void allocator_host_set_release_hook(void (*on_release)(void *arg, const char *data,
+                                                        size_t size_bytes),
+                                     void *arg) {
     pthread_mutex_lock(&release_hook.lock);
     release_hook.on_release = on_release;
     release_hook.arg = arg;
@@ -346,7 +363,8 @@ void allocator_host_set_release_hook(void (*on_release)(void *arg, const char *d
 static struct buffer *shared_alloc(struct allocator *allocator, size_t size_bytes) {
     struct allocator *base = &CONTAINER_OF(allocator, struct host_allocator, shared)->base;
     struct buffer *buffer = NULL;
-    if (size_bytes >= (size_t)1 << RECYCLED_MIN_LOG2 && atomic_load_explicit(&arena, memory_order_relaxed))
+    if (size_bytes >= (size_t)1 << RECYCLED_MIN_LOG2 &&
+        atomic_load_explicit(&arena, memory_order_relaxed))
         buffer = alloc_of_kind(base, size_bytes, BLOCK_SHARED);
     return buffer ? buffer : alloc_of_kind(base, size_bytes, BLOCK_PRIVATE);
 }
@@ -355,7 +373,8 @@ static bool shared_likes(const struct allocator *allocator, const struct buffer 
     (void)allocator;
     uint64_t offset;
     const struct shm_arena *in = atomic_load_explicit(&arena, memory_order_relaxed);
-    return !in || buffer->size_bytes < (size_t)1 << RECYCLED_MIN_LOG2 || shm_arena_find(in, buffer->data, &offset);
+    return !in || buffer->size_bytes < (size_t)1 << RECYCLED_MIN_LOG2 ||
+           shm_arena_find(in, buffer->data, &offset);
 }
 
 #define SHARED_FACE \
@@ -413,7 +432,8 @@ void allocator_host_age(void) {
     pthread_once(&host_once, host_init);
     pthread_mutex_lock(&cache.lock);
     cache.age++;
-    while (!list_is_empty(&cache.by_age) && cache.age - LIST_ENTRY(cache.by_age.prev, struct host_block, in_age)->age >= 2)
+    while (!list_is_empty(&cache.by_age) &&
+           cache.age - LIST_ENTRY(cache.by_age.prev, struct host_block, in_age)->age >= 2)
         cache_evict_oldest_locked(&evicted);
     pthread_mutex_unlock(&cache.lock);
     free_evicted(&evicted);
@@ -423,8 +443,10 @@ struct allocator *allocator_host_new(const char *name, int64_t limit_bytes) {
     pthread_once(&host_once, host_init);
     size_t name_bytes = strlen(name) + 1;
     struct host_allocator *host = xcalloc(1, sizeof(*host) + name_bytes);
-    host->base =
-        (struct allocator){.name = memcpy(host + 1, name, name_bytes), .alloc = host_alloc, .free = host_free, .limit_bytes = limit_bytes};
+    host->base = (struct allocator){.name = memcpy(host + 1, name, name_bytes),
+                                    .alloc = host_alloc,
+                                    .free = host_free,
+                                    .limit_bytes = limit_bytes};
     host->shared = (struct allocator)SHARED_FACE;
     atomic_init(&host->n_holders, 1);
     return &host->base;
@@ -457,11 +479,13 @@ static void wrapped_free(struct allocator *allocator, struct buffer *buffer) {
     free(wrapped);
 }
 
-static struct allocator wrapped_allocator = {.name = "wrapped", .alloc = wrapped_alloc, .free = wrapped_free};
+static struct allocator wrapped_allocator = {
+    .name = "wrapped", .alloc = wrapped_alloc, .free = wrapped_free};
 
 struct buffer *buffer_wrap(void *data, size_t size_bytes, void (*release)(void *arg), void *arg) {
     struct wrapped_buffer *wrapped = xmalloc(sizeof(*wrapped));
-    wrapped->buffer = (struct buffer){.size_bytes = size_bytes, .data = data, .allocator = &wrapped_allocator};
+    wrapped->buffer =
+        (struct buffer){.size_bytes = size_bytes, .data = data, .allocator = &wrapped_allocator};
     atomic_init(&wrapped->buffer.n_refs, 1);
     wrapped->release = release;
     wrapped->arg = arg;

@@ -1,11 +1,12 @@
-/* One element of a tensor: where it is, and its value as a number whatever its dtype. Any thread. */
+/* One element of a tensor: where it is, and its value as a number whatever its dtype. Any
+ * thread. */
 #ifndef MILLRACE_COMMON_TENSOR_ELEMENT_H
 #define MILLRACE_COMMON_TENSOR_ELEMENT_H
 
 #include "common/tensor/tensor.h"
 
-/* The element at a row-major index, which must be within the tensor (or one past its end). tensor_at: see tensor_data for when it may be
- * written. */
+/* The element at a row-major index, which must be within the tensor (or one past its end).
+ * tensor_at: see tensor_data for when it may be written. */
 static inline enum dtype tensor_dtype(const struct tensor *t) { return (enum dtype)t->dtype; }
 static inline void *tensor_at(struct tensor *t, int64_t index) {
     return (char *)tensor_data(t) + index * (int64_t)dtype_size(tensor_dtype(t));
@@ -14,8 +15,8 @@ static inline const void *tensor_cat(const struct tensor *t, int64_t index) {
     return (const char *)tensor_cdata(t) + index * (int64_t)dtype_size(tensor_dtype(t));
 }
 
-/* An element of any integer dtype; uint64 beyond 2^63 wraps. 0 for other dtypes. tensor_index_at (tensor.h) is the fast form for int32
- * and int64. */
+/* An element of any integer dtype; uint64 beyond 2^63 wraps. 0 for other dtypes. tensor_index_at
+ * (tensor.h) is the fast form for int32 and int64. */
 int64_t tensor_int_at(const struct tensor *t, int64_t index);
 /* An element of any integer or real dtype, rounded to double. 0 for other dtypes. */
 double tensor_real_at(const struct tensor *t, int64_t index);

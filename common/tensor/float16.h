@@ -1,8 +1,9 @@
 /* Half, bfloat16 and the 8-bit floats as bit patterns: conversions to and from float.
  *
- * To the narrow type: round to nearest, ties to even; what is too large becomes infinity; a NaN stays a (quiet) NaN and keeps the
- * upper bits of its payload. From the narrow type: exact. No instruction set beyond the baseline is assumed, and the loops that call
- * these vectorise. Any thread. */
+ * To the narrow type: round to nearest, ties to even; what is too large becomes infinity; a NaN
+ * stays a (quiet) NaN and keeps the upper bits of its payload. From the narrow type: exact. No
+ * instruction set beyond the baseline is assumed, and the loops that call these vectorise. Any
+ * thread. */
 #ifndef MILLRACE_COMMON_TENSOR_FLOAT16_H
 #define MILLRACE_COMMON_TENSOR_FLOAT16_H
 
@@ -59,11 +60,13 @@ static inline uint16_t half_from_float(float v) {
     if (bits >= 0x47800000u) /* 2^16 and above */
         return (uint16_t)(sign | 0x7c00u);
     if (bits < 0x38800000u) {
-        /* Below 2^-14: adding 2^-1 shifts the fraction into place, and the addition rounds to nearest even. */
+        /* Below 2^-14: adding 2^-1 shifts the fraction into place, and the addition rounds to
+         * nearest even. */
         float shifted = float_from_bits(bits) + 0.5f;
         return (uint16_t)(sign | (float_bits(shifted) - 0x3f000000u));
     }
-    bits += 0xfffu + (bits >> 13 & 1) - ((127u - 15u) << 23); /* may carry into infinity, as it should */
+    /* may carry into infinity, as it should */
+    bits += 0xfffu + (bits >> 13 & 1) - ((127u - 15u) << 23);
     return (uint16_t)(sign | bits >> 13);
 }
 
@@ -89,7 +92,8 @@ struct small_float {
 
 static inline float small_float_to_float(struct small_float format, uint8_t v) {
     int sign_bit = 1 << (format.n_bits - 1);
-    int rest = v & (sign_bit - 1), fraction = rest & ((1 << format.n_fraction_bits) - 1), exponent = rest >> format.n_fraction_bits;
+    int rest = v & (sign_bit - 1), fraction = rest & ((1 << format.n_fraction_bits) - 1),
+        exponent = rest >> format.n_fraction_bits;
     uint32_t sign = v & sign_bit ? 0x80000000u : 0;
     if (format.kind == SMALL_FLOAT_FNUZ && sign && rest == 0)
         return float_from_bits(0x7fc00000u);

@@ -1,4 +1,5 @@
-/* A .npy file: a magic, a version, the length of a Python dictionary's text, the text, the elements.
+/* A .npy file: a magic, a version, the length of a Python dictionary's text, the text, the
+ * elements.
  *
  *   "\x93NUMPY" major minor  length(2 or 4 bytes)  {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }  …\n  elements */
 #include "common/tensor/npy.h"
@@ -85,7 +86,8 @@ static struct status *parse_dictionary(struct span in, struct npy_info *info) {
         if (is_good && span_is(key, "descr")) {
             is_good = take_quoted_word(&in, &descr);
             if (is_good && !parse_descr(descr, info))
-                return status_invalid("A .npy file of type '%.*s', which has no counterpart", (int)descr.len, descr.data);
+                return status_invalid("A .npy file of type '%.*s', which has no counterpart",
+                                      (int)descr.len, descr.data);
             seen |= HAS_DESCR;
         } else if (is_good && span_is(key, "fortran_order")) {
             info->is_fortran = text_take(&in, "True");
@@ -99,11 +101,13 @@ static struct status *parse_dictionary(struct span in, struct npy_info *info) {
         }
         text_take(&in, ",");
     }
-    return is_good && seen == HAS_ALL ? NULL : status_invalid("The header of a .npy file cannot be read");
+    return is_good && seen == HAS_ALL ? NULL
+                                      : status_invalid("The header of a .npy file cannot be read");
 }
 
 /* Splits the file. */
-static struct status *find_parts(struct span file, struct span *ret_dictionary, struct span *ret_elements) {
+static struct status *find_parts(struct span file, struct span *ret_dictionary,
+                                 struct span *ret_elements) {
     if (file.len < MAGIC_BYTES + 4 || memcmp(file.data, magic, MAGIC_BYTES) != 0)
         return status_invalid("Not a .npy file: it does not begin with NumPy's magic");
     int major = (uint8_t)file.data[MAGIC_BYTES];
@@ -133,7 +137,8 @@ static void swap_bytes(char *data, size_t n_units, size_t unit_bytes) {
 }
 
 /* Counts through the target in row-major order while the source moves by Fortran's strides. */
-static void copy_from_fortran(const struct npy_info *info, size_t element_bytes, const char *from, int64_t n_elements, char *to) {
+static void copy_from_fortran(const struct npy_info *info, size_t element_bytes, const char *from,
+                              int64_t n_elements, char *to) {
     int64_t strides[SHAPE_MAX_RANK], index[SHAPE_MAX_RANK] = {0}, stride = 1, at = 0;
     for (int i = 0; i < info->rank; i++) {
         strides[i] = stride;
@@ -161,8 +166,8 @@ struct status *npy_parse(struct span file, struct allocator *allocator, struct t
     size_t element_bytes = dtype_size(info.dtype);
     TRY(shape_n_elements(shape, &n_elements));
     if ((uint64_t)n_elements > elements.len / element_bytes)
-        return status_invalid("A .npy file with %zu bytes of elements, too few for %lld of type %s", elements.len, (long long)n_elements,
-                              dtype_name(info.dtype));
+        return status_invalid("A .npy file with %zu bytes of elements, too few for %lld of type %s",
+                              elements.len, (long long)n_elements, dtype_name(info.dtype));
     TRY(tensor_new(allocator, info.dtype, shape, ret));
     char *data = tensor_data(ret);
     if (info.is_fortran && info.rank > 1)
@@ -182,17 +187,21 @@ struct status *npy_head(const struct tensor *t, struct str *out) {
     while (row < ARRAY_LEN(npy_types) && npy_types[row].dtype != t->dtype)
         row++;
     if (row == ARRAY_LEN(npy_types))
-        return status_invalid("Tensors of type %s cannot be written as .npy: NumPy has no such type", dtype_name((enum dtype)t->dtype));
+        return status_invalid(
+            "Tensors of type %s cannot be written as .npy: NumPy has no such type",
+            dtype_name((enum dtype)t->dtype));
     struct str text = STR_INIT;
-    str_addf(&text, "{'descr': '%c%c%d', 'fortran_order': False, 'shape': (", npy_types[row].size_bytes == 1 ? '|' : '<',
-             npy_types[row].kind, npy_types[row].size_bytes);
+    str_addf(&text, "{'descr': '%c%c%d', 'fortran_order': False, 'shape': (",
+             npy_types[row].size_bytes == 1 ? '|' : '<', npy_types[row].kind,
+             npy_types[row].size_bytes);
     for (int i = 0; i < t->rank; i++)
         str_addf(&text, "%s%lld", i > 0 ? ", " : "", (long long)tensor_dim(t, i));
     str_add(&text, t->rank == 1 ? ",), }" : "), }");
     while ((MAGIC_BYTES + 4 + text.len + 1) % HEAD_ALIGN != 0)
         str_add_char(&text, ' ');
     str_add_char(&text, '\n');
-    const char head[4] = {1, 0, (char)(text.len & 0xff), (char)(text.len >> 8)}; /* 254 sizes of 20 digits fit into 64 KiB */
+    /* 254 sizes of 20 digits fit into 64 KiB */
+    const char head[4] = {1, 0, (char)(text.len & 0xff), (char)(text.len >> 8)};
     str_add_bytes(out, magic, MAGIC_BYTES);
     str_add_bytes(out, head, sizeof(head));
     str_add_bytes(out, text.data, text.len);
@@ -203,7 +212,9 @@ struct status *npy_head(const struct tensor *t, struct str *out) {
 /* ---- files ---- */
 
 static COLD struct status *system_failed(const char *what, const char *path, int error) {
-    enum status_code code = error == ENOENT ? STATUS_NOT_FOUND : error == EACCES ? STATUS_PERMISSION_DENIED : STATUS_UNKNOWN;
+    enum status_code code = error == ENOENT   ? STATUS_NOT_FOUND
+                            : error == EACCES ? STATUS_PERMISSION_DENIED
+                                              : STATUS_UNKNOWN;
     return status_new(code, "Cannot %s %s: %s", what, path, strerror(error));
 }
 
@@ -223,7 +234,8 @@ struct status *npy_read(const char *path, struct allocator *allocator, struct te
     if (ferror(file))
         st = system_failed("read", path, errno);
     if (!st)
-        st = status_prefix_take(npy_parse((struct span){str_text(&bytes), bytes.len}, allocator, ret), "%s: ", path);
+        st = status_prefix_take(
+            npy_parse((struct span){str_text(&bytes), bytes.len}, allocator, ret), "%s: ", path);
     fclose(file);
     str_fini(&bytes);
     return st;

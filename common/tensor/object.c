@@ -43,7 +43,8 @@ static const char *append_text(char **at, const char *text, size_t len) {
     return begin;
 }
 
-struct resource_handle *resource_handle_new(const char *device, const char *container, const char *name, const char *type_name,
+struct resource_handle *resource_handle_new(const char *device, const char *container,
+                                            const char *name, const char *type_name,
                                             enum dtype dtype, struct object *entry_take) {
     struct span texts[4] = {span_of(device), span_of(container), span_of(name), span_of(type_name)};
     if (texts[1].len == 0)
@@ -61,7 +62,8 @@ struct resource_handle *resource_handle_new(const char *device, const char *cont
     handle->container = append_text(&at, texts[1].data, texts[1].len);
     handle->name = append_text(&at, texts[2].data, texts[2].len);
     handle->type_name = append_text(&at, texts[3].data, texts[3].len);
-    handle->hash = hash_bytes(texts[2].data, texts[2].len, hash_bytes(texts[1].data, texts[1].len, 0));
+    handle->hash =
+        hash_bytes(texts[2].data, texts[2].len, hash_bytes(texts[1].data, texts[1].len, 0));
     handle->dtype = dtype;
     handle->entry = entry_take;
     return handle;

@@ -1,7 +1,9 @@
-/* Counted objects that tensors of the object dtypes point to: strings, resource handles, variants.
+/* Counted objects that tensors of the object dtypes point to: strings, resource handles,
+ * variants.
  *
- * An element of such a tensor is one pointer; NULL stands for the empty string or an empty variant. Copying an
- * element shares the object, which is immutable once it is shared. Any thread. */
+ * An element of such a tensor is one pointer; NULL stands for the empty string or an empty
+ * variant. Copying an element shares the object, which is immutable once it is shared. Any
+ * thread. */
 #ifndef MILLRACE_COMMON_TENSOR_OBJECT_H
 #define MILLRACE_COMMON_TENSOR_OBJECT_H
 
@@ -18,7 +20,8 @@ struct str;
 struct object_type {
     const char *name;                    /* "string", "resource", "tensorflow::TensorList" */
     void (*free)(struct object *object); /* the last reference is gone */
-    /* Kinds of variants that can travel: adds the fields of the VariantTensorDataProto that stands for it. NULL: only its name travels. */
+    /* Kinds of variants that can travel: adds the fields of the VariantTensorDataProto that
+     * stands for it. NULL: only its name travels. */
     void (*encode)(const struct object *object, struct str *out);
 };
 
@@ -50,7 +53,8 @@ struct bytes {
 extern const struct object_type bytes_type;
 
 struct bytes *bytes_new(const void *data, size_t len); /* NULL for len 0: the empty string */
-struct bytes *bytes_new_uninit(size_t len);            /* the caller fills data before sharing; NULL for len 0 */
+/* the caller fills data before sharing; NULL for len 0 */
+struct bytes *bytes_new_uninit(size_t len);
 static inline struct span bytes_span(const struct bytes *bytes) {
     return bytes ? (struct span){bytes->data, bytes->len} : (struct span){"", 0};
 }
@@ -64,15 +68,18 @@ struct resource_handle {
     const char *type_name; /* "variable", "queue", … what kind of resource it names */
     uint64_t hash;         /* of container and name: lookups need not hash again */
     enum dtype dtype;      /* of what it holds, DT_INVALID when unknown */
-    /* A cache of the owner's lookup: an owning reference to the container entry, whose resource disappears from it on Reset.
-     * NULL on any task but the owner. Set once by the owner before the handle is shared. */
+    /* A cache of the owner's lookup: an owning reference to the container entry, whose resource
+     * disappears from it on Reset. NULL on any task but the owner. Set once by the owner before
+     * the handle is shared. */
     struct object *entry;
 };
 extern const struct object_type resource_handle_type;
 
 /* Copies all text. `entry` is taken (may be NULL). */
-struct resource_handle *resource_handle_new(const char *device, const char *container, const char *name, const char *type_name,
+struct resource_handle *resource_handle_new(const char *device, const char *container,
+                                            const char *name, const char *type_name,
                                             enum dtype dtype, struct object *entry_take);
 
-/* A variant element of a kind that can travel or be shown: variant kinds are object types listed by who defines them. */
+/* A variant element of a kind that can travel or be shown: variant kinds are object types listed
+ * by who defines them. */
 #endif

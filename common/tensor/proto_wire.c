@@ -56,7 +56,9 @@ int proto_next(struct span *in, struct proto_field *ret) {
     }
 }
 
-size_t proto_varint_size(uint64_t value) { return value == 0 ? 1 : ((size_t)(63 - __builtin_clzll(value)) / 7) + 1; }
+size_t proto_varint_size(uint64_t value) {
+    return value == 0 ? 1 : ((size_t)(63 - __builtin_clzll(value)) / 7) + 1;
+}
 
 static size_t put_varint(char *to, uint64_t value) {
     size_t n = 0;
@@ -71,7 +73,9 @@ void proto_add_varint(struct str *out, uint64_t value) {
     str_add_bytes(out, text, put_varint(text, value));
 }
 
-void proto_add_tag(struct str *out, uint32_t number, uint32_t wire_type) { proto_add_varint(out, (uint64_t)number << 3 | wire_type); }
+void proto_add_tag(struct str *out, uint32_t number, uint32_t wire_type) {
+    proto_add_varint(out, (uint64_t)number << 3 | wire_type);
+}
 
 void proto_add_bytes(struct str *out, uint32_t number, const void *data, size_t len) {
     proto_add_tag(out, number, 2);
@@ -100,7 +104,8 @@ size_t proto_begin(struct str *out, uint32_t number, size_t size_hint) {
 
 void proto_end(struct str *out, size_t begin, size_t size_hint) {
     char text[10];
-    size_t len = out->len - begin, n = put_varint(text, len), n_reserved = proto_varint_size(size_hint);
+    size_t len = out->len - begin, n = put_varint(text, len),
+           n_reserved = proto_varint_size(size_hint);
     if (n != n_reserved) {
         if (n > n_reserved)
             str_add_bytes(out, text, n - n_reserved); /* room; moved over below */

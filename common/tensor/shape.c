@@ -37,12 +37,14 @@ static COLD struct status *shape_refused(struct shape shape, const char *why) {
     return st;
 }
 
-/* The product of the sizes that are not 0 must fit as well: strides are such products, and kernels compute them unchecked. */
+/* The product of the sizes that are not 0 must fit as well: strides are such products, and
+ * kernels compute them unchecked. */
 struct status *shape_n_elements(struct shape shape, int64_t *ret_n) {
     if (shape.rank < 0)
         return status_invalid("Shape is not known");
     if (shape.rank > SHAPE_MAX_RANK)
-        return status_invalid("Shape has %d dimensions, above the limit of %d", shape.rank, SHAPE_MAX_RANK);
+        return status_invalid("Shape has %d dimensions, above the limit of %d", shape.rank,
+                              SHAPE_MAX_RANK);
     int64_t product = 1;
     bool has_zero = false;
     for (int i = 0; i < shape.rank; i++) {
@@ -80,7 +82,8 @@ struct shape_text shape_to_text(struct shape shape) {
     struct str text = STR_INIT;
     shape_print(shape, &text);
     bool is_cut = text.len >= sizeof(ret.text);
-    snprintf(ret.text, sizeof(ret.text), "%.*s%s", is_cut ? (int)sizeof(ret.text) - 4 : (int)text.len, str_text(&text),
+    snprintf(ret.text, sizeof(ret.text), "%.*s%s",
+             is_cut ? (int)sizeof(ret.text) - 4 : (int)text.len, str_text(&text),
              is_cut ? "..." : "");
     str_fini(&text);
     return ret;

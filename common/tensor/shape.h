@@ -10,7 +10,8 @@
 
 enum { SHAPE_MAX_RANK = 254, SHAPE_UNKNOWN_RANK = -1 };
 
-/* A possibly partial shape with borrowed sizes. dims[i] == -1 where a size is unknown; rank == -1 where the rank is. */
+/* A possibly partial shape with borrowed sizes. dims[i] == -1 where a size is unknown; rank ==
+ * -1 where the rank is. */
 struct shape {
     int rank;
     const int64_t *dims;
@@ -18,10 +19,12 @@ struct shape {
 #define SHAPE_UNKNOWN ((struct shape){SHAPE_UNKNOWN_RANK, NULL})
 #define SHAPE_SCALAR ((struct shape){0, NULL})
 
-bool shape_is_full(struct shape shape);                   /* rank and all sizes known */
-bool shape_equal(struct shape a, struct shape b);         /* unknown sizes equal only unknown sizes */
+bool shape_is_full(struct shape shape); /* rank and all sizes known */
+/* unknown sizes equal only unknown sizes */
+bool shape_equal(struct shape a, struct shape b);
 bool shape_is_compatible(struct shape a, struct shape b); /* could be the same once all is known */
-/* Product of the sizes of a full shape. Errors: INVALID_ARGUMENT on a negative size, rank > 254, or a product beyond int64. */
+/* Product of the sizes of a full shape. Errors: INVALID_ARGUMENT on a negative size, rank > 254,
+ * or a product beyond int64. */
 struct status *shape_n_elements(struct shape shape, int64_t *ret_n) MUST_USE;
 /* "[2,?,3]", "[]", "<unknown>". */
 void shape_print(struct shape shape, struct str *out);
@@ -29,8 +32,8 @@ void shape_print(struct shape shape, struct str *out);
 const char *shape_text(struct shape shape, struct arena *arena);
 struct shape shape_dup(struct shape shape, struct arena *arena);
 
-/* The same in a value of its own, for the arguments of a message: SHAPE_TEXT(shape) is a string that lives until the end of the full
- * expression. What does not fit is cut and ends with "...". */
+/* The same in a value of its own, for the arguments of a message: SHAPE_TEXT(shape) is a string
+ * that lives until the end of the full expression. What does not fit is cut and ends with "...". */
 struct shape_text {
     char text[512];
 };

@@ -37,7 +37,9 @@ struct shm_arena {
     struct free_ranges classes[SHM_ARENA_CLASSES];
 };
 
-static struct status *refused(const char *what) { return status_unavailable("shared memory: %s: %s", what, strerror(errno)); }
+static struct status *refused(const char *what) {
+    return status_unavailable("shared memory: %s: %s", what, strerror(errno));
+}
 
 /* A file beyond RLIMIT_FSIZE would end the process by a signal. */
 static size_t usual_size(void) {
@@ -54,7 +56,8 @@ static struct status *map(struct shm_arena *arena, size_t size_bytes) {
     for (; size_bytes >= min_bytes; size_bytes = (size_bytes / 16) & ~(step_bytes - 1)) {
         if (ftruncate(arena->fd, (off_t)size_bytes) != 0)
             return refused("ftruncate");
-        void *base = mmap(NULL, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, arena->fd, 0);
+        void *base = mmap(NULL, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
+                          arena->fd, 0);
         if (base != MAP_FAILED) {
             arena->base = base;
             arena->size_bytes = size_bytes;
@@ -65,7 +68,8 @@ static struct status *map(struct shm_arena *arena, size_t size_bytes) {
     return refused("mmap");
 }
 
-/* A memfd belongs to its user alone, and whoever gets the descriptor cannot open it for writing again without being that user. */
+/* A memfd belongs to its user alone, and whoever gets the descriptor cannot open it for writing
+ * again without being that user. */
 static struct status *open_for_readers(struct shm_arena *arena) {
     char path[64];
     snprintf(path, sizeof(path), "/proc/self/fd/%d", arena->fd);
@@ -80,7 +84,8 @@ static struct status *set_up(struct shm_arena *arena, size_t size_bytes) {
     arena->fd = memfd_create("millrace-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (arena->fd < 0)
         return refused("memfd_create");
-    TRY(map(arena, size_bytes > 0 ? MAX(size_bytes + page - 1, min_bytes) & ~(page - 1) : usual_size()));
+    TRY(map(arena,
+            size_bytes > 0 ? MAX(size_bytes + page - 1, min_bytes) & ~(page - 1) : usual_size()));
     if (fcntl(arena->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
         return refused("F_ADD_SEALS");
     return open_for_readers(arena);
@@ -134,12 +139,15 @@ char *shm_arena_take(struct shm_arena *arena, int class_index, size_t size_bytes
 void shm_arena_give(struct shm_arena *arena, int class_index, char *block, size_t size_bytes) {
     uint64_t offset = (uint64_t)(block - arena->base);
     struct free_ranges *ranges = &arena->classes[class_index];
-    /* Ours, and the descriptor writes: nothing else can refuse. Old contents must not come up again as zeros. */
-    CHECK(fallocate(arena->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)size_bytes) == 0);
+    /* Ours, and the descriptor writes: nothing else can refuse. Old contents must not come up
+     * again as zeros. */
+    CHECK(fallocate(arena->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset,
+                    (off_t)size_bytes) == 0);
     pthread_mutex_lock(&arena->lock);
     if (ranges->n == ranges->capacity) {
         ranges->capacity = ranges->capacity ? ranges->capacity * 2 : 8;
-        ranges->offsets = xreallocarray(ranges->offsets, ranges->capacity, sizeof(*ranges->offsets));
+        ranges->offsets =
+            xreallocarray(ranges->offsets, ranges->capacity, sizeof(*ranges->offsets));
     }
     ranges->offsets[ranges->n++] = offset;
     arena->taken_bytes -= size_bytes;

@@ -35,7 +35,8 @@ static struct buffer *object_array_alloc(struct allocator *allocator, size_t siz
     return NULL; /* only object_array_new makes them */
 }
 
-static struct allocator object_array_allocator = {.name = "object array", .alloc = object_array_alloc, .free = object_array_free};
+static struct allocator object_array_allocator = {
+    .name = "object array", .alloc = object_array_alloc, .free = object_array_free};
 
 static struct buffer *object_array_new(struct allocator *allocator, int64_t n) {
     size_t size_bytes = (size_t)n * sizeof(struct object *);
@@ -45,7 +46,8 @@ static struct buffer *object_array_new(struct allocator *allocator, int64_t n) {
     if (!(block->flags & BUFFER_IS_ZERO))
         memset(block->data, 0, size_bytes);
     struct object_array *array = xmalloc(sizeof(*array));
-    array->buffer = (struct buffer){.size_bytes = size_bytes, .data = block->data, .allocator = &object_array_allocator};
+    array->buffer = (struct buffer){
+        .size_bytes = size_bytes, .data = block->data, .allocator = &object_array_allocator};
     atomic_init(&array->buffer.n_refs, 1);
     array->block = block;
     array->n = n;
@@ -90,7 +92,8 @@ void tensor_copy_slow(struct tensor *to, const struct tensor *from) {
 /* ---- making ---- */
 
 /* The head of a value; the shape has been checked. */
-static void set_head(struct tensor *ret, enum dtype dtype, struct shape shape, int64_t n_elements, enum tensor_storage storage) {
+static void set_head(struct tensor *ret, enum dtype dtype, struct shape shape, int64_t n_elements,
+                     enum tensor_storage storage) {
     ret->dtype = (uint8_t)dtype;
     ret->rank = (uint8_t)shape.rank;
     ret->storage = (uint8_t)storage;
@@ -102,23 +105,28 @@ static void set_head(struct tensor *ret, enum dtype dtype, struct shape shape, i
         memcpy(ret->dims, shape.dims, (size_t)shape.rank * sizeof(shape.dims[0]));
 }
 
-static COLD struct status *out_of_tensor_memory(struct allocator *allocator, enum dtype dtype, struct shape shape, size_t size_bytes) {
+static COLD struct status *out_of_tensor_memory(struct allocator *allocator, enum dtype dtype,
+                                                struct shape shape, size_t size_bytes) {
     char limit[32] = "";
     struct str text = STR_INIT;
     shape_print(shape, &text);
     if (allocator->limit_bytes > 0)
         snprintf(limit, sizeof(limit), " of %lld", (long long)allocator->limit_bytes);
-    struct status *st = status_exhausted(
-        "OOM when allocating tensor with shape%s and type %s (%zu bytes) from allocator %s: %lld%s bytes in use", str_text(&text),
-        dtype_name(dtype), size_bytes, allocator->name, (long long)atomic_load(&allocator->in_use_bytes), limit);
+    struct status *st =
+        status_exhausted("OOM when allocating tensor with shape%s and type %s (%zu bytes) from "
+                         "allocator %s: %lld%s bytes in use",
+                         str_text(&text), dtype_name(dtype), size_bytes, allocator->name,
+                         (long long)atomic_load(&allocator->in_use_bytes), limit);
     str_fini(&text);
     return st;
 }
 
-static struct status *tensor_make(struct allocator *allocator, enum dtype dtype, struct shape shape, bool is_zeroed, struct tensor *ret) {
+static struct status *tensor_make(struct allocator *allocator, enum dtype dtype, struct shape shape,
+                                  bool is_zeroed, struct tensor *ret) {
     size_t element_bytes = dtype_size(dtype);
     if (unlikely(element_bytes == 0 || dtype_is_ref(dtype)))
-        return status_invalid("A tensor cannot have the type %s (%d)", dtype_name(dtype), (int)dtype);
+        return status_invalid("A tensor cannot have the type %s (%d)", dtype_name(dtype),
+                              (int)dtype);
     int64_t n_elements, size_bytes;
     TRY(shape_n_elements(shape, &n_elements));
     if (unlikely(mul_overflows_i64(n_elements, (int64_t)element_bytes, &size_bytes)))
@@ -129,7 +137,8 @@ static struct status *tensor_make(struct allocator *allocator, enum dtype dtype,
         return NULL;
     }
     bool is_object = dtype_is_object(dtype);
-    struct buffer *buffer = is_object ? object_array_new(allocator, n_elements) : buffer_alloc(allocator, (size_t)size_bytes);
+    struct buffer *buffer = is_object ? object_array_new(allocator, n_elements)
+                                      : buffer_alloc(allocator, (size_t)size_bytes);
     if (unlikely(!buffer))
         return out_of_tensor_memory(allocator, dtype, shape, (size_t)size_bytes);
     if (is_zeroed && !is_object && !(buffer->flags & BUFFER_IS_ZERO))
@@ -140,11 +149,13 @@ static struct status *tensor_make(struct allocator *allocator, enum dtype dtype,
     return NULL;
 }
 
-struct status *tensor_new(struct allocator *allocator, enum dtype dtype, struct shape shape, struct tensor *ret) {
+struct status *tensor_new(struct allocator *allocator, enum dtype dtype, struct shape shape,
+                          struct tensor *ret) {
     return tensor_make(allocator, dtype, shape, false, ret);
 }
 
-struct status *tensor_new_zeroed(struct allocator *allocator, enum dtype dtype, struct shape shape, struct tensor *ret) {
+struct status *tensor_new_zeroed(struct allocator *allocator, enum dtype dtype, struct shape shape,
+                                 struct tensor *ret) {
     return tensor_make(allocator, dtype, shape, true, ret);
 }
 
@@ -163,15 +174,18 @@ void tensor_init_ref(struct tensor *ret, enum dtype base, struct object *variabl
     ret->ref = variable_take;
 }
 
-struct status *tensor_view(struct buffer *buffer, char *data, enum dtype dtype, struct shape shape, struct tensor *ret) {
+struct status *tensor_view(struct buffer *buffer, char *data, enum dtype dtype, struct shape shape,
+                           struct tensor *ret) {
     int64_t n_elements, size_bytes;
     TRY(shape_n_elements(shape, &n_elements));
     if (unlikely(mul_overflows_i64(n_elements, (int64_t)dtype_size(dtype), &size_bytes)))
         return status_invalid("A view cannot have more than 2^63 - 1 bytes");
-    CHECK(!dtype_is_object(dtype) || buffer->allocator == &object_array_allocator || n_elements == 0);
+    CHECK(!dtype_is_object(dtype) || buffer->allocator == &object_array_allocator ||
+          n_elements == 0);
     CHECK(data >= buffer->data && (size_t)(data - buffer->data) <= buffer->size_bytes);
     if (unlikely((size_t)size_bytes > buffer->size_bytes - (size_t)(data - buffer->data)))
-        return status_invalid("A view of %lld bytes does not fit into the %zu bytes of its buffer", (long long)size_bytes,
+        return status_invalid("A view of %lld bytes does not fit into the %zu bytes of its buffer",
+                              (long long)size_bytes,
                               buffer->size_bytes - (size_t)(data - buffer->data));
     set_head(ret, dtype, shape, n_elements, TENSOR_BUFFER);
     ret->buffer = buffer_ref(buffer);
@@ -180,11 +194,13 @@ struct status *tensor_view(struct buffer *buffer, char *data, enum dtype dtype, 
 }
 
 /* Shares the elements of `from` from `first` on under a head of its own. */
-static void share_elements(const struct tensor *from, int64_t first, int64_t n_elements, struct shape shape, struct tensor *ret) {
+static void share_elements(const struct tensor *from, int64_t first, int64_t n_elements,
+                           struct shape shape, struct tensor *ret) {
     enum dtype dtype = (enum dtype)from->dtype;
     size_t element_bytes = dtype_size(dtype);
     const char *data = (const char *)tensor_cdata(from) + (size_t)first * element_bytes;
-    if (from->storage == TENSOR_INLINE || (size_t)n_elements * element_bytes <= TENSOR_INLINE_BYTES) {
+    if (from->storage == TENSOR_INLINE ||
+        (size_t)n_elements * element_bytes <= TENSOR_INLINE_BYTES) {
         set_head(ret, dtype, shape, n_elements, TENSOR_INLINE);
         memset(ret->bytes, 0, sizeof(ret->bytes));
         elements_copy(dtype, ret->bytes, data, n_elements);
@@ -199,23 +215,27 @@ struct status *tensor_reshape(const struct tensor *from, struct shape shape, str
     int64_t n_elements;
     TRY(shape_n_elements(shape, &n_elements));
     if (n_elements != from->n_elements)
-        return status_invalid("Input to reshape is a tensor with %lld values, but the requested shape has %lld",
-                              (long long)from->n_elements, (long long)n_elements);
+        return status_invalid(
+            "Input to reshape is a tensor with %lld values, but the requested shape has %lld",
+            (long long)from->n_elements, (long long)n_elements);
     share_elements(from, 0, n_elements, shape, ret);
     return NULL;
 }
 
-struct status *tensor_slice_rows(const struct tensor *from, int64_t begin, int64_t end, struct tensor *ret) {
+struct status *tensor_slice_rows(const struct tensor *from, int64_t begin, int64_t end,
+                                 struct tensor *ret) {
     CHECK(from->rank >= 1 && begin >= 0 && begin <= end && end <= tensor_dim(from, 0));
     int64_t dims[SHAPE_MAX_RANK];
     memcpy(dims, tensor_dims(from), (size_t)from->rank * sizeof(dims[0]));
     int64_t row_elements = dims[0] > 0 ? from->n_elements / dims[0] : 0;
     dims[0] = end - begin;
-    share_elements(from, begin * row_elements, dims[0] * row_elements, (struct shape){from->rank, dims}, ret);
+    share_elements(from, begin * row_elements, dims[0] * row_elements,
+                   (struct shape){from->rank, dims}, ret);
     return NULL;
 }
 
-struct status *tensor_clone(struct allocator *allocator, const struct tensor *from, struct tensor *ret) {
+struct status *tensor_clone(struct allocator *allocator, const struct tensor *from,
+                            struct tensor *ret) {
     TRY(tensor_new(allocator, (enum dtype)from->dtype, tensor_shape(from), ret));
     elements_copy((enum dtype)from->dtype, tensor_data(ret), tensor_cdata(from), from->n_elements);
     return NULL;
@@ -254,7 +274,8 @@ static bool object_equal(const struct object *a, const struct object *b) {
         return true;
     if (!a || !b || a->type != &bytes_type || b->type != &bytes_type)
         return false;
-    return span_equal(bytes_span(CONTAINER_OF(a, struct bytes, object)), bytes_span(CONTAINER_OF(b, struct bytes, object)));
+    return span_equal(bytes_span(CONTAINER_OF(a, struct bytes, object)),
+                      bytes_span(CONTAINER_OF(b, struct bytes, object)));
 }
 
 bool tensor_equal(const struct tensor *a, const struct tensor *b) {
@@ -265,7 +286,8 @@ bool tensor_equal(const struct tensor *a, const struct tensor *b) {
     if (a->dtype != b->dtype || !shape_equal(tensor_shape(a), tensor_shape(b)))
         return false;
     if (!dtype_is_object((enum dtype)a->dtype))
-        return a->n_elements == 0 || memcmp(tensor_cdata(a), tensor_cdata(b), tensor_size_bytes(a)) == 0;
+        return a->n_elements == 0 ||
+               memcmp(tensor_cdata(a), tensor_cdata(b), tensor_size_bytes(a)) == 0;
     struct object *const *left = tensor_cdata(a), *const *right = tensor_cdata(b);
     for (int64_t i = 0; i < a->n_elements; i++)
         if (!object_equal(left[i], right[i]))

@@ -2,16 +2,19 @@
  *
  *   dtype rank storage │ n_elements │ 4 sizes, or a pointer to a longer list │ 16 bytes of elements, or buffer and data
  *
- * Up to 16 bytes of elements live inside the value (a scalar of any dtype, 4 floats), so scalar work touches neither an
- * allocator nor an atomic. Larger ones share a counted buffer; views (slices, reshapes) point into it.
- * A tensor value is owned by whoever holds the struct: tensor_copy shares, tensor_move takes, tensor_clear lets go.
- * Copying the struct by assignment moves ownership and is for the executor's slots only.
+ * Up to 16 bytes of elements live inside the value (a scalar of any dtype, 4 floats), so scalar
+ * work touches neither an allocator nor an atomic. Larger ones share a counted buffer; views
+ * (slices, reshapes) point into it. A tensor value is owned by whoever holds the struct:
+ * tensor_copy shares, tensor_move takes, tensor_clear lets go. Copying the struct by assignment
+ * moves ownership and is for the executor's slots only.
  *
- * A TENSOR_NONE value is "nothing here" and owns nothing; all-zero memory is a valid TENSOR_NONE.
- * TENSOR_REF is the value of a reference edge: a counted pointer to a variable (kernels/variable.h), no elements of its own.
- * TENSOR_DEAD marks a dead value of untaken control flow; it owns nothing.
+ * A TENSOR_NONE value is "nothing here" and owns nothing; all-zero memory is a valid
+ * TENSOR_NONE. TENSOR_REF is the value of a reference edge: a counted pointer to a variable
+ * (kernels/variable.h), no elements of its own. TENSOR_DEAD marks a dead value of untaken
+ * control flow; it owns nothing.
  *
- * Threads: a tensor struct belongs to one thread at a time; the buffers behind it may be shared by many. */
+ * Threads: a tensor struct belongs to one thread at a time; the buffers behind it may be shared
+ * by many. */
 #ifndef MILLRACE_COMMON_TENSOR_TENSOR_H
 #define MILLRACE_COMMON_TENSOR_TENSOR_H
 
@@ -23,7 +26,13 @@
 #include "common/tensor/object.h"
 #include "common/tensor/shape.h"
 
-enum tensor_storage { TENSOR_NONE = 0, TENSOR_INLINE = 1, TENSOR_BUFFER = 2, TENSOR_REF = 3, TENSOR_DEAD = 4 };
+enum tensor_storage {
+    TENSOR_NONE = 0,
+    TENSOR_INLINE = 1,
+    TENSOR_BUFFER = 2,
+    TENSOR_REF = 3,
+    TENSOR_DEAD = 4
+};
 
 enum { TENSOR_INLINE_BYTES = 16, TENSOR_INLINE_RANK = 4 };
 
@@ -38,7 +47,8 @@ struct tensor {
         int64_t *long_dims;               /* rank > 4: owned, malloc'd */
     };
     union {
-        char bytes[TENSOR_INLINE_BYTES]; /* TENSOR_INLINE; object dtypes keep their one or two pointers here */
+        /* TENSOR_INLINE; object dtypes keep their one or two pointers here */
+        char bytes[TENSOR_INLINE_BYTES];
         struct {
             struct buffer *buffer; /* TENSOR_BUFFER: one reference */
             char *data;            /* first element, inside the buffer */
@@ -56,8 +66,8 @@ _Static_assert(sizeof(struct tensor) == 64, "a tensor is one cache line");
 void tensor_clear_slow(struct tensor *t);
 /* Lets go of what t holds; t is TENSOR_NONE after. */
 static inline void tensor_clear(struct tensor *t) {
-    if (unlikely(t->storage == TENSOR_BUFFER || t->storage == TENSOR_REF || t->rank > TENSOR_INLINE_RANK ||
-                 dtype_is_object((enum dtype)t->dtype)))
+    if (unlikely(t->storage == TENSOR_BUFFER || t->storage == TENSOR_REF ||
+                 t->rank > TENSOR_INLINE_RANK || dtype_is_object((enum dtype)t->dtype)))
         tensor_clear_slow(t);
     t->storage = TENSOR_NONE;
 }
@@ -65,8 +75,8 @@ void tensor_copy_slow(struct tensor *to, const struct tensor *from);
 /* Shares from's elements. `to` must hold nothing (its old contents are not looked at). */
 static inline void tensor_copy(struct tensor *to, const struct tensor *from) {
     *to = *from;
-    if (unlikely(from->storage == TENSOR_BUFFER || from->storage == TENSOR_REF || from->rank > TENSOR_INLINE_RANK ||
-                 dtype_is_object((enum dtype)from->dtype)))
+    if (unlikely(from->storage == TENSOR_BUFFER || from->storage == TENSOR_REF ||
+                 from->rank > TENSOR_INLINE_RANK || dtype_is_object((enum dtype)from->dtype)))
         tensor_copy_slow(to, from);
 }
 /* `to` must hold nothing; `from` is TENSOR_NONE after. */
@@ -75,17 +85,27 @@ static inline void tensor_move(struct tensor *to, struct tensor *from) {
     from->storage = TENSOR_NONE;
 }
 
-/* ---- making ----
- * All set *ret only on success; ret must hold nothing. Elements of object dtypes start as NULL pointers; others are
- * undefined unless said so. Errors: INVALID_ARGUMENT for a bad shape (negative, rank, overflow), RESOURCE_EXHAUSTED for memory. */
-struct status *tensor_new(struct allocator *allocator, enum dtype dtype, struct shape shape, struct tensor *ret) MUST_USE;
-struct status *tensor_new_zeroed(struct allocator *allocator, enum dtype dtype, struct shape shape, struct tensor *ret) MUST_USE;
+/* ---- making ---- All set *ret only on success; ret must hold nothing. Elements of object
+ * dtypes start as NULL pointers; others are undefined unless said so. Errors: INVALID_ARGUMENT
+ * for a bad shape (negative, rank, overflow), RESOURCE_EXHAUSTED for memory. */
+struct status *tensor_new(struct allocator *allocator, enum dtype dtype, struct shape shape,
+                          struct tensor *ret) MUST_USE;
+struct status *tensor_new_zeroed(struct allocator *allocator, enum dtype dtype, struct shape shape,
+                                 struct tensor *ret) MUST_USE;
 /* Scalars: never fail, touch no allocator. `value` points to one element of that plain dtype. */
 void tensor_init_scalar(struct tensor *ret, enum dtype dtype, const void *value);
-static inline void tensor_init_scalar_f32(struct tensor *ret, float v) { tensor_init_scalar(ret, DT_FLOAT, &v); }
-static inline void tensor_init_scalar_i32(struct tensor *ret, int32_t v) { tensor_init_scalar(ret, DT_INT32, &v); }
-static inline void tensor_init_scalar_i64(struct tensor *ret, int64_t v) { tensor_init_scalar(ret, DT_INT64, &v); }
-static inline void tensor_init_scalar_bool(struct tensor *ret, bool v) { tensor_init_scalar(ret, DT_BOOL, &v); }
+static inline void tensor_init_scalar_f32(struct tensor *ret, float v) {
+    tensor_init_scalar(ret, DT_FLOAT, &v);
+}
+static inline void tensor_init_scalar_i32(struct tensor *ret, int32_t v) {
+    tensor_init_scalar(ret, DT_INT32, &v);
+}
+static inline void tensor_init_scalar_i64(struct tensor *ret, int64_t v) {
+    tensor_init_scalar(ret, DT_INT64, &v);
+}
+static inline void tensor_init_scalar_bool(struct tensor *ret, bool v) {
+    tensor_init_scalar(ret, DT_BOOL, &v);
+}
 /* A scalar of an object dtype; takes the reference. */
 void tensor_init_scalar_object(struct tensor *ret, enum dtype dtype, struct object *object_take);
 void tensor_init_ref(struct tensor *ret, enum dtype base, struct object *variable_take);
@@ -94,36 +114,55 @@ static inline void tensor_init_dead(struct tensor *ret) {
     ret->dtype = DT_INVALID;
     ret->rank = 0;
 }
-/* A view of a part of `buffer`: shares it. Data must be aligned for the dtype (else use tensor_new and copy). */
-struct status *tensor_view(struct buffer *buffer, char *data, enum dtype dtype, struct shape shape, struct tensor *ret) MUST_USE;
+/* A view of a part of `buffer`: shares it. Data must be aligned for the dtype (else use
+ * tensor_new and copy). */
+struct status *tensor_view(struct buffer *buffer, char *data, enum dtype dtype, struct shape shape,
+                           struct tensor *ret) MUST_USE;
 /* The same elements under another shape with the same number of elements. */
-struct status *tensor_reshape(const struct tensor *from, struct shape shape, struct tensor *ret) MUST_USE;
-/* Rows [begin, end) along dimension 0, sharing the buffer. `from` has rank >= 1 and the range lies inside it. Shares even
- * where the rows are not 64-byte aligned: kernels assume only element alignment. */
-struct status *tensor_slice_rows(const struct tensor *from, int64_t begin, int64_t end, struct tensor *ret) MUST_USE;
+struct status *tensor_reshape(const struct tensor *from, struct shape shape,
+                              struct tensor *ret) MUST_USE;
+/* Rows [begin, end) along dimension 0, sharing the buffer. `from` has rank >= 1 and the range
+ * lies inside it. Shares even where the rows are not 64-byte aligned: kernels assume only
+ * element alignment. */
+struct status *tensor_slice_rows(const struct tensor *from, int64_t begin, int64_t end,
+                                 struct tensor *ret) MUST_USE;
 /* A deep copy (objects are still shared). */
-struct status *tensor_clone(struct allocator *allocator, const struct tensor *from, struct tensor *ret) MUST_USE;
-/* The same bits under another dtype of equal element size (Bitcast of equal size); plain dtypes only. */
+struct status *tensor_clone(struct allocator *allocator, const struct tensor *from,
+                            struct tensor *ret) MUST_USE;
+/* The same bits under another dtype of equal element size (Bitcast of equal size); plain dtypes
+ * only. */
 void tensor_set_dtype(struct tensor *t, enum dtype dtype);
 
 /* ---- looking ---- */
 
-static inline const int64_t *tensor_dims(const struct tensor *t) { return t->rank <= TENSOR_INLINE_RANK ? t->dims : t->long_dims; }
+static inline const int64_t *tensor_dims(const struct tensor *t) {
+    return t->rank <= TENSOR_INLINE_RANK ? t->dims : t->long_dims;
+}
 static inline int64_t tensor_dim(const struct tensor *t, int i) { return tensor_dims(t)[i]; }
-static inline struct shape tensor_shape(const struct tensor *t) { return (struct shape){t->rank, tensor_dims(t)}; }
+static inline struct shape tensor_shape(const struct tensor *t) {
+    return (struct shape){t->rank, tensor_dims(t)};
+}
 #define TENSOR_SHAPE_TEXT(t) SHAPE_TEXT(tensor_shape(t)) /* for messages */
 static inline int64_t tensor_n_elements(const struct tensor *t) { return t->n_elements; }
-static inline size_t tensor_size_bytes(const struct tensor *t) { return (size_t)t->n_elements * dtype_size((enum dtype)t->dtype); }
-static inline bool tensor_has_value(const struct tensor *t) { return t->storage == TENSOR_INLINE || t->storage == TENSOR_BUFFER; }
+static inline size_t tensor_size_bytes(const struct tensor *t) {
+    return (size_t)t->n_elements * dtype_size((enum dtype)t->dtype);
+}
+static inline bool tensor_has_value(const struct tensor *t) {
+    return t->storage == TENSOR_INLINE || t->storage == TENSOR_BUFFER;
+}
 
-/* First element; aligned for the dtype. Writable only while the tensor is being made or tensor_is_sole holds. */
-static inline void *tensor_data(struct tensor *t) { return t->storage == TENSOR_INLINE ? (void *)t->bytes : (void *)t->data; }
+/* First element; aligned for the dtype. Writable only while the tensor is being made or
+ * tensor_is_sole holds. */
+static inline void *tensor_data(struct tensor *t) {
+    return t->storage == TENSOR_INLINE ? (void *)t->bytes : (void *)t->data;
+}
 static inline const void *tensor_cdata(const struct tensor *t) {
     return t->storage == TENSOR_INLINE ? (const void *)t->bytes : (const void *)t->data;
 }
 /* True when nobody else can see the elements, so that they may be overwritten in place. */
 static inline bool tensor_is_sole(const struct tensor *t) {
-    return t->storage == TENSOR_INLINE || (t->storage == TENSOR_BUFFER && buffer_is_sole(t->buffer));
+    return t->storage == TENSOR_INLINE ||
+           (t->storage == TENSOR_BUFFER && buffer_is_sole(t->buffer));
 }
 
 static inline struct span tensor_string(const struct tensor *t, int64_t i) {
@@ -135,15 +174,20 @@ void tensor_set_object(struct tensor *t, int64_t i, struct object *object_take);
 
 /* An integer element of an int32 or int64 tensor (shape arguments, axes). */
 static inline int64_t tensor_index_at(const struct tensor *t, int64_t i) {
-    return t->dtype == DT_INT32 ? (int64_t)((const int32_t *)tensor_cdata(t))[i] : ((const int64_t *)tensor_cdata(t))[i];
+    return t->dtype == DT_INT32 ? (int64_t)((const int32_t *)tensor_cdata(t))[i]
+                                : ((const int64_t *)tensor_cdata(t))[i];
 }
-/* Copies n elements of the dtype, sharing objects; the destination of object dtypes must hold NULL pointers. */
+/* Copies n elements of the dtype, sharing objects; the destination of object dtypes must hold
+ * NULL pointers. */
 void elements_copy(enum dtype dtype, void *to, const void *from, int64_t n);
 /* "float[2,3]{1, 2, 3, …}" with at most max_elements shown. */
 void tensor_print(const struct tensor *t, int64_t max_elements, struct str *out);
-/* Reads what tensor_print writes (plain dtypes and strings; `…` repeats the last element; one value before it, or none for zeros)
- * and moves `text` past it. Errors: INVALID_ARGUMENT, with `text` where it stopped. */
-struct status *tensor_parse(struct span *text, struct allocator *allocator, struct tensor *ret) MUST_USE;
-bool tensor_equal(const struct tensor *a, const struct tensor *b); /* dtype, shape, bits (objects by content for strings) */
+/* Reads what tensor_print writes (plain dtypes and strings; `…` repeats the last element; one
+ * value before it, or none for zeros) and moves `text` past it. Errors: INVALID_ARGUMENT, with
+ * `text` where it stopped. */
+struct status *tensor_parse(struct span *text, struct allocator *allocator,
+                            struct tensor *ret) MUST_USE;
+/* dtype, shape, bits (objects by content for strings) */
+bool tensor_equal(const struct tensor *a, const struct tensor *b);
 
 #endif

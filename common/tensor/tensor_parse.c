@@ -1,4 +1,5 @@
-/* Reading the text form of tensors back: for graphs as text (tests, dumps) and for feeds on a command line. */
+/* Reading the text form of tensors back: for graphs as text (tests, dumps) and for feeds on a
+ * command line. */
 #include "common/tensor/tensor.h"
 
 #include <ctype.h>
@@ -32,7 +33,8 @@ bool text_take(struct span *in, const char *token) {
 struct span text_take_word(struct span *in, const char *extra) {
     text_skip_blanks(in);
     struct span word = {in->data, 0};
-    while (word.len < in->len && in->data[word.len] && (isalnum((unsigned char)in->data[word.len]) || strchr(extra, in->data[word.len])))
+    while (word.len < in->len && in->data[word.len] &&
+           (isalnum((unsigned char)in->data[word.len]) || strchr(extra, in->data[word.len])))
         word.len++;
     advance(in, word.len);
     return word;
@@ -92,7 +94,8 @@ bool text_take_quoted(struct span *in, struct str *ret) {
 static bool number_text(struct span *in, char *text, size_t len) {
     text_skip_blanks(in);
     size_t n = 0;
-    while (n < in->len && n < len - 1 && in->data[n] && (isalnum((unsigned char)in->data[n]) || strchr("+-.", in->data[n])))
+    while (n < in->len && n < len - 1 && in->data[n] &&
+           (isalnum((unsigned char)in->data[n]) || strchr("+-.", in->data[n])))
         n++;
     memcpy(text, in->data, n);
     text[n] = '\0';
@@ -210,8 +213,9 @@ static bool take_element(struct span *in, enum dtype dtype, void *at) {
     int64_t integer;
     uint8_t flag;
     if (dtype_in(dtype, DTYPES_COMPLEX))
-        return text_take(in, "(") && text_take_double(in, &real) && text_take(in, ",") && text_take_double(in, &imaginary) &&
-               text_take(in, ")") && store_real(dtype, real, at) && store_real(dtype, imaginary, (char *)at + size / 2);
+        return text_take(in, "(") && text_take_double(in, &real) && text_take(in, ",") &&
+               text_take_double(in, &imaginary) && text_take(in, ")") &&
+               store_real(dtype, real, at) && store_real(dtype, imaginary, (char *)at + size / 2);
     if (dtype_in(dtype, DTYPES_REAL_FLOAT | DTYPES_FLOAT8 | DTYPE_BIT(DT_FLOAT4_E2M1FN)))
         return text_take_double(in, &real) && store_real(dtype, real, at);
     if (dtype == DT_BOOL) {
@@ -259,9 +263,11 @@ struct status *tensor_parse(struct span *text, struct allocator *allocator, stru
     struct span word = text_take_word(text, "_");
     enum dtype dtype = dtype_parse(word);
     if (word.len == 0)
-        return status_invalid("'%.*s' is no tensor; one is written as float[2]{1, 2}", (int)MIN(text->len, (size_t)40), text->data);
+        return status_invalid("'%.*s' is no tensor; one is written as float[2]{1, 2}",
+                              (int)MIN(text->len, (size_t)40), text->data);
     if (!dtype_in(dtype, DTYPES_PLAIN | DTYPE_BIT(DT_STRING)))
-        return status_invalid("'%.*s' is not a type whose tensors can be written as text", (int)word.len, word.data);
+        return status_invalid("'%.*s' is not a type whose tensors can be written as text",
+                              (int)word.len, word.data);
     int64_t dims[SHAPE_MAX_RANK];
     int rank;
     if (!text_take_shape(text, dims, &rank))
@@ -271,7 +277,9 @@ struct status *tensor_parse(struct span *text, struct allocator *allocator, stru
     if (!take_elements(text, &t)) {
         int64_t n = t.n_elements;
         tensor_clear(&t);
-        return status_invalid("Malformed elements in a tensor of type %s: %lld are wanted, as {1, 2, …}", dtype_name(dtype), (long long)n);
+        return status_invalid(
+            "Malformed elements in a tensor of type %s: %lld are wanted, as {1, 2, …}",
+            dtype_name(dtype), (long long)n);
     }
     tensor_move(ret, &t);
     return NULL;

@@ -64,7 +64,9 @@ static void add_object(struct str *out, const struct object *object) {
 }
 
 /* Values of n bits in a byte, the upper bits ignored. */
-static int sign_extend(int v, int n_bits) { return (v & ((1 << n_bits) - 1)) - ((v & 1 << (n_bits - 1)) ? 1 << n_bits : 0); }
+static int sign_extend(int v, int n_bits) {
+    return (v & ((1 << n_bits) - 1)) - ((v & 1 << (n_bits - 1)) ? 1 << n_bits : 0);
+}
 
 static void add_element(struct str *out, const struct tensor *t, int64_t i) {
     const void *data = tensor_cdata(t);

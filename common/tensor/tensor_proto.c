@@ -1,5 +1,6 @@
-/* TensorProto in and out. Decoding takes two looks at the fields: the first finds type, shape and where the elements stand, the second
- * stores them; so the elements go straight to their place, whatever order the fields come in. */
+/* TensorProto in and out. Decoding takes two looks at the fields: the first finds type, shape
+ * and where the elements stand, the second stores them; so the elements go straight to their
+ * place, whatever order the fields come in. */
 #include "common/tensor/tensor_proto.h"
 
 #include <stdlib.h>
@@ -17,7 +18,8 @@ enum {
 /* Views below this are not worth a reference on a whole message; see wants_view. */
 enum { VIEW_MIN_BYTES = 4096, VIEW_ALWAYS_BYTES = 1 << 20, VIEW_MAX_WASTE = 16 };
 
-/* Which field lists the elements of a type, and how: `unit_bytes` is what one listed value fills (a complex element takes two). */
+/* Which field lists the elements of a type, and how: `unit_bytes` is what one listed value fills
+ * (a complex element takes two). */
 static const struct value_field {
     uint8_t number, wire_type, unit_bytes;
 } value_fields[DT_N_TYPES] = {
@@ -45,7 +47,9 @@ struct parts {
 
 /* ---- objects ---- */
 
-static void variant_proto_free(struct object *object) { free(CONTAINER_OF(object, struct bytes, object)); }
+static void variant_proto_free(struct object *object) {
+    free(CONTAINER_OF(object, struct bytes, object));
+}
 
 const struct object_type variant_proto_type = {.name = "variant", .free = variant_proto_free};
 
@@ -56,13 +60,16 @@ struct bytes *variant_proto_new(struct span proto) {
     return bytes;
 }
 
-static char *text_field(struct span bytes) { return bytes.len > 0 ? xstrndup(bytes.data, bytes.len) : NULL; }
+static char *text_field(struct span bytes) {
+    return bytes.len > 0 ? xstrndup(bytes.data, bytes.len) : NULL;
+}
 
 /* The type of what the handle names, from its first DtypeAndShape. */
 static enum dtype handle_dtype(struct span dtype_and_shape) {
     struct proto_field field;
     while (proto_next(&dtype_and_shape, &field) > 0)
-        if (field.number == 1 && field.wire_type == 0 && dtype_is_known((int)MIN(field.value, (uint64_t)DT_N_TYPES)))
+        if (field.number == 1 && field.wire_type == 0 &&
+            dtype_is_known((int)MIN(field.value, (uint64_t)DT_N_TYPES)))
             return (enum dtype)field.value;
     return DT_INVALID;
 }
@@ -76,7 +83,9 @@ static struct resource_handle *resource_handle_from_proto(struct span proto) {
     while ((more = proto_next(&proto, &field)) > 0) {
         if (field.wire_type != 2)
             continue;
-        int at = field.number >= 1 && field.number <= 3 ? (int)field.number - 1 : field.number == 5 ? 3 : -1;
+        int at = field.number >= 1 && field.number <= 3 ? (int)field.number - 1
+                 : field.number == 5                    ? 3
+                                                        : -1;
         if (at >= 0) {
             free(texts[at]);
             texts[at] = text_field(field.bytes);
@@ -86,8 +95,9 @@ static struct resource_handle *resource_handle_from_proto(struct span proto) {
     }
     struct resource_handle *handle = NULL;
     if (more == 0)
-        handle = resource_handle_new(texts[0] ? texts[0] : "", texts[1] ? texts[1] : "", texts[2] ? texts[2] : "", texts[3] ? texts[3] : "",
-                                     dtype, NULL);
+        handle =
+            resource_handle_new(texts[0] ? texts[0] : "", texts[1] ? texts[1] : "",
+                                texts[2] ? texts[2] : "", texts[3] ? texts[3] : "", dtype, NULL);
     for (size_t i = 0; i < ARRAY_LEN(texts); i++)
         free(texts[i]);
     return handle;
@@ -117,14 +127,17 @@ static bool object_from_bytes(enum dtype dtype, struct span bytes, struct object
         *ret = handle ? &handle->object : NULL;
         return handle != NULL;
     }
-    struct bytes *object = dtype == DT_STRING ? bytes_new(bytes.data, bytes.len) : variant_proto_new(bytes);
+    struct bytes *object =
+        dtype == DT_STRING ? bytes_new(bytes.data, bytes.len) : variant_proto_new(bytes);
     *ret = object ? &object->object : NULL;
     return true;
 }
 
 /* ---- the first look ---- */
 
-static struct status *malformed(const char *what) { return status_invalid("Malformed TensorProto: %s", what); }
+static struct status *malformed(const char *what) {
+    return status_invalid("Malformed TensorProto: %s", what);
+}
 
 static struct status *find_parts(struct span proto, struct parts *parts) {
     struct proto_field field;
@@ -136,7 +149,8 @@ static struct status *find_parts(struct span proto, struct parts *parts) {
             dtype = field.value;
         else if (field.number == FIELD_CONTENT && field.wire_type == 2)
             parts->content = field.bytes;
-        else if (field.number == FIELD_SHAPE && field.wire_type == 2 && !proto_read_shape(field.bytes, parts->dims, &rank))
+        else if (field.number == FIELD_SHAPE && field.wire_type == 2 &&
+                 !proto_read_shape(field.bytes, parts->dims, &rank))
             return malformed("its shape cannot be read, or has more than 254 dimensions");
     }
     if (more < 0)
@@ -155,7 +169,8 @@ static struct status *find_parts(struct span proto, struct parts *parts) {
 
 /* A view pins the whole message: worth it for what is large, or a fair part of it. */
 static bool wants_view(struct span content, size_t element_bytes, const struct buffer *owner) {
-    if (!owner || content.len < VIEW_MIN_BYTES || (uintptr_t)content.data % MIN(element_bytes, (size_t)8) != 0)
+    if (!owner || content.len < VIEW_MIN_BYTES ||
+        (uintptr_t)content.data % MIN(element_bytes, (size_t)8) != 0)
         return false;
     return content.len >= VIEW_ALWAYS_BYTES || content.len >= owner->size_bytes / VIEW_MAX_WASTE;
 }
@@ -168,14 +183,17 @@ static bool has_only_bools(struct span content) {
     return seen <= 1;
 }
 
-static struct status *plain_from_content(const struct parts *parts, struct buffer *owner, struct allocator *allocator, struct tensor *ret) {
+static struct status *plain_from_content(const struct parts *parts, struct buffer *owner,
+                                         struct allocator *allocator, struct tensor *ret) {
     int64_t n_elements;
     size_t element_bytes = dtype_size(parts->dtype);
     struct span content = parts->content;
     TRY(shape_n_elements(parts->shape, &n_elements));
     if ((uint64_t)n_elements != content.len / element_bytes || content.len % element_bytes != 0)
-        return status_invalid("Malformed TensorProto: tensor_content has %zu bytes where %lld elements of type %s have %lld each",
-                              content.len, (long long)n_elements, dtype_name(parts->dtype), (long long)element_bytes);
+        return status_invalid("Malformed TensorProto: tensor_content has %zu bytes where %lld "
+                              "elements of type %s have %lld each",
+                              content.len, (long long)n_elements, dtype_name(parts->dtype),
+                              (long long)element_bytes);
     bool is_clean = parts->dtype != DT_BOOL || has_only_bools(content);
     if (is_clean && wants_view(content, element_bytes, owner))
         return tensor_view(owner, (char *)content.data, parts->dtype, parts->shape, ret);
@@ -188,7 +206,8 @@ static struct status *plain_from_content(const struct parts *parts, struct buffe
 }
 
 /* All lengths as varints, then all bytes. */
-static struct status *objects_from_content(const struct parts *parts, struct allocator *allocator, struct tensor *ret) {
+static struct status *objects_from_content(const struct parts *parts, struct allocator *allocator,
+                                           struct tensor *ret) {
     int64_t n_elements;
     struct span lengths = parts->content, bytes = parts->content;
     TRY(shape_n_elements(parts->shape, &n_elements));
@@ -196,7 +215,8 @@ static struct status *objects_from_content(const struct parts *parts, struct all
         return malformed("tensor_content is too short for its strings");
     uint64_t total = 0, length;
     for (int64_t i = 0; i < n_elements; i++) {
-        if (!proto_read_varint(&bytes, &length) || length > parts->content.len || (total += length) > parts->content.len)
+        if (!proto_read_varint(&bytes, &length) || length > parts->content.len ||
+            (total += length) > parts->content.len)
             return malformed("the lengths of its strings cannot be read");
     }
     if (total != bytes.len)
@@ -239,7 +259,8 @@ static int64_t count_values(const struct proto_field *field, const struct value_
 
 /* Whether packed values end where the field ends. */
 static bool is_whole(const struct proto_field *field, const struct value_field *wanted) {
-    if (field->number != wanted->number || field->wire_type != 2 || field->bytes.len == 0 || wanted->wire_type == 2)
+    if (field->number != wanted->number || field->wire_type != 2 || field->bytes.len == 0 ||
+        wanted->wire_type == 2)
         return true;
     if (wanted->wire_type != 0)
         return field->bytes.len % wanted->unit_bytes == 0;
@@ -252,8 +273,10 @@ static void store_value(enum dtype dtype, uint64_t value, size_t unit_bytes, cha
     memcpy(to, &value, unit_bytes);
 }
 
-/* Stores the values of one field, at most up to `end`. Returns where the next one goes; NULL when malformed. */
-static char *store_field(enum dtype dtype, const struct proto_field *field, const struct value_field *wanted, char *to, char *end) {
+/* Stores the values of one field, at most up to `end`. Returns where the next one goes; NULL
+ * when malformed. */
+static char *store_field(enum dtype dtype, const struct proto_field *field,
+                         const struct value_field *wanted, char *to, char *end) {
     struct span packed = field->bytes;
     size_t unit = wanted->unit_bytes, room = (size_t)(end - to);
     if (field->wire_type == wanted->wire_type && wanted->number != FIELD_FLOAT8) {
@@ -277,10 +300,12 @@ static char *store_field(enum dtype dtype, const struct proto_field *field, cons
     return to;
 }
 
-/* Elements from `n` on become copies of the one before; fresh memory that is zero already is not touched. */
+/* Elements from `n` on become copies of the one before; fresh memory that is zero already is not
+ * touched. */
 static void repeat_last(struct tensor *t, int64_t n) {
     static const char zeros[16];
-    size_t size = dtype_size((enum dtype)t->dtype), done = (size_t)n * size, total = tensor_size_bytes(t);
+    size_t size = dtype_size((enum dtype)t->dtype), done = (size_t)n * size,
+           total = tensor_size_bytes(t);
     char *data = tensor_data(t), *last = data + done - size;
     if (memcmp(last, zeros, size) == 0)
         return;
@@ -298,7 +323,8 @@ static void repeat_last(struct tensor *t, int64_t n) {
     }
 }
 
-static struct status *plain_from_list(struct span proto, const struct parts *parts, struct allocator *allocator, struct tensor *ret) {
+static struct status *plain_from_list(struct span proto, const struct parts *parts,
+                                      struct allocator *allocator, struct tensor *ret) {
     const struct value_field *wanted = &value_fields[parts->dtype];
     struct proto_field field;
     int64_t n_elements, n_values = 0;
@@ -308,13 +334,15 @@ static struct status *plain_from_list(struct span proto, const struct parts *par
         if (!is_whole(&field, wanted))
             return malformed("its values cannot be read");
     }
-    int64_t units = (int64_t)(dtype_size(parts->dtype) / wanted->unit_bytes), n_listed = n_values / units;
+    int64_t units = (int64_t)(dtype_size(parts->dtype) / wanted->unit_bytes),
+            n_listed = n_values / units;
     struct tensor t = TENSOR_INIT;
     if (n_listed < n_elements)
         TRY(tensor_new_zeroed(allocator, parts->dtype, parts->shape, &t));
     else
         TRY(tensor_new(allocator, parts->dtype, parts->shape, &t));
-    char *to = tensor_data(&t), *end = to + (size_t)MIN(n_listed, n_elements) * dtype_size(parts->dtype);
+    char *to = tensor_data(&t),
+         *end = to + (size_t)MIN(n_listed, n_elements) * dtype_size(parts->dtype);
     for (struct span in = proto; to && proto_next(&in, &field) > 0;)
         if (count_values(&field, wanted) > 0)
             to = store_field(parts->dtype, &field, wanted, to, end);
@@ -328,7 +356,8 @@ static struct status *plain_from_list(struct span proto, const struct parts *par
     return NULL;
 }
 
-static struct status *objects_from_list(struct span proto, const struct parts *parts, struct allocator *allocator, struct tensor *ret) {
+static struct status *objects_from_list(struct span proto, const struct parts *parts,
+                                        struct allocator *allocator, struct tensor *ret) {
     const struct value_field *wanted = &value_fields[parts->dtype];
     struct proto_field field;
     struct tensor t = TENSOR_INIT;
@@ -350,18 +379,22 @@ static struct status *objects_from_list(struct span proto, const struct parts *p
     return NULL;
 }
 
-struct status *tensor_from_proto(struct span proto, struct buffer *owner, struct allocator *allocator, struct tensor *ret) {
+struct status *tensor_from_proto(struct span proto, struct buffer *owner,
+                                 struct allocator *allocator, struct tensor *ret) {
     struct parts parts;
     TRY(find_parts(proto, &parts));
     if (dtype_is_object(parts.dtype))
-        return parts.has_content ? objects_from_content(&parts, allocator, ret) : objects_from_list(proto, &parts, allocator, ret);
-    return parts.has_content ? plain_from_content(&parts, owner, allocator, ret) : plain_from_list(proto, &parts, allocator, ret);
+        return parts.has_content ? objects_from_content(&parts, allocator, ret)
+                                 : objects_from_list(proto, &parts, allocator, ret);
+    return parts.has_content ? plain_from_content(&parts, owner, allocator, ret)
+                             : plain_from_list(proto, &parts, allocator, ret);
 }
 
 struct status *tensor_proto_check_claim(struct span proto, int64_t spare_bytes) {
     enum { FACTOR = 16 }; /* lists of small values grow by half of it */
     struct parts parts;
-    int64_t n_elements, size, allowed = (int64_t)MIN(proto.len, (size_t)INT32_MAX) * FACTOR + spare_bytes;
+    int64_t n_elements, size,
+        allowed = (int64_t)MIN(proto.len, (size_t)INT32_MAX) * FACTOR + spare_bytes;
     struct status *st = find_parts(proto, &parts);
     if (!st)
         st = shape_n_elements(parts.shape, &n_elements);
@@ -371,8 +404,8 @@ struct status *tensor_proto_check_claim(struct span proto, int64_t spare_bytes) 
     }
     if (!mul_overflows_i64(n_elements, (int64_t)dtype_size(parts.dtype), &size) && size <= allowed)
         return NULL;
-    return status_exhausted("TensorProto of %zu bytes for %lld elements of type %s", proto.len, (long long)n_elements,
-                            dtype_name(parts.dtype));
+    return status_exhausted("TensorProto of %zu bytes for %lld elements of type %s", proto.len,
+                            (long long)n_elements, dtype_name(parts.dtype));
 }
 
 /* ---- encoding ---- */
@@ -422,7 +455,8 @@ static void resources_to_proto(const struct tensor *t, struct str *out) {
     for (int64_t i = 0; i < t->n_elements; i++) {
         size_t before = protos.len;
         const struct object *object = ((struct object *const *)tensor_cdata(t))[i];
-        resource_handle_to_proto(object ? CONTAINER_OF(object, struct resource_handle, object) : NULL, &protos);
+        resource_handle_to_proto(
+            object ? CONTAINER_OF(object, struct resource_handle, object) : NULL, &protos);
         proto_add_varint(&lengths, protos.len - before);
     }
     add_content_head(lengths.len + protos.len, out);

@@ -28,7 +28,8 @@ static void trim(struct pool_task *task) {
     atomic_store(&is_trimming, false);
 }
 
-/* What was trimmed still counts as free for malloc: only new resident pages say that there is something to give back. */
+/* What was trimmed still counts as free for malloc: only new resident pages say that there is
+ * something to give back. */
 void memory_tidy(struct pool *pool) {
     static struct pool_task task = {.run = trim};
     size_t resident = resident_bytes(), least = atomic_load(&least_resident_bytes);

@@ -4,8 +4,9 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-/* A threaded build, told to use one thread: our pool has the threads. The serial build is no choice. It hands out its work buffers without
- * a lock, so two of our threads that multiply at once may get the same one, and now and then a product is wrong. */
+/* A threaded build, told to use one thread: our pool has the threads. The serial build is no
+ * choice. It hands out its work buffers without a lock, so two of our threads that multiply at
+ * once may get the same one, and now and then a product is wrong. */
 static const char *const candidates[] = {
     "/usr/lib/x86_64-linux-gnu/openblas-pthread/libopenblas.so.0",
     "/usr/lib/aarch64-linux-gnu/openblas-pthread/libopenblas.so.0",
@@ -38,8 +39,9 @@ static bool load(const char *name) {
     const struct {
         const char *name;
         void *to;
-    } symbols[] = {{"cblas_sgemm", &table.sgemm}, {"cblas_dgemm", &table.dgemm}, {"cblas_cgemm", &table.cgemm},
-                   {"cblas_zgemm", &table.zgemm}, {"cblas_sgemv", &table.sgemv}, {"cblas_dgemv", &table.dgemv}};
+    } symbols[] = {{"cblas_sgemm", &table.sgemm}, {"cblas_dgemm", &table.dgemm},
+                   {"cblas_cgemm", &table.cgemm}, {"cblas_zgemm", &table.zgemm},
+                   {"cblas_sgemv", &table.sgemv}, {"cblas_dgemv", &table.dgemv}};
     for (size_t i = 0; i < ARRAY_LEN(symbols); i++) {
         void *symbol = dlsym(handle, symbols[i].name);
         if (!symbol) {

@@ -1,28 +1,33 @@
-/* The one home of BLAS: OpenBLAS (a threaded build on one thread), loaded with dlopen at first use, so that a daemon that multiplies no
- * large matrices stays small. Where no library is found, callers use their own loops. Any thread. */
+/* The one home of BLAS: OpenBLAS (a threaded build on one thread), loaded with dlopen at first
+ * use, so that a daemon that multiplies no large matrices stays small. Where no library is
+ * found, callers use their own loops. Any thread. */
 #ifndef MILLRACE_KERNELS_CPU_BLAS_H
 #define MILLRACE_KERNELS_CPU_BLAS_H
 
 #include "common/base/base.h"
 
-enum { BLAS_ROW_MAJOR = 101, BLAS_NO_TRANS = 111, BLAS_TRANS = 112, BLAS_CONJ_TRANS = 113 }; /* CBLAS's numbers */
+/* CBLAS's numbers */
+enum { BLAS_ROW_MAJOR = 101, BLAS_NO_TRANS = 111, BLAS_TRANS = 112, BLAS_CONJ_TRANS = 113 };
 
 struct blas {
     /* c[m,n] = alpha · op(a)[m,k] · op(b)[k,n] + beta · c, rows lda, ldb, ldc elements apart. */
-    void (*sgemm)(int order, int trans_a, int trans_b, int m, int n, int k, float alpha, const float *a, int lda, const float *b, int ldb,
-                  float beta, float *c, int ldc);
-    void (*dgemm)(int order, int trans_a, int trans_b, int m, int n, int k, double alpha, const double *a, int lda, const double *b,
-                  int ldb, double beta, double *c, int ldc);
+    void (*sgemm)(int order, int trans_a, int trans_b, int m, int n, int k, float alpha,
+                  const float *a, int lda, const float *b, int ldb, float beta, float *c, int ldc);
+    void (*dgemm)(int order, int trans_a, int trans_b, int m, int n, int k, double alpha,
+                  const double *a, int lda, const double *b, int ldb, double beta, double *c,
+                  int ldc);
     /* Complex: alpha and beta by address. */
-    void (*cgemm)(int order, int trans_a, int trans_b, int m, int n, int k, const void *alpha, const void *a, int lda, const void *b,
-                  int ldb, const void *beta, void *c, int ldc);
-    void (*zgemm)(int order, int trans_a, int trans_b, int m, int n, int k, const void *alpha, const void *a, int lda, const void *b,
-                  int ldb, const void *beta, void *c, int ldc);
+    void (*cgemm)(int order, int trans_a, int trans_b, int m, int n, int k, const void *alpha,
+                  const void *a, int lda, const void *b, int ldb, const void *beta, void *c,
+                  int ldc);
+    void (*zgemm)(int order, int trans_a, int trans_b, int m, int n, int k, const void *alpha,
+                  const void *a, int lda, const void *b, int ldb, const void *beta, void *c,
+                  int ldc);
     /* y = alpha · op(a)[m,n] · x + beta · y */
-    void (*sgemv)(int order, int trans, int m, int n, float alpha, const float *a, int lda, const float *x, int incx, float beta, float *y,
-                  int incy);
-    void (*dgemv)(int order, int trans, int m, int n, double alpha, const double *a, int lda, const double *x, int incx, double beta,
-                  double *y, int incy);
+    void (*sgemv)(int order, int trans, int m, int n, float alpha, const float *a, int lda,
+                  const float *x, int incx, float beta, float *y, int incy);
+    void (*dgemv)(int order, int trans, int m, int n, double alpha, const double *a, int lda,
+                  const double *x, int incx, double beta, double *y, int incy);
 };
 
 /* NULL when no library is there. The first call loads it (about 10 ms). */

@@ -26,7 +26,8 @@ static bool find_functions(void *handle) {
             return false;
         memcpy(symbols[i].to, &symbol, sizeof(symbol));
     }
-    void *symbol = dlsym(handle, "omp_set_num_threads"); /* searched in what the library needs, too */
+    /* searched in what the library needs, too */
+    void *symbol = dlsym(handle, "omp_set_num_threads");
     if (symbol)
         memcpy(&set_openmp_threads, &symbol, sizeof(symbol));
     return true;
@@ -34,9 +35,11 @@ static bool find_functions(void *handle) {
 
 static bool make_engine(void) {
     return table.engine_create(&table.engine, dnnl_cpu, 0) == dnnl_success &&
-           table.stream_create(&table.stream, table.engine, dnnl_stream_default_flags) == dnnl_success &&
+           table.stream_create(&table.stream, table.engine, dnnl_stream_default_flags) ==
+               dnnl_success &&
            table.primitive_attr_create(&table.attr) == dnnl_success &&
-           table.primitive_attr_set_scratchpad_mode(table.attr, dnnl_scratchpad_mode_user) == dnnl_success;
+           table.primitive_attr_set_scratchpad_mode(table.attr, dnnl_scratchpad_mode_user) ==
+               dnnl_success;
 }
 
 static void load(void) {

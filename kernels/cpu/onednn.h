@@ -1,8 +1,10 @@
-/* The one home of oneDNN: loaded with dlopen at first use, because the library takes tens of megabytes and a daemon that convolves
- * nothing must stay small. Where it is missing, callers use their own loops. Any thread.
+/* The one home of oneDNN: loaded with dlopen at first use, because the library takes tens of
+ * megabytes and a daemon that convolves nothing must stay small. Where it is missing, callers
+ * use their own loops. Any thread.
  *
- * Debian's library runs its own threads (OpenMP). Ours has one pool: onednn_get sets the calling thread to one OpenMP thread,
- * so that a primitive, made and executed after it, stays on that thread; callers split work over the pool themselves. */
+ * Debian's library runs its own threads (OpenMP). Ours has one pool: onednn_get sets the calling
+ * thread to one OpenMP thread, so that a primitive, made and executed after it, stays on that
+ * thread; callers split work over the pool themselves. */
 #ifndef MILLRACE_KERNELS_CPU_ONEDNN_H
 #define MILLRACE_KERNELS_CPU_ONEDNN_H
 
@@ -44,7 +46,8 @@ struct onednn {
     dnnl_primitive_attr_t attr; /* scratch memory comes from the caller */
 };
 
-/* NULL when no library is there. The first call loads it (tens of milliseconds); every later call on a thread costs nanoseconds. */
+/* NULL when no library is there. The first call loads it (tens of milliseconds); every later
+ * call on a thread costs nanoseconds. */
 const struct onednn *onednn_get(void);
 
 #endif

@@ -1,4 +1,5 @@
-/* Estimates of an execution's time: kernels/work.h. All in nanoseconds, as doubles: nothing overflows. */
+/* Estimates of an execution's time: kernels/work.h. All in nanoseconds, as doubles: nothing
+ * overflows. */
 #include "kernels/kernel.h"
 #include "kernels/support/variable_input.h"
 #include "kernels/variable.h"
@@ -9,7 +10,8 @@
 #include "kernels/host/resources/tensor_list.h"
 
 enum {
-    FEW = 200,  /* elements: what two such inputs can make of each other is cheap, where an element of it is */
+    /* elements: what two such inputs can make of each other is cheap, where an element of it is */
+    FEW = 200,
     MANY = 256, /* things: more are not looked at */
 };
 
@@ -28,9 +30,13 @@ static double n_of(const struct kernel_ctx *ctx, int input) {
     return t ? (double)t->n_elements : 0;
 }
 
-static bool is_index(const struct tensor *t) { return t && (t->dtype == DT_INT32 || t->dtype == DT_INT64); }
+static bool is_index(const struct tensor *t) {
+    return t && (t->dtype == DT_INT32 || t->dtype == DT_INT64);
+}
 
-static double index_at(const struct tensor *t, int64_t i) { return (double)MAX(tensor_index_at(t, i), (int64_t)0); }
+static double index_at(const struct tensor *t, int64_t i) {
+    return (double)MAX(tensor_index_at(t, i), (int64_t)0);
+}
 
 /* Of the sizes in an input; 0 where one of them is bad: that ends in an error. */
 static double product_of(const struct kernel_ctx *ctx, int input) {
@@ -43,21 +49,35 @@ static double product_of(const struct kernel_ctx *ctx, int input) {
 
 /* ---- the output's shape is an input ---- */
 
-static double shape_in_0(const struct kernel_ctx *ctx) { return of_elements(ctx, product_of(ctx, 0)); }
-static double shape_in_0_and_values(const struct kernel_ctx *ctx) { return of_elements(ctx, product_of(ctx, 0) + n_of(ctx, 1)); }
-static double shape_in_1(const struct kernel_ctx *ctx) { return of_elements(ctx, product_of(ctx, 1)); }
+static double shape_in_0(const struct kernel_ctx *ctx) {
+    return of_elements(ctx, product_of(ctx, 0));
+}
+static double shape_in_0_and_values(const struct kernel_ctx *ctx) {
+    return of_elements(ctx, product_of(ctx, 0) + n_of(ctx, 1));
+}
+static double shape_in_1(const struct kernel_ctx *ctx) {
+    return of_elements(ctx, product_of(ctx, 1));
+}
 static double shape_in_1_and_all(const struct kernel_ctx *ctx) {
     return of_elements(ctx, product_of(ctx, 1) + n_of(ctx, 0) + n_of(ctx, 2));
 }
-static double shape_in_3(const struct kernel_ctx *ctx) { return of_elements(ctx, product_of(ctx, 3) + n_of(ctx, 0)); }
-static double shape_in_2(const struct kernel_ctx *ctx) { return of_elements(ctx, product_of(ctx, 2) + n_of(ctx, 1)); }
+static double shape_in_3(const struct kernel_ctx *ctx) {
+    return of_elements(ctx, product_of(ctx, 3) + n_of(ctx, 0));
+}
+static double shape_in_2(const struct kernel_ctx *ctx) {
+    return of_elements(ctx, product_of(ctx, 2) + n_of(ctx, 1));
+}
 /* A number for each parameter, so many times; drawing one takes longer than writing it. */
-static double draws(const struct kernel_ctx *ctx) { return 20 * product_of(ctx, 0) * MAX(n_of(ctx, 1), 1.0); }
+static double draws(const struct kernel_ctx *ctx) {
+    return 20 * product_of(ctx, 0) * MAX(n_of(ctx, 1), 1.0);
+}
 static double many_draws(const struct kernel_ctx *ctx) { return 30 * product_of(ctx, 0); }
 static double random_in_0(const struct kernel_ctx *ctx) { return 2 * product_of(ctx, 0); }
 static double random_in_2(const struct kernel_ctx *ctx) { return 2 * product_of(ctx, 2); }
 static double many_draws_in_2(const struct kernel_ctx *ctx) { return 30 * product_of(ctx, 2); }
-static double times_1(const struct kernel_ctx *ctx) { return of_elements(ctx, MAX(n_of(ctx, 0), 1.0) * product_of(ctx, 1)); }
+static double times_1(const struct kernel_ctx *ctx) {
+    return of_elements(ctx, MAX(n_of(ctx, 0), 1.0) * product_of(ctx, 1));
+}
 
 static double sampled(const struct kernel_ctx *ctx) {
     const struct tensor *logits = value_of(ctx, 0);
@@ -74,7 +94,8 @@ static double segments(const struct kernel_ctx *ctx) {
 /* The same where the number of rows is input 3: gradients of embeddings' sums. */
 static double sparse_segments(const struct kernel_ctx *ctx) {
     const struct tensor *data = value_of(ctx, 0);
-    double row = data && data->rank > 0 ? n_of(ctx, 0) / (double)MAX(tensor_dim(data, 0), (int64_t)1) : 0;
+    double row =
+        data && data->rank > 0 ? n_of(ctx, 0) / (double)MAX(tensor_dim(data, 0), (int64_t)1) : 0;
     return of_elements(ctx, n_of(ctx, 0) + (product_of(ctx, 3) + n_of(ctx, 1)) * row);
 }
 
@@ -94,7 +115,8 @@ static double number_at(const struct tensor *t) {
 }
 
 static double range(const struct kernel_ctx *ctx) {
-    double n = (number_at(value_of(ctx, 1)) - number_at(value_of(ctx, 0))) / number_at(value_of(ctx, 2));
+    double n =
+        (number_at(value_of(ctx, 1)) - number_at(value_of(ctx, 0))) / number_at(value_of(ctx, 2));
     return n > 0 ? of_elements(ctx, n) : 0; /* not of a step of zero, nor of what is no number */
 }
 
@@ -130,7 +152,8 @@ static double resized(const struct kernel_ctx *ctx) {
     const struct tensor *images = value_of(ctx, 0);
     if (!images || images->rank != 4)
         return 0;
-    return 5 * (double)tensor_dim(images, 0) * (double)tensor_dim(images, 3) * product_of(ctx, 1) + of_elements(ctx, n_of(ctx, 0));
+    return 5 * (double)tensor_dim(images, 0) * (double)tensor_dim(images, 3) * product_of(ctx, 1) +
+           of_elements(ctx, n_of(ctx, 0));
 }
 
 static double cropped(const struct kernel_ctx *ctx) {
@@ -143,17 +166,21 @@ static double cropped(const struct kernel_ctx *ctx) {
 /* A vector becomes a matrix. */
 static double diagonal(const struct kernel_ctx *ctx) {
     const struct tensor *t = value_of(ctx, 0);
-    return t && t->rank > 0 ? of_elements(ctx, n_of(ctx, 0) * (double)tensor_dim(t, t->rank - 1)) : 0;
+    return t && t->rank > 0 ? of_elements(ctx, n_of(ctx, 0) * (double)tensor_dim(t, t->rank - 1))
+                            : 0;
 }
 /* The same; its numbers of rows and columns may be said, -1 where they are not. */
 static double diagonal_in(const struct kernel_ctx *ctx) {
     const struct tensor *t = value_of(ctx, 0);
-    double batch = t && t->rank > 0 ? n_of(ctx, 0) / (double)MAX(tensor_dim(t, t->rank - 1), (int64_t)1) : 0;
-    double last = t && t->rank > 0 ? (double)tensor_dim(t, t->rank - 1) : 0, rows = number_at(value_of(ctx, 2)),
-           columns = number_at(value_of(ctx, 3));
+    double batch =
+        t && t->rank > 0 ? n_of(ctx, 0) / (double)MAX(tensor_dim(t, t->rank - 1), (int64_t)1) : 0;
+    double last = t && t->rank > 0 ? (double)tensor_dim(t, t->rank - 1) : 0,
+           rows = number_at(value_of(ctx, 2)), columns = number_at(value_of(ctx, 3));
     return of_elements(ctx, batch * MAX(rows, last) * MAX(columns, last));
 }
-static double diagonal_of_all(const struct kernel_ctx *ctx) { return of_elements(ctx, n_of(ctx, 0) * n_of(ctx, 0)); }
+static double diagonal_of_all(const struct kernel_ctx *ctx) {
+    return of_elements(ctx, n_of(ctx, 0) * n_of(ctx, 0));
+}
 
 /* ---- what inputs make of each other ---- */
 
@@ -190,8 +217,10 @@ static double matrix_product(const struct kernel_ctx *ctx) {
         return 0;
     status_unref(node_get_b(node, node->op_name[0] == 'M' ? "transpose_a" : "adj_x", &transposes));
     double depth = (double)tensor_dim(a, a->rank - (transposes ? 2 : 1));
-    double columns = (double)tensor_dim(b, b->rank - 1) * (double)tensor_dim(b, b->rank - 2) / depth;
-    return of_elements(ctx, MAX(n_of(ctx, 0), n_of(ctx, 1))) + 0.1 * n_of(ctx, 0) * MAX(columns, 1.0);
+    double columns =
+        (double)tensor_dim(b, b->rank - 1) * (double)tensor_dim(b, b->rank - 2) / depth;
+    return of_elements(ctx, MAX(n_of(ctx, 0), n_of(ctx, 1))) +
+           0.1 * n_of(ctx, 0) * MAX(columns, 1.0);
 }
 
 /* Of two operands: not more than this, whatever the equation says. */
@@ -217,16 +246,20 @@ static double sparse_product(const struct kernel_ctx *ctx) {
 
 /* A copy of `n` slices. */
 static double slices(const struct tensor *from, double n_slices, double slice_len) {
-    double element = dtype_is_object((enum dtype)from->dtype) ? 20 : (double)dtype_size((enum dtype)from->dtype) * 0.1;
+    double element = dtype_is_object((enum dtype)from->dtype)
+                         ? 20
+                         : (double)dtype_size((enum dtype)from->dtype) * 0.1;
     return n_slices * (5 + slice_len * element);
 }
 
-static double gathered(const struct tensor *from, const struct kernel_ctx *ctx, int64_t axis, int64_t n_batch_dims) {
+static double gathered(const struct tensor *from, const struct kernel_ctx *ctx, int64_t axis,
+                       int64_t n_batch_dims) {
     axis = axis < 0 && from ? axis + from->rank : axis;
     if (!from || axis < 0 || axis >= from->rank || tensor_dim(from, (int)axis) == 0)
         return 0;
     double outer = 1, inner = 1;
-    for (int64_t d = MAX(n_batch_dims, (int64_t)0); d < axis; d++) /* the indices have those of the batch themselves */
+    /* the indices have those of the batch themselves */
+    for (int64_t d = MAX(n_batch_dims, (int64_t)0); d < axis; d++)
         outer *= (double)tensor_dim(from, (int)d);
     for (int d = (int)axis + 1; d < from->rank; d++)
         inner *= (double)tensor_dim(from, d);
@@ -238,7 +271,9 @@ static double gather(const struct kernel_ctx *ctx) {
     int64_t n_batch_dims = 0;
     if (axis && indices && indices->rank > 1)
         status_unref(node_get_i(ctx->instance->node, "batch_dims", &n_batch_dims));
-    return gathered(value_of(ctx, 0), ctx, is_index(axis) && axis->n_elements == 1 ? tensor_index_at(axis, 0) : 0, n_batch_dims);
+    return gathered(value_of(ctx, 0), ctx,
+                    is_index(axis) && axis->n_elements == 1 ? tensor_index_at(axis, 0) : 0,
+                    n_batch_dims);
 }
 
 static double gathered_nd(const struct tensor *from, const struct kernel_ctx *ctx) {
@@ -257,7 +292,9 @@ static double gathered_nd(const struct tensor *from, const struct kernel_ctx *ct
 static double gather_nd(const struct kernel_ctx *ctx) { return gathered_nd(value_of(ctx, 0), ctx); }
 
 /* Of the variable that a handle names, as it is now. */
-static double of_variable(const struct kernel_ctx *ctx, double (*estimate)(const struct tensor *value, const struct kernel_ctx *ctx)) {
+static double of_variable(const struct kernel_ctx *ctx,
+                          double (*estimate)(const struct tensor *value,
+                                             const struct kernel_ctx *ctx)) {
     struct variable *variable;
     struct status *st = variable_of_input((struct kernel_ctx *)ctx, 0, &variable);
     if (st) {
@@ -271,14 +308,22 @@ static double of_variable(const struct kernel_ctx *ctx, double (*estimate)(const
     return ns;
 }
 
-static double gathered_rows(const struct tensor *from, const struct kernel_ctx *ctx) { return gathered(from, ctx, 0, 0); }
-static double resource_gather(const struct kernel_ctx *ctx) { return of_variable(ctx, gathered_rows); }
-static double resource_gather_nd(const struct kernel_ctx *ctx) { return of_variable(ctx, gathered_nd); }
+static double gathered_rows(const struct tensor *from, const struct kernel_ctx *ctx) {
+    return gathered(from, ctx, 0, 0);
+}
+static double resource_gather(const struct kernel_ctx *ctx) {
+    return of_variable(ctx, gathered_rows);
+}
+static double resource_gather_nd(const struct kernel_ctx *ctx) {
+    return of_variable(ctx, gathered_nd);
+}
 
 /* ---- containers ---- */
 
 /* n elements like the first one that there is. */
-static double of_alike(const struct tensor *t, double n) { return tensor_has_value(t) ? slices(t, n, (double)t->n_elements) : 0; }
+static double of_alike(const struct tensor *t, double n) {
+    return tensor_has_value(t) ? slices(t, n, (double)t->n_elements) : 0;
+}
 
 static double tensor_array(const struct kernel_ctx *ctx) {
     struct tensor_array *array;
@@ -298,7 +343,9 @@ static double tensor_array(const struct kernel_ctx *ctx) {
 
 static double tensor_list(const struct kernel_ctx *ctx) {
     const struct tensor *t = value_of(ctx, 0);
-    const struct object *object = t && t->dtype == DT_VARIANT && t->n_elements == 1 ? *(struct object *const *)tensor_cdata(t) : NULL;
+    const struct object *object = t && t->dtype == DT_VARIANT && t->n_elements == 1
+                                      ? *(struct object *const *)tensor_cdata(t)
+                                      : NULL;
     if (!object || object->type != &tensor_list_type)
         return 0;
     const struct tensor_list *list = CONTAINER_OF(object, const struct tensor_list, object);
@@ -317,13 +364,16 @@ static double text(const struct kernel_ctx *ctx) {
         if (!t)
             continue;
         ns += of_elements(ctx, (double)t->n_elements);
-        for (int64_t k = 0; t->dtype == DT_STRING && k < t->n_elements && ns <= KERNEL_CHEAP_NS; k++)
+        for (int64_t k = 0; t->dtype == DT_STRING && k < t->n_elements && ns <= KERNEL_CHEAP_NS;
+             k++)
             ns += 20 + 2 * (double)tensor_string(t, k).len;
     }
     return ns;
 }
 
-static double joined_segments(const struct kernel_ctx *ctx) { return 20 * product_of(ctx, 2) + text(ctx); }
+static double joined_segments(const struct kernel_ctx *ctx) {
+    return 20 * product_of(ctx, 2) + text(ctx);
+}
 
 /* ---- the table ---- */
 
@@ -404,4 +454,6 @@ const struct kernel_work *kernel_work_find(const char *op) {
     return strmap_get(&by_op, op);
 }
 
-const struct kernel_work *kernel_work_at(size_t i) { return i < ARRAY_LEN(table) ? &table[i] : NULL; }
+const struct kernel_work *kernel_work_at(size_t i) {
+    return i < ARRAY_LEN(table) ? &table[i] : NULL;
+}

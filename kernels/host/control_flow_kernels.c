@@ -1,10 +1,11 @@
-/* What conditionals of any type need: a predicate; and a choice among references. The primitives of control flow themselves are run by the
- * executor. */
+/* What conditionals of any type need: a predicate; and a choice among references. The primitives
+ * of control flow themselves are run by the executor. */
 #include "kernels/kernel.h"
 
 extern const struct kernel_list control_flow_kernels;
 
-/* A number is true unless it is zero: all its bits are, but for the sign of a float, in the last byte. */
+/* A number is true unless it is zero: all its bits are, but for the sign of a float, in the last
+ * byte. */
 static bool number_is_true(const struct tensor *t) {
     const uint8_t *bytes = tensor_cdata(t);
     size_t size = dtype_size((enum dtype)t->dtype);
@@ -16,9 +17,9 @@ static bool number_is_true(const struct tensor *t) {
 }
 
 /* Scalars that TensorFlow takes for a condition, strings apart. */
-#define CONVERTIBLE                                                                                                                      \
-    (DTYPE_BIT(DT_FLOAT) | DTYPE_BIT(DT_DOUBLE) | DTYPE_BIT(DT_INT8) | DTYPE_BIT(DT_INT16) | DTYPE_BIT(DT_INT32) | DTYPE_BIT(DT_INT64) | \
-     DTYPE_BIT(DT_UINT8) | DTYPE_BIT(DT_BOOL))
+#define CONVERTIBLE                                                                          \
+    (DTYPE_BIT(DT_FLOAT) | DTYPE_BIT(DT_DOUBLE) | DTYPE_BIT(DT_INT8) | DTYPE_BIT(DT_INT16) | \
+     DTYPE_BIT(DT_INT32) | DTYPE_BIT(DT_INT64) | DTYPE_BIT(DT_UINT8) | DTYPE_BIT(DT_BOOL))
 
 /* ToBool: output = a predicate from anything.
  *   input    a scalar: a number is true unless it is 0, a string unless it is empty; any other shape: true where there are elements
@@ -30,14 +31,16 @@ static enum kernel_result to_bool(struct kernel_ctx *ctx) {
     if (t->rank == 0 && t->dtype == DT_STRING)
         is_true = tensor_string(t, 0).len > 0;
     else if (t->rank == 0 && !dtype_in((enum dtype)t->dtype, CONVERTIBLE))
-        return kernel_fail(ctx, status_invalid("%s cannot be converted to a boolean", dtype_name((enum dtype)t->dtype)));
+        return kernel_fail(ctx, status_invalid("%s cannot be converted to a boolean",
+                                               dtype_name((enum dtype)t->dtype)));
     else if (t->rank == 0)
         is_true = number_is_true(t);
     tensor_init_scalar_bool(&ctx->outputs[0], is_true);
     return KERNEL_DONE;
 }
 
-/* RefSelect: output = the reference among `inputs` that index names; what is assigned to it is assigned to that variable.
+/* RefSelect: output = the reference among `inputs` that index names; what is assigned to it is
+ * assigned to that variable.
  *   index    int32 []
  *   inputs   N references T of any shapes
  * Errors   INVALID_ARGUMENT   an index that is no scalar, or out of [0, N) */
@@ -45,10 +48,12 @@ static enum kernel_result ref_select(struct kernel_ctx *ctx) {
     const struct tensor *index = kernel_input(ctx, 0);
     int n = ctx->instance->n_inputs - 1;
     if (index->rank != 0)
-        return kernel_fail(ctx, status_invalid("Index must be a scalar, but it has rank %d", index->rank));
+        return kernel_fail(
+            ctx, status_invalid("Index must be a scalar, but it has rank %d", index->rank));
     int32_t i = *(const int32_t *)tensor_cdata(index);
     if (i < 0 || i >= n)
-        return kernel_fail(ctx, status_invalid("Index must be in the range [0, %d) but got %d", n, i));
+        return kernel_fail(ctx,
+                           status_invalid("Index must be in the range [0, %d) but got %d", n, i));
     kernel_pass(ctx, i + 1, 0);
     return KERNEL_DONE;
 }
@@ -65,7 +70,8 @@ static enum kernel_result device_index(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
-/* FakeParam: output = a value that nobody reads, in the place of a function's argument: zeros, empty where a size is unknown. */
+/* FakeParam: output = a value that nobody reads, in the place of a function's argument: zeros,
+ * empty where a size is unknown. */
 static enum kernel_result fake_param(struct kernel_ctx *ctx) {
     struct shape declared;
     int64_t dims[SHAPE_MAX_RANK];
@@ -73,7 +79,9 @@ static enum kernel_result fake_param(struct kernel_ctx *ctx) {
     for (int d = 0; d < declared.rank; d++)
         dims[d] = MAX(declared.dims[d], (int64_t)0);
     struct shape shape = {MAX(declared.rank, 0), dims};
-    KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, (enum dtype)ctx->instance->out_types[0], shape, &ctx->outputs[0]));
+    KERNEL_TRY(ctx,
+               tensor_new_zeroed(ctx->instance->allocator, (enum dtype)ctx->instance->out_types[0],
+                                 shape, &ctx->outputs[0]));
     return KERNEL_DONE;
 }
 

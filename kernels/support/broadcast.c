@@ -6,7 +6,8 @@ static int64_t dim_at(struct shape shape, int i, int rank) {
     return own < 0 ? 1 : shape.dims[own];
 }
 
-static bool output_dim(const struct shape *operands, int n_operands, int i, int rank, int64_t *ret_dim, unsigned *ret_stretched) {
+static bool output_dim(const struct shape *operands, int n_operands, int i, int rank,
+                       int64_t *ret_dim, unsigned *ret_stretched) {
     int64_t dim = 1;
     for (int k = 0; k < n_operands; k++) {
         int64_t own = dim_at(operands[k], i, rank);
@@ -104,7 +105,8 @@ struct element16 {
     uint64_t half[2];
 };
 
-/* Rows [0, n_rows) of `run` elements each, the first starting at `offset`, `stride` apart; 0 or 1 from element to element. */
+/* Rows [0, n_rows) of `run` elements each, the first starting at `offset`, `stride` apart; 0 or
+ * 1 from element to element. */
 #define FILL_ROWS(T)                                                     \
     do {                                                                 \
         const T *in = (const T *)from + offset;                          \
@@ -121,14 +123,16 @@ struct element16 {
         }                                                                \
     } while (0)
 
-void broadcast_gather(const struct broadcast *plan, int k, const void *from, size_t element_size, int64_t begin, int64_t n, void *to) {
+void broadcast_gather(const struct broadcast *plan, int k, const void *from, size_t element_size,
+                      int64_t begin, int64_t n, void *to) {
     struct broadcast_cursor cursor;
     broadcast_seek(plan, begin, &cursor);
     int last = plan->rank - 1;
     int64_t inner_dim = plan->dims[last], stride = last > 0 ? plan->strides[k][last - 1] : 0;
     bool is_one = plan->inner_stretched >> k & 1;
     for (int64_t done = 0; done < n;) {
-        int64_t run = MIN(inner_dim - cursor.inner, n - done), offset = broadcast_offset(plan, &cursor, k), n_rows = 1;
+        int64_t run = MIN(inner_dim - cursor.inner, n - done),
+                offset = broadcast_offset(plan, &cursor, k), n_rows = 1;
         if (last > 0 && run == inner_dim) /* whole rows, as far as the dimension above reaches */
             n_rows = MIN((n - done) / inner_dim, plan->dims[last - 1] - cursor.index[last - 1]);
         switch (element_size) {

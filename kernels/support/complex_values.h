@@ -1,4 +1,5 @@
-/* Elements of the float and complex types, one at a time, as complex doubles: for kernels that compute in those whatever their type. */
+/* Elements of the float and complex types, one at a time, as complex doubles: for kernels that
+ * compute in those whatever their type. */
 #ifndef MILLRACE_KERNELS_SUPPORT_COMPLEX_VALUES_H
 #define MILLRACE_KERNELS_SUPPORT_COMPLEX_VALUES_H
 

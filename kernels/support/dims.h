@@ -1,4 +1,5 @@
-/* Sizes of an output that a kernel computes, and small accessors that kernels of several families share. */
+/* Sizes of an output that a kernel computes, and small accessors that kernels of several
+ * families share. */
 #ifndef MILLRACE_KERNELS_SUPPORT_DIMS_H
 #define MILLRACE_KERNELS_SUPPORT_DIMS_H
 
@@ -15,7 +16,9 @@ static inline void dims_set(struct dims *dims, struct shape shape) {
     for (int i = 0; i < shape.rank; i++)
         dims->at[i] = shape.dims[i];
 }
-static inline struct shape dims_shape(const struct dims *dims) { return (struct shape){dims->rank, dims->at}; }
+static inline struct shape dims_shape(const struct dims *dims) {
+    return (struct shape){dims->rank, dims->at};
+}
 /* True when full: the caller's status names the rank. */
 static inline bool dims_add(struct dims *dims, int64_t size) {
     if (dims->rank >= SHAPE_MAX_RANK)

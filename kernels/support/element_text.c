@@ -72,8 +72,8 @@ static void add_handle(struct str *out, const struct object *object) {
     if (!object || object->type != &resource_handle_type)
         str_add_char(out, '?');
     else
-        str_addf(out, "<ResourceHandle(name=\"%s\", device=\"%s\", container=\"%s\", type=\"%s\")>", handle->name, handle->device,
-                 handle->container, handle->type_name);
+        str_addf(out, "<ResourceHandle(name=\"%s\", device=\"%s\", container=\"%s\", type=\"%s\")>",
+                 handle->name, handle->device, handle->container, handle->type_name);
 }
 
 // clang-format off

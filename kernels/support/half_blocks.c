@@ -28,7 +28,8 @@ static void store_bfloat16(uint16_t *restrict to, const float *restrict from, in
         to[i] = bfloat16_from_float(from[i]);
 }
 
-/* Machines since 2012 convert halves themselves, to the same bits: ties to even, NaNs quiet with their upper payload. */
+/* Machines since 2012 convert halves themselves, to the same bits: ties to even, NaNs quiet with
+ * their upper payload. */
 #ifdef __x86_64__
 #define CONVERTS __attribute__((target("avx,f16c")))
 CONVERTS static void load_half_f16c(float *restrict to, const uint16_t *restrict from, int64_t n) {
@@ -41,11 +42,14 @@ CONVERTS static void load_half_f16c(float *restrict to, const uint16_t *restrict
 CONVERTS static void store_half_f16c(uint16_t *restrict to, const float *restrict from, int64_t n) {
     int64_t i = 0;
     for (; i + 8 <= n; i += 8)
-        _mm_storeu_si128((__m128i *)(to + i), _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT));
+        _mm_storeu_si128((__m128i *)(to + i),
+                         _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT));
     for (; i < n; i++)
         to[i] = half_from_float(from[i]);
 }
-static bool has_f16c(void) { return __builtin_cpu_supports("avx") && __builtin_cpu_supports("f16c"); }
+static bool has_f16c(void) {
+    return __builtin_cpu_supports("avx") && __builtin_cpu_supports("f16c");
+}
 #else
 #define load_half_f16c load_half
 #define store_half_f16c store_half
@@ -59,5 +63,9 @@ void half_block_store(enum dtype type, uint16_t *to, const float *from, int64_t 
     (type != DT_HALF ? store_bfloat16 : has_f16c() ? store_half_f16c : store_half)(to, from, n);
 }
 
-float half_value_load(enum dtype type, uint16_t v) { return type == DT_HALF ? half_to_float(v) : bfloat16_to_float(v); }
-uint16_t half_value_store(enum dtype type, float v) { return type == DT_HALF ? half_from_float(v) : bfloat16_from_float(v); }
+float half_value_load(enum dtype type, uint16_t v) {
+    return type == DT_HALF ? half_to_float(v) : bfloat16_to_float(v);
+}
+uint16_t half_value_store(enum dtype type, float v) {
+    return type == DT_HALF ? half_from_float(v) : bfloat16_from_float(v);
+}

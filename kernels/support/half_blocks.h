@@ -1,10 +1,13 @@
-/* Half and bfloat16 arithmetic is done in float, block by block: load a block, run the float loop, store it rounded once. */
+/* Half and bfloat16 arithmetic is done in float, block by block: load a block, run the float
+ * loop, store it rounded once. */
 #ifndef MILLRACE_KERNELS_SUPPORT_HALF_BLOCKS_H
 #define MILLRACE_KERNELS_SUPPORT_HALF_BLOCKS_H
 
 #include "common/tensor/dtype.h"
 
-static inline bool dtype_is_narrow_float(enum dtype dtype) { return dtype == DT_HALF || dtype == DT_BFLOAT16; }
+static inline bool dtype_is_narrow_float(enum dtype dtype) {
+    return dtype == DT_HALF || dtype == DT_BFLOAT16;
+}
 
 enum { HALF_BLOCK = 512 }; /* elements; a few of these fit the first-level cache */
 

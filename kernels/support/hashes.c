@@ -16,9 +16,11 @@ static inline uint64_t load32(const unsigned char *p) {
 static inline uint64_t rotate_right(uint64_t v, int n) { return v >> n | v << (64 - n); }
 static inline uint64_t rotate_left(uint64_t v, int n) { return v << n | v >> (64 - n); }
 
-/* ---- FarmHash: four length classes; above 64 bytes, a loop over blocks of 64 with 7 words of state ---- */
+/* ---- FarmHash: four length classes; above 64 bytes, a loop over blocks of 64 with 7 words of
+ * state ---- */
 
-static const uint64_t prime0 = 0xc3a5c85c97cb3127u, prime1 = 0xb492b66fbe98f273u, prime2 = 0x9ae16a3b2f90404fu;
+static const uint64_t prime0 = 0xc3a5c85c97cb3127u, prime1 = 0xb492b66fbe98f273u,
+                      prime2 = 0x9ae16a3b2f90404fu;
 
 static inline uint64_t fold47(uint64_t v) { return v ^ v >> 47; }
 
@@ -31,20 +33,23 @@ static uint64_t farm_to_16(const unsigned char *p, size_t len) {
     uint64_t factor = prime2 + len * 2;
     if (len >= 8) {
         uint64_t head = load64(p) + prime2, tail = load64(p + len - 8);
-        return mix(rotate_right(tail, 37) * factor + head, (rotate_right(head, 25) + tail) * factor, factor);
+        return mix(rotate_right(tail, 37) * factor + head, (rotate_right(head, 25) + tail) * factor,
+                   factor);
     }
     if (len >= 4)
         return mix(len + (load32(p) << 3), load32(p + len - 4), factor);
     if (len == 0)
         return prime2;
-    uint32_t low = p[0] + ((uint32_t)p[len >> 1] << 8), high = (uint32_t)len + ((uint32_t)p[len - 1] << 2);
+    uint32_t low = p[0] + ((uint32_t)p[len >> 1] << 8),
+             high = (uint32_t)len + ((uint32_t)p[len - 1] << 2);
     return fold47(low * prime2 ^ high * prime0) * prime2;
 }
 
 static uint64_t farm_to_32(const unsigned char *p, size_t len) {
     uint64_t factor = prime2 + len * 2, a = load64(p) * prime1, b = load64(p + 8);
     uint64_t c = load64(p + len - 8) * factor, d = load64(p + len - 16) * prime2;
-    return mix(rotate_right(a + b, 43) + rotate_right(c, 30) + d, a + rotate_right(b + prime2, 18) + c, factor);
+    return mix(rotate_right(a + b, 43) + rotate_right(c, 30) + d,
+               a + rotate_right(b + prime2, 18) + c, factor);
 }
 
 static uint64_t farm_to_64(const unsigned char *p, size_t len) {
@@ -54,21 +59,25 @@ static uint64_t farm_to_64(const unsigned char *p, size_t len) {
     uint64_t z = mix(y, a + rotate_right(b + prime2, 18) + c, factor);
     uint64_t e = load64(p + 16) * factor, f = load64(p + 24);
     uint64_t g = (y + load64(p + len - 32)) * factor, h = (z + load64(p + len - 24)) * factor;
-    return mix(rotate_right(e + f, 43) + rotate_right(g, 30) + h, e + rotate_right(f + a, 18) + g, factor);
+    return mix(rotate_right(e + f, 43) + rotate_right(g, 30) + h, e + rotate_right(f + a, 18) + g,
+               factor);
 }
 
 struct farm_state {
     uint64_t x, y, z, v0, v1, w0, w1;
 };
 
-static inline void absorb_32(const unsigned char *p, uint64_t a, uint64_t b, uint64_t *ret0, uint64_t *ret1) {
-    uint64_t first = a + load64(p), last = load64(p + 24), all = first + load64(p + 8) + load64(p + 16);
+static inline void absorb_32(const unsigned char *p, uint64_t a, uint64_t b, uint64_t *ret0,
+                             uint64_t *ret1) {
+    uint64_t first = a + load64(p), last = load64(p + 24),
+             all = first + load64(p + 8) + load64(p + 16);
     *ret0 = all + last;
     *ret1 = rotate_right(b + first + last, 21) + rotate_right(all, 44) + first;
 }
 
 /* One block of 64 bytes. The last one has its own factor and weight. */
-static inline void absorb_64(struct farm_state *s, const unsigned char *p, uint64_t factor, uint64_t weight) {
+static inline void absorb_64(struct farm_state *s, const unsigned char *p, uint64_t factor,
+                             uint64_t weight) {
     s->x = rotate_right(s->x + s->y + s->v0 + load64(p + 8), 37) * factor;
     s->y = rotate_right(s->y + s->v1 + load64(p + 48), 42) * factor;
     s->x ^= s->w1 * weight;
@@ -93,12 +102,16 @@ static uint64_t farm_long(const unsigned char *p, size_t len) {
     s.v0 += s.w0;
     s.w0 += s.v0;
     absorb_64(&s, last, factor, 9);
-    return mix(mix(s.v0, s.w0, factor) + fold47(s.y) * prime0 + s.z, mix(s.v1, s.w1, factor) + s.x, factor);
+    return mix(mix(s.v0, s.w0, factor) + fold47(s.y) * prime0 + s.z, mix(s.v1, s.w1, factor) + s.x,
+               factor);
 }
 
 uint64_t hash_fingerprint64(const void *data, size_t len) {
     const unsigned char *p = data;
-    return len <= 16 ? farm_to_16(p, len) : len <= 32 ? farm_to_32(p, len) : len <= 64 ? farm_to_64(p, len) : farm_long(p, len);
+    return len <= 16   ? farm_to_16(p, len)
+           : len <= 32 ? farm_to_32(p, len)
+           : len <= 64 ? farm_to_64(p, len)
+                       : farm_long(p, len);
 }
 
 /* ---- MurmurHash64A ---- */
@@ -144,7 +157,8 @@ static inline void sip_word(uint64_t v[4], uint64_t word) {
 
 uint64_t hash_sip24(const void *data, size_t len, uint64_t key0, uint64_t key1) {
     /* "somepseudorandomlygeneratedbytes" */
-    uint64_t v[4] = {key0 ^ 0x736f6d6570736575u, key1 ^ 0x646f72616e646f6du, key0 ^ 0x6c7967656e657261u, key1 ^ 0x7465646279746573u};
+    uint64_t v[4] = {key0 ^ 0x736f6d6570736575u, key1 ^ 0x646f72616e646f6du,
+                     key0 ^ 0x6c7967656e657261u, key1 ^ 0x7465646279746573u};
     const unsigned char *p = data;
     uint64_t last = (uint64_t)len << 56, tail = 0;
     for (; len >= 8; p += 8, len -= 8)

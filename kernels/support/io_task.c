@@ -41,7 +41,8 @@ enum kernel_result io_start(struct kernel_ctx *ctx, void (*start)(struct kernel_
     return submit(ctx, (struct io_task){.task = {.run = run_task}, .ctx = ctx, .start = start});
 }
 
-struct status *io_scalar_string(const struct kernel_ctx *ctx, int input, const char *what, struct span *ret) {
+struct status *io_scalar_string(const struct kernel_ctx *ctx, int input, const char *what,
+                                struct span *ret) {
     const struct tensor *t = kernel_input(ctx, input);
     if (t->rank != 0)
         return status_invalid("%s must be scalar, but had shape: %s", what, TENSOR_SHAPE_TEXT(t));

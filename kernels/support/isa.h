@@ -1,4 +1,5 @@
-/* Loop templates (.inc) that are compiled once per instruction set, and which sets this machine has. */
+/* Loop templates (.inc) that are compiled once per instruction set, and which sets this machine
+ * has. */
 #ifndef MILLRACE_KERNELS_SUPPORT_ISA_H
 #define MILLRACE_KERNELS_SUPPORT_ISA_H
 
@@ -14,10 +15,13 @@
 
 #ifdef __x86_64__
 #define HAS_AVX2_FILES 1
-static inline bool cpu_has_avx2(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
+static inline bool cpu_has_avx2(void) {
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+}
 static inline bool cpu_has_avx512(void) {
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vl");
 }
 #else
 #define HAS_AVX2_FILES 0

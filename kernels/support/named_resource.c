@@ -5,8 +5,9 @@
 
 #include "kernels/support/variable_input.h"
 
-struct status *named_resource_init(struct named_resource *resource, const struct kernel_init *init, const struct object_type *type,
-                                   enum resource_naming naming, void (*empty)(struct object *)) {
+struct status *named_resource_init(struct named_resource *resource, const struct kernel_init *init,
+                                   const struct object_type *type, enum resource_naming naming,
+                                   void (*empty)(struct object *)) {
     struct span container = {0}, name = {0};
     resource->type = type;
     resource->empty = empty;
@@ -19,7 +20,8 @@ struct status *named_resource_init(struct named_resource *resource, const struct
         resource->name = xstrdup(init->node->name);
     } else {
         struct str text = STR_INIT;
-        str_addf(&text, "_%llu_%s", (unsigned long long)(init->host ? init->host->unique_id() : 0), init->node->name);
+        str_addf(&text, "_%llu_%s", (unsigned long long)(init->host ? init->host->unique_id() : 0),
+                 init->node->name);
         resource->name = str_detach(&text);
         resource->is_private = true;
     }
@@ -45,7 +47,8 @@ static struct resource_handle *handle_of(struct kernel_ctx *ctx, struct named_re
     struct resource_handle *handle = atomic_load_explicit(&resource->handle, memory_order_acquire);
     if (likely(handle != NULL))
         return handle;
-    struct resource_handle *made = ctx->host->handle_make(ctx, resource->container, resource->name, resource->type, DT_INVALID);
+    struct resource_handle *made = ctx->host->handle_make(ctx, resource->container, resource->name,
+                                                          resource->type, DT_INVALID);
     if (atomic_compare_exchange_strong(&resource->handle, &handle, made))
         return made;
     object_unref(&made->object);
@@ -60,19 +63,22 @@ static void keep_own(struct named_resource *resource, struct object *object) {
         object_unref(object);
 }
 
-struct status *named_resource_get(struct kernel_ctx *ctx, struct named_resource *resource, resource_create_fn *create, void *arg,
-                                  struct object **ret) {
-    TRY(ctx->host->handle_lookup_or_create(ctx, handle_of(ctx, resource), resource->type, create, arg, ret));
+struct status *named_resource_get(struct kernel_ctx *ctx, struct named_resource *resource,
+                                  resource_create_fn *create, void *arg, struct object **ret) {
+    TRY(ctx->host->handle_lookup_or_create(ctx, handle_of(ctx, resource), resource->type, create,
+                                           arg, ret));
     keep_own(resource, *ret);
     return NULL;
 }
 
-static struct status *words_of(struct kernel_ctx *ctx, struct named_resource *resource, struct variable **ret) {
+static struct status *words_of(struct kernel_ctx *ctx, struct named_resource *resource,
+                               struct variable **ret) {
     struct variable *words = atomic_load_explicit(&resource->words, memory_order_acquire);
     struct tensor value = TENSOR_INIT;
     if (!words) {
         const char *container = handle_of(ctx, resource)->container;
-        TRY(tensor_new(ctx->instance->allocator, DT_STRING, (struct shape){1, (const int64_t[]){2}}, &value));
+        TRY(tensor_new(ctx->instance->allocator, DT_STRING, (struct shape){1, (const int64_t[]){2}},
+                       &value));
         tensor_set_string(&value, 0, container, strlen(container));
         tensor_set_string(&value, 1, resource->name, strlen(resource->name));
         struct variable *made = variable_new(DT_STRING, resource->name);
@@ -92,14 +98,16 @@ struct status *named_resource_output(struct kernel_ctx *ctx, struct named_resour
         TRY(words_of(ctx, resource, &words));
         tensor_init_ref(&ctx->outputs[0], DT_STRING, object_ref(&words->object));
     } else {
-        tensor_init_scalar_object(&ctx->outputs[0], DT_RESOURCE, object_ref(&handle_of(ctx, resource)->object));
+        tensor_init_scalar_object(&ctx->outputs[0], DT_RESOURCE,
+                                  object_ref(&handle_of(ctx, resource)->object));
     }
     return NULL;
 }
 
 /* ---- in ---- */
 
-static struct status *find_by_words(struct kernel_ctx *ctx, int input, const struct object_type *type, struct object **ret) {
+static struct status *find_by_words(struct kernel_ctx *ctx, int input,
+                                    const struct object_type *type, struct object **ret) {
     struct variable *variable = NULL;
     struct tensor words = TENSOR_INIT;
     TRY(variable_of_input(ctx, input, &variable));
@@ -107,7 +115,8 @@ static struct status *find_by_words(struct kernel_ctx *ctx, int input, const str
     variable_unref(variable);
     TRY(st);
     if (words.dtype != DT_STRING || words.n_elements != 2) {
-        st = status_invalid("Resource handle must have 2 elements, but had shape: %s", TENSOR_SHAPE_TEXT(&words));
+        st = status_invalid("Resource handle must have 2 elements, but had shape: %s",
+                            TENSOR_SHAPE_TEXT(&words));
     } else {
         char *container = xstrndup(tensor_string(&words, 0).data, tensor_string(&words, 0).len);
         char *name = xstrndup(tensor_string(&words, 1).data, tensor_string(&words, 1).len);
@@ -119,17 +128,20 @@ static struct status *find_by_words(struct kernel_ctx *ctx, int input, const str
     return st;
 }
 
-static COLD struct status *wrong_type(const struct resource_handle *handle, const struct object_type *type, struct status *why_take) {
+static COLD struct status *wrong_type(const struct resource_handle *handle,
+                                      const struct object_type *type, struct status *why_take) {
     bool is_other = strcmp(handle->type_name, type->name) != 0;
     if (!is_other)
         return why_take;
     status_unref(why_take);
-    return status_invalid("Trying to access a handle's resource using the wrong type. The handle points to a resource (name '%s') of type "
+    return status_invalid("Trying to access a handle's resource using the wrong type. The handle "
+                          "points to a resource (name '%s') of type "
                           "'%s' but you are trying to access the resource as type '%s'",
                           handle->name, handle->type_name, type->name);
 }
 
-struct status *named_resource_of(struct kernel_ctx *ctx, int input, const struct object_type *type, struct object **ret) {
+struct status *named_resource_of(struct kernel_ctx *ctx, int input, const struct object_type *type,
+                                 struct object **ret) {
     const struct resource_handle *handle = NULL;
     if (ctx->inputs[input].storage == TENSOR_REF)
         return find_by_words(ctx, input, type, ret);
@@ -140,7 +152,8 @@ struct status *named_resource_of(struct kernel_ctx *ctx, int input, const struct
 
 /* ---- signatures ---- */
 
-static void add_types(struct str *out, const char *first, const uint8_t *in, int n_in, const uint8_t *out_types, int n_out) {
+static void add_types(struct str *out, const char *first, const uint8_t *in, int n_in,
+                      const uint8_t *out_types, int n_out) {
     str_add(out, first);
     for (int i = 0; i < n_in; i++)
         str_addf(out, ", %s", dtype_name((enum dtype)in[i]));
@@ -148,11 +161,13 @@ static void add_types(struct str *out, const char *first, const uint8_t *in, int
     types_print(out_types, n_out, out);
 }
 
-static COLD struct status *wrong_signature(const struct kernel_ctx *ctx, struct type_list in, struct type_list out) {
+static COLD struct status *wrong_signature(const struct kernel_ctx *ctx, struct type_list in,
+                                           struct type_list out) {
     const struct kernel_instance *instance = ctx->instance;
     const char *first = dtype_name((enum dtype)instance->in_types[0]);
     struct str text = STR_INIT;
-    add_types(&text, first, instance->in_types + 1, instance->n_inputs - 1, instance->out_types, instance->n_outputs);
+    add_types(&text, first, instance->in_types + 1, instance->n_inputs - 1, instance->out_types,
+              instance->n_outputs);
     str_add(&text, " expected: ");
     add_types(&text, first, in.types, in.n, out.types, out.n);
     struct status *st = status_invalid("Signature mismatch, have: %s", str_text(&text));
@@ -161,10 +176,12 @@ static COLD struct status *wrong_signature(const struct kernel_ctx *ctx, struct 
 }
 
 static bool types_equal(const uint8_t *have, int n_have, struct type_list expected) {
-    return n_have == expected.n && (n_have == 0 || memcmp(have, expected.types, (size_t)n_have) == 0);
+    return n_have == expected.n &&
+           (n_have == 0 || memcmp(have, expected.types, (size_t)n_have) == 0);
 }
 
-struct status *check_signature(const struct kernel_ctx *ctx, struct type_list in, struct type_list out) {
+struct status *check_signature(const struct kernel_ctx *ctx, struct type_list in,
+                               struct type_list out) {
     const struct kernel_instance *instance = ctx->instance;
     if (likely(types_equal(instance->in_types + 1, instance->n_inputs - 1, in) &&
                types_equal(instance->out_types, instance->n_outputs, out)))
@@ -174,7 +191,8 @@ struct status *check_signature(const struct kernel_ctx *ctx, struct type_list in
 
 /* ---- lists ---- */
 
-struct status *read_types(const struct node *node, const char *attr, int n_before, uint8_t **ret_types, int *ret_n) {
+struct status *read_types(const struct node *node, const char *attr, int n_before,
+                          uint8_t **ret_types, int *ret_n) {
     const struct attr_value *values = NULL;
     int n = 0;
     TRY(node_get_list(node, attr, &values, &n));
@@ -200,8 +218,8 @@ void shapes_free(struct shape *shapes, int n) {
     free(shapes);
 }
 
-struct status *read_shapes(const struct node *node, const char *attr, int n_before, bool is_partial, struct shape **ret_shapes,
-                           int *ret_n) {
+struct status *read_shapes(const struct node *node, const char *attr, int n_before, bool is_partial,
+                           struct shape **ret_shapes, int *ret_n) {
     const struct attr_value *values = NULL;
     int n = 0;
     TRY(node_get_list(node, attr, &values, &n));
@@ -214,7 +232,8 @@ struct status *read_shapes(const struct node *node, const char *attr, int n_befo
     }
     struct shape *shapes = xcalloc((size_t)(n_before + n) + 1, sizeof(*shapes));
     for (int i = 0; i < n; i++)
-        shapes[n_before + i] = shape_keep(!is_partial && values[i].shape.rank < 0 ? SHAPE_SCALAR : values[i].shape);
+        shapes[n_before + i] =
+            shape_keep(!is_partial && values[i].shape.rank < 0 ? SHAPE_SCALAR : values[i].shape);
     *ret_shapes = shapes;
     *ret_n = n_before + n;
     return NULL;

@@ -6,7 +6,8 @@
 
 #include "common/tensor/dtype.h"
 
-/* ---- element types: X(tag, type, wide, dtype, …) where wide is the unsigned type in which integers wrap without UB ---- */
+/* ---- element types: X(tag, type, wide, dtype, …) where wide is the unsigned type in which
+ * integers wrap without UB ---- */
 #define NUMBERS_SIGNED(X, ...)                       \
     X(i8, int8_t, uint32_t, DT_INT8, __VA_ARGS__)    \
     X(i16, int16_t, uint32_t, DT_INT16, __VA_ARGS__) \

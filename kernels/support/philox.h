@@ -1,8 +1,9 @@
-/* Philox 4x32-10, the counter-based generator [Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC'11].
+/* Philox 4x32-10, the counter-based generator [Salmon, Moraes, Dror, Shaw: "Parallel random
+ * numbers: as easy as 1, 2, 3", SC'11].
  *
- * A block of four 32-bit numbers is a function of a 64-bit key and a 128-bit counter: block i of a stream needs no other, so
- * threads split a stream as they like and the numbers stay the same. TensorFlow's streams: key = seed, upper half of the
- * counter = seed2, lower half counts blocks. */
+ * A block of four 32-bit numbers is a function of a 64-bit key and a 128-bit counter: block i of
+ * a stream needs no other, so threads split a stream as they like and the numbers stay the same.
+ * TensorFlow's streams: key = seed, upper half of the counter = seed2, lower half counts blocks. */
 #ifndef MILLRACE_KERNELS_SUPPORT_PHILOX_H
 #define MILLRACE_KERNELS_SUPPORT_PHILOX_H
 
@@ -16,8 +17,10 @@ struct philox {
 enum { PHILOX_BLOCK = 4, PHILOX_ROUNDS = 10 };
 
 /* The block of the counter; does not advance. */
-static inline void philox_block(uint64_t key, uint64_t lo, uint64_t hi, uint32_t out[PHILOX_BLOCK]) {
-    uint32_t c0 = (uint32_t)lo, c1 = (uint32_t)(lo >> 32), c2 = (uint32_t)hi, c3 = (uint32_t)(hi >> 32);
+static inline void philox_block(uint64_t key, uint64_t lo, uint64_t hi,
+                                uint32_t out[PHILOX_BLOCK]) {
+    uint32_t c0 = (uint32_t)lo, c1 = (uint32_t)(lo >> 32), c2 = (uint32_t)hi,
+             c3 = (uint32_t)(hi >> 32);
     uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
     for (int round = 0; round < PHILOX_ROUNDS; round++) {
         uint64_t p0 = (uint64_t)c0 * 0xD2511F53u, p1 = (uint64_t)c2 * 0xCD9E8D57u;
@@ -65,6 +68,8 @@ static inline double philox_f64(uint32_t high, uint32_t low) {
     } u = {.bits = ((uint64_t)(high & 0xfffffu) << 32) | low | 0x3ff0000000000000u};
     return u.v - 1.0;
 }
-static inline uint64_t philox_u64(uint32_t low, uint32_t high) { return (uint64_t)high << 32 | low; }
+static inline uint64_t philox_u64(uint32_t low, uint32_t high) {
+    return (uint64_t)high << 32 | low;
+}
 
 #endif

@@ -1,5 +1,6 @@
-/* The words of a Philox stream one after the other, and single numbers made of them: for samplers that draw until they are content.
- * The same numbers as TensorFlow's for the same generator. Threads: one at a time. */
+/* The words of a Philox stream one after the other, and single numbers made of them: for
+ * samplers that draw until they are content. The same numbers as TensorFlow's for the same
+ * generator. Threads: one at a time. */
 #ifndef MILLRACE_KERNELS_SUPPORT_PHILOX_WORDS_H
 #define MILLRACE_KERNELS_SUPPORT_PHILOX_WORDS_H
 
@@ -23,14 +24,16 @@ static inline uint64_t philox_words_u64(struct philox_words *words) {
     return philox_u64(low, philox_words_u32(words));
 }
 /* In [0, 1). */
-static inline float philox_words_f32(struct philox_words *words) { return philox_f32(philox_words_u32(words)); }
+static inline float philox_words_f32(struct philox_words *words) {
+    return philox_f32(philox_words_u32(words));
+}
 static inline double philox_words_f64(struct philox_words *words) {
     uint32_t high = philox_words_u32(words);
     return philox_f64(high, philox_words_u32(words));
 }
 
-/* Below n > 0, each number as likely as any other: a power of two takes the low bits, others refuse the 2^32 mod n (2^64 mod n) lowest
- * words, so that the rest divides evenly. */
+/* Below n > 0, each number as likely as any other: a power of two takes the low bits, others
+ * refuse the 2^32 mod n (2^64 mod n) lowest words, so that the rest divides evenly. */
 static inline uint32_t philox_words_below_u32(struct philox_words *words, uint32_t n) {
     uint32_t word = philox_words_u32(words);
     if ((n & (n - 1)) == 0)

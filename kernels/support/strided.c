@@ -1,4 +1,5 @@
-/* The strided copy engine (strided.h). The two innermost loops are a kernel per element size and pattern; the others are an odometer. */
+/* The strided copy engine (strided.h). The two innermost loops are a kernel per element size and
+ * pattern; the others are an odometer. */
 #include "kernels/support/strided.h"
 
 #include "kernels/support/transpose.h"
@@ -12,58 +13,62 @@ struct inner {
     int64_t from1, from0, to1, to0;
 };
 
-#define INNER_OF_TYPE(name, type)                                                                           \
-    VECTOR_CLONES static void fill_run_##name(type *restrict to, type value, int64_t n) {                   \
-        for (int64_t i = 0; i < n; i++)                                                                     \
-            to[i] = value;                                                                                  \
-    }                                                                                                       \
-    VECTOR_CLONES static void reverse_run_##name(type *restrict to, const type *restrict from, int64_t n) { \
-        for (int64_t i = 0; i < n; i++)                                                                     \
-            to[i] = from[-i];                                                                               \
-    }                                                                                                       \
-    static void gather_run_##name(type *restrict to, const type *restrict from, int64_t n, int64_t step) {  \
-        for (int64_t i = 0; i < n; i++)                                                                     \
-            to[i] = from[i * step];                                                                         \
-    }                                                                                                       \
-    static void any_run_##name(type *to, const type *from, int64_t n, int64_t to_step, int64_t from_step) { \
-        for (int64_t i = 0; i < n; i++)                                                                     \
-            to[i * to_step] = from[i * from_step];                                                          \
-    }                                                                                                       \
-    static void inner_##name(char *to_bytes, const char *from_bytes, const struct inner *in) {              \
-        type *to = (type *)(void *)to_bytes;                                                                \
-        const type *from = (const type *)(const void *)from_bytes;                                          \
-        if (in->to0 == 1 && in->from0 == 1) {                                                               \
-            if (in->n0 * (int64_t)sizeof(type) >= 64) {                                                     \
-                for (int64_t i1 = 0; i1 < in->n1; i1++)                                                     \
-                    memcpy(to + i1 * in->to1, from + i1 * in->from1, (size_t)in->n0 * sizeof(type));        \
-                return;                                                                                     \
-            }                                                                                               \
-            for (int64_t i1 = 0; i1 < in->n1; i1++)                                                         \
-                for (int64_t i0 = 0; i0 < in->n0; i0++)                                                     \
-                    to[i1 * in->to1 + i0] = from[i1 * in->from1 + i0];                                      \
-            return;                                                                                         \
-        }                                                                                                   \
-        if (in->to0 == 1 && in->from0 == 0) {                                                               \
-            for (int64_t i1 = 0; i1 < in->n1; i1++)                                                         \
-                fill_run_##name(to + i1 * in->to1, from[i1 * in->from1], in->n0);                           \
-            return;                                                                                         \
-        }                                                                                                   \
-        if (in->to0 == 1 && in->from1 == 1 && in->n1 >= 4 && in->n0 >= 4) {                                 \
-            transpose_##name(to, from, in->n1, in->n0, in->to1, in->from0);                                 \
-            return;                                                                                         \
-        }                                                                                                   \
-        if (in->to0 == 1 && in->from0 == -1) {                                                              \
-            for (int64_t i1 = 0; i1 < in->n1; i1++)                                                         \
-                reverse_run_##name(to + i1 * in->to1, from + i1 * in->from1, in->n0);                       \
-            return;                                                                                         \
-        }                                                                                                   \
-        if (in->to0 == 1) {                                                                                 \
-            for (int64_t i1 = 0; i1 < in->n1; i1++)                                                         \
-                gather_run_##name(to + i1 * in->to1, from + i1 * in->from1, in->n0, in->from0);             \
-            return;                                                                                         \
-        }                                                                                                   \
-        for (int64_t i1 = 0; i1 < in->n1; i1++)                                                             \
-            any_run_##name(to + i1 * in->to1, from + i1 * in->from1, in->n0, in->to0, in->from0);           \
+#define INNER_OF_TYPE(name, type)                                                                 \
+    VECTOR_CLONES static void fill_run_##name(type *restrict to, type value, int64_t n) {         \
+        for (int64_t i = 0; i < n; i++)                                                           \
+            to[i] = value;                                                                        \
+    }                                                                                             \
+    VECTOR_CLONES static void reverse_run_##name(type *restrict to, const type *restrict from,    \
+                                                 int64_t n) {                                     \
+        for (int64_t i = 0; i < n; i++)                                                           \
+            to[i] = from[-i];                                                                     \
+    }                                                                                             \
+    static void gather_run_##name(type *restrict to, const type *restrict from, int64_t n,        \
+                                  int64_t step) {                                                 \
+        for (int64_t i = 0; i < n; i++)                                                           \
+            to[i] = from[i * step];                                                               \
+    }                                                                                             \
+    static void any_run_##name(type *to, const type *from, int64_t n, int64_t to_step,            \
+                               int64_t from_step) {                                               \
+        for (int64_t i = 0; i < n; i++)                                                           \
+            to[i * to_step] = from[i * from_step];                                                \
+    }                                                                                             \
+    static void inner_##name(char *to_bytes, const char *from_bytes, const struct inner *in) {    \
+        type *to = (type *)(void *)to_bytes;                                                      \
+        const type *from = (const type *)(const void *)from_bytes;                                \
+        if (in->to0 == 1 && in->from0 == 1) {                                                     \
+            if (in->n0 * (int64_t)sizeof(type) >= 64) {                                           \
+                for (int64_t i1 = 0; i1 < in->n1; i1++)                                           \
+                    memcpy(to + i1 * in->to1, from + i1 * in->from1,                              \
+                           (size_t)in->n0 * sizeof(type));                                        \
+                return;                                                                           \
+            }                                                                                     \
+            for (int64_t i1 = 0; i1 < in->n1; i1++)                                               \
+                for (int64_t i0 = 0; i0 < in->n0; i0++)                                           \
+                    to[i1 * in->to1 + i0] = from[i1 * in->from1 + i0];                            \
+            return;                                                                               \
+        }                                                                                         \
+        if (in->to0 == 1 && in->from0 == 0) {                                                     \
+            for (int64_t i1 = 0; i1 < in->n1; i1++)                                               \
+                fill_run_##name(to + i1 * in->to1, from[i1 * in->from1], in->n0);                 \
+            return;                                                                               \
+        }                                                                                         \
+        if (in->to0 == 1 && in->from1 == 1 && in->n1 >= 4 && in->n0 >= 4) {                       \
+            transpose_##name(to, from, in->n1, in->n0, in->to1, in->from0);                       \
+            return;                                                                               \
+        }                                                                                         \
+        if (in->to0 == 1 && in->from0 == -1) {                                                    \
+            for (int64_t i1 = 0; i1 < in->n1; i1++)                                               \
+                reverse_run_##name(to + i1 * in->to1, from + i1 * in->from1, in->n0);             \
+            return;                                                                               \
+        }                                                                                         \
+        if (in->to0 == 1) {                                                                       \
+            for (int64_t i1 = 0; i1 < in->n1; i1++)                                               \
+                gather_run_##name(to + i1 * in->to1, from + i1 * in->from1, in->n0, in->from0);   \
+            return;                                                                               \
+        }                                                                                         \
+        for (int64_t i1 = 0; i1 < in->n1; i1++)                                                   \
+            any_run_##name(to + i1 * in->to1, from + i1 * in->from1, in->n0, in->to0, in->from0); \
     }
 
 INNER_OF_TYPE(u8, uint8_t)
@@ -113,7 +118,8 @@ static void swap_loops(struct strided *s, int a, int b) {
     s->to[b] = to;
 }
 
-/* Puts the loop that walks `from` element by element next to the innermost, which walks `to` so: then the two are a blocked transpose. */
+/* Puts the loop that walks `from` element by element next to the innermost, which walks `to` so:
+ * then the two are a blocked transpose. */
 static void order_loops(struct strided *s) {
     int last = s->n_loops - 1;
     if (last < 1 || s->to[last] != 1 || s->from[last] == 1 || s->from[last] == 0)
@@ -126,7 +132,8 @@ static void order_loops(struct strided *s) {
     }
 }
 
-static void walk(const struct strided *s, inner_fn *inner, size_t size, char *to, const char *from) {
+static void walk(const struct strided *s, inner_fn *inner, size_t size, char *to,
+                 const char *from) {
     int n_outer = MAX(s->n_loops - 2, 0);
     struct inner in = {1, 1, 0, 0, 0, 0};
     if (s->n_loops >= 1) {
@@ -186,7 +193,8 @@ static void run_share(void *arg, int64_t begin, int64_t end) {
          share->from + begin * own.from[share->loop] * size);
 }
 
-void strided_run(struct strided *s, enum dtype dtype, void *to, const void *from, struct pool *pool) {
+void strided_run(struct strided *s, enum dtype dtype, void *to, const void *from,
+                 struct pool *pool) {
     int64_t n = 1, widest = 0;
     for (int i = 0; i < s->n_loops; i++) {
         n *= s->dims[i];
@@ -213,8 +221,10 @@ void strided_run(struct strided *s, enum dtype dtype, void *to, const void *from
     }
     struct share share = {s, inner, size, to, from, (int)widest};
     /* About 10 GB/s when rows are contiguous, a nanosecond an element when they are not. */
-    double element_ns = s->from[s->n_loops - 1] == 1 || s->from[s->n_loops - 1] == 0 ? (double)size * 0.1 : 1.0;
-    pool_parallel_for(pool, s->dims[widest], element_ns * ((double)n / (double)s->dims[widest]), run_share, &share);
+    double element_ns =
+        s->from[s->n_loops - 1] == 1 || s->from[s->n_loops - 1] == 0 ? (double)size * 0.1 : 1.0;
+    pool_parallel_for(pool, s->dims[widest], element_ns * ((double)n / (double)s->dims[widest]),
+                      run_share, &share);
 }
 
 void strided_copy_run(enum dtype dtype, void *to, const void *from, int64_t n, struct pool *pool) {

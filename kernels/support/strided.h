@@ -1,18 +1,21 @@
-/* The strided copy: one engine for everything that moves elements without looking at them: transpose, slice, reverse, tile,
- * broadcast, concat, pad, space-to-depth. A copy is a box of loops, each with a size and a stride on both sides:
+/* The strided copy: one engine for everything that moves elements without looking at them:
+ * transpose, slice, reverse, tile, broadcast, concat, pad, space-to-depth. A copy is a box of
+ * loops, each with a size and a stride on both sides:
  *
  *   for i0 < dims[0]: for i1 < dims[1]: …   to[i0·to[0] + i1·to[1] + …] = from[i0·from[0] + i1·from[1] + …]
  *
- * Strides count elements; 0 repeats (broadcast, fill), negative walks back (reverse). Each element of `to` is written at most once, so
- * loops may be swapped, merged and split between threads. Works for every element size; objects are shared, and what an
- * element of `to` held before is let go. */
+ * Strides count elements; 0 repeats (broadcast, fill), negative walks back (reverse). Each
+ * element of `to` is written at most once, so loops may be swapped, merged and split between
+ * threads. Works for every element size; objects are shared, and what an element of `to` held
+ * before is let go. */
 #ifndef MILLRACE_KERNELS_SUPPORT_STRIDED_H
 #define MILLRACE_KERNELS_SUPPORT_STRIDED_H
 
 #include "common/base/pool.h"
 #include "common/tensor/tensor.h"
 
-/* At most two loops per dimension of a shape (tile, reverse of blocks). 12 KiB, not initialised: keep it on the stack. */
+/* At most two loops per dimension of a shape (tile, reverse of blocks). 12 KiB, not initialised:
+ * keep it on the stack. */
 enum { STRIDED_MAX_LOOPS = 2 * SHAPE_MAX_RANK };
 
 struct strided {
@@ -22,7 +25,8 @@ struct strided {
 
 static inline void strided_init(struct strided *s) { s->n_loops = 0; }
 
-/* Adds a loop inside of those that are there. A loop of one turn vanishes, one that continues the loop around it merges with it. */
+/* Adds a loop inside of those that are there. A loop of one turn vanishes, one that continues
+ * the loop around it merges with it. */
 static inline void strided_add(struct strided *s, int64_t n, int64_t from, int64_t to) {
     if (n == 1)
         return;
@@ -39,8 +43,10 @@ static inline void strided_add(struct strided *s, int64_t n, int64_t from, int64
     s->n_loops++;
 }
 
-/* Runs the loops; `to` and `from` point to the elements of turn 0, 0, … . The box is changed. `pool` may be NULL. */
-void strided_run(struct strided *s, enum dtype dtype, void *to, const void *from, struct pool *pool);
+/* Runs the loops; `to` and `from` point to the elements of turn 0, 0, … . The box is changed.
+ * `pool` may be NULL. */
+void strided_run(struct strided *s, enum dtype dtype, void *to, const void *from,
+                 struct pool *pool);
 
 /* n elements, one after the other on both sides. */
 void strided_copy_run(enum dtype dtype, void *to, const void *from, int64_t n, struct pool *pool);

@@ -1,9 +1,10 @@
 /* Transposed blocks (transpose.h).
  *
- * A block is 64 rows of 16 elements. Its rows are read whole, as lines of the cache, into a copy first, and written in runs of 64 elements:
- * at strides of a power of two all rows fall in one set of the cache, and would push each other out. Tiles of the copy, of 32 bytes a row,
- * are turned in registers where elements have 4 or 8 bytes: pairs of elements of neighbouring rows are joined, then pairs of those, then
- * halves. */
+ * A block is 64 rows of 16 elements. Its rows are read whole, as lines of the cache, into a copy
+ * first, and written in runs of 64 elements: at strides of a power of two all rows fall in one
+ * set of the cache, and would push each other out. Tiles of the copy, of 32 bytes a row, are
+ * turned in registers where elements have 4 or 8 bytes: pairs of elements of neighbouring rows
+ * are joined, then pairs of those, then halves. */
 #include "kernels/support/transpose.h"
 
 #include <string.h>
@@ -27,8 +28,10 @@ LANES_INLINE void turn_tile_u32(row_u32 *to, const uint32_t *from) {
     }
     for (int i = 0; i < 8; i += 4)
         for (int k = 0; k < 2; k++) {
-            r[i + 2 * k] = __builtin_shufflevector(t[i + k], t[i + k + 2], 0, 1, 8, 9, 4, 5, 12, 13);
-            r[i + 2 * k + 1] = __builtin_shufflevector(t[i + k], t[i + k + 2], 2, 3, 10, 11, 6, 7, 14, 15);
+            r[i + 2 * k] =
+                __builtin_shufflevector(t[i + k], t[i + k + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+            r[i + 2 * k + 1] =
+                __builtin_shufflevector(t[i + k], t[i + k + 2], 2, 3, 10, 11, 6, 7, 14, 15);
         }
     for (int i = 0; i < 4; i++) {
         to[i] = __builtin_shufflevector(r[i], r[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
@@ -79,25 +82,27 @@ TURN(u8, uint8_t)
 TURN(u16, uint16_t)
 TURN(u128, struct wide_element)
 
-#define TRANSPOSE(tag, T)                                                                                          \
-    LANES_INLINE void block_##tag(T *to, const T *from, int64_t to1, int64_t from0, const int n_rows) {            \
-        T block[LONG_BLOCK * BLOCK] __attribute__((aligned(64)));                                                  \
-        for (int i = 0; i < n_rows; i++)                                                                           \
-            memcpy(block + i * BLOCK, from + i * from0, BLOCK * sizeof(T));                                        \
-        turn_##tag(to, to1, block, n_rows);                                                                        \
-    }                                                                                                              \
-    VECTOR_CLONES void transpose_##tag(T *to, const T *from, int64_t n1, int64_t n0, int64_t to1, int64_t from0) { \
-        for (int64_t b1 = 0; b1 < n1; b1 += BLOCK) {                                                               \
-            int64_t b0 = 0;                                                                                        \
-            for (; b1 + BLOCK <= n1 && b0 + LONG_BLOCK <= n0; b0 += LONG_BLOCK)                                    \
-                block_##tag(to + b1 * to1 + b0, from + b1 + b0 * from0, to1, from0, LONG_BLOCK);                   \
-            for (; b1 + BLOCK <= n1 && b0 + BLOCK <= n0; b0 += BLOCK)                                              \
-                block_##tag(to + b1 * to1 + b0, from + b1 + b0 * from0, to1, from0, BLOCK);                        \
-            for (; b0 < n0; b0 += LONG_BLOCK) /* what is left, and narrow matrices */                              \
-                for (int64_t i1 = b1; i1 < MIN(b1 + BLOCK, n1); i1++)                                              \
-                    for (int64_t i0 = b0; i0 < MIN(b0 + LONG_BLOCK, n0); i0++)                                     \
-                        to[i1 * to1 + i0] = from[i1 + i0 * from0];                                                 \
-        }                                                                                                          \
+#define TRANSPOSE(tag, T)                                                                         \
+    LANES_INLINE void block_##tag(T *to, const T *from, int64_t to1, int64_t from0,               \
+                                  const int n_rows) {                                             \
+        T block[LONG_BLOCK * BLOCK] __attribute__((aligned(64)));                                 \
+        for (int i = 0; i < n_rows; i++)                                                          \
+            memcpy(block + i * BLOCK, from + i * from0, BLOCK * sizeof(T));                       \
+        turn_##tag(to, to1, block, n_rows);                                                       \
+    }                                                                                             \
+    VECTOR_CLONES void transpose_##tag(T *to, const T *from, int64_t n1, int64_t n0, int64_t to1, \
+                                       int64_t from0) {                                           \
+        for (int64_t b1 = 0; b1 < n1; b1 += BLOCK) {                                              \
+            int64_t b0 = 0;                                                                       \
+            for (; b1 + BLOCK <= n1 && b0 + LONG_BLOCK <= n0; b0 += LONG_BLOCK)                   \
+                block_##tag(to + b1 * to1 + b0, from + b1 + b0 * from0, to1, from0, LONG_BLOCK);  \
+            for (; b1 + BLOCK <= n1 && b0 + BLOCK <= n0; b0 += BLOCK)                             \
+                block_##tag(to + b1 * to1 + b0, from + b1 + b0 * from0, to1, from0, BLOCK);       \
+            for (; b0 < n0; b0 += LONG_BLOCK) /* what is left, and narrow matrices */             \
+                for (int64_t i1 = b1; i1 < MIN(b1 + BLOCK, n1); i1++)                             \
+                    for (int64_t i0 = b0; i0 < MIN(b0 + LONG_BLOCK, n0); i0++)                    \
+                        to[i1 * to1 + i0] = from[i1 + i0 * from0];                                \
+        }                                                                                         \
     }
 TRANSPOSE(u8, uint8_t)
 TRANSPOSE(u16, uint16_t)

@@ -1,4 +1,5 @@
-/* Tables of Unicode's case mappings (generated: unicode_case.c), sorted by code point, for utf8.c. */
+/* Tables of Unicode's case mappings (generated: unicode_case.c), sorted by code point, for
+ * utf8.c. */
 #ifndef MILLRACE_KERNELS_SUPPORT_UNICODE_CASE_H
 #define MILLRACE_KERNELS_SUPPORT_UNICODE_CASE_H
 

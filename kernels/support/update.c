@@ -1,4 +1,5 @@
-/* The update loops: one template, a row per op and dtype. Half and bfloat16 compute in float and round once; integers wrap. */
+/* The update loops: one template, a row per op and dtype. Half and bfloat16 compute in float and
+ * round once; integers wrap. */
 #include "kernels/support/update.h"
 
 #include <complex.h>
@@ -163,7 +164,9 @@ update_fn *update_find(enum update_op op, enum dtype dtype) {
 
 /* ---- in parallel ---- */
 
-static COLD struct status *division_by_zero(void) { return status_invalid("Integer division by zero"); }
+static COLD struct status *division_by_zero(void) {
+    return status_invalid("Integer division by zero");
+}
 
 struct update_job {
     update_fn *fn;
@@ -182,7 +185,8 @@ static void update_range(void *arg, int64_t begin, int64_t end) {
 
 enum { PARALLEL_ELEMENTS = 32 * 1024 };
 
-struct status *update_run(struct pool *pool, update_fn *fn, enum dtype dtype, void *dst, const void *a, const void *b, int64_t n) {
+struct status *update_run(struct pool *pool, update_fn *fn, enum dtype dtype, void *dst,
+                          const void *a, const void *b, int64_t n) {
     if (n < PARALLEL_ELEMENTS || !pool)
         return fn(dst, a, b, n, 1) ? NULL : division_by_zero();
     struct update_job job = {.fn = fn, .size = dtype_size(dtype), .dst = dst, .a = a, .b = b};
@@ -195,7 +199,8 @@ struct status *update_run(struct pool *pool, update_fn *fn, enum dtype dtype, vo
 static inline int64_t slice_offset(const struct scatter_job *job, int64_t slice) {
     if (job->offsets)
         return job->offsets[slice];
-    int64_t row = job->indices_are_wide ? ((const int64_t *)job->indices)[slice] : ((const int32_t *)job->indices)[slice];
+    int64_t row = job->indices_are_wide ? ((const int64_t *)job->indices)[slice]
+                                        : ((const int32_t *)job->indices)[slice];
     return row * job->slice_len;
 }
 
@@ -206,7 +211,9 @@ static void scatter_columns(struct scatter_job *job, int64_t begin, int64_t end)
         if (offset < 0)
             continue;
         char *to = job->params + (size_t)(offset + begin) * size;
-        const char *from = job->update_step ? job->updates + (size_t)(s * job->slice_len + begin) * size : job->updates;
+        const char *from = job->update_step
+                               ? job->updates + (size_t)(s * job->slice_len + begin) * size
+                               : job->updates;
         if (!job->fn(to, to, from, end - begin, job->update_step))
             job->divided_by_zero = true;
     }
@@ -222,9 +229,11 @@ static void scatter_blocks(void *arg, int64_t begin, int64_t end) {
 struct status *scatter_run(struct pool *pool, struct scatter_job *job) {
     if (job->slice_len == 0 || job->n_slices == 0)
         return NULL;
-    if (pool && job->slice_len >= 2 * COLUMN_BLOCK && job->n_slices >= PARALLEL_ELEMENTS / job->slice_len) {
+    if (pool && job->slice_len >= 2 * COLUMN_BLOCK &&
+        job->n_slices >= PARALLEL_ELEMENTS / job->slice_len) {
         int64_t n_blocks = (job->slice_len + COLUMN_BLOCK - 1) / COLUMN_BLOCK;
-        pool_parallel_for(pool, n_blocks, 0.4 * COLUMN_BLOCK * (double)job->n_slices, scatter_blocks, job);
+        pool_parallel_for(pool, n_blocks, 0.4 * COLUMN_BLOCK * (double)job->n_slices,
+                          scatter_blocks, job);
     } else {
         scatter_columns(job, 0, job->slice_len);
     }

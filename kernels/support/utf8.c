@@ -1,4 +1,5 @@
-/* UTF-8 and Unicode's case mapping (the full one of the Unicode standard, chapter 3.13, without any locale's exceptions). */
+/* UTF-8 and Unicode's case mapping (the full one of the Unicode standard, chapter 3.13, without
+ * any locale's exceptions). */
 #include "common/base/str.h"
 #include "kernels/support/unicode_case.h"
 #include "kernels/support/utf8.h"
@@ -11,12 +12,16 @@ uint32_t utf8_decode(struct span text, size_t *ret_len) {
     *ret_len = 1;
     if (lead < 0x80)
         return lead;
-    size_t n = lead >= 0xc2 && lead <= 0xdf ? 2 : lead >= 0xe0 && lead <= 0xef ? 3 : lead >= 0xf0 && lead <= 0xf4 ? 4 : 0;
+    size_t n = lead >= 0xc2 && lead <= 0xdf   ? 2
+               : lead >= 0xe0 && lead <= 0xef ? 3
+               : lead >= 0xf0 && lead <= 0xf4 ? 4
+                                              : 0;
     if (n == 0)
         return REPLACEMENT;
     uint32_t code = lead & (0x7fu >> n);
     for (size_t i = 1; i < n; i++) {
-        /* The second byte's range leaves out overlong forms, surrogates and what is beyond U+10FFFF. */
+        /* The second byte's range leaves out overlong forms, surrogates and what is beyond
+         * U+10FFFF. */
         unsigned low = 0x80, high = 0xbf;
         if (i == 1) {
             low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : low;
@@ -97,24 +102,29 @@ static void add_mapped(struct str *out, const struct case_table *table, uint32_t
             end = middle;
     }
     const struct case_run *run = &table->runs[begin];
-    if (begin < table->n_runs && code >= run->first && (code - run->first) % (uint32_t)run->step == 0)
+    if (begin < table->n_runs && code >= run->first &&
+        (code - run->first) % (uint32_t)run->step == 0)
         code += (uint32_t)run->distance;
     str_add_utf8(out, code);
 }
 
 void utf8_to_lower(struct span text, struct str *out) {
-    const struct case_table table = {unicode_lower_runs, n_unicode_lower_runs, unicode_lower_specials, n_unicode_lower_specials};
+    const struct case_table table = {unicode_lower_runs, n_unicode_lower_runs,
+                                     unicode_lower_specials, n_unicode_lower_specials};
     for (size_t at = 0, len; at < text.len; at += len) {
         uint32_t code = utf8_decode((struct span){text.data + at, text.len - at}, &len);
         if (code == CAPITAL_SIGMA)
-            str_add_utf8(out, is_cased_before(text, at) && !is_cased_after(text, at + len) ? FINAL_SIGMA : SMALL_SIGMA);
+            str_add_utf8(out, is_cased_before(text, at) && !is_cased_after(text, at + len)
+                                  ? FINAL_SIGMA
+                                  : SMALL_SIGMA);
         else
             add_mapped(out, &table, code);
     }
 }
 
 void utf8_to_upper(struct span text, struct str *out) {
-    const struct case_table table = {unicode_upper_runs, n_unicode_upper_runs, unicode_upper_specials, n_unicode_upper_specials};
+    const struct case_table table = {unicode_upper_runs, n_unicode_upper_runs,
+                                     unicode_upper_specials, n_unicode_upper_specials};
     for (size_t at = 0, len; at < text.len; at += len)
         add_mapped(out, &table, utf8_decode((struct span){text.data + at, text.len - at}, &len));
 }

@@ -4,13 +4,15 @@
 
 #include "common/base/str.h"
 
-/* A character starts at every byte that is no continuation byte; bytes before the first start belong to it. */
+/* A character starts at every byte that is no continuation byte; bytes before the first start
+ * belong to it. */
 static inline bool utf8_is_continuation(char c) { return ((unsigned char)c & 0xc0) == 0x80; }
-/* The character at text's front, which is not empty; *ret_len bytes. Of ill-formed bytes, the longest beginning of a well-formed character
- * (at least one byte) is one U+FFFD, as the standard recommends. */
+/* The character at text's front, which is not empty; *ret_len bytes. Of ill-formed bytes, the
+ * longest beginning of a well-formed character (at least one byte) is one U+FFFD, as the
+ * standard recommends. */
 uint32_t utf8_decode(struct span text, size_t *ret_len);
-/* Case mapping as Unicode has it: one character may become several, and the final sigma has its own form. Ill-formed bytes
- * become U+FFFD. */
+/* Case mapping as Unicode has it: one character may become several, and the final sigma has its
+ * own form. Ill-formed bytes become U+FFFD. */
 void utf8_to_lower(struct span text, struct str *out);
 void utf8_to_upper(struct span text, struct str *out);
 

@@ -1,11 +1,15 @@
 /* From an input to its variable. */
 #include "kernels/support/variable_input.h"
 
-struct status *handle_of_input(const struct kernel_ctx *ctx, int input, const struct resource_handle **ret) {
+struct status *handle_of_input(const struct kernel_ctx *ctx, int input,
+                               const struct resource_handle **ret) {
     const struct tensor *in = &ctx->inputs[input];
-    struct object *object = in->dtype == DT_RESOURCE && in->n_elements > 0 ? *(struct object *const *)tensor_cdata(in) : NULL;
+    struct object *object = in->dtype == DT_RESOURCE && in->n_elements > 0
+                                ? *(struct object *const *)tensor_cdata(in)
+                                : NULL;
     if (unlikely(!object || object->type != &resource_handle_type))
-        return status_invalid("Input %d of %s holds no resource handle", input, ctx->instance->node->name);
+        return status_invalid("Input %d of %s holds no resource handle", input,
+                              ctx->instance->node->name);
     *ret = (const struct resource_handle *)object;
     return NULL;
 }
@@ -14,7 +18,8 @@ struct status *variable_of_input(struct kernel_ctx *ctx, int input, struct varia
     const struct tensor *in = &ctx->inputs[input];
     if (in->storage == TENSOR_REF) {
         if (unlikely(!in->ref || in->ref->type != &variable_type))
-            return status_invalid("Input %d of %s refers to no variable", input, ctx->instance->node->name);
+            return status_invalid("Input %d of %s refers to no variable", input,
+                                  ctx->instance->node->name);
         *ret = variable_of(object_ref(in->ref));
         return NULL;
     }
@@ -29,15 +34,20 @@ struct status *variable_of_input(struct kernel_ctx *ctx, int input, struct varia
 struct status *variable_check(const struct variable *variable, bool is_ref, enum dtype dtype) {
     if (unlikely(!tensor_has_value(&variable->value))) {
         if (is_ref)
-            return status_failed_precondition("Attempting to use uninitialized value %s", variable->name);
-        return status_failed_precondition("Error while reading resource variable %s from Container: localhost. This could mean that the "
-                                          "variable was uninitialized. Attempting to use uninitialized value %s",
-                                          variable->name, variable->name);
+            return status_failed_precondition("Attempting to use uninitialized value %s",
+                                              variable->name);
+        return status_failed_precondition(
+            "Error while reading resource variable %s from Container: localhost. This could mean "
+            "that the "
+            "variable was uninitialized. Attempting to use uninitialized value %s",
+            variable->name, variable->name);
     }
     if (unlikely(variable->value.dtype != dtype))
-        return status_invalid("DType of variable handle and value does not match. Trying to use variable %s with wrong dtype. Expected %s "
+        return status_invalid("DType of variable handle and value does not match. Trying to use "
+                              "variable %s with wrong dtype. Expected %s "
                               "got %s",
-                              variable->name, dtype_name(dtype), dtype_name((enum dtype)variable->value.dtype));
+                              variable->name, dtype_name(dtype),
+                              dtype_name((enum dtype)variable->value.dtype));
     return NULL;
 }
 
@@ -45,8 +55,10 @@ enum { KEEP_SLACK_BYTES = 4096 };
 
 struct status *variable_keep(struct kernel_ctx *ctx, int input, struct tensor *ret) {
     struct tensor *in = &ctx->inputs[input];
-    if (in->storage == TENSOR_BUFFER && (in->buffer->size_bytes > 2 * tensor_size_bytes(in) + KEEP_SLACK_BYTES ||
-                                         in->buffer->flags & BUFFER_IS_READ_ONLY || !allocator_likes(ctx->instance->allocator, in->buffer)))
+    if (in->storage == TENSOR_BUFFER &&
+        (in->buffer->size_bytes > 2 * tensor_size_bytes(in) + KEEP_SLACK_BYTES ||
+         in->buffer->flags & BUFFER_IS_READ_ONLY ||
+         !allocator_likes(ctx->instance->allocator, in->buffer)))
         return tensor_clone(ctx->instance->allocator, in, ret);
     tensor_move(ret, in);
     return NULL;
@@ -57,7 +69,8 @@ struct status *indices_check(const struct tensor *indices, int64_t limit) {
     for (int64_t i = 0; i < n; i++) {
         int64_t index = tensor_index_at(indices, i);
         if (unlikely(index < 0 || index >= limit)) {
-            return status_invalid("indices%s = %lld is not in [0, %lld)", SHAPE_INDEX_TEXT(tensor_shape(indices), i), (long long)index,
+            return status_invalid("indices%s = %lld is not in [0, %lld)",
+                                  SHAPE_INDEX_TEXT(tensor_shape(indices), i), (long long)index,
                                   (long long)limit);
         }
     }

@@ -1,4 +1,5 @@
-/* What all kinds of variants share: kernels/support/variant.h. And sums and zeros of variants: AddN, ZerosLike. */
+/* What all kinds of variants share: kernels/support/variant.h. And sums and zeros of variants:
+ * AddN, ZerosLike. */
 #include "kernels/support/variant.h"
 
 #include <stdio.h>
@@ -9,8 +10,9 @@
 
 extern const struct kernel_list variant_kernels;
 
-static const struct variant_kind *const kinds[] = {&list_variant_kind,   &optional_variant_kind, &tensor_variant_kind,
-                                                   &ragged_variant_kind, &dataset_variant_kind,  &map_variant_kind};
+static const struct variant_kind *const kinds[] = {&list_variant_kind,    &optional_variant_kind,
+                                                   &tensor_variant_kind,  &ragged_variant_kind,
+                                                   &dataset_variant_kind, &map_variant_kind};
 
 static const struct variant_kind *kind_of(const struct object *object) {
     for (size_t i = 0; object && i < ARRAY_LEN(kinds); i++)
@@ -49,11 +51,14 @@ bool variant_next_tensor(struct span *tensors, struct span *ret) {
     return false;
 }
 
-static struct span serialized(const struct object *object) { return bytes_span(CONTAINER_OF(object, const struct bytes, object)); }
+static struct span serialized(const struct object *object) {
+    return bytes_span(CONTAINER_OF(object, const struct bytes, object));
+}
 
 struct status *variant_resolve(struct object **object, struct allocator *allocator) {
     struct variant_parts parts;
-    if (likely(!*object || (*object)->type != &variant_proto_type) || !variant_read_parts(serialized(*object), &parts))
+    if (likely(!*object || (*object)->type != &variant_proto_type) ||
+        !variant_read_parts(serialized(*object), &parts))
         return NULL;
     for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
         if (!span_is(parts.type_name, kinds[i]->type->name))
@@ -93,7 +98,8 @@ struct status *variant_check_depth(uint32_t depth) {
 static struct span type_name_of(const struct object *object) {
     struct variant_parts parts;
     struct span name = span_of(object ? object->type->name : "<empty>");
-    if (object && object->type == &variant_proto_type && variant_read_parts(serialized(object), &parts) && parts.type_name.len > 0)
+    if (object && object->type == &variant_proto_type &&
+        variant_read_parts(serialized(object), &parts) && parts.type_name.len > 0)
         name = parts.type_name;
     name.len = MIN(name.len, (size_t)128);
     return name;
@@ -109,13 +115,16 @@ const char *variant_words(const struct object *object) {
 /* ---- sums and zeros ---- */
 
 /* The object of a scalar, writable in *t: the only holder of the head is the caller. */
-static struct object **scalar_object(struct tensor *t) { return (struct object **)(void *)t->bytes; }
+static struct object **scalar_object(struct tensor *t) {
+    return (struct object **)(void *)t->bytes;
+}
 
 static struct status *scalar_unshare(struct tensor *t) {
     if (t->storage == TENSOR_INLINE)
         return NULL;
     struct tensor made = TENSOR_INIT;
-    tensor_init_scalar_object(&made, DT_VARIANT, object_ref(*(struct object *const *)tensor_cdata(t)));
+    tensor_init_scalar_object(&made, DT_VARIANT,
+                              object_ref(*(struct object *const *)tensor_cdata(t)));
     tensor_clear(t);
     tensor_move(t, &made);
     return NULL;
@@ -124,7 +133,8 @@ static struct status *scalar_unshare(struct tensor *t) {
 /* Sums and zeros recurse, and what is serialized may nest deeper than what we would make. */
 static _Thread_local uint32_t nesting;
 
-static struct status *objects_add(struct kernel_ctx *ctx, struct object **a, const struct object *b_shared) {
+static struct status *objects_add(struct kernel_ctx *ctx, struct object **a,
+                                  const struct object *b_shared) {
     struct object *b = object_ref((struct object *)(uintptr_t)b_shared);
     struct status *st = NULL;
     TRY_OUT(variant_resolve(a, ctx->instance->allocator));
@@ -134,9 +144,9 @@ static struct status *objects_add(struct kernel_ctx *ctx, struct object **a, con
     const struct variant_kind *kind = kind_of(*a);
     if (!kind || !kind->add || kind != kind_of(b)) {
         struct span x = type_name_of(*a), y = type_name_of(b);
-        st = status_internal(
-            "BinaryOpVariants: Variants a and b have different type ids, or ones that cannot be added.  Type names: '%.*s' vs. '%.*s'",
-            (int)x.len, x.data, (int)y.len, y.data);
+        st = status_internal("BinaryOpVariants: Variants a and b have different type ids, or ones "
+                             "that cannot be added.  Type names: '%.*s' vs. '%.*s'",
+                             (int)x.len, x.data, (int)y.len, y.data);
         goto out;
     }
     nesting++;
@@ -149,27 +159,33 @@ out:
     return st;
 }
 
-struct status *variant_tensor_add(struct kernel_ctx *ctx, struct tensor *sum, const struct tensor *by) {
+struct status *variant_tensor_add(struct kernel_ctx *ctx, struct tensor *sum,
+                                  const struct tensor *by) {
     enum dtype dtype = (enum dtype)sum->dtype;
     if (dtype == DT_VARIANT && by->dtype == DT_VARIANT) {
         if (sum->rank != 0 || by->rank != 0)
-            return status_invalid("AddN of non-scalar Tensor with dtype=DT_VARIANT is not supported; inputs[0] has shape: %s.",
+            return status_invalid("AddN of non-scalar Tensor with dtype=DT_VARIANT is not "
+                                  "supported; inputs[0] has shape: %s.",
                                   TENSOR_SHAPE_TEXT(sum->rank != 0 ? sum : by));
         TRY(scalar_unshare(sum));
         return objects_add(ctx, scalar_object(sum), *(struct object *const *)tensor_cdata(by));
     }
     if (by->dtype != dtype || !shape_equal(tensor_shape(sum), tensor_shape(by)))
-        return status_invalid("Trying to add two tensors with incompatible element %s. One is %s and the other is %s",
-                              by->dtype != dtype ? "types" : "shapes", by->dtype != dtype ? dtype_name(dtype) : TENSOR_SHAPE_TEXT(sum),
-                              by->dtype != dtype ? dtype_name((enum dtype)by->dtype) : TENSOR_SHAPE_TEXT(by));
+        return status_invalid(
+            "Trying to add two tensors with incompatible element %s. One is %s and the other is %s",
+            by->dtype != dtype ? "types" : "shapes",
+            by->dtype != dtype ? dtype_name(dtype) : TENSOR_SHAPE_TEXT(sum),
+            by->dtype != dtype ? dtype_name((enum dtype)by->dtype) : TENSOR_SHAPE_TEXT(by));
     update_fn *add = dtype_in(dtype, DTYPES_NUMBER) ? update_find(UPDATE_ADD, dtype) : NULL;
     if (!add)
         return status_invalid("Trying to add unsupported dtype %d", (int)dtype);
     if (tensor_is_sole(sum))
-        return update_run(ctx->pool, add, dtype, tensor_data(sum), tensor_cdata(sum), tensor_cdata(by), sum->n_elements);
+        return update_run(ctx->pool, add, dtype, tensor_data(sum), tensor_cdata(sum),
+                          tensor_cdata(by), sum->n_elements);
     struct tensor made = TENSOR_INIT;
     TRY(tensor_new(ctx->instance->allocator, dtype, tensor_shape(sum), &made));
-    struct status *st = update_run(ctx->pool, add, dtype, tensor_data(&made), tensor_cdata(sum), tensor_cdata(by), sum->n_elements);
+    struct status *st = update_run(ctx->pool, add, dtype, tensor_data(&made), tensor_cdata(sum),
+                                   tensor_cdata(by), sum->n_elements);
     tensor_clear(sum);
     tensor_move(sum, &made);
     return st;
@@ -181,7 +197,9 @@ static struct status *object_zeros(struct kernel_ctx *ctx, struct object **objec
     if (!*object)
         return NULL;
     if (!kind || !kind->zeros_like)
-        return status_internal("No unary variant unary_op function found for op ZEROS_LIKE Variant type_name: %s", variant_words(*object));
+        return status_internal(
+            "No unary variant unary_op function found for op ZEROS_LIKE Variant type_name: %s",
+            variant_words(*object));
     nesting++;
     struct status *st = variant_check_depth(nesting);
     if (!st)
@@ -194,12 +212,14 @@ struct status *variant_tensor_zeros(struct kernel_ctx *ctx, struct tensor *t) {
     enum dtype dtype = (enum dtype)t->dtype;
     if (dtype == DT_VARIANT) {
         if (t->rank != 0)
-            return status_invalid("ZerosLike non-scalar Tensor with dtype=DT_VARIANT is not supported.");
+            return status_invalid(
+                "ZerosLike non-scalar Tensor with dtype=DT_VARIANT is not supported.");
         TRY(scalar_unshare(t));
         return object_zeros(ctx, scalar_object(t));
     }
     if (!dtype_in(dtype, DTYPES_NUMBER | DTYPE_BIT(DT_BOOL)))
-        return status_invalid("Trying to compute zeros_like for unsupported dtype %s", dtype_name(dtype));
+        return status_invalid("Trying to compute zeros_like for unsupported dtype %s",
+                              dtype_name(dtype));
     if (tensor_is_sole(t)) {
         memset(tensor_data(t), 0, tensor_size_bytes(t));
         return NULL;
@@ -216,7 +236,8 @@ static enum kernel_result add_variants(struct kernel_ctx *ctx) {
     for (int i = 0; i < ctx->instance->n_inputs; i++) {
         if (ctx->inputs[i].rank != 0)
             return kernel_fail(ctx,
-                               status_invalid("AddN of non-scalar Tensor with dtype=DT_VARIANT is not supported; inputs[%d] has shape: %s.",
+                               status_invalid("AddN of non-scalar Tensor with dtype=DT_VARIANT is "
+                                              "not supported; inputs[%d] has shape: %s.",
                                               i, TENSOR_SHAPE_TEXT(&ctx->inputs[i])));
         if (i > 0)
             KERNEL_TRY(ctx, variant_tensor_add(ctx, sum, &ctx->inputs[i]));

@@ -35,7 +35,8 @@ const struct object_type variant_tensor_type = {
 const struct object_type variant_ragged_type = {
     .name = "RaggedTensorVariant", .free = variant_tensors_free, .encode = variant_tensors_encode};
 
-struct status *variant_tensors_new(const struct object_type *type, int64_t n, struct variant_tensors **ret) {
+struct status *variant_tensors_new(const struct object_type *type, int64_t n,
+                                   struct variant_tensors **ret) {
     size_t size = (size_t)n * sizeof(struct tensor);
     struct tensor *held = aligned_alloc(_Alignof(struct tensor), size);
     if (!held)
@@ -56,8 +57,8 @@ struct status *variant_tensors_seal(struct variant_tensors *variant) {
     return variant_check_depth(variant->depth);
 }
 
-struct status *variant_tensors_at(const struct tensor *t, int64_t i, const struct object_type *type, struct allocator *allocator,
-                                  struct variant_tensors **ret) {
+struct status *variant_tensors_at(const struct tensor *t, int64_t i, const struct object_type *type,
+                                  struct allocator *allocator, struct variant_tensors **ret) {
     struct object *object = object_ref(((struct object *const *)tensor_cdata(t))[i]);
     *ret = NULL;
     struct status *st = variant_resolve(&object, allocator);
@@ -70,14 +71,18 @@ struct status *variant_tensors_at(const struct tensor *t, int64_t i, const struc
 
 /* ---- the two kinds ---- */
 
-static uint32_t depth_of(const struct object *object) { return ((const struct variant_tensors *)object)->depth; }
+static uint32_t depth_of(const struct object *object) {
+    return ((const struct variant_tensors *)object)->depth;
+}
 
-static struct status *decode(const struct object_type *type, struct span proto, struct allocator *allocator, struct object **ret) {
+static struct status *decode(const struct object_type *type, struct span proto,
+                             struct allocator *allocator, struct object **ret) {
     struct variant_parts parts;
     struct variant_tensors *variant = NULL;
     struct span tensor;
     struct status *st = NULL;
-    if (!variant_read_parts(proto, &parts) || parts.n_tensors < 1 || (type == &variant_tensor_type && parts.n_tensors != 1))
+    if (!variant_read_parts(proto, &parts) || parts.n_tensors < 1 ||
+        (type == &variant_tensor_type && parts.n_tensors != 1))
         return status_invalid("Malformed %s: its fields cannot be read", type->name);
     TRY(variant_tensors_new(type, parts.n_tensors, &variant));
     for (int64_t i = 0; i < variant->n && variant_next_tensor(&parts.tensors, &tensor); i++) {
@@ -91,11 +96,13 @@ out:
     return st;
 }
 
-static struct status *decode_tensor(struct span proto, struct allocator *allocator, struct object **ret) {
+static struct status *decode_tensor(struct span proto, struct allocator *allocator,
+                                    struct object **ret) {
     return decode(&variant_tensor_type, proto, allocator, ret);
 }
 
-static struct status *decode_ragged(struct span proto, struct allocator *allocator, struct object **ret) {
+static struct status *decode_ragged(struct span proto, struct allocator *allocator,
+                                    struct object **ret) {
     return decode(&variant_ragged_type, proto, allocator, ret);
 }
 
@@ -120,13 +127,18 @@ static bool splits_agree(const struct variant_tensors *a, const struct variant_t
     return true;
 }
 
-static struct status *ragged_add(struct kernel_ctx *ctx, struct object **a, const struct object *b) {
-    const struct variant_tensors *by = (const struct variant_tensors *)b, *sum = (const struct variant_tensors *)*a;
+static struct status *ragged_add(struct kernel_ctx *ctx, struct object **a,
+                                 const struct object *b) {
+    const struct variant_tensors *by = (const struct variant_tensors *)b,
+                                 *sum = (const struct variant_tensors *)*a;
     if (sum->held[sum->n - 1].dtype != by->held[by->n - 1].dtype)
-        return status_invalid("Can't add RaggedTensorVariants of different dtypes. One is %s and the other is %s",
-                              dtype_name((enum dtype)sum->held[sum->n - 1].dtype), dtype_name((enum dtype)by->held[by->n - 1].dtype));
+        return status_invalid(
+            "Can't add RaggedTensorVariants of different dtypes. One is %s and the other is %s",
+            dtype_name((enum dtype)sum->held[sum->n - 1].dtype),
+            dtype_name((enum dtype)by->held[by->n - 1].dtype));
     if (sum->n != by->n)
-        return status_invalid("Can't add RaggedTensorVariants of different ragged rank. One is %lld and the other is %lld",
+        return status_invalid("Can't add RaggedTensorVariants of different ragged rank. One is "
+                              "%lld and the other is %lld",
                               (long long)(sum->n - 1), (long long)(by->n - 1));
     if (!splits_agree(sum, by))
         return status_invalid("Can't add RaggedTensorVariants with different row_splits.");
@@ -142,5 +154,7 @@ static struct status *ragged_zeros(struct kernel_ctx *ctx, struct object **a) {
     return variant_tensor_zeros(ctx, &mine->held[mine->n - 1]);
 }
 
-const struct variant_kind tensor_variant_kind = {&variant_tensor_type, decode_tensor, depth_of, NULL, NULL};
-const struct variant_kind ragged_variant_kind = {&variant_ragged_type, decode_ragged, depth_of, ragged_add, ragged_zeros};
+const struct variant_kind tensor_variant_kind = {&variant_tensor_type, decode_tensor, depth_of,
+                                                 NULL, NULL};
+const struct variant_kind ragged_variant_kind = {&variant_ragged_type, decode_ragged, depth_of,
+                                                 ragged_add, ragged_zeros};

@@ -1,8 +1,10 @@
-/* exp, log and kin as straight-line code, so that loops that call them vectorise (libm's do not).
+/* exp, log and kin as straight-line code, so that loops that call them vectorise (libm's do
+ * not).
  *
- * Accuracy: below 2 units in the last place over the whole range, denormal results included; NaN and infinities as in libm.
- * Method: Cody and Waite's argument reduction, then a polynomial; the coefficients are our own near-minimax fits
- * of (e^r - 1 - r) / r² and of (log(1 + f) - 2s) / s³ with s = f / (2 + f). */
+ * Accuracy: below 2 units in the last place over the whole range, denormal results included; NaN
+ * and infinities as in libm. Method: Cody and Waite's argument reduction, then a polynomial; the
+ * coefficients are our own near-minimax fits of (e^r - 1 - r) / r² and of (log(1 + f) - 2s) / s³
+ * with s = f / (2 + f). */
 #ifndef MILLRACE_KERNELS_SUPPORT_VMATH_H
 #define MILLRACE_KERNELS_SUPPORT_VMATH_H
 
@@ -30,7 +32,8 @@ static inline double vmath_f64(uint64_t bits) {
     return v;
 }
 
-/* x = n·ln 2 + r. The power 2^n is given in two factors: n reaches beyond what one exponent holds. */
+/* x = n·ln 2 + r. The power 2^n is given in two factors: n reaches beyond what one exponent
+ * holds. */
 struct vmath_reduced_f32 {
     float r, em1; /* em1 = e^r - 1 */
     float scale1, scale2;
@@ -41,7 +44,8 @@ struct vmath_reduced_f64 {
 };
 
 static inline struct vmath_reduced_f32 vmath_reduce_f32(float x) {
-    const float round = 12582912.0f; /* 1.5 · 2^23: adding it leaves the nearest integer in the low bits */
+    /* 1.5 · 2^23: adding it leaves the nearest integer in the low bits */
+    const float round = 12582912.0f;
     x = x < -104.0f ? -104.0f : x;
     x = x > 89.0f ? 89.0f : x;
     float shifted = x * 0x1.715476p+0f + round;

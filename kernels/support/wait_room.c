@@ -73,7 +73,9 @@ static void abandon_locked(struct wait *wait, struct status *status_take) {
     end_locked(wait);
 }
 
-bool wait_room_is_line_empty(const struct wait_room *room, int line) { return list_is_empty(&room->lines[line].waits); }
+bool wait_room_is_line_empty(const struct wait_room *room, int line) {
+    return list_is_empty(&room->lines[line].waits);
+}
 
 void wait_room_fail_line(struct wait_room *room, int line, struct status *why) {
     LIST_FOR_EACH_SAFE (link, next, &room->lines[line].waits)
@@ -100,11 +102,15 @@ static void complete(struct wait *wait) {
     ctx->host->done(ctx);
 }
 
-static void complete_on_pool(struct pool_task *task) { complete(CONTAINER_OF(task, struct wait, task)); }
+static void complete_on_pool(struct pool_task *task) {
+    complete(CONTAINER_OF(task, struct wait, task));
+}
 
-/* Long copies are made by the pool: neither on a loop thread, nor at the cost of who only put in the last element, nor before what this
- * thread has woken. */
-static int64_t weight_of(const struct wait *wait) { return !wait->status && wait->kind->weight ? wait->kind->weight(wait) : 0; }
+/* Long copies are made by the pool: neither on a loop thread, nor at the cost of who only put in
+ * the last element, nor before what this thread has woken. */
+static int64_t weight_of(const struct wait *wait) {
+    return !wait->status && wait->kind->weight ? wait->kind->weight(wait) : 0;
+}
 
 static void complete_elsewhere(struct wait *wait) {
     wait->task.run = complete_on_pool;
@@ -170,7 +176,8 @@ static void register_hook(struct wait *wait) {
     struct status *why = NULL;
     wait->hook.cancel = on_cancel;
     list_init(&wait->hook.link);
-    atomic_store_explicit(&wait->n_refs, 2, memory_order_relaxed); /* the hook may be called at once: it waits for the lock */
+    /* the hook may be called at once: it waits for the lock */
+    atomic_store_explicit(&wait->n_refs, 2, memory_order_relaxed);
     wait->has_hook = wait->ctx->host->cancel_register(wait->ctx, &wait->hook, &why);
     if (wait->has_hook)
         return;
@@ -178,7 +185,8 @@ static void register_hook(struct wait *wait) {
     abandon_locked(wait, why);
 }
 
-enum kernel_result wait_room_enter(struct wait_room *room, int line, struct kernel_ctx *ctx, struct wait *wait) {
+enum kernel_result wait_room_enter(struct wait_room *room, int line, struct kernel_ctx *ctx,
+                                   struct wait *wait) {
     wait->room = room;
     wait->ctx = ctx;
     object_ref(room->owner);

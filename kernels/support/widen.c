@@ -20,7 +20,8 @@ static void narrow_range(void *arg, int64_t begin, int64_t end) {
     half_block_store(job->dtype, job->narrow_out + begin, job->wide + begin, end - begin);
 }
 
-struct status *widen_operand(const struct kernel_ctx *ctx, enum dtype dtype, int64_t n, const void **operand, struct tensor *scratch) {
+struct status *widen_operand(const struct kernel_ctx *ctx, enum dtype dtype, int64_t n,
+                             const void **operand, struct tensor *scratch) {
     struct job job = {.dtype = dtype, .narrow_in = *operand};
     if (!job.narrow_in || !dtype_is_16_bit_float(dtype))
         return NULL;
@@ -30,15 +31,16 @@ struct status *widen_operand(const struct kernel_ctx *ctx, enum dtype dtype, int
     return NULL;
 }
 
-struct status *widen_result(const struct kernel_ctx *ctx, enum dtype dtype, int64_t n, void *result, void *ret_wide,
-                            struct tensor *scratch) {
+struct status *widen_result(const struct kernel_ctx *ctx, enum dtype dtype, int64_t n, void *result,
+                            void *ret_wide, struct tensor *scratch) {
     if (dtype_is_16_bit_float(dtype))
         return scratch_new(ctx, DT_FLOAT, n, 1, scratch, ret_wide);
     memcpy(ret_wide, &result, sizeof(result));
     return NULL;
 }
 
-void narrow_result(const struct kernel_ctx *ctx, enum dtype dtype, int64_t n, void *result, const void *wide) {
+void narrow_result(const struct kernel_ctx *ctx, enum dtype dtype, int64_t n, void *result,
+                   const void *wide) {
     struct job job = {.dtype = dtype, .narrow_out = result, .wide = (float *)(uintptr_t)wide};
     if (dtype_is_16_bit_float(dtype))
         pool_parallel_for(ctx->pool, n, 0.2, narrow_range, &job);

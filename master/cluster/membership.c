@@ -31,7 +31,8 @@ static void log_odd(const char *key, const char *why) {
         log_warning("etcd: %s is passed over: %s", key, why);
 }
 
-/* A key that is nobody's, and a value that is none, are passed over: others may write there, too. False then. */
+/* A key that is nobody's, and a value that is none, are passed over: others may write there,
+ * too. False then. */
 static bool take_kv(struct membership *m, const struct etcd_kv *kv) {
     struct str task = STR_INIT;
     struct arena arena;
@@ -111,7 +112,8 @@ static void on_watch_end(struct etcd_watch *watch, struct status *status_take) {
     list_later(CONTAINER_OF(watch, struct membership, watch), status_take);
 }
 
-static void on_listed(struct etcd_call *call, struct status *status_take, const struct etcd_reply *reply) {
+static void on_listed(struct etcd_call *call, struct status *status_take,
+                      const struct etcd_reply *reply) {
     struct membership *m = CONTAINER_OF(call, struct membership, listing);
     if (status_take) {
         list_later(m, status_take);
@@ -135,7 +137,8 @@ static void on_timer(struct loop_timer *timer) {
 
 /* ---- life ---- */
 
-struct membership *membership_new(struct loop *loop, struct etcd *etcd, const char *cluster_name, struct tasks *tasks) {
+struct membership *membership_new(struct loop *loop, struct etcd *etcd, const char *cluster_name,
+                                  struct tasks *tasks) {
     struct membership *m = xcalloc(1, sizeof(*m));
     struct str prefix = STR_INIT;
     member_prefix(cluster_name, &prefix);
@@ -170,7 +173,10 @@ void membership_close(struct membership *m) {
 }
 
 void membership_describe(const struct membership *m, struct str *out) {
-    str_addf(out, "{\"cluster\": \"%s\", \"state\": \"%s\", \"revision\": %lld, \"listings\": %lld, \"events\": %lld}", m->cluster,
+    str_addf(out,
+             "{\"cluster\": \"%s\", \"state\": \"%s\", \"revision\": %lld, \"listings\": %lld, "
+             "\"events\": %lld}",
+             m->cluster,
              m->is_watching ? "watching"
              : m->is_away   ? "away"
                             : "listing",
@@ -184,8 +190,10 @@ static struct status *expect_job(struct span part, struct tasks *tasks, int64_t 
     const char *sign = memchr(part.data, '=', part.len);
     size_t n_job = sign ? (size_t)(sign - part.data) : part.len;
     size_t n_digits = part.len - n_job - (sign != NULL);
-    if (!sign || n_job == 0 || n_job > 63 || n_digits == 0 || n_digits > 6 || strspn(sign + 1, "0123456789") < n_digits)
-        return status_invalid("'%.*s' is not of the form JOB=NUMBER", (int)MIN(part.len, (size_t)80), part.data);
+    if (!sign || n_job == 0 || n_job > 63 || n_digits == 0 || n_digits > 6 ||
+        strspn(sign + 1, "0123456789") < n_digits)
+        return status_invalid("'%.*s' is not of the form JOB=NUMBER",
+                              (int)MIN(part.len, (size_t)80), part.data);
     long n = strtol(sign + 1, NULL, 10);
     if ((*total += n) > MAX_EXPECTED)
         return status_invalid("more than %d tasks", MAX_EXPECTED);

@@ -13,13 +13,18 @@ static struct task_metrics *metrics_new(const char *task) {
     str_add(&labels, task);
     str_add_char(&labels, '"');
     metrics->labels = str_detach(&labels);
-    metrics->up = (struct metric)METRIC_GAUGE_INIT("millrace_task_up", "1 while the master is connected to the task");
-    metrics->rtt = (struct metric)METRIC_GAUGE_INIT("millrace_task_heartbeat_rtt_us", "Round trip of heartbeats to the task, smoothed");
-    metrics->offset =
-        (struct metric)METRIC_GAUGE_INIT("millrace_task_clock_offset_us", "How much the task's clock is ahead of the master's");
-    metrics->missed = (struct metric)METRIC_COUNTER_INIT("millrace_task_heartbeats_missed_total", "Heartbeats not answered in time");
-    metrics->losses = (struct metric)METRIC_COUNTER_INIT("millrace_task_losses_total", "How often the task was lost");
-    struct metric *all[] = {&metrics->up, &metrics->rtt, &metrics->offset, &metrics->missed, &metrics->losses};
+    metrics->up = (struct metric)METRIC_GAUGE_INIT("millrace_task_up",
+                                                   "1 while the master is connected to the task");
+    metrics->rtt = (struct metric)METRIC_GAUGE_INIT(
+        "millrace_task_heartbeat_rtt_us", "Round trip of heartbeats to the task, smoothed");
+    metrics->offset = (struct metric)METRIC_GAUGE_INIT(
+        "millrace_task_clock_offset_us", "How much the task's clock is ahead of the master's");
+    metrics->missed = (struct metric)METRIC_COUNTER_INIT("millrace_task_heartbeats_missed_total",
+                                                         "Heartbeats not answered in time");
+    metrics->losses = (struct metric)METRIC_COUNTER_INIT("millrace_task_losses_total",
+                                                         "How often the task was lost");
+    struct metric *all[] = {&metrics->up, &metrics->rtt, &metrics->offset, &metrics->missed,
+                            &metrics->losses};
     for (size_t i = 0; i < ARRAY_LEN(all); i++) {
         all[i]->labels = metrics->labels;
         metrics_register(all[i]);
@@ -40,11 +45,14 @@ void task_health_watch(struct task_health *health, bool is_ready) {
 void task_health_ping(struct task_health *health, int64_t now_ns, struct wire_conn *control) {
     struct str meta = STR_INIT;
     heartbeat_ping(&health->heartbeat, now_ns, clock_wall_us(), &meta);
-    wire_send(control, &(struct wire_out){.type = WIRE_PING, .id = health->heartbeat.ping_id, .meta = {meta.data, meta.len}});
+    wire_send(control, &(struct wire_out){.type = WIRE_PING,
+                                          .id = health->heartbeat.ping_id,
+                                          .meta = {meta.data, meta.len}});
     str_fini(&meta);
 }
 
-struct status *task_health_tick(struct task_health *health, int64_t now_ns, struct wire_conn *control) {
+struct status *task_health_tick(struct task_health *health, int64_t now_ns,
+                                struct wire_conn *control) {
     uint64_t n_missed = health->heartbeat.n_missed;
     unsigned actions = heartbeat_tick(&health->heartbeat, now_ns);
     metric_add(&health->metrics->missed, (int64_t)(health->heartbeat.n_missed - n_missed));
@@ -55,7 +63,8 @@ struct status *task_health_tick(struct task_health *health, int64_t now_ns, stru
     return NULL;
 }
 
-void task_health_pong(struct task_health *health, const struct wire_message *message, int64_t now_ns) {
+void task_health_pong(struct task_health *health, const struct wire_message *message,
+                      int64_t now_ns) {
     heartbeat_pong(&health->heartbeat, now_ns, message->id, message->meta);
     metric_set(&health->metrics->rtt, health->heartbeat.rtt_ns / 1000);
     metric_set(&health->metrics->offset, heartbeat_offset_us(&health->heartbeat));
@@ -85,6 +94,8 @@ void task_health_describe(const struct task_health *health, struct str *out) {
     if (health->seen_ns != 0)
         str_addf(out, "\"last_seen_s\": %.3f, ", seconds_since(health->seen_ns));
     str_addf(out, "\"rtt_us\": %lld, \"clock_offset_us\": %lld, \"missed\": %llu, \"losses\": %lld",
-             (long long)(health->heartbeat.rtt_ns / 1000), (long long)heartbeat_offset_us(&health->heartbeat),
-             (unsigned long long)health->heartbeat.n_missed, (long long)metric_get(&health->metrics->losses));
+             (long long)(health->heartbeat.rtt_ns / 1000),
+             (long long)heartbeat_offset_us(&health->heartbeat),
+             (unsigned long long)health->heartbeat.n_missed,
+             (long long)metric_get(&health->metrics->losses));
 }

@@ -13,7 +13,9 @@
 enum {
     RECONNECT_MIN_MS = 50,
     RECONNECT_MAX_MS = 500,
-    CONNECT_MIN_MS = 1000, /* for the kernel to connect: as long as it waits before it says SYN again, so a new attempt costs nothing */
+    /* for the kernel to connect: as long as it waits before it says SYN again, so a new attempt
+     * costs nothing */
+    CONNECT_MIN_MS = 1000,
     CONNECT_MAX_MS = 10000,
     BULK_BYTES = 64 * 1024,
 };
@@ -22,7 +24,8 @@ static const struct wire_handlers handlers;
 
 /* ---- messages ---- */
 
-static void send_hello(struct task *task, struct wire_conn *conn, unsigned channel, uint64_t expected) {
+static void send_hello(struct task *task, struct wire_conn *conn, unsigned channel,
+                       uint64_t expected) {
     Millrace__Hello hello = MILLRACE__HELLO__INIT;
     hello.protocol = WIRE_PROTOCOL;
     hello.task = (char *)"master";
@@ -38,13 +41,16 @@ static void send_hello(struct task *task, struct wire_conn *conn, unsigned chann
 
 /* ---- calls ---- */
 
-uint64_t tasks_new_id(struct tasks *tasks) { return tasks->id_prefix | (++tasks->next_sequence & 0xffffffffff); }
+uint64_t tasks_new_id(struct tasks *tasks) {
+    return tasks->id_prefix | (++tasks->next_sequence & 0xffffffffff);
+}
 
 struct status *task_unavailable(const struct task *task) {
     struct str seen = STR_INIT;
     task_health_describe_seen(&task->health, &seen);
-    struct status *st = status_unavailable("Task %s at %s is not reachable: %s%s", task->name, task->address,
-                                           task->why_down ? status_message(task->why_down) : "not connected yet", str_text(&seen));
+    struct status *st = status_unavailable(
+        "Task %s at %s is not reachable: %s%s", task->name, task->address,
+        task->why_down ? status_message(task->why_down) : "not connected yet", str_text(&seen));
     str_fini(&seen);
     return st;
 }
@@ -179,10 +185,12 @@ void task_connect_soon(struct task *task) {
     loop_timer_start(&task->timer, 0, 0);
 }
 
-/* How long the kernel may try to connect. A connection to a host that is cut off is tried anew rather than waited for: the kernel would
- * wait longer each time, and not notice for half a minute that the host is back. */
+/* How long the kernel may try to connect. A connection to a host that is cut off is tried anew
+ * rather than waited for: the kernel would wait longer each time, and not notice for half a
+ * minute that the host is back. */
 static int64_t connect_ms(const struct task *task) {
-    return MIN(MAX(task->tasks->heartbeat_ms / 2, (int64_t)CONNECT_MIN_MS), (int64_t)CONNECT_MAX_MS);
+    return MIN(MAX(task->tasks->heartbeat_ms / 2, (int64_t)CONNECT_MIN_MS),
+               (int64_t)CONNECT_MAX_MS);
 }
 
 static bool is_connected(const struct wire_conn *conn) { return !conn || wire_conn_is_open(conn); }
@@ -201,7 +209,8 @@ static void connect_probe(struct task *task) {
     task->probe = connect_to(task, task->address);
     task_health_watch(&task->health, false);
     send_hello(task, task->probe, 0, 0);
-    wire_send(task->probe, &(struct wire_out){.type = WIRE_GET_STATUS, .id = tasks_new_id(task->tasks)});
+    wire_send(task->probe,
+              &(struct wire_out){.type = WIRE_GET_STATUS, .id = tasks_new_id(task->tasks)});
     loop_timer_start(&task->timer, connect_ms(task), 0);
 }
 
@@ -209,8 +218,11 @@ static void on_timer(struct loop_timer *timer) {
     struct task *task = CONTAINER_OF(timer, struct task, timer);
     if (task->state == TASK_DOWN) {
         connect_probe(task);
-    } else if (task->state != TASK_READY && !(is_connected(task->probe) && is_connected(task->control) && is_connected(task->bulk))) {
-        struct status *why = status_unavailable("no connection within %.1f s", (double)connect_ms(task) / 1000);
+    } else if (task->state != TASK_READY &&
+               !(is_connected(task->probe) && is_connected(task->control) &&
+                 is_connected(task->bulk))) {
+        struct status *why =
+            status_unavailable("no connection within %.1f s", (double)connect_ms(task) / 1000);
         task_down(task, why);
         status_unref(why);
     } /* else it is connected, and what it does not answer is the heartbeat's */
@@ -240,7 +252,8 @@ static void free_devices(struct task *task) {
     task->n_devices = 0;
 }
 
-/* One that remembers us may hold more than we know of. Nothing else may be said before it has answered. */
+/* One that remembers us may hold more than we know of. Nothing else may be said before it has
+ * answered. */
 static void reconcile(struct task *task, bool is_remembered) {
     struct str meta = STR_INIT;
     if (!is_remembered) {
@@ -249,18 +262,21 @@ static void reconcile(struct task *task, bool is_remembered) {
     }
     task->tasks->holdings(task->tasks->arg, task, &meta);
     task->is_reconciling = true;
-    wire_send(task->probe,
-              &(struct wire_out){.type = WIRE_KEEP_GRAPHS, .id = tasks_new_id(task->tasks), .meta = {str_text(&meta), meta.len}});
+    wire_send(task->probe, &(struct wire_out){.type = WIRE_KEEP_GRAPHS,
+                                              .id = tasks_new_id(task->tasks),
+                                              .meta = {str_text(&meta), meta.len}});
     str_fini(&meta);
 }
 
 static struct status *take_status(struct task *task, struct span meta) {
-    Millrace__WorkerStatus *status = millrace__worker_status__unpack(NULL, meta.len, (const uint8_t *)meta.data);
+    Millrace__WorkerStatus *status =
+        millrace__worker_status__unpack(NULL, meta.len, (const uint8_t *)meta.data);
     if (!status)
         return status_internal("task %s sent a malformed WorkerStatus", task->name);
     struct status *st = NULL;
     if (strcmp(status->task, task->name) != 0)
-        st = status_failed_precondition("%s answered as %s: is the cluster list right?", task->address, status->task);
+        st = status_failed_precondition("%s answered as %s: is the cluster list right?",
+                                        task->address, status->task);
     if (!st) {
         free(task->unix_address);
         free(task->host_id);
@@ -272,8 +288,9 @@ static struct status *take_status(struct task *task, struct span meta) {
         task->devices = xcalloc(status->n_device + 1, sizeof *task->devices);
         for (size_t i = 0; i < status->n_device; i++) {
             const Millrace__DeviceInfo *from = status->device[i];
-            task->devices[task->n_devices++] = (struct device_row){xstrdup(from->name), xstrdup(from->type), xstrdup(from->description),
-                                                                   (int64_t)from->memory_limit_bytes, from->incarnation};
+            task->devices[task->n_devices++] = (struct device_row){
+                xstrdup(from->name), xstrdup(from->type), xstrdup(from->description),
+                (int64_t)from->memory_limit_bytes, from->incarnation};
         }
     }
     millrace__worker_status__free_unpacked(status, NULL);
@@ -291,7 +308,8 @@ static void task_ready(struct task *task) {
     drop_conn(&task->probe, NULL);
     loop_timer_stop(&task->timer);
     task_health_watch(&task->health, true);
-    task_health_ping(&task->health, clock_now_ns(), task->control); /* from now on the task watches its master, too */
+    /* from now on the task watches its master, too */
+    task_health_ping(&task->health, clock_now_ns(), task->control);
     device_table_unref(tasks->devices);
     tasks->devices = NULL;
     log_info("task %s is ready over %s", task->name, wire_conn_peer(task->control));
@@ -350,7 +368,8 @@ static void on_closed(void *owner, struct wire_conn *conn, struct status *why) {
     struct task *task = owner;
     if (!task || (conn != task->probe && conn != task->control && conn != task->bulk))
         return;
-    if (task->state == TASK_LINKING && conn != task->probe && wire_conn_is_unix(conn) && !task->avoid_unix)
+    if (task->state == TASK_LINKING && conn != task->probe && wire_conn_is_unix(conn) &&
+        !task->avoid_unix)
         task->avoid_unix = true;
     struct status *reason = why ? status_ref(why) : status_unavailable("the connection was closed");
     task_down(task, reason);
@@ -361,7 +380,8 @@ static const struct wire_handlers handlers = {.on_message = on_message, .on_clos
 
 /* ---- the table ---- */
 
-/* An answer of gigabytes is on its way for longer than a silence may last, and what answers pings comes behind it. */
+/* An answer of gigabytes is on its way for longer than a silence may last, and what answers
+ * pings comes behind it. */
 static void hear_bytes(struct task *task, int64_t now_ns) {
     uint64_t n = task->control ? wire_conn_received_bytes(task->control) : 0;
     n += task->bulk ? wire_conn_received_bytes(task->bulk) : 0;
@@ -376,7 +396,9 @@ static void on_tick(struct loop_timer *timer) {
     for (int i = 0; i < tasks->n; i++) {
         struct task *task = tasks->rows[i];
         hear_bytes(task, now_ns);
-        struct status *why = task->state == TASK_DOWN ? NULL : task_health_tick(&task->health, now_ns, task->control);
+        struct status *why = task->state == TASK_DOWN
+                                 ? NULL
+                                 : task_health_tick(&task->health, now_ns, task->control);
         if (why)
             task_down(task, why);
         status_unref(why);
@@ -385,7 +407,8 @@ static void on_tick(struct loop_timer *timer) {
 
 struct task *task_add(struct tasks *tasks, const char *name, const char *address) {
     struct task *task = xcalloc(1, sizeof *task);
-    *task = (struct task){.tasks = tasks, .index = tasks->n, .state = TASK_DOWN, .backoff_ms = RECONNECT_MIN_MS};
+    *task = (struct task){
+        .tasks = tasks, .index = tasks->n, .state = TASK_DOWN, .backoff_ms = RECONNECT_MIN_MS};
     task->name = xstrdup(name);
     task->address = xstrdup(address);
     task->unix_address = xstrdup("");
@@ -394,13 +417,15 @@ struct task *task_add(struct tasks *tasks, const char *name, const char *address
     task_health_init(&task->health, task->name, tasks->heartbeat_ms);
     loop_timer_init(tasks->loop, &task->timer, on_timer);
     if ((tasks->n & (tasks->n - 1)) == 0) /* a power of two: full */
-        tasks->rows = xreallocarray(tasks->rows, tasks->n ? (size_t)tasks->n * 2 : 1, sizeof *tasks->rows);
+        tasks->rows =
+            xreallocarray(tasks->rows, tasks->n ? (size_t)tasks->n * 2 : 1, sizeof *tasks->rows);
     tasks->rows[tasks->n++] = task;
     return task;
 }
 
-struct tasks *tasks_new(struct loop *loop, const struct cluster_spec *cluster, uint64_t incarnation, int64_t heartbeat_ms,
-                        task_event_fn *on_ready, task_event_fn *on_lost, task_holdings_fn *holdings, void *arg) {
+struct tasks *tasks_new(struct loop *loop, const struct cluster_spec *cluster, uint64_t incarnation,
+                        int64_t heartbeat_ms, task_event_fn *on_ready, task_event_fn *on_lost,
+                        task_holdings_fn *holdings, void *arg) {
     struct tasks *tasks = xcalloc(1, sizeof *tasks);
     *tasks = (struct tasks){.loop = loop,
                             .incarnation = incarnation,
@@ -417,7 +442,8 @@ struct tasks *tasks_new(struct loop *loop, const struct cluster_spec *cluster, u
         task_connect_soon(task);
     }
     loop_timer_init(loop, &tasks->tick, on_tick);
-    loop_timer_start(&tasks->tick, heartbeat_tick_ms(heartbeat_ms), heartbeat_tick_ms(heartbeat_ms));
+    loop_timer_start(&tasks->tick, heartbeat_tick_ms(heartbeat_ms),
+                     heartbeat_tick_ms(heartbeat_ms));
     return tasks;
 }
 

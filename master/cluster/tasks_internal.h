@@ -1,5 +1,6 @@
-/* The parts of the master's table of tasks: tasks.c (connections and calls), tasks_members.c (who belongs to the cluster, where that
- * changes) and tasks_view.c (what others see of it). Loop thread. */
+/* The parts of the master's table of tasks: tasks.c (connections and calls), tasks_members.c
+ * (who belongs to the cluster, where that changes) and tasks_view.c (what others see of it).
+ * Loop thread. */
 #ifndef MILLRACE_MASTER_CLUSTER_TASKS_INTERNAL_H
 #define MILLRACE_MASTER_CLUSTER_TASKS_INTERNAL_H
 
@@ -18,7 +19,8 @@ struct task {
     int n_linked;        /* of control and bulk: greeted */
     char *unix_address, *host_id;
     bool is_reconciling; /* PROBING: it has been told what is held there */
-    bool avoid_unix;     /* the Unix socket did not work: a container without our abstract names, perhaps */
+    /* the Unix socket did not work: a container without our abstract names, perhaps */
+    bool avoid_unix;
     uint64_t incarnation, membership;
     struct device_row {
         char *name, *type, *description;
@@ -32,14 +34,17 @@ struct task {
     struct task_health health;
     struct status *why_down;
     uint64_t listed_incarnation;
-    bool is_static;   /* of the list that the master was given: nothing makes it leave */
-    bool is_listed;   /* a member now: it is connected to; one that is no more stays as long as its connections do */
-    bool is_expected; /* a member that is missing while it is not there; with neither, and not READY, it is gone */
+    bool is_static; /* of the list that the master was given: nothing makes it leave */
+    /* a member now: it is connected to; one that is no more stays as long as its connections do */
+    bool is_listed;
+    /* a member that is missing while it is not there; with neither, and not READY, it is gone */
+    bool is_expected;
 };
 
 struct tasks {
     struct loop *loop;
-    struct task **rows; /* they stay when they are gone: others point to them, and a task of that name may come again */
+    /* they stay when they are gone: others point to them, and a task of that name may come again */
+    struct task **rows;
     int n;
     bool is_dynamic; /* tasks may come and go (tasks_members.c) */
     uint64_t incarnation, id_prefix, next_sequence;
@@ -65,6 +70,8 @@ void task_connect_soon(struct task *task); /* one that is DOWN */
 
 /* ---- tasks_members.c ---- */
 /* Does the cluster have it, be it reachable or not? */
-static inline bool task_is_member(const struct task *task) { return task->is_listed || task->is_expected || task->state == TASK_READY; }
+static inline bool task_is_member(const struct task *task) {
+    return task->is_listed || task->is_expected || task->state == TASK_READY;
+}
 
 #endif

@@ -16,7 +16,8 @@ void tasks_expect(struct tasks *tasks, const char *name) {
 /* It is somewhere else, or someone else: what is connected, or being connected, is out of date. */
 static void move(struct task *task, const char *address, uint64_t incarnation) {
     struct status *why =
-        status_unavailable("it has registered anew, at %s with incarnation %016llx", address, (unsigned long long)incarnation);
+        status_unavailable("it has registered anew, at %s with incarnation %016llx", address,
+                           (unsigned long long)incarnation);
     free(task->address);
     task->address = xstrdup(address);
     task->avoid_unix = false;
@@ -32,12 +33,14 @@ void tasks_list(struct tasks *tasks, const char *name, const char *address, uint
     bool was_listed = task->is_listed;
     bool is_moved = strcmp(task->address, address) != 0;
     /* A record that is older than our connection says nothing new. */
-    bool is_known = task->incarnation == incarnation || (!is_moved && task->listed_incarnation == incarnation);
+    bool is_known =
+        task->incarnation == incarnation || (!is_moved && task->listed_incarnation == incarnation);
     task->is_listed = true;
     task->listed_incarnation = incarnation;
     if (!was_listed || is_moved)
         log_info("task %s is registered at %s", name, address);
-    if (task->state == TASK_READY && is_known) { /* the same process: it may be reached otherwise from now on */
+    /* the same process: it may be reached otherwise from now on */
+    if (task->state == TASK_READY && is_known) {
         free(task->address);
         task->address = xstrdup(address);
         return;

@@ -1,4 +1,5 @@
-/* What others see of the tasks: who is there, who is missing, their devices, their rows on /statusz. See tasks.h. */
+/* What others see of the tasks: who is there, who is missing, their devices, their rows on
+ * /statusz. See tasks.h. */
 #include "common/base/str.h"
 #include "master/cluster/tasks_internal.h"
 
@@ -16,7 +17,8 @@ struct task *tasks_find(struct tasks *tasks, const char *name) {
 
 /* One that the session wants and that is not there. */
 static bool is_missing(const struct task *task, const struct session_config *config) {
-    return task->state != TASK_READY && task_is_member(task) && session_config_has_task(config, task->name);
+    return task->state != TASK_READY && task_is_member(task) &&
+           session_config_has_task(config, task->name);
 }
 
 static bool has_members(const struct tasks *tasks) {
@@ -33,12 +35,14 @@ bool tasks_all_ready(const struct tasks *tasks, const struct session_config *con
     return has_members(tasks);
 }
 
-void tasks_describe_missing(const struct tasks *tasks, const struct session_config *config, struct str *out) {
+void tasks_describe_missing(const struct tasks *tasks, const struct session_config *config,
+                            struct str *out) {
     for (int i = 0; i < tasks->n; i++) {
         const struct task *task = tasks->rows[i];
         if (!is_missing(task, config))
             continue;
-        str_addf(out, "%s%s%s%s (%s)", out->len ? ", " : "", task->name, *task->address ? " at " : "", task->address,
+        str_addf(out, "%s%s%s%s (%s)", out->len ? ", " : "", task->name,
+                 *task->address ? " at " : "", task->address,
                  !task->is_listed ? "not registered"
                  : task->why_down ? status_message(task->why_down)
                                   : "no answer yet");
@@ -48,7 +52,8 @@ void tasks_describe_missing(const struct tasks *tasks, const struct session_conf
         str_add(out, "no task has registered");
 }
 
-/* A worker runs nodes of any CPU device number; the further ones are told apart by name and incarnation only. */
+/* A worker runs nodes of any CPU device number; the further ones are told apart by name and
+ * incarnation only. */
 static void add_further_cpus(struct device_table *table, const struct task *task, int wanted) {
     const struct device_row *first = NULL;
     int n = 0;
@@ -58,13 +63,14 @@ static void add_further_cpus(struct device_table *table, const struct task *task
     for (; first && n < wanted; n++) {
         struct str name = STR_INIT;
         str_addf(&name, "%s/device:CPU:%d", task->name, n);
-        device_table_add_device(table, str_text(&name), "CPU", first->memory_limit_bytes, first->incarnation + (uint64_t)n,
-                                first->description);
+        device_table_add_device(table, str_text(&name), "CPU", first->memory_limit_bytes,
+                                first->incarnation + (uint64_t)n, first->description);
         str_fini(&name);
     }
 }
 
-static struct device_table *make_table(const struct tasks *tasks, const struct session_config *config) {
+static struct device_table *make_table(const struct tasks *tasks,
+                                       const struct session_config *config) {
     struct device_table *table = device_table_new();
     for (int i = 0; i < tasks->n; i++) {
         const struct task *task = tasks->rows[i];
@@ -72,7 +78,8 @@ static struct device_table *make_table(const struct tasks *tasks, const struct s
             continue;
         device_table_add(table, task->name, task->address, task->unix_address, task->incarnation);
         for (int k = 0; k < task->n_devices; k++)
-            device_table_add_device(table, task->devices[k].name, task->devices[k].type, task->devices[k].memory_limit_bytes,
+            device_table_add_device(table, task->devices[k].name, task->devices[k].type,
+                                    task->devices[k].memory_limit_bytes,
                                     task->devices[k].incarnation, task->devices[k].description);
         if (config)
             add_further_cpus(table, task, config->cpu_devices);
@@ -89,7 +96,8 @@ struct device_table *tasks_devices(struct tasks *tasks) {
     return device_table_ref(tasks->devices);
 }
 
-struct device_table *tasks_session_devices(struct tasks *tasks, const struct session_config *config) {
+struct device_table *tasks_session_devices(struct tasks *tasks,
+                                           const struct session_config *config) {
     bool is_plain = config->n_filters == 0 && config->cpu_devices <= 1 && !config->default_task;
     return is_plain ? tasks_devices(tasks) : make_table(tasks, config);
 }
@@ -99,15 +107,21 @@ void tasks_describe(struct tasks *tasks, struct str *out) {
     str_add_char(out, '[');
     for (int i = 0; i < tasks->n; i++) {
         const struct task *task = tasks->rows[i];
-        str_addf(
-            out,
-            "%s{\"task\": \"%s\", \"address\": \"%s\", \"state\": \"%s\", \"incarnation\": \"%016llx\", \"transport\": \"%s\", \"why\": \"",
-            i ? ", " : "", task->name, task->address, task_is_member(task) ? states[task->state] : "gone",
-            (unsigned long long)task->incarnation, task->control ? wire_conn_peer(task->control) : "");
+        str_addf(out,
+                 "%s{\"task\": \"%s\", \"address\": \"%s\", \"state\": \"%s\", \"incarnation\": "
+                 "\"%016llx\", \"transport\": \"%s\", \"why\": \"",
+                 i ? ", " : "", task->name, task->address,
+                 task_is_member(task) ? states[task->state] : "gone",
+                 (unsigned long long)task->incarnation,
+                 task->control ? wire_conn_peer(task->control) : "");
         const char *why = task->why_down ? status_message(task->why_down) : "";
         str_add_json_escaped(out, why, strlen(why));
-        str_addf(out, "\", \"calls\": %zu, \"devices\": %d, \"checksum\": {\"control\": \"%s\", \"bulk\": \"%s\"}, ", task->calls.n_entries,
-                 task->n_devices, task->control ? wire_conn_sums(task->control) : "no", task->bulk ? wire_conn_sums(task->bulk) : "no");
+        str_addf(out,
+                 "\", \"calls\": %zu, \"devices\": %d, \"checksum\": {\"control\": \"%s\", "
+                 "\"bulk\": \"%s\"}, ",
+                 task->calls.n_entries, task->n_devices,
+                 task->control ? wire_conn_sums(task->control) : "no",
+                 task->bulk ? wire_conn_sums(task->bulk) : "no");
         task_health_describe(&task->health, out);
         str_add_char(out, '}');
     }

@@ -1,7 +1,8 @@
-/* The compiler's driver: the table of passes, and the way from a session's graph to partitions (compile.h).
+/* The compiler's driver: the table of passes, and the way from a session's graph to partitions
+ * (compile.h).
  *
- * Reading order: this file, pass_cut.c, pass_prune.c, pass_inline.c, pass_fold.c, pass_cse.c, pass_datasets.c, place.h, pass_place.c,
- * pass_partition.c, pass_functions.c. */
+ * Reading order: this file, pass_cut.c, pass_prune.c, pass_inline.c, pass_fold.c, pass_cse.c,
+ * pass_datasets.c, place.h, pass_place.c, pass_partition.c, pass_functions.c. */
 #include "master/compile/compile.h"
 
 #include <stdlib.h>
@@ -75,12 +76,13 @@ static void dump_graph(const struct graph *graph, const char *pass, const char *
 }
 
 static bool is_dumped(const struct compile_options *options, const struct pass *pass) {
-    return options->dump_after && (strcmp(options->dump_after, "all") == 0 || strcmp(options->dump_after, pass->name) == 0);
+    return options->dump_after && (strcmp(options->dump_after, "all") == 0 ||
+                                   strcmp(options->dump_after, pass->name) == 0);
 }
 
 /* One graph before the partition, several after. */
-static struct status *look_at(const struct compilation *c, const struct pass *pass, const struct graph *graph, const char *where,
-                              bool changed) {
+static struct status *look_at(const struct compilation *c, const struct pass *pass,
+                              const struct graph *graph, const char *where, bool changed) {
     if (c->options->verify && changed) {
         struct status *st = graph_verify(graph);
         if (st)
@@ -91,7 +93,8 @@ static struct status *look_at(const struct compilation *c, const struct pass *pa
     return NULL;
 }
 
-struct status *compilation_run_pass(struct compilation *c, const struct pass *pass, bool *ret_changed) {
+struct status *compilation_run_pass(struct compilation *c, const struct pass *pass,
+                                    bool *ret_changed) {
     *ret_changed = false;
     if (is_switched_off(pass, c->options))
         return NULL;
@@ -100,15 +103,18 @@ struct status *compilation_run_pass(struct compilation *c, const struct pass *pa
         return look_at(c, pass, &c->graph, "", *ret_changed);
     for (int i = 0; i < c->result->n_partitions; i++) {
         const struct partition *partition = &c->result->partitions[i];
-        const char *where = arena_printf(&c->arena, " on %s", c->devices->tasks[partition->task].name);
+        const char *where =
+            arena_printf(&c->arena, " on %s", c->devices->tasks[partition->task].name);
         TRY(look_at(c, pass, &partition->graph, where, *ret_changed));
     }
     return NULL;
 }
 
-void compilation_init(struct compilation *c, const struct signature *signature, const struct device_table *devices,
-                      const struct compile_options *options, struct pool *pool) {
-    *c = (struct compilation){.signature = signature, .devices = devices, .options = options, .pool = pool};
+void compilation_init(struct compilation *c, const struct signature *signature,
+                      const struct device_table *devices, const struct compile_options *options,
+                      struct pool *pool) {
+    *c = (struct compilation){
+        .signature = signature, .devices = devices, .options = options, .pool = pool};
     graph_init(&c->graph);
     arena_init(&c->arena);
 }
@@ -122,11 +128,13 @@ void compilation_fini(struct compilation *c) {
 
 /* ---- the part of the session's graph that a step can need ---- */
 
-static void seed(const struct graph *graph, const char *const *names, int n_names, bool *is_needed, struct node **stack, int *n_stack) {
+static void seed(const struct graph *graph, const char *const *names, int n_names, bool *is_needed,
+                 struct node **stack, int *n_stack) {
     for (int i = 0; i < n_names; i++) {
         struct span name;
         int index;
-        struct node *node = endpoint_parse(span_of(names[i]), &name, &index) ? graph_find_span(graph, name) : NULL;
+        struct node *node =
+            endpoint_parse(span_of(names[i]), &name, &index) ? graph_find_span(graph, name) : NULL;
         if (!node || is_needed[node->id])
             continue;
         is_needed[node->id] = true;
@@ -134,10 +142,12 @@ static void seed(const struct graph *graph, const char *const *names, int n_name
     }
 }
 
-/* A session's graph may hold far more than one step runs (savers, initialisers, other towers), so only what the signature's names
- * reach backwards is copied. The walk does not stop at feeds: a copy must be closed under inputs; the prune after the cut drops what
- * stood before them. Names that are not there are reported by the cut. */
-static void copy_reachable(const struct graph *from, const struct signature *signature, struct graph *ret) {
+/* A session's graph may hold far more than one step runs (savers, initialisers, other towers),
+ * so only what the signature's names reach backwards is copied. The walk does not stop at feeds:
+ * a copy must be closed under inputs; the prune after the cut drops what stood before them.
+ * Names that are not there are reported by the cut. */
+static void copy_reachable(const struct graph *from, const struct signature *signature,
+                           struct graph *ret) {
     bool *is_needed = xcalloc((size_t)from->n_nodes + 1, sizeof(*is_needed));
     struct node **stack = xcalloc((size_t)from->n_nodes + 1, sizeof(*stack));
     int n_stack = 0;
@@ -162,8 +172,10 @@ static void copy_reachable(const struct graph *from, const struct signature *sig
     free(stack);
 }
 
-struct status *compile_step(const struct graph *session_graph, const struct signature *signature, const struct device_table *devices,
-                            const struct compile_options *options, struct pool *pool, struct compiled **ret) {
+struct status *compile_step(const struct graph *session_graph, const struct signature *signature,
+                            const struct device_table *devices,
+                            const struct compile_options *options, struct pool *pool,
+                            struct compiled **ret) {
     struct compilation c;
     struct status *st = NULL;
     compilation_init(&c, signature, devices, options, pool);
@@ -173,7 +185,9 @@ struct status *compile_step(const struct graph *session_graph, const struct sign
         TRY_OUT(compilation_run_pass(&c, &compile_passes[i], &changed));
     }
     if (c.feed_needs)
-        c.result->feed_needs = arena_memdup(&c.result->arena, c.feed_needs, (size_t)signature->n_fetches * (size_t)signature->n_feeds);
+        c.result->feed_needs =
+            arena_memdup(&c.result->arena, c.feed_needs,
+                         (size_t)signature->n_fetches * (size_t)signature->n_feeds);
     *ret = c.result;
     c.result = NULL;
 out:

@@ -1,10 +1,13 @@
-/* Which saves of a step ask for a consistent cut, and which tasks their values come from: see master/cuts.h.
+/* Which saves of a step ask for a consistent cut, and which tasks their values come from: see
+ * master/cuts.h.
  *
- * A SaveV2 asks by its attr `_consistent_cut` (bool), which clients may set on any node; where it says nothing, the operator's
- * --consistent-saves does. */
+ * A SaveV2 asks by its attr `_consistent_cut` (bool), which clients may set on any node; where
+ * it says nothing, the operator's --consistent-saves does. */
 #include "master/compile/compile_internal.h"
 
-static bool is_save(const struct node *node) { return !node->is_removed && strcmp(node->op_name, "SaveV2") == 0; }
+static bool is_save(const struct node *node) {
+    return !node->is_removed && strcmp(node->op_name, "SaveV2") == 0;
+}
 
 static bool asks_for_cut(const struct compilation *c, const struct node *node) {
     bool asks = c->options->consistent_saves;
@@ -15,13 +18,15 @@ static bool asks_for_cut(const struct compilation *c, const struct node *node) {
     return asks;
 }
 
-/* The task of what keeps a value between steps. Internal nodes (feeds, ...) have effects and keep nothing. */
+/* The task of what keeps a value between steps. Internal nodes (feeds, ...) have effects and
+ * keep nothing. */
 static void note_task(const struct compilation *c, const struct node *node, bool *is_source) {
     if (node_is_stateful(node) && !node_is_internal(node) && node->placed >= 0)
         is_source[c->devices->devices[node->placed].task] = true;
 }
 
-static void find_sources(const struct compilation *c, struct node **stack, int n, bool *is_seen, bool *is_source) {
+static void find_sources(const struct compilation *c, struct node **stack, int n, bool *is_seen,
+                         bool *is_source) {
     while (n > 0) {
         const struct node *node = stack[--n];
         note_task(c, node, is_source);

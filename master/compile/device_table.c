@@ -1,8 +1,9 @@
 /* The builder and the look-up of device tables (device_table.h).
  *
- * While a table is being built its two arrays live on the heap, in the order of adding; device_table_finish sorts them. Strings live
- * in the table's arena from the start. A name that is malformed or not full comes from a broken worker's registration: it is logged
- * and left out, so that a table holds only names that parse. */
+ * While a table is being built its two arrays live on the heap, in the order of adding;
+ * device_table_finish sorts them. Strings live in the table's arena from the start. A name that
+ * is malformed or not full comes from a broken worker's registration: it is logged and left out,
+ * so that a table holds only names that parse. */
 #include "master/compile/device_table.h"
 
 #include <stdlib.h>
@@ -20,9 +21,12 @@ struct device_table *device_table_new(void) {
     return table;
 }
 
-static const char *copy_text(struct device_table *table, const char *text) { return text ? arena_strdup(table->arena, text) : NULL; }
+static const char *copy_text(struct device_table *table, const char *text) {
+    return text ? arena_strdup(table->arena, text) : NULL;
+}
 
-void device_table_add(struct device_table *table, const char *task, const char *address, const char *unix_address, uint64_t incarnation) {
+void device_table_add(struct device_table *table, const char *task, const char *address,
+                      const char *unix_address, uint64_t incarnation) {
     struct device_name name;
     struct status *st = device_name_parse(span_of(task), &name);
     if (st || name.job[0] == '\0' || name.task < 0) {
@@ -45,18 +49,21 @@ void device_table_add(struct device_table *table, const char *task, const char *
     str_fini(&full);
 }
 
-void device_table_add_device(struct device_table *table, const char *full_name, const char *type, int64_t memory_limit_bytes,
-                             uint64_t incarnation, const char *description) {
+void device_table_add_device(struct device_table *table, const char *full_name, const char *type,
+                             int64_t memory_limit_bytes, uint64_t incarnation,
+                             const char *description) {
     struct device_name name;
     struct status *st = device_name_parse(span_of(full_name), &name);
     if (st || !device_name_is_full(&name) || table->n_tasks == 0) {
-        log_warning("device table: '%s' is not the full name of a task's device: left out", full_name);
+        log_warning("device table: '%s' is not the full name of a task's device: left out",
+                    full_name);
         status_unref(st);
         return;
     }
     struct str canonical = STR_INIT;
     device_name_print(&name, &canonical);
-    table->devices = xreallocarray(table->devices, (size_t)table->n_devices + 1, sizeof(*table->devices));
+    table->devices =
+        xreallocarray(table->devices, (size_t)table->n_devices + 1, sizeof(*table->devices));
     table->devices[table->n_devices++] = (struct device_info){
         .name = name,
         .full_name = arena_strdup(table->arena, str_text(&canonical)),
@@ -119,8 +126,9 @@ static void sort_tasks(struct device_table *table) {
     free(moved_to);
 }
 
-/* The session's default device: CPU:0 of "worker" task 0, else of the first job that is not "ps", else of the first task. Jobs are
- * sorted with "ps" last, so the last two are the first task that has a device. */
+/* The session's default device: CPU:0 of "worker" task 0, else of the first job that is not
+ * "ps", else of the first task. Jobs are sorted with "ps" last, so the last two are the first
+ * task that has a device. */
 static int choose_default(const struct device_table *table) {
     int first = -1;
     for (int i = 0; i < table->n_tasks; i++) {

@@ -1,6 +1,8 @@
-/* The devices of a cluster as the master knows them: tasks, their devices and incarnations, at one moment.
+/* The devices of a cluster as the master knows them: tasks, their devices and incarnations, at
+ * one moment.
  *
- * A table is immutable and counted: a session keeps the one it was placed with; a restarted task makes a new one. */
+ * A table is immutable and counted: a session keeps the one it was placed with; a restarted task
+ * makes a new one. */
 #ifndef MILLRACE_MASTER_COMPILE_DEVICE_TABLE_H
 #define MILLRACE_MASTER_COMPILE_DEVICE_TABLE_H
 
@@ -33,20 +35,28 @@ struct device_table {
     int n_tasks;
     struct device_info *devices; /* grouped by task; CPU:0 first */
     int n_devices;
-    int default_device; /* CPU:0 of the session's default task: job "worker" task 0, else the first job that is not "ps" */
+    /* CPU:0 of the session's default task: job "worker" task 0, else the first job that is not
+     * "ps" */
+    int default_device;
     struct arena *arena;
 };
 
 /* Builder: add tasks with their devices, then finish. Strings are copied. */
 struct device_table *device_table_new(void);
-void device_table_add(struct device_table *table, const char *task, const char *address, const char *unix_address, uint64_t incarnation);
-void device_table_add_device(struct device_table *table, const char *full_name, const char *type, int64_t memory_limit_bytes,
-                             uint64_t incarnation, const char *description); /* of the task added last */
-void device_table_finish(struct device_table *table);                        /* sorts, chooses the default */
-/* The first device of that task becomes the default, if it has one; after device_table_finish, before others see the table. */
+void device_table_add(struct device_table *table, const char *task, const char *address,
+                      const char *unix_address, uint64_t incarnation);
+void device_table_add_device(struct device_table *table, const char *full_name, const char *type,
+                             int64_t memory_limit_bytes,
+                             /* of the task added last */
+                             uint64_t incarnation, const char *description);
+/* sorts, chooses the default */
+void device_table_finish(struct device_table *table);
+/* The first device of that task becomes the default, if it has one; after device_table_finish,
+ * before others see the table. */
 void device_table_set_default(struct device_table *table, const char *task);
 struct device_table *device_table_ref(struct device_table *table);
 void device_table_unref(struct device_table *table);
-int device_table_find(const struct device_table *table, const char *full_name); /* -1 when there is none */
+/* -1 when there is none */
+int device_table_find(const struct device_table *table, const char *full_name);
 
 #endif

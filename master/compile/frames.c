@@ -1,4 +1,5 @@
-/* Loop frames as the passes see them, and the small questions about nodes that several passes ask [WP 4.4, CF 4.1]. */
+/* Loop frames as the passes see them, and the small questions about nodes that several passes
+ * ask [WP 4.4, CF 4.1]. */
 #include <stdlib.h>
 
 #include "common/graph/internal_ops.h"
@@ -13,15 +14,19 @@ static bool is_either(const struct node *node, const char *op, const char *ref_o
 }
 
 bool node_is_frame_op(const struct node *node) {
-    return is_either(node, "Enter", "RefEnter") || is_either(node, "Exit", "RefExit") || is_either(node, "Merge", "RefMerge") ||
+    return is_either(node, "Enter", "RefEnter") || is_either(node, "Exit", "RefExit") ||
+           is_either(node, "Merge", "RefMerge") ||
            is_either(node, "NextIteration", "RefNextIteration") || node_is_op(node, "LoopCond");
 }
 
-bool node_is_switch(const struct node *node) { return is_either(node, "Switch", "RefSwitch") || node_is_op(node, "_SwitchN"); }
+bool node_is_switch(const struct node *node) {
+    return is_either(node, "Switch", "RefSwitch") || node_is_op(node, "_SwitchN");
+}
 
 bool node_has_ref(const struct node *node) {
     for (int i = 0; i < node->n_data; i++)
-        if (dtype_is_ref((enum dtype)node->in_types[i]) || dtype_is_ref((enum dtype)node->inputs[i].src->out_types[node->inputs[i].index]))
+        if (dtype_is_ref((enum dtype)node->in_types[i]) ||
+            dtype_is_ref((enum dtype)node->inputs[i].src->out_types[node->inputs[i].index]))
             return true;
     for (int i = 0; i < node->n_outputs; i++)
         if (dtype_is_ref((enum dtype)node->out_types[i]))
@@ -39,17 +44,21 @@ bool node_uses_functions(const struct node *node) {
 }
 
 bool node_is_call(const struct node *node) {
-    return node_uses_functions(node) && (!op_signature_is_known(node->op) || inline_rule_find(node->op_name) != NULL);
+    return node_uses_functions(node) &&
+           (!op_signature_is_known(node->op) || inline_rule_find(node->op_name) != NULL);
 }
 
-bool node_is_internal(const struct node *node) { return internal_op_find(span_of(node->op_name)) != NULL; }
+bool node_is_internal(const struct node *node) {
+    return internal_op_find(span_of(node->op_name)) != NULL;
+}
 
 int64_t const_size_bytes(const struct node *node) {
     const struct attr_value *value = node_is_op(node, "Const") ? node_attr(node, "value") : NULL;
     if (!value || value->type != ATTR_TENSOR)
         return -1;
     const struct tensor *t = value->tensor;
-    if (t->dtype != node->out_types[0]) /* its worker refuses it; until then nobody computes with it */
+    /* its worker refuses it; until then nobody computes with it */
+    if (t->dtype != node->out_types[0])
         return -1;
     int64_t size = (int64_t)tensor_size_bytes(t);
     for (int64_t i = 0; t->dtype == DT_STRING && i < t->n_elements; i++)
@@ -83,7 +92,8 @@ static int child_frame(struct frame_finder *finder, const struct node *enter, in
     const struct attr_value *name = node_attr(enter, "frame_name");
     if (!name || name->type != ATTR_STRING)
         return parent;
-    const char *key = arena_printf(&finder->arena, "%d/%.*s", parent, (int)name->s.len, name->s.data);
+    const char *key =
+        arena_printf(&finder->arena, "%d/%.*s", parent, (int)name->s.len, name->s.data);
     void *known = strmap_get(&finder->by_name, key);
     if (known)
         return (int)(intptr_t)known;
@@ -93,7 +103,8 @@ static int child_frame(struct frame_finder *finder, const struct node *enter, in
     return frame;
 }
 
-/* A node runs where its inputs live; an input from the root beside one from a loop is an error that the plan reports. */
+/* A node runs where its inputs live; an input from the root beside one from a loop is an error
+ * that the plan reports. */
 static int frame_of_inputs(const struct loop_frames *frames, const struct node *node) {
     for (int i = 0; i < node->n_inputs; i++) {
         int frame = frames->out[node->inputs[i].src->id]; /* 0 while unknown: a loop's way back */
@@ -103,7 +114,8 @@ static int frame_of_inputs(const struct loop_frames *frames, const struct node *
     return 0;
 }
 
-void loop_frames_init(struct loop_frames *frames, const struct graph *graph, struct node *const *order) {
+void loop_frames_init(struct loop_frames *frames, const struct graph *graph,
+                      struct node *const *order) {
     *frames = (struct loop_frames){0};
     frames->in = xcalloc((size_t)graph->n_nodes + 1, sizeof(int));
     frames->out = xcalloc((size_t)graph->n_nodes + 1, sizeof(int));

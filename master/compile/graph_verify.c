@@ -1,29 +1,40 @@
-/* The invariants that every pass must keep (graph.h), checked after each in debug builds and in every test of a pass. */
+/* The invariants that every pass must keep (graph.h), checked after each in debug builds and in
+ * every test of a pass. */
 #include <stdlib.h>
 
 #include "master/compile/compile.h"
 
-static struct status *verify_input(const struct graph *graph, const struct node *node, int position) {
+static struct status *verify_input(const struct graph *graph, const struct node *node,
+                                   int position) {
     const struct node_input *in = &node->inputs[position];
     const struct node *src = in->src;
     if (!src || src->id < 0 || src->id >= graph->n_nodes || graph->nodes[src->id] != src)
-        return status_internal("{{node %s}} input %d comes from no node of its graph", node->name, position);
+        return status_internal("{{node %s}} input %d comes from no node of its graph", node->name,
+                               position);
     if (src->is_removed)
-        return status_internal("{{node %s}} input %d comes from {{node %s}}, which has been removed", node->name, position, src->name);
+        return status_internal(
+            "{{node %s}} input %d comes from {{node %s}}, which has been removed", node->name,
+            position, src->name);
     if (position >= node->n_data)
-        return in->index == CONTROL_EDGE ? NULL : status_internal("{{node %s}} has a data input among its control inputs", node->name);
+        return in->index == CONTROL_EDGE
+                   ? NULL
+                   : status_internal("{{node %s}} has a data input among its control inputs",
+                                     node->name);
     if (in->index < 0 || in->index >= src->n_outputs)
-        return status_internal("{{node %s}} input %d is output %d of {{node %s}}, which has %d", node->name, position, in->index, src->name,
-                               src->n_outputs);
-    enum dtype given = (enum dtype)src->out_types[in->index], expected = (enum dtype)node->in_types[position];
+        return status_internal("{{node %s}} input %d is output %d of {{node %s}}, which has %d",
+                               node->name, position, in->index, src->name, src->n_outputs);
+    enum dtype given = (enum dtype)src->out_types[in->index],
+               expected = (enum dtype)node->in_types[position];
     if (given != expected && given != dtype_ref(expected))
-        return status_internal("{{node %s}} input %d is %s from {{node %s}}, but must be %s", node->name, position, dtype_name(given),
-                               src->name, dtype_name(expected));
+        return status_internal("{{node %s}} input %d is %s from {{node %s}}, but must be %s",
+                               node->name, position, dtype_name(given), src->name,
+                               dtype_name(expected));
     return NULL;
 }
 
 /* `last_seen`, by node id: 1 + the consumer that had it as a control input last. */
-static struct status *verify_node(const struct graph *graph, const struct node *node, int *last_seen) {
+static struct status *verify_node(const struct graph *graph, const struct node *node,
+                                  int *last_seen) {
     if (!node->op || node->n_data > node->n_inputs)
         return status_internal("{{node %s}} is incomplete", node->name);
     if (graph_find(graph, node->name) != node)
@@ -34,7 +45,8 @@ static struct status *verify_node(const struct graph *graph, const struct node *
         if (i < node->n_data)
             continue;
         if (last_seen[src->id] == node->id + 1)
-            return status_internal("{{node %s}} has two control edges from {{node %s}}", node->name, src->name);
+            return status_internal("{{node %s}} has two control edges from {{node %s}}", node->name,
+                                   src->name);
         last_seen[src->id] = node->id + 1;
     }
     return NULL;
@@ -55,7 +67,8 @@ struct status *graph_verify(const struct graph *graph) {
         TRY_OUT(verify_node(graph, node, last_seen));
     }
     if (n_live != graph->n_live)
-        TRY_OUT(status_internal("the graph counts %d live nodes and has %d", graph->n_live, n_live));
+        TRY_OUT(
+            status_internal("the graph counts %d live nodes and has %d", graph->n_live, n_live));
     st = graph_topological_order(graph, &order);
     if (st)
         st = status_prefix_take(st, "a pass made a cycle: ");

@@ -11,19 +11,22 @@ enum {
 
 /* ---- small nodes ---- */
 
-enum dtype endpoint_type(struct node_input value) { return dtype_base((enum dtype)value.src->out_types[value.index]); }
+enum dtype endpoint_type(struct node_input value) {
+    return dtype_base((enum dtype)value.src->out_types[value.index]);
+}
 
-struct status *inline_node(struct inliner *in, const struct inline_call *call, const char *what, const char *op, enum dtype type,
-                           struct node **ret) {
-    const char *name = graph_unique_name(in->graph, arena_printf(&in->c->arena, "%s/%s", call->node->name, what));
+struct status *inline_node(struct inliner *in, const struct inline_call *call, const char *what,
+                           const char *op, enum dtype type, struct node **ret) {
+    const char *name =
+        graph_unique_name(in->graph, arena_printf(&in->c->arena, "%s/%s", call->node->name, what));
     TRY(graph_add_node(in->graph, name, op, call->node->device, ret));
     if (type != DT_INVALID)
         node_set_attr_type(in->graph, *ret, "T", type);
     return NULL;
 }
 
-struct status *inline_identity(struct inliner *in, const struct inline_call *call, const char *what, struct node_input value,
-                               struct node *control, struct node **ret) {
+struct status *inline_identity(struct inliner *in, const struct inline_call *call, const char *what,
+                               struct node_input value, struct node *control, struct node **ret) {
     /* An Identity of a reference is read by each of its consumers anew, a Snapshot once for all. */
     bool is_ref = dtype_is_ref((enum dtype)value.src->out_types[value.index]);
     TRY(inline_node(in, call, what, is_ref ? "Snapshot" : "Identity", endpoint_type(value), ret));
@@ -34,8 +37,8 @@ struct status *inline_identity(struct inliner *in, const struct inline_call *cal
     return NULL;
 }
 
-struct status *inline_join(struct inliner *in, const struct inline_call *call, const char *what, struct node *const *nodes, int n_nodes,
-                           struct node **ret) {
+struct status *inline_join(struct inliner *in, const struct inline_call *call, const char *what,
+                           struct node *const *nodes, int n_nodes, struct node **ret) {
     TRY(inline_node(in, call, what, "NoOp", DT_INVALID, ret));
     TRY(node_finish(in->graph, *ret));
     for (int i = 0; i < n_nodes; i++)
@@ -44,9 +47,10 @@ struct status *inline_join(struct inliner *in, const struct inline_call *call, c
     return NULL;
 }
 
-/* Without control inputs of its own a call has the entry of the body that it lies in; one control input is an entry by itself, as it
- * hangs below that. Where only inputs decide, all of them are asked, by their identities: a control edge from a Switch lives although the
- * output is dead. */
+/* Without control inputs of its own a call has the entry of the body that it lies in; one
+ * control input is an entry by itself, as it hangs below that. Where only inputs decide, all of
+ * them are asked, by their identities: a control edge from a Switch lives although the output is
+ * dead. */
 struct status *inline_entry(struct inliner *in, const struct inline_call *call, struct node **ret) {
     const struct node *node = call->node;
     int n_control = node->n_inputs - node->n_data, n = 0;
@@ -63,7 +67,8 @@ struct status *inline_entry(struct inliner *in, const struct inline_call *call, 
     return inline_join(in, call, "entry", sources, n, ret);
 }
 
-struct status *inline_predicate(struct inliner *in, const struct inline_call *call, struct node_input value, struct node_input *ret) {
+struct status *inline_predicate(struct inliner *in, const struct inline_call *call,
+                                struct node_input value, struct node_input *ret) {
     struct node *node;
     *ret = value;
     if (endpoint_type(value) == DT_BOOL)
@@ -76,14 +81,19 @@ struct status *inline_predicate(struct inliner *in, const struct inline_call *ca
 
 /* ---- functions ---- */
 
-struct status *inline_function(struct inliner *in, const struct inline_call *call, const char *name, const struct function_body **ret) {
+struct status *inline_function(struct inliner *in, const struct inline_call *call, const char *name,
+                               const struct function_body **ret) {
     struct function_body *body = strmap_get(&in->bodies, name);
     if (!body) {
         const struct graph_function *function = strmap_get(&in->graph->functions, name);
-        if (!function && !node_is_op(call->node, "PartitionedCall") && !node_is_op(call->node, "StatefulPartitionedCall"))
-            return status_not_found("Function %.256s is not defined.\n\t [[{{node %s}}]]", name, call->node->name);
+        if (!function && !node_is_op(call->node, "PartitionedCall") &&
+            !node_is_op(call->node, "StatefulPartitionedCall"))
+            return status_not_found("Function %.256s is not defined.\n\t [[{{node %s}}]]", name,
+                                    call->node->name);
         if (!function)
-            return status_invalid("Failed to find function \"%.256s\" in function library\n\t [[{{node %s}}]]", name, call->node->name);
+            return status_invalid(
+                "Failed to find function \"%.256s\" in function library\n\t [[{{node %s}}]]", name,
+                call->node->name);
         struct status *st = function_body_read(in->graph, function, &in->limits, &body);
         if (st)
             return status_suffix_take(st, "\n\t [[{{node %s}}]]", call->node->name);
@@ -106,19 +116,22 @@ static COLD struct status *recursion(const struct inline_call *call, const char 
     while (n > 0)
         str_addf(&text, "%s -> ", names[--n]);
     struct status *st =
-        status_invalid("Recursive functions are not supported: %s%s\n\t [[{{node %s}}]]", str_text(&text), function, call->node->name);
+        status_invalid("Recursive functions are not supported: %s%s\n\t [[{{node %s}}]]",
+                       str_text(&text), function, call->node->name);
     str_fini(&text);
     return st;
 }
 
-static struct status *extend_chain(struct inliner *in, const struct inline_call *call, const char *function, struct call_chain **ret) {
+static struct status *extend_chain(struct inliner *in, const struct inline_call *call,
+                                   const char *function, struct call_chain **ret) {
     for (const struct call_chain *link = call->chain; link; link = link->outer)
         if (strcmp(link->function, function) == 0)
             return recursion(call, function);
     int depth = call->chain ? call->chain->depth + 1 : 1;
     if (depth > INLINE_MAX_DEPTH)
-        return status_exhausted("Functions call each other %d deep, at most %d is supported\n\t [[{{node %s}}]]", depth, INLINE_MAX_DEPTH,
-                                call->node->name);
+        return status_exhausted(
+            "Functions call each other %d deep, at most %d is supported\n\t [[{{node %s}}]]", depth,
+            INLINE_MAX_DEPTH, call->node->name);
     *ret = arena_new(&in->c->arena, struct call_chain);
     **ret = (struct call_chain){function, call->chain, depth};
     return NULL;
@@ -132,9 +145,10 @@ struct copy {
     struct body *body;
     const struct function_body *function;
     struct function_attrs attrs;
-    struct node **nodes;               /* by the function's nodes */
-    int *first_arg;                    /* by argument: its first tensor; n_args + 1 of them */
-    const char *device_asked, *device; /* the last of the body's devices that was looked at, and what it came to */
+    struct node **nodes; /* by the function's nodes */
+    int *first_arg;      /* by argument: its first tensor; n_args + 1 of them */
+    /* the last of the body's devices that was looked at, and what it came to */
+    const char *device_asked, *device;
 };
 
 static struct status *bind_args(struct copy *copy) {
@@ -148,7 +162,8 @@ static struct status *bind_args(struct copy *copy) {
     }
     copy->first_arg[function->n_args] = n;
     if (n != copy->body->n_args)
-        return status_invalid("Function '%s' takes %d inputs, %d are given", function->name, n, copy->body->n_args);
+        return status_invalid("Function '%s' takes %d inputs, %d are given", function->name, n,
+                              copy->body->n_args);
     return NULL;
 }
 
@@ -179,18 +194,21 @@ static const char *device_of(struct copy *copy, const char *asked) {
 static struct status *arg_identity(struct copy *copy, int position, struct node **ret) {
     struct body_arg *arg = &copy->body->args[position];
     if (!arg->identity)
-        TRY(inline_identity(copy->in, copy->call, "input", arg->value, copy->body->entry, &arg->identity));
+        TRY(inline_identity(copy->in, copy->call, "input", arg->value, copy->body->entry,
+                            &arg->identity));
     *ret = arg->identity;
     return NULL;
 }
 
-/* Where a tensor of an argument comes from. Two readers of a reference must see one value: they read it through an identity. */
-static struct status *arg_value(struct copy *copy, const struct function_input *input, int index, struct node_input *ret,
-                                bool *ret_is_loose) {
+/* Where a tensor of an argument comes from. Two readers of a reference must see one value: they
+ * read it through an identity. */
+static struct status *arg_value(struct copy *copy, const struct function_input *input, int index,
+                                struct node_input *ret, bool *ret_is_loose) {
     int first = copy->first_arg[input->position], n = copy->first_arg[input->position + 1] - first;
     if (index >= n)
-        return status_invalid("tensor %d of the %d of argument '%s' of function '%s' is asked for", index, n,
-                              copy->function->args[input->position].name, copy->function->name);
+        return status_invalid("tensor %d of the %d of argument '%s' of function '%s' is asked for",
+                              index, n, copy->function->args[input->position].name,
+                              copy->function->name);
     struct body_arg *arg = &copy->body->args[first + index];
     *ret = arg->value;
     *ret_is_loose = arg->is_loose;
@@ -202,7 +220,8 @@ static struct status *arg_value(struct copy *copy, const struct function_input *
 }
 
 /* The i-th tensor after the one that `input` names. */
-static struct status *find_value(struct copy *copy, const struct function_input *input, int i, struct node_input *ret, bool *ret_is_loose) {
+static struct status *find_value(struct copy *copy, const struct function_input *input, int i,
+                                 struct node_input *ret, bool *ret_is_loose) {
     if (input->is_arg)
         return arg_value(copy, input, input->index + i, ret, ret_is_loose);
     struct node *src = copy->nodes[input->position];
@@ -211,23 +230,26 @@ static struct status *find_value(struct copy *copy, const struct function_input 
     if (input->output.len > 0)
         TRY(node_find_output(src, input->output, &first, &n));
     if (input->index >= n - i)
-        return status_invalid("Output %d of '%.*s' of node '%s' in function '%s' is asked for, it has %d", input->index + i,
-                              (int)input->output.len, input->output.data, copy->function->nodes[input->position].name, copy->function->name,
-                              n);
+        return status_invalid(
+            "Output %d of '%.*s' of node '%s' in function '%s' is asked for, it has %d",
+            input->index + i, (int)input->output.len, input->output.data,
+            copy->function->nodes[input->position].name, copy->function->name, n);
     *ret = (struct node_input){src, first + input->index + i};
     return NULL;
 }
 
 /* ---- nodes ---- */
 
-/* Colocation with nodes of the body and with arguments is with what these are here. Other names are of the graph around. */
+/* Colocation with nodes of the body and with arguments is with what these are here. Other names
+ * are of the graph around. */
 static struct status *rename_colocation(struct copy *copy, struct node *node) {
     static const char prefix[] = "loc:@";
     const struct attr_value *from = node_attr(node, "_class");
     if (!from || from->is_placeholder || from->type != ATTR_LIST_STRING || from->list.n_values == 0)
         return NULL;
     struct attr_value value = {.type = ATTR_LIST_STRING};
-    struct attr_value *names = arena_memdup(&copy->in->c->arena, from->list.values, (size_t)from->list.n_values * sizeof(*names));
+    struct attr_value *names = arena_memdup(&copy->in->c->arena, from->list.values,
+                                            (size_t)from->list.n_values * sizeof(*names));
     for (int i = 0; i < from->list.n_values; i++) {
         struct span name = names[i].s;
         size_t len = sizeof(prefix) - 1;
@@ -244,7 +266,8 @@ static struct status *rename_colocation(struct copy *copy, struct node *node) {
         else if (copy->first_arg[position] < copy->first_arg[position + 1])
             TRY(arg_identity(copy, copy->first_arg[position], &other));
         names[i].s = span_of(other ? arena_printf(&copy->in->c->arena, "loc:@%s", other->name)
-                                   : arena_printf(&copy->in->c->arena, "loc:@%s/%.*s", copy->body->prefix, (int)name.len, name.data));
+                                   : arena_printf(&copy->in->c->arena, "loc:@%s/%.*s",
+                                                  copy->body->prefix, (int)name.len, name.data));
     }
     value.list.values = names;
     value.list.n_values = from->list.n_values;
@@ -257,19 +280,24 @@ static void rename_frame(struct copy *copy, struct node *node) {
     const struct attr_value *frame = node_attr(node, "frame_name");
     if (frame && !frame->is_placeholder && frame->type == ATTR_STRING)
         node_set_attr_s(copy->in->graph, node, "frame_name",
-                        arena_printf(&copy->in->c->arena, "%s/%.*s", copy->body->prefix, (int)frame->s.len, frame->s.data));
+                        arena_printf(&copy->in->c->arena, "%s/%.*s", copy->body->prefix,
+                                     (int)frame->s.len, frame->s.data));
 }
 
 static struct status *over_budget(const struct copy *copy) {
-    return status_exhausted("Inlining functions makes a graph of more than %d nodes, or of more than %d edges for each\n\t [[{{node %s}}]]",
-                            copy->in->c->options->max_inlined_nodes, INLINE_MAX_EDGES_PER_NODE, copy->call->node->name);
+    return status_exhausted("Inlining functions makes a graph of more than %d nodes, or of more "
+                            "than %d edges for each\n\t [[{{node %s}}]]",
+                            copy->in->c->options->max_inlined_nodes, INLINE_MAX_EDGES_PER_NODE,
+                            copy->call->node->name);
 }
 
-/* Counts what was ever made, not what is there: calls go as they are replaced, and copies of nothing take time too. */
+/* Counts what was ever made, not what is there: calls go as they are replaced, and copies of
+ * nothing take time too. */
 static struct status *check_budget(struct copy *copy, int64_t n_new_nodes, int64_t n_new_edges) {
     int64_t max = copy->in->c->options->max_inlined_nodes;
     copy->in->n_edges += n_new_edges;
-    if (copy->in->graph->n_nodes + n_new_nodes > max || copy->in->n_edges > max * INLINE_MAX_EDGES_PER_NODE)
+    if (copy->in->graph->n_nodes + n_new_nodes > max ||
+        copy->in->n_edges > max * INLINE_MAX_EDGES_PER_NODE)
         return over_budget(copy);
     return NULL;
 }
@@ -282,15 +310,18 @@ static struct status *make_nodes(struct copy *copy) {
         if (!from->is_needed)
             continue;
         TRY(check_budget(copy, 1, from->n_inputs));
-        const char *name = graph_unique_name(in->graph, arena_printf(&in->c->arena, "%s/%s", copy->body->prefix, from->name));
-        TRY(function_node_new(in->graph, copy->function, from, &copy->attrs, name, device_of(copy, from->device), &copy->nodes[i]));
+        const char *name = graph_unique_name(
+            in->graph, arena_printf(&in->c->arena, "%s/%s", copy->body->prefix, from->name));
+        TRY(function_node_new(in->graph, copy->function, from, &copy->attrs, name,
+                              device_of(copy, from->device), &copy->nodes[i]));
         if (node_is_frame_op(copy->nodes[i]))
             rename_frame(copy, copy->nodes[i]);
     }
     return NULL;
 }
 
-static struct status *connect(struct copy *copy, const struct function_node *from, struct node *node) {
+static struct status *connect(struct copy *copy, const struct function_node *from,
+                              struct node *node) {
     struct graph *graph = copy->in->graph;
     bool needs_entry = true, is_loose;
     for (int i = 0; i < from->n_data; i++) {
@@ -324,7 +355,8 @@ static struct status *connect_all(struct copy *copy, struct call_chain *chain) {
             continue;
         TRY(status_suffix_take(connect(copy, from, node), "\n\t [[{{node %s}}]]", node->name));
         if (node_is_call(node))
-            inliner_push(copy->in, (struct inline_call){node, copy->body->entry, copy->function->has_control_flow, chain});
+            inliner_push(copy->in, (struct inline_call){node, copy->body->entry,
+                                                        copy->function->has_control_flow, chain});
     }
     return NULL;
 }
@@ -341,7 +373,8 @@ static struct status *make_outputs(struct copy *copy) {
         n = MIN(n + counts[i], 2 * NODE_MAX_ARGS);
     }
     if (n > NODE_MAX_ARGS)
-        return status_invalid("Function '%s' has more than %d outputs", function->name, NODE_MAX_ARGS);
+        return status_invalid("Function '%s' has more than %d outputs", function->name,
+                              NODE_MAX_ARGS);
     body->outputs = arena_array(&copy->in->c->arena, struct node_input, n + 1);
     for (int i = 0; i < function->n_rets; i++)
         for (int k = 0; k < counts[i]; k++) {
@@ -349,7 +382,8 @@ static struct status *make_outputs(struct copy *copy) {
             bool is_loose;
             TRY(find_value(copy, &function->ret_values[i], k, out, &is_loose));
             if (out->index >= out->src->n_outputs)
-                return status_invalid("Function '%s' hands out output %d of '%s', which has %d", function->name, out->index, out->src->name,
+                return status_invalid("Function '%s' hands out output %d of '%s', which has %d",
+                                      function->name, out->index, out->src->name,
                                       out->src->n_outputs);
             bool is_ref = dtype_is_ref((enum dtype)out->src->out_types[out->index]);
             if (is_ref || (is_loose && body->entry)) {
@@ -362,8 +396,9 @@ static struct status *make_outputs(struct copy *copy) {
     return NULL;
 }
 
-/* Calls that TensorFlow turns into nodes of the client's graph before it prunes that: what is stateful in their bodies and used by nobody
- * goes then. In other calls, which are kernels there, it runs. (Functions of tf.function name what must run in control_ret.) */
+/* Calls that TensorFlow turns into nodes of the client's graph before it prunes that: what is
+ * stateful in their bodies and used by nobody goes then. In other calls, which are kernels
+ * there, it runs. (Functions of tf.function name what must run in control_ret.) */
 static bool is_pruned_with_its_graph(const struct node *node) {
     const struct attr_value *lowers = node_attr(node, "_lower_using_switch_merge");
     if (node_attr(node, CALLED_BY_KERNEL_ATTR))
@@ -374,7 +409,8 @@ static bool is_pruned_with_its_graph(const struct node *node) {
 
 static struct status *make(struct copy *copy) {
     struct body *body = copy->body;
-    int n_effects = is_pruned_with_its_graph(copy->call->node) ? copy->function->n_kept_effects : copy->function->n_effects;
+    int n_effects = is_pruned_with_its_graph(copy->call->node) ? copy->function->n_kept_effects
+                                                               : copy->function->n_effects;
     body->has_control_flow = copy->function->has_control_flow;
     TRY(extend_chain(copy->in, copy->call, copy->function->name, &body->chain));
     TRY(bind_args(copy));
@@ -387,28 +423,35 @@ static struct status *make(struct copy *copy) {
     return NULL;
 }
 
-struct status *body_make(struct inliner *in, const struct inline_call *call, const struct attr_func *function, struct body *body) {
-    struct copy copy = {.in = in, .call = call, .body = body, .attrs = {function->attrs, function->n_attrs}};
+struct status *body_make(struct inliner *in, const struct inline_call *call,
+                         const struct attr_func *function, struct body *body) {
+    struct copy copy = {
+        .in = in, .call = call, .body = body, .attrs = {function->attrs, function->n_attrs}};
     TRY(inline_function(in, call, function->name, &copy.function));
     body->function = copy.function;
     return status_suffix_take(make(&copy), "\n\t [[{{node %s}}]]", call->node->name);
 }
 
-void body_take_args(struct inliner *in, const struct inline_call *call, int first, bool are_loose, struct body *body) {
+void body_take_args(struct inliner *in, const struct inline_call *call, int first, bool are_loose,
+                    struct body *body) {
     body->n_args = call->node->n_data - first;
     body->args = arena_array(&in->c->arena, struct body_arg, body->n_args + 1);
     for (int i = 0; i < body->n_args; i++)
-        body->args[i] = (struct body_arg){.value = call->node->inputs[first + i], .is_loose = are_loose};
+        body->args[i] =
+            (struct body_arg){.value = call->node->inputs[first + i], .is_loose = are_loose};
 }
 
 struct status *body_check_outputs(const struct inline_call *call, const struct body *body) {
     const struct node *node = call->node;
     if (body->n_outputs != node->n_outputs)
-        return status_invalid("Function '%s' has %d outputs where %d are wanted\n\t [[{{node %s}}]]", body->function->name, body->n_outputs,
-                              node->n_outputs, node->name);
+        return status_invalid(
+            "Function '%s' has %d outputs where %d are wanted\n\t [[{{node %s}}]]",
+            body->function->name, body->n_outputs, node->n_outputs, node->name);
     for (int i = 0; i < node->n_outputs; i++)
         if (endpoint_type(body->outputs[i]) != (enum dtype)node->out_types[i])
-            return status_invalid("Output %d of function '%s' is %s where %s is wanted\n\t [[{{node %s}}]]", i, body->function->name,
-                                  dtype_name(endpoint_type(body->outputs[i])), dtype_name((enum dtype)node->out_types[i]), node->name);
+            return status_invalid(
+                "Output %d of function '%s' is %s where %s is wanted\n\t [[{{node %s}}]]", i,
+                body->function->name, dtype_name(endpoint_type(body->outputs[i])),
+                dtype_name((enum dtype)node->out_types[i]), node->name);
     return NULL;
 }

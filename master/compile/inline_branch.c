@@ -1,4 +1,5 @@
-/* Conditionals: If, Case and their stateless forms become Switch and Merge [WP 4.4; CF 3.2] (inline.h).
+/* Conditionals: If, Case and their stateless forms become Switch and Merge [WP 4.4; CF 3.2]
+ * (inline.h).
  *
  *   If(p, x)                                      ┌ true  ► pivot ─ ─► entry of the then branch
  *                            p ──► Switch(p, p) ──┤
@@ -6,8 +7,9 @@
  *                            x ──► Switch(x, p) ──┬ true  ► then branch ──┐
  *                                                 └ false ► else branch ──┴──► Merge ──► output
  *
- * Case is the same with _SwitchN, whose index takes the last branch where it is out of range. What a branch does besides handing out
- * values is waited for by a node of the branch; the Merge of these is what `done` waits for, as the other branch's is dead. */
+ * Case is the same with _SwitchN, whose index takes the last branch where it is out of range.
+ * What a branch does besides handing out values is waited for by a node of the branch; the Merge
+ * of these is what `done` waits for, as the other branch's is dead. */
 #include "master/compile/compile_internal.h"
 #include "master/compile/inline.h"
 
@@ -25,7 +27,9 @@ struct branches {
 };
 
 /* Output `branch` of a Switch: of two, the first is the false one. */
-static int switch_output(const struct branches *b, int branch) { return b->is_case ? branch : 1 - branch; }
+static int switch_output(const struct branches *b, int branch) {
+    return b->is_case ? branch : 1 - branch;
+}
 
 static const char *branch_name(const struct branches *b, int branch, const char *what) {
     struct arena *arena = &b->in->c->arena;
@@ -34,8 +38,10 @@ static const char *branch_name(const struct branches *b, int branch, const char 
     return arena_printf(arena, "%s%s", branch == 0 ? "then" : "else", what);
 }
 
-static struct status *add_switch(const struct branches *b, struct node_input value, struct node **ret) {
-    TRY(inline_node(b->in, b->call, "switch", b->is_case ? "_SwitchN" : "Switch", endpoint_type(value), ret));
+static struct status *add_switch(const struct branches *b, struct node_input value,
+                                 struct node **ret) {
+    TRY(inline_node(b->in, b->call, "switch", b->is_case ? "_SwitchN" : "Switch",
+                    endpoint_type(value), ret));
     if (b->is_case)
         node_set_attr_i(b->in->graph, *ret, "num_outs", b->n_branches);
     if ((*ret)->device[0] == '\0')
@@ -48,7 +54,8 @@ static struct status *add_switch(const struct branches *b, struct node_input val
 static struct status *switch_inputs(struct branches *b) {
     const struct node *node = b->call->node;
     int n_inputs = node->n_data - 1;
-    b->inputs = arena_array(&b->in->c->arena, struct node_input, (size_t)b->n_branches * (size_t)n_inputs + 1);
+    b->inputs = arena_array(&b->in->c->arena, struct node_input,
+                            (size_t)b->n_branches * (size_t)n_inputs + 1);
     for (int i = 0; i < n_inputs; i++) {
         struct node *by_value;
         TRY(add_switch(b, node->inputs[i + 1], &by_value));
@@ -61,10 +68,13 @@ static struct status *switch_inputs(struct branches *b) {
 static struct status *make_branch(struct branches *b, int branch, struct node *pivots) {
     const struct node *node = b->call->node;
     struct arena *arena = &b->in->c->arena;
-    struct body body = {.prefix = arena_printf(arena, "%s/%s", node->name, branch_name(b, branch, "")), .n_args = node->n_data - 1};
+    struct body body = {.prefix =
+                            arena_printf(arena, "%s/%s", node->name, branch_name(b, branch, "")),
+                        .n_args = node->n_data - 1};
     struct node_input pivot = {pivots, switch_output(b, branch)};
     struct node *after;
-    TRY(inline_identity(b->in, b->call, branch_name(b, branch, "_pivot"), pivot, NULL, &body.entry));
+    TRY(inline_identity(b->in, b->call, branch_name(b, branch, "_pivot"), pivot, NULL,
+                        &body.entry));
     body.args = arena_array(arena, struct body_arg, body.n_args + 1);
     for (int i = 0; i < body.n_args; i++)
         body.args[i].value = b->inputs[branch * body.n_args + i];
@@ -81,7 +91,8 @@ static struct status *make_branch(struct branches *b, int branch, struct node *p
     return NULL;
 }
 
-static struct status *add_merge(struct branches *b, const char *what, const struct node_input *inputs, struct node **ret) {
+static struct status *add_merge(struct branches *b, const char *what,
+                                const struct node_input *inputs, struct node **ret) {
     TRY(inline_node(b->in, b->call, what, "Merge", endpoint_type(inputs[0]), ret));
     node_set_attr_i(b->in->graph, *ret, "N", b->n_branches);
     for (int i = 0; i < b->n_branches; i++)
@@ -121,7 +132,8 @@ static struct status *lower_branches(struct branches *b) {
     TRY(count_effects(b, &n_effects));
     b->replacement->effects = arena_array(&in->c->arena, struct node *, n_effects + 1);
     b->replacement->outputs = arena_array(&in->c->arena, struct node_input, node->n_outputs + 1);
-    b->outputs = arena_array(&in->c->arena, struct node_input, (size_t)node->n_outputs * (size_t)b->n_branches + 1);
+    b->outputs = arena_array(&in->c->arena, struct node_input,
+                             (size_t)node->n_outputs * (size_t)b->n_branches + 1);
     b->tokens = arena_array(&in->c->arena, struct node_input, b->n_branches + 1);
     TRY(inline_entry(in, b->call, &entry));
     if (entry || dtype_is_ref((enum dtype)b->guard.src->out_types[b->guard.index])) {
@@ -135,25 +147,34 @@ static struct status *lower_branches(struct branches *b) {
     return merge_outputs(b);
 }
 
-static struct status *get_function(const struct node *node, const char *name, const struct attr_func **ret) {
+static struct status *get_function(const struct node *node, const char *name,
+                                   const struct attr_func **ret) {
     const struct attr_value *value = node_attr(node, name);
     if (!value || value->type != ATTR_FUNC || value->is_placeholder)
-        return status_invalid("Node '%s' has no function '%s'\n\t [[{{node %s}}]]", node->name, name, node->name);
+        return status_invalid("Node '%s' has no function '%s'\n\t [[{{node %s}}]]", node->name,
+                              name, node->name);
     *ret = value->func;
     return NULL;
 }
 
-struct status *lower_if(struct inliner *in, const struct inline_call *call, struct replacement *ret) {
+struct status *lower_if(struct inliner *in, const struct inline_call *call,
+                        struct replacement *ret) {
     const struct attr_func *functions[2];
-    struct branches b = {.in = in, .call = call, .replacement = ret, .functions = functions, .n_branches = 2};
+    struct branches b = {
+        .in = in, .call = call, .replacement = ret, .functions = functions, .n_branches = 2};
     TRY(get_function(call->node, "then_branch", &functions[0]));
     TRY(get_function(call->node, "else_branch", &functions[1]));
     TRY(inline_predicate(in, call, call->node->inputs[0], &b.guard));
     return lower_branches(&b);
 }
 
-struct status *lower_case(struct inliner *in, const struct inline_call *call, struct replacement *ret) {
-    struct branches b = {.in = in, .call = call, .replacement = ret, .is_case = true, .guard = call->node->inputs[0]};
+struct status *lower_case(struct inliner *in, const struct inline_call *call,
+                          struct replacement *ret) {
+    struct branches b = {.in = in,
+                         .call = call,
+                         .replacement = ret,
+                         .is_case = true,
+                         .guard = call->node->inputs[0]};
     const struct attr_value *values;
     TRY(node_get_list(call->node, "branches", &values, &b.n_branches));
     b.functions = arena_array(&in->c->arena, const struct attr_func *, b.n_branches + 1);

@@ -1,4 +1,5 @@
-/* Plain calls: PartitionedCall, StatefulPartitionedCall, RemoteCall, and functions of the library as ops (inline.h).
+/* Plain calls: PartitionedCall, StatefulPartitionedCall, RemoteCall, and functions of the
+ * library as ops (inline.h).
  *
  *   x ──► f(…) ──► y          x ──► f/a ──► f/b ──► y
  *   c ─ ─► f                  c ─ ─► f/a                     (a: what has no input but loose ones)
@@ -6,7 +7,8 @@
 #include "master/compile/compile_internal.h"
 #include "master/compile/inline.h"
 
-struct status *inline_called_function(struct inliner *in, const struct inline_call *call, const struct attr_func **ret) {
+struct status *inline_called_function(struct inliner *in, const struct inline_call *call,
+                                      const struct attr_func **ret) {
     struct node *node = call->node;
     const struct attr_value *value = op_signature_is_known(node->op) ? node_attr(node, "f") : NULL;
     if (value && value->type == ATTR_FUNC && !value->is_placeholder) {
@@ -19,7 +21,8 @@ struct status *inline_called_function(struct inliner *in, const struct inline_ca
     return NULL;
 }
 
-struct status *lower_call_of(struct inliner *in, const struct inline_call *call, const struct attr_func *function, int first_input,
+struct status *lower_call_of(struct inliner *in, const struct inline_call *call,
+                             const struct attr_func *function, int first_input,
                              struct replacement *ret) {
     struct body body = {.prefix = call->node->name};
     TRY(inline_entry(in, call, &body.entry));
@@ -37,20 +40,24 @@ struct status *lower_call_of(struct inliner *in, const struct inline_call *call,
     return NULL;
 }
 
-/* There is one executor here, which does what both of TensorFlow's promise; a name that TensorFlow does not know is a mistake. */
+/* There is one executor here, which does what both of TensorFlow's promise; a name that
+ * TensorFlow does not know is a mistake. */
 static struct status *check_executor(const struct node *node) {
-    const struct attr_value *value = op_signature_is_known(node->op) ? node_attr(node, "executor_type") : NULL;
+    const struct attr_value *value =
+        op_signature_is_known(node->op) ? node_attr(node, "executor_type") : NULL;
     static const char *const known[] = {"", "DEFAULT", "SINGLE_THREADED_EXECUTOR"};
     if (!value || value->type != ATTR_STRING)
         return NULL;
     for (size_t i = 0; i < ARRAY_LEN(known); i++)
         if (span_is(value->s, known[i]))
             return NULL;
-    return status_not_found("No executor factory registered for the given executor type: %.*s\n\t [[{{node %s}}]]",
-                            (int)MIN(value->s.len, 256), (const char *)value->s.data, node->name);
+    return status_not_found(
+        "No executor factory registered for the given executor type: %.*s\n\t [[{{node %s}}]]",
+        (int)MIN(value->s.len, 256), (const char *)value->s.data, node->name);
 }
 
-struct status *lower_call(struct inliner *in, const struct inline_call *call, struct replacement *ret) {
+struct status *lower_call(struct inliner *in, const struct inline_call *call,
+                          struct replacement *ret) {
     const struct attr_func *function;
     TRY(check_executor(call->node));
     TRY(inline_called_function(in, call, &function));
@@ -58,18 +65,25 @@ struct status *lower_call(struct inliner *in, const struct inline_call *call, st
     return lower_call_of(in, call, function, 0, ret);
 }
 
-/* RemoteCall(target, x…): a call on the device that `target` names. The device is part of the graph here, so it must be known now. */
-struct status *lower_remote_call(struct inliner *in, const struct inline_call *call, struct replacement *ret) {
+/* RemoteCall(target, x…): a call on the device that `target` names. The device is part of the
+ * graph here, so it must be known now. */
+struct status *lower_remote_call(struct inliner *in, const struct inline_call *call,
+                                 struct replacement *ret) {
     const struct node *target = call->node->inputs[0].src;
-    const struct attr_value *value = node_is_op(target, "Const") ? node_attr(target, "value") : NULL;
+    const struct attr_value *value =
+        node_is_op(target, "Const") ? node_attr(target, "value") : NULL;
     const struct attr_func *function;
     if (!value || value->type != ATTR_TENSOR)
-        return status_unimplemented("RemoteCall to a target that is no constant is not supported\n\t [[{{node %s}}]]", call->node->name);
+        return status_unimplemented(
+            "RemoteCall to a target that is no constant is not supported\n\t [[{{node %s}}]]",
+            call->node->name);
     if (value->tensor->dtype != DT_STRING || value->tensor->rank != 0)
-        return status_invalid("RemoteCall's target must be a scalar string\n\t [[{{node %s}}]]", call->node->name);
+        return status_invalid("RemoteCall's target must be a scalar string\n\t [[{{node %s}}]]",
+                              call->node->name);
     struct span device = tensor_string(value->tensor, 0);
     struct device_name name;
-    TRY(status_suffix_take(device_name_parse(device, &name), "\n\t [[{{node %s}}]]", call->node->name));
+    TRY(status_suffix_take(device_name_parse(device, &name), "\n\t [[{{node %s}}]]",
+                           call->node->name));
     struct node *there = arena_memdup(&in->c->arena, call->node, sizeof(*call->node));
     struct inline_call there_call = *call;
     there->device = arena_strndup(&in->c->arena, device.data, device.len);

@@ -1,6 +1,8 @@
-/* Functions that do the same: a library may hold several under one `api_implements`, each of which says on which type of device it is at
- * its best (`api_preferred_device`). A call of any of them becomes a call of the one for CPUs, as TensorFlow's implementation selector
- * has it. TensorFlow Probability draws its gamma, Poisson and binomial numbers so: by kernels on CPUs, by loops elsewhere. */
+/* Functions that do the same: a library may hold several under one `api_implements`, each of
+ * which says on which type of device it is at its best (`api_preferred_device`). A call of any
+ * of them becomes a call of the one for CPUs, as TensorFlow's implementation selector has it.
+ * TensorFlow Probability draws its gamma, Poisson and binomial numbers so: by kernels on CPUs,
+ * by loops elsewhere. */
 #include "master/compile/compile_internal.h"
 #include "master/compile/inline.h"
 
@@ -59,8 +61,8 @@ static const char *best_for_cpu(struct graph *graph, const struct graph_function
     while (strmap_next(&graph->functions, &cursor, &name, &value)) {
         const struct graph_function *other = value;
         const struct api api = read_api(other->def);
-        if (span_equal(api.implements, wanted.implements) && span_is(api.device, "CPU") && has_same_sizes(called, other) &&
-            (!best || strcmp(other->name, best) < 0))
+        if (span_equal(api.implements, wanted.implements) && span_is(api.device, "CPU") &&
+            has_same_sizes(called, other) && (!best || strcmp(other->name, best) < 0))
             best = other->name;
     }
     return best ? best : called->name;

@@ -1,5 +1,6 @@
-/* The bounds of a For loop, worked out before it begins (inline.h): the loop counts from start by delta until it meets `end`, one
- * comparison an iteration whatever delta's sign. With d = limit - start in 64 bits:
+/* The bounds of a For loop, worked out before it begins (inline.h): the loop counts from start
+ * by delta until it meets `end`, one comparison an iteration whatever delta's sign. With d =
+ * limit - start in 64 bits:
  *
  *   end = start + ⌈d / delta⌉ · delta       may lie beyond 32 bits; it wraps as the counter does
  *   valid: d is 0, or has delta's sign      else the step fails */
@@ -13,8 +14,10 @@ struct bounds {
     struct status *status; /* the first error */
 };
 
-static struct status *add(struct bounds *b, const char *op, enum dtype cast_to, const struct node_input *inputs, int n, struct node **ret) {
-    TRY(inline_node(b->in, b->call, "bounds", op, cast_to == DT_INVALID ? endpoint_type(inputs[0]) : DT_INVALID, ret));
+static struct status *add(struct bounds *b, const char *op, enum dtype cast_to,
+                          const struct node_input *inputs, int n, struct node **ret) {
+    TRY(inline_node(b->in, b->call, "bounds", op,
+                    cast_to == DT_INVALID ? endpoint_type(inputs[0]) : DT_INVALID, ret));
     if (cast_to != DT_INVALID) {
         node_set_attr_type(b->in->graph, *ret, "SrcT", endpoint_type(inputs[0]));
         node_set_attr_type(b->in->graph, *ret, "DstT", cast_to);
@@ -34,7 +37,8 @@ static struct node_input of_one(struct bounds *b, const char *op, struct node_in
     return made;
 }
 
-static struct node_input of_two(struct bounds *b, const char *op, struct node_input a, struct node_input c) {
+static struct node_input of_two(struct bounds *b, const char *op, struct node_input a,
+                                struct node_input c) {
     struct node_input made = {NULL, 0}, inputs[] = {a, c};
     if (!b->status)
         b->status = add(b, op, DT_INVALID, inputs, 2, &made.src);
@@ -69,23 +73,30 @@ static struct status *add_check(struct bounds *b, struct node_input is_valid, st
         types[i] = (struct attr_value){.type = ATTR_TYPE, .dtype = i == 0 ? DT_STRING : DT_INT32};
         node_add_input(graph, *ret, i == 0 ? words : data[i].src, i == 0 ? 0 : data[i].index);
     }
-    node_set_attr(graph, *ret, "T", &(struct attr_value){.type = ATTR_LIST_TYPE, .list = {types, ARRAY_LEN(types)}});
+    node_set_attr(graph, *ret, "T",
+                  &(struct attr_value){.type = ATTR_LIST_TYPE, .list = {types, ARRAY_LEN(types)}});
     TRY(node_finish(graph, *ret));
     if (b->entry)
         node_add_control(graph, words, b->entry);
     return NULL;
 }
 
-struct status *inline_for_bounds(struct inliner *in, const struct inline_call *call, struct node *entry, struct node_input *ret_end,
+struct status *inline_for_bounds(struct inliner *in, const struct inline_call *call,
+                                 struct node *entry, struct node_input *ret_end,
                                  struct node **ret_checked) {
     struct bounds b = {.in = in, .call = call, .entry = entry};
-    struct node_input start = cast(&b, call->node->inputs[0], DT_INT64), delta = cast(&b, call->node->inputs[2], DT_INT64);
-    struct node_input limit = cast(&b, call->node->inputs[1], DT_INT64), distance = of_two(&b, "Sub", limit, start);
+    struct node_input start = cast(&b, call->node->inputs[0], DT_INT64),
+                      delta = cast(&b, call->node->inputs[2], DT_INT64);
+    struct node_input limit = cast(&b, call->node->inputs[1], DT_INT64),
+                      distance = of_two(&b, "Sub", limit, start);
     struct node_input sign = of_one(&b, "Sign", distance), delta_sign = of_one(&b, "Sign", delta);
-    struct node_input is_valid = of_two(&b, "GreaterEqual", of_two(&b, "Mul", sign, delta_sign), of_one(&b, "Abs", sign));
+    struct node_input is_valid =
+        of_two(&b, "GreaterEqual", of_two(&b, "Mul", sign, delta_sign), of_one(&b, "Abs", sign));
     /* A delta of 0 is valid where there is nothing to do: 1 divides as well. */
-    struct node_input is_zero = of_two(&b, "Sub", of_one(&b, "OnesLike", delta), of_one(&b, "Abs", delta_sign));
-    struct node_input n = of_two(&b, "FloorDiv", of_one(&b, "Neg", distance), of_two(&b, "AddV2", delta, is_zero));
+    struct node_input is_zero =
+        of_two(&b, "Sub", of_one(&b, "OnesLike", delta), of_one(&b, "Abs", delta_sign));
+    struct node_input n =
+        of_two(&b, "FloorDiv", of_one(&b, "Neg", distance), of_two(&b, "AddV2", delta, is_zero));
     *ret_end = cast(&b, of_two(&b, "Sub", start, of_two(&b, "Mul", n, delta)), DT_INT32);
     TRY(b.status);
     return add_check(&b, is_valid, ret_checked);

@@ -1,12 +1,14 @@
-/* SymbolicGradient: a function's body, forward, and after it what its derivative adds (inline.h; common/gradients/backprop.h).
+/* SymbolicGradient: a function's body, forward, and after it what its derivative adds (inline.h;
+ * common/gradients/backprop.h).
  *
  *   SymbolicGradient(x…, dy…)[f]      x ──► f/x ──► f's nodes ──► (y)
  *                                                      │ backprop
  *                                     dx ◄──────── nodes of the gradient ◄── dy
  *
- * The forward nodes that the gradient needs nothing of fall to the prune. A call inside f is differentiated as a call: it becomes a
- * SymbolicGradient of what it calls. Where the library names a function's gradient, that is called instead: it takes (x…, dy…) and
- * hands out (dx…), as this op does. */
+ * The forward nodes that the gradient needs nothing of fall to the prune. A call inside f is
+ * differentiated as a call: it becomes a SymbolicGradient of what it calls. Where the library
+ * names a function's gradient, that is called instead: it takes (x…, dy…) and hands out (dx…),
+ * as this op does. */
 #include "common/gradients/backprop.h"
 #include "common/gradients/build.h"
 #include "common/tensor/tensor_proto.h"
@@ -21,7 +23,8 @@ struct within {
 
 /* ---- the library's gradients ---- */
 
-static const char *read_gradient_def(struct arena *arena, struct span def, const char **ret_function) {
+static const char *read_gradient_def(struct arena *arena, struct span def,
+                                     const char **ret_function) {
     struct proto_field field;
     struct span names[2] = {{"", 0}, {"", 0}};
     while (proto_next(&def, &field) > 0)
@@ -36,7 +39,8 @@ static const char *find_gradient_function(struct inliner *in, const char *functi
     if (!in->gradients_are_read) {
         in->gradients_are_read = true;
         for (int i = 0; i < in->graph->n_gradient_defs; i++) {
-            const char *of, *gradient = read_gradient_def(&in->c->arena, in->graph->gradient_defs[i], &of);
+            const char *of,
+                *gradient = read_gradient_def(&in->c->arena, in->graph->gradient_defs[i], &of);
             strmap_put(&in->gradients, of, (void *)(uintptr_t)gradient);
         }
     }
@@ -46,25 +50,30 @@ static const char *find_gradient_function(struct inliner *in, const char *functi
 
 /* ---- calls inside ---- */
 
-static void set_list(struct inliner *in, struct node *node, const char *attr, const enum dtype *types, int n) {
+static void set_list(struct inliner *in, struct node *node, const char *attr,
+                     const enum dtype *types, int n) {
     struct attr_value *values = arena_array(&in->c->arena, struct attr_value, n + 1);
     for (int i = 0; i < n; i++)
         values[i] = (struct attr_value){.type = ATTR_TYPE, .dtype = types[i]};
-    node_set_attr(in->graph, node, attr, &(struct attr_value){.type = ATTR_LIST_TYPE, .list = {values, n}});
+    node_set_attr(in->graph, node, attr,
+                  &(struct attr_value){.type = ATTR_LIST_TYPE, .list = {values, n}});
 }
 
-static struct status *add_gradient_call(struct inliner *in, struct gradient_ctx *g, const struct node_input *inputs, int n,
-                                        struct node **ret) {
+static struct status *add_gradient_call(struct inliner *in, struct gradient_ctx *g,
+                                        const struct node_input *inputs, int n, struct node **ret) {
     const struct inline_call called = {.node = (struct node *)(uintptr_t)g->node};
     const struct attr_func *function;
     enum dtype *types = arena_array(&in->c->arena, enum dtype, n + 1);
     for (int i = 0; i < n; i++)
         types[i] = endpoint_type(inputs[i]);
     TRY(inline_called_function(in, &called, &function));
-    TRY(graph_add_node(in->graph, graph_unique_name(in->graph, g->prefix), "SymbolicGradient", g->node->device, ret));
+    TRY(graph_add_node(in->graph, graph_unique_name(in->graph, g->prefix), "SymbolicGradient",
+                       g->node->device, ret));
     set_list(in, *ret, "Tin", types, n);
     set_list(in, *ret, "Tout", types, g->node->n_data);
-    node_set_attr(in->graph, *ret, "f", &(struct attr_value){.type = ATTR_FUNC, .func = (struct attr_func *)(uintptr_t)function});
+    node_set_attr(
+        in->graph, *ret, "f",
+        &(struct attr_value){.type = ATTR_FUNC, .func = (struct attr_func *)(uintptr_t)function});
     for (int i = 0; i < n; i++)
         node_add_input(in->graph, *ret, inputs[i].src, inputs[i].index);
     return node_finish(in->graph, *ret);
@@ -76,7 +85,8 @@ static void differentiate_call(struct gradient_ctx *g) {
     const struct node *node = g->node;
     struct node *gradient;
     int n = node->n_data;
-    struct node_input *inputs = arena_array(&in->c->arena, struct node_input, n + node->n_outputs + 1);
+    struct node_input *inputs =
+        arena_array(&in->c->arena, struct node_input, n + node->n_outputs + 1);
     memcpy(inputs, node->inputs, (size_t)n * sizeof(inputs[0]));
     for (int i = 0; i < node->n_outputs && !g->status; i++)
         inputs[n++] = gradient_of(g, i);
@@ -84,7 +94,8 @@ static void differentiate_call(struct gradient_ctx *g) {
         g->status = add_gradient_call(in, g, inputs, n, &gradient);
     if (g->status)
         return;
-    inliner_push(in, (struct inline_call){gradient, within->body->entry, within->body->has_control_flow, within->body->chain});
+    inliner_push(in, (struct inline_call){gradient, within->body->entry,
+                                          within->body->has_control_flow, within->body->chain});
     for (int i = 0; i < node->n_data; i++)
         gradient_set(g, i, (struct node_input){gradient, i});
 }
@@ -100,7 +111,8 @@ struct symbolic {
     struct node_input *xs, *dys, *dxs;
 };
 
-/* Values of its own, so that two arguments with one source have two gradients, and nothing that follows runs before its time. */
+/* Values of its own, so that two arguments with one source have two gradients, and nothing that
+ * follows runs before its time. */
 static struct status *take_inputs(struct symbolic *s) {
     struct inliner *in = s->in;
     const struct node *node = s->call->node;
@@ -111,7 +123,8 @@ static struct status *take_inputs(struct symbolic *s) {
     for (int i = 0; i < node->n_data; i++) {
         struct node_input *input = i < s->n_xs ? &s->xs[i] : &s->dys[i - s->n_xs];
         *input = (struct node_input){NULL, 0};
-        TRY(inline_identity(in, s->call, i < s->n_xs ? "x" : "dy", node->inputs[i], s->body.entry, &input->src));
+        TRY(inline_identity(in, s->call, i < s->n_xs ? "x" : "dy", node->inputs[i], s->body.entry,
+                            &input->src));
     }
     return NULL;
 }
@@ -135,7 +148,8 @@ static struct status *make_op(struct symbolic *s) {
 
 static struct status *make_forward(struct symbolic *s) {
     struct inliner *in = s->in;
-    if (!strmap_get(&in->graph->functions, s->function->name) && op_signature_find(s->function->name))
+    if (!strmap_get(&in->graph->functions, s->function->name) &&
+        op_signature_find(s->function->name))
         return make_op(s);
     s->body.n_args = s->n_xs;
     s->body.args = arena_array(&in->c->arena, struct body_arg, s->n_xs + 1);
@@ -147,12 +161,15 @@ static struct status *make_forward(struct symbolic *s) {
 static struct status *check_dys(const struct symbolic *s) {
     const struct node *node = s->call->node;
     if (s->body.n_outputs != s->n_dys)
-        return status_invalid("Function '%s' has %d outputs, of which %d gradients are given\n\t [[{{node %s}}]]", s->function->name,
-                              s->body.n_outputs, s->n_dys, node->name);
+        return status_invalid(
+            "Function '%s' has %d outputs, of which %d gradients are given\n\t [[{{node %s}}]]",
+            s->function->name, s->body.n_outputs, s->n_dys, node->name);
     for (int i = 0; i < s->n_dys; i++)
         if (endpoint_type(s->body.outputs[i]) != endpoint_type(s->dys[i]))
-            return status_invalid("Output %d of function '%s' is %s, its gradient %s\n\t [[{{node %s}}]]", i, s->function->name,
-                                  dtype_name(endpoint_type(s->body.outputs[i])), dtype_name(endpoint_type(s->dys[i])), node->name);
+            return status_invalid(
+                "Output %d of function '%s' is %s, its gradient %s\n\t [[{{node %s}}]]", i,
+                s->function->name, dtype_name(endpoint_type(s->body.outputs[i])),
+                dtype_name(endpoint_type(s->dys[i])), node->name);
     return NULL;
 }
 
@@ -172,11 +189,12 @@ static struct status *run_backprop(struct symbolic *s) {
         .function = differentiate_call,
         .user = &within,
     };
-    return status_suffix_take(backprop_run(&backprop, s->dxs), "\n\t [[{{node %s}}]]", s->call->node->name);
+    return status_suffix_take(backprop_run(&backprop, s->dxs), "\n\t [[{{node %s}}]]",
+                              s->call->node->name);
 }
 
-/* Where no gradient flows it is zeros. The gradient of a handle has its variable's type; where there is none, the handle stands for it
- * if that is what the call says. */
+/* Where no gradient flows it is zeros. The gradient of a handle has its variable's type; where
+ * there is none, the handle stands for it if that is what the call says. */
 static struct status *make_dx(struct symbolic *s, int i) {
     enum dtype wanted = (enum dtype)s->call->node->out_types[i];
     struct node_input *dx = &s->dxs[i];
@@ -191,8 +209,9 @@ static struct status *make_dx(struct symbolic *s, int i) {
     }
     if (endpoint_type(*dx) == wanted)
         return NULL;
-    return status_invalid("Gradient %d of function '%s' is %s where %s is wanted\n\t [[{{node %s}}]]", i, s->function->name,
-                          dtype_name(endpoint_type(*dx)), dtype_name(wanted), s->call->node->name);
+    return status_invalid(
+        "Gradient %d of function '%s' is %s where %s is wanted\n\t [[{{node %s}}]]", i,
+        s->function->name, dtype_name(endpoint_type(*dx)), dtype_name(wanted), s->call->node->name);
 }
 
 static struct status *expand(struct symbolic *s, struct replacement *ret) {
@@ -214,19 +233,26 @@ static struct status *expand(struct symbolic *s, struct replacement *ret) {
     return NULL;
 }
 
-struct status *lower_symbolic_gradient(struct inliner *in, const struct inline_call *call, struct replacement *ret) {
+struct status *lower_symbolic_gradient(struct inliner *in, const struct inline_call *call,
+                                       struct replacement *ret) {
     const struct node *node = call->node;
     const struct attr_value *f = node_attr(node, "f");
     if (!f || f->type != ATTR_FUNC || f->is_placeholder)
-        return status_invalid("Node '%s' has no function 'f'\n\t [[{{node %s}}]]", node->name, node->name);
+        return status_invalid("Node '%s' has no function 'f'\n\t [[{{node %s}}]]", node->name,
+                              node->name);
     const char *gradient = find_gradient_function(in, f->func->name);
     if (gradient) {
         const struct attr_func function = {gradient, f->func->attrs, f->func->n_attrs};
         return lower_call_of(in, call, &function, 0, ret);
     }
     if (node->n_data < node->n_outputs)
-        return status_invalid("%d gradients of %d arguments are asked for\n\t [[{{node %s}}]]", node->n_outputs, node->n_data, node->name);
-    struct symbolic s = {.in = in, .call = call, .function = f->func, .n_xs = node->n_outputs, .n_dys = node->n_data - node->n_outputs};
+        return status_invalid("%d gradients of %d arguments are asked for\n\t [[{{node %s}}]]",
+                              node->n_outputs, node->n_data, node->name);
+    struct symbolic s = {.in = in,
+                         .call = call,
+                         .function = f->func,
+                         .n_xs = node->n_outputs,
+                         .n_dys = node->n_data - node->n_outputs};
     s.body.prefix = node->name;
     return expand(&s, ret);
 }

@@ -1,4 +1,5 @@
-/* Loops: While, StatelessWhile and For become the primitives of loop frames [WP 4.4; CF 3.2, 4.1] (inline.h).
+/* Loops: While, StatelessWhile and For become the primitives of loop frames [WP 4.4; CF 3.2,
+ * 4.1] (inline.h).
  *
  *                      ┌──────────────────────── NextIteration ◄── body ◄─┐
  *                      ▼                                                  │ true
@@ -6,13 +7,16 @@
  *                      └──────────────────────────────▲                   └ false ──► Exit ──► output
  *   c ──► Enter (constant) ──► cond, body
  *
- * An input that the body hands on as it is (a captured tensor, a handle) is the same in every iteration: a constant Enter, without
- * Merge, Switch and NextIteration; its readers are loose. Where all inputs are so, or there are none, the loop gets a variable of its own.
+ * An input that the body hands on as it is (a captured tensor, a handle) is the same in every
+ * iteration: a constant Enter, without Merge, Switch and NextIteration; its readers are loose.
+ * Where all inputs are so, or there are none, the loop gets a variable of its own.
  *
- * For(start, limit, delta, x) is a While over x whose condition is the loop's own: a counter, a variable after the inputs, that has not met
- * its end (inline_for.c). Its body takes the counter first.
+ * For(start, limit, delta, x) is a While over x whose condition is the loop's own: a counter, a
+ * variable after the inputs, that has not met its end (inline_for.c). Its body takes the counter
+ * first.
  *
- * Effects keep their order: every NextIteration waits for those of its iteration, LoopCond for the condition's. */
+ * Effects keep their order: every NextIteration waits for those of its iteration, LoopCond for
+ * the condition's. */
 #include "master/compile/compile_internal.h"
 #include "master/compile/inline.h"
 
@@ -52,7 +56,8 @@ static bool has_run_of_tensors(const struct op_arg_signature *args, int n_args) 
     return false;
 }
 
-/* A variable that only counts as one: it starts where the loop does, and each iteration hands it on. */
+/* A variable that only counts as one: it starts where the loop does, and each iteration hands it
+ * on. */
 static struct status *add_own_var(struct loop *loop) {
     struct tensor zero = TENSOR_INIT;
     struct node *start;
@@ -88,7 +93,8 @@ static struct status *find_vars(struct loop *loop, const struct function_body *b
     int n_constant = 0, n_before = is_for;
     loop->n_inputs = loop->n_vars = node->n_data - loop->first_input;
     bool is_plain = body->n_args == loop->n_inputs + n_before && body->n_rets == loop->n_inputs &&
-                    !has_run_of_tensors(body->args, body->n_args) && !has_run_of_tensors(body->rets, body->n_rets);
+                    !has_run_of_tensors(body->args, body->n_args) &&
+                    !has_run_of_tensors(body->rets, body->n_rets);
     loop->vars = arena_array(&loop->in->c->arena, struct loop_var, loop->n_inputs + 3);
     for (int i = 0; i < loop->n_inputs; i++) {
         loop->vars[i].input = node->inputs[loop->first_input + i];
@@ -107,8 +113,10 @@ static struct status *find_vars(struct loop *loop, const struct function_body *b
 
 /* ---- the frame ---- */
 
-static struct status *add_node(struct loop *loop, const char *what, const char *op, struct node_input input, struct node **ret) {
-    TRY(inline_node(loop->in, loop->call, what, op, strcmp(op, "LoopCond") == 0 ? DT_INVALID : endpoint_type(input), ret));
+static struct status *add_node(struct loop *loop, const char *what, const char *op,
+                               struct node_input input, struct node **ret) {
+    TRY(inline_node(loop->in, loop->call, what, op,
+                    strcmp(op, "LoopCond") == 0 ? DT_INVALID : endpoint_type(input), ret));
     node_add_input(loop->in->graph, *ret, input.src, input.index);
     return NULL;
 }
@@ -124,14 +132,17 @@ static struct status *add_enter(struct loop *loop, struct loop_var *var) {
         node_add_control(graph, var->enter, loop->entry);
     if (var->is_constant)
         return NULL;
-    TRY(inline_node(loop->in, loop->call, "merge", "Merge", endpoint_type(var->input), &var->merge));
+    TRY(inline_node(loop->in, loop->call, "merge", "Merge", endpoint_type(var->input),
+                    &var->merge));
     node_set_attr_i(graph, var->merge, "N", 2);
     node_add_input(graph, var->merge, var->enter, 0);
     node_add_input(graph, var->merge, var->enter, 0); /* NextIteration, once there is one */
     return node_finish(graph, var->merge);
 }
 
-static struct node_input in_frame(const struct loop_var *var) { return (struct node_input){var->is_constant ? var->enter : var->merge, 0}; }
+static struct node_input in_frame(const struct loop_var *var) {
+    return (struct node_input){var->is_constant ? var->enter : var->merge, 0};
+}
 
 /* Of a For: has the counter met its end? */
 static struct status *compare_counter(struct loop *loop, struct node_input *ret) {
@@ -145,15 +156,18 @@ static struct status *compare_counter(struct loop *loop, struct node_input *ret)
 
 static struct status *call_cond(struct loop *loop, struct node_input *ret) {
     const struct attr_value *function = node_attr(loop->call->node, "cond");
-    loop->cond = (struct body){.prefix = arena_printf(&loop->in->c->arena, "%s/cond", loop->call->node->name),
-                               .entry = loop->first->merge,
-                               .n_args = loop->n_inputs};
+    loop->cond = (struct body){
+        .prefix = arena_printf(&loop->in->c->arena, "%s/cond", loop->call->node->name),
+        .entry = loop->first->merge,
+        .n_args = loop->n_inputs};
     loop->cond.args = arena_array(&loop->in->c->arena, struct body_arg, loop->n_inputs + 1);
     for (int i = 0; i < loop->n_inputs; i++)
-        loop->cond.args[i] = (struct body_arg){.value = in_frame(&loop->vars[i]), .is_loose = loop->vars[i].is_constant};
+        loop->cond.args[i] = (struct body_arg){.value = in_frame(&loop->vars[i]),
+                                               .is_loose = loop->vars[i].is_constant};
     TRY(body_make(loop->in, loop->call, function->func, &loop->cond));
     if (loop->cond.n_outputs != 1)
-        return status_invalid("Expected a single scalar return value from WhileOp cond, got %d tensors: '%s'\n\t [[{{node %s}}]]",
+        return status_invalid("Expected a single scalar return value from WhileOp cond, got %d "
+                              "tensors: '%s'\n\t [[{{node %s}}]]",
                               loop->cond.n_outputs, function->func->name, loop->call->node->name);
     return inline_predicate(loop->in, loop->call, loop->cond.outputs[0], ret);
 }
@@ -182,23 +196,28 @@ static struct status *add_switch(struct loop *loop, struct loop_var *var) {
 
 static struct status *make_body(struct loop *loop) {
     const struct attr_value *function = node_attr(loop->call->node, "body");
-    TRY(inline_identity(loop->in, loop->call, "pivot", (struct node_input){loop->first->by_cond, 1}, NULL, &loop->pivot));
+    TRY(inline_identity(loop->in, loop->call, "pivot", (struct node_input){loop->first->by_cond, 1},
+                        NULL, &loop->pivot));
     int n_before = loop->counter != NULL;
-    loop->body = (struct body){.prefix = arena_printf(&loop->in->c->arena, "%s/body", loop->call->node->name),
-                               .entry = loop->pivot,
-                               .n_args = n_before + loop->n_inputs};
+    loop->body = (struct body){
+        .prefix = arena_printf(&loop->in->c->arena, "%s/body", loop->call->node->name),
+        .entry = loop->pivot,
+        .n_args = n_before + loop->n_inputs};
     loop->body.args = arena_array(&loop->in->c->arena, struct body_arg, loop->body.n_args + 1);
     if (loop->counter)
         loop->body.args[0].value = (struct node_input){loop->counter->by_cond, 1};
     for (int i = 0; i < loop->n_inputs; i++) {
         const struct loop_var *var = &loop->vars[i];
         struct node_input changing = {var->by_cond, 1}, constant = {var->enter, 0};
-        loop->body.args[n_before + i] = (struct body_arg){.value = var->is_constant ? constant : changing, .is_loose = var->is_constant};
+        loop->body.args[n_before + i] = (struct body_arg){
+            .value = var->is_constant ? constant : changing, .is_loose = var->is_constant};
     }
     TRY(body_make(loop->in, loop->call, function->func, &loop->body));
     if (loop->body.n_outputs != loop->n_inputs)
-        return status_invalid("%s loop body returned %d arguments. Expected: %d\n\t [[{{node %s}}]]", loop->counter ? "For" : "While",
-                              loop->body.n_outputs, loop->n_inputs, loop->call->node->name);
+        return status_invalid(
+            "%s loop body returned %d arguments. Expected: %d\n\t [[{{node %s}}]]",
+            loop->counter ? "For" : "While", loop->body.n_outputs, loop->n_inputs,
+            loop->call->node->name);
     return body_check_outputs(loop->call, &loop->body);
 }
 
@@ -215,7 +234,8 @@ static struct status *next_value(struct loop *loop, int i, struct node_input *re
     return node_finish(loop->in->graph, sum);
 }
 
-/* TensorFlow's For calls its body once for each number, one call after the other; its While goes on with whatever value is there. */
+/* TensorFlow's For calls its body once for each number, one call after the other; its While goes
+ * on with whatever value is there. */
 static bool is_sequential(const struct loop *loop) {
     for (int i = 0; loop->counter && i < loop->body.function->n_nodes; i++)
         if (loop->body.function->nodes[i].op->is_stateful)
@@ -223,7 +243,8 @@ static bool is_sequential(const struct loop *loop) {
     return false;
 }
 
-/* What an iteration waits for of the one before; NULL: nothing. Joined once, not at every variable. */
+/* What an iteration waits for of the one before; NULL: nothing. Joined once, not at every
+ * variable. */
 static struct status *join_body(struct loop *loop, struct node **ret) {
     const struct body *body = &loop->body;
     int n = body->n_effects, n_outputs = is_sequential(loop) ? body->n_outputs : 0;
@@ -256,7 +277,8 @@ static struct status *close_loop(struct loop *loop) {
     return NULL;
 }
 
-/* An input that is the same throughout comes out as it went in, but not before the loop has ended. */
+/* An input that is the same throughout comes out as it went in, but not before the loop has
+ * ended. */
 static struct status *make_outputs(struct loop *loop, struct replacement *ret) {
     struct inliner *in = loop->in;
     ret->outputs = arena_array(&in->c->arena, struct node_input, loop->n_inputs + 1);
@@ -283,14 +305,16 @@ static struct status *make_outputs(struct loop *loop, struct replacement *ret) {
 static struct status *check_function(const struct node *node, const char *name) {
     const struct attr_value *value = node_attr(node, name);
     if (!value || value->type != ATTR_FUNC || value->is_placeholder)
-        return status_invalid("Node '%s' has no function '%s'\n\t [[{{node %s}}]]", node->name, name, node->name);
+        return status_invalid("Node '%s' has no function '%s'\n\t [[{{node %s}}]]", node->name,
+                              name, node->name);
     return NULL;
 }
 
 static struct status *lower_loop(struct loop *loop, bool is_for, struct replacement *ret) {
     const struct function_body *body;
     TRY(check_function(loop->call->node, "body"));
-    TRY(inline_function(loop->in, loop->call, node_attr(loop->call->node, "body")->func->name, &body));
+    TRY(inline_function(loop->in, loop->call, node_attr(loop->call->node, "body")->func->name,
+                        &body));
     TRY(inline_entry(loop->in, loop->call, &loop->entry));
     TRY(find_vars(loop, body, is_for));
     for (int i = 0; i < loop->n_vars; i++)
@@ -303,7 +327,8 @@ static struct status *lower_loop(struct loop *loop, bool is_for, struct replacem
     return make_outputs(loop, ret);
 }
 
-struct status *lower_while(struct inliner *in, const struct inline_call *call, struct replacement *ret) {
+struct status *lower_while(struct inliner *in, const struct inline_call *call,
+                           struct replacement *ret) {
     struct loop loop = {.in = in, .call = call};
     TRY(check_function(call->node, "cond"));
     TRY(node_get_i(call->node, "parallel_iterations", &loop.parallel_iterations));
@@ -311,8 +336,10 @@ struct status *lower_while(struct inliner *in, const struct inline_call *call, s
 }
 
 /* For has no attr for how many of its iterations may run at once: as many as While's default. */
-struct status *lower_for(struct inliner *in, const struct inline_call *call, struct replacement *ret) {
+struct status *lower_for(struct inliner *in, const struct inline_call *call,
+                         struct replacement *ret) {
     enum { PARALLEL_ITERATIONS = 10, BOUNDS = 3 };
-    struct loop loop = {.in = in, .call = call, .first_input = BOUNDS, .parallel_iterations = PARALLEL_ITERATIONS};
+    struct loop loop = {
+        .in = in, .call = call, .first_input = BOUNDS, .parallel_iterations = PARALLEL_ITERATIONS};
     return lower_loop(&loop, true, ret);
 }

@@ -1,21 +1,25 @@
 /* Loops that span tasks [WP 4.4; CF 4.4].
  *
- * A task that runs a part of a loop must know of each iteration and of the end. It gets a small loop of its own, in the loop's frame, which
- * turns on the loop's predicate; that comes from the task of its LoopCond as any other value does, once per iteration:
+ * A task that runs a part of a loop must know of each iteration and of the end. It gets a small
+ * loop of its own, in the loop's frame, which turns on the loop's predicate; that comes from the
+ * task of its LoopCond as any other value does, once per iteration:
  *
  *   Const ─► Enter ─► Merge ─► Switch ─► NextIteration ┐        the Merge is the task's pulse: what the task receives in the
  *                       ▲         ▲                    │        frame waits for it, so it is received once in each iteration;
  *                       └─────────│────────────────────┘        where the sender's value is dead, a flag comes
  *                              predicate (LoopCond, received)
  *
- * A frame that nothing leads back into, Enter and Exit by hand, runs once: there the Enter is the pulse.
+ * A frame that nothing leads back into, Enter and Exit by hand, runs once: there the Enter is
+ * the pulse.
  *
- * No task waits for another but through values: each begins its next iteration when its predicate has come, as far ahead as
- * parallel_iterations allows; the master hears nothing of it. Nested loops: a task of the inner loop has a small loop of the outer one
- * too, whose pulse starts the inner one.
+ * No task waits for another but through values: each begins its next iteration when its
+ * predicate has come, as far ahead as parallel_iterations allows; the master hears nothing of
+ * it. Nested loops: a task of the inner loop has a small loop of the outer one too, whose pulse
+ * starts the inner one.
  *
- * Enter and NextIteration change an iteration's number, and are not sent through: the task that wants their output gets their input, in
- * the iteration where that is, and repeats the node. So a loop's constants cross once per loop, not in each iteration. */
+ * Enter and NextIteration change an iteration's number, and are not sent through: the task that
+ * wants their output gets their input, in the iteration where that is, and repeats the node. So
+ * a loop's constants cross once per loop, not in each iteration. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,7 +48,8 @@ static void note_node(struct spans *spans, struct node *node) {
     if (frames->out[node->id] != frame && (is_enter(node) || node_is_op(node, "RefEnter"))) {
         spans->some_enter[frames->out[node->id]] = node;
         if (dtype_is_ref((enum dtype)node->out_types[0])) /* stays where it is */
-            spans->is_on[frames->out[node->id] * spans->n_tasks + cut_task(spans->cut, node)] = true;
+            spans->is_on[frames->out[node->id] * spans->n_tasks + cut_task(spans->cut, node)] =
+                true;
     }
 }
 
@@ -60,13 +65,15 @@ static void find_spans(struct spans *spans) {
             n_on += spans->is_on[frame * spans->n_tasks + task];
         spans->does_span[frame] = n_on > 1;
         for (int task = 0; task < spans->n_tasks && parent > 0; task++)
-            spans->is_on[parent * spans->n_tasks + task] |= spans->is_on[frame * spans->n_tasks + task];
+            spans->is_on[parent * spans->n_tasks + task] |=
+                spans->is_on[frame * spans->n_tasks + task];
     }
 }
 
 /* ---- the small loop ---- */
 
-static struct status *add_node(struct spans *spans, int frame, int task, const char *what, const char *op, struct node **ret) {
+static struct status *add_node(struct spans *spans, int frame, int task, const char *what,
+                               const char *op, struct node **ret) {
     struct graph *graph = &spans->cut->c->graph;
     const struct node *of = spans->cond[frame] ? spans->cond[frame] : spans->some_enter[frame];
     const char *name = arena_printf(&spans->cut->c->arena, "%s/_%s_%d", of->name, what, task);
@@ -122,9 +129,11 @@ static struct status *add_small_loops(struct spans *spans) {
         if (!spans->does_span[frame])
             continue;
         if (!spans->cond[frame] && !spans->cut->runs_once[frame])
-            return status_invalid("A loop that spans tasks must have a LoopCond: frame '%.*s'\n\t [[{{node %s}}]]",
-                                  (int)node_attr(spans->some_enter[frame], "frame_name")->s.len,
-                                  node_attr(spans->some_enter[frame], "frame_name")->s.data, spans->some_enter[frame]->name);
+            return status_invalid(
+                "A loop that spans tasks must have a LoopCond: frame '%.*s'\n\t [[{{node %s}}]]",
+                (int)node_attr(spans->some_enter[frame], "frame_name")->s.len,
+                node_attr(spans->some_enter[frame], "frame_name")->s.data,
+                spans->some_enter[frame]->name);
         for (int task = 0; task < spans->n_tasks; task++)
             if (spans->is_on[frame * spans->n_tasks + task])
                 TRY(add_small_loop(spans, frame, task));
@@ -133,7 +142,8 @@ static struct status *add_small_loops(struct spans *spans) {
 }
 
 struct node *cut_pulse(const struct cut *cut, int frame, int task) {
-    return u64map_get(&cut->pulses, (uint64_t)frame * (uint64_t)cut->devices->n_tasks + (uint64_t)task);
+    return u64map_get(&cut->pulses,
+                      (uint64_t)frame * (uint64_t)cut->devices->n_tasks + (uint64_t)task);
 }
 
 /* ---- values that do not come in every iteration ---- */
@@ -145,7 +155,8 @@ static bool is_constant_enter(const struct node *node) {
 
 static bool comes_irregularly(const struct cut *cut, const struct node *src) {
     bool is_next = node_is_op(src, "NextIteration") || node_is_op(src, "RefNextIteration");
-    bool is_once = (is_enter(src) || node_is_op(src, "RefEnter")) && !is_constant_enter(src) && !cut->runs_once[cut->frames.out[src->id]];
+    bool is_once = (is_enter(src) || node_is_op(src, "RefEnter")) && !is_constant_enter(src) &&
+                   !cut->runs_once[cut->frames.out[src->id]];
     return is_next || is_once || cut->is_irregular[src->id];
 }
 
@@ -163,16 +174,20 @@ static void find_irregular(struct cut *cut, struct node *const *order) {
         if (node_is_op(node, "Exit") || node_is_op(node, "RefExit")) /* leaves once, whenever */
             continue;
         bool is_merge = node_is_op(node, "Merge") || node_is_op(node, "RefMerge");
-        cut->is_irregular[node->id] = is_merge ? n_irregular == 1 && node->n_inputs == 1 : n_irregular > 0;
+        cut->is_irregular[node->id] =
+            is_merge ? n_irregular == 1 && node->n_inputs == 1 : n_irregular > 0;
     }
 }
 
-struct status *cut_check_regular(const struct cut *cut, const struct node *src, const struct node *dst) {
-    if (!cut->is_irregular || cut->frames.out[src->id] == 0 || src->id >= cut->n_ids || cut_is_step_of_loop(src))
+struct status *cut_check_regular(const struct cut *cut, const struct node *src,
+                                 const struct node *dst) {
+    if (!cut->is_irregular || cut->frames.out[src->id] == 0 || src->id >= cut->n_ids ||
+        cut_is_step_of_loop(src))
         return NULL;
     if (!comes_irregularly(cut, src))
         return NULL;
-    return status_unimplemented("{{node %s}} does not run in every iteration of its loop, and {{node %s}}, which takes its value, is on "
+    return status_unimplemented("{{node %s}} does not run in every iteration of its loop, and "
+                                "{{node %s}}, which takes its value, is on "
                                 "another task: '%s', '%s'\n\t [[{{node %s}}]]",
                                 src->name, dst->name, cut->devices->tasks[cut_task(cut, src)].name,
                                 cut->devices->tasks[cut_task(cut, dst)].name, dst->name);
@@ -180,10 +195,14 @@ struct status *cut_check_regular(const struct cut *cut, const struct node *src, 
 
 /* ---- Enter and NextIteration, repeated ---- */
 
-bool cut_is_step_of_loop(const struct node *node) { return is_enter(node) || node_is_op(node, "NextIteration"); }
+bool cut_is_step_of_loop(const struct node *node) {
+    return is_enter(node) || node_is_op(node, "NextIteration");
+}
 
-/* The input that the repeated node gets: after what the original waits for. The original's own edges may have been cut already. */
-static struct status *input_of_step(struct cut *cut, struct node *src, int task, struct node **ret, int *ret_index) {
+/* The input that the repeated node gets: after what the original waits for. The original's own
+ * edges may have been cut already. */
+static struct status *input_of_step(struct cut *cut, struct node *src, int task, struct node **ret,
+                                    int *ret_index) {
     struct graph *graph = &cut->c->graph;
     struct node_input in = cut->step_inputs[src->id];
     struct node *wait, *from;
@@ -191,7 +210,9 @@ static struct status *input_of_step(struct cut *cut, struct node *src, int task,
     if (src->n_inputs == src->n_data)
         return cut_arrive(cut, in.src, in.index, task, ret, ret_index);
     TRY(cut_arrive(cut, in.src, in.index, home, &from, &index));
-    TRY(graph_add_node(graph, graph_unique_name(graph, arena_printf(&cut->c->arena, "%s/_input", src->name)), "Identity", "", &wait));
+    TRY(graph_add_node(
+        graph, graph_unique_name(graph, arena_printf(&cut->c->arena, "%s/_input", src->name)),
+        "Identity", "", &wait));
     node_set_attr_type(graph, wait, "T", dtype_base((enum dtype)in.src->out_types[in.index]));
     node_add_input(graph, wait, from, index);
     for (int i = src->n_data; i < src->n_inputs; i++) {
@@ -201,7 +222,8 @@ static struct status *input_of_step(struct cut *cut, struct node *src, int task,
     TRY(node_finish(graph, wait));
     wait->placed = src->placed;
     *ret_index = 0;
-    return cut_add_pair(cut, wait, 0, src, cut->frames.in[src->id], arena_printf(&cut->c->arena, "%s:input", src->name), task, ret);
+    return cut_add_pair(cut, wait, 0, src, cut->frames.in[src->id],
+                        arena_printf(&cut->c->arena, "%s:input", src->name), task, ret);
 }
 
 struct status *cut_repeat_step(struct cut *cut, struct node *src, int task, struct node **ret) {
@@ -247,7 +269,9 @@ static struct status *find_frames_again(struct cut *cut) {
     u64map_init(&cut->pulses);
     while (!st && u64map_next(&pulses, &cursor, &key, &value)) {
         uint64_t n_tasks = (uint64_t)cut->devices->n_tasks;
-        u64map_put(&cut->pulses, (uint64_t)cut->frames.out[((struct node *)value)->id] * n_tasks + key % n_tasks, value);
+        u64map_put(&cut->pulses,
+                   (uint64_t)cut->frames.out[((struct node *)value)->id] * n_tasks + key % n_tasks,
+                   value);
     }
     u64map_fini(&pulses);
     if (st)

@@ -1,17 +1,21 @@
-/* What is known of a value that crosses before any step has made it: then the Recv says its shape, in the attr `_shape`, and its task may
- * prepare the place that the value will be written to (worker/exchange/rendezvous.h, "Grants ahead").
+/* What is known of a value that crosses before any step has made it: then the Recv says its
+ * shape, in the attr `_shape`, and its task may prepare the place that the value will be written
+ * to (worker/exchange/rendezvous.h, "Grants ahead").
  *
- * Only of values for which a place is not held in vain: of known shape and plain type, too large to be sent unasked, outside of loops (how
- * often a loop turns is not known), not in a partial run (whose feeds may come any time), and certain to come. That is told by conditions:
+ * Only of values for which a place is not held in vain: of known shape and plain type, too large
+ * to be sent unasked, outside of loops (how often a loop turns is not known), not in a partial
+ * run (whose feeds may come any time), and certain to come. That is told by conditions:
  *
  *   a ──► Switch(p) ──0──► b ──► Merge ──► d       a: always    b: (always, p, 0)    c: (always, p, 1)
  *               └───1──► c ───────┘                d: always, since all sides of one condition meet there
  *
- * A node has the innermost condition of its inputs; where those do not lie within each other it is uncertain. A loop is entered
- * under its Enters' condition, and left under it. What lies deeper than MAX_DEPTH conditions is uncertain, too: joining two of them costs
- * the difference of their depths.
+ * A node has the innermost condition of its inputs; where those do not lie within each other it
+ * is uncertain. A loop is entered under its Enters' condition, and left under it. What lies
+ * deeper than MAX_DEPTH conditions is uncertain, too: joining two of them costs the difference
+ * of their depths.
  *
- * Shapes are a hint: a step may feed another one than the Placeholder says, and whoever receives copes. */
+ * Shapes are a hint: a step may feed another one than the Placeholder says, and whoever receives
+ * copes. */
 #include <stdlib.h>
 
 #include "common/base/map.h"
@@ -46,16 +50,18 @@ struct cut_slots {
 /* ---- conditions ---- */
 
 static bool is_same(const struct condition *a, const struct condition *b) {
-    return a->parent == b->parent && a->pred_id == b->pred_id && a->pred_output == b->pred_output && a->side == b->side &&
-           a->n_sides == b->n_sides;
+    return a->parent == b->parent && a->pred_id == b->pred_id && a->pred_output == b->pred_output &&
+           a->side == b->side && a->n_sides == b->n_sides;
 }
 
 static size_t bucket_of(const struct cut_slots *slots, const struct condition *condition) {
-    const int parts[] = {condition->parent, condition->pred_id, condition->pred_output, condition->side, condition->n_sides};
+    const int parts[] = {condition->parent, condition->pred_id, condition->pred_output,
+                         condition->side, condition->n_sides};
     return hash_bytes(parts, sizeof(parts), 0) % slots->n_buckets;
 }
 
-static int condition_find(struct cut_slots *slots, int parent, const struct node_input *pred, int side, int n_sides) {
+static int condition_find(struct cut_slots *slots, int parent, const struct node_input *pred,
+                          int side, int n_sides) {
     struct condition asked = {.parent = parent,
                               .depth = slots->conditions[parent].depth + 1,
                               .pred_id = pred->src->id,
@@ -70,7 +76,8 @@ static int condition_find(struct cut_slots *slots, int parent, const struct node
             return i;
     if (slots->n_conditions == slots->capacity) {
         slots->capacity *= 2;
-        slots->conditions = xreallocarray(slots->conditions, (size_t)slots->capacity, sizeof(*slots->conditions));
+        slots->conditions =
+            xreallocarray(slots->conditions, (size_t)slots->capacity, sizeof(*slots->conditions));
     }
     asked.next = *first;
     slots->conditions[slots->n_conditions] = asked;
@@ -82,7 +89,8 @@ static int condition_find(struct cut_slots *slots, int parent, const struct node
 static int condition_join(const struct cut_slots *slots, int a, int b) {
     if (a == UNCERTAIN || b == UNCERTAIN)
         return UNCERTAIN;
-    int inner = slots->conditions[a].depth >= slots->conditions[b].depth ? a : b, outer = inner == a ? b : a, at = inner;
+    int inner = slots->conditions[a].depth >= slots->conditions[b].depth ? a : b,
+        outer = inner == a ? b : a, at = inner;
     while (slots->conditions[at].depth > slots->conditions[outer].depth)
         at = slots->conditions[at].parent;
     return at == outer ? inner : UNCERTAIN;
@@ -114,8 +122,9 @@ static int condition_of_merge(struct cut_slots *slots, const struct node *node) 
     for (int i = 0; i < node->n_data; i++) {
         int other = condition_of_input(slots, &node->inputs[i]);
         const struct condition *side = other > ALWAYS ? &slots->conditions[other] : NULL;
-        if (!side || side->parent != of.parent || side->pred_id != of.pred_id || side->pred_output != of.pred_output ||
-            side->n_sides != of.n_sides || is_there[side->side])
+        if (!side || side->parent != of.parent || side->pred_id != of.pred_id ||
+            side->pred_output != of.pred_output || side->n_sides != of.n_sides ||
+            is_there[side->side])
             return UNCERTAIN;
         is_there[side->side] = true;
     }
@@ -127,7 +136,8 @@ static int condition_of_node(struct cut_slots *slots, const struct node *node) {
     if (is_either(node, "Merge", "RefMerge") && node->n_data > 1) {
         of = condition_of_merge(slots, node);
         n_done = node->n_data;
-    } else if (is_either(node, "Exit", "RefExit")) { /* of the loop's Switch: its side is the loop's end */
+    } else if (is_either(node, "Exit",
+                         "RefExit")) { /* of the loop's Switch: its side is the loop's end */
         of = slots->of[node->inputs[0].src->id];
         n_done = 1;
     }
@@ -178,8 +188,10 @@ struct status *cut_find_slots(struct cut *cut) {
 
 void cut_say_shape(const struct cut *cut, const struct node *src, int index, struct node *recv) {
     const struct cut_slots *slots = cut->slots;
-    if (!slots || src->id >= cut->n_ids || cut->frames.out[src->id] != 0 || node_is_switch(src) || slots->of[src->id] != ALWAYS)
+    if (!slots || src->id >= cut->n_ids || cut->frames.out[src->id] != 0 || node_is_switch(src) ||
+        slots->of[src->id] != ALWAYS)
         return;
     if (graph_shapes_bytes(&slots->shapes, src, index) > SLOT_MIN_BYTES)
-        node_set_attr_shape(&cut->c->graph, recv, "_shape", graph_shapes_of(&slots->shapes, src, index));
+        node_set_attr_shape(&cut->c->graph, recv, "_shape",
+                            graph_shapes_of(&slots->shapes, src, index));
 }

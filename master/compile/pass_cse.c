@@ -1,11 +1,13 @@
 /* Common subexpressions [WP 5.1]: nodes that compute the same from the same become one.
  *
- * Two nodes are twins when op, attrs (_class with the colocation among them), requested device, place, data inputs and the set of
- * control inputs are equal. A commutative op of two inputs takes them in either order (not one of more: the order of a long sum shows
- * in its last bits). One sweep in topological order, so twins of twins are found; linear.
+ * Two nodes are twins when op, attrs (_class with the colocation among them), requested device,
+ * place, data inputs and the set of control inputs are equal. A commutative op of two inputs
+ * takes them in either order (not one of more: the order of a long sum shows in its last bits).
+ * One sweep in topological order, so twins of twins are found; linear.
  *
- * Left alone: state, effects, references (a read at another time may see another value), placeholders, our own nodes, what makes
- * loops, Consts of more than 64 KiB (their bytes would be hashed in every compile), and nodes with very many control inputs. */
+ * Left alone: state, effects, references (a read at another time may see another value),
+ * placeholders, our own nodes, what makes loops, Consts of more than 64 KiB (their bytes would
+ * be hashed in every compile), and nodes with very many control inputs. */
 #include <stdlib.h>
 
 #include "master/compile/compile_internal.h"
@@ -24,26 +26,38 @@ struct merger {
     int *last_seen; /* by node id: 1 + the consumer that had it as a control input last */
 };
 
-static bool is_placeholder(const struct node *node) { return strncmp(node->op_name, "Placeholder", strlen("Placeholder")) == 0; }
+static bool is_placeholder(const struct node *node) {
+    return strncmp(node->op_name, "Placeholder", strlen("Placeholder")) == 0;
+}
 
 static bool may_be_merged(const struct node *node) {
-    if (node_is_stateful(node) || node_is_internal(node) || is_placeholder(node) || node_is_frame_op(node) || node_has_ref(node))
+    if (node_is_stateful(node) || node_is_internal(node) || is_placeholder(node) ||
+        node_is_frame_op(node) || node_has_ref(node))
         return false;
-    return node->n_inputs - node->n_data <= CSE_MAX_CONTROLS && const_size_bytes(node) <= CSE_MAX_CONST_BYTES;
+    return node->n_inputs - node->n_data <= CSE_MAX_CONTROLS &&
+           const_size_bytes(node) <= CSE_MAX_CONST_BYTES;
 }
 
 /* ---- hash ---- */
 
-static uint64_t hash_text(const char *text, uint64_t seed) { return hash_bytes(text, strlen(text), seed); }
+static uint64_t hash_text(const char *text, uint64_t seed) {
+    return hash_bytes(text, strlen(text), seed);
+}
 
-static uint64_t hash_edge(const struct node_input *in) { return hash_mix((uint64_t)in->src->id, (uint64_t)(uint32_t)in->index); }
+static uint64_t hash_edge(const struct node_input *in) {
+    return hash_mix((uint64_t)in->src->id, (uint64_t)(uint32_t)in->index);
+}
 
-static bool has_free_order(const struct node *node) { return node->op->is_commutative && node->n_data == 2; }
+static bool has_free_order(const struct node *node) {
+    return node->op->is_commutative && node->n_data == 2;
+}
 
 static uint64_t hash_node(const struct node *node) {
-    uint64_t hash = hash_mix((uint64_t)(uintptr_t)node->op, hash_text(node->device, (uint64_t)(int64_t)node->placed));
+    uint64_t hash = hash_mix((uint64_t)(uintptr_t)node->op,
+                             hash_text(node->device, (uint64_t)(int64_t)node->placed));
     for (int i = 0; i < node->n_attrs; i++)
-        hash = hash_mix(hash_text(node->attrs[i].name, hash), attr_value_hash(&node->attrs[i].value));
+        hash =
+            hash_mix(hash_text(node->attrs[i].name, hash), attr_value_hash(&node->attrs[i].value));
     uint64_t unordered = 0;
     for (int i = 0; i < node->n_inputs; i++) {
         if (i >= node->n_data || has_free_order(node))
@@ -56,13 +70,16 @@ static uint64_t hash_node(const struct node *node) {
 
 /* ---- equality ---- */
 
-static bool same_edge(const struct node_input *a, const struct node_input *b) { return a->src == b->src && a->index == b->index; }
+static bool same_edge(const struct node_input *a, const struct node_input *b) {
+    return a->src == b->src && a->index == b->index;
+}
 
 static bool same_data(const struct node *a, const struct node *b) {
     bool same = true;
     for (int i = 0; i < a->n_data && same; i++)
         same = same_edge(&a->inputs[i], &b->inputs[i]);
-    return same || (has_free_order(a) && same_edge(&a->inputs[0], &b->inputs[1]) && same_edge(&a->inputs[1], &b->inputs[0]));
+    return same || (has_free_order(a) && same_edge(&a->inputs[0], &b->inputs[1]) &&
+                    same_edge(&a->inputs[1], &b->inputs[0]));
 }
 
 /* Neither has doubles, so it is enough that one contains the other. */
@@ -79,14 +96,17 @@ static bool same_controls(const struct node *a, const struct node *b) {
 
 static bool same_attrs(const struct node *a, const struct node *b) {
     for (int i = 0; i < a->n_attrs; i++)
-        if (strcmp(a->attrs[i].name, b->attrs[i].name) != 0 || !attr_value_equal(&a->attrs[i].value, &b->attrs[i].value))
+        if (strcmp(a->attrs[i].name, b->attrs[i].name) != 0 ||
+            !attr_value_equal(&a->attrs[i].value, &b->attrs[i].value))
             return false;
     return true;
 }
 
 static bool are_twins(const struct node *a, const struct node *b) {
-    return a->op == b->op && a->placed == b->placed && a->n_data == b->n_data && a->n_inputs == b->n_inputs && a->n_attrs == b->n_attrs &&
-           strcmp(a->device, b->device) == 0 && same_data(a, b) && same_controls(a, b) && same_attrs(a, b);
+    return a->op == b->op && a->placed == b->placed && a->n_data == b->n_data &&
+           a->n_inputs == b->n_inputs && a->n_attrs == b->n_attrs &&
+           strcmp(a->device, b->device) == 0 && same_data(a, b) && same_controls(a, b) &&
+           same_attrs(a, b);
 }
 
 /* ---- the sweep ---- */

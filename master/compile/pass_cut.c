@@ -1,11 +1,14 @@
-/* The cut: what a step feeds replaces what computes it; what it fetches gets a node that hands the value out [WP 4.2].
+/* The cut: what a step feeds replaces what computes it; what it fetches gets a node that hands
+ * the value out [WP 4.2].
  *
  *   a ──► b ──► c          feed a:0, fetch c:0          _feed_a_0 ──► b ──► c ──► _fetch_c_0
  *
- * Only the fed endpoint is replaced: other outputs of its node, and control edges from it, stay (its effects still happen, as
- * TensorFlow has it; found by experiment with the 2.21 wheel). A placeholder is the exception: it has no effects and fails when it
- * runs, so its control edges go to the feed too. What is left without a consumer is the prune's. One feed node serves all consumers
- * here; the partition makes one per task, since the master holds the bytes and can send them to each.
+ * Only the fed endpoint is replaced: other outputs of its node, and control edges from it, stay
+ * (its effects still happen, as TensorFlow has it; found by experiment with the 2.21 wheel). A
+ * placeholder is the exception: it has no effects and fails when it runs, so its control edges
+ * go to the feed too. What is left without a consumer is the prune's. One feed node serves all
+ * consumers here; the partition makes one per task, since the master holds the bytes and can
+ * send them to each.
  *
  * Positions, not names: a fetch asked for twice has two nodes. "a" and "a:0" are one endpoint. */
 #include <stdlib.h>
@@ -76,7 +79,8 @@ static struct status *find_feeds(struct compilation *c, struct endpoint *feeds) 
         if (!node)
             return status_not_found("FeedInputs: unable to find feed output %s", text);
         if (feeds[i].index >= node->n_outputs)
-            return status_invalid("FeedInputs: %s should have output index < %d", text, node->n_outputs);
+            return status_invalid("FeedInputs: %s should have output index < %d", text,
+                                  node->n_outputs);
         c->feed_types[i] = dtype_base((enum dtype)node->out_types[feeds[i].index]);
     }
     return NULL;
@@ -93,11 +97,13 @@ static struct status *find_fetches(struct compilation *c, struct endpoint *fetch
             return status_not_found("FetchOutputs node %s: not found", text);
         if (node->n_outputs == 0)
             return status_invalid(
-                "Tried to fetch data for '%s', which produces no output.  To run to a node but not fetch any data, pass '%s' as "
+                "Tried to fetch data for '%s', which produces no output.  To run to a node but not "
+                "fetch any data, pass '%s' as "
                 "an argument to the 'target_node_names' argument of the Session::Run API.",
                 text, text);
         if (fetches[i].index >= node->n_outputs)
-            return status_invalid("FetchOutputs %s: output index too large, must be < %d", text, node->n_outputs);
+            return status_invalid("FetchOutputs %s: output index too large, must be < %d", text,
+                                  node->n_outputs);
         c->fetch_types[i] = dtype_base((enum dtype)node->out_types[fetches[i].index]);
     }
     return NULL;
@@ -110,36 +116,47 @@ static struct status *find_targets(struct compilation *c) {
         struct span name;
         int index;
         const char *text = c->signature->targets[i];
-        c->target_nodes[i] = endpoint_parse(span_of(text), &name, &index) ? graph_find_span(&c->graph, name) : NULL;
+        c->target_nodes[i] =
+            endpoint_parse(span_of(text), &name, &index) ? graph_find_span(&c->graph, name) : NULL;
         if (!c->target_nodes[i])
             str_addf(&missing, "%s ", text);
     }
-    struct status *st = missing.len > 0 ? status_not_found("PruneForTargets: Some target nodes not found: %s", str_text(&missing)) : NULL;
+    struct status *st = missing.len > 0
+                            ? status_not_found("PruneForTargets: Some target nodes not found: %s",
+                                               str_text(&missing))
+                            : NULL;
     str_fini(&missing);
     return st;
 }
 
 /* ---- nodes for feeds and fetches ---- */
 
-static bool is_placeholder(const struct node *node) { return node_is_op(node, "Placeholder") || node_is_op(node, "PlaceholderV2"); }
+static bool is_placeholder(const struct node *node) {
+    return node_is_op(node, "Placeholder") || node_is_op(node, "PlaceholderV2");
+}
 
 /* What the client has said of it: a hint for shapes behind it. */
 static void say_shape(struct graph *graph, struct node *feed, const struct node *placeholder) {
-    const struct attr_value *shape = is_placeholder(placeholder) ? node_attr(placeholder, "shape") : NULL;
+    const struct attr_value *shape =
+        is_placeholder(placeholder) ? node_attr(placeholder, "shape") : NULL;
     if (shape && shape->type == ATTR_SHAPE && shape->shape.rank > 0)
         node_set_attr_shape(graph, feed, "_shape", shape->shape);
 }
 
-static struct status *add_slot_node(struct compilation *c, const char *op, const struct endpoint *endpoint, enum dtype type, int position,
+static struct status *add_slot_node(struct compilation *c, const char *op,
+                                    const struct endpoint *endpoint, enum dtype type, int position,
                                     struct node **ret) {
     const char *what = strcmp(op, OP_FEED) == 0 ? "_feed" : "_fetch";
-    const char *name = graph_unique_name(&c->graph, arena_printf(&c->arena, "%s_%s_%d", what, endpoint->node->name, endpoint->index));
+    const char *name =
+        graph_unique_name(&c->graph, arena_printf(&c->arena, "%s_%s_%d", what, endpoint->node->name,
+                                                  endpoint->index));
     struct node *node;
     TRY(graph_add_node(&c->graph, name, op, "", &node));
     node_set_attr_type(&c->graph, node, "T", type);
     node_set_attr_i(&c->graph, node, "index", position);
     if (strcmp(op, OP_FETCH) == 0)
-        node_add_input(&c->graph, node, endpoint->node, endpoint->index); /* a reference's value, if it is one */
+        node_add_input(&c->graph, node, endpoint->node,
+                       endpoint->index); /* a reference's value, if it is one */
     else
         say_shape(&c->graph, node, endpoint->node);
     TRY(node_finish(&c->graph, node));
@@ -159,23 +176,29 @@ static struct status *rewire_node(struct node *node, struct feed *const *first_f
     for (int i = 0; i < node->n_inputs; i++) {
         const struct node *src = node->inputs[i].src;
         const struct feed *feed = src->id < n_ids ? first_feed[src->id] : NULL;
-        int wanted = i < node->n_data ? node->inputs[i].index : is_placeholder(src) ? 0 : CONTROL_EDGE;
+        int wanted = i < node->n_data      ? node->inputs[i].index
+                     : is_placeholder(src) ? 0
+                                           : CONTROL_EDGE;
         while (feed && feed->index != wanted)
             feed = feed->next;
         if (!feed)
             continue;
         if (i < node->n_data && dtype_is_ref((enum dtype)node->in_types[i]))
-            return status_invalid("Input %d of node %s was passed %s from %s:0 incompatible with expected %s.\n\t [[{{node %s}}]]", i,
-                                  node->name, dtype_name((enum dtype)feed->node->out_types[feed->output]), feed->node->name,
-                                  dtype_name((enum dtype)node->in_types[i]), node->name);
+            return status_invalid(
+                "Input %d of node %s was passed %s from %s:0 incompatible with expected %s.\n\t "
+                "[[{{node %s}}]]",
+                i, node->name, dtype_name((enum dtype)feed->node->out_types[feed->output]),
+                feed->node->name, dtype_name((enum dtype)node->in_types[i]), node->name);
         node_set_input(node, i, feed->node, i < node->n_data ? feed->output : CONTROL_EDGE);
     }
     return NULL;
 }
 
-static struct status *connect(struct compilation *c, int i, struct feed *row, struct feed **first_feed) {
+static struct status *connect(struct compilation *c, int i, struct feed *row,
+                              struct feed **first_feed) {
     const char *from = c->signature->connect_from[i], *to = c->signature->connect_to[i];
-    struct endpoint source = find_endpoint(&c->graph, from), replaced = find_endpoint(&c->graph, to);
+    struct endpoint source = find_endpoint(&c->graph, from),
+                    replaced = find_endpoint(&c->graph, to);
     if (!source.node || source.index >= source.node->n_outputs)
         return status_invalid("Requested tensor connection from unknown node: \"%s\".", from);
     if (!replaced.node || replaced.index >= replaced.node->n_outputs)
@@ -183,16 +206,21 @@ static struct status *connect(struct compilation *c, int i, struct feed *row, st
     enum dtype have = dtype_base((enum dtype)source.node->out_types[source.index]);
     enum dtype want = dtype_base((enum dtype)replaced.node->out_types[replaced.index]);
     if (have != want)
-        return status_invalid("Requested tensor connection from %s (%s) to %s (%s): the types differ", from, dtype_name(have), to,
-                              dtype_name(want));
-    *row = (struct feed){.index = replaced.index, .node = source.node, .output = source.index, .next = first_feed[replaced.node->id]};
+        return status_invalid(
+            "Requested tensor connection from %s (%s) to %s (%s): the types differ", from,
+            dtype_name(have), to, dtype_name(want));
+    *row = (struct feed){.index = replaced.index,
+                         .node = source.node,
+                         .output = source.index,
+                         .next = first_feed[replaced.node->id]};
     first_feed[replaced.node->id] = row;
     return NULL;
 }
 
 /* One sweep over all edges, whatever the number of feeds. */
 static struct status *cut_feeds(struct compilation *c, const struct endpoint *feeds) {
-    int n_feeds = c->signature->n_feeds, n_connections = c->signature->n_connections, n_ids = c->graph.n_nodes;
+    int n_feeds = c->signature->n_feeds, n_connections = c->signature->n_connections,
+        n_ids = c->graph.n_nodes;
     if (n_feeds + n_connections == 0)
         return NULL;
     struct feed *rows = arena_array(&c->arena, struct feed, n_feeds + n_connections);
@@ -219,7 +247,8 @@ static struct status *cut_feeds(struct compilation *c, const struct endpoint *fe
 /* ---- partial runs ---- */
 
 /* Marks the feeds that one fetch depends on, over data and control edges. */
-static void find_needs(struct compilation *c, struct node *fetch, bool *is_seen, struct node **stack, bool *ret_needs) {
+static void find_needs(struct compilation *c, struct node *fetch, bool *is_seen,
+                       struct node **stack, bool *ret_needs) {
     int n_stack = 0, n_ids = c->graph.n_nodes;
     memset(is_seen, 0, (size_t)n_ids * sizeof(*is_seen));
     stack[n_stack++] = fetch;
@@ -243,12 +272,14 @@ static void find_needs(struct compilation *c, struct node *fetch, bool *is_seen,
 static struct status *find_feed_needs(struct compilation *c) {
     int n_feeds = c->signature->n_feeds, n_fetches = c->signature->n_fetches;
     if ((int64_t)n_feeds * n_fetches > MAX_NEEDS)
-        return status_exhausted("A partial run of %d feeds and %d fetches is too large", n_feeds, n_fetches);
+        return status_exhausted("A partial run of %d feeds and %d fetches is too large", n_feeds,
+                                n_fetches);
     bool *is_seen = xcalloc((size_t)c->graph.n_nodes + 1, sizeof(*is_seen));
     struct node **stack = xcalloc((size_t)c->graph.n_nodes + 1, sizeof(*stack));
     c->feed_needs = arena_array(&c->arena, bool, n_feeds *n_fetches + 1);
     for (int i = 0; i < n_fetches; i++)
-        find_needs(c, c->fetch_nodes[i], is_seen, stack, &c->feed_needs[(size_t)i * (size_t)n_feeds]);
+        find_needs(c, c->fetch_nodes[i], is_seen, stack,
+                   &c->feed_needs[(size_t)i * (size_t)n_feeds]);
     free(is_seen);
     free(stack);
     return NULL;

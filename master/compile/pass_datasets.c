@@ -1,15 +1,17 @@
-/* Datasets as graphs: a DatasetToGraph becomes a Const that holds, as a GraphDef, the nodes that its dataset is made by and the functions
- * that those name. Clients look into it (Keras: is there a Shuffle?).
+/* Datasets as graphs: a DatasetToGraph becomes a Const that holds, as a GraphDef, the nodes that
+ * its dataset is made by and the functions that those name. Clients look into it (Keras: is
+ * there a Shuffle?).
  *
  *   r = Range(…)   s = Shuffle(r, …)   g = DatasetToGraphV2(s)      becomes      g = Const ^s {"r = Range … s = Shuffle … dataset =
  * _Retval(s)"}
  *
- * A worker's datasets know nothing of nodes and functions any more; the compiler has both. It runs after folding, so that what could be
- * computed stands there as a Const. What only the step knows is named instead: a fed value is a Placeholder, a variable's a node that reads
- * it, where TensorFlow writes down the value.
+ * A worker's datasets know nothing of nodes and functions any more; the compiler has both. It
+ * runs after folding, so that what could be computed stands there as a Const. What only the step
+ * knows is named instead: a fed value is a Placeholder, a variable's a node that reads it, where
+ * TensorFlow writes down the value.
  *
- * The Const waits for its dataset: one that cannot be made fails the step still, and in a branch that is not taken the graph is as dead as
- * it. */
+ * The Const waits for its dataset: one that cannot be made fails the step still, and in a branch
+ * that is not taken the graph is as dead as it. */
 #include <stdlib.h>
 
 #include "common/graph/function_body.h"
@@ -45,7 +47,8 @@ static struct status *add_named(struct writer *w, const struct attr_value *value
     return NULL;
 }
 
-/* The function and all that its body names. One that the library lacks is reported where it is called. */
+/* The function and all that its body names. One that the library lacks is reported where it is
+ * called. */
 static struct status *add_function(struct writer *w, const char *name, int depth) {
     struct graph_function *function = strmap_get(&w->graph->functions, name);
     struct function_body *body = NULL;
@@ -53,7 +56,8 @@ static struct status *add_function(struct writer *w, const char *name, int depth
     if (!function || strmap_get(&w->out.functions, name))
         return NULL;
     if (depth == MAX_DEPTH)
-        return status_invalid("Functions that name functions are nested deeper than %d at '%s'", MAX_DEPTH, name);
+        return status_invalid("Functions that name functions are nested deeper than %d at '%s'",
+                              MAX_DEPTH, name);
     strmap_put(&w->out.functions, function->name, function);
     TRY(function_body_read(w->graph, function, &w->limits, &body));
     for (int i = 0; i < body->n_nodes; i++) {
@@ -69,7 +73,8 @@ out:
 
 /* ---- nodes ---- */
 
-/* Places and colocation are those of this step, not the dataset's; what follows "_" is between the client and us. */
+/* Places and colocation are those of this step, not the dataset's; what follows "_" is between
+ * the client and us. */
 static struct status *add_node(struct writer *w, struct node *node) {
     bool is_fed = node_is_internal(node);
     struct node *made;
@@ -117,7 +122,8 @@ static void add_attr(struct str *node, const char *name, uint32_t field, uint64_
     proto_end(node, entry, 0);
 }
 
-/* A GraphDef's fields may follow each other in any order: one more node, of an op that no client's graph may hold. */
+/* A GraphDef's fields may follow each other in any order: one more node, of an op that no
+ * client's graph may hold. */
 static void add_result(const struct writer *w, const struct node_input *dataset, struct str *out) {
     const char *name = graph_unique_name(w->graph, RESULT);
     struct str input = STR_INIT;
@@ -132,7 +138,8 @@ static void add_result(const struct writer *w, const struct node_input *dataset,
     str_fini(&input);
 }
 
-static struct status *write_dataset(struct writer *w, const struct node_input *dataset, struct str *out) {
+static struct status *write_dataset(struct writer *w, const struct node_input *dataset,
+                                    struct str *out) {
     graph_limits_default(&w->limits);
     graph_init(&w->out);
     w->out.producer = w->graph->producer;
@@ -170,7 +177,8 @@ struct status *pass_datasets(struct compilation *c, bool *ret_changed) {
     struct graph *graph = &c->graph;
     for (int id = 0; id < graph->n_nodes; id++) {
         struct node *node = graph->nodes[id];
-        if (node->is_removed || !(node_is_op(node, "DatasetToGraph") || node_is_op(node, "DatasetToGraphV2")))
+        if (node->is_removed ||
+            !(node_is_op(node, "DatasetToGraph") || node_is_op(node, "DatasetToGraphV2")))
             continue;
         struct writer writer = {.graph = graph};
         struct str text = STR_INIT;

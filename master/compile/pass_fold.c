@@ -1,18 +1,21 @@
-/* Constant folding [OSDI 3.3]: a stateless node whose inputs are all constant is computed here, once, by the kernel that would compute
- * it in every step.
+/* Constant folding [OSDI 3.3]: a stateless node whose inputs are all constant is computed here,
+ * once, by the kernel that would compute it in every step.
  *
  *   a = Const {2}   b = Const {3}   c = AddV2(a, b)   d = Mul(c, x)      becomes      c = Const {5}   d = Mul(c, x)
  *
- * Chains fold in one sweep in topological order; only values that something unfolded reads become Consts (their producers are left
- * to the sweep). A single output keeps its node's name, several are called name/_fold_i; device, colocation and place are kept.
+ * Chains fold in one sweep in topological order; only values that something unfolded reads
+ * become Consts (their producers are left to the sweep). A single output keeps its node's name,
+ * several are called name/_fold_i; device, colocation and place are kept.
  *
- * A Const may have control inputs: inside a conditional they make it dead where the branch is not taken. What is computed from it must
- * be dead there too, so a folded Const has all control inputs of the constants it came from; and a control edge from a constant
- * becomes control edges from that constant's own control inputs (from none, it says nothing and goes).
+ * A Const may have control inputs: inside a conditional they make it dead where the branch is
+ * not taken. What is computed from it must be dead there too, so a folded Const has all control
+ * inputs of the constants it came from; and a control edge from a constant becomes control edges
+ * from that constant's own control inputs (from none, it says nothing and goes).
  *
- * Not folded: what is in a loop (its control inputs mean an iteration, not a step), has state, effects or references, hands out
- * resources or variants, or has no kernel here. A fold that fails, or grows beyond the budgets, leaves the node as it was: the error
- * comes where the user would see it, if the step gets there. */
+ * Not folded: what is in a loop (its control inputs mean an iteration, not a step), has state,
+ * effects or references, hands out resources or variants, or has no kernel here. A fold that
+ * fails, or grows beyond the budgets, leaves the node as it was: the error comes where the user
+ * would see it, if the step gets there. */
 #include <stdlib.h>
 
 #include "common/base/clock.h"
@@ -52,13 +55,15 @@ struct folder {
 
 static bool outputs_fit_a_const(const struct node *node) {
     for (int i = 0; i < node->n_outputs; i++)
-        if (node->out_types[i] == DT_RESOURCE || node->out_types[i] == DT_VARIANT || dtype_is_ref((enum dtype)node->out_types[i]))
+        if (node->out_types[i] == DT_RESOURCE || node->out_types[i] == DT_VARIANT ||
+            dtype_is_ref((enum dtype)node->out_types[i]))
             return false;
     return node->n_outputs > 0 && node->n_outputs <= FOLD_MAX_ARGS;
 }
 
 static bool can_be_computed(const struct folder *f, const struct node *node) {
-    if (node->n_data == 0 || node->n_data > FOLD_MAX_ARGS || node_is_stateful(node) || f->frames.in[node->id] || f->frames.out[node->id])
+    if (node->n_data == 0 || node->n_data > FOLD_MAX_ARGS || node_is_stateful(node) ||
+        f->frames.in[node->id] || f->frames.out[node->id])
         return false;
     for (int i = 0; i < node->n_data; i++)
         if (!f->folded[node->inputs[i].src->id])
@@ -69,8 +74,10 @@ static bool can_be_computed(const struct folder *f, const struct node *node) {
     return def && !(def->flags & (KERNEL_STATEFUL | KERNEL_ASYNC));
 }
 
-/* Adds what an input edge from `src` makes the node wait for beyond values. False when there are too many. */
-static bool add_controls(const struct folder *f, struct node *src, struct node **controls, int *n_controls) {
+/* Adds what an input edge from `src` makes the node wait for beyond values. False when there are
+ * too many. */
+static bool add_controls(const struct folder *f, struct node *src, struct node **controls,
+                         int *n_controls) {
     const struct folded *from = f->folded[src->id];
     struct node **added = from ? from->controls : &src;
     int n_added = from ? from->n_controls : 1;
@@ -95,7 +102,8 @@ static struct folded *new_folded(struct folder *f, const struct node *node) {
         if (!add_controls(f, node->inputs[i].src, controls, &n_controls))
             return NULL;
     struct folded *folded = arena_new(&f->c->arena, struct folded);
-    folded->controls = arena_memdup(&f->c->arena, controls, (size_t)n_controls * sizeof(controls[0]));
+    folded->controls =
+        arena_memdup(&f->c->arena, controls, (size_t)n_controls * sizeof(controls[0]));
     folded->n_controls = n_controls;
     return folded;
 }
@@ -104,7 +112,8 @@ static struct folded *new_folded(struct folder *f, const struct node *node) {
 
 static bool values_are_small(struct folder *f, const struct tensor *values, int n_values) {
     for (int i = 0; i < n_values; i++) {
-        if (!tensor_has_value(&values[i]) || (int64_t)tensor_size_bytes(&values[i]) > f->c->options->fold_max_bytes)
+        if (!tensor_has_value(&values[i]) ||
+            (int64_t)tensor_size_bytes(&values[i]) > f->c->options->fold_max_bytes)
             return false;
         f->total_bytes += (int64_t)tensor_size_bytes(&values[i]);
     }
@@ -118,8 +127,10 @@ static bool compute(struct folder *f, const struct node *node, struct folded *fo
     memset(outputs, 0, size);
     for (int i = 0; i < node->n_data; i++) /* borrowed, not owned: never cleared */
         f->inputs[i] = f->folded[node->inputs[i].src->id]->outputs[node->inputs[i].index];
-    /* Only this thread uses the allocator: the limit moves along, so that one kernel can never take more than its share. */
-    f->allocator->limit_bytes = atomic_load(&f->allocator->in_use_bytes) + FOLD_SCRATCH_FACTOR * max_bytes;
+    /* Only this thread uses the allocator: the limit moves along, so that one kernel can never
+     * take more than its share. */
+    f->allocator->limit_bytes =
+        atomic_load(&f->allocator->in_use_bytes) + FOLD_SCRATCH_FACTOR * max_bytes;
     struct status *st = kernel_eval(node, f->allocator, f->c->pool, NULL, NULL, f->inputs, outputs);
     if (!st && values_are_small(f, outputs, node->n_outputs)) {
         folded->outputs = outputs;
@@ -132,7 +143,8 @@ static bool compute(struct folder *f, const struct node *node, struct folded *fo
 }
 
 static bool is_out_of_budget(const struct folder *f) {
-    return f->total_bytes > FOLD_TOTAL_FACTOR * f->c->options->fold_max_bytes || clock_now_ns() > f->deadline_ns;
+    return f->total_bytes > FOLD_TOTAL_FACTOR * f->c->options->fold_max_bytes ||
+           clock_now_ns() > f->deadline_ns;
 }
 
 static void compute_all(struct folder *f, struct node *const *order, int n_nodes) {
@@ -163,9 +175,10 @@ static bool is_computed(const struct folder *f, const struct node *node) {
     return node->id < f->n_ids && f->folded[node->id] && !f->folded[node->id]->is_const;
 }
 
-/* The Const that stands for an output of a computed node. The old node goes first, so that the new one can have its name; its
- * consumers still hold it until put_values has passed them all. */
-static struct status *make_const(struct folder *f, struct node *node, int index, struct node **ret) {
+/* The Const that stands for an output of a computed node. The old node goes first, so that the
+ * new one can have its name; its consumers still hold it until put_values has passed them all. */
+static struct status *make_const(struct folder *f, struct node *node, int index,
+                                 struct node **ret) {
     struct graph *graph = &f->c->graph;
     struct folded *folded = f->folded[node->id];
     if (!folded->made)
@@ -177,7 +190,8 @@ static struct status *make_const(struct folder *f, struct node *node, int index,
     if (node->n_outputs == 1)
         graph_remove_node(graph, node);
     else
-        name = graph_unique_name(graph, arena_printf(&f->c->arena, "%s/_fold_%d", node->name, index));
+        name =
+            graph_unique_name(graph, arena_printf(&f->c->arena, "%s/_fold_%d", node->name, index));
     struct node *made;
     TRY(graph_add_node(graph, name, "Const", node->device, &made));
     node_set_attr_type(graph, made, "dtype", (enum dtype)node->out_types[index]);
@@ -244,17 +258,22 @@ static struct status *put_values(struct folder *f) {
 struct status *pass_fold(struct compilation *c, bool *ret_changed) {
     struct node **order;
     TRY(graph_topological_order(&c->graph, &order));
-    struct folder f = {.c = c, .n_ids = c->graph.n_nodes, .deadline_ns = clock_now_ns() + c->options->fold_budget_ns};
+    struct folder f = {.c = c,
+                       .n_ids = c->graph.n_nodes,
+                       .deadline_ns = clock_now_ns() + c->options->fold_budget_ns};
     f.folded = arena_array(&c->arena, struct folded *, f.n_ids + 1);
-    f.inputs = arena_alloc_aligned(&c->arena, FOLD_MAX_ARGS * sizeof(*f.inputs), _Alignof(struct tensor));
+    f.inputs =
+        arena_alloc_aligned(&c->arena, FOLD_MAX_ARGS * sizeof(*f.inputs), _Alignof(struct tensor));
     f.allocator = allocator_host_new("fold", 0);
     loop_frames_init(&f.frames, &c->graph, order);
     compute_all(&f, order, c->graph.n_live);
     struct status *st = put_values(&f);
     *ret_changed = f.changed;
     for (int id = 0; id < f.n_ids; id++)
-        for (int i = 0; is_computed(&f, c->graph.nodes[id]) && i < c->graph.nodes[id]->n_outputs; i++)
-            tensor_clear((struct tensor *)&f.folded[id]->outputs[i]); /* ours: the Consts hold their own references */
+        for (int i = 0; is_computed(&f, c->graph.nodes[id]) && i < c->graph.nodes[id]->n_outputs;
+             i++)
+            tensor_clear((struct tensor *)&f.folded[id]
+                             ->outputs[i]); /* ours: the Consts hold their own references */
     loop_frames_fini(&f.frames);
     allocator_host_free(f.allocator);
     free(order);

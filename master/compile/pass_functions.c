@@ -1,11 +1,13 @@
-/* Functions that kernels call while a step runs (a dataset's map function, say) are compiled with the step, for the task of the node that
- * names them.
+/* Functions that kernels call while a step runs (a dataset's map function, say) are compiled
+ * with the step, for the task of the node that names them.
  *
  *   MapDataset {f=g} on task A           g ──► Placeholder…, call of g ──► cut, inline, fold, cse ──► a flat graph, all of it on A's device
- *                                        arguments are feeds 0, 1, …; results are fetches 0, 1, …
+ *                                        arguments are feeds 0, 1, …; results are fetches 0, 1,
+ *                                        …
  *
- * So a function is a small step of its own, and the worker runs it as one. Nodes inside that name functions again have theirs compiled too,
- * once for each key (function_key.h), whoever names it: a function may name itself. Nothing in a function is sent elsewhere: what devices
+ * So a function is a small step of its own, and the worker runs it as one. Nodes inside that
+ * name functions again have theirs compiled too, once for each key (function_key.h), whoever
+ * names it: a function may name itself. Nothing in a function is sent elsewhere: what devices
  * its nodes ask for does not count. */
 #include <stdlib.h>
 
@@ -42,7 +44,8 @@ struct signature_names {
     int n_feeds, n_fetches;
 };
 
-static struct status *list_types(struct arena *arena, const struct function_body *body, const struct op_arg_signature *args, int n_args,
+static struct status *list_types(struct arena *arena, const struct function_body *body,
+                                 const struct op_arg_signature *args, int n_args,
                                  const struct function_attrs *attrs, struct attr_value *ret) {
     int n = 0, count;
     for (int i = 0; i < n_args; i++) {
@@ -50,7 +53,8 @@ static struct status *list_types(struct arena *arena, const struct function_body
         n = MIN(n + count, NODE_MAX_ARGS + 1);
     }
     if (n > NODE_MAX_ARGS)
-        return status_invalid("Function '%s' has more than %d arguments or results", body->name, NODE_MAX_ARGS);
+        return status_invalid("Function '%s' has more than %d arguments or results", body->name,
+                              NODE_MAX_ARGS);
     struct attr_value *types = arena_array(arena, struct attr_value, n + 1);
     int at = 0;
     for (int i = 0; i < n_args; i++) {
@@ -64,7 +68,8 @@ static struct status *list_types(struct arena *arena, const struct function_body
     return NULL;
 }
 
-static struct status *add_call(struct graph *graph, struct arena *arena, const struct attr_func *function, const struct attr_value *in,
+static struct status *add_call(struct graph *graph, struct arena *arena,
+                               const struct attr_func *function, const struct attr_value *in,
                                const struct attr_value *out, struct signature_names *names) {
     struct node *call, *arg;
     struct attr_value f = {.type = ATTR_FUNC, .func = (struct attr_func *)(uintptr_t)function};
@@ -90,7 +95,8 @@ static struct status *add_call(struct graph *graph, struct arena *arena, const s
 }
 
 /* `from`'s library, and the call. */
-static struct status *make_graph(const struct graph *from, const struct attr_func *function, struct arena *arena, struct graph *ret,
+static struct status *make_graph(const struct graph *from, const struct attr_func *function,
+                                 struct arena *arena, struct graph *ret,
                                  struct signature_names *names) {
     bool *keep = xcalloc((size_t)from->n_nodes + 1, sizeof(*keep));
     struct graph_limits limits;
@@ -103,7 +109,8 @@ static struct status *make_graph(const struct graph *from, const struct attr_fun
     graph_copy(from, keep, ret, NULL);
     const struct graph_function *row = strmap_get(&ret->functions, function->name);
     if (!row)
-        TRY_OUT(status_new(STATUS_FAILED_PRECONDITION, "Could not find required function definition %.256s", function->name));
+        TRY_OUT(status_new(STATUS_FAILED_PRECONDITION,
+                           "Could not find required function definition %.256s", function->name));
     TRY_OUT(function_body_read(ret, row, &limits, &body));
     TRY_OUT(list_types(arena, body, body->args, body->n_args, &attrs, &in));
     TRY_OUT(list_types(arena, body, body->rets, body->n_rets, &attrs, &out));
@@ -134,7 +141,8 @@ static struct status *run_passes(struct compilation *c, int device) {
     return NULL;
 }
 
-/* Messages name a node of a body as the body does; and a feed is the argument of its number although unused ones have gone. */
+/* Messages name a node of a body as the body does; and a feed is the argument of its number
+ * although unused ones have gone. */
 static void name_as_body(struct partition *partition) {
     struct graph *graph = &partition->graph;
     size_t prefix = sizeof(CALL); /* with its '/' */
@@ -146,7 +154,8 @@ static void name_as_body(struct partition *partition) {
             node_set_attr_i(graph, node, "index", partition->feeds[node_attr(node, "index")->i]);
         if (node_is_op(node, OP_FETCH))
             node_set_attr_i(graph, node, "index", partition->fetches[node_attr(node, "index")->i]);
-        if (strncmp(node->name, "call/", prefix) != 0 || node->name[prefix] == '\0' || graph_find(graph, node->name + prefix))
+        if (strncmp(node->name, "call/", prefix) != 0 || node->name[prefix] == '\0' ||
+            graph_find(graph, node->name + prefix))
             continue;
         strmap_remove(&graph->by_name, node->name);
         node->name += prefix;
@@ -156,7 +165,8 @@ static void name_as_body(struct partition *partition) {
 
 static struct status *gather(struct gatherer *g, const struct graph *graph);
 
-static struct status *keep_graph(struct gatherer *g, struct graph *graph, const char *name, const char *key) {
+static struct status *keep_graph(struct gatherer *g, struct graph *graph, const char *name,
+                                 const char *key) {
     struct partition *partition = g->partition;
     struct str bytes = STR_INIT;
     graph_drop_library(graph);
@@ -164,7 +174,8 @@ static struct status *keep_graph(struct gatherer *g, struct graph *graph, const 
     g->n_bytes += bytes.len;
     if (partition->n_functions == MAX_FUNCTIONS || g->n_bytes > MAX_FUNCTION_BYTES) {
         str_fini(&bytes);
-        return status_exhausted("The functions that a step's kernels call are too many or too large");
+        return status_exhausted(
+            "The functions that a step's kernels call are too many or too large");
     }
     if (partition->n_functions == g->capacity) {
         struct compiled_function *old = partition->functions;
@@ -174,12 +185,14 @@ static struct status *keep_graph(struct gatherer *g, struct graph *graph, const 
             memcpy(partition->functions, old, (size_t)partition->n_functions * sizeof(*old));
     }
     struct span kept = {arena_memdup(g->arena, str_text(&bytes), bytes.len), bytes.len};
-    partition->functions[partition->n_functions++] = (struct compiled_function){arena_strdup(g->arena, name), key, kept};
+    partition->functions[partition->n_functions++] =
+        (struct compiled_function){arena_strdup(g->arena, name), key, kept};
     str_fini(&bytes);
     return NULL;
 }
 
-static struct status *compile_function(struct gatherer *g, const struct graph *from, const struct attr_func *function, int device,
+static struct status *compile_function(struct gatherer *g, const struct graph *from,
+                                       const struct attr_func *function, int device,
                                        const char *key) {
     struct compilation c;
     struct signature_names names = {0};
@@ -196,7 +209,8 @@ static struct status *compile_function(struct gatherer *g, const struct graph *f
                                    .n_targets = names.n_fetches == 0};
     TRY_OUT(run_passes(&c, device));
     if (c.result->n_partitions != 1)
-        TRY_OUT(status_internal("function '%s' has %d partitions", function->name, c.result->n_partitions));
+        TRY_OUT(status_internal("function '%s' has %d partitions", function->name,
+                                c.result->n_partitions));
     name_as_body(&c.result->partitions[0]);
     TRY_OUT(gather(g, &c.result->partitions[0].graph));
     TRY_OUT(keep_graph(g, &c.result->partitions[0].graph, function->name, key));
@@ -207,7 +221,8 @@ out:
 
 /* ---- who names functions ---- */
 
-static struct status *want(struct gatherer *g, const struct graph *graph, const struct node *node, const struct attr_func *function) {
+static struct status *want(struct gatherer *g, const struct graph *graph, const struct node *node,
+                           const struct attr_func *function) {
     struct str text = STR_INIT;
     function_key(function, node->device, &text);
     bool is_new = !strmap_get(&g->seen, str_text(&text));
@@ -216,7 +231,8 @@ static struct status *want(struct gatherer *g, const struct graph *graph, const 
     if (!is_new)
         return NULL;
     if (g->depth == MAX_DEPTH)
-        return status_exhausted("Functions name each other more than %d deep\n\t [[{{node %s}}]]", MAX_DEPTH, node->name);
+        return status_exhausted("Functions name each other more than %d deep\n\t [[{{node %s}}]]",
+                                MAX_DEPTH, node->name);
     strmap_put(&g->seen, key, (void *)(uintptr_t)key);
     g->depth++;
     struct status *st = compile_function(g, graph, function, node->placed, key);
@@ -247,7 +263,8 @@ static struct status *gather(struct gatherer *g, const struct graph *graph) {
 struct status *pass_functions(struct compilation *c, bool *ret_changed) {
     struct status *st = NULL;
     for (int i = 0; i < c->result->n_partitions && !st; i++) {
-        struct gatherer g = {.c = c, .partition = &c->result->partitions[i], .arena = &c->result->arena};
+        struct gatherer g = {
+            .c = c, .partition = &c->result->partitions[i], .arena = &c->result->arena};
         strmap_init(&g.seen);
         st = gather(&g, &g.partition->graph);
         strmap_fini(&g.seen);

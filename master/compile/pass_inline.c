@@ -1,11 +1,11 @@
-/* Functions are inlined, and differentiated; If, Case, While and For become the primitives that the executor runs [WP 4.4; CF 3]
- * (inline.h).
+/* Functions are inlined, and differentiated; If, Case, While and For become the primitives that
+ * the executor runs [WP 4.4; CF 3] (inline.h).
  *
  *   calls of the graph ─► stack ─► lower one: its body's nodes, which may be calls themselves ─► until the stack is empty
  *   every edge from a call ─► from what stands for it       calls removed, effects become targets, the rest pruned
  *
- * Nothing is rewired before all is made: a call's inputs and outputs may be other calls, replaced or not, so one sweep at the end follows
- * replacements, whatever their order. */
+ * Nothing is rewired before all is made: a call's inputs and outputs may be other calls,
+ * replaced or not, so one sweep at the end follows replacements, whatever their order. */
 #include <stdlib.h>
 
 #include "master/compile/compile_internal.h"
@@ -48,7 +48,8 @@ void inliner_push(struct inliner *in, struct inline_call call) {
 
 static bool has_control_flow(const struct graph *graph) {
     for (int id = 0; id < graph->n_nodes; id++)
-        if (!graph->nodes[id]->is_removed && (node_is_switch(graph->nodes[id]) || node_is_frame_op(graph->nodes[id])))
+        if (!graph->nodes[id]->is_removed &&
+            (node_is_switch(graph->nodes[id]) || node_is_frame_op(graph->nodes[id])))
             return true;
     return false;
 }
@@ -83,14 +84,16 @@ static struct status *find_calls(struct inliner *in) {
 }
 
 static struct status *lower(struct inliner *in, const struct inline_call *call) {
-    const struct inline_rule *rule = op_signature_is_known(call->node->op) ? inline_rule_find(call->node->op_name) : NULL;
+    const struct inline_rule *rule =
+        op_signature_is_known(call->node->op) ? inline_rule_find(call->node->op_name) : NULL;
     struct replacement *replacement = arena_new(&in->c->arena, struct replacement);
     int id = call->node->id;
     TRY(rule ? rule->lower(in, call, replacement) : lower_call(in, call, replacement));
     if (id >= in->replaced_capacity) {
         int capacity = MAX(2 * in->replaced_capacity, in->graph->n_nodes);
         in->replaced = xreallocarray(in->replaced, (size_t)capacity, sizeof(in->replaced[0]));
-        memset(in->replaced + in->replaced_capacity, 0, (size_t)(capacity - in->replaced_capacity) * sizeof(in->replaced[0]));
+        memset(in->replaced + in->replaced_capacity, 0,
+               (size_t)(capacity - in->replaced_capacity) * sizeof(in->replaced[0]));
         in->replaced_capacity = capacity;
     }
     in->replaced[id] = replacement;
@@ -105,20 +108,24 @@ static struct replacement *replacement_of(const struct inliner *in, const struct
 }
 
 static struct node_input follow(struct replacement *replacement, int index) {
-    return index == CONTROL_EDGE ? (struct node_input){replacement->done, CONTROL_EDGE} : replacement->outputs[index];
+    return index == CONTROL_EDGE ? (struct node_input){replacement->done, CONTROL_EDGE}
+                                 : replacement->outputs[index];
 }
 
-/* Follows replacements to a node that stays. What was passed is shortened, so that a chain of calls that hand on their inputs is walked
- * once. Bodies in which two such calls feed each other lead nowhere. */
+/* Follows replacements to a node that stays. What was passed is shortened, so that a chain of
+ * calls that hand on their inputs is walked once. Bodies in which two such calls feed each other
+ * lead nowhere. */
 static struct status *resolve(struct inliner *in, struct node_input *input) {
     struct node_input end = *input;
     struct replacement *replacement;
     for (int n = 0; (replacement = replacement_of(in, end.src)) != NULL; n++) {
         if (n > in->n_replaced)
-            return status_invalid("Nodes in a cycle: '%s' waits for itself\n\t [[{{node %s}}]]", input->src->name, input->src->name);
+            return status_invalid("Nodes in a cycle: '%s' waits for itself\n\t [[{{node %s}}]]",
+                                  input->src->name, input->src->name);
         end = follow(replacement, end.index);
     }
-    for (struct node_input at = *input, next; (replacement = replacement_of(in, at.src)) != NULL; at = next) {
+    for (struct node_input at = *input, next; (replacement = replacement_of(in, at.src)) != NULL;
+         at = next) {
         next = follow(replacement, at.index);
         if (at.index != CONTROL_EDGE)
             replacement->outputs[at.index] = end;
@@ -161,13 +168,16 @@ struct targets {
 static void add_target(struct targets *targets, struct node *node) {
     if (targets->n == targets->capacity) {
         targets->capacity = targets->capacity ? 2 * targets->capacity : 16;
-        targets->nodes = xreallocarray(targets->nodes, (size_t)targets->capacity, sizeof(targets->nodes[0]));
+        targets->nodes =
+            xreallocarray(targets->nodes, (size_t)targets->capacity, sizeof(targets->nodes[0]));
     }
     targets->nodes[targets->n++] = node;
 }
 
-/* What a call of the client's graph does, and what calls among its effects do: such a call lies in one body, so this is a tree. */
-static void add_effects(struct inliner *in, struct targets *targets, const struct replacement *replacement) {
+/* What a call of the client's graph does, and what calls among its effects do: such a call lies
+ * in one body, so this is a tree. */
+static void add_effects(struct inliner *in, struct targets *targets,
+                        const struct replacement *replacement) {
     struct targets stack = {0};
     for (int i = 0; i < replacement->n_effects; i++)
         add_target(&stack, replacement->effects[i]);
@@ -182,7 +192,8 @@ static void add_effects(struct inliner *in, struct targets *targets, const struc
     free(stack.nodes);
 }
 
-static struct status *settle_targets(struct inliner *in, struct node *const *top_calls, int n_top_calls) {
+static struct status *settle_targets(struct inliner *in, struct node *const *top_calls,
+                                     int n_top_calls) {
     struct compilation *c = in->c;
     struct targets targets = {0};
     struct status *st = NULL;
@@ -193,7 +204,8 @@ static struct status *settle_targets(struct inliner *in, struct node *const *top
     }
     for (int i = 0; i < n_top_calls; i++)
         add_effects(in, &targets, replacement_of(in, top_calls[i]));
-    c->target_nodes = arena_memdup(&c->arena, targets.nodes, (size_t)targets.n * sizeof(targets.nodes[0]));
+    c->target_nodes =
+        arena_memdup(&c->arena, targets.nodes, (size_t)targets.n * sizeof(targets.nodes[0]));
     c->n_targets = targets.n;
     free(targets.nodes);
     return st;

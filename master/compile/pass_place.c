@@ -1,11 +1,14 @@
-/* Placing what has no state, per signature [WP 3.2.1]: the simple rule, not the cost model (DESIGN.md, "Placement").
+/* Placing what has no state, per signature [WP 3.2.1]: the simple rule, not the cost model
+ * (DESIGN.md, "Placement").
  *
- *   1. groups that somebody constrained go where the constraint leads (place.c);
- *   2. free nodes of a loop go to the task of the loop's constrained nodes, if those agree: a loop must stay on one task;
- *   3. other free nodes go to the session's default device;
- *   4. what only looks at a tensor's shape follows its producer: the tensor need not travel; what only waits (a group's NoOp) goes to
- *      the task where most of what it waits for is, so that a step on the parameter servers needs no worker to end;
- *   5. what has no inputs (constants, feeds) follows its consumers, if they are on one task: nothing travels at all. With consumers on
+ *   1. groups that somebody constrained go where the constraint leads (place.c); 2. free nodes
+ *   of a loop go to the task of the loop's constrained nodes, if those agree: a loop must stay
+ *   on one task; 3. other free nodes go to the session's default device; 4. what only looks at a
+ *   tensor's shape follows its producer: the tensor need not travel; what only waits (a group's
+ *   NoOp) goes to
+ *      the task where most of what it waits for is, so that a step on the parameter servers
+ *   needs no worker to end; 5. what has no inputs (constants, feeds) follows its consumers, if
+ *   they are on one task: nothing travels at all. With consumers on
  *      several tasks it stays with one of them, and the partition makes copies or sends;
  *   6. fetches follow what they fetch. */
 #include <stdlib.h>
@@ -21,18 +24,22 @@ static bool is_feed(const struct node *node) { return node_is_op(node, OP_FEED);
 
 /* Looks at its input's shape only. */
 static bool is_metadata(const struct node *node) {
-    return node->n_data > 0 &&
-           (node_is_op(node, "Shape") || node_is_op(node, "ShapeN") || node_is_op(node, "Rank") || node_is_op(node, "Size"));
+    return node->n_data > 0 && (node_is_op(node, "Shape") || node_is_op(node, "ShapeN") ||
+                                node_is_op(node, "Rank") || node_is_op(node, "Size"));
 }
 
 /* Waits for others, and nothing more. */
-static bool is_join(const struct node *node) { return node->n_inputs > 0 && node_is_op(node, "NoOp"); }
+static bool is_join(const struct node *node) {
+    return node->n_inputs > 0 && node_is_op(node, "NoOp");
+}
 
 static bool is_generator(const struct node *node) {
     return is_feed(node) || (node->n_data == 0 && node->n_outputs == 1 && !node_is_stateful(node));
 }
 
-static bool follows_others(const struct node *node) { return is_fetch(node) || is_metadata(node) || is_join(node) || is_generator(node); }
+static bool follows_others(const struct node *node) {
+    return is_fetch(node) || is_metadata(node) || is_join(node) || is_generator(node);
+}
 
 struct step_placer {
     struct compilation *c;
@@ -43,7 +50,9 @@ struct step_placer {
     int *frame_task; /* by outermost frame */
 };
 
-static int task_of(const struct step_placer *p, const struct node *node) { return p->c->devices->devices[node->placed].task; }
+static int task_of(const struct step_placer *p, const struct node *node) {
+    return p->c->devices->devices[node->placed].task;
+}
 
 /* The outermost loop that a node is in or opens; 0 for none. */
 static int loop_of(const struct step_placer *p, const struct node *node) {
@@ -88,7 +97,8 @@ static void place_groups(struct step_placer *p) {
     }
 }
 
-/* CPU:0 of the task that has most of a node's placed sources; of the default task, or the first met, among equals. -1: none is placed. */
+/* CPU:0 of the task that has most of a node's placed sources; of the default task, or the first
+ * met, among equals. -1: none is placed. */
 static int majority_device(const struct step_placer *p, const struct node *node, int *n_on_task) {
     const struct device_table *devices = p->c->devices;
     int best = -1, default_task = devices->devices[devices->default_device].task;
@@ -97,7 +107,8 @@ static int majority_device(const struct step_placer *p, const struct node *node,
             continue;
         int task = task_of(p, node->inputs[i].src);
         n_on_task[task]++;
-        if (best < 0 || n_on_task[task] > n_on_task[best] || (n_on_task[task] == n_on_task[best] && task == default_task))
+        if (best < 0 || n_on_task[task] > n_on_task[best] ||
+            (n_on_task[task] == n_on_task[best] && task == default_task))
             best = task;
     }
     for (int i = 0; i < node->n_inputs; i++)
@@ -113,19 +124,22 @@ static void place_followers(struct step_placer *p) {
         if (node->placed >= 0 || !(is_metadata(node) || is_join(node)))
             continue;
         /* A generator has no place yet: it will come here. */
-        int device = is_join(node) ? majority_device(p, node, n_on_task) : node->inputs[0].src->placed;
+        int device =
+            is_join(node) ? majority_device(p, node, n_on_task) : node->inputs[0].src->placed;
         node->placed = device >= 0 ? device : p->c->devices->default_device;
     }
 }
 
-/* Where a node without inputs is best: with its consumers (fetches left out: they follow it), and of several tasks the default one. */
+/* Where a node without inputs is best: with its consumers (fetches left out: they follow it),
+ * and of several tasks the default one. */
 static int generator_device(const struct step_placer *p, const struct node *node) {
     const struct device_table *devices = p->c->devices;
     int default_task = devices->devices[devices->default_device].task;
     const struct node *best = NULL;
     for (int i = p->consumers.first[node->id]; i < p->consumers.first[node->id + 1]; i++) {
         const struct node *consumer = p->consumers.edges[i].dst;
-        if (consumer->placed >= 0 && (!best || (task_of(p, consumer) == default_task && task_of(p, best) != default_task)))
+        if (consumer->placed >= 0 &&
+            (!best || (task_of(p, consumer) == default_task && task_of(p, best) != default_task)))
             best = consumer;
     }
     return best ? best->placed : devices->default_device;
@@ -138,7 +152,9 @@ static void place_generators(struct step_placer *p) {
         if (node->placed >= 0 || !is_generator(node))
             continue;
         int device = generator_device(p, node);
-        node->placed = is_feed(node) || node_lacks_kernel(node, p->c->devices, device) ? device_host(p->c->devices, device) : device;
+        node->placed = is_feed(node) || node_lacks_kernel(node, p->c->devices, device)
+                           ? device_host(p->c->devices, device)
+                           : device;
     }
 }
 

@@ -1,7 +1,9 @@
-/* The prune: only what a fetch or a target needs stays [WP 4.2]. A walk backwards from them over data and control edges; linear.
+/* The prune: only what a fetch or a target needs stays [WP 4.2]. A walk backwards from them over
+ * data and control edges; linear.
  *
- * It runs twice: after the cut, and ("sweep") after the passes that leave nodes without a consumer. No optimisation: what stands before a
- * feed, and what a function computes for nobody, must not run, for it may fail or change a variable. */
+ * It runs twice: after the cut, and ("sweep") after the passes that leave nodes without a
+ * consumer. No optimisation: what stands before a feed, and what a function computes for nobody,
+ * must not run, for it may fail or change a variable. */
 #include <stdlib.h>
 
 #include "master/compile/compile_internal.h"

@@ -17,7 +17,8 @@ static int find_root(struct placer *placer, int id) {
     return id;
 }
 
-/* The lower id becomes the root: with the halving above that is quick enough, and the same in every run. */
+/* The lower id becomes the root: with the halving above that is quick enough, and the same in
+ * every run. */
 static void unite(struct placer *placer, const struct node *a, const struct node *b) {
     int x = find_root(placer, a->id), y = find_root(placer, b->id);
     placer->parent[MAX(x, y)] = MIN(x, y);
@@ -26,15 +27,17 @@ static void unite(struct placer *placer, const struct node *a, const struct node
 /* A dataset cannot be sent: its consumer is where it is. */
 static bool is_dataset(const struct node *node) { return strstr(node->op_name, "Dataset") != NULL; }
 
-/* A node that takes a reference runs where the variable is, and one that takes a handle where the resource is. Not so a function
- * call, whose body may use handles of many tasks; nor our feeds and fetches, which only carry handles. */
+/* A node that takes a reference runs where the variable is, and one that takes a handle where
+ * the resource is. Not so a function call, whose body may use handles of many tasks; nor our
+ * feeds and fetches, which only carry handles. */
 static bool binds(const struct node *node, int position) {
     const struct node_input *in = &node->inputs[position];
     enum dtype type = (enum dtype)in->src->out_types[in->index];
     if (dtype_is_ref((enum dtype)node->in_types[position]))
         return true;
-    return (type == DT_RESOURCE || (type == DT_VARIANT && is_dataset(in->src))) && !node_is_internal(node) && !node_is_internal(in->src) &&
-           !node_is_call(node) && !node_is_call(in->src);
+    return (type == DT_RESOURCE || (type == DT_VARIANT && is_dataset(in->src))) &&
+           !node_is_internal(node) && !node_is_internal(in->src) && !node_is_call(node) &&
+           !node_is_call(in->src);
 }
 
 static bool takes_binding(const struct node *node) {
@@ -44,7 +47,8 @@ static bool takes_binding(const struct node *node) {
     return false;
 }
 
-/* All that name one node in _class are together, with it if it is (still) there: folding or pruning may have taken it away. */
+/* All that name one node in _class are together, with it if it is (still) there: folding or
+ * pruning may have taken it away. */
 static void unite_class(struct placer *placer, struct strmap *classes, struct node *node) {
     const struct attr_value *list = node_attr(node, "_class");
     if (!list || list->type != ATTR_LIST_STRING)
@@ -106,7 +110,9 @@ static struct place_request *intern(struct placer *placer, const struct device_n
     struct place_request *request = strmap_get(&placer->requests, str_text(&text));
     if (!request) {
         request = arena_new(placer->arena, struct place_request);
-        *request = (struct place_request){.name = *name, .text = arena_strdup(placer->arena, str_text(&text)), .device = NOT_ASKED};
+        *request = (struct place_request){.name = *name,
+                                          .text = arena_strdup(placer->arena, str_text(&text)),
+                                          .device = NOT_ASKED};
         strmap_put(&placer->requests, request->text, request);
     }
     str_fini(&text);
@@ -128,7 +134,8 @@ static struct status *parse_requests(struct placer *placer) {
         struct device_name name;
         st = device_name_parse(span_of(node->device), &name);
         if (st) {
-            st = status_suffix_take(st, " in node: {{node %s}}\n\t [[{{node %s}}]]", node->name, node->name);
+            st = status_suffix_take(st, " in node: {{node %s}}\n\t [[{{node %s}}]]", node->name,
+                                    node->name);
             break;
         }
         placer->asked[id] = intern(placer, &name);
@@ -138,9 +145,11 @@ static struct status *parse_requests(struct placer *placer) {
     return st;
 }
 
-struct status *placer_init(struct placer *placer, const struct graph *graph, const struct device_table *devices,
+struct status *placer_init(struct placer *placer, const struct graph *graph,
+                           const struct device_table *devices,
                            const struct compile_options *options, struct arena *arena) {
-    *placer = (struct placer){.graph = graph, .devices = devices, .options = options, .arena = arena};
+    *placer =
+        (struct placer){.graph = graph, .devices = devices, .options = options, .arena = arena};
     strmap_init(&placer->requests);
     if (devices->default_device < 0)
         return status_unavailable("The cluster has no devices to place nodes on");
@@ -163,36 +172,47 @@ static void print_devices(const struct device_table *devices, struct str *out) {
         str_addf(out, ", and %d more", devices->n_devices - MAX_DEVICES_SHOWN);
 }
 
-static COLD struct status *no_such_device(const struct placer *placer, const struct node *node, const struct place_request *request) {
+static COLD struct status *no_such_device(const struct placer *placer, const struct node *node,
+                                          const struct place_request *request) {
     struct str devices = STR_INIT;
     print_devices(placer->devices, &devices);
     bool is_gpu = strcmp(request->name.type, "GPU") == 0 && !placer->options->allow_soft_placement;
     struct status *st = status_invalid(
-        "Cannot assign a device for operation %s: {{node %s}} was explicitly assigned to %s but available devices are [ %s ]. "
+        "Cannot assign a device for operation %s: {{node %s}} was explicitly assigned to %s but "
+        "available devices are [ %s ]. "
         "Make sure the device specification refers to a valid device.%s\n\t [[{{node %s}}]]",
         node->name, node->name, request->text, str_text(&devices),
-        is_gpu ? " The requested device is a GPU; allow_soft_placement would let it run on the CPU." : "", node->name);
+        is_gpu ? " The requested device is a GPU; allow_soft_placement would let it run on the CPU."
+               : "",
+        node->name);
     str_fini(&devices);
     return st;
 }
 
-static COLD struct status *conflict(const struct placer *placer, const struct node *node, const struct place_request *asked,
-                                    const struct node *other, const char *other_device) {
+static COLD struct status *conflict(const struct placer *placer, const struct node *node,
+                                    const struct place_request *asked, const struct node *other,
+                                    const char *other_device) {
     struct str devices = STR_INIT;
     print_devices(placer->devices, &devices);
     struct status *st =
-        status_invalid("Cannot assign a device for operation %s: Could not satisfy explicit device specification '%s' because the node "
-                       "{{colocation_node %s}} was colocated with a group of nodes that required incompatible device '%s' (of "
+        status_invalid("Cannot assign a device for operation %s: Could not satisfy explicit device "
+                       "specification '%s' because the node "
+                       "{{colocation_node %s}} was colocated with a group of nodes that required "
+                       "incompatible device '%s' (of "
                        "{{colocation_node %s}}). All available devices [%s].\n\t [[{{node %s}}]]",
-                       node->name, asked->text, node->name, other_device, other->name, str_text(&devices), node->name);
+                       node->name, asked->text, node->name, other_device, other->name,
+                       str_text(&devices), node->name);
     str_fini(&devices);
     return st;
 }
 
-static COLD struct status *two_places(const struct placer *placer, const struct node *node, const struct place_group *group) {
-    return status_invalid("Cannot colocate nodes {{colocation_node %s}} and {{colocation_node %s}}: they have state on '%s' and on '%s'"
+static COLD struct status *two_places(const struct placer *placer, const struct node *node,
+                                      const struct place_group *group) {
+    return status_invalid("Cannot colocate nodes {{colocation_node %s}} and {{colocation_node "
+                          "%s}}: they have state on '%s' and on '%s'"
                           "\n\t [[{{node %s}}]]",
-                          node->name, group->pinned_by->name, placer->devices->devices[node->placed].full_name,
+                          node->name, group->pinned_by->name,
+                          placer->devices->devices[node->placed].full_name,
                           placer->devices->devices[group->pinned].full_name, node->name);
 }
 
@@ -203,7 +223,8 @@ static void give_up_type(struct device_name *name) {
     name->id = -1;
 }
 
-static bool may_be_on(const struct placer *placer, const struct place_request *request, int device) {
+static bool may_be_on(const struct placer *placer, const struct place_request *request,
+                      int device) {
     const struct device_name *full = &placer->devices->devices[device].name;
     struct device_name name = request->name;
     if (device_name_matches(&name, full))
@@ -212,7 +233,8 @@ static bool may_be_on(const struct placer *placer, const struct place_request *r
     return placer->options->allow_soft_placement && device_name_matches(&name, full);
 }
 
-static bool merge_softly(const struct placer *placer, struct device_name *into, const struct device_name *other) {
+static bool merge_softly(const struct placer *placer, struct device_name *into,
+                         const struct device_name *other) {
     if (device_name_intersect(into, other))
         return true;
     if (!placer->options->allow_soft_placement)
@@ -226,13 +248,15 @@ static bool merge_softly(const struct placer *placer, struct device_name *into, 
     return true;
 }
 
-static struct status *merge_request(struct placer *placer, const struct node *node, bool gives_way) {
+static struct status *merge_request(struct placer *placer, const struct node *node,
+                                    bool gives_way) {
     struct place_group *group = placer_group(placer, node);
     struct place_request *asked = placer->asked[node->id];
     if (group->pinned >= 0) {
         if (gives_way || may_be_on(placer, asked, group->pinned))
             return NULL;
-        return conflict(placer, node, asked, group->pinned_by, placer->devices->devices[group->pinned].full_name);
+        return conflict(placer, node, asked, group->pinned_by,
+                        placer->devices->devices[group->pinned].full_name);
     }
     if (!group->request) {
         group->request = asked;
@@ -264,8 +288,9 @@ static struct status *merge_pins(struct placer *placer, bool only_wanted) {
         if (only_wanted && !group->is_wanted)
             continue;
         if (node->placed >= placer->devices->n_devices)
-            return status_internal("{{node %s}} was placed on device %d of another device table; this one has %d", node->name, node->placed,
-                                   placer->devices->n_devices);
+            return status_internal(
+                "{{node %s}} was placed on device %d of another device table; this one has %d",
+                node->name, node->placed, placer->devices->n_devices);
         if (group->pinned >= 0 && group->pinned != node->placed)
             return two_places(placer, node, group);
         if (group->pinned >= 0)
@@ -284,7 +309,8 @@ static struct status *merge_requests(struct placer *placer, bool only_wanted) {
             if (!placer->asked[id] || node->placed >= 0)
                 continue;
             bool gives_way = takes_binding(node);
-            if (gives_way == (round == 1) && (!only_wanted || placer_group(placer, node)->is_wanted))
+            if (gives_way == (round == 1) &&
+                (!only_wanted || placer_group(placer, node)->is_wanted))
                 TRY(merge_request(placer, node, gives_way));
         }
     }
@@ -293,8 +319,9 @@ static struct status *merge_requests(struct placer *placer, bool only_wanted) {
 
 /* ---- choosing ---- */
 
-/* Of the devices that match: those of the session's default task first, then of its job, then the first in the table's order (in which
- * CPU:0 is the first of a task). So "/cpu:0" and "/task:1" mean the default task's or job's. */
+/* Of the devices that match: those of the session's default task first, then of its job, then
+ * the first in the table's order (in which CPU:0 is the first of a task). So "/cpu:0" and
+ * "/task:1" mean the default task's or job's. */
 static int best_match(const struct device_table *devices, const struct device_name *pattern) {
     const struct device_info *by_default = &devices->devices[devices->default_device];
     int best = NO_DEVICE, best_rank = -1;
@@ -302,7 +329,9 @@ static int best_match(const struct device_table *devices, const struct device_na
         const struct device_info *device = &devices->devices[i];
         if (!device_name_matches(pattern, &device->name))
             continue;
-        int rank = device->task == by_default->task ? 2 : strcmp(device->name.job, by_default->name.job) == 0 ? 1 : 0;
+        int rank = device->task == by_default->task                      ? 2
+                   : strcmp(device->name.job, by_default->name.job) == 0 ? 1
+                                                                         : 0;
         if (rank <= best_rank)
             continue;
         best = i;
@@ -327,10 +356,12 @@ bool node_lacks_kernel(const struct node *node, const struct device_table *devic
     const char *type = devices->devices[device].name.type;
     if (strcmp(type, "CPU") == 0 || !kernel_at(type, 0) || kernel_find(node, type))
         return false;
-    return kernel_op_is_supported(node->op_name, type) || kernel_op_is_supported(node->op_name, "CPU");
+    return kernel_op_is_supported(node->op_name, type) ||
+           kernel_op_is_supported(node->op_name, "CPU");
 }
 
-/* Devices of other types may lack a kernel: with soft placement the whole group goes to its task's CPU, else the client hears why. */
+/* Devices of other types may lack a kernel: with soft placement the whole group goes to its
+ * task's CPU, else the client hears why. */
 static struct status *check_kernels(struct placer *placer, bool only_wanted) {
     for (int id = 0; id < placer->graph->n_nodes; id++) {
         const struct node *node = placer->graph->nodes[id];
@@ -341,19 +372,21 @@ static struct status *check_kernels(struct placer *placer, bool only_wanted) {
             continue;
         const char *type = placer->devices->devices[group->device].name.type;
         if (!placer->options->allow_soft_placement)
-            return status_invalid(
-                "Cannot assign a device for operation %s: Could not satisfy explicit device specification '%s' because no supported "
-                "kernel for %s devices is available.\n\t [[{{node %s}}]]",
-                node->name, group->request->text, type, node->name);
+            return status_invalid("Cannot assign a device for operation %s: Could not satisfy "
+                                  "explicit device specification '%s' because no supported "
+                                  "kernel for %s devices is available.\n\t [[{{node %s}}]]",
+                                  node->name, group->request->text, type, node->name);
         group->device = device_host(placer->devices, group->device);
     }
     return NULL;
 }
 
-/* What no device fits is refused when the graph comes, as TensorFlow has it, though no step may ever need it. */
+/* What no device fits is refused when the graph comes, as TensorFlow has it, though no step may
+ * ever need it. */
 static struct status *check_requests(struct placer *placer) {
     for (int id = 0; id < placer->graph->n_nodes; id++)
-        if (placer->asked[id] && placer->graph->nodes[id]->placed < 0 && request_device(placer, placer->asked[id]) == NO_DEVICE)
+        if (placer->asked[id] && placer->graph->nodes[id]->placed < 0 &&
+            request_device(placer, placer->asked[id]) == NO_DEVICE)
             return no_such_device(placer, placer->graph->nodes[id], placer->asked[id]);
     return NULL;
 }

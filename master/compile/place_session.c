@@ -1,16 +1,19 @@
-/* Placing what has state, once, on the session's whole graph [WP 4.2, 4.3]: so that every step finds the same variable and queue.
+/* Placing what has state, once, on the session's whole graph [WP 4.2, 4.3]: so that every step
+ * finds the same variable and queue.
  *
- * Stateful is what the op's signature says (variables, queues, readers, tables; random ops too, whose sequence must not start anew on
- * another device) and what hands out references; with it goes its whole colocation group. All other nodes are placed per signature:
- * calls of functions too, which are gone by then, and what takes a handle from one, which must follow whatever made it inside.
- * Unplaced means -1, so calling this again after the graph has grown places only the newcomers, where their group is already if it is.
- * Nothing changes on failure. */
+ * Stateful is what the op's signature says (variables, queues, readers, tables; random ops too,
+ * whose sequence must not start anew on another device) and what hands out references; with it
+ * goes its whole colocation group. All other nodes are placed per signature: calls of functions
+ * too, which are gone by then, and what takes a handle from one, which must follow whatever made
+ * it inside. Unplaced means -1, so calling this again after the graph has grown places only the
+ * newcomers, where their group is already if it is. Nothing changes on failure. */
 #include "master/compile/compile_internal.h"
 #include "master/compile/place.h"
 
 static bool takes_handle_of_call(const struct node *node) {
     for (int i = 0; i < node->n_data; i++)
-        if (node->inputs[i].src->out_types[node->inputs[i].index] == DT_RESOURCE && node_is_call(node->inputs[i].src))
+        if (node->inputs[i].src->out_types[node->inputs[i].index] == DT_RESOURCE &&
+            node_is_call(node->inputs[i].src))
             return true;
     return false;
 }
@@ -38,7 +41,8 @@ static struct status *place_groups(struct placer *placer, struct graph *graph) {
     return NULL;
 }
 
-struct status *place_session(struct graph *graph, const struct device_table *devices, const struct compile_options *options) {
+struct status *place_session(struct graph *graph, const struct device_table *devices,
+                             const struct compile_options *options) {
     struct arena arena;
     struct placer placer;
     arena_init(&arena);

@@ -1,5 +1,5 @@
-/* See callable.h. MakeCallable compiles, so that what is wrong with the names is said there; a callable keeps names, and finds its
- * executable in the session's cache like any step. */
+/* See callable.h. MakeCallable compiles, so that what is wrong with the names is said there; a
+ * callable keeps names, and finds its executable in the session's cache like any step. */
 #include "master/step/callable.h"
 
 #include <stdlib.h>
@@ -70,7 +70,8 @@ static void made(struct executable_wait *waiter) {
     struct executable *executable = callable->executable;
     if (!executable_await(executable, waiter))
         return;
-    struct status *st = executable->state == EXECUTABLE_FAILED ? status_ref(executable->status) : NULL;
+    struct status *st =
+        executable->state == EXECUTABLE_FAILED ? status_ref(executable->status) : NULL;
     if (!st && session->is_closed)
         st = status_new(STATUS_CANCELLED, "Session %s was closed", session->handle);
     if (callable->call) {
@@ -115,7 +116,9 @@ void callable_make(struct session *session, struct grpc_call *call) {
     if (!st && session->callables && session->callables->by_handle.n_entries >= MAX_CALLABLES)
         st = status_exhausted("The session has %d callables already", MAX_CALLABLES);
     if (!st && !session_note_request(session, request_id))
-        st = status_new(STATUS_ABORTED, "The same MakeCallable request was received twice: request id %lld", (long long)request_id);
+        st = status_new(STATUS_ABORTED,
+                        "The same MakeCallable request was received twice: request id %lld",
+                        (long long)request_id);
     if (st) {
         callable_free(callable);
         grpc_call_fail(call, st);
@@ -126,7 +129,8 @@ void callable_make(struct session *session, struct grpc_call *call) {
     session_ref(session);
     grpc_call_set_user(call, callable, make_cancelled);
     callable->executable =
-        session_executable(session, run_step_request_key(&callable->request, &callable->arena), step_fill_executable, &callable->request);
+        session_executable(session, run_step_request_key(&callable->request, &callable->arena),
+                           step_fill_executable, &callable->request);
     callable->wait.settled = made;
     list_init(&callable->wait.link);
     made(&callable->wait);
@@ -142,7 +146,9 @@ static struct status *read_handle(struct grpc_call *call, uint64_t *ret) {
     while ((more = proto_next(&body, &field)) > 0)
         if (field.number == 2 && field.wire_type == 0)
             *ret = field.value;
-    return more < 0 ? status_invalid("Malformed request: a field is cut short or has an unknown wire type") : NULL;
+    return more < 0 ? status_invalid(
+                          "Malformed request: a field is cut short or has an unknown wire type")
+                    : NULL;
 }
 
 void callable_run(struct session *session, struct grpc_call *call) {
@@ -151,13 +157,17 @@ void callable_run(struct session *session, struct grpc_call *call) {
     struct run_step_request request;
     arena_init(&arena);
     struct status *st = read_handle(call, &handle);
-    const struct callable *callable = st || !session->callables ? NULL : u64map_get(&session->callables->by_handle, handle + 1);
+    const struct callable *callable =
+        st || !session->callables ? NULL : u64map_get(&session->callables->by_handle, handle + 1);
     if (!st && !callable)
         st = status_invalid("No such callable handle: %lld", (long long)handle);
     if (!st)
-        st = run_callable_parse(grpc_call_message(call)->body, &callable->request, &arena, &request);
+        st =
+            run_callable_parse(grpc_call_message(call)->body, &callable->request, &arena, &request);
     if (!st && !session_note_request(session, request.request_id))
-        st = status_new(STATUS_ABORTED, "The same RunCallable request was received twice: request id %lld", (long long)request.request_id);
+        st = status_new(STATUS_ABORTED,
+                        "The same RunCallable request was received twice: request id %lld",
+                        (long long)request.request_id);
     if (st)
         grpc_call_fail(call, st);
     else
@@ -174,7 +184,8 @@ void callable_release(struct session *session, struct grpc_call *call) {
         grpc_call_fail(call, st);
         return;
     }
-    struct callable *callable = session->callables ? u64map_remove(&session->callables->by_handle, handle + 1) : NULL;
+    struct callable *callable =
+        session->callables ? u64map_remove(&session->callables->by_handle, handle + 1) : NULL;
     if (callable)
         callable_free(callable);
     grpc_body_init(&body);

@@ -1,5 +1,5 @@
-/* Callables: a session's signatures under a number, run with feeds and fetches by position (MakeCallable, RunCallable, ReleaseCallable).
- * Loop thread. */
+/* Callables: a session's signatures under a number, run with feeds and fetches by position
+ * (MakeCallable, RunCallable, ReleaseCallable). Loop thread. */
 #ifndef MILLRACE_MASTER_STEP_CALLABLE_H
 #define MILLRACE_MASTER_STEP_CALLABLE_H
 

@@ -1,4 +1,5 @@
-/* Executables: compiled signatures of a session and their registrations at the workers. See session.h for their states. */
+/* Executables: compiled signatures of a session and their registrations at the workers. See
+ * session.h for their states. */
 #include <stdlib.h>
 
 #include "common/base/log.h"
@@ -24,14 +25,16 @@ static void deregister(struct executable *executable) {
     for (int i = 0; executable->registrations && i < executable->compiled->n_partitions; i++) {
         struct registration *registration = &executable->registrations[i];
         task_call_forget(&registration->call);
-        if (!registration->graph || registration->incarnation != task_incarnation(registration->task))
+        if (!registration->graph ||
+            registration->incarnation != task_incarnation(registration->task))
             continue;
         Millrace__DeregisterGraph message = MILLRACE__DEREGISTER_GRAPH__INIT;
         uint8_t bytes[32];
         message.n_graph = 1;
         message.graph = &registration->graph;
         size_t len = millrace__deregister_graph__pack(&message, bytes);
-        task_send_release(registration->task, &(struct wire_out){.type = WIRE_DEREGISTER_GRAPH, .meta = {(char *)bytes, len}});
+        task_send_release(registration->task, &(struct wire_out){.type = WIRE_DEREGISTER_GRAPH,
+                                                                 .meta = {(char *)bytes, len}});
     }
 }
 
@@ -55,7 +58,8 @@ void session_graphs_at(const struct session *session, const struct task *task, s
         const struct executable *executable = LIST_ENTRY(link, struct executable, live_link);
         for (int i = 0; executable->registrations && i < executable->compiled->n_partitions; i++) {
             const struct registration *registration = &executable->registrations[i];
-            if (registration->task == task && registration->graph && registration->incarnation == task_incarnation(task) &&
+            if (registration->task == task && registration->graph &&
+                registration->incarnation == task_incarnation(task) &&
                 registration->membership == task_membership(task))
                 str_add_bytes(out, &registration->graph, sizeof(registration->graph));
         }
@@ -87,14 +91,17 @@ static void settle(struct executable *executable, enum executable_state state) {
 
 /* ---- registering ---- */
 
-static void on_registered(struct task_call *call, struct status *status_take, struct wire_message *message) {
+static void on_registered(struct task_call *call, struct status *status_take,
+                          struct wire_message *message) {
     struct registration *registration = CONTAINER_OF(call, struct registration, call);
     struct executable *executable = registration->executable;
     struct status *st = status_take;
     if (!st) {
-        Millrace__Registered *reply = millrace__registered__unpack(NULL, message->meta.len, (const uint8_t *)message->meta.data);
+        Millrace__Registered *reply = millrace__registered__unpack(
+            NULL, message->meta.len, (const uint8_t *)message->meta.data);
         if (!reply)
-            st = status_internal("task %s answered RegisterGraph with malformed bytes", task_name(registration->task));
+            st = status_internal("task %s answered RegisterGraph with malformed bytes",
+                                 task_name(registration->task));
         else if (reply->code)
             st = status_from_wire(reply->code, span_of(reply->message));
         else
@@ -113,9 +120,11 @@ static void on_registered(struct task_call *call, struct status *status_take, st
     executable_unref(executable);
 }
 
-static void fill_peer(const struct executable *executable, int peer_task, struct task *receiver, Millrace__Peer *ret) {
+static void fill_peer(const struct executable *executable, int peer_task, struct task *receiver,
+                      Millrace__Peer *ret) {
     struct service *service = executable->session->service;
-    struct task *task = tasks_find(service->tasks, executable->compiled->devices->tasks[peer_task].name);
+    struct task *task =
+        tasks_find(service->tasks, executable->compiled->devices->tasks[peer_task].name);
     bool is_near = task && strcmp(task_host_id(task), task_host_id(receiver)) == 0;
     millrace__peer__init(ret);
     ret->task = (char *)executable->compiled->devices->tasks[peer_task].name;
@@ -128,15 +137,16 @@ static void fill_peer(const struct executable *executable, int peer_task, struct
 static bool may_ask(const struct partition *partition) {
     for (int i = 0; i < partition->graph.n_nodes; i++) {
         const struct node *node = partition->graph.nodes[i];
-        if (!node->is_removed && (strcmp(node->op_name, "RestoreV2") == 0 || strcmp(node->op_name, "MergeV2Checkpoints") == 0))
+        if (!node->is_removed && (strcmp(node->op_name, "RestoreV2") == 0 ||
+                                  strcmp(node->op_name, "MergeV2Checkpoints") == 0))
             return true;
     }
     return false;
 }
 
 /* All tasks that the session sees. */
-static void fill_others(const struct executable *executable, struct task *receiver, struct arena *scratch,
-                        Millrace__RegisterGraph *message) {
+static void fill_others(const struct executable *executable, struct task *receiver,
+                        struct arena *scratch, Millrace__RegisterGraph *message) {
     int n = executable->compiled->devices->n_tasks;
     Millrace__Peer *others = arena_array(scratch, Millrace__Peer, n + 1);
     message->other = arena_array(scratch, Millrace__Peer *, n + 1);
@@ -150,9 +160,10 @@ static void fill_others(const struct executable *executable, struct task *receiv
 }
 
 /* Their graphs follow the partition's in the payload. */
-static void fill_functions(const struct partition *partition, struct arena *scratch, Millrace__RegisterGraph *message,
-                           struct str *payload) {
-    Millrace__Function *functions = arena_array(scratch, Millrace__Function, partition->n_functions + 1);
+static void fill_functions(const struct partition *partition, struct arena *scratch,
+                           Millrace__RegisterGraph *message, struct str *payload) {
+    Millrace__Function *functions =
+        arena_array(scratch, Millrace__Function, partition->n_functions + 1);
     message->function = arena_array(scratch, Millrace__Function *, partition->n_functions + 1);
     message->n_function = (size_t)partition->n_functions;
     for (int i = 0; i < partition->n_functions; i++) {
@@ -166,7 +177,8 @@ static void fill_functions(const struct partition *partition, struct arena *scra
     }
 }
 
-static void register_partition(struct executable *executable, int index, struct str *graphdef_take) {
+static void register_partition(struct executable *executable, int index,
+                               struct str *graphdef_take) {
     struct registration *registration = &executable->registrations[index];
     const struct partition *partition = &executable->compiled->partitions[index];
     struct arena scratch;
@@ -227,7 +239,8 @@ static bool is_ready(struct executable *executable) {
     }
     if (is_current)
         return true;
-    /* Peers name each other by incarnation, so all partitions are registered again; where the old ones are still held, they go. */
+    /* Peers name each other by incarnation, so all partitions are registered again; where the
+     * old ones are still held, they go. */
     if (!PLANTED(3))
         deregister(executable);
     for (int i = 0; i < executable->compiled->n_partitions; i++) {
@@ -252,15 +265,16 @@ static void log_placement(const struct session *session, const struct compiled *
         for (int k = 0; k < compiled->partitions[i].graph.n_nodes; k++) {
             const struct node *node = compiled->partitions[i].graph.nodes[k];
             if (!node->is_removed && !node_is_internal(node))
-                log_info("session %s: %s: (%s): %s", session->handle, node->name, node->op_name, node->device);
+                log_info("session %s: %s: (%s): %s", session->handle, node->name, node->op_name,
+                         node->device);
         }
 }
 
 static void compile_work(struct session_job *session_job) {
     struct compile_job *job = CONTAINER_OF(session_job, struct compile_job, job);
     struct session *session = session_job->session;
-    job->status = compile_step(&session->graph, &job->executable->signature, session->devices, &session->options, session->service->pool,
-                               &job->compiled);
+    job->status = compile_step(&session->graph, &job->executable->signature, session->devices,
+                               &session->options, session->service->pool, &job->compiled);
     if (job->status)
         return;
     if (session->log_device_placement)
@@ -278,7 +292,8 @@ static struct status *find_tasks(struct executable *executable) {
     for (int i = 0; i < compiled->n_partitions; i++)
         executable->tasks[executable->n_tasks++] = task_index(executable->registrations[i].task);
     for (int i = 0; i < compiled->n_cut_tasks; i++) {
-        struct task *task = tasks_find(executable->session->service->tasks, compiled->devices->tasks[compiled->cut_tasks[i]].name);
+        struct task *task = tasks_find(executable->session->service->tasks,
+                                       compiled->devices->tasks[compiled->cut_tasks[i]].name);
         if (!task)
             return status_internal("what is saved comes from a task that is not there");
         executable->cut_tasks[executable->n_cut_tasks++] = task_index(task);
@@ -288,12 +303,15 @@ static struct status *find_tasks(struct executable *executable) {
 
 static struct status *begin_registering(struct executable *executable) {
     const struct compiled *compiled = executable->compiled;
-    executable->registrations = xcalloc((size_t)compiled->n_partitions + 1, sizeof *executable->registrations);
+    executable->registrations =
+        xcalloc((size_t)compiled->n_partitions + 1, sizeof *executable->registrations);
     for (int i = 0; i < compiled->n_partitions; i++) {
         struct registration *registration = &executable->registrations[i];
         registration->executable = executable;
         registration->partition = i;
-        registration->task = tasks_find(executable->session->service->tasks, compiled->devices->tasks[compiled->partitions[i].task].name);
+        registration->task =
+            tasks_find(executable->session->service->tasks,
+                       compiled->devices->tasks[compiled->partitions[i].task].name);
         if (!registration->task)
             return status_internal("partition %d has no task", i);
     }
@@ -323,7 +341,8 @@ static void compile_done(struct session_job *session_job) {
     executable_unref(executable);
 }
 
-struct executable *session_executable(struct session *session, struct span key, void (*fill)(void *arg, struct executable *executable),
+struct executable *session_executable(struct session *session, struct span key,
+                                      void (*fill)(void *arg, struct executable *executable),
                                       void *arg) {
     struct executable *executable = strmap_get_span(&session->executables, key);
     if (executable) {

@@ -32,7 +32,9 @@ struct partial_call {
     bool is_last; /* waits for the step's end as well */
 };
 
-bool partial_run_is_awaited(const struct partial_run *run) { return run->setup || !list_is_empty(&run->calls); }
+bool partial_run_is_awaited(const struct partial_run *run) {
+    return run->setup || !list_is_empty(&run->calls);
+}
 
 /* ---- the end ---- */
 
@@ -67,7 +69,8 @@ static void answer_call(struct partial_call *call, struct status *status_take) {
     }
     grpc_body_init(&body);
     for (int i = 0; i < call->n_fetches; i++)
-        step_add_fetch(&body, step->executable->signature.fetches[call->fetches[i]], &step->fetched[call->fetches[i]]);
+        step_add_fetch(&body, step->executable->signature.fetches[call->fetches[i]],
+                       &step->fetched[call->fetches[i]]);
     if (call->wants_metadata && call->is_last)
         step_add_metadata(step, &body);
     grpc_call_reply(call->call, &body);
@@ -89,9 +92,11 @@ static void review(struct partial_run *run) {
         if (is_complete(call))
             answer_call(call, NULL);
     }
-    if (run->has_ended && (run->is_dropped || (run->n_unfed == 0 && run->n_unasked == 0 && list_is_empty(&run->calls))))
+    if (run->has_ended && (run->is_dropped || (run->n_unfed == 0 && run->n_unasked == 0 &&
+                                               list_is_empty(&run->calls))))
         run_free(run);
-    else if (list_is_empty(&run->calls) && run->step->has_timer && run->step->machine.state != STEP_ENDING)
+    else if (list_is_empty(&run->calls) && run->step->has_timer &&
+             run->step->machine.state != STEP_ENDING)
         loop_timer_stop(&run->step->timer); /* it was the calls' */
 }
 
@@ -109,7 +114,8 @@ void partial_run_ended(struct partial_run *run, struct status *status_take) {
         grpc_call_fail(run->setup, status_ref(status_take));
     }
     while (!list_is_empty(&run->calls))
-        answer_call(LIST_ENTRY(run->calls.next, struct partial_call, link), status_ref(status_take));
+        answer_call(LIST_ENTRY(run->calls.next, struct partial_call, link),
+                    status_ref(status_take));
     if (is_told || run->is_dropped) {
         status_unref(status_take);
         run_free(run);
@@ -140,7 +146,8 @@ static void setup_cancelled(struct grpc_call *call, void *user) {
     run->setup = NULL;
     run->is_dropped = true;
     grpc_call_fail(call, status_new(STATUS_CANCELLED, "the client gave up"));
-    step_cancel(run->step, status_new(STATUS_CANCELLED, "the client gave up setting up the partial run"));
+    step_cancel(run->step,
+                status_new(STATUS_CANCELLED, "the client gave up setting up the partial run"));
 }
 
 static void setup_settled(struct executable_wait *waiter) {
@@ -173,7 +180,8 @@ static void number_names(struct strmap *map, const struct span *names, int n, bo
             strmap_put_span(map, names[i], &flags[i]);
 }
 
-void partial_run_setup(struct session *session, struct grpc_call *call, const struct run_step_request *request, struct arena *arena_take) {
+void partial_run_setup(struct session *session, struct grpc_call *call,
+                       const struct run_step_request *request, struct arena *arena_take) {
     struct partial_run *run = xcalloc(1, sizeof *run);
     struct step *step = step_new(session, NULL, request, arena_take);
     struct str handle = STR_INIT;
@@ -181,7 +189,8 @@ void partial_run_setup(struct session *session, struct grpc_call *call, const st
     step->form = STEP_FORM_PARTIAL;
     step->partial = run;
     step->request.feed_protos = arena_array(&step->arena, struct span, request->n_feeds + 1);
-    *run = (struct partial_run){.session = session, .step = step, .handle = str_detach(&handle), .setup = call};
+    *run = (struct partial_run){
+        .session = session, .step = step, .handle = str_detach(&handle), .setup = call};
     if (grpc_call_message(call)->buffer)
         run->message = buffer_ref(grpc_call_message(call)->buffer);
     run->is_fed = arena_array(&step->arena, bool, request->n_feeds + 1);
@@ -195,49 +204,60 @@ void partial_run_setup(struct session *session, struct grpc_call *call, const st
     strmap_put(&session->partial_runs, run->handle, run);
     grpc_call_set_user(call, run, setup_cancelled);
     step->executable =
-        session_executable(session, run_step_request_key(&step->request, &step->arena), step_fill_executable, &step->request);
+        session_executable(session, run_step_request_key(&step->request, &step->arena),
+                           step_fill_executable, &step->request);
     step->wait.settled = setup_settled;
     setup_settled(&step->wait);
 }
 
 /* ---- a call ---- */
 
-/* The positions that a call's names stand for. A name that is not among them, or was there before, is refused. `flags` is as before. */
-static struct status *find_places(const struct strmap *map, bool *flags, const struct span *names, int n, const char *what,
-                                  const char *done, int *ret) {
+/* The positions that a call's names stand for. A name that is not among them, or was there
+ * before, is refused. `flags` is as before. */
+static struct status *find_places(const struct strmap *map, bool *flags, const struct span *names,
+                                  int n, const char *what, const char *done, int *ret) {
     struct status *st = NULL;
     int n_found = 0;
     for (int i = 0; i < n && !st; i++) {
         bool *flag = strmap_get_span(map, names[i]);
         int len = (int)MIN(names[i].len, (size_t)200);
         if (!flag)
-            st = status_invalid("The %s %.*s was not specified in partial_run_setup.", what, len, names[i].data);
+            st = status_invalid("The %s %.*s was not specified in partial_run_setup.", what, len,
+                                names[i].data);
         else if (*flag)
             st = status_invalid("The %s %.*s has already been %s.", what, len, names[i].data, done);
         else
-            *flag = true, ret[n_found++] = (int)(flag - flags); /* so that a second one in this call is seen */
+            *flag = true,
+            ret[n_found++] = (int)(flag - flags); /* so that a second one in this call is seen */
     }
     for (int i = 0; i < n_found; i++)
         flags[ret[i]] = false;
     return st;
 }
 
-static struct status *check_needs(const struct partial_run *run, const bool *will_be_fed, const int *fetches, int n_fetches) {
+static struct status *check_needs(const struct partial_run *run, const bool *will_be_fed,
+                                  const int *fetches, int n_fetches) {
     const struct executable *executable = run->step->executable;
     int n_feeds = executable->signature.n_feeds;
     for (int i = 0; i < n_fetches; i++)
         for (int k = 0; k < n_feeds; k++)
-            if (executable->compiled->feed_needs[(size_t)fetches[i] * (size_t)n_feeds + (size_t)k] && !run->is_fed[k] && !will_be_fed[k])
-                return status_invalid("Fetch %s can't be computed from the feeds that have been fed so far: it needs %s",
-                                      executable->signature.fetches[fetches[i]], executable->signature.feeds[k]);
+            if (executable->compiled
+                    ->feed_needs[(size_t)fetches[i] * (size_t)n_feeds + (size_t)k] &&
+                !run->is_fed[k] && !will_be_fed[k])
+                return status_invalid("Fetch %s can't be computed from the feeds that have been "
+                                      "fed so far: it needs %s",
+                                      executable->signature.fetches[fetches[i]],
+                                      executable->signature.feeds[k]);
     return NULL;
 }
 
-static struct status *take_feeds(struct partial_run *run, const struct run_step_request *request, struct buffer *buffer, const int *feeds) {
+static struct status *take_feeds(struct partial_run *run, const struct run_step_request *request,
+                                 struct buffer *buffer, const int *feeds) {
     struct step *step = run->step;
     for (int i = 0; i < request->n_feeds; i++) {
         tensor_clear(&step->feeds[feeds[i]]); /* of a call that was refused */
-        TRY(step_decode_feed(request->feed_names[i], feeds[i], request->feed_protos[i], buffer, &step->feeds[feeds[i]]));
+        TRY(step_decode_feed(request->feed_names[i], feeds[i], request->feed_protos[i], buffer,
+                             &step->feeds[feeds[i]]));
         TRY(step_check_feed(step, feeds[i]));
         step->request.feed_protos[feeds[i]] = request->feed_protos[i];
     }
@@ -245,11 +265,13 @@ static struct status *take_feeds(struct partial_run *run, const struct run_step_
 }
 
 /* Everything that may be refused; the run's state is as before then. */
-static struct status *check_call(struct partial_run *run, const struct run_step_request *request, struct buffer *buffer, int *feeds,
-                                 int *fetches) {
-    struct status *st = find_places(&run->feeds, run->is_fed, request->feed_names, request->n_feeds, "feed", "fed", feeds);
+static struct status *check_call(struct partial_run *run, const struct run_step_request *request,
+                                 struct buffer *buffer, int *feeds, int *fetches) {
+    struct status *st = find_places(&run->feeds, run->is_fed, request->feed_names, request->n_feeds,
+                                    "feed", "fed", feeds);
     if (!st)
-        st = find_places(&run->fetches, run->is_asked, request->fetches, request->n_fetches, "fetch", "fetched", fetches);
+        st = find_places(&run->fetches, run->is_asked, request->fetches, request->n_fetches,
+                         "fetch", "fetched", fetches);
     if (st)
         return st;
     bool *will_be_fed = xcalloc((size_t)run->step->request.n_feeds + 1, sizeof(*will_be_fed));
@@ -281,7 +303,10 @@ static void call_cancelled(struct grpc_call *grpc_call, void *user) {
     call_free(call);
     grpc_call_fail(grpc_call, status_new(STATUS_CANCELLED, "the client gave up"));
     if (!step->is_finished)
-        step_cancel(step, status_new(STATUS_CANCELLED, "The client cancelled a call of the partial run, or its connection ended"));
+        step_cancel(
+            step,
+            status_new(STATUS_CANCELLED,
+                       "The client cancelled a call of the partial run, or its connection ended"));
 }
 
 void partial_run_launched(struct partial_run *run) {
@@ -290,8 +315,8 @@ void partial_run_launched(struct partial_run *run) {
     review(run);
 }
 
-static void add_call(struct partial_run *run, struct grpc_call *grpc_call, const struct run_step_request *request, const int *feeds,
-                     int *fetches_take) {
+static void add_call(struct partial_run *run, struct grpc_call *grpc_call,
+                     const struct run_step_request *request, const int *feeds, int *fetches_take) {
     struct partial_call *call = xcalloc(1, sizeof *call);
     for (int i = 0; i < request->n_feeds; i++)
         run->is_fed[feeds[i]] = true;
@@ -304,7 +329,8 @@ static void add_call(struct partial_run *run, struct grpc_call *grpc_call, const
                                   .fetches = fetches_take,
                                   .n_fetches = request->n_fetches,
                                   .is_error_in_body = request->store_errors_in_response_body,
-                                  .wants_metadata = request->trace_level > 0 || request->output_partition_graphs,
+                                  .wants_metadata =
+                                      request->trace_level > 0 || request->output_partition_graphs,
                                   .is_last = run->n_unfed == 0 && run->n_unasked == 0};
     if (grpc_call_message(grpc_call)->buffer)
         call->message = buffer_ref(grpc_call_message(grpc_call)->buffer);
@@ -331,7 +357,8 @@ static void go_on(struct partial_run *run, const struct run_step_request *reques
     step_executable_settled(&step->wait);
 }
 
-void partial_run_call(struct session *session, struct grpc_call *call, const struct run_step_request *request) {
+void partial_run_call(struct session *session, struct grpc_call *call,
+                      const struct run_step_request *request) {
     struct partial_run *run = strmap_get_span(&session->partial_runs, request->partial_run_handle);
     struct status *st = NULL;
     if (!run || run->setup)
@@ -344,7 +371,8 @@ void partial_run_call(struct session *session, struct grpc_call *call, const str
         step_answer_error(call, request->store_errors_in_response_body, st);
         return;
     }
-    int *feeds = xcalloc((size_t)request->n_feeds + 1, sizeof(int)), *fetches = xcalloc((size_t)request->n_fetches + 1, sizeof(int));
+    int *feeds = xcalloc((size_t)request->n_feeds + 1, sizeof(int)),
+        *fetches = xcalloc((size_t)request->n_fetches + 1, sizeof(int));
     st = check_call(run, request, grpc_call_message(call)->buffer, feeds, fetches);
     if (st) {
         step_answer_error(call, request->store_errors_in_response_body, st);

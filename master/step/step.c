@@ -1,4 +1,5 @@
-/* A step's life, from the request to the end: see step.h; what happens when is decided in step_machine.c. */
+/* A step's life, from the request to the end: see step.h; what happens when is decided in
+ * step_machine.c. */
 #include "master/step/step.h"
 
 #include <stdlib.h>
@@ -10,15 +11,19 @@
 #include "master/step/step_internal.h"
 
 enum {
-    FEED_SPARE_BYTES = 16 << 20, /* what a feed may take beyond a multiple of its bytes: this thread fills it */
-    END_GRACE_MS = 10000,        /* a task that does not say that its part has ended (stopped, deep in a kernel) holds nobody up longer */
-    LOST_GRACE_MS = 1000,        /* the same after a task was lost: its part may never end, and the client is to know soon */
+    /* what a feed may take beyond a multiple of its bytes: this thread fills it */
+    FEED_SPARE_BYTES = 16 << 20,
+    /* a task that does not say that its part has ended (stopped, deep in a kernel) holds nobody
+     * up longer */
+    END_GRACE_MS = 10000,
+    /* the same after a task was lost: its part may never end, and the client is to know soon */
+    LOST_GRACE_MS = 1000,
 };
 
-#define CODE_METRIC(code)                                                                             \
-    {                                                                                                 \
-        .kind = METRIC_COUNTER, .name = "millrace_step_errors_total", .labels = "code=\"" #code "\"", \
-        .help = "Steps that ended with an error, by its code"                                         \
+#define CODE_METRIC(code)                                                                     \
+    {                                                                                         \
+        .kind = METRIC_COUNTER, .name = "millrace_step_errors_total",                         \
+        .labels = "code=\"" #code "\"", .help = "Steps that ended with an error, by its code" \
     }
 // clang-format off
 static struct metric step_errors[] = { /* by code; the first stands for what is none */
@@ -30,8 +35,10 @@ static struct metric step_errors[] = { /* by code; the first stands for what is 
 // clang-format on
 
 static struct metric steps_total = METRIC_COUNTER_INIT("millrace_steps_total", "Steps that ended");
-static struct metric steps_failed = METRIC_COUNTER_INIT("millrace_steps_failed_total", "Steps that ended with an error");
-static struct metric step_latency = METRIC_HISTOGRAM_INIT("millrace_step_duration_us", "From a step's request to its answer");
+static struct metric steps_failed =
+    METRIC_COUNTER_INIT("millrace_steps_failed_total", "Steps that ended with an error");
+static struct metric step_latency =
+    METRIC_HISTOGRAM_INIT("millrace_step_duration_us", "From a step's request to its answer");
 
 void step_metrics_register(void) {
     metrics_register(&steps_total);
@@ -48,7 +55,10 @@ static void count_step(const struct step *step, const struct status *status) {
     if (!status)
         return;
     metric_add(&steps_failed, 1);
-    metric_add(&step_errors[(size_t)status_code(status) < ARRAY_LEN(step_errors) ? status_code(status) : STATUS_UNKNOWN], 1);
+    metric_add(
+        &step_errors[(size_t)status_code(status) < ARRAY_LEN(step_errors) ? status_code(status)
+                                                                          : STATUS_UNKNOWN],
+        1);
 }
 
 static void step_free(struct step *step) {
@@ -66,7 +76,9 @@ static void step_free(struct step *step) {
     session_unref(session);
 }
 
-static void timer_closed(struct loop_timer *timer) { step_free(CONTAINER_OF(timer, struct step, timer)); }
+static void timer_closed(struct loop_timer *timer) {
+    step_free(CONTAINER_OF(timer, struct step, timer));
+}
 
 void step_let_go(struct step *step) {
     if (step->has_timer)
@@ -110,7 +122,9 @@ void step_start_timer(struct step *step, int64_t ms) {
 void step_carry_out(struct step *step, unsigned actions) {
     if (actions & STEP_CANCEL_PARTS) {
         step_cancel_parts(step);
-        step_start_timer(step, status_code(step->machine.status) == STATUS_UNAVAILABLE ? LOST_GRACE_MS : END_GRACE_MS);
+        step_start_timer(step, status_code(step->machine.status) == STATUS_UNAVAILABLE
+                                   ? LOST_GRACE_MS
+                                   : END_GRACE_MS);
     }
     if (actions & STEP_FINISH)
         finish(step, status_ref(step->machine.status));
@@ -128,14 +142,19 @@ void step_cancel(struct step *step, struct status *why_take) {
 }
 
 static void on_call_cancelled(struct grpc_call *call, void *user) {
-    step_cancel(user, status_new(STATUS_CANCELLED, "The client cancelled the step, its deadline passed, or its connection ended"));
+    step_cancel(
+        user,
+        status_new(STATUS_CANCELLED,
+                   "The client cancelled the step, its deadline passed, or its connection ended"));
 }
 
-/* Its parts were cancelled and do not end: the client has its answer, what they still say is dropped. */
+/* Its parts were cancelled and do not end: the client has its answer, what they still say is
+ * dropped. */
 static void give_up(struct step *step) {
     for (int i = 0; i < step->machine.n_parts; i++)
         if (step->is_running[i])
-            log_warning("step %016llx was cancelled a while ago, and task %s has not ended it", (unsigned long long)step->id,
+            log_warning("step %016llx was cancelled a while ago, and task %s has not ended it",
+                        (unsigned long long)step->id,
                         task_name(step->executable->registrations[i].task));
     finish(step, status_ref(step->machine.status));
 }
@@ -147,11 +166,13 @@ static void on_timeout(struct loop_timer *timer) {
     if (step->machine.state == STEP_ENDING)
         give_up(step);
     else
-        step_cancel(step, status_new(STATUS_DEADLINE_EXCEEDED, "Timed out waiting for the step after %lld ms",
+        step_cancel(step, status_new(STATUS_DEADLINE_EXCEEDED,
+                                     "Timed out waiting for the step after %lld ms",
                                      (long long)step->request.timeout_ms));
 }
 
-/* Each ends itself alone: without the hold, one that leaves could let the next of the session in, which may end and be freed at once. */
+/* Each ends itself alone: without the hold, one that leaves could let the next of the session
+ * in, which may end and be freed at once. */
 void steps_cancel_all(struct session *session, struct status *why) {
     struct cuts *cuts = &session->service->cuts;
     cuts_hold(cuts);
@@ -164,11 +185,13 @@ void steps_cancel_all(struct session *session, struct status *why) {
 }
 
 struct status *step_check_feed(const struct step *step, int position) {
-    enum dtype want = step->executable->compiled->feed_types[position], have = (enum dtype)step->feeds[position].dtype;
+    enum dtype want = step->executable->compiled->feed_types[position],
+               have = (enum dtype)step->feeds[position].dtype;
     if (have == want)
         return NULL;
-    return status_invalid("Expects arg[%d] (%s) to be %s but %s is provided", position, step->executable->signature.feeds[position],
-                          dtype_name(want), dtype_name(have));
+    return status_invalid("Expects arg[%d] (%s) to be %s but %s is provided", position,
+                          step->executable->signature.feeds[position], dtype_name(want),
+                          dtype_name(have));
 }
 
 static struct status *check_feeds(const struct step *step) {
@@ -192,7 +215,8 @@ void step_launch(struct step *step) {
     step->id = tasks_new_id(service->tasks);
     list_push_back(&service->live_steps, &step->live_link);
     step->parts = arena_array(&step->arena, struct step_part, n_parts + 1);
-    step->fetched = arena_alloc_aligned(&step->arena, sizeof(struct fetched) * (size_t)(step->request.n_fetches + 1), 64);
+    step->fetched = arena_alloc_aligned(
+        &step->arena, sizeof(struct fetched) * (size_t)(step->request.n_fetches + 1), 64);
     memset(step->fetched, 0, sizeof(struct fetched) * (size_t)(step->request.n_fetches + 1));
     step->is_running = arena_array(&step->arena, bool, n_parts + 1);
     step_machine_init(&step->machine, n_parts, step->is_running);
@@ -224,19 +248,21 @@ void step_executable_settled(struct executable_wait *waiter) {
 
 /* ---- the request ---- */
 
-struct status *step_decode_feed(struct span name, int position, struct span proto, struct buffer *buffer, struct tensor *ret) {
+struct status *step_decode_feed(struct span name, int position, struct span proto,
+                                struct buffer *buffer, struct tensor *ret) {
     struct status *st = tensor_proto_check_claim(proto, FEED_SPARE_BYTES);
     if (!st)
         st = tensor_from_proto(proto, buffer, allocator_host(), ret);
-    return st ? status_prefix_take(st, "Invalid TensorProto for feed value %d (%.*s): ", position, (int)MIN(name.len, (size_t)200),
-                                   name.data)
+    return st ? status_prefix_take(st, "Invalid TensorProto for feed value %d (%.*s): ", position,
+                                   (int)MIN(name.len, (size_t)200), name.data)
               : NULL;
 }
 
 static struct status *decode_feeds(struct step *step) {
     const struct run_step_request *request = &step->request;
     for (int i = 0; i < request->n_feeds; i++)
-        TRY(step_decode_feed(request->feed_names[i], i, request->feed_protos[i], step->message.buffer, &step->feeds[i]));
+        TRY(step_decode_feed(request->feed_names[i], i, request->feed_protos[i],
+                             step->message.buffer, &step->feeds[i]));
     return NULL;
 }
 
@@ -251,8 +277,10 @@ void step_fill_executable(void *arg, struct executable *executable) {
     const struct run_step_request *request = arg;
     struct signature *signature = &executable->signature;
     signature->is_partial = request->is_partial;
-    signature->connect_from = copy_names(&executable->arena, request->connect_from, request->n_connections);
-    signature->connect_to = copy_names(&executable->arena, request->connect_to, request->n_connections);
+    signature->connect_from =
+        copy_names(&executable->arena, request->connect_from, request->n_connections);
+    signature->connect_to =
+        copy_names(&executable->arena, request->connect_to, request->n_connections);
     signature->n_connections = request->n_connections;
     signature->feeds = copy_names(&executable->arena, request->feed_names, request->n_feeds);
     signature->fetches = copy_names(&executable->arena, request->fetches, request->n_fetches);
@@ -264,11 +292,13 @@ void step_fill_executable(void *arg, struct executable *executable) {
     struct strmap seen;
     strmap_init(&seen);
     for (int i = 0; i < request->n_fetches; i++)
-        executable->is_repeated_fetch[i] = strmap_put(&seen, signature->fetches[i], executable) != NULL;
+        executable->is_repeated_fetch[i] =
+            strmap_put(&seen, signature->fetches[i], executable) != NULL;
     strmap_fini(&seen);
 }
 
-struct step *step_new(struct session *session, struct grpc_call *call, const struct run_step_request *request, struct arena *arena_take) {
+struct step *step_new(struct session *session, struct grpc_call *call,
+                      const struct run_step_request *request, struct arena *arena_take) {
     struct arena arena = *arena_take;
     struct step *step = arena_alloc_aligned(&arena, sizeof *step, 64);
     size_t feeds_size = sizeof(struct tensor) * (size_t)(request->n_feeds + 1);
@@ -292,8 +322,8 @@ struct step *step_new(struct session *session, struct grpc_call *call, const str
     return step;
 }
 
-void step_run(struct session *session, struct grpc_call *call, enum step_form form, const struct run_step_request *request,
-              struct arena *arena_take) {
+void step_run(struct session *session, struct grpc_call *call, enum step_form form,
+              const struct run_step_request *request, struct arena *arena_take) {
     struct step *step = step_new(session, call, request, arena_take);
     step->form = form;
     step->message = *grpc_call_message(call);
@@ -309,7 +339,8 @@ void step_run(struct session *session, struct grpc_call *call, enum step_form fo
         step->request.timeout_ms = session->operation_timeout_ms;
     if (step->request.timeout_ms > 0)
         step_start_timer(step, step->request.timeout_ms);
-    step->executable = session_executable(session, run_step_request_key(request, &step->arena), step_fill_executable, &step->request);
+    step->executable = session_executable(session, run_step_request_key(request, &step->arena),
+                                          step_fill_executable, &step->request);
     step->wait.settled = step_executable_settled;
     step_executable_settled(&step->wait);
 }
@@ -319,7 +350,9 @@ uint64_t steps_oldest_live(struct service *service) {
     return first == &service->live_steps ? 0 : LIST_ENTRY(first, struct step, live_link)->id;
 }
 
-bool step_is_awaited(const struct step *step) { return !step->partial || partial_run_is_awaited(step->partial); }
+bool step_is_awaited(const struct step *step) {
+    return !step->partial || partial_run_is_awaited(step->partial);
+}
 
 uint64_t step_id(const struct step *step) { return step->id; }
 
@@ -331,20 +364,22 @@ bool step_waits_for(const struct step *step, const struct task *task) {
 }
 
 void step_describe(const struct step *step, struct str *out) {
-    str_addf(out, "step %016llx session %s, %.3f s: ", (unsigned long long)step->id, step->session->handle,
-             (double)(clock_now_ns() - step->start_ns) / 1e9);
+    str_addf(out, "step %016llx session %s, %.3f s: ", (unsigned long long)step->id,
+             step->session->handle, (double)(clock_now_ns() - step->start_ns) / 1e9);
     if (step->partial && step->machine.state == STEP_NEW) {
         str_add(out, "a partial run that waits for its first call\n");
         return;
     }
     if (step->machine.state == STEP_NEW && step->cut.state == CUT_WAITING) {
-        str_add(out, step->cut.is_save ? "waits for a consistent cut: for the steps that ran before it\n"
-                                       : "waits for a save to take its values\n");
+        str_add(out, step->cut.is_save
+                         ? "waits for a consistent cut: for the steps that ran before it\n"
+                         : "waits for a save to take its values\n");
         return;
     }
     if (step->machine.state == STEP_NEW) {
-        str_add(out, step->executable && step->executable->state == EXECUTABLE_COMPILING ? "being compiled\n"
-                                                                                         : "waits for its graphs to be registered\n");
+        str_add(out, step->executable && step->executable->state == EXECUTABLE_COMPILING
+                         ? "being compiled\n"
+                         : "waits for its graphs to be registered\n");
         return;
     }
     str_add(out, step->machine.state == STEP_ENDING ? "is being ended; waits for" : "waits for");

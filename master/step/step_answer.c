@@ -1,4 +1,5 @@
-/* The bytes of a step's answer: RunStepResponse and RunCallableResponse. Values are sent by reference from the workers' replies. */
+/* The bytes of a step's answer: RunStepResponse and RunCallableResponse. Values are sent by
+ * reference from the workers' replies. */
 #include <stdlib.h>
 
 #include "common/graph/graph_proto.h"
@@ -19,7 +20,8 @@ void step_add_fetch(struct grpc_body *body, const char *name, const struct fetch
     proto_add_tag(&head, 1, 2);
     if (name) { /* NamedTensorProto {name, tensor} */
         size_t name_len = strlen(name);
-        proto_add_varint(&head, 1 + proto_varint_size(name_len) + name_len + 1 + proto_varint_size(proto_len) + proto_len);
+        proto_add_varint(&head, 1 + proto_varint_size(name_len) + name_len + 1 +
+                                    proto_varint_size(proto_len) + proto_len);
         proto_add_bytes(&head, 1, name, name_len);
         proto_add_tag(&head, 2, 2);
     }
@@ -28,7 +30,8 @@ void step_add_fetch(struct grpc_body *body, const char *name, const struct fetch
     if (is_plain) {
         grpc_body_add_copy(body, tensor.data, tensor.len);
         if (content && fetched->value.storage == TENSOR_BUFFER && content > 1024)
-            grpc_body_add_shared(body, tensor_cdata(&fetched->value), content, buffer_ref(fetched->value.buffer));
+            grpc_body_add_shared(body, tensor_cdata(&fetched->value), content,
+                                 buffer_ref(fetched->value.buffer));
         else
             grpc_body_add_copy(body, tensor_cdata(&fetched->value), content);
     } else {
@@ -42,7 +45,9 @@ void step_add_metadata(const struct step *step, struct grpc_body *body) {
     struct str metadata = STR_INIT, head = STR_INIT;
     if (step->step_stats.len)
         proto_add_bytes(&metadata, 1, step->step_stats.data, step->step_stats.len);
-    for (int i = 0; step->request.output_partition_graphs && i < step->executable->compiled->n_partitions; i++) {
+    for (int i = 0;
+         step->request.output_partition_graphs && i < step->executable->compiled->n_partitions;
+         i++) {
         struct str graph = STR_INIT;
         graph_to_graphdef(&step->executable->compiled->partitions[i].graph, NULL, &graph);
         proto_add_bytes(&metadata, 3, graph.data, graph.len);
@@ -87,7 +92,8 @@ void step_answer(struct step *step, struct status *status_take) {
     bool by_name = step->form == STEP_FORM_RUN;
     for (int i = 0; i < executable->signature.n_fetches; i++)
         if (!by_name || !executable->is_repeated_fetch[i])
-            step_add_fetch(&body, by_name ? executable->signature.fetches[i] : NULL, &step->fetched[i]);
+            step_add_fetch(&body, by_name ? executable->signature.fetches[i] : NULL,
+                           &step->fetched[i]);
     if (step->request.trace_level > 0 || step->request.output_partition_graphs)
         step_add_metadata(step, &body);
     grpc_call_reply(step->call, &body);

@@ -56,12 +56,17 @@ struct step {
 };
 
 /* ---- step.c ---- */
-/* A step among its session's, without an executable; it lies in its arena. `call` is NULL for a partial run's. */
-struct step *step_new(struct session *session, struct grpc_call *call, const struct run_step_request *request, struct arena *arena_take);
-struct status *step_decode_feed(struct span name, int position, struct span proto, struct buffer *buffer, struct tensor *ret) MUST_USE;
-/* Writes the signature of a new executable: session_executable's `fill`, its argument a run_step_request. */
+/* A step among its session's, without an executable; it lies in its arena. `call` is NULL for a
+ * partial run's. */
+struct step *step_new(struct session *session, struct grpc_call *call,
+                      const struct run_step_request *request, struct arena *arena_take);
+struct status *step_decode_feed(struct span name, int position, struct span proto,
+                                struct buffer *buffer, struct tensor *ret) MUST_USE;
+/* Writes the signature of a new executable: session_executable's `fill`, its argument a
+ * run_step_request. */
 void step_fill_executable(void *request, struct executable *executable);
-struct status *step_check_feed(const struct step *step, int position) MUST_USE; /* of the type that the graph wants? */
+/* of the type that the graph wants? */
+struct status *step_check_feed(const struct step *step, int position) MUST_USE;
 /* Launches it when its executable is ready, waits for that, or ends with its failure. */
 void step_executable_settled(struct executable_wait *waiter);
 void step_launch(struct step *step);
@@ -80,17 +85,20 @@ void step_save_taken(struct step *step);
 
 /* ---- step_parts.c ---- */
 void step_send_part(struct step *step, int index);
-void step_send_feeds(struct step *step, int index, const bool *is_new); /* a partial run's: those that are new, by position */
+/* a partial run's: those that are new, by position */
+void step_send_feeds(struct step *step, int index, const bool *is_new);
 void step_cancel_parts(struct step *step);
 
 /* ---- step_answer.c ---- */
-void step_add_fetch(struct grpc_body *body, const char *name, const struct fetched *fetched); /* NULL: without a name */
+/* NULL: without a name */
+void step_add_fetch(struct grpc_body *body, const char *name, const struct fetched *fetched);
 void step_add_metadata(const struct step *step, struct grpc_body *body);
 void step_answer_error(struct grpc_call *call, bool in_body, struct status *status_take);
 void step_answer(struct step *step, struct status *status_take);
 
 /* ---- partial_run.c ---- */
-/* Its RunGraphs have been sent; a fetch has come; its step has ended (the run, and the step, may be gone after). */
+/* Its RunGraphs have been sent; a fetch has come; its step has ended (the run, and the step, may
+ * be gone after). */
 void partial_run_launched(struct partial_run *run);
 bool partial_run_is_awaited(const struct partial_run *run); /* a call is to be answered */
 void partial_run_fetched(struct partial_run *run, int position);

@@ -4,7 +4,8 @@
 #include "common/base/planted.h"
 
 void step_machine_init(struct step_machine *machine, int n_parts, bool *is_running) {
-    *machine = (struct step_machine){.state = STEP_NEW, .n_parts = n_parts, .n_running = 0, .is_running = is_running};
+    *machine = (struct step_machine){
+        .state = STEP_NEW, .n_parts = n_parts, .n_running = 0, .is_running = is_running};
     for (int i = 0; i < n_parts; i++)
         is_running[i] = false;
 }
@@ -31,7 +32,8 @@ unsigned step_machine_start(struct step_machine *machine) {
 }
 
 /* Keeps the first original failure; a derived one only until an original comes. */
-static void note_failure(struct step_machine *machine, struct status *status_take, bool is_derived) {
+static void note_failure(struct step_machine *machine, struct status *status_take,
+                         bool is_derived) {
     if (machine->status && (is_derived || !machine->status_is_derived)) {
         status_unref(status_take);
         return;
@@ -48,8 +50,10 @@ static unsigned begin_ending(struct step_machine *machine) {
     return machine->n_running > 0 ? STEP_CANCEL_PARTS : STEP_NOTHING;
 }
 
-unsigned step_machine_part_ended(struct step_machine *machine, int part, struct status *status_take, bool is_derived) {
-    if (machine->state == STEP_NEW || machine->state == STEP_DONE || part < 0 || part >= machine->n_parts || !machine->is_running[part]) {
+unsigned step_machine_part_ended(struct step_machine *machine, int part, struct status *status_take,
+                                 bool is_derived) {
+    if (machine->state == STEP_NEW || machine->state == STEP_DONE || part < 0 ||
+        part >= machine->n_parts || !machine->is_running[part]) {
         status_unref(status_take);
         return STEP_NOTHING;
     }

@@ -1,6 +1,8 @@
-/* /stepz: each running step, what it waits for, and, asked of the tasks that it waits for, what waits there and for how long.
+/* /stepz: each running step, what it waits for, and, asked of the tasks that it waits for, what
+ * waits there and for how long.
  *
- * The page is finished when every task has answered, or after ANSWER_MS: a task that does not answer is just what is being looked for. */
+ * The page is finished when every task has answered, or after ANSWER_MS: a task that does not
+ * answer is just what is being looked for. */
 #include <stdlib.h>
 
 #include "common/base/clock.h"
@@ -26,7 +28,9 @@ struct step_page {
     struct question questions[];
 };
 
-static void page_freed(struct loop_timer *timer) { free(CONTAINER_OF(timer, struct step_page, timer)); }
+static void page_freed(struct loop_timer *timer) {
+    free(CONTAINER_OF(timer, struct step_page, timer));
+}
 
 /* What a task says, each of its lines below the step's. */
 static void add_waits(struct str *out, const struct task *task, const char *waits) {
@@ -78,14 +82,18 @@ static void finish(struct step_page *page) {
     loop_timer_close(&page->timer, page_freed);
 }
 
-static void on_timeout(struct loop_timer *timer) { finish(CONTAINER_OF(timer, struct step_page, timer)); }
+static void on_timeout(struct loop_timer *timer) {
+    finish(CONTAINER_OF(timer, struct step_page, timer));
+}
 
-static void on_steps(struct task_call *call, struct status *status_take, struct wire_message *message) {
+static void on_steps(struct task_call *call, struct status *status_take,
+                     struct wire_message *message) {
     struct question *question = CONTAINER_OF(call, struct question, call);
     struct step_page *page = question->page;
     question->is_answered = !status_take;
     if (message)
-        question->steps = millrace__steps__unpack(NULL, message->meta.len, (const uint8_t *)message->meta.data);
+        question->steps =
+            millrace__steps__unpack(NULL, message->meta.len, (const uint8_t *)message->meta.data);
     status_unref(status_take);
     if (--page->n_waiting == 0)
         finish(page);
@@ -101,7 +109,8 @@ static bool is_awaited(struct service *service, const struct task *task) {
 
 void service_page_steps(struct service *service, struct admin_reply *reply) {
     int n_tasks = tasks_count(service->tasks);
-    struct step_page *page = xcalloc(1, sizeof(*page) + (size_t)n_tasks * sizeof(page->questions[0]));
+    struct step_page *page =
+        xcalloc(1, sizeof(*page) + (size_t)n_tasks * sizeof(page->questions[0]));
     page->service = service;
     page->reply = reply;
     page->n_questions = n_tasks;
@@ -117,7 +126,8 @@ void service_page_steps(struct service *service, struct admin_reply *reply) {
             continue;
         question->is_asked = true;
         page->n_waiting++;
-        task_call_start(question->task, &question->call, &(struct wire_out){.type = WIRE_GET_STEPS});
+        task_call_start(question->task, &question->call,
+                        &(struct wire_out){.type = WIRE_GET_STEPS});
     }
     if (--page->n_waiting == 0)
         finish(page);

@@ -1,4 +1,5 @@
-/* What a step says to its tasks and hears from them: RunGraph, FeedStep, CancelStep; RunDone, StepFetched. */
+/* What a step says to its tasks and hears from them: RunGraph, FeedStep, CancelStep; RunDone,
+ * StepFetched. */
 #include <stdlib.h>
 
 #include "common/base/planted.h"
@@ -8,38 +9,46 @@
 
 /* ---- what comes back ---- */
 
-static struct status *take_fetch(struct step *step, int position, const Millrace__TensorMeta *meta, struct wire_message *message,
-                                 size_t *offset) {
+static struct status *take_fetch(struct step *step, int position, const Millrace__TensorMeta *meta,
+                                 struct wire_message *message, size_t *offset) {
     struct fetched *fetched = &step->fetched[position];
     size_t begin;
     if (meta->dead)
-        return status_invalid("Retval[%d] does not have value: %s was fetched, but its branch was not taken", position,
-                              step->executable->signature.fetches[position]);
+        return status_invalid(
+            "Retval[%d] does not have value: %s was fetched, but its branch was not taken",
+            position, step->executable->signature.fetches[position]);
     if (meta->inline_proto.len) {
-        fetched->proto = (struct span){arena_memdup(&step->arena, meta->inline_proto.data, meta->inline_proto.len), meta->inline_proto.len};
+        fetched->proto = (struct span){
+            arena_memdup(&step->arena, meta->inline_proto.data, meta->inline_proto.len),
+            meta->inline_proto.len};
         return NULL;
     }
     struct shape shape = {(int)MIN(meta->n_dim, (size_t)SHAPE_MAX_RANK + 1), meta->dim};
     int64_t n_elements, size_bytes;
     if (meta->dtype >= DT_N_TYPES || !dtype_in((enum dtype)meta->dtype, DTYPES_PLAIN))
-        return status_internal("malformed fetch in RunDone: dtype %u without its TensorProto", meta->dtype);
+        return status_internal("malformed fetch in RunDone: dtype %u without its TensorProto",
+                               meta->dtype);
     TRY(shape_n_elements(shape, &n_elements));
     if (mul_overflows_i64(n_elements, (int64_t)dtype_size((enum dtype)meta->dtype), &size_bytes) ||
-        (uint64_t)size_bytes != meta->size_bytes || !wire_payload_next(message, offset, meta->size_bytes, &begin))
-        return status_internal("malformed fetch in RunDone: %llu bytes", (unsigned long long)meta->size_bytes);
+        (uint64_t)size_bytes != meta->size_bytes ||
+        !wire_payload_next(message, offset, meta->size_bytes, &begin))
+        return status_internal("malformed fetch in RunDone: %llu bytes",
+                               (unsigned long long)meta->size_bytes);
     if (!message->payload)
         return tensor_new(allocator_host(), (enum dtype)meta->dtype, shape, &fetched->value);
-    return tensor_view(message->payload, message->payload->data + begin, (enum dtype)meta->dtype, shape, &fetched->value);
+    return tensor_view(message->payload, message->payload->data + begin, (enum dtype)meta->dtype,
+                       shape, &fetched->value);
 }
 
-static struct status *take_run_done(struct step *step, const struct partition *partition, const Millrace__RunDone *reply,
-                                    struct wire_message *message) {
+static struct status *take_run_done(struct step *step, const struct partition *partition,
+                                    const Millrace__RunDone *reply, struct wire_message *message) {
     size_t offset = 0;
     if (reply->step_stats.len)
         str_add_bytes(&step->step_stats, reply->step_stats.data, reply->step_stats.len);
     int n_fetches = step->partial ? 0 : partition->n_fetches;
     if (reply->n_fetch != (size_t)n_fetches)
-        return status_internal("RunDone brought %zu fetches instead of %d", reply->n_fetch, n_fetches);
+        return status_internal("RunDone brought %zu fetches instead of %d", reply->n_fetch,
+                               n_fetches);
     for (int i = 0; i < n_fetches; i++)
         TRY(take_fetch(step, partition->fetches[i], reply->fetch[i], message, &offset));
     return NULL;
@@ -48,23 +57,27 @@ static struct status *take_run_done(struct step *step, const struct partition *p
 static void *arena_protobuf_alloc(void *arena, size_t size) { return arena_alloc(arena, size); }
 static void arena_protobuf_free(void *arena, void *block) {}
 
-static void on_part_reply(struct task_call *call, struct status *status_take, struct wire_message *message) {
+static void on_part_reply(struct task_call *call, struct status *status_take,
+                          struct wire_message *message) {
     struct step_part *part = CONTAINER_OF(call, struct step_part, call);
     struct step *step = part->step;
     struct status *st = status_take;
     bool is_derived = false;
     if (!st) {
         ProtobufCAllocator allocator = {arena_protobuf_alloc, arena_protobuf_free, &step->arena};
-        Millrace__RunDone *reply = millrace__run_done__unpack(&allocator, message->meta.len, (const uint8_t *)message->meta.data);
+        Millrace__RunDone *reply = millrace__run_done__unpack(&allocator, message->meta.len,
+                                                              (const uint8_t *)message->meta.data);
         if (!reply)
             st = status_internal("RunDone is malformed");
         else if (reply->code)
             st = status_from_wire(reply->code, span_of(reply->message));
         else
-            st = take_run_done(step, &step->executable->compiled->partitions[part->index], reply, message);
+            st = take_run_done(step, &step->executable->compiled->partitions[part->index], reply,
+                               message);
         is_derived = reply && reply->is_derived;
         if (st)
-            st = status_prefix_take(st, "From %s:\n", task_name(step->executable->registrations[part->index].task));
+            st = status_prefix_take(st, "From %s:\n",
+                                    task_name(step->executable->registrations[part->index].task));
     }
     step_carry_out(step, step_machine_part_ended(&step->machine, part->index, st, is_derived));
 }
@@ -75,12 +88,15 @@ static void on_part_fetched(struct task_call *call, struct wire_message *message
     struct step *step = part->step;
     const struct partition *partition = &step->executable->compiled->partitions[part->index];
     ProtobufCAllocator allocator = {arena_protobuf_alloc, arena_protobuf_free, &step->arena};
-    Millrace__StepFetched *fetched = millrace__step_fetched__unpack(&allocator, message->meta.len, (const uint8_t *)message->meta.data);
+    Millrace__StepFetched *fetched = millrace__step_fetched__unpack(
+        &allocator, message->meta.len, (const uint8_t *)message->meta.data);
     struct status *st = NULL;
     size_t offset = 0;
     int position = -1;
-    if (!step->partial || !fetched || !fetched->fetch || fetched->position >= (uint32_t)partition->n_fetches)
-        st = status_internal("StepFetched from %s is malformed", task_name(step->executable->registrations[part->index].task));
+    if (!step->partial || !fetched || !fetched->fetch ||
+        fetched->position >= (uint32_t)partition->n_fetches)
+        st = status_internal("StepFetched from %s is malformed",
+                             task_name(step->executable->registrations[part->index].task));
     else if (!step->fetched[position = partition->fetches[fetched->position]].is_there)
         st = take_fetch(step, position, fetched->fetch, message, &offset);
     if (st) {
@@ -92,11 +108,14 @@ static void on_part_fetched(struct task_call *call, struct wire_message *message
 }
 
 /* A save of it holds what it saves. */
-static void on_part_taken(struct task_call *call) { step_save_taken(CONTAINER_OF(call, struct step_part, call)->step); }
+static void on_part_taken(struct task_call *call) {
+    step_save_taken(CONTAINER_OF(call, struct step_part, call)->step);
+}
 
 /* ---- sending it out ---- */
 
-static void fill_meta(struct step *step, const struct tensor *value, struct span proto, Millrace__TensorMeta *meta) {
+static void fill_meta(struct step *step, const struct tensor *value, struct span proto,
+                      Millrace__TensorMeta *meta) {
     millrace__tensor_meta__init(meta);
     meta->dtype = value->dtype;
     if (!dtype_in((enum dtype)value->dtype, DTYPES_PLAIN)) {
@@ -114,8 +133,10 @@ void step_send_part(struct step *step, int index) {
     const struct registration *registration = &step->executable->registrations[index];
     struct step_part *part = &step->parts[index];
     Millrace__RunGraph message = MILLRACE__RUN_GRAPH__INIT;
-    Millrace__TensorMeta *metas = arena_array(&step->arena, Millrace__TensorMeta, partition->n_feeds + 1);
-    const struct tensor **tensors = arena_array(&step->arena, const struct tensor *, partition->n_feeds + 1);
+    Millrace__TensorMeta *metas =
+        arena_array(&step->arena, Millrace__TensorMeta, partition->n_feeds + 1);
+    const struct tensor **tensors =
+        arena_array(&step->arena, const struct tensor *, partition->n_feeds + 1);
     size_t n_tensors = 0;
     message.graph = registration->graph;
     message.step_id = step->id;
@@ -141,8 +162,11 @@ void step_send_part(struct step *step, int index) {
     part->call.on_reply = on_part_reply;
     part->call.on_fetched = on_part_fetched;
     part->call.on_taken = on_part_taken;
-    struct wire_out out = {
-        .type = WIRE_RUN_GRAPH, .id = step->id, .meta = {(char *)bytes, len}, .tensors = tensors, .n_tensors = n_tensors};
+    struct wire_out out = {.type = WIRE_RUN_GRAPH,
+                           .id = step->id,
+                           .meta = {(char *)bytes, len},
+                           .tensors = tensors,
+                           .n_tensors = n_tensors};
     task_call_start(registration->task, &part->call, &out);
 }
 
@@ -169,10 +193,12 @@ void step_send_feeds(struct step *step, int index, const bool *is_new) {
         meta.len += len;
     }
     if (meta.len > 0)
-        task_send_in_order(
-            step->executable->registrations[index].task,
-            &(struct wire_out){
-                .type = WIRE_FEED_STEP, .id = step->id, .meta = {meta.data, meta.len}, .tensors = tensors, .n_tensors = n_tensors});
+        task_send_in_order(step->executable->registrations[index].task,
+                           &(struct wire_out){.type = WIRE_FEED_STEP,
+                                              .id = step->id,
+                                              .meta = {meta.data, meta.len},
+                                              .tensors = tensors,
+                                              .n_tensors = n_tensors});
     free(tensors);
     str_fini(&meta);
 }
@@ -190,6 +216,7 @@ void step_cancel_parts(struct step *step) {
     for (int i = 0; i < step->machine.n_parts; i++)
         if (step->is_running[i] && !(PLANTED(4) && i == step->machine.n_parts - 1))
             task_send(step->executable->registrations[i].task,
-                      &(struct wire_out){.type = WIRE_CANCEL_STEP, .id = step->id, .meta = {(char *)bytes, len}});
+                      &(struct wire_out){
+                          .type = WIRE_CANCEL_STEP, .id = step->id, .meta = {(char *)bytes, len}});
     free(bytes);
 }

@@ -41,7 +41,8 @@ static struct grpc_slice *add_slice(struct grpc_body *body) {
 static char *scratch_take(struct grpc_body *body, size_t len) {
     struct grpc_scratch *block = body->scratch;
     if (!block || block->capacity - block->len < len) {
-        size_t grown = block ? MIN(block->capacity * 2, (size_t)SCRATCH_MAX_BYTES) : (size_t)SCRATCH_MIN_BYTES;
+        size_t grown =
+            block ? MIN(block->capacity * 2, (size_t)SCRATCH_MAX_BYTES) : (size_t)SCRATCH_MIN_BYTES;
         size_t capacity = MAX(grown, len);
         block = xmalloc(sizeof(*block) + capacity);
         *block = (struct grpc_scratch){.next = body->scratch, .capacity = capacity};
@@ -66,7 +67,8 @@ void grpc_body_add_copy(struct grpc_body *body, const void *bytes, size_t len) {
     *add_slice(body) = (struct grpc_slice){.bytes = {place, len}};
 }
 
-void grpc_body_add_shared(struct grpc_body *body, const void *bytes, size_t len, struct buffer *buffer_take) {
+void grpc_body_add_shared(struct grpc_body *body, const void *bytes, size_t len,
+                          struct buffer *buffer_take) {
     if (len == 0) {
         buffer_unref(buffer_take);
         return;
@@ -77,9 +79,11 @@ void grpc_body_add_shared(struct grpc_body *body, const void *bytes, size_t len,
 
 /* ---- grpc-message ---- */
 
-enum { MAX_ENCODED_BYTES = 6000 }; /* a client drops a header list beyond 8 to 16 KiB, and the message with it */
+/* a client drops a header list beyond 8 to 16 KiB, and the message with it */
+enum { MAX_ENCODED_BYTES = 6000 };
 
-/* Bytes of the UTF-8 sequence that starts here (1 for a stray byte), so that a cut never leaves half a character. */
+/* Bytes of the UTF-8 sequence that starts here (1 for a stray byte), so that a cut never leaves
+ * half a character. */
 static size_t utf8_sequence_len(const unsigned char *p) {
     size_t len = *p >= 0xf0 ? 4 : *p >= 0xe0 ? 3 : *p >= 0xc0 ? 2 : 1;
     for (size_t i = 1; i < len; i++)
@@ -138,7 +142,8 @@ bool grpc_timeout_parse(struct span text, int64_t *ret_ms) {
     static const struct {
         char unit;
         int64_t ms, per_ms;
-    } units[] = {{'H', 3600000, 1}, {'M', 60000, 1}, {'S', 1000, 1}, {'m', 1, 1}, {'u', 1, 1000}, {'n', 1, 1000000}};
+    } units[] = {{'H', 3600000, 1}, {'M', 60000, 1}, {'S', 1000, 1},
+                 {'m', 1, 1},       {'u', 1, 1000},  {'n', 1, 1000000}};
 
     if (text.len < 2)
         return false;
@@ -147,7 +152,8 @@ bool grpc_timeout_parse(struct span text, int64_t *ret_ms) {
     for (size_t i = 0; i + 1 < text.len; i++) {
         if (text.data[i] < '0' || text.data[i] > '9')
             return false;
-        is_huge |= mul_overflows_i64(value, 10, &value) || add_overflows_i64(value, text.data[i] - '0', &value);
+        is_huge |= mul_overflows_i64(value, 10, &value) ||
+                   add_overflows_i64(value, text.data[i] - '0', &value);
         if (is_huge)
             value = 0;
     }

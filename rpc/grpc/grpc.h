@@ -1,8 +1,9 @@
 /* gRPC over HTTP/2 (nghttp2), unary calls only: what the server and the client share.
  *
- * The body of a message is received into one counted buffer, placed so that the first large tensor_content inside it is
- * 64-byte aligned: tensors are views on it. A reply is a list of slices, written by reference with writev.
- * Facts of the wire: ../shared/TF_PROTOCOL.md sections 1, 2 and 6. */
+ * The body of a message is received into one counted buffer, placed so that the first large
+ * tensor_content inside it is 64-byte aligned: tensors are views on it. A reply is a list of
+ * slices, written by reference with writev. Facts of the wire: ../shared/TF_PROTOCOL.md sections
+ * 1, 2 and 6. */
 #ifndef MILLRACE_RPC_GRPC_GRPC_H
 #define MILLRACE_RPC_GRPC_GRPC_H
 
@@ -33,19 +34,22 @@ void grpc_body_fini(struct grpc_body *body);
 /* Copies `bytes`; adjacent copies coalesce into one slice. */
 void grpc_body_add_copy(struct grpc_body *body, const void *bytes, size_t len);
 /* By reference: takes one reference on `buffer`. */
-void grpc_body_add_shared(struct grpc_body *body, const void *bytes, size_t len, struct buffer *buffer_take);
+void grpc_body_add_shared(struct grpc_body *body, const void *bytes, size_t len,
+                          struct buffer *buffer_take);
 
-/* How a message finds where its large tensor content lies, so that it lands aligned: given the first bytes of a message (at
- * least min(len, 4096) of body_len), returns the offset of the first byte that should be 64-byte aligned, or 0 when it does not
- * matter. Pure, any bytes. */
+/* How a message finds where its large tensor content lies, so that it lands aligned: given the
+ * first bytes of a message (at least min(len, 4096) of body_len), returns the offset of the
+ * first byte that should be 64-byte aligned, or 0 when it does not matter. Pure, any bytes. */
 typedef size_t grpc_align_fn(struct span head, size_t body_len);
 
-/* grpc-message percent-encoding (bytes outside 0x20..0x7e, and '%'); the encoded text is cut at 6000 bytes. */
+/* grpc-message percent-encoding (bytes outside 0x20..0x7e, and '%'); the encoded text is cut at
+ * 6000 bytes. */
 struct str;
 void grpc_percent_encode(const char *text, struct str *out);
 void grpc_percent_decode(struct span text, struct str *out);
 
-/* "1510m" → milliseconds, rounded up; INT64_MAX milliseconds or more means none. False when malformed. */
+/* "1510m" → milliseconds, rounded up; INT64_MAX milliseconds or more means none. False when
+ * malformed. */
 bool grpc_timeout_parse(struct span text, int64_t *ret_ms);
 
 #endif

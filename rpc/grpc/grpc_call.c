@@ -7,12 +7,16 @@
 #include "common/base/str.h"
 
 enum {
-    HEADER_OVERHEAD_BYTES = 32,       /* what HTTP/2 adds to each field when it counts a header list */
-    INFLATE_SLICE_BYTES = 512 * 1024, /* read and written before the loop serves others: about a millisecond */
-    MAX_NAME_BYTES = 64,              /* of an unknown encoding's, in our answer */
+    /* what HTTP/2 adds to each field when it counts a header list */
+    HEADER_OVERHEAD_BYTES = 32,
+    /* read and written before the loop serves others: about a millisecond */
+    INFLATE_SLICE_BYTES = 512 * 1024,
+    MAX_NAME_BYTES = 64, /* of an unknown encoding's, in our answer */
 };
 
-static struct grpc_call *call_of(struct grpc_stream *stream) { return CONTAINER_OF(stream, struct grpc_call, stream); }
+static struct grpc_call *call_of(struct grpc_stream *stream) {
+    return CONTAINER_OF(stream, struct grpc_call, stream);
+}
 
 /* ---- life ---- */
 
@@ -57,12 +61,15 @@ static void on_deadline_closed(struct loop_timer *timer) {
     grpc_stream_unref(&call->stream);
 }
 
-static void stop_deadline(struct grpc_call *call) { loop_timer_close(&call->deadline, on_deadline_closed); }
+static void stop_deadline(struct grpc_call *call) {
+    loop_timer_close(&call->deadline, on_deadline_closed);
+}
 
 /* ---- answers ---- */
 
 /* Trailers only: one header block says it all. */
-static void send_error(struct grpc_call *call, const char *http_status, struct status *status_take) {
+static void send_error(struct grpc_call *call, const char *http_status,
+                       struct status *status_take) {
     char code[12];
     int code_len = snprintf(code, sizeof(code), "%d", (int)status_code(status_take));
     struct str message = STR_INIT;
@@ -110,7 +117,8 @@ static void on_deadline(struct loop_timer *timer) {
     struct grpc_call *call = CONTAINER_OF(timer, struct grpc_call, deadline);
     grpc_stream_ref(&call->stream);
     struct status *why =
-        status_new(STATUS_DEADLINE_EXCEEDED, "%s: the client's deadline of %" PRId64 " ms passed", grpc_call_path(call), call->timeout_ms);
+        status_new(STATUS_DEADLINE_EXCEEDED, "%s: the client's deadline of %" PRId64 " ms passed",
+                   grpc_call_path(call), call->timeout_ms);
     if (call->stream.is_streaming) {
         call->is_refused = true;
         stop_deadline(call);
@@ -123,7 +131,9 @@ static void on_deadline(struct loop_timer *timer) {
     grpc_stream_unref(&call->stream);
 }
 
-static bool can_answer(const struct grpc_call *call) { return call->stream.connection && !call->is_refused && !call->is_cancelled; }
+static bool can_answer(const struct grpc_call *call) {
+    return call->stream.connection && !call->is_refused && !call->is_cancelled;
+}
 
 /* The answer is on its way or dropped: the user's part ends. */
 static void finish(struct grpc_call *call) {
@@ -131,21 +141,24 @@ static void finish(struct grpc_call *call) {
     call->is_answered = true;
     call->server->n_orphans -= call->is_cancelled;
     stop_deadline(call);
-    buffer_unref(call->message.buffer); /* early: the next request may reuse it while this reply is still being sent */
+    /* early: the next request may reuse it while this reply is still being sent */
+    buffer_unref(call->message.buffer);
     call->message.buffer = NULL;
     grpc_receiver_fini(&call->stream.in);
     grpc_stream_unref(&call->stream);
 }
 
 static void send_message(struct grpc_call *call, struct grpc_body *body) {
-    static const nghttp2_nv headers[] = {GRPC_NV_STATIC(":status", "200"), GRPC_NV_STATIC("content-type", "application/grpc")};
+    static const nghttp2_nv headers[] = {GRPC_NV_STATIC(":status", "200"),
+                                         GRPC_NV_STATIC("content-type", "application/grpc")};
     grpc_stream_send(&call->stream, headers, ARRAY_LEN(headers), body);
 }
 
 void grpc_call_reply(struct grpc_call *call, struct grpc_body *body) {
     if (body->size_bytes > INT32_MAX) {
-        struct status *why = status_exhausted("%s: the reply of %zu bytes exceeds the 2 GiB that one gRPC message carries",
-                                              grpc_call_path(call), body->size_bytes);
+        struct status *why = status_exhausted(
+            "%s: the reply of %zu bytes exceeds the 2 GiB that one gRPC message carries",
+            grpc_call_path(call), body->size_bytes);
         grpc_body_fini(body);
         grpc_call_fail(call, why);
         return;
@@ -177,7 +190,8 @@ static bool submit_trailers(struct grpc_stream *stream) {
     int code_len = snprintf(code, sizeof(code), "%d", (int)status_code(call->final));
     struct str message = STR_INIT;
     grpc_percent_encode(status_message(call->final), &message);
-    nghttp2_nv trailers[] = {GRPC_NV("grpc-status", code, (size_t)code_len), GRPC_NV_ONCE("grpc-message", str_text(&message), message.len)};
+    nghttp2_nv trailers[] = {GRPC_NV("grpc-status", code, (size_t)code_len),
+                             GRPC_NV_ONCE("grpc-message", str_text(&message), message.len)};
     int rc = nghttp2_submit_trailer(session, stream->id, trailers, ARRAY_LEN(trailers));
     str_fini(&message);
     return rc == 0;
@@ -199,7 +213,8 @@ void grpc_call_fail(struct grpc_call *call, struct status *status_take) {
 static bool is_grpc_type(struct span value) {
     static const char type[] = "application/grpc";
     size_t len = sizeof(type) - 1;
-    return value.len >= len && memcmp(value.data, type, len) == 0 && (value.len == len || value.data[len] == '+' || value.data[len] == ';');
+    return value.len >= len && memcmp(value.data, type, len) == 0 &&
+           (value.len == len || value.data[len] == '+' || value.data[len] == ';');
 }
 
 static void on_header(struct grpc_stream *stream, struct span name, struct span value) {
@@ -241,8 +256,9 @@ static void on_headers_end(struct grpc_stream *stream) {
     } else if ((int64_t)call->n_header_bytes > limits->max_header_bytes) {
         grpc_refusal_count(REFUSED_HEADERS);
         refuse(call, "200",
-               status_exhausted("the request's headers have %zu bytes, more than the limit of %" PRId64, call->n_header_bytes,
-                                limits->max_header_bytes));
+               status_exhausted(
+                   "the request's headers have %zu bytes, more than the limit of %" PRId64,
+                   call->n_header_bytes, limits->max_header_bytes));
     } else if (!call->is_post) {
         refuse(call, "405", status_unimplemented("gRPC calls are POST requests"));
     } else if (!call->is_grpc) {
@@ -251,14 +267,15 @@ static void on_headers_end(struct grpc_stream *stream) {
         refuse(call, "200", status_unimplemented("unknown method %s", grpc_call_path(call)));
     } else if (call->unknown_encoding) {
         refuse(call, "200",
-               status_unimplemented("%s: grpc-encoding '%s' is not one of " GRPC_ACCEPT_ENCODING, grpc_call_path(call),
-                                    call->unknown_encoding));
+               status_unimplemented("%s: grpc-encoding '%s' is not one of " GRPC_ACCEPT_ENCODING,
+                                    grpc_call_path(call), call->unknown_encoding));
     } else if (call->has_bad_timeout) {
         refuse(call, "200", status_invalid("%s: malformed grpc-timeout", grpc_call_path(call)));
     } else if (call->server->n_orphans >= limits->max_streams) {
         grpc_refusal_count(REFUSED_STREAM);
         refuse(call, "200",
-               status_exhausted("%s: %" PRId64 " cancelled calls are not wound up yet", grpc_call_path(call), call->server->n_orphans));
+               status_exhausted("%s: %" PRId64 " cancelled calls are not wound up yet",
+                                grpc_call_path(call), call->server->n_orphans));
     } else {
         stream->in.align = call->method->align;
         if (call->timeout_ms < 0)
@@ -282,8 +299,9 @@ static void on_refused(struct grpc_stream *stream, struct status *why_take) {
 
 static void start_inflating(struct grpc_call *call) {
     struct grpc_server *server = call->server;
-    call->inflater = grpc_inflater_new(grpc_receiver_take(&call->stream.in), call->encoding, call->method->align, &server->quota,
-                                       &server->options.limits);
+    call->inflater =
+        grpc_inflater_new(grpc_receiver_take(&call->stream.in), call->encoding, call->method->align,
+                          &server->quota, &server->options.limits);
     list_push_back(&server->inflating, &call->inflating_link);
     if (!server->inflate_is_due)
         loop_defer(server->loop, &server->inflate);
@@ -353,10 +371,12 @@ void grpc_server_run_inflate(struct loop_task *task) {
 
 /* ---- stalling ---- */
 
-/* A reply waits for the peer's window; one that has a window waits for the socket, where all of its connection's do. */
+/* A reply waits for the peer's window; one that has a window waits for the socket, where all of
+ * its connection's do. */
 static bool is_shut_out(const struct grpc_stream *stream) {
     nghttp2_session *session = stream->connection->session;
-    return nghttp2_session_get_remote_window_size(session) <= 0 || nghttp2_session_get_stream_remote_window_size(session, stream->id) <= 0;
+    return nghttp2_session_get_remote_window_size(session) <= 0 ||
+           nghttp2_session_get_stream_remote_window_size(session, stream->id) <= 0;
 }
 
 bool grpc_call_waits_for_peer(const struct grpc_call *call) {
@@ -374,8 +394,10 @@ void grpc_call_stalled(struct grpc_call *call) {
     grpc_refusal_count(REFUSED_STALL);
     if (!call->is_ended && !call->is_refused)
         refuse(call, "200",
-               status_new(STATUS_DEADLINE_EXCEEDED, "%s: the request stalls: %zu bytes came, and less than a KiB a second for %d s",
-                          grpc_call_path(call), call->stream.n_moved, seconds));
+               status_new(
+                   STATUS_DEADLINE_EXCEEDED,
+                   "%s: the request stalls: %zu bytes came, and less than a KiB a second for %d s",
+                   grpc_call_path(call), call->stream.n_moved, seconds));
     else
         grpc_stream_reset(&call->stream, NGHTTP2_CANCEL);
 }
@@ -390,7 +412,9 @@ static void on_ready(struct grpc_stream *stream) {
         call->is_delivered = true;
         grpc_stream_ref(stream);
         grpc_server_count_call();
-        call->method->on_call(grpc_health_owns(call->method) ? (void *)call->server->health : call->server->options.service, call);
+        call->method->on_call(grpc_health_owns(call->method) ? (void *)call->server->health
+                                                             : call->server->options.service,
+                              call);
     } else if (!stream->connection && !call->is_answered && !call->is_cancelled) {
         cancel(call);
     }
@@ -423,9 +447,12 @@ const char *grpc_call_relay_task(const struct grpc_call *call) {
     return call->stream.connection ? call->stream.connection->relay_task : NULL;
 }
 int64_t grpc_call_timeout_ms(const struct grpc_call *call) { return call->timeout_ms; }
-bool grpc_call_is_cancelled(const struct grpc_call *call) { return call->is_cancelled || !call->stream.connection; }
+bool grpc_call_is_cancelled(const struct grpc_call *call) {
+    return call->is_cancelled || !call->stream.connection;
+}
 
-void grpc_call_set_user(struct grpc_call *call, void *user, void (*on_cancel)(struct grpc_call *call, void *user)) {
+void grpc_call_set_user(struct grpc_call *call, void *user,
+                        void (*on_cancel)(struct grpc_call *call, void *user)) {
     call->user = user;
     call->on_cancel = on_cancel;
 }

@@ -6,8 +6,8 @@
  *     │ headers are wrong │ limit, lie, deadline  │ reset        │ reset, deadline, connection lost
  *     └───────────────────┴──► refused            └► dropped     └► cancelled (on_cancel) ── answer is dropped ──► answered
  *
- * References: the session's while the stream is open, the ready list's, the open deadline timer's, and the user's from delivery to
- * answer. */
+ * References: the session's while the stream is open, the ready list's, the open deadline
+ * timer's, and the user's from delivery to answer. */
 #ifndef MILLRACE_RPC_GRPC_GRPC_CALL_H
 #define MILLRACE_RPC_GRPC_GRPC_CALL_H
 

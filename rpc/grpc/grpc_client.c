@@ -10,7 +10,8 @@
 #include "rpc/grpc/grpc_connection.h"
 #include "rpc/grpc/grpc_session.h"
 
-/* One connection at a time takes new calls. One that the server is about to close (GOAWAY) only finishes its calls.
+/* One connection at a time takes new calls. One that the server is about to close (GOAWAY) only
+ * finishes its calls.
  *
  *   no connection ── a call, or grpc_client_new ──► connecting ──► connected ── broken, GOAWAY ──► no connection
  *        ▲                                            │ refused: waiting calls fail,
@@ -36,7 +37,8 @@ struct grpc_client {
     struct list finished; /* calls whose on_done is due */
     struct loop_task deliver;
     bool deliver_is_due;
-    int64_t n_parts; /* calls, connections, connector, timer: what must be gone before the client is */
+    /* calls, connections, connector, timer: what must be gone before the client is */
+    int64_t n_parts;
     void (*on_closed)(void *arg);
     void *closed_arg;
 };
@@ -61,7 +63,9 @@ struct grpc_client_call {
 static const struct grpc_role client_role;
 static void connect_now(struct grpc_client *client);
 
-static struct grpc_client_call *call_of(struct grpc_stream *stream) { return CONTAINER_OF(stream, struct grpc_client_call, stream); }
+static struct grpc_client_call *call_of(struct grpc_stream *stream) {
+    return CONTAINER_OF(stream, struct grpc_client_call, stream);
+}
 
 /* ---- ends ---- */
 
@@ -177,7 +181,8 @@ static void on_headers_end(struct grpc_stream *stream) {}
 
 static void on_refused(struct grpc_stream *stream, struct status *why_take) {
     struct grpc_client_call *call = call_of(stream);
-    abandon(call, status_prefix_take(why_take, "%s: reply to %s: ", call->client->target, call->path));
+    abandon(call,
+            status_prefix_take(why_take, "%s: reply to %s: ", call->client->target, call->path));
 }
 
 /* What an HTTP answer without a gRPC status means (grpc/doc/http-grpc-status-mapping.md). */
@@ -207,10 +212,12 @@ static void on_end(struct grpc_stream *stream) {
     if (call->is_finished)
         return;
     if (call->grpc_status < 0)
-        why = status_new(code_of_http(call->http_status), "%s: %s ended without a gRPC status (HTTP status %d)", call->client->target,
-                         call->path, call->http_status);
+        why = status_new(code_of_http(call->http_status),
+                         "%s: %s ended without a gRPC status (HTTP status %d)",
+                         call->client->target, call->path, call->http_status);
     else if (call->grpc_status > 0)
-        why = status_from_wire(call->grpc_status, (struct span){str_text(&call->message_text), call->message_text.len});
+        why = status_from_wire(call->grpc_status, (struct span){str_text(&call->message_text),
+                                                                call->message_text.len});
     else
         why = grpc_receiver_end(&stream->in);
     if (!why)
@@ -276,17 +283,21 @@ static void submit(struct grpc_client_call *call) {
     char timeout[24];
     if (call->timeout_ms >= 0) {
         int64_t left_ms = (call->deadline_ns - clock_now_ns() + 999999) / 1000000;
-        headers[n_headers++] = GRPC_NV_ONCE("grpc-timeout", timeout, (size_t)format_timeout(timeout, sizeof(timeout), left_ms));
+        headers[n_headers++] = GRPC_NV_ONCE(
+            "grpc-timeout", timeout, (size_t)format_timeout(timeout, sizeof(timeout), left_ms));
     }
     call->is_submitted = true;
     grpc_stream_attach_take(grpc_stream_ref(&call->stream), client->connection);
     if (!grpc_stream_send(&call->stream, headers, n_headers, &call->body)) {
         client->connection = NULL; /* its stream ids are used up: the next call gets a new one */
-        grpc_session_detach(&call->stream, status_unavailable("the connection takes no more calls"));
+        grpc_session_detach(&call->stream,
+                            status_unavailable("the connection takes no more calls"));
     }
 }
 
-static bool is_connected(const struct grpc_client *client) { return client->connection && client->connection->state == CONNECTION_OPEN; }
+static bool is_connected(const struct grpc_client *client) {
+    return client->connection && client->connection->state == CONNECTION_OPEN;
+}
 
 static void submit_waiting(struct grpc_client *client) {
     LIST_FOR_EACH_SAFE (link, next, &client->live) {
@@ -381,7 +392,9 @@ void grpc_client_secure(struct grpc_client *client, struct tls *tls, const char 
     client->tls_name = xstrdup(name ? name : client->address.host);
 }
 
-static void on_retry_closed(struct loop_timer *timer) { part_is_gone(CONTAINER_OF(timer, struct grpc_client, retry)); }
+static void on_retry_closed(struct loop_timer *timer) {
+    part_is_gone(CONTAINER_OF(timer, struct grpc_client, retry));
+}
 static void on_connector_gone(void *arg) { part_is_gone(arg); }
 
 void grpc_client_close(struct grpc_client *client, void (*on_closed)(void *arg), void *arg) {
@@ -391,7 +404,8 @@ void grpc_client_close(struct grpc_client *client, void (*on_closed)(void *arg),
     client->closed_arg = arg;
     LIST_FOR_EACH_SAFE (link, next, &client->live) {
         struct grpc_client_call *call = LIST_ENTRY(link, struct grpc_client_call, call_link);
-        finish(call, status_new(STATUS_CANCELLED, "%s: %s: the client was closed", client->target, call->path));
+        finish(call, status_new(STATUS_CANCELLED, "%s: %s: the client was closed", client->target,
+                                call->path));
     }
     if (client->connector)
         grpc_connector_cancel(client->connector, on_connector_gone);
@@ -404,12 +418,15 @@ void grpc_client_close(struct grpc_client *client, void (*on_closed)(void *arg),
 
 static void on_deadline(struct loop_timer *timer) {
     struct grpc_client_call *call = CONTAINER_OF(timer, struct grpc_client_call, deadline);
-    abandon(call, status_new(STATUS_DEADLINE_EXCEEDED, "%s: no reply to %s within %" PRId64 " ms%s", call->client->target, call->path,
-                             call->timeout_ms, call->is_submitted ? "" : " (not connected)"));
+    abandon(call, status_new(STATUS_DEADLINE_EXCEEDED, "%s: no reply to %s within %" PRId64 " ms%s",
+                             call->client->target, call->path, call->timeout_ms,
+                             call->is_submitted ? "" : " (not connected)"));
 }
 
-struct grpc_client_call *grpc_client_start(struct grpc_client *client, const char *path, struct grpc_body *body, int64_t timeout_ms,
-                                           grpc_align_fn *align, grpc_client_done_fn *on_done, void *arg) {
+struct grpc_client_call *grpc_client_start(struct grpc_client *client, const char *path,
+                                           struct grpc_body *body, int64_t timeout_ms,
+                                           grpc_align_fn *align, grpc_client_done_fn *on_done,
+                                           void *arg) {
     CHECK(!client->is_closing);
     struct grpc_client_call *call = xcalloc(1, sizeof(*call));
     grpc_stream_init(&call->stream, &client_role, &client->quota, align);
@@ -433,7 +450,9 @@ struct grpc_client_call *grpc_client_start(struct grpc_client *client, const cha
         finish(call, status_ref(client->bad_target));
     else if (call->body.size_bytes > INT32_MAX)
         finish(call,
-               status_exhausted("%s: a request of %zu bytes exceeds the 2 GiB that one gRPC message carries", path, call->body.size_bytes));
+               status_exhausted(
+                   "%s: a request of %zu bytes exceeds the 2 GiB that one gRPC message carries",
+                   path, call->body.size_bytes));
     else if (is_connected(client))
         submit(call);
     else
@@ -442,5 +461,6 @@ struct grpc_client_call *grpc_client_start(struct grpc_client *client, const cha
 }
 
 void grpc_client_cancel(struct grpc_client_call *call) {
-    abandon(call, status_new(STATUS_CANCELLED, "%s: %s was cancelled", call->client->target, call->path));
+    abandon(call,
+            status_new(STATUS_CANCELLED, "%s: %s was cancelled", call->client->target, call->path));
 }

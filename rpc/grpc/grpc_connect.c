@@ -11,7 +11,8 @@
 
 enum {
     MAX_ADDRESSES = 8,
-    VANISHED_MS = 30000, /* a server whose host vanishes is noticed, however long the answer may take */
+    /* a server whose host vanishes is noticed, however long the answer may take */
+    VANISHED_MS = 30000,
 };
 
 /* resolving ──► trying address i ──► connected
@@ -60,7 +61,8 @@ static void fail(struct grpc_connector *connector, const char *reason) {
 }
 
 static void on_polled_closed(uv_handle_t *handle) {
-    struct grpc_connector *connector = CONTAINER_OF((uv_poll_t *)handle, struct grpc_connector, poll);
+    struct grpc_connector *connector =
+        CONTAINER_OF((uv_poll_t *)handle, struct grpc_connector, poll);
     connector->is_polling = false;
     if (connector->error == 0) {
         end(connector, connector->fd, NULL);
@@ -91,7 +93,8 @@ static void try_address(struct grpc_connector *connector) {
     }
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
     net_keep_alive(fd, VANISHED_MS);
-    if (connect(fd, (const struct sockaddr *)address, connector->lens[connector->i_address]) != 0 && errno != EINPROGRESS) {
+    if (connect(fd, (const struct sockaddr *)address, connector->lens[connector->i_address]) != 0 &&
+        errno != EINPROGRESS) {
         connector->error = errno;
         close(fd);
         return;
@@ -104,7 +107,8 @@ static void try_address(struct grpc_connector *connector) {
 
 static void try_next(struct loop_task *task) {
     struct grpc_connector *connector = CONTAINER_OF(task, struct grpc_connector, next);
-    for (; connector->i_address < connector->n_addresses && !connector->is_cancelled; connector->i_address++) {
+    for (; connector->i_address < connector->n_addresses && !connector->is_cancelled;
+         connector->i_address++) {
         try_address(connector);
         if (connector->is_polling)
             return;
@@ -112,7 +116,8 @@ static void try_next(struct loop_task *task) {
     fail(connector, strerror(connector->error));
 }
 
-static void add_address(struct grpc_connector *connector, const struct sockaddr *address, socklen_t len) {
+static void add_address(struct grpc_connector *connector, const struct sockaddr *address,
+                        socklen_t len) {
     if (connector->n_addresses == MAX_ADDRESSES)
         return;
     memcpy(&connector->addresses[connector->n_addresses], address, len);
@@ -135,7 +140,8 @@ static void on_resolved(uv_getaddrinfo_t *request, int status, struct addrinfo *
 /* A numeric or Unix address, or localhost, needs no resolver. */
 static bool add_known(struct grpc_connector *connector) {
     struct net_address address = connector->address;
-    bool is_local = !address.is_unix && (address.host[0] == '\0' || strcmp(address.host, "localhost") == 0);
+    bool is_local =
+        !address.is_unix && (address.host[0] == '\0' || strcmp(address.host, "localhost") == 0);
     const char *hosts[] = {is_local ? "127.0.0.1" : address.host, "::1"};
     for (int i = 0; i < (is_local ? 2 : 1); i++) {
         struct sockaddr_storage sockaddr;
@@ -149,8 +155,8 @@ static bool add_known(struct grpc_connector *connector) {
     return true;
 }
 
-struct grpc_connector *grpc_connector_new(struct loop *loop, const struct net_address *address, grpc_connector_done_fn *on_done,
-                                          void *arg) {
+struct grpc_connector *grpc_connector_new(struct loop *loop, const struct net_address *address,
+                                          grpc_connector_done_fn *on_done, void *arg) {
     struct grpc_connector *connector = xcalloc(1, sizeof(*connector));
     connector->loop = loop;
     connector->address = *address;
@@ -162,7 +168,8 @@ struct grpc_connector *grpc_connector_new(struct loop *loop, const struct net_ad
         char port[8];
         snprintf(port, sizeof(port), "%d", address->port);
         struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG};
-        if (uv_getaddrinfo(loop_uv(loop), &connector->request, on_resolved, address->host, port, &hints) == 0) {
+        if (uv_getaddrinfo(loop_uv(loop), &connector->request, on_resolved, address->host, port,
+                           &hints) == 0) {
             connector->is_resolving = true;
             return connector;
         }

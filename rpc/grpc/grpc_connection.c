@@ -10,13 +10,15 @@
 #include "rpc/grpc/grpc_session.h"
 
 enum {
-    HANDSHAKE_MS = 20000,          /* a server that sends no SETTINGS by then is none */
-    LINGER_MS = 1000,              /* closing with unread input would reset the peer and lose our last words */
+    HANDSHAKE_MS = 20000, /* a server that sends no SETTINGS by then is none */
+    /* closing with unread input would reset the peer and lose our last words */
+    LINGER_MS = 1000,
     LINGER_BYTES = 1 << 20,        /* of such input; a flood loses them */
     DRAIN_MS = 1000,               /* for the peer to learn of a drain */
     READ_BYTES_PER_TURN = 4 << 20, /* then other sockets have their turn */
     WRITE_BYTES_PER_TURN = 16 << 20,
-    DIRECT_MIN_BYTES = 32 * 1024, /* of a frame's rest that is worth reading straight into its message */
+    /* of a frame's rest that is worth reading straight into its message */
+    DIRECT_MIN_BYTES = 32 * 1024,
     FRAME_HEADER_BYTES = 9,
 };
 
@@ -26,7 +28,8 @@ static void on_timer(struct loop_timer *timer);
 
 /* ---- life ---- */
 
-struct grpc_connection *grpc_connection_new(struct loop *loop, int fd_take, const struct grpc_role *role, void *owner,
+struct grpc_connection *grpc_connection_new(struct loop *loop, int fd_take,
+                                            const struct grpc_role *role, void *owner,
                                             const struct grpc_server_limits *limits) {
     static _Atomic uint64_t last_id; /* of the process, whatever the loop */
     struct grpc_connection *connection = xcalloc(1, sizeof(*connection));
@@ -56,7 +59,9 @@ struct grpc_connection *grpc_connection_new(struct loop *loop, int fd_take, cons
     return connection;
 }
 
-void grpc_connection_secure(struct grpc_connection *connection, struct tls_stream *stream_take) { connection->tls = stream_take; }
+void grpc_connection_secure(struct grpc_connection *connection, struct tls_stream *stream_take) {
+    connection->tls = stream_take;
+}
 
 void grpc_connection_refuse_calls(struct grpc_connection *connection, struct status *why_take) {
     status_unref(connection->calls_get);
@@ -65,7 +70,8 @@ void grpc_connection_refuse_calls(struct grpc_connection *connection, struct sta
 
 /* The memory goes when no handle and no turn can call back any more. */
 static void free_if_unused(struct grpc_connection *connection) {
-    if (connection->state != CONNECTION_BURIED || connection->n_handles > 0 || connection->turn_is_due)
+    if (connection->state != CONNECTION_BURIED || connection->n_handles > 0 ||
+        connection->turn_is_due)
         return;
     list_remove(&connection->link);
     connection->role->on_closed(connection);
@@ -79,7 +85,8 @@ static void free_if_unused(struct grpc_connection *connection) {
 }
 
 static void on_poll_closed(uv_handle_t *handle) {
-    struct grpc_connection *connection = CONTAINER_OF((uv_poll_t *)handle, struct grpc_connection, poll);
+    struct grpc_connection *connection =
+        CONTAINER_OF((uv_poll_t *)handle, struct grpc_connection, poll);
     connection->n_handles--;
     free_if_unused(connection);
 }
@@ -115,8 +122,10 @@ void grpc_connection_break(struct grpc_connection *connection, struct status *wh
 }
 
 static void break_errno(struct grpc_connection *connection, int error) {
-    struct status *why = connection->tls && error == EPROTO ? tls_stream_why(connection->tls) : NULL;
-    grpc_connection_break(connection, why ? why : status_unavailable("the connection broke: %s", strerror(error)));
+    struct status *why =
+        connection->tls && error == EPROTO ? tls_stream_why(connection->tls) : NULL;
+    grpc_connection_break(
+        connection, why ? why : status_unavailable("the connection broke: %s", strerror(error)));
 }
 
 static void dispatch(struct grpc_connection *connection) {
@@ -134,7 +143,9 @@ static void end_session(struct grpc_connection *connection) {
         return;
     LIST_FOR_EACH_SAFE (link, next, &connection->streams) {
         struct grpc_stream *stream = LIST_ENTRY(link, struct grpc_stream, link);
-        struct status *why = connection->why ? status_ref(connection->why) : status_unavailable("the connection was closed by the peer");
+        struct status *why = connection->why
+                                 ? status_ref(connection->why)
+                                 : status_unavailable("the connection was closed by the peer");
         grpc_session_detach(stream, why);
     }
     nghttp2_session_del(connection->session);
@@ -170,7 +181,8 @@ static void linger(struct grpc_connection *connection) {
 
 /* The frame is made by hand: a session that a callback stopped is not to be used any more. */
 static void add_goaway(struct grpc_connection *connection, const char *text) {
-    int32_t last = connection->session ? nghttp2_session_get_last_proc_stream_id(connection->session) : 0;
+    int32_t last =
+        connection->session ? nghttp2_session_get_last_proc_stream_id(connection->session) : 0;
     size_t len = strlen(text);
     uint8_t frame[FRAME_HEADER_BYTES + 8] = {0, 0, (uint8_t)(8 + len), NGHTTP2_GOAWAY};
     for (int i = 0; i < 4; i++)
@@ -213,7 +225,8 @@ void grpc_connection_finish_drain(struct grpc_connection *connection) {
     connection->has_said_goaway = true;
     if (!connection->session)
         grpc_session_open(connection);
-    nghttp2_submit_goaway(connection->session, NGHTTP2_FLAG_NONE, nghttp2_session_get_last_proc_stream_id(connection->session),
+    nghttp2_submit_goaway(connection->session, NGHTTP2_FLAG_NONE,
+                          nghttp2_session_get_last_proc_stream_id(connection->session),
                           NGHTTP2_NO_ERROR, NULL, 0);
     if (connection->has_settings)
         loop_timer_stop(&connection->timer);
@@ -229,7 +242,8 @@ static void on_timer(struct loop_timer *timer) {
     } else {
         if (connection->limits)
             grpc_refusal_count(REFUSED_HANDSHAKE);
-        grpc_connection_break(connection, status_unavailable("no HTTP/2 settings from the peer in time"));
+        grpc_connection_break(connection,
+                              status_unavailable("no HTTP/2 settings from the peer in time"));
     }
 }
 
@@ -243,7 +257,8 @@ static bool waits_to_write(struct grpc_connection *connection, int error) {
 }
 
 static bool is_written(const struct grpc_connection *connection) {
-    return connection->out.size_bytes == 0 && !(connection->tls && tls_stream_has_output(connection->tls));
+    return connection->out.size_bytes == 0 &&
+           !(connection->tls && tls_stream_has_output(connection->tls));
 }
 
 /* False when it broke. */
@@ -262,7 +277,8 @@ static bool flush(struct grpc_connection *connection) {
         }
         error = grpc_output_write(&connection->out, connection->fd, connection->tls, &n);
         n_written += n;
-        has_more = error == 0 && n > 0 && connection->session && nghttp2_session_want_write(connection->session);
+        has_more = error == 0 && n > 0 && connection->session &&
+                   nghttp2_session_want_write(connection->session);
     } while (has_more && n_written < WRITE_BYTES_PER_TURN);
     connection->n_written += n_written;
     if (connection->role->bytes_sent && n_written > 0)
@@ -271,7 +287,8 @@ static bool flush(struct grpc_connection *connection) {
         break_errno(connection, error);
         return false;
     }
-    set_poll_events(connection, waits_to_write(connection, error) ? UV_READABLE | UV_WRITABLE : UV_READABLE);
+    set_poll_events(connection,
+                    waits_to_write(connection, error) ? UV_READABLE | UV_WRITABLE : UV_READABLE);
     if (has_more)
         grpc_connection_schedule(connection); /* its share of this turn is used up */
     return true;
@@ -285,9 +302,11 @@ static void run_turn(struct loop_task *task) {
     if (connection->state == CONNECTION_OPEN && connection->read_is_due)
         read_socket(connection);
     bool speaks = connection->session || connection->tls; /* TLS does before HTTP/2 does */
-    if (connection->state == CONNECTION_OPEN && speaks && flush(connection) && connection->session) {
+    if (connection->state == CONNECTION_OPEN && speaks && flush(connection) &&
+        connection->session) {
         dispatch(connection);
-        if (connection->state == CONNECTION_OPEN && is_written(connection) && !nghttp2_session_want_write(connection->session) &&
+        if (connection->state == CONNECTION_OPEN && is_written(connection) &&
+            !nghttp2_session_want_write(connection->session) &&
             !nghttp2_session_want_read(connection->session))
             linger(connection);
     }
@@ -307,7 +326,8 @@ static bool take_preface(struct grpc_connection *connection, const char **bytes,
     case PREFACE_MORE:
         return false;
     case PREFACE_BAD:
-        grpc_connection_break(connection, status_unavailable("the peer sent a malformed PROXY header"));
+        grpc_connection_break(connection,
+                              status_unavailable("the peer sent a malformed PROXY header"));
         return false;
     case PREFACE_OVER:
         break;
@@ -337,7 +357,8 @@ void grpc_connection_feed(struct grpc_connection *connection, const char *bytes,
         return;
     }
     if (n < 0) {
-        grpc_connection_break(connection, status_unavailable("the peer does not speak HTTP/2: %s", nghttp2_strerror((int)n)));
+        grpc_connection_break(connection, status_unavailable("the peer does not speak HTTP/2: %s",
+                                                             nghttp2_strerror((int)n)));
         return;
     }
     dispatch(connection);
@@ -358,13 +379,16 @@ static ssize_t read_before_tls(struct grpc_connection *connection, bool *ret_ful
     return n;
 }
 
-static ssize_t read_pieces(struct grpc_connection *connection, const struct iovec *iovecs, int n_iovecs) {
-    return connection->tls ? tls_socket_read(connection->tls, connection->fd, iovecs, n_iovecs) : readv(connection->fd, iovecs, n_iovecs);
+static ssize_t read_pieces(struct grpc_connection *connection, const struct iovec *iovecs,
+                           int n_iovecs) {
+    return connection->tls ? tls_socket_read(connection->tls, connection->fd, iovecs, n_iovecs)
+                           : readv(connection->fd, iovecs, n_iovecs);
 }
 
-/* Reads what is there. Inside a large DATA frame the frame's rest goes straight into its message, and only the next frame's
- * header behind it into the shared buffer, so that most of a large message is never copied in user space.
- * Returns the bytes read, 0 at the peer's end or -1 with errno; *ret_full when there may be more. */
+/* Reads what is there. Inside a large DATA frame the frame's rest goes straight into its
+ * message, and only the next frame's header behind it into the shared buffer, so that most of a
+ * large message is never copied in user space. Returns the bytes read, 0 at the peer's end or -1
+ * with errno; *ret_full when there may be more. */
 static ssize_t read_some(struct grpc_connection *connection, bool *ret_full) {
     char *shared = loop_read_buffer(connection->loop), *place = NULL;
     size_t room = 0, direct = 0;
@@ -372,11 +396,14 @@ static ssize_t read_some(struct grpc_connection *connection, bool *ret_full) {
     if (connection->tls && connection->preface)
         return read_before_tls(connection, ret_full);
     if (connection->data_left >= DIRECT_MIN_BYTES)
-        stream = nghttp2_session_get_stream_user_data(connection->session, connection->data_stream_id);
+        stream =
+            nghttp2_session_get_stream_user_data(connection->session, connection->data_stream_id);
     if (stream && grpc_receiver_place(&stream->in, &place, &room) && room >= connection->data_left)
         direct = connection->data_left;
     bool more_frames = room > direct; /* of this message: they will be read straight, too */
-    struct iovec iovecs[2] = {{place, direct}, {shared, direct && more_frames ? FRAME_HEADER_BYTES : LOOP_READ_BUFFER_BYTES}};
+    struct iovec iovecs[2] = {
+        {place, direct},
+        {shared, direct && more_frames ? FRAME_HEADER_BYTES : LOOP_READ_BUFFER_BYTES}};
     int skip = direct == 0;
     ssize_t n = read_pieces(connection, iovecs + skip, 2 - skip);
     if (n <= 0)
@@ -386,7 +413,8 @@ static ssize_t read_some(struct grpc_connection *connection, bool *ret_full) {
         grpc_connection_feed(connection, shared, (size_t)n);
         return n;
     }
-    struct buffer *held = buffer_ref(stream->in.buffer); /* nghttp2 reads from it, whatever the callbacks do */
+    /* nghttp2 reads from it, whatever the callbacks do */
+    struct buffer *held = buffer_ref(stream->in.buffer);
     size_t n_direct = MIN((size_t)n, direct);
     grpc_connection_feed(connection, place, n_direct);
     if ((size_t)n > n_direct)
@@ -395,18 +423,22 @@ static ssize_t read_some(struct grpc_connection *connection, bool *ret_full) {
     return n;
 }
 
-/* A client in the clear at a port with TLS is told so in words that it understands: cutting it off would have it try again for ever. */
+/* A client in the clear at a port with TLS is told so in words that it understands: cutting it
+ * off would have it try again for ever. */
 static void tell_of_tls(struct grpc_connection *connection) {
     struct tls_stream *tls = connection->tls;
     struct span bytes = tls_stream_input(tls);
     connection->tls = NULL;
-    grpc_connection_refuse_calls(connection, status_new(STATUS_UNAUTHENTICATED, "this port speaks TLS: connect with TLS (grpcs://), or by "
-                                                                                "tfctl tunnel"));
+    grpc_connection_refuse_calls(
+        connection, status_new(STATUS_UNAUTHENTICATED,
+                               "this port speaks TLS: connect with TLS (grpcs://), or by "
+                               "tfctl tunnel"));
     grpc_connection_feed(connection, bytes.data, bytes.len);
     tls_stream_free(tls);
 }
 
-/* TLS moves on by what it reads: its own answers, and what waited for the end of the handshake, have to go out. */
+/* TLS moves on by what it reads: its own answers, and what waited for the end of the handshake,
+ * have to go out. */
 static void after_tls_read(struct grpc_connection *connection, bool is_full) {
     if (connection->state != CONNECTION_OPEN)
         return;
@@ -415,7 +447,8 @@ static void after_tls_read(struct grpc_connection *connection, bool is_full) {
         grpc_session_open(connection); /* its SETTINGS tell who waits for them that all is well */
     bool wants_write = connection->session && nghttp2_session_want_write(connection->session);
     bool has_more = wants_write || connection->out.size_bytes > 0;
-    if (connection->read_is_due || tls_stream_has_output(connection->tls) || (has_more && tls_stream_is_open(connection->tls)))
+    if (connection->read_is_due || tls_stream_has_output(connection->tls) ||
+        (has_more && tls_stream_is_open(connection->tls)))
         grpc_connection_schedule(connection);
 }
 
@@ -427,8 +460,10 @@ static void read_socket(struct grpc_connection *connection) {
         if (n > 0) {
             n_read += (size_t)n;
         } else if (n == 0) {
-            grpc_connection_break(connection, status_unavailable("the connection was closed by the peer"));
-        } else if (errno == EPROTO && connection->tls && connection->limits && tls_stream_is_plain(connection->tls)) {
+            grpc_connection_break(connection,
+                                  status_unavailable("the connection was closed by the peer"));
+        } else if (errno == EPROTO && connection->tls && connection->limits &&
+                   tls_stream_is_plain(connection->tls)) {
             tell_of_tls(connection);
         } else if (errno != EINTR) {
             if (errno != EAGAIN && errno != EWOULDBLOCK)
@@ -446,7 +481,8 @@ static void read_socket(struct grpc_connection *connection) {
 static void read_lingering(struct grpc_connection *connection) {
     ssize_t n = read(connection->fd, loop_read_buffer(connection->loop), LOOP_READ_BUFFER_BYTES);
     connection->n_lingered_bytes += n > 0 ? (size_t)n : 0;
-    if (n == 0 || connection->n_lingered_bytes > LINGER_BYTES || (n < 0 && errno != EINTR && errno != EAGAIN && errno != EWOULDBLOCK))
+    if (n == 0 || connection->n_lingered_bytes > LINGER_BYTES ||
+        (n < 0 && errno != EINTR && errno != EAGAIN && errno != EWOULDBLOCK))
         grpc_connection_break(connection, NULL);
 }
 
@@ -474,7 +510,8 @@ static void on_socket(uv_poll_t *poll, int status, int events) {
 
 /* ---- streams ---- */
 
-void grpc_stream_init(struct grpc_stream *stream, const struct grpc_role *role, struct grpc_quota *quota, grpc_align_fn *align) {
+void grpc_stream_init(struct grpc_stream *stream, const struct grpc_role *role,
+                      struct grpc_quota *quota, grpc_align_fn *align) {
     stream->n_refs = 1;
     stream->id = 0;
     stream->role = role;

@@ -1,10 +1,13 @@
-/* One HTTP/2 connection: an nghttp2 session over a socket on the loop. What the server and the client share.
+/* One HTTP/2 connection: an nghttp2 session over a socket on the loop. What the server and the
+ * client share.
  *
- *   socket readable → read → nghttp2 → the role's callbacks (they note and submit; no user code) → dispatch: user code runs
- *   submit (reply, request, reset) → a turn is deferred → at the quiescent point: nghttp2 → output queue → one writev
+ *   socket readable → read → nghttp2 → the role's callbacks (they note and submit; no user code)
+ *   → dispatch: user code runs submit (reply, request, reset) → a turn is deferred → at the
+ *   quiescent point: nghttp2 → output queue → one writev
  *
- * nghttp2 is entered from two places only, the read and the turn, and user code runs in neither's inside. A broken connection
- * closes its socket at once and is torn down by its next turn, never under a caller's feet.
+ * nghttp2 is entered from two places only, the read and the turn, and user code runs in
+ * neither's inside. A broken connection closes its socket at once and is torn down by its next
+ * turn, never under a caller's feet.
  *
  *   OPEN ── session over (GOAWAY, drained) and all written ──► LINGERING (our side shut; waits for the peer's end, 1 s at most)
  *     │     or the peer broke a limit of the guard's: GOAWAY
@@ -27,14 +30,16 @@
 struct grpc_connection;
 struct grpc_role;
 
-/* What a server's call and a client's call both are. Counted: by the session while the stream is open, and by who else needs it. */
+/* What a server's call and a client's call both are. Counted: by the session while the stream is
+ * open, and by who else needs it. */
 struct grpc_stream {
     unsigned n_refs;
     int32_t id;
     const struct grpc_role *role;
     struct grpc_connection *connection; /* NULL once the stream is closed */
     struct list link;                   /* in connection->streams */
-    struct list ready_link;             /* in connection->ready while on_ready is due; holds a reference */
+    /* in connection->ready while on_ready is due; holds a reference */
+    struct list ready_link;
     struct grpc_receiver in;
     struct grpc_sender *out;  /* NULL until a message is submitted */
     struct grpc_sender *next; /* a streaming reply's message that waits for `out` to be gone */
@@ -48,21 +53,36 @@ struct grpc_stream {
 /* The two ends. Inside nghttp2 (marked *) a role may submit frames, but runs no user code. */
 struct grpc_role {
     bool is_server;
-    struct metric *bytes_received, *bytes_sent;                                         /* may be NULL */
-    struct grpc_stream *(*new_stream)(struct grpc_connection *connection);              /* * a peer's request begins */
+    /* may be NULL */
+    struct metric *bytes_received, *bytes_sent;
+    /* * a peer's request begins */
+    struct grpc_stream *(*new_stream)(struct grpc_connection *connection);
     void (*on_header)(struct grpc_stream *stream, struct span name, struct span value); /* * */
-    void (*on_headers_end)(struct grpc_stream *stream);                                 /* * after each header block */
-    void (*on_refused)(struct grpc_stream *stream, struct status *why_take);            /* * the message breaks a rule */
-    void (*on_end)(struct grpc_stream *stream);                                         /* * the peer's last byte */
-    void (*on_gone)(struct grpc_stream *stream, struct status *why_take);               /* * closed; NULL: in good order */
-    void (*on_goaway)(struct grpc_connection *connection);                              /* * may be NULL */
-    bool (*submit_trailers)(struct grpc_stream *stream);                                /* * a server's message ends; NULL: no trailers */
-    void (*on_ready)(struct grpc_stream *stream);                                       /* as grpc_stream_wake asked; may be NULL */
-    void (*on_closed)(struct grpc_connection *connection);                              /* before its memory goes */
+    /* * after each header block */
+    void (*on_headers_end)(struct grpc_stream *stream);
+    /* * the message breaks a rule */
+    void (*on_refused)(struct grpc_stream *stream, struct status *why_take);
+    /* * the peer's last byte */
+    void (*on_end)(struct grpc_stream *stream);
+    /* * closed; NULL: in good order */
+    void (*on_gone)(struct grpc_stream *stream, struct status *why_take);
+    /* * may be NULL */
+    void (*on_goaway)(struct grpc_connection *connection);
+    /* * a server's message ends; NULL: no trailers */
+    bool (*submit_trailers)(struct grpc_stream *stream);
+    /* as grpc_stream_wake asked; may be NULL */
+    void (*on_ready)(struct grpc_stream *stream);
+    /* before its memory goes */
+    void (*on_closed)(struct grpc_connection *connection);
     void (*free_stream)(struct grpc_stream *stream);
 };
 
-enum grpc_connection_state { CONNECTION_OPEN, CONNECTION_LINGERING, CONNECTION_BROKEN, CONNECTION_BURIED };
+enum grpc_connection_state {
+    CONNECTION_OPEN,
+    CONNECTION_LINGERING,
+    CONNECTION_BROKEN,
+    CONNECTION_BURIED
+};
 
 struct grpc_connection {
     struct list link; /* the owner's */
@@ -74,16 +94,20 @@ struct grpc_connection {
     struct status *why;       /* it broke; NULL: in good order */
     nghttp2_session *session; /* a server's: NULL until the peer speaks, for it takes a dozen KiB */
     int fd;
-    struct tls_stream *tls;   /* NULL: in the clear */
-    struct status *calls_get; /* a server's: what every call gets; the connection ends after the first. NULL: they are served */
-    bool read_is_due;         /* bytes lie in `tls` of which the socket knows nothing: the turn reads on */
+    struct tls_stream *tls; /* NULL: in the clear */
+    /* a server's: what every call gets; the connection ends after the first. NULL: they are
+     * served */
+    struct status *calls_get;
+    /* bytes lie in `tls` of which the socket knows nothing: the turn reads on */
+    bool read_is_due;
     uv_poll_t poll;
     int poll_events;
     struct loop_timer timer;                 /* the handshake's, then the lingering's limit */
     bool has_settings;                       /* the peer's first SETTINGS came */
     const struct grpc_server_limits *limits; /* NULL: a client's */
     struct grpc_preface *preface;            /* a server's, until the first bytes of HTTP/2 came */
-    char *relay_task;                        /* the task whose client port the peer dialled; NULL: none */
+    /* the task whose client port the peer dialled; NULL: none */
+    char *relay_task;
     struct grpc_guard guard;
     enum grpc_refusal refusal;  /* of the guard's; the connection ends as soon as nghttp2 is left */
     int64_t n_open;             /* streams */
@@ -99,22 +123,28 @@ struct grpc_connection {
     struct list streams; /* open ones */
     struct list ready;
     struct grpc_output out;
-    int32_t data_stream_id; /* of the DATA frame that is being read, and how much of it is to come */
+    /* of the DATA frame that is being read, and how much of it is to come */
+    int32_t data_stream_id;
     size_t data_left;
 };
 
-/* Takes the socket (non-blocking). A client sends SETTINGS, a server answers with its own. The limits are borrowed; NULL: a client's. */
-struct grpc_connection *grpc_connection_new(struct loop *loop, int fd_take, const struct grpc_role *role, void *owner,
+/* Takes the socket (non-blocking). A client sends SETTINGS, a server answers with its own. The
+ * limits are borrowed; NULL: a client's. */
+struct grpc_connection *grpc_connection_new(struct loop *loop, int fd_take,
+                                            const struct grpc_role *role, void *owner,
                                             const struct grpc_server_limits *limits);
 /* Right after: it speaks TLS, but for what may stand before (rpc/grpc/grpc_preface.h). */
 void grpc_connection_secure(struct grpc_connection *connection, struct tls_stream *stream_take);
 /* Its calls are not served. Takes the status. */
 void grpc_connection_refuse_calls(struct grpc_connection *connection, struct status *why_take);
-/* Breaks it: streams end with `why` (UNAVAILABLE without one), on_closed follows. Twice is harmless. */
+/* Breaks it: streams end with `why` (UNAVAILABLE without one), on_closed follows. Twice is
+ * harmless. */
 void grpc_connection_break(struct grpc_connection *connection, struct status *why_take);
-/* Its peer goes beyond a limit: GOAWAY says so, its streams end, and it closes. Not inside nghttp2. */
+/* Its peer goes beyond a limit: GOAWAY says so, its streams end, and it closes. Not inside
+ * nghttp2. */
 void grpc_connection_expel(struct grpc_connection *connection, enum grpc_refusal refusal);
-/* Tells the peer that the end comes; after what it sent until it knew, no new streams; closes when the live ones are done. */
+/* Tells the peer that the end comes; after what it sent until it knew, no new streams; closes
+ * when the live ones are done. */
 void grpc_connection_drain(struct grpc_connection *connection);
 /* The peer knows of the drain, or has had time enough. Inside nghttp2, too. */
 void grpc_connection_finish_drain(struct grpc_connection *connection);
@@ -124,7 +154,8 @@ void grpc_connection_schedule(struct grpc_connection *connection);
 void grpc_connection_feed(struct grpc_connection *connection, const char *bytes, size_t len);
 
 /* With one reference. */
-void grpc_stream_init(struct grpc_stream *stream, const struct grpc_role *role, struct grpc_quota *quota, grpc_align_fn *align);
+void grpc_stream_init(struct grpc_stream *stream, const struct grpc_role *role,
+                      struct grpc_quota *quota, grpc_align_fn *align);
 /* The connection takes the caller's reference, until on_gone. */
 void grpc_stream_attach_take(struct grpc_stream *stream_take, struct grpc_connection *connection);
 static inline struct grpc_stream *grpc_stream_ref(struct grpc_stream *stream) {
@@ -134,20 +165,29 @@ static inline struct grpc_stream *grpc_stream_ref(struct grpc_stream *stream) {
 void grpc_stream_unref(struct grpc_stream *stream);
 /* on_ready follows outside nghttp2. */
 void grpc_stream_wake(struct grpc_connection *connection, struct grpc_stream *stream);
-/* A reply (server) or request (client): headers, then the message unless body is NULL, then the role's trailers; without a body the
- * headers end the stream. With is_streaming set before, more messages may follow. False when the stream cannot take it. */
-bool grpc_stream_send(struct grpc_stream *stream, const nghttp2_nv *headers, size_t n_headers, struct grpc_body *body);
+/* A reply (server) or request (client): headers, then the message unless body is NULL, then the
+ * role's trailers; without a body the headers end the stream. With is_streaming set before, more
+ * messages may follow. False when the stream cannot take it. */
+bool grpc_stream_send(struct grpc_stream *stream, const nghttp2_nv *headers, size_t n_headers,
+                      struct grpc_body *body);
 /* A streaming reply's next message, in place of one that still waits. */
 void grpc_stream_send_next(struct grpc_stream *stream, struct grpc_body *body);
 /* Something changed that nghttp2 waits for: a message, or is_streaming ended. */
 void grpc_stream_resume(struct grpc_stream *stream);
 void grpc_stream_reset(struct grpc_stream *stream, uint32_t error_code);
 
-/* A header field: a value that recurs (indexed by HPACK), one that does not, and one that is static on top. Names are static. */
-#define GRPC_NV(name_, value_, value_len_) GRPC_NV_FLAGS(name_, value_, value_len_, NGHTTP2_NV_FLAG_NONE)
-#define GRPC_NV_ONCE(name_, value_, value_len_) GRPC_NV_FLAGS(name_, value_, value_len_, NGHTTP2_NV_FLAG_NO_INDEX)
-#define GRPC_NV_STATIC(name_, value_) GRPC_NV_FLAGS(name_, value_, sizeof(value_) - 1, NGHTTP2_NV_FLAG_NO_COPY_VALUE)
-#define GRPC_NV_FLAGS(name_, value_, value_len_, flags_) \
-    (nghttp2_nv) { (uint8_t *)(name_), (uint8_t *)(value_), sizeof(name_) - 1, (value_len_), (flags_) | NGHTTP2_NV_FLAG_NO_COPY_NAME }
+/* A header field: a value that recurs (indexed by HPACK), one that does not, and one that is
+ * static on top. Names are static. */
+#define GRPC_NV(name_, value_, value_len_) \
+    GRPC_NV_FLAGS(name_, value_, value_len_, NGHTTP2_NV_FLAG_NONE)
+#define GRPC_NV_ONCE(name_, value_, value_len_) \
+    GRPC_NV_FLAGS(name_, value_, value_len_, NGHTTP2_NV_FLAG_NO_INDEX)
+#define GRPC_NV_STATIC(name_, value_) \
+    GRPC_NV_FLAGS(name_, value_, sizeof(value_) - 1, NGHTTP2_NV_FLAG_NO_COPY_VALUE)
+#define GRPC_NV_FLAGS(name_, value_, value_len_, flags_)                          \
+    (nghttp2_nv) {                                                                \
+        (uint8_t *)(name_), (uint8_t *)(value_), sizeof(name_) - 1, (value_len_), \
+            (flags_) | NGHTTP2_NV_FLAG_NO_COPY_NAME                               \
+    }
 
 #endif

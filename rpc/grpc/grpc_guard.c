@@ -2,13 +2,17 @@
 
 enum {
     BURST_S = 10,
-    BLOCK_FACTOR = 4,          /* a header block may be so much longer than a call's headers: refusing the call must come before the end */
-    FIELD_OVERHEAD = 32,       /* what HTTP/2 adds to each field when it counts a header list */
-    SMALL_DATA_BYTES = 256,    /* a DATA frame below, that does not end its stream, is no progress worth its header */
-    SETTINGS_COST = 50,        /* a new window size is applied to each open stream */
-    CALL_CREDIT = 9,           /* its HEADERS, and what a client sends for it besides DATA */
-    BYTES_PER_TOKEN = 4096,    /* of messages */
-    MAX_CONTROL_BYTES = 16384, /* of a frame that is neither DATA nor headers; we announce more for DATA's sake */
+    /* a header block may be so much longer than a call's headers: refusing the call must come
+     * before the end */
+    BLOCK_FACTOR = 4,
+    FIELD_OVERHEAD = 32, /* what HTTP/2 adds to each field when it counts a header list */
+    /* a DATA frame below, that does not end its stream, is no progress worth its header */
+    SMALL_DATA_BYTES = 256,
+    SETTINGS_COST = 50,     /* a new window size is applied to each open stream */
+    CALL_CREDIT = 9,        /* its HEADERS, and what a client sends for it besides DATA */
+    BYTES_PER_TOKEN = 4096, /* of messages */
+    /* of a frame that is neither DATA nor headers; we announce more for DATA's sake */
+    MAX_CONTROL_BYTES = 16384,
 };
 
 static void bucket_fill(struct grpc_bucket *bucket, int64_t tokens_milli) {
@@ -26,10 +30,12 @@ static bool bucket_take(struct grpc_bucket *bucket, int64_t n, int64_t now_ms) {
 }
 
 static void bucket_init(struct grpc_bucket *bucket, int64_t per_s, int64_t now_ms) {
-    *bucket = (struct grpc_bucket){.per_s = per_s, .level_milli = per_s * BURST_S * 1000, .filled_ms = now_ms};
+    *bucket = (struct grpc_bucket){
+        .per_s = per_s, .level_milli = per_s * BURST_S * 1000, .filled_ms = now_ms};
 }
 
-void grpc_guard_init(struct grpc_guard *guard, const struct grpc_server_limits *limits, int64_t now_ms) {
+void grpc_guard_init(struct grpc_guard *guard, const struct grpc_server_limits *limits,
+                     int64_t now_ms) {
     *guard = (struct grpc_guard){.is_on = limits != NULL};
     if (!limits)
         return;
@@ -49,7 +55,8 @@ static int64_t cost_of(const nghttp2_frame_hd *hd) {
     }
 }
 
-enum grpc_refusal grpc_guard_frame(struct grpc_guard *guard, const nghttp2_frame_hd *hd, int64_t now_ms) {
+enum grpc_refusal grpc_guard_frame(struct grpc_guard *guard, const nghttp2_frame_hd *hd,
+                                   int64_t now_ms) {
     bool is_block = hd->type == NGHTTP2_HEADERS || hd->type == NGHTTP2_CONTINUATION;
     if (!guard->is_on)
         return REFUSED_NOTHING;
@@ -65,16 +72,20 @@ enum grpc_refusal grpc_guard_frame(struct grpc_guard *guard, const nghttp2_frame
     int64_t cost = cost_of(hd);
     if (cost > 0 && !bucket_take(&guard->frames, cost, now_ms))
         return REFUSED_CONTROL;
-    return hd->type == NGHTTP2_RST_STREAM && !bucket_take(&guard->resets, 1, now_ms) ? REFUSED_RESETS : REFUSED_NOTHING;
+    return hd->type == NGHTTP2_RST_STREAM && !bucket_take(&guard->resets, 1, now_ms)
+               ? REFUSED_RESETS
+               : REFUSED_NOTHING;
 }
 
 enum grpc_refusal grpc_guard_field(struct grpc_guard *guard, size_t len) {
     guard->field_bytes += (int64_t)len + FIELD_OVERHEAD;
-    return guard->is_on && guard->field_bytes > guard->max_block_bytes ? REFUSED_HEADERS : REFUSED_NOTHING;
+    return guard->is_on && guard->field_bytes > guard->max_block_bytes ? REFUSED_HEADERS
+                                                                       : REFUSED_NOTHING;
 }
 
 enum grpc_refusal grpc_guard_reset_sent(struct grpc_guard *guard, int64_t now_ms) {
-    return guard->is_on && !bucket_take(&guard->resets, 1, now_ms) ? REFUSED_RESETS : REFUSED_NOTHING;
+    return guard->is_on && !bucket_take(&guard->resets, 1, now_ms) ? REFUSED_RESETS
+                                                                   : REFUSED_NOTHING;
 }
 
 void grpc_guard_call_begins(struct grpc_guard *guard) {

@@ -27,18 +27,22 @@ static const struct grpc_method methods[] = {
     {"/grpc.health.v1.Health/Watch", on_watch, NULL},
 };
 
-bool grpc_health_owns(const struct grpc_method *method) { return method >= methods && method < methods + ARRAY_LEN(methods); }
+bool grpc_health_owns(const struct grpc_method *method) {
+    return method >= methods && method < methods + ARRAY_LEN(methods);
+}
 
 static enum health_status ask(const struct grpc_health *health) {
     const struct grpc_server *server = health->server;
-    bool is_serving = !server->is_draining && (!server->options.is_serving || server->options.is_serving(server->options.service));
+    bool is_serving = !server->is_draining && (!server->options.is_serving ||
+                                               server->options.is_serving(server->options.service));
     return is_serving ? HEALTH_SERVING : HEALTH_NOT_SERVING;
 }
 
 struct grpc_health *grpc_health_new(struct grpc_server *server) {
     struct grpc_health *health = xcalloc(1, sizeof(*health));
     health->server = server;
-    health->status = HEALTH_NOT_SERVING; /* the service may not be whole yet: asked at the first call */
+    /* the service may not be whole yet: asked at the first call */
+    health->status = HEALTH_NOT_SERVING;
     list_init(&health->watchers);
     for (size_t i = 0; i < ARRAY_LEN(methods); i++)
         strmap_put(&server->methods, methods[i].path, (void *)&methods[i]);
@@ -77,7 +81,8 @@ static void on_check(void *arg, struct grpc_call *call) {
     grpc_health_review(health);
     struct status *st = read_request(grpc_call_message(call)->body, &service);
     if (!st && !is_known(health, service))
-        st = status_new(STATUS_NOT_FOUND, "unknown service '%.*s'", (int)MIN(service.len, (size_t)128), service.data);
+        st = status_new(STATUS_NOT_FOUND, "unknown service '%.*s'",
+                        (int)MIN(service.len, (size_t)128), service.data);
     if (st) {
         grpc_call_fail(call, st);
         return;
@@ -101,7 +106,9 @@ static void end_watch(struct watcher *watcher, struct status *why_take) {
     grpc_call_fail(call, why_take);
 }
 
-static void on_cancel(struct grpc_call *call, void *user) { end_watch(user, status_new(STATUS_CANCELLED, "the client left")); }
+static void on_cancel(struct grpc_call *call, void *user) {
+    end_watch(user, status_new(STATUS_CANCELLED, "the client left"));
+}
 
 static void on_watch(void *arg, struct grpc_call *call) {
     struct grpc_health *health = arg;
@@ -141,5 +148,6 @@ void grpc_health_stop(struct grpc_health *health) {
         return;
     grpc_health_review(health);
     LIST_FOR_EACH_SAFE (link, next, &health->watchers)
-        end_watch(LIST_ENTRY(link, struct watcher, link), status_unavailable("the server is shutting down"));
+        end_watch(LIST_ENTRY(link, struct watcher, link),
+                  status_unavailable("the server is shutting down"));
 }

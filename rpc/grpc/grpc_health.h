@@ -11,7 +11,8 @@
 
 struct grpc_health;
 
-struct grpc_health *grpc_health_new(struct grpc_server *server); /* joins its methods to the server's */
+/* joins its methods to the server's */
+struct grpc_health *grpc_health_new(struct grpc_server *server);
 bool grpc_health_owns(const struct grpc_method *method);
 /* These three accept NULL. */
 void grpc_health_review(struct grpc_health *health);

@@ -42,8 +42,10 @@ enum grpc_encoding grpc_encoding_find(struct span name) {
 
 /* ---- life ---- */
 
-struct grpc_inflater *grpc_inflater_new(struct grpc_message compressed_take, enum grpc_encoding encoding, grpc_align_fn *align,
-                                        struct grpc_quota *quota, const struct grpc_server_limits *limits) {
+struct grpc_inflater *grpc_inflater_new(struct grpc_message compressed_take,
+                                        enum grpc_encoding encoding, grpc_align_fn *align,
+                                        struct grpc_quota *quota,
+                                        const struct grpc_server_limits *limits) {
     struct grpc_inflater *inflater = xcalloc(1, sizeof(*inflater));
     inflater->encoding = encoding;
     inflater->in = compressed_take;
@@ -72,25 +74,30 @@ void grpc_inflater_free(struct grpc_inflater *inflater) {
 
 /* ---- limits ---- */
 
-static struct status *check_size(struct grpc_inflater *inflater, size_t size, enum grpc_refusal *ret_refusal) {
+static struct status *check_size(struct grpc_inflater *inflater, size_t size,
+                                 enum grpc_refusal *ret_refusal) {
     const struct grpc_server_limits *limits = inflater->limits;
     const char *name = encoding_names[inflater->encoding];
     *ret_refusal = REFUSED_INFLATE;
     if ((int64_t)size > limits->max_inflate_bytes)
-        return status_exhausted("a %s message of %zu bytes inflates beyond the limit of %" PRId64 " bytes", name, inflater->in.body.len,
-                                limits->max_inflate_bytes);
+        return status_exhausted("a %s message of %zu bytes inflates beyond the limit of %" PRId64
+                                " bytes",
+                                name, inflater->in.body.len, limits->max_inflate_bytes);
     if ((int64_t)size > limits->max_inflate_ratio * (int64_t)inflater->in.body.len)
-        return status_exhausted("a %s message of %zu bytes inflates beyond %" PRId64 " times its size, the limit", name,
-                                inflater->in.body.len, limits->max_inflate_ratio);
+        return status_exhausted("a %s message of %zu bytes inflates beyond %" PRId64
+                                " times its size, the limit",
+                                name, inflater->in.body.len, limits->max_inflate_ratio);
     *ret_refusal = REFUSED_NOTHING;
     return NULL;
 }
 
-static struct status *charge(struct grpc_inflater *inflater, size_t len, enum grpc_refusal *ret_refusal) {
+static struct status *charge(struct grpc_inflater *inflater, size_t len,
+                             enum grpc_refusal *ret_refusal) {
     struct grpc_quota *quota = inflater->quota;
     if ((int64_t)len > quota->limit_bytes - quota->in_use_bytes) {
         *ret_refusal = REFUSED_INFLIGHT;
-        return status_exhausted("no room to inflate a message to %zu bytes: %" PRId64 " of %" PRId64 " bytes are in flight",
+        return status_exhausted("no room to inflate a message to %zu bytes: %" PRId64 " of %" PRId64
+                                " bytes are in flight",
                                 inflater->size_bytes, quota->in_use_bytes, quota->limit_bytes);
     }
     quota->in_use_bytes += (int64_t)len;
@@ -104,18 +111,21 @@ static struct status *begin_pass(struct grpc_inflater *inflater) {
     inflater->z = (z_stream){0};
     inflater->n_read = inflater->n_written = 0;
     inflater->is_at_end = false;
-    if (inflateInit2(&inflater->z, inflater->encoding == GRPC_GZIP ? GZIP_WINDOW_BITS : ZLIB_WINDOW_BITS) != Z_OK)
+    if (inflateInit2(&inflater->z,
+                     inflater->encoding == GRPC_GZIP ? GZIP_WINDOW_BITS : ZLIB_WINDOW_BITS) != Z_OK)
         return status_exhausted("no memory to inflate a message");
     inflater->has_z = true;
     return NULL;
 }
 
 static struct status *corrupt(const struct grpc_inflater *inflater, const char *what) {
-    return status_internal("the message's %s data are corrupt: %s", encoding_names[inflater->encoding], what);
+    return status_internal("the message's %s data are corrupt: %s",
+                           encoding_names[inflater->encoding], what);
 }
 
 /* Writes up to `room` bytes to `out`. */
-static struct status *inflate_piece(struct grpc_inflater *inflater, char *out, size_t room, int64_t *budget) {
+static struct status *inflate_piece(struct grpc_inflater *inflater, char *out, size_t room,
+                                    int64_t *budget) {
     z_stream *z = &inflater->z;
     size_t n_in = MIN(inflater->in.body.len - inflater->n_read, (size_t)PIECE_BYTES);
     size_t n_out = MIN(room, (size_t)PIECE_BYTES);
@@ -132,17 +142,23 @@ static struct status *inflate_piece(struct grpc_inflater *inflater, char *out, s
         return status_exhausted("no memory to inflate a message");
     if (rc == Z_STREAM_END) {
         inflater->is_at_end = true;
-        return inflater->n_read < inflater->in.body.len ? corrupt(inflater, "bytes follow their end") : NULL;
+        return inflater->n_read < inflater->in.body.len
+                   ? corrupt(inflater, "bytes follow their end")
+                   : NULL;
     }
     if (rc != Z_OK && rc != Z_BUF_ERROR)
-        return corrupt(inflater, z->msg ? z->msg : rc == Z_NEED_DICT ? "they need a dictionary" : "unknown");
+        return corrupt(inflater, z->msg              ? z->msg
+                                 : rc == Z_NEED_DICT ? "they need a dictionary"
+                                                     : "unknown");
     if (n_read == 0 && n_written == 0 && inflater->n_read == inflater->in.body.len && n_out > 0)
         return corrupt(inflater, "they are cut short");
     return NULL;
 }
 
-/* Goes on writing `size` bytes to `base`, then to the end of the data, which must be right there. */
-static struct status *inflate_into(struct grpc_inflater *inflater, char *base, size_t size, bool is_whole, int64_t *budget) {
+/* Goes on writing `size` bytes to `base`, then to the end of the data, which must be right
+ * there. */
+static struct status *inflate_into(struct grpc_inflater *inflater, char *base, size_t size,
+                                   bool is_whole, int64_t *budget) {
     char beyond;
     while (*budget > 0 && !inflater->is_at_end && (inflater->n_written < size || is_whole)) {
         bool is_full = inflater->n_written >= size;
@@ -166,7 +182,8 @@ static struct status *begin(struct grpc_inflater *inflater, enum grpc_refusal *r
     if (in.len < GZIP_TRAILER_BYTES)
         return corrupt(inflater, "they are cut short");
     const uint8_t *size = (const uint8_t *)in.data + in.len - 4;
-    inflater->size_bytes = (size_t)size[0] | (size_t)size[1] << 8 | (size_t)size[2] << 16 | (size_t)size[3] << 24;
+    inflater->size_bytes =
+        (size_t)size[0] | (size_t)size[1] << 8 | (size_t)size[2] << 16 | (size_t)size[3] << 24;
     struct status *too_large = check_size(inflater, inflater->size_bytes, ret_refusal);
     if (!too_large)
         inflater->phase = INFLATE_HEAD;
@@ -175,7 +192,8 @@ static struct status *begin(struct grpc_inflater *inflater, enum grpc_refusal *r
     return NULL;
 }
 
-static struct status *count(struct grpc_inflater *inflater, int64_t *budget, enum grpc_refusal *ret_refusal) {
+static struct status *count(struct grpc_inflater *inflater, int64_t *budget,
+                            enum grpc_refusal *ret_refusal) {
     char dropped[PIECE_BYTES];
     while (*budget > 0 && !inflater->is_at_end) {
         TRY(inflate_piece(inflater, dropped, sizeof(dropped), budget));
@@ -189,14 +207,17 @@ static struct status *count(struct grpc_inflater *inflater, int64_t *budget, enu
     return begin_pass(inflater);
 }
 
-static struct status *read_head(struct grpc_inflater *inflater, int64_t *budget, enum grpc_refusal *ret_refusal) {
+static struct status *read_head(struct grpc_inflater *inflater, int64_t *budget,
+                                enum grpc_refusal *ret_refusal) {
     size_t wanted = inflater->align ? MIN(inflater->size_bytes, (size_t)GRPC_HEAD_BYTES) : 0;
     if (wanted > 0 && !inflater->head)
         inflater->head = xmalloc(wanted);
     TRY(inflate_into(inflater, inflater->head, wanted, false, budget));
     if (inflater->n_written < wanted)
         return inflater->is_at_end ? corrupt(inflater, "they are shorter than they say") : NULL;
-    size_t offset = wanted > 0 ? inflater->align((struct span){inflater->head, wanted}, inflater->size_bytes) : 0;
+    size_t offset =
+        wanted > 0 ? inflater->align((struct span){inflater->head, wanted}, inflater->size_bytes)
+                   : 0;
     size_t pad = (size_t)-offset % BUFFER_ALIGN;
     TRY(charge(inflater, wanted, ret_refusal));
     inflater->phase = INFLATE_BODY;
@@ -213,7 +234,8 @@ static struct status *read_head(struct grpc_inflater *inflater, int64_t *budget,
     return NULL;
 }
 
-static struct status *read_body(struct grpc_inflater *inflater, int64_t *budget, enum grpc_refusal *ret_refusal) {
+static struct status *read_body(struct grpc_inflater *inflater, int64_t *budget,
+                                enum grpc_refusal *ret_refusal) {
     size_t before = inflater->n_written;
     TRY(inflate_into(inflater, inflater->body, inflater->size_bytes, true, budget));
     TRY(charge(inflater, inflater->n_written - before, ret_refusal));
@@ -226,7 +248,8 @@ static struct status *read_body(struct grpc_inflater *inflater, int64_t *budget,
     return NULL;
 }
 
-struct status *grpc_inflater_step(struct grpc_inflater *inflater, int64_t *budget_bytes, bool *ret_done, enum grpc_refusal *ret_refusal) {
+struct status *grpc_inflater_step(struct grpc_inflater *inflater, int64_t *budget_bytes,
+                                  bool *ret_done, enum grpc_refusal *ret_refusal) {
     *ret_refusal = REFUSED_NOTHING;
     *ret_done = false;
     if (inflater->phase == INFLATE_BEGIN)
@@ -243,7 +266,9 @@ struct status *grpc_inflater_step(struct grpc_inflater *inflater, int64_t *budge
 
 struct grpc_message grpc_inflater_take(struct grpc_inflater *inflater, size_t *ret_charged_bytes) {
     CHECK(inflater->phase == INFLATE_DONE);
-    struct grpc_message message = {.buffer = inflater->buffer, .body = {inflater->buffer ? inflater->body : "", inflater->size_bytes}};
+    struct grpc_message message = {
+        .buffer = inflater->buffer,
+        .body = {inflater->buffer ? inflater->body : "", inflater->size_bytes}};
     *ret_charged_bytes = inflater->charged_bytes - STATE_BYTES;
     inflater->buffer = NULL;
     inflater->charged_bytes = STATE_BYTES;

@@ -7,7 +7,8 @@
 #include "common/base/metrics.h"
 #include "common/base/str.h"
 
-/* A limit: its name in /metrics and on /statusz, why a connection ends there, and where its number and its use are. */
+/* A limit: its name in /metrics and on /statusz, why a connection ends there, and where its
+ * number and its use are. */
 static const struct limit_row {
     const char *name, *text;
     size_t limit, use;
@@ -16,23 +17,31 @@ static const struct limit_row {
 #define ROW(name_, text_, limit_, use_) \
     { name_, text_, offsetof(struct grpc_server_limits, limit_), use_ }
 #define USE(field) offsetof(struct grpc_use, field)
-    [REFUSED_CONNECTION] = ROW("connections", "too many connections", max_connections, USE(connections)),
+    [REFUSED_CONNECTION] =
+        ROW("connections", "too many connections", max_connections, USE(connections)),
     [REFUSED_CALL] = ROW("calls", "too many calls", max_calls, USE(calls)),
     [REFUSED_STREAM] = ROW("streams", "too many streams", max_streams, USE(streams)),
-    [REFUSED_HEADERS] = ROW("header_bytes", "a header block beyond four times the limit of a call's headers", max_header_bytes, NO_USE),
+    [REFUSED_HEADERS] =
+        ROW("header_bytes", "a header block beyond four times the limit of a call's headers",
+            max_header_bytes, NO_USE),
     [REFUSED_RESETS] = ROW("resets", "too many streams were reset", max_resets_per_s, NO_USE),
-    [REFUSED_CONTROL] = ROW("control_frames", "too many frames that move no call on", max_control_per_s, NO_USE),
+    [REFUSED_CONTROL] =
+        ROW("control_frames", "too many frames that move no call on", max_control_per_s, NO_USE),
     [REFUSED_MESSAGE] = ROW("message_bytes", "a message is too long", max_message_bytes, NO_USE),
-    [REFUSED_INFLIGHT] = ROW("inflight_bytes", "too many bytes in flight", max_inflight_bytes, USE(inflight_bytes)),
-    [REFUSED_INFLATE] = ROW("inflate_bytes", "a message inflates too far", max_inflate_bytes, NO_USE),
-    [REFUSED_HANDSHAKE] = ROW("handshake_ms", "no HTTP/2 settings came in time", handshake_timeout_ms, NO_USE),
-    [REFUSED_STALL] = ROW("stall_ms", "the peer neither sends nor takes what it began", stall_timeout_ms, NO_USE),
+    [REFUSED_INFLIGHT] =
+        ROW("inflight_bytes", "too many bytes in flight", max_inflight_bytes, USE(inflight_bytes)),
+    [REFUSED_INFLATE] =
+        ROW("inflate_bytes", "a message inflates too far", max_inflate_bytes, NO_USE),
+    [REFUSED_HANDSHAKE] =
+        ROW("handshake_ms", "no HTTP/2 settings came in time", handshake_timeout_ms, NO_USE),
+    [REFUSED_STALL] =
+        ROW("stall_ms", "the peer neither sends nor takes what it began", stall_timeout_ms, NO_USE),
 };
 
-#define REFUSAL(reason)                                                                                  \
-    {                                                                                                    \
-        .kind = METRIC_COUNTER, .name = "millrace_grpc_refused_total", .labels = "limit=\"" reason "\"", \
-        .help = "gRPC connections and calls refused by a limit"                                          \
+#define REFUSAL(reason)                                                                           \
+    {                                                                                             \
+        .kind = METRIC_COUNTER, .name = "millrace_grpc_refused_total",                            \
+        .labels = "limit=\"" reason "\"", .help = "gRPC connections and calls refused by a limit" \
     }
 static struct metric refused[N_REFUSALS] = {
     [REFUSED_CONNECTION] = REFUSAL("connections"), [REFUSED_CALL] = REFUSAL("calls"),
@@ -54,8 +63,9 @@ void grpc_refusal_log(enum grpc_refusal refusal) {
     static struct log_limit limit;
     int64_t n_silent;
     if (log_limit_pass(&limit, &n_silent))
-        log_info("closed a client's connection: %s (%" PRId64 " others were closed since the last such line)", rows[refusal].text,
-                 n_silent);
+        log_info("closed a client's connection: %s (%" PRId64
+                 " others were closed since the last such line)",
+                 rows[refusal].text, n_silent);
 }
 
 const char *grpc_refusal_text(enum grpc_refusal refusal) { return rows[refusal].text; }
@@ -103,15 +113,18 @@ void grpc_limits_fill(struct grpc_server_limits *limits) {
     limits->max_inflate_ratio = MIN(limits->max_inflate_ratio, (int64_t)INT32_MAX);
 }
 
-void grpc_limits_describe(const struct grpc_server_limits *limits, const struct grpc_use *use, struct str *out) {
+void grpc_limits_describe(const struct grpc_server_limits *limits, const struct grpc_use *use,
+                          struct str *out) {
     str_add_char(out, '{');
     for (int i = REFUSED_NOTHING + 1; i < N_REFUSALS; i++) {
         int64_t limit = *(const int64_t *)((const char *)limits + rows[i].limit);
-        str_addf(out, "%s\"%s\": {\"limit\": %" PRId64, i > REFUSED_NOTHING + 1 ? ", " : "", rows[i].name, limit);
+        str_addf(out, "%s\"%s\": {\"limit\": %" PRId64, i > REFUSED_NOTHING + 1 ? ", " : "",
+                 rows[i].name, limit);
         if (i == REFUSED_INFLATE)
             str_addf(out, ", \"ratio\": %" PRId64, limits->max_inflate_ratio);
         if (rows[i].use != NO_USE)
-            str_addf(out, ", \"in_use\": %" PRId64, *(const int64_t *)((const char *)use + rows[i].use));
+            str_addf(out, ", \"in_use\": %" PRId64,
+                     *(const int64_t *)((const char *)use + rows[i].use));
         str_addf(out, ", \"refused\": %" PRId64 "}", metric_get(&refused[i]));
     }
     str_add_char(out, '}');

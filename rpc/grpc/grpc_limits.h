@@ -1,4 +1,5 @@
-/* The limits of a gRPC server: their defaults, what is refused because of them and how often. Internal to rpc/grpc/grpc*. */
+/* The limits of a gRPC server: their defaults, what is refused because of them and how often.
+ * Internal to rpc/grpc/grpc*. */
 #ifndef MILLRACE_RPC_GRPC_GRPC_LIMITS_H
 #define MILLRACE_RPC_GRPC_GRPC_LIMITS_H
 
@@ -20,11 +21,12 @@ enum grpc_refusal {
     N_REFUSALS
 };
 
-void grpc_limits_fill(struct grpc_server_limits *limits); /* limits that are 0 take their defaults */
+/* limits that are 0 take their defaults */
+void grpc_limits_fill(struct grpc_server_limits *limits);
 void grpc_limits_register_metrics(void);
 void grpc_refusal_count(enum grpc_refusal refusal);
-/* Logs that a connection was closed because of it: a line a second at most, for a flood must not become one of lines, and a log that is
- * not read would hold up the daemon. Loop thread. */
+/* Logs that a connection was closed because of it: a line a second at most, for a flood must not
+ * become one of lines, and a log that is not read would hold up the daemon. Loop thread. */
 void grpc_refusal_log(enum grpc_refusal refusal);
 /* Why a connection is closed because of it, for GOAWAY and the log. */
 const char *grpc_refusal_text(enum grpc_refusal refusal);
@@ -33,6 +35,7 @@ const char *grpc_refusal_text(enum grpc_refusal refusal);
 struct grpc_use {
     int64_t connections, calls, streams, inflight_bytes;
 };
-void grpc_limits_describe(const struct grpc_server_limits *limits, const struct grpc_use *use, struct str *out);
+void grpc_limits_describe(const struct grpc_server_limits *limits, const struct grpc_use *use,
+                          struct str *out);
 
 #endif

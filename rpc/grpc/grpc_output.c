@@ -7,10 +7,11 @@
 #include "rpc/tls/tls_stream.h"
 
 enum {
-    COPY_BELOW_BYTES = 256,    /* a copy is cheaper than one more iovec and reference */
-    N_IOVECS = 128,            /* of one sendmsg */
-    COMPACT_BYTES = 64 * 1024, /* copied bytes that are written are dropped in steps of this at least */
-    KEEP_BYTES = 256 * 1024,   /* an idle connection keeps no more than this for copied bytes */
+    COPY_BELOW_BYTES = 256, /* a copy is cheaper than one more iovec and reference */
+    N_IOVECS = 128,         /* of one sendmsg */
+    /* copied bytes that are written are dropped in steps of this at least */
+    COMPACT_BYTES = 64 * 1024,
+    KEEP_BYTES = 256 * 1024, /* an idle connection keeps no more than this for copied bytes */
 };
 
 /* ---- messages ---- */
@@ -48,7 +49,8 @@ void grpc_output_fini(struct grpc_output *out) {
 
 static struct grpc_output_piece *add_piece(struct grpc_output *out) {
     if (out->end == out->capacity && out->first > out->capacity / 2) {
-        memmove(out->pieces, out->pieces + out->first, (out->end - out->first) * sizeof(*out->pieces));
+        memmove(out->pieces, out->pieces + out->first,
+                (out->end - out->first) * sizeof(*out->pieces));
         out->end -= out->first;
         out->first = 0;
     }
@@ -61,7 +63,8 @@ static struct grpc_output_piece *add_piece(struct grpc_output *out) {
 
 void grpc_output_add_copy(struct grpc_output *out, const void *bytes, size_t len) {
     if (out->copied_capacity - out->copied_len < len) {
-        out->copied_capacity = MAX(out->copied_capacity * 2, MAX(out->copied_len + len, (size_t)1024));
+        out->copied_capacity =
+            MAX(out->copied_capacity * 2, MAX(out->copied_len + len, (size_t)1024));
         out->copied = xrealloc(out->copied, out->copied_capacity);
     }
     memcpy(out->copied + out->copied_len, bytes, len);
@@ -75,7 +78,8 @@ void grpc_output_add_copy(struct grpc_output *out, const void *bytes, size_t len
         *add_piece(out) = (struct grpc_output_piece){.copied_at = at, .len = len};
 }
 
-static void add_shared(struct grpc_output *out, struct grpc_sender *sender, const char *data, size_t len) {
+static void add_shared(struct grpc_output *out, struct grpc_sender *sender, const char *data,
+                       size_t len) {
     if (len <= COPY_BELOW_BYTES) {
         grpc_output_add_copy(out, data, len);
         return;
@@ -159,10 +163,12 @@ static void compact_copied(struct grpc_output *out) {
 
 static ssize_t write_pieces(int fd, struct tls_stream *tls, struct iovec *iovecs, size_t n_iovecs) {
     struct msghdr message = {.msg_iov = iovecs, .msg_iovlen = n_iovecs};
-    return tls ? tls_socket_write(tls, fd, iovecs, (int)n_iovecs) : sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    return tls ? tls_socket_write(tls, fd, iovecs, (int)n_iovecs)
+               : sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-int grpc_output_write(struct grpc_output *out, int fd, struct tls_stream *tls, size_t *ret_written) {
+int grpc_output_write(struct grpc_output *out, int fd, struct tls_stream *tls,
+                      size_t *ret_written) {
     int error = 0;
     *ret_written = 0;
     if (tls && out->first == out->end && write_pieces(fd, tls, NULL, 0) < 0)
@@ -172,7 +178,8 @@ int grpc_output_write(struct grpc_output *out, int fd, struct tls_stream *tls, s
         size_t n_iovecs = MIN(out->end - out->first, (size_t)N_IOVECS), offered = 0;
         for (size_t i = 0; i < n_iovecs; i++) {
             struct grpc_output_piece *piece = &out->pieces[out->first + i];
-            const char *data = piece->sender ? piece->data : out->copied + (piece->copied_at - out->copied_base);
+            const char *data =
+                piece->sender ? piece->data : out->copied + (piece->copied_at - out->copied_base);
             iovecs[i] = (struct iovec){(void *)data, piece->len};
             offered += piece->len;
         }

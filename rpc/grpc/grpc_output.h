@@ -1,5 +1,5 @@
-/* What a connection has to send: frame headers copied, message bytes by reference, all gathered into writev calls.
- * One connection's, loop thread. */
+/* What a connection has to send: frame headers copied, message bytes by reference, all gathered
+ * into writev calls. One connection's, loop thread. */
 #ifndef MILLRACE_RPC_GRPC_GRPC_OUTPUT_H
 #define MILLRACE_RPC_GRPC_GRPC_OUTPUT_H
 
@@ -7,7 +7,8 @@
 
 enum { GRPC_PREFIX_BYTES = 5 };
 
-/* A message on its way out: the 5-byte prefix, then the body's slices. Counted: by its stream, and by every piece of it that is queued. */
+/* A message on its way out: the 5-byte prefix, then the body's slices. Counted: by its stream,
+ * and by every piece of it that is queued. */
 struct grpc_sender {
     unsigned n_refs;
     struct grpc_body body;
@@ -46,8 +47,9 @@ void grpc_output_add_copy(struct grpc_output *out, const void *bytes, size_t len
 /* Queues the sender's next `len` bytes (at most what is left). */
 void grpc_output_add_message(struct grpc_output *out, struct grpc_sender *sender, size_t len);
 struct tls_stream;
-/* Writes as much as the socket takes; `tls` may be NULL. 0 when all is written (or encrypted, tls_stream_has_output), EAGAIN when the
- * socket is full, or TLS is not ready, or has had its share of this turn; else the errno. */
+/* Writes as much as the socket takes; `tls` may be NULL. 0 when all is written (or encrypted,
+ * tls_stream_has_output), EAGAIN when the socket is full, or TLS is not ready, or has had its
+ * share of this turn; else the errno. */
 int grpc_output_write(struct grpc_output *out, int fd, struct tls_stream *tls, size_t *ret_written);
 
 #endif

@@ -37,15 +37,18 @@ static struct status *refuse(struct grpc_receiver *in, struct status *why) {
     return why;
 }
 
-static struct status *refuse_limit(struct grpc_receiver *in, enum grpc_refusal refusal, struct status *why) {
+static struct status *refuse_limit(struct grpc_receiver *in, enum grpc_refusal refusal,
+                                   struct status *why) {
     in->refusal = refusal;
     return refuse(in, why);
 }
 
 static struct status *no_room(struct grpc_receiver *in) {
     return refuse_limit(in, REFUSED_INFLIGHT,
-                        status_exhausted("no room for a message of %zu bytes: %" PRId64 " of %" PRId64 " bytes are in flight", in->body_len,
-                                         in->quota->in_use_bytes, in->quota->limit_bytes));
+                        status_exhausted("no room for a message of %zu bytes: %" PRId64
+                                         " of %" PRId64 " bytes are in flight",
+                                         in->body_len, in->quota->in_use_bytes,
+                                         in->quota->limit_bytes));
 }
 
 /* So many of the claimed bytes came. */
@@ -65,17 +68,20 @@ static struct status *charge(struct grpc_receiver *in, size_t len) {
 static struct status *claim(struct grpc_receiver *in) {
     struct grpc_quota *quota = in->quota;
     if ((int64_t)in->body_len > quota->max_message_bytes)
-        return refuse_limit(
-            in, REFUSED_MESSAGE,
-            status_exhausted("a message of %zu bytes exceeds the limit of %" PRId64 " bytes", in->body_len, quota->max_message_bytes));
+        return refuse_limit(in, REFUSED_MESSAGE,
+                            status_exhausted("a message of %zu bytes exceeds the limit of %" PRId64
+                                             " bytes",
+                                             in->body_len, quota->max_message_bytes));
     if ((int64_t)in->body_len > quota->limit_bytes - quota->in_use_bytes)
         return no_room(in);
     if (!in->claims)
         return NULL;
     if ((int64_t)in->body_len > quota->limit_bytes - *in->claims)
-        return refuse_limit(in, REFUSED_INFLIGHT,
-                            status_exhausted("no room for a message of %zu bytes: this connection has %" PRId64 " bytes still to send",
-                                             in->body_len, *in->claims));
+        return refuse_limit(
+            in, REFUSED_INFLIGHT,
+            status_exhausted("no room for a message of %zu bytes: this connection has %" PRId64
+                             " bytes still to send",
+                             in->body_len, *in->claims));
     in->claimed_bytes = in->body_len;
     *in->claims += (int64_t)in->body_len;
     return NULL;
@@ -86,12 +92,16 @@ static struct status *read_prefix(struct grpc_receiver *in) {
     const uint8_t *p = in->prefix;
     in->body_len = (size_t)p[1] << 24 | (size_t)p[2] << 16 | (size_t)p[3] << 8 | (size_t)p[4];
     if (p[0] > 1)
-        return refuse(in, status_internal("the message's compressed flag is %d; only 0 and 1 exist", p[0]));
+        return refuse(
+            in, status_internal("the message's compressed flag is %d; only 0 and 1 exist", p[0]));
     in->is_compressed = p[0] == 1;
     if (in->is_compressed && !in->takes_compressed)
-        return refuse(in, status_internal("the message's compressed flag is set, but no grpc-encoding says how it is compressed"));
+        return refuse(in, status_internal("the message's compressed flag is set, but no "
+                                          "grpc-encoding says how it is compressed"));
     TRY(claim(in));
-    in->state = in->body_len == 0 ? RECEIVE_DONE : in->align && !in->is_compressed ? RECEIVE_HEAD : RECEIVE_BODY;
+    in->state = in->body_len == 0                 ? RECEIVE_DONE
+                : in->align && !in->is_compressed ? RECEIVE_HEAD
+                                                  : RECEIVE_BODY;
     return NULL;
 }
 
@@ -106,9 +116,10 @@ static struct status *allocate(struct grpc_receiver *in, size_t align_offset) {
     return NULL;
 }
 
-/* Gathers the first bytes until `align` can judge them; usually the first chunk holds enough and nothing is copied twice.
- * Returns the bytes used up. */
-static struct status *feed_head(struct grpc_receiver *in, const char *bytes, size_t len, size_t *ret_used) {
+/* Gathers the first bytes until `align` can judge them; usually the first chunk holds enough and
+ * nothing is copied twice. Returns the bytes used up. */
+static struct status *feed_head(struct grpc_receiver *in, const char *bytes, size_t len,
+                                size_t *ret_used) {
     size_t wanted = MIN(in->body_len, (size_t)GRPC_HEAD_BYTES);
     *ret_used = 0;
     if (in->n_head == 0 && len >= wanted)
@@ -171,8 +182,10 @@ struct status *grpc_receiver_feed(struct grpc_receiver *in, const void *data, si
         len -= n;
     }
     if (in->state == RECEIVE_DONE && len > 0)
-        return refuse(in,
-                      status_internal("%zu bytes follow the message of %zu bytes; a call takes exactly one message", len, in->body_len));
+        return refuse(
+            in, status_internal(
+                    "%zu bytes follow the message of %zu bytes; a call takes exactly one message",
+                    len, in->body_len));
     return NULL;
 }
 
@@ -180,10 +193,13 @@ struct status *grpc_receiver_end(struct grpc_receiver *in) {
     if (in->state == RECEIVE_DONE || in->state == RECEIVE_REFUSED)
         return NULL;
     if (in->state == RECEIVE_PREFIX)
-        return refuse(in, in->n_prefix == 0 ? status_internal("the call carries no message")
-                                            : status_internal("the stream ended inside the message's 5-byte prefix"));
+        return refuse(in,
+                      in->n_prefix == 0
+                          ? status_internal("the call carries no message")
+                          : status_internal("the stream ended inside the message's 5-byte prefix"));
     size_t n = in->state == RECEIVE_HEAD ? in->n_head : in->n_body;
-    return refuse(in, status_internal("the stream ended after %zu of the message's %zu bytes", n, in->body_len));
+    return refuse(in, status_internal("the stream ended after %zu of the message's %zu bytes", n,
+                                      in->body_len));
 }
 
 bool grpc_receiver_place(struct grpc_receiver *in, char **ret_place, size_t *ret_len) {
@@ -196,7 +212,8 @@ bool grpc_receiver_place(struct grpc_receiver *in, char **ret_place, size_t *ret
 
 struct grpc_message grpc_receiver_take(struct grpc_receiver *in) {
     CHECK(in->state == RECEIVE_DONE);
-    struct grpc_message message = {.buffer = in->buffer, .body = {in->buffer ? in->body : "", in->body_len}};
+    struct grpc_message message = {.buffer = in->buffer,
+                                   .body = {in->buffer ? in->body : "", in->body_len}};
     in->buffer = NULL;
     return message;
 }

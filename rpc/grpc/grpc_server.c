@@ -5,11 +5,16 @@
 
 #include "rpc/grpc/grpc_call.h"
 
-static struct metric n_connections = METRIC_GAUGE_INIT("millrace_grpc_connections", "open gRPC connections");
-static struct metric connections_total = METRIC_COUNTER_INIT("millrace_grpc_connections_total", "gRPC connections accepted");
-static struct metric calls_total = METRIC_COUNTER_INIT("millrace_grpc_calls_total", "gRPC calls handed to a service");
-struct metric grpc_server_bytes_received = METRIC_COUNTER_INIT("millrace_grpc_received_bytes_total", "bytes read from gRPC connections");
-struct metric grpc_server_bytes_sent = METRIC_COUNTER_INIT("millrace_grpc_sent_bytes_total", "bytes written to gRPC connections");
+static struct metric n_connections =
+    METRIC_GAUGE_INIT("millrace_grpc_connections", "open gRPC connections");
+static struct metric connections_total =
+    METRIC_COUNTER_INIT("millrace_grpc_connections_total", "gRPC connections accepted");
+static struct metric calls_total =
+    METRIC_COUNTER_INIT("millrace_grpc_calls_total", "gRPC calls handed to a service");
+struct metric grpc_server_bytes_received =
+    METRIC_COUNTER_INIT("millrace_grpc_received_bytes_total", "bytes read from gRPC connections");
+struct metric grpc_server_bytes_sent =
+    METRIC_COUNTER_INIT("millrace_grpc_sent_bytes_total", "bytes written to gRPC connections");
 
 void grpc_server_count_call(void) { metric_add(&calls_total, 1); }
 
@@ -24,7 +29,8 @@ static void register_metrics(void) {
 
 /* ---- connections ---- */
 
-/* A socket whose other end has gone already has no name, and may have bytes: those are no less a stranger's. */
+/* A socket whose other end has gone already has no name, and may have bytes: those are no less a
+ * stranger's. */
 static void secure(struct grpc_server *server, struct grpc_connection *connection, int fd) {
     struct str peer = STR_INIT;
     if (net_is_unix(fd))
@@ -45,7 +51,8 @@ static struct grpc_connection *adopt(struct grpc_server *server, int fd_take) {
         return NULL;
     }
     net_keep_alive(fd_take, limits->stall_timeout_ms);
-    struct grpc_connection *connection = grpc_connection_new(server->loop, fd_take, &grpc_server_role, server, limits);
+    struct grpc_connection *connection =
+        grpc_connection_new(server->loop, fd_take, &grpc_server_role, server, limits);
     if (server->options.tls)
         secure(server, connection, fd_take);
     list_push_back(&server->connections, &connection->link);
@@ -108,7 +115,8 @@ void grpc_server_check_idle(struct grpc_server *server) {
     loop_defer(server->loop, &server->report);
 }
 
-struct status *grpc_server_new(struct loop *loop, const char *address, const struct grpc_server_options *options,
+struct status *grpc_server_new(struct loop *loop, const char *address,
+                               const struct grpc_server_options *options,
                                struct grpc_server **ret_server) {
     register_metrics();
     struct grpc_server *server = xcalloc(1, sizeof(*server));
@@ -117,15 +125,17 @@ struct status *grpc_server_new(struct loop *loop, const char *address, const str
     tls_ref(server->options.tls);
     server->report.run = run_report;
     grpc_limits_fill(&server->options.limits);
-    server->quota = (struct grpc_quota){.limit_bytes = server->options.limits.max_inflight_bytes,
-                                        .max_message_bytes = server->options.limits.max_message_bytes};
+    server->quota =
+        (struct grpc_quota){.limit_bytes = server->options.limits.max_inflight_bytes,
+                            .max_message_bytes = server->options.limits.max_message_bytes};
     server->inflate.run = grpc_server_run_inflate;
     list_init(&server->connections);
     list_init(&server->inflating);
     strmap_init(&server->methods);
     for (size_t i = 0; i < options->n_methods; i++)
         strmap_put(&server->methods, options->methods[i].path, (void *)&options->methods[i]);
-    struct status *st = address ? listener_new(loop, address, on_accept, server, &server->listener) : NULL;
+    struct status *st =
+        address ? listener_new(loop, address, on_accept, server, &server->listener) : NULL;
     if (st) {
         strmap_fini(&server->methods);
         tls_unref(server->options.tls);
@@ -142,13 +152,17 @@ struct status *grpc_server_new(struct loop *loop, const char *address, const str
 void grpc_server_review_health(struct grpc_server *server) { grpc_health_review(server->health); }
 
 void grpc_server_describe(const struct grpc_server *server, struct str *out) {
-    struct grpc_use use = {.connections = server->n_connections, .calls = server->n_calls, .inflight_bytes = server->quota.in_use_bytes};
+    struct grpc_use use = {.connections = server->n_connections,
+                           .calls = server->n_calls,
+                           .inflight_bytes = server->quota.in_use_bytes};
     LIST_FOR_EACH (link, &server->connections)
         use.streams = MAX(use.streams, LIST_ENTRY(link, struct grpc_connection, link)->n_open);
     grpc_limits_describe(&server->options.limits, &use, out);
 }
 
-int grpc_server_port(const struct grpc_server *server) { return server->listener ? listener_port(server->listener) : 0; }
+int grpc_server_port(const struct grpc_server *server) {
+    return server->listener ? listener_port(server->listener) : 0;
+}
 
 void grpc_server_drain(struct grpc_server *server, void (*on_drained)(void *arg), void *arg) {
     CHECK(!server->is_draining);

@@ -1,19 +1,27 @@
 #include "rpc/grpc/grpc_session.h"
 
 enum {
-    WINDOW_BYTES = 64 << 20,    /* of a stream and of the connection: large messages never wait for a window */
+    /* of a stream and of the connection: large messages never wait for a window */
+    WINDOW_BYTES = 64 << 20,
     MAX_FRAME_BYTES = 16777215, /* the largest that HTTP/2 knows */
     SEND_FRAME_BYTES = 1 << 20, /* ours are no longer, so that streams take turns */
-    PUMP_BYTES = 4 << 20,       /* queued for the socket at most, so that control frames need not wait long */
-    MIN_QUEUED_FRAMES = 1000,   /* a peer may leave so many answers unread, and a few of each open stream's */
+    /* queued for the socket at most, so that control frames need not wait long */
+    PUMP_BYTES = 4 << 20,
+    /* a peer may leave so many answers unread, and a few of each open stream's */
+    MIN_QUEUED_FRAMES = 1000,
     QUEUED_FRAMES_PER_STREAM = 4,
 };
 
-static const uint8_t drain_ping[8] = "draining"; /* its answer says that the peer has read what came before */
+/* its answer says that the peer has read what came before */
+static const uint8_t drain_ping[8] = "draining";
 
-static struct grpc_stream *find_stream(nghttp2_session *session, int32_t id) { return nghttp2_session_get_stream_user_data(session, id); }
+static struct grpc_stream *find_stream(nghttp2_session *session, int32_t id) {
+    return nghttp2_session_get_stream_user_data(session, id);
+}
 
-static int64_t now_ms(const struct grpc_connection *connection) { return (int64_t)uv_now(loop_uv(connection->loop)); }
+static int64_t now_ms(const struct grpc_connection *connection) {
+    return (int64_t)uv_now(loop_uv(connection->loop));
+}
 
 /* ---- receiving ---- */
 
@@ -27,12 +35,14 @@ static int check(struct grpc_connection *connection, enum grpc_refusal refusal) 
 
 static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame, void *user_data) {
     struct grpc_connection *connection = user_data;
-    if (frame->hd.type != NGHTTP2_HEADERS || frame->headers.cat != NGHTTP2_HCAT_REQUEST || !connection->role->new_stream)
+    if (frame->hd.type != NGHTTP2_HEADERS || frame->headers.cat != NGHTTP2_HCAT_REQUEST ||
+        !connection->role->new_stream)
         return 0;
     grpc_guard_call_begins(&connection->guard);
     struct grpc_stream *stream = connection->role->new_stream(connection);
     if (!stream) { /* too many already */
-        nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, frame->hd.stream_id, NGHTTP2_ENHANCE_YOUR_CALM);
+        nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, frame->hd.stream_id,
+                                  NGHTTP2_ENHANCE_YOUR_CALM);
         return 0;
     }
     stream->id = frame->hd.stream_id;
@@ -40,13 +50,15 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
     return 0;
 }
 
-static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name, size_t name_len, const uint8_t *value,
-                     size_t value_len, uint8_t flags, void *user_data) {
+static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name,
+                     size_t name_len, const uint8_t *value, size_t value_len, uint8_t flags,
+                     void *user_data) {
     struct grpc_connection *connection = user_data;
     struct grpc_stream *stream = find_stream(session, frame->hd.stream_id);
     int rc = check(connection, grpc_guard_field(&connection->guard, name_len + value_len));
     if (stream && rc == 0)
-        stream->role->on_header(stream, (struct span){(const char *)name, name_len}, (struct span){(const char *)value, value_len});
+        stream->role->on_header(stream, (struct span){(const char *)name, name_len},
+                                (struct span){(const char *)value, value_len});
     return rc;
 }
 
@@ -58,7 +70,8 @@ static int on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *hd, 
     return check(connection, grpc_guard_frame(&connection->guard, hd, now_ms(connection)));
 }
 
-static int on_data_chunk(nghttp2_session *session, uint8_t flags, int32_t stream_id, const uint8_t *data, size_t len, void *user_data) {
+static int on_data_chunk(nghttp2_session *session, uint8_t flags, int32_t stream_id,
+                         const uint8_t *data, size_t len, void *user_data) {
     struct grpc_connection *connection = user_data;
     connection->data_left -= MIN(len, connection->data_left);
     grpc_guard_moved(&connection->guard, len);
@@ -77,7 +90,8 @@ static void note_goaway(struct grpc_connection *connection, const nghttp2_goaway
     enum { MAX_TEXT_BYTES = 300 };
     if (goaway->error_code == NGHTTP2_NO_ERROR || goaway->opaque_data_len == 0 || connection->why)
         return;
-    connection->why = status_unavailable("the peer ended the connection: %.*s", (int)MIN(goaway->opaque_data_len, (size_t)MAX_TEXT_BYTES),
+    connection->why = status_unavailable("the peer ended the connection: %.*s",
+                                         (int)MIN(goaway->opaque_data_len, (size_t)MAX_TEXT_BYTES),
                                          (const char *)goaway->opaque_data);
 }
 
@@ -85,7 +99,8 @@ static int on_frame_recv(nghttp2_session *session, const nghttp2_frame *frame, v
     struct grpc_connection *connection = user_data;
     switch (frame->hd.type) {
     case NGHTTP2_SETTINGS:
-        if (!connection->has_settings && connection->state == CONNECTION_OPEN && !connection->calls_get)
+        if (!connection->has_settings && connection->state == CONNECTION_OPEN &&
+            !connection->calls_get)
             loop_timer_stop(&connection->timer);
         connection->has_settings = true;
         return 0;
@@ -113,18 +128,22 @@ static int on_frame_recv(nghttp2_session *session, const nghttp2_frame *frame, v
     return 0;
 }
 
-/* nghttp2 answered by itself: count what is a limit of ours. A stream too many is reset; once the peer has acknowledged the limit, nghttp2
- * ends the connection for it. */
-static int on_invalid_frame(nghttp2_session *session, const nghttp2_frame *frame, int error, void *user_data) {
+/* nghttp2 answered by itself: count what is a limit of ours. A stream too many is reset; once
+ * the peer has acknowledged the limit, nghttp2 ends the connection for it. */
+static int on_invalid_frame(nghttp2_session *session, const nghttp2_frame *frame, int error,
+                            void *user_data) {
     const struct grpc_connection *connection = user_data;
     bool is_full = connection->limits && connection->n_open >= connection->limits->max_streams;
-    if (error == NGHTTP2_ERR_REFUSED_STREAM || (error == NGHTTP2_ERR_PROTO && frame->hd.type == NGHTTP2_HEADERS && is_full))
+    if (error == NGHTTP2_ERR_REFUSED_STREAM ||
+        (error == NGHTTP2_ERR_PROTO && frame->hd.type == NGHTTP2_HEADERS && is_full))
         grpc_refusal_count(REFUSED_STREAM);
     return 0;
 }
 
-/* An unknown frame means nothing; that nghttp2 asks makes it tell of the frame's beginning, too, and the guard counts it. */
-static int ignore_extension(nghttp2_session *session, void **payload, const nghttp2_frame_hd *hd, void *user_data) {
+/* An unknown frame means nothing; that nghttp2 asks makes it tell of the frame's beginning, too,
+ * and the guard counts it. */
+static int ignore_extension(nghttp2_session *session, void **payload, const nghttp2_frame_hd *hd,
+                            void *user_data) {
     return NGHTTP2_ERR_CANCEL;
 }
 
@@ -148,11 +167,13 @@ static struct status *reason_of(uint32_t error_code) {
     case NGHTTP2_ENHANCE_YOUR_CALM:
         return status_exhausted("the peer reset the call: %s", nghttp2_http2_strerror(error_code));
     default:
-        return status_internal("the call's stream was reset: %s", nghttp2_http2_strerror(error_code));
+        return status_internal("the call's stream was reset: %s",
+                               nghttp2_http2_strerror(error_code));
     }
 }
 
-static int on_stream_close(nghttp2_session *session, int32_t stream_id, uint32_t error_code, void *user_data) {
+static int on_stream_close(nghttp2_session *session, int32_t stream_id, uint32_t error_code,
+                           void *user_data) {
     struct grpc_stream *stream = find_stream(session, stream_id);
     if (!stream)
         return 0;
@@ -175,8 +196,8 @@ static bool has_message(struct grpc_stream *stream) {
     return grpc_sender_left(stream->out) > 0 || !stream->is_streaming;
 }
 
-static ssize_t read_message(nghttp2_session *session, int32_t stream_id, uint8_t *buf, size_t len, uint32_t *data_flags,
-                            nghttp2_data_source *source, void *user_data) {
+static ssize_t read_message(nghttp2_session *session, int32_t stream_id, uint8_t *buf, size_t len,
+                            uint32_t *data_flags, nghttp2_data_source *source, void *user_data) {
     struct grpc_stream *stream = source->ptr;
     stream->is_deferred = !has_message(stream);
     if (stream->is_deferred)
@@ -196,8 +217,8 @@ static ssize_t read_message(nghttp2_session *session, int32_t stream_id, uint8_t
     return (ssize_t)left;
 }
 
-static int send_data(nghttp2_session *session, nghttp2_frame *frame, const uint8_t *header, size_t len, nghttp2_data_source *source,
-                     void *user_data) {
+static int send_data(nghttp2_session *session, nghttp2_frame *frame, const uint8_t *header,
+                     size_t len, nghttp2_data_source *source, void *user_data) {
     struct grpc_connection *connection = user_data;
     struct grpc_stream *stream = source->ptr;
     if (connection->out.size_bytes >= PUMP_BYTES)
@@ -209,8 +230,9 @@ static int send_data(nghttp2_session *session, nghttp2_frame *frame, const uint8
     return 0;
 }
 
-static ssize_t read_length(nghttp2_session *session, uint8_t frame_type, int32_t stream_id, int32_t session_window, int32_t stream_window,
-                           uint32_t max_frame_size, void *user_data) {
+static ssize_t read_length(nghttp2_session *session, uint8_t frame_type, int32_t stream_id,
+                           int32_t session_window, int32_t stream_window, uint32_t max_frame_size,
+                           void *user_data) {
     int64_t window = MIN(session_window, stream_window);
     return (ssize_t)MAX(MIN(window, MIN((int64_t)max_frame_size, (int64_t)SEND_FRAME_BYTES)), 1);
 }
@@ -218,11 +240,14 @@ static ssize_t read_length(nghttp2_session *session, uint8_t frame_type, int32_t
 /* A server that has answered before the request was whole tells the client to stop sending. */
 static int on_frame_send(nghttp2_session *session, const nghttp2_frame *frame, void *user_data) {
     struct grpc_connection *connection = user_data;
-    if (frame->hd.type == NGHTTP2_RST_STREAM && frame->rst_stream.error_code != NGHTTP2_NO_ERROR && connection->refusal == REFUSED_NOTHING)
+    if (frame->hd.type == NGHTTP2_RST_STREAM && frame->rst_stream.error_code != NGHTTP2_NO_ERROR &&
+        connection->refusal == REFUSED_NOTHING)
         connection->refusal = grpc_guard_reset_sent(&connection->guard, now_ms(connection));
-    if (connection->role->is_server && frame->hd.type == NGHTTP2_HEADERS && frame->hd.flags & NGHTTP2_FLAG_END_STREAM &&
+    if (connection->role->is_server && frame->hd.type == NGHTTP2_HEADERS &&
+        frame->hd.flags & NGHTTP2_FLAG_END_STREAM &&
         nghttp2_session_get_stream_remote_close(session, frame->hd.stream_id) == 0)
-        nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, frame->hd.stream_id, NGHTTP2_NO_ERROR);
+        nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, frame->hd.stream_id,
+                                  NGHTTP2_NO_ERROR);
     return 0;
 }
 
@@ -245,7 +270,9 @@ bool grpc_session_is_read(const struct grpc_connection *connection) {
 }
 
 enum grpc_refusal grpc_session_refusal_of(int error) {
-    return error == NGHTTP2_ERR_FLOODED ? REFUSED_CONTROL : error == NGHTTP2_ERR_TOO_MANY_CONTINUATIONS ? REFUSED_HEADERS : REFUSED_NOTHING;
+    return error == NGHTTP2_ERR_FLOODED                  ? REFUSED_CONTROL
+           : error == NGHTTP2_ERR_TOO_MANY_CONTINUATIONS ? REFUSED_HEADERS
+                                                         : REFUSED_NOTHING;
 }
 
 void grpc_session_announce_drain(struct grpc_connection *connection) {
@@ -277,13 +304,16 @@ void grpc_session_open(struct grpc_connection *connection) {
     nghttp2_session_callbacks *callbacks = new_callbacks();
     nghttp2_option *option;
     CHECK(nghttp2_option_new(&option) == 0);
-    nghttp2_option_set_no_closed_streams(option, 1); /* else each closed stream is kept for the priority tree */
+    /* else each closed stream is kept for the priority tree */
+    nghttp2_option_set_no_closed_streams(option, 1);
     for (int type = NGHTTP2_CONTINUATION + 1; limits && type <= UINT8_MAX; type++)
         nghttp2_option_set_user_recv_extension_type(option, (uint8_t)type);
     if (limits) /* the guard's limit, which says why, comes first */
-        nghttp2_option_set_stream_reset_rate_limit(option, (uint64_t)INT32_MAX, (uint64_t)INT32_MAX);
-    int rc = connection->role->is_server ? nghttp2_session_server_new2(&connection->session, callbacks, connection, option)
-                                         : nghttp2_session_client_new2(&connection->session, callbacks, connection, option);
+        nghttp2_option_set_stream_reset_rate_limit(option, (uint64_t)INT32_MAX,
+                                                   (uint64_t)INT32_MAX);
+    int rc = connection->role->is_server
+                 ? nghttp2_session_server_new2(&connection->session, callbacks, connection, option)
+                 : nghttp2_session_client_new2(&connection->session, callbacks, connection, option);
     CHECK(rc == 0);
     nghttp2_option_del(option);
     nghttp2_session_callbacks_del(callbacks);
@@ -292,17 +322,21 @@ void grpc_session_open(struct grpc_connection *connection) {
                                           {NGHTTP2_SETTINGS_MAX_FRAME_SIZE, MAX_FRAME_BYTES}};
     size_t n = 2;
     if (limits) {
-        settings[n++] = (nghttp2_settings_entry){NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, (uint32_t)limits->max_streams};
-        settings[n++] = (nghttp2_settings_entry){NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, (uint32_t)limits->max_header_bytes};
+        settings[n++] = (nghttp2_settings_entry){NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS,
+                                                 (uint32_t)limits->max_streams};
+        settings[n++] = (nghttp2_settings_entry){NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE,
+                                                 (uint32_t)limits->max_header_bytes};
         settings[n++] = (nghttp2_settings_entry){NGHTTP2_SETTINGS_NO_RFC7540_PRIORITIES, 1};
     } else {
         settings[n++] = (nghttp2_settings_entry){NGHTTP2_SETTINGS_ENABLE_PUSH, 0};
     }
     CHECK(nghttp2_submit_settings(connection->session, NGHTTP2_FLAG_NONE, settings, n) == 0);
-    CHECK(nghttp2_session_set_local_window_size(connection->session, NGHTTP2_FLAG_NONE, 0, WINDOW_BYTES) == 0);
+    CHECK(nghttp2_session_set_local_window_size(connection->session, NGHTTP2_FLAG_NONE, 0,
+                                                WINDOW_BYTES) == 0);
 }
 
-bool grpc_stream_send(struct grpc_stream *stream, const nghttp2_nv *headers, size_t n_headers, struct grpc_body *body) {
+bool grpc_stream_send(struct grpc_stream *stream, const nghttp2_nv *headers, size_t n_headers,
+                      struct grpc_body *body) {
     struct grpc_connection *connection = stream->connection;
     nghttp2_data_provider provider = {.source = {.ptr = stream}, .read_callback = read_message};
     if (body)
@@ -310,8 +344,10 @@ bool grpc_stream_send(struct grpc_stream *stream, const nghttp2_nv *headers, siz
     nghttp2_data_provider *message = body ? &provider : NULL;
     grpc_connection_schedule(connection);
     if (stream->role->is_server)
-        return nghttp2_submit_response(connection->session, stream->id, headers, n_headers, message) == 0;
-    stream->id = nghttp2_submit_request(connection->session, NULL, headers, n_headers, message, stream);
+        return nghttp2_submit_response(connection->session, stream->id, headers, n_headers,
+                                       message) == 0;
+    stream->id =
+        nghttp2_submit_request(connection->session, NULL, headers, n_headers, message, stream);
     return stream->id > 0;
 }
 
@@ -329,6 +365,7 @@ void grpc_stream_send_next(struct grpc_stream *stream, struct grpc_body *body) {
 }
 
 void grpc_stream_reset(struct grpc_stream *stream, uint32_t error_code) {
-    nghttp2_submit_rst_stream(stream->connection->session, NGHTTP2_FLAG_NONE, stream->id, error_code);
+    nghttp2_submit_rst_stream(stream->connection->session, NGHTTP2_FLAG_NONE, stream->id,
+                              error_code);
     grpc_connection_schedule(stream->connection);
 }

@@ -1,5 +1,6 @@
-/* What stalls in a gRPC server: peers that began a request or a reply and move less than a KiB a second of it within the stall timeout.
- * They cost nothing but the room that they hold, so looking now and then is enough. */
+/* What stalls in a gRPC server: peers that began a request or a reply and move less than a KiB a
+ * second of it within the stall timeout. They cost nothing but the room that they hold, so
+ * looking now and then is enough. */
 #include "rpc/grpc/grpc_call.h"
 
 enum { SWEEPS_PER_TIMEOUT = 4, MIN_SWEEP_MS = 10, MIN_BYTES_PER_MS = 1 };
@@ -8,9 +9,12 @@ struct sweep {
     int64_t now_ms, timeout_ms;
 };
 
-/* Has too little moved for too long? `moved` is a sum that grows; the marks say where it was when all was well. */
-static bool is_stalled(const struct sweep *sweep, uint64_t moved, uint64_t *mark, int64_t *mark_ms) {
-    bool is_well = *mark_ms == 0 || moved - *mark >= (uint64_t)(sweep->timeout_ms * MIN_BYTES_PER_MS);
+/* Has too little moved for too long? `moved` is a sum that grows; the marks say where it was
+ * when all was well. */
+static bool is_stalled(const struct sweep *sweep, uint64_t moved, uint64_t *mark,
+                       int64_t *mark_ms) {
+    bool is_well =
+        *mark_ms == 0 || moved - *mark >= (uint64_t)(sweep->timeout_ms * MIN_BYTES_PER_MS);
     if (is_well) {
         *mark = moved;
         *mark_ms = sweep->now_ms;
@@ -18,9 +22,11 @@ static bool is_stalled(const struct sweep *sweep, uint64_t moved, uint64_t *mark
     return !is_well && sweep->now_ms - *mark_ms >= sweep->timeout_ms;
 }
 
-/* Bytes that the socket does not take: any that it does take are well, for a slow line is no attack. */
+/* Bytes that the socket does not take: any that it does take are well, for a slow line is no
+ * attack. */
 static bool is_unread(const struct sweep *sweep, struct grpc_connection *connection) {
-    if (connection->out.size_bytes == 0 || connection->n_written != connection->n_written_checked || connection->written_checked_ms == 0) {
+    if (connection->out.size_bytes == 0 || connection->n_written != connection->n_written_checked ||
+        connection->written_checked_ms == 0) {
         connection->n_written_checked = connection->n_written;
         connection->written_checked_ms = sweep->now_ms;
         return false;
@@ -53,13 +59,15 @@ static void sweep_connection(const struct sweep *sweep, struct grpc_connection *
 
 static void on_sweep(struct loop_timer *timer) {
     struct grpc_server *server = CONTAINER_OF(timer, struct grpc_server, sweep);
-    struct sweep sweep = {(int64_t)uv_now(loop_uv(server->loop)), server->options.limits.stall_timeout_ms};
+    struct sweep sweep = {(int64_t)uv_now(loop_uv(server->loop)),
+                          server->options.limits.stall_timeout_ms};
     LIST_FOR_EACH_SAFE (link, next, &server->connections)
         sweep_connection(&sweep, LIST_ENTRY(link, struct grpc_connection, link));
 }
 
 void grpc_sweep_start(struct grpc_server *server) {
-    int64_t every_ms = MAX(server->options.limits.stall_timeout_ms / SWEEPS_PER_TIMEOUT, (int64_t)MIN_SWEEP_MS);
+    int64_t every_ms =
+        MAX(server->options.limits.stall_timeout_ms / SWEEPS_PER_TIMEOUT, (int64_t)MIN_SWEEP_MS);
     loop_timer_init(server->loop, &server->sweep, on_sweep);
     loop_timer_start(&server->sweep, every_ms, every_ms);
     server->has_sweep = true;
@@ -71,4 +79,6 @@ static void on_sweep_closed(struct loop_timer *timer) {
     grpc_server_check_idle(server);
 }
 
-void grpc_sweep_stop(struct grpc_server *server) { loop_timer_close(&server->sweep, on_sweep_closed); }
+void grpc_sweep_stop(struct grpc_server *server) {
+    loop_timer_close(&server->sweep, on_sweep_closed);
+}

@@ -36,15 +36,17 @@ static bool is_job_name(struct span name) {
 
 static struct status *check_job(const struct cluster_spec *spec, struct span job) {
     if (!is_job_name(job))
-        return status_invalid("\"%.*s\" is not a job name: a letter, then letters, digits and _, at most %d", (int)MIN(job.len, (size_t)80),
-                              job.data, MAX_JOB_BYTES);
+        return status_invalid(
+            "\"%.*s\" is not a job name: a letter, then letters, digits and _, at most %d",
+            (int)MIN(job.len, (size_t)80), job.data, MAX_JOB_BYTES);
     for (int i = 0; i < spec->n_tasks; i++)
         if (span_is(job, spec->tasks[i].job))
             return status_invalid("job %s is listed twice", spec->tasks[i].job);
     return NULL;
 }
 
-static struct status *check_address(const struct cluster_spec *spec, const char *job, int index, const char *address) {
+static struct status *check_address(const struct cluster_spec *spec, const char *job, int index,
+                                    const char *address) {
     struct net_address parsed;
     for (const char *c = address; *c; c++)
         if (strchr(",;", *c) || (unsigned char)*c <= ' ')
@@ -53,21 +55,28 @@ static struct status *check_address(const struct cluster_spec *spec, const char 
     if (st)
         return status_prefix_take(st, "task %d of job %s: ", index, job);
     if (!parsed.is_unix && (parsed.port == 0 || parsed.host[0] == '\0'))
-        return status_invalid("task %d of job %s: \"%s\" has no host or port that others could connect to", index, job, address);
+        return status_invalid(
+            "task %d of job %s: \"%s\" has no host or port that others could connect to", index,
+            job, address);
     for (int i = 0; i < spec->n_tasks; i++)
         if (strcmp(spec->tasks[i].address, address) == 0)
-            return status_invalid("%s is the address of two tasks, %s and task %d of job %s", address, spec->tasks[i].name, index, job);
+            return status_invalid("%s is the address of two tasks, %s and task %d of job %s",
+                                  address, spec->tasks[i].name, index, job);
     return NULL;
 }
 
-static struct status *add_task(struct cluster_spec *spec, const char *job, int index, struct span address) {
-    struct cluster_task task = {.job = job, .index = index, .address = arena_strndup(&spec->arena, address.data, address.len)};
+static struct status *add_task(struct cluster_spec *spec, const char *job, int index,
+                               struct span address) {
+    struct cluster_task task = {.job = job,
+                                .index = index,
+                                .address = arena_strndup(&spec->arena, address.data, address.len)};
     TRY(check_address(spec, job, index, task.address));
     if (spec->n_tasks >= MAX_TASKS)
         return status_invalid("more than %d tasks", MAX_TASKS);
     task.name = arena_printf(&spec->arena, "/job:%s/replica:0/task:%d", job, index);
     if ((spec->n_tasks & (spec->n_tasks - 1)) == 0) /* a power of two: full */
-        spec->tasks = xreallocarray(spec->tasks, spec->n_tasks ? (size_t)spec->n_tasks * 2 : 1, sizeof(*spec->tasks));
+        spec->tasks = xreallocarray(spec->tasks, spec->n_tasks ? (size_t)spec->n_tasks * 2 : 1,
+                                    sizeof(*spec->tasks));
     spec->tasks[spec->n_tasks++] = task;
     return NULL;
 }
@@ -78,7 +87,8 @@ static int task_order(const void *a, const void *b) {
     return by_job ? by_job : (x->index > y->index) - (x->index < y->index);
 }
 
-static struct status *finish(struct cluster_spec *made, struct status *st, struct cluster_spec *spec) {
+static struct status *finish(struct cluster_spec *made, struct status *st,
+                             struct cluster_spec *spec) {
     if (!st && made->n_tasks == 0)
         st = status_invalid("a cluster without tasks");
     if (st) {
@@ -119,7 +129,8 @@ static struct status *parse_job(struct cluster_spec *spec, struct span text) {
     while (n < text.len && text.data[n] != '=' && text.data[n] != '|')
         n++;
     if (n == text.len)
-        return status_invalid("\"%.*s\" is not job=address;address", (int)MIN(text.len, (size_t)80), text.data);
+        return status_invalid("\"%.*s\" is not job=address;address", (int)MIN(text.len, (size_t)80),
+                              text.data);
     struct span name = trim((struct span){text.data, n});
     struct span rest = {text.data + n + 1, text.len - n - 1};
     TRY(check_job(spec, name));
@@ -148,7 +159,8 @@ struct status *cluster_spec_parse(const char *text, struct cluster_spec *spec) {
 
 /* ---- TF_CONFIG ---- */
 
-static struct status *parse_json_job(struct cluster_spec *spec, const char *name, const json_t *addresses) {
+static struct status *parse_json_job(struct cluster_spec *spec, const char *name,
+                                     const json_t *addresses) {
     TRY(check_job(spec, span_of(name)));
     const char *job = arena_strdup(&spec->arena, name);
     if (!json_is_array(addresses))
@@ -162,7 +174,8 @@ static struct status *parse_json_job(struct cluster_spec *spec, const char *name
     return NULL;
 }
 
-static struct status *parse_json_task(struct cluster_spec *spec, const json_t *task, const char **ret_job, int *ret_index) {
+static struct status *parse_json_task(struct cluster_spec *spec, const json_t *task,
+                                      const char **ret_job, int *ret_index) {
     const json_t *type = json_object_get(task, "type"), *index = json_object_get(task, "index");
     *ret_job = NULL;
     *ret_index = -1;
@@ -182,21 +195,25 @@ static struct status *parse_json_task(struct cluster_spec *spec, const json_t *t
     return NULL;
 }
 
-static struct status *parse_json(struct cluster_spec *spec, const json_t *root, const char **ret_job, int *ret_index) {
+static struct status *parse_json(struct cluster_spec *spec, const json_t *root,
+                                 const char **ret_job, int *ret_index) {
     const json_t *cluster = json_object_get(root, "cluster");
     if (!json_is_object(cluster))
         return status_invalid("TF_CONFIG has no \"cluster\" object");
     const char *name;
     json_t *addresses;
-    json_object_foreach((json_t *)(uintptr_t)cluster, name, addresses) TRY(parse_json_job(spec, name, addresses));
+    json_object_foreach((json_t *)(uintptr_t)cluster, name, addresses)
+        TRY(parse_json_job(spec, name, addresses));
     return parse_json_task(spec, json_object_get(root, "task"), ret_job, ret_index);
 }
 
-struct status *cluster_spec_parse_tf_config(const char *json, struct cluster_spec *spec, const char **ret_job, int *ret_index) {
+struct status *cluster_spec_parse_tf_config(const char *json, struct cluster_spec *spec,
+                                            const char **ret_job, int *ret_index) {
     json_error_t error;
     json_t *root = json_loads(json, JSON_REJECT_DUPLICATES, &error);
     if (!root)
-        return status_invalid("TF_CONFIG is no JSON: line %d, column %d: %s", error.line, error.column, error.text);
+        return status_invalid("TF_CONFIG is no JSON: line %d, column %d: %s", error.line,
+                              error.column, error.text);
     struct cluster_spec made;
     const char *job = NULL;
     int index = -1;

@@ -1,7 +1,9 @@
-/* Who belongs to a cluster: jobs and the addresses of their tasks, from a flag, an INI file or TF_CONFIG.
+/* Who belongs to a cluster: jobs and the addresses of their tasks, from a flag, an INI file or
+ * TF_CONFIG.
  *
  *   --cluster "ps=host:2400,worker=host:2300;host2:2300"     jobs by comma, addresses by semicolon, tasks numbered from 0
- *   TF_CONFIG '{"cluster": {"ps": ["host:2400"], "worker": […]}, "task": {"type": "worker", "index": 0}}' */
+ *   TF_CONFIG '{"cluster": {"ps": ["host:2400"], "worker": […]}, "task": {"type": "worker",
+ *   "index": 0}}' */
 #ifndef MILLRACE_RPC_MEMBERSHIP_CLUSTER_H
 #define MILLRACE_RPC_MEMBERSHIP_CLUSTER_H
 
@@ -24,11 +26,14 @@ struct cluster_spec {
 
 void cluster_spec_init(struct cluster_spec *spec);
 void cluster_spec_fini(struct cluster_spec *spec);
-/* Errors: INVALID_ARGUMENT saying what is wrong where (job names are [A-Za-z][A-Za-z0-9_]*, no doubles, at least one address). */
+/* Errors: INVALID_ARGUMENT saying what is wrong where (job names are [A-Za-z][A-Za-z0-9_]*, no
+ * doubles, at least one address). */
 struct status *cluster_spec_parse(const char *text, struct cluster_spec *spec) MUST_USE;
-/* TF_CONFIG's JSON; ret_job (in the arena) and ret_index tell whose it is, NULL and -1 when it does not say. Jobs named "chief", "master"
- * and "evaluator" are jobs like others. */
-struct status *cluster_spec_parse_tf_config(const char *json, struct cluster_spec *spec, const char **ret_job, int *ret_index) MUST_USE;
-void cluster_spec_print(const struct cluster_spec *spec, struct str *out); /* as --cluster takes it */
+/* TF_CONFIG's JSON; ret_job (in the arena) and ret_index tell whose it is, NULL and -1 when it
+ * does not say. Jobs named "chief", "master" and "evaluator" are jobs like others. */
+struct status *cluster_spec_parse_tf_config(const char *json, struct cluster_spec *spec,
+                                            const char **ret_job, int *ret_index) MUST_USE;
+/* as --cluster takes it */
+void cluster_spec_print(const struct cluster_spec *spec, struct str *out);
 
 #endif

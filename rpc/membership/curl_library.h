@@ -1,5 +1,6 @@
-/* libcurl, loaded when it is first needed: a daemon that was not told of etcd neither maps it nor the twenty libraries behind it.
- * Headers are needed to build, the library (libcurl.so.4) to run. Loop thread. Internal to rpc/membership/http_client. */
+/* libcurl, loaded when it is first needed: a daemon that was not told of etcd neither maps it
+ * nor the twenty libraries behind it. Headers are needed to build, the library (libcurl.so.4) to
+ * run. Loop thread. Internal to rpc/membership/http_client. */
 #ifndef MILLRACE_RPC_MEMBERSHIP_CURL_LIBRARY_H
 #define MILLRACE_RPC_MEMBERSHIP_CURL_LIBRARY_H
 

@@ -9,13 +9,15 @@
 #include "rpc/host_id.h"
 #include "rpc/membership/probe.h"
 
-/* SLACK: what a lease seems to last is rounded down to seconds, and etcd's members tell the time apart. */
+/* SLACK: what a lease seems to last is rounded down to seconds, and etcd's members tell the time
+ * apart. */
 enum { RETRY_MS = 1000, LEAVE_MS = 1000, SLACK_MS = 2000 };
 
 enum enrolment_state { GRANTING, CLAIMING, PROBING, WAITING, HELD, TAKEN, LEAVING };
 
-static struct metric registered =
-    METRIC_GAUGE_INIT("millrace_etcd_registered", "1 while etcd has confirmed this process' registration within its time to live");
+static struct metric registered = METRIC_GAUGE_INIT(
+    "millrace_etcd_registered",
+    "1 while etcd has confirmed this process' registration within its time to live");
 
 struct enrolment {
     struct loop *loop;
@@ -28,7 +30,8 @@ struct enrolment {
     struct etcd_call call;
     struct loop_timer timer;
     struct probe probe;
-    int64_t asked_ms, kept_ms;           /* when the call about our lease was sent, and the last such call that etcd answered */
+    /* when the call about our lease was sent, and the last such call that etcd answered */
+    int64_t asked_ms, kept_ms;
     struct str holder, why_unknown;      /* for messages */
     int64_t holder_lease, holder_ttl_ms; /* WAITING: what it had left at seen_ms */
     int64_t seen_ms;                     /* 0: not looked at yet */
@@ -45,7 +48,8 @@ static void claim(struct enrolment *e);
 static int64_t now_ms(void) { return clock_now_ns() / 1000000; }
 
 bool enrolment_has_lapsed(const struct enrolment *e) {
-    return e->has_held && e->state != TAKEN && e->state != LEAVING && now_ms() - e->kept_ms > e->options.ttl_s * 1000;
+    return e->has_held && e->state != TAKEN && e->state != LEAVING &&
+           now_ms() - e->kept_ms > e->options.ttl_s * 1000;
 }
 
 static void show_whether_registered(const struct enrolment *e) {
@@ -97,14 +101,17 @@ static void held(struct enrolment *e) {
 
 static void describe_holder(struct enrolment *e, const struct cluster_member *member) {
     str_clear(&e->holder);
-    str_addf(&e->holder, "the process at %s with incarnation %016" PRIx64, member->address, member->incarnation);
+    str_addf(&e->holder, "the process at %s with incarnation %016" PRIx64, member->address,
+             member->incarnation);
 }
 
 /* Ours is still there, and nobody has put another in its place. */
-static void on_checked(struct etcd_call *call, struct status *status_take, const struct etcd_reply *reply) {
+static void on_checked(struct etcd_call *call, struct status *status_take,
+                       const struct etcd_reply *reply) {
     struct enrolment *e = CONTAINER_OF(call, struct enrolment, call);
     if (status_take || reply->n_ranges < 2) {
-        retry_later(e, status_take ? status_take : status_unavailable("etcd: a reply without what was asked"));
+        retry_later(e, status_take ? status_take
+                                   : status_unavailable("etcd: a reply without what was asked"));
         return;
     }
     struct etcd_range *own = &reply->ranges[0];
@@ -138,7 +145,8 @@ static void lease_has_lapsed(struct enrolment *e) {
     grant(e);
 }
 
-static void on_kept_alive(struct etcd_call *call, struct status *status_take, const struct etcd_reply *reply) {
+static void on_kept_alive(struct etcd_call *call, struct status *status_take,
+                          const struct etcd_reply *reply) {
     struct enrolment *e = CONTAINER_OF(call, struct enrolment, call);
     if (status_code(status_take) == STATUS_NOT_FOUND || (!status_take && reply->ttl_s <= 0)) {
         status_unref(status_take);
@@ -166,7 +174,8 @@ static void keep_alive(struct enrolment *e) {
 
 /* A process that was where we are now cannot be there any more. */
 static bool is_our_place(const struct enrolment *e, const struct cluster_member *member) {
-    return member->incarnation == e->incarnation || (strcmp(member->address, e->address) == 0 && strcmp(member->host_id, host_id()) == 0);
+    return member->incarnation == e->incarnation ||
+           (strcmp(member->address, e->address) == 0 && strcmp(member->host_id, host_id()) == 0);
 }
 
 static void look_at_holder(struct enrolment *e, const struct etcd_kv *kv) {
@@ -177,14 +186,16 @@ static void look_at_holder(struct enrolment *e, const struct etcd_kv *kv) {
     e->mod_revision = kv->mod_revision;
     e->holder_lease = kv->lease;
     if (st) {
-        log_warning("registration %s: what is there is none (%s); replacing it", e->options.key, status_message(st));
+        log_warning("registration %s: what is there is none (%s); replacing it", e->options.key,
+                    status_message(st));
         status_unref(st);
         claim(e);
     } else if (is_our_place(e, &member)) {
         claim(e);
     } else {
         describe_holder(e, &member);
-        log_info("registration %s is held by %s: looking whether it lives", e->options.key, str_text(&e->holder));
+        log_info("registration %s is held by %s: looking whether it lives", e->options.key,
+                 str_text(&e->holder));
         e->state = PROBING;
         if (e->options.is_master)
             probe_master(&e->probe, etcd_http(e->options.etcd), &member);
@@ -194,9 +205,11 @@ static void look_at_holder(struct enrolment *e, const struct etcd_kv *kv) {
     arena_fini(&arena);
 }
 
-/* Its key is what the next claim expects to find. Whatever lease we had may have lapsed over looking. */
+/* Its key is what the next claim expects to find. Whatever lease we had may have lapsed over
+ * looking. */
 static void replace(struct enrolment *e, const char *why) {
-    log_warning("registration %s: %s is dead (%s); replacing it", e->options.key, str_text(&e->holder), why);
+    log_warning("registration %s: %s is dead (%s); replacing it", e->options.key,
+                str_text(&e->holder), why);
     grant(e);
 }
 
@@ -206,7 +219,8 @@ static bool is_renewed(const struct enrolment *e, int64_t ttl_ms) {
     return e->seen_ms > 0 && ttl_ms + (e->asked_ms - e->seen_ms) > e->holder_ttl_ms + SLACK_MS;
 }
 
-static void on_lease_seen(struct etcd_call *call, struct status *status_take, const struct etcd_reply *reply) {
+static void on_lease_seen(struct etcd_call *call, struct status *status_take,
+                          const struct etcd_reply *reply) {
     struct enrolment *e = CONTAINER_OF(call, struct enrolment, call);
     if (status_code(status_take) == STATUS_NOT_FOUND || (!status_take && reply->ttl_s <= 0)) {
         status_unref(status_take);
@@ -216,7 +230,8 @@ static void on_lease_seen(struct etcd_call *call, struct status *status_take, co
         retry_later(e, status_take);
     } else if (is_renewed(e, reply->ttl_s * 1000)) {
         struct str how = STR_INIT;
-        str_addf(&how, "keeps its lease, though it cannot be asked from here (%s)", str_text(&e->why_unknown));
+        str_addf(&how, "keeps its lease, though it cannot be asked from here (%s)",
+                 str_text(&e->why_unknown));
         taken(e, str_text(&how));
         str_fini(&how);
     } else {
@@ -235,8 +250,9 @@ static void look_at_lease(struct enrolment *e) {
 }
 
 static void wait_for_lease(struct enrolment *e, const char *why) {
-    log_warning("registration %s: whether %s lives is not known (%s): waiting for its lease to lapse", e->options.key, str_text(&e->holder),
-                why);
+    log_warning(
+        "registration %s: whether %s lives is not known (%s): waiting for its lease to lapse",
+        e->options.key, str_text(&e->holder), why);
     str_clear(&e->why_unknown);
     str_add(&e->why_unknown, why);
     e->state = WAITING;
@@ -274,12 +290,14 @@ static void claimed(struct enrolment *e) {
     bool is_first = !e->has_held;
     held(e);
     e->call.on_reply = on_checked;
-    etcd_read(e->options.etcd, &e->call, keys, ARRAY_LEN(keys)); /* the job may have ended before we came */
+    /* the job may have ended before we came */
+    etcd_read(e->options.etcd, &e->call, keys, ARRAY_LEN(keys));
     if (is_first && e->options.on_held)
         e->options.on_held(e->options.arg);
 }
 
-static void on_claimed(struct etcd_call *call, struct status *status_take, const struct etcd_reply *reply) {
+static void on_claimed(struct etcd_call *call, struct status *status_take,
+                       const struct etcd_reply *reply) {
     struct enrolment *e = CONTAINER_OF(call, struct enrolment, call);
     if (status_code(status_take) == STATUS_NOT_FOUND) {
         status_unref(status_take);
@@ -300,13 +318,16 @@ static void claim(struct enrolment *e) {
     e->state = CLAIMING;
     loop_timer_stop(&e->timer);
     e->call.on_reply = on_claimed;
-    etcd_claim(e->options.etcd, &e->call, e->options.key, e->mod_revision, (struct span){str_text(&e->value), e->value.len}, e->lease);
+    etcd_claim(e->options.etcd, &e->call, e->options.key, e->mod_revision,
+               (struct span){str_text(&e->value), e->value.len}, e->lease);
 }
 
-static void on_granted(struct etcd_call *call, struct status *status_take, const struct etcd_reply *reply) {
+static void on_granted(struct etcd_call *call, struct status *status_take,
+                       const struct etcd_reply *reply) {
     struct enrolment *e = CONTAINER_OF(call, struct enrolment, call);
     if (status_take || reply->lease == 0) {
-        retry_later(e, status_take ? status_take : status_unavailable("etcd: a lease without a number"));
+        retry_later(e, status_take ? status_take
+                                   : status_unavailable("etcd: a lease without a number"));
         return;
     }
     e->lease = reply->lease;
@@ -357,7 +378,8 @@ static void left(struct enrolment *e) {
     loop_timer_close(&e->timer, on_timer_closed);
 }
 
-static void on_revoked(struct etcd_call *call, struct status *status_take, const struct etcd_reply *reply) {
+static void on_revoked(struct etcd_call *call, struct status *status_take,
+                       const struct etcd_reply *reply) {
     status_unref(status_take); /* then the lease lapses by itself */
     left(CONTAINER_OF(call, struct enrolment, call));
 }
@@ -418,11 +440,16 @@ void enrolment_leave(struct enrolment *e, void (*on_left)(void *arg), void *arg)
 }
 
 void enrolment_describe(const struct enrolment *e, struct str *out) {
-    static const char *const states[] = {"granting", "claiming", "probing", "waiting", "held", "taken", "leaving"};
+    static const char *const states[] = {"granting", "claiming", "probing", "waiting",
+                                         "held",     "taken",    "leaving"};
     struct str why = STR_INIT;
     bool is_up = etcd_is_up(e->options.etcd, &why);
-    str_addf(out, "{\"key\": \"%s\", \"state\": \"%s\", \"lease\": \"%" PRIx64 "\", \"etcd\": \"%s\", \"why\": \"", e->options.key,
-             e->state == HELD && enrolment_has_lapsed(e) ? "lapsed" : states[e->state], (uint64_t)e->lease, is_up ? "up" : "away");
+    str_addf(out,
+             "{\"key\": \"%s\", \"state\": \"%s\", \"lease\": \"%" PRIx64
+             "\", \"etcd\": \"%s\", \"why\": \"",
+             e->options.key,
+             e->state == HELD && enrolment_has_lapsed(e) ? "lapsed" : states[e->state],
+             (uint64_t)e->lease, is_up ? "up" : "away");
     str_add_json_escaped(out, str_text(&why), why.len);
     str_add(out, "\"}");
     str_fini(&why);

@@ -1,4 +1,5 @@
-/* A process' entry in etcd: held under a lease, kept alive, taken from a dead holder, given up at the end.
+/* A process' entry in etcd: held under a lease, kept alive, taken from a dead holder, given up
+ * at the end.
  *
  *   GRANTING ──lease──► CLAIMING ──ours──────────────────────────► HELD ─┐ every third of the TTL: keep alive, then read our key and
  *      ▲                 ▲   │ another's, and not at our address     ▲   ├─┘ the job's
@@ -10,8 +11,9 @@
  *      │  it has lapsed  └ WAITING ── renewed ──► on_taken: TAKEN    │
  *      └──── etcd does not answer: again after a second ─────────────┘           any state ──enrolment_leave──► revoked, freed
  *
- * A lease that etcd let go (a stop, a partition) is asked for anew without end: the process works on meanwhile. An entry that nothing has
- * kept for a TTL is shown as lapsed. Loop thread only. */
+ * A lease that etcd let go (a stop, a partition) is asked for anew without end: the process
+ * works on meanwhile. An entry that nothing has kept for a TTL is shown as lapsed. Loop thread
+ * only. */
 #ifndef MILLRACE_RPC_MEMBERSHIP_ENROLMENT_H
 #define MILLRACE_RPC_MEMBERSHIP_ENROLMENT_H
 
@@ -33,7 +35,8 @@ struct enrolment_options {
     const char *task;                    /* and who it must be; with tls only */
     int64_t ttl_s;                       /* 0: 10 */
     void (*on_held)(void *arg);          /* each time that the entry is there (again) */
-    /* Another process is the holder, and `why` says who: this one has to end. Nothing more comes but by enrolment_leave. */
+    /* Another process is the holder, and `why` says who: this one has to end. Nothing more comes
+     * but by enrolment_leave. */
     void (*on_taken)(void *arg, const char *why);
     void (*on_job_ended)(void *arg); /* the job's key says so; once */
     void *arg;
@@ -41,7 +44,8 @@ struct enrolment_options {
 
 /* Everything is copied but the etcd and the TLS settings, which have to live longer. */
 struct enrolment *enrolment_new(struct loop *loop, const struct enrolment_options *options);
-/* Revokes the lease, so that the entry goes at once; waits a second for etcd at most. Then its memory goes, and on_left runs. */
+/* Revokes the lease, so that the entry goes at once; waits a second for etcd at most. Then its
+ * memory goes, and on_left runs. */
 void enrolment_leave(struct enrolment *enrolment, void (*on_left)(void *arg), void *arg);
 /* It was registered, and for a TTL now etcd has not confirmed it: others may take it for gone. */
 bool enrolment_has_lapsed(const struct enrolment *enrolment);

@@ -8,7 +8,8 @@
 enum { DEFAULT_TIMEOUT_MS = 2000, MAX_URL_BYTES = 512 };
 
 static struct metric etcd_up = METRIC_GAUGE_INIT("millrace_etcd_up", "1 while etcd answers");
-static struct metric etcd_failures_total = METRIC_COUNTER_INIT("millrace_etcd_failures_total", "Calls to an etcd endpoint that failed");
+static struct metric etcd_failures_total =
+    METRIC_COUNTER_INIT("millrace_etcd_failures_total", "Calls to an etcd endpoint that failed");
 
 struct etcd {
     struct http_client *http;
@@ -38,7 +39,8 @@ static struct status *read_url(struct span text, char **ret) {
     for (size_t i = 0; i < host.len && is_good; i++)
         is_good = (unsigned char)host.data[i] > ' ' && !strchr("/?#@\"\\", host.data[i]);
     if (!is_good)
-        return status_invalid("'%.*s' is not of the form http://HOST:PORT", (int)MIN(text.len, (size_t)100), text.data);
+        return status_invalid("'%.*s' is not of the form http://HOST:PORT",
+                              (int)MIN(text.len, (size_t)100), text.data);
     struct str url = STR_INIT;
     str_addf(&url, "%s%.*s", scheme ? "" : "http://", (int)text.len, text.data);
     *ret = str_detach(&url);
@@ -68,7 +70,8 @@ struct status *etcd_check_urls(const char *urls) {
 
 bool etcd_is_up(const struct etcd *etcd, struct str *why_not) {
     if (etcd->why_down && why_not)
-        str_addf(why_not, "etcd has not answered for %.0f s: %s", (double)(clock_now_ns() - etcd->down_since_ns) / 1e9,
+        str_addf(why_not, "etcd has not answered for %.0f s: %s",
+                 (double)(clock_now_ns() - etcd->down_since_ns) / 1e9,
                  status_message(etcd->why_down));
     return !etcd->why_down;
 }
@@ -116,7 +119,8 @@ static void endpoint_failed(struct etcd *etcd, int endpoint, struct status *why)
 
 /* ---- calls ---- */
 
-static void fill_request(const struct etcd *etcd, const char *url, const struct str *body, struct http_request *ret) {
+static void fill_request(const struct etcd *etcd, const char *url, const struct str *body,
+                         struct http_request *ret) {
     *ret = (struct http_request){.url = url,
                                  .body = {str_text(body), body->len},
                                  .headers = json_headers,
@@ -149,14 +153,16 @@ void etcd_call_cancel(struct etcd_call *call) {
     call->etcd = NULL;
 }
 
-static void call_answered(struct http_call *http, struct status *status_take, int http_code, struct span body) {
+static void call_answered(struct http_call *http, struct status *status_take, int http_code,
+                          struct span body) {
     struct etcd_call *call = CONTAINER_OF(http, struct etcd_call, http);
     struct etcd *etcd = call->etcd;
     struct etcd_reply reply;
     struct status *st = status_take;
     etcd_reply_init(&reply);
     if (!st)
-        st = http_code == 200 ? etcd_reply_parse(body, &reply) : etcd_failure_parse(http_code, body);
+        st =
+            http_code == 200 ? etcd_reply_parse(body, &reply) : etcd_failure_parse(http_code, body);
     if (status_code(st) == STATUS_UNAVAILABLE) {
         endpoint_failed(etcd, call->endpoint, st);
         if (call->n_tries < etcd->n_urls) {
@@ -195,12 +201,14 @@ void etcd_read(struct etcd *etcd, struct etcd_call *call, const char *const *key
     try_endpoint(call);
 }
 
-void etcd_put(struct etcd *etcd, struct etcd_call *call, const char *key, struct span value, int64_t lease) {
+void etcd_put(struct etcd *etcd, struct etcd_call *call, const char *key, struct span value,
+              int64_t lease) {
     etcd_write_put(begin_call(etcd, call, "/v3/kv/put"), key, value, lease);
     try_endpoint(call);
 }
 
-void etcd_claim(struct etcd *etcd, struct etcd_call *call, const char *key, int64_t mod_revision, struct span value, int64_t lease) {
+void etcd_claim(struct etcd *etcd, struct etcd_call *call, const char *key, int64_t mod_revision,
+                struct span value, int64_t lease) {
     etcd_write_claim(begin_call(etcd, call, "/v3/kv/txn"), key, mod_revision, value, lease);
     try_endpoint(call);
 }
@@ -247,7 +255,8 @@ static bool take_line(struct etcd_watch *watch, struct span line) {
     etcd_reply_init(&reply);
     struct status *st = etcd_reply_parse(line, &reply);
     if (!st && reply.compact_revision > 0)
-        st = status_out_of_range("etcd: the revision was compacted; the oldest is %lld", (long long)reply.compact_revision);
+        st = status_out_of_range("etcd: the revision was compacted; the oldest is %lld",
+                                 (long long)reply.compact_revision);
     else if (!st && reply.is_cancelled)
         st = status_unavailable("etcd: the watch was cancelled");
     if (!st)
@@ -274,18 +283,22 @@ static void watch_data(struct http_call *http, struct span bytes) {
     }
     str_add_bytes(&watch->pending, bytes.data, bytes.len);
     if (watch->pending.len > ETCD_MAX_REPLY_BYTES)
-        watch_end(watch, status_exhausted("etcd: a line of more than %d bytes in a watch", ETCD_MAX_REPLY_BYTES));
+        watch_end(watch, status_exhausted("etcd: a line of more than %d bytes in a watch",
+                                          ETCD_MAX_REPLY_BYTES));
 }
 
-static void watch_done(struct http_call *http, struct status *status_take, int http_code, struct span body) {
+static void watch_done(struct http_call *http, struct status *status_take, int http_code,
+                       struct span body) {
     struct etcd_watch *watch = CONTAINER_OF(http, struct etcd_watch, http);
     struct status *st = status_take;
     if (!st && http_code != 200)
-        st = etcd_failure_parse(http_code, (struct span){str_text(&watch->pending), watch->pending.len});
+        st = etcd_failure_parse(http_code,
+                                (struct span){str_text(&watch->pending), watch->pending.len});
     watch_end(watch, st ? st : status_unavailable("etcd ended the watch"));
 }
 
-void etcd_watch_start(struct etcd *etcd, struct etcd_watch *watch, const char *prefix, int64_t from_revision) {
+void etcd_watch_start(struct etcd *etcd, struct etcd_watch *watch, const char *prefix,
+                      int64_t from_revision) {
     struct str url = STR_INIT, body = STR_INIT;
     struct http_request request;
     CHECK(!watch->etcd);
@@ -317,7 +330,8 @@ static void free_memory(struct etcd *etcd) {
     free(etcd);
 }
 
-struct status *etcd_new(struct loop *loop, const struct etcd_options *options, struct etcd **ret_etcd) {
+struct status *etcd_new(struct loop *loop, const struct etcd_options *options,
+                        struct etcd **ret_etcd) {
     struct etcd *etcd = xcalloc(1, sizeof(*etcd));
     etcd->options.timeout_ms = options->timeout_ms > 0 ? options->timeout_ms : DEFAULT_TIMEOUT_MS;
     etcd->options.ca_file = dup_or_null(options->ca_file);

@@ -14,11 +14,15 @@ struct status *etcd_flags_check(const struct etcd_flags *flags) {
     if (!flags->urls)
         return NULL;
     struct status *st = status_prefix_take(etcd_check_urls(flags->urls), "etcd: ");
-    return st ? st : status_prefix_take(member_check_cluster(flags->cluster_name), "cluster-name: ");
+    return st ? st
+              : status_prefix_take(member_check_cluster(flags->cluster_name), "cluster-name: ");
 }
 
-struct status *etcd_flags_open(const struct etcd_flags *flags, struct loop *loop, struct etcd **ret_etcd) {
-    struct etcd_options options = {
-        .urls = flags->urls, .ca_file = flags->ca_file, .cert_file = flags->cert_file, .key_file = flags->key_file};
+struct status *etcd_flags_open(const struct etcd_flags *flags, struct loop *loop,
+                               struct etcd **ret_etcd) {
+    struct etcd_options options = {.urls = flags->urls,
+                                   .ca_file = flags->ca_file,
+                                   .cert_file = flags->cert_file,
+                                   .key_file = flags->key_file};
     return etcd_new(loop, &options, ret_etcd);
 }

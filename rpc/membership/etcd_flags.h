@@ -23,6 +23,7 @@ struct etcd_flags {
 
 /* Do the values go together? Nothing is asked of etcd. */
 struct status *etcd_flags_check(const struct etcd_flags *flags) MUST_USE;
-struct status *etcd_flags_open(const struct etcd_flags *flags, struct loop *loop, struct etcd **ret_etcd) MUST_USE;
+struct status *etcd_flags_open(const struct etcd_flags *flags, struct loop *loop,
+                               struct etcd **ret_etcd) MUST_USE;
 
 #endif

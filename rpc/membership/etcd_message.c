@@ -65,7 +65,8 @@ static void add_bytes(struct str *out, const char *name, struct span bytes) {
 
 static void add_key(struct str *out, const char *key) { add_bytes(out, "key", span_of(key)); }
 
-/* The end of all keys that begin so: the prefix with its last byte one higher. Our prefixes end with '/'. */
+/* The end of all keys that begin so: the prefix with its last byte one higher. Our prefixes end
+ * with '/'. */
 static void add_prefix(struct str *out, const char *prefix) {
     char end[ETCD_MAX_KEY_BYTES];
     size_t len = strlen(prefix);
@@ -111,13 +112,15 @@ void etcd_write_put(struct str *out, const char *key, struct span value, int64_t
     str_add_char(out, '}');
 }
 
-void etcd_write_claim(struct str *out, const char *key, int64_t mod_revision, struct span value, int64_t lease) {
+void etcd_write_claim(struct str *out, const char *key, int64_t mod_revision, struct span value,
+                      int64_t lease) {
     bool is_new = mod_revision == 0;
     str_add(out, "{\"compare\":[{");
     add_key(out, key);
     str_addf(out,
-             ",\"result\":\"EQUAL\",\"target\":\"%s\",\"%s\":\"%" PRId64 "\"}],\"success\":[{\"request_put\":", is_new ? "CREATE" : "MOD",
-             is_new ? "create_revision" : "mod_revision", mod_revision);
+             ",\"result\":\"EQUAL\",\"target\":\"%s\",\"%s\":\"%" PRId64
+             "\"}],\"success\":[{\"request_put\":",
+             is_new ? "CREATE" : "MOD", is_new ? "create_revision" : "mod_revision", mod_revision);
     etcd_write_put(out, key, value, lease);
     str_add(out, "}],\"failure\":[");
     add_read(out, key);
@@ -125,8 +128,12 @@ void etcd_write_claim(struct str *out, const char *key, int64_t mod_revision, st
 }
 
 void etcd_write_delete(struct str *out, const char *key) { etcd_write_range(out, key, false); }
-void etcd_write_grant(struct str *out, int64_t ttl_s) { str_addf(out, "{\"TTL\":\"%" PRId64 "\"}", ttl_s); }
-void etcd_write_lease(struct str *out, int64_t lease) { str_addf(out, "{\"ID\":\"%" PRId64 "\"}", lease); }
+void etcd_write_grant(struct str *out, int64_t ttl_s) {
+    str_addf(out, "{\"TTL\":\"%" PRId64 "\"}", ttl_s);
+}
+void etcd_write_lease(struct str *out, int64_t lease) {
+    str_addf(out, "{\"ID\":\"%" PRId64 "\"}", lease);
+}
 
 void etcd_write_watch(struct str *out, const char *prefix, int64_t from_revision) {
     str_add(out, "{\"create_request\":{");
@@ -156,9 +163,12 @@ static struct status *read_int(const json_t *object, const char *name, int64_t *
     return NULL;
 }
 
-static bool is_true(const json_t *object, const char *name) { return json_is_true(json_object_get(object, name)); }
+static bool is_true(const json_t *object, const char *name) {
+    return json_is_true(json_object_get(object, name));
+}
 
-static struct status *read_bytes(const json_t *object, const char *name, size_t max, struct arena *arena, struct span *ret) {
+static struct status *read_bytes(const json_t *object, const char *name, size_t max,
+                                 struct arena *arena, struct span *ret) {
     const json_t *value = json_object_get(object, name);
     *ret = span_of("");
     if (!value)
@@ -186,7 +196,8 @@ static struct status *read_kv(const json_t *object, struct arena *arena, struct 
 }
 
 /* The array's length; 0 when it is absent. */
-static struct status *read_array(const json_t *object, const char *name, size_t max, const json_t **ret, size_t *ret_n) {
+static struct status *read_array(const json_t *object, const char *name, size_t max,
+                                 const json_t **ret, size_t *ret_n) {
     *ret = json_object_get(object, name);
     *ret_n = json_array_size(*ret);
     if (*ret && !json_is_array(*ret))
@@ -196,7 +207,8 @@ static struct status *read_array(const json_t *object, const char *name, size_t 
     return NULL;
 }
 
-static struct status *read_range(const json_t *object, struct arena *arena, struct etcd_range *ret) {
+static struct status *read_range(const json_t *object, struct arena *arena,
+                                 struct etcd_range *ret) {
     const json_t *list;
     size_t n;
     TRY(read_array(object, "kvs", ETCD_MAX_KEYS, &list, &n));
@@ -242,10 +254,12 @@ static struct status *read_error(const json_t *object) {
     if (!error)
         return NULL;
     bool is_object = json_is_object(error);
-    const json_t *code = is_object ? json_object_get(error, "grpc_code") : json_object_get(object, "code");
+    const json_t *code =
+        is_object ? json_object_get(error, "grpc_code") : json_object_get(object, "code");
     const json_t *text = is_object ? json_object_get(error, "message") : error;
     json_int_t number = json_is_integer(code) ? json_integer_value(code) : STATUS_UNKNOWN;
-    const char *message = json_is_string(text) ? json_string_value(text) : "an error without a message";
+    const char *message =
+        json_is_string(text) ? json_string_value(text) : "an error without a message";
     if (number <= 0 || number > STATUS_UNAUTHENTICATED)
         number = STATUS_UNKNOWN;
     return status_new((enum status_code)number, "etcd: %.*s", MAX_MESSAGE_SHOWN, message);
@@ -279,7 +293,8 @@ struct status *etcd_reply_parse(struct span text, struct etcd_reply *reply) {
     json_t *root = json_loadb(text.data ? text.data : "", text.len, JSON_ALLOW_NUL, &error);
     struct status *st = NULL;
     if (!json_is_object(root))
-        st = status_invalid("etcd: the reply is no JSON object: %s", root ? "it is something else" : error.text);
+        st = status_invalid("etcd: the reply is no JSON object: %s",
+                            root ? "it is something else" : error.text);
     else
         st = read_reply(root, reply);
     json_decref(root);
@@ -296,7 +311,8 @@ struct status *etcd_failure_parse(int http_code, struct span text) {
         return st;
     if (!st || strncmp(status_message(st), "etcd: the reply", 15) == 0) {
         status_unref(st);
-        st = status_new(http_code >= 500 ? STATUS_UNAVAILABLE : STATUS_UNKNOWN, "etcd answered with HTTP status %d", http_code);
+        st = status_new(http_code >= 500 ? STATUS_UNAVAILABLE : STATUS_UNKNOWN,
+                        "etcd answered with HTTP status %d", http_code);
     }
     return st;
 }

@@ -1,7 +1,9 @@
-/* The messages of etcd's v3 JSON gateway: requests as text, replies into plain structures. Keys and values are base64 on the wire, 64-bit
- * numbers are strings there; fields that are not known are passed over. A reply's strings live in its arena.
+/* The messages of etcd's v3 JSON gateway: requests as text, replies into plain structures. Keys
+ * and values are base64 on the wire, 64-bit numbers are strings there; fields that are not known
+ * are passed over. A reply's strings live in its arena.
  *
- * Whatever comes from the wire yields a status, never more: sizes and counts have limits. Any thread. */
+ * Whatever comes from the wire yields a status, never more: sizes and counts have limits. Any
+ * thread. */
 #ifndef MILLRACE_RPC_MEMBERSHIP_ETCD_MESSAGE_H
 #define MILLRACE_RPC_MEMBERSHIP_ETCD_MESSAGE_H
 
@@ -9,7 +11,12 @@
 #include "common/base/status.h"
 #include "common/base/str.h"
 
-enum { ETCD_MAX_REPLY_BYTES = 64 << 20, ETCD_MAX_KEYS = 200000, ETCD_MAX_KEY_BYTES = 4096, ETCD_MAX_VALUE_BYTES = 64 * 1024 };
+enum {
+    ETCD_MAX_REPLY_BYTES = 64 << 20,
+    ETCD_MAX_KEYS = 200000,
+    ETCD_MAX_KEY_BYTES = 4096,
+    ETCD_MAX_VALUE_BYTES = 64 * 1024
+};
 
 struct etcd_kv {
     const char *key;   /* without NUL bytes inside */
@@ -50,15 +57,17 @@ void etcd_write_range(struct str *out, const char *key, bool is_prefix);
 void etcd_write_read(struct str *out, const char *const *keys, int n);
 void etcd_write_put(struct str *out, const char *key, struct span value, int64_t lease);
 /* Puts the key if its last change was `mod_revision` (0: if it does not exist); else reads it. */
-void etcd_write_claim(struct str *out, const char *key, int64_t mod_revision, struct span value, int64_t lease);
+void etcd_write_claim(struct str *out, const char *key, int64_t mod_revision, struct span value,
+                      int64_t lease);
 void etcd_write_delete(struct str *out, const char *key);
 void etcd_write_grant(struct str *out, int64_t ttl_s);
 void etcd_write_lease(struct str *out, int64_t lease); /* keep-alive and revoke */
 void etcd_write_watch(struct str *out, const char *prefix, int64_t from_revision);
 
 /* ---- replies ---- */
-/* A reply, or one line of a stream (which has it in a "result"). Errors: what the gateway reports, with its code; INVALID_ARGUMENT for
- * text that is no reply, RESOURCE_EXHAUSTED for one that is too large. The reply can be used after NULL only; end it either way. */
+/* A reply, or one line of a stream (which has it in a "result"). Errors: what the gateway
+ * reports, with its code; INVALID_ARGUMENT for text that is no reply, RESOURCE_EXHAUSTED for one
+ * that is too large. The reply can be used after NULL only; end it either way. */
 struct status *etcd_reply_parse(struct span text, struct etcd_reply *reply) MUST_USE;
 /* The same for the answer of a request that failed: never NULL. */
 struct status *etcd_failure_parse(int http_code, struct span text) MUST_USE NEVER_NULL;

@@ -5,7 +5,8 @@
  *                                   ▼
  *                             deliver: on_data of marked calls, then on_done of those that ended
  *
- * User code runs only in deliver, where calls may be started and cancelled: libcurl forbids that inside its callbacks. */
+ * User code runs only in deliver, where calls may be started and cancelled: libcurl forbids that
+ * inside its callbacks. */
 #include "rpc/membership/http_client.h"
 
 #include <stdlib.h>
@@ -58,7 +59,8 @@ static struct status *why_failed(const struct http_call *call, CURLcode code) {
     const char *url = NULL;
     curl->easy_getinfo(call->easy, CURLINFO_EFFECTIVE_URL, &url);
     if (call->is_too_large)
-        return status_exhausted("%s: more than %zu bytes in the answer", url ? url : "", call->max_body_bytes);
+        return status_exhausted("%s: more than %zu bytes in the answer", url ? url : "",
+                                call->max_body_bytes);
     return status_unavailable("%s: %s", url ? url : "", curl->easy_strerror(code));
 }
 
@@ -143,7 +145,9 @@ static void on_poll(uv_poll_t *poll, int status, int events) {
     drive(socket->client, socket->fd, what);
 }
 
-static void on_timer(struct loop_timer *timer) { drive(CONTAINER_OF(timer, struct http_client, timer), CURL_SOCKET_TIMEOUT, 0); }
+static void on_timer(struct loop_timer *timer) {
+    drive(CONTAINER_OF(timer, struct http_client, timer), CURL_SOCKET_TIMEOUT, 0);
+}
 
 static int set_timer(CURLM *multi, long timeout_ms, void *arg) {
     struct http_client *client = arg;
@@ -193,13 +197,17 @@ static int watch_socket(CURL *easy, curl_socket_t fd, int what, void *arg, void 
         client->n_handles++;
         client->curl->multi_assign(client->multi, fd, socket);
     }
-    uv_poll_start(&socket->poll, (what & CURL_POLL_IN ? UV_READABLE : 0) | (what & CURL_POLL_OUT ? UV_WRITABLE : 0), on_poll);
+    uv_poll_start(&socket->poll,
+                  (what & CURL_POLL_IN ? UV_READABLE : 0) |
+                      (what & CURL_POLL_OUT ? UV_WRITABLE : 0),
+                  on_poll);
     return 0;
 }
 
 /* ---- starting ---- */
 
-static void set_tls(const struct curl_library *curl, CURL *easy, const struct http_request *request) {
+static void set_tls(const struct curl_library *curl, CURL *easy,
+                    const struct http_request *request) {
     if (request->accepts_any_certificate) {
         curl->easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, 0L);
         curl->easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, 0L);
@@ -213,7 +221,8 @@ static void set_tls(const struct curl_library *curl, CURL *easy, const struct ht
 }
 
 /* The address is what was configured: no proxy from the environment, no redirection elsewhere. */
-static void set_transfer(const struct curl_library *curl, CURL *easy, const struct http_request *request) {
+static void set_transfer(const struct curl_library *curl, CURL *easy,
+                         const struct http_request *request) {
     curl->easy_setopt(easy, CURLOPT_URL, request->url);
     curl->easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
     curl->easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
@@ -233,7 +242,8 @@ static void set_transfer(const struct curl_library *curl, CURL *easy, const stru
     }
 }
 
-void http_call_start(struct http_client *client, struct http_call *call, const struct http_request *request) {
+void http_call_start(struct http_client *client, struct http_call *call,
+                     const struct http_request *request) {
     const struct curl_library *curl = client->curl;
     CURL *easy = curl->easy_init();
     CHECK(easy && !call->client);
@@ -274,7 +284,9 @@ struct status *http_client_new(struct loop *loop, struct http_client **ret_clien
     return NULL;
 }
 
-static void on_timer_closed(struct loop_timer *timer) { release_handle(CONTAINER_OF(timer, struct http_client, timer)); }
+static void on_timer_closed(struct loop_timer *timer) {
+    release_handle(CONTAINER_OF(timer, struct http_client, timer));
+}
 
 static void run_close(struct loop_task *task) {
     struct http_client *client = CONTAINER_OF(task, struct http_client, close_task);

@@ -1,8 +1,10 @@
-/* HTTP/1.1 requests on the loop: libcurl's multi interface, driven by the loop's sockets and timers.
+/* HTTP/1.1 requests on the loop: libcurl's multi interface, driven by the loop's sockets and
+ * timers.
  *
- * Life of a call: http_call_start → on_data for what comes, where the caller wants the body as a stream → on_done exactly once, with the
- * body else; http_call_cancel ends it at once and silently. No callback runs inside libcurl, nor inside a call of these functions.
- * Loop thread only. */
+ * Life of a call: http_call_start → on_data for what comes, where the caller wants the body as a
+ * stream → on_done exactly once, with the body else; http_call_cancel ends it at once and
+ * silently. No callback runs inside libcurl, nor inside a call of these functions. Loop thread
+ * only. */
 #ifndef MILLRACE_RPC_MEMBERSHIP_HTTP_CLIENT_H
 #define MILLRACE_RPC_MEMBERSHIP_HTTP_CLIENT_H
 
@@ -19,7 +21,8 @@ struct http_request {
     const char *const *headers; /* "Name: value", ends with NULL */
     int64_t timeout_ms;         /* of the whole; 0: none */
     int64_t connect_timeout_ms;
-    size_t max_body_bytes; /* of the answer, or of a stream's part that on_data has not seen yet; 0: 1 MiB */
+    /* of the answer, or of a stream's part that on_data has not seen yet; 0: 1 MiB */
+    size_t max_body_bytes;
     const char *ca_file, *cert_file, *key_file;
     bool accepts_any_certificate; /* the answer itself tells who gave it */
 };
@@ -28,9 +31,10 @@ struct http_request {
 struct http_call {
     /* A part of the body came; NULL: it is gathered. */
     void (*on_data)(struct http_call *call, struct span bytes);
-    /* The end. `status_take`: UNAVAILABLE (no connection, broken, timed out), RESOURCE_EXHAUSTED (too large); else NULL and the answer's
-     * status code and body. */
-    void (*on_done)(struct http_call *call, struct status *status_take, int http_code, struct span body);
+    /* The end. `status_take`: UNAVAILABLE (no connection, broken, timed out), RESOURCE_EXHAUSTED
+     * (too large); else NULL and the answer's status code and body. */
+    void (*on_done)(struct http_call *call, struct status *status_take, int http_code,
+                    struct span body);
     struct http_client *client; /* while it runs */
     void *easy;
     struct str body;
@@ -46,7 +50,8 @@ struct status *http_client_new(struct loop *loop, struct http_client **ret_clien
 /* Cancels what runs; on_closed (may be NULL) when the memory is gone. Accepts NULL. */
 void http_client_close(struct http_client *client, void (*on_closed)(void *arg), void *arg);
 
-void http_call_start(struct http_client *client, struct http_call *call, const struct http_request *request);
+void http_call_start(struct http_client *client, struct http_call *call,
+                     const struct http_request *request);
 /* on_done will not come. A call that does not run is left alone. */
 void http_call_cancel(struct http_call *call);
 

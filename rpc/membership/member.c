@@ -42,21 +42,25 @@ void member_write(const struct cluster_member *member, struct str *out) {
 
 /* ---- reading ---- */
 
-static struct status *take_text(const json_t *value, const char *name, struct arena *arena, const char **ret) {
+static struct status *take_text(const json_t *value, const char *name, struct arena *arena,
+                                const char **ret) {
     *ret = "";
     if (!value)
         return NULL;
     if (!json_is_string(value) || json_string_length(value) > MEMBER_MAX_TEXT_BYTES)
-        return status_invalid("\"%s\" is no string of at most %d bytes", name, MEMBER_MAX_TEXT_BYTES);
+        return status_invalid("\"%s\" is no string of at most %d bytes", name,
+                              MEMBER_MAX_TEXT_BYTES);
     *ret = arena_strndup(arena, json_string_value(value), json_string_length(value));
     return NULL;
 }
 
-static struct status *read_text(const json_t *object, const char *name, struct arena *arena, const char **ret) {
+static struct status *read_text(const json_t *object, const char *name, struct arena *arena,
+                                const char **ret) {
     return take_text(json_object_get(object, name), name, arena, ret);
 }
 
-static struct status *read_address(const json_t *object, const char *name, bool is_needed, struct arena *arena, const char **ret) {
+static struct status *read_address(const json_t *object, const char *name, bool is_needed,
+                                   struct arena *arena, const char **ret) {
     struct net_address parsed;
     TRY(read_text(object, name, arena, ret));
     if (**ret == '\0' && !is_needed)
@@ -67,8 +71,8 @@ static struct status *read_address(const json_t *object, const char *name, bool 
     return status_prefix_take(st, "\"%s\": ", name);
 }
 
-static struct status *read_list(const json_t *object, const char *name, size_t max, struct arena *arena, const char *const **ret,
-                                int *ret_n) {
+static struct status *read_list(const json_t *object, const char *name, size_t max,
+                                struct arena *arena, const char *const **ret, int *ret_n) {
     const json_t *list = json_object_get(object, name);
     size_t n = json_array_size(list);
     if ((list && !json_is_array(list)) || n > max)
@@ -90,7 +94,8 @@ static struct status *read_incarnation(const json_t *object, uint64_t *ret) {
     return NULL;
 }
 
-static struct status *read_member(const json_t *root, struct arena *arena, struct cluster_member *ret) {
+static struct status *read_member(const json_t *root, struct arena *arena,
+                                  struct cluster_member *ret) {
     if (!json_is_object(root))
         return status_invalid("it is no JSON object");
     TRY(read_incarnation(root, &ret->incarnation));
@@ -100,7 +105,8 @@ static struct status *read_member(const json_t *root, struct arena *arena, struc
     TRY(read_text(root, "host_id", arena, &ret->host_id));
     TRY(read_text(root, "version", arena, &ret->version));
     TRY(read_list(root, "devices", MEMBER_MAX_DEVICES, arena, &ret->devices, &ret->n_devices));
-    return read_list(root, "transports", MAX_TRANSPORTS, arena, &ret->transports, &ret->n_transports);
+    return read_list(root, "transports", MAX_TRANSPORTS, arena, &ret->transports,
+                     &ret->n_transports);
 }
 
 struct status *member_parse(struct span text, struct arena *arena, struct cluster_member *ret) {
@@ -121,21 +127,30 @@ struct status *member_check_cluster(const char *name) {
     bool is_good = len > 0 && len <= MAX_CLUSTER_BYTES;
     for (size_t i = 0; i < len && is_good; i++) {
         char c = name[i];
-        is_good = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || strchr("._-", c);
+        is_good = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                  strchr("._-", c);
     }
     if (!is_good)
-        return status_invalid("'%.100s' is no cluster's name: letters, digits, '.', '_' and '-', at most %d", name, MAX_CLUSTER_BYTES);
+        return status_invalid(
+            "'%.100s' is no cluster's name: letters, digits, '.', '_' and '-', at most %d", name,
+            MAX_CLUSTER_BYTES);
     return NULL;
 }
 
-void member_prefix(const char *cluster, struct str *out) { str_addf(out, "/millrace/%s/", cluster); }
+void member_prefix(const char *cluster, struct str *out) {
+    str_addf(out, "/millrace/%s/", cluster);
+}
 
 void member_key_of_task(const char *cluster, const char *job, int index, struct str *out) {
     str_addf(out, "/millrace/%s/tasks/%s/%d", cluster, job, index);
 }
 
-void member_key_of_master(const char *cluster, struct str *out) { str_addf(out, "/millrace/%s/master", cluster); }
-void member_key_of_job(const char *cluster, struct str *out) { str_addf(out, "/millrace/%s/job", cluster); }
+void member_key_of_master(const char *cluster, struct str *out) {
+    str_addf(out, "/millrace/%s/master", cluster);
+}
+void member_key_of_job(const char *cluster, struct str *out) {
+    str_addf(out, "/millrace/%s/job", cluster);
+}
 
 bool member_read_task_key(const char *cluster, const char *key, struct str *ret_task) {
     struct str prefix = STR_INIT;
@@ -150,12 +165,14 @@ bool member_read_task_key(const char *cluster, const char *key, struct str *ret_
     const char *digits = job + n_job + (job[n_job] == '/');
     size_t n_digits = strspn(digits, "0123456789");
     /* One spelling for each index: two keys would be two tasks of one name. */
-    if (n_digits == 0 || n_digits > 5 || digits[n_digits] != '\0' || (digits[0] == '0' && n_digits > 1) || n_job > 63)
+    if (n_digits == 0 || n_digits > 5 || digits[n_digits] != '\0' ||
+        (digits[0] == '0' && n_digits > 1) || n_job > 63)
         return false;
     str_addf(ret_task, "/job:%.*s/replica:0/task:%s", (int)n_job, job, digits);
     struct device_name name;
     struct status *st = device_name_parse((struct span){str_text(ret_task), ret_task->len}, &name);
-    bool is_good = !st && name.task >= 0 && name.task <= MAX_INDEX && strlen(name.job) == n_job && strncmp(name.job, job, n_job) == 0;
+    bool is_good = !st && name.task >= 0 && name.task <= MAX_INDEX && strlen(name.job) == n_job &&
+                   strncmp(name.job, job, n_job) == 0;
     status_unref(st);
     if (!is_good)
         str_clear(ret_task);
@@ -173,7 +190,8 @@ void member_address(const char *advertise, const char *listen, int port, struct 
         str_add(out, advertise ? advertise : listen);
         return;
     }
-    bool is_any = !parsed.host[0] || strcmp(parsed.host, "0.0.0.0") == 0 || strcmp(parsed.host, "::") == 0;
+    bool is_any =
+        !parsed.host[0] || strcmp(parsed.host, "0.0.0.0") == 0 || strcmp(parsed.host, "::") == 0;
     if (is_any && gethostname(host, sizeof(host)) == 0)
         host[sizeof(host) - 1] = '\0';
     else

@@ -17,7 +17,7 @@ enum { MEMBER_MAX_DEVICES = 1024, MEMBER_MAX_TEXT_BYTES = 512, MEMBER_MAX_BYTES 
 #define MEMBER_JOB_ENDED "ended"
 
 struct cluster_member {
-    const char *address;       /* "host:port" or "unix:…": where the others connect; never empty */
+    const char *address; /* "host:port" or "unix:…": where the others connect; never empty */
     const char *admin_address; /* "" when it has no admin port; so with all that follow */
     const char *unix_address, *host_id, *version;
     uint64_t incarnation;
@@ -28,8 +28,10 @@ struct cluster_member {
 };
 
 void member_write(const struct cluster_member *member, struct str *out);
-/* Strings go into the arena. Fields that are not known are passed over. Errors: INVALID_ARGUMENT saying what is wrong. */
-struct status *member_parse(struct span text, struct arena *arena, struct cluster_member *ret) MUST_USE;
+/* Strings go into the arena. Fields that are not known are passed over. Errors: INVALID_ARGUMENT
+ * saying what is wrong. */
+struct status *member_parse(struct span text, struct arena *arena,
+                            struct cluster_member *ret) MUST_USE;
 
 /* A cluster's name: letters, digits, '.', '_' and '-', at most 63. */
 struct status *member_check_cluster(const char *name) MUST_USE;
@@ -40,8 +42,8 @@ void member_key_of_job(const char *cluster, struct str *out);
 /* "/job:ps/replica:0/task:0" from a key; false for a key that is no task's. */
 bool member_read_task_key(const char *cluster, const char *key, struct str *ret_task);
 
-/* The address that others are told: `advertise` if given (its port too), else the host of `listen`, or this host's name where that is a
- * wildcard, and the port that was bound. */
+/* The address that others are told: `advertise` if given (its port too), else the host of
+ * `listen`, or this host's name where that is a wildcard, and the port that was bound. */
 void member_address(const char *advertise, const char *listen, int port, struct str *out);
 
 #endif

@@ -38,7 +38,8 @@ static void done_with(struct probe *probe, uint64_t incarnation) {
 }
 
 static void done_without_answer(struct probe *probe, int connect_error, const char *why) {
-    done(probe, probe->is_same_host && connect_error == ECONNREFUSED ? PROBE_GONE : PROBE_UNKNOWN, why);
+    done(probe, probe->is_same_host && connect_error == ECONNREFUSED ? PROBE_GONE : PROBE_UNKNOWN,
+         why);
 }
 
 static void begin(struct probe *probe, const struct cluster_member *member) {
@@ -46,7 +47,9 @@ static void begin(struct probe *probe, const struct cluster_member *member) {
     probe->is_same_host = strcmp(member->host_id, host_id()) == 0;
 }
 
-static void on_timer(struct loop_timer *timer) { done(CONTAINER_OF(timer, struct probe, timer), PROBE_UNKNOWN, "no answer within 3 s"); }
+static void on_timer(struct loop_timer *timer) {
+    done(CONTAINER_OF(timer, struct probe, timer), PROBE_UNKNOWN, "no answer within 3 s");
+}
 
 void probe_init(struct probe *probe, struct loop *loop) {
     probe->loop = loop;
@@ -66,7 +69,8 @@ static void on_message(void *owner, struct wire_conn *conn, struct wire_message 
     struct probe *probe = owner;
     if (!probe || message->type != WIRE_STATUS)
         return;
-    Millrace__WorkerStatus *status = millrace__worker_status__unpack(NULL, message->meta.len, (const uint8_t *)message->meta.data);
+    Millrace__WorkerStatus *status = millrace__worker_status__unpack(
+        NULL, message->meta.len, (const uint8_t *)message->meta.data);
     uint64_t incarnation = status ? status->incarnation : 0;
     if (status)
         millrace__worker_status__free_unpacked(status, NULL);
@@ -76,10 +80,12 @@ static void on_message(void *owner, struct wire_conn *conn, struct wire_message 
 static void on_wire_closed(void *owner, struct wire_conn *conn, struct status *why) {
     struct probe *probe = owner;
     if (probe)
-        done_without_answer(probe, wire_conn_connect_error(conn), why ? status_message(why) : "it closed the connection");
+        done_without_answer(probe, wire_conn_connect_error(conn),
+                            why ? status_message(why) : "it closed the connection");
 }
 
-static const struct wire_handlers handlers = {.on_message = on_message, .on_closed = on_wire_closed};
+static const struct wire_handlers handlers = {.on_message = on_message,
+                                              .on_closed = on_wire_closed};
 
 void probe_task(struct probe *probe, const struct cluster_member *member) {
     Millrace__Hello hello = MILLRACE__HELLO__INIT;
@@ -101,10 +107,13 @@ void probe_task(struct probe *probe, const struct cluster_member *member) {
 static uint64_t find_incarnation(struct span page) {
     static const char word[] = "\"incarnation\": \"";
     const char *at = memmem(page.data, page.len, word, sizeof(word) - 1);
-    return at && (size_t)(page.data + page.len - at) > sizeof(word) - 1 + 16 ? strtoull(at + sizeof(word) - 1, NULL, 16) : 0;
+    return at && (size_t)(page.data + page.len - at) > sizeof(word) - 1 + 16
+               ? strtoull(at + sizeof(word) - 1, NULL, 16)
+               : 0;
 }
 
-static void on_page(struct http_call *http, struct status *status_take, int http_code, struct span body) {
+static void on_page(struct http_call *http, struct status *status_take, int http_code,
+                    struct span body) {
     struct probe *probe = CONTAINER_OF(http, struct probe, http);
     if (status_take)
         done_without_answer(probe, http->connect_error, status_message(status_take));
@@ -119,7 +128,8 @@ static void on_no_admin(struct loop_timer *timer) {
     done(probe, PROBE_UNKNOWN, "it has no admin port");
 }
 
-void probe_master(struct probe *probe, struct http_client *http, const struct cluster_member *member) {
+void probe_master(struct probe *probe, struct http_client *http,
+                  const struct cluster_member *member) {
     struct str url = STR_INIT;
     begin(probe, member);
     if (!*member->admin_address) {
@@ -129,10 +139,12 @@ void probe_master(struct probe *probe, struct http_client *http, const struct cl
     }
     probe->http = (struct http_call){.on_done = on_page};
     str_addf(&url, "%s://%s/statusz", probe->is_https ? "https" : "http", member->admin_address);
-    /* Its incarnation tells whether it is the one: only that process knows it, and who reads the registration. */
-    http_call_start(
-        http, &probe->http,
-        &(struct http_request){
-            .url = str_text(&url), .timeout_ms = PROBE_TIMEOUT_MS, .max_body_bytes = 64 << 20, .accepts_any_certificate = true});
+    /* Its incarnation tells whether it is the one: only that process knows it, and who reads the
+     * registration. */
+    http_call_start(http, &probe->http,
+                    &(struct http_request){.url = str_text(&url),
+                                           .timeout_ms = PROBE_TIMEOUT_MS,
+                                           .max_body_bytes = 64 << 20,
+                                           .accepts_any_certificate = true});
     str_fini(&url);
 }

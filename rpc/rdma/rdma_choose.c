@@ -27,9 +27,11 @@ struct status *rdma_choice_parse(const char *text, struct rdma_choice *ret) {
     char copy[128];
     if ((size_t)snprintf(copy, sizeof(copy), "%s", text) >= sizeof(copy))
         return status_invalid("rdma-device: a name of %zu bytes", strlen(text));
-    char *rest = copy, *name = strsep(&rest, ":"), *port = strsep(&rest, ":"), *gid = strsep(&rest, ":");
-    if (rest || (port && !parse_number(port, MAX_PORT, &ret->port)) || (gid && !parse_number(gid, MAX_GID, &ret->gid)) ||
-        (port && ret->port == 0) || (size_t)snprintf(ret->name, sizeof(ret->name), "%s", name) >= sizeof(ret->name))
+    char *rest = copy, *name = strsep(&rest, ":"), *port = strsep(&rest, ":"),
+         *gid = strsep(&rest, ":");
+    if (rest || (port && !parse_number(port, MAX_PORT, &ret->port)) ||
+        (gid && !parse_number(gid, MAX_GID, &ret->gid)) || (port && ret->port == 0) ||
+        (size_t)snprintf(ret->name, sizeof(ret->name), "%s", name) >= sizeof(ret->name))
         return status_invalid("rdma-device: '%s' is not NAME[:PORT[:GID]]", text);
     return NULL;
 }
@@ -40,7 +42,9 @@ static bool is_ipv4(const union ibv_gid *gid) {
     static const uint8_t prefix[12] = {[10] = 0xff, [11] = 0xff};
     return memcmp(gid->raw, prefix, sizeof(prefix)) == 0;
 }
-static bool is_link_local(const union ibv_gid *gid) { return gid->raw[0] == 0xfe && (gid->raw[1] & 0xc0) == 0x80; }
+static bool is_link_local(const union ibv_gid *gid) {
+    return gid->raw[0] == 0xfe && (gid->raw[1] & 0xc0) == 0x80;
+}
 
 /* How well others can reach it; 0: not at all. */
 static int rate_gid(const struct ibv_gid_entry *entry, bool is_ethernet) {
@@ -51,8 +55,10 @@ static int rate_gid(const struct ibv_gid_entry *entry, bool is_ethernet) {
     return is_ipv4(&entry->gid) ? 2 : 1;
 }
 
-static bool choose_gid(const struct verbs *verbs, const struct rdma_choice *choice, int n_gids, struct rdma_port *port) {
-    int best = 0, first = choice->gid >= 0 ? choice->gid : 0, end = choice->gid >= 0 ? choice->gid + 1 : MIN(n_gids, MAX_GID + 1);
+static bool choose_gid(const struct verbs *verbs, const struct rdma_choice *choice, int n_gids,
+                       struct rdma_port *port) {
+    int best = 0, first = choice->gid >= 0 ? choice->gid : 0,
+        end = choice->gid >= 0 ? choice->gid + 1 : MIN(n_gids, MAX_GID + 1);
     for (int i = first; i < end && best < 2; i++) {
         struct ibv_gid_entry entry;
         if (verbs->query_gid(port->context, port->number, (uint32_t)i, &entry) != 0)
@@ -70,7 +76,8 @@ static bool choose_gid(const struct verbs *verbs, const struct rdma_choice *choi
 /* ---- ports and devices ---- */
 
 /* NULL when it serves, else what it lacks. */
-static const char *try_port(const struct verbs *verbs, const struct rdma_choice *choice, struct rdma_port *port) {
+static const char *try_port(const struct verbs *verbs, const struct rdma_choice *choice,
+                            struct rdma_port *port) {
     struct ibv_port_attr attr;
     if (verbs->query_port(port->context, port->number, &attr) != 0)
         return "cannot be queried";
@@ -82,11 +89,13 @@ static const char *try_port(const struct verbs *verbs, const struct rdma_choice 
     port->max_message_bytes = attr.max_msg_sz;
     if (attr.max_msg_sz == 0 || attr.active_mtu < IBV_MTU_256 || attr.active_mtu > IBV_MTU_4096)
         return "says no message size or MTU";
-    return choose_gid(verbs, choice, attr.gid_tbl_len, port) ? NULL : "has no RoCE v2 address that others can route to";
+    return choose_gid(verbs, choice, attr.gid_tbl_len, port)
+               ? NULL
+               : "has no RoCE v2 address that others can route to";
 }
 
-static bool try_device(const struct verbs *verbs, const struct rdma_choice *choice, struct ibv_device *device, struct rdma_port *ret,
-                       struct str *why) {
+static bool try_device(const struct verbs *verbs, const struct rdma_choice *choice,
+                       struct ibv_device *device, struct rdma_port *ret, struct str *why) {
     const char *name = verbs->get_device_name(device), *lack = "has no port";
     struct rdma_port port = {.name = name, .number = 1};
     if (*choice->name && strcmp(choice->name, name) != 0)
@@ -101,7 +110,8 @@ static bool try_device(const struct verbs *verbs, const struct rdma_choice *choi
         return false;
     }
     int first = choice->port > 0 ? choice->port : 1;
-    for (int number = first; number <= (choice->port > 0 ? first : 2); number++) { /* no device has more than two */
+    /* no device has more than two */
+    for (int number = first; number <= (choice->port > 0 ? first : 2); number++) {
         port.number = (uint8_t)number;
         const char *why_not = try_port(verbs, choice, &port);
         if (!why_not) {
@@ -117,7 +127,8 @@ static bool try_device(const struct verbs *verbs, const struct rdma_choice *choi
     return false;
 }
 
-struct status *rdma_port_choose(const struct verbs *verbs, const struct rdma_choice *choice, struct rdma_port *ret) {
+struct status *rdma_port_choose(const struct verbs *verbs, const struct rdma_choice *choice,
+                                struct rdma_port *ret) {
     struct str why = STR_INIT;
     int n = 0;
     bool is_found = false;
@@ -128,8 +139,8 @@ struct status *rdma_port_choose(const struct verbs *verbs, const struct rdma_cho
         verbs->free_device_list(devices); /* one that is open stays */
     struct status *st = NULL;
     if (!is_found)
-        st = status_failed_precondition("this host has no RDMA device%s%s that serves%s", *choice->name ? " " : "", choice->name,
-                                        str_text(&why));
+        st = status_failed_precondition("this host has no RDMA device%s%s that serves%s",
+                                        *choice->name ? " " : "", choice->name, str_text(&why));
     str_fini(&why);
     return st;
 }

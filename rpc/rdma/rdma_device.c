@@ -70,7 +70,8 @@ static bool is_fatal(enum ibv_event_type type) {
     return type == IBV_EVENT_DEVICE_FATAL || type == IBV_EVENT_PORT_ERR || type == IBV_EVENT_CQ_ERR;
 }
 
-/* Each queue learns of its own errors by its completions; here it is logged, and the device is not used for more while it is away. */
+/* Each queue learns of its own errors by its completions; here it is logged, and the device is
+ * not used for more while it is away. */
 static void on_events(uv_poll_t *poll, int error, int events) {
     struct rdma_device *device = poll->data;
     struct ibv_async_event event;
@@ -87,7 +88,8 @@ static void on_events(uv_poll_t *poll, int error, int events) {
     }
 }
 
-static struct status *watch(struct rdma_device *device, uv_poll_t *poll, int fd, uv_poll_cb callback) {
+static struct status *watch(struct rdma_device *device, uv_poll_t *poll, int fd,
+                            uv_poll_cb callback) {
     int flags = fcntl(fd, F_GETFL), error = 0;
     if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0)
         return status_unavailable("RDMA device %s: %s", device->port.name, strerror(errno));
@@ -112,7 +114,8 @@ static struct status *open_parts(struct rdma_device *device) {
     return watch(device, &device->events_poll, context->async_fd, on_events);
 }
 
-struct status *rdma_device_open(struct loop *loop, const struct verbs *verbs, const struct rdma_choice *choice, struct rdma_device **ret) {
+struct status *rdma_device_open(struct loop *loop, const struct verbs *verbs,
+                                const struct rdma_choice *choice, struct rdma_device **ret) {
     struct rdma_device *device = xcalloc(1, sizeof(*device));
     device->verbs = verbs;
     device->loop = loop;
@@ -157,11 +160,12 @@ void rdma_device_submit(struct rdma_device *device, struct rdma_job *job) {
 void rdma_device_describe(struct rdma_device *device, struct str *out) {
     char gid[INET6_ADDRSTRLEN] = "";
     (void)inet_ntop(AF_INET6, device->port.gid.raw, gid, sizeof(gid));
-    str_addf(
-        out,
-        "{\"device\":\"%s\",\"port\":%d,\"gid_index\":%u,\"gid\":\"%s\",\"link\":\"%s\",\"mtu\":%d,\"max_message_bytes\":%u,\"regions\":",
-        device->port.name, (int)device->port.number, (unsigned)device->port.gid_index, gid,
-        device->port.is_ethernet ? "RoCE v2" : "InfiniBand", 128 << device->port.mtu, (unsigned)device->port.max_message_bytes);
+    str_addf(out,
+             "{\"device\":\"%s\",\"port\":%d,\"gid_index\":%u,\"gid\":\"%s\",\"link\":\"%s\","
+             "\"mtu\":%d,\"max_message_bytes\":%u,\"regions\":",
+             device->port.name, (int)device->port.number, (unsigned)device->port.gid_index, gid,
+             device->port.is_ethernet ? "RoCE v2" : "InfiniBand", 128 << device->port.mtu,
+             (unsigned)device->port.max_message_bytes);
     rdma_regions_describe(device->regions, out);
     str_add_char(out, '}');
 }

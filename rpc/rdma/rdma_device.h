@@ -1,8 +1,10 @@
-/* This process' RDMA device: which one, its port and address, its completions on the loop, and a thread for what blocks.
+/* This process' RDMA device: which one, its port and address, its completions on the loop, and a
+ * thread for what blocks.
  *
- * The device is chosen by content, not by place: the first active port that has an address others can route to: over Ethernet a RoCE v2
- * address that maps an IPv4 one (::ffff:a.b.c.d), or else any RoCE v2 address that is not link-local; over InfiniBand its LID. Ports that
- * do not know WRITE WITH IMM (iWARP) are passed over.
+ * The device is chosen by content, not by place: the first active port that has an address
+ * others can route to: over Ethernet a RoCE v2 address that maps an IPv4 one (::ffff:a.b.c.d),
+ * or else any RoCE v2 address that is not link-local; over InfiniBand its LID. Ports that do not
+ * know WRITE WITH IMM (iWARP) are passed over.
  *
  * Loop thread, but for what says otherwise. */
 #ifndef MILLRACE_RPC_RDMA_RDMA_DEVICE_H
@@ -34,9 +36,11 @@ struct rdma_port {
     uint32_t max_message_bytes;
 };
 /* Opens the first that fits. Errors: FAILED_PRECONDITION, which says what each device lacks. */
-struct status *rdma_port_choose(const struct verbs *verbs, const struct rdma_choice *choice, struct rdma_port *ret) MUST_USE;
+struct status *rdma_port_choose(const struct verbs *verbs, const struct rdma_choice *choice,
+                                struct rdma_port *ret) MUST_USE;
 
-/* Work for the device's own thread, embedded in its owner: `work` runs there, then `done` on the loop. */
+/* Work for the device's own thread, embedded in its owner: `work` runs there, then `done` on the
+ * loop. */
 struct rdma_device;
 struct rdma_job {
     struct pool_task work_task;
@@ -61,7 +65,8 @@ struct rdma_device {
     struct status *broken; /* the device says so: nothing more is opened on it */
 };
 
-struct status *rdma_device_open(struct loop *loop, const struct verbs *verbs, const struct rdma_choice *choice,
+struct status *rdma_device_open(struct loop *loop, const struct verbs *verbs,
+                                const struct rdma_choice *choice,
                                 struct rdma_device **ret) MUST_USE;
 /* It goes once its queues are closed and its jobs done. Accepts NULL. */
 void rdma_device_close(struct rdma_device *device);

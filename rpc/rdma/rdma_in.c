@@ -4,7 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* A protection domain, and how many need it: a line, and each landing until its memory is withdrawn. */
+/* A protection domain, and how many need it: a line, and each landing until its memory is
+ * withdrawn. */
 struct rdma_domain {
     const struct verbs *verbs;
     struct ibv_pd *pd;
@@ -21,7 +22,8 @@ static void domain_unref(struct rdma_domain *domain) {
 static struct status *domain_new(struct rdma_device *device, struct rdma_domain **ret) {
     struct ibv_pd *pd = device->verbs->alloc_pd(device->port.context);
     if (!pd)
-        return status_exhausted("alloc_pd on RDMA device %s: %s", device->port.name, strerror(errno));
+        return status_exhausted("alloc_pd on RDMA device %s: %s", device->port.name,
+                                strerror(errno));
     *ret = xmalloc(sizeof(**ret));
     **ret = (struct rdma_domain){.verbs = device->verbs, .pd = pd, .n_refs = 1};
     return NULL;
@@ -77,7 +79,8 @@ static void begin_withdrawing(struct rdma_landing *landing, struct rdma_device *
 static void register_memory(struct rdma_job *job) {
     struct rdma_landing *landing = CONTAINER_OF(job, struct rdma_landing, job);
     struct rdma_memory memory = {RDMA_MEMORY_HOST, landing->buffer->data, landing->size_bytes};
-    landing->why = rdma_register(job->device->verbs, landing->domain->pd, &memory, RDMA_WRITTEN_BY_PEER, &landing->mr);
+    landing->why = rdma_register(job->device->verbs, landing->domain->pd, &memory,
+                                 RDMA_WRITTEN_BY_PEER, &landing->mr);
 }
 
 static void on_registered(struct rdma_job *job) {
@@ -105,7 +108,8 @@ static void on_completion(void *owner, const struct ibv_wc *wc) {
     uint32_t number = ntohl(wc->imm_data);
     struct status *why = in->queue.is_draining ? NULL : rdma_queue_post_receive(&in->queue);
     struct rdma_landing *landing = u64map_get(&in->landings, number);
-    if (!why && (wc->opcode != IBV_WC_RECV_RDMA_WITH_IMM || !landing || landing->state != RDMA_GRANTED))
+    if (!why &&
+        (wc->opcode != IBV_WC_RECV_RDMA_WITH_IMM || !landing || landing->state != RDMA_GRANTED))
         why = status_invalid("a write with number %u, which is not granted", (unsigned)number);
     if (why) {
         fail(in, why);
@@ -120,8 +124,11 @@ static void on_error(void *owner, struct status *why) { fail(owner, why); }
 
 /* ---- life ---- */
 
-struct status *rdma_in_open(struct rdma_in *in, struct rdma_device *device, const struct rdma_in_handlers *handlers, void *owner) {
-    *in = (struct rdma_in){.handlers = handlers, .owner = owner, .queue = {.on_completion = on_completion, .on_error = on_error}};
+struct status *rdma_in_open(struct rdma_in *in, struct rdma_device *device,
+                            const struct rdma_in_handlers *handlers, void *owner) {
+    *in = (struct rdma_in){.handlers = handlers,
+                           .owner = owner,
+                           .queue = {.on_completion = on_completion, .on_error = on_error}};
     in->queue.owner = in;
     u64map_init(&in->landings);
     TRY(domain_new(device, &in->domain));
@@ -139,27 +146,31 @@ struct status *rdma_in_connect(struct rdma_in *in, const struct rdma_address *to
     return rdma_queue_connect(&in->queue, to);
 }
 
-static void begin_landing(struct rdma_in *in, struct rdma_landing *landing, struct buffer *buffer, size_t size_bytes, bool is_ahead) {
+static void begin_landing(struct rdma_in *in, struct rdma_landing *landing, struct buffer *buffer,
+                          size_t size_bytes, bool is_ahead) {
     do
         in->last_number++;
     while (u64map_get(&in->landings, in->last_number)); /* they come round */
     in->domain->n_refs++;
     *(is_ahead ? &in->ahead_bytes : &in->granted_bytes) += (int64_t)size_bytes;
     in->n_ahead += is_ahead;
-    *landing = (struct rdma_landing){.in = in,
-                                     .domain = in->domain,
-                                     .place = {.number = in->last_number, .address = (uintptr_t)buffer->data},
-                                     .buffer = buffer_ref(buffer),
-                                     .size_bytes = size_bytes,
-                                     .is_ahead = is_ahead,
-                                     .state = RDMA_REGISTERING,
-                                     .job = {.work = register_memory, .done = on_registered}};
+    *landing = (struct rdma_landing){
+        .in = in,
+        .domain = in->domain,
+        .place = {.number = in->last_number, .address = (uintptr_t)buffer->data},
+        .buffer = buffer_ref(buffer),
+        .size_bytes = size_bytes,
+        .is_ahead = is_ahead,
+        .state = RDMA_REGISTERING,
+        .job = {.work = register_memory, .done = on_registered}};
     u64map_put(&in->landings, landing->place.number, landing);
     rdma_device_submit(in->queue.device, &landing->job);
 }
 
-bool rdma_in_land(struct rdma_in *in, struct rdma_landing *landing, struct buffer *buffer, size_t size_bytes) {
-    bool is_full = in->granted_bytes > 0 && in->granted_bytes + (int64_t)size_bytes > RDMA_GRANTED_MAX_BYTES;
+bool rdma_in_land(struct rdma_in *in, struct rdma_landing *landing, struct buffer *buffer,
+                  size_t size_bytes) {
+    bool is_full =
+        in->granted_bytes > 0 && in->granted_bytes + (int64_t)size_bytes > RDMA_GRANTED_MAX_BYTES;
     if (!rdma_queue_is_open(&in->queue) || in->landings.n_entries >= RDMA_RECEIVE_DEPTH || is_full)
         return false;
     begin_landing(in, landing, buffer, size_bytes, false);
@@ -167,11 +178,14 @@ bool rdma_in_land(struct rdma_in *in, struct rdma_landing *landing, struct buffe
 }
 
 bool rdma_in_has_room_ahead(const struct rdma_in *in, size_t size_bytes) {
-    bool is_full = in->n_ahead >= RDMA_AHEAD_MAX || (int64_t)size_bytes > RDMA_AHEAD_MAX_BYTES - in->ahead_bytes;
-    return rdma_queue_is_open(&in->queue) && in->landings.n_entries < RDMA_RECEIVE_DEPTH && !is_full;
+    bool is_full = in->n_ahead >= RDMA_AHEAD_MAX ||
+                   (int64_t)size_bytes > RDMA_AHEAD_MAX_BYTES - in->ahead_bytes;
+    return rdma_queue_is_open(&in->queue) && in->landings.n_entries < RDMA_RECEIVE_DEPTH &&
+           !is_full;
 }
 
-bool rdma_in_land_ahead(struct rdma_in *in, struct rdma_landing *landing, struct buffer *buffer, size_t size_bytes) {
+bool rdma_in_land_ahead(struct rdma_in *in, struct rdma_landing *landing, struct buffer *buffer,
+                        size_t size_bytes) {
     if (!rdma_in_has_room_ahead(in, size_bytes))
         return false;
     begin_landing(in, landing, buffer, size_bytes, true);

@@ -5,13 +5,15 @@
  *                  ▼               │ rdma_in_close: the queue pair is gone ──► withdrawing ──► on_withdrawn
  *              on_refused
  *
- * Why nothing is written that has another owner by then: a landing holds its buffer from the grant until after rdma_unregister, whatever
- * becomes of its step, and hands it on only then. A peer that gets an answer (the number, or that it declines) wrong can only hurt itself:
- * until that answer the buffer waits, after it the key is void. Its key works in no other peer's queue pair, since each line has a
- * protection domain of its own. What a peer claims to have written and has not holds whatever the memory held before.
+ * Why nothing is written that has another owner by then: a landing holds its buffer from the
+ * grant until after rdma_unregister, whatever becomes of its step, and hands it on only then. A
+ * peer that gets an answer (the number, or that it declines) wrong can only hurt itself: until
+ * that answer the buffer waits, after it the key is void. Its key works in no other peer's queue
+ * pair, since each line has a protection domain of its own. What a peer claims to have written
+ * and has not holds whatever the memory held before.
  *
- * Places ahead, for values whose sender has not announced them, have limits of their own, so that however long those values take, there is
- * always a place for what is there.
+ * Places ahead, for values whose sender has not announced them, have limits of their own, so
+ * that however long those values take, there is always a place for what is there.
  *
  * Loop thread; registering and withdrawing happen on the device's. */
 #ifndef MILLRACE_RPC_RDMA_RDMA_IN_H
@@ -22,7 +24,8 @@
 
 struct rdma_in;
 
-/* That one peer can keep from being used again, by not answering: more is not granted, but for one value where nothing else is. */
+/* That one peer can keep from being used again, by not answering: more is not granted, but for
+ * one value where nothing else is. */
 #define RDMA_GRANTED_MAX_BYTES (4ll << 30)
 #define RDMA_AHEAD_MAX_BYTES (1ll << 30) /* besides: of places ahead */
 enum { RDMA_AHEAD_MAX = RDMA_RECEIVE_DEPTH / 2 };
@@ -71,18 +74,25 @@ struct rdma_in {
     uint64_t n_landed, landed_bytes;
 };
 
-struct status *rdma_in_open(struct rdma_in *in, struct rdma_device *device, const struct rdma_in_handlers *handlers, void *owner) MUST_USE;
+struct status *rdma_in_open(struct rdma_in *in, struct rdma_device *device,
+                            const struct rdma_in_handlers *handlers, void *owner) MUST_USE;
 /* The peer's queue: numbers may come from now on. */
 struct status *rdma_in_connect(struct rdma_in *in, const struct rdma_address *to) MUST_USE;
-/* False when as many are granted as the queue takes, or as many bytes as may be. Takes a reference of the buffer. */
-bool rdma_in_land(struct rdma_in *in, struct rdma_landing *landing, struct buffer *buffer, size_t size_bytes) MUST_USE;
-/* The same for a place ahead. False beyond RDMA_AHEAD_MAX, RDMA_AHEAD_MAX_BYTES, as rdma_in_has_room_ahead says before there is a buffer.
+/* False when as many are granted as the queue takes, or as many bytes as may be. Takes a
+ * reference of the buffer. */
+bool rdma_in_land(struct rdma_in *in, struct rdma_landing *landing, struct buffer *buffer,
+                  size_t size_bytes) MUST_USE;
+/* The same for a place ahead. False beyond RDMA_AHEAD_MAX, RDMA_AHEAD_MAX_BYTES, as
+ * rdma_in_has_room_ahead says before there is a buffer.
  */
 bool rdma_in_has_room_ahead(const struct rdma_in *in, size_t size_bytes);
-bool rdma_in_land_ahead(struct rdma_in *in, struct rdma_landing *landing, struct buffer *buffer, size_t size_bytes) MUST_USE;
-/* The peer will not write it, or was never told of it. Errors: INVALID_ARGUMENT, it was not granted. */
+bool rdma_in_land_ahead(struct rdma_in *in, struct rdma_landing *landing, struct buffer *buffer,
+                        size_t size_bytes) MUST_USE;
+/* The peer will not write it, or was never told of it. Errors: INVALID_ARGUMENT, it was not
+ * granted. */
 struct status *rdma_in_decline(struct rdma_in *in, uint32_t number) MUST_USE;
-/* Destroys the queue pair and withdraws all landings; on_withdrawn follows for each. May be called again. */
+/* Destroys the queue pair and withdraws all landings; on_withdrawn follows for each. May be
+ * called again. */
 void rdma_in_close(struct rdma_in *in);
 
 #endif

@@ -39,10 +39,13 @@ static void fail(struct rdma_out *out, struct status *why) {
 /* As much as the queue pair takes; each value posts a piece in its turn. */
 static void post_what_fits(struct rdma_out *out) {
     struct status *st = NULL;
-    while (!st && !out->why_failed && out->n_posted < RDMA_SEND_DEPTH && !list_is_empty(&out->queued)) {
-        struct rdma_transfer *transfer = LIST_ENTRY(list_pop_front(&out->queued), struct rdma_transfer, link);
+    while (!st && !out->why_failed && out->n_posted < RDMA_SEND_DEPTH &&
+           !list_is_empty(&out->queued)) {
+        struct rdma_transfer *transfer =
+            LIST_ENTRY(list_pop_front(&out->queued), struct rdma_transfer, link);
         st = post_piece(out, transfer);
-        list_push_back(transfer->n_posted < transfer->size_bytes ? &out->queued : &out->posted, &transfer->link);
+        list_push_back(transfer->n_posted < transfer->size_bytes ? &out->queued : &out->posted,
+                       &transfer->link);
     }
     if (st)
         fail(out, st);
@@ -71,7 +74,8 @@ static void on_error(void *owner, struct status *why) { fail(owner, why); }
 
 static void register_memory(struct rdma_job *job) {
     struct rdma_transfer *transfer = CONTAINER_OF(job, struct rdma_transfer, job);
-    transfer->why = rdma_regions_add(job->device->regions, transfer->buffer, transfer->data, transfer->size_bytes, &transfer->region);
+    transfer->why = rdma_regions_add(job->device->regions, transfer->buffer, transfer->data,
+                                     transfer->size_bytes, &transfer->region);
 }
 
 static void on_registered(struct rdma_job *job) {
@@ -96,8 +100,11 @@ static void on_registered(struct rdma_job *job) {
 
 /* ---- life ---- */
 
-struct status *rdma_out_open(struct rdma_out *out, struct rdma_device *device, const struct rdma_out_handlers *handlers, void *owner) {
-    *out = (struct rdma_out){.handlers = handlers, .owner = owner, .queue = {.on_completion = on_completion, .on_error = on_error}};
+struct status *rdma_out_open(struct rdma_out *out, struct rdma_device *device,
+                             const struct rdma_out_handlers *handlers, void *owner) {
+    *out = (struct rdma_out){.handlers = handlers,
+                             .owner = owner,
+                             .queue = {.on_completion = on_completion, .on_error = on_error}};
     out->queue.owner = out;
     list_init(&out->registering);
     list_init(&out->queued);
@@ -105,8 +112,9 @@ struct status *rdma_out_open(struct rdma_out *out, struct rdma_device *device, c
     return rdma_queue_open(&out->queue, device, device->send_pd, RDMA_SENDS);
 }
 
-void rdma_out_write(struct rdma_out *out, struct rdma_transfer *transfer, const struct rdma_place *place, struct buffer *buffer,
-                    const char *data, size_t size_bytes) {
+void rdma_out_write(struct rdma_out *out, struct rdma_transfer *transfer,
+                    const struct rdma_place *place, struct buffer *buffer, const char *data,
+                    size_t size_bytes) {
     struct rdma_device *device = out->queue.device;
     *transfer = (struct rdma_transfer){.out = out,
                                        .place = *place,

@@ -6,10 +6,13 @@
 #include "common/base/clock.h"
 
 enum { PSN_MASK = 0xffffff, HOP_LIMIT = 64, RNR_WAIT = 12 /* 0.64 ms */, RNR_RETRIES = 6 };
-enum { SMALLEST_MESSAGE_BYTES = 4096 }; /* no device takes less; a value is not cut into a million pieces for a peer's word */
+/* no device takes less; a value is not cut into a million pieces for a peer's word */
+enum { SMALLEST_MESSAGE_BYTES = 4096 };
 
-static struct status *failed(const struct rdma_queue *queue, enum status_code code, const char *verb, int error) {
-    return status_new(code, "%s on RDMA device %s: %s", verb, queue->device->port.name, strerror(error));
+static struct status *failed(const struct rdma_queue *queue, enum status_code code,
+                             const char *verb, int error) {
+    return status_new(code, "%s on RDMA device %s: %s", verb, queue->device->port.name,
+                      strerror(error));
 }
 
 /* ---- life ---- */
@@ -17,8 +20,10 @@ static struct status *failed(const struct rdma_queue *queue, enum status_code co
 static struct status *to_init(struct rdma_queue *queue) {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
                                .port_num = queue->device->port.number,
-                               .qp_access_flags = queue->direction == RDMA_RECEIVES ? IBV_ACCESS_REMOTE_WRITE : 0};
-    int error = queue->device->verbs->modify_qp(queue->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+                               .qp_access_flags =
+                                   queue->direction == RDMA_RECEIVES ? IBV_ACCESS_REMOTE_WRITE : 0};
+    int error = queue->device->verbs->modify_qp(
+        queue->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
     return error ? failed(queue, STATUS_UNAVAILABLE, "modify_qp to INIT", error) : NULL;
 }
 
@@ -47,7 +52,8 @@ static struct status *open_parts(struct rdma_queue *queue) {
     return error ? failed(queue, STATUS_UNAVAILABLE, "req_notify_cq", error) : to_init(queue);
 }
 
-struct status *rdma_queue_open(struct rdma_queue *queue, struct rdma_device *device, struct ibv_pd *pd, enum rdma_direction direction) {
+struct status *rdma_queue_open(struct rdma_queue *queue, struct rdma_device *device,
+                               struct ibv_pd *pd, enum rdma_direction direction) {
     *queue = (struct rdma_queue){.device = device,
                                  .direction = direction,
                                  .pd = pd,
@@ -96,13 +102,16 @@ static struct status *check_address(const struct rdma_queue *queue, const struct
     static const uint8_t none[16];
     const struct rdma_port *port = &queue->device->port;
     if (to->is_ethernet != port->is_ethernet)
-        return status_failed_precondition("one end's RDMA device is on Ethernet and the other's on InfiniBand");
-    if (to->qpn > PSN_MASK || to->psn > PSN_MASK || to->mtu < IBV_MTU_256 || to->mtu > IBV_MTU_4096 ||
-        to->max_message_bytes < SMALLEST_MESSAGE_BYTES ||
-        (to->is_ethernet ? memcmp(to->gid, none, sizeof(none)) == 0 : to->lid == 0 || to->lid > 0xffff))
-        return status_invalid("queue pair %u, packet number %u, LID %u, MTU code %u, messages of %llu bytes is no RDMA address",
-                              (unsigned)to->qpn, (unsigned)to->psn, (unsigned)to->lid, (unsigned)to->mtu,
-                              (unsigned long long)to->max_message_bytes);
+        return status_failed_precondition(
+            "one end's RDMA device is on Ethernet and the other's on InfiniBand");
+    if (to->qpn > PSN_MASK || to->psn > PSN_MASK || to->mtu < IBV_MTU_256 ||
+        to->mtu > IBV_MTU_4096 || to->max_message_bytes < SMALLEST_MESSAGE_BYTES ||
+        (to->is_ethernet ? memcmp(to->gid, none, sizeof(none)) == 0
+                         : to->lid == 0 || to->lid > 0xffff))
+        return status_invalid("queue pair %u, packet number %u, LID %u, MTU code %u, messages of "
+                              "%llu bytes is no RDMA address",
+                              (unsigned)to->qpn, (unsigned)to->psn, (unsigned)to->lid,
+                              (unsigned)to->mtu, (unsigned long long)to->max_message_bytes);
     return NULL;
 }
 
@@ -114,13 +123,16 @@ static struct status *to_receive(struct rdma_queue *queue, const struct rdma_add
                                .rq_psn = to->psn,
                                .max_dest_rd_atomic = 1,
                                .min_rnr_timer = RNR_WAIT,
-                               .ah_attr = {.port_num = port->number, .dlid = (uint16_t)to->lid, .is_global = port->is_ethernet}};
+                               .ah_attr = {.port_num = port->number,
+                                           .dlid = (uint16_t)to->lid,
+                                           .is_global = port->is_ethernet}};
     attr.ah_attr.grh.sgid_index = (uint8_t)port->gid_index;
     attr.ah_attr.grh.hop_limit = HOP_LIMIT;
     memcpy(attr.ah_attr.grh.dgid.raw, to->gid, sizeof(to->gid));
-    int error = queue->device->verbs->modify_qp(queue->qp, &attr,
-                                                IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                                                    IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+    int error = queue->device->verbs->modify_qp(
+        queue->qp, &attr,
+        IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+            IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
     return error ? failed(queue, STATUS_UNAVAILABLE, "modify_qp to RTR", error) : NULL;
 }
 
@@ -131,14 +143,17 @@ static struct status *to_send(struct rdma_queue *queue) {
                                .rnr_retry = RNR_RETRIES,
                                .sq_psn = queue->psn,
                                .max_rd_atomic = 1};
-    int error = queue->device->verbs->modify_qp(
-        queue->qp, &attr, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+    int error = queue->device->verbs->modify_qp(queue->qp, &attr,
+                                                IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+                                                    IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+                                                    IBV_QP_MAX_QP_RD_ATOMIC);
     return error ? failed(queue, STATUS_UNAVAILABLE, "modify_qp to RTS", error) : NULL;
 }
 
 struct status *rdma_queue_connect(struct rdma_queue *queue, const struct rdma_address *to) {
     TRY(check_address(queue, to));
-    queue->max_message_bytes = MIN((uint64_t)queue->device->port.max_message_bytes, to->max_message_bytes);
+    queue->max_message_bytes =
+        MIN((uint64_t)queue->device->port.max_message_bytes, to->max_message_bytes);
     TRY(to_receive(queue, to));
     return queue->direction == RDMA_SENDS ? to_send(queue) : NULL;
 }
@@ -152,11 +167,13 @@ struct status *rdma_queue_post_receive(struct rdma_queue *queue) {
 }
 
 struct status *rdma_queue_post_write(struct rdma_queue *queue, const struct rdma_write *write) {
-    struct ibv_sge piece = {.addr = (uintptr_t)write->data, .length = write->size_bytes, .lkey = write->key};
+    struct ibv_sge piece = {
+        .addr = (uintptr_t)write->data, .length = write->size_bytes, .lkey = write->key};
     struct ibv_send_wr wr = {.wr_id = write->id,
                              .sg_list = &piece,
                              .num_sge = 1,
-                             .opcode = write->has_number ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE,
+                             .opcode =
+                                 write->has_number ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE,
                              .send_flags = IBV_SEND_SIGNALED,
                              .imm_data = htonl(write->number),
                              .wr.rdma = {.remote_addr = write->to, .rkey = write->to_key}};
@@ -174,7 +191,8 @@ static void on_bad(struct rdma_queue *queue, const struct ibv_wc *wc) {
     queue->is_failed = true;
     const char *words = queue->device->verbs->wc_status_str(wc->status);
     struct status *why = status_unavailable("RDMA %s: %s (status %d, vendor error 0x%x)",
-                                            queue->direction == RDMA_SENDS ? "write" : "receive", words, (int)wc->status, wc->vendor_err);
+                                            queue->direction == RDMA_SENDS ? "write" : "receive",
+                                            words, (int)wc->status, wc->vendor_err);
     queue->on_error(queue->owner, why);
     status_unref(why);
 }
@@ -186,8 +204,8 @@ static bool fill_batch(struct rdma_queue *queue) {
     return n > 0;
 }
 
-/* One of them; false when there is none. The batch is the queue's, so that whoever drains it in the midst of one goes on where that was:
- * what has been taken from the device counts as come. */
+/* One of them; false when there is none. The batch is the queue's, so that whoever drains it in
+ * the midst of one goes on where that was: what has been taken from the device counts as come. */
 static bool hand_on(struct rdma_queue *queue) {
     if (queue->next_in_batch == queue->n_batch && !fill_batch(queue))
         return false;

@@ -10,8 +10,10 @@ struct rdma_regions {
     struct ibv_pd *pd;
     int64_t max_bytes;
 
-    pthread_mutex_t lock; /* guards what follows, and each region's fields; not held while memory is registered or withdrawn */
-    struct list kept;     /* most recently used first */
+    /* guards what follows, and each region's fields; not held while memory is registered or
+     * withdrawn */
+    pthread_mutex_t lock;
+    struct list kept; /* most recently used first */
     int64_t kept_bytes;
     int n_kept;
     uint64_t n_found, n_registered, n_dropped;
@@ -42,7 +44,8 @@ static void drop(struct rdma_region *region, struct list *dropped) {
 
 static void make_room(struct rdma_regions *regions, struct list *dropped) {
     struct list *link = regions->kept.prev;
-    while (link != &regions->kept && (regions->kept_bytes > regions->max_bytes || regions->n_kept > RDMA_REGIONS_MAX)) {
+    while (link != &regions->kept &&
+           (regions->kept_bytes > regions->max_bytes || regions->n_kept > RDMA_REGIONS_MAX)) {
         struct rdma_region *region = LIST_ENTRY(link, struct rdma_region, link);
         link = link->prev;
         if (region->n_uses == 0)
@@ -79,7 +82,8 @@ static void on_memory_released(void *arg, const char *data, size_t size_bytes) {
 
 /* ---- life ---- */
 
-struct rdma_regions *rdma_regions_new(const struct verbs *verbs, struct ibv_pd *pd, int64_t max_bytes) {
+struct rdma_regions *rdma_regions_new(const struct verbs *verbs, struct ibv_pd *pd,
+                                      int64_t max_bytes) {
     struct rdma_regions *regions = xcalloc(1, sizeof(*regions));
     regions->verbs = verbs;
     regions->pd = pd;
@@ -107,7 +111,8 @@ void rdma_regions_free(struct rdma_regions *regions) {
 
 /* ---- use ---- */
 
-struct rdma_region *rdma_regions_find(struct rdma_regions *regions, const char *data, size_t size_bytes) {
+struct rdma_region *rdma_regions_find(struct rdma_regions *regions, const char *data,
+                                      size_t size_bytes) {
     struct rdma_region *found = NULL;
     pthread_mutex_lock(&regions->lock);
     LIST_FOR_EACH (link, &regions->kept) {
@@ -128,14 +133,15 @@ struct rdma_region *rdma_regions_find(struct rdma_regions *regions, const char *
     return found;
 }
 
-struct status *rdma_regions_add(struct rdma_regions *regions, const struct buffer *buffer, const char *data, size_t size_bytes,
-                                struct rdma_region **ret) {
+struct status *rdma_regions_add(struct rdma_regions *regions, const struct buffer *buffer,
+                                const char *data, size_t size_bytes, struct rdma_region **ret) {
     struct rdma_memory memory = {RDMA_MEMORY_HOST, data, size_bytes};
     struct ibv_mr *mr;
     struct list dropped;
     TRY(rdma_register(regions->verbs, regions->pd, &memory, RDMA_READ_HERE, &mr));
     struct rdma_region *region = xcalloc(1, sizeof(*region));
-    *region = (struct rdma_region){.regions = regions, .mr = mr, .data = data, .size_bytes = size_bytes, .n_uses = 1};
+    *region = (struct rdma_region){
+        .regions = regions, .mr = mr, .data = data, .size_bytes = size_bytes, .n_uses = 1};
     list_init(&region->link);
     list_init(&dropped);
     region->is_kept = buffer_is_recycled(buffer);
@@ -172,8 +178,11 @@ uint32_t rdma_region_key(const struct rdma_region *region) { return region->mr->
 
 void rdma_regions_describe(struct rdma_regions *regions, struct str *out) {
     pthread_mutex_lock(&regions->lock);
-    str_addf(out, "{\"kept\":%d,\"kept_bytes\":%lld,\"limit_bytes\":%lld,\"found\":%llu,\"registered\":%llu,\"dropped\":%llu}",
-             regions->n_kept, (long long)regions->kept_bytes, (long long)regions->max_bytes, (unsigned long long)regions->n_found,
-             (unsigned long long)regions->n_registered, (unsigned long long)regions->n_dropped);
+    str_addf(out,
+             "{\"kept\":%d,\"kept_bytes\":%lld,\"limit_bytes\":%lld,\"found\":%llu,\"registered\":%"
+             "llu,\"dropped\":%llu}",
+             regions->n_kept, (long long)regions->kept_bytes, (long long)regions->max_bytes,
+             (unsigned long long)regions->n_found, (unsigned long long)regions->n_registered,
+             (unsigned long long)regions->n_dropped);
     pthread_mutex_unlock(&regions->lock);
 }

@@ -3,24 +3,34 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
-/* What has a symbol. The calls of the data path are functions of the device's own table, which the header reaches into. */
-static int (*library_query_port)(struct ibv_context *context, uint8_t port, struct _compat_ibv_port_attr *ret);
+/* What has a symbol. The calls of the data path are functions of the device's own table, which
+ * the header reaches into. */
+static int (*library_query_port)(struct ibv_context *context, uint8_t port,
+                                 struct _compat_ibv_port_attr *ret);
 static __typeof__(_ibv_query_gid_ex) *library_query_gid;
 
-/* The library fills in the fields that its first version had, which are all that is asked for here. */
+/* The library fills in the fields that its first version had, which are all that is asked for
+ * here. */
 static int query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *ret) {
     memset(ret, 0, sizeof(*ret));
     return library_query_port(context, port, (struct _compat_ibv_port_attr *)ret);
 }
 
-static int query_gid(struct ibv_context *context, uint32_t port, uint32_t index, struct ibv_gid_entry *ret) {
+static int query_gid(struct ibv_context *context, uint32_t port, uint32_t index,
+                     struct ibv_gid_entry *ret) {
     return library_query_gid(context, port, index, ret, 0, sizeof(*ret));
 }
 
-static int req_notify_cq(struct ibv_cq *cq, int solicited_only) { return ibv_req_notify_cq(cq, solicited_only); }
+static int req_notify_cq(struct ibv_cq *cq, int solicited_only) {
+    return ibv_req_notify_cq(cq, solicited_only);
+}
 static int poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *ret) { return ibv_poll_cq(cq, n, ret); }
-static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **ret_bad) { return ibv_post_send(qp, wr, ret_bad); }
-static int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **ret_bad) { return ibv_post_recv(qp, wr, ret_bad); }
+static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **ret_bad) {
+    return ibv_post_send(qp, wr, ret_bad);
+}
+static int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **ret_bad) {
+    return ibv_post_recv(qp, wr, ret_bad);
+}
 
 struct status *verbs_get(const struct verbs **ret) {
 #define OWN_CALL(name) .name = name,
@@ -34,7 +44,8 @@ struct status *verbs_get(const struct verbs **ret) {
         return status_failed_precondition("this host's kernel knows no RDMA device");
     void *file = dlopen("libibverbs.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!file)
-        return status_failed_precondition("RDMA needs libibverbs (Debian: libibverbs1 and ibverbs-providers): %s", dlerror());
+        return status_failed_precondition(
+            "RDMA needs libibverbs (Debian: libibverbs1 and ibverbs-providers): %s", dlerror());
     struct {
         void **slot;
         const char *name;

@@ -1,8 +1,9 @@
-/* libibverbs, loaded when it is first needed: a host without it runs on, and no program of ours links it. Headers are needed to build, the
- * library (libibverbs.so.1) and a provider to run.
+/* libibverbs, loaded when it is first needed: a host without it runs on, and no program of ours
+ * links it. Headers are needed to build, the library (libibverbs.so.1) and a provider to run.
  *
- * All that is called of it goes through this table, so that tests put their own in its place. The names and contracts are the library's,
- * without the prefix "ibv_": pointers are NULL and numbers not 0 on failure, with the reason in errno or returned. Any thread. Internal to
+ * All that is called of it goes through this table, so that tests put their own in its place.
+ * The names and contracts are the library's, without the prefix "ibv_": pointers are NULL and
+ * numbers not 0 on failure, with the reason in errno or returned. Any thread. Internal to
  * rpc/rdma_*. */
 #ifndef MILLRACE_RPC_RDMA_VERBS_H
 #define MILLRACE_RPC_RDMA_VERBS_H
@@ -18,7 +19,8 @@ struct verbs {
     struct ibv_context *(*open_device)(struct ibv_device *device);
     int (*close_device)(struct ibv_context *context);
     int (*query_port)(struct ibv_context *context, uint8_t port, struct ibv_port_attr *ret);
-    int (*query_gid)(struct ibv_context *context, uint32_t port, uint32_t index, struct ibv_gid_entry *ret);
+    int (*query_gid)(struct ibv_context *context, uint32_t port, uint32_t index,
+                     struct ibv_gid_entry *ret);
 
     struct ibv_pd *(*alloc_pd)(struct ibv_context *context);
     int (*dealloc_pd)(struct ibv_pd *pd);
@@ -27,7 +29,8 @@ struct verbs {
 
     struct ibv_comp_channel *(*create_comp_channel)(struct ibv_context *context);
     int (*destroy_comp_channel)(struct ibv_comp_channel *channel);
-    struct ibv_cq *(*create_cq)(struct ibv_context *context, int n, void *arg, struct ibv_comp_channel *channel, int vector);
+    struct ibv_cq *(*create_cq)(struct ibv_context *context, int n, void *arg,
+                                struct ibv_comp_channel *channel, int vector);
     int (*destroy_cq)(struct ibv_cq *cq);
     int (*get_cq_event)(struct ibv_comp_channel *channel, struct ibv_cq **ret_cq, void **ret_arg);
     void (*ack_cq_events)(struct ibv_cq *cq, unsigned n);
@@ -46,8 +49,8 @@ struct verbs {
     const char *(*wc_status_str)(enum ibv_wc_status status);
 };
 
-/* The same calls by name: those that the library has a symbol for, and those that are ours, over its old signatures or a device's own
- * table. */
+/* The same calls by name: those that the library has a symbol for, and those that are ours, over
+ * its old signatures or a device's own table. */
 // clang-format off
 #define VERBS_LIBRARY_CALLS(X)                                                                                                            \
     X(get_device_list) X(free_device_list) X(get_device_name) X(open_device) X(close_device)                                              \
@@ -58,8 +61,8 @@ struct verbs {
 #define VERBS_OWN_CALLS(X) X(query_port) X(query_gid) X(req_notify_cq) X(poll_cq) X(post_send) X(post_recv)
 // clang-format on
 
-/* The process' own. Errors: FAILED_PRECONDITION, the kernel has no devices, or the library is not installed or lacks a call. One thread at
- * a time. */
+/* The process' own. Errors: FAILED_PRECONDITION, the kernel has no devices, or the library is
+ * not installed or lacks a call. One thread at a time. */
 struct status *verbs_get(const struct verbs **ret) MUST_USE;
 
 #endif

@@ -20,9 +20,10 @@
 
 enum { RETRY_MS = 200, READS_PER_TURN = 16 };
 
-static struct metric relayed_total =
-    METRIC_COUNTER_INIT("millrace_client_port_connections_total", "Clients' connections taken on for the master");
-static struct metric relayed_now = METRIC_GAUGE_INIT("millrace_client_port_connections", "Clients' connections that are relayed now");
+static struct metric relayed_total = METRIC_COUNTER_INIT(
+    "millrace_client_port_connections_total", "Clients' connections taken on for the master");
+static struct metric relayed_now = METRIC_GAUGE_INIT("millrace_client_port_connections",
+                                                     "Clients' connections that are relayed now");
 
 struct client_port {
     struct loop *loop;
@@ -81,8 +82,12 @@ static void release(struct relayed *r) {
     free_port_if_unused(port);
 }
 
-static void on_poll_closed(uv_handle_t *handle) { release(CONTAINER_OF((uv_poll_t *)handle, struct relay_end, poll)->relayed); }
-static void on_timer_closed(struct loop_timer *timer) { release(CONTAINER_OF(timer, struct relayed, timer)); }
+static void on_poll_closed(uv_handle_t *handle) {
+    release(CONTAINER_OF((uv_poll_t *)handle, struct relay_end, poll)->relayed);
+}
+static void on_timer_closed(struct loop_timer *timer) {
+    release(CONTAINER_OF(timer, struct relayed, timer));
+}
 static void on_connector_gone(void *arg) { release(arg); }
 
 static void close_end(struct relay_end *end) {
@@ -142,7 +147,8 @@ static bool flush(struct relay_end *end) {
     return true;
 }
 
-/* What the peer sent goes to the other end; what that one does not take is kept, and reading pauses. */
+/* What the peer sent goes to the other end; what that one does not take is kept, and reading
+ * pauses. */
 static bool move(struct relay_end *from) {
     struct relay_end *to = other(from);
     char *buffer = loop_read_buffer(from->relayed->port->loop);
@@ -243,7 +249,8 @@ static void connect_to(struct relayed *r, const char *address) {
 }
 
 /* While etcd is away the master is looked for where it was last. */
-static void on_found(struct etcd_call *call, struct status *status_take, const struct etcd_reply *reply) {
+static void on_found(struct etcd_call *call, struct status *status_take,
+                     const struct etcd_reply *reply) {
     struct relayed *r = CONTAINER_OF(call, struct relayed, lookup);
     struct client_port *port = r->port;
     struct arena arena;
@@ -273,7 +280,9 @@ static void find_master(struct relayed *r) {
     etcd_range(r->port->etcd, &r->lookup, r->port->master_key, false);
 }
 
-static void on_timer(struct loop_timer *timer) { find_master(CONTAINER_OF(timer, struct relayed, timer)); }
+static void on_timer(struct loop_timer *timer) {
+    find_master(CONTAINER_OF(timer, struct relayed, timer));
+}
 
 static void on_accept(void *arg, int fd_take) {
     struct client_port *port = arg;
@@ -297,7 +306,8 @@ static void on_accept(void *arg, int fd_take) {
 
 /* ---- the port ---- */
 
-struct status *client_port_new(struct loop *loop, const struct client_port_options *options, struct client_port **ret) {
+struct status *client_port_new(struct loop *loop, const struct client_port_options *options,
+                               struct client_port **ret) {
     struct client_port *port = xcalloc(1, sizeof(*port));
     port->loop = loop;
     list_init(&port->relayed);
@@ -330,7 +340,9 @@ void client_port_close(struct client_port *port) {
 }
 
 void client_port_describe(const struct client_port *port, struct str *out) {
-    str_addf(out, "{\"port\": %d, \"connections\": %d, \"master\": \"", client_port_number(port), port->n_relayed);
-    str_add_json_escaped(out, port->master ? port->master : "", port->master ? strlen(port->master) : 0);
+    str_addf(out, "{\"port\": %d, \"connections\": %d, \"master\": \"", client_port_number(port),
+             port->n_relayed);
+    str_add_json_escaped(out, port->master ? port->master : "",
+                         port->master ? strlen(port->master) : 0);
     str_add(out, "\"}");
 }

@@ -64,7 +64,9 @@ static void release(struct passage *p) {
     free_tunnel_if_unused(tunnel);
 }
 
-static void on_timer_closed(struct loop_timer *timer) { release(CONTAINER_OF(timer, struct passage, timer)); }
+static void on_timer_closed(struct loop_timer *timer) {
+    release(CONTAINER_OF(timer, struct passage, timer));
+}
 static void on_connector_gone(void *arg) { release(arg); }
 
 static void report_drained(struct tls_tunnel *tunnel) {
@@ -101,7 +103,9 @@ static void refuse(struct passage *p, struct status *why_take) {
     if (log_limit_pass(&limit, &n_silent))
         log_warning("no tunnel to %s: %s", p->tunnel->target_text, status_message(why_take));
     p->plain_fd = -1;
-    grpc_server_adopt_refused(p->tunnel->refuser, fd, status_prefix_take(why_take, "no tunnel to %s: ", p->tunnel->target_text));
+    grpc_server_adopt_refused(
+        p->tunnel->refuser, fd,
+        status_prefix_take(why_take, "no tunnel to %s: ", p->tunnel->target_text));
     finish(p);
 }
 
@@ -125,12 +129,13 @@ static void on_connected(void *arg, int fd_take, struct status *status_take) {
     if (!status_take) {
         struct tls_stream *stream = tls_stream_new(tunnel->tls, false, tunnel->target_text);
         tls_stream_expect(stream, tunnel->name);
-        p->relay = tls_relay_new(tunnel->loop, &(struct tls_relay_options){.plain_fd_take = p->plain_fd,
-                                                                           .tls_fd_take = fd_take,
-                                                                           .stream_take = stream,
-                                                                           .waits_for_tls = true,
-                                                                           .on_over = on_relay_over,
-                                                                           .arg = p});
+        p->relay =
+            tls_relay_new(tunnel->loop, &(struct tls_relay_options){.plain_fd_take = p->plain_fd,
+                                                                    .tls_fd_take = fd_take,
+                                                                    .stream_take = stream,
+                                                                    .waits_for_tls = true,
+                                                                    .on_over = on_relay_over,
+                                                                    .arg = p});
         p->plain_fd = -1;
     } else if (clock_now_ns() < p->until_ns) {
         loop_timer_start(&p->timer, RETRY_MS, 0);
@@ -166,7 +171,8 @@ static void on_accept(void *arg, int fd_take) {
 
 /* ---- the tunnel ---- */
 
-struct status *tls_tunnel_new(struct loop *loop, const struct tls_tunnel_options *options, struct tls_tunnel **ret_tunnel) {
+struct status *tls_tunnel_new(struct loop *loop, const struct tls_tunnel_options *options,
+                              struct tls_tunnel **ret_tunnel) {
     struct net_address target;
     struct status *st = net_address_parse(options->target, &target);
     if (!st && (target.is_unix || !target.host[0]))
@@ -194,7 +200,9 @@ struct status *tls_tunnel_new(struct loop *loop, const struct tls_tunnel_options
     return NULL;
 }
 
-int tls_tunnel_port(const struct tls_tunnel *tunnel) { return tunnel->listener ? listener_port(tunnel->listener) : 0; }
+int tls_tunnel_port(const struct tls_tunnel *tunnel) {
+    return tunnel->listener ? listener_port(tunnel->listener) : 0;
+}
 int tls_tunnel_count(const struct tls_tunnel *tunnel) { return tunnel->n_open; }
 
 void tls_tunnel_drain(struct tls_tunnel *tunnel, void (*on_drained)(void *arg), void *arg) {

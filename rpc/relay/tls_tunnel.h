@@ -1,6 +1,7 @@
-/* A port in the clear that leads to a port with TLS, for clients that cannot speak it: each connection that is accepted here becomes one
- * there. A connection waits a while for a target that does not answer; where one cannot be had, the first
- * call is answered with the reason, since gRPC clients are who comes. Loop thread only. */
+/* A port in the clear that leads to a port with TLS, for clients that cannot speak it: each
+ * connection that is accepted here becomes one there. A connection waits a while for a target
+ * that does not answer; where one cannot be had, the first call is answered with the reason,
+ * since gRPC clients are who comes. Loop thread only. */
 #ifndef MILLRACE_RPC_RELAY_TLS_TUNNEL_H
 #define MILLRACE_RPC_RELAY_TLS_TUNNEL_H
 
@@ -20,7 +21,8 @@ struct tls_tunnel_options {
 };
 
 /* Strings are copied. Errors: as listener_new; INVALID_ARGUMENT (the target). */
-struct status *tls_tunnel_new(struct loop *loop, const struct tls_tunnel_options *options, struct tls_tunnel **ret_tunnel) MUST_USE;
+struct status *tls_tunnel_new(struct loop *loop, const struct tls_tunnel_options *options,
+                              struct tls_tunnel **ret_tunnel) MUST_USE;
 int tls_tunnel_port(const struct tls_tunnel *tunnel);
 int tls_tunnel_count(const struct tls_tunnel *tunnel); /* connections */
 /* Accepts no more; on_drained comes once when the last connection has ended. */

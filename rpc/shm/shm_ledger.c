@@ -19,8 +19,9 @@ static struct {
     struct entry *entries;
 } abandoned = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* Of each buffer that ledgers hold, how many of its references are theirs: one that has no others is kept alive by peers only, by however
- * many of them. Its lock is taken inside a ledger's. */
+/* Of each buffer that ledgers hold, how many of its references are theirs: one that has no
+ * others is kept alive by peers only, by however many of them. Its lock is taken inside a
+ * ledger's. */
 static struct {
     pthread_mutex_t lock;
     struct u64map n_refs; /* the buffer's address → a number */
@@ -75,7 +76,9 @@ static void let_go(struct entry *entries) {
         return;
     pthread_mutex_lock(&shared.lock);
     for (const struct entry *entry = entries; entry; entry = entry->next)
-        take_one_from(&shared.n_refs, entry->buffer); /* while it is there: its address may be another's afterwards */
+        take_one_from(
+            &shared.n_refs,
+            entry->buffer); /* while it is there: its address may be another's afterwards */
     pthread_mutex_unlock(&shared.lock);
     for (struct entry *next; entries; entries = next) {
         next = entries->next;
@@ -122,7 +125,8 @@ void shm_ledger_abandon(struct shm_ledger *ledger) {
 
 /* ---- giving ---- */
 
-/* Lock held. Bytes of the buffers that this peer keeps alive, alone or with others: each of those peers is charged in full. */
+/* Lock held. Bytes of the buffers that this peer keeps alive, alone or with others: each of
+ * those peers is charged in full. */
 static size_t kept_bytes(struct shm_ledger *ledger) {
     size_t cursor = 0, kept = 0;
     uint64_t address;
@@ -132,7 +136,8 @@ static size_t kept_bytes(struct shm_ledger *ledger) {
     pthread_mutex_lock(&shared.lock);
     while (u64map_next(&ledger->buffers, &cursor, &address, &n_tokens)) {
         const struct buffer *buffer = (const struct buffer *)(uintptr_t)address;
-        if (atomic_load_explicit(&buffer->n_refs, memory_order_relaxed) <= number_of(&shared.n_refs, buffer))
+        if (atomic_load_explicit(&buffer->n_refs, memory_order_relaxed) <=
+            number_of(&shared.n_refs, buffer))
             kept += buffer->size_bytes;
     }
     pthread_mutex_unlock(&shared.lock);
@@ -144,7 +149,8 @@ static bool has_room(struct shm_ledger *ledger, size_t size_bytes) {
     size_t max = (size_t)ledger->max_kept_bytes;
     if (ledger->held.n_entries >= SHM_LEDGER_MAX_TOKENS)
         return false;
-    if (max == 0 || ledger->held.n_entries == 0 || (size_bytes <= max && ledger->held_bytes <= max - size_bytes))
+    if (max == 0 || ledger->held.n_entries == 0 ||
+        (size_bytes <= max && ledger->held_bytes <= max - size_bytes))
         return true;
     size_t kept = kept_bytes(ledger);
     return kept == 0 || (size_bytes <= max && kept <= max - size_bytes);
@@ -152,7 +158,8 @@ static bool has_room(struct shm_ledger *ledger, size_t size_bytes) {
 
 /* Lock held. */
 static uint64_t put_in(struct shm_ledger *ledger, struct entry *entry) {
-    uint64_t token = ledger->last_token = atomic_fetch_add_explicit(&last_token, 1, memory_order_relaxed) + 1;
+    uint64_t token = ledger->last_token =
+        atomic_fetch_add_explicit(&last_token, 1, memory_order_relaxed) + 1;
     u64map_put(&ledger->held, token, entry);
     if (add_one_to(&ledger->buffers, entry->buffer) == 1)
         ledger->held_bytes += entry->buffer->size_bytes;
@@ -162,7 +169,8 @@ static uint64_t put_in(struct shm_ledger *ledger, struct entry *entry) {
     return token;
 }
 
-bool shm_ledger_give(struct shm_ledger *ledger, struct buffer *buffer, size_t size_bytes, uint64_t *ret_token) {
+bool shm_ledger_give(struct shm_ledger *ledger, struct buffer *buffer, size_t size_bytes,
+                     uint64_t *ret_token) {
     pthread_mutex_lock(&ledger->lock);
     bool is_given = has_room(ledger, buffer->size_bytes);
     if (is_given) {
@@ -180,7 +188,8 @@ bool shm_ledger_give(struct shm_ledger *ledger, struct buffer *buffer, size_t si
 /* ---- what comes back ---- */
 
 static struct status *not_held(uint64_t token) {
-    return status_invalid("reference %llu was not given to this peer, or has been given back", (unsigned long long)token);
+    return status_invalid("reference %llu was not given to this peer, or has been given back",
+                          (unsigned long long)token);
 }
 
 struct status *shm_ledger_release(struct shm_ledger *ledger, const uint64_t *tokens, size_t n) {
@@ -206,7 +215,8 @@ uint64_t shm_ledger_last(struct shm_ledger *ledger) {
 }
 
 /* Lock held. */
-static struct status *mark_kept(struct shm_ledger *ledger, uint64_t up_to, const uint64_t *tokens, size_t n) {
+static struct status *mark_kept(struct shm_ledger *ledger, uint64_t up_to, const uint64_t *tokens,
+                                size_t n) {
     for (size_t i = 0; i < n; i++) {
         struct entry *entry = u64map_get(&ledger->held, tokens[i]);
         if (!entry || tokens[i] > up_to)
@@ -216,7 +226,8 @@ static struct status *mark_kept(struct shm_ledger *ledger, uint64_t up_to, const
     return NULL;
 }
 
-struct status *shm_ledger_keep_only(struct shm_ledger *ledger, uint64_t up_to, const uint64_t *tokens, size_t n) {
+struct status *shm_ledger_keep_only(struct shm_ledger *ledger, uint64_t up_to,
+                                    const uint64_t *tokens, size_t n) {
     struct entry *gone = NULL;
     size_t cursor = 0;
     uint64_t token;
@@ -244,8 +255,11 @@ size_t shm_ledger_n_held(struct shm_ledger *ledger) {
 
 void shm_ledger_describe(struct shm_ledger *ledger, struct str *out) {
     pthread_mutex_lock(&ledger->lock);
-    str_addf(out, "\"given\":%llu,\"given_bytes\":%llu,\"held\":%zu,\"held_bytes\":%zu,\"limit_bytes\":%lld,\"refused\":%llu",
-             (unsigned long long)ledger->n_given, (unsigned long long)ledger->given_bytes, ledger->held.n_entries, ledger->held_bytes,
-             (long long)ledger->max_kept_bytes, (unsigned long long)ledger->n_refused);
+    str_addf(out,
+             "\"given\":%llu,\"given_bytes\":%llu,\"held\":%zu,\"held_bytes\":%zu,\"limit_bytes\":%"
+             "lld,\"refused\":%llu",
+             (unsigned long long)ledger->n_given, (unsigned long long)ledger->given_bytes,
+             ledger->held.n_entries, ledger->held_bytes, (long long)ledger->max_kept_bytes,
+             (unsigned long long)ledger->n_refused);
     pthread_mutex_unlock(&ledger->lock);
 }

@@ -78,8 +78,10 @@ static struct status *check_file(int fd, uint64_t size_bytes) {
     int seals = fcntl(fd, F_GET_SEALS);
     if (seals < 0 || !(seals & F_SEAL_SHRINK))
         return status_invalid("an arena that is no memory file, or may shrink");
-    if (fstat(fd, &info) != 0 || info.st_size < 0 || (uint64_t)info.st_size != size_bytes || size_bytes == 0)
-        return status_invalid("an arena said to have %llu bytes has %lld", (unsigned long long)size_bytes, (long long)info.st_size);
+    if (fstat(fd, &info) != 0 || info.st_size < 0 || (uint64_t)info.st_size != size_bytes ||
+        size_bytes == 0)
+        return status_invalid("an arena said to have %llu bytes has %lld",
+                              (unsigned long long)size_bytes, (long long)info.st_size);
     return NULL;
 }
 
@@ -89,15 +91,16 @@ static struct status *map_file(int fd, uint64_t size_bytes, const char **ret_bas
     TRY(check_file(fd, size_bytes));
     void *base = mmap(NULL, size_bytes, PROT_READ, MAP_SHARED | MAP_NORESERVE, fd, 0);
     if (base == MAP_FAILED)
-        return status_unavailable("mapping an arena of %llu bytes: %s", (unsigned long long)size_bytes, strerror(errno));
+        return status_unavailable("mapping an arena of %llu bytes: %s",
+                                  (unsigned long long)size_bytes, strerror(errno));
     (void)madvise(base, size_bytes, MADV_DONTFORK);
     (void)madvise(base, size_bytes, MADV_DONTDUMP);
     *ret_base = base;
     return NULL;
 }
 
-struct status *shm_map_new(struct loop *loop, int fd_take, uint64_t size_bytes, void (*on_released)(void *arg), void *arg,
-                           struct shm_map **ret_map) {
+struct status *shm_map_new(struct loop *loop, int fd_take, uint64_t size_bytes,
+                           void (*on_released)(void *arg), void *arg, struct shm_map **ret_map) {
     const char *base = NULL;
     struct status *st = map_file(fd_take, size_bytes, &base);
     if (fd_take >= 0)
@@ -118,7 +121,9 @@ struct status *shm_map_new(struct loop *loop, int fd_take, uint64_t size_bytes, 
     return NULL;
 }
 
-void shm_map_limit_kept(struct shm_map *map, int64_t max_kept_bytes) { map->max_seen_bytes = max_kept_bytes; }
+void shm_map_limit_kept(struct shm_map *map, int64_t max_kept_bytes) {
+    map->max_seen_bytes = max_kept_bytes;
+}
 
 void shm_map_close(struct shm_map *map) {
     if (!map)
@@ -146,11 +151,13 @@ static void add_released(struct shm_map *map, uint64_t token) {
 
 static void forget_seen(struct shm_map *map, int at) {
     map->seen_bytes -= map->seen[at].size_bytes;
-    memmove(&map->seen[at], &map->seen[at + 1], (size_t)(map->n_seen - at - 1) * sizeof(map->seen[0]));
+    memmove(&map->seen[at], &map->seen[at + 1],
+            (size_t)(map->n_seen - at - 1) * sizeof(map->seen[0]));
     map->n_seen--;
 }
 
-/* Lock held: that range has been looked at. Those that have to go are put into `ret_old` (MAX_SEEN); returns how many. The newest stays. */
+/* Lock held: that range has been looked at. Those that have to go are put into `ret_old`
+ * (MAX_SEEN); returns how many. The newest stays. */
 static int add_seen(struct shm_map *map, const struct buffer *buffer, struct seen *ret_old) {
     int n_old = 0;
     if (map->max_seen_bytes == 0)
@@ -160,7 +167,8 @@ static int add_seen(struct shm_map *map, const struct buffer *buffer, struct see
             forget_seen(map, i);
             break;
         }
-    while (map->n_seen > 0 && (map->n_seen == MAX_SEEN || map->seen_bytes + buffer->size_bytes > (size_t)map->max_seen_bytes)) {
+    while (map->n_seen > 0 && (map->n_seen == MAX_SEEN || map->seen_bytes + buffer->size_bytes >
+                                                              (size_t)map->max_seen_bytes)) {
         ret_old[n_old++] = map->seen[0];
         forget_seen(map, 0);
     }
@@ -173,8 +181,10 @@ static int add_seen(struct shm_map *map, const struct buffer *buffer, struct see
 static void drop_pages(const struct shm_map *map, const struct seen *old, int n) {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     for (int i = 0; i < n; i++) {
-        uintptr_t begin = (uintptr_t)old[i].data & ~(page - 1), end = (uintptr_t)old[i].data + old[i].size_bytes;
-        (void)madvise((void *)begin, MIN(end, (uintptr_t)map->base + map->size_bytes) - begin, MADV_DONTNEED);
+        uintptr_t begin = (uintptr_t)old[i].data & ~(page - 1),
+                  end = (uintptr_t)old[i].data + old[i].size_bytes;
+        (void)madvise((void *)begin, MIN(end, (uintptr_t)map->base + map->size_bytes) - begin,
+                      MADV_DONTNEED);
     }
 }
 
@@ -203,7 +213,8 @@ static struct buffer *mapped_alloc(struct allocator *allocator, size_t size_byte
     return NULL;
 }
 
-static struct allocator mapped_allocator = {.name = "mapped", .alloc = mapped_alloc, .free = mapped_free};
+static struct allocator mapped_allocator = {
+    .name = "mapped", .alloc = mapped_alloc, .free = mapped_free};
 
 /* Lock held: may a reference with this token come? *ret_is_late: it is only too late. */
 static struct status *check_token(const struct shm_map *map, uint64_t token, bool *ret_is_late) {
@@ -215,10 +226,13 @@ static struct status *check_token(const struct shm_map *map, uint64_t token, boo
     return NULL;
 }
 
-struct status *shm_map_take(struct shm_map *map, uint64_t token, uint64_t offset, uint64_t size_bytes, struct buffer **ret) {
-    if (size_bytes == 0 || offset % BUFFER_ALIGN != 0 || offset > map->size_bytes || size_bytes > map->size_bytes - offset)
-        return status_invalid("a reference to %llu bytes at %llu of an arena of %llu", (unsigned long long)size_bytes,
-                              (unsigned long long)offset, (unsigned long long)map->size_bytes);
+struct status *shm_map_take(struct shm_map *map, uint64_t token, uint64_t offset,
+                            uint64_t size_bytes, struct buffer **ret) {
+    if (size_bytes == 0 || offset % BUFFER_ALIGN != 0 || offset > map->size_bytes ||
+        size_bytes > map->size_bytes - offset)
+        return status_invalid("a reference to %llu bytes at %llu of an arena of %llu",
+                              (unsigned long long)size_bytes, (unsigned long long)offset,
+                              (unsigned long long)map->size_bytes);
     struct mapped_buffer *mapped = xmalloc(sizeof(*mapped));
     *mapped = (struct mapped_buffer){.buffer = {.flags = BUFFER_IS_READ_ONLY,
                                                 .size_bytes = size_bytes,
@@ -263,8 +277,8 @@ size_t shm_map_take_released(struct shm_map *map, uint64_t **ret_tokens) {
     return n;
 }
 
-void shm_map_settle(struct shm_map *map, uint64_t up_to, uint64_t **ret_released, size_t *ret_n_released, uint64_t **ret_held,
-                    size_t *ret_n_held) {
+void shm_map_settle(struct shm_map *map, uint64_t up_to, uint64_t **ret_released,
+                    size_t *ret_n_released, uint64_t **ret_held, size_t *ret_n_held) {
     size_t cursor = 0, n = 0;
     uint64_t token;
     void *mapped;
@@ -282,7 +296,8 @@ void shm_map_settle(struct shm_map *map, uint64_t up_to, uint64_t **ret_released
 
 void shm_map_describe(struct shm_map *map, struct str *out) {
     pthread_mutex_lock(&map->lock);
-    str_addf(out, "\"mapped\":%llu,\"mapped_bytes\":%llu,\"holding\":%zu", (unsigned long long)map->n_taken,
-             (unsigned long long)map->taken_bytes, map->held.n_entries);
+    str_addf(out, "\"mapped\":%llu,\"mapped_bytes\":%llu,\"holding\":%zu",
+             (unsigned long long)map->n_taken, (unsigned long long)map->taken_bytes,
+             map->held.n_entries);
     pthread_mutex_unlock(&map->lock);
 }

@@ -9,17 +9,22 @@
 
 #include "rpc/tls/tls_internal.h"
 
-/* AES-128 comes first: it is as good as unbreakable and the fastest where the processor knows it. */
+/* AES-128 comes first: it is as good as unbreakable and the fastest where the processor knows
+ * it. */
 #define TLS13_CIPHERS "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256"
 #define TLS12_CIPHERS "ECDHE+AESGCM:ECDHE+CHACHA20"
 
 static struct metric expires =
-    METRIC_GAUGE_INIT("millrace_tls_certificate_expiry_seconds", "when this process' certificate expires, in seconds of Unix time");
-static struct metric reloads_total = METRIC_COUNTER_INIT("millrace_tls_reloads_total", "times that TLS files were read anew");
-static struct metric reload_failures_total =
-    METRIC_COUNTER_INIT("millrace_tls_reload_failures_total", "times that TLS files were not fit to be taken over");
-struct metric tls_handshakes_total = METRIC_COUNTER_INIT("millrace_tls_handshakes_total", "TLS handshakes completed");
-struct metric tls_handshake_failures_total = METRIC_COUNTER_INIT("millrace_tls_handshake_failures_total", "TLS handshakes that failed");
+    METRIC_GAUGE_INIT("millrace_tls_certificate_expiry_seconds",
+                      "when this process' certificate expires, in seconds of Unix time");
+static struct metric reloads_total =
+    METRIC_COUNTER_INIT("millrace_tls_reloads_total", "times that TLS files were read anew");
+static struct metric reload_failures_total = METRIC_COUNTER_INIT(
+    "millrace_tls_reload_failures_total", "times that TLS files were not fit to be taken over");
+struct metric tls_handshakes_total =
+    METRIC_COUNTER_INIT("millrace_tls_handshakes_total", "TLS handshakes completed");
+struct metric tls_handshake_failures_total =
+    METRIC_COUNTER_INIT("millrace_tls_handshake_failures_total", "TLS handshakes that failed");
 
 static void register_metrics(void) {
     metrics_register(&expires);
@@ -40,7 +45,8 @@ void tls_take_error(struct str *out, const char *otherwise) {
 
 /* OpenSSL says little about a file that it cannot open. */
 static struct status *check_readable(const char *what, const char *path) {
-    return access(path, R_OK) == 0 ? NULL : status_invalid("%s %s: %s", what, path, strerror(errno));
+    return access(path, R_OK) == 0 ? NULL
+                                   : status_invalid("%s %s: %s", what, path, strerror(errno));
 }
 
 static struct status *bad_file(const char *what, const char *path, const char *otherwise) {
@@ -91,9 +97,10 @@ static void alpn_of(const struct tls *tls, unsigned char *out, unsigned *ret_len
     *ret_len = (unsigned)len + 1;
 }
 
-/* A client that offers nothing may go on; one that wants something else has come to the wrong port. */
-static int choose_protocol(SSL *ssl, const unsigned char **ret, unsigned char *ret_len, const unsigned char *offered, unsigned len,
-                           void *arg) {
+/* A client that offers nothing may go on; one that wants something else has come to the wrong
+ * port. */
+static int choose_protocol(SSL *ssl, const unsigned char **ret, unsigned char *ret_len,
+                           const unsigned char *offered, unsigned len, void *arg) {
     const struct tls *tls = arg;
     size_t wanted = strlen(tls->protocol);
     for (unsigned at = 0; at < len && offered[at] < len - at; at += offered[at] + 1u)
@@ -109,10 +116,12 @@ static struct status *set_up(const struct tls *tls, SSL_CTX *context) {
     unsigned char alpn[64];
     unsigned alpn_len;
     SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
-    SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_NO_TICKET | SSL_OP_CIPHER_SERVER_PREFERENCE);
+    SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION |
+                                     SSL_OP_NO_TICKET | SSL_OP_CIPHER_SERVER_PREFERENCE);
     SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
     SSL_CTX_set_num_tickets(context, 0);
-    SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_RELEASE_BUFFERS);
+    SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
+                                  SSL_MODE_RELEASE_BUFFERS);
     SSL_CTX_set_default_passwd_cb(context, no_passphrase);
     CHECK(SSL_CTX_set_ciphersuites(context, TLS13_CIPHERS) == 1);
     CHECK(SSL_CTX_set_cipher_list(context, TLS12_CIPHERS) == 1);
@@ -162,7 +171,8 @@ struct status *tls_new(const struct tls_options *options, struct tls **ret_tls) 
     register_metrics();
     CHECK(strlen(options->protocol) < 63);
     if (!options->cert_file != !options->key_file)
-        return status_invalid("a certificate goes with its key: only one of the two files is given");
+        return status_invalid(
+            "a certificate goes with its key: only one of the two files is given");
     struct tls *tls = xcalloc(1, sizeof(*tls));
     atomic_init(&tls->n_refs, 1);
     tls->cert_file = copy(options->cert_file);
@@ -228,7 +238,8 @@ struct status *tls_reload(struct tls *const *all, size_t n) {
 /* ---- what others ask ---- */
 
 void tls_task_name(const struct tls *tls, const char *task, struct str *out) {
-    const char *job = strncmp(task, "/job:", 5) == 0 ? task + 5 : NULL, *index = job ? strstr(job, "/task:") : NULL;
+    const char *job = strncmp(task, "/job:", 5) == 0 ? task + 5 : NULL,
+               *index = job ? strstr(job, "/task:") : NULL;
     str_addf(out, "millrace://%s/", tls->cluster);
     if (index)
         str_addf(out, "job/%.*s/task/%s", (int)strcspn(job, "/"), job, index + 6);
@@ -263,7 +274,8 @@ void tls_describe(const struct tls *tls, struct str *out) {
     add_text(out, "certificate", tls->cert_file);
     add_text(out, "names", tls->cert_file ? str_text(&tls->names) : NULL);
     add_date(out, "expires", tls->expires_s);
-    str_addf(out, "\"expires_in_s\": %lld, ", tls->expires_s ? (long long)(tls->expires_s - (int64_t)time(NULL)) : 0);
+    str_addf(out, "\"expires_in_s\": %lld, ",
+             tls->expires_s ? (long long)(tls->expires_s - (int64_t)time(NULL)) : 0);
     add_text(out, "authorities", tls->ca_file);
     add_text(out, "protocol", tls->protocol);
     add_date(out, "loaded", tls->loaded_s);

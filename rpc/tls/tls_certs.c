@@ -57,10 +57,13 @@ static bool set_serial(X509 *cert) {
 static bool fill(X509 *cert, EVP_PKEY *key, const char *common_name, int64_t lifetime_s) {
     X509_NAME *subject = X509_get_subject_name(cert);
     time_t now = time(NULL);
-    return X509_set_version(cert, X509_VERSION_3) == 1 && set_serial(cert) && X509_set_pubkey(cert, key) == 1 &&
+    return X509_set_version(cert, X509_VERSION_3) == 1 && set_serial(cert) &&
+           X509_set_pubkey(cert, key) == 1 &&
            X509_time_adj_ex(X509_getm_notBefore(cert), 0, -BEGAN_BEFORE_S, &now) &&
-           X509_time_adj_ex(X509_getm_notAfter(cert), (int)(lifetime_s / 86400), (long)(lifetime_s % 86400), &now) &&
-           X509_NAME_add_entry_by_NID(subject, NID_commonName, MBSTRING_UTF8, (const unsigned char *)common_name, -1, -1, 0) == 1;
+           X509_time_adj_ex(X509_getm_notAfter(cert), (int)(lifetime_s / 86400),
+                            (long)(lifetime_s % 86400), &now) &&
+           X509_NAME_add_entry_by_NID(subject, NID_commonName, MBSTRING_UTF8,
+                                      (const unsigned char *)common_name, -1, -1, 0) == 1;
 }
 
 void tls_authority_free(struct tls_authority *authority) {
@@ -80,7 +83,8 @@ struct status *tls_authority_new(const char *name, int64_t lifetime_s, struct tl
                    X509_set_issuer_name(cert, X509_get_subject_name(cert)) == 1 &&
                    add_extension(cert, cert, NID_basic_constraints, "critical,CA:TRUE,pathlen:0") &&
                    add_extension(cert, cert, NID_key_usage, "critical,keyCertSign,cRLSign") &&
-                   add_extension(cert, cert, NID_subject_key_identifier, "hash") && X509_sign(cert, authority->key, EVP_sha256()) > 0;
+                   add_extension(cert, cert, NID_subject_key_identifier, "hash") &&
+                   X509_sign(cert, authority->key, EVP_sha256()) > 0;
     if (!is_made) {
         tls_authority_free(authority);
         return failed("making an authority");
@@ -97,7 +101,8 @@ static struct status *write_file(const char *path, int mode, BIO *content) {
     long len = BIO_get_mem_data(content, &bytes);
     str_addf(&temporary, "%s.%d", path, (int)getpid());
     int fd = open(str_text(&temporary), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
-    bool is_written = fd >= 0 && fchmod(fd, (mode_t)mode) == 0 && write(fd, bytes, (size_t)len) == len && fsync(fd) == 0;
+    bool is_written = fd >= 0 && fchmod(fd, (mode_t)mode) == 0 &&
+                      write(fd, bytes, (size_t)len) == len && fsync(fd) == 0;
     int error = errno;
     if (fd >= 0)
         close(fd);
@@ -114,7 +119,8 @@ static struct status *write_file(const char *path, int mode, BIO *content) {
 static struct status *save(X509 *cert, EVP_PKEY *key, const char *cert_path, const char *key_path) {
     BIO *cert_text = BIO_new(BIO_s_mem()), *key_text = BIO_new(BIO_s_mem());
     struct status *st = NULL;
-    if (PEM_write_bio_X509(cert_text, cert) != 1 || PEM_write_bio_PKCS8PrivateKey(key_text, key, NULL, NULL, 0, NULL, NULL) != 1)
+    if (PEM_write_bio_X509(cert_text, cert) != 1 ||
+        PEM_write_bio_PKCS8PrivateKey(key_text, key, NULL, NULL, 0, NULL, NULL) != 1)
         st = failed("writing a certificate");
     if (!st)
         st = write_file(key_path, 0600, key_text);
@@ -125,11 +131,13 @@ static struct status *save(X509 *cert, EVP_PKEY *key, const char *cert_path, con
     return st;
 }
 
-struct status *tls_authority_save(const struct tls_authority *authority, const char *cert_path, const char *key_path) {
+struct status *tls_authority_save(const struct tls_authority *authority, const char *cert_path,
+                                  const char *key_path) {
     return save(authority->cert, authority->key, cert_path, key_path);
 }
 
-struct status *tls_authority_load(const char *cert_path, const char *key_path, struct tls_authority **ret) {
+struct status *tls_authority_load(const char *cert_path, const char *key_path,
+                                  struct tls_authority **ret) {
     struct tls_authority *authority = xcalloc(1, sizeof(*authority));
     FILE *cert = fopen(cert_path, "re"), *key = fopen(key_path, "re");
     int error = errno;
@@ -161,9 +169,11 @@ struct status *tls_authority_load(const char *cert_path, const char *key_path, s
 
 /* The names go into a line of OpenSSL's, where commas and colons mean something. */
 static struct status *add_name(struct str *out, const char *name) {
-    static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-*";
+    static const char allowed[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-*";
     unsigned char ip[16];
-    bool is_uri = strstr(name, "://") != NULL, is_ip = inet_pton(AF_INET, name, ip) == 1 || inet_pton(AF_INET6, name, ip) == 1;
+    bool is_uri = strstr(name, "://") != NULL,
+         is_ip = inet_pton(AF_INET, name, ip) == 1 || inet_pton(AF_INET6, name, ip) == 1;
     size_t len = strlen(name), plain = 0;
     while (plain < len && (strchr(allowed, name[plain]) || (is_uri && strchr(":/", name[plain]))))
         plain++;
@@ -179,8 +189,8 @@ static struct status *names_of(const struct tls_cert_request *request, struct st
     return NULL;
 }
 
-static bool make_cert(const struct tls_authority *authority, const struct tls_cert_request *request, const char *names, EVP_PKEY *key,
-                      X509 *cert) {
+static bool make_cert(const struct tls_authority *authority, const struct tls_cert_request *request,
+                      const char *names, EVP_PKEY *key, X509 *cert) {
     return key && cert && fill(cert, key, request->common_name, request->lifetime_s) &&
            X509_set_issuer_name(cert, X509_get_subject_name(authority->cert)) == 1 &&
            add_extension(cert, authority->cert, NID_basic_constraints, "critical,CA:FALSE") &&
@@ -192,7 +202,8 @@ static bool make_cert(const struct tls_authority *authority, const struct tls_ce
            X509_sign(cert, authority->key, EVP_sha256()) > 0;
 }
 
-struct status *tls_authority_issue(const struct tls_authority *authority, const struct tls_cert_request *request, const char *cert_path,
+struct status *tls_authority_issue(const struct tls_authority *authority,
+                                   const struct tls_cert_request *request, const char *cert_path,
                                    const char *key_path) {
     struct str names = STR_INIT;
     struct status *st = names_of(request, &names);
@@ -202,7 +213,9 @@ struct status *tls_authority_issue(const struct tls_authority *authority, const 
     }
     EVP_PKEY *key = EVP_EC_gen("P-256");
     X509 *cert = X509_new();
-    st = make_cert(authority, request, str_text(&names), key, cert) ? save(cert, key, cert_path, key_path) : failed("making a certificate");
+    st = make_cert(authority, request, str_text(&names), key, cert)
+             ? save(cert, key, cert_path, key_path)
+             : failed("making a certificate");
     EVP_PKEY_free(key);
     X509_free(cert);
     str_fini(&names);

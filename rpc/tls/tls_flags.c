@@ -9,11 +9,13 @@ enum { EXPIRES_SOON_S = 7 * 86400 };
 struct status *tls_flags_check(const struct tls_flags *flags) {
     int n = (flags->cert != NULL) + (flags->key != NULL) + (flags->ca != NULL);
     if (n != 0 && n != 3)
-        return status_invalid("tls-cert, tls-key and tls-ca go together: %s is not given", !flags->cert  ? "tls-cert"
-                                                                                           : !flags->key ? "tls-key"
-                                                                                                         : "tls-ca");
+        return status_invalid("tls-cert, tls-key and tls-ca go together: %s is not given",
+                              !flags->cert  ? "tls-cert"
+                              : !flags->key ? "tls-key"
+                                            : "tls-ca");
     if (n == 0 && (flags->client_ca || flags->admin))
-        return status_invalid("%s: only with tls-cert, tls-key and tls-ca", flags->client_ca ? "tls-client-ca" : "tls-admin");
+        return status_invalid("%s: only with tls-cert, tls-key and tls-ca",
+                              flags->client_ca ? "tls-client-ca" : "tls-admin");
     return NULL;
 }
 
@@ -22,15 +24,20 @@ static void log_expiry(const struct tls_flags *flags, const struct tls *tls) {
     if (left_s <= 0)
         log_warning("the certificate %s has expired: nobody will accept it", flags->cert);
     else if (left_s < EXPIRES_SOON_S)
-        log_warning("the certificate %s expires in %lld hours", flags->cert, (long long)left_s / 3600);
+        log_warning("the certificate %s expires in %lld hours", flags->cert,
+                    (long long)left_s / 3600);
 }
 
-struct status *tls_set_open(const struct tls_flags *flags, const char *cluster_name, bool has_clients, struct tls_set *ret_set) {
+struct status *tls_set_open(const struct tls_flags *flags, const char *cluster_name,
+                            bool has_clients, struct tls_set *ret_set) {
     *ret_set = (struct tls_set){.wire = NULL};
     if (!tls_flags_is_on(flags))
         return NULL;
-    struct tls_options options = {
-        .cert_file = flags->cert, .key_file = flags->key, .ca_file = flags->ca, .protocol = TLS_ALPN_WIRE, .cluster = cluster_name};
+    struct tls_options options = {.cert_file = flags->cert,
+                                  .key_file = flags->key,
+                                  .ca_file = flags->ca,
+                                  .protocol = TLS_ALPN_WIRE,
+                                  .cluster = cluster_name};
     struct status *st = tls_new(&options, &ret_set->wire);
     options.ca_file = flags->client_ca;
     options.protocol = TLS_ALPN_GRPC;

@@ -33,7 +33,8 @@ struct tls_set {
 };
 
 /* Reads the files; logs what is to be known about them. `has_clients`: a master. */
-struct status *tls_set_open(const struct tls_flags *flags, const char *cluster_name, bool has_clients, struct tls_set *ret_set) MUST_USE;
+struct status *tls_set_open(const struct tls_flags *flags, const char *cluster_name,
+                            bool has_clients, struct tls_set *ret_set) MUST_USE;
 void tls_set_close(struct tls_set *set);
 /* HUP: reads all files again, and logs how it went. */
 void tls_set_reload(struct tls_set *set);

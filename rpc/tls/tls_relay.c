@@ -26,7 +26,8 @@ struct tls_relay {
     bool is_open, has_moved, is_over, ends_with_plain, may_read_plain;
     struct loop_timer timer; /* the handshake's, then the first word's, then the stall's */
     int64_t stall_ms;
-    bool is_stuck, has_taken; /* the TLS side has not taken all; it has taken something since the timer began */
+    /* the TLS side has not taken all; it has taken something since the timer began */
+    bool is_stuck, has_taken;
     struct loop_task again;
     bool again_is_due;
     int n_handles;
@@ -43,8 +44,12 @@ static void release(struct tls_relay *relay) {
     free(relay);
 }
 
-static void on_poll_closed(uv_handle_t *handle) { release(CONTAINER_OF((uv_poll_t *)handle, struct relay_poll, uv)->relay); }
-static void on_timer_closed(struct loop_timer *timer) { release(CONTAINER_OF(timer, struct tls_relay, timer)); }
+static void on_poll_closed(uv_handle_t *handle) {
+    release(CONTAINER_OF((uv_poll_t *)handle, struct relay_poll, uv)->relay);
+}
+static void on_timer_closed(struct loop_timer *timer) {
+    release(CONTAINER_OF(timer, struct tls_relay, timer));
+}
 
 static void finish(struct tls_relay *relay, struct status *why_take) {
     if (relay->is_over) {
@@ -71,7 +76,9 @@ static struct status *why_of(struct tls_relay *relay, const char *what) {
     return why ? why : status_unavailable("%s: %s", what, strerror(error));
 }
 
-static bool is_temporary(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
+static bool is_temporary(int error) {
+    return error == EAGAIN || error == EWOULDBLOCK || error == EINTR;
+}
 
 /* ---- from the plain side to the other ---- */
 
@@ -100,13 +107,17 @@ static bool flush_tls(struct tls_relay *relay) {
     return true;
 }
 
-static bool tls_is_free(struct tls_relay *relay) { return relay->to_tls.len == 0 && !tls_stream_has_output(relay->stream); }
+static bool tls_is_free(struct tls_relay *relay) {
+    return relay->to_tls.len == 0 && !tls_stream_has_output(relay->stream);
+}
 
 static bool move_to_tls(struct tls_relay *relay) {
     char *buffer = loop_read_buffer(relay->loop);
     if (!flush_tls(relay))
         return false;
-    for (int i = 0; i < READS_PER_TURN && relay->may_read_plain && !relay->plain_has_ended && tls_is_free(relay); i++) {
+    for (int i = 0; i < READS_PER_TURN && relay->may_read_plain && !relay->plain_has_ended &&
+                    tls_is_free(relay);
+         i++) {
         size_t n_written;
         ssize_t n = read(relay->plain_fd, buffer, READ_BYTES);
         if (n < 0)
@@ -203,7 +214,8 @@ static void watch(struct tls_relay *relay) {
     set_events(&relay->tls_poll, tls);
     watch_stall(relay);
     /* Bytes that lie here already make no socket readable. */
-    bool may_read = !relay->tls_has_ended && relay->to_plain.len == 0 && tls_stream_has_input(relay->stream);
+    bool may_read =
+        !relay->tls_has_ended && relay->to_plain.len == 0 && tls_stream_has_input(relay->stream);
     if (relay->is_open && may_read && !relay->again_is_due) {
         relay->again_is_due = true;
         relay->n_handles++;
@@ -280,7 +292,10 @@ static void open_poll(struct tls_relay *relay, struct relay_poll *poll, int fd) 
 
 struct tls_relay *tls_relay_new(struct loop *loop, const struct tls_relay_options *options) {
     struct tls_relay *relay = xcalloc(1, sizeof(*relay));
-    *relay = (struct tls_relay){.loop = loop, .stream = options->stream_take, .on_over = options->on_over, .arg = options->arg};
+    *relay = (struct tls_relay){.loop = loop,
+                                .stream = options->stream_take,
+                                .on_over = options->on_over,
+                                .arg = options->arg};
     relay->plain_fd = options->plain_fd_take;
     relay->tls_fd = options->tls_fd_take;
     relay->ends_with_plain = options->ends_with_plain;
@@ -291,7 +306,8 @@ struct tls_relay *tls_relay_new(struct loop *loop, const struct tls_relay_option
     open_poll(relay, &relay->tls_poll, relay->tls_fd);
     loop_timer_init(loop, &relay->timer, on_timer);
     relay->n_handles++;
-    loop_timer_start(&relay->timer, options->handshake_ms ? options->handshake_ms : HANDSHAKE_MS, 0);
+    loop_timer_start(&relay->timer, options->handshake_ms ? options->handshake_ms : HANDSHAKE_MS,
+                     0);
     /* Its first move is made by the loop: no callback comes inside this call. */
     relay->again_is_due = true;
     relay->n_handles++;

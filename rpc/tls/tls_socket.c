@@ -5,7 +5,8 @@
 #include "rpc/tls/tls_stream.h"
 
 enum {
-    READ_BYTES = 64 * 1024,         /* of one read: what lies in the processor's near caches until it is decrypted */
+    /* of one read: what lies in the processor's near caches until it is decrypted */
+    READ_BYTES = 64 * 1024,
     WRITE_BYTES_PER_CALL = 1 << 20, /* then others have their turn */
 };
 
@@ -27,7 +28,8 @@ static int fill(struct tls_stream *stream, int fd) {
     return 1;
 }
 
-/* As much of one piece as is there; less at the end (*ret_end: 1), where the socket has no more (0), or where something broke (-1). */
+/* As much of one piece as is there; less at the end (*ret_end: 1), where the socket has no more
+ * (0), or where something broke (-1). */
 static size_t read_piece(struct tls_stream *stream, int fd, char *to, size_t len, int *ret_end) {
     size_t n = 0;
     while (n < len) {

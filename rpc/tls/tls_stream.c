@@ -3,8 +3,9 @@
  *   feed ──► in ──(BIO read)──► SSL_read ──► the caller's memory
  *   the caller's pieces ──► SSL_write ──(BIO write)──► out ──► sending ──► the network
  *
- * `in` is the reader's, `sending` the writer's; everything else is under the lock, which is held for a record or a burst of records, never
- * over a system call. A reader may produce output, too (an alert, an answer to a key update), hence `out` apart from `sending`. */
+ * `in` is the reader's, `sending` the writer's; everything else is under the lock, which is held
+ * for a record or a burst of records, never over a system call. A reader may produce output, too
+ * (an alert, an answer to a key update), hence `out` apart from `sending`. */
 #include "rpc/tls/tls_stream.h"
 
 #include <openssl/err.h>
@@ -15,10 +16,12 @@
 #include "rpc/tls/tls_internal.h"
 
 enum {
-    RECORD_BYTES = 16 * 1024,    /* the largest of TLS */
-    BURST_BYTES = 4 * 16 * 1024, /* encrypted at a time: small enough for the processor's near caches */
-    GATHER_BELOW_BYTES = 4096,   /* pieces that are put together into one record */
-    MAX_UNSENT_BYTES = 1 << 20,  /* of a reader's output, which only a peer that does not read can bring about */
+    RECORD_BYTES = 16 * 1024, /* the largest of TLS */
+    /* encrypted at a time: small enough for the processor's near caches */
+    BURST_BYTES = 4 * 16 * 1024,
+    GATHER_BELOW_BYTES = 4096, /* pieces that are put together into one record */
+    /* of a reader's output, which only a peer that does not read can bring about */
+    MAX_UNSENT_BYTES = 1 << 20,
     QUEUE_BYTES = BURST_BYTES + BURST_BYTES / 16,
 };
 
@@ -105,7 +108,9 @@ static int bio_read(BIO *bio, char *to, int len) {
     return (int)n;
 }
 
-static long bio_control(BIO *bio, int command, long number, void *pointer) { return command == BIO_CTRL_FLUSH; }
+static long bio_control(BIO *bio, int command, long number, void *pointer) {
+    return command == BIO_CTRL_FLUSH;
+}
 
 static int bio_create(BIO *bio) {
     BIO_set_init(bio, 1);
@@ -138,7 +143,8 @@ static BIO *new_bio(struct tls_stream *stream) {
 static struct status *name_mismatch(struct tls_stream *stream, X509 *cert) {
     struct str names = STR_INIT;
     tls_names_of(cert, &names);
-    struct status *st = status_unavailable("the certificate of %s is for %s, not for %s", stream->peer, str_text(&names), stream->expected);
+    struct status *st = status_unavailable("the certificate of %s is for %s, not for %s",
+                                           stream->peer, str_text(&names), stream->expected);
     str_fini(&names);
     return st;
 }
@@ -150,10 +156,12 @@ static int on_verify(int is_good, X509_STORE_CTX *store) {
     X509 *cert = X509_STORE_CTX_get_current_cert(store);
     if (!is_good) {
         if (!stream->cert_error)
-            stream->cert_error = tls_verify_error(stream->tls, stream->peer, cert, X509_STORE_CTX_get_error(store));
+            stream->cert_error =
+                tls_verify_error(stream->tls, stream->peer, cert, X509_STORE_CTX_get_error(store));
         return 0;
     }
-    if (X509_STORE_CTX_get_error_depth(store) > 0 || !stream->expected || tls_cert_has_name(cert, stream->expected))
+    if (X509_STORE_CTX_get_error_depth(store) > 0 || !stream->expected ||
+        tls_cert_has_name(cert, stream->expected))
         return 1;
     stream->cert_error = name_mismatch(stream, cert);
     X509_STORE_CTX_set_error(store, X509_V_ERR_HOSTNAME_MISMATCH);
@@ -169,8 +177,9 @@ struct status *tls_stream_check_task(struct tls_stream *stream, const char *task
     if (!cert || !tls_cert_has_name(cert, str_text(&wanted))) {
         if (cert)
             tls_names_of(cert, &names);
-        st = status_new(STATUS_PERMISSION_DENIED, "%s says that it is %.200s, but its certificate is for %s, not for %.300s", stream->peer,
-                        task, cert ? str_text(&names) : "nobody", str_text(&wanted));
+        st = status_new(STATUS_PERMISSION_DENIED,
+                        "%s says that it is %.200s, but its certificate is for %s, not for %.300s",
+                        stream->peer, task, cert ? str_text(&names) : "nobody", str_text(&wanted));
     }
     pthread_mutex_unlock(&stream->lock);
     str_fini(&wanted);
@@ -250,7 +259,8 @@ static void log_failure(const struct tls_stream *stream) {
     static struct log_limit limit;
     int64_t n_silent;
     if (stream->is_server && log_limit_pass(&limit, &n_silent))
-        log_warning("TLS: %s (%lld others failed since the last such line)", status_message(stream->why), (long long)n_silent);
+        log_warning("TLS: %s (%lld others failed since the last such line)",
+                    status_message(stream->why), (long long)n_silent);
 }
 
 static void break_stream(struct tls_stream *stream, struct status *why_take) {
@@ -269,9 +279,12 @@ static void break_stream(struct tls_stream *stream, struct status *why_take) {
 
 /* Alerts about certificates are about ours. */
 static bool is_about_our_certificate(int reason) {
-    return reason == SSL_R_TLSV1_ALERT_UNKNOWN_CA || reason == SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED ||
-           reason == SSL_R_SSLV3_ALERT_BAD_CERTIFICATE || reason == SSL_R_SSLV3_ALERT_CERTIFICATE_UNKNOWN ||
-           reason == SSL_R_SSLV3_ALERT_CERTIFICATE_REVOKED || reason == SSL_R_SSLV3_ALERT_UNSUPPORTED_CERTIFICATE ||
+    return reason == SSL_R_TLSV1_ALERT_UNKNOWN_CA ||
+           reason == SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED ||
+           reason == SSL_R_SSLV3_ALERT_BAD_CERTIFICATE ||
+           reason == SSL_R_SSLV3_ALERT_CERTIFICATE_UNKNOWN ||
+           reason == SSL_R_SSLV3_ALERT_CERTIFICATE_REVOKED ||
+           reason == SSL_R_SSLV3_ALERT_UNSUPPORTED_CERTIFICATE ||
            reason == SSL_R_TLSV1_ALERT_ACCESS_DENIED || reason == SSL_R_TLSV1_ALERT_DECRYPT_ERROR;
 }
 
@@ -280,8 +293,9 @@ static struct status *refused(const struct tls_stream *stream, const char *text)
     X509 *own = SSL_get_certificate(stream->ssl);
     if (own)
         tls_names_of(own, &names);
-    struct status *st = status_unavailable("%s refuses our certificate (%s, for %s): %s", stream->peer,
-                                           own ? stream->tls->cert_file : "none", own ? str_text(&names) : "nobody", text);
+    struct status *st = status_unavailable("%s refuses our certificate (%s, for %s): %s",
+                                           stream->peer, own ? stream->tls->cert_file : "none",
+                                           own ? str_text(&names) : "nobody", text);
     str_fini(&names);
     return st;
 }
@@ -293,13 +307,17 @@ static struct status *error_of(const struct tls_stream *stream) {
     tls_take_error(&text, "unknown error");
     struct status *st;
     if (reason == SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE)
-        st = status_unavailable("%s shows no certificate, and one that %s vouches for is needed", stream->peer, stream->tls->ca_file);
+        st = status_unavailable("%s shows no certificate, and one that %s vouches for is needed",
+                                stream->peer, stream->tls->ca_file);
     else if (reason == SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED)
-        st = status_unavailable("%s wants a certificate, and none was given to show it", stream->peer);
+        st = status_unavailable("%s wants a certificate, and none was given to show it",
+                                stream->peer);
     else if (is_about_our_certificate(reason))
         st = refused(stream, str_text(&text));
-    else if (reason == SSL_R_TLSV1_ALERT_NO_APPLICATION_PROTOCOL || reason == SSL_R_NO_APPLICATION_PROTOCOL)
-        st = status_unavailable("%s does not speak %s over TLS: is it the right port?", stream->peer, stream->tls->protocol);
+    else if (reason == SSL_R_TLSV1_ALERT_NO_APPLICATION_PROTOCOL ||
+             reason == SSL_R_NO_APPLICATION_PROTOCOL)
+        st = status_unavailable("%s does not speak %s over TLS: is it the right port?",
+                                stream->peer, stream->tls->protocol);
     else
         st = status_unavailable("TLS with %s: %s", stream->peer, str_text(&text));
     str_fini(&text);
@@ -317,7 +335,8 @@ static void take_result(struct tls_stream *stream, int rc) {
         stream->has_closed = true;
         return;
     }
-    if (error == SSL_ERROR_ZERO_RETURN) { /* OpenSSL takes no byte more, and would say so for ever */
+    /* OpenSSL takes no byte more, and would say so for ever */
+    if (error == SSL_ERROR_ZERO_RETURN) {
         break_stream(stream, status_unavailable("%s ended TLS during its handshake", stream->peer));
         return;
     }
@@ -336,7 +355,8 @@ static void look_at_handshake(struct tls_stream *stream) {
     metric_add(&tls_handshakes_total, 1);
 }
 
-/* Who speaks something else is told apart by its first byte: a record of TLS begins with 22, or 21 for an alert. */
+/* Who speaks something else is told apart by its first byte: a record of TLS begins with 22, or
+ * 21 for an alert. */
 static void look_at_first_byte(struct tls_stream *stream) {
     static const unsigned char alert[] = {21, 3, 3, 0, 2, 2, 70}; /* fatal: protocol_version */
     if (stream->has_begun || queue_len(&stream->in) == 0)
@@ -347,23 +367,30 @@ static void look_at_first_byte(struct tls_stream *stream) {
     if (first == 22 || first == 21)
         return;
     queue_add(&stream->out, alert, sizeof(alert));
-    break_stream(stream, status_unavailable("%s speaks no TLS (its first byte is 0x%02x)", stream->peer, first));
+    break_stream(stream, status_unavailable("%s speaks no TLS (its first byte is 0x%02x)",
+                                            stream->peer, first));
 }
 
 static void end_of_input(struct tls_stream *stream) {
     if (stream->state == HANDSHAKE && stream->has_ended)
-        break_stream(stream, status_unavailable("%s closed the connection during the TLS handshake%s", stream->peer,
-                                                stream->is_server ? "" : ": does it speak TLS, and accept our certificate?"));
+        break_stream(
+            stream,
+            status_unavailable(
+                "%s closed the connection during the TLS handshake%s", stream->peer,
+                stream->is_server ? "" : ": does it speak TLS, and accept our certificate?"));
 }
 
 /* ---- reading ---- */
 
-void tls_stream_feed(struct tls_stream *stream, const void *bytes, size_t len) { queue_add(&stream->in, bytes, len); }
+void tls_stream_feed(struct tls_stream *stream, const void *bytes, size_t len) {
+    queue_add(&stream->in, bytes, len);
+}
 void tls_stream_feed_end(struct tls_stream *stream) { stream->has_ended = true; }
 
 bool tls_stream_has_input(struct tls_stream *stream) {
     pthread_mutex_lock(&stream->lock);
-    bool has_rest = SSL_pending(stream->ssl) > 0; /* of a record that was larger than the caller's memory */
+    /* of a record that was larger than the caller's memory */
+    bool has_rest = SSL_pending(stream->ssl) > 0;
     pthread_mutex_unlock(&stream->lock);
     return has_rest || queue_len(&stream->in) > 0;
 }
@@ -410,7 +437,8 @@ static ssize_t decrypt_some(struct tls_stream *stream, char *to, size_t len) {
         if (rc != 1)
             take_result(stream, rc);
         if (queue_len(&stream->out) > MAX_UNSENT_BYTES)
-            break_stream(stream, status_unavailable("%s asks for answers that it does not read", stream->peer));
+            break_stream(stream, status_unavailable("%s asks for answers that it does not read",
+                                                    stream->peer));
     }
     bool is_broken = stream->state == BROKEN;
     pthread_mutex_unlock(&stream->lock);
@@ -438,7 +466,8 @@ bool tls_stream_has_ended(struct tls_stream *stream) {
 /* ---- writing ---- */
 
 /* The next bytes of the pieces as one run: where they lie, or gathered. */
-static struct span next_run(const struct iovec *iov, int n_iov, int *i, size_t *offset, char *gathered) {
+static struct span next_run(const struct iovec *iov, int n_iov, int *i, size_t *offset,
+                            char *gathered) {
     while (*i < n_iov && *offset == iov[*i].iov_len) {
         ++*i;
         *offset = 0;
@@ -470,8 +499,9 @@ static void advance(const struct iovec *iov, int *i, size_t *offset, size_t n) {
     }
 }
 
-/* In the midst of a message of the handshake (half a key update was read), OpenSSL would read the rest before it writes anything: that is
- * the reader's to do, at the same time perhaps. No honest end sends halves of so small a message, so the stream ends. */
+/* In the midst of a message of the handshake (half a key update was read), OpenSSL would read
+ * the rest before it writes anything: that is the reader's to do, at the same time perhaps. No
+ * honest end sends halves of so small a message, so the stream ends. */
 static bool encrypt_record(struct tls_stream *stream, struct span plain, size_t *ret_n) {
     ERR_clear_error();
     stream->is_encrypting = true;
@@ -496,7 +526,8 @@ static size_t encrypt_burst(struct tls_stream *stream, const struct iovec *iov, 
             break;
         if (run.len >= RECORD_BYTES)
             queue_reserve(&stream->out, QUEUE_BYTES);
-        if (!encrypt_record(stream, (struct span){run.data, MIN(run.len, (size_t)RECORD_BYTES)}, &n))
+        if (!encrypt_record(stream, (struct span){run.data, MIN(run.len, (size_t)RECORD_BYTES)},
+                            &n))
             break;
         advance(iov, &i, &offset, n);
         total += n;

@@ -1,4 +1,5 @@
-/* Whose certificate is it, and what is wrong with it: names and dates in certificates, for checks and for people. */
+/* Whose certificate is it, and what is wrong with it: names and dates in certificates, for
+ * checks and for people. */
 #include <openssl/err.h>
 #include <openssl/x509v3.h>
 #include <time.h>
@@ -12,14 +13,16 @@ int64_t tls_time_of(const ASN1_TIME *time) {
 
 /* ---- names ---- */
 
-/* Bytes of a stranger's: what is not plain text is shown as '?', so that no message or log is led astray. */
+/* Bytes of a stranger's: what is not plain text is shown as '?', so that no message or log is
+ * led astray. */
 static void add_plain(struct str *out, const char *bytes, size_t len) {
     for (size_t i = 0; i < len && out->len < TLS_NAMES_MAX_BYTES; i++)
         str_add_char(out, bytes[i] >= ' ' && bytes[i] < 0x7f ? bytes[i] : '?');
 }
 
 static struct span text_of(const ASN1_STRING *string) {
-    return (struct span){(const char *)ASN1_STRING_get0_data(string), (size_t)MAX(ASN1_STRING_length(string), 0)};
+    return (struct span){(const char *)ASN1_STRING_get0_data(string),
+                         (size_t)MAX(ASN1_STRING_length(string), 0)};
 }
 
 static void add_address(struct str *out, const ASN1_OCTET_STRING *bytes) {
@@ -32,7 +35,8 @@ static void add_address(struct str *out, const ASN1_OCTET_STRING *bytes) {
 }
 
 static void add_name(struct str *out, const GENERAL_NAME *name) {
-    static const char *const kinds[] = {[GEN_DNS] = "DNS:", [GEN_URI] = "URI:", [GEN_IPADD] = "IP:", [GEN_EMAIL] = "email:"};
+    static const char *const kinds[] = {
+        [GEN_DNS] = "DNS:", [GEN_URI] = "URI:", [GEN_IPADD] = "IP:", [GEN_EMAIL] = "email:"};
     if (name->type < 0 || name->type >= (int)ARRAY_LEN(kinds) || !kinds[name->type])
         return;
     str_addf(out, "%s%s", out->len ? ", " : "", kinds[name->type]);
@@ -77,7 +81,8 @@ static bool uri_matches(struct span has, const char *wanted) {
         return false;
     size_t n = has.len - 1;
     const char *number = wanted + n;
-    return strlen(wanted) > n && memcmp(has.data, wanted, n) == 0 && strspn(number, "0123456789") == strlen(number);
+    return strlen(wanted) > n && memcmp(has.data, wanted, n) == 0 &&
+           strspn(number, "0123456789") == strlen(number);
 }
 
 static bool has_uri(X509 *cert, const char *wanted) {
@@ -85,7 +90,8 @@ static bool has_uri(X509 *cert, const char *wanted) {
     GENERAL_NAMES *list = X509_get_ext_d2i(cert, NID_subject_alt_name, NULL, NULL);
     for (int i = 0; list && i < sk_GENERAL_NAME_num(list) && !is_found; i++) {
         const GENERAL_NAME *name = sk_GENERAL_NAME_value(list, i);
-        is_found = name->type == GEN_URI && uri_matches(text_of(name->d.uniformResourceIdentifier), wanted);
+        is_found = name->type == GEN_URI &&
+                   uri_matches(text_of(name->d.uniformResourceIdentifier), wanted);
     }
     GENERAL_NAMES_free(list);
     ERR_clear_error();
@@ -95,7 +101,8 @@ static bool has_uri(X509 *cert, const char *wanted) {
 bool tls_cert_has_name(X509 *cert, const char *name) {
     if (strstr(name, "://"))
         return has_uri(cert, name);
-    bool is_found = X509_check_ip_asc(cert, name, 0) == 1 || X509_check_host(cert, name, 0, 0, NULL) == 1;
+    bool is_found =
+        X509_check_ip_asc(cert, name, 0) == 1 || X509_check_host(cert, name, 0, 0, NULL) == 1;
     ERR_clear_error();
     return is_found;
 }
@@ -139,13 +146,15 @@ struct status *tls_verify_error(const struct tls *tls, const char *peer, X509 *c
     case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
         str_add(&detail, "; it is signed");
         add_issuer(&detail, cert);
-        str_addf(&detail, ", for whom %s does not vouch", tls->ca_file ? tls->ca_file : "the system");
+        str_addf(&detail, ", for whom %s does not vouch",
+                 tls->ca_file ? tls->ca_file : "the system");
         break;
     default:
         break;
     }
-    struct status *st = status_unavailable("the certificate of %s, for %s: %s%s", peer, str_text(&names),
-                                           X509_verify_cert_error_string(error), str_text(&detail));
+    struct status *st =
+        status_unavailable("the certificate of %s, for %s: %s%s", peer, str_text(&names),
+                           X509_verify_cert_error_string(error), str_text(&detail));
     str_fini(&names);
     str_fini(&detail);
     return st;

@@ -9,15 +9,19 @@ enum { TICKS_PER_INTERVAL = 2, MAX_INTERVAL_MS = 24 * 3600 * 1000, MAX_PING_BYTE
 /* Field numbers of Ping. */
 enum { PING_SENT_US = 1, PING_INTERVAL_MS = 2, PING_ANSWERED_US = 3 };
 
-int64_t heartbeat_tick_ms(int64_t interval_ms) { return MAX(interval_ms / TICKS_PER_INTERVAL, (int64_t)1); }
+int64_t heartbeat_tick_ms(int64_t interval_ms) {
+    return MAX(interval_ms / TICKS_PER_INTERVAL, (int64_t)1);
+}
 
-void heartbeat_start(struct heartbeat *heartbeat, int64_t interval_ms, bool is_passive, int64_t now_ns) {
+void heartbeat_start(struct heartbeat *heartbeat, int64_t interval_ms, bool is_passive,
+                     int64_t now_ns) {
     *heartbeat = (struct heartbeat){.is_on = true,
                                     .is_passive = is_passive,
                                     .interval_ns = interval_ms * 1000000,
                                     .tick_ns = now_ns,
                                     .heard_ns = now_ns,
-                                    .ping_ns = now_ns - interval_ms * 1000000, /* the first tick asks for one */
+                                    /* the first tick asks for one */
+                                    .ping_ns = now_ns - interval_ms * 1000000,
                                     .ping_id = heartbeat->ping_id,
                                     .is_answered = true,
                                     .n_missed = heartbeat->n_missed};
@@ -32,26 +36,32 @@ unsigned heartbeat_tick(struct heartbeat *heartbeat, int64_t now_ns) {
     int64_t passed_ns = now_ns - MAX(heartbeat->tick_ns, heartbeat->heard_ns);
     heartbeat->silent_ns += MIN(passed_ns, period_ns * 3 / 2);
     heartbeat->tick_ns = now_ns;
-    /* Answers come just after a tick: without the slack each silence would be noticed a whole tick later. */
+    /* Answers come just after a tick: without the slack each silence would be noticed a whole
+     * tick later. */
     if (heartbeat->silent_ns >= HEARTBEAT_MISSES * heartbeat->interval_ns - period_ns / 4) {
         heartbeat->is_on = false;
         return HEARTBEAT_LOST;
     }
-    if (heartbeat->is_passive || now_ns - heartbeat->ping_ns < heartbeat->interval_ns - period_ns / 2)
+    if (heartbeat->is_passive ||
+        now_ns - heartbeat->ping_ns < heartbeat->interval_ns - period_ns / 2)
         return HEARTBEAT_NOTHING;
     heartbeat->n_missed += !heartbeat->is_answered;
     return HEARTBEAT_PING;
 }
 
 struct status *heartbeat_silence(const struct heartbeat *heartbeat, int64_t now_ns) {
-    return status_unavailable("no sign of life for %.1f s", (double)(now_ns - heartbeat->heard_ns) / 1e9);
+    return status_unavailable("no sign of life for %.1f s",
+                              (double)(now_ns - heartbeat->heard_ns) / 1e9);
 }
 
 /* ---- measuring ---- */
 
 static void add_sample(struct heartbeat *heartbeat, int64_t rtt_ns, int64_t offset_us) {
-    heartbeat->samples[heartbeat->n_samples++ % HEARTBEAT_SAMPLES] = (struct heartbeat_sample){rtt_ns, offset_us};
-    heartbeat->rtt_ns = heartbeat->rtt_ns == 0 ? rtt_ns : heartbeat->rtt_ns + (rtt_ns - heartbeat->rtt_ns) / HEARTBEAT_SAMPLES;
+    heartbeat->samples[heartbeat->n_samples++ % HEARTBEAT_SAMPLES] =
+        (struct heartbeat_sample){rtt_ns, offset_us};
+    heartbeat->rtt_ns = heartbeat->rtt_ns == 0
+                            ? rtt_ns
+                            : heartbeat->rtt_ns + (rtt_ns - heartbeat->rtt_ns) / HEARTBEAT_SAMPLES;
 }
 
 int64_t heartbeat_offset_us(const struct heartbeat *heartbeat) {
@@ -70,7 +80,8 @@ static void add_fixed64(struct str *out, uint32_t number, int64_t value) {
     str_add_bytes(out, &value, sizeof(value));
 }
 
-void heartbeat_ping(struct heartbeat *heartbeat, int64_t now_ns, int64_t wall_us, struct str *ret_meta) {
+void heartbeat_ping(struct heartbeat *heartbeat, int64_t now_ns, int64_t wall_us,
+                    struct str *ret_meta) {
     heartbeat->ping_id++;
     heartbeat->ping_ns = now_ns;
     heartbeat->is_answered = false;
@@ -83,7 +94,8 @@ void heartbeat_answer(struct span ping_meta, int64_t wall_us, struct str *ret_me
     add_fixed64(ret_meta, PING_ANSWERED_US, wall_us);
 }
 
-static bool read_field(struct span meta, uint32_t number, uint32_t wire_type, struct proto_field *ret) {
+static bool read_field(struct span meta, uint32_t number, uint32_t wire_type,
+                       struct proto_field *ret) {
     bool found = false;
     struct proto_field field;
     while (proto_next(&meta, &field) > 0)
@@ -108,8 +120,10 @@ void heartbeat_pong(struct heartbeat *heartbeat, int64_t now_ns, uint64_t id, st
         return;
     heartbeat->is_answered = true;
     int64_t rtt_ns = MAX(now_ns - heartbeat->ping_ns, (int64_t)1);
-    if (meta.len > 2 * MAX_PING_BYTES || !read_field(meta, PING_SENT_US, 1, &sent) || !read_field(meta, PING_ANSWERED_US, 1, &answered))
+    if (meta.len > 2 * MAX_PING_BYTES || !read_field(meta, PING_SENT_US, 1, &sent) ||
+        !read_field(meta, PING_ANSWERED_US, 1, &answered))
         return;
     /* Unsigned: what a stranger says may be anything. */
-    add_sample(heartbeat, rtt_ns, (int64_t)(answered.value - sent.value - (uint64_t)(rtt_ns / 2000)));
+    add_sample(heartbeat, rtt_ns,
+               (int64_t)(answered.value - sent.value - (uint64_t)(rtt_ns / 2000)));
 }

@@ -1,16 +1,19 @@
-/* Is the other end alive? A pure machine for one task at the other end of some connections: ticks and messages in, what to do out. No
- * I/O and no clock: the caller brings the time, sends the pings and ends what is lost.
+/* Is the other end alive? A pure machine for one task at the other end of some connections:
+ * ticks and messages in, what to do out. No I/O and no clock: the caller brings the time, sends
+ * the pings and ends what is lost.
  *
  *          heartbeat_start                 a tick after n_misses intervals of silence
  *   OFF ───────────────────► WATCHING ─────────────────────────────────────────────────► OFF, HEARTBEAT_LOST once
  *    ▲                        │  ▲ │ a tick, once an interval: HEARTBEAT_PING
  *    └─────heartbeat_stop─────┘  └─┘ any message: the silence begins anew
  *
- * Silence is counted tick by tick, and a tick adds at most one and a half of its periods: a process that was stopped itself, or a host
- * that slept, hears what has come meanwhile before it takes everybody else for dead.
+ * Silence is counted tick by tick, and a tick adds at most one and a half of its periods: a
+ * process that was stopped itself, or a host that slept, hears what has come meanwhile before it
+ * takes everybody else for dead.
  *
- * Round trip and clock offset are measured as NTP does it: of the last 8 answers, the one with the shortest round trip tells the offset
- * (its error is at most half of that); the round trip is smoothed over them. */
+ * Round trip and clock offset are measured as NTP does it: of the last 8 answers, the one with
+ * the shortest round trip tells the offset (its error is at most half of that); the round trip
+ * is smoothed over them. */
 #ifndef MILLRACE_RPC_WIRE_HEARTBEAT_H
 #define MILLRACE_RPC_WIRE_HEARTBEAT_H
 
@@ -44,7 +47,8 @@ struct heartbeat {
 int64_t heartbeat_tick_ms(int64_t interval_ms);
 
 /* All-zero is OFF. Passive: never asks for a ping, only watches that somebody else's come. */
-void heartbeat_start(struct heartbeat *heartbeat, int64_t interval_ms, bool is_passive, int64_t now_ns);
+void heartbeat_start(struct heartbeat *heartbeat, int64_t interval_ms, bool is_passive,
+                     int64_t now_ns);
 void heartbeat_stop(struct heartbeat *heartbeat);
 unsigned heartbeat_tick(struct heartbeat *heartbeat, int64_t now_ns) MUST_USE;
 /* Anything at all has come from the other end. */
@@ -60,7 +64,8 @@ struct status *heartbeat_silence(const struct heartbeat *heartbeat, int64_t now_
 /* ---- the messages: metas of WIRE_PING and WIRE_PONG (proto/worker.proto, Ping) ---- */
 
 /* The ping that a tick asked for: its meta; its id is heartbeat->ping_id. */
-void heartbeat_ping(struct heartbeat *heartbeat, int64_t now_ns, int64_t wall_us, struct str *ret_meta);
+void heartbeat_ping(struct heartbeat *heartbeat, int64_t now_ns, int64_t wall_us,
+                    struct str *ret_meta);
 /* The answer to anybody's ping: its own meta, and our time. */
 void heartbeat_answer(struct span ping_meta, int64_t wall_us, struct str *ret_meta);
 /* An answer has come. One to an older ping, or a malformed one, is a sign of life and no more. */

@@ -23,7 +23,8 @@ static void add_dims(struct str *out, struct shape shape) {
         proto_add_varint(out, (uint64_t)shape.dims[i]);
 }
 
-/* Writes the nested message behind a length of one byte, which nearly always suffices; else the bytes move up. */
+/* Writes the nested message behind a length of one byte, which nearly always suffices; else the
+ * bytes move up. */
 static size_t nested_begin(struct str *out, uint32_t number) {
     proto_add_tag(out, number, 2);
     str_add_char(out, 0);
@@ -51,7 +52,8 @@ static void add_plain(struct str *out, enum dtype dtype, struct shape shape, siz
     proto_add_int(out, 4, size_bytes);
 }
 
-void tensor_meta_add(struct str *out, uint32_t number, const struct tensor *t, size_t proto_size_bytes) {
+void tensor_meta_add(struct str *out, uint32_t number, const struct tensor *t,
+                     size_t proto_size_bytes) {
     size_t begin = nested_begin(out, number);
     if (t->storage == TENSOR_DEAD) {
         proto_add_int(out, 3, 1);
@@ -86,12 +88,14 @@ static struct status *read_packed_dims(struct span in, struct tensor_meta *ret) 
     return NULL;
 }
 
-static struct status *tensor_meta_read_field(const struct proto_field *field, struct tensor_meta *ret) {
+static struct status *tensor_meta_read_field(const struct proto_field *field,
+                                             struct tensor_meta *ret) {
     bool is_bytes = field->wire_type == 2;
     switch (field->number) {
     case 1:
         if (is_bytes || field->value >= DT_N_TYPES)
-            return status_invalid("TensorMeta with unknown dtype %llu", (unsigned long long)field->value);
+            return status_invalid("TensorMeta with unknown dtype %llu",
+                                  (unsigned long long)field->value);
         ret->dtype = (enum dtype)field->value;
         return NULL;
     case 2:
@@ -135,21 +139,24 @@ bool tensor_meta_fits(const struct tensor_meta *meta, const struct tensor *t) {
 
 struct status *tensor_meta_check(const struct tensor_meta *meta) {
     if (meta->is_dead)
-        return meta->size_bytes == 0 ? NULL : status_invalid("a dead tensor of %llu bytes", (unsigned long long)meta->size_bytes);
+        return meta->size_bytes == 0 ? NULL
+                                     : status_invalid("a dead tensor of %llu bytes",
+                                                      (unsigned long long)meta->size_bytes);
     if (!dtype_is_known(meta->dtype) && meta->proto.len == 0)
         return status_invalid("TensorMeta without a dtype");
     if (!tensor_meta_is_plain(meta))
         return NULL;
     int64_t n_elements, size;
     TRY(shape_n_elements((struct shape){meta->rank, meta->dims}, &n_elements));
-    if (mul_overflows_i64(n_elements, (int64_t)dtype_size(meta->dtype), &size) || (uint64_t)size != meta->size_bytes)
-        return status_invalid("a %s tensor of %lld elements in %llu bytes", dtype_name(meta->dtype), (long long)n_elements,
-                              (unsigned long long)meta->size_bytes);
+    if (mul_overflows_i64(n_elements, (int64_t)dtype_size(meta->dtype), &size) ||
+        (uint64_t)size != meta->size_bytes)
+        return status_invalid("a %s tensor of %lld elements in %llu bytes", dtype_name(meta->dtype),
+                              (long long)n_elements, (unsigned long long)meta->size_bytes);
     return NULL;
 }
 
-struct status *tensor_meta_take(const struct tensor_meta *meta, const struct wire_message *message, size_t *offset,
-                                struct allocator *allocator, struct tensor *ret) {
+struct status *tensor_meta_take(const struct tensor_meta *meta, const struct wire_message *message,
+                                size_t *offset, struct allocator *allocator, struct tensor *ret) {
     if (meta->is_dead) {
         tensor_init_dead(ret);
         return NULL;
@@ -159,12 +166,13 @@ struct status *tensor_meta_take(const struct tensor_meta *meta, const struct wir
     TRY(tensor_meta_check(meta));
     size_t begin;
     if (!wire_payload_next(message, offset, meta->size_bytes, &begin))
-        return status_invalid("the payload of %zu bytes has no room for a tensor of %llu", message->payload_len,
-                              (unsigned long long)meta->size_bytes);
+        return status_invalid("the payload of %zu bytes has no room for a tensor of %llu",
+                              message->payload_len, (unsigned long long)meta->size_bytes);
     if (!tensor_meta_is_plain(meta)) {
         if (meta->size_bytes == 0)
             return status_invalid("a %s tensor without its TensorProto", dtype_name(meta->dtype));
-        return tensor_from_proto((struct span){message->payload->data + begin, meta->size_bytes}, message->payload, allocator, ret);
+        return tensor_from_proto((struct span){message->payload->data + begin, meta->size_bytes},
+                                 message->payload, allocator, ret);
     }
     struct shape shape = {meta->rank, meta->dims};
     if (meta->size_bytes <= TENSOR_INLINE_BYTES) {
@@ -216,7 +224,9 @@ bool run_graph_next_feed(struct run_graph_message *message, struct span *ret_met
 
 /* ---- partial runs ---- */
 
-void feed_step_read(struct span in, struct feed_step_message *ret) { *ret = (struct feed_step_message){in, in}; }
+void feed_step_read(struct span in, struct feed_step_message *ret) {
+    *ret = (struct feed_step_message){in, in};
+}
 
 static int next_position(struct feed_step_message *message, uint32_t *ret) {
     struct proto_field field;
@@ -230,7 +240,8 @@ static int next_position(struct feed_step_message *message, uint32_t *ret) {
     return rc;
 }
 
-int feed_step_next(struct feed_step_message *message, uint32_t *ret_position, struct span *ret_meta) {
+int feed_step_next(struct feed_step_message *message, uint32_t *ret_position,
+                   struct span *ret_meta) {
     struct proto_field field;
     int has_position = next_position(message, ret_position), rc;
     while ((rc = proto_next(&message->feeds, &field)) > 0)
@@ -258,7 +269,9 @@ void run_done_add_status(struct str *out, const struct status *status, bool is_d
 }
 
 void run_done_add_fetch(struct str *out, const struct tensor *t) { tensor_meta_add(out, 3, t, 0); }
-void run_done_add_stats(struct str *out, struct span step_stats) { proto_add_bytes(out, 4, step_stats.data, step_stats.len); }
+void run_done_add_stats(struct str *out, struct span step_stats) {
+    proto_add_bytes(out, 4, step_stats.data, step_stats.len);
+}
 
 /* ---- the others ---- */
 
@@ -283,15 +296,16 @@ static void add_key(struct str *out, uint32_t edge, uint64_t frame_iter) {
     add_fixed64(out, 2, frame_iter);
 }
 
-void edge_message_write_expected(struct str *out, uint32_t edge, uint64_t frame_iter, enum dtype dtype, struct shape shape,
-                                 size_t size_bytes) {
+void edge_message_write_expected(struct str *out, uint32_t edge, uint64_t frame_iter,
+                                 enum dtype dtype, struct shape shape, size_t size_bytes) {
     add_key(out, edge, frame_iter);
     size_t begin = nested_begin(out, 3);
     add_plain(out, dtype, shape, size_bytes);
     nested_end(out, begin);
 }
 
-void edge_message_write(struct str *out, uint32_t edge, uint64_t frame_iter, const struct tensor *t, size_t proto_size_bytes) {
+void edge_message_write(struct str *out, uint32_t edge, uint64_t frame_iter, const struct tensor *t,
+                        size_t proto_size_bytes) {
     add_key(out, edge, frame_iter);
     if (t)
         tensor_meta_add(out, 3, t, proto_size_bytes);

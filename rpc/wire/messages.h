@@ -1,5 +1,6 @@
-/* The metas of the messages that every step sends and receives, by hand: RunGraph, RunDone, CancelStep, Push, Announce, Grant
- * (proto/worker.proto). The rare ones go through protobuf-c where they are used. Any thread.
+/* The metas of the messages that every step sends and receives, by hand: RunGraph, RunDone,
+ * CancelStep, Push, Announce, Grant (proto/worker.proto). The rare ones go through protobuf-c
+ * where they are used. Any thread.
  *
  * Bytes from a stranger yield INVALID_ARGUMENT; spans borrow from the message. */
 #ifndef MILLRACE_RPC_WIRE_MESSAGES_H
@@ -18,20 +19,25 @@ struct tensor_meta {
     int64_t dims[SHAPE_MAX_RANK]; /* the first `rank` are set */
 };
 
-/* Adds TensorMeta as field `number`. Object dtypes travel as inline_proto, unless `proto_size_bytes` > 0 says that their TensorProto
- * of that size is the payload part. */
-void tensor_meta_add(struct str *out, uint32_t number, const struct tensor *t, size_t proto_size_bytes);
+/* Adds TensorMeta as field `number`. Object dtypes travel as inline_proto, unless
+ * `proto_size_bytes` > 0 says that their TensorProto of that size is the payload part. */
+void tensor_meta_add(struct str *out, uint32_t number, const struct tensor *t,
+                     size_t proto_size_bytes);
 struct status *tensor_meta_read(struct span in, struct tensor_meta *ret) MUST_USE;
 /* Elements and size agree with what a tensor of that dtype and shape has. */
 struct status *tensor_meta_check(const struct tensor_meta *meta) MUST_USE;
-/* The tensor that `meta` describes, its elements the payload's next part: a view on the payload, or a copy where it is small enough to live
- * in the value. A dead one is TENSOR_DEAD. `ret` must hold nothing. */
-struct status *tensor_meta_take(const struct tensor_meta *meta, const struct wire_message *message, size_t *offset,
-                                struct allocator *allocator, struct tensor *ret) MUST_USE;
+/* The tensor that `meta` describes, its elements the payload's next part: a view on the payload,
+ * or a copy where it is small enough to live in the value. A dead one is TENSOR_DEAD. `ret` must
+ * hold nothing. */
+struct status *tensor_meta_take(const struct tensor_meta *meta, const struct wire_message *message,
+                                size_t *offset, struct allocator *allocator,
+                                struct tensor *ret) MUST_USE;
 /* Is that what it describes: a value of its dtype and shape? */
 bool tensor_meta_fits(const struct tensor_meta *meta, const struct tensor *t);
 /* Plain memory of one size, so that a payload part can be it? */
-static inline bool tensor_meta_is_plain(const struct tensor_meta *meta) { return dtype_in(meta->dtype, DTYPES_PLAIN); }
+static inline bool tensor_meta_is_plain(const struct tensor_meta *meta) {
+    return dtype_in(meta->dtype, DTYPES_PLAIN);
+}
 
 struct run_graph_message {
     uint64_t graph, step_id, master_incarnation, oldest_live_step;
@@ -49,7 +55,8 @@ struct feed_step_message {
 };
 void feed_step_read(struct span in, struct feed_step_message *ret);
 /* 1: the next one; 0: the end; -1: malformed, or more of one than of the other. */
-int feed_step_next(struct feed_step_message *message, uint32_t *ret_position, struct span *ret_meta);
+int feed_step_next(struct feed_step_message *message, uint32_t *ret_position,
+                   struct span *ret_meta);
 
 void step_fetched_write(struct str *out, uint32_t position, const struct tensor *t);
 
@@ -69,8 +76,9 @@ struct arena_reference {
     uint64_t token, offset;
 };
 
-/* Push, Announce, Grant: an edge's key; the first two with a tensor, a Push perhaps with a reference in place of a payload, a Grant perhaps
- * with a place to write the value to. A Grant with a tensor is one ahead (worker/exchange/rendezvous.h). */
+/* Push, Announce, Grant: an edge's key; the first two with a tensor, a Push perhaps with a
+ * reference in place of a payload, a Grant perhaps with a place to write the value to. A Grant
+ * with a tensor is one ahead (worker/exchange/rendezvous.h). */
 struct edge_message {
     uint32_t edge;
     uint64_t frame_iter;
@@ -84,8 +92,8 @@ struct edge_message {
 void edge_message_write(struct str *out, uint32_t edge, uint64_t frame_iter, const struct tensor *t,
                         size_t proto_size_bytes); /* t may be NULL */
 /* The same for a value that is not there yet, of a plain dtype and a full shape. */
-void edge_message_write_expected(struct str *out, uint32_t edge, uint64_t frame_iter, enum dtype dtype, struct shape shape,
-                                 size_t size_bytes);
+void edge_message_write_expected(struct str *out, uint32_t edge, uint64_t frame_iter,
+                                 enum dtype dtype, struct shape shape, size_t size_bytes);
 void edge_message_add_reference(struct str *out, const struct arena_reference *reference);
 void edge_message_add_wants_grant(struct str *out);
 void edge_message_add_place(struct str *out, const struct rdma_place *place);

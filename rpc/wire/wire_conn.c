@@ -12,7 +12,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { WRITE_BYTES_PER_TURN = 1 << 20 }; /* then the loop goes on: no thread is held by a large tensor */
+/* then the loop goes on: no thread is held by a large tensor */
+enum { WRITE_BYTES_PER_TURN = 1 << 20 };
 
 static void on_poll(uv_poll_t *uv, int error, int events);
 static void on_arm_posted(struct loop_task *task);
@@ -57,17 +58,21 @@ struct loop *wire_conn_loop(const struct wire_conn *conn) {
     return conn->loop;
 }
 bool wire_conn_is_unix(const struct wire_conn *conn) { return conn->is_unix; }
-bool wire_conn_is_open(const struct wire_conn *conn) { return atomic_load_explicit(&conn->state, memory_order_acquire) == WIRE_OPEN; }
+bool wire_conn_is_open(const struct wire_conn *conn) {
+    return atomic_load_explicit(&conn->state, memory_order_acquire) == WIRE_OPEN;
+}
 
 bool wire_conn_is_hung_up(const struct wire_conn *conn) {
     struct pollfd poll_fd = {.fd = conn->fd, .events = POLLRDHUP};
-    return conn->fd >= 0 && poll(&poll_fd, 1, 0) == 1 && (poll_fd.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+    return conn->fd >= 0 && poll(&poll_fd, 1, 0) == 1 &&
+           (poll_fd.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
 }
 
 bool wire_conn_is_same_user(struct wire_conn *conn) {
     struct ucred who;
     socklen_t len = sizeof(who);
-    return conn->is_unix && getsockopt(conn->fd, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0 && who.uid == geteuid();
+    return conn->is_unix && getsockopt(conn->fd, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0 &&
+           who.uid == geteuid();
 }
 
 void wire_conn_pass_fd(struct wire_conn *conn, int fd) {
@@ -94,7 +99,9 @@ void wire_conn_use_sums(struct wire_conn *conn) {
     pthread_mutex_unlock(&conn->lock);
 }
 
-const char *wire_conn_sums(const struct wire_conn *conn) { return !conn->uses_sums ? "no" : conn->input.is_summed ? "both" : "sent"; }
+const char *wire_conn_sums(const struct wire_conn *conn) {
+    return !conn->uses_sums ? "no" : conn->input.is_summed ? "both" : "sent";
+}
 
 size_t wire_conn_queued_bytes(struct wire_conn *conn) {
     pthread_mutex_lock(&conn->lock);
@@ -105,7 +112,9 @@ size_t wire_conn_queued_bytes(struct wire_conn *conn) {
 
 /* ---- the end ---- */
 
-static void on_poll_freed(uv_handle_t *handle) { free(CONTAINER_OF((uv_poll_t *)handle, struct wire_poll, uv)); }
+static void on_poll_freed(uv_handle_t *handle) {
+    free(CONTAINER_OF((uv_poll_t *)handle, struct wire_poll, uv));
+}
 
 static void stop_polling(struct wire_conn *conn) {
     if (!conn->poll)
@@ -175,7 +184,9 @@ static bool begin_closing(struct wire_conn *conn, struct status *why_take) {
     return was_live;
 }
 
-static void on_close_posted(struct loop_task *task) { conn_finish(CONTAINER_OF(task, struct wire_conn, close_task)); }
+static void on_close_posted(struct loop_task *task) {
+    conn_finish(CONTAINER_OF(task, struct wire_conn, close_task));
+}
 
 void wire_conn_close(struct wire_conn *conn, struct status *why_take) {
     if (begin_closing(conn, why_take))
@@ -194,9 +205,11 @@ void wire_conn_poll_for(struct wire_conn *conn, bool is_writable_wanted) {
     if (!conn->poll)
         return;
     conn->is_polling_writable = is_writable_wanted;
-    int error = uv_poll_start(&conn->poll->uv, UV_READABLE | (is_writable_wanted ? UV_WRITABLE : 0), on_poll);
+    int error = uv_poll_start(&conn->poll->uv, UV_READABLE | (is_writable_wanted ? UV_WRITABLE : 0),
+                              on_poll);
     if (error)
-        wire_conn_close(conn, status_unavailable("connection to %s: %s", conn->peer, uv_strerror(error)));
+        wire_conn_close(conn,
+                        status_unavailable("connection to %s: %s", conn->peer, uv_strerror(error)));
 }
 
 static void on_arm_posted(struct loop_task *task) {
@@ -217,20 +230,24 @@ static ssize_t send_pieces(int fd, struct iovec *iov, int n_iov, int fd_to_pass)
         message.msg_control = control;
         message.msg_controllen = sizeof(control);
         struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-        *header = (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};
+        *header = (struct cmsghdr){
+            .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};
         memcpy(CMSG_DATA(header), &fd_to_pass, sizeof(int));
     }
     return sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-static ssize_t write_pieces(struct wire_conn *conn, int fd, struct iovec *iov, int n_iov, int fd_to_pass) {
-    return conn->tls ? tls_socket_write(conn->tls, fd, iov, n_iov) : send_pieces(fd, iov, n_iov, fd_to_pass);
+static ssize_t write_pieces(struct wire_conn *conn, int fd, struct iovec *iov, int n_iov,
+                            int fd_to_pass) {
+    return conn->tls ? tls_socket_write(conn->tls, fd, iov, n_iov)
+                     : send_pieces(fd, iov, n_iov, fd_to_pass);
 }
 
 /* Lock held, and nobody is writing. While hands are being shaken, TLS' output is the loop's. */
 static bool has_output(struct wire_conn *conn) {
     bool is_open = atomic_load_explicit(&conn->state, memory_order_relaxed) == WIRE_OPEN;
-    return conn->output.n_segments > 0 || (conn->tls && is_open && tls_stream_has_output(conn->tls));
+    return conn->output.n_segments > 0 ||
+           (conn->tls && is_open && tls_stream_has_output(conn->tls));
 }
 
 struct status *wire_why_broken(struct wire_conn *conn, int error) {
@@ -238,13 +255,14 @@ struct status *wire_why_broken(struct wire_conn *conn, int error) {
     return why ? why : status_unavailable("connection to %s: %s", conn->peer, strerror(error));
 }
 
-/* Writes what is queued. Called with the lock, which is let go during system calls; others queue meanwhile and leave the writing
- * to this thread. Returns what ends the connection, or NULL. */
+/* Writes what is queued. Called with the lock, which is let go during system calls; others queue
+ * meanwhile and leave the writing to this thread. Returns what ends the connection, or NULL. */
 static struct status *write_locked(struct wire_conn *conn) {
     struct status *why = NULL;
     size_t written = 0;
     conn->is_writing = true;
-    while (has_output(conn) && !conn->is_fd_closing && atomic_load_explicit(&conn->state, memory_order_relaxed) == WIRE_OPEN) {
+    while (has_output(conn) && !conn->is_fd_closing &&
+           atomic_load_explicit(&conn->state, memory_order_relaxed) == WIRE_OPEN) {
         struct iovec iov[WIRE_MAX_IOV];
         struct buffer *done[WIRE_MAX_IOV];
         size_t n_bytes;
@@ -279,7 +297,8 @@ static struct status *write_locked(struct wire_conn *conn) {
                 buffer_unref(done[i]);
             pthread_mutex_lock(&conn->lock);
         }
-        if ((size_t)n < n_bytes || (written >= WRITE_BYTES_PER_TURN && conn->output.n_segments > 0)) {
+        if ((size_t)n < n_bytes ||
+            (written >= WRITE_BYTES_PER_TURN && conn->output.n_segments > 0)) {
             conn->is_blocked = true;
             break;
         }
@@ -329,14 +348,19 @@ static void send_and_flush(struct wire_conn *conn, const struct wire_out *out, b
         must_arm = !why && take_arming(conn);
     }
     if (unlikely(conn->output.n_copied_bytes > WIRE_MAX_UNREAD_BYTES) && !why)
-        why = status_exhausted("%s does not read: %zu bytes wait for it", conn->peer, conn->output.n_bytes);
+        why = status_exhausted("%s does not read: %zu bytes wait for it", conn->peer,
+                               conn->output.n_bytes);
     pthread_mutex_unlock(&conn->lock);
     after_write(conn, why, must_arm);
 }
 
-void wire_queue(struct wire_conn *conn, const struct wire_out *out) { send_and_flush(conn, out, false); }
+void wire_queue(struct wire_conn *conn, const struct wire_out *out) {
+    send_and_flush(conn, out, false);
+}
 void wire_flush(struct wire_conn *conn) { send_and_flush(conn, NULL, true); }
-void wire_send(struct wire_conn *conn, const struct wire_out *out) { send_and_flush(conn, out, true); }
+void wire_send(struct wire_conn *conn, const struct wire_out *out) {
+    send_and_flush(conn, out, true);
+}
 
 void wire_conn_on_writable(struct wire_conn *conn) {
     struct status *why = NULL;
@@ -348,7 +372,8 @@ void wire_conn_on_writable(struct wire_conn *conn) {
     pthread_mutex_unlock(&conn->lock);
     if (why)
         wire_conn_end(conn, why);
-    else if (is_blocked != conn->is_polling_writable) /* after TLS' handshake it was not asked for */
+    /* after TLS' handshake it was not asked for */
+    else if (is_blocked != conn->is_polling_writable)
         wire_conn_poll_for(conn, is_blocked);
 }
 
@@ -382,9 +407,11 @@ static void on_poll(uv_poll_t *uv, int error, int events) {
     if (error < 0 || (events & UV_READABLE)) {
         wire_conn_read(conn);
         if (error < 0)
-            wire_conn_end(conn, status_unavailable("connection to %s: %s", conn->peer, uv_strerror(error)));
+            wire_conn_end(
+                conn, status_unavailable("connection to %s: %s", conn->peer, uv_strerror(error)));
     }
-    if ((events & UV_WRITABLE) && atomic_load_explicit(&conn->state, memory_order_relaxed) == WIRE_OPEN)
+    if ((events & UV_WRITABLE) &&
+        atomic_load_explicit(&conn->state, memory_order_relaxed) == WIRE_OPEN)
         wire_conn_on_writable(conn);
     wire_conn_unref(conn);
 }
@@ -400,10 +427,12 @@ struct status *wire_conn_begin_polling(struct wire_conn *conn, int events) {
     conn->poll = poll;
     conn->is_polling_writable = (events & UV_WRITABLE) != 0;
     error = uv_poll_start(&poll->uv, events, on_poll);
-    return error ? status_unavailable("connection to %s: %s", conn->peer, uv_strerror(error)) : NULL;
+    return error ? status_unavailable("connection to %s: %s", conn->peer, uv_strerror(error))
+                 : NULL;
 }
 
-void wire_conn_set_owner(struct wire_conn *conn, void *owner, const struct wire_handlers *handlers) {
+void wire_conn_set_owner(struct wire_conn *conn, void *owner,
+                         const struct wire_handlers *handlers) {
     conn->owner = owner;
     conn->handlers = handlers;
     int state = atomic_load(&conn->state);

@@ -11,14 +11,16 @@
 
 enum {
     SOCKET_BUFFER_BYTES = 4 << 20, /* of Unix sockets; the kernel gives what it allows */
-    VANISHED_MS = 30000,           /* a host that vanishes is noticed, even where nobody pings (rpc/wire/heartbeat.h) */
+    /* a host that vanishes is noticed, even where nobody pings (rpc/wire/heartbeat.h) */
+    VANISHED_MS = 30000,
 };
 
 /* ---- sockets ---- */
 
 socklen_t wire_sockaddr(const struct net_address *address, struct sockaddr_storage *ret_sockaddr) {
     socklen_t len = net_address_to_sockaddr(address, ret_sockaddr);
-    if (address->is_unix && address->host[0] == '@') { /* the abstract namespace: a name, not a path */
+    /* the abstract namespace: a name, not a path */
+    if (address->is_unix && address->host[0] == '@') {
         struct sockaddr_un *un = (struct sockaddr_un *)ret_sockaddr;
         un->sun_path[0] = '\0';
         len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(address->host));
@@ -29,7 +31,8 @@ socklen_t wire_sockaddr(const struct net_address *address, struct sockaddr_stora
 void wire_socket_tune(int fd, bool is_unix) {
     int size = SOCKET_BUFFER_BYTES, one = 1;
     if (is_unix) {
-        (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size)); /* TCP's grow by themselves */
+        /* TCP's grow by themselves */
+        (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
     } else {
         (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
         net_keep_alive(fd, VANISHED_MS);
@@ -43,14 +46,16 @@ static void connect_next(struct wire_conn *conn);
 static void on_connected(struct wire_conn *conn) {
     pthread_mutex_lock(&conn->lock);
     if (wire_conn_is_live(conn))
-        atomic_store_explicit(&conn->state, conn->tls ? WIRE_SECURING : WIRE_OPEN, memory_order_release);
+        atomic_store_explicit(&conn->state, conn->tls ? WIRE_SECURING : WIRE_OPEN,
+                              memory_order_release);
     pthread_mutex_unlock(&conn->lock);
     uv_freeaddrinfo(conn->addresses);
     conn->addresses = conn->next_address = NULL;
     wire_socket_tune(conn->fd, conn->is_unix);
 }
 
-/* TLS' next move. When the hands are shaken, what was queued meanwhile goes out; the other end's first words may be here already. */
+/* TLS' next move. When the hands are shaken, what was queued meanwhile goes out; the other end's
+ * first words may be here already. */
 void wire_conn_shake(struct wire_conn *conn) {
     int rc = tls_socket_shake(conn->tls, conn->fd);
     if (rc < 0) {
@@ -86,7 +91,8 @@ void wire_conn_on_connect_result(struct wire_conn *conn) {
         connect_next(conn);
     } else {
         conn->connect_error = error;
-        wire_conn_end(conn, status_unavailable("cannot connect to %s: %s", conn->peer, strerror(error)));
+        wire_conn_end(conn,
+                      status_unavailable("cannot connect to %s: %s", conn->peer, strerror(error)));
     }
 }
 
@@ -103,7 +109,10 @@ static void set_securing(struct wire_conn *conn, struct tls *tls, bool is_server
 /* What TLS would ask of it, a Unix socket's kernel has answered. */
 static void check_user(struct wire_conn *conn) {
     if (!wire_conn_is_same_user(conn))
-        wire_conn_close(conn, status_unavailable("%s is of another user, whom a Unix socket without TLS is not for", conn->peer));
+        wire_conn_close(
+            conn,
+            status_unavailable("%s is of another user, whom a Unix socket without TLS is not for",
+                               conn->peer));
 }
 
 void wire_conn_secure(struct wire_conn *conn, struct tls *tls, const char *task) {
@@ -138,7 +147,8 @@ struct status *wire_conn_check_task(struct wire_conn *conn, const char *task) {
 static void try_connect(struct wire_conn *conn, const struct sockaddr *address, socklen_t len) {
     int fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) {
-        wire_conn_close(conn, status_unavailable("cannot connect to %s: %s", conn->peer, strerror(errno)));
+        wire_conn_close(
+            conn, status_unavailable("cannot connect to %s: %s", conn->peer, strerror(errno)));
         return;
     }
     int rc = connect(fd, address, len);
@@ -152,13 +162,15 @@ static void try_connect(struct wire_conn *conn, const struct sockaddr *address, 
             connect_next(conn);
         } else {
             conn->connect_error = error;
-            wire_conn_close(conn, status_unavailable("cannot connect to %s: %s", conn->peer, strerror(error)));
+            wire_conn_close(
+                conn, status_unavailable("cannot connect to %s: %s", conn->peer, strerror(error)));
         }
         return;
     }
     if (error == 0)
         on_connected(conn);
-    /* Even a connection that is there already flushes from the loop: the caller may still be about to queue its first messages. */
+    /* Even a connection that is there already flushes from the loop: the caller may still be
+     * about to queue its first messages. */
     struct status *why = wire_conn_begin_polling(conn, UV_READABLE | UV_WRITABLE);
     if (why)
         wire_conn_close(conn, why);
@@ -176,7 +188,8 @@ static void on_resolved(uv_getaddrinfo_t *request, int error, struct addrinfo *a
     if (!wire_conn_is_live(conn)) {
         uv_freeaddrinfo(addresses);
     } else if (error) {
-        wire_conn_end(conn, status_unavailable("cannot resolve %s: %s", conn->peer, uv_strerror(error)));
+        wire_conn_end(conn,
+                      status_unavailable("cannot resolve %s: %s", conn->peer, uv_strerror(error)));
     } else {
         conn->addresses = conn->next_address = addresses;
         connect_next(conn);
@@ -190,15 +203,18 @@ static void resolve(struct wire_conn *conn, const struct net_address *address) {
     snprintf(port, sizeof(port), "%u", address->port);
     wire_conn_ref(conn);
     conn->is_resolving = true;
-    int error = uv_getaddrinfo(loop_uv(conn->loop), &conn->resolve, on_resolved, address->host, port, &hints);
+    int error = uv_getaddrinfo(loop_uv(conn->loop), &conn->resolve, on_resolved, address->host,
+                               port, &hints);
     if (error) {
         conn->is_resolving = false;
-        wire_conn_close(conn, status_unavailable("cannot resolve %s: %s", conn->peer, uv_strerror(error)));
+        wire_conn_close(
+            conn, status_unavailable("cannot resolve %s: %s", conn->peer, uv_strerror(error)));
         wire_conn_unref(conn);
     }
 }
 
-struct wire_conn *wire_connect(struct loop *loop, const char *address, const struct wire_handlers *handlers, void *owner) {
+struct wire_conn *wire_connect(struct loop *loop, const char *address,
+                               const struct wire_handlers *handlers, void *owner) {
     struct net_address parsed = {0};
     struct sockaddr_storage sockaddr;
     struct status *why = net_address_parse(address, &parsed);
@@ -211,7 +227,8 @@ struct wire_conn *wire_connect(struct loop *loop, const char *address, const str
         return conn;
     }
     if (!parsed.is_unix && (parsed.host[0] == '\0' || strcmp(parsed.host, "localhost") == 0))
-        snprintf(parsed.host, sizeof(parsed.host), "127.0.0.1"); /* as listeners have it; no resolver, no thread */
+        snprintf(parsed.host, sizeof(parsed.host),
+                 "127.0.0.1"); /* as listeners have it; no resolver, no thread */
     socklen_t len = wire_sockaddr(&parsed, &sockaddr);
     if (len > 0)
         try_connect(conn, (struct sockaddr *)&sockaddr, len);

@@ -1,4 +1,5 @@
-/* The 32 bytes before each message, and the sums. Every field is checked before memory is taken for what it announces. */
+/* The 32 bytes before each message, and the sums. Every field is checked before memory is taken
+ * for what it announces. */
 #include "rpc/wire/wire_internal.h"
 
 #include <endian.h>
@@ -9,12 +10,21 @@
 
 #define WIRE_MAGIC 0x3157524du /* "MRW1" */
 
-enum { OFFSET_MAGIC = 0, OFFSET_TYPE = 4, OFFSET_FLAGS = 6, OFFSET_META_LEN = 8, OFFSET_CRC = 12, OFFSET_PAYLOAD_LEN = 16, OFFSET_ID = 24 };
+enum {
+    OFFSET_MAGIC = 0,
+    OFFSET_TYPE = 4,
+    OFFSET_FLAGS = 6,
+    OFFSET_META_LEN = 8,
+    OFFSET_CRC = 12,
+    OFFSET_PAYLOAD_LEN = 16,
+    OFFSET_ID = 24
+};
 
 static const int64_t default_max_payload_bytes = 1ll << 40;
 
 static struct metric sums_wrong_total =
-    METRIC_COUNTER_INIT("millrace_wire_checksum_errors_total", "Messages between tasks, or with the master, whose checksum was wrong");
+    METRIC_COUNTER_INIT("millrace_wire_checksum_errors_total",
+                        "Messages between tasks, or with the master, whose checksum was wrong");
 
 static const char *const type_names[] = {
     [WIRE_HELLO] = "Hello",
@@ -93,7 +103,8 @@ static uint64_t get_u64(const char *in) {
 }
 
 static uint32_t header_sum(const char *header) {
-    return crc32c_extend(crc32c(header, OFFSET_CRC), header + OFFSET_CRC + WIRE_SUM_BYTES, WIRE_HEADER_BYTES - OFFSET_CRC - WIRE_SUM_BYTES);
+    return crc32c_extend(crc32c(header, OFFSET_CRC), header + OFFSET_CRC + WIRE_SUM_BYTES,
+                         WIRE_HEADER_BYTES - OFFSET_CRC - WIRE_SUM_BYTES);
 }
 
 void wire_header_write(const struct wire_header *header, char *out) {
@@ -114,30 +125,36 @@ void wire_sum_write(uint32_t sum, char *out) { put_u32(out, sum); }
 
 void wire_sums_register(void) { metrics_register(&sums_wrong_total); }
 
-struct status *wire_sum_check(const char *what, enum wire_type type, uint32_t sum, const char *sent) {
+struct status *wire_sum_check(const char *what, enum wire_type type, uint32_t sum,
+                              const char *sent) {
     if (likely(get_u32(sent) == sum))
         return NULL;
     metric_add(&sums_wrong_total, 1);
     return status_new(STATUS_DATA_LOSS,
-                      "the checksum of the %s of a message of type %d (%s) is %08" PRIx32 ", it was sent with %08" PRIx32
-                      ": its bytes were changed on their way",
+                      "the checksum of the %s of a message of type %d (%s) is %08" PRIx32
+                      ", it was sent with %08" PRIx32 ": its bytes were changed on their way",
                       what, (int)type, wire_type_name(type), sum, get_u32(sent));
 }
 
-/* Is it as it was sent? Where sums are not certain to be in use, a flag that was lost leaves its sum behind. */
+/* Is it as it was sent? Where sums are not certain to be in use, a flag that was lost leaves its
+ * sum behind. */
 static struct status *check_header_sum(const char *in, bool must_be_summed) {
     enum wire_type type = (enum wire_type)get_u16(in + OFFSET_TYPE);
     if (must_be_summed || (get_u16(in + OFFSET_FLAGS) & WIRE_SUMMED))
         TRY(wire_sum_check("header", type, header_sum(in), in + OFFSET_CRC));
     else if (get_u32(in + OFFSET_CRC) != 0)
-        return status_invalid("a checksum in a message of type %d (%s) that has none", (int)type, wire_type_name(type));
+        return status_invalid("a checksum in a message of type %d (%s) that has none", (int)type,
+                              wire_type_name(type));
     if (must_be_summed && !(get_u16(in + OFFSET_FLAGS) & WIRE_SUMMED))
-        return status_invalid("a message of type %d (%s) without checksums, after others with them", (int)type, wire_type_name(type));
+        return status_invalid("a message of type %d (%s) without checksums, after others with them",
+                              (int)type, wire_type_name(type));
     return NULL;
 }
 
-struct status *wire_header_read(const char *in, int64_t max_payload_bytes, bool must_be_summed, struct wire_header *ret) {
-    uint64_t max_payload = (uint64_t)(max_payload_bytes > 0 ? max_payload_bytes : default_max_payload_bytes);
+struct status *wire_header_read(const char *in, int64_t max_payload_bytes, bool must_be_summed,
+                                struct wire_header *ret) {
+    uint64_t max_payload =
+        (uint64_t)(max_payload_bytes > 0 ? max_payload_bytes : default_max_payload_bytes);
     struct wire_header header = {
         .type = get_u16(in + OFFSET_TYPE),
         .flags = get_u16(in + OFFSET_FLAGS),
@@ -146,24 +163,29 @@ struct status *wire_header_read(const char *in, int64_t max_payload_bytes, bool 
         .id = get_u64(in + OFFSET_ID),
     };
     if (get_u32(in + OFFSET_MAGIC) != WIRE_MAGIC && !must_be_summed)
-        return status_invalid("not a Millrace worker message: it begins with %08" PRIx32, get_u32(in + OFFSET_MAGIC));
+        return status_invalid("not a Millrace worker message: it begins with %08" PRIx32,
+                              get_u32(in + OFFSET_MAGIC));
     TRY(check_header_sum(in, must_be_summed));
     if (header.type < WIRE_HELLO || header.type >= WIRE_TYPE_END)
         return status_invalid("unknown message type %u", header.type);
     if (header.flags & ~WIRE_SUMMED)
-        return status_invalid("unknown flags %04x in a message of type %u", header.flags, header.type);
+        return status_invalid("unknown flags %04x in a message of type %u", header.flags,
+                              header.type);
     if (header.meta_len > WIRE_MAX_META_BYTES)
-        return status_exhausted("a message of type %u announces %" PRIu32 " bytes of meta, the limit is %d", header.type, header.meta_len,
-                                WIRE_MAX_META_BYTES);
+        return status_exhausted("a message of type %u announces %" PRIu32
+                                " bytes of meta, the limit is %d",
+                                header.type, header.meta_len, WIRE_MAX_META_BYTES);
     if (header.payload_len > max_payload)
-        return status_exhausted("a message of type %u announces %" PRIu64 " bytes of payload, the limit is %" PRIu64, header.type,
-                                header.payload_len, max_payload);
+        return status_exhausted("a message of type %u announces %" PRIu64
+                                " bytes of payload, the limit is %" PRIu64,
+                                header.type, header.payload_len, max_payload);
     *ret = header;
     return NULL;
 }
 
 /* Empty pieces occupy nothing, not even padding. */
-bool wire_payload_next(const struct wire_message *message, size_t *offset, size_t size_bytes, size_t *ret_begin) {
+bool wire_payload_next(const struct wire_message *message, size_t *offset, size_t size_bytes,
+                       size_t *ret_begin) {
     if (size_bytes == 0) {
         *ret_begin = *offset;
         return true;

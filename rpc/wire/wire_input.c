@@ -1,5 +1,6 @@
-/* What comes in. A read fills the loop's buffer; whole messages are delivered from there, the rest waits in the connection's stash.
- * A large payload is read straight into its own buffer, with what follows it into the loop's, in one system call. */
+/* What comes in. A read fills the loop's buffer; whole messages are delivered from there, the
+ * rest waits in the connection's stash. A large payload is read straight into its own buffer,
+ * with what follows it into the loop's, in one system call. */
 #include "rpc/wire/wire_internal.h"
 
 #include <errno.h>
@@ -26,7 +27,8 @@ void wire_input_fini(struct wire_input *input) {
 
 uint64_t wire_conn_received_bytes(const struct wire_conn *conn) {
     const struct wire_input *input = &conn->input;
-    return input->frame_begin + (input->is_large || input->awaits_sum ? input->n_got : input->stash_len);
+    return input->frame_begin +
+           (input->is_large || input->awaits_sum ? input->n_got : input->stash_len);
 }
 
 static void stash_reserve(struct wire_input *input, size_t size_bytes) {
@@ -36,7 +38,8 @@ static void stash_reserve(struct wire_input *input, size_t size_bytes) {
     input->stash_capacity = size_bytes;
 }
 
-/* Connections are many and seldom in the middle of a message: no memory is kept for it beyond a small piece. */
+/* Connections are many and seldom in the middle of a message: no memory is kept for it beyond a
+ * small piece. */
 static void stash_set(struct wire_input *input, const char *data, size_t len) {
     enum { KEPT_BYTES = 512 };
     if (len == 0 && input->stash_capacity > KEPT_BYTES) {
@@ -61,18 +64,22 @@ static struct wire_message message_of(const struct wire_header *header, const ch
 }
 
 /* Memory for the payload; *ret is NULL when it is to be dropped. */
-static struct status *payload_alloc(struct wire_conn *conn, const struct wire_message *message, struct buffer **ret) {
+static struct status *payload_alloc(struct wire_conn *conn, const struct wire_message *message,
+                                    struct buffer **ret) {
     size_t size = message->payload_len;
-    struct buffer *buffer =
-        conn->handlers->alloc ? conn->handlers->alloc(conn->owner, conn, message, size) : buffer_alloc(allocator_host(), size);
+    struct buffer *buffer = conn->handlers->alloc
+                                ? conn->handlers->alloc(conn->owner, conn, message, size)
+                                : buffer_alloc(allocator_host(), size);
     if (!buffer)
-        return status_exhausted("no memory for %zu bytes of payload of a message of type %u", size, message->type);
+        return status_exhausted("no memory for %zu bytes of payload of a message of type %u", size,
+                                message->type);
     CHECK(buffer == wire_discard || buffer->size_bytes >= size);
     *ret = buffer == wire_discard ? NULL : buffer;
     return NULL;
 }
 
-static void deliver(struct wire_conn *conn, struct wire_message *message, struct buffer *payload_take) {
+static void deliver(struct wire_conn *conn, struct wire_message *message,
+                    struct buffer *payload_take) {
     message->payload = payload_take;
     if (wire_conn_is_live(conn))
         conn->handlers->on_message(conn->owner, conn, message);
@@ -82,8 +89,8 @@ static void deliver(struct wire_conn *conn, struct wire_message *message, struct
 /* ---- sums ---- */
 
 static uint64_t message_bytes(const struct wire_header *header) {
-    return WIRE_HEADER_BYTES + header->meta_len + wire_sum_size(header, header->meta_len) + header->payload_len +
-           wire_sum_size(header, header->payload_len);
+    return WIRE_HEADER_BYTES + header->meta_len + wire_sum_size(header, header->meta_len) +
+           header->payload_len + wire_sum_size(header, header->payload_len);
 }
 
 /* Where the payload begins, in memory that begins with the message. */
@@ -95,7 +102,8 @@ static struct status *check_meta(const struct wire_header *header, const char *f
     const char *meta = front + WIRE_HEADER_BYTES;
     if (wire_sum_size(header, header->meta_len) == 0)
         return NULL;
-    return wire_sum_check("meta", (enum wire_type)header->type, crc32c(meta, header->meta_len), meta + header->meta_len);
+    return wire_sum_check("meta", (enum wire_type)header->type, crc32c(meta, header->meta_len),
+                          meta + header->meta_len);
 }
 
 /* Bytes of a large payload have come. */
@@ -107,12 +115,14 @@ static void add_to_sum(struct wire_input *input, const char *bytes, size_t n) {
 /* ---- messages ---- */
 
 /* A small message that lies in memory as a whole. */
-static struct status *deliver_small(struct wire_conn *conn, const struct wire_header *header, const char *front) {
+static struct status *deliver_small(struct wire_conn *conn, const struct wire_header *header,
+                                    const char *front) {
     struct wire_message message = message_of(header, front + WIRE_HEADER_BYTES);
     const char *bytes = payload_at(header, front);
     struct buffer *payload = NULL;
     if (wire_sum_size(header, header->payload_len) > 0)
-        TRY(wire_sum_check("payload", message.type, crc32c(bytes, header->payload_len), bytes + header->payload_len));
+        TRY(wire_sum_check("payload", message.type, crc32c(bytes, header->payload_len),
+                           bytes + header->payload_len));
     if (header->payload_len > 0) {
         TRY(payload_alloc(conn, &message, &payload));
         if (!payload)
@@ -124,7 +134,8 @@ static struct status *deliver_small(struct wire_conn *conn, const struct wire_he
 }
 
 /* Header and meta of a large message are there, and `n_there` bytes of its payload. */
-static struct status *begin_large(struct wire_conn *conn, const struct wire_header *header, const char *front, size_t n_there) {
+static struct status *begin_large(struct wire_conn *conn, const struct wire_header *header,
+                                  const char *front, size_t n_there) {
     struct wire_input *input = &conn->input;
     struct wire_message message = message_of(header, front + WIRE_HEADER_BYTES);
     TRY(payload_alloc(conn, &message, &input->payload));
@@ -170,14 +181,18 @@ static struct status *end_awaiting_sum(struct wire_conn *conn, const char *sent)
     return NULL;
 }
 
-/* Bytes of a message that must lie side by side: all of a small one, header and meta of a large one. */
+/* Bytes of a message that must lie side by side: all of a small one, header and meta of a large
+ * one. */
 static size_t front_bytes(const struct wire_header *header) {
     size_t n = WIRE_HEADER_BYTES + header->meta_len + wire_sum_size(header, header->meta_len);
-    return header->payload_len > WIRE_LARGE_MIN_BYTES ? n : n + header->payload_len + wire_sum_size(header, header->payload_len);
+    return header->payload_len > WIRE_LARGE_MIN_BYTES
+               ? n
+               : n + header->payload_len + wire_sum_size(header, header->payload_len);
 }
 
 /* The other end's first message with sums asks for ours. */
-static struct status *read_header(struct wire_conn *conn, const char *data, struct wire_header *ret) {
+static struct status *read_header(struct wire_conn *conn, const char *data,
+                                  struct wire_header *ret) {
     struct wire_input *input = &conn->input;
     TRY(wire_header_read(data, conn->handlers->max_payload_bytes, input->is_summed, ret));
     if (unlikely((ret->flags & WIRE_SUMMED) && !input->is_summed)) {
@@ -188,8 +203,8 @@ static struct status *read_header(struct wire_conn *conn, const char *data, stru
 }
 
 /* One message whose front lies in data; *ret_used bytes of it are done with. */
-static struct status *parse_message(struct wire_conn *conn, const struct wire_header *header, const char *data, size_t len,
-                                    size_t *ret_used) {
+static struct status *parse_message(struct wire_conn *conn, const struct wire_header *header,
+                                    const char *data, size_t len, size_t *ret_used) {
     size_t front = front_bytes(header);
     *ret_used = front;
     TRY(check_meta(header, data));
@@ -206,11 +221,13 @@ static struct status *parse_message(struct wire_conn *conn, const struct wire_he
     return NULL;
 }
 
-/* Delivers the whole messages in data; *ret_rest bytes at its end are the front of one that has not come completely, which
- * needs *ret_need bytes. */
-static struct status *parse(struct wire_conn *conn, const char *data, size_t len, size_t *ret_rest, size_t *ret_need) {
+/* Delivers the whole messages in data; *ret_rest bytes at its end are the front of one that has
+ * not come completely, which needs *ret_need bytes. */
+static struct status *parse(struct wire_conn *conn, const char *data, size_t len, size_t *ret_rest,
+                            size_t *ret_need) {
     struct wire_input *input = &conn->input;
-    while (*ret_need = input->awaits_sum ? WIRE_SUM_BYTES : WIRE_HEADER_BYTES, len >= *ret_need && wire_conn_is_live(conn)) {
+    while (*ret_need = input->awaits_sum ? WIRE_SUM_BYTES : WIRE_HEADER_BYTES,
+           len >= *ret_need && wire_conn_is_live(conn)) {
         struct wire_header header;
         size_t used = WIRE_SUM_BYTES;
         if (input->awaits_sum) {
@@ -246,10 +263,14 @@ static struct status *parse_and_stash(struct wire_conn *conn, const char *data, 
 /* Keeps a descriptor that came along. There is room for one; the kernel closes others. */
 static ssize_t read_with_fd(struct wire_conn *conn, struct iovec *iov, int n_iov) {
     _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))];
-    struct msghdr message = {.msg_iov = iov, .msg_iovlen = (size_t)n_iov, .msg_control = control, .msg_controllen = sizeof(control)};
+    struct msghdr message = {.msg_iov = iov,
+                             .msg_iovlen = (size_t)n_iov,
+                             .msg_control = control,
+                             .msg_controllen = sizeof(control)};
     ssize_t n = recvmsg(conn->fd, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
     struct cmsghdr *header = n > 0 ? CMSG_FIRSTHDR(&message) : NULL;
-    if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS && header->cmsg_len == CMSG_LEN(sizeof(int))) {
+    if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS &&
+        header->cmsg_len == CMSG_LEN(sizeof(int))) {
         int old = wire_conn_take_fd(conn);
         if (old >= 0)
             close(old);
@@ -261,7 +282,8 @@ static ssize_t read_with_fd(struct wire_conn *conn, struct iovec *iov, int n_iov
 static ssize_t read_pieces(struct wire_conn *conn, struct iovec *iov, int n_iov) {
     if (unlikely(conn->tls != NULL))
         return tls_socket_read(conn->tls, conn->fd, iov, n_iov);
-    return unlikely(conn->expects_fd) ? read_with_fd(conn, iov, n_iov) : readv(conn->fd, iov, n_iov);
+    return unlikely(conn->expects_fd) ? read_with_fd(conn, iov, n_iov)
+                                      : readv(conn->fd, iov, n_iov);
 }
 
 static ssize_t read_piece(struct wire_conn *conn, void *to, size_t size_bytes) {
@@ -270,13 +292,17 @@ static ssize_t read_piece(struct wire_conn *conn, void *to, size_t size_bytes) {
     return read(conn->fd, to, size_bytes);
 }
 
-static ssize_t read_large(struct wire_conn *conn, char *scratch, size_t *ret_asked, struct status **ret_why) {
+static ssize_t read_large(struct wire_conn *conn, char *scratch, size_t *ret_asked,
+                          struct status **ret_why) {
     struct wire_input *input = &conn->input;
     size_t missing = input->large.payload_len - input->n_got;
-    size_t n_direct =
-        input->payload ? MIN(missing, (size_t)WIRE_BYTES_PER_TURN) : MIN(missing, (size_t)LOOP_READ_BUFFER_BYTES - WIRE_READ_BYTES);
+    size_t n_direct = input->payload
+                          ? MIN(missing, (size_t)WIRE_BYTES_PER_TURN)
+                          : MIN(missing, (size_t)LOOP_READ_BUFFER_BYTES - WIRE_READ_BYTES);
     struct iovec iov[2] = {
-        {.iov_base = input->payload ? input->payload->data + input->n_got : scratch + WIRE_READ_BYTES, .iov_len = n_direct},
+        {.iov_base =
+             input->payload ? input->payload->data + input->n_got : scratch + WIRE_READ_BYTES,
+         .iov_len = n_direct},
         {.iov_base = scratch, .iov_len = WIRE_READ_BYTES},
     };
     int n_iov = n_direct == missing ? 2 : 1;
@@ -295,7 +321,8 @@ static ssize_t read_large(struct wire_conn *conn, char *scratch, size_t *ret_ask
     return n;
 }
 
-static ssize_t read_front(struct wire_conn *conn, char *scratch, size_t *ret_asked, struct status **ret_why) {
+static ssize_t read_front(struct wire_conn *conn, char *scratch, size_t *ret_asked,
+                          struct status **ret_why) {
     struct wire_input *input = &conn->input;
     if (input->stash_capacity > LOOP_READ_BUFFER_BYTES - WIRE_READ_BYTES) {
         *ret_asked = input->stash_capacity - input->stash_len;
@@ -327,11 +354,15 @@ static ssize_t read_front(struct wire_conn *conn, char *scratch, size_t *ret_ask
 /* An alert of TLS is all that a port with TLS says to who has none. */
 static struct status *why_ended(const struct wire_conn *conn) {
     const struct wire_input *input = &conn->input;
-    bool is_alert = input->stash_len >= 3 && input->stash_len < WIRE_HEADER_BYTES && memcmp(input->stash, "\x15\x03", 2) == 0;
+    bool is_alert = input->stash_len >= 3 && input->stash_len < WIRE_HEADER_BYTES &&
+                    memcmp(input->stash, "\x15\x03", 2) == 0;
     if (is_alert && !conn->tls)
-        return status_unavailable("%s wants TLS: give --tls-cert, --tls-key and --tls-ca here, too", conn->peer);
+        return status_unavailable("%s wants TLS: give --tls-cert, --tls-key and --tls-ca here, too",
+                                  conn->peer);
     return status_unavailable("%s closed the connection%s", conn->peer,
-                              input->is_large || input->awaits_sum || input->stash_len > 0 ? " in the middle of a message" : "");
+                              input->is_large || input->awaits_sum || input->stash_len > 0
+                                  ? " in the middle of a message"
+                                  : "");
 }
 
 static void on_read_due(struct loop_task *task) {
@@ -343,7 +374,8 @@ static void on_read_due(struct loop_task *task) {
 
 /* Its share of this turn is used up, and the socket may not say that there is more. */
 static void read_on_later(struct wire_conn *conn) {
-    if (!conn->tls || !tls_stream_has_input(conn->tls) || conn->is_read_due || !wire_conn_is_live(conn))
+    if (!conn->tls || !tls_stream_has_input(conn->tls) || conn->is_read_due ||
+        !wire_conn_is_live(conn))
         return;
     conn->is_read_due = true;
     conn->read_task.run = on_read_due;
@@ -357,9 +389,11 @@ struct status *wire_input_read(struct wire_conn *conn) {
     size_t total = 0;
     while (wire_conn_is_live(conn) && total < WIRE_BYTES_PER_TURN) {
         size_t asked;
-        ssize_t n = input->is_large ? read_large(conn, scratch, &asked, &why) : read_front(conn, scratch, &asked, &why);
+        ssize_t n = input->is_large ? read_large(conn, scratch, &asked, &why)
+                                    : read_front(conn, scratch, &asked, &why);
         if (why)
-            return status_prefix_take(why, "from %s, in the message at byte %llu: ", conn->peer, (unsigned long long)input->frame_begin);
+            return status_prefix_take(why, "from %s, in the message at byte %llu: ", conn->peer,
+                                      (unsigned long long)input->frame_begin);
         if (n == 0)
             return why_ended(conn);
         if (n < 0 && errno == EINTR)

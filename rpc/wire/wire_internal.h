@@ -1,5 +1,6 @@
-/* The parts of the worker wire, for its own files and tests: wire_frame.c (the header), wire_output.c (what waits to be written),
- * wire_input.c (what comes in), wire_conn.c (one connection's life), wire_connect.c (how it comes about), wire_server.c (listening).
+/* The parts of the worker wire, for its own files and tests: wire_frame.c (the header),
+ * wire_output.c (what waits to be written), wire_input.c (what comes in), wire_conn.c (one
+ * connection's life), wire_connect.c (how it comes about), wire_server.c (listening).
  *
  *              wire_connect          accept
  *                   │                   │
@@ -32,14 +33,17 @@ struct wire_header {
 };
 
 void wire_header_write(const struct wire_header *header, char *out); /* WIRE_HEADER_BYTES */
-/* `must_be_summed`: messages with sums have come before. Errors: INVALID_ARGUMENT (magic, type, flags, no sum), DATA_LOSS (its sum is
- * wrong), RESOURCE_EXHAUSTED (a length beyond its limit). */
-struct status *wire_header_read(const char *in, int64_t max_payload_bytes, bool must_be_summed, struct wire_header *ret) MUST_USE;
+/* `must_be_summed`: messages with sums have come before. Errors: INVALID_ARGUMENT (magic, type,
+ * flags, no sum), DATA_LOSS (its sum is wrong), RESOURCE_EXHAUSTED (a length beyond its limit). */
+struct status *wire_header_read(const char *in, int64_t max_payload_bytes, bool must_be_summed,
+                                struct wire_header *ret) MUST_USE;
 
 enum { WIRE_SUM_BYTES = 4 };
 void wire_sum_write(uint32_t sum, char *out);
-/* Is the sum that was sent with the message's `what` ("meta") the one of what came? Errors: DATA_LOSS. */
-struct status *wire_sum_check(const char *what, enum wire_type type, uint32_t sum, const char *sent) MUST_USE;
+/* Is the sum that was sent with the message's `what` ("meta") the one of what came? Errors:
+ * DATA_LOSS. */
+struct status *wire_sum_check(const char *what, enum wire_type type, uint32_t sum,
+                              const char *sent) MUST_USE;
 void wire_sums_register(void); /* their metric */
 /* Bytes of the sum behind a part of so many. */
 static inline size_t wire_sum_size(const struct wire_header *header, uint64_t n_bytes) {
@@ -68,9 +72,10 @@ struct wire_segment {
     struct wire_chunk *chunk; /* the bytes lie here */
 };
 
-/* A ring of segments. Consecutive small pieces share one segment, so that several small messages are one iovec.
- * Sums: those of small messages are made as they are added. A large payload is summed while it is written, bytes that the socket has taken
- * just before, so that memory is read once. */
+/* A ring of segments. Consecutive small pieces share one segment, so that several small messages
+ * are one iovec. Sums: those of small messages are made as they are added. A large payload is
+ * summed while it is written, bytes that the socket has taken just before, so that memory is
+ * read once. */
 struct wire_output {
     struct wire_segment *segments;
     size_t first, n_segments, capacity; /* capacity: a power of two */
@@ -84,24 +89,30 @@ struct wire_output {
 
 enum {
     WIRE_MAX_IOV = 64,
-    WIRE_MAX_UNREAD_BYTES = 1 << 30, /* of copied bytes that the other end does not read: then the connection ends */
-    WIRE_SHARE_MIN_BYTES = 4096,     /* smaller pieces are copied: cheaper than a reference and an iovec */
-    WIRE_SUM_TURN_BYTES = 512 << 10, /* of a summed payload in one write: what the kernel has copied is in the cache still */
+    /* of copied bytes that the other end does not read: then the connection ends */
+    WIRE_MAX_UNREAD_BYTES = 1 << 30,
+    /* smaller pieces are copied: cheaper than a reference and an iovec */
+    WIRE_SHARE_MIN_BYTES = 4096,
+    /* of a summed payload in one write: what the kernel has copied is in the cache still */
+    WIRE_SUM_TURN_BYTES = 512 << 10,
 };
 
 void wire_output_fini(struct wire_output *output); /* all-zero is an empty output */
 void wire_output_add_message(struct wire_output *output, const struct wire_out *message);
 /* The first pieces as an iovec; returns how many, and their bytes. */
 int wire_output_peek(struct wire_output *output, struct iovec *iov, size_t *ret_bytes);
-/* n bytes of the last peek have been written: those that have to be are summed. Without the lock, before they are consumed. */
+/* n bytes of the last peek have been written: those that have to be are summed. Without the
+ * lock, before they are consumed. */
 void wire_output_sum(struct wire_output *output, const struct iovec *iov, size_t n);
-/* Takes n bytes off. Buffers that are done with go to `ret_done` (WIRE_MAX_IOV), to be let go without the lock. */
+/* Takes n bytes off. Buffers that are done with go to `ret_done` (WIRE_MAX_IOV), to be let go
+ * without the lock. */
 int wire_output_consume(struct wire_output *output, size_t n, struct buffer **ret_done);
 
 /* ---- wire_input.c ---- */
 
 struct wire_input {
-    char *stash; /* the front of a message that has not come completely: header, meta, small payload */
+    /* the front of a message that has not come completely: header, meta, small payload */
+    char *stash;
     size_t stash_len, stash_capacity;
     /* A large payload on its way straight into its buffer. */
     bool is_large;
@@ -124,7 +135,8 @@ enum {
 
 void wire_input_init(struct wire_input *input);
 void wire_input_fini(struct wire_input *input);
-/* Reads what is there and delivers whole messages. Returns the reason when the connection has to end, else NULL. */
+/* Reads what is there and delivers whole messages. Returns the reason when the connection has to
+ * end, else NULL. */
 struct status *wire_input_read(struct wire_conn *conn) MUST_USE;
 
 /* ---- wire_conn.c ---- */
@@ -149,8 +161,10 @@ struct wire_conn {
     void *owner;
     struct wire_poll *poll;
     struct wire_input input;
-    struct tls_stream *tls;     /* NULL: in the clear. Read on the loop thread, written by the one that writes */
-    struct loop_task read_task; /* reading goes on: bytes lie in `tls` of which the socket knows nothing */
+    /* NULL: in the clear. Read on the loop thread, written by the one that writes */
+    struct tls_stream *tls;
+    /* reading goes on: bytes lie in `tls` of which the socket knows nothing */
+    struct loop_task read_task;
     bool is_read_due;
     bool is_polling_writable, is_resolving;
     bool expects_fd;
@@ -171,7 +185,8 @@ struct wire_conn {
     struct loop_task arm_task, close_task;
 };
 
-/* A connection over a connected socket; one reference for the caller. Reading starts with wire_conn_set_owner. Loop thread. */
+/* A connection over a connected socket; one reference for the caller. Reading starts with
+ * wire_conn_set_owner. Loop thread. */
 struct wire_conn *wire_conn_adopt(struct loop *loop, int fd_take, const char *peer, bool is_unix);
 static inline bool wire_conn_is_live(struct wire_conn *conn) {
     return atomic_load_explicit(&conn->state, memory_order_acquire) <= WIRE_OPEN;
@@ -180,7 +195,8 @@ static inline bool wire_conn_is_live(struct wire_conn *conn) {
 struct status *wire_why_broken(struct wire_conn *conn, int error) MUST_USE;
 /* Reads what is there; may end it. The caller holds a reference. */
 void wire_conn_read(struct wire_conn *conn);
-struct wire_conn *wire_conn_new(struct loop *loop, const char *peer, bool is_unix); /* CONNECTING, without a socket */
+/* CONNECTING, without a socket */
+struct wire_conn *wire_conn_new(struct loop *loop, const char *peer, bool is_unix);
 void wire_conn_close_socket(struct wire_conn *conn);
 /* Where a callback of the loop finds the end, so on_closed may be called at once. */
 void wire_conn_end(struct wire_conn *conn, struct status *why_take);
@@ -189,8 +205,9 @@ void wire_conn_poll_for(struct wire_conn *conn, bool is_writable_wanted);
 void wire_conn_on_writable(struct wire_conn *conn); /* writes what waits, asks for more */
 
 /* ---- wire_connect.c ---- */
-void wire_conn_on_connect_result(struct wire_conn *conn); /* the kernel has decided about a connect */
-void wire_conn_shake(struct wire_conn *conn);             /* TLS' next move */
+/* the kernel has decided about a connect */
+void wire_conn_on_connect_result(struct wire_conn *conn);
+void wire_conn_shake(struct wire_conn *conn); /* TLS' next move */
 /* As wire_conn_secure, for a connection that was accepted. */
 void wire_conn_secure_accepted(struct wire_conn *conn, struct tls *tls);
 /* The kernel's form of an address, abstract Unix names included; 0 for a name. */

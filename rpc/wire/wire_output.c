@@ -1,4 +1,5 @@
-/* What waits to be written: headers, metas and small pieces copied into chunks, large pieces shared by reference. */
+/* What waits to be written: headers, metas and small pieces copied into chunks, large pieces
+ * shared by reference. */
 #include "rpc/wire/wire_internal.h"
 
 #include <stdlib.h>
@@ -39,8 +40,10 @@ static void chunk_let_go(struct wire_output *output, struct wire_chunk *chunk) {
 }
 
 /* May n more bytes of the kind at `space` be part of that segment? */
-static bool can_grow(const struct wire_segment *last, const struct wire_chunk *chunk, const char *space, enum wire_segment_kind kind) {
-    return last->chunk == chunk && last->data + last->len == space && last->kind == kind && kind != WIRE_PAYLOAD_SUM;
+static bool can_grow(const struct wire_segment *last, const struct wire_chunk *chunk,
+                     const char *space, enum wire_segment_kind kind) {
+    return last->chunk == chunk && last->data + last->len == space && last->kind == kind &&
+           kind != WIRE_PAYLOAD_SUM;
 }
 
 /* Room for n bytes, side by side, that the caller fills before the lock goes. */
@@ -57,11 +60,13 @@ static char *add_space(struct wire_output *output, size_t n, enum wire_segment_k
         output->tail = tail = chunk;
     }
     char *space = tail->data + tail->used;
-    struct wire_segment *last = output->n_segments > 0 ? segment_at(output, output->n_segments - 1) : NULL;
+    struct wire_segment *last =
+        output->n_segments > 0 ? segment_at(output, output->n_segments - 1) : NULL;
     if (last && can_grow(last, tail, space, kind)) {
         last->len += n;
     } else {
-        *segment_push(output) = (struct wire_segment){.data = space, .len = n, .kind = kind, .chunk = tail};
+        *segment_push(output) =
+            (struct wire_segment){.data = space, .len = n, .kind = kind, .chunk = tail};
         tail->n_segments++;
     }
     tail->used += n;
@@ -78,7 +83,8 @@ struct payload {
     uint32_t sum;
 };
 
-static void add_bytes(struct wire_output *output, struct payload *payload, const void *data, size_t n) {
+static void add_bytes(struct wire_output *output, struct payload *payload, const void *data,
+                      size_t n) {
     if (n == 0)
         return;
     memcpy(add_space(output, n, payload->kind), data, n);
@@ -86,15 +92,18 @@ static void add_bytes(struct wire_output *output, struct payload *payload, const
         payload->sum = crc32c_extend(payload->sum, data, n);
 }
 
-static void add_shared(struct wire_output *output, struct payload *payload, struct buffer *buffer, const void *data, size_t n) {
-    *segment_push(output) = (struct wire_segment){.data = data, .len = n, .kind = payload->kind, .owner = buffer_ref(buffer)};
+static void add_shared(struct wire_output *output, struct payload *payload, struct buffer *buffer,
+                       const void *data, size_t n) {
+    *segment_push(output) = (struct wire_segment){
+        .data = data, .len = n, .kind = payload->kind, .owner = buffer_ref(buffer)};
     output->n_bytes += n;
     if (payload->is_summed_here)
         payload->sum = crc32c_extend(payload->sum, data, n);
 }
 
 /* One piece of the payload at the next multiple of WIRE_ALIGN. */
-static void add_piece(struct wire_output *output, struct payload *payload, struct buffer *buffer, const void *data, size_t n) {
+static void add_piece(struct wire_output *output, struct payload *payload, struct buffer *buffer,
+                      const void *data, size_t n) {
     static const char zeros[WIRE_ALIGN];
     if (n == 0)
         return;
@@ -109,7 +118,8 @@ static void add_piece(struct wire_output *output, struct payload *payload, struc
 
 /* Behind the payload. A large one's is not known yet. */
 static void add_payload_sum(struct wire_output *output, const struct payload *payload) {
-    char *place = add_space(output, WIRE_SUM_BYTES, payload->is_summed_here ? WIRE_PLAIN : WIRE_PAYLOAD_SUM);
+    char *place =
+        add_space(output, WIRE_SUM_BYTES, payload->is_summed_here ? WIRE_PLAIN : WIRE_PAYLOAD_SUM);
     wire_sum_write(payload->sum, place);
 }
 
@@ -132,17 +142,22 @@ void wire_output_add_message(struct wire_output *output, const struct wire_out *
                                  .payload_len = payload_size(message),
                                  .id = message->id};
     size_t meta_sum_size = wire_sum_size(&header, header.meta_len);
-    char *front = add_space(output, WIRE_HEADER_BYTES + message->meta.len + meta_sum_size, WIRE_PLAIN);
+    char *front =
+        add_space(output, WIRE_HEADER_BYTES + message->meta.len + meta_sum_size, WIRE_PLAIN);
     wire_header_write(&header, front);
     if (message->meta.len > 0)
         memcpy(front + WIRE_HEADER_BYTES, message->meta.data, message->meta.len);
     if (meta_sum_size > 0)
-        wire_sum_write(crc32c(message->meta.data, message->meta.len), front + WIRE_HEADER_BYTES + message->meta.len);
-    bool has_sum = wire_sum_size(&header, header.payload_len) > 0, is_small = header.payload_len <= WIRE_LARGE_MIN_BYTES;
-    struct payload payload = {.kind = has_sum && !is_small ? WIRE_PAYLOAD : WIRE_PLAIN, .is_summed_here = has_sum && is_small};
+        wire_sum_write(crc32c(message->meta.data, message->meta.len),
+                       front + WIRE_HEADER_BYTES + message->meta.len);
+    bool has_sum = wire_sum_size(&header, header.payload_len) > 0,
+         is_small = header.payload_len <= WIRE_LARGE_MIN_BYTES;
+    struct payload payload = {.kind = has_sum && !is_small ? WIRE_PAYLOAD : WIRE_PLAIN,
+                              .is_summed_here = has_sum && is_small};
     for (size_t i = 0; i < message->n_tensors; i++) {
         const struct tensor *t = message->tensors[i];
-        add_piece(output, &payload, t->storage == TENSOR_BUFFER ? t->buffer : NULL, tensor_cdata(t), tensor_size_bytes(t));
+        add_piece(output, &payload, t->storage == TENSOR_BUFFER ? t->buffer : NULL, tensor_cdata(t),
+                  tensor_size_bytes(t));
     }
     add_piece(output, &payload, message->extra_buffer, message->extra.data, message->extra.len);
     if (has_sum)
@@ -171,7 +186,8 @@ int wire_output_peek(struct wire_output *output, struct iovec *iov, size_t *ret_
         iov[n] = (struct iovec){.iov_base = (void *)(uintptr_t)segment->data, .iov_len = len};
         bytes += len;
     }
-    output->n_before_summed = bytes - summed; /* nothing is peeked at behind a payload with a sum but the next sum */
+    /* nothing is peeked at behind a payload with a sum but the next sum */
+    output->n_before_summed = bytes - summed;
     *ret_bytes = bytes;
     return n;
 }
@@ -179,9 +195,11 @@ int wire_output_peek(struct wire_output *output, struct iovec *iov, size_t *ret_
 void wire_output_sum(struct wire_output *output, const struct iovec *iov, size_t n) {
     size_t before = output->n_before_summed;
     for (size_t at = 0; at < n; iov++) {
-        size_t skipped = at < before ? MIN(before - at, iov->iov_len) : 0, len = MIN(iov->iov_len, n - at);
+        size_t skipped = at < before ? MIN(before - at, iov->iov_len) : 0,
+               len = MIN(iov->iov_len, n - at);
         if (len > skipped)
-            output->sum = crc32c_extend(output->sum, (const char *)iov->iov_base + skipped, len - skipped);
+            output->sum =
+                crc32c_extend(output->sum, (const char *)iov->iov_base + skipped, len - skipped);
         at += iov->iov_len;
     }
 }

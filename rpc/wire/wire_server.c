@@ -1,4 +1,5 @@
-/* Listening for the worker wire: TCP and Unix paths by rpc/listen, abstract Unix names by a socket of its own. */
+/* Listening for the worker wire: TCP and Unix paths by rpc/listen, abstract Unix names by a
+ * socket of its own. */
 #include "rpc/wire/wire_internal.h"
 
 #include <errno.h>
@@ -41,7 +42,8 @@ static void on_fd(void *arg, int fd_take) {
         describe_local(fd_take, &peer);
     else
         net_peer_name(fd_take, &peer);
-    struct wire_conn *conn = wire_conn_adopt(server->loop, fd_take, str_text(&peer), server->is_unix);
+    struct wire_conn *conn =
+        wire_conn_adopt(server->loop, fd_take, str_text(&peer), server->is_unix);
     str_fini(&peer);
     wire_conn_secure_accepted(conn, server->tls);
     if (server->uses_sums)
@@ -68,7 +70,8 @@ static void on_pause_over(struct loop_timer *timer) {
     uv_poll_start(&server->poll, UV_READABLE, on_abstract_readable);
 }
 
-static struct status *listen_abstract(struct wire_server *server, const char *text, const struct net_address *address) {
+static struct status *listen_abstract(struct wire_server *server, const char *text,
+                                      const struct net_address *address) {
     struct sockaddr_storage sockaddr;
     socklen_t len = wire_sockaddr(address, &sockaddr);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -85,7 +88,8 @@ static struct status *listen_abstract(struct wire_server *server, const char *te
     return NULL;
 }
 
-struct status *wire_listen(struct loop *loop, const char *address, void (*on_accept)(void *arg, struct wire_conn *conn_take), void *arg,
+struct status *wire_listen(struct loop *loop, const char *address,
+                           void (*on_accept)(void *arg, struct wire_conn *conn_take), void *arg,
                            struct wire_server **ret_server) {
     struct net_address parsed;
     TRY(net_address_parse(address, &parsed));
@@ -95,8 +99,9 @@ struct status *wire_listen(struct loop *loop, const char *address, void (*on_acc
     server->arg = arg;
     server->is_unix = parsed.is_unix;
     server->fd = -1;
-    struct status *st = parsed.is_unix && parsed.host[0] == '@' ? listen_abstract(server, address, &parsed)
-                                                                : listener_new(loop, address, on_fd, server, &server->listener);
+    struct status *st = parsed.is_unix && parsed.host[0] == '@'
+                            ? listen_abstract(server, address, &parsed)
+                            : listener_new(loop, address, on_fd, server, &server->listener);
     if (st) {
         free(server);
         return st;
@@ -112,14 +117,18 @@ void wire_server_secure(struct wire_server *server, struct tls *tls) {
 
 void wire_server_use_sums(struct wire_server *server) { server->uses_sums = true; }
 
-int wire_server_port(const struct wire_server *server) { return server->listener ? listener_port(server->listener) : 0; }
+int wire_server_port(const struct wire_server *server) {
+    return server->listener ? listener_port(server->listener) : 0;
+}
 
 static void server_free(struct wire_server *server) {
     tls_unref(server->tls);
     free(server);
 }
 
-static void on_pause_closed(struct loop_timer *timer) { server_free(CONTAINER_OF(timer, struct wire_server, pause)); }
+static void on_pause_closed(struct loop_timer *timer) {
+    server_free(CONTAINER_OF(timer, struct wire_server, pause));
+}
 
 static void on_poll_closed(uv_handle_t *handle) {
     struct wire_server *server = CONTAINER_OF((uv_poll_t *)handle, struct wire_server, poll);

@@ -1,9 +1,11 @@
-/* Questions between tasks on the worker wire (worker/exchange/ask.h), from both ends. The first byte says which:
+/* Questions between tasks on the worker wire (worker/exchange/ask.h), from both ends. The first
+ * byte says which:
  *
  *   0  a stranger's bytes behind an asker's Hello   1  questions, each in a frame of its own   → a worker's service that answers
  *   2  a stranger's bytes behind a task's Hello     3  answers, each in a frame of its own     → the table of who has asked
  *
- * What answers is an echo, on a thread, that refuses some and gives a payload to others; every question ends once. */
+ * What answers is an echo, on a thread, that refuses some and gives a payload to others; every
+ * question ends once. */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -25,7 +27,8 @@ enum { PEER_INCARNATION = 2, MAX_TURNS = 20000, N_QUESTIONS = 6 };
 
 static struct loop *loop;
 static struct pool *pool;
-static struct device device = {.full_name = (char *)OWN "/device:CPU:0", .type = "CPU", .incarnation = 1};
+static struct device device = {
+    .full_name = (char *)OWN "/device:CPU:0", .type = "CPU", .incarnation = 1};
 
 static void check(struct status *st) { CHECK(!st); }
 
@@ -39,9 +42,13 @@ static void start(void) {
 
 static void turn(void) { uv_run(loop_uv(loop), UV_RUN_NOWAIT); }
 
-static void add_frame(struct str *out, enum wire_type type, uint64_t id, struct span meta, struct span payload) {
+static void add_frame(struct str *out, enum wire_type type, uint64_t id, struct span meta,
+                      struct span payload) {
     char header[WIRE_HEADER_BYTES];
-    wire_header_write(&(struct wire_header){.type = (uint16_t)type, .id = id, .meta_len = (uint32_t)meta.len, .payload_len = payload.len},
+    wire_header_write(&(struct wire_header){.type = (uint16_t)type,
+                                            .id = id,
+                                            .meta_len = (uint32_t)meta.len,
+                                            .payload_len = payload.len},
                       header);
     str_add_bytes(out, header, sizeof(header));
     str_add_bytes(out, meta.data, meta.len);
@@ -146,7 +153,8 @@ static int n_ended;
 
 static void on_done(struct peer_question *question) {
     n_ended++;
-    CHECK(question->payload_bytes <= PEER_MAX_PAYLOAD_BYTES && question->answer.len <= WIRE_MAX_META_BYTES);
+    CHECK(question->payload_bytes <= PEER_MAX_PAYLOAD_BYTES &&
+          question->answer.len <= WIRE_MAX_META_BYTES);
     status_unref(question->status);
     str_fini(&question->answer);
     buffer_unref(question->payload);
@@ -156,7 +164,8 @@ static int listen_at(struct str *ret_address) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     socklen_t len = sizeof(sa_family_t);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0);
-    CHECK(fd >= 0 && bind(fd, (struct sockaddr *)&address, len) == 0 && listen(fd, 8) == 0); /* any abstract name */
+    /* any abstract name */
+    CHECK(fd >= 0 && bind(fd, (struct sockaddr *)&address, len) == 0 && listen(fd, 8) == 0);
     len = sizeof(address);
     CHECK(getsockname(fd, (struct sockaddr *)&address, &len) == 0);
     str_addf(ret_address, "unix:@%.*s", (int)(len - sizeof(sa_family_t) - 1), address.sun_path + 1);

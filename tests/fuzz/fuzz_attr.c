@@ -1,6 +1,8 @@
-/* Attr values from strangers: an AttrValue is read or refused; what is read prints, copies, and survives our own encoding.
+/* Attr values from strangers: an AttrValue is read or refused; what is read prints, copies, and
+ * survives our own encoding.
  *
- * The first byte chooses the attr of an op's signature that the value is for (none, too); the rest is the message. */
+ * The first byte chooses the attr of an op's signature that the value is for (none, too); the
+ * rest is the message. */
 #include "common/graph/graph_proto.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -8,17 +10,28 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 /* An attr of each kind. */
 static const struct op_attr_signature *wanted_attr(unsigned which) {
     static const char *const attrs[][2] = {
-        {"Const", "value"},        {"Const", "dtype"},   {"Placeholder", "shape"},      {"Conv2D", "strides"},
-        {"Conv2D", "padding"},     {"ConcatV2", "N"},    {"MatMul", "transpose_a"},     {"IdentityN", "T"},
-        {"PartitionedCall", "f"},  {"Case", "branches"}, {"FusedBatchNorm", "epsilon"}, {"QueueDequeueV2", "component_types"},
-        {"FIFOQueueV2", "shapes"}, {"_NoSuchOp", "T"},
+        {"Const", "value"},
+        {"Const", "dtype"},
+        {"Placeholder", "shape"},
+        {"Conv2D", "strides"},
+        {"Conv2D", "padding"},
+        {"ConcatV2", "N"},
+        {"MatMul", "transpose_a"},
+        {"IdentityN", "T"},
+        {"PartitionedCall", "f"},
+        {"Case", "branches"},
+        {"FusedBatchNorm", "epsilon"},
+        {"QueueDequeueV2", "component_types"},
+        {"FIFOQueueV2", "shapes"},
+        {"_NoSuchOp", "T"},
     };
     const char *const *row = attrs[which % ARRAY_LEN(attrs)];
     const struct op_signature *op = op_signature_find(row[0]);
     return op ? op_signature_attr_n(op, row[1], strlen(row[1])) : NULL;
 }
 
-/* Types that we do not know are read as DT_INVALID, and what a handle stands for is not in its bytes: they are not what came. */
+/* Types that we do not know are read as DT_INVALID, and what a handle stands for is not in its
+ * bytes: they are not what came. */
 static bool is_kept_whole(const struct attr_value *value) {
     if (value->is_placeholder)
         return true;
@@ -42,13 +55,14 @@ static void check_copy(struct graph *graph, const struct attr_value *value) {
     attr_value_clear(&copy);
 }
 
-static void read_again(struct graph *graph, const struct attr_value *value, const struct op_attr_signature *wanted,
-                       const struct graph_limits *limits) {
+static void read_again(struct graph *graph, const struct attr_value *value,
+                       const struct op_attr_signature *wanted, const struct graph_limits *limits) {
     struct str bytes = STR_INIT, text = STR_INIT, text_again = STR_INIT;
     struct attr_value again;
     bool is_set;
     attr_value_to_proto(value, &bytes);
-    struct status *st = attr_value_from_proto(graph, (struct span){str_text(&bytes), bytes.len}, wanted, limits, &again, &is_set);
+    struct status *st = attr_value_from_proto(graph, (struct span){str_text(&bytes), bytes.len},
+                                              wanted, limits, &again, &is_set);
     CHECK(!st && is_set && attr_value_equal(value, &again));
     attr_value_print(value, &text);
     attr_value_print(&again, &text_again);
@@ -69,7 +83,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     graph_limits_default(&limits);
     limits.max_tensor_bytes = 16 << 20;
     graph_init(&graph);
-    struct status *st = attr_value_from_proto(&graph, (struct span){(const char *)data + 1, size - 1}, wanted, &limits, &value, &is_set);
+    struct status *st = attr_value_from_proto(
+        &graph, (struct span){(const char *)data + 1, size - 1}, wanted, &limits, &value, &is_set);
     if (!st && is_set) {
         check_copy(&graph, &value);
         if (is_kept_whole(&value))

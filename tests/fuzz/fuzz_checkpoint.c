@@ -1,5 +1,5 @@
-/* Checkpoints from strangers: whatever stands in an index, a data file or a file of the older format, reading ends with a tensor or a
- * status.
+/* Checkpoints from strangers: whatever stands in an index, a data file or a file of the older
+ * format, reading ends with a tensor or a status.
  *
  *   input   a mode, then chunks, each after its length (16 bits; the last one may be cut off)
  *     0     the index file as it is; the rest is the data file

@@ -1,11 +1,12 @@
-/* What tasks ask each other about checkpoints that only one of them has (kernels/host/files/checkpoint_peer.h), from both ends. The first byte
- * says which:
+/* What tasks ask each other about checkpoints that only one of them has
+ * (kernels/host/files/checkpoint_peer.h), from both ends. The first byte says which:
  *
  *   0  a question's bytes; 1 its fields, with the identity that the file has     → the owner's answer
  *   2  an answer's bytes                                                         → what the asker makes of them
  *   3  what a task that lies answers while its checkpoint is fetched; 4 restored → the asker's whole way
  *
- * Nobody gets at a file outside of the root, no file goes that this process has not saved, and a fetch that fails leaves nothing. */
+ * Nobody gets at a file outside of the root, no file goes that this process has not saved, and a
+ * fetch that fails leaves nothing. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,7 +53,8 @@ static void write_bundle(const char *prefix, const char *name) {
     tensor_clear(&strings);
 }
 
-static char base[] = "/tmp/millrace-fuzz-ask-XXXXXX"; /* a name of one length: what is asked is as long in every run */
+/* a name of one length: what is asked is as long in every run */
+static char base[] = "/tmp/millrace-fuzz-ask-XXXXXX";
 
 /* Of the system; valid for seven more. */
 static const char *below(const char *name) {
@@ -149,7 +151,9 @@ static void try_question(void) {
 }
 
 static void try_fields(void) {
-    static const char *const prefixes[] = {KEPT, OWN, "root/link/model", "root/kept/odd", "root/kept/../../outside/model", "root/none"};
+    static const char *const prefixes[] = {
+        KEPT,       OWN, "root/link/model", "root/kept/odd", "root/kept/../../outside/model",
+        "root/none"};
     struct str request = STR_INIT;
     struct found found = {0};
     struct peer_answer answer;
@@ -160,23 +164,27 @@ static void try_fields(void) {
     uint64_t n = take_byte();
     n <<= take_byte() % 24;
     const char *prefix = below(prefixes[which % ARRAY_LEN(prefixes)]);
-    checkpoint_question_print(&(struct checkpoint_question){.kind = CHECKPOINT_LOOK, .prefix = span_of(prefix)}, &request);
+    checkpoint_question_print(
+        &(struct checkpoint_question){.kind = CHECKPOINT_LOOK, .prefix = span_of(prefix)},
+        &request);
     struct status *st = answer_to((struct span){request.data, request.len}, &answer);
     if (!st)
         check(found_parse((struct span){str_text(&answer.bytes), answer.bytes.len}, &found));
     status_unref(st);
     str_fini(&answer.bytes);
-    const struct found_file *file = shard == INDEX_SHARD ? &found.index : found_shard(&found, shard, n_shards);
+    const struct found_file *file =
+        shard == INDEX_SHARD ? &found.index : found_shard(&found, shard, n_shards);
     str_clear(&request);
-    checkpoint_question_print(&(struct checkpoint_question){.kind = (enum checkpoint_ask)kind,
-                                                            .prefix = span_of(prefix),
-                                                            .shard = shard,
-                                                            .n_shards = n_shards,
-                                                            .offset = offset,
-                                                            .n = n,
-                                                            .identity = file ? file->identity ^ (flags & 1) : 0,
-                                                            .removes_dir = (flags & 2) != 0},
-                              &request);
+    checkpoint_question_print(
+        &(struct checkpoint_question){.kind = (enum checkpoint_ask)kind,
+                                      .prefix = span_of(prefix),
+                                      .shard = shard,
+                                      .n_shards = n_shards,
+                                      .offset = offset,
+                                      .n = n,
+                                      .identity = file ? file->identity ^ (flags & 1) : 0,
+                                      .removes_dir = (flags & 2) != 0},
+        &request);
     ask((struct span){request.data, request.len});
     found_fini(&found);
     str_fini(&request);
@@ -203,13 +211,16 @@ static void try_answer(void) {
     str_fini(&second);
 }
 
-/* The host of an asking kernel: other tasks that answer as the bytes say, each question when its turn comes. */
+/* The host of an asking kernel: other tasks that answer as the bytes say, each question when its
+ * turn comes. */
 static struct list asked;
 static struct pool_task *io_first, **io_last = &io_first;
 static bool is_done;
 
 static int host_count(struct kernel_ctx *ctx) { return N_TASKS; }
-static const char *host_name(struct kernel_ctx *ctx, int task) { return task ? "/job:ps/task:1" : "/job:ps/task:0"; }
+static const char *host_name(struct kernel_ctx *ctx, int task) {
+    return task ? "/job:ps/task:1" : "/job:ps/task:0";
+}
 static void host_done(struct kernel_ctx *ctx) { is_done = true; }
 
 static void host_submit(struct kernel_ctx *ctx, struct pool_task *task) {
@@ -224,8 +235,11 @@ static void host_ask(struct kernel_ctx *ctx, struct peer_question *question) {
     list_push_back(&asked, &question->link);
 }
 
-static const struct kernel_host host = {
-    .done = host_done, .submit_io = host_submit, .peer_count = host_count, .peer_name = host_name, .peer_ask = host_ask};
+static const struct kernel_host host = {.done = host_done,
+                                        .submit_io = host_submit,
+                                        .peer_count = host_count,
+                                        .peer_name = host_name,
+                                        .peer_ask = host_ask};
 
 /* Some bytes of an answer changed; its checksum, if it is to be believed, made again. */
 static void twist(char *bytes, size_t n, unsigned flips) {
@@ -240,7 +254,8 @@ static void twist(char *bytes, size_t n, unsigned flips) {
 
 static void sign(struct peer_question *question) {
     str_clear(&question->answer);
-    proto_add_fixed32(&question->answer, 1, crc32c(question->payload->data, question->payload_bytes));
+    proto_add_fixed32(&question->answer, 1,
+                      crc32c(question->payload->data, question->payload_bytes));
 }
 
 static void answer_oddly(struct peer_question *question) {
@@ -308,7 +323,10 @@ static void on_fetched(struct part_fetch *fetch, struct status *status_take) {
 
 static void try_fetch(void) {
     struct kernel_ctx ctx = {.host = &host};
-    struct part_fetch fetch = {.ctx = &ctx, .prefix = below(KEPT), .local_prefix = below("root/fetched/model"), .on_end = on_fetched};
+    struct part_fetch fetch = {.ctx = &ctx,
+                               .prefix = below(KEPT),
+                               .local_prefix = below("root/fetched/model"),
+                               .on_end = on_fetched};
     part_fetch_start(&fetch);
     turn_until_done();
     bool is_there = !fetch_status && fetch.task >= 0;
@@ -324,11 +342,15 @@ static void set_strings(struct tensor *t, int rank, const char *const *texts, in
 }
 
 static void try_restore(void) {
-    static const char *const names[] = {"v", "w", "v_s", "w_s"}, *const slices[] = {"", "300 7,20", "", ""};
+    static const char *const names[] = {"v", "w", "v_s", "w_s"}, *const slices[] = {"", "300 7,20",
+                                                                                    "", ""};
     static const uint8_t out_types[] = {DT_INT32, DT_INT32, DT_STRING, DT_STRING};
-    struct tensor inputs[3] = {TENSOR_INIT, TENSOR_INIT, TENSOR_INIT}, outputs[4] = {TENSOR_INIT, TENSOR_INIT, TENSOR_INIT, TENSOR_INIT};
-    struct kernel_instance instance = {.allocator = allocator_host(), .n_inputs = 3, .n_outputs = 4, .out_types = out_types};
-    struct kernel_ctx ctx = {.inputs = inputs, .outputs = outputs, .instance = &instance, .host = &host};
+    struct tensor inputs[3] = {TENSOR_INIT, TENSOR_INIT, TENSOR_INIT},
+                  outputs[4] = {TENSOR_INIT, TENSOR_INIT, TENSOR_INIT, TENSOR_INIT};
+    struct kernel_instance instance = {
+        .allocator = allocator_host(), .n_inputs = 3, .n_outputs = 4, .out_types = out_types};
+    struct kernel_ctx ctx = {
+        .inputs = inputs, .outputs = outputs, .instance = &instance, .host = &host};
     const char *prefix = below(KEPT);
     set_strings(&inputs[0], 0, &prefix, 1);
     set_strings(&inputs[1], 1, names, 4);

@@ -17,12 +17,20 @@ static const char *const choices[] = {"a", "b", NULL};
 static const struct option_row rows[] = {
     {.name = "text", .kind = OPTION_STRING, .offset = offsetof(struct values, text)},
     {.name = "flag", .kind = OPTION_BOOL, .offset = offsetof(struct values, flag)},
-    {.name = "count", .kind = OPTION_INT, .offset = offsetof(struct values, count), .min = -5, .max = 5},
+    {.name = "count",
+     .kind = OPTION_INT,
+     .offset = offsetof(struct values, count),
+     .min = -5,
+     .max = 5},
     {.name = "bytes", .kind = OPTION_BYTES, .offset = offsetof(struct values, bytes)},
     {.name = "time", .kind = OPTION_DURATION, .offset = offsetof(struct values, time_ms)},
-    {.name = "choice", .kind = OPTION_CHOICE, .offset = offsetof(struct values, choice), .choices = choices},
+    {.name = "choice",
+     .kind = OPTION_CHOICE,
+     .offset = offsetof(struct values, choice),
+     .choices = choices},
 };
-static const struct options_spec spec = {.program = "fuzz", .section = "fuzz", .summary = "", .rows = rows, .n_rows = ARRAY_LEN(rows)};
+static const struct options_spec spec = {
+    .program = "fuzz", .section = "fuzz", .summary = "", .rows = rows, .n_rows = ARRAY_LEN(rows)};
 
 static void try_ini(struct span text) {
     struct values values = {0};
@@ -57,7 +65,8 @@ static void try_cluster(const char *text, bool is_json) {
     const char *job;
     int index;
     cluster_spec_init(&cluster);
-    struct status *st = is_json ? cluster_spec_parse_tf_config(text, &cluster, &job, &index) : cluster_spec_parse(text, &cluster);
+    struct status *st = is_json ? cluster_spec_parse_tf_config(text, &cluster, &job, &index)
+                                : cluster_spec_parse(text, &cluster);
     if (!st)
         check_spec(&cluster);
     status_unref(st);

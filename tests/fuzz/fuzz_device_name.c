@@ -1,5 +1,5 @@
-/* Device names: lines of any bytes. What is accepted prints as something that is accepted again and means the same; matching, narrowing
- * and overriding agree with each other. */
+/* Device names: lines of any bytes. What is accepted prints as something that is accepted again
+ * and means the same; matching, narrowing and overriding agree with each other. */
 #include "common/graph/device_name.h"
 #include "master/session_config.h"
 #include "common/tensor/tensor_proto.h"
@@ -11,7 +11,8 @@ enum { MAX_NAMES = 16 };
 static void check_name(const struct device_name *name) {
     struct str text = STR_INIT, text_again = STR_INIT;
     struct device_name again;
-    CHECK(memchr(name->job, '\0', sizeof(name->job)) && memchr(name->type, '\0', sizeof(name->type)));
+    CHECK(memchr(name->job, '\0', sizeof(name->job)) &&
+          memchr(name->type, '\0', sizeof(name->type)));
     CHECK(name->replica >= -1 && name->task >= -1 && name->id >= -1);
     device_name_print(name, &text);
     struct status *st = device_name_parse((struct span){str_text(&text), text.len}, &again);
@@ -27,7 +28,8 @@ static void check_pair(const struct device_name *a, const struct device_name *b)
     bool fits = device_name_intersect(&both, b);
     CHECK(device_name_intersect(&reverse, a) == fits);
     if (fits)
-        CHECK(device_name_equal(&both, &reverse) && device_name_matches(a, &both) && device_name_matches(b, &both));
+        CHECK(device_name_equal(&both, &reverse) && device_name_matches(a, &both) &&
+              device_name_matches(b, &both));
     else
         CHECK(device_name_equal(&both, a) && device_name_equal(&reverse, b));
     if (device_name_is_full(b) && device_name_matches(a, b))

@@ -1,5 +1,5 @@
-/* What etcd and strangers in it may say: replies of the gateway, registrations, keys, and the header of a relayed connection. The first
- * byte says which. */
+/* What etcd and strangers in it may say: replies of the gateway, registrations, keys, and the
+ * header of a relayed connection. The first byte says which. */
 #include <stdlib.h>
 
 #include "rpc/membership/etcd_message.h"

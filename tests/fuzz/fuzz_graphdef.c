@@ -1,5 +1,5 @@
-/* Graphs from strangers: every GraphDef is taken as a whole or refused as a whole; what is taken reads the same after writing,
- * and has static shapes. */
+/* Graphs from strangers: every GraphDef is taken as a whole or refused as a whole; what is taken
+ * reads the same after writing, and has static shapes. */
 #include "common/graph/graph_proto.h"
 #include "common/graph/graph_text.h"
 #include "kernels/infer_eval.h"
@@ -11,7 +11,8 @@ static void read_again(const struct graph *graph, const struct graph_limits *lim
     struct graph again;
     graph_to_graphdef(graph, NULL, &bytes);
     graph_init(&again);
-    struct status *st = graph_add_graphdef(&again, (struct span){str_text(&bytes), bytes.len}, limits);
+    struct status *st =
+        graph_add_graphdef(&again, (struct span){str_text(&bytes), bytes.len}, limits);
     CHECK(st == NULL);
     graph_print(graph, &text);
     graph_print(&again, &text_again);
@@ -22,7 +23,8 @@ static void read_again(const struct graph *graph, const struct graph_limits *lim
     str_fini(&text_again);
 }
 
-/* Static shapes: all nodes in one go, whatever they claim; refusing comes second, so that both ways see the whole graph. */
+/* Static shapes: all nodes in one go, whatever they claim; refusing comes second, so that both
+ * ways see the whole graph. */
 static void infer(const struct graph *graph) {
     struct infer_options options;
     infer_options_with_kernels(&options);
@@ -47,7 +49,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     (void)proto_is_too_deep(bytes, limits.max_depth);
     struct status *st = graph_add_graphdef(&graph, bytes, &limits);
     if (st)
-        CHECK(graph.n_live == 0 && graph.n_nodes == 0 && graph.functions.n_entries == 0 && graph.n_gradient_defs == 0);
+        CHECK(graph.n_live == 0 && graph.n_nodes == 0 && graph.functions.n_entries == 0 &&
+              graph.n_gradient_defs == 0);
     else
         read_again(&graph, &limits);
     if (!st)

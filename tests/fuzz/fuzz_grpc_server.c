@@ -1,9 +1,10 @@
 /* Strangers' bytes into a gRPC connection, through a socket as in life.
  *
- * The first byte steers: bit 0 puts the HTTP/2 preface and an empty SETTINGS in front (so that the fuzzer need not find them), bits 1 to 4
- * cut the rest into pieces of that many bytes, each read by itself (0: one piece). With bit 5 the rest is the body of a call that says it
- * is compressed, by gzip (bit 6) or deflate; with bit 7 it says the truth: the rest is compressed here. Afterwards everything must be
- * gone: the connection, its calls, their memory. */
+ * The first byte steers: bit 0 puts the HTTP/2 preface and an empty SETTINGS in front (so that
+ * the fuzzer need not find them), bits 1 to 4 cut the rest into pieces of that many bytes, each
+ * read by itself (0: one piece). With bit 5 the rest is the body of a call that says it is
+ * compressed, by gzip (bit 6) or deflate; with bit 7 it says the truth: the rest is compressed
+ * here. Afterwards everything must be gone: the connection, its calls, their memory. */
 #include <fcntl.h>
 #include <zlib.h>
 
@@ -32,20 +33,31 @@ static void on_echo(void *service, struct grpc_call *call) {
     struct grpc_body body;
     grpc_body_init(&body);
     if (message->buffer)
-        grpc_body_add_shared(&body, message->body.data, message->body.len, buffer_ref(message->buffer));
+        grpc_body_add_shared(&body, message->body.data, message->body.len,
+                             buffer_ref(message->buffer));
     grpc_call_reply(call, &body);
 }
 
-static void on_cancel(struct grpc_call *call, void *user) { grpc_call_fail(call, status_new(STATUS_CANCELLED, "%s", (char *)user)); }
-static void on_park(void *service, struct grpc_call *call) { grpc_call_set_user(call, "gone", on_cancel); }
-static void on_fail(void *service, struct grpc_call *call) { grpc_call_fail(call, status_invalid("%s\n%%", grpc_call_path(call))); }
+static void on_cancel(struct grpc_call *call, void *user) {
+    grpc_call_fail(call, status_new(STATUS_CANCELLED, "%s", (char *)user));
+}
+static void on_park(void *service, struct grpc_call *call) {
+    grpc_call_set_user(call, "gone", on_cancel);
+}
+static void on_fail(void *service, struct grpc_call *call) {
+    grpc_call_fail(call, status_invalid("%s\n%%", grpc_call_path(call)));
+}
 static void on_connection_closed(void *service, uint64_t connection_id) { n_closed++; }
-static size_t align(struct span head, size_t body_len) { return head.len ? (uint8_t)head.data[0] : 0; }
+static size_t align(struct span head, size_t body_len) {
+    return head.len ? (uint8_t)head.data[0] : 0;
+}
 
 static void start(void) {
-    static const struct grpc_method methods[] = {{"/e", on_echo, align}, {"/p", on_park, NULL}, {"/f", on_fail, align}};
+    static const struct grpc_method methods[] = {
+        {"/e", on_echo, align}, {"/p", on_park, NULL}, {"/f", on_fail, align}};
     static const char *const services[] = {"", "test", NULL};
-    struct grpc_server_options options = {.methods = methods, .n_methods = 3, .on_connection_closed = on_connection_closed};
+    struct grpc_server_options options = {
+        .methods = methods, .n_methods = 3, .on_connection_closed = on_connection_closed};
     options.limits.max_message_bytes = 1 << 20;
     options.limits.max_inflight_bytes = 4 << 20;
     options.limits.max_streams = 100;
@@ -82,14 +94,18 @@ static size_t add_literal(uint8_t *out, const char *name, const char *value) {
 }
 
 static size_t add_frame(uint8_t *out, size_t len, uint8_t type, uint8_t flags) {
-    const uint8_t head[9] = {(uint8_t)(len >> 16), (uint8_t)(len >> 8), (uint8_t)len, type, flags, 0, 0, 0, 1};
+    const uint8_t head[9] = {
+        (uint8_t)(len >> 16), (uint8_t)(len >> 8), (uint8_t)len, type, flags, 0, 0, 0, 1};
     memcpy(out, head, sizeof(head));
     return sizeof(head);
 }
 
-static size_t compress_input(uint8_t *out, size_t room, const uint8_t *data, size_t size, bool is_gzip) {
-    z_stream z = {.next_in = (Bytef *)data, .avail_in = (uInt)size, .next_out = out, .avail_out = (uInt)room};
-    if (deflateInit2(&z, 1, Z_DEFLATED, is_gzip ? 15 + 16 : 15, 8, Z_DEFAULT_STRATEGY) != Z_OK || deflate(&z, Z_FINISH) != Z_STREAM_END)
+static size_t compress_input(uint8_t *out, size_t room, const uint8_t *data, size_t size,
+                             bool is_gzip) {
+    z_stream z = {
+        .next_in = (Bytef *)data, .avail_in = (uInt)size, .next_out = out, .avail_out = (uInt)room};
+    if (deflateInit2(&z, 1, Z_DEFLATED, is_gzip ? 15 + 16 : 15, 8, Z_DEFAULT_STRATEGY) != Z_OK ||
+        deflate(&z, Z_FINISH) != Z_STREAM_END)
         abort();
     deflateEnd(&z);
     return z.total_out;
@@ -124,7 +140,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     int fds[2], n_before = n_closed;
     if (!loop)
         start();
-    if (size == 0 || size > MAX_INPUT_BYTES || socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds) != 0)
+    if (size == 0 || size > MAX_INPUT_BYTES ||
+        socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds) != 0)
         return 0;
     uint8_t mode = data[0];
     size_t step = mode >> 1 & 15;

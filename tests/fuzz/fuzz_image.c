@@ -1,5 +1,5 @@
-/* Bytes of pictures, as DecodeImage and its kin take them. The first byte chooses how they are read; what can be read of a JPEG's or PNG's
- * size is written again and read back. */
+/* Bytes of pictures, as DecodeImage and its kin take them. The first byte chooses how they are
+ * read; what can be read of a JPEG's or PNG's size is written again and read back. */
 #include <stdlib.h>
 
 #include "kernels/cpu/media/codec.h"
@@ -15,10 +15,12 @@ struct memory {
     void *pixels;
 };
 
-static struct status *take_memory(struct codec_target *target, struct codec_size size, void **ret_data) {
+static struct status *take_memory(struct codec_target *target, struct codec_size size,
+                                  void **ret_data) {
     struct memory *memory = CONTAINER_OF(target, struct memory, target);
     int64_t n = 0;
-    bool is_large = mul_overflows_i64(size.frames * size.height, size.width * size.channels, &n) || n > MAX_BYTES;
+    bool is_large = mul_overflows_i64(size.frames * size.height, size.width * size.channels, &n) ||
+                    n > MAX_BYTES;
     if (is_large)
         return status_exhausted("a picture of %lld samples", (long long)n);
     memory->size = size;
@@ -37,7 +39,9 @@ static void read_jpeg(struct span bytes, uint8_t how) {
     static const int ratios[] = {1, 2, 4, 8}, channels[] = {0, 1, 3};
     struct memory memory = {.target = {take_memory}, .sample_bytes = 1};
     struct codec_size size;
-    struct jpeg_options options = {.ratio = ratios[how & 3], .channels = channels[(how >> 2) % 3], .acceptable_fraction = 0.5f};
+    struct jpeg_options options = {.ratio = ratios[how & 3],
+                                   .channels = channels[(how >> 2) % 3],
+                                   .acceptable_fraction = 0.5f};
     options.is_fancy = how & 16;
     options.is_recovering = how & 32;
     options.is_accurate = how & 64;
@@ -58,22 +62,31 @@ static void read_any(struct span bytes, uint8_t how) {
         break;
     case CODEC_PNG:
         memory.sample_bytes = how & 1 ? 2 : 1;
-        release(&memory, codec_png_decode(bytes, (how >> 1) % 5, 8 * memory.sample_bytes, &memory.target));
+        release(&memory,
+                codec_png_decode(bytes, (how >> 1) % 5, 8 * memory.sample_bytes, &memory.target));
         break;
     case CODEC_GIF:
         release(&memory, codec_gif_decode(bytes, (enum gif_frames)(how % 3), &memory.target));
         break;
     default:
-        release(&memory, codec_bmp_decode(bytes, (how & 3) == 0 ? 0 : (how & 3) == 1 ? 3 : 4, &memory.target));
+        release(&memory, codec_bmp_decode(bytes,
+                                          (how & 3) == 0   ? 0
+                                          : (how & 3) == 1 ? 3
+                                                           : 4,
+                                          &memory.target));
     }
 }
 
 /* The bytes as pixels: written in both formats, and read. */
 static void write_and_read(struct span bytes, uint8_t how) {
-    int64_t width = 1 + how % 37, channels = how & 64 ? 3 : 1, height = (int64_t)bytes.len / (width * channels);
+    int64_t width = 1 + how % 37, channels = how & 64 ? 3 : 1,
+            height = (int64_t)bytes.len / (width * channels);
     struct str jpeg = STR_INIT, png = STR_INIT;
     struct codec_size size = {1, height, width, channels};
-    struct jpeg_writing writing = {.quality = how % 101, .is_progressive = how & 1, .is_optimized = how & 2, .halves_chroma = how & 4};
+    struct jpeg_writing writing = {.quality = how % 101,
+                                   .is_progressive = how & 1,
+                                   .is_optimized = how & 2,
+                                   .halves_chroma = how & 4};
     if (height == 0 || height > 4096)
         return;
     status_unref(codec_jpeg_encode((const uint8_t *)bytes.data, size, &writing, &jpeg));

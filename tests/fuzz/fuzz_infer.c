@@ -1,6 +1,8 @@
-/* Static shapes of graphs from strangers. The bytes choose ops from the table of those that run here, wire them by type, and give them
- * hostile attrs and constants: sizes that overflow, negative ones, ranks up to the limit, values of every kind where a shape or an axis is
- * wanted. Inference says something sound of each graph, or refuses it; and it says the same of a graph that comes in two parts. */
+/* Static shapes of graphs from strangers. The bytes choose ops from the table of those that run
+ * here, wire them by type, and give them hostile attrs and constants: sizes that overflow,
+ * negative ones, ranks up to the limit, values of every kind where a shape or an axis is wanted.
+ * Inference says something sound of each graph, or refuses it; and it says the same of a graph
+ * that comes in two parts. */
 #include <stdlib.h>
 
 #include "common/ops/op_def.h"
@@ -70,7 +72,8 @@ static void fill(struct source *in, struct tensor *value) {
     enum dtype dtype = (enum dtype)value->dtype;
     for (int64_t i = 0; i < value->n_elements && !dtype_is_object(dtype); i++) {
         int64_t number = hostile_number(in);
-        memcpy((char *)tensor_data(value) + (size_t)i * dtype_size(dtype), &number, MIN(dtype_size(dtype), sizeof(number)));
+        memcpy((char *)tensor_data(value) + (size_t)i * dtype_size(dtype), &number,
+               MIN(dtype_size(dtype), sizeof(number)));
         if (dtype == DT_BOOL)
             ((bool *)tensor_data(value))[i] = number & 1;
     }
@@ -84,10 +87,12 @@ static struct node *new_source(struct grower *g, enum dtype dtype) {
     struct shape shape = hostile_shape(g->in, &g->arena, true);
     struct tensor value = TENSOR_INIT;
     int64_t n = 0;
-    struct status *st = shape_is_full(shape) ? shape_n_elements(shape, &n) : status_invalid("partial");
+    struct status *st =
+        shape_is_full(shape) ? shape_n_elements(shape, &n) : status_invalid("partial");
     bool is_const = !st && n <= MAX_CONST_ELEMENTS && dtype != DT_RESOURCE && dtype != DT_VARIANT;
     status_unref(st);
-    st = graph_add_node(g->graph, graph_unique_name(g->graph, "s"), is_const ? "Const" : "Placeholder", "", &node);
+    st = graph_add_node(g->graph, graph_unique_name(g->graph, "s"),
+                        is_const ? "Const" : "Placeholder", "", &node);
     CHECK(!st);
     node_set_attr_type(g->graph, node, "dtype", dtype);
     if (is_const) {
@@ -122,7 +127,8 @@ static void add_input(struct grower *g, struct node *node, enum dtype dtype, boo
 }
 
 static enum dtype pick_type(struct source *in, dtype_set allowed) {
-    static const enum dtype common[] = {DT_FLOAT, DT_INT32, DT_INT64, DT_BOOL, DT_DOUBLE, DT_STRING, DT_RESOURCE, DT_INT8, DT_COMPLEX64};
+    static const enum dtype common[] = {DT_FLOAT,  DT_INT32,    DT_INT64, DT_BOOL,     DT_DOUBLE,
+                                        DT_STRING, DT_RESOURCE, DT_INT8,  DT_COMPLEX64};
     for (int i = 0; i < 8; i++) {
         enum dtype dtype = common[take(in, ARRAY_LEN(common))];
         if (!allowed || allowed >> dtype & 1)
@@ -146,9 +152,11 @@ static void set_attr(struct grower *g, struct node *node, const struct op_attr_s
         value.dtype = pick_type(g->in, attr->allowed_types);
     } else if (attr->type == ATTR_SHAPE) {
         value.shape = hostile_shape(g->in, &g->arena, true);
-    } else if (attr_type_is_list(attr->type) && attr->type != ATTR_LIST_FUNC && attr->type != ATTR_LIST_TENSOR) {
+    } else if (attr_type_is_list(attr->type) && attr->type != ATTR_LIST_FUNC &&
+               attr->type != ATTR_LIST_TENSOR) {
         memset(elements, 0, sizeof(elements));
-        value.list.n_values = (int)take(g->in, ARRAY_LEN(elements)) + (attr->has_minimum && attr->minimum > 0);
+        value.list.n_values =
+            (int)take(g->in, ARRAY_LEN(elements)) + (attr->has_minimum && attr->minimum > 0);
         value.list.n_values = MIN(value.list.n_values, (int)ARRAY_LEN(elements));
         value.list.values = elements;
         for (int i = 0; i < value.list.n_values; i++) {
@@ -163,7 +171,9 @@ static void set_attr(struct grower *g, struct node *node, const struct op_attr_s
                 elements[i].s = span_of(attr->n_allowed_strings ? attr->allowed_strings[0] : "s");
         }
     } else if (attr->type == ATTR_STRING) {
-        value.s = span_of(attr->n_allowed_strings ? attr->allowed_strings[take(g->in, attr->n_allowed_strings)] : "s");
+        value.s = span_of(attr->n_allowed_strings
+                              ? attr->allowed_strings[take(g->in, attr->n_allowed_strings)]
+                              : "s");
     } else if (attr->type != ATTR_FLOAT) {
         return;
     }
@@ -172,21 +182,28 @@ static void set_attr(struct grower *g, struct node *node, const struct op_attr_s
 
 static void add_arg(struct grower *g, struct node *node, const struct op_arg_signature *arg) {
     const struct attr_value *number = arg->number_attr ? node_attr(node, arg->number_attr) : NULL,
-                            *list = arg->type_list_attr ? node_attr(node, arg->type_list_attr) : NULL,
+                            *list =
+                                arg->type_list_attr ? node_attr(node, arg->type_list_attr) : NULL,
                             *type = arg->type_attr ? node_attr(node, arg->type_attr) : NULL;
     int64_t n = number ? number->i : list ? list->list.n_values : 1;
     for (int64_t i = 0; i < n && n < 8; i++)
-        add_input(g, node, list ? list->list.values[i].dtype : type ? type->dtype : arg->type, arg->is_ref);
+        add_input(g, node,
+                  list   ? list->list.values[i].dtype
+                  : type ? type->dtype
+                         : arg->type,
+                  arg->is_ref);
 }
 
 static void grow(struct grower *g) {
     const struct op_def_list *family = op_def_lists[take(g->in, (unsigned)n_op_def_lists)];
-    const struct op_signature *op = op_signature_find(family->rows[take(g->in, (unsigned)family->n_rows)].name);
+    const struct op_signature *op =
+        op_signature_find(family->rows[take(g->in, (unsigned)family->n_rows)].name);
     struct node *node;
     if (!op || strcmp(op->name, "Const") == 0)
         return;
     /* Its sources come before it, so that ids are an order; but for those that have to be made. */
-    struct status *st = graph_add_node(g->graph, graph_unique_name(g->graph, "n"), op->name, "", &node);
+    struct status *st =
+        graph_add_node(g->graph, graph_unique_name(g->graph, "n"), op->name, "", &node);
     CHECK(!st);
     for (int i = 0; i < op->n_attrs; i++)
         set_attr(g, node, &op->attrs[i]);
@@ -216,7 +233,8 @@ static void check_known(const struct graph *graph, const struct graph_shapes *sh
             check_shape(graph_shapes_of(shapes, node, i));
             (void)graph_shapes_bytes(shapes, node, i);
             if (value)
-                CHECK(tensor_has_value(value) && shape_is_compatible(tensor_shape(value), graph_shapes_of(shapes, node, i)));
+                CHECK(tensor_has_value(value) &&
+                      shape_is_compatible(tensor_shape(value), graph_shapes_of(shapes, node, i)));
             if (handle)
                 check_shape(handle->shape);
         }
@@ -232,14 +250,17 @@ static void infer(const struct graph *graph, struct graph_shapes *shapes, bool r
     if (!st)
         check_known(graph, shapes);
     else
-        CHECK(refuses && status_code(st) != STATUS_INTERNAL && strstr(status_message(st), "{{node "));
+        CHECK(refuses && status_code(st) != STATUS_INTERNAL &&
+              strstr(status_message(st), "{{node "));
     status_unref(st);
 }
 
-static void check_alike(const struct graph *graph, const struct graph_shapes *a, const struct graph_shapes *b) {
+static void check_alike(const struct graph *graph, const struct graph_shapes *a,
+                        const struct graph_shapes *b) {
     for (int id = 0; id < graph->n_nodes; id++)
         for (int i = 0; !graph->nodes[id]->is_removed && i < graph->nodes[id]->n_outputs; i++)
-            CHECK(shape_equal(graph_shapes_of(a, graph->nodes[id], i), graph_shapes_of(b, graph->nodes[id], i)));
+            CHECK(shape_equal(graph_shapes_of(a, graph->nodes[id], i),
+                              graph_shapes_of(b, graph->nodes[id], i)));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

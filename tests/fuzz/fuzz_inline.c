@@ -1,4 +1,5 @@
-/* Functions from strangers: a graph that was taken is inlined whole or refused; what comes out keeps a graph's invariants. */
+/* Functions from strangers: a graph that was taken is inlined whole or refused; what comes out
+ * keeps a graph's invariants. */
 #include <stdlib.h>
 
 #include "common/graph/graph_proto.h"
@@ -6,7 +7,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static struct status *run(struct compilation *c, struct span bytes, const struct graph_limits *limits, struct signature *signature) {
+static struct status *run(struct compilation *c, struct span bytes,
+                          const struct graph_limits *limits, struct signature *signature) {
     bool changed;
     TRY(graph_add_graphdef(&c->graph, bytes, limits));
     signature->targets = arena_array(&c->arena, const char *, c->graph.n_nodes + 1);

@@ -1,8 +1,9 @@
-/* Names from strangers: what a step feeds, fetches and runs, as any bytes, against a graph on two tasks. A signature compiles, whatever
- * passes run, or is refused with a client's error.
+/* Names from strangers: what a step feeds, fetches and runs, as any bytes, against a graph on
+ * two tasks. A signature compiles, whatever passes run, or is refused with a client's error.
  *
  *   input   a byte that switches passes off (bit 0 fold, 1 cse) and makes a partial run (bit 3); then lines:
- *           "<name" feed, ">name" fetch, "!name" target, "=from to" connection; others are targets as they are */
+ *           "<name" feed, ">name" fetch, "!name" target, "=from to" connection; others are
+ *           targets as they are */
 #include "common/graph/graph_text.h"
 #include "master/compile/compile.h"
 
@@ -41,9 +42,11 @@ static void start(void) {
     graph_init(&parsed);
     devices = device_table_new();
     device_table_add(devices, "/job:worker/replica:0/task:0", "127.0.0.1:1", "", 1);
-    device_table_add_device(devices, "/job:worker/replica:0/task:0/device:CPU:0", "CPU", 1 << 30, 1, "");
+    device_table_add_device(devices, "/job:worker/replica:0/task:0/device:CPU:0", "CPU", 1 << 30, 1,
+                            "");
     device_table_add(devices, "/job:ps/replica:0/task:0", "127.0.0.1:2", "", 2);
-    device_table_add_device(devices, "/job:ps/replica:0/task:0/device:CPU:0", "CPU", 1 << 30, 2, "");
+    device_table_add_device(devices, "/job:ps/replica:0/task:0/device:CPU:0", "CPU", 1 << 30, 2,
+                            "");
     device_table_finish(devices);
     struct status *st = graph_parse(text, &parsed);
     CHECK(!st);
@@ -68,7 +71,8 @@ static void add_line(struct signature *s, const char *line, struct arena *arena)
     } else if (line[0] == '>') {
         s->fetches[s->n_fetches++] = line + 1;
     } else if (line[0] == '=' && (blank = strchr(line, ' '))) {
-        s->connect_from[s->n_connections] = arena_strndup(arena, line + 1, (size_t)(blank - line - 1));
+        s->connect_from[s->n_connections] =
+            arena_strndup(arena, line + 1, (size_t)(blank - line - 1));
         s->connect_to[s->n_connections++] = blank + 1;
     } else {
         s->targets[s->n_targets++] = line[0] == '!' ? line + 1 : line;
@@ -79,7 +83,8 @@ static void check_endpoint(const char *line) {
     struct span name;
     int index;
     if (endpoint_parse(span_of(line), &name, &index))
-        CHECK(name.len > 0 && index >= CONTROL_EDGE && name.data >= line && name.data + name.len <= line + strlen(line));
+        CHECK(name.len > 0 && index >= CONTROL_EDGE && name.data >= line &&
+              name.data + name.len <= line + strlen(line));
 }
 
 static void check_compiled(const struct compiled *compiled, const struct signature *s) {
@@ -100,7 +105,11 @@ static void check_compiled(const struct compiled *compiled, const struct signatu
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const char *disabled[3];
     const char *lists[5][MAX_LINES];
-    struct signature s = {.feeds = lists[0], .fetches = lists[1], .targets = lists[2], .connect_from = lists[3], .connect_to = lists[4]};
+    struct signature s = {.feeds = lists[0],
+                          .fetches = lists[1],
+                          .targets = lists[2],
+                          .connect_from = lists[3],
+                          .connect_to = lists[4]};
     struct compile_options options;
     struct compiled *compiled = NULL;
     struct arena arena;

@@ -1,10 +1,11 @@
-/* A client's requests, each message with any bytes, against a master and a worker in this process: sessions, steps, partial runs,
- * callables, resets, all that a master answers. What a request does is done for real, then the client goes, and everything must be gone.
+/* A client's requests, each message with any bytes, against a master and a worker in this
+ * process: sessions, steps, partial runs, callables, resets, all that a master answers. What a
+ * request does is done for real, then the client goes, and everything must be gone.
  *
  *   input   calls, one after the other: a byte that says what (see CALL_), the length of the body (16 bits; cut off at the end), the body
  *
- * Before the first of them a session with a small graph is there. Handles are random, so a call can ask that the newest session's, and its
- * newest partial run's, be added to its body. */
+ * Before the first of them a session with a small graph is there. Handles are random, so a call
+ * can ask that the newest session's, and its newest partial run's, be added to its body. */
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -29,8 +30,9 @@ enum {
 };
 enum { MAX_CALLS = 32, MAX_TURNS = 400, LIMIT_BYTES = 64 << 20 };
 
-static const char *const methods[] = {"RunStep",         "CreateSession", "ExtendSession", "CloseSession",    "ListDevices", "Reset",
-                                      "PartialRunSetup", "MakeCallable",  "RunCallable",   "ReleaseCallable", "NoSuch"};
+static const char *const methods[] = {
+    "RunStep",         "CreateSession", "ExtendSession", "CloseSession",    "ListDevices", "Reset",
+    "PartialRunSetup", "MakeCallable",  "RunCallable",   "ReleaseCallable", "NoSuch"};
 
 static const char text[] = "x = Placeholder() {dtype=float}\n"
                            "v = VariableV2() {dtype=float, shape=[2]}\n"
@@ -53,7 +55,9 @@ static const char text[] = "x = Placeholder() {dtype=float}\n"
 
 /* ---- the cluster ---- */
 
-static struct device device = {.full_name = (char *)"/job:worker/replica:0/task:0/device:CPU:0", .type = "CPU", .incarnation = 1};
+static struct device device = {.full_name = (char *)"/job:worker/replica:0/task:0/device:CPU:0",
+                               .type = "CPU",
+                               .incarnation = 1};
 static struct pool *pool;
 static struct str graphdef;
 
@@ -146,8 +150,15 @@ struct client {
 };
 
 static void frame_begin(struct str *out, size_t len, uint8_t type, uint8_t flags, uint32_t stream) {
-    const uint8_t head[9] = {(uint8_t)(len >> 16),    (uint8_t)(len >> 8),     (uint8_t)len,           type,           flags,
-                             (uint8_t)(stream >> 24), (uint8_t)(stream >> 16), (uint8_t)(stream >> 8), (uint8_t)stream};
+    const uint8_t head[9] = {(uint8_t)(len >> 16),
+                             (uint8_t)(len >> 8),
+                             (uint8_t)len,
+                             type,
+                             flags,
+                             (uint8_t)(stream >> 24),
+                             (uint8_t)(stream >> 16),
+                             (uint8_t)(stream >> 8),
+                             (uint8_t)stream};
     str_add_bytes(out, head, sizeof(head));
 }
 
@@ -182,7 +193,8 @@ static void say_hello(struct client *client, struct loop *loop) {
     send_all(client, loop, &out);
 }
 
-static void start_call(struct client *client, struct loop *loop, const char *method, struct span body) {
+static void start_call(struct client *client, struct loop *loop, const char *method,
+                       struct span body) {
     enum { MAX_FRAME_BYTES = 16384 };
     struct str headers = STR_INIT, out = STR_INIT, path = STR_INIT, message = STR_INIT;
     uint32_t stream = 2 * client->n_calls++ + 1;
@@ -194,7 +206,8 @@ static void start_call(struct client *client, struct loop *loop, const char *met
     add_literal(&headers, "content-type", "application/grpc");
     frame_begin(&out, headers.len, 1, 4, stream);
     str_add_bytes(&out, headers.data, headers.len);
-    const uint8_t prefix[5] = {0, 0, (uint8_t)(body.len >> 16), (uint8_t)(body.len >> 8), (uint8_t)body.len};
+    const uint8_t prefix[5] = {0, 0, (uint8_t)(body.len >> 16), (uint8_t)(body.len >> 8),
+                               (uint8_t)body.len};
     str_add_bytes(&message, prefix, sizeof(prefix));
     str_add_bytes(&message, body.data, body.len);
     for (size_t at = 0; at < message.len; at += MAX_FRAME_BYTES) {
@@ -224,7 +237,8 @@ static void read_frames(struct client *client) {
     while ((n = recv(client->fd, bytes, sizeof(bytes), MSG_DONTWAIT)) > 0)
         str_add_bytes(&client->in, bytes, (size_t)n);
     const uint8_t *at = (const uint8_t *)client->in.data, *end = at + client->in.len;
-    while (end - at >= 9 && (size_t)(end - at) >= 9 + ((size_t)at[0] << 16 | (size_t)at[1] << 8 | at[2])) {
+    while (end - at >= 9 &&
+           (size_t)(end - at) >= 9 + ((size_t)at[0] << 16 | (size_t)at[1] << 8 | at[2])) {
         bool is_end = at[3] == 3 || ((at[3] == 0 || at[3] == 1) && (at[4] & 1));
         client->n_ended += is_end;
         at += 9 + ((size_t)at[0] << 16 | (size_t)at[1] << 8 | at[2]);
@@ -248,7 +262,9 @@ static void await_replies(struct client *client, struct loop *loop, int max_turn
 /* ---- a conversation ---- */
 
 static const struct session *newest_session(const struct service *service) {
-    return list_is_empty(&service->sessions) ? NULL : LIST_ENTRY(service->sessions.prev, struct session, link);
+    return list_is_empty(&service->sessions)
+               ? NULL
+               : LIST_ENTRY(service->sessions.prev, struct session, link);
 }
 
 static void add_handles(const struct service *service, uint8_t what, struct str *body) {
@@ -258,7 +274,8 @@ static void add_handles(const struct service *service, uint8_t what, struct str 
     void *value;
     if (session && what & CALL_HAS_SESSION)
         proto_add_bytes(body, 1, session->handle, strlen(session->handle));
-    if (session && what & CALL_HAS_PARTIAL && strmap_next(&session->partial_runs, &cursor, &handle, &value))
+    if (session && what & CALL_HAS_PARTIAL &&
+        strmap_next(&session->partial_runs, &cursor, &handle, &value))
         proto_add_bytes(body, 6, handle.data, handle.len);
 }
 
@@ -277,12 +294,14 @@ static void create_first_session(struct cluster *c, struct client *client) {
 static void converse(struct cluster *c, struct client *client, struct span in) {
     for (int i = 0; i < MAX_CALLS && in.len > 0; i++) {
         uint8_t what = (uint8_t)in.data[0];
-        size_t room = in.len - MIN(in.len, (size_t)3), len = room ? (size_t)(uint8_t)in.data[1] | (size_t)(uint8_t)in.data[2] << 8 : 0;
+        size_t room = in.len - MIN(in.len, (size_t)3),
+               len = room ? (size_t)(uint8_t)in.data[1] | (size_t)(uint8_t)in.data[2] << 8 : 0;
         struct str body = STR_INIT;
         len = MIN(len, room);
         str_add_bytes(&body, in.data + (in.len - room), len);
         add_handles(c->master, what, &body);
-        start_call(client, c->loop, methods[(what & CALL_METHOD) % ARRAY_LEN(methods)], (struct span){str_text(&body), body.len});
+        start_call(client, c->loop, methods[(what & CALL_METHOD) % ARRAY_LEN(methods)],
+                   (struct span){str_text(&body), body.len});
         if (what & CALL_IS_AWAITED)
             await_replies(client, c->loop, MAX_TURNS);
         if (what & CALL_IS_CANCELLED)

@@ -1,4 +1,5 @@
-/* Blocks of tables from strangers, past their checksums: entries, restarts, Snappy, ordered codes.
+/* Blocks of tables from strangers, past their checksums: entries, restarts, Snappy, ordered
+ * codes.
  *
  *   input   the block's type (0 plain, 1 Snappy, others unknown), then its bytes. Around it stands a sound table. */
 #include "common/io/crc32c.h"
@@ -48,7 +49,8 @@ static void look_at_key(struct span key) {
         struct tensor_slice back;
         struct str name_back = STR_INIT;
         tensor_slice_add_key((struct span){str_text(&name), name.len}, &slice, &again);
-        CHECK(tensor_slice_from_key((struct span){again.data, again.len}, &arena, &name_back, &back));
+        CHECK(
+            tensor_slice_from_key((struct span){again.data, again.len}, &arena, &name_back, &back));
         CHECK(tensor_slice_equal(&slice, &back));
         str_fini(&name_back);
     }
@@ -63,7 +65,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct str file = STR_INIT;
     struct table_reader reader;
     struct table_iter iter;
-    build(&file, (struct span){(const char *)data + 1, size > 0 ? size - 1 : 0}, size > 0 ? (char)data[0] : 0);
+    build(&file, (struct span){(const char *)data + 1, size > 0 ? size - 1 : 0},
+          size > 0 ? (char)data[0] : 0);
     struct status *st = file_sink_open(&sink, &sim->fs, "d/t");
     CHECK(!st);
     st = file_sink_write(&sink, file.data, file.len);

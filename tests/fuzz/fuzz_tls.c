@@ -1,5 +1,5 @@
-/* What strangers may say to TLS: PEM files, certificates whose names are looked at, and the bytes of a handshake, to a server and to a
- * client. The first byte says which. */
+/* What strangers may say to TLS: PEM files, certificates whose names are looked at, and the
+ * bytes of a handshake, to a server and to a client. The first byte says which. */
 #include <openssl/x509.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -29,9 +29,11 @@ static void start(void) {
         snprintf(path[i], sizeof(path[i]), "%s/%s", directory, endings[i]);
     check(tls_authority_new("fuzz", 86400, &authority));
     check(tls_authority_save(authority, path[0], path[1]));
-    struct tls_cert_request request = {.common_name = "own", .names = &name, .n_names = 1, .lifetime_s = 86400};
+    struct tls_cert_request request = {
+        .common_name = "own", .names = &name, .n_names = 1, .lifetime_s = 86400};
     check(tls_authority_issue(authority, &request, path[2], path[3]));
-    struct tls_options options = {.cert_file = path[2], .key_file = path[3], .ca_file = path[0], .protocol = TLS_ALPN_WIRE};
+    struct tls_options options = {
+        .cert_file = path[2], .key_file = path[3], .ca_file = path[0], .protocol = TLS_ALPN_WIRE};
     check(tls_new(&options, &tls));
     tls_authority_free(authority);
     for (int i = 0; i < 4; i++)
@@ -79,7 +81,9 @@ static void try_certificate(const uint8_t *data, size_t size) {
     X509_free(cert);
 }
 
-static void drop_output(struct tls_stream *stream) { tls_stream_sent(stream, tls_stream_output(stream).len); }
+static void drop_output(struct tls_stream *stream) {
+    tls_stream_sent(stream, tls_stream_output(stream).len);
+}
 
 static void try_handshake(const uint8_t *data, size_t size, bool is_server) {
     struct tls_stream *stream = tls_stream_new(tls, is_server, "somebody");
@@ -87,7 +91,8 @@ static void try_handshake(const uint8_t *data, size_t size, bool is_server) {
     tls_stream_shake(stream);
     for (size_t at = 0; at < size; at += STEP_BYTES) {
         tls_stream_feed(stream, data + at, MIN(size - at, (size_t)STEP_BYTES));
-        CHECK(tls_stream_decrypt(stream, plain, sizeof(plain)) <= 0); /* nobody gets this far without a key */
+        /* nobody gets this far without a key */
+        CHECK(tls_stream_decrypt(stream, plain, sizeof(plain)) <= 0);
         drop_output(stream);
     }
     tls_stream_feed_end(stream);

@@ -1,5 +1,6 @@
-/* A stranger's bytes on the worker wire, against a whole worker's service in this process. The first byte says who the stranger claims to
- * be: 0 nobody yet (the bytes begin with a Hello, or not), 1 a master, 2 another task, 3 another task that maps this one's arena. */
+/* A stranger's bytes on the worker wire, against a whole worker's service in this process. The
+ * first byte says who the stranger claims to be: 0 nobody yet (the bytes begin with a Hello, or
+ * not), 1 a master, 2 another task, 3 another task that maps this one's arena. */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -15,9 +16,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 enum { MASTER = 1, PEER_INCARNATION = 2, MAX_TURNS = 10000 };
 
 static struct loop *loop;
-static struct worker_service *service; /* a fresh one for each input: handles and step ids begin anew */
+/* a fresh one for each input: handles and step ids begin anew */
+static struct worker_service *service;
 static struct shm_arena *arena;
-static struct device device = {.full_name = (char *)"/job:worker/replica:0/task:0/device:CPU:0", .type = "CPU", .incarnation = 1};
+static struct device device = {.full_name = (char *)"/job:worker/replica:0/task:0/device:CPU:0",
+                               .type = "CPU",
+                               .incarnation = 1};
 
 static void start(void) {
     struct worker_options options;
@@ -43,7 +47,8 @@ static void start(void) {
     options.max_feed_bytes = 1 << 20;
     st = worker_service_new(loop, &options, &service);
     CHECK(!st);
-    st = peer_table_know(service->peers, "/job:ps/replica:0/task:0", "127.0.0.1:1", "", PEER_INCARNATION, &peer);
+    st = peer_table_know(service->peers, "/job:ps/replica:0/task:0", "127.0.0.1:1", "",
+                         PEER_INCARNATION, &peer);
     CHECK(!st);
 }
 
@@ -63,7 +68,8 @@ static void send_hello(int fd, const char *task, uint64_t incarnation, unsigned 
     struct str hello = STR_INIT;
     char header[WIRE_HEADER_BYTES];
     peer_hello_write(&hello, task, incarnation, channel, 0);
-    wire_header_write(&(struct wire_header){.type = WIRE_HELLO, .meta_len = (uint32_t)hello.len}, header);
+    wire_header_write(&(struct wire_header){.type = WIRE_HELLO, .meta_len = (uint32_t)hello.len},
+                      header);
     CHECK(send(fd, header, sizeof(header), MSG_NOSIGNAL) == sizeof(header));
     CHECK(send(fd, hello.data, hello.len, MSG_NOSIGNAL) == (ssize_t)hello.len);
     str_fini(&hello);
@@ -85,7 +91,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     int fd = connect_to_service();
     int who = data[0] % 4;
     if (who > 0)
-        send_hello(fd, who == 1 ? "master" : "/job:ps/replica:0/task:0", who == 1 ? MASTER : PEER_INCARNATION,
+        send_hello(fd, who == 1 ? "master" : "/job:ps/replica:0/task:0",
+                   who == 1 ? MASTER : PEER_INCARNATION,
                    who == 3 ? TRANSPORT_ARENA : TRANSPORT_CONTROL);
     data++;
     size--;

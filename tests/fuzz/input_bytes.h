@@ -1,4 +1,5 @@
-/* The fuzzer's bytes, taken from the front: what a target makes its choices and its texts of. Zeros and nothing once they are used up. */
+/* The fuzzer's bytes, taken from the front: what a target makes its choices and its texts of.
+ * Zeros and nothing once they are used up. */
 #ifndef MILLRACE_TESTS_FUZZ_INPUT_BYTES_H
 #define MILLRACE_TESTS_FUZZ_INPUT_BYTES_H
 

@@ -1,4 +1,5 @@
-/* Runs a fuzz target over the files of the folders named, as an ordinary test: corpora hold the bugs that were found. */
+/* Runs a fuzz target over the files of the folders named, as an ordinary test: corpora hold the
+ * bugs that were found. */
 #include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -13,7 +14,8 @@ static int replay_file(const char *path) {
         return 0;
     size_t size = fread(bytes, 1, sizeof(bytes), file);
     fclose(file);
-    uint8_t *copy = malloc(size ? size : 1); /* of its exact size, so that a sanitizer sees the end */
+    /* of its exact size, so that a sanitizer sees the end */
+    uint8_t *copy = malloc(size ? size : 1);
     for (size_t i = 0; i < size; i++)
         copy[i] = bytes[i];
     LLVMFuzzerTestOneInput(copy, size);

@@ -1,4 +1,5 @@
-/* Two tasks in two processes that exchange values over a real RDMA device: run in the guest of tests/rdma.
+/* Two tasks in two processes that exchange values over a real RDMA device: run in the guest of
+ * tests/rdma.
  *
  *   rdma_tasks values MB     both ways, checked element by element
  *   rdma_tasks kill MB       the receiver is killed in the midst of a write, and then the sender
@@ -17,7 +18,8 @@
 #include "rpc/rdma/rdma_in.h"
 #include "tests/unit/worker/two_tasks.h"
 
-static const char *const parent_name = "/job:ps/replica:0/task:0", *const child_name = "/job:worker/replica:0/task:0";
+static const char *const parent_name = "/job:ps/replica:0/task:0",
+                         *const child_name = "/job:worker/replica:0/task:0";
 enum { N_EDGES = 4 }; /* of the values that are under way when a task is killed */
 
 static struct loop *loop;
@@ -91,12 +93,16 @@ static void show_page(void) {
     fflush(stdout);
 }
 
-static bool is_ready(const void *arg) { return says("\"to\":\"ready\",\"from\":\"ready\",\"written\""); }
+static bool is_ready(const void *arg) {
+    return says("\"to\":\"ready\",\"from\":\"ready\",\"written\"");
+}
 static bool is_lost(const void *arg) { return task.n_lost > 0; }
 
 /* ---- values ---- */
 
-static int64_t element(int64_t i, uint64_t step) { return (int64_t)((uint64_t)i * 0x9e3779b97f4a7c15ull + step); }
+static int64_t element(int64_t i, uint64_t step) {
+    return (int64_t)((uint64_t)i * 0x9e3779b97f4a7c15ull + step);
+}
 
 static void make(struct tensor *t, uint64_t step) {
     *t = TENSOR_INIT;
@@ -118,7 +124,8 @@ static bool has_come(const void *wait) { return ((const struct wait *)wait)->n_c
 
 static void begin_receive_edge(uint64_t step, uint32_t edge, struct wait *wait) {
     const char *other = peer_name(task.other);
-    struct plan_channel channel = {.edge = edge, .tensor_name = "v:0", .peer_task = other, .dtype = DT_INT64};
+    struct plan_channel channel = {
+        .edge = edge, .tensor_name = "v:0", .peer_task = other, .dtype = DT_INT64};
     struct rendezvous *rendezvous = rendezvous_open(task.rendezvous, step);
     memset(wait, 0, sizeof(*wait));
     wait->recv.on_value = wait_on_value;
@@ -137,7 +144,8 @@ static void receive(uint64_t step) {
 }
 
 static void send_edge(uint64_t step, uint32_t edge, const struct tensor *value) {
-    struct plan_channel channel = {.edge = edge, .tensor_name = "v:0", .peer_task = peer_name(task.other), .dtype = DT_INT64};
+    struct plan_channel channel = {
+        .edge = edge, .tensor_name = "v:0", .peer_task = peer_name(task.other), .dtype = DT_INT64};
     struct rendezvous *rendezvous = rendezvous_open(task.rendezvous, step);
     struct tensor copy;
     tensor_copy(&copy, value);
@@ -181,7 +189,8 @@ static void child_send(void) {
         loop_turn(loop);
 }
 
-static void start_both(enum rdma_mode parent_mode, enum rdma_mode child_mode, void (*run_child)(void)) {
+static void start_both(enum rdma_mode parent_mode, enum rdma_mode child_mode,
+                       void (*run_child)(void)) {
     CHECK(pipe(to_child) == 0 && pipe(to_parent) == 0);
     child = fork(); /* before there is a loop, a device or a thread */
     CHECK(child >= 0);
@@ -217,8 +226,10 @@ static void case_values(void) {
     char words[100];
     start_both(RDMA_PREFER, RDMA_PREFER, child_echo);
     exchange();
-    snprintf(words, sizeof(words), "\"written\":1,\"written_bytes\":%lld,\"landed\":1,\"landed_bytes\":%lld,\"tcp_instead\":0",
-             (long long)n_elements * 8, (long long)n_elements * 8);
+    snprintf(
+        words, sizeof(words),
+        "\"written\":1,\"written_bytes\":%lld,\"landed\":1,\"landed_bytes\":%lld,\"tcp_instead\":0",
+        (long long)n_elements * 8, (long long)n_elements * 8);
     show_page();
     CHECK(says(words) && says("\"transport\":\"rdma\"") && says("\"bulk\":false"));
     struct str page = STR_INIT;
@@ -232,7 +243,8 @@ static void case_values(void) {
 static bool is_writing(const void *arg) { return says("\"written\":0") && !says("\"writing\":0"); }
 static bool is_landing(const void *arg) { return is_ready(NULL) && !says("\"landing\":0"); }
 
-/* How far the writes get until the system has taken the other process apart is its own affair: what matters is what comes after. */
+/* How far the writes get until the system has taken the other process apart is its own affair:
+ * what matters is what comes after. */
 static void case_kill_receiver(void) {
     struct tensor value;
     start_both(RDMA_PREFER, RDMA_PREFER, child_receive);
@@ -290,13 +302,16 @@ static void case_cut(void) {
     CHECK(says("RDMA write: ")); /* and then the verb's words */
     kill_child();
     end_task();
-    CHECK(system("ip link set dummy0 up && ip addr add 10.77.0.1/24 dev dummy0 2> /dev/null; true") == 0);
+    CHECK(
+        system("ip link set dummy0 up && ip addr add 10.77.0.1/24 dev dummy0 2> /dev/null; true") ==
+        0);
 }
 
 static void case_refused(void) {
     start_both(RDMA_PREFER, RDMA_OFF, child_echo);
     exchange();
-    CHECK(says("\"to\":\"it says: switched off\"") && says("\"transport\":\"tcp\"") && says("\"written\":0"));
+    CHECK(says("\"to\":\"it says: switched off\"") && says("\"transport\":\"tcp\"") &&
+          says("\"written\":0"));
     kill_child();
     end_task();
 }
@@ -306,7 +321,8 @@ static void case_required(void) {
     peer_connect(task.other);
     turn_until(is_lost, NULL);
     printf("%s\n", str_text(&task.lost_why));
-    CHECK(task.lost_code == STATUS_FAILED_PRECONDITION && strstr(str_text(&task.lost_why), "RDMA is required here (--rdma=require)"));
+    CHECK(task.lost_code == STATUS_FAILED_PRECONDITION &&
+          strstr(str_text(&task.lost_why), "RDMA is required here (--rdma=require)"));
     kill_child();
     end_task();
 }
@@ -326,29 +342,50 @@ struct line {
     struct str why;
 };
 
-static void on_written(void *owner, struct rdma_transfer *transfer) { ((struct line *)owner)->is_written = true; }
-static void on_out_refused(void *owner, struct rdma_transfer *transfer, struct status *why) { CHECK(!why); }
+static void on_written(void *owner, struct rdma_transfer *transfer) {
+    ((struct line *)owner)->is_written = true;
+}
+static void on_out_refused(void *owner, struct rdma_transfer *transfer, struct status *why) {
+    CHECK(!why);
+}
 static void on_out_failed(void *owner, struct status *why) {
     struct line *line = owner;
     line->is_over = true;
     str_add(&line->why, status_message(why));
 }
 static void on_abandoned(struct rdma_transfer *transfer) { CHECK(false); }
-static void on_granted(void *owner, struct rdma_landing *landing) { ((struct line *)owner)->is_granted = true; }
-static void on_in_refused(void *owner, struct rdma_landing *landing, struct status *why) { CHECK(!why); }
-static void on_landed(void *owner, struct rdma_landing *landing) { ((struct line *)owner)->is_landed = true; }
-static void on_withdrawn(void *owner, struct rdma_landing *landing) { ((struct line *)owner)->is_withdrawn = true; }
+static void on_granted(void *owner, struct rdma_landing *landing) {
+    ((struct line *)owner)->is_granted = true;
+}
+static void on_in_refused(void *owner, struct rdma_landing *landing, struct status *why) {
+    CHECK(!why);
+}
+static void on_landed(void *owner, struct rdma_landing *landing) {
+    ((struct line *)owner)->is_landed = true;
+}
+static void on_withdrawn(void *owner, struct rdma_landing *landing) {
+    ((struct line *)owner)->is_withdrawn = true;
+}
 static void on_in_failed(void *owner, struct status *why) {}
 
-static const struct rdma_out_handlers out_handlers = {
-    .on_written = on_written, .on_refused = on_out_refused, .on_failed = on_out_failed, .on_abandoned = on_abandoned};
-static const struct rdma_in_handlers in_handlers = {
-    .on_granted = on_granted, .on_refused = on_in_refused, .on_landed = on_landed, .on_withdrawn = on_withdrawn, .on_failed = on_in_failed};
+static const struct rdma_out_handlers out_handlers = {.on_written = on_written,
+                                                      .on_refused = on_out_refused,
+                                                      .on_failed = on_out_failed,
+                                                      .on_abandoned = on_abandoned};
+static const struct rdma_in_handlers in_handlers = {.on_granted = on_granted,
+                                                    .on_refused = on_in_refused,
+                                                    .on_landed = on_landed,
+                                                    .on_withdrawn = on_withdrawn,
+                                                    .on_failed = on_in_failed};
 
 static bool is_granted(const void *line) { return ((const struct line *)line)->is_granted; }
-static bool is_landed(const void *line) { return ((const struct line *)line)->is_landed && ((const struct line *)line)->is_written; }
+static bool is_landed(const void *line) {
+    return ((const struct line *)line)->is_landed && ((const struct line *)line)->is_written;
+}
 static bool is_over(const void *line) { return ((const struct line *)line)->is_over; }
-static bool is_withdrawn(const void *line) { return ((const struct line *)line)->is_withdrawn || ((const struct line *)line)->is_landed; }
+static bool is_withdrawn(const void *line) {
+    return ((const struct line *)line)->is_withdrawn || ((const struct line *)line)->is_landed;
+}
 
 static void open_line(struct line *line) {
     struct rdma_address out_address, in_address;
@@ -377,7 +414,8 @@ static void open_line(struct line *line) {
 static void write_to(struct line *line, uint32_t key, size_t size_bytes) {
     struct rdma_place place = line->landing.place;
     place.key = key;
-    rdma_out_write(&line->out, &line->transfer, &place, line->source, line->source->data, size_bytes);
+    rdma_out_write(&line->out, &line->transfer, &place, line->source, line->source->data,
+                   size_bytes);
 }
 
 /* The receiver's end is closed last: what it granted is withdrawn then. */

@@ -5,23 +5,29 @@
 #include "tests/sim/client.h"
 #include "tests/sim/faults.h"
 
-/* Two structs have the name: the master's idea of a task's process, and the worker's of its master. They are apart. */
+/* Two structs have the name: the master's idea of a task's process, and the worker's of its
+ * master. They are apart. */
 #include "worker/exchange/rendezvous_internal.h"
 #include "worker/service/service_internal.h"
 
-/* A silent task is lost after three heartbeats of 2 s, at most 8 s; then its step ends within a second. Making a session waits 10 s more.
+/* A silent task is lost after three heartbeats of 2 s, at most 8 s; then its step ends within a
+ * second. Making a session waits 10 s more.
  */
 static const int64_t CALL_ENDS_NS = 10500000000, CREATE_ENDS_NS = 21000000000;
 
 static void check_calls(void) {
     for (int i = 0; i < n_clients; i++) {
         const struct sim_client *client = &clients[i];
-        int64_t limit_ns = client->call && strcmp(client->call, "create") == 0 ? CREATE_ENDS_NS : CALL_ENDS_NS;
-        bool is_excused = faults_disturbed(CLUSTER_FIRST_CLIENT_HOST + i, 0) || faults_disturbed(cluster_master()->host, 0) ||
+        int64_t limit_ns =
+            client->call && strcmp(client->call, "create") == 0 ? CREATE_ENDS_NS : CALL_ENDS_NS;
+        bool is_excused = faults_disturbed(CLUSTER_FIRST_CLIENT_HOST + i, 0) ||
+                          faults_disturbed(cluster_master()->host, 0) ||
                           cluster_master_vanished_lately();
         int64_t since_ns = MAX(client->began_ns, faults_last_change_ns());
-        if (client->call && client->process->is_alive && !is_excused && sim_now_ns() - since_ns > limit_ns)
-            sim_fail("%s: %s has had no answer for %.1f s", client->name, client->call, (double)(sim_now_ns() - client->began_ns) / 1e9);
+        if (client->call && client->process->is_alive && !is_excused &&
+            sim_now_ns() - since_ns > limit_ns)
+            sim_fail("%s: %s has had no answer for %.1f s", client->name, client->call,
+                     (double)(sim_now_ns() - client->began_ns) / 1e9);
     }
 }
 
@@ -29,14 +35,18 @@ static void check_grants(const struct cluster_node *node) {
     const struct rendezvous_table *table = node->worker_service->rendezvous;
     int64_t in_flight = atomic_load(&table->in_flight_bytes);
     if (in_flight < 0 || in_flight > table->max_in_flight_bytes)
-        sim_fail("%s has granted %lld bytes and has room for %lld", node->name, (long long)in_flight,
-                 (long long)table->max_in_flight_bytes);
-    int64_t ahead = atomic_load(&table->ahead_bytes), ahead_room = table->max_in_flight_bytes / RENDEZVOUS_AHEAD_SHARE;
+        sim_fail("%s has granted %lld bytes and has room for %lld", node->name,
+                 (long long)in_flight, (long long)table->max_in_flight_bytes);
+    int64_t ahead = atomic_load(&table->ahead_bytes),
+            ahead_room = table->max_in_flight_bytes / RENDEZVOUS_AHEAD_SHARE;
     if (ahead < 0 || ahead > ahead_room)
-        sim_fail("%s has granted %lld bytes ahead and has room for %lld", node->name, (long long)ahead, (long long)ahead_room);
+        sim_fail("%s has granted %lld bytes ahead and has room for %lld", node->name,
+                 (long long)ahead, (long long)ahead_room);
 }
 
-static bool is_up(const struct cluster_node *node) { return node->process->is_alive && (node->worker_service || node->master_service); }
+static bool is_up(const struct cluster_node *node) {
+    return node->process->is_alive && (node->worker_service || node->master_service);
+}
 
 static void look(void *arg, uint64_t number) {
     check_calls();
@@ -80,9 +90,12 @@ static void check_worker(const struct cluster_node *node) {
             struct peer *peer = peer_find(service->peers, cluster.nodes[i].name);
             if (!peer)
                 continue;
-            expect_none(node->name, "bytes granted to a peer", atomic_load(peer_in_flight_bytes(peer)));
-            expect_none(node->name, "bytes granted to a peer ahead", atomic_load(peer_ahead_bytes(peer)));
-            expect_none(node->name, "grants ahead that a peer has sent", atomic_load(peer_n_held_ahead(peer)));
+            expect_none(node->name, "bytes granted to a peer",
+                        atomic_load(peer_in_flight_bytes(peer)));
+            expect_none(node->name, "bytes granted to a peer ahead",
+                        atomic_load(peer_ahead_bytes(peer)));
+            expect_none(node->name, "grants ahead that a peer has sent",
+                        atomic_load(peer_n_held_ahead(peer)));
         }
 }
 
@@ -97,15 +110,18 @@ static void check_master(const struct cluster_node *node) {
         const struct task *task = tasks_at(service->tasks, i);
         const struct heartbeat *heartbeat = &task->health.heartbeat;
         expect_none(node->name, "calls to a task", (int64_t)task->calls.n_entries);
-        if (task->state != TASK_READY || sim_now_ns() - heartbeat->heard_ns > 2 * heartbeat->interval_ns)
-            sim_fail("%s has heard nothing from %s for %.1f s", node->name, task->name, (double)(sim_now_ns() - heartbeat->heard_ns) / 1e9);
+        if (task->state != TASK_READY ||
+            sim_now_ns() - heartbeat->heard_ns > 2 * heartbeat->interval_ns)
+            sim_fail("%s has heard nothing from %s for %.1f s", node->name, task->name,
+                     (double)(sim_now_ns() - heartbeat->heard_ns) / 1e9);
     }
 }
 
 void checks_at_rest(void) {
     for (int i = 0; i < cluster.n_nodes; i++) {
         if (!is_up(&cluster.nodes[i]))
-            sim_fail("%s does not run at the end; it exited with %d", cluster.nodes[i].name, cluster.nodes[i].exit_code);
+            sim_fail("%s does not run at the end; it exited with %d", cluster.nodes[i].name,
+                     cluster.nodes[i].exit_code);
         if (i == 0)
             check_master(&cluster.nodes[i]);
         else
@@ -117,6 +133,7 @@ void checks_no_memory(void) {
     for (int i = 1; i < cluster.n_nodes; i++) {
         const struct worker_service *service = cluster.nodes[i].worker_service;
         for (int d = 0; d < service->options.n_devices; d++)
-            expect_none(cluster.nodes[i].name, "bytes of tensors", atomic_load(&service->options.devices[d].allocator->in_use_bytes));
+            expect_none(cluster.nodes[i].name, "bytes of tensors",
+                        atomic_load(&service->options.devices[d].allocator->in_use_bytes));
     }
 }

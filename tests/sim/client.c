@@ -1,4 +1,5 @@
-/* What a client does: a seeded choice of steps until faults are over; then steps that have to flow, and the end. */
+/* What a client does: a seeded choice of steps until faults are over; then steps that have to
+ * flow, and the end. */
 #include "tests/sim/client.h"
 
 #include <stdio.h>
@@ -25,11 +26,14 @@ struct place {
 };
 
 static struct place draw_place(void) {
-    return (struct place){.k = (int)sim_below((uint64_t)cluster.n_ps), .w = (int)sim_below((uint64_t)cluster.n_workers)};
+    return (struct place){.k = (int)sim_below((uint64_t)cluster.n_ps),
+                          .w = (int)sim_below((uint64_t)cluster.n_workers)};
 }
 
 static uint32_t bit_of(const struct cluster_node *node) { return 1u << (node - cluster.nodes); }
-static uint32_t tasks_of(struct place at) { return bit_of(cluster_ps(at.k)) | bit_of(cluster_worker(at.w)); }
+static uint32_t tasks_of(struct place at) {
+    return bit_of(cluster_ps(at.k)) | bit_of(cluster_worker(at.w));
+}
 
 static const char *name_of(char *buffer, size_t size, const char *prefix, struct place at) {
     snprintf(buffer, size, "%s%d_%d", prefix, at.k, at.w);
@@ -51,33 +55,41 @@ static void review(struct sim_client *client, int k) {
 static enum model_outcome outcome_of(const struct sim_client *client, bool is_done) {
     if (is_done)
         return MODEL_DONE;
-    bool is_unset = TF_GetCode(client->status) == TF_FAILED_PRECONDITION && strstr(TF_Message(client->status), "uninitialized");
+    bool is_unset = TF_GetCode(client->status) == TF_FAILED_PRECONDITION &&
+                    strstr(TF_Message(client->status), "uninitialized");
     return is_unset ? MODEL_WAS_UNSET : MODEL_UNKNOWN;
 }
 
-static void learn(struct sim_client *client, struct model *model, const struct client_step *step, int k, enum model_op op, bool is_done,
-                  double result) {
+static void learn(struct sim_client *client, struct model *model, const struct client_step *step,
+                  int k, enum model_op op, bool is_done, double result) {
     bool may_be_lost = client_saw_change(client, cluster_ps(k));
     struct model before = *model;
     enum model_outcome outcome = outcome_of(client, is_done);
     client->model_changes[k] = cluster_ps(k)->n_changes;
     if (may_be_lost) { /* the other variable there */
-        struct model *other = model == &client->counters[k] ? &client->large[k] : &client->counters[k];
+        struct model *other =
+            model == &client->counters[k] ? &client->large[k] : &client->counters[k];
         model_lose(other);
     }
     if (model_apply(model, op, step->feed, outcome, (int64_t)result, may_be_lost))
         return;
-    sim_fail("%s: %s at ps %d answers %s, %lld (fed %lld), which cannot be: %d values were possible, %lld to %lld", client->name,
-             step->label, k, outcome == MODEL_DONE ? "OK" : "that it is not initialized", (long long)result, (long long)step->feed,
-             before.n, (long long)before.values[0], (long long)before.values[before.n - 1]);
+    sim_fail("%s: %s at ps %d answers %s, %lld (fed %lld), which cannot be: %d values were "
+             "possible, %lld to %lld",
+             client->name, step->label, k,
+             outcome == MODEL_DONE ? "OK" : "that it is not initialized", (long long)result,
+             (long long)step->feed, before.n, (long long)before.values[0],
+             (long long)before.values[before.n - 1]);
 }
 
 /* ---- steps ---- */
 
 static bool set_counter(struct sim_client *client, struct place at) {
     char target[32];
-    struct client_step step = {
-        .label = "init", .has_feed = true, .feed = client->next_value += 1000, .tasks = tasks_of(at), .n_targets = 1};
+    struct client_step step = {.label = "init",
+                               .has_feed = true,
+                               .feed = client->next_value += 1000,
+                               .tasks = tasks_of(at),
+                               .n_targets = 1};
     step.targets[0] = name_of(target, sizeof(target), "init", at);
     bool is_done = client_run(client, &step);
     learn(client, &client->counters[at.k], &step, at.k, MODEL_SET, is_done, 0);
@@ -86,7 +98,11 @@ static bool set_counter(struct sim_client *client, struct place at) {
 
 static bool add_to_counter(struct sim_client *client, struct place at, int64_t timeout_ms) {
     char fetch[32];
-    struct client_step step = {.label = "add", .has_feed = true, .feed = sim_between(1, 5), .tasks = tasks_of(at), .n_fetches = 1};
+    struct client_step step = {.label = "add",
+                               .has_feed = true,
+                               .feed = sim_between(1, 5),
+                               .tasks = tasks_of(at),
+                               .n_fetches = 1};
     step.fetches[0] = name_of(fetch, sizeof(fetch), "got", at);
     step.timeout_ms = timeout_ms;
     bool is_done = client_run(client, &step);
@@ -118,7 +134,10 @@ static void peek(struct sim_client *client, struct place at) {
 /* Both ps tasks in one step: each does its part once, or the step fails. */
 static void add_to_both(struct sim_client *client, struct place at) {
     char names[2][32];
-    struct client_step step = {.label = "add to both", .has_feed = true, .feed = sim_between(1, 5), .n_fetches = cluster.n_ps};
+    struct client_step step = {.label = "add to both",
+                               .has_feed = true,
+                               .feed = sim_between(1, 5),
+                               .n_fetches = cluster.n_ps};
     for (int k = 0; k < cluster.n_ps; k++) {
         struct place there = {.k = k, .w = at.w};
         step.fetches[k] = name_of(names[k], sizeof(names[k]), "got", there);
@@ -140,7 +159,11 @@ static void add_to_both(struct sim_client *client, struct place at) {
 
 static void put_large(struct sim_client *client, struct place at) {
     char target[32];
-    struct client_step step = {.label = "put", .has_feed = true, .feed = sim_between(1, 1000), .tasks = tasks_of(at), .n_targets = 1};
+    struct client_step step = {.label = "put",
+                               .has_feed = true,
+                               .feed = sim_between(1, 1000),
+                               .tasks = tasks_of(at),
+                               .n_targets = 1};
     step.targets[0] = name_of(target, sizeof(target), "put", at);
     step.timeout_ms = draw_timeout_ms();
     bool is_done = client_run(client, &step);
@@ -149,7 +172,8 @@ static void put_large(struct sim_client *client, struct place at) {
 
 static void take_large(struct sim_client *client, struct place at) {
     char fetch[32];
-    struct client_step step = {.label = "take", .tasks = tasks_of(at), .n_fetches = 1, .timeout_ms = draw_timeout_ms()};
+    struct client_step step = {
+        .label = "take", .tasks = tasks_of(at), .n_fetches = 1, .timeout_ms = draw_timeout_ms()};
     step.fetches[0] = name_of(fetch, sizeof(fetch), "sum", at);
     bool is_done = client_run(client, &step);
     learn(client, &client->large[at.k], &step, at.k, MODEL_READ, is_done, step.values[0]);
@@ -157,8 +181,11 @@ static void take_large(struct sim_client *client, struct place at) {
 
 static void enqueue(struct sim_client *client, struct place at) {
     char target[32];
-    struct client_step step = {
-        .label = "enqueue", .has_feed = true, .tasks = tasks_of(at), .n_targets = 1, .timeout_ms = sim_between(20, 1000)};
+    struct client_step step = {.label = "enqueue",
+                               .has_feed = true,
+                               .tasks = tasks_of(at),
+                               .n_targets = 1,
+                               .timeout_ms = sim_between(20, 1000)};
     step.feed = ++client->next_value + 100000000 * (client->index + 1);
     step.targets[0] = name_of(target, sizeof(target), "enqueue", at);
     u64map_put(&queued, (uint64_t)step.feed, (void *)(uintptr_t)WAS_PUT);
@@ -167,7 +194,10 @@ static void enqueue(struct sim_client *client, struct place at) {
 
 static void dequeue(struct sim_client *client, struct place at) {
     char fetch[32];
-    struct client_step step = {.label = "dequeue", .tasks = tasks_of(at), .n_fetches = 1, .timeout_ms = sim_between(20, 1000)};
+    struct client_step step = {.label = "dequeue",
+                               .tasks = tasks_of(at),
+                               .n_fetches = 1,
+                               .timeout_ms = sim_between(20, 1000)};
     step.fetches[0] = name_of(fetch, sizeof(fetch), "dequeue", at);
     if (!client_run(client, &step))
         return;
@@ -181,12 +211,17 @@ static void dequeue(struct sim_client *client, struct place at) {
 
 static bool run_loop(struct sim_client *client, struct place at, int64_t timeout_ms) {
     char fetch[32];
-    struct client_step step = {.label = "loop", .has_feed = true, .feed = sim_between(0, 30), .tasks = tasks_of(at), .n_fetches = 1};
+    struct client_step step = {.label = "loop",
+                               .has_feed = true,
+                               .feed = sim_between(0, 30),
+                               .tasks = tasks_of(at),
+                               .n_fetches = 1};
     step.fetches[0] = name_of(fetch, sizeof(fetch), "loop", at);
     step.timeout_ms = timeout_ms;
     bool is_done = client_run(client, &step);
     if (is_done && (int64_t)step.values[0] != step.feed)
-        sim_fail("%s: a loop of %lld iterations counted to %g", client->name, (long long)step.feed, step.values[0]);
+        sim_fail("%s: a loop of %lld iterations counted to %g", client->name, (long long)step.feed,
+                 step.values[0]);
     return is_done;
 }
 
@@ -200,14 +235,16 @@ static void run_partial(struct sim_client *client, struct place at) {
     int n_calls = sim_chance(150) ? 1 : 2;
     if (!client_run_partial(client, &step, feeds, values, n_calls))
         return;
-    if ((int64_t)step.values[0] != values[0] + 1 || (n_calls == 2 && (int64_t)step.values[1] != values[0] + 1 + values[1]))
-        sim_fail("%s: a partial run fed %lld and %lld gives %g and %g", client->name, (long long)values[0], (long long)values[1],
-                 step.values[0], step.values[1]);
+    if ((int64_t)step.values[0] != values[0] + 1 ||
+        (n_calls == 2 && (int64_t)step.values[1] != values[0] + 1 + values[1]))
+        sim_fail("%s: a partial run fed %lld and %lld gives %g and %g", client->name,
+                 (long long)values[0], (long long)values[1], step.values[0], step.values[1]);
 }
 
 static void run_bad(struct sim_client *client, struct place at) {
     char fetches[2][32];
-    struct client_step step = {.label = "bad", .has_feed = true, .feed = 7, .tasks = tasks_of(at), .n_fetches = 2};
+    struct client_step step = {
+        .label = "bad", .has_feed = true, .feed = 7, .tasks = tasks_of(at), .n_fetches = 2};
     step.fetches[0] = name_of(fetches[0], sizeof(fetches[0]), "bad", at);
     step.fetches[1] = name_of(fetches[1], sizeof(fetches[1]), "sum", at);
     if (client_run(client, &step))
@@ -226,16 +263,21 @@ static void extend(struct sim_client *client, struct place at) {
 }
 
 static void renew(struct sim_client *client, struct place at) { client_close_session(client); }
-static void add_once(struct sim_client *client, struct place at) { add_to_counter(client, at, draw_timeout_ms()); }
+static void add_once(struct sim_client *client, struct place at) {
+    add_to_counter(client, at, draw_timeout_ms());
+}
 static void read_once(struct sim_client *client, struct place at) { read_counter(client, at); }
-static void loop_once(struct sim_client *client, struct place at) { run_loop(client, at, draw_timeout_ms()); }
+static void loop_once(struct sim_client *client, struct place at) {
+    run_loop(client, at, draw_timeout_ms());
+}
 
 static const struct action {
     void (*act)(struct sim_client *client, struct place at);
     int weight;
 } actions[] = {
-    {add_once, 30}, {read_once, 10}, {peek, 10},       {add_to_both, 10}, {put_large, 10}, {take_large, 10}, {enqueue, 8},
-    {dequeue, 8},   {loop_once, 8},  {run_partial, 6}, {run_bad, 4},      {extend, 3},     {renew, 2},
+    {add_once, 30},   {read_once, 10}, {peek, 10},   {add_to_both, 10}, {put_large, 10},
+    {take_large, 10}, {enqueue, 8},    {dequeue, 8}, {loop_once, 8},    {run_partial, 6},
+    {run_bad, 4},     {extend, 3},     {renew, 2},
 };
 
 static void act(struct sim_client *client) {
@@ -254,7 +296,9 @@ static void act(struct sim_client *client) {
 
 /* ---- a life ---- */
 
-static bool is_time_to_flow(void) { return sim_now_ns() > clients_settled_ns + FLOWS_WITHIN_NS && !cluster_master_vanished_lately(); }
+static bool is_time_to_flow(void) {
+    return sim_now_ns() > clients_settled_ns + FLOWS_WITHIN_NS && !cluster_master_vanished_lately();
+}
 
 /* After the last fault: each pair of tasks has to work again soon, and then always. */
 static void make_sure(struct sim_client *client) {
@@ -266,13 +310,16 @@ static void make_sure(struct sim_client *client) {
                 if (client_ensure_session(client) && add_to_counter(client, at, 0))
                     break;
                 if (is_time_to_flow() && TF_GetCode(client->status) != TF_ABORTED)
-                    sim_fail("%s: %.1f s after the last fault no step flows between ps %d and worker %d: %s", client->name,
-                             (double)(sim_now_ns() - clients_settled_ns) / 1e9, k, w, TF_Message(client->status));
+                    sim_fail("%s: %.1f s after the last fault no step flows between ps %d and "
+                             "worker %d: %s",
+                             client->name, (double)(sim_now_ns() - clients_settled_ns) / 1e9, k, w,
+                             TF_Message(client->status));
                 sim_sleep(100 * SIM_MS);
             }
             if (!read_counter(client, at) || !run_loop(client, at, 0))
                 if (is_time_to_flow())
-                    sim_fail("%s: a step fails though nothing is wrong: %s", client->name, TF_Message(client->status));
+                    sim_fail("%s: a step fails though nothing is wrong: %s", client->name,
+                             TF_Message(client->status));
         }
     }
 }
@@ -310,7 +357,8 @@ void clients_begin(void) {
             model_init(&client->counters[k]);
             model_init(&client->large[k]);
         }
-        client->process = sim_process_new(client->name, CLUSTER_FIRST_CLIENT_HOST + i, live, client);
+        client->process =
+            sim_process_new(client->name, CLUSTER_FIRST_CLIENT_HOST + i, live, client);
     }
 }
 

@@ -1,4 +1,5 @@
-/* Clients of a run: programs on the C client library, each with a session and variables of its own, that check every answer. */
+/* Clients of a run: programs on the C client library, each with a session and variables of its
+ * own, that check every answer. */
 #ifndef MILLRACE_TESTS_SIM_CLIENT_H
 #define MILLRACE_TESTS_SIM_CLIENT_H
 
@@ -26,7 +27,8 @@ struct sim_client {
     /* What is known of each ps task. */
     struct model counters[CLUSTER_MAX_PS], large[CLUSTER_MAX_PS];
     uint64_t model_changes[CLUSTER_MAX_PS]; /* of the task, when they were last looked at */
-    /* The process of each node that this session used last, or was told about; CLIENT_KNOWS_NONE, CLIENT_MAY_KNOW. */
+    /* The process of each node that this session used last, or was told about;
+     * CLIENT_KNOWS_NONE, CLIENT_MAY_KNOW. */
     uint64_t known_starts[CLUSTER_MAX_NODES], session_starts[CLUSTER_MAX_NODES];
     int64_t next_value;
 };
@@ -45,8 +47,9 @@ extern int64_t clients_settled_ns; /* 0: not yet */
 
 /* ---- calls: client_call.c ---- */
 
-/* One step: `x` is fed where x_name is not NULL. True: done well, with the fetched scalars in *ret_values. False: client->status says why,
- * and it has been checked that the reason is allowed now. */
+/* One step: `x` is fed where x_name is not NULL. True: done well, with the fetched scalars in
+ * *ret_values. False: client->status says why, and it has been checked that the reason is
+ * allowed now. */
 struct client_step {
     const char *label;
     bool has_feed;
@@ -58,10 +61,13 @@ struct client_step {
     double values[CLIENT_MAX_VALUES];
 };
 bool client_run(struct sim_client *client, struct client_step *step);
-/* The same as a partial run: each call brings one feed and asks for one fetch. Only the first n_calls of the two are made: with one, the
- * run is left open, and ends with its session. client_partial.c */
-bool client_run_partial(struct sim_client *client, struct client_step *step, const char *const *feeds, const int64_t *values, int n_calls);
-/* For who makes a call by himself: before it; and after it, with its outcome in client->status, of which the same is asked. */
+/* The same as a partial run: each call brings one feed and asks for one fetch. Only the first
+ * n_calls of the two are made: with one, the run is left open, and ends with its session.
+ * client_partial.c */
+bool client_run_partial(struct sim_client *client, struct client_step *step,
+                        const char *const *feeds, const int64_t *values, int n_calls);
+/* For who makes a call by himself: before it; and after it, with its outcome in client->status,
+ * of which the same is asked. */
 void client_begin_call(struct sim_client *client, const char *label);
 bool client_end_step(struct sim_client *client, const struct client_step *step);
 /* Makes the session, or a new one, and its graph. */

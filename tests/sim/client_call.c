@@ -9,7 +9,9 @@
 /* What happened to a task longer ago is no reason any more. */
 static const int64_t TROUBLE_LASTS_NS = 15000000000;
 
-static int host_of(const struct sim_client *client) { return CLUSTER_FIRST_CLIENT_HOST + client->index; }
+static int host_of(const struct sim_client *client) {
+    return CLUSTER_FIRST_CLIENT_HOST + client->index;
+}
 
 /* ---- a call's beginning and end ---- */
 
@@ -22,7 +24,8 @@ void client_begin_call(struct sim_client *client, const char *label) {
 }
 
 static void end_call(struct sim_client *client) {
-    sim_trace("%s: %d %s", client->call, (int)TF_GetCode(client->status), TF_GetCode(client->status) ? TF_Message(client->status) : "");
+    sim_trace("%s: %d %s", client->call, (int)TF_GetCode(client->status),
+              TF_GetCode(client->status) ? TF_Message(client->status) : "");
     client->call = NULL;
 }
 
@@ -46,13 +49,16 @@ static bool names_a_reason(const struct sim_client *client, const char *message)
             return true;
     }
     /* A master that was away is given up by its tasks, and then tells which of them has. */
-    return is_in_trouble(cluster_master()->host) || cluster_master_vanished_lately() || (!names_task && is_in_trouble(host_of(client)));
+    return is_in_trouble(cluster_master()->host) || cluster_master_vanished_lately() ||
+           (!names_task && is_in_trouble(host_of(client)));
 }
 
-static void check_aborted(struct sim_client *client, const struct client_step *step, const char *message) {
+static void check_aborted(struct sim_client *client, const struct client_step *step,
+                          const char *message) {
     if (strstr(message, "Session") && strstr(message, "not found")) {
         if (client->session_starts[0] == cluster_master()->n_starts)
-            sim_fail("%s: %s: the master has lost a session: %s", client->name, client->call, message);
+            sim_fail("%s: %s: the master has lost a session: %s", client->name, client->call,
+                     message);
         return;
     }
     for (int i = 1; i < cluster.n_nodes; i++) {
@@ -61,17 +67,20 @@ static void check_aborted(struct sim_client *client, const struct client_step *s
         char subject[80];
         snprintf(subject, sizeof(subject), "Task %s has", node->name);
         bool is_named = strstr(message, subject) && strstr(message, "restarted");
-        bool has_changed = client_saw_change(client, node) || *known == CLIENT_MAY_KNOW ||
-                           node->n_starts != (*known == CLIENT_KNOWS_NONE ? client->session_starts[i] : *known);
+        bool has_changed =
+            client_saw_change(client, node) || *known == CLIENT_MAY_KNOW ||
+            node->n_starts != (*known == CLIENT_KNOWS_NONE ? client->session_starts[i] : *known);
         if (is_named && !has_changed)
-            sim_fail("%s: %s: ABORTED again, or without a restart: %s", client->name, client->call, message);
+            sim_fail("%s: %s: ABORTED again, or without a restart: %s", client->name, client->call,
+                     message);
         if (is_named)
             *known = client_saw_change(client, node) ? CLIENT_MAY_KNOW : node->n_starts;
         else if (step->tasks & (1u << i))
             *known = CLIENT_MAY_KNOW;
     }
     if (!strstr(message, "restarted"))
-        sim_fail("%s: %s: an ABORTED for an unknown reason: %s", client->name, client->call, message);
+        sim_fail("%s: %s: an ABORTED for an unknown reason: %s", client->name, client->call,
+                 message);
 }
 
 static void check_error(struct sim_client *client, const struct client_step *step) {
@@ -99,7 +108,8 @@ static void check_error(struct sim_client *client, const struct client_step *ste
     default:
         break;
     }
-    sim_fail("%s: %s: an answer that nothing explains: %d %s", client->name, client->call, (int)TF_GetCode(client->status), message);
+    sim_fail("%s: %s: an answer that nothing explains: %d %s", client->name, client->call,
+             (int)TF_GetCode(client->status), message);
 }
 
 /* ---- sessions ---- */
@@ -149,7 +159,8 @@ bool client_extend(struct sim_client *client) {
     bool is_ok = TF_GetCode(client->status) == TF_OK;
     if (!is_ok) {
         check_error(client, &session_step);
-        client->has_graph = false; /* done or not: its version is not known, so a new session is made */
+        /* done or not: its version is not known, so a new session is made */
+        client->has_graph = false;
     }
     end_call(client);
     return is_ok;
@@ -174,7 +185,8 @@ static void note_used(struct sim_client *client, const struct client_step *step)
             continue;
         }
         if (*known != CLIENT_KNOWS_NONE && *known != CLIENT_MAY_KNOW && *known != node->n_starts)
-            sim_fail("%s: %s: used the restarted %s, and was never told ABORTED", client->name, step->label, node->name);
+            sim_fail("%s: %s: used the restarted %s, and was never told ABORTED", client->name,
+                     step->label, node->name);
         *known = node->n_starts;
     }
 }
@@ -186,7 +198,8 @@ bool client_end_step(struct sim_client *client, const struct client_step *step) 
         note_used(client, step);
     } else {
         check_error(client, step);
-        if (TF_GetCode(client->status) == TF_ABORTED && strstr(TF_Message(client->status), "not found"))
+        if (TF_GetCode(client->status) == TF_ABORTED &&
+            strstr(TF_Message(client->status), "not found"))
             client->has_graph = false;
     }
     end_call(client);
@@ -194,15 +207,17 @@ bool client_end_step(struct sim_client *client, const struct client_step *step) 
 }
 
 bool client_run(struct sim_client *client, struct client_step *step) {
-    TF_Tensor *feed = TF_NewTensor(DT_INT64, NULL, 0, &step->feed, sizeof(step->feed), NULL, NULL), *fetched[CLIENT_MAX_VALUES];
+    TF_Tensor *feed = TF_NewTensor(DT_INT64, NULL, 0, &step->feed, sizeof(step->feed), NULL, NULL),
+              *fetched[CLIENT_MAX_VALUES];
     const char *feed_name = "x";
     struct str options = STR_INIT;
     proto_add_int(&options, 2, (uint64_t)step->timeout_ms);
     TF_Buffer *run_options = TF_NewBufferFromString(options.data, options.len);
     str_fini(&options);
     client_begin_call(client, step->label);
-    TF_Run(client->session, step->timeout_ms ? run_options : NULL, &feed_name, &feed, step->has_feed, step->fetches, fetched,
-           step->n_fetches, step->targets, step->n_targets, NULL, client->status);
+    TF_Run(client->session, step->timeout_ms ? run_options : NULL, &feed_name, &feed,
+           step->has_feed, step->fetches, fetched, step->n_fetches, step->targets, step->n_targets,
+           NULL, client->status);
     bool is_ok = TF_GetCode(client->status) == TF_OK;
     for (int i = 0; is_ok && i < step->n_fetches; i++) {
         step->values[i] = scalar_of(fetched[i]);

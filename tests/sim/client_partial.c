@@ -8,7 +8,8 @@ static void add_names(struct str *out, uint32_t field, const char *const *names,
         proto_add_bytes(out, field, names[i], strlen(names[i]));
 }
 
-static struct status *call(struct sim_client *client, const char *method, const struct str *request, struct grpc_message *ret) {
+static struct status *call(struct sim_client *client, const char *method, const struct str *request,
+                           struct grpc_message *ret) {
     TF_DeprecatedSession *session = client->session;
     pthread_mutex_lock(&session->lock);
     struct status *st = session_call(session, method, request, ret);
@@ -27,7 +28,8 @@ static bool first_field(struct span body, struct span *ret) {
     return false;
 }
 
-static struct status *begin(struct sim_client *client, const char *const *feeds, const char *const *fetches, struct str *ret_handle) {
+static struct status *begin(struct sim_client *client, const char *const *feeds,
+                            const char *const *fetches, struct str *ret_handle) {
     struct str request = STR_INIT;
     struct grpc_message reply = {0};
     struct span handle = {"", 0};
@@ -73,8 +75,8 @@ static struct status *take_value(const struct grpc_message *reply, double *ret) 
     return NULL;
 }
 
-static struct status *go_on(struct sim_client *client, const struct str *handle, const char *feed, int64_t value, const char *fetch,
-                            double *ret) {
+static struct status *go_on(struct sim_client *client, const struct str *handle, const char *feed,
+                            int64_t value, const char *fetch, double *ret) {
     struct str request = STR_INIT, named = STR_INIT, tensor_bytes = STR_INIT;
     struct grpc_message reply = {0};
     struct tensor tensor;
@@ -97,7 +99,8 @@ static struct status *go_on(struct sim_client *client, const struct str *handle,
     return st;
 }
 
-bool client_run_partial(struct sim_client *client, struct client_step *step, const char *const *feeds, const int64_t *values, int n_calls) {
+bool client_run_partial(struct sim_client *client, struct client_step *step,
+                        const char *const *feeds, const int64_t *values, int n_calls) {
     struct str handle = STR_INIT;
     client_begin_call(client, step->label);
     struct status *st = begin(client, feeds, step->fetches, &handle);

@@ -13,12 +13,18 @@ struct cluster cluster;
 
 int tf_master_main(int argc, char **argv);
 int tf_worker_main(int argc, char **argv);
-struct status *__real_service_new(struct loop *loop, struct pool *pool, const struct cluster_spec *spec,
-                                  const struct service_options *options, struct service **ret) MUST_USE;
-struct status *__wrap_service_new(struct loop *loop, struct pool *pool, const struct cluster_spec *spec,
-                                  const struct service_options *options, struct service **ret) MUST_USE;
-struct status *__real_worker_service_new(struct loop *loop, const struct worker_options *options, struct worker_service **ret) MUST_USE;
-struct status *__wrap_worker_service_new(struct loop *loop, const struct worker_options *options, struct worker_service **ret) MUST_USE;
+struct status *__real_service_new(struct loop *loop, struct pool *pool,
+                                  const struct cluster_spec *spec,
+                                  const struct service_options *options,
+                                  struct service **ret) MUST_USE;
+struct status *__wrap_service_new(struct loop *loop, struct pool *pool,
+                                  const struct cluster_spec *spec,
+                                  const struct service_options *options,
+                                  struct service **ret) MUST_USE;
+struct status *__real_worker_service_new(struct loop *loop, const struct worker_options *options,
+                                         struct worker_service **ret) MUST_USE;
+struct status *__wrap_worker_service_new(struct loop *loop, const struct worker_options *options,
+                                         struct worker_service **ret) MUST_USE;
 
 static struct cluster_node *node_of(const struct sim_process *process) {
     for (int i = 0; i < cluster.n_nodes; i++)
@@ -27,14 +33,16 @@ static struct cluster_node *node_of(const struct sim_process *process) {
     CHECK(false);
 }
 
-struct status *__wrap_service_new(struct loop *loop, struct pool *pool, const struct cluster_spec *spec,
+struct status *__wrap_service_new(struct loop *loop, struct pool *pool,
+                                  const struct cluster_spec *spec,
                                   const struct service_options *options, struct service **ret) {
     TRY(__real_service_new(loop, pool, spec, options, ret));
     node_of(sim_current)->master_service = *ret;
     return NULL;
 }
 
-struct status *__wrap_worker_service_new(struct loop *loop, const struct worker_options *options, struct worker_service **ret) {
+struct status *__wrap_worker_service_new(struct loop *loop, const struct worker_options *options,
+                                         struct worker_service **ret) {
     TRY(__real_worker_service_new(loop, options, ret));
     node_of(sim_current)->worker_service = *ret;
     return NULL;
@@ -45,7 +53,8 @@ struct status *__wrap_worker_service_new(struct loop *loop, const struct worker_
 static void describe_cluster(struct str *out) {
     for (int i = 1; i < cluster.n_nodes; i++) {
         const struct cluster_node *node = &cluster.nodes[i];
-        bool is_first = strcmp(node->job, cluster.nodes[i - 1].job ? cluster.nodes[i - 1].job : "") != 0;
+        bool is_first =
+            strcmp(node->job, cluster.nodes[i - 1].job ? cluster.nodes[i - 1].job : "") != 0;
         if (is_first)
             str_addf(out, "%s%s=", i > 1 ? "," : "", node->job);
         str_addf(out, "%s10.0.0.%d:%d", is_first ? "" : ";", node->host + 1, 2300);
@@ -127,7 +136,8 @@ void cluster_start(struct cluster_node *node) {
     node->worker_service = NULL;
     node->n_starts++;
     node->n_changes++;
-    node->process = sim_process_new(node->name, node->host, node->job ? worker_main : master_main, node);
+    node->process =
+        sim_process_new(node->name, node->host, node->job ? worker_main : master_main, node);
 }
 
 void cluster_terminate(struct cluster_node *node) {

@@ -1,4 +1,5 @@
-/* The cluster of a run: tf-master and tf-worker, from their own main functions, a process of the simulation each. */
+/* The cluster of a run: tf-master and tf-worker, from their own main functions, a process of the
+ * simulation each. */
 #ifndef MILLRACE_TESTS_SIM_CLUSTER_H
 #define MILLRACE_TESTS_SIM_CLUSTER_H
 
@@ -7,10 +8,16 @@
 struct service;
 struct worker_service;
 
-enum { CLUSTER_MAX_NODES = 8, CLUSTER_FIRST_CLIENT_HOST = 8, CLUSTER_MASTER_PORT = 2222, CLUSTER_MAX_PS = 2 };
+enum {
+    CLUSTER_MAX_NODES = 8,
+    CLUSTER_FIRST_CLIENT_HOST = 8,
+    CLUSTER_MASTER_PORT = 2222,
+    CLUSTER_MAX_PS = 2
+};
 
 struct cluster_node {
-    char name[48]; /* of its processes and as messages have it: "/job:ps/replica:0/task:0"; "master" */
+    /* of its processes and as messages have it: "/job:ps/replica:0/task:0"; "master" */
+    char name[48];
     const char *job;
     int index, host;
     struct sim_process *process;           /* the latest */
@@ -23,7 +30,8 @@ struct cluster_node {
 };
 
 extern struct cluster {
-    struct cluster_node nodes[CLUSTER_MAX_NODES]; /* the master first, then ps tasks, then workers */
+    /* the master first, then ps tasks, then workers */
+    struct cluster_node nodes[CLUSTER_MAX_NODES];
     int n_nodes, n_ps, n_workers;
 } cluster;
 
@@ -33,7 +41,8 @@ struct cluster_node *cluster_ps(int index);
 struct cluster_node *cluster_worker(int index);
 /* Starts another process of a node whose last one has ended. */
 void cluster_start(struct cluster_node *node);
-/* What waits for a master whose host vanished is told when its kernel gives it up: until then nothing can be said of it. */
+/* What waits for a master whose host vanished is told when its kernel gives it up: until then
+ * nothing can be said of it. */
 bool cluster_master_vanished_lately(void);
 void cluster_terminate(struct cluster_node *node);
 void cluster_kill(struct cluster_node *node, bool is_vanished);

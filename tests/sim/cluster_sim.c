@@ -43,7 +43,8 @@ static void on_fail(const char *message) {
     result.trace_hash = sim_trace_hash();
     snprintf(result.message, sizeof(result.message), "%s", message);
     if (result_pipe < 0) {
-        printf("seed %llu FAILED at %.6f: %s\n", (unsigned long long)result.seed, (double)sim_now_ns() / 1e9, message);
+        printf("seed %llu FAILED at %.6f: %s\n", (unsigned long long)result.seed,
+               (double)sim_now_ns() / 1e9, message);
         fflush(stdout);
     } else {
         report();
@@ -82,10 +83,12 @@ static void finish(struct job *job, int wait_status, struct run_result *ret) {
     if (!has_result || WIFSIGNALED(wait_status)) {
         *ret = (struct run_result){.seed = job->seed, .has_failed = true};
         if (WIFSIGNALED(wait_status))
-            snprintf(ret->message, sizeof(ret->message), "ended by signal %d%s", WTERMSIG(wait_status),
+            snprintf(ret->message, sizeof(ret->message), "ended by signal %d%s",
+                     WTERMSIG(wait_status),
                      WTERMSIG(wait_status) == SIGALRM ? ": it never ends" : "");
         else
-            snprintf(ret->message, sizeof(ret->message), "exited with %d", WEXITSTATUS(wait_status));
+            snprintf(ret->message, sizeof(ret->message), "exited with %d",
+                     WEXITSTATUS(wait_status));
     }
     close(job->pipe);
     job->pid = 0;
@@ -97,7 +100,8 @@ struct totals {
     uint64_t *hashes; /* of the seeds, for those that run twice */
 };
 
-static void count(const struct options *options, struct totals *totals, const struct run_result *run) {
+static void count(const struct options *options, struct totals *totals,
+                  const struct run_result *run) {
     uint64_t *hash = &totals->hashes[run->seed - options->first];
     totals->n_runs++;
     totals->n_steps += run->n_steps;
@@ -110,7 +114,8 @@ static void count(const struct options *options, struct totals *totals, const st
     totals->n_failed++;
     if (totals->n_failed == 1 || run->seed < totals->first_failed)
         totals->first_failed = run->seed;
-    printf("seed %llu FAILED: %s\n", (unsigned long long)run->seed, is_other_run ? "a second run of it went another way" : run->message);
+    printf("seed %llu FAILED: %s\n", (unsigned long long)run->seed,
+           is_other_run ? "a second run of it went another way" : run->message);
 }
 
 static int run_many(const struct options *options) {
@@ -141,8 +146,9 @@ static int run_many(const struct options *options) {
             n_live--;
         }
     }
-    printf("%llu runs, %.0f virtual seconds, %llu steps done well, %llu faults: %llu failed\n", (unsigned long long)totals.n_runs,
-           totals.virtual_seconds, (unsigned long long)totals.n_steps, (unsigned long long)totals.n_faults,
+    printf("%llu runs, %.0f virtual seconds, %llu steps done well, %llu faults: %llu failed\n",
+           (unsigned long long)totals.n_runs, totals.virtual_seconds,
+           (unsigned long long)totals.n_steps, (unsigned long long)totals.n_faults,
            (unsigned long long)totals.n_failed);
     if (totals.n_failed > 0)
         printf("again: cluster_sim --seed %llu --trace\n", (unsigned long long)totals.first_failed);
@@ -164,14 +170,16 @@ static bool plant(int number) {
 }
 
 static int usage(void) {
-    fprintf(stderr, "usage: cluster_sim [--seed N] [--seeds N] [--trace] [--planted K] [--jobs N]\n");
+    fprintf(stderr,
+            "usage: cluster_sim [--seed N] [--seeds N] [--trace] [--planted K] [--jobs N]\n");
     return 64;
 }
 
 int main(int argc, char **argv) {
     static const struct option longs[] = {
-        {"seed", required_argument, NULL, 's'},    {"seeds", required_argument, NULL, 'n'}, {"trace", no_argument, NULL, 't'},
-        {"planted", required_argument, NULL, 'p'}, {"jobs", required_argument, NULL, 'j'},  {NULL, 0, NULL, 0},
+        {"seed", required_argument, NULL, 's'}, {"seeds", required_argument, NULL, 'n'},
+        {"trace", no_argument, NULL, 't'},      {"planted", required_argument, NULL, 'p'},
+        {"jobs", required_argument, NULL, 'j'}, {NULL, 0, NULL, 0},
     };
     struct options options = {.first = 1, .n_jobs = 2};
     int option;
@@ -203,8 +211,9 @@ int main(int argc, char **argv) {
         return run_many(&options);
     result.seed = options.first;
     run_one(options.first, options.is_traced);
-    printf("seed %llu: well, %.1f virtual seconds, %llu steps done well, %llu faults, trace %016llx\n", (unsigned long long)result.seed,
-           result.virtual_seconds, (unsigned long long)result.n_steps, (unsigned long long)result.n_faults,
-           (unsigned long long)result.trace_hash);
+    printf(
+        "seed %llu: well, %.1f virtual seconds, %llu steps done well, %llu faults, trace %016llx\n",
+        (unsigned long long)result.seed, result.virtual_seconds, (unsigned long long)result.n_steps,
+        (unsigned long long)result.n_faults, (unsigned long long)result.trace_hash);
     return 0;
 }

@@ -32,7 +32,9 @@ static struct {
 /* ---- kinds ---- */
 
 static struct cluster_node *node_at(int host) { return &cluster.nodes[host]; }
-static struct sim_process *process_of(const struct fault *fault) { return sim_process_at(fault->host); }
+static struct sim_process *process_of(const struct fault *fault) {
+    return sim_process_at(fault->host);
+}
 
 static void kill_now(struct sim_process *process) { cluster_kill(node_at(process->host), false); }
 
@@ -61,7 +63,9 @@ static void vanish_begin(struct fault *fault) { cluster_kill(node_at(fault->host
 /* Drained and ended by itself, or killed when that takes too long, as a supervisor does. */
 static void term_begin(struct fault *fault) { cluster_terminate(node_at(fault->host)); }
 
-static void kill_client_begin(struct fault *fault) { sim_process_kill(clients[fault->host - CLUSTER_FIRST_CLIENT_HOST].process, false); }
+static void kill_client_begin(struct fault *fault) {
+    sim_process_kill(clients[fault->host - CLUSTER_FIRST_CLIENT_HOST].process, false);
+}
 
 static void stop_begin(struct fault *fault) {
     if (process_of(fault))
@@ -91,8 +95,10 @@ static void cut_both_ways(struct fault *fault) {
 }
 static void slow_begin(struct fault *fault) {
     save_links(fault);
-    struct sim_link slow = {.latency_ns = sim_between(20, 300) * SIM_MS, .jitter_ns = sim_between(0, 200) * SIM_MS};
-    *sim_link_between(fault->host, fault->other) = *sim_link_between(fault->other, fault->host) = slow;
+    struct sim_link slow = {.latency_ns = sim_between(20, 300) * SIM_MS,
+                            .jitter_ns = sim_between(0, 200) * SIM_MS};
+    *sim_link_between(fault->host, fault->other) = *sim_link_between(fault->other, fault->host) =
+        slow;
 }
 
 static void reset_begin(struct fault *fault) {
@@ -135,10 +141,11 @@ static void on_end(void *arg, uint64_t number) {
 static bool overlaps(const struct fault *fault) {
     for (int i = 0; i < state.n; i++) {
         const struct fault *other = &state.faults[i];
-        bool is_same_link =
-            other->kind->is_of_link && fault->kind->is_of_link &&
-            ((other->host == fault->host && other->other == fault->other) || (other->host == fault->other && other->other == fault->host));
-        bool is_same_host = !other->kind->is_of_link && !fault->kind->is_of_link && other->host == fault->host;
+        bool is_same_link = other->kind->is_of_link && fault->kind->is_of_link &&
+                            ((other->host == fault->host && other->other == fault->other) ||
+                             (other->host == fault->other && other->other == fault->host));
+        bool is_same_host =
+            !other->kind->is_of_link && !fault->kind->is_of_link && other->host == fault->host;
         if (other != fault && other->is_on && (is_same_link || is_same_host))
             return true;
     }
@@ -173,7 +180,8 @@ static int draw_host(bool is_of_daemons, bool is_of_clients) {
     if (is_of_clients)
         return CLUSTER_FIRST_CLIENT_HOST + (int)sim_below((uint64_t)n_clients);
     uint64_t n = (uint64_t)(cluster.n_nodes + (is_of_daemons ? 0 : n_clients)), i = sim_below(n);
-    return i < (uint64_t)cluster.n_nodes ? (int)i : CLUSTER_FIRST_CLIENT_HOST + (int)i - cluster.n_nodes;
+    return i < (uint64_t)cluster.n_nodes ? (int)i
+                                         : CLUSTER_FIRST_CLIENT_HOST + (int)i - cluster.n_nodes;
 }
 
 void faults_begin(int64_t from_ns, int64_t to_ns) {
@@ -187,7 +195,8 @@ void faults_begin(int64_t from_ns, int64_t to_ns) {
             fault->other = draw_host(false, false);
         while (fault->other == fault->host);
         int64_t begin_ns = sim_between(from_ns, to_ns - SIM_SECOND / 2);
-        int64_t length_ns = sim_chance(400) ? sim_between(SIM_MS, SIM_SECOND) : sim_between(SIM_MS, fault->kind->max_ns + 1);
+        int64_t length_ns = sim_chance(400) ? sim_between(SIM_MS, SIM_SECOND)
+                                            : sim_between(SIM_MS, fault->kind->max_ns + 1);
         fault->end_ns = MIN(begin_ns + length_ns, to_ns);
         sim_at(begin_ns, on_begin, fault, 0);
     }
@@ -195,7 +204,9 @@ void faults_begin(int64_t from_ns, int64_t to_ns) {
 
 bool faults_disturbed(int host, int64_t within_ns) {
     for (int i = 0; i < state.n; i++)
-        if (state.faults[i].is_on && (state.faults[i].host == host || (state.faults[i].kind->is_of_link && state.faults[i].other == host)))
+        if (state.faults[i].is_on &&
+            (state.faults[i].host == host ||
+             (state.faults[i].kind->is_of_link && state.faults[i].other == host)))
             return true;
     return state.disturbed_ns[host] != 0 && sim_now_ns() - state.disturbed_ns[host] <= within_ns;
 }

@@ -1,4 +1,5 @@
-/* common/base/log.h in the simulation: a line is an event of the trace, and its process is who logged it. */
+/* common/base/log.h in the simulation: a line is an event of the trace, and its process is who
+ * logged it. */
 #include "common/base/log.h"
 
 #include <stdarg.h>

@@ -22,13 +22,15 @@ static int64_t after(enum model_op op, int64_t operand, int64_t value) {
 }
 
 /* Whether the outcome can be had from `value`. */
-static bool explains(enum model_op op, int64_t operand, int64_t value, enum model_outcome outcome, int64_t result) {
+static bool explains(enum model_op op, int64_t operand, int64_t value, enum model_outcome outcome,
+                     int64_t result) {
     if (outcome == MODEL_WAS_UNSET)
         return value == MODEL_UNSET && op != MODEL_SET;
     return op == MODEL_SET || (value != MODEL_UNSET && after(op, operand, value) == result);
 }
 
-bool model_apply(struct model *model, enum model_op op, int64_t operand, enum model_outcome outcome, int64_t result, bool may_be_lost) {
+bool model_apply(struct model *model, enum model_op op, int64_t operand, enum model_outcome outcome,
+                 int64_t result, bool may_be_lost) {
     struct model before = *model;
     bool is_explained = outcome == MODEL_UNKNOWN;
     if (may_be_lost)
@@ -40,7 +42,8 @@ bool model_apply(struct model *model, enum model_op op, int64_t operand, enum mo
             add(model, after(op, operand, before.values[i]));
         } else if (explains(op, operand, before.values[i], outcome, result)) {
             is_explained = true;
-            add(model, outcome == MODEL_DONE ? after(op, operand, before.values[i]) : before.values[i]);
+            add(model,
+                outcome == MODEL_DONE ? after(op, operand, before.values[i]) : before.values[i]);
         }
     }
     if (!is_explained) {

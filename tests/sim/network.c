@@ -1,8 +1,9 @@
 /* Sockets of simulated processes and the links between their hosts.
  *
- * A connection is two sockets. What one sends is cut into segments that arrive at the other in order, each after its link's latency; what
- * meets a cut link is tried again, as TCP does. A sender may have so many bytes on their way and unread; then it is not writable.
- * Who is gone answers with a reset; who vanished does not answer, until its host is back. */
+ * A connection is two sockets. What one sends is cut into segments that arrive at the other in
+ * order, each after its link's latency; what meets a cut link is tried again, as TCP does. A
+ * sender may have so many bytes on their way and unread; then it is not writable. Who is gone
+ * answers with a reset; who vanished does not answer, until its host is back. */
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -12,7 +13,8 @@
 
 enum { MAX_LINK_SEGMENT = 16 * 1024, N_PORTS = 65536 };
 
-static const int64_t RETRY_FIRST_NS = 200000000, RETRY_MAX_NS = 1000000000, CONNECT_TIMEOUT_NS = 127000000000;
+static const int64_t RETRY_FIRST_NS = 200000000, RETRY_MAX_NS = 1000000000,
+                     CONNECT_TIMEOUT_NS = 127000000000;
 
 static struct sim_link links[SIM_MAX_HOSTS][SIM_MAX_HOSTS];
 static struct {
@@ -115,7 +117,8 @@ static void schedule(struct sim_socket *to, int64_t when_ns) {
 }
 
 /* `from` sends to its peer. */
-static void send_segment(struct sim_socket *from, enum segment_kind kind, const void *data, size_t len) {
+static void send_segment(struct sim_socket *from, enum segment_kind kind, const void *data,
+                         size_t len) {
     struct sim_socket *to = from->peer;
     struct segment *segment = xcalloc(1, sizeof(*segment) + len);
     segment->kind = kind;
@@ -149,7 +152,8 @@ static void arrive(struct sim_socket *s, struct segment *segment) {
     tell(s);
 }
 
-/* The first segment that is on its way arrives, unless the link is cut, or the host is gone with all that it had. */
+/* The first segment that is on its way arrives, unless the link is cut, or the host is gone with
+ * all that it had. */
 static void on_arrival(void *arg, uint64_t n_retries) {
     struct sim_socket *s = arg;
     struct sim_socket *from = s->peer;
@@ -160,12 +164,15 @@ static void on_arrival(void *arg, uint64_t n_retries) {
             schedule(s, segment->when_ns);
             return;
         }
-        bool is_lost = links[from->host][s->host].is_cut || (s->is_vanished && sim_host_is_off(s->host));
-        if (is_lost && from->state == SIM_SOCKET_CONNECTED && from->vanish_ns > 0 && sim_now_ns() - segment->sent_ns > from->vanish_ns)
+        bool is_lost =
+            links[from->host][s->host].is_cut || (s->is_vanished && sim_host_is_off(s->host));
+        if (is_lost && from->state == SIM_SOCKET_CONNECTED && from->vanish_ns > 0 &&
+            sim_now_ns() - segment->sent_ns > from->vanish_ns)
             break_off(from, ETIMEDOUT);
         if (is_lost) {
             s->is_arrival_due = true;
-            sim_at(sim_now_ns() + MIN(RETRY_FIRST_NS << MIN(n_retries, (uint64_t)8), RETRY_MAX_NS), on_arrival, s, n_retries + 1);
+            sim_at(sim_now_ns() + MIN(RETRY_FIRST_NS << MIN(n_retries, (uint64_t)8), RETRY_MAX_NS),
+                   on_arrival, s, n_retries + 1);
             return;
         }
         n_retries = 0;
@@ -286,7 +293,8 @@ ssize_t sim_socket_send(struct sim_socket *s, const void *data, size_t len) {
     size_t n = MIN(len, network.window_bytes - s->n_outstanding);
     if (n > 1 && sim_chance(30))
         n = 1 + sim_below(n);
-    sim_trace("socket %llu: sends %zu bytes, %016llx", (unsigned long long)s->id, n, (unsigned long long)hash_bytes(data, n, 0));
+    sim_trace("socket %llu: sends %zu bytes, %016llx", (unsigned long long)s->id, n,
+              (unsigned long long)hash_bytes(data, n, 0));
     s->n_outstanding += n;
     for (size_t at = 0; at < n;) {
         size_t n_segment = MIN(n - at, (size_t)MAX_LINK_SEGMENT);
@@ -363,11 +371,14 @@ void sim_socket_close(struct sim_socket *s) {
 
 static void on_vanish_noticed(void *arg, uint64_t number) { break_off(arg, ETIMEDOUT); }
 
-/* The peer's kernel asks, once nothing has come for a while; it is told to go away by a host that is back, or gives up in the end. */
+/* The peer's kernel asks, once nothing has come for a while; it is told to go away by a host
+ * that is back, or gives up in the end. */
 static void vanish(struct sim_socket *s) {
     s->is_vanished = true;
-    if (s->state == SIM_SOCKET_CONNECTED && s->peer->state == SIM_SOCKET_CONNECTED && s->peer->vanish_ns > 0)
-        sim_at(sim_now_ns() + s->peer->vanish_ns / 2 + sim_between(0, s->peer->vanish_ns / 2), on_vanish_noticed, s->peer, 0);
+    if (s->state == SIM_SOCKET_CONNECTED && s->peer->state == SIM_SOCKET_CONNECTED &&
+        s->peer->vanish_ns > 0)
+        sim_at(sim_now_ns() + s->peer->vanish_ns / 2 + sim_between(0, s->peer->vanish_ns / 2),
+               on_vanish_noticed, s->peer, 0);
     s->state = SIM_SOCKET_CLOSED;
     s->owner = NULL;
 }
@@ -395,7 +406,8 @@ bool sim_reset_some_connection(struct sim_process *process) {
     }
     if (!chosen)
         return false;
-    sim_trace("reset of socket %llu of %s, to host %d", (unsigned long long)chosen->id, process->name, chosen->peer_host);
+    sim_trace("reset of socket %llu of %s, to host %d", (unsigned long long)chosen->id,
+              process->name, chosen->peer_host);
     struct sim_socket *peer = chosen->peer;
     break_off(chosen, ECONNRESET);
     break_off(peer, ECONNRESET);

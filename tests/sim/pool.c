@@ -1,4 +1,5 @@
-/* common/base/pool.h in the simulation: a job is an event of its process, on one of the pool's threads. */
+/* common/base/pool.h in the simulation: a job is an event of its process, on one of the pool's
+ * threads. */
 #include "common/base/pool.h"
 
 #include <stdlib.h>
@@ -24,7 +25,8 @@ struct job {
 static struct pool *pool_make(int n_threads, int first_thread, bool is_io) {
     struct pool *pool = xcalloc(1, sizeof(*pool));
     *pool = (struct pool){.process = sim_current, .first_thread = first_thread, .is_io = is_io};
-    pool->n_threads = MIN(n_threads > 0 ? n_threads : DEFAULT_THREADS, SIM_MAX_THREADS - first_thread);
+    pool->n_threads =
+        MIN(n_threads > 0 ? n_threads : DEFAULT_THREADS, SIM_MAX_THREADS - first_thread);
     pool->last = &pool->first;
     return pool;
 }
@@ -56,7 +58,8 @@ static void on_job(void *arg, uint64_t number) {
     sim_process_run(job->pool->process, job->thread, run_job, job);
 }
 
-/* Each free thread takes the first that waits; how soon it runs is drawn, so jobs on two threads may change places. */
+/* Each free thread takes the first that waits; how soon it runs is drawn, so jobs on two threads
+ * may change places. */
 static void start_waiting(struct pool *pool) {
     for (int i = 0; i < pool->n_threads && pool->first; i++) {
         int thread = pool->first_thread + i;
@@ -68,7 +71,9 @@ static void start_waiting(struct pool *pool) {
         if (!pool->first)
             pool->last = &pool->first;
         pool->busy |= 1u << thread;
-        sim_at(sim_now_ns() + (sim_chance(30) ? sim_between(0, 20 * SIM_MS) : sim_between(SIM_US, 200 * SIM_US)), on_job, job, 0);
+        sim_at(sim_now_ns() + (sim_chance(30) ? sim_between(0, 20 * SIM_MS)
+                                              : sim_between(SIM_US, 200 * SIM_US)),
+               on_job, job, 0);
     }
 }
 
@@ -88,8 +93,10 @@ void pool_free(struct pool *pool) {
     free(pool);
 }
 
-/* Shares in an order that is drawn; all on the caller's stack, as its own thread may do them all. */
-void pool_parallel_for(struct pool *pool, int64_t n, double cost_ns, void (*fn)(void *arg, int64_t begin, int64_t end), void *arg) {
+/* Shares in an order that is drawn; all on the caller's stack, as its own thread may do them
+ * all. */
+void pool_parallel_for(struct pool *pool, int64_t n, double cost_ns,
+                       void (*fn)(void *arg, int64_t begin, int64_t end), void *arg) {
     int64_t share = (int64_t)((double)MIN_SHARE_NS / (cost_ns > 0 ? cost_ns : 1)) + 1;
     int64_t n_shares = pool ? MIN((n + share - 1) / share, (int64_t)(2 * pool->n_threads)) : 1;
     if (n <= 0)

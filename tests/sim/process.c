@@ -8,7 +8,8 @@
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/common_interface_defs.h>
 #define START_SWITCH(save, bottom, size) __sanitizer_start_switch_fiber((save), (bottom), (size))
-#define FINISH_SWITCH(saved, bottom, size) __sanitizer_finish_switch_fiber((saved), (bottom), (size))
+#define FINISH_SWITCH(saved, bottom, size) \
+    __sanitizer_finish_switch_fiber((saved), (bottom), (size))
 #else
 #define START_SWITCH(save, bottom, size) ((void)(save), (void)(bottom), (void)(size))
 #define FINISH_SWITCH(saved, bottom, size) ((void)(saved), (void)(bottom), (void)(size))
@@ -83,8 +84,12 @@ static void on_wake(void *arg, uint64_t park) {
     resume(process);
 }
 
-/* A thread that is woken runs some microseconds later, and now and then much later: its core had something else to do. */
-static int64_t dispatch_ns(void) { return sim_chance(10) ? sim_between(100 * SIM_US, 8 * SIM_MS) : sim_between(2 * SIM_US, 40 * SIM_US); }
+/* A thread that is woken runs some microseconds later, and now and then much later: its core had
+ * something else to do. */
+static int64_t dispatch_ns(void) {
+    return sim_chance(10) ? sim_between(100 * SIM_US, 8 * SIM_MS)
+                          : sim_between(2 * SIM_US, 40 * SIM_US);
+}
 
 void sim_process_wake(struct sim_process *process, int64_t delay_ns) {
     if (!process->is_alive || !process->is_parked || process->is_woken)
@@ -174,15 +179,22 @@ static void on_begin(void *arg, uint64_t number) {
         resume(process);
 }
 
-struct sim_process *sim_process_new(const char *name, int host, void (*main)(void *arg), void *arg) {
+struct sim_process *sim_process_new(const char *name, int host, void (*main)(void *arg),
+                                    void *arg) {
     CHECK(n_processes < SIM_MAX_PROCESSES && host < SIM_MAX_HOSTS);
     struct sim_process *process = &processes[n_processes];
-    *process = (struct sim_process){.id = n_processes++, .host = host, .is_alive = true, .main = main, .arg = arg, .next_port = FIRST_PORT};
+    *process = (struct sim_process){.id = n_processes++,
+                                    .host = host,
+                                    .is_alive = true,
+                                    .main = main,
+                                    .arg = arg,
+                                    .next_port = FIRST_PORT};
     snprintf(process->name, sizeof(process->name), "%s", name);
     list_init(&process->held);
     process->next_port += (uint16_t)sim_below(1000);
     process->clock_offset_us = sim_between(-200000, 200000);
-    process->stack = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    process->stack = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     CHECK(process->stack != MAP_FAILED && mprotect(process->stack, 4096, PROT_NONE) == 0);
     CHECK(getcontext(&process->context) == 0);
     process->context.uc_stack.ss_sp = process->stack;

@@ -6,8 +6,9 @@
 #include "tests/sim/client.h"
 #include "tests/sim/faults.h"
 
-/* Longer than anything waits for: the ends of cancelled steps, values for steps that never come (RENDEZVOUS_ORPHAN_SECONDS), graphs of a
- * master that has gone, sessions whose client has lost their handle (--session-ttl in cluster.c). */
+/* Longer than anything waits for: the ends of cancelled steps, values for steps that never come
+ * (RENDEZVOUS_ORPHAN_SECONDS), graphs of a master that has gone, sessions whose client has lost
+ * their handle (--session-ttl in cluster.c). */
 static const int64_t REST_NS = 140000000000;
 static const int64_t LONGEST_END_NS = 40000000000;
 
@@ -33,7 +34,8 @@ static void run_to_the_end(int64_t settle_ns) {
     sim_trace("faults are over");
     clients_settle();
     if (!sim_run_until(clients_are_done, settle_ns + LONGEST_END_NS))
-        sim_fail("a client has not ended %.0f s after the last fault", (double)LONGEST_END_NS / 1e9);
+        sim_fail("a client has not ended %.0f s after the last fault",
+                 (double)LONGEST_END_NS / 1e9);
     sim_run_until(never, sim_now_ns() + REST_NS);
     checks_at_rest();
     sim_process_new("reset", SIM_MAX_HOSTS - 1, reset_containers, NULL);

@@ -12,7 +12,8 @@ struct run_result {
     uint64_t n_steps, n_faults;
 };
 
-/* Returns when all is well; else sim_on_fail has been called. Once in a process: nothing of a run is given back. */
+/* Returns when all is well; else sim_on_fail has been called. Once in a process: nothing of a
+ * run is given back. */
 void run_seed(uint64_t seed, bool is_traced, struct run_result *ret);
 
 #endif

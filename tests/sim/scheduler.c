@@ -8,7 +8,9 @@
 
 struct event {
     int64_t when_ns;
-    uint64_t order; /* random in its upper half: events of one moment come in any order; then the count, so that none are alike */
+    /* random in its upper half: events of one moment come in any order; then the count, so that
+     * none are alike */
+    uint64_t order;
     void (*run)(void *arg, uint64_t number);
     void *arg;
     uint64_t number;
@@ -43,7 +45,9 @@ uint64_t sim_random(void) {
 }
 
 uint64_t sim_below(uint64_t n) { return (uint64_t)(((unsigned __int128)sim_random() * n) >> 64); }
-int64_t sim_between(int64_t low, int64_t high) { return low + (int64_t)sim_below((uint64_t)(high - low) + 1); }
+int64_t sim_between(int64_t low, int64_t high) {
+    return low + (int64_t)sim_below((uint64_t)(high - low) + 1);
+}
 bool sim_chance(int per_thousand) { return sim_below(1000) < (uint64_t)per_thousand; }
 
 /* ---- the heap ---- */
@@ -123,9 +127,11 @@ void sim_trace(const char *format, ...) {
     va_start(args, format);
     int n = vsnprintf(line, sizeof(line), format, args);
     va_end(args);
-    sim.hash = hash_bytes(line, (size_t)MIN(n, (int)sizeof(line) - 1), hash_mix(sim.hash, (uint64_t)sim.now_ns));
+    sim.hash = hash_bytes(line, (size_t)MIN(n, (int)sizeof(line) - 1),
+                          hash_mix(sim.hash, (uint64_t)sim.now_ns));
     if (sim.is_traced)
-        printf("%12.6f %-14s %s\n", (double)sim.now_ns / 1e9, sim_current ? sim_current->name : "-", line);
+        printf("%12.6f %-14s %s\n", (double)sim.now_ns / 1e9, sim_current ? sim_current->name : "-",
+               line);
 }
 
 void sim_fail(const char *format, ...) {

@@ -10,7 +10,8 @@
  *   scheduler.c  events in virtual time; what happens at one moment happens in an order drawn from the seed
  *   process.c    processes: a coroutine each; they may be killed, stopped, and go on
  *
- * One thread. All that is random comes from the seed, so a seed is a run: the same events in the same order, told by one hash. */
+ * One thread. All that is random comes from the seed, so a seed is a run: the same events in the
+ * same order, told by one hash. */
 #ifndef MILLRACE_TESTS_SIM_SIM_H
 #define MILLRACE_TESTS_SIM_SIM_H
 
@@ -32,7 +33,8 @@ static const int64_t SIM_US = 1000, SIM_MS = 1000000, SIM_SECOND = 1000000000;
 
 /* ---- scheduler.c ---- */
 
-/* Draws: of the schedule, the network, the faults and the processes' own randomness, all from one seed. */
+/* Draws: of the schedule, the network, the faults and the processes' own randomness, all from
+ * one seed. */
 uint64_t sim_random(void);
 uint64_t sim_below(uint64_t n);                 /* 0 … n - 1 */
 int64_t sim_between(int64_t low, int64_t high); /* both included */
@@ -74,7 +76,8 @@ struct sim_process {
     int64_t clock_offset_us;  /* its wall clock is ahead by so much */
     struct sim_socket *sockets[SIM_MAX_FDS];
     uint16_t next_port;
-    struct list held; /* struct job, of process.c: what its threads were to do while it is stopped */
+    /* struct job, of process.c: what its threads were to do while it is stopped */
+    struct list held;
     void (*main)(void *arg);
     void *arg;
     ucontext_t context;
@@ -85,10 +88,12 @@ struct sim_process {
 extern struct sim_process *sim_current; /* whose code runs; NULL: the scheduler's own */
 extern int sim_thread;                  /* of the current process; 0: its loop's */
 
-/* Its main runs as an event of its own. `host`: 0 … SIM_MAX_HOSTS - 1, whose address is 10.0.0.(host + 1). */
+/* Its main runs as an event of its own. `host`: 0 … SIM_MAX_HOSTS - 1, whose address is
+ * 10.0.0.(host + 1). */
 struct sim_process *sim_process_new(const char *name, int host, void (*main)(void *arg), void *arg);
-/* As SIGKILL: nothing of it leaves from now on, and its kernel closes its sockets. A process that kills itself goes on computing until it
- * waits next, for nobody. `is_vanished`: as a power cut of its host, the sockets say nothing to anybody. */
+/* As SIGKILL: nothing of it leaves from now on, and its kernel closes its sockets. A process
+ * that kills itself goes on computing until it waits next, for nobody. `is_vanished`: as a power
+ * cut of its host, the sockets say nothing to anybody. */
 void sim_process_kill(struct sim_process *process, bool is_vanished);
 void sim_process_stop(struct sim_process *process);
 void sim_process_signal(struct sim_process *process, int signo);
@@ -99,9 +104,11 @@ void sim_process_wake(struct sim_process *process, int64_t delay_ns);
 struct sim_process *sim_process_at(int host);
 bool sim_host_is_off(int host); /* its process vanished, and there is no other yet */
 
-/* Called by a process: it waits until it is woken, or until `deadline_ns` (INT64_MAX: for ever). Does not return to one that was killed. */
+/* Called by a process: it waits until it is woken, or until `deadline_ns` (INT64_MAX: for ever).
+ * Does not return to one that was killed. */
 void sim_process_park(struct sim_loop *loop, int64_t deadline_ns);
-/* Runs a job of one of its threads now, or when it is no longer stopped; not at all once it is dead. */
+/* Runs a job of one of its threads now, or when it is no longer stopped; not at all once it is
+ * dead. */
 void sim_process_run(struct sim_process *process, int thread, void (*run)(void *arg), void *arg);
 /* Sleeps without a loop: for scripts of clients. */
 void sim_sleep(int64_t ns);
@@ -117,7 +124,8 @@ struct sim_link *sim_link_between(int from_host, int to_host);
 /* All that waits behind a cut goes on by itself, as retransmissions do. */
 
 void sim_sockets_of_dead(struct sim_process *process, bool is_vanished);
-/* Resets one connection of the process, drawn at random, as a middlebox might. False: it has none. */
+/* Resets one connection of the process, drawn at random, as a middlebox might. False: it has
+ * none. */
 bool sim_reset_some_connection(struct sim_process *process);
 struct sim_socket *sim_socket_of(int fd); /* of the current process; NULL: EBADF */
 /* What a poll would say: POLLIN, POLLOUT, POLLERR, POLLHUP, POLLRDHUP. */

@@ -45,7 +45,8 @@ struct sim_socket *sim_socket_new(struct sim_process *owner);
 void sim_socket_connect(struct sim_socket *socket, int host, uint16_t port);
 int sim_socket_listen(struct sim_socket *socket, uint16_t port); /* 0, or an errno */
 struct sim_socket *sim_socket_accept(struct sim_socket *listener);
-ssize_t sim_socket_send(struct sim_socket *socket, const void *data, size_t len); /* -1 and errno, as send(2) */
+/* -1 and errno, as send(2) */
+ssize_t sim_socket_send(struct sim_socket *socket, const void *data, size_t len);
 ssize_t sim_socket_receive(struct sim_socket *socket, void *to, size_t len);
 int sim_socket_take_error(struct sim_socket *socket);
 void sim_socket_shutdown(struct sim_socket *socket, bool of_reading, bool of_writing);

@@ -1,5 +1,5 @@
-/* The system's calls, as the production objects make them: `ld --wrap` sends each here. Descriptors of the simulation are large numbers;
- * all others are the real system's. */
+/* The system's calls, as the production objects make them: `ld --wrap` sends each here.
+ * Descriptors of the simulation are large numbers; all others are the real system's. */
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -160,7 +160,8 @@ int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout_ms) {
         return __real_poll(fds, n, timeout_ms);
     CHECK(timeout_ms == 0); /* nobody may wait but in a loop */
     struct sim_socket *s = sim_socket_of(fds[0].fd);
-    fds[0].revents = (short)(s ? sim_socket_events(s) & (fds[0].events | POLLERR | POLLHUP) : POLLNVAL);
+    fds[0].revents =
+        (short)(s ? sim_socket_events(s) & (fds[0].events | POLLERR | POLLHUP) : POLLNVAL);
     return fds[0].revents != 0;
 }
 
@@ -173,13 +174,16 @@ int __wrap_socket(int domain, int type, int protocol) {
 static int host_of(const struct sockaddr *address) {
     return (int)(ntohl(((const struct sockaddr_in *)address)->sin_addr.s_addr) & 0xff) - 1;
 }
-static uint16_t port_of(const struct sockaddr *address) { return ntohs(((const struct sockaddr_in *)address)->sin_port); }
+static uint16_t port_of(const struct sockaddr *address) {
+    return ntohs(((const struct sockaddr_in *)address)->sin_port);
+}
 
 int __wrap_connect(int fd, const struct sockaddr *address, socklen_t len) {
     struct sim_socket *s = find(fd);
     if (!s)
         return -1;
-    CHECK(address->sa_family == AF_INET && host_of(address) >= 0 && host_of(address) < SIM_MAX_HOSTS);
+    CHECK(address->sa_family == AF_INET && host_of(address) >= 0 &&
+          host_of(address) < SIM_MAX_HOSTS);
     sim_socket_connect(s, host_of(address), port_of(address));
     return fail(EINPROGRESS);
 }
@@ -236,7 +240,9 @@ int __wrap_setsockopt(int fd, int level, int name, const void *value, socklen_t 
 }
 
 static int write_address(int host, uint16_t port, struct sockaddr *address, socklen_t *len) {
-    struct sockaddr_in in = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(0x0a000000u + (unsigned)host + 1)};
+    struct sockaddr_in in = {.sin_family = AF_INET,
+                             .sin_port = htons(port),
+                             .sin_addr.s_addr = htonl(0x0a000000u + (unsigned)host + 1)};
     memcpy(address, &in, MIN((size_t)*len, sizeof(in)));
     *len = sizeof(in);
     return 0;
@@ -278,5 +284,6 @@ ssize_t __wrap_getrandom(void *to, size_t len, unsigned flags) {
 }
 
 pthread_t __wrap_pthread_self(void) {
-    return sim_current ? (pthread_t)(sim_current->id * SIM_MAX_THREADS + sim_thread + 1) : __real_pthread_self();
+    return sim_current ? (pthread_t)(sim_current->id * SIM_MAX_THREADS + sim_thread + 1)
+                       : __real_pthread_self();
 }

@@ -1,6 +1,8 @@
-/* libuv's calls, for the loops of simulated processes: what rpc/ uses of them, as uv.h says and libuv 1.44 does.
+/* libuv's calls, for the loops of simulated processes: what rpc/ uses of them, as uv.h says and
+ * libuv 1.44 does.
  *
- * One turn: timers → prepare → wait → sockets that are ready, in any order, perhaps not all of them → check → closed handles. */
+ * One turn: timers → prepare → wait → sockets that are ready, in any order, perhaps not all of
+ * them → check → closed handles. */
 #include <poll.h>
 #include <stdlib.h>
 
@@ -205,7 +207,8 @@ int uv_timer_init(uv_loop_t *loop, uv_timer_t *timer) {
     return 0;
 }
 
-int uv_timer_start(uv_timer_t *timer, uv_timer_cb on_fire, uint64_t timeout_ms, uint64_t repeat_ms) {
+int uv_timer_start(uv_timer_t *timer, uv_timer_cb on_fire, uint64_t timeout_ms,
+                   uint64_t repeat_ms) {
     struct handle *handle = handle_of(timer);
     struct sim_loop *loop = loop_of(timer->loop);
     if (handle->is_closing)
@@ -228,7 +231,8 @@ static struct handle *first_timer(const struct sim_loop *loop) {
     LIST_FOR_EACH (link, &loop->handles) {
         struct handle *handle = LIST_ENTRY(link, struct handle, link);
         if (handle->uv->type == UV_TIMER && handle->is_active &&
-            (!first || handle->due_ms < first->due_ms || (handle->due_ms == first->due_ms && handle->id < first->id)))
+            (!first || handle->due_ms < first->due_ms ||
+             (handle->due_ms == first->due_ms && handle->id < first->id)))
             first = handle;
     }
     return first;
@@ -272,14 +276,16 @@ static int ready_events(const struct sim_process *process, const struct handle *
     if (handle->uv->type != UV_POLL || !handle->is_active)
         return 0;
     const struct sim_socket *socket = process->sockets[handle->fd % SIM_MAX_FDS];
-    int wanted = POLLERR | POLLHUP | (handle->events & UV_READABLE ? POLLIN : 0) | (handle->events & UV_WRITABLE ? POLLOUT : 0);
+    int wanted = POLLERR | POLLHUP | (handle->events & UV_READABLE ? POLLIN : 0) |
+                 (handle->events & UV_WRITABLE ? POLLOUT : 0);
     return socket ? sim_socket_events(socket) & wanted : 0;
 }
 
 bool sim_loop_is_ready(const struct sim_loop *loop) {
     LIST_FOR_EACH (link, &loop->handles) {
         const struct handle *handle = LIST_ENTRY(link, struct handle, link);
-        if (handle->is_pending || is_signalled(loop->process, handle) || ready_events(loop->process, handle))
+        if (handle->is_pending || is_signalled(loop->process, handle) ||
+            ready_events(loop->process, handle))
             return true;
     }
     return false;
@@ -296,7 +302,8 @@ static void run_poll(struct sim_process *process, struct handle *handle) {
         return;
     }
     if (events == POLLHUP) /* as epoll's back-end adds what was asked for */
-        events = (handle->events & UV_READABLE ? POLLIN : 0) | (handle->events & UV_WRITABLE ? POLLOUT : 0);
+        events = (handle->events & UV_READABLE ? POLLIN : 0) |
+                 (handle->events & UV_WRITABLE ? POLLOUT : 0);
     uv->poll_cb(uv, 0, (events & POLLIN ? UV_READABLE : 0) | (events & POLLOUT ? UV_WRITABLE : 0));
 }
 
@@ -306,7 +313,9 @@ static void run_ready(struct sim_loop *loop) {
     size_t n = 0;
     LIST_FOR_EACH (link, &loop->handles) {
         struct handle *handle = LIST_ENTRY(link, struct handle, link);
-        if ((handle->is_pending || is_signalled(loop->process, handle) || ready_events(loop->process, handle)) && n < MAX_READY)
+        if ((handle->is_pending || is_signalled(loop->process, handle) ||
+             ready_events(loop->process, handle)) &&
+            n < MAX_READY)
             ready[n++] = handle;
     }
     size_t n_taken = n > 1 && sim_chance(200) ? 1 + sim_below(n) : n;
@@ -318,7 +327,8 @@ static void run_ready(struct sim_loop *loop) {
             run_poll(loop->process, handle);
         } else if (handle->uv->type == UV_SIGNAL) {
             loop->process->signal = 0;
-            ((uv_signal_t *)handle->uv)->signal_cb((uv_signal_t *)handle->uv, ((uv_signal_t *)handle->uv)->signum);
+            ((uv_signal_t *)handle->uv)
+                ->signal_cb((uv_signal_t *)handle->uv, ((uv_signal_t *)handle->uv)->signum);
         } else if (handle->is_pending) {
             handle->is_pending = false;
             ((uv_async_t *)handle->uv)->async_cb((uv_async_t *)handle->uv);
@@ -328,8 +338,8 @@ static void run_ready(struct sim_loop *loop) {
 
 /* ---- names: hosts are numbers here ---- */
 
-int uv_getaddrinfo(uv_loop_t *loop, uv_getaddrinfo_t *request, uv_getaddrinfo_cb on_done, const char *node, const char *service,
-                   const struct addrinfo *hints) {
+int uv_getaddrinfo(uv_loop_t *loop, uv_getaddrinfo_t *request, uv_getaddrinfo_cb on_done,
+                   const char *node, const char *service, const struct addrinfo *hints) {
     return UV_EAI_NONAME;
 }
 void uv_freeaddrinfo(struct addrinfo *list) { CHECK(!list); }

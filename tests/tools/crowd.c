@@ -1,10 +1,10 @@
-/* A crowd of clients: threads that open sessions, run steps of many kinds and close them, for as many sessions as asked; each result is
- * checked. A program of verdicts, unlike bench/load.
+/* A crowd of clients: threads that open sessions, run steps of many kinds and close them, for as
+ * many sessions as asked; each result is checked. A program of verdicts, unlike bench/load.
  *
  *   crowd --target URL [--threads N] [--sessions N]
  *
- * The cluster has /job:ps/task:0 and /job:worker/task:0 and 1. What sessions share is counted: the sum of all additions to two variables
- * must be right at the end. */
+ * The cluster has /job:ps/task:0 and /job:worker/task:0 and 1. What sessions share is counted:
+ * the sum of all additions to two variables must be right at the end. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -28,10 +28,10 @@ struct flags {
     int64_t threads, sessions;
 };
 
-#define ROW(field, kind_, text, what, value)                                                                                             \
-    {                                                                                                                                    \
-        .name = #field, .kind = kind_, .offset = offsetof(struct flags, field), .value_name = value, .default_text = text, .help = what, \
-        .max = 100000000                                                                                                                 \
+#define ROW(field, kind_, text, what, value)                                      \
+    {                                                                             \
+        .name = #field, .kind = kind_, .offset = offsetof(struct flags, field),   \
+        .value_name = value, .default_text = text, .help = what, .max = 100000000 \
     }
 static const struct option_row rows[] = {
     ROW(target, OPTION_STRING, NULL, "default $MILLRACE_TARGET", "URL"),
@@ -50,46 +50,70 @@ static _Atomic int64_t n_begun, n_added, n_failures;
 /* ---- graphs ---- */
 
 static const char shared_text[] =
-    "total = VariableV2() {dtype=int64, shape=[], shared_name=\"crowd_total\"}" PS "one = Const() {dtype=int64, value=int64[]{1}}" W0
+    "total = VariableV2() {dtype=int64, shape=[], shared_name=\"crowd_total\"}" PS
+    "one = Const() {dtype=int64, value=int64[]{1}}" W0
     "zero = Const() {dtype=int64, value=int64[]{0}}" PS "init = Assign(total, zero) {T=int64}" PS
     "add = AssignAdd(total, one) {T=int64, use_locking=true}" PS
     "handle = VarHandleOp() {dtype=int64, shape=[], shared_name=\"crowd_resource\"}" PS
-    "init_resource = AssignVariableOp(handle, zero) {dtype=int64}" PS "add_resource = AssignAddVariableOp(handle, one) {dtype=int64}" PS
+    "init_resource = AssignVariableOp(handle, zero) {dtype=int64}" PS
+    "add_resource = AssignAddVariableOp(handle, one) {dtype=int64}" PS
     "read = Identity(total) {T=int64}" PS "read_resource = ReadVariableOp(handle) {dtype=int64}" PS;
 
-static const char sum_text[] = "x = Placeholder() {dtype=float}" W1 "y = AddV2(x, x) {T=float}" W0 "z = Neg(y) {T=float}" PS;
+static const char sum_text[] =
+    "x = Placeholder() {dtype=float}" W1 "y = AddV2(x, x) {T=float}" W0 "z = Neg(y) {T=float}" PS;
 
 static const char own_text[] =
-    "h = VarHandleOp() {dtype=float, shape=[], shared_name=\"own\"}" PS "three = Const() {dtype=float, value=float[]{3}}" W0
-    "set = AssignVariableOp(h, three) {dtype=float}" PS "grow = AssignAddVariableOp(h, three) {dtype=float}" PS
+    "h = VarHandleOp() {dtype=float, shape=[], shared_name=\"own\"}" PS
+    "three = Const() {dtype=float, value=float[]{3}}" W0
+    "set = AssignVariableOp(h, three) {dtype=float}" PS
+    "grow = AssignAddVariableOp(h, three) {dtype=float}" PS
     "read = ReadVariableOp(h) {dtype=float}" PS "out = Neg(read) {T=float}" W1;
 
 static const char loop_text[] =
-    "zero = Const() {dtype=int32, value=int32[]{0}}" W0 "one = Const() {dtype=int32, value=int32[]{1}}" W0
-    "x = Placeholder() {dtype=int32}" W0 "i0 = Enter(zero) {T=int32, frame_name=\"f\", is_constant=false, parallel_iterations=10}" W0
+    "zero = Const() {dtype=int32, value=int32[]{0}}" W0
+    "one = Const() {dtype=int32, value=int32[]{1}}" W0 "x = Placeholder() {dtype=int32}" W0
+    "i0 = Enter(zero) {T=int32, frame_name=\"f\", is_constant=false, parallel_iterations=10}" W0
     "by = Enter(one) {T=int32, frame_name=\"f\", is_constant=true, parallel_iterations=10}" W1
-    "end = Enter(x) {T=int32, frame_name=\"f\", is_constant=true, parallel_iterations=10}" W0 "i = Merge(i0, next) {T=int32, N=2}" W0
-    "less = Less(i, end) {T=int32}" W0 "go = LoopCond(less)" W0 "sw = Switch(i, go) {T=int32}" W0 "body = Identity(sw:1) {T=int32}" W0
-    "more = AddV2(body, by) {T=int32}" W1 "next = NextIteration(more) {T=int32}" W0 "out = Exit(sw) {T=int32}" W0;
+    "end = Enter(x) {T=int32, frame_name=\"f\", is_constant=true, parallel_iterations=10}" W0
+    "i = Merge(i0, next) {T=int32, N=2}" W0 "less = Less(i, end) {T=int32}" W0
+    "go = LoopCond(less)" W0 "sw = Switch(i, go) {T=int32}" W0 "body = Identity(sw:1) {T=int32}" W0
+    "more = AddV2(body, by) {T=int32}" W1 "next = NextIteration(more) {T=int32}" W0
+    "out = Exit(sw) {T=int32}" W0;
 
 static const char queue_text[] =
-    "q = FIFOQueueV2() {component_types=[float], shapes=[[]], capacity=3, shared_name=\"crowd_queue\"}" PS
-    "empty = FIFOQueueV2() {component_types=[float], shapes=[[]], capacity=3, shared_name=\"crowd_empty\"}" PS
-    "value = Const() {dtype=float, value=float[]{5}}" W1 "put = QueueEnqueueV2(q, value) {Tcomponents=[float]}" PS
-    "get = QueueDequeueV2(q) {component_types=[float]}" PS "never = QueueDequeueV2(empty) {component_types=[float]}" PS
-    "out = Neg(get) {T=float}" W0 "waits = Neg(never) {T=float}" W0;
+    "q = FIFOQueueV2() {component_types=[float], shapes=[[]], capacity=3, "
+    "shared_name=\"crowd_queue\"}" PS "empty = FIFOQueueV2() {component_types=[float], "
+                                      "shapes=[[]], capacity=3, shared_name=\"crowd_empty\"}" PS
+    "value = Const() {dtype=float, value=float[]{5}}" W1
+    "put = QueueEnqueueV2(q, value) {Tcomponents=[float]}" PS
+    "get = QueueDequeueV2(q) {component_types=[float]}" PS
+    "never = QueueDequeueV2(empty) {component_types=[float]}" PS "out = Neg(get) {T=float}" W0
+    "waits = Neg(never) {T=float}" W0;
 
-static const char wrong_text[] = "x = Placeholder() {dtype=float}" W0 "shape = Const() {dtype=int32, value=int32[1]{7}}" W1
-                                 "bad = Reshape(x, shape) {T=float}" W1 "y = Neg(bad) {T=float}" W0 "other = Neg(x) {T=float}" PS;
+static const char wrong_text[] =
+    "x = Placeholder() {dtype=float}" W0 "shape = Const() {dtype=int32, value=int32[1]{7}}" W1
+    "bad = Reshape(x, shape) {T=float}" W1 "y = Neg(bad) {T=float}" W0
+    "other = Neg(x) {T=float}" PS;
 
-static const char call_text[] = "function twice(x: T) -> (y: T) {T=type} {\n"
-                                "  d = AddV2(x, x) {T=$T}\n"
-                                "  return y=d:z:0\n"
-                                "}\n"
-                                "x = Placeholder() {dtype=float}" W0 "a = twice(x) {T=float}" W1 "b = twice(a) {T=float}" PS;
+static const char call_text[] =
+    "function twice(x: T) -> (y: T) {T=type} {\n"
+    "  d = AddV2(x, x) {T=$T}\n"
+    "  return y=d:z:0\n"
+    "}\n"
+    "x = Placeholder() {dtype=float}" W0 "a = twice(x) {T=float}" W1 "b = twice(a) {T=float}" PS;
 
-enum graph_kind { GRAPH_SHARED, GRAPH_SUM, GRAPH_OWN, GRAPH_LOOP, GRAPH_QUEUE, GRAPH_WRONG, GRAPH_CALL, N_GRAPHS };
-static const char *const texts[N_GRAPHS] = {shared_text, sum_text, own_text, loop_text, queue_text, wrong_text, call_text};
+enum graph_kind {
+    GRAPH_SHARED,
+    GRAPH_SUM,
+    GRAPH_OWN,
+    GRAPH_LOOP,
+    GRAPH_QUEUE,
+    GRAPH_WRONG,
+    GRAPH_CALL,
+    N_GRAPHS
+};
+static const char *const texts[N_GRAPHS] = {shared_text, sum_text,   own_text, loop_text,
+                                            queue_text,  wrong_text, call_text};
 static struct str graphdefs[N_GRAPHS];
 
 static void make_graphdefs(void) {
@@ -139,7 +163,8 @@ COLD static void fail(const struct client *client, const char *why) {
 static bool expect(const struct client *client, TF_Code code) {
     if (TF_GetCode(client->status) == code)
         return true;
-    fail(client, TF_GetCode(client->status) == TF_OK ? "it should have failed" : TF_Message(client->status));
+    fail(client, TF_GetCode(client->status) == TF_OK ? "it should have failed"
+                                                     : TF_Message(client->status));
     return false;
 }
 
@@ -166,11 +191,11 @@ static void close_session(struct client *client) {
 }
 
 /* One feed, one fetch, one target; each may be NULL. The result is the caller's. */
-static TF_Tensor *run(struct client *client, const char *feed, TF_Tensor *value, const char *fetch, const char *target,
-                      const TF_Buffer *options) {
+static TF_Tensor *run(struct client *client, const char *feed, TF_Tensor *value, const char *fetch,
+                      const char *target, const TF_Buffer *options) {
     TF_Tensor *result = NULL;
-    TF_Run(client->session, options, &feed, &value, feed != NULL, &fetch, &result, fetch != NULL, &target, target != NULL, NULL,
-           client->status);
+    TF_Run(client->session, options, &feed, &value, feed != NULL, &fetch, &result, fetch != NULL,
+           &target, target != NULL, NULL, client->status);
     return result;
 }
 
@@ -278,14 +303,16 @@ static void times_out(struct client *client) {
     TF_DeleteBuffer(options);
 }
 
-/* A client that gives up: its call is cancelled on the way, and its session closed while the step ends. */
+/* A client that gives up: its call is cancelled on the way, and its session closed while the
+ * step ends. */
 static void gives_up(struct client *client) {
     open_session(client, false, CLIENT_TIMEOUT_MS);
     if (!extend(client, &graphdefs[GRAPH_QUEUE]))
         return;
     close_session(client);
     open_session(client, false, SHORT_MS * 20);
-    TF_ExtendGraph(client->session, graphdefs[GRAPH_QUEUE].data, graphdefs[GRAPH_QUEUE].len, client->status);
+    TF_ExtendGraph(client->session, graphdefs[GRAPH_QUEUE].data, graphdefs[GRAPH_QUEUE].len,
+                   client->status);
     if (TF_GetCode(client->status) == TF_DEADLINE_EXCEEDED) /* a slow machine */
         return;
     TF_DeleteTensor(run(client, NULL, NULL, "waits:0", NULL, NULL));
@@ -316,8 +343,10 @@ static void calls(struct client *client) {
 static const struct {
     const char *name;
     void (*go)(struct client *client);
-} deeds[] = {{"small", small}, {"large", large},         {"extended", extended}, {"shared", shared}, {"own", own},    {"loop", loop},
-             {"queue", queue}, {"times out", times_out}, {"gives up", gives_up}, {"wrong", wrong},   {"calls", calls}};
+} deeds[] = {
+    {"small", small},       {"large", large}, {"extended", extended}, {"shared", shared},
+    {"own", own},           {"loop", loop},   {"queue", queue},       {"times out", times_out},
+    {"gives up", gives_up}, {"wrong", wrong}, {"calls", calls}};
 
 static void *be_a_client(void *arg) {
     struct client client = {.status = TF_NewStatus()};
@@ -363,8 +392,9 @@ static void run_crowd(void) {
     check_total(&first, "read_resource:0");
     close_session(&first);
     double seconds = (double)(clock_now_ns() - begin_ns) / 1e9;
-    printf("%lld threads, %lld sessions in %.1f s (%.0f a second), %lld failures\n", (long long)flags.threads, (long long)flags.sessions,
-           seconds, (double)flags.sessions / seconds, (long long)atomic_load(&n_failures));
+    printf("%lld threads, %lld sessions in %.1f s (%.0f a second), %lld failures\n",
+           (long long)flags.threads, (long long)flags.sessions, seconds,
+           (double)flags.sessions / seconds, (long long)atomic_load(&n_failures));
     TF_DeleteStatus(first.status);
     free(threads);
 }

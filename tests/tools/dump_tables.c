@@ -1,4 +1,5 @@
-/* dump_tables: what the tables of ops, CPU kernels and gradients say, as JSON on stdout, for tools/gen_docs.py.
+/* dump_tables: what the tables of ops, CPU kernels and gradients say, as JSON on stdout, for
+ * tools/gen_docs.py.
  *
  *   {"ops":       [{"family": 0, "name": "Reshape", "summary": "…"}, …],           by family, as the files list them
  *    "kernels":   [{"op": "Relu", "types": {"T": ["float", …]}}, …],               rows of the device type CPU
@@ -61,7 +62,8 @@ static void add_kernels(struct str *out) {
 }
 
 static void add_gradients(struct str *out) {
-    static const char *const kinds[] = {[GRADIENT_NONE] = "none", [GRADIENT_FN] = "function", [GRADIENT_LATER] = "later"};
+    static const char *const kinds[] = {
+        [GRADIENT_NONE] = "none", [GRADIENT_FN] = "function", [GRADIENT_LATER] = "later"};
     const char *comma = "";
     for (size_t l = 0; l < n_gradient_lists; l++) {
         for (size_t i = 0; i < gradient_lists[l]->n_rows; i++) {

@@ -1,14 +1,19 @@
-/* graph_eval: evaluates GraphDefs with our kernels in one small process, for tests/differential/oracle.py.
+/* graph_eval: evaluates GraphDefs with our kernels in one small process, for
+ * tests/differential/oracle.py.
  *
- * Requests on stdin, replies on stdout, all numbers 32-bit little-endian; "bytes" is a length and that many bytes.
+ * Requests on stdin, replies on stdout, all numbers 32-bit little-endian; "bytes" is a length
+ * and that many bytes.
  *
  *   request  length, then: bytes graphdef, n_steps, and per step
- *              n_feeds × (bytes endpoint, bytes tensor_proto), n_fetches × bytes endpoint, n_targets × bytes node
+ *              n_feeds × (bytes endpoint, bytes tensor_proto), n_fetches × bytes endpoint,
+ *              n_targets × bytes node
  *   reply    length, then: code, bytes message; if code is 0, per step
- *              code, bytes message; if code is 0: n_fetches × bytes tensor_proto, n_fetches × bytes static_shape
+ *              code, bytes message; if code is 0: n_fetches × bytes tensor_proto, n_fetches ×
+ *              bytes static_shape
  *
- * A static shape is shape_print's text; of a step whose inference failed, "!" and the message. State (variables, tables) lives as long as
- * the request, a step's container as long as the step. The process ends at the end of stdin. */
+ * A static shape is shape_print's text; of a step whose inference failed, "!" and the message.
+ * State (variables, tables) lives as long as the request, a step's container as long as the
+ * step. The process ends at the end of stdin. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -140,8 +145,8 @@ static void run_step(struct test_graph *graph, const struct step_request *step, 
     char **shapes = xcalloc((size_t)step->n_fetches + 1, sizeof(*shapes));
     CHECK(values);
     memset(values, 0, size);
-    struct status *st =
-        test_graph_run(graph, step->feeds, step->n_feeds, step->fetches, step->n_fetches, step->targets, step->n_targets, values);
+    struct status *st = test_graph_run(graph, step->feeds, step->n_feeds, step->fetches,
+                                       step->n_fetches, step->targets, step->n_targets, values);
     bool is_ok = !st;
     add_status_take(out, st);
     for (int i = 0; is_ok && i < step->n_fetches; i++) {

@@ -1,10 +1,13 @@
-/* graph_shapes: static shapes of GraphDefs, for tests/differential/run_shapes.py. It runs nothing.
+/* graph_shapes: static shapes of GraphDefs, for tests/differential/run_shapes.py. It runs
+ * nothing.
  *
- * Requests on stdin, replies on stdout, all numbers 32-bit little-endian; "bytes" is a length and that many bytes.
+ * Requests on stdin, replies on stdout, all numbers 32-bit little-endian; "bytes" is a length
+ * and that many bytes.
  *
  *   request  bytes graphdef
  *   reply    length, then: code and bytes message of reading it; if code is 0: code and bytes message of inference that refuses;
- * microseconds of inference that does not, n_evaluated, n_refused, n_nodes × (bytes name, n_outputs × (bytes shape))
+ * microseconds of inference that does not, n_evaluated, n_refused, n_nodes × (bytes name,
+ * n_outputs × (bytes shape))
  *
  * A shape is shape_print's text. The process ends at the end of stdin. */
 #include <stdio.h>
@@ -37,7 +40,8 @@ static void add_refusing(const struct graph *graph, struct infer_options options
     graph_shapes_fini(&shapes);
 }
 
-static void add_shapes(const struct graph *graph, const struct infer_options *options, struct str *out) {
+static void add_shapes(const struct graph *graph, const struct infer_options *options,
+                       struct str *out) {
     struct graph_shapes shapes;
     struct str text = STR_INIT;
     graph_shapes_init(&shapes);
@@ -91,7 +95,8 @@ int main(void) {
             serve((struct span){request, len}, &out);
         free(request);
         uint32_t reply_len = (uint32_t)out.len;
-        is_ok = is_ok && fwrite(&reply_len, 4, 1, stdout) == 1 && fwrite(str_text(&out), out.len, 1, stdout) == 1 && fflush(stdout) == 0;
+        is_ok = is_ok && fwrite(&reply_len, 4, 1, stdout) == 1 &&
+                fwrite(str_text(&out), out.len, 1, stdout) == 1 && fflush(stdout) == 0;
         str_fini(&out);
         if (!is_ok)
             return 1;

@@ -45,7 +45,8 @@ static struct tensor *node_tensors(const struct node *node) {
     return tensors;
 }
 
-static struct status *find_endpoint(const struct graph *graph, const char *endpoint, struct node **ret_node, int *ret_index) {
+static struct status *find_endpoint(const struct graph *graph, const char *endpoint,
+                                    struct node **ret_node, int *ret_index) {
     struct span name;
     int index;
     struct node *node = NULL;
@@ -84,9 +85,11 @@ static void mark_needed(struct run *run, struct node *node) {
 }
 
 /* An input as its consumer takes it: a reference is read where a value is wanted. */
-static struct status *take_input(struct run *run, const struct node *node, int i, struct tensor *ret) {
+static struct status *take_input(struct run *run, const struct node *node, int i,
+                                 struct tensor *ret) {
     struct node_input in = node->inputs[i];
-    const struct tensor *value = is_fed(run, in.src, in.index) ? &run->fed[in.src->id][in.index] : &run->values[in.src->id][in.index];
+    const struct tensor *value = is_fed(run, in.src, in.index) ? &run->fed[in.src->id][in.index]
+                                                               : &run->values[in.src->id][in.index];
     if (value->storage == TENSOR_REF && !dtype_is_ref((enum dtype)node->in_types[i]))
         return variable_read(variable_of(value->ref), ret);
     tensor_copy(ret, value);
@@ -117,10 +120,12 @@ static bool run_merge(const struct node *node, struct tensor *inputs, struct ten
     return true;
 }
 
-static struct status *run_kernel(struct run *run, const struct node *node, const struct tensor *inputs, struct tensor *outputs) {
+static struct status *run_kernel(struct run *run, const struct node *node,
+                                 const struct tensor *inputs, struct tensor *outputs) {
     struct kernel_instance *instance = &run->graph->instances[node->id];
     if (!instance->def)
-        TRY(kernel_instance_init(instance, node, "CPU", TEST_DEVICE, allocator_host(), &run->graph->host->host));
+        TRY(kernel_instance_init(instance, node, "CPU", TEST_DEVICE, allocator_host(),
+                                 &run->graph->host->host));
     struct test_call call;
     test_call_start(&call, &run->step, instance, inputs);
     test_call_skip_time(&call);
@@ -137,7 +142,8 @@ static struct status *run_kernel(struct run *run, const struct node *node, const
 
 static struct status *run_node(struct run *run, struct node *node) {
     struct tensor *outputs = run->values[node->id] = node_tensors(node);
-    struct tensor *inputs = aligned_alloc(_Alignof(struct tensor), (size_t)(node->n_data + 1) * sizeof(*inputs));
+    struct tensor *inputs =
+        aligned_alloc(_Alignof(struct tensor), (size_t)(node->n_data + 1) * sizeof(*inputs));
     CHECK(inputs);
     memset(inputs, 0, (size_t)(node->n_data + 1) * sizeof(*inputs));
     struct status *st = NULL;
@@ -145,7 +151,8 @@ static struct status *run_node(struct run *run, struct node *node) {
     for (int i = 0; i < node->n_inputs && !st; i++) {
         if (i < node->n_data)
             st = take_input(run, node, i, &inputs[i]);
-        any_dead |= i < node->n_data ? inputs[i].storage == TENSOR_DEAD : run->is_dead[node->inputs[i].src->id];
+        any_dead |= i < node->n_data ? inputs[i].storage == TENSOR_DEAD
+                                     : run->is_dead[node->inputs[i].src->id];
     }
     if (!st && any_dead && !is_merge) {
         run->is_dead[node->id] = true;
@@ -166,7 +173,8 @@ static struct status *fetch(struct run *run, const char *endpoint, struct tensor
     struct node *node;
     int index;
     TRY(find_endpoint(&run->graph->graph, endpoint, &node, &index));
-    const struct tensor *value = is_fed(run, node, index) ? &run->fed[node->id][index] : &run->values[node->id][index];
+    const struct tensor *value =
+        is_fed(run, node, index) ? &run->fed[node->id][index] : &run->values[node->id][index];
     if (value->storage == TENSOR_REF)
         return variable_read(variable_of(value->ref), ret);
     if (value->storage == TENSOR_DEAD)
@@ -191,8 +199,9 @@ static void run_fini(struct run *run) {
     test_step_fini(&run->step);
 }
 
-struct status *test_graph_run(struct test_graph *graph, const struct test_feed *feeds, int n_feeds, const char *const *fetches,
-                              int n_fetches, const char *const *targets, int n_targets, struct tensor *ret) {
+struct status *test_graph_run(struct test_graph *graph, const struct test_feed *feeds, int n_feeds,
+                              const char *const *fetches, int n_fetches, const char *const *targets,
+                              int n_targets, struct tensor *ret) {
     size_t n = (size_t)graph->graph.n_nodes + 1;
     struct run run = {.graph = graph,
                       .is_needed = xcalloc(n, sizeof(bool)),
@@ -238,13 +247,15 @@ out:
 
 /* ---- static shapes ---- */
 
-static void print_shapes(const struct graph_shapes *shapes, const struct node *node, int index, char **ret_text) {
+static void print_shapes(const struct graph_shapes *shapes, const struct node *node, int index,
+                         char **ret_text) {
     struct str text = STR_INIT;
     shape_print(graph_shapes_of(shapes, node, index), &text);
     *ret_text = str_detach(&text);
 }
 
-struct status *test_graph_infer(struct test_graph *graph, const char *const *fetches, int n_fetches, char **ret_texts) {
+struct status *test_graph_infer(struct test_graph *graph, const char *const *fetches, int n_fetches,
+                                char **ret_texts) {
     struct graph_shapes shapes;
     struct infer_options options;
     struct node *node;

@@ -12,7 +12,9 @@ struct test_resource {
     const struct object_type *type;
 };
 
-static struct test_host *host_of(struct kernel_ctx *ctx) { return ((struct test_step *)ctx->step)->host; }
+static struct test_host *host_of(struct kernel_ctx *ctx) {
+    return ((struct test_step *)ctx->step)->host;
+}
 
 static char *resource_key(struct kernel_ctx *ctx, const char *container, const char *name) {
     struct str key = STR_INIT;
@@ -31,18 +33,20 @@ static void resource_free(struct test_resource *resource) {
 }
 
 /* With the lock held. */
-static struct status *find_locked(struct test_host *host, const char *key, const struct object_type *type, struct object **ret) {
+static struct status *find_locked(struct test_host *host, const char *key,
+                                  const struct object_type *type, struct object **ret) {
     struct test_resource *resource = strmap_get(&host->resources, key);
     if (!resource)
         return status_not_found("Resource %s/%s does not exist.", key, type->name);
     if (resource->type != type)
-        return status_invalid("Resource %s is a %s, not a %s", key, resource->type->name, type->name);
+        return status_invalid("Resource %s is a %s, not a %s", key, resource->type->name,
+                              type->name);
     *ret = object_ref(resource->object);
     return NULL;
 }
 
-static struct status *host_lookup(struct kernel_ctx *ctx, const char *container, const char *name, const struct object_type *type,
-                                  struct object **ret_resource) {
+static struct status *host_lookup(struct kernel_ctx *ctx, const char *container, const char *name,
+                                  const struct object_type *type, struct object **ret_resource) {
     struct test_host *host = host_of(ctx);
     char *key = resource_key(ctx, container, name);
     pthread_mutex_lock(&host->lock);
@@ -52,8 +56,10 @@ static struct status *host_lookup(struct kernel_ctx *ctx, const char *container,
     return st;
 }
 
-static struct status *host_lookup_or_create(struct kernel_ctx *ctx, const char *container, const char *name, const struct object_type *type,
-                                            resource_create_fn *create, void *arg, struct object **ret_resource) {
+static struct status *host_lookup_or_create(struct kernel_ctx *ctx, const char *container,
+                                            const char *name, const struct object_type *type,
+                                            resource_create_fn *create, void *arg,
+                                            struct object **ret_resource) {
     struct test_host *host = host_of(ctx);
     struct status *st = host_lookup(ctx, container, name, type, ret_resource);
     if (status_code(st) != STATUS_NOT_FOUND)
@@ -96,40 +102,50 @@ static struct status *host_delete(struct kernel_ctx *ctx, const struct resource_
     return st;
 }
 
-static struct resource_handle *host_handle_make(struct kernel_ctx *ctx, const char *container, const char *name,
-                                                const struct object_type *type, enum dtype dtype) {
+static struct resource_handle *host_handle_make(struct kernel_ctx *ctx, const char *container,
+                                                const char *name, const struct object_type *type,
+                                                enum dtype dtype) {
     char step_container[48];
     if (!container) {
-        snprintf(step_container, sizeof(step_container), "__per_step_%llu", (unsigned long long)ctx->step_id);
+        snprintf(step_container, sizeof(step_container), "__per_step_%llu",
+                 (unsigned long long)ctx->step_id);
         container = step_container;
     }
-    return resource_handle_new(ctx->instance->device, container[0] ? container : "localhost", name, type->name, dtype, NULL);
+    return resource_handle_new(ctx->instance->device, container[0] ? container : "localhost", name,
+                               type->name, dtype, NULL);
 }
 
-static struct status *check_handle(struct kernel_ctx *ctx, const struct resource_handle *handle, const struct object_type *type) {
+static struct status *check_handle(struct kernel_ctx *ctx, const struct resource_handle *handle,
+                                   const struct object_type *type) {
     if (!handle)
         return status_invalid("The resource handle is empty");
     if (strcmp(handle->device, ctx->instance->device) != 0)
-        return status_invalid("Trying to access resource %s located in device %s from device %s", handle->name, handle->device,
-                              ctx->instance->device);
+        return status_invalid("Trying to access resource %s located in device %s from device %s",
+                              handle->name, handle->device, ctx->instance->device);
     if (strcmp(handle->type_name, type->name) != 0)
-        return status_invalid("Trying to access a handle's resource using the wrong type. The handle points to a resource (name '%s') of "
+        return status_invalid("Trying to access a handle's resource using the wrong type. The "
+                              "handle points to a resource (name '%s') of "
                               "type '%s' but you are trying to access the resource as type '%s'",
                               handle->name, handle->type_name, type->name);
     return NULL;
 }
 
-static struct status *host_handle_lookup(struct kernel_ctx *ctx, const struct resource_handle *handle, const struct object_type *type,
+static struct status *host_handle_lookup(struct kernel_ctx *ctx,
+                                         const struct resource_handle *handle,
+                                         const struct object_type *type,
                                          struct object **ret_resource) {
     TRY(check_handle(ctx, handle, type));
     return host_lookup(ctx, handle->container, handle->name, type, ret_resource);
 }
 
-static struct status *host_handle_lookup_or_create(struct kernel_ctx *ctx, const struct resource_handle *handle,
-                                                   const struct object_type *type, resource_create_fn *create, void *arg,
+static struct status *host_handle_lookup_or_create(struct kernel_ctx *ctx,
+                                                   const struct resource_handle *handle,
+                                                   const struct object_type *type,
+                                                   resource_create_fn *create, void *arg,
                                                    struct object **ret_resource) {
     TRY(check_handle(ctx, handle, type));
-    return host_lookup_or_create(ctx, handle->container, handle->name, type, create, arg, ret_resource);
+    return host_lookup_or_create(ctx, handle->container, handle->name, type, create, arg,
+                                 ret_resource);
 }
 
 static void drop_container(struct test_host *host, const char *prefix) {
@@ -149,7 +165,8 @@ static void drop_container(struct test_host *host, const char *prefix) {
 
 /* ---- cancellation and threads ---- */
 
-static bool host_cancel_register(struct kernel_ctx *ctx, struct kernel_cancel_hook *hook, struct status **ret_why) {
+static bool host_cancel_register(struct kernel_ctx *ctx, struct kernel_cancel_hook *hook,
+                                 struct status **ret_why) {
     struct test_step *step = ctx->step;
     pthread_mutex_lock(&step->lock);
     bool is_live = !step->cancelled;
@@ -197,7 +214,9 @@ static struct pool *host_io_pool(struct kernel_ctx *ctx) {
     return host->io_pool;
 }
 
-static void host_submit_io(struct kernel_ctx *ctx, struct pool_task *task) { pool_submit(host_io_pool(ctx), task); }
+static void host_submit_io(struct kernel_ctx *ctx, struct pool_task *task) {
+    pool_submit(host_io_pool(ctx), task);
+}
 
 static struct alarm_clock *host_alarms(struct kernel_ctx *ctx) { return host_of(ctx)->alarms; }
 static int64_t host_now_ns(void *arg) { return ((struct test_host *)arg)->now_ns; }
@@ -229,7 +248,8 @@ struct test_host *test_host_new(int n_threads) {
     host->pool = n_threads > 0 ? pool_new(n_threads) : NULL;
     pthread_mutex_init(&host->lock, NULL);
     strmap_init(&host->resources);
-    const struct alarm_clock_options clock = {.now_ns = host_now_ns, .wake = host_wake, .arg = host};
+    const struct alarm_clock_options clock = {
+        .now_ns = host_now_ns, .wake = host_wake, .arg = host};
     host->alarms = alarm_clock_new(&clock);
     return host;
 }
@@ -307,7 +327,8 @@ static void tensors_free(struct tensor *tensors, int n) {
     free(tensors);
 }
 
-void test_call_start(struct test_call *call, struct test_step *step, const struct kernel_instance *instance, const struct tensor *inputs) {
+void test_call_start(struct test_call *call, struct test_step *step,
+                     const struct kernel_instance *instance, const struct tensor *inputs) {
     memset(call, 0, sizeof(*call));
     pthread_mutex_init(&call->lock, NULL);
     pthread_cond_init(&call->changed, NULL);
@@ -360,13 +381,16 @@ static bool wait_until_done(struct test_call *call, int timeout_ms) {
 
 void test_call_skip_time(struct test_call *call) {
     struct test_host *host = ((struct test_step *)call->ctx.step)->host;
-    for (int64_t next_ns; !test_call_is_done(call) && (next_ns = alarm_clock_run(host->alarms)) != INT64_MAX;)
+    for (int64_t next_ns;
+         !test_call_is_done(call) && (next_ns = alarm_clock_run(host->alarms)) != INT64_MAX;)
         host->now_ns = MAX(host->now_ns, next_ns);
 }
 
 struct status *test_call_wait(struct test_call *call, int timeout_ms) {
     if (!wait_until_done(call, timeout_ms)) {
-        test_step_cancel(call->ctx.step, status_new(STATUS_DEADLINE_EXCEEDED, "Timed out waiting for %s", call->ctx.instance->node->name));
+        test_step_cancel(call->ctx.step,
+                         status_new(STATUS_DEADLINE_EXCEEDED, "Timed out waiting for %s",
+                                    call->ctx.instance->node->name));
         CHECK(wait_until_done(call, 10000)); /* a wait that cancellation does not end */
     }
     return status_ref(call->ctx.status);

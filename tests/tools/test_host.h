@@ -1,8 +1,10 @@
-/* A small host for kernels, and a plain evaluator of graphs on it: what the kernel tests and graph_eval stand on.
+/* A small host for kernels, and a plain evaluator of graphs on it: what the kernel tests and
+ * graph_eval stand on.
  *
- * The host has named containers (resources outlive runs), a container per run, cancellation, a pool and an I/O thread. The
- * evaluator runs a graph's needed nodes one after the other in topological order; Switch and Merge work with dead values, loops
- * do not. It is as simple as it can be: the worker's executor is the real one. Threads: one at a time per test_host's graph. */
+ * The host has named containers (resources outlive runs), a container per run, cancellation, a
+ * pool and an I/O thread. The evaluator runs a graph's needed nodes one after the other in
+ * topological order; Switch and Merge work with dead values, loops do not. It is as simple as it
+ * can be: the worker's executor is the real one. Threads: one at a time per test_host's graph. */
 #ifndef MILLRACE_TESTS_TOOLS_TEST_HOST_H
 #define MILLRACE_TESTS_TOOLS_TEST_HOST_H
 
@@ -44,17 +46,21 @@ void test_step_init(struct test_step *step, struct test_host *host);
 void test_step_fini(struct test_step *step); /* drops the step's container */
 void test_step_cancel(struct test_step *step, struct status *why_take);
 
-/* One execution of a kernel. Inputs are copied in (shared); outputs are the caller's to take after the wait. */
+/* One execution of a kernel. Inputs are copied in (shared); outputs are the caller's to take
+ * after the wait. */
 struct test_call {
     struct kernel_ctx ctx;
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool is_done; /* guarded by lock */
 };
-void test_call_start(struct test_call *call, struct test_step *step, const struct kernel_instance *instance, const struct tensor *inputs);
-/* Time goes on to each alarm until the call is done, or no alarm is left: for who waits for nothing else. */
+void test_call_start(struct test_call *call, struct test_step *step,
+                     const struct kernel_instance *instance, const struct tensor *inputs);
+/* Time goes on to each alarm until the call is done, or no alarm is left: for who waits for
+ * nothing else. */
 void test_call_skip_time(struct test_call *call);
-/* Waits for the end. After timeout_ms the step is cancelled with DEADLINE_EXCEEDED, which must end the kernel's wait. */
+/* Waits for the end. After timeout_ms the step is cancelled with DEADLINE_EXCEEDED, which must
+ * end the kernel's wait. */
 struct status *test_call_wait(struct test_call *call, int timeout_ms) MUST_USE;
 bool test_call_is_done(struct test_call *call);
 void test_call_fini(struct test_call *call); /* clears what was not taken */
@@ -71,14 +77,18 @@ struct test_feed {
     const char *endpoint;
     struct tensor value; /* borrowed by the run */
 };
-void test_graph_init(struct test_graph *graph, struct test_host *host); /* then fill graph->graph, then test_graph_prepare */
+/* then fill graph->graph, then test_graph_prepare */
+void test_graph_init(struct test_graph *graph, struct test_host *host);
 struct status *test_graph_prepare(struct test_graph *graph) MUST_USE;
 void test_graph_fini(struct test_graph *graph);
 /* One step. `ret` has n_fetches entries, which own their values after success. */
-struct status *test_graph_run(struct test_graph *graph, const struct test_feed *feeds, int n_feeds, const char *const *fetches,
-                              int n_fetches, const char *const *targets, int n_targets, struct tensor *ret) MUST_USE;
-/* Static shapes of the fetches, as the op rows' shape functions infer them (constants folded by our own kernels).
- * Texts as shape_print makes them, malloc'd. Errors: what a shape function says. */
-struct status *test_graph_infer(struct test_graph *graph, const char *const *fetches, int n_fetches, char **ret_texts) MUST_USE;
+struct status *test_graph_run(struct test_graph *graph, const struct test_feed *feeds, int n_feeds,
+                              const char *const *fetches, int n_fetches, const char *const *targets,
+                              int n_targets, struct tensor *ret) MUST_USE;
+/* Static shapes of the fetches, as the op rows' shape functions infer them (constants folded by
+ * our own kernels). Texts as shape_print makes them, malloc'd. Errors: what a shape function
+ * says. */
+struct status *test_graph_infer(struct test_graph *graph, const char *const *fetches, int n_fetches,
+                                char **ret_texts) MUST_USE;
 
 #endif

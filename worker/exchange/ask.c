@@ -28,7 +28,8 @@ struct ask_task {
     char *address, *unix_address;
     struct wire_conn *conn; /* one reference, or NULL */
     bool is_unix, is_greeted, avoid_unix;
-    bool is_letting_go; /* an idle connection is being closed: what is asked now waits for the next */
+    /* an idle connection is being closed: what is asked now waits for the next */
+    bool is_letting_go;
     struct heartbeat heartbeat;
     int64_t idle_since_ns;
     uint64_t next_id;
@@ -67,17 +68,21 @@ static void fail_all(struct ask_task *task, struct status *why) {
 static void send_question(struct ask_task *task, struct peer_question *question) {
     question->id = ++task->next_id;
     u64map_put(&task->asked, question->id, question);
-    wire_queue(task->conn, &(struct wire_out){.type = WIRE_ASK, .id = question->id, .meta = {question->record, question->request.len}});
+    wire_queue(task->conn, &(struct wire_out){.type = WIRE_ASK,
+                                              .id = question->id,
+                                              .meta = {question->record, question->request.len}});
 }
 
 static void open_conn(struct ask_task *task);
 
-/* Those that may be sent now: the other task cuts off who has more than PEER_MAX_QUESTIONS unanswered. The rest stay, in their order, until
- * an answer makes room. Where nothing is sent any more all are taken, to be refused. */
+/* Those that may be sent now: the other task cuts off who has more than PEER_MAX_QUESTIONS
+ * unanswered. The rest stay, in their order, until an answer makes room. Where nothing is sent
+ * any more all are taken, to be refused. */
 static void take_starting(struct ask_task *task, struct list *ret) {
     bool is_over = !task->conn && task->table->is_stopped;
     struct list *link;
-    for (size_t n = task->asked.n_entries; (is_over || n < PEER_MAX_QUESTIONS) && (link = list_pop_front(&task->starting)); n++)
+    for (size_t n = task->asked.n_entries;
+         (is_over || n < PEER_MAX_QUESTIONS) && (link = list_pop_front(&task->starting)); n++)
         list_push_back(ret, link);
 }
 
@@ -135,12 +140,14 @@ static struct status *on_answer(struct ask_task *task, struct wire_message *mess
     struct peer_question *question = u64map_remove(&task->asked, message->id);
     if (!question)
         return status_invalid("task %s answers what it was not asked", task->name);
-    Millrace__Answer *answer = millrace__answer__unpack(NULL, message->meta.len, (const uint8_t *)message->meta.data);
+    Millrace__Answer *answer =
+        millrace__answer__unpack(NULL, message->meta.len, (const uint8_t *)message->meta.data);
     struct status *st = NULL;
     if (!answer) {
         st = status_internal("task %s answered with malformed bytes", task->name);
     } else if (answer->code) {
-        st = status_prefix_take(status_from_wire(answer->code, span_of(answer->message)), "From %s: ", task->name);
+        st = status_prefix_take(status_from_wire(answer->code, span_of(answer->message)),
+                                "From %s: ", task->name);
     } else {
         str_add_bytes(&question->answer, answer->answer.data, answer->answer.len);
         question->payload = message->payload;
@@ -162,10 +169,11 @@ static struct status *check_hello(struct ask_task *task, struct span meta) {
     if (!hello)
         return status_invalid("malformed Hello from task %s", task->name);
     if (hello->protocol != WIRE_PROTOCOL)
-        st = status_failed_precondition("task %s speaks protocol %u of the worker wire, this is %d", task->name, hello->protocol,
-                                        WIRE_PROTOCOL);
+        st = status_failed_precondition("task %s speaks protocol %u of the worker wire, this is %d",
+                                        task->name, hello->protocol, WIRE_PROTOCOL);
     else if (strcmp(hello->task, task->name) != 0)
-        st = status_failed_precondition("at the address of task %s answers task %.200s", task->name, hello->task);
+        st = status_failed_precondition("at the address of task %s answers task %.200s", task->name,
+                                        hello->task);
     millrace__hello__free_unpacked(hello, NULL);
     task->is_greeted = !st;
     return st;
@@ -194,9 +202,11 @@ static void on_message(void *owner, struct wire_conn *conn, struct wire_message 
         wire_conn_close(conn, st);
 }
 
-static struct buffer *on_alloc(void *owner, struct wire_conn *conn, const struct wire_message *message, size_t size_bytes) {
+static struct buffer *on_alloc(void *owner, struct wire_conn *conn,
+                               const struct wire_message *message, size_t size_bytes) {
     struct ask_task *task = owner;
-    if (message->type != WIRE_ANSWER || size_bytes > PEER_MAX_PAYLOAD_BYTES || !u64map_get(&task->asked, message->id))
+    if (message->type != WIRE_ANSWER || size_bytes > PEER_MAX_PAYLOAD_BYTES ||
+        !u64map_get(&task->asked, message->id))
         return NULL;
     return buffer_alloc(allocator_host(), size_bytes);
 }
@@ -205,7 +215,8 @@ static struct buffer *on_alloc(void *owner, struct wire_conn *conn, const struct
 
 static void table_free_when_done(struct ask_table *table);
 
-/* Its Unix socket did not come about (another network namespace with the same host id, or it is switched off): over TCP, then. */
+/* Its Unix socket did not come about (another network namespace with the same host id, or it is
+ * switched off): over TCP, then. */
 static bool try_tcp(struct ask_task *task) {
     if (!task->is_unix || task->is_greeted || task->table->is_stopped || !*task->address)
         return false;
@@ -230,7 +241,8 @@ static void on_closed(void *owner, struct wire_conn *conn, struct status *why) {
         loop_timer_stop(&table->timer);
     task->is_letting_go = false;
     if (!try_tcp(task) && task->asked.n_entries > 0) {
-        struct status *lost = status_unavailable("Lost the connection to task %s: %s", task->name, why ? status_message(why) : "closed");
+        struct status *lost = status_unavailable("Lost the connection to task %s: %s", task->name,
+                                                 why ? status_message(why) : "closed");
         fail_all(task, lost);
         status_unref(lost);
     }
@@ -238,8 +250,10 @@ static void on_closed(void *owner, struct wire_conn *conn, struct status *why) {
     table_free_when_done(table);
 }
 
-static const struct wire_handlers handlers = {
-    .on_message = on_message, .alloc = on_alloc, .on_closed = on_closed, .max_payload_bytes = PEER_MAX_PAYLOAD_BYTES};
+static const struct wire_handlers handlers = {.on_message = on_message,
+                                              .alloc = on_alloc,
+                                              .on_closed = on_closed,
+                                              .max_payload_bytes = PEER_MAX_PAYLOAD_BYTES};
 
 static void open_conn(struct ask_task *task) {
     struct ask_table *table = task->table;
@@ -247,13 +261,15 @@ static void open_conn(struct ask_task *task) {
     task->is_unix = *task->unix_address && !task->avoid_unix;
     task->is_greeted = false;
     task->idle_since_ns = clock_now_ns();
-    task->conn = wire_connect(table->loop, task->is_unix ? task->unix_address : task->address, &handlers, task);
+    task->conn = wire_connect(table->loop, task->is_unix ? task->unix_address : task->address,
+                              &handlers, task);
     wire_conn_secure(task->conn, table->tls, task->name);
     if (table->uses_sums)
         wire_conn_use_sums(task->conn);
     heartbeat_start(&task->heartbeat, table->heartbeat_ms, false, clock_now_ns());
     if (table->n_conns++ == 0)
-        loop_timer_start(&table->timer, heartbeat_tick_ms(table->heartbeat_ms), heartbeat_tick_ms(table->heartbeat_ms));
+        loop_timer_start(&table->timer, heartbeat_tick_ms(table->heartbeat_ms),
+                         heartbeat_tick_ms(table->heartbeat_ms));
     peer_hello_write(&hello, table->task, table->incarnation, ASK_CHANNEL, 0);
     wire_queue(task->conn, &(struct wire_out){.type = WIRE_HELLO, .meta = {hello.data, hello.len}});
     str_fini(&hello);
@@ -262,7 +278,9 @@ static void open_conn(struct ask_task *task) {
 static void send_ping(struct ask_task *task, int64_t now_ns) {
     struct str meta = STR_INIT;
     heartbeat_ping(&task->heartbeat, now_ns, clock_wall_us(), &meta);
-    wire_send(task->conn, &(struct wire_out){.type = WIRE_PING, .id = task->heartbeat.ping_id, .meta = {meta.data, meta.len}});
+    wire_send(task->conn, &(struct wire_out){.type = WIRE_PING,
+                                             .id = task->heartbeat.ping_id,
+                                             .meta = {meta.data, meta.len}});
     str_fini(&meta);
 }
 
@@ -293,7 +311,8 @@ static void on_timer(struct loop_timer *timer) {
 
 /* ---- the table ---- */
 
-struct ask_table *ask_table_new(struct loop *loop, const char *task, uint64_t incarnation, int64_t heartbeat_ms) {
+struct ask_table *ask_table_new(struct loop *loop, const char *task, uint64_t incarnation,
+                                int64_t heartbeat_ms) {
     struct ask_table *table = xcalloc(1, sizeof(*table));
     table->loop = loop;
     table->task = xstrdup(task);
@@ -314,12 +333,14 @@ static void set_text(char **field, const char *text) {
     *field = xstrdup(text);
 }
 
-struct status *ask_table_know(struct ask_table *table, const char *name, const char *address, const char *unix_address,
-                              struct ask_task **ret) {
+struct status *ask_table_know(struct ask_table *table, const char *name, const char *address,
+                              const char *unix_address, struct ask_task **ret) {
     struct ask_task *task = strmap_get(&table->tasks, name);
     if (!task) {
         if (table->tasks.n_entries >= ASK_MAX_TASKS)
-            return status_exhausted("%d other tasks are known already, task %.200s would be one more", ASK_MAX_TASKS, name);
+            return status_exhausted(
+                "%d other tasks are known already, task %.200s would be one more", ASK_MAX_TASKS,
+                name);
         task = xcalloc(1, sizeof(*task));
         task->table = table;
         task->name = xstrdup(name);

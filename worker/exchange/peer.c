@@ -23,28 +23,40 @@ struct peer_table *peer_table_new(struct loop *loop, const char *task, uint64_t 
     return table;
 }
 
-void peer_table_set_heartbeat(struct peer_table *table, int64_t interval_ms) { table->heartbeat_ms = interval_ms; }
+void peer_table_set_heartbeat(struct peer_table *table, int64_t interval_ms) {
+    table->heartbeat_ms = interval_ms;
+}
 
 void peer_table_use_shm(struct peer_table *table, struct shm_arena *arena) {
     table->uses_shm = true;
     table->arena = arena;
 }
 
-void peer_table_set_shm_limit(struct peer_table *table, int64_t max_kept_bytes) { table->max_kept_bytes = max_kept_bytes; }
+void peer_table_set_shm_limit(struct peer_table *table, int64_t max_kept_bytes) {
+    table->max_kept_bytes = max_kept_bytes;
+}
 
 void peer_table_set_tls(struct peer_table *table, struct tls *tls) { table->tls = tls; }
-void peer_table_set_streams(struct peer_table *table, unsigned n_streams) { table->n_streams = n_streams; }
+void peer_table_set_streams(struct peer_table *table, unsigned n_streams) {
+    table->n_streams = n_streams;
+}
 
 void peer_table_set_sums(struct peer_table *table, bool uses_sums) { table->uses_sums = uses_sums; }
 
-void peer_table_use_rdma(struct peer_table *table, enum rdma_mode mode, struct rdma_device *device_take, const char *why_not) {
-    table->rdma = (struct peer_rdma_setup){
-        .mode = mode, .device = device_take, .why_not = xstrdup(why_not ? why_not : ""), .retry_ms = PEER_RDMA_RETRY_MS};
+void peer_table_use_rdma(struct peer_table *table, enum rdma_mode mode,
+                         struct rdma_device *device_take, const char *why_not) {
+    table->rdma = (struct peer_rdma_setup){.mode = mode,
+                                           .device = device_take,
+                                           .why_not = xstrdup(why_not ? why_not : ""),
+                                           .retry_ms = PEER_RDMA_RETRY_MS};
 }
 
-void peer_table_set_rdma_retry(struct peer_table *table, int64_t retry_ms) { table->rdma.retry_ms = retry_ms; }
+void peer_table_set_rdma_retry(struct peer_table *table, int64_t retry_ms) {
+    table->rdma.retry_ms = retry_ms;
+}
 
-void peer_table_set_receiver(struct peer_table *table, const struct peer_receiver *receiver, void *arg) {
+void peer_table_set_receiver(struct peer_table *table, const struct peer_receiver *receiver,
+                             void *arg) {
     table->receiver = receiver;
     table->receiver_arg = arg;
 }
@@ -149,7 +161,8 @@ void peer_on_channel_closed(void *owner, struct transport_channel *channel, stru
     struct peer_table *table = peer->table;
     bool is_lost;
     if (channel->kind == TRANSPORT_ARENA) /* with the last channel, or before the others */
-        is_lost = peer_shm_on_closed(&peer->shm, channel, table->is_closing) && peer->channels[TRANSPORT_CONTROL];
+        is_lost = peer_shm_on_closed(&peer->shm, channel, table->is_closing) &&
+                  peer->channels[TRANSPORT_CONTROL];
     else if (channel->kind > TRANSPORT_STREAM)
         is_lost = peer_streams_on_closed(peer, channel, why);
     else
@@ -173,14 +186,17 @@ void peer_on_channel_closed(void *owner, struct transport_channel *channel, stru
 
 void peer_table_add_channel(struct peer_table *table) {
     if (table->n_channels++ == 0)
-        loop_timer_start(&table->timer, heartbeat_tick_ms(table->heartbeat_ms), heartbeat_tick_ms(table->heartbeat_ms));
+        loop_timer_start(&table->timer, heartbeat_tick_ms(table->heartbeat_ms),
+                         heartbeat_tick_ms(table->heartbeat_ms));
 }
 
 static void send_ping(struct peer *peer, int64_t now_ns) {
     struct str meta = STR_INIT;
     heartbeat_ping(&peer->heartbeat, now_ns, clock_wall_us(), &meta);
     if (peer_queue(peer, TRANSPORT_CONTROL,
-                   &(struct wire_out){.type = WIRE_PING, .id = peer->heartbeat.ping_id, .meta = {meta.data, meta.len}}))
+                   &(struct wire_out){.type = WIRE_PING,
+                                      .id = peer->heartbeat.ping_id,
+                                      .meta = {meta.data, meta.len}}))
         peer_flush(peer, TRANSPORT_CONTROL);
     str_fini(&meta);
 }
@@ -192,8 +208,8 @@ static void peer_tick(struct peer *peer, int64_t now_ns) {
     if (actions & HEARTBEAT_PING)
         send_ping(peer, now_ns);
     if (actions & HEARTBEAT_LOST) {
-        struct status *why =
-            status_prefix_take(heartbeat_silence(&peer->heartbeat, now_ns), "Lost the connection to task %s: ", peer->task);
+        struct status *why = status_prefix_take(heartbeat_silence(&peer->heartbeat, now_ns),
+                                                "Lost the connection to task %s: ", peer->task);
         peer_lost(peer, why);
         status_unref(why);
     }
@@ -212,12 +228,15 @@ static void on_timer(struct loop_timer *timer) {
 
 /* ---- knowing peers ---- */
 
-struct status *peer_table_know(struct peer_table *table, const char *task, const char *address, const char *unix_address,
-                               uint64_t incarnation, struct peer **ret_peer) {
+struct status *peer_table_know(struct peer_table *table, const char *task, const char *address,
+                               const char *unix_address, uint64_t incarnation,
+                               struct peer **ret_peer) {
     struct peer *peer = peer_find(table, task);
     if (!peer) {
         if (table->peers.n_entries >= PEER_MAX_KNOWN)
-            return status_exhausted("%d other tasks are known already, task %.200s would be one more", PEER_MAX_KNOWN, task);
+            return status_exhausted(
+                "%d other tasks are known already, task %.200s would be one more", PEER_MAX_KNOWN,
+                task);
         peer = xcalloc(1, sizeof(*peer));
         peer->table = table;
         peer->task = xstrdup(task);
@@ -232,7 +251,8 @@ struct status *peer_table_know(struct peer_table *table, const char *task, const
         strmap_put(&table->peers, peer->task, peer);
         pthread_mutex_unlock(&table->lock);
     }
-    bool is_restarted = peer->incarnation != 0 && incarnation != 0 && peer->incarnation != incarnation;
+    bool is_restarted =
+        peer->incarnation != 0 && incarnation != 0 && peer->incarnation != incarnation;
     set_text(&peer->address, address);
     set_text(&peer->unix_address, unix_address);
     if (incarnation != 0)

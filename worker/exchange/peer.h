@@ -1,13 +1,16 @@
 /* The other tasks: connections to them, by task name.
  *
- * A peer becomes known when a graph that exchanges with it is registered, with its addresses and incarnation. Its control channel is opened
- * when the first such step starts; its bulk channel with the first large value. A task that connects first is taken in by its Hello; both
- * ends may do so at once, then each sends on the one it opened and reads both.
- * Both ends say in their Hello which incarnation they expect of the other: a restarted task never gets a message meant for the one before.
- * When a channel of a peer ends, or the peer is silent for three pings over its control channel (rpc/wire/heartbeat.h), the peer is lost: all
- * its channels go, and on_lost tells who runs steps that exchange with it. The next such step opens new ones.
+ * A peer becomes known when a graph that exchanges with it is registered, with its addresses and
+ * incarnation. Its control channel is opened when the first such step starts; its bulk channel
+ * with the first large value. A task that connects first is taken in by its Hello; both ends may
+ * do so at once, then each sends on the one it opened and reads both. Both ends say in their
+ * Hello which incarnation they expect of the other: a restarted task never gets a message meant
+ * for the one before. When a channel of a peer ends, or the peer is silent for three pings over
+ * its control channel (rpc/wire/heartbeat.h), the peer is lost: all its channels go, and on_lost
+ * tells who runs steps that exchange with it. The next such step opens new ones.
  *
- * Peers are never freed before their table, so a struct peer may be kept. Queueing and flushing: any thread; all else: loop thread. */
+ * Peers are never freed before their table, so a struct peer may be kept. Queueing and flushing:
+ * any thread; all else: loop thread. */
 #ifndef MILLRACE_WORKER_EXCHANGE_PEER_H
 #define MILLRACE_WORKER_EXCHANGE_PEER_H
 
@@ -28,53 +31,69 @@ enum { PEER_MAX_KNOWN = 65536, PEER_SHM_MAX_KEPT_BYTES = 256 << 20, PEER_AHEAD_M
 struct peer_receiver {
     /* An error ends the peer's connections. */
     struct status *(*on_message)(void *arg, struct peer *peer, struct wire_message *message);
-    struct buffer *(*alloc)(void *arg, struct peer *peer, const struct wire_message *message, size_t size_bytes);
+    struct buffer *(*alloc)(void *arg, struct peer *peer, const struct wire_message *message,
+                            size_t size_bytes);
     /* Is what `alloc` gave for that key still waited for? Its step may have ended. */
-    bool (*is_wanted)(void *arg, struct peer *peer, uint64_t step, uint32_t edge, uint64_t frame_iter);
-    /* Nothing is written to the place that peer_grant_ahead was asked for, and nothing will be. With a buffer (borrowed): the sender was
-     * told of the place, and may now push the value where the place would have taken it. Without: it was not, or has declined it. NULL
-     * where none is granted. */
-    void (*on_place_gone)(void *arg, struct peer *peer, uint64_t step, uint32_t edge, uint64_t frame_iter, struct buffer *buffer);
+    bool (*is_wanted)(void *arg, struct peer *peer, uint64_t step, uint32_t edge,
+                      uint64_t frame_iter);
+    /* Nothing is written to the place that peer_grant_ahead was asked for, and nothing will be.
+     * With a buffer (borrowed): the sender was told of the place, and may now push the value
+     * where the place would have taken it. Without: it was not, or has declined it. NULL where
+     * none is granted. */
+    void (*on_place_gone)(void *arg, struct peer *peer, uint64_t step, uint32_t edge,
+                          uint64_t frame_iter, struct buffer *buffer);
 };
 
 /* Who runs steps: each that exchanges with the peer has to end with `why`, which names the task. */
 typedef void peer_lost_fn(void *arg, struct peer *peer, struct status *why);
 
 struct peer_table *peer_table_new(struct loop *loop, const char *task, uint64_t incarnation);
-/* Closes all connections; no callback comes after. The memory goes when the last one has closed on the loop. */
+/* Closes all connections; no callback comes after. The memory goes when the last one has closed
+ * on the loop. */
 void peer_table_free(struct peer_table *table);
-void peer_table_set_receiver(struct peer_table *table, const struct peer_receiver *receiver, void *arg);
+void peer_table_set_receiver(struct peer_table *table, const struct peer_receiver *receiver,
+                             void *arg);
 void peer_table_set_on_lost(struct peer_table *table, peer_lost_fn *on_lost, void *arg);
-void peer_table_set_heartbeat(struct peer_table *table, int64_t interval_ms); /* before the first connection; default 2 s */
-/* Before the first connection; default: off. `arena` is this process' own, NULL where it has none: peers' arenas are mapped all the same.
+/* before the first connection; default 2 s */
+void peer_table_set_heartbeat(struct peer_table *table, int64_t interval_ms);
+/* Before the first connection; default: off. `arena` is this process' own, NULL where it has
+ * none: peers' arenas are mapped all the same.
  */
 void peer_table_use_shm(struct peer_table *table, struct shm_arena *arena);
-/* Before the first connection; default: PEER_SHM_MAX_KEPT_BYTES. What a peer may keep alive in this task's arena (rpc/shm/shm_ledger.h); beyond
- * it values go over the socket, as grants allow. 0: any number. */
+/* Before the first connection; default: PEER_SHM_MAX_KEPT_BYTES. What a peer may keep alive in
+ * this task's arena (rpc/shm/shm_ledger.h); beyond it values go over the socket, as grants
+ * allow. 0: any number. */
 void peer_table_set_shm_limit(struct peer_table *table, int64_t max_kept_bytes);
 /* At once: TCP to other tasks speaks TLS. Borrowed for the table's life. */
 void peer_table_set_tls(struct peer_table *table, struct tls *tls);
-/* Before the first connection; default: 1. Values of 8 MB and more go over so many sockets at once (worker/exchange/peer_streams.h). */
+/* Before the first connection; default: 1. Values of 8 MB and more go over so many sockets at
+ * once (worker/exchange/peer_streams.h). */
 void peer_table_set_streams(struct peer_table *table, unsigned n_streams);
 /* At once: what is sent to other tasks carries checksums (rpc/wire/wire.h). */
 void peer_table_set_sums(struct peer_table *table, bool uses_sums);
 /* Before the first connection; default: off. Takes the device; NULL: there is none, and why. */
-void peer_table_use_rdma(struct peer_table *table, enum rdma_mode mode, struct rdma_device *device_take, const char *why_not);
-void peer_table_set_rdma_retry(struct peer_table *table, int64_t retry_ms); /* after that; default a minute */
+void peer_table_use_rdma(struct peer_table *table, enum rdma_mode mode,
+                         struct rdma_device *device_take, const char *why_not);
+/* after that; default a minute */
+void peer_table_set_rdma_retry(struct peer_table *table, int64_t retry_ms);
 struct loop *peer_table_loop(struct peer_table *table);
 const char *peer_table_task(const struct peer_table *table); /* this task's name */
 
-/* Takes in what a registration says about a task. A new incarnation ends what was open to the old one. Errors: RESOURCE_EXHAUSTED. */
-struct status *peer_table_know(struct peer_table *table, const char *task, const char *address, const char *unix_address,
-                               uint64_t incarnation, struct peer **ret_peer) MUST_USE;
-struct peer *peer_find(struct peer_table *table, const char *task); /* NULL when unknown. Any thread. */
+/* Takes in what a registration says about a task. A new incarnation ends what was open to the
+ * old one. Errors: RESOURCE_EXHAUSTED. */
+struct status *peer_table_know(struct peer_table *table, const char *task, const char *address,
+                               const char *unix_address, uint64_t incarnation,
+                               struct peer **ret_peer) MUST_USE;
+/* NULL when unknown. Any thread. */
+struct peer *peer_find(struct peer_table *table, const char *task);
 const char *peer_name(const struct peer *peer);
 bool peer_is_self(const struct peer *peer);
 
 /* Bytes that the rendezvous has granted to it and that have not come. Any thread. */
 _Atomic int64_t *peer_in_flight_bytes(struct peer *peer);
 
-/* The same of what it has been granted ahead; and how many grants ahead of its own are held here (at most PEER_AHEAD_MAX_HELD). */
+/* The same of what it has been granted ahead; and how many grants ahead of its own are held here
+ * (at most PEER_AHEAD_MAX_HELD). */
 _Atomic int64_t *peer_ahead_bytes(struct peer *peer);
 _Atomic int *peer_n_held_ahead(struct peer *peer);
 
@@ -86,24 +105,31 @@ struct peer_greeting {
     uint64_t incarnation;
     enum transport_kind kind;
     unsigned n_streams; /* control */
-    uint64_t epoch;     /* control: its own; streams: that of the control channel that they belong to */
+    /* control: its own; streams: that of the control channel that they belong to */
+    uint64_t epoch;
 };
-/* Takes over a connection whose Hello named this task's peer: the Hello has been checked and, but for a stream's, answered; a stream's is
- * answered once it is taken. Errors: FAILED_PRECONDITION (unknown task, wrong incarnation, a stream of a control channel that is no more),
- * RESOURCE_EXHAUSTED; the connection is then still the caller's. */
-struct status *peer_table_accept(struct peer_table *table, struct wire_conn *conn, const struct peer_greeting *greeting) MUST_USE;
+/* Takes over a connection whose Hello named this task's peer: the Hello has been checked and,
+ * but for a stream's, answered; a stream's is answered once it is taken. Errors:
+ * FAILED_PRECONDITION (unknown task, wrong incarnation, a stream of a control channel that is no
+ * more), RESOURCE_EXHAUSTED; the connection is then still the caller's. */
+struct status *peer_table_accept(struct peer_table *table, struct wire_conn *conn,
+                                 const struct peer_greeting *greeting) MUST_USE;
 
-/* False when there is no connection to the peer now: the steps that exchange with it have been told. */
-bool peer_queue(struct peer *peer, enum transport_kind kind, const struct wire_out *message) MUST_USE;
+/* False when there is no connection to the peer now: the steps that exchange with it have been
+ * told. */
+bool peer_queue(struct peer *peer, enum transport_kind kind,
+                const struct wire_out *message) MUST_USE;
 void peer_flush(struct peer *peer, enum transport_kind kind);
 
-/* A reference to the value, in the place of its bytes: where the value lies in this task's arena and the peer has mapped that. It holds the
- * value until the peer gives it back; one that is not sent goes back at once. Any thread. */
+/* A reference to the value, in the place of its bytes: where the value lies in this task's arena
+ * and the peer has mapped that. It holds the value until the peer gives it back; one that is not
+ * sent goes back at once. Any thread. */
 bool peer_give(struct peer *peer, const struct tensor *value, struct arena_reference *ret);
 void peer_take_back(struct peer *peer, const struct arena_reference *reference);
-/* The memory that a reference from the peer names, to be read only; *ret stays NULL where it came too late. Errors: INVALID_ARGUMENT. Loop
- * thread. */
-struct status *peer_take(struct peer *peer, const struct arena_reference *reference, uint64_t size_bytes, struct buffer **ret) MUST_USE;
+/* The memory that a reference from the peer names, to be read only; *ret stays NULL where it
+ * came too late. Errors: INVALID_ARGUMENT. Loop thread. */
+struct status *peer_take(struct peer *peer, const struct arena_reference *reference,
+                         uint64_t size_bytes, struct buffer **ret) MUST_USE;
 
 /* ---- writing into a peer's memory (worker/exchange/peer_rdma.h) ---- */
 
@@ -116,7 +142,8 @@ struct peer_grant {
     struct allocator *allocator; /* ahead: in place of the buffer */
     size_t size_bytes;
 };
-/* True when its Grant will be sent, with a place or without one: the caller sends none. Borrows the grant and its buffers. Any thread. */
+/* True when its Grant will be sent, with a place or without one: the caller sends none. Borrows
+ * the grant and its buffers. Any thread. */
 bool peer_grant(struct peer *peer, const struct peer_grant *grant);
 
 /* A value that was announced and is to be sent. */
@@ -130,25 +157,30 @@ struct peer_value {
 void peer_value_fini(struct peer_value *value);
 /* Over the bulk channel; borrows it. */
 void peer_push(struct peer *peer, const struct peer_value *value);
-/* To the place that the peer has granted. Takes the value's contents. Errors: INVALID_ARGUMENT. Loop thread. */
-struct status *peer_write(struct peer *peer, const struct rdma_place *place, struct peer_value *value_take) MUST_USE;
+/* To the place that the peer has granted. Takes the value's contents. Errors: INVALID_ARGUMENT.
+ * Loop thread. */
+struct status *peer_write(struct peer *peer, const struct rdma_place *place,
+                          struct peer_value *value_take) MUST_USE;
 /* The value is not here any more. Loop thread. */
 void peer_decline(struct peer *peer, const struct rdma_place *place);
 
 /* ---- grants ahead (worker/exchange/rendezvous.h) ---- */
 
-/* How a value could be granted that the peer has not announced: not at all, by a place in memory, or so that it may be pushed. A grant
- * costs a message and the memory: nothing is gained where values go as references. Any thread. */
+/* How a value could be granted that the peer has not announced: not at all, by a place in
+ * memory, or so that it may be pushed. A grant costs a message and the memory: nothing is gained
+ * where values go as references. Any thread. */
 enum peer_ahead_way { PEER_AHEAD_NOT, PEER_AHEAD_PLACE, PEER_AHEAD_PUSH };
 enum peer_ahead_way peer_ahead_way(struct peer *peer);
-/* What lies ready, or waits for its value, must not keep the rest of the task from its memory: it takes no more than half. */
+/* What lies ready, or waits for its value, must not keep the rest of the task from its memory:
+ * it takes no more than half. */
 static inline bool peer_ahead_is_scarce(const struct allocator *allocator, size_t size_bytes) {
     int64_t in_use = atomic_load_explicit(&allocator->in_use_bytes, memory_order_relaxed);
     return allocator->limit_bytes > 0 && in_use + (int64_t)size_bytes > allocator->limit_bytes / 2;
 }
-/* For PEER_AHEAD_PLACE: prepares a place and sends its Grant. The grant's announcement is what the place is for; it has no buffer but an
- * allocator: memory comes from there or is prepared already. What comes of it: the value's Push, or on_place_gone, or the peer is lost.
- * False: as many are granted as may be, and nothing comes of it. Any thread. */
+/* For PEER_AHEAD_PLACE: prepares a place and sends its Grant. The grant's announcement is what
+ * the place is for; it has no buffer but an allocator: memory comes from there or is prepared
+ * already. What comes of it: the value's Push, or on_place_gone, or the peer is lost. False: as
+ * many are granted as may be, and nothing comes of it. Any thread. */
 bool peer_grant_ahead(struct peer *peer, const struct peer_grant *grant) MUST_USE;
 
 /* A grant ahead that the peer has sent: by it one value may go, at any time. */
@@ -160,16 +192,19 @@ struct peer_ahead {
 /* Loop thread; place may be NULL. */
 struct peer_ahead peer_ahead_take(struct peer *peer, const struct rdma_place *place);
 /* The value goes by it; takes its contents. Any thread. */
-void peer_send_ahead(struct peer *peer, const struct peer_ahead *ahead, struct peer_value *value_take);
+void peer_send_ahead(struct peer *peer, const struct peer_ahead *ahead,
+                     struct peer_value *value_take);
 /* None will. Any thread. */
 void peer_drop_ahead(struct peer *peer, const struct peer_ahead *ahead);
 
 /* JSON rows for /statusz: task, incarnation, transport and why, queued bytes, heartbeat. */
 void peer_table_describe(struct peer_table *table, struct str *out);
 
-void peer_table_describe_rdma(struct peer_table *table, struct str *out); /* a JSON object: this task's device, or why there is none */
+/* a JSON object: this task's device, or why there is none */
+void peer_table_describe_rdma(struct peer_table *table, struct str *out);
 
 /* This task's Hello, for its own connections and for answers. */
-void peer_hello_write(struct str *out, const char *task, uint64_t incarnation, unsigned channel, uint64_t expected_incarnation);
+void peer_hello_write(struct str *out, const char *task, uint64_t incarnation, unsigned channel,
+                      uint64_t expected_incarnation);
 
 #endif

@@ -12,7 +12,9 @@
 static void answer_ping(struct transport_channel *channel, const struct wire_message *ping) {
     struct str meta = STR_INIT;
     heartbeat_answer(ping->meta, clock_wall_us(), &meta);
-    channel->transport->queue(channel, &(struct wire_out){.type = WIRE_PONG, .id = ping->id, .meta = {meta.data, meta.len}});
+    channel->transport->queue(
+        channel,
+        &(struct wire_out){.type = WIRE_PONG, .id = ping->id, .meta = {meta.data, meta.len}});
     channel->transport->flush(channel);
     str_fini(&meta);
 }
@@ -23,10 +25,11 @@ static struct status *check_hello(struct peer *peer, struct span meta) {
         return status_invalid("malformed Hello from task %s", peer->task);
     struct status *st = NULL;
     if (hello->protocol != WIRE_PROTOCOL)
-        st = status_failed_precondition("task %s speaks protocol %u of the worker wire, this is %d", peer->task, hello->protocol,
-                                        WIRE_PROTOCOL);
+        st = status_failed_precondition("task %s speaks protocol %u of the worker wire, this is %d",
+                                        peer->task, hello->protocol, WIRE_PROTOCOL);
     else if (strcmp(hello->task, peer->task) != 0)
-        st = status_failed_precondition("at the address of task %s answers task %.200s", peer->task, hello->task);
+        st = status_failed_precondition("at the address of task %s answers task %.200s", peer->task,
+                                        hello->task);
     else if (peer->incarnation != 0 && hello->incarnation != peer->incarnation)
         st = status_new(STATUS_ABORTED, "task %s has been restarted", peer->task);
     if (!st)
@@ -35,7 +38,8 @@ static struct status *check_hello(struct peer *peer, struct span meta) {
     return st;
 }
 
-static void on_message(void *owner, struct transport_channel *channel, struct wire_message *message) {
+static void on_message(void *owner, struct transport_channel *channel,
+                       struct wire_message *message) {
     struct peer *peer = owner;
     struct peer_table *table = peer->table;
     struct status *st = NULL;
@@ -77,54 +81,65 @@ static void on_message(void *owner, struct transport_channel *channel, struct wi
             st = table->receiver->on_message(table->receiver_arg, peer, message);
         break;
     default:
-        st = status_invalid("task %s sent a message of type %d, which is not for another worker", peer->task, (int)message->type);
+        st = status_invalid("task %s sent a message of type %d, which is not for another worker",
+                            peer->task, (int)message->type);
     }
     if (st)
         channel->transport->close(channel, st);
 }
 
-/* What has a place is written there: a Push as well would be read into memory that the sender may still write. */
+/* What has a place is written there: a Push as well would be read into memory that the sender
+ * may still write. */
 static bool is_to_land(struct peer *peer, const struct wire_message *message) {
     struct edge_message edge;
     if (likely(!peer_rdma_has_landings(&peer->rdma)) || message->type != WIRE_PUSH)
         return false;
     struct status *st = edge_message_read(message->meta, &edge);
-    bool is_to_land = st || peer_rdma_is_landing(&peer->rdma, message->id, edge.edge, edge.frame_iter);
+    bool is_to_land =
+        st || peer_rdma_is_landing(&peer->rdma, message->id, edge.edge, edge.frame_iter);
     status_unref(st);
     return is_to_land;
 }
 
-struct buffer *peer_alloc_push(struct peer *peer, const struct wire_message *message, size_t size_bytes) {
+struct buffer *peer_alloc_push(struct peer *peer, const struct wire_message *message,
+                               size_t size_bytes) {
     struct peer_table *table = peer->table;
     struct buffer *buffer = table->receiver->alloc(table->receiver_arg, peer, message, size_bytes);
-    if (!buffer || !is_to_land(peer, message)) /* asked after: a grant on another thread is seen by both or by none */
+    /* asked after: a grant on another thread is seen by both or by none */
+    if (!buffer || !is_to_land(peer, message))
         return buffer;
     if (buffer != wire_discard)
         buffer_unref(buffer);
     return NULL;
 }
 
-static struct buffer *on_alloc(void *owner, struct transport_channel *channel, const struct wire_message *message, size_t size_bytes) {
+static struct buffer *on_alloc(void *owner, struct transport_channel *channel,
+                               const struct wire_message *message, size_t size_bytes) {
     struct peer *peer = owner;
     if (peer->table->is_closing || !peer->table->receiver || channel->kind == TRANSPORT_ARENA)
         return NULL;
     bool is_stripe = message->type == WIRE_STRIPE;
     if (channel->kind > TRANSPORT_STREAM)
         peer_streams_on_used(peer, channel);
-    struct buffer *buffer = is_stripe ? peer_streams_alloc(peer, message, size_bytes) : peer_alloc_push(peer, message, size_bytes);
+    struct buffer *buffer = is_stripe ? peer_streams_alloc(peer, message, size_bytes)
+                                      : peer_alloc_push(peer, message, size_bytes);
     if (!buffer)
-        channel->transport->close(channel,
-                                  status_exhausted("task %s sends %zu bytes of a %s that were not granted, that come a second time, "
-                                                   "or that there is no memory for",
-                                                   peer->task, size_bytes, wire_type_name(message->type)));
+        channel->transport->close(
+            channel,
+            status_exhausted(
+                "task %s sends %zu bytes of a %s that were not granted, that come a second time, "
+                "or that there is no memory for",
+                peer->task, size_bytes, wire_type_name(message->type)));
     return buffer;
 }
 
-static const struct transport_handlers handlers = {.on_message = on_message, .alloc = on_alloc, .on_closed = peer_on_channel_closed};
+static const struct transport_handlers handlers = {
+    .on_message = on_message, .alloc = on_alloc, .on_closed = peer_on_channel_closed};
 
 /* ---- opening ---- */
 
-void peer_hello_write(struct str *out, const char *task, uint64_t incarnation, unsigned channel, uint64_t expected_incarnation) {
+void peer_hello_write(struct str *out, const char *task, uint64_t incarnation, unsigned channel,
+                      uint64_t expected_incarnation) {
     Millrace__Hello hello = MILLRACE__HELLO__INIT;
     hello.protocol = WIRE_PROTOCOL;
     hello.task = (char *)(uintptr_t)task;
@@ -140,7 +155,8 @@ void peer_hello_write(struct str *out, const char *task, uint64_t incarnation, u
     free(bytes);
 }
 
-static void peer_set_channel(struct peer *peer, enum transport_kind kind, struct transport_channel *channel_take, bool is_adopted) {
+static void peer_set_channel(struct peer *peer, enum transport_kind kind,
+                             struct transport_channel *channel_take, bool is_adopted) {
     peer->is_adopted[kind] = is_adopted;
     if (kind == TRANSPORT_CONTROL)
         heartbeat_start(&peer->heartbeat, peer->table->heartbeat_ms, false, clock_now_ns());
@@ -153,17 +169,21 @@ static void peer_set_channel(struct peer *peer, enum transport_kind kind, struct
 static void add_epoch(struct peer *peer, unsigned kind, struct str *hello) {
     if (kind == TRANSPORT_CONTROL)
         peer->epoch_here = random_u64();
-    uint64_t epoch = kind > TRANSPORT_STREAM && peer->is_adopted[TRANSPORT_CONTROL] ? peer->epoch_there : peer->epoch_here;
+    uint64_t epoch = kind > TRANSPORT_STREAM && peer->is_adopted[TRANSPORT_CONTROL]
+                         ? peer->epoch_there
+                         : peer->epoch_here;
     proto_add_tag(hello, 8, 1);
     str_add_bytes(hello, &epoch, sizeof(epoch));
 }
 
 /* A channel over the peer's transport, that has greeted. One reference for the caller. */
-static struct transport_channel *open_channel(struct peer *peer, const struct transport *transport, const struct transport_endpoint *there,
+static struct transport_channel *open_channel(struct peer *peer, const struct transport *transport,
+                                              const struct transport_endpoint *there,
                                               unsigned kind) {
     struct peer_table *table = peer->table;
     peer_table_add_channel(table);
-    struct transport_channel *channel = transport->open(table->loop, there, (enum transport_kind)kind, &handlers, peer);
+    struct transport_channel *channel =
+        transport->open(table->loop, there, (enum transport_kind)kind, &handlers, peer);
     struct str hello = STR_INIT;
     peer_hello_write(&hello, table->task, table->incarnation, kind, peer->incarnation);
     add_epoch(peer, kind, &hello);
@@ -196,7 +216,8 @@ static struct transport_endpoint endpoint_there(const struct peer *peer) {
 
 struct transport_channel *peer_open_stream(struct peer *peer, unsigned index) {
     struct transport_endpoint here = endpoint_here(peer->table), there = endpoint_there(peer);
-    struct str why = STR_INIT; /* peer->transport is the other end's choice where that has connected */
+    /* peer->transport is the other end's choice where that has connected */
+    struct str why = STR_INIT;
     const struct transport *transport = transport_choose(&here, &there, &why);
     str_fini(&why);
     return open_channel(peer, transport, &there, TRANSPORT_STREAM + index);
@@ -207,8 +228,10 @@ static void open_arena(struct peer *peer) {
     struct peer_table *table = peer->table;
     struct transport_endpoint here = endpoint_here(table), there = endpoint_there(peer);
     struct str why = STR_INIT;
-    if (!table->is_closing && !peer_shm_has_line_to_peer(&peer->shm) && transport_choose(&here, &there, &why) == &transport_shm)
-        peer_shm_add_line(&peer->shm, open_channel(peer, &transport_shm, &there, TRANSPORT_ARENA), true);
+    if (!table->is_closing && !peer_shm_has_line_to_peer(&peer->shm) &&
+        transport_choose(&here, &there, &why) == &transport_shm)
+        peer_shm_add_line(&peer->shm, open_channel(peer, &transport_shm, &there, TRANSPORT_ARENA),
+                          true);
     str_fini(&why);
 }
 
@@ -217,7 +240,8 @@ static void open_besides(struct peer *peer) {
     bool is_tcp = peer->transport == &transport_tcp || peer->transport == &transport_rdma;
     open_arena(peer);
     if (is_tcp)
-        peer_rdma_begin(&peer->rdma); /* first: who sees that values may be pushed also sees that a line may come */
+        peer_rdma_begin(
+            &peer->rdma); /* first: who sees that values may be pushed also sees that a line may come */
     atomic_store_explicit(&peer->pushes_ahead, is_tcp, memory_order_release);
 }
 
@@ -238,18 +262,22 @@ void peer_connect(struct peer *peer) { peer_open(peer, TRANSPORT_CONTROL); }
 
 /* Nobody opens a second one but who has lost the first. */
 static void lose_to_another(struct peer *peer) {
-    struct status *why = status_unavailable("Lost the connection to task %s: it has opened another one", peer->task);
+    struct status *why =
+        status_unavailable("Lost the connection to task %s: it has opened another one", peer->task);
     peer_lost(peer, why);
     status_unref(why);
 }
 
-static struct status *accept_stream(struct peer *peer, struct wire_conn *conn, unsigned index, uint64_t epoch) {
+static struct status *accept_stream(struct peer *peer, struct wire_conn *conn, unsigned index,
+                                    uint64_t epoch) {
     if (epoch != peer->epoch_here && epoch != peer->epoch_there)
-        return status_failed_precondition("task %s opens stream %u of a connection that is no more", peer->task, index);
+        return status_failed_precondition("task %s opens stream %u of a connection that is no more",
+                                          peer->task, index);
     TRY(peer_streams_check_room(peer, index));
     if (peer->streams.from_peer[index]) {
         lose_to_another(peer);
-        return status_failed_precondition("task %s opens stream %u a second time", peer->task, index);
+        return status_failed_precondition("task %s opens stream %u a second time", peer->task,
+                                          index);
     }
     peer_table_add_channel(peer->table);
     enum transport_kind kind = (enum transport_kind)(TRANSPORT_STREAM + index);
@@ -257,14 +285,18 @@ static struct status *accept_stream(struct peer *peer, struct wire_conn *conn, u
     return NULL;
 }
 
-struct status *peer_table_accept(struct peer_table *table, struct wire_conn *conn, const struct peer_greeting *greeting) {
+struct status *peer_table_accept(struct peer_table *table, struct wire_conn *conn,
+                                 const struct peer_greeting *greeting) {
     const char *task = greeting->task;
     enum transport_kind kind = greeting->kind;
     struct peer *peer = peer_find(table, task);
     if (!peer || peer->is_self)
-        return status_failed_precondition("task %.200s is not known to %s: no registered graph exchanges with it", task, table->task);
+        return status_failed_precondition(
+            "task %.200s is not known to %s: no registered graph exchanges with it", task,
+            table->task);
     if (peer->incarnation != 0 && greeting->incarnation != peer->incarnation)
-        return status_failed_precondition("task %s connects as another incarnation than the master told", task);
+        return status_failed_precondition(
+            "task %s connects as another incarnation than the master told", task);
     if (kind == TRANSPORT_ARENA) {
         peer_table_add_channel(table);
         peer_shm_add_line(&peer->shm, transport_socket_adopt(conn, kind, &handlers, peer), false);
@@ -281,7 +313,8 @@ struct status *peer_table_accept(struct peer_table *table, struct wire_conn *con
     peer_table_add_channel(table);
     struct transport_channel *channel = transport_socket_adopt(conn, kind, &handlers, peer);
     if (peer->channels[kind]) { /* both opened one: each end sends on its own */
-        struct status *why = status_new(STATUS_CANCELLED, "task %s has opened another connection", task);
+        struct status *why =
+            status_new(STATUS_CANCELLED, "task %s has opened another connection", task);
         peer_drop_extra(peer, (int)kind, why);
         status_unref(why);
         peer->extras[kind] = channel;

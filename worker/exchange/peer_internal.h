@@ -1,5 +1,6 @@
-/* A task's peers, for their own files: peer.c (the table, the loss of peers, sending), peer_channels.c (opening and taking over channels,
- * what comes in by them), peer_values.c (values past the sockets, the status page), peer_streams.c (values over several sockets). */
+/* A task's peers, for their own files: peer.c (the table, the loss of peers, sending),
+ * peer_channels.c (opening and taking over channels, what comes in by them), peer_values.c
+ * (values past the sockets, the status page), peer_streams.c (values over several sockets). */
 #ifndef MILLRACE_WORKER_EXCHANGE_PEER_INTERNAL_H
 #define MILLRACE_WORKER_EXCHANGE_PEER_INTERNAL_H
 
@@ -21,7 +22,8 @@ struct peer_table {
     peer_lost_fn *on_lost;
     void *on_lost_arg;
     bool is_closing, is_timer_closed;
-    int n_channels;          /* live ones, loop thread: the memory goes with the last, and the timer */
+    /* live ones, loop thread: the memory goes with the last, and the timer */
+    int n_channels;
     struct loop_timer timer; /* ticks while there are channels */
     int64_t heartbeat_ms;
     bool uses_shm;
@@ -48,17 +50,22 @@ struct peer {
     _Atomic int64_t in_flight_bytes;   /* the rendezvous' */
     _Atomic int64_t ahead_bytes;       /* likewise */
     _Atomic int n_held_ahead;          /* likewise */
-    _Atomic bool pushes_ahead;         /* there is a control channel over tcp; set on the loop thread */
-    uint64_t n_losses;                 /* loop thread */
-    struct heartbeat heartbeat;        /* loop thread; on while there is a control channel */
-    struct peer_streams streams;       /* loop thread */
+    /* there is a control channel over tcp; set on the loop thread */
+    _Atomic bool pushes_ahead;
+    uint64_t n_losses;           /* loop thread */
+    struct heartbeat heartbeat;  /* loop thread; on while there is a control channel */
+    struct peer_streams streams; /* loop thread */
     struct peer_shm shm;
     struct peer_rdma rdma;
     pthread_mutex_t lock;
-    struct transport_channel *channels[TRANSPORT_N_KINDS]; /* the ones to send on, or NULL; guarded by lock, changed on the loop thread */
-    struct transport_channel *extras[TRANSPORT_N_KINDS];   /* loop thread: opened by the other end while ours was there */
-    uint64_t epoch_here, epoch_there;                      /* loop thread: of the control channels that each end has opened; 0: none */
-    bool is_adopted[TRANSPORT_N_KINDS];                    /* loop thread: the other end opened the one in `channels` */
+    /* the ones to send on, or NULL; guarded by lock, changed on the loop thread */
+    struct transport_channel *channels[TRANSPORT_N_KINDS];
+    /* loop thread: opened by the other end while ours was there */
+    struct transport_channel *extras[TRANSPORT_N_KINDS];
+    /* loop thread: of the control channels that each end has opened; 0: none */
+    uint64_t epoch_here, epoch_there;
+    /* loop thread: the other end opened the one in `channels` */
+    bool is_adopted[TRANSPORT_N_KINDS];
 };
 
 void peer_table_free_when_done(struct peer_table *table); /* is it closed, and nothing left? */
@@ -73,7 +80,8 @@ void peer_open(struct peer *peer, enum transport_kind kind); /* unless it is the
 /* A stream to the peer, greeted; one reference for the caller. */
 struct transport_channel *peer_open_stream(struct peer *peer, unsigned index);
 /* Memory for a Push, as struct wire_handlers says of `alloc`. */
-struct buffer *peer_alloc_push(struct peer *peer, const struct wire_message *message, size_t size_bytes);
+struct buffer *peer_alloc_push(struct peer *peer, const struct wire_message *message,
+                               size_t size_bytes);
 
 /* ---- peer_values.c ---- */
 extern const struct peer_rdma_host peer_rdma_host;

@@ -17,11 +17,14 @@ static void set_why(struct str *why, const char *text) {
 
 /* What peers' threads see of it. */
 static void update_takes_grants(struct peer_rdma *rdma) {
-    bool is_promising = rdma->in_state == IN_READY || (rdma->in_state == IN_PROVING && !rdma->has_failed_from);
+    bool is_promising =
+        rdma->in_state == IN_READY || (rdma->in_state == IN_PROVING && !rdma->has_failed_from);
     bool takes = rdma->is_on && (is_required(rdma) || is_promising);
     atomic_store_explicit(&rdma->takes_grants, takes, memory_order_release);
-    atomic_store_explicit(&rdma->takes_ahead, rdma->is_on && rdma->in_state == IN_READY, memory_order_release);
-    bool may_come = rdma->setup->device && rdma->is_on && !rdma->has_failed_from && !rdma->is_refused;
+    atomic_store_explicit(&rdma->takes_ahead, rdma->is_on && rdma->in_state == IN_READY,
+                          memory_order_release);
+    bool may_come =
+        rdma->setup->device && rdma->is_on && !rdma->has_failed_from && !rdma->is_refused;
     atomic_store_explicit(&rdma->awaits_line, takes || may_come, memory_order_release);
 }
 
@@ -30,9 +33,10 @@ static void set_in_state(struct peer_rdma *rdma, enum peer_in_state state) {
     update_takes_grants(rdma);
 }
 
-void peer_rdma_init(struct peer_rdma *rdma, struct peer *peer, const char *task, struct loop *loop, struct peer_rdma_setup *setup,
-                    const struct peer_rdma_host *host) {
-    *rdma = (struct peer_rdma){.peer = peer, .task = task, .loop = loop, .setup = setup, .host = host};
+void peer_rdma_init(struct peer_rdma *rdma, struct peer *peer, const char *task, struct loop *loop,
+                    struct peer_rdma_setup *setup, const struct peer_rdma_host *host) {
+    *rdma =
+        (struct peer_rdma){.peer = peer, .task = task, .loop = loop, .setup = setup, .host = host};
     list_init(&rdma->writes);
     CHECK(pthread_mutex_init(&rdma->lock, NULL) == 0);
     list_init(&rdma->asked);
@@ -44,7 +48,8 @@ void peer_rdma_init(struct peer_rdma *rdma, struct peer *peer, const char *task,
 }
 
 void peer_rdma_fini(struct peer_rdma *rdma) {
-    CHECK(list_is_empty(&rdma->writes) && list_is_empty(&rdma->waiting) && list_is_empty(&rdma->landings));
+    CHECK(list_is_empty(&rdma->writes) && list_is_empty(&rdma->waiting) &&
+          list_is_empty(&rdma->landings));
     CHECK(list_is_empty(&rdma->prepared) && list_is_empty(&rdma->asked));
     CHECK(atomic_load(&rdma->n_landings) == 0 && atomic_load(&rdma->n_ahead) == 0);
     pthread_mutex_destroy(&rdma->lock);
@@ -54,7 +59,8 @@ void peer_rdma_fini(struct peer_rdma *rdma) {
 
 /* ---- messages ---- */
 
-static void fill_address(const struct rdma_queue *queue, struct rdma_address *address, Millrace__RdmaAddress *ret) {
+static void fill_address(const struct rdma_queue *queue, struct rdma_address *address,
+                         Millrace__RdmaAddress *ret) {
     rdma_queue_address(queue, address);
     millrace__rdma_address__init(ret);
     ret->qpn = address->qpn;
@@ -79,15 +85,18 @@ static bool read_address(const Millrace__RdmaAddress *message, struct rdma_addre
     return true;
 }
 
-static void send_packed(struct peer_rdma *rdma, enum wire_type type, const ProtobufCMessage *message) {
+static void send_packed(struct peer_rdma *rdma, enum wire_type type,
+                        const ProtobufCMessage *message) {
     size_t len = protobuf_c_message_get_packed_size(message);
     uint8_t *bytes = xmalloc(len + 1);
     protobuf_c_message_pack(message, bytes);
-    rdma->host->send(rdma->peer, TRANSPORT_CONTROL, &(struct wire_out){.type = type, .meta = {(const char *)bytes, len}});
+    rdma->host->send(rdma->peer, TRANSPORT_CONTROL,
+                     &(struct wire_out){.type = type, .meta = {(const char *)bytes, len}});
     free(bytes);
 }
 
-void peer_rdma_send_notice(struct peer_rdma *rdma, enum wire_type type, uint64_t line, uint32_t number, const char *why) {
+void peer_rdma_send_notice(struct peer_rdma *rdma, enum wire_type type, uint64_t line,
+                           uint32_t number, const char *why) {
     Millrace__RdmaNotice message = MILLRACE__RDMA_NOTICE__INIT;
     message.line = line;
     message.number = number;
@@ -114,7 +123,8 @@ static void send_offer(struct peer_rdma *rdma) {
 }
 
 /* `why` says that there is no line, or no longer one. */
-void peer_rdma_send_answer(struct peer_rdma *rdma, const struct rdma_place *probe, const char *why) {
+void peer_rdma_send_answer(struct peer_rdma *rdma, const struct rdma_place *probe,
+                           const char *why) {
     Millrace__RdmaAnswer message = MILLRACE__RDMA_ANSWER__INIT;
     Millrace__RdmaAddress address_message;
     Millrace__Place place = MILLRACE__PLACE__INIT;
@@ -136,8 +146,9 @@ void peer_rdma_send_answer(struct peer_rdma *rdma, const struct rdma_place *prob
 
 /* A refusal stays as it is until somebody changes a flag; a failure may pass. */
 static void lose_peer(struct peer_rdma *rdma, const char *way, const char *why) {
-    struct status *st = status_new(rdma->is_refused ? STATUS_FAILED_PRECONDITION : STATUS_UNAVAILABLE,
-                                   "RDMA is required here (--rdma=require), and none %s task %s: %s", way, rdma->task, why);
+    struct status *st = status_new(
+        rdma->is_refused ? STATUS_FAILED_PRECONDITION : STATUS_UNAVAILABLE,
+        "RDMA is required here (--rdma=require), and none %s task %s: %s", way, rdma->task, why);
     rdma->host->fail(rdma->peer, st);
     status_unref(st);
 }
@@ -165,7 +176,8 @@ static void offer(struct peer_rdma *rdma) {
 
 static bool may_try(const struct peer_rdma *rdma, int64_t now_ns) {
     return rdma->setup->device && rdma->is_on && rdma->out_state == OUT_NONE && !rdma->is_refused &&
-           (rdma->failed_ns == 0 || is_required(rdma) || now_ns - rdma->failed_ns >= rdma->setup->retry_ms * 1000000);
+           (rdma->failed_ns == 0 || is_required(rdma) ||
+            now_ns - rdma->failed_ns >= rdma->setup->retry_ms * 1000000);
 }
 
 void peer_rdma_begin(struct peer_rdma *rdma) {
@@ -183,7 +195,9 @@ void peer_rdma_tick(struct peer_rdma *rdma, int64_t now_ns) {
     peer_rdma_expire_prepared(rdma, now_ns);
 }
 
-uint64_t peer_rdma_line_to(const struct peer_rdma *rdma) { return rdma->out_state == OUT_NONE ? 0 : rdma->out_line; }
+uint64_t peer_rdma_line_to(const struct peer_rdma *rdma) {
+    return rdma->out_state == OUT_NONE ? 0 : rdma->out_line;
+}
 
 void peer_rdma_out_ready(struct peer_rdma *rdma) {
     rdma->out_state = OUT_READY;
@@ -204,7 +218,8 @@ void peer_rdma_out_failed(struct peer_rdma *rdma, struct status *why) {
 
 static struct status *on_answer(struct peer_rdma *rdma, const Millrace__RdmaAnswer *message) {
     struct rdma_address address;
-    if (message->line != rdma->out_line || rdma->out_state == OUT_NONE || rdma->out_state == OUT_ENDING)
+    if (message->line != rdma->out_line || rdma->out_state == OUT_NONE ||
+        rdma->out_state == OUT_ENDING)
         return NULL; /* about a line that has ended */
     if (*message->why) {
         struct status *why = status_unavailable("it says: %.500s", message->why);
@@ -214,7 +229,8 @@ static struct status *on_answer(struct peer_rdma *rdma, const Millrace__RdmaAnsw
         status_unref(why);
         return NULL;
     }
-    if (rdma->out_state != OUT_OFFERED || !message->probe || !read_address(message->address, &address))
+    if (rdma->out_state != OUT_OFFERED || !message->probe ||
+        !read_address(message->address, &address))
         return status_invalid("task %s sent a second or malformed RdmaAnswer", rdma->task);
     struct status *st = rdma_queue_connect(&rdma->out.queue, &address);
     if (st) {
@@ -224,7 +240,8 @@ static struct status *on_answer(struct peer_rdma *rdma, const Millrace__RdmaAnsw
     }
     rdma->out_state = OUT_PROVING;
     set_why(&rdma->why_not_to, "being proved");
-    peer_rdma_write_probe(rdma, &(struct rdma_place){message->probe->number, message->probe->key, message->probe->address});
+    peer_rdma_write_probe(rdma, &(struct rdma_place){message->probe->number, message->probe->key,
+                                                     message->probe->address});
     return NULL;
 }
 
@@ -245,7 +262,8 @@ void peer_rdma_in_ready(struct peer_rdma *rdma) {
     peer_rdma_start_waiting(rdma);
 }
 
-/* This half ends at once; the places are given back when the peer says that its half has ended, too. */
+/* This half ends at once; the places are given back when the peer says that its half has ended,
+ * too. */
 void peer_rdma_in_failed(struct peer_rdma *rdma, struct status *why) {
     if (rdma->in_state != IN_PROVING && rdma->in_state != IN_READY)
         return; /* it ends already: the peer waits for that to be said */
@@ -278,12 +296,14 @@ static struct status *on_offer(struct peer_rdma *rdma, const Millrace__RdmaOffer
     struct rdma_address address;
     if (!read_address(message->address, &address))
         return status_invalid("task %s sent a malformed RdmaOffer", rdma->task);
-    if (rdma->in_state != IN_NONE) /* it has lost the connection, and with it the line, before this end has noticed */
+    /* it has lost the connection, and with it the line, before this end has noticed */
+    if (rdma->in_state != IN_NONE)
         forget_line_from(rdma);
     rdma->in_line = message->line;
     rdma->generation++;
     if (!rdma->setup->device || !rdma->is_on) {
-        refuse_offer(rdma, rdma->setup->device ? "this pair has another transport" : rdma->setup->why_not);
+        refuse_offer(rdma, rdma->setup->device ? "this pair has another transport"
+                                               : rdma->setup->why_not);
         return NULL;
     }
     struct status *st = rdma_in_open(&rdma->in, rdma->setup->device, &peer_in_handlers, rdma);
@@ -332,16 +352,20 @@ static struct status *on_decline(struct peer_rdma *rdma, const Millrace__RdmaNot
     if (message->line != rdma->in_line || rdma->in_state != IN_READY)
         return NULL; /* it has ended: all places are withdrawn anyway */
     struct rdma_landing *landing = u64map_get(&rdma->in.landings, message->number);
-    TRY(status_prefix_take(rdma_in_decline(&rdma->in, message->number), "from task %s: ", rdma->task));
+    TRY(status_prefix_take(rdma_in_decline(&rdma->in, message->number),
+                           "from task %s: ", rdma->task));
     CONTAINER_OF(landing, struct peer_landing, landing)->is_unused = !message->is_pushed;
     return NULL;
 }
 
 /* ---- what comes ---- */
 
-bool peer_rdma_is_message(enum wire_type type) { return type >= WIRE_RDMA_OFFER && type <= WIRE_RDMA_WITHDRAWN; }
+bool peer_rdma_is_message(enum wire_type type) {
+    return type >= WIRE_RDMA_OFFER && type <= WIRE_RDMA_WITHDRAWN;
+}
 
-static struct status *on_notice(struct peer_rdma *rdma, enum wire_type type, const Millrace__RdmaNotice *message) {
+static struct status *on_notice(struct peer_rdma *rdma, enum wire_type type,
+                                const Millrace__RdmaNotice *message) {
     switch (type) {
     case WIRE_RDMA_END:
         on_end(rdma, message->line, message->why);
@@ -352,7 +376,8 @@ static struct status *on_notice(struct peer_rdma *rdma, enum wire_type type, con
     case WIRE_RDMA_DECLINE:
         return on_decline(rdma, message);
     default:
-        return message->line == rdma->out_line ? peer_rdma_on_withdrawn(rdma, message->number) : NULL;
+        return message->line == rdma->out_line ? peer_rdma_on_withdrawn(rdma, message->number)
+                                               : NULL;
     }
 }
 
@@ -403,7 +428,9 @@ void peer_rdma_reset(struct peer_rdma *rdma) {
 
 /* ---- the status page ---- */
 
-bool peer_rdma_is_used(const struct peer_rdma *rdma) { return rdma->out_state == OUT_READY || rdma->in_state == IN_READY; }
+bool peer_rdma_is_used(const struct peer_rdma *rdma) {
+    return rdma->out_state == OUT_READY || rdma->in_state == IN_READY;
+}
 
 static int count(const struct list *list) {
     int n = 0;
@@ -413,17 +440,22 @@ static int count(const struct list *list) {
 }
 
 void peer_rdma_describe(const struct peer_rdma *rdma, struct str *out) {
-    static const char *const modes[] = {[RDMA_OFF] = "off", [RDMA_PREFER] = "prefer", [RDMA_REQUIRE] = "require"};
+    static const char *const modes[] = {
+        [RDMA_OFF] = "off", [RDMA_PREFER] = "prefer", [RDMA_REQUIRE] = "require"};
     str_addf(out, "{\"mode\":\"%s\",", modes[rdma->setup->mode]);
     peer_describe_way(out, "to", rdma->out_state == OUT_READY, &rdma->why_not_to);
     str_add_char(out, ',');
     peer_describe_way(out, "from", rdma->in_state == IN_READY, &rdma->why_not_from);
     str_addf(out,
-             ",\"written\":%llu,\"written_bytes\":%llu,\"landed\":%llu,\"landed_bytes\":%llu,\"tcp_instead\":%llu,"
-             "\"writing\":%d,\"landing\":%d,\"ahead\":{\"grants\":%llu,\"from_prepared\":%llu,\"arrived\":%llu,\"sent\":%llu,\"gone\":%llu,"
+             ",\"written\":%llu,\"written_bytes\":%llu,\"landed\":%llu,\"landed_bytes\":%llu,\"tcp_"
+             "instead\":%llu,"
+             "\"writing\":%d,\"landing\":%d,\"ahead\":{\"grants\":%llu,\"from_prepared\":%llu,"
+             "\"arrived\":%llu,\"sent\":%llu,\"gone\":%llu,"
              "\"prepared\":%d}}",
-             (unsigned long long)rdma->n_written, (unsigned long long)rdma->written_bytes, (unsigned long long)rdma->n_landed,
-             (unsigned long long)rdma->landed_bytes, (unsigned long long)rdma->n_instead, count(&rdma->writes), count(&rdma->landings),
-             (unsigned long long)rdma->n_granted_ahead, (unsigned long long)rdma->n_from_prepared, (unsigned long long)rdma->n_landed_ahead,
-             (unsigned long long)rdma->n_written_ahead, (unsigned long long)rdma->n_gone_ahead, count(&rdma->prepared));
+             (unsigned long long)rdma->n_written, (unsigned long long)rdma->written_bytes,
+             (unsigned long long)rdma->n_landed, (unsigned long long)rdma->landed_bytes,
+             (unsigned long long)rdma->n_instead, count(&rdma->writes), count(&rdma->landings),
+             (unsigned long long)rdma->n_granted_ahead, (unsigned long long)rdma->n_from_prepared,
+             (unsigned long long)rdma->n_landed_ahead, (unsigned long long)rdma->n_written_ahead,
+             (unsigned long long)rdma->n_gone_ahead, count(&rdma->prepared));
 }

@@ -1,4 +1,5 @@
-/* Large values written straight into another task's memory, over the network: what a pair of tasks does beside its sockets.
+/* Large values written straight into another task's memory, over the network: what a pair of
+ * tasks does beside its sockets.
  *
  *     sender (opens the line)                         receiver
  *        RdmaOffer: its queue pair ───────────────────────►
@@ -17,24 +18,31 @@
  *        RdmaEnd: its queue pair is gone ─────────────────►    it ends its own, and withdraws all places
  *        ◄──────────────────────────────── RdmaWithdrawn … RdmaEnded
  *
- * All of this goes over the control channel, in order; each direction has a line of its own. A line is proved before any value depends on
- * it, so a network that drops what it should carry (an MTU too large, a path that is not there) costs half a second and no step.
+ * All of this goes over the control channel, in order; each direction has a line of its own. A
+ * line is proved before any value depends on it, so a network that drops what it should carry
+ * (an MTU too large, a path that is not there) costs half a second and no step.
  *
- * What is under way when a line ends is pushed over the bulk channel once its place has been withdrawn: no step fails by it. Under
- * `require` the peer is lost instead. A line is tried again after a minute; no grant waits for that.
+ * What is under way when a line ends is pushed over the bulk channel once its place has been
+ * withdrawn: no step fails by it. Under `require` the peer is lost instead. A line is tried
+ * again after a minute; no grant waits for that.
  *
- * Places ahead are taken from those that are prepared, where one has the size: when a value has landed in one, another of its size is
- * registered for the next step, so that in a steady state a grant ahead waits for nothing. Each is still used once. A prepared place is
- * unknown to the peer; it goes when it was not wanted for a while, or when the task is short of memory. As a recycled block it counts for
- * no device until it is used, so no step finds less memory because of it. A place ahead that ends with its line leaves a grant that the
- * value may be pushed by, as any other; one that is declined leaves none, and its value, if one comes, is announced; a value that comes
- * after its line has ended is pushed once the receiver has said that the line has ended.
+ * Places ahead are taken from those that are prepared, where one has the size: when a value has
+ * landed in one, another of its size is registered for the next step, so that in a steady state
+ * a grant ahead waits for nothing. Each is still used once. A prepared place is unknown to the
+ * peer; it goes when it was not wanted for a while, or when the task is short of memory. As a
+ * recycled block it counts for no device until it is used, so no step finds less memory because
+ * of it. A place ahead that ends with its line leaves a grant that the value may be pushed by,
+ * as any other; one that is declined leaves none, and its value, if one comes, is announced; a
+ * value that comes after its line has ended is pushed once the receiver has said that the line
+ * has ended.
  *
- * When may memory be used again? A receiver's buffer belongs to its landing from the grant until it has been withdrawn, whether its step
- * still lives or not (rpc/rdma/rdma_in.h); a step that ends gives up its claim on the value, not the memory. It is withdrawn when the number has
- * come, when the sender declines, or when the queue pair has been destroyed: so at the latest when the peer is lost. Each place is answered
- * once, by the write or by RdmaDecline, since the sender's end of a step answers with RdmaDecline too. A sender's value is held by its
- * write until it has been acknowledged or the queue pair has been destroyed.
+ * When may memory be used again? A receiver's buffer belongs to its landing from the grant until
+ * it has been withdrawn, whether its step still lives or not (rpc/rdma/rdma_in.h); a step that
+ * ends gives up its claim on the value, not the memory. It is withdrawn when the number has
+ * come, when the sender declines, or when the queue pair has been destroyed: so at the latest
+ * when the peer is lost. Each place is answered once, by the write or by RdmaDecline, since the
+ * sender's end of a step answers with RdmaDecline too. A sender's value is held by its write
+ * until it has been acknowledged or the queue pair has been destroyed.
  *
  * Loop thread, but for peer_rdma_grant, peer_rdma_grant_ahead and what says otherwise. */
 #ifndef MILLRACE_WORKER_EXCHANGE_PEER_RDMA_H
@@ -48,10 +56,11 @@
 #include "worker/exchange/peer.h"
 
 enum {
-    PEER_RDMA_RETRY_MS = 60000,                  /* after a line has failed */
-    PEER_RDMA_PROBE_BYTES = 16384,               /* several packets of the largest size */
-    PEER_RDMA_MAX_PREPARED = RDMA_AHEAD_MAX / 2, /* places of a peer, between the steps that use them, */
-    PEER_RDMA_PREPARED_MS = 10000,               /* for so long, */
+    PEER_RDMA_RETRY_MS = 60000,    /* after a line has failed */
+    PEER_RDMA_PROBE_BYTES = 16384, /* several packets of the largest size */
+    /* places of a peer, between the steps that use them, */
+    PEER_RDMA_MAX_PREPARED = RDMA_AHEAD_MAX / 2,
+    PEER_RDMA_PREPARED_MS = 10000, /* for so long, */
 };
 #define PEER_RDMA_PREPARED_BYTES (1ll << 30) /* and of all peers */
 
@@ -66,11 +75,16 @@ struct peer_rdma_setup {
 
 /* What the peer does for its lines. */
 struct peer_rdma_host {
-    void (*send)(struct peer *peer, enum transport_kind kind, const struct wire_out *message);    /* and flush; dropped where it is lost */
-    struct status *(*deliver)(struct peer *peer, struct wire_message *message);                   /* a Push */
-    void (*place_gone)(struct peer *peer, const struct peer_grant *grant, struct buffer *buffer); /* struct peer_receiver's on_place_gone */
-    void (*fail)(struct peer *peer, struct status *why);                                          /* it is lost soon, with that status */
-    void (*hold)(struct peer *peer);                                                              /* its memory stays. Any thread. */
+    /* and flush; dropped where it is lost */
+    void (*send)(struct peer *peer, enum transport_kind kind, const struct wire_out *message);
+    /* a Push */
+    struct status *(*deliver)(struct peer *peer, struct wire_message *message);
+    /* struct peer_receiver's on_place_gone */
+    void (*place_gone)(struct peer *peer, const struct peer_grant *grant, struct buffer *buffer);
+    /* it is lost soon, with that status */
+    void (*fail)(struct peer *peer, struct status *why);
+    /* its memory stays. Any thread. */
+    void (*hold)(struct peer *peer);
     void (*let_go)(struct peer *peer);
 };
 
@@ -111,27 +125,33 @@ struct peer_rdma {
     _Atomic bool takes_ahead;  /* likewise */
     _Atomic bool awaits_line;  /* likewise */
 
-    uint64_t n_written, written_bytes, n_landed, landed_bytes, n_instead; /* the last: values pushed over tcp in their place */
-    /* Ahead: of those granted, from prepared places; landed; written; declined, or the line has ended. */
+    /* the last: values pushed over tcp in their place */
+    uint64_t n_written, written_bytes, n_landed, landed_bytes, n_instead;
+    /* Ahead: of those granted, from prepared places; landed; written; declined, or the line has
+     * ended. */
     uint64_t n_granted_ahead, n_from_prepared, n_landed_ahead, n_written_ahead, n_gone_ahead;
 };
 
 /* `setup` and `host` are borrowed. */
-void peer_rdma_init(struct peer_rdma *rdma, struct peer *peer, const char *task, struct loop *loop, struct peer_rdma_setup *setup,
-                    const struct peer_rdma_host *host);
+void peer_rdma_init(struct peer_rdma *rdma, struct peer *peer, const char *task, struct loop *loop,
+                    struct peer_rdma_setup *setup, const struct peer_rdma_host *host);
 void peer_rdma_fini(struct peer_rdma *rdma); /* after peer_rdma_reset, and nothing holds the peer */
 
-void peer_rdma_begin(struct peer_rdma *rdma);                /* a control channel over tcp has come about */
+/* a control channel over tcp has come about */
+void peer_rdma_begin(struct peer_rdma *rdma);
 void peer_rdma_reset(struct peer_rdma *rdma);                /* the channels are gone */
 void peer_rdma_tick(struct peer_rdma *rdma, int64_t now_ns); /* time to try again? */
 bool peer_rdma_is_message(enum wire_type type);              /* one for peer_rdma_on_message? */
-struct status *peer_rdma_on_message(struct peer_rdma *rdma, const struct wire_message *message) MUST_USE;
+struct status *peer_rdma_on_message(struct peer_rdma *rdma,
+                                    const struct wire_message *message) MUST_USE;
 
-/* The receiver has room for an announced value: true when its Grant, with a place or without one, will be sent from here. `announcement`
- * is the Announce's meta; buffers are borrowed. Any thread. */
+/* The receiver has room for an announced value: true when its Grant, with a place or without
+ * one, will be sent from here. `announcement` is the Announce's meta; buffers are borrowed. Any
+ * thread. */
 bool peer_rdma_grant(struct peer_rdma *rdma, const struct peer_grant *grant);
 /* Must its bytes not come as a Push now? From the moment of peer_rdma_grant on. */
-bool peer_rdma_is_landing(struct peer_rdma *rdma, uint64_t step, uint32_t edge, uint64_t frame_iter);
+bool peer_rdma_is_landing(struct peer_rdma *rdma, uint64_t step, uint32_t edge,
+                          uint64_t frame_iter);
 static inline bool peer_rdma_has_landings(const struct peer_rdma *rdma) {
     return atomic_load_explicit(&rdma->n_landings, memory_order_acquire) > 0;
 }
@@ -144,17 +164,20 @@ static inline bool peer_rdma_awaits_line(const struct peer_rdma *rdma) {
 static inline bool peer_rdma_takes_ahead(const struct peer_rdma *rdma) {
     return atomic_load_explicit(&rdma->takes_ahead, memory_order_acquire);
 }
-bool peer_rdma_grant_ahead(struct peer_rdma *rdma, const struct peer_grant *grant) MUST_USE; /* false: as many are granted as may be */
+/* false: as many are granted as may be */
+bool peer_rdma_grant_ahead(struct peer_rdma *rdma, const struct peer_grant *grant) MUST_USE;
 /* The line to the peer, that places which come now belong to; 0: none. */
 uint64_t peer_rdma_line_to(const struct peer_rdma *rdma);
-/* A value for a place ahead of that line: written there, or pushed where the line is no more and the place withdrawn. Errors:
- * INVALID_ARGUMENT, the place has been granted twice. */
-struct status *peer_rdma_write_ahead(struct peer_rdma *rdma, uint64_t line, const struct rdma_place *place,
+/* A value for a place ahead of that line: written there, or pushed where the line is no more and
+ * the place withdrawn. Errors: INVALID_ARGUMENT, the place has been granted twice. */
+struct status *peer_rdma_write_ahead(struct peer_rdma *rdma, uint64_t line,
+                                     const struct rdma_place *place,
                                      struct peer_value *value_take) MUST_USE;
 
-/* A Grant with a place has come, for a value that is here: it is written there, or pushed when the place is withdrawn. Errors:
- * INVALID_ARGUMENT, there is no line. */
-struct status *peer_rdma_write(struct peer_rdma *rdma, const struct rdma_place *place, struct peer_value *value_take) MUST_USE;
+/* A Grant with a place has come, for a value that is here: it is written there, or pushed when
+ * the place is withdrawn. Errors: INVALID_ARGUMENT, there is no line. */
+struct status *peer_rdma_write(struct peer_rdma *rdma, const struct rdma_place *place,
+                               struct peer_value *value_take) MUST_USE;
 /* The same for one that is not. */
 void peer_rdma_decline(struct peer_rdma *rdma, const struct rdma_place *place);
 

@@ -1,4 +1,5 @@
-/* Places ahead: granted for values that are not there yet, and prepared for those of the next step (peer_rdma.h). */
+/* Places ahead: granted for values that are not there yet, and prepared for those of the next
+ * step (peer_rdma.h). */
 #include <stdlib.h>
 
 #include "common/base/clock.h"
@@ -11,10 +12,13 @@ static void tell(struct peer_landing *landing) {
     struct str meta = STR_INIT;
     landing->is_told = true;
     rdma->n_granted_ahead++;
-    str_add_bytes(&meta, landing->grant.announcement->data, landing->grant.announcement->size_bytes);
+    str_add_bytes(&meta, landing->grant.announcement->data,
+                  landing->grant.announcement->size_bytes);
     edge_message_add_place(&meta, &landing->landing.place);
     rdma->host->send(rdma->peer, TRANSPORT_CONTROL,
-                     &(struct wire_out){.type = WIRE_GRANT, .id = landing->grant.step, .meta = {meta.data, meta.len}});
+                     &(struct wire_out){.type = WIRE_GRANT,
+                                        .id = landing->grant.step,
+                                        .meta = {meta.data, meta.len}});
     str_fini(&meta);
 }
 
@@ -42,10 +46,12 @@ static void use_prepared(struct peer_landing *prepared, struct peer_landing *ask
 }
 
 /* One that is being withdrawn comes to nothing. */
-static struct peer_landing *find_prepared(const struct peer_rdma *rdma, const struct peer_grant *grant) {
+static struct peer_landing *find_prepared(const struct peer_rdma *rdma,
+                                          const struct peer_grant *grant) {
     LIST_FOR_EACH (link, &rdma->prepared) {
         struct peer_landing *landing = LIST_ENTRY(link, struct peer_landing, link);
-        if (landing->landing.state != RDMA_WITHDRAWING && landing->grant.size_bytes == grant->size_bytes &&
+        if (landing->landing.state != RDMA_WITHDRAWING &&
+            landing->grant.size_bytes == grant->size_bytes &&
             landing->grant.allocator == grant->allocator)
             return landing;
     }
@@ -60,7 +66,8 @@ static bool land(struct peer_landing *landing, struct allocator *allocator, stru
     if (!rdma_in_has_room_ahead(&rdma->in, grant->size_bytes))
         return false;
     grant->buffer = buffer_alloc(allocator, grant->size_bytes);
-    if (!grant->buffer || !rdma_in_land_ahead(&rdma->in, &landing->landing, grant->buffer, grant->size_bytes))
+    if (!grant->buffer ||
+        !rdma_in_land_ahead(&rdma->in, &landing->landing, grant->buffer, grant->size_bytes))
         return false;
     list_push_back(list, &landing->link);
     return true;
@@ -74,7 +81,8 @@ static void on_asked(struct loop_task *task) {
     pthread_mutex_unlock(&rdma->lock);
     landing->generation = rdma->generation;
     struct allocator *allocator = landing->grant.allocator;
-    bool may_land = rdma->in_state == IN_READY && !peer_ahead_is_scarce(allocator, landing->grant.size_bytes);
+    bool may_land =
+        rdma->in_state == IN_READY && !peer_ahead_is_scarce(allocator, landing->grant.size_bytes);
     struct peer_landing *prepared = may_land ? find_prepared(rdma, &landing->grant) : NULL;
     if (prepared && buffer_recount(prepared->grant.buffer, allocator))
         use_prepared(prepared, landing);
@@ -102,7 +110,8 @@ bool peer_rdma_grant_ahead(struct peer_rdma *rdma, const struct peer_grant *gran
 /* ---- what becomes of them ---- */
 
 /* Would it be too much besides the prepared ones, which count for nobody? */
-static bool is_scarce(const struct peer_rdma *rdma, const struct allocator *allocator, size_t size_bytes) {
+static bool is_scarce(const struct peer_rdma *rdma, const struct allocator *allocator,
+                      size_t size_bytes) {
     return peer_ahead_is_scarce(allocator, (size_t)rdma->setup->prepared_bytes + size_bytes);
 }
 
@@ -112,9 +121,11 @@ static void prepare(struct peer_rdma *rdma, size_t size_bytes, struct allocator 
     LIST_FOR_EACH (link, &rdma->prepared)
         n++;
     if (rdma->in_state != IN_READY || n >= PEER_RDMA_MAX_PREPARED ||
-        (int64_t)size_bytes > PEER_RDMA_PREPARED_BYTES - rdma->setup->prepared_bytes || is_scarce(rdma, allocator, size_bytes))
+        (int64_t)size_bytes > PEER_RDMA_PREPARED_BYTES - rdma->setup->prepared_bytes ||
+        is_scarce(rdma, allocator, size_bytes))
         return;
-    struct peer_landing *landing = peer_landing_new(rdma, &(struct peer_grant){.allocator = allocator, .size_bytes = size_bytes}, true);
+    struct peer_landing *landing = peer_landing_new(
+        rdma, &(struct peer_grant){.allocator = allocator, .size_bytes = size_bytes}, true);
     landing->is_prepared = true;
     if (!land(landing, allocator_host(), &rdma->prepared)) {
         peer_landing_free(landing);
@@ -155,7 +166,8 @@ void peer_rdma_ahead_landed(struct peer_landing *landing) {
     peer_rdma_landing_gone(rdma);
 }
 
-/* Declined, refused by the device, or the line has ended: also one that has no memory, and is in no list. */
+/* Declined, refused by the device, or the line has ended: also one that has no memory, and is in
+ * no list. */
 void peer_rdma_ahead_gone(struct peer_landing *landing) {
     struct peer_rdma *rdma = landing->rdma;
     bool is_of_line = peer_landing_is_current(landing);
@@ -165,9 +177,12 @@ void peer_rdma_ahead_gone(struct peer_landing *landing) {
     }
     rdma->n_gone_ahead++;
     if (is_of_line && landing->is_told)
-        peer_rdma_send_notice(rdma, WIRE_RDMA_WITHDRAWN, rdma->in_line, landing->landing.place.number, "");
+        peer_rdma_send_notice(rdma, WIRE_RDMA_WITHDRAWN, rdma->in_line,
+                              landing->landing.place.number, "");
     if (is_of_line)
-        rdma->host->place_gone(rdma->peer, &landing->grant, landing->is_told && !landing->is_unused ? landing->grant.buffer : NULL);
+        rdma->host->place_gone(rdma->peer, &landing->grant,
+                               landing->is_told && !landing->is_unused ? landing->grant.buffer
+                                                                       : NULL);
     peer_landing_free(landing);
     if (is_of_line)
         peer_rdma_landing_gone(rdma);
@@ -177,7 +192,8 @@ void peer_rdma_expire_prepared(struct peer_rdma *rdma, int64_t now_ns) {
     LIST_FOR_EACH_SAFE (link, next, &rdma->prepared) {
         struct peer_landing *landing = LIST_ENTRY(link, struct peer_landing, link);
         bool is_old = now_ns - landing->since_ns >= PEER_RDMA_PREPARED_MS * 1000000ll;
-        if (landing->landing.state != RDMA_GRANTED || (!is_old && !is_scarce(rdma, landing->grant.allocator, 0)))
+        if (landing->landing.state != RDMA_GRANTED ||
+            (!is_old && !is_scarce(rdma, landing->grant.allocator, 0)))
             continue;
         list_remove(&landing->link);
         struct status *st = rdma_in_decline(&rdma->in, landing->landing.place.number);

@@ -1,5 +1,6 @@
-/* The lines of a pair, for their files: peer_rdma.c (how they begin and end), peer_rdma_values.c (what goes over them),
- * peer_rdma_ahead.c (places that are granted before anything is announced). */
+/* The lines of a pair, for their files: peer_rdma.c (how they begin and end), peer_rdma_values.c
+ * (what goes over them), peer_rdma_ahead.c (places that are granted before anything is
+ * announced). */
 #ifndef MILLRACE_WORKER_EXCHANGE_PEER_RDMA_INTERNAL_H
 #define MILLRACE_WORKER_EXCHANGE_PEER_RDMA_INTERNAL_H
 
@@ -16,8 +17,9 @@ struct peer_landing {
     bool is_told;            /* the peer knows the place */
     bool is_probe;
     bool is_ahead;
-    bool is_unused;   /* declined: no value comes instead */
-    bool is_prepared; /* ahead, and for no value yet: the grant has a buffer, a size and an allocator */
+    bool is_unused; /* declined: no value comes instead */
+    /* ahead, and for no value yet: the grant has a buffer, a size and an allocator */
+    bool is_prepared;
     int64_t since_ns; /* then */
 };
 
@@ -37,27 +39,34 @@ extern const struct rdma_out_handlers peer_out_handlers;
 extern const struct rdma_in_handlers peer_in_handlers;
 
 /* ---- peer_rdma.c ---- */
-void peer_rdma_send_notice(struct peer_rdma *rdma, enum wire_type type, uint64_t line, uint32_t number, const char *why);
-void peer_rdma_send_decline(struct peer_rdma *rdma, uint32_t number, bool is_pushed); /* is_pushed: its value will be */
+void peer_rdma_send_notice(struct peer_rdma *rdma, enum wire_type type, uint64_t line,
+                           uint32_t number, const char *why);
+/* is_pushed: its value will be */
+void peer_rdma_send_decline(struct peer_rdma *rdma, uint32_t number, bool is_pushed);
 void peer_rdma_send_answer(struct peer_rdma *rdma, const struct rdma_place *probe, const char *why);
 void peer_rdma_out_ready(struct peer_rdma *rdma);
 void peer_rdma_in_ready(struct peer_rdma *rdma);
 /* The line cannot go on: tells the peer, and ends this task's half. */
 void peer_rdma_out_failed(struct peer_rdma *rdma, struct status *why);
 void peer_rdma_in_failed(struct peer_rdma *rdma, struct status *why);
-void peer_rdma_landing_gone(struct peer_rdma *rdma); /* one less on the line: it may have been the last */
+/* one less on the line: it may have been the last */
+void peer_rdma_landing_gone(struct peer_rdma *rdma);
 
 /* ---- peer_rdma_values.c ---- */
 bool peer_rdma_land_probe(struct peer_rdma *rdma);
 void peer_rdma_write_probe(struct peer_rdma *rdma, const struct rdma_place *place);
-void peer_rdma_start_waiting(struct peer_rdma *rdma); /* lands those that wait, or grants them without a place */
+/* lands those that wait, or grants them without a place */
+void peer_rdma_start_waiting(struct peer_rdma *rdma);
 void peer_rdma_drop_waiting(struct peer_rdma *rdma);
 void peer_rdma_park_writes(struct peer_rdma *rdma);
 void peer_rdma_push_unstarted(struct peer_rdma *rdma); /* all places are withdrawn */
 void peer_rdma_drop_writes(struct peer_rdma *rdma);
-struct peer_landing *peer_landing_new(struct peer_rdma *rdma, const struct peer_grant *grant, bool is_ahead);
+struct peer_landing *peer_landing_new(struct peer_rdma *rdma, const struct peer_grant *grant,
+                                      bool is_ahead);
 void peer_landing_free(struct peer_landing *landing);
-static inline bool peer_landing_is_current(const struct peer_landing *landing) { return landing->generation == landing->rdma->generation; }
+static inline bool peer_landing_is_current(const struct peer_landing *landing) {
+    return landing->generation == landing->rdma->generation;
+}
 void peer_rdma_deliver(struct peer_landing *landing); /* what it was for, as a Push */
 struct status *peer_rdma_on_withdrawn(struct peer_rdma *rdma, uint32_t number) MUST_USE;
 

@@ -1,4 +1,5 @@
-/* What goes over a pair's lines: landings of granted values, writes of what the peer has granted. */
+/* What goes over a pair's lines: landings of granted values, writes of what the peer has
+ * granted. */
 #include <stdlib.h>
 
 #include "worker/exchange/peer_rdma_internal.h"
@@ -25,13 +26,17 @@ static void grant_without_place(struct peer_landing *landing) {
     struct str meta = STR_INIT;
     edge_message_write(&meta, landing->grant.edge, landing->grant.frame_iter, NULL, 0);
     rdma->host->send(rdma->peer, TRANSPORT_CONTROL,
-                     &(struct wire_out){.type = WIRE_GRANT, .id = landing->grant.step, .meta = {meta.data, meta.len}});
+                     &(struct wire_out){.type = WIRE_GRANT,
+                                        .id = landing->grant.step,
+                                        .meta = {meta.data, meta.len}});
     str_fini(&meta);
     rdma->n_instead++;
 }
 
-static void require_failed(struct peer_rdma *rdma, enum status_code code, const char *what, const char *why) {
-    struct status *st = status_new(code, "RDMA is required here (--rdma=require), and %s task %s: %s", what, rdma->task, why);
+static void require_failed(struct peer_rdma *rdma, enum status_code code, const char *what,
+                           const char *why) {
+    struct status *st = status_new(
+        code, "RDMA is required here (--rdma=require), and %s task %s: %s", what, rdma->task, why);
     rdma->host->fail(rdma->peer, st);
     status_unref(st);
 }
@@ -39,7 +44,8 @@ static void require_failed(struct peer_rdma *rdma, enum status_code code, const 
 static bool land(struct peer_landing *landing) {
     struct peer_rdma *rdma = landing->rdma;
     landing->generation = rdma->generation;
-    if (!rdma_in_land(&rdma->in, &landing->landing, landing->grant.buffer, landing->grant.size_bytes))
+    if (!rdma_in_land(&rdma->in, &landing->landing, landing->grant.buffer,
+                      landing->grant.size_bytes))
         return false;
     list_remove(&landing->link);
     list_push_back(&rdma->landings, &landing->link);
@@ -50,8 +56,9 @@ static bool land(struct peer_landing *landing) {
 static void refuse(struct peer_landing *landing) {
     struct peer_rdma *rdma = landing->rdma;
     if (rdma->setup->mode == RDMA_REQUIRE)
-        require_failed(rdma, rdma->in_state == IN_NONE ? STATUS_FAILED_PRECONDITION : STATUS_UNAVAILABLE, "nothing comes by it from",
-                       str_text(&rdma->why_not_from));
+        require_failed(rdma,
+                       rdma->in_state == IN_NONE ? STATUS_FAILED_PRECONDITION : STATUS_UNAVAILABLE,
+                       "nothing comes by it from", str_text(&rdma->why_not_from));
     else
         grant_without_place(landing);
     peer_landing_free(landing);
@@ -87,7 +94,8 @@ static void on_grant_posted(struct loop_task *task) {
     peer_rdma_start_waiting(rdma);
 }
 
-struct peer_landing *peer_landing_new(struct peer_rdma *rdma, const struct peer_grant *grant, bool is_ahead) {
+struct peer_landing *peer_landing_new(struct peer_rdma *rdma, const struct peer_grant *grant,
+                                      bool is_ahead) {
     struct peer_landing *landing = xcalloc(1, sizeof(*landing));
     landing->rdma = rdma;
     landing->grant = *grant;
@@ -113,21 +121,25 @@ bool peer_rdma_grant(struct peer_rdma *rdma, const struct peer_grant *grant) {
     return true;
 }
 
-static bool has_grant(const struct list *landings, uint64_t step, uint32_t edge, uint64_t frame_iter) {
+static bool has_grant(const struct list *landings, uint64_t step, uint32_t edge,
+                      uint64_t frame_iter) {
     LIST_FOR_EACH (link, landings) {
         const struct peer_landing *landing = LIST_ENTRY(link, struct peer_landing, link);
         const struct peer_grant *grant = &landing->grant;
-        if (!landing->is_probe && !landing->is_ahead && grant->step == step && grant->edge == edge && grant->frame_iter == frame_iter)
+        if (!landing->is_probe && !landing->is_ahead && grant->step == step &&
+            grant->edge == edge && grant->frame_iter == frame_iter)
             return true;
     }
     return false;
 }
 
-bool peer_rdma_is_landing(struct peer_rdma *rdma, uint64_t step, uint32_t edge, uint64_t frame_iter) {
+bool peer_rdma_is_landing(struct peer_rdma *rdma, uint64_t step, uint32_t edge,
+                          uint64_t frame_iter) {
     pthread_mutex_lock(&rdma->lock);
     bool is_asked = has_grant(&rdma->asked, step, edge, frame_iter);
     pthread_mutex_unlock(&rdma->lock);
-    return is_asked || has_grant(&rdma->waiting, step, edge, frame_iter) || has_grant(&rdma->landings, step, edge, frame_iter);
+    return is_asked || has_grant(&rdma->waiting, step, edge, frame_iter) ||
+           has_grant(&rdma->landings, step, edge, frame_iter);
 }
 
 /* ---- landings: what becomes of them ---- */
@@ -148,7 +160,9 @@ static void on_granted(void *owner, struct rdma_landing *granted) {
     edge_message_write(&meta, landing->grant.edge, landing->grant.frame_iter, NULL, 0);
     edge_message_add_place(&meta, &granted->place);
     rdma->host->send(rdma->peer, TRANSPORT_CONTROL,
-                     &(struct wire_out){.type = WIRE_GRANT, .id = landing->grant.step, .meta = {meta.data, meta.len}});
+                     &(struct wire_out){.type = WIRE_GRANT,
+                                        .id = landing->grant.step,
+                                        .meta = {meta.data, meta.len}});
     str_fini(&meta);
 }
 
@@ -161,7 +175,8 @@ static void give_back(struct peer_landing *landing) {
         return;
     }
     if (is_of_line && landing->is_told && !landing->is_probe) {
-        peer_rdma_send_notice(rdma, WIRE_RDMA_WITHDRAWN, rdma->in_line, landing->landing.place.number, "");
+        peer_rdma_send_notice(rdma, WIRE_RDMA_WITHDRAWN, rdma->in_line,
+                              landing->landing.place.number, "");
         rdma->n_instead++;
     } else if (is_of_line && !landing->is_probe) {
         grant_without_place(landing);
@@ -176,22 +191,27 @@ static void on_refused(void *owner, struct rdma_landing *refused, struct status 
     struct peer_landing *landing = CONTAINER_OF(refused, struct peer_landing, landing);
     if (landing->is_probe && peer_landing_is_current(landing) && rdma->in_state == IN_PROVING)
         peer_rdma_in_failed(rdma, why);
-    else if (peer_landing_is_current(landing) && !landing->is_ahead && rdma->setup->mode == RDMA_REQUIRE)
-        require_failed(rdma, STATUS_UNAVAILABLE, "this task cannot receive by it from", status_message(why));
+    else if (peer_landing_is_current(landing) && !landing->is_ahead &&
+             rdma->setup->mode == RDMA_REQUIRE)
+        require_failed(rdma, STATUS_UNAVAILABLE, "this task cannot receive by it from",
+                       status_message(why));
     give_back(landing);
 }
 
-static void on_withdrawn(void *owner, struct rdma_landing *withdrawn) { give_back(CONTAINER_OF(withdrawn, struct peer_landing, landing)); }
+static void on_withdrawn(void *owner, struct rdma_landing *withdrawn) {
+    give_back(CONTAINER_OF(withdrawn, struct peer_landing, landing));
+}
 
 /* What the step holds is the only reference then, so that a kernel may write over it. */
 void peer_rdma_deliver(struct peer_landing *landing) {
     struct peer_rdma *rdma = landing->rdma;
     struct peer_grant *grant = &landing->grant;
-    struct wire_message message = {.type = WIRE_PUSH,
-                                   .id = grant->step,
-                                   .meta = {grant->announcement->data, grant->announcement->size_bytes},
-                                   .payload = grant->buffer,
-                                   .payload_len = grant->size_bytes};
+    struct wire_message message = {
+        .type = WIRE_PUSH,
+        .id = grant->step,
+        .meta = {grant->announcement->data, grant->announcement->size_bytes},
+        .payload = grant->buffer,
+        .payload_len = grant->size_bytes};
     buffer_unref(landing->landing.buffer);
     landing->landing.buffer = NULL;
     grant->buffer = NULL;
@@ -216,7 +236,8 @@ static void check_probe(struct peer_rdma *rdma, const struct peer_landing *landi
         peer_rdma_in_ready(rdma);
         return;
     }
-    struct status *why = status_new(STATUS_DATA_LOSS, "the probe arrived with other bytes than were sent");
+    struct status *why =
+        status_new(STATUS_DATA_LOSS, "the probe arrived with other bytes than were sent");
     peer_rdma_in_failed(rdma, why);
     status_unref(why);
 }
@@ -240,16 +261,19 @@ static void on_landed(void *owner, struct rdma_landing *landed) {
 
 static void on_in_failed(void *owner, struct status *why) { peer_rdma_in_failed(owner, why); }
 
-const struct rdma_in_handlers peer_in_handlers = {
-    .on_granted = on_granted, .on_refused = on_refused, .on_landed = on_landed, .on_withdrawn = on_withdrawn, .on_failed = on_in_failed};
+const struct rdma_in_handlers peer_in_handlers = {.on_granted = on_granted,
+                                                  .on_refused = on_refused,
+                                                  .on_landed = on_landed,
+                                                  .on_withdrawn = on_withdrawn,
+                                                  .on_failed = on_in_failed};
 
 bool peer_rdma_land_probe(struct peer_rdma *rdma) {
     struct buffer *buffer = buffer_alloc(allocator_host(), PEER_RDMA_PROBE_BYTES);
     if (!buffer)
         return false;
     memset(buffer->data, 0, PEER_RDMA_PROBE_BYTES);
-    struct peer_landing *landing =
-        peer_landing_new(rdma, &(struct peer_grant){.buffer = buffer, .size_bytes = PEER_RDMA_PROBE_BYTES}, false);
+    struct peer_landing *landing = peer_landing_new(
+        rdma, &(struct peer_grant){.buffer = buffer, .size_bytes = PEER_RDMA_PROBE_BYTES}, false);
     landing->is_probe = true;
     CHECK(land(landing)); /* the first one of its line */
     return true;
@@ -282,7 +306,8 @@ static void write_end(struct peer_write *write) {
         write_free(write);
 }
 
-static struct peer_write *write_new(struct peer_rdma *rdma, const struct rdma_place *place, struct peer_value *value_take) {
+static struct peer_write *write_new(struct peer_rdma *rdma, const struct rdma_place *place,
+                                    struct peer_value *value_take) {
     struct peer_write *write = xcalloc(1, sizeof(*write));
     write->rdma = rdma;
     write->place = *place;
@@ -298,7 +323,8 @@ static void start(struct peer_write *write) {
     write->is_started = true;
     struct buffer *buffer = value->proto ? value->proto : value->value.buffer;
     const char *data = value->proto ? value->proto->data : tensor_cdata(&value->value);
-    rdma_out_write(&write->rdma->out, &write->transfer, &write->place, buffer, data, value->size_bytes);
+    rdma_out_write(&write->rdma->out, &write->transfer, &write->place, buffer, data,
+                   value->size_bytes);
 }
 
 void peer_rdma_write_probe(struct peer_rdma *rdma, const struct rdma_place *place) {
@@ -319,13 +345,18 @@ static struct peer_write *find_write(const struct peer_rdma *rdma, uint32_t numb
     return NULL;
 }
 
-/* The peer may have seen all of the probe while its acknowledgement is still on its way: what is written now comes behind it. */
-static bool may_write(const struct peer_rdma *rdma) { return rdma->out_state == OUT_PROVING || rdma->out_state == OUT_READY; }
+/* The peer may have seen all of the probe while its acknowledgement is still on its way: what is
+ * written now comes behind it. */
+static bool may_write(const struct peer_rdma *rdma) {
+    return rdma->out_state == OUT_PROVING || rdma->out_state == OUT_READY;
+}
 
-struct status *peer_rdma_write(struct peer_rdma *rdma, const struct rdma_place *place, struct peer_value *value_take) {
+struct status *peer_rdma_write(struct peer_rdma *rdma, const struct rdma_place *place,
+                               struct peer_value *value_take) {
     if ((!may_write(rdma) && rdma->out_state != OUT_ENDING) || find_write(rdma, place->number)) {
         peer_value_fini(value_take);
-        return status_invalid("task %s grants place %u of a line that is not there, or twice", rdma->task, (unsigned)place->number);
+        return status_invalid("task %s grants place %u of a line that is not there, or twice",
+                              rdma->task, (unsigned)place->number);
     }
     struct peer_write *write = write_new(rdma, place, value_take);
     list_push_back(&rdma->writes, &write->link);
@@ -335,7 +366,9 @@ struct status *peer_rdma_write(struct peer_rdma *rdma, const struct rdma_place *
     return NULL;
 }
 
-struct status *peer_rdma_write_ahead(struct peer_rdma *rdma, uint64_t line, const struct rdma_place *place, struct peer_value *value_take) {
+struct status *peer_rdma_write_ahead(struct peer_rdma *rdma, uint64_t line,
+                                     const struct rdma_place *place,
+                                     struct peer_value *value_take) {
     if (line == 0 || line != peer_rdma_line_to(rdma)) { /* all its places have been withdrawn */
         peer_push(rdma->peer, value_take);
         peer_value_fini(value_take);
@@ -373,7 +406,8 @@ static void on_write_refused(void *owner, struct rdma_transfer *transfer, struct
     }
     write->is_parked = true;
     if (rdma->setup->mode == RDMA_REQUIRE)
-        require_failed(rdma, STATUS_UNAVAILABLE, "this task cannot send by it to", status_message(why));
+        require_failed(rdma, STATUS_UNAVAILABLE, "this task cannot send by it to",
+                       status_message(why));
     else if (may_write(rdma))
         peer_rdma_send_decline(rdma, write->place.number, true);
 }
@@ -386,8 +420,10 @@ static void on_abandoned(struct rdma_transfer *transfer) {
         write_free(write);
 }
 
-const struct rdma_out_handlers peer_out_handlers = {
-    .on_written = on_written, .on_refused = on_write_refused, .on_failed = on_out_failed, .on_abandoned = on_abandoned};
+const struct rdma_out_handlers peer_out_handlers = {.on_written = on_written,
+                                                    .on_refused = on_write_refused,
+                                                    .on_failed = on_out_failed,
+                                                    .on_abandoned = on_abandoned};
 
 void peer_rdma_park_writes(struct peer_rdma *rdma) {
     if (rdma->probe)
@@ -419,7 +455,8 @@ struct status *peer_rdma_on_withdrawn(struct peer_rdma *rdma, uint32_t number) {
     if (!write)
         return NULL; /* declined: there is no value */
     if (!write->is_parked)
-        return status_invalid("task %s withdraws place %u, which is being written", rdma->task, (unsigned)number);
+        return status_invalid("task %s withdraws place %u, which is being written", rdma->task,
+                              (unsigned)number);
     peer_push(rdma->peer, &write->value);
     rdma->n_instead++;
     write_end(write);

@@ -42,11 +42,13 @@ void peer_shm_fini(struct peer_shm *shm) {
 /* ---- messages ---- */
 
 static void send_on(struct shm_line *line, enum wire_type type, const void *meta, size_t len) {
-    line->channel->transport->queue(line->channel, &(struct wire_out){.type = type, .meta = {meta, len}});
+    line->channel->transport->queue(line->channel,
+                                    &(struct wire_out){.type = type, .meta = {meta, len}});
     line->channel->transport->flush(line->channel);
 }
 
-static void send_references(struct shm_line *line, enum wire_type type, uint64_t *tokens, size_t n, uint64_t up_to) {
+static void send_references(struct shm_line *line, enum wire_type type, uint64_t *tokens, size_t n,
+                            uint64_t up_to) {
     Millrace__References message = MILLRACE__REFERENCES__INIT;
     message.token = tokens;
     message.n_token = n;
@@ -77,7 +79,8 @@ static void send_arena(struct shm_line *line, const char *why_not) {
 
 /* ---- lines ---- */
 
-static struct shm_line *line_of(const struct peer_shm *shm, const struct transport_channel *channel) {
+static struct shm_line *line_of(const struct peer_shm *shm,
+                                const struct transport_channel *channel) {
     LIST_FOR_EACH (link, &shm->lines)
         if (LIST_ENTRY(link, struct shm_line, link)->channel == channel)
             return LIST_ENTRY(link, struct shm_line, link);
@@ -90,7 +93,9 @@ static void set_ledger(struct peer_shm *shm, struct shm_ledger *ledger) {
     pthread_mutex_unlock(&shm->lock);
 }
 
-static void close_line(struct shm_line *line, struct status *why) { line->channel->transport->close(line->channel, status_ref(why)); }
+static void close_line(struct shm_line *line, struct status *why) {
+    line->channel->transport->close(line->channel, status_ref(why));
+}
 
 static void offer_arena(struct shm_line *line) {
     struct peer_shm *shm = line->shm;
@@ -105,7 +110,8 @@ static void offer_arena(struct shm_line *line) {
 }
 
 /* A peer that opens a second line says by it that it has let go of the first. */
-void peer_shm_add_line(struct peer_shm *shm, struct transport_channel *channel_take, bool is_to_peer) {
+void peer_shm_add_line(struct peer_shm *shm, struct transport_channel *channel_take,
+                       bool is_to_peer) {
     struct shm_line **place = is_to_peer ? &shm->to_peer : &shm->to_us, *old = *place;
     struct shm_line *line = xcalloc(1, sizeof(*line));
     line->shm = shm;
@@ -115,7 +121,8 @@ void peer_shm_add_line(struct peer_shm *shm, struct transport_channel *channel_t
         set_ledger(shm, NULL);
     *place = line;
     if (old) {
-        struct status *why = status_new(STATUS_CANCELLED, "task %s has another connection about arenas", shm->task);
+        struct status *why =
+            status_new(STATUS_CANCELLED, "task %s has another connection about arenas", shm->task);
         close_line(old, why);
         status_unref(why);
     }
@@ -129,7 +136,8 @@ bool peer_shm_on_closed(struct peer_shm *shm, struct transport_channel *channel,
     struct shm_line *line = line_of(shm, channel);
     if (!line)
         return false;
-    bool is_current = line == shm->to_peer || line == shm->to_us, was_used = line->map || line->ledger;
+    bool is_current = line == shm->to_peer || line == shm->to_us,
+         was_used = line->map || line->ledger;
     if (line == shm->to_peer) {
         shm->to_peer = NULL;
         if (line->map)
@@ -157,7 +165,8 @@ void peer_shm_settle(struct peer_shm *shm) {
         send_references(shm->to_us, WIRE_SETTLE, NULL, 0, shm_ledger_last(ledger));
 }
 
-/* The line to the old process' arena is ours to close. The one from it ends with the process, which may still look at ours until then. */
+/* The line to the old process' arena is ours to close. The one from it ends with the process,
+ * which may still look at ours until then. */
 void peer_shm_forget(struct peer_shm *shm) {
     struct shm_line *to_peer = shm->to_peer;
     set_ledger(shm, NULL);
@@ -221,7 +230,8 @@ static struct status *on_arena(struct shm_line *line, struct span meta) {
 
 static struct status *on_mapped(struct shm_line *line) {
     if (!line->is_offered || line->ledger)
-        return status_invalid("task %s has mapped an arena that it was not offered", line->shm->task);
+        return status_invalid("task %s has mapped an arena that it was not offered",
+                              line->shm->task);
     line->ledger = shm_ledger_new(line->shm->max_kept_bytes);
     if (line == line->shm->to_us) {
         str_clear(&line->shm->why_not_to);
@@ -234,7 +244,8 @@ static struct status *on_settle(struct shm_line *line, uint64_t up_to) {
     uint64_t *released, *held;
     size_t n_released, n_held;
     if (!line->map)
-        return status_invalid("task %s asks about references before any could come", line->shm->task);
+        return status_invalid("task %s asks about references before any could come",
+                              line->shm->task);
     shm_map_settle(line->map, up_to, &released, &n_released, &held, &n_held);
     send_released(line, released, n_released);
     send_references(line, WIRE_HELD, held, n_held, up_to);
@@ -244,7 +255,8 @@ static struct status *on_settle(struct shm_line *line, uint64_t up_to) {
 }
 
 static struct status *on_references(struct shm_line *line, enum wire_type type, struct span meta) {
-    Millrace__References *message = millrace__references__unpack(NULL, meta.len, (const uint8_t *)meta.data);
+    Millrace__References *message =
+        millrace__references__unpack(NULL, meta.len, (const uint8_t *)meta.data);
     if (!message)
         return status_invalid("task %s sent malformed References", line->shm->task);
     struct status *st = NULL;
@@ -260,7 +272,8 @@ static struct status *on_references(struct shm_line *line, enum wire_type type, 
     return st ? status_prefix_take(st, "from task %s: ", line->shm->task) : NULL;
 }
 
-struct status *peer_shm_on_message(struct peer_shm *shm, struct transport_channel *channel, struct wire_message *message) {
+struct status *peer_shm_on_message(struct peer_shm *shm, struct transport_channel *channel,
+                                   struct wire_message *message) {
     struct shm_line *line = line_of(shm, channel);
     if (!line)
         return NULL; /* it is being closed */
@@ -274,7 +287,8 @@ struct status *peer_shm_on_message(struct peer_shm *shm, struct transport_channe
     case WIRE_HELD:
         return on_references(line, message->type, message->meta);
     default:
-        return status_invalid("task %s sent a message of type %d, which is not about arenas", shm->task, (int)message->type);
+        return status_invalid("task %s sent a message of type %d, which is not about arenas",
+                              shm->task, (int)message->type);
     }
 }
 
@@ -282,11 +296,12 @@ struct status *peer_shm_on_message(struct peer_shm *shm, struct transport_channe
 
 bool peer_shm_give(struct peer_shm *shm, const struct tensor *value, struct arena_reference *ret) {
     const void *data = tensor_cdata(value);
-    if (!shm->arena || value->storage != TENSOR_BUFFER || !shm_arena_find(shm->arena, data, &ret->offset) ||
-        ret->offset % BUFFER_ALIGN != 0)
+    if (!shm->arena || value->storage != TENSOR_BUFFER ||
+        !shm_arena_find(shm->arena, data, &ret->offset) || ret->offset % BUFFER_ALIGN != 0)
         return false;
     pthread_mutex_lock(&shm->lock);
-    bool is_given = shm->ledger && shm_ledger_give(shm->ledger, value->buffer, tensor_size_bytes(value), &ret->token);
+    bool is_given = shm->ledger && shm_ledger_give(shm->ledger, value->buffer,
+                                                   tensor_size_bytes(value), &ret->token);
     pthread_mutex_unlock(&shm->lock);
     return is_given;
 }
@@ -298,15 +313,19 @@ void peer_shm_take_back(struct peer_shm *shm, const struct arena_reference *refe
     pthread_mutex_unlock(&shm->lock);
 }
 
-struct status *peer_shm_take(struct peer_shm *shm, const struct arena_reference *reference, uint64_t size_bytes, struct buffer **ret) {
+struct status *peer_shm_take(struct peer_shm *shm, const struct arena_reference *reference,
+                             uint64_t size_bytes, struct buffer **ret) {
     if (!shm->to_peer || !shm->to_peer->map)
-        return status_invalid("task %s sent a reference into an arena that is not mapped here", shm->task);
+        return status_invalid("task %s sent a reference into an arena that is not mapped here",
+                              shm->task);
     return shm_map_take(shm->to_peer->map, reference->token, reference->offset, size_bytes, ret);
 }
 
 /* ---- the status page ---- */
 
-bool peer_shm_is_used(const struct peer_shm *shm) { return (shm->to_peer && shm->to_peer->map) || (shm->to_us && shm->to_us->ledger); }
+bool peer_shm_is_used(const struct peer_shm *shm) {
+    return (shm->to_peer && shm->to_peer->map) || (shm->to_us && shm->to_us->ledger);
+}
 
 void peer_shm_describe(struct peer_shm *shm, struct str *out) {
     struct shm_ledger *ledger = shm->to_us ? shm->to_us->ledger : NULL;

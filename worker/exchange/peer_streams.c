@@ -60,20 +60,25 @@ void peer_streams_reset(struct peer *peer, struct status *why) {
 
 /* ---- stripes ---- */
 
-/* Where stripe `index` of n begins; index n is the end. With PEER_STRIPE_MIN_BYTES and more, none is empty. */
+/* Where stripe `index` of n begins; index n is the end. With PEER_STRIPE_MIN_BYTES and more,
+ * none is empty. */
 static uint64_t stripe_begin(uint64_t total_bytes, unsigned n, unsigned index) {
     uint64_t each = (total_bytes / n + STRIPE_ALIGN - 1) & ~(uint64_t)(STRIPE_ALIGN - 1);
     return index < n ? each * index : total_bytes;
 }
 
 static Millrace__Stripe *stripe_unpack(const struct wire_message *message) {
-    Millrace__Stripe *stripe = millrace__stripe__unpack(NULL, message->meta.len, (const uint8_t *)message->meta.data);
+    Millrace__Stripe *stripe =
+        millrace__stripe__unpack(NULL, message->meta.len, (const uint8_t *)message->meta.data);
     if (!stripe)
         return NULL;
-    bool is_good = stripe->n_stripes >= 2 && stripe->n_stripes <= PEER_MAX_STREAMS && stripe->index < stripe->n_stripes &&
-                   stripe->total_bytes >= PEER_STRIPE_MIN_BYTES && stripe->total_bytes <= max_value_bytes &&
-                   message->payload_len == stripe_begin(stripe->total_bytes, stripe->n_stripes, stripe->index + 1) -
-                                               stripe_begin(stripe->total_bytes, stripe->n_stripes, stripe->index);
+    bool is_good = stripe->n_stripes >= 2 && stripe->n_stripes <= PEER_MAX_STREAMS &&
+                   stripe->index < stripe->n_stripes &&
+                   stripe->total_bytes >= PEER_STRIPE_MIN_BYTES &&
+                   stripe->total_bytes <= max_value_bytes &&
+                   message->payload_len ==
+                       stripe_begin(stripe->total_bytes, stripe->n_stripes, stripe->index + 1) -
+                           stripe_begin(stripe->total_bytes, stripe->n_stripes, stripe->index);
     if (is_good)
         return stripe;
     millrace__stripe__free_unpacked(stripe, NULL);
@@ -102,18 +107,22 @@ static void open_missing(struct peer *peer, unsigned n) {
             return;
         table->n_streams_to++;
         streams->to_peer[i] = peer_open_stream(peer, i);
-        streams->greet_until_ns = clock_now_ns() + PEER_STREAMS_GREET_HEARTBEATS * table->heartbeat_ms * 1000000;
+        streams->greet_until_ns =
+            clock_now_ns() + PEER_STREAMS_GREET_HEARTBEATS * table->heartbeat_ms * 1000000;
     }
 }
 
 /* How many sockets the value is for; ret[0] stays the bulk channel's. */
-static unsigned choose_sockets(struct peer *peer, const struct peer_value *value, struct transport_channel *ret[PEER_MAX_STREAMS]) {
+static unsigned choose_sockets(struct peer *peer, const struct peer_value *value,
+                               struct transport_channel *ret[PEER_MAX_STREAMS]) {
     struct peer_table *table = peer->table;
     struct peer_streams *streams = &peer->streams;
-    if (table->n_streams < 2 || value->proto || value->size_bytes < PEER_STRIPE_MIN_BYTES || value->value.storage != TENSOR_BUFFER ||
-        table->is_closing || !loop_is_current(table->loop) || !peer->channels[TRANSPORT_CONTROL])
+    if (table->n_streams < 2 || value->proto || value->size_bytes < PEER_STRIPE_MIN_BYTES ||
+        value->value.storage != TENSOR_BUFFER || table->is_closing ||
+        !loop_is_current(table->loop) || !peer->channels[TRANSPORT_CONTROL])
         return 1;
-    unsigned n = MIN(MIN(table->n_streams, streams->n_theirs), (unsigned)PEER_MAX_STREAMS), n_ready = 1;
+    unsigned n = MIN(MIN(table->n_streams, streams->n_theirs), (unsigned)PEER_MAX_STREAMS),
+             n_ready = 1;
     open_missing(peer, n);
     for (unsigned i = 1; i < n; i++)
         if (streams->greeted & (1u << i))
@@ -124,21 +133,25 @@ static unsigned choose_sockets(struct peer *peer, const struct peer_value *value
 }
 
 /* False: there is no connection now, and the steps that exchange with the peer have been told. */
-static bool queue_stripe(struct peer *peer, const struct peer_value *value, unsigned n, unsigned index, struct transport_channel *stream) {
+static bool queue_stripe(struct peer *peer, const struct peer_value *value, unsigned n,
+                         unsigned index, struct transport_channel *stream) {
     Millrace__Stripe stripe = MILLRACE__STRIPE__INIT;
-    uint64_t begin = stripe_begin(value->size_bytes, n, index), end = stripe_begin(value->size_bytes, n, index + 1);
+    uint64_t begin = stripe_begin(value->size_bytes, n, index),
+             end = stripe_begin(value->size_bytes, n, index + 1);
     stripe.total_bytes = value->size_bytes;
     stripe.n_stripes = n;
     stripe.index = index;
-    stripe.push = (ProtobufCBinaryData){.len = value->meta.len, .data = (uint8_t *)value->meta.data};
+    stripe.push =
+        (ProtobufCBinaryData){.len = value->meta.len, .data = (uint8_t *)value->meta.data};
     size_t len = millrace__stripe__get_packed_size(&stripe);
     uint8_t *meta = xmalloc(len);
     millrace__stripe__pack(&stripe, meta);
-    struct wire_out out = {.type = WIRE_STRIPE,
-                           .id = value->step,
-                           .meta = {(char *)meta, len},
-                           .extra = {(const char *)tensor_cdata(&value->value) + begin, end - begin},
-                           .extra_buffer = value->value.buffer};
+    struct wire_out out = {
+        .type = WIRE_STRIPE,
+        .id = value->step,
+        .meta = {(char *)meta, len},
+        .extra = {(const char *)tensor_cdata(&value->value) + begin, end - begin},
+        .extra_buffer = value->value.buffer};
     bool is_queued = stream || peer_queue(peer, TRANSPORT_BULK, &out);
     if (stream)
         stream->transport->queue(stream, &out);
@@ -164,17 +177,22 @@ bool peer_streams_push(struct peer *peer, const struct peer_value *value) {
 
 struct status *peer_streams_check_room(struct peer *peer, unsigned index) {
     if (index == 0 || index >= PEER_MAX_STREAMS)
-        return status_invalid("task %s opens stream %u, there are %d", peer->task, index, PEER_MAX_STREAMS);
+        return status_invalid("task %s opens stream %u, there are %d", peer->task, index,
+                              PEER_MAX_STREAMS);
     if (!peer->channels[TRANSPORT_CONTROL])
-        return status_failed_precondition("task %s opens stream %u without a control channel", peer->task, index);
+        return status_failed_precondition("task %s opens stream %u without a control channel",
+                                          peer->task, index);
     struct transport_channel **place = &peer->streams.from_peer[index];
-    if (*place && !(peer->streams.used & (1u << index))) { /* given up by the other end, which is not heard of here yet */
-        struct status *why = status_new(STATUS_CANCELLED, "task %s has opened another one", peer->task);
+    /* given up by the other end, which is not heard of here yet */
+    if (*place && !(peer->streams.used & (1u << index))) {
+        struct status *why =
+            status_new(STATUS_CANCELLED, "task %s has opened another one", peer->task);
         drop(place, &peer->table->n_streams_from, why);
         status_unref(why);
     }
     if (peer->table->n_streams_from >= PEER_STREAMS_MAX_OPEN)
-        return status_exhausted("%d streams of large values are open to this task already", PEER_STREAMS_MAX_OPEN);
+        return status_exhausted("%d streams of large values are open to this task already",
+                                PEER_STREAMS_MAX_OPEN);
     return NULL;
 }
 
@@ -184,7 +202,9 @@ void peer_streams_add(struct peer *peer, unsigned index, struct transport_channe
     peer->table->n_streams_from++;
 }
 
-static unsigned index_of(const struct transport_channel *channel) { return (unsigned)channel->kind - TRANSPORT_STREAM; }
+static unsigned index_of(const struct transport_channel *channel) {
+    return (unsigned)channel->kind - TRANSPORT_STREAM;
+}
 
 void peer_streams_on_greeted(struct peer *peer, const struct transport_channel *channel) {
     if (peer->streams.to_peer[index_of(channel)] == channel)
@@ -203,7 +223,8 @@ static void give_up(struct peer *peer, unsigned index, struct status *why) {
     drop(&streams->to_peer[index], &peer->table->n_streams_to, why);
     if (streams->off_until_ns > now_ns) /* it is not the first of them */
         return;
-    streams->retry_ms = MIN(MAX(2 * streams->retry_ms, (int64_t)PEER_STREAMS_RETRY_MS), (int64_t)PEER_STREAMS_RETRY_MAX_MS);
+    streams->retry_ms = MIN(MAX(2 * streams->retry_ms, (int64_t)PEER_STREAMS_RETRY_MS),
+                            (int64_t)PEER_STREAMS_RETRY_MAX_MS);
     streams->off_until_ns = now_ns + streams->retry_ms * 1000000;
 }
 
@@ -215,7 +236,8 @@ static void give_up_silent(struct peer *peer) {
     status_unref(why);
 }
 
-bool peer_streams_on_closed(struct peer *peer, struct transport_channel *channel, struct status *why) {
+bool peer_streams_on_closed(struct peer *peer, struct transport_channel *channel,
+                            struct status *why) {
     struct peer_streams *streams = &peer->streams;
     unsigned index = index_of(channel);
     uint32_t bit = 1u << index;
@@ -237,9 +259,10 @@ bool peer_streams_on_closed(struct peer *peer, struct transport_channel *channel
 /* ---- what comes ---- */
 
 /* False where the stripe's Push has no edge. */
-static bool arrival_find(struct peer *peer, uint64_t step, const Millrace__Stripe *stripe, struct edge_message *ret_edge,
-                         struct arrival **ret) {
-    struct status *st = edge_message_read((struct span){(const char *)stripe->push.data, stripe->push.len}, ret_edge);
+static bool arrival_find(struct peer *peer, uint64_t step, const Millrace__Stripe *stripe,
+                         struct edge_message *ret_edge, struct arrival **ret) {
+    struct status *st = edge_message_read(
+        (struct span){(const char *)stripe->push.data, stripe->push.len}, ret_edge);
     bool is_good = !st;
     status_unref(st);
     *ret = NULL;
@@ -247,22 +270,29 @@ static bool arrival_find(struct peer *peer, uint64_t step, const Millrace__Strip
         return false;
     LIST_FOR_EACH (link, &peer->streams.arrivals) {
         struct arrival *arrival = LIST_ENTRY(link, struct arrival, link);
-        if (arrival->step == step && arrival->edge == ret_edge->edge && arrival->frame_iter == ret_edge->frame_iter)
+        if (arrival->step == step && arrival->edge == ret_edge->edge &&
+            arrival->frame_iter == ret_edge->frame_iter)
             *ret = arrival;
     }
     return true;
 }
 
 static bool is_same_push(const struct arrival *arrival, const Millrace__Stripe *stripe) {
-    return arrival->push.len == stripe->push.len && memcmp(arrival->push.data, stripe->push.data, stripe->push.len) == 0;
+    return arrival->push.len == stripe->push.len &&
+           memcmp(arrival->push.data, stripe->push.data, stripe->push.len) == 0;
 }
 
-/* The first of its stripes: memory for the whole. *ret is NULL where `ret_buffer`, NULL or wire_discard, says all. */
-static struct arrival *arrival_new(struct peer *peer, uint64_t step, const Millrace__Stripe *stripe, const struct edge_message *edge,
-                                   struct buffer **ret_buffer) {
-    struct wire_message push = {
-        .type = WIRE_PUSH, .id = step, .meta = {(const char *)stripe->push.data, stripe->push.len}, .payload_len = stripe->total_bytes};
-    *ret_buffer = peer->streams.n_arrivals < PEER_STREAMS_MAX_ARRIVALS ? peer_alloc_push(peer, &push, stripe->total_bytes) : NULL;
+/* The first of its stripes: memory for the whole. *ret is NULL where `ret_buffer`, NULL or
+ * wire_discard, says all. */
+static struct arrival *arrival_new(struct peer *peer, uint64_t step, const Millrace__Stripe *stripe,
+                                   const struct edge_message *edge, struct buffer **ret_buffer) {
+    struct wire_message push = {.type = WIRE_PUSH,
+                                .id = step,
+                                .meta = {(const char *)stripe->push.data, stripe->push.len},
+                                .payload_len = stripe->total_bytes};
+    *ret_buffer = peer->streams.n_arrivals < PEER_STREAMS_MAX_ARRIVALS
+                      ? peer_alloc_push(peer, &push, stripe->total_bytes)
+                      : NULL;
     if (!*ret_buffer || *ret_buffer == wire_discard)
         return NULL;
     struct arrival *arrival = xcalloc(1, sizeof(*arrival));
@@ -282,21 +312,25 @@ static struct arrival *arrival_new(struct peer *peer, uint64_t step, const Millr
 static void drop_unwanted(struct peer *peer, struct arrival *arrival) {
     struct peer_table *table = peer->table;
     if (!arrival->buffer || !table->receiver ||
-        table->receiver->is_wanted(table->receiver_arg, peer, arrival->step, arrival->edge, arrival->frame_iter))
+        table->receiver->is_wanted(table->receiver_arg, peer, arrival->step, arrival->edge,
+                                   arrival->frame_iter))
         return;
     buffer_unref(arrival->buffer);
     arrival->buffer = NULL;
 }
 
-static bool is_whole(const struct arrival *arrival) { return arrival->done == (1u << arrival->n_stripes) - 1; }
+static bool is_whole(const struct arrival *arrival) {
+    return arrival->done == (1u << arrival->n_stripes) - 1;
+}
 
 static void release_whole(void *arg) { buffer_unref(arg); }
 
 /* Each stripe of it comes once, and all are of one mind about it. May free the arrival. */
-static struct buffer *part_of(struct peer *peer, struct arrival *arrival, const Millrace__Stripe *stripe, size_t size_bytes) {
+static struct buffer *part_of(struct peer *peer, struct arrival *arrival,
+                              const Millrace__Stripe *stripe, size_t size_bytes) {
     uint32_t bit = 1u << stripe->index;
-    if ((arrival->begun & bit) || arrival->total_bytes != stripe->total_bytes || arrival->n_stripes != stripe->n_stripes ||
-        !is_same_push(arrival, stripe))
+    if ((arrival->begun & bit) || arrival->total_bytes != stripe->total_bytes ||
+        arrival->n_stripes != stripe->n_stripes || !is_same_push(arrival, stripe))
         return NULL;
     arrival->begun |= bit;
     drop_unwanted(peer, arrival);
@@ -307,10 +341,12 @@ static struct buffer *part_of(struct peer *peer, struct arrival *arrival, const 
         return wire_discard;
     }
     uint64_t begin = stripe_begin(arrival->total_bytes, arrival->n_stripes, stripe->index);
-    return buffer_wrap(arrival->buffer->data + begin, size_bytes, release_whole, buffer_ref(arrival->buffer));
+    return buffer_wrap(arrival->buffer->data + begin, size_bytes, release_whole,
+                       buffer_ref(arrival->buffer));
 }
 
-struct buffer *peer_streams_alloc(struct peer *peer, const struct wire_message *message, size_t size_bytes) {
+struct buffer *peer_streams_alloc(struct peer *peer, const struct wire_message *message,
+                                  size_t size_bytes) {
     Millrace__Stripe *stripe = stripe_unpack(message);
     struct buffer *buffer = NULL;
     struct arrival *arrival = NULL;
@@ -336,7 +372,8 @@ static struct status *deliver_whole(struct peer *peer, struct arrival *arrival) 
     list_remove(&arrival->link);
     list_init(&arrival->link); /* what is delivered may reset the rest */
     peer->streams.n_received++;
-    struct status *st = table->receiver ? table->receiver->on_message(table->receiver_arg, peer, &push) : NULL;
+    struct status *st =
+        table->receiver ? table->receiver->on_message(table->receiver_arg, peer, &push) : NULL;
     buffer_unref(push.payload);
     arrival_free(peer, arrival);
     return st;
@@ -382,6 +419,8 @@ void peer_streams_describe(const struct peer *peer, struct str *out) {
         n_to += (streams->greeted & (1u << i)) != 0;
         n_from += streams->from_peer[i] != NULL;
     }
-    str_addf(out, "{\"to\":%d,\"from\":%d,\"values_sent\":%llu,\"values_received\":%llu,\"off\":%s}", n_to, n_from,
-             (unsigned long long)streams->n_sent, (unsigned long long)streams->n_received, streams->off_until_ns > 0 ? "true" : "false");
+    str_addf(out,
+             "{\"to\":%d,\"from\":%d,\"values_sent\":%llu,\"values_received\":%llu,\"off\":%s}",
+             n_to, n_from, (unsigned long long)streams->n_sent,
+             (unsigned long long)streams->n_received, streams->off_until_ns > 0 ? "true" : "false");
 }

@@ -1,13 +1,19 @@
-/* Values that do not go through a peer's sockets as bytes: references into arenas, writes into memory; and the peers' status page. */
+/* Values that do not go through a peer's sockets as bytes: references into arenas, writes into
+ * memory; and the peers' status page. */
 #include <stdlib.h>
 
 #include "worker/exchange/peer_internal.h"
 
 /* ---- references ---- */
 
-bool peer_give(struct peer *peer, const struct tensor *value, struct arena_reference *ret) { return peer_shm_give(&peer->shm, value, ret); }
-void peer_take_back(struct peer *peer, const struct arena_reference *reference) { peer_shm_take_back(&peer->shm, reference); }
-struct status *peer_take(struct peer *peer, const struct arena_reference *reference, uint64_t size_bytes, struct buffer **ret) {
+bool peer_give(struct peer *peer, const struct tensor *value, struct arena_reference *ret) {
+    return peer_shm_give(&peer->shm, value, ret);
+}
+void peer_take_back(struct peer *peer, const struct arena_reference *reference) {
+    peer_shm_take_back(&peer->shm, reference);
+}
+struct status *peer_take(struct peer *peer, const struct arena_reference *reference,
+                         uint64_t size_bytes, struct buffer **ret) {
     return peer_shm_take(&peer->shm, reference, size_bytes, ret);
 }
 
@@ -28,7 +34,8 @@ static struct status *rdma_deliver(struct peer *peer, struct wire_message *messa
 /* By way of its control channel, since who asks may be in the midst of what the loss ends. */
 static void rdma_fail(struct peer *peer, struct status *why) {
     if (peer->channels[TRANSPORT_CONTROL])
-        peer->channels[TRANSPORT_CONTROL]->transport->close(peer->channels[TRANSPORT_CONTROL], status_ref(why));
+        peer->channels[TRANSPORT_CONTROL]->transport->close(peer->channels[TRANSPORT_CONTROL],
+                                                            status_ref(why));
 }
 
 static void rdma_hold(struct peer *peer) { atomic_fetch_add(&peer->table->n_held, 1); }
@@ -39,18 +46,29 @@ static void rdma_let_go(struct peer *peer) {
         peer_table_free_when_done(table);
 }
 
-static void rdma_place_gone(struct peer *peer, const struct peer_grant *grant, struct buffer *buffer) {
+static void rdma_place_gone(struct peer *peer, const struct peer_grant *grant,
+                            struct buffer *buffer) {
     struct peer_table *table = peer->table;
     if (!table->is_closing && table->receiver && table->receiver->on_place_gone)
-        table->receiver->on_place_gone(table->receiver_arg, peer, grant->step, grant->edge, grant->frame_iter, buffer);
+        table->receiver->on_place_gone(table->receiver_arg, peer, grant->step, grant->edge,
+                                       grant->frame_iter, buffer);
 }
 
-const struct peer_rdma_host peer_rdma_host = {
-    .send = rdma_send, .deliver = rdma_deliver, .place_gone = rdma_place_gone, .fail = rdma_fail, .hold = rdma_hold, .let_go = rdma_let_go};
+const struct peer_rdma_host peer_rdma_host = {.send = rdma_send,
+                                              .deliver = rdma_deliver,
+                                              .place_gone = rdma_place_gone,
+                                              .fail = rdma_fail,
+                                              .hold = rdma_hold,
+                                              .let_go = rdma_let_go};
 
-bool peer_grant(struct peer *peer, const struct peer_grant *grant) { return peer_rdma_grant(&peer->rdma, grant); }
-void peer_decline(struct peer *peer, const struct rdma_place *place) { peer_rdma_decline(&peer->rdma, place); }
-struct status *peer_write(struct peer *peer, const struct rdma_place *place, struct peer_value *value_take) {
+bool peer_grant(struct peer *peer, const struct peer_grant *grant) {
+    return peer_rdma_grant(&peer->rdma, grant);
+}
+void peer_decline(struct peer *peer, const struct rdma_place *place) {
+    peer_rdma_decline(&peer->rdma, place);
+}
+struct status *peer_write(struct peer *peer, const struct rdma_place *place,
+                          struct peer_value *value_take) {
     return peer_rdma_write(&peer->rdma, place, value_take);
 }
 
@@ -75,11 +93,14 @@ void peer_push(struct peer *peer, const struct peer_value *value) {
 enum peer_ahead_way peer_ahead_way(struct peer *peer) {
     if (peer_rdma_takes_ahead(&peer->rdma))
         return PEER_AHEAD_PLACE;
-    bool pushes = atomic_load_explicit(&peer->pushes_ahead, memory_order_acquire) && !peer_rdma_awaits_line(&peer->rdma);
+    bool pushes = atomic_load_explicit(&peer->pushes_ahead, memory_order_acquire) &&
+                  !peer_rdma_awaits_line(&peer->rdma);
     return pushes ? PEER_AHEAD_PUSH : PEER_AHEAD_NOT;
 }
 
-bool peer_grant_ahead(struct peer *peer, const struct peer_grant *grant) { return peer_rdma_grant_ahead(&peer->rdma, grant); }
+bool peer_grant_ahead(struct peer *peer, const struct peer_grant *grant) {
+    return peer_rdma_grant_ahead(&peer->rdma, grant);
+}
 
 struct peer_ahead peer_ahead_take(struct peer *peer, const struct rdma_place *place) {
     struct peer_ahead ahead = {.connection = peer->n_losses};
@@ -105,7 +126,8 @@ static bool is_over(const struct peer *peer, const struct peer_ahead *ahead) {
     return peer->table->is_closing || peer->n_losses != ahead->connection;
 }
 
-static void send_ahead(struct peer *peer, const struct peer_ahead *ahead, struct peer_value *value_take) {
+static void send_ahead(struct peer *peer, const struct peer_ahead *ahead,
+                       struct peer_value *value_take) {
     struct status *st = NULL;
     if (is_over(peer, ahead)) {
         peer_value_fini(value_take);
@@ -145,7 +167,8 @@ static void post_ahead_end(struct peer *peer, const struct ahead_end *from) {
     loop_post(peer->table->loop, &end->task);
 }
 
-void peer_send_ahead(struct peer *peer, const struct peer_ahead *ahead, struct peer_value *value_take) {
+void peer_send_ahead(struct peer *peer, const struct peer_ahead *ahead,
+                     struct peer_value *value_take) {
     if (loop_is_current(peer->table->loop)) {
         send_ahead(peer, ahead, value_take);
         return;
@@ -176,7 +199,8 @@ static const char *transport_name(const struct peer *peer) {
     return peer_shm_is_used(&peer->shm) ? transport_shm.name : transport_unix.name;
 }
 
-void peer_describe_way(struct str *out, const char *name, bool is_ready, const struct str *why_not) {
+void peer_describe_way(struct str *out, const char *name, bool is_ready,
+                       const struct str *why_not) {
     str_addf(out, "\"%s\":\"", name);
     if (is_ready)
         str_add(out, "ready");
@@ -186,10 +210,12 @@ void peer_describe_way(struct str *out, const char *name, bool is_ready, const s
 }
 
 static void describe_sums(const struct peer *peer, struct str *out) {
-    static const char *const names[TRANSPORT_N_KINDS] = {[TRANSPORT_CONTROL] = "control", [TRANSPORT_BULK] = "bulk"};
+    static const char *const names[TRANSPORT_N_KINDS] = {
+        [TRANSPORT_CONTROL] = "control", [TRANSPORT_BULK] = "bulk"};
     for (int kind = 0; kind < TRANSPORT_N_KINDS; kind++)
         str_addf(out, "%s\"%s\":\"%s\"", kind > 0 ? "," : "{", names[kind],
-                 peer->channels[kind] ? wire_conn_sums(transport_socket_conn(peer->channels[kind])) : "no");
+                 peer->channels[kind] ? wire_conn_sums(transport_socket_conn(peer->channels[kind]))
+                                      : "no");
     str_add_char(out, '}');
 }
 
@@ -200,15 +226,18 @@ static void describe(struct peer *peer, bool is_first, struct str *out) {
             queued += peer->channels[kind]->transport->queued_bytes(peer->channels[kind]);
     str_addf(out, "%s{\"task\":\"", is_first ? "" : ",");
     str_add_json_escaped(out, peer->task, strlen(peer->task));
-    str_addf(out, "\",\"incarnation\":\"%016llx\",\"transport\":\"%s\",\"why\":\"", (unsigned long long)peer->incarnation,
-             transport_name(peer));
+    str_addf(out, "\",\"incarnation\":\"%016llx\",\"transport\":\"%s\",\"why\":\"",
+             (unsigned long long)peer->incarnation, transport_name(peer));
     str_add_json_escaped(out, str_text(&peer->why), peer->why.len);
     str_addf(out,
-             "\",\"bulk\":%s,\"queued_bytes\":%zu,\"in_flight_bytes\":%lld,\"losses\":%llu,\"rtt_us\":%lld,\"clock_offset_us\":%lld,"
+             "\",\"bulk\":%s,\"queued_bytes\":%zu,\"in_flight_bytes\":%lld,\"losses\":%llu,\"rtt_"
+             "us\":%lld,\"clock_offset_us\":%lld,"
              "\"missed\":%llu,\"checksum\":",
-             peer->channels[TRANSPORT_BULK] ? "true" : "false", queued, (long long)atomic_load(&peer->in_flight_bytes),
-             (unsigned long long)peer->n_losses, (long long)(peer->heartbeat.rtt_ns / 1000),
-             (long long)heartbeat_offset_us(&peer->heartbeat), (unsigned long long)peer->heartbeat.n_missed);
+             peer->channels[TRANSPORT_BULK] ? "true" : "false", queued,
+             (long long)atomic_load(&peer->in_flight_bytes), (unsigned long long)peer->n_losses,
+             (long long)(peer->heartbeat.rtt_ns / 1000),
+             (long long)heartbeat_offset_us(&peer->heartbeat),
+             (unsigned long long)peer->heartbeat.n_missed);
     describe_sums(peer, out);
     str_add(out, ",\"streams\":");
     peer_streams_describe(peer, out);

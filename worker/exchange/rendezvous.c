@@ -1,4 +1,5 @@
-/* The task's table: live steps by id, the memory of ended ones, and those that nobody has opened yet. */
+/* The task's table: live steps by id, the memory of ended ones, and those that nobody has opened
+ * yet. */
 #include "worker/exchange/rendezvous.h"
 
 #include <stdlib.h>
@@ -10,7 +11,8 @@
 
 static void on_late(struct loop_task *task);
 
-struct rendezvous_table *rendezvous_table_new(struct peer_table *peers, struct allocator *allocator) {
+struct rendezvous_table *rendezvous_table_new(struct peer_table *peers,
+                                              struct allocator *allocator) {
     struct rendezvous_table *table = xcalloc(1, sizeof(*table));
     table->peers = peers;
     table->allocator = allocator;
@@ -28,7 +30,9 @@ struct rendezvous_table *rendezvous_table_new(struct peer_table *peers, struct a
     return table;
 }
 
-void rendezvous_table_set_in_flight_limit(struct rendezvous_table *table, int64_t bytes) { table->max_in_flight_bytes = bytes; }
+void rendezvous_table_set_in_flight_limit(struct rendezvous_table *table, int64_t bytes) {
+    table->max_in_flight_bytes = bytes;
+}
 
 static void rendezvous_destroy(struct rendezvous *rendezvous) {
     for (struct slot *slot = rendezvous->free_slots, *next; slot; slot = next) {
@@ -157,7 +161,8 @@ struct rendezvous *rendezvous_open(struct rendezvous_table *table, uint64_t step
     return rendezvous_open_in(table, step_id, NULL);
 }
 
-struct rendezvous *rendezvous_open_in(struct rendezvous_table *table, uint64_t step_id, struct flow *flow) {
+struct rendezvous *rendezvous_open_in(struct rendezvous_table *table, uint64_t step_id,
+                                      struct flow *flow) {
     pthread_mutex_lock(&table->lock);
     struct rendezvous *rendezvous = u64map_get(&table->steps, step_id);
     if (rendezvous)
@@ -183,12 +188,15 @@ struct rendezvous *rendezvous_open_in(struct rendezvous_table *table, uint64_t s
     return rendezvous;
 }
 
-enum find_result rendezvous_find(struct rendezvous_table *table, uint64_t step_id, bool make, struct rendezvous **ret) {
+enum find_result rendezvous_find(struct rendezvous_table *table, uint64_t step_id, bool make,
+                                 struct rendezvous **ret) {
     enum find_result result = FOUND;
     pthread_mutex_lock(&table->lock);
     struct rendezvous *rendezvous = u64map_get(&table->steps, step_id);
-    bool is_full = make && atomic_load_explicit(&table->early_bytes, memory_order_relaxed) >= RENDEZVOUS_EARLY_MAX_BYTES;
-    if (rendezvous && is_full && !list_is_empty(&rendezvous->link)) { /* an orphan that would grow */
+    bool is_full = make && atomic_load_explicit(&table->early_bytes, memory_order_relaxed) >=
+                               RENDEZVOUS_EARLY_MAX_BYTES;
+    /* an orphan that would grow */
+    if (rendezvous && is_full && !list_is_empty(&rendezvous->link)) {
         rendezvous = NULL;
         result = FIND_REFUSED;
     } else if (rendezvous) {
@@ -229,11 +237,14 @@ bool rendezvous_is_ended(struct rendezvous_table *table, uint64_t step_id) {
 
 /* ---- steps whose RunGraph never comes ---- */
 
-/* Lock held: takes the orphans that are too old, or whose master says that they have ended, off the table. */
-static void collect_orphans(struct rendezvous_table *table, int64_t before_ns, struct list *ret_gone) {
+/* Lock held: takes the orphans that are too old, or whose master says that they have ended, off
+ * the table. */
+static void collect_orphans(struct rendezvous_table *table, int64_t before_ns,
+                            struct list *ret_gone) {
     LIST_FOR_EACH_SAFE (link, next, &table->orphans) {
         struct rendezvous *rendezvous = LIST_ENTRY(link, struct rendezvous, link);
-        if (rendezvous->since_ns >= before_ns && !step_ids_is_ended(&table->ended, rendezvous->step_id))
+        if (rendezvous->since_ns >= before_ns &&
+            !step_ids_is_ended(&table->ended, rendezvous->step_id))
             continue;
         list_remove(link);
         list_push_back(ret_gone, link);
@@ -250,7 +261,8 @@ static void drop_orphans(struct list *gone) {
     }
 }
 
-void rendezvous_prune(struct rendezvous_table *table, uint64_t master_incarnation, uint64_t oldest_live_step) {
+void rendezvous_prune(struct rendezvous_table *table, uint64_t master_incarnation,
+                      uint64_t oldest_live_step) {
     struct list gone;
     list_init(&gone);
     pthread_mutex_lock(&table->lock);
@@ -309,8 +321,10 @@ static void on_late(struct loop_task *task) {
     table_unref_unlock(table);
 }
 
-/* A table without peers has no loop (tests, a task on its own): then the wait is told at once, which the executor allows. */
-void rendezvous_tell_late(struct rendezvous_table *table, struct rendezvous_recv *recv, struct status *why_take) {
+/* A table without peers has no loop (tests, a task on its own): then the wait is told at once,
+ * which the executor allows. */
+void rendezvous_tell_late(struct rendezvous_table *table, struct rendezvous_recv *recv,
+                          struct status *why_take) {
     struct late_recv *late = xmalloc(sizeof(*late));
     *late = (struct late_recv){.recv = recv, .why = why_take};
     if (!table->peers) {
@@ -364,11 +378,13 @@ void rendezvous_table_describe(struct rendezvous_table *table, struct str *out) 
     LIST_FOR_EACH (link, &table->orphans)
         n_orphans++;
     str_addf(out,
-             "{\"steps\":%zu,\"unopened\":%zu,\"in_flight_bytes\":%lld,\"in_flight_limit_bytes\":%lld,\"ahead_bytes\":%lld,\"ahead_limit_"
+             "{\"steps\":%zu,\"unopened\":%zu,\"in_flight_bytes\":%lld,\"in_flight_limit_bytes\":%"
+             "lld,\"ahead_bytes\":%lld,\"ahead_limit_"
              "bytes\":%lld,"
              "\"early_bytes\":%lld}",
-             table->steps.n_entries, n_orphans, (long long)atomic_load(&table->in_flight_bytes), (long long)table->max_in_flight_bytes,
-             (long long)atomic_load(&table->ahead_bytes), (long long)(table->max_in_flight_bytes / RENDEZVOUS_AHEAD_SHARE),
+             table->steps.n_entries, n_orphans, (long long)atomic_load(&table->in_flight_bytes),
+             (long long)table->max_in_flight_bytes, (long long)atomic_load(&table->ahead_bytes),
+             (long long)(table->max_in_flight_bytes / RENDEZVOUS_AHEAD_SHARE),
              (long long)atomic_load(&table->early_bytes));
     pthread_mutex_unlock(&table->lock);
 }

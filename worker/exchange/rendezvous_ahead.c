@@ -6,20 +6,25 @@
 #include "worker/exchange/rendezvous_internal.h"
 
 struct metric worker_ahead_granted_total =
-    METRIC_COUNTER_INIT("millrace_worker_ahead_granted_total", "Large values that this task granted before they were announced");
-struct metric worker_ahead_arrived_total =
-    METRIC_COUNTER_INIT("millrace_worker_ahead_arrived_total", "Large values that came by a grant ahead");
+    METRIC_COUNTER_INIT("millrace_worker_ahead_granted_total",
+                        "Large values that this task granted before they were announced");
+struct metric worker_ahead_arrived_total = METRIC_COUNTER_INIT(
+    "millrace_worker_ahead_arrived_total", "Large values that came by a grant ahead");
 struct metric worker_ahead_sent_total = METRIC_COUNTER_INIT(
-    "millrace_worker_ahead_sent_total", "Large values that went by a grant ahead, without being announced or before their grant");
+    "millrace_worker_ahead_sent_total",
+    "Large values that went by a grant ahead, without being announced or before their grant");
 
 /* ---- the receiver's room ---- */
 
-static bool fits_in(const _Atomic int64_t *in_flight_bytes, const _Atomic int64_t *ahead_bytes, int64_t size, int64_t max) {
-    return atomic_load_explicit(in_flight_bytes, memory_order_relaxed) + atomic_load_explicit(ahead_bytes, memory_order_relaxed) + size <=
+static bool fits_in(const _Atomic int64_t *in_flight_bytes, const _Atomic int64_t *ahead_bytes,
+                    int64_t size, int64_t max) {
+    return atomic_load_explicit(in_flight_bytes, memory_order_relaxed) +
+               atomic_load_explicit(ahead_bytes, memory_order_relaxed) + size <=
            max;
 }
 
-/* Unlike announced values, one for which there is no room at all is not let through: it goes another way. */
+/* Unlike announced values, one for which there is no room at all is not let through: it goes
+ * another way. */
 static bool reserve(_Atomic int64_t *ahead_bytes, int64_t size, int64_t max) {
     return size <= max && rendezvous_reserve(ahead_bytes, size, max);
 }
@@ -27,10 +32,12 @@ static bool reserve(_Atomic int64_t *ahead_bytes, int64_t size, int64_t max) {
 static bool take_room(struct rendezvous *rendezvous, struct peer *peer, size_t size_bytes) {
     struct rendezvous_table *table = rendezvous->table;
     int64_t size = (int64_t)size_bytes, max = table->max_in_flight_bytes;
-    if (peer_ahead_is_scarce(table->allocator, size_bytes) || !fits_in(&table->in_flight_bytes, &table->ahead_bytes, size, max) ||
+    if (peer_ahead_is_scarce(table->allocator, size_bytes) ||
+        !fits_in(&table->in_flight_bytes, &table->ahead_bytes, size, max) ||
         !reserve(peer_ahead_bytes(peer), size, max / RENDEZVOUS_AHEAD_PART_SHARE))
         return false;
-    if (rendezvous->flow && !reserve(&rendezvous->flow->ahead_bytes, size, max / RENDEZVOUS_AHEAD_PART_SHARE)) {
+    if (rendezvous->flow &&
+        !reserve(&rendezvous->flow->ahead_bytes, size, max / RENDEZVOUS_AHEAD_PART_SHARE)) {
         rendezvous_unreserve(peer_ahead_bytes(peer), size);
         return false;
     }
@@ -52,9 +59,12 @@ void ahead_release_room(struct rendezvous *rendezvous, const struct slot *slot) 
 
 /* ---- the receiver's grants ---- */
 
-struct peer *ahead_peer(struct rendezvous *rendezvous, const struct plan_channel *channel, enum peer_ahead_way *ret_way) {
+struct peer *ahead_peer(struct rendezvous *rendezvous, const struct plan_channel *channel,
+                        enum peer_ahead_way *ret_way) {
     struct rendezvous_table *table = rendezvous->table;
-    struct peer *peer = table->task && strcmp(channel->peer_task, table->task) != 0 ? peer_find(table->peers, channel->peer_task) : NULL;
+    struct peer *peer = table->task && strcmp(channel->peer_task, table->task) != 0
+                            ? peer_find(table->peers, channel->peer_task)
+                            : NULL;
     *ret_way = peer ? peer_ahead_way(peer) : PEER_AHEAD_NOT;
     return *ret_way == PEER_AHEAD_NOT ? NULL : peer;
 }
@@ -69,18 +79,22 @@ static void forget(struct slot *slot) {
     slot->is_announced = false;
 }
 
-static void write_grant(const struct slot *slot, const struct plan_channel *channel, struct str *out) {
-    edge_message_write_expected(out, slot->edge, slot->frame_iter, channel->dtype, channel->shape, channel->slot_bytes);
+static void write_grant(const struct slot *slot, const struct plan_channel *channel,
+                        struct str *out) {
+    edge_message_write_expected(out, slot->edge, slot->frame_iter, channel->dtype, channel->shape,
+                                channel->slot_bytes);
 }
 
-static bool grant_place(struct rendezvous *rendezvous, const struct slot *slot, const struct str *meta) {
+static bool grant_place(struct rendezvous *rendezvous, const struct slot *slot,
+                        const struct str *meta) {
     struct buffer *kept = rendezvous_keep_meta((struct span){meta->data, meta->len});
-    bool is_asked = peer_grant_ahead(slot->peer, &(struct peer_grant){.step = rendezvous->step_id,
-                                                                      .frame_iter = slot->frame_iter,
-                                                                      .edge = slot->edge,
-                                                                      .announcement = kept,
-                                                                      .allocator = rendezvous->table->allocator,
-                                                                      .size_bytes = slot->size_bytes});
+    bool is_asked =
+        peer_grant_ahead(slot->peer, &(struct peer_grant){.step = rendezvous->step_id,
+                                                          .frame_iter = slot->frame_iter,
+                                                          .edge = slot->edge,
+                                                          .announcement = kept,
+                                                          .allocator = rendezvous->table->allocator,
+                                                          .size_bytes = slot->size_bytes});
     buffer_unref(kept);
     return is_asked;
 }
@@ -93,8 +107,8 @@ static bool grant_push(struct rendezvous *rendezvous, struct slot *slot, const s
     return false;
 }
 
-void ahead_grant(struct rendezvous *rendezvous, struct slot *slot, const struct plan_channel *channel, struct peer *peer,
-                 enum peer_ahead_way way) {
+void ahead_grant(struct rendezvous *rendezvous, struct slot *slot,
+                 const struct plan_channel *channel, struct peer *peer, enum peer_ahead_way way) {
     struct str meta = STR_INIT;
     if (!take_room(rendezvous, peer, channel->slot_bytes))
         return;
@@ -103,7 +117,8 @@ void ahead_grant(struct rendezvous *rendezvous, struct slot *slot, const struct 
     slot->size_bytes = channel->slot_bytes;
     slot->kind = way == PEER_AHEAD_PLACE ? SLOT_PLACED : SLOT_GRANTED;
     write_grant(slot, channel, &meta);
-    if (way == PEER_AHEAD_PLACE ? grant_place(rendezvous, slot, &meta) : grant_push(rendezvous, slot, &meta)) {
+    if (way == PEER_AHEAD_PLACE ? grant_place(rendezvous, slot, &meta)
+                                : grant_push(rendezvous, slot, &meta)) {
         metric_add(&worker_ahead_granted_total, 1);
     } else {
         ahead_release_room(rendezvous, slot);
@@ -115,20 +130,24 @@ void ahead_grant(struct rendezvous *rendezvous, struct slot *slot, const struct 
 /* ---- what becomes of them ---- */
 
 static bool is_expected(const struct slot *slot, const struct tensor_meta *meta) {
-    return meta->dtype == slot->channel->dtype && shape_equal((struct shape){meta->rank, meta->dims}, slot->channel->shape);
+    return meta->dtype == slot->channel->dtype &&
+           shape_equal((struct shape){meta->rank, meta->dims}, slot->channel->shape);
 }
 
-/* Lock held. A grant ahead that the value may be pushed by, and its announcement: they have met on their way, and the value comes. Where
- * the sender may not have the grant any more, a plain one follows. If another value comes, room is asked for anew. True:
- * rendezvous_try_grants has to follow. */
-static bool settle(struct rendezvous *rendezvous, struct slot *slot, const struct edge_message *edge, struct span meta, bool may_be_lost) {
+/* Lock held. A grant ahead that the value may be pushed by, and its announcement: they have met
+ * on their way, and the value comes. Where the sender may not have the grant any more, a plain
+ * one follows. If another value comes, room is asked for anew. True: rendezvous_try_grants has
+ * to follow. */
+static bool settle(struct rendezvous *rendezvous, struct slot *slot,
+                   const struct edge_message *edge, struct span meta, bool may_be_lost) {
     bool is_as_expected = is_expected(slot, &edge->tensor);
     if (is_as_expected && !may_be_lost && !edge->wants_grant)
         return false;
     if (is_as_expected) {
         struct str grant = STR_INIT;
         edge_message_write(&grant, slot->edge, slot->frame_iter, NULL, 0);
-        (void)rendezvous_queue_edge(rendezvous, slot->peer, WIRE_GRANT, &grant, NULL); /* a lost peer ends the step */
+        /* a lost peer ends the step */
+        (void)rendezvous_queue_edge(rendezvous, slot->peer, WIRE_GRANT, &grant, NULL);
         str_fini(&grant);
         return false;
     }
@@ -136,11 +155,13 @@ static bool settle(struct rendezvous *rendezvous, struct slot *slot, const struc
     ahead_release_room(rendezvous, slot);
     buffer_unref(slot->buffer);
     forget(slot);
-    rendezvous_announced(rendezvous, slot, peer, edge->tensor.size_bytes, rendezvous_keep_meta(meta));
+    rendezvous_announced(rendezvous, slot, peer, edge->tensor.size_bytes,
+                         rendezvous_keep_meta(meta));
     return true;
 }
 
-struct status *ahead_announced(struct rendezvous *rendezvous, struct slot *slot, const struct edge_message *edge, struct span meta,
+struct status *ahead_announced(struct rendezvous *rendezvous, struct slot *slot,
+                               const struct edge_message *edge, struct span meta,
                                bool *ret_tries_grants) {
     *ret_tries_grants = false;
     if (slot->is_announced)
@@ -159,13 +180,18 @@ static bool without_place(struct rendezvous *rendezvous, struct slot *slot, stru
     struct peer *peer = slot->peer;
     bool tries_grants = false;
     struct edge_message edge;
-    struct status *st = announcement ? edge_message_read((struct span){announcement->data, announcement->size_bytes}, &edge) : NULL;
+    struct status *st =
+        announcement
+            ? edge_message_read((struct span){announcement->data, announcement->size_bytes}, &edge)
+            : NULL;
     CHECK(!st); /* it has been read before */
     if (buffer) {
         slot->kind = SLOT_GRANTED;
         slot->buffer = buffer_ref(buffer);
         if (announcement)
-            tries_grants = settle(rendezvous, slot, &edge, (struct span){announcement->data, announcement->size_bytes}, true);
+            tries_grants =
+                settle(rendezvous, slot, &edge,
+                       (struct span){announcement->data, announcement->size_bytes}, true);
         buffer_unref(announcement);
         return tries_grants;
     }
@@ -176,7 +202,8 @@ static bool without_place(struct rendezvous *rendezvous, struct slot *slot, stru
     return announcement != NULL;
 }
 
-void ahead_place_gone(void *arg, struct peer *peer, uint64_t step, uint32_t edge, uint64_t frame_iter, struct buffer *buffer) {
+void ahead_place_gone(void *arg, struct peer *peer, uint64_t step, uint32_t edge,
+                      uint64_t frame_iter, struct buffer *buffer) {
     struct rendezvous *rendezvous;
     bool tries_grants = false;
     if (rendezvous_find(arg, step, false, &rendezvous) != FOUND)
@@ -206,10 +233,12 @@ static struct buffer *hold(struct peer *peer, const struct peer_ahead *ahead, st
 }
 
 static bool may_hold(struct peer *peer) {
-    return atomic_load_explicit(peer_n_held_ahead(peer), memory_order_relaxed) < PEER_AHEAD_MAX_HELD;
+    return atomic_load_explicit(peer_n_held_ahead(peer), memory_order_relaxed) <
+           PEER_AHEAD_MAX_HELD;
 }
 
-struct buffer *ahead_take_held(struct rendezvous *rendezvous, const struct peer *peer, uint32_t edge, uint64_t frame_iter) {
+struct buffer *ahead_take_held(struct rendezvous *rendezvous, const struct peer *peer,
+                               uint32_t edge, uint64_t frame_iter) {
     struct slot *slot = slot_find_sent(rendezvous, peer, edge, frame_iter);
     if (!slot || slot->kind != SLOT_HELD)
         return NULL;
@@ -256,7 +285,8 @@ static struct status *check_grant(const struct peer *peer, const struct edge_mes
 }
 
 /* Lock held. The value had been announced already: it is taken if it fits. */
-static bool take_offered(struct rendezvous *rendezvous, struct slot *slot, const struct edge_message *edge, struct peer_value *ret_value,
+static bool take_offered(struct rendezvous *rendezvous, struct slot *slot,
+                         const struct edge_message *edge, struct peer_value *ret_value,
                          struct rendezvous_recv **ret_offer) {
     if (slot->value.storage == TENSOR_NONE || !tensor_meta_fits(&edge->tensor, &slot->value))
         return false;
@@ -269,8 +299,8 @@ static bool take_offered(struct rendezvous *rendezvous, struct slot *slot, const
     return true;
 }
 
-struct status *ahead_on_grant(struct rendezvous_table *table, struct peer *peer, const struct wire_message *message,
-                              const struct edge_message *edge) {
+struct status *ahead_on_grant(struct rendezvous_table *table, struct peer *peer,
+                              const struct wire_message *message, const struct edge_message *edge) {
     struct rendezvous *rendezvous;
     struct peer_value value = {0};
     struct rendezvous_recv *offer = NULL;
@@ -279,14 +309,17 @@ struct status *ahead_on_grant(struct rendezvous_table *table, struct peer *peer,
     struct peer_ahead ahead = peer_ahead_take(peer, edge->has_place ? &edge->place : NULL);
     enum find_result result = rendezvous_find(table, message->id, true, &rendezvous);
     if (result == FIND_REFUSED)
-        return status_exhausted("grants for too many steps that no master has started here, the last from task %s", peer_name(peer));
+        return status_exhausted(
+            "grants for too many steps that no master has started here, the last from task %s",
+            peer_name(peer));
     if (result == FIND_ENDED) {
         peer_drop_ahead(peer, &ahead);
         return NULL;
     }
     pthread_mutex_lock(&rendezvous->lock);
     bool is_live = !rendezvous->is_ended && !rendezvous->why;
-    struct slot *slot = is_live ? slot_find_sent(rendezvous, peer, edge->edge, edge->frame_iter) : NULL;
+    struct slot *slot =
+        is_live ? slot_find_sent(rendezvous, peer, edge->edge, edge->frame_iter) : NULL;
     if (slot && slot->kind == SLOT_OFFERED) {
         is_taken = take_offered(rendezvous, slot, edge, &value, &offer);
     } else if (is_live && !slot && may_hold(peer)) {

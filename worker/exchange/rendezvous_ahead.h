@@ -4,6 +4,7 @@
 
 #include "common/base/metrics.h"
 
-extern struct metric worker_ahead_granted_total, worker_ahead_arrived_total, worker_ahead_sent_total;
+extern struct metric worker_ahead_granted_total, worker_ahead_arrived_total,
+    worker_ahead_sent_total;
 
 #endif

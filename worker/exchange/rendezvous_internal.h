@@ -1,5 +1,6 @@
-/* The rendezvous' parts: rendezvous.c (the task's table of steps), rendezvous_step.c (one step's table of keys, where ends meet),
- * rendezvous_wire.c (push, announce, grant; the budget of bytes in flight), rendezvous_ahead.c (grants ahead).
+/* The rendezvous' parts: rendezvous.c (the task's table of steps), rendezvous_step.c (one step's
+ * table of keys, where ends meet), rendezvous_wire.c (push, announce, grant; the budget of bytes
+ * in flight), rendezvous_ahead.c (grants ahead).
  *
  * A key's slot, at the receiver:                              at the sender:
  *
@@ -8,8 +9,9 @@
  *        ├──value──► VALUE ──Recv──► given, gone
  *        │                │
  *        └─announce─► ANNOUNCED ──room──► GRANTED ──push begins──► ARRIVING ──push──► as a value
- *                                                                            (a Recv may come at any time and waits in the slot)
- * A grant is good for one message: what has begun to fill the buffer is the only one that may.
+ *                                                                            (a Recv may come at
+ * any time and waits in the slot) A grant is good for one message: what has begun to fill the
+ * buffer is the only one that may.
  *
  * With a grant ahead (slot->channel says so):                (none) ──grant ahead──► HELD ──value that fits──► sent, gone
  *                                                              OFFERED ──grant ahead, it fits──► sent, gone
@@ -19,11 +21,11 @@
  *     │        ▼                   announced, as expected: stays, for the grant ahead will meet it; where that may be lost,
  *     └────► GRANTED ──► as above  a plain one follows; announced, of another shape: ANNOUNCED, the grant ahead forgotten
  *
- * DONE stays until the step's end: an Announce may come later than the value that it is about, since the grant ahead met it on its way and
- * they take different connections.
+ * DONE stays until the step's end: an Announce may come later than the value that it is about,
+ * since the grant ahead met it on its way and they take different connections.
  *
- * The two ends' slots have keys of their own, and the sender's one for each peer: what a peer grants, for whatever edge, is in nobody
- * else's way.
+ * The two ends' slots have keys of their own, and the sender's one for each peer: what a peer
+ * grants, for whatever edge, is in nobody else's way.
  *
  * Locks: table->lock and a step's lock are never held together; no callback runs under either. */
 #ifndef MILLRACE_WORKER_EXCHANGE_RENDEZVOUS_INTERNAL_H
@@ -39,7 +41,17 @@
 #include "worker/exchange/rendezvous.h"
 #include "worker/exchange/step_ids.h"
 
-enum slot_kind { SLOT_WAITING, SLOT_VALUE, SLOT_ANNOUNCED, SLOT_GRANTED, SLOT_ARRIVING, SLOT_PLACED, SLOT_DONE, SLOT_OFFERED, SLOT_HELD };
+enum slot_kind {
+    SLOT_WAITING,
+    SLOT_VALUE,
+    SLOT_ANNOUNCED,
+    SLOT_GRANTED,
+    SLOT_ARRIVING,
+    SLOT_PLACED,
+    SLOT_DONE,
+    SLOT_OFFERED,
+    SLOT_HELD
+};
 
 struct slot {
     struct tensor value; /* VALUE; OFFERED: plain dtypes */
@@ -50,12 +62,14 @@ struct slot {
     uint8_t dtype;                /* that the Recv wants, once it waits */
     bool is_announced;            /* of a grant ahead: the announcement has come */
     struct rendezvous_recv *recv; /* who waits, or NULL */
-    struct peer *peer;            /* ANNOUNCED, GRANTED, ARRIVING, PLACED: who sends; OFFERED, HELD: to whom */
-    size_t size_bytes;            /* the same, but for HELD: of the payload */
-    /* ANNOUNCED: the Announce's meta; GRANTED, ARRIVING: where it lands; PLACED: the Announce's meta, once it has come; OFFERED: an object
-     * dtype's TensorProto; HELD: struct held_ahead. */
+    /* ANNOUNCED, GRANTED, ARRIVING, PLACED: who sends; OFFERED, HELD: to whom */
+    struct peer *peer;
+    size_t size_bytes; /* the same, but for HELD: of the payload */
+    /* ANNOUNCED: the Announce's meta; GRANTED, ARRIVING: where it lands; PLACED: the Announce's
+     * meta, once it has come; OFFERED: an object dtype's TensorProto; HELD: struct held_ahead. */
     struct buffer *buffer;
-    const struct plan_channel *channel; /* granted ahead: what is expected; its room is that of grants ahead */
+    /* granted ahead: what is expected; its room is that of grants ahead */
+    const struct plan_channel *channel;
 };
 
 struct dirty_peers {
@@ -106,9 +120,10 @@ struct rendezvous_table {
     const char *task;                /* this one's name, or NULL: everything is local */
     _Atomic int64_t in_flight_bytes; /* granted, not yet here */
     int64_t max_in_flight_bytes;
-    _Atomic int64_t ahead_bytes;        /* granted ahead, not yet here */
-    _Atomic(struct rendezvous *) claim; /* who has the next room; set under its lock, taken back before it is emptied */
-    _Atomic int64_t early_bytes;        /* values of steps that nobody has opened */
+    _Atomic int64_t ahead_bytes; /* granted ahead, not yet here */
+    /* who has the next room; set under its lock, taken back before it is emptied */
+    _Atomic(struct rendezvous *) claim;
+    _Atomic int64_t early_bytes; /* values of steps that nobody has opened */
 
     pthread_mutex_t lock; /* guards what follows */
     struct u64map steps;  /* id → struct rendezvous, one reference each */
@@ -132,7 +147,8 @@ enum {
     RENDEZVOUS_SESSION_SHARE = 2,
     RENDEZVOUS_AHEAD_SHARE = 2,      /* besides: what may be granted ahead, */
     RENDEZVOUS_AHEAD_PART_SHARE = 4, /* to a peer, and to a session */
-    /* An Announce's or a Grant's meta: room for 254 dimensions, whose product is in an int64, and all else. They are kept. */
+    /* An Announce's or a Grant's meta: room for 254 dimensions, whose product is in an int64,
+     * and all else. They are kept. */
     RENDEZVOUS_MAX_META_BYTES = 1024,
     SLOTS_KEPT = 64, /* per recycled rendezvous */
     STEPS_KEPT = 64,
@@ -141,42 +157,57 @@ enum {
 /* ---- rendezvous.c ---- */
 enum find_result { FOUND, FIND_ENDED, FIND_REFUSED };
 /* The step's rendezvous for an arrival, made when new; with a reference. */
-enum find_result rendezvous_find(struct rendezvous_table *table, uint64_t step_id, bool make, struct rendezvous **ret);
+enum find_result rendezvous_find(struct rendezvous_table *table, uint64_t step_id, bool make,
+                                 struct rendezvous **ret);
 void rendezvous_add_pending(struct rendezvous *rendezvous); /* its lock is not held */
-void rendezvous_next_turns(struct rendezvous_table *table); /* room may have come: those in line try again */
-void rendezvous_tell_late(struct rendezvous_table *table, struct rendezvous_recv *recv, struct status *why_take);
+/* room may have come: those in line try again */
+void rendezvous_next_turns(struct rendezvous_table *table);
+void rendezvous_tell_late(struct rendezvous_table *table, struct rendezvous_recv *recv,
+                          struct status *why_take);
 
 /* ---- rendezvous_step.c; the step's lock is held ---- */
 static inline bool slot_has_room(const struct slot *slot) {
     return slot->kind == SLOT_GRANTED || slot->kind == SLOT_ARRIVING || slot->kind == SLOT_PLACED;
 }
 static inline bool slot_is_sent(const struct slot *slot) { return slot->kind >= SLOT_OFFERED; }
-struct slot *slot_find(struct rendezvous *rendezvous, uint32_t edge, uint64_t frame_iter); /* the receiver's */
-struct slot *slot_find_sent(struct rendezvous *rendezvous, const struct peer *peer, uint32_t edge, uint64_t frame_iter);
-struct slot *slot_add(struct rendezvous *rendezvous, uint32_t edge, uint64_t frame_iter, enum slot_kind kind);
+/* the receiver's */
+struct slot *slot_find(struct rendezvous *rendezvous, uint32_t edge, uint64_t frame_iter);
+struct slot *slot_find_sent(struct rendezvous *rendezvous, const struct peer *peer, uint32_t edge,
+                            uint64_t frame_iter);
+struct slot *slot_add(struct rendezvous *rendezvous, uint32_t edge, uint64_t frame_iter,
+                      enum slot_kind kind);
 /* Either a value, or the kept bytes of an announcement or of a grant ahead. */
-void rendezvous_count_early(struct rendezvous *rendezvous, const struct tensor *value, size_t kept_bytes);
-void slot_remove(struct rendezvous *rendezvous, struct slot *slot); /* its contents have been taken */
-/* Lock not held: a value for a key, from here or from the wire. Takes *value. Errors: INTERNAL, the key has a value already. */
-struct status *rendezvous_deliver(struct rendezvous *rendezvous, uint32_t edge, uint64_t frame_iter, struct tensor *value) MUST_USE;
+void rendezvous_count_early(struct rendezvous *rendezvous, const struct tensor *value,
+                            size_t kept_bytes);
+/* its contents have been taken */
+void slot_remove(struct rendezvous *rendezvous, struct slot *slot);
+/* Lock not held: a value for a key, from here or from the wire. Takes *value. Errors: INTERNAL,
+ * the key has a value already. */
+struct status *rendezvous_deliver(struct rendezvous *rendezvous, uint32_t edge, uint64_t frame_iter,
+                                  struct tensor *value) MUST_USE;
 /* Lock not held: empties the step and gives its waits `why`. */
 void rendezvous_clear(struct rendezvous *rendezvous, struct status *why, bool is_end);
 
 /* ---- rendezvous_wire.c ---- */
-struct status *wire_push_or_announce(struct rendezvous *rendezvous, struct peer *peer, const struct plan_channel *channel,
-                                     uint64_t frame_iter, struct tensor *value, struct rendezvous_recv *offer, bool *ret_is_offered);
+struct status *wire_push_or_announce(struct rendezvous *rendezvous, struct peer *peer,
+                                     const struct plan_channel *channel, uint64_t frame_iter,
+                                     struct tensor *value, struct rendezvous_recv *offer,
+                                     bool *ret_is_offered);
 /* Grants what there is room for. Lock not held. */
 void rendezvous_try_grants(struct rendezvous *rendezvous);
-/* The slot's bytes are no longer in flight. Any lock may be held; rendezvous_next_turns has to follow without. */
+/* The slot's bytes are no longer in flight. Any lock may be held; rendezvous_next_turns has to
+ * follow without. */
 void rendezvous_release_room(struct rendezvous *rendezvous, const struct slot *slot);
 bool rendezvous_reserve(_Atomic int64_t *in_flight_bytes, int64_t size, int64_t max);
 void rendezvous_unreserve(_Atomic int64_t *in_flight_bytes, int64_t size);
 /* Step's lock held: queues a message about an edge for the peer. False: there is no connection. */
-bool rendezvous_queue_edge(struct rendezvous *rendezvous, struct peer *peer, enum wire_type type, const struct str *meta,
-                           const struct tensor *payload);
+bool rendezvous_queue_edge(struct rendezvous *rendezvous, struct peer *peer, enum wire_type type,
+                           const struct str *meta, const struct tensor *payload);
 struct buffer *rendezvous_keep_meta(struct span meta); /* a message's, to be read again later */
-void rendezvous_announced(struct rendezvous *rendezvous, struct slot *slot, struct peer *peer, size_t size_bytes,
-                          struct buffer *meta_take);   /* step's lock held: rendezvous_try_grants has to follow without */
+void rendezvous_announced(struct rendezvous *rendezvous, struct slot *slot, struct peer *peer,
+                          size_t size_bytes,
+                          /* step's lock held: rendezvous_try_grants has to follow without */
+                          struct buffer *meta_take);
 extern const struct peer_receiver rendezvous_receiver; /* arg: the table */
 
 /* ---- rendezvous_ahead.c ---- */
@@ -186,21 +217,28 @@ struct held_ahead {
     char meta[]; /* of the grant */
 };
 /* Whom the channel's value may be granted to before it is announced; NULL: nobody. */
-struct peer *ahead_peer(struct rendezvous *rendezvous, const struct plan_channel *channel, enum peer_ahead_way *ret_way);
+struct peer *ahead_peer(struct rendezvous *rendezvous, const struct plan_channel *channel,
+                        enum peer_ahead_way *ret_way);
 /* Step's lock held: grants what a new Recv waits for, if there is room. */
-void ahead_grant(struct rendezvous *rendezvous, struct slot *slot, const struct plan_channel *channel, struct peer *peer,
-                 enum peer_ahead_way way);
+void ahead_grant(struct rendezvous *rendezvous, struct slot *slot,
+                 const struct plan_channel *channel, struct peer *peer, enum peer_ahead_way way);
 void ahead_release_room(struct rendezvous *rendezvous, const struct slot *slot);
-/* Step's lock held: an announcement for a slot that was granted ahead. True: rendezvous_try_grants has to follow. */
-struct status *ahead_announced(struct rendezvous *rendezvous, struct slot *slot, const struct edge_message *edge, struct span meta,
+/* Step's lock held: an announcement for a slot that was granted ahead. True:
+ * rendezvous_try_grants has to follow. */
+struct status *ahead_announced(struct rendezvous *rendezvous, struct slot *slot,
+                               const struct edge_message *edge, struct span meta,
                                bool *ret_tries_grants) MUST_USE;
-void ahead_place_gone(void *arg, struct peer *peer, uint64_t step, uint32_t edge, uint64_t frame_iter, struct buffer *buffer);
+void ahead_place_gone(void *arg, struct peer *peer, uint64_t step, uint32_t edge,
+                      uint64_t frame_iter, struct buffer *buffer);
 /* The sender's: a Grant ahead has come. */
-struct status *ahead_on_grant(struct rendezvous_table *table, struct peer *peer, const struct wire_message *message,
+struct status *ahead_on_grant(struct rendezvous_table *table, struct peer *peer,
+                              const struct wire_message *message,
                               const struct edge_message *edge) MUST_USE;
 /* Step's lock held: takes the grant that is held for a key; NULL: none is, or another task's. */
-struct buffer *ahead_take_held(struct rendezvous *rendezvous, const struct peer *peer, uint32_t edge, uint64_t frame_iter);
-/* Lock not held: the value does not go by it. Takes what ahead_take_held gave, or a slot's that is HELD. Accepts NULL. */
+struct buffer *ahead_take_held(struct rendezvous *rendezvous, const struct peer *peer,
+                               uint32_t edge, uint64_t frame_iter);
+/* Lock not held: the value does not go by it. Takes what ahead_take_held gave, or a slot's that
+ * is HELD. Accepts NULL. */
 void ahead_drop_held(struct peer *peer, struct buffer *held_take);
 /* Lock not held: the value goes by it; takes both. */
 void ahead_send_held(struct peer *peer, struct buffer *held_take, struct peer_value *value_take);

@@ -25,11 +25,13 @@ struct slot *slot_find(struct rendezvous *rendezvous, uint32_t edge, uint64_t fr
     return slot;
 }
 
-struct slot *slot_find_sent(struct rendezvous *rendezvous, const struct peer *peer, uint32_t edge, uint64_t frame_iter) {
+struct slot *slot_find_sent(struct rendezvous *rendezvous, const struct peer *peer, uint32_t edge,
+                            uint64_t frame_iter) {
     if (rendezvous->n_slots == 0)
         return NULL;
     struct slot *slot = rendezvous->buckets[bucket_of(rendezvous, edge, frame_iter)];
-    while (slot && (slot->edge != edge || slot->frame_iter != frame_iter || !slot_is_sent(slot) || slot->peer != peer))
+    while (slot && (slot->edge != edge || slot->frame_iter != frame_iter || !slot_is_sent(slot) ||
+                    slot->peer != peer))
         slot = slot->next;
     return slot;
 }
@@ -42,14 +44,16 @@ static void grow_buckets(struct rendezvous *rendezvous) {
     for (uint32_t i = 0; i < n_old; i++)
         for (struct slot *slot = old[i], *next; slot; slot = next) {
             next = slot->next;
-            struct slot **head = &rendezvous->buckets[bucket_of(rendezvous, slot->edge, slot->frame_iter)];
+            struct slot **head =
+                &rendezvous->buckets[bucket_of(rendezvous, slot->edge, slot->frame_iter)];
             slot->next = *head;
             *head = slot;
         }
     free(old);
 }
 
-struct slot *slot_add(struct rendezvous *rendezvous, uint32_t edge, uint64_t frame_iter, enum slot_kind kind) {
+struct slot *slot_add(struct rendezvous *rendezvous, uint32_t edge, uint64_t frame_iter,
+                      enum slot_kind kind) {
     if (rendezvous->n_slots >= rendezvous->n_buckets)
         grow_buckets(rendezvous);
     struct slot *slot = rendezvous->free_slots;
@@ -101,14 +105,18 @@ void slot_remove(struct rendezvous *rendezvous, struct slot *slot) {
 /* ---- a value comes ---- */
 
 /* Lock held. What a step that nobody has opened holds counts against the table's limit. */
-void rendezvous_count_early(struct rendezvous *rendezvous, const struct tensor *value, size_t kept_bytes) {
+void rendezvous_count_early(struct rendezvous *rendezvous, const struct tensor *value,
+                            size_t kept_bytes) {
     size_t bytes = sizeof(struct slot) + kept_bytes;
     if (value && value->storage != TENSOR_DEAD && dtype_is_object((enum dtype)value->dtype))
         bytes += tensor_proto_size(value);
-    else if (value && value->storage == TENSOR_BUFFER && !(value->buffer->flags & BUFFER_IS_READ_ONLY)) /* else its owner's memory */
+    /* else its owner's memory */
+    else if (value && value->storage == TENSOR_BUFFER &&
+             !(value->buffer->flags & BUFFER_IS_READ_ONLY))
         bytes += tensor_size_bytes(value);
     rendezvous->early_bytes += bytes;
-    atomic_fetch_add_explicit(&rendezvous->table->early_bytes, (int64_t)bytes, memory_order_relaxed);
+    atomic_fetch_add_explicit(&rendezvous->table->early_bytes, (int64_t)bytes,
+                              memory_order_relaxed);
 }
 
 /* A value that is there before anybody waits for it. */
@@ -119,21 +127,26 @@ static void keep_value(struct rendezvous *rendezvous, struct slot *slot, struct 
     tensor_move(&slot->value, value);
 }
 
-/* What a graph says of an edge holds at both ends, or a kernel would read elements of another size. */
+/* What a graph says of an edge holds at both ends, or a kernel would read elements of another
+ * size. */
 static bool is_of_type(const struct tensor *value, enum dtype dtype) {
     return value->storage == TENSOR_DEAD || dtype == DT_INVALID || value->dtype == dtype;
 }
 
 static struct status *wrong_type(const struct tensor *value, uint32_t edge, enum dtype dtype) {
-    return status_internal("edge %u carries %s, and a value of %s came", edge, dtype_name(dtype), dtype_name((enum dtype)value->dtype));
+    return status_internal("edge %u carries %s, and a value of %s came", edge, dtype_name(dtype),
+                           dtype_name((enum dtype)value->dtype));
 }
 
-static struct status *second_value(const struct rendezvous *rendezvous, uint32_t edge, uint64_t frame_iter) {
-    return status_internal("step %llx: edge %u got a second value for frame and iteration %llx", (unsigned long long)rendezvous->step_id,
-                           edge, (unsigned long long)frame_iter);
+static struct status *second_value(const struct rendezvous *rendezvous, uint32_t edge,
+                                   uint64_t frame_iter) {
+    return status_internal("step %llx: edge %u got a second value for frame and iteration %llx",
+                           (unsigned long long)rendezvous->step_id, edge,
+                           (unsigned long long)frame_iter);
 }
 
-struct status *rendezvous_deliver(struct rendezvous *rendezvous, uint32_t edge, uint64_t frame_iter, struct tensor *value) {
+struct status *rendezvous_deliver(struct rendezvous *rendezvous, uint32_t edge, uint64_t frame_iter,
+                                  struct tensor *value) {
     struct rendezvous_recv *recv = NULL;
     struct buffer *landed = NULL;
     bool has_landed = false;
@@ -149,7 +162,8 @@ struct status *rendezvous_deliver(struct rendezvous *rendezvous, uint32_t edge, 
         keep_value(rendezvous, slot_add(rendezvous, edge, frame_iter, SLOT_VALUE), value);
     } else if (slot->kind == SLOT_WAITING || slot_has_room(slot)) {
         bool may_be_announced = slot->channel && !slot->is_announced;
-        if (slot->channel && value->storage == TENSOR_BUFFER && tensor_size_bytes(value) == slot->size_bytes)
+        if (slot->channel && value->storage == TENSOR_BUFFER &&
+            tensor_size_bytes(value) == slot->size_bytes)
             metric_add(&worker_ahead_arrived_total, 1);
         if (slot_has_room(slot)) {
             has_landed = !slot->channel;
@@ -187,37 +201,44 @@ struct status *rendezvous_deliver(struct rendezvous *rendezvous, uint32_t edge, 
 
 /* ---- both ends ---- */
 
-struct status *rendezvous_send(struct rendezvous *rendezvous, const struct plan_channel *channel, uint64_t frame_iter,
-                               struct tensor *value) {
+struct status *rendezvous_send(struct rendezvous *rendezvous, const struct plan_channel *channel,
+                               uint64_t frame_iter, struct tensor *value) {
     bool is_offered;
     return rendezvous_send_or_offer(rendezvous, channel, frame_iter, value, NULL, &is_offered);
 }
 
-struct status *rendezvous_send_or_offer(struct rendezvous *rendezvous, const struct plan_channel *channel, uint64_t frame_iter,
-                                        struct tensor *value, struct rendezvous_recv *offer, bool *ret_is_offered) {
+struct status *rendezvous_send_or_offer(struct rendezvous *rendezvous,
+                                        const struct plan_channel *channel, uint64_t frame_iter,
+                                        struct tensor *value, struct rendezvous_recv *offer,
+                                        bool *ret_is_offered) {
     struct rendezvous_table *table = rendezvous->table;
     *ret_is_offered = false;
     if (!table->task || strcmp(channel->peer_task, table->task) == 0)
         return rendezvous_deliver(rendezvous, channel->edge, frame_iter, value);
     struct peer *peer = peer_find(table->peers, channel->peer_task);
-    struct status *st = peer ? wire_push_or_announce(rendezvous, peer, channel, frame_iter, value, offer, ret_is_offered)
-                             : status_internal("task %s, which %s goes to, was not named when the graph was registered", channel->peer_task,
-                                               channel->tensor_name);
+    struct status *st =
+        peer ? wire_push_or_announce(rendezvous, peer, channel, frame_iter, value, offer,
+                                     ret_is_offered)
+             : status_internal(
+                   "task %s, which %s goes to, was not named when the graph was registered",
+                   channel->peer_task, channel->tensor_name);
     tensor_clear(value);
     return st;
 }
 
-bool rendezvous_recv_start(struct rendezvous *rendezvous, const struct plan_channel *channel, uint64_t frame_iter,
-                           struct rendezvous_recv *recv, struct tensor *ret) {
+bool rendezvous_recv_start(struct rendezvous *rendezvous, const struct plan_channel *channel,
+                           uint64_t frame_iter, struct rendezvous_recv *recv, struct tensor *ret) {
     struct status *why = NULL;
     bool is_announced = false;
     enum peer_ahead_way way = PEER_AHEAD_NOT;
-    struct peer *peer = unlikely(channel->slot_bytes > 0) ? ahead_peer(rendezvous, channel, &way) : NULL;
+    struct peer *peer =
+        unlikely(channel->slot_bytes > 0) ? ahead_peer(rendezvous, channel, &way) : NULL;
     pthread_mutex_lock(&rendezvous->lock);
     struct slot *slot = slot_find(rendezvous, channel->edge, frame_iter);
     if (unlikely(rendezvous->why != NULL)) {
         why = status_ref(rendezvous->why);
-    } else if (slot && slot->kind == SLOT_VALUE && unlikely(!is_of_type(&slot->value, channel->dtype))) {
+    } else if (slot && slot->kind == SLOT_VALUE &&
+               unlikely(!is_of_type(&slot->value, channel->dtype))) {
         why = wrong_type(&slot->value, channel->edge, channel->dtype);
     } else if (slot && slot->kind == SLOT_VALUE) {
         tensor_move(ret, &slot->value);
@@ -225,7 +246,8 @@ bool rendezvous_recv_start(struct rendezvous *rendezvous, const struct plan_chan
         pthread_mutex_unlock(&rendezvous->lock);
         return true;
     } else if (unlikely(slot && (slot->recv || slot->kind >= SLOT_DONE))) {
-        why = status_internal("two receives of %s (edge %u) in one step", channel->tensor_name, channel->edge);
+        why = status_internal("two receives of %s (edge %u) in one step", channel->tensor_name,
+                              channel->edge);
     } else {
         bool is_first = !slot;
         if (!slot)
@@ -297,13 +319,16 @@ void rendezvous_clear(struct rendezvous *rendezvous, struct status *why, bool is
         rendezvous->why = status_ref(why);
     pthread_mutex_unlock(&rendezvous->lock);
     if (early_bytes > 0)
-        atomic_fetch_sub_explicit(&rendezvous->table->early_bytes, (int64_t)early_bytes, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&rendezvous->table->early_bytes, (int64_t)early_bytes,
+                                  memory_order_relaxed);
     for (struct slot *slot = slots, *next; slot; slot = next) {
         next = slot->next;
         if (slot_has_room(slot) && !PLANTED(6))
             rendezvous_release_room(rendezvous, slot);
         if (slot->recv)
-            slot->recv->on_value(slot->recv, why ? status_ref(why) : status_new(STATUS_CANCELLED, "the step has ended"), NULL);
+            slot->recv->on_value(
+                slot->recv,
+                why ? status_ref(why) : status_new(STATUS_CANCELLED, "the step has ended"), NULL);
         if (slot->value.storage != TENSOR_NONE) /* all else of an empty one is not set */
             tensor_clear(&slot->value);
         if (unlikely(slot->kind == SLOT_HELD))
@@ -319,4 +344,6 @@ void rendezvous_clear(struct rendezvous *rendezvous, struct status *why, bool is
         rendezvous_next_turns(rendezvous->table);
 }
 
-void rendezvous_abort(struct rendezvous *rendezvous, struct status *why) { rendezvous_clear(rendezvous, why, false); }
+void rendezvous_abort(struct rendezvous *rendezvous, struct status *why) {
+    rendezvous_clear(rendezvous, why, false);
+}

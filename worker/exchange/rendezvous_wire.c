@@ -4,7 +4,8 @@
 #include "common/tensor/tensor_proto.h"
 #include "worker/exchange/rendezvous_internal.h"
 
-static const uint64_t max_announced_bytes = 1ull << 40; /* what one message carries (rpc/wire/wire); keeps sums of sizes from overflowing */
+/* what one message carries (rpc/wire/wire); keeps sums of sizes from overflowing */
+static const uint64_t max_announced_bytes = 1ull << 40;
 
 /* ---- the sender's side ---- */
 
@@ -22,15 +23,19 @@ static void mark_dirty(struct rendezvous *rendezvous, struct peer *peer) {
 }
 
 static struct status *unavailable(const struct peer *peer, const struct plan_channel *channel) {
-    return status_unavailable("there is no connection to task %s, which %s goes to", peer_name(peer), channel->tensor_name);
+    return status_unavailable("there is no connection to task %s, which %s goes to",
+                              peer_name(peer), channel->tensor_name);
 }
 
 /* Lock held. */
-bool rendezvous_queue_edge(struct rendezvous *rendezvous, struct peer *peer, enum wire_type type, const struct str *meta,
-                           const struct tensor *payload) {
+bool rendezvous_queue_edge(struct rendezvous *rendezvous, struct peer *peer, enum wire_type type,
+                           const struct str *meta, const struct tensor *payload) {
     const struct tensor *tensors[1] = {payload};
-    struct wire_out out = {
-        .type = type, .id = rendezvous->step_id, .meta = {meta->data, meta->len}, .tensors = tensors, .n_tensors = payload ? 1 : 0};
+    struct wire_out out = {.type = type,
+                           .id = rendezvous->step_id,
+                           .meta = {meta->data, meta->len},
+                           .tensors = tensors,
+                           .n_tensors = payload ? 1 : 0};
     if (!peer_queue(peer, TRANSPORT_CONTROL, &out))
         return false;
     mark_dirty(rendezvous, peer);
@@ -46,13 +51,16 @@ static struct buffer *encode_proto(const struct tensor *value, size_t *ret_size)
     return buffer_wrap(bytes, *ret_size, free, bytes);
 }
 
-struct status *wire_push_or_announce(struct rendezvous *rendezvous, struct peer *peer, const struct plan_channel *channel,
-                                     uint64_t frame_iter, struct tensor *value, struct rendezvous_recv *offer, bool *ret_is_offered) {
+struct status *wire_push_or_announce(struct rendezvous *rendezvous, struct peer *peer,
+                                     const struct plan_channel *channel, uint64_t frame_iter,
+                                     struct tensor *value, struct rendezvous_recv *offer,
+                                     bool *ret_is_offered) {
     bool is_dead = value->storage == TENSOR_DEAD;
     bool is_object = !is_dead && dtype_is_object((enum dtype)value->dtype);
     size_t size = is_dead ? 0 : is_object ? tensor_proto_size(value) : tensor_size_bytes(value);
     struct arena_reference reference = {0, 0};
-    bool is_referenced = size > RENDEZVOUS_PUSH_LIMIT_BYTES && !is_object && peer_give(peer, value, &reference);
+    bool is_referenced =
+        size > RENDEZVOUS_PUSH_LIMIT_BYTES && !is_object && peer_give(peer, value, &reference);
     bool is_large = size > RENDEZVOUS_PUSH_LIMIT_BYTES && !is_referenced;
     struct buffer *proto = is_large && is_object ? encode_proto(value, &size) : NULL;
     struct buffer *held = NULL;
@@ -75,7 +83,8 @@ struct status *wire_push_or_announce(struct rendezvous *rendezvous, struct peer 
         if (unlikely(rendezvous->has_dropped_ahead))
             edge_message_add_wants_grant(&meta);
         if (slot_find_sent(rendezvous, peer, channel->edge, frame_iter)) {
-            st = status_internal("%s (edge %u) is sent twice in one frame and iteration", channel->tensor_name, channel->edge);
+            st = status_internal("%s (edge %u) is sent twice in one frame and iteration",
+                                 channel->tensor_name, channel->edge);
         } else if (!rendezvous_queue_edge(rendezvous, peer, WIRE_ANNOUNCE, &meta, NULL)) {
             st = unavailable(peer, channel);
         } else { /* the grant finds it: whoever brings that waits for the lock */
@@ -89,7 +98,8 @@ struct status *wire_push_or_announce(struct rendezvous *rendezvous, struct peer 
                 tensor_move(&slot->value, value);
             proto = NULL;
         }
-    } else if (!rendezvous_queue_edge(rendezvous, peer, WIRE_PUSH, &meta, is_dead || is_object || is_referenced ? NULL : value)) {
+    } else if (!rendezvous_queue_edge(rendezvous, peer, WIRE_PUSH, &meta,
+                                      is_dead || is_object || is_referenced ? NULL : value)) {
         st = unavailable(peer, channel);
     }
     pthread_mutex_unlock(&rendezvous->lock);
@@ -108,7 +118,8 @@ struct status *wire_push_or_announce(struct rendezvous *rendezvous, struct peer 
 }
 
 /* A value that is granted goes out: to the place that the receiver says, or on the bulk channel. */
-static struct status *send_granted(struct peer *peer, const struct edge_message *edge, struct peer_value *value_take) {
+static struct status *send_granted(struct peer *peer, const struct edge_message *edge,
+                                   struct peer_value *value_take) {
     if (edge->has_place)
         return peer_write(peer, &edge->place, value_take);
     peer_push(peer, value_take);
@@ -123,7 +134,8 @@ static struct status *not_here(struct peer *peer, const struct edge_message *edg
 }
 
 /* The receiver has room. */
-static struct status *on_grant(struct rendezvous_table *table, struct peer *peer, const struct wire_message *message,
+static struct status *on_grant(struct rendezvous_table *table, struct peer *peer,
+                               const struct wire_message *message,
                                const struct edge_message *edge) {
     struct rendezvous *rendezvous;
     if (rendezvous_find(table, message->id, false, &rendezvous) != FOUND)
@@ -147,7 +159,8 @@ static struct status *on_grant(struct rendezvous_table *table, struct peer *peer
         return not_here(peer, edge); /* aborted meanwhile */
     struct tensor object = TENSOR_INIT;
     object.dtype = DT_STRING; /* any object dtype: the TensorProto says which */
-    edge_message_write(&value.meta, edge->edge, edge->frame_iter, value.proto ? &object : &value.value, value.proto ? value.size_bytes : 0);
+    edge_message_write(&value.meta, edge->edge, edge->frame_iter,
+                       value.proto ? &object : &value.value, value.proto ? value.size_bytes : 0);
     struct status *st = send_granted(peer, edge, &value);
     if (offer)
         offer->on_value(offer, NULL, NULL);
@@ -161,8 +174,8 @@ bool rendezvous_reserve(_Atomic int64_t *in_flight_bytes, int64_t size, int64_t 
     do {
         if (in_flight > 0 && in_flight + size > max)
             return false;
-    } while (
-        !atomic_compare_exchange_weak_explicit(in_flight_bytes, &in_flight, in_flight + size, memory_order_relaxed, memory_order_relaxed));
+    } while (!atomic_compare_exchange_weak_explicit(in_flight_bytes, &in_flight, in_flight + size,
+                                                    memory_order_relaxed, memory_order_relaxed));
     return true;
 }
 
@@ -182,8 +195,8 @@ void rendezvous_release_room(struct rendezvous *rendezvous, const struct slot *s
         rendezvous_unreserve(&rendezvous->flow->in_flight_bytes, size);
 }
 
-/* Lock held. Room for the slot's bytes with its peer, its session and the task. Where there is none, something is in flight, whose
- * arrival has all in line try again. */
+/* Lock held. Room for the slot's bytes with its peer, its session and the task. Where there is
+ * none, something is in flight, whose arrival has all in line try again. */
 static bool take_room(struct rendezvous *rendezvous, const struct slot *slot) {
     struct rendezvous_table *table = rendezvous->table;
     int64_t size = (int64_t)slot->size_bytes, max = table->max_in_flight_bytes;
@@ -192,7 +205,8 @@ static bool take_room(struct rendezvous *rendezvous, const struct slot *slot) {
         return false;
     if (!rendezvous_reserve(peer_in_flight_bytes(slot->peer), size, max / RENDEZVOUS_PEER_SHARE))
         return false;
-    if (rendezvous->flow && !rendezvous_reserve(&rendezvous->flow->in_flight_bytes, size, max / RENDEZVOUS_SESSION_SHARE)) {
+    if (rendezvous->flow && !rendezvous_reserve(&rendezvous->flow->in_flight_bytes, size,
+                                                max / RENDEZVOUS_SESSION_SHARE)) {
         rendezvous_unreserve(peer_in_flight_bytes(slot->peer), size);
         return false;
     }
@@ -215,8 +229,8 @@ static struct status *grant(struct rendezvous *rendezvous, struct slot *slot) {
     struct rendezvous_table *table = rendezvous->table;
     struct buffer *buffer = buffer_alloc(table->allocator, slot->size_bytes);
     if (!buffer)
-        return status_exhausted("no memory for %zu bytes that task %s sends over edge %u", slot->size_bytes, peer_name(slot->peer),
-                                slot->edge);
+        return status_exhausted("no memory for %zu bytes that task %s sends over edge %u",
+                                slot->size_bytes, peer_name(slot->peer), slot->edge);
     struct buffer *announcement = slot->buffer;
     slot->buffer = buffer;
     slot->kind = SLOT_GRANTED;
@@ -233,7 +247,8 @@ static struct status *grant(struct rendezvous *rendezvous, struct slot *slot) {
         return NULL;
     struct str meta = STR_INIT;
     edge_message_write(&meta, slot->edge, slot->frame_iter, NULL, 0);
-    (void)rendezvous_queue_edge(rendezvous, slot->peer, WIRE_GRANT, &meta, NULL); /* a lost peer ends the step */
+    /* a lost peer ends the step */
+    (void)rendezvous_queue_edge(rendezvous, slot->peer, WIRE_GRANT, &meta, NULL);
     str_fini(&meta);
     return NULL;
 }
@@ -275,7 +290,8 @@ static bool grant_what_fits(struct rendezvous *rendezvous) {
     return is_short;
 }
 
-/* Tries again once it stands in the queue: room that came just before would otherwise tell nobody. */
+/* Tries again once it stands in the queue: room that came just before would otherwise tell
+ * nobody. */
 void rendezvous_try_grants(struct rendezvous *rendezvous) {
     if (!grant_what_fits(rendezvous))
         return;
@@ -290,8 +306,8 @@ struct buffer *rendezvous_keep_meta(struct span meta) {
     return buffer_wrap(bytes, meta.len, free, bytes);
 }
 
-void rendezvous_announced(struct rendezvous *rendezvous, struct slot *slot, struct peer *peer, size_t size_bytes,
-                          struct buffer *meta_take) {
+void rendezvous_announced(struct rendezvous *rendezvous, struct slot *slot, struct peer *peer,
+                          size_t size_bytes, struct buffer *meta_take) {
     slot->kind = SLOT_ANNOUNCED;
     slot->peer = peer;
     slot->size_bytes = size_bytes;
@@ -299,13 +315,14 @@ void rendezvous_announced(struct rendezvous *rendezvous, struct slot *slot, stru
     rendezvous->n_announced++;
 }
 
-static struct status *on_announce(struct rendezvous *rendezvous, struct peer *peer, const struct edge_message *edge, struct span meta) {
+static struct status *on_announce(struct rendezvous *rendezvous, struct peer *peer,
+                                  const struct edge_message *edge, struct span meta) {
     TRY(tensor_meta_check(&edge->tensor));
     if (edge->tensor.size_bytes == 0)
         return status_invalid("an announcement of nothing");
     if (edge->tensor.size_bytes > max_announced_bytes)
-        return status_exhausted("task %s announces %llu bytes for edge %u", peer_name(peer), (unsigned long long)edge->tensor.size_bytes,
-                                edge->edge);
+        return status_exhausted("task %s announces %llu bytes for edge %u", peer_name(peer),
+                                (unsigned long long)edge->tensor.size_bytes, edge->edge);
     struct status *st = NULL;
     pthread_mutex_lock(&rendezvous->lock);
     bool is_live = !rendezvous->is_ended && !rendezvous->why;
@@ -320,7 +337,8 @@ static struct status *on_announce(struct rendezvous *rendezvous, struct peer *pe
             slot = slot_add(rendezvous, edge->edge, edge->frame_iter, SLOT_ANNOUNCED);
         if (unlikely(!rendezvous->is_opened))
             rendezvous_count_early(rendezvous, NULL, meta.len);
-        rendezvous_announced(rendezvous, slot, peer, edge->tensor.size_bytes, rendezvous_keep_meta(meta));
+        rendezvous_announced(rendezvous, slot, peer, edge->tensor.size_bytes,
+                             rendezvous_keep_meta(meta));
     }
     pthread_mutex_unlock(&rendezvous->lock);
     if (!st && tries_grants)
@@ -330,7 +348,8 @@ static struct status *on_announce(struct rendezvous *rendezvous, struct peer *pe
     return st;
 }
 
-static struct status *on_push(struct rendezvous *rendezvous, const struct wire_message *message, const struct edge_message *edge) {
+static struct status *on_push(struct rendezvous *rendezvous, const struct wire_message *message,
+                              const struct edge_message *edge) {
     struct tensor value = TENSOR_INIT;
     size_t offset = 0;
     TRY(tensor_meta_take(&edge->tensor, message, &offset, rendezvous->table->allocator, &value));
@@ -338,7 +357,8 @@ static struct status *on_push(struct rendezvous *rendezvous, const struct wire_m
 }
 
 /* A value that lies in the peer's arena. */
-static struct status *on_reference(struct rendezvous *rendezvous, const struct edge_message *edge, struct buffer *buffer) {
+static struct status *on_reference(struct rendezvous *rendezvous, const struct edge_message *edge,
+                                   struct buffer *buffer) {
     struct tensor value = TENSOR_INIT;
     struct shape shape = {edge->tensor.rank, edge->tensor.dims};
     TRY(tensor_view(buffer, buffer->data, edge->tensor.dtype, shape, &value));
@@ -346,25 +366,30 @@ static struct status *on_reference(struct rendezvous *rendezvous, const struct e
 }
 
 /* What its reference leads to; *ret stays NULL where it came too late. */
-static struct status *take_reference(struct peer *peer, const struct wire_message *message, const struct edge_message *edge,
-                                     struct buffer **ret) {
-    if (message->type != WIRE_PUSH || message->payload_len > 0 || edge->tensor.is_dead || !tensor_meta_is_plain(&edge->tensor))
+static struct status *take_reference(struct peer *peer, const struct wire_message *message,
+                                     const struct edge_message *edge, struct buffer **ret) {
+    if (message->type != WIRE_PUSH || message->payload_len > 0 || edge->tensor.is_dead ||
+        !tensor_meta_is_plain(&edge->tensor))
         return status_invalid("task %s sent a reference where none belongs", peer_name(peer));
     TRY(tensor_meta_check(&edge->tensor));
     return peer_take(peer, &edge->reference, edge->tensor.size_bytes, ret);
 }
 
-static struct status *arrive(struct rendezvous_table *table, struct peer *peer, const struct wire_message *message,
-                             const struct edge_message *edge, struct buffer *referenced) {
+static struct status *arrive(struct rendezvous_table *table, struct peer *peer,
+                             const struct wire_message *message, const struct edge_message *edge,
+                             struct buffer *referenced) {
     struct rendezvous *rendezvous;
     enum find_result result = rendezvous_find(table, message->id, true, &rendezvous);
     if (result == FIND_ENDED)
         return NULL; /* late */
     if (result == FIND_REFUSED)
-        return status_exhausted("values of too many steps that no master has started here, the last from task %s", peer_name(peer));
-    struct status *st = referenced                   ? on_reference(rendezvous, edge, referenced)
-                        : message->type == WIRE_PUSH ? on_push(rendezvous, message, edge)
-                                                     : on_announce(rendezvous, peer, edge, message->meta);
+        return status_exhausted(
+            "values of too many steps that no master has started here, the last from task %s",
+            peer_name(peer));
+    struct status *st = referenced ? on_reference(rendezvous, edge, referenced)
+                        : message->type == WIRE_PUSH
+                            ? on_push(rendezvous, message, edge)
+                            : on_announce(rendezvous, peer, edge, message->meta);
     rendezvous_unref(rendezvous);
     return st;
 }
@@ -374,14 +399,16 @@ static struct status *receive(void *arg, struct peer *peer, struct wire_message 
     struct edge_message edge;
     struct buffer *referenced = NULL;
     if (message->type != WIRE_PUSH && message->meta.len > RENDEZVOUS_MAX_META_BYTES)
-        return status_invalid("task %s sent %s of %zu bytes about an edge", peer_name(peer), wire_type_name(message->type),
-                              message->meta.len);
+        return status_invalid("task %s sent %s of %zu bytes about an edge", peer_name(peer),
+                              wire_type_name(message->type), message->meta.len);
     TRY(edge_message_read(message->meta, &edge));
     if (message->type == WIRE_GRANT)
-        return edge.has_tensor ? ahead_on_grant(table, peer, message, &edge) : on_grant(table, peer, message, &edge);
+        return edge.has_tensor ? ahead_on_grant(table, peer, message, &edge)
+                               : on_grant(table, peer, message, &edge);
     if (!edge.has_tensor)
         return status_invalid("task %s sent a value without its TensorMeta", peer_name(peer));
-    if (edge.reference.token != 0) { /* taken also where nobody wants it any more: that gives it back */
+    /* taken also where nobody wants it any more: that gives it back */
+    if (edge.reference.token != 0) {
         TRY(take_reference(peer, message, &edge, &referenced));
         if (!referenced)
             return NULL;
@@ -391,9 +418,11 @@ static struct status *receive(void *arg, struct peer *peer, struct wire_message 
     return st;
 }
 
-/* Small values come unasked; a large one has been granted its buffer, or its step is over. The first message of a grant has it: a second
- * would be read into memory whose value may have been handed on. */
-static struct buffer *receive_alloc(void *arg, struct peer *peer, const struct wire_message *message, size_t size_bytes) {
+/* Small values come unasked; a large one has been granted its buffer, or its step is over. The
+ * first message of a grant has it: a second would be read into memory whose value may have been
+ * handed on. */
+static struct buffer *receive_alloc(void *arg, struct peer *peer,
+                                    const struct wire_message *message, size_t size_bytes) {
     struct rendezvous_table *table = arg;
     if (message->type != WIRE_PUSH)
         return NULL;
@@ -414,7 +443,8 @@ static struct buffer *receive_alloc(void *arg, struct peer *peer, const struct w
     struct slot *slot = slot_find(rendezvous, edge.edge, edge.frame_iter);
     if (rendezvous->is_ended || rendezvous->why) {
         buffer = wire_discard;
-    } else if (slot && slot->kind == SLOT_GRANTED && slot->peer == peer && slot->size_bytes == size_bytes) {
+    } else if (slot && slot->kind == SLOT_GRANTED && slot->peer == peer &&
+               slot->size_bytes == size_bytes) {
         slot->kind = SLOT_ARRIVING;
         buffer = buffer_ref(slot->buffer);
     }
@@ -423,7 +453,8 @@ static struct buffer *receive_alloc(void *arg, struct peer *peer, const struct w
     return buffer;
 }
 
-static bool receive_is_wanted(void *arg, struct peer *peer, uint64_t step, uint32_t edge, uint64_t frame_iter) {
+static bool receive_is_wanted(void *arg, struct peer *peer, uint64_t step, uint32_t edge,
+                              uint64_t frame_iter) {
     struct rendezvous *rendezvous;
     if (rendezvous_find(arg, step, false, &rendezvous) != FOUND)
         return false;
@@ -435,5 +466,7 @@ static bool receive_is_wanted(void *arg, struct peer *peer, uint64_t step, uint3
     return is_wanted;
 }
 
-const struct peer_receiver rendezvous_receiver = {
-    .on_message = receive, .alloc = receive_alloc, .is_wanted = receive_is_wanted, .on_place_gone = ahead_place_gone};
+const struct peer_receiver rendezvous_receiver = {.on_message = receive,
+                                                  .alloc = receive_alloc,
+                                                  .is_wanted = receive_is_wanted,
+                                                  .on_place_gone = ahead_place_gone};

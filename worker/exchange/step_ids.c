@@ -42,9 +42,12 @@ static bool window_has(const struct step_window *window, uint64_t sequence) {
     return (*word & bit) != 0;
 }
 
-/* Moves the base up, clearing what it passes, and on over what has ended. Each id is passed once. */
+/* Moves the base up, clearing what it passes, and on over what has ended. Each id is passed
+ * once. */
 static void window_advance(struct step_window *window, uint64_t base) {
-    for (uint64_t bit; window->base < window->end && (window->base < base || window_has(window, window->base)); window->base++)
+    for (uint64_t bit;
+         window->base < window->end && (window->base < base || window_has(window, window->base));
+         window->base++)
         *word_of(window, window->base, &bit) &= ~bit;
     if (window->base < base)
         window->base = window->end = base;
@@ -98,7 +101,8 @@ bool step_ids_is_ended(const struct step_ids *ids, uint64_t step_id) {
 
 void step_ids_end(struct step_ids *ids, uint64_t step_id) {
     uint64_t sequence = step_id & sequence_mask, bit;
-    struct step_window *window = window_of(ids, step_id, sequence > STEP_WINDOW_MAX / 2 ? sequence - STEP_WINDOW_MAX / 2 : 0);
+    struct step_window *window = window_of(
+        ids, step_id, sequence > STEP_WINDOW_MAX / 2 ? sequence - STEP_WINDOW_MAX / 2 : 0);
     if (sequence < window->base)
         return;
     if (sequence - window->base >= STEP_WINDOW_MAX)
@@ -118,4 +122,6 @@ void step_ids_prune(struct step_ids *ids, uint64_t oldest_live) {
         window_advance(window, sequence);
 }
 
-void step_ids_forget(struct step_ids *ids, uint64_t master) { window_free(u64map_remove(&ids->masters, master + 1)); }
+void step_ids_forget(struct step_ids *ids, uint64_t master) {
+    window_free(u64map_remove(&ids->masters, master + 1));
+}

@@ -1,6 +1,7 @@
-/* The memory of ended steps. A step id is (24 bits that tell masters apart, 40 bits of sequence); per master, a window of bits from the
- * oldest step that may still be alive: what lies below has ended, what is marked has ended, all else is alive or yet to come.
- * Not locked: its owner's lock guards it. */
+/* The memory of ended steps. A step id is (24 bits that tell masters apart, 40 bits of
+ * sequence); per master, a window of bits from the oldest step that may still be alive: what
+ * lies below has ended, what is marked has ended, all else is alive or yet to come. Not locked:
+ * its owner's lock guards it. */
 #ifndef MILLRACE_WORKER_EXCHANGE_STEP_IDS_H
 #define MILLRACE_WORKER_EXCHANGE_STEP_IDS_H
 
@@ -8,8 +9,11 @@
 
 enum {
     STEP_SEQUENCE_BITS = 40,
-    STEP_WINDOW_MAX = 1 << 24, /* ids a window spans at most (2 MiB of bits): beyond, the oldest count as ended */
-    STEP_MASTERS_MAX = 2048,   /* windows: beyond, one is forgotten, as only ids that no master of ours gave out make so many */
+    /* ids a window spans at most (2 MiB of bits): beyond, the oldest count as ended */
+    STEP_WINDOW_MAX = 1 << 24,
+    /* windows: beyond, one is forgotten, as only ids that no master of ours gave out make so
+     * many */
+    STEP_MASTERS_MAX = 2048,
 };
 
 struct step_ids {

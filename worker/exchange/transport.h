@@ -1,4 +1,5 @@
-/* How two tasks exchange tensors: one table of rows, asked in order, the first that accepts a pair wins (DESIGN.md, section 3).
+/* How two tasks exchange tensors: one table of rows, asked in order, the first that accepts a
+ * pair wins (DESIGN.md, section 3).
  *
  *   local   both ends are this task: values meet in the step's own table, there is no channel
  *   shm     two tasks of one host and user: as unix, and large values that lie in the sender's arena travel as references into it
@@ -8,11 +9,12 @@
  *           reach each other (worker/exchange/peer_rdma.h)
  *   tcp     everything else
  *
- * A channel carries the messages of the worker wire (rpc/wire/wire.h) between two tasks, in order, in both directions. A pair has a control
- * channel for what is small and a bulk channel for large payloads, so that a small message never waits behind a large one; very large ones
- * may have more (worker/exchange/peer_streams.h). Where arenas are
- * shared there is one channel more for each of the two, opened by who maps it: it lives as long as both processes, whatever becomes of the
- * others. */
+ * A channel carries the messages of the worker wire (rpc/wire/wire.h) between two tasks, in
+ * order, in both directions. A pair has a control channel for what is small and a bulk channel
+ * for large payloads, so that a small message never waits behind a large one; very large ones
+ * may have more (worker/exchange/peer_streams.h). Where arenas are shared there is one channel
+ * more for each of the two, opened by who maps it: it lives as long as both processes, whatever
+ * becomes of the others. */
 #ifndef MILLRACE_WORKER_EXCHANGE_TRANSPORT_H
 #define MILLRACE_WORKER_EXCHANGE_TRANSPORT_H
 
@@ -27,7 +29,9 @@ enum transport_kind {
     TRANSPORT_BULK,
     TRANSPORT_N_KINDS,
     TRANSPORT_ARENA = TRANSPORT_N_KINDS,
-    TRANSPORT_STREAM = 4, /* and more: TRANSPORT_STREAM + 1 is the first (worker/exchange/peer_streams.h); 3 is worker/exchange/ask.h's */
+    /* and more: TRANSPORT_STREAM + 1 is the first (worker/exchange/peer_streams.h); 3 is
+     * worker/exchange/ask.h's */
+    TRANSPORT_STREAM = 4,
 };
 
 /* One end of a pair. Text is borrowed for the call. */
@@ -37,10 +41,11 @@ struct transport_endpoint {
     const char *address;      /* "host:port" */
     const char *unix_address; /* "unix:@…"; "" where there is none that the other end can reach */
     bool uses_shm;            /* here: arenas are not switched off */
-    struct tls *tls;          /* there: TCP speaks TLS, and the other end must be `task`; NULL: in the clear */
-    bool uses_sums;           /* there: messages carry checksums */
-    bool uses_rdma;           /* here: there is an RDMA device */
-    const char *why_no_rdma;  /* else */
+    /* there: TCP speaks TLS, and the other end must be `task`; NULL: in the clear */
+    struct tls *tls;
+    bool uses_sums;          /* there: messages carry checksums */
+    bool uses_rdma;          /* here: there is an RDMA device */
+    const char *why_no_rdma; /* else */
 };
 
 /* The common head of every transport's channel. */
@@ -54,18 +59,24 @@ struct transport_channel {
 
 /* What comes out of a channel; loop thread. The contracts are those of struct wire_handlers. */
 struct transport_handlers {
-    void (*on_message)(void *owner, struct transport_channel *channel, struct wire_message *message);
-    struct buffer *(*alloc)(void *owner, struct transport_channel *channel, const struct wire_message *message, size_t size_bytes);
+    void (*on_message)(void *owner, struct transport_channel *channel,
+                       struct wire_message *message);
+    struct buffer *(*alloc)(void *owner, struct transport_channel *channel,
+                            const struct wire_message *message, size_t size_bytes);
     void (*on_closed)(void *owner, struct transport_channel *channel, struct status *why);
 };
 
 struct transport {
     const char *name;
-    /* Can it serve this pair? Either way `why` gets a few words for the status page ("same host", "no Unix address"). Any thread. */
-    bool (*accepts)(const struct transport_endpoint *here, const struct transport_endpoint *there, struct str *why);
-    /* A new channel to `there`, with one reference for the caller; what is queued meanwhile goes out once it is connected. It cannot fail:
-     * a connection that does not come about ends with on_closed. NULL where both ends meet without one. Loop thread. */
-    struct transport_channel *(*open)(struct loop *loop, const struct transport_endpoint *there, enum transport_kind kind,
+    /* Can it serve this pair? Either way `why` gets a few words for the status page ("same
+     * host", "no Unix address"). Any thread. */
+    bool (*accepts)(const struct transport_endpoint *here, const struct transport_endpoint *there,
+                    struct str *why);
+    /* A new channel to `there`, with one reference for the caller; what is queued meanwhile goes
+     * out once it is connected. It cannot fail: a connection that does not come about ends with
+     * on_closed. NULL where both ends meet without one. Loop thread. */
+    struct transport_channel *(*open)(struct loop *loop, const struct transport_endpoint *there,
+                                      enum transport_kind kind,
                                       const struct transport_handlers *handlers, void *owner);
     /* Queues a message: never blocks, never fails, copies or shares what it needs. Any thread. */
     void (*queue)(struct transport_channel *channel, const struct wire_out *message);
@@ -74,8 +85,8 @@ struct transport {
     size_t (*queued_bytes)(struct transport_channel *channel);
     /* Ends it; on_closed follows on the loop. Any thread. */
     void (*close)(struct transport_channel *channel, struct status *why_take);
-    /* Memory for a value that will arrive through the transport: where it lands without a further copy. NULL when memory is out or the
-     * allocator's limit is reached. Any thread. */
+    /* Memory for a value that will arrive through the transport: where it lands without a
+     * further copy. NULL when memory is out or the allocator's limit is reached. Any thread. */
     struct buffer *(*alloc)(struct allocator *allocator, size_t size_bytes);
     /* The last reference has gone, on_closed has been called. */
     void (*free)(struct transport_channel *channel);
@@ -84,10 +95,13 @@ struct transport {
 /* The rows, in the order of asking. */
 extern const struct transport *const transports[];
 extern const size_t n_transports;
-extern const struct transport transport_local, transport_shm, transport_unix, transport_rdma, transport_tcp;
+extern const struct transport transport_local, transport_shm, transport_unix, transport_rdma,
+    transport_tcp;
 
-/* The first row that accepts; never NULL. `why` gets its reason, and those of the rows that refused. */
-const struct transport *transport_choose(const struct transport_endpoint *here, const struct transport_endpoint *there, struct str *why);
+/* The first row that accepts; never NULL. `why` gets its reason, and those of the rows that
+ * refused. */
+const struct transport *transport_choose(const struct transport_endpoint *here,
+                                         const struct transport_endpoint *there, struct str *why);
 
 static inline struct transport_channel *transport_channel_ref(struct transport_channel *channel) {
     atomic_fetch_add_explicit(&channel->n_refs, 1, memory_order_relaxed);
@@ -98,9 +112,12 @@ static inline void transport_channel_unref(struct transport_channel *channel) {
         channel->transport->free(channel);
 }
 
-/* A channel over a connection that the other end opened (its Hello has been read). One reference for the caller. Loop thread. */
-struct transport_channel *transport_socket_adopt(struct wire_conn *conn_take, enum transport_kind kind,
-                                                 const struct transport_handlers *handlers, void *owner);
+/* A channel over a connection that the other end opened (its Hello has been read). One reference
+ * for the caller. Loop thread. */
+struct transport_channel *transport_socket_adopt(struct wire_conn *conn_take,
+                                                 enum transport_kind kind,
+                                                 const struct transport_handlers *handlers,
+                                                 void *owner);
 /* The connection of a channel of any of them but local; borrowed. */
 struct wire_conn *transport_socket_conn(struct transport_channel *channel);
 

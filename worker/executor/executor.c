@@ -1,7 +1,9 @@
-/* The executor's heart: a ready stack, one node after another, and the mailbox. See executor.h and worker/README.md.
+/* The executor's heart: a ready stack, one node after another, and the mailbox. See executor.h
+ * and worker/README.md.
  *
- *   pop a ready node → run it → hand its outputs on → what became ready is pushed → …
- *   nothing ready: flush what peers should get; take the mailbox; mailbox empty: let go of the step, or end it */
+ *   pop a ready node → run it → hand its outputs on → what became ready is pushed → … nothing
+ *   ready: flush what peers should get; take the mailbox; mailbox empty: let go of the step, or
+ *   end it */
 #include "worker/executor/executor.h"
 
 #include <stdlib.h>
@@ -12,8 +14,10 @@
 #include "worker/executor/executor_internal.h"
 
 enum {
-    CHECK_EVERY_NODES = 64,    /* how often the owner looks at the clock, and at what has arrived; after a heavy one, too */
-    POOL_QUANTUM_NS = 2000000, /* a step gives its pool thread back after so long, so that others get their turn */
+    /* how often the owner looks at the clock, and at what has arrived; after a heavy one, too */
+    CHECK_EVERY_NODES = 64,
+    /* a step gives its pool thread back after so long, so that others get their turn */
+    POOL_QUANTUM_NS = 2000000,
 };
 
 /* ---- failure ---- */
@@ -23,7 +27,8 @@ void step_fail(struct step *step, const struct plan_node *node, struct status *s
         status_unref(status_take);
         return;
     }
-    step->status = node ? status_suffix_take(status_take, "\n\t [[{{node %s}}]]", node->node->name) : status_take;
+    step->status = node ? status_suffix_take(status_take, "\n\t [[{{node %s}}]]", node->node->name)
+                        : status_take;
     step->is_aborted = true;
     atomic_store_explicit(&step->has_failed, true, memory_order_relaxed);
     async_cancel_waits(step);
@@ -43,9 +48,10 @@ void step_push_ready(struct step *step, struct iteration *iteration, uint32_t no
     iteration->n_outstanding++;
 }
 
-/* An edge into a Merge: the first live value makes it ready, or the last dead one, or a dead Enter. */
-static void propagate_to_merge(struct step *step, struct iteration *iteration, const struct plan_edge *edge, struct tensor *value,
-                               bool is_dead) {
+/* An edge into a Merge: the first live value makes it ready, or the last dead one, or a dead
+ * Enter. */
+static void propagate_to_merge(struct step *step, struct iteration *iteration,
+                               const struct plan_edge *edge, struct tensor *value, bool is_dead) {
     struct node_state *state = &iteration->states[edge->state];
     int32_t n_data = step->plan->nodes[edge->dst].n_inputs;
     bool is_ready, all_dead = false;
@@ -72,7 +78,8 @@ static void propagate_to_merge(struct step *step, struct iteration *iteration, c
         step_push_ready(step, iteration, edge->dst, all_dead && state->pending == 1);
 }
 
-static inline void propagate(struct step *step, struct iteration *iteration, const struct plan_edge *edge, const struct plan_edge *end,
+static inline void propagate(struct step *step, struct iteration *iteration,
+                             const struct plan_edge *edge, const struct plan_edge *end,
                              struct tensor *outputs, bool is_dead) {
     for (; edge < end; edge++) {
         bool is_control = edge->flags & EDGE_CONTROL;
@@ -97,7 +104,8 @@ static inline void propagate(struct step *step, struct iteration *iteration, con
     }
 }
 
-void step_propagate(struct step *step, struct iteration *iteration, const struct plan_node *node, struct tensor *outputs, bool is_dead) {
+void step_propagate(struct step *step, struct iteration *iteration, const struct plan_node *node,
+                    struct tensor *outputs, bool is_dead) {
     const struct plan_edge *edge = &step->plan->edges[node->first_edge];
     propagate(step, iteration, edge, edge + node->n_edges, outputs, is_dead);
     for (unsigned i = 0; i < node->n_outputs; i++)
@@ -111,18 +119,23 @@ static void clear_inputs(struct tensor *inputs, unsigned n) {
         tensor_clear(&inputs[i]);
 }
 
-/* Brings what constants and feeds settle. A second time it does nothing: the step may have moved to the pool in between. */
-static void fetch_settled(const struct step *step, const struct plan_node *node, struct tensor *inputs) {
-    const struct plan_settled *row = &step->plan->settled[node->first_settled], *end = row + node->n_settled;
+/* Brings what constants and feeds settle. A second time it does nothing: the step may have moved
+ * to the pool in between. */
+static void fetch_settled(const struct step *step, const struct plan_node *node,
+                          struct tensor *inputs) {
+    const struct plan_settled *row = &step->plan->settled[node->first_settled],
+                              *end = row + node->n_settled;
     for (; row < end; row++)
         if (inputs[row->input].storage == TENSOR_NONE)
-            tensor_copy(&inputs[row->input], row->is_feed ? &step->run->feeds[row->index] : &step->plan->constants[row->index]);
+            tensor_copy(&inputs[row->input], row->is_feed ? &step->run->feeds[row->index]
+                                                          : &step->plan->constants[row->index]);
 }
 
-/* Replaces references by the values they lead to now. A late read only makes sure that there is one; a Switch hands its data on as they
- * are. */
+/* Replaces references by the values they lead to now. A late read only makes sure that there is
+ * one; a Switch hands its data on as they are. */
 static struct status *deref_inputs(const struct plan_node *node, struct tensor *inputs) {
-    for (unsigned i = node->kind == PLAN_SWITCH || node->kind == PLAN_SWITCH_N; i < node->n_inputs; i++) {
+    for (unsigned i = node->kind == PLAN_SWITCH || node->kind == PLAN_SWITCH_N; i < node->n_inputs;
+         i++) {
         if (inputs[i].storage != TENSOR_REF || dtype_is_ref((enum dtype)node->node->in_types[i]))
             continue;
         struct tensor value;
@@ -148,22 +161,28 @@ static inline int64_t largest_input(const struct plan_node *node, const struct t
 static COLD struct status *bad_predicate(const struct tensor *pred) {
     struct str shape = STR_INIT;
     shape_print(tensor_shape(pred), &shape);
-    struct status *st = pred->dtype != DT_BOOL
-                            ? status_invalid("The second input must be a bool, but it is %s", dtype_name((enum dtype)pred->dtype))
-                            : status_invalid("The second input must be a scalar, but it has shape %s", str_text(&shape));
+    struct status *st =
+        pred->dtype != DT_BOOL
+            ? status_invalid("The second input must be a bool, but it is %s",
+                             dtype_name((enum dtype)pred->dtype))
+            : status_invalid("The second input must be a scalar, but it has shape %s",
+                             str_text(&shape));
     str_fini(&shape);
     return st;
 }
 
-static void run_switch(const struct plan_node *node, struct tensor *inputs, struct tensor *outputs) {
+static void run_switch(const struct plan_node *node, struct tensor *inputs,
+                       struct tensor *outputs) {
     bool taken = *(const bool *)tensor_cdata(&inputs[1]);
     tensor_move(&outputs[taken], &inputs[0]);
 }
 
 /* An index out of range takes the last output. */
-static void run_switch_n(const struct plan_node *node, struct tensor *inputs, struct tensor *outputs) {
+static void run_switch_n(const struct plan_node *node, struct tensor *inputs,
+                         struct tensor *outputs) {
     int32_t index = *(const int32_t *)tensor_cdata(&inputs[1]);
-    tensor_move(&outputs[index >= 0 && index < node->n_outputs ? index : node->n_outputs - 1], &inputs[0]);
+    tensor_move(&outputs[index >= 0 && index < node->n_outputs ? index : node->n_outputs - 1],
+                &inputs[0]);
 }
 
 static void run_merge(const struct plan_node *node, struct tensor *inputs, struct tensor *outputs) {
@@ -175,7 +194,8 @@ static void run_merge(const struct plan_node *node, struct tensor *inputs, struc
         }
 }
 
-static void run_fetch(struct step *step, const struct plan_node *node, struct tensor *inputs, bool is_dead) {
+static void run_fetch(struct step *step, const struct plan_node *node, struct tensor *inputs,
+                      bool is_dead) {
     struct tensor *fetch = &step->run->fetches[node->aux];
     if (unlikely(step->run->is_partial)) {
         if (is_dead) {
@@ -192,27 +212,32 @@ static void run_fetch(struct step *step, const struct plan_node *node, struct te
         tensor_move(fetch, &inputs[0]);
 }
 
-static void start_async(struct step *step, struct iteration *iteration, const struct plan_node *node, bool on_pool);
+static void start_async(struct step *step, struct iteration *iteration,
+                        const struct plan_node *node, bool on_pool);
 
 /* False: the value is large and waits for its receiver's grant, as an asynchronous operation. */
-static bool run_send(struct step *step, struct iteration *iteration, const struct plan_node *node, struct tensor *inputs, bool is_dead) {
+static bool run_send(struct step *step, struct iteration *iteration, const struct plan_node *node,
+                     struct tensor *inputs, bool is_dead) {
     step->wants_flush = true;
     if (is_dead) {
         tensor_clear(&inputs[0]); /* a control input may be what is dead */
         tensor_init_dead(&inputs[0]);
-    } else if (dtype_is_object((enum dtype)inputs[0].dtype) || tensor_size_bytes(&inputs[0]) > RENDEZVOUS_PUSH_LIMIT_BYTES) {
+    } else if (dtype_is_object((enum dtype)inputs[0].dtype) ||
+               tensor_size_bytes(&inputs[0]) > RENDEZVOUS_PUSH_LIMIT_BYTES) {
         start_async(step, iteration, node, false);
         return false;
     }
-    struct status *st = rendezvous_send(step->run->rendezvous, &step->plan->channels[node->aux], iteration->frame_iter, &inputs[0]);
+    struct status *st = rendezvous_send(step->run->rendezvous, &step->plan->channels[node->aux],
+                                        iteration->frame_iter, &inputs[0]);
     if (st)
         step_fail(step, node, st);
     return true;
 }
 
 /* Everything but kernels and Recv. True when outputs are to be propagated by the caller. */
-static bool run_special(struct step *step, struct iteration *iteration, const struct plan_node *node, struct tensor *inputs,
-                        struct tensor *outputs, bool is_dead) {
+static bool run_special(struct step *step, struct iteration *iteration,
+                        const struct plan_node *node, struct tensor *inputs, struct tensor *outputs,
+                        bool is_dead) {
     switch ((enum plan_kind)node->kind) {
     case PLAN_CONST:
         tensor_copy(&outputs[0], &step->plan->constants[node->aux]);
@@ -266,8 +291,8 @@ static inline void node_completed(struct step *step, struct iteration *iteration
         frame_iteration_settled(step, iteration);
 }
 
-void step_finish_node(struct step *step, struct iteration *iteration, const struct plan_node *node, struct tensor *outputs, bool is_dead,
-                      struct status *status_take) {
+void step_finish_node(struct step *step, struct iteration *iteration, const struct plan_node *node,
+                      struct tensor *outputs, bool is_dead, struct status *status_take) {
     clear_inputs(&iteration->slots[node->first_slot], node->n_inputs);
     if (unlikely(status_take != NULL)) {
         clear_inputs(outputs, node->n_outputs);
@@ -280,14 +305,17 @@ void step_finish_node(struct step *step, struct iteration *iteration, const stru
     node_completed(step, iteration);
 }
 
-void step_finish_feed(struct step *step, struct iteration *iteration, const struct plan_node *node, struct tensor *value) {
+void step_finish_feed(struct step *step, struct iteration *iteration, const struct plan_node *node,
+                      struct tensor *value) {
     const struct plan_edge *settled = &step->plan->edges[node->first_edge + node->n_edges];
     if (!step->is_aborted)
-        propagate(step, iteration, settled, &step->plan->edges[(node + 1)->first_edge], value, false);
+        propagate(step, iteration, settled, &step->plan->edges[(node + 1)->first_edge], value,
+                  false);
     step_finish_node(step, iteration, node, value, false, NULL);
 }
 
-static struct kernel_ctx kernel_context(struct step *step, const struct plan_node *node, struct tensor *inputs) {
+static struct kernel_ctx kernel_context(struct step *step, const struct plan_node *node,
+                                        struct tensor *inputs) {
     return (struct kernel_ctx){.inputs = inputs,
                                .outputs = step->outputs,
                                .instance = node->instance,
@@ -306,9 +334,10 @@ static bool is_heavy(struct step *step, const struct plan_node *node, struct ten
     return instance->work->ns(&ctx) > KERNEL_CHEAP_NS;
 }
 
-/* Its output lies where it belongs. What was just written field by field is not moved in large pieces, for which the core would wait. */
-static inline void finish_direct(struct step *step, struct iteration *iteration, const struct plan_node *node,
-                                 const struct plan_edge *edge) {
+/* Its output lies where it belongs. What was just written field by field is not moved in large
+ * pieces, for which the core would wait. */
+static inline void finish_direct(struct step *step, struct iteration *iteration,
+                                 const struct plan_node *node, const struct plan_edge *edge) {
     struct node_state *state = &iteration->states[edge->state];
     clear_inputs(&iteration->slots[node->first_slot], node->n_inputs);
     if (--state->pending == 0)
@@ -316,8 +345,10 @@ static inline void finish_direct(struct step *step, struct iteration *iteration,
     node_completed(step, iteration);
 }
 
-static void run_kernel(struct step *step, struct iteration *iteration, const struct plan_node *node, struct tensor *inputs) {
-    const struct plan_edge *edge = node->flags & PLAN_DIRECT ? &step->plan->edges[node->first_edge] : NULL;
+static void run_kernel(struct step *step, struct iteration *iteration, const struct plan_node *node,
+                       struct tensor *inputs) {
+    const struct plan_edge *edge =
+        node->flags & PLAN_DIRECT ? &step->plan->edges[node->first_edge] : NULL;
     struct kernel_ctx ctx = kernel_context(step, node, inputs);
     if (edge)
         ctx.outputs = &iteration->slots[edge->slot];
@@ -331,7 +362,8 @@ static void run_kernel(struct step *step, struct iteration *iteration, const str
         step_finish_node(step, iteration, node, ctx.outputs, false, ctx.status);
 }
 
-static void start_async(struct step *step, struct iteration *iteration, const struct plan_node *node, bool on_pool) {
+static void start_async(struct step *step, struct iteration *iteration,
+                        const struct plan_node *node, bool on_pool) {
     struct async_op *op = async_op_new(step, iteration, node);
     step->n_async++;
     if (on_pool) {
@@ -350,7 +382,8 @@ static void flush(struct step *step) {
     }
 }
 
-/* What a node has cost, as nodes; MUST_MOVE: it has not run, the step must first move to the pool. */
+/* What a node has cost, as nodes; MUST_MOVE: it has not run, the step must first move to the
+ * pool. */
 enum { MUST_MOVE = 0, LIGHT = 1, HEAVY = CHECK_EVERY_NODES };
 
 /* Runs the node on top of the ready stack. */
@@ -375,7 +408,8 @@ static unsigned run_next(struct step *step) {
     }
     if (likely(node->kind <= PLAN_KERNEL_ASYNC)) {
         unsigned cost = LIGHT;
-        if (unlikely(largest_input(node, inputs) > node->cheap_elements) && step->run->pool && is_heavy(step, node, inputs)) {
+        if (unlikely(largest_input(node, inputs) > node->cheap_elements) && step->run->pool &&
+            is_heavy(step, node, inputs)) {
             if (!step->is_on_pool && step->run->inline_budget_ns > 0) {
                 step->n_ready++; /* stays on top */
                 return MUST_MOVE;
@@ -406,7 +440,8 @@ static unsigned run_next(struct step *step) {
             stats_node(step, node, clock_now_ns(), 0, NULL);
         if (run_special(step, item.iteration, node, inputs, step->outputs, item.is_dead)) {
             clear_inputs(inputs, node->n_inputs);
-            step_propagate(step, item.iteration, node, step->outputs, item.is_dead && node->kind != PLAN_CONTROL_TRIGGER);
+            step_propagate(step, item.iteration, node, step->outputs,
+                           item.is_dead && node->kind != PLAN_CONTROL_TRIGGER);
         } else if (node->kind == PLAN_SEND || node->kind == PLAN_FEED) {
             return LIGHT; /* it comes home by itself */
         }
@@ -438,14 +473,16 @@ void step_move_to_pool(struct step *step) {
     pool_submit(step->run->pool, &step->task);
 }
 
-/* The node that has waited longest comes to the top: a loop that never pauses must not keep the rest of its step from starting. */
+/* The node that has waited longest comes to the top: a loop that never pauses must not keep the
+ * rest of its step from starting. */
 static void turn_ready(struct step *step) {
     struct ready *last = &step->ready[step->n_ready - 1], bottom = step->ready[0];
     step->ready[0] = *last;
     *last = bottom;
 }
 
-/* Runs what is ready, until something has arrived or nothing is left: true; or until the turn is over: false, the step has moved. */
+/* Runs what is ready, until something has arrived or nothing is left: true; or until the turn is
+ * over: false, the step has moved. */
 static bool run_ready(struct step *step, int64_t until_ns, unsigned *n_since_check) {
     while (step->n_ready > 0) {
         unsigned cost = run_next(step);
@@ -460,7 +497,8 @@ static bool run_ready(struct step *step, int64_t until_ns, unsigned *n_since_che
             *n_since_check = 0;
             turn_ready(step);
             steps_woken_go_first();
-            if (until_ns != INT64_MAX && clock_now_ns() > until_ns) { /* before the mail: there may always be some */
+            /* before the mail: there may always be some */
+            if (until_ns != INT64_MAX && clock_now_ns() > until_ns) {
                 step_move_to_pool(step);
                 return false;
             }
@@ -498,7 +536,8 @@ void step_own(struct step *step, struct async_op *mail) {
             step_end(step);
             return;
         }
-        if (atomic_compare_exchange_strong_explicit(&step->mailbox, &expected, MAILBOX_IDLE, memory_order_release, memory_order_relaxed))
+        if (atomic_compare_exchange_strong_explicit(&step->mailbox, &expected, MAILBOX_IDLE,
+                                                    memory_order_release, memory_order_relaxed))
             return; /* whoever posts next owns the step */
     }
 }
@@ -508,7 +547,8 @@ bool step_mailbox_post(struct step *step, struct async_op *op) {
     for (;;) {
         bool is_idle = head == MAILBOX_IDLE;
         op->next = is_idle ? NULL : head;
-        if (atomic_compare_exchange_weak_explicit(&step->mailbox, &head, is_idle ? NULL : op, memory_order_acq_rel, memory_order_relaxed))
+        if (atomic_compare_exchange_weak_explicit(&step->mailbox, &head, is_idle ? NULL : op,
+                                                  memory_order_acq_rel, memory_order_relaxed))
             return is_idle;
     }
 }

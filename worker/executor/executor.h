@@ -1,11 +1,12 @@
 /* The executor: runs a plan once, as one step [WP 3.1, OSDI 5, CF 4].
  *
- * One owner at a time: the thread that starts a step runs it, node after node, without locks or atomics, until nothing is ready.
- * What ends elsewhere (an asynchronous kernel, an expensive one on the pool, an arriving tensor) goes to the step's mailbox; a
- * post into a step without owner makes the poster the owner. A step that started on a loop thread moves to the pool after its inline
- * budget, or before its first expensive kernel, so that sockets and heartbeats never starve.
- * The first failure ends the step: nothing more is started, waits are cancelled, and on_done gets that status once all
- * kernels have come home.
+ * One owner at a time: the thread that starts a step runs it, node after node, without locks or
+ * atomics, until nothing is ready. What ends elsewhere (an asynchronous kernel, an expensive one
+ * on the pool, an arriving tensor) goes to the step's mailbox; a post into a step without owner
+ * makes the poster the owner. A step that started on a loop thread moves to the pool after its
+ * inline budget, or before its first expensive kernel, so that sockets and heartbeats never
+ * starve. The first failure ends the step: nothing more is started, waits are cancelled, and
+ * on_done gets that status once all kernels have come home.
  *
  * Threads: executor_start and executor_cancel any thread; on_done on the last owner's thread. */
 #ifndef MILLRACE_WORKER_EXECUTOR_EXECUTOR_H
@@ -24,43 +25,57 @@ struct ask_task;
 struct step_run {
     struct plan *plan;
     uint64_t step_id;
-    struct tensor *feeds;               /* plan->n_feeds, borrowed: shared into the step */
-    struct tensor *fetches;             /* plan->n_fetches, holding nothing: set on success; TENSOR_DEAD where the value was dead */
-    struct rendezvous *rendezvous;      /* this step's meeting place; NULL when the plan has no channels */
+    struct tensor *feeds; /* plan->n_feeds, borrowed: shared into the step */
+    /* plan->n_fetches, holding nothing: set on success; TENSOR_DEAD where the value was dead */
+    struct tensor *fetches;
+    /* this step's meeting place; NULL when the plan has no channels */
+    struct rendezvous *rendezvous;
     struct container_table *containers; /* of the task */
     struct pool *pool;                  /* NULL: everything runs in the caller */
-    struct pool *io_pool;               /* for kernels that block on files; NULL: they run on the pool */
-    struct alarm_clock *alarms;         /* for kernels that wait for a time; NULL: none can */
-    struct ask_task *const *others;     /* tasks that kernels may ask (kernels/host.h); of the graph */
+    /* for kernels that block on files; NULL: they run on the pool */
+    struct pool *io_pool;
+    struct alarm_clock *alarms; /* for kernels that wait for a time; NULL: none can */
+    /* tasks that kernels may ask (kernels/host.h); of the graph */
+    struct ask_task *const *others;
     int n_others;
-    bool collect_stats;       /* per node: NodeExecStats */
-    uint32_t depth;           /* of a function's call: how many calls it is within; 0 for a step */
-    int64_t inline_budget_ns; /* > 0: on the caller's thread at first, for so long; 0: no limit (the caller may block) */
-    /* A partial run: a feed that holds nothing comes later, by executor_feed; each fetch is handed out as soon as it is there (TENSOR_DEAD
-     * for a dead one; moved out), on the owner's thread. `fetches` is only marked. */
+    bool collect_stats; /* per node: NodeExecStats */
+    uint32_t depth;     /* of a function's call: how many calls it is within; 0 for a step */
+    /* > 0: on the caller's thread at first, for so long; 0: no limit (the caller may block) */
+    int64_t inline_budget_ns;
+    /* A partial run: a feed that holds nothing comes later, by executor_feed; each fetch is
+     * handed out as soon as it is there (TENSOR_DEAD for a dead one; moved out), on the owner's
+     * thread. `fetches` is only marked. */
     bool is_partial;
     void (*on_fetch)(struct step_run *run, uint32_t position, struct tensor *value);
-    /* A SaveV2 holds all that it saves: what happens to the variables from now on does not matter to it. Any thread; NULL: nobody asks. */
+    /* A SaveV2 holds all that it saves: what happens to the variables from now on does not
+     * matter to it. Any thread; NULL: nobody asks. */
     void (*on_inputs_taken)(struct step_run *run);
     /* Called exactly once; status is taken by the callee. May run inside executor_start. */
     void (*on_done)(struct step_run *run, struct status *status_take);
-    pthread_mutex_t lock; /* the executor's: guards what follows; in a partial run also what `feeds` holds */
+    /* the executor's: guards what follows; in a partial run also what `feeds` holds */
+    pthread_mutex_t lock;
     struct step *step;
     struct status *cancelled_before;
-    struct async_op **waiting_feeds; /* of a partial run, by position: lists of those that wait for it; NULL in others */
-    struct step_stats *stats;        /* set when collect_stats, at on_done; freed by step_stats_free */
-    uint64_t n_executed;             /* nodes run, set at on_done */
+    /* of a partial run, by position: lists of those that wait for it; NULL in others */
+    struct async_op **waiting_feeds;
+    /* set when collect_stats, at on_done; freed by step_stats_free */
+    struct step_stats *stats;
+    uint64_t n_executed; /* nodes run, set at on_done */
 };
 
 void step_run_init(struct step_run *run); /* all zero, and the lock */
-void step_run_fini(struct step_run *run); /* after on_done; feeds, fetches and stats are the caller's */
+/* after on_done; feeds, fetches and stats are the caller's */
+void step_run_fini(struct step_run *run);
 
 void executor_start(struct step_run *run);
-/* Ends the step soon with `why` (shared). Harmless after it has ended; before the start it makes the start end at once. */
+/* Ends the step soon with `why` (shared). Harmless after it has ended; before the start it makes
+ * the start end at once. */
 void executor_cancel(struct step_run *run, struct status *why);
-/* A feed of a partial run, taken. Any thread while the run is alive; a second value for one position, or one after the end, is dropped. */
+/* A feed of a partial run, taken. Any thread while the run is alive; a second value for one
+ * position, or one after the end, is dropped. */
 void executor_feed(struct step_run *run, uint32_t position, struct tensor *value_take);
-/* What the step waits for, for /stepz: a line per pending asynchronous node. Any thread while the run is alive. */
+/* What the step waits for, for /stepz: a line per pending asynchronous node. Any thread while
+ * the run is alive. */
 void executor_describe_waits(struct step_run *run, struct str *out);
 
 /* Kernel host of the executor: fill in a plan's options with it. */

@@ -1,7 +1,8 @@
-/* What ends elsewhere: asynchronous kernels, kernels on the pool, Recv; and how a step's waits are cancelled.
+/* What ends elsewhere: asynchronous kernels, kernels on the pool, Recv; and how a step's waits
+ * are cancelled.
  *
- * An async_op is one such execution. It leaves the owner when it starts and comes home exactly once, through the step's mailbox, or at
- * once when nothing had to be waited for. */
+ * An async_op is one such execution. It leaves the owner when it starts and comes home exactly
+ * once, through the step's mailbox, or at once when nothing had to be waited for. */
 #include "worker/executor/executor_internal.h"
 
 #include <stdlib.h>
@@ -10,7 +11,8 @@
 
 /* ---- records ---- */
 
-struct async_op *async_op_new(struct step *step, struct iteration *iteration, const struct plan_node *node) {
+struct async_op *async_op_new(struct step *step, struct iteration *iteration,
+                              const struct plan_node *node) {
     struct async_op *op = step->free_ops;
     if (op) {
         step->free_ops = op->next;
@@ -49,7 +51,8 @@ void async_home(struct async_op *op) {
     pthread_mutex_unlock(&step->lock);
     step->n_async--;
     if (unlikely(step->stats != NULL))
-        stats_node(step, node, op->since_ns, clock_now_ns(), node->n_outputs && !is_dead ? &op->outputs[0] : NULL);
+        stats_node(step, node, op->since_ns, clock_now_ns(),
+                   node->n_outputs && !is_dead ? &op->outputs[0] : NULL);
     if (is_dead)
         op->outputs[0].storage = TENSOR_NONE;
     if (unlikely(node->kind == PLAN_FEED && !st))
@@ -75,7 +78,8 @@ void async_start_on_pool(struct async_op *op) {
     pool_submit(op->step->run->pool, &op->task);
 }
 
-static void on_value(struct rendezvous_recv *recv, struct status *status_take, struct tensor *value_take) {
+static void on_value(struct rendezvous_recv *recv, struct status *status_take,
+                     struct tensor *value_take) {
     struct async_op *op = CONTAINER_OF(recv, struct async_op, recv);
     op->ctx.status = status_take;
     if (value_take) /* a granted Send has none */
@@ -88,7 +92,8 @@ static bool start_recv(struct async_op *op) {
     op->recv.on_value = on_value;
     if (unlikely(channel->slot_bytes > 0)) /* a grant ahead may be queued */
         op->step->wants_flush = true;
-    return rendezvous_recv_start(op->step->run->rendezvous, channel, op->iteration->frame_iter, &op->recv, &op->outputs[0]);
+    return rendezvous_recv_start(op->step->run->rendezvous, channel, op->iteration->frame_iter,
+                                 &op->recv, &op->outputs[0]);
 }
 
 static bool start_send(struct async_op *op) {
@@ -96,7 +101,8 @@ static bool start_send(struct async_op *op) {
     bool is_offered;
     op->recv.on_value = on_value;
     op->ctx.status =
-        rendezvous_send_or_offer(op->step->run->rendezvous, channel, op->iteration->frame_iter, &op->ctx.inputs[0], &op->recv, &is_offered);
+        rendezvous_send_or_offer(op->step->run->rendezvous, channel, op->iteration->frame_iter,
+                                 &op->ctx.inputs[0], &op->recv, &is_offered);
     return !is_offered;
 }
 
@@ -143,7 +149,8 @@ void executor_describe_waits(struct step_run *run, struct str *out) {
         pthread_mutex_lock(&step->lock);
         LIST_FOR_EACH (link, &step->pending) {
             const struct async_op *op = LIST_ENTRY(link, struct async_op, link);
-            str_addf(out, "%s (%s) for %.3f s", op->node->node->name, op->node->node->op_name, (double)(now_ns - op->since_ns) / 1e9);
+            str_addf(out, "%s (%s) for %.3f s", op->node->node->name, op->node->node->op_name,
+                     (double)(now_ns - op->since_ns) / 1e9);
             if (op->node->kind == PLAN_SEND)
                 str_addf(out, " to %s", step->plan->channels[op->node->aux].peer_task);
             if (op->node->kind == PLAN_RECV)

@@ -4,7 +4,8 @@
  *   NextIter.  iteration i ──► iteration i + 1, made when the first value arrives and parallel_iterations allows, else held
  *   Exit       an iteration ──► the parent iteration; a dead one is passed on only when the frame ends
  *
- * A frame ends when all its Enters have come and no iteration is alive; iterations end oldest first. */
+ * A frame ends when all its Enters have come and no iteration is alive; iterations end oldest
+ * first. */
 #include "worker/executor/executor_internal.h"
 
 #include <stdlib.h>
@@ -18,7 +19,9 @@ struct iteration *iteration_new(struct step *step, uint32_t plan_frame) {
         step->free_iterations[plan_frame] = iteration->next_free;
     } else {
         size_t children = frame->n_children * sizeof(struct frame *);
-        size_t head = (sizeof *iteration + children + frame->n_nodes * sizeof(struct node_state) + 63) & ~(size_t)63;
+        size_t head =
+            (sizeof *iteration + children + frame->n_nodes * sizeof(struct node_state) + 63) &
+            ~(size_t)63;
         size_t size = head + (frame->n_slots + 1) * sizeof(struct tensor);
         iteration = aligned_alloc(64, (size + 63) & ~(size_t)63);
         if (!iteration)
@@ -122,7 +125,9 @@ static void frame_recycle(struct step *step, struct frame *frame) {
     step->free_frames[frame->plan_frame] = frame;
 }
 
-static struct iteration *frame_iteration(const struct frame *frame, uint64_t number) { return frame->ring[number % frame->ring_size]; }
+static struct iteration *frame_iteration(const struct frame *frame, uint64_t number) {
+    return frame->ring[number % frame->ring_size];
+}
 
 /* A value reaches the consumers of `node` in an iteration of the frame. */
 static void deliver(struct step *step, struct iteration *to, uint32_t node, struct tensor *value) {
@@ -130,11 +135,13 @@ static void deliver(struct step *step, struct iteration *to, uint32_t node, stru
     step_propagate(step, to, &step->plan->nodes[node], value, is_dead);
 }
 
-static struct iteration *frame_start_iteration(struct step *step, struct frame *frame, uint64_t number) {
+static struct iteration *frame_start_iteration(struct step *step, struct frame *frame,
+                                               uint64_t number) {
     struct iteration *iteration = iteration_new(step, frame->plan_frame);
     iteration->frame = frame;
     iteration->number = number;
-    iteration->frame_iter = hash_mix(frame->parent->frame_iter ^ frame->plan->name_hash, number + 1);
+    iteration->frame_iter =
+        hash_mix(frame->parent->frame_iter ^ frame->plan->name_hash, number + 1);
     frame->ring[number % frame->ring_size] = iteration;
     frame->last = number;
     frame->n_live++;
@@ -156,7 +163,8 @@ static struct iteration *frame_advance(struct step *step, struct frame *frame) {
     return iteration;
 }
 
-/* The frame has ended: Exits that never were live pass their deadness on, and the parent iteration may be done too. */
+/* The frame has ended: Exits that never were live pass their deadness on, and the parent
+ * iteration may be done too. */
 static void frame_end(struct step *step, struct frame *frame) {
     struct iteration *parent = frame->parent;
     for (uint32_t i = 0; i < frame->n_dead_exits; i++) {
@@ -170,15 +178,18 @@ static void frame_end(struct step *step, struct frame *frame) {
         frame_iteration_settled(step, parent);
 }
 
-/* Ends iterations from `number` on, oldest first, as far as they are done; each makes room for one that was held back. */
+/* Ends iterations from `number` on, oldest first, as far as they are done; each makes room for
+ * one that was held back. */
 static void frame_reap(struct step *step, struct frame *frame, uint64_t number) {
     for (; number <= frame->last && frame->n_live > 0; number++) {
         struct iteration *iteration = frame_iteration(frame, number);
         if (!iteration || iteration->number != number)
             continue;
         bool is_first = number == 0,
-             is_oldest = is_first || !frame_iteration(frame, number - 1) || frame_iteration(frame, number - 1)->number != number - 1;
-        if (iteration->n_outstanding > 0 || iteration->n_child_frames > 0 || !is_oldest || (is_first && frame->n_enters_pending > 0))
+             is_oldest = is_first || !frame_iteration(frame, number - 1) ||
+                         frame_iteration(frame, number - 1)->number != number - 1;
+        if (iteration->n_outstanding > 0 || iteration->n_child_frames > 0 || !is_oldest ||
+            (is_first && frame->n_enters_pending > 0))
             break;
         frame->ring[number % frame->ring_size] = NULL;
         frame->n_live--;
@@ -190,11 +201,14 @@ static void frame_reap(struct step *step, struct frame *frame, uint64_t number) 
         frame_end(step, frame);
 }
 
-void frame_iteration_settled(struct step *step, struct iteration *iteration) { frame_reap(step, iteration->frame, iteration->number); }
+void frame_iteration_settled(struct step *step, struct iteration *iteration) {
+    frame_reap(step, iteration->frame, iteration->number);
+}
 
 /* ---- the three nodes ---- */
 
-void frame_enter(struct step *step, struct iteration *iteration, const struct plan_node *node, struct tensor *value, bool is_dead) {
+void frame_enter(struct step *step, struct iteration *iteration, const struct plan_node *node,
+                 struct tensor *value, bool is_dead) {
     struct frame *frame = iteration->children[step->plan->frames[node->aux].number];
     uint32_t index = (uint32_t)(node - step->plan->nodes);
     struct tensor kept;
@@ -207,8 +221,9 @@ void frame_enter(struct step *step, struct iteration *iteration, const struct pl
     if (node->flags & PLAN_CONSTANT_ENTER) {
         tensor_copy(&kept, value);
         values_add(&frame->invariants, index, &kept);
-        for (uint64_t number = frame->last;
-             number > 0 && frame_iteration(frame, number) && frame_iteration(frame, number)->number == number; number--) {
+        for (uint64_t number = frame->last; number > 0 && frame_iteration(frame, number) &&
+                                            frame_iteration(frame, number)->number == number;
+             number--) {
             tensor_copy(&kept, value);
             deliver(step, frame_iteration(frame, number), index, &kept);
         }
@@ -219,12 +234,15 @@ void frame_enter(struct step *step, struct iteration *iteration, const struct pl
         frame_reap(step, frame, 0);
 }
 
-void frame_exit(struct step *step, struct iteration *iteration, const struct plan_node *node, struct tensor *value, bool is_dead) {
+void frame_exit(struct step *step, struct iteration *iteration, const struct plan_node *node,
+                struct tensor *value, bool is_dead) {
     struct frame *frame = iteration->frame;
     uint32_t index = (uint32_t)(node - step->plan->nodes);
-    if (!is_dead && frame->has_exited[node->aux]) { /* its consumers count on one value: a second would stand in for others */
+    /* its consumers count on one value: a second would stand in for others */
+    if (!is_dead && frame->has_exited[node->aux]) {
         tensor_clear(value);
-        step_fail(step, node, status_invalid("An Exit got a live value in two iterations of its loop"));
+        step_fail(step, node,
+                  status_invalid("An Exit got a live value in two iterations of its loop"));
         return;
     }
     if (!is_dead) {
@@ -237,13 +255,14 @@ void frame_exit(struct step *step, struct iteration *iteration, const struct pla
         return;
     if (frame->n_dead_exits == frame->dead_exits_capacity) {
         frame->dead_exits_capacity = MAX(8u, frame->dead_exits_capacity * 2);
-        frame->dead_exits = xreallocarray(frame->dead_exits, frame->dead_exits_capacity, sizeof *frame->dead_exits);
+        frame->dead_exits =
+            xreallocarray(frame->dead_exits, frame->dead_exits_capacity, sizeof *frame->dead_exits);
     }
     frame->dead_exits[frame->n_dead_exits++] = index;
 }
 
-void frame_next_iteration(struct step *step, struct iteration *iteration, const struct plan_node *node, struct tensor *value,
-                          bool is_dead) {
+void frame_next_iteration(struct step *step, struct iteration *iteration,
+                          const struct plan_node *node, struct tensor *value, bool is_dead) {
     struct frame *frame = iteration->frame;
     uint32_t index = (uint32_t)(node - step->plan->nodes);
     if (is_dead) { /* deadness does not flow around the loop: it would never end */

@@ -9,7 +9,9 @@
 
 static struct step *step_of(struct kernel_ctx *ctx) { return ctx->step; }
 
-static void host_done(struct kernel_ctx *ctx) { step_post(CONTAINER_OF(ctx, struct async_op, ctx)); }
+static void host_done(struct kernel_ctx *ctx) {
+    step_post(CONTAINER_OF(ctx, struct async_op, ctx));
+}
 
 /* ---- resources ---- */
 
@@ -25,10 +27,13 @@ static struct container_table *containers(struct kernel_ctx *ctx, const char *co
     return step->own_container;
 }
 
-/* The step's own container has its name; handles to its resources carry it, so that they find their way back. */
+/* The step's own container has its name; handles to its resources carry it, so that they find
+ * their way back. */
 static const char STEP_CONTAINER[] = "_step";
 
-static bool is_step_container(const char *container) { return strcmp(container, STEP_CONTAINER) == 0; }
+static bool is_step_container(const char *container) {
+    return strcmp(container, STEP_CONTAINER) == 0;
+}
 
 struct creation {
     struct kernel_ctx *ctx;
@@ -41,72 +46,87 @@ static struct status *run_creation(void *arg, struct object **ret) {
     return creation->create(creation->ctx, creation->arg, ret);
 }
 
-static struct status *host_lookup(struct kernel_ctx *ctx, const char *container, const char *name, const struct object_type *type,
-                                  struct object **ret) {
-    return container_lookup(containers(ctx, container), container ? container : STEP_CONTAINER, name, type, ret);
+static struct status *host_lookup(struct kernel_ctx *ctx, const char *container, const char *name,
+                                  const struct object_type *type, struct object **ret) {
+    return container_lookup(containers(ctx, container), container ? container : STEP_CONTAINER,
+                            name, type, ret);
 }
 
-static struct status *host_lookup_or_create(struct kernel_ctx *ctx, const char *container, const char *name, const struct object_type *type,
-                                            resource_create_fn *create, void *arg, struct object **ret) {
+static struct status *host_lookup_or_create(struct kernel_ctx *ctx, const char *container,
+                                            const char *name, const struct object_type *type,
+                                            resource_create_fn *create, void *arg,
+                                            struct object **ret) {
     struct creation creation = {ctx, create, arg};
-    return container_lookup_or_create(containers(ctx, container), container ? container : STEP_CONTAINER, name, type, run_creation,
-                                      &creation, ret);
+    return container_lookup_or_create(containers(ctx, container),
+                                      container ? container : STEP_CONTAINER, name, type,
+                                      run_creation, &creation, ret);
 }
 
-static struct container_table *containers_of_handle(struct kernel_ctx *ctx, const struct resource_handle *handle) {
+static struct container_table *containers_of_handle(struct kernel_ctx *ctx,
+                                                    const struct resource_handle *handle) {
     return containers(ctx, is_step_container(handle->container) ? NULL : handle->container);
 }
 
 static struct status *check_device(struct kernel_ctx *ctx, const struct resource_handle *handle) {
     if (strcmp(handle->device, ctx->instance->device) == 0)
         return NULL;
-    return status_invalid("Trying to access resource %s located in device %s from device %s", handle->name, handle->device,
-                          ctx->instance->device);
+    return status_invalid("Trying to access resource %s located in device %s from device %s",
+                          handle->name, handle->device, ctx->instance->device);
 }
 
-static struct status *check_handle(struct kernel_ctx *ctx, const struct resource_handle *handle, const struct object_type *type) {
+static struct status *check_handle(struct kernel_ctx *ctx, const struct resource_handle *handle,
+                                   const struct object_type *type) {
     TRY(check_device(ctx, handle));
     if (likely(strcmp(handle->type_name, type->name) == 0))
         return NULL;
-    return status_invalid("Trying to access a handle's resource using the wrong type. The handle points to a resource (name '%s') of type "
+    return status_invalid("Trying to access a handle's resource using the wrong type. The handle "
+                          "points to a resource (name '%s') of type "
                           "'%s' but you are trying to access the resource as type '%s'",
                           handle->name, handle->type_name, type->name);
 }
 
 static struct status *host_delete(struct kernel_ctx *ctx, const struct resource_handle *handle) {
     TRY(check_device(ctx, handle));
-    return container_delete(containers_of_handle(ctx, handle), handle->container, handle->name, handle->type_name);
+    return container_delete(containers_of_handle(ctx, handle), handle->container, handle->name,
+                            handle->type_name);
 }
 
-static struct resource_handle *host_handle_make(struct kernel_ctx *ctx, const char *container, const char *name,
-                                                const struct object_type *type, enum dtype dtype) {
+static struct resource_handle *host_handle_make(struct kernel_ctx *ctx, const char *container,
+                                                const char *name, const struct object_type *type,
+                                                enum dtype dtype) {
     const char *in = !container ? STEP_CONTAINER : *container ? container : "localhost";
     struct object *entry = container_entry(containers(ctx, container), in, name, type);
     return resource_handle_new(ctx->instance->device, in, name, type->name, dtype, entry);
 }
 
-static struct status *host_handle_lookup(struct kernel_ctx *ctx, const struct resource_handle *handle, const struct object_type *type,
-                                         struct object **ret) {
+static struct status *host_handle_lookup(struct kernel_ctx *ctx,
+                                         const struct resource_handle *handle,
+                                         const struct object_type *type, struct object **ret) {
     TRY(check_handle(ctx, handle, type));
     if (likely(handle->entry != NULL))
         return container_entry_lookup(containers_of_handle(ctx, handle), handle->entry, ret);
-    return container_lookup(containers_of_handle(ctx, handle), handle->container, handle->name, type, ret);
+    return container_lookup(containers_of_handle(ctx, handle), handle->container, handle->name,
+                            type, ret);
 }
 
-static struct status *host_handle_lookup_or_create(struct kernel_ctx *ctx, const struct resource_handle *handle,
-                                                   const struct object_type *type, resource_create_fn *create, void *arg,
+static struct status *host_handle_lookup_or_create(struct kernel_ctx *ctx,
+                                                   const struct resource_handle *handle,
+                                                   const struct object_type *type,
+                                                   resource_create_fn *create, void *arg,
                                                    struct object **ret) {
     struct creation creation = {ctx, create, arg};
     TRY(check_handle(ctx, handle, type));
     if (likely(handle->entry != NULL))
-        return container_entry_lookup_or_create(containers_of_handle(ctx, handle), handle->entry, run_creation, &creation, ret);
-    return container_lookup_or_create(containers_of_handle(ctx, handle), handle->container, handle->name, type, run_creation, &creation,
-                                      ret);
+        return container_entry_lookup_or_create(containers_of_handle(ctx, handle), handle->entry,
+                                                run_creation, &creation, ret);
+    return container_lookup_or_create(containers_of_handle(ctx, handle), handle->container,
+                                      handle->name, type, run_creation, &creation, ret);
 }
 
 /* ---- cancellation ---- */
 
-static bool host_cancel_register(struct kernel_ctx *ctx, struct kernel_cancel_hook *hook, struct status **ret_why) {
+static bool host_cancel_register(struct kernel_ctx *ctx, struct kernel_cancel_hook *hook,
+                                 struct status **ret_why) {
     struct step *step = step_of(ctx);
     pthread_mutex_lock(&step->lock);
     bool is_open = step->cancel_why == NULL;
@@ -129,7 +149,8 @@ static bool host_cancel_deregister(struct kernel_ctx *ctx, struct kernel_cancel_
 
 static bool host_is_cancelled(struct kernel_ctx *ctx) {
     struct step *step = step_of(ctx);
-    return atomic_load_explicit(&step->cancel_asked, memory_order_relaxed) || atomic_load_explicit(&step->has_failed, memory_order_relaxed);
+    return atomic_load_explicit(&step->cancel_asked, memory_order_relaxed) ||
+           atomic_load_explicit(&step->has_failed, memory_order_relaxed);
 }
 
 static uint64_t host_unique_id(void) {
@@ -146,7 +167,9 @@ static struct pool *host_io_pool(struct kernel_ctx *ctx) {
     return pool;
 }
 
-static void host_submit_io(struct kernel_ctx *ctx, struct pool_task *task) { pool_submit(host_io_pool(ctx), task); }
+static void host_submit_io(struct kernel_ctx *ctx, struct pool_task *task) {
+    pool_submit(host_io_pool(ctx), task);
+}
 
 static void host_inputs_taken(struct kernel_ctx *ctx) {
     struct step_run *run = step_of(ctx)->run;
@@ -159,7 +182,9 @@ static struct alarm_clock *host_alarms(struct kernel_ctx *ctx) { return step_of(
 /* ---- other tasks ---- */
 
 static int host_peer_count(struct kernel_ctx *ctx) { return step_of(ctx)->run->n_others; }
-static const char *host_peer_name(struct kernel_ctx *ctx, int task) { return ask_task_name(step_of(ctx)->run->others[task]); }
+static const char *host_peer_name(struct kernel_ctx *ctx, int task) {
+    return ask_task_name(step_of(ctx)->run->others[task]);
+}
 static void host_peer_ask(struct kernel_ctx *ctx, struct peer_question *question) {
     ask_start(step_of(ctx)->run->others[question->task], question);
 }
@@ -168,17 +193,21 @@ static void host_peer_ask(struct kernel_ctx *ctx, struct peer_question *question
 
 static struct status *session_of(struct kernel_ctx *ctx, struct session_state **ret) {
     *ret = step_of(ctx)->plan->session_state;
-    return *ret ? NULL : status_failed_precondition("%s called on null session state", ctx->instance->node->op->name);
+    return *ret ? NULL
+                : status_failed_precondition("%s called on null session state",
+                                             ctx->instance->node->op->name);
 }
 
-static struct status *host_session_value_put(struct kernel_ctx *ctx, const char *name, const struct tensor *value) {
+static struct status *host_session_value_put(struct kernel_ctx *ctx, const char *name,
+                                             const struct tensor *value) {
     struct session_state *session;
     TRY(session_of(ctx, &session));
     session_state_put_value(session, name, value);
     return NULL;
 }
 
-static struct status *host_session_value_get(struct kernel_ctx *ctx, struct span name, struct tensor *ret) {
+static struct status *host_session_value_get(struct kernel_ctx *ctx, struct span name,
+                                             struct tensor *ret) {
     struct session_state *session;
     TRY(session_of(ctx, &session));
     return session_state_get_value(session, name, ret);

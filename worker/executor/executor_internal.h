@@ -8,7 +8,8 @@
  *   executor_partial.c    partial runs: feeds that come later, fetches that leave early
  *   executor_stats.c      per-node statistics
  *
- * An iteration holds, for each node of its frame, a state (what is still to come) and slots (the inputs that came). Invariants:
+ * An iteration holds, for each node of its frame, a state (what is still to come) and slots (the
+ * inputs that came). Invariants:
  *   - a slot holds something only between its producer's propagation and its node's execution; a step that ends well leaves
  *     every slot empty, so a recycled iteration needs only its states reset
  *   - an iteration with outstanding == 0 and no child frames, whose predecessor is gone, is done
@@ -30,8 +31,10 @@ struct iteration {
     int32_t n_outstanding; /* nodes ready or running */
     int32_t n_child_frames;
     uint32_t n_unseen_children; /* while all is dropped */
-    uint32_t n_executed;        /* when this is all of the frame's nodes, no slot can be left filled */
-    struct frame **children;    /* live child frames of this iteration, each at its plan_frame's number */
+    /* when this is all of the frame's nodes, no slot can be left filled */
+    uint32_t n_executed;
+    /* live child frames of this iteration, each at its plan_frame's number */
+    struct frame **children;
     struct node_state *states;
     struct tensor *slots;
     uint16_t plan_frame;
@@ -109,8 +112,9 @@ struct step {
     struct async_op *free_ops;
     struct container_table *own_container; /* made at first use: TensorArrays, stacks */
     struct pool_task task;                 /* the step itself on the pool */
-    struct list woken_link;                /* among those that begin when the thread's step pauses */
-    struct async_op *mail;                 /* what woke it, until it runs */
+    /* among those that begin when the thread's step pauses */
+    struct list woken_link;
+    struct async_op *mail; /* what woke it, until it runs */
     struct step_stats *stats;
 
     _Atomic(struct async_op *) mailbox;
@@ -130,18 +134,23 @@ void steps_free(struct plan *plan);
 
 /* ---- executor.c ---- */
 void step_push_ready(struct step *step, struct iteration *iteration, uint32_t node, bool is_dead);
-/* Hands outputs to their consumers in `iteration`; outputs that are TENSOR_NONE are dead. Leaves outputs empty. */
-void step_propagate(struct step *step, struct iteration *iteration, const struct plan_node *node, struct tensor *outputs, bool is_dead);
-/* What an execution left: inputs are let go first (a consumer may then be the sole holder), outputs go on, or the step fails. */
-void step_finish_node(struct step *step, struct iteration *iteration, const struct plan_node *node, struct tensor *outputs, bool is_dead,
-                      struct status *status_take);
+/* Hands outputs to their consumers in `iteration`; outputs that are TENSOR_NONE are dead. Leaves
+ * outputs empty. */
+void step_propagate(struct step *step, struct iteration *iteration, const struct plan_node *node,
+                    struct tensor *outputs, bool is_dead);
+/* What an execution left: inputs are let go first (a consumer may then be the sole holder),
+ * outputs go on, or the step fails. */
+void step_finish_node(struct step *step, struct iteration *iteration, const struct plan_node *node,
+                      struct tensor *outputs, bool is_dead, struct status *status_take);
 /* The same for a feed of a partial run, whose value goes to settled inputs, too. */
-void step_finish_feed(struct step *step, struct iteration *iteration, const struct plan_node *node, struct tensor *value);
+void step_finish_feed(struct step *step, struct iteration *iteration, const struct plan_node *node,
+                      struct tensor *value);
 void step_fail(struct step *step, const struct plan_node *node, struct status *status_take);
 void step_post(struct async_op *op); /* any thread; may run the step */
 /* Adds a message; true when the poster has become the owner and must call step_wake with it. */
 bool step_mailbox_post(struct step *step, struct async_op *op);
-/* Runs the step as its owner until it ends, waits or moves. `mail`: what the mailbox brought with the ownership. For executor_wake.c. */
+/* Runs the step as its owner until it ends, waits or moves. `mail`: what the mailbox brought
+ * with the ownership. For executor_wake.c. */
 void step_own(struct step *step, struct async_op *mail);
 /* Its owner from here on is the pool thread that comes to it. */
 void step_move_to_pool(struct step *step);
@@ -149,10 +158,12 @@ void step_move_to_pool(struct step *step);
 /* ---- executor_wake.c ---- */
 /* Runs the step as its owner, then what it has woken. */
 void step_drive(struct step *step, struct async_op *mail);
-/* The same, but where this thread is in the middle of a step, the woken one waits until that one pauses. */
+/* The same, but where this thread is in the middle of a step, the woken one waits until that one
+ * pauses. */
 void step_wake(struct step *step, struct async_op *mail);
 void step_drive_on_pool(struct pool_task *task); /* step->task */
-void steps_woken_go_first(void);                 /* to the pool: this thread is about to be busy for long */
+/* to the pool: this thread is about to be busy for long */
+void steps_woken_go_first(void);
 /* Around what wakes steps but is none. */
 void thread_begins(void);
 void thread_ends(void);
@@ -166,18 +177,22 @@ void iteration_recycle(struct step *step, struct iteration *iteration);
 void iteration_free(struct iteration *iteration);
 void frame_free(struct frame *frame);
 /* Each completes a control-flow node that ran in `iteration`: propagation included. */
-void frame_enter(struct step *step, struct iteration *iteration, const struct plan_node *node, struct tensor *value, bool is_dead);
-void frame_exit(struct step *step, struct iteration *iteration, const struct plan_node *node, struct tensor *value, bool is_dead);
-void frame_next_iteration(struct step *step, struct iteration *iteration, const struct plan_node *node, struct tensor *value, bool is_dead);
+void frame_enter(struct step *step, struct iteration *iteration, const struct plan_node *node,
+                 struct tensor *value, bool is_dead);
+void frame_exit(struct step *step, struct iteration *iteration, const struct plan_node *node,
+                struct tensor *value, bool is_dead);
+void frame_next_iteration(struct step *step, struct iteration *iteration,
+                          const struct plan_node *node, struct tensor *value, bool is_dead);
 /* An iteration of a loop frame has no outstanding node: it may be done, and its frame with it. */
 void frame_iteration_settled(struct step *step, struct iteration *iteration);
 /* After an abort: every live frame and iteration of the step goes, with what their slots hold. */
 void frames_drop_all(struct step *step);
 
 /* ---- executor_async.c ---- */
-struct async_op *async_op_new(struct step *step, struct iteration *iteration, const struct plan_node *node);
-/* Runs a kernel that may stay pending, a Recv, a Send of a value that may have to wait for its receiver's grant, or a feed of a partial
- * run; true when it ended at once (outputs are in op). */
+struct async_op *async_op_new(struct step *step, struct iteration *iteration,
+                              const struct plan_node *node);
+/* Runs a kernel that may stay pending, a Recv, a Send of a value that may have to wait for its
+ * receiver's grant, or a feed of a partial run; true when it ended at once (outputs are in op). */
 bool async_start(struct async_op *op);
 void async_start_on_pool(struct async_op *op);
 /* Ends every wait of the step with its status. */
@@ -189,11 +204,13 @@ void async_home(struct async_op *op);
 void partial_begin(struct step_run *run, struct iteration *root); /* before the step starts */
 void partial_end(struct step_run *run);                           /* with run->lock held */
 bool partial_start_feed(struct async_op *op);
-void partial_hand_out(struct step *step, uint32_t position, struct tensor *value); /* TENSOR_DEAD: dead */
+/* TENSOR_DEAD: dead */
+void partial_hand_out(struct step *step, uint32_t position, struct tensor *value);
 void partial_cancel_waits(struct step *step);
 
 /* ---- executor_stats.c ---- */
 void stats_begin(struct step *step);
-void stats_node(struct step *step, const struct plan_node *node, int64_t start_ns, int64_t end_ns, const struct tensor *output);
+void stats_node(struct step *step, const struct plan_node *node, int64_t start_ns, int64_t end_ns,
+                const struct tensor *output);
 
 #endif

@@ -1,4 +1,5 @@
-/* A step's beginning and end: its memory, recycled from run to run of a plan; start, cancel, and what is handed to the caller. */
+/* A step's beginning and end: its memory, recycled from run to run of a plan; start, cancel, and
+ * what is handed to the caller. */
 #include <stdlib.h>
 
 #include "worker/container.h"
@@ -34,7 +35,8 @@ static struct step *step_new(struct plan *plan) {
 
 static void step_free(struct step *step) {
     for (uint32_t i = 0; i < step->plan->n_frames; i++)
-        for (struct iteration *iteration = step->free_iterations[i], *next; iteration; iteration = next) {
+        for (struct iteration *iteration = step->free_iterations[i], *next; iteration;
+             iteration = next) {
             next = iteration->next_free;
             iteration_free(iteration);
         }
@@ -100,11 +102,13 @@ void step_end(struct step *step) {
     pthread_mutex_unlock(&run->lock);
     for (uint32_t i = 0; i < step->plan->n_fetches && !st; i++)
         if (run->fetches[i].storage == TENSOR_NONE)
-            st = status_internal("the step ended without a value for fetch %u: the graph never produced it", i);
+            st = status_internal(
+                "the step ended without a value for fetch %u: the graph never produced it", i);
     if (st)
         for (uint32_t i = 0; i < step->plan->n_fetches; i++)
             tensor_clear(&run->fetches[i]);
-    if (step->root->n_executed != step->plan->frames[0].n_nodes || step->root->n_child_frames > 0 || step->is_aborted) {
+    if (step->root->n_executed != step->plan->frames[0].n_nodes || step->root->n_child_frames > 0 ||
+        step->is_aborted) {
         frames_drop_all(step);
         step->root->n_executed = UINT32_MAX;
     }
@@ -144,7 +148,8 @@ void executor_start(struct step_run *run) {
     step->root = iteration_new(step, 0);
     partial_begin(run, step->root);
     for (uint32_t i = 0; i < run->plan->n_roots; i++)
-        if (likely(!run->is_partial) || step->root->states[run->plan->nodes[run->plan->roots[i]].state].pending == 0)
+        if (likely(!run->is_partial) ||
+            step->root->states[run->plan->nodes[run->plan->roots[i]].state].pending == 0)
             step_push_ready(step, step->root, run->plan->roots[i], false);
     pthread_mutex_lock(&run->lock);
     run->step = step;
@@ -153,7 +158,8 @@ void executor_start(struct step_run *run) {
     pthread_mutex_unlock(&run->lock);
     if (why)
         step_fail(step, NULL, why);
-    if (run->plan->n_nodes > LARGE_PLAN_NODES && run->inline_budget_ns > 0 && run->pool && !step->is_on_pool)
+    if (run->plan->n_nodes > LARGE_PLAN_NODES && run->inline_budget_ns > 0 && run->pool &&
+        !step->is_on_pool)
         step_move_to_pool(step);
     else
         step_drive(step, NULL);

@@ -1,14 +1,18 @@
-/* Partial runs: a step whose feeds come one after another and whose fetches leave as soon as they are there, while it goes on.
+/* Partial runs: a step whose feeds come one after another and whose fetches leave as soon as
+ * they are there, while it goes on.
  *
- * A feed node that finds no value becomes an asynchronous operation in its position's list; executor_feed sends it home. */
+ * A feed node that finds no value becomes an asynchronous operation in its position's list;
+ * executor_feed sends it home. */
 #include <stdlib.h>
 
 #include "worker/executor/executor_internal.h"
 
 void partial_begin(struct step_run *run, struct iteration *root) {
-    run->waiting_feeds = run->is_partial ? xcalloc(run->plan->n_feeds + 1, sizeof *run->waiting_feeds) : NULL;
+    run->waiting_feeds =
+        run->is_partial ? xcalloc(run->plan->n_feeds + 1, sizeof *run->waiting_feeds) : NULL;
     if (run->is_partial && run->plan->partial_initial)
-        memcpy(root->states, run->plan->partial_initial, run->plan->frames[0].n_nodes * sizeof(struct node_state));
+        memcpy(root->states, run->plan->partial_initial,
+               run->plan->frames[0].n_nodes * sizeof(struct node_state));
 }
 
 void partial_end(struct step_run *run) {

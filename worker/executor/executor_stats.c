@@ -21,9 +21,11 @@ static uint32_t thread_id(void) {
     return id;
 }
 
-enum { STATS_MAX_NODES = 1 << 18 }; /* a loop may run for ever, and RunDone has limits: what comes later is not recorded */
+/* a loop may run for ever, and RunDone has limits: what comes later is not recorded */
+enum { STATS_MAX_NODES = 1 << 18 };
 
-void stats_node(struct step *step, const struct plan_node *node, int64_t start_ns, int64_t end_ns, const struct tensor *output) {
+void stats_node(struct step *step, const struct plan_node *node, int64_t start_ns, int64_t end_ns,
+                const struct tensor *output) {
     struct step_stats *stats = step->stats;
     if (unlikely(stats->n_nodes >= STATS_MAX_NODES))
         return;
@@ -32,12 +34,16 @@ void stats_node(struct step *step, const struct plan_node *node, int64_t start_n
         stats->nodes = xreallocarray(stats->nodes, stats->capacity, sizeof *stats->nodes);
     }
     struct node_stats *row = &stats->nodes[stats->n_nodes++];
-    *row = (struct node_stats){
-        .node = node, .scheduled_ns = start_ns, .start_ns = start_ns, .end_ns = MAX(start_ns, end_ns), .thread_id = thread_id()};
+    *row = (struct node_stats){.node = node,
+                               .scheduled_ns = start_ns,
+                               .start_ns = start_ns,
+                               .end_ns = MAX(start_ns, end_ns),
+                               .thread_id = thread_id()};
     if (output && tensor_has_value(output)) {
         row->output.dtype = output->dtype;
         row->output.rank = output->rank;
-        memcpy(row->output.dims, tensor_dims(output), sizeof(int64_t) * (size_t)MIN((int)output->rank, (int)TENSOR_INLINE_RANK));
+        memcpy(row->output.dims, tensor_dims(output),
+               sizeof(int64_t) * (size_t)MIN((int)output->rank, (int)TENSOR_INLINE_RANK));
         row->output.size_bytes = (int64_t)tensor_size_bytes(output);
     }
 }

@@ -1,22 +1,27 @@
 /* Steps that a step wakes: a kernel puts into a queue what another step waits for.
  *
- * They do not run inside the waker, which would pay for their nodes and hold up its own. They begin on the waker's thread when its step
- * pauses, ends or moves; or on the pool, when before that the waker comes to something that takes long or its turn is checked. So a
- * pipeline of short steps costs no wake-up, one of long steps runs side by side, and wake-ups do not nest. */
+ * They do not run inside the waker, which would pay for their nodes and hold up its own. They
+ * begin on the waker's thread when its step pauses, ends or moves; or on the pool, when before
+ * that the waker comes to something that takes long or its turn is checked. So a pipeline of
+ * short steps costs no wake-up, one of long steps runs side by side, and wake-ups do not nest. */
 #include "common/base/clock.h"
 #include "worker/executor/executor_internal.h"
 
-/* So long woken steps run where their waker ran; the rest of them goes to the pool, behind others that wait there. */
+/* So long woken steps run where their waker ran; the rest of them goes to the pool, behind
+ * others that wait there. */
 enum { WOKEN_ON_LOOP_NS = 200000, WOKEN_ON_POOL_NS = 2000000 };
 
 static _Thread_local struct {
-    unsigned n_running; /* steps on this thread's stack; more than one: a function's in its caller's */
-    struct list woken;  /* struct step.woken_link */
+    /* steps on this thread's stack; more than one: a function's in its caller's */
+    unsigned n_running;
+    struct list woken; /* struct step.woken_link */
 } here;
 
 static bool has_woken(void) { return here.woken.next && !list_is_empty(&here.woken); }
 
-static struct step *next_woken(void) { return LIST_ENTRY(list_pop_front(&here.woken), struct step, woken_link); }
+static struct step *next_woken(void) {
+    return LIST_ENTRY(list_pop_front(&here.woken), struct step, woken_link);
+}
 
 static struct async_op *take_mail_of(struct step *step) {
     struct async_op *mail = step->mail;

@@ -23,7 +23,8 @@ static uint8_t *feed_types(const struct plan *plan) {
     uint8_t *types = xcalloc((size_t)plan->n_feeds + 1, 1);
     for (uint32_t i = 0; i < plan->n_nodes; i++)
         if (plan->nodes[i].kind == PLAN_FEED && plan->nodes[i].node->n_outputs > 0)
-            types[plan->nodes[i].aux] = (uint8_t)dtype_base((enum dtype)plan->nodes[i].node->out_types[0]);
+            types[plan->nodes[i].aux] =
+                (uint8_t)dtype_base((enum dtype)plan->nodes[i].node->out_types[0]);
     return types;
 }
 
@@ -31,11 +32,13 @@ static uint8_t *fetch_types(const struct plan *plan) {
     uint8_t *types = xcalloc((size_t)plan->n_fetches + 1, 1);
     for (uint32_t i = 0; i < plan->n_nodes; i++)
         if (plan->nodes[i].kind == PLAN_FETCH && plan->nodes[i].node->n_data > 0)
-            types[plan->nodes[i].aux] = (uint8_t)dtype_base((enum dtype)plan->nodes[i].node->in_types[0]);
+            types[plan->nodes[i].aux] =
+                (uint8_t)dtype_base((enum dtype)plan->nodes[i].node->in_types[0]);
     return types;
 }
 
-static struct status *build_row(struct function_table *table, const struct function_source *source, struct function_row *row) {
+static struct status *build_row(struct function_table *table, const struct function_source *source,
+                                struct function_row *row) {
     struct graph graph;
     struct graph_limits limits;
     struct plan_options options = table->options;
@@ -81,9 +84,12 @@ void function_table_unref(struct function_table *table) {
         table_free(table);
 }
 
-int function_table_n_functions(const struct function_table *table) { return table ? table->n_rows : 0; }
+int function_table_n_functions(const struct function_table *table) {
+    return table ? table->n_rows : 0;
+}
 
-struct status *function_table_new(const struct plan_options *options, const struct function_source *sources, int n_sources,
+struct status *function_table_new(const struct plan_options *options,
+                                  const struct function_source *sources, int n_sources,
                                   struct function_table **ret) {
     struct function_table *table = xcalloc(1, sizeof(*table));
     struct status *st = NULL;
@@ -101,7 +107,8 @@ struct status *function_table_new(const struct plan_options *options, const stru
     }
     for (int i = 0; i < n_sources && !st && table->has_state; i++) { /* to be made again */
         struct span graphdef = sources[i].graphdef;
-        table->rows[i].graphdef = (struct span){arena_memdup(&table->arena, graphdef.data, graphdef.len), graphdef.len};
+        table->rows[i].graphdef =
+            (struct span){arena_memdup(&table->arena, graphdef.data, graphdef.len), graphdef.len};
     }
     if (st)
         function_table_unref(table);
@@ -126,7 +133,8 @@ static void bound_free(struct object *object) {
 
 static const struct object_type function_type = {.name = "function", .free = bound_free};
 
-static struct function *bind_row(struct function_table *table, const struct function_row *row, const struct bound_function *as) {
+static struct function *bind_row(struct function_table *table, const struct function_row *row,
+                                 const struct bound_function *as) {
     struct bound_function *bound = xcalloc(1, sizeof(*bound));
     *bound = *as;
     object_init(&bound->base.object, &function_type);
@@ -195,7 +203,8 @@ static void scope_free(struct object *object) {
 
 static const struct object_type scope_type = {.name = "function scope", .free = scope_free};
 
-static struct status *make_again(struct scope *scope, struct function_table *from, struct function_table **ret) {
+static struct status *make_again(struct scope *scope, struct function_table *from,
+                                 struct function_table **ret) {
     for (int i = 0; i < scope->n_tables; i++)
         if (scope->tables[i].from == from) {
             *ret = scope->tables[i].to;
@@ -203,19 +212,22 @@ static struct status *make_again(struct scope *scope, struct function_table *fro
         }
     struct function_source *sources = xcalloc((size_t)from->n_rows + 1, sizeof(*sources));
     for (int i = 0; i < from->n_rows; i++)
-        sources[i] = (struct function_source){from->rows[i].key, from->rows[i].name, from->rows[i].graphdef};
+        sources[i] =
+            (struct function_source){from->rows[i].key, from->rows[i].name, from->rows[i].graphdef};
     struct function_table *made = NULL;
     struct status *st = function_table_new(&from->options, sources, from->n_rows, &made);
     free(sources);
     TRY(st);
     made->is_fresh = true;
-    scope->tables = xreallocarray(scope->tables, (size_t)scope->n_tables + 1, sizeof(*scope->tables));
+    scope->tables =
+        xreallocarray(scope->tables, (size_t)scope->n_tables + 1, sizeof(*scope->tables));
     scope->tables[scope->n_tables++] = (struct scope_table){function_table_ref(from), made};
     *ret = made;
     return NULL;
 }
 
-struct status *function_fresh(struct function *function, struct object **scope, struct function **ret) {
+struct status *function_fresh(struct function *function, struct object **scope,
+                              struct function **ret) {
     struct bound_function *bound = CONTAINER_OF(function, struct bound_function, base);
     struct function_table *table = NULL;
     if (!bound->table->has_state || bound->table->is_fresh) {

@@ -1,6 +1,7 @@
 /* Calls of functions: worker/executor/function.h.
  *
- * The caller's thread and the one on which the step ends may be two. Whoever comes second by `phase` knows that the other is through:
+ * The caller's thread and the one on which the step ends may be two. Whoever comes second by
+ * `phase` knows that the other is through:
  *
  *   function_call ─ executor_start ─ RETURNED ──┐ second: KERNEL_DONE
  *   on_done ──────────────────────── ENDED ─────┘ second: call->on_done */
@@ -68,14 +69,17 @@ static void on_done(struct step_run *step_run, struct status *status_take) {
 static struct status *check_args(const struct function_call *call) {
     const struct function *function = call->function;
     if (call->n_args < function->n_args)
-        return status_invalid("Function %s takes %d arguments, %d are given", function->name, function->n_args, call->n_args);
+        return status_invalid("Function %s takes %d arguments, %d are given", function->name,
+                              function->n_args, call->n_args);
     for (int i = 0; i < function->n_args; i++) {
         const struct tensor *arg = &call->args[i];
-        if (function->arg_types[i] == DT_INVALID || (tensor_has_value(arg) && arg->dtype == function->arg_types[i]))
+        if (function->arg_types[i] == DT_INVALID ||
+            (tensor_has_value(arg) && arg->dtype == function->arg_types[i]))
             continue;
-        return status_invalid("Argument %d of function %s is %s, which should be %s", i, function->name,
-                              tensor_has_value(arg) ? dtype_name((enum dtype)arg->dtype) : "a reference or nothing",
-                              dtype_name((enum dtype)function->arg_types[i]));
+        return status_invalid(
+            "Argument %d of function %s is %s, which should be %s", i, function->name,
+            tensor_has_value(arg) ? dtype_name((enum dtype)arg->dtype) : "a reference or nothing",
+            dtype_name((enum dtype)function->arg_types[i]));
     }
     return NULL;
 }
@@ -108,7 +112,10 @@ enum kernel_result function_call(struct function_call *call) {
     run->run.depth = bound->depth;
     run->run.on_done = on_done;
     executor_start(&run->run);
-    return atomic_exchange_explicit(&run->phase, PHASE_RETURNED, memory_order_acq_rel) == PHASE_ENDED ? KERNEL_DONE : KERNEL_PENDING;
+    return atomic_exchange_explicit(&run->phase, PHASE_RETURNED, memory_order_acq_rel) ==
+                   PHASE_ENDED
+               ? KERNEL_DONE
+               : KERNEL_PENDING;
 }
 
 void function_cancel(struct function_call *call, struct status *why) {

@@ -62,20 +62,24 @@ struct builder {
     struct plan_frame_map frames;
     uint32_t *index_of; /* by node id: position in plan->nodes */
     bool *is_reference; /* by node id: its values may be references that are read late */
-    bool *is_shared;    /* by node id: its outputs belong into memory that peers can map; NULL: none do */
+    /* by node id: its outputs belong into memory that peers can map; NULL: none do */
+    bool *is_shared;
     struct graph_consumers consumers;
-    const struct kernel_instance *plain[MAX_PLAIN_STATES]; /* one of each state that instances may share */
+    /* one of each state that instances may share */
+    const struct kernel_instance *plain[MAX_PLAIN_STATES];
     int n_plain;
 };
 
-/* A session may ask for more CPU devices than the task was started with: they share the first one's memory, under names of their own. */
+/* A session may ask for more CPU devices than the task was started with: they share the first
+ * one's memory, under names of their own. */
 static const struct device *device_of(const struct builder *b, const struct node *node) {
     struct device_name name;
     for (int i = 0; i < b->options->n_devices; i++)
         if (strcmp(b->options->devices[i].full_name, node->device) == 0)
             return &b->options->devices[i];
     struct status *st = device_name_parse(span_of(node->device), &name);
-    bool is_cpu = !st && strcmp(name.type, "CPU") == 0 && name.id >= 0 && name.id < PLAN_MAX_CPU_DEVICES;
+    bool is_cpu =
+        !st && strcmp(name.type, "CPU") == 0 && name.id >= 0 && name.id < PLAN_MAX_CPU_DEVICES;
     status_unref(st);
     for (int i = 0; i < b->options->n_devices && is_cpu; i++) {
         const struct device *device = &b->options->devices[i];
@@ -102,22 +106,25 @@ static void build_frames(struct builder *b) {
     }
 }
 
-/* The master says a shape only where the value is certain to come. A hint, so what makes no sense counts for nothing. */
+/* The master says a shape only where the value is certain to come. A hint, so what makes no
+ * sense counts for nothing. */
 static void build_slot(struct builder *b, const struct node *node, struct plan_channel *channel) {
     const struct attr_value *attr = node_attr(node, "_shape");
     int64_t n, size_bytes;
-    if (!attr || attr->type != ATTR_SHAPE || !shape_is_full(attr->shape) || b->frames.frame_of[node->id] != 0 ||
-        !dtype_in(channel->dtype, DTYPES_PLAIN))
+    if (!attr || attr->type != ATTR_SHAPE || !shape_is_full(attr->shape) ||
+        b->frames.frame_of[node->id] != 0 || !dtype_in(channel->dtype, DTYPES_PLAIN))
         return;
     struct status *st = shape_n_elements(attr->shape, &n);
-    if (!st && !mul_overflows_i64(n, (int64_t)dtype_size(channel->dtype), &size_bytes) && size_bytes > RENDEZVOUS_PUSH_LIMIT_BYTES) {
+    if (!st && !mul_overflows_i64(n, (int64_t)dtype_size(channel->dtype), &size_bytes) &&
+        size_bytes > RENDEZVOUS_PUSH_LIMIT_BYTES) {
         channel->shape = shape_dup(attr->shape, &b->plan->graph.arena);
         channel->slot_bytes = (size_t)size_bytes;
     }
     status_unref(st);
 }
 
-static struct status *build_channel(struct builder *b, const struct node *node, bool is_send, uint32_t *ret_index) {
+static struct status *build_channel(struct builder *b, const struct node *node, bool is_send,
+                                    uint32_t *ret_index) {
     struct plan *plan = b->plan;
     struct plan_channel *channel = &plan->channels[plan->n_channels];
     struct span src, dst, tensor_name;
@@ -162,17 +169,20 @@ static int32_t cheap_elements(const struct kernel_instance *instance) {
         return INT32_MAX;
     if (def->flags & KERNEL_EXPENSIVE)
         return -1;
-    float cheap = KERNEL_CHEAP_NS / (def->cost_ns_per_element > 0 ? def->cost_ns_per_element : 0.5f);
+    float cheap =
+        KERNEL_CHEAP_NS / (def->cost_ns_per_element > 0 ? def->cost_ns_per_element : 0.5f);
     if (instance->work) /* two inputs of so many may make a square of it */
         return MIN((int32_t)instance->work->from, (int32_t)sqrtf(cheap));
     return (int32_t)cheap;
 }
 
-/* A thousand additions read one state, which stays in the cache, instead of a thousand equal ones. */
+/* A thousand additions read one state, which stays in the cache, instead of a thousand equal
+ * ones. */
 static void share_plain_state(struct builder *b, struct kernel_instance *instance) {
     for (int i = 0; i < b->n_plain; i++) {
         const struct kernel_instance *first = b->plain[i];
-        if (first->def != instance->def || memcmp(first->state, instance->state, instance->plain_state_bytes) != 0)
+        if (first->def != instance->def ||
+            memcmp(first->state, instance->state, instance->plain_state_bytes) != 0)
             continue;
         free(instance->state);
         instance->state = first->state;
@@ -183,15 +193,18 @@ static void share_plain_state(struct builder *b, struct kernel_instance *instanc
         b->plain[b->n_plain++] = instance;
 }
 
-static struct status *build_kernel(struct builder *b, const struct node *node, struct plan_node *out) {
+static struct status *build_kernel(struct builder *b, const struct node *node,
+                                   struct plan_node *out) {
     struct plan *plan = b->plan;
     const struct device *device = device_of(b, node);
     if (!device)
-        return status_invalid("{{node %s}} is placed on '%s', which is not a device of this task", node->name, node->device);
+        return status_invalid("{{node %s}} is placed on '%s', which is not a device of this task",
+                              node->name, node->device);
     struct kernel_instance *instance = &plan->instances[plan->n_instances];
     bool is_shared = b->is_shared && b->is_shared[node->id] && device->shared_allocator;
     struct allocator *allocator = is_shared ? device->shared_allocator : device->allocator;
-    TRY(kernel_instance_init(instance, node, device->type, node->device, allocator, b->options->host));
+    TRY(kernel_instance_init(instance, node, device->type, node->device, allocator,
+                             b->options->host));
     plan->n_instances++;
     if (instance->plain_state_bytes > 0)
         share_plain_state(b, instance);
@@ -205,24 +218,30 @@ static struct status *build_kernel(struct builder *b, const struct node *node, s
 }
 
 /* A large one that other tasks get lies where they can see it. */
-static struct status *build_constant(struct builder *b, const struct node *node, const struct tensor *value) {
+static struct status *build_constant(struct builder *b, const struct node *node,
+                                     const struct tensor *value) {
     struct tensor *to = &b->plan->constants[b->plan->n_constants];
-    const struct device *device = b->is_shared && b->is_shared[node->id] ? device_of(b, node) : NULL;
-    if (device && device->shared_allocator && value->storage == TENSOR_BUFFER && !allocator_likes(device->shared_allocator, value->buffer))
+    const struct device *device =
+        b->is_shared && b->is_shared[node->id] ? device_of(b, node) : NULL;
+    if (device && device->shared_allocator && value->storage == TENSOR_BUFFER &&
+        !allocator_likes(device->shared_allocator, value->buffer))
         return tensor_clone(device->shared_allocator, value, to);
     tensor_copy(to, value);
     return NULL;
 }
 
-static struct status *build_special(struct builder *b, const struct node *node, struct plan_node *out) {
+static struct status *build_special(struct builder *b, const struct node *node,
+                                    struct plan_node *out) {
     struct plan *plan = b->plan;
     const struct tensor *value;
     switch (out->kind) {
     case PLAN_CONST:
         TRY(node_get_tensor(node, "value", &value));
         if (value->dtype != node->out_types[0]) /* kernels that consume it trust its type */
-            return status_invalid("Inconsistent values for attr 'dtype' %s vs. %s of the value\n\t [[{{node %s}}]]",
-                                  dtype_name((enum dtype)node->out_types[0]), dtype_name((enum dtype)value->dtype), node->name);
+            return status_invalid(
+                "Inconsistent values for attr 'dtype' %s vs. %s of the value\n\t [[{{node %s}}]]",
+                dtype_name((enum dtype)node->out_types[0]), dtype_name((enum dtype)value->dtype),
+                node->name);
         TRY(build_constant(b, node, value));
         out->aux = plan->n_constants++;
         return NULL;
@@ -259,8 +278,8 @@ static struct status *build_node(struct builder *b, const struct node *node, uin
     struct plan_frame *frame = &plan->frames[b->frames.frame_of[node->id]];
     const struct plan_op *op = plan_op_find(node->op_name);
     if (node->n_data > UINT16_MAX || node->n_outputs > UINT16_MAX)
-        return status_invalid("{{node %s}} has %d inputs and %d outputs; at most %d are supported", node->name, node->n_data,
-                              node->n_outputs, UINT16_MAX);
+        return status_invalid("{{node %s}} has %d inputs and %d outputs; at most %d are supported",
+                              node->name, node->n_data, node->n_outputs, UINT16_MAX);
     out->node = node;
     out->frame = (uint16_t)b->frames.frame_of[node->id];
     out->n_inputs = (uint16_t)node->n_data;
@@ -280,10 +299,11 @@ static struct status *build_node(struct builder *b, const struct node *node, uin
     return build_special(b, node, out);
 }
 
-/* Is the value there when the step begins, and never dead? What takes dead inputs looks at them as they come. */
+/* Is the value there when the step begins, and never dead? What takes dead inputs looks at them
+ * as they come. */
 static bool settles(const struct plan_node *src, const struct plan_node *dst) {
-    return (src->kind == PLAN_CONST || src->kind == PLAN_FEED) && src->node->n_inputs == 0 && src->frame == 0 && dst->frame == 0 &&
-           !(dst->flags & PLAN_TAKES_DEAD);
+    return (src->kind == PLAN_CONST || src->kind == PLAN_FEED) && src->node->n_inputs == 0 &&
+           src->frame == 0 && dst->frame == 0 && !(dst->flags & PLAN_TAKES_DEAD);
 }
 
 static void build_settled(struct builder *b) {
@@ -295,7 +315,8 @@ static void build_settled(struct builder *b) {
         for (uint16_t k = 0; k < dst->n_inputs; k++) {
             const struct plan_node *src = &plan->nodes[b->index_of[dst->node->inputs[k].src->id]];
             if (settles(src, dst))
-                plan->settled[plan->n_settled++] = (struct plan_settled){k, src->kind == PLAN_FEED, src->aux};
+                plan->settled[plan->n_settled++] =
+                    (struct plan_settled){k, src->kind == PLAN_FEED, src->aux};
         }
         dst->n_settled = (uint16_t)(plan->n_settled - dst->first_settled);
     }
@@ -309,7 +330,8 @@ static void build_initial_states(struct plan *plan) {
         const struct plan_node *node = &plan->nodes[i];
         int n_control = node->node->n_inputs - node->node->n_data;
         struct node_state *state = &plan->frames[node->frame].initial[node->state];
-        state->pending = node->kind == PLAN_MERGE ? 1 + 2 * n_control : node->node->n_inputs - node->n_settled;
+        state->pending =
+            node->kind == PLAN_MERGE ? 1 + 2 * n_control : node->node->n_inputs - node->n_settled;
     }
     for (uint32_t i = 0; i < plan->n_nodes; i++)
         for (uint32_t k = 0; k < plan->nodes[i].n_settled; k++) {
@@ -325,7 +347,8 @@ static void build_initial_states(struct plan *plan) {
 
 static int edge_order(const void *a, const void *b) {
     const struct plan_edge *x = a, *y = b;
-    int x_class = x->flags & (EDGE_CONTROL | EDGE_SETTLED), y_class = y->flags & (EDGE_CONTROL | EDGE_SETTLED);
+    int x_class = x->flags & (EDGE_CONTROL | EDGE_SETTLED),
+        y_class = y->flags & (EDGE_CONTROL | EDGE_SETTLED);
     if (x_class != y_class)
         return x_class - y_class;
     if (x->output != y->output)
@@ -341,13 +364,16 @@ static void build_edges(struct builder *b) {
     for (uint32_t i = 0; i < plan->n_nodes; i++) {
         struct plan_node *node = &plan->nodes[i];
         node->first_edge = n_edges;
-        for (int k = consumers->first[node->node->id]; k < consumers->first[node->node->id + 1]; k++) {
+        for (int k = consumers->first[node->node->id]; k < consumers->first[node->node->id + 1];
+             k++) {
             const struct node_output_edge *from = &consumers->edges[k];
             const struct plan_node *dst = &plan->nodes[b->index_of[from->dst->id]];
             struct plan_edge *edge = &plan->edges[n_edges++];
             edge->dst = b->index_of[from->dst->id];
             edge->state = dst->state;
-            edge->flags = dst->kind != PLAN_MERGE ? 0 : node->kind == PLAN_ENTER ? EDGE_TO_MERGE | EDGE_FROM_ENTER : EDGE_TO_MERGE;
+            edge->flags = dst->kind != PLAN_MERGE    ? 0
+                          : node->kind == PLAN_ENTER ? EDGE_TO_MERGE | EDGE_FROM_ENTER
+                                                     : EDGE_TO_MERGE;
             if (from->index == CONTROL_EDGE) {
                 edge->flags |= EDGE_CONTROL;
             } else {
@@ -359,18 +385,22 @@ static void build_edges(struct builder *b) {
         }
         struct plan_edge *edges = &plan->edges[node->first_edge];
         qsort(edges, n_edges - node->first_edge, sizeof *edges, edge_order);
-        while (node->first_edge + node->n_edges < n_edges && !(edges[node->n_edges].flags & EDGE_SETTLED))
+        while (node->first_edge + node->n_edges < n_edges &&
+               !(edges[node->n_edges].flags & EDGE_SETTLED))
             node->n_edges++;
         for (uint32_t k = 0; k < node->n_edges; k++)
             if (!(edges[k].flags & EDGE_CONTROL) &&
-                (k + 1 == node->n_edges || (edges[k + 1].flags & EDGE_CONTROL) || edges[k + 1].output != edges[k].output))
+                (k + 1 == node->n_edges || (edges[k + 1].flags & EDGE_CONTROL) ||
+                 edges[k + 1].output != edges[k].output))
                 edges[k].flags |= EDGE_MOVE;
-        if (node->kind == PLAN_KERNEL && node->n_outputs == 1 && node->n_edges == 1 && edges[0].flags == EDGE_MOVE)
+        if (node->kind == PLAN_KERNEL && node->n_outputs == 1 && node->n_edges == 1 &&
+            edges[0].flags == EDGE_MOVE)
             node->flags |= PLAN_DIRECT;
     }
 }
 
-/* Roots: nodes that wait for nothing. The ready stack is last in, first out, so what should start first comes last: the Recvs. */
+/* Roots: nodes that wait for nothing. The ready stack is last in, first out, so what should
+ * start first comes last: the Recvs. */
 static void build_roots(struct plan *plan) {
     plan->roots = xcalloc(plan->n_nodes + 1, sizeof *plan->roots);
     for (int pass = 0; pass < 2; pass++)
@@ -388,7 +418,8 @@ static struct status *build(struct builder *b) {
     TRY(graph_topological_order(graph, &b->order));
     TRY(plan_find_frames(graph, &b->frames));
     if (b->frames.n_frames > UINT16_MAX)
-        return status_invalid("the graph has %d loop frames; at most %d are supported", b->frames.n_frames, UINT16_MAX);
+        return status_invalid("the graph has %d loop frames; at most %d are supported",
+                              b->frames.n_frames, UINT16_MAX);
     build_frames(b);
     plan->n_nodes = (uint32_t)graph->n_live;
     size_t n = plan->n_nodes + 1;
@@ -413,19 +444,23 @@ static struct status *build(struct builder *b) {
     build_settled(b);
     build_initial_states(plan);
     build_edges(b);
-    plan->nodes[plan->n_nodes].first_edge = (uint32_t)b->consumers.first[graph->n_nodes]; /* where the last node's edges end */
+    /* where the last node's edges end */
+    plan->nodes[plan->n_nodes].first_edge = (uint32_t)b->consumers.first[graph->n_nodes];
     build_roots(plan);
     return NULL;
 }
 
-struct status *plan_new(struct graph *graph_take, const struct plan_options *options, struct plan **ret_plan) {
+struct status *plan_new(struct graph *graph_take, const struct plan_options *options,
+                        struct plan **ret_plan) {
     struct plan *plan = xcalloc(1, sizeof *plan);
     struct builder b = {.plan = plan, .options = options};
     atomic_init(&plan->n_refs, 1);
     pthread_mutex_init(&plan->lock, NULL);
     plan->session_state = options->session_state ? session_state_ref(options->session_state) : NULL;
     plan->is_function = options->is_function;
-    plan->functions = options->functions && !plan->is_function ? function_table_ref(options->functions) : options->functions;
+    plan->functions = options->functions && !plan->is_function
+                          ? function_table_ref(options->functions)
+                          : options->functions;
     plan->graph = *graph_take;
     graph_init(graph_take);
     struct status *st = build(&b);

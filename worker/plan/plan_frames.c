@@ -1,7 +1,8 @@
 /* Which frame each node of a partition runs in [CF 4.1].
  *
- * A node runs in the frame that its inputs' values live in. Enter runs in its parent's frame and puts its value into the child; Exit runs
- * in the child and puts its value into the parent. So one walk in topological order (the back edges of NextIteration left out) settles all.
+ * A node runs in the frame that its inputs' values live in. Enter runs in its parent's frame and
+ * puts its value into the child; Exit runs in the child and puts its value into the parent. So
+ * one walk in topological order (the back edges of NextIteration left out) settles all.
  */
 #include "worker/plan/plan.h"
 
@@ -17,14 +18,21 @@ struct frame_finder {
     struct u64map by_key;        /* by the first frame of its name, and its parent */
 };
 
-static bool is_enter(const struct node *node) { return node_is_op(node, "Enter") || node_is_op(node, "RefEnter"); }
-static bool is_exit(const struct node *node) { return node_is_op(node, "Exit") || node_is_op(node, "RefExit"); }
-static bool is_next_iteration(const struct node *node) { return node_is_op(node, "NextIteration") || node_is_op(node, "RefNextIteration"); }
+static bool is_enter(const struct node *node) {
+    return node_is_op(node, "Enter") || node_is_op(node, "RefEnter");
+}
+static bool is_exit(const struct node *node) {
+    return node_is_op(node, "Exit") || node_is_op(node, "RefExit");
+}
+static bool is_next_iteration(const struct node *node) {
+    return node_is_op(node, "NextIteration") || node_is_op(node, "RefNextIteration");
+}
 
 static void *from_number(int frame) { return (void *)(uintptr_t)((unsigned)frame + 1); }
 static int to_number(const void *value) { return value ? (int)((uintptr_t)value - 1) : -1; }
 
-static int frame_add(struct frame_finder *finder, const char *name, int parent, int parallel_iterations) {
+static int frame_add(struct frame_finder *finder, const char *name, int parent,
+                     int parallel_iterations) {
     struct plan_frame_map *map = finder->map;
     if (map->n_frames == finder->capacity) {
         finder->capacity = MAX(4, finder->capacity * 2);
@@ -34,10 +42,13 @@ static int frame_add(struct frame_finder *finder, const char *name, int parent, 
     return map->n_frames++;
 }
 
-static uint64_t frame_key(int first_of_name, int parent) { return (uint64_t)first_of_name << 32 | (uint32_t)parent; }
+static uint64_t frame_key(int first_of_name, int parent) {
+    return (uint64_t)first_of_name << 32 | (uint32_t)parent;
+}
 
 /* The child of `parent` with the name; made when it is not there. */
-static int frame_find_or_add(struct frame_finder *finder, struct span name, int parent, int parallel_iterations) {
+static int frame_find_or_add(struct frame_finder *finder, struct span name, int parent,
+                             int parallel_iterations) {
     int first = to_number(strmap_get_span(&finder->first_of_name, name));
     int frame = first < 0 ? -1 : to_number(u64map_get(&finder->by_key, frame_key(first, parent)));
     if (frame >= 0)
@@ -52,7 +63,8 @@ static int frame_find_or_add(struct frame_finder *finder, struct span name, int 
     return frame;
 }
 
-static struct status *child_frame(struct frame_finder *finder, const struct node *enter, int parent, int *ret_frame) {
+static struct status *child_frame(struct frame_finder *finder, const struct node *enter, int parent,
+                                  int *ret_frame) {
     struct span name;
     int64_t parallel = 10;
     TRY(node_get_s(enter, "frame_name", &name));
@@ -62,7 +74,8 @@ static struct status *child_frame(struct frame_finder *finder, const struct node
     if (memchr(name.data, '\0', name.len))
         return status_invalid("frame_name of {{node %s}} has a NUL byte", enter->name);
     if (parallel < 1)
-        return status_invalid("parallel_iterations of {{node %s}} must be positive, is %lld", enter->name, (long long)parallel);
+        return status_invalid("parallel_iterations of {{node %s}} must be positive, is %lld",
+                              enter->name, (long long)parallel);
     *ret_frame = frame_find_or_add(finder, name, parent, (int)MIN(parallel, 1 << 16));
     return NULL;
 }
@@ -76,17 +89,19 @@ static struct status *settle(struct frame_finder *finder, const struct node *nod
             continue;
         int in = finder->map->output_frame_of[src->id];
         if (frame >= 0 && in != frame)
-            return status_invalid(
-                "{{node %s}} has inputs from different frames. The input {{node %s}} is in frame '%s'. The input {{node %s}} is "
-                "in frame '%s'.",
-                node->name, from->name, finder->map->frames[frame].name, src->name, finder->map->frames[in].name);
+            return status_invalid("{{node %s}} has inputs from different frames. The input {{node "
+                                  "%s}} is in frame '%s'. The input {{node %s}} is "
+                                  "in frame '%s'.",
+                                  node->name, from->name, finder->map->frames[frame].name,
+                                  src->name, finder->map->frames[in].name);
         frame = in;
         from = src;
     }
     frame = frame < 0 ? 0 : frame;
     finder->map->frame_of[node->id] = finder->map->output_frame_of[node->id] = frame;
     if (is_next_iteration(node) && frame == 0)
-        return status_invalid("{{node %s}} is a NextIteration outside of any loop frame", node->name);
+        return status_invalid("{{node %s}} is a NextIteration outside of any loop frame",
+                              node->name);
     if (is_enter(node))
         return child_frame(finder, node, frame, &finder->map->output_frame_of[node->id]);
     if (is_exit(node)) {
@@ -102,7 +117,9 @@ static struct status *check_back_edges(const struct plan_frame_map *map, const s
     for (int k = 0; k < node->n_inputs; k++) {
         const struct node *src = node->inputs[k].src;
         if (is_next_iteration(src) && map->output_frame_of[src->id] != map->frame_of[node->id])
-            return status_invalid("{{node %s}} takes the next iteration of another frame from {{node %s}}", node->name, src->name);
+            return status_invalid(
+                "{{node %s}} takes the next iteration of another frame from {{node %s}}",
+                node->name, src->name);
     }
     return NULL;
 }

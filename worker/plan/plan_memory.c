@@ -1,5 +1,6 @@
-/* Which nodes' outputs belong into memory that other tasks of the host can map: what a Send takes, and what a variable will hold, since
- * that is what others pull. Such memory is dearer to touch first (common/tensor/buffer.h), so nothing else lies there. */
+/* Which nodes' outputs belong into memory that other tasks of the host can map: what a Send
+ * takes, and what a variable will hold, since that is what others pull. Such memory is dearer to
+ * touch first (common/tensor/buffer.h), so nothing else lies there. */
 #include <stdlib.h>
 
 #include "common/graph/graph.h"
@@ -17,16 +18,18 @@ static void push(struct marking *marking, const struct node *node) {
     marking->is_shared[node->id] = true;
     if (marking->n == marking->capacity) {
         marking->capacity = marking->capacity ? marking->capacity * 2 : 64;
-        marking->stack = xreallocarray(marking->stack, (size_t)marking->capacity, sizeof(struct node *));
+        marking->stack =
+            xreallocarray(marking->stack, (size_t)marking->capacity, sizeof(struct node *));
     }
     marking->stack[marking->n++] = node;
 }
 
 /* Hands its input on as it is. */
 static bool passes_on(const struct node *node) {
-    static const char *const ops[] = {"Identity", "IdentityN", "Snapshot",   "StopGradient", "PreventGradient", "CheckNumerics",
-                                      "Reshape",  "Squeeze",   "ExpandDims", "Switch",       "RefSwitch",       "Merge",
-                                      "RefMerge", "Enter",     "Exit",       "NextIteration"};
+    static const char *const ops[] = {
+        "Identity", "IdentityN", "Snapshot",   "StopGradient", "PreventGradient", "CheckNumerics",
+        "Reshape",  "Squeeze",   "ExpandDims", "Switch",       "RefSwitch",       "Merge",
+        "RefMerge", "Enter",     "Exit",       "NextIteration"};
     for (size_t i = 0; i < ARRAY_LEN(ops); i++)
         if (node_is_op(node, ops[i]))
             return true;
@@ -43,11 +46,13 @@ static bool has_state_input(const struct node *node) {
 /* Makes a new value of a variable out of place where it has to. */
 static bool changes_variable(const struct node *node) {
     const char *op = node->op_name;
-    return has_state_input(node) && (strstr(op, "Assign") || strstr(op, "Apply") || strstr(op, "Scatter"));
+    return has_state_input(node) &&
+           (strstr(op, "Assign") || strstr(op, "Apply") || strstr(op, "Scatter"));
 }
 
 static bool replaces_variable(const struct node *node) {
-    return has_state_input(node) && (node_is_op(node, "Assign") || node_is_op(node, "AssignVariableOp"));
+    return has_state_input(node) &&
+           (node_is_op(node, "Assign") || node_is_op(node, "AssignVariableOp"));
 }
 
 static void mark_inputs(struct marking *marking, const struct node *node) {

@@ -33,7 +33,8 @@ struct build {
     void *arg;
 };
 
-struct graph_cache *graph_cache_new(struct loop *loop, struct pool *pool, const struct plan_options *options) {
+struct graph_cache *graph_cache_new(struct loop *loop, struct pool *pool,
+                                    const struct plan_options *options) {
     struct graph_cache *cache = xcalloc(1, sizeof(*cache));
     cache->loop = loop;
     cache->pool = pool;
@@ -64,7 +65,8 @@ void graph_entry_unref(struct graph_entry *entry) {
     free(entry);
 }
 
-static struct cached_session *session_enter(struct graph_cache *cache, uint64_t master_incarnation, const char *handle, bool is_isolated) {
+static struct cached_session *session_enter(struct graph_cache *cache, uint64_t master_incarnation,
+                                            const char *handle, bool is_isolated) {
     struct cached_session *session = strmap_get(&cache->sessions, handle);
     if (!session) {
         size_t size = strlen(handle) + 1;
@@ -107,7 +109,8 @@ static void session_close(struct graph_cache *cache, struct cached_session *sess
     session_unref(cache, session);
 }
 
-void graph_cache_close_session(struct graph_cache *cache, uint64_t master_incarnation, struct span handle) {
+void graph_cache_close_session(struct graph_cache *cache, uint64_t master_incarnation,
+                               struct span handle) {
     struct cached_session *session = strmap_get_span(&cache->sessions, handle);
     if (session && session->master_incarnation == master_incarnation)
         session_close(cache, session);
@@ -123,7 +126,8 @@ static void close_sessions(struct graph_cache *cache, const uint64_t *master_inc
         found = NULL;
         while (!found && strmap_next(&cache->sessions, &cursor, &key, &value)) {
             struct cached_session *session = value;
-            if (session->is_open && !session->is_kept && (!master_incarnation || session->master_incarnation == *master_incarnation))
+            if (session->is_open && !session->is_kept &&
+                (!master_incarnation || session->master_incarnation == *master_incarnation))
                 found = session;
         }
         if (found)
@@ -157,8 +161,8 @@ void graph_cache_remove_master(struct graph_cache *cache, uint64_t master_incarn
     close_sessions(cache, &master_incarnation);
 }
 
-static void mark_kept(struct graph_cache *cache, const uint64_t *graphs, size_t n_graphs, char *const *sessions, size_t n_sessions,
-                      bool is_kept) {
+static void mark_kept(struct graph_cache *cache, const uint64_t *graphs, size_t n_graphs,
+                      char *const *sessions, size_t n_sessions, bool is_kept) {
     for (size_t i = 0; i < n_graphs; i++) {
         struct graph_entry *entry = graph_cache_find(cache, graphs[i]);
         if (entry)
@@ -171,8 +175,9 @@ static void mark_kept(struct graph_cache *cache, const uint64_t *graphs, size_t 
     }
 }
 
-void graph_cache_keep(struct graph_cache *cache, uint64_t master_incarnation, const uint64_t *graphs, size_t n_graphs,
-                      char *const *sessions, size_t n_sessions) {
+void graph_cache_keep(struct graph_cache *cache, uint64_t master_incarnation,
+                      const uint64_t *graphs, size_t n_graphs, char *const *sessions,
+                      size_t n_sessions) {
     mark_kept(cache, graphs, n_graphs, sessions, n_sessions, true);
     LIST_FOR_EACH_SAFE (link, next, &cache->graphs) {
         struct graph_entry *entry = LIST_ENTRY(link, struct graph_entry, link);
@@ -215,7 +220,8 @@ static void note_feed_types(struct graph_entry *entry) {
     for (uint32_t i = 0; i < plan->n_nodes; i++) {
         const struct plan_node *node = &plan->nodes[i];
         if (node->kind == PLAN_FEED && node->aux < plan->n_feeds && node->node->n_outputs > 0)
-            entry->feed_types[node->aux] = (uint8_t)dtype_base((enum dtype)node->node->out_types[0]);
+            entry->feed_types[node->aux] =
+                (uint8_t)dtype_base((enum dtype)node->node->out_types[0]);
     }
 }
 
@@ -240,7 +246,8 @@ static void build_plan(struct build *build) {
     int64_t start_ns = clock_now_ns();
     struct plan_options options = build->cache->options;
     if (build->n_functions > 0)
-        build->status = function_table_new(&options, build->functions, build->n_functions, &options.functions);
+        build->status =
+            function_table_new(&options, build->functions, build->n_functions, &options.functions);
     if (!build->status)
         build->status = build_partition(build, &options);
     function_table_unref(options.functions); /* the plan has its own */
@@ -255,7 +262,8 @@ static void build_finish(struct build *build) {
     if (!build->status && cache->is_freed)
         build->status = status_new(STATUS_CANCELLED, "the worker is stopping");
     if (!build->status && cache->by_handle.n_entries >= GRAPH_CACHE_MAX_GRAPHS)
-        build->status = status_exhausted("%d graphs are registered already", GRAPH_CACHE_MAX_GRAPHS);
+        build->status =
+            status_exhausted("%d graphs are registered already", GRAPH_CACHE_MAX_GRAPHS);
     if (build->status) {
         session_leave(cache, entry);
         graph_entry_unref(entry);
@@ -272,7 +280,9 @@ static void build_finish(struct build *build) {
     free_when_done(cache);
 }
 
-static void finish_on_loop(struct loop_task *task) { build_finish(CONTAINER_OF(task, struct build, loop_task)); }
+static void finish_on_loop(struct loop_task *task) {
+    build_finish(CONTAINER_OF(task, struct build, loop_task));
+}
 
 static void build_on_pool(struct pool_task *task) {
     struct build *build = CONTAINER_OF(task, struct build, pool_task);
@@ -283,20 +293,24 @@ static void build_on_pool(struct pool_task *task) {
 static void keep_functions(struct build *build, const struct graph_registration *registration) {
     arena_init(&build->arena);
     build->n_functions = registration->n_functions;
-    build->functions = arena_array(&build->arena, struct function_source, registration->n_functions + 1);
+    build->functions =
+        arena_array(&build->arena, struct function_source, registration->n_functions + 1);
     for (int i = 0; i < registration->n_functions; i++) {
         const struct function_source *from = &registration->functions[i];
         build->functions[i] =
-            (struct function_source){arena_strdup(&build->arena, from->key), arena_strdup(&build->arena, from->name), from->graphdef};
+            (struct function_source){arena_strdup(&build->arena, from->key),
+                                     arena_strdup(&build->arena, from->name), from->graphdef};
     }
 }
 
-void graph_cache_register(struct graph_cache *cache, const struct graph_registration *registration, graph_built_fn *on_built, void *arg) {
+void graph_cache_register(struct graph_cache *cache, const struct graph_registration *registration,
+                          graph_built_fn *on_built, void *arg) {
     struct graph_entry *entry = xcalloc(1, sizeof(*entry));
     atomic_init(&entry->n_refs, 1);
     list_init(&entry->link);
     entry->master_incarnation = registration->master_incarnation;
-    entry->session = session_enter(cache, registration->master_incarnation, registration->session, registration->is_isolated);
+    entry->session = session_enter(cache, registration->master_incarnation, registration->session,
+                                   registration->is_isolated);
     entry->flow = flow_ref(entry->session->flow);
     if (entry->session->containers)
         entry->containers = container_table_ref(entry->session->containers);
@@ -315,7 +329,8 @@ void graph_cache_register(struct graph_cache *cache, const struct graph_registra
     build->pool_task.run = build_on_pool;
     build->loop_task.run = finish_on_loop;
     cache->n_building++;
-    if ((registration->graphdef.len <= GRAPH_INLINE_BYTES && registration->n_functions == 0) || !cache->pool) {
+    if ((registration->graphdef.len <= GRAPH_INLINE_BYTES && registration->n_functions == 0) ||
+        !cache->pool) {
         build_plan(build);
         build_finish(build);
     } else {
@@ -328,12 +343,16 @@ void graph_cache_describe(struct graph_cache *cache, struct str *out) {
     str_add_char(out, '[');
     LIST_FOR_EACH (link, &cache->graphs) {
         const struct graph_entry *entry = LIST_ENTRY(link, struct graph_entry, link);
-        str_addf(out, "%s{\"graph\":%llu,\"master\":\"%016llx\",\"session\":\"", is_first ? "" : ",", (unsigned long long)entry->handle,
+        str_addf(out, "%s{\"graph\":%llu,\"master\":\"%016llx\",\"session\":\"",
+                 is_first ? "" : ",", (unsigned long long)entry->handle,
                  (unsigned long long)entry->master_incarnation);
         str_add_json_escaped(out, entry->session->handle, strlen(entry->session->handle));
-        str_addf(out, "\",\"nodes\":%u,\"feeds\":%u,\"fetches\":%u,\"functions\":%d,\"peers\":%d,\"runs\":%llu,\"build_us\":%lld}",
-                 entry->plan->n_nodes, entry->plan->n_feeds, entry->plan->n_fetches, function_table_n_functions(entry->plan->functions),
-                 entry->n_peers, (unsigned long long)entry->n_runs, (long long)entry->build_us);
+        str_addf(out,
+                 "\",\"nodes\":%u,\"feeds\":%u,\"fetches\":%u,\"functions\":%d,\"peers\":%d,"
+                 "\"runs\":%llu,\"build_us\":%lld}",
+                 entry->plan->n_nodes, entry->plan->n_feeds, entry->plan->n_fetches,
+                 function_table_n_functions(entry->plan->functions), entry->n_peers,
+                 (unsigned long long)entry->n_runs, (long long)entry->build_us);
         is_first = false;
     }
     str_add_char(out, ']');

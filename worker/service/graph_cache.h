@@ -1,4 +1,5 @@
-/* The registered partitions of this worker: handle → plan. Loop thread only, but for references, which any thread may let go.
+/* The registered partitions of this worker: handle → plan. Loop thread only, but for references,
+ * which any thread may let go.
  *
  * Graphs are keyed by the master that registered them: when it is gone for good, they go. */
 #ifndef MILLRACE_WORKER_SERVICE_GRAPH_CACHE_H
@@ -50,11 +51,14 @@ struct graph_entry {
 
 enum {
     GRAPH_CACHE_MAX_GRAPHS = 1 << 20,
-    GRAPH_INLINE_BYTES = 4 * 1024, /* smaller GraphDefs are built on the loop: a thread's wake-up costs as much */
+    /* smaller GraphDefs are built on the loop: a thread's wake-up costs as much */
+    GRAPH_INLINE_BYTES = 4 * 1024,
 };
 
-struct graph_cache *graph_cache_new(struct loop *loop, struct pool *pool, const struct plan_options *options);
-/* Drops all graphs. What is still being built ends unseen: its on_built is called with CANCELLED; the memory goes after. */
+struct graph_cache *graph_cache_new(struct loop *loop, struct pool *pool,
+                                    const struct plan_options *options);
+/* Drops all graphs. What is still being built ends unseen: its on_built is called with
+ * CANCELLED; the memory goes after. */
 void graph_cache_free(struct graph_cache *cache);
 
 /* What RegisterGraph brings besides the graph. */
@@ -72,21 +76,26 @@ struct graph_registration {
     int n_others;
 };
 
-/* Builds plans from serialized GraphDefs, and enters them. `on_built` is called exactly once, on the loop, maybe inside this call: with
- * the entry (borrowed), or a status (taken). */
+/* Builds plans from serialized GraphDefs, and enters them. `on_built` is called exactly once, on
+ * the loop, maybe inside this call: with the entry (borrowed), or a status (taken). */
 typedef void graph_built_fn(void *arg, struct graph_entry *entry, struct status *status_take);
-void graph_cache_register(struct graph_cache *cache, const struct graph_registration *registration, graph_built_fn *on_built, void *arg);
+void graph_cache_register(struct graph_cache *cache, const struct graph_registration *registration,
+                          graph_built_fn *on_built, void *arg);
 /* The master has closed a session: an isolated one's containers go when its graphs have gone. */
-void graph_cache_close_session(struct graph_cache *cache, uint64_t master_incarnation, struct span session);
+void graph_cache_close_session(struct graph_cache *cache, uint64_t master_incarnation,
+                               struct span session);
 
-struct graph_entry *graph_cache_find(struct graph_cache *cache, uint64_t handle); /* borrowed; NULL */
+/* borrowed; NULL */
+struct graph_entry *graph_cache_find(struct graph_cache *cache, uint64_t handle);
 struct graph_entry *graph_entry_ref(struct graph_entry *entry);
 void graph_entry_unref(struct graph_entry *entry);
 void graph_cache_remove(struct graph_cache *cache, uint64_t handle, uint64_t master_incarnation);
 void graph_cache_remove_master(struct graph_cache *cache, uint64_t master_incarnation);
-/* Of a master's graphs and open isolated sessions only these stay. Those that are not there are passed over. */
-void graph_cache_keep(struct graph_cache *cache, uint64_t master_incarnation, const uint64_t *graphs, size_t n_graphs,
-                      char *const *sessions, size_t n_sessions);
+/* Of a master's graphs and open isolated sessions only these stay. Those that are not there are
+ * passed over. */
+void graph_cache_keep(struct graph_cache *cache, uint64_t master_incarnation,
+                      const uint64_t *graphs, size_t n_graphs, char *const *sessions,
+                      size_t n_sessions);
 void graph_cache_remove_all(struct graph_cache *cache);
 size_t graph_cache_n_graphs(const struct graph_cache *cache);
 void graph_cache_describe(struct graph_cache *cache, struct str *out); /* JSON rows */

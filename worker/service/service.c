@@ -29,7 +29,8 @@ void worker_options_default(struct worker_options *options) {
 
 /* ---- answers ---- */
 
-void service_send(struct wire_conn *conn, enum wire_type type, uint64_t id, const void *meta, size_t len) {
+void service_send(struct wire_conn *conn, enum wire_type type, uint64_t id, const void *meta,
+                  size_t len) {
     struct wire_out out = {.type = type, .id = id, .meta = {meta, len}};
     wire_send(conn, &out);
 }
@@ -85,7 +86,8 @@ static void log_closed(const struct status *why) {
     static struct log_limit limit;
     int64_t n_silent;
     if (log_limit_pass(&limit, &n_silent))
-        log_warning("closed a connection: %s (%lld others were closed since the last such line)", status_message(why), (long long)n_silent);
+        log_warning("closed a connection: %s (%lld others were closed since the last such line)",
+                    status_message(why), (long long)n_silent);
 }
 
 static void on_closed(void *owner, struct wire_conn *conn, struct status *why) {
@@ -101,7 +103,8 @@ static void on_closed(void *owner, struct wire_conn *conn, struct status *why) {
 /* Another task: its connection belongs to worker/exchange/peer from now on. */
 static struct status *become_peer(struct client *client, const struct peer_greeting *greeting) {
     struct worker_service *service = client->service;
-    bool is_stream = greeting->kind > TRANSPORT_STREAM && greeting->kind < TRANSPORT_STREAM + PEER_MAX_STREAMS;
+    bool is_stream =
+        greeting->kind > TRANSPORT_STREAM && greeting->kind < TRANSPORT_STREAM + PEER_MAX_STREAMS;
     if (greeting->kind > TRANSPORT_ARENA && !is_stream)
         return status_invalid("Hello of task %s for channel %u", greeting->task, greeting->kind);
     TRY(peer_table_accept(service->peers, client->conn, greeting));
@@ -109,7 +112,8 @@ static struct status *become_peer(struct client *client, const struct peer_greet
     return NULL;
 }
 
-static void answer_hello(const struct worker_service *service, struct wire_conn *conn, uint64_t id, unsigned channel) {
+static void answer_hello(const struct worker_service *service, struct wire_conn *conn, uint64_t id,
+                         unsigned channel) {
     struct str answer = STR_INIT;
     peer_hello_write(&answer, service->task, service->incarnation, channel, 0);
     service_send(conn, WIRE_HELLO, id, answer.data, answer.len);
@@ -117,7 +121,8 @@ static void answer_hello(const struct worker_service *service, struct wire_conn 
 }
 
 /* The answer says that it is taken: without one nothing is sent on it, and its end is no loss. */
-static struct status *become_stream(struct client *client, uint64_t id, const struct peer_greeting *greeting) {
+static struct status *become_stream(struct client *client, uint64_t id,
+                                    const struct peer_greeting *greeting) {
     struct worker_service *service = client->service;
     struct wire_conn *conn = client->conn;
     unsigned channel = greeting->kind;
@@ -126,13 +131,17 @@ static struct status *become_stream(struct client *client, uint64_t id, const st
     return NULL;
 }
 
-static struct status *check_hello(const struct worker_service *service, const Millrace__Hello *hello) {
+static struct status *check_hello(const struct worker_service *service,
+                                  const Millrace__Hello *hello) {
     if (hello->protocol != WIRE_PROTOCOL)
-        return status_failed_precondition("the other end speaks protocol %u of the worker wire, this is %d", hello->protocol,
-                                          WIRE_PROTOCOL);
+        return status_failed_precondition(
+            "the other end speaks protocol %u of the worker wire, this is %d", hello->protocol,
+            WIRE_PROTOCOL);
     if (hello->expected_incarnation != 0 && hello->expected_incarnation != service->incarnation)
-        return status_failed_precondition("%s was restarted: the other end expects incarnation %016llx, this is %016llx", service->task,
-                                          (unsigned long long)hello->expected_incarnation, (unsigned long long)service->incarnation);
+        return status_failed_precondition(
+            "%s was restarted: the other end expects incarnation %016llx, this is %016llx",
+            service->task, (unsigned long long)hello->expected_incarnation,
+            (unsigned long long)service->incarnation);
     if (strlen(hello->task) > 512)
         return status_invalid("a task name of %zu bytes in Hello", strlen(hello->task));
     return NULL;
@@ -142,15 +151,18 @@ static struct status *on_hello(struct client *client, const struct wire_message 
     struct worker_service *service = client->service;
     if (client->is_greeted)
         return status_invalid("a second Hello");
-    Millrace__Hello *hello = millrace__hello__unpack(NULL, message->meta.len, (const uint8_t *)message->meta.data);
+    Millrace__Hello *hello =
+        millrace__hello__unpack(NULL, message->meta.len, (const uint8_t *)message->meta.data);
     if (!hello)
         return status_invalid("malformed Hello");
     struct status *st = check_hello(service, hello);
     if (!st && *hello->task) /* tools have no name */
         st = wire_conn_check_task(client->conn, hello->task);
     unsigned channel = hello->channel;
-    struct peer_greeting greeting = {
-        .incarnation = hello->incarnation, .kind = (enum transport_kind)channel, .n_streams = hello->streams, .epoch = hello->epoch};
+    struct peer_greeting greeting = {.incarnation = hello->incarnation,
+                                     .kind = (enum transport_kind)channel,
+                                     .n_streams = hello->streams,
+                                     .epoch = hello->epoch};
     if (!st) {
         client->is_greeted = true;
         client->incarnation = hello->incarnation;
@@ -160,7 +172,8 @@ static struct status *on_hello(struct client *client, const struct wire_message 
     if (st)
         return st;
     greeting.task = str_text(&client->hello_task);
-    if (client->hello_task.len > 0 && channel > TRANSPORT_STREAM && strcmp(str_text(&client->hello_task), "master") != 0)
+    if (client->hello_task.len > 0 && channel > TRANSPORT_STREAM &&
+        strcmp(str_text(&client->hello_task), "master") != 0)
         return become_stream(client, message->id, &greeting);
     answer_hello(service, client->conn, message->id, channel);
     if (client->hello_task.len == 0)
@@ -175,12 +188,15 @@ static struct status *on_hello(struct client *client, const struct wire_message 
 }
 
 static struct status *not_for_masters(const struct wire_message *message) {
-    return status_invalid("a message of type %d, which is not for a worker's service", (int)message->type);
+    return status_invalid("a message of type %d, which is not for a worker's service",
+                          (int)message->type);
 }
 
 static struct status *on_master_message(struct client *client, struct wire_message *message) {
     if (!client->master)
-        return status_new(STATUS_PERMISSION_DENIED, "a message of type %d from a connection that is no master's", (int)message->type);
+        return status_new(STATUS_PERMISSION_DENIED,
+                          "a message of type %d from a connection that is no master's",
+                          (int)message->type);
     switch (message->type) {
     case WIRE_RUN_GRAPH:
         return service_run_graph(client, message);
@@ -257,26 +273,32 @@ static void on_message(void *owner, struct wire_conn *conn, struct wire_message 
         wire_conn_close(conn, st);
 }
 
-/* Only graphs and feeds come with a payload. Feeds that find no memory fail their step, not the connection. */
-static struct buffer *on_alloc(void *owner, struct wire_conn *conn, const struct wire_message *message, size_t size_bytes) {
+/* Only graphs and feeds come with a payload. Feeds that find no memory fail their step, not the
+ * connection. */
+static struct buffer *on_alloc(void *owner, struct wire_conn *conn,
+                               const struct wire_message *message, size_t size_bytes) {
     struct client *client = owner;
     bool is_run = message->type == WIRE_RUN_GRAPH, is_feed = message->type == WIRE_FEED_STEP;
-    if (!client->master || client->service->is_freed || !(is_run || is_feed || message->type == WIRE_REGISTER_GRAPH))
+    if (!client->master || client->service->is_freed ||
+        !(is_run || is_feed || message->type == WIRE_REGISTER_GRAPH))
         return NULL;
     if (message->type == WIRE_REGISTER_GRAPH && size_bytes > SERVICE_MAX_GRAPH_BYTES)
         return NULL;
-    bool is_too_large = (is_run || is_feed) && (int64_t)size_bytes > client->service->options.max_feed_bytes;
+    bool is_too_large =
+        (is_run || is_feed) && (int64_t)size_bytes > client->service->options.max_feed_bytes;
     struct buffer *buffer = is_too_large ? NULL : buffer_alloc(allocator_host(), size_bytes);
     if (!buffer && (is_run || is_feed)) {
         (is_run ? service_refuse_run : service_refuse_feed)(
             client, message,
-            status_exhausted("%s for %zu bytes of feeds", is_too_large ? "the limit is too small" : "no memory", size_bytes));
+            status_exhausted("%s for %zu bytes of feeds",
+                             is_too_large ? "the limit is too small" : "no memory", size_bytes));
         return wire_discard;
     }
     return buffer;
 }
 
-static const struct wire_handlers client_handlers = {.on_message = on_message, .alloc = on_alloc, .on_closed = on_closed};
+static const struct wire_handlers client_handlers = {
+    .on_message = on_message, .alloc = on_alloc, .on_closed = on_closed};
 
 static void on_accept(void *arg, struct wire_conn *conn_take) {
     struct worker_service *service = arg;
@@ -289,7 +311,8 @@ static void on_accept(void *arg, struct wire_conn *conn_take) {
     service->n_clients++;
     wire_conn_set_owner(conn_take, client, &client_handlers);
     if (service->n_clients > SERVICE_MAX_CLIENTS)
-        wire_conn_close(conn_take, status_exhausted("%d connections are open already", SERVICE_MAX_CLIENTS));
+        wire_conn_close(conn_take,
+                        status_exhausted("%d connections are open already", SERVICE_MAX_CLIENTS));
 }
 
 /* ---- beginning and end ---- */
@@ -298,14 +321,16 @@ void clients_expire(struct worker_service *service, int64_t now_ns) {
     LIST_FOR_EACH (link, &service->clients) {
         struct client *client = LIST_ENTRY(link, struct client, link);
         if (!client->is_greeted && now_ns - client->since_ns > SERVICE_HELLO_SECONDS * 1000000000ll)
-            wire_conn_close(client->conn, status_new(STATUS_DEADLINE_EXCEEDED, "no Hello from %s within %d s", wire_conn_peer(client->conn),
-                                                     SERVICE_HELLO_SECONDS));
+            wire_conn_close(client->conn,
+                            status_new(STATUS_DEADLINE_EXCEEDED, "no Hello from %s within %d s",
+                                       wire_conn_peer(client->conn), SERVICE_HELLO_SECONDS));
     }
 }
 
 /* Told once: it may end the service. */
 static void check_masters_gone(struct worker_service *service, int64_t now_ns) {
-    if (service->options.master_wait_ms <= 0 || service->masterless_ns == 0 || !service->options.on_masters_gone ||
+    if (service->options.master_wait_ms <= 0 || service->masterless_ns == 0 ||
+        !service->options.on_masters_gone ||
         now_ns - service->masterless_ns < service->options.master_wait_ms * 1000000)
         return;
     void (*on_masters_gone)(void *arg) = service->options.on_masters_gone;
@@ -314,13 +339,15 @@ static void check_masters_gone(struct worker_service *service, int64_t now_ns) {
 }
 
 void service_check_awake(struct worker_service *service, int64_t now_ns) {
-    if (likely(now_ns - service->beat_ns < 2 * heartbeat_tick_ms(service->options.heartbeat_ms) * 1000000))
+    if (likely(now_ns - service->beat_ns <
+               2 * heartbeat_tick_ms(service->options.heartbeat_ms) * 1000000))
         return;
     service->beat_ns = now_ns;
     LIST_FOR_EACH (link, &service->clients) {
         struct client *client = LIST_ENTRY(link, struct client, link);
         if (client->master && wire_conn_is_hung_up(client->conn))
-            wire_conn_close(client->conn, status_unavailable("%s gave this task up while it slept", wire_conn_peer(client->conn)));
+            wire_conn_close(client->conn, status_unavailable("%s gave this task up while it slept",
+                                                             wire_conn_peer(client->conn)));
     }
 }
 
@@ -350,9 +377,15 @@ static void timer_closed(struct worker_service *service) {
     service->n_open_timers--;
     service_maybe_free(service);
 }
-static void on_tick_closed(struct loop_timer *timer) { timer_closed(CONTAINER_OF(timer, struct worker_service, tick)); }
-static void on_beat_closed(struct loop_timer *timer) { timer_closed(CONTAINER_OF(timer, struct worker_service, beat)); }
-static void on_alarm_timer_closed(struct loop_timer *timer) { timer_closed(CONTAINER_OF(timer, struct worker_service, alarm_timer)); }
+static void on_tick_closed(struct loop_timer *timer) {
+    timer_closed(CONTAINER_OF(timer, struct worker_service, tick));
+}
+static void on_beat_closed(struct loop_timer *timer) {
+    timer_closed(CONTAINER_OF(timer, struct worker_service, beat));
+}
+static void on_alarm_timer_closed(struct loop_timer *timer) {
+    timer_closed(CONTAINER_OF(timer, struct worker_service, alarm_timer));
+}
 
 static void on_last_run_ended(struct loop_task *task) {
     struct worker_service *service = CONTAINER_OF(task, struct worker_service, drain_task);
@@ -371,8 +404,10 @@ static struct status *listen_both(struct worker_service *service) {
     if (!service->options.use_unix)
         return NULL;
     char address[64];
-    snprintf(address, sizeof(address), "unix:@millrace-%016llx", (unsigned long long)service->incarnation);
-    struct status *st = wire_listen(service->loop, address, on_accept, service, &service->unix_server);
+    snprintf(address, sizeof(address), "unix:@millrace-%016llx",
+             (unsigned long long)service->incarnation);
+    struct status *st =
+        wire_listen(service->loop, address, on_accept, service, &service->unix_server);
     if (st) {
         log_warning("no Unix socket, tasks of this host will use TCP: %s", status_message(st));
         status_unref(st);
@@ -397,7 +432,8 @@ static void register_metrics(void) {
     metrics_register(&worker_ahead_sent_total);
 }
 
-struct status *worker_service_new(struct loop *loop, const struct worker_options *options, struct worker_service **ret_service) {
+struct status *worker_service_new(struct loop *loop, const struct worker_options *options,
+                                  struct worker_service **ret_service) {
     struct worker_service *service = xcalloc(1, sizeof(*service));
     service->loop = loop;
     service->options = *options;
@@ -427,21 +463,25 @@ struct status *worker_service_new(struct loop *loop, const struct worker_options
     peer_table_set_sums(service->peers, options->use_sums);
     peer_table_set_shm_limit(service->peers, options->max_shm_kept_bytes);
     peer_table_set_streams(service->peers, (unsigned)options->n_streams);
-    peer_table_use_rdma(service->peers, options->rdma_mode, options->rdma_device, options->why_no_rdma);
+    peer_table_use_rdma(service->peers, options->rdma_mode, options->rdma_device,
+                        options->why_no_rdma);
     peer_table_set_heartbeat(service->peers, options->heartbeat_ms);
-    service->askers = ask_table_new(loop, service->task, service->incarnation, options->heartbeat_ms);
+    service->askers =
+        ask_table_new(loop, service->task, service->incarnation, options->heartbeat_ms);
     ask_table_set_tls(service->askers, options->tls);
     ask_table_set_sums(service->askers, options->use_sums);
     peer_table_set_on_lost(service->peers, service_on_peer_lost, service);
     service->rendezvous = rendezvous_table_new(service->peers, options->devices[0].allocator);
     rendezvous_table_set_in_flight_limit(service->rendezvous, options->max_in_flight_bytes);
     service->containers = container_table_new();
-    struct plan_options plan_options = {.devices = options->devices, .n_devices = options->n_devices, .host = &executor_host};
+    struct plan_options plan_options = {
+        .devices = options->devices, .n_devices = options->n_devices, .host = &executor_host};
     service->graphs = graph_cache_new(loop, options->pool, &plan_options);
     loop_timer_init(loop, &service->tick, on_tick);
     loop_timer_start(&service->tick, SERVICE_TICK_MS, SERVICE_TICK_MS);
     loop_timer_init(loop, &service->beat, on_beat);
-    loop_timer_start(&service->beat, heartbeat_tick_ms(options->heartbeat_ms), heartbeat_tick_ms(options->heartbeat_ms));
+    loop_timer_start(&service->beat, heartbeat_tick_ms(options->heartbeat_ms),
+                     heartbeat_tick_ms(options->heartbeat_ms));
     service->beat_ns = clock_now_ns();
     service_alarms_init(service);
     service->n_open_timers = 3;
@@ -453,8 +493,8 @@ static bool any_run(const struct run *run, const void *arg) { return true; }
 
 /* When the last step, connection, registration and timer have ended. */
 void service_maybe_free(struct worker_service *service) {
-    if (!service->is_freed || service->n_clients > 0 || service->n_registering > 0 || service->n_answering > 0 ||
-        service->n_open_timers > 0 || service_alarms_is_busy(service))
+    if (!service->is_freed || service->n_clients > 0 || service->n_registering > 0 ||
+        service->n_answering > 0 || service->n_open_timers > 0 || service_alarms_is_busy(service))
         return;
     pthread_mutex_lock(&service->lock);
     int n_runs = service->n_runs;
@@ -502,7 +542,8 @@ void worker_service_free(struct worker_service *service, void (*on_freed)(void *
     service_alarms_close(service, on_alarm_timer_closed);
 }
 
-void worker_service_drain(struct worker_service *service, void (*on_drained)(void *arg), void *arg) {
+void worker_service_drain(struct worker_service *service, void (*on_drained)(void *arg),
+                          void *arg) {
     service->is_draining = true;
     service->on_drained = on_drained;
     service->on_drained_arg = arg;
@@ -514,6 +555,12 @@ void worker_service_drain(struct worker_service *service, void (*on_drained)(voi
         loop_post(service->loop, &service->drain_task);
 }
 
-int worker_service_port(const struct worker_service *service) { return wire_server_port(service->server); }
-uint64_t worker_service_incarnation(const struct worker_service *service) { return service->incarnation; }
-const char *worker_service_unix_address(const struct worker_service *service) { return service->unix_address; }
+int worker_service_port(const struct worker_service *service) {
+    return wire_server_port(service->server);
+}
+uint64_t worker_service_incarnation(const struct worker_service *service) {
+    return service->incarnation;
+}
+const char *worker_service_unix_address(const struct worker_service *service) {
+    return service->unix_address;
+}

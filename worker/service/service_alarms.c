@@ -21,7 +21,9 @@ static void run(struct worker_service *service) {
     loop_timer_start(&service->alarm_timer, wait_ns / 1000000 + 1, 0);
 }
 
-static void on_timer(struct loop_timer *timer) { run(CONTAINER_OF(timer, struct worker_service, alarm_timer)); }
+static void on_timer(struct loop_timer *timer) {
+    run(CONTAINER_OF(timer, struct worker_service, alarm_timer));
+}
 
 static void on_wake(struct loop_task *task) {
     struct worker_service *service = CONTAINER_OF(task, struct worker_service, alarm_task);
@@ -39,8 +41,11 @@ void service_alarms_init(struct worker_service *service) {
     loop_timer_init(service->loop, &service->alarm_timer, on_timer);
 }
 
-void service_alarms_close(struct worker_service *service, void (*on_closed)(struct loop_timer *timer)) {
+void service_alarms_close(struct worker_service *service,
+                          void (*on_closed)(struct loop_timer *timer)) {
     loop_timer_close(&service->alarm_timer, on_closed);
 }
 
-bool service_alarms_is_busy(const struct worker_service *service) { return atomic_load(&service->is_alarm_posted); }
+bool service_alarms_is_busy(const struct worker_service *service) {
+    return atomic_load(&service->is_alarm_posted);
+}

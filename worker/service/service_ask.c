@@ -1,10 +1,12 @@
-/* What other tasks' kernels ask of this task's (worker/exchange/ask.h): answered on an I/O thread, sent by the loop. */
+/* What other tasks' kernels ask of this task's (worker/exchange/ask.h): answered on an I/O
+ * thread, sent by the loop. */
 #include <stdlib.h>
 
 #include "proto/worker.pb-c.h"
 #include "worker/service/service_internal.h"
 
-enum { MAX_UNREAD_BYTES = 2 * PEER_MAX_QUESTIONS * PEER_MAX_PAYLOAD_BYTES }; /* of answers that the asker does not read */
+/* of answers that the asker does not read */
+enum { MAX_UNREAD_BYTES = 2 * PEER_MAX_QUESTIONS * PEER_MAX_PAYLOAD_BYTES };
 
 struct answering {
     struct pool_task io_task;
@@ -57,7 +59,8 @@ static void on_home(struct loop_task *task) {
 
 static void run_answer(struct pool_task *task) {
     struct answering *answering = CONTAINER_OF(task, struct answering, io_task);
-    answering->status = answering->service->options.answer((struct span){answering->request, answering->request_len}, &answering->answer);
+    answering->status = answering->service->options.answer(
+        (struct span){answering->request, answering->request_len}, &answering->answer);
     loop_post(answering->service->loop, &answering->home_task);
 }
 
@@ -65,13 +68,16 @@ struct status *service_answer(struct client *client, const struct wire_message *
     struct worker_service *service = client->service;
     struct pool *pool = service->options.io_pool ? service->options.io_pool : service->options.pool;
     if (!client->is_asker)
-        return status_new(STATUS_PERMISSION_DENIED, "a question from a connection that was not opened for questions");
+        return status_new(STATUS_PERMISSION_DENIED,
+                          "a question from a connection that was not opened for questions");
     if (!service->options.answer || !pool)
         return status_unimplemented("this task answers no questions");
     if (message->meta.len > PEER_MAX_REQUEST_BYTES)
         return status_exhausted("a question of %zu bytes", message->meta.len);
-    if (client->n_answering >= PEER_MAX_QUESTIONS || wire_conn_queued_bytes(client->conn) > MAX_UNREAD_BYTES)
-        return status_exhausted("task %s asks faster than it takes the answers", str_text(&client->hello_task));
+    if (client->n_answering >= PEER_MAX_QUESTIONS ||
+        wire_conn_queued_bytes(client->conn) > MAX_UNREAD_BYTES)
+        return status_exhausted("task %s asks faster than it takes the answers",
+                                str_text(&client->hello_task));
     struct answering *answering = xcalloc(1, sizeof(*answering) + message->meta.len + 1);
     answering->io_task.run = run_answer;
     answering->home_task.run = on_home;

@@ -1,5 +1,5 @@
-/* How a step's run is cut short: by its master, by the loss of a task that it exchanges with, by its deadline. A cancel may come before the
- * RunGraph that it is for; it is kept for a while. */
+/* How a step's run is cut short: by its master, by the loss of a task that it exchanges with, by
+ * its deadline. A cancel may come before the RunGraph that it is for; it is kept for a while. */
 #include <stdlib.h>
 
 #include "common/base/clock.h"
@@ -8,7 +8,8 @@
 
 /* ---- runs that are here ---- */
 
-void service_cancel_runs(struct worker_service *service, bool (*matches)(const struct run *run, const void *arg), const void *arg,
+void service_cancel_runs(struct worker_service *service,
+                         bool (*matches)(const struct run *run, const void *arg), const void *arg,
                          struct status *why) {
     size_t n = 0;
     pthread_mutex_lock(&service->lock);
@@ -42,8 +43,10 @@ struct status *early_cancel_take(struct worker_service *service, uint64_t step_i
     return why;
 }
 
-static void cancel_early(struct worker_service *service, uint64_t step_id, struct status *why_take) {
-    if (rendezvous_is_ended(service->rendezvous, step_id) || service->early_cancels.n_entries >= SERVICE_MAX_EARLY_CANCELS) {
+static void cancel_early(struct worker_service *service, uint64_t step_id,
+                         struct status *why_take) {
+    if (rendezvous_is_ended(service->rendezvous, step_id) ||
+        service->early_cancels.n_entries >= SERVICE_MAX_EARLY_CANCELS) {
         status_unref(why_take); /* RunDone and CancelStep have crossed */
         return;
     }
@@ -57,7 +60,8 @@ struct status *service_cancel_step(struct client *client, const struct wire_mess
     struct worker_service *service = client->service;
     struct cancel_step_message request;
     TRY(cancel_step_read(message->meta, &request));
-    struct status *why = status_from_wire(request.code ? request.code : STATUS_CANCELLED, request.message);
+    struct status *why =
+        status_from_wire(request.code ? request.code : STATUS_CANCELLED, request.message);
     pthread_mutex_lock(&service->lock);
     struct run *run = u64map_get(&service->by_step, request.step_id);
     bool is_own = run && run->master_incarnation == client->incarnation;
@@ -102,22 +106,29 @@ void service_on_peer_lost(void *arg, struct peer *peer, struct status *why) {
         service_cancel_runs(arg, exchanges_with, peer, why);
 }
 
-static bool is_overdue(const struct run *run, const void *arg) { return run->deadline_ns != 0 && *(const int64_t *)arg > run->deadline_ns; }
+static bool is_overdue(const struct run *run, const void *arg) {
+    return run->deadline_ns != 0 && *(const int64_t *)arg > run->deadline_ns;
+}
 
 static void expire_early_cancels(struct worker_service *service, int64_t before_ns) {
     size_t cursor = 0;
     uint64_t step_id;
     void *value;
     while (u64map_next(&service->early_cancels, &cursor, &step_id, &value))
-        if (((struct early_cancel *)value)->since_ns < before_ns || rendezvous_is_ended(service->rendezvous, step_id))
+        if (((struct early_cancel *)value)->since_ns < before_ns ||
+            rendezvous_is_ended(service->rendezvous, step_id))
             status_unref(early_cancel_take(service, step_id));
 }
 
-void early_cancels_clear(struct worker_service *service) { expire_early_cancels(service, INT64_MAX); }
+void early_cancels_clear(struct worker_service *service) {
+    expire_early_cancels(service, INT64_MAX);
+}
 
 void steps_expire(struct worker_service *service, int64_t now_ns) {
     if (worker_service_n_steps(service) > 0) {
-        struct status *why = status_new(STATUS_DEADLINE_EXCEEDED, "the step's deadline has passed, and its master did not end it");
+        struct status *why =
+            status_new(STATUS_DEADLINE_EXCEEDED,
+                       "the step's deadline has passed, and its master did not end it");
         service_cancel_runs(service, is_overdue, &now_ns, why);
         status_unref(why);
     }

@@ -8,7 +8,9 @@
 
 struct metric worker_graphs = METRIC_GAUGE_INIT("millrace_worker_graphs", "Registered graphs");
 
-static void count_graphs(struct worker_service *service) { metric_set(&worker_graphs, (int64_t)graph_cache_n_graphs(service->graphs)); }
+static void count_graphs(struct worker_service *service) {
+    metric_set(&worker_graphs, (int64_t)graph_cache_n_graphs(service->graphs));
+}
 
 /* ---- masters ---- */
 
@@ -41,7 +43,9 @@ static bool has_master(const struct worker_service *service) {
     return false;
 }
 
-static bool is_of_master(const struct run *run, const void *arg) { return run->master_incarnation == *(const uint64_t *)arg; }
+static bool is_of_master(const struct run *run, const void *arg) {
+    return run->master_incarnation == *(const uint64_t *)arg;
+}
 
 /* The last connection of a master has ended: its steps end now, its graphs wait for a while. */
 void master_leave(struct worker_service *service, struct master *master) {
@@ -58,11 +62,13 @@ void master_leave(struct worker_service *service, struct master *master) {
 
 void master_pinged(struct master *master, struct span meta, int64_t now_ns) {
     int64_t interval_ms = heartbeat_ping_interval_ms(meta);
-    if (interval_ms > 0 && (!master->heartbeat.is_on || master->heartbeat.interval_ns != interval_ms * 1000000))
+    if (interval_ms > 0 &&
+        (!master->heartbeat.is_on || master->heartbeat.interval_ns != interval_ms * 1000000))
         heartbeat_start(&master->heartbeat, interval_ms, true, now_ns);
 }
 
-static void end_connections(struct worker_service *service, const struct master *master, struct status *why) {
+static void end_connections(struct worker_service *service, const struct master *master,
+                            struct status *why) {
     LIST_FOR_EACH (link, &service->clients) {
         struct client *client = LIST_ENTRY(link, struct client, link);
         if (client->master == master)
@@ -76,7 +82,8 @@ void masters_beat(struct worker_service *service, int64_t now_ns) {
         if (!(heartbeat_tick(&master->heartbeat, now_ns) & HEARTBEAT_LOST))
             continue;
         struct status *why =
-            status_prefix_take(heartbeat_silence(&master->heartbeat, now_ns), "master %016llx: ", (unsigned long long)master->incarnation);
+            status_prefix_take(heartbeat_silence(&master->heartbeat, now_ns),
+                               "master %016llx: ", (unsigned long long)master->incarnation);
         log_warning("%s", status_message(why));
         end_connections(service, master, why);
         status_unref(why);
@@ -86,9 +93,11 @@ void masters_beat(struct worker_service *service, int64_t now_ns) {
 void masters_expire(struct worker_service *service, int64_t now_ns) {
     LIST_FOR_EACH_SAFE (link, next, &service->masters) {
         struct master *master = LIST_ENTRY(link, struct master, link);
-        if (master->n_clients > 0 || now_ns - master->lost_ns < service->options.graph_grace_ms * 1000000)
+        if (master->n_clients > 0 ||
+            now_ns - master->lost_ns < service->options.graph_grace_ms * 1000000)
             continue;
-        log_info("dropping the graphs of master %016llx, which is gone", (unsigned long long)master->incarnation);
+        log_info("dropping the graphs of master %016llx, which is gone",
+                 (unsigned long long)master->incarnation);
         graph_cache_remove_master(service->graphs, master->incarnation);
         rendezvous_forget_master(service->rendezvous, master->incarnation);
         list_remove(&master->link);
@@ -104,14 +113,16 @@ void masters_free(struct worker_service *service) {
 
 /* ---- registering ---- */
 
-/* The answer waits for the plan, which may be made on the pool; the connection may end meanwhile. */
+/* The answer waits for the plan, which may be made on the pool; the connection may end
+ * meanwhile. */
 struct registration {
     struct worker_service *service;
     struct wire_conn *conn;
     uint64_t id;
 };
 
-static void send_registered(struct wire_conn *conn, uint64_t id, uint64_t graph, const struct status *status) {
+static void send_registered(struct wire_conn *conn, uint64_t id, uint64_t graph,
+                            const struct status *status) {
     Millrace__Registered reply = MILLRACE__REGISTERED__INIT;
     reply.graph = graph;
     reply.code = (int32_t)status_code(status);
@@ -140,30 +151,37 @@ static void on_built(void *arg, struct graph_entry *entry, struct status *status
     service_maybe_free(service);
 }
 
-static struct status *know_peers(struct worker_service *service, const Millrace__RegisterGraph *message, struct peer **peers, int *ret_n) {
+static struct status *know_peers(struct worker_service *service,
+                                 const Millrace__RegisterGraph *message, struct peer **peers,
+                                 int *ret_n) {
     int n = 0;
     for (size_t i = 0; i < message->n_peer; i++) {
         const Millrace__Peer *from = message->peer[i];
         if (strcmp(from->task, service->task) != 0)
-            TRY(peer_table_know(service->peers, from->task, from->address, from->unix_address, from->incarnation, &peers[n++]));
+            TRY(peer_table_know(service->peers, from->task, from->address, from->unix_address,
+                                from->incarnation, &peers[n++]));
     }
     *ret_n = n;
     return NULL;
 }
 
-static struct status *know_others(struct worker_service *service, const Millrace__RegisterGraph *message, struct ask_task **others,
+static struct status *know_others(struct worker_service *service,
+                                  const Millrace__RegisterGraph *message, struct ask_task **others,
                                   int *ret_n) {
     for (size_t i = 0; i < message->n_other; i++) {
         const Millrace__Peer *from = message->other[i];
         if (strcmp(from->task, service->task) != 0)
-            TRY(ask_table_know(service->askers, from->task, from->address, from->unix_address, &others[(*ret_n)++]));
+            TRY(ask_table_know(service->askers, from->task, from->address, from->unix_address,
+                               &others[(*ret_n)++]));
     }
     return NULL;
 }
 
 /* Where in the payload each graph lies. Errors: INVALID_ARGUMENT when they are longer than it. */
-static struct status *find_graphs(const Millrace__RegisterGraph *request, const struct wire_message *message,
-                                  struct function_source *functions, struct graph_registration *ret) {
+static struct status *find_graphs(const Millrace__RegisterGraph *request,
+                                  const struct wire_message *message,
+                                  struct function_source *functions,
+                                  struct graph_registration *ret) {
     const char *payload = message->payload ? message->payload->data : "";
     size_t len = message->payload_len, end = len;
     for (size_t i = request->n_function; i-- > 0;) {
@@ -171,7 +189,8 @@ static struct status *find_graphs(const Millrace__RegisterGraph *request, const 
         if (from->graph_bytes > end)
             return status_invalid("the functions of RegisterGraph are longer than its payload");
         end -= (size_t)from->graph_bytes;
-        functions[i] = (struct function_source){from->key, from->name, {payload + end, (size_t)from->graph_bytes}};
+        functions[i] = (struct function_source){
+            from->key, from->name, {payload + end, (size_t)from->graph_bytes}};
     }
     ret->graphdef = (struct span){payload, end};
     ret->functions = functions;
@@ -182,15 +201,17 @@ static struct status *find_graphs(const Millrace__RegisterGraph *request, const 
 
 struct status *service_register_graph(struct client *client, struct wire_message *message) {
     struct worker_service *service = client->service;
-    Millrace__RegisterGraph *request = millrace__register_graph__unpack(NULL, message->meta.len, (const uint8_t *)message->meta.data);
+    Millrace__RegisterGraph *request = millrace__register_graph__unpack(
+        NULL, message->meta.len, (const uint8_t *)message->meta.data);
     if (!request)
         return status_invalid("malformed RegisterGraph");
     int n_peers = 0, n_others = 0;
     struct peer **peers = xcalloc(request->n_peer + 1, sizeof(struct peer *));
     struct ask_task **others = xcalloc(request->n_other + 1, sizeof(struct ask_task *));
     struct function_source *functions = xcalloc(request->n_function + 1, sizeof(*functions));
-    struct graph_registration graphs = {
-        .master_incarnation = request->master_incarnation, .session = request->session, .is_isolated = request->is_isolated};
+    struct graph_registration graphs = {.master_incarnation = request->master_incarnation,
+                                        .session = request->session,
+                                        .is_isolated = request->is_isolated};
     struct status *st = NULL;
     if (request->master_incarnation != client->incarnation)
         st = status_failed_precondition("RegisterGraph of another master than its connection's");
@@ -222,11 +243,12 @@ struct status *service_register_graph(struct client *client, struct wire_message
     return NULL;
 }
 
-/* What came over the master's other connections is over, though their ends may not have been heard of yet: no step of theirs goes on
- * beside those that come now. */
+/* What came over the master's other connections is over, though their ends may not have been
+ * heard of yet: no step of theirs goes on beside those that come now. */
 struct status *service_keep_graphs(struct client *client, const struct wire_message *message) {
     struct worker_service *service = client->service;
-    Millrace__KeepGraphs *kept = millrace__keep_graphs__unpack(NULL, message->meta.len, (const uint8_t *)message->meta.data);
+    Millrace__KeepGraphs *kept =
+        millrace__keep_graphs__unpack(NULL, message->meta.len, (const uint8_t *)message->meta.data);
     if (!kept)
         return status_invalid("malformed KeepGraphs");
     struct status *why = status_unavailable("the master has connected anew");
@@ -236,7 +258,8 @@ struct status *service_keep_graphs(struct client *client, const struct wire_mess
             wire_conn_close(other->conn, status_ref(why));
     }
     status_unref(why);
-    graph_cache_keep(service->graphs, client->incarnation, kept->graph, kept->n_graph, kept->session, kept->n_session);
+    graph_cache_keep(service->graphs, client->incarnation, kept->graph, kept->n_graph,
+                     kept->session, kept->n_session);
     millrace__keep_graphs__free_unpacked(kept, NULL);
     count_graphs(service);
     service_send(client->conn, WIRE_KEPT, message->id, NULL, 0);
@@ -244,17 +267,20 @@ struct status *service_keep_graphs(struct client *client, const struct wire_mess
 }
 
 struct status *service_close_session(struct client *client, const struct wire_message *message) {
-    Millrace__CloseSession *request = millrace__close_session__unpack(NULL, message->meta.len, (const uint8_t *)message->meta.data);
+    Millrace__CloseSession *request = millrace__close_session__unpack(
+        NULL, message->meta.len, (const uint8_t *)message->meta.data);
     if (!request)
         return status_invalid("malformed CloseSession");
-    graph_cache_close_session(client->service->graphs, client->incarnation, span_of(request->session));
+    graph_cache_close_session(client->service->graphs, client->incarnation,
+                              span_of(request->session));
     millrace__close_session__free_unpacked(request, NULL);
     return NULL;
 }
 
 struct status *service_deregister_graph(struct client *client, const struct wire_message *message) {
     struct worker_service *service = client->service;
-    Millrace__DeregisterGraph *request = millrace__deregister_graph__unpack(NULL, message->meta.len, (const uint8_t *)message->meta.data);
+    Millrace__DeregisterGraph *request = millrace__deregister_graph__unpack(
+        NULL, message->meta.len, (const uint8_t *)message->meta.data);
     if (!request)
         return status_invalid("malformed DeregisterGraph");
     for (size_t i = 0; i < request->n_graph; i++)
@@ -266,7 +292,8 @@ struct status *service_deregister_graph(struct client *client, const struct wire
 
 struct status *service_reset_containers(struct client *client, const struct wire_message *message) {
     struct worker_service *service = client->service;
-    Millrace__Reset *request = millrace__reset__unpack(NULL, message->meta.len, (const uint8_t *)message->meta.data);
+    Millrace__Reset *request =
+        millrace__reset__unpack(NULL, message->meta.len, (const uint8_t *)message->meta.data);
     if (!request)
         return status_invalid("malformed Reset");
     if (request->n_container == 0)

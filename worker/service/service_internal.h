@@ -1,5 +1,6 @@
-/* The parts of the service: service.c (connections, Hello, what is answered at once, the end), service_graphs.c (RegisterGraph,
- * masters), service_steps.c (RunGraph to RunDone), service_cancel.c (how it is cut short), service_ask.c (other tasks' questions),
+/* The parts of the service: service.c (connections, Hello, what is answered at once, the end),
+ * service_graphs.c (RegisterGraph, masters), service_steps.c (RunGraph to RunDone),
+ * service_cancel.c (how it is cut short), service_ask.c (other tasks' questions),
  * service_alarms.c (kernels that wait for a time), service_page.c (status page). */
 #ifndef MILLRACE_WORKER_SERVICE_SERVICE_INTERNAL_H
 #define MILLRACE_WORKER_SERVICE_SERVICE_INTERNAL_H
@@ -24,7 +25,8 @@
 enum {
     SERVICE_TICK_MS = 1000,
     SERVICE_MAX_EARLY_CANCELS = 4096,
-    SERVICE_EARLY_CANCEL_SECONDS = 120, /* a RunGraph that has not come by then never will: its connection ended */
+    /* a RunGraph that has not come by then never will: its connection ended */
+    SERVICE_EARLY_CANCEL_SECONDS = 120,
     SERVICE_MAX_MASTERS = 1024,
     SERVICE_MAX_CLIENTS = 16384,
     SERVICE_HELLO_SECONDS = 10,          /* a connection says who it is, or ends */
@@ -87,7 +89,8 @@ struct worker_service {
     struct container_table *containers;
     struct graph_cache *graphs;
     struct list clients, masters;
-    struct u64map early_cancels; /* step id → struct early_cancel: the cancel came before its RunGraph */
+    /* step id → struct early_cancel: the cancel came before its RunGraph */
+    struct u64map early_cancels;
     struct loop_timer tick;
     int64_t tidied_ns;
     struct loop_timer beat;     /* watches the masters */
@@ -116,49 +119,66 @@ struct worker_service {
     bool is_end_watched; /* the last run's end posts drain_task */
 };
 
-extern struct metric worker_steps_total, worker_steps_failed_total, worker_steps_live, worker_step_duration, worker_graphs;
+extern struct metric worker_steps_total, worker_steps_failed_total, worker_steps_live,
+    worker_step_duration, worker_graphs;
 
 /* ---- service.c ---- */
 void service_maybe_free(struct worker_service *service);
-void clients_expire(struct worker_service *service, int64_t now_ns); /* those that have not said Hello */
-/* Has this process been stopped, or its host been asleep? Then masters may have given it up: connections that they have closed end before
- * what they had sent is read, for its steps are over. */
+/* those that have not said Hello */
+void clients_expire(struct worker_service *service, int64_t now_ns);
+/* Has this process been stopped, or its host been asleep? Then masters may have given it up:
+ * connections that they have closed end before what they had sent is read, for its steps are
+ * over. */
 void service_check_awake(struct worker_service *service, int64_t now_ns);
 /* A message without payload. */
-void service_send(struct wire_conn *conn, enum wire_type type, uint64_t id, const void *meta, size_t len);
+void service_send(struct wire_conn *conn, enum wire_type type, uint64_t id, const void *meta,
+                  size_t len);
 
 /* ---- service_alarms.c: the loop drives the clock of the kernels' alarms ---- */
 void service_alarms_init(struct worker_service *service);
 /* Steps that are ending may still set alarms; none rings. `on_closed` as loop_timer_close's. */
-void service_alarms_close(struct worker_service *service, void (*on_closed)(struct loop_timer *timer));
-bool service_alarms_is_busy(const struct worker_service *service); /* loop thread: its end will call service_maybe_free */
+void service_alarms_close(struct worker_service *service,
+                          void (*on_closed)(struct loop_timer *timer));
+/* loop thread: its end will call service_maybe_free */
+bool service_alarms_is_busy(const struct worker_service *service);
 
 /* ---- service_graphs.c ---- */
-struct master *master_join(struct worker_service *service, uint64_t incarnation); /* NULL: too many */
+/* NULL: too many */
+struct master *master_join(struct worker_service *service, uint64_t incarnation);
 void master_leave(struct worker_service *service, struct master *master);
 void masters_expire(struct worker_service *service, int64_t now_ns);
-void masters_beat(struct worker_service *service, int64_t now_ns); /* ends the connections of those that are silent */
+/* ends the connections of those that are silent */
+void masters_beat(struct worker_service *service, int64_t now_ns);
 void master_pinged(struct master *master, struct span meta, int64_t now_ns);
 void masters_free(struct worker_service *service);
 struct status *service_register_graph(struct client *client, struct wire_message *message) MUST_USE;
-struct status *service_keep_graphs(struct client *client, const struct wire_message *message) MUST_USE;
-struct status *service_close_session(struct client *client, const struct wire_message *message) MUST_USE;
-struct status *service_deregister_graph(struct client *client, const struct wire_message *message) MUST_USE;
-struct status *service_reset_containers(struct client *client, const struct wire_message *message) MUST_USE;
+struct status *service_keep_graphs(struct client *client,
+                                   const struct wire_message *message) MUST_USE;
+struct status *service_close_session(struct client *client,
+                                     const struct wire_message *message) MUST_USE;
+struct status *service_deregister_graph(struct client *client,
+                                        const struct wire_message *message) MUST_USE;
+struct status *service_reset_containers(struct client *client,
+                                        const struct wire_message *message) MUST_USE;
 
 /* ---- service_steps.c ---- */
 struct status *service_run_graph(struct client *client, struct wire_message *message) MUST_USE;
 struct status *service_feed_step(struct client *client, struct wire_message *message) MUST_USE;
-void service_refuse_feed(struct client *client, const struct wire_message *message, struct status *why_take); /* no memory for it */
+/* no memory for it */
+void service_refuse_feed(struct client *client, const struct wire_message *message,
+                         struct status *why_take);
 /* There was no memory for its feeds: it is answered without having started. */
-void service_refuse_run(struct client *client, const struct wire_message *message, struct status *why_take);
+void service_refuse_run(struct client *client, const struct wire_message *message,
+                        struct status *why_take);
 void service_run_let_go(struct run *run); /* a reference taken under service->lock */
 void runs_free(struct worker_service *service);
 
 /* ---- service_cancel.c ---- */
-struct status *service_cancel_step(struct client *client, const struct wire_message *message) MUST_USE;
+struct status *service_cancel_step(struct client *client,
+                                   const struct wire_message *message) MUST_USE;
 /* Cancels the live runs that `matches`; any thread may end others meanwhile. */
-void service_cancel_runs(struct worker_service *service, bool (*matches)(const struct run *run, const void *arg), const void *arg,
+void service_cancel_runs(struct worker_service *service,
+                         bool (*matches)(const struct run *run, const void *arg), const void *arg,
                          struct status *why);
 /* What came over a connection that has ended: nobody waits for its answer. */
 void service_cancel_runs_of(struct client *client);
@@ -170,7 +190,8 @@ void early_cancels_clear(struct worker_service *service);
 
 /* ---- service_ask.c ---- */
 struct status *service_answer(struct client *client, const struct wire_message *message) MUST_USE;
-void service_forget_asker(struct client *client); /* it is going: what is being answered has nobody to go to */
+/* it is going: what is being answered has nobody to go to */
+void service_forget_asker(struct client *client);
 
 /* ---- service_page.c ---- */
 void service_send_steps(struct client *client, uint64_t id);

@@ -17,9 +17,12 @@ static void describe_devices(const struct worker_service *service, struct str *o
         const struct device *device = &service->options.devices[i];
         str_add(out, i > 0 ? ",{" : "{");
         add_text(out, "name", device->full_name);
-        str_addf(out, "\"memory_in_use_bytes\":%lld,\"memory_peak_bytes\":%lld,\"memory_limit_bytes\":%lld}",
-                 (long long)atomic_load(&device->allocator->in_use_bytes), (long long)atomic_load(&device->allocator->peak_bytes),
-                 (long long)device->memory_limit_bytes);
+        str_addf(
+            out,
+            "\"memory_in_use_bytes\":%lld,\"memory_peak_bytes\":%lld,\"memory_limit_bytes\":%lld}",
+            (long long)atomic_load(&device->allocator->in_use_bytes),
+            (long long)atomic_load(&device->allocator->peak_bytes),
+            (long long)device->memory_limit_bytes);
     }
     str_add(out, "],");
 }
@@ -28,7 +31,8 @@ static void describe_devices(const struct worker_service *service, struct str *o
 enum { MAX_STEPS_SHOWN = 100 };
 
 /* Those that run longest, with a reference each; of one master, or of all (0). */
-static int take_shown(struct worker_service *service, uint64_t master_incarnation, struct run **ret_runs, size_t *ret_n_live) {
+static int take_shown(struct worker_service *service, uint64_t master_incarnation,
+                      struct run **ret_runs, size_t *ret_n_live) {
     int n = 0;
     pthread_mutex_lock(&service->lock);
     *ret_n_live = service->by_step.n_entries;
@@ -60,7 +64,8 @@ void worker_service_describe_steps(struct worker_service *service, struct str *o
     int64_t now_ns = clock_now_ns();
     for (int i = 0; i < n; i++) {
         str_addf(out, "step %016llx of master %016llx, %.3f s:\n", (unsigned long long)shown[i]->id,
-                 (unsigned long long)shown[i]->master_incarnation, (double)(now_ns - shown[i]->start_ns) / 1e9);
+                 (unsigned long long)shown[i]->master_incarnation,
+                 (double)(now_ns - shown[i]->start_ns) / 1e9);
         describe_waits(shown[i], out);
         service_run_let_go(shown[i]);
     }
@@ -98,8 +103,9 @@ static void describe_steps(struct worker_service *service, struct str *out) {
     for (int i = 0; i < n; i++) {
         struct str waits = STR_INIT;
         executor_describe_waits(&shown[i]->exec, &waits);
-        str_addf(out, "%s{\"step\":\"%016llx\",\"graph\":%llu,\"seconds\":%.3f,\"waits\":\"", i > 0 ? "," : "",
-                 (unsigned long long)shown[i]->id, (unsigned long long)shown[i]->graph->handle,
+        str_addf(out, "%s{\"step\":\"%016llx\",\"graph\":%llu,\"seconds\":%.3f,\"waits\":\"",
+                 i > 0 ? "," : "", (unsigned long long)shown[i]->id,
+                 (unsigned long long)shown[i]->graph->handle,
                  (double)(now_ns - shown[i]->start_ns) / 1e9);
         str_add_json_escaped(out, str_text(&waits), waits.len);
         str_add(out, "\"}");
@@ -113,7 +119,8 @@ void worker_service_describe(struct worker_service *service, struct str *out) {
     str_add_char(out, '{');
     add_text(out, "task", service->task);
     str_addf(out, "\"incarnation\":\"%016llx\",\"version\":\"%s\",\"draining\":%s,\"clients\":%d,",
-             (unsigned long long)service->incarnation, MILLRACE_VERSION, service->is_draining ? "true" : "false", service->n_clients);
+             (unsigned long long)service->incarnation, MILLRACE_VERSION,
+             service->is_draining ? "true" : "false", service->n_clients);
     add_text(out, "unix_address", service->unix_address);
     str_add(out, "\"tls\":");
     if (service->options.tls)
@@ -125,7 +132,8 @@ void worker_service_describe(struct worker_service *service, struct str *out) {
     describe_steps(service, out);
     str_add(out, "\"graphs\":");
     graph_cache_describe(service->graphs, out);
-    str_addf(out, ",\"n_resources\":%zu,\"resources\":", container_n_resources(service->containers));
+    str_addf(out,
+             ",\"n_resources\":%zu,\"resources\":", container_n_resources(service->containers));
     container_describe(service->containers, out);
     str_add(out, ",\"peers\":");
     peer_table_describe(service->peers, out);

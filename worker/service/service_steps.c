@@ -1,15 +1,19 @@
-/* From RunGraph to RunDone: the path that every step takes. How it is cut short: service_cancel.c. */
+/* From RunGraph to RunDone: the path that every step takes. How it is cut short:
+ * service_cancel.c. */
 #include <stdlib.h>
 
 #include "common/base/clock.h"
 #include "common/tensor/tensor_proto.h"
 #include "worker/service/service_internal.h"
 
-struct metric worker_steps_total = METRIC_COUNTER_INIT("millrace_worker_steps_total", "Partition runs that ended");
-struct metric worker_steps_failed_total =
-    METRIC_COUNTER_INIT("millrace_worker_steps_failed_total", "Partition runs that ended with an error");
-struct metric worker_steps_live = METRIC_GAUGE_INIT("millrace_worker_steps_live", "Partition runs that are on their way");
-struct metric worker_step_duration = METRIC_HISTOGRAM_INIT("millrace_worker_step_duration_us", "From RunGraph to RunDone");
+struct metric worker_steps_total =
+    METRIC_COUNTER_INIT("millrace_worker_steps_total", "Partition runs that ended");
+struct metric worker_steps_failed_total = METRIC_COUNTER_INIT(
+    "millrace_worker_steps_failed_total", "Partition runs that ended with an error");
+struct metric worker_steps_live =
+    METRIC_GAUGE_INIT("millrace_worker_steps_live", "Partition runs that are on their way");
+struct metric worker_step_duration =
+    METRIC_HISTOGRAM_INIT("millrace_worker_step_duration_us", "From RunGraph to RunDone");
 
 /* ---- records ---- */
 
@@ -123,7 +127,8 @@ static struct status *add_fetches(struct run *run, const struct tensor **ret_pla
         const struct tensor *t = &run->exec.fetches[i];
         if (t->storage != TENSOR_DEAD && dtype_is_object((enum dtype)t->dtype)) {
             if (run->meta.len + tensor_proto_size(t) > WIRE_MAX_META_BYTES - 4096)
-                return status_exhausted("the strings fetched by one step have more than %d bytes", WIRE_MAX_META_BYTES - 4096);
+                return status_exhausted("the strings fetched by one step have more than %d bytes",
+                                        WIRE_MAX_META_BYTES - 4096);
         } else if (t->storage != TENSOR_DEAD) {
             ret_plain[n++] = t;
         }
@@ -135,7 +140,10 @@ static struct status *add_fetches(struct run *run, const struct tensor **ret_pla
 
 static void send_done(struct run *run, struct status **status) {
     enum { FEW = 16 };
-    const struct tensor *few[FEW], **plain = run->graph->plan->n_fetches > FEW ? xcalloc(run->graph->plan->n_fetches, sizeof(*plain)) : few;
+    const struct tensor *few[FEW],
+        **plain = run->graph->plan->n_fetches > FEW
+                      ? xcalloc(run->graph->plan->n_fetches, sizeof(*plain))
+                      : few;
     size_t n_plain = 0;
     str_clear(&run->meta);
     str_reserve(&run->meta, 128);
@@ -153,8 +161,11 @@ static void send_done(struct run *run, struct status **status) {
             run_done_add_stats(&run->meta, (struct span){stats.data, stats.len});
         str_fini(&stats);
     }
-    struct wire_out out = {
-        .type = WIRE_RUN_DONE, .id = run->id, .meta = {run->meta.data, run->meta.len}, .tensors = plain, .n_tensors = n_plain};
+    struct wire_out out = {.type = WIRE_RUN_DONE,
+                           .id = run->id,
+                           .meta = {run->meta.data, run->meta.len},
+                           .tensors = plain,
+                           .n_tensors = n_plain};
     wire_send(run->conn, &out);
     if (plain != few)
         free(plain);
@@ -189,16 +200,19 @@ static void on_fetch(struct step_run *exec, uint32_t position, struct tensor *va
     struct str meta = STR_INIT;
     const struct tensor *plain[] = {value};
     bool is_plain = value->storage != TENSOR_DEAD && !dtype_is_object((enum dtype)value->dtype);
-    if (!is_plain && value->storage != TENSOR_DEAD && tensor_proto_size(value) > WIRE_MAX_META_BYTES - 4096) {
-        struct status *why = status_exhausted("the strings of a fetch have more than %d bytes", WIRE_MAX_META_BYTES - 4096);
+    if (!is_plain && value->storage != TENSOR_DEAD &&
+        tensor_proto_size(value) > WIRE_MAX_META_BYTES - 4096) {
+        struct status *why = status_exhausted("the strings of a fetch have more than %d bytes",
+                                              WIRE_MAX_META_BYTES - 4096);
         executor_cancel(exec, why);
         status_unref(why);
     } else {
         step_fetched_write(&meta, position, value);
-        wire_send(
-            run->conn,
-            &(struct wire_out){
-                .type = WIRE_STEP_FETCHED, .id = run->id, .meta = {meta.data, meta.len}, .tensors = plain, .n_tensors = is_plain ? 1 : 0});
+        wire_send(run->conn, &(struct wire_out){.type = WIRE_STEP_FETCHED,
+                                                .id = run->id,
+                                                .meta = {meta.data, meta.len},
+                                                .tensors = plain,
+                                                .n_tensors = is_plain ? 1 : 0});
     }
     str_fini(&meta);
     tensor_clear(value);
@@ -218,38 +232,45 @@ static void refuse(struct wire_conn *conn, uint64_t id, struct status *why_take,
     status_unref(why_take);
 }
 
-void service_refuse_run(struct client *client, const struct wire_message *message, struct status *why_take) {
+void service_refuse_run(struct client *client, const struct wire_message *message,
+                        struct status *why_take) {
     rendezvous_end_step(client->service->rendezvous, message->id);
     refuse(client->conn, message->id, why_take, false);
 }
 
 /* ---- the question ---- */
 
-static struct status *take_feed(const struct graph_entry *graph, uint32_t position, struct span bytes, const struct wire_message *message,
+static struct status *take_feed(const struct graph_entry *graph, uint32_t position,
+                                struct span bytes, const struct wire_message *message,
                                 size_t *offset, struct tensor *ret) {
     struct tensor_meta meta;
     TRY(tensor_meta_read(bytes, &meta));
     TRY(tensor_meta_take(&meta, message, offset, allocator_host(), ret));
-    if (ret->storage == TENSOR_DEAD || (graph->feed_types[position] != DT_INVALID && ret->dtype != graph->feed_types[position]))
+    if (ret->storage == TENSOR_DEAD ||
+        (graph->feed_types[position] != DT_INVALID && ret->dtype != graph->feed_types[position]))
         return status_invalid("feed %u is %s, the graph wants %s", position,
-                              ret->storage == TENSOR_DEAD ? "dead" : dtype_name((enum dtype)ret->dtype),
+                              ret->storage == TENSOR_DEAD ? "dead"
+                                                          : dtype_name((enum dtype)ret->dtype),
                               dtype_name((enum dtype)graph->feed_types[position]));
     return NULL;
 }
 
-static struct status *take_feeds(struct run *run, struct run_graph_message *request, const struct wire_message *message) {
+static struct status *take_feeds(struct run *run, struct run_graph_message *request,
+                                 const struct wire_message *message) {
     const struct graph_entry *graph = run->graph;
     uint32_t n = 0;
     size_t offset = 0;
     struct span bytes;
     while (run_graph_next_feed(request, &bytes)) {
         if (n == graph->plan->n_feeds || request->is_partial)
-            return status_invalid("RunGraph brings more than the %u feeds of graph %llu", n, (unsigned long long)graph->handle);
+            return status_invalid("RunGraph brings more than the %u feeds of graph %llu", n,
+                                  (unsigned long long)graph->handle);
         TRY(take_feed(graph, n, bytes, message, &offset, &run->values[n]));
         n++;
     }
     if (n != graph->plan->n_feeds && !request->is_partial)
-        return status_invalid("RunGraph brings %u feeds, graph %llu has %u", n, (unsigned long long)graph->handle, graph->plan->n_feeds);
+        return status_invalid("RunGraph brings %u feeds, graph %llu has %u", n,
+                              (unsigned long long)graph->handle, graph->plan->n_feeds);
     return NULL;
 }
 
@@ -263,9 +284,11 @@ static struct status *enter(struct worker_service *service, struct run *run) {
     struct status *st = NULL;
     pthread_mutex_lock(&service->lock);
     if (u64map_get(&service->by_step, run->id))
-        st = status_new(STATUS_ALREADY_EXISTS, "step %llx is running here already", (unsigned long long)run->id);
+        st = status_new(STATUS_ALREADY_EXISTS, "step %llx is running here already",
+                        (unsigned long long)run->id);
     else if (service->n_runs > service->options.max_steps)
-        st = status_exhausted("%d steps are running on %s already", service->options.max_steps, service->task);
+        st = status_exhausted("%d steps are running on %s already", service->options.max_steps,
+                              service->task);
     else
         u64map_put(&service->by_step, run->id, run);
     if (!st)
@@ -282,7 +305,8 @@ static void leave(struct worker_service *service, struct run *run) {
 }
 
 /* Everything between entering and the start. */
-static struct status *prepare(struct worker_service *service, struct run *run, struct run_graph_message *request,
+static struct status *prepare(struct worker_service *service, struct run *run,
+                              struct run_graph_message *request,
                               const struct wire_message *message) {
     const struct plan *plan = run->graph->plan;
     struct step_run *exec = &run->exec;
@@ -298,7 +322,8 @@ static struct status *prepare(struct worker_service *service, struct run *run, s
         is_over = rendezvous_is_ended(service->rendezvous, run->id);
     }
     if (is_over)
-        return status_new(STATUS_ABORTED, "step %llx has ended here already", (unsigned long long)run->id);
+        return status_new(STATUS_ABORTED, "step %llx has ended here already",
+                          (unsigned long long)run->id);
     exec->plan = run->graph->plan;
     exec->step_id = run->id;
     exec->feeds = run->values;
@@ -330,13 +355,15 @@ struct status *service_run_graph(struct client *client, struct wire_message *mes
     struct run_graph_message request;
     TRY(run_graph_read(message->meta, &request));
     if (request.master_incarnation != client->incarnation || request.step_id != message->id)
-        return status_failed_precondition("RunGraph of another master, or for another step, than its header's");
+        return status_failed_precondition(
+            "RunGraph of another master, or for another step, than its header's");
     int64_t now_ns = clock_now_ns();
     service_check_awake(service, now_ns);
     if (!wire_conn_is_open(client->conn))
         return NULL;
     prune(service, &request);
-    struct status *early = service->early_cancels.n_entries > 0 ? early_cancel_take(service, message->id) : NULL;
+    struct status *early =
+        service->early_cancels.n_entries > 0 ? early_cancel_take(service, message->id) : NULL;
     if (unlikely(early != NULL)) {
         rendezvous_end_step(service->rendezvous, message->id);
         refuse(client->conn, message->id, early, true);
@@ -346,7 +373,8 @@ struct status *service_run_graph(struct client *client, struct wire_message *mes
     if (unlikely(!graph || service->is_draining)) {
         service_refuse_run(client, message,
                            graph ? status_unavailable("%s is draining", service->task)
-                                 : status_new(STATUS_ABORTED, "Graph handle %llu is not registered on %s",
+                                 : status_new(STATUS_ABORTED,
+                                              "Graph handle %llu is not registered on %s",
                                               (unsigned long long)request.graph, service->task));
         return NULL;
     }
@@ -358,7 +386,8 @@ struct status *service_run_graph(struct client *client, struct wire_message *mes
     run->start_ns = now_ns;
     run->deadline_ns = 0;
     if (request.timeout_ms > 0 && request.timeout_ms < INT64_MAX / 2000000)
-        run->deadline_ns = run->start_ns + (request.timeout_ms + SERVICE_TIMEOUT_SLACK_MS) * 1000000;
+        run->deadline_ns =
+            run->start_ns + (request.timeout_ms + SERVICE_TIMEOUT_SLACK_MS) * 1000000;
     struct status *st = enter(service, run);
     bool has_entered = !st;
     if (!st)
@@ -400,12 +429,14 @@ static struct status *feed_run(struct run *run, struct wire_message *message) {
     size_t offset = 0;
     int more;
     if (!run->exec.is_partial)
-        return status_invalid("FeedStep for step %llx, which is not a partial run", (unsigned long long)run->id);
+        return status_invalid("FeedStep for step %llx, which is not a partial run",
+                              (unsigned long long)run->id);
     feed_step_read(message->meta, &request);
     while ((more = feed_step_next(&request, &position, &bytes)) > 0) {
         struct tensor value = TENSOR_INIT;
         if (position >= run->graph->plan->n_feeds)
-            return status_invalid("FeedStep for feed %u of %u", position, run->graph->plan->n_feeds);
+            return status_invalid("FeedStep for feed %u of %u", position,
+                                  run->graph->plan->n_feeds);
         struct status *st = take_feed(run->graph, position, bytes, message, &offset, &value);
         if (st) {
             tensor_clear(&value);
@@ -429,7 +460,8 @@ struct status *service_feed_step(struct client *client, struct wire_message *mes
     return NULL;
 }
 
-void service_refuse_feed(struct client *client, const struct wire_message *message, struct status *why_take) {
+void service_refuse_feed(struct client *client, const struct wire_message *message,
+                         struct status *why_take) {
     struct run *run = find_run(client, message->id);
     if (run) {
         executor_cancel(&run->exec, why_take);

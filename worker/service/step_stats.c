@@ -1,10 +1,12 @@
-/* A traced step as TensorFlow's StepStats: field numbers from its step_stats.proto and tensor_description.proto. */
+/* A traced step as TensorFlow's StepStats: field numbers from its step_stats.proto and
+ * tensor_description.proto. */
 #include "common/tensor/tensor_proto.h"
 #include "worker/service/service_internal.h"
 
 enum { LABEL_MAX_BYTES = 1024 };
 
-/* NodeOutput {slot 1, tensor_description 3 {dtype 1, shape 2 {dim 2 {size 1}}, allocation_description 4 {requested_bytes 1}}} */
+/* NodeOutput {slot 1, tensor_description 3 {dtype 1, shape 2 {dim 2 {size 1}},
+ * allocation_description 4 {requested_bytes 1}}} */
 static void add_output(struct str *out, const struct node_stats *row) {
     struct str shape = STR_INIT, description = STR_INIT, output = STR_INIT, bytes = STR_INIT;
     for (int i = 0; i < MIN((int)row->output.rank, (int)TENSOR_INLINE_RANK); i++) {
@@ -25,13 +27,15 @@ static void add_output(struct str *out, const struct node_stats *row) {
     str_fini(&bytes);
 }
 
-/* AllocatorMemoryUsed {allocator_name 1, total_bytes 2, peak_bytes 3, live_bytes 4}. TensorFlow's profiler leaves out what has used no
- * memory. An output counts as its node's, but not what the node only hands on. */
+/* AllocatorMemoryUsed {allocator_name 1, total_bytes 2, peak_bytes 3, live_bytes 4}.
+ * TensorFlow's profiler leaves out what has used no memory. An output counts as its node's, but
+ * not what the node only hands on. */
 static void add_memory(struct str *out, const struct node_stats *row) {
     static const char name[] = "cpu";
     const struct kernel_instance *kernel = row->node->instance;
     uint64_t n_bytes = (uint64_t)row->output.size_bytes;
-    if (n_bytes == 0 || !kernel || (kernel->def->flags & KERNEL_VIEW) || dtype_is_ref((enum dtype)kernel->out_types[0]))
+    if (n_bytes == 0 || !kernel || (kernel->def->flags & KERNEL_VIEW) ||
+        dtype_is_ref((enum dtype)kernel->out_types[0]))
         return;
     struct str memory = STR_INIT;
     proto_add_bytes(&memory, 1, name, strlen(name));
@@ -47,7 +51,8 @@ static void add_label(struct str *out, const struct node *node) {
     str_addf(&label, "%s = %s(", node->name, node->op_name);
     for (int i = 0; i < node->n_inputs && label.len < LABEL_MAX_BYTES; i++) {
         const struct node_input *in = &node->inputs[i];
-        str_addf(&label, "%s%s%s", i ? ", " : "", in->index == CONTROL_EDGE ? "^" : "", in->src->name);
+        str_addf(&label, "%s%s%s", i ? ", " : "", in->index == CONTROL_EDGE ? "^" : "",
+                 in->src->name);
         if (in->index > 0)
             str_addf(&label, ":%d", in->index);
     }
@@ -56,7 +61,8 @@ static void add_label(struct str *out, const struct node *node) {
     str_fini(&label);
 }
 
-static void add_node(struct str *out, const struct step_stats *stats, const struct node_stats *row) {
+static void add_node(struct str *out, const struct step_stats *stats,
+                     const struct node_stats *row) {
     struct str node = STR_INIT;
     const char *name = row->node->node->name;
     int64_t start_us = stats->start_wall_us + (row->start_ns - stats->start_ns) / 1000;

@@ -1,7 +1,9 @@
-/* Diagonals: of one matrix (Diag, DiagPart), of batches and bands (MatrixDiag, MatrixDiagPart, MatrixSetDiag), MatrixBandPart.
+/* Diagonals: of one matrix (Diag, DiagPart), of batches and bands (MatrixDiag, MatrixDiagPart,
+ * MatrixSetDiag), MatrixBandPart.
  *
- * A band is the diagonals lower … upper; diagonal d > 0 lies above the main one. Packed, a band is one row per diagonal, the highest first,
- * as long as the longest; shorter ones stand at the row's left or right, as the `align` attr says of those above and below. */
+ * A band is the diagonals lower … upper; diagonal d > 0 lies above the main one. Packed, a band
+ * is one row per diagonal, the highest first, as long as the longest; shorter ones stand at the
+ * row's left or right, as the `align` attr says of those above and below. */
 #include <stdlib.h>
 
 #include "common/tensor/element.h"
@@ -32,30 +34,38 @@ struct band {
 
 static struct status *band_read(const struct tensor *k, struct band *ret) {
     if (k->rank > 1)
-        return status_invalid("diag_index must be a scalar or vector, received shape: %s", TENSOR_SHAPE_TEXT(k));
+        return status_invalid("diag_index must be a scalar or vector, received shape: %s",
+                              TENSOR_SHAPE_TEXT(k));
     if (k->n_elements < 1 || k->n_elements > 2)
-        return status_invalid("diag_index must have only one or two elements, received %lld elements.", (long long)k->n_elements);
+        return status_invalid(
+            "diag_index must have only one or two elements, received %lld elements.",
+            (long long)k->n_elements);
     ret->lower = tensor_index_at(k, 0);
     ret->upper = tensor_index_at(k, k->n_elements - 1);
     ret->n_diags = ret->upper - ret->lower + 1;
     if (ret->lower > ret->upper)
-        return status_invalid("lower_diag_index must not be larger than upper_diag_index: %lld > %lld", (long long)ret->lower,
-                              (long long)ret->upper);
+        return status_invalid(
+            "lower_diag_index must not be larger than upper_diag_index: %lld > %lld",
+            (long long)ret->lower, (long long)ret->upper);
     return NULL;
 }
 
-static int64_t diag_len(const struct band *band, int64_t d) { return MIN(band->n_rows + MIN(d, 0), band->n_cols - MAX(d, 0)); }
+static int64_t diag_len(const struct band *band, int64_t d) {
+    return MIN(band->n_rows + MIN(d, 0), band->n_cols - MAX(d, 0));
+}
 
 /* With the matrix known: bounds and the longest diagonal. */
 static struct status *band_fit(struct band *band, int64_t n_rows, int64_t n_cols) {
     band->n_rows = n_rows;
     band->n_cols = n_cols;
     if (!(band->lower > -n_rows && band->lower < n_cols) && band->lower != 0)
-        return status_invalid("lower_diag_index is out of bound: %lld. It must be between %lld and %lld", (long long)band->lower,
-                              (long long)-n_rows, (long long)n_cols);
+        return status_invalid(
+            "lower_diag_index is out of bound: %lld. It must be between %lld and %lld",
+            (long long)band->lower, (long long)-n_rows, (long long)n_cols);
     if (!(band->upper > -n_rows && band->upper < n_cols) && band->upper != 0)
-        return status_invalid("upper_diag_index is out of bound: %lld. It must be between %lld and %lld", (long long)band->upper,
-                              (long long)-n_rows, (long long)n_cols);
+        return status_invalid(
+            "upper_diag_index is out of bound: %lld. It must be between %lld and %lld",
+            (long long)band->upper, (long long)-n_rows, (long long)n_cols);
     band->max_len = MIN(n_rows + MIN(band->upper, 0), n_cols - MAX(band->lower, 0));
     return NULL;
 }
@@ -66,9 +76,10 @@ static int64_t packed_offset(const struct band *band, const struct align *align,
     return is_left ? 0 : band->max_len - diag_len(band, d);
 }
 
-/* Copies a band between matrices and packed rows, for all matrices of a batch, a diagonal at a time. */
-static void move_band(struct kernel_ctx *ctx, const struct band *band, bool to_packed, int64_t n_batch, const struct tensor *in,
-                      struct tensor *out) {
+/* Copies a band between matrices and packed rows, for all matrices of a batch, a diagonal at a
+ * time. */
+static void move_band(struct kernel_ctx *ctx, const struct band *band, bool to_packed,
+                      int64_t n_batch, const struct tensor *in, struct tensor *out) {
     const struct align *align = ctx->instance->state;
     int64_t matrix = band->n_rows * band->n_cols, packed = band->n_diags * band->max_len;
     for (int64_t d = band->upper; d >= band->lower; d--) {
@@ -90,10 +101,12 @@ static const char zero_element[16] __attribute__((aligned(16)));
 
 /* ---- MatrixDiagPart ---- */
 
-static enum kernel_result diag_part_of(struct kernel_ctx *ctx, struct band *band, const void *padding) {
+static enum kernel_result diag_part_of(struct kernel_ctx *ctx, struct band *band,
+                                       const void *padding) {
     const struct tensor *in = kernel_input(ctx, 0);
     if (in->rank < 2)
-        return kernel_fail(ctx, status_invalid("input must be at least 2-dim, received shape: %s", TENSOR_SHAPE_TEXT(in)));
+        return kernel_fail(ctx, status_invalid("input must be at least 2-dim, received shape: %s",
+                                               TENSOR_SHAPE_TEXT(in)));
     KERNEL_TRY(ctx, band_fit(band, tensor_dim(in, in->rank - 2), tensor_dim(in, in->rank - 1)));
     struct dims dims;
     dims_set(&dims, tensor_shape(in));
@@ -122,22 +135,30 @@ static enum kernel_result matrix_diag_part_v3(struct kernel_ctx *ctx) {
     const struct tensor *padding = kernel_input(ctx, 2);
     KERNEL_TRY(ctx, band_read(kernel_input(ctx, 1), &band));
     if (padding->n_elements < 1)
-        return kernel_fail(ctx, status_invalid("padding_value must be a scalar, received shape: %s", TENSOR_SHAPE_TEXT(padding)));
+        return kernel_fail(ctx, status_invalid("padding_value must be a scalar, received shape: %s",
+                                               TENSOR_SHAPE_TEXT(padding)));
     return diag_part_of(ctx, &band, tensor_cdata(padding));
 }
 
 /* ---- MatrixDiag ---- */
 
-static enum kernel_result diag_of(struct kernel_ctx *ctx, struct band *band, int64_t n_rows, int64_t n_cols, const void *padding) {
+static enum kernel_result diag_of(struct kernel_ctx *ctx, struct band *band, int64_t n_rows,
+                                  int64_t n_cols, const void *padding) {
     const struct tensor *in = kernel_input(ctx, 0);
     if (in->rank < 1)
-        return kernel_fail(ctx, status_invalid("diagonal must be at least 1-dim, received shape: %s", TENSOR_SHAPE_TEXT(in)));
+        return kernel_fail(ctx,
+                           status_invalid("diagonal must be at least 1-dim, received shape: %s",
+                                          TENSOR_SHAPE_TEXT(in)));
     if (band->n_diags > 1 && in->rank < 2)
-        return kernel_fail(ctx, status_invalid("diagonal must be at least 2-dim, received shape: %s", TENSOR_SHAPE_TEXT(in)));
+        return kernel_fail(ctx,
+                           status_invalid("diagonal must be at least 2-dim, received shape: %s",
+                                          TENSOR_SHAPE_TEXT(in)));
     if (band->n_diags > 1 && tensor_dim(in, in->rank - 2) != band->n_diags)
-        return kernel_fail(ctx, status_invalid("The number of diagonals provided in the input does not match the lower_diag_index and "
+        return kernel_fail(ctx, status_invalid("The number of diagonals provided in the input does "
+                                               "not match the lower_diag_index and "
                                                "upper_diag_index range."));
-    int64_t len = tensor_dim(in, in->rank - 1), min_rows = len - MIN(band->upper, 0), min_cols = len + MAX(band->lower, 0);
+    int64_t len = tensor_dim(in, in->rank - 1), min_rows = len - MIN(band->upper, 0),
+            min_cols = len + MAX(band->lower, 0);
     if (n_rows == -1 && n_cols == -1)
         n_rows = n_cols = MAX(min_rows, min_cols);
     else if (n_rows == -1)
@@ -149,8 +170,9 @@ static enum kernel_result diag_of(struct kernel_ctx *ctx, struct band *band, int
     if (n_cols < min_cols)
         return kernel_fail(ctx, status_invalid("The number of columns is too small."));
     if (n_rows != min_rows && n_cols != min_cols)
-        return kernel_fail(
-            ctx, status_invalid("The number of rows or columns is not consistent with the specified d_lower, d_upper, and diagonal."));
+        return kernel_fail(ctx,
+                           status_invalid("The number of rows or columns is not consistent with "
+                                          "the specified d_lower, d_upper, and diagonal."));
     band->n_rows = n_rows;
     band->n_cols = n_cols;
     band->max_len = len;
@@ -159,7 +181,8 @@ static enum kernel_result diag_of(struct kernel_ctx *ctx, struct band *band, int
     dims.rank -= band->n_diags > 1 ? 2 : 1;
     int64_t n_batch = dims_product(dims.at, 0, dims.rank);
     if (!dims_add(&dims, n_rows) || !dims_add(&dims, n_cols))
-        return kernel_fail(ctx, status_invalid("The output would pass the rank limit of %d", SHAPE_MAX_RANK));
+        return kernel_fail(
+            ctx, status_invalid("The output would pass the rank limit of %d", SHAPE_MAX_RANK));
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, tensor_dtype(in), dims_shape(&dims)));
     struct tensor *out = &ctx->outputs[0];
     if (out->n_elements == 0)
@@ -182,13 +205,15 @@ static enum kernel_result matrix_diag_v3(struct kernel_ctx *ctx) {
     for (int i = 0; i < 2; i++) {
         const struct tensor *size = kernel_input(ctx, 2 + i);
         if (size->rank > 1 || size->n_elements != 1)
-            return kernel_fail(
-                ctx, status_invalid("%s must be a scalar, received shape: %s", i ? "num_cols" : "num_rows", TENSOR_SHAPE_TEXT(size)));
+            return kernel_fail(ctx, status_invalid("%s must be a scalar, received shape: %s",
+                                                   i ? "num_cols" : "num_rows",
+                                                   TENSOR_SHAPE_TEXT(size)));
         sizes[i] = tensor_index_at(size, 0);
     }
     const struct tensor *padding = kernel_input(ctx, 4);
     if (padding->rank > 1 || padding->n_elements != 1)
-        return kernel_fail(ctx, status_invalid("padding_value must be a scalar, received shape: %s", TENSOR_SHAPE_TEXT(padding)));
+        return kernel_fail(ctx, status_invalid("padding_value must be a scalar, received shape: %s",
+                                               TENSOR_SHAPE_TEXT(padding)));
     return diag_of(ctx, &band, sizes[0], sizes[1], tensor_cdata(padding));
 }
 
@@ -197,9 +222,12 @@ static enum kernel_result matrix_diag_v3(struct kernel_ctx *ctx) {
 static enum kernel_result set_diag(struct kernel_ctx *ctx, struct band *band) {
     const struct tensor *in = kernel_input(ctx, 0), *diag = kernel_input(ctx, 1);
     if (in->rank < 2)
-        return kernel_fail(ctx, status_invalid("input must be at least 2-dim, received shape: %s", TENSOR_SHAPE_TEXT(in)));
+        return kernel_fail(ctx, status_invalid("input must be at least 2-dim, received shape: %s",
+                                               TENSOR_SHAPE_TEXT(in)));
     if (diag->rank < 1)
-        return kernel_fail(ctx, status_invalid("diagonal must be at least 1-dim, received shape: %s", TENSOR_SHAPE_TEXT(diag)));
+        return kernel_fail(ctx,
+                           status_invalid("diagonal must be at least 1-dim, received shape: %s",
+                                          TENSOR_SHAPE_TEXT(diag)));
     KERNEL_TRY(ctx, band_fit(band, tensor_dim(in, in->rank - 2), tensor_dim(in, in->rank - 1)));
     struct dims expected;
     dims_set(&expected, tensor_shape(in));
@@ -210,10 +238,13 @@ static enum kernel_result set_diag(struct kernel_ctx *ctx, struct band *band) {
     expected.at[expected.rank++] = band->max_len;
     if (!shape_equal(dims_shape(&expected), tensor_shape(diag)))
         return kernel_fail(
-            ctx, status_invalid("Either first dimensions of diagonal don't match input.shape[:-2], or diagonal.shape[:-1] is not equal to "
-                                "the longests diagonal in range [lower_diag_index:upper_diag_index].\nInput shape: %s\nDiagonal "
+            ctx, status_invalid("Either first dimensions of diagonal don't match input.shape[:-2], "
+                                "or diagonal.shape[:-1] is not equal to "
+                                "the longests diagonal in range "
+                                "[lower_diag_index:upper_diag_index].\nInput shape: %s\nDiagonal "
                                 "shape: %s\nExpected diagonal shape: %s",
-                                TENSOR_SHAPE_TEXT(in), TENSOR_SHAPE_TEXT(diag), SHAPE_TEXT(dims_shape(&expected))));
+                                TENSOR_SHAPE_TEXT(in), TENSOR_SHAPE_TEXT(diag),
+                                SHAPE_TEXT(dims_shape(&expected))));
     struct tensor *out = &ctx->outputs[0];
     if (tensor_is_sole(in) || in->n_elements == 0)
         kernel_pass(ctx, 0, 0);
@@ -237,13 +268,15 @@ static enum kernel_result matrix_set_diag_v3(struct kernel_ctx *ctx) {
 
 /* ---- MatrixBandPart ---- */
 
-static struct status *band_width(const struct tensor *t, const char *name, const char *what, int64_t limit, int64_t *ret) {
+static struct status *band_width(const struct tensor *t, const char *name, const char *what,
+                                 int64_t limit, int64_t *ret) {
     if (t->rank != 0)
         return status_invalid("%s must be scalar, got shape %s", name, TENSOR_SHAPE_TEXT(t));
     *ret = tensor_index_at(t, 0);
     if (*ret > limit)
-        return status_invalid("%s must be negative or less or equal to number of %s (%lld) got: %lld", name, what, (long long)limit,
-                              (long long)*ret);
+        return status_invalid(
+            "%s must be negative or less or equal to number of %s (%lld) got: %lld", name, what,
+            (long long)limit, (long long)*ret);
     return NULL;
 }
 
@@ -265,7 +298,8 @@ static void band_rows_share(void *arg, int64_t begin, int64_t end) {
         const char *from = job->in + (size_t)(row * job->n_cols) * job->size;
         memset(to, 0, (size_t)first * job->size);
         if (to != from)
-            memcpy(to + (size_t)first * job->size, from + (size_t)first * job->size, (size_t)(last - first) * job->size);
+            memcpy(to + (size_t)first * job->size, from + (size_t)first * job->size,
+                   (size_t)(last - first) * job->size);
         memset(to + (size_t)last * job->size, 0, (size_t)(job->n_cols - last) * job->size);
     }
 }
@@ -273,11 +307,15 @@ static void band_rows_share(void *arg, int64_t begin, int64_t end) {
 static enum kernel_result matrix_band_part(struct kernel_ctx *ctx) {
     const struct tensor *in = kernel_input(ctx, 0);
     if (in->rank < 2)
-        return kernel_fail(ctx, status_invalid("input must be at least 2-dim, received shape: %s", TENSOR_SHAPE_TEXT(in)));
+        return kernel_fail(ctx, status_invalid("input must be at least 2-dim, received shape: %s",
+                                               TENSOR_SHAPE_TEXT(in)));
     enum dtype dtype = tensor_dtype(in);
-    struct band_rows job = {.size = dtype_size(dtype), .n_rows = tensor_dim(in, in->rank - 2), .n_cols = tensor_dim(in, in->rank - 1)};
+    struct band_rows job = {.size = dtype_size(dtype),
+                            .n_rows = tensor_dim(in, in->rank - 2),
+                            .n_cols = tensor_dim(in, in->rank - 1)};
     KERNEL_TRY(ctx, band_width(kernel_input(ctx, 1), "num_lower", "rows", job.n_rows, &job.lower));
-    KERNEL_TRY(ctx, band_width(kernel_input(ctx, 2), "num_upper", "columns", job.n_cols, &job.upper));
+    KERNEL_TRY(ctx,
+               band_width(kernel_input(ctx, 2), "num_upper", "columns", job.n_cols, &job.upper));
     if (in->n_elements == 0) {
         kernel_pass(ctx, 0, 0);
         return KERNEL_DONE;
@@ -286,7 +324,8 @@ static enum kernel_result matrix_band_part(struct kernel_ctx *ctx) {
     KERNEL_TRY(ctx, kernel_forward_or_alloc(ctx, 0, 0, dtype, tensor_shape(in)));
     struct tensor *out = &ctx->outputs[0];
     job.out = tensor_data(out);
-    pool_parallel_for(ctx->pool, out->n_elements / job.n_cols, 5.0 + (double)job.n_cols * (double)job.size * 0.1, band_rows_share, &job);
+    pool_parallel_for(ctx->pool, out->n_elements / job.n_cols,
+                      5.0 + (double)job.n_cols * (double)job.size * 0.1, band_rows_share, &job);
     return KERNEL_DONE;
 }
 
@@ -300,9 +339,11 @@ static enum kernel_result diag(struct kernel_ctx *ctx) {
     dims_set(&dims, tensor_shape(in));
     for (int i = 0; i < in->rank; i++) {
         if (!dims_add(&dims, tensor_dim(in, i)))
-            return kernel_fail(ctx, status_invalid("The output would pass the rank limit of %d", SHAPE_MAX_RANK));
+            return kernel_fail(
+                ctx, status_invalid("The output would pass the rank limit of %d", SHAPE_MAX_RANK));
     }
-    KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, tensor_dtype(in), dims_shape(&dims), &ctx->outputs[0]));
+    KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, tensor_dtype(in), dims_shape(&dims),
+                                      &ctx->outputs[0]));
     struct strided s;
     strided_init(&s);
     strided_add(&s, in->n_elements, 1, in->n_elements + 1);
@@ -318,11 +359,14 @@ static enum kernel_result diag_part(struct kernel_ctx *ctx) {
         return KERNEL_DONE;
     }
     if (in->rank % 2 != 0)
-        return kernel_fail(ctx, status_invalid("The rank of the tensor should be even and positive, got shape %s", TENSOR_SHAPE_TEXT(in)));
+        return kernel_fail(
+            ctx, status_invalid("The rank of the tensor should be even and positive, got shape %s",
+                                TENSOR_SHAPE_TEXT(in)));
     for (int i = 0; i < rank; i++) {
         if (tensor_dim(in, i) != tensor_dim(in, i + rank))
-            return kernel_fail(ctx,
-                               status_invalid("Invalid shape %s: dimensions %d and %d do not match.", TENSOR_SHAPE_TEXT(in), i, i + rank));
+            return kernel_fail(
+                ctx, status_invalid("Invalid shape %s: dimensions %d and %d do not match.",
+                                    TENSOR_SHAPE_TEXT(in), i, i + rank));
     }
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, tensor_dtype(in), (struct shape){rank, tensor_dims(in)}));
     int64_t n = ctx->outputs[0].n_elements;

@@ -16,25 +16,29 @@ struct gather {
     int64_t n_batch, n_outer, n_picked, n_axis, len; /* len: elements of inner */
 };
 
-static struct status *gather_read(const struct tensor *params, const struct tensor *indices, int64_t axis, int64_t batch_dims,
-                                  struct gather *ret) {
+static struct status *gather_read(const struct tensor *params, const struct tensor *indices,
+                                  int64_t axis, int64_t batch_dims, struct gather *ret) {
     if (params->rank < 1)
         return status_invalid("params must be at least 1 dimensional");
     if (axis < -(int64_t)params->rank || axis >= params->rank)
-        return status_invalid("Expected axis in the range [%d, %d), but got %lld", -params->rank, params->rank, (long long)axis);
+        return status_invalid("Expected axis in the range [%d, %d), but got %lld", -params->rank,
+                              params->rank, (long long)axis);
     axis += axis < 0 ? params->rank : 0;
     if (batch_dims < -(int64_t)indices->rank || batch_dims > indices->rank)
-        return status_invalid("Expected batch_dims in the range [%d, %d], but got %lld", -indices->rank, indices->rank,
-                              (long long)batch_dims);
+        return status_invalid("Expected batch_dims in the range [%d, %d], but got %lld",
+                              -indices->rank, indices->rank, (long long)batch_dims);
     batch_dims += batch_dims < 0 ? indices->rank : 0;
     if (batch_dims >= params->rank)
-        return status_invalid("batch_dims (%lld) must be less than rank(params) (%d).", (long long)batch_dims, params->rank);
+        return status_invalid("batch_dims (%lld) must be less than rank(params) (%d).",
+                              (long long)batch_dims, params->rank);
     if (batch_dims > axis)
-        return status_invalid("batch_dims (%lld) must be less than or equal to axis (%lld).", (long long)batch_dims, (long long)axis);
+        return status_invalid("batch_dims (%lld) must be less than or equal to axis (%lld).",
+                              (long long)batch_dims, (long long)axis);
     for (int i = 0; i < batch_dims; i++) {
         if (tensor_dim(params, i) != tensor_dim(indices, i))
-            return status_invalid("params.shape[%d]: %lld should be equal to indices.shape[%d]: %lld", i, (long long)tensor_dim(params, i),
-                                  i, (long long)tensor_dim(indices, i));
+            return status_invalid(
+                "params.shape[%d]: %lld should be equal to indices.shape[%d]: %lld", i,
+                (long long)tensor_dim(params, i), i, (long long)tensor_dim(indices, i));
     }
     const int64_t *dims = tensor_dims(params);
     *ret = (struct gather){
@@ -49,8 +53,8 @@ static struct status *gather_read(const struct tensor *params, const struct tens
     return NULL;
 }
 
-static struct status *gather_shape(const struct gather *gather, const struct tensor *params, const struct tensor *indices,
-                                   struct dims *ret) {
+static struct status *gather_shape(const struct gather *gather, const struct tensor *params,
+                                   const struct tensor *indices, struct dims *ret) {
     ret->rank = 0;
     bool fits = true;
     for (int i = 0; i < gather->axis; i++)
@@ -59,11 +63,13 @@ static struct status *gather_shape(const struct gather *gather, const struct ten
         fits &= dims_add(ret, tensor_dim(indices, i));
     for (int i = gather->axis + 1; i < params->rank; i++)
         fits &= dims_add(ret, tensor_dim(params, i));
-    return fits ? NULL : status_invalid("The gathered tensor would pass the rank limit of %d", SHAPE_MAX_RANK);
+    return fits ? NULL
+                : status_invalid("The gathered tensor would pass the rank limit of %d",
+                                 SHAPE_MAX_RANK);
 }
 
-static inline __attribute__((always_inline)) int64_t flatten_loop(enum dtype dtype, const void *data, const struct gather *gather,
-                                                                  int64_t *at) {
+static inline __attribute__((always_inline)) int64_t
+flatten_loop(enum dtype dtype, const void *data, const struct gather *gather, int64_t *at) {
     int64_t first_bad = -1;
     for (int64_t b = 0; b < gather->n_batch; b++) {
         for (int64_t i = 0; i < gather->n_picked; i++) {
@@ -76,8 +82,10 @@ static inline __attribute__((always_inline)) int64_t flatten_loop(enum dtype dty
     return first_bad;
 }
 
-/* The source slice of each output slice, in units of `len` elements. Returns the first bad index's place, or -1. */
-static int64_t gather_flatten(const struct tensor *indices, const struct gather *gather, int64_t *at) {
+/* The source slice of each output slice, in units of `len` elements. Returns the first bad
+ * index's place, or -1. */
+static int64_t gather_flatten(const struct tensor *indices, const struct gather *gather,
+                              int64_t *at) {
     const void *data = tensor_cdata(indices);
     enum dtype dtype = tensor_dtype(indices);
     int64_t bad = dtype == DT_INT32   ? flatten_loop(DT_INT32, data, gather, at)
@@ -85,7 +93,8 @@ static int64_t gather_flatten(const struct tensor *indices, const struct gather 
                                       : flatten_loop(DT_INT16, data, gather, at);
     if (bad >= 0)
         return bad;
-    /* From the last batch and outer place to the first: place 0 of each batch holds the plain indices until its turn. */
+    /* From the last batch and outer place to the first: place 0 of each batch holds the plain
+     * indices until its turn. */
     for (int64_t b = 0; b < gather->n_batch; b++) {
         int64_t *first = at + b * gather->n_outer * gather->n_picked;
         for (int64_t o = gather->n_outer - 1; o >= 0; o--) {
@@ -114,10 +123,13 @@ static enum kernel_result gather_run(struct kernel_ctx *ctx, int64_t axis, int64
         return kernel_fail(ctx, status_exhausted("OOM: %lld indices of a gather", (long long)n));
     int64_t bad = gather_flatten(indices, &gather, at);
     if (bad >= 0)
-        kernel_fail(ctx, status_invalid("indices%s = %lld is not in [0, %lld)", SHAPE_INDEX_TEXT(tensor_shape(indices), bad),
-                                        (long long)tensor_int_at(indices, bad), (long long)gather.n_axis));
+        kernel_fail(ctx, status_invalid("indices%s = %lld is not in [0, %lld)",
+                                        SHAPE_INDEX_TEXT(tensor_shape(indices), bad),
+                                        (long long)tensor_int_at(indices, bad),
+                                        (long long)gather.n_axis));
     else
-        index_copy_slices(tensor_dtype(params), tensor_data(&ctx->outputs[0]), tensor_cdata(params), at, n, gather.len, ctx->pool);
+        index_copy_slices(tensor_dtype(params), tensor_data(&ctx->outputs[0]), tensor_cdata(params),
+                          at, n, gather.len, ctx->pool);
     if (at != stack)
         free(at);
     return KERNEL_DONE;
@@ -125,7 +137,9 @@ static enum kernel_result gather_run(struct kernel_ctx *ctx, int64_t axis, int64
 
 static enum kernel_result gather_v1(struct kernel_ctx *ctx) { return gather_run(ctx, 0, 0); }
 
-static struct status *gather_v2_init(struct kernel_init *init) { return kernel_init_int_attr(init, "batch_dims"); }
+static struct status *gather_v2_init(struct kernel_init *init) {
+    return kernel_init_int_attr(init, "batch_dims");
+}
 
 static enum kernel_result gather_v2(struct kernel_ctx *ctx) {
     const struct tensor *axis = kernel_input(ctx, 2);
@@ -153,8 +167,10 @@ static enum kernel_result gather_nd(struct kernel_ctx *ctx) {
         return kernel_fail(ctx, status_invalid("indices must be at least a vector"));
     int64_t depth = tensor_dim(indices, indices->rank - 1);
     if (depth > params->rank)
-        return kernel_fail(ctx, status_invalid("index innermost dimension length must be <= params rank; saw: %lld vs. %d",
-                                               (long long)depth, params->rank));
+        return kernel_fail(
+            ctx, status_invalid(
+                     "index innermost dimension length must be <= params rank; saw: %lld vs. %d",
+                     (long long)depth, params->rank));
     struct dims dims;
     dims.rank = 0;
     bool fits = true;
@@ -163,7 +179,9 @@ static enum kernel_result gather_nd(struct kernel_ctx *ctx) {
     for (int i = (int)depth; i < params->rank; i++)
         fits &= dims_add(&dims, tensor_dim(params, i));
     if (!fits)
-        return kernel_fail(ctx, status_invalid("The gathered tensor would pass the rank limit of %d", SHAPE_MAX_RANK));
+        return kernel_fail(
+            ctx,
+            status_invalid("The gathered tensor would pass the rank limit of %d", SHAPE_MAX_RANK));
     int64_t n;
     KERNEL_TRY(ctx, shape_n_elements((struct shape){indices->rank - 1, tensor_dims(indices)}, &n));
     int64_t len = dims_product(tensor_dims(params), (int)depth, params->rank);
@@ -172,15 +190,20 @@ static enum kernel_result gather_nd(struct kernel_ctx *ctx) {
         return KERNEL_DONE;
     if (params->n_elements == 0)
         return kernel_fail(
-            ctx, status_invalid("Requested more than 0 entries, but params is empty.  Params shape: %s", TENSOR_SHAPE_TEXT(params)));
-    int64_t stack[STACK_INDICES], *at = n <= STACK_INDICES ? stack : malloc((size_t)n * sizeof(*at));
+            ctx,
+            status_invalid("Requested more than 0 entries, but params is empty.  Params shape: %s",
+                           TENSOR_SHAPE_TEXT(params)));
+    int64_t stack[STACK_INDICES],
+        *at = n <= STACK_INDICES ? stack : malloc((size_t)n * sizeof(*at));
     if (!at)
         return kernel_fail(ctx, status_exhausted("OOM: %lld indices of a gather", (long long)n));
     int64_t bad = index_rows_flatten(indices, (int)depth, tensor_shape(params), n, at);
     if (bad >= 0 && !skips)
-        kernel_fail(ctx, index_row_bad(indices, (int)depth, bad, "param shape", tensor_shape(params)));
+        kernel_fail(ctx,
+                    index_row_bad(indices, (int)depth, bad, "param shape", tensor_shape(params)));
     else
-        index_copy_slices(tensor_dtype(params), tensor_data(&ctx->outputs[0]), tensor_cdata(params), at, n, len, ctx->pool);
+        index_copy_slices(tensor_dtype(params), tensor_data(&ctx->outputs[0]), tensor_cdata(params),
+                          at, n, len, ctx->pool);
     if (at != stack)
         free(at);
     return KERNEL_DONE;

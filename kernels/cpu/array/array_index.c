@@ -14,11 +14,13 @@ struct status *bad_index_policy_read(const struct node *node, enum bad_index_pol
     else if (span_is(policy, "") || span_is(policy, "DEFAULT") || span_is(policy, "ERROR"))
         *ret = BAD_INDEX_FAILS;
     else
-        return status_invalid("Unknown bad_indices_policy attribute: %.*s", (int)MIN(policy.len, 64), policy.data);
+        return status_invalid("Unknown bad_indices_policy attribute: %.*s",
+                              (int)MIN(policy.len, 64), policy.data);
     return NULL;
 }
 
-int64_t index_rows_flatten(const struct tensor *indices, int depth, struct shape shape, int64_t n, int64_t *ret) {
+int64_t index_rows_flatten(const struct tensor *indices, int depth, struct shape shape, int64_t n,
+                           int64_t *ret) {
     int64_t first_bad = -1;
     const void *data = tensor_cdata(indices);
     enum dtype dtype = tensor_dtype(indices);
@@ -37,15 +39,19 @@ int64_t index_rows_flatten(const struct tensor *indices, int depth, struct shape
     return first_bad;
 }
 
-struct status *index_row_bad(const struct tensor *indices, int depth, int64_t row, const char *what, struct shape shape) {
+struct status *index_row_bad(const struct tensor *indices, int depth, int64_t row, const char *what,
+                             struct shape shape) {
     struct str text = STR_INIT;
     struct shape rows = {indices->rank > 0 ? indices->rank - 1 : 0, tensor_dims(indices)};
     if (rows.rank > 0)
         str_add(&text, SHAPE_INDEX_TEXT(rows, row));
     str_add(&text, " = [");
     for (int d = 0; d < depth; d++)
-        str_addf(&text, "%s%lld", d ? ", " : "", (long long)index_of(tensor_dtype(indices), tensor_cdata(indices), row * depth + d));
-    struct status *st = status_invalid("indices%s] does not index into %s %s", str_text(&text), what, SHAPE_TEXT(shape));
+        str_addf(
+            &text, "%s%lld", d ? ", " : "",
+            (long long)index_of(tensor_dtype(indices), tensor_cdata(indices), row * depth + d));
+    struct status *st = status_invalid("indices%s] does not index into %s %s", str_text(&text),
+                                       what, SHAPE_TEXT(shape));
     str_fini(&text);
     return st;
 }
@@ -64,7 +70,8 @@ struct slices {
 static void copy_objects(const struct slices *job, int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i++) {
         struct object **to = (struct object **)(void *)job->to + i * job->len;
-        struct object *const *from = (struct object *const *)(const void *)job->from + job->at[i] * job->len;
+        struct object *const *from =
+            (struct object *const *)(const void *)job->from + job->at[i] * job->len;
         for (int64_t k = 0; job->at[i] >= 0 && k < job->len; k++)
             to[k] = object_ref(from[k]);
     }
@@ -97,7 +104,8 @@ static void copy_share(void *arg, int64_t begin, int64_t end) {
     }
 }
 
-void index_copy_slices(enum dtype dtype, void *to, const void *from, const int64_t *at, int64_t n, int64_t len, struct pool *pool) {
+void index_copy_slices(enum dtype dtype, void *to, const void *from, const int64_t *at, int64_t n,
+                       int64_t len, struct pool *pool) {
     struct slices job = {dtype, to, from, at, len, (size_t)len * dtype_size(dtype)};
     if (len == 0 || n == 0)
         return;

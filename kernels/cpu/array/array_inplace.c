@@ -1,5 +1,6 @@
-/* InplaceUpdate, InplaceAdd, InplaceSub: x with some of its rows set, added to, or taken from. In x's own memory where nobody else holds
- * it; else in a copy, so that nobody sees a value change under his eyes (TensorFlow's write into shared memory, too). */
+/* InplaceUpdate, InplaceAdd, InplaceSub: x with some of its rows set, added to, or taken from.
+ * In x's own memory where nobody else holds it; else in a copy, so that nobody sees a value
+ * change under his eyes (TensorFlow's write into shared memory, too). */
 #include <stdlib.h>
 
 #include "kernels/kernel.h"
@@ -7,17 +8,21 @@
 
 extern const struct kernel_list array_inplace_kernels;
 
-static struct status *check(const struct tensor *x, const struct tensor *i, const struct tensor *v) {
+static struct status *check(const struct tensor *x, const struct tensor *i,
+                            const struct tensor *v) {
     if (i->rank != 1)
         return status_invalid("i must be a vector. %s", TENSOR_SHAPE_TEXT(i));
     if (x->rank != v->rank)
-        return status_invalid("x and v shape doesn't match (ranks differ): %s vs. %s", TENSOR_SHAPE_TEXT(x), TENSOR_SHAPE_TEXT(v));
+        return status_invalid("x and v shape doesn't match (ranks differ): %s vs. %s",
+                              TENSOR_SHAPE_TEXT(x), TENSOR_SHAPE_TEXT(v));
     for (int d = 1; d < x->rank; d++) {
         if (tensor_dim(x, d) != tensor_dim(v, d))
-            return status_invalid("x and v shape doesn't match at index %d : %s vs. %s", d, TENSOR_SHAPE_TEXT(x), TENSOR_SHAPE_TEXT(v));
+            return status_invalid("x and v shape doesn't match at index %d : %s vs. %s", d,
+                                  TENSOR_SHAPE_TEXT(x), TENSOR_SHAPE_TEXT(v));
     }
     if (v->rank == 0 || tensor_dim(i, 0) != tensor_dim(v, 0))
-        return status_invalid("i and x shape doesn't match at index 0: %s vs. %s", TENSOR_SHAPE_TEXT(i), TENSOR_SHAPE_TEXT(v));
+        return status_invalid("i and x shape doesn't match at index 0: %s vs. %s",
+                              TENSOR_SHAPE_TEXT(i), TENSOR_SHAPE_TEXT(v));
     return NULL;
 }
 
@@ -60,7 +65,8 @@ static enum kernel_result inplace_compute(struct kernel_ctx *ctx) {
         .n_slices = i->n_elements,
         .slice_len = row_len,
     };
-    struct status *st = job.fn ? scatter_run(ctx->pool, &job) : status_invalid("Unsupported data type: %s", dtype_name(job.dtype));
+    struct status *st = job.fn ? scatter_run(ctx->pool, &job)
+                               : status_invalid("Unsupported data type: %s", dtype_name(job.dtype));
     free(offsets);
     KERNEL_TRY(ctx, st);
     return KERNEL_DONE;

@@ -7,26 +7,32 @@
 
 /* ---- Concat ---- */
 
-static struct status *concat_sizes(const struct tensor *values, int n, const struct tensor *axis, struct dims *ret, int *ret_axis) {
+static struct status *concat_sizes(const struct tensor *values, int n, const struct tensor *axis,
+                                   struct dims *ret, int *ret_axis) {
     /* Old clients send the axis as a vector of one. */
     if (axis->rank != 0 && !(axis->rank == 1 && axis->n_elements == 1))
-        return status_invalid("Concat axis tensor should be a scalar integer, but got shape %s", TENSOR_SHAPE_TEXT(axis));
+        return status_invalid("Concat axis tensor should be a scalar integer, but got shape %s",
+                              TENSOR_SHAPE_TEXT(axis));
     int rank = values[0].rank;
     int64_t at = tensor_index_at(axis, 0);
     if (at < -(int64_t)rank || at >= rank)
-        return status_invalid("ConcatOp : Expected concatenating dimensions in the range [%d, %d), but got %lld", -rank, rank,
-                              (long long)at);
+        return status_invalid(
+            "ConcatOp : Expected concatenating dimensions in the range [%d, %d), but got %lld",
+            -rank, rank, (long long)at);
     at += at < 0 ? rank : 0;
     dims_set(ret, tensor_shape(&values[0]));
     for (int i = 1; i < n; i++) {
         if (values[i].rank != rank)
-            return status_invalid("ConcatOp : Ranks of all input tensors should match: shape[0] = %s vs. shape[%d] = %s",
+            return status_invalid("ConcatOp : Ranks of all input tensors should match: shape[0] = "
+                                  "%s vs. shape[%d] = %s",
                                   TENSOR_SHAPE_TEXT(&values[0]), i, TENSOR_SHAPE_TEXT(&values[i]));
         for (int d = 0; d < rank; d++) {
             int64_t size = tensor_dim(&values[i], d);
             if (d != at && size != ret->at[d])
-                return status_invalid("ConcatOp : Dimension %d in both shapes must be equal: shape[0] = %s vs. shape[%d] = %s", d,
-                                      TENSOR_SHAPE_TEXT(&values[0]), i, TENSOR_SHAPE_TEXT(&values[i]));
+                return status_invalid("ConcatOp : Dimension %d in both shapes must be equal: "
+                                      "shape[0] = %s vs. shape[%d] = %s",
+                                      d, TENSOR_SHAPE_TEXT(&values[0]), i,
+                                      TENSOR_SHAPE_TEXT(&values[i]));
             if (d == at && add_overflows_i64(ret->at[d], size, &ret->at[d]))
                 return status_invalid("ConcatOp : the size of dimension %d does not fit", d);
         }
@@ -58,7 +64,8 @@ static enum kernel_result concat_values(struct kernel_ctx *ctx, int first, int n
     struct tensor *out = &ctx->outputs[0];
     if (out->n_elements == 0)
         return KERNEL_DONE;
-    int64_t outer = dims_product(dims.at, 0, axis), row = dims_product(dims.at, axis, dims.rank), at = 0;
+    int64_t outer = dims_product(dims.at, 0, axis), row = dims_product(dims.at, axis, dims.rank),
+            at = 0;
     for (int i = 0; i < n; i++) {
         int64_t part = values[i].n_elements / outer;
         if (part == 0)
@@ -73,7 +80,9 @@ static enum kernel_result concat_values(struct kernel_ctx *ctx, int first, int n
     return KERNEL_DONE;
 }
 
-static enum kernel_result concat_v1(struct kernel_ctx *ctx) { return concat_values(ctx, 1, ctx->instance->n_inputs - 1, 0); }
+static enum kernel_result concat_v1(struct kernel_ctx *ctx) {
+    return concat_values(ctx, 1, ctx->instance->n_inputs - 1, 0);
+}
 static enum kernel_result concat_v2(struct kernel_ctx *ctx) {
     return concat_values(ctx, 0, ctx->instance->n_inputs - 1, ctx->instance->n_inputs - 1);
 }
@@ -82,30 +91,37 @@ static enum kernel_result concat_v2(struct kernel_ctx *ctx) {
 static enum kernel_result concat_offset(struct kernel_ctx *ctx) {
     const struct tensor *axis = kernel_input(ctx, 0), *first = kernel_input(ctx, 1);
     if (axis->rank != 0)
-        return kernel_fail(ctx, status_invalid("Concat dim tensor should be a scalar integer, but got shape %s", TENSOR_SHAPE_TEXT(axis)));
+        return kernel_fail(
+            ctx, status_invalid("Concat dim tensor should be a scalar integer, but got shape %s",
+                                TENSOR_SHAPE_TEXT(axis)));
     int n = ctx->instance->n_inputs - 1;
     for (int i = 0; i < n; i++) {
         const struct tensor *shape = kernel_input(ctx, 1 + i);
         if (shape->rank != 1)
-            return kernel_fail(ctx, status_invalid("input %d should be a vector, but got shape %s", i, TENSOR_SHAPE_TEXT(shape)));
+            return kernel_fail(ctx, status_invalid("input %d should be a vector, but got shape %s",
+                                                   i, TENSOR_SHAPE_TEXT(shape)));
         if (shape->n_elements != first->n_elements)
-            return kernel_fail(ctx, status_invalid("input %d should contain %lld elements, but got %lld", i, (long long)first->n_elements,
-                                                   (long long)shape->n_elements));
+            return kernel_fail(
+                ctx, status_invalid("input %d should contain %lld elements, but got %lld", i,
+                                    (long long)first->n_elements, (long long)shape->n_elements));
     }
     int64_t rank = first->n_elements, at = tensor_index_at(axis, 0), offset = 0;
     if (at < -rank || at >= rank)
-        return kernel_fail(ctx, status_invalid("Concat dim is out of range: %lld vs. %lld", (long long)at, (long long)rank));
+        return kernel_fail(ctx, status_invalid("Concat dim is out of range: %lld vs. %lld",
+                                               (long long)at, (long long)rank));
     at += at < 0 ? rank : 0;
     for (int i = 0; i < n; i++) {
         const struct tensor *shape = kernel_input(ctx, 1 + i);
-        KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, tensor_dtype(shape), tensor_shape(shape), &ctx->outputs[i]));
+        KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, tensor_dtype(shape),
+                                          tensor_shape(shape), &ctx->outputs[i]));
         for (int64_t d = 0; d < rank; d++) {
             if (d != at && tensor_index_at(shape, d) != tensor_index_at(first, d))
                 return kernel_fail(
-                    ctx, status_invalid("All dimensions except %lld must match. Input %d has shape with %lld in dimension %lld and doesn't "
+                    ctx, status_invalid("All dimensions except %lld must match. Input %d has shape "
+                                        "with %lld in dimension %lld and doesn't "
                                         "match input 0 with %lld.",
-                                        (long long)at, i, (long long)tensor_index_at(shape, d), (long long)d,
-                                        (long long)tensor_index_at(first, d)));
+                                        (long long)at, i, (long long)tensor_index_at(shape, d),
+                                        (long long)d, (long long)tensor_index_at(first, d)));
         }
         if (shape->dtype == DT_INT32)
             ((int32_t *)tensor_data(&ctx->outputs[i]))[at] = (int32_t)offset;
@@ -120,7 +136,9 @@ static enum kernel_result concat_offset(struct kernel_ctx *ctx) {
 
 /* ---- Pack, Unpack: the state is the axis ---- */
 
-static struct status *axis_init(struct kernel_init *init) { return kernel_init_int_attr(init, "axis"); }
+static struct status *axis_init(struct kernel_init *init) {
+    return kernel_init_int_attr(init, "axis");
+}
 
 static struct status *resolve_axis(int64_t axis, int rank, int *ret) {
     if (axis < -(int64_t)rank || axis >= rank)
@@ -134,16 +152,23 @@ static enum kernel_result pack(struct kernel_ctx *ctx) {
     const struct tensor *values = ctx->inputs;
     for (int i = 1; i < n; i++) {
         if (!shape_equal(tensor_shape(&values[i]), tensor_shape(&values[0])))
-            return kernel_fail(ctx, status_invalid("Shapes of all inputs must match: values[0].shape = %s != values[%d].shape = %s",
-                                                   TENSOR_SHAPE_TEXT(&values[0]), i, TENSOR_SHAPE_TEXT(&values[i])));
+            return kernel_fail(ctx, status_invalid("Shapes of all inputs must match: "
+                                                   "values[0].shape = %s != values[%d].shape = %s",
+                                                   TENSOR_SHAPE_TEXT(&values[0]), i,
+                                                   TENSOR_SHAPE_TEXT(&values[i])));
     }
-    KERNEL_TRY(ctx, resolve_axis(*(const int64_t *)ctx->instance->state, values[0].rank + 1, &axis));
+    KERNEL_TRY(ctx,
+               resolve_axis(*(const int64_t *)ctx->instance->state, values[0].rank + 1, &axis));
     struct dims dims;
     dims.rank = values[0].rank + 1;
     if (dims.rank > SHAPE_MAX_RANK)
-        return kernel_fail(ctx, status_invalid("Pack of tensors of rank %d would pass the limit of %d", values[0].rank, SHAPE_MAX_RANK));
+        return kernel_fail(ctx,
+                           status_invalid("Pack of tensors of rank %d would pass the limit of %d",
+                                          values[0].rank, SHAPE_MAX_RANK));
     for (int i = 0; i < dims.rank; i++)
-        dims.at[i] = i < axis ? tensor_dim(&values[0], i) : i == axis ? n : tensor_dim(&values[0], i - 1);
+        dims.at[i] = i < axis    ? tensor_dim(&values[0], i)
+                     : i == axis ? n
+                                 : tensor_dim(&values[0], i - 1);
     if (n == 1) {
         array_pass_as(ctx, 0, 0, dims_shape(&dims));
         return KERNEL_DONE;
@@ -152,26 +177,32 @@ static enum kernel_result pack(struct kernel_ctx *ctx) {
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, dtype, dims_shape(&dims)));
     if (ctx->outputs[0].n_elements == 0)
         return KERNEL_DONE;
-    int64_t outer = dims_product(dims.at, 0, axis), inner = dims_product(dims.at, axis + 1, dims.rank);
+    int64_t outer = dims_product(dims.at, 0, axis),
+            inner = dims_product(dims.at, axis + 1, dims.rank);
     for (int i = 0; i < n; i++) {
         struct strided s;
         strided_init(&s);
         strided_add(&s, outer, inner, inner * n);
         strided_add(&s, inner, 1, 1);
-        strided_run(&s, dtype, tensor_at(&ctx->outputs[0], i * inner), tensor_cdata(&values[i]), ctx->pool);
+        strided_run(&s, dtype, tensor_at(&ctx->outputs[0], i * inner), tensor_cdata(&values[i]),
+                    ctx->pool);
     }
     return KERNEL_DONE;
 }
 
-/* One part of a split: `n` of the axis' sizes from `begin` on, as output `output` with the given shape. Rows of the first dimension are
- * a view; so is everything when only one output asks. */
-static struct status *take_part(struct kernel_ctx *ctx, int input, int output, int axis, int64_t begin, int64_t n, struct shape shape) {
+/* One part of a split: `n` of the axis' sizes from `begin` on, as output `output` with the given
+ * shape. Rows of the first dimension are a view; so is everything when only one output asks. */
+static struct status *take_part(struct kernel_ctx *ctx, int input, int output, int axis,
+                                int64_t begin, int64_t n, struct shape shape) {
     const struct tensor *in = kernel_input(ctx, input);
-    int64_t outer = dims_product(tensor_dims(in), 0, axis), inner = dims_product(tensor_dims(in), axis + 1, in->rank);
+    int64_t outer = dims_product(tensor_dims(in), 0, axis),
+            inner = dims_product(tensor_dims(in), axis + 1, in->rank);
     int64_t n_elements = outer * n * inner;
     enum dtype dtype = tensor_dtype(in);
-    if (outer == 1 && in->storage == TENSOR_BUFFER && n_elements * (int64_t)dtype_size(dtype) > TENSOR_INLINE_BYTES)
-        return tensor_view(in->buffer, in->data + begin * inner * (int64_t)dtype_size(dtype), dtype, shape, &ctx->outputs[output]);
+    if (outer == 1 && in->storage == TENSOR_BUFFER &&
+        n_elements * (int64_t)dtype_size(dtype) > TENSOR_INLINE_BYTES)
+        return tensor_view(in->buffer, in->data + begin * inner * (int64_t)dtype_size(dtype), dtype,
+                           shape, &ctx->outputs[output]);
     TRY(kernel_alloc(ctx, output, dtype, shape));
     if (n_elements == 0)
         return NULL;
@@ -179,7 +210,8 @@ static struct status *take_part(struct kernel_ctx *ctx, int input, int output, i
     strided_init(&s);
     strided_add(&s, outer, inner * tensor_dim(in, axis), inner * n);
     strided_add(&s, inner * n, 1, 1);
-    strided_run(&s, dtype, tensor_data(&ctx->outputs[output]), tensor_cat(in, begin * inner), ctx->pool);
+    strided_run(&s, dtype, tensor_data(&ctx->outputs[output]), tensor_cat(in, begin * inner),
+                ctx->pool);
     return NULL;
 }
 
@@ -188,7 +220,8 @@ static enum kernel_result unpack(struct kernel_ctx *ctx) {
     int axis = 0, n = ctx->instance->n_outputs;
     KERNEL_TRY(ctx, resolve_axis(*(const int64_t *)ctx->instance->state, in->rank, &axis));
     if (tensor_dim(in, axis) != n)
-        return kernel_fail(ctx, status_invalid("Input shape axis %d must equal %d, got shape %s", axis, n, TENSOR_SHAPE_TEXT(in)));
+        return kernel_fail(ctx, status_invalid("Input shape axis %d must equal %d, got shape %s",
+                                               axis, n, TENSOR_SHAPE_TEXT(in)));
     struct dims dims;
     dims.rank = 0;
     for (int i = 0; i < in->rank; i++) {
@@ -211,7 +244,8 @@ static struct status *split_axis(const struct tensor *axis, const struct tensor 
         return status_invalid("split_dim must be a scalar but has rank %d", axis->rank);
     int64_t at = tensor_index_at(axis, 0);
     if (at < -(int64_t)in->rank || at >= in->rank)
-        return status_invalid("-input rank(-%d) <= split_dim < input rank (%d), but got %lld", in->rank, in->rank, (long long)at);
+        return status_invalid("-input rank(-%d) <= split_dim < input rank (%d), but got %lld",
+                              in->rank, in->rank, (long long)at);
     *ret = (int)(at < 0 ? at + in->rank : at);
     return NULL;
 }
@@ -220,14 +254,16 @@ static enum kernel_result split(struct kernel_ctx *ctx) {
     const struct tensor *in = kernel_input(ctx, 1);
     int axis = 0, n = ctx->instance->n_outputs;
     if (kernel_input(ctx, 0)->rank != 0)
-        return kernel_fail(ctx, status_invalid("split_dim must be a scalar but has rank %d", kernel_input(ctx, 0)->rank));
+        return kernel_fail(ctx, status_invalid("split_dim must be a scalar but has rank %d",
+                                               kernel_input(ctx, 0)->rank));
     KERNEL_TRY(ctx, split_axis(kernel_input(ctx, 0), in, &axis));
     int64_t size = tensor_dim(in, axis);
     if (size % n != 0)
-        return kernel_fail(
-            ctx, status_invalid("Number of ways to split should evenly divide the split dimension, but got split_dim %d (size = %lld) "
-                                "and num_split %d",
-                                axis, (long long)size, n));
+        return kernel_fail(ctx,
+                           status_invalid("Number of ways to split should evenly divide the split "
+                                          "dimension, but got split_dim %d (size = %lld) "
+                                          "and num_split %d",
+                                          axis, (long long)size, n));
     if (n == 1) {
         kernel_pass(ctx, 1, 0);
         return KERNEL_DONE;
@@ -241,9 +277,11 @@ static enum kernel_result split(struct kernel_ctx *ctx) {
 }
 
 /* Works out one size of -1; the others must sum to the axis' size. `ret` has n entries. */
-static struct status *split_v_sizes(const struct tensor *sizes, int n, int64_t total, int64_t *ret) {
+static struct status *split_v_sizes(const struct tensor *sizes, int n, int64_t total,
+                                    int64_t *ret) {
     if (sizes->rank != 1 || sizes->n_elements != n)
-        return status_invalid("shape of tensor containing sizes must be 1-D with as many elements as outputs: %s and %d outputs",
+        return status_invalid("shape of tensor containing sizes must be 1-D with as many elements "
+                              "as outputs: %s and %d outputs",
                               TENSOR_SHAPE_TEXT(sizes), n);
     int unknown = -1;
     int64_t sum = 0;
@@ -256,13 +294,15 @@ static struct status *split_v_sizes(const struct tensor *sizes, int n, int64_t t
             continue;
         }
         if (ret[i] < 0)
-            return status_invalid("Split size at index %d must be >= 0. Got: %lld", i, (long long)ret[i]);
+            return status_invalid("Split size at index %d must be >= 0. Got: %lld", i,
+                                  (long long)ret[i]);
         if (add_overflows_i64(sum, ret[i], &sum))
             return status_invalid("The sum of the split sizes does not fit");
     }
     if (sum > total || (unknown < 0 && sum != total))
         return status_invalid(
-            "Determined shape must either match input shape along split_dim exactly if fully specified, or be less than the size of "
+            "Determined shape must either match input shape along split_dim exactly if fully "
+            "specified, or be less than the size of "
             "the input along split_dim if not fully specified.  Got: %lld for a size of %lld",
             (long long)sum, (long long)total);
     if (unknown >= 0)
@@ -297,9 +337,12 @@ static enum kernel_result parallel_concat(struct kernel_ctx *ctx) {
     struct dims dims;
     for (int i = 0; i < n; i++) {
         if (values[i].rank < 1 || tensor_dim(&values[i], 0) != 1)
-            return kernel_fail(ctx, status_invalid("Size of first dimension must be 1 in input %d: %s", i, TENSOR_SHAPE_TEXT(&values[i])));
+            return kernel_fail(ctx,
+                               status_invalid("Size of first dimension must be 1 in input %d: %s",
+                                              i, TENSOR_SHAPE_TEXT(&values[i])));
         if (!shape_equal(tensor_shape(&values[i]), tensor_shape(&values[0])))
-            return kernel_fail(ctx, status_invalid("Shapes of all inputs must match: %s and %s", TENSOR_SHAPE_TEXT(&values[0]),
+            return kernel_fail(ctx, status_invalid("Shapes of all inputs must match: %s and %s",
+                                                   TENSOR_SHAPE_TEXT(&values[0]),
                                                    TENSOR_SHAPE_TEXT(&values[i])));
     }
     dims_set(&dims, tensor_shape(&values[0]));
@@ -307,8 +350,8 @@ static enum kernel_result parallel_concat(struct kernel_ctx *ctx) {
     enum dtype dtype = tensor_dtype(&values[0]);
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, dtype, dims_shape(&dims)));
     for (int i = 0; i < n; i++)
-        strided_copy_run(dtype, tensor_at(&ctx->outputs[0], i * values[0].n_elements), tensor_cdata(&values[i]), values[i].n_elements,
-                         ctx->pool);
+        strided_copy_run(dtype, tensor_at(&ctx->outputs[0], i * values[0].n_elements),
+                         tensor_cdata(&values[i]), values[i].n_elements, ctx->pool);
     return KERNEL_DONE;
 }
 

@@ -18,8 +18,8 @@ static struct status *const_init(struct kernel_init *init) {
     TRY(node_get_tensor(init->node, "value", &value));
     TRY(node_get_type(init->node, "dtype", &dtype));
     if (value->dtype != dtype)
-        return status_invalid("Inconsistent values for attr 'dtype' %s vs. %s of the value", dtype_name(dtype),
-                              dtype_name(tensor_dtype(value)));
+        return status_invalid("Inconsistent values for attr 'dtype' %s vs. %s of the value",
+                              dtype_name(dtype), dtype_name(tensor_dtype(value)));
     struct tensor *state = aligned_alloc(_Alignof(struct tensor), sizeof(*state));
     if (!state)
         out_of_memory(sizeof(*state));
@@ -46,9 +46,13 @@ static enum kernel_result placeholder(struct kernel_ctx *ctx) {
     KERNEL_TRY(ctx, node_get_shape(node, "shape", &shape));
     const char *dtype = dtype_name(kernel_out_dtype(ctx, 0));
     if (shape.rank > 0)
-        return kernel_fail(ctx, status_invalid("You must feed a value for placeholder tensor '%s' with dtype %s and shape %s", node->name,
-                                               dtype, SHAPE_TEXT(shape)));
-    return kernel_fail(ctx, status_invalid("You must feed a value for placeholder tensor '%s' with dtype %s", node->name, dtype));
+        return kernel_fail(
+            ctx, status_invalid(
+                     "You must feed a value for placeholder tensor '%s' with dtype %s and shape %s",
+                     node->name, dtype, SHAPE_TEXT(shape)));
+    return kernel_fail(
+        ctx, status_invalid("You must feed a value for placeholder tensor '%s' with dtype %s",
+                            node->name, dtype));
 }
 
 /* ---- identities ---- */
@@ -83,9 +87,10 @@ static enum kernel_result ensure_shape(struct kernel_ctx *ctx) {
     struct shape expected = *(const struct shape *)ctx->instance->state;
     const struct tensor *in = kernel_input(ctx, 0);
     if (!shape_is_compatible(tensor_shape(in), expected))
-        return kernel_fail(ctx, status_invalid("Shape of tensor %s %s is not compatible with expected shape %s.",
-                                               node->n_data ? node->inputs[0].src->name : node->name, TENSOR_SHAPE_TEXT(in),
-                                               SHAPE_TEXT(expected)));
+        return kernel_fail(
+            ctx, status_invalid("Shape of tensor %s %s is not compatible with expected shape %s.",
+                                node->n_data ? node->inputs[0].src->name : node->name,
+                                TENSOR_SHAPE_TEXT(in), SHAPE_TEXT(expected)));
     kernel_pass(ctx, 0, 0);
     return KERNEL_DONE;
 }
@@ -99,12 +104,15 @@ static enum kernel_result bitcast(struct kernel_ctx *ctx) {
     dims_set(&dims, tensor_shape(in));
     if (in_size < out_size) {
         if (dims.rank == 0 || dims.at[dims.rank - 1] != out_size / in_size)
-            return kernel_fail(ctx, status_invalid("Cannot bitcast from %s to %s: shape %s", dtype_name(tensor_dtype(in)), dtype_name(to),
+            return kernel_fail(ctx, status_invalid("Cannot bitcast from %s to %s: shape %s",
+                                                   dtype_name(tensor_dtype(in)), dtype_name(to),
                                                    TENSOR_SHAPE_TEXT(in)));
         dims.rank--;
     } else if (in_size > out_size) {
         if (!dims_add(&dims, in_size / out_size))
-            return kernel_fail(ctx, status_invalid("Bitcast of a tensor of rank %d would pass the limit of %d", dims.rank, SHAPE_MAX_RANK));
+            return kernel_fail(
+                ctx, status_invalid("Bitcast of a tensor of rank %d would pass the limit of %d",
+                                    dims.rank, SHAPE_MAX_RANK));
     } else {
         kernel_pass(ctx, 0, 0);
         tensor_set_dtype(&ctx->outputs[0], to);
@@ -133,7 +141,8 @@ static struct status *set_shape_value(struct kernel_ctx *ctx, int output, const 
     }
     for (int i = 0; i < rank; i++) {
         if (dims[i] > INT32_MAX)
-            return status_invalid("Shape output type is 32-bit but dim %d is %lld", i, (long long)dims[i]);
+            return status_invalid("Shape output type is 32-bit but dim %d is %lld", i,
+                                  (long long)dims[i]);
         ((int32_t *)to)[i] = (int32_t)dims[i];
     }
     return NULL;
@@ -157,8 +166,10 @@ static enum kernel_result size(struct kernel_ctx *ctx) {
         return KERNEL_DONE;
     }
     if (n > INT32_MAX)
-        return kernel_fail(ctx,
-                           status_invalid("Number of elements was larger than representable by 32-bit output type: %lld", (long long)n));
+        return kernel_fail(
+            ctx, status_invalid(
+                     "Number of elements was larger than representable by 32-bit output type: %lld",
+                     (long long)n));
     tensor_init_scalar_i32(&ctx->outputs[0], (int32_t)n);
     return KERNEL_DONE;
 }
@@ -167,7 +178,8 @@ static enum kernel_result size(struct kernel_ctx *ctx) {
 
 static struct status *read_shape(const struct tensor *t, const char *what, struct dims *ret) {
     if (t->rank > 1 || t->n_elements > SHAPE_MAX_RANK)
-        return status_invalid("%s must be a vector of at most %d sizes, got shape %s", what, SHAPE_MAX_RANK, TENSOR_SHAPE_TEXT(t));
+        return status_invalid("%s must be a vector of at most %d sizes, got shape %s", what,
+                              SHAPE_MAX_RANK, TENSOR_SHAPE_TEXT(t));
     ret->rank = (int)t->n_elements;
     for (int i = 0; i < ret->rank; i++) {
         ret->at[i] = tensor_index_at(t, i);
@@ -180,30 +192,36 @@ static struct status *read_shape(const struct tensor *t, const char *what, struc
 static enum kernel_result fill(struct kernel_ctx *ctx) {
     const struct tensor *sizes = kernel_input(ctx, 0), *value = kernel_input(ctx, 1);
     if (sizes->rank != 1)
-        return kernel_fail(ctx, status_invalid("dims must represent a vector, got shape %s", TENSOR_SHAPE_TEXT(sizes)));
+        return kernel_fail(ctx, status_invalid("dims must represent a vector, got shape %s",
+                                               TENSOR_SHAPE_TEXT(sizes)));
     if (value->rank != 0 && !(value->rank == 1 && value->n_elements == 1))
-        return kernel_fail(ctx, status_invalid("value must represent a scalar, got shape %s", TENSOR_SHAPE_TEXT(value)));
+        return kernel_fail(ctx, status_invalid("value must represent a scalar, got shape %s",
+                                               TENSOR_SHAPE_TEXT(value)));
     struct dims dims;
     KERNEL_TRY(ctx, read_shape(sizes, "dims", &dims));
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, tensor_dtype(value), dims_shape(&dims)));
-    strided_fill(tensor_dtype(value), tensor_data(&ctx->outputs[0]), tensor_cdata(value), tensor_n_elements(&ctx->outputs[0]), ctx->pool);
+    strided_fill(tensor_dtype(value), tensor_data(&ctx->outputs[0]), tensor_cdata(value),
+                 tensor_n_elements(&ctx->outputs[0]), ctx->pool);
     return KERNEL_DONE;
 }
 
 static enum kernel_result empty(struct kernel_ctx *ctx) {
     const struct tensor *sizes = kernel_input(ctx, 0);
     if (sizes->rank != 1)
-        return kernel_fail(ctx, status_invalid("shape must be a vector of int32, got shape %s", TENSOR_SHAPE_TEXT(sizes)));
+        return kernel_fail(ctx, status_invalid("shape must be a vector of int32, got shape %s",
+                                               TENSOR_SHAPE_TEXT(sizes)));
     struct dims dims;
     KERNEL_TRY(ctx, read_shape(sizes, "shape", &dims));
     /* Always zeroed: undefined elements would let one client read another's memory. */
-    KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, kernel_out_dtype(ctx, 0), dims_shape(&dims), &ctx->outputs[0]));
+    KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, kernel_out_dtype(ctx, 0),
+                                      dims_shape(&dims), &ctx->outputs[0]));
     return KERNEL_DONE;
 }
 
 static enum kernel_result zeros_like(struct kernel_ctx *ctx) {
     const struct tensor *in = kernel_input(ctx, 0);
-    KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, tensor_dtype(in), tensor_shape(in), &ctx->outputs[0]));
+    KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, tensor_dtype(in), tensor_shape(in),
+                                      &ctx->outputs[0]));
     return KERNEL_DONE;
 }
 
@@ -237,11 +255,14 @@ static enum kernel_result ones_like(struct kernel_ctx *ctx) {
     char one[16] __attribute__((aligned(16)));
     one_of(dtype, one);
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, dtype, tensor_shape(in)));
-    strided_fill(dtype, tensor_data(&ctx->outputs[0]), one, tensor_n_elements(&ctx->outputs[0]), ctx->pool);
+    strided_fill(dtype, tensor_data(&ctx->outputs[0]), one, tensor_n_elements(&ctx->outputs[0]),
+                 ctx->pool);
     return KERNEL_DONE;
 }
 
-#define ZERO_TYPES (DTYPES_NUMBER | DTYPE_BIT(DT_BOOL) | DTYPE_BIT(DT_STRING) | DTYPES_QUANTIZED | DTYPES_FLOAT8 | DTYPES_TINY)
+#define ZERO_TYPES                                                                  \
+    (DTYPES_NUMBER | DTYPE_BIT(DT_BOOL) | DTYPE_BIT(DT_STRING) | DTYPES_QUANTIZED | \
+     DTYPES_FLOAT8 | DTYPES_TINY)
 
 // clang-format off
 static const struct kernel_def rows[] = {

@@ -13,18 +13,22 @@ struct paddings {
 };
 
 /* `sign` 1: the sizes grow by the paddings; -1: they shrink (gradients). */
-static struct status *paddings_read(const struct tensor *in, const struct tensor *t, int sign, struct paddings *ret) {
+static struct status *paddings_read(const struct tensor *in, const struct tensor *t, int sign,
+                                    struct paddings *ret) {
     if (t->rank != 2 || tensor_dim(t, 1) != 2)
         return status_invalid("paddings must be a matrix with 2 columns: %s", TENSOR_SHAPE_TEXT(t));
     if (tensor_dim(t, 0) != in->rank)
-        return status_invalid("The first dimension of paddings must be the rank of inputs%s %s", TENSOR_SHAPE_TEXT(t),
-                              TENSOR_SHAPE_TEXT(in));
+        return status_invalid("The first dimension of paddings must be the rank of inputs%s %s",
+                              TENSOR_SHAPE_TEXT(t), TENSOR_SHAPE_TEXT(in));
     ret->rank = ret->padded.rank = in->rank;
     for (int i = 0; i < in->rank; i++) {
-        int64_t before = ret->before[i] = tensor_index_at(t, 2 * i), after = ret->after[i] = tensor_index_at(t, 2 * i + 1), sum, size;
+        int64_t before = ret->before[i] = tensor_index_at(t, 2 * i),
+                after = ret->after[i] = tensor_index_at(t, 2 * i + 1), sum, size;
         if (before < 0 || after < 0)
-            return status_invalid("Paddings must be non-negative: %lld %lld", (long long)before, (long long)after);
-        if (add_overflows_i64(before, after, &sum) || add_overflows_i64(tensor_dim(in, i), sign * sum, &size))
+            return status_invalid("Paddings must be non-negative: %lld %lld", (long long)before,
+                                  (long long)after);
+        if (add_overflows_i64(before, after, &sum) ||
+            add_overflows_i64(tensor_dim(in, i), sign * sum, &size))
             return status_invalid("The padded size of dimension %d does not fit", i);
         ret->padded.at[i] = size;
     }
@@ -40,7 +44,8 @@ static bool paddings_are_none(const struct paddings *p) {
 }
 
 /* Copies the input to its place inside of the output. */
-static void copy_inside(struct kernel_ctx *ctx, const struct paddings *p, const struct tensor *in, struct tensor *out) {
+static void copy_inside(struct kernel_ctx *ctx, const struct paddings *p, const struct tensor *in,
+                        struct tensor *out) {
     int64_t from[SHAPE_MAX_RANK], to[SHAPE_MAX_RANK], start = 0;
     strides_of(tensor_dims(in), in->rank, from);
     strides_of(p->padded.at, p->rank, to);
@@ -54,8 +59,10 @@ static void copy_inside(struct kernel_ctx *ctx, const struct paddings *p, const 
         strided_run(&s, tensor_dtype(in), tensor_at(out, start), tensor_cdata(in), ctx->pool);
 }
 
-/* Fills the border slab by slab: in dimension d before or after, the outer dimensions inside, the inner ones whole. */
-static void fill_border(struct kernel_ctx *ctx, const struct paddings *p, const struct tensor *in, const void *value, struct tensor *out) {
+/* Fills the border slab by slab: in dimension d before or after, the outer dimensions inside,
+ * the inner ones whole. */
+static void fill_border(struct kernel_ctx *ctx, const struct paddings *p, const struct tensor *in,
+                        const void *value, struct tensor *out) {
     int64_t to[SHAPE_MAX_RANK], outer_start = 0;
     strides_of(p->padded.at, p->rank, to);
     for (int d = 0; d < p->rank; d++) {
@@ -70,8 +77,9 @@ static void fill_border(struct kernel_ctx *ctx, const struct paddings *p, const 
             for (int i = d + 1; i < p->rank; i++)
                 strided_add(&s, p->padded.at[i], 0, to[i]);
             if (n > 0)
-                strided_run(&s, tensor_dtype(out), tensor_at(out, outer_start + (side ? p->before[d] + size : 0) * to[d]), value,
-                            ctx->pool);
+                strided_run(&s, tensor_dtype(out),
+                            tensor_at(out, outer_start + (side ? p->before[d] + size : 0) * to[d]),
+                            value, ctx->pool);
         }
         outer_start += p->before[d] * to[d];
     }
@@ -101,11 +109,13 @@ static enum kernel_result pad(struct kernel_ctx *ctx) {
 static enum kernel_result pad_v2(struct kernel_ctx *ctx) {
     const struct tensor *value = kernel_input(ctx, 2);
     if (value->rank != 0)
-        return kernel_fail(ctx, status_invalid("constant_values must be a scalar. Found: %s", TENSOR_SHAPE_TEXT(value)));
+        return kernel_fail(ctx, status_invalid("constant_values must be a scalar. Found: %s",
+                                               TENSOR_SHAPE_TEXT(value)));
     return pad_with(ctx, tensor_cdata(value));
 }
 
-/* ---- MirrorPad: the state is the offset, 1 for REFLECT (the edge is not repeated), 0 for SYMMETRIC ---- */
+/* ---- MirrorPad: the state is the offset, 1 for REFLECT (the edge is not repeated), 0 for
+ * SYMMETRIC ---- */
 
 static struct status *mirror_init(struct kernel_init *init) {
     struct span mode;
@@ -118,8 +128,10 @@ static struct status *mirror_init(struct kernel_init *init) {
 static struct status *mirror_check(const struct paddings *p, int d, int64_t size, int64_t offset) {
     if (p->before[d] <= size - offset && p->after[d] <= size - offset)
         return NULL;
-    return status_invalid("paddings must be %s the dimension size: %lld, %lld %s %lld", offset ? "less than" : "no greater than",
-                          (long long)p->before[d], (long long)p->after[d], offset ? "not less than" : "greater than", (long long)size);
+    return status_invalid("paddings must be %s the dimension size: %lld, %lld %s %lld",
+                          offset ? "less than" : "no greater than", (long long)p->before[d],
+                          (long long)p->after[d], offset ? "not less than" : "greater than",
+                          (long long)size);
 }
 
 /* From the last dimension to the first: the slab before and after is the inside, walked back. */
@@ -146,9 +158,13 @@ static enum kernel_result mirror_pad(struct kernel_ctx *ctx) {
         for (int i = 0; i < d; i++)
             start += p.before[i] * to[i];
         for (int side = 0; side < 2; side++) {
-            int64_t n = side ? p.after[d] : p.before[d], first_inside = p.before[d], end_inside = p.before[d] + tensor_dim(in, d);
-            /* Before: places 0 … before-1 show inside places before-1+offset … offset. After: the same from the far end. */
-            int64_t place = side ? end_inside : 0, source = side ? end_inside - 1 - offset : first_inside + p.before[d] - 1 + offset;
+            int64_t n = side ? p.after[d] : p.before[d], first_inside = p.before[d],
+                    end_inside = p.before[d] + tensor_dim(in, d);
+            /* Before: places 0 … before-1 show inside places before-1+offset … offset. After:
+             * the same from the far end. */
+            int64_t place = side ? end_inside : 0,
+                    source =
+                        side ? end_inside - 1 - offset : first_inside + p.before[d] - 1 + offset;
             struct strided s;
             strided_init(&s);
             for (int i = 0; i < d; i++)
@@ -157,8 +173,8 @@ static enum kernel_result mirror_pad(struct kernel_ctx *ctx) {
             for (int i = d + 1; i < p.rank; i++)
                 strided_add(&s, p.padded.at[i], to[i], to[i]);
             if (n > 0)
-                strided_run(&s, tensor_dtype(out), tensor_at(out, start + place * to[d]), tensor_cat(out, start + source * to[d]),
-                            ctx->pool);
+                strided_run(&s, tensor_dtype(out), tensor_at(out, start + place * to[d]),
+                            tensor_cat(out, start + source * to[d]), ctx->pool);
         }
     }
     return KERNEL_DONE;
@@ -173,7 +189,8 @@ static enum kernel_result mirror_pad_grad(struct kernel_ctx *ctx) {
     for (int d = 0; d < in->rank; d++) {
         if (p.padded.at[d] < 0)
             return kernel_fail(
-                ctx, status_invalid("The paddings of dimension %d are wider than its size %lld", d, (long long)tensor_dim(in, d)));
+                ctx, status_invalid("The paddings of dimension %d are wider than its size %lld", d,
+                                    (long long)tensor_dim(in, d)));
         KERNEL_TRY(ctx, mirror_check(&p, d, p.padded.at[d], offset));
     }
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, tensor_dtype(in), dims_shape(&p.padded)));
@@ -183,13 +200,16 @@ static enum kernel_result mirror_pad_grad(struct kernel_ctx *ctx) {
     KERNEL_TRY(ctx, tensor_clone(ctx->instance->allocator, in, &folded));
     array_slice_fn *add = array_add_fn(tensor_dtype(in));
     for (int d = 0; d < p.rank; d++) {
-        int64_t n = tensor_dim(in, d), outer = dims_product(tensor_dims(in), 0, d), inner = dims_product(tensor_dims(in), d + 1, in->rank);
+        int64_t n = tensor_dim(in, d), outer = dims_product(tensor_dims(in), 0, d),
+                inner = dims_product(tensor_dims(in), d + 1, in->rank);
         int64_t first = p.before[d], last = n - p.after[d] - 1;
         for (int64_t o = 0; o < outer; o++) {
             for (int64_t j = 0; j < p.before[d]; j++)
-                add(tensor_at(&folded, (o * n + 2 * first - 1 - j + offset) * inner), tensor_cat(&folded, (o * n + j) * inner), inner);
+                add(tensor_at(&folded, (o * n + 2 * first - 1 - j + offset) * inner),
+                    tensor_cat(&folded, (o * n + j) * inner), inner);
             for (int64_t j = last + 1; j < n; j++)
-                add(tensor_at(&folded, (o * n + 2 * last + 1 - j - offset) * inner), tensor_cat(&folded, (o * n + j) * inner), inner);
+                add(tensor_at(&folded, (o * n + 2 * last + 1 - j - offset) * inner),
+                    tensor_cat(&folded, (o * n + j) * inner), inner);
         }
     }
     int64_t from[SHAPE_MAX_RANK], to[SHAPE_MAX_RANK], start = 0;
@@ -201,7 +221,8 @@ static enum kernel_result mirror_pad_grad(struct kernel_ctx *ctx) {
         strided_add(&s, p.padded.at[i], from[i], to[i]);
         start += p.before[i] * from[i];
     }
-    strided_run(&s, tensor_dtype(in), tensor_data(&ctx->outputs[0]), tensor_cat(&folded, start), ctx->pool);
+    strided_run(&s, tensor_dtype(in), tensor_data(&ctx->outputs[0]), tensor_cat(&folded, start),
+                ctx->pool);
     tensor_clear(&folded);
     return KERNEL_DONE;
 }

@@ -21,7 +21,8 @@ static struct status *count_parts(const struct tensor *partitions, int n_parts, 
     const int32_t *at = tensor_cdata(partitions);
     for (int64_t i = 0; i < partitions->n_elements; i++) {
         if (at[i] < 0 || at[i] >= n_parts)
-            return status_invalid("partitions%s = %d is not in [0, %d)", SHAPE_INDEX_TEXT(tensor_shape(partitions), i), at[i], n_parts);
+            return status_invalid("partitions%s = %d is not in [0, %d)",
+                                  SHAPE_INDEX_TEXT(tensor_shape(partitions), i), at[i], n_parts);
         counts[at[i]]++;
     }
     return NULL;
@@ -31,8 +32,10 @@ static enum kernel_result dynamic_partition(struct kernel_ctx *ctx) {
     const struct tensor *data = kernel_input(ctx, 0), *partitions = kernel_input(ctx, 1);
     int n_parts = ctx->instance->n_outputs;
     if (!starts_with(data, partitions))
-        return kernel_fail(ctx, status_invalid("data.shape must start with partitions.shape, got data.shape = %s, partitions.shape = %s",
-                                               TENSOR_SHAPE_TEXT(data), TENSOR_SHAPE_TEXT(partitions)));
+        return kernel_fail(ctx,
+                           status_invalid("data.shape must start with partitions.shape, got "
+                                          "data.shape = %s, partitions.shape = %s",
+                                          TENSOR_SHAPE_TEXT(data), TENSOR_SHAPE_TEXT(partitions)));
     int64_t *counts = xcalloc((size_t)n_parts, sizeof(*counts));
     struct status *st = count_parts(partitions, n_parts, counts);
     struct dims dims;
@@ -42,13 +45,15 @@ static enum kernel_result dynamic_partition(struct kernel_ctx *ctx) {
     for (int p = 0; p < n_parts && !st; p++) {
         dims.at[0] = counts[p];
         counts[p] = 0;
-        st = dims.rank > SHAPE_MAX_RANK ? status_invalid("The parts would pass the rank limit of %d", SHAPE_MAX_RANK)
-                                        : kernel_alloc(ctx, p, tensor_dtype(data), dims_shape(&dims));
+        st = dims.rank > SHAPE_MAX_RANK
+                 ? status_invalid("The parts would pass the rank limit of %d", SHAPE_MAX_RANK)
+                 : kernel_alloc(ctx, p, tensor_dtype(data), dims_shape(&dims));
     }
     int64_t len = dims_product(dims.at, 1, dims.rank);
     const int32_t *at = tensor_cdata(partitions);
     for (int64_t i = 0; !st && len > 0 && i < partitions->n_elements; i++)
-        elements_copy(tensor_dtype(data), tensor_at(&ctx->outputs[at[i]], counts[at[i]]++ * len), tensor_cat(data, i * len), len);
+        elements_copy(tensor_dtype(data), tensor_at(&ctx->outputs[at[i]], counts[at[i]]++ * len),
+                      tensor_cat(data, i * len), len);
     free(counts);
     KERNEL_TRY(ctx, st);
     return KERNEL_DONE;
@@ -56,22 +61,26 @@ static enum kernel_result dynamic_partition(struct kernel_ctx *ctx) {
 
 /* ---- DynamicStitch: merged[indices[n][i]] = data[n][i], later ones win ---- */
 
-static struct status *stitch_check(const struct tensor *indices, const struct tensor *data, int n, int64_t *ret_max) {
+static struct status *stitch_check(const struct tensor *indices, const struct tensor *data, int n,
+                                   int64_t *ret_max) {
     int64_t max = -1;
     for (int i = 0; i < n; i++) {
         if (!starts_with(&data[i], &indices[i]))
-            return status_invalid("data[%d].shape = %s does not start with indices[%d].shape = %s", i, TENSOR_SHAPE_TEXT(&data[i]), i,
+            return status_invalid("data[%d].shape = %s does not start with indices[%d].shape = %s",
+                                  i, TENSOR_SHAPE_TEXT(&data[i]), i,
                                   TENSOR_SHAPE_TEXT(&indices[i]));
         int extra = data[i].rank - indices[i].rank, extra0 = data[0].rank - indices[0].rank;
         bool is_same = extra == extra0;
         for (int d = 0; is_same && d < extra; d++)
-            is_same = tensor_dim(&data[i], indices[i].rank + d) == tensor_dim(&data[0], indices[0].rank + d);
+            is_same = tensor_dim(&data[i], indices[i].rank + d) ==
+                      tensor_dim(&data[0], indices[0].rank + d);
         if (!is_same)
-            return status_invalid(
-                "Need data[0].shape[%d:] = data[%d].shape[%d:], got data[0].shape = %s, data[%d].shape = %s, indices[0].shape = %s, "
-                "indices[%d].shape = %s",
-                indices[0].rank, i, indices[i].rank, TENSOR_SHAPE_TEXT(&data[0]), i, TENSOR_SHAPE_TEXT(&data[i]),
-                TENSOR_SHAPE_TEXT(&indices[0]), i, TENSOR_SHAPE_TEXT(&indices[i]));
+            return status_invalid("Need data[0].shape[%d:] = data[%d].shape[%d:], got "
+                                  "data[0].shape = %s, data[%d].shape = %s, indices[0].shape = %s, "
+                                  "indices[%d].shape = %s",
+                                  indices[0].rank, i, indices[i].rank, TENSOR_SHAPE_TEXT(&data[0]),
+                                  i, TENSOR_SHAPE_TEXT(&data[i]), TENSOR_SHAPE_TEXT(&indices[0]), i,
+                                  TENSOR_SHAPE_TEXT(&indices[i]));
         const int32_t *at = tensor_cdata(&indices[i]);
         for (int64_t k = 0; k < indices[i].n_elements; k++) {
             if (at[k] < 0)
@@ -93,16 +102,19 @@ static enum kernel_result dynamic_stitch(struct kernel_ctx *ctx) {
     dims.at[0] = max + 1;
     for (int i = indices[0].rank; i < data[0].rank; i++) {
         if (!dims_add(&dims, tensor_dim(&data[0], i)))
-            return kernel_fail(ctx, status_invalid("The output would pass the rank limit of %d", SHAPE_MAX_RANK));
+            return kernel_fail(
+                ctx, status_invalid("The output would pass the rank limit of %d", SHAPE_MAX_RANK));
     }
     enum dtype dtype = tensor_dtype(&data[0]);
     /* Places that no index names are zeros. */
-    KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, dtype, dims_shape(&dims), &ctx->outputs[0]));
+    KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, dtype, dims_shape(&dims),
+                                      &ctx->outputs[0]));
     int64_t len = dims_product(dims.at, 1, dims.rank);
     for (int i = 0; i < n && len > 0; i++) {
         const int32_t *at = tensor_cdata(&indices[i]);
         for (int64_t k = 0; k < indices[i].n_elements; k++)
-            strided_copy_run(dtype, tensor_at(&ctx->outputs[0], at[k] * len), tensor_cat(&data[i], k * len), len, NULL);
+            strided_copy_run(dtype, tensor_at(&ctx->outputs[0], at[k] * len),
+                             tensor_cat(&data[i], k * len), len, NULL);
     }
     return KERNEL_DONE;
 }

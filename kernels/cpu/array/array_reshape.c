@@ -1,4 +1,5 @@
-/* New shapes for old elements: Reshape, ExpandDims, Squeeze; and what repeats elements: BroadcastTo, Tile. */
+/* New shapes for old elements: Reshape, ExpandDims, Squeeze; and what repeats elements:
+ * BroadcastTo, Tile. */
 #include <stdlib.h>
 
 #include "common/tensor/element.h"
@@ -7,8 +8,10 @@
 
 /* ---- Reshape ---- */
 
-/* The one size of -1. Where a size of 0 is asked for, zeros count on neither side: [0, 3] as [0, -1] is [0, 3]. */
-static struct status *reshape_infer(const struct tensor *in, struct dims *dims, int unknown, int64_t product, bool asks_zero) {
+/* The one size of -1. Where a size of 0 is asked for, zeros count on neither side: [0, 3] as [0,
+ * -1] is [0, 3]. */
+static struct status *reshape_infer(const struct tensor *in, struct dims *dims, int unknown,
+                                    int64_t product, bool asks_zero) {
     int64_t n_in = 1;
     bool has_zero = false;
     for (int i = 0; i < in->rank; i++) {
@@ -19,17 +22,20 @@ static struct status *reshape_infer(const struct tensor *in, struct dims *dims, 
     }
     int64_t missing = dims->at[unknown] = n_in / product;
     if (!has_zero && missing * product != n_in)
-        return status_invalid("Input to reshape is a tensor with %lld values, but the requested shape requires a multiple of %lld",
+        return status_invalid("Input to reshape is a tensor with %lld values, but the requested "
+                              "shape requires a multiple of %lld",
                               (long long)n_in, (long long)product);
     return NULL;
 }
 
 /* The sizes that the second input asks for, with one -1 worked out. */
-static struct status *reshape_sizes(const struct tensor *in, const struct tensor *sizes, struct dims *ret) {
+static struct status *reshape_sizes(const struct tensor *in, const struct tensor *sizes,
+                                    struct dims *ret) {
     if (sizes->rank > 1)
         return status_invalid("sizes input must be 1-D, not %s", TENSOR_SHAPE_TEXT(sizes));
     if (sizes->n_elements > SHAPE_MAX_RANK)
-        return status_invalid("too many dimensions: %lld, the limit is %d", (long long)sizes->n_elements, SHAPE_MAX_RANK);
+        return status_invalid("too many dimensions: %lld, the limit is %d",
+                              (long long)sizes->n_elements, SHAPE_MAX_RANK);
     int unknown = -1;
     int64_t product = 1; /* without the zeros */
     bool asks_zero = false;
@@ -38,7 +44,8 @@ static struct status *reshape_sizes(const struct tensor *in, const struct tensor
         int64_t size = ret->at[i] = tensor_index_at(sizes, i);
         if (size == -1) {
             if (unknown >= 0)
-                return status_invalid("Only one input size may be -1, not both %d and %d", unknown, i);
+                return status_invalid("Only one input size may be -1, not both %d and %d", unknown,
+                                      i);
             unknown = i;
             continue;
         }
@@ -46,15 +53,17 @@ static struct status *reshape_sizes(const struct tensor *in, const struct tensor
             return status_invalid("Size %d must be non-negative, not %lld", i, (long long)size);
         asks_zero |= size == 0;
         if (size != 0 && mul_overflows_i64(product, size, &product))
-            return status_invalid("Shape product would overflow int64: %s", SHAPE_TEXT(dims_shape(ret)));
+            return status_invalid("Shape product would overflow int64: %s",
+                                  SHAPE_TEXT(dims_shape(ret)));
     }
     if (unknown >= 0)
         TRY(reshape_infer(in, ret, unknown, product, asks_zero));
     int64_t n;
     TRY(shape_n_elements(dims_shape(ret), &n));
     if (n != in->n_elements)
-        return status_invalid("Input to reshape is a tensor with %lld values, but the requested shape has %lld", (long long)in->n_elements,
-                              (long long)n);
+        return status_invalid(
+            "Input to reshape is a tensor with %lld values, but the requested shape has %lld",
+            (long long)in->n_elements, (long long)n);
     return NULL;
 }
 
@@ -73,11 +82,15 @@ static enum kernel_result expand_dims(struct kernel_ctx *ctx) {
         return kernel_fail(ctx, status_invalid("'dim' must be a tensor with a single value"));
     int64_t at = tensor_index_at(axis, 0);
     if (at < -1 - (int64_t)in->rank || at > in->rank)
-        return kernel_fail(ctx, status_invalid("Tried to expand dim index %lld for tensor with %d dimensions.", (long long)at, in->rank));
+        return kernel_fail(
+            ctx, status_invalid("Tried to expand dim index %lld for tensor with %d dimensions.",
+                                (long long)at, in->rank));
     if (at < 0)
         at += in->rank + 1;
     if (in->rank >= SHAPE_MAX_RANK)
-        return kernel_fail(ctx, status_invalid("ExpandDims of a tensor of rank %d would pass the limit of %d", in->rank, SHAPE_MAX_RANK));
+        return kernel_fail(
+            ctx, status_invalid("ExpandDims of a tensor of rank %d would pass the limit of %d",
+                                in->rank, SHAPE_MAX_RANK));
     struct dims dims;
     dims.rank = in->rank + 1;
     for (int i = 0; i < dims.rank; i++)
@@ -110,8 +123,10 @@ static enum kernel_result squeeze(struct kernel_ctx *ctx) {
     for (int i = 0; i < state->n; i++) {
         int64_t axis = state->axes[i];
         if (axis < -(int64_t)in->rank || axis >= in->rank)
-            return kernel_fail(ctx,
-                               status_invalid("Tried to squeeze dim index %lld for tensor with %d dimensions.", (long long)axis, in->rank));
+            return kernel_fail(
+                ctx,
+                status_invalid("Tried to squeeze dim index %lld for tensor with %d dimensions.",
+                               (long long)axis, in->rank));
         is_chosen[axis < 0 ? axis + in->rank : axis] = true;
     }
     struct dims dims;
@@ -120,7 +135,9 @@ static enum kernel_result squeeze(struct kernel_ctx *ctx) {
         int64_t size = tensor_dim(in, i);
         bool goes = state->n > 0 ? is_chosen[i] : size == 1;
         if (goes && size != 1)
-            return kernel_fail(ctx, status_invalid("Can not squeeze dim[%d], expected a dimension of 1, got %lld", i, (long long)size));
+            return kernel_fail(
+                ctx, status_invalid("Can not squeeze dim[%d], expected a dimension of 1, got %lld",
+                                    i, (long long)size));
         if (!goes)
             dims.at[dims.rank++] = size;
     }
@@ -150,7 +167,8 @@ static struct status *read_two_shapes(struct kernel_ctx *ctx, struct dims ret[2]
         if (in->rank != 1)
             return status_invalid("In[%d] must be a vector.%s", i, TENSOR_SHAPE_TEXT(in));
         if (in->n_elements > SHAPE_MAX_RANK)
-            return status_invalid("In[%d] has %lld sizes, the limit is %d", i, (long long)in->n_elements, SHAPE_MAX_RANK);
+            return status_invalid("In[%d] has %lld sizes, the limit is %d", i,
+                                  (long long)in->n_elements, SHAPE_MAX_RANK);
         ret[i].rank = (int)in->n_elements;
         for (int d = 0; d < ret[i].rank; d++)
             ret[i].at[d] = tensor_index_at(in, d);
@@ -165,7 +183,8 @@ static int64_t padded(const struct dims *dims, int rank, int i) {
 }
 
 static COLD struct status *incompatible(const struct dims *a, const struct dims *b) {
-    return status_invalid("Incompatible shapes: %s vs. %s", SHAPE_TEXT(dims_shape(a)), SHAPE_TEXT(dims_shape(b)));
+    return status_invalid("Incompatible shapes: %s vs. %s", SHAPE_TEXT(dims_shape(a)),
+                          SHAPE_TEXT(dims_shape(b)));
 }
 
 static enum kernel_result broadcast_args(struct kernel_ctx *ctx) {
@@ -182,7 +201,8 @@ static enum kernel_result broadcast_args(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
-/* Which axes each side's gradient is summed over: those in which the other side is wider, and those in which both are 1. */
+/* Which axes each side's gradient is summed over: those in which the other side is wider, and
+ * those in which both are 1. */
 static enum kernel_result broadcast_gradient_args(struct kernel_ctx *ctx) {
     struct dims in[2], axes[2];
     axes[0].rank = axes[1].rank = 0;
@@ -207,23 +227,29 @@ static enum kernel_result broadcast_to(struct kernel_ctx *ctx) {
     const struct tensor *in = kernel_input(ctx, 0), *sizes = kernel_input(ctx, 1);
     if (sizes->rank > 1 || sizes->n_elements > SHAPE_MAX_RANK)
         return kernel_fail(
-            ctx, status_invalid("shape must be a vector of at most %d sizes, got shape %s", SHAPE_MAX_RANK, TENSOR_SHAPE_TEXT(sizes)));
+            ctx, status_invalid("shape must be a vector of at most %d sizes, got shape %s",
+                                SHAPE_MAX_RANK, TENSOR_SHAPE_TEXT(sizes)));
     struct dims out;
     out.rank = (int)sizes->n_elements;
     for (int i = 0; i < out.rank; i++) {
         out.at[i] = tensor_index_at(sizes, i);
         if (out.at[i] < 0)
-            return kernel_fail(ctx, status_invalid("Dimension %lld must be >= 0", (long long)out.at[i]));
+            return kernel_fail(ctx,
+                               status_invalid("Dimension %lld must be >= 0", (long long)out.at[i]));
     }
     if (in->rank > out.rank)
-        return kernel_fail(ctx,
-                           status_invalid("Rank of input (%d) must be no greater than rank of output shape (%d).", in->rank, out.rank));
+        return kernel_fail(
+            ctx,
+            status_invalid("Rank of input (%d) must be no greater than rank of output shape (%d).",
+                           in->rank, out.rank));
     int64_t strides[SHAPE_MAX_RANK];
     strides_of(tensor_dims(in), in->rank, strides);
     for (int i = 0; i < in->rank; i++) {
         int64_t size = tensor_dim(in, i);
         if (size != out.at[out.rank - in->rank + i] && size != 1)
-            return kernel_fail(ctx, status_invalid("Incompatible shapes: %s vs. %s", TENSOR_SHAPE_TEXT(in), SHAPE_TEXT(dims_shape(&out))));
+            return kernel_fail(ctx,
+                               status_invalid("Incompatible shapes: %s vs. %s",
+                                              TENSOR_SHAPE_TEXT(in), SHAPE_TEXT(dims_shape(&out))));
     }
     if (shape_equal(tensor_shape(in), dims_shape(&out))) {
         kernel_pass(ctx, 0, 0);
@@ -245,20 +271,25 @@ static enum kernel_result broadcast_to(struct kernel_ctx *ctx) {
 static enum kernel_result tile(struct kernel_ctx *ctx) {
     const struct tensor *in = kernel_input(ctx, 0), *multiples = kernel_input(ctx, 1);
     if (multiples->rank != 1)
-        return kernel_fail(ctx, status_invalid("Expected multiples to be 1-D, but got shape %s", TENSOR_SHAPE_TEXT(multiples)));
+        return kernel_fail(ctx, status_invalid("Expected multiples to be 1-D, but got shape %s",
+                                               TENSOR_SHAPE_TEXT(multiples)));
     if (multiples->n_elements != in->rank)
-        return kernel_fail(ctx, status_invalid("Expected multiples argument to be a vector of length %d but got length %lld", in->rank,
-                                               (long long)multiples->n_elements));
+        return kernel_fail(
+            ctx, status_invalid(
+                     "Expected multiples argument to be a vector of length %d but got length %lld",
+                     in->rank, (long long)multiples->n_elements));
     struct dims out;
     out.rank = in->rank;
     bool is_same = true;
     for (int i = 0; i < out.rank; i++) {
         int64_t times = tensor_index_at(multiples, i);
         if (times < 0)
-            return kernel_fail(ctx, status_invalid("Expected multiples[%d] >= 0, but got %lld", i, (long long)times));
+            return kernel_fail(ctx, status_invalid("Expected multiples[%d] >= 0, but got %lld", i,
+                                                   (long long)times));
         if (mul_overflows_i64(times, tensor_dim(in, i), &out.at[i]))
-            return kernel_fail(ctx, status_invalid("The tiled size of dimension %d does not fit: %lld times %lld", i, (long long)times,
-                                                   (long long)tensor_dim(in, i)));
+            return kernel_fail(
+                ctx, status_invalid("The tiled size of dimension %d does not fit: %lld times %lld",
+                                    i, (long long)times, (long long)tensor_dim(in, i)));
         is_same &= times == 1;
     }
     if (is_same) {

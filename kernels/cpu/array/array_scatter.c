@@ -1,8 +1,9 @@
-/* ScatterNd and the TensorScatter ops: slices put, added, subtracted, compared into places given by index rows.
+/* ScatterNd and the TensorScatter ops: slices put, added, subtracted, compared into places given
+ * by index rows.
  *
  *   indices  [rows…, depth]      a point in the output's first `depth` dimensions per row
  *   updates  [rows…, inner…]     a slice per row
- *   output   [points…, inner…]   rows with one point are applied in order                     */
+ *   output   [points…, inner…]   rows with one point are applied in order */
 #include <math.h>
 #include <stdlib.h>
 
@@ -124,48 +125,61 @@ static void put_slice(enum dtype dtype, char *to, const char *from, int64_t len,
 
 /* ---- the whole ---- */
 
-static struct status *scatter_check(const struct tensor *indices, const struct tensor *updates, struct shape out) {
+static struct status *scatter_check(const struct tensor *indices, const struct tensor *updates,
+                                    struct shape out) {
     if (indices->rank < 1)
-        return status_invalid("Indices shape must have rank at least one. Found: %s", TENSOR_SHAPE_TEXT(indices));
+        return status_invalid("Indices shape must have rank at least one. Found: %s",
+                              TENSOR_SHAPE_TEXT(indices));
     if (updates->rank < 1)
-        return status_invalid("Updates shape must have rank at least one. Found: %s", TENSOR_SHAPE_TEXT(updates));
+        return status_invalid("Updates shape must have rank at least one. Found: %s",
+                              TENSOR_SHAPE_TEXT(updates));
     if (out.rank < 1)
         return status_invalid("Output must be at least 1-D, got shape: %s", SHAPE_TEXT(out));
     int n_rows = indices->rank - 1;
     int64_t depth = tensor_dim(indices, n_rows);
     if (depth > out.rank)
-        return status_invalid("Index innermost dimension length must be <= output rank; saw: %lld vs. %d", (long long)depth, out.rank);
+        return status_invalid(
+            "Index innermost dimension length must be <= output rank; saw: %lld vs. %d",
+            (long long)depth, out.rank);
     for (int i = 0; i < n_rows; i++) {
         if (i >= updates->rank || tensor_dim(indices, i) != tensor_dim(updates, i))
-            return status_invalid("Dimensions [0,%d) of indices[shape=%s] must match dimensions [0,%d) of updates[shape=%s]", n_rows,
-                                  TENSOR_SHAPE_TEXT(indices), n_rows, TENSOR_SHAPE_TEXT(updates));
+            return status_invalid("Dimensions [0,%d) of indices[shape=%s] must match dimensions "
+                                  "[0,%d) of updates[shape=%s]",
+                                  n_rows, TENSOR_SHAPE_TEXT(indices), n_rows,
+                                  TENSOR_SHAPE_TEXT(updates));
     }
     bool matches = updates->rank - n_rows == out.rank - depth;
     for (int i = 0; matches && i < out.rank - depth; i++)
         matches = tensor_dim(updates, n_rows + i) == out.dims[depth + i];
     if (!matches)
-        return status_invalid("Dimensions [%lld,%d) of input[shape=%s] must match dimensions [%d,%d) of updates[shape=%s]",
-                              (long long)depth, out.rank, SHAPE_TEXT(out), n_rows, updates->rank, TENSOR_SHAPE_TEXT(updates));
+        return status_invalid("Dimensions [%lld,%d) of input[shape=%s] must match dimensions "
+                              "[%d,%d) of updates[shape=%s]",
+                              (long long)depth, out.rank, SHAPE_TEXT(out), n_rows, updates->rank,
+                              TENSOR_SHAPE_TEXT(updates));
     return NULL;
 }
 
 /* TensorFlow also refuses updates without indices (index rows of depth 0), in these words. */
-static struct status *scatter_check_empty(const struct tensor *indices, const struct tensor *updates, int64_t n_out) {
-    if ((n_out == 0 && (indices->n_elements > 0 || updates->n_elements > 0)) || (indices->n_elements == 0 && updates->n_elements > 0))
+static struct status *scatter_check_empty(const struct tensor *indices,
+                                          const struct tensor *updates, int64_t n_out) {
+    if ((n_out == 0 && (indices->n_elements > 0 || updates->n_elements > 0)) ||
+        (indices->n_elements == 0 && updates->n_elements > 0))
         return status_invalid("Indices and updates specified for empty output shape");
     return NULL;
 }
 
 /* Applies the updates to `out`, whose elements may be written. */
-static struct status *scatter_apply(const struct scatter_state *state, const struct tensor *indices, const struct tensor *updates,
-                                    struct tensor *out) {
+static struct status *scatter_apply(const struct scatter_state *state, const struct tensor *indices,
+                                    const struct tensor *updates, struct tensor *out) {
     struct shape shape = tensor_shape(out);
     TRY(scatter_check(indices, updates, shape));
     if (updates->n_elements == 0)
         return NULL;
     int depth = (int)tensor_dim(indices, indices->rank - 1);
-    int64_t len = dims_product(shape.dims, depth, shape.rank), n = updates->n_elements / MAX(len, 1);
-    if (out->n_elements == 0 && len > 0 && indices->n_elements > 0 && state->policy == BAD_INDEX_FAILS)
+    int64_t len = dims_product(shape.dims, depth, shape.rank),
+            n = updates->n_elements / MAX(len, 1);
+    if (out->n_elements == 0 && len > 0 && indices->n_elements > 0 &&
+        state->policy == BAD_INDEX_FAILS)
         return index_row_bad(indices, depth, 0, "shape", shape);
     int64_t *at = malloc((size_t)n * sizeof(*at));
     if (!at)
@@ -201,9 +215,11 @@ static struct status *scatter_init(struct kernel_init *init) {
 }
 
 static enum kernel_result scatter_nd(struct kernel_ctx *ctx) {
-    const struct tensor *indices = kernel_input(ctx, 0), *updates = kernel_input(ctx, 1), *sizes = kernel_input(ctx, 2);
+    const struct tensor *indices = kernel_input(ctx, 0), *updates = kernel_input(ctx, 1),
+                        *sizes = kernel_input(ctx, 2);
     if (sizes->rank != 1 || sizes->n_elements > SHAPE_MAX_RANK)
-        return kernel_fail(ctx, status_invalid("Shape must be a vector, got shape %s", TENSOR_SHAPE_TEXT(sizes)));
+        return kernel_fail(
+            ctx, status_invalid("Shape must be a vector, got shape %s", TENSOR_SHAPE_TEXT(sizes)));
     struct dims dims;
     dims.rank = (int)sizes->n_elements;
     int64_t n;
@@ -212,13 +228,15 @@ static enum kernel_result scatter_nd(struct kernel_ctx *ctx) {
     KERNEL_TRY(ctx, shape_n_elements(dims_shape(&dims), &n));
     KERNEL_TRY(ctx, scatter_check_empty(indices, updates, n));
     KERNEL_TRY(ctx, scatter_check(indices, updates, dims_shape(&dims)));
-    KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, tensor_dtype(updates), dims_shape(&dims), &ctx->outputs[0]));
+    KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, tensor_dtype(updates),
+                                      dims_shape(&dims), &ctx->outputs[0]));
     KERNEL_TRY(ctx, scatter_apply(ctx->instance->state, indices, updates, &ctx->outputs[0]));
     return KERNEL_DONE;
 }
 
 static enum kernel_result tensor_scatter(struct kernel_ctx *ctx) {
-    const struct tensor *in = kernel_input(ctx, 0), *indices = kernel_input(ctx, 1), *updates = kernel_input(ctx, 2);
+    const struct tensor *in = kernel_input(ctx, 0), *indices = kernel_input(ctx, 1),
+                        *updates = kernel_input(ctx, 2);
     KERNEL_TRY(ctx, scatter_check_empty(indices, updates, in->n_elements));
     KERNEL_TRY(ctx, scatter_check(indices, updates, tensor_shape(in)));
     if (tensor_is_sole(in))

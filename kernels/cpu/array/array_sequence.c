@@ -30,7 +30,8 @@ static double count_in_float(float (*round)(float), float start, float limit, fl
     return ceilf(fabsf(round(round(limit - start) / delta)));
 }
 
-static struct status *range_count_real(const struct tensor *start, const struct tensor *limit, const struct tensor *delta, int64_t *ret) {
+static struct status *range_count_real(const struct tensor *start, const struct tensor *limit,
+                                       const struct tensor *delta, int64_t *ret) {
     const void *a = tensor_cdata(start), *b = tensor_cdata(limit), *d = tensor_cdata(delta);
     double count;
     if (start->dtype == DT_DOUBLE) {
@@ -59,22 +60,28 @@ static struct status *range_count_int(int64_t start, int64_t limit, int64_t delt
     if (delta == 0)
         return status_invalid("Requires delta != 0: 0");
     if (delta > 0 && start > limit)
-        return status_invalid("Requires start <= limit when delta > 0: %lld/%lld", (long long)start, (long long)limit);
+        return status_invalid("Requires start <= limit when delta > 0: %lld/%lld", (long long)start,
+                              (long long)limit);
     if (delta < 0 && start < limit)
-        return status_invalid("Requires start >= limit when delta < 0: %lld/%lld", (long long)start, (long long)limit);
-    uint64_t span = delta > 0 ? (uint64_t)limit - (uint64_t)start : (uint64_t)start - (uint64_t)limit;
-    uint64_t step = delta > 0 ? (uint64_t)delta : 0 - (uint64_t)delta, n = span / step + (span % step != 0);
+        return status_invalid("Requires start >= limit when delta < 0: %lld/%lld", (long long)start,
+                              (long long)limit);
+    uint64_t span =
+        delta > 0 ? (uint64_t)limit - (uint64_t)start : (uint64_t)start - (uint64_t)limit;
+    uint64_t step = delta > 0 ? (uint64_t)delta : 0 - (uint64_t)delta,
+             n = span / step + (span % step != 0);
     if (n > INT64_MAX)
         return status_invalid("Requires ((limit - start) / delta) <= 9223372036854775807");
     *ret = (int64_t)n;
     return NULL;
 }
 
-static struct status *range_count_unsigned(uint64_t start, uint64_t limit, uint64_t delta, int64_t *ret) {
+static struct status *range_count_unsigned(uint64_t start, uint64_t limit, uint64_t delta,
+                                           int64_t *ret) {
     if (delta == 0)
         return status_invalid("Requires delta != 0: 0");
     if (start > limit)
-        return status_invalid("Requires start <= limit when delta > 0: %llu/%llu", (unsigned long long)start, (unsigned long long)limit);
+        return status_invalid("Requires start <= limit when delta > 0: %llu/%llu",
+                              (unsigned long long)start, (unsigned long long)limit);
     uint64_t n = (limit - start) / delta + ((limit - start) % delta != 0);
     if (n > INT64_MAX)
         return status_invalid("Requires ((limit - start) / delta) <= 9223372036854775807");
@@ -83,12 +90,13 @@ static struct status *range_count_unsigned(uint64_t start, uint64_t limit, uint6
 }
 
 /* start + i·delta in the dtype's own arithmetic, rounded after each operation; integers wrap. */
-#define RANGE_LOOP(type)                                                                                      \
-    {                                                                                                         \
-        type *to = data, first = *(const type *)tensor_cdata(start), by = *(const type *)tensor_cdata(delta); \
-        for (int64_t i = 0; i < n; i++)                                                                       \
-            to[i] = (type)(first + (type)((type)i * by));                                                     \
-        break;                                                                                                \
+#define RANGE_LOOP(type)                                             \
+    {                                                                \
+        type *to = data, first = *(const type *)tensor_cdata(start), \
+             by = *(const type *)tensor_cdata(delta);                \
+        for (int64_t i = 0; i < n; i++)                              \
+            to[i] = (type)(first + (type)((type)i * by));            \
+        break;                                                       \
     }
 #define RANGE_LOOP_INT(type, wide)                                                                \
     {                                                                                             \
@@ -98,16 +106,18 @@ static struct status *range_count_unsigned(uint64_t start, uint64_t limit, uint6
             to[i] = (type)(first + (wide)i * by);                                                 \
         break;                                                                                    \
     }
-#define RANGE_LOOP_NARROW(to_float, from_float, round)                                                                         \
-    {                                                                                                                          \
-        uint16_t *to = data;                                                                                                   \
-        float first = to_float(*(const uint16_t *)tensor_cdata(start)), by = to_float(*(const uint16_t *)tensor_cdata(delta)); \
-        for (int64_t i = 0; i < n; i++)                                                                                        \
-            to[i] = from_float(first + round(round((float)i) * by));                                                           \
-        break;                                                                                                                 \
+#define RANGE_LOOP_NARROW(to_float, from_float, round)                  \
+    {                                                                   \
+        uint16_t *to = data;                                            \
+        float first = to_float(*(const uint16_t *)tensor_cdata(start)), \
+              by = to_float(*(const uint16_t *)tensor_cdata(delta));    \
+        for (int64_t i = 0; i < n; i++)                                 \
+            to[i] = from_float(first + round(round((float)i) * by));    \
+        break;                                                          \
     }
 
-static void range_fill(const struct tensor *start, const struct tensor *delta, int64_t n, void *data) {
+static void range_fill(const struct tensor *start, const struct tensor *delta, int64_t n,
+                       void *data) {
     switch ((enum dtype)start->dtype) {
     case DT_FLOAT:
         RANGE_LOOP(float)
@@ -133,21 +143,25 @@ static void range_fill(const struct tensor *start, const struct tensor *delta, i
 
 static enum kernel_result range(struct kernel_ctx *ctx) {
     static const char *const names[] = {"start", "limit", "delta"};
-    const struct tensor *start = kernel_input(ctx, 0), *limit = kernel_input(ctx, 1), *delta = kernel_input(ctx, 2);
+    const struct tensor *start = kernel_input(ctx, 0), *limit = kernel_input(ctx, 1),
+                        *delta = kernel_input(ctx, 2);
     for (int i = 0; i < 3; i++) {
         const struct tensor *in = kernel_input(ctx, i);
         if (in->rank > 1 || in->n_elements != 1)
-            return kernel_fail(ctx, status_invalid("%s must be a scalar, not shape %s", names[i], TENSOR_SHAPE_TEXT(in)));
+            return kernel_fail(ctx, status_invalid("%s must be a scalar, not shape %s", names[i],
+                                                   TENSOR_SHAPE_TEXT(in)));
     }
     enum dtype dtype = tensor_dtype(start);
     int64_t n;
     if (is_real(dtype))
         KERNEL_TRY(ctx, range_count_real(start, limit, delta, &n));
     else if (dtype == DT_UINT64)
-        KERNEL_TRY(ctx, range_count_unsigned(*(const uint64_t *)tensor_cdata(start), *(const uint64_t *)tensor_cdata(limit),
+        KERNEL_TRY(ctx, range_count_unsigned(*(const uint64_t *)tensor_cdata(start),
+                                             *(const uint64_t *)tensor_cdata(limit),
                                              *(const uint64_t *)tensor_cdata(delta), &n));
     else
-        KERNEL_TRY(ctx, range_count_int(tensor_int_at(start, 0), tensor_int_at(limit, 0), tensor_int_at(delta, 0), &n));
+        KERNEL_TRY(ctx, range_count_int(tensor_int_at(start, 0), tensor_int_at(limit, 0),
+                                        tensor_int_at(delta, 0), &n));
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, dtype, (struct shape){1, &n}));
     range_fill(start, delta, n, tensor_data(&ctx->outputs[0]));
     return KERNEL_DONE;
@@ -168,13 +182,16 @@ static enum kernel_result range(struct kernel_ctx *ctx) {
         }                                                                                          \
         break;                                                                                     \
     }
-#define LINSPACE_NARROW(to_float, from_float)                                                                                   \
-    {                                                                                                                           \
-        uint16_t *to = tensor_data(&ctx->outputs[0]);                                                                           \
-        float first = to_float(*(const uint16_t *)tensor_cdata(start)), last = to_float(*(const uint16_t *)tensor_cdata(stop)); \
-        for (int64_t i = 0; i < n; i++)                                                                                         \
-            to[i] = from_float(i && i == n - 1 ? last : first + (i ? (last - first) / (float)(n - 1) * (float)i : 0));          \
-        break;                                                                                                                  \
+#define LINSPACE_NARROW(to_float, from_float)                                                    \
+    {                                                                                            \
+        uint16_t *to = tensor_data(&ctx->outputs[0]);                                            \
+        float first = to_float(*(const uint16_t *)tensor_cdata(start)),                          \
+              last = to_float(*(const uint16_t *)tensor_cdata(stop));                            \
+        for (int64_t i = 0; i < n; i++)                                                          \
+            to[i] = from_float(                                                                  \
+                i && i == n - 1 ? last                                                           \
+                                : first + (i ? (last - first) / (float)(n - 1) * (float)i : 0)); \
+        break;                                                                                   \
     }
 
 static enum kernel_result lin_space(struct kernel_ctx *ctx) {
@@ -182,7 +199,8 @@ static enum kernel_result lin_space(struct kernel_ctx *ctx) {
     const struct tensor *start = kernel_input(ctx, 0), *stop = kernel_input(ctx, 1);
     for (int i = 0; i < 3; i++) {
         if (kernel_input(ctx, i)->rank != 0)
-            return kernel_fail(ctx, status_invalid("%s must be a scalar, not shape %s", names[i], TENSOR_SHAPE_TEXT(kernel_input(ctx, i))));
+            return kernel_fail(ctx, status_invalid("%s must be a scalar, not shape %s", names[i],
+                                                   TENSOR_SHAPE_TEXT(kernel_input(ctx, i))));
     }
     int64_t n = tensor_index_at(kernel_input(ctx, 2), 0);
     if (n <= 0)
@@ -205,10 +223,12 @@ static enum kernel_result lin_space(struct kernel_ctx *ctx) {
  *
  *   indices [prefix…, suffix…]   output [prefix…, depth, suffix…]                       */
 
-static struct status *one_hot_init(struct kernel_init *init) { return kernel_init_int_attr(init, "axis"); }
+static struct status *one_hot_init(struct kernel_init *init) {
+    return kernel_init_int_attr(init, "axis");
+}
 
-static void one_hot_set(const struct tensor *indices, const struct tensor *on, int64_t depth, int64_t prefix, int64_t suffix,
-                        struct tensor *out) {
+static void one_hot_set(const struct tensor *indices, const struct tensor *on, int64_t depth,
+                        int64_t prefix, int64_t suffix, struct tensor *out) {
     enum dtype dtype = tensor_dtype(on);
     size_t size = dtype_size(dtype);
     for (int64_t p = 0; p < prefix; p++) {
@@ -221,7 +241,8 @@ static void one_hot_set(const struct tensor *indices, const struct tensor *on, i
                 memcpy(to, tensor_cdata(on), 4);
             } else if (dtype_is_object(dtype)) {
                 struct object *old = *(struct object **)(void *)to;
-                *(struct object **)(void *)to = object_ref(*(struct object *const *)tensor_cdata(on));
+                *(struct object **)(void *)to =
+                    object_ref(*(struct object *const *)tensor_cdata(on));
                 object_unref(old);
             } else {
                 memcpy(to, tensor_cdata(on), size);
@@ -231,35 +252,44 @@ static void one_hot_set(const struct tensor *indices, const struct tensor *on, i
 }
 
 static enum kernel_result one_hot(struct kernel_ctx *ctx) {
-    const struct tensor *indices = kernel_input(ctx, 0), *depth_in = kernel_input(ctx, 1), *on = kernel_input(ctx, 2),
-                        *off = kernel_input(ctx, 3);
+    const struct tensor *indices = kernel_input(ctx, 0), *depth_in = kernel_input(ctx, 1),
+                        *on = kernel_input(ctx, 2), *off = kernel_input(ctx, 3);
     int64_t axis = *(const int64_t *)ctx->instance->state;
     int rank = indices->rank;
     if (axis != -1 && (axis < 0 || axis > rank))
-        return kernel_fail(ctx,
-                           status_invalid("Expected axis to be -1 or between [0, %d).  But received: %lld", rank + 1, (long long)axis));
+        return kernel_fail(
+            ctx, status_invalid("Expected axis to be -1 or between [0, %d).  But received: %lld",
+                                rank + 1, (long long)axis));
     if (depth_in->rank != 0)
-        return kernel_fail(ctx, status_invalid("depth must be a scalar, but got: %s", TENSOR_SHAPE_TEXT(depth_in)));
+        return kernel_fail(ctx, status_invalid("depth must be a scalar, but got: %s",
+                                               TENSOR_SHAPE_TEXT(depth_in)));
     if (on->rank != 0)
-        return kernel_fail(ctx, status_invalid("on_value must be a scalar, but got: %s", TENSOR_SHAPE_TEXT(on)));
+        return kernel_fail(
+            ctx, status_invalid("on_value must be a scalar, but got: %s", TENSOR_SHAPE_TEXT(on)));
     if (off->rank != 0)
-        return kernel_fail(ctx, status_invalid("off_value must be a scalar, but got: %s", TENSOR_SHAPE_TEXT(off)));
+        return kernel_fail(
+            ctx, status_invalid("off_value must be a scalar, but got: %s", TENSOR_SHAPE_TEXT(off)));
     int64_t depth = tensor_index_at(depth_in, 0);
     if (depth < 0)
-        return kernel_fail(ctx, status_invalid("depth must be non-negative, got: %lld", (long long)depth));
+        return kernel_fail(
+            ctx, status_invalid("depth must be non-negative, got: %lld", (long long)depth));
     int at = axis == -1 ? rank : (int)axis;
     struct dims dims;
     dims.rank = 0;
     for (int i = 0; i <= rank; i++) {
-        if (!dims_add(&dims, i < at ? tensor_dim(indices, i) : i == at ? depth : tensor_dim(indices, i - 1)))
-            return kernel_fail(ctx, status_invalid("The output would pass the rank limit of %d", SHAPE_MAX_RANK));
+        if (!dims_add(&dims, i < at    ? tensor_dim(indices, i)
+                             : i == at ? depth
+                                       : tensor_dim(indices, i - 1)))
+            return kernel_fail(
+                ctx, status_invalid("The output would pass the rank limit of %d", SHAPE_MAX_RANK));
     }
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, tensor_dtype(on), dims_shape(&dims)));
     struct tensor *out = &ctx->outputs[0];
     if (out->n_elements == 0)
         return KERNEL_DONE;
     strided_fill(tensor_dtype(on), tensor_data(out), tensor_cdata(off), out->n_elements, ctx->pool);
-    one_hot_set(indices, on, depth, dims_product(dims.at, 0, at), dims_product(dims.at, at + 1, dims.rank), out);
+    one_hot_set(indices, on, depth, dims_product(dims.at, 0, at),
+                dims_product(dims.at, at + 1, dims.rank), out);
     return KERNEL_DONE;
 }
 
@@ -272,10 +302,14 @@ static struct status *unravel_dims(const struct tensor *dims, int64_t *ret_total
     for (int64_t i = 0; i < dims->n_elements; i++) {
         int64_t size = tensor_index_at(dims, i);
         if (size == 0)
-            return status_invalid("Input dims cannot contain a dim of zero, but dims contains zero at index %lld", (long long)i);
+            return status_invalid(
+                "Input dims cannot contain a dim of zero, but dims contains zero at index %lld",
+                (long long)i);
         if (size < 0)
-            return status_invalid("Input dims cannot be negative. Got dim = %lld at index %lld", (long long)size, (long long)i);
-        if (mul_overflows_i64(*ret_total, size, ret_total) || (dims->dtype == DT_INT32 && *ret_total > INT32_MAX))
+            return status_invalid("Input dims cannot be negative. Got dim = %lld at index %lld",
+                                  (long long)size, (long long)i);
+        if (mul_overflows_i64(*ret_total, size, ret_total) ||
+            (dims->dtype == DT_INT32 && *ret_total > INT32_MAX))
             return status_invalid("Input dims product is causing integer overflow");
     }
     return NULL;
@@ -292,14 +326,18 @@ static enum kernel_result unravel_index(struct kernel_ctx *ctx) {
     if (n == 0)
         return kernel_fail(ctx, status_invalid("received empty tensor indices"));
     if (indices->rank > 1)
-        return kernel_fail(ctx, status_invalid("The indices can only be scalar or vector, got rank %d", indices->rank));
-    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, (enum dtype)indices->dtype, (struct shape){1 + indices->rank, shape}));
+        return kernel_fail(
+            ctx,
+            status_invalid("The indices can only be scalar or vector, got rank %d", indices->rank));
+    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, (enum dtype)indices->dtype,
+                                 (struct shape){1 + indices->rank, shape}));
     void *out = tensor_data(&ctx->outputs[0]);
     for (int64_t i = 0; i < n; i++) {
         int64_t left = tensor_index_at(indices, i);
         if (left < 0 || left >= total)
             return kernel_fail(
-                ctx, status_invalid("index is out of bound as with dims: %lld is not in [0, %lld)", (long long)left, (long long)total));
+                ctx, status_invalid("index is out of bound as with dims: %lld is not in [0, %lld)",
+                                    (long long)left, (long long)total));
         for (int64_t d = dims->n_elements - 1; d >= 0; d--) {
             int64_t size = tensor_index_at(dims, d), at = left % size;
             left /= size;

@@ -9,11 +9,13 @@
 #include "kernels/support/dims.h"
 #include "kernels/variable.h"
 
-/* A smaller part is copied even where it could be a view: as quick, and it does not keep the whole alive. */
+/* A smaller part is copied even where it could be a view: as quick, and it does not keep the
+ * whole alive. */
 enum { VIEW_MIN_BYTES = 512 };
 
 /* Output 0 is a box of input 0 with the output's shape `out`. */
-static struct status *take_box(struct kernel_ctx *ctx, struct strided *s, int64_t start, struct shape out) {
+static struct status *take_box(struct kernel_ctx *ctx, struct strided *s, int64_t start,
+                               struct shape out) {
     const struct tensor *in = kernel_input(ctx, 0);
     enum dtype dtype = tensor_dtype(in);
     int64_t n;
@@ -35,10 +37,13 @@ static struct status *take_box(struct kernel_ctx *ctx, struct strided *s, int64_
 /* ---- Slice ---- */
 
 static enum kernel_result slice(struct kernel_ctx *ctx) {
-    const struct tensor *in = kernel_input(ctx, 0), *begin = kernel_input(ctx, 1), *size = kernel_input(ctx, 2);
-    if (begin->rank != 1 || size->rank != 1 || begin->n_elements != in->rank || size->n_elements != in->rank)
+    const struct tensor *in = kernel_input(ctx, 0), *begin = kernel_input(ctx, 1),
+                        *size = kernel_input(ctx, 2);
+    if (begin->rank != 1 || size->rank != 1 || begin->n_elements != in->rank ||
+        size->n_elements != in->rank)
         return kernel_fail(
-            ctx, status_invalid("Expected begin and size arguments to be 1-D tensors of size %d, but got shapes %s and %s instead.",
+            ctx, status_invalid("Expected begin and size arguments to be 1-D tensors of size %d, "
+                                "but got shapes %s and %s instead.",
                                 in->rank, TENSOR_SHAPE_TEXT(begin), TENSOR_SHAPE_TEXT(size)));
     struct dims out;
     int64_t from[SHAPE_MAX_RANK], to[SHAPE_MAX_RANK], first[SHAPE_MAX_RANK], start = 0;
@@ -47,13 +52,13 @@ static enum kernel_result slice(struct kernel_ctx *ctx) {
         int64_t dim = tensor_dim(in, i), n = tensor_index_at(size, i);
         first[i] = tensor_index_at(begin, i);
         if (first[i] < 0 || first[i] > dim)
-            return kernel_fail(ctx,
-                               status_invalid("Expected begin[%d] in [0, %lld], but got %lld", i, (long long)dim, (long long)first[i]));
+            return kernel_fail(ctx, status_invalid("Expected begin[%d] in [0, %lld], but got %lld",
+                                                   i, (long long)dim, (long long)first[i]));
         if (n == -1)
             n = dim - first[i];
         if (n < 0 || n > dim - first[i])
-            return kernel_fail(
-                ctx, status_invalid("Expected size[%d] in [0, %lld], but got %lld", i, (long long)(dim - first[i]), (long long)n));
+            return kernel_fail(ctx, status_invalid("Expected size[%d] in [0, %lld], but got %lld",
+                                                   i, (long long)(dim - first[i]), (long long)n));
         out.at[i] = n;
     }
     strides_of(tensor_dims(in), in->rank, from);
@@ -78,8 +83,10 @@ static struct status *strided_slice_init(struct kernel_init *init) {
     return NULL;
 }
 
-/* The part of a whole (row-major, of shape `whole`) on one side, a dense value on the other. Returns the part's first element's index. */
-static int64_t box_of_slice(const struct strided_slice *slice, struct shape whole, bool whole_is_source, struct strided *s) {
+/* The part of a whole (row-major, of shape `whole`) on one side, a dense value on the other.
+ * Returns the part's first element's index. */
+static int64_t box_of_slice(const struct strided_slice *slice, struct shape whole,
+                            bool whole_is_source, struct strided *s) {
     int64_t strides[SHAPE_MAX_RANK], dense[SHAPE_MAX_RANK], start = 0;
     strides_of(whole.dims, whole.rank, strides);
     strides_of(slice->size, slice->rank, dense);
@@ -87,15 +94,17 @@ static int64_t box_of_slice(const struct strided_slice *slice, struct shape whol
     for (int i = 0; i < slice->rank; i++) {
         /* A step counts only where it is taken: one turn may carry a stride beyond any size. */
         int64_t step = slice->size[i] > 1 ? slice->stride[i] * strides[i] : 0;
-        strided_add(s, slice->size[i], whole_is_source ? step : dense[i], whole_is_source ? dense[i] : step);
+        strided_add(s, slice->size[i], whole_is_source ? step : dense[i],
+                    whole_is_source ? dense[i] : step);
         start += slice->size[i] > 0 ? slice->begin[i] * strides[i] : 0;
     }
     return start;
 }
 
-/* A value that is broadcast to the slice of a whole. Shrunk dimensions take one turn, new ones do not show in the whole. */
-static struct status *box_of_broadcast(const struct strided_slice *slice, struct shape whole, struct shape value, struct strided *s,
-                                       int64_t *ret_start) {
+/* A value that is broadcast to the slice of a whole. Shrunk dimensions take one turn, new ones
+ * do not show in the whole. */
+static struct status *box_of_broadcast(const struct strided_slice *slice, struct shape whole,
+                                       struct shape value, struct strided *s, int64_t *ret_start) {
     int64_t strides[SHAPE_MAX_RANK], from[SHAPE_MAX_RANK];
     struct shape out = {slice->out_rank, slice->out};
     strides_of(whole.dims, whole.rank, strides);
@@ -105,12 +114,16 @@ static struct status *box_of_broadcast(const struct strided_slice *slice, struct
         int at = i - (out.rank - value.rank), source = slice->source[i];
         int64_t size = at < 0 ? 1 : value.dims[at];
         if (value.rank > out.rank || (size != 1 && size != out.dims[i]))
-            return status_invalid("Cannot broadcast input shape %s into final shape %s", SHAPE_TEXT(value), SHAPE_TEXT(out));
+            return status_invalid("Cannot broadcast input shape %s into final shape %s",
+                                  SHAPE_TEXT(value), SHAPE_TEXT(out));
         strided_add(s, out.dims[i], size == 1 ? 0 : from[at],
-                    source == SLICE_NEW_AXIS || out.dims[i] == 1 ? 0 : slice->stride[source] * strides[source]);
+                    source == SLICE_NEW_AXIS || out.dims[i] == 1
+                        ? 0
+                        : slice->stride[source] * strides[source]);
     }
     if (value.rank > out.rank)
-        return status_invalid("Cannot broadcast input shape %s into final shape %s", SHAPE_TEXT(value), SHAPE_TEXT(out));
+        return status_invalid("Cannot broadcast input shape %s into final shape %s",
+                              SHAPE_TEXT(value), SHAPE_TEXT(out));
     *ret_start = 0;
     for (int i = 0; i < slice->rank; i++)
         *ret_start += slice->begin[i] * strides[i];
@@ -128,8 +141,9 @@ static bool slice_is_empty(const struct strided_slice *slice) {
 static enum kernel_result strided_slice(struct kernel_ctx *ctx) {
     const struct tensor *in = kernel_input(ctx, 0);
     struct strided_slice slice;
-    KERNEL_TRY(ctx, strided_slice_resolve(ctx->instance->state, tensor_shape(in), kernel_input(ctx, 1), kernel_input(ctx, 2),
-                                          kernel_input(ctx, 3), &slice));
+    KERNEL_TRY(ctx,
+               strided_slice_resolve(ctx->instance->state, tensor_shape(in), kernel_input(ctx, 1),
+                                     kernel_input(ctx, 2), kernel_input(ctx, 3), &slice));
     struct shape out = {slice.out_rank, slice.out};
     if (slice_is_empty(&slice)) {
         KERNEL_TRY(ctx, kernel_alloc(ctx, 0, tensor_dtype(in), out));
@@ -144,43 +158,51 @@ static enum kernel_result strided_slice(struct kernel_ctx *ctx) {
 static enum kernel_result strided_slice_grad(struct kernel_ctx *ctx) {
     const struct tensor *sizes = kernel_input(ctx, 0), *dy = kernel_input(ctx, 4);
     if (sizes->rank != 1 || sizes->n_elements > SHAPE_MAX_RANK)
-        return kernel_fail(ctx, status_invalid("shape must be 1-D, got shape.shape = %s", TENSOR_SHAPE_TEXT(sizes)));
+        return kernel_fail(ctx, status_invalid("shape must be 1-D, got shape.shape = %s",
+                                               TENSOR_SHAPE_TEXT(sizes)));
     struct dims whole;
     whole.rank = (int)sizes->n_elements;
     for (int i = 0; i < whole.rank; i++) {
         whole.at[i] = tensor_index_at(sizes, i);
         if (whole.at[i] < 0)
-            return kernel_fail(ctx, status_invalid("Dimension %lld must be >= 0", (long long)whole.at[i]));
+            return kernel_fail(
+                ctx, status_invalid("Dimension %lld must be >= 0", (long long)whole.at[i]));
     }
     int64_t n;
     KERNEL_TRY(ctx, shape_n_elements(dims_shape(&whole), &n));
     struct strided_slice slice;
-    KERNEL_TRY(ctx, strided_slice_resolve(ctx->instance->state, dims_shape(&whole), kernel_input(ctx, 1), kernel_input(ctx, 2),
-                                          kernel_input(ctx, 3), &slice));
+    KERNEL_TRY(ctx,
+               strided_slice_resolve(ctx->instance->state, dims_shape(&whole), kernel_input(ctx, 1),
+                                     kernel_input(ctx, 2), kernel_input(ctx, 3), &slice));
     struct shape out = {slice.out_rank, slice.out};
     if (!shape_equal(out, tensor_shape(dy)))
-        return kernel_fail(ctx, status_invalid("shape of dy was %s instead of %s", TENSOR_SHAPE_TEXT(dy), SHAPE_TEXT(out)));
-    KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, tensor_dtype(dy), dims_shape(&whole), &ctx->outputs[0]));
+        return kernel_fail(ctx, status_invalid("shape of dy was %s instead of %s",
+                                               TENSOR_SHAPE_TEXT(dy), SHAPE_TEXT(out)));
+    KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, tensor_dtype(dy),
+                                      dims_shape(&whole), &ctx->outputs[0]));
     if (dy->n_elements == 0)
         return KERNEL_DONE;
     struct strided s;
     int64_t start = box_of_slice(&slice, dims_shape(&whole), false, &s);
-    strided_run(&s, tensor_dtype(dy), tensor_at(&ctx->outputs[0], start), tensor_cdata(dy), ctx->pool);
+    strided_run(&s, tensor_dtype(dy), tensor_at(&ctx->outputs[0], start), tensor_cdata(dy),
+                ctx->pool);
     return KERNEL_DONE;
 }
 
 /* ---- assignment ---- */
 
-/* Writes `value` into the slice of `whole`, whose elements may be written. A value may be broadcast to the slice's shape. */
-static struct status *assign_slice(struct kernel_ctx *ctx, struct tensor *whole, const struct tensor *value) {
+/* Writes `value` into the slice of `whole`, whose elements may be written. A value may be
+ * broadcast to the slice's shape. */
+static struct status *assign_slice(struct kernel_ctx *ctx, struct tensor *whole,
+                                   const struct tensor *value) {
     struct strided_slice slice;
-    TRY(strided_slice_resolve(ctx->instance->state, tensor_shape(whole), kernel_input(ctx, 1), kernel_input(ctx, 2), kernel_input(ctx, 3),
-                              &slice));
+    TRY(strided_slice_resolve(ctx->instance->state, tensor_shape(whole), kernel_input(ctx, 1),
+                              kernel_input(ctx, 2), kernel_input(ctx, 3), &slice));
     if (slice_is_empty(&slice))
         return NULL;
     if (value->dtype != whole->dtype)
-        return status_invalid("Cannot assign a value of type %s to a slice of type %s", dtype_name(tensor_dtype(value)),
-                              dtype_name(tensor_dtype(whole)));
+        return status_invalid("Cannot assign a value of type %s to a slice of type %s",
+                              dtype_name(tensor_dtype(value)), dtype_name(tensor_dtype(whole)));
     struct strided s;
     int64_t start;
     TRY(box_of_broadcast(&slice, tensor_shape(whole), tensor_shape(value), &s, &start));
@@ -200,7 +222,8 @@ static struct status *assign_to_variable(struct kernel_ctx *ctx, struct variable
 static enum kernel_result strided_slice_assign(struct kernel_ctx *ctx) {
     const struct tensor *ref = kernel_input(ctx, 0);
     if (ref->storage != TENSOR_REF)
-        return kernel_fail(ctx, status_invalid("StridedSliceAssign needs a reference to a variable"));
+        return kernel_fail(ctx,
+                           status_invalid("StridedSliceAssign needs a reference to a variable"));
     KERNEL_TRY(ctx, assign_to_variable(ctx, variable_of(ref->ref)));
     kernel_pass(ctx, 0, 0);
     return KERNEL_DONE;
@@ -209,7 +232,8 @@ static enum kernel_result strided_slice_assign(struct kernel_ctx *ctx) {
 static enum kernel_result resource_strided_slice_assign(struct kernel_ctx *ctx) {
     const struct tensor *in = kernel_input(ctx, 0);
     if (in->n_elements != 1)
-        return kernel_fail(ctx, status_invalid("The resource handle must be a scalar, got shape %s", TENSOR_SHAPE_TEXT(in)));
+        return kernel_fail(ctx, status_invalid("The resource handle must be a scalar, got shape %s",
+                                               TENSOR_SHAPE_TEXT(in)));
     const struct resource_handle *handle = *(struct resource_handle *const *)tensor_cdata(in);
     struct object *object = NULL;
     KERNEL_TRY(ctx, ctx->host->handle_lookup(ctx, handle, &variable_type, &object));

@@ -10,7 +10,8 @@
  *   wide    [batch, s1·b1 - p1, s2·b2 - p2, …, rest…]      p: the paddings, or the crops
  *   narrow  [b1·b2·…·batch, s1, s2, …, rest…]
  *
- * Place o of a block is a batch of its own: narrow[(o, batch), s] = wide[batch, s·b + o - before].              */
+ * Place o of a block is a batch of its own: narrow[(o, batch), s] = wide[batch, s·b + o -
+ * before]. */
 
 struct blocks {
     int n; /* spatial dimensions that blocks divide: 1 … n */
@@ -18,14 +19,16 @@ struct blocks {
     int64_t n_blocks;
 };
 
-static struct status *blocks_check(struct blocks *blocks, const struct tensor *in, const char *what) {
+static struct status *blocks_check(struct blocks *blocks, const struct tensor *in,
+                                   const char *what) {
     if (in->rank < blocks->n + 1)
         return status_invalid("input rank should be >= %d instead of %d", blocks->n + 1, in->rank);
     blocks->n_blocks = 1;
     for (int i = 0; i < blocks->n; i++) {
         if (blocks->block[i] < 1)
-            return status_invalid("All values in block_shape must be positive, got value, %lld at index %d.", (long long)blocks->block[i],
-                                  i);
+            return status_invalid(
+                "All values in block_shape must be positive, got value, %lld at index %d.",
+                (long long)blocks->block[i], i);
         if (mul_overflows_i64(blocks->n_blocks, blocks->block[i], &blocks->n_blocks))
             return status_invalid("The product of the block sizes does not fit");
         if (blocks->before[i] < 0 || blocks->after[i] < 0)
@@ -40,7 +43,8 @@ static struct status *blocks_read(struct kernel_ctx *ctx, const char *what, stru
         return status_invalid("block_shape rank should be 1 instead of %d", block->rank);
     ret->n = (int)block->n_elements;
     if (pads->rank != 2 || tensor_dim(pads, 0) != ret->n || tensor_dim(pads, 1) != 2)
-        return status_invalid("%s should have shape [%d, 2] instead of %s", what, ret->n, TENSOR_SHAPE_TEXT(pads));
+        return status_invalid("%s should have shape [%d, 2] instead of %s", what, ret->n,
+                              TENSOR_SHAPE_TEXT(pads));
     for (int i = 0; i < ret->n; i++) {
         ret->block[i] = tensor_index_at(block, i);
         ret->before[i] = tensor_index_at(pads, 2 * i);
@@ -55,7 +59,8 @@ static struct status *blocks_read_v1(struct kernel_ctx *ctx, const char *what, s
     if (in->rank != 4)
         return status_invalid("Input rank should be: 4 instead of: %d", in->rank);
     if (pads->rank != 2 || tensor_dim(pads, 0) != 2 || tensor_dim(pads, 1) != 2)
-        return status_invalid("%s should have shape [2, 2] instead of %s", what, TENSOR_SHAPE_TEXT(pads));
+        return status_invalid("%s should have shape [2, 2] instead of %s", what,
+                              TENSOR_SHAPE_TEXT(pads));
     ret->n = 2;
     for (int i = 0; i < 2; i++) {
         ret->block[i] = *(const int64_t *)ctx->instance->state;
@@ -66,8 +71,9 @@ static struct status *blocks_read_v1(struct kernel_ctx *ctx, const char *what, s
 }
 
 /* Copies between a wide and a narrow tensor, place by place of the block. */
-static void move_blocks(struct kernel_ctx *ctx, const struct blocks *blocks, bool to_narrow, const struct dims *wide,
-                        const struct dims *narrow, const struct tensor *in, struct tensor *out) {
+static void move_blocks(struct kernel_ctx *ctx, const struct blocks *blocks, bool to_narrow,
+                        const struct dims *wide, const struct dims *narrow, const struct tensor *in,
+                        struct tensor *out) {
     int64_t wide_strides[SHAPE_MAX_RANK], narrow_strides[SHAPE_MAX_RANK];
     strides_of(wide->at, wide->rank, wide_strides);
     strides_of(narrow->at, narrow->rank, narrow_strides);
@@ -81,7 +87,8 @@ static void move_blocks(struct kernel_ctx *ctx, const struct blocks *blocks, boo
             int64_t n = wide->at[i], wide_step = wide_strides[i], narrow_step = narrow_strides[i];
             if (i >= 1 && i <= blocks->n) {
                 int64_t block = blocks->block[i - 1], shift = place[i - 1] - blocks->before[i - 1];
-                int64_t first = shift < 0 ? (-shift + block - 1) / block : 0; /* first s with s·b + shift >= 0 */
+                /* first s with s·b + shift >= 0 */
+                int64_t first = shift < 0 ? (-shift + block - 1) / block : 0;
                 int64_t end = n - shift > 0 ? (n - shift + block - 1) / block : 0;
                 end = MIN(end, narrow->at[i]);
                 n = end - first;
@@ -91,7 +98,8 @@ static void move_blocks(struct kernel_ctx *ctx, const struct blocks *blocks, boo
                 wide_step *= block;
             }
             if (!is_empty)
-                strided_add(&s, n, to_narrow ? wide_step : narrow_step, to_narrow ? narrow_step : wide_step);
+                strided_add(&s, n, to_narrow ? wide_step : narrow_step,
+                            to_narrow ? narrow_step : wide_step);
         }
         if (!is_empty && in->n_elements > 0)
             strided_run(&s, tensor_dtype(in), tensor_at(out, to_narrow ? narrow_start : wide_start),
@@ -111,16 +119,21 @@ static enum kernel_result to_batch(struct kernel_ctx *ctx, const struct blocks *
         return kernel_fail(ctx, status_invalid("The batch size of the output does not fit"));
     for (int i = 0; i < blocks->n; i++) {
         int64_t size = wide.at[i + 1];
-        if (add_overflows_i64(size, blocks->before[i], &size) || add_overflows_i64(size, blocks->after[i], &size))
-            return kernel_fail(ctx, status_invalid("The padded size of dimension %d does not fit", i + 1));
+        if (add_overflows_i64(size, blocks->before[i], &size) ||
+            add_overflows_i64(size, blocks->after[i], &size))
+            return kernel_fail(
+                ctx, status_invalid("The padded size of dimension %d does not fit", i + 1));
         if (size % blocks->block[i] != 0)
-            return kernel_fail(ctx, status_invalid("padded_shape[%d]=%lld is not divisible by block_shape[%d]=%lld", i, (long long)size, i,
-                                                   (long long)blocks->block[i]));
+            return kernel_fail(
+                ctx,
+                status_invalid("padded_shape[%d]=%lld is not divisible by block_shape[%d]=%lld", i,
+                               (long long)size, i, (long long)blocks->block[i]));
         narrow.at[i + 1] = size / blocks->block[i];
         is_padded |= blocks->before[i] || blocks->after[i];
     }
     if (is_padded)
-        KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, tensor_dtype(in), dims_shape(&narrow), &ctx->outputs[0]));
+        KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, tensor_dtype(in),
+                                          dims_shape(&narrow), &ctx->outputs[0]));
     else
         KERNEL_TRY(ctx, kernel_alloc(ctx, 0, tensor_dtype(in), dims_shape(&narrow)));
     if (in->n_elements > 0)
@@ -134,16 +147,21 @@ static enum kernel_result from_batch(struct kernel_ctx *ctx, const struct blocks
     dims_set(&wide, tensor_shape(in));
     dims_set(&narrow, tensor_shape(in));
     if (wide.at[0] % blocks->n_blocks != 0)
-        return kernel_fail(ctx, status_invalid("Input batch dimension (%lld) is not divisible by product of block sizes (%lld)",
-                                               (long long)wide.at[0], (long long)blocks->n_blocks));
+        return kernel_fail(
+            ctx,
+            status_invalid(
+                "Input batch dimension (%lld) is not divisible by product of block sizes (%lld)",
+                (long long)wide.at[0], (long long)blocks->n_blocks));
     wide.at[0] /= blocks->n_blocks;
     for (int i = 0; i < blocks->n; i++) {
         int64_t size, crops;
-        if (mul_overflows_i64(narrow.at[i + 1], blocks->block[i], &size) || add_overflows_i64(blocks->before[i], blocks->after[i], &crops))
+        if (mul_overflows_i64(narrow.at[i + 1], blocks->block[i], &size) ||
+            add_overflows_i64(blocks->before[i], blocks->after[i], &crops))
             return kernel_fail(ctx, status_invalid("The size of dimension %d does not fit", i + 1));
         wide.at[i + 1] = size - crops;
         if (wide.at[i + 1] < 0)
-            return kernel_fail(ctx, status_invalid("cropped_shape[%d]=%lld must be non-negative", i, (long long)wide.at[i + 1]));
+            return kernel_fail(ctx, status_invalid("cropped_shape[%d]=%lld must be non-negative", i,
+                                                   (long long)wide.at[i + 1]));
     }
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, tensor_dtype(in), dims_shape(&wide)));
     if (ctx->outputs[0].n_elements > 0)
@@ -171,12 +189,14 @@ static enum kernel_result batch_to_space(struct kernel_ctx *ctx) {
     KERNEL_TRY(ctx, blocks_read_v1(ctx, "crops", &blocks));
     return from_batch(ctx, &blocks);
 }
-static struct status *block_size_init(struct kernel_init *init) { return kernel_init_int_attr(init, "block_size"); }
+static struct status *block_size_init(struct kernel_init *init) {
+    return kernel_init_int_attr(init, "block_size");
+}
 
 /* ---- SpaceToDepth, DepthToSpace ----
  *
  *   wide    [batch, h·b, w·b, c]        ([batch, c, h·b, w·b] in NCHW)
- *   narrow  [batch, h, w, (y, x, c)]    ([batch, (y, x, c), h, w])          y, x < b: the place in the block      */
+ *   narrow  [batch, h, w, (y, x, c)]    ([batch, (y, x, c), h, w])          y, x < b: the place in the block */
 
 struct depth_state {
     int64_t block;
@@ -189,7 +209,8 @@ static struct status *depth_init(struct kernel_init *init) {
     TRY(node_get_i(init->node, "block_size", &state.block));
     TRY(node_get_s(init->node, "data_format", &format));
     if (!span_is(format, "NHWC") && !span_is(format, "NCHW"))
-        return status_invalid("Only NHWC and NCHW data_format supported on CPU. Got %.*s", (int)MIN(format.len, 32), format.data);
+        return status_invalid("Only NHWC and NCHW data_format supported on CPU. Got %.*s",
+                              (int)MIN(format.len, 32), format.data);
     state.is_nchw = span_is(format, "NCHW");
     init->state = xmalloc(sizeof(state));
     *(struct depth_state *)init->state = state;
@@ -197,12 +218,13 @@ static struct status *depth_init(struct kernel_init *init) {
 }
 
 /* Both ways; `n`, `h`, `w`, `c` are the wide batch, narrow height and width, wide depth. */
-static enum kernel_result move_depth(struct kernel_ctx *ctx, bool to_depth, int64_t n, int64_t h, int64_t w, int64_t c) {
+static enum kernel_result move_depth(struct kernel_ctx *ctx, bool to_depth, int64_t n, int64_t h,
+                                     int64_t w, int64_t c) {
     const struct depth_state *state = ctx->instance->state;
     const struct tensor *in = kernel_input(ctx, 0);
     int64_t b = state->block, wide_h, wide_w, deep;
-    if (mul_overflows_i64(h, b, &wide_h) || mul_overflows_i64(w, b, &wide_w) || mul_overflows_i64(b, b, &deep) ||
-        mul_overflows_i64(deep, c, &deep))
+    if (mul_overflows_i64(h, b, &wide_h) || mul_overflows_i64(w, b, &wide_w) ||
+        mul_overflows_i64(b, b, &deep) || mul_overflows_i64(deep, c, &deep))
         return kernel_fail(ctx, status_invalid("The sizes of the output do not fit"));
     struct dims wide = {4, {0}}, narrow = {4, {0}};
     bool nchw = state->is_nchw;
@@ -223,15 +245,18 @@ static enum kernel_result move_depth(struct kernel_ctx *ctx, bool to_depth, int6
     int64_t narrow_y = ns[nchw ? 2 : 1], narrow_x = ns[nchw ? 3 : 2], narrow_c = ns[nchw ? 1 : 3];
     struct {
         int64_t size, wide, narrow;
-    } loops[6] = {{n, ws[0], ns[0]},         {h, wide_y * b, narrow_y}, {w, wide_x * b, narrow_x}, {b, wide_y, narrow_c * c * b},
+    } loops[6] = {{n, ws[0], ns[0]},         {h, wide_y * b, narrow_y},
+                  {w, wide_x * b, narrow_x}, {b, wide_y, narrow_c * c * b},
                   {b, wide_x, narrow_c * c}, {c, wide_c, narrow_c}};
     /* Loops stand in the output's order, so that it is written from its start to its end. */
-    static const int orders[2][2][6] = {{{0, 1, 3, 2, 4, 5}, {0, 5, 1, 3, 2, 4}}, {{0, 1, 2, 3, 4, 5}, {0, 3, 4, 5, 1, 2}}};
+    static const int orders[2][2][6] = {{{0, 1, 3, 2, 4, 5}, {0, 5, 1, 3, 2, 4}},
+                                        {{0, 1, 2, 3, 4, 5}, {0, 3, 4, 5, 1, 2}}};
     struct strided s;
     strided_init(&s);
     for (int i = 0; i < 6; i++) {
         int at = orders[to_depth][nchw][i];
-        strided_add(&s, loops[at].size, to_depth ? loops[at].wide : loops[at].narrow, to_depth ? loops[at].narrow : loops[at].wide);
+        strided_add(&s, loops[at].size, to_depth ? loops[at].wide : loops[at].narrow,
+                    to_depth ? loops[at].narrow : loops[at].wide);
     }
     strided_run(&s, tensor_dtype(in), tensor_data(&ctx->outputs[0]), tensor_cdata(in), ctx->pool);
     return KERNEL_DONE;
@@ -243,10 +268,13 @@ static enum kernel_result space_to_depth(struct kernel_ctx *ctx) {
     if (in->rank != 4)
         return kernel_fail(ctx, status_invalid("Input rank should be: 4 instead of: %d", in->rank));
     bool nchw = state->is_nchw;
-    int64_t h = tensor_dim(in, nchw ? 2 : 1), w = tensor_dim(in, nchw ? 3 : 2), c = tensor_dim(in, nchw ? 1 : 3);
+    int64_t h = tensor_dim(in, nchw ? 2 : 1), w = tensor_dim(in, nchw ? 3 : 2),
+            c = tensor_dim(in, nchw ? 1 : 3);
     if (h % state->block != 0 || w % state->block != 0)
-        return kernel_fail(ctx, status_invalid("Image height %lld and width %lld should be divisible by block_size: %lld", (long long)h,
-                                               (long long)w, (long long)state->block));
+        return kernel_fail(
+            ctx, status_invalid(
+                     "Image height %lld and width %lld should be divisible by block_size: %lld",
+                     (long long)h, (long long)w, (long long)state->block));
     return move_depth(ctx, true, tensor_dim(in, 0), h / state->block, w / state->block, c);
 }
 
@@ -256,10 +284,12 @@ static enum kernel_result depth_to_space(struct kernel_ctx *ctx) {
     if (in->rank != 4)
         return kernel_fail(ctx, status_invalid("Input rank should be: 4 instead of: %d", in->rank));
     bool nchw = state->is_nchw;
-    int64_t h = tensor_dim(in, nchw ? 2 : 1), w = tensor_dim(in, nchw ? 3 : 2), deep = tensor_dim(in, nchw ? 1 : 3), area;
+    int64_t h = tensor_dim(in, nchw ? 2 : 1), w = tensor_dim(in, nchw ? 3 : 2),
+            deep = tensor_dim(in, nchw ? 1 : 3), area;
     if (mul_overflows_i64(state->block, state->block, &area) || deep % area != 0)
         return kernel_fail(ctx,
-                           status_invalid("Input depth dimension %lld should be divisible by: %lld", (long long)deep, (long long)area));
+                           status_invalid("Input depth dimension %lld should be divisible by: %lld",
+                                          (long long)deep, (long long)area));
     return move_depth(ctx, false, tensor_dim(in, 0), h, w, deep / area);
 }
 

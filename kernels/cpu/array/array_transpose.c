@@ -11,8 +11,9 @@ static struct status *read_permutation(const struct tensor *perm, int rank, int6
     if (perm->rank != 1)
         return status_invalid("perm must be rank 1, got shape %s", TENSOR_SHAPE_TEXT(perm));
     if (perm->n_elements != rank)
-        return status_invalid("transpose expects a vector of size %d. But input(1) is a vector of size %lld", rank,
-                              (long long)perm->n_elements);
+        return status_invalid(
+            "transpose expects a vector of size %d. But input(1) is a vector of size %lld", rank,
+            (long long)perm->n_elements);
     bool is_seen[SHAPE_MAX_RANK] = {false};
     for (int i = 0; i < rank; i++) {
         int64_t axis = tensor_index_at(perm, i);
@@ -95,7 +96,9 @@ static enum kernel_result invert_permutation(struct kernel_ctx *ctx) {
         return kernel_fail(ctx, status_invalid("invert_permutation expects a 1D vector."));
     int64_t n = in->n_elements;
     if (n > INT32_MAX)
-        return kernel_fail(ctx, status_invalid("permutation of nonnegative int32s must have <= int32 max elements"));
+        return kernel_fail(
+            ctx,
+            status_invalid("permutation of nonnegative int32s must have <= int32 max elements"));
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, tensor_dtype(in), tensor_shape(in)));
     struct tensor *out = &ctx->outputs[0];
     if (n)
@@ -103,9 +106,11 @@ static enum kernel_result invert_permutation(struct kernel_ctx *ctx) {
     for (int64_t i = 0; i < n; i++) {
         int64_t at = tensor_index_at(in, i);
         if (at < 0 || at >= n)
-            return kernel_fail(ctx, status_invalid("%lld is not between 0 and %lld", (long long)at, (long long)n));
+            return kernel_fail(
+                ctx, status_invalid("%lld is not between 0 and %lld", (long long)at, (long long)n));
         if (tensor_index_at(out, at) != -1)
-            return kernel_fail(ctx, status_invalid("%lld is duplicated in the input.", (long long)at));
+            return kernel_fail(ctx,
+                               status_invalid("%lld is duplicated in the input.", (long long)at));
         if (out->dtype == DT_INT32)
             ((int32_t *)tensor_data(out))[at] = (int32_t)i;
         else
@@ -129,7 +134,8 @@ static enum kernel_result reverse_axes(struct kernel_ctx *ctx, const bool *is_re
         strided_add(&s, tensor_dim(in, i), is_reversed[i] ? -strides[i] : strides[i], strides[i]);
         start += is_reversed[i] ? (tensor_dim(in, i) - 1) * strides[i] : 0;
     }
-    strided_run(&s, tensor_dtype(in), tensor_data(&ctx->outputs[0]), tensor_cat(in, start), ctx->pool);
+    strided_run(&s, tensor_dtype(in), tensor_data(&ctx->outputs[0]), tensor_cat(in, start),
+                ctx->pool);
     return KERNEL_DONE;
 }
 
@@ -137,15 +143,18 @@ static enum kernel_result reverse_v2(struct kernel_ctx *ctx) {
     const struct tensor *in = kernel_input(ctx, 0), *axes = kernel_input(ctx, 1);
     bool is_reversed[SHAPE_MAX_RANK] = {false};
     if (axes->rank > 1)
-        return kernel_fail(ctx, status_invalid("axes must be a vector, got shape %s", TENSOR_SHAPE_TEXT(axes)));
+        return kernel_fail(
+            ctx, status_invalid("axes must be a vector, got shape %s", TENSOR_SHAPE_TEXT(axes)));
     for (int64_t i = 0; i < axes->n_elements; i++) {
         int64_t axis = tensor_index_at(axes, i);
         if (axis < -(int64_t)in->rank || axis >= in->rank)
-            return kernel_fail(
-                ctx, status_invalid("'axis'[%lld] = %lld is out of valid range [0, %d)", (long long)i, (long long)axis, in->rank));
+            return kernel_fail(ctx,
+                               status_invalid("'axis'[%lld] = %lld is out of valid range [0, %d)",
+                                              (long long)i, (long long)axis, in->rank));
         axis += axis < 0 ? in->rank : 0;
         if (is_reversed[axis])
-            return kernel_fail(ctx, status_invalid("axis %lld specified more than once.", (long long)axis));
+            return kernel_fail(
+                ctx, status_invalid("axis %lld specified more than once.", (long long)axis));
         is_reversed[axis] = true;
     }
     return reverse_axes(ctx, is_reversed);
@@ -155,7 +164,8 @@ static enum kernel_result reverse_v1(struct kernel_ctx *ctx) {
     const struct tensor *in = kernel_input(ctx, 0), *which = kernel_input(ctx, 1);
     bool is_reversed[SHAPE_MAX_RANK] = {false};
     if (which->rank != 1 || (in->rank > 0 && which->n_elements != in->rank))
-        return kernel_fail(ctx, status_invalid("'dims' must have the same number of values as the input has dimensions. 'input' has %d"
+        return kernel_fail(ctx, status_invalid("'dims' must have the same number of values as the "
+                                               "input has dimensions. 'input' has %d"
                                                "'dims' has %lld values",
                                                in->rank, (long long)which->n_elements));
     for (int i = 0; i < in->rank; i++)
@@ -176,23 +186,30 @@ static struct status *reverse_sequence_init(struct kernel_init *init) {
     return NULL;
 }
 
-static struct status *reverse_sequence_check(const struct reverse_sequence *state, const struct tensor *in, const struct tensor *lengths) {
+static struct status *reverse_sequence_check(const struct reverse_sequence *state,
+                                             const struct tensor *in,
+                                             const struct tensor *lengths) {
     if (lengths->rank != 1)
         return status_invalid("seq_lens input must be 1-dim, not %d", lengths->rank);
     if (state->batch_dim == state->seq_dim)
         return status_invalid("batch_dim == seq_dim == %lld", (long long)state->seq_dim);
     if (state->seq_dim < 0 || state->seq_dim >= in->rank)
-        return status_invalid("seq_dim must be < input rank ( %lld vs. %d)", (long long)state->seq_dim, in->rank);
+        return status_invalid("seq_dim must be < input rank ( %lld vs. %d)",
+                              (long long)state->seq_dim, in->rank);
     if (state->batch_dim < 0 || state->batch_dim >= in->rank)
-        return status_invalid("batch_dim must be < input rank ( %lld vs. %d)", (long long)state->batch_dim, in->rank);
-    int64_t n_batch = tensor_dim(in, (int)state->batch_dim), n_steps = tensor_dim(in, (int)state->seq_dim);
+        return status_invalid("batch_dim must be < input rank ( %lld vs. %d)",
+                              (long long)state->batch_dim, in->rank);
+    int64_t n_batch = tensor_dim(in, (int)state->batch_dim),
+            n_steps = tensor_dim(in, (int)state->seq_dim);
     if (lengths->n_elements != n_batch)
-        return status_invalid("Length of seq_lens != input.dims(%lld), (%lld vs. %lld)", (long long)state->batch_dim,
-                              (long long)lengths->n_elements, (long long)n_batch);
+        return status_invalid("Length of seq_lens != input.dims(%lld), (%lld vs. %lld)",
+                              (long long)state->batch_dim, (long long)lengths->n_elements,
+                              (long long)n_batch);
     for (int64_t i = 0; i < n_batch; i++) {
         int64_t length = tensor_index_at(lengths, i);
         if (length < 0 || length > n_steps)
-            return status_invalid("seq_lens(%lld) %s", (long long)i, length < 0 ? "< 0" : "> input.dims(seq_dim)");
+            return status_invalid("seq_lens(%lld) %s", (long long)i,
+                                  length < 0 ? "< 0" : "> input.dims(seq_dim)");
     }
     return NULL;
 }
@@ -224,7 +241,8 @@ static enum kernel_result reverse_sequence(struct kernel_ctx *ctx) {
                     strided_add(&s, tensor_dim(in, i), strides[i], strides[i]);
             }
             int64_t base = b * strides[batch];
-            strided_run(&s, tensor_dtype(in), tensor_at(&ctx->outputs[0], base + first * strides[seq]),
+            strided_run(&s, tensor_dtype(in),
+                        tensor_at(&ctx->outputs[0], base + first * strides[seq]),
                         tensor_cat(in, base + source * strides[seq]), ctx->pool);
         }
     }
@@ -234,28 +252,34 @@ static enum kernel_result reverse_sequence(struct kernel_ctx *ctx) {
 /* ---- Roll ---- */
 
 /* Rolls one axis after the other: each is two strided copies. */
-static void roll_axis(struct kernel_ctx *ctx, const struct tensor *in, struct tensor *out, int axis, int64_t shift) {
+static void roll_axis(struct kernel_ctx *ctx, const struct tensor *in, struct tensor *out, int axis,
+                      int64_t shift) {
     int64_t n = tensor_dim(in, axis), inner = dims_product(tensor_dims(in), axis + 1, in->rank),
             outer = dims_product(tensor_dims(in), 0, axis);
     for (int part = 0; part < 2; part++) {
-        int64_t count = part ? shift : n - shift, from = part ? n - shift : 0, to = part ? 0 : shift;
+        int64_t count = part ? shift : n - shift, from = part ? n - shift : 0,
+                to = part ? 0 : shift;
         struct strided s;
         strided_init(&s);
         strided_add(&s, outer, n * inner, n * inner);
         strided_add(&s, count * inner, 1, 1);
         if (count > 0)
-            strided_run(&s, tensor_dtype(in), tensor_at(out, to * inner), tensor_cat(in, from * inner), ctx->pool);
+            strided_run(&s, tensor_dtype(in), tensor_at(out, to * inner),
+                        tensor_cat(in, from * inner), ctx->pool);
     }
 }
 
 static enum kernel_result roll(struct kernel_ctx *ctx) {
-    const struct tensor *in = kernel_input(ctx, 0), *shift = kernel_input(ctx, 1), *axis = kernel_input(ctx, 2);
+    const struct tensor *in = kernel_input(ctx, 0), *shift = kernel_input(ctx, 1),
+                        *axis = kernel_input(ctx, 2);
     if (in->rank < 1)
         return kernel_fail(ctx, status_invalid("input must be 1-D or higher"));
     if (shift->rank > 1)
-        return kernel_fail(ctx, status_invalid("shift must be a scalar or a 1-D vector. Found: %s", TENSOR_SHAPE_TEXT(shift)));
+        return kernel_fail(ctx, status_invalid("shift must be a scalar or a 1-D vector. Found: %s",
+                                               TENSOR_SHAPE_TEXT(shift)));
     if (axis->rank > 1)
-        return kernel_fail(ctx, status_invalid("axis must be a scalar or a 1-D vector. Found: %s", TENSOR_SHAPE_TEXT(axis)));
+        return kernel_fail(ctx, status_invalid("axis must be a scalar or a 1-D vector. Found: %s",
+                                               TENSOR_SHAPE_TEXT(axis)));
     if (!shape_equal(tensor_shape(shift), tensor_shape(axis)))
         return kernel_fail(ctx, status_invalid("shift and axis must have the same size"));
     int64_t shifts[SHAPE_MAX_RANK] = {0};
@@ -263,7 +287,8 @@ static enum kernel_result roll(struct kernel_ctx *ctx) {
         int64_t at = tensor_index_at(axis, i);
         at += at < 0 ? in->rank : 0;
         if (at < 0 || at >= in->rank)
-            return kernel_fail(ctx, status_invalid("axis %lld is out of range", (long long)tensor_index_at(axis, i)));
+            return kernel_fail(ctx, status_invalid("axis %lld is out of range",
+                                                   (long long)tensor_index_at(axis, i)));
         int64_t n = MAX(tensor_dim(in, (int)at), 1);
         int64_t by = tensor_index_at(shift, i) % n;
         shifts[at] = (shifts[at] + (by < 0 ? by + n : by)) % n;
@@ -275,7 +300,8 @@ static enum kernel_result roll(struct kernel_ctx *ctx) {
         if (shifts[i] == 0)
             continue;
         struct tensor next = TENSOR_INIT;
-        TRY_OUT(tensor_new(ctx->instance->allocator, tensor_dtype(&current), tensor_shape(&current), &next));
+        TRY_OUT(tensor_new(ctx->instance->allocator, tensor_dtype(&current), tensor_shape(&current),
+                           &next));
         roll_axis(ctx, &current, &next, i, shifts[i]);
         tensor_clear(&current);
         tensor_move(&current, &next);

@@ -14,7 +14,8 @@
 
 /* ---- slices with a hash ---- */
 
-/* The slices [o, i, k] of a tensor seen as [outer, n, inner]; i names a slice. A vector has outer = inner = 1. */
+/* The slices [o, i, k] of a tensor seen as [outer, n, inner]; i names a slice. A vector has
+ * outer = inner = 1. */
 struct slices {
     enum dtype dtype;
     const char *data;
@@ -26,10 +27,12 @@ static inline __attribute__((always_inline)) size_t element_size(enum dtype dtyp
     return dtype == DT_INT32 ? 4 : dtype == DT_INT64 || dtype == DT_STRING ? 8 : dtype_size(dtype);
 }
 
-static inline __attribute__((always_inline)) uint64_t element_bits(enum dtype dtype, const void *at) {
+static inline __attribute__((always_inline)) uint64_t element_bits(enum dtype dtype,
+                                                                   const void *at) {
     uint64_t bits = 0;
     memcpy(&bits, at, MIN(element_size(dtype), sizeof(bits)));
-    bool is_zero = (dtype == DT_FLOAT && bits == 0x80000000u) || (dtype == DT_DOUBLE && bits == UINT64_C(1) << 63) ||
+    bool is_zero = (dtype == DT_FLOAT && bits == 0x80000000u) ||
+                   (dtype == DT_DOUBLE && bits == UINT64_C(1) << 63) ||
                    ((dtype == DT_HALF || dtype == DT_BFLOAT16) && bits == 0x8000u);
     return is_zero ? 0 : bits;
 }
@@ -49,7 +52,8 @@ static inline __attribute__((always_inline)) bool element_is_nan(enum dtype dtyp
     }
 }
 
-static inline __attribute__((always_inline)) uint64_t element_hash(enum dtype dtype, const void *at, uint64_t seed) {
+static inline __attribute__((always_inline)) uint64_t element_hash(enum dtype dtype, const void *at,
+                                                                   uint64_t seed) {
     if (dtype == DT_STRING) {
         struct span text = bytes_span(*(struct bytes *const *)at);
         return hash_bytes(text.data, text.len, seed);
@@ -59,19 +63,23 @@ static inline __attribute__((always_inline)) uint64_t element_hash(enum dtype dt
     return hash_mix(element_bits(dtype, at), seed);
 }
 
-static inline __attribute__((always_inline)) bool element_equal(enum dtype dtype, const void *a, const void *b) {
+static inline __attribute__((always_inline)) bool element_equal(enum dtype dtype, const void *a,
+                                                                const void *b) {
     if (dtype == DT_STRING)
-        return span_equal(bytes_span(*(struct bytes *const *)a), bytes_span(*(struct bytes *const *)b));
+        return span_equal(bytes_span(*(struct bytes *const *)a),
+                          bytes_span(*(struct bytes *const *)b));
     if (dtype == DT_COMPLEX128)
         return memcmp(a, b, 16) == 0;
     return element_bits(dtype, a) == element_bits(dtype, b) && !element_is_nan(dtype, a);
 }
 
-static inline __attribute__((always_inline)) const void *slice_at(const struct slices *s, enum dtype dtype, int64_t o, int64_t i) {
+static inline __attribute__((always_inline)) const void *
+slice_at(const struct slices *s, enum dtype dtype, int64_t o, int64_t i) {
     return s->data + (o * s->n + i) * s->inner * (int64_t)element_size(dtype);
 }
 
-static inline __attribute__((always_inline)) uint64_t slice_hash(const struct slices *s, enum dtype dtype, int64_t i, uint64_t seed) {
+static inline __attribute__((always_inline)) uint64_t
+slice_hash(const struct slices *s, enum dtype dtype, int64_t i, uint64_t seed) {
     int64_t size = (int64_t)element_size(dtype);
     for (int64_t o = 0; o < s->outer; o++) {
         const char *at = slice_at(s, dtype, o, i);
@@ -81,7 +89,8 @@ static inline __attribute__((always_inline)) uint64_t slice_hash(const struct sl
     return seed;
 }
 
-static inline __attribute__((always_inline)) bool slice_equal(const struct slices *a, int64_t i, const struct slices *b, int64_t j,
+static inline __attribute__((always_inline)) bool slice_equal(const struct slices *a, int64_t i,
+                                                              const struct slices *b, int64_t j,
                                                               enum dtype dtype) {
     int64_t size = (int64_t)element_size(dtype);
     for (int64_t o = 0; o < a->outer; o++) {
@@ -103,18 +112,23 @@ struct table {
 static struct status *table_init(struct table *table, int64_t n) {
     uint64_t capacity = 16;
     if (n > INT32_MAX)
-        return status_invalid("unique does not support input tensors larger than %d elements", INT32_MAX);
+        return status_invalid("unique does not support input tensors larger than %d elements",
+                              INT32_MAX);
     while (capacity < 2 * (uint64_t)n)
         capacity *= 2;
     table->mask = capacity - 1;
     table->seed = random_u64(); /* strangers' values cannot be made to collide */
     table->slots = calloc(capacity, sizeof(*table->slots));
-    return table->slots ? NULL : status_exhausted("OOM: a table of %llu slots", (unsigned long long)capacity);
+    return table->slots
+               ? NULL
+               : status_exhausted("OOM: a table of %llu slots", (unsigned long long)capacity);
 }
 
-/* The slice of `in` that equals slice i of `probe`, or -1. With `insert`, i is added when there was none (probe is `in`). */
-static inline __attribute__((always_inline)) int64_t table_find(struct table *table, const struct slices *in, const struct slices *probe,
-                                                                int64_t i, enum dtype dtype, bool insert) {
+/* The slice of `in` that equals slice i of `probe`, or -1. With `insert`, i is added when there
+ * was none (probe is `in`). */
+static inline __attribute__((always_inline)) int64_t
+table_find(struct table *table, const struct slices *in, const struct slices *probe, int64_t i,
+           enum dtype dtype, bool insert) {
     uint64_t at = slice_hash(probe, dtype, i, table->seed) & table->mask;
     for (; table->slots[at]; at = (at + 1) & table->mask) {
         if (slice_equal(in, table->slots[at] - 1, probe, i, dtype))
@@ -125,9 +139,13 @@ static inline __attribute__((always_inline)) int64_t table_find(struct table *ta
     return -1;
 }
 
-/* Runs a loop with the common dtypes as constants, so that the element functions shrink to a few instructions. */
-#define WITH_DTYPE(dtype, call) \
-    ((dtype) == DT_INT32 ? call(DT_INT32) : (dtype) == DT_INT64 ? call(DT_INT64) : (dtype) == DT_STRING ? call(DT_STRING) : call(dtype))
+/* Runs a loop with the common dtypes as constants, so that the element functions shrink to a few
+ * instructions. */
+#define WITH_DTYPE(dtype, call)               \
+    ((dtype) == DT_INT32    ? call(DT_INT32)  \
+     : (dtype) == DT_INT64  ? call(DT_INT64)  \
+     : (dtype) == DT_STRING ? call(DT_STRING) \
+                            : call(dtype))
 
 /* ---- Unique ---- */
 
@@ -138,7 +156,8 @@ struct unique {
     int64_t n_unique;
 };
 
-static inline __attribute__((always_inline)) int64_t unique_loop(struct unique *u, struct table *table, enum dtype dtype) {
+static inline __attribute__((always_inline)) int64_t
+unique_loop(struct unique *u, struct table *table, enum dtype dtype) {
     int64_t n_unique = 0;
     for (int64_t i = 0; i < u->in.n; i++) {
         int64_t found = table_find(table, &u->in, &u->in, i, dtype, true);
@@ -186,14 +205,15 @@ static struct status *unique_outputs(struct kernel_ctx *ctx, const struct unique
     TRY(kernel_alloc(ctx, 1, kernel_out_dtype(ctx, 1), (struct shape){1, &u->in.n}));
     for (int64_t o = 0; o < u->in.outer; o++) {
         for (int64_t j = 0; j < u->n_unique; j++)
-            elements_copy(u->in.dtype, tensor_at(out, (o * u->n_unique + j) * u->in.inner), slice_at(&u->in, u->in.dtype, o, u->firsts[j]),
-                          u->in.inner);
+            elements_copy(u->in.dtype, tensor_at(out, (o * u->n_unique + j) * u->in.inner),
+                          slice_at(&u->in, u->in.dtype, o, u->firsts[j]), u->in.inner);
     }
     for (int64_t i = 0; i < u->in.n; i++)
         set_int(of, i, u->of[i]);
     if (ctx->instance->n_outputs < 3)
         return NULL;
-    TRY(tensor_new_zeroed(ctx->instance->allocator, kernel_out_dtype(ctx, 2), (struct shape){1, &u->n_unique}, &ctx->outputs[2]));
+    TRY(tensor_new_zeroed(ctx->instance->allocator, kernel_out_dtype(ctx, 2),
+                          (struct shape){1, &u->n_unique}, &ctx->outputs[2]));
     for (int64_t i = 0; i < u->in.n; i++) {
         struct tensor *counts = &ctx->outputs[2];
         set_int(counts, u->of[i], tensor_index_at(counts, u->of[i]) + 1);
@@ -205,7 +225,8 @@ static enum kernel_result unique(struct kernel_ctx *ctx) {
     const struct tensor *in = kernel_input(ctx, 0);
     int axis;
     KERNEL_TRY(ctx, unique_axis(ctx, ctx->instance->n_inputs > 1, &axis));
-    struct unique u = {.in = {tensor_dtype(in), tensor_cdata(in), tensor_dim(in, axis), dims_product(tensor_dims(in), 0, axis),
+    struct unique u = {.in = {tensor_dtype(in), tensor_cdata(in), tensor_dim(in, axis),
+                              dims_product(tensor_dims(in), 0, axis),
                               dims_product(tensor_dims(in), axis + 1, in->rank)}};
     struct table table = {0};
     struct status *st = table_init(&table, u.in.n);
@@ -240,7 +261,8 @@ static enum kernel_result list_diff(struct kernel_ctx *ctx) {
     struct table table = {0};
     int64_t n = 0, *kept = malloc((size_t)(x->n_elements + 1) * sizeof(*kept));
     struct status *st =
-        kept ? table_init(&table, y->n_elements) : status_exhausted("OOM: indices of %lld elements", (long long)x->n_elements);
+        kept ? table_init(&table, y->n_elements)
+             : status_exhausted("OOM: indices of %lld elements", (long long)x->n_elements);
     if (st)
         goto out;
     for (int64_t i = 0; i < in_y.n; i++)
@@ -304,9 +326,11 @@ static int64_t mark_set(enum dtype dtype, const void *data, int64_t n, bool *is_
     return count;
 }
 
-/* The places of a run of n marks, whose other coordinates are `at`; answers where the next go. Each is written, and stays if its mark is
- * set: no branch has to be guessed, and nothing is written at the end. Eight marks that are not set are passed over. */
-LANES_INLINE int64_t *write_run(const bool *is_set, int64_t n, const int64_t *at, const int rank, int64_t *to, const int64_t *end) {
+/* The places of a run of n marks, whose other coordinates are `at`; answers where the next go.
+ * Each is written, and stays if its mark is set: no branch has to be guessed, and nothing is
+ * written at the end. Eight marks that are not set are passed over. */
+LANES_INLINE int64_t *write_run(const bool *is_set, int64_t n, const int64_t *at, const int rank,
+                                int64_t *to, const int64_t *end) {
     for (int64_t i = 0; i < n && to < end;) {
         int64_t stop = MIN(i + 8, n);
         if (stop - i == 8 && memcmp(is_set + i, (const bool[8]){false}, 8) == 0) {
@@ -325,7 +349,8 @@ LANES_INLINE int64_t *write_run(const bool *is_set, int64_t n, const int64_t *at
 
 /* Rows of coordinates; the last dimension is the inner loop, the others an odometer. */
 static void write_places(struct shape shape, const bool *is_set, int64_t *to, int64_t count) {
-    int64_t at[SHAPE_MAX_RANK] = {0}, row = shape.dims[shape.rank - 1], n_rows = dims_product(shape.dims, 0, shape.rank - 1);
+    int64_t at[SHAPE_MAX_RANK] = {0}, row = shape.dims[shape.rank - 1],
+            n_rows = dims_product(shape.dims, 0, shape.rank - 1);
     const int64_t *end = to + count * shape.rank;
     for (int64_t r = 0; r < n_rows; r++, is_set += row) {
         if (shape.rank == 1)
@@ -358,8 +383,11 @@ static enum kernel_result where(struct kernel_ctx *ctx) {
 }
 
 #define VALUE_TYPES (DTYPES_REAL | DTYPE_BIT(DT_BOOL) | DTYPE_BIT(DT_STRING))
-#define UNIQUE(name) \
-    { .op = (name), .constraints = {{"T", VALUE_TYPES}}, .compute = unique, .cost_ns_per_element = 10 }
+#define UNIQUE(name)                                                          \
+    {                                                                         \
+        .op = (name), .constraints = {{"T", VALUE_TYPES}}, .compute = unique, \
+        .cost_ns_per_element = 10                                             \
+    }
 
 // clang-format off
 static const struct kernel_def rows[] = {

@@ -4,7 +4,8 @@
 
 #include "kernels/kernel.h"
 
-/* Output `output` becomes input `input` under another shape of as many elements; moved, so no atomic is touched. */
+/* Output `output` becomes input `input` under another shape of as many elements; moved, so no
+ * atomic is touched. */
 void array_pass_as(struct kernel_ctx *ctx, int input, int output, struct shape shape);
 kernel_fn array_reshape; /* Reshape: output 0 is input 0 under the shape that input 1 holds */
 

@@ -12,11 +12,13 @@ enum { MAX_FACTORS = 64, LARGEST_RADIX = 13, N_KEPT = 8, KEPT_MAX_LENGTH = 1 << 
 
 /* One step of Stockham's form splits off a radix p: of length n = p·m, s interleaved transforms,
  *   y[j + s·(p·q + k)] = w_n^(q·k) · Σ_i x[j + s·(q + m·i)]·w_p^(i·k)
- * Real and imaginary parts lie in arrays of their own, so that the loops over j, and over q while s is 1, vectorise. */
+ * Real and imaginary parts lie in arrays of their own, so that the loops over j, and over q
+ * while s is 1, vectorise. */
 struct pass {
     int p;
     int64_t m, s;
-    double *twiddles; /* w_n^(q·k): for each k from 1 to p - 1 the m real parts, then the m imaginary ones */
+    /* w_n^(q·k): for each k from 1 to p - 1 the m real parts, then the m imaginary ones */
+    double *twiddles;
 };
 
 struct fft_plan {
@@ -31,7 +33,8 @@ struct fft_plan {
 };
 
 static inline c128 times(c128 a, c128 b) {
-    return CMPLX(creal(a) * creal(b) - cimag(a) * cimag(b), creal(a) * cimag(b) + cimag(a) * creal(b));
+    return CMPLX(creal(a) * creal(b) - cimag(a) * cimag(b),
+                 creal(a) * cimag(b) + cimag(a) * creal(b));
 }
 
 /* ---- steps ---- */
@@ -54,30 +57,33 @@ struct parts {
 #define TI(k) t[(int64_t)(2 * ((k)-1) + 1) * m + q]
 
 /* A radix' step from its butterfly, which reads at i, i + d, …, and writes at o, o + e, … */
-#define STEP(p, BUTTERFLY)                                                                                  \
-    VECTOR_CLONES static void step_##p(const struct pass *pass, struct parts v) {                           \
-        const double *restrict xr = v.xr, *restrict xi = v.xi, *restrict t = pass->twiddles;                \
-        double *restrict yr = v.yr, *restrict yi = v.yi;                                                    \
-        int64_t m = pass->m, s = pass->s, d = s * m;                                                        \
-        if (s == 1) {                                                                                       \
-            _Pragma("GCC ivdep") for (int64_t q = 0; q < m; q++) { BUTTERFLY(q, p *q, 1); }                 \
-            return;                                                                                         \
-        }                                                                                                   \
-        for (int64_t q = 0; q < m; q++) {                                                                   \
-            _Pragma("GCC ivdep") for (int64_t j = 0; j < s; j++) { BUTTERFLY(s *q + j, p * s * q + j, s); } \
-        }                                                                                                   \
+#define STEP(p, BUTTERFLY)                                                                   \
+    VECTOR_CLONES static void step_##p(const struct pass *pass, struct parts v) {            \
+        const double *restrict xr = v.xr, *restrict xi = v.xi, *restrict t = pass->twiddles; \
+        double *restrict yr = v.yr, *restrict yi = v.yi;                                     \
+        int64_t m = pass->m, s = pass->s, d = s * m;                                         \
+        if (s == 1) {                                                                        \
+            _Pragma("GCC ivdep") for (int64_t q = 0; q < m; q++) { BUTTERFLY(q, p *q, 1); }  \
+            return;                                                                          \
+        }                                                                                    \
+        for (int64_t q = 0; q < m; q++) {                                                    \
+            _Pragma("GCC ivdep") for (int64_t j = 0; j < s; j++) {                           \
+                BUTTERFLY(s *q + j, p * s * q + j, s);                                       \
+            }                                                                                \
+        }                                                                                    \
     }
 
 #define BUTTERFLY_2(i, o, e)                                           \
     double ar = xr[i], ai = xi[i], br = xr[(i) + d], bi = xi[(i) + d]; \
     PUT_PLAIN(o, ar + br, ai + bi);                                    \
     PUT((o) + (e), TR(1), TI(1), ar - br, ai - bi)
-#define BUTTERFLY_3(i, o, e)                                                                                       \
-    double ar = xr[i], ai = xi[i], br = xr[(i) + d], bi = xi[(i) + d], cr = xr[(i) + 2 * d], ci = xi[(i) + 2 * d]; \
-    double sr = br + cr, si = bi + ci, mr = ar - 0.5 * sr, mi = ai - 0.5 * si;                                     \
-    double hr = 0.86602540378443864676 * (bi - ci), hi = -0.86602540378443864676 * (br - cr);                      \
-    PUT_PLAIN(o, ar + sr, ai + si);                                                                                \
-    PUT((o) + (e), TR(1), TI(1), mr + hr, mi + hi);                                                                \
+#define BUTTERFLY_3(i, o, e)                                                                  \
+    double ar = xr[i], ai = xi[i], br = xr[(i) + d], bi = xi[(i) + d], cr = xr[(i) + 2 * d],  \
+           ci = xi[(i) + 2 * d];                                                              \
+    double sr = br + cr, si = bi + ci, mr = ar - 0.5 * sr, mi = ai - 0.5 * si;                \
+    double hr = 0.86602540378443864676 * (bi - ci), hi = -0.86602540378443864676 * (br - cr); \
+    PUT_PLAIN(o, ar + sr, ai + si);                                                           \
+    PUT((o) + (e), TR(1), TI(1), mr + hr, mi + hi);                                           \
     PUT((o) + 2 * (e), TR(2), TI(2), mr - hr, mi - hi)
 #define BUTTERFLY_4(i, o, e)                                                                       \
     double ar = xr[i], ai = xi[i], br = xr[(i) + d], bi = xi[(i) + d];                             \
@@ -93,16 +99,20 @@ struct parts {
 #define C52 -0.80901699437494742410
 #define S51 0.95105651629515357212
 #define S52 0.58778525229247312917
-#define BUTTERFLY_5(i, o, e)                                                                                                           \
-    double ar = xr[i], ai = xi[i], br = xr[(i) + d], bi = xi[(i) + d], cr = xr[(i) + 2 * d], ci = xi[(i) + 2 * d];                     \
-    double fr = xr[(i) + 3 * d], fi = xi[(i) + 3 * d], gr = xr[(i) + 4 * d], gi = xi[(i) + 4 * d];                                     \
-    double pr = br + gr, pi = bi + gi, ur = br - gr, ui = bi - gi, hr = cr + fr, hi = ci + fi, vr = cr - fr, vi = ci - fi;             \
-    double mr = ar + C51 * pr + C52 * hr, mi = ai + C51 * pi + C52 * hi, nr = ar + C52 * pr + C51 * hr, ni = ai + C52 * pi + C51 * hi; \
-    double wr = S51 * ui + S52 * vi, wi = -S51 * ur - S52 * vr, zr = S52 * ui - S51 * vi, zi = -S52 * ur + S51 * vr;                   \
-    PUT_PLAIN(o, ar + pr + hr, ai + pi + hi);                                                                                          \
-    PUT((o) + (e), TR(1), TI(1), mr + wr, mi + wi);                                                                                    \
-    PUT((o) + 2 * (e), TR(2), TI(2), nr + zr, ni + zi);                                                                                \
-    PUT((o) + 3 * (e), TR(3), TI(3), nr - zr, ni - zi);                                                                                \
+#define BUTTERFLY_5(i, o, e)                                                                       \
+    double ar = xr[i], ai = xi[i], br = xr[(i) + d], bi = xi[(i) + d], cr = xr[(i) + 2 * d],       \
+           ci = xi[(i) + 2 * d];                                                                   \
+    double fr = xr[(i) + 3 * d], fi = xi[(i) + 3 * d], gr = xr[(i) + 4 * d], gi = xi[(i) + 4 * d]; \
+    double pr = br + gr, pi = bi + gi, ur = br - gr, ui = bi - gi, hr = cr + fr, hi = ci + fi,     \
+           vr = cr - fr, vi = ci - fi;                                                             \
+    double mr = ar + C51 * pr + C52 * hr, mi = ai + C51 * pi + C52 * hi,                           \
+           nr = ar + C52 * pr + C51 * hr, ni = ai + C52 * pi + C51 * hi;                           \
+    double wr = S51 * ui + S52 * vi, wi = -S51 * ur - S52 * vr, zr = S52 * ui - S51 * vi,          \
+           zi = -S52 * ur + S51 * vr;                                                              \
+    PUT_PLAIN(o, ar + pr + hr, ai + pi + hi);                                                      \
+    PUT((o) + (e), TR(1), TI(1), mr + wr, mi + wi);                                                \
+    PUT((o) + 2 * (e), TR(2), TI(2), nr + zr, ni + zi);                                            \
+    PUT((o) + 3 * (e), TR(3), TI(3), nr - zr, ni - zi);                                            \
     PUT((o) + 4 * (e), TR(4), TI(4), mr - wr, mi - wi)
 
 STEP(2, BUTTERFLY_2)
@@ -110,7 +120,8 @@ STEP(3, BUTTERFLY_3)
 STEP(4, BUTTERFLY_4)
 STEP(5, BUTTERFLY_5)
 
-/* The larger primes: sums of p products. They are the last steps, so that s is large, where a length has small factors too. */
+/* The larger primes: sums of p products. They are the last steps, so that s is large, where a
+ * length has small factors too. */
 VECTOR_CLONES static void step_any(const struct pass *pass, struct parts v) {
     const double *restrict xr = v.xr, *restrict xi = v.xi, *restrict t = pass->twiddles;
     double *restrict yr = v.yr, *restrict yi = v.yi;
@@ -126,7 +137,8 @@ VECTOR_CLONES static void step_any(const struct pass *pass, struct parts v) {
             for (int64_t j = 0; j < s; j++) {
                 double re = 0, im = 0;
                 for (int64_t i = 0; i < p; i++) {
-                    double c = cosines[i * k % p], n = sines[i * k % p], ar = xr[s * q + j + d * i], ai = xi[s * q + j + d * i];
+                    double c = cosines[i * k % p], n = sines[i * k % p], ar = xr[s * q + j + d * i],
+                           ai = xi[s * q + j + d * i];
                     re += ar * c - ai * n;
                     im += ar * n + ai * c;
                 }
@@ -156,8 +168,10 @@ static void run_pass(const struct pass *pass, struct parts v) {
     }
 }
 
-/* Forward, of parts; the result lies in re and im again. Lanes are transforms side by side: a step's inner loop runs over them too. */
-static void run_stockham(const struct fft_plan *plan, double *re, double *im, double *scratch, int64_t lanes) {
+/* Forward, of parts; the result lies in re and im again. Lanes are transforms side by side: a
+ * step's inner loop runs over them too. */
+static void run_stockham(const struct fft_plan *plan, double *re, double *im, double *scratch,
+                         int64_t lanes) {
     size_t size = (size_t)(plan->n * lanes) * sizeof(*re);
     double *from[2] = {re, im}, *to[2] = {scratch, scratch + plan->n * lanes};
     for (int i = 0; i < plan->n_passes; i++) {
@@ -176,11 +190,14 @@ static void run_stockham(const struct fft_plan *plan, double *re, double *im, do
     }
 }
 
-static void run_bluestein(const struct fft_plan *plan, double *re, double *im, double *scratch, int64_t lanes);
+static void run_bluestein(const struct fft_plan *plan, double *re, double *im, double *scratch,
+                          int64_t lanes);
 
 /* The inverse is the transform with the parts exchanged, on the way in and out. */
-void fft_run_lanes(const struct fft_plan *plan, bool inverse, double *re, double *im, double *scratch, int64_t lanes) {
-    (plan->inner ? run_bluestein : run_stockham)(plan, inverse ? im : re, inverse ? re : im, scratch, lanes);
+void fft_run_lanes(const struct fft_plan *plan, bool inverse, double *re, double *im,
+                   double *scratch, int64_t lanes) {
+    (plan->inner ? run_bluestein : run_stockham)(plan, inverse ? im : re, inverse ? re : im,
+                                                 scratch, lanes);
 }
 
 void fft_run(const struct fft_plan *plan, bool inverse, c128 *line, c128 *scratch) {
@@ -194,14 +211,19 @@ void fft_run(const struct fft_plan *plan, bool inverse, c128 *line, c128 *scratc
         line[k] = CMPLX(re[k], im[k]);
 }
 
-int64_t fft_plan_lane_scratch(const struct fft_plan *plan) { return plan->inner ? 4 * plan->inner->n : 2 * plan->n; }
-int64_t fft_plan_scratch(const struct fft_plan *plan) { return plan->n + fft_plan_lane_scratch(plan) / 2; }
+int64_t fft_plan_lane_scratch(const struct fft_plan *plan) {
+    return plan->inner ? 4 * plan->inner->n : 2 * plan->n;
+}
+int64_t fft_plan_scratch(const struct fft_plan *plan) {
+    return plan->n + fft_plan_lane_scratch(plan) / 2;
+}
 
-/* ---- Bluestein: j·k = (j² + k² - (k - j)²) / 2 makes the transform a convolution with the chirp ---- */
+/* ---- Bluestein: j·k = (j² + k² - (k - j)²) / 2 makes the transform a convolution with the
+ * chirp ---- */
 
 /* to[k] = from[k] · by[k], of every lane. */
-static void multiply_lanes(const double *from_re, const double *from_im, const c128 *by, double *to_re, double *to_im, int64_t n,
-                           int64_t lanes) {
+static void multiply_lanes(const double *from_re, const double *from_im, const c128 *by,
+                           double *to_re, double *to_im, int64_t n, int64_t lanes) {
     for (int64_t k = 0; k < n; k++) {
         double wr = creal(by[k]), wi = cimag(by[k]);
         for (int64_t i = k * lanes; i < (k + 1) * lanes; i++) {
@@ -212,7 +234,8 @@ static void multiply_lanes(const double *from_re, const double *from_im, const c
     }
 }
 
-static void run_bluestein(const struct fft_plan *plan, double *re, double *im, double *scratch, int64_t lanes) {
+static void run_bluestein(const struct fft_plan *plan, double *re, double *im, double *scratch,
+                          int64_t lanes) {
     int64_t n = plan->n, m = plan->inner->n;
     double *wide_re = scratch, *wide_im = scratch + m * lanes, *rest = scratch + 2 * m * lanes;
     multiply_lanes(re, im, plan->roots, wide_re, wide_im, n, lanes);
@@ -238,7 +261,8 @@ static c128 unit_root(int64_t k, int64_t half) {
         return CMPLX(-creal(other), cimag(other));
     }
     if (4 * k > half) /* π/2 - x */
-        return CMPLX(sin(pi * (double)(half - 2 * k) / (double)full), -cos(pi * (double)(half - 2 * k) / (double)full));
+        return CMPLX(sin(pi * (double)(half - 2 * k) / (double)full),
+                     -cos(pi * (double)(half - 2 * k) / (double)full));
     return CMPLX(cos(pi * (double)k / (double)half), -sin(pi * (double)k / (double)half));
 }
 
@@ -248,7 +272,8 @@ static bool factorise(struct fft_plan *plan) {
     static const int radices[] = {4, 2, 3, 5, 7, 11, LARGEST_RADIX};
     for (size_t i = 0; i < ARRAY_LEN(radices); i++) {
         for (; rest % radices[i] == 0; rest /= radices[i]) {
-            plan->passes[plan->n_passes++] = (struct pass){.p = radices[i], .m = rest / radices[i], .s = s};
+            plan->passes[plan->n_passes++] =
+                (struct pass){.p = radices[i], .m = rest / radices[i], .s = s};
             s *= radices[i];
         }
     }
@@ -261,7 +286,8 @@ static struct status *prepare_stockham(struct fft_plan *plan) {
         n_twiddles += 2 * (plan->passes[i].p - 1) * plan->passes[i].m;
     double *t = plan->twiddles = malloc((size_t)(n_twiddles + 1) * sizeof(*t));
     if (!t)
-        return status_exhausted("OOM when preparing a Fourier transform of length %lld", (long long)plan->n);
+        return status_exhausted("OOM when preparing a Fourier transform of length %lld",
+                                (long long)plan->n);
     for (int i = 0; i < plan->n_passes; i++) {
         struct pass *pass = &plan->passes[i];
         int64_t n = pass->m * pass->p;
@@ -284,11 +310,14 @@ static struct status *prepare_bluestein(struct fft_plan *plan) {
     TRY(fft_plan_get(m, &plan->inner));
     plan->n_passes = 0;
     plan->roots = malloc((size_t)n * sizeof(*plan->roots));
-    c128 *memory = plan->chirp_spectrum = calloc((size_t)(m + fft_plan_scratch(plan->inner)), sizeof(*memory));
+    c128 *memory = plan->chirp_spectrum =
+        calloc((size_t)(m + fft_plan_scratch(plan->inner)), sizeof(*memory));
     if (!memory || !plan->roots)
-        return status_exhausted("OOM when preparing a Fourier transform of length %lld", (long long)n);
+        return status_exhausted("OOM when preparing a Fourier transform of length %lld",
+                                (long long)n);
     for (int64_t k = 0; k < n; k++) {
-        plan->roots[k] = unit_root((int64_t)((unsigned __int128)k * (uint64_t)k % (uint64_t)(2 * n)), n);
+        plan->roots[k] =
+            unit_root((int64_t)((unsigned __int128)k * (uint64_t)k % (uint64_t)(2 * n)), n);
         memory[k] = conj(plan->roots[k]);
         if (k > 0)
             memory[m - k] = memory[k];
@@ -309,7 +338,8 @@ static void plan_free(struct fft_plan *plan) {
 
 static struct status *plan_new(int64_t n, struct fft_plan **ret) {
     if (n >= INT64_MAX / 1024)
-        return status_exhausted("OOM when preparing a Fourier transform of length %lld", (long long)n);
+        return status_exhausted("OOM when preparing a Fourier transform of length %lld",
+                                (long long)n);
     struct fft_plan *plan = xcalloc(1, sizeof(*plan));
     atomic_init(&plan->n_refs, 1);
     plan->n = n;
@@ -326,10 +356,12 @@ void fft_plan_unref(struct fft_plan *plan) {
         plan_free(plan);
 }
 
-/* ---- plans are kept: making one costs more than using it. The one that was wanted longest ago goes. ---- */
+/* ---- plans are kept: making one costs more than using it. The one that was wanted longest ago
+ * goes. ---- */
 
 static pthread_mutex_t kept_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct fft_plan *kept[N_KEPT]; /* the latest first; guarded by kept_lock, which nobody holds while a plan is made */
+/* the latest first; guarded by kept_lock, which nobody holds while a plan is made */
+static struct fft_plan *kept[N_KEPT];
 
 static struct fft_plan *find_kept(int64_t n) {
     for (int i = 0; i < N_KEPT && kept[i]; i++) {

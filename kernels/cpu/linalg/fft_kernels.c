@@ -4,7 +4,8 @@
  *   fft_length   int32 [rank]        real forms only: the sizes to transform; the input may have more, which are left out
  *   output       complex [..., sizes], real forward: the last size is half and one; real inverse: Treal [..., fft_length]
  *
- * All is done in double precision: one dimension a row at a time, more in a copy, axis by axis from the last (inverse real: to the last).
+ * All is done in double precision: one dimension a row at a time, more in a copy, axis by axis
+ * from the last (inverse real: to the last).
  *
  * Errors   INVALID_ARGUMENT   ranks, lengths below zero or above the input's
  * Cost     5·n·log2 n flops for n numbers */
@@ -41,7 +42,8 @@ struct fft_job {
     atomic_bool out_of_memory;
 };
 
-/* Lanes that are transformed together: a few vectors wide, and so few that they stay in the cache. */
+/* Lanes that are transformed together: a few vectors wide, and so few that they stay in the
+ * cache. */
 enum { LANES = 8 };
 
 /* ---- into the copy and out of it, a row of the last axis at a time ---- */
@@ -58,37 +60,40 @@ static int64_t row_offset(const struct fft_job *job, int64_t row, const int64_t 
     return offset + row * scale;
 }
 
-/* Numbers into parts and back: n runs of `lanes`, `stride` numbers apart on the one side, without gaps on the other. Runs of a constant
- * length vectorise. */
+/* Numbers into parts and back: n runs of `lanes`, `stride` numbers apart on the one side,
+ * without gaps on the other. Runs of a constant length vectorise. */
 #define EVERY_RUN(n_lanes, ...)                 \
     for (int64_t k = 0; k < n; k++) {           \
         for (int64_t l = 0; l < n_lanes; l++) { \
             __VA_ARGS__;                        \
         }                                       \
     }
-#define SPLIT_RUNS(name, T)                                                                                                       \
-    VECTOR_CLONES static void split_##name(const T *restrict from, int64_t stride, int64_t n, int64_t lanes, double *restrict re, \
-                                           double *restrict im) {                                                                 \
-        if (lanes == LANES)                                                                                                       \
-            EVERY_RUN(LANES, re[k * LANES + l] = (double)from[2 * (k * stride + l)];                                              \
-                      im[k * LANES + l] = (double)from[2 * (k * stride + l) + 1])                                                 \
-        else                                                                                                                      \
-            EVERY_RUN(lanes, re[k * lanes + l] = (double)from[2 * (k * stride + l)];                                              \
-                      im[k * lanes + l] = (double)from[2 * (k * stride + l) + 1])                                                 \
-    }                                                                                                                             \
-    VECTOR_CLONES static void join_##name(T *restrict to, int64_t stride, int64_t n, int64_t lanes, const double *restrict re,    \
-                                          const double *restrict im, double scale) {                                              \
-        if (lanes == LANES)                                                                                                       \
-            EVERY_RUN(LANES, to[2 * (k * stride + l)] = (T)(re[k * LANES + l] * scale);                                           \
-                      to[2 * (k * stride + l) + 1] = (T)(im[k * LANES + l] * scale))                                              \
-        else                                                                                                                      \
-            EVERY_RUN(lanes, to[2 * (k * stride + l)] = (T)(re[k * lanes + l] * scale);                                           \
-                      to[2 * (k * stride + l) + 1] = (T)(im[k * lanes + l] * scale))                                              \
+#define SPLIT_RUNS(name, T)                                                                   \
+    VECTOR_CLONES static void split_##name(const T *restrict from, int64_t stride, int64_t n, \
+                                           int64_t lanes, double *restrict re,                \
+                                           double *restrict im) {                             \
+        if (lanes == LANES)                                                                   \
+            EVERY_RUN(LANES, re[k * LANES + l] = (double)from[2 * (k * stride + l)];          \
+                      im[k * LANES + l] = (double)from[2 * (k * stride + l) + 1])             \
+        else                                                                                  \
+            EVERY_RUN(lanes, re[k * lanes + l] = (double)from[2 * (k * stride + l)];          \
+                      im[k * lanes + l] = (double)from[2 * (k * stride + l) + 1])             \
+    }                                                                                         \
+    VECTOR_CLONES static void join_##name(T *restrict to, int64_t stride, int64_t n,          \
+                                          int64_t lanes, const double *restrict re,           \
+                                          const double *restrict im, double scale) {          \
+        if (lanes == LANES)                                                                   \
+            EVERY_RUN(LANES, to[2 * (k * stride + l)] = (T)(re[k * LANES + l] * scale);       \
+                      to[2 * (k * stride + l) + 1] = (T)(im[k * LANES + l] * scale))          \
+        else                                                                                  \
+            EVERY_RUN(lanes, to[2 * (k * stride + l)] = (T)(re[k * lanes + l] * scale);       \
+                      to[2 * (k * stride + l) + 1] = (T)(im[k * lanes + l] * scale))          \
     }
 SPLIT_RUNS(f32, float)
 SPLIT_RUNS(f64, double)
 
-/* Row `row` of the input as parts, `step` doubles from one number to the next; zeros where the input has no more. */
+/* Row `row` of the input as parts, `step` doubles from one number to the next; zeros where the
+ * input has no more. */
 static void load_row(const struct fft_job *job, int64_t row, double *re, double *im, int64_t step) {
     int64_t length = job->lengths[job->kind->rank - 1], at = row_offset(job, row, job->in_dims);
     int64_t n = MIN(length, job->in_used);
@@ -105,7 +110,8 @@ static void load_row(const struct fft_job *job, int64_t row, double *re, double 
         re[i * step] = im[i * step] = 0;
 }
 
-static void store_row(const struct fft_job *job, int64_t row, const double *re, const double *im, int64_t step) {
+static void store_row(const struct fft_job *job, int64_t row, const double *re, const double *im,
+                      int64_t step) {
     int last = job->kind->rank - 1;
     double scale = job->kind->inverse ? 1 / (double)job->n : 1;
     int64_t at = row_offset(job, row, job->out_dims), n = job->out_dims[last];
@@ -113,7 +119,8 @@ static void store_row(const struct fft_job *job, int64_t row, const double *re, 
         join_f32((float *)job->to + 2 * at, 0, 1, n, re, im, scale);
     } else {
         for (int64_t i = 0; i < n; i++)
-            c128_store(job->out, job->to, at + i, CMPLX(re[i * step] * scale, im[i * step] * scale));
+            c128_store(job->out, job->to, at + i,
+                       CMPLX(re[i * step] * scale, im[i * step] * scale));
     }
 }
 
@@ -122,14 +129,16 @@ static void load_rows(void *arg, int64_t begin, int64_t end) {
     const struct fft_job *job = arg;
     int64_t length = job->lengths[job->kind->rank - 1];
     for (int64_t row = begin; row < end; row++)
-        load_row(job, row, (double *)(job->work + row * length), (double *)(job->work + row * length) + 1, 2);
+        load_row(job, row, (double *)(job->work + row * length),
+                 (double *)(job->work + row * length) + 1, 2);
 }
 
 static void store_rows(void *arg, int64_t begin, int64_t end) {
     const struct fft_job *job = arg;
     int64_t length = job->lengths[job->kind->rank - 1];
     for (int64_t row = begin; row < end; row++)
-        store_row(job, row, (const double *)(job->work + row * length), (const double *)(job->work + row * length) + 1, 2);
+        store_row(job, row, (const double *)(job->work + row * length),
+                  (const double *)(job->work + row * length) + 1, 2);
 }
 
 /* ---- lines ---- */
@@ -154,13 +163,16 @@ static void transform(const struct fft_job *job, int axis, double *re, double *i
 }
 
 static double *lanes_new(struct fft_job *job, int axis, int64_t lanes) {
-    double *memory = malloc((size_t)(lanes * (2 * job->lengths[axis] + fft_plan_lane_scratch(job->plans[axis]))) * sizeof(*memory));
+    double *memory = malloc(
+        (size_t)(lanes * (2 * job->lengths[axis] + fft_plan_lane_scratch(job->plans[axis]))) *
+        sizeof(*memory));
     if (!memory)
         atomic_store(&job->out_of_memory, true);
     return memory;
 }
 
-/* One dimension: rows from the input to the output, without a copy of all. Rows as lanes would cost more to load than they save. */
+/* One dimension: rows from the input to the output, without a copy of all. Rows as lanes would
+ * cost more to load than they save. */
 static void transform_rows(void *arg, int64_t begin, int64_t end) {
     struct fft_job *job = arg;
     int64_t n = job->lengths[0];
@@ -173,7 +185,8 @@ static void transform_rows(void *arg, int64_t begin, int64_t end) {
     free(re);
 }
 
-/* Lines along an axis of the copy. Across the last axis those side by side are lanes as they lie. */
+/* Lines along an axis of the copy. Across the last axis those side by side are lanes as they
+ * lie. */
 static void transform_lines(void *arg, int64_t begin, int64_t end) {
     struct fft_job *job = arg;
     int axis = job->axis;
@@ -183,7 +196,8 @@ static void transform_lines(void *arg, int64_t begin, int64_t end) {
     double *memory = lanes_new(job, axis, MIN((int64_t)LANES, stride));
     for (int64_t i = begin, lanes; memory && i < end; i += lanes) {
         lanes = MIN(MIN((int64_t)LANES, end - i), stride - i % stride);
-        double *base = (double *)(job->work + i / stride * stride * n + i % stride), *re = memory, *im = re + n * lanes;
+        double *base = (double *)(job->work + i / stride * stride * n + i % stride), *re = memory,
+               *im = re + n * lanes;
         split_f64(base, stride, n, lanes, re, im);
         transform(job, axis, re, im, lanes);
         join_f64(base, stride, n, lanes, re, im, 1);
@@ -201,22 +215,27 @@ static void transform_axis(struct fft_job *job, struct pool *pool, int axis) {
 /* ---- one execution ---- */
 
 static struct status *read_lengths(const struct kernel_ctx *ctx, struct fft_job *job) {
-    const struct tensor *in = &ctx->inputs[0], *lengths = job->kind->is_real ? &ctx->inputs[1] : NULL;
+    const struct tensor *in = &ctx->inputs[0],
+                        *lengths = job->kind->is_real ? &ctx->inputs[1] : NULL;
     int rank = job->kind->rank;
     if (in->rank < rank)
         return status_invalid("Input must have rank of at least %d but got: %d", rank, in->rank);
     if (lengths && (lengths->rank != 1 || lengths->n_elements != rank))
         return status_invalid("fft_length must have shape [%d]", rank);
     for (int axis = 0; axis < rank; axis++) {
-        bool is_half = lengths && job->kind->inverse && axis == rank - 1, halves = lengths && !job->kind->inverse && axis == rank - 1;
+        bool is_half = lengths && job->kind->inverse && axis == rank - 1,
+             halves = lengths && !job->kind->inverse && axis == rank - 1;
         int64_t own = job->in_dims[axis] = tensor_dim(in, in->rank - rank + axis);
-        int64_t length = job->lengths[axis] = lengths ? ((const int32_t *)tensor_cdata(lengths))[axis] : own;
+        int64_t length = job->lengths[axis] =
+            lengths ? ((const int32_t *)tensor_cdata(lengths))[axis] : own;
         if (length < 0)
-            return status_invalid("fft_length[%d] must >= 0, but got: %lld", axis, (long long)length);
+            return status_invalid("fft_length[%d] must >= 0, but got: %lld", axis,
+                                  (long long)length);
         int64_t used = is_half && length > 0 ? length / 2 + 1 : length;
         if (own < used && in->n_elements > 0)
-            return status_invalid("Input dimension %d must have length of at least %lld but got: %lld", in->rank - rank + axis,
-                                  (long long)used, (long long)own);
+            return status_invalid(
+                "Input dimension %d must have length of at least %lld but got: %lld",
+                in->rank - rank + axis, (long long)used, (long long)own);
         job->out_dims[axis] = halves && length > 0 ? length / 2 + 1 : length;
         if (axis == rank - 1)
             job->in_used = used;
@@ -234,12 +253,14 @@ static struct status *run(struct kernel_ctx *ctx, struct fft_job *job) {
     }
     int64_t rows = job->n_stack * job->n / job->lengths[rank - 1];
     if (rank == 1) {
-        pool_parallel_for(ctx->pool, rows, (double)job->n * (2 + log2((double)job->n + 1)), transform_rows, job);
+        pool_parallel_for(ctx->pool, rows, (double)job->n * (2 + log2((double)job->n + 1)),
+                          transform_rows, job);
         goto done;
     }
     job->work = malloc((size_t)(job->n_stack * job->n) * sizeof(*job->work));
     if (!job->work) {
-        st = status_exhausted("OOM when allocating the copy of a Fourier transform of %lld numbers", (long long)(job->n_stack * job->n));
+        st = status_exhausted("OOM when allocating the copy of a Fourier transform of %lld numbers",
+                              (long long)(job->n_stack * job->n));
         goto out;
     }
     double row_cost = (double)job->lengths[rank - 1];
@@ -266,7 +287,9 @@ static void fft_fini(void *state) { (void)state; /* the row's */ }
 
 static enum kernel_result fft_compute(struct kernel_ctx *ctx) {
     struct tensor *in = &ctx->inputs[0];
-    struct fft_job job = {.kind = ctx->instance->state, .in = (enum dtype)in->dtype, .out = (enum dtype)ctx->instance->out_types[0]};
+    struct fft_job job = {.kind = ctx->instance->state,
+                          .in = (enum dtype)in->dtype,
+                          .out = (enum dtype)ctx->instance->out_types[0]};
     int64_t dims[SHAPE_MAX_RANK];
     KERNEL_TRY(ctx, read_lengths(ctx, &job));
     int stack = in->rank - job.kind->rank;
@@ -289,17 +312,31 @@ static enum kernel_result fft_compute(struct kernel_ctx *ctx) {
 
 #define C64 DTYPE_BIT(DT_COMPLEX64)
 #define C128 DTYPE_BIT(DT_COMPLEX128)
-#define KIND(dimensions)                                                                                                       \
-    static const struct fft_kind fft_##dimensions = {dimensions, false, false}, ifft_##dimensions = {dimensions, true, false}, \
-                                 rfft_##dimensions = {dimensions, false, true}, irfft_##dimensions = {dimensions, true, true};
+#define KIND(dimensions)                                                        \
+    static const struct fft_kind fft_##dimensions = {dimensions, false, false}, \
+                                 ifft_##dimensions = {dimensions, true, false}, \
+                                 rfft_##dimensions = {dimensions, false, true}, \
+                                 irfft_##dimensions = {dimensions, true, true};
 KIND(1)
 KIND(2)
 KIND(3)
-#define COMPLEX(op, kind) \
-    { (op), {{"Tcomplex", C64 | C128}}, fft_compute, fft_init, fft_fini, &(kind), KERNEL_EXPENSIVE, 20 }
-#define REAL(op, kind)                                                                                                              \
-    {(op), {{"Treal", DTYPE_BIT(DT_FLOAT)}, {"Tcomplex", C64}}, fft_compute, fft_init, fft_fini, &(kind), KERNEL_EXPENSIVE, 20}, {  \
-        (op), {{"Treal", DTYPE_BIT(DT_DOUBLE)}, {"Tcomplex", C128}}, fft_compute, fft_init, fft_fini, &(kind), KERNEL_EXPENSIVE, 20 \
+#define COMPLEX(op, kind)                                                           \
+    {                                                                               \
+        (op), {{"Tcomplex", C64 | C128}}, fft_compute, fft_init, fft_fini, &(kind), \
+            KERNEL_EXPENSIVE, 20                                                    \
+    }
+#define REAL(op, kind)                                                                      \
+    {(op),                                                                                  \
+     {{"Treal", DTYPE_BIT(DT_FLOAT)}, {"Tcomplex", C64}},                                   \
+     fft_compute,                                                                           \
+     fft_init,                                                                              \
+     fft_fini,                                                                              \
+     &(kind),                                                                               \
+     KERNEL_EXPENSIVE,                                                                      \
+     20},                                                                                   \
+    {                                                                                       \
+        (op), {{"Treal", DTYPE_BIT(DT_DOUBLE)}, {"Tcomplex", C128}}, fft_compute, fft_init, \
+            fft_fini, &(kind), KERNEL_EXPENSIVE, 20                                         \
     }
 
 // clang-format off

@@ -24,10 +24,18 @@ static bool load_type(char letter, struct lapack_type *type) {
     const struct {
         const char *format;
         void *to;
-    } routines[] = {{"%cpotrf_", &type->potrf},    {"%cgetrf_", &type->getrf}, {"%cgetrs_", &type->getrs},
-                    {"%cgetri_", &type->getri},    {"%cgeqrf_", &type->geqrf}, {is_complex ? "%cungqr_" : "%corgqr_", &type->ungqr},
-                    {"cblas_%ctrsm", &type->trsm}, {"%cgesdd_", &type->gesdd}, {is_complex ? "%cheevd_" : "%csyevd_", &type->heevd},
-                    {"%cgelsd_", &type->gelsd},    {"%cgeev_", &type->geev},   {"%cgees_", &type->gees}};
+    } routines[] = {{"%cpotrf_", &type->potrf},
+                    {"%cgetrf_", &type->getrf},
+                    {"%cgetrs_", &type->getrs},
+                    {"%cgetri_", &type->getri},
+                    {"%cgeqrf_", &type->geqrf},
+                    {is_complex ? "%cungqr_" : "%corgqr_", &type->ungqr},
+                    {"cblas_%ctrsm", &type->trsm},
+                    {"%cgesdd_", &type->gesdd},
+                    {is_complex ? "%cheevd_" : "%csyevd_", &type->heevd},
+                    {"%cgelsd_", &type->gelsd},
+                    {"%cgeev_", &type->geev},
+                    {"%cgees_", &type->gees}};
     for (size_t i = 0; i < ARRAY_LEN(routines); i++) {
         if (!find(letter, routines[i].format, routines[i].to))
             return false;
@@ -36,7 +44,8 @@ static bool load_type(char letter, struct lapack_type *type) {
 }
 
 static void load(void) {
-    is_loaded = load_type('s', &table.f32) && load_type('d', &table.f64) && load_type('c', &table.c64) && load_type('z', &table.c128);
+    is_loaded = load_type('s', &table.f32) && load_type('d', &table.f64) &&
+                load_type('c', &table.c64) && load_type('z', &table.c128);
 }
 
 const struct lapack *lapack_get(void) {

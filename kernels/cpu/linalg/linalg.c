@@ -13,7 +13,10 @@ static struct status *read_flag(const struct node *node, const char *name, bool 
 }
 
 static linalg_fn *routine_of(const struct linalg_op *op, enum dtype compute) {
-    return compute == DT_FLOAT ? op->f32 : compute == DT_DOUBLE ? op->f64 : compute == DT_COMPLEX64 ? op->c64 : op->c128;
+    return compute == DT_FLOAT       ? op->f32
+           : compute == DT_DOUBLE    ? op->f64
+           : compute == DT_COMPLEX64 ? op->c64
+                                     : op->c128;
 }
 
 struct status *linalg_init(struct kernel_init *init) {
@@ -62,7 +65,8 @@ struct status *linalg_not_invertible(void) {
     return status_invalid("Input is not invertible.");
 }
 
-struct status *linalg_plan_stack(const struct kernel_ctx *ctx, struct linalg_plan *plan, int n_inputs) {
+struct status *linalg_plan_stack(const struct kernel_ctx *ctx, struct linalg_plan *plan,
+                                 int n_inputs) {
     const struct tensor *first = &ctx->inputs[0];
     for (int i = 0; i < n_inputs; i++) {
         const struct tensor *t = &ctx->inputs[i];
@@ -83,8 +87,10 @@ struct status *linalg_plan_stack(const struct kernel_ctx *ctx, struct linalg_pla
     TRY(shape_n_elements(plan->stack, &plan->n_problems));
     for (int i = 0; i < n_inputs; i++) {
         const int64_t *own = tensor_dims(&ctx->inputs[i]);
-        if (mul_overflows_i64(own[first->rank - 2], own[first->rank - 1], &plan->in_elements[i])) /* of an empty stack */
-            return status_invalid("Matrix of %lld by %lld is too large", (long long)own[first->rank - 2], (long long)own[first->rank - 1]);
+        /* of an empty stack */
+        if (mul_overflows_i64(own[first->rank - 2], own[first->rank - 1], &plan->in_elements[i]))
+            return status_invalid("Matrix of %lld by %lld is too large",
+                                  (long long)own[first->rank - 2], (long long)own[first->rank - 1]);
     }
     return NULL;
 }
@@ -105,8 +111,14 @@ static void solve_range(void *arg, int64_t begin, int64_t end) {
     struct linalg_job *job = arg;
     const struct linalg_plan *plan = job->plan;
     size_t in_size = dtype_size(plan->state->compute);
-    struct linalg_problem p = {.state = plan->state, .lapack = job->lapack, .m = plan->m, .n = plan->n, .k = plan->k, .l2 = plan->l2};
-    for (int64_t i = begin; i < end && !atomic_load_explicit(&job->failure, memory_order_relaxed); i++) {
+    struct linalg_problem p = {.state = plan->state,
+                               .lapack = job->lapack,
+                               .m = plan->m,
+                               .n = plan->n,
+                               .k = plan->k,
+                               .l2 = plan->l2};
+    for (int64_t i = begin; i < end && !atomic_load_explicit(&job->failure, memory_order_relaxed);
+         i++) {
         struct broadcast_cursor cursor;
         if (plan->broadcasts)
             broadcast_seek(plan->broadcast, i, &cursor);
@@ -115,7 +127,9 @@ static void solve_range(void *arg, int64_t begin, int64_t end) {
             p.in[k] = job->in[k] + index * plan->in_elements[k] * (int64_t)in_size;
         }
         for (int k = 0; k < LINALG_MAX_OUTPUTS; k++)
-            p.out[k] = job->out[k] ? job->out[k] + i * job->out_elements[k] * (int64_t)job->out_size[k] : NULL;
+            p.out[k] = job->out[k]
+                           ? job->out[k] + i * job->out_elements[k] * (int64_t)job->out_size[k]
+                           : NULL;
         struct status *st = plan->state->fn(&p), *none = NULL;
         if (st && !atomic_compare_exchange_strong(&job->failure, &none, st))
             status_unref(st);
@@ -123,7 +137,8 @@ static void solve_range(void *arg, int64_t begin, int64_t end) {
     free(p.scratch);
 }
 
-static struct status *make_output(struct kernel_ctx *ctx, const struct linalg_plan *plan, int i, struct linalg_job *job) {
+static struct status *make_output(struct kernel_ctx *ctx, const struct linalg_plan *plan, int i,
+                                  struct linalg_job *job) {
     int64_t dims[SHAPE_MAX_RANK];
     int rank = plan->stack.rank;
     enum dtype dtype = plan->out[i].dtype;
@@ -153,7 +168,8 @@ static struct status *widen(struct kernel_ctx *ctx, struct linalg_job *job, floa
     if (!copies)
         return linalg_no_memory();
     for (int i = 0; i < plan->n_matrix_inputs; i++) {
-        half_block_load(plan->state->in, copies, tensor_cdata(&ctx->inputs[i]), ctx->inputs[i].n_elements);
+        half_block_load(plan->state->in, copies, tensor_cdata(&ctx->inputs[i]),
+                        ctx->inputs[i].n_elements);
         job->in[i] = (const char *)copies;
         copies += ctx->inputs[i].n_elements;
     }
@@ -174,13 +190,15 @@ static struct status *run(struct kernel_ctx *ctx, struct linalg_job *job) {
     pool_parallel_for(ctx->pool, plan->n_problems, plan->cost_ns, solve_range, job);
     st = atomic_load(&job->failure);
     for (int i = 0; copies && !st && i < ctx->instance->n_outputs; i++)
-        half_block_store(plan->state->in, tensor_data(&ctx->outputs[i]), (const float *)job->out[i], ctx->outputs[i].n_elements);
+        half_block_store(plan->state->in, tensor_data(&ctx->outputs[i]), (const float *)job->out[i],
+                         ctx->outputs[i].n_elements);
 out:
     free(copies);
     return st;
 }
 
-/* Empty matrices come in stacks of any height, at no cost in memory: there is nothing to do for each of them. */
+/* Empty matrices come in stacks of any height, at no cost in memory: there is nothing to do for
+ * each of them. */
 static bool has_results(const struct kernel_ctx *ctx, const struct linalg_plan *plan) {
     for (int i = 0; i < ctx->instance->n_outputs; i++)
         if (plan->out[i].rank >= 0 && ctx->outputs[i].n_elements > 0)
@@ -195,7 +213,8 @@ enum kernel_result linalg_compute(struct kernel_ctx *ctx) {
     struct linalg_job job = {.plan = &plan};
     KERNEL_TRY(ctx, state->op->check(ctx, &plan));
     if (plan.m > INT_MAX || plan.n > INT_MAX || plan.k > INT_MAX)
-        return kernel_fail(ctx, status_invalid("Matrix of %lld by %lld is too large", (long long)plan.m, (long long)plan.n));
+        return kernel_fail(ctx, status_invalid("Matrix of %lld by %lld is too large",
+                                               (long long)plan.m, (long long)plan.n));
     for (int i = 0; i < ctx->instance->n_outputs; i++)
         KERNEL_TRY(ctx, make_output(ctx, &plan, i, &job));
     if (!has_results(ctx, &plan))
@@ -205,8 +224,10 @@ enum kernel_result linalg_compute(struct kernel_ctx *ctx) {
     job.lapack = lapack_get();
     if (!job.lapack)
         return kernel_fail(
-            ctx, status_unimplemented("Op '%s' needs LAPACK, and no OpenBLAS that has it was found", ctx->instance->node->op->name));
-    plan.cost_ns = 500 + 2.0 * (double)MAX(plan.m, plan.n) * (double)MIN(plan.m, plan.n) * (double)MAX(MIN(plan.m, plan.n), plan.k);
+            ctx, status_unimplemented("Op '%s' needs LAPACK, and no OpenBLAS that has it was found",
+                                      ctx->instance->node->op->name));
+    plan.cost_ns = 500 + 2.0 * (double)MAX(plan.m, plan.n) * (double)MIN(plan.m, plan.n) *
+                             (double)MAX(MIN(plan.m, plan.n), plan.k);
     KERNEL_TRY(ctx, run(ctx, &job));
     return KERNEL_DONE;
 }

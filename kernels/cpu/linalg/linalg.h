@@ -1,8 +1,9 @@
-/* Linear algebra on stacks of matrices: what the engine (linalg.c), the routines of one matrix (linalg_*.inc, once per element type) and
- * the rows (linalg_kernels.c) share.
+/* Linear algebra on stacks of matrices: what the engine (linalg.c), the routines of one matrix
+ * (linalg_*.inc, once per element type) and the rows (linalg_kernels.c) share.
  *
- * The engine checks and counts, makes outputs, converts half, and calls the op's routine for every matrix of the stack, over the pool.
- * Matrices of tensors lie by rows; LAPACK's by columns, so that routines transpose, or use that Aᵀ is what LAPACK sees. */
+ * The engine checks and counts, makes outputs, converts half, and calls the op's routine for
+ * every matrix of the stack, over the pool. Matrices of tensors lie by rows; LAPACK's by
+ * columns, so that routines transpose, or use that Aᵀ is what LAPACK sees. */
 #ifndef MILLRACE_KERNELS_CPU_LINALG_LINALG_H
 #define MILLRACE_KERNELS_CPU_LINALG_LINALG_H
 
@@ -43,8 +44,9 @@ struct linalg_plan {
     const struct linalg_state *state;
     int64_t m, n, k; /* the matrix is m by n, what stands beside it has k columns */
     int64_t n_problems;
-    struct shape stack;          /* the dimensions before the matrices' */
-    struct broadcast *broadcast; /* room for it; used where broadcasts is true: the stacks of two inputs */
+    struct shape stack; /* the dimensions before the matrices' */
+    /* room for it; used where broadcasts is true: the stacks of two inputs */
+    struct broadcast *broadcast;
     bool broadcasts;
     int64_t in_elements[LINALG_MAX_INPUTS]; /* of one problem; 0: a value that all share */
     int n_matrix_inputs;
@@ -76,26 +78,32 @@ COLD struct status *linalg_not_invertible(void) NEVER_NULL;
 kernel_fn linalg_compute;
 struct status *linalg_init(struct kernel_init *init);
 /* Fills what most ops have in common: rank >= 2, the stack, m, n. Errors: INVALID_ARGUMENT. */
-struct status *linalg_plan_stack(const struct kernel_ctx *ctx, struct linalg_plan *plan, int n_inputs) MUST_USE;
+struct status *linalg_plan_stack(const struct kernel_ctx *ctx, struct linalg_plan *plan,
+                                 int n_inputs) MUST_USE;
 
 /* The routines, per element type. */
-#define LINALG_ROUTINES(X) \
-    X(cholesky)            \
-    X(cholesky_grad)       \
-    X(determinant)         \
-    X(log_determinant)     \
-    X(inverse)             \
-    X(solve)               \
-    X(triangular_solve)    \
-    X(banded_solve) X(lu) X(qr) X(svd) X(self_adjoint_eig) X(self_adjoint_eig_v1) X(solve_ls) X(tridiagonal_solve) X(tridiagonal_matmul)
-#define LINALG_DECLARE(name) linalg_fn linalg_##name##_f32, linalg_##name##_f64, linalg_##name##_c64, linalg_##name##_c128;
+#define LINALG_ROUTINES(X)                                                                         \
+    X(cholesky)                                                                                    \
+    X(cholesky_grad)                                                                               \
+    X(determinant)                                                                                 \
+    X(log_determinant)                                                                             \
+    X(inverse)                                                                                     \
+    X(solve)                                                                                       \
+    X(triangular_solve)                                                                            \
+    X(banded_solve)                                                                                \
+    X(lu) X(qr) X(svd) X(self_adjoint_eig) X(self_adjoint_eig_v1) X(solve_ls) X(tridiagonal_solve) \
+        X(tridiagonal_matmul)
+#define LINALG_DECLARE(name) \
+    linalg_fn linalg_##name##_f32, linalg_##name##_f64, linalg_##name##_c64, linalg_##name##_c128;
 LINALG_ROUTINES(LINALG_DECLARE)
 linalg_fn linalg_eig, linalg_square_root, linalg_logarithm; /* of all types, in complex128 */
 
 /* The checks (linalg_checks.c). */
-linalg_check linalg_check_cholesky, linalg_check_cholesky_grad, linalg_check_square, linalg_check_determinant, linalg_check_log_determinant,
-    linalg_check_solve, linalg_check_triangular_solve, linalg_check_banded_solve, linalg_check_lu, linalg_check_qr, linalg_check_svd,
-    linalg_check_self_adjoint_eig, linalg_check_self_adjoint_eig_v1, linalg_check_eig, linalg_check_solve_ls,
-    linalg_check_tridiagonal_solve, linalg_check_tridiagonal_matmul;
+linalg_check linalg_check_cholesky, linalg_check_cholesky_grad, linalg_check_square,
+    linalg_check_determinant, linalg_check_log_determinant, linalg_check_solve,
+    linalg_check_triangular_solve, linalg_check_banded_solve, linalg_check_lu, linalg_check_qr,
+    linalg_check_svd, linalg_check_self_adjoint_eig, linalg_check_self_adjoint_eig_v1,
+    linalg_check_eig, linalg_check_solve_ls, linalg_check_tridiagonal_solve,
+    linalg_check_tridiagonal_matmul;
 
 #endif

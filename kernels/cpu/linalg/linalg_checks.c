@@ -1,4 +1,5 @@
-/* What each op of the linear algebra family requires of its inputs' shapes, and the shapes of what it answers. */
+/* What each op of the linear algebra family requires of its inputs' shapes, and the shapes of
+ * what it answers. */
 #include "kernels/cpu/linalg/linalg.h"
 
 static struct status *plan_square(const struct kernel_ctx *ctx, struct linalg_plan *plan) {
@@ -6,7 +7,8 @@ static struct status *plan_square(const struct kernel_ctx *ctx, struct linalg_pl
     return plan->m == plan->n ? NULL : status_invalid("Input matrix must be square.");
 }
 
-static void add_matrix(struct linalg_plan *plan, int i, enum dtype dtype, int64_t rows, int64_t columns) {
+static void add_matrix(struct linalg_plan *plan, int i, enum dtype dtype, int64_t rows,
+                       int64_t columns) {
     plan->out[i].dtype = dtype;
     plan->out[i].rank = 2;
     plan->out[i].dims[0] = rows;
@@ -17,7 +19,8 @@ static void add_vector(struct linalg_plan *plan, int i, enum dtype dtype, int64_
     plan->out[i].rank = 1;
     plan->out[i].dims[0] = n;
 }
-static void add_scalar(struct linalg_plan *plan, int i) { plan->out[i].dtype = plan->state->in; } /* for each matrix */
+/* for each matrix */
+static void add_scalar(struct linalg_plan *plan, int i) { plan->out[i].dtype = plan->state->in; }
 /* What TensorFlow gives for vectors that nobody asked for. */
 static void add_lone_scalar(struct linalg_plan *plan, int i, enum dtype dtype) {
     plan->out[i].dtype = dtype;
@@ -47,7 +50,8 @@ struct status *linalg_check_determinant(const struct kernel_ctx *ctx, struct lin
     add_scalar(plan, 0);
     return NULL;
 }
-struct status *linalg_check_log_determinant(const struct kernel_ctx *ctx, struct linalg_plan *plan) {
+struct status *linalg_check_log_determinant(const struct kernel_ctx *ctx,
+                                            struct linalg_plan *plan) {
     TRY(plan_square(ctx, plan));
     add_scalar(plan, 0);
     add_scalar(plan, 1);
@@ -95,16 +99,18 @@ static struct status *plan_broadcast(const struct kernel_ctx *ctx, struct linalg
 }
 
 static struct status *mismatch(int64_t inner, int64_t rows, const struct linalg_plan *plan) {
-    return status_invalid("In[0] mismatch In[1] shape: %lld vs. %lld: %d %d", (long long)inner, (long long)rows, plan->state->lower,
-                          plan->state->adjoint);
+    return status_invalid("In[0] mismatch In[1] shape: %lld vs. %lld: %d %d", (long long)inner,
+                          (long long)rows, plan->state->lower, plan->state->adjoint);
 }
 
-struct status *linalg_check_triangular_solve(const struct kernel_ctx *ctx, struct linalg_plan *plan) {
+struct status *linalg_check_triangular_solve(const struct kernel_ctx *ctx,
+                                             struct linalg_plan *plan) {
     TRY(plan_broadcast(ctx, plan));
     int64_t rows = rows_beside(ctx, plan);
     if (plan->m != plan->n)
-        return status_invalid("In[0] matrices in the last dimensions must be square (%lld =/= %lld)", (long long)plan->n,
-                              (long long)plan->m);
+        return status_invalid(
+            "In[0] matrices in the last dimensions must be square (%lld =/= %lld)",
+            (long long)plan->n, (long long)plan->m);
     if (rows != plan->n)
         return mismatch(plan->n, rows, plan);
     add_matrix(plan, 0, plan->state->in, plan->n, plan->k);
@@ -156,7 +162,8 @@ struct status *linalg_check_svd(const struct kernel_ctx *ctx, struct linalg_plan
     return NULL;
 }
 
-struct status *linalg_check_self_adjoint_eig(const struct kernel_ctx *ctx, struct linalg_plan *plan) {
+struct status *linalg_check_self_adjoint_eig(const struct kernel_ctx *ctx,
+                                             struct linalg_plan *plan) {
     TRY(plan_square(ctx, plan));
     add_vector(plan, 0, plan->state->in, plan->n);
     if (plan->state->vectors)
@@ -167,7 +174,8 @@ struct status *linalg_check_self_adjoint_eig(const struct kernel_ctx *ctx, struc
 }
 
 /* One output: eigenvalues in the first row, eigenvectors below. */
-struct status *linalg_check_self_adjoint_eig_v1(const struct kernel_ctx *ctx, struct linalg_plan *plan) {
+struct status *linalg_check_self_adjoint_eig_v1(const struct kernel_ctx *ctx,
+                                                struct linalg_plan *plan) {
     TRY(plan_square(ctx, plan));
     add_matrix(plan, 0, plan->state->in, plan->n + 1, plan->n);
     return NULL;
@@ -198,19 +206,24 @@ struct status *linalg_check_solve_ls(const struct kernel_ctx *ctx, struct linalg
     return NULL;
 }
 
-struct status *linalg_check_tridiagonal_solve(const struct kernel_ctx *ctx, struct linalg_plan *plan) {
+struct status *linalg_check_tridiagonal_solve(const struct kernel_ctx *ctx,
+                                              struct linalg_plan *plan) {
     TRY(linalg_plan_stack(ctx, plan, 2));
     int64_t rows = rows_beside(ctx, plan);
     if (plan->m != 3)
-        return status_invalid("Expected diagonals to be provided as a matrix with 3 rows, got %lld rows.", (long long)plan->m);
+        return status_invalid(
+            "Expected diagonals to be provided as a matrix with 3 rows, got %lld rows.",
+            (long long)plan->m);
     if (rows != plan->n)
-        return status_invalid("Expected the same number of left-hand sides and right-hand sides, got %lld and %lld.", (long long)plan->n,
-                              (long long)rows);
+        return status_invalid(
+            "Expected the same number of left-hand sides and right-hand sides, got %lld and %lld.",
+            (long long)plan->n, (long long)rows);
     add_matrix(plan, 0, plan->state->in, plan->n, plan->k);
     return NULL;
 }
 
-struct status *linalg_check_tridiagonal_matmul(const struct kernel_ctx *ctx, struct linalg_plan *plan) {
+struct status *linalg_check_tridiagonal_matmul(const struct kernel_ctx *ctx,
+                                               struct linalg_plan *plan) {
     static const char *const names[] = {"superdiagonal", "main diagonal", "subdiagonal"};
     TRY(linalg_plan_stack(ctx, plan, 4));
     const struct tensor *rhs = &ctx->inputs[3];
@@ -218,7 +231,8 @@ struct status *linalg_check_tridiagonal_matmul(const struct kernel_ctx *ctx, str
     plan->k = tensor_dim(rhs, rhs->rank - 1);
     for (int i = 0; i < 3; i++) {
         const struct tensor *diagonal = &ctx->inputs[i];
-        if (tensor_dim(diagonal, diagonal->rank - 2) != 1 || tensor_dim(diagonal, diagonal->rank - 1) != plan->n)
+        if (tensor_dim(diagonal, diagonal->rank - 2) != 1 ||
+            tensor_dim(diagonal, diagonal->rank - 1) != plan->n)
             return status_invalid("Invalid %s shape.", names[i]);
     }
     add_matrix(plan, 0, plan->state->in, plan->n, plan->k);

@@ -1,4 +1,5 @@
-/* Eigenvalues of any square matrix, and the square root and logarithm of one by its Schur form: in complex128, whatever the type. */
+/* Eigenvalues of any square matrix, and the square root and logarithm of one by its Schur form:
+ * in complex128, whatever the type. */
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
@@ -21,25 +22,29 @@ static bool load_columns(const struct linalg_problem *p, c128 *to) {
 /* ---- Eig ---- */
 
 struct status *linalg_eig(struct linalg_problem *p) {
-    typedef void geev_fn(const char *, const char *, const int *, void *, const int *, void *, void *, const int *, void *, const int *,
-                         void *, const int *, double *, int *, size_t, size_t);
+    typedef void geev_fn(const char *, const char *, const int *, void *, const int *, void *,
+                         void *, const int *, void *, const int *, void *, const int *, double *,
+                         int *, size_t, size_t);
     enum { WORK_COLUMNS = 66 };
     int64_t n = p->n;
     int size = (int)n, one = 1, info = 0, n_work = (int)MIN(n * WORK_COLUMNS, INT_MAX);
-    enum dtype out = p->state->in == DT_FLOAT || p->state->in == DT_COMPLEX64 ? DT_COMPLEX64 : DT_COMPLEX128;
+    enum dtype out =
+        p->state->in == DT_FLOAT || p->state->in == DT_COMPLEX64 ? DT_COMPLEX64 : DT_COMPLEX128;
     if (n == 0)
         return NULL;
-    c128 *a = linalg_scratch(p, (size_t)(2 * n * n + n + n_work) * sizeof(*a) + (size_t)(2 * n) * sizeof(double));
+    c128 *a = linalg_scratch(p, (size_t)(2 * n * n + n + n_work) * sizeof(*a) +
+                                    (size_t)(2 * n) * sizeof(double));
     if (!a)
         return linalg_no_memory();
     c128 *v = a + n * n, *e = v + n * n, *work = e + n;
     double *real_work = (double *)(work + n_work);
     bool finite = load_columns(p, a);
     if (finite)
-        ((geev_fn *)p->lapack->c128.geev)("N", p->out[1] ? "V" : "N", &size, a, &size, e, NULL, &one, v, &size, work, &n_work, real_work,
-                                          &info, 1, 1);
+        ((geev_fn *)p->lapack->c128.geev)("N", p->out[1] ? "V" : "N", &size, a, &size, e, NULL,
+                                          &one, v, &size, work, &n_work, real_work, &info, 1, 1);
     if (!finite || info != 0)
-        return status_invalid("Eigen decomposition was not successful. The input might not be valid.");
+        return status_invalid(
+            "Eigen decomposition was not successful. The input might not be valid.");
     for (int64_t i = 0; i < n; i++)
         c128_store(out, p->out[0], i, e[i]);
     for (int64_t i = 0; p->out[1] && i < n * n; i++)
@@ -56,32 +61,38 @@ struct schur {
 };
 
 static struct status *schur_decompose(struct linalg_problem *p, struct schur *ret, bool *ret_done) {
-    typedef void gees_fn(const char *, const char *, void *, const int *, void *, const int *, int *, void *, void *, const int *, void *,
-                         const int *, double *, int *, int *, size_t, size_t);
+    typedef void gees_fn(const char *, const char *, void *, const int *, void *, const int *,
+                         int *, void *, void *, const int *, void *, const int *, double *, int *,
+                         int *, size_t, size_t);
     enum { WORK_COLUMNS = 34, N_MATRICES = 5 };
     int64_t n = p->n;
     int size = (int)n, n_sorted, info = 0, n_work = (int)MIN(n * WORK_COLUMNS, INT_MAX);
-    c128 *memory = linalg_scratch(p, (size_t)(N_MATRICES * n * n + n + n_work) * sizeof(*memory) + (size_t)n * sizeof(double));
+    c128 *memory = linalg_scratch(p, (size_t)(N_MATRICES * n * n + n + n_work) * sizeof(*memory) +
+                                         (size_t)n * sizeof(double));
     if (!memory)
         return linalg_no_memory();
     *ret = (struct schur){n, memory, memory + n * n, memory + 2 * n * n};
     c128 *e = memory + N_MATRICES * n * n, *work = e + n;
     *ret_done = load_columns(p, ret->t);
     if (*ret_done)
-        ((gees_fn *)p->lapack->c128.gees)("V", "N", NULL, &size, ret->t, &size, &n_sorted, e, ret->z, &size, work, &n_work,
-                                          (double *)(work + n_work), NULL, &info, 1, 1);
+        ((gees_fn *)p->lapack->c128.gees)("V", "N", NULL, &size, ret->t, &size, &n_sorted, e,
+                                          ret->z, &size, work, &n_work, (double *)(work + n_work),
+                                          NULL, &info, 1, 1);
     *ret_done &= info == 0;
     return NULL;
 }
 
 static struct status *store_nan(struct linalg_problem *p) {
     for (int64_t i = 0; i < p->n * p->n; i++)
-        c128_store(p->state->in, p->out[0], i, CMPLX(NAN, dtype_in(p->state->in, DTYPES_COMPLEX) ? NAN : 0));
+        c128_store(p->state->in, p->out[0], i,
+                   CMPLX(NAN, dtype_in(p->state->in, DTYPES_COMPLEX) ? NAN : 0));
     return NULL;
 }
 
-/* Z·f·Zᴴ to the output; `half_way` is a matrix to spare. A real matrix without a real answer gives NaN. */
-static struct status *store_similar(struct linalg_problem *p, const struct schur *schur, const c128 *f, c128 *half_way) {
+/* Z·f·Zᴴ to the output; `half_way` is a matrix to spare. A real matrix without a real answer
+ * gives NaN. */
+static struct status *store_similar(struct linalg_problem *p, const struct schur *schur,
+                                    const c128 *f, c128 *half_way) {
     int64_t n = schur->n;
     const c128 *z = schur->z;
     double real_size = 0, imaginary_size = 0;
@@ -106,7 +117,8 @@ static struct status *store_similar(struct linalg_problem *p, const struct schur
     return is_real && imaginary_size > 1e-6 * real_size ? store_nan(p) : NULL;
 }
 
-/* The square root of an upper triangle, by columns [Björck, Hammarling: "A Schur method for the square root of a matrix", 1983]. */
+/* The square root of an upper triangle, by columns [Björck, Hammarling: "A Schur method for the
+ * square root of a matrix", 1983]. */
 static void triangle_square_root(const c128 *t, int64_t n, c128 *r) {
     memset(r, 0, (size_t)(n * n) * sizeof(*r));
     for (int64_t j = 0; j < n; j++) {
@@ -155,11 +167,14 @@ static double distance_from_identity(const c128 *t, int64_t n) {
     return largest;
 }
 
-/* log T of an upper triangle, in place: square roots until T is near I, then log(I + Y) = ∫ Y·(I + x·Y)⁻¹ dx over [0, 1] by Gauss' rule
- * with 8 nodes, which is the Padé approximant of that order [Higham: "Functions of Matrices", 2008, 11.4 and 11.5]. */
+/* log T of an upper triangle, in place: square roots until T is near I, then log(I + Y) = ∫ Y·(I
+ * + x·Y)⁻¹ dx over [0, 1] by Gauss' rule with 8 nodes, which is the Padé approximant of that
+ * order [Higham: "Functions of Matrices", 2008, 11.4 and 11.5]. */
 static bool triangle_logarithm(c128 *t, int64_t n, c128 *spare) {
-    static const double nodes[4] = {0.1834346424956498, 0.5255324099163290, 0.7966664774136267, 0.9602898564975363};
-    static const double weights[4] = {0.3626837833783620, 0.3137066458778873, 0.2223810344533745, 0.1012285362903763};
+    static const double nodes[4] = {0.1834346424956498, 0.5255324099163290, 0.7966664774136267,
+                                    0.9602898564975363};
+    static const double weights[4] = {0.3626837833783620, 0.3137066458778873, 0.2223810344533745,
+                                      0.1012285362903763};
     enum { MAX_ROOTS = 100 };
     c128 *x = spare, *sum = spare + n * n;
     double scale = 1, distance;

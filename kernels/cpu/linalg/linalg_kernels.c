@@ -3,11 +3,13 @@
 
 extern const struct kernel_list linalg_kernels;
 
-#define OP(name, check_name)                                                                                                        \
-    static const struct linalg_op op_##name = {linalg_##name##_f32, linalg_##name##_f64, linalg_##name##_c64, linalg_##name##_c128, \
+#define OP(name, check_name)                                                              \
+    static const struct linalg_op op_##name = {linalg_##name##_f32, linalg_##name##_f64,  \
+                                               linalg_##name##_c64, linalg_##name##_c128, \
                                                linalg_check_##check_name};
-#define OP_OF_ALL(name, check_name) \
-    static const struct linalg_op op_##name = {linalg_##name, linalg_##name, linalg_##name, linalg_##name, linalg_check_##check_name};
+#define OP_OF_ALL(name, check_name)                                                         \
+    static const struct linalg_op op_##name = {linalg_##name, linalg_##name, linalg_##name, \
+                                               linalg_##name, linalg_check_##check_name};
 OP(cholesky, cholesky)
 OP(cholesky_grad, cholesky_grad)
 OP(determinant, determinant)
@@ -37,8 +39,11 @@ OP_OF_ALL(logarithm, square)
 #define HALF DTYPE_BIT(DT_HALF)
 #define ROW(op, name, types) \
     { (op), {{"T", (types)}}, linalg_compute, linalg_init, NULL, &op_##name, KERNEL_EXPENSIVE, 20 }
-#define EIG(types, out) \
-    { "Eig", {{"T", (types)}, {"Tout", (out)}}, linalg_compute, linalg_init, NULL, &op_eig, KERNEL_EXPENSIVE, 20 }
+#define EIG(types, out)                                                                       \
+    {                                                                                         \
+        "Eig", {{"T", (types)}, {"Tout", (out)}}, linalg_compute, linalg_init, NULL, &op_eig, \
+            KERNEL_EXPENSIVE, 20                                                              \
+    }
 
 // clang-format off
 static const struct kernel_def rows[] = {

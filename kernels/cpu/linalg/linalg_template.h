@@ -1,4 +1,5 @@
-/* What the matrix routines' templates need, once T (element), R (its real part), IS_COMPLEX and TYPE (the suffix) are defined. */
+/* What the matrix routines' templates need, once T (element), R (its real part), IS_COMPLEX and
+ * TYPE (the suffix) are defined. */
 #ifndef MILLRACE_KERNELS_CPU_LINALG_LINALG_TEMPLATE_H
 #define MILLRACE_KERNELS_CPU_LINALG_LINALG_TEMPLATE_H
 

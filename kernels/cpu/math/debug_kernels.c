@@ -1,4 +1,5 @@
-/* What debuggers put between a tensor and its consumers: a few numbers that say whether it is healthy (DebugNumericSummaryV2), and copies.
+/* What debuggers put between a tensor and its consumers: a few numbers that say whether it is
+ * healthy (DebugNumericSummaryV2), and copies.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -12,7 +13,8 @@ extern const struct kernel_list debug_kernels;
 enum debug_mode {
     MODE_CURT_HEALTH = 2,    /* id, is anything infinite or no number? */
     MODE_CONCISE_HEALTH = 3, /* id, elements, -inf, +inf, NaN */
-    MODE_FULL_HEALTH = 4,    /* id, device (-1), dtype, rank, elements, -inf, +inf, NaN, negative, zero, positive */
+    /* id, device (-1), dtype, rank, elements, -inf, +inf, NaN, negative, zero, positive */
+    MODE_FULL_HEALTH = 4,
     MODE_SHAPE = 5,          /* id, dtype, rank, elements, the last 6 sizes */
     MODE_REDUCE_INF_NAN = 8, /* -inf, +inf, NaN: each itself where there is one, else 0 */
 };
@@ -33,10 +35,11 @@ static struct status *debug_init(struct kernel_init *init) {
     int digits = state->out == DT_FLOAT ? 24 : 53;
     state->mode = (enum debug_mode)MIN(MAX(mode, (int64_t)0), (int64_t)INT32_MAX);
     if (state->id > INT64_C(1) << digits)
-        return status_invalid("DebugNumericSummaryV2Op requires tensor_id to be less than or equal to (2^%d). Given tensor_id:%lld", digits,
-                              (long long)state->id);
-    if (mode != MODE_CURT_HEALTH && mode != MODE_CONCISE_HEALTH && mode != MODE_FULL_HEALTH && mode != MODE_SHAPE &&
-        mode != MODE_REDUCE_INF_NAN)
+        return status_invalid("DebugNumericSummaryV2Op requires tensor_id to be less than or equal "
+                              "to (2^%d). Given tensor_id:%lld",
+                              digits, (long long)state->id);
+    if (mode != MODE_CURT_HEALTH && mode != MODE_CONCISE_HEALTH && mode != MODE_FULL_HEALTH &&
+        mode != MODE_SHAPE && mode != MODE_REDUCE_INF_NAN)
         return status_unimplemented("Unimplemented tensor debug mode: %lld", (long long)mode);
     return NULL;
 }
@@ -72,22 +75,26 @@ static int set_slots(double *to, int n, const double *slots) {
     memcpy(to, slots, (size_t)n * sizeof(*to));
     return n;
 }
-#define SLOTS(...) set_slots(ret, (int)ARRAY_LEN(((double[]){__VA_ARGS__})), (double[]){__VA_ARGS__})
+#define SLOTS(...) \
+    set_slots(ret, (int)ARRAY_LEN(((double[]){__VA_ARGS__})), (double[]){__VA_ARGS__})
 
 /* The numbers; how many there are. */
-static int summarize(const struct debug_state *state, const struct tensor *t, double ret[static MAX_SLOTS]) {
+static int summarize(const struct debug_state *state, const struct tensor *t,
+                     double ret[static MAX_SLOTS]) {
     struct counts c = {0};
     double id = (double)state->id, n = (double)t->n_elements, type = t->dtype, rank = t->rank;
     if (state->mode != MODE_SHAPE)
         count_elements(t, &c);
-    double inf_minus = (double)c.negative_inf, inf_plus = (double)c.positive_inf, nan_count = (double)c.nan;
+    double inf_minus = (double)c.negative_inf, inf_plus = (double)c.positive_inf,
+           nan_count = (double)c.nan;
     switch (state->mode) {
     case MODE_CURT_HEALTH:
         return SLOTS(id, inf_minus + inf_plus + nan_count > 0);
     case MODE_CONCISE_HEALTH:
         return SLOTS(id, n, inf_minus, inf_plus, nan_count);
     case MODE_FULL_HEALTH:
-        return SLOTS(id, -1, type, rank, n, inf_minus, inf_plus, nan_count, (double)c.negative, (double)c.zero, (double)c.positive);
+        return SLOTS(id, -1, type, rank, n, inf_minus, inf_plus, nan_count, (double)c.negative,
+                     (double)c.zero, (double)c.positive);
     case MODE_SHAPE:
         SLOTS(id, type, rank, n);
         for (int i = 0; i < SHAPE_SLOTS; i++) {
@@ -96,7 +103,8 @@ static int summarize(const struct debug_state *state, const struct tensor *t, do
         }
         return 4 + SHAPE_SLOTS;
     case MODE_REDUCE_INF_NAN:
-        return SLOTS(c.negative_inf ? -INFINITY : 0, c.positive_inf ? INFINITY : 0, c.nan ? NAN : 0);
+        return SLOTS(c.negative_inf ? -INFINITY : 0, c.positive_inf ? INFINITY : 0,
+                     c.nan ? NAN : 0);
     }
     return 0;
 }
@@ -120,7 +128,8 @@ static enum kernel_result debug_summary(struct kernel_ctx *ctx) {
 static struct status *copy_init(struct kernel_init *init) {
     const struct attr_value *urls = node_attr(init->node, "debug_urls");
     if (urls && urls->type == ATTR_LIST_STRING && urls->list.n_values > 0)
-        return status_unimplemented("%s: tensors are not published to debug_urls", init->node->op->name);
+        return status_unimplemented("%s: tensors are not published to debug_urls",
+                                    init->node->op->name);
     return NULL;
 }
 

@@ -1,4 +1,5 @@
-/* Tables of the binary loops, by name: in math_arith.inc (twice compiled) and math_slow_binary.c. */
+/* Tables of the binary loops, by name: in math_arith.inc (twice compiled) and
+ * math_slow_binary.c. */
 #ifndef MILLRACE_KERNELS_CPU_MATH_MATH_ARITH_H
 #define MILLRACE_KERNELS_CPU_MATH_MATH_ARITH_H
 
@@ -28,8 +29,10 @@
     X(bessel_y1) X(dawsn) X(expint) X(spence) X(fresnel_cos) X(fresnel_sin) X(bessel_j0) X(bessel_j1)
 // clang-format on
 
-#define DECLARE_BINARY(name) extern binary_loop *const name##_loops_base[DT_N_TYPES], *const name##_loops_avx2[DT_N_TYPES];
-#define DECLARE_UNARY(name) extern unary_loop *const name##_loops_base[DT_N_TYPES], *const name##_loops_avx2[DT_N_TYPES];
+#define DECLARE_BINARY(name) \
+    extern binary_loop *const name##_loops_base[DT_N_TYPES], *const name##_loops_avx2[DT_N_TYPES];
+#define DECLARE_UNARY(name) \
+    extern unary_loop *const name##_loops_base[DT_N_TYPES], *const name##_loops_avx2[DT_N_TYPES];
 #define DECLARE_WIDE(name) extern unary_loop *const name##_loops_avx512[DT_N_TYPES];
 MATH_ARITH_OPS(DECLARE_BINARY)
 MATH_COMPARE_OPS(DECLARE_BINARY)

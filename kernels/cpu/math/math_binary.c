@@ -1,4 +1,5 @@
-/* The engine of two-input elementwise ops: scalars, equal shapes, scalar ⊕ tensor and any broadcast, over an op's table of loops. */
+/* The engine of two-input elementwise ops: scalars, equal shapes, scalar ⊕ tensor and any
+ * broadcast, over an op's table of loops. */
 #include "kernels/cpu/math/math_internal.h"
 
 #include <stdatomic.h>
@@ -8,7 +9,9 @@
 #include "kernels/support/half_blocks.h"
 
 enum {
-    SHORT_ROW = 16,      /* rows of a broadcast below this are stretched into blocks first: a call per row would cost more */
+    /* rows of a broadcast below this are stretched into blocks first: a call per row would cost
+     * more */
+    SHORT_ROW = 16,
     STRETCH_BLOCK = 512, /* elements stretched at a time */
     MAX_ELEMENT = 16,
 };
@@ -50,13 +53,15 @@ struct status *binary_init(struct kernel_init *init) {
 COLD struct status *incompatible_shapes(struct shape a, struct shape b) {
     struct arena arena;
     arena_init(&arena);
-    struct status *st = status_invalid("Incompatible shapes: %s vs. %s", shape_text(a, &arena), shape_text(b, &arena));
+    struct status *st = status_invalid("Incompatible shapes: %s vs. %s", shape_text(a, &arena),
+                                       shape_text(b, &arena));
     arena_fini(&arena);
     return st;
 }
 
 /* Blocks of half or bfloat16 through float. A bool result needs no way back. */
-static unsigned narrow_span(const struct binary_state *state, const char *a, const char *b, char *out, int64_t n, enum operands operands) {
+static unsigned narrow_span(const struct binary_state *state, const char *a, const char *b,
+                            char *out, int64_t n, enum operands operands) {
     float left[HALF_BLOCK], right[HALF_BLOCK], result[HALF_BLOCK];
     bool result_is_narrow = state->out == state->in;
     unsigned bad = 0;
@@ -70,15 +75,17 @@ static unsigned narrow_span(const struct binary_state *state, const char *a, con
             half_block_load(state->in, left, (const uint16_t *)a + done, count);
         if (operands != RIGHT_IS_ONE)
             half_block_load(state->in, right, (const uint16_t *)b + done, count);
-        bad |= state->loop(left, right, result_is_narrow ? (void *)result : out + done * (int64_t)state->out_size, count, operands);
+        bad |= state->loop(
+            left, right, result_is_narrow ? (void *)result : out + done * (int64_t)state->out_size,
+            count, operands);
         if (result_is_narrow)
             half_block_store(state->out, (uint16_t *)out + done, result, count);
     }
     return bad;
 }
 
-static inline unsigned run_span(const struct binary_state *state, const char *a, const char *b, char *out, int64_t n,
-                                enum operands operands) {
+static inline unsigned run_span(const struct binary_state *state, const char *a, const char *b,
+                                char *out, int64_t n, enum operands operands) {
     if (unlikely(state->is_narrow))
         return narrow_span(state, a, b, out, n, operands);
     return state->loop(a, b, out, n, operands);
@@ -96,13 +103,14 @@ struct binary_job {
 static void run_flat(void *arg, int64_t begin, int64_t end) {
     struct binary_job *job = arg;
     const struct binary_state *state = job->state;
-    bool left_is_one = job->plan->inner_stretched & 1, right_is_one = job->plan->inner_stretched & 2;
-    unsigned bad =
-        run_span(state, job->a + (left_is_one ? 0 : begin * (int64_t)state->in_size),
-                 job->b + (right_is_one ? 0 : begin * (int64_t)state->in_size), job->out + begin * (int64_t)state->out_size, end - begin,
-                 left_is_one    ? LEFT_IS_ONE
-                 : right_is_one ? RIGHT_IS_ONE
-                                : BOTH_VECTORS);
+    bool left_is_one = job->plan->inner_stretched & 1,
+         right_is_one = job->plan->inner_stretched & 2;
+    unsigned bad = run_span(state, job->a + (left_is_one ? 0 : begin * (int64_t)state->in_size),
+                            job->b + (right_is_one ? 0 : begin * (int64_t)state->in_size),
+                            job->out + begin * (int64_t)state->out_size, end - begin,
+                            left_is_one    ? LEFT_IS_ONE
+                            : right_is_one ? RIGHT_IS_ONE
+                                           : BOTH_VECTORS);
     if (unlikely(bad))
         atomic_store_explicit(&job->bad, bad, memory_order_relaxed);
 }
@@ -112,15 +120,18 @@ static void run_rows(void *arg, int64_t begin, int64_t end) {
     struct binary_job *job = arg;
     const struct binary_state *state = job->state;
     const struct broadcast *plan = job->plan;
-    enum operands operands = plan->inner_stretched & 1 ? LEFT_IS_ONE : plan->inner_stretched & 2 ? RIGHT_IS_ONE : BOTH_VECTORS;
+    enum operands operands = plan->inner_stretched & 1   ? LEFT_IS_ONE
+                             : plan->inner_stretched & 2 ? RIGHT_IS_ONE
+                                                         : BOTH_VECTORS;
     struct broadcast_cursor cursor;
     broadcast_seek(plan, begin, &cursor);
     unsigned bad = 0;
     while (begin < end) {
         int64_t n = MIN(plan->dims[plan->rank - 1] - cursor.inner, end - begin);
-        bad |= run_span(state, job->a + broadcast_offset(plan, &cursor, 0) * (int64_t)state->in_size,
-                        job->b + broadcast_offset(plan, &cursor, 1) * (int64_t)state->in_size, job->out + begin * (int64_t)state->out_size,
-                        n, operands);
+        bad |=
+            run_span(state, job->a + broadcast_offset(plan, &cursor, 0) * (int64_t)state->in_size,
+                     job->b + broadcast_offset(plan, &cursor, 1) * (int64_t)state->in_size,
+                     job->out + begin * (int64_t)state->out_size, n, operands);
         begin += n;
         broadcast_next_row(plan, &cursor);
     }
@@ -132,12 +143,15 @@ static void run_rows(void *arg, int64_t begin, int64_t end) {
 static void run_short_rows(void *arg, int64_t begin, int64_t end) {
     struct binary_job *job = arg;
     const struct binary_state *state = job->state;
-    char left[STRETCH_BLOCK * MAX_ELEMENT] __attribute__((aligned(64))), right[STRETCH_BLOCK * MAX_ELEMENT] __attribute__((aligned(64)));
+    char left[STRETCH_BLOCK * MAX_ELEMENT] __attribute__((aligned(64))),
+        right[STRETCH_BLOCK * MAX_ELEMENT] __attribute__((aligned(64)));
     unsigned bad = 0;
     const struct broadcast *plan = job->plan;
-    int64_t inner = plan->dims[plan->rank - 1], block = STRETCH_BLOCK / inner * inner, in_size = (int64_t)state->in_size;
+    int64_t inner = plan->dims[plan->rank - 1], block = STRETCH_BLOCK / inner * inner,
+            in_size = (int64_t)state->in_size;
     /* A side that repeats row by row ([n,3] + [3]) is the same in every block. */
-    bool repeats[2] = {plan->rank == 2 && !(plan->inner_stretched & 1), plan->rank == 2 && !(plan->inner_stretched & 2)};
+    bool repeats[2] = {plan->rank == 2 && !(plan->inner_stretched & 1),
+                       plan->rank == 2 && !(plan->inner_stretched & 2)};
     bool is_first = true;
     for (; begin < end; begin += block, is_first = false) {
         int64_t n = MIN(end - begin, block);
@@ -158,14 +172,17 @@ static void run_short_rows(void *arg, int64_t begin, int64_t end) {
         atomic_store_explicit(&job->bad, bad, memory_order_relaxed);
 }
 
-static COLD enum kernel_result out_of_domain(struct kernel_ctx *ctx, const struct binary_state *state) {
+static COLD enum kernel_result out_of_domain(struct kernel_ctx *ctx,
+                                             const struct binary_state *state) {
     return kernel_fail(ctx, status_invalid("%s", state->op->domain_error));
 }
 
 /* The output in the memory of an input that is as large as it, and that nobody else holds. */
-static struct status *make_output(struct kernel_ctx *ctx, const struct binary_state *state, const struct broadcast *plan) {
+static struct status *make_output(struct kernel_ctx *ctx, const struct binary_state *state,
+                                  const struct broadcast *plan) {
     const struct tensor *left = &ctx->inputs[0];
-    bool takes_left = left->storage == TENSOR_BUFFER && left->n_elements == plan->n_elements && buffer_is_sole(left->buffer);
+    bool takes_left = left->storage == TENSOR_BUFFER && left->n_elements == plan->n_elements &&
+                      buffer_is_sole(left->buffer);
     return kernel_forward_or_alloc(ctx, takes_left ? 0 : 1, 0, state->out, broadcast_shape(plan));
 }
 
@@ -173,14 +190,17 @@ enum kernel_result binary_compute(struct kernel_ctx *ctx) {
     const struct binary_state *state = ctx->instance->state;
     struct tensor *left = &ctx->inputs[0], *right = &ctx->inputs[1];
     if (is_inline_scalar(left) && is_inline_scalar(right)) {
-        unsigned bad = run_span(state, left->bytes, right->bytes, output_scalar(&ctx->outputs[0], state->out), 1, BOTH_VECTORS);
+        unsigned bad = run_span(state, left->bytes, right->bytes,
+                                output_scalar(&ctx->outputs[0], state->out), 1, BOTH_VECTORS);
         return unlikely(bad) ? out_of_domain(ctx, state) : KERNEL_DONE;
     }
     struct broadcast plan;
     struct shape shapes[2] = {tensor_shape(left), tensor_shape(right)};
     if (state->op->needs_equal_sizes && left->n_elements != right->n_elements)
-        return kernel_fail(ctx, status_invalid("The two arguments to a cwise op must have same number of elements, got %lld and %lld",
-                                               (long long)left->n_elements, (long long)right->n_elements));
+        return kernel_fail(ctx, status_invalid("The two arguments to a cwise op must have same "
+                                               "number of elements, got %lld and %lld",
+                                               (long long)left->n_elements,
+                                               (long long)right->n_elements));
     if (state->op->needs_equal_sizes)
         shapes[1] = shapes[0];
     if (unlikely(!broadcast_init(&plan, shapes, 2))) {
@@ -189,7 +209,8 @@ enum kernel_result binary_compute(struct kernel_ctx *ctx) {
         *(bool *)output_scalar(&ctx->outputs[0], DT_BOOL) = state->op->incompatible_result;
         return KERNEL_DONE;
     }
-    struct binary_job job = {.state = state, .plan = &plan, .a = tensor_cdata(left), .b = tensor_cdata(right)};
+    struct binary_job job = {
+        .state = state, .plan = &plan, .a = tensor_cdata(left), .b = tensor_cdata(right)};
     KERNEL_TRY(ctx, make_output(ctx, state, &plan));
     job.out = tensor_data(&ctx->outputs[0]);
     if (plan.n_elements == 0)
@@ -200,5 +221,7 @@ enum kernel_result binary_compute(struct kernel_ctx *ctx) {
         pool_parallel_for(ctx->pool, plan.n_elements, state->cost_ns, run_rows, &job);
     else
         pool_parallel_for(ctx->pool, plan.n_elements, state->cost_ns + 1, run_short_rows, &job);
-    return unlikely(atomic_load_explicit(&job.bad, memory_order_relaxed)) ? out_of_domain(ctx, state) : KERNEL_DONE;
+    return unlikely(atomic_load_explicit(&job.bad, memory_order_relaxed))
+               ? out_of_domain(ctx, state)
+               : KERNEL_DONE;
 }

@@ -1,11 +1,12 @@
 /* Cast: between all numeric types and bool.
  *
- * A direct loop stands for each pair of the eleven plain types (bool, the integers, float, double). The others are stages around one:
- * a narrow source is widened first (half, bfloat16, 8-bit floats to float; 4-bit integers to 8 bits; complex to its real part), a
- * narrow target is made last. Blocks pass through the stack.
+ * A direct loop stands for each pair of the eleven plain types (bool, the integers, float,
+ * double). The others are stages around one: a narrow source is widened first (half, bfloat16,
+ * 8-bit floats to float; 4-bit integers to 8 bits; complex to its real part), a narrow target is
+ * made last. Blocks pass through the stack.
  *
- * Floats that an integer type cannot hold become what x86's conversion gives, without undefined behaviour: the least int32 or int64;
- * narrower and unsigned types take the low bits of that.
+ * Floats that an integer type cannot hold become what x86's conversion gives, without undefined
+ * behaviour: the least int32 or int64; narrower and unsigned types take the low bits of that.
  * Truncate cuts a float's excess fraction bits off instead of rounding. */
 #include "kernels/cpu/math/math_internal.h"
 
@@ -15,7 +16,8 @@
 
 enum { CAST_BLOCK = 256 };
 
-/* The conversion is of a number that fits, always, and the choice comes after it: so the loops have no branch and vectorise. */
+/* The conversion is of a number that fits, always, and the choice comes after it: so the loops
+ * have no branch and vectorise. */
 #define FLOAT_TO_INT(name, S, T, FITS, OTHERWISE) \
     static inline T name(S x) {                   \
         bool fits = (FITS);                       \
@@ -26,8 +28,12 @@ FLOAT_TO_INT(f32_to_i32, float, int32_t, (x >= -2147483648.0f) & (x < 2147483648
 FLOAT_TO_INT(f64_to_i32, double, int32_t, (x > -2147483649.0) & (x < 2147483648.0), INT32_MIN)
 FLOAT_TO_INT(f32_to_i64, float, int64_t, (x >= -0x1p63f) & (x < 0x1p63f), INT64_MIN)
 FLOAT_TO_INT(f64_to_i64, double, int64_t, (x >= -0x1p63) & (x < 0x1p63), INT64_MIN)
-static inline uint64_t f32_to_u64(float x) { return x >= 0x1p63f && x < 0x1p64f ? (uint64_t)x : (uint64_t)f32_to_i64(x); }
-static inline uint64_t f64_to_u64(double x) { return x >= 0x1p63 && x < 0x1p64 ? (uint64_t)x : (uint64_t)f64_to_i64(x); }
+static inline uint64_t f32_to_u64(float x) {
+    return x >= 0x1p63f && x < 0x1p64f ? (uint64_t)x : (uint64_t)f32_to_i64(x);
+}
+static inline uint64_t f64_to_u64(double x) {
+    return x >= 0x1p63 && x < 0x1p64 ? (uint64_t)x : (uint64_t)f64_to_i64(x);
+}
 
 /* The targets, spelled out: a list macro cannot be used within itself. */
 // clang-format off
@@ -48,34 +54,39 @@ static inline uint64_t f64_to_u64(double x) { return x >= 0x1p63 && x < 0x1p64 ?
     }
 /* From integers and bool to anything, and between floats: C's own conversion. */
 #define PLAIN_CAST(tag, T, DT, source, S) CAST_LOOP(cast_##source##_##tag, S, T, x)
-#define ALL_FROM_INT(source, S, W, DT, ...) TARGETS(PLAIN_CAST, source, S) CAST_LOOP(cast_##source##_bool, S, uint8_t, x != 0)
+#define ALL_FROM_INT(source, S, W, DT, ...) \
+    TARGETS(PLAIN_CAST, source, S) CAST_LOOP(cast_##source##_bool, S, uint8_t, x != 0)
 NUMBERS_INTS(ALL_FROM_INT)
 TARGETS(PLAIN_CAST, bool, uint8_t)
 CAST_LOOP(cast_bool_bool, uint8_t, uint8_t, x != 0)
 
-#define ALL_FROM_FLOAT(source, S)                                                                                                        \
-    VECTOR_CLONES CAST_LOOP(cast_##source##_i8, S, int8_t, source##_to_i32(x)) VECTOR_CLONES CAST_LOOP(cast_##source##_i16, S, int16_t,  \
-                                                                                                       source##_to_i32(x)) VECTOR_CLONES \
-    CAST_LOOP(cast_##source##_i32, S, int32_t, source##_to_i32(x)) VECTOR_CLONES                                                         \
-    CAST_LOOP(cast_##source##_i64, S, int64_t, source##_to_i64(x)) VECTOR_CLONES                                                         \
-    CAST_LOOP(cast_##source##_u8, S, uint8_t, source##_to_i32(x)) VECTOR_CLONES                                                          \
-    CAST_LOOP(cast_##source##_u16, S, uint16_t, source##_to_i32(x)) VECTOR_CLONES                                                        \
-    CAST_LOOP(cast_##source##_u32, S, uint32_t, source##_to_i64(x)) VECTOR_CLONES                                                        \
-    CAST_LOOP(cast_##source##_u64, S, uint64_t, source##_to_u64(x)) VECTOR_CLONES                                                        \
-    CAST_LOOP(cast_##source##_f32, S, float, x)                                                                                          \
-    VECTOR_CLONES CAST_LOOP(cast_##source##_f64, S, double, x)                                                                           \
+#define ALL_FROM_FLOAT(source, S)                                                            \
+    VECTOR_CLONES CAST_LOOP(cast_##source##_i8, S, int8_t, source##_to_i32(x)) VECTOR_CLONES \
+    CAST_LOOP(cast_##source##_i16, S, int16_t, source##_to_i32(x)) VECTOR_CLONES             \
+    CAST_LOOP(cast_##source##_i32, S, int32_t, source##_to_i32(x)) VECTOR_CLONES             \
+    CAST_LOOP(cast_##source##_i64, S, int64_t, source##_to_i64(x)) VECTOR_CLONES             \
+    CAST_LOOP(cast_##source##_u8, S, uint8_t, source##_to_i32(x)) VECTOR_CLONES              \
+    CAST_LOOP(cast_##source##_u16, S, uint16_t, source##_to_i32(x)) VECTOR_CLONES            \
+    CAST_LOOP(cast_##source##_u32, S, uint32_t, source##_to_i64(x)) VECTOR_CLONES            \
+    CAST_LOOP(cast_##source##_u64, S, uint64_t, source##_to_u64(x)) VECTOR_CLONES            \
+    CAST_LOOP(cast_##source##_f32, S, float, x)                                              \
+    VECTOR_CLONES CAST_LOOP(cast_##source##_f64, S, double, x)                               \
     VECTOR_CLONES CAST_LOOP(cast_##source##_bool, S, uint8_t, x != 0)
 ALL_FROM_FLOAT(f32, float)
 ALL_FROM_FLOAT(f64, double)
 
 #define CAST_ENTRY(tag, T, DT, source, ...) [DT] = cast_##source##_##tag,
-#define CAST_ROW(source, S, W, DT, ...) [DT] = {TARGETS(CAST_ENTRY, source)[DT_BOOL] = cast_##source##_bool},
+#define CAST_ROW(source, S, W, DT, ...) \
+    [DT] = {TARGETS(CAST_ENTRY, source)[DT_BOOL] = cast_##source##_bool},
 static unary_loop *const plain_casts[DT_UINT64 + 1][DT_UINT64 + 1] = {
-    NUMBERS_INTS(CAST_ROW) NUMBERS_FLOATS(CAST_ROW)[DT_BOOL] = {TARGETS(CAST_ENTRY, bool)[DT_BOOL] = cast_bool_bool}};
+    NUMBERS_INTS(CAST_ROW)
+        NUMBERS_FLOATS(CAST_ROW)[DT_BOOL] = {TARGETS(CAST_ENTRY, bool)[DT_BOOL] = cast_bool_bool}};
 
 /* ---- stages ---- */
 
-static struct small_float small_float_of(enum dtype dtype) { return dtype == DT_FLOAT8_E5M2 ? SMALL_FLOAT_E5M2 : SMALL_FLOAT_E4M3FN; }
+static struct small_float small_float_of(enum dtype dtype) {
+    return dtype == DT_FLOAT8_E5M2 ? SMALL_FLOAT_E5M2 : SMALL_FLOAT_E4M3FN;
+}
 
 /* Rounds to nearest even into an 8-bit float: half an ulp of the target's grid decides. */
 static uint8_t small_float_from_float(enum dtype dtype, float x) {
@@ -94,7 +105,8 @@ static uint8_t small_float_from_float(enum dtype dtype, float x) {
     int units = (int)nearbyintf(ldexpf(magnitude, fraction_bits - MIN(e, 16)));
     if (e > 16)
         return (uint8_t)(sign | top);
-    int bits = ((e - least) << fraction_bits) + units; /* a carry moves into the exponent by itself */
+    /* a carry moves into the exponent by itself */
+    int bits = ((e - least) << fraction_bits) + units;
     return (uint8_t)(sign | MIN(bits, top));
 }
 
@@ -104,7 +116,9 @@ static void load_small_float(enum dtype dtype, float *to, const uint8_t *from, i
         to[i] = small_float_to_float(format, from[i]);
 }
 
-static inline bool is_small_float(enum dtype dtype) { return dtype == DT_FLOAT8_E5M2 || dtype == DT_FLOAT8_E4M3FN; }
+static inline bool is_small_float(enum dtype dtype) {
+    return dtype == DT_FLOAT8_E5M2 || dtype == DT_FLOAT8_E4M3FN;
+}
 static inline bool is_nibble(enum dtype dtype) { return dtype == DT_INT4 || dtype == DT_UINT4; }
 static inline bool is_complex(enum dtype dtype) { return dtype_in(dtype, DTYPES_COMPLEX); }
 
@@ -136,7 +150,8 @@ static enum dtype plain_of(enum dtype dtype) {
     }
 }
 static bool needs_stage(enum dtype dtype) {
-    return dtype_is_narrow_float(dtype) || is_small_float(dtype) || is_nibble(dtype) || is_complex(dtype);
+    return dtype_is_narrow_float(dtype) || is_small_float(dtype) || is_nibble(dtype) ||
+           is_complex(dtype);
 }
 
 struct cast_state {
@@ -187,7 +202,8 @@ static struct status *cast_init(struct kernel_init *init) {
     if (state->is_same)
         return NULL;
     if (from == DT_INVALID || to == DT_INVALID)
-        return status_unimplemented("Cast %s to %s is not supported", dtype_name(state->in), dtype_name(state->out));
+        return status_unimplemented("Cast %s to %s is not supported", dtype_name(state->in),
+                                    dtype_name(state->out));
     state->loads = needs_stage(state->in);
     state->stores = needs_stage(state->out);
     state->passes_complex = is_complex(state->in) && is_complex(state->out);
@@ -196,7 +212,9 @@ static struct status *cast_init(struct kernel_init *init) {
     state->to_size = dtype_size(to);
     state->loop = plain_casts[from][to];
     bool is_to_float = fraction_bits(state->out) < 64 && (from == DT_FLOAT || from == DT_DOUBLE);
-    state->cut_bits = state->truncates && is_to_float ? MAX(fraction_bits(from) - fraction_bits(state->out), 0) : 0;
+    state->cut_bits = state->truncates && is_to_float
+                          ? MAX(fraction_bits(from) - fraction_bits(state->out), 0)
+                          : 0;
     return NULL;
 }
 
@@ -214,7 +232,8 @@ static void load_stage(const struct cast_state *state, const char *in, int64_t n
             ((double *)to)[i] = ((const double *)in)[2 * i];
     } else { /* 4 bits in a byte of their own */
         for (int64_t i = 0; i < n; i++)
-            ((uint8_t *)to)[i] = dtype == DT_UINT4 ? (uint8_t)(in[i] & 15) : (uint8_t)(((in[i] & 15) ^ 8) - 8);
+            ((uint8_t *)to)[i] =
+                dtype == DT_UINT4 ? (uint8_t)(in[i] & 15) : (uint8_t)(((in[i] & 15) ^ 8) - 8);
     }
 }
 
@@ -233,11 +252,13 @@ static void store_stage(const struct cast_state *state, const void *from, int64_
             ((double complex *)out)[i] = ((const double *)from)[i];
     } else {
         for (int64_t i = 0; i < n; i++)
-            out[i] = (char)(dtype == DT_UINT4 ? ((const uint8_t *)from)[i] & 15 : ((((const uint8_t *)from)[i] & 15) ^ 8) - 8);
+            out[i] = (char)(dtype == DT_UINT4 ? ((const uint8_t *)from)[i] & 15
+                                              : ((((const uint8_t *)from)[i] & 15) ^ 8) - 8);
     }
 }
 
-/* Zeroes the low fraction bits; NaN and infinity keep their meaning (a NaN's upper bits are set). */
+/* Zeroes the low fraction bits; NaN and infinity keep their meaning (a NaN's upper bits are
+ * set). */
 static void cut_fraction(const struct cast_state *state, const void *from, int64_t n, void *to) {
     if (state->from == DT_FLOAT) {
         uint32_t mask = ~0u << state->cut_bits;
@@ -323,14 +344,14 @@ static enum kernel_result cast_compute(struct kernel_ctx *ctx) {
     }
     KERNEL_TRY(ctx, kernel_forward_or_alloc(ctx, 0, 0, state->out, tensor_shape(in)));
     job.out = tensor_data(&ctx->outputs[0]);
-    pool_parallel_for(ctx->pool, n, state->loads || state->stores ? 1.5 : 0.5, state->passes_complex ? cast_complex_range : cast_range,
-                      &job);
+    pool_parallel_for(ctx->pool, n, state->loads || state->stores ? 1.5 : 0.5,
+                      state->passes_complex ? cast_complex_range : cast_range, &job);
     return KERNEL_DONE;
 }
 
-#define CASTABLE                                                                                                       \
-    (DTYPES_NUMBER | DTYPE_BIT(DT_BOOL) | DTYPES_QUANTIZED | DTYPE_BIT(DT_FLOAT8_E5M2) | DTYPE_BIT(DT_FLOAT8_E4M3FN) | \
-     DTYPE_BIT(DT_INT4) | DTYPE_BIT(DT_UINT4))
+#define CASTABLE                                                                         \
+    (DTYPES_NUMBER | DTYPE_BIT(DT_BOOL) | DTYPES_QUANTIZED | DTYPE_BIT(DT_FLOAT8_E5M2) | \
+     DTYPE_BIT(DT_FLOAT8_E4M3FN) | DTYPE_BIT(DT_INT4) | DTYPE_BIT(DT_UINT4))
 static const struct kernel_def rows[] = {
     {"Cast", {{"SrcT", CASTABLE}, {"DstT", CASTABLE}}, cast_compute, cast_init, NULL, NULL, 0, 0},
 };

@@ -30,7 +30,8 @@ struct check_job {
     _Atomic unsigned found;
 };
 
-/* Bits without the sign are above infinity's for NaN; the loop has no branch, so that it vectorises. */
+/* Bits without the sign are above infinity's for NaN; the loop has no branch, so that it
+ * vectorises. */
 #define CHECK_BITS(T, sign, infinity)                                            \
     static unsigned check_##T(const T *bits, int64_t begin, int64_t end) {       \
         unsigned found = 0;                                                      \
@@ -57,16 +58,19 @@ static unsigned check_half(const uint16_t *bits, int64_t begin, int64_t end, uin
 
 static void check_range(void *arg, int64_t begin, int64_t end) {
     struct check_job *job = arg;
-    unsigned found = job->dtype == DT_FLOAT    ? check_uint32_t(job->values, begin, end)
-                     : job->dtype == DT_DOUBLE ? check_uint64_t(job->values, begin, end)
-                                               : check_half(job->values, begin, end, job->dtype == DT_HALF ? 0x7c00u : 0x7f80u);
+    unsigned found =
+        job->dtype == DT_FLOAT ? check_uint32_t(job->values, begin, end)
+        : job->dtype == DT_DOUBLE
+            ? check_uint64_t(job->values, begin, end)
+            : check_half(job->values, begin, end, job->dtype == DT_HALF ? 0x7c00u : 0x7f80u);
     if (found)
         atomic_fetch_or_explicit(&job->found, found, memory_order_relaxed);
 }
 
 static const char *finding_text(unsigned found, bool says_sign) {
-    static const char *const signed_texts[8] = {"",    "+Inf",         "-Inf",         "-Inf and +Inf",
-                                                "NaN", "+Inf and NaN", "-Inf and NaN", "-Inf, +Inf, and NaN"};
+    static const char *const signed_texts[8] = {
+        "",    "+Inf",         "-Inf",         "-Inf and +Inf",
+        "NaN", "+Inf and NaN", "-Inf and NaN", "-Inf, +Inf, and NaN"};
     if (says_sign)
         return signed_texts[found];
     return found == NOT_A_NUMBER ? "NaN" : found & NOT_A_NUMBER ? "Inf and NaN" : "Inf";
@@ -78,8 +82,10 @@ static enum kernel_result check_compute(struct kernel_ctx *ctx) {
     pool_parallel_for(ctx->pool, ctx->inputs[0].n_elements, 0.3, check_range, &job);
     unsigned found = atomic_load(&job.found);
     if (found)
-        return kernel_fail(ctx, status_invalid("%.*s : Tensor had %s values", (int)state->message.len, (const char *)state->message.data,
-                                               finding_text(found, state->says_sign)));
+        return kernel_fail(ctx,
+                           status_invalid("%.*s : Tensor had %s values", (int)state->message.len,
+                                          (const char *)state->message.data,
+                                          finding_text(found, state->says_sign)));
     kernel_pass(ctx, 0, 0);
     return KERNEL_DONE;
 }
@@ -87,6 +93,13 @@ static enum kernel_result check_compute(struct kernel_ctx *ctx) {
 static const bool with_sign = true;
 static const struct kernel_def rows[] = {
     {"CheckNumerics", {{"T", DTYPES_REAL_FLOAT}}, check_compute, check_init, NULL, NULL, 0, 0.3f},
-    {"CheckNumericsV2", {{"T", DTYPES_REAL_FLOAT}}, check_compute, check_init, NULL, &with_sign, 0, 0.3f},
+    {"CheckNumericsV2",
+     {{"T", DTYPES_REAL_FLOAT}},
+     check_compute,
+     check_init,
+     NULL,
+     &with_sign,
+     0,
+     0.3f},
 };
 const struct kernel_list math_check_kernels = {rows, ARRAY_LEN(rows)};

@@ -8,32 +8,34 @@
 /* ---- Bincount, DenseBincount: out[value] += weight, values beyond the size are left out ---- */
 
 /* `weights` NULL: 1 each. `out` counts up from what it holds; binary: 1 wherever a value occurs. */
-typedef void count_loop(const struct tensor *values, int64_t begin, int64_t end, int64_t size, const void *weights, bool is_binary,
-                        void *out);
+typedef void count_loop(const struct tensor *values, int64_t begin, int64_t end, int64_t size,
+                        const void *weights, bool is_binary, void *out);
 #define COUNT_VALUES(I, T, W)                                                        \
     const I *at = tensor_cdata(values);                                              \
     for (int64_t i = begin; i < end; i++) {                                          \
         if (at[i] < size)                                                            \
             to[at[i]] = is_binary ? (T)1 : (T)((W)to[at[i]] + (W)(w ? w[i] : (T)1)); \
     }
-#define COUNT_LOOP(tag, T, W, DT, ...)                                                                                                  \
-    static void count_##tag(const struct tensor *values, int64_t begin, int64_t end, int64_t size, const void *weights, bool is_binary, \
-                            void *out) {                                                                                                \
-        T *to = out;                                                                                                                    \
-        const T *w = weights;                                                                                                           \
-        if (values->dtype == DT_INT32) {                                                                                                \
-            COUNT_VALUES(int32_t, T, W)                                                                                                 \
-        } else {                                                                                                                        \
-            COUNT_VALUES(int64_t, T, W)                                                                                                 \
-        }                                                                                                                               \
+#define COUNT_LOOP(tag, T, W, DT, ...)                                                             \
+    static void count_##tag(const struct tensor *values, int64_t begin, int64_t end, int64_t size, \
+                            const void *weights, bool is_binary, void *out) {                      \
+        T *to = out;                                                                               \
+        const T *w = weights;                                                                      \
+        if (values->dtype == DT_INT32) {                                                           \
+            COUNT_VALUES(int32_t, T, W)                                                            \
+        } else {                                                                                   \
+            COUNT_VALUES(int64_t, T, W)                                                            \
+        }                                                                                          \
     }
 #define COUNT_ENTRY(tag, T, W, DT, ...) [DT] = count_##tag,
-#define COUNTABLE(X) X(i32, int32_t, uint32_t, DT_INT32) X(i64, int64_t, uint64_t, DT_INT64) NUMBERS_FLOATS(X)
+#define COUNTABLE(X) \
+    X(i32, int32_t, uint32_t, DT_INT32) X(i64, int64_t, uint64_t, DT_INT64) NUMBERS_FLOATS(X)
 COUNTABLE(COUNT_LOOP)
 static count_loop *const count_loops[DT_N_TYPES] = {COUNTABLE(COUNT_ENTRY)};
 
-/* Counts without weights, of many values in few places: in several tables by turns, since a place's next count waits for its last one to be
- * stored. Shares of the values add their tables up; whole numbers, so the order does not matter. */
+/* Counts without weights, of many values in few places: in several tables by turns, since a
+ * place's next count waits for its last one to be stored. Shares of the values add their tables
+ * up; whole numbers, so the order does not matter. */
 enum { COUNT_TABLES = 4, TABLE_MAX_SIZE = 1 << 14, VALUES_PER_PLACE = 8 };
 
 struct tally {
@@ -100,10 +102,13 @@ static bool has_negative(const struct tensor *values) {
 static struct status *bincount_init(struct kernel_init *init) {
     bool *is_binary = xcalloc(1, sizeof(*is_binary));
     init->state = is_binary;
-    return node_is_op(init->node, "DenseBincount") ? node_get_b(init->node, "binary_output", is_binary) : NULL;
+    return node_is_op(init->node, "DenseBincount")
+               ? node_get_b(init->node, "binary_output", is_binary)
+               : NULL;
 }
 
-static struct status *check_bincount(const struct kernel_ctx *ctx, bool is_dense, int64_t *ret_size) {
+static struct status *check_bincount(const struct kernel_ctx *ctx, bool is_dense,
+                                     int64_t *ret_size) {
     const struct tensor *values = &ctx->inputs[0], *weights = &ctx->inputs[2];
     if (ctx->inputs[1].rank != 0)
         return status_invalid("Shape must be rank 0 but is rank %d (size)", ctx->inputs[1].rank);
@@ -113,28 +118,34 @@ static struct status *check_bincount(const struct kernel_ctx *ctx, bool is_dense
     if (is_dense && values->rank > 2)
         return status_invalid("Shape must be at most rank 2 but is rank %d", values->rank);
     if (weights->n_elements > 0 || (is_dense && weights->rank != 1)) {
-        if (is_dense && !shape_equal(tensor_shape(values), tensor_shape(weights)) && weights->n_elements > 0)
-            return status_invalid(
-                "`weights` must be the same shape as `arr` or a length-0 `Tensor`, in which case it acts as all weights equal to 1.");
+        if (is_dense && !shape_equal(tensor_shape(values), tensor_shape(weights)) &&
+            weights->n_elements > 0)
+            return status_invalid("`weights` must be the same shape as `arr` or a length-0 "
+                                  "`Tensor`, in which case it acts as all weights equal to 1.");
         if (!is_dense && weights->n_elements != values->n_elements)
             return status_invalid("Input indices and weights must have the same size.");
     }
     for (int64_t i = 0, n = has_negative(values) ? values->n_elements : 0; i < n; i++) {
         if (tensor_index_at(values, i) < 0)
-            return is_dense && values->rank == 2 ? status_invalid("Input 'in' must be non-negative! Negative input value found: %lld",
-                                                                  (long long)tensor_index_at(values, i))
-                                                 : status_invalid("Input arr must be non-negative!");
+            return is_dense && values->rank == 2
+                       ? status_invalid(
+                             "Input 'in' must be non-negative! Negative input value found: %lld",
+                             (long long)tensor_index_at(values, i))
+                       : status_invalid("Input arr must be non-negative!");
     }
     return NULL;
 }
 
 static enum kernel_result bincount_compute(struct kernel_ctx *ctx) {
-    bool is_binary = *(const bool *)ctx->instance->state, is_dense = node_is_op(ctx->instance->node, "DenseBincount");
+    bool is_binary = *(const bool *)ctx->instance->state,
+         is_dense = node_is_op(ctx->instance->node, "DenseBincount");
     const struct tensor *values = &ctx->inputs[0], *weights = &ctx->inputs[2];
     enum dtype dtype = (enum dtype)weights->dtype;
     int64_t size, n_rows = is_dense && values->rank == 2 ? tensor_dim(values, 0) : 1;
     KERNEL_TRY(ctx, check_bincount(ctx, is_dense, &size));
-    struct shape shape = is_dense && values->rank == 2 ? (struct shape){2, (int64_t[]){n_rows, size}} : (struct shape){1, &size};
+    struct shape shape = is_dense && values->rank == 2
+                             ? (struct shape){2, (int64_t[]){n_rows, size}}
+                             : (struct shape){1, &size};
     KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, dtype, shape, &ctx->outputs[0]));
     struct tensor *out = &ctx->outputs[0];
     if (out->n_elements == 0)
@@ -142,11 +153,14 @@ static enum kernel_result bincount_compute(struct kernel_ctx *ctx) {
     const void *w = weights->n_elements > 0 ? tensor_cdata(weights) : NULL;
     int64_t row = values->n_elements / MAX(n_rows, 1), element = (int64_t)dtype_size(dtype);
     char *to = tensor_data(out);
-    bool is_tallied = !w && !is_binary && size <= TABLE_MAX_SIZE && row / VALUES_PER_PLACE >= size * COUNT_TABLES;
-    struct tally tally = {values, 0, size, is_tallied ? xcalloc((size_t)size, sizeof(*tally.counts)) : NULL};
+    bool is_tallied =
+        !w && !is_binary && size <= TABLE_MAX_SIZE && row / VALUES_PER_PLACE >= size * COUNT_TABLES;
+    struct tally tally = {values, 0, size,
+                          is_tallied ? xcalloc((size_t)size, sizeof(*tally.counts)) : NULL};
     for (int64_t r = 0; r < n_rows; r++) {
         if (!is_tallied) {
-            count_loops[dtype](values, r * row, (r + 1) * row, size, w, is_binary, to + r * size * element);
+            count_loops[dtype](values, r * row, (r + 1) * row, size, w, is_binary,
+                               to + r * size * element);
             continue;
         }
         tally.first = r * row;
@@ -173,20 +187,26 @@ static double real_at(const struct tensor *t, int64_t i) {
 }
 
 static enum kernel_result histogram_compute(struct kernel_ctx *ctx) {
-    const struct tensor *values = &ctx->inputs[0], *range = &ctx->inputs[1], *bins = &ctx->inputs[2];
+    const struct tensor *values = &ctx->inputs[0], *range = &ctx->inputs[1],
+                        *bins = &ctx->inputs[2];
     if (range->rank != 1 || range->n_elements != 2)
         return kernel_fail(ctx, status_invalid("value_range should be a vector of 2 elements."));
     if (bins->rank != 0)
         return kernel_fail(ctx, status_invalid("nbins should be a scalar."));
     double low = real_at(range, 0), high = real_at(range, 1);
     if (!(low < high) || !isfinite(low) || !isfinite(high))
-        return kernel_fail(ctx,
-                           status_invalid("value_range should satisfy value_range[0] < value_range[1], but got '[%g, %g]'", low, high));
+        return kernel_fail(
+            ctx,
+            status_invalid(
+                "value_range should satisfy value_range[0] < value_range[1], but got '[%g, %g]'",
+                low, high));
     int64_t n_bins = tensor_index_at(bins, 0);
     if (n_bins <= 0)
-        return kernel_fail(ctx, status_invalid("nbins should be a positive number, but got '%lld'", (long long)n_bins));
+        return kernel_fail(ctx, status_invalid("nbins should be a positive number, but got '%lld'",
+                                               (long long)n_bins));
     enum dtype out_dtype = (enum dtype)ctx->instance->out_types[0];
-    KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, out_dtype, (struct shape){1, &n_bins}, &ctx->outputs[0]));
+    KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, out_dtype,
+                                      (struct shape){1, &n_bins}, &ctx->outputs[0]));
     void *out = tensor_data(&ctx->outputs[0]);
     double step = (high - low) / (double)n_bins;
     for (int64_t i = 0; i < values->n_elements; i++) {
@@ -220,7 +240,8 @@ typedef void cross_loop(const void *a, const void *b, void *out, int64_t n_vecto
 #define CROSS_ENTRY(tag, T, W, DT, ...) [DT] = cross_##tag,
 NUMBERS_INTS(CROSS_LOOP)
 NUMBERS_FLOATS(CROSS_LOOP)
-static cross_loop *const cross_loops[DT_N_TYPES] = {NUMBERS_INTS(CROSS_ENTRY) NUMBERS_FLOATS(CROSS_ENTRY)};
+static cross_loop *const cross_loops[DT_N_TYPES] = {NUMBERS_INTS(CROSS_ENTRY)
+                                                        NUMBERS_FLOATS(CROSS_ENTRY)};
 
 static enum kernel_result cross_compute(struct kernel_ctx *ctx) {
     const struct tensor *a = &ctx->inputs[0], *b = &ctx->inputs[1];
@@ -229,7 +250,8 @@ static enum kernel_result cross_compute(struct kernel_ctx *ctx) {
     if (a->rank < 1)
         return kernel_fail(ctx, status_invalid("Input must be at least 1D"));
     if (tensor_dim(a, a->rank - 1) != 3)
-        return kernel_fail(ctx, status_failed_precondition("Cross-products are only defined for 3-element vectors."));
+        return kernel_fail(ctx, status_failed_precondition(
+                                    "Cross-products are only defined for 3-element vectors."));
     enum dtype dtype = (enum dtype)a->dtype;
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, dtype, tensor_shape(a)));
     void *out = tensor_data(&ctx->outputs[0]);
@@ -253,8 +275,22 @@ static enum kernel_result cross_compute(struct kernel_ctx *ctx) {
 #define COUNTED (DTYPES_INDEX | DTYPE_BIT(DT_FLOAT) | DTYPE_BIT(DT_DOUBLE))
 static const struct kernel_def rows[] = {
     {"Bincount", {{"T", COUNTED}}, bincount_compute, bincount_init, NULL, NULL, 0, 1},
-    {"DenseBincount", {{"T", COUNTED}, {"Tidx", DTYPES_INDEX}}, bincount_compute, bincount_init, NULL, NULL, 0, 1},
-    {"HistogramFixedWidth", {{"T", COUNTED}, {"dtype", DTYPES_INDEX}}, histogram_compute, NULL, NULL, NULL, 0, 3},
+    {"DenseBincount",
+     {{"T", COUNTED}, {"Tidx", DTYPES_INDEX}},
+     bincount_compute,
+     bincount_init,
+     NULL,
+     NULL,
+     0,
+     1},
+    {"HistogramFixedWidth",
+     {{"T", COUNTED}, {"dtype", DTYPES_INDEX}},
+     histogram_compute,
+     NULL,
+     NULL,
+     NULL,
+     0,
+     3},
     {"Cross", {{"T", DTYPES_REAL}}, cross_compute, NULL, NULL, NULL, 0, 1},
 };
 const struct kernel_list math_count_kernels = {rows, ARRAY_LEN(rows)};

@@ -1,4 +1,5 @@
-/* The build of math_exp.inc for machines with AVX2 and FMA: nothing here runs unless cpu_has_avx2() says so. */
+/* The build of math_exp.inc for machines with AVX2 and FMA: nothing here runs unless
+ * cpu_has_avx2() says so. */
 #ifdef __x86_64__
 #pragma GCC target("avx2,fma,f16c,bmi,bmi2")
 #define LOOP_ISA avx2

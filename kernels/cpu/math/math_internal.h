@@ -1,11 +1,14 @@
-/* The math family's own: element types as lists for its loop templates, and the forms of its loops and engines.
+/* The math family's own: element types as lists for its loop templates, and the forms of its
+ * loops and engines.
  *
- * An engine (math_unary.c, math_binary.c, math_reduce.c, …) does what does not depend on the op: shapes, memory, threads. Loops are made
- * by templates from one expression per op and kind of number, and reach the engines through tables by dtype.
- * half and bfloat16 have no loops: engines convert blocks to float, run the float loop, and round once.
+ * An engine (math_unary.c, math_binary.c, math_reduce.c, …) does what does not depend on the op:
+ * shapes, memory, threads. Loops are made by templates from one expression per op and kind of
+ * number, and reach the engines through tables by dtype. half and bfloat16 have no loops:
+ * engines convert blocks to float, run the float loop, and round once.
  *
- * Loops that the compiler vectorises are compiled twice from one .inc file: for the baseline, and (the _avx2 files) for machines with
- * AVX2; those of exp and kin a third time, for AVX-512. cpu_has_avx2 and cpu_has_avx512 decide when a kernel is prepared. */
+ * Loops that the compiler vectorises are compiled twice from one .inc file: for the baseline,
+ * and (the _avx2 files) for machines with AVX2; those of exp and kin a third time, for AVX-512.
+ * cpu_has_avx2 and cpu_has_avx512 decide when a kernel is prepared. */
 #ifndef MILLRACE_KERNELS_CPU_MATH_MATH_INTERNAL_H
 #define MILLRACE_KERNELS_CPU_MATH_MATH_INTERNAL_H
 
@@ -23,13 +26,17 @@
 typedef void unary_loop(const void *in, void *out, int64_t n);
 
 enum operands { BOTH_VECTORS, LEFT_IS_ONE, RIGHT_IS_ONE };
-/* out[i] = op(a[i], b[i]), where the side that is one holds a single element. `out` is a or b itself, or apart from them.
- * Answers 0, or nonzero when an element is outside the op's domain (the op's domain_error says how). */
-typedef unsigned binary_loop(const void *a, const void *b, void *out, int64_t n, enum operands operands);
+/* out[i] = op(a[i], b[i]), where the side that is one holds a single element. `out` is a or b
+ * itself, or apart from them. Answers 0, or nonzero when an element is outside the op's domain
+ * (the op's domain_error says how). */
+typedef unsigned binary_loop(const void *a, const void *b, void *out, int64_t n,
+                             enum operands operands);
 
-/* An op's loops by the dtype of its first input; NULL members are not there, half and bfloat16 go through float. */
+/* An op's loops by the dtype of its first input; NULL members are not there, half and bfloat16
+ * go through float. */
 struct unary_op {
-    unary_loop *const *loops, *const *avx2_loops, *const *avx512_loops; /* the latter two may be NULL */
+    /* the latter two may be NULL */
+    unary_loop *const *loops, *const *avx2_loops, *const *avx512_loops;
 };
 struct binary_op {
     binary_loop *const *loops, *const *avx2_loops;
@@ -50,47 +57,49 @@ struct binary_op {
             to[i] = (R)(__VA_ARGS__);                                     \
         }                                                                 \
     }
-#define BINARY_LOOP(tag, T, W, DT, name, R, ...)                                                                    \
-    static unsigned name##_loop_##tag(const void *a, const void *b, void *out, int64_t n, enum operands operands) { \
-        typedef T value;                                                                                            \
-        typedef W wide __attribute__((unused));                                                                     \
-        const value *left = a, *right = b;                                                                          \
-        R *to = out;                                                                                                \
-        unsigned bad = 0;                                                                                           \
-        if (operands == BOTH_VECTORS) {                                                                             \
-            _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) {                                                  \
-                value x = left[i], y = right[i];                                                                    \
-                to[i] = (R)(__VA_ARGS__);                                                                           \
-            }                                                                                                       \
-        } else if (operands == LEFT_IS_ONE) {                                                                       \
-            value x = *left;                                                                                        \
-            _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) {                                                  \
-                value y = right[i];                                                                                 \
-                to[i] = (R)(__VA_ARGS__);                                                                           \
-            }                                                                                                       \
-        } else {                                                                                                    \
-            value y = *right;                                                                                       \
-            _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) {                                                  \
-                value x = left[i];                                                                                  \
-                to[i] = (R)(__VA_ARGS__);                                                                           \
-            }                                                                                                       \
-        }                                                                                                           \
-        return bad;                                                                                                 \
+#define BINARY_LOOP(tag, T, W, DT, name, R, ...)                                          \
+    static unsigned name##_loop_##tag(const void *a, const void *b, void *out, int64_t n, \
+                                      enum operands operands) {                           \
+        typedef T value;                                                                  \
+        typedef W wide __attribute__((unused));                                           \
+        const value *left = a, *right = b;                                                \
+        R *to = out;                                                                      \
+        unsigned bad = 0;                                                                 \
+        if (operands == BOTH_VECTORS) {                                                   \
+            _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) {                        \
+                value x = left[i], y = right[i];                                          \
+                to[i] = (R)(__VA_ARGS__);                                                 \
+            }                                                                             \
+        } else if (operands == LEFT_IS_ONE) {                                             \
+            value x = *left;                                                              \
+            _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) {                        \
+                value y = right[i];                                                       \
+                to[i] = (R)(__VA_ARGS__);                                                 \
+            }                                                                             \
+        } else {                                                                          \
+            value y = *right;                                                             \
+            _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) {                        \
+                value x = left[i];                                                        \
+                to[i] = (R)(__VA_ARGS__);                                                 \
+            }                                                                             \
+        }                                                                                 \
+        return bad;                                                                       \
     }
 /* For costly expressions: one loop, a third of the code. */
-#define SLOW_BINARY_LOOP(tag, T, W, DT, name, R, ...)                                                               \
-    static unsigned name##_loop_##tag(const void *a, const void *b, void *out, int64_t n, enum operands operands) { \
-        typedef T value;                                                                                            \
-        typedef W wide __attribute__((unused));                                                                     \
-        const value *left = a, *right = b;                                                                          \
-        R *to = out;                                                                                                \
-        unsigned bad = 0;                                                                                           \
-        int64_t left_step = operands != LEFT_IS_ONE, right_step = operands != RIGHT_IS_ONE;                         \
-        for (int64_t i = 0; i < n; i++, left += left_step, right += right_step) {                                   \
-            value x = *left, y = *right;                                                                            \
-            to[i] = (R)(__VA_ARGS__);                                                                               \
-        }                                                                                                           \
-        return bad;                                                                                                 \
+#define SLOW_BINARY_LOOP(tag, T, W, DT, name, R, ...)                                       \
+    static unsigned name##_loop_##tag(const void *a, const void *b, void *out, int64_t n,   \
+                                      enum operands operands) {                             \
+        typedef T value;                                                                    \
+        typedef W wide __attribute__((unused));                                             \
+        const value *left = a, *right = b;                                                  \
+        R *to = out;                                                                        \
+        unsigned bad = 0;                                                                   \
+        int64_t left_step = operands != LEFT_IS_ONE, right_step = operands != RIGHT_IS_ONE; \
+        for (int64_t i = 0; i < n; i++, left += left_step, right += right_step) {           \
+            value x = *left, y = *right;                                                    \
+            to[i] = (R)(__VA_ARGS__);                                                       \
+        }                                                                                   \
+        return bad;                                                                         \
     }
 #define LOOP_ENTRY(tag, T, W, DT, name, ...) [DT] = name##_loop_##tag,
 
@@ -99,7 +108,8 @@ kernel_fn unary_compute, binary_compute;
 struct status *unary_init(struct kernel_init *init);
 struct status *binary_init(struct kernel_init *init);
 
-/* An output scalar inside the tensor value, without what tensor_new must check. The caller writes its bytes. */
+/* An output scalar inside the tensor value, without what tensor_new must check. The caller
+ * writes its bytes. */
 static inline void *output_scalar(struct tensor *out, enum dtype dtype) {
     out->dtype = (uint8_t)dtype;
     out->rank = 0;
@@ -107,7 +117,9 @@ static inline void *output_scalar(struct tensor *out, enum dtype dtype) {
     out->n_elements = 1;
     return out->bytes;
 }
-static inline bool is_inline_scalar(const struct tensor *t) { return t->storage == TENSOR_INLINE && t->rank == 0; }
+static inline bool is_inline_scalar(const struct tensor *t) {
+    return t->storage == TENSOR_INLINE && t->rank == 0;
+}
 
 COLD struct status *incompatible_shapes(struct shape a, struct shape b);
 

@@ -1,9 +1,12 @@
-/* The math family's elementwise CPU kernels: which op runs on which engine with which loops. The rows of reductions, products, casts and
- * segments stand beside their engines (math_reduce.c, math_matmul.c, …). */
+/* The math family's elementwise CPU kernels: which op runs on which engine with which loops. The
+ * rows of reductions, products, casts and segments stand beside their engines (math_reduce.c,
+ * math_matmul.c, …). */
 #include "kernels/cpu/math/math_arith.h"
 
-#define UNARY_OP(name, ...) static const struct unary_op unary_##name = {.loops = name##_loops_base, __VA_ARGS__};
-#define BINARY_OP(name, ...) static const struct binary_op binary_##name = {.loops = name##_loops_base, __VA_ARGS__};
+#define UNARY_OP(name, ...) \
+    static const struct unary_op unary_##name = {.loops = name##_loops_base, __VA_ARGS__};
+#define BINARY_OP(name, ...) \
+    static const struct binary_op binary_##name = {.loops = name##_loops_base, __VA_ARGS__};
 #if HAS_AVX2_FILES
 #define FAST(name) .avx2_loops = name##_loops_avx2
 #define FASTEST(name) FAST(name), .avx512_loops = name##_loops_avx512
@@ -81,8 +84,11 @@ BINARY_OP(random_gamma_grad)
 #define ADDABLE (ANY_FLOAT | DTYPES_SIGNED_INT | DTYPE_BIT(DT_UINT8))
 #define UNARY(op, name, types, cost) \
     { (op), {{"T", (types)}}, unary_compute, unary_init, NULL, &unary_##name, 0, (cost) }
-#define UNARY_OUT(op, name, in, out, cost) \
-    { (op), {{"T", (in)}, {"Tout", (out)}}, unary_compute, unary_init, NULL, &unary_##name, 0, (cost) }
+#define UNARY_OUT(op, name, in, out, cost)                                                       \
+    {                                                                                            \
+        (op), {{"T", (in)}, {"Tout", (out)}}, unary_compute, unary_init, NULL, &unary_##name, 0, \
+            (cost)                                                                               \
+    }
 #define BINARY(op, name, types, cost) \
     { (op), {{"T", (types)}}, binary_compute, binary_init, NULL, &binary_##name, 0, (cost) }
 

@@ -1,12 +1,15 @@
-/* The engine of reductions: Sum, Prod, Mean, Max, Min, All, Any, EuclideanNorm over any set of axes.
+/* The engine of reductions: Sum, Prod, Mean, Max, Min, All, Any, EuclideanNorm over any set of
+ * axes.
  *
- * Dimensions of size 1 are left out and neighbours of one kind (reduced, kept) are merged, so that they alternate. Two forms remain:
+ * Dimensions of size 1 are left out and neighbours of one kind (reduced, kept) are merged, so
+ * that they alternate. Two forms remain:
  *
  *   … K R   the last is reduced: contiguous rows, each into one accumulator
  *   … R K   the last is kept: rows added to a row of accumulators, a tile of columns at a time
  *
- * Work is cut into units (outputs, or tiles of outputs). Where units are few and inputs are large, each unit's input is
- * cut into chunks too, whose partial results are merged in order: the result does not depend on how many threads there are. */
+ * Work is cut into units (outputs, or tiles of outputs). Where units are few and inputs are
+ * large, each unit's input is cut into chunks too, whose partial results are merged in order:
+ * the result does not depend on how many threads there are. */
 #include "kernels/cpu/math/math_reduce.h"
 
 #include <stdlib.h>
@@ -25,8 +28,10 @@ enum {
 };
 
 struct reduce_op {
-    const struct reduce_loops *loops, *avx2_loops, *avx512_loops; /* the latter two NULL on other machines than x86 */
-    bool is_identity_of_one;                                      /* the reduction of one element is the element */
+    /* the latter two NULL on other machines than x86 */
+    const struct reduce_loops *loops, *avx2_loops, *avx512_loops;
+    /* the reduction of one element is the element */
+    bool is_identity_of_one;
 };
 
 struct reduce_state {
@@ -61,8 +66,9 @@ struct reduction {
     bool last_is_reduced;
     int64_t dims[SHAPE_MAX_RANK + 1], strides[SHAPE_MAX_RANK + 1];
     int64_t n_outputs, n_reduced;
-    int64_t inner;          /* size of the last dimension */
-    int64_t n_outer;        /* kept outer positions: product of the kept dimensions but a last one */
+    int64_t inner; /* size of the last dimension */
+    /* kept outer positions: product of the kept dimensions but a last one */
+    int64_t n_outer;
     int64_t n_reduced_rows; /* reduced positions but a last one */
     int64_t n_tiles;        /* of columns; 1 in the first form */
     int64_t n_chunks;       /* of each unit's input */
@@ -75,9 +81,13 @@ static struct status *read_axes(const struct tensor *axes, int rank, bool *is_re
     for (int64_t i = 0; i < axes->n_elements; i++) {
         int64_t axis = tensor_index_at(axes, i), own = axis < 0 ? axis + rank : axis;
         if (own < 0 || own >= rank)
-            return status_invalid("Invalid reduction dimension (%lld for input with %d dimension(s)", (long long)axis, rank);
+            return status_invalid(
+                "Invalid reduction dimension (%lld for input with %d dimension(s)", (long long)axis,
+                rank);
         if (is_reduced[own])
-            return status_invalid("Invalid reduction arguments: Axes contains duplicate dimension: %lld", (long long)own);
+            return status_invalid(
+                "Invalid reduction arguments: Axes contains duplicate dimension: %lld",
+                (long long)own);
         is_reduced[own] = true;
     }
     return NULL;
@@ -92,7 +102,8 @@ static bool reduction_plan(struct reduction *r, struct shape shape, const bool *
     for (int i = 0; i < shape.rank; i++) {
         int64_t dim = shape.dims[i];
         int64_t *n = is_reduced[i] ? &r->n_reduced : &r->n_outputs;
-        *n = (int64_t)((uint64_t)*n * (uint64_t)dim); /* wraps only beside a size of 0, and is not used then */
+        /* wraps only beside a size of 0, and is not used then */
+        *n = (int64_t)((uint64_t)*n * (uint64_t)dim);
         if (dim == 1)
             continue;
         reduces |= is_reduced[i];
@@ -122,7 +133,8 @@ static bool reduction_plan(struct reduction *r, struct shape shape, const bool *
     return reduces;
 }
 
-/* Offset of position `index` among the dimensions of one kind (all but a last one of the row's own): dimensions first, first + 2, … */
+/* Offset of position `index` among the dimensions of one kind (all but a last one of the row's
+ * own): dimensions first, first + 2, … */
 static int64_t position_offset(const struct reduction *r, int last, int64_t index) {
     int64_t offset = 0;
     for (int i = last; i >= 0; i -= 2) {
@@ -153,7 +165,8 @@ static void run_row(const struct reduce_state *state, const char *in, int64_t n,
     }
 }
 
-static void run_columns(const struct reduce_state *state, const char *in, int64_t n_rows, int64_t stride, int64_t n, void *acc) {
+static void run_columns(const struct reduce_state *state, const char *in, int64_t n_rows,
+                        int64_t stride, int64_t n, void *acc) {
     if (!state->is_narrow) {
         state->loops->columns(in, n_rows, stride, n, acc);
         return;
@@ -165,7 +178,8 @@ static void run_columns(const struct reduce_state *state, const char *in, int64_
     }
 }
 
-static void run_finish(const struct reduce_state *state, const void *acc, char *out, int64_t n, int64_t n_reduced) {
+static void run_finish(const struct reduce_state *state, const void *acc, char *out, int64_t n,
+                       int64_t n_reduced) {
     if (!state->is_narrow) {
         state->loops->finish(acc, out, n, n_reduced);
         return;
@@ -178,7 +192,8 @@ static void run_finish(const struct reduce_state *state, const void *acc, char *
 /* ---- the first form: rows ---- */
 
 /* Elements [begin, end) of output `index`'s input, counted over its reduced rows. */
-static void reduce_span(const struct reduction *r, int64_t index, int64_t begin, int64_t end, void *acc) {
+static void reduce_span(const struct reduction *r, int64_t index, int64_t begin, int64_t end,
+                        void *acc) {
     const char *base = r->in + kept_offset(r, index) * (int64_t)r->state->size;
     while (begin < end) {
         int64_t row = begin / r->inner, at = begin % r->inner, n = MIN(r->inner - at, end - begin);
@@ -196,10 +211,12 @@ static void reduce_rows(void *arg, int64_t begin, int64_t end) {
         int64_t n = MIN(end - begin, OUTPUT_BLOCK);
         state->loops->init(acc, n);
         if (is_short) /* consecutive outputs have consecutive rows: nothing is reduced outside */
-            state->loops->short_rows(r->in + begin * r->inner * (int64_t)state->size, n, r->inner, acc);
+            state->loops->short_rows(r->in + begin * r->inner * (int64_t)state->size, n, r->inner,
+                                     acc);
         else
             for (int64_t i = 0; i < n; i++)
-                reduce_span(r, begin + i, 0, r->n_reduced, acc + i * (int64_t)state->loops->accumulator_size);
+                reduce_span(r, begin + i, 0, r->n_reduced,
+                            acc + i * (int64_t)state->loops->accumulator_size);
         run_finish(state, acc, r->out + begin * (int64_t)state->size, n, r->n_reduced);
         begin += n;
     }
@@ -215,15 +232,19 @@ static void reduce_row_chunks(void *arg, int64_t begin, int64_t end) {
         int64_t index = begin / r->n_chunks, chunk = begin % r->n_chunks;
         void *acc = r->partials + begin * (int64_t)r->state->loops->accumulator_size;
         r->state->loops->init(acc, 1);
-        reduce_span(r, index, chunk_begin(r, r->n_reduced, chunk), chunk_begin(r, r->n_reduced, chunk + 1), acc);
+        reduce_span(r, index, chunk_begin(r, r->n_reduced, chunk),
+                    chunk_begin(r, r->n_reduced, chunk + 1), acc);
     }
 }
 
 /* ---- the second form: columns ---- */
 
-static inline int64_t tile_width(const struct reduction *r, int64_t tile) { return MIN(r->inner - tile * TILE, TILE); }
+static inline int64_t tile_width(const struct reduction *r, int64_t tile) {
+    return MIN(r->inner - tile * TILE, TILE);
+}
 
-/* Few columns: `fold` rows are seen as one of fold · inner columns, and the groups merged at the end. */
+/* Few columns: `fold` rows are seen as one of fold · inner columns, and the groups merged at the
+ * end. */
 static void reduce_folded(const struct reduction *r, const char *in, int64_t n_rows, void *acc) {
     const struct reduce_state *state = r->state;
     char wide[TILE * MAX_ACCUMULATOR] __attribute__((aligned(64)));
@@ -231,14 +252,18 @@ static void reduce_folded(const struct reduction *r, const char *in, int64_t n_r
     state->loops->init(wide, width);
     run_columns(state, in, n_wide, width, width, wide);
     for (int64_t k = 0; k < fold; k++)
-        state->loops->merge(wide + k * r->inner * (int64_t)state->loops->accumulator_size, acc, r->inner);
-    run_columns(state, in + n_wide * width * (int64_t)state->size, n_rows - n_wide * fold, r->inner, r->inner, acc);
+        state->loops->merge(wide + k * r->inner * (int64_t)state->loops->accumulator_size, acc,
+                            r->inner);
+    run_columns(state, in + n_wide * width * (int64_t)state->size, n_rows - n_wide * fold, r->inner,
+                r->inner, acc);
 }
 
 /* Rows [begin, end) of the reduced positions, over one tile of one outer position. */
-static void reduce_tile(const struct reduction *r, int64_t outer, int64_t tile, int64_t begin, int64_t end, void *acc) {
+static void reduce_tile(const struct reduction *r, int64_t outer, int64_t tile, int64_t begin,
+                        int64_t end, void *acc) {
     const char *base = r->in + (kept_offset(r, outer) + tile * TILE) * (int64_t)r->state->size;
-    int64_t run_dim = r->dims[r->rank - 2], width = tile_width(r, tile); /* the last reduced dimension: rows `inner` apart */
+    /* the last reduced dimension: rows `inner` apart */
+    int64_t run_dim = r->dims[r->rank - 2], width = tile_width(r, tile);
     while (begin < end) {
         int64_t at = begin % run_dim, n = MIN(run_dim - at, end - begin);
         const char *in = base + reduced_offset(r, begin) * (int64_t)r->state->size;
@@ -257,7 +282,9 @@ static void reduce_tiles(void *arg, int64_t begin, int64_t end) {
         int64_t outer = begin / r->n_tiles, tile = begin % r->n_tiles;
         r->state->loops->init(acc, tile_width(r, tile));
         reduce_tile(r, outer, tile, 0, r->n_reduced_rows, acc);
-        run_finish(r->state, acc, r->out + (outer * r->inner + tile * TILE) * (int64_t)r->state->size, tile_width(r, tile), r->n_reduced);
+        run_finish(r->state, acc,
+                   r->out + (outer * r->inner + tile * TILE) * (int64_t)r->state->size,
+                   tile_width(r, tile), r->n_reduced);
     }
 }
 
@@ -267,8 +294,8 @@ static void reduce_tile_chunks(void *arg, int64_t begin, int64_t end) {
         int64_t unit = begin / r->n_chunks, chunk = begin % r->n_chunks, tile = unit % r->n_tiles;
         void *acc = r->partials + begin * TILE * (int64_t)r->state->loops->accumulator_size;
         r->state->loops->init(acc, tile_width(r, tile));
-        reduce_tile(r, unit / r->n_tiles, tile, chunk_begin(r, r->n_reduced_rows, chunk), chunk_begin(r, r->n_reduced_rows, chunk + 1),
-                    acc);
+        reduce_tile(r, unit / r->n_tiles, tile, chunk_begin(r, r->n_reduced_rows, chunk),
+                    chunk_begin(r, r->n_reduced_rows, chunk + 1), acc);
     }
 }
 
@@ -291,15 +318,18 @@ static void merge_chunks(const struct reduction *r, int64_t n_units, int64_t acc
 static void reduction_run(struct reduction *r, struct pool *pool) {
     int64_t accumulators = r->last_is_reduced ? 1 : TILE;
     r->n_tiles = r->last_is_reduced ? 1 : (r->inner + TILE - 1) / TILE;
-    int64_t n_units = r->n_outer * r->n_tiles, unit_elements = r->n_reduced * (r->last_is_reduced ? 1 : MIN(r->inner, TILE));
+    int64_t n_units = r->n_outer * r->n_tiles,
+            unit_elements = r->n_reduced * (r->last_is_reduced ? 1 : MIN(r->inner, TILE));
     int64_t divisible = r->last_is_reduced ? r->n_reduced : r->n_reduced_rows;
     r->n_chunks = n_units < FEW_UNITS ? MIN(MIN(unit_elements / CHUNK, MAX_CHUNKS), divisible) : 1;
     double cost = r->state->is_narrow ? 1 : 0.4;
     if (r->n_chunks <= 1) {
-        pool_parallel_for(pool, n_units, 5 + cost * (double)unit_elements, r->last_is_reduced ? reduce_rows : reduce_tiles, r);
+        pool_parallel_for(pool, n_units, 5 + cost * (double)unit_elements,
+                          r->last_is_reduced ? reduce_rows : reduce_tiles, r);
         return;
     }
-    r->partials = xmalloc((size_t)(n_units * r->n_chunks * accumulators) * r->state->loops->accumulator_size);
+    r->partials =
+        xmalloc((size_t)(n_units * r->n_chunks * accumulators) * r->state->loops->accumulator_size);
     pool_parallel_for(pool, n_units * r->n_chunks, cost * (double)(unit_elements / r->n_chunks),
                       r->last_is_reduced ? reduce_row_chunks : reduce_tile_chunks, r);
     merge_chunks(r, n_units, accumulators);
@@ -316,7 +346,8 @@ static void fill_empty(const struct reduction *r) {
     }
 }
 
-static struct shape output_shape(struct shape in, const bool *is_reduced, bool keep_dims, int64_t *dims) {
+static struct shape output_shape(struct shape in, const bool *is_reduced, bool keep_dims,
+                                 int64_t *dims) {
     int rank = 0;
     for (int i = 0; i < in.rank; i++) {
         if (!is_reduced[i])
@@ -359,7 +390,8 @@ static enum kernel_result reduce_compute(struct kernel_ctx *ctx) {
 #else
 #define LOOPS_OF(name) name##_loops_base, NULL, NULL
 #endif
-#define REDUCE_OP(name, is_identity_of_one) static const struct reduce_op reduce_##name = {LOOPS_OF(name), is_identity_of_one};
+#define REDUCE_OP(name, is_identity_of_one) \
+    static const struct reduce_op reduce_##name = {LOOPS_OF(name), is_identity_of_one};
 REDUCE_OP(sum, true)
 REDUCE_OP(prod, true)
 REDUCE_OP(mean, true)
@@ -369,8 +401,11 @@ REDUCE_OP(all, true)
 REDUCE_OP(any, true)
 REDUCE_OP(norm, false)
 
-#define REDUCTION(op, name, types) \
-    { (op), {{"T", (types)}, {"Tidx", DTYPES_INDEX}}, reduce_compute, reduce_init, NULL, &reduce_##name, 0, 0.4f }
+#define REDUCTION(op, name, types)                                                         \
+    {                                                                                      \
+        (op), {{"T", (types)}, {"Tidx", DTYPES_INDEX}}, reduce_compute, reduce_init, NULL, \
+            &reduce_##name, 0, 0.4f                                                        \
+    }
 // clang-format off
 static const struct kernel_def rows[] = {
     REDUCTION("Sum", sum, DTYPES_NUMBER), REDUCTION("Prod", prod, DTYPES_NUMBER), REDUCTION("Mean", mean, DTYPES_NUMBER),

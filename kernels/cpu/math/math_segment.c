@@ -1,9 +1,10 @@
 /* Segments: rows of data that share an id become one row of the output.
  *
- * Sorted (SegmentSum and kin): ids do not fall, so a segment is a run of rows, reduced column by column by the loops of reductions.
- * Sparse: the rows are gathered by an index first. Both give 0 where no row has the id (SegmentProd 1).
- * Unsorted: each row is merged into its output row, whatever the order; negative ids are left out, and rows without one hold the
- * operation's neutral element. */
+ * Sorted (SegmentSum and kin): ids do not fall, so a segment is a run of rows, reduced column by
+ * column by the loops of reductions. Sparse: the rows are gathered by an index first. Both give
+ * 0 where no row has the id (SegmentProd 1). Unsorted: each row is merged into its output row,
+ * whatever the order; negative ids are left out, and rows without one hold the operation's
+ * neutral element. */
 #include "kernels/cpu/math/math_segment.h"
 
 #include <float.h>
@@ -18,7 +19,8 @@ struct status *segment_scalar(const struct tensor *t, const char *what, int64_t 
     if (t->rank != 0 || (t->dtype != DT_INT32 && t->dtype != DT_INT64)) {
         struct arena arena;
         arena_init(&arena);
-        struct status *st = status_invalid("%s should be a scalar, not shape %s", what, shape_text(tensor_shape(t), &arena));
+        struct status *st = status_invalid("%s should be a scalar, not shape %s", what,
+                                           shape_text(tensor_shape(t), &arena));
         arena_fini(&arena);
         return st;
     }
@@ -27,8 +29,8 @@ struct status *segment_scalar(const struct tensor *t, const char *what, int64_t 
 }
 
 /* Output of [n_rows] + the sizes of `data` from dimension `from` on. */
-struct status *segment_alloc(struct kernel_ctx *ctx, enum dtype dtype, int64_t n_rows, const struct tensor *data, int from,
-                             int64_t *ret_inner) {
+struct status *segment_alloc(struct kernel_ctx *ctx, enum dtype dtype, int64_t n_rows,
+                             const struct tensor *data, int from, int64_t *ret_inner) {
     int64_t dims[SHAPE_MAX_RANK + 1], inner = 1;
     int rank = 0;
     dims[rank++] = n_rows;
@@ -61,7 +63,8 @@ struct segment_job {
     char *out;
 };
 
-static void accumulate_rows(const struct segment_job *job, const char *from, int64_t n_rows, int64_t width, void *acc) {
+static void accumulate_rows(const struct segment_job *job, const char *from, int64_t n_rows,
+                            int64_t width, void *acc) {
     if (!dtype_is_narrow_float(job->dtype)) {
         job->loops->columns(from, n_rows, job->inner, width, acc);
         return;
@@ -73,7 +76,8 @@ static void accumulate_rows(const struct segment_job *job, const char *from, int
     }
 }
 
-static void finish_rows(const struct segment_job *job, const void *acc, char *out, int64_t width, int64_t n_rows) {
+static void finish_rows(const struct segment_job *job, const void *acc, char *out, int64_t width,
+                        int64_t n_rows) {
     if (!dtype_is_narrow_float(job->dtype)) {
         job->loops->finish(acc, out, width, n_rows);
         return;
@@ -97,7 +101,8 @@ static void segment_units(void *arg, int64_t begin, int64_t end) {
     const struct segment_job *job = arg;
     char acc[TILE * MAX_ACCUMULATOR] __attribute__((aligned(64)));
     for (; begin < end; begin++) {
-        int64_t row = begin / job->n_tiles, column = begin % job->n_tiles * TILE, width = MIN(job->inner - column, TILE);
+        int64_t row = begin / job->n_tiles, column = begin % job->n_tiles * TILE,
+                width = MIN(job->inner - column, TILE);
         int64_t first = job->first[row], n = job->first[row + 1] - first;
         char *out = job->out + (row * job->inner + column) * job->size;
         if (n == 0) {
@@ -106,9 +111,13 @@ static void segment_units(void *arg, int64_t begin, int64_t end) {
         }
         job->loops->init(acc, width);
         if (!job->op->is_sparse)
-            accumulate_rows(job, job->data + (first * job->inner + column) * job->size, n, width, acc);
+            accumulate_rows(job, job->data + (first * job->inner + column) * job->size, n, width,
+                            acc);
         for (int64_t i = first; job->op->is_sparse && i < first + n; i++)
-            accumulate_rows(job, job->data + (tensor_index_at(job->indices, i) * job->inner + column) * job->size, 1, width, acc);
+            accumulate_rows(job,
+                            job->data + (tensor_index_at(job->indices, i) * job->inner + column) *
+                                            job->size,
+                            1, width, acc);
         if (job->op->scale != SCALE_NONE) { /* real floats only: the accumulators are doubles */
             double scale = job->op->scale == SCALE_MEAN ? 1 / (double)n : 1 / sqrt((double)n);
             for (int64_t i = 0; i < width; i++)
@@ -126,9 +135,11 @@ static struct status *check_ids(const struct tensor *ids, int64_t n_rows) {
     }
     if (n == 0 || (tensor_index_at(ids, 0) >= 0 && tensor_index_at(ids, n - 1) < n_rows))
         return NULL;
-    int64_t culprit = tensor_index_at(ids, 0) < 0 ? tensor_index_at(ids, 0) : tensor_index_at(ids, n - 1);
-    return status_invalid("Segment id %lld out of range [0, %lld), possibly because 'segment_ids' input is not sorted.", (long long)culprit,
-                          (long long)n_rows);
+    int64_t culprit =
+        tensor_index_at(ids, 0) < 0 ? tensor_index_at(ids, 0) : tensor_index_at(ids, n - 1);
+    return status_invalid("Segment id %lld out of range [0, %lld), possibly because 'segment_ids' "
+                          "input is not sorted.",
+                          (long long)culprit, (long long)n_rows);
 }
 
 /* Where each output row's ids begin (malloc'd). The ids have been checked. */
@@ -150,8 +161,8 @@ static struct status *check_indices(const struct tensor *indices, int64_t n_data
     for (int64_t i = 0; i < indices->n_elements; i++) {
         int64_t index = tensor_index_at(indices, i);
         if (index < 0 || index >= n_data_rows)
-            return status_invalid("Bad: indices[%lld] == %lld out of range [0, %lld)", (long long)i, (long long)index,
-                                  (long long)n_data_rows);
+            return status_invalid("Bad: indices[%lld] == %lld out of range [0, %lld)", (long long)i,
+                                  (long long)index, (long long)n_data_rows);
     }
     return NULL;
 }
@@ -163,7 +174,8 @@ static struct status *check_arguments(const struct kernel_ctx *ctx, const struct
     if (ids->rank != 1)
         return status_invalid("segment_ids should be a vector.");
     if (data->rank < 1)
-        return op->is_sparse ? status_invalid("Shape must be at least rank 1") : status_invalid("input must be at least rank 1");
+        return op->is_sparse ? status_invalid("Shape must be at least rank 1")
+                             : status_invalid("input must be at least rank 1");
     if (op->is_sparse && ids->n_elements != ctx->inputs[1].n_elements)
         return status_invalid("segment_ids and indices should have same size.");
     if (!op->is_sparse && ids->n_elements != tensor_dim(data, 0))
@@ -172,7 +184,8 @@ static struct status *check_arguments(const struct kernel_ctx *ctx, const struct
 }
 
 /* The number of output rows: given, or one more than the last id. */
-static struct status *count_rows(const struct kernel_ctx *ctx, const struct segment_op *op, const struct tensor *ids, int64_t *ret) {
+static struct status *count_rows(const struct kernel_ctx *ctx, const struct segment_op *op,
+                                 const struct tensor *ids, int64_t *ret) {
     int64_t last = ids->n_elements > 0 ? tensor_index_at(ids, ids->n_elements - 1) : -1;
     if (!op->has_n_segments) {
         *ret = last < 0 || last == INT64_MAX ? ids->n_elements > 0 : last + 1;
@@ -194,9 +207,13 @@ static enum kernel_result segment_compute(struct kernel_ctx *ctx) {
     if (op->is_sparse)
         KERNEL_TRY(ctx, check_indices(&ctx->inputs[1], tensor_dim(data, 0)));
     KERNEL_TRY(ctx, check_ids(ids, n_rows));
-    struct segment_job job = {
-        .op = op, .dtype = dtype, .size = (int64_t)dtype_size(dtype), .data = tensor_cdata(data), .indices = &ctx->inputs[1]};
-    job.loops = (op->avx2_loops && cpu_has_avx2() ? op->avx2_loops : op->loops) + (dtype_is_narrow_float(dtype) ? DT_FLOAT : dtype);
+    struct segment_job job = {.op = op,
+                              .dtype = dtype,
+                              .size = (int64_t)dtype_size(dtype),
+                              .data = tensor_cdata(data),
+                              .indices = &ctx->inputs[1]};
+    job.loops = (op->avx2_loops && cpu_has_avx2() ? op->avx2_loops : op->loops) +
+                (dtype_is_narrow_float(dtype) ? DT_FLOAT : dtype);
     KERNEL_TRY(ctx, segment_alloc(ctx, dtype, n_rows, data, 1, &job.inner));
     if (ctx->outputs[0].n_elements == 0)
         return KERNEL_DONE;
@@ -205,7 +222,8 @@ static enum kernel_result segment_compute(struct kernel_ctx *ctx) {
     job.out = tensor_data(&ctx->outputs[0]);
     job.n_tiles = (job.inner + TILE - 1) / TILE;
     double per_row = (double)ids->n_elements / (double)n_rows + 1;
-    pool_parallel_for(ctx->pool, n_rows * job.n_tiles, per_row * (5 + 0.5 * (double)MIN(job.inner, TILE)), segment_units, &job);
+    pool_parallel_for(ctx->pool, n_rows * job.n_tiles,
+                      per_row * (5 + 0.5 * (double)MIN(job.inner, TILE)), segment_units, &job);
     free(first);
     return KERNEL_DONE;
 }
@@ -228,13 +246,16 @@ typedef void fill_loop(void *to, int64_t n, enum dtype dtype);
         for (int64_t i = 0; i < n; i++)                                     \
             ((T *)to)[i] = (T)(FIRST);                                      \
     }
-#define UNSORTED_ENTRY(name, tag, T, W, DT, FIRST, STEP) [DT] = {name##_merge_##tag, name##_fill_##tag},
+#define UNSORTED_ENTRY(name, tag, T, W, DT, FIRST, STEP) \
+    [DT] = {name##_merge_##tag, name##_fill_##tag},
 struct unsorted_loops {
     merge_loop *merge;
     fill_loop *fill;
 };
 /* The widest finite number of what is computed as float. */
-static inline float widest(enum dtype dtype) { return dtype == DT_HALF ? 65504.0f : dtype == DT_BFLOAT16 ? 0x1.fep127f : FLT_MAX; }
+static inline float widest(enum dtype dtype) {
+    return dtype == DT_HALF ? 65504.0f : dtype == DT_BFLOAT16 ? 0x1.fep127f : FLT_MAX;
+}
 
 // clang-format off
 #define UNSORTED_INTS(X, name, FIRST, STEP)                                                                                \
@@ -274,7 +295,8 @@ UNSORTED_PROD(UNSORTED_LOOPS)
 UNSORTED_MAX(UNSORTED_LOOPS)
 UNSORTED_MIN(UNSORTED_LOOPS)
 static const struct unsorted_loops unsorted_sum_loops[DT_N_TYPES] = {UNSORTED_SUM(UNSORTED_ENTRY)};
-static const struct unsorted_loops unsorted_prod_loops[DT_N_TYPES] = {UNSORTED_PROD(UNSORTED_ENTRY)};
+static const struct unsorted_loops unsorted_prod_loops[DT_N_TYPES] = {
+    UNSORTED_PROD(UNSORTED_ENTRY)};
 static const struct unsorted_loops unsorted_max_loops[DT_N_TYPES] = {UNSORTED_MAX(UNSORTED_ENTRY)};
 static const struct unsorted_loops unsorted_min_loops[DT_N_TYPES] = {UNSORTED_MIN(UNSORTED_ENTRY)};
 
@@ -309,30 +331,35 @@ static void unsorted_columns(void *arg, int64_t begin, int64_t end) {
         float block[HALF_BLOCK];
         for (int64_t done = 0; done < n; done += HALF_BLOCK) {
             int64_t count = MIN(n - done, HALF_BLOCK);
-            half_block_load(job->dtype, block, (const uint16_t *)job->data + i * job->inner + begin + done, count);
+            half_block_load(job->dtype, block,
+                            (const uint16_t *)job->data + i * job->inner + begin + done, count);
             job->loops->merge((float *)(void *)to + done, block, count);
         }
     }
 }
 
-static struct status *check_unsorted(const struct tensor *data, const struct tensor *ids, int64_t n_rows) {
+static struct status *check_unsorted(const struct tensor *data, const struct tensor *ids,
+                                     int64_t n_rows) {
     if (n_rows < 0)
-        return status_invalid("Input num_segments == %lld must not be negative.", (long long)n_rows);
+        return status_invalid("Input num_segments == %lld must not be negative.",
+                              (long long)n_rows);
     bool starts_with = data->rank >= ids->rank;
     for (int i = 0; starts_with && i < ids->rank; i++)
         starts_with = tensor_dim(data, i) == tensor_dim(ids, i);
     if (!starts_with) {
         struct arena arena;
         arena_init(&arena);
-        struct status *st = status_invalid("data.shape = %s does not start with segment_ids.shape = %s",
-                                           shape_text(tensor_shape(data), &arena), shape_text(tensor_shape(ids), &arena));
+        struct status *st = status_invalid(
+            "data.shape = %s does not start with segment_ids.shape = %s",
+            shape_text(tensor_shape(data), &arena), shape_text(tensor_shape(ids), &arena));
         arena_fini(&arena);
         return st;
     }
-    for (int64_t i = 0; data->n_elements > 0 && i < ids->n_elements; i++) { /* where nothing is added, no id matters */
+    /* where nothing is added, no id matters */
+    for (int64_t i = 0; data->n_elements > 0 && i < ids->n_elements; i++) {
         if (id_at(ids, i) >= n_rows)
-            return status_invalid("segment_ids[%lld] = %lld is out of range [0, %lld)", (long long)i, (long long)id_at(ids, i),
-                                  (long long)n_rows);
+            return status_invalid("segment_ids[%lld] = %lld is out of range [0, %lld)",
+                                  (long long)i, (long long)id_at(ids, i), (long long)n_rows);
     }
     return NULL;
 }
@@ -345,8 +372,11 @@ static enum kernel_result unsorted_compute(struct kernel_ctx *ctx) {
     KERNEL_TRY(ctx, segment_scalar(&ctx->inputs[2], "num_segments", &n_rows));
     KERNEL_TRY(ctx, check_unsorted(data, ids, n_rows));
     const struct unsorted_loops *loops = ctx->instance->def->arg;
-    struct unsorted_job job = {
-        .loops = loops + (is_narrow ? DT_FLOAT : dtype), .dtype = dtype, .n_rows = n_rows, .ids = ids, .data = tensor_cdata(data)};
+    struct unsorted_job job = {.loops = loops + (is_narrow ? DT_FLOAT : dtype),
+                               .dtype = dtype,
+                               .n_rows = n_rows,
+                               .ids = ids,
+                               .data = tensor_cdata(data)};
     job.size = (int64_t)dtype_size(is_narrow ? DT_FLOAT : dtype);
     KERNEL_TRY(ctx, segment_alloc(ctx, dtype, n_rows, data, ids->rank, &job.inner));
     struct tensor *out = &ctx->outputs[0];
@@ -357,7 +387,8 @@ static enum kernel_result unsorted_compute(struct kernel_ctx *ctx) {
     if (is_narrow) {
         wide = malloc((size_t)out->n_elements * sizeof(*wide));
         if (!wide)
-            return kernel_fail(ctx, status_exhausted("OOM when widening %lld elements", (long long)out->n_elements));
+            return kernel_fail(ctx, status_exhausted("OOM when widening %lld elements",
+                                                     (long long)out->n_elements));
         job.out = (char *)wide;
     }
     double per_column = (double)n_rows + 2 * (double)ids->n_elements;
@@ -378,22 +409,33 @@ static enum kernel_result unsorted_compute(struct kernel_ctx *ctx) {
 #else
 #define LOOPS(name) .loops = name##_loops_base
 #endif
-static const struct segment_op segment_sum = {LOOPS(sum)}, segment_mean = {LOOPS(mean)}, segment_min = {LOOPS(min)},
-                               segment_max = {LOOPS(max)};
+static const struct segment_op segment_sum = {LOOPS(sum)}, segment_mean = {LOOPS(mean)},
+                               segment_min = {LOOPS(min)}, segment_max = {LOOPS(max)};
 static const struct segment_op segment_prod = {LOOPS(prod), .fills_one = true};
-#define SPARSE(name, how)                                                                           \
-    static const struct segment_op sparse_##name = {LOOPS(sum), .is_sparse = true, .scale = (how)}; \
-    static const struct segment_op sparse_##name##_sized = {LOOPS(sum), .is_sparse = true, .has_n_segments = true, .scale = (how)};
+#define SPARSE(name, how)                                                          \
+    static const struct segment_op sparse_##name = {LOOPS(sum), .is_sparse = true, \
+                                                    .scale = (how)};               \
+    static const struct segment_op sparse_##name##_sized = {                       \
+        LOOPS(sum), .is_sparse = true, .has_n_segments = true, .scale = (how)};
 SPARSE(sum, SCALE_NONE)
 SPARSE(mean, SCALE_MEAN)
 SPARSE(sqrt_n, SCALE_SQRT_N)
 
-#define SORTED_ROW(op, name, types) \
-    { (op), {{"T", (types)}, {"Tindices", DTYPES_INDEX}}, segment_compute, NULL, NULL, &(name), 0, 1 }
-#define UNSORTED_ROW(op, name, types, index) \
-    { (op), {{"T", (types)}, {"Tindices", (index)}, {"Tnumsegments", DTYPES_INDEX}}, unsorted_compute, NULL, NULL, (name), 0, 1 }
-#define SPARSE_ROW(op, name, types) \
-    { (op), {{"T", (types)}, {"Tidx", DTYPES_INDEX}, {"Tsegmentids", DTYPES_INDEX}}, segment_compute, NULL, NULL, &(name), 0, 1 }
+#define SORTED_ROW(op, name, types)                                                               \
+    {                                                                                             \
+        (op), {{"T", (types)}, {"Tindices", DTYPES_INDEX}}, segment_compute, NULL, NULL, &(name), \
+            0, 1                                                                                  \
+    }
+#define UNSORTED_ROW(op, name, types, index)                                           \
+    {                                                                                  \
+        (op), {{"T", (types)}, {"Tindices", (index)}, {"Tnumsegments", DTYPES_INDEX}}, \
+            unsorted_compute, NULL, NULL, (name), 0, 1                                 \
+    }
+#define SPARSE_ROW(op, name, types)                                                    \
+    {                                                                                  \
+        (op), {{"T", (types)}, {"Tidx", DTYPES_INDEX}, {"Tsegmentids", DTYPES_INDEX}}, \
+            segment_compute, NULL, NULL, &(name), 0, 1                                 \
+    }
 // clang-format off
 static const struct kernel_def rows[] = {
     SORTED_ROW("SegmentSum", segment_sum, DTYPES_NUMBER), SORTED_ROW("SegmentMean", segment_mean, DTYPES_NUMBER),

@@ -1,6 +1,7 @@
-/* Gradients of SparseSegmentSum, SparseSegmentMean and SparseSegmentSqrtN for their data: rows of the gradient, scaled as their segment
- * was, scattered to where the data rows came from. The V2 forms leave out the data rows that no index names: row i of their output is for
- * the i-th smallest of the different indices, which are a second output. */
+/* Gradients of SparseSegmentSum, SparseSegmentMean and SparseSegmentSqrtN for their data: rows
+ * of the gradient, scaled as their segment was, scattered to where the data rows came from. The
+ * V2 forms leave out the data rows that no index names: row i of their output is for the i-th
+ * smallest of the different indices, which are a second output. */
 #include "kernels/cpu/math/math_segment.h"
 
 #include <stdlib.h>
@@ -14,7 +15,8 @@ struct sparse_grad_job {
     char *out; /* double for DT_DOUBLE, else float */
 };
 
-static void scatter_row(const struct sparse_grad_job *job, int64_t to_row, int64_t from_row, double scale) {
+static void scatter_row(const struct sparse_grad_job *job, int64_t to_row, int64_t from_row,
+                        double scale) {
     if (job->dtype == DT_DOUBLE) {
         const double *from = (const double *)(const void *)job->grad + from_row * job->inner;
         double *to = (double *)(void *)job->out + to_row * job->inner;
@@ -27,7 +29,9 @@ static void scatter_row(const struct sparse_grad_job *job, int64_t to_row, int64
         int64_t n = MIN(job->inner - done, HALF_BLOCK);
         const float *from = (const float *)(const void *)job->grad + from_row * job->inner + done;
         if (job->dtype != DT_FLOAT) {
-            half_block_load(job->dtype, block, (const uint16_t *)(const void *)job->grad + from_row * job->inner + done, n);
+            half_block_load(
+                job->dtype, block,
+                (const uint16_t *)(const void *)job->grad + from_row * job->inner + done, n);
             from = block;
         }
         for (int64_t j = 0; j < n; j++)
@@ -53,9 +57,11 @@ static struct status *check_sparse_grad(const struct kernel_ctx *ctx, int64_t n_
     for (int64_t i = 0; i < ids->n_elements; i++) {
         int64_t id = tensor_index_at(ids, i), index = tensor_index_at(indices, i);
         if (id < 0 || id >= n_segments)
-            return status_invalid("Segment id %lld out of range [0, %lld).", (long long)id, (long long)n_segments);
+            return status_invalid("Segment id %lld out of range [0, %lld).", (long long)id,
+                                  (long long)n_segments);
         if (index < 0 || index >= n_rows)
-            return status_invalid("Index %lld out of range [0, %lld).", (long long)index, (long long)n_rows);
+            return status_invalid("Index %lld out of range [0, %lld).", (long long)index,
+                                  (long long)n_rows);
     }
     return NULL;
 }
@@ -66,8 +72,10 @@ static int compare_rows(const void *a, const void *b) {
 }
 
 /* The different indices in order: malloc'd, *ret_n of them. */
-static struct status *different_indices(const struct tensor *indices, int64_t **ret_rows, int64_t *ret_n) {
-    int64_t n = indices->n_elements, n_different = 0, *rows = malloc(((size_t)n + 1) * sizeof(*rows));
+static struct status *different_indices(const struct tensor *indices, int64_t **ret_rows,
+                                        int64_t *ret_n) {
+    int64_t n = indices->n_elements, n_different = 0,
+            *rows = malloc(((size_t)n + 1) * sizeof(*rows));
     if (!rows)
         return status_exhausted("OOM when ordering %lld indices", (long long)n);
     for (int64_t i = 0; i < n; i++)
@@ -81,7 +89,8 @@ static struct status *different_indices(const struct tensor *indices, int64_t **
     return NULL;
 }
 
-static struct status *put_different_indices(struct kernel_ctx *ctx, const int64_t *rows, int64_t n) {
+static struct status *put_different_indices(struct kernel_ctx *ctx, const int64_t *rows,
+                                            int64_t n) {
     enum dtype dtype = (enum dtype)ctx->inputs[1].dtype;
     TRY(kernel_alloc(ctx, 1, dtype, (struct shape){1, &n}));
     for (int64_t i = 0; i < n; i++) {
@@ -94,12 +103,14 @@ static struct status *put_different_indices(struct kernel_ctx *ctx, const int64_
 }
 
 /* rows: of the compact form, what each output row is for; else NULL. */
-static struct status *scatter_rows(struct kernel_ctx *ctx, struct sparse_grad_job *job, enum segment_scale scale, const int64_t *rows,
-                                   int64_t n_rows) {
+static struct status *scatter_rows(struct kernel_ctx *ctx, struct sparse_grad_job *job,
+                                   enum segment_scale scale, const int64_t *rows, int64_t n_rows) {
     const struct tensor *grad = &ctx->inputs[0], *indices = &ctx->inputs[1], *ids = &ctx->inputs[2];
     struct tensor *out = &ctx->outputs[0];
-    int64_t n_segments = tensor_dim(grad, 0), *counts = calloc((size_t)n_segments + 1, sizeof(*counts));
-    float *wide = dtype_is_narrow_float(job->dtype) ? calloc((size_t)out->n_elements, sizeof(*wide)) : NULL;
+    int64_t n_segments = tensor_dim(grad, 0),
+            *counts = calloc((size_t)n_segments + 1, sizeof(*counts));
+    float *wide =
+        dtype_is_narrow_float(job->dtype) ? calloc((size_t)out->n_elements, sizeof(*wide)) : NULL;
     if (!counts || (dtype_is_narrow_float(job->dtype) && !wide)) {
         free(counts);
         free(wide);
@@ -113,8 +124,12 @@ static struct status *scatter_rows(struct kernel_ctx *ctx, struct sparse_grad_jo
         int64_t id = tensor_index_at(ids, i), to = tensor_index_at(indices, i);
         double n = (double)counts[id];
         if (rows)
-            to = (const int64_t *)bsearch(&to, rows, (size_t)n_rows, sizeof(*rows), compare_rows) - rows;
-        scatter_row(job, to, id, scale == SCALE_NONE ? 1 : scale == SCALE_MEAN ? 1 / n : 1 / sqrt(n));
+            to = (const int64_t *)bsearch(&to, rows, (size_t)n_rows, sizeof(*rows), compare_rows) -
+                 rows;
+        scatter_row(job, to, id,
+                    scale == SCALE_NONE   ? 1
+                    : scale == SCALE_MEAN ? 1 / n
+                                          : 1 / sqrt(n));
     }
     if (wide)
         half_block_store(job->dtype, tensor_data(out), wide, out->n_elements);
@@ -145,15 +160,19 @@ out:
     return KERNEL_DONE;
 }
 
-static const enum segment_scale scale_sum = SCALE_NONE, scale_mean = SCALE_MEAN, scale_sqrt_n = SCALE_SQRT_N;
-#define GRAD_ROW(op, name)                                                                                                                 \
-    {                                                                                                                                      \
-        (op), {{"T", DTYPES_REAL_FLOAT}, {"Tidx", DTYPES_INDEX}, {"Tsegmentids", DTYPES_INDEX}}, sparse_grad_compute, NULL, NULL, &(name), \
-            0, 1                                                                                                                           \
+static const enum segment_scale scale_sum = SCALE_NONE, scale_mean = SCALE_MEAN,
+                                scale_sqrt_n = SCALE_SQRT_N;
+#define GRAD_ROW(op, name)                                                                       \
+    {                                                                                            \
+        (op), {{"T", DTYPES_REAL_FLOAT}, {"Tidx", DTYPES_INDEX}, {"Tsegmentids", DTYPES_INDEX}}, \
+            sparse_grad_compute, NULL, NULL, &(name), 0, 1                                       \
     }
 static const struct kernel_def rows[] = {
-    GRAD_ROW("SparseSegmentSumGrad", scale_sum),      GRAD_ROW("SparseSegmentMeanGrad", scale_mean),
-    GRAD_ROW("SparseSegmentSqrtNGrad", scale_sqrt_n), GRAD_ROW("SparseSegmentSumGradV2", scale_sum),
-    GRAD_ROW("SparseSegmentMeanGradV2", scale_mean),  GRAD_ROW("SparseSegmentSqrtNGradV2", scale_sqrt_n),
+    GRAD_ROW("SparseSegmentSumGrad", scale_sum),
+    GRAD_ROW("SparseSegmentMeanGrad", scale_mean),
+    GRAD_ROW("SparseSegmentSqrtNGrad", scale_sqrt_n),
+    GRAD_ROW("SparseSegmentSumGradV2", scale_sum),
+    GRAD_ROW("SparseSegmentMeanGradV2", scale_mean),
+    GRAD_ROW("SparseSegmentSqrtNGradV2", scale_sqrt_n),
 };
 const struct kernel_list math_segment_grad_kernels = {rows, ARRAY_LEN(rows)};

@@ -1,4 +1,5 @@
-/* Select, SelectV2, ClipByValue: one of several inputs, element by element. And AddN, AccumulateNV2: the sum of many. */
+/* Select, SelectV2, ClipByValue: one of several inputs, element by element. And AddN,
+ * AccumulateNV2: the sum of many. */
 #include "kernels/cpu/math/math_internal.h"
 
 #include <stdlib.h>
@@ -12,34 +13,37 @@ struct element16 {
     uint64_t half[2];
 };
 
-/* out[i] = condition[i] ? then[i] : otherwise[i], where then and otherwise may each be one value for all. Both are read, and the choice
- * comes after: so the loops have no branch and vectorise. `out` may be then or otherwise. */
+/* out[i] = condition[i] ? then[i] : otherwise[i], where then and otherwise may each be one value
+ * for all. Both are read, and the choice comes after: so the loops have no branch and vectorise.
+ * `out` may be then or otherwise. */
 #define CHOOSE(T, THEN, ELSE)                              \
     _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) { \
         T yes = (THEN), no = (ELSE);                       \
         to[i] = condition[i] ? yes : no;                   \
     }
-#define SELECT_LOOP(T)                                                                                                         \
-    VECTOR_CLONES static void select_##T(const uint8_t *condition, const void *then, int64_t then_step, const void *otherwise, \
-                                         int64_t else_step, void *out, int64_t n) {                                            \
-        const T *t = then, *e = otherwise, one_then = *t, one_else = *e;                                                       \
-        T *to = out;                                                                                                           \
-        if (then_step && else_step)                                                                                            \
-            CHOOSE(T, t[i], e[i])                                                                                              \
-        else if (then_step)                                                                                                    \
-            CHOOSE(T, t[i], one_else)                                                                                          \
-        else if (else_step)                                                                                                    \
-            CHOOSE(T, one_then, e[i])                                                                                          \
-        else                                                                                                                   \
-            CHOOSE(T, one_then, one_else)                                                                                      \
+#define SELECT_LOOP(T)                                                               \
+    VECTOR_CLONES static void select_##T(const uint8_t *condition, const void *then, \
+                                         int64_t then_step, const void *otherwise,   \
+                                         int64_t else_step, void *out, int64_t n) {  \
+        const T *t = then, *e = otherwise, one_then = *t, one_else = *e;             \
+        T *to = out;                                                                 \
+        if (then_step && else_step)                                                  \
+            CHOOSE(T, t[i], e[i])                                                    \
+        else if (then_step)                                                          \
+            CHOOSE(T, t[i], one_else)                                                \
+        else if (else_step)                                                          \
+            CHOOSE(T, one_then, e[i])                                                \
+        else                                                                         \
+            CHOOSE(T, one_then, one_else)                                            \
     }
 SELECT_LOOP(uint8_t)
 SELECT_LOOP(uint16_t)
 SELECT_LOOP(uint32_t)
 SELECT_LOOP(uint64_t)
 
-static void select_16(const uint8_t *condition, const struct element16 *then, int64_t then_step, const struct element16 *otherwise,
-                      int64_t else_step, struct element16 *to, int64_t n) {
+static void select_16(const uint8_t *condition, const struct element16 *then, int64_t then_step,
+                      const struct element16 *otherwise, int64_t else_step, struct element16 *to,
+                      int64_t n) {
     for (int64_t i = 0; i < n; i++)
         to[i] = condition[i] ? then[i * then_step] : otherwise[i * else_step];
 }
@@ -56,16 +60,19 @@ static void select_copy(size_t size, const char *from, int64_t step, char *out, 
         memcpy(out + (size_t)i * size, value, size);
 }
 
-static void select_run(enum dtype dtype, const uint8_t *condition, int64_t condition_step, const void *then, int64_t then_step,
-                       const void *otherwise, int64_t else_step, void *out, int64_t n) {
+static void select_run(enum dtype dtype, const uint8_t *condition, int64_t condition_step,
+                       const void *then, int64_t then_step, const void *otherwise,
+                       int64_t else_step, void *out, int64_t n) {
     if (dtype_is_object(dtype)) {
         struct object *const *t = then, *const *e = otherwise;
         for (int64_t i = 0; i < n; i++)
-            ((struct object **)out)[i] = object_ref(condition[i * condition_step] ? t[i * then_step] : e[i * else_step]);
+            ((struct object **)out)[i] =
+                object_ref(condition[i * condition_step] ? t[i * then_step] : e[i * else_step]);
         return;
     }
     if (!condition_step) {
-        select_copy(dtype_size(dtype), *condition ? then : otherwise, *condition ? then_step : else_step, out, n);
+        select_copy(dtype_size(dtype), *condition ? then : otherwise,
+                    *condition ? then_step : else_step, out, n);
         return;
     }
     switch (dtype_size(dtype)) {
@@ -103,10 +110,12 @@ static void select_range(void *arg, int64_t begin, int64_t end) {
     broadcast_seek(plan, begin, &cursor);
     while (begin < end) {
         int64_t n = MIN(plan->dims[plan->rank - 1] - cursor.inner, end - begin);
-        select_run(job->dtype, job->condition + broadcast_offset(plan, &cursor, 0), !(plan->inner_stretched & 1),
-                   job->then + broadcast_offset(plan, &cursor, 1) * job->size, !(plan->inner_stretched & 2),
-                   job->otherwise + broadcast_offset(plan, &cursor, 2) * job->size, !(plan->inner_stretched & 4),
-                   job->out + begin * job->size, n);
+        select_run(job->dtype, job->condition + broadcast_offset(plan, &cursor, 0),
+                   !(plan->inner_stretched & 1),
+                   job->then + broadcast_offset(plan, &cursor, 1) * job->size,
+                   !(plan->inner_stretched & 2),
+                   job->otherwise + broadcast_offset(plan, &cursor, 2) * job->size,
+                   !(plan->inner_stretched & 4), job->out + begin * job->size, n);
         begin += n;
         broadcast_next_row(plan, &cursor);
     }
@@ -123,11 +132,14 @@ static enum kernel_result select_with_plan(struct kernel_ctx *ctx, const struct 
                              tensor_cdata(&ctx->inputs[2]),
                              NULL};
     const struct tensor *then = &ctx->inputs[1];
-    bool takes_then = then->storage == TENSOR_BUFFER && then->n_elements == plan->n_elements && buffer_is_sole(then->buffer);
-    KERNEL_TRY(ctx, kernel_forward_or_alloc(ctx, takes_then ? 1 : 2, 0, dtype, broadcast_shape(plan)));
+    bool takes_then = then->storage == TENSOR_BUFFER && then->n_elements == plan->n_elements &&
+                      buffer_is_sole(then->buffer);
+    KERNEL_TRY(ctx,
+               kernel_forward_or_alloc(ctx, takes_then ? 1 : 2, 0, dtype, broadcast_shape(plan)));
     job.out = tensor_data(&ctx->outputs[0]);
     if (plan->n_elements > 0)
-        pool_parallel_for(ctx->pool, plan->n_elements, dtype_is_object(dtype) ? 10 : 1, select_range, &job);
+        pool_parallel_for(ctx->pool, plan->n_elements, dtype_is_object(dtype) ? 10 : 1,
+                          select_range, &job);
     return KERNEL_DONE;
 }
 
@@ -137,22 +149,28 @@ static enum kernel_result select_v2_compute(struct kernel_ctx *ctx) {
         kernel_pass(ctx, ctx->inputs[0].bytes[0] ? 1 : 2, 0);
         return KERNEL_DONE;
     }
-    struct shape shapes[3] = {tensor_shape(&ctx->inputs[0]), tensor_shape(&ctx->inputs[1]), tensor_shape(&ctx->inputs[2])};
+    struct shape shapes[3] = {tensor_shape(&ctx->inputs[0]), tensor_shape(&ctx->inputs[1]),
+                              tensor_shape(&ctx->inputs[2])};
     struct broadcast plan;
     if (!broadcast_init(&plan, shapes, 3))
-        return kernel_fail(ctx,
-                           status_invalid("condition %s, then %s, and else %s must be broadcastable", TENSOR_SHAPE_TEXT(&ctx->inputs[0]),
-                                          TENSOR_SHAPE_TEXT(&ctx->inputs[1]), TENSOR_SHAPE_TEXT(&ctx->inputs[2])));
+        return kernel_fail(
+            ctx,
+            status_invalid("condition %s, then %s, and else %s must be broadcastable",
+                           TENSOR_SHAPE_TEXT(&ctx->inputs[0]), TENSOR_SHAPE_TEXT(&ctx->inputs[1]),
+                           TENSOR_SHAPE_TEXT(&ctx->inputs[2])));
     return select_with_plan(ctx, &plan);
 }
 
 /* Select: the condition has the shape of the others, or is a scalar, or picks whole rows. */
 static enum kernel_result select_compute(struct kernel_ctx *ctx) {
-    struct tensor *condition = &ctx->inputs[0], *then = &ctx->inputs[1], *otherwise = &ctx->inputs[2];
+    struct tensor *condition = &ctx->inputs[0], *then = &ctx->inputs[1],
+                  *otherwise = &ctx->inputs[2];
     struct shape shape = tensor_shape(then);
     if (!shape_equal(shape, tensor_shape(otherwise)))
-        return kernel_fail(ctx, status_invalid("'then' and 'else' must have the same size.  but received: %s vs. %s",
-                                               TENSOR_SHAPE_TEXT(&ctx->inputs[1]), TENSOR_SHAPE_TEXT(&ctx->inputs[2])));
+        return kernel_fail(
+            ctx,
+            status_invalid("'then' and 'else' must have the same size.  but received: %s vs. %s",
+                           TENSOR_SHAPE_TEXT(&ctx->inputs[1]), TENSOR_SHAPE_TEXT(&ctx->inputs[2])));
     if (is_inline_scalar(condition)) {
         kernel_pass(ctx, condition->bytes[0] ? 1 : 2, 0);
         return KERNEL_DONE;
@@ -161,15 +179,22 @@ static enum kernel_result select_compute(struct kernel_ctx *ctx) {
     int64_t column[SHAPE_MAX_RANK];
     if (!shape_equal(shapes[0], shape)) {
         if (condition->rank != 1)
-            return kernel_fail(ctx, status_invalid("Inputs to operation Select of type Select must have the same size and shape.  "
-                                                   "Input 0: %s != input 1: %s",
-                                                   TENSOR_SHAPE_TEXT(&ctx->inputs[0]), TENSOR_SHAPE_TEXT(&ctx->inputs[1])));
+            return kernel_fail(
+                ctx,
+                status_invalid(
+                    "Inputs to operation Select of type Select must have the same size and shape.  "
+                    "Input 0: %s != input 1: %s",
+                    TENSOR_SHAPE_TEXT(&ctx->inputs[0]), TENSOR_SHAPE_TEXT(&ctx->inputs[1])));
         if (shape.rank < 1)
             return kernel_fail(ctx,
-                               status_invalid("'then' must be at least a vector, but saw shape: %s", TENSOR_SHAPE_TEXT(&ctx->inputs[1])));
+                               status_invalid("'then' must be at least a vector, but saw shape: %s",
+                                              TENSOR_SHAPE_TEXT(&ctx->inputs[1])));
         if (shape.dims[0] != condition->n_elements)
-            return kernel_fail(ctx, status_invalid("Number of batches of 'then' must match size of 'cond', but saw: %lld vs. %lld",
-                                                   (long long)shape.dims[0], (long long)condition->n_elements));
+            return kernel_fail(
+                ctx,
+                status_invalid(
+                    "Number of batches of 'then' must match size of 'cond', but saw: %lld vs. %lld",
+                    (long long)shape.dims[0], (long long)condition->n_elements));
         for (int i = 0; i < shape.rank; i++)
             column[i] = i == 0 ? shape.dims[0] : 1;
         shapes[0] = (struct shape){shape.rank, column};
@@ -181,16 +206,18 @@ static enum kernel_result select_compute(struct kernel_ctx *ctx) {
 
 /* ---- ClipByValue: max(min(t, high), low), each limit a scalar or of t's shape ---- */
 
-typedef void clip_loop(const void *t, const void *low, int64_t low_step, const void *high, int64_t high_step, void *out, int64_t n);
+typedef void clip_loop(const void *t, const void *low, int64_t low_step, const void *high,
+                       int64_t high_step, void *out, int64_t n);
 /* Written so that a NaN in t stays and a NaN limit is passed by. */
-#define CLIP_LOOP(tag, T, W, DT, ...)                                                                                                     \
-    static void clip_##tag(const void *t, const void *low, int64_t low_step, const void *high, int64_t high_step, void *out, int64_t n) { \
-        const T *from = t, *least = low, *most = high;                                                                                    \
-        T *to = out;                                                                                                                      \
-        for (int64_t i = 0; i < n; i++) {                                                                                                 \
-            T x = from[i], a = least[i * low_step], b = most[i * high_step];                                                              \
-            to[i] = CLIP(x, a, b);                                                                                                        \
-        }                                                                                                                                 \
+#define CLIP_LOOP(tag, T, W, DT, ...)                                                          \
+    static void clip_##tag(const void *t, const void *low, int64_t low_step, const void *high, \
+                           int64_t high_step, void *out, int64_t n) {                          \
+        const T *from = t, *least = low, *most = high;                                         \
+        T *to = out;                                                                           \
+        for (int64_t i = 0; i < n; i++) {                                                      \
+            T x = from[i], a = least[i * low_step], b = most[i * high_step];                   \
+            to[i] = CLIP(x, a, b);                                                             \
+        }                                                                                      \
     }
 #define CLIP_ENTRY(tag, T, W, DT, ...) [DT] = clip_##tag,
 #define CLIP(x, a, b) ((b) < (x) ? (b) < (a) ? (a) : (b) : (x) < (a) ? (a) : (x))
@@ -199,13 +226,15 @@ NUMBERS_FLOATS(CLIP_LOOP)
 #undef CLIP
 /* Complex numbers part by part. */
 #define PART(x, a, b) ((b) < (x) ? (b) < (a) ? (a) : (b) : (x) < (a) ? (a) : (x))
-#define CLIP(x, a, b) MAKE(PART(__real__ x, __real__ a, __real__ b), PART(__imag__ x, __imag__ a, __imag__ b))
+#define CLIP(x, a, b) \
+    MAKE(PART(__real__ x, __real__ a, __real__ b), PART(__imag__ x, __imag__ a, __imag__ b))
 #define MAKE CMPLXF
 NUMBERS_C64(CLIP_LOOP)
 #undef MAKE
 #define MAKE CMPLX
 NUMBERS_C128(CLIP_LOOP)
-static clip_loop *const clip_loops[DT_N_TYPES] = {NUMBERS_INTS(CLIP_ENTRY) NUMBERS_FLOATS(CLIP_ENTRY) NUMBERS_COMPLEX(CLIP_ENTRY)};
+static clip_loop *const clip_loops[DT_N_TYPES] = {
+    NUMBERS_INTS(CLIP_ENTRY) NUMBERS_FLOATS(CLIP_ENTRY) NUMBERS_COMPLEX(CLIP_ENTRY)};
 
 struct clip_job {
     enum dtype dtype;
@@ -216,18 +245,21 @@ struct clip_job {
 
 static void clip_range(void *arg, int64_t begin, int64_t end) {
     const struct clip_job *job = arg;
-    const char *low = job->low + begin * job->low_step * job->size, *high = job->high + begin * job->high_step * job->size;
+    const char *low = job->low + begin * job->low_step * job->size,
+               *high = job->high + begin * job->high_step * job->size;
     if (!dtype_is_narrow_float(job->dtype)) {
-        clip_loops[job->dtype](job->t + begin * job->size, low, job->low_step, high, job->high_step, job->out + begin * job->size,
-                               end - begin);
+        clip_loops[job->dtype](job->t + begin * job->size, low, job->low_step, high, job->high_step,
+                               job->out + begin * job->size, end - begin);
         return;
     }
     float t[HALF_BLOCK], least[HALF_BLOCK], most[HALF_BLOCK];
     for (; begin < end; begin += HALF_BLOCK) {
         int64_t n = MIN(end - begin, HALF_BLOCK);
         half_block_load(job->dtype, t, (const uint16_t *)job->t + begin, n);
-        half_block_load(job->dtype, least, (const uint16_t *)job->low + begin * job->low_step, job->low_step ? n : 1);
-        half_block_load(job->dtype, most, (const uint16_t *)job->high + begin * job->high_step, job->high_step ? n : 1);
+        half_block_load(job->dtype, least, (const uint16_t *)job->low + begin * job->low_step,
+                        job->low_step ? n : 1);
+        half_block_load(job->dtype, most, (const uint16_t *)job->high + begin * job->high_step,
+                        job->high_step ? n : 1);
         clip_loops[DT_FLOAT](t, least, job->low_step, most, job->high_step, t, n);
         half_block_store(job->dtype, (uint16_t *)job->out + begin, t, n);
     }
@@ -236,14 +268,19 @@ static void clip_range(void *arg, int64_t begin, int64_t end) {
 static enum kernel_result clip_compute(struct kernel_ctx *ctx) {
     struct tensor *t = &ctx->inputs[0], *low = &ctx->inputs[1], *high = &ctx->inputs[2];
     struct shape shape = tensor_shape(t);
-    if ((low->rank != 0 && !shape_equal(shape, tensor_shape(low))) || (high->rank != 0 && !shape_equal(shape, tensor_shape(high))))
-        return kernel_fail(ctx, status_invalid("clip_value_min and clip_value_max must be either of the same shape as input, or a "
-                                               "scalar. input shape: %s clip_value_min shape: %s clip_value_max shape: %s",
-                                               TENSOR_SHAPE_TEXT(&ctx->inputs[0]), TENSOR_SHAPE_TEXT(&ctx->inputs[1]),
-                                               TENSOR_SHAPE_TEXT(&ctx->inputs[2])));
+    if ((low->rank != 0 && !shape_equal(shape, tensor_shape(low))) ||
+        (high->rank != 0 && !shape_equal(shape, tensor_shape(high))))
+        return kernel_fail(
+            ctx,
+            status_invalid(
+                "clip_value_min and clip_value_max must be either of the same shape as input, or a "
+                "scalar. input shape: %s clip_value_min shape: %s clip_value_max shape: %s",
+                TENSOR_SHAPE_TEXT(&ctx->inputs[0]), TENSOR_SHAPE_TEXT(&ctx->inputs[1]),
+                TENSOR_SHAPE_TEXT(&ctx->inputs[2])));
     enum dtype dtype = (enum dtype)t->dtype;
-    struct clip_job job = {dtype,          tensor_cdata(t), tensor_cdata(low),          tensor_cdata(high),
-                           low->rank != 0, high->rank != 0, (int64_t)dtype_size(dtype), NULL};
+    struct clip_job job = {
+        dtype,          tensor_cdata(t), tensor_cdata(low),          tensor_cdata(high),
+        low->rank != 0, high->rank != 0, (int64_t)dtype_size(dtype), NULL};
     int64_t n = t->n_elements;
     KERNEL_TRY(ctx, kernel_forward_or_alloc(ctx, 0, 0, dtype, shape));
     job.out = tensor_data(&ctx->outputs[0]);
@@ -256,17 +293,19 @@ static enum kernel_result clip_compute(struct kernel_ctx *ctx) {
 
 enum { ADD_BLOCK = 1024 };
 /* sum = a + b; `sum` may be either. */
-#define ADD_LOOP(tag, T, W, DT, ...)                                                                    \
-    VECTOR_CLONES static void add_pair_##tag(const void *a, const void *b, void *sum, int64_t n) {      \
-        const T *left = a, *right = b;                                                                  \
-        T *to = sum;                                                                                    \
-        _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) { to[i] = (T)((W)left[i] + (W)right[i]); } \
+#define ADD_LOOP(tag, T, W, DT, ...)                                                               \
+    VECTOR_CLONES static void add_pair_##tag(const void *a, const void *b, void *sum, int64_t n) { \
+        const T *left = a, *right = b;                                                             \
+        T *to = sum;                                                                               \
+        _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) {                                     \
+            to[i] = (T)((W)left[i] + (W)right[i]);                                                 \
+        }                                                                                          \
     }
 #define ADD_ENTRY(tag, T, W, DT, ...) [DT] = add_pair_##tag,
 NUMBERS_INTS(ADD_LOOP)
 NUMBERS_FLOATS(ADD_LOOP)
-static void (*const add_loops[DT_N_TYPES])(const void *, const void *, void *,
-                                           int64_t) = {NUMBERS_INTS(ADD_ENTRY) NUMBERS_FLOATS(ADD_ENTRY)};
+static void (*const add_loops[DT_N_TYPES])(const void *, const void *, void *, int64_t) = {
+    NUMBERS_INTS(ADD_ENTRY) NUMBERS_FLOATS(ADD_ENTRY)};
 
 struct add_job {
     struct kernel_ctx *ctx;
@@ -313,9 +352,11 @@ static COLD struct status *add_shapes_error(const struct kernel_ctx *ctx, int k)
     struct arena arena;
     arena_init(&arena);
     const struct node *node = ctx->instance->node;
-    struct status *st = status_invalid("Inputs to operation %s of type %s must have the same size and shape.  Input 0: %s != input %d: %s",
-                                       node->name, node->op_name, shape_text(tensor_shape(&ctx->inputs[0]), &arena), k,
-                                       shape_text(tensor_shape(&ctx->inputs[k]), &arena));
+    struct status *st =
+        status_invalid("Inputs to operation %s of type %s must have the same size and shape.  "
+                       "Input 0: %s != input %d: %s",
+                       node->name, node->op_name, shape_text(tensor_shape(&ctx->inputs[0]), &arena),
+                       k, shape_text(tensor_shape(&ctx->inputs[k]), &arena));
     arena_fini(&arena);
     return st;
 }
@@ -332,7 +373,8 @@ static enum kernel_result add_n_compute(struct kernel_ctx *ctx) {
         kernel_pass(ctx, 0, 0);
         return KERNEL_DONE;
     }
-    const void *stack[STACK_INPUTS], **heap = n > STACK_INPUTS ? xmalloc((size_t)n * sizeof(*heap)) : NULL;
+    const void *stack[STACK_INPUTS],
+        **heap = n > STACK_INPUTS ? xmalloc((size_t)n * sizeof(*heap)) : NULL;
     enum dtype dtype = (enum dtype)ctx->inputs[0].dtype;
     struct add_job job = {ctx, heap ? heap : stack, n, dtype, NULL};
     int taken = 0;
@@ -347,7 +389,8 @@ static enum kernel_result add_n_compute(struct kernel_ctx *ctx) {
         job.out = tensor_data(&ctx->outputs[0]);
         bool is_complex = dtype_in(dtype, DTYPES_COMPLEX);
         job.dtype = dtype == DT_COMPLEX64 ? DT_FLOAT : dtype == DT_COMPLEX128 ? DT_DOUBLE : dtype;
-        pool_parallel_for(ctx->pool, is_complex ? 2 * n_elements : n_elements, 0.3 * n, add_range, &job);
+        pool_parallel_for(ctx->pool, is_complex ? 2 * n_elements : n_elements, 0.3 * n, add_range,
+                          &job);
     }
     free(heap);
     return st ? kernel_fail(ctx, st) : KERNEL_DONE;
@@ -364,15 +407,18 @@ static struct status *approximate_equal_init(struct kernel_init *init) {
 static enum kernel_result approximate_equal_compute(struct kernel_ctx *ctx) {
     struct tensor *x = &ctx->inputs[0], *y = &ctx->inputs[1];
     if (!shape_equal(tensor_shape(x), tensor_shape(y)))
-        return kernel_fail(ctx, status_invalid("x and y must be of the same shape. x shape: %s. y shape: %s",
-                                               TENSOR_SHAPE_TEXT(&ctx->inputs[0]), TENSOR_SHAPE_TEXT(&ctx->inputs[1])));
+        return kernel_fail(
+            ctx,
+            status_invalid("x and y must be of the same shape. x shape: %s. y shape: %s",
+                           TENSOR_SHAPE_TEXT(&ctx->inputs[0]), TENSOR_SHAPE_TEXT(&ctx->inputs[1])));
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, DT_BOOL, tensor_shape(x)));
     float tolerance = *(const float *)ctx->instance->state;
     uint8_t *out = tensor_data(&ctx->outputs[0]);
     const void *a = tensor_cdata(x), *b = tensor_cdata(y);
     for (int64_t i = 0; i < x->n_elements; i++)
-        out[i] = x->dtype == DT_FLOAT ? fabsf(((const float *)a)[i] - ((const float *)b)[i]) < tolerance
-                                      : fabs(((const double *)a)[i] - ((const double *)b)[i]) < (double)tolerance;
+        out[i] = x->dtype == DT_FLOAT
+                     ? fabsf(((const float *)a)[i] - ((const float *)b)[i]) < tolerance
+                     : fabs(((const double *)a)[i] - ((const double *)b)[i]) < (double)tolerance;
     return KERNEL_DONE;
 }
 

@@ -1,21 +1,28 @@
-/* Loops of the two-input ops that do not vectorise: quotients of integers and complex numbers, powers, logarithms, shifts, strings. */
+/* Loops of the two-input ops that do not vectorise: quotients of integers and complex numbers,
+ * powers, logarithms, shifts, strings. */
 #include "kernels/cpu/math/math_arith.h"
 #include "kernels/cpu/math/math_special.h"
 
-/* Integer quotients: a zero divisor is an error; -1 is apart because the least number divided by it traps. */
-#define SIGNED_DIV(quotient) (y == 0 ? (bad = 1, (value)0) : y == -1 ? (value)((wide)0 - (wide)x) : (value)(quotient))
-#define SIGNED_MOD(remainder) (y == 0 ? (bad = 1, (value)0) : y == -1 ? (value)0 : (value)(remainder))
+/* Integer quotients: a zero divisor is an error; -1 is apart because the least number divided by
+ * it traps. */
+#define SIGNED_DIV(quotient) \
+    (y == 0 ? (bad = 1, (value)0) : y == -1 ? (value)((wide)0 - (wide)x) : (value)(quotient))
+#define SIGNED_MOD(remainder) \
+    (y == 0 ? (bad = 1, (value)0) : y == -1 ? (value)0 : (value)(remainder))
 #define UNSIGNED_DIV (y == 0 ? (bad = 1, (value)0) : (value)(x / y))
 #define UNSIGNED_MOD (y == 0 ? (bad = 1, (value)0) : (value)(x % y))
 /* Towards minus infinity: the signs differ and something is left over. */
 #define FLOORED (x / y - ((x % y != 0) & ((x < 0) != (y < 0))))
 #define FLOOR_REMAINDER floored(x % y, y)
-static inline int64_t floored(int64_t rest, int64_t y) { /* without a branch: whether something is left over is hard to guess */
+/* without a branch: whether something is left over is hard to guess */
+static inline int64_t floored(int64_t rest, int64_t y) {
     return rest + (y & -(int64_t)((rest != 0) & ((rest < 0) != (y < 0))));
 }
 
-#define FLOOR_MOD(suffix, T) \
-    static inline T floor_mod_##suffix(T x, T y, T rest) { return rest != 0 && (y < 0) != (rest < 0) ? rest + y : rest; }
+#define FLOOR_MOD(suffix, T)                                         \
+    static inline T floor_mod_##suffix(T x, T y, T rest) {           \
+        return rest != 0 && (y < 0) != (rest < 0) ? rest + y : rest; \
+    }
 FLOOR_MOD(f32, float)
 FLOOR_MOD(f64, double)
 
@@ -46,7 +53,9 @@ static double complex log1p_c128(double complex z) {
         return CMPLX(0.5 * log1p(re * (2 + re) + im * im), atan2(im, 1 + re));
     return clog(1 + z);
 }
-static float complex log1p_c64(float complex z) { return (float complex)log1p_c128((double complex)z); }
+static float complex log1p_c64(float complex z) {
+    return (float complex)log1p_c128((double complex)z);
+}
 
 static struct bytes *concatenate(struct bytes *x, struct bytes *y) {
     struct span left = bytes_span(x), right = bytes_span(y);
@@ -99,5 +108,7 @@ static struct bytes *concatenate(struct bytes *x, struct bytes *y) {
 #define LOOPS_random_gamma_grad(X) NUMBERS_FLOATS(X, random_gamma_grad, value, special_random_gamma_grad(x, y))
 // clang-format on
 
-#define DEFINE(name) LOOPS_##name(SLOW_BINARY_LOOP) binary_loop *const LOOP_TABLE(name)[DT_N_TYPES] = {LOOPS_##name(LOOP_ENTRY)};
+#define DEFINE(name)               \
+    LOOPS_##name(SLOW_BINARY_LOOP) \
+        binary_loop *const LOOP_TABLE(name)[DT_N_TYPES] = {LOOPS_##name(LOOP_ENTRY)};
 MATH_SLOW_BINARY_OPS(DEFINE)

@@ -41,5 +41,7 @@
 #define LOOPS_bessel_j1(X) REAL(X, bessel_j1, j1, j1)
 // clang-format on
 
-#define DEFINE(name) LOOPS_##name(UNARY_LOOP) unary_loop *const LOOP_TABLE(name)[DT_N_TYPES] = {LOOPS_##name(LOOP_ENTRY)};
+#define DEFINE(name)         \
+    LOOPS_##name(UNARY_LOOP) \
+        unary_loop *const LOOP_TABLE(name)[DT_N_TYPES] = {LOOPS_##name(LOOP_ENTRY)};
 MATH_SLOW_UNARY_OPS(DEFINE)

@@ -5,7 +5,8 @@
 #include "kernels/host.h"
 
 double special_digamma(double x);
-double special_ndtri(double p); /* the standard normal distribution's quantile: -inf at 0, inf at 1, NaN outside */
+/* the standard normal distribution's quantile: -inf at 0, inf at 1, NaN outside */
+double special_ndtri(double p);
 double special_erfinv(double x);
 double special_lgamma(double x); /* log |Γ(x)|, without libm's global sign */
 float special_lgammaf(float x);

@@ -1,4 +1,5 @@
-/* Special functions around Γ: Hurwitz' ζ, polygamma, the incomplete Γ with its derivative, the incomplete B. */
+/* Special functions around Γ: Hurwitz' ζ, polygamma, the incomplete Γ with its derivative, the
+ * incomplete B. */
 #include <math.h>
 #include <stdbool.h>
 
@@ -24,7 +25,8 @@ double special_zeta(double x, double q) {
         return fmod(x, 2) == 0 ? INFINITY : NAN;
     if (q == INFINITY)
         return 0;
-    if (q <= 0 && (x != floor(x) || q < -1e7)) /* a root of something negative, or beyond what can be summed */
+    /* a root of something negative, or beyond what can be summed */
+    if (q <= 0 && (x != floor(x) || q < -1e7))
         return NAN;
     double sum = 0;
     for (; q < 12; q += 1)
@@ -59,7 +61,8 @@ static struct dual gamma_density(double a, double x) {
     double log_value = a * log(x) - x - special_lgamma(a + 1);
     if (a > 200) { /* Stirling's series, and log(x/a) - (x - a)/a in one */
         double d = (x - a) / a, shape = fabs(d) < 0.5 ? log1p(d) - d : log(x / a) - d;
-        log_value = a * shape - 0.5 * log(2 * 3.14159265358979323846 * a) - 1 / (12 * a) + 1 / (360 * a * a * a);
+        log_value = a * shape - 0.5 * log(2 * 3.14159265358979323846 * a) - 1 / (12 * a) +
+                    1 / (360 * a * a * a);
     }
     double value = exp(log_value);
     return (struct dual){value, value * (log(x) - special_digamma(a + 1))};
@@ -92,7 +95,8 @@ static struct dual upper_fraction(double a, double x) {
         double yc = y * c, p = p1 * z - p2 * yc, q = q1 * z - q2 * yc;
         double dp = dp1 * z - p1 - dp2 * yc + p2 * c, dq = dq1 * z - q1 - dq2 * yc + q2 * c;
         double next = p / q, next_da = (dp - next * dq) / q;
-        bool done = fabs(next - value) <= fabs(next) * 1e-17 && fabs(next_da - da) <= fabs(next_da) * 1e-16;
+        bool done =
+            fabs(next - value) <= fabs(next) * 1e-17 && fabs(next_da - da) <= fabs(next_da) * 1e-16;
         value = next;
         da = next_da;
         if (done || !isfinite(value))
@@ -102,7 +106,8 @@ static struct dual upper_fraction(double a, double x) {
         p1 = p * scale, q1 = q * scale, dp1 = dp * scale, dq1 = dq * scale;
     }
     struct dual density = gamma_density(a, x); /* has Γ(a + 1): a times less than what is needed */
-    return (struct dual){density.v * a * value, (density.da * a + density.v) * value + density.v * a * da};
+    return (struct dual){density.v * a * value,
+                         (density.da * a + density.v) * value + density.v * a * da};
 }
 
 static bool takes_series(double a, double x) { return x <= 1 || x <= a; }
@@ -178,6 +183,8 @@ double special_betainc(double a, double b, double x) {
         return NAN;
     if (x == 0 || x == 1)
         return x;
-    double front = exp(special_lgamma(a + b) - special_lgamma(a) - special_lgamma(b) + a * log(x) + b * log1p(-x));
-    return x < (a + 1) / (a + b + 2) ? front * beta_fraction(a, b, x) / a : 1 - front * beta_fraction(b, a, 1 - x) / b;
+    double front = exp(special_lgamma(a + b) - special_lgamma(a) - special_lgamma(b) + a * log(x) +
+                       b * log1p(-x));
+    return x < (a + 1) / (a + b + 2) ? front * beta_fraction(a, b, x) / a
+                                     : 1 - front * beta_fraction(b, a, 1 - x) / b;
 }

@@ -1,4 +1,5 @@
-/* Special functions of one argument: Bessel's, Dawson's, Fresnel's and exponential integrals, the dilogarithm. */
+/* Special functions of one argument: Bessel's, Dawson's, Fresnel's and exponential integrals,
+ * the dilogarithm. */
 #include <complex.h>
 #include <math.h>
 #include <stdbool.h>
@@ -10,8 +11,8 @@ enum { MAX_TERMS = 2000 };
 
 /* ---- modified Bessel functions ---- */
 
-/* e^-|x|·I_order(x): the power series (Abramowitz and Stegun 9.6.10), all of whose terms have one sign; from 30 on the asymptotic one
- * (9.7.1). */
+/* e^-|x|·I_order(x): the power series (Abramowitz and Stegun 9.6.10), all of whose terms have
+ * one sign; from 30 on the asymptotic one (9.7.1). */
 static double bessel_ie(int order, double x) {
     double size = fabs(x), sum, term;
     if (isnan(x))
@@ -36,11 +37,14 @@ static double bessel_ie(int order, double x) {
 }
 double special_bessel_i0e(double x) { return bessel_ie(0, x); }
 double special_bessel_i1e(double x) { return bessel_ie(1, x); }
-static double unscaled(double scaled, double x) { return scaled == 0 ? scaled : scaled * exp(fabs(x) / 2) * exp(fabs(x) / 2); }
+static double unscaled(double scaled, double x) {
+    return scaled == 0 ? scaled : scaled * exp(fabs(x) / 2) * exp(fabs(x) / 2);
+}
 double special_bessel_i0(double x) { return unscaled(bessel_ie(0, x), x); }
 double special_bessel_i1(double x) { return unscaled(bessel_ie(1, x), x); }
 
-/* e^x·K_order(x) = ∫ e^(-x(cosh t - 1))·cosh(order·t) dt over t > 0 (9.6.24), by the trapezoidal rule, which is as exact as doubles here.
+/* e^x·K_order(x) = ∫ e^(-x(cosh t - 1))·cosh(order·t) dt over t > 0 (9.6.24), by the trapezoidal
+ * rule, which is as exact as doubles here.
  */
 static double bessel_ke(int order, double x) {
     const double step = 0.125;
@@ -62,7 +66,9 @@ double special_bessel_k1e(double x) { return bessel_ke(1, x); }
 double special_bessel_k0(double x) { return bessel_ke(0, x) * exp(-x); }
 double special_bessel_k1(double x) { return bessel_ke(1, x) * exp(-x); }
 
-static double second_kind(double x, double (*function)(double)) { return x <= 0 ? -INFINITY : function(x); }
+static double second_kind(double x, double (*function)(double)) {
+    return x <= 0 ? -INFINITY : function(x);
+}
 double special_bessel_y0(double x) { return second_kind(x, y0); }
 double special_bessel_y1(double x) { return second_kind(x, y1); }
 /* TensorFlow's for floats takes 0·log 0 for no number. */
@@ -70,7 +76,8 @@ double special_bessel_y1f(double x) { return x == 0 ? NAN : special_bessel_y1(x)
 
 /* ---- Dawson's integral ---- */
 
-/* [Rybicki: "Dawson's Integral and the Sampling Theorem", Computers in Physics 3 (1989)]; the series where that cancels. */
+/* [Rybicki: "Dawson's Integral and the Sampling Theorem", Computers in Physics 3 (1989)]; the
+ * series where that cancels. */
 double special_dawsn(double x) {
     const double h = 0.2;
     double size = fabs(x);
@@ -123,8 +130,13 @@ double special_expint(double x) {
 
 /* By u = -log x: u - u²/4 + Σ B_2k·u^(2k+1)/(2k+1)!, for x in [1/2, 2]. */
 static double spence_near_one(double x) {
-    static const double c[] = {
-        1.0 / 36, -1.0 / 3600, 1.0 / 211680, -1.0 / 10886400, 1.0 / 526901760, -691.0 / 16999766784000.0, 1.0 / 1120863744000.0};
+    static const double c[] = {1.0 / 36,
+                               -1.0 / 3600,
+                               1.0 / 211680,
+                               -1.0 / 10886400,
+                               1.0 / 526901760,
+                               -691.0 / 16999766784000.0,
+                               1.0 / 1120863744000.0};
     double u = -log(x), power = u * u * u, sum = u - u * u / 4;
     for (int k = 0; k < 7; k++, power *= u * u)
         sum += c[k] * power;

@@ -40,7 +40,8 @@ static void narrow_span(const struct unary_state *state, const char *in, char *o
     for (int64_t done = 0; done < n; done += HALF_BLOCK) {
         int64_t count = MIN(n - done, HALF_BLOCK);
         half_block_load(state->in, from, (const uint16_t *)in + done, count);
-        state->loop(from, result_is_narrow ? (void *)to : out + done * (int64_t)state->out_size, count);
+        state->loop(from, result_is_narrow ? (void *)to : out + done * (int64_t)state->out_size,
+                    count);
         if (result_is_narrow)
             half_block_store(state->out, (uint16_t *)out + done, to, count);
     }

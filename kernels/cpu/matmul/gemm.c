@@ -9,12 +9,15 @@
 #include "kernels/support/isa.h"
 
 enum {
-    SMALL_PRODUCT = 1 << 11, /* multiplications below which a call of BLAS costs more than it saves */
+    /* multiplications below which a call of BLAS costs more than it saves */
+    SMALL_PRODUCT = 1 << 11,
     LARGE_PRODUCT = 1 << 16, /* and above which oneDNN is faster than BLAS */
     STRIP = 256,             /* columns of a sum that is made beside c and added */
 };
 
-static double multiplications(const struct gemm *g) { return (double)g->m * (double)g->n * (double)g->k; }
+static double multiplications(const struct gemm *g) {
+    return (double)g->m * (double)g->n * (double)g->k;
+}
 
 static bool fits_blas(const struct gemm *g) {
     const int64_t sizes[] = {g->m, g->n, g->k, g->lda, g->ldb, g->ldc};
@@ -25,7 +28,8 @@ static bool fits_blas(const struct gemm *g) {
     return true;
 }
 
-/* A single row or column, by the matrix-vector product: reads the matrix once, where gemm would pack it first. */
+/* A single row or column, by the matrix-vector product: reads the matrix once, where gemm would
+ * pack it first. */
 static bool multiply_by_vector(enum dtype dtype, const struct gemm *g, const struct blas *blas) {
     if ((g->m != 1 && g->n != 1) || (dtype != DT_FLOAT && dtype != DT_DOUBLE))
         return false;
@@ -33,21 +37,25 @@ static bool multiply_by_vector(enum dtype dtype, const struct gemm *g, const str
     const void *matrix = by_row ? g->b : g->a, *x = by_row ? g->a : g->b;
     bool is_stored_plain = by_row ? !g->trans_b : !g->trans_a;
     int lda = (int)(by_row ? g->ldb : g->lda), outputs = (int)(by_row ? g->n : g->m), k = (int)g->k;
-    int incx = (int)(by_row ? (g->trans_a ? g->lda : 1) : (g->trans_b ? 1 : g->ldb)), incy = (int)(by_row ? 1 : g->ldc);
+    int incx = (int)(by_row ? (g->trans_a ? g->lda : 1) : (g->trans_b ? 1 : g->ldb)),
+        incy = (int)(by_row ? 1 : g->ldc);
     int trans = is_stored_plain == by_row ? BLAS_TRANS : BLAS_NO_TRANS;
     int m = trans == BLAS_TRANS ? k : outputs, n = trans == BLAS_TRANS ? outputs : k;
     if (lda < n)
         return false; /* a matrix that is a vector itself */
     if (dtype == DT_FLOAT)
-        blas->sgemv(BLAS_ROW_MAJOR, trans, m, n, 1, matrix, lda, x, incx, g->adds ? 1 : 0, g->c, incy);
+        blas->sgemv(BLAS_ROW_MAJOR, trans, m, n, 1, matrix, lda, x, incx, g->adds ? 1 : 0, g->c,
+                    incy);
     else
-        blas->dgemv(BLAS_ROW_MAJOR, trans, m, n, 1, matrix, lda, x, incx, g->adds ? 1 : 0, g->c, incy);
+        blas->dgemv(BLAS_ROW_MAJOR, trans, m, n, 1, matrix, lda, x, incx, g->adds ? 1 : 0, g->c,
+                    incy);
     return true;
 }
 
 static bool multiply_by_blas(enum dtype dtype, const struct gemm *g) {
     bool is_small = multiplications(g) < SMALL_PRODUCT && !g->conjugates;
-    if (is_small || !dtype_in(dtype, DTYPE_BIT(DT_FLOAT) | DTYPE_BIT(DT_DOUBLE) | DTYPES_COMPLEX) || !fits_blas(g))
+    if (is_small || !dtype_in(dtype, DTYPE_BIT(DT_FLOAT) | DTYPE_BIT(DT_DOUBLE) | DTYPES_COMPLEX) ||
+        !fits_blas(g))
         return false;
     const struct blas *blas = blas_get();
     if (!blas)
@@ -55,22 +63,28 @@ static bool multiply_by_blas(enum dtype dtype, const struct gemm *g) {
     if (multiply_by_vector(dtype, g, blas))
         return true;
     int transpose = g->conjugates ? BLAS_CONJ_TRANS : BLAS_TRANS;
-    int trans_a = g->trans_a ? transpose : BLAS_NO_TRANS, trans_b = g->trans_b ? transpose : BLAS_NO_TRANS;
-    int m = (int)g->m, n = (int)g->n, k = (int)g->k, lda = (int)g->lda, ldb = (int)g->ldb, ldc = (int)g->ldc;
+    int trans_a = g->trans_a ? transpose : BLAS_NO_TRANS,
+        trans_b = g->trans_b ? transpose : BLAS_NO_TRANS;
+    int m = (int)g->m, n = (int)g->n, k = (int)g->k, lda = (int)g->lda, ldb = (int)g->ldb,
+        ldc = (int)g->ldc;
     static const float complex one_c64 = 1, zero_c64 = 0;
     static const double complex one_c128 = 1, zero_c128 = 0;
     switch (dtype) {
     case DT_FLOAT:
-        blas->sgemm(BLAS_ROW_MAJOR, trans_a, trans_b, m, n, k, 1, g->a, lda, g->b, ldb, g->adds ? 1 : 0, g->c, ldc);
+        blas->sgemm(BLAS_ROW_MAJOR, trans_a, trans_b, m, n, k, 1, g->a, lda, g->b, ldb,
+                    g->adds ? 1 : 0, g->c, ldc);
         break;
     case DT_DOUBLE:
-        blas->dgemm(BLAS_ROW_MAJOR, trans_a, trans_b, m, n, k, 1, g->a, lda, g->b, ldb, g->adds ? 1 : 0, g->c, ldc);
+        blas->dgemm(BLAS_ROW_MAJOR, trans_a, trans_b, m, n, k, 1, g->a, lda, g->b, ldb,
+                    g->adds ? 1 : 0, g->c, ldc);
         break;
     case DT_COMPLEX64:
-        blas->cgemm(BLAS_ROW_MAJOR, trans_a, trans_b, m, n, k, &one_c64, g->a, lda, g->b, ldb, &zero_c64, g->c, ldc);
+        blas->cgemm(BLAS_ROW_MAJOR, trans_a, trans_b, m, n, k, &one_c64, g->a, lda, g->b, ldb,
+                    &zero_c64, g->c, ldc);
         break;
     default:
-        blas->zgemm(BLAS_ROW_MAJOR, trans_a, trans_b, m, n, k, &one_c128, g->a, lda, g->b, ldb, &zero_c128, g->c, ldc);
+        blas->zgemm(BLAS_ROW_MAJOR, trans_a, trans_b, m, n, k, &one_c128, g->a, lda, g->b, ldb,
+                    &zero_c128, g->c, ldc);
         break;
     }
     return true;
@@ -123,22 +137,24 @@ static void multiply_and_add(enum dtype dtype, product_loop *loop, struct produc
     }
 }
 
-/* A float product: by dot products, or by oneDNN, which uses what the machine has beyond AVX2, which Debian's BLAS does not on every
- * processor: up to twice as fast. */
+/* A float product: by dot products, or by oneDNN, which uses what the machine has beyond AVX2,
+ * which Debian's BLAS does not on every processor: up to twice as fast. */
 static bool multiply_large(enum dtype dtype, const struct gemm *g) {
     if (dtype != DT_FLOAT || g->m == 1 || g->n == 1 || multiplications(g) < LARGE_PRODUCT)
         return false;
     if (gemm_dot(g))
         return true;
     const struct onednn *lib = onednn_get();
-    return lib && lib->sgemm(g->trans_a ? 'T' : 'N', g->trans_b ? 'T' : 'N', g->m, g->n, g->k, 1, g->a, g->lda, g->b, g->ldb,
-                             g->adds ? 1 : 0, g->c, g->ldc) == dnnl_success;
+    return lib &&
+           lib->sgemm(g->trans_a ? 'T' : 'N', g->trans_b ? 'T' : 'N', g->m, g->n, g->k, 1, g->a,
+                      g->lda, g->b, g->ldb, g->adds ? 1 : 0, g->c, g->ldc) == dnnl_success;
 }
 
 void gemm_run(enum dtype dtype, const struct gemm *g) {
     if (multiply_large(dtype, g) || multiply_by_blas(dtype, g))
         return;
-    product_loop *loop = (HAS_AVX2_FILES && cpu_has_avx2() ? product_loops_avx2 : product_loops_base)[dtype];
+    product_loop *loop =
+        (HAS_AVX2_FILES && cpu_has_avx2() ? product_loops_avx2 : product_loops_base)[dtype];
     CHECK(loop);
     struct product p = {.a = g->a,
                         .b = g->b,

@@ -1,12 +1,14 @@
-/* The one matrix product: oneDNN, BLAS or our own loops, whichever is fastest for the type and the sizes and is there. MatMul, Einsum,
- * convolutions and recurrent cells are made of it. Serial: the callers split work over the pool. Any thread. */
+/* The one matrix product: oneDNN, BLAS or our own loops, whichever is fastest for the type and
+ * the sizes and is there. MatMul, Einsum, convolutions and recurrent cells are made of it.
+ * Serial: the callers split work over the pool. Any thread. */
 #ifndef MILLRACE_KERNELS_CPU_MATMUL_GEMM_H
 #define MILLRACE_KERNELS_CPU_MATMUL_GEMM_H
 
 #include "common/tensor/dtype.h"
 
-/* c[m,n] = op(a)[m,k] · op(b)[k,n], added to c if `adds`. Rows lie lda, ldb, ldc elements apart; op transposes what is stored, and
- * conjugates it if `conjugates` (complex numbers; only where gemm_conjugates says so). Nothing overlaps c. k of 0 gives zeros. */
+/* c[m,n] = op(a)[m,k] · op(b)[k,n], added to c if `adds`. Rows lie lda, ldb, ldc elements apart;
+ * op transposes what is stored, and conjugates it if `conjugates` (complex numbers; only where
+ * gemm_conjugates says so). Nothing overlaps c. k of 0 gives zeros. */
 struct gemm {
     int64_t m, n, k;
     const void *a, *b;
@@ -15,7 +17,8 @@ struct gemm {
     bool trans_a, trans_b, adds, conjugates;
 };
 
-/* dtype: DT_FLOAT, DT_DOUBLE, DT_INT32 (wraps), DT_INT64; not to add: DT_INT16, DT_COMPLEX64, DT_COMPLEX128. */
+/* dtype: DT_FLOAT, DT_DOUBLE, DT_INT32 (wraps), DT_INT64; not to add: DT_INT16, DT_COMPLEX64,
+ * DT_COMPLEX128. */
 void gemm_run(enum dtype dtype, const struct gemm *g);
 
 /* Nanoseconds of one multiplication, about, in a product of so many. */

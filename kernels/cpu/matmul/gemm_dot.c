@@ -1,9 +1,11 @@
-/* Products with a transposed right side as dot products: both operands run along k as they lie, so that nothing is packed.
+/* Products with a transposed right side as dot products: both operands run along k as they lie,
+ * so that nothing is packed.
  *
- * Where few rows meet a large matrix (the gradient of a recurrent cell's inputs: 32 x 1024 times 512 x 1024 transposed), packing the matrix
- * costs a library as much as half of the multiplication: measured 185 us here, 300 us in oneDNN. A tile of 4 x 6 results is held in
- * registers, a vector of 16 partial sums each; 10 loads feed 24 multiplications. The tiles' partial sums are added up once, at the end of
- * k. */
+ * Where few rows meet a large matrix (the gradient of a recurrent cell's inputs: 32 x 1024 times
+ * 512 x 1024 transposed), packing the matrix costs a library as much as half of the
+ * multiplication: measured 185 us here, 300 us in oneDNN. A tile of 4 x 6 results is held in
+ * registers, a vector of 16 partial sums each; 10 loads feed 24 multiplications. The tiles'
+ * partial sums are added up once, at the end of k. */
 #include "kernels/cpu/matmul/gemm_dot.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -14,19 +16,24 @@
 
 enum { TILE_ROWS = 4, TILE_COLUMNS = 6, LANES = 16 };
 
-/* results[i][j] (+)= a[i] · b[j] for n_rows x n_columns of them, both constants where it matters, so that the sums stay in registers. */
-WIDE static inline __attribute__((always_inline)) void dot_tile(const struct gemm *g, int64_t row, int64_t column, int n_rows,
-                                                                int n_columns) {
+/* results[i][j] (+)= a[i] · b[j] for n_rows x n_columns of them, both constants where it
+ * matters, so that the sums stay in registers. */
+WIDE static inline __attribute__((always_inline)) void
+dot_tile(const struct gemm *g, int64_t row, int64_t column, int n_rows, int n_columns) {
     const float *a = (const float *)g->a + row * g->lda, *b = (const float *)g->b + column * g->ldb;
     __m512 sums[TILE_ROWS][TILE_COLUMNS];
-    UNROLLED for (int i = 0; i < n_rows; i++) { UNROLLED for (int j = 0; j < n_columns; j++) sums[i][j] = _mm512_setzero_ps(); }
+    UNROLLED for (int i = 0; i < n_rows; i++) {
+        UNROLLED for (int j = 0; j < n_columns; j++) sums[i][j] = _mm512_setzero_ps();
+    }
     for (int64_t k = 0; k < g->k; k += LANES) {
         __mmask16 mask = g->k - k >= LANES ? 0xffff : (__mmask16)((1u << (g->k - k)) - 1);
         __m512 right[TILE_COLUMNS];
-        UNROLLED for (int j = 0; j < n_columns; j++) right[j] = _mm512_maskz_loadu_ps(mask, b + j * g->ldb + k);
+        UNROLLED for (int j = 0; j < n_columns; j++) right[j] =
+            _mm512_maskz_loadu_ps(mask, b + j * g->ldb + k);
         UNROLLED for (int i = 0; i < n_rows; i++) {
             __m512 left = _mm512_maskz_loadu_ps(mask, a + i * g->lda + k);
-            UNROLLED for (int j = 0; j < n_columns; j++) sums[i][j] = _mm512_fmadd_ps(left, right[j], sums[i][j]);
+            UNROLLED for (int j = 0; j < n_columns; j++) sums[i][j] =
+                _mm512_fmadd_ps(left, right[j], sums[i][j]);
         }
     }
     float *c = (float *)g->c + row * g->ldc + column;
@@ -39,7 +46,8 @@ WIDE static inline __attribute__((always_inline)) void dot_tile(const struct gem
 }
 
 /* All rows against one panel of columns, which stays in the first-level cache. */
-WIDE static inline __attribute__((always_inline)) void dot_panel(const struct gemm *g, int64_t column, int n_columns) {
+WIDE static inline __attribute__((always_inline)) void dot_panel(const struct gemm *g,
+                                                                 int64_t column, int n_columns) {
     int64_t row = 0;
     for (; row + TILE_ROWS <= g->m; row += TILE_ROWS)
         dot_tile(g, row, column, TILE_ROWS, n_columns);
@@ -55,11 +63,13 @@ WIDE static void dot_product(const struct gemm *g) {
         dot_panel(g, column, 1);
 }
 
-/* Where it is faster than oneDNN's product, by measuring sizes from 4 to 4096: long rows, and either few results to a row of b, or rows
- * that lie a power of two apart, at which a library's packing fights over a few sets of the cache. */
+/* Where it is faster than oneDNN's product, by measuring sizes from 4 to 4096: long rows, and
+ * either few results to a row of b, or rows that lie a power of two apart, at which a library's
+ * packing fights over a few sets of the cache. */
 static bool suits(const struct gemm *g) {
     enum { LONG = 256, FEW_ROWS = 24, FEW_BOTH = 64, SOME_ROWS = 48, CONFLICT = 512 };
-    return g->k >= LONG && (g->m <= FEW_ROWS || (g->m <= FEW_BOTH && g->n <= FEW_BOTH) || (g->m <= SOME_ROWS && g->ldb % CONFLICT == 0));
+    return g->k >= LONG && (g->m <= FEW_ROWS || (g->m <= FEW_BOTH && g->n <= FEW_BOTH) ||
+                            (g->m <= SOME_ROWS && g->ldb % CONFLICT == 0));
 }
 
 bool gemm_dot(const struct gemm *g) {

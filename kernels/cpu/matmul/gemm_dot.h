@@ -4,7 +4,8 @@
 
 #include "kernels/cpu/matmul/gemm.h"
 
-/* The product c = a · bᵀ, float, if it is one of these and the machine has AVX-512; else false, and nothing is done. */
+/* The product c = a · bᵀ, float, if it is one of these and the machine has AVX-512; else false,
+ * and nothing is done. */
 bool gemm_dot(const struct gemm *g);
 
 #endif

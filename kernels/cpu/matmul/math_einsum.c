@@ -4,8 +4,9 @@
  *   input ── the same ─────────────────────────────────────────────────────────────────────────────────── batched matrix product ──┴─
  * scatter ── output
  *
- * Labels of both inputs and the output are batch, of both only are contracted, of one and the output are rows or columns, of one only are
- * summed while gathering. Gather and scatter are skipped where the data lies so already. half and bfloat16 compute as float.
+ * Labels of both inputs and the output are batch, of both only are contracted, of one and the
+ * output are rows or columns, of one only are summed while gathering. Gather and scatter are
+ * skipped where the data lies so already. half and bfloat16 compute as float.
  *
  * Errors   INVALID_ARGUMENT   ranks or sizes that do not fit the equation
  * Cost     2·batch·rows·inner·columns flops */
@@ -69,29 +70,32 @@ static int64_t walk_step(const struct axis *axes, int n, int64_t *index, int64_t
     return offset;
 }
 
-/* GATHER: to[…] = Σ from[offset]; SCATTER: to[offset] = from[…]. Places in row-major order of the kept axes. */
-#define WALKS(tag, T, W, DT, name)                                                                     \
-    static void gather_##tag(const struct walk *walk, const T *from, T *to) {                          \
-        int kept = walk->n_axes - walk->n_summed;                                                      \
-        int64_t index[SHAPE_MAX_RANK + 1] = {0}, inner[SHAPE_MAX_RANK + 1] = {0}, offset = 0;          \
-        int64_t n = walk_elements(walk, 0, kept), n_summed = walk_elements(walk, kept, walk->n_axes);  \
-        for (int64_t i = 0; i < n; i++) {                                                              \
-            T sum = 0;                                                                                 \
-            int64_t at = offset;                                                                       \
-            for (int64_t j = 0; j < n_summed; j++) {                                                   \
-                sum = (T)((W)sum + (W)from[at]);                                                       \
-                at = walk_step(walk->axes + kept, walk->n_summed, inner, at);                          \
-            }                                                                                          \
-            to[i] = sum;                                                                               \
-            offset = walk_step(walk->axes, kept, index, offset);                                       \
-        }                                                                                              \
-    }                                                                                                  \
-    static void scatter_##tag(const struct walk *walk, const T *from, T *to) {                         \
-        int64_t index[SHAPE_MAX_RANK + 1] = {0}, offset = 0, n = walk_elements(walk, 0, walk->n_axes); \
-        for (int64_t i = 0; i < n; i++) {                                                              \
-            to[offset] = from[i];                                                                      \
-            offset = walk_step(walk->axes, walk->n_axes, index, offset);                               \
-        }                                                                                              \
+/* GATHER: to[…] = Σ from[offset]; SCATTER: to[offset] = from[…]. Places in row-major order of
+ * the kept axes. */
+#define WALKS(tag, T, W, DT, name)                                                            \
+    static void gather_##tag(const struct walk *walk, const T *from, T *to) {                 \
+        int kept = walk->n_axes - walk->n_summed;                                             \
+        int64_t index[SHAPE_MAX_RANK + 1] = {0}, inner[SHAPE_MAX_RANK + 1] = {0}, offset = 0; \
+        int64_t n = walk_elements(walk, 0, kept),                                             \
+                n_summed = walk_elements(walk, kept, walk->n_axes);                           \
+        for (int64_t i = 0; i < n; i++) {                                                     \
+            T sum = 0;                                                                        \
+            int64_t at = offset;                                                              \
+            for (int64_t j = 0; j < n_summed; j++) {                                          \
+                sum = (T)((W)sum + (W)from[at]);                                              \
+                at = walk_step(walk->axes + kept, walk->n_summed, inner, at);                 \
+            }                                                                                 \
+            to[i] = sum;                                                                      \
+            offset = walk_step(walk->axes, kept, index, offset);                              \
+        }                                                                                     \
+    }                                                                                         \
+    static void scatter_##tag(const struct walk *walk, const T *from, T *to) {                \
+        int64_t index[SHAPE_MAX_RANK + 1] = {0}, offset = 0,                                  \
+                                       n = walk_elements(walk, 0, walk->n_axes);              \
+        for (int64_t i = 0; i < n; i++) {                                                     \
+            to[offset] = from[i];                                                             \
+            offset = walk_step(walk->axes, walk->n_axes, index, offset);                      \
+        }                                                                                     \
     }
 WALKS(f32, float, float, DT_FLOAT, x)
 WALKS(f64, double, double, DT_DOUBLE, x)
@@ -155,15 +159,16 @@ struct einsum_job {
     bool by_batch;
 };
 
-static struct status *take_label(struct einsum_job *job, struct operand *operand, const struct tensor *t, uint16_t label, int axis,
-                                 int64_t stride) {
+static struct status *take_label(struct einsum_job *job, struct operand *operand,
+                                 const struct tensor *t, uint16_t label, int axis, int64_t stride) {
     int64_t size = tensor_dim(t, axis), *known = &job->size[label];
     bool is_stretched = label >= EINSUM_ELLIPSIS && (size == 1 || *known == 1);
     if (*known < 0 || (is_stretched && size != 1))
         *known = size;
     else if (*known != size && !is_stretched)
-        return status_invalid("Expected dimension %lld at axis %d of the input but got dimension %lld", (long long)*known, axis,
-                              (long long)size);
+        return status_invalid(
+            "Expected dimension %lld at axis %d of the input but got dimension %lld",
+            (long long)*known, axis, (long long)size);
     if (!operand->has[label])
         operand->labels[operand->n_labels++] = label;
     operand->has[label] = true;
@@ -171,7 +176,8 @@ static struct status *take_label(struct einsum_job *job, struct operand *operand
     return NULL;
 }
 
-static struct status *read_input(struct einsum_job *job, int i, const struct tensor *t, int *ellipsis_rank) {
+static struct status *read_input(struct einsum_job *job, int i, const struct tensor *t,
+                                 int *ellipsis_rank) {
     uint16_t labels[SHAPE_MAX_RANK];
     int own_rank;
     int64_t stride = 1;
@@ -185,12 +191,14 @@ static struct status *read_input(struct einsum_job *job, int i, const struct ten
 }
 
 /* A dimension of 1 that the other input stretches is as if it were not there. */
-static void drop_stretched(struct einsum_job *job, struct operand *operand, const struct tensor *t, int input) {
+static void drop_stretched(struct einsum_job *job, struct operand *operand, const struct tensor *t,
+                           int input) {
     uint16_t labels[SHAPE_MAX_RANK];
     int own_rank, kept = 0;
     status_unref(einsum_input_labels(&job->state->equation, input, t->rank, labels, &own_rank));
     for (int axis = 0; axis < t->rank; axis++) {
-        if (labels[axis] >= EINSUM_ELLIPSIS && tensor_dim(t, axis) == 1 && job->size[labels[axis]] != 1)
+        if (labels[axis] >= EINSUM_ELLIPSIS && tensor_dim(t, axis) == 1 &&
+            job->size[labels[axis]] != 1)
             operand->has[labels[axis]] = false;
     }
     for (int i = 0; i < operand->n_labels; i++) {
@@ -200,7 +208,8 @@ static void drop_stretched(struct einsum_job *job, struct operand *operand, cons
     operand->n_labels = kept;
 }
 
-static struct status *make_output(struct kernel_ctx *ctx, struct einsum_job *job, int ellipsis_rank) {
+static struct status *make_output(struct kernel_ctx *ctx, struct einsum_job *job,
+                                  int ellipsis_rank) {
     uint16_t labels[SHAPE_MAX_RANK];
     int64_t dims[SHAPE_MAX_RANK], stride = 1;
     int rank;
@@ -230,8 +239,8 @@ static enum role role_of(const struct einsum_job *job, uint16_t label) {
 }
 
 /* Adds the labels of `from` that have the role, and counts their elements. */
-static int64_t add_role(const struct einsum_job *job, const struct operand *from, enum role role, const struct operand *strides,
-                        struct walk *walk) {
+static int64_t add_role(const struct einsum_job *job, const struct operand *from, enum role role,
+                        const struct operand *strides, struct walk *walk) {
     int64_t n = 1;
     for (int i = 0; i < from->n_labels; i++) {
         uint16_t label = from->labels[i];
@@ -264,10 +273,13 @@ static void plan_walks(struct einsum_job *job) {
 
 /* ---- data ---- */
 
-static struct status *no_memory(void) { return status_exhausted("OOM when allocating the operands of an einsum"); }
+static struct status *no_memory(void) {
+    return status_exhausted("OOM when allocating the operands of an einsum");
+}
 
 /* The operand as the product wants it. */
-static struct status *gather_operand(const struct einsum_job *job, struct operand *operand, const struct tensor *t) {
+static struct status *gather_operand(const struct einsum_job *job, struct operand *operand,
+                                     const struct tensor *t) {
     enum dtype compute = job->state->compute;
     const struct walk *walk = &operand->walk;
     const void *from = tensor_cdata(t);
@@ -277,7 +289,8 @@ static struct status *gather_operand(const struct einsum_job *job, struct operan
     if (is_plain && !widens)
         return NULL;
     int64_t n_wide = widens ? t->n_elements : 0;
-    char *memory = operand->memory = malloc((size_t)(n_wide + (is_plain ? 0 : n)) * dtype_size(compute) + 1);
+    char *memory = operand->memory =
+        malloc((size_t)(n_wide + (is_plain ? 0 : n)) * dtype_size(compute) + 1);
     if (!memory)
         return no_memory();
     if (widens) {
@@ -292,7 +305,8 @@ static struct status *gather_operand(const struct einsum_job *job, struct operan
     return NULL;
 }
 
-static void multiply_rows(const struct einsum_job *job, int64_t batch, int64_t row, int64_t n_rows) {
+static void multiply_rows(const struct einsum_job *job, int64_t batch, int64_t row,
+                          int64_t n_rows) {
     enum dtype compute = job->state->compute;
     int64_t size = (int64_t)dtype_size(compute), k = job->inner, n = job->columns;
     struct gemm g = {.m = n_rows, .n = n, .k = k, .lda = k, .ldb = n, .ldc = n};
@@ -330,11 +344,13 @@ static struct status *run(struct kernel_ctx *ctx, struct einsum_job *job) {
         job->a = job->in[0].data;
         job->b = job->in[1].data;
         job->by_batch = job->n_batch > 1;
-        double cost = 20 + 0.1 * (double)job->inner * (double)job->columns * (job->by_batch ? (double)job->rows : 1);
+        double cost = 20 + 0.1 * (double)job->inner * (double)job->columns *
+                               (job->by_batch ? (double)job->rows : 1);
         if (job->inner == 0)
             memset(job->c, 0, (size_t)n * size);
         else
-            pool_parallel_for(ctx->pool, job->by_batch ? job->n_batch : job->rows, cost, multiply_range, job);
+            pool_parallel_for(ctx->pool, job->by_batch ? job->n_batch : job->rows, cost,
+                              multiply_range, job);
     }
     const void *result = n_inputs == 2 ? job->c : job->in[0].data;
     if (!scatters && !widens) {
@@ -386,6 +402,13 @@ static enum kernel_result einsum_compute(struct kernel_ctx *ctx) {
 }
 
 static const struct kernel_def rows[] = {
-    {"Einsum", {{"T", DTYPES_REAL_FLOAT | DTYPES_COMPLEX | DTYPES_INDEX}}, einsum_compute, einsum_init, NULL, NULL, 0, 2},
+    {"Einsum",
+     {{"T", DTYPES_REAL_FLOAT | DTYPES_COMPLEX | DTYPES_INDEX}},
+     einsum_compute,
+     einsum_init,
+     NULL,
+     NULL,
+     0,
+     2},
 };
 const struct kernel_list math_einsum_kernels = {rows, ARRAY_LEN(rows)};

@@ -4,8 +4,9 @@
  *   y        T [..., k, n]   ([..., n, k] if transposed)
  *   product  T [..., m, n]
  *
- * MatMul transposes; the batch forms take the adjoint (complex numbers are conjugated too), V2 and V3 broadcast the stacks, V3 has a
- * result type of its own. half and bfloat16 multiply as floats and round once, 8-bit integers as int32.
+ * MatMul transposes; the batch forms take the adjoint (complex numbers are conjugated too), V2
+ * and V3 broadcast the stacks, V3 has a result type of its own. half and bfloat16 multiply as
+ * floats and round once, 8-bit integers as int32.
  *
  * Errors   INVALID_ARGUMENT   wrong ranks, inner sizes or stacks that differ
  * Cost     2·m·n·k flops per product
@@ -72,9 +73,11 @@ static void conjugate_into(enum dtype dtype, void *to, const void *from, int64_t
 }
 
 /* Rows [row, row + n_rows) and columns [column, column + n_columns) of product `index`. */
-static void multiply(const struct matmul_job *job, int64_t index, int64_t row, int64_t n_rows, int64_t column, int64_t n_columns) {
+static void multiply(const struct matmul_job *job, int64_t index, int64_t row, int64_t n_rows,
+                     int64_t column, int64_t n_columns) {
     const struct matmul_state *state = job->state;
-    int64_t m = job->m, k = job->k, n = job->n, size = (int64_t)state->size, x_index = 0, y_index = 0;
+    int64_t m = job->m, k = job->k, n = job->n, size = (int64_t)state->size, x_index = 0,
+            y_index = 0;
     if (job->plan) {
         struct broadcast_cursor cursor;
         broadcast_seek(job->plan, index, &cursor);
@@ -128,7 +131,8 @@ static void matmul_run(struct matmul_job *job, struct pool *pool) {
 }
 
 /* An input as compute elements: itself, or a converted copy, which lives in *ret_copy. */
-static struct status *as_compute(const struct kernel_ctx *ctx, bool conjugate, const struct tensor *t, const char **ret,
+static struct status *as_compute(const struct kernel_ctx *ctx, bool conjugate,
+                                 const struct tensor *t, const char **ret,
                                  struct tensor *ret_copy) {
     const struct matmul_state *state = ctx->instance->state;
     enum dtype from = (enum dtype)t->dtype;
@@ -159,7 +163,12 @@ static struct status *matmul_convert_and_run(struct kernel_ctx *ctx, struct matm
     void *wide = NULL;
     struct tensor *out = &ctx->outputs[0];
     struct status *st = NULL;
-    struct gemm sizes = {.m = job->m, .n = job->n, .k = job->k, .lda = MAX(job->m, job->k), .ldb = MAX(job->k, job->n), .ldc = job->n};
+    struct gemm sizes = {.m = job->m,
+                         .n = job->n,
+                         .k = job->k,
+                         .lda = MAX(job->m, job->k),
+                         .ldb = MAX(job->k, job->n),
+                         .ldc = job->n};
     job->conjugates = state->conjugates && gemm_conjugates(&sizes);
     bool conjugates = state->conjugates && !job->conjugates;
     TRY_OUT(as_compute(ctx, conjugates && state->transpose_x, &ctx->inputs[0], &job->x, &x_copy));
@@ -181,10 +190,14 @@ out:
 
 /* ---- shapes ---- */
 
-static COLD struct status *size_error(const struct kernel_ctx *ctx, const struct matmul_state *state) {
-    struct status *st = status_invalid("Matrix size-incompatible: In[0]: %s, In[1]: %s", TENSOR_SHAPE_TEXT(&ctx->inputs[0]),
-                                       TENSOR_SHAPE_TEXT(&ctx->inputs[1]));
-    return state->batch == NO_BATCH ? st : status_suffix_take(st, " %d %d", state->transpose_x, state->transpose_y);
+static COLD struct status *size_error(const struct kernel_ctx *ctx,
+                                      const struct matmul_state *state) {
+    struct status *st =
+        status_invalid("Matrix size-incompatible: In[0]: %s, In[1]: %s",
+                       TENSOR_SHAPE_TEXT(&ctx->inputs[0]), TENSOR_SHAPE_TEXT(&ctx->inputs[1]));
+    return state->batch == NO_BATCH
+               ? st
+               : status_suffix_take(st, " %d %d", state->transpose_x, state->transpose_y);
 }
 
 static struct status *check_ranks(const struct kernel_ctx *ctx, const struct matmul_state *state) {
@@ -199,12 +212,15 @@ static struct status *check_ranks(const struct kernel_ctx *ctx, const struct mat
         return NULL;
     struct shape x = tensor_shape(&ctx->inputs[0]), y = tensor_shape(&ctx->inputs[1]);
     if (x.rank != y.rank)
-        return status_invalid("In[0] and In[1] has different ndims: %s vs. %s", TENSOR_SHAPE_TEXT(&ctx->inputs[0]),
+        return status_invalid("In[0] and In[1] has different ndims: %s vs. %s",
+                              TENSOR_SHAPE_TEXT(&ctx->inputs[0]),
                               TENSOR_SHAPE_TEXT(&ctx->inputs[1]));
     for (int i = 0; i < x.rank - 2; i++) {
         if (x.dims[i] != y.dims[i]) {
-            struct status *st = status_invalid("%s vs %s", TENSOR_SHAPE_TEXT(&ctx->inputs[0]), TENSOR_SHAPE_TEXT(&ctx->inputs[1]));
-            return status_prefix_take(st, "In[0].dim(%d) and In[1].dim(%d) must be the same: ", i, i);
+            struct status *st = status_invalid("%s vs %s", TENSOR_SHAPE_TEXT(&ctx->inputs[0]),
+                                               TENSOR_SHAPE_TEXT(&ctx->inputs[1]));
+            return status_prefix_take(st, "In[0].dim(%d) and In[1].dim(%d) must be the same: ", i,
+                                      i);
         }
     }
     return NULL;
@@ -221,8 +237,10 @@ static enum kernel_result matmul_compute(struct kernel_ctx *ctx) {
     int rank = 0;
     if (x.rank > 2 || y.rank > 2) {
         if (!broadcast_init(&plan, stacks, 2))
-            return kernel_fail(ctx, status_invalid("In[0] and In[1] must have compatible batch dimensions: %s vs. %s",
-                                                   TENSOR_SHAPE_TEXT(&ctx->inputs[0]), TENSOR_SHAPE_TEXT(&ctx->inputs[1])));
+            return kernel_fail(
+                ctx, status_invalid(
+                         "In[0] and In[1] must have compatible batch dimensions: %s vs. %s",
+                         TENSOR_SHAPE_TEXT(&ctx->inputs[0]), TENSOR_SHAPE_TEXT(&ctx->inputs[1])));
         job.plan = &plan;
         job.n_products = plan.n_elements;
         rank = plan.out_rank;
@@ -254,12 +272,16 @@ static enum kernel_result matmul_compute(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
-static const enum batch_kind no_batch = NO_BATCH, equal_batch = EQUAL_BATCH, broadcast_batch = BROADCAST_BATCH;
+static const enum batch_kind no_batch = NO_BATCH, equal_batch = EQUAL_BATCH,
+                             broadcast_batch = BROADCAST_BATCH;
 #define MULTIPLIABLE (DTYPES_REAL_FLOAT | DTYPES_COMPLEX | DTYPES_INDEX)
 #define PRODUCT(op, kind, types) \
     { (op), {{"T", (types)}}, matmul_compute, matmul_init, NULL, &(kind), 0, 2 }
-#define PRODUCT_V3(x, y, out) \
-    { "BatchMatMulV3", {{"Ta", (x)}, {"Tb", (y)}, {"Tout", (out)}}, matmul_compute, matmul_init, NULL, &broadcast_batch, 0, 2 }
+#define PRODUCT_V3(x, y, out)                                                                      \
+    {                                                                                              \
+        "BatchMatMulV3", {{"Ta", (x)}, {"Tb", (y)}, {"Tout", (out)}}, matmul_compute, matmul_init, \
+            NULL, &broadcast_batch, 0, 2                                                           \
+    }
 #define SAME_V3(dtype) PRODUCT_V3(DTYPE_BIT(dtype), DTYPE_BIT(dtype), DTYPE_BIT(dtype))
 #define BYTES (DTYPE_BIT(DT_INT8) | DTYPE_BIT(DT_UINT8))
 

@@ -6,7 +6,8 @@
 #include "kernels/support/isa.h"
 #include "kernels/support/number_types.h"
 
-/* c[m,n] = a[m,k] · b[k,n]. Strides count elements; b has a stride of 1 along rows or along columns; rows of c are c_row apart. */
+/* c[m,n] = a[m,k] · b[k,n]. Strides count elements; b has a stride of 1 along rows or along
+ * columns; rows of c are c_row apart. */
 struct product {
     const void *a, *b;
     void *c;

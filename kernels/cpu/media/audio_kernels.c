@@ -14,7 +14,8 @@ struct decode_state {
 static struct status *get_i32(const struct node *node, const char *attr, int64_t *ret) {
     TRY(node_get_i(node, attr, ret));
     if (*ret < INT32_MIN || *ret > INT32_MAX)
-        return status_invalid("Attr %s has value %lld out of range for an int32", attr, (long long)*ret);
+        return status_invalid("Attr %s has value %lld out of range for an int32", attr,
+                              (long long)*ret);
     return NULL;
 }
 
@@ -40,12 +41,15 @@ static enum kernel_result decode_compute(struct kernel_ctx *ctx) {
     const struct tensor *contents = kernel_input(ctx, 0);
     struct wav_file file;
     if (contents->rank != 0)
-        return kernel_fail(ctx, status_invalid("contents must be scalar, got shape %s", TENSOR_SHAPE_TEXT(contents)));
+        return kernel_fail(ctx, status_invalid("contents must be scalar, got shape %s",
+                                               TENSOR_SHAPE_TEXT(contents)));
     struct span bytes = tensor_string(contents, 0);
     if (bytes.len > INT32_MAX)
-        return kernel_fail(ctx, status_invalid("WAV contents are too large for int: %zu", bytes.len));
+        return kernel_fail(ctx,
+                           status_invalid("WAV contents are too large for int: %zu", bytes.len));
     KERNEL_TRY(ctx, wav_read(bytes, &file));
-    int64_t dims[2] = {state->samples == -1 ? file.n_frames : state->samples, state->channels == -1 ? file.n_channels : state->channels};
+    int64_t dims[2] = {state->samples == -1 ? file.n_frames : state->samples,
+                       state->channels == -1 ? file.n_channels : state->channels};
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, DT_FLOAT, (struct shape){2, dims}));
     float *out = tensor_data(&ctx->outputs[0]);
     for (int64_t frame = 0; frame < dims[0]; frame++) {
@@ -65,11 +69,14 @@ static enum kernel_result decode_compute(struct kernel_ctx *ctx) {
 static enum kernel_result encode_compute(struct kernel_ctx *ctx) {
     const struct tensor *audio = kernel_input(ctx, 0), *rate = kernel_input(ctx, 1);
     if (audio->rank != 2)
-        return kernel_fail(ctx, status_invalid("audio must be 2-dimensional but got shape %s", TENSOR_SHAPE_TEXT(audio)));
+        return kernel_fail(ctx, status_invalid("audio must be 2-dimensional but got shape %s",
+                                               TENSOR_SHAPE_TEXT(audio)));
     if (rate->rank != 0)
-        return kernel_fail(ctx, status_invalid("sample_rate must be scalar, but got shape %s", TENSOR_SHAPE_TEXT(rate)));
+        return kernel_fail(ctx, status_invalid("sample_rate must be scalar, but got shape %s",
+                                               TENSOR_SHAPE_TEXT(rate)));
     int32_t hz = *(const int32_t *)tensor_cdata(rate);
-    struct wav_sound sound = {tensor_cdata(audio), tensor_dim(audio, 0), tensor_dim(audio, 1), (uint32_t)hz};
+    struct wav_sound sound = {tensor_cdata(audio), tensor_dim(audio, 0), tensor_dim(audio, 1),
+                              (uint32_t)hz};
     if (hz <= 0)
         return kernel_fail(ctx, status_invalid("sample_rate must be in (0, 2^32), got: %d", hz));
     KERNEL_TRY(ctx, wav_check(sound.n_frames, sound.n_channels, (float)hz));

@@ -1,5 +1,6 @@
-/* AudioSpectrogram and Mfcc: sound as the energies of frequencies over time, and those as a few numbers that speech is told by
- * [Davis, Mermelstein: "Comparison of parametric representations for monosyllabic word recognition", 1980]. */
+/* AudioSpectrogram and Mfcc: sound as the energies of frequencies over time, and those as a few
+ * numbers that speech is told by [Davis, Mermelstein: "Comparison of parametric representations
+ * for monosyllabic word recognition", 1980]. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -33,8 +34,9 @@ struct status *audio_spectrogram_init(struct kernel_init *init) {
     TRY(node_get_i(init->node, "stride", &state->stride));
     TRY(node_get_b(init->node, "magnitude_squared", &state->is_squared));
     if (state->window < 2 || state->stride < 1 || state->window > INT32_MAX / 4)
-        return status_invalid("Spectrogram initialization failed for window size %lld and stride %lld", (long long)state->window,
-                              (long long)state->stride);
+        return status_invalid(
+            "Spectrogram initialization failed for window size %lld and stride %lld",
+            (long long)state->window, (long long)state->stride);
     for (state->length = 1; state->length < state->window;)
         state->length *= 2;
     state->hann = malloc((size_t)state->window * sizeof(*state->hann));
@@ -54,11 +56,15 @@ struct spectrogram_job {
     struct status *_Atomic failure; /* the first one of the shares */
 };
 
-static void slice(const struct spectrogram_job *job, int64_t i, double complex *line, double complex *scratch) {
+static void slice(const struct spectrogram_job *job, int64_t i, double complex *line,
+                  double complex *scratch) {
     const struct spectrogram_state *state = job->state;
-    int64_t channel = i / job->n_slices, first = i % job->n_slices * state->stride, bins = state->length / 2 + 1;
+    int64_t channel = i / job->n_slices, first = i % job->n_slices * state->stride,
+            bins = state->length / 2 + 1;
     for (int64_t k = 0; k < state->length; k++)
-        line[k] = k < state->window ? state->hann[k] * (double)job->x[(first + k) * job->n_channels + channel] : 0;
+        line[k] = k < state->window
+                      ? state->hann[k] * (double)job->x[(first + k) * job->n_channels + channel]
+                      : 0;
     fft_run(state->plan, false, line, scratch);
     for (int64_t k = 0; k < bins; k++) {
         double re = creal(line[k]), im = cimag(line[k]), energy = re * re + im * im;
@@ -70,7 +76,9 @@ static void spectrogram_range(void *arg, int64_t begin, int64_t end) {
     struct spectrogram_job *job = arg;
     struct tensor memory = TENSOR_INIT;
     double complex *line;
-    struct status *st = scratch_new(job->ctx, DT_COMPLEX128, 1, job->state->length + fft_plan_scratch(job->state->plan), &memory, &line);
+    struct status *st =
+        scratch_new(job->ctx, DT_COMPLEX128, 1,
+                    job->state->length + fft_plan_scratch(job->state->plan), &memory, &line);
     for (int64_t i = begin; i < end && !st; i++)
         slice(job, i, line, line + job->state->length);
     tensor_clear(&memory);
@@ -87,14 +95,17 @@ enum kernel_result audio_spectrogram(struct kernel_ctx *ctx) {
     const struct spectrogram_state *state = ctx->instance->state;
     const struct tensor *x = kernel_input(ctx, 0);
     if (x->rank != 2)
-        return kernel_fail(ctx, status_invalid("input must be 2-dimensional, got shape %s", TENSOR_SHAPE_TEXT(x)));
+        return kernel_fail(
+            ctx, status_invalid("input must be 2-dimensional, got shape %s", TENSOR_SHAPE_TEXT(x)));
     int64_t n_samples = tensor_dim(x, 0), rest = n_samples - state->window;
-    struct spectrogram_job job = {.ctx = ctx, .state = state, .x = tensor_cdata(x), .n_channels = tensor_dim(x, 1)};
+    struct spectrogram_job job = {
+        .ctx = ctx, .state = state, .x = tensor_cdata(x), .n_channels = tensor_dim(x, 1)};
     job.n_slices = rest < 0 ? 0 : 1 + rest / state->stride;
     int64_t dims[3] = {job.n_channels, job.n_slices, state->length / 2 + 1};
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, DT_FLOAT, (struct shape){3, dims}));
     job.y = tensor_data(&ctx->outputs[0]);
-    pool_parallel_for(ctx->pool, job.n_channels * job.n_slices, 20.0 * (double)state->length, spectrogram_range, &job);
+    pool_parallel_for(ctx->pool, job.n_channels * job.n_slices, 20.0 * (double)state->length,
+                      spectrogram_range, &job);
     KERNEL_TRY(ctx, job.failure);
     return KERNEL_DONE;
 }
@@ -115,7 +126,8 @@ struct status *audio_mfcc_init(struct kernel_init *init) {
     return node_get_i(init->node, "dct_coefficient_count", &state->n_coefficients);
 }
 
-/* Bands are triangles over mels that overlap by half: a bin gives `weight` of itself to its band and the rest to the next one. */
+/* Bands are triangles over mels that overlap by half: a bin gives `weight` of itself to its band
+ * and the rest to the next one. */
 struct mfcc_plan {
     int64_t first, last; /* bins that count: no constant part */
     int64_t *band;       /* of a bin; -1 is the slope below the first one */
@@ -125,8 +137,10 @@ struct mfcc_plan {
 
 static double mel_of(double hz) { return 1127.0 * log1p(hz / 700.0); }
 
-static void plan_bands(const struct mfcc_state *state, int64_t n_bins, double hz_per_bin, struct mfcc_plan *plan) {
-    double low = mel_of((double)state->low_hz), spacing = (mel_of((double)state->high_hz) - low) / (double)(state->n_bands + 1);
+static void plan_bands(const struct mfcc_state *state, int64_t n_bins, double hz_per_bin,
+                       struct mfcc_plan *plan) {
+    double low = mel_of((double)state->low_hz),
+           spacing = (mel_of((double)state->high_hz) - low) / (double)(state->n_bands + 1);
     int64_t band = 0;
     for (int64_t i = 0; i < n_bins; i++) {
         double mel = mel_of((double)i * hz_per_bin);
@@ -144,7 +158,8 @@ static void plan_cosines(const struct mfcc_state *state, struct mfcc_plan *plan)
     double norm = sqrt(2.0 / (double)state->n_bands), step = M_PI / (double)state->n_bands;
     for (int64_t i = 0; i < state->n_coefficients; i++)
         for (int64_t j = 0; j < state->n_bands; j++)
-            plan->cosines[i * state->n_bands + j] = norm * cos((double)i * step * ((double)j + 0.5));
+            plan->cosines[i * state->n_bands + j] =
+                norm * cos((double)i * step * ((double)j + 0.5));
 }
 
 struct mfcc_job {
@@ -184,13 +199,15 @@ static void mfcc_range(void *arg, int64_t begin, int64_t end) {
 }
 
 static struct status *check_mfcc(const struct mfcc_state *state, int64_t n_bins, int32_t rate) {
-    bool is_fine = state->n_bands >= 1 && rate > 0 && n_bins >= 2 && state->low_hz >= 0 && state->high_hz > state->low_hz;
+    bool is_fine = state->n_bands >= 1 && rate > 0 && n_bins >= 2 && state->low_hz >= 0 &&
+                   state->high_hz > state->low_hz;
     if (!is_fine || state->n_coefficients < 1 || state->n_coefficients > state->n_bands)
         return status_invalid(
-            "Mfcc initialization failed for channel count %lld, sample rate %d, lower frequency limit %g, upper frequency "
+            "Mfcc initialization failed for channel count %lld, sample rate %d, lower frequency "
+            "limit %g, upper frequency "
             "limit %g, filterbank channel count %lld, and dct coefficient count %lld",
-            (long long)n_bins, rate, (double)state->low_hz, (double)state->high_hz, (long long)state->n_bands,
-            (long long)state->n_coefficients);
+            (long long)n_bins, rate, (double)state->low_hz, (double)state->high_hz,
+            (long long)state->n_bands, (long long)state->n_coefficients);
     return NULL;
 }
 
@@ -202,14 +219,18 @@ enum kernel_result audio_mfcc(struct kernel_ctx *ctx) {
     const struct mfcc_state *state = ctx->instance->state;
     const struct tensor *x = kernel_input(ctx, 0), *rate = kernel_input(ctx, 1);
     if (x->rank != 3)
-        return kernel_fail(ctx, status_invalid("spectrogram must be 3-dimensional, got shape %s", TENSOR_SHAPE_TEXT(x)));
+        return kernel_fail(ctx, status_invalid("spectrogram must be 3-dimensional, got shape %s",
+                                               TENSOR_SHAPE_TEXT(x)));
     if (rate->rank != 0)
-        return kernel_fail(ctx, status_invalid("Input sample_rate should be a scalar tensor, got %s instead.", TENSOR_SHAPE_TEXT(rate)));
+        return kernel_fail(
+            ctx, status_invalid("Input sample_rate should be a scalar tensor, got %s instead.",
+                                TENSOR_SHAPE_TEXT(rate)));
     int32_t hz = *(const int32_t *)tensor_cdata(rate);
     int64_t n_bins = tensor_dim(x, 2), n_lines = n_bins > 0 ? x->n_elements / n_bins : 0;
     KERNEL_TRY(ctx, check_mfcc(state, n_bins, hz));
     int64_t dims[3] = {tensor_dim(x, 0), tensor_dim(x, 1), state->n_coefficients};
-    double hz_per_bin = 0.5 * (double)hz / (double)(n_bins - 1), last = (double)state->high_hz / hz_per_bin;
+    double hz_per_bin = 0.5 * (double)hz / (double)(n_bins - 1),
+           last = (double)state->high_hz / hz_per_bin;
     double first = 1.5 + (double)state->low_hz / hz_per_bin;
     struct mfcc_plan plan = {.first = (int64_t)fmin(first, 1e9), .last = (int64_t)fmin(last, 1e9)};
     struct mfcc_job job = {.state = state, .plan = &plan, .x = tensor_cdata(x), .n_bins = n_bins};
@@ -218,12 +239,14 @@ enum kernel_result audio_mfcc(struct kernel_ctx *ctx) {
     TRY_OUT(kernel_alloc(ctx, 0, DT_FLOAT, (struct shape){3, dims}));
     TRY_OUT(scratch_new(ctx, DT_INT64, 1, n_bins, &memory[0], &plan.band));
     TRY_OUT(scratch_new(ctx, DT_DOUBLE, 1, n_bins, &memory[1], &plan.weight));
-    TRY_OUT(scratch_new(ctx, DT_DOUBLE, state->n_coefficients, state->n_bands, &memory[2], &plan.cosines));
+    TRY_OUT(scratch_new(ctx, DT_DOUBLE, state->n_coefficients, state->n_bands, &memory[2],
+                        &plan.cosines));
     TRY_OUT(scratch_new(ctx, DT_DOUBLE, n_lines, state->n_bands, &memory[3], &job.energies));
     plan_bands(state, n_bins, hz_per_bin, &plan);
     plan_cosines(state, &plan);
     job.y = tensor_data(&ctx->outputs[0]);
-    double cost = 3.0 * (double)n_bins + 20.0 * (double)state->n_bands + (double)state->n_bands * (double)state->n_coefficients;
+    double cost = 3.0 * (double)n_bins + 20.0 * (double)state->n_bands +
+                  (double)state->n_bands * (double)state->n_coefficients;
     pool_parallel_for(ctx->pool, n_lines, cost, mfcc_range, &job);
 out:
     for (int i = 0; i < 4; i++)

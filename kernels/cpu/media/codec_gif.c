@@ -1,5 +1,6 @@
-/* GIF [GIF89a, CompuServe 1990]. Pictures are laid on a canvas one after the other; a transparent pixel shows the one before. Disposal
- * modes are not followed, as in TensorFlow. What comes after damaged data is left out when at least one picture is whole. */
+/* GIF [GIF89a, CompuServe 1990]. Pictures are laid on a canvas one after the other; a
+ * transparent pixel shows the one before. Disposal modes are not followed, as in TensorFlow.
+ * What comes after damaged data is left out when at least one picture is whole. */
 #include <stdlib.h>
 
 #include "kernels/cpu/media/codec.h"
@@ -84,8 +85,9 @@ static bool next_picture(struct gif *gif, struct picture *ret) {
             return false;
         break;
     }
-    *ret = (struct picture){
-        number(at), number(at + 2), number(at + 4), number(at + 6), gif->colors, gif->n_colors, transparent, (at[8] & 0x40) != 0, 0};
+    *ret = (struct picture){number(at),     number(at + 2),      number(at + 4),
+                            number(at + 6), gif->colors,         gif->n_colors,
+                            transparent,    (at[8] & 0x40) != 0, 0};
     if (!take_colors(gif, at[8], &ret->colors, &ret->n_colors))
         return false;
     ret->at = gif->at;
@@ -152,7 +154,8 @@ static bool decode_indices(struct decoder *d, uint8_t *out, int64_t n) {
     int size = d->first_size + 1, next = end + 1, previous = NO_CODE, code;
     uint8_t first = 0;
     for (int64_t done = 0; done < n;) {
-        if (!next_code(d, size, &code) || code == end || code > next || (code == next && previous == NO_CODE))
+        if (!next_code(d, size, &code) || code == end || code > next ||
+            (code == next && previous == NO_CODE))
             return false;
         if (code == clear) {
             size = d->first_size + 1;
@@ -161,7 +164,8 @@ static bool decode_indices(struct decoder *d, uint8_t *out, int64_t n) {
             continue;
         }
         int depth = 0, at = code;
-        if (code == next) { /* the string that is just being made: the one before, and its first number again */
+        /* the string that is just being made: the one before, and its first number again */
+        if (code == next) {
             d->stack[depth++] = first;
             at = previous;
         }
@@ -190,7 +194,8 @@ static bool decode_indices(struct decoder *d, uint8_t *out, int64_t n) {
 static int64_t interlaced_line(int64_t n, int64_t height) {
     static const int first[] = {0, 4, 2, 1}, step[] = {8, 8, 4, 2};
     for (int pass = 0; pass < 4; pass++) {
-        int64_t lines = height > first[pass] ? (height - first[pass] + step[pass] - 1) / step[pass] : 0;
+        int64_t lines =
+            height > first[pass] ? (height - first[pass] + step[pass] - 1) / step[pass] : 0;
         if (n < lines)
             return first[pass] + n * step[pass];
         n -= lines;
@@ -198,7 +203,8 @@ static int64_t interlaced_line(int64_t n, int64_t height) {
     return 0;
 }
 
-static struct status *paint(const struct gif *gif, const struct picture *p, const uint8_t *indices, uint8_t *canvas) {
+static struct status *paint(const struct gif *gif, const struct picture *p, const uint8_t *indices,
+                            uint8_t *canvas) {
     for (int64_t n = 0; n < p->height; n++) {
         int64_t y = p->top + (p->is_interlaced ? interlaced_line(n, p->height) : n);
         if (y >= gif->height)
@@ -209,8 +215,9 @@ static struct status *paint(const struct gif *gif, const struct picture *p, cons
             if (color == p->transparent)
                 continue;
             if (color >= p->n_colors)
-                return status_invalid("Invalid GIF data (size %zu), found color index %d outside of color map range %d", gif->len, color,
-                                      p->n_colors);
+                return status_invalid("Invalid GIF data (size %zu), found color index %d outside "
+                                      "of color map range %d",
+                                      gif->len, color, p->n_colors);
             memcpy(to, p->colors + 3 * color, 3);
         }
     }
@@ -236,9 +243,11 @@ static struct status *paint_all(struct gif gif, int64_t n_frames, uint8_t *pixel
         if (!indices)
             st = status_exhausted("OOM for a picture of %lld pixels", (long long)n);
         else if (!decode_indices(decoder, indices, n))
-            st = status_invalid("Invalid GIF data (size %zu), frame %lld is damaged", gif.len, (long long)f);
+            st = status_invalid("Invalid GIF data (size %zu), frame %lld is damaged", gif.len,
+                                (long long)f);
         else if (!p.colors)
-            st = status_invalid("Invalid GIF data (size %zu), missing color map for frame %lld", gif.len, (long long)f);
+            st = status_invalid("Invalid GIF data (size %zu), missing color map for frame %lld",
+                                gif.len, (long long)f);
         else if (p.left < gif.width)
             st = paint(&gif, &p, indices, canvas);
     }
@@ -247,7 +256,8 @@ static struct status *paint_all(struct gif gif, int64_t n_frames, uint8_t *pixel
     return st;
 }
 
-struct status *codec_gif_decode(struct span bytes, enum gif_frames frames, struct codec_target *target) {
+struct status *codec_gif_decode(struct span bytes, enum gif_frames frames,
+                                struct codec_target *target) {
     struct gif gif;
     void *pixels;
     if (!open_gif(bytes, &gif))
@@ -257,7 +267,8 @@ struct status *codec_gif_decode(struct span bytes, enum gif_frames frames, struc
     if (size.frames == 0)
         return status_invalid("Invalid GIF data (size %zu), it has no picture", bytes.len);
     if (frames == GIF_ONLY_ONE && size.frames > 1)
-        return status_invalid("Got %lld frames, but animated gifs can only be decoded by tf.io.decode_gif or tf.io.decode_image",
+        return status_invalid("Got %lld frames, but animated gifs can only be decoded by "
+                              "tf.io.decode_gif or tf.io.decode_image",
                               (long long)size.frames);
     TRY(codec_size_check(size));
     TRY(target->alloc(target, size, &pixels));

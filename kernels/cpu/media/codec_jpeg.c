@@ -1,4 +1,5 @@
-/* JPEG, by libjpeg-turbo [ITU-T T.81]. The library leaves by longjmp; nothing here lives across that but what is in structs. */
+/* JPEG, by libjpeg-turbo [ITU-T T.81]. The library leaves by longjmp; nothing here lives across
+ * that but what is in structs. */
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +8,8 @@
 
 #include "kernels/cpu/media/codec.h"
 
-/* Memory of one picture's coefficients, and scans of a progressive one: more of either is nobody's photograph. */
+/* Memory of one picture's coefficients, and scans of a progressive one: more of either is
+ * nobody's photograph. */
 enum { MAX_COEFFICIENT_BYTES = 1 << 30, MAX_SCANS = 500, REREAD_MAX_BYTES = 1 << 24 };
 
 /* What the library tells us, and where it leaves to. */
@@ -17,7 +19,9 @@ struct guard {
     jmp_buf leave;
 };
 
-static void on_error(j_common_ptr any) { longjmp(CONTAINER_OF(any->err, struct guard, errors)->leave, 1); }
+static void on_error(j_common_ptr any) {
+    longjmp(CONTAINER_OF(any->err, struct guard, errors)->leave, 1);
+}
 static void on_message(j_common_ptr any, int level) { any->err->num_warnings += level < 0; }
 static void on_output(j_common_ptr any) { (void)any; }
 
@@ -42,16 +46,18 @@ struct reader {
     struct guard guard;
     struct source source;
     const struct jpeg_options *options;
-    struct codec_size size;     /* of the result */
-    int64_t n_lines;            /* read so far */
-    int64_t left, line_samples; /* of a line as the library gives it: what is not wanted at its left, all of it */
+    struct codec_size size; /* of the result */
+    int64_t n_lines;        /* read so far */
+    /* of a line as the library gives it: what is not wanted at its left, all of it */
+    int64_t left, line_samples;
     uint8_t *line, *pixels;
 };
 
 static void source_nothing(j_decompress_ptr jpeg) { (void)jpeg; }
 
-/* There are no more bytes, whatever bytes_in_buffer says: the library works on copies of it. When it has not told how far it is, it starts
- * again where it last told, as in TensorFlow (whose decoder may do so for ever; here it is enough after REREAD_MAX_BYTES). Else the end is
+/* There are no more bytes, whatever bytes_in_buffer says: the library works on copies of it.
+ * When it has not told how far it is, it starts again where it last told, as in TensorFlow
+ * (whose decoder may do so for ever; here it is enough after REREAD_MAX_BYTES). Else the end is
  * put in. */
 static boolean source_fill(j_decompress_ptr jpeg) {
     static const JOCTET end[2] = {0xff, JPEG_EOI};
@@ -78,7 +84,8 @@ static void source_skip(j_decompress_ptr jpeg, long n) {
 }
 
 static void source_init(struct reader *r, struct span bytes) {
-    r->source = (struct source){.bytes = bytes, .is_recovering = r->options && r->options->is_recovering};
+    r->source =
+        (struct source){.bytes = bytes, .is_recovering = r->options && r->options->is_recovering};
     struct jpeg_source_mgr *base = &r->source.base;
     base->init_source = source_nothing;
     base->fill_input_buffer = source_fill;
@@ -106,13 +113,15 @@ static void reader_open(struct reader *r, struct span bytes) {
 
 /* ---- reading ---- */
 
-static bool is_cmyk(const struct reader *r) { return r->jpeg.jpeg_color_space == JCS_CMYK || r->jpeg.jpeg_color_space == JCS_YCCK; }
+static bool is_cmyk(const struct reader *r) {
+    return r->jpeg.jpeg_color_space == JCS_CMYK || r->jpeg.jpeg_color_space == JCS_YCCK;
+}
 
 static bool crop_is_inside(const struct reader *r) {
     const struct jpeg_options *o = r->options;
     int64_t width = r->jpeg.output_width, height = r->jpeg.output_height;
-    return o->crop_width > 0 && o->crop_height > 0 && o->crop_x >= 0 && o->crop_y >= 0 && o->crop_x <= width - o->crop_width &&
-           o->crop_y <= height - o->crop_height;
+    return o->crop_width > 0 && o->crop_height > 0 && o->crop_x >= 0 && o->crop_y >= 0 &&
+           o->crop_x <= width - o->crop_width && o->crop_y <= height - o->crop_height;
 }
 
 /* What is to come out. False: no such picture. */
@@ -128,7 +137,9 @@ static bool set_output(struct reader *r) {
     jpeg->dct_method = r->options->is_accurate ? JDCT_ISLOW : JDCT_IFAST;
     jpeg_calc_output_dimensions(jpeg);
     r->size = (struct codec_size){1, jpeg->output_height, jpeg->output_width, channels};
-    if ((int64_t)jpeg->output_width * (int64_t)jpeg->output_height * MAX(channels, jpeg->output_components) >= CODEC_MAX_SAMPLES)
+    if ((int64_t)jpeg->output_width * (int64_t)jpeg->output_height *
+            MAX(channels, jpeg->output_components) >=
+        CODEC_MAX_SAMPLES)
         return false;
     if (r->options->is_cropped && !crop_is_inside(r))
         return false;
@@ -157,7 +168,8 @@ static void start(struct reader *r) {
 static void cmyk_to_rgb(const struct reader *r, const uint8_t *from, uint8_t *to) {
     for (int64_t i = 0; i < r->size.width; i++, from += 4, to += 3) {
         for (int c = 0; c < 3; c++)
-            to[c] = (uint8_t)(r->jpeg.saw_Adobe_marker ? from[3] * from[c] / 255 : (255 - from[3]) * (255 - from[c]) / 255);
+            to[c] = (uint8_t)(r->jpeg.saw_Adobe_marker ? from[3] * from[c] / 255
+                                                       : (255 - from[3]) * (255 - from[c]) / 255);
     }
 }
 
@@ -178,7 +190,8 @@ static bool read_lines(struct reader *r) {
     }
     if (r->n_lines == r->size.height)
         return true;
-    if (!r->options->is_recovering || (float)r->n_lines < r->options->acceptable_fraction * (float)r->size.height)
+    if (!r->options->is_recovering ||
+        (float)r->n_lines < r->options->acceptable_fraction * (float)r->size.height)
         return false;
     for (; r->n_lines < r->size.height; r->n_lines++) {
         uint8_t *to = r->pixels + (size_t)r->n_lines * row;
@@ -224,7 +237,8 @@ static struct status *decode(struct reader *r, struct span bytes, struct codec_t
     return read_picture(r) ? NULL : status_invalid(message);
 }
 
-struct status *codec_jpeg_decode(struct span bytes, const struct jpeg_options *options, struct codec_target *target) {
+struct status *codec_jpeg_decode(struct span bytes, const struct jpeg_options *options,
+                                 struct codec_target *target) {
     struct reader r = {.options = options};
     guard_init(&r.guard, (j_common_ptr)&r.jpeg);
     struct status *st = decode(&r, bytes, target);
@@ -238,7 +252,8 @@ static bool read_size(struct reader *r, struct span bytes) {
         return false;
     reader_open(r, bytes);
     jpeg_calc_output_dimensions(&r->jpeg);
-    r->size = (struct codec_size){1, r->jpeg.image_height, r->jpeg.image_width, r->jpeg.num_components};
+    r->size =
+        (struct codec_size){1, r->jpeg.image_height, r->jpeg.image_width, r->jpeg.num_components};
     return true;
 }
 
@@ -266,11 +281,13 @@ static void write_xmp(struct writer *w, struct span xmp) {
     str_add_bytes(&marker, space, sizeof(space));
     str_add_bytes(&marker, xmp.data, xmp.len);
     if (marker.len <= 65533) /* else it would make the library leave */
-        jpeg_write_marker(&w->jpeg, JPEG_APP0 + 1, (const JOCTET *)marker.data, (unsigned)marker.len);
+        jpeg_write_marker(&w->jpeg, JPEG_APP0 + 1, (const JOCTET *)marker.data,
+                          (unsigned)marker.len);
     str_fini(&marker);
 }
 
-static bool encode(struct writer *w, const uint8_t *pixels, struct codec_size size, const struct jpeg_writing *writing) {
+static bool encode(struct writer *w, const uint8_t *pixels, struct codec_size size,
+                   const struct jpeg_writing *writing) {
     struct jpeg_compress_struct *jpeg = &w->jpeg;
     if (setjmp(w->guard.leave))
         return false;
@@ -301,7 +318,8 @@ static bool encode(struct writer *w, const uint8_t *pixels, struct codec_size si
     return true;
 }
 
-struct status *codec_jpeg_encode(const uint8_t *pixels, struct codec_size size, const struct jpeg_writing *writing, struct str *out) {
+struct status *codec_jpeg_encode(const uint8_t *pixels, struct codec_size size,
+                                 const struct jpeg_writing *writing, struct str *out) {
     struct writer w = {.bytes = NULL};
     guard_init(&w.guard, (j_common_ptr)&w.jpeg);
     bool is_written = encode(&w, pixels, size, writing);

@@ -48,7 +48,8 @@ static struct status *decode_init(struct kernel_init *init) {
     state->channels = (int)channels;
     if (state->op == OP_ANY)
         TRY(node_get_b(init->node, "expand_animations", &state->expands));
-    return state->op == OP_JPEG || state->op == OP_CROP ? jpeg_attrs(init->node, &state->jpeg) : NULL;
+    return state->op == OP_JPEG || state->op == OP_CROP ? jpeg_attrs(init->node, &state->jpeg)
+                                                        : NULL;
 }
 
 /* Memory for pixels: the output's own, or bytes that are turned into the output's type after. */
@@ -61,7 +62,8 @@ struct output {
     int64_t dims[4];
 };
 
-static struct status *output_alloc(struct codec_target *target, struct codec_size size, void **ret_data) {
+static struct status *output_alloc(struct codec_target *target, struct codec_size size,
+                                   void **ret_data) {
     struct output *out = CONTAINER_OF(target, struct output, target);
     int64_t dims[4] = {size.frames, size.height, size.width, size.channels};
     int first = out->has_frames ? 0 : 1;
@@ -92,18 +94,25 @@ static void convert(struct output *out) {
 
 static const char *const format_names[] = {"unknown", "JPEG", "PNG", "GIF", "BMP", "WebP"};
 
-/* Does the op take the format? JPEG, PNG and GIF ops take each other's, DecodeBmp and the others do not. */
-static struct status *check_format(const struct decode_state *state, const char *op, enum codec_format format) {
+/* Does the op take the format? JPEG, PNG and GIF ops take each other's, DecodeBmp and the others
+ * do not. */
+static struct status *check_format(const struct decode_state *state, const char *op,
+                                   enum codec_format format) {
     if (format == CODEC_UNKNOWN)
         return status_invalid("Unknown image file format. One of JPEG, PNG, GIF, BMP required.");
     if (format == CODEC_WEBP)
         return status_unimplemented("%s cannot decode WebP", op);
     if (state->op == OP_CROP && format != CODEC_JPEG)
-        return status_invalid("DecodeAndCropJpeg operation can run on JPEG only, but detected %s.", format_names[format]);
+        return status_invalid("DecodeAndCropJpeg operation can run on JPEG only, but detected %s.",
+                              format_names[format]);
     if (format == CODEC_BMP && state->op != OP_BMP && state->op != OP_ANY)
-        return status_invalid("Trying to decode BMP format using a wrong op. Use `decode_bmp` or `decode_image` instead. Op used: %s", op);
+        return status_invalid("Trying to decode BMP format using a wrong op. Use `decode_bmp` or "
+                              "`decode_image` instead. Op used: %s",
+                              op);
     if (state->op == OP_BMP && format != CODEC_BMP)
-        return status_invalid("Trying to decode %s format using DecodeBmp op. Use `decode_image` instead.", format_names[format]);
+        return status_invalid(
+            "Trying to decode %s format using DecodeBmp op. Use `decode_image` instead.",
+            format_names[format]);
     return NULL;
 }
 
@@ -122,7 +131,8 @@ static struct status *set_crop(const struct kernel_ctx *ctx, struct jpeg_options
     return NULL;
 }
 
-static struct status *decode_jpeg(const struct decode_state *state, struct span bytes, struct output *out) {
+static struct status *decode_jpeg(const struct decode_state *state, struct span bytes,
+                                  struct output *out) {
     struct jpeg_options options = state->jpeg;
     if (state->channels == 4)
         return status_invalid("JPEG does not support 4 channels");
@@ -132,7 +142,8 @@ static struct status *decode_jpeg(const struct decode_state *state, struct span 
     return codec_jpeg_decode(bytes, &options, &out->target);
 }
 
-static struct status *decode(const struct decode_state *state, struct span bytes, struct output *out) {
+static struct status *decode(const struct decode_state *state, struct span bytes,
+                             struct output *out) {
     enum dtype dtype = (enum dtype)out->ctx->instance->out_types[0];
     enum codec_format format = codec_format_of(bytes);
     out->has_frames = state->op == OP_GIF;
@@ -148,7 +159,11 @@ static struct status *decode(const struct decode_state *state, struct span bytes
         if (state->channels != 0 && state->channels != 3)
             return status_invalid("channels must be 0 or 3 for GIF, got %d", state->channels);
         out->has_frames = state->expands;
-        return codec_gif_decode(bytes, state->expands ? GIF_ALL : state->op == OP_ANY ? GIF_FIRST : GIF_ONLY_ONE, &out->target);
+        return codec_gif_decode(bytes,
+                                state->expands        ? GIF_ALL
+                                : state->op == OP_ANY ? GIF_FIRST
+                                                      : GIF_ONLY_ONE,
+                                &out->target);
     default:
         return codec_bmp_decode(bytes, state->channels, &out->target);
     }
@@ -161,12 +176,14 @@ static struct status *decode(const struct decode_state *state, struct span bytes
 static enum kernel_result decode_compute(struct kernel_ctx *ctx) {
     const struct tensor *contents = kernel_input(ctx, 0);
     if (contents->rank != 0)
-        return kernel_fail(ctx, status_invalid("`contents` must be scalar but got shape%s", TENSOR_SHAPE_TEXT(contents)));
+        return kernel_fail(ctx, status_invalid("`contents` must be scalar but got shape%s",
+                                               TENSOR_SHAPE_TEXT(contents)));
     struct span bytes = tensor_string(contents, 0);
     if (bytes.len == 0)
         return kernel_fail(ctx, status_invalid("Input is empty."));
     if (bytes.len > INT32_MAX)
-        return kernel_fail(ctx, status_invalid("Input contents are too large for int: %zu", bytes.len));
+        return kernel_fail(ctx,
+                           status_invalid("Input contents are too large for int: %zu", bytes.len));
     struct output out = {.target = {output_alloc}, .ctx = ctx, .pixels = TENSOR_INIT};
     struct status *st = decode(ctx->instance->state, bytes, &out);
     if (!st && tensor_has_value(&out.pixels))
@@ -184,9 +201,11 @@ static enum kernel_result jpeg_shape(struct kernel_ctx *ctx) {
     struct codec_size size;
     int64_t three = 3;
     if (contents->rank != 0)
-        return kernel_fail(ctx, status_invalid("contents must be scalar, got shape %s", TENSOR_SHAPE_TEXT(contents)));
+        return kernel_fail(ctx, status_invalid("contents must be scalar, got shape %s",
+                                               TENSOR_SHAPE_TEXT(contents)));
     KERNEL_TRY(ctx, codec_jpeg_size(tensor_string(contents, 0), &size));
-    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, (enum dtype)ctx->instance->out_types[0], (struct shape){1, &three}));
+    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, (enum dtype)ctx->instance->out_types[0],
+                                 (struct shape){1, &three}));
     const int64_t values[3] = {size.height, size.width, size.channels};
     for (int i = 0; i < 3; i++) {
         if (ctx->outputs[0].dtype == DT_INT32)
@@ -210,7 +229,11 @@ static struct status *encode_jpeg_init(struct kernel_init *init) {
     int64_t quality, unit, x, y;
     struct span format;
     init->state = state;
-    state->writing = (struct jpeg_writing){.quality = 95, .halves_chroma = true, .density_unit = 1, .x_density = 300, .y_density = 300};
+    state->writing = (struct jpeg_writing){.quality = 95,
+                                           .halves_chroma = true,
+                                           .density_unit = 1,
+                                           .x_density = 300,
+                                           .y_density = 300};
     if (!node_attr(node, "quality")) /* EncodeJpegVariableQuality */
         return NULL;
     TRY(node_get_s(node, "format", &format));
@@ -244,7 +267,8 @@ static struct status *set_quality(const struct kernel_ctx *ctx, struct jpeg_writ
     return NULL;
 }
 
-static enum kernel_result end_encoding(struct kernel_ctx *ctx, struct status *st, struct str *bytes) {
+static enum kernel_result end_encoding(struct kernel_ctx *ctx, struct status *st,
+                                       struct str *bytes) {
     if (!st)
         st = kernel_alloc(ctx, 0, DT_STRING, SHAPE_SCALAR);
     if (!st)
@@ -263,18 +287,22 @@ static enum kernel_result encode_jpeg(struct kernel_ctx *ctx) {
     struct jpeg_writing writing = state->writing;
     struct str bytes = STR_INIT;
     if (image->rank != 3)
-        return kernel_fail(ctx, status_invalid("image must be 3-dimensional%s", TENSOR_SHAPE_TEXT(image)));
+        return kernel_fail(
+            ctx, status_invalid("image must be 3-dimensional%s", TENSOR_SHAPE_TEXT(image)));
     struct codec_size size = {1, tensor_dim(image, 0), tensor_dim(image, 1), tensor_dim(image, 2)};
     if (state->channels && size.channels != state->channels)
-        return kernel_fail(ctx, status_invalid("format %s expects %d channels, got %s", state->channels == 1 ? "grayscale" : "rgb",
+        return kernel_fail(ctx, status_invalid("format %s expects %d channels, got %s",
+                                               state->channels == 1 ? "grayscale" : "rgb",
                                                state->channels, TENSOR_SHAPE_TEXT(image)));
     if (size.channels != 1 && size.channels != 3)
-        return kernel_fail(ctx, status_invalid("image must have 1 or 3 channels, got %s", TENSOR_SHAPE_TEXT(image)));
+        return kernel_fail(ctx, status_invalid("image must have 1 or 3 channels, got %s",
+                                               TENSOR_SHAPE_TEXT(image)));
     if (ctx->instance->n_inputs > 1)
         KERNEL_TRY(ctx, set_quality(ctx, &writing));
-    bool is_possible = size.height > 0 && size.width > 0 && size.height < 65536 && size.width < 65536;
-    struct status *st =
-        is_possible ? codec_jpeg_encode(tensor_cdata(image), size, &writing, &bytes) : status_internal("JPEG encoding failed");
+    bool is_possible =
+        size.height > 0 && size.width > 0 && size.height < 65536 && size.width < 65536;
+    struct status *st = is_possible ? codec_jpeg_encode(tensor_cdata(image), size, &writing, &bytes)
+                                    : status_internal("JPEG encoding failed");
     return end_encoding(ctx, st, &bytes);
 }
 
@@ -294,21 +322,26 @@ static enum kernel_result encode_png(struct kernel_ctx *ctx) {
     const struct tensor *image = kernel_input(ctx, 0);
     int compression = (int)*(const int64_t *)ctx->instance->state, rank = image->rank;
     if (rank < 3)
-        return kernel_fail(ctx, status_invalid("images must be at least rank 3%s", TENSOR_SHAPE_TEXT(image)));
-    struct codec_size size = {1, tensor_dim(image, rank - 3), tensor_dim(image, rank - 2), tensor_dim(image, rank - 1)};
+        return kernel_fail(
+            ctx, status_invalid("images must be at least rank 3%s", TENSOR_SHAPE_TEXT(image)));
+    struct codec_size size = {1, tensor_dim(image, rank - 3), tensor_dim(image, rank - 2),
+                              tensor_dim(image, rank - 1)};
     if (size.channels < 1 || size.channels > 4)
-        return kernel_fail(ctx, status_invalid("image must have 1, 2, 3, or 4 channels, got %lld", (long long)size.channels));
+        return kernel_fail(ctx, status_invalid("image must have 1, 2, 3, or 4 channels, got %lld",
+                                               (long long)size.channels));
     if (size.height >= CODEC_MAX_SIDE || size.width >= CODEC_MAX_SIDE)
         return kernel_fail(ctx, status_invalid("image is too large: %s", TENSOR_SHAPE_TEXT(image)));
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, DT_STRING, (struct shape){rank - 3, tensor_dims(image)}));
     int64_t n = ctx->outputs[0].n_elements;
     if (n > 0 && (size.height == 0 || size.width == 0))
-        return kernel_fail(ctx, status_invalid("image must have pixels, got %s", TENSOR_SHAPE_TEXT(image)));
+        return kernel_fail(
+            ctx, status_invalid("image must have pixels, got %s", TENSOR_SHAPE_TEXT(image)));
     size_t bytes_each = n > 0 ? tensor_size_bytes(image) / (size_t)n : 0;
     for (int64_t i = 0; i < n; i++) {
         struct str bytes = STR_INIT;
-        struct status *st = codec_png_encode((const char *)tensor_cdata(image) + (size_t)i * bytes_each, size,
-                                             image->dtype == DT_UINT8 ? 8 : 16, compression, &bytes);
+        struct status *st =
+            codec_png_encode((const char *)tensor_cdata(image) + (size_t)i * bytes_each, size,
+                             image->dtype == DT_UINT8 ? 8 : 16, compression, &bytes);
         if (!st)
             tensor_set_string(&ctx->outputs[0], i, bytes.data, bytes.len);
         str_fini(&bytes);

@@ -1,4 +1,5 @@
-/* PNG, by libpng [ISO/IEC 15948]. The library leaves by longjmp; nothing here lives across that but what is volatile or in structs. */
+/* PNG, by libpng [ISO/IEC 15948]. The library leaves by longjmp; nothing here lives across that
+ * but what is volatile or in structs. */
 #include <png.h>
 #include <setjmp.h>
 
@@ -34,10 +35,12 @@ struct reading {
 /* How the library is to turn what is in the file into what is asked. */
 static void set_channels(struct reading *r, int channels) {
     int color = png_get_color_type(r->png, r->info), depth = png_get_bit_depth(r->png, r->info);
-    bool has_transparency = png_get_valid(r->png, r->info, PNG_INFO_tRNS) != 0, has_alpha = (color & PNG_COLOR_MASK_ALPHA) != 0;
+    bool has_transparency = png_get_valid(r->png, r->info, PNG_INFO_tRNS) != 0,
+         has_alpha = (color & PNG_COLOR_MASK_ALPHA) != 0;
     bool is_grey = !(color & PNG_COLOR_MASK_COLOR);
     if (channels == 0)
-        channels = color == PNG_COLOR_TYPE_PALETTE ? 3 + has_transparency : png_get_channels(r->png, r->info);
+        channels = color == PNG_COLOR_TYPE_PALETTE ? 3 + has_transparency
+                                                   : png_get_channels(r->png, r->info);
     r->size.channels = channels;
     if (channels % 2 == 1 && (has_alpha || has_transparency))
         png_set_strip_alpha(r->png);
@@ -81,7 +84,9 @@ static bool read_header(struct reading *r, int channels) {
 static bool read_pixels(struct reading *r, size_t row_bytes) {
     if (setjmp(png_jmpbuf(r->png)))
         return false;
-    int n_passes = png_get_interlace_type(r->png, r->info) == PNG_INTERLACE_ADAM7 ? PNG_INTERLACE_ADAM7_PASSES : 1;
+    int n_passes = png_get_interlace_type(r->png, r->info) == PNG_INTERLACE_ADAM7
+                       ? PNG_INTERLACE_ADAM7_PASSES
+                       : 1;
     for (int pass = 0; pass < n_passes; pass++) {
         for (int64_t y = 0; y < r->size.height; y++)
             png_read_row(r->png, (png_bytep)r->pixels + (size_t)y * row_bytes, NULL);
@@ -90,7 +95,8 @@ static bool read_pixels(struct reading *r, size_t row_bytes) {
     return true;
 }
 
-/* Rows of 8 bits lie at the beginning of their places; from the back, each sample becomes twice itself. */
+/* Rows of 8 bits lie at the beginning of their places; from the back, each sample becomes twice
+ * itself. */
 static void widen(struct reading *r, size_t row_bytes) {
     for (int64_t y = 0; y < r->size.height; y++) {
         uint8_t *from = (uint8_t *)r->pixels + (size_t)y * row_bytes;
@@ -100,11 +106,13 @@ static void widen(struct reading *r, size_t row_bytes) {
     }
 }
 
-static struct status *read_picture(struct reading *r, struct span bytes, int channels, struct codec_target *target) {
+static struct status *read_picture(struct reading *r, struct span bytes, int channels,
+                                   struct codec_target *target) {
     if (!read_header(r, channels))
         return status_invalid("Invalid PNG. Failed to initialize decoder.");
     TRY(codec_size_check(r->size));
-    size_t samples = (size_t)(r->size.width * r->size.channels), row_bytes = samples * (size_t)r->bits / 8;
+    size_t samples = (size_t)(r->size.width * r->size.channels),
+           row_bytes = samples * (size_t)r->bits / 8;
     if (png_get_rowbytes(r->png, r->info) != (r->widens ? samples : row_bytes))
         return status_invalid("Invalid PNG. Its rows do not fit its header.");
     void *pixels;
@@ -117,20 +125,24 @@ static struct status *read_picture(struct reading *r, struct span bytes, int cha
     return NULL;
 }
 
-struct status *codec_png_decode(struct span bytes, int channels, int bits, struct codec_target *target) {
+struct status *codec_png_decode(struct span bytes, int channels, int bits,
+                                struct codec_target *target) {
     struct reading r = {.rest = bytes, .bits = bits};
     r.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, NULL, on_error, on_warning);
     if (!r.png)
         return status_exhausted("libpng cannot be used");
     r.info = png_create_info_struct(r.png);
-    struct status *st = r.info ? read_picture(&r, bytes, channels, target) : status_exhausted("libpng has no memory");
+    struct status *st = r.info ? read_picture(&r, bytes, channels, target)
+                               : status_exhausted("libpng has no memory");
     png_destroy_read_struct(&r.png, &r.info, NULL);
     return st;
 }
 
 /* ---- writing ---- */
 
-static void write_bytes(png_structp png, png_bytep from, size_t n) { str_add_bytes(png_get_io_ptr(png), from, n); }
+static void write_bytes(png_structp png, png_bytep from, size_t n) {
+    str_add_bytes(png_get_io_ptr(png), from, n);
+}
 static void flush_bytes(png_structp png) { (void)png; }
 
 struct writing {
@@ -142,15 +154,17 @@ struct writing {
 };
 
 static bool write_picture(struct writing *w, const void *pixels) {
-    static const int colors[] = {PNG_COLOR_TYPE_GRAY, PNG_COLOR_TYPE_GRAY_ALPHA, PNG_COLOR_TYPE_RGB, PNG_COLOR_TYPE_RGB_ALPHA};
+    static const int colors[] = {PNG_COLOR_TYPE_GRAY, PNG_COLOR_TYPE_GRAY_ALPHA, PNG_COLOR_TYPE_RGB,
+                                 PNG_COLOR_TYPE_RGB_ALPHA};
     size_t row_bytes = (size_t)(w->size.width * w->size.channels) * (size_t)w->bits / 8;
     if (setjmp(png_jmpbuf(w->png)))
         return false;
     png_set_user_limits(w->png, CODEC_MAX_SIDE - 1, CODEC_MAX_SIDE - 1);
     png_set_write_fn(w->png, w->out, write_bytes, flush_bytes);
     png_set_compression_level(w->png, w->compression);
-    png_set_IHDR(w->png, w->info, (png_uint_32)w->size.width, (png_uint_32)w->size.height, w->bits, colors[w->size.channels - 1],
-                 PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
+    png_set_IHDR(w->png, w->info, (png_uint_32)w->size.width, (png_uint_32)w->size.height, w->bits,
+                 colors[w->size.channels - 1], PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT,
+                 PNG_FILTER_TYPE_DEFAULT);
     png_write_info(w->png, w->info);
     if (w->bits == 16)
         png_set_swap(w->png);
@@ -160,7 +174,8 @@ static bool write_picture(struct writing *w, const void *pixels) {
     return true;
 }
 
-struct status *codec_png_encode(const void *pixels, struct codec_size size, int bits, int compression, struct str *out) {
+struct status *codec_png_encode(const void *pixels, struct codec_size size, int bits,
+                                int compression, struct str *out) {
     struct writing w = {.out = out, .size = size, .bits = bits, .compression = compression};
     w.png = png_create_write_struct(PNG_LIBPNG_VER_STRING, NULL, on_error, on_warning);
     if (!w.png)

@@ -1,4 +1,5 @@
-/* What the kernels of the image family share. An image batch is [batch, height, width, channels]. For kernels/cpu only. */
+/* What the kernels of the image family share. An image batch is [batch, height, width,
+ * channels]. For kernels/cpu only. */
 #ifndef MILLRACE_KERNELS_CPU_MEDIA_IMAGE_H
 #define MILLRACE_KERNELS_CPU_MEDIA_IMAGE_H
 
@@ -11,7 +12,8 @@ void image_load(const struct tensor *t, int64_t first, int64_t n, float *to);
 float image_value(const struct tensor *t, int64_t i);
 /* Rounds to the tensor's float dtype. */
 void image_store(struct tensor *t, int64_t first, int64_t n, const float *from);
-/* The elements as floats: a float tensor's own, else a copy that *ret_owned holds until it is freed. */
+/* The elements as floats: a float tensor's own, else a copy that *ret_owned holds until it is
+ * freed. */
 const float *image_floats(const struct tensor *t, float **ret_owned);
 
 /* Sizes of a batch, checked to be of rank 4. */
@@ -33,7 +35,8 @@ enum image_filter {
     FILTER_MITCHELL
 };
 
-/* Output position i is the sum of weights[i * stride + k] times input position first[i] + k, for k < n_taps[i]. */
+/* Output position i is the sum of weights[i * stride + k] times input position first[i] + k, for
+ * k < n_taps[i]. */
 struct image_axis {
     int64_t n_in, n_out, stride;
     int64_t *first, *n_taps;
@@ -56,16 +59,18 @@ struct image_placement { /* output = input * scale + translation */
     enum image_filter filter;
     bool antialias;
 };
-struct status *image_axis_placed(const struct image_placement *placement, struct image_axis *ret) MUST_USE;
+struct status *image_axis_placed(const struct image_placement *placement,
+                                 struct image_axis *ret) MUST_USE;
 void image_axis_fini(struct image_axis *axis); /* accepts an all-zero one */
 
 /* ---- image_resample.c: both axes at once ---- */
 
 /* output (float) = input (any real dtype) with its rows and columns resampled. */
-void image_resample(struct pool *pool, const struct tensor *input, const struct image_axis *rows, const struct image_axis *columns,
-                    struct tensor *output);
+void image_resample(struct pool *pool, const struct tensor *input, const struct image_axis *rows,
+                    const struct image_axis *columns, struct tensor *output);
 /* The transposed map: what grads (of the output) are to the input. Both in float dtypes. */
-void image_resample_grad(struct pool *pool, const struct tensor *grads, const struct image_axis *rows, const struct image_axis *columns,
+void image_resample_grad(struct pool *pool, const struct tensor *grads,
+                         const struct image_axis *rows, const struct image_axis *columns,
                          struct tensor *output);
 
 /* ---- image_resize.c ---- */

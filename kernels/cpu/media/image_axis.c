@@ -1,4 +1,5 @@
-/* Weights of a resampled axis: every way to resize is a run of neighbouring input positions per output position. */
+/* Weights of a resampled axis: every way to resize is a run of neighbouring input positions per
+ * output position. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -8,19 +9,22 @@
 /* A sum below this is no sum to divide by. */
 #define TINY_SUM (1000.0f * FLT_MIN)
 
-static struct status *axis_new(int64_t n_in, int64_t n_out, int64_t stride, struct image_axis *ret) {
+static struct status *axis_new(int64_t n_in, int64_t n_out, int64_t stride,
+                               struct image_axis *ret) {
     int64_t n = 0;
     *ret = (struct image_axis){.n_in = n_in, .n_out = n_out, .stride = stride, .cost = 1};
     if (mul_overflows_i64(n_out, MAX(stride, (int64_t)1), &n) || n > INT64_MAX / 64)
-        return status_exhausted("Resampling %lld positions by %lld weights each takes too much memory", (long long)n_out,
-                                (long long)stride);
+        return status_exhausted(
+            "Resampling %lld positions by %lld weights each takes too much memory",
+            (long long)n_out, (long long)stride);
     ret->first = calloc((size_t)n_out + 1, sizeof(*ret->first));
     ret->n_taps = calloc((size_t)n_out + 1, sizeof(*ret->n_taps));
     ret->weights = calloc((size_t)n + 1, sizeof(*ret->weights));
     if (ret->first && ret->n_taps && ret->weights)
         return NULL;
     image_axis_fini(ret);
-    return status_exhausted("Resampling %lld positions by %lld weights each takes too much memory", (long long)n_out, (long long)stride);
+    return status_exhausted("Resampling %lld positions by %lld weights each takes too much memory",
+                            (long long)n_out, (long long)stride);
 }
 
 void image_axis_fini(struct image_axis *axis) {
@@ -33,7 +37,8 @@ void image_axis_fini(struct image_axis *axis) {
 static int64_t clamp_index(int64_t i, int64_t n) { return i < 0 ? 0 : i >= n ? n - 1 : i; }
 
 /* Weights of positions from, from + 1, …, those outside of the axis counted to its ends. */
-static void set_taps(struct image_axis *axis, int64_t out, int64_t from, const float *weights, int n) {
+static void set_taps(struct image_axis *axis, int64_t out, int64_t from, const float *weights,
+                     int n) {
     int64_t first = clamp_index(from, axis->n_in);
     axis->first[out] = first;
     axis->n_taps[out] = clamp_index(from + n - 1, axis->n_in) - first + 1;
@@ -77,10 +82,13 @@ struct status *image_axis_bicubic(struct image_grid grid, struct image_axis *ret
     for (int64_t i = 0; i < grid.n_out; i++) {
         float at = grid_position(grid, scale, i), below = floorf(at);
         float part = (float)lrintf((at - below) * CUBIC_STEPS) / CUBIC_STEPS, rest = 1.0f - part;
-        float weights[4] = {cubic_far(a, part + 1), cubic_near(a, part), cubic_near(a, rest), cubic_far(a, rest + 1)}, sum = 0;
+        float weights[4] = {cubic_far(a, part + 1), cubic_near(a, part), cubic_near(a, rest),
+                            cubic_far(a, rest + 1)},
+              sum = 0;
         int64_t from = (int64_t)below - 1;
         for (int k = 0; k < 4 && grid.half_pixel_centers; k++) {
-            weights[k] = from + k >= 0 && from + k < grid.n_in ? weights[k] : 0; /* what lies outside counts for nothing */
+            /* what lies outside counts for nothing */
+            weights[k] = from + k >= 0 && from + k < grid.n_in ? weights[k] : 0;
             sum += weights[k];
         }
         for (int k = 0; k < 4 && fabsf(sum) >= TINY_SUM; k++)
@@ -102,8 +110,9 @@ struct status *image_axis_area(struct image_grid grid, struct image_axis *ret) {
         int64_t first = (int64_t)floorf(begin), after = (int64_t)ceilf(end);
         ret->first[i] = clamp_index(first, grid.n_in);
         for (int64_t k = first; k < after; k++) {
-            float weight =
-                (float)k < begin ? ((float)(k + 1) > end ? scale : (float)(k + 1) - begin) : ((float)(k + 1) > end ? end - (float)k : 1.0f);
+            float weight = (float)k < begin
+                               ? ((float)(k + 1) > end ? scale : (float)(k + 1) - begin)
+                               : ((float)(k + 1) > end ? end - (float)k : 1.0f);
             int64_t tap = MIN(clamp_index(k, grid.n_in) - ret->first[i], reach - 1);
             ret->weights[i * reach + tap] += weight / scale;
             ret->n_taps[i] = MAX(ret->n_taps[i], tap + 1);
@@ -141,7 +150,9 @@ static float filter_at(enum image_filter filter, float x) {
     case FILTER_TRIANGLE:
         return x < 1.0f ? 1.0f - x : 0.0f;
     case FILTER_CUBIC:
-        return x >= 2 ? 0 : x >= 1 ? ((-0.5f * x + 2.5f) * x - 4.0f) * x + 2.0f : (1.5f * x - 2.5f) * x * x + 1.0f;
+        return x >= 2   ? 0
+               : x >= 1 ? ((-0.5f * x + 2.5f) * x - 4.0f) * x + 2.0f
+                        : (1.5f * x - 2.5f) * x * x + 1.0f;
     case FILTER_MITCHELL: /* B = C = 1/3 */
         return x >= 2   ? 0
                : x >= 1 ? (((-7.0f / 18.0f) * x + 2.0f) * x - 10.0f / 3.0f) * x + 16.0f / 9.0f
@@ -152,11 +163,14 @@ static float filter_at(enum image_filter filter, float x) {
 }
 
 /* A float as an index inside [0, n): what is far outside must not overflow on the way. */
-static int64_t index_of(float at, int64_t n) { return at <= 0 ? 0 : at >= (float)(n - 1) ? n - 1 : (int64_t)at; }
+static int64_t index_of(float at, int64_t n) {
+    return at <= 0 ? 0 : at >= (float)(n - 1) ? n - 1 : (int64_t)at;
+}
 
 struct status *image_axis_placed(const struct image_placement *placement, struct image_axis *ret) {
     float back = 1.0f / placement->scale, shift = -back * placement->translation;
-    float width = placement->antialias ? MAX(back, 1.0f) : 1.0f, reach = filter_radius(placement->filter) * width;
+    float width = placement->antialias ? MAX(back, 1.0f) : 1.0f,
+          reach = filter_radius(placement->filter) * width;
     int64_t n_in = placement->n_in, stride = (int64_t)MIN(2.0f * ceilf(reach) + 1.0f, (float)n_in);
     stride = MIN(MAX(stride, (int64_t)1), n_in);
     TRY(axis_new(n_in, placement->n_out, stride, ret));
@@ -164,11 +178,13 @@ struct status *image_axis_placed(const struct image_placement *placement, struct
         float at = ((float)i + 0.5f) * back + shift, sum = 0, *weights = ret->weights + i * stride;
         if (!(at >= 0 && at <= (float)n_in))
             continue;
-        int64_t first = index_of(ceilf(at - reach - 0.5f), n_in), last = index_of(floorf(at + reach - 0.5f), n_in);
+        int64_t first = index_of(ceilf(at - reach - 0.5f), n_in),
+                last = index_of(floorf(at + reach - 0.5f), n_in);
         ret->first[i] = first;
         ret->n_taps[i] = MIN(MAX(last - first + 1, (int64_t)0), stride);
         for (int64_t k = 0; k < ret->n_taps[i]; k++) {
-            weights[k] = filter_at(placement->filter, fabsf(((float)(first + k) + 0.5f - at) / width));
+            weights[k] =
+                filter_at(placement->filter, fabsf(((float)(first + k) + 0.5f - at) / width));
             sum += weights[k];
         }
         for (int64_t k = 0; k < ret->n_taps[i] && fabsf(sum) >= TINY_SUM; k++)

@@ -8,26 +8,28 @@ extern const struct kernel_list image_color_kernels;
 
 /* ---- one pixel [Smith 1978]: hue, saturation and value in [0, 1] ---- */
 
-#define COLOR_FNS(s, T, fabs_fn)                                                                          \
-    static inline void rgb_to_hsv_##s(const T *rgb, T *hsv) {                                             \
-        T r = rgb[0], g = rgb[1], b = rgb[2];                                                             \
-        T v = MAX(MAX(r, g), b), range = v - MIN(MIN(r, g), b), h = 0;                                    \
-        if (range > 0) {                                                                                  \
-            T norm = (T)1 / (6 * range);                                                                  \
-            h = r == v ? norm * (g - b) : g == v ? norm * (b - r) + (T)2 / 6 : norm * (r - g) + (T)4 / 6; \
-        }                                                                                                 \
-        hsv[0] = h < 0 ? h + 1 : h;                                                                       \
-        hsv[1] = v > 0 ? range / v : 0;                                                                   \
-        hsv[2] = v;                                                                                       \
-    }                                                                                                     \
-    static inline T clamp01_##s(T v) { return v < 0 ? 0 : v > 1 ? 1 : v; }                                \
-    static inline void hsv_to_rgb_##s(const T *hsv, T *rgb) {                                             \
-        T h = hsv[0] * 6, s = hsv[1], v = hsv[2];                                                         \
-        T r = clamp01_##s(fabs_fn(h - 3) - 1), g = clamp01_##s(2 - fabs_fn(h - 2));                       \
-        T b = clamp01_##s(2 - fabs_fn(h - 4));                                                            \
-        rgb[0] = (1 - s + s * r) * v;                                                                     \
-        rgb[1] = (1 - s + s * g) * v;                                                                     \
-        rgb[2] = (1 - s + s * b) * v;                                                                     \
+#define COLOR_FNS(s, T, fabs_fn)                                                    \
+    static inline void rgb_to_hsv_##s(const T *rgb, T *hsv) {                       \
+        T r = rgb[0], g = rgb[1], b = rgb[2];                                       \
+        T v = MAX(MAX(r, g), b), range = v - MIN(MIN(r, g), b), h = 0;              \
+        if (range > 0) {                                                            \
+            T norm = (T)1 / (6 * range);                                            \
+            h = r == v   ? norm * (g - b)                                           \
+                : g == v ? norm * (b - r) + (T)2 / 6                                \
+                         : norm * (r - g) + (T)4 / 6;                               \
+        }                                                                           \
+        hsv[0] = h < 0 ? h + 1 : h;                                                 \
+        hsv[1] = v > 0 ? range / v : 0;                                             \
+        hsv[2] = v;                                                                 \
+    }                                                                               \
+    static inline T clamp01_##s(T v) { return v < 0 ? 0 : v > 1 ? 1 : v; }          \
+    static inline void hsv_to_rgb_##s(const T *hsv, T *rgb) {                       \
+        T h = hsv[0] * 6, s = hsv[1], v = hsv[2];                                   \
+        T r = clamp01_##s(fabs_fn(h - 3) - 1), g = clamp01_##s(2 - fabs_fn(h - 2)); \
+        T b = clamp01_##s(2 - fabs_fn(h - 4));                                      \
+        rgb[0] = (1 - s + s * r) * v;                                               \
+        rgb[1] = (1 - s + s * g) * v;                                               \
+        rgb[2] = (1 - s + s * b) * v;                                               \
     }
 COLOR_FNS(f32, float, fabsf)
 COLOR_FNS(f64, double, fabs)
@@ -44,8 +46,9 @@ static void convert_range(void *arg, int64_t begin, int64_t end) {
     const struct convert_job *job = arg;
     for (int64_t i = begin; i < end; i++) {
         if (job->from->dtype == DT_DOUBLE) {
-            (job->is_to_hsv ? rgb_to_hsv_f64 : hsv_to_rgb_f64)((const double *)tensor_cdata(job->from) + 3 * i,
-                                                               (double *)tensor_data(job->to) + 3 * i);
+            (job->is_to_hsv ? rgb_to_hsv_f64
+                            : hsv_to_rgb_f64)((const double *)tensor_cdata(job->from) + 3 * i,
+                                              (double *)tensor_data(job->to) + 3 * i);
             continue;
         }
         float in[3], out[3];
@@ -60,10 +63,12 @@ static void convert_range(void *arg, int64_t begin, int64_t end) {
 static enum kernel_result convert(struct kernel_ctx *ctx) {
     const struct tensor *images = kernel_input(ctx, 0);
     if (images->rank < 1)
-        return kernel_fail(ctx, status_invalid("input must be at least 1D%s", TENSOR_SHAPE_TEXT(images)));
+        return kernel_fail(
+            ctx, status_invalid("input must be at least 1D%s", TENSOR_SHAPE_TEXT(images)));
     if (tensor_dim(images, images->rank - 1) != 3)
-        return kernel_fail(ctx, status_failed_precondition("input must have 3 channels but input only has %lld channels.",
-                                                           (long long)tensor_dim(images, images->rank - 1)));
+        return kernel_fail(ctx, status_failed_precondition(
+                                    "input must have 3 channels but input only has %lld channels.",
+                                    (long long)tensor_dim(images, images->rank - 1)));
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, (enum dtype)images->dtype, tensor_shape(images)));
     struct convert_job job = {images, &ctx->outputs[0], ctx->instance->def->arg != NULL};
     pool_parallel_for(ctx->pool, images->n_elements / 3, 10, convert_range, &job);
@@ -79,7 +84,8 @@ static struct status *adjust_check(const struct kernel_ctx *ctx, const char *wha
     if (amount->rank != 0)
         return status_invalid("%s must be scalar: %s", what, TENSOR_SHAPE_TEXT(amount));
     if (is_rgb && tensor_dim(images, images->rank - 1) != 3)
-        return status_invalid("input must have 3 channels but instead has %lld channels.", (long long)tensor_dim(images, images->rank - 1));
+        return status_invalid("input must have 3 channels but instead has %lld channels.",
+                              (long long)tensor_dim(images, images->rank - 1));
     return NULL;
 }
 
@@ -127,7 +133,8 @@ static enum kernel_result contrast(struct kernel_ctx *ctx) {
                                .channels = dims[2],
                                .factor = *(const float *)tensor_cdata(kernel_input(ctx, 1))};
     int64_t n_image = job.n_pixels * job.channels;
-    pool_parallel_for(ctx->pool, images->n_elements / n_image, 2.0 * (double)n_image, contrast_range, &job);
+    pool_parallel_for(ctx->pool, images->n_elements / n_image, 2.0 * (double)n_image,
+                      contrast_range, &job);
     return KERNEL_DONE;
 }
 
@@ -142,8 +149,10 @@ struct adjust_job {
 static void hue_range(void *arg, int64_t begin, int64_t end) {
     const struct adjust_job *job = arg;
     for (int64_t i = 3 * begin; i < 3 * end; i += 3) {
-        /* The least and the largest channel stay what they are: no saturation, which a black pixel has not. */
-        float r = job->from[i], g = job->from[i + 1], b = job->from[i + 2], hsv[3], full[3] = {0, 1, 1}, rgb[3];
+        /* The least and the largest channel stay what they are: no saturation, which a black
+         * pixel has not. */
+        float r = job->from[i], g = job->from[i + 1], b = job->from[i + 2], hsv[3],
+              full[3] = {0, 1, 1}, rgb[3];
         float most = MAX(MAX(r, g), b), least = MIN(MIN(r, g), b);
         rgb_to_hsv_f32(job->from + i, hsv);
         full[0] = hsv[0] + job->amount;
@@ -164,18 +173,25 @@ static void saturation_range(void *arg, int64_t begin, int64_t end) {
     }
 }
 
-static enum kernel_result adjust(struct kernel_ctx *ctx, const char *what, void (*range)(void *, int64_t, int64_t)) {
+static enum kernel_result adjust(struct kernel_ctx *ctx, const char *what,
+                                 void (*range)(void *, int64_t, int64_t)) {
     const struct tensor *images = kernel_input(ctx, 0);
     KERNEL_TRY(ctx, adjust_check(ctx, what, true));
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, DT_FLOAT, tensor_shape(images)));
-    struct adjust_job job = {tensor_cdata(images), tensor_data(&ctx->outputs[0]), *(const float *)tensor_cdata(kernel_input(ctx, 1))};
+    struct adjust_job job = {tensor_cdata(images), tensor_data(&ctx->outputs[0]),
+                             *(const float *)tensor_cdata(kernel_input(ctx, 1))};
     pool_parallel_for(ctx->pool, images->n_elements / 3, 15, range, &job);
     return KERNEL_DONE;
 }
 
-/* AdjustHue: images float [..., height, width, 3] with `delta` added to the hue. AdjustSaturation: with the saturation times `scale`. */
-static enum kernel_result adjust_hue(struct kernel_ctx *ctx) { return adjust(ctx, "delta", hue_range); }
-static enum kernel_result adjust_saturation(struct kernel_ctx *ctx) { return adjust(ctx, "scale", saturation_range); }
+/* AdjustHue: images float [..., height, width, 3] with `delta` added to the hue.
+ * AdjustSaturation: with the saturation times `scale`. */
+static enum kernel_result adjust_hue(struct kernel_ctx *ctx) {
+    return adjust(ctx, "delta", hue_range);
+}
+static enum kernel_result adjust_saturation(struct kernel_ctx *ctx) {
+    return adjust(ctx, "scale", saturation_range);
+}
 
 static const bool to_hsv = true;
 

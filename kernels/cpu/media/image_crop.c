@@ -17,15 +17,19 @@ static struct status *crop_init(struct kernel_init *init) {
     init->state = state;
     TRY(node_get_s(init->node, "method", &method));
     if (!span_is(method, "bilinear") && !span_is(method, "nearest"))
-        return status_invalid("method must be 'bilinear' or 'nearest': %.*s", (int)MIN(method.len, (size_t)256), method.data);
+        return status_invalid("method must be 'bilinear' or 'nearest': %.*s",
+                              (int)MIN(method.len, (size_t)256), method.data);
     state->is_nearest = span_is(method, "nearest");
-    return node_attr(init->node, "extrapolation_value") ? node_get_f(init->node, "extrapolation_value", &state->outside) : NULL;
+    return node_attr(init->node, "extrapolation_value")
+               ? node_get_f(init->node, "extrapolation_value", &state->outside)
+               : NULL;
 }
 
 /* ---- checks ---- */
 
 /* boxes [n, 4], finite; box_index [n], each inside the batch. */
-static struct status *check_boxes(const struct tensor *boxes, const struct tensor *index, int64_t batch) {
+static struct status *check_boxes(const struct tensor *boxes, const struct tensor *index,
+                                  int64_t batch) {
     if (boxes->n_elements == 0 && index->n_elements == 0)
         return NULL; /* TensorFlow asks nothing more of none */
     if (boxes->rank != 2)
@@ -77,8 +81,12 @@ static struct crop_axis crop_axis(float low, float high, int64_t n, int64_t n_cr
     return axis;
 }
 
-static float crop_at(const struct crop_axis *axis, int64_t i) { return axis->base + (float)i * axis->step; }
-static bool crop_is_inside(const struct crop_axis *axis, float at) { return at >= 0 && at <= (float)(axis->n - 1); }
+static float crop_at(const struct crop_axis *axis, int64_t i) {
+    return axis->base + (float)i * axis->step;
+}
+static bool crop_is_inside(const struct crop_axis *axis, float at) {
+    return at >= 0 && at <= (float)(axis->n - 1);
+}
 
 struct crop_job {
     const struct crop_state *state;
@@ -109,19 +117,22 @@ static struct corners corners_of(const struct crop_job *job, int64_t image, floa
 }
 
 static int64_t nearest_pixel(const struct crop_job *job, int64_t image, float y, float x) {
-    return ((image * job->in.height + (int64_t)roundf(y)) * job->in.width + (int64_t)roundf(x)) * job->in.channels;
+    return ((image * job->in.height + (int64_t)roundf(y)) * job->in.width + (int64_t)roundf(x)) *
+           job->in.channels;
 }
 
 static void crop_pixel(const struct crop_job *job, int64_t image, float y, float x, float *out) {
     if (job->state->is_nearest) {
-        memcpy(out, job->image + nearest_pixel(job, image, y, x), (size_t)job->in.channels * sizeof(*out));
+        memcpy(out, job->image + nearest_pixel(job, image, y, x),
+               (size_t)job->in.channels * sizeof(*out));
         return;
     }
     struct corners at = corners_of(job, image, y, x);
     for (int64_t c = 0; c < job->in.channels; c++) {
         const float *v = job->image + c;
         float top = v[at.top + at.left] + (v[at.top + at.right] - v[at.top + at.left]) * at.x;
-        float bottom = v[at.bottom + at.left] + (v[at.bottom + at.right] - v[at.bottom + at.left]) * at.x;
+        float bottom =
+            v[at.bottom + at.left] + (v[at.bottom + at.right] - v[at.bottom + at.left]) * at.x;
         out[c] = top + (bottom - top) * at.y;
     }
 }
@@ -155,14 +166,19 @@ static void crop_range(void *arg, int64_t begin, int64_t end) {
  *   crops      float [n, crop height, crop width, channels]
  * Errors  INVALID_ARGUMENT ranks, sizes; OUT_OF_RANGE a box_ind without image */
 static enum kernel_result crop(struct kernel_ctx *ctx) {
-    const struct tensor *image = kernel_input(ctx, 0), *boxes = kernel_input(ctx, 1), *index = kernel_input(ctx, 2);
+    const struct tensor *image = kernel_input(ctx, 0), *boxes = kernel_input(ctx, 1),
+                        *index = kernel_input(ctx, 2);
     const struct tensor *size = kernel_input(ctx, 3);
     KERNEL_TRY(ctx, check_image(image));
     if (size->rank != 1)
         return kernel_fail(ctx, status_invalid("crop_size must be 1-D%s", TENSOR_SHAPE_TEXT(size)));
     if (size->n_elements != 2)
-        return kernel_fail(ctx, status_invalid("crop_size must have two elements%s", TENSOR_SHAPE_TEXT(size)));
-    struct crop_job job = {.state = ctx->instance->state, .in = image_size_of(image), .index = index, .boxes = tensor_cdata(boxes)};
+        return kernel_fail(
+            ctx, status_invalid("crop_size must have two elements%s", TENSOR_SHAPE_TEXT(size)));
+    struct crop_job job = {.state = ctx->instance->state,
+                           .in = image_size_of(image),
+                           .index = index,
+                           .boxes = tensor_cdata(boxes)};
     job.height = tensor_index_at(size, 0);
     job.width = tensor_index_at(size, 1);
     if (job.height <= 0 || job.width <= 0)
@@ -176,14 +192,16 @@ static enum kernel_result crop(struct kernel_ctx *ctx) {
         return KERNEL_DONE;
     job.image = image_floats(image, &owned);
     job.out = tensor_data(&ctx->outputs[0]);
-    pool_parallel_for(ctx->pool, job.n_boxes * job.height, 3.0 * (double)(job.width * job.in.channels), crop_range, &job);
+    pool_parallel_for(ctx->pool, job.n_boxes * job.height,
+                      3.0 * (double)(job.width * job.in.channels), crop_range, &job);
     free(owned);
     return KERNEL_DONE;
 }
 
 /* ---- gradients ---- */
 
-static struct status *check_grads(const struct tensor *grads, const struct tensor *boxes, const struct tensor *index) {
+static struct status *check_grads(const struct tensor *grads, const struct tensor *boxes,
+                                  const struct tensor *index) {
     if (grads->rank != 4)
         return status_invalid("grads image must be 4-D%s", TENSOR_SHAPE_TEXT(grads));
     if (tensor_dim(grads, 1) <= 0 || tensor_dim(grads, 2) <= 0)
@@ -193,7 +211,8 @@ static struct status *check_grads(const struct tensor *grads, const struct tenso
     return NULL;
 }
 
-static void grad_image_pixel(const struct crop_job *job, int64_t image, float y, float x, const float *grad) {
+static void grad_image_pixel(const struct crop_job *job, int64_t image, float y, float x,
+                             const float *grad) {
     if (job->state->is_nearest) {
         int64_t at = nearest_pixel(job, image, y, x);
         for (int64_t c = 0; c < job->in.channels; c++)
@@ -211,30 +230,35 @@ static void grad_image_pixel(const struct crop_job *job, int64_t image, float y,
 }
 
 static void each_box(const struct crop_job *job, int64_t box,
-                     void (*fn)(const struct crop_job *job, int64_t box, int64_t image, int64_t i, int64_t j,
-                                const struct crop_axis axes[2], const float *grad)) {
+                     void (*fn)(const struct crop_job *job, int64_t box, int64_t image, int64_t i,
+                                int64_t j, const struct crop_axis axes[2], const float *grad)) {
     const float *b = job->boxes + 4 * box;
-    struct crop_axis axes[2] = {crop_axis(b[0], b[2], job->in.height, job->height), crop_axis(b[1], b[3], job->in.width, job->width)};
+    struct crop_axis axes[2] = {crop_axis(b[0], b[2], job->in.height, job->height),
+                                crop_axis(b[1], b[3], job->in.width, job->width)};
     const float *grad = job->grads + box * job->height * job->width * job->in.channels;
     for (int64_t i = 0; i < job->height; i++)
         for (int64_t j = 0; j < job->width; j++, grad += job->in.channels)
-            if (crop_is_inside(&axes[0], crop_at(&axes[0], i)) && crop_is_inside(&axes[1], crop_at(&axes[1], j)))
+            if (crop_is_inside(&axes[0], crop_at(&axes[0], i)) &&
+                crop_is_inside(&axes[1], crop_at(&axes[1], j)))
                 fn(job, box, tensor_index_at(job->index, box), i, j, axes, grad);
 }
 
-static void grad_image_at(const struct crop_job *job, int64_t box, int64_t image, int64_t i, int64_t j, const struct crop_axis axes[2],
-                          const float *grad) {
+static void grad_image_at(const struct crop_job *job, int64_t box, int64_t image, int64_t i,
+                          int64_t j, const struct crop_axis axes[2], const float *grad) {
     (void)box;
     grad_image_pixel(job, image, crop_at(&axes[0], i), crop_at(&axes[1], j), grad);
 }
 
-/* CropAndResizeGradImage: grads float [n, h, w, c], boxes, box_ind, image_size int32 [4]; output T image_size. */
+/* CropAndResizeGradImage: grads float [n, h, w, c], boxes, box_ind, image_size int32 [4]; output
+ * T image_size. */
 static enum kernel_result crop_grad_image(struct kernel_ctx *ctx) {
-    const struct tensor *grads = kernel_input(ctx, 0), *boxes = kernel_input(ctx, 1), *index = kernel_input(ctx, 2);
+    const struct tensor *grads = kernel_input(ctx, 0), *boxes = kernel_input(ctx, 1),
+                        *index = kernel_input(ctx, 2);
     const struct tensor *size = kernel_input(ctx, 3);
     int64_t dims[4], n = 0;
     if (size->rank != 1 || size->n_elements != 4)
-        return kernel_fail(ctx, status_invalid("image_size must be 1-D with 4 elements%s", TENSOR_SHAPE_TEXT(size)));
+        return kernel_fail(ctx, status_invalid("image_size must be 1-D with 4 elements%s",
+                                               TENSOR_SHAPE_TEXT(size)));
     for (int i = 0; i < 4; i++)
         dims[i] = tensor_index_at(size, i);
     KERNEL_TRY(ctx, check_grads(grads, boxes, index));
@@ -245,13 +269,18 @@ static enum kernel_result crop_grad_image(struct kernel_ctx *ctx) {
     KERNEL_TRY(ctx, check_boxes(boxes, index, dims[0]));
     KERNEL_TRY(ctx, shape_n_elements((struct shape){4, dims}, &n));
     struct tensor sum = TENSOR_INIT;
-    KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, DT_FLOAT, (struct shape){4, dims}, &sum));
-    struct crop_job job = {.state = ctx->instance->state, .index = index, .boxes = tensor_cdata(boxes), .grads = tensor_cdata(grads)};
+    KERNEL_TRY(
+        ctx, tensor_new_zeroed(ctx->instance->allocator, DT_FLOAT, (struct shape){4, dims}, &sum));
+    struct crop_job job = {.state = ctx->instance->state,
+                           .index = index,
+                           .boxes = tensor_cdata(boxes),
+                           .grads = tensor_cdata(grads)};
     job.in = (struct image_size){dims[0], dims[1], dims[2], dims[3]};
     job.height = tensor_dim(grads, 1);
     job.width = tensor_dim(grads, 2);
     job.image_grad = tensor_data(&sum);
-    for (int64_t box = 0; box < tensor_dim(grads, 0) && n > 0; box++) /* boxes overlap: one after the other */
+    /* boxes overlap: one after the other */
+    for (int64_t box = 0; box < tensor_dim(grads, 0) && n > 0; box++)
         each_box(&job, box, grad_image_at);
     enum dtype dtype = (enum dtype)ctx->instance->out_types[0];
     if (dtype == DT_FLOAT) {
@@ -266,15 +295,17 @@ static enum kernel_result crop_grad_image(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
-static void grad_boxes_at(const struct crop_job *job, int64_t box, int64_t image, int64_t i, int64_t j, const struct crop_axis axes[2],
-                          const float *grad) {
+static void grad_boxes_at(const struct crop_job *job, int64_t box, int64_t image, int64_t i,
+                          int64_t j, const struct crop_axis axes[2], const float *grad) {
     struct corners at = corners_of(job, image, crop_at(&axes[0], i), crop_at(&axes[1], j));
-    float *out = job->out + 4 * box, last_y = (float)(job->in.height - 1), last_x = (float)(job->in.width - 1);
+    float *out = job->out + 4 * box, last_y = (float)(job->in.height - 1),
+          last_x = (float)(job->in.width - 1);
     float part_y = job->height > 1 ? (float)i / (float)(job->height - 1) : 0.5f;
     float part_x = job->width > 1 ? (float)j / (float)(job->width - 1) : 0.5f;
     for (int64_t c = 0; c < job->in.channels; c++) {
         const float *v = job->image + c;
-        float tl = v[at.top + at.left], tr = v[at.top + at.right], bl = v[at.bottom + at.left], br = v[at.bottom + at.right];
+        float tl = v[at.top + at.left], tr = v[at.top + at.right], bl = v[at.bottom + at.left],
+              br = v[at.bottom + at.right];
         float dy = ((1 - at.x) * (bl - tl) + at.x * (br - tr)) * grad[c] * last_y;
         float dx = ((1 - at.y) * (tr - tl) + at.y * (br - bl)) * grad[c] * last_x;
         out[0] += dy * (1 - part_y);
@@ -289,9 +320,11 @@ static void grad_boxes_range(void *arg, int64_t begin, int64_t end) {
         each_box(arg, box, grad_boxes_at);
 }
 
-/* CropAndResizeGradBoxes: grads float [n, h, w, c], image T, boxes, box_ind; output float [n, 4]. */
+/* CropAndResizeGradBoxes: grads float [n, h, w, c], image T, boxes, box_ind; output float [n,
+ * 4]. */
 static enum kernel_result crop_grad_boxes(struct kernel_ctx *ctx) {
-    const struct tensor *grads = kernel_input(ctx, 0), *image = kernel_input(ctx, 1), *boxes = kernel_input(ctx, 2);
+    const struct tensor *grads = kernel_input(ctx, 0), *image = kernel_input(ctx, 1),
+                        *boxes = kernel_input(ctx, 2);
     const struct tensor *index = kernel_input(ctx, 3);
     KERNEL_TRY(ctx, check_grads(grads, boxes, index));
     KERNEL_TRY(ctx, check_image(image));
@@ -299,8 +332,12 @@ static enum kernel_result crop_grad_boxes(struct kernel_ctx *ctx) {
         return kernel_fail(ctx, status_invalid("image, grads depth differ"));
     KERNEL_TRY(ctx, check_boxes(boxes, index, tensor_dim(image, 0)));
     int64_t dims[2] = {count_boxes(boxes, index), 4};
-    KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, DT_FLOAT, (struct shape){2, dims}, &ctx->outputs[0]));
-    struct crop_job job = {.state = ctx->instance->state, .index = index, .boxes = tensor_cdata(boxes), .grads = tensor_cdata(grads)};
+    KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, DT_FLOAT, (struct shape){2, dims},
+                                      &ctx->outputs[0]));
+    struct crop_job job = {.state = ctx->instance->state,
+                           .index = index,
+                           .boxes = tensor_cdata(boxes),
+                           .grads = tensor_cdata(grads)};
     float *owned = NULL;
     if (dims[0] == 0)
         return KERNEL_DONE;
@@ -309,12 +346,14 @@ static enum kernel_result crop_grad_boxes(struct kernel_ctx *ctx) {
     job.width = tensor_dim(grads, 2);
     job.image = image_floats(image, &owned);
     job.out = tensor_data(&ctx->outputs[0]);
-    pool_parallel_for(ctx->pool, dims[0], 5.0 * (double)(job.height * job.width * job.in.channels), grad_boxes_range, &job);
+    pool_parallel_for(ctx->pool, dims[0], 5.0 * (double)(job.height * job.width * job.in.channels),
+                      grad_boxes_range, &job);
     free(owned);
     return KERNEL_DONE;
 }
 
-#define CROPPED (DTYPES_REAL & ~(DTYPE_BIT(DT_UINT32) | DTYPE_BIT(DT_UINT64) | DTYPE_BIT(DT_BFLOAT16)))
+#define CROPPED \
+    (DTYPES_REAL & ~(DTYPE_BIT(DT_UINT32) | DTYPE_BIT(DT_UINT64) | DTYPE_BIT(DT_BFLOAT16)))
 
 // clang-format off
 static const struct kernel_def rows[] = {

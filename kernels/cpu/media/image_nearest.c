@@ -1,4 +1,5 @@
-/* CPU kernels of ResizeNearestNeighbor and its gradient: elements are copied or added in their own dtype. */
+/* CPU kernels of ResizeNearestNeighbor and its gradient: elements are copied or added in their
+ * own dtype. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -27,7 +28,8 @@ struct nearest_job {
     size_t pixel_bytes;
 };
 
-static void nearest_job_init(struct nearest_job *job, const struct kernel_ctx *ctx, const struct tensor *in, const struct tensor *out) {
+static void nearest_job_init(struct nearest_job *job, const struct kernel_ctx *ctx,
+                             const struct tensor *in, const struct tensor *out) {
     const struct resize_state *state = ctx->instance->state;
     struct image_grid grid = state->grid;
     job->in = image_size_of(in);
@@ -64,7 +66,8 @@ static enum kernel_result nearest(struct kernel_ctx *ctx) {
     nearest_job_init(&job, ctx, images, &ctx->outputs[0]);
     job.from = tensor_cdata(images);
     job.to = tensor_data(&ctx->outputs[0]);
-    pool_parallel_for(ctx->pool, job.out.batch * job.out.height, 2.0 * (double)job.out.width + 0.1 * (double)job.pixel_bytes, nearest_range,
+    pool_parallel_for(ctx->pool, job.out.batch * job.out.height,
+                      2.0 * (double)job.out.width + 0.1 * (double)job.pixel_bytes, nearest_range,
                       &job);
     free(job.rows);
     free(job.columns);
@@ -90,7 +93,8 @@ static void add_pixel(enum dtype dtype, char *to, const char *from, int64_t n) {
     case DT_BFLOAT16:
         for (int64_t i = 0; i < n; i++)
             ((uint16_t *)to)[i] =
-                half_value_store(dtype, half_value_load(dtype, ((uint16_t *)to)[i]) + half_value_load(dtype, ((const uint16_t *)from)[i]));
+                half_value_store(dtype, half_value_load(dtype, ((uint16_t *)to)[i]) +
+                                            half_value_load(dtype, ((const uint16_t *)from)[i]));
         break;
     case DT_INT8:
     case DT_UINT8:
@@ -114,7 +118,9 @@ static void nearest_grad_range(void *arg, int64_t begin, int64_t end) {
     const struct nearest_job *job = arg;
     size_t n = job->pixel_bytes, row_bytes = (size_t)job->in.width * n;
     for (int64_t i = begin * job->out.height; i < end * job->out.height; i++) {
-        char *row = job->to + (size_t)(i / job->out.height * job->in.height + job->rows[i % job->out.height]) * row_bytes;
+        char *row = job->to + (size_t)(i / job->out.height * job->in.height +
+                                       job->rows[i % job->out.height]) *
+                                  row_bytes;
         const char *from = job->from + (size_t)(i * job->out.width) * n;
         for (int64_t x = 0; x < job->out.width; x++, from += n)
             add_pixel(job->dtype, row + (size_t)job->columns[x] * n, from, job->in.channels);
@@ -128,21 +134,26 @@ static void nearest_grad_range(void *arg, int64_t begin, int64_t end) {
 static enum kernel_result nearest_grad(struct kernel_ctx *ctx) {
     const struct tensor *grads = kernel_input(ctx, 0), *size = kernel_input(ctx, 1);
     if (grads->rank != 4)
-        return kernel_fail(ctx, status_invalid("input must be 4-dimensional%s", TENSOR_SHAPE_TEXT(grads)));
+        return kernel_fail(
+            ctx, status_invalid("input must be 4-dimensional%s", TENSOR_SHAPE_TEXT(grads)));
     if (size->rank != 1 || size->n_elements != 2)
-        return kernel_fail(ctx, status_invalid("shape_t must be 1-dimensional with two elements%s", TENSOR_SHAPE_TEXT(size)));
-    int64_t dims[4] = {tensor_dim(grads, 0), tensor_index_at(size, 0), tensor_index_at(size, 1), tensor_dim(grads, 3)};
+        return kernel_fail(ctx, status_invalid("shape_t must be 1-dimensional with two elements%s",
+                                               TENSOR_SHAPE_TEXT(size)));
+    int64_t dims[4] = {tensor_dim(grads, 0), tensor_index_at(size, 0), tensor_index_at(size, 1),
+                       tensor_dim(grads, 3)};
     if (dims[1] <= 0 || dims[2] <= 0)
         return kernel_fail(ctx, status_invalid("shape_t's elements must be positive"));
-    KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, (enum dtype)grads->dtype, (struct shape){4, dims}, &ctx->outputs[0]));
+    KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, (enum dtype)grads->dtype,
+                                      (struct shape){4, dims}, &ctx->outputs[0]));
     if (ctx->outputs[0].n_elements == 0 || grads->n_elements == 0)
         return KERNEL_DONE;
     struct nearest_job job = {0};
     nearest_job_init(&job, ctx, &ctx->outputs[0], grads);
     job.from = tensor_cdata(grads);
     job.to = tensor_data(&ctx->outputs[0]);
-    pool_parallel_for(ctx->pool, job.out.batch, 1.0 * (double)(job.out.height * job.out.width * job.out.channels), nearest_grad_range,
-                      &job);
+    pool_parallel_for(ctx->pool, job.out.batch,
+                      1.0 * (double)(job.out.height * job.out.width * job.out.channels),
+                      nearest_grad_range, &job);
     free(job.rows);
     free(job.columns);
     return KERNEL_DONE;
@@ -150,7 +161,8 @@ static enum kernel_result nearest_grad(struct kernel_ctx *ctx) {
 
 #define RESIZED (DTYPES_REAL & ~(DTYPE_BIT(DT_UINT32) | DTYPE_BIT(DT_UINT64)))
 
-#define RESIZED_GRAD (DTYPES_REAL_FLOAT | DTYPE_BIT(DT_INT8) | DTYPE_BIT(DT_UINT8) | DTYPE_BIT(DT_INT32))
+#define RESIZED_GRAD \
+    (DTYPES_REAL_FLOAT | DTYPE_BIT(DT_INT8) | DTYPE_BIT(DT_UINT8) | DTYPE_BIT(DT_INT32))
 
 // clang-format off
 static const struct kernel_def rows[] = {

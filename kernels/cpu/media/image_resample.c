@@ -1,6 +1,8 @@
-/* Separable resampling: for each output row the input rows that weigh in are summed, then the columns of the sum.
+/* Separable resampling: for each output row the input rows that weigh in are summed, then the
+ * columns of the sum.
  *
- * The unit of work is an output row (forward) or an image (backward: rows of the output add to the same rows of the input). */
+ * The unit of work is an output row (forward) or an image (backward: rows of the output add to
+ * the same rows of the input). */
 #include <stdlib.h>
 
 #include "kernels/cpu/media/image.h"
@@ -18,8 +20,8 @@ static void set_scaled(float *restrict sum, const float *restrict row, float wei
         sum[i] = weight * row[i];
 }
 VECTOR_CLONES
-static void set_scaled_pair(float *restrict sum, const float *restrict a, float a_weight, const float *restrict b, float b_weight,
-                            int64_t n) {
+static void set_scaled_pair(float *restrict sum, const float *restrict a, float a_weight,
+                            const float *restrict b, float b_weight, int64_t n) {
     for (int64_t i = 0; i < n; i++)
         sum[i] = a_weight * a[i] + b_weight * b[i];
 }
@@ -29,9 +31,11 @@ static void add_scaled(float *restrict sum, const float *restrict row, float wei
         sum[i] += weight * row[i];
 }
 
-static void sum_rows(const struct resample_job *job, int64_t image, int64_t y, float *sum, float *loaded) {
+static void sum_rows(const struct resample_job *job, int64_t image, int64_t y, float *sum,
+                     float *loaded) {
     const struct image_axis *rows = job->rows;
-    int64_t n = job->columns->n_in * job->channels, first = (image * rows->n_in + rows->first[y]) * n;
+    int64_t n = job->columns->n_in * job->channels,
+            first = (image * rows->n_in + rows->first[y]) * n;
     const float *weights = rows->weights + y * rows->stride;
     if (job->from->dtype == DT_FLOAT && rows->n_taps[y] == 2) {
         const float *row = (const float *)tensor_cdata(job->from) + first;
@@ -56,19 +60,26 @@ static void sum_rows(const struct resample_job *job, int64_t image, int64_t y, f
 
 typedef float four_floats __attribute__((vector_size(16), aligned(4)));
 
-/* Up to four channels: a pixel is four floats wherever it lies, what follows it included; the next pixel writes over what is too much. `in`
- * has room for four floats from each pixel on, `out` for n_out pixels only, so that the last few are left. Bilinear
- * weights have no loop over taps: the second, of weight 0, is on the first's pixel where there is none. Returns how many pixels are made.
+/* Up to four channels: a pixel is four floats wherever it lies, what follows it included; the
+ * next pixel writes over what is too much. `in` has room for four floats from each pixel on,
+ * `out` for n_out pixels only, so that the last few are left. Bilinear weights have no loop over
+ * taps: the second, of weight 0, is on the first's pixel where there is none. Returns how many
+ * pixels are made.
  */
-static int64_t sum_few_channels(const struct image_axis *columns, int64_t channels, const float *sum, float *out) {
-    int64_t x = 0, n = columns->n_out * channels / 4 > 0 ? (columns->n_out * channels - 4) / channels + 1 : 0;
+static int64_t sum_few_channels(const struct image_axis *columns, int64_t channels,
+                                const float *sum, float *out) {
+    int64_t x = 0, n = columns->n_out * channels / 4 > 0
+                           ? (columns->n_out * channels - 4) / channels + 1
+                           : 0;
     for (; columns->is_linear && x < n; x++, out += channels) {
         const float *in = sum + columns->first[x] * channels, *weights = columns->weights + x * 2;
         const float *next = in + (columns->n_taps[x] - 1) * channels;
-        *(four_floats *)out = weights[0] * *(const four_floats *)in + weights[1] * *(const four_floats *)next;
+        *(four_floats *)out =
+            weights[0] * *(const four_floats *)in + weights[1] * *(const four_floats *)next;
     }
     for (; x < n; x++, out += channels) {
-        const float *in = sum + columns->first[x] * channels, *weights = columns->weights + x * columns->stride;
+        const float *in = sum + columns->first[x] * channels,
+                    *weights = columns->weights + x * columns->stride;
         four_floats total = {0};
         for (int64_t k = 0; k < columns->n_taps[x]; k++)
             total += weights[k] * *(const four_floats *)(in + k * channels);
@@ -79,9 +90,11 @@ static int64_t sum_few_channels(const struct image_axis *columns, int64_t channe
 
 static void sum_columns(const struct resample_job *job, const float *sum, float *out) {
     const struct image_axis *columns = job->columns;
-    int64_t channels = job->channels, x = channels <= 4 ? sum_few_channels(columns, channels, sum, out) : 0;
+    int64_t channels = job->channels,
+            x = channels <= 4 ? sum_few_channels(columns, channels, sum, out) : 0;
     for (out += x * channels; x < columns->n_out; x++, out += channels) {
-        const float *in = sum + columns->first[x] * channels, *weights = columns->weights + x * columns->stride;
+        const float *in = sum + columns->first[x] * channels,
+                    *weights = columns->weights + x * columns->stride;
         for (int64_t c = 0; c < channels; c++)
             out[c] = 0;
         for (int64_t k = 0; k < columns->n_taps[x]; k++)
@@ -96,17 +109,19 @@ static void resample_range(void *arg, int64_t begin, int64_t end) {
     float *scratch = xcalloc((size_t)(2 * n + BEYOND), sizeof(float));
     for (int64_t i = begin; i < end; i++) {
         sum_rows(job, i / job->rows->n_out, i % job->rows->n_out, scratch, scratch + n + BEYOND);
-        sum_columns(job, scratch, (float *)tensor_data(job->to) + i * job->columns->n_out * job->channels);
+        sum_columns(job, scratch,
+                    (float *)tensor_data(job->to) + i * job->columns->n_out * job->channels);
     }
     free(scratch);
 }
 
-void image_resample(struct pool *pool, const struct tensor *input, const struct image_axis *rows, const struct image_axis *columns,
-                    struct tensor *output) {
+void image_resample(struct pool *pool, const struct tensor *input, const struct image_axis *rows,
+                    const struct image_axis *columns, struct tensor *output) {
     struct resample_job job = {input, output, rows, columns, tensor_dim(input, 3)};
     if (output->n_elements == 0)
         return;
-    double cost = (double)job.channels * (0.3 * rows->cost * (double)columns->n_in + columns->cost * (double)columns->n_out);
+    double cost = (double)job.channels * (0.3 * rows->cost * (double)columns->n_in +
+                                          columns->cost * (double)columns->n_out);
     pool_parallel_for(pool, tensor_dim(input, 0) * rows->n_out, cost, resample_range, &job);
 }
 
@@ -128,7 +143,8 @@ static void spread_columns(const struct resample_job *job, const float *grad, fl
 static void grad_range(void *arg, int64_t begin, int64_t end) {
     const struct resample_job *job = arg;
     const struct image_axis *rows = job->rows;
-    int64_t n_row = job->columns->n_in * job->channels, n_grad = job->columns->n_out * job->channels, n_image = rows->n_in * n_row;
+    int64_t n_row = job->columns->n_in * job->channels,
+            n_grad = job->columns->n_out * job->channels, n_image = rows->n_in * n_row;
     float *scratch = xmalloc((size_t)(n_image + n_row + n_grad + 1) * sizeof(float));
     float *sum = scratch + n_image, *grad = sum + n_row;
     for (int64_t i = begin; i < end; i++) {
@@ -137,18 +153,21 @@ static void grad_range(void *arg, int64_t begin, int64_t end) {
             image_load(job->from, (i * rows->n_out + y) * n_grad, n_grad, grad);
             spread_columns(job, grad, sum);
             for (int64_t k = 0; k < rows->n_taps[y]; k++)
-                add_scaled(scratch + (rows->first[y] + k) * n_row, sum, rows->weights[y * rows->stride + k], n_row);
+                add_scaled(scratch + (rows->first[y] + k) * n_row, sum,
+                           rows->weights[y * rows->stride + k], n_row);
         }
         image_store(job->to, i * n_image, n_image, scratch);
     }
     free(scratch);
 }
 
-void image_resample_grad(struct pool *pool, const struct tensor *grads, const struct image_axis *rows, const struct image_axis *columns,
+void image_resample_grad(struct pool *pool, const struct tensor *grads,
+                         const struct image_axis *rows, const struct image_axis *columns,
                          struct tensor *output) {
     struct resample_job job = {grads, output, rows, columns, tensor_dim(grads, 3)};
     if (output->n_elements == 0)
         return;
-    double row = (double)job.channels * (columns->cost * (double)columns->n_out + 0.3 * rows->cost * (double)columns->n_in);
+    double row = (double)job.channels * (columns->cost * (double)columns->n_out +
+                                         0.3 * rows->cost * (double)columns->n_in);
     pool_parallel_for(pool, tensor_dim(grads, 0), row * (double)rows->n_out, grad_range, &job);
 }

@@ -1,4 +1,5 @@
-/* CPU kernels that resize whole images: bilinear, bicubic, area, ScaleAndTranslate and their gradients. */
+/* CPU kernels that resize whole images: bilinear, bicubic, area, ScaleAndTranslate and their
+ * gradients. */
 #include <math.h>
 #include <stdlib.h>
 #include <strings.h>
@@ -13,7 +14,8 @@ typedef struct status *axis_fn(struct image_grid grid, struct image_axis *ret);
 struct resize_way {
     axis_fn *axis;
 };
-static const struct resize_way bilinear = {image_axis_bilinear}, bicubic = {image_axis_bicubic}, area = {image_axis_area};
+static const struct resize_way bilinear = {image_axis_bilinear}, bicubic = {image_axis_bicubic},
+                               area = {image_axis_area};
 
 struct status *resize_init(struct kernel_init *init) {
     struct resize_state *state = xcalloc(1, sizeof(*state));
@@ -55,7 +57,8 @@ struct status *resize_output(struct kernel_ctx *ctx, enum dtype dtype) {
     return kernel_alloc(ctx, 0, dtype, (struct shape){4, dims});
 }
 
-static struct status *make_axes(const struct kernel_ctx *ctx, const struct tensor *in, const struct tensor *out, struct image_axis *rows,
+static struct status *make_axes(const struct kernel_ctx *ctx, const struct tensor *in,
+                                const struct tensor *out, struct image_axis *rows,
                                 struct image_axis *columns) {
     const struct resize_state *state = ctx->instance->state;
     const struct resize_way *way = ctx->instance->def->arg;
@@ -89,15 +92,19 @@ static struct status *check_grads(const struct tensor *grads, const struct tenso
     if (grads->rank != 4)
         return status_invalid("input_grad must be 4-dimensional%s", TENSOR_SHAPE_TEXT(grads));
     if (original->rank != 4)
-        return status_invalid("original_image must be 4-dimensional%s", TENSOR_SHAPE_TEXT(original));
+        return status_invalid("original_image must be 4-dimensional%s",
+                              TENSOR_SHAPE_TEXT(original));
     for (int i = 1; i < 3; i++)
-        if (tensor_dim(original, i) < 1 || tensor_dim(original, i) > INT32_MAX || tensor_dim(grads, i) > INT32_MAX)
+        if (tensor_dim(original, i) < 1 || tensor_dim(original, i) > INT32_MAX ||
+            tensor_dim(grads, i) > INT32_MAX)
             return status_invalid("original sizes must be between 0 and max int32");
     if (tensor_dim(grads, 1) < 1 || tensor_dim(grads, 2) < 1)
         return status_invalid("resized sizes must be between 0 and max int32");
-    if (tensor_dim(grads, 0) != tensor_dim(original, 0) || tensor_dim(grads, 3) != tensor_dim(original, 3))
-        return status_invalid("grads and original_image differ in their batch or channels: %s and %s", TENSOR_SHAPE_TEXT(grads),
-                              TENSOR_SHAPE_TEXT(original));
+    if (tensor_dim(grads, 0) != tensor_dim(original, 0) ||
+        tensor_dim(grads, 3) != tensor_dim(original, 3))
+        return status_invalid(
+            "grads and original_image differ in their batch or channels: %s and %s",
+            TENSOR_SHAPE_TEXT(grads), TENSOR_SHAPE_TEXT(original));
     return NULL;
 }
 
@@ -123,7 +130,8 @@ struct place_state {
 };
 
 static struct status *place_init(struct kernel_init *init) {
-    static const char *const names[] = {"lanczos1", "lanczos3", "lanczos5", "gaussian", "box", "triangle", "keyscubic", "mitchellcubic"};
+    static const char *const names[] = {"lanczos1", "lanczos3", "lanczos5",  "gaussian",
+                                        "box",      "triangle", "keyscubic", "mitchellcubic"};
     struct place_state *state = xcalloc(1, sizeof(*state));
     struct span name = {0};
     init->state = state;
@@ -135,20 +143,23 @@ static struct status *place_init(struct kernel_init *init) {
             return NULL;
         }
     }
-    return status_invalid("Unrecognized kernel type: %.*s", (int)MIN(name.len, (size_t)256), name.data);
+    return status_invalid("Unrecognized kernel type: %.*s", (int)MIN(name.len, (size_t)256),
+                          name.data);
 }
 
-static struct status *pair_of(const struct tensor *t, const char *what, bool is_positive, float ret[2]) {
+static struct status *pair_of(const struct tensor *t, const char *what, bool is_positive,
+                              float ret[2]) {
     if (t->rank != 1 || t->n_elements != 2)
-        return status_invalid("%s must be 1-dimensional with two elements, but has shape %s", what, TENSOR_SHAPE_TEXT(t));
+        return status_invalid("%s must be 1-dimensional with two elements, but has shape %s", what,
+                              TENSOR_SHAPE_TEXT(t));
     memcpy(ret, tensor_cdata(t), 2 * sizeof(float));
     if (is_positive && !(ret[0] > 0 && ret[1] > 0))
         return status_invalid("%s must be greater than zero", what);
     return NULL;
 }
 
-static struct status *placed_axes(const struct kernel_ctx *ctx, const struct tensor *in, const struct tensor *out,
-                                  struct image_axis *axes) {
+static struct status *placed_axes(const struct kernel_ctx *ctx, const struct tensor *in,
+                                  const struct tensor *out, struct image_axis *axes) {
     const struct place_state *state = ctx->instance->state;
     float scale[2], translation[2];
     TRY(pair_of(kernel_input(ctx, 2), "scale", true, scale));

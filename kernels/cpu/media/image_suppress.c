@@ -1,4 +1,5 @@
-/* CPU kernels of non-max suppression: from overlapping boxes those with the best scores, greedily. */
+/* CPU kernels of non-max suppression: from overlapping boxes those with the best scores,
+ * greedily. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -15,7 +16,8 @@ typedef float similarity_fn(const void *arg, int64_t a, int64_t b);
 struct suppression {
     const float *scores;
     int64_t n, max_output;
-    float similarity_threshold, score_threshold, sigma; /* sigma > 0: scores fade [Bodla et al. 2017] instead of boxes going at once */
+    /* sigma > 0: scores fade [Bodla et al. 2017] instead of boxes going at once */
+    float similarity_threshold, score_threshold, sigma;
     similarity_fn *similarity;
     const void *arg;
     /* the result, malloc'd */
@@ -48,7 +50,8 @@ static void sift_down(struct candidate *heap, int64_t n, int64_t i) {
     }
 }
 
-/* Lowers the candidate's score by the selected it was not compared with yet. True: one of them suppresses it. */
+/* Lowers the candidate's score by the selected it was not compared with yet. True: one of them
+ * suppresses it. */
 static bool compare_with_selected(const struct suppression *s, struct candidate *candidate) {
     bool is_soft = s->sigma > 0;
     float scale = is_soft ? -0.5f / s->sigma : 0;
@@ -56,7 +59,9 @@ static bool compare_with_selected(const struct suppression *s, struct candidate 
         float similarity = s->similarity(s->arg, candidate->box, s->selected[j]);
         if (!is_soft && similarity > s->similarity_threshold)
             return true;
-        candidate->score *= is_soft || similarity <= s->similarity_threshold ? expf(scale * similarity * similarity) : 0;
+        candidate->score *= is_soft || similarity <= s->similarity_threshold
+                                ? expf(scale * similarity * similarity)
+                                : 0;
         if (candidate->score <= s->score_threshold)
             break;
     }
@@ -97,12 +102,15 @@ static void suppression_fini(struct suppression *s) {
 
 /* Intersection over union of two boxes y1, x1, y2, x2, in any order of their corners. */
 static float box_overlap(const float *a, const float *b) {
-    float ay0 = MIN(a[0], a[2]), ax0 = MIN(a[1], a[3]), ay1 = MAX(a[0], a[2]), ax1 = MAX(a[1], a[3]);
-    float by0 = MIN(b[0], b[2]), bx0 = MIN(b[1], b[3]), by1 = MAX(b[0], b[2]), bx1 = MAX(b[1], b[3]);
+    float ay0 = MIN(a[0], a[2]), ax0 = MIN(a[1], a[3]), ay1 = MAX(a[0], a[2]),
+          ax1 = MAX(a[1], a[3]);
+    float by0 = MIN(b[0], b[2]), bx0 = MIN(b[1], b[3]), by1 = MAX(b[0], b[2]),
+          bx1 = MAX(b[1], b[3]);
     float area_a = (ay1 - ay0) * (ax1 - ax0), area_b = (by1 - by0) * (bx1 - bx0);
     if (area_a <= 0 || area_b <= 0)
         return 0;
-    float height = MAX(MIN(ay1, by1) - MAX(ay0, by0), 0.0f), width = MAX(MIN(ax1, bx1) - MAX(ax0, bx0), 0.0f);
+    float height = MAX(MIN(ay1, by1) - MAX(ay0, by0), 0.0f),
+          width = MAX(MIN(ax1, bx1) - MAX(ax0, bx0), 0.0f);
     float both = height * width;
     return both / (area_a + area_b - both);
 }
@@ -140,7 +148,8 @@ static struct status *suppress_init(struct kernel_init *init) {
     return NULL;
 }
 
-static struct status *scalar_float(const struct kernel_ctx *ctx, int input, const char *what, float *ret) {
+static struct status *scalar_float(const struct kernel_ctx *ctx, int input, const char *what,
+                                   float *ret) {
     const struct tensor *t = kernel_input(ctx, input);
     if (t->rank != 0)
         return status_invalid("%s must be 0-D, got shape %s", what, TENSOR_SHAPE_TEXT(t));
@@ -154,22 +163,29 @@ static struct status *check_fraction(const char *what, float v) {
 
 static struct status *check_output_size(const struct tensor *size, int64_t *ret) {
     if (size->rank != 0)
-        return status_invalid("max_output_size must be 0-D, got shape %s (Shape must be rank 0 but is rank %d)", TENSOR_SHAPE_TEXT(size),
-                              size->rank);
+        return status_invalid(
+            "max_output_size must be 0-D, got shape %s (Shape must be rank 0 but is rank %d)",
+            TENSOR_SHAPE_TEXT(size), size->rank);
     *ret = tensor_index_at(size, 0);
     return *ret >= 0 ? NULL : status_invalid("output size must be non-negative");
 }
 
-static struct status *check_inputs(const struct tensor *boxes, const struct tensor *scores, bool is_matrix) {
+static struct status *check_inputs(const struct tensor *boxes, const struct tensor *scores,
+                                   bool is_matrix) {
     if (boxes->rank != 2)
-        return status_invalid("%s must be 2-D%s", is_matrix ? "overlaps" : "boxes", TENSOR_SHAPE_TEXT(boxes));
+        return status_invalid("%s must be 2-D%s", is_matrix ? "overlaps" : "boxes",
+                              TENSOR_SHAPE_TEXT(boxes));
     if (tensor_dim(boxes, 1) != (is_matrix ? tensor_dim(boxes, 0) : 4))
-        return status_invalid(is_matrix ? "overlaps must be square%s" : "boxes must have 4 columns%s", TENSOR_SHAPE_TEXT(boxes));
+        return status_invalid(is_matrix ? "overlaps must be square%s"
+                                        : "boxes must have 4 columns%s",
+                              TENSOR_SHAPE_TEXT(boxes));
     if (scores->rank != 1)
-        return status_invalid("scores must be 1-D%s (Shape must be rank 1 but is rank %d)", TENSOR_SHAPE_TEXT(scores), scores->rank);
+        return status_invalid("scores must be 1-D%s (Shape must be rank 1 but is rank %d)",
+                              TENSOR_SHAPE_TEXT(scores), scores->rank);
     if (tensor_dim(scores, 0) != tensor_dim(boxes, 0))
-        return status_invalid("scores has incompatible shape (Dimensions must be equal, but are %lld and %lld)",
-                              (long long)tensor_dim(scores, 0), (long long)tensor_dim(boxes, 0));
+        return status_invalid(
+            "scores has incompatible shape (Dimensions must be equal, but are %lld and %lld)",
+            (long long)tensor_dim(scores, 0), (long long)tensor_dim(boxes, 0));
     return tensor_dim(boxes, 0) > INT32_MAX ? status_invalid("too many boxes") : NULL;
 }
 
@@ -187,7 +203,8 @@ static struct status *read_thresholds(const struct kernel_ctx *ctx, struct suppr
     s->similarity_threshold = state->iou;
     s->score_threshold = -INFINITY;
     if (version->n_thresholds > 0)
-        TRY(scalar_float(ctx, 3, version->is_matrix ? "overlap_threshold" : "iou_threshold", &s->similarity_threshold));
+        TRY(scalar_float(ctx, 3, version->is_matrix ? "overlap_threshold" : "iou_threshold",
+                         &s->similarity_threshold));
     if (!version->is_matrix)
         TRY(check_fraction("iou_threshold", s->similarity_threshold));
     if (version->n_thresholds > 1)
@@ -203,11 +220,13 @@ static struct status *read_thresholds(const struct kernel_ctx *ctx, struct suppr
 static struct status *put_selected(struct kernel_ctx *ctx, const struct suppression *s) {
     const struct suppress_state *state = ctx->instance->state;
     int64_t n = state->pads ? s->max_output : s->n_selected;
-    TRY(tensor_new_zeroed(ctx->instance->allocator, DT_INT32, (struct shape){1, &n}, &ctx->outputs[0]));
+    TRY(tensor_new_zeroed(ctx->instance->allocator, DT_INT32, (struct shape){1, &n},
+                          &ctx->outputs[0]));
     memcpy(tensor_data(&ctx->outputs[0]), s->selected, (size_t)s->n_selected * sizeof(int32_t));
     int last = ctx->instance->n_outputs - 1;
     if (last == 2) {
-        TRY(tensor_new_zeroed(ctx->instance->allocator, (enum dtype)ctx->instance->out_types[1], (struct shape){1, &n}, &ctx->outputs[1]));
+        TRY(tensor_new_zeroed(ctx->instance->allocator, (enum dtype)ctx->instance->out_types[1],
+                              (struct shape){1, &n}, &ctx->outputs[1]));
         image_store(&ctx->outputs[1], 0, s->n_selected, s->selected_scores);
     }
     if (last > 0)
@@ -215,8 +234,9 @@ static struct status *put_selected(struct kernel_ctx *ctx, const struct suppress
     return NULL;
 }
 
-/* boxes T [n, 4] (or overlaps float [n, n]), scores T [n], max_output_size int32 [], then the thresholds.
- *   selected_indices int32 [m], selected_scores T [m] (V5), valid_outputs int32 [] (V4, V5) */
+/* boxes T [n, 4] (or overlaps float [n, n]), scores T [n], max_output_size int32 [], then the
+ *   thresholds. selected_indices int32 [m], selected_scores T [m] (V5), valid_outputs int32 []
+ *   (V4, V5) */
 static enum kernel_result suppress_compute(struct kernel_ctx *ctx) {
     const struct suppress_version *version = ctx->instance->def->arg;
     const struct tensor *boxes = kernel_input(ctx, 0), *scores = kernel_input(ctx, 1);
@@ -274,12 +294,14 @@ static int compare_found(const void *a, const void *b) {
     return x->order < y->order ? -1 : x->order > y->order;
 }
 
-static void combined_class(const struct combined_job *job, int64_t image, int64_t class, float *scores, struct found *found, int64_t *n) {
+static void combined_class(const struct combined_job *job, int64_t image, int64_t class,
+                           float *scores, struct found *found, int64_t *n) {
     const float *all = job->scores + image * job->n_boxes * job->n_classes + class;
     for (int64_t i = 0; i < job->n_boxes; i++)
         scores[i] = all[i * job->n_classes];
-    struct box_list list = {job->boxes + (image * job->n_boxes * job->n_per_box + (job->n_per_box > 1 ? class : 0)) * 4,
-                            job->n_per_box * 4};
+    struct box_list list = {
+        job->boxes + (image * job->n_boxes * job->n_per_box + (job->n_per_box > 1 ? class : 0)) * 4,
+        job->n_per_box * 4};
     struct suppression s = {.scores = scores,
                             .n = job->n_boxes,
                             .max_output = job->per_class,
@@ -289,7 +311,8 @@ static void combined_class(const struct combined_job *job, int64_t image, int64_
                             .arg = &list};
     suppress(&s);
     for (int64_t i = 0; i < s.n_selected; i++, (*n)++) {
-        found[*n] = (struct found){.score = s.selected_scores[i], .class = (float)class, .order = *n};
+        found[*n] =
+            (struct found){.score = s.selected_scores[i], .class = (float)class, .order = *n};
         memcpy(found[*n].box, list.boxes + s.selected[i] * list.stride, sizeof(found[*n].box));
     }
     suppression_fini(&s);
@@ -311,7 +334,8 @@ static void combined_range(void *arg, int64_t begin, int64_t end) {
             job->out_scores[at] = found[i].score;
             job->out_classes[at] = found[i].class;
             for (int k = 0; k < 4; k++)
-                job->out_boxes[4 * at + k] = job->state->clips ? MAX(MIN(found[i].box[k], 1.0f), 0.0f) : found[i].box[k];
+                job->out_boxes[4 * at + k] =
+                    job->state->clips ? MAX(MIN(found[i].box[k], 1.0f), 0.0f) : found[i].box[k];
         }
         job->out_n[image] = (int32_t)n;
     }
@@ -319,7 +343,8 @@ static void combined_range(void *arg, int64_t begin, int64_t end) {
     free(found);
 }
 
-static struct status *positive_scalar(const struct kernel_ctx *ctx, int input, const char *what, int64_t *ret) {
+static struct status *positive_scalar(const struct kernel_ctx *ctx, int input, const char *what,
+                                      int64_t *ret) {
     const struct tensor *t = kernel_input(ctx, input);
     if (t->rank != 0)
         return status_invalid("%s must be 0-D, got shape %s", what, TENSOR_SHAPE_TEXT(t));
@@ -351,7 +376,8 @@ static struct status *combined_read(const struct kernel_ctx *ctx, struct combine
     if (tensor_dim(scores, 1) != job->n_boxes)
         return status_invalid("scores has incompatible shape");
     if (job->n_per_box != 1 && job->n_per_box != job->n_classes)
-        return status_invalid("third dimension of boxes must be either 1 or equal to the third dimension of scores");
+        return status_invalid(
+            "third dimension of boxes must be either 1 or equal to the third dimension of scores");
     if (mul_overflows_i64(job->per_class, job->n_classes, &all))
         all = INT64_MAX;
     job->n_out = job->state->pads_per_class ? MIN(total, all) : total;
@@ -366,21 +392,28 @@ static enum kernel_result combined(struct kernel_ctx *ctx) {
     struct allocator *allocator = ctx->instance->allocator;
     KERNEL_TRY(ctx, combined_read(ctx, &job));
     int64_t dims[3] = {tensor_dim(kernel_input(ctx, 0), 0), job.n_out, 4};
-    KERNEL_TRY(ctx, tensor_new_zeroed(allocator, DT_FLOAT, (struct shape){3, dims}, &ctx->outputs[0]));
-    KERNEL_TRY(ctx, tensor_new_zeroed(allocator, DT_FLOAT, (struct shape){2, dims}, &ctx->outputs[1]));
-    KERNEL_TRY(ctx, tensor_new_zeroed(allocator, DT_FLOAT, (struct shape){2, dims}, &ctx->outputs[2]));
-    KERNEL_TRY(ctx, tensor_new_zeroed(allocator, DT_INT32, (struct shape){1, dims}, &ctx->outputs[3]));
+    KERNEL_TRY(ctx,
+               tensor_new_zeroed(allocator, DT_FLOAT, (struct shape){3, dims}, &ctx->outputs[0]));
+    KERNEL_TRY(ctx,
+               tensor_new_zeroed(allocator, DT_FLOAT, (struct shape){2, dims}, &ctx->outputs[1]));
+    KERNEL_TRY(ctx,
+               tensor_new_zeroed(allocator, DT_FLOAT, (struct shape){2, dims}, &ctx->outputs[2]));
+    KERNEL_TRY(ctx,
+               tensor_new_zeroed(allocator, DT_INT32, (struct shape){1, dims}, &ctx->outputs[3]));
     job.boxes = tensor_cdata(kernel_input(ctx, 0));
     job.scores = tensor_cdata(kernel_input(ctx, 1));
     job.out_boxes = tensor_data(&ctx->outputs[0]);
     job.out_scores = tensor_data(&ctx->outputs[1]);
     job.out_classes = tensor_data(&ctx->outputs[2]);
     job.out_n = tensor_data(&ctx->outputs[3]);
-    pool_parallel_for(ctx->pool, dims[0], 100.0 * (double)(job.n_boxes + 1) * (double)(job.n_classes + 1), combined_range, &job);
+    pool_parallel_for(ctx->pool, dims[0],
+                      100.0 * (double)(job.n_boxes + 1) * (double)(job.n_classes + 1),
+                      combined_range, &job);
     return KERNEL_DONE;
 }
 
-static const struct suppress_version v1 = {0, false}, v2 = {1, false}, v3 = {2, false}, v5 = {3, false}, matrix = {2, true};
+static const struct suppress_version v1 = {0, false}, v2 = {1, false}, v3 = {2, false},
+                                     v5 = {3, false}, matrix = {2, true};
 #define PIXELS (DTYPE_BIT(DT_HALF) | DTYPE_BIT(DT_FLOAT))
 
 // clang-format off

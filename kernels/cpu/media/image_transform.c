@@ -26,13 +26,15 @@ static struct status *transform_init(struct kernel_init *init) {
     TRY(node_get_s(init->node, "interpolation", &text));
     state->is_bilinear = span_is(text, "BILINEAR");
     if (!state->is_bilinear && !span_is(text, "NEAREST"))
-        return status_invalid("Invalid interpolation %.*s. Supported types: NEAREST, BILINEAR", (int)MIN(text.len, (size_t)256), text.data);
+        return status_invalid("Invalid interpolation %.*s. Supported types: NEAREST, BILINEAR",
+                              (int)MIN(text.len, (size_t)256), text.data);
     TRY(node_get_s(init->node, "fill_mode", &text));
     while (mode < ARRAY_LEN(modes) && !span_is(text, modes[mode]))
         mode++;
     if (mode == ARRAY_LEN(modes))
-        return status_invalid("Invalid mode %.*s. Supported types: REFLECT, WRAP, CONSTANT, NEAREST", (int)MIN(text.len, (size_t)256),
-                              text.data);
+        return status_invalid(
+            "Invalid mode %.*s. Supported types: REFLECT, WRAP, CONSTANT, NEAREST",
+            (int)MIN(text.len, (size_t)256), text.data);
     state->fill = (enum fill_mode)mode;
     return NULL;
 }
@@ -74,7 +76,8 @@ struct transform_job {
 static int64_t pixel_at(const struct transform_job *job, int64_t image, float y, float x) {
     if (!(y >= 0 && y < (float)job->from.height && x >= 0 && x < (float)job->from.width))
         return -1;
-    return ((image * job->from.height + (int64_t)y) * job->from.width + (int64_t)x) * job->from.channels;
+    return ((image * job->from.height + (int64_t)y) * job->from.width + (int64_t)x) *
+           job->from.channels;
 }
 
 static double element_at(const struct tensor *t, int64_t i) {
@@ -84,7 +87,9 @@ static double element_at(const struct tensor *t, int64_t i) {
 }
 
 /* Toward zero; what does not fit is the nearest that does. */
-static int64_t integer_of(float v, int64_t low, int64_t high) { return !(v > (float)low) ? low : v >= (float)high ? high : (int64_t)v; }
+static int64_t integer_of(float v, int64_t low, int64_t high) {
+    return !(v > (float)low) ? low : v >= (float)high ? high : (int64_t)v;
+}
 
 static void put_value(struct tensor *t, int64_t i, double v) {
     switch (t->dtype) {
@@ -109,7 +114,8 @@ static void put_value(struct tensor *t, int64_t i, double v) {
 static void put_pixel_copy(const struct transform_job *job, int64_t at, int64_t out) {
     size_t size = dtype_size((enum dtype)job->in->dtype);
     if (at >= 0) {
-        memcpy((char *)tensor_data(job->out) + (size_t)out * size, (const char *)tensor_cdata(job->in) + (size_t)at * size,
+        memcpy((char *)tensor_data(job->out) + (size_t)out * size,
+               (const char *)tensor_cdata(job->in) + (size_t)at * size,
                (size_t)job->from.channels * size);
         return;
     }
@@ -117,10 +123,11 @@ static void put_pixel_copy(const struct transform_job *job, int64_t at, int64_t 
         put_value(job->out, out + c, job->fill);
 }
 
-static void put_bilinear(const struct transform_job *job, int64_t image, float y, float x, int64_t out) {
+static void put_bilinear(const struct transform_job *job, int64_t image, float y, float x,
+                         int64_t out) {
     float y0 = floorf(y), x0 = floorf(x), y1 = y0 + 1, x1 = x0 + 1;
-    int64_t at[4] = {pixel_at(job, image, y0, x0), pixel_at(job, image, y0, x1), pixel_at(job, image, y1, x0),
-                     pixel_at(job, image, y1, x1)};
+    int64_t at[4] = {pixel_at(job, image, y0, x0), pixel_at(job, image, y0, x1),
+                     pixel_at(job, image, y1, x0), pixel_at(job, image, y1, x1)};
     for (int64_t c = 0; c < job->from.channels; c++) {
         float v[4];
         for (int k = 0; k < 4; k++)
@@ -142,8 +149,10 @@ static void transform_range(void *arg, int64_t begin, int64_t end) {
                 put_pixel_copy(job, -1, out);
                 continue;
             }
-            float x = fold_coordinate(job->state->fill, (t[0] * column + t[1] * row + t[2]) / scale, job->from.width);
-            float y = fold_coordinate(job->state->fill, (t[3] * column + t[4] * row + t[5]) / scale, job->from.height);
+            float x = fold_coordinate(job->state->fill, (t[0] * column + t[1] * row + t[2]) / scale,
+                                      job->from.width);
+            float y = fold_coordinate(job->state->fill, (t[3] * column + t[4] * row + t[5]) / scale,
+                                      job->from.height);
             if (job->state->is_bilinear)
                 put_bilinear(job, image, y, x, out);
             else
@@ -152,22 +161,29 @@ static void transform_range(void *arg, int64_t begin, int64_t end) {
     }
 }
 
-/* ImageProjectiveTransformV2, V3: output pixel (x, y) shows input pixel ((a0 x + a1 y + a2) / k, (b0 x + b1 y + b2) / k), k = c0 x + c1 y
+/* ImageProjectiveTransformV2, V3: output pixel (x, y) shows input pixel ((a0 x + a1 y + a2) / k,
+ * (b0 x + b1 y + b2) / k), k = c0 x + c1 y
  * + 1. images        dtype [batch, height, width, channels] transforms    float [batch or 1, 8]: a0, a1, a2, b0, b1, b2, c0, c1
  *   output_shape  int32 [2]
  *   fill_value    float [] (V3) */
 static enum kernel_result transform(struct kernel_ctx *ctx) {
-    const struct tensor *images = kernel_input(ctx, 0), *transforms = kernel_input(ctx, 1), *size = kernel_input(ctx, 2);
-    struct transform_job job = {.state = ctx->instance->state, .in = images, .transforms = tensor_cdata(transforms)};
+    const struct tensor *images = kernel_input(ctx, 0), *transforms = kernel_input(ctx, 1),
+                        *size = kernel_input(ctx, 2);
+    struct transform_job job = {
+        .state = ctx->instance->state, .in = images, .transforms = tensor_cdata(transforms)};
     if (images->rank != 4)
         return kernel_fail(ctx, status_invalid("Input images must have rank 4"));
-    if (transforms->rank != 2 || (tensor_dim(transforms, 0) != tensor_dim(images, 0) && tensor_dim(transforms, 0) != 1) ||
+    if (transforms->rank != 2 ||
+        (tensor_dim(transforms, 0) != tensor_dim(images, 0) && tensor_dim(transforms, 0) != 1) ||
         tensor_dim(transforms, 1) != 8)
-        return kernel_fail(ctx, status_invalid("Input transform should be num_images x 8 or 1 x 8"));
+        return kernel_fail(ctx,
+                           status_invalid("Input transform should be num_images x 8 or 1 x 8"));
     if (size->rank != 1)
-        return kernel_fail(ctx, status_invalid("output shape must be 1-dimensional%s", TENSOR_SHAPE_TEXT(size)));
+        return kernel_fail(
+            ctx, status_invalid("output shape must be 1-dimensional%s", TENSOR_SHAPE_TEXT(size)));
     if (size->n_elements != 2)
-        return kernel_fail(ctx, status_invalid("output shape must have two elements%s", TENSOR_SHAPE_TEXT(size)));
+        return kernel_fail(
+            ctx, status_invalid("output shape must have two elements%s", TENSOR_SHAPE_TEXT(size)));
     job.n_transforms = tensor_dim(transforms, 0);
     job.from = job.to = image_size_of(images);
     job.to.height = tensor_index_at(size, 0);
@@ -177,14 +193,16 @@ static enum kernel_result transform(struct kernel_ctx *ctx) {
     if (ctx->instance->n_inputs > 3) {
         const struct tensor *fill = kernel_input(ctx, 3);
         if (fill->rank != 0)
-            return kernel_fail(ctx, status_invalid("fill_value must be a scalar%s", TENSOR_SHAPE_TEXT(fill)));
+            return kernel_fail(
+                ctx, status_invalid("fill_value must be a scalar%s", TENSOR_SHAPE_TEXT(fill)));
         job.fill = *(const float *)tensor_cdata(fill);
     }
     int64_t dims[4] = {job.to.batch, job.to.height, job.to.width, job.to.channels};
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, (enum dtype)images->dtype, (struct shape){4, dims}));
     job.out = &ctx->outputs[0];
     if (job.out->n_elements > 0)
-        pool_parallel_for(ctx->pool, job.to.batch * job.to.height, 10.0 * (double)(job.to.width * job.to.channels), transform_range, &job);
+        pool_parallel_for(ctx->pool, job.to.batch * job.to.height,
+                          10.0 * (double)(job.to.width * job.to.channels), transform_range, &job);
     return KERNEL_DONE;
 }
 
@@ -208,24 +226,28 @@ static struct status *glimpse_init(struct kernel_init *init) {
     TRY(node_get_b(init->node, "uniform_noise", &is_uniform));
     TRY(node_get_s(init->node, "noise", &noise));
     if (is_uniform && noise.len > 0 && !span_is(noise, "uniform"))
-        return status_invalid("The uniform_noise and noise should not be specified at the same time");
+        return status_invalid(
+            "The uniform_noise and noise should not be specified at the same time");
     state->noise = noise.len == 0 && !is_uniform ? NOISE_GAUSSIAN : NOISE_UNIFORM;
     if (span_is(noise, "gaussian"))
         state->noise = NOISE_GAUSSIAN;
     else if (span_is(noise, "zero"))
         state->noise = NOISE_ZERO;
     else if (noise.len > 0 && !span_is(noise, "uniform"))
-        return status_invalid("Unknown noise type: %.*s", (int)MIN(noise.len, (size_t)256), noise.data);
+        return status_invalid("Unknown noise type: %.*s", (int)MIN(noise.len, (size_t)256),
+                              noise.data);
     return NULL;
 }
 
 /* Where along an axis the glimpse begins. */
-static int64_t glimpse_begin(const struct glimpse_state *state, float offset, int64_t n, int64_t n_glimpse) {
+static int64_t glimpse_begin(const struct glimpse_state *state, float offset, int64_t n,
+                             int64_t n_glimpse) {
     float at = state->is_normalized ? offset * (float)n : offset;
     if (!state->is_v2) /* offsets are of the window's centre, centred or not */
         at = (state->is_centered ? at / 2.0f + (float)n / 2.0f : at) - (float)n_glimpse / 2.0f;
     else if (state->is_centered)
-        at = state->is_normalized ? at / 2.0f + (float)n / 2.0f - (float)n_glimpse / 2.0f : at + (float)n / 2.0f;
+        at = state->is_normalized ? at / 2.0f + (float)n / 2.0f - (float)n_glimpse / 2.0f
+                                  : at + (float)n / 2.0f;
     return at > -1e15f && at < 1e15f ? (int64_t)at : INT64_MAX / 4; /* nothing of the image */
 }
 
@@ -238,7 +260,8 @@ static struct status *fill_noise(struct kernel_ctx *ctx, const struct tensor *in
         memset(out, 0, (size_t)n * sizeof(*out));
         return NULL;
     }
-    struct random_fill fill = {.kind = state->noise == NOISE_UNIFORM ? RANDOM_UNIFORM : RANDOM_NORMAL, .dtype = DT_FLOAT};
+    struct random_fill fill = {
+        .kind = state->noise == NOISE_UNIFORM ? RANDOM_UNIFORM : RANDOM_NORMAL, .dtype = DT_FLOAT};
     fill.generator = (struct philox){random_u64(), 0, random_u64()};
     random_fill_run(&fill, ctx->pool, out, n);
     double sum = 0, squares = 0, low = INFINITY, high = -INFINITY;
@@ -251,17 +274,21 @@ static struct status *fill_noise(struct kernel_ctx *ctx, const struct tensor *in
     double count = (double)MAX(input->n_elements, (int64_t)1), mean = sum / count,
            deviation = sqrt(MAX(squares / count - mean * mean, 0.0));
     for (int64_t i = 0; i < n && input->n_elements > 0; i++) /* noise as light as the images */
-        out[i] = (float)(state->noise == NOISE_UNIFORM ? low + out[i] * (high - low) : mean + out[i] * deviation);
+        out[i] = (float)(state->noise == NOISE_UNIFORM ? low + out[i] * (high - low)
+                                                       : mean + out[i] * deviation);
     return NULL;
 }
 
-static void copy_glimpse(const struct tensor *input, struct tensor *output, int64_t image, int64_t top, int64_t left) {
+static void copy_glimpse(const struct tensor *input, struct tensor *output, int64_t image,
+                         int64_t top, int64_t left) {
     struct image_size in = image_size_of(input), out = image_size_of(output);
-    int64_t y0 = MAX(-top, (int64_t)0), y1 = MIN(out.height, in.height - top), x0 = MAX(-left, (int64_t)0),
-            x1 = MIN(out.width, in.width - left);
+    int64_t y0 = MAX(-top, (int64_t)0), y1 = MIN(out.height, in.height - top),
+            x0 = MAX(-left, (int64_t)0), x1 = MIN(out.width, in.width - left);
     for (int64_t y = y0; y < y1 && x0 < x1; y++)
-        memcpy((float *)tensor_data(output) + ((image * out.height + y) * out.width + x0) * out.channels,
-               (const float *)tensor_cdata(input) + ((image * in.height + top + y) * in.width + left + x0) * in.channels,
+        memcpy((float *)tensor_data(output) +
+                   ((image * out.height + y) * out.width + x0) * out.channels,
+               (const float *)tensor_cdata(input) +
+                   ((image * in.height + top + y) * in.width + left + x0) * in.channels,
                (size_t)((x1 - x0) * in.channels) * sizeof(float));
 }
 
@@ -269,33 +296,42 @@ static void copy_glimpse(const struct tensor *input, struct tensor *output, int6
  *   input   float [batch, height, width, channels]      size     int32 [2]
  *   glimpse float [batch, size..., channels]            offsets  float [batch, 2]: y, x */
 static enum kernel_result glimpse(struct kernel_ctx *ctx) {
-    const struct tensor *input = kernel_input(ctx, 0), *size = kernel_input(ctx, 1), *offsets = kernel_input(ctx, 2);
+    const struct tensor *input = kernel_input(ctx, 0), *size = kernel_input(ctx, 1),
+                        *offsets = kernel_input(ctx, 2);
     if (input->rank != 4)
-        return kernel_fail(ctx,
-                           status_invalid("input must be 4-dimensional (batch_size, height, width, depth)%s", TENSOR_SHAPE_TEXT(input)));
+        return kernel_fail(
+            ctx, status_invalid("input must be 4-dimensional (batch_size, height, width, depth)%s",
+                                TENSOR_SHAPE_TEXT(input)));
     if (size->rank != 1 || size->n_elements != 2)
-        return kernel_fail(ctx, status_invalid("input must be a vector of size 2 (height, width)%s", TENSOR_SHAPE_TEXT(size)));
-    int64_t dims[4] = {tensor_dim(input, 0), tensor_index_at(size, 0), tensor_index_at(size, 1), tensor_dim(input, 3)};
+        return kernel_fail(ctx, status_invalid("input must be a vector of size 2 (height, width)%s",
+                                               TENSOR_SHAPE_TEXT(size)));
+    int64_t dims[4] = {tensor_dim(input, 0), tensor_index_at(size, 0), tensor_index_at(size, 1),
+                       tensor_dim(input, 3)};
     if (dims[1] < 0 || dims[2] < 0)
         return kernel_fail(ctx, status_invalid("output shape must be non-negative"));
     if (offsets->rank != 2)
-        return kernel_fail(ctx, status_invalid("input must be a matrix%s", TENSOR_SHAPE_TEXT(offsets)));
+        return kernel_fail(ctx,
+                           status_invalid("input must be a matrix%s", TENSOR_SHAPE_TEXT(offsets)));
     if (tensor_dim(offsets, 0) != dims[0])
-        return kernel_fail(ctx, status_invalid("first dimension should be batch%s", TENSOR_SHAPE_TEXT(offsets)));
+        return kernel_fail(
+            ctx, status_invalid("first dimension should be batch%s", TENSOR_SHAPE_TEXT(offsets)));
     if (tensor_dim(offsets, 1) != 2)
-        return kernel_fail(ctx, status_invalid("second dimension should be of size 2 (y,x)%s", TENSOR_SHAPE_TEXT(offsets)));
+        return kernel_fail(ctx, status_invalid("second dimension should be of size 2 (y,x)%s",
+                                               TENSOR_SHAPE_TEXT(offsets)));
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, DT_FLOAT, (struct shape){4, dims}));
     if (ctx->outputs[0].n_elements == 0)
         return KERNEL_DONE;
     KERNEL_TRY(ctx, fill_noise(ctx, input));
     const float *offset = tensor_cdata(offsets);
     for (int64_t i = 0; i < dims[0]; i++, offset += 2)
-        copy_glimpse(input, &ctx->outputs[0], i, glimpse_begin(ctx->instance->state, offset[0], tensor_dim(input, 1), dims[1]),
+        copy_glimpse(input, &ctx->outputs[0], i,
+                     glimpse_begin(ctx->instance->state, offset[0], tensor_dim(input, 1), dims[1]),
                      glimpse_begin(ctx->instance->state, offset[1], tensor_dim(input, 2), dims[2]));
     return KERNEL_DONE;
 }
 
-#define TRANSFORMED (DTYPES_REAL_FLOAT | DTYPE_BIT(DT_UINT8) | DTYPE_BIT(DT_INT32) | DTYPE_BIT(DT_INT64))
+#define TRANSFORMED \
+    (DTYPES_REAL_FLOAT | DTYPE_BIT(DT_UINT8) | DTYPE_BIT(DT_INT32) | DTYPE_BIT(DT_INT64))
 
 // clang-format off
 static const struct kernel_def rows[] = {

@@ -78,5 +78,6 @@ const float *image_floats(const struct tensor *t, float **ret_owned) {
 }
 
 struct image_size image_size_of(const struct tensor *t) {
-    return (struct image_size){tensor_dim(t, 0), tensor_dim(t, 1), tensor_dim(t, 2), tensor_dim(t, 3)};
+    return (struct image_size){tensor_dim(t, 0), tensor_dim(t, 1), tensor_dim(t, 2),
+                               tensor_dim(t, 3)};
 }

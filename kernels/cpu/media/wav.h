@@ -13,7 +13,8 @@ struct wav_sound {
 /* Errors: INVALID_ARGUMENT for what a WAV file cannot say. */
 struct status *wav_check(int64_t n_frames, int64_t n_channels, float sample_rate) MUST_USE;
 size_t wav_size_bytes(const struct wav_sound *sound);
-void wav_write(const struct wav_sound *sound, struct str *out); /* of a sound that wav_check takes; appends */
+/* of a sound that wav_check takes; appends */
+void wav_write(const struct wav_sound *sound, struct str *out);
 
 /* What a file holds; the samples lie in its bytes, little-endian, two bytes each. */
 struct wav_file {

@@ -1,11 +1,12 @@
-/* Convolution as matrix products over columns: a row per place of the window, holding what the window sees there.
+/* Convolution as matrix products over columns: a row per place of the window, holding what the
+ * window sees there.
  *
  *   forward         out[p, o]    = columns[p, w] · filter[w, o]
  *   filter gradient filter[w, o] = columns[p, w]ᵀ · out[p, o]
  *   input gradient  columns[p, w] = out[p, o] · filter[w, o]ᵀ, added back where the windows lie
  *
- * Columns are made a block of places at a time, small enough to stay in the cache. A window of one element in steps of one needs none:
- * the input is its own column matrix. */
+ * Columns are made a block of places at a time, small enough to stay in the cache. A window of
+ * one element in steps of one needs none: the input is its own column matrix. */
 #include "kernels/cpu/nn/conv.h"
 #include "kernels/cpu/matmul/gemm.h"
 #include "kernels/support/scratch.h"
@@ -32,13 +33,15 @@ struct gemm_job {
 
 static void job_fail(struct gemm_job *job, struct status *st_take) {
     struct status *none = NULL;
-    if (!__atomic_compare_exchange_n(&job->failure, &none, st_take, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+    if (!__atomic_compare_exchange_n(&job->failure, &none, st_take, false, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_ACQUIRE))
         status_unref(st_take);
 }
 
 /* ---- columns ---- */
 
-/* The place of output number p, as the input position of the window's first tap (possibly outside). */
+/* The place of output number p, as the input position of the window's first tap (possibly
+ * outside). */
 static void window_origin(const struct conv_shape *s, int64_t p, int64_t origin[3]) {
     for (int i = 2; i >= 0; i--) {
         origin[i] = p % s->out[i] * s->stride[i] - s->pad_before[i];
@@ -46,12 +49,14 @@ static void window_origin(const struct conv_shape *s, int64_t p, int64_t origin[
     }
 }
 
-/* One row of taps along the innermost dimension: `at` is the channel block of the first input element of that row. */
+/* One row of taps along the innermost dimension: `at` is the channel block of the first input
+ * element of that row. */
 static char *gather_taps(const struct gemm_job *job, const char *row, int64_t origin, char *to) {
     const struct conv_shape *s = job->shape;
     int64_t pixel = s->in_channels * job->size, tap = job->group_in * job->size;
     if (s->rate[2] == 1 && s->groups == 1) { /* taps lie side by side */
-        int64_t begin = MIN(MAX(0, -origin), s->window[2]), end = MAX(begin, MIN(s->window[2], s->in[2] - origin));
+        int64_t begin = MIN(MAX(0, -origin), s->window[2]),
+                end = MAX(begin, MIN(s->window[2], s->in[2] - origin));
         memset(to, 0, (size_t)(begin * tap));
         if (end > begin)
             memcpy(to + begin * tap, row + (origin + begin) * pixel, (size_t)((end - begin) * tap));
@@ -68,7 +73,8 @@ static char *gather_taps(const struct gemm_job *job, const char *row, int64_t or
     return to;
 }
 
-static void gather_columns(const struct gemm_job *job, const char *image, int64_t group, int64_t first, int64_t n, char *to) {
+static void gather_columns(const struct gemm_job *job, const char *image, int64_t group,
+                           int64_t first, int64_t n, char *to) {
     const struct conv_shape *s = job->shape;
     image += group * job->group_in * job->size;
     for (int64_t p = first; p < first + n; p++) {
@@ -82,7 +88,9 @@ static void gather_columns(const struct gemm_job *job, const char *image, int64_
                     memset(to, 0, (size_t)bytes);
                     to += bytes;
                 } else {
-                    to = gather_taps(job, image + (z * s->in[1] + y) * s->in[2] * s->in_channels * job->size, origin[2], to);
+                    to = gather_taps(
+                        job, image + (z * s->in[1] + y) * s->in[2] * s->in_channels * job->size,
+                        origin[2], to);
                 }
             }
         }
@@ -99,9 +107,12 @@ ADD_TO(f32, float)
 ADD_TO(f64, double)
 ADD_TO(u32, uint32_t)
 typedef void add_fn(void *to, const void *from, int64_t n);
-static add_fn *adder(enum dtype dtype) { return dtype == DT_FLOAT ? add_to_f32 : dtype == DT_DOUBLE ? add_to_f64 : add_to_u32; }
+static add_fn *adder(enum dtype dtype) {
+    return dtype == DT_FLOAT ? add_to_f32 : dtype == DT_DOUBLE ? add_to_f64 : add_to_u32;
+}
 
-static void scatter_columns(const struct gemm_job *job, char *image, int64_t group, int64_t first, int64_t n, const char *from) {
+static void scatter_columns(const struct gemm_job *job, char *image, int64_t group, int64_t first,
+                            int64_t n, const char *from) {
     const struct conv_shape *s = job->shape;
     add_fn *add = adder(job->dtype);
     int64_t tap = job->group_in * job->size;
@@ -116,7 +127,9 @@ static void scatter_columns(const struct gemm_job *job, char *image, int64_t gro
                 for (int64_t w = 0; w < s->window[2]; w++, from += tap) {
                     int64_t x = origin[2] + w * s->rate[2];
                     if (is_inside && x >= 0 && x < s->in[2])
-                        add(image + ((z * s->in[1] + y) * s->in[2] + x) * s->in_channels * job->size, from, job->group_in);
+                        add(image +
+                                ((z * s->in[1] + y) * s->in[2] + x) * s->in_channels * job->size,
+                            from, job->group_in);
                 }
             }
         }
@@ -125,12 +138,15 @@ static void scatter_columns(const struct gemm_job *job, char *image, int64_t gro
 
 /* ---- one block of places ---- */
 
-static void block_product(const struct gemm_job *job, enum conv_direction direction, int64_t image, int64_t group, int64_t first, int64_t n,
-                          char *columns, char *filter_gradient) {
+static void block_product(const struct gemm_job *job, enum conv_direction direction, int64_t image,
+                          int64_t group, int64_t first, int64_t n, char *columns,
+                          char *filter_gradient) {
     const struct conv_shape *s = job->shape;
     const struct conv_operands *o = job->operands;
     int64_t in_bytes = conv_n_positions(s->in) * s->in_channels * job->size;
-    int64_t out_at = ((image * conv_n_positions(s->out) + first) * s->out_channels + group * job->group_out) * job->size;
+    int64_t out_at =
+        ((image * conv_n_positions(s->out) + first) * s->out_channels + group * job->group_out) *
+        job->size;
     int64_t pixel = s->in_channels * job->size, filter_at = group * job->group_out * job->size;
     int64_t in_at = image * in_bytes + first * pixel + group * job->group_in * job->size;
     struct gemm g = {.ldc = s->out_channels};
@@ -174,7 +190,8 @@ static void block_product(const struct gemm_job *job, enum conv_direction direct
     }
 }
 
-static void run_shares(struct gemm_job *job, enum conv_direction direction, int64_t begin, int64_t end) {
+static void run_shares(struct gemm_job *job, enum conv_direction direction, int64_t begin,
+                       int64_t end) {
     const struct conv_shape *s = job->shape;
     struct tensor scratch = TENSOR_INIT;
     char *columns = NULL;
@@ -187,25 +204,35 @@ static void run_shares(struct gemm_job *job, enum conv_direction direction, int6
         job_fail(job, st);
         return;
     }
-    for (int64_t image = begin * job->images_per_share; image < end * job->images_per_share; image++) {
-        char *partial = job->partials ? job->partials + image / job->images_per_share * filter_bytes : job->operands->result;
+    for (int64_t image = begin * job->images_per_share; image < end * job->images_per_share;
+         image++) {
+        char *partial = job->partials ? job->partials + image / job->images_per_share * filter_bytes
+                                      : job->operands->result;
         for (int64_t group = 0; group < s->groups; group++) {
             for (int64_t p = 0; p < n_places; p += job->block)
-                block_product(job, direction, image, group, p, MIN(job->block, n_places - p), columns, partial);
+                block_product(job, direction, image, group, p, MIN(job->block, n_places - p),
+                              columns, partial);
         }
     }
     tensor_clear(&scratch);
 }
 
-static void forward_range(void *job, int64_t begin, int64_t end) { run_shares(job, CONV_FORWARD, begin, end); }
-static void backprop_input_range(void *job, int64_t begin, int64_t end) { run_shares(job, CONV_BACKPROP_INPUT, begin, end); }
-static void backprop_filter_range(void *job, int64_t begin, int64_t end) { run_shares(job, CONV_BACKPROP_FILTER, begin, end); }
+static void forward_range(void *job, int64_t begin, int64_t end) {
+    run_shares(job, CONV_FORWARD, begin, end);
+}
+static void backprop_input_range(void *job, int64_t begin, int64_t end) {
+    run_shares(job, CONV_BACKPROP_INPUT, begin, end);
+}
+static void backprop_filter_range(void *job, int64_t begin, int64_t end) {
+    run_shares(job, CONV_BACKPROP_FILTER, begin, end);
+}
 
 /* ---- all of it ---- */
 
 static bool is_pointwise(const struct conv_shape *s) {
     for (int i = 0; i < 3; i++) {
-        if (s->window[i] != 1 || s->stride[i] != 1 || s->pad_before[i] != 0 || s->in[i] != s->out[i])
+        if (s->window[i] != 1 || s->stride[i] != 1 || s->pad_before[i] != 0 ||
+            s->in[i] != s->out[i])
             return false;
     }
     return true;
@@ -219,33 +246,48 @@ static void add_partials(const struct gemm_job *job, int64_t n_shares) {
         adder(job->dtype)(result, job->partials + i * n * job->size, n);
 }
 
-struct status *conv_by_gemm(const struct kernel_ctx *ctx, enum conv_direction direction, const struct conv_shape *s, enum dtype dtype,
+struct status *conv_by_gemm(const struct kernel_ctx *ctx, enum conv_direction direction,
+                            const struct conv_shape *s, enum dtype dtype,
                             const struct conv_operands *operands) {
-    struct gemm_job job = {.shape = s, .operands = operands, .dtype = dtype, .size = (int64_t)dtype_size(dtype), .ctx = ctx};
+    struct gemm_job job = {.shape = s,
+                           .operands = operands,
+                           .dtype = dtype,
+                           .size = (int64_t)dtype_size(dtype),
+                           .ctx = ctx};
     job.group_in = s->in_channels / s->groups;
     job.group_out = s->out_channels / s->groups;
     job.depth = conv_n_positions(s->window) * job.group_in;
     job.is_pointwise = is_pointwise(s);
     int64_t n_places = conv_n_positions(s->out);
-    job.block = job.is_pointwise ? n_places : MIN(n_places, MAX(16, COLUMN_BLOCK_BYTES / job.size / job.depth));
+    job.block = job.is_pointwise
+                    ? n_places
+                    : MIN(n_places, MAX(16, COLUMN_BLOCK_BYTES / job.size / job.depth));
     job.images_per_share = direction == CONV_BACKPROP_FILTER ? conv_images_per_share(s, 1e6) : 1;
     struct tensor partials = TENSOR_INIT;
     struct status *st = NULL;
     if (direction == CONV_BACKPROP_FILTER) {
-        while (s->batch / job.images_per_share > MAX_FILTER_SHARES || s->batch % job.images_per_share != 0)
+        while (s->batch / job.images_per_share > MAX_FILTER_SHARES ||
+               s->batch % job.images_per_share != 0)
             job.images_per_share++;
     }
-    int64_t n_shares = s->batch / job.images_per_share, filter_bytes = job.depth * s->out_channels * job.size;
+    int64_t n_shares = s->batch / job.images_per_share,
+            filter_bytes = job.depth * s->out_channels * job.size;
     if (direction == CONV_BACKPROP_INPUT && !job.is_pointwise)
-        memset(operands->result, 0, (size_t)(s->batch * conv_n_positions(s->in) * s->in_channels * job.size));
+        memset(operands->result, 0,
+               (size_t)(s->batch * conv_n_positions(s->in) * s->in_channels * job.size));
     if (direction == CONV_BACKPROP_FILTER && n_shares > 1) {
         TRY_OUT(scratch_new(ctx, DT_UINT8, n_shares, filter_bytes, &partials, &job.partials));
         memset(job.partials, 0, (size_t)(n_shares * filter_bytes));
     } else if (direction == CONV_BACKPROP_FILTER) {
         memset(operands->result, 0, (size_t)filter_bytes);
     }
-    static void (*const ranges[])(void *, int64_t, int64_t) = {forward_range, backprop_input_range, backprop_filter_range};
-    double cost_ns = conv_n_multiplications(s) / (double)n_shares * (dtype == DT_FLOAT ? 0.03 : dtype == DT_DOUBLE ? 0.06 : 0.3) + 100;
+    static void (*const ranges[])(void *, int64_t, int64_t) = {forward_range, backprop_input_range,
+                                                               backprop_filter_range};
+    double cost_ns = conv_n_multiplications(s) / (double)n_shares *
+                         (dtype == DT_FLOAT    ? 0.03
+                          : dtype == DT_DOUBLE ? 0.06
+                                               : 0.3) +
+                     100;
     pool_parallel_for(ctx->pool, n_shares, cost_ns, ranges[direction], &job);
     st = job.failure;
     if (!st && job.partials)

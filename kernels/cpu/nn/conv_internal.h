@@ -8,8 +8,10 @@
 /* What a row says of its op. */
 struct conv_op {
     enum conv_direction direction;
-    int n_spatial;      /* 0: the rank of the input says (Conv) */
-    bool takes_tensors; /* the first gradient ops of three dimensions: shapes come as tensors, not as vectors of sizes */
+    int n_spatial; /* 0: the rank of the input says (Conv) */
+    /* the first gradient ops of three dimensions: shapes come as tensors, not as vectors of
+     * sizes */
+    bool takes_tensors;
 };
 
 /* conv_ops.c: Conv2D, Conv3D, Conv and their gradients. */
@@ -32,6 +34,8 @@ kernel_fn patches_compute;
 struct status *data_format_init(struct kernel_init *init);
 kernel_fn data_format_dim_map, data_format_vec_permute;
 
-/* A vector of n sizes, none negative. Errors: INVALID_ARGUMENT in TensorFlow's words, `what` being the input's name. */
-struct status *conv_read_sizes(const struct tensor *t, const char *what, int n, int64_t *ret) MUST_USE;
+/* A vector of n sizes, none negative. Errors: INVALID_ARGUMENT in TensorFlow's words, `what`
+ * being the input's name. */
+struct status *conv_read_sizes(const struct tensor *t, const char *what, int n,
+                               int64_t *ret) MUST_USE;
 #endif

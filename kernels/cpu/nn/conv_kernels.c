@@ -1,10 +1,14 @@
 /* CPU kernels of the conv family. */
 #include "kernels/cpu/nn/conv_internal.h"
 
-static const enum conv_direction forward = CONV_FORWARD, backprop_input = CONV_BACKPROP_INPUT, backprop_filter = CONV_BACKPROP_FILTER;
-static const struct conv_op conv_2d[] = {{CONV_FORWARD, 2}, {CONV_BACKPROP_INPUT, 2}, {CONV_BACKPROP_FILTER, 2}};
-static const struct conv_op conv_3d[] = {{CONV_FORWARD, 3}, {CONV_BACKPROP_INPUT, 3}, {CONV_BACKPROP_FILTER, 3}};
-static const struct conv_op conv_3d_v1[] = {{CONV_FORWARD, 3}, {CONV_BACKPROP_INPUT, 3, true}, {CONV_BACKPROP_FILTER, 3, true}};
+static const enum conv_direction forward = CONV_FORWARD, backprop_input = CONV_BACKPROP_INPUT,
+                                 backprop_filter = CONV_BACKPROP_FILTER;
+static const struct conv_op conv_2d[] = {
+    {CONV_FORWARD, 2}, {CONV_BACKPROP_INPUT, 2}, {CONV_BACKPROP_FILTER, 2}};
+static const struct conv_op conv_3d[] = {
+    {CONV_FORWARD, 3}, {CONV_BACKPROP_INPUT, 3}, {CONV_BACKPROP_FILTER, 3}};
+static const struct conv_op conv_3d_v1[] = {
+    {CONV_FORWARD, 3}, {CONV_BACKPROP_INPUT, 3, true}, {CONV_BACKPROP_FILTER, 3, true}};
 static const struct conv_op conv_general = {CONV_FORWARD, 0};
 static const int two = 2, three = 3;
 

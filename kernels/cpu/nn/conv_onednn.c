@@ -1,8 +1,10 @@
-/* Convolution of floats by oneDNN. Primitives are made once per shape and direction and shared by all nodes, steps and threads.
+/* Convolution of floats by oneDNN. Primitives are made once per shape and direction and shared
+ * by all nodes, steps and threads.
  *
- * Activations stay as TensorFlow has them (channels last); the filter is brought into the layout that the primitive wants, once per
- * execution. The batch is cut in equal shares, each executed on one thread of our pool by the same primitive; the filter gradients of
- * the shares are added up in order.
+ * Activations stay as TensorFlow has them (channels last); the filter is brought into the layout
+ * that the primitive wants, once per execution. The batch is cut in equal shares, each executed
+ * on one thread of our pool by the same primitive; the filter gradients of the shares are added
+ * up in order.
  *
  *   in, out   [n, spatial, c] ──────────────┐
  *   filter    [spatial, i, o] ── reorder ── primitive (per share) ── result
@@ -47,21 +49,26 @@ struct layout {
 
 static struct layout layout_of(const struct conv_shape *s) {
     int first = s->in[0] == 1 && s->out[0] == 1 && s->window[0] == 1 ? 1 : 0;
-    return (struct layout){.n_dims = 5 - first, .n_spatial = 3 - first, .first = first, .is_grouped = s->groups > 1};
+    return (struct layout){
+        .n_dims = 5 - first, .n_spatial = 3 - first, .first = first, .is_grouped = s->groups > 1};
 }
 
-static dnnl_status_t describe_activation(const struct onednn *lib, const struct conv_shape *s, const int64_t spatial[3], int64_t channels,
+static dnnl_status_t describe_activation(const struct onednn *lib, const struct conv_shape *s,
+                                         const int64_t spatial[3], int64_t channels,
                                          dnnl_memory_desc_t *ret) {
     struct layout layout = layout_of(s);
     dnnl_dims_t dims = {s->batch, channels};
     for (int i = 0; i < layout.n_spatial; i++)
         dims[2 + i] = spatial[layout.first + i];
-    return lib->memory_desc_init_by_tag(ret, layout.n_dims, dims, dnnl_f32, layout.n_dims == 4 ? dnnl_nhwc : dnnl_ndhwc);
+    return lib->memory_desc_init_by_tag(ret, layout.n_dims, dims, dnnl_f32,
+                                        layout.n_dims == 4 ? dnnl_nhwc : dnnl_ndhwc);
 }
 
-static dnnl_status_t describe_filter(const struct onednn *lib, const struct conv_shape *s, bool any, dnnl_memory_desc_t *ret) {
+static dnnl_status_t describe_filter(const struct onednn *lib, const struct conv_shape *s, bool any,
+                                     dnnl_memory_desc_t *ret) {
     struct layout layout = layout_of(s);
-    int64_t group_in = s->in_channels / s->groups, group_out = s->out_channels / s->groups, step = group_in * s->out_channels;
+    int64_t group_in = s->in_channels / s->groups, group_out = s->out_channels / s->groups,
+            step = group_in * s->out_channels;
     dnnl_dims_t dims, strides;
     int n = 0;
     if (layout.is_grouped)
@@ -79,8 +86,9 @@ static dnnl_status_t describe_filter(const struct onednn *lib, const struct conv
     return lib->memory_desc_init_by_strides(ret, n, dims, dnnl_f32, strides);
 }
 
-static dnnl_status_t describe(const struct onednn *lib, enum conv_direction direction, const struct conv_shape *s,
-                              const struct primitive *p, const dnnl_memory_desc_t *filter, dnnl_convolution_desc_t *ret) {
+static dnnl_status_t describe(const struct onednn *lib, enum conv_direction direction,
+                              const struct conv_shape *s, const struct primitive *p,
+                              const dnnl_memory_desc_t *filter, dnnl_convolution_desc_t *ret) {
     struct layout layout = layout_of(s);
     dnnl_dims_t strides, rates, before, after;
     for (int i = 0; i < layout.n_spatial; i++) {
@@ -89,37 +97,44 @@ static dnnl_status_t describe(const struct onednn *lib, enum conv_direction dire
         rates[i] = s->rate[at] - 1;
         before[i] = s->pad_before[at];
         /* Just enough for the last place: what lies behind it is not looked at. */
-        after[i] = (s->out[at] - 1) * s->stride[at] + (s->window[at] - 1) * s->rate[at] + 1 - s->in[at] - before[i];
+        after[i] = (s->out[at] - 1) * s->stride[at] + (s->window[at] - 1) * s->rate[at] + 1 -
+                   s->in[at] - before[i];
     }
     switch (direction) {
     case CONV_FORWARD:
-        return lib->dilated_convolution_forward_desc_init(ret, dnnl_forward_inference, dnnl_convolution_direct, &p->in, filter, NULL,
-                                                          &p->out, strides, rates, before, after);
+        return lib->dilated_convolution_forward_desc_init(
+            ret, dnnl_forward_inference, dnnl_convolution_direct, &p->in, filter, NULL, &p->out,
+            strides, rates, before, after);
     case CONV_BACKPROP_INPUT:
-        return lib->dilated_convolution_backward_data_desc_init(ret, dnnl_convolution_direct, &p->in, filter, &p->out, strides, rates,
-                                                                before, after);
+        return lib->dilated_convolution_backward_data_desc_init(
+            ret, dnnl_convolution_direct, &p->in, filter, &p->out, strides, rates, before, after);
     default:
-        return lib->dilated_convolution_backward_weights_desc_init(ret, dnnl_convolution_direct, &p->in, filter, NULL, &p->out, strides,
-                                                                   rates, before, after);
+        return lib->dilated_convolution_backward_weights_desc_init(ret, dnnl_convolution_direct,
+                                                                   &p->in, filter, NULL, &p->out,
+                                                                   strides, rates, before, after);
     }
 }
 
 static bool is_good(const struct onednn *lib, dnnl_primitive_desc_t pd) {
     const char *name = NULL;
-    return lib->primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name) == dnnl_success && name && !strstr(name, "ref") &&
-           !strstr(name, "gemm");
+    return lib->primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name) == dnnl_success &&
+           name && !strstr(name, "ref") && !strstr(name, "gemm");
 }
 
 /* The gradients' descriptors want the forward one as a hint. */
-static dnnl_primitive_desc_t make_descriptor(const struct onednn *lib, enum conv_direction direction, const struct conv_shape *s,
+static dnnl_primitive_desc_t make_descriptor(const struct onednn *lib,
+                                             enum conv_direction direction,
+                                             const struct conv_shape *s,
                                              const struct primitive *p) {
     dnnl_memory_desc_t any;
     dnnl_convolution_desc_t description;
     dnnl_primitive_desc_t hint = NULL, pd = NULL;
     if (describe_filter(lib, s, true, &any) != dnnl_success)
         return NULL;
-    if (direction != CONV_FORWARD && (describe(lib, CONV_FORWARD, s, p, &any, &description) != dnnl_success ||
-                                      lib->primitive_desc_create(&hint, &description, lib->attr, lib->engine, NULL) != dnnl_success))
+    if (direction != CONV_FORWARD &&
+        (describe(lib, CONV_FORWARD, s, p, &any, &description) != dnnl_success ||
+         lib->primitive_desc_create(&hint, &description, lib->attr, lib->engine, NULL) !=
+             dnnl_success))
         return NULL;
     if (describe(lib, direction, s, p, &any, &description) != dnnl_success ||
         lib->primitive_desc_create(&pd, &description, lib->attr, lib->engine, hint) != dnnl_success)
@@ -129,19 +144,25 @@ static dnnl_primitive_desc_t make_descriptor(const struct onednn *lib, enum conv
     return pd;
 }
 
-static bool make_reorder(const struct onednn *lib, enum conv_direction direction, struct primitive *p) {
+static bool make_reorder(const struct onednn *lib, enum conv_direction direction,
+                         struct primitive *p) {
     bool is_result = direction == CONV_BACKPROP_FILTER;
-    const dnnl_memory_desc_t *from = is_result ? &p->own_filter : &p->filter, *to = is_result ? &p->filter : &p->own_filter;
+    const dnnl_memory_desc_t *from = is_result ? &p->own_filter : &p->filter,
+                             *to = is_result ? &p->filter : &p->own_filter;
     dnnl_primitive_desc_t pd = NULL;
-    if (lib->reorder_primitive_desc_create(&pd, from, lib->engine, to, lib->engine, lib->attr) != dnnl_success)
+    if (lib->reorder_primitive_desc_create(&pd, from, lib->engine, to, lib->engine, lib->attr) !=
+        dnnl_success)
         return false;
-    const dnnl_memory_desc_t *scratch = lib->primitive_desc_query_md(pd, dnnl_query_exec_arg_md, DNNL_ARG_SCRATCHPAD);
-    bool ok = (!scratch || lib->memory_desc_get_size(scratch) == 0) && lib->primitive_create(&p->reorder, pd) == dnnl_success;
+    const dnnl_memory_desc_t *scratch =
+        lib->primitive_desc_query_md(pd, dnnl_query_exec_arg_md, DNNL_ARG_SCRATCHPAD);
+    bool ok = (!scratch || lib->memory_desc_get_size(scratch) == 0) &&
+              lib->primitive_create(&p->reorder, pd) == dnnl_success;
     lib->primitive_desc_destroy(pd);
     return ok;
 }
 
-static bool fill(const struct onednn *lib, enum conv_direction direction, const struct conv_shape *s, struct primitive *p) {
+static bool fill(const struct onednn *lib, enum conv_direction direction,
+                 const struct conv_shape *s, struct primitive *p) {
     if (describe_activation(lib, s, s->in, s->in_channels, &p->in) != dnnl_success ||
         describe_activation(lib, s, s->out, s->out_channels, &p->out) != dnnl_success ||
         describe_filter(lib, s, false, &p->filter) != dnnl_success)
@@ -195,10 +216,11 @@ static struct primitive *find(const struct primitive_key *key, size_t bucket) {
     return p;
 }
 
-/* The primitive of a share. *ret_owned is what the caller frees: NULL while the table keeps it. Made outside of the lock: two threads
- * that want the same one at the same time may both make it. */
-static const struct primitive *obtain(const struct onednn *lib, enum conv_direction direction, const struct conv_shape *s,
-                                      struct primitive **ret_owned) {
+/* The primitive of a share. *ret_owned is what the caller frees: NULL while the table keeps it.
+ * Made outside of the lock: two threads that want the same one at the same time may both make
+ * it. */
+static const struct primitive *obtain(const struct onednn *lib, enum conv_direction direction,
+                                      const struct conv_shape *s, struct primitive **ret_owned) {
     struct primitive_key key;
     memset(&key, 0, sizeof(key));
     key.shape = *s;
@@ -234,19 +256,22 @@ struct onednn_job {
     const struct primitive *primitive;
     enum conv_direction direction;
     const struct conv_operands *operands;
-    char *filter;                /* in the primitive's layout; one per share for the filter's gradient */
+    /* in the primitive's layout; one per share for the filter's gradient */
+    char *filter;
     int64_t in_bytes, out_bytes; /* of a share */
     struct status *failure;      /* the first one */
 };
 
-static struct status *execute(const struct onednn *lib, dnnl_primitive_t primitive, int n, const int *args,
-                              const dnnl_memory_desc_t *const *descriptions, void *const *data) {
+static struct status *execute(const struct onednn *lib, dnnl_primitive_t primitive, int n,
+                              const int *args, const dnnl_memory_desc_t *const *descriptions,
+                              void *const *data) {
     dnnl_exec_arg_t bound[4];
     dnnl_status_t status = dnnl_success;
     int n_made = 0;
     for (; n_made < n && status == dnnl_success; n_made++) {
         bound[n_made] = (dnnl_exec_arg_t){.arg = args[n_made]};
-        status = lib->memory_create(&bound[n_made].memory, descriptions[n_made], lib->engine, data[n_made]);
+        status = lib->memory_create(&bound[n_made].memory, descriptions[n_made], lib->engine,
+                                    data[n_made]);
         if (status != dnnl_success)
             break;
     }
@@ -254,7 +279,8 @@ static struct status *execute(const struct onednn *lib, dnnl_primitive_t primiti
         status = lib->primitive_execute(primitive, lib->stream, n, bound);
     while (n_made-- > 0)
         lib->memory_destroy(bound[n_made].memory);
-    return status == dnnl_success ? NULL : status_internal("oneDNN failed with status %d", (int)status);
+    return status == dnnl_success ? NULL
+                                  : status_internal("oneDNN failed with status %d", (int)status);
 }
 
 static struct status *run_share(const struct onednn_job *job, int64_t share) {
@@ -264,15 +290,19 @@ static struct status *run_share(const struct onednn_job *job, int64_t share) {
     struct tensor scratch = TENSOR_INIT;
     void *scratch_data;
     TRY(scratch_new(job->ctx, DT_UINT8, MAX(p->scratch_bytes, 1), 1, &scratch, &scratch_data));
-    bool is_forward = job->direction == CONV_FORWARD, is_filter = job->direction == CONV_BACKPROP_FILTER;
-    char *in = (char *)(uintptr_t)(job->direction == CONV_BACKPROP_INPUT ? o->result : o->in) + share * job->in_bytes;
+    bool is_forward = job->direction == CONV_FORWARD,
+         is_filter = job->direction == CONV_BACKPROP_FILTER;
+    char *in = (char *)(uintptr_t)(job->direction == CONV_BACKPROP_INPUT ? o->result : o->in) +
+               share * job->in_bytes;
     char *out = (char *)(uintptr_t)(is_forward ? o->result : o->out) + share * job->out_bytes;
     char *filter = job->filter + (is_filter ? share * p->filter_bytes : 0);
     const int args[] = {job->direction == CONV_BACKPROP_INPUT ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC,
-                        is_filter ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS, is_forward ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST,
-                        DNNL_ARG_SCRATCHPAD};
-    struct status *st = execute(lib, p->compute, 4, args, (const dnnl_memory_desc_t *const[]){&p->in, &p->own_filter, &p->out, &p->scratch},
-                                (void *const[]){in, filter, out, scratch_data});
+                        is_filter ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS,
+                        is_forward ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, DNNL_ARG_SCRATCHPAD};
+    struct status *st =
+        execute(lib, p->compute, 4, args,
+                (const dnnl_memory_desc_t *const[]){&p->in, &p->own_filter, &p->out, &p->scratch},
+                (void *const[]){in, filter, out, scratch_data});
     tensor_clear(&scratch);
     return st;
 }
@@ -281,36 +311,48 @@ static void shares_range(void *arg, int64_t begin, int64_t end) {
     struct onednn_job *job = arg;
     for (; begin < end; begin++) {
         struct status *st = run_share(job, begin), *none = NULL;
-        if (st && !__atomic_compare_exchange_n(&job->failure, &none, st, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+        if (st && !__atomic_compare_exchange_n(&job->failure, &none, st, false, __ATOMIC_ACQ_REL,
+                                               __ATOMIC_ACQUIRE))
             status_unref(st);
     }
 }
 
 VECTOR_CLONES
-static void add_floats(float *to, const float *from, int64_t n) { _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) to[i] += from[i]; }
+static void add_floats(float *to, const float *from, int64_t n) {
+    _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) to[i] += from[i];
+}
 
-static struct status *reorder_filter(const struct primitive *p, bool is_result, void *plain, void *own) {
+static struct status *reorder_filter(const struct primitive *p, bool is_result, void *plain,
+                                     void *own) {
     const struct onednn *lib = onednn_get();
     const int args[] = {DNNL_ARG_FROM, DNNL_ARG_TO};
     if (is_result)
-        return execute(lib, p->reorder, 2, args, (const dnnl_memory_desc_t *const[]){&p->own_filter, &p->filter},
+        return execute(lib, p->reorder, 2, args,
+                       (const dnnl_memory_desc_t *const[]){&p->own_filter, &p->filter},
                        (void *const[]){own, plain});
-    return execute(lib, p->reorder, 2, args, (const dnnl_memory_desc_t *const[]){&p->filter, &p->own_filter}, (void *const[]){plain, own});
+    return execute(lib, p->reorder, 2, args,
+                   (const dnnl_memory_desc_t *const[]){&p->filter, &p->own_filter},
+                   (void *const[]){plain, own});
 }
 
-static struct status *run_primitive(const struct kernel_ctx *ctx, const struct primitive *p, enum conv_direction direction,
-                                    int64_t n_shares, double cost_ns, const struct conv_operands *operands) {
+static struct status *run_primitive(const struct kernel_ctx *ctx, const struct primitive *p,
+                                    enum conv_direction direction, int64_t n_shares, double cost_ns,
+                                    const struct conv_operands *operands) {
     const struct conv_shape *share = &p->key.shape;
-    struct onednn_job job = {.ctx = ctx, .primitive = p, .direction = direction, .operands = operands};
-    job.in_bytes = share->batch * conv_n_positions(share->in) * share->in_channels * (int64_t)sizeof(float);
-    job.out_bytes = share->batch * conv_n_positions(share->out) * share->out_channels * (int64_t)sizeof(float);
+    struct onednn_job job = {
+        .ctx = ctx, .primitive = p, .direction = direction, .operands = operands};
+    job.in_bytes =
+        share->batch * conv_n_positions(share->in) * share->in_channels * (int64_t)sizeof(float);
+    job.out_bytes =
+        share->batch * conv_n_positions(share->out) * share->out_channels * (int64_t)sizeof(float);
     bool is_result = direction == CONV_BACKPROP_FILTER;
     void *plain = is_result ? operands->result : (void *)(uintptr_t)operands->filter;
     struct tensor scratch = TENSOR_INIT;
     struct status *st = NULL;
     job.filter = plain;
     if (p->reorders || (is_result && n_shares > 1))
-        TRY_OUT(scratch_new(ctx, DT_UINT8, is_result ? n_shares : 1, p->filter_bytes, &scratch, &job.filter));
+        TRY_OUT(scratch_new(ctx, DT_UINT8, is_result ? n_shares : 1, p->filter_bytes, &scratch,
+                            &job.filter));
     if (p->reorders && !is_result)
         TRY_OUT(reorder_filter(p, false, plain, job.filter));
     pool_parallel_for(ctx->pool, n_shares, cost_ns, shares_range, &job);
@@ -318,7 +360,8 @@ static struct status *run_primitive(const struct kernel_ctx *ctx, const struct p
     if (!is_result)
         goto out;
     for (int64_t i = 1; i < n_shares; i++)
-        add_floats((float *)(void *)job.filter, (float *)(void *)(job.filter + i * p->filter_bytes), p->filter_bytes / 4);
+        add_floats((float *)(void *)job.filter, (float *)(void *)(job.filter + i * p->filter_bytes),
+                   p->filter_bytes / 4);
     if (p->reorders)
         st = reorder_filter(p, true, plain, job.filter);
     else if (job.filter != plain)
@@ -335,16 +378,19 @@ static bool fits(const struct conv_shape *s) {
            (double)s->batch * (double)s->out_channels * (double)conv_n_positions(s->out) < limit;
 }
 
-struct status *conv_by_onednn(const struct kernel_ctx *ctx, enum conv_direction direction, const struct conv_shape *shape,
-                              const struct conv_operands *operands, bool *ret_done) {
+struct status *conv_by_onednn(const struct kernel_ctx *ctx, enum conv_direction direction,
+                              const struct conv_shape *shape, const struct conv_operands *operands,
+                              bool *ret_done) {
     *ret_done = false;
     const struct onednn *lib = onednn_get();
     if (!lib)
         return NULL;
-    int64_t images = conv_images_per_share(shape, shape->groups > 1 ? LEAST_GROUPED_SHARE : LEAST_SHARE);
+    int64_t images =
+        conv_images_per_share(shape, shape->groups > 1 ? LEAST_GROUPED_SHARE : LEAST_SHARE);
     if (!fits(shape))
         return NULL;
-    while (direction == CONV_BACKPROP_FILTER && (shape->batch / images > MAX_FILTER_SHARES || shape->batch % images != 0))
+    while (direction == CONV_BACKPROP_FILTER &&
+           (shape->batch / images > MAX_FILTER_SHARES || shape->batch % images != 0))
         images++;
     struct conv_shape share = *shape;
     share.batch = images;
@@ -352,8 +398,9 @@ struct status *conv_by_onednn(const struct kernel_ctx *ctx, enum conv_direction 
     const struct primitive *p = obtain(lib, direction, &share, &owned);
     struct status *st = NULL;
     if (p->is_usable) {
-        st = run_primitive(ctx, p, direction, shape->batch / images,
-                           conv_n_multiplications(&share) * (shape->groups > 1 ? 0.04 : 0.01) + 2000, operands);
+        st = run_primitive(
+            ctx, p, direction, shape->batch / images,
+            conv_n_multiplications(&share) * (shape->groups > 1 ? 0.04 : 0.01) + 2000, operands);
         *ret_done = true;
     }
     if (owned)

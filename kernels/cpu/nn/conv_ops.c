@@ -1,11 +1,13 @@
-/* Conv2D, Conv3D, Conv and their gradients: attrs and shapes to a geometry, which the engine (conv.h) computes.
+/* Conv2D, Conv3D, Conv and their gradients: attrs and shapes to a geometry, which the engine
+ * (conv.h) computes.
  *
  *   Conv2D                  input [n,h,w,i], filter [h,w,i/groups,o] → output [n,h,w,o]
  *   Conv2DBackpropInput     input_sizes, filter, out_backprop → the input's gradient
  *   Conv2DBackpropFilter    input, filter_sizes, out_backprop → the filter's gradient
  *   Conv3D…                 the same with depth before height; Conv takes either, with any number of batch dimensions
  *
- * As in TensorFlow's CPU kernels channels come last, groups are for the forward direction of two dimensions, dilations too.
+ * As in TensorFlow's CPU kernels channels come last, groups are for the forward direction of two
+ * dimensions, dilations too.
  * Errors   INVALID_ARGUMENT   ranks, channels and sizes that do not fit together
  *          UNIMPLEMENTED      channels first (INVALID_ARGUMENT from the gradients and in three dimensions)
  * Cost     2 · elements of out · elements of one output channel's filter, flops */
@@ -29,21 +31,29 @@ static struct status *check_rates(const struct conv_state *state, const char *op
         if (state->attrs.rates.spatial[i] == 1)
             continue;
         if (state->attrs.n_spatial == 3 && state->op.direction == CONV_FORWARD)
-            return status_invalid("CPU implementation of Conv3D currently only supports dilated rates of 1.");
+            return status_invalid(
+                "CPU implementation of Conv3D currently only supports dilated rates of 1.");
         if (state->op.direction != CONV_FORWARD)
-            return status_invalid("Current CPU implementations do not yet support dilation rates larger than 1. (%s)", op_name);
+            return status_invalid(
+                "Current CPU implementations do not yet support dilation rates larger than 1. (%s)",
+                op_name);
     }
     return NULL;
 }
 
-/* What applies to batch and channels. 2-D convolution and its input's gradient say UNIMPLEMENTED, all others INVALID_ARGUMENT. */
+/* What applies to batch and channels. 2-D convolution and its input's gradient say
+ * UNIMPLEMENTED, all others INVALID_ARGUMENT. */
 static struct status *check_other_dims(const struct conv_state *state) {
     enum status_code code =
-        state->op.direction != CONV_BACKPROP_FILTER && state->attrs.n_spatial == 2 ? STATUS_UNIMPLEMENTED : STATUS_INVALID_ARGUMENT;
+        state->op.direction != CONV_BACKPROP_FILTER && state->attrs.n_spatial == 2
+            ? STATUS_UNIMPLEMENTED
+            : STATUS_INVALID_ARGUMENT;
     if (state->attrs.strides.batch != 1 || state->attrs.strides.channel != 1)
-        return status_new(code, "Current implementation does not yet support strides in the batch and depth dimensions.");
+        return status_new(code, "Current implementation does not yet support strides in the batch "
+                                "and depth dimensions.");
     if (state->attrs.rates.batch != 1 || state->attrs.rates.channel != 1)
-        return status_new(code, "Current implementation does not yet support dilations in the batch and depth dimensions.");
+        return status_new(code, "Current implementation does not yet support dilations in the "
+                                "batch and depth dimensions.");
     return NULL;
 }
 
@@ -58,7 +68,8 @@ static struct status *read_conv_attrs(const struct node *node, struct conv_state
     TRY(node_get_list(node, "strides", &strides, &n_strides));
     state->op.n_spatial = n_strides - 2;
     if (n_strides != 4 && n_strides != 5)
-        return status_invalid("The input must have 2 or 3 spatial dimensions but got %d", n_strides - 2);
+        return status_invalid("The input must have 2 or 3 spatial dimensions but got %d",
+                              n_strides - 2);
     return NULL;
 }
 
@@ -74,7 +85,8 @@ struct status *conv_init(struct kernel_init *init) {
     TRY(window_attrs_read(init->node, state->op.n_spatial, &state->attrs));
     TRY(check_other_dims(state));
     if (state->attrs.is_channels_first && state->op.direction != CONV_FORWARD)
-        return status_invalid(state->op.n_spatial == 2 ? "%s only supports NHWC." : "%s only supports NDHWC on the CPU.",
+        return status_invalid(state->op.n_spatial == 2 ? "%s only supports NHWC."
+                                                       : "%s only supports NDHWC on the CPU.",
                               init->node->op_name);
     return check_rates(state, init->node->op_name);
 }
@@ -85,7 +97,8 @@ struct status *conv_read_sizes(const struct tensor *t, const char *what, int n, 
     if (t->rank != 1)
         return status_invalid("%s must be 1-dim, not %d-dim", what, t->rank);
     if (t->n_elements != n)
-        return status_invalid("%s must contain %d values, but got %lld", what, n, (long long)t->n_elements);
+        return status_invalid("%s must contain %d values, but got %lld", what, n,
+                              (long long)t->n_elements);
     for (int i = 0; i < n; i++) {
         ret[i] = tensor_index_at(t, i);
         if (ret[i] < 0)
@@ -94,8 +107,8 @@ struct status *conv_read_sizes(const struct tensor *t, const char *what, int n, 
     return NULL;
 }
 
-struct status *conv_fit_dim(const struct window_attrs *attrs, int i, int64_t input, int64_t window, struct conv_shape *shape,
-                            int64_t *ret_out) {
+struct status *conv_fit_dim(const struct window_attrs *attrs, int i, int64_t input, int64_t window,
+                            struct conv_shape *shape, int64_t *ret_out) {
     struct window_fit fit;
     int at = i + 3 - attrs->n_spatial;
     TRY(window_fit(attrs, i, input, window, &fit));
@@ -113,7 +126,8 @@ struct operand_dims {
     int64_t in[WINDOW_MAX_RANK], filter[WINDOW_MAX_RANK], out[WINDOW_MAX_RANK];
 };
 
-static struct status *dims_of(const struct conv_state *state, const struct tensor *t, const char *what, int64_t *ret) {
+static struct status *dims_of(const struct conv_state *state, const struct tensor *t,
+                              const char *what, int64_t *ret) {
     int rank = state->attrs.n_spatial + 2;
     if (t->rank == rank) {
         memcpy(ret, tensor_dims(t), (size_t)rank * sizeof(*ret));
@@ -123,7 +137,8 @@ static struct status *dims_of(const struct conv_state *state, const struct tenso
 }
 
 /* Conv's input: the leading dimensions are one. */
-static struct status *fold_batch_dims(const struct conv_state *state, const struct tensor *t, int64_t *ret) {
+static struct status *fold_batch_dims(const struct conv_state *state, const struct tensor *t,
+                                      int64_t *ret) {
     int n_spatial = state->attrs.n_spatial;
     const int64_t *dims = tensor_dims(t);
     if (state->batch_dims == 1 && t->rank == n_spatial + 2)
@@ -140,8 +155,9 @@ static struct status *fold_batch_dims(const struct conv_state *state, const stru
     return NULL;
 }
 
-static struct status *sizes_of(const struct conv_state *state, const struct tensor *t, const char *what, const int64_t *filter,
-                               const int64_t *out, int64_t *ret) {
+static struct status *sizes_of(const struct conv_state *state, const struct tensor *t,
+                               const char *what, const int64_t *filter, const int64_t *out,
+                               int64_t *ret) {
     int rank = state->attrs.n_spatial + 2;
     if (state->op.takes_tensors)
         return dims_of(state, t, what, ret);
@@ -154,7 +170,8 @@ static struct status *sizes_of(const struct conv_state *state, const struct tens
     return conv_read_sizes(t, what, rank, ret);
 }
 
-static struct status *read_operands(const struct conv_state *state, const struct kernel_ctx *ctx, struct operand_dims *dims) {
+static struct status *read_operands(const struct conv_state *state, const struct kernel_ctx *ctx,
+                                    struct operand_dims *dims) {
     const struct tensor *t = ctx->inputs;
     switch (state->op.direction) {
     case CONV_FORWARD:
@@ -173,65 +190,84 @@ static struct status *read_operands(const struct conv_state *state, const struct
 
 /* ---- geometry ---- */
 
-static struct status *check_channels(const struct conv_state *state, int64_t in, int64_t filter_in, int64_t filter_out) {
+static struct status *check_channels(const struct conv_state *state, int64_t in, int64_t filter_in,
+                                     int64_t filter_out) {
     if (filter_in <= 0)
         return status_invalid("filter depth must be stricly greater than 0");
     if (in % filter_in != 0)
-        return status_invalid("input depth must be evenly divisible by filter depth: %lld vs %lld", (long long)in, (long long)filter_in);
+        return status_invalid("input depth must be evenly divisible by filter depth: %lld vs %lld",
+                              (long long)in, (long long)filter_in);
     if (in == filter_in)
         return NULL;
     if (state->attrs.n_spatial == 3)
-        return status_invalid("Number of channels in filter (%lld) must match last dimension of input (%lld)", (long long)filter_in,
-                              (long long)in);
+        return status_invalid(
+            "Number of channels in filter (%lld) must match last dimension of input (%lld)",
+            (long long)filter_in, (long long)in);
     if (state->op.direction != CONV_FORWARD)
-        return status_invalid("Gradients for grouped convolutions are not supported on CPU. Computed input depth %lld doesn't match filter "
+        return status_invalid("Gradients for grouped convolutions are not supported on CPU. "
+                              "Computed input depth %lld doesn't match filter "
                               "input depth %lld",
                               (long long)in, (long long)filter_in);
     if (in > 0 && filter_out % (in / filter_in) != 0)
-        return status_invalid("output depth must be evenly divisible by number of groups: %lld vs %lld", (long long)filter_out,
-                              (long long)(in / filter_in));
+        return status_invalid(
+            "output depth must be evenly divisible by number of groups: %lld vs %lld",
+            (long long)filter_out, (long long)(in / filter_in));
     return NULL;
 }
 
 /* Conv2D alone lets a filter of no output channels pass: its result is empty. */
-static struct status *check_filter(const struct conv_state *state, const struct operand_dims *dims) {
+static struct status *check_filter(const struct conv_state *state,
+                                   const struct operand_dims *dims) {
     int rank = state->attrs.n_spatial + 2, n = rank - (state->is_general || rank == 5 ? 0 : 1);
     if (state->op.direction != CONV_FORWARD)
         return NULL;
     for (int i = 0; i < n; i++) {
         if (dims->filter[i] == 0)
-            return status_invalid("filter must not have zero elements (i.e. all dimensions must be non-zero)");
+            return status_invalid(
+                "filter must not have zero elements (i.e. all dimensions must be non-zero)");
     }
     int64_t in = dims->in[window_channel_dim(&state->attrs)];
     if (state->is_general && in == 0)
-        return status_invalid("Input depth must be equal to filter depth: %lld vs %lld", (long long)in, (long long)dims->filter[rank - 2]);
+        return status_invalid("Input depth must be equal to filter depth: %lld vs %lld",
+                              (long long)in, (long long)dims->filter[rank - 2]);
     return NULL;
 }
 
-static struct status *check_backprop(const struct conv_state *state, const struct operand_dims *dims, const struct conv_shape *shape) {
+static struct status *check_backprop(const struct conv_state *state,
+                                     const struct operand_dims *dims,
+                                     const struct conv_shape *shape) {
     int rank = state->attrs.n_spatial + 2;
     if (dims->out[0] != dims->in[0])
-        return status_invalid("input and out_backprop must have the same batch size. Input batch: %lld, outbackprop batch: %lld",
+        return status_invalid("input and out_backprop must have the same batch size. Input batch: "
+                              "%lld, outbackprop batch: %lld",
                               (long long)dims->in[0], (long long)dims->out[0]);
     if (dims->out[rank - 1] != dims->filter[rank - 1])
-        return status_invalid("filter and out_backprop must have the same out_depth, but got: %lld and %lld",
-                              (long long)dims->filter[rank - 1], (long long)dims->out[rank - 1]);
+        return status_invalid(
+            "filter and out_backprop must have the same out_depth, but got: %lld and %lld",
+            (long long)dims->filter[rank - 1], (long long)dims->out[rank - 1]);
     for (int i = 0; i < state->attrs.n_spatial; i++) {
         int at = 3 - state->attrs.n_spatial + i;
         if (dims->out[1 + i] != shape->out[at])
-            return status_invalid("Size of out_backprop doesn't match computed: actual = %lld, computed = %lld spatial_dim: %d input: %lld "
+            return status_invalid("Size of out_backprop doesn't match computed: actual = %lld, "
+                                  "computed = %lld spatial_dim: %d input: %lld "
                                   "filter: %lld output: %lld stride: %lld dilation: %lld",
-                                  (long long)dims->out[1 + i], (long long)shape->out[at], i + 1, (long long)shape->in[at],
-                                  (long long)shape->window[at], (long long)dims->out[1 + i], (long long)shape->stride[at],
+                                  (long long)dims->out[1 + i], (long long)shape->out[at], i + 1,
+                                  (long long)shape->in[at], (long long)shape->window[at],
+                                  (long long)dims->out[1 + i], (long long)shape->stride[at],
                                   (long long)shape->rate[at]);
     }
     return NULL;
 }
 
-static struct status *geometry_of(const struct conv_state *state, struct operand_dims *dims, struct conv_shape *shape) {
+static struct status *geometry_of(const struct conv_state *state, struct operand_dims *dims,
+                                  struct conv_shape *shape) {
     const struct window_attrs *attrs = &state->attrs;
     int n_spatial = attrs->n_spatial, channel = attrs->is_channels_first ? 1 : n_spatial + 1;
-    *shape = (struct conv_shape){.in = {1, 1, 1}, .out = {1, 1, 1}, .window = {1, 1, 1}, .stride = {1, 1, 1}, .rate = {1, 1, 1}};
+    *shape = (struct conv_shape){.in = {1, 1, 1},
+                                 .out = {1, 1, 1},
+                                 .window = {1, 1, 1},
+                                 .stride = {1, 1, 1},
+                                 .rate = {1, 1, 1}};
     shape->batch = dims->in[0];
     shape->in_channels = dims->in[channel];
     shape->out_channels = dims->filter[n_spatial + 1];
@@ -240,7 +276,8 @@ static struct status *geometry_of(const struct conv_state *state, struct operand
     shape->groups = MAX(shape->in_channels / dims->filter[n_spatial], 1);
     for (int i = 0; i < n_spatial; i++) {
         int64_t out;
-        TRY(conv_fit_dim(attrs, i, dims->in[window_spatial_dim(attrs, i)], dims->filter[i], shape, &out));
+        TRY(conv_fit_dim(attrs, i, dims->in[window_spatial_dim(attrs, i)], dims->filter[i], shape,
+                         &out));
         if (state->op.direction == CONV_FORWARD)
             dims->out[window_spatial_dim(attrs, i)] = out;
     }
@@ -253,7 +290,8 @@ static struct status *geometry_of(const struct conv_state *state, struct operand
 
 /* ---- running ---- */
 
-static struct status *alloc_result(const struct conv_state *state, struct kernel_ctx *ctx, const struct operand_dims *dims) {
+static struct status *alloc_result(const struct conv_state *state, struct kernel_ctx *ctx,
+                                   const struct operand_dims *dims) {
     int rank = state->attrs.n_spatial + 2;
     const int64_t *result = state->op.direction == CONV_FORWARD          ? dims->out
                             : state->op.direction == CONV_BACKPROP_INPUT ? dims->in
@@ -263,14 +301,16 @@ static struct status *alloc_result(const struct conv_state *state, struct kernel
     int64_t unfolded[SHAPE_MAX_RANK];
     memcpy(unfolded, tensor_dims(&ctx->inputs[0]), (size_t)state->batch_dims * sizeof(*unfolded));
     memcpy(unfolded + state->batch_dims, result + 1, (size_t)(rank - 1) * sizeof(*unfolded));
-    return kernel_alloc(ctx, 0, state->dtype, (struct shape){(int)state->batch_dims + rank - 1, unfolded});
+    return kernel_alloc(ctx, 0, state->dtype,
+                        (struct shape){(int)state->batch_dims + rank - 1, unfolded});
 }
 
 static struct status *refuse_channels_first(const struct conv_state *state) {
     if (state->attrs.n_spatial == 3)
-        return status_invalid("CPU implementation of Conv3D currently only supports the NHWC tensor format.");
-    return status_unimplemented(
-        "The Conv2D op currently only supports the NHWC tensor format on the CPU. The op was given the format: NCHW");
+        return status_invalid(
+            "CPU implementation of Conv3D currently only supports the NHWC tensor format.");
+    return status_unimplemented("The Conv2D op currently only supports the NHWC tensor format on "
+                                "the CPU. The op was given the format: NCHW");
 }
 
 enum kernel_result conv_compute(struct kernel_ctx *ctx) {
@@ -288,10 +328,13 @@ enum kernel_result conv_compute(struct kernel_ctx *ctx) {
     struct conv_operands operands = {.result = tensor_data(result)};
     bool is_empty = false; /* an operand without elements: nothing is summed */
     for (int i = 0; i < ctx->instance->n_inputs; i++) {
-        bool is_sizes = (int)state->op.direction == i + 1; /* input_sizes comes first, filter_sizes second */
+        /* input_sizes comes first, filter_sizes second */
+        bool is_sizes = (int)state->op.direction == i + 1;
         if (state->op.direction != CONV_FORWARD && is_sizes)
             continue;
-        *(i == 0 ? &operands.in : i == 1 ? &operands.filter : &operands.out) = tensor_cdata(&ctx->inputs[i]);
+        *(i == 0   ? &operands.in
+          : i == 1 ? &operands.filter
+                   : &operands.out) = tensor_cdata(&ctx->inputs[i]);
         is_empty |= ctx->inputs[i].n_elements == 0;
     }
     if (is_empty)

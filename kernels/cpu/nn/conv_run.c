@@ -2,11 +2,13 @@
 #include "kernels/cpu/nn/conv.h"
 #include "kernels/support/widen.h"
 
-/* Below so many multiplications, loading the library and making a primitive cost more than they save. */
+/* Below so many multiplications, loading the library and making a primitive cost more than they
+ * save. */
 enum { SMALL_CONVOLUTION = 20000 };
 
 double conv_n_multiplications(const struct conv_shape *shape) {
-    double n = (double)shape->batch * (double)shape->in_channels / (double)shape->groups * (double)shape->out_channels;
+    double n = (double)shape->batch * (double)shape->in_channels / (double)shape->groups *
+               (double)shape->out_channels;
     for (int i = 0; i < 3; i++)
         n *= (double)shape->out[i] * (double)shape->window[i];
     return n;
@@ -15,13 +17,15 @@ double conv_n_multiplications(const struct conv_shape *shape) {
 int64_t conv_images_per_share(const struct conv_shape *shape, double least) {
     double per_image = conv_n_multiplications(shape) / (double)shape->batch;
     int64_t images = 1;
-    while (images < shape->batch && ((double)images * per_image < least || shape->batch % images != 0))
+    while (images < shape->batch &&
+           ((double)images * per_image < least || shape->batch % images != 0))
         images++;
     return images;
 }
 
-static struct status *run_plain(const struct kernel_ctx *ctx, enum conv_direction direction, const struct conv_shape *shape,
-                                enum dtype dtype, const struct conv_operands *operands) {
+static struct status *run_plain(const struct kernel_ctx *ctx, enum conv_direction direction,
+                                const struct conv_shape *shape, enum dtype dtype,
+                                const struct conv_operands *operands) {
     bool is_done = false;
     if (dtype == DT_FLOAT && conv_n_multiplications(shape) >= SMALL_CONVOLUTION)
         TRY(conv_by_onednn(ctx, direction, shape, operands, &is_done));
@@ -29,13 +33,17 @@ static struct status *run_plain(const struct kernel_ctx *ctx, enum conv_directio
 }
 
 /* half and bfloat16 */
-static struct status *run_narrow(const struct kernel_ctx *ctx, enum conv_direction direction, const struct conv_shape *shape,
-                                 enum dtype dtype, const struct conv_operands *operands) {
+static struct status *run_narrow(const struct kernel_ctx *ctx, enum conv_direction direction,
+                                 const struct conv_shape *shape, enum dtype dtype,
+                                 const struct conv_operands *operands) {
     struct tensor scratch[4] = {TENSOR_INIT, TENSOR_INIT, TENSOR_INIT, TENSOR_INIT};
     int64_t n_in = shape->batch * conv_n_positions(shape->in) * shape->in_channels;
     int64_t n_out = shape->batch * conv_n_positions(shape->out) * shape->out_channels;
-    int64_t n_filter = conv_n_positions(shape->window) * (shape->in_channels / shape->groups) * shape->out_channels;
-    int64_t n_result = direction == CONV_FORWARD ? n_out : direction == CONV_BACKPROP_INPUT ? n_in : n_filter;
+    int64_t n_filter = conv_n_positions(shape->window) * (shape->in_channels / shape->groups) *
+                       shape->out_channels;
+    int64_t n_result = direction == CONV_FORWARD          ? n_out
+                       : direction == CONV_BACKPROP_INPUT ? n_in
+                                                          : n_filter;
     struct conv_operands wide = *operands;
     struct status *st = NULL;
     TRY_OUT(widen_operand(ctx, dtype, n_in, &wide.in, &scratch[0]));
@@ -50,7 +58,8 @@ out:
     return st;
 }
 
-struct status *conv_run(const struct kernel_ctx *ctx, enum conv_direction direction, const struct conv_shape *shape, enum dtype dtype,
+struct status *conv_run(const struct kernel_ctx *ctx, enum conv_direction direction,
+                        const struct conv_shape *shape, enum dtype dtype,
                         const struct conv_operands *operands) {
     if (dtype == DT_HALF || dtype == DT_BFLOAT16)
         return run_narrow(ctx, direction, shape, dtype, operands);

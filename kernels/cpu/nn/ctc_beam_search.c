@@ -1,9 +1,10 @@
-/* CTCBeamSearchDecoder: the likeliest label sequences, each with the probability of all its alignments that were followed
- * [Graves, Jaitly 2014: prefix search with a beam].
+/* CTCBeamSearchDecoder: the likeliest label sequences, each with the probability of all its
+ * alignments that were followed [Graves, Jaitly 2014: prefix search with a beam].
  *
- * Prefixes are a tree. A prefix keeps apart what ends in a blank and what ends in its last label, because only after a blank does the
- * same label again make a longer prefix. After each moment the beam_width likeliest prefixes stay; the others are inactive, and are
- * thrown away once nobody in the beam descends from them.
+ * Prefixes are a tree. A prefix keeps apart what ends in a blank and what ends in its last
+ * label, because only after a blank does the same label again make a longer prefix. After each
+ * moment the beam_width likeliest prefixes stay; the others are inactive, and are thrown away
+ * once nobody in the beam descends from them.
  *
  *   root ─ a ─ ab          blank: ways to "ab" whose last output was a blank
  *     └─── b                label: ways whose last output was b          total: both */
@@ -130,7 +131,8 @@ static struct status *add_prefix(struct search *s, int32_t parent, int32_t label
         s->prefixes = xreallocarray(s->prefixes, (size_t)s->capacity, sizeof(*s->prefixes));
     }
     *ret = (int32_t)s->n++;
-    s->prefixes[*ret] = (struct prefix){.parent = parent, .label = label, .before = no_chance, .now = no_chance};
+    s->prefixes[*ret] =
+        (struct prefix){.parent = parent, .label = label, .before = no_chance, .now = no_chance};
     if (parent >= 0) {
         s->prefixes[parent].n_children++;
         u64map_put(&s->children, child_key(s, parent, label), (void *)(intptr_t)(*ret + 1));
@@ -138,8 +140,8 @@ static struct status *add_prefix(struct search *s, int32_t parent, int32_t label
     return NULL;
 }
 
-/* Drops the prefixes that nobody in the beam descends from: should one come back, it is as good as new. A parent has a lower number than
- * its children. */
+/* Drops the prefixes that nobody in the beam descends from: should one come back, it is as good
+ * as new. A parent has a lower number than its children. */
 static void sweep(struct search *s) {
     for (int64_t i = 0; i < s->n_beam; i++) {
         for (int32_t p = s->beam[i]; p >= 0 && !s->prefixes[p].is_kept; p = s->prefixes[p].parent)
@@ -159,7 +161,8 @@ static void sweep(struct search *s) {
         if (prefix.parent >= 0) {
             prefix.parent = moved[prefix.parent];
             s->prefixes[prefix.parent].n_children++;
-            u64map_put(&s->children, child_key(s, prefix.parent, prefix.label), (void *)(intptr_t)(n + 1));
+            u64map_put(&s->children, child_key(s, prefix.parent, prefix.label),
+                       (void *)(intptr_t)(n + 1));
         }
         s->prefixes[n++] = prefix;
     }
@@ -172,23 +175,27 @@ static void sweep(struct search *s) {
 
 /* ---- a moment ---- */
 
-/* A prefix that was in the beam: a blank, its last label once more, or its last label after its parent. */
+/* A prefix that was in the beam: a blank, its last label once more, or its last label after its
+ * parent. */
 static void stay(struct search *s, int32_t number, int64_t t, double log_norm) {
     struct prefix *prefix = &s->prefixes[number];
     if (prefix->parent >= 0) {
         const struct prefix *parent = &s->prefixes[prefix->parent];
         if (parent->now.total != -INFINITY)
-            prefix->now.label =
-                ctc_log_add(prefix->now.label, prefix->label == parent->label ? parent->before.blank : parent->before.total);
+            prefix->now.label = ctc_log_add(prefix->now.label, prefix->label == parent->label
+                                                                   ? parent->before.blank
+                                                                   : parent->before.total);
         prefix->now.label += ctc_logit(s->in, t, s->b, prefix->label) - log_norm;
     }
-    prefix->now.blank = prefix->before.total + ctc_logit(s->in, t, s->b, s->in->classes - 1) - log_norm;
+    prefix->now.blank =
+        prefix->before.total + ctc_logit(s->in, t, s->b, s->in->classes - 1) - log_norm;
     prefix->now.total = ctc_log_add(prefix->now.blank, prefix->now.label);
     beam_push(s, number);
 }
 
 static bool is_candidate(const struct search *s, double total) {
-    return total > -INFINITY && (s->n_beam < s->state->width || total > s->prefixes[s->beam[0]].now.total);
+    return total > -INFINITY &&
+           (s->n_beam < s->state->width || total > s->prefixes[s->beam[0]].now.total);
 }
 
 /* The prefixes that are one label longer. */
@@ -298,7 +305,8 @@ static void beam_range(void *arg, int64_t begin, int64_t end) {
 static struct status *output_paths(struct kernel_ctx *ctx, const struct beam_job *job) {
     int n = (int)job->state->top_paths;
     for (int i = 0; i < n; i++)
-        TRY(ctc_output_sparse(ctx, job->paths + i * job->in.batch, job->in.batch, i, n + i, 2 * n + i));
+        TRY(ctc_output_sparse(ctx, job->paths + i * job->in.batch, job->in.batch, i, n + i,
+                              2 * n + i));
     return NULL;
 }
 
@@ -321,7 +329,8 @@ enum kernel_result ctc_beam_search(struct kernel_ctx *ctx) {
     if (!job.paths)
         return kernel_fail(ctx, status_exhausted("OOM for %lld paths", (long long)n_paths));
     pthread_mutex_init(&job.lock, NULL);
-    double cost_ns = 20.0 * (double)job.in.time * (double)MIN(job.state->width, (int64_t)1000) * (double)job.in.classes;
+    double cost_ns = 20.0 * (double)job.in.time * (double)MIN(job.state->width, (int64_t)1000) *
+                     (double)job.in.classes;
     pool_parallel_for(ctx->pool, job.in.batch, cost_ns, beam_range, &job);
     pthread_mutex_destroy(&job.lock);
     struct status *st = job.failure ? job.failure : output_paths(ctx, &job);

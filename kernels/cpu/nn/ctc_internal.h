@@ -13,12 +13,15 @@ struct ctc_inputs {
     const int32_t *lengths;
     int64_t time, batch, classes;
 };
-/* From inputs 0 and `lengths`. A negative length is none. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. */
-struct status *ctc_inputs_init(const struct kernel_ctx *ctx, int lengths, struct ctc_inputs *ret) MUST_USE;
+/* From inputs 0 and `lengths`. A negative length is none. Errors: INVALID_ARGUMENT,
+ * FAILED_PRECONDITION. */
+struct status *ctc_inputs_init(const struct kernel_ctx *ctx, int lengths,
+                               struct ctc_inputs *ret) MUST_USE;
 
 static inline double ctc_logit(const struct ctc_inputs *in, int64_t t, int64_t b, int64_t c) {
     int64_t i = (t * in->batch + b) * in->classes + c;
-    return in->dtype == DT_FLOAT ? (double)((const float *)in->logits)[i] : ((const double *)in->logits)[i];
+    return in->dtype == DT_FLOAT ? (double)((const float *)in->logits)[i]
+                                 : ((const double *)in->logits)[i];
 }
 /* log Σ e^logit of a moment: what turns its logits to log-probabilities when taken from them. */
 double ctc_log_norm(const struct ctc_inputs *in, int64_t t, int64_t b);
@@ -39,8 +42,8 @@ struct ctc_sequence *ctc_sequences_new(int64_t n);
 void ctc_sequences_free(struct ctc_sequence *sequences, int64_t n);
 void ctc_sequence_add(struct ctc_sequence *sequence, int64_t label);
 /* As a sparse tensor [batch, longest]: outputs `indices`, `values` and `shape`. */
-struct status *ctc_output_sparse(struct kernel_ctx *ctx, const struct ctc_sequence *sequences, int64_t batch, int indices, int values,
-                                 int shape) MUST_USE;
+struct status *ctc_output_sparse(struct kernel_ctx *ctx, const struct ctc_sequence *sequences,
+                                 int64_t batch, int indices, int values, int shape) MUST_USE;
 
 struct status *ctc_loss_init(struct kernel_init *init);        /* ctc_loss.c */
 struct status *ctc_beam_search_init(struct kernel_init *init); /* ctc_beam_search.c */

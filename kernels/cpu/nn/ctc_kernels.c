@@ -30,13 +30,16 @@ struct status *ctc_inputs_init(const struct kernel_ctx *ctx, int lengths, struct
     if (ret->batch == 0)
         return status_invalid("batch_size must not be 0");
     if (length->n_elements != ret->batch)
-        return status_new(code, "len(sequence_length) != batch_size.  len(sequence_length):  %lld batch_size: %lld",
-                          (long long)length->n_elements, (long long)ret->batch);
+        return status_new(
+            code,
+            "len(sequence_length) != batch_size.  len(sequence_length):  %lld batch_size: %lld",
+            (long long)length->n_elements, (long long)ret->batch);
     if (ret->classes == 0 || ret->classes > INT32_MAX)
         return status_invalid("num_classes is %lld", (long long)ret->classes);
     for (int64_t b = 0; b < ret->batch; b++) {
         if ((ret->lengths[b] < 0 && !is_decoder) || ret->lengths[b] > ret->time)
-            return status_new(code, "sequence_length(%lld) <= %lld, but is %d", (long long)b, (long long)ret->time, ret->lengths[b]);
+            return status_new(code, "sequence_length(%lld) <= %lld, but is %d", (long long)b,
+                              (long long)ret->time, ret->lengths[b]);
     }
     return NULL;
 }
@@ -69,13 +72,14 @@ void ctc_sequences_free(struct ctc_sequence *sequences, int64_t n) {
 void ctc_sequence_add(struct ctc_sequence *sequence, int64_t label) {
     if (sequence->n == sequence->capacity) {
         sequence->capacity = MAX((int64_t)16, 2 * sequence->capacity);
-        sequence->labels = xreallocarray(sequence->labels, (size_t)sequence->capacity, sizeof(*sequence->labels));
+        sequence->labels =
+            xreallocarray(sequence->labels, (size_t)sequence->capacity, sizeof(*sequence->labels));
     }
     sequence->labels[sequence->n++] = label;
 }
 
-struct status *ctc_output_sparse(struct kernel_ctx *ctx, const struct ctc_sequence *sequences, int64_t batch, int indices, int values,
-                                 int shape) {
+struct status *ctc_output_sparse(struct kernel_ctx *ctx, const struct ctc_sequence *sequences,
+                                 int64_t batch, int indices, int values, int shape) {
     int64_t n = 0, longest = 0, two = 2;
     for (int64_t b = 0; b < batch; b++) {
         n += sequences[b].n;
@@ -85,7 +89,8 @@ struct status *ctc_output_sparse(struct kernel_ctx *ctx, const struct ctc_sequen
     TRY(kernel_alloc(ctx, indices, DT_INT64, (struct shape){2, dims}));
     TRY(kernel_alloc(ctx, values, DT_INT64, (struct shape){1, dims}));
     TRY(kernel_alloc(ctx, shape, DT_INT64, (struct shape){1, &two}));
-    int64_t *index = tensor_data(&ctx->outputs[indices]), *value = tensor_data(&ctx->outputs[values]);
+    int64_t *index = tensor_data(&ctx->outputs[indices]),
+            *value = tensor_data(&ctx->outputs[values]);
     int64_t *size = tensor_data(&ctx->outputs[shape]);
     for (int64_t b = 0; b < batch; b++) {
         for (int64_t i = 0; i < sequences[b].n; i++) {
@@ -154,15 +159,19 @@ static enum kernel_result greedy_compute(struct kernel_ctx *ctx) {
     KERNEL_TRY(ctx, ctc_inputs_init(ctx, 1, &job.in));
     int64_t classes = job.in.classes, dims[2] = {job.in.batch, 1};
     if (state->blank >= classes || state->blank < -classes)
-        return kernel_fail(ctx, status_invalid("blank_index expected to be between %lld and %lld but was %lld", (long long)-classes,
-                                               (long long)classes - 1, (long long)state->blank));
+        return kernel_fail(
+            ctx,
+            status_invalid("blank_index expected to be between %lld and %lld but was %lld",
+                           (long long)-classes, (long long)classes - 1, (long long)state->blank));
     job.blank = state->blank < 0 ? state->blank + classes : state->blank;
     KERNEL_TRY(ctx, kernel_alloc(ctx, 3, job.in.dtype, (struct shape){2, dims}));
     job.scores = tensor_data(&ctx->outputs[3]);
     job.sequences = ctc_sequences_new(job.in.batch);
     if (!job.sequences)
-        return kernel_fail(ctx, status_exhausted("OOM for %lld sequences", (long long)job.in.batch));
-    pool_parallel_for(ctx->pool, job.in.batch, (double)job.in.time * (double)classes, greedy_range, &job);
+        return kernel_fail(ctx,
+                           status_exhausted("OOM for %lld sequences", (long long)job.in.batch));
+    pool_parallel_for(ctx->pool, job.in.batch, (double)job.in.time * (double)classes, greedy_range,
+                      &job);
     struct status *st = ctc_output_sparse(ctx, job.sequences, job.in.batch, 0, 1, 2);
     ctc_sequences_free(job.sequences, job.in.batch);
     KERNEL_TRY(ctx, st);

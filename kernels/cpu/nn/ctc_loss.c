@@ -1,7 +1,9 @@
-/* CTCLoss: -log p(labels | inputs), summed over all ways in which labels and blanks may lie on the moments, and its gradient by the
- * logits [Graves, Fernández, Gomez, Schmidhuber 2006: the forward-backward recursion on the labels with a blank around each].
+/* CTCLoss: -log p(labels | inputs), summed over all ways in which labels and blanks may lie on
+ * the moments, and its gradient by the logits [Graves, Fernández, Gomez, Schmidhuber 2006: the
+ * forward-backward recursion on the labels with a blank around each].
  *
- * In logarithms and double, whatever the inputs' type. Sequences of a batch are shared out over the pool. */
+ * In logarithms and double, whatever the inputs' type. Sequences of a batch are shared out over
+ * the pool. */
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -41,30 +43,38 @@ struct loss_job {
 
 /* ---- labels ---- */
 
-static struct status *check_indices(const struct ctc_inputs *in, const struct tensor *indices, const struct tensor *values) {
+static struct status *check_indices(const struct ctc_inputs *in, const struct tensor *indices,
+                                    const struct tensor *values) {
     if (indices->rank != 2)
         return status_invalid("labels_indices is not a matrix");
     if (values->rank != 1)
         return status_invalid("labels_values is not a vector");
     if (tensor_dim(indices, 1) != 2)
-        return status_invalid("labels_indices must have two columns, but has shape %s", TENSOR_SHAPE_TEXT(indices));
+        return status_invalid("labels_indices must have two columns, but has shape %s",
+                              TENSOR_SHAPE_TEXT(indices));
     if (tensor_dim(indices, 0) != values->n_elements)
-        return status_invalid("labels_indices and labels_values must contain the same number of rows, but saw shapes: %s vs. %s",
+        return status_invalid("labels_indices and labels_values must contain the same number of "
+                              "rows, but saw shapes: %s vs. %s",
                               TENSOR_SHAPE_TEXT(indices), TENSOR_SHAPE_TEXT(values));
     const int64_t *index = tensor_cdata(indices);
     for (int64_t i = 0; i < values->n_elements; i++, index += 2) {
         if (index[0] < 0 || index[0] >= in->batch || index[1] < 0 || index[1] >= in->time)
-            return status_invalid("labels_indices[%lld] = [%lld,%lld] is out of bounds: need 0 <= index < [%lld,%lld]", (long long)i,
-                                  (long long)index[0], (long long)index[1], (long long)in->batch, (long long)in->time);
+            return status_invalid("labels_indices[%lld] = [%lld,%lld] is out of bounds: need 0 <= "
+                                  "index < [%lld,%lld]",
+                                  (long long)i, (long long)index[0], (long long)index[1],
+                                  (long long)in->batch, (long long)in->time);
         if (i > 0 && (index[0] < index[-2] || (index[0] == index[-2] && index[1] <= index[-1])))
-            return status_invalid("labels_indices[%lld] = [%lld,%lld] is %s", (long long)i, (long long)index[0], (long long)index[1],
-                                  index[0] == index[-2] && index[1] == index[-1] ? "repeated" : "out of order");
+            return status_invalid("labels_indices[%lld] = [%lld,%lld] is %s", (long long)i,
+                                  (long long)index[0], (long long)index[1],
+                                  index[0] == index[-2] && index[1] == index[-1] ? "repeated"
+                                                                                 : "out of order");
     }
     return NULL;
 }
 
 /* One sequence's labels [begin, end), without those that collapse and the blanks at the end. */
-static struct status *take_labels(const struct loss_job *job, const int32_t *values, int64_t begin, int64_t end, int64_t b, int64_t *n) {
+static struct status *take_labels(const struct loss_job *job, const int32_t *values, int64_t begin,
+                                  int64_t end, int64_t b, int64_t *n) {
     int64_t blank = job->in.classes - 1;
     bool has_ended = false;
     for (int64_t i = begin; i < end; i++) {
@@ -75,16 +85,19 @@ static struct status *take_labels(const struct loss_job *job, const int32_t *val
             continue;
         }
         if (has_ended)
-            return status_invalid("Saw a non-null label (index >= num_classes - 1) following a null label, batch: %lld num_classes: %lld",
+            return status_invalid("Saw a non-null label (index >= num_classes - 1) following a "
+                                  "null label, batch: %lld num_classes: %lld",
                                   (long long)b, (long long)job->in.classes);
         if (values[i] < 0)
-            return status_invalid("All labels must be nonnegative integers, batch: %lld labels: %d", (long long)b, values[i]);
+            return status_invalid("All labels must be nonnegative integers, batch: %lld labels: %d",
+                                  (long long)b, values[i]);
         job->targets.labels[(*n)++] = values[i];
     }
     return NULL;
 }
 
-static struct status *take_all_labels(struct loss_job *job, const struct tensor *indices, const struct tensor *values) {
+static struct status *take_all_labels(struct loss_job *job, const struct tensor *indices,
+                                      const struct tensor *values) {
     const int64_t *index = tensor_cdata(indices);
     const int32_t *labels = tensor_cdata(values);
     int64_t n = 0, at = 0;
@@ -96,10 +109,13 @@ static struct status *take_all_labels(struct loss_job *job, const struct tensor 
             return status_invalid("Labels length is zero in batch %lld", (long long)b);
         job->targets.first[b] = n;
         TRY(take_labels(job, labels, begin, at, b, &n));
-        if (!job->state->ignores_longer && at - begin > job->in.lengths[b]) /* even if they collapse */
-            return status_invalid("Not enough time for target transition sequence (required: %lld, available: %d)%lldYou can turn this "
-                                  "error into a warning by using the flag ignore_longer_outputs_than_inputs",
-                                  (long long)(at - begin), job->in.lengths[b], (long long)b);
+        /* even if they collapse */
+        if (!job->state->ignores_longer && at - begin > job->in.lengths[b])
+            return status_invalid(
+                "Not enough time for target transition sequence (required: %lld, available: "
+                "%d)%lldYou can turn this "
+                "error into a warning by using the flag ignore_longer_outputs_than_inputs",
+                (long long)(at - begin), job->in.lengths[b], (long long)b);
     }
     job->targets.first[job->in.batch] = n;
     return NULL;
@@ -107,24 +123,31 @@ static struct status *take_all_labels(struct loss_job *job, const struct tensor 
 
 /* ---- one sequence ----
  *
- * Place u of U = 2·labels + 1: blanks at even ones, label u / 2 at odd ones. A path moves on by 0, 1, or 2 (over a blank). */
+ * Place u of U = 2·labels + 1: blanks at even ones, label u / 2 at odd ones. A path moves on by
+ * 0, 1, or 2 (over a blank). */
 
 struct sequence {
     const struct loss_job *job;
     int64_t b, time, n_places;
     const int32_t *labels;
-    double *log_norm;       /* by moment */
-    double *alpha;          /* [time, places]: all ways from the start to a place at a moment, that moment's output included */
+    double *log_norm; /* by moment */
+    /* [time, places]: all ways from the start to a place at a moment, that moment's output
+     * included */
+    double *alpha;
     double *beta, *further; /* [places]: all ways from there to the end, without its own output */
     double *by_class;       /* [classes] */
 };
 
-static int64_t class_at(const struct sequence *s, int64_t u) { return u % 2 ? s->labels[u / 2] : s->job->in.classes - 1; }
+static int64_t class_at(const struct sequence *s, int64_t u) {
+    return u % 2 ? s->labels[u / 2] : s->job->in.classes - 1;
+}
 static double log_output(const struct sequence *s, int64_t t, int64_t u) {
     return ctc_logit(&s->job->in, t, s->b, class_at(s, u)) - s->log_norm[t];
 }
 /* May a path stay at u, or jump from u - 2 to u? */
-static bool may_stay(const struct sequence *s, int64_t u) { return u % 2 == 0 || s->job->state->merges; }
+static bool may_stay(const struct sequence *s, int64_t u) {
+    return u % 2 == 0 || s->job->state->merges;
+}
 static bool may_jump(const struct sequence *s, int64_t u) {
     return u % 2 && u > 1 && !(s->job->state->merges && s->labels[u / 2] == s->labels[u / 2 - 1]);
 }
@@ -169,7 +192,8 @@ static void set_real(enum dtype dtype, void *at, int64_t i, double v) {
         ((double *)at)[i] = v;
 }
 
-/* d loss / d logit = output - the part of all paths' probability that goes through the class at this moment. */
+/* d loss / d logit = output - the part of all paths' probability that goes through the class at
+ * this moment. */
 static void gradient_at(const struct sequence *s, int64_t t, double log_p) {
     const struct ctc_inputs *in = &s->job->in;
     for (int64_t c = 0; c < in->classes; c++)
@@ -181,7 +205,8 @@ static void gradient_at(const struct sequence *s, int64_t t, double log_p) {
     int64_t row = (t * in->batch + s->b) * in->classes;
     for (int64_t c = 0; c < in->classes; c++) {
         double part = s->by_class[c] == -INFINITY ? 0 : exp(s->by_class[c] - log_p);
-        set_real(in->dtype, s->job->gradient, row + c, exp(ctc_logit(in, t, s->b, c) - s->log_norm[t]) - part);
+        set_real(in->dtype, s->job->gradient, row + c,
+                 exp(ctc_logit(in, t, s->b, c) - s->log_norm[t]) - part);
     }
 }
 
@@ -204,13 +229,15 @@ static void run_recursion(struct sequence *s) {
 static struct status *run_sequence(const struct loss_job *job, int64_t b) {
     const int64_t *first = job->targets.first + b;
     struct tensor memory[2] = {TENSOR_INIT, TENSOR_INIT};
-    struct sequence s = {.job = job, .b = b, .time = job->in.lengths[b], .n_places = 2 * (first[1] - first[0]) + 1};
+    struct sequence s = {
+        .job = job, .b = b, .time = job->in.lengths[b], .n_places = 2 * (first[1] - first[0]) + 1};
     s.labels = job->targets.labels + first[0];
     if (s.time == 0 || first[1] - first[0] > s.time)
         return NULL; /* costs nothing */
     struct status *st = scratch_new(job->ctx, DT_DOUBLE, s.time, s.n_places, &memory[0], &s.alpha);
     if (!st)
-        st = scratch_new(job->ctx, DT_DOUBLE, s.time + 2 * s.n_places + job->in.classes, 1, &memory[1], &s.log_norm);
+        st = scratch_new(job->ctx, DT_DOUBLE, s.time + 2 * s.n_places + job->in.classes, 1,
+                         &memory[1], &s.log_norm);
     if (!st) {
         s.beta = s.log_norm + s.time;
         s.further = s.beta + s.n_places;
@@ -247,8 +274,10 @@ static struct status *prepare(struct loss_job *job) {
     job->targets.first = xcalloc((size_t)job->in.batch + 1, sizeof(*job->targets.first));
     job->targets.labels = xcalloc((size_t)values->n_elements + 1, sizeof(*job->targets.labels));
     TRY(take_all_labels(job, indices, values));
-    TRY(tensor_new_zeroed(ctx->instance->allocator, job->in.dtype, (struct shape){1, &job->in.batch}, &ctx->outputs[0]));
-    TRY(tensor_new_zeroed(ctx->instance->allocator, job->in.dtype, tensor_shape(kernel_input(ctx, 0)), &ctx->outputs[1]));
+    TRY(tensor_new_zeroed(ctx->instance->allocator, job->in.dtype,
+                          (struct shape){1, &job->in.batch}, &ctx->outputs[0]));
+    TRY(tensor_new_zeroed(ctx->instance->allocator, job->in.dtype,
+                          tensor_shape(kernel_input(ctx, 0)), &ctx->outputs[1]));
     job->loss = tensor_data(&ctx->outputs[0]);
     job->gradient = tensor_data(&ctx->outputs[1]);
     return NULL;

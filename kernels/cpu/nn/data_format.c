@@ -1,4 +1,5 @@
-/* DataFormatDimMap and DataFormatVecPermute: indices and vectors that speak of the dimensions of one data format, in those of another.
+/* DataFormatDimMap and DataFormatVecPermute: indices and vectors that speak of the dimensions of
+ * one data format, in those of another.
  *
  *   DimMap       x T [...]: indices of dimensions of src_format → those of dst_format
  *   VecPermute   x T [n] or [n, 2]: an entry per dimension, n that of the formats, or of their spatial dimensions alone
@@ -25,11 +26,13 @@ static bool is_permutation(const char *a, const char *b) {
     return true;
 }
 
-static struct status *read_format(const struct node *node, const char *attr, const char *what, char *ret) {
+static struct status *read_format(const struct node *node, const char *attr, const char *what,
+                                  char *ret) {
     struct span text;
     TRY(node_get_s(node, attr, &text));
     if (text.len != 4 && text.len != 5)
-        return status_invalid("%s must be of length 4 or 5, received %s = %.*s", what, attr, (int)text.len, text.data);
+        return status_invalid("%s must be of length 4 or 5, received %s = %.*s", what, attr,
+                              (int)text.len, text.data);
     memcpy(ret, text.data, text.len);
     return NULL;
 }
@@ -41,7 +44,9 @@ struct status *data_format_init(struct kernel_init *init) {
     TRY(read_format(init->node, "dst_format", "Destination format", state->dst));
     state->n = (int)strlen(state->src);
     if (!is_permutation(state->src, state->dst))
-        return status_invalid("Destination and source format must determine a permutation, got %s and %s", state->src, state->dst);
+        return status_invalid(
+            "Destination and source format must determine a permutation, got %s and %s", state->src,
+            state->dst);
     return NULL;
 }
 
@@ -53,7 +58,8 @@ enum kernel_result data_format_dim_map(struct kernel_ctx *ctx) {
     for (int64_t i = 0; i < x->n_elements; i++) {
         int64_t dim = tensor_index_at(x, i);
         dim %= state->n; /* beyond the dimensions it goes around, as in TensorFlow */
-        int64_t mapped = strchr(state->dst, state->src[dim < 0 ? dim + state->n : dim]) - state->dst;
+        int64_t mapped =
+            strchr(state->dst, state->src[dim < 0 ? dim + state->n : dim]) - state->dst;
         if (x->dtype == DT_INT32)
             ((int32_t *)y)[i] = (int32_t)mapped;
         else
@@ -75,7 +81,9 @@ enum kernel_result data_format_vec_permute(struct kernel_ctx *ctx) {
     const struct data_format_state *state = ctx->instance->state;
     const struct tensor *x = kernel_input(ctx, 0);
     if (x->rank != 1 && x->rank != 2)
-        return kernel_fail(ctx, status_invalid("input must be a vector or 2D tensor, but got shape of rank %d", x->rank));
+        return kernel_fail(
+            ctx, status_invalid("input must be a vector or 2D tensor, but got shape of rank %d",
+                                x->rank));
     int n = state->n;
     int64_t rows = tensor_dim(x, 0), columns = x->rank == 2 ? tensor_dim(x, 1) : 1;
     char src[MAX_FORMAT + 1], dst[MAX_FORMAT + 1];
@@ -86,16 +94,23 @@ enum kernel_result data_format_vec_permute(struct kernel_ctx *ctx) {
         keep_spatial(state->dst, dst);
     } else if (rows != n) {
         return kernel_fail(ctx,
-                           status_invalid("%dD input must be of size %d or %d, but got %lld rows", x->rank, n - 2, n, (long long)rows));
+                           status_invalid("%dD input must be of size %d or %d, but got %lld rows",
+                                          x->rank, n - 2, n, (long long)rows));
     }
     if (columns != (x->rank == 2 ? 2 : 1))
-        return kernel_fail(ctx, status_invalid("Second dimension of 2D input must be of size 2, but got %lld", (long long)columns));
+        return kernel_fail(
+            ctx, status_invalid("Second dimension of 2D input must be of size 2, but got %lld",
+                                (long long)columns));
     if ((int64_t)strlen(src) != rows || !is_permutation(src, dst))
-        return kernel_fail(ctx, status_invalid("Destination and source format must determine a permutation, got %s and %s", src, dst));
+        return kernel_fail(
+            ctx, status_invalid(
+                     "Destination and source format must determine a permutation, got %s and %s",
+                     src, dst));
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, (enum dtype)x->dtype, tensor_shape(x)));
     size_t bytes = (size_t)columns * dtype_size((enum dtype)x->dtype);
     char *y = tensor_data(&ctx->outputs[0]);
     for (int64_t i = 0; i < rows; i++)
-        memcpy(y + (size_t)(strchr(dst, src[i]) - dst) * bytes, (const char *)tensor_cdata(x) + (size_t)i * bytes, bytes);
+        memcpy(y + (size_t)(strchr(dst, src[i]) - dst) * bytes,
+               (const char *)tensor_cdata(x) + (size_t)i * bytes, bytes);
     return KERNEL_DONE;
 }

@@ -1,11 +1,13 @@
-/* DepthwiseConv2dNative and its gradients: every input channel is convolved with filters of its own.
+/* DepthwiseConv2dNative and its gradients: every input channel is convolved with filters of its
+ * own.
  *
  *   input   T [batch, height, width, channels]
  *   filter  T [rows, columns, channels, multiplier]
  *   output  T [batch, out height, out width, channels · multiplier]
  *
- * A multiplier above 1 is taken away first: the input's channels are repeated, so that all loops see as many channels on each side.
- * As in TensorFlow's CPU kernels both strides are equal, channels come last, and dilations are refused (the gradients ignore them).
+ * A multiplier above 1 is taken away first: the input's channels are repeated, so that all loops
+ * see as many channels on each side. As in TensorFlow's CPU kernels both strides are equal,
+ * channels come last, and dilations are refused (the gradients ignore them).
  * Errors   INVALID_ARGUMENT   ranks, channels and sizes that do not fit together
  *          UNIMPLEMENTED      channels first, dilations
  * Cost     2 · elements of the output · elements of a filter, flops */
@@ -56,14 +58,18 @@ struct status *depthwise_init(struct kernel_init *init) {
     state->dtype = (enum dtype)init->node->out_types[0];
     TRY(window_attrs_read(init->node, 2, attrs));
     if (attrs->strides.spatial[0] != attrs->strides.spatial[1])
-        return status_invalid("Current implementation only supports equal length strides in the row and column dimensions.");
+        return status_invalid("Current implementation only supports equal length strides in the "
+                              "row and column dimensions.");
     if (attrs->strides.batch != 1 || attrs->strides.channel != 1)
-        return status_invalid("Current implementation does not yet support strides in the batch and depth dimensions.");
+        return status_invalid("Current implementation does not yet support strides in the batch "
+                              "and depth dimensions.");
     const struct window_list *rates = &attrs->rates;
-    if (state->direction == CONV_FORWARD && (rates->batch != 1 || rates->channel != 1 || rates->spatial[0] != 1 || rates->spatial[1] != 1))
-        return status_unimplemented("Current kernel implementation does not support dilations, received [%lld %lld %lld %lld]",
-                                    (long long)rates->batch, (long long)rates->spatial[0], (long long)rates->spatial[1],
-                                    (long long)rates->channel);
+    if (state->direction == CONV_FORWARD && (rates->batch != 1 || rates->channel != 1 ||
+                                             rates->spatial[0] != 1 || rates->spatial[1] != 1))
+        return status_unimplemented("Current kernel implementation does not support dilations, "
+                                    "received [%lld %lld %lld %lld]",
+                                    (long long)rates->batch, (long long)rates->spatial[0],
+                                    (long long)rates->spatial[1], (long long)rates->channel);
     attrs->rates = (struct window_list){1, 1, {1, 1, 1}};
     return NULL;
 }
@@ -83,7 +89,9 @@ struct depthwise_job {
 };
 
 /* Number of elements in a row of input or of output places, all channels repeated. */
-static int64_t wide_row(const struct depthwise_job *job, const int64_t spatial[3]) { return spatial[2] * job->shape->out_channels; }
+static int64_t wide_row(const struct depthwise_job *job, const int64_t spatial[3]) {
+    return spatial[2] * job->shape->out_channels;
+}
 
 static struct depthwise_row new_row(const struct depthwise_job *job) {
     const struct conv_shape *s = job->shape;
@@ -95,9 +103,10 @@ static struct depthwise_row new_row(const struct depthwise_job *job) {
                                   .pad = s->pad_before[2]};
 }
 
-/* The loops take MAX_TAP_ROWS rows of taps at a time; a taller window adds up in a second row buffer. */
-static void run_rows(const struct depthwise_job *job, void (*loop)(const struct depthwise_row *), struct depthwise_row *row, int64_t width,
-                     char *extra, bool *is_first) {
+/* The loops take MAX_TAP_ROWS rows of taps at a time; a taller window adds up in a second row
+ * buffer. */
+static void run_rows(const struct depthwise_job *job, void (*loop)(const struct depthwise_row *),
+                     struct depthwise_row *row, int64_t width, char *extra, bool *is_first) {
     char *out = row->out;
     if (!*is_first)
         row->out = extra;
@@ -109,7 +118,8 @@ static void run_rows(const struct depthwise_job *job, void (*loop)(const struct 
     *is_first = false;
 }
 
-static void forward_image(const struct depthwise_job *job, const char *image, char *out, char *extra) {
+static void forward_image(const struct depthwise_job *job, const char *image, char *out,
+                          char *extra) {
     const struct conv_shape *s = job->shape;
     int64_t in_row = wide_row(job, s->in) * job->size, out_row = wide_row(job, s->out) * job->size;
     int64_t tap_row = s->window[2] * s->out_channels * job->size;
@@ -124,14 +134,16 @@ static void forward_image(const struct depthwise_job *job, const char *image, ch
             row.in[row.n_rows] = image + at * in_row;
             row.filter[row.n_rows++] = job->filter + i * tap_row;
             if (row.n_rows == MAX_TAP_ROWS)
-                run_rows(job, job->loops->forward_row, &row, wide_row(job, s->out), extra, &is_first);
+                run_rows(job, job->loops->forward_row, &row, wide_row(job, s->out), extra,
+                         &is_first);
         }
         if (row.n_rows || is_first)
             run_rows(job, job->loops->forward_row, &row, wide_row(job, s->out), extra, &is_first);
     }
 }
 
-static void backprop_image(const struct depthwise_job *job, const char *gradient, char *in, char *extra) {
+static void backprop_image(const struct depthwise_job *job, const char *gradient, char *in,
+                           char *extra) {
     const struct conv_shape *s = job->shape;
     int64_t in_row = wide_row(job, s->in) * job->size, out_row = wide_row(job, s->out) * job->size;
     int64_t tap_row = s->window[2] * s->out_channels * job->size;
@@ -139,21 +151,24 @@ static void backprop_image(const struct depthwise_job *job, const char *gradient
         struct depthwise_row row = new_row(job);
         bool is_first = true;
         row.out = in + y * in_row;
-        for (int64_t i = (y + s->pad_before[1]) % s->stride[1]; i < s->window[1]; i += s->stride[1]) {
+        for (int64_t i = (y + s->pad_before[1]) % s->stride[1]; i < s->window[1];
+             i += s->stride[1]) {
             int64_t place = (y + s->pad_before[1] - i) / s->stride[1];
             if (y + s->pad_before[1] < i || place >= s->out[1])
                 continue;
             row.in[row.n_rows] = gradient + place * out_row;
             row.filter[row.n_rows++] = job->filter + i * tap_row;
             if (row.n_rows == MAX_TAP_ROWS)
-                run_rows(job, job->loops->backprop_row, &row, wide_row(job, s->in), extra, &is_first);
+                run_rows(job, job->loops->backprop_row, &row, wide_row(job, s->in), extra,
+                         &is_first);
         }
         if (row.n_rows || is_first)
             run_rows(job, job->loops->backprop_row, &row, wide_row(job, s->in), extra, &is_first);
     }
 }
 
-static void filter_image(const struct depthwise_job *job, const char *image, const char *gradient, char *filter) {
+static void filter_image(const struct depthwise_job *job, const char *image, const char *gradient,
+                         char *filter) {
     const struct conv_shape *s = job->shape;
     int64_t in_row = wide_row(job, s->in) * job->size, out_row = wide_row(job, s->out) * job->size;
     int64_t tap_row = s->window[2] * s->out_channels * job->size;
@@ -173,14 +188,19 @@ static void filter_image(const struct depthwise_job *job, const char *image, con
 
 static void run_share(struct depthwise_job *job, enum conv_direction direction, int64_t share) {
     const struct conv_shape *s = job->shape;
-    int64_t in_pixels = s->in[1] * s->in[2], wide = in_pixels * s->out_channels, row = MAX(wide_row(job, s->in), wide_row(job, s->out));
-    int64_t in_bytes = in_pixels * s->in_channels * job->size, out_bytes = s->out[1] * wide_row(job, s->out) * job->size;
+    int64_t in_pixels = s->in[1] * s->in[2], wide = in_pixels * s->out_channels,
+            row = MAX(wide_row(job, s->in), wide_row(job, s->out));
+    int64_t in_bytes = in_pixels * s->in_channels * job->size,
+            out_bytes = s->out[1] * wide_row(job, s->out) * job->size;
     struct tensor scratch = TENSOR_INIT;
     char *extra, *repeated;
     bool repeats = job->multiplier > 1;
-    struct status *st = scratch_new(job->ctx, DT_UINT8, (repeats ? wide : 0) + row, job->size, &scratch, &extra), *none = NULL;
+    struct status *st = scratch_new(job->ctx, DT_UINT8, (repeats ? wide : 0) + row, job->size,
+                                    &scratch, &extra),
+                  *none = NULL;
     if (st) {
-        if (!__atomic_compare_exchange_n(&job->failure, &none, st, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+        if (!__atomic_compare_exchange_n(&job->failure, &none, st, false, __ATOMIC_ACQ_REL,
+                                         __ATOMIC_ACQUIRE))
             status_unref(st);
         return;
     }
@@ -200,7 +220,8 @@ static void run_share(struct depthwise_job *job, enum conv_direction direction, 
                 job->loops->fold(repeated, in, in_pixels * s->in_channels, job->multiplier);
         } else {
             int64_t filter_bytes = s->window[1] * s->window[2] * s->out_channels * job->size;
-            filter_image(job, image, job->out + n * out_bytes, job->partials + share * filter_bytes);
+            filter_image(job, image, job->out + n * out_bytes,
+                         job->partials + share * filter_bytes);
         }
     }
     tensor_clear(&scratch);
@@ -214,12 +235,14 @@ static void run_share(struct depthwise_job *job, enum conv_direction direction, 
 RANGE(forward_range, CONV_FORWARD)
 RANGE(backprop_input_range, CONV_BACKPROP_INPUT)
 RANGE(backprop_filter_range, CONV_BACKPROP_FILTER)
-static void (*const ranges[])(void *, int64_t, int64_t) = {forward_range, backprop_input_range, backprop_filter_range};
+static void (*const ranges[])(void *, int64_t, int64_t) = {forward_range, backprop_input_range,
+                                                           backprop_filter_range};
 
-/* oneDNN is the faster one forwards, ours backwards; but with steps of one the input's gradient is a forward convolution of the incoming
- * gradient with the filter turned around. */
-static struct status *run_by_onednn(const struct kernel_ctx *ctx, enum conv_direction direction, const struct conv_shape *s,
-                                    const struct conv_operands *o, bool *ret_done) {
+/* oneDNN is the faster one forwards, ours backwards; but with steps of one the input's gradient
+ * is a forward convolution of the incoming gradient with the filter turned around. */
+static struct status *run_by_onednn(const struct kernel_ctx *ctx, enum conv_direction direction,
+                                    const struct conv_shape *s, const struct conv_operands *o,
+                                    bool *ret_done) {
     int64_t n_taps = s->window[1] * s->window[2], channels = s->in_channels;
     if (direction == CONV_FORWARD)
         return conv_by_onednn(ctx, direction, s, o, ret_done);
@@ -237,31 +260,36 @@ static struct status *run_by_onednn(const struct kernel_ctx *ctx, enum conv_dire
     float *filter;
     TRY(scratch_new(ctx, DT_FLOAT, n_taps, channels, &scratch, &filter));
     for (int64_t i = 0; i < n_taps; i++)
-        memcpy(filter + i * channels, (const float *)o->filter + (n_taps - 1 - i) * channels, (size_t)channels * sizeof(float));
+        memcpy(filter + i * channels, (const float *)o->filter + (n_taps - 1 - i) * channels,
+               (size_t)channels * sizeof(float));
     struct conv_operands operands = {.in = o->out, .filter = filter, .result = o->result};
     struct status *st = conv_by_onednn(ctx, CONV_FORWARD, &turned, &operands, ret_done);
     tensor_clear(&scratch);
     return st;
 }
 
-static struct status *run_plain(const struct kernel_ctx *ctx, enum conv_direction direction, const struct conv_shape *s, enum dtype dtype,
+static struct status *run_plain(const struct kernel_ctx *ctx, enum conv_direction direction,
+                                const struct conv_shape *s, enum dtype dtype,
                                 const struct conv_operands *o) {
     bool is_done = false;
     if (dtype == DT_FLOAT && s->out_channels == s->in_channels && s->in_channels >= MANY_CHANNELS)
         TRY(run_by_onednn(ctx, direction, s, o, &is_done));
     if (is_done)
         return NULL;
-    struct depthwise_job job = {.ctx = ctx, .shape = s, .loops = dtype == DT_FLOAT ? &loops_f32 : &loops_f64};
+    struct depthwise_job job = {
+        .ctx = ctx, .shape = s, .loops = dtype == DT_FLOAT ? &loops_f32 : &loops_f64};
     job.size = (int64_t)dtype_size(dtype);
     job.multiplier = s->out_channels / s->in_channels;
     job.in = o->in, job.filter = o->filter, job.out = o->out, job.result = o->result;
     job.images_per_share = 1;
     if (direction == CONV_BACKPROP_FILTER) {
         job.images_per_share = conv_images_per_share(s, 1e5);
-        while (s->batch / job.images_per_share > MAX_FILTER_SHARES || s->batch % job.images_per_share != 0)
+        while (s->batch / job.images_per_share > MAX_FILTER_SHARES ||
+               s->batch % job.images_per_share != 0)
             job.images_per_share++;
     }
-    int64_t n_shares = s->batch / job.images_per_share, n_filter = s->window[1] * s->window[2] * s->out_channels;
+    int64_t n_shares = s->batch / job.images_per_share,
+            n_filter = s->window[1] * s->window[2] * s->out_channels;
     struct tensor partials = TENSOR_INIT;
     struct status *st = NULL;
     if (direction == CONV_BACKPROP_FILTER) {
@@ -280,12 +308,16 @@ static struct status *run_plain(const struct kernel_ctx *ctx, enum conv_directio
     return st;
 }
 
-static struct status *run(const struct kernel_ctx *ctx, enum conv_direction direction, const struct conv_shape *s, enum dtype dtype,
+static struct status *run(const struct kernel_ctx *ctx, enum conv_direction direction,
+                          const struct conv_shape *s, enum dtype dtype,
                           const struct conv_operands *operands) {
     struct tensor scratch[4] = {TENSOR_INIT, TENSOR_INIT, TENSOR_INIT, TENSOR_INIT};
-    int64_t n_in = s->batch * s->in[1] * s->in[2] * s->in_channels, n_out = s->batch * s->out[1] * s->out[2] * s->out_channels;
+    int64_t n_in = s->batch * s->in[1] * s->in[2] * s->in_channels,
+            n_out = s->batch * s->out[1] * s->out[2] * s->out_channels;
     int64_t n_filter = s->window[1] * s->window[2] * s->out_channels;
-    int64_t n_result = direction == CONV_FORWARD ? n_out : direction == CONV_BACKPROP_INPUT ? n_in : n_filter;
+    int64_t n_result = direction == CONV_FORWARD          ? n_out
+                       : direction == CONV_BACKPROP_INPUT ? n_in
+                                                          : n_filter;
     struct conv_operands wide = *operands;
     struct status *st = NULL;
     TRY_OUT(widen_operand(ctx, dtype, n_in, &wide.in, &scratch[0]));
@@ -312,19 +344,22 @@ static struct status *dims_of(const struct tensor *t, const char *what, int64_t 
 
 static struct status *check_gradient(const int64_t out[4], const struct conv_shape *s) {
     if (out[0] != s->batch)
-        return status_invalid("input and out_backprop must have the same batch size. Input batch: %lld, outbackprop batch: %lld",
+        return status_invalid("input and out_backprop must have the same batch size. Input batch: "
+                              "%lld, outbackprop batch: %lld",
                               (long long)s->batch, (long long)out[0]);
     if (out[1] != s->out[1] || out[2] != s->out[2])
-        return status_invalid("Size of out_backprop doesn't match computed: actual = %lldx%lld, computed = %lldx%lld", (long long)out[1],
-                              (long long)out[2], (long long)s->out[1], (long long)s->out[2]);
+        return status_invalid(
+            "Size of out_backprop doesn't match computed: actual = %lldx%lld, computed = %lldx%lld",
+            (long long)out[1], (long long)out[2], (long long)s->out[1], (long long)s->out[2]);
     if (out[3] != s->out_channels)
-        return status_invalid("depth_multiplier * in_depth not equal to out_depth: %lld vs %lld", (long long)s->out_channels,
-                              (long long)out[3]);
+        return status_invalid("depth_multiplier * in_depth not equal to out_depth: %lld vs %lld",
+                              (long long)s->out_channels, (long long)out[3]);
     return NULL;
 }
 
 /* `result` gets the dimensions of what is computed. */
-static struct status *geometry_of(const struct depthwise_state *state, const struct tensor *t, struct conv_shape *s, int64_t result[4]) {
+static struct status *geometry_of(const struct depthwise_state *state, const struct tensor *t,
+                                  struct conv_shape *s, int64_t result[4]) {
     const struct window_attrs *attrs = &state->attrs;
     int64_t in[4], filter[4], out[4];
     bool is_forward = state->direction == CONV_FORWARD;
@@ -339,19 +374,26 @@ static struct status *geometry_of(const struct depthwise_state *state, const str
     if (!is_forward)
         TRY(dims_of(&t[2], "out_backprop", out));
     int channel = attrs->is_channels_first ? 1 : 3;
-    *s = (struct conv_shape){.in = {1, 1, 1}, .out = {1, 1, 1}, .window = {1, 1, 1}, .stride = {1, 1, 1}, .rate = {1, 1, 1}};
+    *s = (struct conv_shape){.in = {1, 1, 1},
+                             .out = {1, 1, 1},
+                             .window = {1, 1, 1},
+                             .stride = {1, 1, 1},
+                             .rate = {1, 1, 1}};
     s->batch = in[0];
     s->in_channels = s->groups = in[channel];
     if (in[channel] != filter[2])
-        return status_invalid("input and filter must have the same depth: %lld vs %lld", (long long)in[channel], (long long)filter[2]);
+        return status_invalid("input and filter must have the same depth: %lld vs %lld",
+                              (long long)in[channel], (long long)filter[2]);
     if (mul_overflows_i64(filter[2], filter[3], &s->out_channels))
-        return status_invalid("depth_multiplier * in_depth overflows: %lld * %lld", (long long)filter[3], (long long)filter[2]);
+        return status_invalid("depth_multiplier * in_depth overflows: %lld * %lld",
+                              (long long)filter[3], (long long)filter[2]);
     for (int i = 0; i < 2; i++) {
         int64_t places;
         TRY(conv_fit_dim(attrs, i, in[window_spatial_dim(attrs, i)], filter[i], s, &places));
     }
     if (!is_forward && attrs->is_channels_first)
-        return status_unimplemented("Depthwise convolution on CPU is only supported for NHWC format");
+        return status_unimplemented(
+            "Depthwise convolution on CPU is only supported for NHWC format");
     if (!is_forward)
         TRY(check_gradient(out, s));
     memcpy(result, state->direction == CONV_BACKPROP_INPUT ? in : filter, 4 * sizeof(*result));
@@ -375,7 +417,9 @@ enum kernel_result depthwise_compute(struct kernel_ctx *ctx) {
     if (result->n_elements == 0)
         return KERNEL_DONE;
     if (state->attrs.is_channels_first)
-        return kernel_fail(ctx, status_unimplemented("Depthwise convolution on CPU is only supported for NHWC format"));
+        return kernel_fail(
+            ctx,
+            status_unimplemented("Depthwise convolution on CPU is only supported for NHWC format"));
     struct conv_operands operands = {.result = tensor_data(result)};
     bool is_empty = false;
     for (int i = 0; i < ctx->instance->n_inputs; i++) {

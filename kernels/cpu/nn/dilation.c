@@ -1,11 +1,12 @@
-/* Dilation2D: out = max over the window of input + filter (grey-scale morphology), and its gradients, which go to the greatest sum, the
- * first one where several are.
+/* Dilation2D: out = max over the window of input + filter (grey-scale morphology), and its
+ * gradients, which go to the greatest sum, the first one where several are.
  *
  *   input   T [batch, height, width, channels]
  *   filter  T [rows, columns, channels]
  *   output  T [batch, out height, out width, channels]
  *
- * Places outside the input are not looked at. Sums round (half, bfloat16) and wrap (integers) as their type does.
+ * Places outside the input are not looked at. Sums round (half, bfloat16) and wrap (integers) as
+ * their type does.
  * Errors   INVALID_ARGUMENT   ranks and sizes that do not fit together
  *          UNIMPLEMENTED      strides or rates of batch or channels */
 #include <float.h>
@@ -18,7 +19,8 @@
 struct dilation_loops {
     void (*forward_tap)(const void *in, const void *filter, void *out, int64_t n);
     void (*fill)(void *out, int64_t n);
-    void (*search_tap)(const void *in, const void *filter, void *best, int64_t *taps, int64_t tap, int64_t n);
+    void (*search_tap)(const void *in, const void *filter, void *best, int64_t *taps, int64_t tap,
+                       int64_t n);
     void (*scatter)(void *to, const int64_t *at, const void *gradient, int64_t n);
 };
 
@@ -135,10 +137,11 @@ struct dilation_job {
 };
 
 /* The tap's input, or NULL where it is outside. */
-static const char *tap_at(const struct dilation_job *job, const char *image, int64_t y, int64_t x, int64_t i, int64_t j,
-                          int64_t *ret_pixel) {
+static const char *tap_at(const struct dilation_job *job, const char *image, int64_t y, int64_t x,
+                          int64_t i, int64_t j, int64_t *ret_pixel) {
     const struct conv_shape *s = job->shape;
-    int64_t in_y = y * s->stride[1] - s->pad_before[1] + i * s->rate[1], in_x = x * s->stride[2] - s->pad_before[2] + j * s->rate[2];
+    int64_t in_y = y * s->stride[1] - s->pad_before[1] + i * s->rate[1],
+            in_x = x * s->stride[2] - s->pad_before[2] + j * s->rate[2];
     if (in_y < 0 || in_y >= s->in[1] || in_x < 0 || in_x >= s->in[2])
         return NULL;
     *ret_pixel = in_y * s->in[2] + in_x;
@@ -154,7 +157,8 @@ static void forward_row(const struct dilation_job *job, const char *image, int64
             for (int64_t j = 0; j < s->window[2]; j++) {
                 const char *in = tap_at(job, image, y, x, i, j, &pixel);
                 if (in)
-                    job->loops->forward_tap(in, job->filter + (i * s->window[2] + j) * bytes, out, s->in_channels);
+                    job->loops->forward_tap(in, job->filter + (i * s->window[2] + j) * bytes, out,
+                                            s->in_channels);
             }
         }
     }
@@ -163,18 +167,23 @@ static void forward_row(const struct dilation_job *job, const char *image, int64
 static void forward_range(void *arg, int64_t begin, int64_t end) {
     const struct dilation_job *job = arg;
     const struct conv_shape *s = job->shape;
-    int64_t image = s->in[1] * s->in[2] * s->in_channels * job->size, row = s->out[2] * s->in_channels * job->size;
+    int64_t image = s->in[1] * s->in[2] * s->in_channels * job->size,
+            row = s->out[2] * s->in_channels * job->size;
     for (; begin < end; begin++)
-        forward_row(job, job->in + begin / s->out[1] * image, begin % s->out[1], job->result + begin * row);
+        forward_row(job, job->in + begin / s->out[1] * image, begin % s->out[1],
+                    job->result + begin * row);
 }
 
-/* Where the gradient of each channel of one place goes: offsets in elements of the input image or of the filter. `at` starts as what is
- * taken when no sum is above the lowest value: the window's first pixel inside the input, or the filter's first tap. */
-static void search(const struct dilation_job *job, bool is_filter, const char *image, int64_t y, int64_t x, char *best, int64_t *at) {
+/* Where the gradient of each channel of one place goes: offsets in elements of the input image
+ * or of the filter. `at` starts as what is taken when no sum is above the lowest value: the
+ * window's first pixel inside the input, or the filter's first tap. */
+static void search(const struct dilation_job *job, bool is_filter, const char *image, int64_t y,
+                   int64_t x, char *best, int64_t *at) {
     const struct conv_shape *s = job->shape;
     int64_t channels = s->in_channels, first = 0, pixel = 0;
     if (!is_filter)
-        first = MAX(0, y * s->stride[1] - s->pad_before[1]) * s->in[2] + MAX(0, x * s->stride[2] - s->pad_before[2]);
+        first = MAX(0, y * s->stride[1] - s->pad_before[1]) * s->in[2] +
+                MAX(0, x * s->stride[2] - s->pad_before[2]);
     first = MIN(first, s->in[1] * s->in[2] - 1);
     for (int64_t c = 0; c < channels; c++)
         at[c] = first * channels;
@@ -184,8 +193,8 @@ static void search(const struct dilation_job *job, bool is_filter, const char *i
             const char *in = tap_at(job, image, y, x, i, j, &pixel);
             int64_t tap = i * s->window[2] + j;
             if (in)
-                job->loops->search_tap(in, job->filter + tap * channels * job->size, best, at, (is_filter ? tap : pixel) * channels,
-                                       channels);
+                job->loops->search_tap(in, job->filter + tap * channels * job->size, best, at,
+                                       (is_filter ? tap : pixel) * channels, channels);
         }
     }
 }
@@ -199,7 +208,8 @@ static void backprop(const struct dilation_job *job, bool is_filter, char *best,
         for (int64_t y = 0; y < s->out[1]; y++) {
             for (int64_t x = 0; x < s->out[2]; x++, gradient += s->in_channels * job->size) {
                 search(job, is_filter, image, y, x, best, at);
-                job->loops->scatter(is_filter ? job->result : job->result + n * image_bytes, at, gradient, s->in_channels);
+                job->loops->scatter(is_filter ? job->result : job->result + n * image_bytes, at,
+                                    gradient, s->in_channels);
             }
         }
     }
@@ -213,18 +223,25 @@ static struct status *require_rank(const struct tensor *t, const char *what, int
     return status_invalid("%s must be %d-dimensional: %s", what, rank, TENSOR_SHAPE_TEXT(t));
 }
 
-static struct status *geometry_of(const struct dilation_state *state, const struct tensor *t, struct conv_shape *s, int64_t dims[4]) {
+static struct status *geometry_of(const struct dilation_state *state, const struct tensor *t,
+                                  struct conv_shape *s, int64_t dims[4]) {
     TRY(require_rank(&t[0], "input", 4));
     TRY(require_rank(&t[1], "filter", 3));
-    *s = (struct conv_shape){.in = {1, 1, 1}, .out = {1, 1, 1}, .window = {1, 1, 1}, .stride = {1, 1, 1}, .rate = {1, 1, 1}};
+    *s = (struct conv_shape){.in = {1, 1, 1},
+                             .out = {1, 1, 1},
+                             .window = {1, 1, 1},
+                             .stride = {1, 1, 1},
+                             .rate = {1, 1, 1}};
     s->batch = dims[0] = tensor_dim(&t[0], 0);
     s->in_channels = s->out_channels = s->groups = dims[3] = tensor_dim(&t[0], 3);
     if (s->in_channels != tensor_dim(&t[1], 2))
-        return status_invalid("input and filter must have the same depth: %lld vs %lld", (long long)s->in_channels,
-                              (long long)tensor_dim(&t[1], 2));
+        return status_invalid("input and filter must have the same depth: %lld vs %lld",
+                              (long long)s->in_channels, (long long)tensor_dim(&t[1], 2));
     for (int i = 0; i < 2; i++)
-        TRY(conv_fit_dim(&state->attrs, i, tensor_dim(&t[0], 1 + i), tensor_dim(&t[1], i), s, &dims[1 + i]));
-    if (state->direction != CONV_FORWARD && !shape_equal(tensor_shape(&t[2]), (struct shape){4, dims}))
+        TRY(conv_fit_dim(&state->attrs, i, tensor_dim(&t[0], 1 + i), tensor_dim(&t[1], i), s,
+                         &dims[1 + i]));
+    if (state->direction != CONV_FORWARD &&
+        !shape_equal(tensor_shape(&t[2]), (struct shape){4, dims}))
         return status_invalid("out_backprop has incompatible size.");
     return NULL;
 }
@@ -240,7 +257,10 @@ enum kernel_result dilation_compute(struct kernel_ctx *ctx) {
                                                                    : tensor_shape(&t[1]);
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, state->dtype, shape));
     struct tensor *result = &ctx->outputs[0];
-    struct dilation_job job = {.loops = loops_of[state->dtype], .shape = &s, .in = tensor_cdata(&t[0]), .filter = tensor_cdata(&t[1])};
+    struct dilation_job job = {.loops = loops_of[state->dtype],
+                               .shape = &s,
+                               .in = tensor_cdata(&t[0]),
+                               .filter = tensor_cdata(&t[1])};
     job.result = tensor_data(result);
     job.size = (int64_t)dtype_size(state->dtype);
     if (result->n_elements == 0)

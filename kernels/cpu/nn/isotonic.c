@@ -1,4 +1,5 @@
-/* IsotonicRegression: the closest rows that never rise, by pooling adjacent violators (Best and Chakravarti 1990; Blondel et al. 2020).
+/* IsotonicRegression: the closest rows that never rise, by pooling adjacent violators (Best and
+ * Chakravarti 1990; Blondel et al. 2020).
  *   input      T [..., n]
  *   output     output_dtype [..., n]: for each run of equal values, the mean of the input there
  *   segments   int32 [..., n]: the number of that run in its row */
@@ -76,8 +77,11 @@ static enum kernel_result isotonic(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
-#define ROW(in, out) \
-    { .op = "IsotonicRegression", {{"T", (in)}, {"output_dtype", (out)}}, .compute = isotonic, .cost_ns_per_element = 20 }
+#define ROW(in, out)                                                                             \
+    {                                                                                            \
+        .op = "IsotonicRegression", {{"T", (in)}, {"output_dtype", (out)}}, .compute = isotonic, \
+        .cost_ns_per_element = 20                                                                \
+    }
 #define SMALL_INTS (DTYPE_BIT(DT_INT8) | DTYPE_BIT(DT_INT16))
 #define LARGE_INTS (DTYPE_BIT(DT_INT32) | DTYPE_BIT(DT_INT64))
 

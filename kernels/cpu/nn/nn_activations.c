@@ -1,8 +1,10 @@
 /* Activations and their gradients: one loop per formula and element type, one kernel for all.
  *
- * v is the feature (the activation itself for Elu's and Selu's gradient), g the incoming gradient. Which comparisons see a NaN, and
- * that a gradient is multiplied by 0 rather than replaced by it, is as in TensorFlow: a NaN gradient stays visible. */
-/* Nobody looks at floating-point exception flags; without this, gcc keeps a branch around what may raise one and does not vectorise. */
+ * v is the feature (the activation itself for Elu's and Selu's gradient), g the incoming
+ * gradient. Which comparisons see a NaN, and that a gradient is multiplied by 0 rather than
+ * replaced by it, is as in TensorFlow: a NaN gradient stays visible. */
+/* Nobody looks at floating-point exception flags; without this, gcc keeps a branch around what
+ * may raise one and does not vectorise. */
 #ifndef __clang__
 #pragma GCC optimize("no-trapping-math")
 #endif
@@ -31,27 +33,29 @@ struct activation_state {
     bool is_gradient;
 };
 
-#define FORWARD(name, suffix, type, expression)                                                                                       \
-    VECTOR_CLONES static void name##_##suffix(const void *gradients, const void *features, void *out, int64_t n, double alpha_attr) { \
-        const type *x = features;                                                                                                     \
-        type *y = out;                                                                                                                \
-        const type alpha = (type)alpha_attr;                                                                                          \
-        (void)alpha;                                                                                                                  \
-        _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) {                                                                        \
-            const type v = x[i];                                                                                                      \
-            y[i] = (type)(expression);                                                                                                \
-        }                                                                                                                             \
+#define FORWARD(name, suffix, type, expression)                                            \
+    VECTOR_CLONES static void name##_##suffix(const void *gradients, const void *features, \
+                                              void *out, int64_t n, double alpha_attr) {   \
+        const type *x = features;                                                          \
+        type *y = out;                                                                     \
+        const type alpha = (type)alpha_attr;                                               \
+        (void)alpha;                                                                       \
+        _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) {                             \
+            const type v = x[i];                                                           \
+            y[i] = (type)(expression);                                                     \
+        }                                                                                  \
     }
-#define BACKWARD(name, suffix, type, expression)                                                                                      \
-    VECTOR_CLONES static void name##_##suffix(const void *gradients, const void *features, void *out, int64_t n, double alpha_attr) { \
-        const type *x = features, *dy = gradients;                                                                                    \
-        type *y = out;                                                                                                                \
-        const type alpha = (type)alpha_attr;                                                                                          \
-        (void)alpha;                                                                                                                  \
-        _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) {                                                                        \
-            const type v = x[i], g = dy[i];                                                                                           \
-            y[i] = (type)(expression);                                                                                                \
-        }                                                                                                                             \
+#define BACKWARD(name, suffix, type, expression)                                           \
+    VECTOR_CLONES static void name##_##suffix(const void *gradients, const void *features, \
+                                              void *out, int64_t n, double alpha_attr) {   \
+        const type *x = features, *dy = gradients;                                         \
+        type *y = out;                                                                     \
+        const type alpha = (type)alpha_attr;                                               \
+        (void)alpha;                                                                       \
+        _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) {                             \
+            const type v = x[i], g = dy[i];                                                \
+            y[i] = (type)(expression);                                                     \
+        }                                                                                  \
     }
 
 /* ---- formulas ---- */
@@ -84,8 +88,10 @@ FOR_FLOAT(ELU_GRAD)
 /* The fixed point of mean 0 and variance 1 [Klambauer et al. 2017, equation 14]. */
 #define SELU_SCALE 1.0507009873554804934193349852946
 #define SELU_SCALE_ALPHA 1.7580993408473768599402175208123
-#define SELU(s, T) FORWARD(selu, s, T, v < 0 ? (T)SELU_SCALE_ALPHA * vexpm1_negative_##s(v) : (T)SELU_SCALE * v)
-#define SELU_GRAD(s, T) BACKWARD(selu_grad, s, T, v < 0 ? g * (v + (T)SELU_SCALE_ALPHA) : g * (T)SELU_SCALE)
+#define SELU(s, T) \
+    FORWARD(selu, s, T, v < 0 ? (T)SELU_SCALE_ALPHA * vexpm1_negative_##s(v) : (T)SELU_SCALE * v)
+#define SELU_GRAD(s, T) \
+    BACKWARD(selu_grad, s, T, v < 0 ? g * (v + (T)SELU_SCALE_ALPHA) : g * (T)SELU_SCALE)
 FOR_FLOAT(SELU)
 FOR_FLOAT(SELU_GRAD)
 
@@ -107,7 +113,8 @@ FOR_FLOAT(SOFTPLUS)
 FOR_FLOAT(SOFTPLUS_GRAD)
 
 #define SOFTSIGN(s, T) FORWARD(softsign, s, T, v / (1 + (v < 0 ? -v : v)))
-#define SOFTSIGN_GRAD(s, T) BACKWARD(softsign_grad, s, T, g / ((1 + (v < 0 ? -v : v)) * (1 + (v < 0 ? -v : v))))
+#define SOFTSIGN_GRAD(s, T) \
+    BACKWARD(softsign_grad, s, T, g / ((1 + (v < 0 ? -v : v)) * (1 + (v < 0 ? -v : v))))
 FOR_FLOAT(SOFTSIGN)
 FOR_FLOAT(SOFTSIGN_GRAD)
 
@@ -150,7 +157,8 @@ struct status *nn_activation_init(struct kernel_init *init) {
     struct activation_state *state = xmalloc(sizeof(*state));
     *state = (struct activation_state){.loop = activation->loops[is_narrow ? DT_FLOAT : dtype],
                                        .alpha = alpha,
-                                       .cost_ns = (double)activation->cost_ns * (is_narrow ? 3 : dtype_size(dtype) / 4.0),
+                                       .cost_ns = (double)activation->cost_ns *
+                                                  (is_narrow ? 3 : dtype_size(dtype) / 4.0),
                                        .dtype = dtype,
                                        .is_gradient = init->node->n_data == 2};
     init->state = state;
@@ -184,13 +192,17 @@ static void activation_range(void *arg, int64_t begin, int64_t end) {
         return;
     }
     size_t at = (size_t)begin * dtype_size(dtype);
-    job->state->loop(job->g ? job->g + at : NULL, job->v + at, job->y + at, end - begin, job->state->alpha);
+    job->state->loop(job->g ? job->g + at : NULL, job->v + at, job->y + at, end - begin,
+                     job->state->alpha);
 }
 
 static COLD struct status *shapes_differ(const struct kernel_ctx *ctx) {
     const struct node *node = ctx->instance->node;
-    struct status *st = status_invalid("Inputs to operation %s of type %s must have the same size and shape.  Input 0: %s != input 1: %s",
-                                       node->name, node->op_name, TENSOR_SHAPE_TEXT(&ctx->inputs[0]), TENSOR_SHAPE_TEXT(&ctx->inputs[1]));
+    struct status *st =
+        status_invalid("Inputs to operation %s of type %s must have the same size and shape.  "
+                       "Input 0: %s != input 1: %s",
+                       node->name, node->op_name, TENSOR_SHAPE_TEXT(&ctx->inputs[0]),
+                       TENSOR_SHAPE_TEXT(&ctx->inputs[1]));
     return st;
 }
 
@@ -198,10 +210,12 @@ static COLD struct status *shapes_differ(const struct kernel_ctx *ctx) {
  * Errors   INVALID_ARGUMENT   a gradient's inputs differ in shape */
 enum kernel_result nn_activation(struct kernel_ctx *ctx) {
     const struct activation_state *state = ctx->instance->state;
-    const struct tensor *first = kernel_input(ctx, 0), *features = state->is_gradient ? kernel_input(ctx, 1) : first;
+    const struct tensor *first = kernel_input(ctx, 0),
+                        *features = state->is_gradient ? kernel_input(ctx, 1) : first;
     if (state->is_gradient && unlikely(!shape_equal(tensor_shape(first), tensor_shape(features))))
         return kernel_fail(ctx, shapes_differ(ctx));
-    struct activation_job job = {state, state->is_gradient ? tensor_cdata(first) : NULL, tensor_cdata(features), NULL};
+    struct activation_job job = {state, state->is_gradient ? tensor_cdata(first) : NULL,
+                                 tensor_cdata(features), NULL};
     int64_t n = tensor_n_elements(first);
     KERNEL_TRY(ctx, kernel_forward_or_alloc(ctx, 0, 0, state->dtype, tensor_shape(first)));
     job.y = tensor_data(&ctx->outputs[0]);

@@ -1,8 +1,9 @@
 /* BiasAdd, its gradient, and L2Loss.
  *
- * A value of any rank is seen as outer × channels × inner: in NHWC inner is 1, in NCHW outer is the batch.
- * Sums are taken in double (integers wrap, as in TensorFlow) over shares whose borders depend on the shape alone, so that a
- * result never depends on how many threads there are. */
+ * A value of any rank is seen as outer × channels × inner: in NHWC inner is 1, in NCHW outer is
+ * the batch. Sums are taken in double (integers wrap, as in TensorFlow) over shares whose
+ * borders depend on the shape alone, so that a result never depends on how many threads there
+ * are. */
 #include <complex.h>
 #include <stdlib.h>
 
@@ -32,12 +33,14 @@ static struct status *extent_of(const struct kernel_ctx *ctx, struct bias_extent
     const struct bias_state *state = ctx->instance->state;
     const struct tensor *value = kernel_input(ctx, 0);
     if (unlikely(value->rank < 2)) {
-        struct status *st = status_invalid("Input tensor must be at least 2D: %s", TENSOR_SHAPE_TEXT(value));
+        struct status *st =
+            status_invalid("Input tensor must be at least 2D: %s", TENSOR_SHAPE_TEXT(value));
         return st;
     }
     int channel_dim = state->is_nchw ? 1 : value->rank - 1;
     *ret = (struct bias_extent){1, tensor_dim(value, channel_dim), 1};
-    /* No overflow: a tensor without elements is not looped over, one with elements has their product in range. */
+    /* No overflow: a tensor without elements is not looped over, one with elements has their
+     * product in range. */
     for (int i = 0; i < channel_dim; i++)
         ret->outer *= value->n_elements ? tensor_dim(value, i) : 0;
     for (int i = channel_dim + 1; i < value->rank; i++)
@@ -85,11 +88,13 @@ struct bias_job {
     struct bias_extent extent;
     const char *x, *bias;
     char *y;
-    double *partial;           /* BiasAddGrad, L2Loss */
-    int64_t n_shares, n_tiles; /* of the outer dimension, of the channels (1 where shares have whole rows) */
+    double *partial; /* BiasAddGrad, L2Loss */
+    /* of the outer dimension, of the channels (1 where shares have whole rows) */
+    int64_t n_shares, n_tiles;
 };
 
-static void add_narrow(enum dtype dtype, const uint16_t *x, const uint16_t *bias, bool one, uint16_t *y, int64_t n) {
+static void add_narrow(enum dtype dtype, const uint16_t *x, const uint16_t *bias, bool one,
+                       uint16_t *y, int64_t n) {
     float a[HALF_BLOCK], b[HALF_BLOCK];
     if (one)
         b[0] = half_value_load(dtype, *bias);
@@ -105,12 +110,14 @@ static void add_narrow(enum dtype dtype, const uint16_t *x, const uint16_t *bias
 
 static void add_run(const struct bias_job *job, size_t at, const char *bias, bool one, int64_t n) {
     if (dtype_is_narrow_float(job->dtype))
-        add_narrow(job->dtype, (const void *)(job->x + at), (const void *)bias, one, (void *)(job->y + at), n);
+        add_narrow(job->dtype, (const void *)(job->x + at), (const void *)bias, one,
+                   (void *)(job->y + at), n);
     else
         (one ? add_one : add_row)[job->dtype](job->x + at, bias, job->y + at, n);
 }
 
-/* NHWC: rows [begin, end). Few channels: several rows are added at a time, to a bias that is repeated as often. */
+/* NHWC: rows [begin, end). Few channels: several rows are added at a time, to a bias that is
+ * repeated as often. */
 static void add_rows(void *arg, int64_t begin, int64_t end) {
     const struct bias_job *job = arg;
     enum { REPEAT_BYTES = 1024 };
@@ -133,7 +140,8 @@ static void add_rows(void *arg, int64_t begin, int64_t end) {
 static void add_planes(void *arg, int64_t begin, int64_t end) {
     const struct bias_job *job = arg;
     for (int64_t plane = begin; plane < end; plane++)
-        add_run(job, (size_t)(plane * job->extent.inner) * job->size, job->bias + (size_t)(plane % job->extent.channels) * job->size, true,
+        add_run(job, (size_t)(plane * job->extent.inner) * job->size,
+                job->bias + (size_t)(plane % job->extent.channels) * job->size, true,
                 job->extent.inner);
 }
 
@@ -143,8 +151,10 @@ static COLD struct status *bias_mismatch(const struct kernel_ctx *ctx) {
     if (ctx->inputs[1].rank != 1)
         st = status_invalid("Biases must be 1D: %s", TENSOR_SHAPE_TEXT(&ctx->inputs[1]));
     else
-        st = status_invalid("Must provide as many biases as the %s dimension of the input tensor: %s vs. %s",
-                            state->is_nchw ? "channel" : "last", TENSOR_SHAPE_TEXT(&ctx->inputs[1]), TENSOR_SHAPE_TEXT(&ctx->inputs[0]));
+        st = status_invalid(
+            "Must provide as many biases as the %s dimension of the input tensor: %s vs. %s",
+            state->is_nchw ? "channel" : "last", TENSOR_SHAPE_TEXT(&ctx->inputs[1]),
+            TENSOR_SHAPE_TEXT(&ctx->inputs[0]));
     return st;
 }
 
@@ -153,7 +163,8 @@ static COLD struct status *bias_mismatch(const struct kernel_ctx *ctx) {
  * Errors    INVALID_ARGUMENT   value of rank below 2, bias not of rank 1 or of another length */
 enum kernel_result nn_bias_add(struct kernel_ctx *ctx) {
     const struct tensor *value = kernel_input(ctx, 0), *bias = kernel_input(ctx, 1);
-    struct bias_job job = {.dtype = (enum dtype)value->dtype, .size = dtype_size((enum dtype)value->dtype)};
+    struct bias_job job = {.dtype = (enum dtype)value->dtype,
+                           .size = dtype_size((enum dtype)value->dtype)};
     KERNEL_TRY(ctx, extent_of(ctx, &job.extent));
     if (unlikely(bias->rank != 1 || bias->n_elements != job.extent.channels))
         return kernel_fail(ctx, bias_mismatch(ctx));
@@ -169,26 +180,32 @@ enum kernel_result nn_bias_add(struct kernel_ctx *ctx) {
     if (e->inner == 1)
         pool_parallel_for(ctx->pool, e->outer, (double)e->channels * cost_ns, add_rows, &job);
     else
-        pool_parallel_for(ctx->pool, e->outer * e->channels, (double)e->inner * cost_ns + 2, add_planes, &job);
+        pool_parallel_for(ctx->pool, e->outer * e->channels, (double)e->inner * cost_ns + 2,
+                          add_planes, &job);
     return KERNEL_DONE;
 }
 
 /* ---- sums ---- */
 
-/* The sums of a share, in the accumulator's type: double, double complex, uint64_t. Accumulators are 16 bytes apart so that one
- * array serves all. `stride` is the distance of two added elements' accumulators: 1 (a row onto the channels) or 0 (a plane onto one). */
-#define SUM_ROWS(s, T, A)                                                                                                      \
-    VECTOR_CLONES static void sum_rows_##s(A *restrict sums, const T *restrict x, int64_t n_rows, int64_t stride, int64_t n) { \
-        for (; n_rows >= 8; n_rows -= 8, x += 8 * stride) { /* eight rows each time that the sums are loaded and stored */     \
-            for (int64_t i = 0; i < n; i++) {                                                                                  \
-                A one = ((A)x[i] + x[i + stride]) + ((A)x[i + 2 * stride] + x[i + 3 * stride]);                                \
-                A two = ((A)x[i + 4 * stride] + x[i + 5 * stride]) + ((A)x[i + 6 * stride] + x[i + 7 * stride]);               \
-                sums[i] += one + two;                                                                                          \
-            }                                                                                                                  \
-        }                                                                                                                      \
-        for (; n_rows > 0; n_rows--, x += stride)                                                                              \
-            for (int64_t i = 0; i < n; i++)                                                                                    \
-                sums[i] += x[i];                                                                                               \
+/* The sums of a share, in the accumulator's type: double, double complex, uint64_t. Accumulators
+ * are 16 bytes apart so that one array serves all. `stride` is the distance of two added
+ * elements' accumulators: 1 (a row onto the channels) or 0 (a plane onto one). */
+#define SUM_ROWS(s, T, A)                                                                         \
+    VECTOR_CLONES static void sum_rows_##s(A *restrict sums, const T *restrict x, int64_t n_rows, \
+                                           int64_t stride, int64_t n) {                           \
+        for (; n_rows >= 8;                                                                       \
+             n_rows -= 8,                                                                         \
+             x += 8 * stride) { /* eight rows each time that the sums are loaded and stored */    \
+            for (int64_t i = 0; i < n; i++) {                                                     \
+                A one = ((A)x[i] + x[i + stride]) + ((A)x[i + 2 * stride] + x[i + 3 * stride]);   \
+                A two = ((A)x[i + 4 * stride] + x[i + 5 * stride]) +                              \
+                        ((A)x[i + 6 * stride] + x[i + 7 * stride]);                               \
+                sums[i] += one + two;                                                             \
+            }                                                                                     \
+        }                                                                                         \
+        for (; n_rows > 0; n_rows--, x += stride)                                                 \
+            for (int64_t i = 0; i < n; i++)                                                       \
+                sums[i] += x[i];                                                                  \
     }
 #define SUM_PLANE(s, T, A)                                        \
     VECTOR_CLONES static A sum_plane_##s(const T *x, int64_t n) { \
@@ -230,7 +247,8 @@ static double narrow_plane(enum dtype dtype, const uint16_t *x, int64_t n) {
 }
 
 /* Adds n_rows rows of n elements, `stride` apart, to n accumulators. */
-static void sum_rows(enum dtype dtype, void *sums, const void *x, int64_t n_rows, int64_t stride, int64_t n) {
+static void sum_rows(enum dtype dtype, void *sums, const void *x, int64_t n_rows, int64_t stride,
+                     int64_t n) {
     switch (dtype) {
     case DT_HALF:
     case DT_BFLOAT16:
@@ -301,7 +319,9 @@ static void sum_plane(enum dtype dtype, void *sum, const void *x, int64_t n) {
     }
 }
 
-static size_t sum_size(enum dtype dtype) { return dtype_in(dtype, DTYPES_COMPLEX) ? sizeof(double complex) : sizeof(double); }
+static size_t sum_size(enum dtype dtype) {
+    return dtype_in(dtype, DTYPES_COMPLEX) ? sizeof(double complex) : sizeof(double);
+}
 
 static void sum_add(enum dtype dtype, void *to, const void *from, int64_t n) {
     if (dtype_in(dtype, DTYPES_REAL_FLOAT))
@@ -346,10 +366,11 @@ static void bias_grad_tiles(void *arg, int64_t begin, int64_t end) {
     size_t sum_bytes = sum_size(job->dtype);
     for (; begin < end; begin++) {
         int64_t share = begin / job->n_tiles, c = begin % job->n_tiles * CHANNEL_TILE;
-        int64_t first = e->outer * share / job->n_shares, last = e->outer * (share + 1) / job->n_shares;
+        int64_t first = e->outer * share / job->n_shares,
+                last = e->outer * (share + 1) / job->n_shares;
         char *sums = (char *)job->partial + (size_t)(share * e->channels + c) * sum_bytes;
-        sum_rows(job->dtype, sums, job->x + (size_t)(first * e->channels + c) * job->size, last - first, e->channels,
-                 MIN(CHANNEL_TILE, e->channels - c));
+        sum_rows(job->dtype, sums, job->x + (size_t)(first * e->channels + c) * job->size,
+                 last - first, e->channels, MIN(CHANNEL_TILE, e->channels - c));
     }
 }
 
@@ -360,14 +381,16 @@ static void bias_grad_planes(void *arg, int64_t begin, int64_t end) {
     size_t sum_bytes = sum_size(job->dtype);
     for (int64_t share = begin; share < end; share++) {
         char *sums = (char *)job->partial + (size_t)(share * e->channels) * sum_bytes;
-        int64_t first = e->outer * share / job->n_shares, last = e->outer * (share + 1) / job->n_shares;
+        int64_t first = e->outer * share / job->n_shares,
+                last = e->outer * (share + 1) / job->n_shares;
         for (int64_t plane = first * e->channels; plane < last * e->channels; plane++)
-            sum_plane(job->dtype, sums + (size_t)(plane % e->channels) * sum_bytes, job->x + (size_t)(plane * e->inner) * job->size,
-                      e->inner);
+            sum_plane(job->dtype, sums + (size_t)(plane % e->channels) * sum_bytes,
+                      job->x + (size_t)(plane * e->inner) * job->size, e->inner);
     }
 }
 
-/* How many shares: enough work each, few enough that their accumulators are small beside the input. */
+/* How many shares: enough work each, few enough that their accumulators are small beside the
+ * input. */
 static int64_t n_shares_of(int64_t outer, int64_t n_tiles, int64_t n_elements) {
     int64_t by_work = n_elements / n_tiles / 32768 + 1;
     return MAX(1, MIN(MIN(by_work, outer / 4), 16));
@@ -377,7 +400,9 @@ static int64_t n_shares_of(int64_t outer, int64_t n_tiles, int64_t n_elements) {
  * Errors   INVALID_ARGUMENT rank below 2; RESOURCE_EXHAUSTED */
 enum kernel_result nn_bias_add_grad(struct kernel_ctx *ctx) {
     const struct tensor *value = kernel_input(ctx, 0);
-    struct bias_job job = {.dtype = (enum dtype)value->dtype, .size = dtype_size((enum dtype)value->dtype), .x = tensor_cdata(value)};
+    struct bias_job job = {.dtype = (enum dtype)value->dtype,
+                           .size = dtype_size((enum dtype)value->dtype),
+                           .x = tensor_cdata(value)};
     KERNEL_TRY(ctx, extent_of(ctx, &job.extent));
     int64_t channels = job.extent.channels;
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, job.dtype, (struct shape){1, &channels}));
@@ -388,9 +413,11 @@ enum kernel_result nn_bias_add_grad(struct kernel_ctx *ctx) {
     size_t row_bytes = (size_t)channels * sum_size(job.dtype);
     job.partial = calloc((size_t)job.n_shares, row_bytes);
     if (!job.partial)
-        return kernel_fail(ctx, status_exhausted("no memory for %lld sums of BiasAddGrad", (long long)(job.n_shares * channels)));
+        return kernel_fail(ctx, status_exhausted("no memory for %lld sums of BiasAddGrad",
+                                                 (long long)(job.n_shares * channels)));
     if (value->n_elements > 0)
-        pool_parallel_for(ctx->pool, job.n_shares * job.n_tiles, (double)(value->n_elements / (job.n_shares * job.n_tiles)) * 0.2,
+        pool_parallel_for(ctx->pool, job.n_shares * job.n_tiles,
+                          (double)(value->n_elements / (job.n_shares * job.n_tiles)) * 0.2,
                           job.extent.inner == 1 ? bias_grad_tiles : bias_grad_planes, &job);
     for (int64_t share = 1; share < job.n_shares; share++)
         sum_add(job.dtype, job.partial, (char *)job.partial + (size_t)share * row_bytes, channels);
@@ -453,7 +480,8 @@ enum kernel_result nn_l2_loss(struct kernel_ctx *ctx) {
                            .partial = &one_share,
                            .n_shares = (t->n_elements + L2_SHARE - 1) / L2_SHARE};
     if (job.n_shares > 1)
-        job.partial = xcalloc((size_t)job.n_shares, sizeof(double)); /* an eighth of a percent of the input at most */
+        job.partial = xcalloc((size_t)job.n_shares,
+                              sizeof(double)); /* an eighth of a percent of the input at most */
     pool_parallel_for(ctx->pool, job.n_shares, L2_SHARE * 0.3, l2_shares, &job);
     double sum[2] = {0}; /* room for any accumulator */
     for (int64_t share = 0; share < job.n_shares; share++)

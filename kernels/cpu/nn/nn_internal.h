@@ -1,4 +1,5 @@
-/* What the files of the nn family share: nn_kernels.c lists the rows, the nouns' files compute them. */
+/* What the files of the nn family share: nn_kernels.c lists the rows, the nouns' files compute
+ * them. */
 #ifndef MILLRACE_KERNELS_CPU_NN_NN_INTERNAL_H
 #define MILLRACE_KERNELS_CPU_NN_NN_INTERNAL_H
 

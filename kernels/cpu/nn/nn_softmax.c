@@ -1,7 +1,10 @@
-/* Softmax, LogSoftmax and the two cross entropies: row by row, the row staying in cache between its passes.
+/* Softmax, LogSoftmax and the two cross entropies: row by row, the row staying in cache between
+ * its passes.
  *
- * Rows are float or double; half and bfloat16 rows are converted to a float row first and rounded once at the end. */
-/* Nobody looks at floating-point exception flags; without this, gcc keeps a branch around what may raise one and does not vectorise. */
+ * Rows are float or double; half and bfloat16 rows are converted to a float row first and
+ * rounded once at the end. */
+/* Nobody looks at floating-point exception flags; without this, gcc keeps a branch around what
+ * may raise one and does not vectorise. */
 #ifndef __clang__
 #pragma GCC optimize("no-trapping-math")
 #endif
@@ -56,7 +59,8 @@ struct softmax_job {
 };
 
 /* A row as the loops want it: in place when it is, else stretched or converted into `scratch`. */
-static const void *row_of(const struct softmax_job *job, const char *base, int64_t row, int64_t row_step, bool is_one, void *scratch) {
+static const void *row_of(const struct softmax_job *job, const char *base, int64_t row,
+                          int64_t row_step, bool is_one, void *scratch) {
     const char *at = base + (size_t)(row * row_step) * job->size;
     if (dtype_is_narrow_float(job->dtype)) {
         half_block_load(job->dtype, scratch, (const void *)at, is_one ? 1 : job->cols);
@@ -73,31 +77,36 @@ static const void *row_of(const struct softmax_job *job, const char *base, int64
 }
 
 static int64_t class_of(const struct softmax_job *job, int64_t row) {
-    return job->is_class_i32 ? ((const int32_t *)job->classes)[row] : ((const int64_t *)job->classes)[row];
+    return job->is_class_i32 ? ((const int32_t *)job->classes)[row]
+                             : ((const int64_t *)job->classes)[row];
 }
 
-static void run_f32(const struct softmax_job *job, int64_t row, const float *x, const float *labels, float *y) {
+static void run_f32(const struct softmax_job *job, int64_t row, const float *x, const float *labels,
+                    float *y) {
     float loss = 0;
     if (job->kind == SOFTMAX)
         softmax_row_f32(x, y, job->cols);
     else if (job->kind == LOG_SOFTMAX)
         log_softmax_row_f32(x, y, job->cols);
     else
-        loss = job->kind == XENT ? xent_row_f32(x, labels, y, job->cols) : sparse_xent_row_f32(x, class_of(job, row), y, job->cols);
+        loss = job->kind == XENT ? xent_row_f32(x, labels, y, job->cols)
+                                 : sparse_xent_row_f32(x, class_of(job, row), y, job->cols);
     if (job->loss && dtype_is_narrow_float(job->dtype))
         ((uint16_t *)(void *)job->loss)[row] = half_value_store(job->dtype, loss);
     else if (job->loss)
         ((float *)(void *)job->loss)[row] = loss;
 }
 
-static void run_f64(const struct softmax_job *job, int64_t row, const double *x, const double *labels, double *y) {
+static void run_f64(const struct softmax_job *job, int64_t row, const double *x,
+                    const double *labels, double *y) {
     double loss = 0;
     if (job->kind == SOFTMAX)
         softmax_row_f64(x, y, job->cols);
     else if (job->kind == LOG_SOFTMAX)
         log_softmax_row_f64(x, y, job->cols);
     else
-        loss = job->kind == XENT ? xent_row_f64(x, labels, y, job->cols) : sparse_xent_row_f64(x, class_of(job, row), y, job->cols);
+        loss = job->kind == XENT ? xent_row_f64(x, labels, y, job->cols)
+                                 : sparse_xent_row_f64(x, class_of(job, row), y, job->cols);
     if (job->loss)
         ((double *)(void *)job->loss)[row] = loss;
 }
@@ -141,9 +150,11 @@ static void softmax_rows(void *arg, int64_t begin, int64_t end) {
 static enum kernel_result run(struct kernel_ctx *ctx, struct softmax_job *job, int64_t rows) {
     if (rows == 0)
         return KERNEL_DONE;
-    pool_parallel_for(ctx->pool, rows, (double)job->cols * COST_NS_PER_ELEMENT + 20, softmax_rows, job);
+    pool_parallel_for(ctx->pool, rows, (double)job->cols * COST_NS_PER_ELEMENT + 20, softmax_rows,
+                      job);
     if (unlikely(job->is_out_of_memory))
-        return kernel_fail(ctx, status_exhausted("no memory for a row of %lld elements", (long long)job->cols));
+        return kernel_fail(
+            ctx, status_exhausted("no memory for a row of %lld elements", (long long)job->cols));
     return KERNEL_DONE;
 }
 
@@ -151,7 +162,8 @@ static enum kernel_result softmax_of(struct kernel_ctx *ctx, enum row_kind kind)
     const struct tensor *logits = kernel_input(ctx, 0);
     if (unlikely(logits->rank == 0))
         return kernel_fail(ctx, status_invalid("logits must have >= 1 dimension, got []"));
-    int64_t cols = tensor_dim(logits, logits->rank - 1), rows = cols ? logits->n_elements / cols : 0;
+    int64_t cols = tensor_dim(logits, logits->rank - 1),
+            rows = cols ? logits->n_elements / cols : 0;
     struct softmax_job job = {.kind = kind,
                               .dtype = (enum dtype)logits->dtype,
                               .size = dtype_size((enum dtype)logits->dtype),
@@ -171,7 +183,8 @@ enum kernel_result nn_log_softmax(struct kernel_ctx *ctx) { return softmax_of(ct
 
 /* ---- cross entropies ---- */
 
-/* Sizes of an operand of SoftmaxCrossEntropyWithLogits as a matrix: a vector is one row, a scalar one element. False above rank 2. */
+/* Sizes of an operand of SoftmaxCrossEntropyWithLogits as a matrix: a vector is one row, a
+ * scalar one element. False above rank 2. */
 static bool as_matrix(const struct tensor *t, int64_t ret[2]) {
     ret[0] = t->rank == 2 ? tensor_dim(t, 0) : 1;
     ret[1] = t->rank >= 1 ? tensor_dim(t, t->rank - 1) : 1;
@@ -180,9 +193,11 @@ static bool as_matrix(const struct tensor *t, int64_t ret[2]) {
 
 static COLD struct status *xent_mismatch(const struct kernel_ctx *ctx, bool is_broadcastable) {
     if (is_broadcastable)
-        return status_invalid("logits and labels must be either 2-dimensional, or broadcasted to be 2-dimensional");
-    struct status *st = status_invalid("logits and labels must be broadcastable: logits_size=%s labels_size=%s",
-                                       TENSOR_SHAPE_TEXT(&ctx->inputs[0]), TENSOR_SHAPE_TEXT(&ctx->inputs[1]));
+        return status_invalid(
+            "logits and labels must be either 2-dimensional, or broadcasted to be 2-dimensional");
+    struct status *st =
+        status_invalid("logits and labels must be broadcastable: logits_size=%s labels_size=%s",
+                       TENSOR_SHAPE_TEXT(&ctx->inputs[0]), TENSOR_SHAPE_TEXT(&ctx->inputs[1]));
     return st;
 }
 
@@ -201,7 +216,8 @@ static bool broadcast_size(int64_t a, int64_t b, int64_t *ret) {
     return a == b || a == 1 || b == 1;
 }
 
-/* SoftmaxCrossEntropyWithLogits: per row, the cross entropy of softmax(features) with labels, and its gradient by features.
+/* SoftmaxCrossEntropyWithLogits: per row, the cross entropy of softmax(features) with labels,
+ * and its gradient by features.
  *   features, labels  T [batch, classes], broadcast against each other
  *   loss              T [batch]          backprop  T [batch, classes]
  * Errors   INVALID_ARGUMENT   not broadcastable, or not to a matrix */
@@ -209,8 +225,8 @@ enum kernel_result nn_softmax_xent(struct kernel_ctx *ctx) {
     const struct tensor *features = kernel_input(ctx, 0), *labels = kernel_input(ctx, 1);
     int64_t x[2], l[2], dims[2];
     bool are_matrices = as_matrix(features, x) && as_matrix(labels, l);
-    if (unlikely(!are_matrices || (features->rank < 2 && labels->rank < 2) || !broadcast_size(x[0], l[0], &dims[0]) ||
-                 !broadcast_size(x[1], l[1], &dims[1])))
+    if (unlikely(!are_matrices || (features->rank < 2 && labels->rank < 2) ||
+                 !broadcast_size(x[0], l[0], &dims[0]) || !broadcast_size(x[1], l[1], &dims[1])))
         return kernel_fail(ctx, xent_mismatch(ctx, is_broadcastable(features, labels)));
     bool has_all_features = x[0] == dims[0] && x[1] == dims[1];
     struct softmax_job job = {.kind = XENT,
@@ -237,14 +253,16 @@ enum kernel_result nn_softmax_xent(struct kernel_ctx *ctx) {
     return run(ctx, &job, dims[0]);
 }
 
-static COLD struct status *bad_label(const struct tensor *labels, int64_t label, int64_t n_classes) {
+static COLD struct status *bad_label(const struct tensor *labels, int64_t label,
+                                     int64_t n_classes) {
     enum { SHOWN = 1000 };
     struct str text = STR_INIT;
     for (int64_t i = 0; i < MIN(labels->n_elements, (int64_t)SHOWN); i++)
         str_addf(&text, "%s%lld", i ? " " : "", (long long)tensor_index_at(labels, i));
     if (labels->n_elements > SHOWN)
         str_add(&text, " …");
-    struct status *st = status_invalid("Received a label value of %lld which is outside the valid range of [0, %lld).  Label values: %s",
+    struct status *st = status_invalid("Received a label value of %lld which is outside the valid "
+                                       "range of [0, %lld).  Label values: %s",
                                        (long long)label, (long long)n_classes, str_text(&text));
     str_fini(&text);
     return st;
@@ -257,10 +275,12 @@ static struct status *check_sparse(const struct tensor *features, const struct t
     else if (labels->rank != 1)
         st = status_invalid("labels must be 1-D, but got shape %s", TENSOR_SHAPE_TEXT(labels));
     else if (tensor_dim(features, 0) != tensor_dim(labels, 0))
-        st = status_invalid("logits and labels must have the same first dimension, got logits shape %s and labels shape %s",
+        st = status_invalid("logits and labels must have the same first dimension, got logits "
+                            "shape %s and labels shape %s",
                             TENSOR_SHAPE_TEXT(features), TENSOR_SHAPE_TEXT(labels));
     else if (tensor_dim(features, 1) == 0)
-        st = status_invalid("Must have at least one class, but got logits shape %s", TENSOR_SHAPE_TEXT(features));
+        st = status_invalid("Must have at least one class, but got logits shape %s",
+                            TENSOR_SHAPE_TEXT(features));
     return st;
 }
 
@@ -270,8 +290,8 @@ static struct status *check_sparse(const struct tensor *features, const struct t
  * Errors   INVALID_ARGUMENT   ranks, sizes, no class, a label outside [0, classes) */
 enum kernel_result nn_sparse_softmax_xent(struct kernel_ctx *ctx) {
     const struct tensor *features = kernel_input(ctx, 0), *labels = kernel_input(ctx, 1);
-    if (unlikely(features->rank != 2 || labels->rank != 1 || tensor_dim(features, 0) != tensor_dim(labels, 0) ||
-                 tensor_dim(features, 1) == 0))
+    if (unlikely(features->rank != 2 || labels->rank != 1 ||
+                 tensor_dim(features, 0) != tensor_dim(labels, 0) || tensor_dim(features, 1) == 0))
         return kernel_fail(ctx, check_sparse(features, labels));
     int64_t dims[2] = {tensor_dim(features, 0), tensor_dim(features, 1)};
     for (int64_t i = 0; i < dims[0]; i++) {

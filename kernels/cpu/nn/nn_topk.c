@@ -1,11 +1,13 @@
 /* TopK, NthElement and InTopK.
  *
- * Elements of all dtypes become unsigned keys of the same order, joined with their column so that no two entries are equal and
- * of equal values the lower column comes first; -0 equals 0, and a NaN is above infinity. Types of up to 32 bits make 64-bit
- * entries (key, ~column), wider ones two such words, compared as one 128-bit number.
+ * Elements of all dtypes become unsigned keys of the same order, joined with their column so
+ * that no two entries are equal and of equal values the lower column comes first; -0 equals 0,
+ * and a NaN is above infinity. Types of up to 32 bits make 64-bit entries (key, ~column), wider
+ * ones two such words, compared as one 128-bit number.
  *
- * A small k takes a heap of the k best (n log k, most elements need one comparison); a large one finds the k-th entry by radix
- * selection (linear, whatever the input) and takes what is not below it. */
+ * A small k takes a heap of the k best (n log k, most elements need one comparison); a large one
+ * finds the k-th entry by radix selection (linear, whatever the input) and takes what is not
+ * below it. */
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -16,7 +18,8 @@ typedef unsigned __int128 u128;
 
 /* ---- keys ---- */
 
-static inline __attribute__((always_inline)) uint64_t key_of_float_bits(uint64_t bits, uint64_t sign, uint64_t infinity) {
+static inline __attribute__((always_inline)) uint64_t
+key_of_float_bits(uint64_t bits, uint64_t sign, uint64_t infinity) {
     uint64_t magnitude = bits & (sign - 1);
     if (magnitude > infinity) /* NaN, of either sign */
         return sign | magnitude;
@@ -25,7 +28,8 @@ static inline __attribute__((always_inline)) uint64_t key_of_float_bits(uint64_t
     return bits & sign ? sign - magnitude : sign | magnitude;
 }
 
-static inline __attribute__((always_inline)) uint64_t key_at(enum dtype dtype, const void *row, int64_t i) {
+static inline __attribute__((always_inline)) uint64_t key_at(enum dtype dtype, const void *row,
+                                                             int64_t i) {
     switch (dtype) {
     case DT_FLOAT:
         return key_of_float_bits(((const uint32_t *)row)[i], 0x80000000u, 0x7f800000u);
@@ -74,7 +78,9 @@ static bool takes_heap(int64_t n, int64_t k) { return k <= 64 || k < n / 64; }
 #undef ENTRY_BITS
 
 /* Fits a row in 64-bit entries? */
-static bool is_short(enum dtype dtype, int64_t cols) { return dtype_size(dtype) <= 4 && cols < UINT32_MAX; }
+static bool is_short(enum dtype dtype, int64_t cols) {
+    return dtype_size(dtype) <= 4 && cols < UINT32_MAX;
+}
 
 /* ---- TopK ---- */
 
@@ -120,7 +126,8 @@ static void put_index(const struct top_k_job *job, int64_t at, int64_t column) {
 
 static void put(const struct top_k_job *job, int64_t row, int64_t place, int64_t column) {
     int64_t at = row * job->k + place;
-    memcpy(job->values + (size_t)at * job->size, job->x + (size_t)(row * job->cols + column) * job->size, job->size);
+    memcpy(job->values + (size_t)at * job->size,
+           job->x + (size_t)(row * job->cols + column) * job->size, job->size);
     put_index(job, at, column);
 }
 
@@ -156,7 +163,8 @@ static void top_k_rows(void *arg, int64_t begin, int64_t end) {
     struct top_k_job *job = arg;
     size_t entry = is_short(job->dtype, job->cols) ? sizeof(uint64_t) : sizeof(u128);
     u128 small[256];
-    /* Radix selection and merging take up to two entries an element; a heap takes two per kept one. */
+    /* Radix selection and merging take up to two entries an element; a heap takes two per kept
+     * one. */
     bool is_heap = !job->is_nth && takes_heap(job->cols, job->k);
     size_t n_entries = 2 * (size_t)(is_heap ? job->k : job->cols);
     void *scratch = small, *large = NULL;
@@ -179,12 +187,15 @@ static enum kernel_result run(struct kernel_ctx *ctx, struct top_k_job *job, int
     double cost_ns = (double)job->cols * 2 + (double)(job->is_nth ? 0 : job->k) * 10 + 20;
     pool_parallel_for(ctx->pool, rows, cost_ns, top_k_rows, job);
     if (unlikely(job->is_out_of_memory))
-        return kernel_fail(ctx, status_exhausted("no memory to sort rows of %lld elements", (long long)job->cols));
+        return kernel_fail(
+            ctx, status_exhausted("no memory to sort rows of %lld elements", (long long)job->cols));
     return KERNEL_DONE;
 }
 
-/* The output's shape: the input's with the last size replaced (`last` >= 0) or left out. The sizes live in `dims`. */
-static struct shape reshaped(const struct tensor *input, int64_t last, int64_t dims[SHAPE_MAX_RANK]) {
+/* The output's shape: the input's with the last size replaced (`last` >= 0) or left out. The
+ * sizes live in `dims`. */
+static struct shape reshaped(const struct tensor *input, int64_t last,
+                             int64_t dims[SHAPE_MAX_RANK]) {
     memcpy(dims, tensor_dims(input), (size_t)input->rank * sizeof(*dims));
     dims[input->rank - 1] = last;
     return (struct shape){last < 0 ? input->rank - 1 : input->rank, dims};
@@ -203,7 +214,8 @@ static int64_t scalar_index(const struct tensor *t) {
     return t->dtype == DT_INT16 ? *(const int16_t *)tensor_cdata(t) : tensor_index_at(t, 0);
 }
 
-/* TopK, TopKV2: the k largest of each row, and their columns; sorted unless the attr says that order does not matter.
+/* TopK, TopKV2: the k largest of each row, and their columns; sorted unless the attr says that
+ * order does not matter.
  *   input   T [..., cols]             k  Tk, scalar (TopK: an attr)
  *   values  T [..., k]                indices  index_type [..., k]
  * Of equal values the lower column wins. NaN is above infinity.
@@ -216,7 +228,8 @@ enum kernel_result nn_top_k(struct kernel_ctx *ctx) {
     if (k < 0) {
         const struct tensor *k_input = kernel_input(ctx, 1);
         if (unlikely(k_input->rank != 0)) {
-            struct status *st = status_invalid("k must be scalar, got shape %s", TENSOR_SHAPE_TEXT(k_input));
+            struct status *st =
+                status_invalid("k must be scalar, got shape %s", TENSOR_SHAPE_TEXT(k_input));
             return kernel_fail(ctx, st);
         }
         k = scalar_index(k_input);
@@ -227,11 +240,16 @@ enum kernel_result nn_top_k(struct kernel_ctx *ctx) {
         return kernel_fail(ctx, status_invalid("input must be >= 1-D, got shape []"));
     int64_t cols = tensor_dim(input, input->rank - 1);
     if (unlikely(cols < k))
-        return kernel_fail(ctx, status_invalid("input must have at least k columns. Had %lld, needed %lld", (long long)cols, (long long)k));
-    int64_t index_max = state->index_type == DT_INT16 ? INT16_MAX : state->index_type == DT_INT32 ? INT32_MAX : INT64_MAX;
+        return kernel_fail(
+            ctx, status_invalid("input must have at least k columns. Had %lld, needed %lld",
+                                (long long)cols, (long long)k));
+    int64_t index_max = state->index_type == DT_INT16   ? INT16_MAX
+                        : state->index_type == DT_INT32 ? INT32_MAX
+                                                        : INT64_MAX;
     if (unlikely(cols > index_max))
         return kernel_fail(
-            ctx, status_invalid("Second dimension of flattened input must be <= %lld, got %lld", (long long)index_max, (long long)cols));
+            ctx, status_invalid("Second dimension of flattened input must be <= %lld, got %lld",
+                                (long long)index_max, (long long)cols));
     struct shape shape = reshaped(input, k, dims);
     struct top_k_job job = {.dtype = (enum dtype)input->dtype,
                             .index_type = state->index_type,
@@ -261,7 +279,8 @@ struct status *nn_nth_element_init(struct kernel_init *init) {
     return node_get_b(init->node, "reverse", &state->reverse);
 }
 
-/* NthElement: of each row, the element that would stand at place n (from 0) were it sorted, descending if `reverse`.
+/* NthElement: of each row, the element that would stand at place n (from 0) were it sorted,
+ * descending if `reverse`.
  *   input  T [..., cols]    n  int32, scalar    values  T [...]
  * Errors   INVALID_ARGUMENT   input a scalar, n not a scalar, n outside [0, cols) */
 enum kernel_result nn_nth_element(struct kernel_ctx *ctx) {
@@ -277,7 +296,8 @@ enum kernel_result nn_nth_element(struct kernel_ctx *ctx) {
         return kernel_fail(ctx, status_invalid("Input must be at least rank 1 but is rank 0"));
     int64_t cols = tensor_dim(input, input->rank - 1);
     if (unlikely(n >= cols))
-        return kernel_fail(ctx, status_invalid("Input must have last dimension > n = %lld", (long long)n));
+        return kernel_fail(
+            ctx, status_invalid("Input must have last dimension > n = %lld", (long long)n));
     struct top_k_job job = {.dtype = (enum dtype)input->dtype,
                             .size = dtype_size((enum dtype)input->dtype),
                             .cols = cols,
@@ -314,7 +334,8 @@ struct in_top_k_job {
     bool *out;
 };
 
-/* A target outside the classes, or a number that is not finite anywhere in the row, makes the answer false. */
+/* A target outside the classes, or a number that is not finite anywhere in the row, makes the
+ * answer false. */
 static void in_top_k_rows(void *arg, int64_t begin, int64_t end) {
     const struct in_top_k_job *job = arg;
     for (int64_t row = begin; row < end; row++) {
@@ -324,7 +345,8 @@ static void in_top_k_rows(void *arg, int64_t begin, int64_t end) {
         if (target < 0 || target >= job->classes)
             continue;
         float at_target = x[target];
-        for (int64_t first = 0; first < job->classes && n_above < job->k; first += IN_TOP_K_BLOCK) { /* k above it: the answer is known */
+        /* k above it: the answer is known */
+        for (int64_t first = 0; first < job->classes && n_above < job->k; first += IN_TOP_K_BLOCK) {
             int64_t last = MIN(first + IN_TOP_K_BLOCK, job->classes);
             for (int64_t i = first; i < last; i++) {
                 n_above += x[i] > at_target;
@@ -335,7 +357,8 @@ static void in_top_k_rows(void *arg, int64_t begin, int64_t end) {
     }
 }
 
-/* InTopK, InTopKV2: is the target's prediction among the k largest of its row? Ties at the border all are.
+/* InTopK, InTopKV2: is the target's prediction among the k largest of its row? Ties at the
+ * border all are.
  *   predictions  float [batch, classes]    targets  T [batch]    k  T, scalar (InTopK: an attr)    precision  bool [batch]
  * Errors   INVALID_ARGUMENT   ranks, or sizes that differ */
 enum kernel_result nn_in_top_k(struct kernel_ctx *ctx) {
@@ -348,18 +371,22 @@ enum kernel_result nn_in_top_k(struct kernel_ctx *ctx) {
         return kernel_fail(ctx, status_invalid("targets must be 1-dimensional"));
     int64_t rows = tensor_dim(predictions, 0);
     if (unlikely(rows != tensor_dim(targets, 0)))
-        return kernel_fail(ctx, status_invalid("First dimension of predictions %lld must match length of targets %lld", (long long)rows,
-                                               (long long)tensor_dim(targets, 0)));
+        return kernel_fail(
+            ctx,
+            status_invalid("First dimension of predictions %lld must match length of targets %lld",
+                           (long long)rows, (long long)tensor_dim(targets, 0)));
     if (!state->has_k) {
         const struct tensor *k_input = kernel_input(ctx, 2);
         if (unlikely(k_input->rank != 0)) {
-            struct status *st = status_invalid("k must be 0-D, got shape %s", TENSOR_SHAPE_TEXT(k_input));
+            struct status *st =
+                status_invalid("k must be 0-D, got shape %s", TENSOR_SHAPE_TEXT(k_input));
             return kernel_fail(ctx, st);
         }
         k = tensor_index_at(k_input, 0);
     }
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, DT_BOOL, (struct shape){1, &rows}));
-    struct in_top_k_job job = {tensor_cdata(predictions), targets, tensor_dim(predictions, 1), k, tensor_data(&ctx->outputs[0])};
+    struct in_top_k_job job = {tensor_cdata(predictions), targets, tensor_dim(predictions, 1), k,
+                               tensor_data(&ctx->outputs[0])};
     pool_parallel_for(ctx->pool, rows, (double)job.classes + 5, in_top_k_rows, &job);
     return KERNEL_DONE;
 }

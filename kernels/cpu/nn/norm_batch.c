@@ -8,7 +8,8 @@
  *   reserve_space_1, _2           training: mean and variance of this batch, for the gradient
  *   reserve_space_3               V3: nothing on a CPU
  *
- * The gradient takes them back: x_backprop, scale_backprop, offset_backprop and two outputs that hold nothing.
+ * The gradient takes them back: x_backprop, scale_backprop, offset_backprop and two outputs that
+ * hold nothing.
  * Errors   INVALID_ARGUMENT   ranks and sizes that do not fit; the gradient outside of training with channels first */
 #include <math.h>
 #include <stdlib.h>
@@ -38,11 +39,13 @@ struct status *batch_norm_init(struct kernel_init *init) {
     return NULL;
 }
 
-static struct status *extent_of(const struct batch_norm_state *state, const struct tensor *x, const char *what, struct norm_extent *ret) {
+static struct status *extent_of(const struct batch_norm_state *state, const struct tensor *x,
+                                const char *what, struct norm_extent *ret) {
     if (x->rank != 4 && x->rank != 5) {
         struct str text = STR_INIT;
         shape_print(tensor_shape(x), &text);
-        struct status *st = status_invalid("%s must be 4 or 5-dimensional%s", what, str_text(&text));
+        struct status *st =
+            status_invalid("%s must be 4 or 5-dimensional%s", what, str_text(&text));
         str_fini(&text);
         return st;
     }
@@ -61,15 +64,17 @@ static struct status *require_channels(const struct tensor *t, const char *what,
     if (t->rank != 1)
         return status_invalid("%s must be 1-dimensional, but has rank %d", what, t->rank);
     if (t->n_elements != channels)
-        return status_invalid("%s must have the same number of elements as the channels of x, got %lld and %lld", what,
-                              (long long)t->n_elements, (long long)channels);
+        return status_invalid(
+            "%s must have the same number of elements as the channels of x, got %lld and %lld",
+            what, (long long)t->n_elements, (long long)channels);
     return NULL;
 }
 
 /* ---- forward ---- */
 
 /* mean and variance of this batch, and what they make of the moving ones. */
-static struct status *training_moments(struct kernel_ctx *ctx, const struct batch_norm_state *state, const float *x, struct norm_extent e) {
+static struct status *training_moments(struct kernel_ctx *ctx, const struct batch_norm_state *state,
+                                       const float *x, struct norm_extent e) {
     float *out[4], f = state->average_factor;
     for (int i = 0; i < 4; i++)
         out[i] = tensor_data(&ctx->outputs[1 + i]);
@@ -96,21 +101,23 @@ static void fill_nan(struct kernel_ctx *ctx, int64_t channels) {
             ((float *)tensor_data(&ctx->outputs[i]))[c] = NAN;
 }
 
-static struct status *normalise(struct kernel_ctx *ctx, const struct batch_norm_state *state, const float *x, struct norm_extent e,
-                                float *y) {
+static struct status *normalise(struct kernel_ctx *ctx, const struct batch_norm_state *state,
+                                const float *x, struct norm_extent e, float *y) {
     struct tensor scratch = TENSOR_INIT;
     float *factor;
     TRY(scratch_new(ctx, DT_FLOAT, e.channels, 1, &scratch, &factor));
     const float *scale = tensor_cdata(&ctx->inputs[1]), *variance = tensor_cdata(&ctx->outputs[4]);
     for (int64_t c = 0; c < e.channels; c++)
         factor[c] = scale[c] / sqrtf(variance[c] + state->epsilon);
-    struct norm_line line = {tensor_cdata(&ctx->outputs[3]), factor, tensor_cdata(&ctx->inputs[2]), NULL};
+    struct norm_line line = {tensor_cdata(&ctx->outputs[3]), factor, tensor_cdata(&ctx->inputs[2]),
+                             NULL};
     norm_apply(ctx, x, NULL, &line, e, y);
     tensor_clear(&scratch);
     return NULL;
 }
 
-static struct status *forward(struct kernel_ctx *ctx, const struct batch_norm_state *state, struct norm_extent e) {
+static struct status *forward(struct kernel_ctx *ctx, const struct batch_norm_state *state,
+                              struct norm_extent e) {
     struct tensor scratch[2] = {TENSOR_INIT, TENSOR_INIT};
     const void *x = tensor_cdata(&ctx->inputs[0]);
     int64_t n = ctx->inputs[0].n_elements;
@@ -131,7 +138,8 @@ out:
     return st;
 }
 
-static struct status *check_forward(const struct kernel_ctx *ctx, const struct batch_norm_state *state, struct norm_extent *e) {
+static struct status *check_forward(const struct kernel_ctx *ctx,
+                                    const struct batch_norm_state *state, struct norm_extent *e) {
     static const char *const names[] = {"x", "scale", "offset", "mean", "variance"};
     const struct tensor *t = ctx->inputs;
     for (int i = 1; i < 5; i++) {
@@ -169,12 +177,15 @@ enum kernel_result batch_norm_compute(struct kernel_ctx *ctx) {
  *   offset_backprop = Σ g,   scale_backprop = s · Σ g (x - mean)
  *   x_backprop = scale · s · (g - Σ g / n - (x - mean) · s² · Σ g (x - mean) / n)       while training
  *   x_backprop = scale · s · g                                                         else */
-static struct status *backward(struct kernel_ctx *ctx, const struct batch_norm_state *state, const float *g, const float *x,
-                               struct norm_extent e, float *result) {
+static struct status *backward(struct kernel_ctx *ctx, const struct batch_norm_state *state,
+                               const float *g, const float *x, struct norm_extent e,
+                               float *result) {
     struct tensor scratch = TENSOR_INIT, lines = TENSOR_INIT;
     double *sums, n = (double)e.outer * (double)e.inner;
-    float *line, *scale_out = tensor_data(&ctx->outputs[1]), *offset_out = tensor_data(&ctx->outputs[2]);
-    const float *scale = tensor_cdata(&ctx->inputs[2]), *mean = tensor_cdata(&ctx->inputs[3]), *variance = tensor_cdata(&ctx->inputs[4]);
+    float *line, *scale_out = tensor_data(&ctx->outputs[1]),
+                 *offset_out = tensor_data(&ctx->outputs[2]);
+    const float *scale = tensor_cdata(&ctx->inputs[2]), *mean = tensor_cdata(&ctx->inputs[3]),
+                *variance = tensor_cdata(&ctx->inputs[4]);
     struct status *st = NULL;
     TRY_OUT(scratch_new(ctx, DT_DOUBLE, e.channels, 2, &scratch, &sums));
     TRY_OUT(scratch_new(ctx, DT_FLOAT, e.channels, 3, &lines, &line));
@@ -199,7 +210,8 @@ out:
     return st;
 }
 
-static struct status *backward_any(struct kernel_ctx *ctx, const struct batch_norm_state *state, struct norm_extent e) {
+static struct status *backward_any(struct kernel_ctx *ctx, const struct batch_norm_state *state,
+                                   struct norm_extent e) {
     struct tensor scratch[3] = {TENSOR_INIT, TENSOR_INIT, TENSOR_INIT};
     const void *g = tensor_cdata(&ctx->inputs[0]), *x = tensor_cdata(&ctx->inputs[1]);
     int64_t n = ctx->inputs[0].n_elements;
@@ -217,18 +229,22 @@ out:
     return st;
 }
 
-static struct status *check_backward(const struct kernel_ctx *ctx, const struct batch_norm_state *state, struct norm_extent *e) {
-    static const char *const names[] = {"y_backprop", "x", "scale", "reserve_space_1", "reserve_space_2"};
+static struct status *check_backward(const struct kernel_ctx *ctx,
+                                     const struct batch_norm_state *state, struct norm_extent *e) {
+    static const char *const names[] = {"y_backprop", "x", "scale", "reserve_space_1",
+                                        "reserve_space_2"};
     const struct tensor *t = ctx->inputs;
     TRY(extent_of(state, &t[0], "y_backprop", e));
     TRY(extent_of(state, &t[1], "x", e));
     if (!shape_equal(tensor_shape(&t[0]), tensor_shape(&t[1])))
-        return status_invalid("x and y_backprop must have same shape, but x has %lld and y_backprop %lld elements",
-                              (long long)t[1].n_elements, (long long)t[0].n_elements);
+        return status_invalid(
+            "x and y_backprop must have same shape, but x has %lld and y_backprop %lld elements",
+            (long long)t[1].n_elements, (long long)t[0].n_elements);
     for (int i = 2; i < 5; i++)
         TRY(require_channels(&t[i], names[i], e->channels));
     if (!state->is_training && state->is_channels_first)
-        return status_invalid("The implementation of FusedBatchNormGrad with is_training=False only support NHWC tensor format for now.");
+        return status_invalid("The implementation of FusedBatchNormGrad with is_training=False "
+                              "only support NHWC tensor format for now.");
     return NULL;
 }
 

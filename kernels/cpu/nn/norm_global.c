@@ -1,4 +1,5 @@
-/* BatchNormWithGlobalNormalization and its gradient: what FusedBatchNorm replaced; deprecated, kept for old graphs.
+/* BatchNormWithGlobalNormalization and its gradient: what FusedBatchNorm replaced; deprecated,
+ * kept for old graphs.
  *
  *   t               T [batch, height, width, depth]
  *   m, v, beta, gamma   T [depth]
@@ -54,8 +55,9 @@ static struct status *check_inputs(const struct kernel_ctx *ctx, const char *con
         if (t[i].rank != 1)
             return status_invalid("%s must be 1-dimensional, but has rank %d", names[i], t[i].rank);
         if (t[i].n_elements != tensor_dim(&t[0], 3))
-            return status_invalid("Shape of %s is not compatible with the last dimension of the input: %lld and %lld", names[i],
-                                  (long long)t[i].n_elements, (long long)tensor_dim(&t[0], 3));
+            return status_invalid(
+                "Shape of %s is not compatible with the last dimension of the input: %lld and %lld",
+                names[i], (long long)t[i].n_elements, (long long)tensor_dim(&t[0], 3));
     }
     return NULL;
 }
@@ -72,28 +74,33 @@ enum kernel_result global_norm_compute(struct kernel_ctx *ctx) {
         double factor = 1 / sqrt(load(dtype, &t[2], c) + (double)state->epsilon);
         if (state->scales)
             factor *= load(dtype, &t[4], c);
-        store(dtype, &ctx->outputs[0], i, (load(dtype, &t[0], i) - load(dtype, &t[1], c)) * factor + load(dtype, &t[3], c));
+        store(dtype, &ctx->outputs[0], i,
+              (load(dtype, &t[0], i) - load(dtype, &t[1], c)) * factor + load(dtype, &t[3], c));
     }
     return KERNEL_DONE;
 }
 
-/* With s = 1 / √(v + epsilon), k = gamma (1 if it is not used), sums over all but the depth:
- *   dx = g · k · s, dm = -Σ g · k · s, dv = -½ · s³ · Σ g · k · (t - m), db = Σ g, dg = s · Σ g · (t - m), or 0 */
-static void gradient(struct kernel_ctx *ctx, const struct global_norm_state *state, double *sums, double *products) {
+/* With s = 1 / √(v + epsilon), k = gamma (1 if it is not used), sums over all but the depth: dx
+ *   = g · k · s, dm = -Σ g · k · s, dv = -½ · s³ · Σ g · k · (t - m), db = Σ g, dg = s · Σ g ·
+ *   (t - m), or 0 */
+static void gradient(struct kernel_ctx *ctx, const struct global_norm_state *state, double *sums,
+                     double *products) {
     const struct tensor *t = ctx->inputs;
     struct tensor *out = ctx->outputs;
     enum dtype dtype = state->dtype;
     int64_t depth = tensor_dim(&t[0], 3);
     for (int64_t i = 0; i < t[0].n_elements; i++) {
         int64_t c = i % depth;
-        double g = load(dtype, &t[4], i), s = 1 / sqrt(load(dtype, &t[2], c) + (double)state->epsilon);
+        double g = load(dtype, &t[4], i),
+               s = 1 / sqrt(load(dtype, &t[2], c) + (double)state->epsilon);
         double k = state->scales ? load(dtype, &t[3], c) : 1;
         sums[c] += g;
         products[c] += g * (load(dtype, &t[0], i) - load(dtype, &t[1], c));
         store(dtype, &out[0], i, g * k * s);
     }
     for (int64_t c = 0; c < depth; c++) {
-        double s = 1 / sqrt(load(dtype, &t[2], c) + (double)state->epsilon), k = state->scales ? load(dtype, &t[3], c) : 1;
+        double s = 1 / sqrt(load(dtype, &t[2], c) + (double)state->epsilon),
+               k = state->scales ? load(dtype, &t[3], c) : 1;
         store(dtype, &out[1], c, -sums[c] * k * s);
         store(dtype, &out[2], c, -0.5 * s * s * s * products[c] * k);
         store(dtype, &out[3], c, sums[c]);
@@ -109,7 +116,8 @@ enum kernel_result global_norm_grad_compute(struct kernel_ctx *ctx) {
         return kernel_fail(ctx, status_invalid("input and backprop must have the same shape"));
     int64_t depth = tensor_dim(&t[0], 3);
     for (int i = 0; i < 5; i++)
-        KERNEL_TRY(ctx, kernel_alloc(ctx, i, state->dtype, i == 0 ? tensor_shape(&t[0]) : (struct shape){1, &depth}));
+        KERNEL_TRY(ctx, kernel_alloc(ctx, i, state->dtype,
+                                     i == 0 ? tensor_shape(&t[0]) : (struct shape){1, &depth}));
     struct tensor scratch = TENSOR_INIT;
     double *sums;
     KERNEL_TRY(ctx, scratch_new(ctx, DT_DOUBLE, depth, 2, &scratch, &sums));

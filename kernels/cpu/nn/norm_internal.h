@@ -16,23 +16,26 @@ kernel_fn global_norm_compute, global_norm_grad_compute;
 struct status *lrn_init(struct kernel_init *init);
 kernel_fn lrn_compute, lrn_grad_compute;
 
-/* ---- moments by channel (norm_moments.c) ----
- * Values are seen as rows of channels (inner of 1), or as outer × channels × inner. Work is cut in blocks by the shape alone and put
- * together in order, so results do not depend on the threads. */
+/* ---- moments by channel (norm_moments.c) ---- Values are seen as rows of channels (inner of
+ * 1), or as outer × channels × inner. Work is cut in blocks by the shape alone and put together
+ * in order, so results do not depend on the threads. */
 struct norm_extent {
     int64_t outer, channels, inner;
 };
 
 /* mean and variance (of the population) of each channel. Errors: no memory. */
-struct status *norm_moments(const struct kernel_ctx *ctx, const float *x, struct norm_extent extent, float *mean, float *variance) MUST_USE;
+struct status *norm_moments(const struct kernel_ctx *ctx, const float *x, struct norm_extent extent,
+                            float *mean, float *variance) MUST_USE;
 /* The sums over g and over g · (x - mean) of each channel. */
-struct status *norm_gradient_sums(const struct kernel_ctx *ctx, const float *g, const float *x, const float *mean,
-                                  struct norm_extent extent, double *sums, double *products) MUST_USE;
-/* y = (x - shift) · factor + offset + g · weight, channel by channel; g may be NULL. y may be x or g. */
+struct status *norm_gradient_sums(const struct kernel_ctx *ctx, const float *g, const float *x,
+                                  const float *mean, struct norm_extent extent, double *sums,
+                                  double *products) MUST_USE;
+/* y = (x - shift) · factor + offset + g · weight, channel by channel; g may be NULL. y may be x
+ * or g. */
 struct norm_line {
     const float *shift, *factor, *offset, *weight;
 };
-void norm_apply(const struct kernel_ctx *ctx, const float *x, const float *g, const struct norm_line *line, struct norm_extent extent,
-                float *y);
+void norm_apply(const struct kernel_ctx *ctx, const float *x, const float *g,
+                const struct norm_line *line, struct norm_extent extent, float *y);
 
 #endif

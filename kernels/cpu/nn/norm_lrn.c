@@ -1,4 +1,5 @@
-/* LRN: local response normalisation across channels [Krizhevsky et al. 2012, 3.3], and its gradient.
+/* LRN: local response normalisation across channels [Krizhevsky et al. 2012, 3.3], and its
+ * gradient.
  *
  *   input   T [batch, height, width, depth]
  *   output  T: input / (bias + alpha · Σ input²)^beta, the sum over depth_radius channels on each side
@@ -29,7 +30,8 @@ struct status *lrn_init(struct kernel_init *init) {
     TRY(node_get_f(init->node, "alpha", &state->alpha));
     TRY(node_get_f(init->node, "beta", &state->beta));
     if (state->radius < 0 || state->radius > INT32_MAX)
-        return status_invalid("depth_radius = %lld larger than int max or negative", (long long)state->radius);
+        return status_invalid("depth_radius = %lld larger than int max or negative",
+                              (long long)state->radius);
     return NULL;
 }
 
@@ -60,9 +62,11 @@ static void inverse_powers(const float *norms, float beta, int64_t n, float *pow
     }
 }
 
-/* sums[c] = Σ v around c, within [0, n): directly where the window is narrow, else by running sums in double precision. */
+/* sums[c] = Σ v around c, within [0, n): directly where the window is narrow, else by running
+ * sums in double precision. */
 VECTOR_CLONES
-static void window_sums(const float *restrict v, int64_t n, int64_t radius, double *restrict running, float *restrict sums) {
+static void window_sums(const float *restrict v, int64_t n, int64_t radius,
+                        double *restrict running, float *restrict sums) {
     if (radius > NARROW_RADIUS) {
         running[0] = 0;
         for (int64_t c = 0; c < n; c++)
@@ -106,24 +110,31 @@ static void forward_pixel(const struct lrn_job *job, int64_t pixel, const struct
     _Pragma("GCC ivdep") for (int64_t c = 0; c < job->depth; c++) out[c] = in[c] * powers[c];
 }
 
-/* d output[j] / d input[k] = -2 · alpha · beta · input[k] · output[j] / norm[j], and norm^-beta more where j is k. */
+/* d output[j] / d input[k] = -2 · alpha · beta · input[k] · output[j] / norm[j], and norm^-beta
+ * more where j is k. */
 VECTOR_CLONES
 static void backward_pixel(const struct lrn_job *job, int64_t pixel, const struct lrn_buffers *b) {
     int64_t depth = job->depth, at = pixel * depth;
-    const float *in = job->in + at, *out = job->out + at, *gradient = job->gradient + at, *powers = b->powers;
-    float *result = job->result + at, *terms = b->terms, *around = b->norms, twice = -2 * job->state->alpha * job->state->beta;
-    _Pragma("GCC ivdep") for (int64_t c = 0; c < depth; c++) terms[c] = gradient[c] * out[c] / b->norms[c];
+    const float *in = job->in + at, *out = job->out + at, *gradient = job->gradient + at,
+                *powers = b->powers;
+    float *result = job->result + at, *terms = b->terms, *around = b->norms,
+          twice = -2 * job->state->alpha * job->state->beta;
+    _Pragma("GCC ivdep") for (int64_t c = 0; c < depth; c++) terms[c] =
+        gradient[c] * out[c] / b->norms[c];
     window_sums(terms, depth, MIN(job->state->radius, depth), b->running, around);
-    _Pragma("GCC ivdep") for (int64_t c = 0; c < depth; c++) result[c] = gradient[c] * powers[c] + twice * in[c] * around[c];
+    _Pragma("GCC ivdep") for (int64_t c = 0; c < depth; c++) result[c] =
+        gradient[c] * powers[c] + twice * in[c] * around[c];
 }
 
 static void pixels_range(void *arg, int64_t begin, int64_t end) {
     struct lrn_job *job = arg;
     struct tensor scratch = TENSOR_INIT;
     struct lrn_buffers b;
-    struct status *st = scratch_new(job->ctx, DT_DOUBLE, job->depth + 1, 3, &scratch, &b.running), *none = NULL;
+    struct status *st = scratch_new(job->ctx, DT_DOUBLE, job->depth + 1, 3, &scratch, &b.running),
+                  *none = NULL;
     if (st) {
-        if (!__atomic_compare_exchange_n(&job->failure, &none, st, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+        if (!__atomic_compare_exchange_n(&job->failure, &none, st, false, __ATOMIC_ACQ_REL,
+                                         __ATOMIC_ACQUIRE))
             status_unref(st);
         return;
     }
@@ -140,7 +151,8 @@ static void pixels_range(void *arg, int64_t begin, int64_t end) {
     tensor_clear(&scratch);
 }
 
-static struct status *run(struct kernel_ctx *ctx, const void *in, const void *out, const void *gradient) {
+static struct status *run(struct kernel_ctx *ctx, const void *in, const void *out,
+                          const void *gradient) {
     const struct lrn_state *state = ctx->instance->state;
     struct tensor scratch[4] = {TENSOR_INIT, TENSOR_INIT, TENSOR_INIT, TENSOR_INIT};
     int64_t n = ctx->inputs[0].n_elements, depth = tensor_dim(&ctx->inputs[0], 3);
@@ -177,8 +189,11 @@ enum kernel_result lrn_grad_compute(struct kernel_ctx *ctx) {
     const struct tensor *t = ctx->inputs;
     if (t[0].rank != 4 || t[1].rank != 4)
         return kernel_fail(ctx, status_invalid("inputs must be 4-dimensional"));
-    if (!shape_equal(tensor_shape(&t[0]), tensor_shape(&t[1])) || !shape_equal(tensor_shape(&t[0]), tensor_shape(&t[2])))
-        return kernel_fail(ctx, status_invalid("input_grads, input_image, and out_image should have the same shape"));
+    if (!shape_equal(tensor_shape(&t[0]), tensor_shape(&t[1])) ||
+        !shape_equal(tensor_shape(&t[0]), tensor_shape(&t[2])))
+        return kernel_fail(
+            ctx,
+            status_invalid("input_grads, input_image, and out_image should have the same shape"));
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, state->dtype, tensor_shape(&t[0])));
     if (t[0].n_elements != 0)
         KERNEL_TRY(ctx, run(ctx, tensor_cdata(&t[1]), tensor_cdata(&t[2]), tensor_cdata(&t[0])));

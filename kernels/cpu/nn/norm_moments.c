@@ -1,8 +1,8 @@
 /* Sums over all but the channels.
  *
- * A block of rows (or one run of a channel, where channels come first) is short enough to stay in the cache: its mean is found first, then
- * the squares around it; blocks are merged in double precision by Chan's formula. So memory is read once, and a large mean costs no
- * precision. */
+ * A block of rows (or one run of a channel, where channels come first) is short enough to stay
+ * in the cache: its mean is found first, then the squares around it; blocks are merged in double
+ * precision by Chan's formula. So memory is read once, and a large mean costs no precision. */
 #include "kernels/support/lanes.h"
 #include "kernels/cpu/nn/norm_internal.h"
 #include "kernels/support/scratch.h"
@@ -26,7 +26,8 @@ static int64_t block_rows(struct norm_extent extent) {
 LANES_TYPE(vec, float);
 enum { WIDTH = LANES_BYTES / sizeof(float) };
 
-/* Runs of channels, LANES_BLOCK vectors, one vector or a single channel wide: the sums stay in registers. */
+/* Runs of channels, LANES_BLOCK vectors, one vector or a single channel wide: the sums stay in
+ * registers. */
 #define BY_CHANNELS(BODY)                                                   \
     int64_t c = 0;                                                          \
     for (; c + LANES_BLOCK * WIDTH <= channels; c += LANES_BLOCK * WIDTH) { \
@@ -57,7 +58,8 @@ enum { WIDTH = LANES_BYTES / sizeof(float) };
     memcpy(squares + c, around, sizeof(around));
 
 VECTOR_CLONES
-static void rows_moments(const float *x, int64_t n_rows, int64_t channels, float *mean, float *squares){BY_CHANNELS(MOMENTS)}
+static void rows_moments(const float *x, int64_t n_rows, int64_t channels, float *mean,
+                         float *squares){BY_CHANNELS(MOMENTS)}
 
 #define GRADIENT_SUMS(V, count)                                              \
     V totals[count] = {0}, weighted[count] = {0}, centre[count];             \
@@ -73,8 +75,9 @@ static void rows_moments(const float *x, int64_t n_rows, int64_t channels, float
     memcpy(sums + c, totals, sizeof(totals));                                \
     memcpy(products + c, weighted, sizeof(weighted));
 
-VECTOR_CLONES static void rows_sums(const float *g, const float *x, const float *mean, int64_t n_rows, int64_t channels, float *sums,
-                                    float *products) {
+VECTOR_CLONES
+    static void rows_sums(const float *g, const float *x, const float *mean, int64_t n_rows,
+                          int64_t channels, float *sums, float *products) {
     BY_CHANNELS(GRADIENT_SUMS)
 }
 
@@ -110,7 +113,8 @@ static void run_moments(const float *x, int64_t n, float *mean, float *squares) 
 }
 
 VECTOR_CLONES
-static void run_sums(const float *g, const float *x, float mean, int64_t n, float *sum, float *product) {
+static void run_sums(const float *g, const float *x, float mean, int64_t n, float *sum,
+                     float *product) {
     float lanes[LANES] = {0}, more[LANES] = {0};
     int64_t whole = n - n % LANES;
     for (int64_t i = 0; i < whole; i += LANES) {
@@ -154,7 +158,8 @@ static void blocks_range(void *arg, int64_t begin, int64_t end) {
         moments_block(arg, begin);
 }
 
-static struct status *run_blocks(const struct kernel_ctx *ctx, struct moments_job *job, struct tensor *scratch, int64_t *ret_blocks) {
+static struct status *run_blocks(const struct kernel_ctx *ctx, struct moments_job *job,
+                                 struct tensor *scratch, int64_t *ret_blocks) {
     struct norm_extent e = job->extent;
     job->rows = e.inner == 1 ? block_rows(e) : 1;
     int64_t n_blocks = (e.outer + job->rows - 1) / job->rows;
@@ -166,7 +171,8 @@ static struct status *run_blocks(const struct kernel_ctx *ctx, struct moments_jo
     return NULL;
 }
 
-struct status *norm_moments(const struct kernel_ctx *ctx, const float *x, struct norm_extent e, float *mean, float *variance) {
+struct status *norm_moments(const struct kernel_ctx *ctx, const float *x, struct norm_extent e,
+                            float *mean, float *variance) {
     struct moments_job job = {.x = x, .extent = e};
     struct tensor scratch = TENSOR_INIT;
     int64_t n_blocks;
@@ -177,7 +183,8 @@ struct status *norm_moments(const struct kernel_ctx *ctx, const float *x, struct
             double n = (double)(e.inner == 1 ? MIN(job.rows, e.outer - b * job.rows) : e.inner);
             double step = (double)job.first[b * e.channels + c] - m;
             m += step * n / (total + n);
-            squares += (double)job.second[b * e.channels + c] + step * step * total * n / (total + n);
+            squares +=
+                (double)job.second[b * e.channels + c] + step * step * total * n / (total + n);
             total += n;
         }
         mean[c] = (float)m;
@@ -187,8 +194,9 @@ struct status *norm_moments(const struct kernel_ctx *ctx, const float *x, struct
     return NULL;
 }
 
-struct status *norm_gradient_sums(const struct kernel_ctx *ctx, const float *g, const float *x, const float *mean, struct norm_extent e,
-                                  double *sums, double *products) {
+struct status *norm_gradient_sums(const struct kernel_ctx *ctx, const float *g, const float *x,
+                                  const float *mean, struct norm_extent e, double *sums,
+                                  double *products) {
     struct moments_job job = {.x = x, .g = g, .mean_in = mean, .extent = e};
     struct tensor scratch = TENSOR_INIT;
     int64_t n_blocks;
@@ -216,15 +224,18 @@ struct apply_job {
 VECTOR_CLONES
 static void apply_rows(const struct apply_job *job, int64_t begin, int64_t end) {
     const int64_t channels = job->extent.channels;
-    const float *shift = job->line->shift, *factor = job->line->factor, *offset = job->line->offset, *weight = job->line->weight;
+    const float *shift = job->line->shift, *factor = job->line->factor, *offset = job->line->offset,
+                *weight = job->line->weight;
     for (int64_t r = begin; r < end; r++) {
         const float *x = job->x + r * channels;
         float *y = job->y + r * channels;
         if (job->g) {
             const float *g = job->g + r * channels;
-            _Pragma("GCC ivdep") for (int64_t c = 0; c < channels; c++) y[c] = (x[c] - shift[c]) * factor[c] + offset[c] + g[c] * weight[c];
+            _Pragma("GCC ivdep") for (int64_t c = 0; c < channels; c++) y[c] =
+                (x[c] - shift[c]) * factor[c] + offset[c] + g[c] * weight[c];
         } else {
-            _Pragma("GCC ivdep") for (int64_t c = 0; c < channels; c++) y[c] = (x[c] - shift[c]) * factor[c] + offset[c];
+            _Pragma("GCC ivdep") for (int64_t c = 0; c < channels; c++) y[c] =
+                (x[c] - shift[c]) * factor[c] + offset[c];
         }
     }
 }
@@ -233,14 +244,17 @@ VECTOR_CLONES
 static void apply_run(const struct apply_job *job, int64_t run) {
     int64_t n = job->extent.inner, c = run % job->extent.channels;
     const struct norm_line *l = job->line;
-    float shift = l->shift[c], factor = l->factor[c], offset = l->offset[c], weight = job->g ? l->weight[c] : 0;
+    float shift = l->shift[c], factor = l->factor[c], offset = l->offset[c],
+          weight = job->g ? l->weight[c] : 0;
     const float *x = job->x + run * n, *g = job->g ? job->g + run * n : x;
     float *y = job->y + run * n;
     if (!job->g) {
-        _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) y[i] = (x[i] - shift) * factor + offset;
+        _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) y[i] =
+            (x[i] - shift) * factor + offset;
         return;
     }
-    _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) y[i] = (x[i] - shift) * factor + offset + g[i] * weight;
+    _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) y[i] =
+        (x[i] - shift) * factor + offset + g[i] * weight;
 }
 
 static void apply_range(void *arg, int64_t begin, int64_t end) {
@@ -253,9 +267,10 @@ static void apply_range(void *arg, int64_t begin, int64_t end) {
         apply_run(job, begin);
 }
 
-void norm_apply(const struct kernel_ctx *ctx, const float *x, const float *g, const struct norm_line *line, struct norm_extent e,
-                float *y) {
+void norm_apply(const struct kernel_ctx *ctx, const float *x, const float *g,
+                const struct norm_line *line, struct norm_extent e, float *y) {
     struct apply_job job = {x, g, y, line, e};
-    int64_t units = e.inner == 1 ? e.outer : e.outer * e.channels, size = e.inner == 1 ? e.channels : e.inner;
+    int64_t units = e.inner == 1 ? e.outer : e.outer * e.channels,
+            size = e.inner == 1 ? e.channels : e.inner;
     pool_parallel_for(ctx->pool, units, (double)size * 0.2 + 1, apply_range, &job);
 }

@@ -37,7 +37,8 @@ struct status *patches_init(struct kernel_init *init) {
     state->dtype = (enum dtype)init->node->out_types[0];
     TRY(check_range(init->node));
     TRY(window_attrs_read(init->node, *(const int *)init->arg, &state->attrs));
-    const struct window_list *lists[] = {&state->attrs.size, &state->attrs.strides, &state->attrs.rates};
+    const struct window_list *lists[] = {&state->attrs.size, &state->attrs.strides,
+                                         &state->attrs.rates};
     static const char *const names[] = {"ksizes", "strides", "rates"};
     for (int i = 0; i < 3; i++) {
         if (lists[i]->batch != 1 || lists[i]->channel != 1)
@@ -53,7 +54,8 @@ struct patches_job {
     int64_t pixel; /* bytes */
 };
 
-static void copy_place(const struct patches_job *job, const char *image, const int64_t place[3], char *to) {
+static void copy_place(const struct patches_job *job, const char *image, const int64_t place[3],
+                       char *to) {
     const struct conv_shape *s = job->shape;
     int64_t tap[3], at[3];
     for (tap[0] = 0; tap[0] < s->window[0]; tap[0]++) {
@@ -65,7 +67,8 @@ static void copy_place(const struct patches_job *job, const char *image, const i
                     is_inside &= at[i] >= 0 && at[i] < s->in[i];
                 }
                 if (is_inside)
-                    memcpy(to, image + ((at[0] * s->in[1] + at[1]) * s->in[2] + at[2]) * job->pixel, (size_t)job->pixel);
+                    memcpy(to, image + ((at[0] * s->in[1] + at[1]) * s->in[2] + at[2]) * job->pixel,
+                           (size_t)job->pixel);
                 else
                     memset(to, 0, (size_t)job->pixel);
             }
@@ -92,21 +95,28 @@ enum kernel_result patches_compute(struct kernel_ctx *ctx) {
     const struct patches_state *state = ctx->instance->state;
     const struct tensor *in = kernel_input(ctx, 0);
     int n_spatial = state->attrs.n_spatial, rank = n_spatial + 2;
-    struct conv_shape s = {.in = {1, 1, 1}, .out = {1, 1, 1}, .window = {1, 1, 1}, .stride = {1, 1, 1}, .rate = {1, 1, 1}};
+    struct conv_shape s = {.in = {1, 1, 1},
+                           .out = {1, 1, 1},
+                           .window = {1, 1, 1},
+                           .stride = {1, 1, 1},
+                           .rate = {1, 1, 1}};
     int64_t dims[WINDOW_MAX_RANK];
     if (in->rank != rank)
-        return kernel_fail(ctx, status_invalid("input must be %d-dimensional, but has rank %d", rank, in->rank));
+        return kernel_fail(
+            ctx, status_invalid("input must be %d-dimensional, but has rank %d", rank, in->rank));
     s.batch = dims[0] = tensor_dim(in, 0);
     s.in_channels = dims[rank - 1] = tensor_dim(in, rank - 1);
     for (int i = 0; i < n_spatial; i++) {
-        KERNEL_TRY(ctx, conv_fit_dim(&state->attrs, i, tensor_dim(in, 1 + i), state->attrs.size.spatial[i], &s, &dims[1 + i]));
+        KERNEL_TRY(ctx, conv_fit_dim(&state->attrs, i, tensor_dim(in, 1 + i),
+                                     state->attrs.size.spatial[i], &s, &dims[1 + i]));
         if (mul_overflows_i64(dims[rank - 1], state->attrs.size.spatial[i], &dims[rank - 1]))
             return kernel_fail(ctx, status_invalid("Depth of the patches is beyond 2**63 - 1"));
     }
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, state->dtype, (struct shape){rank, dims}));
     if (ctx->outputs[0].n_elements == 0)
         return KERNEL_DONE;
-    struct patches_job job = {&s, tensor_cdata(in), tensor_data(&ctx->outputs[0]), s.in_channels * (int64_t)dtype_size(state->dtype)};
+    struct patches_job job = {&s, tensor_cdata(in), tensor_data(&ctx->outputs[0]),
+                              s.in_channels * (int64_t)dtype_size(state->dtype)};
     int64_t n_places = s.batch * conv_n_positions(s.out);
     double cost_ns = (double)conv_n_positions(s.window) * (5 + (double)job.pixel * 0.05);
     pool_parallel_for(ctx->pool, n_places, cost_ns, places_range, &job);

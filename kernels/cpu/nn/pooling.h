@@ -1,11 +1,20 @@
-/* What the files of the pooling family share: pool_kernels.c lists the rows. (The threads' pool is common/base/pool.h.) */
+/* What the files of the pooling family share: pool_kernels.c lists the rows. (The threads' pool
+ * is common/base/pool.h.) */
 #ifndef MILLRACE_KERNELS_CPU_NN_POOLING_H
 #define MILLRACE_KERNELS_CPU_NN_POOLING_H
 
 #include "common/ops/window.h"
 #include "kernels/cpu/nn/conv.h"
 
-enum pool_kind { POOL_MAX, POOL_AVG, POOL_MAX_GRAD, POOL_MAX_GRAD_GRAD, POOL_AVG_GRAD, POOL_ARGMAX, POOL_ARGMAX_GRAD };
+enum pool_kind {
+    POOL_MAX,
+    POOL_AVG,
+    POOL_MAX_GRAD,
+    POOL_MAX_GRAD_GRAD,
+    POOL_AVG_GRAD,
+    POOL_ARGMAX,
+    POOL_ARGMAX_GRAD
+};
 
 struct pool_op {
     enum pool_kind kind;
@@ -15,22 +24,29 @@ struct pool_op {
 
 enum { POOL_USUAL_TAPS = 4 }; /* of a window of 2 by 2: its loops are unrolled */
 
-/* Loops by element type, over the channels of one place (pool_loops.inc); no half or bfloat16, which are taken through float. max goes over
- * n_places in a row, each with its taps `step` elements behind the last one's. */
+/* Loops by element type, over the channels of one place (pool_loops.inc); no half or bfloat16,
+ * which are taken through float. max goes over n_places in a row, each with its taps `step`
+ * elements behind the last one's. */
 struct pool_loops {
-    void (*max)(const void *const *taps, int64_t n_taps, int64_t n_places, int64_t step, int64_t n, void *out);
+    void (*max)(const void *const *taps, int64_t n_taps, int64_t n_places, int64_t step, int64_t n,
+                void *out);
     void (*search)(const void *const *taps, int64_t n_taps, int64_t n, void *best, int32_t *at);
     void (*scatter)(void *const *to, const int32_t *at, int64_t n, const void *gradient);
-    void (*scatter_equal)(void *const *to, const void *const *taps, int64_t n_taps, int64_t n, const void *out, const void *gradient);
-    void (*gather_equal)(const void *const *from, const void *const *taps, int64_t n_taps, int64_t n, const void *out, void *to);
-    bool (*scatter_at)(void *to, int64_t n_to, const void *indices, bool is_wide, int64_t n, const void *gradient);
+    void (*scatter_equal)(void *const *to, const void *const *taps, int64_t n_taps, int64_t n,
+                          const void *out, const void *gradient);
+    void (*gather_equal)(const void *const *from, const void *const *taps, int64_t n_taps,
+                         int64_t n, const void *out, void *to);
+    bool (*scatter_at)(void *to, int64_t n_to, const void *indices, bool is_wide, int64_t n,
+                       const void *gradient);
 };
 extern const struct pool_loops *const pool_loops_of[DT_N_TYPES];
-/* Averages, of float, double, qint8 and quint8: the mean of the taps, place by place as max; and of float and double its gradient given
- * back to them: added, or where each has no other place, stored. */
-void pool_mean(enum dtype dtype, const void *const *taps, int64_t n_taps, int64_t n_places, int64_t step, int64_t n, void *out);
-void pool_mean_grad(enum dtype dtype, void *const *to, int64_t n_taps, int64_t n_places, int64_t step, int64_t n, const void *gradient,
-                    bool is_only);
+/* Averages, of float, double, qint8 and quint8: the mean of the taps, place by place as max; and
+ * of float and double its gradient given back to them: added, or where each has no other place,
+ * stored. */
+void pool_mean(enum dtype dtype, const void *const *taps, int64_t n_taps, int64_t n_places,
+               int64_t step, int64_t n, void *out);
+void pool_mean_grad(enum dtype dtype, void *const *to, int64_t n_taps, int64_t n_places,
+                    int64_t step, int64_t n, const void *gradient, bool is_only);
 
 /* One execution, all operands of a plain dtype. */
 struct pool_job {

@@ -4,8 +4,9 @@
  *   output  T [batch, ⌊rows / ratio⌋, ⌊columns / ratio⌋, channels]
  *   row_pooling_sequence, col_pooling_sequence   int64: where the regions begin, and the end; regions overlap by one if asked
  *
- * Regions of two neighbouring sizes come in a random order: shuffled, or, pseudo_random, from one number u as ⌈α (i + u)⌉. Numbers are
- * those of TensorFlow for the same seeds; a seed needs `deterministic`.
+ * Regions of two neighbouring sizes come in a random order: shuffled, or, pseudo_random, from
+ * one number u as ⌈α (i + u)⌉. Numbers are those of TensorFlow for the same seeds; a seed needs
+ * `deterministic`.
  * Errors   INVALID_ARGUMENT   ranks, ratios below 1 or above the input, sequences that do not fit
  *          UNIMPLEMENTED      ratios of batch or channels */
 #include <math.h>
@@ -50,10 +51,12 @@ struct status *fractional_init(struct kernel_init *init) {
     for (int i = 0; i < 4; i++) {
         state->ratio[i] = ratios[i].f;
         if (!(ratios[i].f >= 1))
-            return status_invalid("pooling_ratio cannot be smaller than 1, got: %g", (double)ratios[i].f);
+            return status_invalid("pooling_ratio cannot be smaller than 1, got: %g",
+                                  (double)ratios[i].f);
     }
     if (state->ratio[0] != 1 || state->ratio[3] != 1)
-        return status_unimplemented("Fractional pooling is not yet supported on the batch nor channel dimension.");
+        return status_unimplemented(
+            "Fractional pooling is not yet supported on the batch nor channel dimension.");
     if (!is_deterministic && (seed != 0 || seed2 != 0))
         return status_invalid("Both seed and seed2 should be 0 if deterministic is false.");
     return NULL;
@@ -61,7 +64,8 @@ struct status *fractional_init(struct kernel_init *init) {
 
 /* ---- sequences ---- */
 
-static void pseudo_random_sequence(struct kernel_ctx *ctx, int64_t in, int64_t out, int64_t *sequence) {
+static void pseudo_random_sequence(struct kernel_ctx *ctx, int64_t in, int64_t out,
+                                   int64_t *sequence) {
     uint32_t words[PHILOX_BLOCK];
     struct philox generator = random_state_reserve(ctx, 1);
     philox_next(&generator, words);
@@ -76,12 +80,14 @@ static void pseudo_random_sequence(struct kernel_ctx *ctx, int64_t in, int64_t o
 
 /* Sizes k and k + 1, shuffled. */
 static void random_sequence(struct kernel_ctx *ctx, int64_t in, int64_t out, int64_t *sequence) {
-    struct philox_words words = {.next = random_state_reserve(ctx, (uint64_t)(out + PHILOX_BLOCK - 1) / PHILOX_BLOCK)};
+    struct philox_words words = {
+        .next = random_state_reserve(ctx, (uint64_t)(out + PHILOX_BLOCK - 1) / PHILOX_BLOCK)};
     int64_t *sizes = sequence + 1;
     for (int64_t i = 0; i < out; i++)
         sizes[i] = in / out + (i < in % out);
     for (int64_t i = 0; i + 1 < out; i++) {
-        int64_t other = i + (int64_t)(philox_words_u32(&words) % (uint32_t)(out - i)), kept = sizes[i];
+        int64_t other = i + (int64_t)(philox_words_u32(&words) % (uint32_t)(out - i)),
+                kept = sizes[i];
         sizes[i] = sizes[other];
         sizes[other] = kept;
     }
@@ -90,7 +96,8 @@ static void random_sequence(struct kernel_ctx *ctx, int64_t in, int64_t out, int
         sequence[i] += sequence[i - 1];
 }
 
-static struct status *make_sequence(struct kernel_ctx *ctx, const struct fractional_state *state, int64_t in, int64_t out, int output) {
+static struct status *make_sequence(struct kernel_ctx *ctx, const struct fractional_state *state,
+                                    int64_t in, int64_t out, int output) {
     int64_t n = out + 1;
     TRY(kernel_alloc(ctx, output, DT_INT64, (struct shape){1, &n}));
     int64_t *sequence = tensor_data(&ctx->outputs[output]);
@@ -111,12 +118,14 @@ struct fractional_job {
 };
 
 /* Addresses, relative to `base`, of the pixels of region (y, x) of image n; answers how many. */
-static int64_t region_taps(const struct fractional_job *job, const void *base, int64_t n, int64_t y, int64_t x) {
+static int64_t region_taps(const struct fractional_job *job, const void *base, int64_t n, int64_t y,
+                           int64_t x) {
     int64_t last_row = MIN(job->rows[y + 1] - !job->state->overlaps, job->dims[1] - 1), n_taps = 0;
     int64_t last_column = MIN(job->columns[x + 1] - !job->state->overlaps, job->dims[2] - 1);
     for (int64_t r = job->rows[y]; r <= last_row; r++) {
         for (int64_t c = job->columns[x]; c <= last_column; c++)
-            job->taps[n_taps++] = (const char *)base + ((n * job->dims[1] + r) * job->dims[2] + c) * job->dims[3] * job->size;
+            job->taps[n_taps++] = (const char *)base + ((n * job->dims[1] + r) * job->dims[2] + c) *
+                                                           job->dims[3] * job->size;
     }
     return n_taps;
 }
@@ -137,7 +146,8 @@ static void mean(enum dtype dtype, const void *const *taps, int64_t n_taps, int6
     for (int64_t c = 0; c < n; c++) {
         uint64_t sum = 0;
         for (int64_t i = 0; i < n_taps; i++)
-            sum += (uint64_t)(dtype == DT_INT32 ? ((const int32_t *)taps[i])[c] : ((const int64_t *)taps[i])[c]);
+            sum += (uint64_t)(dtype == DT_INT32 ? ((const int32_t *)taps[i])[c]
+                                                : ((const int64_t *)taps[i])[c]);
         if (dtype == DT_INT32)
             ((int32_t *)out)[c] = (int32_t)(uint32_t)sum / (int32_t)n_taps;
         else
@@ -145,7 +155,8 @@ static void mean(enum dtype dtype, const void *const *taps, int64_t n_taps, int6
     }
 }
 
-static struct status *job_begin(const struct kernel_ctx *ctx, struct fractional_job *job, struct tensor *scratch) {
+static struct status *job_begin(const struct kernel_ctx *ctx, struct fractional_job *job,
+                                struct tensor *scratch) {
     int64_t tallest = 1, widest = 1, *words;
     for (int64_t i = 0; i < job->n_rows; i++)
         tallest = MAX(tallest, job->rows[i + 1] - job->rows[i] + 1);
@@ -170,7 +181,8 @@ enum kernel_result fractional_compute(struct kernel_ctx *ctx) {
     for (int i = 0; i < 4; i++) {
         if ((float)job.dims[i] < state->ratio[i])
             return kernel_fail(ctx,
-                               status_invalid("Pooling ratio is higher than input dimension size for dimension %d. Input dim size: %lld "
+                               status_invalid("Pooling ratio is higher than input dimension size "
+                                              "for dimension %d. Input dim size: %lld "
                                               "pooling ratio: %g",
                                               i, (long long)job.dims[i], (double)state->ratio[i]));
         out[i] = (int64_t)floor((double)((float)job.dims[i] / state->ratio[i]));
@@ -183,8 +195,10 @@ enum kernel_result fractional_compute(struct kernel_ctx *ctx) {
     struct tensor scratch = TENSOR_INIT;
     KERNEL_TRY(ctx, job_begin(ctx, &job, &scratch));
     char *to = tensor_data(&ctx->outputs[0]);
-    for (int64_t place = 0; place < out[0] * out[1] * out[2]; place++, to += job.dims[3] * job.size) {
-        int64_t n = region_taps(&job, tensor_cdata(value), place / (out[1] * out[2]), place / out[2] % out[1], place % out[2]);
+    for (int64_t place = 0; place < out[0] * out[1] * out[2];
+         place++, to += job.dims[3] * job.size) {
+        int64_t n = region_taps(&job, tensor_cdata(value), place / (out[1] * out[2]),
+                                place / out[2] % out[1], place % out[2]);
         if (state->is_average)
             mean(state->dtype, job.taps, n, job.dims[3], to);
         else
@@ -196,22 +210,26 @@ enum kernel_result fractional_compute(struct kernel_ctx *ctx) {
 
 /* ---- gradients ---- */
 
-static struct status *check_sequence(const struct tensor *t, const char *what, int64_t n_regions, int64_t in, const int64_t **ret) {
+static struct status *check_sequence(const struct tensor *t, const char *what, int64_t n_regions,
+                                     int64_t in, const int64_t **ret) {
     if (t->rank != 1 || t->n_elements != n_regions + 1)
-        return status_invalid("%s must be a vector of %lld entries, one more than out_backprop has regions", what,
-                              (long long)n_regions + 1);
+        return status_invalid(
+            "%s must be a vector of %lld entries, one more than out_backprop has regions", what,
+            (long long)n_regions + 1);
     const int64_t *sequence = *ret = tensor_cdata(t);
     for (int64_t i = 0; i <= n_regions; i++) {
         if (sequence[i] < 0 || sequence[i] > in || (i > 0 && sequence[i] <= sequence[i - 1]))
-            return status_invalid("%s must rise from 0 to the input's size %lld, but has %lld at %lld", what, (long long)in,
-                                  (long long)sequence[i], (long long)i);
+            return status_invalid(
+                "%s must rise from 0 to the input's size %lld, but has %lld at %lld", what,
+                (long long)in, (long long)sequence[i], (long long)i);
     }
     return NULL;
 }
 
-/* Each region's gradient to its first greatest element, or in equal parts to all (in double, then cut off to the type). */
-static struct status *run_gradient(struct kernel_ctx *ctx, struct fractional_job *job, const struct tensor *in,
-                                   const struct tensor *gradient) {
+/* Each region's gradient to its first greatest element, or in equal parts to all (in double,
+ * then cut off to the type). */
+static struct status *run_gradient(struct kernel_ctx *ctx, struct fractional_job *job,
+                                   const struct tensor *in, const struct tensor *gradient) {
     struct tensor scratch = TENSOR_INIT, sums_scratch = TENSOR_INIT;
     enum dtype dtype = job->state->dtype;
     char *result = tensor_data(&ctx->outputs[0]);
@@ -224,7 +242,8 @@ static struct status *run_gradient(struct kernel_ctx *ctx, struct fractional_job
     if (sums)
         memset(sums, 0, (size_t)n_in * sizeof(*sums));
     for (int64_t place = 0; !st && place < job->dims[0] * job->n_rows * job->n_columns; place++) {
-        int64_t n = place / (job->n_rows * job->n_columns), y = place / job->n_columns % job->n_rows, x = place % job->n_columns;
+        int64_t n = place / (job->n_rows * job->n_columns),
+                y = place / job->n_columns % job->n_rows, x = place % job->n_columns;
         const char *g = (const char *)tensor_cdata(gradient) + place * channels * job->size;
         const char *base = in ? tensor_cdata(in) : result;
         int64_t n_taps = region_taps(job, base, n, y, x);
@@ -239,7 +258,8 @@ static struct status *run_gradient(struct kernel_ctx *ctx, struct fractional_job
                 sums[offset / job->size + c] += element(dtype, g, c) / (double)n_taps;
         }
         if (!job->state->is_average)
-            pool_loops_of[dtype]->scatter((void *const *)(uintptr_t)job->taps, job->at, channels, g);
+            pool_loops_of[dtype]->scatter((void *const *)(uintptr_t)job->taps, job->at, channels,
+                                          g);
     }
     for (int64_t i = 0; sums && i < n_in; i++) {
         if (dtype == DT_FLOAT)
@@ -256,7 +276,8 @@ static struct status *run_gradient(struct kernel_ctx *ctx, struct fractional_job
     return st;
 }
 
-static struct status *input_dims(const struct fractional_state *state, const struct tensor *t, int64_t dims[4]) {
+static struct status *input_dims(const struct fractional_state *state, const struct tensor *t,
+                                 int64_t dims[4]) {
     if (!state->is_average) {
         if (t->rank != 4)
             return status_invalid("orig_input must be 4-dimensional");
@@ -268,25 +289,31 @@ static struct status *input_dims(const struct fractional_state *state, const str
     for (int i = 0; i < 4; i++) {
         dims[i] = tensor_index_at(t, i);
         if (dims[i] < 0)
-            return status_invalid("orig_input_tensor_shape must not be negative, but has %lld", (long long)dims[i]);
+            return status_invalid("orig_input_tensor_shape must not be negative, but has %lld",
+                                  (long long)dims[i]);
     }
     return NULL;
 }
 
 enum kernel_result fractional_grad_compute(struct kernel_ctx *ctx) {
     const struct fractional_state *state = ctx->instance->state;
-    const struct tensor *t = ctx->inputs, *gradient = &t[state->is_average ? 1 : 2], *rows = gradient + 1, *columns = gradient + 2;
+    const struct tensor *t = ctx->inputs, *gradient = &t[state->is_average ? 1 : 2],
+                        *rows = gradient + 1, *columns = gradient + 2;
     struct fractional_job job = {.state = state};
     KERNEL_TRY(ctx, input_dims(state, &t[0], job.dims));
     if (gradient->rank != 4)
         return kernel_fail(ctx, status_invalid("out_backprop must be 4-dimensional"));
     if (!state->is_average && !shape_equal(tensor_shape(&t[1]), tensor_shape(gradient)))
-        return kernel_fail(ctx, status_invalid("orig_output and out_backprop must have the same shape"));
+        return kernel_fail(ctx,
+                           status_invalid("orig_output and out_backprop must have the same shape"));
     if (tensor_dim(gradient, 0) != job.dims[0] || tensor_dim(gradient, 3) != job.dims[3])
-        return kernel_fail(ctx, status_invalid("out_backprop must have the batch and the channels of the input"));
+        return kernel_fail(
+            ctx, status_invalid("out_backprop must have the batch and the channels of the input"));
     job.n_rows = tensor_dim(gradient, 1), job.n_columns = tensor_dim(gradient, 2);
-    KERNEL_TRY(ctx, check_sequence(rows, "row_pooling_sequence", job.n_rows, job.dims[1], &job.rows));
-    KERNEL_TRY(ctx, check_sequence(columns, "col_pooling_sequence", job.n_columns, job.dims[2], &job.columns));
+    KERNEL_TRY(ctx,
+               check_sequence(rows, "row_pooling_sequence", job.n_rows, job.dims[1], &job.rows));
+    KERNEL_TRY(ctx, check_sequence(columns, "col_pooling_sequence", job.n_columns, job.dims[2],
+                                   &job.columns));
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, state->dtype, (struct shape){4, job.dims}));
     if (ctx->outputs[0].n_elements != 0)
         KERNEL_TRY(ctx, run_gradient(ctx, &job, state->is_average ? NULL : &t[0], gradient));

@@ -1,12 +1,15 @@
 /* CPU kernels of the pooling family. */
 #include "kernels/cpu/nn/pooling.h"
 
-static const struct pool_op max_2d = {POOL_MAX, 2}, max_2d_v2 = {POOL_MAX, 2, 1}, max_grad_2d = {POOL_MAX_GRAD, 2};
-static const struct pool_op max_grad_2d_v2 = {POOL_MAX_GRAD, 2, 3}, max_grad_grad_2d = {POOL_MAX_GRAD_GRAD, 2};
-static const struct pool_op max_grad_grad_2d_v2 = {POOL_MAX_GRAD_GRAD, 2, 3}, argmax = {POOL_ARGMAX, 2},
-                            argmax_grad = {POOL_ARGMAX_GRAD, 2};
+static const struct pool_op max_2d = {POOL_MAX, 2}, max_2d_v2 = {POOL_MAX, 2, 1},
+                            max_grad_2d = {POOL_MAX_GRAD, 2};
+static const struct pool_op max_grad_2d_v2 = {POOL_MAX_GRAD, 2, 3},
+                            max_grad_grad_2d = {POOL_MAX_GRAD_GRAD, 2};
+static const struct pool_op max_grad_grad_2d_v2 = {POOL_MAX_GRAD_GRAD, 2, 3},
+                            argmax = {POOL_ARGMAX, 2}, argmax_grad = {POOL_ARGMAX_GRAD, 2};
 static const struct pool_op avg_2d = {POOL_AVG, 2}, avg_grad_2d = {POOL_AVG_GRAD, 2};
-static const struct pool_op max_3d = {POOL_MAX, 3}, max_grad_3d = {POOL_MAX_GRAD, 3}, max_grad_grad_3d = {POOL_MAX_GRAD_GRAD, 3};
+static const struct pool_op max_3d = {POOL_MAX, 3}, max_grad_3d = {POOL_MAX_GRAD, 3},
+                            max_grad_grad_3d = {POOL_MAX_GRAD_GRAD, 3};
 static const struct pool_op avg_3d = {POOL_AVG, 3}, avg_grad_3d = {POOL_AVG_GRAD, 3};
 
 /* What the op itself allows. */

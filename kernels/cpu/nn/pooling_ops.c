@@ -1,13 +1,16 @@
-/* MaxPool and AvgPool with their gradients, of images and volumes: attrs and shapes to a geometry, which pool_run.c computes.
+/* MaxPool and AvgPool with their gradients, of images and volumes: attrs and shapes to a
+ * geometry, which pool_run.c computes.
  *
  *   input    T [batch, spatial, channels]
  *   output   T [batch, places, channels]
  *   MaxPoolGrad      input, output, grad → the input's gradient: to the first greatest tap; in three dimensions to all that equal it
  *   MaxPoolGradGrad  input, output, grad of the input's gradient → what the first greatest tap has of it
  *   AvgPoolGrad      the input's sizes, grad → the input's gradient
- *   MaxPoolWithArgmax also gives the place of the greatest, counted in elements of its image (of the batch: include_batch_in_index)
+ *   MaxPoolWithArgmax also gives the place of the greatest, counted in elements of its image (of
+ *   the batch: include_batch_in_index)
  *
- * MaxPool of images may pool groups of channels instead of pixels. The average is over the taps inside the input.
+ * MaxPool of images may pool groups of channels instead of pixels. The average is over the taps
+ * inside the input.
  * Errors   INVALID_ARGUMENT   ranks and shapes that do not fit, channels first
  *          UNIMPLEMENTED      windows over the batch or (but for MaxPool) the channels */
 #include <stdlib.h>
@@ -22,9 +25,15 @@ struct pool_state {
     bool counts_batch;
 };
 
-static const char *const names_2d[] = {"MaxPoolingOp",     "AvgPoolingOp",           "MaxPoolingGradOp",          "MaxPoolingGradGradOp",
-                                       "AvgPoolingGradOp", "MaxPoolingWithArgmaxOp", "MaxPoolingGradWithArgmaxOp"};
-static const char *const names_3d[] = {"Pooling3DOp", "Pooling3DOp", "MaxPooling3dGradOp", "MaxPooling3dGradGradOp", "AvgPooling3dGradOp"};
+static const char *const names_2d[] = {"MaxPoolingOp",
+                                       "AvgPoolingOp",
+                                       "MaxPoolingGradOp",
+                                       "MaxPoolingGradGradOp",
+                                       "AvgPoolingGradOp",
+                                       "MaxPoolingWithArgmaxOp",
+                                       "MaxPoolingGradWithArgmaxOp"};
+static const char *const names_3d[] = {"Pooling3DOp", "Pooling3DOp", "MaxPooling3dGradOp",
+                                       "MaxPooling3dGradGradOp", "AvgPooling3dGradOp"};
 
 /* ---- attrs ---- */
 
@@ -34,13 +43,15 @@ static struct status *check_windows(const struct pool_state *state) {
         return status_unimplemented("Pooling is not yet supported on the batch dimension.");
     if (state->op.n_spatial == 3 && (attrs->size.channel != 1 || attrs->strides.channel != 1)) {
         if (state->op.kind == POOL_MAX_GRAD_GRAD)
-            return status_unimplemented("MaxPooling3dGradGrad is not yet supported on the depth dimension.");
+            return status_unimplemented(
+                "MaxPooling3dGradGrad is not yet supported on the depth dimension.");
         return status_unimplemented("Pooling is not yet supported on the depth dimension.");
     }
     bool is_gradient = state->op.kind == POOL_MAX_GRAD || state->op.kind == POOL_MAX_GRAD_GRAD;
     if (is_gradient && (attrs->size.channel != 1 || attrs->strides.channel != 1))
         return status_unimplemented("%s is not yet supported on the depth dimension.",
-                                    state->op.kind == POOL_MAX_GRAD ? "MaxPoolingGrad" : "MaxPoolingGradGrad");
+                                    state->op.kind == POOL_MAX_GRAD ? "MaxPoolingGrad"
+                                                                    : "MaxPoolingGradGrad");
     return NULL;
 }
 
@@ -60,7 +71,8 @@ struct status *pool_init(struct kernel_init *init) {
 }
 
 /* ksize and strides of the V2 forms come as inputs. */
-static struct status *read_windows(const struct pool_state *state, const struct kernel_ctx *ctx, struct pool_state *ret) {
+static struct status *read_windows(const struct pool_state *state, const struct kernel_ctx *ctx,
+                                   struct pool_state *ret) {
     *ret = *state;
     if (!state->op.size_input)
         return NULL;
@@ -69,31 +81,41 @@ static struct status *read_windows(const struct pool_state *state, const struct 
         int64_t values[WINDOW_MAX_RANK];
         int n = (int)MIN(t->n_elements, WINDOW_MAX_RANK);
         if (t->n_elements != 4)
-            return status_invalid("Sliding window %s field must specify 4 dimensions", i == 0 ? "ksize" : "stride");
+            return status_invalid("Sliding window %s field must specify 4 dimensions",
+                                  i == 0 ? "ksize" : "stride");
         for (int k = 0; k < n; k++)
             values[k] = tensor_index_at(t, k);
-        TRY(window_list_set(&ret->attrs, i == 0 ? "ksize" : "strides", values, n, i == 0 ? &ret->attrs.size : &ret->attrs.strides));
+        TRY(window_list_set(&ret->attrs, i == 0 ? "ksize" : "strides", values, n,
+                            i == 0 ? &ret->attrs.size : &ret->attrs.strides));
     }
     return check_windows(ret);
 }
 
 /* ---- shapes ---- */
 
-static struct status *expect_shape(const struct tensor *t, const char *what, struct shape expected) {
+static struct status *expect_shape(const struct tensor *t, const char *what,
+                                   struct shape expected) {
     if (shape_equal(tensor_shape(t), expected))
         return NULL;
     struct arena arena;
     arena_init(&arena);
-    struct status *st = t->rank != expected.rank ? status_invalid("%s must be %d-dimensional", what, expected.rank)
-                                                 : status_invalid("Expected %s shape to be %s, but got %s", what,
-                                                                  shape_text(expected, &arena), shape_text(tensor_shape(t), &arena));
+    struct status *st =
+        t->rank != expected.rank
+            ? status_invalid("%s must be %d-dimensional", what, expected.rank)
+            : status_invalid("Expected %s shape to be %s, but got %s", what,
+                             shape_text(expected, &arena), shape_text(tensor_shape(t), &arena));
     arena_fini(&arena);
     return st;
 }
 
-static struct status *geometry_of(const struct window_attrs *attrs, struct shape in, struct conv_shape *s, int64_t *places) {
+static struct status *geometry_of(const struct window_attrs *attrs, struct shape in,
+                                  struct conv_shape *s, int64_t *places) {
     int n_spatial = attrs->n_spatial;
-    *s = (struct conv_shape){.in = {1, 1, 1}, .out = {1, 1, 1}, .window = {1, 1, 1}, .stride = {1, 1, 1}, .rate = {1, 1, 1}};
+    *s = (struct conv_shape){.in = {1, 1, 1},
+                             .out = {1, 1, 1},
+                             .window = {1, 1, 1},
+                             .stride = {1, 1, 1},
+                             .rate = {1, 1, 1}};
     s->batch = places[0] = in.dims[0];
     s->in_channels = s->out_channels = places[n_spatial + 1] = in.dims[n_spatial + 1];
     s->groups = 1;
@@ -104,8 +126,9 @@ static struct status *geometry_of(const struct window_attrs *attrs, struct shape
         static const char *const sides[2][2] = {{"Top", "Bottom"}, {"Left", "Right"}};
         for (int side = 0; side < 2; side++) {
             if (attrs->pads[i][side] >= size)
-                return status_invalid("%s padding %lld needs to be smaller than the window size %lld", sides[i & 1][side],
-                                      (long long)attrs->pads[i][side], (long long)size);
+                return status_invalid(
+                    "%s padding %lld needs to be smaller than the window size %lld",
+                    sides[i & 1][side], (long long)attrs->pads[i][side], (long long)size);
         }
         TRY(window_fit(attrs, i, in.dims[1 + i], size, &fit));
         s->in[at] = in.dims[1 + i];
@@ -117,21 +140,27 @@ static struct status *geometry_of(const struct window_attrs *attrs, struct shape
     return NULL;
 }
 
-/* MaxPool over groups of channels is pooling along the last dimension: [pixels, channels / size, size]. */
-static struct status *channel_geometry(const struct window_attrs *attrs, struct shape in, struct conv_shape *s, int64_t *places) {
+/* MaxPool over groups of channels is pooling along the last dimension: [pixels, channels / size,
+ * size]. */
+static struct status *channel_geometry(const struct window_attrs *attrs, struct shape in,
+                                       struct conv_shape *s, int64_t *places) {
     int64_t size = attrs->size.channel, channels = in.dims[3];
     if (attrs->size.spatial[0] != 1 || attrs->size.spatial[1] != 1)
-        return status_unimplemented("MaxPooling supports exactly one of pooling across depth or pooling across width/height.");
+        return status_unimplemented("MaxPooling supports exactly one of pooling across depth or "
+                                    "pooling across width/height.");
     if (channels % size != 0)
-        return status_unimplemented("Depthwise max pooling requires the depth window to evenly divide the input depth");
+        return status_unimplemented(
+            "Depthwise max pooling requires the depth window to evenly divide the input depth");
     if (size != attrs->strides.channel)
-        return status_unimplemented("Depthwise max pooling requires the depth window to equal the depth stride");
+        return status_unimplemented(
+            "Depthwise max pooling requires the depth window to equal the depth stride");
     for (int i = 0; i < 2; i++) {
         struct window_fit fit;
         TRY(window_fit(attrs, i, in.dims[1 + i], 1, &fit));
         places[1 + i] = fit.out;
         if (fit.out != in.dims[1 + i])
-            return status_unimplemented("Depthwise max pooling requires strides of 1 across width and height");
+            return status_unimplemented(
+                "Depthwise max pooling requires strides of 1 across width and height");
     }
     places[0] = in.dims[0];
     places[3] = channels / size;
@@ -156,11 +185,13 @@ static void raise_to_least(enum dtype dtype, float *values, int64_t n) {
         values[i] = values[i] < least ? least : values[i];
 }
 
-/* Half and bfloat16 through float. `n_in` and `n_out` count the elements of the input and of the places. */
+/* Half and bfloat16 through float. `n_in` and `n_out` count the elements of the input and of the
+ * places. */
 static struct status *run_any(struct pool_job *job, int64_t n_in, int64_t n_out) {
     struct tensor scratch[4] = {TENSOR_INIT, TENSOR_INIT, TENSOR_INIT, TENSOR_INIT};
     bool is_backward = job->kind == POOL_MAX_GRAD || job->kind == POOL_AVG_GRAD;
-    int64_t n_result = is_backward ? n_in : n_out, n_gradient = job->kind == POOL_MAX_GRAD_GRAD ? n_in : n_out;
+    int64_t n_result = is_backward ? n_in : n_out,
+            n_gradient = job->kind == POOL_MAX_GRAD_GRAD ? n_in : n_out;
     enum dtype dtype = job->dtype;
     void *result = job->result;
     struct status *st = NULL;
@@ -185,14 +216,17 @@ static struct status *sizes_of(const struct tensor *t, int rank, int64_t *ret) {
     for (int i = 0; i < rank; i++) {
         ret[i] = tensor_index_at(t, i);
         if (ret[i] < 0)
-            return status_invalid("Dimension %lld of orig_input_shape must be >= 0", (long long)ret[i]);
+            return status_invalid("Dimension %lld of orig_input_shape must be >= 0",
+                                  (long long)ret[i]);
     }
     return NULL;
 }
 
-/* The input's shape, and what the op's other inputs must have, which are checked. `result` is the shape to allocate. */
-static struct status *check_inputs(const struct pool_state *state, const struct kernel_ctx *ctx, int64_t *sizes, struct conv_shape *s,
-                                   int64_t *places, struct shape *result) {
+/* The input's shape, and what the op's other inputs must have, which are checked. `result` is
+ * the shape to allocate. */
+static struct status *check_inputs(const struct pool_state *state, const struct kernel_ctx *ctx,
+                                   int64_t *sizes, struct conv_shape *s, int64_t *places,
+                                   struct shape *result) {
     int rank = state->op.n_spatial + 2;
     const struct tensor *t = ctx->inputs;
     struct shape in = tensor_shape(&t[0]), out = {rank, places};
@@ -236,7 +270,11 @@ enum kernel_result pool_compute(struct kernel_ctx *ctx) {
     KERNEL_TRY(ctx, read_windows(ctx->instance->state, ctx, &state));
     KERNEL_TRY(ctx, check_inputs(&state, ctx, sizes, &s, places, &result));
     enum pool_kind kind = state.op.kind;
-    struct pool_job job = {.ctx = ctx, .shape = &s, .kind = kind, .n_spatial = state.op.n_spatial, .dtype = state.dtype};
+    struct pool_job job = {.ctx = ctx,
+                           .shape = &s,
+                           .kind = kind,
+                           .n_spatial = state.op.n_spatial,
+                           .dtype = state.dtype};
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, state.dtype, result));
     if (kind == POOL_ARGMAX) {
         enum dtype index = (enum dtype)ctx->instance->out_types[1];
@@ -255,7 +293,8 @@ enum kernel_result pool_compute(struct kernel_ctx *ctx) {
         job.out = kind == POOL_MAX_GRAD || kind == POOL_MAX_GRAD_GRAD ? tensor_cdata(&t[1]) : NULL;
         job.gradient = job.out ? tensor_cdata(&t[2]) : NULL;
     }
-    int64_t n_in = s.batch * conv_n_positions(s.in) * s.in_channels, n_out = s.batch * conv_n_positions(s.out) * s.in_channels;
+    int64_t n_in = s.batch * conv_n_positions(s.in) * s.in_channels,
+            n_out = s.batch * conv_n_positions(s.out) * s.in_channels;
     KERNEL_TRY(ctx, run_any(&job, n_in, n_out));
     return KERNEL_DONE;
 }
@@ -270,12 +309,14 @@ enum kernel_result pool_argmax_grad(struct kernel_ctx *ctx) {
     if (t[0].rank != 4)
         return kernel_fail(ctx, status_invalid("tensor_in must be 4-dimensional"));
     if (state->attrs.size.channel != 1)
-        return kernel_fail(ctx, status_unimplemented("Non-spatial pooling is not yet supported. Volunteers? :)"));
+        return kernel_fail(
+            ctx, status_unimplemented("Non-spatial pooling is not yet supported. Volunteers? :)"));
     KERNEL_TRY(ctx, geometry_of(&state->attrs, tensor_shape(&t[0]), &s, places));
     KERNEL_TRY(ctx, expect_shape(&t[1], "grad", (struct shape){4, places}));
     KERNEL_TRY(ctx, expect_shape(&t[2], "argmax", (struct shape){4, places}));
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, state->dtype, tensor_shape(&t[0])));
-    int64_t n_in = t[0].n_elements, n_out = t[1].n_elements, n_images = state->counts_batch ? 1 : s.batch;
+    int64_t n_in = t[0].n_elements, n_out = t[1].n_elements,
+            n_images = state->counts_batch ? 1 : s.batch;
     if (n_in == 0)
         return KERNEL_DONE;
     enum dtype plain = dtype_is_16_bit_float(state->dtype) ? DT_FLOAT : state->dtype;
@@ -291,9 +332,10 @@ enum kernel_result pool_argmax_grad(struct kernel_ctx *ctx) {
     memset(wide, 0, (size_t)(n_in * size));
     for (int64_t i = 0; i < n_images && is_inside; i++) {
         int64_t first = i * (n_out / n_images);
-        is_inside = pool_loops_of[plain]->scatter_at(wide + i * (n_in / n_images) * size, n_in / n_images,
-                                                     (const char *)tensor_cdata(&t[2]) + first * (is_wide ? 8 : 4), is_wide,
-                                                     n_out / n_images, (const char *)gradient + first * size);
+        is_inside = pool_loops_of[plain]->scatter_at(
+            wide + i * (n_in / n_images) * size, n_in / n_images,
+            (const char *)tensor_cdata(&t[2]) + first * (is_wide ? 8 : 4), is_wide,
+            n_out / n_images, (const char *)gradient + first * size);
     }
     if (!is_inside)
         st = status_invalid("argmax holds an index outside of the input");

@@ -66,76 +66,84 @@ const struct pool_loops *const pool_loops_of[DT_N_TYPES] = {
 // clang-format on
 
 /* Defined here for one type each: the block of a mean, the mean, and its gradient. */
-#define MEAN(s, T)                                                                                                                      \
-    LANES_INLINE void mean_block_##s(const void *const *taps, int64_t n_taps, int64_t at, const int count, T *out) {                    \
-        vec_##s sums[LANES_BLOCK];                                                                                                      \
-        for (int k = 0; k < count; k++)                                                                                                 \
-            sums[k] = (vec_##s){0};                                                                                                     \
-        for (int64_t i = 0; i < n_taps; i++) {                                                                                          \
-            const vec_##s *in = (const vec_##s *)(const void *)((const T *)taps[i] + at);                                               \
-            for (int k = 0; k < count; k++)                                                                                             \
-                sums[k] += in[k];                                                                                                       \
-        }                                                                                                                               \
-        for (int k = 0; k < count; k++) {                                                                                               \
-            vec_##s mean = sums[k] / (T)n_taps;                                                                                         \
-            memcpy(out + k * WIDTH_##s, &mean, sizeof(mean));                                                                           \
-        }                                                                                                                               \
-    }                                                                                                                                   \
-    LANES_INLINE void mean_place_##s(const void *const *taps, const int64_t n_taps, int64_t at, int64_t n, T *out) {                    \
-        int64_t first = 0;                                                                                                              \
-        for (; first + LANES_BLOCK * WIDTH_##s <= n; first += LANES_BLOCK * WIDTH_##s)                                                  \
-            mean_block_##s(taps, n_taps, at + first, LANES_BLOCK, out + first);                                                         \
-        for (; first + 2 * WIDTH_##s <= n; first += 2 * WIDTH_##s)                                                                      \
-            mean_block_##s(taps, n_taps, at + first, 2, out + first);                                                                   \
-        for (; first + WIDTH_##s <= n; first += WIDTH_##s)                                                                              \
-            mean_block_##s(taps, n_taps, at + first, 1, out + first);                                                                   \
-        for (; first < n; first++) {                                                                                                    \
-            T sum = 0;                                                                                                                  \
-            for (int64_t i = 0; i < n_taps; i++)                                                                                        \
-                sum += ((const T *)taps[i])[at + first];                                                                                \
-            out[first] = sum / (T)n_taps;                                                                                               \
-        }                                                                                                                               \
-    }                                                                                                                                   \
-    VECTOR_CLONES static void mean_##s(const void *const *taps, int64_t n_taps, int64_t n_places, int64_t step, int64_t n, void *out) { \
-        if (n_taps == POOL_USUAL_TAPS)                                                                                                  \
-            for (int64_t p = 0; p < n_places; p++)                                                                                      \
-                mean_place_##s(taps, POOL_USUAL_TAPS, p *step, n, (T *)out + p * n);                                                    \
-        else                                                                                                                            \
-            for (int64_t p = 0; p < n_places; p++)                                                                                      \
-                mean_place_##s(taps, n_taps, p *step, n, (T *)out + p * n);                                                             \
-    }                                                                                                                                   \
-    VECTOR_CLONES static void mean_grad_##s(void *const *to, int64_t n_taps, int64_t n_places, int64_t step, int64_t n,                 \
-                                            const void *gradients, bool is_only) {                                                      \
-        const T scale = (T)1 / (T)n_taps;                                                                                               \
-        for (int64_t p = 0; p < n_places; p++) {                                                                                        \
-            const T *gradient = (const T *)gradients + p * n;                                                                           \
-            for (int64_t i = 0; i < n_taps; i++) {                                                                                      \
-                T *sum = (T *)to[i] + p * step;                                                                                         \
-                if (is_only) {                                                                                                          \
-                    _Pragma("GCC ivdep") for (int64_t c = 0; c < n; c++) sum[c] = gradient[c] * scale;                                  \
-                } else {                                                                                                                \
-                    _Pragma("GCC ivdep") for (int64_t c = 0; c < n; c++) sum[c] += gradient[c] * scale;                                 \
-                }                                                                                                                       \
-            }                                                                                                                           \
-        }                                                                                                                               \
+#define MEAN(s, T)                                                                                \
+    LANES_INLINE void mean_block_##s(const void *const *taps, int64_t n_taps, int64_t at,         \
+                                     const int count, T *out) {                                   \
+        vec_##s sums[LANES_BLOCK];                                                                \
+        for (int k = 0; k < count; k++)                                                           \
+            sums[k] = (vec_##s){0};                                                               \
+        for (int64_t i = 0; i < n_taps; i++) {                                                    \
+            const vec_##s *in = (const vec_##s *)(const void *)((const T *)taps[i] + at);         \
+            for (int k = 0; k < count; k++)                                                       \
+                sums[k] += in[k];                                                                 \
+        }                                                                                         \
+        for (int k = 0; k < count; k++) {                                                         \
+            vec_##s mean = sums[k] / (T)n_taps;                                                   \
+            memcpy(out + k * WIDTH_##s, &mean, sizeof(mean));                                     \
+        }                                                                                         \
+    }                                                                                             \
+    LANES_INLINE void mean_place_##s(const void *const *taps, const int64_t n_taps, int64_t at,   \
+                                     int64_t n, T *out) {                                         \
+        int64_t first = 0;                                                                        \
+        for (; first + LANES_BLOCK * WIDTH_##s <= n; first += LANES_BLOCK * WIDTH_##s)            \
+            mean_block_##s(taps, n_taps, at + first, LANES_BLOCK, out + first);                   \
+        for (; first + 2 * WIDTH_##s <= n; first += 2 * WIDTH_##s)                                \
+            mean_block_##s(taps, n_taps, at + first, 2, out + first);                             \
+        for (; first + WIDTH_##s <= n; first += WIDTH_##s)                                        \
+            mean_block_##s(taps, n_taps, at + first, 1, out + first);                             \
+        for (; first < n; first++) {                                                              \
+            T sum = 0;                                                                            \
+            for (int64_t i = 0; i < n_taps; i++)                                                  \
+                sum += ((const T *)taps[i])[at + first];                                          \
+            out[first] = sum / (T)n_taps;                                                         \
+        }                                                                                         \
+    }                                                                                             \
+    VECTOR_CLONES static void mean_##s(const void *const *taps, int64_t n_taps, int64_t n_places, \
+                                       int64_t step, int64_t n, void *out) {                      \
+        if (n_taps == POOL_USUAL_TAPS)                                                            \
+            for (int64_t p = 0; p < n_places; p++)                                                \
+                mean_place_##s(taps, POOL_USUAL_TAPS, p *step, n, (T *)out + p * n);              \
+        else                                                                                      \
+            for (int64_t p = 0; p < n_places; p++)                                                \
+                mean_place_##s(taps, n_taps, p *step, n, (T *)out + p * n);                       \
+    }                                                                                             \
+    VECTOR_CLONES static void mean_grad_##s(void *const *to, int64_t n_taps, int64_t n_places,    \
+                                            int64_t step, int64_t n, const void *gradients,       \
+                                            bool is_only) {                                       \
+        const T scale = (T)1 / (T)n_taps;                                                         \
+        for (int64_t p = 0; p < n_places; p++) {                                                  \
+            const T *gradient = (const T *)gradients + p * n;                                     \
+            for (int64_t i = 0; i < n_taps; i++) {                                                \
+                T *sum = (T *)to[i] + p * step;                                                   \
+                if (is_only) {                                                                    \
+                    _Pragma("GCC ivdep") for (int64_t c = 0; c < n; c++) sum[c] =                 \
+                        gradient[c] * scale;                                                      \
+                } else {                                                                          \
+                    _Pragma("GCC ivdep") for (int64_t c = 0; c < n; c++) sum[c] +=                \
+                        gradient[c] * scale;                                                      \
+                }                                                                                 \
+            }                                                                                     \
+        }                                                                                         \
     }
 MEAN(f32, float)
 MEAN(f64, double)
 
 /* Of codes: the fraction is dropped. */
-#define CODE_MEAN(s, T)                                                                                                   \
-    static void mean_##s(const void *const *taps, int64_t n_taps, int64_t n_places, int64_t step, int64_t n, void *out) { \
-        for (int64_t at = 0; at < n_places * n; at++) {                                                                   \
-            int64_t from = at / n * step + at % n, sum = 0;                                                               \
-            for (int64_t i = 0; i < n_taps; i++)                                                                          \
-                sum += ((const T *)taps[i])[from];                                                                        \
-            ((T *)out)[at] = (T)(n_taps ? sum / n_taps : 0);                                                              \
-        }                                                                                                                 \
+#define CODE_MEAN(s, T)                                                                           \
+    static void mean_##s(const void *const *taps, int64_t n_taps, int64_t n_places, int64_t step, \
+                         int64_t n, void *out) {                                                  \
+        for (int64_t at = 0; at < n_places * n; at++) {                                           \
+            int64_t from = at / n * step + at % n, sum = 0;                                       \
+            for (int64_t i = 0; i < n_taps; i++)                                                  \
+                sum += ((const T *)taps[i])[from];                                                \
+            ((T *)out)[at] = (T)(n_taps ? sum / n_taps : 0);                                      \
+        }                                                                                         \
     }
 CODE_MEAN(i8, int8_t)
 CODE_MEAN(u8, uint8_t)
 
-void pool_mean(enum dtype dtype, const void *const *taps, int64_t n_taps, int64_t n_places, int64_t step, int64_t n, void *out) {
+void pool_mean(enum dtype dtype, const void *const *taps, int64_t n_taps, int64_t n_places,
+               int64_t step, int64_t n, void *out) {
     switch (dtype) {
     case DT_FLOAT:
         mean_f32(taps, n_taps, n_places, step, n, out);
@@ -150,25 +158,29 @@ void pool_mean(enum dtype dtype, const void *const *taps, int64_t n_taps, int64_
         mean_f64(taps, n_taps, n_places, step, n, out);
     }
 }
-void pool_mean_grad(enum dtype dtype, void *const *to, int64_t n_taps, int64_t n_places, int64_t step, int64_t n, const void *gradient,
-                    bool is_only) {
-    (dtype == DT_FLOAT ? mean_grad_f32 : mean_grad_f64)(to, n_taps, n_places, step, n, gradient, is_only);
+void pool_mean_grad(enum dtype dtype, void *const *to, int64_t n_taps, int64_t n_places,
+                    int64_t step, int64_t n, const void *gradient, bool is_only) {
+    (dtype == DT_FLOAT ? mean_grad_f32 : mean_grad_f64)(to, n_taps, n_places, step, n, gradient,
+                                                        is_only);
 }
 
 /* ---- one place ---- */
 
 /* Buffers of one share: an entry per tap and per channel. */
 struct share {
-    const void **taps, **others; /* addresses in the input, and at the same pixels of the result or of the second gradient */
+    /* addresses in the input, and at the same pixels of the result or of the second gradient */
+    const void **taps, **others;
     int64_t *pixels;
     int32_t *at;
     void *best;
 };
 
 /* The taps of place p of image n that lie inside the input; answers how many. */
-static int64_t find_taps(const struct pool_job *job, int64_t n, int64_t p, struct share *share, const void *in, const void *other) {
+static int64_t find_taps(const struct pool_job *job, int64_t n, int64_t p, struct share *share,
+                         const void *in, const void *other) {
     const struct conv_shape *s = job->shape;
-    int64_t begin[3], end[3], n_taps = 0, bytes = s->in_channels * (int64_t)dtype_size(job->dtype), image = conv_n_positions(s->in);
+    int64_t begin[3], end[3], n_taps = 0, bytes = s->in_channels * (int64_t)dtype_size(job->dtype),
+                              image = conv_n_positions(s->in);
     for (int i = 2; i >= 0; i--) {
         int64_t origin = p % s->out[i] * s->stride[i] - s->pad_before[i];
         begin[i] = MAX(origin, 0);
@@ -189,9 +201,11 @@ static int64_t find_taps(const struct pool_job *job, int64_t n, int64_t p, struc
     return n_taps;
 }
 
-static void write_argmax(const struct pool_job *job, int64_t n, int64_t p, const struct share *share) {
+static void write_argmax(const struct pool_job *job, int64_t n, int64_t p,
+                         const struct share *share) {
     const struct conv_shape *s = job->shape;
-    int64_t channels = s->in_channels, base = job->counts_batch ? n * conv_n_positions(s->in) * channels : 0;
+    int64_t channels = s->in_channels,
+            base = job->counts_batch ? n * conv_n_positions(s->in) * channels : 0;
     int64_t first = (n * conv_n_positions(s->out) + p) * channels;
     for (int64_t c = 0; c < channels; c++) {
         int64_t index = base + share->pixels[share->at[c]] * channels + c;
@@ -205,8 +219,11 @@ static void write_argmax(const struct pool_job *job, int64_t n, int64_t p, const
 static void run_place(const struct pool_job *job, int64_t n, int64_t p, struct share *share) {
     const struct conv_shape *s = job->shape;
     const struct pool_loops *loops = pool_loops_of[job->dtype];
-    int64_t channels = s->in_channels, at = (n * conv_n_positions(s->out) + p) * channels * (int64_t)dtype_size(job->dtype);
-    const void *in = job->in, *other = job->kind == POOL_MAX_GRAD ? job->result : job->gradient ? job->gradient : in;
+    int64_t channels = s->in_channels,
+            at = (n * conv_n_positions(s->out) + p) * channels * (int64_t)dtype_size(job->dtype);
+    const void *in = job->in, *other = job->kind == POOL_MAX_GRAD ? job->result
+                                       : job->gradient            ? job->gradient
+                                                                  : in;
     int64_t n_taps = find_taps(job, n, p, share, in, other);
     const void *out = job->out ? (const char *)job->out + at : NULL;
     const void *gradient = job->gradient ? (const char *)job->gradient + at : NULL;
@@ -268,21 +285,27 @@ static bool is_tiled(const struct conv_shape *s) {
     return true;
 }
 
-/* The pixels of the window at `origin` along dimension i. TensorFlow's gradient of the mean in two dimensions takes a window that begins in
- * the padding for one that reaches to the end of an image narrower than itself. */
-static void clip_window(const struct pool_job *job, int i, int64_t origin, int64_t *ret_begin, int64_t *ret_end) {
+/* The pixels of the window at `origin` along dimension i. TensorFlow's gradient of the mean in
+ * two dimensions takes a window that begins in the padding for one that reaches to the end of an
+ * image narrower than itself. */
+static void clip_window(const struct pool_job *job, int i, int64_t origin, int64_t *ret_begin,
+                        int64_t *ret_end) {
     const struct conv_shape *s = job->shape;
-    bool reaches_end = job->kind == POOL_AVG_GRAD && job->n_spatial == 2 && MAX(origin, 0) + s->window[i] > s->in[i];
+    bool reaches_end = job->kind == POOL_AVG_GRAD && job->n_spatial == 2 &&
+                       MAX(origin, 0) + s->window[i] > s->in[i];
     *ret_begin = MAX(origin, 0);
     *ret_end = reaches_end ? s->in[i] : MIN(origin + s->window[i], s->in[i]);
 }
 
-/* A row of places of MaxPool, AvgPool or AvgPoolGrad, whose taps lie in the result: the rows of the window are found once for all of them,
- * and the taps once for all places whose window lies within the image's columns. */
+/* A row of places of MaxPool, AvgPool or AvgPoolGrad, whose taps lie in the result: the rows of
+ * the window are found once for all of them, and the taps once for all places whose window lies
+ * within the image's columns. */
 static void run_row(const struct pool_job *job, int64_t row, const void **taps, int64_t *rows) {
     const struct conv_shape *s = job->shape;
-    int64_t pixel = s->in_channels * (int64_t)dtype_size(job->dtype), n_rows = 0, stride = s->stride[2];
-    int64_t y = row % s->out[1] * s->stride[1] - s->pad_before[1], z = row / s->out[1] % s->out[0] * s->stride[0] - s->pad_before[0];
+    int64_t pixel = s->in_channels * (int64_t)dtype_size(job->dtype), n_rows = 0,
+            stride = s->stride[2];
+    int64_t y = row % s->out[1] * s->stride[1] - s->pad_before[1],
+            z = row / s->out[1] % s->out[0] * s->stride[0] - s->pad_before[0];
     int64_t image = row / (s->out[1] * s->out[0]) * conv_n_positions(s->in);
     int64_t begin, end, row_begin, row_end;
     clip_window(job, 0, z, &begin, &end);
@@ -292,33 +315,39 @@ static void run_row(const struct pool_job *job, int64_t row, const void **taps, 
             rows[n_rows++] = (image + (i * s->in[1] + j) * s->in[2]) * pixel;
     bool is_backward = job->kind == POOL_AVG_GRAD, is_only = is_backward && is_tiled(s);
     const char *in = is_backward ? job->result : job->in;
-    char *out = (is_backward ? (char *)(uintptr_t)job->gradient : (char *)job->result) + row * s->out[2] * pixel;
+    char *out = (is_backward ? (char *)(uintptr_t)job->gradient : (char *)job->result) +
+                row * s->out[2] * pixel;
     for (int64_t x = 0, n_places; x < s->out[2]; x += n_places, out += n_places * pixel) {
-        int64_t origin = x * stride - s->pad_before[2], n_taps = 0, room = s->in[2] - s->window[2] - origin;
+        int64_t origin = x * stride - s->pad_before[2], n_taps = 0,
+                room = s->in[2] - s->window[2] - origin;
         clip_window(job, 2, origin, &begin, &end);
         n_places = origin >= 0 && room >= 0 ? MIN(room / stride + 1, s->out[2] - x) : 1;
         for (int64_t r = 0; r < n_rows; r++)
             for (int64_t at = begin; at < end; at++)
                 taps[n_taps++] = in + rows[r] + at * pixel;
         if (is_backward)
-            pool_mean_grad(job->dtype, (void *const *)(uintptr_t)taps, n_taps, n_places, stride * s->in_channels, s->in_channels, out,
-                           is_only);
+            pool_mean_grad(job->dtype, (void *const *)(uintptr_t)taps, n_taps, n_places,
+                           stride * s->in_channels, s->in_channels, out, is_only);
         else if (job->kind == POOL_MAX)
-            pool_loops_of[job->dtype]->max(taps, n_taps, n_places, stride * s->in_channels, s->in_channels, out);
+            pool_loops_of[job->dtype]->max(taps, n_taps, n_places, stride * s->in_channels,
+                                           s->in_channels, out);
         else
-            pool_mean(job->dtype, taps, n_taps, n_places, stride * s->in_channels, s->in_channels, out);
+            pool_mean(job->dtype, taps, n_taps, n_places, stride * s->in_channels, s->in_channels,
+                      out);
     }
 }
 
 static void note_failure(struct pool_job *job, struct status *st) {
     struct status *none = NULL;
-    if (st && !__atomic_compare_exchange_n(&job->failure, &none, st, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+    if (st && !__atomic_compare_exchange_n(&job->failure, &none, st, false, __ATOMIC_ACQ_REL,
+                                           __ATOMIC_ACQUIRE))
         status_unref(st);
 }
 
 static void run_rows(struct pool_job *job, int64_t begin, int64_t end) {
     const struct conv_shape *s = job->shape;
-    int64_t n_rows = MIN(s->window[0], s->in[0]) * MIN(s->window[1], s->in[1]), n_taps = n_rows * MIN(s->window[2], s->in[2]), *words;
+    int64_t n_rows = MIN(s->window[0], s->in[0]) * MIN(s->window[1], s->in[1]),
+            n_taps = n_rows * MIN(s->window[2], s->in[2]), *words;
     struct tensor scratch = TENSOR_INIT;
     struct status *st = scratch_new(job->ctx, DT_INT64, n_taps + n_rows, 1, &scratch, &words);
     for (; !st && begin < end; begin++)
@@ -341,7 +370,8 @@ static void rows_range(void *arg, int64_t begin, int64_t end) {
 /* An image's gradient is cleared just before it is added to, while it is in the cache. */
 static void images_range(void *arg, int64_t begin, int64_t end) {
     struct pool_job *job = arg;
-    int64_t bytes = conv_n_positions(job->shape->in) * job->shape->in_channels * (int64_t)dtype_size(job->dtype);
+    int64_t bytes = conv_n_positions(job->shape->in) * job->shape->in_channels *
+                    (int64_t)dtype_size(job->dtype);
     int64_t n_rows = job->shape->out[0] * job->shape->out[1];
     bool is_average = job->kind == POOL_AVG_GRAD;
     for (; begin < end; begin++) {
@@ -357,13 +387,16 @@ static void images_range(void *arg, int64_t begin, int64_t end) {
 struct status *pool_run(struct pool_job *job) {
     const struct conv_shape *s = job->shape;
     bool is_backward = job->kind == POOL_MAX_GRAD || job->kind == POOL_AVG_GRAD;
-    double taps = (double)conv_n_positions(s->window), per_place = taps * (2 + (double)s->in_channels * 0.05) + 10;
+    double taps = (double)conv_n_positions(s->window),
+           per_place = taps * (2 + (double)s->in_channels * 0.05) + 10;
     if (is_backward) {
-        pool_parallel_for(job->ctx->pool, s->batch, 2 * per_place * (double)conv_n_positions(s->out), images_range, job);
+        pool_parallel_for(job->ctx->pool, s->batch,
+                          2 * per_place * (double)conv_n_positions(s->out), images_range, job);
     } else {
         int64_t n_rows = s->batch * s->out[0] * s->out[1];
         bool is_plain = job->kind == POOL_MAX || job->kind == POOL_AVG;
-        pool_parallel_for(job->ctx->pool, n_rows, per_place * (double)s->out[2], is_plain ? forward_range : rows_range, job);
+        pool_parallel_for(job->ctx->pool, n_rows, per_place * (double)s->out[2],
+                          is_plain ? forward_range : rows_range, job);
     }
     return job->failure;
 }

@@ -1,4 +1,5 @@
-/* GRUBlockCell and its gradient: one step of a gated recurrent unit [Cho et al. 2014, arXiv 1406.1078].
+/* GRUBlockCell and its gradient: one step of a gated recurrent unit [Cho et al. 2014, arXiv
+ * 1406.1078].
  *
  *   x, h_prev    float [batch, inputs], [batch, cells]
  *   w_ru, b_ru   float [inputs + cells, 2 · cells], [2 · cells]: reset gate, then update gate
@@ -19,21 +20,25 @@ struct gru_sizes {
     int64_t batch, n_inputs, n_cells;
 };
 
-static struct status *require(const struct tensor *t, const char *what, int64_t rows, int64_t columns) {
+static struct status *require(const struct tensor *t, const char *what, int64_t rows,
+                              int64_t columns) {
     bool is_matrix = columns >= 0;
     if (t->rank != (is_matrix ? 2 : 1))
         return status_invalid("Rank of %s must be %d, got %d", what, is_matrix ? 2 : 1, t->rank);
     if (tensor_dim(t, 0) != rows)
-        return status_invalid("%s.dim_size(0) != %lld: got %lld", what, (long long)rows, (long long)tensor_dim(t, 0));
+        return status_invalid("%s.dim_size(0) != %lld: got %lld", what, (long long)rows,
+                              (long long)tensor_dim(t, 0));
     if (is_matrix && tensor_dim(t, 1) != columns)
-        return status_invalid("%s.dim_size(1) != %lld: got %lld", what, (long long)columns, (long long)tensor_dim(t, 1));
+        return status_invalid("%s.dim_size(1) != %lld: got %lld", what, (long long)columns,
+                              (long long)tensor_dim(t, 1));
     return NULL;
 }
 
 static struct status *check_inputs(const struct tensor *t, bool is_gradient, struct gru_sizes *s) {
     static const char *const names[] = {"r", "u", "c", "d_h"};
     if (t[0].rank != 2 || t[1].rank != 2)
-        return status_invalid("Rank of %s must be 2, got %d", t[0].rank != 2 ? "x" : "h_prev", t[t[0].rank != 2 ? 0 : 1].rank);
+        return status_invalid("Rank of %s must be 2, got %d", t[0].rank != 2 ? "x" : "h_prev",
+                              t[t[0].rank != 2 ? 0 : 1].rank);
     *s = (struct gru_sizes){tensor_dim(&t[0], 0), tensor_dim(&t[0], 1), tensor_dim(&t[1], 1)};
     if (s->n_cells > INT64_MAX / 8)
         return status_invalid("cell_size %lld is too large", (long long)s->n_cells);
@@ -48,10 +53,17 @@ static struct status *check_inputs(const struct tensor *t, bool is_gradient, str
 }
 
 /* c = x · w[:inputs] + h · w[inputs:], w having `width` columns */
-static void project(const struct kernel_ctx *ctx, struct gru_sizes s, const float *x, const float *h, const float *w, int64_t width,
-                    float *c) {
-    struct rnn_product p = {
-        .m = s.batch, .n = width, .k = s.n_inputs, .a = x, .lda = s.n_inputs, .b = w, .ldb = width, .c = c, .ldc = width};
+static void project(const struct kernel_ctx *ctx, struct gru_sizes s, const float *x,
+                    const float *h, const float *w, int64_t width, float *c) {
+    struct rnn_product p = {.m = s.batch,
+                            .n = width,
+                            .k = s.n_inputs,
+                            .a = x,
+                            .lda = s.n_inputs,
+                            .b = w,
+                            .ldb = width,
+                            .c = c,
+                            .ldc = width};
     rnn_multiply(ctx, &p);
     p.k = p.lda = s.n_cells;
     p.a = h;
@@ -61,7 +73,8 @@ static void project(const struct kernel_ctx *ctx, struct gru_sizes s, const floa
 }
 
 VECTOR_CLONES
-static void gates(const float *z, const float *b, const float *h_prev, int64_t n, float *r, float *u, float *reset) {
+static void gates(const float *z, const float *b, const float *h_prev, int64_t n, float *r,
+                  float *u, float *reset) {
     _Pragma("GCC ivdep") for (int64_t c = 0; c < n; c++) {
         r[c] = rnn_sigmoid(z[c] + b[c]);
         u[c] = rnn_sigmoid(z[n + c] + b[n + c]);
@@ -70,7 +83,8 @@ static void gates(const float *z, const float *b, const float *h_prev, int64_t n
 }
 
 VECTOR_CLONES
-static void outputs(const float *z, const float *b, const float *h_prev, const float *u, int64_t n, float *c, float *h) {
+static void outputs(const float *z, const float *b, const float *h_prev, const float *u, int64_t n,
+                    float *c, float *h) {
     _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) {
         c[i] = rnn_tanh(z[i] + b[i]);
         h[i] = u[i] * h_prev[i] + (1 - u[i]) * c[i];
@@ -96,19 +110,22 @@ enum kernel_result gru_cell_compute(struct kernel_ctx *ctx) {
     reset = z + s.batch * 2 * n;
     project(ctx, s, x, h_prev, tensor_cdata(&t[2]), 2 * n, z);
     for (int64_t row = 0; row < s.batch; row++)
-        gates(z + row * 2 * n, tensor_cdata(&t[4]), h_prev + row * n, n, out[0] + row * n, out[1] + row * n, reset + row * n);
+        gates(z + row * 2 * n, tensor_cdata(&t[4]), h_prev + row * n, n, out[0] + row * n,
+              out[1] + row * n, reset + row * n);
     project(ctx, s, x, reset, tensor_cdata(&t[3]), n, z);
     for (int64_t row = 0; row < s.batch; row++)
-        outputs(z + row * n, tensor_cdata(&t[5]), h_prev + row * n, out[1] + row * n, n, out[2] + row * n, out[3] + row * n);
+        outputs(z + row * n, tensor_cdata(&t[5]), h_prev + row * n, out[1] + row * n, n,
+                out[2] + row * n, out[3] + row * n);
     tensor_clear(&scratch);
     return KERNEL_DONE;
 }
 
 /* ---- gradient ---- */
 
-/* c[batch, columns] = d[batch, width] · rowsᵀ, rows being `columns` rows of a weight matrix with `width` columns */
-static void project_back(const struct kernel_ctx *ctx, struct gru_sizes s, const float *d, const float *rows, int64_t width,
-                         int64_t columns, bool adds, float *c) {
+/* c[batch, columns] = d[batch, width] · rowsᵀ, rows being `columns` rows of a weight matrix with
+ * `width` columns */
+static void project_back(const struct kernel_ctx *ctx, struct gru_sizes s, const float *d,
+                         const float *rows, int64_t width, int64_t columns, bool adds, float *c) {
     rnn_multiply(ctx, &(struct rnn_product){.m = s.batch,
                                             .n = columns,
                                             .k = width,
@@ -122,20 +139,24 @@ static void project_back(const struct kernel_ctx *ctx, struct gru_sizes s, const
                                             .adds = adds});
 }
 
-/* d_x, d_h_prev, d_c_bar [batch, cells], d_r_bar_u_bar [batch, 2 · cells]: the last two before tanh and the gates. */
+/* d_x, d_h_prev, d_c_bar [batch, cells], d_r_bar_u_bar [batch, 2 · cells]: the last two before
+ * tanh and the gates. */
 enum kernel_result gru_cell_grad_compute(struct kernel_ctx *ctx) {
     const struct tensor *t = ctx->inputs;
     struct gru_sizes s;
     KERNEL_TRY(ctx, check_inputs(t, true, &s));
     int64_t n = s.n_cells, wide[2] = {s.batch, 2 * n};
-    const struct shape shapes[4] = {tensor_shape(&t[0]), tensor_shape(&t[1]), tensor_shape(&t[1]), {2, wide}};
+    const struct shape shapes[4] = {
+        tensor_shape(&t[0]), tensor_shape(&t[1]), tensor_shape(&t[1]), {2, wide}};
     float *out[4];
     for (int i = 0; i < 4; i++) {
         KERNEL_TRY(ctx, kernel_alloc(ctx, i, DT_FLOAT, shapes[i]));
         out[i] = tensor_data(&ctx->outputs[i]);
     }
-    const float *h_prev = tensor_cdata(&t[1]), *w_ru = tensor_cdata(&t[2]), *w_c = tensor_cdata(&t[3]);
-    const float *r = tensor_cdata(&t[6]), *u = tensor_cdata(&t[7]), *c = tensor_cdata(&t[8]), *dh = tensor_cdata(&t[9]);
+    const float *h_prev = tensor_cdata(&t[1]), *w_ru = tensor_cdata(&t[2]),
+                *w_c = tensor_cdata(&t[3]);
+    const float *r = tensor_cdata(&t[6]), *u = tensor_cdata(&t[7]), *c = tensor_cdata(&t[8]),
+                *dh = tensor_cdata(&t[9]);
     float *d_x = out[0], *d_h_prev = out[1], *d_c = out[2], *d_ru = out[3];
     for (int64_t i = 0; i < s.batch * n; i++)
         d_c[i] = dh[i] * (1 - u[i]) * (1 - c[i] * c[i]);

@@ -1,4 +1,5 @@
-/* What the files of the recurrent family share: rnn_kernels.c lists the rows. All of it computes in float; half is widened first. */
+/* What the files of the recurrent family share: rnn_kernels.c lists the rows. All of it computes
+ * in float; half is widened first. */
 #ifndef MILLRACE_KERNELS_CPU_NN_RNN_INTERNAL_H
 #define MILLRACE_KERNELS_CPU_NN_RNN_INTERNAL_H
 
@@ -12,11 +13,13 @@ struct rnn_operands {
     float *out[RNN_MAX_OPERANDS];
     struct tensor scratch_in[RNN_MAX_OPERANDS], scratch_out[RNN_MAX_OPERANDS];
 };
-/* Outputs must be allocated. rnn_close rounds the outputs and frees the scratch; after a failure of rnn_open, too. */
+/* Outputs must be allocated. rnn_close rounds the outputs and frees the scratch; after a failure
+ * of rnn_open, too. */
 struct status *rnn_open(const struct kernel_ctx *ctx, struct rnn_operands *operands) MUST_USE;
 void rnn_close(struct kernel_ctx *ctx, struct rnn_operands *operands, bool stores);
 
-/* c[m,n] = op(a) · op(b), or added to it, split over the pool. Leading dimensions as in struct gemm. */
+/* c[m,n] = op(a) · op(b), or added to it, split over the pool. Leading dimensions as in struct
+ * gemm. */
 struct rnn_product {
     int64_t m, n, k;
     const float *a, *b;
@@ -49,8 +52,10 @@ struct lstm_state {
 struct lstm_sizes {
     int64_t n_steps, batch, n_inputs, n_cells;
 };
-/* The inputs from x on: x, cs_prev, h_prev, w, wci, wcf, wco, b; n_steps of 1 where x is a matrix. Errors: INVALID_ARGUMENT. */
-struct status *lstm_check_inputs(const struct lstm_state *state, const struct tensor *t, bool is_block, struct lstm_sizes *ret) MUST_USE;
+/* The inputs from x on: x, cs_prev, h_prev, w, wci, wcf, wco, b; n_steps of 1 where x is a
+ * matrix. Errors: INVALID_ARGUMENT. */
+struct status *lstm_check_inputs(const struct lstm_state *state, const struct tensor *t,
+                                 bool is_block, struct lstm_sizes *ret) MUST_USE;
 /* seq_len_max. Errors: INVALID_ARGUMENT beyond [0, n_steps]. */
 struct status *lstm_check_length(const struct tensor *t, int64_t n_steps, int64_t *ret) MUST_USE;
 

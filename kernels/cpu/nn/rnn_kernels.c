@@ -1,7 +1,8 @@
 /* CPU kernels of the recurrent family. */
 #include "kernels/cpu/nn/rnn_internal.h"
 
-static const struct lstm_order icfo = {.i = 0, .ci = 1, .f = 2, .o = 3}, ifco = {.i = 0, .f = 1, .ci = 2, .o = 3};
+static const struct lstm_order icfo = {.i = 0, .ci = 1, .f = 2, .o = 3},
+                               ifco = {.i = 0, .f = 1, .ci = 2, .o = 3};
 
 #define LSTM_TYPES (DTYPE_BIT(DT_HALF) | DTYPE_BIT(DT_FLOAT))
 #define GRU_TYPES DTYPE_BIT(DT_FLOAT)

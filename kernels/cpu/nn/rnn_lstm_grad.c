@@ -1,12 +1,14 @@
 /* LSTMBlockCellGrad, BlockLSTMGrad and BlockLSTMGradV2.
  *
- * The cell's: x … b and the seven values of the step (without h), cs_grad, h_grad
- *     → cs_prev_grad, dicfo [batch, 4 · cells] (the gradient before the gates), wci_grad, wcf_grad, wco_grad
+ * The cell's: x … b and the seven values of the step (without h), cs_grad, h_grad →
+ *     cs_prev_grad, dicfo [batch, 4 · cells] (the gradient before the gates), wci_grad,
+ *     wcf_grad, wco_grad
  * The sequence's: seq_len_max, x … b, all seven values, cs_grad, h_grad
  *     → x_grad, cs_prev_grad, h_prev_grad, w_grad, wci_grad, wcf_grad, wco_grad, b_grad
  *
- * A clipped cell passes its gradient on, as in TensorFlow. Steps run backwards and keep dicfo; the products that give the gradients of
- * x and w are one for all steps. Errors: INVALID_ARGUMENT for ranks and sizes that do not fit. */
+ * A clipped cell passes its gradient on, as in TensorFlow. Steps run backwards and keep dicfo;
+ * the products that give the gradients of x and w are one for all steps. Errors:
+ * INVALID_ARGUMENT for ranks and sizes that do not fit. */
 #ifndef __clang__
 #pragma GCC optimize("no-trapping-math")
 #endif
@@ -32,8 +34,10 @@ static void grad_rows(const struct grad_step *s, int64_t begin, int64_t end) {
     for (int64_t at = begin * n; at < end * n; at++) {
         int64_t row = at / n, c = at % n;
         float *d = s->dicfo + row * 4 * n + c;
-        float i = s->i[at], f = s->f[at], o = s->o[at], ci = s->ci[at], co = s->co[at], before = s->cs_prev[at];
-        float dh = s->h_grad[at] + (s->h_later ? s->h_later[at] : 0), dcs_in = s->cs_grad[at] + (s->cs_later ? s->cs_later[at] : 0);
+        float i = s->i[at], f = s->f[at], o = s->o[at], ci = s->ci[at], co = s->co[at],
+              before = s->cs_prev[at];
+        float dh = s->h_grad[at] + (s->h_later ? s->h_later[at] : 0),
+              dcs_in = s->cs_grad[at] + (s->cs_later ? s->cs_later[at] : 0);
         float d_o = o * (1 - o) * co * dh;
         float dcs = (1 - co * co) * dh * o + dcs_in + (peep ? d_o * s->wco[c] : 0);
         float df = f * (1 - f) * dcs * before, di = i * (1 - i) * dcs * ci;
@@ -48,7 +52,8 @@ static void grad_rows(const struct grad_step *s, int64_t begin, int64_t end) {
 static void grad_range(void *arg, int64_t begin, int64_t end) { grad_rows(arg, begin, end); }
 
 /* wci_grad += Σ di · cs_prev, wcf_grad += Σ df · cs_prev, wco_grad += Σ do · cs over the batch */
-static void add_peephole_grads(const struct grad_step *s, int64_t batch, float *wci, float *wcf, float *wco) {
+static void add_peephole_grads(const struct grad_step *s, int64_t batch, float *wci, float *wcf,
+                               float *wco) {
     int64_t n = s->n_cells;
     const struct lstm_order order = s->state->order;
     for (int64_t row = 0; row < batch; row++) {
@@ -63,24 +68,33 @@ static void add_peephole_grads(const struct grad_step *s, int64_t batch, float *
 
 /* ---- the cell ---- */
 
-static struct status *require_shape(const struct tensor *t, const char *what, struct shape expected) {
+static struct status *require_shape(const struct tensor *t, const char *what,
+                                    struct shape expected) {
     if (shape_equal(tensor_shape(t), expected))
         return NULL;
     struct arena arena;
     arena_init(&arena);
     struct status *st =
-        status_invalid("%s should have shape %s, but has %s", what, shape_text(expected, &arena), shape_text(tensor_shape(t), &arena));
+        status_invalid("%s should have shape %s, but has %s", what, shape_text(expected, &arena),
+                       shape_text(tensor_shape(t), &arena));
     arena_fini(&arena);
     return st;
 }
 
-static struct status *run_cell(struct kernel_ctx *ctx, const struct lstm_state *state, struct lstm_sizes sizes) {
+static struct status *run_cell(struct kernel_ctx *ctx, const struct lstm_state *state,
+                               struct lstm_sizes sizes) {
     struct rnn_operands p;
     struct status *st = NULL;
     TRY_OUT(rnn_open(ctx, &p));
     const float *const *in = (const float *const *)p.in;
-    struct grad_step s = {.state = state, .n_cells = sizes.n_cells, .cs_prev = in[1], .wci = in[4], .wcf = in[5], .wco = in[6]};
-    s.i = in[8], s.cs = in[9], s.f = in[10], s.o = in[11], s.ci = in[12], s.co = in[13], s.cs_grad = in[14], s.h_grad = in[15];
+    struct grad_step s = {.state = state,
+                          .n_cells = sizes.n_cells,
+                          .cs_prev = in[1],
+                          .wci = in[4],
+                          .wcf = in[5],
+                          .wco = in[6]};
+    s.i = in[8], s.cs = in[9], s.f = in[10], s.o = in[11], s.ci = in[12], s.co = in[13],
+    s.cs_grad = in[14], s.h_grad = in[15];
     s.cs_prev_grad = p.out[0], s.dicfo = p.out[1];
     pool_parallel_for(ctx->pool, sizes.batch, (double)sizes.n_cells * 3, grad_range, &s);
     for (int i = 2; i < 5; i++)
@@ -112,15 +126,19 @@ enum kernel_result lstm_cell_grad_compute(struct kernel_ctx *ctx) {
 
 enum { X_GRAD, CS_PREV_GRAD, H_PREV_GRAD, W_GRAD, WCI_GRAD, WCF_GRAD, WCO_GRAD, B_GRAD };
 
-/* Backwards through the steps: leaves dicfo of all of them, and cs_prev_grad, h_prev_grad of the first. */
-static void run_backwards(const struct kernel_ctx *ctx, const struct lstm_state *state, struct lstm_sizes sizes, int64_t length,
-                          const float *const *in, float *const *out, float *dicfo) {
+/* Backwards through the steps: leaves dicfo of all of them, and cs_prev_grad, h_prev_grad of the
+ * first. */
+static void run_backwards(const struct kernel_ctx *ctx, const struct lstm_state *state,
+                          struct lstm_sizes sizes, int64_t length, const float *const *in,
+                          float *const *out, float *dicfo) {
     int64_t step = sizes.batch * sizes.n_cells, width = 4 * sizes.n_cells;
     for (int64_t t = length - 1; t >= 0; t--) {
         bool is_last = t == length - 1;
-        struct grad_step s = {.state = state, .n_cells = sizes.n_cells, .wci = in[5], .wcf = in[6], .wco = in[7]};
+        struct grad_step s = {
+            .state = state, .n_cells = sizes.n_cells, .wci = in[5], .wcf = in[6], .wco = in[7]};
         s.cs_prev = t == 0 ? in[2] : in[10] + (t - 1) * step;
-        s.i = in[9] + t * step, s.cs = in[10] + t * step, s.f = in[11] + t * step, s.o = in[12] + t * step, s.ci = in[13] + t * step;
+        s.i = in[9] + t * step, s.cs = in[10] + t * step, s.f = in[11] + t * step,
+        s.o = in[12] + t * step, s.ci = in[13] + t * step;
         s.co = in[14] + t * step, s.cs_grad = in[16] + t * step, s.h_grad = in[17] + t * step;
         s.cs_later = is_last ? NULL : out[CS_PREV_GRAD];
         s.h_later = is_last ? NULL : out[H_PREV_GRAD];
@@ -143,18 +161,30 @@ static void run_backwards(const struct kernel_ctx *ctx, const struct lstm_state 
 }
 
 /* The gradients of x, w and b from dicfo of all steps. */
-static void finish(const struct kernel_ctx *ctx, struct lstm_sizes sizes, int64_t length, const float *const *in, float *const *out,
-                   const float *dicfo) {
+static void finish(const struct kernel_ctx *ctx, struct lstm_sizes sizes, int64_t length,
+                   const float *const *in, float *const *out, const float *dicfo) {
     int64_t width = 4 * sizes.n_cells, rows = length * sizes.batch;
-    struct rnn_product x_grad = {
-        .m = rows, .n = sizes.n_inputs, .k = width, .a = dicfo, .lda = width, .b = in[4], .ldb = width, .trans_b = true};
+    struct rnn_product x_grad = {.m = rows,
+                                 .n = sizes.n_inputs,
+                                 .k = width,
+                                 .a = dicfo,
+                                 .lda = width,
+                                 .b = in[4],
+                                 .ldb = width,
+                                 .trans_b = true};
     x_grad.c = out[X_GRAD], x_grad.ldc = sizes.n_inputs;
     rnn_multiply(ctx, &x_grad);
-    struct rnn_product w_grad = {
-        .m = sizes.n_inputs, .n = width, .k = rows, .a = in[1], .lda = sizes.n_inputs, .trans_a = true, .adds = true};
+    struct rnn_product w_grad = {.m = sizes.n_inputs,
+                                 .n = width,
+                                 .k = rows,
+                                 .a = in[1],
+                                 .lda = sizes.n_inputs,
+                                 .trans_a = true,
+                                 .adds = true};
     w_grad.b = dicfo, w_grad.ldb = width, w_grad.c = out[W_GRAD], w_grad.ldc = width;
     rnn_multiply(ctx, &w_grad);
-    w_grad.m = sizes.n_cells; /* rows of h: that of before the sequence, then those of all steps but the last */
+    /* rows of h: that of before the sequence, then those of all steps but the last */
+    w_grad.m = sizes.n_cells;
     w_grad.lda = sizes.n_cells;
     w_grad.c += sizes.n_inputs * width;
     w_grad.a = in[3];
@@ -170,7 +200,8 @@ static void finish(const struct kernel_ctx *ctx, struct lstm_sizes sizes, int64_
             out[B_GRAD][c] += dicfo[r * width + c];
 }
 
-static struct status *run_block(struct kernel_ctx *ctx, const struct lstm_state *state, struct lstm_sizes sizes, int64_t length) {
+static struct status *run_block(struct kernel_ctx *ctx, const struct lstm_state *state,
+                                struct lstm_sizes sizes, int64_t length) {
     struct rnn_operands p;
     struct tensor scratch = TENSOR_INIT;
     float *dicfo;

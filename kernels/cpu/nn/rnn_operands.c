@@ -7,15 +7,18 @@ enum { SHARE = 64 }; /* rows or columns of a product's share */
 
 struct status *rnn_open(const struct kernel_ctx *ctx, struct rnn_operands *operands) {
     memset(operands, 0, sizeof(*operands));
-    CHECK(ctx->instance->n_inputs <= RNN_MAX_OPERANDS && ctx->instance->n_outputs <= RNN_MAX_OPERANDS);
+    CHECK(ctx->instance->n_inputs <= RNN_MAX_OPERANDS &&
+          ctx->instance->n_outputs <= RNN_MAX_OPERANDS);
     for (int i = 0; i < ctx->instance->n_inputs; i++) {
         const struct tensor *t = &ctx->inputs[i];
         operands->in[i] = tensor_cdata(t);
-        TRY(widen_operand(ctx, (enum dtype)t->dtype, t->n_elements, &operands->in[i], &operands->scratch_in[i]));
+        TRY(widen_operand(ctx, (enum dtype)t->dtype, t->n_elements, &operands->in[i],
+                          &operands->scratch_in[i]));
     }
     for (int i = 0; i < ctx->instance->n_outputs; i++) {
         struct tensor *t = &ctx->outputs[i];
-        TRY(widen_result(ctx, (enum dtype)t->dtype, t->n_elements, tensor_data(t), &operands->out[i], &operands->scratch_out[i]));
+        TRY(widen_result(ctx, (enum dtype)t->dtype, t->n_elements, tensor_data(t),
+                         &operands->out[i], &operands->scratch_out[i]));
     }
     return NULL;
 }
@@ -39,8 +42,10 @@ struct product_job {
 static void product_range(void *arg, int64_t begin, int64_t end) {
     const struct product_job *job = arg;
     const struct rnn_product *p = job->product;
-    int64_t n = job->by_rows ? p->m : p->n, first = begin * SHARE, count = MIN(end * SHARE, n) - first;
-    struct gemm g = {p->m, p->n, p->k, p->a, p->b, p->c, p->lda, p->ldb, p->ldc, p->trans_a, p->trans_b, p->adds};
+    int64_t n = job->by_rows ? p->m : p->n, first = begin * SHARE,
+            count = MIN(end * SHARE, n) - first;
+    struct gemm g = {p->m,   p->n,   p->k,   p->a,       p->b,       p->c,
+                     p->lda, p->ldb, p->ldc, p->trans_a, p->trans_b, p->adds};
     if (job->by_rows) {
         g.m = count;
         g.a = p->a + first * (p->trans_a ? 1 : p->lda);

@@ -49,7 +49,8 @@ enum kernel_result quant_relu(struct kernel_ctx *ctx) {
 
 /* ---- two operands by element ---- */
 
-struct status *quant_pairs_read(const struct kernel_ctx *ctx, float ranges[4], struct broadcast *plan) {
+struct status *quant_pairs_read(const struct kernel_ctx *ctx, float ranges[4],
+                                struct broadcast *plan) {
     static const char *const names[] = {"min_x", "max_x", "min_y", "max_y"};
     const struct tensor *x = kernel_input(ctx, 0), *y = kernel_input(ctx, 1);
     for (int i = 0; i < 4; i++)
@@ -59,14 +60,16 @@ struct status *quant_pairs_read(const struct kernel_ctx *ctx, float ranges[4], s
             return status_invalid("%s must be larger than %s.", names[i + 1], names[i]);
     }
     if (!broadcast_init(plan, (struct shape[]){tensor_shape(x), tensor_shape(y)}, 2))
-        return status_invalid("Incompatible shapes: %s vs. %s", TENSOR_SHAPE_TEXT(x), TENSOR_SHAPE_TEXT(y));
-    if (plan->n_elements == 0)
-        return status_invalid("Must have some elements, must have at least 1 element: %s and %s", TENSOR_SHAPE_TEXT(x),
+        return status_invalid("Incompatible shapes: %s vs. %s", TENSOR_SHAPE_TEXT(x),
                               TENSOR_SHAPE_TEXT(y));
+    if (plan->n_elements == 0)
+        return status_invalid("Must have some elements, must have at least 1 element: %s and %s",
+                              TENSOR_SHAPE_TEXT(x), TENSOR_SHAPE_TEXT(y));
     return NULL;
 }
 
-void quant_gather(const struct broadcast *plan, int k, enum dtype dtype, const void *from, int64_t first, int64_t n, int32_t *to) {
+void quant_gather(const struct broadcast *plan, int k, enum dtype dtype, const void *from,
+                  int64_t first, int64_t n, int32_t *to) {
     uint32_t raw[QUANT_BLOCK];
     broadcast_gather(plan, k, from, dtype_size(dtype), first, n, raw);
     quant_codes_load(dtype, to, raw, 0, n);
@@ -76,7 +79,8 @@ void quant_gather(const struct broadcast *plan, int k, enum dtype dtype, const v
 
 /* A range with room for 2^room sums, around 0. */
 static void sum_range(const float ranges[4], int room, float *ret_min, float *ret_max) {
-    float most = fmaxf(fmaxf(fabsf(ranges[0]), fabsf(ranges[1])), fmaxf(fabsf(ranges[2]), fabsf(ranges[3])));
+    float most =
+        fmaxf(fmaxf(fabsf(ranges[0]), fabsf(ranges[1])), fmaxf(fabsf(ranges[2]), fabsf(ranges[3])));
     *ret_max = most * (float)(1 << room);
     *ret_min = -*ret_max;
 }
@@ -101,19 +105,23 @@ static void add_range(void *arg, int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i += QUANT_BLOCK) {
         int64_t n = MIN(end - i, (int64_t)QUANT_BLOCK);
         for (int k = 0; k < 2; k++)
-            quant_gather(job->plan, k, job->operands[k].dtype, job->operands[k].codes, i, n, codes[k]);
+            quant_gather(job->plan, k, job->operands[k].dtype, job->operands[k].codes, i, n,
+                         codes[k]);
         for (int64_t j = 0; j < n; j++)
-            job->z[i + j] = (int32_t)(x->base + (uint32_t)codes[0][j] * x->step + y->base + (uint32_t)codes[1][j] * y->step);
+            job->z[i + j] = (int32_t)(x->base + (uint32_t)codes[0][j] * x->step + y->base +
+                                      (uint32_t)codes[1][j] * y->step);
     }
 }
 
 /* The code in [min, max] of 32 bits of what code `code` stands for in its own range. */
 static int32_t code_in(enum dtype dtype, int32_t code, const float range[2], float min, float max) {
-    return quant_code_exact(DT_QINT32, quant_float_exact(dtype, code, range[0], range[1]), min, max);
+    return quant_code_exact(DT_QINT32, quant_float_exact(dtype, code, range[0], range[1]), min,
+                            max);
 }
 
 /* A step is that from code 0 to code 1, in whole numbers; a single element is rounded by itself. */
-static void add_operand_init(const struct tensor *t, bool is_single, const float range[2], float min, float max, struct add_operand *ret) {
+static void add_operand_init(const struct tensor *t, bool is_single, const float range[2],
+                             float min, float max, struct add_operand *ret) {
     enum dtype dtype = (enum dtype)t->dtype;
     int32_t code = 0;
     *ret = (struct add_operand){.dtype = dtype, .codes = tensor_cdata(t)};
@@ -134,26 +142,32 @@ enum kernel_result quant_bias_add(struct kernel_ctx *ctx) {
     for (int i = 0; i < 4; i++)
         KERNEL_TRY(ctx, quant_scalar(ctx, 2 + i, names[i], &ranges[i]));
     if (x->rank < 2)
-        return kernel_fail(ctx, status_invalid("Input tensor must be at least 2D: %s", TENSOR_SHAPE_TEXT(x)));
+        return kernel_fail(
+            ctx, status_invalid("Input tensor must be at least 2D: %s", TENSOR_SHAPE_TEXT(x)));
     if (bias->rank != 1)
         return kernel_fail(ctx, status_invalid("Biases must be 1D: %s", TENSOR_SHAPE_TEXT(bias)));
     int64_t depth = bias->n_elements;
     if (depth != tensor_dim(x, x->rank - 1))
-        return kernel_fail(ctx, status_invalid("Must provide as many biases as the last dimension of the input tensor: %s vs. %s",
-                                               TENSOR_SHAPE_TEXT(bias), TENSOR_SHAPE_TEXT(x)));
+        return kernel_fail(
+            ctx,
+            status_invalid(
+                "Must provide as many biases as the last dimension of the input tensor: %s vs. %s",
+                TENSOR_SHAPE_TEXT(bias), TENSOR_SHAPE_TEXT(x)));
     if (depth == 0)
         return kernel_fail(ctx, status_invalid("Must provide at least 1 bias"));
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, DT_QINT32, tensor_shape(x)));
     sum_range(ranges, 17, &min, &max);
     struct quant_to_float of_x = quant_to_float_of((enum dtype)x->dtype, ranges[0], ranges[1]);
-    struct quant_to_float of_bias = quant_to_float_of((enum dtype)bias->dtype, ranges[2], ranges[3]);
+    struct quant_to_float of_bias =
+        quant_to_float_of((enum dtype)bias->dtype, ranges[2], ranges[3]);
     struct quant_to_code to = quant_to_code_of(DT_QINT32, min, max);
     int32_t zero = quant_code_exact(DT_QINT32, 0, min, max), *y = tensor_data(&ctx->outputs[0]);
     for (int64_t i = 0; i < x->n_elements; i++) {
         int32_t a, b;
         quant_codes_load((enum dtype)x->dtype, &a, tensor_cdata(x), i, 1);
         quant_codes_load((enum dtype)bias->dtype, &b, tensor_cdata(bias), i % depth, 1);
-        uint32_t sum = (uint32_t)quant_code(&to, quant_float(&of_x, a)) + (uint32_t)quant_code(&to, quant_float(&of_bias, b));
+        uint32_t sum = (uint32_t)quant_code(&to, quant_float(&of_x, a)) +
+                       (uint32_t)quant_code(&to, quant_float(&of_bias, b));
         y[i] = (int32_t)(sum + (uint32_t)zero);
     }
     quant_set_range(ctx, 1, min, max);
@@ -173,7 +187,8 @@ enum kernel_result quant_add(struct kernel_ctx *ctx) {
     float min, max;
     sum_range(ranges, 14, &min, &max);
     add_operand_init(x, x->n_elements == 1, ranges, min, max, &job.operands[0]);
-    add_operand_init(y, y->n_elements == 1 && x->n_elements > 1, ranges + 2, min, max, &job.operands[1]);
+    add_operand_init(y, y->n_elements == 1 && x->n_elements > 1, ranges + 2, min, max,
+                     &job.operands[1]);
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, DT_QINT32, broadcast_shape(&plan)));
     job.z = tensor_data(&ctx->outputs[0]);
     pool_parallel_for(ctx->pool, plan.n_elements, 1.5, add_range, &job);

@@ -1,24 +1,29 @@
-/* Ranges by channel: RequantizationRangePerChannel, RequantizePerChannel. Codes here stand for reals by size alone: 0 for 0, the greatest
- * code for the end of the range that is further from 0. */
+/* Ranges by channel: RequantizationRangePerChannel, RequantizePerChannel. Codes here stand for
+ * reals by size alone: 0 for 0, the greatest code for the end of the range that is further from
+ * 0. */
 #include <stdlib.h>
 
 #include "kernels/cpu/quant/quant_internal.h"
 #include "kernels/kernel.h"
 
 static struct status *check_channels(const struct kernel_ctx *ctx, int64_t *ret_depth) {
-    const struct tensor *x = kernel_input(ctx, 0), *min = kernel_input(ctx, 1), *max = kernel_input(ctx, 2);
+    const struct tensor *x = kernel_input(ctx, 0), *min = kernel_input(ctx, 1),
+                        *max = kernel_input(ctx, 2);
     if (x->rank != 4)
-        return status_invalid("input must be in NHWC format, of rank 4 (supports 4D tensors only), but has rank %d", x->rank);
+        return status_invalid(
+            "input must be in NHWC format, of rank 4 (supports 4D tensors only), but has rank %d",
+            x->rank);
     if (min->n_elements != max->n_elements || min->n_elements < 1)
-        return status_invalid("input_max has incorrect size, expected %lld was %lld", (long long)min->n_elements,
-                              (long long)max->n_elements);
+        return status_invalid("input_max has incorrect size, expected %lld was %lld",
+                              (long long)min->n_elements, (long long)max->n_elements);
     *ret_depth = min->n_elements;
     return NULL;
 }
 
 /* How far from 0 the range of channel c goes. */
 static float reach_of(const struct kernel_ctx *ctx, int64_t c) {
-    const float *min = tensor_cdata(kernel_input(ctx, 1)), *max = tensor_cdata(kernel_input(ctx, 2));
+    const float *min = tensor_cdata(kernel_input(ctx, 1)),
+                *max = tensor_cdata(kernel_input(ctx, 2));
     return fmaxf(fabsf(min[c]), fabsf(max[c]));
 }
 
@@ -39,8 +44,10 @@ enum kernel_result quant_used_range_channels(struct kernel_ctx *ctx) {
     int64_t depth;
     KERNEL_TRY(ctx, check_channels(ctx, &depth));
     if (depth != tensor_dim(x, 3))
-        return kernel_fail(ctx, status_invalid("input must have same number of channels as length of input_min: %lld vs %lld",
-                                               (long long)tensor_dim(x, 3), (long long)depth));
+        return kernel_fail(
+            ctx, status_invalid(
+                     "input must have same number of channels as length of input_min: %lld vs %lld",
+                     (long long)tensor_dim(x, 3), (long long)depth));
     if (x->n_elements == 0)
         return kernel_fail(ctx, status_invalid("input must not be empty"));
     float most = -INFINITY;
@@ -69,13 +76,16 @@ struct channels_job {
 static void requantize_range(void *arg, int64_t begin, int64_t end) {
     const struct channels_job *job = arg;
     const int32_t *x = tensor_cdata(kernel_input(job->ctx, 0));
-    float lowest = (float)quant_type_of(job->dtype).lowest, highest = (float)quant_type_of(job->dtype).highest;
+    float lowest = (float)quant_type_of(job->dtype).lowest,
+          highest = (float)quant_type_of(job->dtype).highest;
     int32_t codes[QUANT_BLOCK];
     for (int64_t i = begin; i < end; i += QUANT_BLOCK) {
         int64_t n = MIN(end - i, (int64_t)QUANT_BLOCK);
         for (int64_t j = 0; j < n; j++) {
-            float scale = job->most * (reach_of(job->ctx, (i + j) % job->depth) / job->wanted / 2147483648.0f);
-            codes[j] = quant_code_of_float(rintf(quant_clamp((float)x[i + j] * scale, lowest, highest)));
+            float scale = job->most *
+                          (reach_of(job->ctx, (i + j) % job->depth) / job->wanted / 2147483648.0f);
+            codes[j] =
+                quant_code_of_float(rintf(quant_clamp((float)x[i + j] * scale, lowest, highest)));
         }
         quant_codes_store(job->dtype, job->y, i, codes, n);
     }
@@ -91,17 +101,21 @@ enum kernel_result quant_requantize_channels(struct kernel_ctx *ctx) {
     float wanted[2];
     KERNEL_TRY(ctx, check_channels(ctx, &job.depth));
     if (job.depth != 1 && job.depth != tensor_dim(x, 3))
-        return kernel_fail(
-            ctx, status_invalid("input_min has incorrect size, expected %lld was %lld", (long long)tensor_dim(x, 3), (long long)job.depth));
+        return kernel_fail(ctx,
+                           status_invalid("input_min has incorrect size, expected %lld was %lld",
+                                          (long long)tensor_dim(x, 3), (long long)job.depth));
     for (int i = 0; i < 2; i++) {
         const struct tensor *t = kernel_input(ctx, 3 + i);
         if (t->n_elements < 1)
-            return kernel_fail(ctx, status_invalid("requested_output_%s must not be empty", i ? "max" : "min"));
+            return kernel_fail(
+                ctx, status_invalid("requested_output_%s must not be empty", i ? "max" : "min"));
         wanted[i] = *(const float *)tensor_cdata(t);
     }
     if (job.dtype == DT_QINT8 && !(wanted[0] < 0))
-        return kernel_fail(ctx,
-                           status_invalid("If out_type is QINT8, requested_output_max must be non negative, got %g", (double)wanted[0]));
+        return kernel_fail(
+            ctx, status_invalid(
+                     "If out_type is QINT8, requested_output_max must be non negative, got %g",
+                     (double)wanted[0]));
     job.wanted = fmaxf(fabsf(wanted[0]), fabsf(wanted[1]));
     job.most = (float)quant_type_of(job.dtype).highest;
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, job.dtype, tensor_shape(x)));

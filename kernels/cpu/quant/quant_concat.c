@@ -32,8 +32,10 @@ enum kernel_result quant_reshape(struct kernel_ctx *ctx) {
 
 /* ---- QuantizedConcat ---- */
 
-/* What the inputs' ranges have in common: one that holds them all and 0, around 0 for types with a sign. */
-static void common_range(enum dtype dtype, const float *mins, const float *maxes, int n, float *ret_min, float *ret_max) {
+/* What the inputs' ranges have in common: one that holds them all and 0, around 0 for types with
+ * a sign. */
+static void common_range(enum dtype dtype, const float *mins, const float *maxes, int n,
+                         float *ret_min, float *ret_max) {
     float least = 0, most = maxes[0];
     for (int i = 0; i < n; i++) {
         least = fminf(least, mins[i]);
@@ -46,16 +48,19 @@ static void common_range(enum dtype dtype, const float *mins, const float *maxes
 }
 
 struct concat_part {
-    int64_t rows, width, out_width; /* `rows` runs of `width` codes, out_width apart in the output */
-    bool is_same;                   /* range: copied */
+    /* `rows` runs of `width` codes, out_width apart in the output */
+    int64_t rows, width, out_width;
+    bool is_same; /* range: copied */
     struct quant_to_float of;
     struct quant_to_code to;
 };
 
-static void move_run(const struct concat_part *part, enum dtype dtype, const void *from, int64_t at, void *to, int64_t out_at) {
+static void move_run(const struct concat_part *part, enum dtype dtype, const void *from, int64_t at,
+                     void *to, int64_t out_at) {
     size_t size = dtype_size(dtype);
     if (part->is_same) {
-        memcpy((char *)to + (size_t)out_at * size, (const char *)from + (size_t)at * size, (size_t)part->width * size);
+        memcpy((char *)to + (size_t)out_at * size, (const char *)from + (size_t)at * size,
+               (size_t)part->width * size);
         return;
     }
     int32_t codes[QUANT_BLOCK];
@@ -68,23 +73,28 @@ static void move_run(const struct concat_part *part, enum dtype dtype, const voi
     }
 }
 
-static struct status *concat_dims(const struct kernel_ctx *ctx, int n, int *ret_axis, int64_t *dims) {
+static struct status *concat_dims(const struct kernel_ctx *ctx, int n, int *ret_axis,
+                                  int64_t *dims) {
     const struct tensor *axis = kernel_input(ctx, 0), *first = kernel_input(ctx, 1);
     if (axis->rank != 0)
-        return status_invalid("Concat dim tensor should be a scalar integer, but got shape %s", TENSOR_SHAPE_TEXT(axis));
+        return status_invalid("Concat dim tensor should be a scalar integer, but got shape %s",
+                              TENSOR_SHAPE_TEXT(axis));
     int64_t at = tensor_index_at(axis, 0);
     if (at < 0 || at >= first->rank)
-        return status_invalid("ConcatOp : Expected concatenating dimensions in the range [0, %d), but got %lld", first->rank,
-                              (long long)at);
+        return status_invalid(
+            "ConcatOp : Expected concatenating dimensions in the range [0, %d), but got %lld",
+            first->rank, (long long)at);
     memcpy(dims, tensor_dims(first), (size_t)first->rank * sizeof(*dims));
     for (int i = 1; i < n; i++) {
         const struct tensor *t = kernel_input(ctx, 1 + i);
         if (t->rank != first->rank)
-            return status_invalid("ConcatOp : Ranks of all input tensors should match: shape[0] = %s vs. shape[%d] = %s",
+            return status_invalid("ConcatOp : Ranks of all input tensors should match: shape[0] = "
+                                  "%s vs. shape[%d] = %s",
                                   TENSOR_SHAPE_TEXT(first), i, TENSOR_SHAPE_TEXT(t));
         for (int d = 0; d < t->rank; d++)
             if (d != at && tensor_dim(t, d) != dims[d])
-                return status_invalid("ConcatOp : Dimensions of inputs should match: shape[0] = %s vs. shape[%d] = %s",
+                return status_invalid("ConcatOp : Dimensions of inputs should match: shape[0] = %s "
+                                      "vs. shape[%d] = %s",
                                       TENSOR_SHAPE_TEXT(first), i, TENSOR_SHAPE_TEXT(t));
         if (add_overflows_i64(dims[at], tensor_dim(t, (int)at), &dims[at]))
             return status_invalid("ConcatOp : the joined size does not fit");
@@ -97,8 +107,9 @@ static struct status *read_ranges(const struct kernel_ctx *ctx, int n, float *mi
     for (int i = 0; i < 2 * n; i++) {
         const struct tensor *t = kernel_input(ctx, 1 + n + i);
         if (t->n_elements != 1)
-            return status_invalid("%s each tensor's num elements must be 1, given num elements %lld in index %d",
-                                  i < n ? "input_mins" : "input_maxes", (long long)t->n_elements, i % n);
+            return status_invalid(
+                "%s each tensor's num elements must be 1, given num elements %lld in index %d",
+                i < n ? "input_mins" : "input_maxes", (long long)t->n_elements, i % n);
         (i < n ? mins : maxes)[i % n] = *(const float *)tensor_cdata(t);
     }
     return NULL;
@@ -116,7 +127,8 @@ static struct status *concat(struct kernel_ctx *ctx, int n, float *mins, float *
     common_range(dtype, mins, maxes, n, &min, &max);
     struct tensor *out = &ctx->outputs[0];
     int64_t inner = out->n_elements ? dims_product(dims, axis + 1, first->rank) : 0;
-    struct concat_part part = {.rows = out->n_elements ? dims_product(dims, 0, axis) : 0, .out_width = dims[axis] * inner};
+    struct concat_part part = {.rows = out->n_elements ? dims_product(dims, 0, axis) : 0,
+                               .out_width = dims[axis] * inner};
     part.to = quant_to_code_of(dtype, min, max);
     for (int i = 0; i < n; i++, out_at += part.width) {
         const struct tensor *t = kernel_input(ctx, 1 + i);
@@ -124,7 +136,8 @@ static struct status *concat(struct kernel_ctx *ctx, int n, float *mins, float *
         part.is_same = mins[i] == min && maxes[i] == max;
         part.of = quant_to_float_of(dtype, mins[i], maxes[i]);
         for (int64_t row = 0; row < part.rows; row++)
-            move_run(&part, dtype, tensor_cdata(t), row * part.width, tensor_data(out), row * part.out_width + out_at);
+            move_run(&part, dtype, tensor_cdata(t), row * part.width, tensor_data(out),
+                     row * part.out_width + out_at);
     }
     quant_set_range(ctx, 1, min, max);
     return NULL;

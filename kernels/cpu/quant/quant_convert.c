@@ -1,4 +1,5 @@
-/* QuantizeV2 and Dequantize: reals as codes of a range, and back; and the arithmetic of codes that the family shares. */
+/* QuantizeV2 and Dequantize: reals as codes of a range, and back; and the arithmetic of codes
+ * that the family shares. */
 #include <float.h>
 #include <stdlib.h>
 
@@ -70,9 +71,10 @@ struct quant_to_float quant_to_float_of(enum dtype dtype, float min, float max) 
 
 struct quant_to_code quant_to_code_of(enum dtype dtype, float min, float max) {
     struct quant_type type = quant_type_of(dtype);
-    float steps = max == min ? 0 : (float)((double)(type.highest - type.lowest) / (double)(max - min));
-    return (struct quant_to_code){steps, roundf(min * steps) - (float)type.lowest, (float)type.lowest,
-                                  fminf((float)type.highest, 2147483520.0f)};
+    float steps =
+        max == min ? 0 : (float)((double)(type.highest - type.lowest) / (double)(max - min));
+    return (struct quant_to_code){steps, roundf(min * steps) - (float)type.lowest,
+                                  (float)type.lowest, fminf((float)type.highest, 2147483520.0f)};
 }
 
 float quant_float_exact(enum dtype dtype, int32_t code, float min, float max) {
@@ -135,19 +137,25 @@ struct status *quant_convert_init(struct kernel_init *init) {
     TRY(node_get_i(node, "axis", &state->axis));
     TRY(node_get_b(node, "narrow_range", &state->is_narrow));
     TRY(node_get_type(node, "T", &state->codes));
-    state->mode = span_is(mode, "MIN_COMBINED") ? MODE_MIN_COMBINED : span_is(mode, "MIN_FIRST") ? MODE_MIN_FIRST : MODE_SCALED;
+    state->mode = span_is(mode, "MIN_COMBINED") ? MODE_MIN_COMBINED
+                  : span_is(mode, "MIN_FIRST")  ? MODE_MIN_FIRST
+                                                : MODE_SCALED;
     if (state->axis < -1)
         return status_invalid("axis must be at least -1. Found %lld", (long long)state->axis);
     if (!node_attr(node, "round_mode")) { /* Dequantize */
         if (node->out_types[0] == DT_BFLOAT16 && state->mode != MODE_MIN_COMBINED)
-            return status_invalid("When output type is bfloat16, Mode string must be 'MIN_COMBINED', is '%.*s'", (int)mode.len, mode.data);
+            return status_invalid(
+                "When output type is bfloat16, Mode string must be 'MIN_COMBINED', is '%.*s'",
+                (int)mode.len, mode.data);
         return NULL;
     }
     TRY(node_get_s(node, "round_mode", &rounding));
     TRY(node_get_f(node, "ensure_minimum_range", &state->least_range));
     state->rounds_even = span_is(rounding, "HALF_TO_EVEN");
     if (state->rounds_even && state->mode != MODE_SCALED)
-        return status_invalid("Round mode 'HALF_TO_EVEN' only supported for mode 'SCALED', but mode is '%.*s'.", (int)mode.len, mode.data);
+        return status_invalid(
+            "Round mode 'HALF_TO_EVEN' only supported for mode 'SCALED', but mode is '%.*s'.",
+            (int)mode.len, mode.data);
     return NULL;
 }
 
@@ -165,10 +173,12 @@ static struct status *convert_job_init(const struct kernel_ctx *ctx, struct conv
     static const char *const names[] = {"input_min_range", "input_max_range"};
     const struct convert_state *state = ctx->instance->state;
     const struct tensor *x = kernel_input(ctx, 0);
-    *job = (struct convert_job){.state = state, .outer = 1, .n_slices = 1, .inner = x->n_elements, .x = tensor_cdata(x)};
+    *job = (struct convert_job){
+        .state = state, .outer = 1, .n_slices = 1, .inner = x->n_elements, .x = tensor_cdata(x)};
     if (state->axis >= 0) {
         if (state->axis >= x->rank)
-            return status_invalid("Axis must be less than input dimension(%d), got %lld", x->rank, (long long)state->axis);
+            return status_invalid("Axis must be less than input dimension(%d), got %lld", x->rank,
+                                  (long long)state->axis);
         job->n_slices = tensor_dim(x, (int)state->axis);
         job->inner = 1;
     }
@@ -181,9 +191,10 @@ static struct status *convert_job_init(const struct kernel_ctx *ctx, struct conv
     for (int i = 0; i < 2; i++) {
         const struct tensor *t = kernel_input(ctx, 1 + i);
         if (t->n_elements != job->n_slices || (state->axis >= 0 && t->rank != 1))
-            return status_invalid(
-                "%s must have as many elements as input has along axis %lld (%lld), but has shape %s, must be a scalar without", names[i],
-                (long long)state->axis, (long long)job->n_slices, TENSOR_SHAPE_TEXT(t));
+            return status_invalid("%s must have as many elements as input has along axis %lld "
+                                  "(%lld), but has shape %s, must be a scalar without",
+                                  names[i], (long long)state->axis, (long long)job->n_slices,
+                                  TENSOR_SHAPE_TEXT(t));
     }
     job->min = tensor_cdata(kernel_input(ctx, 1));
     job->max = tensor_cdata(kernel_input(ctx, 2));
@@ -192,13 +203,16 @@ static struct status *convert_job_init(const struct kernel_ctx *ctx, struct conv
 
 /* ---- QuantizeV2 ---- */
 
-/* The steps of mode SCALED: as many a unit as the end that needs the coarser ones allows. The range becomes what codes can say. */
+/* The steps of mode SCALED: as many a unit as the end that needs the coarser ones allows. The
+ * range becomes what codes can say. */
 static float scaled_steps(const struct convert_state *state, float *min, float *max) {
     struct quant_type type = quant_type_of(state->codes);
     float lowest = (float)(type.lowest + (state->is_narrow ? 1 : 0)), highest = (float)type.highest;
-    float from_min = lowest * *min > 0 ? lowest / *min : FLT_MAX, from_max = highest * *max > 0 ? highest / *max : FLT_MAX;
+    float from_min = lowest * *min > 0 ? lowest / *min : FLT_MAX,
+          from_max = highest * *max > 0 ? highest / *max : FLT_MAX;
     float steps = from_max < from_min ? from_max : from_min;
-    *min = steps == FLT_MAX ? 0 : lowest / steps; /* TensorFlow's threads take numbers that small for 0 */
+    /* TensorFlow's threads take numbers that small for 0 */
+    *min = steps == FLT_MAX ? 0 : lowest / steps;
     *max = highest / steps;
     return steps;
 }
@@ -209,7 +223,8 @@ struct quantizer {
     struct quant_to_code map;
 };
 
-static void quantize_block(const struct convert_state *state, const struct quantizer *q, const float *x, int32_t *codes, int64_t n) {
+static void quantize_block(const struct convert_state *state, const struct quantizer *q,
+                           const float *x, int32_t *codes, int64_t n) {
     bool is_signed = quant_type_of(state->codes).lowest < 0;
     for (int64_t i = 0; i < n; i++) {
         float v = quant_clamp(x[i], q->min, q->max);
@@ -229,7 +244,8 @@ static void quantize_block(const struct convert_state *state, const struct quant
 }
 
 /* Elements [begin, end) of each of the slice's runs. */
-static void quantize_slice(const struct convert_job *job, const struct quantizer *q, int64_t slice, int64_t begin, int64_t end) {
+static void quantize_slice(const struct convert_job *job, const struct quantizer *q, int64_t slice,
+                           int64_t begin, int64_t end) {
     const struct convert_state *state = job->state;
     int32_t codes[QUANT_BLOCK];
     for (int64_t o = 0; o < job->outer; o++) {
@@ -284,7 +300,8 @@ enum kernel_result quant_quantize(struct kernel_ctx *ctx) {
     KERNEL_TRY(ctx, convert_job_init(ctx, &job));
     for (int64_t i = 0; i < job.n_slices; i++) {
         if (job.max[i] < job.min[i])
-            return kernel_fail(ctx, status_invalid("input_max_range must be larger than input_min_range."));
+            return kernel_fail(
+                ctx, status_invalid("input_max_range must be larger than input_min_range."));
     }
     struct shape ranges = {job.state->axis >= 0 ? 1 : 0, &job.n_slices};
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, job.state->codes, tensor_shape(x)));
@@ -294,7 +311,8 @@ enum kernel_result quant_quantize(struct kernel_ctx *ctx) {
     job.min_out = tensor_data(&ctx->outputs[1]);
     job.max_out = tensor_data(&ctx->outputs[2]);
     if (job.state->axis >= 0) {
-        pool_parallel_for(ctx->pool, job.n_slices, 3.0 * (double)(job.outer * job.inner), quantize_range, &job);
+        pool_parallel_for(ctx->pool, job.n_slices, 3.0 * (double)(job.outer * job.inner),
+                          quantize_range, &job);
         return KERNEL_DONE;
     }
     struct quantizer q = quantizer_of(&job, 0);
@@ -306,7 +324,8 @@ enum kernel_result quant_quantize(struct kernel_ctx *ctx) {
 
 /* ---- Dequantize ---- */
 
-static void dequantize_block(const struct convert_state *state, float min, float max, const int32_t *codes, float *y, int64_t n) {
+static void dequantize_block(const struct convert_state *state, float min, float max,
+                             const int32_t *codes, float *y, int64_t n) {
     struct quant_type type = quant_type_of(state->codes);
     bool is_signed = type.lowest < 0;
     if (state->mode == MODE_MIN_COMBINED) {
@@ -319,14 +338,16 @@ static void dequantize_block(const struct convert_state *state, float min, float
         for (int64_t i = 0; i < n; i++)
             y[i] = quant_float(&map, codes[i]);
     } else {
-        float from_max = max / (float)type.highest, from_min = min / (float)(type.lowest + (state->is_narrow ? 1 : 0));
+        float from_max = max / (float)type.highest,
+              from_min = min / (float)(type.lowest + (state->is_narrow ? 1 : 0));
         float step = !is_signed || !(from_min > from_max) ? from_max : from_min;
         for (int64_t i = 0; i < n; i++)
             y[i] = (float)codes[i] * step;
     }
 }
 
-static void dequantize_slice(const struct convert_job *job, int64_t slice, int64_t begin, int64_t end) {
+static void dequantize_slice(const struct convert_job *job, int64_t slice, int64_t begin,
+                             int64_t end) {
     const struct convert_state *state = job->state;
     int32_t codes[QUANT_BLOCK];
     float reals[QUANT_BLOCK];
@@ -348,7 +369,9 @@ static void dequantize_range(void *arg, int64_t begin, int64_t end) {
         dequantize_slice(arg, slice, 0, ((struct convert_job *)arg)->inner);
 }
 
-static void dequantize_part(void *arg, int64_t begin, int64_t end) { dequantize_slice(arg, 0, begin, end); }
+static void dequantize_part(void *arg, int64_t begin, int64_t end) {
+    dequantize_slice(arg, 0, begin, end);
+}
 
 /* Dequantize.
  *   input  T    min_range, max_range  float, scalars, or [d] where d is the size of the axis
@@ -363,6 +386,7 @@ enum kernel_result quant_dequantize(struct kernel_ctx *ctx) {
     if (job.state->axis < 0)
         pool_parallel_for(ctx->pool, job.inner, 2.0, dequantize_part, &job);
     else
-        pool_parallel_for(ctx->pool, job.n_slices, 2.0 * (double)(job.outer * job.inner), dequantize_range, &job);
+        pool_parallel_for(ctx->pool, job.n_slices, 2.0 * (double)(job.outer * job.inner),
+                          dequantize_range, &job);
     return KERNEL_DONE;
 }

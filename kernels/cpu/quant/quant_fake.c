@@ -1,7 +1,8 @@
-/* FakeQuantWithMinMax*: reals moved to the nearest of 2^n evenly spaced ones, while training, and the gradients of that.
+/* FakeQuantWithMinMax*: reals moved to the nearest of 2^n evenly spaced ones, while training,
+ * and the gradients of that.
  *
- * The range is nudged so that 0 is one of the values [Jacob et al. 2018, section 3]; gradients pass inside the nudged range and go to its
- * ends outside. */
+ * The range is nudged so that 0 is one of the values [Jacob et al. 2018, section 3]; gradients
+ * pass inside the nudged range and go to its ends outside. */
 #include <stdlib.h>
 
 #include "kernels/cpu/quant/quant_internal.h"
@@ -25,10 +26,12 @@ struct status *quant_fake_init(struct kernel_init *init) {
         TRY(node_get_f(init->node, "min", &state->min));
         TRY(node_get_f(init->node, "max", &state->max));
         if (!(state->min < state->max))
-            return status_invalid("min has to be smaller than max, was: %g >= %g", (double)state->min, (double)state->max);
+            return status_invalid("min has to be smaller than max, was: %g >= %g",
+                                  (double)state->min, (double)state->max);
     }
     if (n_bits < 2 || n_bits > 16)
-        return status_invalid("num_bits must be between 2 and 16, inclusive, was: %lld", (long long)n_bits);
+        return status_invalid("num_bits must be between 2 and 16, inclusive, was: %lld",
+                              (long long)n_bits);
     state->lowest = is_narrow ? 1 : 0;
     state->highest = (float)((1 << n_bits) - 1);
     return NULL;
@@ -43,7 +46,9 @@ static struct nudged nudge(const struct fake_state *state, float min, float max)
     struct nudged ret;
     ret.scale = (max - min) / (state->highest - state->lowest);
     float place = state->lowest - min / ret.scale;
-    float zero = place < state->lowest ? state->lowest : place > state->highest ? state->highest : roundf(place);
+    float zero = place < state->lowest    ? state->lowest
+                 : place > state->highest ? state->highest
+                                          : roundf(place);
     ret.min = (state->lowest - zero) * ret.scale;
     ret.max = (state->highest - zero) * ret.scale;
     ret.steps = (state->highest - state->lowest) / (max - min);
@@ -51,7 +56,8 @@ static struct nudged nudge(const struct fake_state *state, float min, float max)
     return ret;
 }
 
-/* TensorFlow divides by the scale where the range is an input, and multiplies by its inverse else: ties may fall either way. */
+/* TensorFlow divides by the scale where the range is an input, and multiplies by its inverse
+ * else: ties may fall either way. */
 static inline float fake_by_scale(const struct nudged *range, float x) {
     float shifted = quant_clamp(x, range->min, range->max) - range->min;
     return floorf(shifted / range->scale - range->zero + 0.5f) * range->scale;
@@ -62,7 +68,9 @@ static inline float fake_by_steps(const struct nudged *range, float x) {
     return floorf(shifted * range->steps - range->zero + 0.5f) * range->scale;
 }
 
-static inline bool is_between(const struct nudged *range, float x) { return (x >= range->min) & (x <= range->max); }
+static inline bool is_between(const struct nudged *range, float x) {
+    return (x >= range->min) & (x <= range->max);
+}
 
 /* ---- one range for all ---- */
 
@@ -96,7 +104,8 @@ static void fake_range(void *arg, int64_t begin, int64_t end) {
         if (job->is_nothing)
             job->y[i] = 0;
         else
-            job->y[i] = job->has_range ? fake_by_steps(&job->range, job->x[i]) : fake_by_scale(&job->range, job->x[i]);
+            job->y[i] = job->has_range ? fake_by_steps(&job->range, job->x[i])
+                                       : fake_by_scale(&job->range, job->x[i]);
     }
 }
 
@@ -114,7 +123,8 @@ enum kernel_result quant_fake(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
-enum { GRAD_SHARES = 32 }; /* their borders depend on n alone, so that sums do not depend on the threads */
+/* their borders depend on n alone, so that sums do not depend on the threads */
+enum { GRAD_SHARES = 32 };
 
 static void fake_grad_range(void *arg, int64_t begin, int64_t end) {
     const struct fake_job *job = arg;
@@ -132,7 +142,8 @@ static void fake_grad_range(void *arg, int64_t begin, int64_t end) {
     }
 }
 
-static struct status *shapes_differ(const char *what, const struct tensor *a, const struct tensor *b) {
+static struct status *shapes_differ(const char *what, const struct tensor *a,
+                                    const struct tensor *b) {
     return status_invalid("%s: %s vs. %s", what, TENSOR_SHAPE_TEXT(a), TENSOR_SHAPE_TEXT(b));
 }
 
@@ -143,13 +154,15 @@ static struct status *shapes_differ(const char *what, const struct tensor *a, co
 enum kernel_result quant_fake_grad(struct kernel_ctx *ctx) {
     const struct tensor *dy = kernel_input(ctx, 0), *x = kernel_input(ctx, 1);
     double sums[GRAD_SHARES][2];
-    struct fake_job job = {.dy = tensor_cdata(dy), .x = tensor_cdata(x), .n = x->n_elements, .sums = sums};
+    struct fake_job job = {
+        .dy = tensor_cdata(dy), .x = tensor_cdata(x), .n = x->n_elements, .sums = sums};
     if (!shape_equal(tensor_shape(dy), tensor_shape(x)))
         return kernel_fail(ctx, shapes_differ("gradient and input must be the same size", dy, x));
     KERNEL_TRY(ctx, range_of(ctx, 2, &job));
     KERNEL_TRY(ctx, kernel_forward_or_alloc(ctx, 0, 0, DT_FLOAT, tensor_shape(dy)));
     job.y = tensor_data(&ctx->outputs[0]);
-    pool_parallel_for(ctx->pool, GRAD_SHARES, 1.5 * (double)job.n / GRAD_SHARES, fake_grad_range, &job);
+    pool_parallel_for(ctx->pool, GRAD_SHARES, 1.5 * (double)job.n / GRAD_SHARES, fake_grad_range,
+                      &job);
     if (ctx->instance->n_outputs == 1)
         return KERNEL_DONE;
     double below = 0, above = 0;
@@ -178,15 +191,17 @@ static struct status *check_channels(const struct kernel_ctx *ctx, int input, in
     for (int i = 0; i < 2; i++) {
         const struct tensor *t = kernel_input(ctx, first + i);
         if (t->rank != 1)
-            return status_invalid("`%s` must be rank 1, got shape %s", names[i], TENSOR_SHAPE_TEXT(t));
+            return status_invalid("`%s` must be rank 1, got shape %s", names[i],
+                                  TENSOR_SHAPE_TEXT(t));
         if (t->n_elements != tensor_dim(x, x->rank - 1))
-            return status_invalid("%s has incorrect size, expected %lld was %lld", names[i], (long long)tensor_dim(x, x->rank - 1),
-                                  (long long)t->n_elements);
+            return status_invalid("%s has incorrect size, expected %lld was %lld", names[i],
+                                  (long long)tensor_dim(x, x->rank - 1), (long long)t->n_elements);
     }
     return NULL;
 }
 
-static void channels_job_init(const struct kernel_ctx *ctx, int input, int first, struct channels_job *job) {
+static void channels_job_init(const struct kernel_ctx *ctx, int input, int first,
+                              struct channels_job *job) {
     const struct tensor *x = kernel_input(ctx, input);
     job->state = ctx->instance->state;
     job->x = tensor_cdata(x);

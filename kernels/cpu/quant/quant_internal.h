@@ -1,7 +1,9 @@
-/* What the files of the quantising family share: numbers of few bits that stand for reals of a range.
+/* What the files of the quantising family share: numbers of few bits that stand for reals of a
+ * range.
  *
- * A code of a type with lowest … highest stands for a real on a line through (lowest, min) and (highest, max). Loops take codes as
- * int32 and reals as float, block by block, so that a formula is written once and not once a type. */
+ * A code of a type with lowest … highest stands for a real on a line through (lowest, min) and
+ * (highest, max). Loops take codes as int32 and reals as float, block by block, so that a
+ * formula is written once and not once a type. */
 #ifndef MILLRACE_KERNELS_CPU_QUANT_QUANT_INTERNAL_H
 #define MILLRACE_KERNELS_CPU_QUANT_QUANT_INTERNAL_H
 
@@ -22,14 +24,17 @@ void quant_codes_load(enum dtype dtype, int32_t *to, const void *from, int64_t f
 void quant_codes_store(enum dtype dtype, void *to, int64_t first, const int32_t *from, int64_t n);
 
 /* As processors convert: what does not fit, and NaN, is the least. */
-static inline int32_t quant_code_of_float(float v) { return v >= -2147483648.0f && v < 2147483648.0f ? (int32_t)v : INT32_MIN; }
+static inline int32_t quant_code_of_float(float v) {
+    return v >= -2147483648.0f && v < 2147483648.0f ? (int32_t)v : INT32_MIN;
+}
 /* Keeps NaN. */
 static inline float quant_clamp(float v, float low, float high) {
     v = v > high ? high : v;
     return v < low ? low : v;
 }
 
-/* ---- a range, both ways, rounded so that 0 is a code (mode MIN_FIRST, and all arithmetic on codes) ---- */
+/* ---- a range, both ways, rounded so that 0 is a code (mode MIN_FIRST, and all arithmetic on
+ * codes) ---- */
 
 struct quant_to_float {
     float base, step; /* of code c: base + c · step */
@@ -41,9 +46,12 @@ struct quant_to_code {
 };
 struct quant_to_float quant_to_float_of(enum dtype dtype, float min, float max);
 struct quant_to_code quant_to_code_of(enum dtype dtype, float min, float max);
-static inline float quant_float(const struct quant_to_float *map, int32_t code) { return map->base + (float)code * map->step; }
+static inline float quant_float(const struct quant_to_float *map, int32_t code) {
+    return map->base + (float)code * map->step;
+}
 static inline int32_t quant_code(const struct quant_to_code *map, float v) {
-    return quant_code_of_float(quant_clamp(roundf(v * map->steps) - map->base, map->low, map->high));
+    return quant_code_of_float(
+        quant_clamp(roundf(v * map->steps) - map->base, map->low, map->high));
 }
 
 /* One number, computed in double: where a range starts or 0 lies. */
@@ -52,7 +60,8 @@ int64_t quant_code_unclamped(enum dtype dtype, float v, float min, float max);
 int32_t quant_code_exact(enum dtype dtype, float v, float min, float max);
 
 /* The one element of an input. Errors: INVALID_ARGUMENT "WHAT must be a scalar, …". */
-struct status *quant_scalar(const struct kernel_ctx *ctx, int input, const char *what, float *ret) MUST_USE;
+struct status *quant_scalar(const struct kernel_ctx *ctx, int input, const char *what,
+                            float *ret) MUST_USE;
 /* Outputs `first` and first + 1: scalars. */
 void quant_set_range(struct kernel_ctx *ctx, int first, float min, float max);
 
@@ -73,12 +82,15 @@ kernel_fn quant_requantize, quant_used_range, quant_shrink_range;
 
 /* quant_arith.c */
 kernel_fn quant_relu, quant_bias_add, quant_add;
-/* Inputs x, y, min_x, max_x, min_y, max_y: the ranges in that order, and how the shapes go together.
- * Errors: INVALID_ARGUMENT for ranges that are no scalars or are empty, shapes that do not fit, a result without elements. */
+/* Inputs x, y, min_x, max_x, min_y, max_y: the ranges in that order, and how the shapes go
+ * together. Errors: INVALID_ARGUMENT for ranges that are no scalars or are empty, shapes that do
+ * not fit, a result without elements. */
 struct broadcast;
-struct status *quant_pairs_read(const struct kernel_ctx *ctx, float ranges[4], struct broadcast *plan) MUST_USE;
+struct status *quant_pairs_read(const struct kernel_ctx *ctx, float ranges[4],
+                                struct broadcast *plan) MUST_USE;
 /* Codes [first, first + n) of stretched operand k; n is at most QUANT_BLOCK. */
-void quant_gather(const struct broadcast *plan, int k, enum dtype dtype, const void *from, int64_t first, int64_t n, int32_t *to);
+void quant_gather(const struct broadcast *plan, int k, enum dtype dtype, const void *from,
+                  int64_t first, int64_t n, int32_t *to);
 
 /* quant_product.c */
 struct status *quant_matmul_init(struct kernel_init *init);

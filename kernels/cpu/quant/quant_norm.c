@@ -45,14 +45,15 @@ static void batch_range(void *arg, int64_t begin, int64_t end) {
             uint32_t code = (uint32_t)quant_code_exact(DT_QINT32, v, -BATCH_RANGE, BATCH_RANGE);
             int64_t channel = (i + j) % job->depth;
             int32_t product = (int32_t)(code * (uint32_t)job->scales[channel]);
-            job->y[i + j] = (int32_t)((uint32_t)(product / job->one) + (uint32_t)job->offsets[channel]);
+            job->y[i + j] =
+                (int32_t)((uint32_t)(product / job->one) + (uint32_t)job->offsets[channel]);
         }
     }
 }
 
 /* Channel by channel: what to multiply by and what to add. */
-static void batch_factors(const struct kernel_ctx *ctx, const float *mins, const float *maxes, int64_t depth, int32_t *scales,
-                          int32_t *offsets) {
+static void batch_factors(const struct kernel_ctx *ctx, const float *mins, const float *maxes,
+                          int64_t depth, int32_t *scales, int32_t *offsets) {
     const struct batch_state *state = ctx->instance->state;
     for (int64_t c = 0; c < depth; c++) {
         float values[BATCH_N];
@@ -62,9 +63,11 @@ static void batch_factors(const struct kernel_ctx *ctx, const float *mins, const
             quant_codes_load((enum dtype)t->dtype, &code, tensor_cdata(t), c, 1);
             values[i] = quant_float_exact((enum dtype)t->dtype, code, mins[i], maxes[i]);
         }
-        float deviation = sqrtf(values[BATCH_VARIANCE] + state->epsilon), scale = (state->scales ? values[BATCH_GAMMA] : 1.0f) / deviation;
+        float deviation = sqrtf(values[BATCH_VARIANCE] + state->epsilon),
+              scale = (state->scales ? values[BATCH_GAMMA] : 1.0f) / deviation;
         scales[c] = quant_code_exact(DT_QINT32, scale, -BATCH_RANGE, BATCH_RANGE);
-        offsets[c] = quant_code_exact(DT_QINT32, -values[BATCH_MEAN] * scale + values[BATCH_BETA], -BATCH_RANGE, BATCH_RANGE);
+        offsets[c] = quant_code_exact(DT_QINT32, -values[BATCH_MEAN] * scale + values[BATCH_BETA],
+                                      -BATCH_RANGE, BATCH_RANGE);
     }
 }
 
@@ -86,14 +89,16 @@ static struct status *batch_check(const struct kernel_ctx *ctx, float *mins, flo
         if (t->rank != 1)
             return status_invalid("%s must be 1-dimensional%s", names[i], TENSOR_SHAPE_TEXT(t));
         if (t->n_elements != mean->n_elements)
-            return status_invalid("Mean and %s tensors must have the same shape: %s vs. %s", names[i], TENSOR_SHAPE_TEXT(mean),
-                                  TENSOR_SHAPE_TEXT(t));
+            return status_invalid("Mean and %s tensors must have the same shape: %s vs. %s",
+                                  names[i], TENSOR_SHAPE_TEXT(mean), TENSOR_SHAPE_TEXT(t));
     }
     if (mean->n_elements != tensor_dim(x, 3))
-        return status_invalid("Must provide as many means as the last dimension of the input tensor: %s vs. %s", TENSOR_SHAPE_TEXT(mean),
-                              TENSOR_SHAPE_TEXT(x));
+        return status_invalid(
+            "Must provide as many means as the last dimension of the input tensor: %s vs. %s",
+            TENSOR_SHAPE_TEXT(mean), TENSOR_SHAPE_TEXT(x));
     if (mean->n_elements < 2) /* TensorFlow's limit */
-        return status_invalid("Must have at least a mean value, more than one: %s", TENSOR_SHAPE_TEXT(mean));
+        return status_invalid("Must have at least a mean value, more than one: %s",
+                              TENSOR_SHAPE_TEXT(mean));
     return NULL;
 }
 
@@ -140,7 +145,8 @@ struct status *quant_instance_norm_init(struct kernel_init *init) {
     TRY(node_get_f(init->node, "variance_epsilon", &state->epsilon));
     TRY(node_get_f(init->node, "min_separation", &state->separation));
     if (state->is_given && !(state->min < state->max))
-        return status_invalid("given_y_min must be less than given_y_max : %g >= %g", (double)state->min, (double)state->max);
+        return status_invalid("given_y_min must be less than given_y_max : %g >= %g",
+                              (double)state->min, (double)state->max);
     return NULL;
 }
 
@@ -169,7 +175,8 @@ static void normalise(const struct instance_job *job, int64_t first) {
 static void normalise_range(void *arg, int64_t begin, int64_t end) {
     const struct instance_job *job = arg;
     for (; begin < end; begin++)
-        normalise(job, begin / job->n_channels * job->n_pixels * job->n_channels + begin % job->n_channels);
+        normalise(job, begin / job->n_channels * job->n_pixels * job->n_channels +
+                           begin % job->n_channels);
 }
 
 /* Codes to reals, or reals to codes: [begin, end) of all. */
@@ -205,7 +212,8 @@ static void to_codes(void *arg, int64_t begin, int64_t end) {
 }
 
 /* The range that the reals use, with 0 in it or above it, and never narrower than asked. */
-static void instance_range(const struct instance_state *state, const float *y, int64_t n, float *ret_min, float *ret_max) {
+static void instance_range(const struct instance_state *state, const float *y, int64_t n,
+                           float *ret_min, float *ret_max) {
     float least = 0, most = -FLT_MAX;
     for (int64_t i = 0; i < n; i++) {
         least = y[i] < least ? y[i] : least;
@@ -218,13 +226,18 @@ static void instance_range(const struct instance_state *state, const float *y, i
 static struct status *instance_norm(struct kernel_ctx *ctx, float min, float max, float *reals) {
     const struct instance_state *state = ctx->instance->state;
     const struct tensor *x = kernel_input(ctx, 0);
-    struct instance_job job = {
-        .n_pixels = tensor_dim(x, 1) * tensor_dim(x, 2), .n_channels = tensor_dim(x, 3), .epsilon = state->epsilon, .x = reals, .y = reals};
-    struct instance_codes codes = {.dtype = (enum dtype)x->dtype, .from = tensor_cdata(x), .reals = reals};
+    struct instance_job job = {.n_pixels = tensor_dim(x, 1) * tensor_dim(x, 2),
+                               .n_channels = tensor_dim(x, 3),
+                               .epsilon = state->epsilon,
+                               .x = reals,
+                               .y = reals};
+    struct instance_codes codes = {
+        .dtype = (enum dtype)x->dtype, .from = tensor_cdata(x), .reals = reals};
     codes.of = quant_to_float_of(codes.dtype, min, max);
     pool_parallel_for(ctx->pool, x->n_elements, 1.0, to_reals, &codes);
     if (x->n_elements > 0)
-        pool_parallel_for(ctx->pool, tensor_dim(x, 0) * job.n_channels, 4.0 * (double)job.n_pixels, normalise_range, &job);
+        pool_parallel_for(ctx->pool, tensor_dim(x, 0) * job.n_channels, 4.0 * (double)job.n_pixels,
+                          normalise_range, &job);
     instance_range(state, reals, x->n_elements, &min, &max);
     TRY(kernel_alloc(ctx, 0, codes.dtype, tensor_shape(x)));
     codes.codes = tensor_data(&ctx->outputs[0]);
@@ -245,7 +258,8 @@ enum kernel_result quant_instance_norm(struct kernel_ctx *ctx) {
     KERNEL_TRY(ctx, quant_scalar(ctx, 1, "`x_min`", &min));
     KERNEL_TRY(ctx, quant_scalar(ctx, 2, "`x_max`", &max));
     if (!(min < max))
-        return kernel_fail(ctx, status_invalid("input_min must be less than input_max : %g >= %g", (double)min, (double)max));
+        return kernel_fail(ctx, status_invalid("input_min must be less than input_max : %g >= %g",
+                                               (double)min, (double)max));
     if (x->rank != 4)
         return kernel_fail(ctx, status_invalid("Shape must be rank 4 but is rank %d", x->rank));
     KERNEL_TRY(ctx, scratch_new(ctx, DT_FLOAT, x->n_elements, 1, &scratch, &reals));

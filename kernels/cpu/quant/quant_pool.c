@@ -1,4 +1,5 @@
-/* QuantizedMaxPool, QuantizedAvgPool: the pooling family's kernels over codes, which keep their range. */
+/* QuantizedMaxPool, QuantizedAvgPool: the pooling family's kernels over codes, which keep their
+ * range. */
 #include "kernels/cpu/nn/pooling.h"
 #include "kernels/cpu/quant/quant_internal.h"
 #include "kernels/kernel.h"
@@ -13,8 +14,10 @@ enum kernel_result quant_pool(struct kernel_ctx *ctx) {
     KERNEL_TRY(ctx, quant_scalar(ctx, 1, "min_input shape", &min));
     KERNEL_TRY(ctx, quant_scalar(ctx, 2, "max_input shape", &max));
     if (kernel_input(ctx, 0)->rank != 4)
-        return kernel_fail(ctx, status_invalid("tensor_in_shape must have 2 spatial dimensions, must be 4-dimensional: %s",
-                                               TENSOR_SHAPE_TEXT(kernel_input(ctx, 0))));
+        return kernel_fail(
+            ctx, status_invalid(
+                     "tensor_in_shape must have 2 spatial dimensions, must be 4-dimensional: %s",
+                     TENSOR_SHAPE_TEXT(kernel_input(ctx, 0))));
     pool_compute(ctx);
     if (!ctx->status)
         quant_set_range(ctx, 1, min, max);

@@ -1,7 +1,8 @@
 /* Products of codes: QuantizedMatMul, QuantizedConv2D, QuantizedMul.
  *
- * The code of 0 is taken off first, so that sums of products of what is left stand for sums of products of reals, in steps that are the
- * product of both operands' steps; the result's range says so. All in 32 bits, which wrap. */
+ * The code of 0 is taken off first, so that sums of products of what is left stand for sums of
+ * products of reals, in steps that are the product of both operands' steps; the result's range
+ * says so. All in 32 bits, which wrap. */
 #include <stdlib.h>
 
 #include "kernels/kernel.h"
@@ -30,7 +31,8 @@ static float step_of(const struct operand *operand) {
 }
 
 /* Outputs 1 and 2: what the least and the greatest 32-bit code stand for. */
-static void set_product_range(struct kernel_ctx *ctx, const struct operand *a, const struct operand *b) {
+static void set_product_range(struct kernel_ctx *ctx, const struct operand *a,
+                              const struct operand *b) {
     float step = step_of(a) * step_of(b);
     quant_set_range(ctx, 1, step * (float)INT32_MIN, step * (float)INT32_MAX);
 }
@@ -52,8 +54,8 @@ static void center_range(void *arg, int64_t begin, int64_t end) {
 }
 
 /* All of an operand in scratch memory. */
-static struct status *centered(const struct kernel_ctx *ctx, const struct operand *operand, int64_t n, struct tensor *scratch,
-                               const int32_t **ret) {
+static struct status *centered(const struct kernel_ctx *ctx, const struct operand *operand,
+                               int64_t n, struct tensor *scratch, const int32_t **ret) {
     struct center_job job = {.operand = operand};
     TRY(scratch_new(ctx, DT_INT32, n, 1, scratch, &job.to));
     pool_parallel_for(ctx->pool, n, 0.3, center_range, &job);
@@ -75,7 +77,8 @@ struct status *quant_matmul_init(struct kernel_init *init) {
 }
 
 /* The scalars after two operands: min and max of each, which must not be empty ranges. */
-static struct status *read_two_ranges(const struct kernel_ctx *ctx, const char *const names[4], float ranges[4]) {
+static struct status *read_two_ranges(const struct kernel_ctx *ctx, const char *const names[4],
+                                      float ranges[4]) {
     for (int i = 0; i < 4; i++)
         TRY(quant_scalar(ctx, 2 + i, names[i], &ranges[i]));
     for (int i = 0; i < 4; i += 2) {
@@ -92,8 +95,9 @@ static void transpose(const int32_t *from, int64_t rows, int64_t columns, int32_
 }
 
 /* [rows, columns] in scratch memory, transposed if asked. */
-static struct status *matrix_of(const struct kernel_ctx *ctx, const struct operand *operand, int64_t rows, int64_t columns,
-                                bool is_transposed, struct tensor scratch[2], const int32_t **ret) {
+static struct status *matrix_of(const struct kernel_ctx *ctx, const struct operand *operand,
+                                int64_t rows, int64_t columns, bool is_transposed,
+                                struct tensor scratch[2], const int32_t **ret) {
     TRY(centered(ctx, operand, rows * columns, &scratch[0], ret));
     if (is_transposed) {
         int32_t *to;
@@ -105,7 +109,8 @@ static struct status *matrix_of(const struct kernel_ctx *ctx, const struct opera
 }
 
 /* A matrix product is a convolution whose window is one place. */
-static struct status *multiply(struct kernel_ctx *ctx, const struct operand *a, const struct operand *b, int64_t m, int64_t k, int64_t n) {
+static struct status *multiply(struct kernel_ctx *ctx, const struct operand *a,
+                               const struct operand *b, int64_t m, int64_t k, int64_t n) {
     const struct matmul_state *state = ctx->instance->state;
     struct tensor scratch[4] = {TENSOR_INIT, TENSOR_INIT, TENSOR_INIT, TENSOR_INIT};
     struct conv_shape shape = {.batch = 1,
@@ -143,12 +148,14 @@ enum kernel_result quant_matmul(struct kernel_ctx *ctx) {
     KERNEL_TRY(ctx, read_two_ranges(ctx, names, ranges));
     for (int i = 0; i < 2; i++)
         if (t[i].rank != 2)
-            return kernel_fail(ctx, status_invalid("In[%d] is not a matrix: %s", i, TENSOR_SHAPE_TEXT(&t[i])));
+            return kernel_fail(
+                ctx, status_invalid("In[%d] is not a matrix: %s", i, TENSOR_SHAPE_TEXT(&t[i])));
     int64_t m = tensor_dim(&t[0], state->transpose_a), k = tensor_dim(&t[0], !state->transpose_a);
-    int64_t n = tensor_dim(&t[1], !state->transpose_b), inner = tensor_dim(&t[1], state->transpose_b);
+    int64_t n = tensor_dim(&t[1], !state->transpose_b),
+            inner = tensor_dim(&t[1], state->transpose_b);
     if (k != inner)
-        return kernel_fail(
-            ctx, status_invalid("Matrix size-incompatible: In[0]: %s, In[1]: %s", TENSOR_SHAPE_TEXT(&t[0]), TENSOR_SHAPE_TEXT(&t[1])));
+        return kernel_fail(ctx, status_invalid("Matrix size-incompatible: In[0]: %s, In[1]: %s",
+                                               TENSOR_SHAPE_TEXT(&t[0]), TENSOR_SHAPE_TEXT(&t[1])));
     struct operand a, b;
     operand_init(&t[0], ranges[0], ranges[1], &a);
     operand_init(&t[1], ranges[2], ranges[3], &b);
@@ -168,25 +175,30 @@ struct status *quant_conv_init(struct kernel_init *init) {
     init->state = attrs;
     TRY(window_attrs_read(init->node, 2, attrs));
     if (attrs->strides.spatial[0] != attrs->strides.spatial[1])
-        return status_invalid("Current implementation only supports equal length strides in the row and column dimensions.");
+        return status_invalid("Current implementation only supports equal length strides in the "
+                              "row and column dimensions.");
     if (attrs->strides.batch != 1 || attrs->strides.channel != 1)
-        return status_invalid("Current implementation does not yet support strides in the batch and depth dimensions.");
+        return status_invalid("Current implementation does not yet support strides in the batch "
+                              "and depth dimensions.");
     if (attrs->rates.spatial[0] != 1 || attrs->rates.spatial[1] != 1)
-        return status_invalid("Current implementation only supports dilated rate as 1 in the row and column dimensions.");
+        return status_invalid("Current implementation only supports dilated rate as 1 in the row "
+                              "and column dimensions.");
     if (attrs->rates.batch != 1 || attrs->rates.channel != 1)
-        return status_invalid("Current implementation does not yet support dilations in the batch and depth dimensions.");
+        return status_invalid("Current implementation does not yet support dilations in the batch "
+                              "and depth dimensions.");
     return NULL;
 }
 
-static struct status *conv_geometry(const struct window_attrs *attrs, const struct tensor *in, const struct tensor *filter,
-                                    struct conv_shape *shape, int64_t places[4]) {
+static struct status *conv_geometry(const struct window_attrs *attrs, const struct tensor *in,
+                                    const struct tensor *filter, struct conv_shape *shape,
+                                    int64_t places[4]) {
     if (in->rank != 4)
         return status_invalid("input must be rank 4 but is rank %d", in->rank);
     if (filter->rank != 4)
         return status_invalid("filter must be rank 4 but is rank %d", filter->rank);
     if (tensor_dim(in, 3) != tensor_dim(filter, 2))
-        return status_invalid("input and filter must have the same depth: %lld vs %lld", (long long)tensor_dim(in, 3),
-                              (long long)tensor_dim(filter, 2));
+        return status_invalid("input and filter must have the same depth: %lld vs %lld",
+                              (long long)tensor_dim(in, 3), (long long)tensor_dim(filter, 2));
     if (in->n_elements == 0 || filter->n_elements == 0)
         return status_invalid("Invalid input: Shapes dimension cannot be 0.");
     *shape = (struct conv_shape){.batch = tensor_dim(in, 0),
@@ -201,11 +213,13 @@ static struct status *conv_geometry(const struct window_attrs *attrs, const stru
     places[0] = shape->batch;
     places[3] = shape->out_channels;
     for (int i = 0; i < 2; i++)
-        TRY(conv_fit_dim(attrs, i, tensor_dim(in, 1 + i), tensor_dim(filter, i), shape, &places[1 + i]));
+        TRY(conv_fit_dim(attrs, i, tensor_dim(in, 1 + i), tensor_dim(filter, i), shape,
+                         &places[1 + i]));
     return NULL;
 }
 
-static struct status *convolve(struct kernel_ctx *ctx, const struct conv_shape *shape, const struct operand operands[2]) {
+static struct status *convolve(struct kernel_ctx *ctx, const struct conv_shape *shape,
+                               const struct operand operands[2]) {
     struct tensor scratch[2] = {TENSOR_INIT, TENSOR_INIT};
     struct conv_operands plain = {.result = tensor_data(&ctx->outputs[0])};
     const int32_t *values[2];
@@ -233,7 +247,8 @@ enum kernel_result quant_conv(struct kernel_ctx *ctx) {
     float ranges[4];
     for (int i = 0; i < 4; i++)
         KERNEL_TRY(ctx, quant_scalar(ctx, 2 + i, names[i], &ranges[i]));
-    KERNEL_TRY(ctx, conv_geometry(ctx->instance->state, &ctx->inputs[0], &ctx->inputs[1], &shape, places));
+    KERNEL_TRY(
+        ctx, conv_geometry(ctx->instance->state, &ctx->inputs[0], &ctx->inputs[1], &shape, places));
     struct operand operands[2];
     for (int i = 0; i < 2; i++)
         operand_init(&ctx->inputs[i], ranges[2 * i], ranges[2 * i + 1], &operands[i]);
@@ -258,7 +273,8 @@ static void mul_range(void *arg, int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i += QUANT_BLOCK) {
         int64_t n = MIN(end - i, (int64_t)QUANT_BLOCK);
         for (int k = 0; k < 2; k++)
-            quant_gather(job->plan, k, job->operands[k].dtype, job->operands[k].codes, i, n, codes[k]);
+            quant_gather(job->plan, k, job->operands[k].dtype, job->operands[k].codes, i, n,
+                         codes[k]);
         for (int64_t j = 0; j < n; j++)
             job->z[i + j] = (int32_t)(((uint32_t)codes[0][j] - (uint32_t)job->operands[0].zero) *
                                       ((uint32_t)codes[1][j] - (uint32_t)job->operands[1].zero));

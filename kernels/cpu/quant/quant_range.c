@@ -1,9 +1,11 @@
-/* Codes of one range as codes of another: Requantize, the range that codes really use, and both in one. */
+/* Codes of one range as codes of another: Requantize, the range that codes really use, and both
+ * in one. */
 #include "kernels/cpu/quant/quant_internal.h"
 #include "kernels/kernel.h"
 
 /* The first number, whatever its shape: this op always took vectors too. */
-static struct status *first_number(const struct kernel_ctx *ctx, int input, const char *name, float *ret) {
+static struct status *first_number(const struct kernel_ctx *ctx, int input, const char *name,
+                                   float *ret) {
     const struct tensor *t = kernel_input(ctx, input);
     if (t->n_elements < 1)
         return status_invalid("%s must not be empty, got shape %s", name, TENSOR_SHAPE_TEXT(t));
@@ -11,7 +13,8 @@ static struct status *first_number(const struct kernel_ctx *ctx, int input, cons
     return NULL;
 }
 
-/* From qint32 to quint8, TensorFlow's arithmetic is in fixed point and rounds once: 0 need not be a code. Overflows wrap, as there. */
+/* From qint32 to quint8, TensorFlow's arithmetic is in fixed point and rounds once: 0 need not
+ * be a code. Overflows wrap, as there. */
 enum { FIXED_BITS = 16 };
 
 struct fixed_map {
@@ -28,8 +31,9 @@ static struct fixed_map fixed_map_of(float min, float max, float to_min, float t
     double one = 1 << FIXED_BITS;
     int64_t middle = fixed_of((double)((min + max) / 2.0f * (255.0f / to_range) * (float)one));
     int64_t start = fixed_of(round(one * ((double)to_min * 255.0) / (double)to_range));
-    return (struct fixed_map){fixed_of(255.0 * one * (double)range / (double)to_range),
-                              (int64_t)((uint64_t)middle - (uint64_t)start + (UINT64_C(1) << (FIXED_BITS - 1)))};
+    return (struct fixed_map){
+        fixed_of(255.0 * one * (double)range / (double)to_range),
+        (int64_t)((uint64_t)middle - (uint64_t)start + (UINT64_C(1) << (FIXED_BITS - 1)))};
 }
 
 static int32_t fixed_code(const struct fixed_map *map, int32_t code) {
@@ -55,16 +59,25 @@ static void requantize_range(void *arg, int64_t begin, int64_t end) {
         int64_t n = MIN(end - i, (int64_t)QUANT_BLOCK);
         quant_codes_load(job->from, codes, job->x, i, n);
         for (int64_t j = 0; j < n; j++)
-            codes[j] = job->is_fixed ? fixed_code(&job->fixed, codes[j]) : quant_code(&job->to_code, quant_float(&job->to_float, codes[j]));
+            codes[j] = job->is_fixed
+                           ? fixed_code(&job->fixed, codes[j])
+                           : quant_code(&job->to_code, quant_float(&job->to_float, codes[j]));
         quant_codes_store(job->to, job->y, i, codes, n);
     }
 }
 
 /* Output 0 from input 0. */
-static struct status *requantize(struct kernel_ctx *ctx, float min, float max, float to_min, float to_max) {
+static struct status *requantize(struct kernel_ctx *ctx, float min, float max, float to_min,
+                                 float to_max) {
     const struct tensor *x = kernel_input(ctx, 0);
-    struct requantize_job job = {
-        (enum dtype)x->dtype, (enum dtype)ctx->instance->out_types[0], tensor_cdata(x), NULL, {0}, {0}, false, {0, 0}};
+    struct requantize_job job = {(enum dtype)x->dtype,
+                                 (enum dtype)ctx->instance->out_types[0],
+                                 tensor_cdata(x),
+                                 NULL,
+                                 {0},
+                                 {0},
+                                 false,
+                                 {0, 0}};
     TRY(kernel_alloc(ctx, 0, job.to, tensor_shape(x)));
     job.y = tensor_data(&ctx->outputs[0]);
     job.to_float = quant_to_float_of(job.from, min, max);
@@ -86,17 +99,21 @@ enum kernel_result quant_requantize(struct kernel_ctx *ctx) {
     KERNEL_TRY(ctx, quant_scalar(ctx, 3, "`requested_output_min`", &to_min));
     KERNEL_TRY(ctx, quant_scalar(ctx, 4, "`requested_output_max`", &to_max));
     if (!(to_min <= 0))
-        return kernel_fail(ctx, status_invalid("requested_output_min must be <= 0, but got %g", (double)to_min));
+        return kernel_fail(
+            ctx, status_invalid("requested_output_min must be <= 0, but got %g", (double)to_min));
     if (!(to_max >= to_min))
         return kernel_fail(
-            ctx, status_invalid("requested_output_max must be >= requested_output_min, but got %g and %g", (double)to_max, (double)to_min));
+            ctx, status_invalid(
+                     "requested_output_max must be >= requested_output_min, but got %g and %g",
+                     (double)to_max, (double)to_min));
     KERNEL_TRY(ctx, requantize(ctx, min, max, to_min, to_max));
     quant_set_range(ctx, 1, to_min, to_max);
     return KERNEL_DONE;
 }
 
 /* The range of the reals that input 0 holds; its start is at most 0. */
-static void used_range(const struct kernel_ctx *ctx, float min, float max, float *ret_min, float *ret_max) {
+static void used_range(const struct kernel_ctx *ctx, float min, float max, float *ret_min,
+                       float *ret_max) {
     const struct tensor *x = kernel_input(ctx, 0);
     const int32_t *codes = tensor_cdata(x);
     int32_t least = INT32_MAX, most = INT32_MIN;

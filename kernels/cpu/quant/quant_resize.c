@@ -4,7 +4,8 @@
 #include "kernels/cpu/media/image.h"
 #include "kernels/cpu/quant/quant_internal.h"
 
-/* Codes are blended in whole numbers: bytes with weights of 7 bits, wider codes, rounded to a float's precision, of 30. */
+/* Codes are blended in whole numbers: bytes with weights of 7 bits, wider codes, rounded to a
+ * float's precision, of 30. */
 enum { BYTE_BITS = 7, CODE_BITS = 30 };
 
 struct status *quant_resize_init(struct kernel_init *init) {
@@ -22,7 +23,8 @@ struct between {
 
 static struct between between_of(const struct image_axis *axis, int64_t i) {
     bool is_one = axis->n_taps[i] < 2;
-    return (struct between){axis->first[i], axis->first[i] + (is_one ? 0 : 1), is_one ? 0 : axis->weights[i * axis->stride + 1]};
+    return (struct between){axis->first[i], axis->first[i] + (is_one ? 0 : 1),
+                            is_one ? 0 : axis->weights[i * axis->stride + 1]};
 }
 
 struct resize_job {
@@ -33,25 +35,33 @@ struct resize_job {
 
 /* Divisions drop what is left, towards 0, as the op always did. */
 static inline int64_t blend(const int64_t corner[4], float x, float y, int bits) {
-    int64_t one = (int64_t)1 << bits, across = (int64_t)(x * (float)one), down = (int64_t)(y * (float)one);
-    int64_t top = corner[0] * one + (corner[1] - corner[0]) * across, bottom = corner[2] * one + (corner[3] - corner[2]) * across;
+    int64_t one = (int64_t)1 << bits, across = (int64_t)(x * (float)one),
+            down = (int64_t)(y * (float)one);
+    int64_t top = corner[0] * one + (corner[1] - corner[0]) * across,
+            bottom = corner[2] * one + (corner[3] - corner[2]) * across;
     return (top + (bottom - top) / one * down + one / 2) / one;
 }
 
-static void blend_pixel(const struct resize_job *job, int64_t image, struct between y, struct between x, int64_t out_at) {
+static void blend_pixel(const struct resize_job *job, int64_t image, struct between y,
+                        struct between x, int64_t out_at) {
     struct image_size in = image_size_of(job->images);
-    int64_t top = (image * in.height + y.low) * in.width, bottom = (image * in.height + y.high) * in.width;
-    const int64_t at[4] = {(top + x.low) * in.channels, (top + x.high) * in.channels, (bottom + x.low) * in.channels,
-                           (bottom + x.high) * in.channels};
+    int64_t top = (image * in.height + y.low) * in.width,
+            bottom = (image * in.height + y.high) * in.width;
+    const int64_t at[4] = {(top + x.low) * in.channels, (top + x.high) * in.channels,
+                           (bottom + x.low) * in.channels, (bottom + x.high) * in.channels};
     for (int64_t c = 0; c < in.channels; c++) {
         int64_t corner[4];
         for (int i = 0; i < 4; i++)
-            corner[i] = job->images->dtype == DT_QUINT8 ? ((const uint8_t *)tensor_cdata(job->images))[at[i] + c]
-                                                        : (int64_t)(float)((const int32_t *)tensor_cdata(job->images))[at[i] + c];
+            corner[i] =
+                job->images->dtype == DT_QUINT8
+                    ? ((const uint8_t *)tensor_cdata(job->images))[at[i] + c]
+                    : (int64_t)(float)((const int32_t *)tensor_cdata(job->images))[at[i] + c];
         if (job->images->dtype == DT_QUINT8)
-            ((uint8_t *)tensor_data(job->out))[out_at + c] = (uint8_t)blend(corner, x.part, y.part, BYTE_BITS);
+            ((uint8_t *)tensor_data(job->out))[out_at + c] =
+                (uint8_t)blend(corner, x.part, y.part, BYTE_BITS);
         else
-            ((int32_t *)tensor_data(job->out))[out_at + c] = (int32_t)(uint32_t)blend(corner, x.part, y.part, CODE_BITS);
+            ((int32_t *)tensor_data(job->out))[out_at + c] =
+                (int32_t)(uint32_t)blend(corner, x.part, y.part, CODE_BITS);
     }
 }
 
@@ -62,7 +72,8 @@ static void blend_rows(void *arg, int64_t begin, int64_t end) {
     for (; begin < end; begin++) {
         struct between y = between_of(job->rows, begin % out.height);
         for (int64_t x = 0; x < out.width; x++)
-            blend_pixel(job, begin / out.height, y, between_of(job->columns, x), (begin * out.width + x) * out.channels);
+            blend_pixel(job, begin / out.height, y, between_of(job->columns, x),
+                        (begin * out.width + x) * out.channels);
     }
 }
 
@@ -88,7 +99,8 @@ static struct status *resize(struct kernel_ctx *ctx) {
         image_resample(ctx->pool, images, &rows, &columns, &ctx->outputs[0]);
     else
         pool_parallel_for(ctx->pool, tensor_dim(images, 0) * tensor_dim(&ctx->outputs[0], 1),
-                          8.0 * (double)(tensor_dim(&ctx->outputs[0], 2) * tensor_dim(images, 3)), blend_rows, &job);
+                          8.0 * (double)(tensor_dim(&ctx->outputs[0], 2) * tensor_dim(images, 3)),
+                          blend_rows, &job);
 out:
     image_axis_fini(&rows);
     image_axis_fini(&columns);

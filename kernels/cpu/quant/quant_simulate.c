@@ -1,4 +1,5 @@
-/* QuantizeAndDequantize: what is left of reals after they went through codes of n bits, for one range or one along an axis. */
+/* QuantizeAndDequantize: what is left of reals after they went through codes of n bits, for one
+ * range or one along an axis. */
 #include <float.h>
 #include <stdlib.h>
 
@@ -8,7 +9,8 @@
 struct simulate_state {
     int64_t axis; /* -1: one range for all */
     int64_t n_bits;
-    bool is_signed, is_range_given, is_narrow, rounds_up, is_first; /* is_first: the op whose range is attrs */
+    /* is_first: the op whose range is attrs */
+    bool is_signed, is_range_given, is_narrow, rounds_up, is_first;
     float min, max;
     enum dtype dtype;
 };
@@ -37,7 +39,8 @@ static inline double even_of_f64(double v) { return rint(v); }
 
 static struct status *check_bits(int64_t n_bits, bool is_signed) {
     if (n_bits <= 0 || n_bits >= (is_signed ? 62 : 63))
-        return status_invalid("num_bits is out of range: %lld with signed_input_ %d", (long long)n_bits, is_signed);
+        return status_invalid("num_bits is out of range: %lld with signed_input_ %d",
+                              (long long)n_bits, is_signed);
     return NULL;
 }
 
@@ -68,7 +71,8 @@ struct status *quant_simulate_init(struct kernel_init *init) {
         TRY(node_get_f(node, "input_min", &state->min));
         TRY(node_get_f(node, "input_max", &state->max));
         if (state->is_range_given && state->min > state->max)
-            return status_invalid("Invalid range: input_min %g > input_max %g", (double)state->min, (double)state->max);
+            return status_invalid("Invalid range: input_min %g > input_max %g", (double)state->min,
+                                  (double)state->max);
     }
     if (!node_attr(node, "num_bits")) /* an input */
         return NULL;
@@ -76,13 +80,16 @@ struct status *quant_simulate_init(struct kernel_init *init) {
     return check_bits(state->n_bits, state->is_signed);
 }
 
-static struct status *split_axis(const struct tensor *x, const struct simulate_state *state, struct simulate_job *job) {
-    *job = (struct simulate_job){.state = state, .outer = 1, .n_slices = 1, .inner = x->n_elements, .x = tensor_cdata(x)};
+static struct status *split_axis(const struct tensor *x, const struct simulate_state *state,
+                                 struct simulate_job *job) {
+    *job = (struct simulate_job){
+        .state = state, .outer = 1, .n_slices = 1, .inner = x->n_elements, .x = tensor_cdata(x)};
     if (state->axis < 0)
         return NULL;
     if (state->axis >= x->rank)
-        return status_invalid("Axis requested is larger than input dimensions. Axis: %lld Input Dimensions: %d", (long long)state->axis,
-                              x->rank);
+        return status_invalid(
+            "Axis requested is larger than input dimensions. Axis: %lld Input Dimensions: %d",
+            (long long)state->axis, x->rank);
     job->n_slices = tensor_dim(x, (int)state->axis);
     job->inner = 1;
     for (int i = 0; i < x->rank && x->n_elements > 0; i++) {
@@ -95,18 +102,22 @@ static struct status *split_axis(const struct tensor *x, const struct simulate_s
 }
 
 /* The ranges that inputs give: a scalar each, or one a slice. */
-static struct status *set_ranges(const struct kernel_ctx *ctx, int first, struct simulate_job *job) {
+static struct status *set_ranges(const struct kernel_ctx *ctx, int first,
+                                 struct simulate_job *job) {
     static const char *const names[] = {"input_min", "input_max"};
     const struct simulate_state *state = job->state;
-    bool takes_vectors = first == 1 && ctx->instance->n_inputs > 3; /* V3 takes those of one number for scalars */
+    /* V3 takes those of one number for scalars */
+    bool takes_vectors = first == 1 && ctx->instance->n_inputs > 3;
     for (int i = 0; i < 2; i++) {
         const struct tensor *t = kernel_input(ctx, first + i);
         if (state->axis < 0 && (takes_vectors ? t->n_elements != 1 : t->rank != 0))
-            return status_invalid("%s must be a scalar if axis is not given, but has shape %s", names[i], TENSOR_SHAPE_TEXT(t));
+            return status_invalid("%s must be a scalar if axis is not given, but has shape %s",
+                                  names[i], TENSOR_SHAPE_TEXT(t));
         if (state->axis >= 0 && (t->rank != 1 || t->n_elements != job->n_slices))
-            return status_invalid("%s has incorrect size, was %s expected %lld to match dim %lld of the input %s", names[i],
-                                  TENSOR_SHAPE_TEXT(t), (long long)job->n_slices, (long long)state->axis,
-                                  TENSOR_SHAPE_TEXT(kernel_input(ctx, first - 1)));
+            return status_invalid(
+                "%s has incorrect size, was %s expected %lld to match dim %lld of the input %s",
+                names[i], TENSOR_SHAPE_TEXT(t), (long long)job->n_slices, (long long)state->axis,
+                TENSOR_SHAPE_TEXT(kernel_input(ctx, first - 1)));
     }
     job->min = tensor_cdata(kernel_input(ctx, first));
     job->max = tensor_cdata(kernel_input(ctx, first + 1));
@@ -116,7 +127,8 @@ static struct status *set_ranges(const struct kernel_ctx *ctx, int first, struct
 static struct status *check_order(const struct simulate_job *job) {
     int64_t at = 0;
     bool is_wide = job->state->dtype == DT_DOUBLE;
-    if (is_wide ? is_ordered_f64(job->min, job->max, job->n_slices, &at) : is_ordered_f32(job->min, job->max, job->n_slices, &at))
+    if (is_wide ? is_ordered_f64(job->min, job->max, job->n_slices, &at)
+                : is_ordered_f32(job->min, job->max, job->n_slices, &at))
         return NULL;
     double min = is_wide ? ((const double *)job->min)[at] : (double)((const float *)job->min)[at];
     double max = is_wide ? ((const double *)job->max)[at] : (double)((const float *)job->max)[at];
@@ -147,7 +159,8 @@ enum kernel_result quant_simulate(struct kernel_ctx *ctx) {
     if (ctx->instance->n_inputs > 3) {
         const struct tensor *bits = kernel_input(ctx, 3);
         if (bits->rank != 0)
-            return kernel_fail(ctx, status_invalid("Shape of `num_bits` must be a scalar, got %s", TENSOR_SHAPE_TEXT(bits)));
+            return kernel_fail(ctx, status_invalid("Shape of `num_bits` must be a scalar, got %s",
+                                                   TENSOR_SHAPE_TEXT(bits)));
         n_bits = *(const int32_t *)tensor_cdata(bits);
         KERNEL_TRY(ctx, check_bits(n_bits, state->is_signed));
     }
@@ -162,7 +175,8 @@ enum kernel_result quant_simulate(struct kernel_ctx *ctx) {
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, state->dtype, tensor_shape(x)));
     job.y = tensor_data(&ctx->outputs[0]);
     if (x->n_elements > 0)
-        pool_parallel_for(ctx->pool, job.n_slices, 2.0 * (double)(job.outer * job.inner), simulate_range, &job);
+        pool_parallel_for(ctx->pool, job.n_slices, 2.0 * (double)(job.outer * job.inner),
+                          simulate_range, &job);
     return KERNEL_DONE;
 }
 
@@ -186,16 +200,19 @@ enum kernel_result quant_simulate_grad(struct kernel_ctx *ctx) {
     struct simulate_job job;
     KERNEL_TRY(ctx, split_axis(x, state, &job));
     if (!shape_equal(tensor_shape(dy), tensor_shape(x)))
-        return kernel_fail(
-            ctx, status_invalid("gradient and input must be the same size: %s vs. %s", TENSOR_SHAPE_TEXT(dy), TENSOR_SHAPE_TEXT(x)));
+        return kernel_fail(ctx,
+                           status_invalid("gradient and input must be the same size: %s vs. %s",
+                                          TENSOR_SHAPE_TEXT(dy), TENSOR_SHAPE_TEXT(x)));
     KERNEL_TRY(ctx, set_ranges(ctx, 2, &job));
     job.dy = tensor_cdata(dy);
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, state->dtype, tensor_shape(x)));
     job.y = tensor_data(&ctx->outputs[0]);
     for (int i = 1; i < 3; i++)
         KERNEL_TRY(ctx,
-                   tensor_new_zeroed(ctx->instance->allocator, state->dtype, tensor_shape(kernel_input(ctx, 1 + i)), &ctx->outputs[i]));
+                   tensor_new_zeroed(ctx->instance->allocator, state->dtype,
+                                     tensor_shape(kernel_input(ctx, 1 + i)), &ctx->outputs[i]));
     if (x->n_elements > 0)
-        pool_parallel_for(ctx->pool, job.n_slices, 1.0 * (double)(job.outer * job.inner), simulate_grad_range, &job);
+        pool_parallel_for(ctx->pool, job.n_slices, 1.0 * (double)(job.outer * job.inner),
+                          simulate_grad_range, &job);
     return KERNEL_DONE;
 }

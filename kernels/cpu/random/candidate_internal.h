@@ -11,13 +11,17 @@ struct candidate_node;
 
 /* A law that classes are drawn by. Called with what the law needs locked (lock, unlock). */
 struct candidate_law {
-    struct status *(*init)(struct candidate_node *node, const struct kernel_init *init); /* reads its own attrs */
-    void (*fini)(struct candidate_node *node);                                           /* NULL: nothing to free */
+    /* reads its own attrs */
+    struct status *(*init)(struct candidate_node *node, const struct kernel_init *init);
+    /* NULL: nothing to free */
+    void (*fini)(struct candidate_node *node);
     /* What init left for an I/O thread; asked for while is_ready is unset. NULL: nothing. */
     struct status *(*load)(struct candidate_node *node);
-    int64_t (*draw)(const struct candidate_node *node, struct philox_words *words); /* NULL: all classes, in order */
+    /* NULL: all classes, in order */
+    int64_t (*draw)(const struct candidate_node *node, struct philox_words *words);
     float (*probability)(const struct candidate_node *node, int64_t value);
-    void (*learn)(struct candidate_node *node, const int64_t *values, int64_t n); /* after a batch; NULL: it never changes */
+    /* after a batch; NULL: it never changes */
+    void (*learn)(struct candidate_node *node, const int64_t *values, int64_t n);
     /* How many classes can come at all; NULL: the range. */
     int64_t (*n_drawable)(const struct candidate_node *node);
 };

@@ -1,5 +1,6 @@
-/* The candidate samplers: classes drawn for a batch, without repetition where asked, and how often each was to be expected. The same
- * numbers as TensorFlow's for the same seeds [Jean et al. 2015; Mikolov et al. 2013 for what they are for]. */
+/* The candidate samplers: classes drawn for a batch, without repetition where asked, and how
+ * often each was to be expected. The same numbers as TensorFlow's for the same seeds [Jean et
+ * al. 2015; Mikolov et al. 2013 for what they are for]. */
 #include <float.h>
 #include <math.h>
 #include <pthread.h>
@@ -21,7 +22,8 @@ static float uniform_probability(const struct candidate_node *node, int64_t valu
     (void)value;
     return (float)(1.0 / (double)node->range);
 }
-static const struct candidate_law uniform = {.draw = uniform_draw, .probability = uniform_probability};
+static const struct candidate_law uniform = {.draw = uniform_draw,
+                                             .probability = uniform_probability};
 
 /* Class k has the part [log(k + 1), log(k + 2)) of [0, log(range + 1)). */
 static int64_t log_uniform_draw(const struct candidate_node *node, struct philox_words *words) {
@@ -31,7 +33,8 @@ static int64_t log_uniform_draw(const struct candidate_node *node, struct philox
 static float log_uniform_probability(const struct candidate_node *node, int64_t value) {
     return (float)(log(((double)value + 2.0) / ((double)value + 1.0)) / node->log_range);
 }
-static const struct candidate_law log_uniform = {.draw = log_uniform_draw, .probability = log_uniform_probability};
+static const struct candidate_law log_uniform = {.draw = log_uniform_draw,
+                                                 .probability = log_uniform_probability};
 
 static float all_probability(const struct candidate_node *node, int64_t value) {
     (void)node, (void)value;
@@ -62,7 +65,8 @@ static struct status *sampler_init(struct kernel_init *init) {
     TRY(node_get_i(init->node, "num_sampled", &node->num_sampled));
     TRY(node_get_b(init->node, "unique", &node->is_unique));
     if (node->num_sampled > INT32_MAX)
-        return status_invalid("Attr num_sampled has value %lld out of range for an int32", (long long)node->num_sampled);
+        return status_invalid("Attr num_sampled has value %lld out of range for an int32",
+                              (long long)node->num_sampled);
     node->range = node->num_sampled;
     if (node->law->draw)
         TRY(node_get_i(init->node, "range_max", &node->range));
@@ -101,9 +105,10 @@ static bool drawn_add(struct drawn *drawn, int64_t value) {
 
 enum { TRIES_UNTIL_CANCELLATION_IS_ASKED = 1 << 20 };
 
-/* Draws until there are num_sampled different classes. A law that hardly ever gives the last ones ends in an error. */
-static struct status *draw_unique(struct kernel_ctx *ctx, const struct candidate_node *node, struct philox_words *words, int64_t *out,
-                                  int64_t *ret_tries) {
+/* Draws until there are num_sampled different classes. A law that hardly ever gives the last
+ * ones ends in an error. */
+static struct status *draw_unique(struct kernel_ctx *ctx, const struct candidate_node *node,
+                                  struct philox_words *words, int64_t *out, int64_t *ret_tries) {
     struct drawn drawn;
     TRY(drawn_init(&drawn, ctx, node->num_sampled));
     int64_t tries = 0;
@@ -112,8 +117,10 @@ static struct status *draw_unique(struct kernel_ctx *ctx, const struct candidate
         out[i] = node->law->draw(node, words);
         i += drawn_add(&drawn, out[i]);
         if (unlikely(tries == INT32_MAX))
-            st = status_exhausted("%lld different classes were not found in %d draws", (long long)node->num_sampled, INT32_MAX);
-        else if (unlikely(tries % TRIES_UNTIL_CANCELLATION_IS_ASKED == TRIES_UNTIL_CANCELLATION_IS_ASKED - 1))
+            st = status_exhausted("%lld different classes were not found in %d draws",
+                                  (long long)node->num_sampled, INT32_MAX);
+        else if (unlikely(tries % TRIES_UNTIL_CANCELLATION_IS_ASKED ==
+                          TRIES_UNTIL_CANCELLATION_IS_ASKED - 1))
             st = io_check_cancelled(ctx);
     }
     tensor_clear(&drawn.memory);
@@ -121,7 +128,8 @@ static struct status *draw_unique(struct kernel_ctx *ctx, const struct candidate
     return st;
 }
 
-/* Of a class that comes with probability p: drawn num_sampled times with repetition, or at least once in that many tries without. */
+/* Of a class that comes with probability p: drawn num_sampled times with repetition, or at least
+ * once in that many tries without. */
 static float expected_count(const struct candidate_node *node, int64_t value, int64_t tries) {
     float p = node->law->probability(node, value);
     if (!node->law->draw)
@@ -135,7 +143,8 @@ static struct status *draw_batch(struct kernel_ctx *ctx, struct candidate_node *
     const int64_t *classes = tensor_cdata(kernel_input(ctx, 0));
     int64_t n_classes = kernel_input(ctx, 0)->n_elements, n = node->num_sampled, tries = n;
     int64_t *sampled = tensor_data(&ctx->outputs[0]);
-    float *expected = tensor_data(&ctx->outputs[1]), *sampled_expected = tensor_data(&ctx->outputs[2]);
+    float *expected = tensor_data(&ctx->outputs[1]),
+          *sampled_expected = tensor_data(&ctx->outputs[2]);
     struct philox_words words = {.next = random_state_reserve(ctx, (uint64_t)n * 512)};
     if (!node->law->draw) {
         for (int64_t i = 0; i < n; i++)
@@ -157,10 +166,13 @@ static struct status *draw_batch(struct kernel_ctx *ctx, struct candidate_node *
 
 static struct status *check_unique(const struct candidate_node *node) {
     int64_t n = node->law->n_drawable ? node->law->n_drawable(node) : node->range;
-    return node->is_unique && node->num_sampled > n ? status_invalid("Sampler's range is too small.") : NULL;
+    return node->is_unique && node->num_sampled > n
+               ? status_invalid("Sampler's range is too small.")
+               : NULL;
 }
 
-/* Under the lock where there are weights that may change; on an I/O thread when there is a file to read. */
+/* Under the lock where there are weights that may change; on an I/O thread when there is a file
+ * to read. */
 static struct status *sample(struct kernel_ctx *ctx) {
     struct candidate_node *node = ctx->instance->state;
     struct status *st = NULL;
@@ -178,16 +190,18 @@ static struct status *sample(struct kernel_ctx *ctx) {
     return st;
 }
 
-static struct status *check_classes(const struct candidate_node *node, const struct tensor *classes) {
+static struct status *check_classes(const struct candidate_node *node,
+                                    const struct tensor *classes) {
     if (classes->rank != 2)
         return status_invalid("true_classes must be a matrix");
     if (tensor_dim(classes, 1) != node->num_true)
-        return status_invalid("true_classes must have num_true columns, expected: %lld was: %lld", (long long)tensor_dim(classes, 1),
-                              (long long)node->num_true);
+        return status_invalid("true_classes must have num_true columns, expected: %lld was: %lld",
+                              (long long)tensor_dim(classes, 1), (long long)node->num_true);
     const int64_t *values = tensor_cdata(classes);
     for (int64_t i = 0; i < classes->n_elements; i++) {
         if (values[i] < 0 || values[i] >= node->range)
-            return status_invalid("`true_candidate` out of range [0, %lld), received %lld", (long long)node->range, (long long)values[i]);
+            return status_invalid("`true_candidate` out of range [0, %lld), received %lld",
+                                  (long long)node->range, (long long)values[i]);
     }
     return NULL;
 }
@@ -257,7 +271,8 @@ static int64_t find_sampled(const struct sampled_class *sorted, int64_t n, int64
     return begin > 0 && sorted[begin - 1].value == value ? sorted[begin - 1].place : -1;
 }
 
-static struct status *find_hits(const struct tensor *classes, const struct tensor *sampled, struct hits *hits) {
+static struct status *find_hits(const struct tensor *classes, const struct tensor *sampled,
+                                struct hits *hits) {
     int64_t n = sampled->n_elements, num_true = tensor_dim(classes, 1);
     const int64_t *values = tensor_cdata(sampled), *wanted = tensor_cdata(classes);
     struct sampled_class *sorted = malloc((size_t)MAX(n, (int64_t)1) * sizeof(*sorted));
@@ -305,9 +320,11 @@ static enum kernel_result accidental_hits(struct kernel_ctx *ctx) {
     const struct tensor *classes = kernel_input(ctx, 0), *sampled = kernel_input(ctx, 1);
     int64_t num_true = *(const int64_t *)ctx->instance->state;
     if (classes->rank != 2 || tensor_dim(classes, 1) != num_true)
-        return kernel_fail(ctx, status_invalid("true_candidates must be a batch_size * num_true matrix"));
+        return kernel_fail(
+            ctx, status_invalid("true_candidates must be a batch_size * num_true matrix"));
     if (sampled->rank != 1)
-        return kernel_fail(ctx, status_invalid("sampled_candidates must be a vector, which is typically an output from CandidateSampler"));
+        return kernel_fail(ctx, status_invalid("sampled_candidates must be a vector, which is "
+                                               "typically an output from CandidateSampler"));
     struct hits hits = {0};
     struct status *st = find_hits(classes, sampled, &hits);
     if (!st)

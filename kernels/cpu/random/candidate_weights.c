@@ -9,8 +9,9 @@
 
 /* ---- learned: 1 + how often a class was a true one ----
  *
- * A binary indexed tree [Fenwick 1994]: sums[i] is the weight of classes (i - lowest bit of i, i], classes counted from 1. Both a new
- * occurrence and the class at a given share of the total take log2(range) steps. */
+ * A binary indexed tree [Fenwick 1994]: sums[i] is the weight of classes (i - lowest bit of i,
+ * i], classes counted from 1. Both a new occurrence and the class at a given share of the total
+ * take log2(range) steps. */
 
 struct learned {
     struct tensor memory;
@@ -21,10 +22,12 @@ struct learned {
 
 static struct status *learned_init(struct candidate_node *node, const struct kernel_init *init) {
     if (node->range >= INT32_MAX)
-        return status_invalid("range_max must be below %d, but is %lld", INT32_MAX, (long long)node->range);
+        return status_invalid("range_max must be below %d, but is %lld", INT32_MAX,
+                              (long long)node->range);
     struct learned *learned = xcalloc(1, sizeof(*learned));
     node->weights = learned;
-    int64_t size = MAX(2 * node->range + 1, (int64_t)64); /* beyond what would lie in the value itself */
+    /* beyond what would lie in the value itself */
+    int64_t size = MAX(2 * node->range + 1, (int64_t)64);
     TRY(tensor_new(init->allocator, DT_INT32, (struct shape){1, &size}, &learned->memory));
     learned->counts = tensor_data(&learned->memory);
     learned->sums = learned->counts + node->range;
@@ -86,7 +89,8 @@ const struct candidate_law candidate_learned = {
 
 /* ---- fixed: weights from an attr or a file ----
  *
- * Drawn in constant time by an alias table [Walker 1977]: n equal bins, each shared by at most two classes. */
+ * Drawn in constant time by an alias table [Walker 1977]: n equal bins, each shared by at most
+ * two classes. */
 
 enum { VOCAB_MAX_BYTES = 1 << 30 };
 
@@ -108,7 +112,8 @@ static void fixed_add(struct fixed *fixed, float weight, bool is_counted) {
         return;
     if (fixed->n == fixed->capacity) {
         fixed->capacity = MAX((int64_t)64, 2 * fixed->capacity);
-        fixed->weights = xreallocarray(fixed->weights, (size_t)fixed->capacity, sizeof(*fixed->weights));
+        fixed->weights =
+            xreallocarray(fixed->weights, (size_t)fixed->capacity, sizeof(*fixed->weights));
     }
     if (is_counted) {
         weight = powf(weight, fixed->distortion);
@@ -159,7 +164,8 @@ static void fixed_build(struct fixed *fixed) {
 static struct status *fixed_finish(struct candidate_node *node) {
     struct fixed *fixed = node->weights;
     if (fixed->n != node->range)
-        return status_invalid("range is %lld must be equal to weights size %lld", (long long)node->range, (long long)fixed->n);
+        return status_invalid("range is %lld must be equal to weights size %lld",
+                              (long long)node->range, (long long)fixed->n);
     fixed_build(fixed);
     atomic_store(&node->is_ready, true);
     return NULL;
@@ -168,7 +174,8 @@ static struct status *fixed_finish(struct candidate_node *node) {
 /* A line's last field, as C reads a number; blanks around it do not count. */
 static bool last_field(struct span line, float *ret) {
     const char *comma = line.len > 0 ? memrchr(line.data, ',', line.len) : NULL;
-    struct span field = comma ? (struct span){comma + 1, (size_t)(line.data + line.len - comma - 1)} : line;
+    struct span field =
+        comma ? (struct span){comma + 1, (size_t)(line.data + line.len - comma - 1)} : line;
     char *text = xstrndup(field.data, field.len), *end;
     *ret = strtof(text, &end);
     struct span rest = {end, (size_t)(text + field.len - end)};
@@ -190,9 +197,11 @@ static struct status *fixed_read(struct fixed *fixed, struct span text, int64_t 
         if (line.len == 0)
             continue;
         if (is_ours && !last_field(line, &weight))
-            return status_invalid("Wrong vocabulary format at line: %.*s", (int)MIN(line.len, (size_t)200), line.data);
+            return status_invalid("Wrong vocabulary format at line: %.*s",
+                                  (int)MIN(line.len, (size_t)200), line.data);
         if (is_ours && fixed->n >= range)
-            return status_invalid("range is %lld must be equal to weights size, which is more", (long long)range);
+            return status_invalid("range is %lld must be equal to weights size, which is more",
+                                  (long long)range);
         fixed_add(fixed, is_ours ? weight : 0, true);
     }
     return NULL;
@@ -238,9 +247,11 @@ static struct status *fixed_init(struct candidate_node *node, const struct kerne
     if (file.len > 0 && n_unigrams > 0)
         return status_invalid("Must only provide one of vocab_file and unigrams.");
     if (fixed->num_shards <= 0 || fixed->shard < 0 || fixed->shard >= fixed->num_shards)
-        return status_invalid("shard %lld is not one of %lld shards", (long long)fixed->shard, (long long)fixed->num_shards);
+        return status_invalid("shard %lld is not one of %lld shards", (long long)fixed->shard,
+                              (long long)fixed->num_shards);
     if (node->range > INT32_MAX || num_reserved / fixed->num_shards > node->range)
-        return status_invalid("range is %lld must be equal to weights size", (long long)node->range);
+        return status_invalid("range is %lld must be equal to weights size",
+                              (long long)node->range);
     while (fixed->next_id < num_reserved)
         fixed_add(fixed, 0, false);
     fixed->next_id = fixed->n; /* of this shard's reserved ones, as TensorFlow counts */

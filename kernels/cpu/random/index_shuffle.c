@@ -1,8 +1,10 @@
-/* RandomIndexShuffle: where each index of [0, max_index] goes in a permutation that the seed chooses, without the permutation.
+/* RandomIndexShuffle: where each index of [0, max_index] goes in a permutation that the seed
+ * chooses, without the permutation.
  *
- * A Simon block cipher (Beaulieu et al. 2013) over blocks just wide enough permutes more numbers than are wanted; those beyond max_index
- * are put through again until one fits (cycle walking, Black and Rogaway 2002). Rounds, key schedule and the least block are TensorFlow's,
- * and so are the numbers. No secret is kept by this. */
+ * A Simon block cipher (Beaulieu et al. 2013) over blocks just wide enough permutes more numbers
+ * than are wanted; those beyond max_index are put through again until one fits (cycle walking,
+ * Black and Rogaway 2002). Rounds, key schedule and the least block are TensorFlow's, and so are
+ * the numbers. No secret is kept by this. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -20,8 +22,12 @@ struct cipher {
     uint64_t *round_keys; /* n_rounds, at least KEY_WORDS */
 };
 
-static uint64_t rotate_left(const struct cipher *c, uint64_t x, int n) { return ((x << n) | (x >> (c->bits - n))) & c->mask; }
-static uint64_t rotate_right(const struct cipher *c, uint64_t x, int n) { return ((x >> n) | (x << (c->bits - n))) & c->mask; }
+static uint64_t rotate_left(const struct cipher *c, uint64_t x, int n) {
+    return ((x << n) | (x >> (c->bits - n))) & c->mask;
+}
+static uint64_t rotate_right(const struct cipher *c, uint64_t x, int n) {
+    return ((x >> n) | (x << (c->bits - n))) & c->mask;
+}
 
 static void set_key(struct cipher *c, const uint32_t key[KEY_WORDS]) {
     uint64_t constant = UINT64_C(0xfffffffc) & c->mask, z = UINT64_C(0x7369f885192c0ef5) & c->mask;
@@ -29,11 +35,14 @@ static void set_key(struct cipher *c, const uint32_t key[KEY_WORDS]) {
         c->round_keys[i] = key[i] & c->mask;
     for (int i = KEY_WORDS; i < c->n_rounds; i++, z >>= 1) {
         uint64_t last = c->round_keys[i - 1];
-        c->round_keys[i] = constant ^ (z & 1) ^ c->round_keys[i - 3] ^ rotate_right(c, last, 3) ^ rotate_right(c, last, 4);
+        c->round_keys[i] = constant ^ (z & 1) ^ c->round_keys[i - 3] ^ rotate_right(c, last, 3) ^
+                           rotate_right(c, last, 4);
     }
 }
 
-static uint64_t mix(const struct cipher *c, uint64_t x) { return (rotate_left(c, x, 1) & rotate_left(c, x, 8)) ^ rotate_left(c, x, 2); }
+static uint64_t mix(const struct cipher *c, uint64_t x) {
+    return (rotate_left(c, x, 1) & rotate_left(c, x, 8)) ^ rotate_left(c, x, 2);
+}
 
 static uint64_t encrypt(const struct cipher *c, uint64_t value) {
     uint64_t left = (value >> c->bits) & c->mask, right = value & c->mask;
@@ -44,13 +53,15 @@ static uint64_t encrypt(const struct cipher *c, uint64_t value) {
     return left << c->bits | right;
 }
 
-/* Half of the block: an even number of bits that holds max_index, which is not 0; by a double's logarithm, as TensorFlow has it. */
+/* Half of the block: an even number of bits that holds max_index, which is not 0; by a double's
+ * logarithm, as TensorFlow has it. */
 static int word_bits(uint64_t max_index) {
     int bits = (int)ceil(log2((double)max_index));
     return MIN(MAX(bits + bits % 2, LEAST_BLOCK_BITS), 64) / 2;
 }
 
-static uint64_t shuffle_index(struct cipher *c, uint64_t index, const uint32_t key[KEY_WORDS], uint64_t max_index) {
+static uint64_t shuffle_index(struct cipher *c, uint64_t index, const uint32_t key[KEY_WORDS],
+                              uint64_t max_index) {
     if (max_index == 0)
         return 0;
     c->bits = word_bits(max_index);
@@ -68,21 +79,28 @@ static struct status *rounds_init(struct kernel_init *init) {
     TRY(kernel_init_int_attr(init, "rounds"));
     int64_t n = *(const int64_t *)init->state;
     if (n < 4 || n % 2 != 0 || n > MAX_ROUNDS)
-        return status_invalid("rounds must be an even number of at least 4, but was %lld", (long long)n);
+        return status_invalid("rounds must be an even number of at least 4, but was %lld",
+                              (long long)n);
     return NULL;
 }
 
-static bool is_scalar_or_vector(const struct tensor *t, int64_t n) { return t->rank == 0 || (t->rank == 1 && tensor_dim(t, 0) == n); }
+static bool is_scalar_or_vector(const struct tensor *t, int64_t n) {
+    return t->rank == 0 || (t->rank == 1 && tensor_dim(t, 0) == n);
+}
 
-static struct status *check_inputs(const struct tensor *index, const struct tensor *seed, const struct tensor *max_index, int64_t n) {
+static struct status *check_inputs(const struct tensor *index, const struct tensor *seed,
+                                   const struct tensor *max_index, int64_t n) {
     if (!is_scalar_or_vector(index, n))
         return status_invalid("Index bust be a scalar or vector.");
     if (!(seed->rank == 1 && tensor_dim(seed, 0) == KEY_WORDS) &&
         !(seed->rank == 2 && tensor_dim(seed, 0) == n && tensor_dim(seed, 1) == KEY_WORDS))
-        return status_invalid("Seed must be a vector of size [3] or a matrix of size [%lld, 3] but got %s.", (long long)n,
-                              TENSOR_SHAPE_TEXT(seed));
+        return status_invalid(
+            "Seed must be a vector of size [3] or a matrix of size [%lld, 3] but got %s.",
+            (long long)n, TENSOR_SHAPE_TEXT(seed));
     if (!is_scalar_or_vector(max_index, n))
-        return status_invalid("Maxval must be a scalar or a vector of the same size as index but got %s", TENSOR_SHAPE_TEXT(max_index));
+        return status_invalid(
+            "Maxval must be a scalar or a vector of the same size as index but got %s",
+            TENSOR_SHAPE_TEXT(max_index));
     return NULL;
 }
 
@@ -93,7 +111,8 @@ static struct status *check_range(enum dtype dtype, int64_t index, int64_t max_i
     if (is_signed && index < 0)
         return status_invalid("index must be >= 0 but was %lld", (long long)index);
     if ((uint64_t)index > (uint64_t)max_index)
-        return status_invalid("max_index must be >= index, but %llu < %llu", (unsigned long long)max_index, (unsigned long long)index);
+        return status_invalid("max_index must be >= index, but %llu < %llu",
+                              (unsigned long long)max_index, (unsigned long long)index);
     return NULL;
 }
 
@@ -105,10 +124,12 @@ static void put_number(struct tensor *t, int64_t i, uint64_t v) {
 }
 
 static struct status *shuffle_all(struct kernel_ctx *ctx, struct cipher *c, int64_t n) {
-    const struct tensor *index = kernel_input(ctx, 0), *seed = kernel_input(ctx, 1), *max_index = kernel_input(ctx, 2);
+    const struct tensor *index = kernel_input(ctx, 0), *seed = kernel_input(ctx, 1),
+                        *max_index = kernel_input(ctx, 2);
     for (int64_t i = 0; i < n; i++) {
         uint32_t key[KEY_WORDS];
-        int64_t at = tensor_int_at(index, index->rank ? i : 0), largest = tensor_int_at(max_index, max_index->rank ? i : 0);
+        int64_t at = tensor_int_at(index, index->rank ? i : 0),
+                largest = tensor_int_at(max_index, max_index->rank ? i : 0);
         for (int k = 0; k < KEY_WORDS; k++)
             key[k] = (uint32_t)tensor_int_at(seed, (seed->rank == 1 ? 0 : i * KEY_WORDS) + k);
         TRY(check_range(tensor_dtype(index), at, largest));
@@ -118,11 +139,13 @@ static struct status *shuffle_all(struct kernel_ctx *ctx, struct cipher *c, int6
 }
 
 static enum kernel_result index_shuffle(struct kernel_ctx *ctx) {
-    const struct tensor *index = kernel_input(ctx, 0), *seed = kernel_input(ctx, 1), *max_index = kernel_input(ctx, 2);
+    const struct tensor *index = kernel_input(ctx, 0), *seed = kernel_input(ctx, 1),
+                        *max_index = kernel_input(ctx, 2);
     int64_t n = MAX(MAX(index->n_elements, max_index->n_elements), seed->n_elements / KEY_WORDS);
     KERNEL_TRY(ctx, check_inputs(index, seed, max_index, n));
     bool is_scalar = index->rank == 0 && seed->rank == 1 && max_index->rank == 0;
-    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, tensor_dtype(index), is_scalar ? SHAPE_SCALAR : (struct shape){1, &n}));
+    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, tensor_dtype(index),
+                                 is_scalar ? SHAPE_SCALAR : (struct shape){1, &n}));
     struct cipher c = {.n_rounds = (int)*(const int64_t *)ctx->instance->state};
     c.round_keys = xcalloc((size_t)c.n_rounds, sizeof(*c.round_keys));
     struct status *st = shuffle_all(ctx, &c, n);
@@ -131,7 +154,8 @@ static enum kernel_result index_shuffle(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
-#define INTS (DTYPE_BIT(DT_INT32) | DTYPE_BIT(DT_INT64) | DTYPE_BIT(DT_UINT32) | DTYPE_BIT(DT_UINT64))
+#define INTS \
+    (DTYPE_BIT(DT_INT32) | DTYPE_BIT(DT_INT64) | DTYPE_BIT(DT_UINT32) | DTYPE_BIT(DT_UINT64))
 
 // clang-format off
 static const struct kernel_def rows[] = {

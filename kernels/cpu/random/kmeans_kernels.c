@@ -32,7 +32,8 @@ static void nearest_range(void *arg, int64_t begin, int64_t end) {
         int64_t *index = job->indices + p * job->k, n = 0;
         float *distance = job->distances + p * job->k;
         for (int64_t c = 0; c < job->n_centers; c++) {
-            float d = (float)squared_distance(job->points + p * job->n_dims, job->centers + c * job->n_dims, job->n_dims);
+            float d = (float)squared_distance(job->points + p * job->n_dims,
+                                              job->centers + c * job->n_dims, job->n_dims);
             if (n == job->k && !(d < distance[n - 1]))
                 continue;
             int64_t at = n < job->k ? n++ : n - 1;
@@ -51,7 +52,8 @@ static void nearest_range(void *arg, int64_t begin, int64_t end) {
  *   nearest_center_indices  int64 [n, min(k, m)], nearest first    nearest_center_distances  float, squared
  * Errors   INVALID_ARGUMENT   shapes; no points; a negative k */
 static enum kernel_result nearest_compute(struct kernel_ctx *ctx) {
-    const struct tensor *points = kernel_input(ctx, 0), *centers = kernel_input(ctx, 1), *k = kernel_input(ctx, 2);
+    const struct tensor *points = kernel_input(ctx, 0), *centers = kernel_input(ctx, 1),
+                        *k = kernel_input(ctx, 2);
     if (points->rank != 2)
         return kernel_fail(ctx, status_invalid("Input points should be a matrix."));
     if (centers->rank != 2)
@@ -59,12 +61,16 @@ static enum kernel_result nearest_compute(struct kernel_ctx *ctx) {
     if (k->rank != 0)
         return kernel_fail(ctx, status_invalid("Input k should be a scalar."));
     int64_t n = tensor_dim(points, 0), wanted = *(const int64_t *)tensor_cdata(k);
-    struct nearest_job job = {.points = tensor_cdata(points), .centers = tensor_cdata(centers), .n_centers = tensor_dim(centers, 0)};
+    struct nearest_job job = {.points = tensor_cdata(points),
+                              .centers = tensor_cdata(centers),
+                              .n_centers = tensor_dim(centers, 0)};
     job.n_dims = tensor_dim(points, 1);
     if (job.n_dims != tensor_dim(centers, 1))
-        return kernel_fail(ctx, status_invalid("Points and centers should have the same dimensionality."));
+        return kernel_fail(
+            ctx, status_invalid("Points and centers should have the same dimensionality."));
     if (wanted < 0)
-        return kernel_fail(ctx, status_invalid("Input k should be non-negative, got %lld", (long long)wanted));
+        return kernel_fail(
+            ctx, status_invalid("Input k should be non-negative, got %lld", (long long)wanted));
     if (n == 0)
         return kernel_fail(ctx, status_invalid("Expected points.rows() > 0."));
     job.k = MIN(wanted, job.n_centers);
@@ -74,7 +80,8 @@ static enum kernel_result nearest_compute(struct kernel_ctx *ctx) {
     job.indices = tensor_data(&ctx->outputs[0]);
     job.distances = tensor_data(&ctx->outputs[1]);
     if (job.k > 0)
-        pool_parallel_for(ctx->pool, n, 1.5 * (double)job.n_centers * (double)(job.n_dims + 2), nearest_range, &job);
+        pool_parallel_for(ctx->pool, n, 1.5 * (double)job.n_centers * (double)(job.n_dims + 2),
+                          nearest_range, &job);
     return KERNEL_DONE;
 }
 
@@ -107,7 +114,8 @@ static double try_center(const struct start *start, int64_t center, bool is_firs
     double total = 0;
     for (int64_t i = 0; i < start->n_points; i++) {
         const float *point = start->points + i * start->n_dims;
-        float d = (float)squared_distance(point, start->points + center * start->n_dims, start->n_dims);
+        float d =
+            (float)squared_distance(point, start->points + center * start->n_dims, start->n_dims);
         start->trial[i] = is_first || d < start->distances[i] ? d : start->distances[i];
         total += (double)start->trial[i];
     }
@@ -126,13 +134,15 @@ static bool is_given_up(const struct start *start) {
     return host && host->is_cancelled && host->is_cancelled(start->ctx);
 }
 
-/* The best of some candidates, all of them drawn likewise: the first center evenly, others by distance. */
+/* The best of some candidates, all of them drawn likewise: the first center evenly, others by
+ * distance. */
 static double choose_center(struct start *start, bool is_first, double total, float *out) {
     double least = 0;
     int64_t center = 0;
     for (int64_t retry = 0; retry <= start->n_retries; retry++) {
-        int64_t candidate = is_first ? (int64_t)philox_words_below_u64(&start->words, (uint64_t)start->n_points)
-                                     : draw(&start->words, start->distances, start->n_points, total);
+        int64_t candidate =
+            is_first ? (int64_t)philox_words_below_u64(&start->words, (uint64_t)start->n_points)
+                     : draw(&start->words, start->distances, start->n_points, total);
         double sum = try_center(start, candidate, is_first);
         if (retry % RETRIES_BETWEEN_LOOKS == RETRIES_BETWEEN_LOOKS - 1 && is_given_up(start))
             break;
@@ -153,13 +163,15 @@ static void choose_centers(struct start *start) {
         total = choose_center(start, c == 0, total, start->out + c * start->n_dims);
 }
 
-/* KmeansPlusPlusInitialization: points as centers, each drawn with the square of its distance to those before as weight, the best of
- * some tries [Arthur, Vassilvitskii: "k-means++: the advantages of careful seeding", 2007].
+/* KmeansPlusPlusInitialization: points as centers, each drawn with the square of its distance to
+ * those before as weight, the best of some tries [Arthur, Vassilvitskii: "k-means++: the
+ * advantages of careful seeding", 2007].
  *   points  float [n, d]    num_to_sample, seed, num_retries_per_sample  int64 scalars
  *   samples  float [num_to_sample, d]
  * Errors   INVALID_ARGUMENT   shapes; more centers than points */
 static enum kernel_result plus_plus_compute(struct kernel_ctx *ctx) {
-    static const char *const names[] = {"points", "num_to_sample", "seed", "num_retries_per_sample"};
+    static const char *const names[] = {"points", "num_to_sample", "seed",
+                                        "num_retries_per_sample"};
     const struct tensor *points = kernel_input(ctx, 0);
     int64_t numbers[3];
     if (points->rank != 2)
@@ -169,14 +181,20 @@ static enum kernel_result plus_plus_compute(struct kernel_ctx *ctx) {
             return kernel_fail(ctx, status_invalid("Input %s should be a scalar.", names[1 + i]));
         numbers[i] = *(const int64_t *)tensor_cdata(kernel_input(ctx, 1 + i));
     }
-    struct start start = {.ctx = ctx, .points = tensor_cdata(points), .n_points = tensor_dim(points, 0), .n_dims = tensor_dim(points, 1)};
+    struct start start = {.ctx = ctx,
+                          .points = tensor_cdata(points),
+                          .n_points = tensor_dim(points, 0),
+                          .n_dims = tensor_dim(points, 1)};
     start.n_wanted = numbers[0];
     start.words.next.key = (uint64_t)numbers[1];
     if (numbers[0] <= 0)
         return kernel_fail(ctx, status_invalid("Input num_to_sample should be positive."));
     if (start.n_points < numbers[0])
-        return kernel_fail(ctx, status_invalid("Input num_to_sample should not be larger than the number of points: %lld vs. %lld",
-                                               (long long)numbers[0], (long long)start.n_points));
+        return kernel_fail(
+            ctx,
+            status_invalid(
+                "Input num_to_sample should not be larger than the number of points: %lld vs. %lld",
+                (long long)numbers[0], (long long)start.n_points));
     start.n_retries = MAX(numbers[2], 0);
     if (numbers[2] < 0) /* "as many as usual" */
         start.n_retries = 2 + (int64_t)log((double)numbers[0]);
@@ -189,11 +207,15 @@ static enum kernel_result plus_plus_compute(struct kernel_ctx *ctx) {
     start.out = tensor_data(&ctx->outputs[0]);
     choose_centers(&start);
     tensor_clear(&memory);
-    return is_given_up(&start) ? kernel_fail(ctx, status_new(STATUS_CANCELLED, "KmeansPlusPlusInitialization was cancelled")) : KERNEL_DONE;
+    return is_given_up(&start)
+               ? kernel_fail(ctx, status_new(STATUS_CANCELLED,
+                                             "KmeansPlusPlusInitialization was cancelled"))
+               : KERNEL_DONE;
 }
 
-/* KMC2ChainInitialization: one point of a chain, which moves to a farther one surely and to a nearer one sometimes
- * [Bachem, Lucic, Hassani, Krause: "Approximate k-means++ in sublinear time", 2016].
+/* KMC2ChainInitialization: one point of a chain, which moves to a farther one surely and to a
+ * nearer one sometimes [Bachem, Lucic, Hassani, Krause: "Approximate k-means++ in sublinear
+ * time", 2016].
  *   distances  float [n]    seed  int64, scalar    index  int64, scalar
  * Errors   INVALID_ARGUMENT   shapes; nothing to choose from */
 static enum kernel_result chain_compute(struct kernel_ctx *ctx) {
@@ -219,7 +241,8 @@ static enum kernel_result chain_compute(struct kernel_ctx *ctx) {
 // clang-format off
 static const struct kernel_def rows[] = {
     {"NearestNeighbors", .compute = nearest_compute, .cost_ns_per_element = 20},
-    {"KmeansPlusPlusInitialization", .compute = plus_plus_compute, .flags = KERNEL_EXPENSIVE | KERNEL_STATEFUL}, /* may be without an end: never folded */
+    /* may be without an end: never folded */
+    {"KmeansPlusPlusInitialization", .compute = plus_plus_compute, .flags = KERNEL_EXPENSIVE | KERNEL_STATEFUL},
     {"KMC2ChainInitialization", .compute = chain_compute, .cost_ns_per_element = 5},
 };
 // clang-format on

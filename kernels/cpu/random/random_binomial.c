@@ -1,7 +1,9 @@
-/* Binomial: how many of `counts` attempts succeed, each with probability `probs`. Computed in double, whatever the types.
+/* Binomial: how many of `counts` attempts succeed, each with probability `probs`. Computed in
+ * double, whatever the types.
  *
- * Few expected successes: geometric gaps between them are summed [Devroye 1986, "Non-uniform random variate generation", X.4]. Many:
- * transformed rejection, BTRS [Hörmann 1993, "The generation of binomial random variates"], with its ratio in logarithms. */
+ * Few expected successes: geometric gaps between them are summed [Devroye 1986, "Non-uniform
+ * random variate generation", X.4]. Many: transformed rejection, BTRS [Hörmann 1993, "The
+ * generation of binomial random variates"], with its ratio in logarithms. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -46,8 +48,10 @@ static double by_gaps(double count, double p, struct uniforms *u) {
 
 /* What Stirling's formula for log k! leaves out. */
 static double stirling_tail(double k) {
-    static const double small[] = {0.0810614667953272, 0.0413406959554092, 0.0276779256849983, 0.02079067210376509, 0.0166446911898211,
-                                   0.0138761288230707, 0.0118967099458917, 0.0104112652619720, 0.00925546218271273, 0.00833056343336287};
+    static const double small[] = {0.0810614667953272,  0.0413406959554092, 0.0276779256849983,
+                                   0.02079067210376509, 0.0166446911898211, 0.0138761288230707,
+                                   0.0118967099458917,  0.0104112652619720, 0.00925546218271273,
+                                   0.00833056343336287};
     if (k <= 9)
         return small[(int)k];
     double square = (k + 1) * (k + 1);
@@ -55,19 +59,23 @@ static double stirling_tail(double k) {
 }
 
 static double by_rejection(double count, double p, struct uniforms *uniforms) {
-    double deviation = sqrt(count * p * (1 - p)), b = 1.15 + 2.53 * deviation, a = -0.0873 + 0.0248 * b + 0.01 * p;
-    double c = count * p + 0.5, box = 0.92 - 4.2 / b, odds = p / (1 - p), alpha = (2.83 + 5.1 / b) * deviation;
+    double deviation = sqrt(count * p * (1 - p)), b = 1.15 + 2.53 * deviation,
+           a = -0.0873 + 0.0248 * b + 0.01 * p;
+    double c = count * p + 0.5, box = 0.92 - 4.2 / b, odds = p / (1 - p),
+           alpha = (2.83 + 5.1 / b) * deviation;
     double mode = floor((count + 1) * p);
     for (;;) {
-        double u = next_uniform(uniforms) - 0.5, v = next_uniform(uniforms), from_edge = 0.5 - fabs(u);
+        double u = next_uniform(uniforms) - 0.5, v = next_uniform(uniforms),
+               from_edge = 0.5 - fabs(u);
         double k = floor((2 * a / from_edge + b) * u + c);
         if (from_edge >= 0.07 && v <= box)
             return k;
         if (!(k >= 0 && k <= count))
             continue;
         double limit = (mode + 0.5) * log((mode + 1) / (odds * (count - mode + 1))) +
-                       (count + 1) * log((count - mode + 1) / (count - k + 1)) + (k + 0.5) * log(odds * (count - k + 1) / (k + 1)) +
-                       stirling_tail(mode) + stirling_tail(count - mode) - stirling_tail(k) - stirling_tail(count - k);
+                       (count + 1) * log((count - mode + 1) / (count - k + 1)) +
+                       (k + 0.5) * log(odds * (count - k + 1) / (k + 1)) + stirling_tail(mode) +
+                       stirling_tail(count - mode) - stirling_tail(k) - stirling_tail(count - k);
         if (log(v * alpha / (a / (from_edge * from_edge) + b)) <= limit)
             return k;
     }
@@ -83,7 +91,8 @@ static double draw(double count, double p, const struct philox *generator, uint6
         return NAN;
     double rarer = p <= 0.5 ? p : 1 - p;
     bool is_many = rarer * count >= MANY;
-    struct uniforms u = {.generator = philox_skip(*generator, i * (is_many ? RANDOM_BLOCKS_PER_OUTPUT : GAP_BLOCKS))};
+    struct uniforms u = {.generator = philox_skip(
+                             *generator, i * (is_many ? RANDOM_BLOCKS_PER_OUTPUT : GAP_BLOCKS))};
     double n = is_many ? by_rejection(count, rarer, &u) : by_gaps(count, rarer, &u);
     return p <= 0.5 ? n : count - n;
 }
@@ -138,12 +147,14 @@ static void binomial_range(void *arg, int64_t begin, int64_t end) {
         broadcast_seek(job->plan, pair, &cursor);
         double count = parameter_at(job->counts, broadcast_offset(job->plan, &cursor, 0));
         double p = parameter_at(job->probs, broadcast_offset(job->plan, &cursor, 1));
-        put(job, sample * job->plan->n_elements + pair, draw(count, p, &job->generator, (uint64_t)i));
+        put(job, sample * job->plan->n_elements + pair,
+            draw(count, p, &job->generator, (uint64_t)i));
     }
 }
 
 /* Output 0 is made, and whether there is anything to draw. */
-static struct status *prepare(struct kernel_ctx *ctx, int shape_input, int counts_input, struct broadcast *plan, struct binomial_job *job) {
+static struct status *prepare(struct kernel_ctx *ctx, int shape_input, int counts_input,
+                              struct broadcast *plan, struct binomial_job *job) {
     int64_t dims[SHAPE_MAX_RANK];
     struct shape shape;
     job->plan = plan;
@@ -151,9 +162,10 @@ static struct status *prepare(struct kernel_ctx *ctx, int shape_input, int count
     job->probs = kernel_input(ctx, counts_input + 1);
     job->dtype = (enum dtype)ctx->instance->out_types[0];
     TRY(random_shape(kernel_input(ctx, shape_input), dims, &shape));
-    if (!broadcast_init(plan, (struct shape[]){tensor_shape(job->counts), tensor_shape(job->probs)}, 2))
-        return status_invalid("counts and probs must have compatible batch dimensions: %s vs. %s", TENSOR_SHAPE_TEXT(job->counts),
-                              TENSOR_SHAPE_TEXT(job->probs));
+    if (!broadcast_init(plan, (struct shape[]){tensor_shape(job->counts), tensor_shape(job->probs)},
+                        2))
+        return status_invalid("counts and probs must have compatible batch dimensions: %s vs. %s",
+                              TENSOR_SHAPE_TEXT(job->counts), TENSOR_SHAPE_TEXT(job->probs));
     bool ends_alike = shape.rank >= plan->out_rank;
     for (int i = 1; ends_alike && i <= plan->out_rank; i++)
         ends_alike = dims[shape.rank - i] == plan->out_dims[plan->out_rank - i];
@@ -183,7 +195,9 @@ enum kernel_result random_stateless_binomial(struct kernel_ctx *ctx) {
 }
 
 /* What TensorFlow lets the generator move on by, in samples of 256 blocks. */
-static uint64_t n_taken(const struct binomial_job *job) { return (uint64_t)job->plan->n_elements * 50 * ((uint64_t)job->n_samples + 3); }
+static uint64_t n_taken(const struct binomial_job *job) {
+    return (uint64_t)job->plan->n_elements * 50 * ((uint64_t)job->n_samples + 3);
+}
 
 /* StatefulRandomBinomial: from the generator in a variable.
  *   resource    algorithm  int64 scalar    shape, counts, probs, output  as above
@@ -193,9 +207,11 @@ enum kernel_result random_resource_binomial(struct kernel_ctx *ctx) {
     struct broadcast plan;
     const struct tensor *algorithm = kernel_input(ctx, 1);
     if (algorithm->rank != 0)
-        return kernel_fail(ctx, status_invalid("algorithm must be of shape [], not %s", TENSOR_SHAPE_TEXT(algorithm)));
+        return kernel_fail(ctx, status_invalid("algorithm must be of shape [], not %s",
+                                               TENSOR_SHAPE_TEXT(algorithm)));
     if (tensor_index_at(algorithm, 0) != ALG_PHILOX)
-        return kernel_fail(ctx, status_invalid("Unsupported algorithm id: %lld", (long long)tensor_index_at(algorithm, 0)));
+        return kernel_fail(ctx, status_invalid("Unsupported algorithm id: %lld",
+                                               (long long)tensor_index_at(algorithm, 0)));
     KERNEL_TRY(ctx, prepare(ctx, 2, 3, &plan, &job));
     KERNEL_TRY(ctx, random_take(ctx, n_taken(&job), &job.generator));
     return run(ctx, &job);

@@ -1,6 +1,7 @@
 /* RandomShuffle and Multinomial.
  *
- * A shuffle is Fisher's and Yates': place i takes one of the n - i that are left, by one word modulo their number. */
+ * A shuffle is Fisher's and Yates': place i takes one of the n - i that are left, by one word
+ * modulo their number. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -20,7 +21,8 @@ static int64_t *permutation(struct philox generator, int64_t n) {
         places[i] = i;
     struct philox_words words = {.next = generator};
     for (int64_t i = 0; i + 1 < n; i++) {
-        int64_t other = i + (int64_t)(philox_words_u32(&words) % (uint64_t)(n - i)), kept = places[i];
+        int64_t other = i + (int64_t)(philox_words_u32(&words) % (uint64_t)(n - i)),
+                kept = places[i];
         places[i] = places[other];
         places[other] = kept;
     }
@@ -44,7 +46,8 @@ static enum kernel_result shuffle(struct kernel_ctx *ctx, struct philox generato
     char *to = tensor_data(&ctx->outputs[0]);
     for (int64_t i = 0; i < n; i++) {
         if (dtype_is_object(dtype))
-            elements_copy(dtype, to + (size_t)i * row_bytes, from + (size_t)places[i] * row_bytes, row);
+            elements_copy(dtype, to + (size_t)i * row_bytes, from + (size_t)places[i] * row_bytes,
+                          row);
         else
             memcpy(to + (size_t)i * row_bytes, from + (size_t)places[i] * row_bytes, row_bytes);
     }
@@ -52,9 +55,12 @@ static enum kernel_result shuffle(struct kernel_ctx *ctx, struct philox generato
     return KERNEL_DONE;
 }
 
-static bool is_shuffled(const struct tensor *value) { return value->rank > 0 && value->n_elements > 0 && tensor_dim(value, 0) > 1; }
+static bool is_shuffled(const struct tensor *value) {
+    return value->rank > 0 && value->n_elements > 0 && tensor_dim(value, 0) > 1;
+}
 
-/* RandomShuffle: value with its rows (slices of dimension 0) in another order. A scalar stays itself. */
+/* RandomShuffle: value with its rows (slices of dimension 0) in another order. A scalar stays
+ * itself. */
 enum kernel_result random_shuffle(struct kernel_ctx *ctx) {
     const struct tensor *value = kernel_input(ctx, 0);
     if (!is_shuffled(value)) {
@@ -68,7 +74,8 @@ enum kernel_result random_shuffle(struct kernel_ctx *ctx) {
 /* StatelessShuffle: the same from key, counter and algorithm. */
 enum kernel_result random_stateless_shuffle(struct kernel_ctx *ctx) {
     struct philox generator;
-    KERNEL_TRY(ctx, random_from_key(kernel_input(ctx, 1), kernel_input(ctx, 2), kernel_input(ctx, 3), &generator));
+    KERNEL_TRY(ctx, random_from_key(kernel_input(ctx, 1), kernel_input(ctx, 2),
+                                    kernel_input(ctx, 3), &generator));
     if (!is_shuffled(kernel_input(ctx, 0))) {
         kernel_pass(ctx, 0, 0);
         return KERNEL_DONE;
@@ -117,7 +124,8 @@ VECTOR_CLONES static void weigh_classes(double *logits, int64_t n) {
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES)
         for (int k = 0; k < LANES; k++)
-            lanes[k] = (logits[i + k] > lanes[k]) & (logits[i + k] < INFINITY) ? logits[i + k] : lanes[k];
+            lanes[k] =
+                (logits[i + k] > lanes[k]) & (logits[i + k] < INFINITY) ? logits[i + k] : lanes[k];
     for (; i < n; i++)
         lanes[0] = logits[i] > lanes[0] && logits[i] < INFINITY ? logits[i] : lanes[0];
     for (int k = 0; k < LANES; k++)
@@ -135,8 +143,8 @@ static void cumulate(const struct multinomial_job *job, int64_t row, double *sum
         sums[i] = total += sums[i];
 }
 
-/* The first class whose sum is above `wanted`; all of them where none is (no logit was finite), as in TensorFlow. Without branches, which
- * would be guessed wrong half of the time. */
+/* The first class whose sum is above `wanted`; all of them where none is (no logit was finite),
+ * as in TensorFlow. Without branches, which would be guessed wrong half of the time. */
 static int64_t class_above(const double *sums, int64_t n, double wanted) {
     int64_t first = 0;
     for (; n > 1; n -= n / 2)
@@ -180,7 +188,8 @@ static COLD struct status *bad_shape(const char *what, const struct tensor *t) {
 }
 
 /* Checks the inputs and makes the output. */
-static struct status *multinomial_prepare(struct kernel_ctx *ctx, struct multinomial_job *job, int64_t dims[2]) {
+static struct status *multinomial_prepare(struct kernel_ctx *ctx, struct multinomial_job *job,
+                                          int64_t dims[2]) {
     const struct tensor *logits = kernel_input(ctx, 0), *num_samples = kernel_input(ctx, 1);
     if (unlikely(logits->rank != 2))
         return bad_shape("logits should be a matrix", logits);
@@ -204,26 +213,31 @@ static struct status *multinomial_prepare(struct kernel_ctx *ctx, struct multino
     return NULL;
 }
 
-static enum kernel_result multinomial_run(struct kernel_ctx *ctx, struct multinomial_job *job, int64_t rows) {
+static enum kernel_result multinomial_run(struct kernel_ctx *ctx, struct multinomial_job *job,
+                                          int64_t rows) {
     if (ctx->outputs[0].n_elements == 0)
         return KERNEL_DONE;
-    pool_parallel_for(ctx->pool, rows, (double)job->classes * 8 + (double)job->samples * 20, multinomial_rows, job);
+    pool_parallel_for(ctx->pool, rows, (double)job->classes * 8 + (double)job->samples * 20,
+                      multinomial_rows, job);
     if (unlikely(job->is_out_of_memory))
-        return kernel_fail(ctx, status_exhausted("no memory for the sums of %lld classes", (long long)job->classes));
+        return kernel_fail(ctx, status_exhausted("no memory for the sums of %lld classes",
+                                                 (long long)job->classes));
     return KERNEL_DONE;
 }
 
 /* Multinomial: per row of logits, num_samples classes drawn with probability ∝ e^logit.
  *   logits  T [batch, classes]    num_samples  int32, scalar    output  output_dtype [batch, num_samples]
  * Errors    INVALID_ARGUMENT   ranks, num_samples negative, no class
- * TensorFlow's numbers for large batches depend on its number of threads; ours are always those of one. */
+ * TensorFlow's numbers for large batches depend on its number of threads; ours are always those
+ * of one. */
 enum kernel_result random_multinomial(struct kernel_ctx *ctx) {
     struct multinomial_job job = {0};
     int64_t dims[2];
     KERNEL_TRY(ctx, multinomial_prepare(ctx, &job, dims));
     if (ctx->outputs[0].n_elements > 0) {
         uint64_t samples = ((uint64_t)dims[1] + 3) / 4 * 4; /* in whole blocks, two words each */
-        job.generator = random_state_reserve(ctx, (uint64_t)dims[0] * samples * 2 * RANDOM_BLOCKS_PER_OUTPUT);
+        job.generator =
+            random_state_reserve(ctx, (uint64_t)dims[0] * samples * 2 * RANDOM_BLOCKS_PER_OUTPUT);
     }
     return multinomial_run(ctx, &job, dims[0]);
 }

@@ -1,15 +1,21 @@
-/* Tensors of independent random numbers, with the bits that TensorFlow's CPU kernels give for the same generator.
+/* Tensors of independent random numbers, with the bits that TensorFlow's CPU kernels give for
+ * the same generator.
  *
- * Outputs are made in groups: 4 of up to 32 bits, or 2 of 64. Group g of a distribution that needs a fixed number of words takes
- * block g. A truncated normal draws until its group is full, from blocks g · 64 · group size on, which 256 numbers an output
- * never exhaust in practice. The normal is Box and Muller's, with libm's log, sin and cos: the same functions on the same
+ * Outputs are made in groups: 4 of up to 32 bits, or 2 of 64. Group g of a distribution that
+ * needs a fixed number of words takes block g. A truncated normal draws until its group is full,
+ * from blocks g · 64 · group size on, which 256 numbers an output never exhaust in practice. The
+ * normal is Box and Muller's, with libm's log, sin and cos: the same functions on the same
  * machine are what makes the last bit agree. */
 #include <math.h>
 
 #include "kernels/support/half_blocks.h"
 #include "kernels/cpu/random/random_internal.h"
 
-enum { CHUNK_BLOCKS = 128, CHUNK_WORDS = CHUNK_BLOCKS * PHILOX_BLOCK, BLOCKS_PER_TRUNCATED_OUTPUT = 64 };
+enum {
+    CHUNK_BLOCKS = 128,
+    CHUNK_WORDS = CHUNK_BLOCKS * PHILOX_BLOCK,
+    BLOCKS_PER_TRUNCATED_OUTPUT = 64
+};
 
 struct fill_job {
     const struct random_fill *fill;
@@ -20,7 +26,8 @@ struct fill_job {
 
 /* ---- the normal ---- */
 
-/* Two words to two normals [Box, Muller 1958]. The product is rounded once from double, as TensorFlow's is. */
+/* Two words to two normals [Box, Muller 1958]. The product is rounded once from double, as
+ * TensorFlow's is. */
 static inline void normal_pair_f32(uint32_t a, uint32_t b, float out[2]) {
     float u = philox_f32(a);
     u = u < 1.0e-7f ? 1.0e-7f : u;
@@ -34,7 +41,8 @@ static inline void normal_pair_f32(uint32_t a, uint32_t b, float out[2]) {
 static inline void normal_pair_f64(const uint32_t words[4], double out[2]) {
     double u = philox_f64(words[0], words[1]);
     u = u < 1.0e-7 ? 1.0e-7 : u;
-    double angle = 2.0 * M_PI * philox_f64(words[2], words[3]), radius = sqrt(-2.0 * log(u)), sine, cosine;
+    double angle = 2.0 * M_PI * philox_f64(words[2], words[3]), radius = sqrt(-2.0 * log(u)), sine,
+           cosine;
     sincos(angle, &sine, &cosine);
     out[0] = sine * radius;
     out[1] = cosine * radius;
@@ -74,15 +82,18 @@ static void uniforms_f64(const uint32_t *words, int64_t n, double *out) {
         out[i] = philox_f64(words[2 * i], words[2 * i + 1]);
 }
 
-/* The low 10 (7) bits are the fraction of a number in [1, 2), from which 1 is taken: exact in float. */
+/* The low 10 (7) bits are the fraction of a number in [1, 2), from which 1 is taken: exact in
+ * float. */
 VECTOR_CLONES
-static void scale_low_bits(const uint32_t *words, int64_t n, uint32_t mask, float scale, float *out) {
+static void scale_low_bits(const uint32_t *words, int64_t n, uint32_t mask, float scale,
+                           float *out) {
     for (int64_t i = 0; i < n; i++)
         out[i] = (float)(int32_t)(words[i] & mask) * scale;
 }
 static void uniforms_narrow(enum dtype dtype, const uint32_t *words, int64_t n, uint16_t *out) {
     float floats[CHUNK_WORDS];
-    scale_low_bits(words, n, dtype == DT_HALF ? 0x3ffu : 0x7fu, dtype == DT_HALF ? 0x1p-10f : 0x1p-7f, floats);
+    scale_low_bits(words, n, dtype == DT_HALF ? 0x3ffu : 0x7fu,
+                   dtype == DT_HALF ? 0x1p-10f : 0x1p-7f, floats);
     half_block_store(dtype, out, floats, n);
 }
 
@@ -130,7 +141,8 @@ static void fill_groups(void *arg, int64_t begin, int64_t end) {
     }
 }
 
-void random_next_f32(enum random_kind kind, enum dtype dtype, struct philox *generator, float out[4]) {
+void random_next_f32(enum random_kind kind, enum dtype dtype, struct philox *generator,
+                     float out[4]) {
     uint32_t words[PHILOX_BLOCK];
     uint16_t narrow[PHILOX_BLOCK];
     philox_next(generator, words);
@@ -152,8 +164,10 @@ void random_next_f64(enum random_kind kind, struct philox *generator, double out
         uniforms(DT_DOUBLE, words, 2, out);
 }
 
-/* One group of normals within (-2, 2): those outside are dropped and the next ones take their place. */
-static void truncated_group(enum dtype dtype, struct philox generator, float floats[4], double doubles[2]) {
+/* One group of normals within (-2, 2): those outside are dropped and the next ones take their
+ * place. */
+static void truncated_group(enum dtype dtype, struct philox generator, float floats[4],
+                            double doubles[2]) {
     const int group = dtype == DT_DOUBLE ? 2 : 4;
     uint32_t words[PHILOX_BLOCK];
     for (int filled = 0; filled < group;) {
@@ -185,7 +199,8 @@ static void truncated_groups(void *arg, int64_t begin, int64_t end) {
         float floats[4];
         double doubles[2];
         int64_t first = group * job->group, n = MIN((int64_t)job->group, job->n - first);
-        truncated_group(dtype, philox_skip(job->fill->generator, (uint64_t)group * stride), floats, doubles);
+        truncated_group(dtype, philox_skip(job->fill->generator, (uint64_t)group * stride), floats,
+                        doubles);
         char *out = job->out + (size_t)first * dtype_size(dtype);
         if (dtype == DT_DOUBLE)
             memcpy(out, doubles, (size_t)n * sizeof(double));
@@ -200,5 +215,6 @@ void random_fill_run(const struct random_fill *fill, struct pool *pool, void *ou
     struct fill_job job = {fill, out, n, dtype_size(fill->dtype) == 8 ? 2 : 4};
     bool is_truncated = fill->kind == RANDOM_TRUNCATED;
     double cost_ns = is_truncated ? 120 : fill->kind == RANDOM_NORMAL ? 60 : 6;
-    pool_parallel_for(pool, (n + job.group - 1) / job.group, cost_ns, is_truncated ? truncated_groups : fill_groups, &job);
+    pool_parallel_for(pool, (n + job.group - 1) / job.group, cost_ns,
+                      is_truncated ? truncated_groups : fill_groups, &job);
 }

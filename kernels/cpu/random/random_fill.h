@@ -19,11 +19,14 @@ struct random_fill {
     struct philox generator;
     uint64_t low, range; /* RANDOM_RANGE; range 2^32 (2^64) is not asked for */
 };
-/* Fills n elements at `out`, in parallel where it pays. The numbers depend on the generator alone. */
+/* Fills n elements at `out`, in parallel where it pays. The numbers depend on the generator
+ * alone. */
 void random_fill_run(const struct random_fill *fill, struct pool *pool, void *out, int64_t n);
 
-/* The next block as numbers, RANDOM_UNIFORM or RANDOM_NORMAL: four of half, bfloat16 or float, two of double. */
-void random_next_f32(enum random_kind kind, enum dtype dtype, struct philox *generator, float out[4]);
+/* The next block as numbers, RANDOM_UNIFORM or RANDOM_NORMAL: four of half, bfloat16 or float,
+ * two of double. */
+void random_next_f32(enum random_kind kind, enum dtype dtype, struct philox *generator,
+                     float out[4]);
 void random_next_f64(enum random_kind kind, struct philox *generator, double out[2]);
 
 #endif

@@ -1,14 +1,16 @@
 /* Gamma and Poisson: rejection sampling in double, whatever the types.
  *
- * Each parameter gets `samples` outputs, samples apart in the output: output[sample, parameter]. The sample's own stream
- * begins at block 256 · (parameter · samples + sample), so the numbers do not depend on who computes which. */
+ * Each parameter gets `samples` outputs, samples apart in the output: output[sample, parameter].
+ * The sample's own stream begins at block 256 · (parameter · samples + sample), so the numbers
+ * do not depend on who computes which. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "common/tensor/float16.h"
 #include "kernels/cpu/random/random_internal.h"
 
-/* Uniforms and normals of one stream, each kind buffered by itself: a block gives two, the second one is used first. */
+/* Uniforms and normals of one stream, each kind buffered by itself: a block gives two, the
+ * second one is used first. */
 struct draws {
     struct philox generator;
     double uniforms[2], normals[2];
@@ -30,7 +32,8 @@ static double draw_normal(struct draws *draws) {
     if (draws->n_normals == 0) {
         uint32_t words[PHILOX_BLOCK];
         philox_next(&draws->generator, words);
-        double u = philox_f64(words[0], words[1]), angle = 2.0 * M_PI * philox_f64(words[2], words[3]);
+        double u = philox_f64(words[0], words[1]),
+               angle = 2.0 * M_PI * philox_f64(words[2], words[3]);
         double radius = sqrt(-2.0 * log(u < 1.0e-7 ? 1.0e-7 : u)), sine, cosine;
         sincos(angle, &sine, &cosine);
         draws->normals[0] = sine * radius;
@@ -40,9 +43,11 @@ static double draw_normal(struct draws *draws) {
     return draws->normals[--draws->n_normals];
 }
 
-enum { MAX_DRAWS = 10000 }; /* no real parameter comes near it; an impossible one (NaN, below 0) ends as NaN */
+/* no real parameter comes near it; an impossible one (NaN, below 0) ends as NaN */
+enum { MAX_DRAWS = 10000 };
 
-/* Marsaglia, Tsang: "A simple method for generating gamma variables", TOMS 26 (2000). Below 1: that of alpha + 1, times u^(1/alpha). */
+/* Marsaglia, Tsang: "A simple method for generating gamma variables", TOMS 26 (2000). Below 1:
+ * that of alpha + 1, times u^(1/alpha). */
 static double draw_gamma(struct draws *draws, double alpha) {
     if (alpha == 1.0)
         return -log1p(-draw_uniform(draws));
@@ -76,8 +81,9 @@ static struct poisson_constants poisson_prepare(double rate) {
                                       .v_r = 0.9277 - 3.6224 / (b - 2)};
 }
 
-/* Small rates: uniforms multiplied until below e^-rate (Knuth). Others: Hörmann's PTRS, "The transformed rejection method for
- * generating Poisson random variables" (1993). `max`: what the output's type can hold. */
+/* Small rates: uniforms multiplied until below e^-rate (Knuth). Others: Hörmann's PTRS, "The
+ * transformed rejection method for generating Poisson random variables" (1993). `max`: what the
+ * output's type can hold. */
 static double draw_poisson(struct draws *draws, const struct poisson_constants *p, double max) {
     if (!(p->rate >= 0) || isinf(p->rate))
         return NAN;
@@ -142,7 +148,8 @@ static void put(enum dtype dtype, void *data, int64_t i, double v) {
         ((int32_t *)data)[i] = v >= -2147483648.0 && v < 2147483648.0 ? (int32_t)v : INT32_MIN;
         break;
     default:
-        ((int64_t *)data)[i] = v >= -9223372036854775808.0 && v < 9223372036854775808.0 ? (int64_t)v : INT64_MIN;
+        ((int64_t *)data)[i] =
+            v >= -9223372036854775808.0 && v < 9223372036854775808.0 ? (int64_t)v : INT64_MIN;
     }
 }
 
@@ -182,13 +189,16 @@ static void sample_range(void *arg, int64_t begin, int64_t end) {
             if (job->is_poisson)
                 poisson = poisson_prepare(parameter);
         }
-        struct draws draws = {.generator = philox_skip(job->generator, (uint64_t)i * RANDOM_BLOCKS_PER_OUTPUT)};
-        double v = job->is_poisson ? draw_poisson(&draws, &poisson, max) : draw_gamma(&draws, parameter);
+        struct draws draws = {
+            .generator = philox_skip(job->generator, (uint64_t)i * RANDOM_BLOCKS_PER_OUTPUT)};
+        double v =
+            job->is_poisson ? draw_poisson(&draws, &poisson, max) : draw_gamma(&draws, parameter);
         put(job->out, job->to, sample * job->n_parameters + p, v);
     }
 }
 
-static enum kernel_result run(struct kernel_ctx *ctx, struct sample_job *job, const struct tensor *parameters) {
+static enum kernel_result run(struct kernel_ctx *ctx, struct sample_job *job,
+                              const struct tensor *parameters) {
     job->in = (enum dtype)parameters->dtype;
     job->out = (enum dtype)ctx->instance->out_types[0];
     job->parameters = tensor_cdata(parameters);
@@ -213,7 +223,9 @@ static enum kernel_result stateful(struct kernel_ctx *ctx, bool is_poisson) {
     int64_t n = ctx->outputs[0].n_elements;
     if (n == 0)
         return KERNEL_DONE;
-    struct sample_job job = {.is_poisson = is_poisson, .generator = random_state_reserve(ctx, (uint64_t)n * RANDOM_BLOCKS_PER_OUTPUT)};
+    struct sample_job job = {.is_poisson = is_poisson,
+                             .generator =
+                                 random_state_reserve(ctx, (uint64_t)n * RANDOM_BLOCKS_PER_OUTPUT)};
     return run(ctx, &job, parameters);
 }
 
@@ -223,7 +235,8 @@ enum kernel_result random_gamma(struct kernel_ctx *ctx) { return stateful(ctx, f
 enum kernel_result random_poisson(struct kernel_ctx *ctx) { return stateful(ctx, true); }
 
 /* The stateless ops: the output's shape is given, and ends with the parameters' shape. */
-static enum kernel_result stateless(struct kernel_ctx *ctx, struct sample_job *job, int parameter_input) {
+static enum kernel_result stateless(struct kernel_ctx *ctx, struct sample_job *job,
+                                    int parameter_input) {
     const struct tensor *parameters = kernel_input(ctx, parameter_input);
     int64_t dims[SHAPE_MAX_RANK];
     struct shape shape;
@@ -244,7 +257,8 @@ enum kernel_result random_stateless_gamma(struct kernel_ctx *ctx) {
     struct sample_job job = {0};
     bool is_v3 = ctx->instance->n_inputs == 5;
     if (is_v3)
-        KERNEL_TRY(ctx, random_from_key(kernel_input(ctx, 1), kernel_input(ctx, 2), kernel_input(ctx, 3), &job.generator));
+        KERNEL_TRY(ctx, random_from_key(kernel_input(ctx, 1), kernel_input(ctx, 2),
+                                        kernel_input(ctx, 3), &job.generator));
     else
         KERNEL_TRY(ctx, random_from_seed(kernel_input(ctx, 1), &job.generator));
     return stateless(ctx, &job, ctx->instance->n_inputs - 1);

@@ -10,19 +10,22 @@ kernel_fn random_uniform, random_normal, random_truncated_normal, random_uniform
 
 /* ---- random_stateless.c ---- */
 
-/* From key [1], counter [>= 2] and an algorithm: Philox, or "automatic", which is Philox too. Errors: INVALID_ARGUMENT. */
-struct status *random_from_key(const struct tensor *key, const struct tensor *counter, const struct tensor *alg,
-                               struct philox *ret) MUST_USE;
+/* From key [1], counter [>= 2] and an algorithm: Philox, or "automatic", which is Philox too.
+ * Errors: INVALID_ARGUMENT. */
+struct status *random_from_key(const struct tensor *key, const struct tensor *counter,
+                               const struct tensor *alg, struct philox *ret) MUST_USE;
 struct status *random_stateless_init(struct kernel_init *init);
 kernel_fn random_stateless, random_stateless_v2, random_get_key_counter, random_get_alg;
 
 /* ---- random_resource.c: a generator in a resource variable ---- */
-/* Takes what `n` outputs may need from the generator of input 0. Errors: no such variable, or no generator in it. */
+/* Takes what `n` outputs may need from the generator of input 0. Errors: no such variable, or no
+ * generator in it. */
 struct status *random_take(struct kernel_ctx *ctx, uint64_t n, struct philox *ret) MUST_USE;
 kernel_fn random_resource_fill, random_skip, random_non_deterministic;
 
 /* ---- random_discrete.c ---- */
-kernel_fn random_shuffle, random_stateless_shuffle, random_multinomial, random_stateless_multinomial;
+kernel_fn random_shuffle, random_stateless_shuffle, random_multinomial,
+    random_stateless_multinomial;
 
 /* ---- random_gamma.c ---- */
 kernel_fn random_gamma, random_stateless_gamma, random_poisson, random_stateless_poisson;
@@ -36,8 +39,11 @@ kernel_fn random_parameterized;
 /* ---- shared checks ---- */
 
 /* The shape that an int32 or int64 vector says; sizes live in `dims`. Errors: INVALID_ARGUMENT. */
-struct status *random_shape(const struct tensor *shape, int64_t dims[SHAPE_MAX_RANK], struct shape *ret) MUST_USE;
-/* minval and maxval of a range: scalars; minval < maxval where any number is made. Errors: INVALID_ARGUMENT. */
-struct status *random_range(const struct tensor *minval, const struct tensor *maxval, bool is_empty, struct random_fill *fill) MUST_USE;
+struct status *random_shape(const struct tensor *shape, int64_t dims[SHAPE_MAX_RANK],
+                            struct shape *ret) MUST_USE;
+/* minval and maxval of a range: scalars; minval < maxval where any number is made. Errors:
+ * INVALID_ARGUMENT. */
+struct status *random_range(const struct tensor *minval, const struct tensor *maxval, bool is_empty,
+                            struct random_fill *fill) MUST_USE;
 
 #endif

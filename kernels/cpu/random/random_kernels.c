@@ -1,10 +1,12 @@
-/* CPU kernels of the random family. The stateless ones are as random as their inputs: they may be folded and merged. */
+/* CPU kernels of the random family. The stateless ones are as random as their inputs: they may
+ * be folded and merged. */
 #include "kernels/cpu/random/random_internal.h"
 
 #define KIND(kind) ((const void *)(intptr_t)(kind))
 #define INT32_64 (DTYPES_INDEX)
 #define INT_BITS (DTYPES_INDEX | DTYPE_BIT(DT_UINT32) | DTYPE_BIT(DT_UINT64))
-#define BINOMIAL_TYPES (DTYPE_BIT(DT_HALF) | DTYPE_BIT(DT_FLOAT) | DTYPE_BIT(DT_DOUBLE) | DTYPES_INDEX)
+#define BINOMIAL_TYPES \
+    (DTYPE_BIT(DT_HALF) | DTYPE_BIT(DT_FLOAT) | DTYPE_BIT(DT_DOUBLE) | DTYPES_INDEX)
 #define GAMMA_TYPES (DTYPE_BIT(DT_HALF) | DTYPE_BIT(DT_FLOAT) | DTYPE_BIT(DT_DOUBLE))
 #define POISSON_TYPES (GAMMA_TYPES | DTYPES_INDEX)
 #define SEQUENCE (KERNEL_STATEFUL | KERNEL_SESSION_STATE)

@@ -1,5 +1,6 @@
-/* ParameterizedTruncatedNormal: normals with a mean, a deviation and bounds for each batch, by rejection [Robert 1995: "Simulation of
- * truncated normal variables"]. One stream for all batches, front to back: TensorFlow's numbers on one thread. */
+/* ParameterizedTruncatedNormal: normals with a mean, a deviation and bounds for each batch, by
+ * rejection [Robert 1995: "Simulation of truncated normal variables"]. One stream for all
+ * batches, front to back: TensorFlow's numbers on one thread. */
 #include <math.h>
 
 #include "common/tensor/float16.h"
@@ -11,9 +12,10 @@ enum { MAX_TRIES = 1000, EQUAL_BATCH = 100 };
 
 struct parameterized {
     struct philox generator;
-    const struct tensor *parameters[4]; /* mean, deviation, lower and upper bound; one for all batches, or one each */
-    int64_t samples, n;                 /* of a batch, of all */
-    void *out;                          /* in the type that is computed in */
+    /* mean, deviation, lower and upper bound; one for all batches, or one each */
+    const struct tensor *parameters[4];
+    int64_t samples, n; /* of a batch, of all */
+    void *out;          /* in the type that is computed in */
 };
 
 static double parameter_at(const struct tensor *t, int64_t b) {
@@ -79,14 +81,16 @@ static struct status *run_half(struct kernel_ctx *ctx, struct parameterized *job
     return st;
 }
 
-/* Equal parameters for all: batches of a handy size. Errors: INVALID_ARGUMENT for parameters that fit no batch. */
+/* Equal parameters for all: batches of a handy size. Errors: INVALID_ARGUMENT for parameters
+ * that fit no batch. */
 static struct status *divide(struct parameterized *job, int64_t n_batches, int64_t *ret_n_batches) {
     static const char *const names[4] = {"means", "stddevs", "minvals", "maxvals"};
     bool is_same = true;
     for (int i = 0; i < 4; i++) {
         const struct tensor *t = job->parameters[i];
         if (t->rank > 1)
-            return status_invalid("Input %s should be a scalar or vector, got shape: %s", names[i], TENSOR_SHAPE_TEXT(t));
+            return status_invalid("Input %s should be a scalar or vector, got shape: %s", names[i],
+                                  TENSOR_SHAPE_TEXT(t));
         is_same = is_same && (t->rank == 0 || tensor_dim(t, 0) == 1);
     }
     if (is_same) {
@@ -97,7 +101,8 @@ static struct status *divide(struct parameterized *job, int64_t n_batches, int64
     for (int i = 0; i < 4; i++) {
         const struct tensor *t = job->parameters[i];
         if (t->rank == 1 && t->n_elements != 1 && t->n_elements != n_batches)
-            return status_invalid("Input %s should have length 1 or shape[0], got shape: %s", names[i], TENSOR_SHAPE_TEXT(t));
+            return status_invalid("Input %s should have length 1 or shape[0], got shape: %s",
+                                  names[i], TENSOR_SHAPE_TEXT(t));
     }
     job->samples = n_batches > 0 ? job->n / n_batches : 0;
     *ret_n_batches = n_batches;
@@ -127,6 +132,8 @@ enum kernel_result random_parameterized(struct kernel_ctx *ctx) {
         return KERNEL_DONE;
     uint64_t blocks = (uint64_t)n_batches * 2 * MAX_TRIES * (uint64_t)(job.samples + 3) / 4;
     job.generator = random_state_reserve(ctx, blocks);
-    KERNEL_TRY(ctx, dtype == DT_HALF ? run_half(ctx, &job) : dtype == DT_FLOAT ? batches_float(&job) : batches_double(&job));
+    KERNEL_TRY(ctx, dtype == DT_HALF    ? run_half(ctx, &job)
+                    : dtype == DT_FLOAT ? batches_float(&job)
+                                        : batches_double(&job));
     return KERNEL_DONE;
 }

@@ -1,5 +1,6 @@
-/* Random ops whose generator lives in a resource variable (tf.random.Generator): int64 [3 or more], the Philox counter's lower and upper
- * half and the key. Each execution moves it on under the variable's lock. */
+/* Random ops whose generator lives in a resource variable (tf.random.Generator): int64 [3 or
+ * more], the Philox counter's lower and upper half and the key. Each execution moves it on under
+ * the variable's lock. */
 #include <stdlib.h>
 
 #include "common/base/clock.h"
@@ -11,7 +12,8 @@
 enum { ALG_PHILOX = 1, ALG_THREEFRY = 2, ALG_AUTO = 3, STATE_SIZE = 3 };
 
 static int64_t scalar_at(const struct tensor *t) {
-    return t->dtype == DT_UINT64 ? (int64_t) * (const uint64_t *)tensor_cdata(t) : tensor_index_at(t, 0);
+    return t->dtype == DT_UINT64 ? (int64_t) * (const uint64_t *)tensor_cdata(t)
+                                 : tensor_index_at(t, 0);
 }
 
 /* The generator that is there. Errors: INVALID_ARGUMENT. With the lock held. */
@@ -20,18 +22,22 @@ static struct status *read_state(const struct variable *variable, struct philox 
     if (!tensor_has_value(value))
         return status_failed_precondition("RNG state variable %s is uninitialized", variable->name);
     if (value->dtype != DT_INT64)
-        return status_invalid("dtype of RNG state variable must be int64, not %s", dtype_name((enum dtype)value->dtype));
+        return status_invalid("dtype of RNG state variable must be int64, not %s",
+                              dtype_name((enum dtype)value->dtype));
     if (value->rank != 1)
-        return status_invalid("RNG state must have one and only one dimension, not %d", value->rank);
+        return status_invalid("RNG state must have one and only one dimension, not %d",
+                              value->rank);
     if (value->n_elements < STATE_SIZE)
-        return status_invalid("For the Philox algorithm, the size of state must be at least %d; got %lld", STATE_SIZE,
-                              (long long)value->n_elements);
+        return status_invalid(
+            "For the Philox algorithm, the size of state must be at least %d; got %lld", STATE_SIZE,
+            (long long)value->n_elements);
     const uint64_t *words = tensor_cdata(value);
     *ret = (struct philox){.lo = words[0], .hi = words[1], .key = words[2]};
     return NULL;
 }
 
-static struct status *move_on(struct kernel_ctx *ctx, struct variable *variable, uint64_t n_blocks, struct philox *ret) {
+static struct status *move_on(struct kernel_ctx *ctx, struct variable *variable, uint64_t n_blocks,
+                              struct philox *ret) {
     TRY(read_state(variable, ret));
     struct philox after = philox_skip(*ret, n_blocks);
     TRY(variable_make_writable(variable, ctx->instance->allocator));
@@ -59,7 +65,8 @@ struct status *random_take(struct kernel_ctx *ctx, uint64_t n, struct philox *re
     return st;
 }
 
-static struct status *require_scalar_input(const struct kernel_ctx *ctx, int input, const char *name) {
+static struct status *require_scalar_input(const struct kernel_ctx *ctx, int input,
+                                           const char *name) {
     const struct tensor *t = kernel_input(ctx, input);
     if (likely(t->rank == 0))
         return NULL;
@@ -68,7 +75,8 @@ static struct status *require_scalar_input(const struct kernel_ctx *ctx, int inp
 
 /* ---- StatefulUniform and kin ---- */
 
-/* StatefulUniform, StatefulUniformFullInt, StatefulUniformInt, StatefulStandardNormalV2, StatefulTruncatedNormal.
+/* StatefulUniform, StatefulUniformFullInt, StatefulUniformInt, StatefulStandardNormalV2,
+ * StatefulTruncatedNormal.
  *   resource   the generator      algorithm  int64 scalar      shape  shape_dtype [rank]
  *   minval, maxval  dtype scalars (StatefulUniformInt)         output  dtype [shape...]
  * Errors    INVALID_ARGUMENT   algorithm, shape or bounds wrong, a variable that is no generator; NOT_FOUND; UNIMPLEMENTED   ThreeFry */
@@ -90,7 +98,8 @@ enum kernel_result random_resource_fill(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
-/* RngSkip: moves the generator on as if `delta` numbers had been made. RngReadAndSkip: and says where it was, padded to int64 [3]. */
+/* RngSkip: moves the generator on as if `delta` numbers had been made. RngReadAndSkip: and says
+ * where it was, padded to int64 [3]. */
 enum kernel_result random_skip(struct kernel_ctx *ctx) {
     struct philox before;
     KERNEL_TRY(ctx, require_scalar_input(ctx, 1, "algorithm"));
@@ -114,11 +123,13 @@ enum kernel_result random_skip(struct kernel_ctx *ctx) {
 enum kernel_result random_non_deterministic(struct kernel_ctx *ctx) {
     int64_t dims[SHAPE_MAX_RANK];
     struct shape shape;
-    struct random_fill fill = {.kind = RANDOM_BITS, .dtype = (enum dtype)ctx->instance->out_types[0]};
+    struct random_fill fill = {.kind = RANDOM_BITS,
+                               .dtype = (enum dtype)ctx->instance->out_types[0]};
     fill.generator = (struct philox){random_u64(), random_u64(), random_u64()};
     KERNEL_TRY(ctx, random_shape(kernel_input(ctx, 0), dims, &shape));
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, fill.dtype, shape));
     if (ctx->outputs[0].n_elements > 0)
-        random_fill_run(&fill, ctx->pool, tensor_data(&ctx->outputs[0]), ctx->outputs[0].n_elements);
+        random_fill_run(&fill, ctx->pool, tensor_data(&ctx->outputs[0]),
+                        ctx->outputs[0].n_elements);
     return KERNEL_DONE;
 }

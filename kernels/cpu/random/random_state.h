@@ -1,4 +1,5 @@
-/* Where a kernel's random numbers begin: a generator that each execution moves on, or one made from a seed. */
+/* Where a kernel's random numbers begin: a generator that each execution moves on, or one made
+ * from a seed. */
 #ifndef MILLRACE_KERNELS_CPU_RANDOM_RANDOM_STATE_H
 #define MILLRACE_KERNELS_CPU_RANDOM_RANDOM_STATE_H
 
@@ -13,7 +14,8 @@ struct random_state {
 /* Reads attrs seed and seed2; both 0: seeds from the machine. */
 struct status *random_state_seed(struct random_state *state, const struct node *node) MUST_USE;
 struct status *random_state_init(struct kernel_init *init); /* the whole state of a node */
-/* Takes `n_blocks` of the stream of the node, whose state begins with a random_state; beyond 2^64 blocks it repeats. */
+/* Takes `n_blocks` of the stream of the node, whose state begins with a random_state; beyond
+ * 2^64 blocks it repeats. */
 struct philox random_state_reserve(struct kernel_ctx *ctx, uint64_t n_blocks);
 /* What TensorFlow takes for n outputs that may need many blocks each: 256 apiece. */
 enum { RANDOM_BLOCKS_PER_OUTPUT = 256 };

@@ -1,7 +1,7 @@
 /* Random ops with a state: each execution takes the next part of the node's stream.
  *
- * The state is a counter of blocks: executions at the same time take different parts. Only which part an execution gets depends on
- * their order, as in TensorFlow. */
+ * The state is a counter of blocks: executions at the same time take different parts. Only which
+ * part an execution gets depends on their order, as in TensorFlow. */
 #include <stdlib.h>
 
 #include "common/base/clock.h"
@@ -12,7 +12,8 @@ struct status *random_state_seed(struct random_state *state, const struct node *
     TRY(node_get_i(node, "seed", &seed));
     TRY(node_get_i(node, "seed2", &seed2));
     bool is_seeded = seed != 0 || seed2 != 0;
-    state->start = (struct philox){is_seeded ? (uint64_t)seed : random_u64(), 0, is_seeded ? (uint64_t)seed2 : random_u64()};
+    state->start = (struct philox){is_seeded ? (uint64_t)seed : random_u64(), 0,
+                                   is_seeded ? (uint64_t)seed2 : random_u64()};
     return NULL;
 }
 
@@ -23,12 +24,15 @@ struct status *random_state_init(struct kernel_init *init) {
 
 struct philox random_state_reserve(struct kernel_ctx *ctx, uint64_t n_blocks) {
     struct random_state *state = ctx->instance->state;
-    return philox_skip(state->start, atomic_fetch_add_explicit(&state->n_used, n_blocks, memory_order_relaxed));
+    return philox_skip(state->start,
+                       atomic_fetch_add_explicit(&state->n_used, n_blocks, memory_order_relaxed));
 }
 
-struct status *random_shape(const struct tensor *shape, int64_t dims[SHAPE_MAX_RANK], struct shape *ret) {
+struct status *random_shape(const struct tensor *shape, int64_t dims[SHAPE_MAX_RANK],
+                            struct shape *ret) {
     if (unlikely(shape->rank != 1)) {
-        struct status *st = status_invalid("shape must be a vector of {int32,int64}, got shape %s", TENSOR_SHAPE_TEXT(shape));
+        struct status *st = status_invalid("shape must be a vector of {int32,int64}, got shape %s",
+                                           TENSOR_SHAPE_TEXT(shape));
         return st;
     }
     if (unlikely(shape->n_elements > SHAPE_MAX_RANK))
@@ -53,12 +57,14 @@ static uint64_t integer_bits(const struct tensor *t) {
     }
 }
 
-struct status *random_range(const struct tensor *minval, const struct tensor *maxval, bool is_empty, struct random_fill *fill) {
+struct status *random_range(const struct tensor *minval, const struct tensor *maxval, bool is_empty,
+                            struct random_fill *fill) {
     const struct tensor *bounds[2] = {minval, maxval};
     for (int i = 0; i < 2; i++) {
         if (likely(bounds[i]->rank == 0))
             continue;
-        struct status *st = status_invalid("%s must be 0-D, got shape %s", i ? "maxval" : "minval", TENSOR_SHAPE_TEXT(bounds[i]));
+        struct status *st = status_invalid("%s must be 0-D, got shape %s", i ? "maxval" : "minval",
+                                           TENSOR_SHAPE_TEXT(bounds[i]));
         return st;
     }
     uint64_t low = integer_bits(minval), high = integer_bits(maxval);
@@ -67,8 +73,10 @@ struct status *random_range(const struct tensor *minval, const struct tensor *ma
         return NULL;
     if (unlikely(is_unsigned ? low >= high : (int64_t)low >= (int64_t)high)) {
         if (is_unsigned)
-            return status_invalid("Need minval < maxval, got %llu >= %llu", (unsigned long long)low, (unsigned long long)high);
-        return status_invalid("Need minval < maxval, got %lld >= %lld", (long long)low, (long long)high);
+            return status_invalid("Need minval < maxval, got %llu >= %llu", (unsigned long long)low,
+                                  (unsigned long long)high);
+        return status_invalid("Need minval < maxval, got %lld >= %lld", (long long)low,
+                              (long long)high);
     }
     fill->low = low;
     fill->range = high - low; /* of 32-bit types: below 2^32 */
@@ -91,11 +99,20 @@ static enum kernel_result stateful_fill(struct kernel_ctx *ctx, enum random_kind
     return KERNEL_DONE;
 }
 
-/* RandomUniform, RandomStandardNormal, TruncatedNormal, RandomUniformInt: output of the asked shape.
+/* RandomUniform, RandomStandardNormal, TruncatedNormal, RandomUniformInt: output of the asked
+ * shape.
  *   shape   T [rank]           minval, maxval  Tout, scalars (RandomUniformInt)
  *   output  dtype [shape...]
  * Errors    INVALID_ARGUMENT   shape not a vector, a negative or too large one, minval >= maxval */
-enum kernel_result random_uniform(struct kernel_ctx *ctx) { return stateful_fill(ctx, RANDOM_UNIFORM); }
-enum kernel_result random_normal(struct kernel_ctx *ctx) { return stateful_fill(ctx, RANDOM_NORMAL); }
-enum kernel_result random_truncated_normal(struct kernel_ctx *ctx) { return stateful_fill(ctx, RANDOM_TRUNCATED); }
-enum kernel_result random_uniform_int(struct kernel_ctx *ctx) { return stateful_fill(ctx, RANDOM_RANGE); }
+enum kernel_result random_uniform(struct kernel_ctx *ctx) {
+    return stateful_fill(ctx, RANDOM_UNIFORM);
+}
+enum kernel_result random_normal(struct kernel_ctx *ctx) {
+    return stateful_fill(ctx, RANDOM_NORMAL);
+}
+enum kernel_result random_truncated_normal(struct kernel_ctx *ctx) {
+    return stateful_fill(ctx, RANDOM_TRUNCATED);
+}
+enum kernel_result random_uniform_int(struct kernel_ctx *ctx) {
+    return stateful_fill(ctx, RANDOM_RANGE);
+}

@@ -8,28 +8,34 @@ enum { ALG_PHILOX = 1, ALG_AUTO = 3 };
 
 struct status *random_from_seed(const struct tensor *seed, struct philox *ret) {
     if (unlikely(seed->rank != 1 || seed->n_elements != 2)) {
-        struct status *st = status_invalid("seed must have shape [2], not %s", TENSOR_SHAPE_TEXT(seed));
+        struct status *st =
+            status_invalid("seed must have shape [2], not %s", TENSOR_SHAPE_TEXT(seed));
         return st;
     }
     if (unlikely(seed->dtype != DT_INT32 && seed->dtype != DT_INT64))
         return status_invalid("Invalid seed type: %s", dtype_name((enum dtype)seed->dtype));
-    /* One block under a fixed key mixes the two, so that neighbouring seeds have nothing in common. */
+    /* One block under a fixed key mixes the two, so that neighbouring seeds have nothing in
+     * common. */
     uint32_t mixed[PHILOX_BLOCK];
-    philox_block(0x02461e293ec8f720u, (uint64_t)tensor_index_at(seed, 0), (uint64_t)tensor_index_at(seed, 1), mixed);
+    philox_block(0x02461e293ec8f720u, (uint64_t)tensor_index_at(seed, 0),
+                 (uint64_t)tensor_index_at(seed, 1), mixed);
     *ret = (struct philox){philox_u64(mixed[0], mixed[1]), 0, philox_u64(mixed[2], mixed[3])};
     return NULL;
 }
 
-static COLD struct status *bad_key(const char *format_before, const struct tensor *t, const char *after) {
+static COLD struct status *bad_key(const char *format_before, const struct tensor *t,
+                                   const char *after) {
     struct status *st = status_invalid("%s%s%s", format_before, TENSOR_SHAPE_TEXT(t), after);
     return st;
 }
 
-struct status *random_from_key(const struct tensor *key, const struct tensor *counter, const struct tensor *alg, struct philox *ret) {
+struct status *random_from_key(const struct tensor *key, const struct tensor *counter,
+                               const struct tensor *alg, struct philox *ret) {
     if (unlikely(alg->rank != 0))
         return bad_key("input 3 (0-based) must have shape [], not ", alg, "");
     if (unlikely(key->rank != 1 || key->n_elements != 1))
-        return bad_key("key must have shape [1], not ", key, ". (Note that batched keys are not supported yet.)");
+        return bad_key("key must have shape [1], not ", key,
+                       ". (Note that batched keys are not supported yet.)");
     if (unlikely(counter->rank != 1 || counter->n_elements < 2))
         return bad_key("counter must be a vector with length at least 2; got shape: ", counter,
                        ". (Note that batched counters are not supported yet.)");
@@ -58,10 +64,12 @@ static enum kernel_result stateless_fill(struct kernel_ctx *ctx, bool is_v2) {
     const struct stateless_state *state = ctx->instance->state;
     int64_t dims[SHAPE_MAX_RANK];
     struct shape shape;
-    struct random_fill fill = {.kind = state->kind, .dtype = (enum dtype)ctx->instance->out_types[0]};
+    struct random_fill fill = {.kind = state->kind,
+                               .dtype = (enum dtype)ctx->instance->out_types[0]};
     KERNEL_TRY(ctx, random_shape(kernel_input(ctx, 0), dims, &shape));
     if (is_v2)
-        KERNEL_TRY(ctx, random_from_key(kernel_input(ctx, 1), kernel_input(ctx, 2), kernel_input(ctx, 3), &fill.generator));
+        KERNEL_TRY(ctx, random_from_key(kernel_input(ctx, 1), kernel_input(ctx, 2),
+                                        kernel_input(ctx, 3), &fill.generator));
     else
         KERNEL_TRY(ctx, random_from_seed(kernel_input(ctx, 1), &fill.generator));
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, fill.dtype, shape));
@@ -69,19 +77,22 @@ static enum kernel_result stateless_fill(struct kernel_ctx *ctx, bool is_v2) {
     if (n == 0)
         return KERNEL_DONE;
     if (state->minval >= 0)
-        KERNEL_TRY(ctx, random_range(kernel_input(ctx, state->minval), kernel_input(ctx, state->minval + 1), false, &fill));
+        KERNEL_TRY(ctx, random_range(kernel_input(ctx, state->minval),
+                                     kernel_input(ctx, state->minval + 1), false, &fill));
     random_fill_run(&fill, ctx->pool, tensor_data(&ctx->outputs[0]), n);
     return KERNEL_DONE;
 }
 
-/* StatelessRandomUniform, …Normal, StatelessTruncatedNormal, …UniformInt, …UniformFullInt: shape, seed [2], bounds → output.
+/* StatelessRandomUniform, …Normal, StatelessTruncatedNormal, …UniformInt, …UniformFullInt:
+ * shape, seed [2], bounds → output.
  * Errors   INVALID_ARGUMENT   shape, seed or bounds wrong */
 enum kernel_result random_stateless(struct kernel_ctx *ctx) { return stateless_fill(ctx, false); }
 /* The same with key [1], counter [2] and algorithm in the seed's place.
  * Errors   INVALID_ARGUMENT   also for an algorithm that is not Philox */
 enum kernel_result random_stateless_v2(struct kernel_ctx *ctx) { return stateless_fill(ctx, true); }
 
-/* StatelessRandomGetKeyCounter(Alg): key uint64 [1], counter uint64 [2] (and algorithm) for a seed [2].
+/* StatelessRandomGetKeyCounter(Alg): key uint64 [1], counter uint64 [2] (and algorithm) for a
+ * seed [2].
  * Errors   INVALID_ARGUMENT   seed of another shape */
 enum kernel_result random_get_key_counter(struct kernel_ctx *ctx) {
     struct philox generator;

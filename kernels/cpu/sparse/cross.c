@@ -5,9 +5,12 @@
 
 #include "kernels/support/hashes.h"
 
-static inline bool is_sparse(const struct cross_feature *feature) { return tensor_has_value(&feature->owned_splits); }
+static inline bool is_sparse(const struct cross_feature *feature) {
+    return tensor_has_value(&feature->owned_splits);
+}
 
-static void feature_row(const struct cross_feature *feature, int64_t row, int64_t *ret_first, int64_t *ret_n) {
+static void feature_row(const struct cross_feature *feature, int64_t row, int64_t *ret_first,
+                        int64_t *ret_n) {
     const struct tensor *splits = is_sparse(feature) ? &feature->owned_splits : feature->splits;
     if (splits) {
         *ret_first = tensor_index_at(splits, row);
@@ -18,8 +21,9 @@ static void feature_row(const struct cross_feature *feature, int64_t row, int64_
     }
 }
 
-struct status *cross_feature_sparse(struct cross_feature *feature, struct allocator *allocator, const struct tensor *indices,
-                                    const struct tensor *values, int64_t n_rows, bool skips) {
+struct status *cross_feature_sparse(struct cross_feature *feature, struct allocator *allocator,
+                                    const struct tensor *indices, const struct tensor *values,
+                                    int64_t n_rows, bool skips) {
     int64_t n = values->n_elements, columns = tensor_dim(indices, 1), at = 0, n_splits;
     feature->values = values;
     if (add_overflows_i64(n_rows, 1, &n_splits))
@@ -28,7 +32,8 @@ struct status *cross_feature_sparse(struct cross_feature *feature, struct alloca
     int64_t *splits = tensor_data(&feature->owned_splits);
     splits[0] = 0;
     for (int64_t row = 0; row < n_rows; row++) {
-        while (at < n && (skips ? tensor_index_at(indices, at * columns) <= row : tensor_index_at(indices, at * columns) == row))
+        while (at < n && (skips ? tensor_index_at(indices, at * columns) <= row
+                                : tensor_index_at(indices, at * columns) == row))
             at++;
         splits[row + 1] = at;
     }
@@ -62,7 +67,9 @@ struct status *cross_count(const struct cross *cross, int64_t row, int64_t *ret_
         overflows |= mul_overflows_i64(product, n, &product);
     }
     *ret_n = product;
-    return overflows ? status_invalid("The crosses of row %lld are too many to count", (long long)row) : NULL;
+    return overflows
+               ? status_invalid("The crosses of row %lld are too many to count", (long long)row)
+               : NULL;
 }
 
 /* ---- hashes ---- */
@@ -77,18 +84,22 @@ static uint64_t fold(uint64_t a, uint64_t b) {
     return shift_mix(shift_mix(mixed) * multiplier);
 }
 
-static uint64_t hash_value(const struct cross *cross, const struct cross_feature *feature, int64_t i) {
+static uint64_t hash_value(const struct cross *cross, const struct cross_feature *feature,
+                           int64_t i) {
     bool is_salted = cross->hash == CROSS_HASH_SALTED;
     if (feature->values->dtype == DT_STRING) {
         struct span text = tensor_string(feature->values, i);
-        return is_salted && cross->is_strong ? hash_sip24(text.data, text.len, cross->salt[0], cross->salt[1])
-                                             : hash_fingerprint64(text.data, text.len);
+        return is_salted && cross->is_strong
+                   ? hash_sip24(text.data, text.len, cross->salt[0], cross->salt[1])
+                   : hash_fingerprint64(text.data, text.len);
     }
     int64_t value = tensor_index_at(feature->values, i);
-    enum { HASHED_BYTES = 4 }; /* TensorFlow hashes the low half only, and buckets must agree with its */
+    /* TensorFlow hashes the low half only, and buckets must agree with its */
+    enum { HASHED_BYTES = 4 };
     if (is_salted && cross->is_strong)
         return hash_sip24(&value, HASHED_BYTES, cross->salt[0], cross->salt[1]);
-    return is_salted && is_sparse(feature) ? hash_fingerprint64(&value, HASHED_BYTES) : (uint64_t)value;
+    return is_salted && is_sparse(feature) ? hash_fingerprint64(&value, HASHED_BYTES)
+                                           : (uint64_t)value;
 }
 
 static int64_t hash_combination(const struct cross *cross, const int64_t *places) {
@@ -98,7 +109,8 @@ static int64_t hash_combination(const struct cross *cross, const int64_t *places
         uint64_t own = hash_value(cross, &cross->features[i], places[i]);
         hash = i == 0 && !has_key ? own : fold(hash, own);
     }
-    return (int64_t)(hash % (cross->n_buckets > 0 ? (uint64_t)cross->n_buckets : (uint64_t)INT64_MAX));
+    return (int64_t)(hash %
+                     (cross->n_buckets > 0 ? (uint64_t)cross->n_buckets : (uint64_t)INT64_MAX));
 }
 
 /* ---- writing ---- */
@@ -110,13 +122,15 @@ static void join_combination(const struct cross *cross, const int64_t *places, s
         if (i > 0)
             str_add_bytes(text, cross->separator.data, cross->separator.len);
         if (values->dtype == DT_STRING)
-            str_add_bytes(text, tensor_string(values, places[i]).data, tensor_string(values, places[i]).len);
+            str_add_bytes(text, tensor_string(values, places[i]).data,
+                          tensor_string(values, places[i]).len);
         else
             str_addf(text, "%lld", (long long)tensor_index_at(values, places[i]));
     }
 }
 
-void cross_write(const struct cross *cross, int64_t row, int64_t first, int64_t n, struct tensor *out) {
+void cross_write(const struct cross *cross, int64_t row, int64_t first, int64_t n,
+                 struct tensor *out) {
     int64_t *places = xcalloc((size_t)cross->n_features + 1, sizeof(*places)), begin, len;
     struct str text = STR_INIT;
     for (int i = 0; i < cross->n_features; i++)

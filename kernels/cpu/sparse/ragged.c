@@ -11,33 +11,42 @@ struct status *ragged_check_splits(const struct tensor *splits, int64_t n_values
     if (last < 0)
         return status_invalid("Ragged splits must be non-negative");
     if (is_exact && last != 0)
-        return status_invalid("Invalid ragged splits: first element of splits must be 0 but is %lld", (long long)last);
+        return status_invalid(
+            "Invalid ragged splits: first element of splits must be 0 but is %lld",
+            (long long)last);
     for (int64_t i = 1; i < n; i++) {
         int64_t next = tensor_index_at(splits, i);
         if (next < last)
-            return status_invalid("Ragged splits must be sorted, but splits[%lld] = %lld and splits[%lld] = %lld", (long long)(i - 1),
-                                  (long long)last, (long long)i, (long long)next);
+            return status_invalid(
+                "Ragged splits must be sorted, but splits[%lld] = %lld and splits[%lld] = %lld",
+                (long long)(i - 1), (long long)last, (long long)i, (long long)next);
         last = next;
     }
     if (n_values < 0)
         return NULL;
     if (last > n_values)
-        return status_invalid("Ragged splits must not point past values: the last split is %lld, the number of values %lld",
+        return status_invalid("Ragged splits must not point past values: the last split is %lld, "
+                              "the number of values %lld",
                               (long long)last, (long long)n_values);
     if (is_exact && last != n_values)
-        return status_invalid("Invalid ragged splits: last element of splits must be the number of ragged values(%lld) but is %lld",
+        return status_invalid("Invalid ragged splits: last element of splits must be the number of "
+                              "ragged values(%lld) but is %lld",
                               (long long)n_values, (long long)last);
     return NULL;
 }
 
-struct status *ragged_check_nested(const struct tensor *splits, int n_splits, const struct tensor *values, bool is_exact) {
+struct status *ragged_check_nested(const struct tensor *splits, int n_splits,
+                                   const struct tensor *values, bool is_exact) {
     if (values->rank < 1)
         return status_invalid("Ragged values must have rank >= 1");
     for (int i = 0; i < n_splits; i++) {
         bool is_innermost = i == n_splits - 1;
         if (!is_innermost && splits[i + 1].rank != 1)
-            return status_invalid("Ragged splits must be a vector, but have rank %d", splits[i + 1].rank);
-        TRY(ragged_check_splits(&splits[i], is_innermost ? tensor_dim(values, 0) : splits[i + 1].n_elements - 1, is_exact));
+            return status_invalid("Ragged splits must be a vector, but have rank %d",
+                                  splits[i + 1].rank);
+        TRY(ragged_check_splits(&splits[i],
+                                is_innermost ? tensor_dim(values, 0) : splits[i + 1].n_elements - 1,
+                                is_exact));
     }
     return NULL;
 }

@@ -41,9 +41,10 @@ static struct status *ragged_cross_init(struct kernel_init *init) {
         return status_invalid("Invalid length for input_order");
     for (size_t i = 0; i < state->order.len; i++)
         n_letters[state->order.data[i] == 'R' ? 0 : state->order.data[i] == 'S' ? 1 : 2]++;
-    if (n_letters[0] != state->n_ragged || n_letters[1] != state->n_sparse || n_letters[2] != state->n_dense)
-        return status_invalid("input_order \"%.*s\" does not name the inputs that there are", (int)MIN(state->order.len, (size_t)64),
-                              state->order.data);
+    if (n_letters[0] != state->n_ragged || n_letters[1] != state->n_sparse ||
+        n_letters[2] != state->n_dense)
+        return status_invalid("input_order \"%.*s\" does not name the inputs that there are",
+                              (int)MIN(state->order.len, (size_t)64), state->order.data);
     return NULL;
 }
 
@@ -70,17 +71,18 @@ static struct status *check_sparse(const struct inputs *in, int64_t i) {
         return status_invalid("sparse inputs must have indices [N, R], values [N] and a shape [R]");
     int64_t n = tensor_dim(&in->indices[i], 0), rank = tensor_dim(&in->indices[i], 1);
     if (rank != in->shapes[i].n_elements)
-        return status_invalid("sparse indices and shape have different sizes: %lld and %lld", (long long)rank,
-                              (long long)in->shapes[i].n_elements);
+        return status_invalid("sparse indices and shape have different sizes: %lld and %lld",
+                              (long long)rank, (long long)in->shapes[i].n_elements);
     if (n != in->sparse_values[i].n_elements)
-        return status_invalid("sparse indices and values have different sizes: %lld and %lld", (long long)n,
-                              (long long)in->sparse_values[i].n_elements);
+        return status_invalid("sparse indices and values have different sizes: %lld and %lld",
+                              (long long)n, (long long)in->sparse_values[i].n_elements);
     if (rank != 2)
         return status_invalid("tf.ragged.cross only supports inputs with rank=2.");
     return NULL;
 }
 
-static struct status *check_inputs(const struct cross_state *state, const struct inputs *in, int64_t *ret_n_rows) {
+static struct status *check_inputs(const struct cross_state *state, const struct inputs *in,
+                                   int64_t *ret_n_rows) {
     int64_t n_rows = -1;
     for (int64_t i = 0; i < state->n_ragged; i++) {
         if (in->ragged_values[i].rank != 1 || in->ragged_splits[i].rank != 1)
@@ -105,7 +107,8 @@ static struct status *check_inputs(const struct cross_state *state, const struct
     return NULL;
 }
 
-static struct status *make_features(const struct kernel_ctx *ctx, const struct inputs *in, struct cross *cross) {
+static struct status *make_features(const struct kernel_ctx *ctx, const struct inputs *in,
+                                    struct cross *cross) {
     const struct cross_state *state = ctx->instance->state;
     int64_t ragged = 0, sparse = 0, dense = 0;
     for (int i = 0; i < cross->n_features; i++) {
@@ -116,8 +119,8 @@ static struct status *make_features(const struct kernel_ctx *ctx, const struct i
             feature->splits = &in->ragged_splits[ragged++];
             break;
         case 'S':
-            TRY(cross_feature_sparse(feature, ctx->instance->allocator, &in->indices[sparse], &in->sparse_values[sparse], cross->n_rows,
-                                     true));
+            TRY(cross_feature_sparse(feature, ctx->instance->allocator, &in->indices[sparse],
+                                     &in->sparse_values[sparse], cross->n_rows, true));
             sparse++;
             break;
         default:
@@ -152,7 +155,8 @@ static enum kernel_result ragged_cross(struct kernel_ctx *ctx) {
     const struct cross_state *state = ctx->instance->state;
     struct inputs in = inputs_of(ctx);
     struct cross cross = {.n_features = (int)state->order.len,
-                          .hash = ctx->instance->out_types[0] == DT_STRING ? CROSS_TEXT : CROSS_HASH,
+                          .hash =
+                              ctx->instance->out_types[0] == DT_STRING ? CROSS_TEXT : CROSS_HASH,
                           .separator = span_of("_X_"),
                           .key = (uint64_t)state->key,
                           .n_buckets = state->n_buckets};

@@ -10,8 +10,9 @@ extern const struct kernel_list ragged_dense_kernels;
 
 /* ---- RaggedTensorToTensor ----
  *
- * Each ragged dimension turns the list "where does row i begin in the output, or -1" into the same list for the next dimension. Offsets
- * count in inner elements: what the values' own dimensions after the first make up. */
+ * Each ragged dimension turns the list "where does row i begin in the output, or -1" into the
+ * same list for the next dimension. Offsets count in inner elements: what the values' own
+ * dimensions after the first make up. */
 
 enum partition { FIRST_DIM_SIZE, VALUE_ROWIDS, ROW_SPLITS };
 
@@ -28,7 +29,8 @@ static struct status *partition_of(struct span text, enum partition *ret) {
             return NULL;
         }
     }
-    return status_invalid("Unknown string for partition info type: %.*s", (int)MIN(text.len, (size_t)64), text.data);
+    return status_invalid("Unknown string for partition info type: %.*s",
+                          (int)MIN(text.len, (size_t)64), text.data);
 }
 
 static struct status *to_tensor_init(struct kernel_init *init) {
@@ -38,9 +40,11 @@ static struct status *to_tensor_init(struct kernel_init *init) {
     init->state = state;
     TRY(node_get_list(init->node, "row_partition_types", &names, &n));
     if (n < 1 || n > SHAPE_MAX_RANK)
-        return status_invalid("Partition info types should not be empty, nor more than %d", SHAPE_MAX_RANK);
+        return status_invalid("Partition info types should not be empty, nor more than %d",
+                              SHAPE_MAX_RANK);
     if (n != init->node->n_data - 3)
-        return status_invalid("Number of row partition tensors (%d) does not equal the number of row partition types(%d).",
+        return status_invalid("Number of row partition tensors (%d) does not equal the number of "
+                              "row partition types(%d).",
                               init->node->n_data - 3, n);
     for (int i = 0; i < n; i++) {
         TRY(partition_of(names[i].s, &state->partitions[i]));
@@ -64,15 +68,20 @@ static struct status *first_size(const struct kernel_ctx *ctx, int64_t *ret) {
     const struct to_tensor_state *state = ctx->instance->state;
     const struct tensor *first = &ctx->inputs[3];
     if (first->n_elements == 0)
-        return status_invalid("Invalid first partition input. Tensor requires at least one element.");
+        return status_invalid(
+            "Invalid first partition input. Tensor requires at least one element.");
     if (state->partitions[0] == VALUE_ROWIDS)
         return status_invalid("Cannot handle VALUE_ROWIDS in first dimension.");
     if (state->partitions[0] == FIRST_DIM_SIZE && first->n_elements != 1)
         return status_invalid("FIRST_DIM_SIZE must be a scalar.");
     if (state->partitions[0] == ROW_SPLITS && first->rank != 1)
         return status_invalid("Row partition must be a vector.");
-    *ret = state->partitions[0] == FIRST_DIM_SIZE ? tensor_index_at(first, 0) : first->n_elements - 1;
-    return *ret < 0 ? status_invalid("The size of the first dimension must not be negative, but is %lld", (long long)*ret) : NULL;
+    *ret =
+        state->partitions[0] == FIRST_DIM_SIZE ? tensor_index_at(first, 0) : first->n_elements - 1;
+    return *ret < 0
+               ? status_invalid("The size of the first dimension must not be negative, but is %lld",
+                                (long long)*ret)
+               : NULL;
 }
 
 /* The length of the longest row. The partition has been checked. */
@@ -81,33 +90,38 @@ static int64_t longest_row(const struct tensor *partition, enum partition kind) 
     for (int64_t i = 0; kind == ROW_SPLITS && i + 1 < partition->n_elements; i++)
         longest = MAX(longest, tensor_index_at(partition, i + 1) - tensor_index_at(partition, i));
     for (int64_t i = 0; kind == VALUE_ROWIDS && i < partition->n_elements; i++) {
-        run = i > 0 && tensor_index_at(partition, i) == tensor_index_at(partition, i - 1) ? run + 1 : 1;
+        run = i > 0 && tensor_index_at(partition, i) == tensor_index_at(partition, i - 1) ? run + 1
+                                                                                          : 1;
         longest = MAX(longest, run);
     }
     return longest;
 }
 
-static struct status *check_partition(const struct tensor *partition, enum partition kind, int64_t n_parents) {
+static struct status *check_partition(const struct tensor *partition, enum partition kind,
+                                      int64_t n_parents) {
     if (partition->rank != 1)
         return status_invalid("Row partition must be a vector.");
     if (kind == ROW_SPLITS) {
         TRY(ragged_check_splits(partition, -1, false));
         if (partition->n_elements - 1 > n_parents)
-            return status_invalid("Row partition size is greater than output size: %lld > %lld", (long long)(partition->n_elements - 1),
-                                  (long long)n_parents);
-        return tensor_index_at(partition, 0) != 0 ? status_invalid("Invalid row split size.") : NULL;
+            return status_invalid("Row partition size is greater than output size: %lld > %lld",
+                                  (long long)(partition->n_elements - 1), (long long)n_parents);
+        return tensor_index_at(partition, 0) != 0 ? status_invalid("Invalid row split size.")
+                                                  : NULL;
     }
     for (int64_t i = 0; i < partition->n_elements; i++) {
         int64_t id = tensor_index_at(partition, i);
         if (id < 0 || id >= n_parents)
-            return status_invalid("Got value_rowid=%lld which is not in [0, %lld)", (long long)id, (long long)n_parents);
+            return status_invalid("Got value_rowid=%lld which is not in [0, %lld)", (long long)id,
+                                  (long long)n_parents);
     }
     return NULL;
 }
 
 /* How many rows the next dimension has. */
 static int64_t n_children(const struct tensor *partition, enum partition kind) {
-    return kind == ROW_SPLITS ? tensor_index_at(partition, partition->n_elements - 1) : partition->n_elements;
+    return kind == ROW_SPLITS ? tensor_index_at(partition, partition->n_elements - 1)
+                              : partition->n_elements;
 }
 
 static struct status *check_partitions(const struct kernel_ctx *ctx, int64_t first) {
@@ -120,45 +134,52 @@ static struct status *check_partitions(const struct kernel_ctx *ctx, int64_t fir
         n_parents = n_children(partition, kind);
     }
     if (n_parents > tensor_dim(&ctx->inputs[1], 0))
-        return status_invalid("The row partitions tell of %lld values, but there are %lld", (long long)n_parents,
-                              (long long)tensor_dim(&ctx->inputs[1], 0));
+        return status_invalid("The row partitions tell of %lld values, but there are %lld",
+                              (long long)n_parents, (long long)tensor_dim(&ctx->inputs[1], 0));
     return NULL;
 }
 
 static struct status *check_default(const struct tensor *value, const struct tensor *values) {
     if (value->rank >= values->rank)
-        return status_invalid("default_value.shape=%s and rt_input.flat_values.shape=%s are incompatible: default_value.rank = %d  must be "
+        return status_invalid("default_value.shape=%s and rt_input.flat_values.shape=%s are "
+                              "incompatible: default_value.rank = %d  must be "
                               "less than rt_input.flat_values.rank = %d",
-                              TENSOR_SHAPE_TEXT(value), TENSOR_SHAPE_TEXT(values), value->rank, values->rank);
+                              TENSOR_SHAPE_TEXT(value), TENSOR_SHAPE_TEXT(values), value->rank,
+                              values->rank);
     for (int i = 0; i < value->rank; i++) {
         int64_t mine = tensor_dim(value, i), theirs = tensor_dim(values, i + 1);
         if (mine != 1 && mine != theirs)
-            return status_invalid("default_value.shape=%s and rt_input.flat_values.shape=%s are incompatible", TENSOR_SHAPE_TEXT(value),
-                                  TENSOR_SHAPE_TEXT(values));
+            return status_invalid(
+                "default_value.shape=%s and rt_input.flat_values.shape=%s are incompatible",
+                TENSOR_SHAPE_TEXT(value), TENSOR_SHAPE_TEXT(values));
     }
     return NULL;
 }
 
 /* The output's sizes: as asked, else as the values say, else as long as the longest row. */
-static struct status *output_sizes(const struct kernel_ctx *ctx, int64_t first, int64_t *dims, int *ret_rank) {
+static struct status *output_sizes(const struct kernel_ctx *ctx, int64_t first, int64_t *dims,
+                                   int *ret_rank) {
     const struct to_tensor_state *state = ctx->instance->state;
     const struct tensor *asked = &ctx->inputs[0], *values = &ctx->inputs[1];
     int rank = state->ragged_rank + values->rank;
     if (asked->rank > 1 || (asked->rank == 0 && tensor_index_at(asked, 0) != -1))
         return status_invalid("shape must be a vector, or the scalar -1");
     if (rank > SHAPE_MAX_RANK || (asked->rank == 1 && asked->n_elements != rank))
-        return status_invalid("rt_input.shape and shape of %lld sizes are incompatible: rt_input.rank = %d", (long long)asked->n_elements,
-                              rank);
+        return status_invalid(
+            "rt_input.shape and shape of %lld sizes are incompatible: rt_input.rank = %d",
+            (long long)asked->n_elements, rank);
     for (int i = 0; i < rank; i++) {
-        int64_t size = asked->rank == 1 ? tensor_index_at(asked, i) : -1, own = i - state->ragged_rank;
+        int64_t size = asked->rank == 1 ? tensor_index_at(asked, i) : -1,
+                own = i - state->ragged_rank;
         enum partition kind;
         if (size < -1)
             return status_invalid("Invalid dimension size: %lld", (long long)size);
         if (own > 0) {
             int64_t value_size = tensor_dim(values, (int)own);
             if (size >= 0 && size != value_size)
-                return status_invalid("rt_input.shape and shape are incompatible: rt_input.shape[%d] = %lld but shape[%d] = %lld", i,
-                                      (long long)value_size, i, (long long)size);
+                return status_invalid("rt_input.shape and shape are incompatible: "
+                                      "rt_input.shape[%d] = %lld but shape[%d] = %lld",
+                                      i, (long long)value_size, i, (long long)size);
             size = value_size;
         } else if (size < 0) {
             const struct tensor *partition = i > 0 ? partition_at(ctx, i - 1, &kind) : NULL;
@@ -170,15 +191,19 @@ static struct status *output_sizes(const struct kernel_ctx *ctx, int64_t first, 
     return NULL;
 }
 
-/* *places, one per row of dimension d, becomes one per row of the next: `step` output rows apart, at most `limit` of them in a row. */
-static struct status *descend(const struct kernel_ctx *ctx, int d, int64_t step, int64_t limit, int64_t **places) {
+/* *places, one per row of dimension d, becomes one per row of the next: `step` output rows
+ * apart, at most `limit` of them in a row. */
+static struct status *descend(const struct kernel_ctx *ctx, int d, int64_t step, int64_t limit,
+                              int64_t **places) {
     enum partition kind;
     const struct tensor *partition = partition_at(ctx, d, &kind);
-    int64_t n = n_children(partition, kind), *next = malloc(((size_t)n + 1) * sizeof(*next)), at = 0;
+    int64_t n = n_children(partition, kind), *next = malloc(((size_t)n + 1) * sizeof(*next)),
+            at = 0;
     if (!next)
         return status_exhausted("OOM: places of %lld ragged rows", (long long)n);
     for (int64_t row = 0; kind == ROW_SPLITS && row + 1 < partition->n_elements; row++) {
-        int64_t len = tensor_index_at(partition, row + 1) - tensor_index_at(partition, row), begin = (*places)[row];
+        int64_t len = tensor_index_at(partition, row + 1) - tensor_index_at(partition, row),
+                begin = (*places)[row];
         for (int64_t j = 0; j < len; j++)
             next[at++] = begin < 0 || j >= limit ? -1 : begin + j * step;
     }
@@ -193,7 +218,8 @@ static struct status *descend(const struct kernel_ctx *ctx, int d, int64_t step,
 }
 
 /* Every inner element starts as the default value, broadcast to its shape. */
-static struct status *fill_default(const struct kernel_ctx *ctx, struct tensor *out, int64_t inner) {
+static struct status *fill_default(const struct kernel_ctx *ctx, struct tensor *out,
+                                   int64_t inner) {
     const struct tensor *value = &ctx->inputs[2], *values = &ctx->inputs[1];
     enum dtype dtype = (enum dtype)value->dtype;
     size_t size = dtype_size(dtype);
@@ -210,14 +236,18 @@ static struct status *fill_default(const struct kernel_ctx *ctx, struct tensor *
         return status_invalid("Error broadcasting default_value");
     for (int64_t i = 0; i < inner; i++) {
         broadcast_seek(&plan, i, &cursor);
-        assign(to + (size_t)i * size, NULL, (const char *)tensor_cdata(value) + (size_t)broadcast_offset(&plan, &cursor, 1) * size, 1, 0);
+        assign(to + (size_t)i * size, NULL,
+               (const char *)tensor_cdata(value) +
+                   (size_t)broadcast_offset(&plan, &cursor, 1) * size,
+               1, 0);
     }
     for (int64_t done = inner; done < out->n_elements; done += inner)
         elements_copy(dtype, to + (size_t)done * size, to, inner);
     return NULL;
 }
 
-static struct status *copy_rows(const struct kernel_ctx *ctx, const int64_t *places, int64_t n_rows, int64_t inner) {
+static struct status *copy_rows(const struct kernel_ctx *ctx, const int64_t *places, int64_t n_rows,
+                                int64_t inner) {
     const struct tensor *values = &ctx->inputs[1];
     struct tensor *out = &ctx->outputs[0];
     struct scatter_job job = {.fn = update_find(UPDATE_ASSIGN, (enum dtype)values->dtype),
@@ -234,7 +264,8 @@ static struct status *copy_rows(const struct kernel_ctx *ctx, const int64_t *pla
 static struct status *place_rows(struct kernel_ctx *ctx, int64_t first, const int64_t *dims) {
     const struct to_tensor_state *state = ctx->instance->state;
     struct tensor *out = &ctx->outputs[0];
-    int64_t inner = 1, step, n_rows = first, *places = malloc(((size_t)first + 1) * sizeof(*places));
+    int64_t inner = 1, step, n_rows = first,
+            *places = malloc(((size_t)first + 1) * sizeof(*places));
     struct status *st = NULL;
     if (!places)
         return status_exhausted("OOM: places of %lld ragged rows", (long long)first);
@@ -282,7 +313,8 @@ struct walk {
     int64_t row[SHAPE_MAX_RANK];
 };
 
-/* Moves every dimension to the row that value i lies in, innermost first. Values come in order, so rows only go up. */
+/* Moves every dimension to the row that value i lies in, innermost first. Values come in order,
+ * so rows only go up. */
 static void walk_to(struct walk *walk, int64_t i, int64_t *ret_place) {
     for (int d = walk->n_splits - 1; d >= 0; d--) {
         while (tensor_index_at(&walk->splits[d], walk->row[d] + 1) <= i)
@@ -293,7 +325,8 @@ static void walk_to(struct walk *walk, int64_t i, int64_t *ret_place) {
     ret_place[0] = i;
 }
 
-static void write_places(const struct kernel_ctx *ctx, const struct tensor *values, int n_splits, int64_t *to) {
+static void write_places(const struct kernel_ctx *ctx, const struct tensor *values, int n_splits,
+                         int64_t *to) {
     struct walk walk = {.splits = ctx->inputs, .n_splits = n_splits};
     int64_t row_len = ragged_row_len(values);
     for (int64_t i = 0; i < values->n_elements; i++, to += n_splits + values->rank) {
@@ -312,7 +345,8 @@ static enum kernel_result ragged_to_sparse(struct kernel_ctx *ctx) {
     KERNEL_TRY(ctx, ragged_check_nested(ctx->inputs, n_splits, values, true));
     rank = n_splits + values->rank;
     if (rank > SHAPE_MAX_RANK)
-        return kernel_fail(ctx, status_invalid("A rank of %d is beyond the limit of %d", rank, SHAPE_MAX_RANK));
+        return kernel_fail(
+            ctx, status_invalid("A rank of %d is beyond the limit of %d", rank, SHAPE_MAX_RANK));
     int64_t n = values->n_elements, n_dims = rank;
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, DT_INT64, (struct shape){2, (int64_t[]){n, rank}}));
     KERNEL_TRY(ctx, kernel_alloc(ctx, 2, DT_INT64, (struct shape){1, &n_dims}));

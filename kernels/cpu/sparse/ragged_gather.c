@@ -21,12 +21,14 @@ static struct status *check_indices(const struct gather_job *job) {
     for (int64_t i = 0; i < job->indices->n_elements; i++) {
         int64_t index = tensor_index_at(job->indices, i);
         if (index < 0 || index >= n)
-            return status_invalid("indices[%lld] = %lld is not in [0, %lld)", (long long)i, (long long)index, (long long)n);
+            return status_invalid("indices[%lld] = %lld is not in [0, %lld)", (long long)i,
+                                  (long long)index, (long long)n);
     }
     return NULL;
 }
 
-/* The splits of what is not ragged: each dimension of indices but the first has rows of one length. */
+/* The splits of what is not ragged: each dimension of indices but the first has rows of one
+ * length. */
 static struct status *make_regular_splits(struct kernel_ctx *ctx, const struct gather_job *job) {
     const struct tensor *indices = job->indices;
     enum dtype dtype = (enum dtype)job->splits->dtype;
@@ -41,9 +43,10 @@ static struct status *make_regular_splits(struct kernel_ctx *ctx, const struct g
     return NULL;
 }
 
-/* Splits of output dimension `dim` of the gathered rows. begins and ends hold each row's range in that dimension and are moved on to
- * the next. */
-static struct status *gather_splits(struct kernel_ctx *ctx, struct gather_job *job, int dim, int64_t *begins, int64_t *ends) {
+/* Splits of output dimension `dim` of the gathered rows. begins and ends hold each row's range
+ * in that dimension and are moved on to the next. */
+static struct status *gather_splits(struct kernel_ctx *ctx, struct gather_job *job, int dim,
+                                    int64_t *begins, int64_t *ends) {
     const struct tensor *splits = &job->splits[dim];
     int output = dim + job->indices->rank - 1;
     enum dtype dtype = (enum dtype)splits->dtype;
@@ -59,8 +62,10 @@ static struct status *gather_splits(struct kernel_ctx *ctx, struct gather_job *j
         int64_t first = tensor_index_at(splits, begins[i]), last = tensor_index_at(splits, ends[i]);
         for (int64_t j = begins[i]; output >= 0 && j < ends[i]; j++)
             ragged_set_int(&job->out[output], at++, total + tensor_index_at(splits, j + 1) - first);
-        if (add_overflows_i64(total, last - first, &total) || (dtype == DT_INT32 && total > INT32_MAX))
-            return status_invalid("The gathered values are too many for splits of type %s", dtype_name(dtype));
+        if (add_overflows_i64(total, last - first, &total) ||
+            (dtype == DT_INT32 && total > INT32_MAX))
+            return status_invalid("The gathered values are too many for splits of type %s",
+                                  dtype_name(dtype));
         begins[i] = first;
         ends[i] = last;
     }
@@ -68,17 +73,20 @@ static struct status *gather_splits(struct kernel_ctx *ctx, struct gather_job *j
     return NULL;
 }
 
-static struct status *gather_values(struct kernel_ctx *ctx, const struct gather_job *job, const int64_t *begins, const int64_t *ends) {
+static struct status *gather_values(struct kernel_ctx *ctx, const struct gather_job *job,
+                                    const int64_t *begins, const int64_t *ends) {
     const struct tensor *values = job->values;
     enum dtype dtype = (enum dtype)values->dtype;
-    int64_t row_len = ragged_row_len(values), dims[SHAPE_MAX_RANK], size = (int64_t)dtype_size(dtype);
+    int64_t row_len = ragged_row_len(values), dims[SHAPE_MAX_RANK],
+            size = (int64_t)dtype_size(dtype);
     memcpy(dims, tensor_dims(values), values->rank * sizeof(*dims));
     dims[0] = job->n_values;
     TRY(kernel_alloc(ctx, job->n_out, dtype, (struct shape){values->rank, dims}));
     char *to = tensor_data(&job->out[job->n_out]);
     for (int64_t i = 0; i < job->indices->n_elements && values->n_elements > 0; i++) {
         int64_t n = (ends[i] - begins[i]) * row_len;
-        elements_copy(dtype, to, (const char *)tensor_cdata(values) + begins[i] * row_len * size, n);
+        elements_copy(dtype, to, (const char *)tensor_cdata(values) + begins[i] * row_len * size,
+                      n);
         to += n * size;
     }
     return NULL;
@@ -97,10 +105,13 @@ static enum kernel_result ragged_gather(struct kernel_ctx *ctx) {
         return kernel_fail(ctx, status_invalid("params.rank must be nonzero"));
     KERNEL_TRY(ctx, ragged_check_nested(job.splits, n_splits, job.values, false));
     if (job.indices->rank - 1 + n_splits != job.n_out)
-        return kernel_fail(ctx, status_invalid("OUTPUT_RAGGED_RANK is %d, but indices of rank %d give a ragged rank of %d", job.n_out,
-                                               job.indices->rank, job.indices->rank - 1 + n_splits));
+        return kernel_fail(
+            ctx, status_invalid(
+                     "OUTPUT_RAGGED_RANK is %d, but indices of rank %d give a ragged rank of %d",
+                     job.n_out, job.indices->rank, job.indices->rank - 1 + n_splits));
     struct status *st = NULL;
-    int64_t n = job.indices->n_elements, *begins = malloc((2 * (size_t)n + 1) * sizeof(*begins)), *ends = begins + n;
+    int64_t n = job.indices->n_elements, *begins = malloc((2 * (size_t)n + 1) * sizeof(*begins)),
+            *ends = begins + n;
     if (!begins) {
         st = status_exhausted("OOM: the rows of %lld indices", (long long)n);
         goto out;
@@ -122,7 +133,9 @@ out:
 #define VALUE_TYPES (DTYPES_NUMBER | DTYPES_QUANTIZED | DTYPE_BIT(DT_BOOL) | DTYPE_BIT(DT_STRING))
 static const struct kernel_def rows[] = {
     {.op = "RaggedGather",
-     .constraints = {{"Tindices", DTYPES_INDEX}, {"Tsplits", DTYPES_INDEX}, {"Tvalues", VALUE_TYPES}},
+     .constraints = {{"Tindices", DTYPES_INDEX},
+                     {"Tsplits", DTYPES_INDEX},
+                     {"Tvalues", VALUE_TYPES}},
      .compute = ragged_gather},
 };
 

@@ -1,4 +1,5 @@
-/* RaggedRange: a row of numbers from a start to a limit for each of some starts, limits and deltas. */
+/* RaggedRange: a row of numbers from a start to a limit for each of some starts, limits and
+ * deltas. */
 #include <math.h>
 
 #include "kernels/cpu/sparse/ragged.h"
@@ -10,39 +11,41 @@ typedef bool count_fn(const void *start, const void *limit, const void *delta, i
 typedef void fill_fn(const void *start, const void *delta, int64_t n, void *out);
 
 /* Integers count in their unsigned type, where the distance of any two fits. */
-#define INT_RANGE(tag, T, U)                                                                              \
-    static bool count_##tag(const void *start_, const void *limit_, const void *delta_, int64_t *ret_n) { \
-        T start = *(const T *)start_, limit = *(const T *)limit_, delta = *(const T *)delta_;             \
-        bool is_empty = delta > 0 ? start >= limit : start <= limit;                                      \
-        U distance = delta > 0 ? (U)limit - (U)start : (U)start - (U)limit;                               \
-        U step = delta > 0 ? (U)delta : (U)0 - (U)delta;                                                  \
-        uint64_t n = is_empty ? 0 : (uint64_t)(distance / step) + (distance % step != 0);                 \
-        *ret_n = (int64_t)n;                                                                              \
-        return n <= INT64_MAX;                                                                            \
-    }                                                                                                     \
-    static void fill_##tag(const void *start_, const void *delta_, int64_t n, void *out_) {               \
-        U value = (U) * (const T *)start_, delta = (U) * (const T *)delta_;                               \
-        T *out = out_;                                                                                    \
-        for (int64_t i = 0; i < n; i++, value += delta)                                                   \
-            out[i] = (T)value;                                                                            \
+#define INT_RANGE(tag, T, U)                                                                  \
+    static bool count_##tag(const void *start_, const void *limit_, const void *delta_,       \
+                            int64_t *ret_n) {                                                 \
+        T start = *(const T *)start_, limit = *(const T *)limit_, delta = *(const T *)delta_; \
+        bool is_empty = delta > 0 ? start >= limit : start <= limit;                          \
+        U distance = delta > 0 ? (U)limit - (U)start : (U)start - (U)limit;                   \
+        U step = delta > 0 ? (U)delta : (U)0 - (U)delta;                                      \
+        uint64_t n = is_empty ? 0 : (uint64_t)(distance / step) + (distance % step != 0);     \
+        *ret_n = (int64_t)n;                                                                  \
+        return n <= INT64_MAX;                                                                \
+    }                                                                                         \
+    static void fill_##tag(const void *start_, const void *delta_, int64_t n, void *out_) {   \
+        U value = (U) * (const T *)start_, delta = (U) * (const T *)delta_;                   \
+        T *out = out_;                                                                        \
+        for (int64_t i = 0; i < n; i++, value += delta)                                       \
+            out[i] = (T)value;                                                                \
     }
 INT_RANGE(i32, int32_t, uint32_t)
 INT_RANGE(i64, int64_t, uint64_t)
 
 /* Floats add up as they go: the rounding of each sum is part of the result. */
-#define FLOAT_RANGE(tag, T, CEIL)                                                                         \
-    static bool count_##tag(const void *start_, const void *limit_, const void *delta_, int64_t *ret_n) { \
-        T start = *(const T *)start_, limit = *(const T *)limit_, delta = *(const T *)delta_;             \
-        bool is_empty = delta > 0 ? start >= limit : start <= limit;                                      \
-        T n = is_empty ? 0 : CEIL((limit - start) / delta);                                               \
-        bool fits = n >= 0 && n < (T)0x1p63;                                                              \
-        *ret_n = fits ? (int64_t)n : 0;                                                                   \
-        return fits;                                                                                      \
-    }                                                                                                     \
-    static void fill_##tag(const void *start_, const void *delta_, int64_t n, void *out_) {               \
-        T value = *(const T *)start_, delta = *(const T *)delta_, *out = out_;                            \
-        for (int64_t i = 0; i < n; i++, value += delta)                                                   \
-            out[i] = value;                                                                               \
+#define FLOAT_RANGE(tag, T, CEIL)                                                             \
+    static bool count_##tag(const void *start_, const void *limit_, const void *delta_,       \
+                            int64_t *ret_n) {                                                 \
+        T start = *(const T *)start_, limit = *(const T *)limit_, delta = *(const T *)delta_; \
+        bool is_empty = delta > 0 ? start >= limit : start <= limit;                          \
+        T n = is_empty ? 0 : CEIL((limit - start) / delta);                                   \
+        bool fits = n >= 0 && n < (T)0x1p63;                                                  \
+        *ret_n = fits ? (int64_t)n : 0;                                                       \
+        return fits;                                                                          \
+    }                                                                                         \
+    static void fill_##tag(const void *start_, const void *delta_, int64_t n, void *out_) {   \
+        T value = *(const T *)start_, delta = *(const T *)delta_, *out = out_;                \
+        for (int64_t i = 0; i < n; i++, value += delta)                                       \
+            out[i] = value;                                                                   \
     }
 FLOAT_RANGE(f32, float, ceilf)
 FLOAT_RANGE(f64, double, ceil)
@@ -73,7 +76,8 @@ static bool is_zero(enum dtype dtype, const void *at) {
 /* Element i, or the only one of a scalar. */
 static const void *element(const struct kernel_ctx *ctx, int input, int64_t i) {
     const struct tensor *t = &ctx->inputs[input];
-    return (const char *)tensor_cdata(t) + (t->rank == 0 ? 0 : i) * (int64_t)dtype_size((enum dtype)t->dtype);
+    return (const char *)tensor_cdata(t) +
+           (t->rank == 0 ? 0 : i) * (int64_t)dtype_size((enum dtype)t->dtype);
 }
 
 static struct status *count_rows(const struct kernel_ctx *ctx, int64_t *ret_n) {
@@ -92,7 +96,8 @@ static struct status *count_rows(const struct kernel_ctx *ctx, int64_t *ret_n) {
 }
 
 static struct status *make_splits(struct kernel_ctx *ctx, int64_t n_rows, int64_t *ret_total) {
-    enum dtype dtype = (enum dtype)ctx->inputs[0].dtype, splits_dtype = (enum dtype)ctx->instance->out_types[0];
+    enum dtype dtype = (enum dtype)ctx->inputs[0].dtype,
+               splits_dtype = (enum dtype)ctx->instance->out_types[0];
     int64_t n_splits = n_rows + 1, total = 0, n;
     TRY(kernel_alloc(ctx, 0, splits_dtype, (struct shape){1, &n_splits}));
     ragged_set_int(&ctx->outputs[0], 0, 0);
@@ -100,9 +105,11 @@ static struct status *make_splits(struct kernel_ctx *ctx, int64_t n_rows, int64_
         if (is_zero(dtype, element(ctx, 2, i)))
             return status_invalid("Requires delta != 0");
         if (!loops[dtype].count(element(ctx, 0, i), element(ctx, 1, i), element(ctx, 2, i), &n))
-            return status_invalid("Requires ((limit - start) / delta) <= %lld", (long long)INT64_MAX);
+            return status_invalid("Requires ((limit - start) / delta) <= %lld",
+                                  (long long)INT64_MAX);
         if (add_overflows_i64(total, n, &total) || (splits_dtype == DT_INT32 && total > INT32_MAX))
-            return status_invalid("The total range size overflowed. Consider using int64 instead of int32 for row_splits_dtype.");
+            return status_invalid("The total range size overflowed. Consider using int64 instead "
+                                  "of int32 for row_splits_dtype.");
         ragged_set_int(&ctx->outputs[0], i + 1, total);
     }
     *ret_total = total;
@@ -119,14 +126,17 @@ static enum kernel_result ragged_range(struct kernel_ctx *ctx) {
     const struct tensor *splits = &ctx->outputs[0];
     for (int64_t i = 0; i < n_rows; i++) {
         int64_t begin = tensor_index_at(splits, i), n = tensor_index_at(splits, i + 1) - begin;
-        loops[dtype].fill(element(ctx, 0, i), element(ctx, 2, i), n, out + begin * (int64_t)dtype_size(dtype));
+        loops[dtype].fill(element(ctx, 0, i), element(ctx, 2, i), n,
+                          out + begin * (int64_t)dtype_size(dtype));
     }
     return KERNEL_DONE;
 }
 
 #define RANGE_TYPES (DTYPES_INDEX | DTYPE_BIT(DT_FLOAT) | DTYPE_BIT(DT_DOUBLE))
 static const struct kernel_def rows[] = {
-    {.op = "RaggedRange", .constraints = {{"T", RANGE_TYPES}, {"Tsplits", DTYPES_INDEX}}, .compute = ragged_range},
+    {.op = "RaggedRange",
+     .constraints = {{"T", RANGE_TYPES}, {"Tsplits", DTYPES_INDEX}},
+     .compute = ragged_range},
 };
 
 const struct kernel_list ragged_range_kernels = {rows, ARRAY_LEN(rows)};

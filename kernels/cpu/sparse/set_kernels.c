@@ -1,5 +1,6 @@
-/* Sets along the last dimension of dense or sparse tensors: their differences, intersection, union and size. A set is the different values
- * of one group, the entries that agree in all other dimensions. */
+/* Sets along the last dimension of dense or sparse tensors: their differences, intersection,
+ * union and size. A set is the different values of one group, the entries that agree in all
+ * other dimensions. */
 #include <stdlib.h>
 #include <strings.h>
 
@@ -41,11 +42,13 @@ static void members_add(struct members *members, struct member member) {
 }
 
 /* The different values among [begin, end), in order. */
-static void members_collect(struct members *members, const struct tensor *values, int64_t begin, int64_t end) {
+static void members_collect(struct members *members, const struct tensor *values, int64_t begin,
+                            int64_t end) {
     members->n = 0;
     for (int64_t i = begin; i < end; i++) {
         if (values->dtype == DT_STRING)
-            members_add(members, (struct member){0, ((struct bytes *const *)tensor_cdata(values))[i]});
+            members_add(members,
+                        (struct member){0, ((struct bytes *const *)tensor_cdata(values))[i]});
         else
             members_add(members, (struct member){tensor_int_at(values, i), NULL});
     }
@@ -61,7 +64,8 @@ static void members_collect(struct members *members, const struct tensor *values
 /* ---- one operation ---- */
 
 struct set_state {
-    bool keeps_a, keeps_b, keeps_both; /* what is in the first set only, in the second only, in both */
+    /* what is in the first set only, in the second only, in both */
+    bool keeps_a, keeps_b, keeps_both;
     bool validates;
 };
 
@@ -79,16 +83,20 @@ static struct status *set_init(struct kernel_init *init) {
     init->state = state;
     TRY(node_get_s(init->node, "set_operation", &name));
     for (size_t i = 0; i < ARRAY_LEN(operations); i++) {
-        if (name.len == strlen(operations[i].name) && strncasecmp(name.data, operations[i].name, name.len) == 0) {
+        if (name.len == strlen(operations[i].name) &&
+            strncasecmp(name.data, operations[i].name, name.len) == 0) {
             *state = operations[i].state;
             is_known = true;
         }
     }
     TRY(node_get_b(init->node, "validate_indices", &state->validates));
-    return is_known ? NULL : status_invalid("Invalid set_operation %.*s.", (int)MIN(name.len, (size_t)64), name.data);
+    return is_known ? NULL
+                    : status_invalid("Invalid set_operation %.*s.", (int)MIN(name.len, (size_t)64),
+                                     name.data);
 }
 
-/* All results so far: members side by side, and per set that is not empty its group's coordinates and its size. */
+/* All results so far: members side by side, and per set that is not empty its group's
+ * coordinates and its size. */
 struct results {
     struct members members;
     int64_t *places, *sizes; /* n_sets × n_group, n_sets */
@@ -109,8 +117,10 @@ static void results_add_set(struct results *results, const int64_t *place, int64
     size_t n_group = (size_t)results->n_group;
     if (results->n_sets == results->capacity) {
         results->capacity = MAX((int64_t)16, 2 * results->capacity);
-        results->places = xreallocarray(results->places, (size_t)results->capacity * n_group, sizeof(*results->places));
-        results->sizes = xreallocarray(results->sizes, (size_t)results->capacity, sizeof(*results->sizes));
+        results->places = xreallocarray(results->places, (size_t)results->capacity * n_group,
+                                        sizeof(*results->places));
+        results->sizes =
+            xreallocarray(results->sizes, (size_t)results->capacity, sizeof(*results->sizes));
     }
     memcpy(results->places + (size_t)results->n_sets * n_group, place, n_group * sizeof(*place));
     results->sizes[results->n_sets++] = size;
@@ -146,22 +156,27 @@ static void set_member(struct tensor *t, int64_t i, struct member member) {
         break;
     default:
         if (t->dtype == DT_STRING)
-            tensor_set_object(t, i, member.text ? object_ref((struct object *)(uintptr_t)&member.text->object) : NULL);
+            tensor_set_object(
+                t, i,
+                member.text ? object_ref((struct object *)(uintptr_t)&member.text->object) : NULL);
         else
             ((int64_t *)data)[i] = member.number;
     }
 }
 
-static struct status *results_write(struct kernel_ctx *ctx, const struct results *results, const int64_t *group_dims) {
+static struct status *results_write(struct kernel_ctx *ctx, const struct results *results,
+                                    const int64_t *group_dims) {
     int rank = results->n_group + 1;
     int64_t dims[SHAPE_MAX_RANK], at = 0;
     memcpy(dims, group_dims, (size_t)results->n_group * sizeof(*dims));
     dims[results->n_group] = results->largest;
-    TRY(sparse_alloc(ctx, 0, results->members.n, rank, (enum dtype)ctx->instance->out_types[1], dims));
+    TRY(sparse_alloc(ctx, 0, results->members.n, rank, (enum dtype)ctx->instance->out_types[1],
+                     dims));
     int64_t *to = tensor_data(&ctx->outputs[0]);
     for (int64_t s = 0; s < results->n_sets; s++) {
         for (int64_t i = 0; i < results->sizes[s]; i++, at++) {
-            memcpy(to, results->places + s * results->n_group, (size_t)results->n_group * sizeof(*to));
+            memcpy(to, results->places + s * results->n_group,
+                   (size_t)results->n_group * sizeof(*to));
             to[results->n_group] = i;
             to += rank;
             set_member(&ctx->outputs[1], at, results->members.at[at]);
@@ -172,11 +187,13 @@ static struct status *results_write(struct kernel_ctx *ctx, const struct results
 
 /* ---- inputs ---- */
 
-static struct status *read_sparse(const struct kernel_ctx *ctx, int first, bool validates, struct sparse *ret) {
+static struct status *read_sparse(const struct kernel_ctx *ctx, int first, bool validates,
+                                  struct sparse *ret) {
     int64_t n_dense;
     if (ctx->inputs[first + 2].rank != 1)
         return status_invalid("Shape must be a 1D tensor.");
-    TRY(sparse_check_dims(tensor_cdata(&ctx->inputs[first + 2]), ctx->inputs[first + 2].n_elements, &n_dense));
+    TRY(sparse_check_dims(tensor_cdata(&ctx->inputs[first + 2]), ctx->inputs[first + 2].n_elements,
+                          &n_dense));
     if (ctx->inputs[first + 2].n_elements < 2)
         return status_invalid("Invalid rank %lld.", (long long)ctx->inputs[first + 2].n_elements);
     TRY(sparse_of_inputs(ctx, first, ret));
@@ -184,12 +201,14 @@ static struct status *read_sparse(const struct kernel_ctx *ctx, int first, bool 
 }
 
 /* What nobody validated may still lie outside. */
-static struct status *collect_run(struct members *members, const struct sparse *in, int64_t begin, int64_t end) {
+static struct status *collect_run(struct members *members, const struct sparse *in, int64_t begin,
+                                  int64_t end) {
     for (int64_t i = begin; i < end; i++) {
         for (int d = 0; d < in->rank; d++) {
             int64_t index = sparse_at(in, i)[d];
             if (index >= in->dims[d])
-                return status_internal("indices[%lld, %d] expected < %lld, got %lld.", (long long)(i - begin), d, (long long)in->dims[d],
+                return status_internal("indices[%lld, %d] expected < %lld, got %lld.",
+                                       (long long)(i - begin), d, (long long)in->dims[d],
                                        (long long)index);
         }
     }
@@ -199,21 +218,26 @@ static struct status *collect_run(struct members *members, const struct sparse *
 
 static struct status *check_groups(struct shape a, struct shape b) {
     if (a.rank < 2 || b.rank < 2)
-        return status_invalid("Shape %s has rank %d < 2", SHAPE_TEXT(a.rank < 2 ? a : b), MIN(a.rank, b.rank));
+        return status_invalid("Shape %s has rank %d < 2", SHAPE_TEXT(a.rank < 2 ? a : b),
+                              MIN(a.rank, b.rank));
     struct shape groups[] = {{a.rank - 1, a.dims}, {b.rank - 1, b.dims}};
-    return shape_equal(groups[0], groups[1]) ? NULL
-                                             : status_invalid("Mismatched shapes %s vs %s", SHAPE_TEXT(groups[0]), SHAPE_TEXT(groups[1]));
+    return shape_equal(groups[0], groups[1])
+               ? NULL
+               : status_invalid("Mismatched shapes %s vs %s", SHAPE_TEXT(groups[0]),
+                                SHAPE_TEXT(groups[1]));
 }
 
 /* ---- kernels ---- */
 
-/* Groups of a dense first set, one after the other; the second set's are dense too, or come in the same order. */
-static struct status *walk_dense(const struct kernel_ctx *ctx, struct results *results, const struct tensor *dense_b,
-                                 const struct sparse *sparse_b) {
+/* Groups of a dense first set, one after the other; the second set's are dense too, or come in
+ * the same order. */
+static struct status *walk_dense(const struct kernel_ctx *ctx, struct results *results,
+                                 const struct tensor *dense_b, const struct sparse *sparse_b) {
     const struct set_state *state = ctx->instance->state;
     const struct tensor *a = &ctx->inputs[0];
     int n_group = results->n_group;
-    int64_t n_groups = dims_product(tensor_dims(a), 0, n_group), len_a = tensor_dim(a, n_group), next = 0, place[SHAPE_MAX_RANK];
+    int64_t n_groups = dims_product(tensor_dims(a), 0, n_group), len_a = tensor_dim(a, n_group),
+            next = 0, place[SHAPE_MAX_RANK];
     int64_t len_b = dense_b ? tensor_dim(dense_b, n_group) : 0;
     for (int64_t g = 0; g < n_groups; g++) {
         sparse_place(g, tensor_dims(a), n_group, place);
@@ -221,7 +245,8 @@ static struct status *walk_dense(const struct kernel_ctx *ctx, struct results *r
         results->b.n = 0;
         if (dense_b) {
             members_collect(&results->b, dense_b, g * len_b, (g + 1) * len_b);
-        } else if (next < sparse_b->n && sparse_compare(sparse_at(sparse_b, next), place, n_group) == 0) {
+        } else if (next < sparse_b->n &&
+                   sparse_compare(sparse_at(sparse_b, next), place, n_group) == 0) {
             int64_t end = sparse_run_end(sparse_b, next, n_group);
             TRY(collect_run(&results->b, sparse_b, next, end));
             next = end;
@@ -258,9 +283,13 @@ static enum kernel_result dense_to_sparse(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
-static struct status *walk_sparse(const struct set_state *state, struct results *results, const struct sparse *a, const struct sparse *b) {
+static struct status *walk_sparse(const struct set_state *state, struct results *results,
+                                  const struct sparse *a, const struct sparse *b) {
     for (int64_t i = 0, j = 0; i < a->n || j < b->n;) {
-        int order = i >= a->n ? 1 : j >= b->n ? -1 : sparse_compare(sparse_at(a, i), sparse_at(b, j), results->n_group);
+        int order = i >= a->n ? 1
+                    : j >= b->n
+                        ? -1
+                        : sparse_compare(sparse_at(a, i), sparse_at(b, j), results->n_group);
         const int64_t *place = order <= 0 ? sparse_at(a, i) : sparse_at(b, j);
         int64_t end_a = order <= 0 ? sparse_run_end(a, i, results->n_group) : i;
         int64_t end_b = order >= 0 ? sparse_run_end(b, j, results->n_group) : j;
@@ -301,15 +330,18 @@ static enum kernel_result set_size(struct kernel_ctx *ctx) {
     struct status *st = NULL;
     KERNEL_TRY(ctx, read_sparse(ctx, 0, state->validates, &in));
     int n_group = in.rank - 1;
-    KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, DT_INT32, (struct shape){n_group, in.dims}, &ctx->outputs[0]));
+    KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, DT_INT32,
+                                      (struct shape){n_group, in.dims}, &ctx->outputs[0]));
     for (int64_t begin = 0, end; begin < in.n && !st; begin = end) {
         end = sparse_run_end(&in, begin, n_group);
         st = collect_run(&members, &in, begin, end);
         int64_t place = sparse_at(&in, begin)[0];
         for (int d = 1; !st && d < n_group; d++)
-            place = (int64_t)((uint64_t)place * (uint64_t)in.dims[d] + (uint64_t)sparse_at(&in, begin)[d]);
+            place = (int64_t)((uint64_t)place * (uint64_t)in.dims[d] +
+                              (uint64_t)sparse_at(&in, begin)[d]);
         if (!st && (place < 0 || place >= ctx->outputs[0].n_elements))
-            st = status_invalid("Index out of range, %lld vs %s", (long long)place, SHAPE_TEXT((struct shape){n_group, in.dims}));
+            st = status_invalid("Index out of range, %lld vs %s", (long long)place,
+                                SHAPE_TEXT((struct shape){n_group, in.dims}));
         if (!st)
             ((int32_t *)tensor_data(&ctx->outputs[0]))[place] = (int32_t)members.n;
     }
@@ -318,7 +350,8 @@ static enum kernel_result set_size(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
-#define MEMBER_TYPES (DTYPES_SIGNED_INT | DTYPE_BIT(DT_UINT8) | DTYPE_BIT(DT_UINT16) | DTYPE_BIT(DT_STRING))
+#define MEMBER_TYPES \
+    (DTYPES_SIGNED_INT | DTYPE_BIT(DT_UINT8) | DTYPE_BIT(DT_UINT16) | DTYPE_BIT(DT_STRING))
 // clang-format off
 #define SETS(name, function, prepare) {.op = (name), .constraints = {{"T", MEMBER_TYPES}}, .compute = function, .init = prepare, .cost_ns_per_element = 50}
 static const struct kernel_def rows[] = {

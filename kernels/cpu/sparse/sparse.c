@@ -5,19 +5,25 @@
 
 #include "kernels/kernel.h"
 
-struct status *sparse_init(const struct tensor *indices, const struct tensor *values, const struct tensor *shape, struct sparse *ret) {
+struct status *sparse_init(const struct tensor *indices, const struct tensor *values,
+                           const struct tensor *shape, struct sparse *ret) {
     if (indices->rank != 2)
-        return status_invalid("Input indices should be a matrix but received shape: %s", TENSOR_SHAPE_TEXT(indices));
+        return status_invalid("Input indices should be a matrix but received shape: %s",
+                              TENSOR_SHAPE_TEXT(indices));
     if (values->rank != 1)
-        return status_invalid("Input values should be a vector but received shape: %s", TENSOR_SHAPE_TEXT(values));
+        return status_invalid("Input values should be a vector but received shape: %s",
+                              TENSOR_SHAPE_TEXT(values));
     if (shape->rank != 1)
-        return status_invalid("Input shape should be a vector but received shape: %s", TENSOR_SHAPE_TEXT(shape));
+        return status_invalid("Input shape should be a vector but received shape: %s",
+                              TENSOR_SHAPE_TEXT(shape));
     if (tensor_dim(indices, 0) != values->n_elements)
-        return status_invalid("Number of values must match first dimension of indices: indices and values rows (indexing dimension) must "
+        return status_invalid("Number of values must match first dimension of indices: indices and "
+                              "values rows (indexing dimension) must "
                               "match. (indices = %lld, values = %lld)",
                               (long long)tensor_dim(indices, 0), (long long)values->n_elements);
     if (tensor_dim(indices, 1) != shape->n_elements || shape->n_elements > SHAPE_MAX_RANK)
-        return status_invalid("Shape rank must be SparseTensor rank. Number of dimensions must match second dimension of indices. Got %lld "
+        return status_invalid("Shape rank must be SparseTensor rank. Number of dimensions must "
+                              "match second dimension of indices. Got %lld "
                               "dimensions, indices shape: %s",
                               (long long)shape->n_elements, TENSOR_SHAPE_TEXT(indices));
     *ret = (struct sparse){.values = values,
@@ -62,12 +68,17 @@ struct status *sparse_check(const struct sparse *sparse, unsigned wants) {
     for (int64_t i = 0; i < sparse->n; i++) {
         if ((wants & SPARSE_INSIDE) && !is_inside(sparse, i)) {
             struct status *st = bad_entry(sparse, i, "out of bounds: need 0 <= index < ");
-            return status_suffix_take(st, "%s", SHAPE_TEXT((struct shape){sparse->rank, sparse->dims}));
+            return status_suffix_take(st, "%s",
+                                      SHAPE_TEXT((struct shape){sparse->rank, sparse->dims}));
         }
-        int order = (wants & SPARSE_ORDERED) && i > 0 ? sparse_compare(sparse_at(sparse, i - 1), sparse_at(sparse, i), sparse->rank) : -1;
+        int order =
+            (wants & SPARSE_ORDERED) && i > 0
+                ? sparse_compare(sparse_at(sparse, i - 1), sparse_at(sparse, i), sparse->rank)
+                : -1;
         if (order > 0)
             return bad_entry(sparse, i,
-                             "out of order. Many sparse ops require sorted indices. Use `tf.sparse.reorder` to create a "
+                             "out of order. Many sparse ops require sorted indices. Use "
+                             "`tf.sparse.reorder` to create a "
                              "correctly ordered copy.");
         if (order == 0)
             return bad_entry(sparse, i, "repeated");
@@ -77,7 +88,8 @@ struct status *sparse_check(const struct sparse *sparse, unsigned wants) {
 
 int64_t sparse_run_end(const struct sparse *sparse, int64_t begin, int n_dims) {
     int64_t end = begin + 1;
-    while (end < sparse->n && sparse_compare(sparse_at(sparse, begin), sparse_at(sparse, end), n_dims) == 0)
+    while (end < sparse->n &&
+           sparse_compare(sparse_at(sparse, begin), sparse_at(sparse, end), n_dims) == 0)
         end++;
     return end;
 }
@@ -110,13 +122,16 @@ static bool is_ordered(const struct ordering *ordering) {
 }
 
 /* Merges the sorted runs [begin, middle) and [middle, end). */
-static void merge(const struct ordering *ordering, const int64_t *from, int64_t *to, int64_t begin, int64_t middle, int64_t end) {
+static void merge(const struct ordering *ordering, const int64_t *from, int64_t *to, int64_t begin,
+                  int64_t middle, int64_t end) {
     int64_t a = begin, b = middle;
     for (int64_t i = begin; i < end; i++)
-        to[i] = b >= end || (a < middle && compare(ordering, from[a], from[b]) <= 0) ? from[a++] : from[b++];
+        to[i] = b >= end || (a < middle && compare(ordering, from[a], from[b]) <= 0) ? from[a++]
+                                                                                     : from[b++];
 }
 
-struct status *sparse_order(const struct sparse *sparse, const int *by, int n_by, int64_t **ret_order) {
+struct status *sparse_order(const struct sparse *sparse, const int *by, int n_by,
+                            int64_t **ret_order) {
     const struct ordering ordering = {sparse, by, n_by};
     int64_t n = sparse->n, *from = malloc(((size_t)n + 1) * sizeof(*from)), *to = NULL;
     if (!from)
@@ -145,7 +160,8 @@ oom:
 
 /* ---- making ---- */
 
-struct status *sparse_alloc(struct kernel_ctx *ctx, int first, int64_t n, int rank, enum dtype dtype, const int64_t *dims) {
+struct status *sparse_alloc(struct kernel_ctx *ctx, int first, int64_t n, int rank,
+                            enum dtype dtype, const int64_t *dims) {
     int64_t n_dims = rank;
     TRY(kernel_alloc(ctx, first, DT_INT64, (struct shape){2, (int64_t[]){n, rank}}));
     TRY(kernel_alloc(ctx, first + 1, dtype, (struct shape){1, &n}));

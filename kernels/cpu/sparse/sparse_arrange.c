@@ -1,5 +1,5 @@
-/* Sparse tensors put in another form, their values as they are: SparseReorder, SparseReshape, SparseConcat, SparseSplit, SparseSlice and
- * SparseSliceGrad. */
+/* Sparse tensors put in another form, their values as they are: SparseReorder, SparseReshape,
+ * SparseConcat, SparseSplit, SparseSlice and SparseSliceGrad. */
 #include <stdlib.h>
 
 #include "kernels/cpu/sparse/sparse.h"
@@ -8,8 +8,12 @@
 extern const struct kernel_list sparse_arrange_kernels;
 
 /* Sums of what strangers sent, which may wrap. */
-static inline int64_t wrapping_add(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
-static inline int64_t wrapping_mul(int64_t a, int64_t b) { return (int64_t)((uint64_t)a * (uint64_t)b); }
+static inline int64_t wrapping_add(int64_t a, int64_t b) {
+    return (int64_t)((uint64_t)a + (uint64_t)b);
+}
+static inline int64_t wrapping_mul(int64_t a, int64_t b) {
+    return (int64_t)((uint64_t)a * (uint64_t)b);
+}
 
 /* ---- SparseReorder ---- */
 
@@ -41,7 +45,8 @@ static struct status *new_dims(const struct tensor *asked, int64_t n_dense, int6
         dims[d] = tensor_index_at(asked, d);
         if (dims[d] == -1) {
             if (unknown >= 0)
-                return status_invalid("only one output dimension may be -1, not both %d and %d", unknown, d);
+                return status_invalid("only one output dimension may be -1, not both %d and %d",
+                                      unknown, d);
             unknown = d;
         } else if (dims[d] < 0) {
             return status_invalid("size %d must be non-negative, not %lld", d, (long long)dims[d]);
@@ -51,17 +56,20 @@ static struct status *new_dims(const struct tensor *asked, int64_t n_dense, int6
     }
     if (unknown >= 0) {
         if (product == 0)
-            return status_invalid("reshape cannot infer the missing input size for an empty tensor unless all specified input sizes are "
+            return status_invalid("reshape cannot infer the missing input size for an empty tensor "
+                                  "unless all specified input sizes are "
                                   "non-zero");
         dims[unknown] = n_dense / product;
         if (dims[unknown] * product != n_dense)
-            return status_invalid("Input to reshape is a SparseTensor with %lld dense values, but the requested shape requires a multiple "
+            return status_invalid("Input to reshape is a SparseTensor with %lld dense values, but "
+                                  "the requested shape requires a multiple "
                                   "of %lld.",
                                   (long long)n_dense, (long long)product);
         return NULL;
     }
     return product == n_dense ? NULL
-                              : status_invalid("Input to reshape is a tensor with %lld dense values, but the requested shape has %lld.",
+                              : status_invalid("Input to reshape is a tensor with %lld dense "
+                                               "values, but the requested shape has %lld.",
                                                (long long)n_dense, (long long)product);
 }
 
@@ -95,20 +103,28 @@ static struct status *reshape_indices(struct kernel_ctx *ctx, const int64_t *dim
 }
 
 static enum kernel_result sparse_reshape(struct kernel_ctx *ctx) {
-    const struct tensor *indices = &ctx->inputs[0], *old = &ctx->inputs[1], *asked = &ctx->inputs[2];
+    const struct tensor *indices = &ctx->inputs[0], *old = &ctx->inputs[1],
+                        *asked = &ctx->inputs[2];
     int64_t n_dense, dims[SHAPE_MAX_RANK], rank = asked->n_elements;
     if (indices->rank != 2)
-        return kernel_fail(ctx, status_invalid("Input indices should be a matrix but received shape %s", TENSOR_SHAPE_TEXT(indices)));
+        return kernel_fail(ctx,
+                           status_invalid("Input indices should be a matrix but received shape %s",
+                                          TENSOR_SHAPE_TEXT(indices)));
     if (old->rank != 1)
-        return kernel_fail(ctx, status_invalid("Input shape should be a vector but received shape %s", TENSOR_SHAPE_TEXT(old)));
+        return kernel_fail(ctx,
+                           status_invalid("Input shape should be a vector but received shape %s",
+                                          TENSOR_SHAPE_TEXT(old)));
     if (asked->rank != 1)
-        return kernel_fail(ctx, status_invalid("Target shape should be a vector but received shape %s", TENSOR_SHAPE_TEXT(asked)));
+        return kernel_fail(ctx,
+                           status_invalid("Target shape should be a vector but received shape %s",
+                                          TENSOR_SHAPE_TEXT(asked)));
     if (tensor_dim(indices, 1) != old->n_elements)
         return kernel_fail(ctx, status_invalid("Input tensor rank must match input shape length."));
     KERNEL_TRY(ctx, sparse_check_dims(tensor_cdata(old), old->n_elements, &n_dense));
     KERNEL_TRY(ctx, new_dims(asked, n_dense, dims));
     if (n_dense == 0 && tensor_dim(indices, 0) > 0)
-        return kernel_fail(ctx, status_invalid("Input tensor has %lld non zero elements but input shape and/or output shape is not valid",
+        return kernel_fail(ctx, status_invalid("Input tensor has %lld non zero elements but input "
+                                               "shape and/or output shape is not valid",
                                                (long long)tensor_dim(indices, 0)));
     KERNEL_TRY(ctx, kernel_alloc(ctx, 1, DT_INT64, (struct shape){1, &rank}));
     if (rank > 0)
@@ -133,7 +149,8 @@ static struct status *concat_read(struct kernel_ctx *ctx, struct concat *concat,
     *ret_n = 0;
     for (int i = 0; i < concat->n; i++) {
         struct sparse *part = &concat->parts[i];
-        TRY(sparse_init(&ctx->inputs[i], &ctx->inputs[concat->n + i], &ctx->inputs[2 * concat->n + i], part));
+        TRY(sparse_init(&ctx->inputs[i], &ctx->inputs[concat->n + i],
+                        &ctx->inputs[2 * concat->n + i], part));
         struct status *st = sparse_check_dims(part->dims, part->rank, &n_dense);
         if (st) {
             status_unref(st);
@@ -153,20 +170,24 @@ static struct status *concat_init(struct kernel_ctx *ctx, struct concat *concat,
     TRY(concat_read(ctx, concat, ret_n));
     const struct sparse *first = &concat->parts[0];
     if (dim < -first->rank || dim >= first->rank)
-        return status_invalid("Concat dimension must be in range [%d, %d), got %lld", -first->rank, first->rank, (long long)dim);
+        return status_invalid("Concat dimension must be in range [%d, %d), got %lld", -first->rank,
+                              first->rank, (long long)dim);
     concat->dim = (int)(dim < 0 ? dim + first->rank : dim);
     for (int i = 0; i < concat->n; i++) {
         const struct sparse *part = &concat->parts[i];
         if (part->rank != first->rank)
-            return status_invalid("Ranks of all input tensors must match: expected %d but got %d at position %d", first->rank, part->rank,
-                                  i);
+            return status_invalid(
+                "Ranks of all input tensors must match: expected %d but got %d at position %d",
+                first->rank, part->rank, i);
         for (int d = 0; d < part->rank; d++) {
             if (d != concat->dim && part->dims[d] != first->dims[d])
-                return status_invalid("Input shapes must match: expected %lld for dimension %d but got %lld at position %d",
+                return status_invalid("Input shapes must match: expected %lld for dimension %d but "
+                                      "got %lld at position %d",
                                       (long long)first->dims[d], d, (long long)part->dims[d], i);
             if (i == 0)
                 concat->dims[d] = part->dims[d];
-            else if (d == concat->dim && add_overflows_i64(concat->dims[d], part->dims[d], &concat->dims[d]))
+            else if (d == concat->dim &&
+                     add_overflows_i64(concat->dims[d], part->dims[d], &concat->dims[d]))
                 return status_invalid("The concatenated size of dimension %d does not fit", d);
         }
     }
@@ -175,7 +196,8 @@ static struct status *concat_init(struct kernel_ctx *ctx, struct concat *concat,
 
 static struct status *concat_place(struct concat *concat, int64_t n) {
     int rank = concat->parts[0].rank;
-    int64_t *to = concat->indices = malloc(((size_t)n * (size_t)rank + 1) * sizeof(*to)), offset = 0;
+    int64_t *to = concat->indices = malloc(((size_t)n * (size_t)rank + 1) * sizeof(*to)),
+            offset = 0;
     if (!to)
         return status_exhausted("OOM: %lld concatenated sparse entries", (long long)n);
     for (int i = 0; i < concat->n; i++) {
@@ -193,7 +215,8 @@ static struct status *concat_place(struct concat *concat, int64_t n) {
 static struct status *concat_write(struct kernel_ctx *ctx, const struct concat *concat, int64_t n) {
     int rank = concat->parts[0].rank;
     int64_t *first = xcalloc((size_t)concat->n + 1, sizeof(*first));
-    struct status *st = sparse_alloc(ctx, 0, n, rank, (enum dtype)concat->parts[0].values->dtype, concat->dims);
+    struct status *st =
+        sparse_alloc(ctx, 0, n, rank, (enum dtype)concat->parts[0].values->dtype, concat->dims);
     for (int i = 0; i < concat->n; i++)
         first[i + 1] = first[i] + concat->parts[i].n;
     int64_t *to = st ? NULL : tensor_data(&ctx->outputs[0]);
@@ -241,7 +264,8 @@ static bool box_has(const struct box *box, const int64_t *at, int rank) {
 }
 
 /* Outputs indices, values and shape of a box. */
-static struct status *cut_box(struct kernel_ctx *ctx, const struct sparse *in, const struct box *box, int indices, int values, int shape) {
+static struct status *cut_box(struct kernel_ctx *ctx, const struct sparse *in,
+                              const struct box *box, int indices, int values, int shape) {
     int64_t n = 0, rank = in->rank;
     for (int64_t i = 0; i < in->n; i++)
         n += box_has(box, sparse_at(in, i), in->rank);
@@ -267,14 +291,18 @@ static enum kernel_result sparse_split(struct kernel_ctx *ctx) {
     int64_t n_dense;
     KERNEL_TRY(ctx, sparse_of_inputs(ctx, 1, &in));
     if (dim->rank != 0)
-        return kernel_fail(ctx, status_invalid("Input split_dim (axis) should be a scalar but received shape %s", TENSOR_SHAPE_TEXT(dim)));
+        return kernel_fail(
+            ctx, status_invalid("Input split_dim (axis) should be a scalar but received shape %s",
+                                TENSOR_SHAPE_TEXT(dim)));
     int64_t axis = tensor_index_at(dim, 0);
     if (axis < -in.rank || axis >= in.rank)
-        return kernel_fail(ctx, status_invalid("Input axis should be in range [-%d, %d), got %lld", in.rank, in.rank, (long long)axis));
+        return kernel_fail(ctx, status_invalid("Input axis should be in range [-%d, %d), got %lld",
+                                               in.rank, in.rank, (long long)axis));
     axis += axis < 0 ? in.rank : 0;
     KERNEL_TRY(ctx, sparse_check_dims(in.dims, in.rank, &n_dense));
     if (n_parts > in.dims[axis])
-        return kernel_fail(ctx, status_invalid("Input num_split should be between 1 and the splitting dimension size (%lld), got %d",
+        return kernel_fail(ctx, status_invalid("Input num_split should be between 1 and the "
+                                               "splitting dimension size (%lld), got %d",
                                                (long long)in.dims[axis], n_parts));
     struct box box = {0};
     memcpy(box.size, in.dims, (size_t)in.rank * sizeof(*in.dims));
@@ -288,10 +316,11 @@ static enum kernel_result sparse_split(struct kernel_ctx *ctx) {
 
 static struct status *check_vector_of(const struct tensor *t, const char *name, int64_t n) {
     if (t->rank != 1)
-        return status_invalid("Input %s should be a vector but received shape %s", name, TENSOR_SHAPE_TEXT(t));
+        return status_invalid("Input %s should be a vector but received shape %s", name,
+                              TENSOR_SHAPE_TEXT(t));
     if (t->n_elements != n)
-        return status_invalid("Expected %s to be a vector of length %lld but got length %lld", name, (long long)n,
-                              (long long)t->n_elements);
+        return status_invalid("Expected %s to be a vector of length %lld but got length %lld", name,
+                              (long long)n, (long long)t->n_elements);
     return NULL;
 }
 
@@ -307,9 +336,13 @@ static enum kernel_result sparse_slice(struct kernel_ctx *ctx) {
     for (int d = 0; d < in.rank; d++) {
         int64_t begin = tensor_index_at(start, d), wanted = tensor_index_at(size, d);
         if (begin < 0)
-            return kernel_fail(ctx, status_invalid("start must not be negative, but start[%d] is %lld", d, (long long)begin));
+            return kernel_fail(ctx,
+                               status_invalid("start must not be negative, but start[%d] is %lld",
+                                              d, (long long)begin));
         if (wanted < 0)
-            return kernel_fail(ctx, status_invalid("size must not be negative, but size[%d] is %lld", d, (long long)wanted));
+            return kernel_fail(ctx,
+                               status_invalid("size must not be negative, but size[%d] is %lld", d,
+                                              (long long)wanted));
         box.begin[d] = begin;
         box.size[d] = MIN(wanted, MAX(in.dims[d] - begin, (int64_t)0));
     }
@@ -319,31 +352,41 @@ static enum kernel_result sparse_slice(struct kernel_ctx *ctx) {
 
 /* Both lists are in one order: a gradient belongs to the next input entry at its place. */
 static enum kernel_result sparse_slice_grad(struct kernel_ctx *ctx) {
-    const struct tensor *grad = &ctx->inputs[0], *in = &ctx->inputs[1], *start = &ctx->inputs[2], *out = &ctx->inputs[3];
+    const struct tensor *grad = &ctx->inputs[0], *in = &ctx->inputs[1], *start = &ctx->inputs[2],
+                        *out = &ctx->inputs[3];
     if (in->rank != 2 || out->rank != 2)
-        return kernel_fail(ctx, status_invalid("Input and output indices should be matrices but received shapes: %s and %s",
-                                               TENSOR_SHAPE_TEXT(in), TENSOR_SHAPE_TEXT(out)));
+        return kernel_fail(
+            ctx, status_invalid(
+                     "Input and output indices should be matrices but received shapes: %s and %s",
+                     TENSOR_SHAPE_TEXT(in), TENSOR_SHAPE_TEXT(out)));
     if (grad->rank != 1)
-        return kernel_fail(ctx,
-                           status_invalid("Input backprop_val_grad should be a vector but received shape: %s", TENSOR_SHAPE_TEXT(grad)));
+        return kernel_fail(
+            ctx, status_invalid("Input backprop_val_grad should be a vector but received shape: %s",
+                                TENSOR_SHAPE_TEXT(grad)));
     if (start->rank != 1)
-        return kernel_fail(ctx, status_invalid("The input_start should be a vector but received shape %s", TENSOR_SHAPE_TEXT(start)));
+        return kernel_fail(
+            ctx, status_invalid("The input_start should be a vector but received shape %s",
+                                TENSOR_SHAPE_TEXT(start)));
     int64_t rank = tensor_dim(in, 1), n = tensor_dim(in, 0), n_grads = grad->n_elements, next = 0;
     if (rank != tensor_dim(out, 1))
-        return kernel_fail(ctx, status_invalid("The input and output should have the same ndims: got: %lld and %lld", (long long)rank,
-                                               (long long)tensor_dim(out, 1)));
+        return kernel_fail(
+            ctx,
+            status_invalid("The input and output should have the same ndims: got: %lld and %lld",
+                           (long long)rank, (long long)tensor_dim(out, 1)));
     if (start->n_elements != rank)
-        return kernel_fail(ctx,
-                           status_invalid("Expected %lld values in input_start, got %lld", (long long)rank, (long long)start->n_elements));
+        return kernel_fail(ctx, status_invalid("Expected %lld values in input_start, got %lld",
+                                               (long long)rank, (long long)start->n_elements));
     if (tensor_dim(out, 0) > n)
-        return kernel_fail(ctx, status_invalid("# rows of output_indices should be not greater than of input_indices, got %lld and %lld",
+        return kernel_fail(ctx, status_invalid("# rows of output_indices should be not greater "
+                                               "than of input_indices, got %lld and %lld",
                                                (long long)tensor_dim(out, 0), (long long)n));
     if (n_grads != tensor_dim(out, 0))
-        return kernel_fail(ctx,
-                           status_invalid("# elements of backprop_val_grad and # rows of output_indices should match (#nnz of sum): got "
-                                          "%lld and %lld",
-                                          (long long)n_grads, (long long)tensor_dim(out, 0)));
-    KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, (enum dtype)grad->dtype, (struct shape){1, &n}, &ctx->outputs[0]));
+        return kernel_fail(ctx, status_invalid("# elements of backprop_val_grad and # rows of "
+                                               "output_indices should match (#nnz of sum): got "
+                                               "%lld and %lld",
+                                               (long long)n_grads, (long long)tensor_dim(out, 0)));
+    KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, (enum dtype)grad->dtype,
+                                      (struct shape){1, &n}, &ctx->outputs[0]));
     const int64_t *from = tensor_cdata(in), *to = tensor_cdata(out), *corner = tensor_cdata(start);
     for (int64_t i = 0; i < n && next < n_grads; i++) {
         bool is_same = true;
@@ -353,7 +396,8 @@ static enum kernel_result sparse_slice_grad(struct kernel_ctx *ctx) {
             sparse_copy_value(&ctx->outputs[0], i, grad, next++);
     }
     if (next != n_grads)
-        return kernel_fail(ctx, status_internal("Elements of backprop_val_grad aren't all propagated. Num elements: %lld, used: %lld",
+        return kernel_fail(ctx, status_internal("Elements of backprop_val_grad aren't all "
+                                                "propagated. Num elements: %lld, used: %lld",
                                                 (long long)n_grads, (long long)next));
     return KERNEL_DONE;
 }

@@ -1,4 +1,5 @@
-/* Sparse with dense: SparseToDense, SparseTensorDenseAdd, SparseDenseCwiseAdd/Mul/Div. Each entry becomes an offset into the dense side. */
+/* Sparse with dense: SparseToDense, SparseTensorDenseAdd, SparseDenseCwiseAdd/Mul/Div. Each
+ * entry becomes an offset into the dense side. */
 #include <stdlib.h>
 
 #include "kernels/cpu/sparse/sparse.h"
@@ -24,17 +25,19 @@ static struct status *to_dense_init(struct kernel_init *init) {
 static struct status *check_to_dense(struct to_dense *job) {
     const struct tensor *indices = job->indices;
     if (indices->rank > 2)
-        return status_invalid("sparse_indices should be a scalar, vector, or matrix, got shape %s", TENSOR_SHAPE_TEXT(indices));
+        return status_invalid("sparse_indices should be a scalar, vector, or matrix, got shape %s",
+                              TENSOR_SHAPE_TEXT(indices));
     job->n = indices->rank > 0 ? tensor_dim(indices, 0) : 1;
     job->n_dims = indices->rank > 1 ? tensor_dim(indices, 1) : 1;
     if (job->sizes->rank != 1)
-        return status_invalid("output_shape must be rank 1, got shape %s", TENSOR_SHAPE_TEXT(job->sizes));
+        return status_invalid("output_shape must be rank 1, got shape %s",
+                              TENSOR_SHAPE_TEXT(job->sizes));
     if (job->sizes->n_elements != job->n_dims || job->n_dims > SHAPE_MAX_RANK)
-        return status_invalid("output_shape has incorrect number of elements: %lld should be: %lld", (long long)job->sizes->n_elements,
-                              (long long)job->n_dims);
+        return status_invalid("output_shape has incorrect number of elements: %lld should be: %lld",
+                              (long long)job->sizes->n_elements, (long long)job->n_dims);
     if (job->values->rank != 0 && (job->values->rank != 1 || job->values->n_elements != job->n))
-        return status_invalid("sparse_values has incorrect shape %s, should be [] or [%lld]", TENSOR_SHAPE_TEXT(job->values),
-                              (long long)job->n);
+        return status_invalid("sparse_values has incorrect shape %s, should be [] or [%lld]",
+                              TENSOR_SHAPE_TEXT(job->values), (long long)job->n);
     if (job->filler->rank != 0)
         return status_invalid("default_value should be a scalar.");
     for (int d = 0; d < (int)job->n_dims; d++)
@@ -49,25 +52,31 @@ static struct status *to_offsets(const struct to_dense *job, bool validates, int
         for (int d = 0; d < (int)job->n_dims; d++) {
             at[d] = tensor_index_at(job->indices, i * job->n_dims + d);
             if (at[d] < 0 || at[d] >= job->dims[d])
-                return status_invalid("indices[%lld] is out of bounds: dimension %d has value %lld, need 0 <= index < %lld", (long long)i,
-                                      d, (long long)at[d], (long long)job->dims[d]);
+                return status_invalid("indices[%lld] is out of bounds: dimension %d has value "
+                                      "%lld, need 0 <= index < %lld",
+                                      (long long)i, d, (long long)at[d], (long long)job->dims[d]);
         }
         offsets[i] = sparse_offset(at, job->dims, (int)job->n_dims);
         if (validates && i > 0 && offsets[i] <= offsets[i - 1])
-            return status_invalid("indices[%lld] is %s", (long long)i, offsets[i] == offsets[i - 1] ? "repeated" : "out of order");
+            return status_invalid("indices[%lld] is %s", (long long)i,
+                                  offsets[i] == offsets[i - 1] ? "repeated" : "out of order");
     }
     return NULL;
 }
 
 static enum kernel_result sparse_to_dense(struct kernel_ctx *ctx) {
-    struct to_dense job = {.indices = &ctx->inputs[0], .sizes = &ctx->inputs[1], .values = &ctx->inputs[2], .filler = &ctx->inputs[3]};
+    struct to_dense job = {.indices = &ctx->inputs[0],
+                           .sizes = &ctx->inputs[1],
+                           .values = &ctx->inputs[2],
+                           .filler = &ctx->inputs[3]};
     enum dtype dtype = (enum dtype)job.values->dtype;
     KERNEL_TRY(ctx, check_to_dense(&job));
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, dtype, (struct shape){(int)job.n_dims, job.dims}));
     struct tensor *out = &ctx->outputs[0];
     int64_t *offsets = malloc(((size_t)job.n + 1) * sizeof(*offsets));
-    struct status *st = offsets ? to_offsets(&job, *(const bool *)ctx->instance->state, offsets)
-                                : status_exhausted("OOM: offsets of %lld sparse entries", (long long)job.n);
+    struct status *st =
+        offsets ? to_offsets(&job, *(const bool *)ctx->instance->state, offsets)
+                : status_exhausted("OOM: offsets of %lld sparse entries", (long long)job.n);
     if (!st && out->n_elements > 0) {
         update_fn *assign = update_find(UPDATE_ASSIGN, dtype);
         assign(tensor_data(out), NULL, tensor_cdata(job.filler), out->n_elements, 0);
@@ -89,24 +98,30 @@ static enum kernel_result sparse_to_dense(struct kernel_ctx *ctx) {
 /* ---- SparseTensorDenseAdd ---- */
 
 static struct status *check_dense_add(const struct kernel_ctx *ctx) {
-    const struct tensor *indices = &ctx->inputs[0], *values = &ctx->inputs[1], *sizes = &ctx->inputs[2], *b = &ctx->inputs[3];
+    const struct tensor *indices = &ctx->inputs[0], *values = &ctx->inputs[1],
+                        *sizes = &ctx->inputs[2], *b = &ctx->inputs[3];
     if (indices->rank != 2)
-        return status_invalid("Input a_indices should be a matrix but received shape: %s", TENSOR_SHAPE_TEXT(indices));
+        return status_invalid("Input a_indices should be a matrix but received shape: %s",
+                              TENSOR_SHAPE_TEXT(indices));
     if (values->rank != 1 || sizes->rank != 1)
-        return status_invalid("Inputs a_values and a_shape should be vectors but received shapes: %s and %s", TENSOR_SHAPE_TEXT(values),
-                              TENSOR_SHAPE_TEXT(sizes));
+        return status_invalid(
+            "Inputs a_values and a_shape should be vectors but received shapes: %s and %s",
+            TENSOR_SHAPE_TEXT(values), TENSOR_SHAPE_TEXT(sizes));
     if (values->n_elements != tensor_dim(indices, 0))
-        return status_invalid("Dimensions %lld and %lld are not compatible", (long long)values->n_elements,
-                              (long long)tensor_dim(indices, 0));
+        return status_invalid("Dimensions %lld and %lld are not compatible",
+                              (long long)values->n_elements, (long long)tensor_dim(indices, 0));
     if (sizes->n_elements != tensor_dim(indices, 1))
-        return status_invalid("Dimensions %lld and %lld are not compatible", (long long)sizes->n_elements,
-                              (long long)tensor_dim(indices, 1));
+        return status_invalid("Dimensions %lld and %lld are not compatible",
+                              (long long)sizes->n_elements, (long long)tensor_dim(indices, 1));
     if (sizes->n_elements != b->rank)
-        return status_invalid("Two operands have different ranks; received: %lld and %d", (long long)sizes->n_elements, b->rank);
+        return status_invalid("Two operands have different ranks; received: %lld and %d",
+                              (long long)sizes->n_elements, b->rank);
     for (int d = 0; d < b->rank; d++)
         if (tensor_index_at(sizes, d) != tensor_dim(b, d))
-            return status_invalid("Dimension %d does not equal (no broadcasting is supported): sparse side %lld vs dense side %lld", d,
-                                  (long long)tensor_index_at(sizes, d), (long long)tensor_dim(b, d));
+            return status_invalid("Dimension %d does not equal (no broadcasting is supported): "
+                                  "sparse side %lld vs dense side %lld",
+                                  d, (long long)tensor_index_at(sizes, d),
+                                  (long long)tensor_dim(b, d));
     return NULL;
 }
 
@@ -117,8 +132,9 @@ static struct status *dense_add_offsets(const struct kernel_ctx *ctx, int64_t *o
         for (int d = 0; d < b->rank; d++) {
             int64_t at = tensor_index_at(indices, i * b->rank + d);
             if (at < 0 || at >= tensor_dim(b, d))
-                return status_invalid("Sparse tensor has some invalid index on dimension %d: %lld is not in [0, %lld)", d, (long long)at,
-                                      (long long)tensor_dim(b, d));
+                return status_invalid("Sparse tensor has some invalid index on dimension %d: %lld "
+                                      "is not in [0, %lld)",
+                                      d, (long long)at, (long long)tensor_dim(b, d));
             offsets[i] = offsets[i] * tensor_dim(b, d) + at;
         }
     }
@@ -130,7 +146,9 @@ static enum kernel_result sparse_tensor_dense_add(struct kernel_ctx *ctx) {
     enum dtype dtype = (enum dtype)b->dtype;
     KERNEL_TRY(ctx, check_dense_add(ctx));
     int64_t n = values->n_elements, *offsets = malloc(((size_t)n + 1) * sizeof(*offsets));
-    struct status *st = offsets ? dense_add_offsets(ctx, offsets) : status_exhausted("OOM: offsets of %lld sparse entries", (long long)n);
+    struct status *st = offsets
+                            ? dense_add_offsets(ctx, offsets)
+                            : status_exhausted("OOM: offsets of %lld sparse entries", (long long)n);
     if (!st)
         st = tensor_is_sole(b) ? NULL : tensor_clone(ctx->instance->allocator, b, &ctx->outputs[0]);
     if (!st) {
@@ -163,14 +181,15 @@ static struct status *check_cwise(const struct sparse *a, const struct tensor *b
         fits = theirs == 1 || theirs == mine;
     }
     if (!fits)
-        return status_invalid("SparseDenseBinaryOpShared broadcasts dense to sparse only; got incompatible shapes: %s vs. %s",
+        return status_invalid("SparseDenseBinaryOpShared broadcasts dense to sparse only; got "
+                              "incompatible shapes: %s vs. %s",
                               SHAPE_TEXT((struct shape){a->rank, a->dims}), TENSOR_SHAPE_TEXT(b));
     for (int64_t i = 0; i < a->n; i++)
         for (int d = 0; d < a->rank; d++)
             if (sparse_at(a, i)[d] < 0 || sparse_at(a, i)[d] >= a->dims[d])
-                return status_invalid(
-                    "Provided indices are out-of-bounds w.r.t. dense side with broadcasted shape: %lld is not in [0, %lld)",
-                    (long long)sparse_at(a, i)[d], (long long)a->dims[d]);
+                return status_invalid("Provided indices are out-of-bounds w.r.t. dense side with "
+                                      "broadcasted shape: %lld is not in [0, %lld)",
+                                      (long long)sparse_at(a, i)[d], (long long)a->dims[d]);
     return NULL;
 }
 
@@ -186,18 +205,20 @@ static enum kernel_result sparse_dense_cwise(struct kernel_ctx *ctx) {
     for (int64_t i = 0; i < a.n; i++) {
         int64_t offset = 0;
         for (int d = 0; d < b->rank; d++)
-            offset = offset * tensor_dim(b, d) + (tensor_dim(b, d) == 1 ? 0 : sparse_at(&a, i)[skipped + d]);
+            offset = offset * tensor_dim(b, d) +
+                     (tensor_dim(b, d) == 1 ? 0 : sparse_at(&a, i)[skipped + d]);
         sparse_copy_value(&ctx->outputs[0], i, b, offset);
     }
     void *out = tensor_data(&ctx->outputs[0]);
-    KERNEL_TRY(ctx, update_run(ctx->pool, update_find(op, dtype), dtype, out, tensor_cdata(a.values), out, a.n));
+    KERNEL_TRY(ctx, update_run(ctx->pool, update_find(op, dtype), dtype, out,
+                               tensor_cdata(a.values), out, a.n));
     return KERNEL_DONE;
 }
 
 static const enum update_op cwise_add = UPDATE_ADD, cwise_mul = UPDATE_MUL, cwise_div = UPDATE_DIV;
-#define TO_DENSE_TYPES                                                                                                               \
-    (DTYPES_NUMBER | DTYPE_BIT(DT_BOOL) | DTYPE_BIT(DT_STRING) | DTYPE_BIT(DT_QINT8) | DTYPE_BIT(DT_QUINT8) | DTYPE_BIT(DT_QINT16) | \
-     DTYPE_BIT(DT_QUINT16))
+#define TO_DENSE_TYPES                                                                 \
+    (DTYPES_NUMBER | DTYPE_BIT(DT_BOOL) | DTYPE_BIT(DT_STRING) | DTYPE_BIT(DT_QINT8) | \
+     DTYPE_BIT(DT_QUINT8) | DTYPE_BIT(DT_QINT16) | DTYPE_BIT(DT_QUINT16))
 // clang-format off
 #define CWISE(name, formula) {.op = (name), .constraints = {{"T", DTYPES_REAL}}, .compute = sparse_dense_cwise, .arg = &(formula), .cost_ns_per_element = 5}
 static const struct kernel_def rows[] = {

@@ -1,5 +1,6 @@
-/* EditDistance: between the sequences that two sparse tensors hold along their last dimension [Levenshtein 1966; the row-wise form of
- * Wagner and Fischer 1974, where one row of the table is enough]. */
+/* EditDistance: between the sequences that two sparse tensors hold along their last dimension
+ * [Levenshtein 1966; the row-wise form of Wagner and Fischer 1974, where one row of the table is
+ * enough]. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -16,7 +17,8 @@ static struct status *distance_init(struct kernel_init *init) {
 }
 
 /* Equality as the type has it: two zeros are equal, a NaN equals nothing. */
-static bool values_equal(enum dtype dtype, const struct tensor *a, int64_t i, const struct tensor *b, int64_t j) {
+static bool values_equal(enum dtype dtype, const struct tensor *a, int64_t i,
+                         const struct tensor *b, int64_t j) {
     const void *x = tensor_cdata(a), *y = tensor_cdata(b);
     size_t size = dtype_size(dtype);
     switch (dtype) {
@@ -32,9 +34,11 @@ static bool values_equal(enum dtype dtype, const struct tensor *a, int64_t i, co
         return ((const _Complex double *)x)[i] == ((const _Complex double *)y)[j];
     case DT_HALF:
     case DT_BFLOAT16:
-        return half_value_load(dtype, ((const uint16_t *)x)[i]) == half_value_load(dtype, ((const uint16_t *)y)[j]);
+        return half_value_load(dtype, ((const uint16_t *)x)[i]) ==
+               half_value_load(dtype, ((const uint16_t *)y)[j]);
     default:
-        return memcmp((const char *)x + (size_t)i * size, (const char *)y + (size_t)j * size, size) == 0;
+        return memcmp((const char *)x + (size_t)i * size, (const char *)y + (size_t)j * size,
+                      size) == 0;
     }
 }
 
@@ -54,7 +58,8 @@ static int64_t edit_distance_of(struct sequence a, struct sequence b, int64_t *r
         int64_t diagonal = row[0];
         row[0] = i + 1;
         for (int64_t j = 0; j < m; j++) {
-            int64_t changed = diagonal + !values_equal(dtype, a.of->values, a.begin + i, b.of->values, b.begin + j);
+            int64_t changed = diagonal + !values_equal(dtype, a.of->values, a.begin + i,
+                                                       b.of->values, b.begin + j);
             diagonal = row[j + 1];
             row[j + 1] = MIN(changed, MIN(diagonal, row[j]) + 1);
         }
@@ -76,10 +81,13 @@ static struct status *job_init(const struct kernel_ctx *ctx, struct distance_job
     TRY(status_prefix_take(sparse_of_inputs(ctx, 0, &job->hypothesis), "hypothesis: "));
     TRY(status_prefix_take(sparse_of_inputs(ctx, 3, &job->truth), "truth: "));
     if (job->hypothesis.rank != job->truth.rank)
-        return status_invalid("Expected hypothesis_shape and truth_shape to have the same rank, but got %d and %d", job->hypothesis.rank,
-                              job->truth.rank);
+        return status_invalid(
+            "Expected hypothesis_shape and truth_shape to have the same rank, but got %d and %d",
+            job->hypothesis.rank, job->truth.rank);
     if (job->hypothesis.rank < 2)
-        return status_invalid("Input SparseTensors must have rank at least 2, but truth_shape rank is: %d", job->truth.rank);
+        return status_invalid(
+            "Input SparseTensors must have rank at least 2, but truth_shape rank is: %d",
+            job->truth.rank);
     TRY(sparse_check_dims(job->hypothesis.dims, job->hypothesis.rank, &n_dense));
     TRY(sparse_check_dims(job->truth.dims, job->truth.rank, &n_dense));
     job->n_group = job->hypothesis.rank - 1;
@@ -94,12 +102,14 @@ static float normalized(const struct distance_job *job, int64_t distance, int64_
     return n_truth > 0 ? (float)distance / (float)n_truth : distance > 0 ? INFINITY : 0;
 }
 
-static struct status *put(const struct distance_job *job, struct tensor *out, const int64_t *at, float value) {
+static struct status *put(const struct distance_job *job, struct tensor *out, const int64_t *at,
+                          float value) {
     uint64_t place = 0; /* what lies outside may wrap */
     for (int d = 0; d < job->n_group; d++)
         place = place * (uint64_t)job->dims[d] + (uint64_t)at[d];
     if (place >= (uint64_t)out->n_elements)
-        return status_internal("Got an inner product %lld which would require writing to outside of the buffer for the output tensor (max "
+        return status_internal("Got an inner product %lld which would require writing to outside "
+                               "of the buffer for the output tensor (max "
                                "elements %lld)",
                                (long long)place, (long long)out->n_elements);
     ((float *)tensor_data(out))[place] = value;
@@ -110,7 +120,9 @@ static struct status *put(const struct distance_job *job, struct tensor *out, co
 static struct status *compare_all(const struct distance_job *job, struct tensor *out) {
     const struct sparse *h = &job->hypothesis, *t = &job->truth;
     for (int64_t i = 0, j = 0; i < h->n || j < t->n;) {
-        int order = i >= h->n ? 1 : j >= t->n ? -1 : sparse_compare(sparse_at(h, i), sparse_at(t, j), job->n_group);
+        int order = i >= h->n   ? 1
+                    : j >= t->n ? -1
+                                : sparse_compare(sparse_at(h, i), sparse_at(t, j), job->n_group);
         struct sequence a = {h, i, order <= 0 ? sparse_run_end(h, i, job->n_group) : i};
         struct sequence b = {t, j, order >= 0 ? sparse_run_end(t, j, job->n_group) : j};
         TRY(put(job, out, order <= 0 ? sparse_at(h, i) : sparse_at(t, j),
@@ -127,9 +139,11 @@ static enum kernel_result edit_distance(struct kernel_ctx *ctx) {
     struct shape shape = {job.n_group, job.dims};
     KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, DT_FLOAT, shape, &ctx->outputs[0]));
     if (ctx->outputs[0].n_elements == 0)
-        return kernel_fail(ctx, status_invalid("Got output shape %s which has 0 elements", SHAPE_TEXT(shape)));
+        return kernel_fail(
+            ctx, status_invalid("Got output shape %s which has 0 elements", SHAPE_TEXT(shape)));
     job.row = malloc(((size_t)job.truth.n + 1) * sizeof(*job.row));
-    struct status *st = job.row ? compare_all(&job, &ctx->outputs[0]) : status_exhausted("OOM: a row of distances");
+    struct status *st =
+        job.row ? compare_all(&job, &ctx->outputs[0]) : status_exhausted("OOM: a row of distances");
     free(job.row);
     KERNEL_TRY(ctx, st);
     return KERNEL_DONE;

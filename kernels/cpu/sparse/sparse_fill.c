@@ -1,5 +1,5 @@
-/* SparseFillEmptyRows and RaggedFillEmptyRows: a default value in each row that has none; and their gradients. The ragged form knows its
- * entries by row number alone. */
+/* SparseFillEmptyRows and RaggedFillEmptyRows: a default value in each row that has none; and
+ * their gradients. The ragged form knows its entries by row number alone. */
 #include <stdlib.h>
 
 #include "kernels/cpu/sparse/sparse.h"
@@ -17,7 +17,9 @@ struct fill_job {
 };
 
 static struct status *check_filler(const struct tensor *filler) {
-    return filler->rank == 0 ? NULL : status_invalid("default_value must be a scalar, saw: %s", TENSOR_SHAPE_TEXT(filler));
+    return filler->rank == 0 ? NULL
+                             : status_invalid("default_value must be a scalar, saw: %s",
+                                              TENSOR_SHAPE_TEXT(filler));
 }
 
 static struct status *read_sparse(const struct kernel_ctx *ctx, struct fill_job *job) {
@@ -26,20 +28,26 @@ static struct status *read_sparse(const struct kernel_ctx *ctx, struct fill_job 
     TRY(check_filler(&ctx->inputs[3]));
     if (in.rank == 0)
         return status_invalid("Dense shape cannot be empty.");
-    *job = (struct fill_job){
-        .values = in.values, .filler = &ctx->inputs[3], .indices = in.indices, .n = in.n, .n_rows = in.dims[0], .rank = in.rank};
+    *job = (struct fill_job){.values = in.values,
+                             .filler = &ctx->inputs[3],
+                             .indices = in.indices,
+                             .n = in.n,
+                             .n_rows = in.dims[0],
+                             .rank = in.rank};
     return NULL;
 }
 
 static struct status *read_ragged(const struct kernel_ctx *ctx, struct fill_job *job) {
-    const struct tensor *rows = &ctx->inputs[0], *values = &ctx->inputs[1], *n_rows = &ctx->inputs[2];
+    const struct tensor *rows = &ctx->inputs[0], *values = &ctx->inputs[1],
+                        *n_rows = &ctx->inputs[2];
     if (rows->rank != 1)
         return status_invalid("value_rowids must be a vector, saw: %s", TENSOR_SHAPE_TEXT(rows));
     if (values->rank != 1)
         return status_invalid("values must be a vector, saw: %s", TENSOR_SHAPE_TEXT(values));
     if (rows->n_elements != values->n_elements)
-        return status_invalid("The length of `values` (%lld) must match the length of `value_rowids` (%lld).",
-                              (long long)values->n_elements, (long long)rows->n_elements);
+        return status_invalid(
+            "The length of `values` (%lld) must match the length of `value_rowids` (%lld).",
+            (long long)values->n_elements, (long long)rows->n_elements);
     if (n_rows->rank != 0)
         return status_invalid("nrows must be a scalar, saw: %s", TENSOR_SHAPE_TEXT(n_rows));
     TRY(check_filler(&ctx->inputs[3]));
@@ -56,13 +64,15 @@ static struct status *read_ragged(const struct kernel_ctx *ctx, struct fill_job 
 /* How many entries each row has, in next[row]. */
 static struct status *count_rows(const struct fill_job *job, int64_t *next) {
     if (job->n_rows == 0 && job->n > 0)
-        return status_invalid("Received SparseTensor with dense_shape[0] = 0 but indices.shape[0] = %lld", (long long)job->n);
+        return status_invalid(
+            "Received SparseTensor with dense_shape[0] = 0 but indices.shape[0] = %lld",
+            (long long)job->n);
     memset(next, 0, (size_t)job->n_rows * sizeof(*next));
     for (int64_t i = 0; i < job->n; i++) {
         int64_t row = job->indices[i * job->rank];
         if (row < 0 || row >= job->n_rows)
-            return status_invalid("indices(%lld, 0) is invalid: %lld is not in [0, %lld)", (long long)i, (long long)row,
-                                  (long long)job->n_rows);
+            return status_invalid("indices(%lld, 0) is invalid: %lld is not in [0, %lld)",
+                                  (long long)i, (long long)row, (long long)job->n_rows);
         next[row]++;
     }
     return NULL;
@@ -80,8 +90,10 @@ static int64_t place_rows(const struct fill_job *job, int64_t *next, bool *is_em
     return total;
 }
 
-static struct status *write_rows(struct kernel_ctx *ctx, const struct fill_job *job, int64_t *next, int64_t total) {
-    struct shape places = job->is_ragged ? (struct shape){1, &total} : (struct shape){2, (int64_t[]){total, job->rank}};
+static struct status *write_rows(struct kernel_ctx *ctx, const struct fill_job *job, int64_t *next,
+                                 int64_t total) {
+    struct shape places = job->is_ragged ? (struct shape){1, &total}
+                                         : (struct shape){2, (int64_t[]){total, job->rank}};
     TRY(kernel_alloc(ctx, 0, DT_INT64, places));
     TRY(kernel_alloc(ctx, 1, (enum dtype)job->values->dtype, (struct shape){1, &total}));
     TRY(kernel_alloc(ctx, 3, DT_INT64, (struct shape){1, &job->n}));
@@ -105,13 +117,18 @@ static struct status *write_rows(struct kernel_ctx *ctx, const struct fill_job *
 
 static enum kernel_result fill_empty_rows(struct kernel_ctx *ctx) {
     struct fill_job job;
-    KERNEL_TRY(ctx, node_is_op(ctx->instance->node, "RaggedFillEmptyRows") ? read_ragged(ctx, &job) : read_sparse(ctx, &job));
+    KERNEL_TRY(ctx, node_is_op(ctx->instance->node, "RaggedFillEmptyRows")
+                        ? read_ragged(ctx, &job)
+                        : read_sparse(ctx, &job));
     KERNEL_TRY(ctx, kernel_alloc(ctx, 2, DT_BOOL, (struct shape){1, &job.n_rows}));
-    struct tensor next = TENSOR_INIT; /* of the device's memory: a shape may claim any number of rows */
-    KERNEL_TRY(ctx, tensor_new(ctx->instance->allocator, DT_INT64, (struct shape){1, &job.n_rows}, &next));
+    /* of the device's memory: a shape may claim any number of rows */
+    struct tensor next = TENSOR_INIT;
+    KERNEL_TRY(
+        ctx, tensor_new(ctx->instance->allocator, DT_INT64, (struct shape){1, &job.n_rows}, &next));
     struct status *st = count_rows(&job, tensor_data(&next));
     if (!st)
-        st = write_rows(ctx, &job, tensor_data(&next), place_rows(&job, tensor_data(&next), tensor_data(&ctx->outputs[2])));
+        st = write_rows(ctx, &job, tensor_data(&next),
+                        place_rows(&job, tensor_data(&next), tensor_data(&ctx->outputs[2])));
     tensor_clear(&next);
     KERNEL_TRY(ctx, st);
     return KERNEL_DONE;
@@ -119,24 +136,30 @@ static enum kernel_result fill_empty_rows(struct kernel_ctx *ctx) {
 
 /* ---- gradients ---- */
 
-/* What entries were moved to is theirs; the rest was filled in, and its sum is the default value's. */
+/* What entries were moved to is theirs; the rest was filled in, and its sum is the default
+ * value's. */
 static enum kernel_result fill_empty_rows_grad(struct kernel_ctx *ctx) {
     const struct tensor *map = &ctx->inputs[0], *grad = &ctx->inputs[1];
     enum dtype dtype = (enum dtype)grad->dtype;
     size_t size = dtype_size(dtype);
     if (map->rank != 1)
-        return kernel_fail(ctx, status_invalid("reverse_index_map must be a vector, saw: %s", TENSOR_SHAPE_TEXT(map)));
+        return kernel_fail(ctx, status_invalid("reverse_index_map must be a vector, saw: %s",
+                                               TENSOR_SHAPE_TEXT(map)));
     if (grad->rank != 1)
-        return kernel_fail(ctx, status_invalid("grad_values must be a vector, saw: %s", TENSOR_SHAPE_TEXT(grad)));
+        return kernel_fail(
+            ctx, status_invalid("grad_values must be a vector, saw: %s", TENSOR_SHAPE_TEXT(grad)));
     int64_t n = map->n_elements, n_full = grad->n_elements;
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, dtype, (struct shape){1, &n}));
-    KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, dtype, SHAPE_SCALAR, &ctx->outputs[1]));
+    KERNEL_TRY(ctx,
+               tensor_new_zeroed(ctx->instance->allocator, dtype, SHAPE_SCALAR, &ctx->outputs[1]));
     bool *is_taken = calloc((size_t)n_full + 1, sizeof(*is_taken));
-    struct status *st = is_taken ? NULL : status_exhausted("OOM: marks of %lld gradients", (long long)n_full);
+    struct status *st =
+        is_taken ? NULL : status_exhausted("OOM: marks of %lld gradients", (long long)n_full);
     for (int64_t i = 0; !st && i < n; i++) {
         int64_t at = tensor_index_at(map, i);
         if (at < 0 || at >= n_full) {
-            st = status_invalid("Elements in reverse index must be in [0, %lld) but got %lld", (long long)n_full, (long long)at);
+            st = status_invalid("Elements in reverse index must be in [0, %lld) but got %lld",
+                                (long long)n_full, (long long)at);
             break;
         }
         is_taken[at] = true;

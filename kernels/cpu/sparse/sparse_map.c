@@ -1,5 +1,5 @@
-/* AddSparseToTensorsMap, AddManySparseToTensorsMap, TakeManySparseFromTensorsMap: sparse tensors kept in a container under numbers, until
- * somebody takes them. */
+/* AddSparseToTensorsMap, AddManySparseToTensorsMap, TakeManySparseFromTensorsMap: sparse tensors
+ * kept in a container under numbers, until somebody takes them. */
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -34,7 +34,8 @@ static void tensors_map_free(struct object *object) {
     free(map);
 }
 
-static const struct object_type tensors_map_type = {.name = "SparseTensorsMap", .free = tensors_map_free};
+static const struct object_type tensors_map_type = {.name = "SparseTensorsMap",
+                                                    .free = tensors_map_free};
 
 static struct status *tensors_map_new(struct kernel_ctx *ctx, void *arg, struct object **ret) {
     struct tensors_map *map = xcalloc(1, sizeof(*map));
@@ -46,7 +47,8 @@ static struct status *tensors_map_new(struct kernel_ctx *ctx, void *arg, struct 
 }
 
 /* Takes the piece, whatever the answer. */
-static struct status *tensors_map_add(struct tensors_map *map, struct sparse_piece *piece, int64_t *ret_number) {
+static struct status *tensors_map_add(struct tensors_map *map, struct sparse_piece *piece,
+                                      int64_t *ret_number) {
     pthread_mutex_lock(&map->lock);
     bool is_full = map->pieces.n_entries >= SPARSE_MAP_MAX_TENSORS;
     if (!is_full) {
@@ -56,7 +58,9 @@ static struct status *tensors_map_add(struct tensors_map *map, struct sparse_pie
     pthread_mutex_unlock(&map->lock);
     if (is_full)
         sparse_pieces_free(piece, 1);
-    return is_full ? status_exhausted("A map of sparse tensors holds at most %d", SPARSE_MAP_MAX_TENSORS) : NULL;
+    return is_full ? status_exhausted("A map of sparse tensors holds at most %d",
+                                      SPARSE_MAP_MAX_TENSORS)
+                   : NULL;
 }
 
 /* ---- kernels ---- */
@@ -72,7 +76,8 @@ static void map_fini(void *arg) {
     free(state);
 }
 
-/* Without a shared name, a map goes by the name of the node that adds to it; who takes from it must know that. */
+/* Without a shared name, a map goes by the name of the node that adds to it; who takes from it
+ * must know that. */
 static struct status *map_init(struct kernel_init *init) {
     struct map_state *state = xcalloc(1, sizeof(*state));
     struct span container = {0}, name = {0};
@@ -87,7 +92,8 @@ static struct status *map_init(struct kernel_init *init) {
 static struct status *map_of(struct kernel_ctx *ctx, struct tensors_map **ret) {
     const struct map_state *state = ctx->instance->state;
     struct object *object = NULL;
-    TRY(ctx->host->resource_lookup_or_create(ctx, state->container, state->name, &tensors_map_type, tensors_map_new, NULL, &object));
+    TRY(ctx->host->resource_lookup_or_create(ctx, state->container, state->name, &tensors_map_type,
+                                             tensors_map_new, NULL, &object));
     *ret = (struct tensors_map *)object;
     return NULL;
 }
@@ -117,10 +123,12 @@ static enum kernel_result add_sparse(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
-static struct status *add_run(struct kernel_ctx *ctx, struct tensors_map *map, const struct sparse *in, int64_t begin, int64_t end,
+static struct status *add_run(struct kernel_ctx *ctx, struct tensors_map *map,
+                              const struct sparse *in, int64_t begin, int64_t end,
                               int64_t *ret_number) {
     struct sparse_piece *piece = sparse_pieces_new(1);
-    struct status *st = piece ? sparse_piece_of_run(ctx, in, begin, end, piece) : status_exhausted("OOM: a sparse row");
+    struct status *st = piece ? sparse_piece_of_run(ctx, in, begin, end, piece)
+                              : status_exhausted("OOM: a sparse row");
     if (st) {
         sparse_pieces_free(piece, 1);
         return st;
@@ -129,7 +137,8 @@ static struct status *add_run(struct kernel_ctx *ctx, struct tensors_map *map, c
 }
 
 /* Rows with entries get their numbers first, then the empty ones. */
-static struct status *add_rows(struct kernel_ctx *ctx, struct tensors_map *map, const struct sparse *in) {
+static struct status *add_rows(struct kernel_ctx *ctx, struct tensors_map *map,
+                               const struct sparse *in) {
     int64_t *numbers = tensor_data(&ctx->outputs[0]), n_rows = in->dims[0], begin = 0;
     for (int64_t row = 0; row < n_rows; row++)
         numbers[row] = -1;
@@ -149,11 +158,14 @@ static enum kernel_result add_many_sparse(struct kernel_ctx *ctx) {
     int64_t n_dense;
     KERNEL_TRY(ctx, sparse_of_inputs(ctx, 0, &in));
     if (in.rank < 2)
-        return kernel_fail(ctx, status_invalid("Rank of input SparseTensor should be > 1, but saw rank: %d", in.rank));
+        return kernel_fail(
+            ctx,
+            status_invalid("Rank of input SparseTensor should be > 1, but saw rank: %d", in.rank));
     KERNEL_TRY(ctx, sparse_check_dims(in.dims, in.rank, &n_dense));
     KERNEL_TRY(ctx, sparse_check(&in, SPARSE_INSIDE | SPARSE_ORDERED));
     if (in.dims[0] > SPARSE_MAP_MAX_TENSORS)
-        return kernel_fail(ctx, status_exhausted("A map of sparse tensors holds at most %d", SPARSE_MAP_MAX_TENSORS));
+        return kernel_fail(ctx, status_exhausted("A map of sparse tensors holds at most %d",
+                                                 SPARSE_MAP_MAX_TENSORS));
     KERNEL_TRY(ctx, map_of(ctx, &map));
     struct status *st = kernel_alloc(ctx, 0, DT_INT64, (struct shape){1, &in.dims[0]});
     if (!st)
@@ -163,16 +175,18 @@ static enum kernel_result add_many_sparse(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
-static struct status *take_pieces(struct kernel_ctx *ctx, struct tensors_map *map, struct sparse_piece *pieces, int64_t n,
-                                  enum dtype dtype) {
+static struct status *take_pieces(struct kernel_ctx *ctx, struct tensors_map *map,
+                                  struct sparse_piece *pieces, int64_t n, enum dtype dtype) {
     const struct map_state *state = ctx->instance->state;
     for (int64_t i = 0; i < n; i++) {
         int64_t number = tensor_index_at(&ctx->inputs[0], i);
         pthread_mutex_lock(&map->lock);
-        struct sparse_piece *piece = number >= 0 ? u64map_remove(&map->pieces, (uint64_t)number + 1) : NULL;
+        struct sparse_piece *piece =
+            number >= 0 ? u64map_remove(&map->pieces, (uint64_t)number + 1) : NULL;
         pthread_mutex_unlock(&map->lock);
         if (!piece)
-            return status_invalid("Unable to find SparseTensor: %lld in map: %s", (long long)number, state->name);
+            return status_invalid("Unable to find SparseTensor: %lld in map: %s", (long long)number,
+                                  state->name);
         tensor_move(&pieces[i].indices, &piece->indices);
         tensor_move(&pieces[i].values, &piece->values);
         tensor_move(&pieces[i].shape, &piece->shape);
@@ -188,12 +202,17 @@ static enum kernel_result take_many_sparse(struct kernel_ctx *ctx) {
     enum dtype dtype = (enum dtype)ctx->instance->out_types[1];
     int64_t n = numbers->n_elements;
     if (numbers->rank != 1)
-        return kernel_fail(ctx, status_invalid("sparse_handles should be a vector but received shape %s", TENSOR_SHAPE_TEXT(numbers)));
+        return kernel_fail(ctx,
+                           status_invalid("sparse_handles should be a vector but received shape %s",
+                                          TENSOR_SHAPE_TEXT(numbers)));
     if (n == 0)
-        return kernel_fail(ctx, status_invalid("Must have at least 1 serialized SparseTensor, but input matrix has 0 rows"));
+        return kernel_fail(
+            ctx, status_invalid(
+                     "Must have at least 1 serialized SparseTensor, but input matrix has 0 rows"));
     KERNEL_TRY(ctx, map_of(ctx, &map));
     struct sparse_piece *pieces = sparse_pieces_new(n);
-    struct status *st = pieces ? take_pieces(ctx, map, pieces, n, dtype) : status_exhausted("OOM: %lld sparse tensors", (long long)n);
+    struct status *st = pieces ? take_pieces(ctx, map, pieces, n, dtype)
+                               : status_exhausted("OOM: %lld sparse tensors", (long long)n);
     if (!st)
         st = sparse_stack(ctx, pieces, n, (struct shape){1, &n}, dtype);
     sparse_pieces_free(pieces, n);

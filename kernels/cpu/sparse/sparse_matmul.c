@@ -1,5 +1,6 @@
-/* SparseTensorDenseMatMul: a sparse matrix times a dense one. Entries in any order, each adding a multiple of a row of b to a row of the
- * product. half and bfloat16 add up in float and are rounded once. */
+/* SparseTensorDenseMatMul: a sparse matrix times a dense one. Entries in any order, each adding
+ * a multiple of a row of b to a row of the product. half and bfloat16 add up in float and are
+ * rounded once. */
 #include <stdlib.h>
 
 #include "kernels/kernel.h"
@@ -51,8 +52,9 @@ MATMUL_LOOP(i32, int32_t, uint32_t, SAME)
 MATMUL_LOOP(c64, float complex, float complex, conjf)
 MATMUL_LOOP(c128, double complex, double complex, conj)
 static matmul_loop *const loops[DT_N_TYPES] = {
-    [DT_FLOAT] = matmul_f32, [DT_HALF] = matmul_f32,      [DT_BFLOAT16] = matmul_f32,   [DT_DOUBLE] = matmul_f64,
-    [DT_INT32] = matmul_i32, [DT_COMPLEX64] = matmul_c64, [DT_COMPLEX128] = matmul_c128};
+    [DT_FLOAT] = matmul_f32,      [DT_HALF] = matmul_f32,  [DT_BFLOAT16] = matmul_f32,
+    [DT_DOUBLE] = matmul_f64,     [DT_INT32] = matmul_i32, [DT_COMPLEX64] = matmul_c64,
+    [DT_COMPLEX128] = matmul_c128};
 
 static struct status *matmul_init(struct kernel_init *init) {
     struct matmul_state *state = xcalloc(1, sizeof(*state));
@@ -61,8 +63,10 @@ static struct status *matmul_init(struct kernel_init *init) {
     return node_get_b(init->node, "adjoint_b", &state->adjoint_b);
 }
 
-static struct status *check_inputs(const struct kernel_ctx *ctx, const struct matmul_state *state, int64_t *ret_m, int64_t *ret_n) {
-    const struct tensor *indices = &ctx->inputs[0], *values = &ctx->inputs[1], *shape = &ctx->inputs[2], *b = &ctx->inputs[3];
+static struct status *check_inputs(const struct kernel_ctx *ctx, const struct matmul_state *state,
+                                   int64_t *ret_m, int64_t *ret_n) {
+    const struct tensor *indices = &ctx->inputs[0], *values = &ctx->inputs[1],
+                        *shape = &ctx->inputs[2], *b = &ctx->inputs[3];
     if (b->rank != 2)
         return status_invalid("Tensor 'b' is not a matrix");
     if (shape->rank != 1)
@@ -74,19 +78,24 @@ static struct status *check_inputs(const struct kernel_ctx *ctx, const struct ma
     if (indices->rank != 2)
         return status_invalid("Tensor 'a_indices' is not a matrix");
     if (tensor_dim(indices, 0) != values->n_elements)
-        return status_invalid("Number of rows of a_indices does not match number of entries in a_values");
+        return status_invalid(
+            "Number of rows of a_indices does not match number of entries in a_values");
     if (tensor_dim(indices, 1) != 2)
-        return status_invalid("Number of columns of a_indices does not match number of entries in a_shape");
-    int64_t rows = tensor_index_at(shape, state->adjoint_a), inner = tensor_index_at(shape, !state->adjoint_a);
+        return status_invalid(
+            "Number of columns of a_indices does not match number of entries in a_shape");
+    int64_t rows = tensor_index_at(shape, state->adjoint_a),
+            inner = tensor_index_at(shape, !state->adjoint_a);
     if (rows < 0 || inner < 0)
-        return status_invalid("a_shape must not be negative, but is [%lld,%lld]", (long long)tensor_index_at(shape, 0),
+        return status_invalid("a_shape must not be negative, but is [%lld,%lld]",
+                              (long long)tensor_index_at(shape, 0),
                               (long long)tensor_index_at(shape, 1));
     if (inner != tensor_dim(b, state->adjoint_b))
-        return status_invalid(
-            "Cannot multiply A and B because inner dimension does not match: %lld vs. %lld.  Did you forget a transpose?  "
-            "Dimensions of A: [%lld, %lld).  Dimensions of B: %s",
-            (long long)inner, (long long)tensor_dim(b, state->adjoint_b), (long long)tensor_index_at(shape, 0),
-            (long long)tensor_index_at(shape, 1), TENSOR_SHAPE_TEXT(b));
+        return status_invalid("Cannot multiply A and B because inner dimension does not match: "
+                              "%lld vs. %lld.  Did you forget a transpose?  "
+                              "Dimensions of A: [%lld, %lld).  Dimensions of B: %s",
+                              (long long)inner, (long long)tensor_dim(b, state->adjoint_b),
+                              (long long)tensor_index_at(shape, 0),
+                              (long long)tensor_index_at(shape, 1), TENSOR_SHAPE_TEXT(b));
     *ret_m = rows;
     *ret_n = tensor_dim(b, !state->adjoint_b);
     return NULL;
@@ -98,8 +107,9 @@ static struct status *check_entries(const struct kernel_ctx *ctx, bool adjoint_a
     for (int64_t i = 0; i < indices->n_elements; i++) {
         int64_t at = tensor_index_at(indices, i), size = tensor_index_at(shape, i % 2);
         if (at < 0 || at >= size)
-            return status_invalid("%s (%lld) from index[%lld,%lld] out of bounds (>=%lld)", (i % 2 == 1) == adjoint_a ? "m" : "k",
-                                  (long long)at, (long long)(i / 2), (long long)(i % 2), (long long)size);
+            return status_invalid("%s (%lld) from index[%lld,%lld] out of bounds (>=%lld)",
+                                  (i % 2 == 1) == adjoint_a ? "m" : "k", (long long)at,
+                                  (long long)(i / 2), (long long)(i % 2), (long long)size);
     }
     return NULL;
 }
@@ -114,7 +124,8 @@ static void multiply(struct kernel_ctx *ctx, struct matmul_job *job) {
 }
 
 /* In float: copies of both inputs and of the product. */
-static struct status *multiply_narrow(struct kernel_ctx *ctx, struct matmul_job *job, enum dtype dtype) {
+static struct status *multiply_narrow(struct kernel_ctx *ctx, struct matmul_job *job,
+                                      enum dtype dtype) {
     const struct tensor *values = &ctx->inputs[1], *b = &ctx->inputs[3];
     struct tensor *out = &ctx->outputs[0];
     struct status *st = NULL;
@@ -122,7 +133,9 @@ static struct status *multiply_narrow(struct kernel_ctx *ctx, struct matmul_job 
           *wide_b = malloc((size_t)b->n_elements * sizeof(float) + 1);
     float *wide_out = calloc((size_t)out->n_elements + 1, sizeof(float));
     if (!wide_values || !wide_b || !wide_out) {
-        st = status_exhausted("OOM when allocating the float form of a sparse product of %lld elements", (long long)out->n_elements);
+        st = status_exhausted(
+            "OOM when allocating the float form of a sparse product of %lld elements",
+            (long long)out->n_elements);
         goto out;
     }
     half_block_load(dtype, wide_values, tensor_cdata(values), values->n_elements);
@@ -145,7 +158,8 @@ static enum kernel_result sparse_matmul(struct kernel_ctx *ctx) {
     enum dtype dtype = (enum dtype)b->dtype;
     int64_t m, n;
     KERNEL_TRY(ctx, check_inputs(ctx, state, &m, &n));
-    KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, dtype, (struct shape){2, (int64_t[]){m, n}}, &ctx->outputs[0]));
+    KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, dtype,
+                                      (struct shape){2, (int64_t[]){m, n}}, &ctx->outputs[0]));
     struct matmul_job job = {.loop = loops[dtype],
                              .indices = &ctx->inputs[0],
                              .values = tensor_cdata(values),

@@ -1,4 +1,5 @@
-/* Two sparse tensors of one shape, entries in order, merged: SparseAdd with its gradient, SparseSparseMaximum and SparseSparseMinimum. */
+/* Two sparse tensors of one shape, entries in order, merged: SparseAdd with its gradient,
+ * SparseSparseMaximum and SparseSparseMinimum. */
 #include <complex.h>
 #include <stdlib.h>
 
@@ -19,7 +20,9 @@ struct pair {
 static int64_t merge(const struct sparse *a, const struct sparse *b, struct pair *to) {
     int64_t i = 0, j = 0, n = 0;
     while (i < a->n || j < b->n) {
-        int order = i >= a->n ? 1 : j >= b->n ? -1 : sparse_compare(sparse_at(a, i), sparse_at(b, j), a->rank);
+        int order = i >= a->n   ? 1
+                    : j >= b->n ? -1
+                                : sparse_compare(sparse_at(a, i), sparse_at(b, j), a->rank);
         to[n++] = (struct pair){order <= 0 ? i : -1, order >= 0 ? j : -1};
         i += order <= 0;
         j += order >= 0;
@@ -30,16 +33,19 @@ static int64_t merge(const struct sparse *a, const struct sparse *b, struct pair
 static struct status *check_pair(const struct sparse *a, const struct sparse *b) {
     int64_t n_dense;
     if (a->rank != b->rank)
-        return status_invalid("Operands do not have the same ranks; got shapes: %s and %s", SHAPE_TEXT((struct shape){a->rank, a->dims}),
+        return status_invalid("Operands do not have the same ranks; got shapes: %s and %s",
+                              SHAPE_TEXT((struct shape){a->rank, a->dims}),
                               SHAPE_TEXT((struct shape){b->rank, b->dims}));
     for (int d = 0; d < a->rank; d++)
         if (a->dims[d] != b->dims[d])
-            return status_invalid("Operands' shapes do not match: got %lld and %lld for dimension %d", (long long)a->dims[d],
-                                  (long long)b->dims[d], d);
+            return status_invalid(
+                "Operands' shapes do not match: got %lld and %lld for dimension %d",
+                (long long)a->dims[d], (long long)b->dims[d], d);
     return sparse_check_dims(a->dims, a->rank, &n_dense);
 }
 
-static struct status *merge_alloc(const struct sparse *a, const struct sparse *b, struct pair **ret_pairs, int64_t *ret_n) {
+static struct status *merge_alloc(const struct sparse *a, const struct sparse *b,
+                                  struct pair **ret_pairs, int64_t *ret_n) {
     struct pair *pairs = malloc(((size_t)a->n + (size_t)b->n + 1) * sizeof(*pairs));
     if (!pairs)
         return status_exhausted("OOM: %lld merged sparse entries", (long long)(a->n + b->n));
@@ -53,13 +59,16 @@ static const int64_t *pair_place(const struct sparse *a, const struct sparse *b,
 }
 
 static const char *value_at(const struct sparse *sparse, int64_t i) {
-    return (const char *)tensor_cdata(sparse->values) + (size_t)i * dtype_size((enum dtype)sparse->values->dtype);
+    return (const char *)tensor_cdata(sparse->values) +
+           (size_t)i * dtype_size((enum dtype)sparse->values->dtype);
 }
 
 /* *to = op(a, b), where what is not there is 0. One element, at most 16 bytes. */
-static void combine(update_fn *fn, const struct sparse *a, const struct sparse *b, struct pair pair, char *to) {
+static void combine(update_fn *fn, const struct sparse *a, const struct sparse *b, struct pair pair,
+                    char *to) {
     static const char zero[16] __attribute__((aligned(16)));
-    fn(to, pair.a >= 0 ? value_at(a, pair.a) : zero, pair.b >= 0 ? value_at(b, pair.b) : zero, 1, 1);
+    fn(to, pair.a >= 0 ? value_at(a, pair.a) : zero, pair.b >= 0 ? value_at(b, pair.b) : zero, 1,
+       1);
 }
 
 /* ---- SparseAdd ---- */
@@ -91,8 +100,10 @@ static bool is_kept(enum dtype dtype, const void *value, const void *threshold) 
     return least <= 0 || (uint64_t)least <= (v < 0 ? 0 - (uint64_t)v : (uint64_t)v);
 }
 
-/* Leaves out the sums that are too small; those that stay move up. What one side has alone is no sum. */
-static int64_t drop_small(const struct sparse *a, const struct sparse *b, const struct tensor *threshold, struct pair *pairs, int64_t n) {
+/* Leaves out the sums that are too small; those that stay move up. What one side has alone is no
+ * sum. */
+static int64_t drop_small(const struct sparse *a, const struct sparse *b,
+                          const struct tensor *threshold, struct pair *pairs, int64_t n) {
     enum dtype dtype = (enum dtype)a->values->dtype;
     update_fn *add = update_find(UPDATE_ADD, dtype);
     char sum[16] __attribute__((aligned(16)));
@@ -107,8 +118,9 @@ static int64_t drop_small(const struct sparse *a, const struct sparse *b, const 
     return kept;
 }
 
-static struct status *write_pairs(struct kernel_ctx *ctx, const struct sparse *a, const struct sparse *b, const struct pair *pairs,
-                                  int64_t n, enum update_op op, bool has_shape) {
+static struct status *write_pairs(struct kernel_ctx *ctx, const struct sparse *a,
+                                  const struct sparse *b, const struct pair *pairs, int64_t n,
+                                  enum update_op op, bool has_shape) {
     enum dtype dtype = (enum dtype)a->values->dtype;
     update_fn *fn = update_find(op, dtype);
     TRY(sparse_alloc(ctx, 0, n, a->rank, dtype, has_shape ? a->dims : NULL));
@@ -130,7 +142,9 @@ static enum kernel_result sparse_add(struct kernel_ctx *ctx) {
     KERNEL_TRY(ctx, sparse_of_inputs(ctx, 3, &b));
     KERNEL_TRY(ctx, check_pair(&a, &b));
     if (threshold->rank != 0)
-        return kernel_fail(ctx, status_invalid("The magnitude threshold must be a scalar: got shape %s", TENSOR_SHAPE_TEXT(threshold)));
+        return kernel_fail(ctx,
+                           status_invalid("The magnitude threshold must be a scalar: got shape %s",
+                                          TENSOR_SHAPE_TEXT(threshold)));
     KERNEL_TRY(ctx, merge_alloc(&a, &b, &pairs, &n));
     n = drop_small(&a, &b, threshold, pairs, n);
     struct status *st = write_pairs(ctx, &a, &b, pairs, n, UPDATE_ADD, true);
@@ -149,7 +163,8 @@ static enum kernel_result sparse_extremum(struct kernel_ctx *ctx) {
     KERNEL_TRY(ctx, sparse_check(&a, SPARSE_INSIDE));
     KERNEL_TRY(ctx, sparse_check(&b, SPARSE_INSIDE));
     KERNEL_TRY(ctx, merge_alloc(&a, &b, &pairs, &n));
-    struct status *st = write_pairs(ctx, &a, &b, pairs, n, *(const enum update_op *)ctx->instance->def->arg, false);
+    struct status *st =
+        write_pairs(ctx, &a, &b, pairs, n, *(const enum update_op *)ctx->instance->def->arg, false);
     free(pairs);
     KERNEL_TRY(ctx, st);
     return KERNEL_DONE;
@@ -158,27 +173,36 @@ static enum kernel_result sparse_extremum(struct kernel_ctx *ctx) {
 /* ---- SparseAddGrad ---- */
 
 static struct status *check_add_grad(const struct kernel_ctx *ctx) {
-    const struct tensor *grad = &ctx->inputs[0], *a = &ctx->inputs[1], *b = &ctx->inputs[2], *sum = &ctx->inputs[3];
+    const struct tensor *grad = &ctx->inputs[0], *a = &ctx->inputs[1], *b = &ctx->inputs[2],
+                        *sum = &ctx->inputs[3];
     if (a->rank != 2 || b->rank != 2 || sum->rank != 2)
-        return status_invalid("Input indices should be matrices but received shapes: %s, %s and %s", TENSOR_SHAPE_TEXT(a),
-                              TENSOR_SHAPE_TEXT(b), TENSOR_SHAPE_TEXT(sum));
+        return status_invalid("Input indices should be matrices but received shapes: %s, %s and %s",
+                              TENSOR_SHAPE_TEXT(a), TENSOR_SHAPE_TEXT(b), TENSOR_SHAPE_TEXT(sum));
     if (grad->rank != 1)
-        return status_invalid("Input backprop_val_grad should be a vector but received shape: %s", TENSOR_SHAPE_TEXT(grad));
-    if (tensor_dim(a, 1) != tensor_dim(b, 1) || tensor_dim(a, 1) != tensor_dim(sum, 1) || tensor_dim(a, 1) > SHAPE_MAX_RANK)
-        return status_invalid("The densified operands should have the same ndims; for A, B, Sum got: %lld, %lld, %lld",
-                              (long long)tensor_dim(a, 1), (long long)tensor_dim(b, 1), (long long)tensor_dim(sum, 1));
+        return status_invalid("Input backprop_val_grad should be a vector but received shape: %s",
+                              TENSOR_SHAPE_TEXT(grad));
+    if (tensor_dim(a, 1) != tensor_dim(b, 1) || tensor_dim(a, 1) != tensor_dim(sum, 1) ||
+        tensor_dim(a, 1) > SHAPE_MAX_RANK)
+        return status_invalid("The densified operands should have the same ndims; for A, B, Sum "
+                              "got: %lld, %lld, %lld",
+                              (long long)tensor_dim(a, 1), (long long)tensor_dim(b, 1),
+                              (long long)tensor_dim(sum, 1));
     if (grad->n_elements != tensor_dim(sum, 0))
-        return status_invalid("# elements of backprop_val_grad and # rows of sum_indices should match (#nnz of sum): got %lld and %lld",
+        return status_invalid("# elements of backprop_val_grad and # rows of sum_indices should "
+                              "match (#nnz of sum): got %lld and %lld",
                               (long long)grad->n_elements, (long long)tensor_dim(sum, 0));
     return NULL;
 }
 
-/* The gradient of one operand: what the sum's entry at the same place got; zero where the sum left it out. */
+/* The gradient of one operand: what the sum's entry at the same place got; zero where the sum
+ * left it out. */
 static struct status *add_grad_of(struct kernel_ctx *ctx, int operand) {
-    const struct tensor *grad = &ctx->inputs[0], *indices = &ctx->inputs[1 + operand], *sum = &ctx->inputs[3];
+    const struct tensor *grad = &ctx->inputs[0], *indices = &ctx->inputs[1 + operand],
+                        *sum = &ctx->inputs[3];
     int64_t n = tensor_dim(indices, 0), n_sum = tensor_dim(sum, 0), rank = tensor_dim(sum, 1);
     const int64_t *at = tensor_cdata(indices), *places = tensor_cdata(sum);
-    TRY(tensor_new_zeroed(ctx->instance->allocator, (enum dtype)grad->dtype, (struct shape){1, &n}, &ctx->outputs[operand]));
+    TRY(tensor_new_zeroed(ctx->instance->allocator, (enum dtype)grad->dtype, (struct shape){1, &n},
+                          &ctx->outputs[operand]));
     for (int64_t i = 0, k = 0; i < n && k < n_sum;) {
         int order = sparse_compare(at + i * rank, places + k * rank, (int)rank);
         if (order == 0)

@@ -1,4 +1,5 @@
-/* SparseReduceSum, SparseReduceMax, with dense and with sparse results, and SparseSoftmax: runs of entries that agree in some dimensions.
+/* SparseReduceSum, SparseReduceMax, with dense and with sparse results, and SparseSoftmax: runs
+ * of entries that agree in some dimensions.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -42,11 +43,13 @@ static struct status *read_axes(const struct tensor *axes, struct reduction *red
     bool is_reduced[SHAPE_MAX_RANK] = {false};
     int rank = reduction->in.rank;
     if (axes->rank > 1)
-        return status_invalid("Expected reduction_axes to be a scalar or a vector; got shape: %s", TENSOR_SHAPE_TEXT(axes));
+        return status_invalid("Expected reduction_axes to be a scalar or a vector; got shape: %s",
+                              TENSOR_SHAPE_TEXT(axes));
     for (int64_t i = 0; i < axes->n_elements; i++) {
         int64_t axis = tensor_index_at(axes, i);
         if (axis < -rank || axis >= rank)
-            return status_invalid("Invalid reduction dimension %lld, for input with %d dimensions.", (long long)axis, rank);
+            return status_invalid("Invalid reduction dimension %lld, for input with %d dimensions.",
+                                  (long long)axis, rank);
         is_reduced[axis < 0 ? axis + rank : axis] = true;
     }
     for (int d = 0; d < rank; d++) {
@@ -78,7 +81,8 @@ static struct status *reduction_init(const struct kernel_ctx *ctx, struct reduct
     return sparse_order(&reduction->in, by, n, &reduction->order);
 }
 
-/* The end of the run, in order, of entries that agree with the one at `begin` in the kept dimensions. */
+/* The end of the run, in order, of entries that agree with the one at `begin` in the kept
+ * dimensions. */
 static int64_t run_end(const struct reduction *reduction, int64_t begin) {
     const int64_t *first = sparse_at(&reduction->in, reduction->order[begin]);
     for (int64_t end = begin + 1; end < reduction->in.n; end++) {
@@ -91,7 +95,8 @@ static int64_t run_end(const struct reduction *reduction, int64_t begin) {
 }
 
 /* One value of a run; half and bfloat16 are rounded once, at the end. */
-static void reduce_run(const struct reduction *reduction, enum update_op op, int64_t begin, int64_t end, char *to) {
+static void reduce_run(const struct reduction *reduction, enum update_op op, int64_t begin,
+                       int64_t end, char *to) {
     const struct tensor *values = reduction->in.values;
     enum dtype dtype = (enum dtype)values->dtype;
     size_t size = dtype_size(dtype);
@@ -112,7 +117,8 @@ static void reduce_run(const struct reduction *reduction, enum update_op op, int
     memcpy(to, &rounded, sizeof(rounded));
 }
 
-static struct status *reduce_to_dense(struct kernel_ctx *ctx, const struct reduction *reduction, enum update_op op) {
+static struct status *reduce_to_dense(struct kernel_ctx *ctx, const struct reduction *reduction,
+                                      enum update_op op) {
     enum dtype dtype = (enum dtype)reduction->in.values->dtype;
     struct shape shape = {reduction->out_rank, reduction->out_dims};
     TRY(tensor_new_zeroed(ctx->instance->allocator, dtype, shape, &ctx->outputs[0]));
@@ -120,17 +126,21 @@ static struct status *reduce_to_dense(struct kernel_ctx *ctx, const struct reduc
         const int64_t *at = sparse_at(&reduction->in, reduction->order[begin]);
         uint64_t place = 0; /* what lies outside may wrap */
         for (int k = 0; k < reduction->n_kept; k++)
-            place = place * (uint64_t)reduction->in.dims[reduction->kept[k]] + (uint64_t)at[reduction->kept[k]];
+            place = place * (uint64_t)reduction->in.dims[reduction->kept[k]] +
+                    (uint64_t)at[reduction->kept[k]];
         if (place >= (uint64_t)ctx->outputs[0].n_elements)
-            return status_internal("Obtained a write index of %lld which is outside of bounds of [0, %lld)", (long long)place,
-                                   (long long)ctx->outputs[0].n_elements);
+            return status_internal(
+                "Obtained a write index of %lld which is outside of bounds of [0, %lld)",
+                (long long)place, (long long)ctx->outputs[0].n_elements);
         end = run_end(reduction, begin);
-        reduce_run(reduction, op, begin, end, (char *)tensor_data(&ctx->outputs[0]) + place * dtype_size(dtype));
+        reduce_run(reduction, op, begin, end,
+                   (char *)tensor_data(&ctx->outputs[0]) + place * dtype_size(dtype));
     }
     return NULL;
 }
 
-static struct status *reduce_to_sparse(struct kernel_ctx *ctx, const struct reduction *reduction, enum update_op op) {
+static struct status *reduce_to_sparse(struct kernel_ctx *ctx, const struct reduction *reduction,
+                                       enum update_op op) {
     enum dtype dtype = (enum dtype)reduction->in.values->dtype;
     int64_t n_runs = 0;
     for (int64_t begin = 0; begin < reduction->in.n; begin = run_end(reduction, begin))
@@ -156,7 +166,8 @@ static enum kernel_result sparse_reduce(struct kernel_ctx *ctx) {
     struct reduction reduction = {.order = NULL};
     struct status *st = reduction_init(ctx, &reduction);
     if (!st)
-        st = op->is_sparse ? reduce_to_sparse(ctx, &reduction, op->op) : reduce_to_dense(ctx, &reduction, op->op);
+        st = op->is_sparse ? reduce_to_sparse(ctx, &reduction, op->op)
+                           : reduce_to_dense(ctx, &reduction, op->op);
     free(reduction.order);
     KERNEL_TRY(ctx, st);
     return KERNEL_DONE;
@@ -183,7 +194,8 @@ static void softmax_runs(const struct sparse *in, const void *from, void *to) {
     size_t size = is_double ? sizeof(double) : sizeof(float);
     for (int64_t begin = 0, end; begin < in->n; begin = end) {
         end = sparse_run_end(in, begin, in->rank - 1);
-        (is_double ? softmax_f64 : softmax_f32)((const char *)from + (size_t)begin * size, (char *)to + (size_t)begin * size, end - begin);
+        (is_double ? softmax_f64 : softmax_f32)((const char *)from + (size_t)begin * size,
+                                                (char *)to + (size_t)begin * size, end - begin);
     }
 }
 
@@ -192,8 +204,9 @@ static enum kernel_result sparse_softmax(struct kernel_ctx *ctx) {
     int64_t n_dense;
     KERNEL_TRY(ctx, sparse_of_inputs(ctx, 0, &in));
     if (in.rank < 2)
-        return kernel_fail(
-            ctx, status_invalid("Input should have rank >= 2, but received shape: %s", SHAPE_TEXT((struct shape){in.rank, in.dims})));
+        return kernel_fail(ctx,
+                           status_invalid("Input should have rank >= 2, but received shape: %s",
+                                          SHAPE_TEXT((struct shape){in.rank, in.dims})));
     KERNEL_TRY(ctx, sparse_check_dims(in.dims, in.rank, &n_dense));
     enum dtype dtype = (enum dtype)in.values->dtype;
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, dtype, (struct shape){1, &in.n}));
@@ -204,7 +217,8 @@ static enum kernel_result sparse_softmax(struct kernel_ctx *ctx) {
     }
     float *wide = malloc((size_t)in.n * sizeof(*wide) + 1);
     if (!wide)
-        return kernel_fail(ctx, status_exhausted("OOM: the float form of %lld values", (long long)in.n));
+        return kernel_fail(ctx,
+                           status_exhausted("OOM: the float form of %lld values", (long long)in.n));
     half_block_load(dtype, wide, tensor_cdata(in.values), in.n);
     softmax_runs(&in, wide, wide);
     half_block_store(dtype, out, wide, in.n);

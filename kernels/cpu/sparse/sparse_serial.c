@@ -1,5 +1,5 @@
-/* SerializeSparse, SerializeManySparse, DeserializeSparse, DeserializeManySparse: a sparse tensor as three elements, each a serialized
- * TensorProto or a variant that holds the tensor. */
+/* SerializeSparse, SerializeManySparse, DeserializeSparse, DeserializeManySparse: a sparse
+ * tensor as three elements, each a serialized TensorProto or a variant that holds the tensor. */
 #include "common/tensor/tensor_proto.h"
 #include "kernels/cpu/sparse/sparse_stack.h"
 #include "kernels/kernel.h"
@@ -33,25 +33,29 @@ static struct status *check_ranks(const struct kernel_ctx *ctx) {
     } wanted[] = {{"indices", "matrix", 2}, {"values", "vector", 1}, {"shape", "vector", 1}};
     for (int i = 0; i < 3; i++)
         if (ctx->inputs[i].rank != wanted[i].rank)
-            return status_invalid("Input %s should be a %s but received shape %s", wanted[i].name, wanted[i].kind,
-                                  TENSOR_SHAPE_TEXT(&ctx->inputs[i]));
+            return status_invalid("Input %s should be a %s but received shape %s", wanted[i].name,
+                                  wanted[i].kind, TENSOR_SHAPE_TEXT(&ctx->inputs[i]));
     return NULL;
 }
 
 static enum kernel_result serialize_sparse(struct kernel_ctx *ctx) {
     int64_t three = 3;
     KERNEL_TRY(ctx, check_ranks(ctx));
-    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, (enum dtype)ctx->instance->out_types[0], (struct shape){1, &three}));
+    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, (enum dtype)ctx->instance->out_types[0],
+                                 (struct shape){1, &three}));
     for (int i = 0; i < 3; i++)
         KERNEL_TRY(ctx, put_tensor(&ctx->outputs[0], i, &ctx->inputs[i]));
     return KERNEL_DONE;
 }
 
-static struct status *put_run(struct kernel_ctx *ctx, const struct sparse *in, int64_t row, int64_t begin, int64_t end) {
+static struct status *put_run(struct kernel_ctx *ctx, const struct sparse *in, int64_t row,
+                              int64_t begin, int64_t end) {
     struct tensor *out = &ctx->outputs[0];
     struct sparse_piece *piece = sparse_pieces_new(1);
-    struct status *st = piece ? sparse_piece_of_run(ctx, in, begin, end, piece) : status_exhausted("OOM: a sparse row");
-    const struct tensor *parts[] = {piece ? &piece->indices : NULL, piece ? &piece->values : NULL, piece ? &piece->shape : NULL};
+    struct status *st = piece ? sparse_piece_of_run(ctx, in, begin, end, piece)
+                              : status_exhausted("OOM: a sparse row");
+    const struct tensor *parts[] = {piece ? &piece->indices : NULL, piece ? &piece->values : NULL,
+                                    piece ? &piece->shape : NULL};
     for (int i = 0; !st && i < 3; i++)
         st = put_tensor(out, 3 * row + i, parts[i]);
     sparse_pieces_free(piece, 1);
@@ -63,12 +67,16 @@ static enum kernel_result serialize_many_sparse(struct kernel_ctx *ctx) {
     int64_t n_dense, begin = 0;
     KERNEL_TRY(ctx, sparse_of_inputs(ctx, 0, &in));
     if (in.rank < 2)
-        return kernel_fail(ctx, status_invalid("Rank of input SparseTensor should be > 1, but saw rank: %d", in.rank));
+        return kernel_fail(
+            ctx,
+            status_invalid("Rank of input SparseTensor should be > 1, but saw rank: %d", in.rank));
     KERNEL_TRY(ctx, sparse_check_dims(in.dims, in.rank, &n_dense));
     KERNEL_TRY(ctx, sparse_check(&in, SPARSE_INSIDE | SPARSE_ORDERED));
-    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, (enum dtype)ctx->instance->out_types[0], (struct shape){2, (int64_t[]){in.dims[0], 3}}));
+    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, (enum dtype)ctx->instance->out_types[0],
+                                 (struct shape){2, (int64_t[]){in.dims[0], 3}}));
     for (int64_t row = 0; row < in.dims[0]; row++) {
-        int64_t end = begin < in.n && sparse_at(&in, begin)[0] == row ? sparse_run_end(&in, begin, 1) : begin;
+        int64_t end =
+            begin < in.n && sparse_at(&in, begin)[0] == row ? sparse_run_end(&in, begin, 1) : begin;
         KERNEL_TRY(ctx, put_run(ctx, &in, row, begin, end));
         begin = end;
     }
@@ -83,19 +91,23 @@ static struct status *get_tensor(const struct kernel_ctx *ctx, int64_t i, struct
     if (in->dtype == DT_STRING) {
         struct span proto = tensor_string(in, i);
         TRY(tensor_proto_check_claim(proto, SPARE_CLAIM_BYTES));
-        return status_prefix_take(tensor_from_proto(proto, NULL, allocator, ret), "Could not parse serialized proto: ");
+        return status_prefix_take(tensor_from_proto(proto, NULL, allocator, ret),
+                                  "Could not parse serialized proto: ");
     }
     struct variant_tensors *variant = NULL;
     TRY(variant_tensors_at(in, i, &variant_tensor_type, allocator, &variant));
     if (!variant)
-        return status_invalid("Could not get a tensor from serialized_sparse[%lld, %lld]: it holds %s", (long long)(i / 3),
-                              (long long)(i % 3), variant_words(((struct object *const *)tensor_cdata(in))[i]));
+        return status_invalid(
+            "Could not get a tensor from serialized_sparse[%lld, %lld]: it holds %s",
+            (long long)(i / 3), (long long)(i % 3),
+            variant_words(((struct object *const *)tensor_cdata(in))[i]));
     tensor_copy(ret, &variant->held[0]);
     variant_tensors_unref(variant);
     return NULL;
 }
 
-static struct status *get_pieces(const struct kernel_ctx *ctx, enum dtype dtype, struct sparse_piece *pieces, int64_t n) {
+static struct status *get_pieces(const struct kernel_ctx *ctx, enum dtype dtype,
+                                 struct sparse_piece *pieces, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         TRY(get_tensor(ctx, 3 * i, &pieces[i].indices));
         TRY(get_tensor(ctx, 3 * i + 1, &pieces[i].values));
@@ -109,15 +121,20 @@ static enum kernel_result deserialize_sparse(struct kernel_ctx *ctx) {
     const struct tensor *in = &ctx->inputs[0];
     enum dtype dtype = (enum dtype)ctx->instance->out_types[1];
     if (in->rank == 0)
-        return kernel_fail(ctx, status_invalid("Serialized sparse should have non-zero rank %s", TENSOR_SHAPE_TEXT(in)));
+        return kernel_fail(ctx, status_invalid("Serialized sparse should have non-zero rank %s",
+                                               TENSOR_SHAPE_TEXT(in)));
     if (tensor_dim(in, in->rank - 1) != 3)
-        return kernel_fail(ctx, status_invalid("Serialized sparse should have 3 as the last dimension %s", TENSOR_SHAPE_TEXT(in)));
+        return kernel_fail(
+            ctx, status_invalid("Serialized sparse should have 3 as the last dimension %s",
+                                TENSOR_SHAPE_TEXT(in)));
     int64_t n = in->n_elements / 3;
     if (n == 0)
-        return kernel_fail(ctx, status_invalid("Serialized sparse should have at least 1 serialized tensor, but has a zero dimension %s",
+        return kernel_fail(ctx, status_invalid("Serialized sparse should have at least 1 "
+                                               "serialized tensor, but has a zero dimension %s",
                                                TENSOR_SHAPE_TEXT(in)));
     struct sparse_piece *pieces = sparse_pieces_new(n);
-    struct status *st = pieces ? get_pieces(ctx, dtype, pieces, n) : status_exhausted("OOM: %lld sparse tensors", (long long)n);
+    struct status *st = pieces ? get_pieces(ctx, dtype, pieces, n)
+                               : status_exhausted("OOM: %lld sparse tensors", (long long)n);
     if (!st && in->rank == 1) {
         tensor_move(&ctx->outputs[0], &pieces[0].indices);
         tensor_move(&ctx->outputs[1], &pieces[0].values);

@@ -12,13 +12,15 @@ struct sparse_piece *sparse_pieces_new(int64_t n); /* that hold nothing; NULL: n
 void sparse_pieces_free(struct sparse_piece *pieces, int64_t n);
 
 /* Entries [begin, end) of `in`, which agree in dimension 0 (or none), without that dimension. */
-struct status *sparse_piece_of_run(struct kernel_ctx *ctx, const struct sparse *in, int64_t begin, int64_t end,
-                                   struct sparse_piece *ret) MUST_USE;
-/* Are these a sparse tensor with values of the dtype? `index` is for the message. Errors: INVALID_ARGUMENT. */
-struct status *sparse_piece_check(const struct sparse_piece *piece, enum dtype dtype, int64_t index) MUST_USE;
-/* Outputs 0 to 2: as many pieces as `front` has places, all of one rank; a size is the largest of its dimension's.
- * Errors: INVALID_ARGUMENT. */
-struct status *sparse_stack(struct kernel_ctx *ctx, const struct sparse_piece *pieces, int64_t n, struct shape front,
-                            enum dtype dtype) MUST_USE;
+struct status *sparse_piece_of_run(struct kernel_ctx *ctx, const struct sparse *in, int64_t begin,
+                                   int64_t end, struct sparse_piece *ret) MUST_USE;
+/* Are these a sparse tensor with values of the dtype? `index` is for the message. Errors:
+ * INVALID_ARGUMENT. */
+struct status *sparse_piece_check(const struct sparse_piece *piece, enum dtype dtype,
+                                  int64_t index) MUST_USE;
+/* Outputs 0 to 2: as many pieces as `front` has places, all of one rank; a size is the largest
+ * of its dimension's. Errors: INVALID_ARGUMENT. */
+struct status *sparse_stack(struct kernel_ctx *ctx, const struct sparse_piece *pieces, int64_t n,
+                            struct shape front, enum dtype dtype) MUST_USE;
 
 #endif

@@ -1,7 +1,8 @@
 /* ResourceGather, ResourceGatherNd: rows or slices of a variable, without a copy of the whole.
  *
- * A snapshot would make the next update copy all of the variable. So what is small against the variable is gathered under its
- * lock, and only what is about as large as the variable itself from a snapshot. */
+ * A snapshot would make the next update copy all of the variable. So what is small against the
+ * variable is gathered under its lock, and only what is about as large as the variable itself
+ * from a snapshot. */
 #include <stdlib.h>
 
 #include "kernels/kernel.h"
@@ -24,8 +25,8 @@ static struct status *gather_init(struct kernel_init *init) {
     return NULL;
 }
 
-/* n_slices slices of slice_len elements; slice s comes from `from` at offsets[s], or, without offsets, from the row that
- * indices[s] names within its batch. */
+/* n_slices slices of slice_len elements; slice s comes from `from` at offsets[s], or, without
+ * offsets, from the row that indices[s] names within its batch. */
 struct gather_job {
     enum dtype dtype;
     size_t slice_bytes;
@@ -42,8 +43,9 @@ static void gather_range(void *arg, int64_t begin, int64_t end) {
     const struct gather_job *job = arg;
     size_t size = dtype_size(job->dtype);
     for (int64_t s = begin; s < end; s++) {
-        int64_t offset =
-            job->offsets ? job->offsets[s] : s / job->n_per_batch * job->batch_len + tensor_index_at(job->indices, s) * job->slice_len;
+        int64_t offset = job->offsets ? job->offsets[s]
+                                      : s / job->n_per_batch * job->batch_len +
+                                            tensor_index_at(job->indices, s) * job->slice_len;
         const char *from = job->from + (size_t)offset * size;
         char *to = job->to + (size_t)s * job->slice_bytes;
         if (dtype_is_object(job->dtype))
@@ -58,13 +60,16 @@ static void gather_run(struct kernel_ctx *ctx, struct gather_job *job) {
     if (job->n_slices == 0 || job->slice_len == 0)
         return;
     if (ctx->pool && (size_t)job->n_slices * job->slice_bytes > 256 * 1024)
-        pool_parallel_for(ctx->pool, job->n_slices, 5 + 0.1 * (double)job->slice_bytes, gather_range, job);
+        pool_parallel_for(ctx->pool, job->n_slices, 5 + 0.1 * (double)job->slice_bytes,
+                          gather_range, job);
     else
         gather_range(job, 0, job->n_slices);
 }
 
-/* The rest of both: find the variable, and run `body` on its value under the lock, or on a snapshot when much is asked of it. */
-typedef struct status *gather_fn(struct kernel_ctx *ctx, const struct tensor *params, const struct tensor *indices);
+/* The rest of both: find the variable, and run `body` on its value under the lock, or on a
+ * snapshot when much is asked of it. */
+typedef struct status *gather_fn(struct kernel_ctx *ctx, const struct tensor *params,
+                                 const struct tensor *indices);
 
 static enum kernel_result gather_from_variable(struct kernel_ctx *ctx, gather_fn *body) {
     const struct gather_state *state = ctx->instance->state;
@@ -90,37 +95,45 @@ static enum kernel_result gather_from_variable(struct kernel_ctx *ctx, gather_fn
     return KERNEL_DONE;
 }
 
-/* ---- ResourceGather: params [batch…, n, inner…], indices [batch…, i…] → [batch…, i…, inner…] ---- */
+/* ---- ResourceGather: params [batch…, n, inner…], indices [batch…, i…] → [batch…, i…, inner…]
+ * ---- */
 
-static struct status *check_batch(const struct tensor *params, const struct tensor *indices, int64_t batch_dims) {
+static struct status *check_batch(const struct tensor *params, const struct tensor *indices,
+                                  int64_t batch_dims) {
     if (batch_dims > indices->rank)
-        return status_invalid("Expected batch_dims in the range [%d, %d], but got %lld", -indices->rank, indices->rank,
-                              (long long)batch_dims);
+        return status_invalid("Expected batch_dims in the range [%d, %d], but got %lld",
+                              -indices->rank, indices->rank, (long long)batch_dims);
     if (batch_dims >= params->rank)
-        return status_invalid("batch_dims (%lld) must be less than rank(params) (%d).", (long long)batch_dims, params->rank);
+        return status_invalid("batch_dims (%lld) must be less than rank(params) (%d).",
+                              (long long)batch_dims, params->rank);
     for (int i = 0; i < batch_dims; i++) {
         if (tensor_dim(params, i) != tensor_dim(indices, i))
-            return status_invalid("params.shape[%d]: %lld should be equal to indices.shape[%d]: %lld", i, (long long)tensor_dim(params, i),
-                                  i, (long long)tensor_dim(indices, i));
+            return status_invalid(
+                "params.shape[%d]: %lld should be equal to indices.shape[%d]: %lld", i,
+                (long long)tensor_dim(params, i), i, (long long)tensor_dim(indices, i));
     }
     return NULL;
 }
 
-static struct status *gather_body(struct kernel_ctx *ctx, const struct tensor *params, const struct tensor *indices) {
+static struct status *gather_body(struct kernel_ctx *ctx, const struct tensor *params,
+                                  const struct tensor *indices) {
     const struct gather_state *state = ctx->instance->state;
     if (params->rank < 1)
         return status_invalid("params must be at least 1 dimensional");
-    int64_t batch_dims = state->batch_dims < 0 ? state->batch_dims + indices->rank : state->batch_dims;
+    int64_t batch_dims =
+        state->batch_dims < 0 ? state->batch_dims + indices->rank : state->batch_dims;
     if (batch_dims < 0)
         return status_invalid("batch_dims is negative (%lld)", (long long)state->batch_dims);
     TRY(check_batch(params, indices, batch_dims));
     int batch = (int)batch_dims, rank = indices->rank + params->rank - batch - 1;
     if (rank > SHAPE_MAX_RANK)
-        return status_invalid("Gathered shape of rank %d is beyond the limit of %d", rank, SHAPE_MAX_RANK);
+        return status_invalid("Gathered shape of rank %d is beyond the limit of %d", rank,
+                              SHAPE_MAX_RANK);
     TRY(indices_check(indices, tensor_dim(params, batch)));
     int64_t dims[SHAPE_MAX_RANK];
     for (int i = 0; i < rank; i++)
-        dims[i] = i < indices->rank ? tensor_dim(indices, i) : tensor_dim(params, i - indices->rank + batch + 1);
+        dims[i] = i < indices->rank ? tensor_dim(indices, i)
+                                    : tensor_dim(params, i - indices->rank + batch + 1);
     TRY(kernel_alloc(ctx, 0, state->dtype, (struct shape){rank, dims}));
     if (ctx->outputs[0].n_elements == 0)
         return NULL;
@@ -140,27 +153,35 @@ static struct status *gather_body(struct kernel_ctx *ctx, const struct tensor *p
     return NULL;
 }
 
-static enum kernel_result gather(struct kernel_ctx *ctx) { return gather_from_variable(ctx, gather_body); }
+static enum kernel_result gather(struct kernel_ctx *ctx) {
+    return gather_from_variable(ctx, gather_body);
+}
 
 /* ---- ResourceGatherNd: indices [batch…, depth] → [batch…] + params.shape[depth:] ---- */
 
-static COLD struct status *bad_coordinates(const struct kernel_ctx *ctx, const struct tensor *params, const struct tensor *indices,
-                                           int64_t slice, int depth) {
+static COLD struct status *bad_coordinates(const struct kernel_ctx *ctx,
+                                           const struct tensor *params,
+                                           const struct tensor *indices, int64_t slice, int depth) {
     struct str text = STR_INIT;
     for (int i = 0; i < depth; i++)
-        str_addf(&text, "%s%lld", i ? ", " : "", (long long)tensor_index_at(indices, slice * depth + i));
+        str_addf(&text, "%s%lld", i ? ", " : "",
+                 (long long)tensor_index_at(indices, slice * depth + i));
     struct shape rows = {indices->rank - 1, tensor_dims(indices)};
-    struct status *st = status_invalid("indices%s = [%s] does not index into param shape %s, node name: %s", SHAPE_INDEX_TEXT(rows, slice),
-                                       str_text(&text), TENSOR_SHAPE_TEXT(params), ctx->instance->node->name);
+    struct status *st =
+        status_invalid("indices%s = [%s] does not index into param shape %s, node name: %s",
+                       SHAPE_INDEX_TEXT(rows, slice), str_text(&text), TENSOR_SHAPE_TEXT(params),
+                       ctx->instance->node->name);
     str_fini(&text);
     return st;
 }
 
-static struct status *gather_nd_copy(struct kernel_ctx *ctx, const struct tensor *params, const struct tensor *indices, int depth,
-                                     int64_t n_slices, int64_t slice_len) {
+static struct status *gather_nd_copy(struct kernel_ctx *ctx, const struct tensor *params,
+                                     const struct tensor *indices, int depth, int64_t n_slices,
+                                     int64_t slice_len) {
     int64_t *offsets = malloc((size_t)n_slices * sizeof(*offsets) + 1);
     if (!offsets)
-        return status_exhausted("Out of memory for the offsets of %lld slices of %s", (long long)n_slices, ctx->instance->node->name);
+        return status_exhausted("Out of memory for the offsets of %lld slices of %s",
+                                (long long)n_slices, ctx->instance->node->name);
     struct status *st = NULL;
     for (int64_t s = 0; s < n_slices && !st; s++) {
         int64_t offset = 0;
@@ -185,7 +206,8 @@ static struct status *gather_nd_copy(struct kernel_ctx *ctx, const struct tensor
     return st;
 }
 
-static struct status *gather_nd_body(struct kernel_ctx *ctx, const struct tensor *params, const struct tensor *indices) {
+static struct status *gather_nd_body(struct kernel_ctx *ctx, const struct tensor *params,
+                                     const struct tensor *indices) {
     const struct gather_state *state = ctx->instance->state;
     if (params->rank < 1)
         return status_invalid("params must be at least a vector");
@@ -193,16 +215,22 @@ static struct status *gather_nd_body(struct kernel_ctx *ctx, const struct tensor
         return status_invalid("indices must be at least a vector");
     int64_t depth = tensor_dim(indices, indices->rank - 1);
     if (depth > params->rank)
-        return status_invalid("index innermost dimension length must be <= params rank; saw: %lld vs. %d", (long long)depth, params->rank);
+        return status_invalid(
+            "index innermost dimension length must be <= params rank; saw: %lld vs. %d",
+            (long long)depth, params->rank);
     int batch_rank = indices->rank - 1, rank = batch_rank + params->rank - (int)depth;
     if (rank > SHAPE_MAX_RANK)
-        return status_invalid("Gathered shape of rank %d is beyond the limit of %d", rank, SHAPE_MAX_RANK);
+        return status_invalid("Gathered shape of rank %d is beyond the limit of %d", rank,
+                              SHAPE_MAX_RANK);
     int64_t dims[SHAPE_MAX_RANK], n_slices = 0, slice_len = 1;
     for (int i = 0; i < rank; i++)
-        dims[i] = i < batch_rank ? tensor_dim(indices, i) : tensor_dim(params, i - batch_rank + (int)depth);
+        dims[i] = i < batch_rank ? tensor_dim(indices, i)
+                                 : tensor_dim(params, i - batch_rank + (int)depth);
     TRY(shape_n_elements((struct shape){batch_rank, tensor_dims(indices)}, &n_slices));
     if (n_slices > 0 && params->n_elements == 0)
-        return status_invalid("Requested more than 0 entries, but params is empty.  Params shape: %s", TENSOR_SHAPE_TEXT(params));
+        return status_invalid(
+            "Requested more than 0 entries, but params is empty.  Params shape: %s",
+            TENSOR_SHAPE_TEXT(params));
     TRY(kernel_alloc(ctx, 0, state->dtype, (struct shape){rank, dims}));
     if (n_slices == 0)
         return NULL;
@@ -211,7 +239,9 @@ static struct status *gather_nd_body(struct kernel_ctx *ctx, const struct tensor
     return gather_nd_copy(ctx, params, indices, (int)depth, n_slices, slice_len);
 }
 
-static enum kernel_result gather_nd(struct kernel_ctx *ctx) { return gather_from_variable(ctx, gather_nd_body); }
+static enum kernel_result gather_nd(struct kernel_ctx *ctx) {
+    return gather_from_variable(ctx, gather_nd_body);
+}
 
 #define TYPES_GATHER_ND (DTYPES_NUMBER | DTYPE_BIT(DT_BOOL) | DTYPES_OBJECT)
 

@@ -1,5 +1,5 @@
-/* CPU kernels of resource variables: the edge carries a handle, the value lives in a container (reads by index:
- * resource_gather.c; scattered updates: state_scatter.c, state_scatter_nd.c). */
+/* CPU kernels of resource variables: the edge carries a handle, the value lives in a container
+ * (reads by index: resource_gather.c; scattered updates: state_scatter.c, state_scatter_nd.c). */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -20,7 +20,8 @@ struct handle_state {
     _Atomic(struct resource_handle *) handle; /* made at the first execution; then constant */
 };
 
-/* What TensorFlow's Python gives as shared_name to variables that want a resource of their own for each execution. */
+/* What TensorFlow's Python gives as shared_name to variables that want a resource of their own
+ * for each execution. */
 static const char anonymous_name[] = "cd2c89b7-88b7-44c8-ad83-06c2a9158347";
 
 static void handle_state_fini(void *arg) {
@@ -48,10 +49,12 @@ static struct status *handle_init(struct kernel_init *init) {
     return NULL;
 }
 
-static enum kernel_result handle_anonymous(struct kernel_ctx *ctx, const struct handle_state *state) {
+static enum kernel_result handle_anonymous(struct kernel_ctx *ctx,
+                                           const struct handle_state *state) {
     char name[64];
     snprintf(name, sizeof(name), "_AnonymousVar%llu", (unsigned long long)ctx->host->unique_id());
-    struct resource_handle *handle = ctx->host->handle_make(ctx, state->container, name, &variable_type, state->dtype);
+    struct resource_handle *handle =
+        ctx->host->handle_make(ctx, state->container, name, &variable_type, state->dtype);
     tensor_init_scalar_object(&ctx->outputs[0], DT_RESOURCE, &handle->object);
     return KERNEL_DONE;
 }
@@ -62,7 +65,8 @@ static enum kernel_result handle_compute(struct kernel_ctx *ctx) {
         return handle_anonymous(ctx, state);
     struct resource_handle *handle = atomic_load_explicit(&state->handle, memory_order_acquire);
     if (unlikely(!handle)) {
-        struct resource_handle *made = ctx->host->handle_make(ctx, state->container, state->name, &variable_type, state->dtype);
+        struct resource_handle *made = ctx->host->handle_make(ctx, state->container, state->name,
+                                                              &variable_type, state->dtype);
         if (atomic_compare_exchange_strong(&state->handle, &handle, made))
             handle = made;
         else
@@ -75,9 +79,11 @@ static enum kernel_result handle_compute(struct kernel_ctx *ctx) {
 /* ---- ReadVariableOp and kin ---- */
 
 /* A failed lookup as readers report it. */
-static COLD struct status *not_found_for_read(const struct resource_handle *handle, struct status *why) {
+static COLD struct status *not_found_for_read(const struct resource_handle *handle,
+                                              struct status *why) {
     struct status *st = status_failed_precondition(
-        "Could not find variable %s. This could mean that the variable has been deleted. In TF1, it can also mean the variable is "
+        "Could not find variable %s. This could mean that the variable has been deleted. In TF1, "
+        "it can also mean the variable is "
         "uninitialized. Debug info: container=%s, status error message=%s",
         handle->name, handle->container, status_message(why));
     status_unref(why);
@@ -98,7 +104,8 @@ static struct status *find_for_read(struct kernel_ctx *ctx, struct variable **re
 static COLD struct status *nothing_to_read(const struct kernel_ctx *ctx) {
     const struct resource_handle *handle = NULL;
     TRY(handle_of_input(ctx, 0, &handle));
-    return status_failed_precondition("Error while reading resource variable %s from Container: %s. This could mean that the variable was "
+    return status_failed_precondition("Error while reading resource variable %s from Container: "
+                                      "%s. This could mean that the variable was "
                                       "uninitialized.",
                                       handle->name, handle->container);
 }
@@ -117,15 +124,17 @@ static enum kernel_result read_compute(struct kernel_ctx *ctx) {
         return kernel_fail(ctx, nothing_to_read(ctx));
     enum dtype wanted = (enum dtype)ctx->instance->out_types[0];
     if (unlikely(out->dtype != wanted)) {
-        struct status *st = status_invalid("Trying to read variable with wrong dtype. Expected %s got %s", dtype_name(wanted),
-                                           dtype_name((enum dtype)out->dtype));
+        struct status *st =
+            status_invalid("Trying to read variable with wrong dtype. Expected %s got %s",
+                           dtype_name(wanted), dtype_name((enum dtype)out->dtype));
         tensor_clear(out);
         return kernel_fail(ctx, st);
     }
     return KERNEL_DONE;
 }
 
-/* Reads here are always by reference, so there is nothing to switch; but the variable has to be there. */
+/* Reads here are always by reference, so there is nothing to switch; but the variable has to be
+ * there. */
 static enum kernel_result disable_copy_on_read(struct kernel_ctx *ctx) {
     struct variable *variable = NULL;
     KERNEL_TRY(ctx, find_for_read(ctx, &variable));
@@ -155,7 +164,8 @@ static enum kernel_result variable_shape(struct kernel_ctx *ctx) {
     if (!has_value)
         return kernel_fail(ctx, nothing_to_read(ctx));
     enum dtype dtype = (enum dtype)ctx->instance->out_types[0];
-    struct status *st = kernel_alloc(ctx, 0, dtype, (struct shape){1, (const int64_t[]){value.rank}});
+    struct status *st =
+        kernel_alloc(ctx, 0, dtype, (struct shape){1, (const int64_t[]){value.rank}});
     void *to = st ? NULL : tensor_data(&ctx->outputs[0]);
     for (int i = 0; !st && i < value.rank; i++) {
         int64_t dim = tensor_dim(&value, i);
@@ -164,7 +174,8 @@ static enum kernel_result variable_shape(struct kernel_ctx *ctx) {
         else if (dim <= INT32_MAX)
             ((int32_t *)to)[i] = (int32_t)dim;
         else
-            st = status_invalid("Shape output type is 32-bit but dim %d is %lld", i, (long long)dim);
+            st =
+                status_invalid("Shape output type is 32-bit but dim %d is %lld", i, (long long)dim);
     }
     tensor_clear(&value);
     KERNEL_TRY(ctx, st);
@@ -198,20 +209,23 @@ static enum kernel_result assign_variable(struct kernel_ctx *ctx) {
     struct object *found = NULL;
     struct tensor value = TENSOR_INIT;
     KERNEL_TRY(ctx, handle_of_input(ctx, 0, &handle));
-    KERNEL_TRY(ctx, ctx->host->handle_lookup_or_create(ctx, handle, &variable_type, variable_create, (void *)(uintptr_t)handle, &found));
+    KERNEL_TRY(ctx, ctx->host->handle_lookup_or_create(ctx, handle, &variable_type, variable_create,
+                                                       (void *)(uintptr_t)handle, &found));
     struct variable *variable = variable_of(found);
     struct status *st = NULL;
     if (unlikely(variable->dtype != state->dtype))
-        st = status_invalid("Trying to assign variable with wrong dtype. Expected %s got %s", dtype_name(variable->dtype),
-                            dtype_name(state->dtype));
+        st = status_invalid("Trying to assign variable with wrong dtype. Expected %s got %s",
+                            dtype_name(variable->dtype), dtype_name(state->dtype));
     else
         st = variable_keep(ctx, 1, &value);
     if (likely(!st)) {
         pthread_mutex_lock(&variable->lock);
         bool has_value = tensor_has_value(&variable->value);
-        if (unlikely(state->validate_shape && has_value && !shape_equal(tensor_shape(&variable->value), tensor_shape(&value)))) {
-            st = status_invalid("Trying to assign to variable with tensor with wrong shape. Expected %s got %s",
-                                TENSOR_SHAPE_TEXT(&variable->value), TENSOR_SHAPE_TEXT(&value));
+        if (unlikely(state->validate_shape && has_value &&
+                     !shape_equal(tensor_shape(&variable->value), tensor_shape(&value)))) {
+            st = status_invalid(
+                "Trying to assign to variable with tensor with wrong shape. Expected %s got %s",
+                TENSOR_SHAPE_TEXT(&variable->value), TENSOR_SHAPE_TEXT(&value));
         } else {
             struct tensor old = variable->value;
             variable->value = value;

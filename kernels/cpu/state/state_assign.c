@@ -1,7 +1,8 @@
-/* Changes of a whole variable that ref and resource variables share: AssignAdd, AssignSub, CountUpTo.
+/* Changes of a whole variable that ref and resource variables share: AssignAdd, AssignSub,
+ * CountUpTo.
  *
- * A variable that is the only holder of its buffer is changed in place; else the new value is made in one pass, in the
- * update's own memory where that is free. */
+ * A variable that is the only holder of its buffer is changed in place; else the new value is
+ * made in one pass, in the update's own memory where that is free. */
 #include <stdlib.h>
 
 #include "kernels/cpu/state/state_internal.h"
@@ -11,19 +12,23 @@
 #include "kernels/variable.h"
 
 const struct assign_update_row assign_update_ref[2] = {{UPDATE_ADD, true}, {UPDATE_SUB, true}};
-const struct assign_update_row assign_update_resource[2] = {{UPDATE_ADD, false}, {UPDATE_SUB, false}};
+const struct assign_update_row assign_update_resource[2] = {{UPDATE_ADD, false},
+                                                            {UPDATE_SUB, false}};
 
-static COLD struct status *sizes_differ(const struct variable *variable, const struct tensor *by, bool is_ref) {
+static COLD struct status *sizes_differ(const struct variable *variable, const struct tensor *by,
+                                        bool is_ref) {
     if (is_ref)
-        return status_invalid("Parameters and update must be the same size: variable %s has shape %s, the update %s", variable->name,
-                              TENSOR_SHAPE_TEXT(&variable->value), TENSOR_SHAPE_TEXT(by));
-    return status_invalid("Cannot update variable with shape %s using a Tensor with shape %s, shapes must be equal.",
-                          TENSOR_SHAPE_TEXT(&variable->value), TENSOR_SHAPE_TEXT(by));
+        return status_invalid(
+            "Parameters and update must be the same size: variable %s has shape %s, the update %s",
+            variable->name, TENSOR_SHAPE_TEXT(&variable->value), TENSOR_SHAPE_TEXT(by));
+    return status_invalid(
+        "Cannot update variable with shape %s using a Tensor with shape %s, shapes must be equal.",
+        TENSOR_SHAPE_TEXT(&variable->value), TENSOR_SHAPE_TEXT(by));
 }
 
 /* With the lock held. What the variable no longer needs goes to *old. */
-static struct status *update_value(struct kernel_ctx *ctx, struct variable *variable, const struct assign_update_row *row,
-                                   struct tensor *old) {
+static struct status *update_value(struct kernel_ctx *ctx, struct variable *variable,
+                                   const struct assign_update_row *row, struct tensor *old) {
     struct tensor *by = &ctx->inputs[1], *value = &variable->value;
     enum dtype dtype = (enum dtype)by->dtype;
     TRY(variable_check(variable, row->is_ref, dtype));
@@ -32,14 +37,16 @@ static struct status *update_value(struct kernel_ctx *ctx, struct variable *vari
     update_fn *fn = update_find(row->op, dtype);
     int64_t n = value->n_elements;
     if (likely(tensor_is_sole(value)))
-        return update_run(ctx->pool, fn, dtype, tensor_data(value), tensor_cdata(value), tensor_cdata(by), n);
+        return update_run(ctx->pool, fn, dtype, tensor_data(value), tensor_cdata(value),
+                          tensor_cdata(by), n);
     struct tensor made = TENSOR_INIT;
     if (by->storage == TENSOR_BUFFER && tensor_is_sole(by))
         TRY(variable_keep(ctx, 1, &made));
     else
         TRY(tensor_new(ctx->instance->allocator, dtype, tensor_shape(value), &made));
     const void *by_data = by->storage == TENSOR_NONE ? tensor_cdata(&made) : tensor_cdata(by);
-    struct status *st = update_run(ctx->pool, fn, dtype, tensor_data(&made), tensor_cdata(value), by_data, n);
+    struct status *st =
+        update_run(ctx->pool, fn, dtype, tensor_data(&made), tensor_cdata(value), by_data, n);
     if (st) {
         tensor_clear(&made);
         return st;
@@ -82,10 +89,12 @@ enum kernel_result count_up_to(struct kernel_ctx *ctx) {
             st = status_out_of_range("Reached limit of %lld", (long long)state->limit);
         } else {
             tensor_init_scalar(&ctx->outputs[0], state->dtype, tensor_cdata(&variable->value));
-            int32_t next_32 = (int32_t)(now + 1); /* now is below an int64 limit; an int32's attr is checked at init */
+            /* now is below an int64 limit; an int32's attr is checked at init */
+            int32_t next_32 = (int32_t)(now + 1);
             int64_t next = now + 1;
             struct tensor old = variable->value;
-            tensor_init_scalar(&variable->value, state->dtype, state->dtype == DT_INT32 ? (void *)&next_32 : (void *)&next);
+            tensor_init_scalar(&variable->value, state->dtype,
+                               state->dtype == DT_INT32 ? (void *)&next_32 : (void *)&next);
             tensor_clear(&old);
         }
     }

@@ -11,7 +11,8 @@ struct assign_update_row {
     enum update_op op;
     bool is_ref; /* the reference goes on as output 0 */
 };
-extern const struct assign_update_row assign_update_ref[2], assign_update_resource[2]; /* add, subtract */
+/* add, subtract */
+extern const struct assign_update_row assign_update_ref[2], assign_update_resource[2];
 kernel_fn assign_update;
 
 /* CountUpTo and ResourceCountUpTo. */

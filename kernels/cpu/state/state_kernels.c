@@ -1,6 +1,8 @@
-/* CPU kernels of ref variables: the variable itself, assignment, initialization, counting (scattered updates: state_scatter.c).
+/* CPU kernels of ref variables: the variable itself, assignment, initialization, counting
+ * (scattered updates: state_scatter.c).
  *
- * The edge of a ref variable carries a counted pointer to the variable; an op that takes a reference hands it on as its output. */
+ * The edge of a ref variable carries a counted pointer to the variable; an op that takes a
+ * reference hands it on as its output. */
 
 #include <stdlib.h>
 
@@ -77,11 +79,13 @@ static struct status *variable_create(struct kernel_ctx *ctx, void *arg, struct 
     return NULL;
 }
 
-static struct resource_handle *variable_handle(struct kernel_ctx *ctx, struct variable_state *state) {
+static struct resource_handle *variable_handle(struct kernel_ctx *ctx,
+                                               struct variable_state *state) {
     struct resource_handle *handle = atomic_load_explicit(&state->handle, memory_order_acquire);
     if (likely(handle))
         return handle;
-    struct resource_handle *made = ctx->host->handle_make(ctx, state->container, state->name, &variable_type, state->dtype);
+    struct resource_handle *made =
+        ctx->host->handle_make(ctx, state->container, state->name, &variable_type, state->dtype);
     if (atomic_compare_exchange_strong(&state->handle, &handle, made))
         return made;
     object_unref(&made->object);
@@ -91,12 +95,16 @@ static struct resource_handle *variable_handle(struct kernel_ctx *ctx, struct va
 static enum kernel_result variable_compute(struct kernel_ctx *ctx) {
     struct variable_state *state = ctx->instance->state;
     struct object *found = NULL;
-    KERNEL_TRY(ctx, ctx->host->handle_lookup_or_create(ctx, variable_handle(ctx, state), &variable_type, variable_create, state, &found));
+    KERNEL_TRY(ctx,
+               ctx->host->handle_lookup_or_create(ctx, variable_handle(ctx, state), &variable_type,
+                                                  variable_create, state, &found));
     enum dtype dtype = variable_of(found)->dtype;
     if (unlikely(dtype != state->dtype)) {
         object_unref(found);
-        return kernel_fail(ctx, status_internal("Output 0 of type %s_ref does not match declared output type %s_ref for node {{node %s}}",
-                                                dtype_name(dtype), dtype_name(state->dtype), ctx->instance->node->name));
+        return kernel_fail(ctx, status_internal("Output 0 of type %s_ref does not match declared "
+                                                "output type %s_ref for node {{node %s}}",
+                                                dtype_name(dtype), dtype_name(state->dtype),
+                                                ctx->instance->node->name));
     }
     tensor_init_ref(&ctx->outputs[0], dtype, found);
     return KERNEL_DONE;
@@ -123,7 +131,8 @@ static struct status *temporary_create(struct kernel_ctx *ctx, void *arg, struct
     struct temporary_creation *creation = arg;
     const struct variable_state *state = creation->state;
     struct tensor zeros = TENSOR_INIT;
-    TRY(tensor_new_zeroed(ctx->instance->allocator, state->dtype, (struct shape){state->rank, state->dims}, &zeros));
+    TRY(tensor_new_zeroed(ctx->instance->allocator, state->dtype,
+                          (struct shape){state->rank, state->dims}, &zeros));
     struct variable *variable = variable_new(state->dtype, state->name);
     variable_assign_take(variable, &zeros);
     *ret = &variable->object;
@@ -135,11 +144,13 @@ static enum kernel_result temporary_compute(struct kernel_ctx *ctx) {
     const struct variable_state *state = ctx->instance->state;
     struct temporary_creation creation = {.state = state};
     struct object *found = NULL;
-    KERNEL_TRY(ctx, ctx->host->resource_lookup_or_create(ctx, NULL, state->name, &variable_type, temporary_create, &creation, &found));
+    KERNEL_TRY(ctx, ctx->host->resource_lookup_or_create(ctx, NULL, state->name, &variable_type,
+                                                         temporary_create, &creation, &found));
     if (!creation.is_new) {
         object_unref(found);
-        return kernel_fail(ctx,
-                           status_new(STATUS_ALREADY_EXISTS, "Resource __per_step/%s/%s already exists.", state->name, variable_type.name));
+        return kernel_fail(ctx, status_new(STATUS_ALREADY_EXISTS,
+                                           "Resource __per_step/%s/%s already exists.", state->name,
+                                           variable_type.name));
     }
     tensor_init_ref(&ctx->outputs[0], state->dtype, found);
     return KERNEL_DONE;
@@ -158,7 +169,8 @@ static enum kernel_result destroy_temporary(struct kernel_ctx *ctx) {
     struct status *st = variable_read(variable, &ctx->outputs[0]);
     variable_unref(variable);
     KERNEL_TRY(ctx, st);
-    struct resource_handle *handle = ctx->host->handle_make(ctx, NULL, ctx->instance->state, &variable_type, DT_INVALID);
+    struct resource_handle *handle =
+        ctx->host->handle_make(ctx, NULL, ctx->instance->state, &variable_type, DT_INVALID);
     st = ctx->host->resource_delete(ctx, handle);
     object_unref(&handle->object);
     tensor_clear(&ctx->inputs[0]); /* its memory may be the output's alone from here on */
@@ -194,8 +206,9 @@ static struct status *assign_validate(const struct variable *variable, const str
     struct shape shape = has_value ? tensor_shape(&variable->value) : variable->declared_shape;
     if (likely(shape_equal(shape, tensor_shape(value))))
         return NULL;
-    return status_invalid("Assign requires shapes of both tensors to match. lhs shape= %s rhs shape= %s", SHAPE_TEXT(shape),
-                          TENSOR_SHAPE_TEXT(value));
+    return status_invalid(
+        "Assign requires shapes of both tensors to match. lhs shape= %s rhs shape= %s",
+        SHAPE_TEXT(shape), TENSOR_SHAPE_TEXT(value));
 }
 
 static enum kernel_result assign(struct kernel_ctx *ctx) {
@@ -205,7 +218,8 @@ static enum kernel_result assign(struct kernel_ctx *ctx) {
     struct tensor value = TENSOR_INIT;
     KERNEL_TRY(ctx, variable_of_input(ctx, 0, &variable));
     if (variable->dtype != ctx->inputs[1].dtype)
-        st = status_invalid("Assign to variable %s of type %s of a value of type %s", variable->name, dtype_name(variable->dtype),
+        st = status_invalid("Assign to variable %s of type %s of a value of type %s",
+                            variable->name, dtype_name(variable->dtype),
                             dtype_name((enum dtype)ctx->inputs[1].dtype));
     else
         st = variable_keep(ctx, 1, &value);

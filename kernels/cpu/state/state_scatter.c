@@ -1,4 +1,5 @@
-/* ScatterUpdate, ScatterAdd and kin: rows of a variable, chosen by indices, are assigned or updated.
+/* ScatterUpdate, ScatterAdd and kin: rows of a variable, chosen by indices, are assigned or
+ * updated.
  *
  *   params   T [n, inner…]       the variable
  *   indices  int32 or int64, any shape
@@ -24,24 +25,32 @@ static bool updates_fit(struct shape params, struct shape indices, struct shape 
     if (updates.rank != indices.rank + params.rank - 1)
         return false;
     for (int i = 0; i < updates.rank; i++) {
-        if (updates.dims[i] != (i < indices.rank ? indices.dims[i] : params.dims[i - indices.rank + 1]))
+        if (updates.dims[i] !=
+            (i < indices.rank ? indices.dims[i] : params.dims[i - indices.rank + 1]))
             return false;
     }
     return true;
 }
 
-static struct status *check_shapes(const struct tensor *params, const struct tensor *indices, const struct tensor *updates, bool is_ref) {
+static struct status *check_shapes(const struct tensor *params, const struct tensor *indices,
+                                   const struct tensor *updates, bool is_ref) {
     if (params->rank < 1 && is_ref)
-        return status_invalid("params must be at least 1-D, got shape %s", TENSOR_SHAPE_TEXT(params));
-    if (params->rank >= 1 && (updates->rank == 0 || updates_fit(tensor_shape(params), tensor_shape(indices), tensor_shape(updates))))
+        return status_invalid("params must be at least 1-D, got shape %s",
+                              TENSOR_SHAPE_TEXT(params));
+    if (params->rank >= 1 &&
+        (updates->rank == 0 ||
+         updates_fit(tensor_shape(params), tensor_shape(indices), tensor_shape(updates))))
         return NULL;
-    return status_invalid("Must have updates.shape = indices.shape + params.shape[1:] or updates.shape = [], got updates.shape %s, "
+    return status_invalid("Must have updates.shape = indices.shape + params.shape[1:] or "
+                          "updates.shape = [], got updates.shape %s, "
                           "indices.shape %s, params.shape %s",
-                          TENSOR_SHAPE_TEXT(updates), TENSOR_SHAPE_TEXT(indices), TENSOR_SHAPE_TEXT(params));
+                          TENSOR_SHAPE_TEXT(updates), TENSOR_SHAPE_TEXT(indices),
+                          TENSOR_SHAPE_TEXT(params));
 }
 
 /* With the lock held. */
-static struct status *scatter_into(struct kernel_ctx *ctx, struct variable *variable, const struct scatter_row *row) {
+static struct status *scatter_into(struct kernel_ctx *ctx, struct variable *variable,
+                                   const struct scatter_row *row) {
     const struct tensor *indices = &ctx->inputs[1], *updates = &ctx->inputs[2];
     enum dtype dtype = (enum dtype)updates->dtype;
     TRY(variable_check(variable, row->is_ref, dtype));
@@ -62,7 +71,8 @@ static struct status *scatter_into(struct kernel_ctx *ctx, struct variable *vari
         .n_slices = indices->n_elements,
         .slice_len = params->n_elements / tensor_dim(params, 0),
     };
-    /* A scalar that stands for [1 index, rows of one element] is both; either way it is one element. */
+    /* A scalar that stands for [1 index, rows of one element] is both; either way it is one
+     * element. */
     return scatter_run(ctx->pool, &job);
 }
 

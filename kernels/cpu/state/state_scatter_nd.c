@@ -1,10 +1,12 @@
-/* ScatterNdUpdate, ScatterNdAdd and kin: slices of a variable at coordinates; and ScatterNdNonAliasingAdd, on a plain tensor.
+/* ScatterNdUpdate, ScatterNdAdd and kin: slices of a variable at coordinates; and
+ * ScatterNdNonAliasingAdd, on a plain tensor.
  *
  *   params   T [d0 … dn]
  *   indices  int32 or int64 [batch…, depth]: each row names params[i0, …, i(depth-1), …]; a vector is [n, 1]
  *   updates  T [batch…] + params.shape[depth:]
  *
- * A coordinate outside is refused before anything is written, or left out (bad_indices_policy "IGNORE"). */
+ * A coordinate outside is refused before anything is written, or left out (bad_indices_policy
+ * "IGNORE"). */
 #include <stdlib.h>
 
 #include "kernels/kernel.h"
@@ -30,8 +32,10 @@ static struct status *scatter_nd_init(struct kernel_init *init) {
     if (node_attr(init->node, "bad_indices_policy"))
         TRY(node_get_s(init->node, "bad_indices_policy", &policy));
     state->ignores_bad_indices = span_is(policy, "IGNORE");
-    if (policy.len > 0 && !state->ignores_bad_indices && !span_is(policy, "DEFAULT") && !span_is(policy, "ERROR"))
-        return status_invalid("Unknown bad indices handling attribute: %.*s", (int)policy.len, policy.data);
+    if (policy.len > 0 && !state->ignores_bad_indices && !span_is(policy, "DEFAULT") &&
+        !span_is(policy, "ERROR"))
+        return status_invalid("Unknown bad indices handling attribute: %.*s", (int)policy.len,
+                              policy.data);
     return NULL;
 }
 
@@ -41,23 +45,30 @@ struct scatter_nd_cut {
     int64_t n_slices, slice_len;
 };
 
-static COLD struct status *batches_differ(const struct tensor *indices, const struct tensor *updates, int batch_rank) {
-    return status_invalid("Dimensions [0,%d) of indices[shape=%s] must match dimensions [0,%d) of updates[shape=%s]", batch_rank,
-                          TENSOR_SHAPE_TEXT(indices), batch_rank, TENSOR_SHAPE_TEXT(updates));
+static COLD struct status *batches_differ(const struct tensor *indices,
+                                          const struct tensor *updates, int batch_rank) {
+    return status_invalid(
+        "Dimensions [0,%d) of indices[shape=%s] must match dimensions [0,%d) of updates[shape=%s]",
+        batch_rank, TENSOR_SHAPE_TEXT(indices), batch_rank, TENSOR_SHAPE_TEXT(updates));
 }
 
-static COLD struct status *slices_differ(const struct tensor *params, const struct tensor *updates, int depth) {
-    return status_invalid("Dimensions [%d,%d) of input[shape=%s] must match dimensions [%d,%d) of updates[shape=%s]", depth, params->rank,
-                          TENSOR_SHAPE_TEXT(params), depth, updates->rank, TENSOR_SHAPE_TEXT(updates));
+static COLD struct status *slices_differ(const struct tensor *params, const struct tensor *updates,
+                                         int depth) {
+    return status_invalid(
+        "Dimensions [%d,%d) of input[shape=%s] must match dimensions [%d,%d) of updates[shape=%s]",
+        depth, params->rank, TENSOR_SHAPE_TEXT(params), depth, updates->rank,
+        TENSOR_SHAPE_TEXT(updates));
 }
 
-static struct status *cut_params(const struct tensor *params, const struct tensor *indices, const struct tensor *updates,
-                                 struct scatter_nd_cut *cut) {
+static struct status *cut_params(const struct tensor *params, const struct tensor *indices,
+                                 const struct tensor *updates, struct scatter_nd_cut *cut) {
     if (params->rank < 1)
-        return status_invalid("Output must be at least 1-D, got shape: %s", TENSOR_SHAPE_TEXT(params));
+        return status_invalid("Output must be at least 1-D, got shape: %s",
+                              TENSOR_SHAPE_TEXT(params));
     bool has_all = params->n_elements > 0 && indices->n_elements > 0 && updates->n_elements > 0;
     if (!has_all && (indices->n_elements > 0 || updates->n_elements > 0))
-        return status_invalid("Indices and updates specified for empty output.  indices shape: %s", TENSOR_SHAPE_TEXT(indices));
+        return status_invalid("Indices and updates specified for empty output.  indices shape: %s",
+                              TENSOR_SHAPE_TEXT(indices));
     cut->batch_rank = indices->rank > 1 ? indices->rank - 1 : 1;
     int64_t depth = indices->rank > 1 ? tensor_dim(indices, indices->rank - 1) : 1;
     if (indices->rank < 1 || updates->rank < cut->batch_rank)
@@ -80,21 +91,24 @@ static struct status *cut_params(const struct tensor *params, const struct tenso
     return NULL;
 }
 
-static COLD struct status *bad_index(const struct tensor *params, const struct tensor *indices, const struct scatter_nd_cut *cut,
-                                     int64_t slice) {
+static COLD struct status *bad_index(const struct tensor *params, const struct tensor *indices,
+                                     const struct scatter_nd_cut *cut, int64_t slice) {
     struct str text = STR_INIT;
     for (int i = 0; i < cut->depth; i++)
-        str_addf(&text, "%s%lld", i ? ", " : "", (long long)tensor_index_at(indices, slice * cut->depth + i));
+        str_addf(&text, "%s%lld", i ? ", " : "",
+                 (long long)tensor_index_at(indices, slice * cut->depth + i));
     struct shape batch = {cut->batch_rank, tensor_dims(indices)};
-    struct status *st = status_invalid("indices%s = [%s] does not index into shape %s", batch.rank ? SHAPE_INDEX_TEXT(batch, slice) : "[]",
+    struct status *st = status_invalid("indices%s = [%s] does not index into shape %s",
+                                       batch.rank ? SHAPE_INDEX_TEXT(batch, slice) : "[]",
                                        str_text(&text), TENSOR_SHAPE_TEXT(params));
     str_fini(&text);
     return st;
 }
 
 /* Element offsets of all slices; -1 for those to leave out. */
-static struct status *find_offsets(const struct tensor *params, const struct tensor *indices, const struct scatter_nd_cut *cut,
-                                   bool ignores_bad_indices, int64_t *ret_offsets) {
+static struct status *find_offsets(const struct tensor *params, const struct tensor *indices,
+                                   const struct scatter_nd_cut *cut, bool ignores_bad_indices,
+                                   int64_t *ret_offsets) {
     const int64_t *dims = tensor_dims(params);
     for (int64_t s = 0; s < cut->n_slices; s++) {
         int64_t offset = 0;
@@ -114,8 +128,10 @@ static struct status *find_offsets(const struct tensor *params, const struct ten
 
 enum { OFFSETS_ON_STACK = 64 };
 
-/* params is the variable's value, made writable once all is checked; or, without a variable, a tensor that is written as it is. */
-static struct status *scatter_nd_into(struct kernel_ctx *ctx, struct tensor *params, struct variable *variable, enum update_op op) {
+/* params is the variable's value, made writable once all is checked; or, without a variable, a
+ * tensor that is written as it is. */
+static struct status *scatter_nd_into(struct kernel_ctx *ctx, struct tensor *params,
+                                      struct variable *variable, enum update_op op) {
     const struct scatter_nd_state *state = ctx->instance->state;
     const struct tensor *indices = &ctx->inputs[1], *updates = &ctx->inputs[2];
     struct scatter_nd_cut cut;
@@ -124,9 +140,12 @@ static struct status *scatter_nd_into(struct kernel_ctx *ctx, struct tensor *par
         return NULL;
     struct status *st = NULL;
     int64_t on_stack[OFFSETS_ON_STACK];
-    int64_t *offsets = cut.n_slices <= OFFSETS_ON_STACK ? on_stack : malloc((size_t)cut.n_slices * sizeof(*offsets));
+    int64_t *offsets = cut.n_slices <= OFFSETS_ON_STACK
+                           ? on_stack
+                           : malloc((size_t)cut.n_slices * sizeof(*offsets));
     if (!offsets)
-        return status_exhausted("Out of memory for the offsets of %lld slices of %s", (long long)cut.n_slices, ctx->instance->node->name);
+        return status_exhausted("Out of memory for the offsets of %lld slices of %s",
+                                (long long)cut.n_slices, ctx->instance->node->name);
     TRY_OUT(find_offsets(params, indices, &cut, state->ignores_bad_indices, offsets));
     if (variable)
         TRY_OUT(variable_make_writable(variable, ctx->instance->allocator));

@@ -1,8 +1,10 @@
-/* CPU kernels of the training family: Apply*, SparseApply* on ref variables, ResourceApply*, ResourceSparseApply* on handles.
+/* CPU kernels of the training family: Apply*, SparseApply* on ref variables, ResourceApply*,
+ * ResourceSparseApply* on handles.
  *
- * One engine: an optimizer is a row with its slots, scalars and rule; which input is which, a node's op tells by the names of its
- * arguments. A step locks its variables in the order of their addresses, checks all, and only then writes: in place where a
- * variable alone holds its buffer, else into a new one in the same pass (dense), or into a copy (sparse). */
+ * One engine: an optimizer is a row with its slots, scalars and rule; which input is which, a
+ * node's op tells by the names of its arguments. A step locks its variables in the order of
+ * their addresses, checks all, and only then writes: in place where a variable alone holds its
+ * buffer, else into a new one in the same pass (dense), or into a copy (sparse). */
 #include "kernels/cpu/state/training_internal.h"
 #include "kernels/kernel.h"
 #include "kernels/support/variable_input.h"
@@ -14,7 +16,15 @@ extern const struct kernel_list training_kernels;
 
 /* ---- the optimizers ---- */
 
-enum scalar_check { ANY_SCALAR, ONE_ELEMENT, POSITIVE, POSITIVE_SPARSE, NOT_NEGATIVE, NOT_NEGATIVE_SPARSE, NOT_POSITIVE_SPARSE };
+enum scalar_check {
+    ANY_SCALAR,
+    ONE_ELEMENT,
+    POSITIVE,
+    POSITIVE_SPARSE,
+    NOT_NEGATIVE,
+    NOT_NEGATIVE_SPARSE,
+    NOT_POSITIVE_SPARSE
+};
 
 struct train_scalar {
     const char *name, *label; /* the argument's, and what messages call it (NULL: the name) */
@@ -133,14 +143,17 @@ static struct status *train_init(struct kernel_init *init) {
         TRY(node_get_b(node, optimizer->flag, &state->flag));
     for (; state->n_slots < TRAIN_MAX_SLOTS && optimizer->slots[state->n_slots]; state->n_slots++)
         state->slot_inputs[state->n_slots] = input_named(node, optimizer->slots[state->n_slots]);
-    for (; state->n_scalars < TRAIN_MAX_SCALARS && optimizer->scalars[state->n_scalars].name; state->n_scalars++)
-        state->scalar_inputs[state->n_scalars] = input_named(node, optimizer->scalars[state->n_scalars].name);
+    for (; state->n_scalars < TRAIN_MAX_SCALARS && optimizer->scalars[state->n_scalars].name;
+         state->n_scalars++)
+        state->scalar_inputs[state->n_scalars] =
+            input_named(node, optimizer->scalars[state->n_scalars].name);
     state->grad_name = input_named(node, "grad") == NO_INPUT ? "delta" : "grad";
     state->grad_input = input_named(node, state->grad_name);
     state->indices_input = input_named(node, "indices");
     state->step_input = input_named(node, "global_step");
     state->is_ref = node->op->inputs[state->slot_inputs[0]].is_ref;
-    state->fn = rule_find(state->indices_input == NO_INPUT ? optimizer->rule : optimizer->sparse_rule, state->dtype);
+    state->fn = rule_find(
+        state->indices_input == NO_INPUT ? optimizer->rule : optimizer->sparse_rule, state->dtype);
     CHECK(state->fn); /* the rows ask for the dtypes that have one */
     return NULL;
 }
@@ -161,7 +174,8 @@ static int sign_of(enum dtype dtype, const struct tensor *scalar) {
     return (v > 0) - (v < 0);
 }
 
-static struct status *check_scalar(const struct train_state *state, const struct train_scalar *row, const struct tensor *scalar) {
+static struct status *check_scalar(const struct train_state *state, const struct train_scalar *row,
+                                   const struct tensor *scalar) {
     const char *label = row->label ? row->label : row->name;
     enum scalar_check check = row->check;
     bool is_sparse = state->indices_input != NO_INPUT;
@@ -169,29 +183,37 @@ static struct status *check_scalar(const struct train_state *state, const struct
     if (check == POSITIVE_SPARSE || check == NOT_NEGATIVE_SPARSE || check == NOT_POSITIVE_SPARSE)
         check = !is_sparse ? ANY_SCALAR : check;
     if (check == ANY_SCALAR || check == ONE_ELEMENT)
-        return is_scalar ? NULL : status_invalid("%s is not a scalar: %s", label, TENSOR_SHAPE_TEXT(scalar));
+        return is_scalar
+                   ? NULL
+                   : status_invalid("%s is not a scalar: %s", label, TENSOR_SHAPE_TEXT(scalar));
     int sign = is_scalar ? sign_of(state->dtype, scalar) : 0;
     if (check == POSITIVE && (!is_scalar || sign <= 0))
         return status_invalid("%s is not a positive scalar: %s", label, TENSOR_SHAPE_TEXT(scalar));
     if (check == POSITIVE_SPARSE && (!is_scalar || sign < 0 || (sign == 0 && !state->flag)))
-        return status_invalid("%s is not a positive scalar (or zero if multiply_linear_by_lr is set): %s", label,
-                              TENSOR_SHAPE_TEXT(scalar));
+        return status_invalid(
+            "%s is not a positive scalar (or zero if multiply_linear_by_lr is set): %s", label,
+            TENSOR_SHAPE_TEXT(scalar));
     if ((check == NOT_NEGATIVE || check == NOT_NEGATIVE_SPARSE) && (!is_scalar || sign < 0))
-        return status_invalid("%s is not a non-negative scalar: %s", label, TENSOR_SHAPE_TEXT(scalar));
+        return status_invalid("%s is not a non-negative scalar: %s", label,
+                              TENSOR_SHAPE_TEXT(scalar));
     if (check == NOT_POSITIVE_SPARSE && (!is_scalar || sign > 0))
-        return status_invalid("%s is not a non-positive scalar: %s", label, TENSOR_SHAPE_TEXT(scalar));
+        return status_invalid("%s is not a non-positive scalar: %s", label,
+                              TENSOR_SHAPE_TEXT(scalar));
     return NULL;
 }
 
 static struct status *check_scalars(const struct kernel_ctx *ctx, const struct train_state *state) {
     for (int i = 0; i < state->n_scalars; i++)
-        TRY(check_scalar(state, &state->optimizer->scalars[i], &ctx->inputs[state->scalar_inputs[i]]));
+        TRY(check_scalar(state, &state->optimizer->scalars[i],
+                         &ctx->inputs[state->scalar_inputs[i]]));
     if (state->step_input != NO_INPUT && ctx->inputs[state->step_input].rank != 0)
-        return status_invalid("global_step is not a scalar: %s", TENSOR_SHAPE_TEXT(&ctx->inputs[state->step_input]));
+        return status_invalid("global_step is not a scalar: %s",
+                              TENSOR_SHAPE_TEXT(&ctx->inputs[state->step_input]));
     return NULL;
 }
 
-static struct status *check_sparse(const struct tensor *var, const struct tensor *grad, const struct tensor *indices) {
+static struct status *check_sparse(const struct tensor *var, const struct tensor *grad,
+                                   const struct tensor *indices) {
     if (var->rank < 1)
         return status_invalid("var must be at least 1 dimensional");
     if (indices->rank != 1)
@@ -208,32 +230,36 @@ static struct status *check_sparse(const struct tensor *var, const struct tensor
     for (int64_t i = 0; i < indices->n_elements; i++) {
         int64_t row = tensor_index_at(indices, i);
         if (unlikely(row < 0 || row >= n_rows))
-            return status_invalid("Index %lld at offset %lld in indices is out of range", (long long)row, (long long)i);
+            return status_invalid("Index %lld at offset %lld in indices is out of range",
+                                  (long long)row, (long long)i);
     }
     return NULL;
 }
 
 /* With all locks held. */
-static struct status *check_shapes(const struct kernel_ctx *ctx, const struct train_state *state, struct variable *const *variables) {
+static struct status *check_shapes(const struct kernel_ctx *ctx, const struct train_state *state,
+                                   struct variable *const *variables) {
     for (int k = 0; k < state->n_slots; k++)
         TRY(variable_check(variables[k], state->is_ref, state->dtype));
     const struct tensor *var = &variables[0]->value, *grad = &ctx->inputs[state->grad_input];
     for (int k = 1; k < state->n_slots; k++) {
         if (unlikely(!shape_equal(tensor_shape(var), tensor_shape(&variables[k]->value))))
-            return status_invalid("var and %s do not have the same shape%s %s", state->optimizer->slots[k], TENSOR_SHAPE_TEXT(var),
+            return status_invalid("var and %s do not have the same shape%s %s",
+                                  state->optimizer->slots[k], TENSOR_SHAPE_TEXT(var),
                                   TENSOR_SHAPE_TEXT(&variables[k]->value));
     }
     if (state->indices_input != NO_INPUT)
         return check_sparse(var, grad, &ctx->inputs[state->indices_input]);
     if (unlikely(!shape_equal(tensor_shape(var), tensor_shape(grad))))
-        return status_invalid("var and %s do not have the same shape%s %s", state->grad_name, TENSOR_SHAPE_TEXT(var),
-                              TENSOR_SHAPE_TEXT(grad));
+        return status_invalid("var and %s do not have the same shape%s %s", state->grad_name,
+                              TENSOR_SHAPE_TEXT(var), TENSOR_SHAPE_TEXT(grad));
     return NULL;
 }
 
 /* ---- locks ---- */
 
-/* The step's variables without doubles, in the order of their addresses: the order in which everybody locks them. */
+/* The step's variables without doubles, in the order of their addresses: the order in which
+ * everybody locks them. */
 struct train_locks {
     struct variable *sorted[TRAIN_MAX_SLOTS];
     int n;
@@ -247,7 +273,8 @@ static void locks_take(struct train_locks *locks, struct variable *const *variab
             at--;
         if (at > 0 && locks->sorted[at - 1] == variables[k])
             continue;
-        memmove(&locks->sorted[at + 1], &locks->sorted[at], (size_t)(locks->n - at) * sizeof(locks->sorted[0]));
+        memmove(&locks->sorted[at + 1], &locks->sorted[at],
+                (size_t)(locks->n - at) * sizeof(locks->sorted[0]));
         locks->sorted[at] = variables[k];
         locks->n++;
     }
@@ -297,7 +324,8 @@ static void train_blocks(void *arg, int64_t begin, int64_t end) {
     train_columns(job, begin * COLUMN_BLOCK, MIN(end * COLUMN_BLOCK, job->row_len));
 }
 
-static void train_run_all(struct kernel_ctx *ctx, struct train_job *job, int64_t n, double cost_ns) {
+static void train_run_all(struct kernel_ctx *ctx, struct train_job *job, int64_t n,
+                          double cost_ns) {
     if (!job->indices) {
         if (ctx->pool && n >= PARALLEL_ELEMENTS)
             pool_parallel_for(ctx->pool, n, cost_ns, train_dense, job);
@@ -309,18 +337,20 @@ static void train_run_all(struct kernel_ctx *ctx, struct train_job *job, int64_t
     if (n_rows == 0 || job->row_len == 0)
         return;
     if (ctx->pool && job->row_len >= 2 * COLUMN_BLOCK && n_rows >= PARALLEL_ELEMENTS / job->row_len)
-        pool_parallel_for(ctx->pool, (job->row_len + COLUMN_BLOCK - 1) / COLUMN_BLOCK, cost_ns * COLUMN_BLOCK * (double)n_rows,
-                          train_blocks, job);
+        pool_parallel_for(ctx->pool, (job->row_len + COLUMN_BLOCK - 1) / COLUMN_BLOCK,
+                          cost_ns * COLUMN_BLOCK * (double)n_rows, train_blocks, job);
     else
         train_columns(job, 0, job->row_len);
 }
 
-/* Where slot k is written: in place, or to new memory in `made`, which takes the variable's place after the run. */
-static struct status *slot_open(struct kernel_ctx *ctx, struct train_job *job, int k, struct variable *variable, bool may_replace,
-                                struct tensor *made) {
+/* Where slot k is written: in place, or to new memory in `made`, which takes the variable's
+ * place after the run. */
+static struct status *slot_open(struct kernel_ctx *ctx, struct train_job *job, int k,
+                                struct variable *variable, bool may_replace, struct tensor *made) {
     struct tensor *value = &variable->value;
     if (may_replace && !tensor_is_sole(value)) {
-        TRY(tensor_new(ctx->instance->allocator, (enum dtype)value->dtype, tensor_shape(value), made));
+        TRY(tensor_new(ctx->instance->allocator, (enum dtype)value->dtype, tensor_shape(value),
+                       made));
         job->run.in[k] = tensor_cdata(value);
         job->run.out[k] = tensor_data(made);
         return NULL;
@@ -331,12 +361,14 @@ static struct status *slot_open(struct kernel_ctx *ctx, struct train_job *job, i
 }
 
 /* With all locks held. made[k] holds the replaced value of slot k after. */
-static struct status *train_locked(struct kernel_ctx *ctx, const struct train_state *state, struct variable *const *variables,
-                                   bool has_doubles, struct tensor *made) {
+static struct status *train_locked(struct kernel_ctx *ctx, const struct train_state *state,
+                                   struct variable *const *variables, bool has_doubles,
+                                   struct tensor *made) {
     TRY(check_shapes(ctx, state, variables));
     const struct tensor *grad = &ctx->inputs[state->grad_input];
     bool is_sparse = state->indices_input != NO_INPUT;
-    struct train_job job = {.fn = state->fn, .n_slots = state->n_slots, .size = dtype_size(state->dtype)};
+    struct train_job job = {
+        .fn = state->fn, .n_slots = state->n_slots, .size = dtype_size(state->dtype)};
     for (int k = 0; k < state->n_slots; k++)
         TRY(slot_open(ctx, &job, k, variables[k], !is_sparse && !has_doubles, &made[k]));
     for (int i = 0; i < state->n_scalars; i++)

@@ -1,5 +1,6 @@
-/* CPU kernels that batch across steps: Batch and BatchFunction (batcher.h), Unbatch and UnbatchGrad (unbatch.h). Attrs and inputs are read
- * and checked here. Each op names its resource by container and shared_name, or by its node's name; whoever comes first makes it. */
+/* CPU kernels that batch across steps: Batch and BatchFunction (batcher.h), Unbatch and
+ * UnbatchGrad (unbatch.h). Attrs and inputs are read and checked here. Each op names its
+ * resource by container and shared_name, or by its node's name; whoever comes first makes it. */
 #include <stdlib.h>
 
 #include "kernels/support/rows.h"
@@ -47,7 +48,8 @@ static struct status *read_allowed(const struct node *node, struct batcher_optio
 /* What is negative has no limit. */
 static int64_t or_unlimited(int64_t n) { return n < 0 ? INT64_MAX : n; }
 
-/* Rows that one call may take together: of nodes with the same types and function, and the same name for their queue. */
+/* Rows that one call may take together: of nodes with the same types and function, and the same
+ * name for their queue. */
 static char *queue_key(const struct node *node, struct span name) {
     static const char *const attrs[] = {"T", "Tin", "Tcaptured", "Tout", "f"};
     struct str key = STR_INIT;
@@ -81,7 +83,8 @@ static struct status *batch_init(struct kernel_init *init) {
     struct batch_state *state = init->state = xcalloc(1, sizeof(*state));
     struct batcher_options *options = &state->options;
     TRY(read_common(init, state));
-    if (options->n_allowed > 0 && options->allowed[options->n_allowed - 1] != options->max_input_rows)
+    if (options->n_allowed > 0 &&
+        options->allowed[options->n_allowed - 1] != options->max_input_rows)
         return status_invalid("final entry in allowed_batch_sizes must equal max_batch_size");
     options->max_batch_rows = options->max_input_rows = or_unlimited(options->max_input_rows);
     state->n_in = init->node->n_outputs - 2;
@@ -90,14 +93,17 @@ static struct status *batch_init(struct kernel_init *init) {
 
 static struct status *read_adaptive(const struct node *node, struct batch_state *state) {
     struct batcher_options *options = &state->options;
-    const struct attr_value *asked = node_attr(node, "_enable_adaptive_scheduler"), *limit = node_attr(node, "_max_inflight_batches");
+    const struct attr_value *asked = node_attr(node, "_enable_adaptive_scheduler"),
+                            *limit = node_attr(node, "_max_inflight_batches");
     options->is_adaptive = state->n_threads <= 0 || (asked && asked->type == ATTR_BOOL && asked->b);
     if (!options->is_adaptive)
         return NULL;
     options->splits = true;
-    options->max_running = MIN(limit && limit->type == ATTR_INT ? limit->i : ADAPTIVE_MAX_RUNNING, (int64_t)BATCH_MAX_RUNNING);
+    options->max_running = MIN(limit && limit->type == ATTR_INT ? limit->i : ADAPTIVE_MAX_RUNNING,
+                               (int64_t)BATCH_MAX_RUNNING);
     if (options->max_running <= 0)
-        return status_invalid("_max_inflight_batches must be positive; was %lld", (long long)options->max_running);
+        return status_invalid("_max_inflight_batches must be positive; was %lld",
+                              (long long)options->max_running);
     return NULL;
 }
 
@@ -112,16 +118,20 @@ static struct status *function_init(struct kernel_init *init) {
     TRY(node_get_s(init->node, "batch_padding_policy", &policy));
     TRY(node_get_list(init->node, "Tin", &types, &state->n_in));
     TRY(node_get_list(init->node, "Tcaptured", &types, &state->n_captured));
-    int64_t last = options->n_allowed > 0 ? options->allowed[options->n_allowed - 1] : options->max_input_rows;
+    int64_t last =
+        options->n_allowed > 0 ? options->allowed[options->n_allowed - 1] : options->max_input_rows;
     if (!splits && last != options->max_input_rows)
-        return status_invalid("final entry in allowed_batch_sizes must equal max_batch_size when enable_large_batch_splitting is False");
+        return status_invalid("final entry in allowed_batch_sizes must equal max_batch_size when "
+                              "enable_large_batch_splitting is False");
     options->calls_function = true;
     options->splits = splits;
     TRY(read_adaptive(init->node, state));
     options->trims_down = splits && span_is(policy, "BATCH_DOWN");
     options->max_input_rows = or_unlimited(options->max_input_rows);
     options->max_batch_rows = options->splits ? or_unlimited(last) : options->max_input_rows;
-    return options->max_batch_rows > 0 || options->max_input_rows == 0 ? NULL : status_invalid("allowed_batch_sizes must be positive");
+    return options->max_batch_rows > 0 || options->max_input_rows == 0
+               ? NULL
+               : status_invalid("allowed_batch_sizes must be positive");
 }
 
 /* ---- inputs ---- */
@@ -143,7 +153,8 @@ static struct status *check_inputs(const struct kernel_ctx *ctx, int n) {
         return NULL;
     struct str text = STR_INIT;
     describe_inputs(ctx, n, &text);
-    struct status *st = status_invalid("Batching input tensors %s\nBelow are the input tensors: \n%s", complaint, str_text(&text));
+    struct status *st = status_invalid(
+        "Batching input tensors %s\nBelow are the input tensors: \n%s", complaint, str_text(&text));
     str_fini(&text);
     return st;
 }
@@ -152,7 +163,8 @@ static struct status *check_inputs(const struct kernel_ctx *ctx, int n) {
 static enum kernel_result answer_nothing(struct kernel_ctx *ctx) {
     static const int64_t none[1] = {0};
     for (int i = 0; i < ctx->instance->n_outputs; i++)
-        KERNEL_TRY(ctx, kernel_alloc(ctx, i, dtype_base((enum dtype)ctx->instance->out_types[i]), (struct shape){1, none}));
+        KERNEL_TRY(ctx, kernel_alloc(ctx, i, dtype_base((enum dtype)ctx->instance->out_types[i]),
+                                     (struct shape){1, none}));
     return KERNEL_DONE;
 }
 
@@ -162,7 +174,8 @@ static struct status *find_alarms(struct kernel_ctx *ctx, struct alarm_clock **r
     *ret = ctx->host->alarms ? ctx->host->alarms(ctx) : NULL;
     if (*ret && ctx->pool)
         return NULL;
-    return status_unimplemented("%s needs a worker: there are no timers or no threads here", ctx->instance->node->op->name);
+    return status_unimplemented("%s needs a worker: there are no timers or no threads here",
+                                ctx->instance->node->op->name);
 }
 
 static struct status *make_batcher(struct kernel_ctx *ctx, void *arg, struct object **ret) {
@@ -172,32 +185,40 @@ static struct status *make_batcher(struct kernel_ctx *ctx, void *arg, struct obj
     struct batcher *batcher;
     TRY(find_alarms(ctx, &alarms));
     if (state->n_threads <= 0 && !options.is_adaptive)
-        return status_invalid("num_batch_threads must be positive; was %lld", (long long)state->n_threads);
+        return status_invalid("num_batch_threads must be positive; was %lld",
+                              (long long)state->n_threads);
     options.allowed = xcalloc((size_t)options.n_allowed + 1, sizeof(*options.allowed));
-    memcpy(options.allowed, state->options.allowed, (size_t)options.n_allowed * sizeof(*options.allowed));
+    memcpy(options.allowed, state->options.allowed,
+           (size_t)options.n_allowed * sizeof(*options.allowed));
     TRY(batcher_new(&options, alarms, ctx->pool, &batcher));
     *ret = &batcher->object;
     return NULL;
 }
 
-static struct status *take_function(struct kernel_ctx *ctx, const struct batch_state *state, struct batch_entry *entry) {
+static struct status *take_function(struct kernel_ctx *ctx, const struct batch_state *state,
+                                    struct batch_entry *entry) {
     for (int i = 0; i < state->n_in; i++)
         if (ctx->inputs[i].dtype == DT_RESOURCE)
-            return status_invalid("BatchFunction cannot take resource inputs but input %d is a resource.", i);
+            return status_invalid(
+                "BatchFunction cannot take resource inputs but input %d is a resource.", i);
     TRY(rows_try_new((size_t)state->n_captured, &entry->captured));
     entry->n_captured = state->n_captured;
     for (int i = 0; i < state->n_captured; i++)
         tensor_copy(&entry->captured[i], &ctx->inputs[state->n_in + i]);
     if (!ctx->host->function_find)
-        return status_unimplemented("%s needs a worker: there are no functions here", ctx->instance->node->op->name);
+        return status_unimplemented("%s needs a worker: there are no functions here",
+                                    ctx->instance->node->op->name);
     return ctx->host->function_find(ctx, "f", &entry->function);
 }
 
-static enum kernel_result enter(struct kernel_ctx *ctx, const struct batch_state *state, struct batcher *batcher) {
+static enum kernel_result enter(struct kernel_ctx *ctx, const struct batch_state *state,
+                                struct batcher *batcher) {
     bool calls = ctx->instance->node->op->name[strlen("Batch")] != '\0';
     if (calls != batcher->options.calls_function)
         return kernel_fail(
-            ctx, status_invalid("%s shares its container and shared_name with the other kind of batching op", ctx->instance->node->name));
+            ctx, status_invalid(
+                     "%s shares its container and shared_name with the other kind of batching op",
+                     ctx->instance->node->name));
     KERNEL_TRY(ctx, check_inputs(ctx, state->n_in));
     if (tensor_dim(&ctx->inputs[0], 0) == 0)
         return answer_nothing(ctx);
@@ -239,7 +260,9 @@ static enum kernel_result unbatch_compute(struct kernel_ctx *ctx) {
     struct batch_state *state = ctx->instance->state;
     struct object *found = NULL;
     KERNEL_TRY(ctx, named_resource_get(ctx, &state->resource, make_unbatch, state, &found));
-    enum kernel_result result = state->resource.type == &unbatch_type ? unbatch_run(found, ctx) : unbatch_grad_run(found, ctx);
+    enum kernel_result result = state->resource.type == &unbatch_type
+                                    ? unbatch_run(found, ctx)
+                                    : unbatch_grad_run(found, ctx);
     object_unref(found);
     return result;
 }

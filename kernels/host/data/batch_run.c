@@ -15,7 +15,9 @@ static int count_parts(const struct batch *batch) {
     return n;
 }
 
-static struct batch_part *last_part(const struct batch *batch) { return LIST_ENTRY(batch->parts.prev, struct batch_part, link); }
+static struct batch_part *last_part(const struct batch *batch) {
+    return LIST_ENTRY(batch->parts.prev, struct batch_part, link);
+}
 
 /* How many rows the batch has with its padding: the first allowed size that holds them. */
 static int64_t padded_size(const struct batch *batch) {
@@ -27,8 +29,8 @@ static int64_t padded_size(const struct batch *batch) {
 }
 
 /* Input i of all parts, padded with the first row of the first. */
-static struct status *join_input(const struct batch *batch, int i, const struct tensor **pieces, struct allocator *allocator,
-                                 struct tensor *ret) {
+static struct status *join_input(const struct batch *batch, int i, const struct tensor **pieces,
+                                 struct allocator *allocator, struct tensor *ret) {
     struct tensor row = TENSOR_INIT;
     int n = 0;
     BATCH_FOR_EACH_PART(part, batch)
@@ -51,11 +53,13 @@ static struct status *join_inputs(struct batch *batch, struct allocator *allocat
         return status_invalid("Batching inputs must have equal number of edges");
     batch->n_padded = padded_size(batch);
     if (batch->n_padded - batch->n_rows > BATCH_MAX_PADDING)
-        return status_exhausted("A batch of %lld rows would be padded to %lld; up to %d rows may be added", (long long)batch->n_rows,
-                                (long long)batch->n_padded, BATCH_MAX_PADDING);
+        return status_exhausted(
+            "A batch of %lld rows would be padded to %lld; up to %d rows may be added",
+            (long long)batch->n_rows, (long long)batch->n_padded, BATCH_MAX_PADDING);
     TRY(rows_try_new((size_t)n_inputs + (size_t)n_more, &batch->args));
     batch->n_args = n_inputs + n_more;
-    const struct tensor **pieces = xcalloc((size_t)(count_parts(batch) + (batch->n_padded - batch->n_rows)), sizeof(*pieces));
+    const struct tensor **pieces =
+        xcalloc((size_t)(count_parts(batch) + (batch->n_padded - batch->n_rows)), sizeof(*pieces));
     for (int i = 0; i < n_inputs && !st; i++)
         st = join_input(batch, i, pieces, allocator, &batch->args[i]);
     free(pieces);
@@ -64,7 +68,8 @@ static struct status *join_inputs(struct batch *batch, struct allocator *allocat
 
 /* ---- Batch: the last entry gets all ---- */
 
-static struct status *set_index(const struct batch *batch, struct allocator *allocator, struct tensor *ret) {
+static struct status *set_index(const struct batch *batch, struct allocator *allocator,
+                                struct tensor *ret) {
     int64_t dims[2] = {count_parts(batch), 3}, first = 0;
     TRY(tensor_new(allocator, DT_INT64, (struct shape){2, dims}, ret));
     int64_t *at = tensor_data(ret);
@@ -82,7 +87,8 @@ static struct status *set_nothing(const struct batch_part *part, struct tensor *
     int64_t index_dims[2] = {0, 3};
     for (int i = 0; i < part->n_inputs; i++)
         TRY(tensor_slice_rows(&part->rows[i], 0, 0, &outs[i]));
-    return tensor_new(entry->allocator, DT_INT64, (struct shape){2, index_dims}, &outs[part->n_inputs]);
+    return tensor_new(entry->allocator, DT_INT64, (struct shape){2, index_dims},
+                      &outs[part->n_inputs]);
 }
 
 /* The last one whose step goes on. */
@@ -129,13 +135,16 @@ static struct status *check_result(const struct batch *batch, const struct tenso
         return status_failed_precondition("Batched output tensor has 0 dimensions");
     if (tensor_dim(result, 0) == batch->n_padded)
         return NULL;
-    return status_failed_precondition("Batched output tensor's 0th dimension does not equal the sum of the 0th dimension sizes of the "
-                                      "input tensors. 0th dimension size: %lld; batch size: %lld; padding: %lld",
-                                      (long long)tensor_dim(result, 0), (long long)batch->n_rows,
-                                      (long long)(batch->n_padded - batch->n_rows));
+    return status_failed_precondition(
+        "Batched output tensor's 0th dimension does not equal the sum of the 0th dimension sizes "
+        "of the "
+        "input tensors. 0th dimension size: %lld; batch size: %lld; padding: %lld",
+        (long long)tensor_dim(result, 0), (long long)batch->n_rows,
+        (long long)(batch->n_padded - batch->n_rows));
 }
 
-static struct status *take_rows(const struct batch *batch, const struct batch_part *part, int64_t first) {
+static struct status *take_rows(const struct batch *batch, const struct batch_part *part,
+                                int64_t first) {
     struct batch_entry *entry = part->entry;
     const uint8_t *types = entry->ctx->instance->out_types;
     struct tensor *outs = entry->outs + (size_t)part->index * (size_t)entry->n_outputs;
@@ -144,7 +153,8 @@ static struct status *take_rows(const struct batch *batch, const struct batch_pa
     for (int i = 0; i < batch->n_rets; i++) {
         if (batch->rets[i].dtype != dtype_base((enum dtype)types[i]))
             return status_internal("Output %d of type %s does not match declared output type %s", i,
-                                   dtype_name((enum dtype)batch->rets[i].dtype), dtype_name((enum dtype)types[i]));
+                                   dtype_name((enum dtype)batch->rets[i].dtype),
+                                   dtype_name((enum dtype)types[i]));
         TRY(tensor_slice_rows(&batch->rets[i], first, first + part->n_rows, &outs[i]));
     }
     return NULL;
@@ -192,7 +202,8 @@ void batch_on_done(struct function_call *call) {
         finish_call(batch);
 }
 
-/* The function that runs, and what it has captured: of the last entry that wants the result, which may go at any time. */
+/* The function that runs, and what it has captured: of the last entry that wants the result,
+ * which may go at any time. */
 static struct function *choose_function(struct batch *batch, struct allocator **ret_allocator) {
     struct batcher *batcher = batch->queue->batcher;
     struct batch_entry *found = NULL;
@@ -227,8 +238,11 @@ static bool enter_call(struct batch *batch) {
 static void call(struct batch *batch, struct function *function) {
     batch->n_rets = function->n_rets;
     batch->rets = rows_new(batch->n_rets);
-    batch->call = (struct function_call){
-        .function = function, .args = batch->args, .n_args = batch->n_args, .rets = batch->rets, .on_done = batch_on_done};
+    batch->call = (struct function_call){.function = function,
+                                         .args = batch->args,
+                                         .n_args = batch->n_args,
+                                         .rets = batch->rets,
+                                         .on_done = batch_on_done};
     function->host->function_prepare(&batch->call);
     if (!enter_call(batch)) {
         function->host->function_finish(&batch->call);
@@ -247,7 +261,8 @@ static void call_function(struct batch *batch) {
     }
     struct status *st = join_inputs(batch, allocator, batch->n_captured);
     if (!st && function->n_args > batch->n_args)
-        st = status_invalid("Function takes %d argument(s) but %d argument(s) were passed", function->n_args, batch->n_args);
+        st = status_invalid("Function takes %d argument(s) but %d argument(s) were passed",
+                            function->n_args, batch->n_args);
     if (st) {
         batch_settle(batch, st);
         return;

@@ -9,7 +9,9 @@
 
 /* ---- batches, with the lock held ---- */
 
-static struct batch *open_batch(struct batch_queue *queue) { return LIST_ENTRY(queue->batches.prev, struct batch, link); }
+static struct batch *open_batch(struct batch_queue *queue) {
+    return LIST_ENTRY(queue->batches.prev, struct batch, link);
+}
 
 static struct batch *batch_append(struct batch_queue *queue) {
     struct batch *batch = xcalloc(1, sizeof(*batch));
@@ -72,7 +74,8 @@ static void start_time(struct batch_queue *queue, int64_t since_ns) {
     int64_t gone_us = (now_ns - since_ns) / 1000;
     if (timeout_us == 0)
         return;
-    queue->open_until_ns = timeout_us < (INT64_MAX - since_ns) / 1000 ? since_ns + timeout_us * 1000 : INT64_MAX;
+    queue->open_until_ns =
+        timeout_us < (INT64_MAX - since_ns) / 1000 ? since_ns + timeout_us * 1000 : INT64_MAX;
     clear_alarm(queue);
     object_ref(&batcher->object);
     alarm_set(batcher->alarms, &queue->alarm, timeout_us - MIN(gone_us, timeout_us));
@@ -85,8 +88,9 @@ static void close_open(struct batch_queue *queue) {
     batch_append(queue);
 }
 
-/* Moves parts from the end of the open batch, whole ones, until it has just so many rows as a smaller allowed size; those that left begin
- * the next one. Where that does not come out even, it stays as it is. */
+/* Moves parts from the end of the open batch, whole ones, until it has just so many rows as a
+ * smaller allowed size; those that left begin the next one. Where that does not come out even,
+ * it stays as it is. */
 static void trim_down(struct batch_queue *queue, struct batch *batch) {
     const struct batcher_options *options = &queue->batcher->options;
     int64_t wanted = 0, n = batch->n_rows;
@@ -119,7 +123,8 @@ static struct batch *next_to_run(struct batch_queue *queue) {
         if (!is_open_due(queue))
             return NULL;
         close_open(queue);
-        if (queue->batcher->options.trims_down && open->n_rows < queue->batcher->options.max_batch_rows)
+        if (queue->batcher->options.trims_down &&
+            open->n_rows < queue->batcher->options.max_batch_rows)
             trim_down(queue, open);
     }
     queue->n_batches--;
@@ -164,9 +169,12 @@ static struct status *check_options(const struct batcher_options *options) {
     if (options->max_input_rows == 0)
         return status_invalid("input_batch_size_limit must be positive; was 0");
     if (options->timeout_us < 0)
-        return status_invalid("batch_timeout_micros must be non-negative; was %lld", (long long)options->timeout_us);
-    if (options->splits && !options->is_adaptive && options->max_batch_rows > options->max_input_rows)
-        return status_invalid("When enable_large_batch_splitting is true, input_batch_size_limit must be greater than or equal to "
+        return status_invalid("batch_timeout_micros must be non-negative; was %lld",
+                              (long long)options->timeout_us);
+    if (options->splits && !options->is_adaptive &&
+        options->max_batch_rows > options->max_input_rows)
+        return status_invalid("When enable_large_batch_splitting is true, input_batch_size_limit "
+                              "must be greater than or equal to "
                               "max_execution_batch_size.");
     return NULL;
 }
@@ -190,24 +198,32 @@ static struct status *queue_of(struct batcher *batcher, const char *key, struct 
 
 static struct status *check_room(const struct batch_queue *queue, int64_t n_rows) {
     const struct batcher_options *options = &queue->batcher->options;
-    int64_t in_open = MAX(options->max_batch_rows - LIST_ENTRY(queue->batches.prev, struct batch, link)->n_rows, (int64_t)0);
-    static const char full[] = "The batch scheduling queue to which this task was submitted is full";
+    int64_t in_open =
+        MAX(options->max_batch_rows - LIST_ENTRY(queue->batches.prev, struct batch, link)->n_rows,
+            (int64_t)0);
+    static const char full[] =
+        "The batch scheduling queue to which this task was submitted is full";
     if (n_rows > options->max_input_rows)
-        return status_invalid(options->is_adaptive ? "Task size %lld is larger than max input task size %lld"
-                                                   : "Task size %lld is larger than maximum input batch size %lld",
+        return status_invalid(options->is_adaptive
+                                  ? "Task size %lld is larger than max input task size %lld"
+                                  : "Task size %lld is larger than maximum input batch size %lld",
                               (long long)n_rows, (long long)options->max_input_rows);
     if (n_rows <= in_open)
         return NULL;
     int64_t n_more = MAX(options->max_enqueued - queue->n_batches, (int64_t)0), capacity;
-    if (mul_overflows_i64(n_more, options->max_batch_rows, &capacity) || add_overflows_i64(capacity, in_open, &capacity))
+    if (mul_overflows_i64(n_more, options->max_batch_rows, &capacity) ||
+        add_overflows_i64(capacity, in_open, &capacity))
         return NULL;
     if (options->splits && n_rows > capacity)
-        return status_unavailable("%s; task size is %lld but scheduling capacity is only %lld (num_enqueued_batches=%d, "
-                                  "max_enqueued_batches=%lld)",
-                                  full, (long long)n_rows, (long long)capacity, queue->n_batches, (long long)options->max_enqueued);
+        return status_unavailable(
+            "%s; task size is %lld but scheduling capacity is only %lld (num_enqueued_batches=%d, "
+            "max_enqueued_batches=%lld)",
+            full, (long long)n_rows, (long long)capacity, queue->n_batches,
+            (long long)options->max_enqueued);
     if (!options->splits && n_more == 0)
-        return status_unavailable("%s; currently %d batches enqueued and max_enqueued_batches is %lld", full, queue->n_batches,
-                                  (long long)options->max_enqueued);
+        return status_unavailable(
+            "%s; currently %d batches enqueued and max_enqueued_batches is %lld", full,
+            queue->n_batches, (long long)options->max_enqueued);
     return NULL;
 }
 
@@ -321,7 +337,8 @@ static void cancel_call(struct batch *batch, struct status *why) {
         batch_on_done(&batch->call);
 }
 
-/* With the lock held; false: nobody else wants the result, and the part stays until the batch has ended. */
+/* With the lock held; false: nobody else wants the result, and the part stays until the batch
+ * has ended. */
 static bool leave_running(struct batch_part *part) {
     if (part->batch->n_live == 1 || !part->batch->queue->batcher->options.calls_function)
         return false;
@@ -376,7 +393,8 @@ static void on_cancel(struct kernel_cancel_hook *hook, struct status *why) {
 
 /* ---- entering ---- */
 
-static struct status *add_part(struct batch_queue *queue, struct batch_entry *entry, int64_t first, int64_t n_rows) {
+static struct status *add_part(struct batch_queue *queue, struct batch_entry *entry, int64_t first,
+                               int64_t n_rows) {
     struct batch *batch = open_batch(queue);
     struct batch_part *part = xcalloc(1, sizeof(*part));
     struct status *st = NULL;
@@ -402,7 +420,8 @@ static int64_t room(const struct batcher *batcher, struct batch_queue *queue) {
 }
 
 /* How many parts it makes: as many as batches it reaches into. */
-static int64_t count_parts(const struct batcher *batcher, struct batch_queue *queue, int64_t n_rows) {
+static int64_t count_parts(const struct batcher *batcher, struct batch_queue *queue,
+                           int64_t n_rows) {
     int64_t in_open = room(batcher, queue), size = batcher->options.max_batch_rows;
     if (!batcher->options.splits || n_rows <= in_open)
         return 1;
@@ -416,22 +435,27 @@ static struct status *schedule(struct batch_entry *entry, const char *key) {
     int64_t n_rows = tensor_dim(&entry->ctx->inputs[0], 0), first = 0;
     TRY(queue_of(batcher, key, &queue));
     if (n_rows > BATCH_MAX_ROWS)
-        return status_exhausted("An input has %lld rows; up to %lld are batched", (long long)n_rows, (long long)BATCH_MAX_ROWS);
+        return status_exhausted("An input has %lld rows; up to %lld are batched", (long long)n_rows,
+                                (long long)BATCH_MAX_ROWS);
     TRY(check_room(queue, n_rows));
     entry->start_ns = alarm_clock_now_ns(batcher->alarms);
     int64_t n_parts = count_parts(batcher, queue, n_rows);
     CHECK(n_parts > 0);
     if (n_parts > BATCH_MAX_PARTS)
-        return status_exhausted("%lld rows would go into %lld batches; there may be %d", (long long)n_rows, (long long)n_parts,
-                                BATCH_MAX_PARTS);
-    size_t n_outs = (size_t)n_parts * (size_t)entry->n_outputs, n_pieces = n_outs + (size_t)n_parts * (size_t)entry->n_inputs;
+        return status_exhausted("%lld rows would go into %lld batches; there may be %d",
+                                (long long)n_rows, (long long)n_parts, BATCH_MAX_PARTS);
+    size_t n_outs = (size_t)n_parts * (size_t)entry->n_outputs,
+           n_pieces = n_outs + (size_t)n_parts * (size_t)entry->n_inputs;
     if (n_parts > 1 && n_pieces > BATCH_MAX_PIECES)
-        return status_exhausted("%lld rows would go into %lld batches with %d inputs and %d outputs each: %zu tensors; there may be %d",
-                                (long long)n_rows, (long long)n_parts, entry->n_inputs, entry->n_outputs, n_pieces, BATCH_MAX_PIECES);
+        return status_exhausted("%lld rows would go into %lld batches with %d inputs and %d "
+                                "outputs each: %zu tensors; there may be %d",
+                                (long long)n_rows, (long long)n_parts, entry->n_inputs,
+                                entry->n_outputs, n_pieces, BATCH_MAX_PIECES);
     TRY(rows_try_new(n_outs, &entry->outs));
     entry->n_parts = (int)n_parts;
     for (int i = 0; i < entry->n_parts; i++) {
-        if (room(batcher, queue) == 0 || (!batcher->options.splits && n_rows > room(batcher, queue)))
+        if (room(batcher, queue) == 0 ||
+            (!batcher->options.splits && n_rows > room(batcher, queue)))
             close_open(queue);
         int64_t n = MIN(n_rows - first, room(batcher, queue));
         TRY(add_part(queue, entry, first, n));
@@ -505,7 +529,8 @@ static void batcher_free(struct object *object) {
     struct batcher *batcher = (struct batcher *)object;
     for (struct list *link; (link = list_pop_front(&batcher->queues));) {
         struct batch_queue *queue = LIST_ENTRY(link, struct batch_queue, link);
-        batch_free(open_batch(queue)); /* there is no other, and it is empty: each entry holds the batcher */
+        /* there is no other, and it is empty: each entry holds the batcher */
+        batch_free(open_batch(queue));
         free(queue->key);
         free(queue);
     }
@@ -516,7 +541,8 @@ static void batcher_free(struct object *object) {
 
 const struct object_type batcher_type = {.name = "tensorflow::BatchResource", .free = batcher_free};
 
-struct status *batcher_new(struct batcher_options *options_take, struct alarm_clock *alarms, struct pool *pool, struct batcher **ret) {
+struct status *batcher_new(struct batcher_options *options_take, struct alarm_clock *alarms,
+                           struct pool *pool, struct batcher **ret) {
     struct batcher *batcher = xcalloc(1, sizeof(*batcher));
     object_init(&batcher->object, &batcher_type);
     batcher->options = *options_take;

@@ -1,4 +1,5 @@
-/* Batchers: steps that run at the same time put their rows together, by number or by time (Batch, BatchFunction).
+/* Batchers: steps that run at the same time put their rows together, by number or by time
+ * (Batch, BatchFunction).
  *
  *   step A ─ rows ─┐                        full, or timeout          a running slot is free
  *   step B ─ rows ─┼─► open batch ──────────────────────────► closed ─────────────────────────► joined, on the pool
@@ -6,14 +7,17 @@
  *                                                                                                  ├─ Batch: all to one step, nothing to
  * the others └─ BatchFunction: one call; each gets its rows
  *
- * A batcher is a resource: whoever names it shares it, of whatever session. It has queues by name, function and types: nodes of two
- * sessions that are called alike, as they are by default, share its slots, and get into each other's batches only if they would call a
- * function of the same name with the same types. (Sessions whose functions are called alike and differ give their nodes a container or
- * shared_name each.) Batches of all its queues share the running slots. An entry is one execution that waits; it has a part in one batch,
- * or in several where large inputs are split.
+ * A batcher is a resource: whoever names it shares it, of whatever session. It has queues by
+ * name, function and types: nodes of two sessions that are called alike, as they are by default,
+ * share its slots, and get into each other's batches only if they would call a function of the
+ * same name with the same types. (Sessions whose functions are called alike and differ give
+ * their nodes a container or shared_name each.) Batches of all its queues share the running
+ * slots. An entry is one execution that waits; it has a part in one batch, or in several where
+ * large inputs are split.
  *
- * Cancellation takes an entry out of the batches that wait. Out of a running one it is taken, too, unless it is the last that
- * wants the result: then the call is cancelled, and the entry ends with it. So no call outlives the steps that wait for it.
+ * Cancellation takes an entry out of the batches that wait. Out of a running one it is taken,
+ * too, unless it is the last that wants the result: then the call is cancelled, and the entry
+ * ends with it. So no call outlives the steps that wait for it.
  *
  * Threads: any. No callback runs with the batcher's lock held. */
 #ifndef MILLRACE_KERNELS_HOST_DATA_BATCHER_H
@@ -34,8 +38,10 @@ enum {
 
 struct batcher_options {
     bool calls_function;
-    bool splits;      /* inputs larger than what a batch may hold go into several */
-    bool trims_down;  /* an open batch that is not full goes with as many rows as a smaller allowed size holds; the rest waits on */
+    bool splits; /* inputs larger than what a batch may hold go into several */
+    /* an open batch that is not full goes with as many rows as a smaller allowed size holds; the
+     * rest waits on */
+    bool trims_down;
     bool is_adaptive; /* takes as many running batches as there are; of messages */
     int64_t max_input_rows, max_batch_rows;
     int64_t timeout_us;
@@ -58,8 +64,9 @@ struct batcher {
 struct batch_queue {
     struct list link;
     struct batcher *batcher;
-    char *key;           /* batching_queue, function and types */
-    struct list batches; /* struct batch.link: closed ones, and last the open one, which may be empty */
+    char *key; /* batching_queue, function and types */
+    /* struct batch.link: closed ones, and last the open one, which may be empty */
+    struct list batches;
     int n_batches;
     struct alarm alarm; /* keeps a reference on the batcher while it is set */
     int64_t open_until_ns;
@@ -118,8 +125,8 @@ struct batch_entry {
 extern const struct object_type batcher_type;
 
 /* Takes what options own. Errors: INVALID_ARGUMENT. */
-struct status *batcher_new(struct batcher_options *options_take, struct alarm_clock *alarms, struct pool *pool,
-                           struct batcher **ret) MUST_USE;
+struct status *batcher_new(struct batcher_options *options_take, struct alarm_clock *alarms,
+                           struct pool *pool, struct batcher **ret) MUST_USE;
 void batcher_options_fini(struct batcher_options *options);
 
 /* The first n_inputs inputs of ctx have rank 1 or more and as many rows, at least one. */
@@ -130,13 +137,15 @@ enum kernel_result batcher_enter(struct batch_entry *entry_take, const char *que
 
 /* ---- between the files ---- */
 
-#define BATCH_FOR_EACH_PART(part, batch)                                                                                     \
-    for (struct batch_part *part = LIST_ENTRY((batch)->parts.next, struct batch_part, link); &part->link != &(batch)->parts; \
+#define BATCH_FOR_EACH_PART(part, batch)                                                     \
+    for (struct batch_part *part = LIST_ENTRY((batch)->parts.next, struct batch_part, link); \
+         &part->link != &(batch)->parts;                                                     \
          part = LIST_ENTRY(part->link.next, struct batch_part, link))
 
 void batch_run(struct pool_task *task); /* batch_run.c: the batch's work, on the pool */
 void batch_on_done(struct function_call *call);
-/* Each entry that still has a part gets that failure, or its outputs are in `outs`; the batch goes, and its slot is free. */
+/* Each entry that still has a part gets that failure, or its outputs are in `outs`; the batch
+ * goes, and its slot is free. */
 void batch_settle(struct batch *batch, struct status *why_take);
 
 #endif

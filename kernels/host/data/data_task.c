@@ -59,7 +59,8 @@ static void submit(struct data_task *task) {
 
 /* The caller has made it RUNNING. */
 static void run(struct data_task *task) {
-    task->until_ns = task->pool ? clock_now_ns() + (pool_is_current() ? QUANTUM_NS : INLINE_NS) : INT64_MAX;
+    task->until_ns =
+        task->pool ? clock_now_ns() + (pool_is_current() ? QUANTUM_NS : INLINE_NS) : INT64_MAX;
     for (;;) {
         enum data_poll result = task->poll(task);
         if (result != DATA_PENDING) {
@@ -72,7 +73,8 @@ static void run(struct data_task *task) {
             submit(task);
         }
         int expected = TASK_RUNNING;
-        if (atomic_compare_exchange_strong_explicit(&task->state, &expected, TASK_IDLE, memory_order_acq_rel, memory_order_acquire))
+        if (atomic_compare_exchange_strong_explicit(&task->state, &expected, TASK_IDLE,
+                                                    memory_order_acq_rel, memory_order_acquire))
             return;
         atomic_store_explicit(&task->state, TASK_RUNNING, memory_order_release);
     }
@@ -82,7 +84,8 @@ void data_task_wake(struct data_task *task) {
     int state = atomic_load_explicit(&task->state, memory_order_acquire);
     while (state == TASK_IDLE || state == TASK_RUNNING) {
         int next = state == TASK_IDLE ? TASK_RUNNING : TASK_WOKEN;
-        if (!atomic_compare_exchange_weak_explicit(&task->state, &state, next, memory_order_acq_rel, memory_order_acquire))
+        if (!atomic_compare_exchange_weak_explicit(&task->state, &state, next, memory_order_acq_rel,
+                                                   memory_order_acquire))
             continue;
         if (next == TASK_WOKEN)
             return;
@@ -107,14 +110,16 @@ enum data_poll data_task_fail(struct data_task *task, struct status *status_take
 }
 
 bool data_task_must_stop(struct data_task *task, enum data_poll *ret) {
-    if (unlikely(atomic_load_explicit(&task->is_cancelled, memory_order_acquire)) && task->n_running == 0) {
+    if (unlikely(atomic_load_explicit(&task->is_cancelled, memory_order_acquire)) &&
+        task->n_running == 0) {
         pthread_mutex_lock(&task->lock);
         struct status *why = status_ref(task->why);
         pthread_mutex_unlock(&task->lock);
         *ret = data_task_fail(task, why);
         return true;
     }
-    if (likely(++task->n_checks % CHECK_EVERY != 0) || task->until_ns == INT64_MAX || clock_now_ns() < task->until_ns)
+    if (likely(++task->n_checks % CHECK_EVERY != 0) || task->until_ns == INT64_MAX ||
+        clock_now_ns() < task->until_ns)
         return false;
     task->wants_turn = true;
     *ret = DATA_PENDING;
@@ -126,7 +131,8 @@ bool data_task_must_stop(struct data_task *task, enum data_poll *ret) {
 static void call_end(struct data_call *call) {
     struct data_task *task = call->task;
     call->task = NULL;
-    atomic_store_explicit(&call->is_ended, true, memory_order_release); /* the record is the poll's from here on */
+    /* the record is the poll's from here on */
+    atomic_store_explicit(&call->is_ended, true, memory_order_release);
     data_task_wake(task);
     data_task_unref(task);
 }
@@ -165,7 +171,8 @@ void data_call_start(struct data_call *call, struct data_task *task) {
         return;
     }
     call->task = data_task_ref(task);
-    if (call->call.function->host->function_call(&call->call) == KERNEL_PENDING || !call_leave(call))
+    if (call->call.function->host->function_call(&call->call) == KERNEL_PENDING ||
+        !call_leave(call))
         return;
     call->task = NULL;
     atomic_store_explicit(&call->is_ended, true, memory_order_relaxed);

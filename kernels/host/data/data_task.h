@@ -1,8 +1,10 @@
-/* Tasks that pull elements through a pipeline without holding a thread while something is on its way (a function's call, a file).
+/* Tasks that pull elements through a pipeline without holding a thread while something is on its
+ * way (a function's call, a file).
  *
- * A task is polled: its poll goes down the pipeline and answers DATA_PENDING where it cannot get further; whoever it waits for wakes the
- * task, which is then polled again from the top and finds its way back by what the iterators remember. A poll may come too early: it
- * answers DATA_PENDING once more.
+ * A task is polled: its poll goes down the pipeline and answers DATA_PENDING where it cannot get
+ * further; whoever it waits for wakes the task, which is then polled again from the top and
+ * finds its way back by what the iterators remember. A poll may come too early: it answers
+ * DATA_PENDING once more.
  *
  *            wake                       poll: PENDING
  *   IDLE ──────────► RUNNING ──────────────────────────► IDLE          one thread runs it at a time; who wakes an idle task runs it there
@@ -10,7 +12,8 @@
  *                     │  └── turn taken again on the pool, when its time is over
  *                     └─ poll: anything else ─► ENDED
  *
- * Threads: wake, cancel, ref and unref any; the rest belongs to the poll. Nobody wakes a task while holding a lock. */
+ * Threads: wake, cancel, ref and unref any; the rest belongs to the poll. Nobody wakes a task
+ * while holding a lock. */
 #ifndef MILLRACE_KERNELS_HOST_DATA_DATA_TASK_H
 #define MILLRACE_KERNELS_HOST_DATA_DATA_TASK_H
 
@@ -30,7 +33,8 @@ struct data_task {
     _Atomic uint32_t n_refs;
     _Atomic int state;
     _Atomic bool is_cancelled, is_queued;
-    /* Set by the maker. `ended` gets what poll answered last; free the memory, with the last reference. */
+    /* Set by the maker. `ended` gets what poll answered last; free the memory, with the last
+     * reference. */
     enum data_poll (*poll)(struct data_task *task);
     void (*ended)(struct data_task *task, enum data_poll result);
     void (*free)(struct data_task *task);
@@ -52,13 +56,14 @@ struct data_task *data_task_ref(struct data_task *task);
 void data_task_unref(struct data_task *task); /* accepts NULL */
 void data_task_wake(struct data_task *task);
 void data_task_wake_elsewhere(struct data_task *task); /* on the pool, where there is one */
-/* Its calls are cancelled; what else it waits for, it does not wait for any longer. `why` is borrowed. */
+/* Its calls are cancelled; what else it waits for, it does not wait for any longer. `why` is
+ * borrowed. */
 void data_task_cancel(struct data_task *task, struct status *why);
 
 /* For polls: */
 enum data_poll data_task_fail(struct data_task *task, struct status *status_take);
-/* Must the poll answer PENDING because its time is over? The task goes on by itself. Or is it cancelled, and nothing that it has started is
- * on its way? Then *ret is DATA_FAILED. */
+/* Must the poll answer PENDING because its time is over? The task goes on by itself. Or is it
+ * cancelled, and nothing that it has started is on its way? Then *ret is DATA_FAILED. */
 bool data_task_must_stop(struct data_task *task, enum data_poll *ret);
 
 /* A call of a function that a poll waits for. */
@@ -71,7 +76,9 @@ struct data_call {
 };
 /* call.function, args, rets are set. The answer comes when data_call_is_ended; maybe at once. */
 void data_call_start(struct data_call *call, struct data_task *task);
-static inline bool data_call_is_ended(struct data_call *call) { return atomic_load_explicit(&call->is_ended, memory_order_acquire); }
+static inline bool data_call_is_ended(struct data_call *call) {
+    return atomic_load_explicit(&call->is_ended, memory_order_acquire);
+}
 /* Ends it: the record may be used again. What the callee said. */
 struct status *data_call_take(struct data_call *call, struct data_task *task) MUST_USE;
 

@@ -86,7 +86,8 @@ static void dataset_free(struct object *object) {
     free(dataset);
 }
 
-const struct object_type dataset_type = {.name = "tensorflow::DatasetVariantWrapper", .free = dataset_free};
+const struct object_type dataset_type = {.name = "tensorflow::DatasetVariantWrapper",
+                                         .free = dataset_free};
 
 void dataset_unref(struct dataset *dataset) {
     if (dataset)
@@ -101,14 +102,21 @@ static bool came_from_elsewhere(const struct object *object) {
 }
 
 static COLD struct status *sent(void) {
-    return status_invalid("Tensor must be a Dataset object of this task: a dataset cannot be sent, so place it where its iterator is.");
+    return status_invalid("Tensor must be a Dataset object of this task: a dataset cannot be sent, "
+                          "so place it where its iterator is.");
 }
 
-static struct status *dataset_decode(struct span proto, struct allocator *allocator, struct object **ret) { return sent(); }
+static struct status *dataset_decode(struct span proto, struct allocator *allocator,
+                                     struct object **ret) {
+    return sent();
+}
 
-static uint32_t dataset_depth(const struct object *object) { return (uint32_t)CONTAINER_OF(object, const struct dataset, object)->depth; }
+static uint32_t dataset_depth(const struct object *object) {
+    return (uint32_t)CONTAINER_OF(object, const struct dataset, object)->depth;
+}
 
-const struct variant_kind dataset_variant_kind = {.type = &dataset_type, .decode = dataset_decode, .depth = dataset_depth};
+const struct variant_kind dataset_variant_kind = {
+    .type = &dataset_type, .decode = dataset_decode, .depth = dataset_depth};
 
 struct status *dataset_of(const struct tensor *t, struct dataset **ret) {
     if (t->dtype != DT_VARIANT || t->rank != 0 || !tensor_has_value(t))
@@ -130,7 +138,8 @@ struct dataset *dataset_new_bare(const struct dataset_kind *kind, int depth) {
     return dataset;
 }
 
-void dataset_set_components(struct dataset *dataset, int n, const uint8_t *types, const struct shape *shapes) {
+void dataset_set_components(struct dataset *dataset, int n, const uint8_t *types,
+                            const struct shape *shapes) {
     uint8_t *new_types = xcalloc((size_t)n + 1, 1);
     struct shape *new_shapes = xcalloc((size_t)n + 1, sizeof(*new_shapes));
     for (int i = 0; i < n; i++) {
@@ -155,11 +164,13 @@ static struct status *take_inputs(struct kernel_ctx *ctx, struct dataset *datase
     if (dataset->depth > DATASET_MAX_DEPTH)
         return status_invalid("Datasets nest too deep: the limit is %d", DATASET_MAX_DEPTH);
     if (n_inputs > 0)
-        dataset_set_components(dataset, dataset->inputs[0]->n_components, dataset->inputs[0]->types, dataset->inputs[0]->shapes);
+        dataset_set_components(dataset, dataset->inputs[0]->n_components, dataset->inputs[0]->types,
+                               dataset->inputs[0]->shapes);
     return NULL;
 }
 
-struct status *dataset_new(struct kernel_ctx *ctx, const struct dataset_kind *kind, int n_inputs, struct dataset **ret) {
+struct status *dataset_new(struct kernel_ctx *ctx, const struct dataset_kind *kind, int n_inputs,
+                           struct dataset **ret) {
     struct dataset *dataset = dataset_new_bare(kind, 1);
     struct status *st = take_inputs(ctx, dataset, n_inputs);
     if (st)
@@ -169,13 +180,16 @@ struct status *dataset_new(struct kernel_ctx *ctx, const struct dataset_kind *ki
     return st;
 }
 
-struct status *dataset_declare(struct kernel_ctx *ctx, struct dataset *dataset, const char *types_attr, const char *shapes_attr) {
+struct status *dataset_declare(struct kernel_ctx *ctx, struct dataset *dataset,
+                               const char *types_attr, const char *shapes_attr) {
     const struct attr_value *types = NULL, *shapes = NULL;
     int n = 0, n_shapes = 0;
     TRY(node_get_list(ctx->instance->node, types_attr ? types_attr : "output_types", &types, &n));
-    TRY(node_get_list(ctx->instance->node, shapes_attr ? shapes_attr : "output_shapes", &shapes, &n_shapes));
+    TRY(node_get_list(ctx->instance->node, shapes_attr ? shapes_attr : "output_shapes", &shapes,
+                      &n_shapes));
     if (n != n_shapes)
-        return status_invalid("output_types and output_shapes must be the same length, got: %d vs. %d", n, n_shapes);
+        return status_invalid(
+            "output_types and output_shapes must be the same length, got: %d vs. %d", n, n_shapes);
     uint8_t *plain_types = xcalloc((size_t)n + 1, 1);
     struct shape *plain_shapes = xcalloc((size_t)n + 1, sizeof(*plain_shapes));
     for (int i = 0; i < n; i++) {
@@ -193,7 +207,8 @@ enum kernel_result dataset_output(struct kernel_ctx *ctx, struct dataset *datase
     return KERNEL_DONE;
 }
 
-enum kernel_result dataset_finish(struct kernel_ctx *ctx, struct dataset *dataset_take, struct status *status_take) {
+enum kernel_result dataset_finish(struct kernel_ctx *ctx, struct dataset *dataset_take,
+                                  struct status *status_take) {
     if (!status_take)
         return dataset_output(ctx, dataset_take);
     dataset_unref(dataset_take);
@@ -203,12 +218,14 @@ enum kernel_result dataset_finish(struct kernel_ctx *ctx, struct dataset *datase
 int64_t dataset_cardinality(struct dataset *dataset) {
     if (dataset->kind->cardinality)
         return dataset->kind->cardinality(dataset);
-    return dataset->kind->keeps_cardinality ? dataset_cardinality(dataset->inputs[0]) : CARDINALITY_UNKNOWN;
+    return dataset->kind->keeps_cardinality ? dataset_cardinality(dataset->inputs[0])
+                                            : CARDINALITY_UNKNOWN;
 }
 
 /* ---- iterators ---- */
 
-struct status *dataset_iter_new(struct dataset *dataset, struct dataset_env *env, struct dataset_iter **ret) {
+struct status *dataset_iter_new(struct dataset *dataset, struct dataset_env *env,
+                                struct dataset_iter **ret) {
     struct dataset_iter *iter = xcalloc(1, dataset->kind->iter_size);
     iter->dataset = dataset_ref(dataset);
     iter->env = dataset_env_ref(env);
@@ -230,7 +247,8 @@ void dataset_iter_free(struct dataset_iter *iter) {
     free(iter);
 }
 
-enum data_poll dataset_iter_next(struct dataset_iter *iter, struct data_task *task, struct tensor *out) {
+enum data_poll dataset_iter_next(struct dataset_iter *iter, struct data_task *task,
+                                 struct tensor *out) {
     enum data_poll stop;
     if (data_task_must_stop(task, &stop))
         return stop;
@@ -238,14 +256,18 @@ enum data_poll dataset_iter_next(struct dataset_iter *iter, struct data_task *ta
 }
 
 struct status *dataset_begin_one(struct dataset_iter *iter) {
-    return dataset_iter_new(iter->dataset->inputs[0], iter->env, &((struct dataset_iter_one *)iter)->input);
+    return dataset_iter_new(iter->dataset->inputs[0], iter->env,
+                            &((struct dataset_iter_one *)iter)->input);
 }
 
-void dataset_end_one(struct dataset_iter *iter) { dataset_iter_free(((struct dataset_iter_one *)iter)->input); }
+void dataset_end_one(struct dataset_iter *iter) {
+    dataset_iter_free(((struct dataset_iter_one *)iter)->input);
+}
 
 /* ---- functions ---- */
 
-struct status *dataset_fn_init(struct kernel_ctx *ctx, const char *attr, int first, int n, struct dataset_fn *ret) {
+struct status *dataset_fn_init(struct kernel_ctx *ctx, const char *attr, int first, int n,
+                               struct dataset_fn *ret) {
     if (!ctx->host->function_find)
         return status_unimplemented("Functions can be called on workers only");
     TRY(ctx->host->function_find(ctx, attr, &ret->function));
@@ -264,11 +286,13 @@ void dataset_fn_fini(struct dataset_fn *fn) {
 struct status *dataset_fn_check(const struct dataset_fn *fn, const uint8_t *types, int n) {
     const struct function *function = fn->function;
     if (function->n_rets != n)
-        return status_invalid("Function %s has %d results where %d are wanted", function->name, function->n_rets, n);
+        return status_invalid("Function %s has %d results where %d are wanted", function->name,
+                              function->n_rets, n);
     for (int i = 0; i < n; i++)
         if (function->ret_types[i] != types[i])
-            return status_invalid("Result %d of function %s is %s where %s is wanted", i, function->name,
-                                  dtype_name((enum dtype)function->ret_types[i]), dtype_name((enum dtype)types[i]));
+            return status_invalid("Result %d of function %s is %s where %s is wanted", i,
+                                  function->name, dtype_name((enum dtype)function->ret_types[i]),
+                                  dtype_name((enum dtype)types[i]));
     return NULL;
 }
 
@@ -277,7 +301,8 @@ int dataset_list_length(const struct kernel_ctx *ctx, const char *attr) {
     return value && (value->type & ATTR_LIST) ? value->list.n_values : 0;
 }
 
-struct status *dataset_call_init(struct dataset_call *call, const struct dataset_fn *fn, struct dataset_env *env, int n_inputs) {
+struct status *dataset_call_init(struct dataset_call *call, const struct dataset_fn *fn,
+                                 struct dataset_env *env, int n_inputs) {
     pthread_mutex_lock(&env->lock);
     struct status *st = env->host->function_fresh(fn->function, &env->scope, &call->function);
     pthread_mutex_unlock(&env->lock);
@@ -324,12 +349,13 @@ struct status *dataset_check_outputs(const struct kernel_ctx *ctx) {
     TRY(node_get_list(ctx->instance->node, "output_shapes", &shapes, &n));
     for (int i = 0; i < ctx->instance->n_outputs && i < n; i++)
         if (!shape_is_compatible(shapes[i].shape, tensor_shape(&ctx->outputs[i])))
-            return status_invalid("Incompatible shapes at component %d: expected %s but got %s.", i, SHAPE_TEXT(shapes[i].shape),
-                                  TENSOR_SHAPE_TEXT(&ctx->outputs[i]));
+            return status_invalid("Incompatible shapes at component %d: expected %s but got %s.", i,
+                                  SHAPE_TEXT(shapes[i].shape), TENSOR_SHAPE_TEXT(&ctx->outputs[i]));
     return NULL;
 }
 
-struct status *dataset_scalar_i64(struct kernel_ctx *ctx, int input, const char *name, int64_t *ret) {
+struct status *dataset_scalar_i64(struct kernel_ctx *ctx, int input, const char *name,
+                                  int64_t *ret) {
     const struct tensor *t = kernel_input(ctx, input);
     if (t->rank != 0 || (t->dtype != DT_INT64 && t->dtype != DT_INT32))
         return status_invalid("%s must be a scalar", name);

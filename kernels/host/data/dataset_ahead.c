@@ -1,11 +1,12 @@
 /* Datasets that work ahead of who asks: prefetch, parallel map, map and batch.
  *
  *   input ──► producer (a task of its own) ──► jobs, in order, at most `limit` ──► who asks
- *                                               prefetch: done when they come
- *                                               parallel map: each a task that calls the function on the pool
+ *                                               prefetch: done when they come parallel map: each
+ *                                               a task that calls the function on the pool
  *
- * The producer parks when there are enough jobs and is woken when half of them have gone. Who asks before the first job is done leaves its
- * task as the waiter. When the iterator ends, producer and jobs are cancelled and go when they have come home. */
+ * The producer parks when there are enough jobs and is woken when half of them have gone. Who
+ * asks before the first job is done leaves its task as the waiter. When the iterator ends,
+ * producer and jobs are cancelled and go when they have come home. */
 #include <stdlib.h>
 
 #include "kernels/host/data/dataset_batch.h"
@@ -45,7 +46,9 @@ struct job {
     bool is_done; /* guarded by the producer's lock, as result and status are until then */
 };
 
-static int n_out(const struct producer *producer) { return producer->dataset->fn.base.n_components; }
+static int n_out(const struct producer *producer) {
+    return producer->dataset->fn.base.n_components;
+}
 
 /* ---- jobs ---- */
 
@@ -184,13 +187,17 @@ static enum data_poll producer_poll(struct data_task *task) {
         enum data_poll result = dataset_iter_next(producer->input, task, producer->element);
         if (result == DATA_PENDING)
             return result;
-        bool is_open = result == DATA_ELEMENT && producer->dataset->is_map ? start_call(producer) : hand_on(producer, task, result);
+        bool is_open = result == DATA_ELEMENT && producer->dataset->is_map
+                           ? start_call(producer)
+                           : hand_on(producer, task, result);
         if (!is_open || result == DATA_END)
             return DATA_END;
     }
 }
 
-static void producer_ended(struct data_task *task, enum data_poll result) { data_task_unref(task); /* its own while it ran */ }
+static void producer_ended(struct data_task *task, enum data_poll result) {
+    data_task_unref(task); /* its own while it ran */
+}
 
 static struct status *producer_new(struct dataset_iter *iter, struct producer **ret) {
     struct producer *producer = xcalloc(1, sizeof(*producer));
@@ -215,7 +222,9 @@ struct ahead_iter {
     bool has_started, has_ended;
 };
 
-static struct status *ahead_begin(struct dataset_iter *iter) { return producer_new(iter, &((struct ahead_iter *)iter)->producer); }
+static struct status *ahead_begin(struct dataset_iter *iter) {
+    return producer_new(iter, &((struct ahead_iter *)iter)->producer);
+}
 
 static void ahead_end(struct dataset_iter *iter) {
     struct producer *producer = ((struct ahead_iter *)iter)->producer;
@@ -243,7 +252,8 @@ static void ahead_end(struct dataset_iter *iter) {
 }
 
 /* The first job, if it is done; else the task waits for it. */
-static struct job *take_job(struct producer *producer, struct data_task *task, bool *ret_wakes_producer) {
+static struct job *take_job(struct producer *producer, struct data_task *task,
+                            bool *ret_wakes_producer) {
     struct job *job = NULL;
     pthread_mutex_lock(&producer->lock);
     if (!list_is_empty(&producer->jobs))
@@ -255,14 +265,16 @@ static struct job *take_job(struct producer *producer, struct data_task *task, b
         job = NULL;
         data_waiter_set(&producer->waiter, task);
     }
-    *ret_wakes_producer = job && producer->is_parked && producer->n_jobs <= producer->dataset->limit / 2;
+    *ret_wakes_producer =
+        job && producer->is_parked && producer->n_jobs <= producer->dataset->limit / 2;
     if (*ret_wakes_producer)
         producer->is_parked = false;
     pthread_mutex_unlock(&producer->lock);
     return job;
 }
 
-static enum data_poll ahead_next(struct dataset_iter *iter, struct data_task *task, struct tensor *out) {
+static enum data_poll ahead_next(struct dataset_iter *iter, struct data_task *task,
+                                 struct tensor *out) {
     struct ahead_iter *self = (struct ahead_iter *)iter;
     struct producer *producer = self->producer;
     bool wakes_producer;
@@ -290,7 +302,9 @@ static enum data_poll ahead_next(struct dataset_iter *iter, struct data_task *ta
     return result;
 }
 
-static int64_t ahead_cardinality(struct dataset *dataset) { return dataset_cardinality(dataset->inputs[0]); }
+static int64_t ahead_cardinality(struct dataset *dataset) {
+    return dataset_cardinality(dataset->inputs[0]);
+}
 
 static const struct dataset_kind ahead_kind = {.name = "Prefetch",
                                                .dataset_size = sizeof(struct ahead_dataset),
@@ -308,7 +322,9 @@ static enum kernel_result prefetch_compute(struct kernel_ctx *ctx) {
     int64_t size = 0;
     KERNEL_TRY(ctx, dataset_scalar_i64(ctx, 1, "buffer_size", &size));
     if (size < -1)
-        return kernel_fail(ctx, status_invalid("buffer_size must be >= 0 or set buffer_size to be -1 for auto-tuning"));
+        return kernel_fail(
+            ctx,
+            status_invalid("buffer_size must be >= 0 or set buffer_size to be -1 for auto-tuning"));
     if (size == 0) {
         KERNEL_TRY(ctx, dataset_of(kernel_input(ctx, 0), &dataset));
         return dataset_output(ctx, dataset_ref(dataset));
@@ -318,7 +334,8 @@ static enum kernel_result prefetch_compute(struct kernel_ctx *ctx) {
     return dataset_output(ctx, dataset);
 }
 
-static struct status *parallel_take(struct kernel_ctx *ctx, struct dataset *dataset, int calls_input) {
+static struct status *parallel_take(struct kernel_ctx *ctx, struct dataset *dataset,
+                                    int calls_input) {
     struct ahead_dataset *self = (struct ahead_dataset *)dataset;
     self->is_map = true;
     TRY(fn_dataset_take(ctx, dataset, "f"));
@@ -339,7 +356,8 @@ static enum kernel_result parallel_map_compute(struct kernel_ctx *ctx) {
 }
 
 /* A batch of a parallel map; the declared shapes are the batch's. */
-static struct status *map_and_batch_take(struct kernel_ctx *ctx, struct dataset *map, struct dataset **ret) {
+static struct status *map_and_batch_take(struct kernel_ctx *ctx, struct dataset *map,
+                                         struct dataset **ret) {
     int first = 1 + dataset_list_length(ctx, "Targuments");
     int64_t batch_size;
     bool drops_remainder;

@@ -1,4 +1,5 @@
-/* Datasets that make one element of several, or several of one: batch, padded batch, unbatch, window. */
+/* Datasets that make one element of several, or several of one: batch, padded batch, unbatch,
+ * window. */
 #include "kernels/host/data/dataset_batch.h"
 
 #include <stdlib.h>
@@ -25,7 +26,8 @@ void batch_end(struct dataset_iter *iter) {
 /* The next batch is in the buffer: DATA_ELEMENT. What came before a failure is lost with it. */
 static enum data_poll collect(struct batch_iter *self, struct data_task *task) {
     const struct batch_dataset *dataset = (const struct batch_dataset *)self->one.iter.dataset;
-    enum data_poll result = element_buffer_fill(&self->buffer, dataset->batch_size, self->one.input, task);
+    enum data_poll result =
+        element_buffer_fill(&self->buffer, dataset->batch_size, self->one.input, task);
     if (result == DATA_END && self->buffer.n > 0 && !dataset->drops_remainder)
         return DATA_ELEMENT;
     if (result == DATA_END || result == DATA_FAILED)
@@ -36,7 +38,8 @@ static enum data_poll collect(struct batch_iter *self, struct data_task *task) {
 /* Component i of the batch, from the elements in the buffer. */
 typedef struct status *stack_fn(struct dataset_iter *iter, int i, struct tensor *ret);
 
-static enum data_poll next_by(stack_fn *stack, struct dataset_iter *iter, struct data_task *task, struct tensor *out) {
+static enum data_poll next_by(stack_fn *stack, struct dataset_iter *iter, struct data_task *task,
+                              struct tensor *out) {
     struct batch_iter *self = (struct batch_iter *)iter;
     enum data_poll result = collect(self, task);
     if (result != DATA_ELEMENT)
@@ -56,7 +59,8 @@ static struct status *batch_stack(struct dataset_iter *iter, int i, struct tenso
     return element_buffer_stack(&((struct batch_iter *)iter)->buffer, i, iter->env->allocator, ret);
 }
 
-static enum data_poll batch_next(struct dataset_iter *iter, struct data_task *task, struct tensor *out) {
+static enum data_poll batch_next(struct dataset_iter *iter, struct data_task *task,
+                                 struct tensor *out) {
     return next_by(batch_stack, iter, task, out);
 }
 
@@ -85,9 +89,11 @@ static struct status *batch_take(struct kernel_ctx *ctx, struct dataset *dataset
     if (drop_input > 0)
         TRY(dataset_scalar_bool(ctx, drop_input, "drop_remainder", &self->drops_remainder));
     const struct dataset *input = dataset->inputs[0];
-    bool has_own_name = node_attr(ctx->instance->node, "Toutput_types") != NULL; /* of padded batches */
+    /* of padded batches */
+    bool has_own_name = node_attr(ctx->instance->node, "Toutput_types") != NULL;
     TRY(dataset_declare(ctx, dataset, has_own_name ? "Toutput_types" : NULL, NULL));
-    if (dataset->n_components != input->n_components || memcmp(dataset->types, input->types, (size_t)input->n_components) != 0)
+    if (dataset->n_components != input->n_components ||
+        memcmp(dataset->types, input->types, (size_t)input->n_components) != 0)
         return status_invalid("output_types must be those of the input dataset");
     return NULL;
 }
@@ -100,7 +106,9 @@ static enum kernel_result batch_make(struct kernel_ctx *ctx, int drop_input) {
 
 static enum kernel_result batch_compute(struct kernel_ctx *ctx) { return batch_make(ctx, 0); }
 static enum kernel_result batch_v2_compute(struct kernel_ctx *ctx) { return batch_make(ctx, 2); }
-static enum kernel_result parallel_batch_compute(struct kernel_ctx *ctx) { return batch_make(ctx, 3); }
+static enum kernel_result parallel_batch_compute(struct kernel_ctx *ctx) {
+    return batch_make(ctx, 3);
+}
 
 /* ---- padded batch ---- */
 
@@ -116,7 +124,8 @@ static void padded_forget(struct dataset *dataset) {
 }
 
 /* The sizes that all elements' component i fits in. */
-static struct status *padded_shape(const struct element_buffer *buffer, int i, const struct tensor *wanted, int64_t dims[]) {
+static struct status *padded_shape(const struct element_buffer *buffer, int i,
+                                   const struct tensor *wanted, int64_t dims[]) {
     const int64_t *asked = tensor_cdata(wanted);
     int rank = (int)wanted->n_elements;
     dims[0] = buffer->n;
@@ -125,13 +134,14 @@ static struct status *padded_shape(const struct element_buffer *buffer, int i, c
     for (int64_t e = 0; e < buffer->n; e++) {
         const struct tensor *t = &element_at(buffer, e)[i];
         if (t->rank != rank)
-            return status_invalid(
-                "All elements in a batch must have the same rank as the padded shape for component%d: expected rank %d but "
-                "got element with rank %d",
-                i, rank, t->rank);
+            return status_invalid("All elements in a batch must have the same rank as the padded "
+                                  "shape for component%d: expected rank %d but "
+                                  "got element with rank %d",
+                                  i, rank, t->rank);
         for (int k = 0; k < rank; k++) {
             if (asked[k] >= 0 && tensor_dim(t, k) > asked[k])
-                return status_new(STATUS_DATA_LOSS, "Attempted to pad to a smaller size than the input element.");
+                return status_new(STATUS_DATA_LOSS,
+                                  "Attempted to pad to a smaller size than the input element.");
             dims[k + 1] = MAX(dims[k + 1], tensor_dim(t, k));
         }
     }
@@ -150,14 +160,17 @@ static void fill(struct tensor *t, const struct tensor *value) {
         memcpy(to + (size_t)i * size, tensor_cdata(value), size);
 }
 
-static void copy_run(struct tensor *to, int64_t to_at, const struct tensor *from, int64_t from_at, int64_t n) {
+static void copy_run(struct tensor *to, int64_t to_at, const struct tensor *from, int64_t from_at,
+                     int64_t n) {
     size_t size = dtype_size((enum dtype)to->dtype);
     if (!dtype_is_object((enum dtype)to->dtype)) {
-        memcpy((char *)tensor_data(to) + (size_t)to_at * size, (const char *)tensor_cdata(from) + (size_t)from_at * size, (size_t)n * size);
+        memcpy((char *)tensor_data(to) + (size_t)to_at * size,
+               (const char *)tensor_cdata(from) + (size_t)from_at * size, (size_t)n * size);
         return;
     }
     for (int64_t i = 0; i < n; i++)
-        tensor_set_object(to, to_at + i, object_ref(((struct object *const *)tensor_cdata(from))[from_at + i]));
+        tensor_set_object(to, to_at + i,
+                          object_ref(((struct object *const *)tensor_cdata(from))[from_at + i]));
 }
 
 /* Puts the element into its row of `to`, run by run of its innermost size. */
@@ -179,7 +192,8 @@ static void put(struct tensor *to, int64_t row, const struct tensor *from) {
     }
 }
 
-static struct status *padded_stack(const struct padded_dataset *dataset, const struct element_buffer *buffer, int i,
+static struct status *padded_stack(const struct padded_dataset *dataset,
+                                   const struct element_buffer *buffer, int i,
                                    struct allocator *allocator, struct tensor *ret) {
     int64_t dims[SHAPE_MAX_RANK + 1];
     TRY(padded_shape(buffer, i, &dataset->shapes[i], dims));
@@ -192,10 +206,12 @@ static struct status *padded_stack(const struct padded_dataset *dataset, const s
 }
 
 static struct status *padded_component(struct dataset_iter *iter, int i, struct tensor *ret) {
-    return padded_stack((const struct padded_dataset *)iter->dataset, &((struct batch_iter *)iter)->buffer, i, iter->env->allocator, ret);
+    return padded_stack((const struct padded_dataset *)iter->dataset,
+                        &((struct batch_iter *)iter)->buffer, i, iter->env->allocator, ret);
 }
 
-static enum data_poll padded_next(struct dataset_iter *iter, struct data_task *task, struct tensor *out) {
+static enum data_poll padded_next(struct dataset_iter *iter, struct data_task *task,
+                                  struct tensor *out) {
     return next_by(padded_component, iter, task, out);
 }
 
@@ -210,13 +226,15 @@ static const struct dataset_kind padded_kind = {.name = "PaddedBatch",
 
 static struct status *padded_take(struct kernel_ctx *ctx, struct dataset *dataset) {
     struct padded_dataset *self = (struct padded_dataset *)dataset;
-    int n = dataset->inputs[0]->n_components, n_shapes = (int)node_attr(ctx->instance->node, "N")->i;
+    int n = dataset->inputs[0]->n_components,
+        n_shapes = (int)node_attr(ctx->instance->node, "N")->i;
     int n_values = dataset_list_length(ctx, "Toutput_types"), drop = 2 + n_shapes + n_values;
     self->shapes = element_new(n);
     self->values = element_new(n);
     TRY(batch_take(ctx, dataset, ctx->instance->n_inputs > drop ? drop : 0));
     if (n_shapes != n || n_values != n)
-        return status_invalid("Number of padded shapes (%d) must match the number of components in the input dataset's elements (%d)",
+        return status_invalid("Number of padded shapes (%d) must match the number of components in "
+                              "the input dataset's elements (%d)",
                               n_shapes, n);
     for (int i = 0; i < n; i++) {
         const struct tensor *shape = &ctx->inputs[2 + i], *value = &ctx->inputs[2 + n + i];
@@ -225,11 +243,14 @@ static struct status *padded_take(struct kernel_ctx *ctx, struct dataset *datase
         if (value->rank != 0)
             return status_invalid("All padding values must be scalars");
         if (value->dtype != dataset->types[i])
-            return status_invalid("Mismatched type between padding value %d and input dataset's component %d: %s vs. %s", i, i,
-                                  dtype_name((enum dtype)value->dtype), dtype_name((enum dtype)dataset->types[i]));
+            return status_invalid("Mismatched type between padding value %d and input dataset's "
+                                  "component %d: %s vs. %s",
+                                  i, i, dtype_name((enum dtype)value->dtype),
+                                  dtype_name((enum dtype)dataset->types[i]));
         for (int64_t k = 0; k < shape->n_elements; k++)
             if (tensor_index_at(shape, k) < -1)
-                return status_invalid("Dimension %lld must be >= -1", (long long)tensor_index_at(shape, k));
+                return status_invalid("Dimension %lld must be >= -1",
+                                      (long long)tensor_index_at(shape, k));
         tensor_copy(&self->shapes[i], shape);
         tensor_copy(&self->values[i], value);
     }
@@ -265,14 +286,17 @@ static struct status *check_rows(const struct tensor *element, int n_components)
         if (element[i].rank == 0)
             return status_invalid("Input element must have a non-scalar value in each component.");
         if (tensor_dim(&element[i], 0) != tensor_dim(&element[0], 0))
-            return status_invalid("Input element must have the same batch size in each component. Component 0 had size %lld but component "
+            return status_invalid("Input element must have the same batch size in each component. "
+                                  "Component 0 had size %lld but component "
                                   "%d had size, %lld.",
-                                  (long long)tensor_dim(&element[0], 0), i, (long long)tensor_dim(&element[i], 0));
+                                  (long long)tensor_dim(&element[0], 0), i,
+                                  (long long)tensor_dim(&element[i], 0));
     }
     return NULL;
 }
 
-static enum data_poll unbatch_next(struct dataset_iter *iter, struct data_task *task, struct tensor *out) {
+static enum data_poll unbatch_next(struct dataset_iter *iter, struct data_task *task,
+                                   struct tensor *out) {
     struct unbatch_iter *self = (struct unbatch_iter *)iter;
     int n_components = iter->dataset->n_components;
     struct status *st = NULL;
@@ -310,7 +334,8 @@ static enum kernel_result unbatch_compute(struct kernel_ctx *ctx) {
     struct status *st = dataset_declare(ctx, dataset, NULL, NULL);
     const struct dataset *input = dataset->inputs[0];
     if (!st && (dataset->n_components != input->n_components ||
-                (input->n_components > 0 && memcmp(dataset->types, input->types, (size_t)input->n_components) != 0)))
+                (input->n_components > 0 &&
+                 memcmp(dataset->types, input->types, (size_t)input->n_components) != 0)))
         st = status_invalid("output_types must be those of the input dataset");
     return dataset_finish(ctx, dataset, st);
 }

@@ -13,7 +13,8 @@ struct element_buffer {
 static inline struct tensor *element_at(const struct element_buffer *buffer, int64_t i) {
     return buffer->tensors + (buffer->first + i) * buffer->n_components;
 }
-/* Room for one more at the end: its tensors, which hold nothing; not counted yet. NULL: no memory. */
+/* Room for one more at the end: its tensors, which hold nothing; not counted yet. NULL: no
+ * memory. */
 struct tensor *element_buffer_room(struct element_buffer *buffer) MUST_USE;
 void element_buffer_clear(struct element_buffer *buffer);
 void element_buffer_fini(struct element_buffer *buffer); /* accepts a zeroed one */
@@ -21,9 +22,12 @@ void element_buffer_fini(struct element_buffer *buffer); /* accepts a zeroed one
 void element_buffer_drop(struct element_buffer *buffer, int64_t n);
 
 /* Adds elements of `input` until there are `target`: DATA_ELEMENT; DATA_END: there are fewer. */
-enum data_poll element_buffer_fill(struct element_buffer *buffer, int64_t target, struct dataset_iter *input, struct data_task *task);
+enum data_poll element_buffer_fill(struct element_buffer *buffer, int64_t target,
+                                   struct dataset_iter *input, struct data_task *task);
 
-/* Component i of the elements, one row each. Errors: INVALID_ARGUMENT when shapes differ, RESOURCE_EXHAUSTED. */
-struct status *element_buffer_stack(const struct element_buffer *buffer, int i, struct allocator *allocator, struct tensor *ret) MUST_USE;
+/* Component i of the elements, one row each. Errors: INVALID_ARGUMENT when shapes differ,
+ * RESOURCE_EXHAUSTED. */
+struct status *element_buffer_stack(const struct element_buffer *buffer, int i,
+                                    struct allocator *allocator, struct tensor *ret) MUST_USE;
 
 #endif

@@ -1,12 +1,14 @@
-/* Datasets that are kept in a file: the first iterator that comes to the end writes a checkpoint (common/io/bundle.h) whose tensors are
- * the elements' components, under names that sort as the elements come; from then on iterators read it. TensorFlow's format.
+/* Datasets that are kept in a file: the first iterator that comes to the end writes a checkpoint
+ * (common/io/bundle.h) whose tensors are the elements' components, under names that sort as the
+ * elements come; from then on iterators read it. TensorFlow's format.
  *
  *                    ┌ PREFIX.index is there ──► READING: elements in blocks of names
  *   OPENING (I/O) ───┤
  *                    └ not: PREFIX_0.lockfile ─► WRITING: elements pass by, and go to the file in blocks ─► end: the index ─► ENDED
  *
- * An iterator that goes before the end leaves nothing behind: an I/O thread sees to it, or the next iterator that comes meanwhile, as far
- * as the lock file is concerned. Who finds the lock file of another fails: somebody is writing, or a task was killed while it wrote. */
+ * An iterator that goes before the end leaves nothing behind: an I/O thread sees to it, or the
+ * next iterator that comes meanwhile, as far as the lock file is concerned. Who finds the lock
+ * file of another fails: somebody is writing, or a task was killed while it wrote. */
 #include "kernels/host/data/dataset_cache.h"
 
 #include <errno.h>
@@ -20,8 +22,10 @@
 #include "kernels/host.h"
 #include "kernels/host/data/dataset_buffer.h"
 
-enum { BLOCK_ELEMENTS = 256, BLOCK_BYTES = 1 << 20 }; /* what one visit of an I/O thread writes or reads */
-enum { NUMBER_DIGITS = 7 };                           /* of an element's number in a name, filled with blanks */
+/* what one visit of an I/O thread writes or reads */
+enum { BLOCK_ELEMENTS = 256, BLOCK_BYTES = 1 << 20 };
+/* of an element's number in a name, filled with blanks */
+enum { NUMBER_DIGITS = 7 };
 
 struct file_cache_dataset {
     struct dataset base;
@@ -36,7 +40,8 @@ struct file_cache_iter {
     struct str path, lock_path;
     struct bundle_reader *reader;
     struct bundle_writer *writer;
-    struct element_buffer block; /* read and not handed out yet, or handed out and not written yet */
+    /* read and not handed out yet, or handed out and not written yet */
+    struct element_buffer block;
     size_t block_bytes;
     int64_t number; /* of the next element to read or write */
     bool has_input_ended, has_file_ended;
@@ -57,8 +62,9 @@ struct leaving {
     struct list link;
     struct bundle_reader *reader;
     struct bundle_writer *writer;
-    struct str lock_path; /* guarded by leaving_lock, as what follows; empty once the file is gone */
-    bool is_unlinking;    /* somebody is at it, without the lock, which loop threads take */
+    /* guarded by leaving_lock, as what follows; empty once the file is gone */
+    struct str lock_path;
+    bool is_unlinking; /* somebody is at it, without the lock, which loop threads take */
 };
 
 static pthread_mutex_t leaving_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -133,10 +139,13 @@ static struct status *lock(struct file_cache_iter *self) {
     unlock_if_leaving(str_text(&self->lock_path));
     int fd = fs->open(fs, str_text(&self->lock_path), FILE_CREATE);
     if (fd == -EEXIST) {
-        status_unref(file_load(fs, str_text(&self->lock_path), 1 << 10, &text)); /* it may have gone meanwhile */
+        /* it may have gone meanwhile */
+        status_unref(file_load(fs, str_text(&self->lock_path), 1 << 10, &text));
         st = status_new(STATUS_ALREADY_EXISTS,
-                        "There appears to be a concurrent caching iterator running - cache lockfile already exists ('%s'). If you are sure "
-                        "no other running TF computations are using this cache prefix, delete the lockfile and re-initialize the "
+                        "There appears to be a concurrent caching iterator running - cache "
+                        "lockfile already exists ('%s'). If you are sure "
+                        "no other running TF computations are using this cache prefix, delete the "
+                        "lockfile and re-initialize the "
                         "iterator. Lockfile contents: %s",
                         str_text(&self->lock_path), str_text(&text));
         str_clear(&self->lock_path); /* not ours */
@@ -157,7 +166,8 @@ static struct status *lock(struct file_cache_iter *self) {
 }
 
 static struct status *open_file(struct file_cache_iter *self) {
-    const struct file_cache_dataset *dataset = (const struct file_cache_dataset *)self->one.iter.dataset;
+    const struct file_cache_dataset *dataset =
+        (const struct file_cache_dataset *)self->one.iter.dataset;
     struct str index = STR_INIT;
     str_clear(&self->path);
     TRY(file_root_resolve_prefix(span_of(dataset->prefix), &self->path));
@@ -180,7 +190,8 @@ static struct status *open_file(struct file_cache_iter *self) {
 }
 
 /* Is there such a component of the next element? */
-static struct status *find_component(struct file_cache_iter *self, int i, struct arena *arena, bool *ret) {
+static struct status *find_component(struct file_cache_iter *self, int i, struct arena *arena,
+                                     bool *ret) {
     struct bundle_entry entry;
     char name[64];
     name_of(self->number, i, self->one.iter.dataset->n_components, name);
@@ -193,7 +204,8 @@ static struct status *find_component(struct file_cache_iter *self, int i, struct
 }
 
 /* The file holds elements of as many components as ours have, or none at all. */
-static struct status *check_file(struct file_cache_iter *self, struct arena *arena, bool has_first) {
+static struct status *check_file(struct file_cache_iter *self, struct arena *arena,
+                                 bool has_first) {
     int n = self->one.iter.dataset->n_components;
     struct bundle_iter entries;
     bool has_more = false;
@@ -204,18 +216,20 @@ static struct status *check_file(struct file_cache_iter *self, struct arena *are
     TRY(find_component(self, n, arena, &has_more));
     if ((has_first || is_empty) && !has_more)
         return NULL;
-    return status_invalid("The cache file '%s' does not hold elements of %d components", str_text(&self->path), n);
+    return status_invalid("The cache file '%s' does not hold elements of %d components",
+                          str_text(&self->path), n);
 }
 
-static struct status *read_component(struct file_cache_iter *self, int i, struct arena *arena, struct tensor *ret) {
+static struct status *read_component(struct file_cache_iter *self, int i, struct arena *arena,
+                                     struct tensor *ret) {
     const struct dataset *dataset = self->one.iter.dataset;
     struct bundle_entry entry;
     char name[64];
     name_of(self->number, i, dataset->n_components, name);
     TRY(bundle_find(self->reader, span_of(name), arena, &entry));
     if (entry.dtype != dataset->types[i])
-        return status_invalid("Component %d of a cached element is %s, not %s", i, dtype_name(entry.dtype),
-                              dtype_name((enum dtype)dataset->types[i]));
+        return status_invalid("Component %d of a cached element is %s, not %s", i,
+                              dtype_name(entry.dtype), dtype_name((enum dtype)dataset->types[i]));
     return bundle_read(self->reader, span_of(name), &entry, self->one.iter.env->allocator, ret);
 }
 
@@ -253,7 +267,8 @@ static struct status *read_block(struct file_cache_iter *self) {
     struct arena arena;
     struct status *st = NULL;
     arena_init(&arena);
-    while (!st && !self->has_file_ended && self->block.n < BLOCK_ELEMENTS && self->block_bytes < BLOCK_BYTES)
+    while (!st && !self->has_file_ended && self->block.n < BLOCK_ELEMENTS &&
+           self->block_bytes < BLOCK_BYTES)
         st = read_element(self, &arena);
     arena_fini(&arena);
     return st;
@@ -323,7 +338,8 @@ static enum data_poll start_work(struct file_cache_iter *self, struct data_task 
     return DATA_PENDING;
 }
 
-static enum data_poll next_read(struct file_cache_iter *self, struct data_task *task, struct tensor *out) {
+static enum data_poll next_read(struct file_cache_iter *self, struct data_task *task,
+                                struct tensor *out) {
     if (self->block.n > 0) {
         struct tensor *element = element_at(&self->block, 0);
         self->block_bytes = self->block.n == 1 ? 0 : self->block_bytes;
@@ -334,9 +350,11 @@ static enum data_poll next_read(struct file_cache_iter *self, struct data_task *
     return self->has_file_ended ? DATA_END : start_work(self, task);
 }
 
-static enum data_poll next_written(struct file_cache_iter *self, struct data_task *task, struct tensor *out) {
+static enum data_poll next_written(struct file_cache_iter *self, struct data_task *task,
+                                   struct tensor *out) {
     int n = self->block.n_components;
-    if (self->has_input_ended || self->block.n >= BLOCK_ELEMENTS || self->block_bytes >= BLOCK_BYTES)
+    if (self->has_input_ended || self->block.n >= BLOCK_ELEMENTS ||
+        self->block_bytes >= BLOCK_BYTES)
         return start_work(self, task);
     struct tensor *room = element_buffer_room(&self->block);
     if (!room)
@@ -354,7 +372,8 @@ static enum data_poll next_written(struct file_cache_iter *self, struct data_tas
     return DATA_ELEMENT;
 }
 
-static enum data_poll cache_next(struct dataset_iter *iter, struct data_task *task, struct tensor *out) {
+static enum data_poll cache_next(struct dataset_iter *iter, struct data_task *task,
+                                 struct tensor *out) {
     struct file_cache_iter *self = (struct file_cache_iter *)iter;
     if (self->is_busy) {
         if (!atomic_load_explicit(&self->is_done, memory_order_acquire))
@@ -408,10 +427,13 @@ static void cache_end(struct dataset_iter *iter) {
     pool_submit(iter->env->io_pool, &leaving->task);
 }
 
-static void cache_forget(struct dataset *dataset) { free(((struct file_cache_dataset *)dataset)->prefix); }
+static void cache_forget(struct dataset *dataset) {
+    free(((struct file_cache_dataset *)dataset)->prefix);
+}
 
 static const struct dataset_kind file_cache_kind = {.name = "FileCache",
-                                                    .dataset_size = sizeof(struct file_cache_dataset),
+                                                    .dataset_size =
+                                                        sizeof(struct file_cache_dataset),
                                                     .iter_size = sizeof(struct file_cache_iter),
                                                     .begin = cache_begin,
                                                     .next = cache_next,

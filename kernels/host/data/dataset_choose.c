@@ -1,4 +1,5 @@
-/* Datasets that hand on some of their input's elements, or several inputs' one after the other or side by side. */
+/* Datasets that hand on some of their input's elements, or several inputs' one after the other
+ * or side by side. */
 #include <stdlib.h>
 
 #include "kernels/host.h"
@@ -20,7 +21,8 @@ struct count_iter {
     bool has_any, has_ended;
 };
 
-static enum data_poll take_next(struct dataset_iter *iter, struct data_task *task, struct tensor *out) {
+static enum data_poll take_next(struct dataset_iter *iter, struct data_task *task,
+                                struct tensor *out) {
     const struct count_dataset *dataset = (const struct count_dataset *)iter->dataset;
     struct count_iter *self = (struct count_iter *)iter;
     if (dataset->count >= 0 && self->n_done >= dataset->count)
@@ -31,13 +33,17 @@ static enum data_poll take_next(struct dataset_iter *iter, struct data_task *tas
 }
 
 static int64_t take_cardinality(struct dataset *dataset) {
-    int64_t count = ((struct count_dataset *)dataset)->count, n = dataset_cardinality(dataset->inputs[0]);
+    int64_t count = ((struct count_dataset *)dataset)->count,
+            n = dataset_cardinality(dataset->inputs[0]);
     if (n == CARDINALITY_UNKNOWN)
         return CARDINALITY_UNKNOWN;
-    return n == CARDINALITY_INFINITE ? count < 0 ? CARDINALITY_INFINITE : count : count < 0 ? n : MIN(n, count);
+    return n == CARDINALITY_INFINITE ? count < 0 ? CARDINALITY_INFINITE : count
+           : count < 0               ? n
+                                     : MIN(n, count);
 }
 
-static enum data_poll skip_next(struct dataset_iter *iter, struct data_task *task, struct tensor *out) {
+static enum data_poll skip_next(struct dataset_iter *iter, struct data_task *task,
+                                struct tensor *out) {
     const struct count_dataset *dataset = (const struct count_dataset *)iter->dataset;
     struct count_iter *self = (struct count_iter *)iter;
     if (dataset->count < 0)
@@ -53,19 +59,23 @@ static enum data_poll skip_next(struct dataset_iter *iter, struct data_task *tas
 }
 
 static int64_t skip_cardinality(struct dataset *dataset) {
-    int64_t count = ((struct count_dataset *)dataset)->count, n = dataset_cardinality(dataset->inputs[0]);
+    int64_t count = ((struct count_dataset *)dataset)->count,
+            n = dataset_cardinality(dataset->inputs[0]);
     return n < 0 ? n : count < 0 ? 0 : MAX(0, n - count);
 }
 
-static enum data_poll shard_next(struct dataset_iter *iter, struct data_task *task, struct tensor *out) {
+static enum data_poll shard_next(struct dataset_iter *iter, struct data_task *task,
+                                 struct tensor *out) {
     const struct count_dataset *dataset = (const struct count_dataset *)iter->dataset;
     struct count_iter *self = (struct count_iter *)iter;
     for (;;) {
         enum data_poll result = dataset_iter_next(self->one.input, task, out);
-        if (result == DATA_END && dataset->must_have && self->n_done < dataset->count && !self->has_ended) {
+        if (result == DATA_END && dataset->must_have && self->n_done < dataset->count &&
+            !self->has_ended) {
             self->has_ended = true;
             return data_task_fail(
-                task, status_invalid("Could not apply FILE based sharding: the dataset only has %lld file(s), which is not enough for the "
+                task, status_invalid("Could not apply FILE based sharding: the dataset only has "
+                                     "%lld file(s), which is not enough for the "
                                      "required %lld shards/workers.",
                                      (long long)self->n_done, (long long)dataset->count));
         }
@@ -83,8 +93,10 @@ static int64_t shard_cardinality(struct dataset *dataset) {
     return n < 0 ? n : n / self->count + (self->index < n % self->count);
 }
 
-/* Each round has an iterator of its own. A round that hands out nothing ends an endless repetition. */
-static enum data_poll repeat_next(struct dataset_iter *iter, struct data_task *task, struct tensor *out) {
+/* Each round has an iterator of its own. A round that hands out nothing ends an endless
+ * repetition. */
+static enum data_poll repeat_next(struct dataset_iter *iter, struct data_task *task,
+                                  struct tensor *out) {
     const struct count_dataset *dataset = (const struct count_dataset *)iter->dataset;
     struct count_iter *self = (struct count_iter *)iter;
     while (!self->has_ended && (dataset->count < 0 || self->n_done < dataset->count)) {
@@ -107,7 +119,8 @@ static enum data_poll repeat_next(struct dataset_iter *iter, struct data_task *t
 }
 
 static int64_t repeat_cardinality(struct dataset *dataset) {
-    int64_t count = ((struct count_dataset *)dataset)->count, n = dataset_cardinality(dataset->inputs[0]), product;
+    int64_t count = ((struct count_dataset *)dataset)->count,
+            n = dataset_cardinality(dataset->inputs[0]), product;
     if (count == 0 || n == 0)
         return 0;
     if (count < 0)
@@ -148,12 +161,20 @@ static const struct dataset_kind repeat_kind = {.name = "Repeat",
 static enum kernel_result count_compute(struct kernel_ctx *ctx, const struct dataset_kind *kind) {
     struct dataset *dataset = NULL;
     KERNEL_TRY(ctx, dataset_new(ctx, kind, 1, &dataset));
-    return dataset_finish(ctx, dataset, dataset_scalar_i64(ctx, 1, "count", &((struct count_dataset *)dataset)->count));
+    return dataset_finish(
+        ctx, dataset,
+        dataset_scalar_i64(ctx, 1, "count", &((struct count_dataset *)dataset)->count));
 }
 
-static enum kernel_result take_compute(struct kernel_ctx *ctx) { return count_compute(ctx, &take_kind); }
-static enum kernel_result skip_compute(struct kernel_ctx *ctx) { return count_compute(ctx, &skip_kind); }
-static enum kernel_result repeat_compute(struct kernel_ctx *ctx) { return count_compute(ctx, &repeat_kind); }
+static enum kernel_result take_compute(struct kernel_ctx *ctx) {
+    return count_compute(ctx, &take_kind);
+}
+static enum kernel_result skip_compute(struct kernel_ctx *ctx) {
+    return count_compute(ctx, &skip_kind);
+}
+static enum kernel_result repeat_compute(struct kernel_ctx *ctx) {
+    return count_compute(ctx, &repeat_kind);
+}
 
 static struct status *shard_take(struct kernel_ctx *ctx, struct dataset *dataset) {
     struct count_dataset *self = (struct count_dataset *)dataset;
@@ -161,10 +182,12 @@ static struct status *shard_take(struct kernel_ctx *ctx, struct dataset *dataset
     TRY(dataset_scalar_i64(ctx, 2, "index", &self->index));
     TRY(node_get_b(ctx->instance->node, "require_non_empty", &self->must_have));
     if (self->count <= 0)
-        return status_invalid("Number of shards must be greater than zero (currently num_shards = %lld).", (long long)self->count);
+        return status_invalid(
+            "Number of shards must be greater than zero (currently num_shards = %lld).",
+            (long long)self->count);
     if (self->index < 0 || self->index >= self->count)
-        return status_invalid("Index must be between 0 and %lld (currently index = %lld).", (long long)self->count - 1,
-                              (long long)self->index);
+        return status_invalid("Index must be between 0 and %lld (currently index = %lld).",
+                              (long long)self->count - 1, (long long)self->index);
     return NULL;
 }
 
@@ -206,10 +229,12 @@ static void zip_reset(struct many_iter *self) {
 }
 
 /* An input that fails does not keep the others from going on: the element as a whole is lost. */
-static enum data_poll zip_next(struct dataset_iter *iter, struct data_task *task, struct tensor *out) {
+static enum data_poll zip_next(struct dataset_iter *iter, struct data_task *task,
+                               struct tensor *out) {
     struct many_iter *self = (struct many_iter *)iter;
     for (; self->at < iter->dataset->n_inputs; self->at++) {
-        enum data_poll result = dataset_iter_next(self->inputs[self->at], task, self->element + self->n_components);
+        enum data_poll result =
+            dataset_iter_next(self->inputs[self->at], task, self->element + self->n_components);
         if (result == DATA_PENDING)
             return result;
         if (result != DATA_ELEMENT) {
@@ -229,7 +254,9 @@ static int64_t zip_cardinality(struct dataset *dataset) {
         int64_t n = dataset_cardinality(dataset->inputs[i]);
         if (n == CARDINALITY_UNKNOWN)
             return n;
-        least = least == CARDINALITY_INFINITE ? n : n == CARDINALITY_INFINITE ? least : MIN(least, n);
+        least = least == CARDINALITY_INFINITE ? n
+                : n == CARDINALITY_INFINITE   ? least
+                                              : MIN(least, n);
     }
     return least;
 }
@@ -266,7 +293,8 @@ static enum kernel_result zip_compute(struct kernel_ctx *ctx) {
     return dataset_output(ctx, dataset);
 }
 
-static enum data_poll concatenate_next(struct dataset_iter *iter, struct data_task *task, struct tensor *out) {
+static enum data_poll concatenate_next(struct dataset_iter *iter, struct data_task *task,
+                                       struct tensor *out) {
     struct many_iter *self = (struct many_iter *)iter;
     for (; self->at < iter->dataset->n_inputs; self->at++) {
         enum data_poll result = dataset_iter_next(self->inputs[self->at], task, out);
@@ -277,7 +305,8 @@ static enum data_poll concatenate_next(struct dataset_iter *iter, struct data_ta
 }
 
 static int64_t concatenate_cardinality(struct dataset *dataset) {
-    int64_t a = dataset_cardinality(dataset->inputs[0]), b = dataset_cardinality(dataset->inputs[1]), sum;
+    int64_t a = dataset_cardinality(dataset->inputs[0]),
+            b = dataset_cardinality(dataset->inputs[1]), sum;
     if (a == CARDINALITY_INFINITE || b == CARDINALITY_INFINITE)
         return CARDINALITY_INFINITE;
     if (a < 0 || b < 0)
@@ -304,7 +333,8 @@ static struct shape shape_common(struct shape a, struct shape b, int64_t dims[SH
 
 static struct status *concatenate_components(struct dataset *dataset) {
     const struct dataset *a = dataset->inputs[0], *b = dataset->inputs[1];
-    if (a->n_components != b->n_components || (a->n_components > 0 && memcmp(a->types, b->types, (size_t)a->n_components) != 0))
+    if (a->n_components != b->n_components ||
+        (a->n_components > 0 && memcmp(a->types, b->types, (size_t)a->n_components) != 0))
         return status_invalid("input dataset and another dataset have different output_types");
     int64_t(*dims)[SHAPE_MAX_RANK] = xcalloc((size_t)a->n_components + 1, sizeof(*dims));
     struct shape *shapes = xcalloc((size_t)a->n_components + 1, sizeof(*shapes));
@@ -351,13 +381,14 @@ static enum data_poll choose(struct directed_iter *self, struct data_task *task)
     int64_t chosen = self->choice.rank == 0 ? tensor_index_at(&self->choice, 0) : -1;
     tensor_clear(&self->choice);
     if (chosen < 0 || chosen >= iter->dataset->n_inputs - 1)
-        return data_task_fail(task,
-                              status_invalid("Selector index out of range: %lld >= %d", (long long)chosen, iter->dataset->n_inputs - 1));
+        return data_task_fail(task, status_invalid("Selector index out of range: %lld >= %d",
+                                                   (long long)chosen, iter->dataset->n_inputs - 1));
     self->chosen = chosen;
     return DATA_ELEMENT;
 }
 
-static enum data_poll directed_next(struct dataset_iter *iter, struct data_task *task, struct tensor *out) {
+static enum data_poll directed_next(struct dataset_iter *iter, struct data_task *task,
+                                    struct tensor *out) {
     struct directed_iter *self = (struct directed_iter *)iter;
     while (self->n_live > 0) {
         if (self->chosen < 0) {
@@ -392,21 +423,24 @@ static const struct dataset_kind directed_kind = {.name = "DirectedInterleave",
 
 static struct status *directed_take(struct kernel_ctx *ctx, struct dataset *dataset) {
     const struct dataset *selector = dataset->inputs[0];
-    TRY(node_get_b(ctx->instance->node, "stop_on_empty_dataset", &((struct directed_dataset *)dataset)->stops_on_empty));
+    TRY(node_get_b(ctx->instance->node, "stop_on_empty_dataset",
+                   &((struct directed_dataset *)dataset)->stops_on_empty));
     if (selector->n_components != 1 || selector->types[0] != DT_INT64)
         return status_invalid("The selector dataset must yield scalars of int64.");
     if (dataset->n_inputs < 2)
         return status_invalid("Need at least one data input dataset");
     for (int i = 2; i < dataset->n_inputs; i++)
         if (dataset->inputs[i]->n_components != dataset->inputs[1]->n_components ||
-            memcmp(dataset->inputs[i]->types, dataset->inputs[1]->types, (size_t)dataset->inputs[1]->n_components) != 0)
+            memcmp(dataset->inputs[i]->types, dataset->inputs[1]->types,
+                   (size_t)dataset->inputs[1]->n_components) != 0)
             return status_invalid("All inputs must have the same output_dtypes.");
     return dataset_declare(ctx, dataset, NULL, NULL);
 }
 
 static struct status *directed_check(struct dataset *dataset) {
     const struct dataset *data = dataset->inputs[1];
-    if (dataset->n_components != data->n_components || memcmp(dataset->types, data->types, (size_t)data->n_components) != 0)
+    if (dataset->n_components != data->n_components ||
+        memcmp(dataset->types, data->types, (size_t)data->n_components) != 0)
         return status_invalid("output_types must be those of the data inputs");
     return NULL;
 }
@@ -433,8 +467,12 @@ static enum kernel_result same_after_count(struct kernel_ctx *ctx, const char *n
         return kernel_fail(ctx, status_invalid("`%s` must be >= 0", name));
     return same_compute(ctx);
 }
-static enum kernel_result intra_op_compute(struct kernel_ctx *ctx) { return same_after_count(ctx, "max_intra_op_parallelism"); }
-static enum kernel_result thread_pool_compute(struct kernel_ctx *ctx) { return same_after_count(ctx, "num_threads"); }
+static enum kernel_result intra_op_compute(struct kernel_ctx *ctx) {
+    return same_after_count(ctx, "max_intra_op_parallelism");
+}
+static enum kernel_result thread_pool_compute(struct kernel_ctx *ctx) {
+    return same_after_count(ctx, "num_threads");
+}
 
 /* A pool by name: functions run on the worker's one pool, whatever a graph asks for. */
 static const struct object_type pool_type = {.name = "ThreadPoolResource"};
@@ -447,7 +485,8 @@ static struct status *pool_init(struct kernel_init *init) {
 
 static enum kernel_result pool_compute(struct kernel_ctx *ctx) {
     const struct node *node = ctx->instance->node;
-    struct resource_handle *handle = ctx->host->handle_make(ctx, "", node->name, &pool_type, DT_INVALID);
+    struct resource_handle *handle =
+        ctx->host->handle_make(ctx, "", node->name, &pool_type, DT_INVALID);
     tensor_init_scalar_object(&ctx->outputs[0], DT_RESOURCE, &handle->object);
     return KERNEL_DONE;
 }

@@ -1,4 +1,5 @@
-/* CSVDataset: an element for each record of CSV files, its components the fields [RFC 4180, and what TensorFlow makes of the rest].
+/* CSVDataset: an element for each record of CSV files, its components the fields [RFC 4180, and
+ * what TensorFlow makes of the rest].
  *
  *   file dataset: raw records (RECORD_CSV: quoted newlines belong to a record) ──► fields ──► numbers and strings
  *
@@ -19,7 +20,8 @@ struct csv_dataset {
     int64_t *columns; /* which ones, rising; or which ones not */
     int n_columns;
     bool excludes;
-    struct tensor *presets; /* one for each component: its value where it is missing; of no elements: it must be there */
+    /* one for each component: its value where it is missing; of no elements: it must be there */
+    struct tensor *presets;
 };
 
 /* ---- a record ---- */
@@ -47,19 +49,21 @@ static struct status *set_field(struct csv_record *record, int i) {
     const struct tensor *preset = &dataset->presets[i];
     struct span field = {str_text(&record->field), record->field.len};
     enum dtype dtype = (enum dtype)dataset->base.types[i];
-    if (field.len == 0 || span_equal(field, (struct span){dataset->missing, dataset->missing_len})) {
+    if (field.len == 0 ||
+        span_equal(field, (struct span){dataset->missing, dataset->missing_len})) {
         if (preset->n_elements != 1)
             return status_invalid("Field %d is required but missing in record!", i);
         return tensor_reshape(preset, SHAPE_SCALAR, &record->out[i]);
     }
     if (dtype == DT_STRING) {
-        tensor_init_scalar_object(&record->out[i], DT_STRING, &bytes_new(field.data, field.len)->object);
+        tensor_init_scalar_object(&record->out[i], DT_STRING,
+                                  &bytes_new(field.data, field.len)->object);
         return NULL;
     }
     char number[sizeof(int64_t)] __attribute__((aligned(8)));
     if (!string_parse_number(dtype, field, number))
-        return status_invalid("Field %d in record is not a valid %s: %.*s", i, dtype_name(dtype), (int)MIN(field.len, (size_t)1000),
-                              field.data);
+        return status_invalid("Field %d in record is not a valid %s: %.*s", i, dtype_name(dtype),
+                              (int)MIN(field.len, (size_t)1000), field.data);
     tensor_init_scalar(&record->out[i], dtype, number);
     return NULL;
 }
@@ -72,7 +76,8 @@ static bool is_wanted(const struct csv_record *record) {
                 return false;
         return true;
     }
-    return dataset->n_columns == 0 || (record->n_taken < dataset->n_columns && dataset->columns[record->n_taken] == record->n_parsed);
+    return dataset->n_columns == 0 || (record->n_taken < dataset->n_columns &&
+                                       dataset->columns[record->n_taken] == record->n_parsed);
 }
 
 static void end_field(struct csv_record *record, bool is_sound) {
@@ -106,7 +111,8 @@ static bool take_quoted(struct csv_record *record) {
             return !is_end;
         }
         if (next != '"') {
-            note_error(record, status_invalid("Quote inside a string has to be escaped by another quote"));
+            note_error(record,
+                       status_invalid("Quote inside a string has to be escaped by another quote"));
             is_sound = false;
         }
         str_add_char(&record->field, '"');
@@ -132,7 +138,8 @@ static bool take_plain(struct csv_record *record) {
     return record->at++ < text.len;
 }
 
-static struct status *parse_record(const struct csv_dataset *dataset, struct span text, struct tensor *out) {
+static struct status *parse_record(const struct csv_dataset *dataset, struct span text,
+                                   struct tensor *out) {
     struct csv_record record = {.dataset = dataset, .text = text, .out = out, .field = STR_INIT};
     int n = dataset->base.n_components;
     for (bool goes_on = true; goes_on;) {
@@ -143,7 +150,8 @@ static struct status *parse_record(const struct csv_dataset *dataset, struct spa
     }
     str_fini(&record.field);
     if (record.n_taken < n)
-        note_error(&record, status_invalid("Expect %d fields but have %d in record", n, record.n_taken));
+        note_error(&record,
+                   status_invalid("Expect %d fields but have %d in record", n, record.n_taken));
     if (record.status)
         element_clear(out, n);
     return record.status;
@@ -151,12 +159,15 @@ static struct status *parse_record(const struct csv_dataset *dataset, struct spa
 
 /* ---- the dataset ---- */
 
-static enum data_poll csv_next(struct dataset_iter *iter, struct data_task *task, struct tensor *out) {
+static enum data_poll csv_next(struct dataset_iter *iter, struct data_task *task,
+                               struct tensor *out) {
     struct tensor record __attribute__((aligned(64))) = TENSOR_INIT;
-    enum data_poll result = dataset_iter_next(((struct dataset_iter_one *)iter)->input, task, &record);
+    enum data_poll result =
+        dataset_iter_next(((struct dataset_iter_one *)iter)->input, task, &record);
     if (result != DATA_ELEMENT)
         return result;
-    struct status *st = parse_record((const struct csv_dataset *)iter->dataset, tensor_string(&record, 0), out);
+    struct status *st =
+        parse_record((const struct csv_dataset *)iter->dataset, tensor_string(&record, 0), out);
     tensor_clear(&record);
     return st ? data_task_fail(task, st) : DATA_ELEMENT;
 }
@@ -176,19 +187,30 @@ static const struct dataset_kind csv_kind = {.name = "CSV",
                                              .end = dataset_end_one,
                                              .forget = csv_forget};
 
-/* ---- the kernel: inputs filenames, compression_type, buffer_size, header, field_delim, use_quote_delim, na_value, select_cols,
- * record_defaults…, and in V2 exclude_cols ---- */
+/* ---- the kernel: inputs filenames, compression_type, buffer_size, header, field_delim,
+ * use_quote_delim, na_value, select_cols, record_defaults…, and in V2 exclude_cols ---- */
 
-enum { IN_CODING = 1, IN_BUFFER_SIZE, IN_HEADER, IN_DELIMITER, IN_QUOTES, IN_MISSING, IN_COLUMNS, IN_PRESETS };
+enum {
+    IN_CODING = 1,
+    IN_BUFFER_SIZE,
+    IN_HEADER,
+    IN_DELIMITER,
+    IN_QUOTES,
+    IN_MISSING,
+    IN_COLUMNS,
+    IN_PRESETS
+};
 
-static struct status *take_string(struct kernel_ctx *ctx, int input, const char *name, struct span *ret) {
+static struct status *take_string(struct kernel_ctx *ctx, int input, const char *name,
+                                  struct span *ret) {
     if (kernel_input(ctx, input)->rank != 0)
         return status_invalid("%s must be a scalar", name);
     *ret = tensor_string(kernel_input(ctx, input), 0);
     return NULL;
 }
 
-static struct status *take_columns(struct kernel_ctx *ctx, int input, const char *name, struct csv_dataset *self) {
+static struct status *take_columns(struct kernel_ctx *ctx, int input, const char *name,
+                                   struct csv_dataset *self) {
     const struct tensor *t = kernel_input(ctx, input);
     if (t->rank != 1)
         return status_invalid("`%s` must be a vector.", name);
@@ -216,16 +238,19 @@ static struct status *take_presets(struct kernel_ctx *ctx, struct csv_dataset *s
         if (preset->rank > 1)
             return status_invalid("Each record default should be at most rank 1");
         if (preset->n_elements > 1)
-            return status_invalid("There should only be 1 default per field but field %d has %lld", i, (long long)preset->n_elements);
+            return status_invalid("There should only be 1 default per field but field %d has %lld",
+                                  i, (long long)preset->n_elements);
         if (preset->dtype != self->base.types[i])
-            return status_invalid("The default of field %d is %s, not %s", i, dtype_name((enum dtype)preset->dtype),
+            return status_invalid("The default of field %d is %s, not %s", i,
+                                  dtype_name((enum dtype)preset->dtype),
                                   dtype_name((enum dtype)self->base.types[i]));
         tensor_copy(&self->presets[i], preset);
     }
     return NULL;
 }
 
-static struct status *take_syntax(struct kernel_ctx *ctx, struct csv_dataset *self, struct record_options *options) {
+static struct status *take_syntax(struct kernel_ctx *ctx, struct csv_dataset *self,
+                                  struct record_options *options) {
     struct span delimiter, missing;
     bool has_header;
     int64_t buffer_size;

@@ -1,6 +1,7 @@
 /* Datasets of files' records: lines, TFRecords, blocks of equal size.
  *
- * Files are read on I/O threads, some records at a time, so that a thread is not changed for each:
+ * Files are read on I/O threads, some records at a time, so that a thread is not changed for
+ * each:
  *
  *   poll: records left? ─ yes ─► the next one
  *              └ no: a reading starts ─► PENDING ─► (I/O thread) records, the end of the file, or a failure ─► the task is woken */
@@ -59,7 +60,8 @@ static void file_end(struct dataset_iter *iter) {
 static struct status *open_file(struct file_iter *self) {
     const struct file_dataset *dataset = (const struct file_dataset *)self->iter.dataset;
     struct record_options options = dataset->options;
-    if (tensor_has_value(&dataset->offsets) && self->at < dataset->offsets.n_elements) /* there may be fewer, or more */
+    /* there may be fewer, or more */
+    if (tensor_has_value(&dataset->offsets) && self->at < dataset->offsets.n_elements)
         options.start_offset = tensor_index_at(&dataset->offsets, self->at);
     if (options.start_offset < 0)
         return status_invalid("Can only skip forward, not %lld", (long long)options.start_offset);
@@ -69,7 +71,8 @@ static struct status *open_file(struct file_iter *self) {
 static struct status *read_records(struct file_iter *self) {
     size_t n_bytes = 0;
     struct status *st = self->source ? NULL : open_file(self);
-    self->is_file_end = status_code(st) == STATUS_OUT_OF_RANGE; /* it ends before the offset: it has no records */
+    /* it ends before the offset: it has no records */
+    self->is_file_end = status_code(st) == STATUS_OUT_OF_RANGE;
     if (self->is_file_end) {
         status_unref(st);
         return NULL;
@@ -114,7 +117,8 @@ static void leave_file(struct file_iter *self) {
     self->at++;
 }
 
-static enum data_poll file_next(struct dataset_iter *iter, struct data_task *task, struct tensor *out) {
+static enum data_poll file_next(struct dataset_iter *iter, struct data_task *task,
+                                struct tensor *out) {
     struct file_iter *self = (struct file_iter *)iter;
     const struct file_dataset *dataset = (const struct file_dataset *)iter->dataset;
     for (;;) {
@@ -129,7 +133,8 @@ static enum data_poll file_next(struct dataset_iter *iter, struct data_task *tas
             tensor_init_scalar_object(&out[0], DT_STRING, record ? &record->object : NULL);
             return DATA_ELEMENT;
         }
-        if (self->status) { /* the rest of a damaged file is lost; one that cannot be opened is tried again */
+        /* the rest of a damaged file is lost; one that cannot be opened is tried again */
+        if (self->status) {
             struct status *st = self->status;
             self->status = NULL;
             if (self->source)
@@ -169,8 +174,11 @@ struct status *file_take_coding(struct kernel_ctx *ctx, int input, struct record
         return status_invalid("compression_type must be a scalar");
     struct span type = tensor_string(t, 0);
     if (type.len > 0 && !span_is(type, "ZLIB") && !span_is(type, "GZIP"))
-        return status_invalid("Unsupported compression_type: %.*s.", (int)MIN(type.len, (size_t)100), type.data);
-    options->coding = type.len == 0 ? CODING_NONE : span_is(type, "ZLIB") ? CODING_ZLIB : CODING_GZIP;
+        return status_invalid("Unsupported compression_type: %.*s.",
+                              (int)MIN(type.len, (size_t)100), type.data);
+    options->coding = type.len == 0           ? CODING_NONE
+                      : span_is(type, "ZLIB") ? CODING_ZLIB
+                                              : CODING_GZIP;
     return NULL;
 }
 
@@ -217,12 +225,14 @@ static struct status *blocks_take(struct kernel_ctx *ctx, struct file_dataset *s
     if (options->footer_bytes < 0)
         return status_invalid("`footer_bytes` must be >= 0");
     if (options->record_bytes > RECORD_MAX_BYTES)
-        return status_exhausted("`record_bytes` is %lld, at most %d is supported", (long long)options->record_bytes, RECORD_MAX_BYTES);
+        return status_exhausted("`record_bytes` is %lld, at most %d is supported",
+                                (long long)options->record_bytes, RECORD_MAX_BYTES);
     TRY(check_buffer_size(ctx, 4, 0));
     return ctx->instance->n_inputs > 5 ? file_take_coding(ctx, 5, options) : NULL;
 }
 
-struct status *file_dataset_new(struct kernel_ctx *ctx, const struct record_options *options, struct dataset **ret) {
+struct status *file_dataset_new(struct kernel_ctx *ctx, const struct record_options *options,
+                                struct dataset **ret) {
     struct dataset *dataset = dataset_new_bare(&file_kind, 1);
     struct file_dataset *self = (struct file_dataset *)dataset;
     self->options = *options;
@@ -234,15 +244,23 @@ struct status *file_dataset_new(struct kernel_ctx *ctx, const struct record_opti
     return st;
 }
 
-static enum kernel_result file_make(struct kernel_ctx *ctx, struct status *(*take)(struct kernel_ctx *ctx, struct file_dataset *self)) {
+static enum kernel_result file_make(struct kernel_ctx *ctx,
+                                    struct status *(*take)(struct kernel_ctx *ctx,
+                                                           struct file_dataset *self)) {
     struct dataset *dataset = NULL;
     KERNEL_TRY(ctx, dataset_new(ctx, &file_kind, 0, &dataset));
     return dataset_finish(ctx, dataset, take(ctx, (struct file_dataset *)dataset));
 }
 
-static enum kernel_result lines_compute(struct kernel_ctx *ctx) { return file_make(ctx, lines_take); }
-static enum kernel_result records_compute(struct kernel_ctx *ctx) { return file_make(ctx, records_take); }
-static enum kernel_result blocks_compute(struct kernel_ctx *ctx) { return file_make(ctx, blocks_take); }
+static enum kernel_result lines_compute(struct kernel_ctx *ctx) {
+    return file_make(ctx, lines_take);
+}
+static enum kernel_result records_compute(struct kernel_ctx *ctx) {
+    return file_make(ctx, records_take);
+}
+static enum kernel_result blocks_compute(struct kernel_ctx *ctx) {
+    return file_make(ctx, blocks_take);
+}
 
 #define DATASET(name, fn) \
     { .op = (name), .compute = (fn), .flags = KERNEL_STATEFUL | KERNEL_VIEW }

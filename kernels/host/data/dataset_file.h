@@ -5,9 +5,12 @@
 #include "common/io/record_source.h"
 #include "kernels/host/data/dataset.h"
 
-/* The records of the files that input 0 names, a string each. With one reference. Errors: INVALID_ARGUMENT. */
-struct status *file_dataset_new(struct kernel_ctx *ctx, const struct record_options *options, struct dataset **ret) MUST_USE;
+/* The records of the files that input 0 names, a string each. With one reference. Errors:
+ * INVALID_ARGUMENT. */
+struct status *file_dataset_new(struct kernel_ctx *ctx, const struct record_options *options,
+                                struct dataset **ret) MUST_USE;
 /* "", ZLIB or GZIP. `complaint` is for other ones. */
-struct status *file_take_coding(struct kernel_ctx *ctx, int input, struct record_options *options) MUST_USE;
+struct status *file_take_coding(struct kernel_ctx *ctx, int input,
+                                struct record_options *options) MUST_USE;
 
 #endif

@@ -1,4 +1,5 @@
-/* Datasets that sort elements by a key that a function makes of each: group by window, group by reducer. */
+/* Datasets that sort elements by a key that a function makes of each: group by window, group by
+ * reducer. */
 #include <stdlib.h>
 
 #include "kernels/host/data/dataset_map.h"
@@ -75,9 +76,11 @@ static struct group *group_insert(struct group_iter *self, int64_t at, int64_t k
         self->capacity = MAX(2 * self->capacity, (int64_t)8);
         self->groups = xreallocarray(self->groups, (size_t)self->capacity, sizeof(*self->groups));
     }
-    memmove(self->groups + at + 1, self->groups + at, (size_t)(self->n_groups - at) * sizeof(*self->groups));
+    memmove(self->groups + at + 1, self->groups + at,
+            (size_t)(self->n_groups - at) * sizeof(*self->groups));
     self->n_groups++;
-    self->groups[at] = (struct group){.key = key, .elements.n_components = self->one.iter.dataset->inputs[0]->n_components};
+    self->groups[at] = (struct group){
+        .key = key, .elements.n_components = self->one.iter.dataset->inputs[0]->n_components};
     return &self->groups[at];
 }
 
@@ -93,11 +96,14 @@ static struct status *take_number(struct dataset_call *call, const char *what, i
 
 /* ---- the key of the next element ---- */
 
-/* Pulls an element and asks for its key; self->at is its group's position. *ret_is_new: there is none yet. */
+/* Pulls an element and asks for its key; self->at is its group's position. *ret_is_new: there is
+ * none yet. */
 static enum data_poll next_key(struct group_iter *self, struct data_task *task, int64_t *ret_key) {
     int n = self->one.iter.dataset->inputs[0]->n_components;
     if (self->stage == GROUP_PULL) {
-        enum data_poll result = self->has_input_ended ? DATA_END : dataset_iter_next(self->one.input, task, self->element);
+        enum data_poll result = self->has_input_ended
+                                    ? DATA_END
+                                    : dataset_iter_next(self->one.input, task, self->element);
         self->has_input_ended = self->has_input_ended || result == DATA_END;
         if (result != DATA_ELEMENT)
             return result;
@@ -107,7 +113,8 @@ static enum data_poll next_key(struct group_iter *self, struct data_task *task, 
     enum data_poll result = dataset_call_poll(&self->calls[0], task);
     if (result == DATA_PENDING)
         return result;
-    struct status *st = result == DATA_ELEMENT ? take_number(&self->calls[0], "key_func", ret_key) : NULL;
+    struct status *st =
+        result == DATA_ELEMENT ? take_number(&self->calls[0], "key_func", ret_key) : NULL;
     if (st)
         result = data_task_fail(task, st);
     if (result != DATA_ELEMENT) {
@@ -142,12 +149,14 @@ static struct status *add_element(struct group_iter *self, struct group *group) 
     return NULL;
 }
 
-/* The reduce function's arguments: the key, and a dataset of the group's elements, which has them from here on. */
+/* The reduce function's arguments: the key, and a dataset of the group's elements, which has
+ * them from here on. */
 static void flush_group(struct group_iter *self, int64_t at) {
     struct group *group = &self->groups[at];
     struct tensor *args = self->calls[1].args;
     tensor_init_scalar_i64(&args[0], group->key);
-    struct dataset *window = window_dataset_new(self->one.iter.dataset->inputs[0], &group->elements);
+    struct dataset *window =
+        window_dataset_new(self->one.iter.dataset->inputs[0], &group->elements);
     tensor_init_scalar_object(&args[1], DT_VARIANT, &window->object);
     self->stage = GROUP_FLUSH;
 }
@@ -156,10 +165,12 @@ static struct status *open_group(struct group_iter *self) {
     struct dataset_call *call = &self->calls[1];
     const struct dataset *outer = self->one.iter.dataset;
     struct dataset *dataset = NULL;
-    struct status *st =
-        call->function->n_rets == 1 ? dataset_of(&call->rets[0], &dataset) : status_invalid("`reduce_func` must return a Dataset.");
+    struct status *st = call->function->n_rets == 1
+                            ? dataset_of(&call->rets[0], &dataset)
+                            : status_invalid("`reduce_func` must return a Dataset.");
     if (!st && (dataset->n_components != outer->n_components ||
-                (outer->n_components > 0 && memcmp(dataset->types, outer->types, (size_t)outer->n_components) != 0)))
+                (outer->n_components > 0 &&
+                 memcmp(dataset->types, outer->types, (size_t)outer->n_components) != 0)))
         st = status_invalid("The dataset that `reduce_func` returns is not of the declared types");
     if (!st)
         st = dataset_iter_new(dataset, self->one.iter.env, &self->current);
@@ -172,9 +183,12 @@ static enum data_poll open_window(struct group_iter *self, struct data_task *tas
     enum data_poll result = dataset_call_poll(&self->calls[2], task);
     if (result == DATA_PENDING)
         return result;
-    struct status *st = result == DATA_ELEMENT ? take_number(&self->calls[2], "window_size_func", &window_size) : NULL;
+    struct status *st = result == DATA_ELEMENT
+                            ? take_number(&self->calls[2], "window_size_func", &window_size)
+                            : NULL;
     if (!st && result == DATA_ELEMENT && window_size <= 0)
-        st = status_invalid("Window size must be greater than zero, but got %lld.", (long long)window_size);
+        st = status_invalid("Window size must be greater than zero, but got %lld.",
+                            (long long)window_size);
     if (st)
         result = data_task_fail(task, st);
     if (result == DATA_ELEMENT) {
@@ -183,15 +197,18 @@ static enum data_poll open_window(struct group_iter *self, struct data_task *tas
         return result;
     }
     element_clear(self->element, self->one.iter.dataset->inputs[0]->n_components);
-    group_fini(&self->groups[self->at], 0); /* it has no size: the next element of this key asks again */
-    memmove(self->groups + self->at, self->groups + self->at + 1, (size_t)(--self->n_groups - self->at) * sizeof(*self->groups));
+    /* it has no size: the next element of this key asks again */
+    group_fini(&self->groups[self->at], 0);
+    memmove(self->groups + self->at, self->groups + self->at + 1,
+            (size_t)(--self->n_groups - self->at) * sizeof(*self->groups));
     self->stage = GROUP_PULL;
     return result;
 }
 
-/* The group of the next element, which is pulled unless it has been. Where its key is new, the group is too: the stage is GROUP_OPEN then,
- * and `open` has the key as its argument. */
-static enum data_poll next_group(struct group_iter *self, struct dataset_call *open, int n_state, struct data_task *task) {
+/* The group of the next element, which is pulled unless it has been. Where its key is new, the
+ * group is too: the stage is GROUP_OPEN then, and `open` has the key as its argument. */
+static enum data_poll next_group(struct group_iter *self, struct dataset_call *open, int n_state,
+                                 struct data_task *task) {
     int64_t key = 0;
     bool is_new;
     if (self->stage != GROUP_PULL && self->stage != GROUP_KEY)
@@ -242,7 +259,8 @@ static bool flush_rest(struct group_iter *self) {
     return false;
 }
 
-static enum data_poll windows_next(struct dataset_iter *iter, struct data_task *task, struct tensor *out) {
+static enum data_poll windows_next(struct dataset_iter *iter, struct data_task *task,
+                                   struct tensor *out) {
     struct group_iter *self = (struct group_iter *)iter;
     for (;;) {
         enum data_poll result;
@@ -293,8 +311,10 @@ static struct status *reducer_begin(struct dataset_iter *iter) {
     TRY(dataset_begin_one(iter));
     TRY(dataset_call_init(&self->calls[FN_KEY], &dataset->fns[FN_KEY], iter->env, n));
     TRY(dataset_call_init(&self->calls[FN_INIT], &dataset->fns[FN_INIT], iter->env, 1));
-    TRY(dataset_call_init(&self->calls[FN_REDUCE], &dataset->fns[FN_REDUCE], iter->env, dataset->n_state + n));
-    return dataset_call_init(&self->calls[FN_FINALIZE], &dataset->fns[FN_FINALIZE], iter->env, dataset->n_state);
+    TRY(dataset_call_init(&self->calls[FN_REDUCE], &dataset->fns[FN_REDUCE], iter->env,
+                          dataset->n_state + n));
+    return dataset_call_init(&self->calls[FN_FINALIZE], &dataset->fns[FN_FINALIZE], iter->env,
+                             dataset->n_state);
 }
 
 /* Takes all input in. DATA_END: done. */
@@ -325,7 +345,8 @@ static enum data_poll reduce_all(struct group_iter *self, struct data_task *task
     }
 }
 
-static enum data_poll reducer_next(struct dataset_iter *iter, struct data_task *task, struct tensor *out) {
+static enum data_poll reducer_next(struct dataset_iter *iter, struct data_task *task,
+                                   struct tensor *out) {
     struct group_iter *self = (struct group_iter *)iter;
     int n_state = ((const struct group_dataset *)iter->dataset)->n_state;
     if (self->stage != GROUP_FLUSH) {
@@ -369,7 +390,8 @@ struct named_fn {
     const char *attr, *captured;
 };
 
-static struct status *take_fns(struct kernel_ctx *ctx, struct group_dataset *self, const struct named_fn *names, int n) {
+static struct status *take_fns(struct kernel_ctx *ctx, struct group_dataset *self,
+                               const struct named_fn *names, int n) {
     static const uint8_t number[] = {DT_INT64};
     int first = 1;
     for (int i = 0; i < n; i++) {
@@ -382,9 +404,10 @@ static struct status *take_fns(struct kernel_ctx *ctx, struct group_dataset *sel
 }
 
 static enum kernel_result windows_compute(struct kernel_ctx *ctx) {
-    static const struct named_fn names[] = {{"key_func", "Tkey_func_other_arguments"},
-                                            {"reduce_func", "Treduce_func_other_arguments"},
-                                            {"window_size_func", "Twindow_size_func_other_arguments"}};
+    static const struct named_fn names[] = {
+        {"key_func", "Tkey_func_other_arguments"},
+        {"reduce_func", "Treduce_func_other_arguments"},
+        {"window_size_func", "Twindow_size_func_other_arguments"}};
     struct dataset *dataset = NULL;
     KERNEL_TRY(ctx, dataset_new(ctx, &windows_kind, 1, &dataset));
     return dataset_finish(ctx, dataset, take_fns(ctx, (struct group_dataset *)dataset, names, 3));

@@ -58,7 +58,8 @@ static void publish(struct cache_iter *self) {
     self->at = cache->elements.n; /* at its end */
 }
 
-static enum data_poll cache_next(struct dataset_iter *iter, struct data_task *task, struct tensor *out) {
+static enum data_poll cache_next(struct dataset_iter *iter, struct data_task *task,
+                                 struct tensor *out) {
     struct cache_dataset *cache = (struct cache_dataset *)iter->dataset;
     struct cache_iter *self = (struct cache_iter *)iter;
     int n = iter->dataset->n_components;
@@ -150,7 +151,8 @@ static void write_key(const struct tensor *t, struct str *out) {
     }
 }
 
-static enum data_poll unique_next(struct dataset_iter *iter, struct data_task *task, struct tensor *out) {
+static enum data_poll unique_next(struct dataset_iter *iter, struct data_task *task,
+                                  struct tensor *out) {
     struct unique_iter *self = (struct unique_iter *)iter;
     for (;;) {
         enum data_poll result = dataset_iter_next(self->one.input, task, out);
@@ -182,16 +184,20 @@ static enum kernel_result unique_compute(struct kernel_ctx *ctx) {
     if (dataset->n_components != 1)
         st = status_invalid("UniqueDataset only supports inputs with a single component.");
     else if (!dtype_in((enum dtype)dataset->types[0], types))
-        st = status_invalid("UniqueDataset only supports inputs with a single `tf.int32`, `tf.int64`, or `tf.string` component.");
+        st = status_invalid("UniqueDataset only supports inputs with a single `tf.int32`, "
+                            "`tf.int64`, or `tf.string` component.");
     return dataset_finish(ctx, dataset, st);
 }
 
 /* ---- ignore errors ---- */
 
-static enum data_poll ignore_next(struct dataset_iter *iter, struct data_task *task, struct tensor *out) {
+static enum data_poll ignore_next(struct dataset_iter *iter, struct data_task *task,
+                                  struct tensor *out) {
     for (;;) {
-        enum data_poll result = dataset_iter_next(((struct dataset_iter_one *)iter)->input, task, out);
-        if (result != DATA_FAILED || atomic_load(&task->is_cancelled) || status_code(task->status) == STATUS_CANCELLED)
+        enum data_poll result =
+            dataset_iter_next(((struct dataset_iter_one *)iter)->input, task, out);
+        if (result != DATA_FAILED || atomic_load(&task->is_cancelled) ||
+            status_code(task->status) == STATUS_CANCELLED)
             return result;
     }
 }
@@ -226,12 +232,15 @@ static struct status *wrong_number(int64_t expected, const char *how, int64_t n)
     if (expected == CARDINALITY_INFINITE)
         snprintf(words, sizeof(words), "an infinite number of elements");
     else
-        snprintf(words, sizeof(words), "%lld element%s", (long long)expected, expected == 1 ? "" : "s");
-    return status_failed_precondition("Input dataset was expected to contain %s but contained %s %lld element%s.", words, how, (long long)n,
-                                      n == 1 ? "" : "s");
+        snprintf(words, sizeof(words), "%lld element%s", (long long)expected,
+                 expected == 1 ? "" : "s");
+    return status_failed_precondition(
+        "Input dataset was expected to contain %s but contained %s %lld element%s.", words, how,
+        (long long)n, n == 1 ? "" : "s");
 }
 
-static enum data_poll assert_next(struct dataset_iter *iter, struct data_task *task, struct tensor *out) {
+static enum data_poll assert_next(struct dataset_iter *iter, struct data_task *task,
+                                  struct tensor *out) {
     struct assert_iter *self = (struct assert_iter *)iter;
     int64_t expected = ((const struct assert_dataset *)iter->dataset)->cardinality;
     enum data_poll result = dataset_iter_next(self->one.input, task, out);
@@ -245,7 +254,9 @@ static enum data_poll assert_next(struct dataset_iter *iter, struct data_task *t
     return result;
 }
 
-static int64_t assert_cardinality(struct dataset *dataset) { return ((struct assert_dataset *)dataset)->cardinality; }
+static int64_t assert_cardinality(struct dataset *dataset) {
+    return ((struct assert_dataset *)dataset)->cardinality;
+}
 
 static const struct dataset_kind assert_kind = {.name = "AssertCardinality",
                                                 .dataset_size = sizeof(struct assert_dataset),
@@ -258,7 +269,9 @@ static const struct dataset_kind assert_kind = {.name = "AssertCardinality",
 static enum kernel_result assert_compute(struct kernel_ctx *ctx) {
     struct dataset *dataset = NULL;
     KERNEL_TRY(ctx, dataset_new(ctx, &assert_kind, 1, &dataset));
-    return dataset_finish(ctx, dataset, dataset_scalar_i64(ctx, 1, "cardinality", &((struct assert_dataset *)dataset)->cardinality));
+    return dataset_finish(ctx, dataset,
+                          dataset_scalar_i64(ctx, 1, "cardinality",
+                                             &((struct assert_dataset *)dataset)->cardinality));
 }
 
 #define DATASET(name, fn) \

@@ -1,11 +1,14 @@
-/* Datasets that call a function for each element: map, filter, take while, scan, flat map, interleave. */
+/* Datasets that call a function for each element: map, filter, take while, scan, flat map,
+ * interleave. */
 #include "kernels/host/data/dataset_map.h"
 
 #include <stdlib.h>
 
 extern const struct kernel_list dataset_map_kernels;
 
-void fn_dataset_forget(struct dataset *dataset) { dataset_fn_fini(&((struct fn_dataset *)dataset)->fn); }
+void fn_dataset_forget(struct dataset *dataset) {
+    dataset_fn_fini(&((struct fn_dataset *)dataset)->fn);
+}
 
 struct status *fn_dataset_take(struct kernel_ctx *ctx, struct dataset *dataset, const char *attr) {
     struct fn_dataset *self = (struct fn_dataset *)dataset;
@@ -42,7 +45,8 @@ static void call_end(struct dataset_iter *iter) {
 }
 
 /* The function's results for the next element of the input. */
-static enum data_poll map_next(struct dataset_iter *iter, struct data_task *task, struct tensor *out) {
+static enum data_poll map_next(struct dataset_iter *iter, struct data_task *task,
+                               struct tensor *out) {
     struct call_iter *self = (struct call_iter *)iter;
     if (!self->call.is_running) {
         enum data_poll result = dataset_iter_next(self->one.input, task, self->call.args);
@@ -60,12 +64,15 @@ static enum data_poll map_next(struct dataset_iter *iter, struct data_task *task
 struct status *map_failure(struct status *status) {
     if (status_code(status) != STATUS_OUT_OF_RANGE)
         return status;
-    struct status *made = status_invalid("Function invocation produced OutOfRangeError: %s", status_message(status));
+    struct status *made =
+        status_invalid("Function invocation produced OutOfRangeError: %s", status_message(status));
     status_unref(status);
     return made;
 }
 
-static int64_t map_cardinality(struct dataset *dataset) { return dataset_cardinality(dataset->inputs[0]); }
+static int64_t map_cardinality(struct dataset *dataset) {
+    return dataset_cardinality(dataset->inputs[0]);
+}
 
 static const struct dataset_kind map_kind = {.name = "Map",
                                              .dataset_size = sizeof(struct fn_dataset),
@@ -81,13 +88,16 @@ static enum kernel_result map_compute(struct kernel_ctx *ctx) {
     KERNEL_TRY(ctx, dataset_new(ctx, &map_kind, 1, &dataset));
     struct status *st = fn_dataset_take(ctx, dataset, "f");
     return dataset_finish(ctx, dataset,
-                          st ? st : dataset_fn_check(&((struct fn_dataset *)dataset)->fn, dataset->types, dataset->n_components));
+                          st ? st
+                             : dataset_fn_check(&((struct fn_dataset *)dataset)->fn, dataset->types,
+                                                dataset->n_components));
 }
 
 /* ---- predicates ---- */
 
 /* The predicate's answer about the next element, which stays in self->element. */
-static enum data_poll ask(struct call_iter *self, struct data_task *task, const char *what, bool *ret) {
+static enum data_poll ask(struct call_iter *self, struct data_task *task, const char *what,
+                          bool *ret) {
     int n = self->one.iter.dataset->n_components;
     if (!self->has_element) {
         enum data_poll result = dataset_iter_next(self->one.input, task, self->element);
@@ -106,14 +116,16 @@ static enum data_poll ask(struct call_iter *self, struct data_task *task, const 
         *ret = is_sound && *(const bool *)tensor_cdata(answer);
         element_clear(self->call.rets, self->call.function->n_rets);
         if (!is_sound)
-            result = data_task_fail(task, status_invalid("%s `predicate` must return a scalar bool.", what));
+            result = data_task_fail(
+                task, status_invalid("%s `predicate` must return a scalar bool.", what));
     }
     if (result == DATA_FAILED)
         element_clear(self->element, n);
     return result;
 }
 
-static enum data_poll filter_next(struct dataset_iter *iter, struct data_task *task, struct tensor *out) {
+static enum data_poll filter_next(struct dataset_iter *iter, struct data_task *task,
+                                  struct tensor *out) {
     struct call_iter *self = (struct call_iter *)iter;
     for (;;) {
         bool is_wanted = false;
@@ -130,7 +142,8 @@ static enum data_poll filter_next(struct dataset_iter *iter, struct data_task *t
     }
 }
 
-static enum data_poll take_while_next(struct dataset_iter *iter, struct data_task *task, struct tensor *out) {
+static enum data_poll take_while_next(struct dataset_iter *iter, struct data_task *task,
+                                      struct tensor *out) {
     struct call_iter *self = (struct call_iter *)iter;
     bool is_wanted = false;
     if (self->has_ended)
@@ -169,14 +182,19 @@ static struct status *predicate_take(struct kernel_ctx *ctx, struct dataset *dat
     return dataset_fn_check(&self->fn, wanted, 1);
 }
 
-static enum kernel_result predicate_compute(struct kernel_ctx *ctx, const struct dataset_kind *kind) {
+static enum kernel_result predicate_compute(struct kernel_ctx *ctx,
+                                            const struct dataset_kind *kind) {
     struct dataset *dataset = NULL;
     KERNEL_TRY(ctx, dataset_new(ctx, kind, 1, &dataset));
     return dataset_finish(ctx, dataset, predicate_take(ctx, dataset));
 }
 
-static enum kernel_result filter_compute(struct kernel_ctx *ctx) { return predicate_compute(ctx, &filter_kind); }
-static enum kernel_result take_while_compute(struct kernel_ctx *ctx) { return predicate_compute(ctx, &take_while_kind); }
+static enum kernel_result filter_compute(struct kernel_ctx *ctx) {
+    return predicate_compute(ctx, &filter_kind);
+}
+static enum kernel_result take_while_compute(struct kernel_ctx *ctx) {
+    return predicate_compute(ctx, &take_while_kind);
+}
 
 /* ---- scan: a state goes from call to call ---- */
 
@@ -198,7 +216,8 @@ static struct status *scan_begin(struct dataset_iter *iter) {
     TRY(dataset_begin_one(iter));
     self->state = element_new(dataset->n_state);
     element_copy(self->state, dataset->initial, dataset->n_state);
-    return dataset_call_init(&self->call, &dataset->fn.fn, iter->env, dataset->n_state + iter->dataset->inputs[0]->n_components);
+    return dataset_call_init(&self->call, &dataset->fn.fn, iter->env,
+                             dataset->n_state + iter->dataset->inputs[0]->n_components);
 }
 
 static void scan_end(struct dataset_iter *iter) {
@@ -208,7 +227,8 @@ static void scan_end(struct dataset_iter *iter) {
     dataset_call_fini(&self->call);
 }
 
-static enum data_poll scan_next(struct dataset_iter *iter, struct data_task *task, struct tensor *out) {
+static enum data_poll scan_next(struct dataset_iter *iter, struct data_task *task,
+                                struct tensor *out) {
     struct scan_iter *self = (struct scan_iter *)iter;
     int n_state = ((const struct scan_dataset *)iter->dataset)->n_state;
     if (!self->call.is_running) {
@@ -260,7 +280,8 @@ static struct status *scan_take(struct kernel_ctx *ctx, struct dataset *dataset)
     self->n_state = dataset_list_length(ctx, "Tstate");
     self->initial = element_new(self->n_state);
     element_copy(self->initial, &ctx->inputs[1], self->n_state);
-    TRY(dataset_fn_init(ctx, "f", 1 + self->n_state, dataset_list_length(ctx, "Targuments"), &self->fn.fn));
+    TRY(dataset_fn_init(ctx, "f", 1 + self->n_state, dataset_list_length(ctx, "Targuments"),
+                        &self->fn.fn));
     TRY(dataset_declare(ctx, dataset, NULL, NULL));
     return scan_check(self);
 }

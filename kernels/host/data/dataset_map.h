@@ -11,13 +11,15 @@ struct fn_dataset {
 };
 void fn_dataset_forget(struct dataset *dataset);
 /* The function of the attr, with the inputs after the first; types and shapes as declared. */
-struct status *fn_dataset_take(struct kernel_ctx *ctx, struct dataset *dataset, const char *attr) MUST_USE;
+struct status *fn_dataset_take(struct kernel_ctx *ctx, struct dataset *dataset,
+                               const char *attr) MUST_USE;
 
-/* What a function's failure is for who asked for an element: an end of sequence that it met inside is not the end of this one. Takes and
- * returns the status. */
+/* What a function's failure is for who asked for an element: an end of sequence that it met
+ * inside is not the end of this one. Takes and returns the status. */
 struct status *map_failure(struct status *status) MUST_USE;
 
-/* The datasets that a function makes of elements, one by one: what flat map and interleave go through. */
+/* The datasets that a function makes of elements, one by one: what flat map and interleave go
+ * through. */
 struct nested_iter {
     struct dataset_iter_one one;
     struct dataset_call call;
@@ -26,6 +28,7 @@ struct nested_iter {
 struct status *nested_begin(struct dataset_iter *iter) MUST_USE;
 void nested_end(struct dataset_iter *iter);
 /* The iterator of the next element's dataset: DATA_ELEMENT. */
-enum data_poll nested_open(struct nested_iter *self, struct data_task *task, struct dataset_iter **ret);
+enum data_poll nested_open(struct nested_iter *self, struct data_task *task,
+                           struct dataset_iter **ret);
 
 #endif

@@ -1,7 +1,8 @@
 /* Datasets of datasets: flat map and interleave.
  *
- * Interleave goes round a cycle of open datasets, block_length elements from each. An empty place is filled by the next element of the
- * input before anything is taken from it; when that has ended, it is passed over. */
+ * Interleave goes round a cycle of open datasets, block_length elements from each. An empty
+ * place is filled by the next element of the input before anything is taken from it; when that
+ * has ended, it is passed over. */
 #include <stdlib.h>
 
 #include "kernels/host/data/dataset_map.h"
@@ -14,7 +15,8 @@ struct status *nested_begin(struct dataset_iter *iter) {
     struct nested_iter *self = (struct nested_iter *)iter;
     const struct fn_dataset *dataset = (const struct fn_dataset *)iter->dataset;
     TRY(dataset_begin_one(iter));
-    return dataset_call_init(&self->call, &dataset->fn, iter->env, iter->dataset->inputs[0]->n_components);
+    return dataset_call_init(&self->call, &dataset->fn, iter->env,
+                             iter->dataset->inputs[0]->n_components);
 }
 
 void nested_end(struct dataset_iter *iter) {
@@ -25,11 +27,13 @@ void nested_end(struct dataset_iter *iter) {
 /* Elements must be what the outer dataset promises. */
 static struct status *check_inner(const struct dataset *outer, const struct dataset *inner) {
     if (inner->n_components != outer->n_components)
-        return status_invalid("The function's dataset has %d components where %d are declared", inner->n_components, outer->n_components);
+        return status_invalid("The function's dataset has %d components where %d are declared",
+                              inner->n_components, outer->n_components);
     for (int i = 0; i < inner->n_components; i++)
         if (inner->types[i] != outer->types[i])
-            return status_invalid("Component %d of the function's dataset is %s where %s is declared", i,
-                                  dtype_name((enum dtype)inner->types[i]), dtype_name((enum dtype)outer->types[i]));
+            return status_invalid(
+                "Component %d of the function's dataset is %s where %s is declared", i,
+                dtype_name((enum dtype)inner->types[i]), dtype_name((enum dtype)outer->types[i]));
     return NULL;
 }
 
@@ -40,9 +44,12 @@ static struct status *open_result(struct nested_iter *self, struct dataset_iter 
     return dataset_iter_new(dataset, self->one.iter.env, ret);
 }
 
-enum data_poll nested_open(struct nested_iter *self, struct data_task *task, struct dataset_iter **ret) {
+enum data_poll nested_open(struct nested_iter *self, struct data_task *task,
+                           struct dataset_iter **ret) {
     if (!self->call.is_running) {
-        enum data_poll result = self->has_input_ended ? DATA_END : dataset_iter_next(self->one.input, task, self->call.args);
+        enum data_poll result = self->has_input_ended
+                                    ? DATA_END
+                                    : dataset_iter_next(self->one.input, task, self->call.args);
         self->has_input_ended = self->has_input_ended || result == DATA_END;
         if (result != DATA_ELEMENT)
             return result;
@@ -75,7 +82,8 @@ static void flat_map_end(struct dataset_iter *iter) {
     nested_end(iter);
 }
 
-static enum data_poll flat_map_next(struct dataset_iter *iter, struct data_task *task, struct tensor *out) {
+static enum data_poll flat_map_next(struct dataset_iter *iter, struct data_task *task,
+                                    struct tensor *out) {
     struct flat_map_iter *self = (struct flat_map_iter *)iter;
     for (;;) {
         if (!self->current) {
@@ -112,7 +120,8 @@ enum { MAX_CYCLE = 1 << 20, AUTO_CYCLE = 8 };
 struct interleave_dataset {
     struct fn_dataset fn;
     int64_t cycle_length, block_length;
-    bool fills_at_once; /* a place whose dataset has ended gets the next one before the cycle goes on */
+    /* a place whose dataset has ended gets the next one before the cycle goes on */
+    bool fills_at_once;
 };
 
 struct interleave_iter {
@@ -123,13 +132,15 @@ struct interleave_iter {
 
 static struct status *interleave_begin(struct dataset_iter *iter) {
     struct interleave_iter *self = (struct interleave_iter *)iter;
-    self->cycle = xcalloc((size_t)((const struct interleave_dataset *)iter->dataset)->cycle_length, sizeof(*self->cycle));
+    self->cycle = xcalloc((size_t)((const struct interleave_dataset *)iter->dataset)->cycle_length,
+                          sizeof(*self->cycle));
     return nested_begin(iter);
 }
 
 static void interleave_end(struct dataset_iter *iter) {
     struct interleave_iter *self = (struct interleave_iter *)iter;
-    for (int64_t i = 0; self->cycle && i < ((const struct interleave_dataset *)iter->dataset)->cycle_length; i++)
+    for (int64_t i = 0;
+         self->cycle && i < ((const struct interleave_dataset *)iter->dataset)->cycle_length; i++)
         dataset_iter_free(self->cycle[i]);
     free(self->cycle);
     nested_end(iter);
@@ -141,7 +152,8 @@ static void next_place(struct interleave_iter *self, const struct interleave_dat
 }
 
 /* Fills the place, if the input has more. DATA_END: it has not, the place was passed over. */
-static enum data_poll fill_place(struct interleave_iter *self, const struct interleave_dataset *dataset, struct data_task *task) {
+static enum data_poll fill_place(struct interleave_iter *self,
+                                 const struct interleave_dataset *dataset, struct data_task *task) {
     enum data_poll result = nested_open(&self->nested, task, &self->cycle[self->at]);
     if (result == DATA_ELEMENT)
         self->n_open++;
@@ -150,7 +162,8 @@ static enum data_poll fill_place(struct interleave_iter *self, const struct inte
     return result;
 }
 
-static enum data_poll interleave_next(struct dataset_iter *iter, struct data_task *task, struct tensor *out) {
+static enum data_poll interleave_next(struct dataset_iter *iter, struct data_task *task,
+                                      struct tensor *out) {
     const struct interleave_dataset *dataset = (const struct interleave_dataset *)iter->dataset;
     struct interleave_iter *self = (struct interleave_iter *)iter;
     while (self->n_open > 0 || !self->nested.has_input_ended) {
@@ -178,7 +191,8 @@ static enum data_poll interleave_next(struct dataset_iter *iter, struct data_tas
 }
 
 static const struct dataset_kind interleave_kind = {.name = "Interleave",
-                                                    .dataset_size = sizeof(struct interleave_dataset),
+                                                    .dataset_size =
+                                                        sizeof(struct interleave_dataset),
                                                     .iter_size = sizeof(struct interleave_iter),
                                                     .begin = interleave_begin,
                                                     .next = interleave_next,
@@ -198,7 +212,8 @@ static struct status *interleave_take(struct kernel_ctx *ctx, struct dataset *da
     if (self->block_length <= 0)
         return status_invalid("block_length must be greater than zero.");
     if (self->cycle_length > MAX_CYCLE)
-        return status_exhausted("cycle_length is %lld, at most %d is supported", (long long)self->cycle_length, MAX_CYCLE);
+        return status_exhausted("cycle_length is %lld, at most %d is supported",
+                                (long long)self->cycle_length, MAX_CYCLE);
     return NULL;
 }
 

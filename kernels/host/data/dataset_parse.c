@@ -1,4 +1,5 @@
-/* ParseExampleDataset: batches of serialized tf.train.Examples become their features, in the order of the keys.
+/* ParseExampleDataset: batches of serialized tf.train.Examples become their features, in the
+ * order of the keys.
  *
  *   input_dataset  vectors of string    num_parallel_calls  int64 scalar    dense_defaults  a tensor for each dense key
  *   an element has a component for each key:
@@ -25,7 +26,9 @@ struct parse_dataset {
     bool has_arena;
 };
 
-static int n_features(const struct feature_types *types) { return types->n_sparse + types->n_dense + types->n_ragged; }
+static int n_features(const struct feature_types *types) {
+    return types->n_sparse + types->n_dense + types->n_ragged;
+}
 
 /* ---- attrs ---- */
 
@@ -34,8 +37,8 @@ static struct span keep_span(struct arena *arena, struct span s) {
 }
 
 /* A list attr, copied; an op may not have it. */
-static struct status *keep_list(struct parse_dataset *self, const struct node *node, const char *name, const struct attr_value **ret,
-                                int *ret_n) {
+static struct status *keep_list(struct parse_dataset *self, const struct node *node,
+                                const char *name, const struct attr_value **ret, int *ret_n) {
     const struct attr_value *values;
     *ret_n = 0;
     if (!node_attr(node, name))
@@ -45,7 +48,8 @@ static struct status *keep_list(struct parse_dataset *self, const struct node *n
     for (int i = 0; i < *ret_n; i++) {
         kept[i] = values[i];
         if (values[i].type == ATTR_SHAPE && values[i].shape.rank > 0)
-            kept[i].shape.dims = arena_memdup(&self->arena, values[i].shape.dims, (size_t)values[i].shape.rank * sizeof(int64_t));
+            kept[i].shape.dims = arena_memdup(&self->arena, values[i].shape.dims,
+                                              (size_t)values[i].shape.rank * sizeof(int64_t));
         else if (values[i].type == ATTR_STRING)
             kept[i].s = keep_span(&self->arena, values[i].s);
     }
@@ -66,8 +70,10 @@ static struct status *read_types_and_keys(struct parse_dataset *self, const stru
     TRY(keep_list(self, node, "dense_keys", &types->dense_keys, &n_dense));
     TRY(keep_list(self, node, "ragged_keys", &ragged_keys, &n_ragged));
     if (n_sparse != types->n_sparse || n_dense != types->n_dense || n_ragged != types->n_ragged)
-        return status_invalid("len(keys) != len(types): of sparse, dense and ragged features, %d, %d and %d keys but %d, %d and %d types",
-                              n_sparse, n_dense, n_ragged, types->n_sparse, types->n_dense, types->n_ragged);
+        return status_invalid("len(keys) != len(types): of sparse, dense and ragged features, %d, "
+                              "%d and %d keys but %d, %d and %d types",
+                              n_sparse, n_dense, n_ragged, types->n_sparse, types->n_dense,
+                              types->n_ragged);
     TRY(feature_types_check(types, n_shapes, n_splits));
     self->keys = arena_array(&self->arena, struct span, n_features(types) + 1);
     for (int i = 0; i < n_sparse; i++)
@@ -86,24 +92,28 @@ static int compare_keys(struct span a, struct span b) {
 
 /* A feature's component is the number of keys before its own. */
 static struct status *place_keys(struct parse_dataset *self) {
-    int n = n_features(&self->types), n_sparse = self->types.n_sparse, n_dense_end = n_sparse + self->types.n_dense;
+    int n = n_features(&self->types), n_sparse = self->types.n_sparse,
+        n_dense_end = n_sparse + self->types.n_dense;
     const struct dataset *dataset = &self->base;
     if (n != dataset->n_components)
-        return status_invalid("There are %d features, but %d output_types", n, dataset->n_components);
+        return status_invalid("There are %d features, but %d output_types", n,
+                              dataset->n_components);
     self->places = arena_array(&self->arena, int, n + 1);
     for (int i = 0; i < n; i++) {
         for (int k = 0; k < n; k++) {
             int order = compare_keys(self->keys[k], self->keys[i]);
             if (order == 0 && k != i)
-                return status_invalid("The key '%.*s' is there twice", (int)self->keys[i].len, self->keys[i].data);
+                return status_invalid("The key '%.*s' is there twice", (int)self->keys[i].len,
+                                      self->keys[i].data);
             self->places[i] += order < 0;
         }
         bool is_dense = i >= n_sparse && i < n_dense_end;
         enum dtype wanted = is_dense ? self->types.dense_types[i - n_sparse].dtype : DT_VARIANT;
         if (dataset->types[self->places[i]] != wanted)
-            return status_invalid("output_types[%d] is %s, but the feature '%.*s' is %s", self->places[i],
-                                  dtype_name((enum dtype)dataset->types[self->places[i]]), (int)self->keys[i].len, self->keys[i].data,
-                                  dtype_name(wanted));
+            return status_invalid("output_types[%d] is %s, but the feature '%.*s' is %s",
+                                  self->places[i],
+                                  dtype_name((enum dtype)dataset->types[self->places[i]]),
+                                  (int)self->keys[i].len, self->keys[i].data, dtype_name(wanted));
     }
     return NULL;
 }
@@ -128,7 +138,8 @@ static struct status *wrap_one(struct tensor *part, struct tensor *to, int64_t a
     return variant_tensors_seal(variant);
 }
 
-static struct status *wrap_sparse(struct allocator *allocator, struct tensor *parts, int n_sparse, int i, struct tensor *out) {
+static struct status *wrap_sparse(struct allocator *allocator, struct tensor *parts, int n_sparse,
+                                  int i, struct tensor *out) {
     int64_t three = 3;
     TRY(tensor_new(allocator, DT_VARIANT, (struct shape){1, &three}, out));
     for (int k = 0; k < 3; k++)
@@ -136,7 +147,8 @@ static struct status *wrap_sparse(struct allocator *allocator, struct tensor *pa
     return NULL;
 }
 
-static struct status *wrap_ragged(struct tensor *values, struct tensor *splits, struct tensor *out) {
+static struct status *wrap_ragged(struct tensor *values, struct tensor *splits,
+                                  struct tensor *out) {
     struct variant_tensors *variant = NULL;
     TRY(variant_tensors_new(&variant_ragged_type, 2, &variant));
     tensor_init_scalar_object(out, DT_VARIANT, &variant->object);
@@ -146,8 +158,10 @@ static struct status *wrap_ragged(struct tensor *values, struct tensor *splits, 
 }
 
 /* What the parser emits, as the element's components. */
-static struct status *arrange(const struct parse_dataset *self, struct allocator *allocator, struct tensor *parts, struct tensor *out) {
-    int n_sparse = self->types.n_sparse, n_dense = self->types.n_dense, n_ragged = self->types.n_ragged;
+static struct status *arrange(const struct parse_dataset *self, struct allocator *allocator,
+                              struct tensor *parts, struct tensor *out) {
+    int n_sparse = self->types.n_sparse, n_dense = self->types.n_dense,
+        n_ragged = self->types.n_ragged;
     const int *place = self->places;
     for (int i = 0; i < n_sparse; i++)
         TRY(wrap_sparse(allocator, parts, n_sparse, i, &out[*place++]));
@@ -160,8 +174,8 @@ static struct status *arrange(const struct parse_dataset *self, struct allocator
     return NULL;
 }
 
-static struct status *parse(const struct parse_dataset *self, struct allocator *allocator, const struct tensor *serialized,
-                            struct tensor *out) {
+static struct status *parse(const struct parse_dataset *self, struct allocator *allocator,
+                            const struct tensor *serialized, struct tensor *out) {
     int n_parts = 3 * self->types.n_sparse + self->types.n_dense + 2 * self->types.n_ragged;
     struct tensor *parts = element_new(n_parts);
     const struct kernel_instance instance = {.allocator = allocator};
@@ -181,13 +195,15 @@ static struct status *parse(const struct parse_dataset *self, struct allocator *
 
 /* ---- the dataset ---- */
 
-static enum data_poll parse_next(struct dataset_iter *iter, struct data_task *task, struct tensor *out) {
+static enum data_poll parse_next(struct dataset_iter *iter, struct data_task *task,
+                                 struct tensor *out) {
     struct dataset_iter_one *self = (struct dataset_iter_one *)iter;
     struct tensor serialized = TENSOR_INIT;
     enum data_poll result = dataset_iter_next(self->input, task, &serialized);
     if (result != DATA_ELEMENT)
         return result;
-    struct status *st = parse((const struct parse_dataset *)iter->dataset, iter->env->allocator, &serialized, out);
+    struct status *st =
+        parse((const struct parse_dataset *)iter->dataset, iter->env->allocator, &serialized, out);
     tensor_clear(&serialized);
     return st ? data_task_fail(task, st) : DATA_ELEMENT;
 }

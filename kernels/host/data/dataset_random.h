@@ -1,4 +1,5 @@
-/* Numbers one by one, and seeds from seeds: what datasets that shuffle, sample or make numbers share. */
+/* Numbers one by one, and seeds from seeds: what datasets that shuffle, sample or make numbers
+ * share. */
 #ifndef MILLRACE_KERNELS_HOST_DATA_DATASET_RANDOM_H
 #define MILLRACE_KERNELS_HOST_DATA_DATASET_RANDOM_H
 

@@ -1,4 +1,5 @@
-/* Batches cut anew: each of the next size in a list that goes round, from the rows of the input's batches in order. */
+/* Batches cut anew: each of the next size in a list that goes round, from the rows of the
+ * input's batches in order. */
 #include <stdlib.h>
 
 #include "kernels/host/data/dataset_buffer.h"
@@ -34,18 +35,23 @@ static void rebatch_end(struct dataset_iter *iter) {
     element_free(self->batch, iter->dataset->n_components);
 }
 
-static void rebatch_forget(struct dataset *dataset) { tensor_clear(&((struct rebatch_dataset *)dataset)->sizes); }
+static void rebatch_forget(struct dataset *dataset) {
+    tensor_clear(&((struct rebatch_dataset *)dataset)->sizes);
+}
 
 static struct status *check_batch(const struct rebatch_iter *self) {
     int n = self->one.iter.dataset->n_components;
     for (int i = 0; i < n; i++) {
         if (self->batch[i].rank == 0)
-            return status_invalid("Cannot rebatch dataset: All components must be batched, but component %d is a scalar", i);
+            return status_invalid("Cannot rebatch dataset: All components must be batched, but "
+                                  "component %d is a scalar",
+                                  i);
         if (tensor_dim(&self->batch[i], 0) != tensor_dim(&self->batch[0], 0))
-            return status_invalid(
-                "Cannot rebatch dataset: All components must have the same 0th dimension, but component %d has %lld where "
-                "component 0 has %lld",
-                i, (long long)tensor_dim(&self->batch[i], 0), (long long)tensor_dim(&self->batch[0], 0));
+            return status_invalid("Cannot rebatch dataset: All components must have the same 0th "
+                                  "dimension, but component %d has %lld where "
+                                  "component 0 has %lld",
+                                  i, (long long)tensor_dim(&self->batch[i], 0),
+                                  (long long)tensor_dim(&self->batch[0], 0));
     }
     return NULL;
 }
@@ -74,7 +80,8 @@ static struct status *take_part(struct rebatch_iter *self, int64_t n) {
 }
 
 /* Component i of the parts, one after the other. */
-static struct status *join(const struct rebatch_iter *self, int i, struct allocator *allocator, struct tensor *ret) {
+static struct status *join(const struct rebatch_iter *self, int i, struct allocator *allocator,
+                           struct tensor *ret) {
     const struct tensor *first = &element_at(&self->parts, 0)[i];
     int64_t dims[SHAPE_MAX_RANK];
     if (self->parts.n == 1) {
@@ -85,10 +92,11 @@ static struct status *join(const struct rebatch_iter *self, int i, struct alloca
     dims[0] = self->n_ready;
     for (int64_t p = 1; p < self->parts.n; p++) {
         const struct tensor *part = &element_at(&self->parts, p)[i];
-        if (part->rank != first->rank || memcmp(tensor_dims(part) + 1, dims + 1, (first->rank - 1u) * sizeof(*dims)) != 0)
-            return status_invalid(
-                "Cannot batch tensors with different shapes in component %d. First element had shape %s and a later one %s.", i,
-                TENSOR_SHAPE_TEXT(first), TENSOR_SHAPE_TEXT(part));
+        if (part->rank != first->rank ||
+            memcmp(tensor_dims(part) + 1, dims + 1, (first->rank - 1u) * sizeof(*dims)) != 0)
+            return status_invalid("Cannot batch tensors with different shapes in component %d. "
+                                  "First element had shape %s and a later one %s.",
+                                  i, TENSOR_SHAPE_TEXT(first), TENSOR_SHAPE_TEXT(part));
     }
     TRY(tensor_new(allocator, (enum dtype)first->dtype, (struct shape){first->rank, dims}, ret));
     char *to = tensor_data(ret);
@@ -100,7 +108,8 @@ static struct status *join(const struct rebatch_iter *self, int i, struct alloca
     return NULL;
 }
 
-static enum data_poll hand_out(struct rebatch_iter *self, struct data_task *task, struct tensor *out) {
+static enum data_poll hand_out(struct rebatch_iter *self, struct data_task *task,
+                               struct tensor *out) {
     struct dataset_iter *iter = &self->one.iter;
     struct status *st = NULL;
     int n = 0;
@@ -129,7 +138,8 @@ static enum data_poll next_batch(struct rebatch_iter *self, struct data_task *ta
     return DATA_ELEMENT;
 }
 
-static enum data_poll rebatch_next(struct dataset_iter *iter, struct data_task *task, struct tensor *out) {
+static enum data_poll rebatch_next(struct dataset_iter *iter, struct data_task *task,
+                                   struct tensor *out) {
     const struct rebatch_dataset *dataset = (const struct rebatch_dataset *)iter->dataset;
     struct rebatch_iter *self = (struct rebatch_iter *)iter;
     while (!self->has_ended) {
@@ -142,7 +152,8 @@ static enum data_poll rebatch_next(struct dataset_iter *iter, struct data_task *
                 return result;
             continue;
         }
-        struct status *st = take_part(self, MIN(self->n_rows - self->at, wanted_size(self) - self->n_ready));
+        struct status *st =
+            take_part(self, MIN(self->n_rows - self->at, wanted_size(self) - self->n_ready));
         if (st)
             return data_task_fail(task, st);
         if (self->n_ready == wanted_size(self))
@@ -162,7 +173,8 @@ static const struct dataset_kind rebatch_kind = {.name = "Rebatch",
 static struct status *declare(struct kernel_ctx *ctx, struct dataset *dataset) {
     const struct dataset *input = dataset->inputs[0];
     TRY(dataset_declare(ctx, dataset, NULL, NULL));
-    if (dataset->n_components != input->n_components || memcmp(dataset->types, input->types, (size_t)input->n_components) != 0)
+    if (dataset->n_components != input->n_components ||
+        memcmp(dataset->types, input->types, (size_t)input->n_components) != 0)
         return status_invalid("output_types must be those of the input dataset");
     return NULL;
 }
@@ -173,7 +185,8 @@ static struct status *sizes_take(struct kernel_ctx *ctx, struct dataset *dataset
     TRY(declare(ctx, dataset));
     TRY(dataset_scalar_bool(ctx, 2, "drop_remainder", &self->drops_remainder));
     if (sizes->rank > 1)
-        return status_invalid("`batch_sizes` must be a scalar or vector, but had shape: %s", TENSOR_SHAPE_TEXT(sizes));
+        return status_invalid("`batch_sizes` must be a scalar or vector, but had shape: %s",
+                              TENSOR_SHAPE_TEXT(sizes));
     if (sizes->n_elements == 0)
         return status_invalid("`batch_sizes` must not be empty");
     for (int64_t i = 0; i < sizes->n_elements; i++)

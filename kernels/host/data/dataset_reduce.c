@@ -31,7 +31,8 @@ static void reduce_fini(struct pipeline_run *run) {
 static struct status *reduce_begin(struct reduce_run *self) {
     self->has_begun = true;
     TRY(dataset_iter_new(self->dataset, self->run.env, &self->iter));
-    return dataset_call_init(&self->call, &self->fn, self->run.env, self->n_state + self->dataset->n_components);
+    return dataset_call_init(&self->call, &self->fn, self->run.env,
+                             self->n_state + self->dataset->n_components);
 }
 
 static enum data_poll reduce_poll(struct pipeline_run *run, struct data_task *task) {
@@ -68,13 +69,16 @@ static struct status *reduce_take(struct kernel_ctx *ctx, struct reduce_run *sel
     self->n_state = dataset_list_length(ctx, "Tstate");
     self->state = element_new(self->n_state);
     element_copy(self->state, &ctx->inputs[1], self->n_state);
-    TRY(dataset_fn_init(ctx, "f", 1 + self->n_state, dataset_list_length(ctx, "Targuments"), &self->fn));
+    TRY(dataset_fn_init(ctx, "f", 1 + self->n_state, dataset_list_length(ctx, "Targuments"),
+                        &self->fn));
     TRY(dataset_fn_check(&self->fn, ctx->instance->out_types, ctx->instance->n_outputs));
     if (self->n_state != ctx->instance->n_outputs)
-        return status_invalid("The state has %d components, the results %d", self->n_state, ctx->instance->n_outputs);
+        return status_invalid("The state has %d components, the results %d", self->n_state,
+                              ctx->instance->n_outputs);
     for (int i = 0; i < self->n_state; i++)
         if (self->state[i].dtype != ctx->instance->out_types[i])
-            return status_invalid("Component %d of the state is %s, of the results %s", i, dtype_name((enum dtype)self->state[i].dtype),
+            return status_invalid("Component %d of the state is %s, of the results %s", i,
+                                  dtype_name((enum dtype)self->state[i].dtype),
                                   dtype_name((enum dtype)ctx->instance->out_types[i]));
     return NULL;
 }
@@ -140,7 +144,8 @@ static enum kernel_result single_compute(struct kernel_ctx *ctx) {
     const struct kernel_instance *instance = ctx->instance;
     KERNEL_TRY(ctx, dataset_of(kernel_input(ctx, 0), &dataset));
     if (dataset->n_components != instance->n_outputs ||
-        (instance->n_outputs > 0 && memcmp(dataset->types, instance->out_types, (size_t)instance->n_outputs) != 0))
+        (instance->n_outputs > 0 &&
+         memcmp(dataset->types, instance->out_types, (size_t)instance->n_outputs) != 0))
         return kernel_fail(ctx, status_invalid("output_types must be those of the dataset"));
     struct single_run *self = xcalloc(1, sizeof(*self));
     self->run.poll = single_poll;

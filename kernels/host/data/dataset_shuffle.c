@@ -1,7 +1,7 @@
 /* Datasets with chance in them: shuffle, random numbers, samples.
  *
- * Shuffle keeps a ring of elements, in slices of one round of the input each; an element is drawn from the oldest slice, and the first of
- * that slice takes its place:
+ * Shuffle keeps a ring of elements, in slices of one round of the input each; an element is
+ * drawn from the oldest slice, and the first of that slice takes its place:
  *
  *   ring   . . [ a b c d ][ e f ] . .        draw c:   . . . [ b a d ][ e f ] . .
  *               slice 0    slice 1                            slice 0   slice 1
@@ -42,7 +42,8 @@ void seed_source_next(struct seed_source *source, int64_t *ret_seed, int64_t *re
 }
 
 /* Seeds from two inputs, and whether they change from the attr, if there is one. */
-static struct status *take_seeds(struct kernel_ctx *ctx, int first, const char *changes_attr, bool changes, struct seed_source *ret) {
+static struct status *take_seeds(struct kernel_ctx *ctx, int first, const char *changes_attr,
+                                 bool changes, struct seed_source *ret) {
     int64_t seed, seed2;
     TRY(dataset_scalar_i64(ctx, first, "seed", &seed));
     TRY(dataset_scalar_i64(ctx, first + 1, "seed2", &seed2));
@@ -69,7 +70,8 @@ struct slice {
 
 struct shuffle_iter {
     struct dataset_iter_one one;
-    struct tensor *ring; /* capacity elements; grows up to buffer_size, as it is first filled front to back */
+    /* capacity elements; grows up to buffer_size, as it is first filled front to back */
+    struct tensor *ring;
     int64_t capacity, n_elements, n_rounds;
     struct slice slices[MAX_SLICES];
     int n_slices;
@@ -104,7 +106,8 @@ static struct tensor *place(struct shuffle_iter *self, int64_t at) {
 /* Room for one more: its place exists. */
 static struct status *grow(struct shuffle_iter *self) {
     const struct shuffle_dataset *dataset = (const struct shuffle_dataset *)self->one.iter.dataset;
-    int64_t at = self->slices[self->n_slices - 1].end % dataset->buffer_size, n = dataset->base.n_components;
+    int64_t at = self->slices[self->n_slices - 1].end % dataset->buffer_size,
+            n = dataset->base.n_components;
     if (at < self->capacity)
         return NULL;
     int64_t capacity = MIN(MAX(2 * self->capacity, 16), dataset->buffer_size);
@@ -172,7 +175,8 @@ static enum data_poll fill_ring(struct shuffle_iter *self, struct data_task *tas
     return DATA_ELEMENT;
 }
 
-static enum data_poll shuffle_next(struct dataset_iter *iter, struct data_task *task, struct tensor *out) {
+static enum data_poll shuffle_next(struct dataset_iter *iter, struct data_task *task,
+                                   struct tensor *out) {
     struct shuffle_iter *self = (struct shuffle_iter *)iter;
     int n = iter->dataset->n_components;
     enum data_poll result = fill_ring(self, task);
@@ -184,7 +188,9 @@ static enum data_poll shuffle_next(struct dataset_iter *iter, struct data_task *
         drop_slice(self);
     struct slice *slice = &self->slices[0];
     struct tensor *first = place(self, slice->start);
-    struct tensor *drawn = place(self, slice->start + (int64_t)(philox_words_u32(&self->words) % (uint64_t)(slice->end - slice->start)));
+    struct tensor *drawn =
+        place(self, slice->start + (int64_t)(philox_words_u32(&self->words) %
+                                             (uint64_t)(slice->end - slice->start)));
     element_move(out, drawn, n);
     if (drawn != first)
         element_move(drawn, first, n);
@@ -200,7 +206,8 @@ static void shuffle_forget(struct dataset *dataset) {
 }
 
 static int64_t shuffle_cardinality(struct dataset *dataset) {
-    int64_t count = ((struct shuffle_dataset *)dataset)->count, n = dataset_cardinality(dataset->inputs[0]), product;
+    int64_t count = ((struct shuffle_dataset *)dataset)->count,
+            n = dataset_cardinality(dataset->inputs[0]), product;
     if (count == 0 || n == 0)
         return 0;
     if (count < 0)
@@ -219,7 +226,8 @@ static const struct dataset_kind shuffle_kind = {.name = "Shuffle",
                                                  .forget = shuffle_forget,
                                                  .cardinality = shuffle_cardinality};
 
-static struct status *shuffle_take(struct kernel_ctx *ctx, struct dataset *dataset, int count_input) {
+static struct status *shuffle_take(struct kernel_ctx *ctx, struct dataset *dataset,
+                                   int count_input) {
     struct shuffle_dataset *self = (struct shuffle_dataset *)dataset;
     self->count = 1;
     TRY(dataset_scalar_i64(ctx, 1, "buffer_size", &self->buffer_size));
@@ -243,13 +251,16 @@ static enum kernel_result shuffle_make(struct kernel_ctx *ctx, int count_input) 
 }
 
 static enum kernel_result shuffle_compute(struct kernel_ctx *ctx) { return shuffle_make(ctx, 0); }
-static enum kernel_result shuffle_and_repeat_compute(struct kernel_ctx *ctx) { return shuffle_make(ctx, 4); }
+static enum kernel_result shuffle_and_repeat_compute(struct kernel_ctx *ctx) {
+    return shuffle_make(ctx, 4);
+}
 
 /* A handle for the arguments of V3: the dataset has its seeds, and what it caches, by itself. */
 static const struct object_type nothing_type = {.name = "nothing"};
 
 static enum kernel_result dummy_compute(struct kernel_ctx *ctx) {
-    struct resource_handle *handle = ctx->host->handle_make(ctx, "", ctx->instance->def->op, &nothing_type, DT_INVALID);
+    struct resource_handle *handle =
+        ctx->host->handle_make(ctx, "", ctx->instance->def->op, &nothing_type, DT_INVALID);
     tensor_init_scalar_object(&ctx->outputs[0], DT_RESOURCE, &handle->object);
     return KERNEL_DONE;
 }
@@ -281,7 +292,8 @@ static void random_forget(struct dataset *dataset) {
         seed_source_fini(&self->seeds);
 }
 
-static enum data_poll random_next(struct dataset_iter *iter, struct data_task *task, struct tensor *out) {
+static enum data_poll random_next(struct dataset_iter *iter, struct data_task *task,
+                                  struct tensor *out) {
     tensor_init_scalar_i64(&out[0], philox_words_u32(&((struct random_iter *)iter)->words));
     return DATA_ELEMENT;
 }
@@ -314,11 +326,13 @@ static enum kernel_result random_compute(struct kernel_ctx *ctx) {
 
 /* ---- samples ---- */
 
-static enum data_poll sample_next(struct dataset_iter *iter, struct data_task *task, struct tensor *out) {
+static enum data_poll sample_next(struct dataset_iter *iter, struct data_task *task,
+                                  struct tensor *out) {
     struct random_iter *self = (struct random_iter *)iter;
     for (;;) {
         enum data_poll result = dataset_iter_next(self->one.input, task, out);
-        if (result != DATA_ELEMENT || philox_words_f32(&self->words) < ((const struct random_dataset *)iter->dataset)->rate)
+        if (result != DATA_ELEMENT ||
+            philox_words_f32(&self->words) < ((const struct random_dataset *)iter->dataset)->rate)
             return result;
         element_clear(out, iter->dataset->n_components);
     }

@@ -24,7 +24,8 @@ static void tensor_forget(struct dataset *dataset) {
     element_free(self->components, dataset->n_components);
 }
 
-static enum data_poll tensor_next(struct dataset_iter *iter, struct data_task *task, struct tensor *out) {
+static enum data_poll tensor_next(struct dataset_iter *iter, struct data_task *task,
+                                  struct tensor *out) {
     const struct tensor_dataset *dataset = (const struct tensor_dataset *)iter->dataset;
     struct counting_iter *self = (struct counting_iter *)iter;
     if (self->at > 0)
@@ -67,7 +68,8 @@ struct status *dataset_row_of(const struct tensor *t, int64_t at, struct tensor 
     return st;
 }
 
-static enum data_poll slice_next(struct dataset_iter *iter, struct data_task *task, struct tensor *out) {
+static enum data_poll slice_next(struct dataset_iter *iter, struct data_task *task,
+                                 struct tensor *out) {
     const struct tensor_dataset *dataset = (const struct tensor_dataset *)iter->dataset;
     struct counting_iter *self = (struct counting_iter *)iter;
     if (self->at >= dataset->n_rows)
@@ -84,7 +86,9 @@ static enum data_poll slice_next(struct dataset_iter *iter, struct data_task *ta
     return DATA_ELEMENT;
 }
 
-static int64_t slice_cardinality(struct dataset *dataset) { return ((struct tensor_dataset *)dataset)->n_rows; }
+static int64_t slice_cardinality(struct dataset *dataset) {
+    return ((struct tensor_dataset *)dataset)->n_rows;
+}
 
 static const struct dataset_kind slice_kind = {.name = "TensorSlice",
                                                .dataset_size = sizeof(struct tensor_dataset),
@@ -119,7 +123,8 @@ static enum kernel_result slice_compute(struct kernel_ctx *ctx) {
 
 /* ---- elements, one after the other ---- */
 
-static enum data_poll list_next(struct dataset_iter *iter, struct data_task *task, struct tensor *out) {
+static enum data_poll list_next(struct dataset_iter *iter, struct data_task *task,
+                                struct tensor *out) {
     const struct tensor_dataset *dataset = (const struct tensor_dataset *)iter->dataset;
     struct counting_iter *self = (struct counting_iter *)iter;
     int n = dataset->base.n_components;
@@ -150,10 +155,12 @@ static struct status *list_take(struct kernel_ctx *ctx, struct dataset *dataset)
         return status_invalid("%d tensors are no elements of %d components", n_inputs, n);
     for (int i = 0; i < n_inputs; i++) {
         if (ctx->inputs[i].dtype != dataset->types[i % n])
-            return status_invalid("Tensor %d is %s where output_types has %s", i, dtype_name((enum dtype)ctx->inputs[i].dtype),
+            return status_invalid("Tensor %d is %s where output_types has %s", i,
+                                  dtype_name((enum dtype)ctx->inputs[i].dtype),
                                   dtype_name((enum dtype)dataset->types[i % n]));
         if (!shape_is_compatible(dataset->shapes[i % n], tensor_shape(&ctx->inputs[i])))
-            return status_invalid("Tensor %d has shape %s where output_shapes has %s", i, TENSOR_SHAPE_TEXT(&ctx->inputs[i]),
+            return status_invalid("Tensor %d has shape %s where output_shapes has %s", i,
+                                  TENSOR_SHAPE_TEXT(&ctx->inputs[i]),
                                   SHAPE_TEXT(dataset->shapes[i % n]));
     }
     self->n_rows = n_inputs / n;
@@ -221,14 +228,18 @@ static void range_value(enum dtype type, int64_t v, struct tensor *ret) {
 static int64_t range_size(const struct range_dataset *range) {
     uint64_t step = range->step > 0 ? (uint64_t)range->step : -(uint64_t)range->step;
     bool is_empty = range->step > 0 ? range->start >= range->stop : range->start <= range->stop;
-    uint64_t span = range->step > 0 ? (uint64_t)range->stop - (uint64_t)range->start : (uint64_t)range->start - (uint64_t)range->stop;
+    uint64_t span = range->step > 0 ? (uint64_t)range->stop - (uint64_t)range->start
+                                    : (uint64_t)range->start - (uint64_t)range->stop;
     uint64_t n = is_empty ? 0 : (span - 1) / step + 1;
     return n > INT64_MAX ? INT64_MAX : (int64_t)n;
 }
 
-static int64_t range_cardinality(struct dataset *dataset) { return range_size((struct range_dataset *)dataset); }
+static int64_t range_cardinality(struct dataset *dataset) {
+    return range_size((struct range_dataset *)dataset);
+}
 
-static enum data_poll range_next(struct dataset_iter *iter, struct data_task *task, struct tensor *out) {
+static enum data_poll range_next(struct dataset_iter *iter, struct data_task *task,
+                                 struct tensor *out) {
     const struct range_dataset *range = (const struct range_dataset *)iter->dataset;
     struct counting_iter *self = (struct counting_iter *)iter;
     if (self->at >= range_size(range))
@@ -285,10 +296,11 @@ static void sparse_forget(struct dataset *dataset) {
 }
 
 /* Indices without their first column, values and the row's shape. */
-static struct status *sparse_row(const struct sparse_dataset *dataset, struct allocator *allocator, int64_t begin, int64_t end,
-                                 struct tensor *out) {
+static struct status *sparse_row(const struct sparse_dataset *dataset, struct allocator *allocator,
+                                 int64_t begin, int64_t end, struct tensor *out) {
     int64_t rank = tensor_dim(&dataset->indices, 1), n = end - begin;
-    TRY(tensor_new(allocator, DT_INT64, (struct shape){2, (const int64_t[]){n, rank - 1}}, &out[0]));
+    TRY(tensor_new(allocator, DT_INT64, (struct shape){2, (const int64_t[]){n, rank - 1}},
+                   &out[0]));
     int64_t *to = tensor_data(&out[0]);
     const int64_t *from = (const int64_t *)tensor_cdata(&dataset->indices) + begin * rank;
     for (int64_t i = 0; i < n; i++)
@@ -297,11 +309,13 @@ static struct status *sparse_row(const struct sparse_dataset *dataset, struct al
     return tensor_slice_rows(&dataset->shape, 1, rank, &out[2]);
 }
 
-static enum data_poll sparse_next(struct dataset_iter *iter, struct data_task *task, struct tensor *out) {
+static enum data_poll sparse_next(struct dataset_iter *iter, struct data_task *task,
+                                  struct tensor *out) {
     const struct sparse_dataset *dataset = (const struct sparse_dataset *)iter->dataset;
     struct sparse_iter *self = (struct sparse_iter *)iter;
     const int64_t *indices = tensor_cdata(&dataset->indices);
-    int64_t rank = tensor_dim(&dataset->indices, 1), n = tensor_dim(&dataset->indices, 0), end = self->at;
+    int64_t rank = tensor_dim(&dataset->indices, 1), n = tensor_dim(&dataset->indices, 0),
+            end = self->at;
     if (self->row >= tensor_index_at(&dataset->shape, 0))
         return DATA_END;
     while (end < n && indices[end * rank] == self->row)
@@ -315,7 +329,9 @@ static enum data_poll sparse_next(struct dataset_iter *iter, struct data_task *t
     return data_task_fail(task, st);
 }
 
-static int64_t sparse_cardinality(struct dataset *dataset) { return tensor_index_at(&((struct sparse_dataset *)dataset)->shape, 0); }
+static int64_t sparse_cardinality(struct dataset *dataset) {
+    return tensor_index_at(&((struct sparse_dataset *)dataset)->shape, 0);
+}
 
 static const struct dataset_kind sparse_kind = {.name = "SparseTensorSlice",
                                                 .dataset_size = sizeof(struct sparse_dataset),
@@ -324,18 +340,22 @@ static const struct dataset_kind sparse_kind = {.name = "SparseTensorSlice",
                                                 .forget = sparse_forget,
                                                 .cardinality = sparse_cardinality};
 
-static struct status *sparse_check(const struct tensor *indices, const struct tensor *values, const struct tensor *shape) {
+static struct status *sparse_check(const struct tensor *indices, const struct tensor *values,
+                                   const struct tensor *shape) {
     if (indices->rank != 2)
-        return status_invalid("Input indices must be a matrix. Got: %s", TENSOR_SHAPE_TEXT(indices));
+        return status_invalid("Input indices must be a matrix. Got: %s",
+                              TENSOR_SHAPE_TEXT(indices));
     if (values->rank != 1)
         return status_invalid("Input values must be a vector. Got: %s", TENSOR_SHAPE_TEXT(values));
     if (shape->rank != 1)
         return status_invalid("Input shape must be a vector. Got: %s", TENSOR_SHAPE_TEXT(shape));
     if (tensor_dim(indices, 0) != tensor_dim(values, 0))
-        return status_invalid("Number of values must match first dimension of indices. Got %lld values, indices shape: %s",
+        return status_invalid("Number of values must match first dimension of indices. Got %lld "
+                              "values, indices shape: %s",
                               (long long)tensor_dim(values, 0), TENSOR_SHAPE_TEXT(indices));
     if (tensor_dim(indices, 1) != tensor_dim(shape, 0))
-        return status_invalid("Number of dimensions must match second dimension of indices. Got %lld dimensions, indices shape: %s",
+        return status_invalid("Number of dimensions must match second dimension of indices. Got "
+                              "%lld dimensions, indices shape: %s",
                               (long long)tensor_dim(shape, 0), TENSOR_SHAPE_TEXT(indices));
     if (tensor_dim(shape, 0) < 1)
         return status_invalid("The shape argument requires at least one element.");
@@ -346,7 +366,8 @@ static struct status *sparse_check(const struct tensor *indices, const struct te
             if (at[i * rank + k] < 0 || at[i * rank + k] >= dims[k])
                 return status_invalid("indices[%lld] is out of bounds of the shape", (long long)i);
         if (at[i * rank] < previous)
-            return status_unimplemented("The SparseTensor must be ordered in the batch dimension; handling arbitrarily ordered input is "
+            return status_unimplemented("The SparseTensor must be ordered in the batch dimension; "
+                                        "handling arbitrarily ordered input is "
                                         "not currently supported.");
         previous = at[i * rank];
     }

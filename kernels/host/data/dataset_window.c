@@ -19,7 +19,8 @@ struct list_iter {
     int64_t at;
 };
 
-static enum data_poll list_next(struct dataset_iter *iter, struct data_task *task, struct tensor *out) {
+static enum data_poll list_next(struct dataset_iter *iter, struct data_task *task,
+                                struct tensor *out) {
     const struct list_dataset *dataset = (const struct list_dataset *)iter->dataset;
     struct list_iter *self = (struct list_iter *)iter;
     if (self->at >= dataset->elements.n)
@@ -28,9 +29,13 @@ static enum data_poll list_next(struct dataset_iter *iter, struct data_task *tas
     return DATA_ELEMENT;
 }
 
-static void list_forget(struct dataset *dataset) { element_buffer_fini(&((struct list_dataset *)dataset)->elements); }
+static void list_forget(struct dataset *dataset) {
+    element_buffer_fini(&((struct list_dataset *)dataset)->elements);
+}
 
-static int64_t list_cardinality(struct dataset *dataset) { return ((struct list_dataset *)dataset)->elements.n; }
+static int64_t list_cardinality(struct dataset *dataset) {
+    return ((struct list_dataset *)dataset)->elements.n;
+}
 
 static const struct dataset_kind list_kind = {.name = "Window",
                                               .dataset_size = sizeof(struct list_dataset),
@@ -44,7 +49,8 @@ struct dataset *window_dataset_new(const struct dataset *of, struct element_buff
     dataset_set_components(dataset, of->n_components, of->types, of->shapes);
     ((struct list_dataset *)dataset)->elements = *elements_take;
     for (int64_t i = 0; i < elements_take->n * elements_take->n_components; i++)
-        dataset->depth = MAX(dataset->depth, (int)variant_depth_with(&element_at(elements_take, 0)[i]));
+        dataset->depth =
+            MAX(dataset->depth, (int)variant_depth_with(&element_at(elements_take, 0)[i]));
     *elements_take = (struct element_buffer){.n_components = of->n_components};
     return dataset;
 }
@@ -61,7 +67,8 @@ struct window_dataset {
 struct window_iter {
     struct dataset_iter_one one;
     struct element_buffer buffer; /* from the window's first element on */
-    int64_t n_to_skip;            /* before the next window: the shift is beyond what was collected */
+    /* before the next window: the shift is beyond what was collected */
+    int64_t n_to_skip;
     bool has_input_ended;
 };
 
@@ -91,7 +98,8 @@ static enum data_poll skip_elements(struct window_iter *self, struct data_task *
     return DATA_ELEMENT;
 }
 
-static enum data_poll collect_window(struct window_iter *self, int64_t target, struct data_task *task) {
+static enum data_poll collect_window(struct window_iter *self, int64_t target,
+                                     struct data_task *task) {
     enum data_poll result = skip_elements(self, task);
     if (result != DATA_ELEMENT || self->has_input_ended)
         return result;
@@ -101,7 +109,8 @@ static enum data_poll collect_window(struct window_iter *self, int64_t target, s
 }
 
 /* Every stride-th element's component i, as a dataset or as the rows of a tensor. */
-static struct status *window_of(const struct window_iter *self, int i, int64_t stride, struct tensor *ret) {
+static struct status *window_of(const struct window_iter *self, int i, int64_t stride,
+                                struct tensor *ret) {
     const struct window_dataset *dataset = (const struct window_dataset *)self->one.iter.dataset;
     const struct dataset *input = dataset->base.inputs[0];
     struct element_buffer elements = {.n_components = 1};
@@ -119,16 +128,19 @@ static struct status *window_of(const struct window_iter *self, int i, int64_t s
         element_buffer_fini(&elements);
         return st;
     }
-    struct dataset one = {.n_components = 1, .types = &input->types[i], .shapes = &input->shapes[i]};
+    struct dataset one = {
+        .n_components = 1, .types = &input->types[i], .shapes = &input->shapes[i]};
     tensor_init_scalar_object(ret, DT_VARIANT, &window_dataset_new(&one, &elements)->object);
     return NULL;
 }
 
-static enum data_poll window_next(struct dataset_iter *iter, struct data_task *task, struct tensor *out) {
+static enum data_poll window_next(struct dataset_iter *iter, struct data_task *task,
+                                  struct tensor *out) {
     const struct window_dataset *dataset = (const struct window_dataset *)iter->dataset;
     struct window_iter *self = (struct window_iter *)iter;
     int64_t target;
-    if (mul_overflows_i64(dataset->size - 1, dataset->stride, &target) || add_overflows_i64(target, 1, &target))
+    if (mul_overflows_i64(dataset->size - 1, dataset->stride, &target) ||
+        add_overflows_i64(target, 1, &target))
         target = INT64_MAX;
     enum data_poll result = collect_window(self, target, task);
     if (result != DATA_ELEMENT)
@@ -209,7 +221,8 @@ static struct status *slide_take(struct kernel_ctx *ctx, struct dataset *dataset
     TRY(take_sizes(ctx, self));
     TRY(dataset_declare(ctx, dataset, NULL, NULL));
     const struct dataset *input = dataset->inputs[0];
-    if (dataset->n_components != input->n_components || memcmp(dataset->types, input->types, (size_t)input->n_components) != 0)
+    if (dataset->n_components != input->n_components ||
+        memcmp(dataset->types, input->types, (size_t)input->n_components) != 0)
         return status_invalid("output_types must be those of the dataset");
     return NULL;
 }

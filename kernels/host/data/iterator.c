@@ -31,7 +31,8 @@ static void state_unref(struct iterator_state *state) {
     free(state);
 }
 
-static struct status *state_new(struct kernel_ctx *ctx, struct dataset *dataset, struct iterator_state **ret) {
+static struct status *state_new(struct kernel_ctx *ctx, struct dataset *dataset,
+                                struct iterator_state **ret) {
     struct iterator_state *state = xcalloc(1, sizeof(*state));
     atomic_init(&state->n_refs, 1);
     CHECK(pthread_mutex_init(&state->lock, NULL) == 0);
@@ -56,18 +57,23 @@ static void iterator_free(struct object *object) {
     free(iterator);
 }
 
-const struct object_type iterator_type = {.name = "N10tensorflow4data16IteratorResourceE", .free = iterator_free};
+const struct object_type iterator_type = {.name = "N10tensorflow4data16IteratorResourceE",
+                                          .free = iterator_free};
 
 struct status *iterator_new(struct kernel_ctx *ctx, struct iterator **ret) {
     struct iterator *iterator = xcalloc(1, sizeof(*iterator));
     int n_shapes = 0;
     object_init(&iterator->object, &iterator_type);
     CHECK(pthread_mutex_init(&iterator->lock, NULL) == 0);
-    struct status *st = read_types(ctx->instance->node, "output_types", 0, &iterator->types, &iterator->n_components);
+    struct status *st = read_types(ctx->instance->node, "output_types", 0, &iterator->types,
+                                   &iterator->n_components);
     if (!st)
-        st = read_shapes(ctx->instance->node, "output_shapes", 0, true, &iterator->shapes, &n_shapes);
+        st = read_shapes(ctx->instance->node, "output_shapes", 0, true, &iterator->shapes,
+                         &n_shapes);
     if (!st && n_shapes != iterator->n_components) {
-        st = status_invalid("output_types and output_shapes must be the same length, got: %d vs. %d", iterator->n_components, n_shapes);
+        st =
+            status_invalid("output_types and output_shapes must be the same length, got: %d vs. %d",
+                           iterator->n_components, n_shapes);
         shapes_free(iterator->shapes, n_shapes);
         iterator->shapes = NULL;
     }
@@ -78,21 +84,25 @@ struct status *iterator_new(struct kernel_ctx *ctx, struct iterator **ret) {
     return st;
 }
 
-struct status *iterator_check(const struct iterator *iterator, const uint8_t *types, const struct shape *shapes, int n) {
+struct status *iterator_check(const struct iterator *iterator, const uint8_t *types,
+                              const struct shape *shapes, int n) {
     if (n != iterator->n_components)
-        return status_invalid("Number of components does not match: expected %d types but got %d.", iterator->n_components, n);
+        return status_invalid("Number of components does not match: expected %d types but got %d.",
+                              iterator->n_components, n);
     for (int i = 0; i < n; i++)
         if (types[i] != iterator->types[i])
             return status_invalid("Data type mismatch at component %d: expected %s but got %s.", i,
-                                  dtype_name((enum dtype)iterator->types[i]), dtype_name((enum dtype)types[i]));
+                                  dtype_name((enum dtype)iterator->types[i]),
+                                  dtype_name((enum dtype)types[i]));
     for (int i = 0; i < n; i++)
         if (!shape_is_compatible(iterator->shapes[i], shapes[i]))
-            return status_invalid("Incompatible shapes at component %d: expected %s but got %s.", i, SHAPE_TEXT(iterator->shapes[i]),
-                                  SHAPE_TEXT(shapes[i]));
+            return status_invalid("Incompatible shapes at component %d: expected %s but got %s.", i,
+                                  SHAPE_TEXT(iterator->shapes[i]), SHAPE_TEXT(shapes[i]));
     return NULL;
 }
 
-struct status *iterator_make(struct kernel_ctx *ctx, struct iterator *iterator, struct dataset *dataset) {
+struct status *iterator_make(struct kernel_ctx *ctx, struct iterator *iterator,
+                             struct dataset *dataset) {
     struct iterator_state *state = NULL;
     TRY(iterator_check(iterator, dataset->types, dataset->shapes, dataset->n_components));
     TRY(state_new(ctx, dataset, &state));
@@ -121,7 +131,8 @@ void iterator_clear(struct iterator *iterator) {
 
 /* ---- requests ---- */
 
-/* A kernel's execution that polls. It is completed by whoever comes second: its kernel, when that returns, or the poll's end. */
+/* A kernel's execution that polls. It is completed by whoever comes second: its kernel, when
+ * that returns, or the poll's end. */
 struct request {
     struct data_task task;
     struct kernel_ctx *ctx;
@@ -137,7 +148,9 @@ struct request {
 
 enum { PHASE_NONE, PHASE_RETURNED, PHASE_ENDED };
 
-static struct request *request_of(struct data_task *task) { return CONTAINER_OF(task, struct request, task); }
+static struct request *request_of(struct data_task *task) {
+    return CONTAINER_OF(task, struct request, task);
+}
 
 static void request_free(struct data_task *task) {
     struct request *request = request_of(task);
@@ -165,7 +178,8 @@ static struct status *fill_outputs(struct request *request) {
     if (request->result == DATA_END && !request->as_optional)
         return status_out_of_range("End of sequence");
     if (request->as_optional)
-        return optional_make(request->result == DATA_ELEMENT, request->element, dataset->n_components, &ctx->outputs[0]);
+        return optional_make(request->result == DATA_ELEMENT, request->element,
+                             dataset->n_components, &ctx->outputs[0]);
     return dataset_check_outputs(ctx);
 }
 
@@ -184,7 +198,8 @@ static void state_let_go(struct iterator_state *state) {
     pthread_mutex_lock(&state->lock);
     struct list *link = list_pop_front(&state->waiting);
     state->is_busy = link != NULL;
-    struct data_task *next = link ? data_task_ref(&LIST_ENTRY(link, struct request, link)->task) : NULL;
+    struct data_task *next =
+        link ? data_task_ref(&LIST_ENTRY(link, struct request, link)->task) : NULL;
     pthread_mutex_unlock(&state->lock);
     if (next)
         data_task_wake_elsewhere(next);
@@ -193,7 +208,8 @@ static void state_let_go(struct iterator_state *state) {
 
 static void request_end(struct request *request, enum data_poll result) {
     request->result = result;
-    if (atomic_exchange_explicit(&request->phase, PHASE_ENDED, memory_order_acq_rel) != PHASE_RETURNED)
+    if (atomic_exchange_explicit(&request->phase, PHASE_ENDED, memory_order_acq_rel) !=
+        PHASE_RETURNED)
         return;
     struct kernel_ctx *ctx = request->ctx;
     complete(request);
@@ -217,7 +233,8 @@ static enum data_poll request_poll(struct data_task *task) {
     pthread_mutex_unlock(&request->state->lock);
     if (is_waiting)
         return DATA_PENDING;
-    return dataset_iter_next(request->state->iter, task, request->element ? request->element : request->ctx->outputs);
+    return dataset_iter_next(request->state->iter, task,
+                             request->element ? request->element : request->ctx->outputs);
 }
 
 /* One that still waits for its turn ends here; another when its poll does. */
@@ -256,7 +273,8 @@ static enum kernel_result request_start(struct request *request, bool has_turn) 
         }
     }
     enum kernel_result result = KERNEL_PENDING;
-    if (atomic_exchange_explicit(&request->phase, PHASE_RETURNED, memory_order_acq_rel) == PHASE_ENDED) {
+    if (atomic_exchange_explicit(&request->phase, PHASE_RETURNED, memory_order_acq_rel) ==
+        PHASE_ENDED) {
         complete(request);
         data_task_unref(task);
         result = KERNEL_DONE;
@@ -279,28 +297,33 @@ static struct request *request_new(struct kernel_ctx *ctx) {
     return request;
 }
 
-static struct status *check_node(const struct kernel_ctx *ctx, const struct dataset *dataset, bool as_optional) {
+static struct status *check_node(const struct kernel_ctx *ctx, const struct dataset *dataset,
+                                 bool as_optional) {
     const struct kernel_instance *instance = ctx->instance;
     if (as_optional)
         return NULL;
     if (instance->n_outputs != dataset->n_components)
-        return status_invalid("Number of components does not match: expected %d types but got %d.", instance->n_outputs,
-                              dataset->n_components);
+        return status_invalid("Number of components does not match: expected %d types but got %d.",
+                              instance->n_outputs, dataset->n_components);
     for (int i = 0; i < instance->n_outputs; i++)
         if (instance->out_types[i] != dataset->types[i])
             return status_invalid("Data type mismatch at component %d: expected %s but got %s.", i,
-                                  dtype_name((enum dtype)instance->out_types[i]), dtype_name((enum dtype)dataset->types[i]));
+                                  dtype_name((enum dtype)instance->out_types[i]),
+                                  dtype_name((enum dtype)dataset->types[i]));
     return NULL;
 }
 
-enum kernel_result iterator_get_next(struct kernel_ctx *ctx, struct iterator *iterator, bool as_optional) {
+enum kernel_result iterator_get_next(struct kernel_ctx *ctx, struct iterator *iterator,
+                                     bool as_optional) {
     pthread_mutex_lock(&iterator->lock);
     struct iterator_state *state = iterator->state ? state_ref(iterator->state) : NULL;
     pthread_mutex_unlock(&iterator->lock);
     if (!state)
         return kernel_fail(
-            ctx, status_failed_precondition("GetNext() failed because the iterator has not been initialized. Ensure that you have run the "
-                                            "initializer operation for this iterator before getting the next element."));
+            ctx, status_failed_precondition(
+                     "GetNext() failed because the iterator has not been initialized. Ensure that "
+                     "you have run the "
+                     "initializer operation for this iterator before getting the next element."));
     struct status *st = check_node(ctx, state->iter->dataset, as_optional);
     if (st) {
         state_unref(state);

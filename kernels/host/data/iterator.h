@@ -25,18 +25,24 @@ extern const struct object_type iterator_type;
 /* From the attrs output_types and output_shapes. Errors: INVALID_ARGUMENT. */
 struct status *iterator_new(struct kernel_ctx *ctx, struct iterator **ret) MUST_USE;
 /* The iterator begins anew with the dataset. Errors: INVALID_ARGUMENT when it does not fit. */
-struct status *iterator_make(struct kernel_ctx *ctx, struct iterator *iterator, struct dataset *dataset) MUST_USE;
+struct status *iterator_make(struct kernel_ctx *ctx, struct iterator *iterator,
+                             struct dataset *dataset) MUST_USE;
 bool iterator_is_made(struct iterator *iterator);
 void iterator_clear(struct iterator *iterator); /* as if it had never been made */
-/* Errors: INVALID_ARGUMENT when types or shapes are not those of the iterator, with TensorFlow's words. */
-struct status *iterator_check(const struct iterator *iterator, const uint8_t *types, const struct shape *shapes, int n) MUST_USE;
+/* Errors: INVALID_ARGUMENT when types or shapes are not those of the iterator, with TensorFlow's
+ * words. */
+struct status *iterator_check(const struct iterator *iterator, const uint8_t *types,
+                              const struct shape *shapes, int n) MUST_USE;
 
-enum kernel_result iterator_get_next(struct kernel_ctx *ctx, struct iterator *iterator, bool as_optional);
-/* The whole of a dataset by a pipeline of its own: `poll` is called until it does not answer PENDING, with `arg`, which ends with `fini`.
+enum kernel_result iterator_get_next(struct kernel_ctx *ctx, struct iterator *iterator,
+                                     bool as_optional);
+/* The whole of a dataset by a pipeline of its own: `poll` is called until it does not answer
+ * PENDING, with `arg`, which ends with `fini`.
  */
 struct pipeline_run {
-    enum data_poll (*poll)(struct pipeline_run *run, struct data_task *task); /* DATA_ELEMENT: done */
-    void (*fini)(struct pipeline_run *run);                                   /* frees the struct */
+    /* DATA_ELEMENT: done */
+    enum data_poll (*poll)(struct pipeline_run *run, struct data_task *task);
+    void (*fini)(struct pipeline_run *run); /* frees the struct */
     struct kernel_ctx *ctx;
     struct dataset_env *env;
 };

@@ -1,4 +1,5 @@
-/* CPU kernels of iterators: making them, beginning them, asking for what comes next, and their names as strings. */
+/* CPU kernels of iterators: making them, beginning them, asking for what comes next, and their
+ * names as strings. */
 #include <stdlib.h>
 
 #include "common/tensor/tensor_proto.h"
@@ -42,7 +43,8 @@ static struct status *create(struct kernel_ctx *ctx, void *arg, struct object **
 static struct status *check_declared(struct kernel_ctx *ctx, const struct iterator *iterator) {
     struct iterator *wanted = NULL;
     TRY(iterator_new(ctx, &wanted));
-    struct status *st = iterator_check(iterator, wanted->types, wanted->shapes, wanted->n_components);
+    struct status *st =
+        iterator_check(iterator, wanted->types, wanted->shapes, wanted->n_components);
     object_unref(&wanted->object);
     return st;
 }
@@ -63,9 +65,11 @@ static enum kernel_result anonymous_compute(struct kernel_ctx *ctx) {
     struct object *object = NULL;
     struct str name = STR_INIT;
     str_addf(&name, "_AnonymousIterator_%llu", (unsigned long long)ctx->host->unique_id());
-    struct status *st = ctx->host->resource_lookup_or_create(ctx, NULL, str_text(&name), &iterator_type, create, NULL, &object);
+    struct status *st = ctx->host->resource_lookup_or_create(ctx, NULL, str_text(&name),
+                                                             &iterator_type, create, NULL, &object);
     if (!st) {
-        struct resource_handle *handle = ctx->host->handle_make(ctx, NULL, str_text(&name), &iterator_type, DT_INVALID);
+        struct resource_handle *handle =
+            ctx->host->handle_make(ctx, NULL, str_text(&name), &iterator_type, DT_INVALID);
         tensor_init_scalar_object(&ctx->outputs[0], DT_RESOURCE, &handle->object);
         if (ctx->instance->n_outputs > 1) /* V2's deleter: an empty variant */
             tensor_init_scalar_object(&ctx->outputs[1], DT_VARIANT, NULL);
@@ -85,7 +89,8 @@ static enum kernel_result delete_compute(struct kernel_ctx *ctx) {
 
 /* ---- one shot ---- */
 
-/* The function that makes the dataset is called once, at the first execution; who comes meanwhile waits. */
+/* The function that makes the dataset is called once, at the first execution; who comes
+ * meanwhile waits. */
 struct one_shot {
     struct iterator_node node;
     pthread_mutex_t lock;
@@ -118,7 +123,8 @@ static struct status *one_shot_init(struct kernel_init *init) {
     struct one_shot *one_shot = init->state = xcalloc(1, sizeof(*one_shot));
     CHECK(pthread_mutex_init(&one_shot->lock, NULL) == 0);
     list_init(&one_shot->waiting);
-    return named_resource_init(&one_shot->node.resource, init, &iterator_type, RESOURCE_BY_NODE_NAME, NULL);
+    return named_resource_init(&one_shot->node.resource, init, &iterator_type,
+                               RESOURCE_BY_NODE_NAME, NULL);
 }
 
 /* The iterator with the dataset, or the one that somebody else has made under its name. */
@@ -127,9 +133,11 @@ static struct status *shot_make(struct kernel_ctx *ctx, struct shot *shot) {
     struct object *object = NULL;
     struct dataset *dataset = NULL;
     if (shot->fn.function->n_rets != 1)
-        return status_invalid("The `dataset_factory` function must return a single scalar of dtype DT_VARIANT.");
+        return status_invalid(
+            "The `dataset_factory` function must return a single scalar of dtype DT_VARIANT.");
     if (shot->rets[0].dtype != DT_VARIANT || shot->rets[0].rank != 0)
-        return status_invalid("The `dataset_factory` function must return a single scalar of dtype DT_VARIANT.");
+        return status_invalid(
+            "The `dataset_factory` function must return a single scalar of dtype DT_VARIANT.");
     TRY(dataset_of(&shot->rets[0], &dataset));
     TRY(named_resource_get(ctx, &one_shot->node.resource, create, NULL, &object));
     struct iterator *iterator = CONTAINER_OF(object, struct iterator, object);
@@ -139,7 +147,8 @@ static struct status *shot_make(struct kernel_ctx *ctx, struct shot *shot) {
 }
 
 static struct status *shot_output(struct kernel_ctx *ctx, struct one_shot *one_shot) {
-    return one_shot->failure ? status_ref(one_shot->failure) : named_resource_output(ctx, &one_shot->node.resource);
+    return one_shot->failure ? status_ref(one_shot->failure)
+                             : named_resource_output(ctx, &one_shot->node.resource);
 }
 
 /* It stays so. Ends everybody's wait but the first one's. */
@@ -200,7 +209,8 @@ static enum kernel_result shot_start(struct kernel_ctx *ctx) {
     }
     shot->ctx = ctx;
     shot->rets = element_new(shot->fn.function->n_rets);
-    shot->call = (struct function_call){.function = shot->fn.function, .rets = shot->rets, .on_done = on_shot_done};
+    shot->call = (struct function_call){
+        .function = shot->fn.function, .rets = shot->rets, .on_done = on_shot_done};
     shot->fn.function->host->function_prepare(&shot->call);
     if (shot->fn.function->host->function_call(&shot->call) == KERNEL_PENDING)
         return KERNEL_PENDING;
@@ -245,17 +255,23 @@ static enum kernel_result make_compute(struct kernel_ctx *ctx) {
 static enum kernel_result next_of_input(struct kernel_ctx *ctx, bool as_optional) {
     struct object *object = NULL;
     KERNEL_TRY(ctx, named_resource_of(ctx, 0, &iterator_type, &object));
-    enum kernel_result result = iterator_get_next(ctx, CONTAINER_OF(object, struct iterator, object), as_optional);
+    enum kernel_result result =
+        iterator_get_next(ctx, CONTAINER_OF(object, struct iterator, object), as_optional);
     object_unref(object);
     return result;
 }
-static enum kernel_result get_next_compute(struct kernel_ctx *ctx) { return next_of_input(ctx, false); }
-static enum kernel_result get_next_as_optional_compute(struct kernel_ctx *ctx) { return next_of_input(ctx, true); }
+static enum kernel_result get_next_compute(struct kernel_ctx *ctx) {
+    return next_of_input(ctx, false);
+}
+static enum kernel_result get_next_as_optional_compute(struct kernel_ctx *ctx) {
+    return next_of_input(ctx, true);
+}
 
 static enum kernel_result get_device_compute(struct kernel_ctx *ctx) {
     const struct resource_handle *handle = NULL;
     KERNEL_TRY(ctx, handle_of_input(ctx, 0, &handle));
-    KERNEL_TRY(ctx, tensor_new(ctx->instance->allocator, DT_STRING, SHAPE_SCALAR, &ctx->outputs[0]));
+    KERNEL_TRY(ctx,
+               tensor_new(ctx->instance->allocator, DT_STRING, SHAPE_SCALAR, &ctx->outputs[0]));
     tensor_set_string(&ctx->outputs[0], 0, handle->device, strlen(handle->device));
     return KERNEL_DONE;
 }
@@ -269,7 +285,8 @@ static enum kernel_result to_string_compute(struct kernel_ctx *ctx) {
     KERNEL_TRY(ctx, named_resource_of(ctx, 0, &iterator_type, &object)); /* it must be one */
     object_unref(object);
     KERNEL_TRY(ctx, handle_of_input(ctx, 0, &handle));
-    KERNEL_TRY(ctx, tensor_new(ctx->instance->allocator, DT_STRING, SHAPE_SCALAR, &ctx->outputs[0]));
+    KERNEL_TRY(ctx,
+               tensor_new(ctx->instance->allocator, DT_STRING, SHAPE_SCALAR, &ctx->outputs[0]));
     proto_add_bytes(&text, 1, handle->device, strlen(handle->device));
     proto_add_bytes(&text, 2, handle->container, strlen(handle->container));
     proto_add_bytes(&text, 3, handle->name, strlen(handle->name));
@@ -294,15 +311,17 @@ static bool read_handle(struct span bytes, char *texts[3]) {
     return more == 0 && texts[0] && texts[1] && texts[2];
 }
 
-static struct status *handle_of_string(struct kernel_ctx *ctx, struct span bytes, struct object **ret) {
+static struct status *handle_of_string(struct kernel_ctx *ctx, struct span bytes,
+                                       struct object **ret) {
     char *texts[3] = {NULL};
     struct object *object = NULL;
     struct status *st = NULL;
     if (!read_handle(bytes, texts))
         TRY_OUT(status_invalid("Could not parse string_handle as a valid ResourceHandle"));
     if (strcmp(texts[0], ctx->instance->device) != 0)
-        TRY_OUT(status_invalid("Attempted create an iterator on device \"%s\" from handle defined on device \"%s\"", ctx->instance->device,
-                               texts[0]));
+        TRY_OUT(status_invalid(
+            "Attempted create an iterator on device \"%s\" from handle defined on device \"%s\"",
+            ctx->instance->device, texts[0]));
     TRY_OUT(ctx->host->resource_lookup(ctx, texts[1], texts[2], &iterator_type, &object));
     const struct attr_value *types = node_attr(ctx->instance->node, "output_types");
     if (types && types->list.n_values > 0)
@@ -325,8 +344,11 @@ static enum kernel_result from_string_compute(struct kernel_ctx *ctx) {
     return KERNEL_DONE;
 }
 
-#define HANDLE(name) \
-    { .op = (name), .compute = handle_compute, .init = handle_init, .fini = node_fini, .flags = KERNEL_STATEFUL | KERNEL_SESSION_STATE }
+#define HANDLE(name)                                                                     \
+    {                                                                                    \
+        .op = (name), .compute = handle_compute, .init = handle_init, .fini = node_fini, \
+        .flags = KERNEL_STATEFUL | KERNEL_SESSION_STATE                                  \
+    }
 #define LOOKS(name, fn) \
     { .op = (name), .compute = (fn), .flags = KERNEL_STATEFUL | KERNEL_VIEW }
 #define WAITS(name, fn) \

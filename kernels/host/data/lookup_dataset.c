@@ -42,16 +42,19 @@ static void grow(struct tensor **tensors, int n, int capacity) {
 static struct status *keep_element(struct fill_run *self) {
     const struct tensor *key = &self->element[0], *value = &self->element[1];
     if (key->n_elements != value->n_elements)
-        return status_invalid("An element has %lld keys and %lld values", (long long)key->n_elements, (long long)value->n_elements);
+        return status_invalid("An element has %lld keys and %lld values",
+                              (long long)key->n_elements, (long long)value->n_elements);
     if (self->n == TABLE_MAX_ELEMENTS)
-        return status_exhausted("A table of more than %d elements of a dataset", TABLE_MAX_ELEMENTS);
+        return status_exhausted("A table of more than %d elements of a dataset",
+                                TABLE_MAX_ELEMENTS);
     if (self->n == self->capacity) {
         self->capacity = MAX(2 * self->capacity, 16);
         grow(&self->keys, self->n, self->capacity);
         grow(&self->values, self->n, self->capacity);
     }
     TRY(tensor_reshape(key, (struct shape){1, &key->n_elements}, &self->keys[self->n]));
-    struct status *st = tensor_reshape(value, (struct shape){1, &value->n_elements}, &self->values[self->n]);
+    struct status *st =
+        tensor_reshape(value, (struct shape){1, &value->n_elements}, &self->values[self->n]);
     if (st)
         tensor_clear(&self->keys[self->n]);
     else
@@ -63,7 +66,8 @@ static struct status *join(struct fill_run *self, struct tensor *tensors, struct
     const struct tensor **pieces = xcalloc((size_t)self->n, sizeof(*pieces));
     for (int i = 0; i < self->n; i++)
         pieces[i] = &tensors[i];
-    struct status *st = rows_join(self->run.ctx->instance->allocator, pieces, self->n, self->run.ctx->pool, ret);
+    struct status *st =
+        rows_join(self->run.ctx->instance->allocator, pieces, self->n, self->run.ctx->pool, ret);
     free(pieces);
     return st;
 }
@@ -104,8 +108,10 @@ static struct status *fill_take(struct kernel_ctx *ctx, struct fill_run *self) {
     TRY(lookup_table_of_input(ctx, &self->table));
     TRY(lookup_check_static(ctx, self->table));
     TRY(dataset_of(kernel_input(ctx, 1), &dataset));
-    if (dataset->n_components != 2 || dataset->types[0] != self->table->key_dtype || dataset->types[1] != self->table->value_dtype)
-        return status_invalid("A table of %s to %s takes a dataset of pairs of these types", dtype_name(self->table->key_dtype),
+    if (dataset->n_components != 2 || dataset->types[0] != self->table->key_dtype ||
+        dataset->types[1] != self->table->value_dtype)
+        return status_invalid("A table of %s to %s takes a dataset of pairs of these types",
+                              dtype_name(self->table->key_dtype),
                               dtype_name(self->table->value_dtype));
     self->dataset = dataset_ref(dataset);
     self->element = element_new(2);

@@ -1,7 +1,7 @@
 /* MapDefun: a function of each row of its arguments; the results stacked.
  *
- * Calls start in order, on the thread that polls; those that have to wait do so side by side, MAP_MAX_CALLS at a time. The first failure
- * cancels those that are under way. */
+ * Calls start in order, on the thread that polls; those that have to wait do so side by side,
+ * MAP_MAX_CALLS at a time. The first failure cancels those that are under way. */
 #include <stdlib.h>
 
 #include "common/tensor/element.h"
@@ -48,10 +48,12 @@ static struct status *make_result(struct map_run *self, int i, struct shape row)
         if (!dims_add(&dims, row.dims[d]))
             return status_invalid("Result %d has more than %d dimensions", i, SHAPE_MAX_RANK);
     const struct kernel_instance *instance = self->run.ctx->instance;
-    return tensor_new(instance->allocator, dtype_base((enum dtype)instance->out_types[i]), dims_shape(&dims), &self->results[i]);
+    return tensor_new(instance->allocator, dtype_base((enum dtype)instance->out_types[i]),
+                      dims_shape(&dims), &self->results[i]);
 }
 
-static struct status *put_result(struct map_run *self, int i, int64_t at, const struct tensor *row) {
+static struct status *put_result(struct map_run *self, int i, int64_t at,
+                                 const struct tensor *row) {
     struct tensor *to = &self->results[i];
     struct shape wanted = self->shapes[i];
     if (!tensor_has_value(row))
@@ -59,11 +61,13 @@ static struct status *put_result(struct map_run *self, int i, int64_t at, const 
     if (to->storage != TENSOR_NONE)
         wanted = (struct shape){to->rank - 1, tensor_dims(to) + 1};
     if (!shape_is_compatible(wanted, tensor_shape(row)))
-        return status_invalid("Mismatch in function retval shape, %s, and expected output shape, %s.", TENSOR_SHAPE_TEXT(row),
-                              SHAPE_TEXT(wanted));
+        return status_invalid(
+            "Mismatch in function retval shape, %s, and expected output shape, %s.",
+            TENSOR_SHAPE_TEXT(row), SHAPE_TEXT(wanted));
     if (to->storage == TENSOR_NONE)
         TRY(make_result(self, i, tensor_shape(row)));
-    elements_copy((enum dtype)row->dtype, tensor_at(to, at * row->n_elements), tensor_cdata(row), row->n_elements);
+    elements_copy((enum dtype)row->dtype, tensor_at(to, at * row->n_elements), tensor_cdata(row),
+                  row->n_elements);
     return NULL;
 }
 
@@ -115,7 +119,8 @@ static bool advance(struct map_run *self, int i, struct data_task *task) {
 static struct status *begin(struct map_run *self) {
     int n = (int)MIN(self->n_rows, (int64_t)MAP_MAX_CALLS);
     for (; self->n_calls < n; self->n_calls++)
-        TRY(dataset_call_init(&self->calls[self->n_calls], &self->fn, self->run.env, self->n_arguments));
+        TRY(dataset_call_init(&self->calls[self->n_calls], &self->fn, self->run.env,
+                              self->n_arguments));
     for (int i = 0; i < self->n_results; i++)
         if (shape_is_full(self->shapes[i]))
             TRY(make_result(self, i, self->shapes[i]));
@@ -139,7 +144,8 @@ static enum data_poll map_poll(struct pipeline_run *run, struct data_task *task)
         return DATA_PENDING;
     for (int i = 0; i < self->n_results && !self->failure; i++)
         if (self->results[i].storage == TENSOR_NONE) /* no row, and no shape to give nothing */
-            keep_failure(self, status_internal("Missing %d-th output from {{node %s}}", i, run->ctx->instance->node->name));
+            keep_failure(self, status_internal("Missing %d-th output from {{node %s}}", i,
+                                               run->ctx->instance->node->name));
     if (self->failure)
         return data_task_fail(task, status_ref(self->failure));
     element_move(run->ctx->outputs, self->results, self->n_results);
@@ -152,9 +158,11 @@ static struct status *take_rows(struct kernel_ctx *ctx, struct map_run *self) {
     for (int i = 0; i < self->n_arguments; i++) {
         const struct tensor *t = &ctx->inputs[i];
         if (t->rank == 0)
-            return status_invalid("All inputs must have rank at least 1. Input %d has a rank of 0.", i);
+            return status_invalid("All inputs must have rank at least 1. Input %d has a rank of 0.",
+                                  i);
         if (i > 0 && tensor_dim(t, 0) != self->n_rows)
-            return status_invalid("All inputs must have the same dimension 0. Input %d has leading dimension %lld, while all previous "
+            return status_invalid("All inputs must have the same dimension 0. Input %d has leading "
+                                  "dimension %lld, while all previous "
                                   "inputs have leading dimension %lld",
                                   i, (long long)tensor_dim(t, 0), (long long)self->n_rows);
         self->n_rows = tensor_dim(t, 0);
@@ -172,15 +180,19 @@ static struct status *map_take(struct kernel_ctx *ctx, struct map_run *self) {
     self->results = element_new(self->n_results);
     TRY(node_get_list(ctx->instance->node, "output_shapes", &shapes, &n_shapes));
     if (n_shapes != self->n_results)
-        return status_invalid("`output_shapes` must be the same length as `output_types` (%d vs. %d)", n_shapes, self->n_results);
+        return status_invalid(
+            "`output_shapes` must be the same length as `output_types` (%d vs. %d)", n_shapes,
+            self->n_results);
     self->shapes = xcalloc((size_t)n_shapes + 1, sizeof(*self->shapes));
     for (int i = 0; i < n_shapes; i++)
         self->shapes[i] = shapes[i].shape;
     TRY(take_rows(ctx, self));
-    TRY(dataset_fn_init(ctx, "f", self->n_arguments, dataset_list_length(ctx, "Tcaptured"), &self->fn));
+    TRY(dataset_fn_init(ctx, "f", self->n_arguments, dataset_list_length(ctx, "Tcaptured"),
+                        &self->fn));
     for (int i = 0; i < MIN(self->fn.function->n_rets, self->n_results); i++)
         if (self->fn.function->ret_types[i] != dtype_base((enum dtype)ctx->instance->out_types[i]))
-            return status_invalid("Mismatch in function return type and expected output type for output: %d", i);
+            return status_invalid(
+                "Mismatch in function return type and expected output type for output: %d", i);
     return dataset_fn_check(&self->fn, ctx->instance->out_types, self->n_results);
 }
 

@@ -4,8 +4,10 @@
 
 #include "kernels/kernel.h"
 
-/* An optional of n components, which are moved out of `components`; or without value. *ret, which holds nothing, becomes a scalar variant.
- * Errors: RESOURCE_EXHAUSTED, INVALID_ARGUMENT when variants nest too deep. */
-struct status *optional_make(bool has_value, struct tensor *components, int n, struct tensor *ret) MUST_USE;
+/* An optional of n components, which are moved out of `components`; or without value. *ret,
+ * which holds nothing, becomes a scalar variant. Errors: RESOURCE_EXHAUSTED, INVALID_ARGUMENT
+ * when variants nest too deep. */
+struct status *optional_make(bool has_value, struct tensor *components, int n,
+                             struct tensor *ret) MUST_USE;
 
 #endif

@@ -1,4 +1,5 @@
-/* CPU kernels of optionals: variants that hold some tensors, or none. Immutable, unless just one holder is left. */
+/* CPU kernels of optionals: variants that hold some tensors, or none. Immutable, unless just one
+ * holder is left. */
 #include <stdlib.h>
 
 #include "common/tensor/tensor_proto.h"
@@ -29,7 +30,8 @@ static void optional_free(struct object *object) {
     free(optional);
 }
 
-/* VariantTensorDataProto: the components are its tensors, its metadata one byte: is there a value? */
+/* VariantTensorDataProto: the components are its tensors, its metadata one byte: is there a
+ * value? */
 static void optional_encode(const struct object *object, struct str *out) {
     const struct optional *optional = (const struct optional *)object;
     char has_value = optional->has_value;
@@ -44,14 +46,16 @@ static void optional_encode(const struct object *object, struct str *out) {
     }
 }
 
-static const struct object_type optional_type = {.name = "tensorflow::data::Optional", .free = optional_free, .encode = optional_encode};
+static const struct object_type optional_type = {
+    .name = "tensorflow::data::Optional", .free = optional_free, .encode = optional_encode};
 
 /* With n components that hold nothing yet. */
 static struct status *optional_new(bool has_value, int64_t n, struct optional **ret) {
     size_t size = (size_t)n * sizeof(struct tensor);
     struct tensor *components = n > 0 ? aligned_alloc(_Alignof(struct tensor), size) : NULL;
     if (n > 0 && !components)
-        return status_exhausted("Out of memory for the %lld components of an optional", (long long)n);
+        return status_exhausted("Out of memory for the %lld components of an optional",
+                                (long long)n);
     if (n > 0)
         memset(components, 0, size);
     struct optional *optional = xcalloc(1, sizeof(*optional));
@@ -70,9 +74,12 @@ static struct status *note_depth(struct optional *optional) {
     return variant_check_depth(optional->depth);
 }
 
-static uint32_t optional_depth(const struct object *object) { return ((const struct optional *)object)->depth; }
+static uint32_t optional_depth(const struct object *object) {
+    return ((const struct optional *)object)->depth;
+}
 
-static struct status *decode_components(struct optional *optional, struct span tensors, struct allocator *allocator) {
+static struct status *decode_components(struct optional *optional, struct span tensors,
+                                        struct allocator *allocator) {
     struct span proto;
     for (int64_t i = 0; i < optional->n && variant_next_tensor(&tensors, &proto); i++) {
         TRY(tensor_proto_check_claim(proto, SPARE_CLAIM_BYTES));
@@ -81,7 +88,8 @@ static struct status *decode_components(struct optional *optional, struct span t
     return NULL;
 }
 
-static struct status *optional_decode(struct span proto, struct allocator *allocator, struct object **ret) {
+static struct status *optional_decode(struct span proto, struct allocator *allocator,
+                                      struct object **ret) {
     struct variant_parts parts;
     if (!variant_read_parts(proto, &parts) || parts.metadata.len != 1)
         return status_invalid("Malformed Optional: its fields cannot be read");
@@ -110,13 +118,16 @@ static struct status *optional_own(struct object **a) {
     return NULL;
 }
 
-static struct status *optional_add(struct kernel_ctx *ctx, struct object **a, const struct object *b) {
+static struct status *optional_add(struct kernel_ctx *ctx, struct object **a,
+                                   const struct object *b) {
     const struct optional *by = (const struct optional *)b;
     if (((struct optional *)*a)->has_value != by->has_value)
-        return status_invalid("Cannot add optionals because one has a value and the other doesn't.");
+        return status_invalid(
+            "Cannot add optionals because one has a value and the other doesn't.");
     if (((struct optional *)*a)->n != by->n)
-        return status_invalid("Cannot add optionals because they have different numbers of components: %lld and %lld",
-                              (long long)((struct optional *)*a)->n, (long long)by->n);
+        return status_invalid(
+            "Cannot add optionals because they have different numbers of components: %lld and %lld",
+            (long long)((struct optional *)*a)->n, (long long)by->n);
     TRY(optional_own(a));
     struct optional *sum = (struct optional *)*a;
     for (int64_t i = 0; i < sum->n; i++)
@@ -132,7 +143,8 @@ static struct status *optional_zeros(struct kernel_ctx *ctx, struct object **a) 
     return note_depth(optional);
 }
 
-const struct variant_kind optional_variant_kind = {&optional_type, optional_decode, optional_depth, optional_add, optional_zeros};
+const struct variant_kind optional_variant_kind = {&optional_type, optional_decode, optional_depth,
+                                                   optional_add, optional_zeros};
 
 /* ---- kernels ---- */
 
@@ -166,7 +178,8 @@ static struct status *optional_of_input(struct kernel_ctx *ctx, struct optional 
     struct tensor *in = &ctx->inputs[0];
     const char *op = ctx->instance->def->op;
     if (in->rank != 0)
-        return status_invalid("Input to %s must be a scalar tensor containing an OptionalVariant object.", op);
+        return status_invalid(
+            "Input to %s must be a scalar tensor containing an OptionalVariant object.", op);
     struct object *object = object_ref(*(struct object *const *)tensor_cdata(in));
     struct status *st = variant_resolve(&object, ctx->instance->allocator);
     if (!st && (!object || object->type != &optional_type))
@@ -199,25 +212,31 @@ static struct status *get_value_init(struct kernel_init *init) {
     init->state = wanted;
     TRY(node_get_list(init->node, "output_shapes", &wanted->shapes, &wanted->n));
     if (wanted->n != init->node->n_outputs)
-        return status_invalid("output_types and output_shapes must be the same length, got: %d vs. %d", init->node->n_outputs, wanted->n);
+        return status_invalid(
+            "output_types and output_shapes must be the same length, got: %d vs. %d",
+            init->node->n_outputs, wanted->n);
     return NULL;
 }
 
-static struct status *check_components(const struct kernel_ctx *ctx, const struct optional *optional) {
+static struct status *check_components(const struct kernel_ctx *ctx,
+                                       const struct optional *optional) {
     const struct wanted *wanted = ctx->instance->state;
     if (!optional->has_value)
         return status_invalid("The given optional does not have a value.");
     if (optional->n != wanted->n)
-        return status_invalid("The given optional has %lld components, expected %d", (long long)optional->n, wanted->n);
+        return status_invalid("The given optional has %lld components, expected %d",
+                              (long long)optional->n, wanted->n);
     for (int i = 0; i < wanted->n; i++) {
         const struct tensor *t = &optional->components[i];
         enum dtype dtype = (enum dtype)ctx->instance->out_types[i];
         if (t->dtype != dtype)
-            return status_invalid("The given optional does not match the expected type for component %d. Expected: %s. Actual: %s.", i,
-                                  dtype_name(dtype), dtype_name((enum dtype)t->dtype));
+            return status_invalid("The given optional does not match the expected type for "
+                                  "component %d. Expected: %s. Actual: %s.",
+                                  i, dtype_name(dtype), dtype_name((enum dtype)t->dtype));
         if (!shape_is_compatible(wanted->shapes[i].shape, tensor_shape(t)))
-            return status_invalid("The given optional does not match the expected shape for component %d. Expected: %s. Actual: %s.", i,
-                                  SHAPE_TEXT(wanted->shapes[i].shape), TENSOR_SHAPE_TEXT(t));
+            return status_invalid("The given optional does not match the expected shape for "
+                                  "component %d. Expected: %s. Actual: %s.",
+                                  i, SHAPE_TEXT(wanted->shapes[i].shape), TENSOR_SHAPE_TEXT(t));
     }
     return NULL;
 }

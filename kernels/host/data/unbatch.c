@@ -41,11 +41,16 @@ static struct kept_rows *kept_take(struct unbatch *unbatch, uint64_t key) {
     return kept;
 }
 
-static int64_t life_ns(const struct unbatch *unbatch) { return MIN(MAX(unbatch->timeout_us, (int64_t)0), INT64_MAX / 4000) * 1000; }
+static int64_t life_ns(const struct unbatch *unbatch) {
+    return MIN(MAX(unbatch->timeout_us, (int64_t)0), INT64_MAX / 4000) * 1000;
+}
 
-static bool is_wanted(struct unbatch *unbatch, const struct kept_rows *kept) { return u64map_get(&unbatch->waiting, kept->key); }
+static bool is_wanted(struct unbatch *unbatch, const struct kept_rows *kept) {
+    return u64map_get(&unbatch->waiting, kept->key);
+}
 
-/* The oldest one; those that steps wait for (gradients, while others are missing) go behind the younger ones instead. NULL: none. */
+/* The oldest one; those that steps wait for (gradients, while others are missing) go behind the
+ * younger ones instead. NULL: none. */
 static struct kept_rows *take_oldest(struct unbatch *unbatch, int64_t born_before_ns) {
     int64_t now_ns = alarm_clock_now_ns(unbatch->alarms), life = life_ns(unbatch);
     for (size_t n = unbatch->kept.n_entries; n > 0; n--) {
@@ -61,7 +66,8 @@ static struct kept_rows *take_oldest(struct unbatch *unbatch, int64_t born_befor
     return NULL;
 }
 
-static struct status *keep(struct unbatch *unbatch, uint64_t key, int64_t until_ns, struct tensor *value_take) {
+static struct status *keep(struct unbatch *unbatch, uint64_t key, int64_t until_ns,
+                           struct tensor *value_take) {
     if (unbatch->kept.n_entries >= UNBATCH_MAX_KEPT) {
         struct kept_rows *oldest = take_oldest(unbatch, INT64_MAX);
         if (!oldest)
@@ -92,19 +98,23 @@ static void unbatch_free(struct object *object) {
     free(unbatch);
 }
 
-const struct object_type unbatch_type = {.name = "tensorflow::UnbatchResource", .free = unbatch_free};
-const struct object_type unbatch_grad_type = {.name = "tensorflow::UnbatchGradResource", .free = unbatch_free};
+const struct object_type unbatch_type = {.name = "tensorflow::UnbatchResource",
+                                         .free = unbatch_free};
+const struct object_type unbatch_grad_type = {.name = "tensorflow::UnbatchGradResource",
+                                              .free = unbatch_free};
 
 static void on_alarm(struct alarm *alarm);
 
-struct object *unbatch_new(const struct object_type *type, struct alarm_clock *alarms, int64_t timeout_us) {
+struct object *unbatch_new(const struct object_type *type, struct alarm_clock *alarms,
+                           int64_t timeout_us) {
     struct unbatch *unbatch = xcalloc(1, sizeof(*unbatch));
     object_init(&unbatch->object, type);
     wait_room_init(&unbatch->room, &unbatch->object);
     unbatch->room.lines[0].is_scanned = true;
     unbatch->alarms = alarms;
     unbatch->alarm.ring = on_alarm;
-    unbatch->timeout_us = type == &unbatch_type ? timeout_us : (int64_t)UNBATCH_GRADIENT_LIFE_S * 1000000;
+    unbatch->timeout_us =
+        type == &unbatch_type ? timeout_us : (int64_t)UNBATCH_GRADIENT_LIFE_S * 1000000;
     u64map_init(&unbatch->kept);
     u64map_init(&unbatch->waiting);
     list_init(&unbatch->by_time);
@@ -121,7 +131,9 @@ struct unbatch_wait {
     struct tensor value __attribute__((aligned(64)));
 };
 
-static struct unbatch_wait *unbatch_wait_of(struct wait *wait) { return CONTAINER_OF(wait, struct unbatch_wait, wait); }
+static struct unbatch_wait *unbatch_wait_of(struct wait *wait) {
+    return CONTAINER_OF(wait, struct unbatch_wait, wait);
+}
 
 static void stop_waiting(struct wait *wait) {
     struct unbatch_wait *self = unbatch_wait_of(wait);
@@ -137,11 +149,13 @@ static enum wait_result unbatch_attempt(struct wait *wait) {
         tensor_move(&self->value, &kept->value);
         kept_free(kept);
     } else if (alarm_clock_now_ns(unbatch->alarms) >= self->until_ns) {
-        wait->status = status_new(STATUS_DEADLINE_EXCEEDED, "Batched data did not arrive within timeout window.");
+        wait->status = status_new(STATUS_DEADLINE_EXCEEDED,
+                                  "Batched data did not arrive within timeout window.");
     } else {
         struct unbatch_wait *first = u64map_get(&unbatch->waiting, self->key);
         if (first && first != self) {
-            wait->status = status_new(STATUS_ALREADY_EXISTS, "Multiple session runs with the same batch key.");
+            wait->status =
+                status_new(STATUS_ALREADY_EXISTS, "Multiple session runs with the same batch key.");
             return WAIT_ENDED;
         }
         u64map_put(&unbatch->waiting, self->key, self);
@@ -170,7 +184,8 @@ static const struct wait_kind unbatch_kind = {.cancelled = "Unbatch operation wa
 
 /* ---- the alarm, with the lock held ---- */
 
-/* Something ends then. What was there before ends before, as all have the same time: one alarm does. */
+/* Something ends then. What was there before ends before, as all have the same time: one alarm
+ * does. */
 static void see_to_alarm(struct unbatch *unbatch, int64_t until_ns) {
     if (unbatch->is_alarm_set)
         return;
@@ -181,7 +196,8 @@ static void see_to_alarm(struct unbatch *unbatch, int64_t until_ns) {
 }
 
 static void clear_alarm_of_nothing(struct unbatch *unbatch) {
-    if (!list_is_empty(&unbatch->by_time) || !unbatch->is_alarm_set || !alarm_clear(unbatch->alarms, &unbatch->alarm))
+    if (!list_is_empty(&unbatch->by_time) || !unbatch->is_alarm_set ||
+        !alarm_clear(unbatch->alarms, &unbatch->alarm))
         return;
     unbatch->is_alarm_set = false;
     object_unref(&unbatch->object); /* never the last: the caller has one */
@@ -220,27 +236,34 @@ static void on_alarm(struct alarm *alarm) {
 
 static struct status *check_index(const struct tensor *index, int64_t n_rows) {
     if (index->rank != 2)
-        return status_invalid("Wrong shape for index tensor. Expected a matrix; Got rank: %d.", index->rank);
+        return status_invalid("Wrong shape for index tensor. Expected a matrix; Got rank: %d.",
+                              index->rank);
     if (tensor_dim(index, 0) > n_rows)
-        return status_invalid("Wrong shape for index tensor. Expected 0th dimension size to be no greater than %lld; Got: %lld.",
+        return status_invalid("Wrong shape for index tensor. Expected 0th dimension size to be no "
+                              "greater than %lld; Got: %lld.",
                               (long long)n_rows, (long long)tensor_dim(index, 0));
     if (tensor_dim(index, 0) > UNBATCH_MAX_KEPT)
-        return status_exhausted("The index tensor has %lld rows; there may be %d", (long long)tensor_dim(index, 0), UNBATCH_MAX_KEPT);
+        return status_exhausted("The index tensor has %lld rows; there may be %d",
+                                (long long)tensor_dim(index, 0), UNBATCH_MAX_KEPT);
     if (tensor_dim(index, 1) != 3)
-        return status_invalid("Wrong shape for index tensor. Expected 1st dimension size to be 3 ; Got: %lld.",
-                              (long long)tensor_dim(index, 1));
+        return status_invalid(
+            "Wrong shape for index tensor. Expected 1st dimension size to be 3 ; Got: %lld.",
+            (long long)tensor_dim(index, 1));
     return NULL;
 }
 
-/* The rows of each key; what is left over is padding. Only their numbers count: keys follow one another as the rows do. */
-static struct status *split(const struct tensor *data, const struct tensor *index, struct tensor *pieces) {
+/* The rows of each key; what is left over is padding. Only their numbers count: keys follow one
+ * another as the rows do. */
+static struct status *split(const struct tensor *data, const struct tensor *index,
+                            struct tensor *pieces) {
     const int64_t *at = tensor_cdata(index);
     int64_t n = tensor_dim(index, 0), first = 0;
     for (int64_t i = 0; i < n; i++, at += 3) {
         int64_t size, end;
         if (__builtin_sub_overflow(at[2], at[1], &size) || size < 0)
-            return status_invalid("Row %lld of the index tensor ends before it begins: [%lld, %lld)", (long long)i, (long long)at[1],
-                                  (long long)at[2]);
+            return status_invalid(
+                "Row %lld of the index tensor ends before it begins: [%lld, %lld)", (long long)i,
+                (long long)at[1], (long long)at[2]);
         if (add_overflows_i64(first, size, &end) || end > tensor_dim(data, 0))
             return status_invalid("Sum of split sizes must not exceed dim0-size of input tensor");
         TRY(tensor_slice_rows(data, first, end, &pieces[i]));
@@ -249,12 +272,14 @@ static struct status *split(const struct tensor *data, const struct tensor *inde
     return NULL;
 }
 
-static struct status *put_down(struct unbatch *unbatch, const struct tensor *index, int64_t until_ns, struct tensor *pieces) {
+static struct status *put_down(struct unbatch *unbatch, const struct tensor *index,
+                               int64_t until_ns, struct tensor *pieces) {
     const int64_t *at = tensor_cdata(index);
     for (int64_t i = 0; i < tensor_dim(index, 0); i++) {
         uint64_t key = (uint64_t)at[3 * i];
         if (u64map_get(&unbatch->kept, key))
-            return status_new(STATUS_ALREADY_EXISTS, "Multiple tensors returned for same batch key.");
+            return status_new(STATUS_ALREADY_EXISTS,
+                              "Multiple tensors returned for same batch key.");
         TRY(keep(unbatch, key, until_ns, &pieces[i]));
     }
     return NULL;
@@ -262,12 +287,14 @@ static struct status *put_down(struct unbatch *unbatch, const struct tensor *ind
 
 enum kernel_result unbatch_run(struct object *object, struct kernel_ctx *ctx) {
     struct unbatch *unbatch = (struct unbatch *)object;
-    const struct tensor *data = kernel_input(ctx, 0), *index = kernel_input(ctx, 1), *id = kernel_input(ctx, 2);
+    const struct tensor *data = kernel_input(ctx, 0), *index = kernel_input(ctx, 1),
+                        *id = kernel_input(ctx, 2);
     if (data->rank == 0)
         return kernel_fail(ctx, status_invalid("batched_tensor must have at least one dimension"));
     KERNEL_TRY(ctx, check_index(index, tensor_dim(data, 0)));
     if (id->rank != 0)
-        return kernel_fail(ctx, status_invalid("Input id should be scalar; Got rank: %d.", id->rank));
+        return kernel_fail(ctx,
+                           status_invalid("Input id should be scalar; Got rank: %d.", id->rank));
     size_t n = (size_t)tensor_dim(index, 0);
     struct tensor *pieces = NULL;
     KERNEL_TRY(ctx, rows_try_new(n, &pieces));
@@ -303,7 +330,9 @@ struct gradient_wait {
     struct tensor *pieces; /* n */
 };
 
-static struct gradient_wait *gradient_wait_of(struct wait *wait) { return CONTAINER_OF(wait, struct gradient_wait, wait); }
+static struct gradient_wait *gradient_wait_of(struct wait *wait) {
+    return CONTAINER_OF(wait, struct gradient_wait, wait);
+}
 
 static enum wait_result gradient_attempt(struct wait *wait) {
     struct gradient_wait *self = gradient_wait_of(wait);
@@ -348,7 +377,8 @@ static struct status *gradient_finish(struct wait *wait) {
             st = status_invalid("Gradients to be put together must have at least one dimension");
     }
     if (!st)
-        st = rows_join(wait->ctx->instance->allocator, pieces, (int)self->n, wait->ctx->pool, &wait->ctx->outputs[0]);
+        st = rows_join(wait->ctx->instance->allocator, pieces, (int)self->n, wait->ctx->pool,
+                       &wait->ctx->outputs[0]);
     free(pieces);
     return st;
 }
@@ -380,14 +410,18 @@ static struct status *check_gradient_index(const struct tensor *index) {
         return status_invalid("batch_index is empty while the tensor isn't.");
     int64_t n = index->rank > 0 ? tensor_dim(index, 0) : 1;
     if (index->n_elements % 3 != 0 || index->n_elements / 3 != n)
-        return status_invalid("batch_index should contain 3 elements for each of %lld rows. Received %lld", (long long)n,
-                              (long long)index->n_elements);
-    return n <= UNBATCH_MAX_KEPT ? NULL
-                                 : status_exhausted("batch_index has %lld rows; up to %d are put together", (long long)n, UNBATCH_MAX_KEPT);
+        return status_invalid(
+            "batch_index should contain 3 elements for each of %lld rows. Received %lld",
+            (long long)n, (long long)index->n_elements);
+    return n <= UNBATCH_MAX_KEPT
+               ? NULL
+               : status_exhausted("batch_index has %lld rows; up to %d are put together",
+                                  (long long)n, UNBATCH_MAX_KEPT);
 }
 
 /* The gradient lies there for whoever puts it together. */
-static struct status *put_gradient_down(struct unbatch *unbatch, uint64_t key, const struct tensor *gradient) {
+static struct status *put_gradient_down(struct unbatch *unbatch, uint64_t key,
+                                        const struct tensor *gradient) {
     struct tensor value = TENSOR_INIT;
     int64_t until_ns = alarm_clock_now_ns(unbatch->alarms) + life_ns(unbatch);
     if (u64map_get(&unbatch->kept, key))
@@ -412,7 +446,8 @@ static struct status *want_all(struct gradient_wait *self) {
     return NULL;
 }
 
-static struct gradient_wait *gradient_wait_new(struct unbatch *unbatch, uint64_t key, const struct tensor *index) {
+static struct gradient_wait *gradient_wait_new(struct unbatch *unbatch, uint64_t key,
+                                               const struct tensor *index) {
     struct gradient_wait *self = xcalloc(1, sizeof(*self));
     const int64_t *at = tensor_cdata(index);
     self->wait.kind = &gradient_kind;
@@ -435,10 +470,11 @@ static struct status *no_rows(struct kernel_ctx *ctx, const struct tensor *gradi
 
 enum kernel_result unbatch_grad_run(struct object *object, struct kernel_ctx *ctx) {
     struct unbatch *unbatch = (struct unbatch *)object;
-    const struct tensor *data = kernel_input(ctx, 0), *index = kernel_input(ctx, 1), *gradient = kernel_input(ctx, 2),
-                        *id = kernel_input(ctx, 3);
+    const struct tensor *data = kernel_input(ctx, 0), *index = kernel_input(ctx, 1),
+                        *gradient = kernel_input(ctx, 2), *id = kernel_input(ctx, 3);
     if (id->rank != 0)
-        return kernel_fail(ctx, status_invalid("Expected `id` to be scalar. Received rank %d", id->rank));
+        return kernel_fail(
+            ctx, status_invalid("Expected `id` to be scalar. Received rank %d", id->rank));
     uint64_t key = (uint64_t) * (const int64_t *)tensor_cdata(id);
     struct gradient_wait *wait = NULL;
     if (data->n_elements > 0) {

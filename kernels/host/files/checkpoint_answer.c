@@ -1,4 +1,5 @@
-/* What a task answers about its checkpoint files: see checkpoint_peer.h for what it lets others read and remove. I/O threads. */
+/* What a task answers about its checkpoint files: see checkpoint_peer.h for what it lets others
+ * read and remove. I/O threads. */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -24,7 +25,8 @@ static struct saved saved[SAVED_KEPT]; /* guarded by saved_lock; a ring */
 static size_t n_saved;
 
 static uint64_t identity_of(const struct stat *info) {
-    const uint64_t parts[] = {(uint64_t)info->st_dev, (uint64_t)info->st_ino, (uint64_t)info->st_size, (uint64_t)info->st_mtim.tv_sec,
+    const uint64_t parts[] = {(uint64_t)info->st_dev, (uint64_t)info->st_ino,
+                              (uint64_t)info->st_size, (uint64_t)info->st_mtim.tv_sec,
                               (uint64_t)info->st_mtim.tv_nsec};
     uint64_t hash = 0x9e3779b97f4a7c15ull;
     for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
@@ -61,7 +63,8 @@ static bool take_saved(const char *prefix, uint64_t identity) {
     bool is_ours = false;
     pthread_mutex_lock(&saved_lock);
     for (size_t i = 0; i < SAVED_KEPT; i++) {
-        if (!saved[i].prefix || strcmp(saved[i].prefix, prefix) != 0 || saved[i].identity != identity)
+        if (!saved[i].prefix || strcmp(saved[i].prefix, prefix) != 0 ||
+            saved[i].identity != identity)
             continue;
         free(saved[i].prefix);
         saved[i].prefix = NULL;
@@ -73,7 +76,8 @@ static bool take_saved(const char *prefix, uint64_t identity) {
 
 /* ---- looking ---- */
 
-/* Of a link out of the roots this tells the link itself and nothing of where it leads; who reads it is refused. */
+/* Of a link out of the roots this tells the link itself and nothing of where it leads; who reads
+ * it is refused. */
 static bool is_regular(const char *path, struct stat *ret) {
     int fd = -1;
     if (stat(path, ret) < 0 || !S_ISREG(ret->st_mode)) /* before it is opened: a device may mind */
@@ -99,7 +103,8 @@ static void on_name(void *arg, const char *name) {
     struct found_file file;
     struct stat info;
     struct str path = STR_INIT;
-    if (found->n_shards == FOUND_MAX_SHARDS || !bundle_data_name(look->base, name, &file.shard, &file.n_shards))
+    if (found->n_shards == FOUND_MAX_SHARDS ||
+        !bundle_data_name(look->base, name, &file.shard, &file.n_shards))
         return;
     bundle_data_path(look->prefix, file.shard, file.n_shards, &path);
     if (is_regular(path.data, &info)) {
@@ -124,7 +129,8 @@ static struct status *look(const char *prefix, struct peer_answer *ret) {
         found.changed_ns = (int64_t)info.st_mtim.tv_sec * 1000000000 + info.st_mtim.tv_nsec;
         found.shards = xcalloc(FOUND_MAX_SHARDS, sizeof(*found.shards));
         file_dir_of(prefix, &dir);
-        fs->list(fs, dir.data, on_name, &scan); /* what cannot be listed has no data files, and the asker will miss them */
+        /* what cannot be listed has no data files, and the asker will miss them */
+        fs->list(fs, dir.data, on_name, &scan);
     }
     found_print(&found, &ret->bytes);
     found_fini(&found);
@@ -135,26 +141,33 @@ static struct status *look(const char *prefix, struct peer_answer *ret) {
 
 /* ---- reading ---- */
 
-static struct status *read_piece(const char *path, int fd, const struct checkpoint_question *question, struct peer_answer *ret) {
+static struct status *read_piece(const char *path, int fd,
+                                 const struct checkpoint_question *question,
+                                 struct peer_answer *ret) {
     struct stat info;
     if (fstat(fd, &info) < 0)
         return file_failed(path, -errno);
     if (!S_ISREG(info.st_mode))
         return status_new(STATUS_PERMISSION_DENIED, "%s is no regular file", path);
     if (identity_of(&info) != question->identity)
-        return status_new(STATUS_ABORTED, "%s has been replaced or written while it was read", path);
-    if (question->offset > (uint64_t)info.st_size || question->n > (uint64_t)info.st_size - question->offset)
+        return status_new(STATUS_ABORTED, "%s has been replaced or written while it was read",
+                          path);
+    if (question->offset > (uint64_t)info.st_size ||
+        question->n > (uint64_t)info.st_size - question->offset)
         return status_out_of_range("%s; the file ends at %lld", path, (long long)info.st_size);
     ret->payload = buffer_alloc(allocator_host(), MAX(question->n, (uint64_t)1));
     if (!ret->payload)
-        return status_exhausted("no memory for %llu bytes of %s", (unsigned long long)question->n, path);
+        return status_exhausted("no memory for %llu bytes of %s", (unsigned long long)question->n,
+                                path);
     ret->payload_bytes = question->n;
-    TRY(file_read_all(&file_system_posix, fd, path, ret->payload->data, question->n, (int64_t)question->offset));
+    TRY(file_read_all(&file_system_posix, fd, path, ret->payload->data, question->n,
+                      (int64_t)question->offset));
     proto_add_fixed32(&ret->bytes, 1, crc32c(ret->payload->data, question->n));
     return NULL;
 }
 
-static struct status *read_file(const char *prefix, const struct checkpoint_question *question, struct peer_answer *ret) {
+static struct status *read_file(const char *prefix, const struct checkpoint_question *question,
+                                struct peer_answer *ret) {
     struct str path = STR_INIT;
     int fd = -1;
     if (question->shard == INDEX_SHARD)
@@ -194,7 +207,8 @@ static struct status *remove_saved(const char *prefix, bool removes_dir) {
     bundle_index_path(prefix, &path);
     file_dir_of(prefix, &dir);
     if (!identify(path.data, &identity) || !take_saved(prefix, identity)) {
-        st = status_new(STATUS_PERMISSION_DENIED, "%s was not saved by this task, or somebody has replaced it", prefix);
+        st = status_new(STATUS_PERMISSION_DENIED,
+                        "%s was not saved by this task, or somebody has replaced it", prefix);
     } else {
         fs->list(fs, dir.data, on_name, &scan);
         remove_files(prefix, &found, path.data);

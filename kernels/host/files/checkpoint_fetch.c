@@ -2,8 +2,9 @@
  *
  *   search ──► index ──► data file 0 ──► … ──► every tensor's checksum ──► on_end
  *
- * Each file is streamed into its own, which is on the disk before the next begins. The names are new ones that end in ".tmp-…", so what
- * a crash leaves is never taken for a part of a later save. */
+ * Each file is streamed into its own, which is on the disk before the next begins. The names are
+ * new ones that end in ".tmp-…", so what a crash leaves is never taken for a part of a later
+ * save. */
 #include <stdlib.h>
 
 #include "kernels/host/files/checkpoint_peer.h"
@@ -53,8 +54,8 @@ static void end_fetch(struct fetch *fetch, struct status *st_take) {
 static struct status *open_index(struct fetch *fetch, struct bundle_reader **ret) {
     struct status *st = bundle_reader_open(&file_system_posix, fetch->part->local_prefix, ret);
     if (!st && bundle_reader_n_shards(*ret) > FOUND_MAX_SHARDS) {
-        st = status_exhausted("%s has %d data files; %d can be fetched", fetch->part->prefix, bundle_reader_n_shards(*ret),
-                              FOUND_MAX_SHARDS);
+        st = status_exhausted("%s has %d data files; %d can be fetched", fetch->part->prefix,
+                              bundle_reader_n_shards(*ret), FOUND_MAX_SHARDS);
         bundle_reader_close(*ret);
     }
     return st;
@@ -69,7 +70,8 @@ static struct status *check_all(struct fetch *fetch) {
     return st;
 }
 
-/* A data file that the index counts and its task has not: nothing, where no tensor lies in it; else check_all finds it missing. */
+/* A data file that the index counts and its task has not: nothing, where no tensor lies in it;
+ * else check_all finds it missing. */
 static void next_file(struct fetch *fetch) {
     while (++fetch->shard < fetch->n_shards)
         if (found_shard(&fetch->found, fetch->shard, fetch->n_shards)) {
@@ -114,13 +116,15 @@ static void on_stream_end(struct peer_stream *stream, struct status *status_take
 }
 
 /* Several pieces at a time; the disk is set to work on what has collected. */
-static struct status *take_piece(struct peer_stream *stream, int64_t offset, const char *bytes, size_t n) {
+static struct status *take_piece(struct peer_stream *stream, int64_t offset, const char *bytes,
+                                 size_t n) {
     struct fetch *fetch = stream->arg;
     const struct file_system *fs = &file_system_posix;
     TRY(file_write_all(fs, fetch->fd, fetch->path.data, bytes, n, offset));
     int64_t written = atomic_fetch_add(&fetch->n_written, (int64_t)n) + (int64_t)n;
     int64_t started = atomic_load(&fetch->n_started);
-    if (written - started >= START_WRITING_BYTES && atomic_compare_exchange_strong(&fetch->n_started, &started, written))
+    if (written - started >= START_WRITING_BYTES &&
+        atomic_compare_exchange_strong(&fetch->n_started, &started, written))
         fs->start_writing(fs, fetch->fd, started, written - started);
     return NULL;
 }
@@ -128,8 +132,9 @@ static struct status *take_piece(struct peer_stream *stream, int64_t offset, con
 static void begin_file(struct fetch *fetch) {
     const struct file_system *fs = &file_system_posix;
     struct part_fetch *part = fetch->part;
-    const struct found_file *file =
-        fetch->shard == INDEX_SHARD ? &fetch->found.index : found_shard(&fetch->found, fetch->shard, fetch->n_shards);
+    const struct found_file *file = fetch->shard == INDEX_SHARD
+                                        ? &fetch->found.index
+                                        : found_shard(&fetch->found, fetch->shard, fetch->n_shards);
     str_clear(&fetch->path);
     if (fetch->shard == INDEX_SHARD)
         bundle_index_path(part->local_prefix, &fetch->path);
@@ -171,6 +176,7 @@ void part_fetch_start(struct part_fetch *part) {
     fetch->shard = INDEX_SHARD;
     fetch->fd = -1;
     fetch->path = STR_INIT;
-    fetch->search = (struct peer_search){.ctx = part->ctx, .prefix = part->prefix, .on_end = on_search_end};
+    fetch->search =
+        (struct peer_search){.ctx = part->ctx, .prefix = part->prefix, .on_end = on_search_end};
     peer_search_start(&fetch->search);
 }

@@ -1,6 +1,7 @@
-/* CPU kernels of checkpoints in the V2 format: SaveV2, RestoreV2 (MergeV2Checkpoints: checkpoint_merge.c; the older format:
- * checkpoint_v1.c; checkpoints that only another task has: checkpoint_peer.h). All of the work is done on I/O threads. Saving writes from
- * the inputs' own buffers: a variable that is updated meanwhile gets another one. */
+/* CPU kernels of checkpoints in the V2 format: SaveV2, RestoreV2 (MergeV2Checkpoints:
+ * checkpoint_merge.c; the older format: checkpoint_v1.c; checkpoints that only another task has:
+ * checkpoint_peer.h). All of the work is done on I/O threads. Saving writes from the inputs' own
+ * buffers: a variable that is updated meanwhile gets another one. */
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -20,25 +21,31 @@ enum {
 
 /* ---- SaveV2 and RestoreV2: their inputs ---- */
 
-static struct status *check_fixed_inputs(const struct kernel_ctx *ctx, int64_t n_tensors, bool is_save) {
-    const struct tensor *prefix = kernel_input(ctx, 0), *names = kernel_input(ctx, 1), *specs = kernel_input(ctx, 2);
+static struct status *check_fixed_inputs(const struct kernel_ctx *ctx, int64_t n_tensors,
+                                         bool is_save) {
+    const struct tensor *prefix = kernel_input(ctx, 0), *names = kernel_input(ctx, 1),
+                        *specs = kernel_input(ctx, 2);
     if (prefix->n_elements != 1)
-        return status_invalid("Input prefix should have a single element, got %lld instead.", (long long)prefix->n_elements);
+        return status_invalid("Input prefix should have a single element, got %lld instead.",
+                              (long long)prefix->n_elements);
     if (names->rank != 1 || specs->rank != 1)
-        return status_invalid("Input tensor_names and shape_and_slices should be an 1-D tensors, got %s and %s instead.",
+        return status_invalid("Input tensor_names and shape_and_slices should be an 1-D tensors, "
+                              "got %s and %s instead.",
                               TENSOR_SHAPE_TEXT(names), TENSOR_SHAPE_TEXT(specs));
     if (names->n_elements != specs->n_elements)
-        return status_invalid("tensor_names and shape_and_slices have different number of elements: %lld vs. %lld",
-                              (long long)names->n_elements, (long long)specs->n_elements);
+        return status_invalid(
+            "tensor_names and shape_and_slices have different number of elements: %lld vs. %lld",
+            (long long)names->n_elements, (long long)specs->n_elements);
     if (names->n_elements != n_tensors)
-        return status_invalid("Got %lld tensor names but %lld %s.", (long long)names->n_elements, (long long)n_tensors,
-                              is_save ? "tensors" : "expected dtypes");
+        return status_invalid("Got %lld tensor names but %lld %s.", (long long)names->n_elements,
+                              (long long)n_tensors, is_save ? "tensors" : "expected dtypes");
     return NULL;
 }
 
 /* ---- SaveV2 ---- */
 
-static struct status *save_one(struct bundle_writer *writer, struct span name, struct span spec, const struct tensor *value) {
+static struct status *save_one(struct bundle_writer *writer, struct span name, struct span spec,
+                               const struct tensor *value) {
     struct tensor_slice slice;
     struct shape whole, part;
     struct arena arena;
@@ -47,7 +54,8 @@ static struct status *save_one(struct bundle_writer *writer, struct span name, s
     arena_init(&arena);
     struct status *st = tensor_slice_parse_spec(spec, &arena, &whole, &slice, &part);
     if (!st && !shape_equal(part, tensor_shape(value)))
-        st = status_invalid("Slice in shape_and_slice specification does not match the shape of the tensor to  save: %.*s, tensor: %s",
+        st = status_invalid("Slice in shape_and_slice specification does not match the shape of "
+                            "the tensor to  save: %.*s, tensor: %s",
                             (int)spec.len, spec.data, TENSOR_SHAPE_TEXT(value));
     if (!st)
         st = bundle_writer_add_slice(writer, name, whole, &slice, value);
@@ -59,9 +67,11 @@ static struct status *save_all(struct kernel_ctx *ctx, struct bundle_writer *wri
     const struct tensor *names = kernel_input(ctx, 1), *specs = kernel_input(ctx, 2);
     for (int64_t i = 0; i < names->n_elements; i++) {
         TRY(io_check_cancelled(ctx));
-        TRY(save_one(writer, tensor_string(names, i), tensor_string(specs, i), kernel_input(ctx, N_FIXED_INPUTS + (int)i)));
+        TRY(save_one(writer, tensor_string(names, i), tensor_string(specs, i),
+                     kernel_input(ctx, N_FIXED_INPUTS + (int)i)));
     }
-    TRY(io_check_cancelled(ctx)); /* the last tensor may have taken long, and what comes replaces the checkpoint before */
+    /* the last tensor may have taken long, and what comes replaces the checkpoint before */
+    TRY(io_check_cancelled(ctx));
     return bundle_writer_finish(writer);
 }
 
@@ -89,7 +99,8 @@ static enum kernel_result save_compute(struct kernel_ctx *ctx) {
 
 /* ---- RestoreV2 ---- */
 
-/* One RestoreV2 of a V2 checkpoint, shared by the threads that read: each takes the next tensor until none is left. */
+/* One RestoreV2 of a V2 checkpoint, shared by the threads that read: each takes the next tensor
+ * until none is left. */
 struct restore {
     struct kernel_ctx *ctx;
     struct bundle_reader *reader;
@@ -107,18 +118,22 @@ struct restore_task {
 };
 
 /* The part of a tensor that a spec names, which has to be of that tensor. */
-static struct status *parse_spec(struct span name, struct span spec, const struct bundle_entry *entry, struct arena *arena,
+static struct status *parse_spec(struct span name, struct span spec,
+                                 const struct bundle_entry *entry, struct arena *arena,
                                  struct tensor_slice *ret) {
     struct shape whole, part;
     TRY(tensor_slice_parse_spec(spec, arena, &whole, ret, &part));
     if (shape_equal(whole, entry->shape))
         return NULL;
-    return status_invalid("tensor_name = %.*s; shape in shape_and_slice spec %s does not match the shape stored in checkpoint: %s",
+    return status_invalid("tensor_name = %.*s; shape in shape_and_slice spec %s does not match the "
+                          "shape stored in checkpoint: %s",
                           (int)name.len, name.data, SHAPE_TEXT(whole), SHAPE_TEXT(entry->shape));
 }
 
-struct status *checkpoint_read_output(struct kernel_ctx *ctx, struct bundle_reader *reader, const struct bundle_entry *entry, int i) {
-    struct span name = tensor_string(kernel_input(ctx, 1), i), spec = tensor_string(kernel_input(ctx, 2), i);
+struct status *checkpoint_read_output(struct kernel_ctx *ctx, struct bundle_reader *reader,
+                                      const struct bundle_entry *entry, int i) {
+    struct span name = tensor_string(kernel_input(ctx, 1), i),
+                spec = tensor_string(kernel_input(ctx, 2), i);
     struct tensor_slice slice;
     struct arena arena;
     if (spec.len == 0)
@@ -126,14 +141,17 @@ struct status *checkpoint_read_output(struct kernel_ctx *ctx, struct bundle_read
     arena_init(&arena);
     struct status *st = parse_spec(name, spec, entry, &arena, &slice);
     if (!st)
-        st = bundle_read_slice(reader, name, entry, &slice, ctx->instance->allocator, &ctx->outputs[i]);
+        st = bundle_read_slice(reader, name, entry, &slice, ctx->instance->allocator,
+                               &ctx->outputs[i]);
     arena_fini(&arena);
     return st;
 }
 
-struct status *checkpoint_visit_output(struct kernel_ctx *ctx, struct bundle_reader *reader, const struct bundle_entry *entry, int i,
+struct status *checkpoint_visit_output(struct kernel_ctx *ctx, struct bundle_reader *reader,
+                                       const struct bundle_entry *entry, int i,
                                        bundle_visit_fn *visit, void *arg) {
-    struct span name = tensor_string(kernel_input(ctx, 1), i), spec = tensor_string(kernel_input(ctx, 2), i);
+    struct span name = tensor_string(kernel_input(ctx, 1), i),
+                spec = tensor_string(kernel_input(ctx, 2), i);
     struct tensor_slice slice;
     struct arena arena;
     arena_init(&arena);
@@ -202,8 +220,8 @@ static int by_name(const void *a, const void *b) {
 }
 
 /* In the order of names, which is the index's. */
-struct status *checkpoint_find_all(struct kernel_ctx *ctx, struct bundle_reader *reader, struct arena *arena,
-                                   struct bundle_entry *entries) {
+struct status *checkpoint_find_all(struct kernel_ctx *ctx, struct bundle_reader *reader,
+                                   struct arena *arena, struct bundle_entry *entries) {
     int n = ctx->instance->n_outputs;
     struct wanted *wanted = arena_array(arena, struct wanted, n + 1);
     struct str mismatches = STR_INIT;
@@ -217,8 +235,10 @@ struct status *checkpoint_find_all(struct kernel_ctx *ctx, struct bundle_reader 
         enum dtype dtype = (enum dtype)ctx->instance->out_types[wanted[i].output];
         st = bundle_find(reader, name, arena, entry);
         if (!st && entry->dtype != dtype)
-            str_addf(&mismatches, "%stensor_name = %.*s; expected dtype %s does not equal original dtype %s",
-                     mismatches.len > 0 ? "\n" : "", (int)name.len, name.data, dtype_name(dtype), dtype_name(entry->dtype));
+            str_addf(&mismatches,
+                     "%stensor_name = %.*s; expected dtype %s does not equal original dtype %s",
+                     mismatches.len > 0 ? "\n" : "", (int)name.len, name.data, dtype_name(dtype),
+                     dtype_name(entry->dtype));
     }
     if (!st && mismatches.len > 0)
         st = status_invalid("%s", mismatches.data);
@@ -226,7 +246,8 @@ struct status *checkpoint_find_all(struct kernel_ctx *ctx, struct bundle_reader 
     return st;
 }
 
-static struct status *restore_open(struct kernel_ctx *ctx, const char *prefix, struct restore **ret) {
+static struct status *restore_open(struct kernel_ctx *ctx, const char *prefix,
+                                   struct restore **ret) {
     struct restore *restore = xcalloc(1, sizeof(*restore));
     restore->ctx = ctx;
     restore->n = ctx->instance->n_outputs;
@@ -263,7 +284,8 @@ static void restore_start(struct restore *restore) {
     restore_work(restore);
 }
 
-/* As in TensorFlow, what is no V2 checkpoint may be one of the older format. What is neither, another task may have. */
+/* As in TensorFlow, what is no V2 checkpoint may be one of the older format. What is neither,
+ * another task may have. */
 static void restore_begin(struct kernel_ctx *ctx) {
     struct restore *restore = NULL;
     bool is_elsewhere = false;

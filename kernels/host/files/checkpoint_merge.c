@@ -1,5 +1,6 @@
-/* CPU kernel MergeV2Checkpoints: the parts of a sharded save become one checkpoint. A part that is not here, because the tasks share no
- * file system, is fetched from the task that wrote it; that task's copy goes once the checkpoint is there. */
+/* CPU kernel MergeV2Checkpoints: the parts of a sharded save become one checkpoint. A part that
+ * is not here, because the tasks share no file system, is fetched from the task that wrote it;
+ * that task's copy goes once the checkpoint is there. */
 #include <stdlib.h>
 
 #include "common/io/bundle.h"
@@ -32,7 +33,8 @@ struct merge_part {
     struct merge_run *run;
 };
 
-/* One execution: parts are fetched one after the other, merged, and removed where they came from. */
+/* One execution: parts are fetched one after the other, merged, and removed where they came
+ * from. */
 struct merge_run {
     struct kernel_ctx *ctx;
     struct merge_part *parts;
@@ -67,7 +69,9 @@ static void remove_dirs(const struct merge_run *run) {
         str_clear(&dir);
         file_dir_of(run->parts[i].local, &dir);
         if (strcmp(dir.data, kept.data) != 0)
-            file_system_posix.remove_dir(&file_system_posix, dir.data); /* another part may still be in it, or it is gone already */
+            file_system_posix.remove_dir(
+                &file_system_posix,
+                dir.data); /* another part may still be in it, or it is gone already */
     }
     str_fini(&kept);
     str_fini(&dir);
@@ -91,7 +95,9 @@ static void drop_fetched(const struct merge_run *run) {
             part_fetch_remove(run->parts[i].local, n_shards_of(run->parts[i].local));
 }
 
-static void on_all_removed(struct pool_task *task) { end_run(CONTAINER_OF(task, struct merge_run, io_task), NULL); }
+static void on_all_removed(struct pool_task *task) {
+    end_run(CONTAINER_OF(task, struct merge_run, io_task), NULL);
+}
 
 static void removed_one(struct merge_run *run) {
     if (atomic_fetch_sub(&run->n_removing, 1) == 1)
@@ -118,12 +124,15 @@ static void remove_at_owners(struct merge_run *run) {
             continue;
         }
         checkpoint_question_print(
-            &(struct checkpoint_question){
-                .kind = CHECKPOINT_REMOVE, .prefix = span_of(part->name), .shard = INDEX_SHARD, .removes_dir = state->delete_old_dirs},
+            &(struct checkpoint_question){.kind = CHECKPOINT_REMOVE,
+                                          .prefix = span_of(part->name),
+                                          .shard = INDEX_SHARD,
+                                          .removes_dir = state->delete_old_dirs},
             &part->request);
         part->run = run;
-        part->question =
-            (struct peer_question){.task = part->owner, .request = {part->request.data, part->request.len}, .on_done = on_removed};
+        part->question = (struct peer_question){.task = part->owner,
+                                                .request = {part->request.data, part->request.len},
+                                                .on_done = on_removed};
         run->ctx->host->peer_ask(run->ctx, &part->question);
     }
     removed_one(run);
@@ -138,7 +147,8 @@ static struct status *merge_all(struct merge_run *run) {
         prefixes[i] = run->parts[i].local;
     struct status *st = io_check_cancelled(run->ctx);
     if (!st)
-        st = bundle_merge(&file_system_posix, prefixes, run->n, run->destination.data, state->allow_missing_files);
+        st = bundle_merge(&file_system_posix, prefixes, run->n, run->destination.data,
+                          state->allow_missing_files);
     free(prefixes);
     return st;
 }
@@ -203,7 +213,8 @@ static struct status *make_destination(const struct merge_run *run) {
 }
 
 static void fetch_rest(struct merge_run *run) {
-    while (run->current < run->n && (!checkpoint_has_peers(run->ctx) || is_here(run->parts[run->current].local)))
+    while (run->current < run->n &&
+           (!checkpoint_has_peers(run->ctx) || is_here(run->parts[run->current].local)))
         run->current++;
     if (run->current == run->n) {
         merge_now(run);
@@ -216,8 +227,11 @@ static void fetch_rest(struct merge_run *run) {
         return;
     }
     run->temporary = temporary_prefix(run);
-    run->fetch = (struct part_fetch){
-        .ctx = run->ctx, .prefix = run->parts[run->current].name, .local_prefix = run->temporary, .on_end = on_fetched, .record = run};
+    run->fetch = (struct part_fetch){.ctx = run->ctx,
+                                     .prefix = run->parts[run->current].name,
+                                     .local_prefix = run->temporary,
+                                     .on_end = on_fetched,
+                                     .record = run};
     part_fetch_start(&run->fetch);
 }
 
@@ -254,13 +268,18 @@ static void merge_begin(struct kernel_ctx *ctx) {
 static enum kernel_result merge_compute(struct kernel_ctx *ctx) {
     const struct tensor *parts = kernel_input(ctx, 0), *destination = kernel_input(ctx, 1);
     if (parts->rank != 1)
-        return kernel_fail(ctx,
-                           status_invalid("Input checkpoint_prefixes should be an 1-D tensor, got %s instead.", TENSOR_SHAPE_TEXT(parts)));
+        return kernel_fail(
+            ctx,
+            status_invalid("Input checkpoint_prefixes should be an 1-D tensor, got %s instead.",
+                           TENSOR_SHAPE_TEXT(parts)));
     if (destination->rank != 0)
         return kernel_fail(
-            ctx, status_invalid("Input destination_prefix should be a scalar tensor, got %s instead.", TENSOR_SHAPE_TEXT(destination)));
+            ctx,
+            status_invalid("Input destination_prefix should be a scalar tensor, got %s instead.",
+                           TENSOR_SHAPE_TEXT(destination)));
     if (parts->n_elements > BUNDLE_MAX_SHARDS)
-        return kernel_fail(ctx, status_invalid("Input checkpoint_prefixes has %lld elements; a checkpoint has at most %d data files",
+        return kernel_fail(ctx, status_invalid("Input checkpoint_prefixes has %lld elements; a "
+                                               "checkpoint has at most %d data files",
                                                (long long)parts->n_elements, BUNDLE_MAX_SHARDS));
     return io_start(ctx, merge_begin);
 }

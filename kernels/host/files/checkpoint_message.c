@@ -1,11 +1,12 @@
-/* The messages between a task that wants checkpoint files and one that has them. Bytes from a stranger, both ways. */
+/* The messages between a task that wants checkpoint files and one that has them. Bytes from a
+ * stranger, both ways. */
 #include <stdlib.h>
 
 #include "common/tensor/tensor_proto.h"
 #include "kernels/host/files/checkpoint_peer.h"
 
-/* Question: kind = 1, prefix = 2, shard = 3 (0: the index, else one more than its number), n_shards = 4, offset = 5, n = 6, identity = 7,
- * removes_dir = 8. */
+/* Question: kind = 1, prefix = 2, shard = 3 (0: the index, else one more than its number),
+ * n_shards = 4, offset = 5, n = 6, identity = 7, removes_dir = 8. */
 void checkpoint_question_print(const struct checkpoint_question *question, struct str *out) {
     proto_add_int(out, 1, question->kind);
     proto_add_bytes(out, 2, question->prefix.data, question->prefix.len);
@@ -61,7 +62,8 @@ struct status *checkpoint_question_parse(struct span in, struct checkpoint_quest
     return NULL;
 }
 
-/* Found: is_there = 1, changed_ns = 2, index = 3, shards = 4; a file: shard = 1, n_shards = 2, size = 3, identity = 4. */
+/* Found: is_there = 1, changed_ns = 2, index = 3, shards = 4; a file: shard = 1, n_shards = 2,
+ * size = 3, identity = 4. */
 static void print_file(const struct found_file *file, uint32_t number, struct str *out) {
     size_t begin = proto_begin(out, number, 0);
     proto_add_int(out, 1, (uint64_t)MAX(file->shard, 0));
@@ -88,7 +90,8 @@ static bool parse_file(struct span in, struct found_file *ret) {
     while ((more = proto_next(&in, &field)) > 0) {
         if (field.wire_type != 0)
             continue;
-        if ((field.number <= 2 && field.value > BUNDLE_MAX_SHARDS) || (field.number == 3 && field.value > INT64_MAX / 2))
+        if ((field.number <= 2 && field.value > BUNDLE_MAX_SHARDS) ||
+            (field.number == 3 && field.value > INT64_MAX / 2))
             return false;
         if (field.number == 1)
             ret->shard = (int)field.value;
@@ -128,7 +131,8 @@ struct status *found_parse(struct span in, struct found *ret) {
     *ret = (struct found){.index.shard = INDEX_SHARD};
     while (is_good && (more = proto_next(&in, &field)) > 0)
         is_good = parse_found_field(&field, ret);
-    return is_good && more == 0 ? NULL : status_internal("a malformed answer about checkpoint files");
+    return is_good && more == 0 ? NULL
+                                : status_internal("a malformed answer about checkpoint files");
 }
 
 void found_fini(struct found *found) {

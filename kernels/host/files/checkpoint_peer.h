@@ -1,17 +1,20 @@
-/* Checkpoint files that only another task has: what its kernels are asked (kernels/host.h), and what they answer.
+/* Checkpoint files that only another task has: what its kernels are asked (kernels/host.h), and
+ * what they answer.
  *
  *   asker                                            owner
  *   LOOK prefix                                ──►   is there PREFIX.index? its size and age, and those of the data files
  *   READ prefix, shard, offset, n, identity    ──►   so many bytes, and their CRC-32C; ABORTED when it is another file than it was
  *   REMOVE prefix                              ──►   what this process has saved there goes: it lives on in the checkpoint it is part of
  *
- * What may be read: index and data files of checkpoints, by prefix and number, never a file by its name; regular ones that lie below the
- * owner's --file-root when they are open, whatever links there are. What may be removed: files that this process' own SaveV2 wrote
- * and nobody has replaced. Nothing can be written. A task that can be reached at all trusts who reaches it as far as a master, whose
- * graphs may read the same files.
+ * What may be read: index and data files of checkpoints, by prefix and number, never a file by
+ * its name; regular ones that lie below the owner's --file-root when they are open, whatever
+ * links there are. What may be removed: files that this process' own SaveV2 wrote and nobody has
+ * replaced. Nothing can be written. A task that can be reached at all trusts who reaches it as
+ * far as a master, whose graphs may read the same files.
  *
- * Streams are windows of questions: STREAM_WINDOW pieces of at most a megabyte are on their way or being worked on, so neither end holds
- * more than that for one, whatever the file's size and the disks' speeds. */
+ * Streams are windows of questions: STREAM_WINDOW pieces of at most a megabyte are on their way
+ * or being worked on, so neither end holds more than that for one, whatever the file's size and
+ * the disks' speeds. */
 #ifndef MILLRACE_KERNELS_HOST_FILES_CHECKPOINT_PEER_H
 #define MILLRACE_KERNELS_HOST_FILES_CHECKPOINT_PEER_H
 
@@ -53,7 +56,8 @@ struct found {
     int n_shards;
 };
 void found_fini(struct found *found);
-const struct found_file *found_shard(const struct found *found, int shard, int n_shards); /* NULL: the owner has none */
+/* NULL: the owner has none */
+const struct found_file *found_shard(const struct found *found, int shard, int n_shards);
 
 void checkpoint_question_print(const struct checkpoint_question *question, struct str *out);
 struct status *checkpoint_question_parse(struct span in, struct checkpoint_question *ret) MUST_USE;
@@ -63,7 +67,8 @@ struct status *found_parse(struct span in, struct found *ret) MUST_USE; /* fini 
 /* ---- the owner (checkpoint_answer.c): a peer_answer_fn ---- */
 
 struct status *checkpoint_answer(struct span request, struct peer_answer *ret) MUST_USE;
-/* This process has written the checkpoint of that prefix. The newest few thousand are remembered. Any thread. */
+/* This process has written the checkpoint of that prefix. The newest few thousand are
+ * remembered. Any thread. */
 void checkpoint_note_saved(const char *prefix);
 
 /* ---- the asker (checkpoint_stream.c) ---- */
@@ -74,15 +79,18 @@ struct search_question {
     struct peer_search *search;
 };
 
-/* Which other task has a checkpoint? All are asked at once; of several the one whose index is newest is taken. */
+/* Which other task has a checkpoint? All are asked at once; of several the one whose index is
+ * newest is taken. */
 struct peer_search {
     struct kernel_ctx *ctx;
     const char *prefix; /* as the client named it: each task resolves it for itself */
     /* At the end: */
-    int task;                                   /* -1: none */
-    struct found found;                         /* the caller's to fini */
-    struct status *status;                      /* NULL; or UNAVAILABLE: none has it, and some could not be asked; or the step's cancel */
-    void (*on_end)(struct peer_search *search); /* once; an I/O thread, or the caller's when there is nobody to ask */
+    int task;           /* -1: none */
+    struct found found; /* the caller's to fini */
+    /* NULL; or UNAVAILABLE: none has it, and some could not be asked; or the step's cancel */
+    struct status *status;
+    /* once; an I/O thread, or the caller's when there is nobody to ask */
+    void (*on_end)(struct peer_search *search);
     /* its own: */
     struct search_question *questions;
     struct str request;
@@ -110,9 +118,11 @@ struct peer_stream {
     const char *prefix;
     struct found_file file; /* shard INDEX_SHARD: the index */
     int64_t begin, end;
-    /* A piece, its checksum compared; in any order, several at a time, each byte once. An I/O thread. A failure ends the stream. */
+    /* A piece, its checksum compared; in any order, several at a time, each byte once. An I/O
+     * thread. A failure ends the stream. */
     struct status *(*take)(struct peer_stream *stream, int64_t offset, const char *bytes, size_t n);
-    void (*on_end)(struct peer_stream *stream, struct status *status_take); /* once; an I/O thread */
+    /* once; an I/O thread */
+    void (*on_end)(struct peer_stream *stream, struct status *status_take);
     void *arg;
     /* its own: */
     pthread_mutex_t lock;
@@ -126,19 +136,24 @@ void peer_stream_start(struct peer_stream *stream);
 
 /* Does the host have other tasks to ask? */
 bool checkpoint_has_peers(struct kernel_ctx *ctx);
-/* A name that fits into a question: with a scheme and a host it may be longer than any path. Errors: INVALID_ARGUMENT. */
+/* A name that fits into a question: with a scheme and a host it may be longer than any path.
+ * Errors: INVALID_ARGUMENT. */
 struct status *checkpoint_check_name(struct span name) MUST_USE;
 
 /* ---- fetching (checkpoint_fetch.c) ---- */
 
-/* A part of a sharded save comes from the task that wrote it: index and data files, under `local_prefix`, checked against the index's
- * checksums and on the disk. */
+/* A part of a sharded save comes from the task that wrote it: index and data files, under
+ * `local_prefix`, checked against the index's checksums and on the disk. */
 struct part_fetch {
     struct kernel_ctx *ctx;
-    const char *prefix;                                                   /* as the client named it */
-    const char *local_prefix;                                             /* of the system; its files must not be there */
-    int task;                                                             /* at the end: who had it; -1: nobody */
-    void (*on_end)(struct part_fetch *fetch, struct status *status_take); /* once; after a failure nothing is left of it */
+    /* as the client named it */
+    const char *prefix;
+    /* of the system; its files must not be there */
+    const char *local_prefix;
+    /* at the end: who had it; -1: nobody */
+    int task;
+    /* once; after a failure nothing is left of it */
+    void (*on_end)(struct part_fetch *fetch, struct status *status_take);
     void *record;
 };
 void part_fetch_start(struct part_fetch *fetch);
@@ -153,13 +168,14 @@ void checkpoint_remote_restore(struct kernel_ctx *ctx);
 /* ---- checkpoint_kernels.c ---- */
 
 /* All names and types, looked up before any byte is read: entries[i] is output i's. */
-struct status *checkpoint_find_all(struct kernel_ctx *ctx, struct bundle_reader *reader, struct arena *arena,
-                                   struct bundle_entry *entries) MUST_USE;
+struct status *checkpoint_find_all(struct kernel_ctx *ctx, struct bundle_reader *reader,
+                                   struct arena *arena, struct bundle_entry *entries) MUST_USE;
 /* Sets output i. */
-struct status *checkpoint_read_output(struct kernel_ctx *ctx, struct bundle_reader *reader, const struct bundle_entry *entry,
-                                      int i) MUST_USE;
+struct status *checkpoint_read_output(struct kernel_ctx *ctx, struct bundle_reader *reader,
+                                      const struct bundle_entry *entry, int i) MUST_USE;
 /* Visits what reading output i takes from the data files. */
-struct status *checkpoint_visit_output(struct kernel_ctx *ctx, struct bundle_reader *reader, const struct bundle_entry *entry, int i,
+struct status *checkpoint_visit_output(struct kernel_ctx *ctx, struct bundle_reader *reader,
+                                       const struct bundle_entry *entry, int i,
                                        bundle_visit_fn *visit, void *arg) MUST_USE;
 
 #endif

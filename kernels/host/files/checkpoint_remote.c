@@ -2,9 +2,10 @@
  *
  *   search ──► index, into memory ──► names and types ──► lanes, each: the next tensor ──► its bytes ──► checked, the output
  *
- * Only what is wanted of the data files comes over: a plain tensor straight into the output's memory; strings and slices into memory of
- * their own, from which the usual reader puts them together. That reader stands on a small file system that has the index, the sizes of
- * the data files and what has been fetched of them. */
+ * Only what is wanted of the data files comes over: a plain tensor straight into the output's
+ * memory; strings and slices into memory of their own, from which the usual reader puts them
+ * together. That reader stands on a small file system that has the index, the sizes of the data
+ * files and what has been fetched of them. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -65,7 +66,9 @@ struct remote {
 
 /* ---- the file system ---- */
 
-static const struct mirror *mirror_of(const struct file_system *fs) { return CONTAINER_OF(fs, const struct mirror, fs); }
+static const struct mirror *mirror_of(const struct file_system *fs) {
+    return CONTAINER_OF(fs, const struct mirror, fs);
+}
 
 static int mirror_open(const struct file_system *fs, const char *path, enum file_mode mode) {
     const struct mirror *mirror = mirror_of(fs);
@@ -78,7 +81,8 @@ static int mirror_open(const struct file_system *fs, const char *path, enum file
     struct str name = STR_INIT;
     for (int i = 0; i < mirror->found->n_shards && at < 0; i++) {
         str_clear(&name);
-        bundle_data_path(mirror->prefix, mirror->found->shards[i].shard, mirror->found->shards[i].n_shards, &name);
+        bundle_data_path(mirror->prefix, mirror->found->shards[i].shard,
+                         mirror->found->shards[i].n_shards, &name);
         if (strcmp(path, name.data) == 0)
             at = i + 1;
     }
@@ -93,7 +97,8 @@ static int64_t mirror_size(const struct file_system *fs, int fd) {
     return fd == INDEX_FD ? found->index.size_bytes : found->shards[fd - 1].size_bytes;
 }
 
-static int64_t mirror_read(const struct file_system *fs, int fd, void *to, size_t n, int64_t offset) {
+static int64_t mirror_read(const struct file_system *fs, int fd, void *to, size_t n,
+                           int64_t offset) {
     struct mirror *mirror = (struct mirror *)(uintptr_t)mirror_of(fs);
     if (fd == INDEX_FD) {
         int64_t left = mirror->found->index.size_bytes - offset;
@@ -106,7 +111,8 @@ static int64_t mirror_read(const struct file_system *fs, int fd, void *to, size_
     pthread_mutex_lock(&mirror->lock);
     LIST_FOR_EACH (link, &mirror->held) {
         const struct held *held = LIST_ENTRY(link, struct held, link);
-        if (held->shard == shard && offset >= held->offset && offset - held->offset <= held->size_bytes - (int64_t)n)
+        if (held->shard == shard && offset >= held->offset &&
+            offset - held->offset <= held->size_bytes - (int64_t)n)
             from = held->bytes + (offset - held->offset);
     }
     pthread_mutex_unlock(&mirror->lock); /* the reader's own lane holds the bytes */
@@ -117,7 +123,8 @@ static int64_t mirror_read(const struct file_system *fs, int fd, void *to, size_
 }
 
 static void mirror_init(struct mirror *mirror, const char *prefix, const struct found *found) {
-    mirror->fs = (struct file_system){.open = mirror_open, .close = mirror_close, .read = mirror_read, .size = mirror_size};
+    mirror->fs = (struct file_system){
+        .open = mirror_open, .close = mirror_close, .read = mirror_read, .size = mirror_size};
     mirror->prefix = prefix;
     mirror->found = found;
     list_init(&mirror->held);
@@ -130,7 +137,8 @@ static void remote_end(struct remote *remote) {
     struct kernel_ctx *ctx = remote->ctx;
     struct status *st = remote->status;
     if (st && remote->search.task >= 0)
-        st = status_prefix_take(st, "Restoring from %s: ", ctx->host->peer_name(ctx, remote->search.task));
+        st = status_prefix_take(
+            st, "Restoring from %s: ", ctx->host->peer_name(ctx, remote->search.task));
     bundle_reader_close(remote->reader);
     free(remote->mirror.index);
     pthread_mutex_destroy(&remote->mirror.lock);
@@ -151,7 +159,8 @@ static void remote_fail(struct remote *remote, struct status *st_take) {
         st_take = NULL;
     }
     pthread_mutex_unlock(&remote->lock);
-    atomic_store(&remote->next, remote->ctx->instance->n_outputs); /* the other lanes need not go on */
+    /* the other lanes need not go on */
+    atomic_store(&remote->next, remote->ctx->instance->n_outputs);
     status_unref(st_take);
 }
 
@@ -171,7 +180,9 @@ static void lane_release(struct lane *lane) {
     lane->n_pieces = 0;
 }
 
-static struct span name_of(const struct lane *lane) { return tensor_string(kernel_input(lane->remote->ctx, 1), lane->output); }
+static struct span name_of(const struct lane *lane) {
+    return tensor_string(kernel_input(lane->remote->ctx, 1), lane->output);
+}
 
 static struct status *add_piece(void *arg, const struct bundle_entry *piece) {
     struct lane *lane = arg;
@@ -182,7 +193,8 @@ static struct status *add_piece(void *arg, const struct bundle_entry *piece) {
         lane->capacity = lane->capacity ? 2 * lane->capacity : 4;
         lane->pieces = xreallocarray(lane->pieces, (size_t)lane->capacity, sizeof(*lane->pieces));
     }
-    lane->pieces[lane->n_pieces++] = (struct held){.shard = piece->shard, .offset = piece->offset, .size_bytes = piece->size_bytes};
+    lane->pieces[lane->n_pieces++] = (struct held){
+        .shard = piece->shard, .offset = piece->offset, .size_bytes = piece->size_bytes};
     return NULL;
 }
 
@@ -192,7 +204,8 @@ static struct status *lane_take(struct lane *lane) {
     const struct bundle_entry *entry = &remote->entries[lane->output];
     struct mirror *mirror = &remote->mirror;
     if (lane->is_direct)
-        return bundle_check_plain(remote->reader, name_of(lane), entry, tensor_cdata(&remote->ctx->outputs[lane->output]));
+        return bundle_check_plain(remote->reader, name_of(lane), entry,
+                                  tensor_cdata(&remote->ctx->outputs[lane->output]));
     pthread_mutex_lock(&mirror->lock);
     for (int i = 0; i < lane->n_pieces; i++)
         list_push_back(&mirror->held, &lane->pieces[i].link);
@@ -201,7 +214,8 @@ static struct status *lane_take(struct lane *lane) {
     return checkpoint_read_output(remote->ctx, remote->reader, entry, lane->output);
 }
 
-static struct status *take_piece(struct peer_stream *stream, int64_t offset, const char *bytes, size_t n) {
+static struct status *take_piece(struct peer_stream *stream, int64_t offset, const char *bytes,
+                                 size_t n) {
     const struct lane *lane = stream->arg;
     const struct held *piece = &lane->pieces[lane->current];
     memcpy(piece->bytes + (offset - piece->offset), bytes, n);
@@ -228,15 +242,16 @@ static void on_piece_end(struct peer_stream *stream, struct status *status_take)
 static void fetch_piece(struct lane *lane) {
     struct remote *remote = lane->remote;
     const struct held *piece = &lane->pieces[lane->current];
-    lane->stream = (struct peer_stream){.ctx = remote->ctx,
-                                        .task = remote->search.task,
-                                        .prefix = remote->prefix,
-                                        .file = *found_shard(&remote->found, piece->shard, bundle_reader_n_shards(remote->reader)),
-                                        .begin = piece->offset,
-                                        .end = piece->offset + piece->size_bytes,
-                                        .take = take_piece,
-                                        .on_end = on_piece_end,
-                                        .arg = lane};
+    lane->stream = (struct peer_stream){
+        .ctx = remote->ctx,
+        .task = remote->search.task,
+        .prefix = remote->prefix,
+        .file = *found_shard(&remote->found, piece->shard, bundle_reader_n_shards(remote->reader)),
+        .begin = piece->offset,
+        .end = piece->offset + piece->size_bytes,
+        .take = take_piece,
+        .on_end = on_piece_end,
+        .arg = lane};
     peer_stream_start(&lane->stream);
 }
 
@@ -245,7 +260,8 @@ static struct status *lane_begin(struct lane *lane) {
     struct remote *remote = lane->remote;
     struct kernel_ctx *ctx = remote->ctx;
     const struct bundle_entry *entry = &remote->entries[lane->output];
-    bool is_whole = tensor_string(kernel_input(ctx, 2), lane->output).len == 0 && entry->n_slices == 0;
+    bool is_whole =
+        tensor_string(kernel_input(ctx, 2), lane->output).len == 0 && entry->n_slices == 0;
     lane->current = 0;
     lane->is_direct = false;
     lane->n_pieces = 0;
@@ -253,15 +269,17 @@ static struct status *lane_begin(struct lane *lane) {
     TRY(checkpoint_visit_output(ctx, remote->reader, entry, lane->output, add_piece, lane));
     lane->is_direct = is_whole && lane->n_pieces == 1 && entry->dtype != DT_STRING;
     if (lane->is_direct) {
-        TRY(tensor_new(ctx->instance->allocator, entry->dtype, entry->shape, &ctx->outputs[lane->output]));
+        TRY(tensor_new(ctx->instance->allocator, entry->dtype, entry->shape,
+                       &ctx->outputs[lane->output]));
         lane->pieces[0].bytes = tensor_data(&ctx->outputs[lane->output]);
         return NULL;
     }
     for (int i = 0; i < lane->n_pieces; i++) {
         lane->pieces[i].bytes = malloc((size_t)lane->pieces[i].size_bytes + 1);
         if (!lane->pieces[i].bytes)
-            return status_exhausted("No memory for %lld bytes of tensor '%.*s'", (long long)lane->pieces[i].size_bytes,
-                                    (int)name_of(lane).len, name_of(lane).data);
+            return status_exhausted("No memory for %lld bytes of tensor '%.*s'",
+                                    (long long)lane->pieces[i].size_bytes, (int)name_of(lane).len,
+                                    name_of(lane).data);
     }
     return NULL;
 }
@@ -288,7 +306,8 @@ static void lane_next(struct lane *lane) {
             return;
         }
         if (!st)
-            st = checkpoint_read_output(remote->ctx, remote->reader, &remote->entries[lane->output], lane->output);
+            st = checkpoint_read_output(remote->ctx, remote->reader, &remote->entries[lane->output],
+                                        lane->output);
         lane_release(lane);
         if (st)
             remote_fail(remote, st);
@@ -300,11 +319,13 @@ static void lane_next(struct lane *lane) {
 static struct status *open_reader(struct remote *remote) {
     struct kernel_ctx *ctx = remote->ctx;
     TRY(bundle_reader_open(&remote->mirror.fs, remote->prefix, &remote->reader));
-    remote->entries = arena_array(&remote->arena, struct bundle_entry, ctx->instance->n_outputs + 1);
+    remote->entries =
+        arena_array(&remote->arena, struct bundle_entry, ctx->instance->n_outputs + 1);
     return checkpoint_find_all(ctx, remote->reader, &remote->arena, remote->entries);
 }
 
-static struct status *take_index(struct peer_stream *stream, int64_t offset, const char *bytes, size_t n) {
+static struct status *take_index(struct peer_stream *stream, int64_t offset, const char *bytes,
+                                 size_t n) {
     struct remote *remote = stream->arg;
     memcpy(remote->mirror.index + offset, bytes, n);
     return NULL;
@@ -336,10 +357,12 @@ static struct status *check_search(struct remote *remote) {
     if (search->task < 0)
         return peer_search_nobody(remote->ctx, remote->prefix);
     if (remote->found.index.size_bytes > INDEX_MAX_BYTES)
-        return status_exhausted("%s: its index has %lld bytes; one of %d can be read from another task", remote->prefix,
-                                (long long)remote->found.index.size_bytes, INDEX_MAX_BYTES);
+        return status_exhausted(
+            "%s: its index has %lld bytes; one of %d can be read from another task", remote->prefix,
+            (long long)remote->found.index.size_bytes, INDEX_MAX_BYTES);
     remote->mirror.index = malloc((size_t)remote->found.index.size_bytes + 1);
-    return remote->mirror.index ? NULL : status_exhausted("No memory for the index of %s", remote->prefix);
+    return remote->mirror.index ? NULL
+                                : status_exhausted("No memory for the index of %s", remote->prefix);
 }
 
 static void on_search_end(struct peer_search *search) {
@@ -370,6 +393,7 @@ void checkpoint_remote_restore(struct kernel_ctx *ctx) {
     arena_init(&remote->arena);
     CHECK(pthread_mutex_init(&remote->lock, NULL) == 0);
     mirror_init(&remote->mirror, remote->prefix, &remote->found);
-    remote->search = (struct peer_search){.ctx = ctx, .prefix = remote->prefix, .on_end = on_search_end};
+    remote->search =
+        (struct peer_search){.ctx = ctx, .prefix = remote->prefix, .on_end = on_search_end};
     peer_search_start(&remote->search);
 }

@@ -1,4 +1,5 @@
-/* Asking for checkpoint files: the search for the task that has one, and streams of a file's bytes. */
+/* Asking for checkpoint files: the search for the task that has one, and streams of a file's
+ * bytes. */
 #include <stdlib.h>
 
 #include "common/io/crc32c.h"
@@ -6,12 +7,16 @@
 #include "kernels/host/files/checkpoint_peer.h"
 #include "kernels/support/io_task.h"
 
-bool checkpoint_has_peers(struct kernel_ctx *ctx) { return ctx->host->peer_count && ctx->host->peer_count(ctx) > 0; }
+bool checkpoint_has_peers(struct kernel_ctx *ctx) {
+    return ctx->host->peer_count && ctx->host->peer_count(ctx) > 0;
+}
 
 struct status *checkpoint_check_name(struct span name) {
     enum { MAX_NAME_BYTES = 8192 };
-    return name.len <= MAX_NAME_BYTES ? NULL
-                                      : status_invalid("A checkpoint's name of %zu bytes; at most %d can be", name.len, MAX_NAME_BYTES);
+    return name.len <= MAX_NAME_BYTES
+               ? NULL
+               : status_invalid("A checkpoint's name of %zu bytes; at most %d can be", name.len,
+                                MAX_NAME_BYTES);
 }
 
 /* ---- searching ---- */
@@ -22,14 +27,16 @@ static void take_answer(struct peer_search *search, struct peer_question *questi
     struct status *st = question->status;
     if (!st)
         st = found_parse((struct span){str_text(&question->answer), question->answer.len}, &found);
-    if (!st && found.is_there && (search->task < 0 || found.changed_ns > search->found.changed_ns)) {
+    if (!st && found.is_there &&
+        (search->task < 0 || found.changed_ns > search->found.changed_ns)) {
         struct found older = search->found;
         search->found = found;
         found = older;
         search->task = question->task;
     }
     /* Outside of its roots it has nothing that others may have. */
-    if (st && status_code(st) != STATUS_PERMISSION_DENIED && status_code(st) != STATUS_NOT_FOUND && !search->status) {
+    if (st && status_code(st) != STATUS_PERMISSION_DENIED && status_code(st) != STATUS_NOT_FOUND &&
+        !search->status) {
         search->status = st;
         st = NULL;
     }
@@ -40,8 +47,9 @@ static void take_answer(struct peer_search *search, struct peer_question *questi
 }
 
 static struct status *not_askable(const struct peer_search *search, struct status *why_take) {
-    struct status *st = status_unavailable("Checkpoint %s is not here, and a task that may have it could not be asked: %s", search->prefix,
-                                           status_message(why_take));
+    struct status *st = status_unavailable(
+        "Checkpoint %s is not here, and a task that may have it could not be asked: %s",
+        search->prefix, status_message(why_take));
     status_unref(why_take);
     return st;
 }
@@ -78,14 +86,18 @@ void peer_search_start(struct peer_search *search) {
     search->request = STR_INIT;
     search->found = (struct found){.index.shard = INDEX_SHARD};
     search->io_task.run = end_search;
-    checkpoint_question_print(
-        &(struct checkpoint_question){.kind = CHECKPOINT_LOOK, .prefix = span_of(search->prefix), .shard = INDEX_SHARD}, &search->request);
+    checkpoint_question_print(&(struct checkpoint_question){.kind = CHECKPOINT_LOOK,
+                                                            .prefix = span_of(search->prefix),
+                                                            .shard = INDEX_SHARD},
+                              &search->request);
     atomic_store(&search->n_left, n + 1);
     for (int i = 0; i < n; i++) {
         struct search_question *asked = &search->questions[i];
         asked->search = search;
         asked->question =
-            (struct peer_question){.task = i, .request = {str_text(&search->request), search->request.len}, .on_done = on_looked};
+            (struct peer_question){.task = i,
+                                   .request = {str_text(&search->request), search->request.len},
+                                   .on_done = on_looked};
         ctx->host->peer_ask(ctx, &asked->question);
     }
     if (atomic_fetch_sub(&search->n_left, 1) == 1)
@@ -97,10 +109,10 @@ struct status *peer_search_nobody(struct kernel_ctx *ctx, const char *prefix) {
     int n = checkpoint_has_peers(ctx) ? ctx->host->peer_count(ctx) : 0;
     for (int i = 0; i < n; i++)
         str_addf(&asked, "%s%s", i > 0 ? ", " : "", ctx->host->peer_name(ctx, i));
-    struct status *st =
-        status_not_found("Unsuccessful TensorSliceReader constructor: Failed to find any matching files for %s: neither this "
-                         "task has it, nor those that were asked: %s",
-                         prefix, str_text(&asked));
+    struct status *st = status_not_found("Unsuccessful TensorSliceReader constructor: Failed to "
+                                         "find any matching files for %s: neither this "
+                                         "task has it, nor those that were asked: %s",
+                                         prefix, str_text(&asked));
     str_fini(&asked);
     return st;
 }
@@ -120,7 +132,8 @@ static void end_stream(struct peer_stream *stream) {
     stream->on_end(stream, st);
 }
 
-/* The next bytes for a piece that is free; false when there are none left, or the stream has failed. */
+/* The next bytes for a piece that is free; false when there are none left, or the stream has
+ * failed. */
 static bool claim(struct peer_stream *stream, struct stream_piece *piece) {
     struct status *cancelled = io_check_cancelled(stream->ctx);
     pthread_mutex_lock(&stream->lock);
@@ -151,8 +164,9 @@ static void ask_piece(struct stream_piece *piece) {
     str_clear(&piece->request);
     checkpoint_question_print(&question, &piece->request);
     piece->task.run = work_on_piece;
-    piece->question =
-        (struct peer_question){.task = stream->task, .request = {piece->request.data, piece->request.len}, .on_done = on_piece};
+    piece->question = (struct peer_question){.task = stream->task,
+                                             .request = {piece->request.data, piece->request.len},
+                                             .on_done = on_piece};
     stream->ctx->host->peer_ask(stream->ctx, &piece->question);
 }
 
@@ -169,14 +183,17 @@ static struct status *check_piece(const struct stream_piece *piece) {
     const char *from = stream->ctx->host->peer_name(stream->ctx, stream->task);
     uint32_t crc;
     if (piece->question.payload_bytes != (size_t)piece->n_bytes)
-        return status_internal("%s sent %zu of the %lld bytes at offset %lld of %s", from, piece->question.payload_bytes,
-                               (long long)piece->n_bytes, (long long)piece->offset, stream->prefix);
+        return status_internal("%s sent %zu of the %lld bytes at offset %lld of %s", from,
+                               piece->question.payload_bytes, (long long)piece->n_bytes,
+                               (long long)piece->offset, stream->prefix);
     if (proto_next(&in, &field) <= 0 || field.number != 1 || field.wire_type != 5)
         return status_internal("%s sent bytes of %s without a checksum", from, stream->prefix);
     crc = crc32c(piece->question.payload->data, (size_t)piece->n_bytes);
     if (crc != (uint32_t)field.value)
-        return status_new(STATUS_DATA_LOSS, "%s: the %lld bytes at offset %lld did not come from %s as they were sent", stream->prefix,
-                          (long long)piece->n_bytes, (long long)piece->offset, from);
+        return status_new(
+            STATUS_DATA_LOSS,
+            "%s: the %lld bytes at offset %lld did not come from %s as they were sent",
+            stream->prefix, (long long)piece->n_bytes, (long long)piece->offset, from);
     return NULL;
 }
 
@@ -187,7 +204,8 @@ static void work_on_piece(struct pool_task *task) {
     if (!st)
         st = check_piece(piece);
     if (!st)
-        st = stream->take(stream, piece->offset, piece->question.payload->data, (size_t)piece->n_bytes);
+        st = stream->take(stream, piece->offset, piece->question.payload->data,
+                          (size_t)piece->n_bytes);
     buffer_unref(piece->question.payload);
     str_fini(&piece->question.answer);
     pthread_mutex_lock(&stream->lock);
@@ -208,7 +226,9 @@ static void work_on_piece(struct pool_task *task) {
         end_stream(stream);
 }
 
-static void end_empty(struct pool_task *task) { end_stream(CONTAINER_OF(task, struct peer_stream, empty_task)); }
+static void end_empty(struct pool_task *task) {
+    end_stream(CONTAINER_OF(task, struct peer_stream, empty_task));
+}
 
 void peer_stream_start(struct peer_stream *stream) {
     bool is_claimed[STREAM_WINDOW];

@@ -81,7 +81,9 @@ static struct status *match_all(const struct tensor *patterns, struct found *fou
     return NULL;
 }
 
-static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+static int by_text(const void *a, const void *b) {
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
 
 static struct status *match_body(struct kernel_ctx *ctx) {
     struct found found = {0};
@@ -101,7 +103,8 @@ static enum kernel_result match_compute(struct kernel_ctx *ctx) {
     const struct tensor *patterns = kernel_input(ctx, 0);
     if (patterns->rank > 1)
         return kernel_fail(
-            ctx, status_invalid("Input patterns tensor must be scalar or vector, but had shape: %s", TENSOR_SHAPE_TEXT(patterns)));
+            ctx, status_invalid("Input patterns tensor must be scalar or vector, but had shape: %s",
+                                TENSOR_SHAPE_TEXT(patterns)));
     return io_run(ctx, match_body);
 }
 
@@ -110,7 +113,8 @@ static enum kernel_result match_compute(struct kernel_ctx *ctx) {
 static struct status *check_scalars(const struct kernel_ctx *ctx, const char *const *names) {
     for (int i = 0; i < ctx->instance->n_inputs; i++)
         if (kernel_input(ctx, i)->rank != 0)
-            return status_invalid("%s must be a scalar, got shape %s", names[i], TENSOR_SHAPE_TEXT(kernel_input(ctx, i)));
+            return status_invalid("%s must be a scalar, got shape %s", names[i],
+                                  TENSOR_SHAPE_TEXT(kernel_input(ctx, i)));
     return NULL;
 }
 
@@ -122,7 +126,9 @@ static struct status *set_text(struct kernel_ctx *ctx, struct str *text) {
     return st;
 }
 
-static int int_at(const struct kernel_ctx *ctx, int input) { return *(const int32_t *)tensor_cdata(kernel_input(ctx, input)); }
+static int int_at(const struct kernel_ctx *ctx, int input) {
+    return *(const int32_t *)tensor_cdata(kernel_input(ctx, input));
+}
 
 static enum kernel_result filename_compute(struct kernel_ctx *ctx) {
     static const char *const names[] = {"basename", "shard", "num_shards"};

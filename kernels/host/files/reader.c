@@ -4,8 +4,8 @@
  *                                               ▲                  └─ wants work ──► wait for the queue ─┐
  *                                               └───────────────────────────────────────────────────────┘
  *
- * The two waits are those of wait rooms, which end an execution by its host's `done`. They get an inner context whose host passes
- * everything on but `done`, which goes on here instead. */
+ * The two waits are those of wait rooms, which end an execution by its host's `done`. They get
+ * an inner context whose host passes everything on but `done`, which goes on here instead. */
 #include "kernels/host/files/reader.h"
 
 #include <stdlib.h>
@@ -47,7 +47,8 @@ static enum wait_result turn_attempt(struct wait *wait) {
     return WAIT_ENDED;
 }
 
-static const struct wait_kind turn_kind = {.cancelled = "Reader operation was cancelled", .attempt = turn_attempt};
+static const struct wait_kind turn_kind = {.cancelled = "Reader operation was cancelled",
+                                           .attempt = turn_attempt};
 
 /* ---- an operation ---- */
 
@@ -102,7 +103,8 @@ static void inner_done(struct kernel_ctx *ctx) {
     }
 }
 
-static bool inner_cancel_register(struct kernel_ctx *ctx, struct kernel_cancel_hook *hook, struct status **ret_why) {
+static bool inner_cancel_register(struct kernel_ctx *ctx, struct kernel_cancel_hook *hook,
+                                  struct status **ret_why) {
     struct kernel_ctx *outer = ((struct reader_op *)ctx)->outer;
     return outer->host->cancel_register(outer, hook, ret_why);
 }

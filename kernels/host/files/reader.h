@@ -2,8 +2,8 @@
  *
  *   queue ──► work (a file's name) ──► record source ──► (key, value) … ──► end of the work ──► the next name
  *
- * One operation has a reader at a time, the others wait in its room; nobody holds a thread while waiting, for the reader or for the queue.
- * Files are read on I/O threads. */
+ * One operation has a reader at a time, the others wait in its room; nobody holds a thread while
+ * waiting, for the reader or for the queue. Files are read on I/O threads. */
 #ifndef MILLRACE_KERNELS_HOST_FILES_READER_H
 #define MILLRACE_KERNELS_HOST_FILES_READER_H
 
@@ -26,8 +26,9 @@ struct reader {
 extern const struct object_type reader_type;
 struct reader *reader_new(const struct record_options *options, const char *name);
 
-/* Runs `body` on an I/O thread while it has the reader of input 0, as a kernel's whole answer; input 1 is a queue when has_queue. The body
- * asks for another work name by *wants_work (after which it runs again, with `work` set), and is done otherwise. */
+/* Runs `body` on an I/O thread while it has the reader of input 0, as a kernel's whole answer;
+ * input 1 is a queue when has_queue. The body asks for another work name by *wants_work (after
+ * which it runs again, with `work` set), and is done otherwise. */
 struct reader_op;
 typedef struct status *reader_body(struct reader_op *op, bool *wants_work);
 enum kernel_result reader_run(struct kernel_ctx *ctx, reader_body *body, bool has_queue);

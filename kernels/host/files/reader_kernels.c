@@ -18,12 +18,14 @@ static void reader_state_fini(void *arg) {
     free(state);
 }
 
-static struct status *read_coding(const struct node *node, const char *attr, enum record_coding *ret) {
+static struct status *read_coding(const struct node *node, const char *attr,
+                                  enum record_coding *ret) {
     struct span name = {0};
     TRY(node_get_s(node, attr, &name));
     *ret = span_is(name, "ZLIB") ? CODING_ZLIB : span_is(name, "GZIP") ? CODING_GZIP : CODING_NONE;
     if (name.len > 0 && *ret == CODING_NONE)
-        return status_invalid("Unsupported %s: %.*s", attr, (int)MIN(name.len, (size_t)256), name.data);
+        return status_invalid("Unsupported %s: %.*s", attr, (int)MIN(name.len, (size_t)256),
+                              name.data);
     return NULL;
 }
 
@@ -33,11 +35,14 @@ static struct status *read_fixed(const struct node *node, struct record_options 
     TRY(node_get_i(node, "footer_bytes", &options->footer_bytes));
     TRY(node_get_i(node, "hop_bytes", &options->hop_bytes));
     if (options->header_bytes < 0)
-        return status_invalid("header_bytes must be >= 0 got %lld", (long long)options->header_bytes);
+        return status_invalid("header_bytes must be >= 0 got %lld",
+                              (long long)options->header_bytes);
     if (options->record_bytes < 0 || options->record_bytes == 0)
-        return status_invalid("record_bytes must be >= 0 got %lld", (long long)options->record_bytes);
+        return status_invalid("record_bytes must be >= 0 got %lld",
+                              (long long)options->record_bytes);
     if (options->footer_bytes < 0)
-        return status_invalid("footer_bytes must be >= 0 got %lld", (long long)options->footer_bytes);
+        return status_invalid("footer_bytes must be >= 0 got %lld",
+                              (long long)options->footer_bytes);
     if (options->hop_bytes < 0)
         return status_invalid("hop_bytes must be >= 0 got %lld", (long long)options->hop_bytes);
     if (options->record_bytes > RECORD_MAX_BYTES || options->footer_bytes > RECORD_MAX_BYTES)
@@ -66,7 +71,8 @@ static struct status *reader_init(struct kernel_init *init) {
         return NULL;
     TRY(node_get_i(init->node, "skip_header_lines", &state->options.skip_lines));
     if (state->options.skip_lines < 0)
-        return status_invalid("skip_header_lines must be >= 0 not %lld", (long long)state->options.skip_lines);
+        return status_invalid("skip_header_lines must be >= 0 not %lld",
+                              (long long)state->options.skip_lines);
     return NULL;
 }
 
@@ -89,13 +95,15 @@ static enum kernel_result reader_compute(struct kernel_ctx *ctx) {
 
 /* ---- reading ---- */
 
-/* A source to read from: the one under way, or that of the work name that came. *wants_work: there is none. */
+/* A source to read from: the one under way, or that of the work name that came. *wants_work:
+ * there is none. */
 static struct status *need_source(struct reader_op *op, bool *wants_work) {
     struct reader *reader = op->reader;
     if (reader->source)
         return NULL;
     if (!tensor_has_value(&op->work)) {
-        str_clear(&reader->work); /* none is under way, also where none will come: a state shows it */
+        /* none is under way, also where none will come: a state shows it */
+        str_clear(&reader->work);
         *wants_work = true;
         return NULL;
     }
@@ -123,7 +131,8 @@ static bool is_one_record(const struct reader *reader) {
 }
 
 /* The next record, across ends of files. */
-static struct status *next_record(struct reader_op *op, struct str *key, struct str *value, bool *wants_work) {
+static struct status *next_record(struct reader_op *op, struct str *key, struct str *value,
+                                  bool *wants_work) {
     bool is_end = true;
     while (is_end) {
         TRY(need_source(op, wants_work));
@@ -138,10 +147,12 @@ static struct status *next_record(struct reader_op *op, struct str *key, struct 
     return NULL;
 }
 
-static struct status *put_strings(struct kernel_ctx *ctx, struct shape shape, const struct str *texts, int64_t stride, int output) {
+static struct status *put_strings(struct kernel_ctx *ctx, struct shape shape,
+                                  const struct str *texts, int64_t stride, int output) {
     TRY(kernel_alloc(ctx, output, DT_STRING, shape));
     for (int64_t i = 0; i < ctx->outputs[output].n_elements; i++)
-        tensor_set_string(&ctx->outputs[output], i, str_text(&texts[i * stride]), texts[i * stride].len);
+        tensor_set_string(&ctx->outputs[output], i, str_text(&texts[i * stride]),
+                          texts[i * stride].len);
     return NULL;
 }
 
@@ -155,10 +166,13 @@ static struct status *read_body(struct reader_op *op, bool *wants_work) {
     return st;
 }
 
-/* ReaderRead: the reader's next record. It waits for a work name where the reader has no file under way.
+/* ReaderRead: the reader's next record. It waits for a work name where the reader has no file
+ * under way.
  *   reader_handle, queue_handle   key string [], value string []
  * Errors  OUT_OF_RANGE the queue is closed and empty; NOT_FOUND a file is missing; DATA_LOSS it is damaged */
-static enum kernel_result reader_read(struct kernel_ctx *ctx) { return reader_run(ctx, read_body, true); }
+static enum kernel_result reader_read(struct kernel_ctx *ctx) {
+    return reader_run(ctx, read_body, true);
+}
 
 /* Keys and values in turn. */
 struct records {
@@ -172,7 +186,8 @@ static struct status *collect(struct reader_op *op, struct records *records, int
     while (records->n < limit && !is_end) {
         if (records->n == records->capacity) {
             records->capacity = MAX(2 * records->capacity, (int64_t)16);
-            records->texts = xreallocarray(records->texts, (size_t)records->capacity * 2, sizeof(*records->texts));
+            records->texts = xreallocarray(records->texts, (size_t)records->capacity * 2,
+                                           sizeof(*records->texts));
         }
         struct str *pair = records->texts + 2 * records->n;
         pair[0] = pair[1] = (struct str){0};
@@ -193,7 +208,8 @@ static struct status *collect(struct reader_op *op, struct records *records, int
     return NULL;
 }
 
-static struct status *read_some(struct reader_op *op, struct records *records, int64_t limit, bool *wants_work) {
+static struct status *read_some(struct reader_op *op, struct records *records, int64_t limit,
+                                bool *wants_work) {
     while (records->n == 0) {
         TRY(need_source(op, wants_work));
         if (*wants_work)
@@ -212,7 +228,8 @@ static struct status *read_up_to_body(struct reader_op *op, bool *wants_work) {
     const struct tensor *limit = kernel_input(op->outer, 2);
     struct records records = {0};
     if (limit->rank != 0)
-        return status_invalid("num_records must be a scalar, but has shape %s", TENSOR_SHAPE_TEXT(limit));
+        return status_invalid("num_records must be a scalar, but has shape %s",
+                              TENSOR_SHAPE_TEXT(limit));
     int64_t n = tensor_index_at(limit, 0);
     if (n < 0)
         return status_invalid("num_records must not be negative, but is %lld", (long long)n);
@@ -224,7 +241,9 @@ static struct status *read_up_to_body(struct reader_op *op, bool *wants_work) {
 }
 
 /* ReaderReadUpTo: at most num_records records, all of one file and at least one. */
-static enum kernel_result reader_read_up_to(struct kernel_ctx *ctx) { return reader_run(ctx, read_up_to_body, true); }
+static enum kernel_result reader_read_up_to(struct kernel_ctx *ctx) {
+    return reader_run(ctx, read_up_to_body, true);
+}
 
 /* ---- looking and setting ---- */
 
@@ -233,14 +252,18 @@ static struct status *count_records_body(struct reader_op *op, bool *wants_work)
     tensor_init_scalar_i64(&op->outer->outputs[0], op->reader->n_records);
     return NULL;
 }
-static enum kernel_result reader_count_records(struct kernel_ctx *ctx) { return reader_run(ctx, count_records_body, false); }
+static enum kernel_result reader_count_records(struct kernel_ctx *ctx) {
+    return reader_run(ctx, count_records_body, false);
+}
 
 static struct status *count_work_body(struct reader_op *op, bool *wants_work) {
     (void)wants_work;
     tensor_init_scalar_i64(&op->outer->outputs[0], op->reader->n_finished);
     return NULL;
 }
-static enum kernel_result reader_count_work(struct kernel_ctx *ctx) { return reader_run(ctx, count_work_body, false); }
+static enum kernel_result reader_count_work(struct kernel_ctx *ctx) {
+    return reader_run(ctx, count_work_body, false);
+}
 
 static struct status *reset_body(struct reader_op *op, bool *wants_work) {
     (void)wants_work;
@@ -249,9 +272,12 @@ static struct status *reset_body(struct reader_op *op, bool *wants_work) {
     str_clear(&op->reader->work);
     return NULL;
 }
-static enum kernel_result reader_reset(struct kernel_ctx *ctx) { return reader_run(ctx, reset_body, false); }
+static enum kernel_result reader_reset(struct kernel_ctx *ctx) {
+    return reader_run(ctx, reset_body, false);
+}
 
-/* ---- state: a ReaderBaseState message: 1 work_started, 2 work_finished, 3 num_records_produced (int64), 4 current_work (bytes) ---- */
+/* ---- state: a ReaderBaseState message: 1 work_started, 2 work_finished, 3 num_records_produced
+ * (int64), 4 current_work (bytes) ---- */
 
 static struct status *check_has_state(const struct reader *reader, const char *what) {
     if (is_one_record(reader)) /* never in the middle of a file */
@@ -298,7 +324,9 @@ static struct status *serialize_body(struct reader_op *op, bool *wants_work) {
     str_fini(&out);
     return st;
 }
-static enum kernel_result reader_serialize(struct kernel_ctx *ctx) { return reader_run(ctx, serialize_body, false); }
+static enum kernel_result reader_serialize(struct kernel_ctx *ctx) {
+    return reader_run(ctx, serialize_body, false);
+}
 
 static bool parse_state(struct span in, int64_t numbers[3], struct span *work) {
     uint64_t tag = 0, v = 0;
@@ -325,15 +353,17 @@ static struct status *restore_body(struct reader_op *op, bool *wants_work) {
     int64_t numbers[3] = {0};
     struct span work = {0};
     if (state->rank != 0)
-        return status_invalid("Reader state must be scalar, but had shape: %s", TENSOR_SHAPE_TEXT(state));
+        return status_invalid("Reader state must be scalar, but had shape: %s",
+                              TENSOR_SHAPE_TEXT(state));
     TRY(check_has_state(reader, "RestoreState"));
     if (!parse_state(tensor_string(state, 0), numbers, &work))
         return status_invalid("Could not parse state for %s", reader->name);
     if (numbers[0] < 0 || numbers[1] < 0 || numbers[2] < 0)
         return status_invalid("Unexpected negative value when restoring in %s", reader->name);
     if (numbers[0] > numbers[1])
-        return status_invalid("Inconsistent work started vs. finished when restoring in %s: %lld vs. %lld", reader->name,
-                              (long long)numbers[0], (long long)numbers[1]);
+        return status_invalid(
+            "Inconsistent work started vs. finished when restoring in %s: %lld vs. %lld",
+            reader->name, (long long)numbers[0], (long long)numbers[1]);
     finish_work(reader);
     str_clear(&reader->work);
     str_add_bytes(&reader->work, work.data, work.len);
@@ -342,15 +372,18 @@ static struct status *restore_body(struct reader_op *op, bool *wants_work) {
     reader->n_records = numbers[2];
     return NULL;
 }
-static enum kernel_result reader_restore(struct kernel_ctx *ctx) { return reader_run(ctx, restore_body, false); }
+static enum kernel_result reader_restore(struct kernel_ctx *ctx) {
+    return reader_run(ctx, restore_body, false);
+}
 
-static const struct reader_row identity = {RECORD_IDENTITY}, whole = {RECORD_WHOLE_FILE}, lines = {RECORD_LINES}, fixed = {RECORD_FIXED},
+static const struct reader_row identity = {RECORD_IDENTITY}, whole = {RECORD_WHOLE_FILE},
+                               lines = {RECORD_LINES}, fixed = {RECORD_FIXED},
                                tfrecord = {RECORD_TFRECORD};
 
-#define READER(name, kind)                                                                                       \
-    {                                                                                                            \
-        .op = (name), .compute = reader_compute, .init = reader_init, .fini = reader_state_fini, .arg = &(kind), \
-        .flags = KERNEL_STATEFUL | KERNEL_VIEW | KERNEL_SESSION_STATE                                            \
+#define READER(name, kind)                                                                       \
+    {                                                                                            \
+        .op = (name), .compute = reader_compute, .init = reader_init, .fini = reader_state_fini, \
+        .arg = &(kind), .flags = KERNEL_STATEFUL | KERNEL_VIEW | KERNEL_SESSION_STATE            \
     }
 #define READS(name, fn) \
     { .op = (name), .compute = (fn), .flags = KERNEL_ASYNC | KERNEL_STATEFUL }

@@ -2,7 +2,8 @@
  *
  *   files that match ── shuffled, each epoch anew ──► one after the other ──► a buffer ── a random one of it ──► the batch
  *
- * All records of an epoch come before those of the next. The stream is the node's in its session; executions take turns, on I/O threads. */
+ * All records of an epoch come before those of the next. The stream is the node's in its
+ * session; executions take turns, on I/O threads. */
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -56,10 +57,12 @@ struct status *record_input_init(struct kernel_init *init) {
     input->shift = (double)shift;
     input->random = (struct philox){.key = (uint64_t)seed};
     input->options.format = RECORD_TFRECORD;
-    input->options.coding = span_is(coding, "ZLIB") ? CODING_ZLIB : span_is(coding, "GZIP") ? CODING_GZIP : CODING_NONE;
+    input->options.coding = span_is(coding, "ZLIB")   ? CODING_ZLIB
+                            : span_is(coding, "GZIP") ? CODING_GZIP
+                                                      : CODING_NONE;
     if (input->batch_size < 1 || input->buffer_size < 1)
-        return status_invalid("batch_size and file_buffer_size must be positive, got %lld and %lld", (long long)input->batch_size,
-                              (long long)input->buffer_size);
+        return status_invalid("batch_size and file_buffer_size must be positive, got %lld and %lld",
+                              (long long)input->batch_size, (long long)input->buffer_size);
     return NULL;
 }
 
@@ -74,7 +77,8 @@ static struct status *start_epoch(struct record_input *input) {
     file_match_free(input->files, input->n_files);
     input->files = NULL;
     input->n_files = input->next_file = 0;
-    TRY(file_match((struct span){input->pattern, strlen(input->pattern)}, &input->files, &input->n_files));
+    TRY(file_match((struct span){input->pattern, strlen(input->pattern)}, &input->files,
+                   &input->n_files));
     if (input->n_files == 0)
         return status_not_found("Found no files at %s", input->pattern);
     if (input->n_epochs > 0 && input->n_in_epoch == 0)
@@ -113,11 +117,13 @@ static struct str *free_place(struct record_input *input) {
 static struct status *fill(struct kernel_ctx *ctx, struct record_input *input) {
     struct str key = STR_INIT;
     struct status *st = NULL;
-    while (!st && input->n_buffered < input->buffer_size && (input->source || input->next_file < input->n_files)) {
+    while (!st && input->n_buffered < input->buffer_size &&
+           (input->source || input->next_file < input->n_files)) {
         bool is_end = false;
         if (!input->source) {
             const char *name = input->files[input->next_file++];
-            st = record_source_open(&input->options, (struct span){name, strlen(name)}, &input->source);
+            st = record_source_open(&input->options, (struct span){name, strlen(name)},
+                                    &input->source);
             continue;
         }
         struct str *place = free_place(input);

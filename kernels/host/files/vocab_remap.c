@@ -1,5 +1,5 @@
-/* GenerateVocabRemapping and LoadAndRemapMatrix: weights of a checkpoint for a vocabulary that has changed since. Both read files, on an
- * I/O thread. */
+/* GenerateVocabRemapping and LoadAndRemapMatrix: weights of a checkpoint for a vocabulary that
+ * has changed since. Both read files, on an I/O thread. */
 #include <stdlib.h>
 
 #include "common/base/map.h"
@@ -43,9 +43,11 @@ static void split_lines(struct vocab *vocab, int64_t max) {
         size_t len = end ? (size_t)(end - rest.data) : rest.len, taken = len + (end != NULL);
         if (vocab->n == vocab->capacity) {
             vocab->capacity = vocab->capacity ? 2 * vocab->capacity : 256;
-            vocab->lines = xreallocarray(vocab->lines, (size_t)vocab->capacity, sizeof(*vocab->lines));
+            vocab->lines =
+                xreallocarray(vocab->lines, (size_t)vocab->capacity, sizeof(*vocab->lines));
         }
-        vocab->lines[vocab->n++] = (struct span){rest.data, len > 0 && rest.data[len - 1] == '\r' ? len - 1 : len};
+        vocab->lines[vocab->n++] =
+            (struct span){rest.data, len > 0 && rest.data[len - 1] == '\r' ? len - 1 : len};
         rest = (struct span){rest.data + taken, rest.len - taken};
     }
 }
@@ -55,13 +57,16 @@ static struct status *check_lines(const struct vocab *vocab, const char *path, i
         return status_out_of_range("Read less bytes than requested: %s is empty", path);
     for (int64_t i = 0; i < vocab->n; i++)
         if (vocab->lines[i].len == 0)
-            return status_invalid("Invalid content in %s: empty line found at position %lld.", path, (long long)i);
+            return status_invalid("Invalid content in %s: empty line found at position %lld.", path,
+                                  (long long)i);
     if (max > 0 && vocab->n < max)
-        return status_invalid("Invalid vocab_size in %s: expected %lld but got %lld", path, (long long)max, (long long)vocab->n);
+        return status_invalid("Invalid vocab_size in %s: expected %lld but got %lld", path,
+                              (long long)max, (long long)vocab->n);
     return NULL;
 }
 
-static struct status *vocab_load(struct kernel_ctx *ctx, int input, const char *what, int64_t max, struct vocab *vocab) {
+static struct status *vocab_load(struct kernel_ctx *ctx, int input, const char *what, int64_t max,
+                                 struct vocab *vocab) {
     struct span name;
     struct str path = STR_INIT;
     const struct tensor *t = kernel_input(ctx, input);
@@ -86,9 +91,10 @@ static struct status *index_lines(const struct vocab *vocab, struct strmap *map)
     for (int64_t i = 0; i < vocab->n; i++) {
         void *before = strmap_put_span(map, vocab->lines[i], (void *)(uintptr_t)(i + 1));
         if (before)
-            return status_failed_precondition("HashTable has different value for same key. Key %.*s has %lld and trying to add value %lld",
-                                              (int)vocab->lines[i].len, vocab->lines[i].data, (long long)(uintptr_t)before - 1,
-                                              (long long)i);
+            return status_failed_precondition("HashTable has different value for same key. Key "
+                                              "%.*s has %lld and trying to add value %lld",
+                                              (int)vocab->lines[i].len, vocab->lines[i].data,
+                                              (long long)(uintptr_t)before - 1, (long long)i);
     }
     return NULL;
 }
@@ -102,7 +108,8 @@ static struct status *remap_vocab(struct kernel_ctx *ctx) {
     strmap_init(&map);
     TRY_OUT(vocab_load(ctx, 0, "new_vocab_file", -1, &new_vocab));
     if (state->offset > new_vocab.n || state->n_new > new_vocab.n - state->offset) {
-        st = status_invalid("lookup table size must be greater than or equal to last new vocab entry's line");
+        st = status_invalid(
+            "lookup table size must be greater than or equal to last new vocab entry's line");
         goto out;
     }
     TRY_OUT(vocab_load(ctx, 1, "old_vocab_file", state->old_size, &old_vocab));
@@ -110,7 +117,8 @@ static struct status *remap_vocab(struct kernel_ctx *ctx) {
     TRY_OUT(kernel_alloc(ctx, 0, DT_INT64, (struct shape){1, &state->n_new}));
     int64_t *remapping = tensor_data(&ctx->outputs[0]);
     for (int64_t i = 0; i < state->n_new; i++) {
-        remapping[i] = (int64_t)(uintptr_t)strmap_get_span(&map, new_vocab.lines[state->offset + i]) - 1;
+        remapping[i] =
+            (int64_t)(uintptr_t)strmap_get_span(&map, new_vocab.lines[state->offset + i]) - 1;
         n_present += remapping[i] >= 0;
     }
     tensor_init_scalar_i32(&ctx->outputs[1], n_present);
@@ -126,7 +134,9 @@ out:
  *   remapping  int64 [num_new_vocab]: the old line of each new word, -1 for none    num_present  int32: how many have one
  * Errors   INVALID_ARGUMENT   fewer lines than the attrs say, an empty line;  FAILED_PRECONDITION   an old word twice;  those of the file
  * system */
-static enum kernel_result generate_vocab_remapping(struct kernel_ctx *ctx) { return io_run(ctx, remap_vocab); }
+static enum kernel_result generate_vocab_remapping(struct kernel_ctx *ctx) {
+    return io_run(ctx, remap_vocab);
+}
 
 /* ---- matrices ---- */
 
@@ -149,7 +159,8 @@ struct remapping {
 };
 
 /* `ids`: of each new index the old one; below 0: it is new. */
-static struct status *invert(const struct tensor *ids, int64_t n_old, const char *what, struct remapping *ret) {
+static struct status *invert(const struct tensor *ids, int64_t n_old, const char *what,
+                             struct remapping *ret) {
     const int64_t *old_ids = tensor_cdata(ids);
     ret->n_old = n_old;
     ret->new_of = xcalloc((size_t)n_old + 1, sizeof(*ret->new_of));
@@ -158,11 +169,14 @@ static struct status *invert(const struct tensor *ids, int64_t n_old, const char
         if (old < 0)
             continue;
         if (old >= n_old)
-            return status_internal("Extent out of bounds: the old tensor has %lld %ss, but the remapping asks for %lld", (long long)n_old,
-                                   what, (long long)old);
+            return status_internal("Extent out of bounds: the old tensor has %lld %ss, but the "
+                                   "remapping asks for %lld",
+                                   (long long)n_old, what, (long long)old);
         if (ret->new_of[old])
-            return status_unimplemented("Old ID %lld is mapped to both new ID %lld and %lld, which is not currently supported.",
-                                        (long long)old, (long long)(ret->new_of[old] - 1), (long long)i);
+            return status_unimplemented("Old ID %lld is mapped to both new ID %lld and %lld, which "
+                                        "is not currently supported.",
+                                        (long long)old, (long long)(ret->new_of[old] - 1),
+                                        (long long)i);
         ret->new_of[old] = i + 1;
     }
     return NULL;
@@ -193,9 +207,11 @@ static void place_rows(struct matrix *matrix, const struct tensor *part, int64_t
     }
 }
 
-static struct status *read_rows(struct kernel_ctx *ctx, struct bundle_reader *reader, struct span name, const struct bundle_entry *entry,
+static struct status *read_rows(struct kernel_ctx *ctx, struct bundle_reader *reader,
+                                struct span name, const struct bundle_entry *entry,
                                 struct matrix *matrix) {
-    int64_t first = 0, end = matrix->rows.n_old, step = matrix->state->max_rows > 0 ? matrix->state->max_rows : INT64_MAX;
+    int64_t first = 0, end = matrix->rows.n_old,
+            step = matrix->state->max_rows > 0 ? matrix->state->max_rows : INT64_MAX;
     while (first < end && !matrix->rows.new_of[first])
         first++;
     while (end > first && !matrix->rows.new_of[end - 1])
@@ -214,13 +230,15 @@ static struct status *read_rows(struct kernel_ctx *ctx, struct bundle_reader *re
 }
 
 /* What no old element went to takes the initializing values, in order. */
-static struct status *fill_missing(const struct matrix *matrix, const struct tensor *column_ids, const struct tensor *values) {
+static struct status *fill_missing(const struct matrix *matrix, const struct tensor *column_ids,
+                                   const struct tensor *values) {
     const float *from = tensor_cdata(values);
     const int64_t *old_columns = tensor_cdata(column_ids);
     int64_t n_missing = 0;
     for (int64_t row = 0; row < matrix->state->n_rows; row++) {
         for (int64_t k = 0; k < matrix->state->n_columns; k++) {
-            bool is_there = matrix->row_is_there[row] && (!matrix->columns.new_of || old_columns[k] >= 0);
+            bool is_there =
+                matrix->row_is_there[row] && (!matrix->columns.new_of || old_columns[k] >= 0);
             if (is_there)
                 continue;
             if (n_missing < values->n_elements)
@@ -230,30 +248,37 @@ static struct status *fill_missing(const struct matrix *matrix, const struct ten
     }
     if (n_missing == values->n_elements)
         return NULL;
-    return status_invalid("initializing_values contained %lld elements, but the number of missing values is %lld",
-                          (long long)values->n_elements, (long long)n_missing);
+    return status_invalid(
+        "initializing_values contained %lld elements, but the number of missing values is %lld",
+        (long long)values->n_elements, (long long)n_missing);
 }
 
-static struct status *check_matrix(const struct matrix_state *state, const struct bundle_entry *entry, struct span name,
+static struct status *check_matrix(const struct matrix_state *state,
+                                   const struct bundle_entry *entry, struct span name,
                                    const struct tensor *rows, const struct tensor *columns) {
     if (rows->n_elements != state->n_rows)
-        return status_invalid("Size of row_remapping is %lld instead of being equal to num_rows=%lld", (long long)rows->n_elements,
-                              (long long)state->n_rows);
+        return status_invalid(
+            "Size of row_remapping is %lld instead of being equal to num_rows=%lld",
+            (long long)rows->n_elements, (long long)state->n_rows);
     if (columns->n_elements != 0 && columns->n_elements != state->n_columns)
-        return status_invalid("Provided col_remapping, but its size is %lld instead of being equal to num_cols=%lld",
-                              (long long)columns->n_elements, (long long)state->n_columns);
+        return status_invalid(
+            "Provided col_remapping, but its size is %lld instead of being equal to num_cols=%lld",
+            (long long)columns->n_elements, (long long)state->n_columns);
     if (entry->dtype != DT_FLOAT)
-        return status_invalid("Tensor %.*s has invalid type %s instead of expected type float", (int)name.len, name.data,
-                              dtype_name(entry->dtype));
+        return status_invalid("Tensor %.*s has invalid type %s instead of expected type float",
+                              (int)name.len, name.data, dtype_name(entry->dtype));
     if (entry->shape.rank != 2)
-        return status_invalid("Tensor %.*s has rank %d instead of being two-dimensional", (int)name.len, name.data, entry->shape.rank);
+        return status_invalid("Tensor %.*s has rank %d instead of being two-dimensional",
+                              (int)name.len, name.data, entry->shape.rank);
     if (columns->n_elements == 0 && entry->shape.dims[1] != state->n_columns)
-        return status_invalid("Tensor %.*s has %lld columns, and no col_remapping, instead of num_cols=%lld", (int)name.len, name.data,
-                              (long long)entry->shape.dims[1], (long long)state->n_columns);
+        return status_invalid(
+            "Tensor %.*s has %lld columns, and no col_remapping, instead of num_cols=%lld",
+            (int)name.len, name.data, (long long)entry->shape.dims[1], (long long)state->n_columns);
     return NULL;
 }
 
-static struct status *remap_from(struct kernel_ctx *ctx, struct bundle_reader *reader, struct arena *arena) {
+static struct status *remap_from(struct kernel_ctx *ctx, struct bundle_reader *reader,
+                                 struct arena *arena) {
     const struct matrix_state *state = ctx->instance->state;
     const struct tensor *rows = kernel_input(ctx, 2), *columns = kernel_input(ctx, 3);
     struct bundle_entry entry;
@@ -264,7 +289,8 @@ static struct status *remap_from(struct kernel_ctx *ctx, struct bundle_reader *r
     TRY(io_scalar_string(ctx, 1, "old_tensor_name", &name));
     TRY(bundle_find(reader, name, arena, &entry));
     TRY(check_matrix(state, &entry, name, rows, columns));
-    TRY(tensor_new_zeroed(ctx->instance->allocator, DT_FLOAT, (struct shape){2, dims}, &ctx->outputs[0]));
+    TRY(tensor_new_zeroed(ctx->instance->allocator, DT_FLOAT, (struct shape){2, dims},
+                          &ctx->outputs[0]));
     matrix.to = tensor_data(&ctx->outputs[0]);
     matrix.row_is_there = xcalloc((size_t)state->n_rows + 1, sizeof(bool));
     TRY_OUT(invert(rows, entry.shape.dims[0], "row", &matrix.rows));
@@ -285,7 +311,8 @@ static struct status *remap_matrix(struct kernel_ctx *ctx) {
     struct str path = STR_INIT;
     struct arena arena;
     if (prefix->n_elements != 1)
-        return status_invalid("The `ckpt_path` tensor must have exactly one element, got %lld", (long long)prefix->n_elements);
+        return status_invalid("The `ckpt_path` tensor must have exactly one element, got %lld",
+                              (long long)prefix->n_elements);
     arena_init(&arena);
     struct status *st = io_prefix(tensor_string(prefix, 0), &path);
     if (!st)
@@ -298,14 +325,16 @@ static struct status *remap_matrix(struct kernel_ctx *ctx) {
     return st;
 }
 
-/* LoadAndRemapMatrix: a matrix of a checkpoint (V2) with its rows and columns in other places; attrs num_rows, num_cols,
- * max_rows_in_memory (how many old rows are read at a time).
+/* LoadAndRemapMatrix: a matrix of a checkpoint (V2) with its rows and columns in other places;
+ * attrs num_rows, num_cols, max_rows_in_memory (how many old rows are read at a time).
  *   ckpt_path  string    old_tensor_name  string, scalar    row_remapping  int64 [num_rows]: the old row of each new one, below 0: none
  *   col_remapping  int64 [num_cols], or [0]: the columns stay    initializing_values  float: of what comes from nowhere, row by row
  *   output_matrix  float [num_rows, num_cols]
  * Errors   INVALID_ARGUMENT   sizes, other than so many initializing values;  UNIMPLEMENTED   an old row or
  *          column twice;  INTERNAL   an old index beyond the matrix;  those of the checkpoint */
-static enum kernel_result load_and_remap_matrix(struct kernel_ctx *ctx) { return io_run(ctx, remap_matrix); }
+static enum kernel_result load_and_remap_matrix(struct kernel_ctx *ctx) {
+    return io_run(ctx, remap_matrix);
+}
 
 // clang-format off
 static const struct kernel_def rows[] = {

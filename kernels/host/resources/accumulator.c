@@ -21,10 +21,13 @@ static void accumulator_free(struct object *object) {
     free(accumulator);
 }
 
-const struct object_type accumulator_type = {.name = "tensorflow::ConditionalAccumulatorBase", .free = accumulator_free};
+const struct object_type accumulator_type = {.name = "tensorflow::ConditionalAccumulatorBase",
+                                             .free = accumulator_free};
 
-struct accumulator *accumulator_new(const struct accumulator_options *options, struct allocator *allocator, const char *name) {
-    struct accumulator *accumulator = aligned_alloc(_Alignof(struct accumulator), sizeof(*accumulator));
+struct accumulator *accumulator_new(const struct accumulator_options *options,
+                                    struct allocator *allocator, const char *name) {
+    struct accumulator *accumulator =
+        aligned_alloc(_Alignof(struct accumulator), sizeof(*accumulator));
     if (!accumulator)
         out_of_memory(sizeof(*accumulator));
     memset(accumulator, 0, sizeof(*accumulator));
@@ -49,11 +52,15 @@ void accumulator_empty(struct object *object) {
 /* ---- apply ---- */
 
 /* The first gradient makes the shape exact until it is taken. */
-static struct status *check_dense(const struct accumulator *accumulator, const struct tensor *gradient) {
-    struct shape expected = accumulator->sum.n_gradients > 0 ? tensor_shape(&accumulator->sum.values) : accumulator->shape;
+static struct status *check_dense(const struct accumulator *accumulator,
+                                  const struct tensor *gradient) {
+    struct shape expected = accumulator->sum.n_gradients > 0
+                                ? tensor_shape(&accumulator->sum.values)
+                                : accumulator->shape;
     if (likely(shape_is_compatible(expected, tensor_shape(gradient))))
         return NULL;
-    return status_invalid("Shape mismatch: expected %s, got %s", SHAPE_TEXT(expected), TENSOR_SHAPE_TEXT(gradient));
+    return status_invalid("Shape mismatch: expected %s, got %s", SHAPE_TEXT(expected),
+                          TENSOR_SHAPE_TEXT(gradient));
 }
 
 static struct status *add_dense(struct accumulator *accumulator, const struct tensor *gradient) {
@@ -62,20 +69,23 @@ static struct status *add_dense(struct accumulator *accumulator, const struct te
     if (sum->n_gradients == 0)
         TRY(tensor_clone(accumulator->allocator, gradient, &sum->values));
     else
-        accumulator_add(accumulator->dtype, tensor_data(&sum->values), tensor_cdata(gradient), gradient->n_elements);
+        accumulator_add(accumulator->dtype, tensor_data(&sum->values), tensor_cdata(gradient),
+                        gradient->n_elements);
     sum->n_gradients++;
     return NULL;
 }
 
-struct status *accumulator_apply(struct accumulator *accumulator, int64_t step, const struct tensor *gradient) {
+struct status *accumulator_apply(struct accumulator *accumulator, int64_t step,
+                                 const struct tensor *gradient) {
     wait_room_lock(&accumulator->room);
     struct status *st = step >= accumulator->global_step ? add_dense(accumulator, gradient) : NULL;
     wait_room_unlock(&accumulator->room);
     return st;
 }
 
-struct status *accumulator_apply_sparse(struct accumulator *accumulator, int64_t step, const struct tensor *indices,
-                                        const struct tensor *values, const struct tensor *shape, bool has_shape) {
+struct status *accumulator_apply_sparse(struct accumulator *accumulator, int64_t step,
+                                        const struct tensor *indices, const struct tensor *values,
+                                        const struct tensor *shape, bool has_shape) {
     struct sparse_gradient gradient = {indices, values, shape, has_shape};
     struct status *st = NULL;
     wait_room_lock(&accumulator->room);
@@ -118,7 +128,8 @@ static struct status *take_finish(struct wait *wait) {
     if (accumulator->is_sparse)
         return accumulator_finish_sparse(accumulator, &take->taken, wait->ctx);
     if (accumulator->is_mean)
-        accumulator_divide(accumulator->dtype, tensor_data(values), values->n_elements, take->taken.n_gradients);
+        accumulator_divide(accumulator->dtype, tensor_data(values), values->n_elements,
+                           take->taken.n_gradients);
     tensor_move(&wait->ctx->outputs[0], values);
     return NULL;
 }
@@ -126,7 +137,9 @@ static struct status *take_finish(struct wait *wait) {
 static int64_t take_weight(const struct wait *wait) {
     const struct take *take = CONTAINER_OF(wait, struct take, wait);
     bool is_plain = !take->accumulator->is_sparse && !take->accumulator->is_mean;
-    return is_plain || !tensor_has_value(&take->taken.values) ? 0 : (int64_t)tensor_size_bytes(&take->taken.values);
+    return is_plain || !tensor_has_value(&take->taken.values)
+               ? 0
+               : (int64_t)tensor_size_bytes(&take->taken.values);
 }
 
 static void take_free(struct wait *wait) {
@@ -141,7 +154,8 @@ static const struct wait_kind take_kind = {.cancelled = "TakeGrad operation was 
                                            .weight = take_weight,
                                            .free = take_free};
 
-enum kernel_result accumulator_take(struct accumulator *accumulator, struct kernel_ctx *ctx, int64_t n) {
+enum kernel_result accumulator_take(struct accumulator *accumulator, struct kernel_ctx *ctx,
+                                    int64_t n) {
     struct take *take = aligned_alloc(_Alignof(struct take), sizeof(*take));
     if (!take)
         out_of_memory(sizeof(*take));

@@ -28,20 +28,23 @@ static struct status *accumulator_init(struct kernel_init *init) {
     struct span reduction = {0};
     init->state = state;
     state->options.is_sparse = *(const bool *)init->arg;
-    TRY(named_resource_init(&state->resource, init, &accumulator_type, RESOURCE_OWN, accumulator_empty));
+    TRY(named_resource_init(&state->resource, init, &accumulator_type, RESOURCE_OWN,
+                            accumulator_empty));
     TRY(node_get_type(init->node, "dtype", &state->options.dtype));
     TRY(node_get_shape(init->node, "shape", &shape));
     TRY(node_get_s(init->node, "reduction_type", &reduction));
     state->options.shape = shape_keep(shape);
     state->options.is_mean = span_is(reduction, "MEAN");
     if (!state->options.is_mean && !span_is(reduction, "SUM"))
-        return status_invalid("Invalid reduction type: %.*s", (int)MIN(reduction.len, (size_t)64), reduction.data);
+        return status_invalid("Invalid reduction type: %.*s", (int)MIN(reduction.len, (size_t)64),
+                              reduction.data);
     return NULL;
 }
 
 static struct status *make_accumulator(struct kernel_ctx *ctx, void *arg, struct object **ret) {
     const struct accumulator_state *state = arg;
-    *ret = &accumulator_new(&state->options, ctx->instance->allocator, state->resource.name)->object;
+    *ret =
+        &accumulator_new(&state->options, ctx->instance->allocator, state->resource.name)->object;
     return NULL;
 }
 
@@ -70,13 +73,16 @@ static enum kernel_result with_accumulator(struct kernel_ctx *ctx, accumulator_f
 static struct status *check_kind(const struct accumulator *accumulator, bool is_sparse) {
     if (accumulator->is_sparse == is_sparse)
         return NULL;
-    return status_invalid("Accumulator %s is %s", accumulator->name, is_sparse ? "dense, not sparse" : "sparse, not dense");
+    return status_invalid("Accumulator %s is %s", accumulator->name,
+                          is_sparse ? "dense, not sparse" : "sparse, not dense");
 }
 
-static struct status *read_scalar(const struct kernel_ctx *ctx, int input, const char *name, int64_t *ret) {
+static struct status *read_scalar(const struct kernel_ctx *ctx, int input, const char *name,
+                                  int64_t *ret) {
     const struct tensor *in = kernel_input(ctx, input);
     if (in->rank != 0)
-        return status_invalid("Argument %s must be scalar, but had bad shape %s", name, TENSOR_SHAPE_TEXT(in));
+        return status_invalid("Argument %s must be scalar, but had bad shape %s", name,
+                              TENSOR_SHAPE_TEXT(in));
     *ret = tensor_index_at(in, 0);
     return NULL;
 }
@@ -94,7 +100,9 @@ static enum kernel_result apply(struct kernel_ctx *ctx, struct accumulator *accu
     KERNEL_TRY(ctx, apply_dense(ctx, accumulator));
     return KERNEL_DONE;
 }
-static enum kernel_result accumulator_apply_compute(struct kernel_ctx *ctx) { return with_accumulator(ctx, apply); }
+static enum kernel_result accumulator_apply_compute(struct kernel_ctx *ctx) {
+    return with_accumulator(ctx, apply);
+}
 
 static struct status *apply_sparse_init(struct kernel_init *init) {
     bool *has_shape = init->state = xcalloc(1, sizeof(*has_shape));
@@ -107,23 +115,30 @@ static struct status *apply_rows(struct kernel_ctx *ctx, struct accumulator *acc
     TRY(check_kind(accumulator, true));
     TRY(check_signature(ctx, (struct type_list){in, 4}, (struct type_list){NULL, 0}));
     TRY(read_scalar(ctx, 1, "local_step", &step));
-    return accumulator_apply_sparse(accumulator, step, kernel_input(ctx, 2), kernel_input(ctx, 3), kernel_input(ctx, 4),
-                                    *(const bool *)ctx->instance->state);
+    return accumulator_apply_sparse(accumulator, step, kernel_input(ctx, 2), kernel_input(ctx, 3),
+                                    kernel_input(ctx, 4), *(const bool *)ctx->instance->state);
 }
 
 static enum kernel_result apply_sparse(struct kernel_ctx *ctx, struct accumulator *accumulator) {
     KERNEL_TRY(ctx, apply_rows(ctx, accumulator));
     return KERNEL_DONE;
 }
-static enum kernel_result accumulator_apply_sparse_compute(struct kernel_ctx *ctx) { return with_accumulator(ctx, apply_sparse); }
+static enum kernel_result accumulator_apply_sparse_compute(struct kernel_ctx *ctx) {
+    return with_accumulator(ctx, apply_sparse);
+}
 
-static struct status *check_take(const struct kernel_ctx *ctx, const struct accumulator *accumulator, bool is_sparse, int64_t *ret_n) {
+static struct status *check_take(const struct kernel_ctx *ctx,
+                                 const struct accumulator *accumulator, bool is_sparse,
+                                 int64_t *ret_n) {
     static const uint8_t in = DT_INT32;
     const uint8_t out[] = {DT_INT64, (uint8_t)accumulator->dtype, DT_INT64};
     TRY(check_kind(accumulator, is_sparse));
-    TRY(check_signature(ctx, (struct type_list){&in, 1}, is_sparse ? (struct type_list){out, 3} : (struct type_list){out + 1, 1}));
+    TRY(check_signature(ctx, (struct type_list){&in, 1},
+                        is_sparse ? (struct type_list){out, 3} : (struct type_list){out + 1, 1}));
     TRY(read_scalar(ctx, 1, "num_required", ret_n));
-    return *ret_n > 0 ? NULL : status_invalid("Argument num_required must be positive, but was %lld", (long long)*ret_n);
+    return *ret_n > 0 ? NULL
+                      : status_invalid("Argument num_required must be positive, but was %lld",
+                                       (long long)*ret_n);
 }
 
 static enum kernel_result take_dense(struct kernel_ctx *ctx, struct accumulator *accumulator) {
@@ -136,14 +151,21 @@ static enum kernel_result take_sparse(struct kernel_ctx *ctx, struct accumulator
     KERNEL_TRY(ctx, check_take(ctx, accumulator, true, &n));
     return accumulator_take(accumulator, ctx, n);
 }
-static enum kernel_result accumulator_take_compute(struct kernel_ctx *ctx) { return with_accumulator(ctx, take_dense); }
-static enum kernel_result accumulator_take_sparse_compute(struct kernel_ctx *ctx) { return with_accumulator(ctx, take_sparse); }
+static enum kernel_result accumulator_take_compute(struct kernel_ctx *ctx) {
+    return with_accumulator(ctx, take_dense);
+}
+static enum kernel_result accumulator_take_sparse_compute(struct kernel_ctx *ctx) {
+    return with_accumulator(ctx, take_sparse);
+}
 
 static enum kernel_result count(struct kernel_ctx *ctx, struct accumulator *accumulator) {
-    tensor_init_scalar_i32(&ctx->outputs[0], (int32_t)MIN(accumulator_n_gradients(accumulator), (int64_t)INT32_MAX));
+    tensor_init_scalar_i32(&ctx->outputs[0],
+                           (int32_t)MIN(accumulator_n_gradients(accumulator), (int64_t)INT32_MAX));
     return KERNEL_DONE;
 }
-static enum kernel_result accumulator_count_compute(struct kernel_ctx *ctx) { return with_accumulator(ctx, count); }
+static enum kernel_result accumulator_count_compute(struct kernel_ctx *ctx) {
+    return with_accumulator(ctx, count);
+}
 
 static enum kernel_result set_step(struct kernel_ctx *ctx, struct accumulator *accumulator) {
     int64_t step;
@@ -151,14 +173,17 @@ static enum kernel_result set_step(struct kernel_ctx *ctx, struct accumulator *a
     accumulator_set_global_step(accumulator, step);
     return KERNEL_DONE;
 }
-static enum kernel_result accumulator_set_step_compute(struct kernel_ctx *ctx) { return with_accumulator(ctx, set_step); }
+static enum kernel_result accumulator_set_step_compute(struct kernel_ctx *ctx) {
+    return with_accumulator(ctx, set_step);
+}
 
 /* What TensorFlow registers. */
 #define TYPES (DTYPE_BIT(DT_HALF) | DTYPE_BIT(DT_FLOAT) | DTYPE_BIT(DT_DOUBLE))
-#define ACCUMULATOR(name, kind)                                                                                                     \
-    {                                                                                                                               \
-        .op = (name), {{"dtype", TYPES}}, .compute = accumulator_compute, .init = accumulator_init, .fini = accumulator_state_fini, \
-        .arg = &(kind), .flags = KERNEL_STATEFUL | KERNEL_VIEW | KERNEL_SESSION_STATE                                               \
+#define ACCUMULATOR(name, kind)                                                   \
+    {                                                                             \
+        .op = (name), {{"dtype", TYPES}}, .compute = accumulator_compute,         \
+        .init = accumulator_init, .fini = accumulator_state_fini, .arg = &(kind), \
+        .flags = KERNEL_STATEFUL | KERNEL_VIEW | KERNEL_SESSION_STATE             \
     }
 #define TAKES(name, fn) \
     { .op = (name), {{"dtype", TYPES}}, .compute = (fn), .flags = KERNEL_ASYNC | KERNEL_STATEFUL }

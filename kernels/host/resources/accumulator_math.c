@@ -1,4 +1,5 @@
-/* What accumulators compute: sums and quotients in the gradients' own type; half is rounded after each addition. */
+/* What accumulators compute: sums and quotients in the gradients' own type; half is rounded
+ * after each addition. */
 #include "common/tensor/float16.h"
 #include "kernels/host/resources/accumulator.h"
 

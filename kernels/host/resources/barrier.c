@@ -34,9 +34,11 @@ static void barrier_free(struct object *object) {
     free(barrier);
 }
 
-const struct object_type barrier_type = {.name = "tensorflow::barrier::Barrier", .free = barrier_free};
+const struct object_type barrier_type = {.name = "tensorflow::barrier::Barrier",
+                                         .free = barrier_free};
 
-struct barrier *barrier_new(const uint8_t *types, const struct shape *shapes, int n_components, const char *name) {
+struct barrier *barrier_new(const uint8_t *types, const struct shape *shapes, int n_components,
+                            const char *name) {
     struct barrier *barrier = xcalloc(1, sizeof(*barrier));
     object_init(&barrier->object, &barrier_type);
     wait_room_init(&barrier->room, &barrier->object);
@@ -63,28 +65,35 @@ void barrier_empty(struct object *object) {
 
 /* ---- insert ---- */
 
-static int64_t n_incomplete(const struct barrier *barrier) { return (int64_t)barrier->incomplete.n_entries; }
+static int64_t n_incomplete(const struct barrier *barrier) {
+    return (int64_t)barrier->incomplete.n_entries;
+}
 
 static COLD struct status *closed(const struct barrier *barrier, int64_t n_keys) {
     return status_new(STATUS_CANCELLED,
-                      "Barrier %s is closed.  Pending enqueues cancelled: %d.  Number of new insertions: %lld.  Number of incomplete "
+                      "Barrier %s is closed.  Pending enqueues cancelled: %d.  Number of new "
+                      "insertions: %lld.  Number of incomplete "
                       "keys: %lld.",
-                      barrier->name, barrier->is_cancelled, (long long)n_keys, (long long)n_incomplete(barrier));
+                      barrier->name, barrier->is_cancelled, (long long)n_keys,
+                      (long long)n_incomplete(barrier));
 }
 
 static COLD struct status *new_key(const struct barrier *barrier, struct span key, int64_t at) {
     return status_new(STATUS_CANCELLED,
-                      "Barrier %s is closed, but attempted to insert a brand new key: %.*s.  Pending enqueues cancelled: %d.  Insertion "
+                      "Barrier %s is closed, but attempted to insert a brand new key: %.*s.  "
+                      "Pending enqueues cancelled: %d.  Insertion "
                       "index: %lld.  Number of incomplete keys: %lld.",
-                      barrier->name, (int)MIN(key.len, (size_t)256), key.data, barrier->is_cancelled, (long long)at,
-                      (long long)n_incomplete(barrier));
+                      barrier->name, (int)MIN(key.len, (size_t)256), key.data,
+                      barrier->is_cancelled, (long long)at, (long long)n_incomplete(barrier));
 }
 
-static struct incomplete *incomplete_new(struct barrier *barrier, const struct tensor *keys, int64_t at) {
+static struct incomplete *incomplete_new(struct barrier *barrier, const struct tensor *keys,
+                                         int64_t at) {
     struct incomplete *incomplete = xcalloc(1, sizeof(*incomplete));
     struct queue_element *element = queue_element_new(barrier->n_components + 1);
     struct object *key = ((struct object *const *)tensor_cdata(keys))[at];
-    tensor_init_scalar_object(&element->components[barrier->n_components], DT_STRING, object_ref(key));
+    tensor_init_scalar_object(&element->components[barrier->n_components], DT_STRING,
+                              object_ref(key));
     element->priority = barrier->next_index;
     incomplete->element = element;
     incomplete->n_missing = barrier->n_components;
@@ -94,8 +103,8 @@ static struct incomplete *incomplete_new(struct barrier *barrier, const struct t
 }
 
 /* With the lock held; *value is taken on success. */
-static struct status *insert_one(struct barrier *barrier, int component, const struct tensor *keys, int64_t at, struct tensor *value,
-                                 bool *has_new) {
+static struct status *insert_one(struct barrier *barrier, int component, const struct tensor *keys,
+                                 int64_t at, struct tensor *value, bool *has_new) {
     struct span key = tensor_string(keys, at);
     struct incomplete *incomplete = strmap_get_span(&barrier->incomplete, key);
     if (!incomplete && barrier->is_closed)
@@ -105,8 +114,8 @@ static struct status *insert_one(struct barrier *barrier, int component, const s
         *has_new = true;
     }
     if (incomplete->element->components[component].storage != TENSOR_NONE)
-        return status_invalid("Key %.*s already has a value for component %d in barrier %s", (int)MIN(key.len, (size_t)256), key.data,
-                              component, barrier->name);
+        return status_invalid("Key %.*s already has a value for component %d in barrier %s",
+                              (int)MIN(key.len, (size_t)256), key.data, component, barrier->name);
     tensor_move(&incomplete->element->components[component], value);
     if (--incomplete->n_missing == 0) {
         strmap_remove_span(&barrier->incomplete, incomplete->key);
@@ -116,11 +125,14 @@ static struct status *insert_one(struct barrier *barrier, int component, const s
     return NULL;
 }
 
-static struct status *value_at(struct allocator *allocator, const struct tensor *values, int64_t i, struct tensor *ret) {
-    return values->rank == 0 ? tensor_clone(allocator, values, ret) : queue_row(allocator, values, i, ret);
+static struct status *value_at(struct allocator *allocator, const struct tensor *values, int64_t i,
+                               struct tensor *ret) {
+    return values->rank == 0 ? tensor_clone(allocator, values, ret)
+                             : queue_row(allocator, values, i, ret);
 }
 
-static struct status *insert_all(struct barrier *barrier, struct allocator *allocator, int component, const struct tensor *keys,
+static struct status *insert_all(struct barrier *barrier, struct allocator *allocator,
+                                 int component, const struct tensor *keys,
                                  const struct tensor *values, bool *has_new) {
     for (int64_t i = 0; i < keys->n_elements; i++) {
         struct tensor value = TENSOR_INIT;
@@ -132,15 +144,18 @@ static struct status *insert_all(struct barrier *barrier, struct allocator *allo
     return NULL;
 }
 
-struct status *barrier_insert(struct barrier *barrier, struct allocator *allocator, int component, const struct tensor *keys,
-                              const struct tensor *values) {
+struct status *barrier_insert(struct barrier *barrier, struct allocator *allocator, int component,
+                              const struct tensor *keys, const struct tensor *values) {
     bool has_new = false;
     struct status *st = NULL;
     wait_room_lock(&barrier->room);
-    if (barrier->is_closed && (barrier->is_cancelled || (keys->n_elements > 0 && n_incomplete(barrier) == 0)))
+    if (barrier->is_closed &&
+        (barrier->is_cancelled || (keys->n_elements > 0 && n_incomplete(barrier) == 0)))
         st = closed(barrier, keys->n_elements);
     else if (barrier->next_index == INT64_MAX)
-        st = status_internal("Barrier has had %lld insertions and can no longer keep track of new ones.", (long long)INT64_MAX);
+        st = status_internal(
+            "Barrier has had %lld insertions and can no longer keep track of new ones.",
+            (long long)INT64_MAX);
     else
         st = insert_all(barrier, allocator, component, keys, values, &has_new);
     barrier->next_index += has_new;
@@ -160,8 +175,9 @@ struct take {
 };
 
 static enum wait_result take_fails(struct take *take, int64_t n_total) {
-    take->wait.status = status_out_of_range("Barrier '%s' is closed and has insufficient elements (requested %lld, total size %lld)",
-                                            take->barrier->name, (long long)take->n, (long long)n_total);
+    take->wait.status = status_out_of_range(
+        "Barrier '%s' is closed and has insufficient elements (requested %lld, total size %lld)",
+        take->barrier->name, (long long)take->n, (long long)n_total);
     return WAIT_ENDED;
 }
 
@@ -210,10 +226,11 @@ static struct status *take_finish(struct wait *wait) {
     TRY(tensor_new(allocator, DT_INT64, shape, &ctx->outputs[0]));
     for (int64_t i = 0; i < take->n_taken; i++)
         ((int64_t *)tensor_data(&ctx->outputs[0]))[i] = take->taken[i]->priority;
-    TRY(queue_batch(allocator, DT_STRING, SHAPE_SCALAR, false, barrier->n_components, take->taken, take->n_taken, &ctx->outputs[1]));
+    TRY(queue_batch(allocator, DT_STRING, SHAPE_SCALAR, false, barrier->n_components, take->taken,
+                    take->n_taken, &ctx->outputs[1]));
     for (int i = 0; i < barrier->n_components; i++)
-        TRY(queue_batch(allocator, (enum dtype)barrier->types[i], barrier->shapes[i], false, i, take->taken, take->n_taken,
-                        &ctx->outputs[2 + i]));
+        TRY(queue_batch(allocator, (enum dtype)barrier->types[i], barrier->shapes[i], false, i,
+                        take->taken, take->n_taken, &ctx->outputs[2 + i]));
     return NULL;
 }
 
@@ -236,7 +253,8 @@ static const struct wait_kind take_kind = {.cancelled = "Dequeue operation was c
                                            .weight = take_weight,
                                            .free = take_free};
 
-enum kernel_result barrier_take(struct barrier *barrier, struct kernel_ctx *ctx, int64_t n, bool is_small_allowed) {
+enum kernel_result barrier_take(struct barrier *barrier, struct kernel_ctx *ctx, int64_t n,
+                                bool is_small_allowed) {
     struct take *take = xcalloc(1, sizeof(*take));
     take->wait.kind = &take_kind;
     take->barrier = barrier;

@@ -6,14 +6,16 @@
 struct status *list_shape_read(const struct tensor *t, struct list_shape *ret) {
     if (t->rank == 0) {
         if (tensor_index_at(t, 0) != -1)
-            return status_invalid("The only valid scalar shape tensor is the fully unknown shape specified as -1.");
+            return status_invalid(
+                "The only valid scalar shape tensor is the fully unknown shape specified as -1.");
         ret->rank = SHAPE_UNKNOWN_RANK;
         return NULL;
     }
     if (t->rank > 1)
         return status_invalid("Shape must be at most rank 1 but is rank %d", t->rank);
     if (t->n_elements > SHAPE_MAX_RANK)
-        return status_invalid("Shape has %lld dimensions, above the limit of %d", (long long)t->n_elements, SHAPE_MAX_RANK);
+        return status_invalid("Shape has %lld dimensions, above the limit of %d",
+                              (long long)t->n_elements, SHAPE_MAX_RANK);
     int64_t product = 1;
     ret->rank = (int)t->n_elements;
     for (int i = 0; i < ret->rank; i++) {
@@ -21,7 +23,8 @@ struct status *list_shape_read(const struct tensor *t, struct list_shape *ret) {
         if (size < -1)
             return status_invalid("Dimension %lld must be >= -1", (long long)size);
         if (size > 0 && mul_overflows_i64(product, size, &product))
-            return status_invalid("Shape %s would have more than 2**63 - 1 elements", SHAPE_TEXT((struct shape){i + 1, ret->dims}));
+            return status_invalid("Shape %s would have more than 2**63 - 1 elements",
+                                  SHAPE_TEXT((struct shape){i + 1, ret->dims}));
     }
     return NULL;
 }
@@ -36,24 +39,27 @@ struct status *list_shape_merge(struct list_shape *shape, struct shape with) {
         return NULL;
     }
     if (shape->rank != with.rank)
-        return status_invalid("PartialTensorShape: Incompatible ranks during merge: %d vs. %d", shape->rank, with.rank);
+        return status_invalid("PartialTensorShape: Incompatible ranks during merge: %d vs. %d",
+                              shape->rank, with.rank);
     if (!shape_is_compatible(shape_of_list_shape(shape), with))
-        return status_invalid("PartialTensorShape: Incompatible shapes during merge: %s vs. %s", SHAPE_TEXT(shape_of_list_shape(shape)),
-                              SHAPE_TEXT(with));
+        return status_invalid("PartialTensorShape: Incompatible shapes during merge: %s vs. %s",
+                              SHAPE_TEXT(shape_of_list_shape(shape)), SHAPE_TEXT(with));
     for (int i = 0; i < with.rank; i++)
         if (shape->dims[i] < 0)
             shape->dims[i] = with.dims[i];
     return NULL;
 }
 
-struct status *list_shape_asked(const struct kernel_ctx *ctx, int input, const struct tensor_list *list, struct list_shape *ret) {
+struct status *list_shape_asked(const struct kernel_ctx *ctx, int input,
+                                const struct tensor_list *list, struct list_shape *ret) {
     TRY(list_shape_read(kernel_input(ctx, input), ret));
     return list_shape_merge(ret, list->element_shape);
 }
 
 /* ---- lists ---- */
 
-struct status *list_at(const struct tensor *t, int64_t i, struct allocator *allocator, struct tensor_list **ret) {
+struct status *list_at(const struct tensor *t, int64_t i, struct allocator *allocator,
+                       struct tensor_list **ret) {
     struct object *object = object_ref(((struct object *const *)tensor_cdata(t))[i]);
     struct status *st = variant_resolve(&object, allocator);
     if (st || !object || object->type != &tensor_list_type) {
@@ -97,7 +103,8 @@ struct status *list_row(const struct tensor *t, int64_t i, struct tensor *ret) {
     struct tensor slice = TENSOR_INIT;
     TRY(tensor_slice_rows(t, i, i + 1, &slice));
     if (slice.rank > TENSOR_INLINE_RANK) {
-        struct status *st = tensor_reshape(&slice, (struct shape){slice.rank - 1, tensor_dims(&slice) + 1}, ret);
+        struct status *st =
+            tensor_reshape(&slice, (struct shape){slice.rank - 1, tensor_dims(&slice) + 1}, ret);
         tensor_clear(&slice);
         return st;
     }
@@ -107,7 +114,8 @@ struct status *list_row(const struct tensor *t, int64_t i, struct tensor *ret) {
     return NULL;
 }
 
-struct status *list_set_row(struct tensor_list *list, int64_t to, const struct tensor *t, int64_t i) {
+struct status *list_set_row(struct tensor_list *list, int64_t to, const struct tensor *t,
+                            int64_t i) {
     struct tensor row = TENSOR_INIT;
     TRY(list_row(t, i, &row));
     struct status *st = tensor_list_set(list, to, &row);

@@ -1,4 +1,5 @@
-/* CPU kernels that make one tensor of many elements of a list: stack, gather, concat. Elements that were never set count as zeros. */
+/* CPU kernels that make one tensor of many elements of a list: stack, gather, concat. Elements
+ * that were never set count as zeros. */
 #include "kernels/host/resources/list_internal.h"
 
 #include <stdlib.h>
@@ -16,7 +17,8 @@ struct join_job {
     const int64_t *offsets;       /* where each part begins, and the last one ends */
 };
 
-static const struct tensor *part_at(const struct tensor_list *list, const struct tensor *indices, int64_t i) {
+static const struct tensor *part_at(const struct tensor_list *list, const struct tensor *indices,
+                                    int64_t i) {
     return &list->elements[indices ? tensor_index_at(indices, i) : i];
 }
 
@@ -48,10 +50,12 @@ static void join_run(struct kernel_ctx *ctx, struct join_job *job, int64_t n) {
 }
 
 /* An output of shape [n] + inner, where inner begins at dimension `from` of a shape. */
-static struct status *alloc_joined(struct kernel_ctx *ctx, enum dtype dtype, int64_t n, struct shape inner) {
+static struct status *alloc_joined(struct kernel_ctx *ctx, enum dtype dtype, int64_t n,
+                                   struct shape inner) {
     int64_t dims[SHAPE_MAX_RANK + 1];
     if (inner.rank + 1 > SHAPE_MAX_RANK)
-        return status_invalid("A stack of elements of rank %d is beyond the limit of %d dimensions", inner.rank, SHAPE_MAX_RANK);
+        return status_invalid("A stack of elements of rank %d is beyond the limit of %d dimensions",
+                              inner.rank, SHAPE_MAX_RANK);
     dims[0] = n;
     for (int i = 0; i < inner.rank; i++)
         dims[i + 1] = inner.dims[i];
@@ -66,26 +70,30 @@ struct stack_words {
 };
 static const struct stack_words words_of_stack = {
     "Tried to stack elements of an empty list with non-fully-defined element_shape: ",
-    "Tried to stack list which only contains uninitialized tensors and has a non-fully-defined element_shape: ",
+    "Tried to stack list which only contains uninitialized tensors and has a non-fully-defined "
+    "element_shape: ",
 };
 static const struct stack_words words_of_gather = {
     "Tried to gather 0-elements from a list with non-fully-defined shape: ",
     "Tried to gather uninitialized tensors from a list with non-fully-defined element_shape: ",
 };
 
-static struct status *stack_parts(struct kernel_ctx *ctx, const struct tensor_list *list, const struct tensor *indices, int64_t n,
+static struct status *stack_parts(struct kernel_ctx *ctx, const struct tensor_list *list,
+                                  const struct tensor *indices, int64_t n,
                                   struct list_shape *shape) {
     const struct stack_words *words = ctx->instance->def->arg;
     const struct tensor *last = NULL;
     for (int64_t i = 0; i < n; i++) {
         const struct tensor *part = part_at(list, indices, i);
-        if (part->storage == TENSOR_NONE || (last && shape_equal(tensor_shape(last), tensor_shape(part))))
+        if (part->storage == TENSOR_NONE ||
+            (last && shape_equal(tensor_shape(last), tensor_shape(part))))
             continue;
         TRY(list_shape_merge(shape, tensor_shape(part)));
         last = part;
     }
     if (!shape_is_full(shape_of_list_shape(shape)))
-        return status_invalid("%s%s", n == 0 ? words->nothing : words->unset, SHAPE_TEXT(shape_of_list_shape(shape)));
+        return status_invalid("%s%s", n == 0 ? words->nothing : words->unset,
+                              SHAPE_TEXT(shape_of_list_shape(shape)));
     TRY(alloc_joined(ctx, list->dtype, n, shape_of_list_shape(shape)));
     struct join_job job = {.dtype = list->dtype, .list = list, .indices = indices};
     job.part_len = n > 0 ? ctx->outputs[0].n_elements / n : 0;
@@ -108,8 +116,9 @@ static enum kernel_result list_stack(struct kernel_ctx *ctx) {
     TRY_OUT(list_check_dtype(list, (enum dtype)ctx->instance->out_types[0]));
     TRY_OUT(list_shape_asked(ctx, 1, list, &shape));
     if (*n_wanted >= 0 && *n_wanted != list->n)
-        st = status_invalid("Operation expected a list with %lld elements but got a list with %lld elements.", (long long)*n_wanted,
-                            (long long)list->n);
+        st = status_invalid(
+            "Operation expected a list with %lld elements but got a list with %lld elements.",
+            (long long)*n_wanted, (long long)list->n);
     else
         st = stack_parts(ctx, list, NULL, list->n, &shape);
 out:
@@ -129,7 +138,8 @@ static enum kernel_result list_gather(struct kernel_ctx *ctx) {
     for (int64_t i = 0; i < indices->n_elements; i++) {
         int64_t index = tensor_index_at(indices, i);
         if (unlikely(index < 0 || index >= list->n)) {
-            st = status_invalid("Index %lld out of range; list only has %lld elements.", (long long)index, (long long)list->n);
+            st = status_invalid("Index %lld out of range; list only has %lld elements.",
+                                (long long)index, (long long)list->n);
             goto out;
         }
     }
@@ -142,7 +152,8 @@ out:
 
 /* ---- TensorListConcat, TensorListConcatV2 ---- */
 
-/* What is known of the parts: their first size (-1: they differ, or nobody says), and the others. */
+/* What is known of the parts: their first size (-1: they differ, or nobody says), and the
+ * others. */
 struct concat_shape {
     int64_t n_rows;
     bool is_fixed; /* n_rows was asked for, and every part must have it */
@@ -163,8 +174,10 @@ static void concat_shape_of(struct shape element, struct concat_shape *ret) {
         ret->rest.dims[i] = element.dims[i + 1];
 }
 
-/* The first version goes by its attr alone, but for the sizes after the first; the second one by its input and what the list says. */
-static struct status *concat_asked(struct kernel_ctx *ctx, const struct tensor_list *list, struct concat_shape *ret) {
+/* The first version goes by its attr alone, but for the sizes after the first; the second one by
+ * its input and what the list says. */
+static struct status *concat_asked(struct kernel_ctx *ctx, const struct tensor_list *list,
+                                   struct concat_shape *ret) {
     const struct shape *attr = ctx->instance->state;
     struct list_shape element;
     if (attr) {
@@ -177,7 +190,8 @@ static struct status *concat_asked(struct kernel_ctx *ctx, const struct tensor_l
     }
     TRY(list_shape_asked(ctx, 1, list, &element));
     if (element.rank == 0)
-        return status_invalid("Concat requires elements to be at least vectors, found scalars instead.");
+        return status_invalid(
+            "Concat requires elements to be at least vectors, found scalars instead.");
     concat_shape_of(shape_of_list_shape(&element), ret);
     return NULL;
 }
@@ -190,11 +204,14 @@ static struct status *concat_learn(const struct tensor_list *list, struct concat
         if (part->storage == TENSOR_NONE)
             continue;
         if (part->rank == 0)
-            return status_invalid("Concat saw a scalar shape at index %lld but requires at least vectors.", (long long)i);
+            return status_invalid(
+                "Concat saw a scalar shape at index %lld but requires at least vectors.",
+                (long long)i);
         TRY(list_shape_merge(&shape->rest, (struct shape){part->rank - 1, tensor_dims(part) + 1}));
         int64_t n_rows = tensor_dim(part, 0);
         if (shape->is_fixed && n_rows != shape->n_rows)
-            return status_invalid("First entry of element_shape input does not match the first dim of list element at index: %lld "
+            return status_invalid("First entry of element_shape input does not match the first dim "
+                                  "of list element at index: %lld "
                                   "Expected: %lld Actual: %lld",
                                   (long long)i, (long long)shape->n_rows, (long long)n_rows);
         if (!shape->is_fixed && !shape_is_full(list->element_shape))
@@ -205,29 +222,35 @@ static struct status *concat_learn(const struct tensor_list *list, struct concat
 }
 
 /* How many rows element i adds, when it was never set. */
-static struct status *unset_rows(struct kernel_ctx *ctx, const struct concat_shape *shape, int64_t i, int64_t *ret) {
+static struct status *unset_rows(struct kernel_ctx *ctx, const struct concat_shape *shape,
+                                 int64_t i, int64_t *ret) {
     const struct tensor *leading = ctx->instance->n_inputs > 2 ? kernel_input(ctx, 2) : NULL;
     if ((!leading || leading->n_elements == 0) && shape->n_rows >= 0) {
         *ret = shape->n_rows;
         return NULL;
     }
     if (!leading)
-        return status_invalid("Concating lists with uninitialized tensors is not supported in this version of TensorListConcat. Consider "
+        return status_invalid("Concating lists with uninitialized tensors is not supported in this "
+                              "version of TensorListConcat. Consider "
                               "updating your GraphDef to run the newer version.");
     if (leading->rank != 1)
-        return status_invalid("leading_dims must be a vector, but has shape %s", TENSOR_SHAPE_TEXT(leading));
+        return status_invalid("leading_dims must be a vector, but has shape %s",
+                              TENSOR_SHAPE_TEXT(leading));
     if (i >= leading->n_elements)
-        return status_invalid("List contains uninitialized tensor at index %lld but leading_dims has only %lld elements.", (long long)i,
-                              (long long)leading->n_elements);
+        return status_invalid("List contains uninitialized tensor at index %lld but leading_dims "
+                              "has only %lld elements.",
+                              (long long)i, (long long)leading->n_elements);
     *ret = tensor_index_at(leading, i);
     if (*ret < 0)
-        return status_invalid("leading_dims must not be negative, but is %lld at index %lld", (long long)*ret, (long long)i);
+        return status_invalid("leading_dims must not be negative, but is %lld at index %lld",
+                              (long long)*ret, (long long)i);
     return NULL;
 }
 
 /* Sets the lengths (output 1), and the offsets of n + 1 parts of `row_len` elements in a row. */
-static struct status *concat_measure(struct kernel_ctx *ctx, const struct tensor_list *list, const struct concat_shape *shape,
-                                     int64_t row_len, int64_t *offsets, int64_t *ret_n_rows) {
+static struct status *concat_measure(struct kernel_ctx *ctx, const struct tensor_list *list,
+                                     const struct concat_shape *shape, int64_t row_len,
+                                     int64_t *offsets, int64_t *ret_n_rows) {
     int64_t *lengths = tensor_data(&ctx->outputs[1]), total = 0;
     offsets[0] = 0;
     for (int64_t i = 0; i < list->n; i++) {
@@ -235,14 +258,17 @@ static struct status *concat_measure(struct kernel_ctx *ctx, const struct tensor
             lengths[i] = tensor_dim(&list->elements[i], 0);
         else
             TRY(unset_rows(ctx, shape, i, &lengths[i]));
-        if (add_overflows_i64(total, lengths[i], &total) || mul_overflows_i64(total, row_len, &offsets[i + 1]))
-            return status_invalid("The elements of the list have more rows together than fit into one tensor");
+        if (add_overflows_i64(total, lengths[i], &total) ||
+            mul_overflows_i64(total, row_len, &offsets[i + 1]))
+            return status_invalid(
+                "The elements of the list have more rows together than fit into one tensor");
     }
     *ret_n_rows = total;
     return NULL;
 }
 
-static struct status *concat_parts(struct kernel_ctx *ctx, const struct tensor_list *list, const struct concat_shape *shape) {
+static struct status *concat_parts(struct kernel_ctx *ctx, const struct tensor_list *list,
+                                   const struct concat_shape *shape) {
     struct shape rest = shape_of_list_shape(&shape->rest);
     int64_t n = list->n, n_rows = 0, row_len = 0;
     TRY(shape_n_elements(rest, &row_len));
@@ -266,16 +292,17 @@ static struct status *concat_all(struct kernel_ctx *ctx, const struct tensor_lis
     TRY(concat_asked(ctx, list, &shape));
     struct shape rest = shape_of_list_shape(&shape.rest);
     if (list->n == 0 && !shape_is_full(rest))
-        return status_invalid("All except the first dimension must be fully defined when concating an empty tensor list. element_shape: %s",
+        return status_invalid("All except the first dimension must be fully defined when concating "
+                              "an empty tensor list. element_shape: %s",
                               SHAPE_TEXT(rest));
     bool is_learning = ctx->instance->state == NULL || !shape_is_full(list->element_shape);
     if (is_learning)
         TRY(concat_learn(list, &shape));
     rest = shape_of_list_shape(&shape.rest);
     if (!shape_is_full(rest))
-        return status_invalid(
-            "Trying to concat list with only uninitialized tensors but element_shape_except_first_dim is not fully defined: %s",
-            SHAPE_TEXT(rest));
+        return status_invalid("Trying to concat list with only uninitialized tensors but "
+                              "element_shape_except_first_dim is not fully defined: %s",
+                              SHAPE_TEXT(rest));
     if (!is_learning) /* what is set must fit all the same */
         TRY(concat_learn(list, &shape));
     return concat_parts(ctx, list, &shape);

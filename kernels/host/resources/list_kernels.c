@@ -1,6 +1,8 @@
-/* CPU kernels of TensorLists: making, one element at a time, size and shape (many elements: list_bulk.c, list_join.c).
+/* CPU kernels of TensorLists: making, one element at a time, size and shape (many elements:
+ * list_bulk.c, list_join.c).
  *
- * A list that comes in is taken: when nobody else holds it, it changes in place (kernels/host/resources/tensor_list.h). */
+ * A list that comes in is taken: when nobody else holds it, it changes in place
+ * (kernels/host/resources/tensor_list.h). */
 #include "kernels/host/resources/list_internal.h"
 
 #include <stdlib.h>
@@ -20,7 +22,9 @@ static enum kernel_result list_empty(struct kernel_ctx *ctx) {
     struct list_shape shape;
     struct tensor_list *list = NULL;
     int64_t max_n = 0;
-    KERNEL_TRY(ctx, list_scalar(kernel_input(ctx, 1), "max_num_elements expected to be a scalar but got shape: ", &max_n));
+    KERNEL_TRY(ctx,
+               list_scalar(kernel_input(ctx, 1),
+                           "max_num_elements expected to be a scalar but got shape: ", &max_n));
     KERNEL_TRY(ctx, list_shape_read(kernel_input(ctx, 0), &shape));
     KERNEL_TRY(ctx, tensor_list_new(*dtype, shape_of_list_shape(&shape), 0, &list));
     list->max_n = max_n < 0 ? -1 : (int32_t)max_n;
@@ -33,9 +37,14 @@ static enum kernel_result list_reserve(struct kernel_ctx *ctx) {
     struct list_shape shape;
     struct tensor_list *list = NULL;
     int64_t n = 0;
-    KERNEL_TRY(ctx, list_scalar(kernel_input(ctx, 1), "The num_elements to reserve must be a tensor size 1, but got ", &n));
+    KERNEL_TRY(ctx,
+               list_scalar(kernel_input(ctx, 1),
+                           "The num_elements to reserve must be a tensor size 1, but got ", &n));
     if (n < 0)
-        return kernel_fail(ctx, status_invalid("The num_elements to reserve must be a non negative number, but got %lld", (long long)n));
+        return kernel_fail(
+            ctx, status_invalid(
+                     "The num_elements to reserve must be a non negative number, but got %lld",
+                     (long long)n));
     KERNEL_TRY(ctx, list_shape_read(kernel_input(ctx, 0), &shape));
     KERNEL_TRY(ctx, tensor_list_new(*dtype, shape_of_list_shape(&shape), n, &list));
     list_give(ctx, 0, list);
@@ -57,7 +66,8 @@ static struct status *shape_output(struct kernel_ctx *ctx, struct shape shape) {
     if (shape.rank < 0) {
         int32_t narrow = -1;
         int64_t wide = -1;
-        tensor_init_scalar(&ctx->outputs[0], dtype, dtype == DT_INT32 ? (const void *)&narrow : (const void *)&wide);
+        tensor_init_scalar(&ctx->outputs[0], dtype,
+                           dtype == DT_INT32 ? (const void *)&narrow : (const void *)&wide);
         return NULL;
     }
     int64_t rank = shape.rank;
@@ -91,12 +101,15 @@ static enum kernel_result list_push(struct kernel_ctx *ctx) {
     KERNEL_TRY(ctx, list_take(ctx, 0, &list));
     TRY_OUT(list_check_dtype(list, (enum dtype)value->dtype));
     if (unlikely(!shape_is_compatible(list->element_shape, tensor_shape(value)))) {
-        st = status_invalid("Tried to append a tensor with incompatible shape to a list. Op element shape: %s list shape: %s",
+        st = status_invalid("Tried to append a tensor with incompatible shape to a list. Op "
+                            "element shape: %s list shape: %s",
                             TENSOR_SHAPE_TEXT(value), SHAPE_TEXT(list->element_shape));
         goto out;
     }
     if (unlikely(list->max_n >= 0 && list->n >= list->max_n)) {
-        st = status_invalid("Tried to push item into a full list list size: %lld max_num_elements: %d", (long long)list->n, list->max_n);
+        st = status_invalid(
+            "Tried to push item into a full list list size: %lld max_num_elements: %d",
+            (long long)list->n, list->max_n);
         goto out;
     }
     TRY_OUT(tensor_list_own(&list, list->n + 1));
@@ -119,12 +132,14 @@ static struct status *push_row(struct kernel_ctx *ctx, int64_t i) {
         return status_invalid("Input handle at index %lld is not a list. Saw: '%s'", (long long)i,
                               variant_words(((struct object *const *)tensor_cdata(handles))[i]));
     if (list->dtype != (enum dtype)rows->dtype) {
-        st = status_invalid("Invalid data type at index %lld; op elements %s but list elements %s", (long long)i,
-                            dtype_name((enum dtype)rows->dtype), dtype_name(list->dtype));
+        st = status_invalid("Invalid data type at index %lld; op elements %s but list elements %s",
+                            (long long)i, dtype_name((enum dtype)rows->dtype),
+                            dtype_name(list->dtype));
         goto out;
     }
     if (!shape_is_compatible(list->element_shape, row_shape)) {
-        st = status_invalid("Tried to append a tensor with incompatible shape to a list at index %lld. Op element shape: %s list shape: %s",
+        st = status_invalid("Tried to append a tensor with incompatible shape to a list at index "
+                            "%lld. Op element shape: %s list shape: %s",
                             (long long)i, SHAPE_TEXT(row_shape), SHAPE_TEXT(list->element_shape));
         goto out;
     }
@@ -141,10 +156,14 @@ out:
 static enum kernel_result list_push_batch(struct kernel_ctx *ctx) {
     const struct tensor *handles = kernel_input(ctx, 0), *rows = kernel_input(ctx, 1);
     if (rows->rank < 1)
-        return kernel_fail(ctx, status_invalid("Expected tensor to be at least a vector, but saw shape: %s", TENSOR_SHAPE_TEXT(rows)));
+        return kernel_fail(
+            ctx, status_invalid("Expected tensor to be at least a vector, but saw shape: %s",
+                                TENSOR_SHAPE_TEXT(rows)));
     if (tensor_dim(rows, 0) != handles->n_elements)
-        return kernel_fail(ctx, status_invalid("Expected tensor.shape[0] == input_handles.size, but saw %lld vs. %lld",
-                                               (long long)tensor_dim(rows, 0), (long long)handles->n_elements));
+        return kernel_fail(
+            ctx,
+            status_invalid("Expected tensor.shape[0] == input_handles.size, but saw %lld vs. %lld",
+                           (long long)tensor_dim(rows, 0), (long long)handles->n_elements));
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, DT_VARIANT, tensor_shape(handles)));
     for (int64_t i = 0; i < handles->n_elements; i++)
         KERNEL_TRY(ctx, push_row(ctx, i));
@@ -153,7 +172,8 @@ static enum kernel_result list_push_batch(struct kernel_ctx *ctx) {
 
 /* ---- TensorListGetItem, TensorListPopBack ---- */
 
-/* An element that was never set has the shape that is asked for, or that the list has, or that the other elements have. */
+/* An element that was never set has the shape that is asked for, or that the list has, or that
+ * the other elements have. */
 static struct status *read_unset(struct kernel_ctx *ctx, const struct tensor_list *list) {
     struct list_shape shape;
     TRY(list_shape_asked(ctx, 2, list, &shape));
@@ -162,10 +182,11 @@ static struct status *read_unset(struct kernel_ctx *ctx, const struct tensor_lis
         if (tensor_list_has(list, k))
             TRY(list_shape_merge(&shape, tensor_shape(&list->elements[k])));
     if (!shape_is_full(shape_of_list_shape(&shape)))
-        return status_invalid(
-            "Trying to read an uninitialized tensor but element_shape is not fully defined: %s and no list element is set.",
-            SHAPE_TEXT(shape_of_list_shape(&shape)));
-    return tensor_new_zeroed(ctx->instance->allocator, list->dtype, shape_of_list_shape(&shape), &ctx->outputs[0]);
+        return status_invalid("Trying to read an uninitialized tensor but element_shape is not "
+                              "fully defined: %s and no list element is set.",
+                              SHAPE_TEXT(shape_of_list_shape(&shape)));
+    return tensor_new_zeroed(ctx->instance->allocator, list->dtype, shape_of_list_shape(&shape),
+                             &ctx->outputs[0]);
 }
 
 static enum kernel_result list_get(struct kernel_ctx *ctx) {
@@ -173,12 +194,15 @@ static enum kernel_result list_get(struct kernel_ctx *ctx) {
     struct tensor_list *list = NULL;
     struct status *st = NULL;
     if (index->n_elements != 1)
-        return kernel_fail(ctx, status_invalid("Expected argument 1 to be a scalar. Received shape %s", TENSOR_SHAPE_TEXT(index)));
+        return kernel_fail(ctx,
+                           status_invalid("Expected argument 1 to be a scalar. Received shape %s",
+                                          TENSOR_SHAPE_TEXT(index)));
     int64_t i = tensor_index_at(index, 0);
     KERNEL_TRY(ctx, list_take(ctx, 0, &list));
     TRY_OUT(list_check_dtype(list, (enum dtype)ctx->instance->out_types[0]));
     if (unlikely(i < 0 || i >= list->n))
-        st = status_invalid("Trying to access element %lld in a list with %lld elements.", (long long)i, (long long)list->n);
+        st = status_invalid("Trying to access element %lld in a list with %lld elements.",
+                            (long long)i, (long long)list->n);
     else if (unlikely(!tensor_list_has(list, i)))
         st = read_unset(ctx, list);
     else if (tensor_list_is_sole(list)) /* nobody reads it again */
@@ -195,9 +219,11 @@ static struct status *pop_unset(struct kernel_ctx *ctx, const struct tensor_list
     struct list_shape shape;
     TRY(list_shape_asked(ctx, 1, list, &shape));
     if (!shape_is_full(shape_of_list_shape(&shape)))
-        return status_invalid("Trying to read an uninitialized tensor but element_shape is not fully defined.%s",
-                              SHAPE_TEXT(shape_of_list_shape(&shape)));
-    return tensor_new_zeroed(ctx->instance->allocator, list->dtype, shape_of_list_shape(&shape), &ctx->outputs[1]);
+        return status_invalid(
+            "Trying to read an uninitialized tensor but element_shape is not fully defined.%s",
+            SHAPE_TEXT(shape_of_list_shape(&shape)));
+    return tensor_new_zeroed(ctx->instance->allocator, list->dtype, shape_of_list_shape(&shape),
+                             &ctx->outputs[1]);
 }
 
 static enum kernel_result list_pop(struct kernel_ctx *ctx) {
@@ -230,14 +256,17 @@ static struct status *set_init(struct kernel_init *init) {
     return node_get_b(init->node, "resize_if_index_out_of_bounds", is_growing);
 }
 
-static struct status *set_check(const struct kernel_ctx *ctx, const struct tensor_list *list, int64_t i) {
+static struct status *set_check(const struct kernel_ctx *ctx, const struct tensor_list *list,
+                                int64_t i) {
     const bool *is_growing = ctx->instance->state;
     const struct tensor *value = kernel_input(ctx, 2);
     TRY(list_check_dtype(list, (enum dtype)value->dtype));
     if (unlikely(i < 0 || (i >= list->n && !*is_growing)))
-        return status_invalid("Trying to modify element %lld in a list with %lld elements.", (long long)i, (long long)list->n);
+        return status_invalid("Trying to modify element %lld in a list with %lld elements.",
+                              (long long)i, (long long)list->n);
     if (unlikely(!shape_is_compatible(list->element_shape, tensor_shape(value))))
-        return status_invalid("Tried to set a tensor with incompatible shape at a list index. Item element shape: %s list shape: %s",
+        return status_invalid("Tried to set a tensor with incompatible shape at a list index. Item "
+                              "element shape: %s list shape: %s",
                               TENSOR_SHAPE_TEXT(value), SHAPE_TEXT(list->element_shape));
     return NULL;
 }
@@ -246,7 +275,8 @@ static enum kernel_result list_set(struct kernel_ctx *ctx) {
     struct tensor_list *list = NULL;
     struct status *st = NULL;
     int64_t i = 0;
-    KERNEL_TRY(ctx, list_scalar(kernel_input(ctx, 1), "Expected argument 1 to be a scalar. Received shape ", &i));
+    KERNEL_TRY(ctx, list_scalar(kernel_input(ctx, 1),
+                                "Expected argument 1 to be a scalar. Received shape ", &i));
     KERNEL_TRY(ctx, list_take(ctx, 0, &list));
     TRY_OUT(set_check(ctx, list, i));
     TRY_OUT(tensor_list_own(&list, MAX(list->n, i + 1)));
@@ -268,7 +298,9 @@ static enum kernel_result list_resize(struct kernel_ctx *ctx) {
     int64_t n = 0;
     KERNEL_TRY(ctx, list_scalar(kernel_input(ctx, 1), "size must be a scalar, but has shape ", &n));
     if (n < 0)
-        return kernel_fail(ctx, status_invalid("TensorListSlice expects size to be non-negative. Got: %lld", (long long)n));
+        return kernel_fail(
+            ctx, status_invalid("TensorListSlice expects size to be non-negative. Got: %lld",
+                                (long long)n));
     KERNEL_TRY(ctx, list_take(ctx, 0, &list));
     TRY_OUT(tensor_list_own(&list, n));
     TRY_OUT(tensor_list_resize(list, n));

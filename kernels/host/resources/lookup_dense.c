@@ -18,18 +18,23 @@ struct dense {
     int64_t n_buckets, n_entries;
 };
 
-static struct dense *dense_of(struct lookup_table *table) { return CONTAINER_OF(table, struct dense, table); }
+static struct dense *dense_of(struct lookup_table *table) {
+    return CONTAINER_OF(table, struct dense, table);
+}
 
 /* ---- keys ---- */
 
 static bool has_text(const struct dense *dense) { return dense->table.key_dtype == DT_STRING; }
 
-static bool keys_equal(const struct dense *dense, const struct tensor *a, int64_t i, const struct tensor *b, int64_t j) {
+static bool keys_equal(const struct dense *dense, const struct tensor *a, int64_t i,
+                       const struct tensor *b, int64_t j) {
     size_t size = (size_t)dense->key_len * dtype_size(dense->table.key_dtype);
     if (!has_text(dense))
-        return memcmp((const char *)tensor_cdata(a) + (size_t)i * size, (const char *)tensor_cdata(b) + (size_t)j * size, size) == 0;
+        return memcmp((const char *)tensor_cdata(a) + (size_t)i * size,
+                      (const char *)tensor_cdata(b) + (size_t)j * size, size) == 0;
     for (int64_t k = 0; k < dense->key_len; k++) {
-        if (!span_equal(tensor_string(a, i * dense->key_len + k), tensor_string(b, j * dense->key_len + k)))
+        if (!span_equal(tensor_string(a, i * dense->key_len + k),
+                        tensor_string(b, j * dense->key_len + k)))
             return false;
     }
     return true;
@@ -48,7 +53,8 @@ static uint64_t key_hash(const struct dense *dense, const struct tensor *keys, i
         return element_hash(keys, i);
     uint64_t hash = 0;
     for (int64_t k = 0; k < dense->key_len; k++)
-        hash ^= element_hash(keys, i * dense->key_len + k) + 0x9e3779b97f4a7800u + (hash << 10) + (hash >> 4);
+        hash ^= element_hash(keys, i * dense->key_len + k) + 0x9e3779b97f4a7800u + (hash << 10) +
+                (hash >> 4);
     return hash;
 }
 
@@ -62,7 +68,8 @@ static struct status *check_key(const struct dense *dense, const struct tensor *
 
 /* ---- buckets ---- */
 
-static void set_row(enum dtype dtype, struct tensor *to, int64_t i, const struct tensor *from, int64_t j, int64_t len) {
+static void set_row(enum dtype dtype, struct tensor *to, int64_t i, const struct tensor *from,
+                    int64_t j, int64_t len) {
     size_t size = (size_t)len * dtype_size(dtype);
     char *at = (char *)tensor_data(to) + (size_t)i * size;
     for (int64_t k = 0; dtype_is_object(dtype) && k < len; k++) {
@@ -74,10 +81,13 @@ static void set_row(enum dtype dtype, struct tensor *to, int64_t i, const struct
 }
 
 /* All buckets empty, all values 0. */
-static struct status *make_buckets(const struct dense *dense, int64_t n, struct tensor *ret_keys, struct tensor *ret_values) {
+static struct status *make_buckets(const struct dense *dense, int64_t n, struct tensor *ret_keys,
+                                   struct tensor *ret_values) {
     int64_t key_dims[2] = {n, dense->key_len}, value_dims[2] = {n, dense->table.row_len};
-    TRY(tensor_new_zeroed(dense->allocator, dense->table.key_dtype, (struct shape){2, key_dims}, ret_keys));
-    struct status *st = tensor_new_zeroed(dense->allocator, dense->table.value_dtype, (struct shape){2, value_dims}, ret_values);
+    TRY(tensor_new_zeroed(dense->allocator, dense->table.key_dtype, (struct shape){2, key_dims},
+                          ret_keys));
+    struct status *st = tensor_new_zeroed(dense->allocator, dense->table.value_dtype,
+                                          (struct shape){2, value_dims}, ret_values);
     if (st) {
         tensor_clear(ret_keys);
         return st;
@@ -87,7 +97,8 @@ static struct status *make_buckets(const struct dense *dense, int64_t n, struct 
     return NULL;
 }
 
-static void take_buckets(struct dense *dense, struct tensor *keys, struct tensor *values, int64_t n) {
+static void take_buckets(struct dense *dense, struct tensor *keys, struct tensor *values,
+                         int64_t n) {
     tensor_clear(&dense->keys);
     tensor_clear(&dense->values);
     tensor_move(&dense->keys, keys);
@@ -97,14 +108,16 @@ static void take_buckets(struct dense *dense, struct tensor *keys, struct tensor
 }
 
 /* The bucket of a key, or -1; then *ret_free is where it would go. There is always a free one. */
-static int64_t find_bucket(const struct dense *dense, const struct tensor *keys, int64_t i, int64_t *ret_free) {
+static int64_t find_bucket(const struct dense *dense, const struct tensor *keys, int64_t i,
+                           int64_t *ret_free) {
     uint64_t mask = (uint64_t)dense->n_buckets - 1, at = key_hash(dense, keys, i) & mask;
     *ret_free = -1;
     for (uint64_t probe = 1; probe <= (uint64_t)dense->n_buckets; at = (at + probe++) & mask) {
         if (keys_equal(dense, &dense->keys, (int64_t)at, keys, i))
             return (int64_t)at;
         bool is_empty = keys_equal(dense, &dense->keys, (int64_t)at, &dense->empty_key, 0);
-        if (*ret_free < 0 && (is_empty || keys_equal(dense, &dense->keys, (int64_t)at, &dense->deleted_key, 0)))
+        if (*ret_free < 0 &&
+            (is_empty || keys_equal(dense, &dense->keys, (int64_t)at, &dense->deleted_key, 0)))
             *ret_free = (int64_t)at;
         if (is_empty)
             break;
@@ -113,7 +126,8 @@ static int64_t find_bucket(const struct dense *dense, const struct tensor *keys,
 }
 
 /* There is room. */
-static void put(struct dense *dense, const struct tensor *keys, const struct tensor *values, int64_t i) {
+static void put(struct dense *dense, const struct tensor *keys, const struct tensor *values,
+                int64_t i) {
     int64_t free_at, at = find_bucket(dense, keys, i, &free_at);
     if (at < 0) {
         at = free_at;
@@ -124,9 +138,11 @@ static void put(struct dense *dense, const struct tensor *keys, const struct ten
 }
 
 /* All entries of these buckets. */
-static void put_all(struct dense *dense, const struct tensor *keys, const struct tensor *values, int64_t n) {
+static void put_all(struct dense *dense, const struct tensor *keys, const struct tensor *values,
+                    int64_t n) {
     for (int64_t i = 0; i < n; i++) {
-        if (!keys_equal(dense, keys, i, &dense->empty_key, 0) && !keys_equal(dense, keys, i, &dense->deleted_key, 0))
+        if (!keys_equal(dense, keys, i, &dense->empty_key, 0) &&
+            !keys_equal(dense, keys, i, &dense->deleted_key, 0))
             put(dense, keys, values, i);
     }
 }
@@ -137,7 +153,8 @@ static bool is_crowded(const struct dense *dense, int64_t n_entries, int64_t n_b
 
 static struct status *reserve(struct dense *dense, int64_t n_more) {
     int64_t n = dense->n_buckets, n_old = dense->n_buckets;
-    struct tensor keys = TENSOR_INIT, values = TENSOR_INIT, old_keys = TENSOR_INIT, old_values = TENSOR_INIT;
+    struct tensor keys = TENSOR_INIT, values = TENSOR_INIT, old_keys = TENSOR_INIT,
+                  old_values = TENSOR_INIT;
     while (n < INT64_MAX / 2 && is_crowded(dense, dense->n_entries + n_more, n))
         n *= 2;
     if (n == n_old)
@@ -154,7 +171,8 @@ static struct status *reserve(struct dense *dense, int64_t n_more) {
 
 /* ---- the table's methods ---- */
 
-static struct status *dense_find(struct lookup_table *table, const struct tensor *keys, const struct tensor *defaults, bool has_one_default,
+static struct status *dense_find(struct lookup_table *table, const struct tensor *keys,
+                                 const struct tensor *defaults, bool has_one_default,
                                  struct tensor *out) {
     struct dense *dense = dense_of(table);
     int64_t n = out->n_elements / MAX(table->row_len, (int64_t)1), free_at;
@@ -175,17 +193,21 @@ static struct status *dense_find(struct lookup_table *table, const struct tensor
 }
 
 /* What dense_export gave: the buckets themselves. */
-static struct status *import_buckets(struct dense *dense, const struct tensor *keys, const struct tensor *values) {
+static struct status *import_buckets(struct dense *dense, const struct tensor *keys,
+                                     const struct tensor *values) {
     struct tensor new_keys = TENSOR_INIT, new_values = TENSOR_INIT;
     int64_t n = keys->rank == 2 ? tensor_dim(keys, 0) : 0;
-    bool is_right = n >= MIN_BUCKETS && (n & (n - 1)) == 0 && tensor_dim(keys, 1) == dense->key_len && values->rank == 2 &&
+    bool is_right = n >= MIN_BUCKETS && (n & (n - 1)) == 0 &&
+                    tensor_dim(keys, 1) == dense->key_len && values->rank == 2 &&
                     tensor_dim(values, 0) == n && tensor_dim(values, 1) == dense->table.row_len;
     if (!is_right)
-        return status_invalid("Expected the buckets of a dense hash table, got keys of shape %s and values of shape %s",
+        return status_invalid("Expected the buckets of a dense hash table, got keys of shape %s "
+                              "and values of shape %s",
                               TENSOR_SHAPE_TEXT(keys), TENSOR_SHAPE_TEXT(values));
     int64_t n_entries = 0;
     for (int64_t i = 0; i < n; i++)
-        n_entries += !keys_equal(dense, keys, i, &dense->empty_key, 0) && !keys_equal(dense, keys, i, &dense->deleted_key, 0);
+        n_entries += !keys_equal(dense, keys, i, &dense->empty_key, 0) &&
+                     !keys_equal(dense, keys, i, &dense->deleted_key, 0);
     int64_t n_buckets = n;
     while (n_buckets < INT64_MAX / 2 && is_crowded(dense, n_entries, n_buckets))
         n_buckets *= 2;
@@ -195,7 +217,8 @@ static struct status *import_buckets(struct dense *dense, const struct tensor *k
     return NULL;
 }
 
-static struct status *dense_insert(struct lookup_table *table, const struct tensor *keys, const struct tensor *values, bool is_import) {
+static struct status *dense_insert(struct lookup_table *table, const struct tensor *keys,
+                                   const struct tensor *values, bool is_import) {
     struct dense *dense = dense_of(table);
     int64_t n = keys->n_elements / MAX(dense->key_len, (int64_t)1);
     pthread_rwlock_wrlock(&table->lock);
@@ -233,8 +256,8 @@ static int64_t dense_size(struct lookup_table *table) {
     return n;
 }
 
-static struct status *dense_export(struct lookup_table *table, struct allocator *allocator, struct tensor *ret_keys,
-                                   struct tensor *ret_values) {
+static struct status *dense_export(struct lookup_table *table, struct allocator *allocator,
+                                   struct tensor *ret_keys, struct tensor *ret_values) {
     struct dense *dense = dense_of(table);
     pthread_rwlock_rdlock(&table->lock);
     struct status *st = tensor_clone(allocator, &dense->keys, ret_keys);
@@ -265,36 +288,42 @@ static void dense_free(struct lookup_table *table) {
     free(dense);
 }
 
-static const struct lookup_methods dense_methods = {dense_find,   dense_insert, dense_remove, dense_size,
-                                                    dense_export, dense_clear,  dense_free};
+static const struct lookup_methods dense_methods = {
+    dense_find, dense_insert, dense_remove, dense_size, dense_export, dense_clear, dense_free};
 
 /* ---- making ---- */
 
 struct status *lookup_dense_check(const struct lookup_dense_options *options) {
     int64_t n = options->initial_buckets;
     if (!(options->max_load > 0 && options->max_load < 1))
-        return status_invalid("max_load_factor must be between 0 and 1, got: %g", (double)options->max_load);
+        return status_invalid("max_load_factor must be between 0 and 1, got: %g",
+                              (double)options->max_load);
     if (n < MIN_BUCKETS || (n & (n - 1)))
-        return status_invalid("Number of buckets must be at least %d and a power of 2, got: %lld", MIN_BUCKETS, (long long)n);
+        return status_invalid("Number of buckets must be at least %d and a power of 2, got: %lld",
+                              MIN_BUCKETS, (long long)n);
     return NULL;
 }
 
-static struct status *check_markers(const struct tensor *empty_key, const struct tensor *deleted_key) {
+static struct status *check_markers(const struct tensor *empty_key,
+                                    const struct tensor *deleted_key) {
     if (empty_key->rank > 1)
-        return status_invalid("Empty key must be a scalar or a vector, got shape %s", TENSOR_SHAPE_TEXT(empty_key));
+        return status_invalid("Empty key must be a scalar or a vector, got shape %s",
+                              TENSOR_SHAPE_TEXT(empty_key));
     if (!shape_equal(tensor_shape(empty_key), tensor_shape(deleted_key)))
-        return status_invalid("Empty and deleted keys must have same shape, got shapes: %s and %s", TENSOR_SHAPE_TEXT(empty_key),
-                              TENSOR_SHAPE_TEXT(deleted_key));
+        return status_invalid("Empty and deleted keys must have same shape, got shapes: %s and %s",
+                              TENSOR_SHAPE_TEXT(empty_key), TENSOR_SHAPE_TEXT(deleted_key));
     if (tensor_equal(empty_key, deleted_key))
         return status_invalid("Empty and deleted keys cannot be equal");
     return NULL;
 }
 
-struct status *lookup_dense_new(const struct lookup_dense_options *options, struct allocator *allocator, const struct tensor *empty_key,
+struct status *lookup_dense_new(const struct lookup_dense_options *options,
+                                struct allocator *allocator, const struct tensor *empty_key,
                                 const struct tensor *deleted_key, struct lookup_table **ret) {
     struct tensor keys = TENSOR_INIT, values = TENSOR_INIT;
     TRY(check_markers(empty_key, deleted_key));
-    struct dense *dense = aligned_alloc(_Alignof(struct dense), sizeof(*dense)); /* calloc promises 16 bytes, a tensor wants more */
+    /* calloc promises 16 bytes, a tensor wants more */
+    struct dense *dense = aligned_alloc(_Alignof(struct dense), sizeof(*dense));
     if (!dense)
         out_of_memory(sizeof(*dense));
     memset(dense, 0, sizeof(*dense));

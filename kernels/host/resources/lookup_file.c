@@ -37,12 +37,15 @@ static struct status *file_init(struct kernel_init *init) {
 
 /* ---- what a column may be ---- */
 
-static struct status *check_index(const char *what, const char *role, int64_t index, enum dtype dtype) {
+static struct status *check_index(const char *what, const char *role, int64_t index,
+                                  enum dtype dtype) {
     if (index == LINE_NUMBER && dtype != DT_INT64)
-        return status_invalid("%s index for line number requires table %s dtype of int64, got %s", what, role, dtype_name(dtype));
+        return status_invalid("%s index for line number requires table %s dtype of int64, got %s",
+                              what, role, dtype_name(dtype));
     if (index == WHOLE_LINE && dtype != DT_STRING && !dtype_in(dtype, DTYPES_INT))
-        return status_invalid("%s index for whole line requires table %s dtype of integer or string, got %s", what, role,
-                              dtype_name(dtype));
+        return status_invalid(
+            "%s index for whole line requires table %s dtype of integer or string, got %s", what,
+            role, dtype_name(dtype));
     return NULL;
 }
 
@@ -58,7 +61,8 @@ static bool take_line(struct lines *lines, struct span *ret) {
     if (lines->rest.len == 0)
         return false;
     const char *end = memchr(lines->rest.data, '\n', lines->rest.len);
-    size_t len = end ? (size_t)(end - lines->rest.data) : lines->rest.len, taken = len + (end != NULL);
+    size_t len = end ? (size_t)(end - lines->rest.data) : lines->rest.len,
+           taken = len + (end != NULL);
     if (len > 0 && lines->rest.data[len - 1] == '\r')
         len--;
     *ret = (struct span){lines->rest.data, len};
@@ -147,7 +151,8 @@ struct source {
     const char *path;
 };
 
-static struct status *set_column(const struct source *source, struct tensor *out, int64_t at, int64_t index, struct span line) {
+static struct status *set_column(const struct source *source, struct tensor *out, int64_t at,
+                                 int64_t index, struct span line) {
     const struct file_state *state = source->state;
     struct span field = line;
     if (index == LINE_NUMBER) {
@@ -155,24 +160,27 @@ static struct status *set_column(const struct source *source, struct tensor *out
         return NULL;
     }
     if (index >= 0 && !find_column(line, state->delimiter, index, &field))
-        return status_invalid("Invalid number of columns in %s line %lld (%.*s) : expected %lld got %lld", source->path, (long long)at,
-                              (int)line.len, line.data, (long long)MAX(state->key_index, state->value_index),
-                              (long long)count_columns(line, state->delimiter));
+        return status_invalid(
+            "Invalid number of columns in %s line %lld (%.*s) : expected %lld got %lld",
+            source->path, (long long)at, (int)line.len, line.data,
+            (long long)MAX(state->key_index, state->value_index),
+            (long long)count_columns(line, state->delimiter));
     if (set_field(out, at, field))
         return NULL;
-    return status_invalid("Field %.*s in line %lld is not a valid %s.", (int)field.len, field.data, (long long)at,
-                          dtype_name((enum dtype)out->dtype));
+    return status_invalid("Field %.*s in line %lld is not a valid %s.", (int)field.len, field.data,
+                          (long long)at, dtype_name((enum dtype)out->dtype));
 }
 
-static struct status *read_lines(const struct source *source, struct span text, struct tensor *keys, struct tensor *values) {
+static struct status *read_lines(const struct source *source, struct span text, struct tensor *keys,
+                                 struct tensor *values) {
     const struct file_state *state = source->state;
     struct lines lines = {text, 0};
     struct span line;
     for (; lines.n < keys->n_elements; lines.n++) {
         CHECK(take_line(&lines, &line));
         if (line.len == 0)
-            return status_invalid("Invalid content in %s: empty line found at position %lld.", source->path,
-                                  (long long)(lines.rest.data - text.data));
+            return status_invalid("Invalid content in %s: empty line found at position %lld.",
+                                  source->path, (long long)(lines.rest.data - text.data));
         TRY(set_column(source, keys, lines.n, state->key_index, line));
         TRY(set_column(source, values, lines.n, state->value_index, line));
     }
@@ -181,14 +189,16 @@ static struct status *read_lines(const struct source *source, struct span text, 
 
 /* ---- the table ---- */
 
-static struct status *fill(struct kernel_ctx *ctx, struct lookup_table *table, const struct source *source, struct span text) {
+static struct status *fill(struct kernel_ctx *ctx, struct lookup_table *table,
+                           const struct source *source, struct span text) {
     struct allocator *allocator = ctx->instance->allocator;
     struct tensor keys = TENSOR_INIT, values = TENSOR_INIT;
     int64_t n = count_lines(text), wanted = source->state->vocab_size;
     if (n == 0)
         return status_out_of_range("Read less bytes than requested: %s is empty", source->path);
     if (wanted > n)
-        return status_invalid("Invalid vocab_size in %s: expected %lld but got %lld", source->path, (long long)wanted, (long long)n);
+        return status_invalid("Invalid vocab_size in %s: expected %lld but got %lld", source->path,
+                              (long long)wanted, (long long)n);
     if (wanted >= 0)
         n = wanted;
     struct shape shape = {1, &n};
@@ -231,7 +241,8 @@ static struct status *file_body(struct kernel_ctx *ctx) {
 static enum kernel_result file_compute(struct kernel_ctx *ctx) {
     const struct tensor *name = kernel_input(ctx, 1);
     if (name->n_elements != 1)
-        return kernel_fail(ctx, status_invalid("filename should be a single string, but got %s", TENSOR_SHAPE_TEXT(name)));
+        return kernel_fail(ctx, status_invalid("filename should be a single string, but got %s",
+                                               TENSOR_SHAPE_TEXT(name)));
     if (tensor_string(name, 0).len == 0)
         return kernel_fail(ctx, status_invalid("filename cannot be empty."));
     return io_run(ctx, file_body);

@@ -1,7 +1,8 @@
-/* CPU kernels of tables: making, filling, looking up and changing them (from files: lookup_file.c). The edge carries a handle; the table
- * lives in a container.
+/* CPU kernels of tables: making, filling, looking up and changing them (from files:
+ * lookup_file.c). The edge carries a handle; the table lives in a container.
  *
- * A table without a name belongs to its node in the session; an anonymous one to the step that made it. */
+ * A table without a name belongs to its node in the session; an anonymous one to the step that
+ * made it. */
 #include <stdlib.h>
 
 #include "kernels/host.h"
@@ -18,8 +19,10 @@ struct table_kind {
     bool is_static, is_anonymous, is_dense;
 };
 static const struct table_kind static_kind = {true, false}, mutable_kind = {false, false};
-static const struct table_kind anonymous_static_kind = {true, true}, anonymous_mutable_kind = {false, true};
-static const struct table_kind dense_kind = {.is_dense = true}, anonymous_dense_kind = {.is_anonymous = true, .is_dense = true};
+static const struct table_kind anonymous_static_kind = {true, true},
+                               anonymous_mutable_kind = {false, true};
+static const struct table_kind dense_kind = {.is_dense = true},
+                               anonymous_dense_kind = {.is_anonymous = true, .is_dense = true};
 
 struct table_state {
     struct lookup_table_options options;
@@ -29,7 +32,8 @@ struct table_state {
     float max_load;
     bool is_anonymous, is_private, is_dense;
     _Atomic(struct resource_handle *) handle; /* made at the first execution; then constant */
-    _Atomic(struct lookup_table *) own;       /* of a private table: emptied when the session ends */
+    /* of a private table: emptied when the session ends */
+    _Atomic(struct lookup_table *) own;
 };
 
 static void table_state_fini(void *arg) {
@@ -78,7 +82,8 @@ static struct status *name_init(const struct kernel_init *init, struct table_sta
         state->name = xstrdup(node->name);
     } else {
         struct str text = STR_INIT;
-        str_addf(&text, "_%llu_%s", (unsigned long long)(init->host ? init->host->unique_id() : 0), node->name);
+        str_addf(&text, "_%llu_%s", (unsigned long long)(init->host ? init->host->unique_id() : 0),
+                 node->name);
         state->name = str_detach(&text);
         state->is_private = true;
     }
@@ -105,10 +110,12 @@ static struct status *table_init(struct kernel_init *init) {
 static struct status *make_table(struct kernel_ctx *ctx, void *arg, struct object **ret) {
     const struct table_state *state = arg;
     if (state->is_dense) {
-        struct lookup_dense_options options = {state->options, state->initial_buckets, state->max_load};
+        struct lookup_dense_options options = {state->options, state->initial_buckets,
+                                               state->max_load};
         struct lookup_table *table = NULL;
         TRY(lookup_dense_check(&options));
-        TRY(lookup_dense_new(&options, ctx->instance->allocator, kernel_input(ctx, 0), kernel_input(ctx, 1), &table));
+        TRY(lookup_dense_new(&options, ctx->instance->allocator, kernel_input(ctx, 0),
+                             kernel_input(ctx, 1), &table));
         *ret = &table->object;
         return NULL;
     }
@@ -120,9 +127,11 @@ static struct status *anonymous_handle(struct kernel_ctx *ctx, struct table_stat
     struct str name = STR_INIT;
     struct object *found = NULL;
     str_addf(&name, "_AnonymousTable%llu", (unsigned long long)ctx->host->unique_id());
-    struct resource_handle *handle = ctx->host->handle_make(ctx, NULL, str_text(&name), &lookup_table_type, state->options.value_dtype);
+    struct resource_handle *handle = ctx->host->handle_make(
+        ctx, NULL, str_text(&name), &lookup_table_type, state->options.value_dtype);
     str_fini(&name);
-    struct status *st = ctx->host->handle_lookup_or_create(ctx, handle, &lookup_table_type, make_table, state, &found);
+    struct status *st = ctx->host->handle_lookup_or_create(ctx, handle, &lookup_table_type,
+                                                           make_table, state, &found);
     object_unref(found);
     if (st)
         object_unref(&handle->object);
@@ -135,20 +144,23 @@ static struct resource_handle *constant_handle(struct kernel_ctx *ctx, struct ta
     struct resource_handle *handle = atomic_load_explicit(&state->handle, memory_order_acquire);
     if (likely(handle != NULL))
         return handle;
-    struct resource_handle *made =
-        ctx->host->handle_make(ctx, state->container, state->name, &lookup_table_type, state->options.value_dtype);
+    struct resource_handle *made = ctx->host->handle_make(
+        ctx, state->container, state->name, &lookup_table_type, state->options.value_dtype);
     if (atomic_compare_exchange_strong(&state->handle, &handle, made))
         return made;
     object_unref(&made->object);
     return handle;
 }
 
-static struct status *check_dtypes(const struct table_state *state, const struct lookup_table *table) {
+static struct status *check_dtypes(const struct table_state *state,
+                                   const struct lookup_table *table) {
     const struct lookup_table_options *wanted = &state->options;
     if (likely(table->key_dtype == wanted->key_dtype && table->value_dtype == wanted->value_dtype))
         return NULL;
-    return status_invalid("Conflicting key/value dtypes %s->%s with %s-%s for table %s", dtype_name(wanted->key_dtype),
-                          dtype_name(wanted->value_dtype), dtype_name(table->key_dtype), dtype_name(table->value_dtype), state->name);
+    return status_invalid("Conflicting key/value dtypes %s->%s with %s-%s for table %s",
+                          dtype_name(wanted->key_dtype), dtype_name(wanted->value_dtype),
+                          dtype_name(table->key_dtype), dtype_name(table->value_dtype),
+                          state->name);
 }
 
 static void keep_own(struct table_state *state, struct lookup_table *table) {
@@ -168,7 +180,8 @@ static enum kernel_result table_compute(struct kernel_ctx *ctx) {
     }
     struct resource_handle *handle = constant_handle(ctx, state);
     struct object *found = NULL;
-    KERNEL_TRY(ctx, ctx->host->handle_lookup_or_create(ctx, handle, &lookup_table_type, make_table, state, &found));
+    KERNEL_TRY(ctx, ctx->host->handle_lookup_or_create(ctx, handle, &lookup_table_type, make_table,
+                                                       state, &found));
     struct lookup_table *table = (struct lookup_table *)found;
     struct status *st = check_dtypes(state, table);
     if (likely(!st))
@@ -199,13 +212,15 @@ struct status *lookup_check_static(const struct kernel_ctx *ctx, const struct lo
 }
 
 /* The op's types as they are and as the table has them. */
-static COLD struct status *wrong_signature(const struct kernel_ctx *ctx, const struct lookup_table *table) {
+static COLD struct status *wrong_signature(const struct kernel_ctx *ctx,
+                                           const struct lookup_table *table) {
     const struct kernel_instance *instance = ctx->instance;
     struct str have = STR_INIT;
     str_add(&have, "resource");
     for (int i = 1; i < instance->n_inputs; i++)
         str_addf(&have, ", %s", dtype_name((enum dtype)instance->in_types[i]));
-    str_addf(&have, "->%s expected: resource", instance->n_outputs > 0 ? dtype_name((enum dtype)instance->out_types[0]) : "");
+    str_addf(&have, "->%s expected: resource",
+             instance->n_outputs > 0 ? dtype_name((enum dtype)instance->out_types[0]) : "");
     if (instance->n_inputs > 1)
         str_addf(&have, ", %s", dtype_name(table->key_dtype));
     if (instance->n_inputs > 2)
@@ -224,18 +239,22 @@ static struct status *check_inputs(const struct kernel_ctx *ctx, const struct lo
     return likely(is_right) ? NULL : wrong_signature(ctx, table);
 }
 
-/* keys' shape without that of a key, then one value's. `dims` has room for one more than the largest rank. */
-static struct status *shape_of_values(const struct tensor *keys, const struct lookup_table *table, int64_t *dims, struct shape *ret) {
+/* keys' shape without that of a key, then one value's. `dims` has room for one more than the
+ * largest rank. */
+static struct status *shape_of_values(const struct tensor *keys, const struct lookup_table *table,
+                                      int64_t *dims, struct shape *ret) {
     int rank = 0, n_batch = keys->rank - table->key_shape.rank;
-    if (n_batch < 0 || (table->key_shape.rank == 1 && tensor_dim(keys, n_batch) != table->key_shape.dims[0]))
-        return status_invalid("Input key shape %s must end with table's key shape %s", TENSOR_SHAPE_TEXT(keys),
-                              SHAPE_TEXT(table->key_shape));
+    if (n_batch < 0 ||
+        (table->key_shape.rank == 1 && tensor_dim(keys, n_batch) != table->key_shape.dims[0]))
+        return status_invalid("Input key shape %s must end with table's key shape %s",
+                              TENSOR_SHAPE_TEXT(keys), SHAPE_TEXT(table->key_shape));
     for (int i = 0; i < n_batch; i++)
         dims[rank++] = tensor_dim(keys, i);
     for (int i = 0; i < table->value_shape.rank; i++)
         dims[rank++] = table->value_shape.dims[i];
     if (rank > SHAPE_MAX_RANK)
-        return status_invalid("Values of %d dimensions are beyond the limit of %d", rank, SHAPE_MAX_RANK);
+        return status_invalid("Values of %d dimensions are beyond the limit of %d", rank,
+                              SHAPE_MAX_RANK);
     *ret = (struct shape){rank, dims};
     return NULL;
 }
@@ -247,7 +266,8 @@ static struct status *check_values(const struct kernel_ctx *ctx, const struct lo
     TRY(shape_of_values(kernel_input(ctx, 1), table, dims, &wanted));
     if (shape_equal(wanted, tensor_shape(kernel_input(ctx, 2))))
         return NULL;
-    return status_invalid("Expected shape %s for value, got %s", SHAPE_TEXT(wanted), TENSOR_SHAPE_TEXT(kernel_input(ctx, 2)));
+    return status_invalid("Expected shape %s for value, got %s", SHAPE_TEXT(wanted),
+                          TENSOR_SHAPE_TEXT(kernel_input(ctx, 2)));
 }
 
 /* A kernel body on the table of input 0. */
@@ -272,11 +292,14 @@ static struct status *find_in(struct kernel_ctx *ctx, struct lookup_table *table
     TRY(shape_of_values(keys, table, dims, &wanted));
     bool has_one_default = shape_equal(tensor_shape(defaults), table->value_shape);
     if (!has_one_default && !shape_equal(tensor_shape(defaults), wanted))
-        return status_invalid("Expected shape %s or %s for default value, got %s", SHAPE_TEXT(table->value_shape), SHAPE_TEXT(wanted),
+        return status_invalid("Expected shape %s or %s for default value, got %s",
+                              SHAPE_TEXT(table->value_shape), SHAPE_TEXT(wanted),
                               TENSOR_SHAPE_TEXT(defaults));
     TRY(kernel_alloc(ctx, 0, table->value_dtype, wanted));
-    /* A static table has one default whatever it is given; TensorFlow's does not look further either. */
-    return lookup_table_find(table, keys, defaults, has_one_default || table->is_static, &ctx->outputs[0]);
+    /* A static table has one default whatever it is given; TensorFlow's does not look further
+     * either. */
+    return lookup_table_find(table, keys, defaults, has_one_default || table->is_static,
+                             &ctx->outputs[0]);
 }
 static enum kernel_result lookup_find(struct kernel_ctx *ctx) { return with_table(ctx, find_in); }
 
@@ -289,11 +312,15 @@ static enum kernel_result lookup_size(struct kernel_ctx *ctx) { return with_tabl
 static struct status *export_from(struct kernel_ctx *ctx, struct lookup_table *table) {
     const uint8_t *types = ctx->instance->out_types;
     if (types[0] != table->key_dtype || types[1] != table->value_dtype)
-        return status_invalid("Signature mismatch, have: resource->%s, %s expected: resource->%s, %s", dtype_name((enum dtype)types[0]),
-                              dtype_name((enum dtype)types[1]), dtype_name(table->key_dtype), dtype_name(table->value_dtype));
+        return status_invalid(
+            "Signature mismatch, have: resource->%s, %s expected: resource->%s, %s",
+            dtype_name((enum dtype)types[0]), dtype_name((enum dtype)types[1]),
+            dtype_name(table->key_dtype), dtype_name(table->value_dtype));
     return lookup_table_export(table, ctx->instance->allocator, &ctx->outputs[0], &ctx->outputs[1]);
 }
-static enum kernel_result lookup_export(struct kernel_ctx *ctx) { return with_table(ctx, export_from); }
+static enum kernel_result lookup_export(struct kernel_ctx *ctx) {
+    return with_table(ctx, export_from);
+}
 
 /* ---- changing ---- */
 
@@ -302,25 +329,32 @@ static struct status *initialize_in(struct kernel_ctx *ctx, struct lookup_table 
     TRY(lookup_check_static(ctx, table));
     TRY(check_inputs(ctx, table));
     if (keys->rank != 1)
-        return status_invalid("Keys must be a vector, but received shape%s", TENSOR_SHAPE_TEXT(keys));
+        return status_invalid("Keys must be a vector, but received shape%s",
+                              TENSOR_SHAPE_TEXT(keys));
     if (values->rank != 1)
-        return status_invalid("Values must be a vector, but received shape%s", TENSOR_SHAPE_TEXT(values));
+        return status_invalid("Values must be a vector, but received shape%s",
+                              TENSOR_SHAPE_TEXT(values));
     if (keys->n_elements != values->n_elements)
-        return status_invalid("Keys and values must have the same size %lld vs %lld", (long long)keys->n_elements,
-                              (long long)values->n_elements);
+        return status_invalid("Keys and values must have the same size %lld vs %lld",
+                              (long long)keys->n_elements, (long long)values->n_elements);
     if (keys->n_elements == 0)
         return status_invalid("keys and values cannot be empty tensors.");
     return lookup_table_fill(table, keys, values);
 }
-static enum kernel_result lookup_initialize(struct kernel_ctx *ctx) { return with_table(ctx, initialize_in); }
+static enum kernel_result lookup_initialize(struct kernel_ctx *ctx) {
+    return with_table(ctx, initialize_in);
+}
 
 static struct status *insert_into(struct kernel_ctx *ctx, struct lookup_table *table) {
     TRY(check_values(ctx, table));
     if (table->is_static)
-        return status_unimplemented("Insert not supported by InitializableLookupTable implementations");
+        return status_unimplemented(
+            "Insert not supported by InitializableLookupTable implementations");
     return lookup_table_insert(table, kernel_input(ctx, 1), kernel_input(ctx, 2), false);
 }
-static enum kernel_result lookup_insert(struct kernel_ctx *ctx) { return with_table(ctx, insert_into); }
+static enum kernel_result lookup_insert(struct kernel_ctx *ctx) {
+    return with_table(ctx, insert_into);
+}
 
 static struct status *import_into(struct kernel_ctx *ctx, struct lookup_table *table) {
     if (table->methods) {
@@ -332,12 +366,15 @@ static struct status *import_into(struct kernel_ctx *ctx, struct lookup_table *t
         return lookup_table_fill(table, kernel_input(ctx, 1), kernel_input(ctx, 2));
     return lookup_table_insert(table, kernel_input(ctx, 1), kernel_input(ctx, 2), true);
 }
-static enum kernel_result lookup_import(struct kernel_ctx *ctx) { return with_table(ctx, import_into); }
+static enum kernel_result lookup_import(struct kernel_ctx *ctx) {
+    return with_table(ctx, import_into);
+}
 
 static struct status *remove_from(struct kernel_ctx *ctx, struct lookup_table *table) {
     TRY(check_inputs(ctx, table));
     if (table->is_static)
-        return status_unimplemented("Remove not supported by InitializableLookupTable implementations");
+        return status_unimplemented(
+            "Remove not supported by InitializableLookupTable implementations");
     if (table->key_shape.rank > 0) {
         int64_t dims[SHAPE_MAX_RANK + 1];
         struct shape unused;
@@ -345,24 +382,32 @@ static struct status *remove_from(struct kernel_ctx *ctx, struct lookup_table *t
     }
     return lookup_table_remove(table, kernel_input(ctx, 1));
 }
-static enum kernel_result lookup_remove(struct kernel_ctx *ctx) { return with_table(ctx, remove_from); }
+static enum kernel_result lookup_remove(struct kernel_ctx *ctx) {
+    return with_table(ctx, remove_from);
+}
 
 /* ---- rows ---- */
 
-#define BITS(a, b, c, d, e) (DTYPE_BIT(a) | DTYPE_BIT(b) | DTYPE_BIT(c) | DTYPE_BIT(d) | DTYPE_BIT(e))
-/* What TensorFlow registers: values by type of key. Three sets: static tables, mutable ones of scalars, mutable ones of tensors. */
+#define BITS(a, b, c, d, e) \
+    (DTYPE_BIT(a) | DTYPE_BIT(b) | DTYPE_BIT(c) | DTYPE_BIT(d) | DTYPE_BIT(e))
+/* What TensorFlow registers: values by type of key. Three sets: static tables, mutable ones of
+ * scalars, mutable ones of tensors. */
 #define BY_INT32 (DTYPE_BIT(DT_FLOAT) | DTYPE_BIT(DT_DOUBLE) | DTYPE_BIT(DT_INT32))
 #define BY_INT64 BITS(DT_FLOAT, DT_DOUBLE, DT_INT32, DT_INT64, DT_STRING)
 #define BY_STRING BITS(DT_FLOAT, DT_DOUBLE, DT_INT32, DT_INT64, DT_BOOL)
-#define TABLE(name, key, types, kind)                                                                                          \
-    {                                                                                                                          \
-        .op = (name), {{"key_dtype", DTYPE_BIT(key)}, {"value_dtype", (types)}}, .compute = table_compute, .init = table_init, \
-        .fini = table_state_fini, .arg = &(kind), .flags = KERNEL_STATEFUL | KERNEL_VIEW | KERNEL_SESSION_STATE                \
+#define TABLE(name, key, types, kind)                                                           \
+    {                                                                                           \
+        .op = (name), {{"key_dtype", DTYPE_BIT(key)}, {"value_dtype", (types)}},                \
+        .compute = table_compute, .init = table_init, .fini = table_state_fini, .arg = &(kind), \
+        .flags = KERNEL_STATEFUL | KERNEL_VIEW | KERNEL_SESSION_STATE                           \
     }
-#define TABLES(name, by_int32, by_int64, by_string, kind) \
-    TABLE(name, DT_INT32, by_int32, kind), TABLE(name, DT_INT64, by_int64, kind), TABLE(name, DT_STRING, by_string, kind)
-#define STATIC_TABLES(name, kind) TABLES(name, BY_INT32 | DTYPE_BIT(DT_STRING), BY_INT64, BY_STRING | DTYPE_BIT(DT_STRING), kind)
-#define MUTABLE_TABLES(name, kind) TABLES(name, BY_INT32, BY_INT64 | DTYPE_BIT(DT_VARIANT), BY_STRING, kind)
+#define TABLES(name, by_int32, by_int64, by_string, kind)                         \
+    TABLE(name, DT_INT32, by_int32, kind), TABLE(name, DT_INT64, by_int64, kind), \
+        TABLE(name, DT_STRING, by_string, kind)
+#define STATIC_TABLES(name, kind) \
+    TABLES(name, BY_INT32 | DTYPE_BIT(DT_STRING), BY_INT64, BY_STRING | DTYPE_BIT(DT_STRING), kind)
+#define MUTABLE_TABLES(name, kind) \
+    TABLES(name, BY_INT32, BY_INT64 | DTYPE_BIT(DT_VARIANT), BY_STRING, kind)
 
 #define DENSE_BY_INT64 BITS(DT_FLOAT, DT_DOUBLE, DT_INT32, DT_INT64, DT_BOOL)
 

@@ -10,9 +10,13 @@ enum { MIN_SLOTS = 16 };
 
 /* ---- keys ---- */
 
-static bool has_text_keys(const struct lookup_table *table) { return table->key_dtype == DT_STRING; }
+static bool has_text_keys(const struct lookup_table *table) {
+    return table->key_dtype == DT_STRING;
+}
 
-static struct span key_text(uint64_t key) { return bytes_span((const struct bytes *)(uintptr_t)key); }
+static struct span key_text(uint64_t key) {
+    return bytes_span((const struct bytes *)(uintptr_t)key);
+}
 
 /* The key at i; a string's is borrowed. */
 static uint64_t key_at(const struct lookup_table *table, const struct tensor *keys, int64_t i) {
@@ -45,15 +49,20 @@ static void key_drop(const struct lookup_table *table, uint64_t key) {
 
 /* ---- values ---- */
 
-static size_t row_bytes(const struct lookup_table *table) { return (size_t)table->row_len * dtype_size(table->value_dtype); }
-static char *row_at(const struct lookup_table *table, int64_t entry) { return table->values + (size_t)entry * row_bytes(table); }
+static size_t row_bytes(const struct lookup_table *table) {
+    return (size_t)table->row_len * dtype_size(table->value_dtype);
+}
+static char *row_at(const struct lookup_table *table, int64_t entry) {
+    return table->values + (size_t)entry * row_bytes(table);
+}
 
 static void row_drop(const struct lookup_table *table, char *row) {
     for (int64_t i = 0; dtype_is_object(table->value_dtype) && i < table->row_len; i++)
         object_unref(((struct object **)(void *)row)[i]);
 }
 
-static const char *row_of(const struct lookup_table *table, const struct tensor *values, int64_t i) {
+static const char *row_of(const struct lookup_table *table, const struct tensor *values,
+                          int64_t i) {
     return (const char *)tensor_cdata(values) + (size_t)i * row_bytes(table);
 }
 
@@ -72,7 +81,8 @@ static uint64_t slot_of(const struct lookup_table *table, uint64_t key, uint32_t
 
 /* -1 when there is none. */
 static int64_t find_entry(const struct lookup_table *table, uint64_t key) {
-    return table->n == 0 ? -1 : (int64_t)table->slots[slot_of(table, key, key_hash(table, key))] - 1;
+    return table->n == 0 ? -1
+                         : (int64_t)table->slots[slot_of(table, key, key_hash(table, key))] - 1;
 }
 
 static bool grow_array(void *array, size_t size_bytes) {
@@ -108,10 +118,12 @@ static struct status *reserve(struct lookup_table *table, int64_t n) {
     if (n <= table->capacity)
         return NULL;
     int64_t capacity = MAX(n, 2 * table->capacity), value_bytes;
-    bool is_possible = n < INT32_MAX && !mul_overflows_i64(capacity, (int64_t)MAX(row_bytes(table), (size_t)8), &value_bytes) &&
-                       grow_array(&table->keys, (size_t)capacity * sizeof(*table->keys)) &&
-                       grow_array(&table->hashes, (size_t)capacity * sizeof(*table->hashes)) &&
-                       grow_array(&table->values, (size_t)capacity * row_bytes(table)) && grow_slots(table, n);
+    bool is_possible =
+        n < INT32_MAX &&
+        !mul_overflows_i64(capacity, (int64_t)MAX(row_bytes(table), (size_t)8), &value_bytes) &&
+        grow_array(&table->keys, (size_t)capacity * sizeof(*table->keys)) &&
+        grow_array(&table->hashes, (size_t)capacity * sizeof(*table->hashes)) &&
+        grow_array(&table->values, (size_t)capacity * row_bytes(table)) && grow_slots(table, n);
     if (!is_possible)
         return status_exhausted("Out of memory for the %lld entries of a table", (long long)n);
     table->capacity = MIN(capacity, (int64_t)table->n_slots / 2);
@@ -193,7 +205,8 @@ static void lookup_table_free(struct object *object) {
         free(table);
 }
 
-const struct object_type lookup_table_type = {.name = "tensorflow::lookup::LookupInterface", .free = lookup_table_free};
+const struct object_type lookup_table_type = {.name = "tensorflow::lookup::LookupInterface",
+                                              .free = lookup_table_free};
 
 void lookup_table_init(struct lookup_table *table, const struct lookup_table_options *options) {
     int64_t *dims = xcalloc((size_t)options->value_shape.rank + 1, sizeof(*dims));
@@ -223,7 +236,8 @@ static struct status *check_filled(const struct lookup_table *table) {
     return NULL;
 }
 
-struct status *lookup_table_find(struct lookup_table *table, const struct tensor *keys, const struct tensor *defaults, bool has_one_default,
+struct status *lookup_table_find(struct lookup_table *table, const struct tensor *keys,
+                                 const struct tensor *defaults, bool has_one_default,
                                  struct tensor *out) {
     if (table->methods)
         return table->methods->find(table, keys, defaults, has_one_default, out);
@@ -232,14 +246,16 @@ struct status *lookup_table_find(struct lookup_table *table, const struct tensor
     struct status *st = check_filled(table);
     for (int64_t i = 0; !st && i < keys->n_elements; i++, to += row_bytes(table)) {
         int64_t entry = find_entry(table, key_at(table, keys, i));
-        const char *row = entry >= 0 ? row_at(table, entry) : row_of(table, defaults, has_one_default ? 0 : i);
+        const char *row =
+            entry >= 0 ? row_at(table, entry) : row_of(table, defaults, has_one_default ? 0 : i);
         elements_copy(table->value_dtype, to, row, table->row_len);
     }
     pthread_rwlock_unlock(&table->lock);
     return st;
 }
 
-struct status *lookup_table_insert(struct lookup_table *table, const struct tensor *keys, const struct tensor *values, bool is_import) {
+struct status *lookup_table_insert(struct lookup_table *table, const struct tensor *keys,
+                                   const struct tensor *values, bool is_import) {
     if (table->methods)
         return table->methods->insert(table, keys, values, is_import);
     pthread_rwlock_wrlock(&table->lock);
@@ -258,7 +274,8 @@ struct status *lookup_table_insert(struct lookup_table *table, const struct tens
 
 /* One element as text, as messages show it. */
 static void add_element_text(struct str *out, enum dtype dtype, const void *element) {
-    struct tensor t = {.dtype = (uint8_t)dtype, .storage = TENSOR_INLINE, .n_elements = 1}; /* borrows */
+    /* borrows */
+    struct tensor t = {.dtype = (uint8_t)dtype, .storage = TENSOR_INLINE, .n_elements = 1};
     memcpy(t.bytes, element, dtype_size(dtype));
     if (dtype == DT_STRING) {
         struct span text = tensor_string(&t, 0);
@@ -283,11 +300,13 @@ static bool row_equal(const struct lookup_table *table, const char *a, const cha
     return true;
 }
 
-static COLD struct status *two_values(const struct lookup_table *table, uint64_t key, const char *has, const char *gets) {
+static COLD struct status *two_values(const struct lookup_table *table, uint64_t key,
+                                      const char *has, const char *gets) {
     struct str text = STR_INIT;
     int32_t narrow = (int32_t)key;
     str_add(&text, "HashTable has different value for same key. Key ");
-    add_element_text(&text, table->key_dtype, table->key_dtype == DT_INT32 ? (const void *)&narrow : (const void *)&key);
+    add_element_text(&text, table->key_dtype,
+                     table->key_dtype == DT_INT32 ? (const void *)&narrow : (const void *)&key);
     str_add(&text, " has ");
     add_element_text(&text, table->value_dtype, has);
     str_add(&text, " and trying to add value ");
@@ -297,7 +316,8 @@ static COLD struct status *two_values(const struct lookup_table *table, uint64_t
     return st;
 }
 
-struct status *lookup_table_fill(struct lookup_table *table, const struct tensor *keys, const struct tensor *values) {
+struct status *lookup_table_fill(struct lookup_table *table, const struct tensor *keys,
+                                 const struct tensor *values) {
     pthread_rwlock_wrlock(&table->lock);
     bool was_initialized = table->is_initialized;
     struct status *st = was_initialized ? NULL : reserve(table, keys->n_elements);
@@ -336,25 +356,27 @@ int64_t lookup_table_size(struct lookup_table *table) {
     return n;
 }
 
-static struct status *export_locked(const struct lookup_table *table, struct allocator *allocator, struct tensor *keys,
-                                    struct tensor *values) {
+static struct status *export_locked(const struct lookup_table *table, struct allocator *allocator,
+                                    struct tensor *keys, struct tensor *values) {
     int64_t dims[2] = {table->n, table->row_len};
     if (table->is_static && !table->is_initialized)
         return status_new(STATUS_ABORTED, "HashTable is not initialized.");
     TRY(tensor_new(allocator, table->key_dtype, (struct shape){1, dims}, keys));
-    TRY(tensor_new(allocator, table->value_dtype, (struct shape){1 + table->value_shape.rank, dims}, values));
+    TRY(tensor_new(allocator, table->value_dtype, (struct shape){1 + table->value_shape.rank, dims},
+                   values));
     for (int64_t i = 0; i < table->n; i++) {
         if (table->key_dtype == DT_INT32)
             ((int32_t *)tensor_data(keys))[i] = (int32_t)table->keys[i];
         else
             ((uint64_t *)tensor_data(keys))[i] = key_keep(table, table->keys[i]);
     }
-    elements_copy(table->value_dtype, tensor_data(values), table->values, table->n * table->row_len);
+    elements_copy(table->value_dtype, tensor_data(values), table->values,
+                  table->n * table->row_len);
     return NULL;
 }
 
-struct status *lookup_table_export(struct lookup_table *table, struct allocator *allocator, struct tensor *ret_keys,
-                                   struct tensor *ret_values) {
+struct status *lookup_table_export(struct lookup_table *table, struct allocator *allocator,
+                                   struct tensor *ret_keys, struct tensor *ret_values) {
     if (table->methods)
         return table->methods->export(table, allocator, ret_keys, ret_values);
     pthread_rwlock_rdlock(&table->lock);

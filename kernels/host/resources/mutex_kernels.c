@@ -1,6 +1,8 @@
-/* CPU kernels of mutexes: a lock is a variant value, and holds the mutex until the last copy of it is gone.
+/* CPU kernels of mutexes: a lock is a variant value, and holds the mutex until the last copy of
+ * it is gone.
  *
- * MutexLock waits in line. ConsumeMutexLock only takes the value and lets go of it, so a lock is held between the two. */
+ * MutexLock waits in line. ConsumeMutexLock only takes the value and lets go of it, so a lock is
+ * held between the two. */
 #include <stdlib.h>
 
 #include "kernels/support/named_resource.h"
@@ -40,7 +42,8 @@ static void mutex_lock_free(struct object *object) {
     free(lock);
 }
 
-static const struct object_type mutex_lock_type = {.name = "tensorflow::SharedLockReleaser", .free = mutex_lock_free};
+static const struct object_type mutex_lock_type = {.name = "tensorflow::SharedLockReleaser",
+                                                   .free = mutex_lock_free};
 
 /* ---- making ---- */
 
@@ -94,8 +97,9 @@ static struct status *locking_finish(struct wait *wait) {
     return NULL;
 }
 
-static const struct wait_kind locking_kind = {
-    .cancelled = "MutexLock operation was cancelled", .attempt = locking_attempt, .finish = locking_finish};
+static const struct wait_kind locking_kind = {.cancelled = "MutexLock operation was cancelled",
+                                              .attempt = locking_attempt,
+                                              .finish = locking_finish};
 
 static enum kernel_result mutex_lock_compute(struct kernel_ctx *ctx) {
     struct object *found = NULL;
@@ -111,10 +115,13 @@ static enum kernel_result mutex_lock_compute(struct kernel_ctx *ctx) {
 
 static enum kernel_result mutex_consume_compute(struct kernel_ctx *ctx) {
     const struct tensor *in = kernel_input(ctx, 0);
-    struct object *lock = in->n_elements == 1 ? ((struct object *const *)tensor_cdata(in))[0] : NULL;
+    struct object *lock =
+        in->n_elements == 1 ? ((struct object *const *)tensor_cdata(in))[0] : NULL;
     if (!lock || lock->type != &mutex_lock_type)
-        return kernel_fail(ctx, status_invalid("Expected input to contain a SharedLockReleaser object, but saw variant: '%s'",
-                                               lock ? variant_words(lock) : "Variant<type: (empty)>"));
+        return kernel_fail(
+            ctx, status_invalid(
+                     "Expected input to contain a SharedLockReleaser object, but saw variant: '%s'",
+                     lock ? variant_words(lock) : "Variant<type: (empty)>"));
     return KERNEL_DONE;
 }
 

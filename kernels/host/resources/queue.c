@@ -58,23 +58,27 @@ void queue_empty(struct object *object) {
 
 /* ---- sharing ---- */
 
-static COLD struct status *types_differ(const struct queue *queue, const struct queue_options *wanted) {
+static COLD struct status *types_differ(const struct queue *queue,
+                                        const struct queue_options *wanted) {
     struct str have = STR_INIT, want = STR_INIT;
     types_print(queue->options.types, queue->options.n_components, &have);
     types_print(wanted->types, wanted->n_components, &want);
-    struct status *st = status_invalid("Shared queue '%s' has component types %s but requested component types were %s", queue->name,
-                                       str_text(&have), str_text(&want));
+    struct status *st = status_invalid(
+        "Shared queue '%s' has component types %s but requested component types were %s",
+        queue->name, str_text(&have), str_text(&want));
     str_fini(&have);
     str_fini(&want);
     return st;
 }
 
-static COLD struct status *shapes_differ(const struct queue *queue, const struct queue_options *wanted) {
+static COLD struct status *shapes_differ(const struct queue *queue,
+                                         const struct queue_options *wanted) {
     struct str have = STR_INIT, want = STR_INIT;
     shapes_print(queue->options.shapes, queue->options.n_shapes, &have);
     shapes_print(wanted->shapes, wanted->n_shapes, &want);
-    struct status *st = status_invalid("Shared queue '%s' has component shapes %s but requested component shapes were %s", queue->name,
-                                       str_text(&have), str_text(&want));
+    struct status *st = status_invalid(
+        "Shared queue '%s' has component shapes %s but requested component shapes were %s",
+        queue->name, str_text(&have), str_text(&want));
     str_fini(&have);
     str_fini(&want);
     return st;
@@ -93,17 +97,24 @@ static bool shapes_agree(const struct queue_options *a, const struct queue_optio
 struct status *queue_check_shared(const struct queue *queue, const struct queue_options *wanted) {
     const struct queue_options *have = &queue->options;
     if (have->order != wanted->order)
-        return status_invalid("Shared queue '%s': Expected %s, found %s", queue->name, have->op, wanted->op);
+        return status_invalid("Shared queue '%s': Expected %s, found %s", queue->name, have->op,
+                              wanted->op);
     if (have->capacity != wanted->capacity)
-        return status_invalid("Shared queue '%s' has capacity %lld but requested capacity was %lld", queue->name, (long long)have->capacity,
-                              (long long)wanted->capacity);
+        return status_invalid("Shared queue '%s' has capacity %lld but requested capacity was %lld",
+                              queue->name, (long long)have->capacity, (long long)wanted->capacity);
     if (have->min_after_dequeue != wanted->min_after_dequeue)
-        return status_invalid("Shared queue '%s' has min_after_dequeue %lld but requested min_after_dequeue was %lld.", queue->name,
-                              (long long)have->min_after_dequeue, (long long)wanted->min_after_dequeue);
-    if ((wanted->seed != 0 || wanted->seed2 != 0) && (have->seed != wanted->seed || have->seed2 != wanted->seed2))
-        return status_invalid("Shared queue '%s' has random seeds (%lld, %lld) but requested seeds are (%lld, %lld).", queue->name,
-                              (long long)have->seed, (long long)have->seed2, (long long)wanted->seed, (long long)wanted->seed2);
-    if (have->n_components != wanted->n_components || memcmp(have->types, wanted->types, (size_t)have->n_components) != 0)
+        return status_invalid("Shared queue '%s' has min_after_dequeue %lld but requested "
+                              "min_after_dequeue was %lld.",
+                              queue->name, (long long)have->min_after_dequeue,
+                              (long long)wanted->min_after_dequeue);
+    if ((wanted->seed != 0 || wanted->seed2 != 0) &&
+        (have->seed != wanted->seed || have->seed2 != wanted->seed2))
+        return status_invalid(
+            "Shared queue '%s' has random seeds (%lld, %lld) but requested seeds are (%lld, %lld).",
+            queue->name, (long long)have->seed, (long long)have->seed2, (long long)wanted->seed,
+            (long long)wanted->seed2);
+    if (have->n_components != wanted->n_components ||
+        memcmp(have->types, wanted->types, (size_t)have->n_components) != 0)
         return types_differ(queue, wanted);
     return shapes_agree(have, wanted) ? NULL : shapes_differ(queue, wanted);
 }
@@ -112,7 +123,8 @@ struct status *queue_check_shared(const struct queue *queue, const struct queue_
 
 /* What messages call the kind; a padding queue is one of first in, first out. */
 static const char *kind_words(const struct queue *queue) {
-    static const char *const words[] = {"FIFOQueue", "FIFOQueue", "RandomShuffleQueue", "PriorityQueue"};
+    static const char *const words[] = {"FIFOQueue", "FIFOQueue", "RandomShuffleQueue",
+                                        "PriorityQueue"};
     return words[queue->options.order];
 }
 
@@ -121,8 +133,9 @@ static COLD struct status *closed(const struct queue *queue) {
 }
 
 static COLD struct status *insufficient(const struct queue *queue, int64_t requested) {
-    return status_out_of_range("%s '%s' is closed and has insufficient elements (requested %lld, current size %lld)", kind_words(queue),
-                               queue->name, (long long)requested, (long long)queue->elements.n);
+    return status_out_of_range(
+        "%s '%s' is closed and has insufficient elements (requested %lld, current size %lld)",
+        kind_words(queue), queue->name, (long long)requested, (long long)queue->elements.n);
 }
 
 /* ---- enqueue ---- */
@@ -157,10 +170,12 @@ static void enqueue_free(struct wait *wait) {
     free(enqueue);
 }
 
-static const struct wait_kind enqueue_kind = {
-    .cancelled = "Enqueue operation was cancelled", .attempt = enqueue_attempt, .free = enqueue_free};
+static const struct wait_kind enqueue_kind = {.cancelled = "Enqueue operation was cancelled",
+                                              .attempt = enqueue_attempt,
+                                              .free = enqueue_free};
 
-enum kernel_result queue_enqueue(struct queue *queue, struct kernel_ctx *ctx, struct queue_element **elements, int64_t n) {
+enum kernel_result queue_enqueue(struct queue *queue, struct kernel_ctx *ctx,
+                                 struct queue_element **elements, int64_t n) {
     struct enqueue *enqueue = xcalloc(1, sizeof(*enqueue));
     enqueue->wait.kind = &enqueue_kind;
     enqueue->queue = queue;
@@ -188,7 +203,8 @@ static void dequeue_give_back(struct wait *wait) {
 static void dequeue_take(struct dequeue *dequeue) {
     if (dequeue->n_taken == dequeue->capacity) {
         dequeue->capacity = MIN(MAX(2 * dequeue->capacity, (int64_t)4), dequeue->request.n);
-        dequeue->taken = xreallocarray(dequeue->taken, (size_t)dequeue->capacity, sizeof(struct queue_element *));
+        dequeue->taken = xreallocarray(dequeue->taken, (size_t)dequeue->capacity,
+                                       sizeof(struct queue_element *));
     }
     dequeue->taken[dequeue->n_taken++] = queue_elements_take(&dequeue->queue->elements);
 }
@@ -210,7 +226,8 @@ static enum wait_result dequeue_from_closed(struct dequeue *dequeue) {
 static enum wait_result dequeue_attempt(struct wait *wait) {
     struct dequeue *dequeue = CONTAINER_OF(wait, struct dequeue, wait);
     struct queue *queue = dequeue->queue;
-    int64_t before = dequeue->n_taken, kept = queue->is_closed ? 0 : queue->options.min_after_dequeue;
+    int64_t before = dequeue->n_taken,
+            kept = queue->is_closed ? 0 : queue->options.min_after_dequeue;
     if (queue->is_closed && queue->elements.n < dequeue->request.n - dequeue->n_taken)
         return dequeue_from_closed(dequeue);
     while (dequeue->n_taken < dequeue->request.n && queue->elements.n > kept)
@@ -227,8 +244,9 @@ static struct status *dequeue_finish(struct wait *wait) {
     bool is_padded = options->order == QUEUE_PADDING_FIFO;
     for (int i = 0; i < options->n_components; i++) {
         if (dequeue->request.is_batch)
-            TRY(queue_batch(ctx->instance->allocator, (enum dtype)options->types[i], options->shapes[i], is_padded, i, dequeue->taken,
-                            dequeue->n_taken, &ctx->outputs[i]));
+            TRY(queue_batch(ctx->instance->allocator, (enum dtype)options->types[i],
+                            options->shapes[i], is_padded, i, dequeue->taken, dequeue->n_taken,
+                            &ctx->outputs[i]));
         else
             tensor_move(&ctx->outputs[i], &dequeue->taken[0]->components[i]);
     }
@@ -237,7 +255,9 @@ static struct status *dequeue_finish(struct wait *wait) {
 
 static int64_t dequeue_weight(const struct wait *wait) {
     const struct dequeue *dequeue = CONTAINER_OF(wait, struct dequeue, wait);
-    return dequeue->request.is_batch ? queue_batch_weight(dequeue->taken, dequeue->n_taken, dequeue->queue->options.n_components) : 0;
+    return dequeue->request.is_batch ? queue_batch_weight(dequeue->taken, dequeue->n_taken,
+                                                          dequeue->queue->options.n_components)
+                                     : 0;
 }
 
 static void dequeue_free(struct wait *wait) {
@@ -255,12 +275,14 @@ static const struct wait_kind dequeue_kind = {.cancelled = "Dequeue operation wa
                                               .weight = dequeue_weight,
                                               .free = dequeue_free};
 
-enum kernel_result queue_dequeue(struct queue *queue, struct kernel_ctx *ctx, struct queue_request request) {
+enum kernel_result queue_dequeue(struct queue *queue, struct kernel_ctx *ctx,
+                                 struct queue_request request) {
     struct dequeue *dequeue = xcalloc(1, sizeof(*dequeue));
     dequeue->wait.kind = &dequeue_kind;
     dequeue->queue = queue;
     dequeue->request = request;
-    if (request.is_batch && request.n == 0) { /* asks nobody, not even whether the queue is closed */
+    /* asks nobody, not even whether the queue is closed */
+    if (request.is_batch && request.n == 0) {
         struct status *st = NULL;
         dequeue->wait.ctx = ctx;
         st = dequeue_finish(&dequeue->wait);
@@ -286,7 +308,8 @@ static enum wait_result close_attempt(struct wait *wait) {
     return WAIT_ENDED;
 }
 
-static const struct wait_kind close_kind = {.cancelled = "Close operation was cancelled", .attempt = close_attempt};
+static const struct wait_kind close_kind = {.cancelled = "Close operation was cancelled",
+                                            .attempt = close_attempt};
 
 enum kernel_result queue_close(struct queue *queue, struct kernel_ctx *ctx, bool cancels_enqueues) {
     if (cancels_enqueues) {

@@ -1,4 +1,5 @@
-/* The elements of queues and barriers, in their order; and batches of them. kernels/host/resources/queue.h. */
+/* The elements of queues and barriers, in their order; and batches of them.
+ * kernels/host/resources/queue.h. */
 #include <stdlib.h>
 
 #include "kernels/host/resources/queue.h"
@@ -21,14 +22,18 @@ void queue_element_free(struct queue_element *element, int n_components) {
     free(element);
 }
 
-void queue_elements_init(struct queue_elements *elements, enum queue_order order, int n_components, uint64_t seed, uint64_t seed2) {
-    *elements =
-        (struct queue_elements){.order = order, .n_components = n_components, .next_number = 1, .random.next = {.key = seed, .hi = seed2}};
+void queue_elements_init(struct queue_elements *elements, enum queue_order order, int n_components,
+                         uint64_t seed, uint64_t seed2) {
+    *elements = (struct queue_elements){.order = order,
+                                        .n_components = n_components,
+                                        .next_number = 1,
+                                        .random.next = {.key = seed, .hi = seed2}};
 }
 
 void queue_elements_clear(struct queue_elements *elements) {
     for (int64_t i = 0; i < elements->n; i++)
-        queue_element_free(elements->items[(elements->head + i) & (elements->capacity - 1)], elements->n_components);
+        queue_element_free(elements->items[(elements->head + i) & (elements->capacity - 1)],
+                           elements->n_components);
     free(elements->items);
     elements->items = NULL;
     elements->head = elements->n = elements->capacity = 0;
@@ -44,7 +49,8 @@ static void reserve_one(struct queue_elements *elements) {
     if (elements->n < elements->capacity)
         return;
     int64_t capacity = MAX((int64_t)MIN_CAPACITY, 2 * elements->capacity);
-    struct queue_element **items = xreallocarray(NULL, (size_t)capacity, sizeof(struct queue_element *));
+    struct queue_element **items =
+        xreallocarray(NULL, (size_t)capacity, sizeof(struct queue_element *));
     for (int64_t i = 0; i < elements->n; i++)
         items[i] = *item_at(elements, i);
     free(elements->items);
@@ -76,7 +82,8 @@ static struct queue_element *pop_front(struct queue_elements *elements) {
 
 /* The last one takes its place: with the same seeds the order is TensorFlow's. */
 static struct queue_element *take_random(struct queue_elements *elements) {
-    struct queue_element **chosen = item_at(elements, (int64_t)(philox_words_u32(&elements->random) % (uint64_t)elements->n));
+    struct queue_element **chosen =
+        item_at(elements, (int64_t)(philox_words_u32(&elements->random) % (uint64_t)elements->n));
     struct queue_element *element = *chosen;
     *chosen = *item_at(elements, --elements->n);
     return element;
@@ -91,7 +98,8 @@ static bool is_before(const struct queue_element *a, const struct queue_element 
 static void heap_push(struct queue_elements *elements, struct queue_element *element) {
     reserve_one(elements);
     int64_t at = elements->n++;
-    for (int64_t parent; at > 0 && is_before(element, elements->items[parent = (at - 1) / 2]); at = parent)
+    for (int64_t parent; at > 0 && is_before(element, elements->items[parent = (at - 1) / 2]);
+         at = parent)
         elements->items[at] = elements->items[parent];
     elements->items[at] = element;
 }
@@ -137,15 +145,18 @@ struct queue_element *queue_elements_take(struct queue_elements *elements) {
 
 /* ---- batches ---- */
 
-struct status *queue_row(struct allocator *allocator, const struct tensor *rows, int64_t i, struct tensor *ret) {
+struct status *queue_row(struct allocator *allocator, const struct tensor *rows, int64_t i,
+                         struct tensor *ret) {
     struct shape shape = {rows->rank - 1, tensor_dims(rows) + 1};
     TRY(tensor_new(allocator, (enum dtype)rows->dtype, shape, ret));
     size_t row_bytes = (size_t)ret->n_elements * dtype_size((enum dtype)rows->dtype);
-    elements_copy((enum dtype)rows->dtype, tensor_data(ret), (const char *)tensor_cdata(rows) + (size_t)i * row_bytes, ret->n_elements);
+    elements_copy((enum dtype)rows->dtype, tensor_data(ret),
+                  (const char *)tensor_cdata(rows) + (size_t)i * row_bytes, ret->n_elements);
     return NULL;
 }
 
-/* Copies `from` into the corner of a box of the shape dims[0 … rank), the part of a batch that is this element's. */
+/* Copies `from` into the corner of a box of the shape dims[0 … rank), the part of a batch that
+ * is this element's. */
 static void copy_corner(const struct tensor *from, const int64_t *dims, char *to) {
     enum dtype dtype = (enum dtype)from->dtype;
     size_t element_bytes = dtype_size(dtype);
@@ -173,8 +184,8 @@ static void copy_corner(const struct tensor *from, const int64_t *dims, char *to
 }
 
 /* [n] and the largest size of each dimension; `shape` where nothing tells. */
-static struct shape batch_shape(struct shape shape, bool is_padded, int component, struct queue_element *const *elements, int64_t n,
-                                int64_t *dims) {
+static struct shape batch_shape(struct shape shape, bool is_padded, int component,
+                                struct queue_element *const *elements, int64_t n, int64_t *dims) {
     dims[0] = n;
     for (int d = 0; d < shape.rank; d++) {
         dims[d + 1] = MAX(shape.dims[d], (int64_t)0);
@@ -195,14 +206,17 @@ int64_t queue_batch_weight(struct queue_element *const *elements, int64_t n, int
     return weight;
 }
 
-struct status *queue_batch(struct allocator *allocator, enum dtype dtype, struct shape shape, bool is_padded, int component,
-                           struct queue_element *const *elements, int64_t n, struct tensor *ret) {
+struct status *queue_batch(struct allocator *allocator, enum dtype dtype, struct shape shape,
+                           bool is_padded, int component, struct queue_element *const *elements,
+                           int64_t n, struct tensor *ret) {
     int64_t dims[SHAPE_MAX_RANK + 1];
     if (shape.rank >= SHAPE_MAX_RANK)
-        return status_invalid("A batch of elements of rank %d is beyond the limit of %d dimensions", shape.rank, SHAPE_MAX_RANK);
+        return status_invalid("A batch of elements of rank %d is beyond the limit of %d dimensions",
+                              shape.rank, SHAPE_MAX_RANK);
     struct shape whole = batch_shape(shape, is_padded, component, elements, n, dims);
     struct tensor batch = TENSOR_INIT;
-    TRY(is_padded ? tensor_new_zeroed(allocator, dtype, whole, &batch) : tensor_new(allocator, dtype, whole, &batch));
+    TRY(is_padded ? tensor_new_zeroed(allocator, dtype, whole, &batch)
+                  : tensor_new(allocator, dtype, whole, &batch));
     size_t part_bytes = n > 0 ? tensor_size_bytes(&batch) / (size_t)n : 0;
     char *to = tensor_data(&batch);
     for (int64_t i = 0; i < n; i++, to += part_bytes) {

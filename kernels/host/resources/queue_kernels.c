@@ -1,4 +1,5 @@
-/* CPU kernels of queues: making, filling, draining, closing. What waits is in queue.c; here attrs and inputs are read and checked. */
+/* CPU kernels of queues: making, filling, draining, closing. What waits is in queue.c; here
+ * attrs and inputs are read and checked. */
 #include <stdlib.h>
 
 #include "kernels/host/resources/queue.h"
@@ -24,7 +25,8 @@ static void queue_state_fini(void *arg) {
 struct queue_row {
     enum queue_order order;
 };
-static const struct queue_row fifo = {QUEUE_FIFO}, padding = {QUEUE_PADDING_FIFO}, shuffle = {QUEUE_RANDOM}, priority = {QUEUE_PRIORITY};
+static const struct queue_row fifo = {QUEUE_FIFO}, padding = {QUEUE_PADDING_FIFO},
+                              shuffle = {QUEUE_RANDOM}, priority = {QUEUE_PRIORITY};
 
 static struct status *check_component_shapes(const struct queue_options *options) {
     struct str types = STR_INIT, shapes = STR_INIT;
@@ -32,10 +34,12 @@ static struct status *check_component_shapes(const struct queue_options *options
     types_print(options->types, options->n_components, &types);
     shapes_print(options->shapes, options->n_shapes, &shapes);
     if (options->n_shapes != options->n_components && options->order == QUEUE_PADDING_FIFO)
-        st = status_invalid("Shapes must be provided for all components, but received %d dtypes and %d shapes.", options->n_components,
-                            options->n_shapes);
+        st = status_invalid(
+            "Shapes must be provided for all components, but received %d dtypes and %d shapes.",
+            options->n_components, options->n_shapes);
     else if (options->n_shapes != options->n_components && options->n_shapes > 0)
-        st = status_invalid("Different number of component types.  Types: %s, Shapes: %s", str_text(&types), str_text(&shapes));
+        st = status_invalid("Different number of component types.  Types: %s, Shapes: %s",
+                            str_text(&types), str_text(&shapes));
     for (int i = 0; !st && i < options->n_shapes; i++)
         if (options->shapes[i].rank < 0)
             st = status_invalid("shape %s must have known rank.", SHAPE_TEXT(options->shapes[i]));
@@ -48,12 +52,15 @@ static struct status *check_component_shapes(const struct queue_options *options
 static struct status *read_components(const struct node *node, struct queue_options *options) {
     int n_before = options->order == QUEUE_PRIORITY;
     TRY(read_types(node, "component_types", n_before, &options->types, &options->n_components));
-    TRY(read_shapes(node, "shapes", n_before, options->order == QUEUE_PADDING_FIFO, &options->shapes, &options->n_shapes));
+    TRY(read_shapes(node, "shapes", n_before, options->order == QUEUE_PADDING_FIFO,
+                    &options->shapes, &options->n_shapes));
     if (options->order == QUEUE_PRIORITY) {
         options->types[0] = DT_INT64;
         options->shapes[0] = SHAPE_SCALAR;
         if (options->n_shapes == 1)
-            return status_invalid("Node '%s': the component shapes [] of a PriorityQueue must be specified", node->name);
+            return status_invalid(
+                "Node '%s': the component shapes [] of a PriorityQueue must be specified",
+                node->name);
     }
     return check_component_shapes(options);
 }
@@ -63,10 +70,11 @@ static struct status *read_random(const struct node *node, struct queue_options 
     TRY(node_get_i(node, "seed", &options->seed));
     TRY(node_get_i(node, "seed2", &options->seed2));
     if (options->min_after_dequeue < 0)
-        return status_invalid("min_after_dequeue %lld must be >= 0", (long long)options->min_after_dequeue);
+        return status_invalid("min_after_dequeue %lld must be >= 0",
+                              (long long)options->min_after_dequeue);
     if (options->min_after_dequeue >= options->capacity)
-        return status_invalid("min_after_dequeue %lld must be < capacity %lld", (long long)options->min_after_dequeue,
-                              (long long)options->capacity);
+        return status_invalid("min_after_dequeue %lld must be < capacity %lld",
+                              (long long)options->min_after_dequeue, (long long)options->capacity);
     return NULL;
 }
 
@@ -108,7 +116,8 @@ static enum kernel_result queue_fake(struct kernel_ctx *ctx) {
     const struct resource_handle *handle = NULL;
     struct tensor words = TENSOR_INIT;
     KERNEL_TRY(ctx, handle_of_input(ctx, 0, &handle));
-    KERNEL_TRY(ctx, tensor_new(ctx->instance->allocator, DT_STRING, (struct shape){1, (const int64_t[]){2}}, &words));
+    KERNEL_TRY(ctx, tensor_new(ctx->instance->allocator, DT_STRING,
+                               (struct shape){1, (const int64_t[]){2}}, &words));
     tensor_set_string(&words, 0, handle->container, strlen(handle->container));
     tensor_set_string(&words, 1, handle->name, strlen(handle->name));
     struct variable *variable = variable_new(DT_STRING, handle->name);
@@ -141,9 +150,10 @@ static struct type_list components_of(const struct queue *queue) {
     return (struct type_list){queue->options.types, queue->options.n_components};
 }
 
-static COLD struct status *wrong_shape(int component, struct shape expected, const struct tensor *got) {
-    return status_invalid("Shape mismatch in tuple component %d. Expected %s, got %s", component, SHAPE_TEXT(expected),
-                          TENSOR_SHAPE_TEXT(got));
+static COLD struct status *wrong_shape(int component, struct shape expected,
+                                       const struct tensor *got) {
+    return status_invalid("Shape mismatch in tuple component %d. Expected %s, got %s", component,
+                          SHAPE_TEXT(expected), TENSOR_SHAPE_TEXT(got));
 }
 
 /* Inputs 1 … are a tuple for this queue. */
@@ -155,27 +165,34 @@ static struct status *check_tuple(const struct kernel_ctx *ctx, const struct que
     return NULL;
 }
 
-static struct status *check_batch_shape(const struct tensor *batch, struct shape one, int component, int64_t n) {
+static struct status *check_batch_shape(const struct tensor *batch, struct shape one, int component,
+                                        int64_t n) {
     int64_t dims[SHAPE_MAX_RANK + 1] = {n};
     for (int d = 0; d < one.rank; d++)
         dims[d + 1] = one.dims[d];
     struct shape expected = {one.rank + 1, dims};
-    return shape_is_compatible(expected, tensor_shape(batch)) ? NULL : wrong_shape(component, expected, batch);
+    return shape_is_compatible(expected, tensor_shape(batch))
+               ? NULL
+               : wrong_shape(component, expected, batch);
 }
 
 /* Inputs 1 … are batches of as many tuples for this queue. */
-static struct status *check_batch(const struct kernel_ctx *ctx, const struct queue *queue, int64_t *ret_n) {
+static struct status *check_batch(const struct kernel_ctx *ctx, const struct queue *queue,
+                                  int64_t *ret_n) {
     TRY(check_signature(ctx, components_of(queue), (struct type_list){NULL, 0}));
     for (int i = 0; i < queue->options.n_components; i++) {
         const struct tensor *batch = kernel_input(ctx, 1 + i);
         if (batch->rank == 0)
-            return status_invalid("All input tensors must have a 0th dimension. Component %d has shape %s", i, TENSOR_SHAPE_TEXT(batch));
+            return status_invalid(
+                "All input tensors must have a 0th dimension. Component %d has shape %s", i,
+                TENSOR_SHAPE_TEXT(batch));
         if (i == 0)
             *ret_n = tensor_dim(batch, 0);
         if (queue->options.n_shapes > 0)
             TRY(check_batch_shape(batch, queue->options.shapes[i], i, *ret_n));
         else if (tensor_dim(batch, 0) != *ret_n)
-            return status_invalid("All input tensors must have the same size in the 0th dimension. Component %d has %lld, and should have "
+            return status_invalid("All input tensors must have the same size in the 0th dimension. "
+                                  "Component %d has %lld, and should have "
                                   "%lld",
                                   i, (long long)tensor_dim(batch, 0), (long long)*ret_n);
     }
@@ -183,7 +200,9 @@ static struct status *check_batch(const struct kernel_ctx *ctx, const struct que
 }
 
 static int64_t priority_of(const struct queue *queue, const struct queue_element *element) {
-    return queue->options.order == QUEUE_PRIORITY ? *(const int64_t *)tensor_cdata(&element->components[0]) : 0;
+    return queue->options.order == QUEUE_PRIORITY
+               ? *(const int64_t *)tensor_cdata(&element->components[0])
+               : 0;
 }
 
 static enum kernel_result enqueue_one(struct kernel_ctx *ctx, struct queue *queue) {
@@ -202,14 +221,18 @@ static enum kernel_result enqueue_one(struct kernel_ctx *ctx, struct queue *queu
     elements[0] = element;
     return queue_enqueue(queue, ctx, elements, 1);
 }
-static enum kernel_result queue_enqueue_compute(struct kernel_ctx *ctx) { return with_queue(ctx, enqueue_one); }
+static enum kernel_result queue_enqueue_compute(struct kernel_ctx *ctx) {
+    return with_queue(ctx, enqueue_one);
+}
 
-static struct status *element_of_row(struct kernel_ctx *ctx, const struct queue *queue, int64_t row, struct queue_element **ret) {
+static struct status *element_of_row(struct kernel_ctx *ctx, const struct queue *queue, int64_t row,
+                                     struct queue_element **ret) {
     int n = queue->options.n_components;
     struct status *st = NULL;
     struct queue_element *element = queue_element_new(n);
     for (int i = 0; i < n && !st; i++)
-        st = queue_row(ctx->instance->allocator, kernel_input(ctx, 1 + i), row, &element->components[i]);
+        st = queue_row(ctx->instance->allocator, kernel_input(ctx, 1 + i), row,
+                       &element->components[i]);
     if (st) {
         queue_element_free(element, n);
         return st;
@@ -227,7 +250,8 @@ static enum kernel_result enqueue_many(struct kernel_ctx *ctx, struct queue *que
         return KERNEL_DONE;
     struct queue_element **elements = calloc((size_t)n, sizeof(struct queue_element *));
     if (!elements)
-        return kernel_fail(ctx, status_exhausted("Out of memory for the %lld elements to enqueue", (long long)n));
+        return kernel_fail(
+            ctx, status_exhausted("Out of memory for the %lld elements to enqueue", (long long)n));
     while (!st && n_made < n) {
         st = element_of_row(ctx, queue, n_made, &elements[n_made]);
         n_made += st == NULL;
@@ -239,35 +263,56 @@ static enum kernel_result enqueue_many(struct kernel_ctx *ctx, struct queue *que
     free(elements);
     return kernel_fail(ctx, st);
 }
-static enum kernel_result queue_enqueue_many_compute(struct kernel_ctx *ctx) { return with_queue(ctx, enqueue_many); }
+static enum kernel_result queue_enqueue_many_compute(struct kernel_ctx *ctx) {
+    return with_queue(ctx, enqueue_many);
+}
 
 static enum kernel_result dequeue_one(struct kernel_ctx *ctx, struct queue *queue) {
     KERNEL_TRY(ctx, check_signature(ctx, (struct type_list){NULL, 0}, components_of(queue)));
     return queue_dequeue(queue, ctx, (struct queue_request){.n = 1});
 }
-static enum kernel_result queue_dequeue_compute(struct kernel_ctx *ctx) { return with_queue(ctx, dequeue_one); }
+static enum kernel_result queue_dequeue_compute(struct kernel_ctx *ctx) {
+    return with_queue(ctx, dequeue_one);
+}
 
-static enum kernel_result dequeue_batch(struct kernel_ctx *ctx, struct queue *queue, bool is_small_allowed) {
+static enum kernel_result dequeue_batch(struct kernel_ctx *ctx, struct queue *queue,
+                                        bool is_small_allowed) {
     static const uint8_t int32 = DT_INT32;
-    static const char *const names[] = {"FIFOQueue", "FIFOQueue", "RandomShuffleQueue", "PriorityQueue"};
+    static const char *const names[] = {"FIFOQueue", "FIFOQueue", "RandomShuffleQueue",
+                                        "PriorityQueue"};
     const struct tensor *n = kernel_input(ctx, 1);
     KERNEL_TRY(ctx, check_signature(ctx, (struct type_list){&int32, 1}, components_of(queue)));
     if (n->n_elements < 1)
-        return kernel_fail(ctx,
-                           status_invalid("The number of elements to dequeue must be a scalar, but had shape: %s", TENSOR_SHAPE_TEXT(n)));
-    struct queue_request request = {.n = tensor_index_at(n, 0), .is_batch = true, .is_small_allowed = is_small_allowed};
-    if (request.n < 0)
         return kernel_fail(
-            ctx, status_invalid("Dequeue%sOp requested %lld < 0 elements", is_small_allowed ? "UpTo" : "Many", (long long)request.n));
+            ctx,
+            status_invalid("The number of elements to dequeue must be a scalar, but had shape: %s",
+                           TENSOR_SHAPE_TEXT(n)));
+    struct queue_request request = {
+        .n = tensor_index_at(n, 0), .is_batch = true, .is_small_allowed = is_small_allowed};
+    if (request.n < 0)
+        return kernel_fail(ctx, status_invalid("Dequeue%sOp requested %lld < 0 elements",
+                                               is_small_allowed ? "UpTo" : "Many",
+                                               (long long)request.n));
     if (queue->options.n_shapes == 0)
-        return kernel_fail(ctx, status_invalid("%s's DequeueMany and DequeueUpTo require the components to have specified shapes.",
-                                               names[queue->options.order]));
+        return kernel_fail(
+            ctx,
+            status_invalid(
+                "%s's DequeueMany and DequeueUpTo require the components to have specified shapes.",
+                names[queue->options.order]));
     return queue_dequeue(queue, ctx, request);
 }
-static enum kernel_result dequeue_many(struct kernel_ctx *ctx, struct queue *queue) { return dequeue_batch(ctx, queue, false); }
-static enum kernel_result dequeue_up_to(struct kernel_ctx *ctx, struct queue *queue) { return dequeue_batch(ctx, queue, true); }
-static enum kernel_result queue_dequeue_many_compute(struct kernel_ctx *ctx) { return with_queue(ctx, dequeue_many); }
-static enum kernel_result queue_dequeue_up_to_compute(struct kernel_ctx *ctx) { return with_queue(ctx, dequeue_up_to); }
+static enum kernel_result dequeue_many(struct kernel_ctx *ctx, struct queue *queue) {
+    return dequeue_batch(ctx, queue, false);
+}
+static enum kernel_result dequeue_up_to(struct kernel_ctx *ctx, struct queue *queue) {
+    return dequeue_batch(ctx, queue, true);
+}
+static enum kernel_result queue_dequeue_many_compute(struct kernel_ctx *ctx) {
+    return with_queue(ctx, dequeue_many);
+}
+static enum kernel_result queue_dequeue_up_to_compute(struct kernel_ctx *ctx) {
+    return with_queue(ctx, dequeue_up_to);
+}
 
 static struct status *close_init(struct kernel_init *init) {
     bool *cancels = init->state = xcalloc(1, sizeof(*cancels));
@@ -277,29 +322,41 @@ static struct status *close_init(struct kernel_init *init) {
 static enum kernel_result close_queue(struct kernel_ctx *ctx, struct queue *queue) {
     return queue_close(queue, ctx, *(const bool *)ctx->instance->state);
 }
-static enum kernel_result queue_close_compute(struct kernel_ctx *ctx) { return with_queue(ctx, close_queue); }
+static enum kernel_result queue_close_compute(struct kernel_ctx *ctx) {
+    return with_queue(ctx, close_queue);
+}
 
 static enum kernel_result size_of(struct kernel_ctx *ctx, struct queue *queue) {
     tensor_init_scalar_i32(&ctx->outputs[0], (int32_t)MIN(queue_size(queue), (int64_t)INT32_MAX));
     return KERNEL_DONE;
 }
-static enum kernel_result queue_size_compute(struct kernel_ctx *ctx) { return with_queue(ctx, size_of); }
+static enum kernel_result queue_size_compute(struct kernel_ctx *ctx) {
+    return with_queue(ctx, size_of);
+}
 
 static enum kernel_result is_closed(struct kernel_ctx *ctx, struct queue *queue) {
     tensor_init_scalar_bool(&ctx->outputs[0], queue_is_closed(queue));
     return KERNEL_DONE;
 }
-static enum kernel_result queue_is_closed_compute(struct kernel_ctx *ctx) { return with_queue(ctx, is_closed); }
+static enum kernel_result queue_is_closed_compute(struct kernel_ctx *ctx) {
+    return with_queue(ctx, is_closed);
+}
 
-#define QUEUE(name, kind)                                                                                     \
-    {                                                                                                         \
-        .op = (name), .compute = queue_compute, .init = queue_init, .fini = queue_state_fini, .arg = &(kind), \
-        .flags = KERNEL_STATEFUL | KERNEL_VIEW | KERNEL_SESSION_STATE                                         \
+#define QUEUE(name, kind)                                                                     \
+    {                                                                                         \
+        .op = (name), .compute = queue_compute, .init = queue_init, .fini = queue_state_fini, \
+        .arg = &(kind), .flags = KERNEL_STATEFUL | KERNEL_VIEW | KERNEL_SESSION_STATE         \
     }
-#define WAITS(name, fn) \
-    { .op = (name), .compute = (fn), .init = no_timeout_init, .flags = KERNEL_ASYNC | KERNEL_STATEFUL }
-#define CLOSES(name) \
-    { .op = (name), .compute = queue_close_compute, .init = close_init, .flags = KERNEL_ASYNC | KERNEL_STATEFUL }
+#define WAITS(name, fn)                                         \
+    {                                                           \
+        .op = (name), .compute = (fn), .init = no_timeout_init, \
+        .flags = KERNEL_ASYNC | KERNEL_STATEFUL                 \
+    }
+#define CLOSES(name)                                                      \
+    {                                                                     \
+        .op = (name), .compute = queue_close_compute, .init = close_init, \
+        .flags = KERNEL_ASYNC | KERNEL_STATEFUL                           \
+    }
 #define LOOKS(name, fn) \
     { .op = (name), .compute = (fn), .flags = KERNEL_STATEFUL | KERNEL_VIEW }
 

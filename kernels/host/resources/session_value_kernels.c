@@ -1,5 +1,5 @@
-/* Tensors that stay in the task that made them from step to step, named by text that a client may hold: session.run's handles. They go when
- * they are deleted, or with their session. */
+/* Tensors that stay in the task that made them from step to step, named by text that a client
+ * may hold: session.run's handles. They go when they are deleted, or with their session. */
 #include <inttypes.h>
 
 #include "common/base/str.h"
@@ -8,14 +8,15 @@
 extern const struct kernel_list session_value_kernels;
 
 static struct status *no_session(struct kernel_ctx *ctx) {
-    return status_failed_precondition("%s called on null session state", ctx->instance->node->op->name);
+    return status_failed_precondition("%s called on null session state",
+                                      ctx->instance->node->op->name);
 }
 
 static struct status *handle_of(struct kernel_ctx *ctx, struct span *ret) {
     const struct tensor *handle = kernel_input(ctx, 0);
     if (handle->n_elements != 1)
-        return status_invalid("%s: a handle is a scalar, and this has %lld elements", ctx->instance->node->op->name,
-                              (long long)handle->n_elements);
+        return status_invalid("%s: a handle is a scalar, and this has %lld elements",
+                              ctx->instance->node->op->name, (long long)handle->n_elements);
     *ret = tensor_string(handle, 0);
     return NULL;
 }
@@ -28,7 +29,8 @@ static enum kernel_result get_session_handle(struct kernel_ctx *ctx) {
     if (!ctx->host->session_value_put)
         return kernel_fail(ctx, no_session(ctx));
     struct str name = STR_INIT;
-    str_addf(&name, "%s;%" PRIu64 ";%s", ctx->instance->node->name, ctx->host->unique_id(), ctx->instance->device);
+    str_addf(&name, "%s;%" PRIu64 ";%s", ctx->instance->node->name, ctx->host->unique_id(),
+             ctx->instance->device);
     struct status *st = ctx->host->session_value_put(ctx, str_text(&name), kernel_input(ctx, 0));
     if (!st)
         st = kernel_alloc(ctx, 0, DT_STRING, SHAPE_SCALAR);
@@ -50,11 +52,14 @@ static enum kernel_result get_session_tensor(struct kernel_ctx *ctx) {
         return kernel_fail(ctx, no_session(ctx));
     KERNEL_TRY(ctx, handle_of(ctx, &handle));
     KERNEL_TRY(ctx, ctx->host->session_value_get(ctx, handle, &ctx->outputs[0]));
-    enum dtype is = (enum dtype)ctx->outputs[0].dtype, wanted = (enum dtype)ctx->instance->out_types[0];
+    enum dtype is = (enum dtype)ctx->outputs[0].dtype,
+               wanted = (enum dtype)ctx->instance->out_types[0];
     if (is != wanted) {
         tensor_clear(&ctx->outputs[0]);
-        return kernel_fail(ctx, status_invalid("The tensor with handle '%.*s' is of type %s, not %s", (int)MIN(handle.len, (size_t)200),
-                                               handle.data, dtype_name(is), dtype_name(wanted)));
+        return kernel_fail(ctx,
+                           status_invalid("The tensor with handle '%.*s' is of type %s, not %s",
+                                          (int)MIN(handle.len, (size_t)200), handle.data,
+                                          dtype_name(is), dtype_name(wanted)));
     }
     return KERNEL_DONE;
 }

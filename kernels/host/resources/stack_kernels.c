@@ -1,6 +1,8 @@
-/* CPU kernels of stacks: a pile of tensors in the step's own container, which loops use to keep values for their gradients.
+/* CPU kernels of stacks: a pile of tensors in the step's own container, which loops use to keep
+ * values for their gradients.
  *
- * StackV2 and kin have a resource handle. Stack and kin, the first form, have a reference to a string vector {"_stacks", name}. */
+ * StackV2 and kin have a resource handle. Stack and kin, the first form, have a reference to a
+ * string vector {"_stacks", name}. */
 #include <stdlib.h>
 
 #include "kernels/host.h"
@@ -83,14 +85,17 @@ static struct status *make_stack(struct kernel_ctx *ctx, void *arg, struct objec
 }
 
 /* The handle to a new stack of a name that nobody else has. */
-static struct status *stack_make(struct kernel_ctx *ctx, int64_t max_size, struct resource_handle **ret) {
+static struct status *stack_make(struct kernel_ctx *ctx, int64_t max_size,
+                                 struct resource_handle **ret) {
     const struct stack_state *state = ctx->instance->state;
     struct str name = STR_INIT;
     str_addf(&name, "%s_%llu", state->name, (unsigned long long)ctx->host->unique_id());
     struct making making = {.name = str_text(&name), .dtype = state->dtype, .max_size = max_size};
-    struct resource_handle *handle = ctx->host->handle_make(ctx, NULL, making.name, &stack_type, state->dtype);
+    struct resource_handle *handle =
+        ctx->host->handle_make(ctx, NULL, making.name, &stack_type, state->dtype);
     struct object *found = NULL;
-    struct status *st = ctx->host->handle_lookup_or_create(ctx, handle, &stack_type, make_stack, &making, &found);
+    struct status *st =
+        ctx->host->handle_lookup_or_create(ctx, handle, &stack_type, make_stack, &making, &found);
     str_fini(&name);
     if (st) {
         object_unref(&handle->object);
@@ -105,7 +110,8 @@ static enum kernel_result stack_compute(struct kernel_ctx *ctx) {
     const struct tensor *max_size = kernel_input(ctx, 0);
     struct resource_handle *handle = NULL;
     if (max_size->rank != 0)
-        return kernel_fail(ctx, status_invalid("Stack size must be scalar, but had shape: %s", TENSOR_SHAPE_TEXT(max_size)));
+        return kernel_fail(ctx, status_invalid("Stack size must be scalar, but had shape: %s",
+                                               TENSOR_SHAPE_TEXT(max_size)));
     int64_t limit = tensor_index_at(max_size, 0);
     KERNEL_TRY(ctx, stack_make(ctx, limit < 0 ? -1 : limit, &handle));
     tensor_init_scalar_object(&ctx->outputs[0], DT_RESOURCE, &handle->object);
@@ -116,7 +122,8 @@ static enum kernel_result stack_v1_compute(struct kernel_ctx *ctx) {
     struct resource_handle *handle = NULL;
     struct tensor words = TENSOR_INIT;
     KERNEL_TRY(ctx, stack_make(ctx, -1, &handle));
-    struct status *st = tensor_new(ctx->instance->allocator, DT_STRING, (struct shape){1, (const int64_t[]){2}}, &words);
+    struct status *st = tensor_new(ctx->instance->allocator, DT_STRING,
+                                   (struct shape){1, (const int64_t[]){2}}, &words);
     if (!st) {
         tensor_set_string(&words, 0, "_stacks", strlen("_stacks"));
         tensor_set_string(&words, 1, handle->name, strlen(handle->name));
@@ -140,7 +147,9 @@ static struct status *find_by_words(struct kernel_ctx *ctx, struct object **ret)
     TRY(st);
     if (words.dtype != DT_STRING || words.n_elements != 2) {
         tensor_clear(&words);
-        return status_invalid("Stack handle must have two elements, but %s refers to something else", ctx->instance->node->name);
+        return status_invalid(
+            "Stack handle must have two elements, but %s refers to something else",
+            ctx->instance->node->name);
     }
     char *name = xstrndup(tensor_string(&words, 1).data, tensor_string(&words, 1).len);
     tensor_clear(&words);
@@ -164,19 +173,24 @@ static struct status *stack_of_input(struct kernel_ctx *ctx, struct stack **ret)
 
 /* ---- push, pop, close ---- */
 
-static COLD struct status *closed(const struct stack *stack) { return status_invalid("Stack[%s] has already been closed.", stack->name); }
+static COLD struct status *closed(const struct stack *stack) {
+    return status_invalid("Stack[%s] has already been closed.", stack->name);
+}
 
 /* With the lock held. */
 static struct status *push_locked(struct stack *stack, const struct tensor *value) {
     if (stack->is_closed)
         return closed(stack);
     if (stack->max_size >= 0 && stack->n >= stack->max_size)
-        return status_invalid("Stack[%s] overflowed its max_size (%lld)", stack->name, (long long)stack->max_size);
+        return status_invalid("Stack[%s] overflowed its max_size (%lld)", stack->name,
+                              (long long)stack->max_size);
     if (stack->n == stack->capacity) {
         int64_t capacity = MAX(8, 2 * stack->capacity);
-        struct tensor *values = aligned_alloc(_Alignof(struct tensor), (size_t)capacity * sizeof(*values));
+        struct tensor *values =
+            aligned_alloc(_Alignof(struct tensor), (size_t)capacity * sizeof(*values));
         if (!values)
-            return status_exhausted("Out of memory for the %lld values of Stack[%s]", (long long)capacity, stack->name);
+            return status_exhausted("Out of memory for the %lld values of Stack[%s]",
+                                    (long long)capacity, stack->name);
         if (stack->n > 0)
             memcpy(values, stack->values, (size_t)stack->n * sizeof(*values));
         free(stack->values);
@@ -192,8 +206,9 @@ static enum kernel_result stack_push(struct kernel_ctx *ctx) {
     struct status *st;
     KERNEL_TRY(ctx, stack_of_input(ctx, &stack));
     if (ctx->inputs[1].dtype != stack->dtype) {
-        st = status_invalid("Must have type %d but got %d: Stack[%s] is of %s, the value of %s", stack->dtype, ctx->inputs[1].dtype,
-                            stack->name, dtype_name(stack->dtype), dtype_name((enum dtype)ctx->inputs[1].dtype));
+        st = status_invalid("Must have type %d but got %d: Stack[%s] is of %s, the value of %s",
+                            stack->dtype, ctx->inputs[1].dtype, stack->name,
+                            dtype_name(stack->dtype), dtype_name((enum dtype)ctx->inputs[1].dtype));
     } else {
         pthread_mutex_lock(&stack->lock);
         st = push_locked(stack, &ctx->inputs[1]);
@@ -214,8 +229,9 @@ static enum kernel_result stack_pop(struct kernel_ctx *ctx) {
     if (stack->is_closed)
         st = closed(stack);
     else if (stack->dtype != wanted)
-        st = status_internal("Output 0 of type %s does not match declared output type %s for node {{node %s}}", dtype_name(stack->dtype),
-                             dtype_name(wanted), ctx->instance->node->name);
+        st = status_internal(
+            "Output 0 of type %s does not match declared output type %s for node {{node %s}}",
+            dtype_name(stack->dtype), dtype_name(wanted), ctx->instance->node->name);
     else if (stack->n == 0)
         st = status_invalid("Stack[%s] is empty when calling Pop().", stack->name);
     else

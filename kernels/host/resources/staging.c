@@ -27,7 +27,8 @@ void staged_free(struct staged *staged) {
     free(staged);
 }
 
-/* What counts against a memory limit: strings with a header of 24 bytes each, as TensorFlow counts them. */
+/* What counts against a memory limit: strings with a header of 24 bytes each, as TensorFlow
+ * counts them. */
 static int64_t tensor_weight(const struct tensor *t) {
     enum { STRING_HEADER_BYTES = 24 };
     if (t->storage == TENSOR_NONE)
@@ -79,15 +80,19 @@ static void staging_free(struct object *object) {
 }
 
 const struct object_type staging_area_type = {.name = "tensorflow::Buffer", .free = staging_free};
-const struct object_type staging_map_type = {.name = "tensorflow::StagingMap<false>", .free = staging_free};
-const struct object_type staging_ordered_map_type = {.name = "tensorflow::StagingMap<true>", .free = staging_free};
+const struct object_type staging_map_type = {.name = "tensorflow::StagingMap<false>",
+                                             .free = staging_free};
+const struct object_type staging_ordered_map_type = {.name = "tensorflow::StagingMap<true>",
+                                                     .free = staging_free};
 
 struct staging *staging_new(const struct object_type *type, const struct staging_options *options) {
     struct staging *staging = xcalloc(1, sizeof(*staging));
     object_init(&staging->object, type);
     wait_room_init(&staging->room, &staging->object);
-    staging->room.lines[LINE_GETS].is_scanned = true;                       /* they wait for different things */
-    staging->room.lines[LINE_PUTS].is_scanned = type != &staging_area_type; /* the rest of a tuple must not wait behind another tuple */
+    /* they wait for different things */
+    staging->room.lines[LINE_GETS].is_scanned = true;
+    /* the rest of a tuple must not wait behind another tuple */
+    staging->room.lines[LINE_PUTS].is_scanned = type != &staging_area_type;
     staging->options = *options;
     staging->is_ordered = type == &staging_ordered_map_type;
     list_init(&staging->tuples);
@@ -96,7 +101,9 @@ struct staging *staging_new(const struct object_type *type, const struct staging
     return staging;
 }
 
-static bool is_map(const struct staging *staging) { return staging->object.type != &staging_area_type; }
+static bool is_map(const struct staging *staging) {
+    return staging->object.type != &staging_area_type;
+}
 
 /* ---- put ---- */
 
@@ -110,7 +117,8 @@ struct put {
 /* In its place in the list: keys mostly rise, so the search starts at the end. */
 static void insert(struct staging *staging, struct staged *staged) {
     struct list *after = staging->tuples.prev;
-    while (staging->is_ordered && after != &staging->tuples && LIST_ENTRY(after, struct staged, link)->key > staged->key)
+    while (staging->is_ordered && after != &staging->tuples &&
+           LIST_ENTRY(after, struct staged, link)->key > staged->key)
         after = after->prev;
     list_push_front(after, &staged->link);
     if (is_map(staging))
@@ -145,10 +153,12 @@ static enum wait_result put_incomplete(struct put *put) {
         return WAIT_ENDED;
     }
     for (int i = 0; i < there->n; i++) {
-        if (put->staged->values[i].storage == TENSOR_NONE || there->values[i].storage == TENSOR_NONE)
+        if (put->staged->values[i].storage == TENSOR_NONE ||
+            there->values[i].storage == TENSOR_NONE)
             continue;
         put->wait.status =
-            status_invalid("The tensor for index '%d' for key '%lld' was already initialized '%d'.", i, (long long)there->key, there->n);
+            status_invalid("The tensor for index '%d' for key '%lld' was already initialized '%d'.",
+                           i, (long long)there->key, there->n);
         return WAIT_ENDED;
     }
     staging->incomplete_bytes += put->weight;
@@ -168,7 +178,8 @@ static enum wait_result put_incomplete(struct put *put) {
 
 static bool has_room(const struct staging *staging, int64_t weight) {
     const struct staging_options *options = &staging->options;
-    return (options->capacity <= 0 || staging->n < options->capacity) && has_memory(staging, weight);
+    return (options->capacity <= 0 || staging->n < options->capacity) &&
+           has_memory(staging, weight);
 }
 
 static enum wait_result put_attempt(struct wait *wait) {
@@ -189,13 +200,16 @@ static void put_free(struct wait *wait) {
     free(put);
 }
 
-static const struct wait_kind put_kind = {.cancelled = "Stage operation was cancelled", .attempt = put_attempt, .free = put_free};
+static const struct wait_kind put_kind = {
+    .cancelled = "Stage operation was cancelled", .attempt = put_attempt, .free = put_free};
 
-enum kernel_result staging_put(struct staging *staging, struct kernel_ctx *ctx, struct staged *staged) {
+enum kernel_result staging_put(struct staging *staging, struct kernel_ctx *ctx,
+                               struct staged *staged) {
     int64_t weight = staged_weight(staged), limit = staging->options.memory_limit;
     if (limit > 0 && weight > limit) {
         staged_free(staged);
-        return kernel_fail(ctx, status_exhausted("Attempted to insert tensors with combined size of '%lld' bytes into Staging Area with a "
+        return kernel_fail(ctx, status_exhausted("Attempted to insert tensors with combined size "
+                                                 "of '%lld' bytes into Staging Area with a "
                                                  "memory limit of '%lld'.",
                                                  (long long)weight, (long long)limit));
     }
@@ -235,9 +249,11 @@ static struct status *check_indices(const struct get *get, const struct staged *
     for (int i = 0; i < get->n_indices; i++) {
         int32_t index = get->indices[i];
         if (index < 0 || index >= staged->n)
-            return status_invalid("Index '%d' for key '%lld' was out of bounds '%d'.", index, (long long)staged->key, staged->n);
+            return status_invalid("Index '%d' for key '%lld' was out of bounds '%d'.", index,
+                                  (long long)staged->key, staged->n);
         if (staged->values[index].storage == TENSOR_NONE)
-            return status_invalid("Tensor at index '%d' for key '%lld' has already been removed.", index, (long long)staged->key);
+            return status_invalid("Tensor at index '%d' for key '%lld' has already been removed.",
+                                  index, (long long)staged->key);
     }
     return NULL;
 }
@@ -289,10 +305,12 @@ static struct status *get_finish(struct wait *wait) {
     if (get->got->n != n)
         return status_invalid("Mismatch stage/unstage: %d vs. %d", get->got->n, n);
     for (int i = 0; i < n; i++) {
-        enum dtype type = (enum dtype)get->got->values[i].dtype, declared = (enum dtype)instance->out_types[first + i];
+        enum dtype type = (enum dtype)get->got->values[i].dtype,
+                   declared = (enum dtype)instance->out_types[first + i];
         if (type != declared)
-            return status_internal("Output %d of type %s does not match declared output type %s for node {{node %s}}", first + i,
-                                   dtype_name(type), dtype_name(declared), instance->node->name);
+            return status_internal(
+                "Output %d of type %s does not match declared output type %s for node {{node %s}}",
+                first + i, dtype_name(type), dtype_name(declared), instance->node->name);
     }
     if (first)
         tensor_move(&ctx->outputs[0], &get->got->key_value);
@@ -308,10 +326,13 @@ static void get_free(struct wait *wait) {
     free(get);
 }
 
-static const struct wait_kind get_kind = {
-    .cancelled = "Unstage operation was cancelled", .attempt = get_attempt, .finish = get_finish, .free = get_free};
+static const struct wait_kind get_kind = {.cancelled = "Unstage operation was cancelled",
+                                          .attempt = get_attempt,
+                                          .finish = get_finish,
+                                          .free = get_free};
 
-enum kernel_result staging_get(struct staging *staging, struct kernel_ctx *ctx, struct staging_request request) {
+enum kernel_result staging_get(struct staging *staging, struct kernel_ctx *ctx,
+                               struct staging_request request) {
     struct get *get = xcalloc(1, sizeof(*get));
     get->wait.kind = &get_kind;
     get->staging = staging;
@@ -319,7 +340,8 @@ enum kernel_result staging_get(struct staging *staging, struct kernel_ctx *ctx, 
     if (request.indices) {
         get->n_indices = (int)request.indices->n_elements;
         get->indices = xcalloc((size_t)get->n_indices + 1, sizeof(*get->indices));
-        memcpy(get->indices, tensor_cdata(request.indices), (size_t)get->n_indices * sizeof(*get->indices));
+        memcpy(get->indices, tensor_cdata(request.indices),
+               (size_t)get->n_indices * sizeof(*get->indices));
         get->request.indices = NULL;
     }
     return wait_room_enter(&staging->room, LINE_GETS, ctx, &get->wait);

@@ -1,11 +1,13 @@
-/* Staging areas: tuples of tensors that are put down here and picked up there, first in, first out (Stage), or by a key (MapStage).
+/* Staging areas: tuples of tensors that are put down here and picked up there, first in, first
+ * out (Stage), or by a key (MapStage).
  *
  *   area      put ──► tuples, in order ──► get the first, or look at the i-th
  *   map       put of all components ──► tuples by key ──► get or look at components by key; get some key's
  *             put of some components ──► incomplete, by key ──(the last gap filled)──► tuples
  *
- * Puts wait while there are `capacity` tuples, or while theirs would exceed `memory_limit` bytes; gets wait for what they ask for.
- * Incomplete tuples count as bytes, not as tuples. Components can be got one by one: a tuple without any is gone. */
+ * Puts wait while there are `capacity` tuples, or while theirs would exceed `memory_limit`
+ * bytes; gets wait for what they ask for. Incomplete tuples count as bytes, not as tuples.
+ * Components can be got one by one: a tuple without any is gone. */
 #ifndef MILLRACE_KERNELS_HOST_RESOURCES_STAGING_H
 #define MILLRACE_KERNELS_HOST_RESOURCES_STAGING_H
 
@@ -33,7 +35,8 @@ struct staging {
     struct object object;
     struct wait_room room;
     struct staging_options options; /* constant */
-    bool is_ordered;                /* constant: a map whose tuples are in the order of their keys */
+    /* constant: a map whose tuples are in the order of their keys */
+    bool is_ordered;
     /* guarded by room.lock */
     struct list tuples; /* struct staged.link */
     int64_t n, size_bytes, incomplete_bytes;
@@ -45,8 +48,10 @@ extern const struct object_type staging_area_type, staging_map_type, staging_ord
 struct staging *staging_new(const struct object_type *type, const struct staging_options *options);
 
 /* Each is a kernel's whole answer. put takes the tuple; one with gaps waits as incomplete.
- * Errors: RESOURCE_EXHAUSTED for what can never fit; INVALID_ARGUMENT for a component that is there already. */
-enum kernel_result staging_put(struct staging *staging, struct kernel_ctx *ctx, struct staged *staged_take);
+ * Errors: RESOURCE_EXHAUSTED for what can never fit; INVALID_ARGUMENT for a component that is
+ * there already. */
+enum kernel_result staging_put(struct staging *staging, struct kernel_ctx *ctx,
+                               struct staged *staged_take);
 
 enum staging_choice { STAGING_FIRST, STAGING_AT, STAGING_KEY };
 struct staging_request {
@@ -56,8 +61,10 @@ struct staging_request {
     int64_t at;                   /* which one, or the key */
     const struct tensor *indices; /* of the components, in rising order; NULL: all. Copied */
 };
-/* Errors: INVALID_ARGUMENT for components that are out of range, gone, or not as many as the outputs; INTERNAL for other types. */
-enum kernel_result staging_get(struct staging *staging, struct kernel_ctx *ctx, struct staging_request request);
+/* Errors: INVALID_ARGUMENT for components that are out of range, gone, or not as many as the
+ * outputs; INTERNAL for other types. */
+enum kernel_result staging_get(struct staging *staging, struct kernel_ctx *ctx,
+                               struct staging_request request);
 void staging_clear(struct staging *staging);
 int64_t staging_size(struct staging *staging);
 int64_t staging_incomplete_size(struct staging *staging);

@@ -10,7 +10,8 @@
 
 static void element_set_shape(struct tensor_array_element *element, struct shape shape) {
     free(element->long_dims);
-    element->long_dims = shape.rank > TENSOR_INLINE_RANK ? xmalloc((size_t)shape.rank * sizeof(int64_t)) : NULL;
+    element->long_dims =
+        shape.rank > TENSOR_INLINE_RANK ? xmalloc((size_t)shape.rank * sizeof(int64_t)) : NULL;
     int64_t *dims = element->long_dims ? element->long_dims : element->dims;
     for (int i = 0; i < shape.rank; i++)
         dims[i] = shape.dims[i];
@@ -35,8 +36,10 @@ static struct status *reserve(struct tensor_array *array, int64_t n) {
     size_t align = _Alignof(struct tensor_array_element);
     char *memory = calloc((size_t)capacity * sizeof(struct tensor_array_element) + align, 1);
     if (!memory)
-        return status_exhausted("Out of memory for the %lld elements of TensorArray %s", (long long)n, array->name);
-    struct tensor_array_element *elements = (void *)(((uintptr_t)memory + align - 1) & ~(uintptr_t)(align - 1));
+        return status_exhausted("Out of memory for the %lld elements of TensorArray %s",
+                                (long long)n, array->name);
+    struct tensor_array_element *elements =
+        (void *)(((uintptr_t)memory + align - 1) & ~(uintptr_t)(align - 1));
     if (array->n > 0)
         memcpy(elements, array->elements, (size_t)array->n * sizeof(*elements));
     free(array->memory);
@@ -77,7 +80,8 @@ static void tensor_array_free(struct object *object) {
 
 const struct object_type tensor_array_type = {.name = "TensorArray", .free = tensor_array_free};
 
-struct status *tensor_array_new(const struct tensor_array_options *options, int64_t n, struct tensor_array **ret) {
+struct status *tensor_array_new(const struct tensor_array_options *options, int64_t n,
+                                struct tensor_array **ret) {
     struct tensor_array *array = xcalloc(1, sizeof(*array));
     object_init(&array->object, &tensor_array_type);
     pthread_mutex_init(&array->lock, NULL);
@@ -113,7 +117,8 @@ static struct shape shape_join(struct shape before, struct shape after, int64_t 
 }
 
 /* With of's lock held. */
-static struct status *new_grad_locked(struct tensor_array *of, const char *name, struct shape prepend, struct tensor_array **ret) {
+static struct status *new_grad_locked(struct tensor_array *of, const char *name,
+                                      struct shape prepend, struct tensor_array **ret) {
     int64_t dims[SHAPE_MAX_RANK];
     if (of->is_closed)
         return closed(of);
@@ -132,14 +137,16 @@ static struct status *new_grad_locked(struct tensor_array *of, const char *name,
     for (int64_t i = 0; i < of->n; i++) {
         if (!of->elements[i].is_written)
             continue;
-        element_set_shape(&grad->elements[i], shape_join(prepend, element_shape_of(&of->elements[i]), dims));
+        element_set_shape(&grad->elements[i],
+                          shape_join(prepend, element_shape_of(&of->elements[i]), dims));
         grad->elements[i].is_written = grad->elements[i].rank >= 0; /* as zeros */
     }
     *ret = grad;
     return NULL;
 }
 
-struct status *tensor_array_new_grad(struct tensor_array *of, const char *name, struct shape prepend, struct tensor_array **ret) {
+struct status *tensor_array_new_grad(struct tensor_array *of, const char *name,
+                                     struct shape prepend, struct tensor_array **ret) {
     if (of->is_grad)
         return status_invalid("Wrong input container. %s", of->name);
     pthread_mutex_lock(&of->lock);
@@ -150,15 +157,18 @@ struct status *tensor_array_new_grad(struct tensor_array *of, const char *name, 
 
 /* ---- writing ---- */
 
-static COLD struct status *write_refused(const struct tensor_array *array, int64_t index, const char *why) {
-    return status_invalid("TensorArray %s: Could not write to TensorArray index %lld because it has already been %s.", array->name,
-                          (long long)index, why);
+static COLD struct status *write_refused(const struct tensor_array *array, int64_t index,
+                                         const char *why) {
+    return status_invalid(
+        "TensorArray %s: Could not write to TensorArray index %lld because it has already been %s.",
+        array->name, (long long)index, why);
 }
 
 static struct status *make_room(struct tensor_array *array, int64_t index) {
     if (index < 0 || (index >= array->n && !array->is_dynamic) || index >= INT32_MAX)
-        return status_invalid("TensorArray %s: Tried to write to index %lld but array is not resizeable and size is: %lld", array->name,
-                              (long long)index, (long long)array->n);
+        return status_invalid("TensorArray %s: Tried to write to index %lld but array is not "
+                              "resizeable and size is: %lld",
+                              array->name, (long long)index, (long long)array->n);
     if (index >= array->n) {
         TRY(reserve(array, index + 1));
         array->n = index + 1;
@@ -166,31 +176,39 @@ static struct status *make_room(struct tensor_array *array, int64_t index) {
     return NULL;
 }
 
-static COLD struct status *wrong_shape(const struct tensor_array *array, int64_t index, const struct tensor *value) {
-    return status_invalid("TensorArray %s: Could not write to TensorArray index %lld because the value shape is %s which is incompatible "
-                          "with the TensorArray's inferred element shape: %s (consider setting infer_shape=False).",
-                          array->name, (long long)index, TENSOR_SHAPE_TEXT(value), SHAPE_TEXT(array->element_shape));
+static COLD struct status *wrong_shape(const struct tensor_array *array, int64_t index,
+                                       const struct tensor *value) {
+    return status_invalid(
+        "TensorArray %s: Could not write to TensorArray index %lld because the value shape is %s "
+        "which is incompatible "
+        "with the TensorArray's inferred element shape: %s (consider setting infer_shape=False).",
+        array->name, (long long)index, TENSOR_SHAPE_TEXT(value), SHAPE_TEXT(array->element_shape));
 }
 
 /* Adds *value to the element; takes it. */
-static struct status *element_add(struct tensor_array *array, struct kernel_ctx *ctx, int64_t index, struct tensor *value) {
+static struct status *element_add(struct tensor_array *array, struct kernel_ctx *ctx, int64_t index,
+                                  struct tensor *value) {
     struct tensor_array_element *element = &array->elements[index];
     struct tensor *sum = &element->value;
     if (!shape_equal(element_shape_of(element), tensor_shape(value)))
-        return status_invalid("TensorArray %s: Could not aggregate to TensorArray index %lld because the existing shape is %s but the new "
+        return status_invalid("TensorArray %s: Could not aggregate to TensorArray index %lld "
+                              "because the existing shape is %s but the new "
                               "input shape is %s.",
-                              array->name, (long long)index, SHAPE_TEXT(element_shape_of(element)), TENSOR_SHAPE_TEXT(value));
+                              array->name, (long long)index, SHAPE_TEXT(element_shape_of(element)),
+                              TENSOR_SHAPE_TEXT(value));
     if (sum->storage == TENSOR_NONE) {
         tensor_move(sum, value);
         return NULL;
     }
     update_fn *add = update_find(UPDATE_ADD, array->dtype);
     if (!add)
-        return status_invalid("TensorArray %s: Could not aggregate to TensorArray index %lld because type %s cannot be added", array->name,
-                              (long long)index, dtype_name(array->dtype));
+        return status_invalid("TensorArray %s: Could not aggregate to TensorArray index %lld "
+                              "because type %s cannot be added",
+                              array->name, (long long)index, dtype_name(array->dtype));
     int64_t n = sum->n_elements;
     if (tensor_is_sole(sum)) {
-        TRY(update_run(ctx->pool, add, array->dtype, tensor_data(sum), tensor_cdata(sum), tensor_cdata(value), n));
+        TRY(update_run(ctx->pool, add, array->dtype, tensor_data(sum), tensor_cdata(sum),
+                       tensor_cdata(value), n));
         tensor_clear(value);
         return NULL;
     }
@@ -200,7 +218,8 @@ static struct status *element_add(struct tensor_array *array, struct kernel_ctx 
     else
         TRY(tensor_new(ctx->instance->allocator, array->dtype, tensor_shape(sum), &made));
     const void *by = value->storage == TENSOR_NONE ? tensor_cdata(&made) : tensor_cdata(value);
-    struct status *st = update_run(ctx->pool, add, array->dtype, tensor_data(&made), tensor_cdata(sum), by, n);
+    struct status *st =
+        update_run(ctx->pool, add, array->dtype, tensor_data(&made), tensor_cdata(sum), by, n);
     tensor_clear(sum);
     tensor_clear(value);
     tensor_move(sum, &made);
@@ -208,13 +227,16 @@ static struct status *element_add(struct tensor_array *array, struct kernel_ctx 
 }
 
 /* With the lock held. */
-static struct status *write_locked(struct tensor_array *array, struct kernel_ctx *ctx, int64_t index, struct tensor *value) {
+static struct status *write_locked(struct tensor_array *array, struct kernel_ctx *ctx,
+                                   int64_t index, struct tensor *value) {
     if (unlikely(array->is_closed))
         return closed(array);
     if (unlikely(value->dtype != array->dtype))
-        return status_invalid("TensorArray %s: Could not write to TensorArray index %lld because the value dtype is %s but TensorArray "
+        return status_invalid("TensorArray %s: Could not write to TensorArray index %lld because "
+                              "the value dtype is %s but TensorArray "
                               "dtype is %s.",
-                              array->name, (long long)index, dtype_name((enum dtype)value->dtype), dtype_name(array->dtype));
+                              array->name, (long long)index, dtype_name((enum dtype)value->dtype),
+                              dtype_name(array->dtype));
     if (unlikely(index < 0 || index >= array->n))
         TRY(make_room(array, index));
     struct tensor_array_element *element = &array->elements[index];
@@ -238,15 +260,16 @@ static struct status *write_locked(struct tensor_array *array, struct kernel_ctx
     return NULL;
 }
 
-struct status *tensor_array_write(struct tensor_array *array, struct kernel_ctx *ctx, int64_t index, struct tensor *value) {
+struct status *tensor_array_write(struct tensor_array *array, struct kernel_ctx *ctx, int64_t index,
+                                  struct tensor *value) {
     pthread_mutex_lock(&array->lock);
     struct status *st = write_locked(array, ctx, index, value);
     pthread_mutex_unlock(&array->lock);
     return st;
 }
 
-struct status *tensor_array_write_many(struct tensor_array *array, struct kernel_ctx *ctx, const int32_t *indices, int64_t n,
-                                       struct tensor *values) {
+struct status *tensor_array_write_many(struct tensor_array *array, struct kernel_ctx *ctx,
+                                       const int32_t *indices, int64_t n, struct tensor *values) {
     struct status *st = NULL;
     pthread_mutex_lock(&array->lock);
     for (int64_t i = 0; i < n && !st; i++)
@@ -257,33 +280,41 @@ struct status *tensor_array_write_many(struct tensor_array *array, struct kernel
 
 /* ---- reading ---- */
 
-static struct status *read_zeros(struct tensor_array *array, struct kernel_ctx *ctx, int64_t index, struct tensor *ret) {
+static struct status *read_zeros(struct tensor_array *array, struct kernel_ctx *ctx, int64_t index,
+                                 struct tensor *ret) {
     struct tensor_array_element *element = &array->elements[index];
     if (!element->is_written || element->rank < 0) {
         if (!shape_is_full(array->element_shape))
             return status_invalid(
-                "TensorArray %s: Could not read from TensorArray index %lld.  Furthermore, the element shape is not fully defined: %s.  It "
+                "TensorArray %s: Could not read from TensorArray index %lld.  Furthermore, the "
+                "element shape is not fully defined: %s.  It "
                 "is "
-                "possible you are working with a resizeable TensorArray and stop_gradients is not allowing the gradients to be written.  "
+                "possible you are working with a resizeable TensorArray and stop_gradients is not "
+                "allowing the gradients to be written.  "
                 "If "
-                "you set the full element_shape property on the forward TensorArray, the proper all-zeros tensor will be returned instead "
+                "you set the full element_shape property on the forward TensorArray, the proper "
+                "all-zeros tensor will be returned instead "
                 "of incurring this error.",
                 array->name, (long long)index, SHAPE_TEXT(array->element_shape));
         element_set_shape(element, array->element_shape);
         element->is_written = true;
     }
-    return tensor_new_zeroed(ctx->instance->allocator, array->dtype, element_shape_of(element), ret);
+    return tensor_new_zeroed(ctx->instance->allocator, array->dtype, element_shape_of(element),
+                             ret);
 }
 
 /* With the lock held. */
-static struct status *read_locked(struct tensor_array *array, struct kernel_ctx *ctx, int64_t index, struct tensor *ret) {
+static struct status *read_locked(struct tensor_array *array, struct kernel_ctx *ctx, int64_t index,
+                                  struct tensor *ret) {
     if (unlikely(array->is_closed))
         return closed(array);
     if (unlikely(index < 0 || index >= array->n))
-        return status_invalid("Tried to read from index %lld but array size is: %lld", (long long)index, (long long)array->n);
+        return status_invalid("Tried to read from index %lld but array size is: %lld",
+                              (long long)index, (long long)array->n);
     struct tensor_array_element *element = &array->elements[index];
     if (unlikely(element->is_cleared))
-        return status_invalid("TensorArray %s: Could not read index %lld twice because it was cleared after a previous read (perhaps try "
+        return status_invalid("TensorArray %s: Could not read index %lld twice because it was "
+                              "cleared after a previous read (perhaps try "
                               "setting clear_after_read = false?).",
                               array->name, (long long)index);
     if (element->value.storage == TENSOR_NONE) {
@@ -300,15 +331,16 @@ static struct status *read_locked(struct tensor_array *array, struct kernel_ctx 
     return NULL;
 }
 
-struct status *tensor_array_read(struct tensor_array *array, struct kernel_ctx *ctx, int64_t index, struct tensor *ret) {
+struct status *tensor_array_read(struct tensor_array *array, struct kernel_ctx *ctx, int64_t index,
+                                 struct tensor *ret) {
     pthread_mutex_lock(&array->lock);
     struct status *st = read_locked(array, ctx, index, ret);
     pthread_mutex_unlock(&array->lock);
     return st;
 }
 
-struct status *tensor_array_read_many(struct tensor_array *array, struct kernel_ctx *ctx, const int32_t *indices, int64_t n,
-                                      struct tensor *ret) {
+struct status *tensor_array_read_many(struct tensor_array *array, struct kernel_ctx *ctx,
+                                      const int32_t *indices, int64_t n, struct tensor *ret) {
     struct status *st = NULL;
     pthread_mutex_lock(&array->lock);
     for (int64_t i = 0; i < n && !st; i++)
@@ -355,7 +387,9 @@ void tensor_array_close(struct tensor_array *array) {
 
 struct tensor *tensors_new(int64_t n) {
     size_t size = (size_t)MAX(n, 1) * sizeof(struct tensor);
-    struct tensor *tensors = (uint64_t)n > SIZE_MAX / 2 / sizeof(struct tensor) ? NULL : aligned_alloc(_Alignof(struct tensor), size);
+    struct tensor *tensors = (uint64_t)n > SIZE_MAX / 2 / sizeof(struct tensor)
+                                 ? NULL
+                                 : aligned_alloc(_Alignof(struct tensor), size);
     if (tensors)
         memset(tensors, 0, size);
     return tensors;

@@ -1,4 +1,5 @@
-/* CPU kernels of TensorArrays, many elements at a time: gather (stack), concat, scatter (unstack), split.
+/* CPU kernels of TensorArrays, many elements at a time: gather (stack), concat, scatter
+ * (unstack), split.
  *
  * Unstacking copies nothing: an element is a view of its rows. */
 #include <stdlib.h>
@@ -63,40 +64,50 @@ static void join_run(struct kernel_ctx *ctx, struct join_job *job, int64_t n) {
 
 /* ---- TensorArrayGatherV3 ---- */
 
-static struct status *gather_check(const struct bulk_state *state, const int32_t *indices, const struct tensor *parts, int64_t n) {
+static struct status *gather_check(const struct bulk_state *state, const int32_t *indices,
+                                   const struct tensor *parts, int64_t n) {
     struct shape first = tensor_shape(&parts[0]);
     if (!shape_is_compatible(state->wanted, first))
-        return status_invalid("TensorArray was passed element_shape %s which does not match the Tensor at index %d: %s",
+        return status_invalid("TensorArray was passed element_shape %s which does not match the "
+                              "Tensor at index %d: %s",
                               SHAPE_TEXT(state->wanted), indices[0], SHAPE_TEXT(first));
     for (int64_t i = 1; i < n; i++) {
         if (unlikely(!shape_equal(first, tensor_shape(&parts[i]))))
-            return status_invalid("TensorArray has inconsistent shapes.  Index 0 has shape: %s but index %lld has shape: %s",
+            return status_invalid("TensorArray has inconsistent shapes.  Index 0 has shape: %s but "
+                                  "index %lld has shape: %s",
                                   SHAPE_TEXT(first), (long long)i, TENSOR_SHAPE_TEXT(&parts[i]));
     }
     return NULL;
 }
 
 /* A shape of [n] + inner. */
-static struct status *alloc_stacked(struct kernel_ctx *ctx, enum dtype dtype, int64_t n, struct shape inner) {
+static struct status *alloc_stacked(struct kernel_ctx *ctx, enum dtype dtype, int64_t n,
+                                    struct shape inner) {
     int64_t dims[SHAPE_MAX_RANK + 1];
     if (inner.rank + 1 > SHAPE_MAX_RANK)
-        return status_invalid("Stacked shape of rank %d is beyond the limit of %d", inner.rank + 1, SHAPE_MAX_RANK);
+        return status_invalid("Stacked shape of rank %d is beyond the limit of %d", inner.rank + 1,
+                              SHAPE_MAX_RANK);
     dims[0] = n;
     for (int i = 0; i < inner.rank; i++)
         dims[i + 1] = inner.dims[i];
     return kernel_alloc(ctx, 0, dtype, (struct shape){inner.rank + 1, dims});
 }
 
-static struct status *gather_parts(struct kernel_ctx *ctx, struct tensor_array *array, const int32_t *indices, int64_t n) {
+static struct status *gather_parts(struct kernel_ctx *ctx, struct tensor_array *array,
+                                   const int32_t *indices, int64_t n) {
     const struct bulk_state *state = ctx->instance->state;
     struct tensor *parts = tensors_new(n);
     if (!parts)
-        return status_exhausted("Out of memory for the %lld elements of TensorArray %s", (long long)n, array->name);
+        return status_exhausted("Out of memory for the %lld elements of TensorArray %s",
+                                (long long)n, array->name);
     struct status *st = NULL;
     TRY_OUT(tensor_array_read_many(array, ctx, indices, n, parts));
     TRY_OUT(gather_check(state, indices, parts, n));
     TRY_OUT(alloc_stacked(ctx, state->dtype, n, tensor_shape(&parts[0])));
-    struct join_job job = {.dtype = state->dtype, .to = tensor_data(&ctx->outputs[0]), .parts = parts, .part_len = parts[0].n_elements};
+    struct join_job job = {.dtype = state->dtype,
+                           .to = tensor_data(&ctx->outputs[0]),
+                           .parts = parts,
+                           .part_len = parts[0].n_elements};
     join_run(ctx, &job, n);
 out:
     tensors_free(parts, n);
@@ -108,14 +119,15 @@ static struct status *gather_all(struct kernel_ctx *ctx, struct tensor_array *ar
     const struct tensor *indices = kernel_input(ctx, 1);
     TRY(tensor_array_check_read(array, state->dtype));
     if (indices->rank != 1)
-        return status_invalid("Expected indices to be a vector, but received shape: %s", TENSOR_SHAPE_TEXT(indices));
+        return status_invalid("Expected indices to be a vector, but received shape: %s",
+                              TENSOR_SHAPE_TEXT(indices));
     if (indices->n_elements > 0)
         return gather_parts(ctx, array, tensor_cdata(indices), indices->n_elements);
     if (!shape_is_full(state->wanted))
-        return status_unimplemented(
-            "TensorArray has size zero, but element shape %s is not fully defined. Currently only static shapes are "
-            "supported when packing zero-size TensorArrays.",
-            SHAPE_TEXT(state->wanted));
+        return status_unimplemented("TensorArray has size zero, but element shape %s is not fully "
+                                    "defined. Currently only static shapes are "
+                                    "supported when packing zero-size TensorArrays.",
+                                    SHAPE_TEXT(state->wanted));
     return alloc_stacked(ctx, state->dtype, 0, state->wanted);
 }
 
@@ -130,28 +142,35 @@ static enum kernel_result array_gather(struct kernel_ctx *ctx) {
 
 /* ---- TensorArrayConcatV3 ---- */
 
-static struct shape except_0(const struct tensor *t) { return (struct shape){t->rank - 1, tensor_dims(t) + 1}; }
+static struct shape except_0(const struct tensor *t) {
+    return (struct shape){t->rank - 1, tensor_dims(t) + 1};
+}
 
 /* The parts fit; offsets[i] is where part i begins, *ret_rows the sum of their first sizes. */
-static struct status *concat_check(const struct bulk_state *state, const struct tensor *parts, int64_t n, int64_t *offsets,
-                                   int64_t *ret_rows) {
+static struct status *concat_check(const struct bulk_state *state, const struct tensor *parts,
+                                   int64_t n, int64_t *offsets, int64_t *ret_rows) {
     int64_t rows = 0, elements = 0;
     for (int64_t i = 0; i < n; i++) {
         const struct tensor *part = &parts[i];
         if (part->rank < 1)
-            return status_invalid("Concat saw a scalar shape at index %lld but requires at least vectors.  Did you mean to call pack?",
+            return status_invalid("Concat saw a scalar shape at index %lld but requires at least "
+                                  "vectors.  Did you mean to call pack?",
                                   (long long)i);
         if (!shape_is_compatible(state->wanted, except_0(part)))
-            return status_invalid(
-                "TensorArray was passed element_shape_except0 %s but index %lld has (excepting dimension 0) shape: %s which "
-                "does not match.",
-                SHAPE_TEXT(state->wanted), (long long)i, SHAPE_TEXT(except_0(part)));
+            return status_invalid("TensorArray was passed element_shape_except0 %s but index %lld "
+                                  "has (excepting dimension 0) shape: %s which "
+                                  "does not match.",
+                                  SHAPE_TEXT(state->wanted), (long long)i,
+                                  SHAPE_TEXT(except_0(part)));
         if (!shape_equal(except_0(&parts[0]), except_0(part)))
-            return status_invalid("TensorArray has inconsistent shapes.  Index 0 has (excepting dimension 0) shape: %s but index %lld has "
+            return status_invalid("TensorArray has inconsistent shapes.  Index 0 has (excepting "
+                                  "dimension 0) shape: %s but index %lld has "
                                   "(excepting dimension 0) shape: %s",
-                                  SHAPE_TEXT(except_0(&parts[0])), (long long)i, SHAPE_TEXT(except_0(part)));
+                                  SHAPE_TEXT(except_0(&parts[0])), (long long)i,
+                                  SHAPE_TEXT(except_0(part)));
         offsets[i] = elements;
-        if (add_overflows_i64(rows, tensor_dim(part, 0), &rows) || add_overflows_i64(elements, part->n_elements, &elements))
+        if (add_overflows_i64(rows, tensor_dim(part, 0), &rows) ||
+            add_overflows_i64(elements, part->n_elements, &elements))
             return status_invalid("The elements of a TensorArray are too large to be concatenated");
     }
     *ret_rows = rows;
@@ -164,7 +183,8 @@ static struct status *concat_parts(struct kernel_ctx *ctx, struct tensor_array *
     int64_t *offsets = malloc((size_t)n * sizeof(*offsets));
     struct status *st = NULL;
     if (!parts || !offsets) {
-        st = status_exhausted("Out of memory for the %lld elements of TensorArray %s", (long long)n, array->name);
+        st = status_exhausted("Out of memory for the %lld elements of TensorArray %s", (long long)n,
+                              array->name);
         goto out;
     }
     int64_t n_rows = 0;
@@ -175,7 +195,10 @@ static struct status *concat_parts(struct kernel_ctx *ctx, struct tensor_array *
     int64_t *lengths = tensor_data(&ctx->outputs[1]);
     for (int64_t i = 0; i < n; i++)
         lengths[i] = tensor_dim(&parts[i], 0);
-    struct join_job job = {.dtype = state->dtype, .to = tensor_data(&ctx->outputs[0]), .parts = parts, .offsets = offsets};
+    struct join_job job = {.dtype = state->dtype,
+                           .to = tensor_data(&ctx->outputs[0]),
+                           .parts = parts,
+                           .offsets = offsets};
     join_run(ctx, &job, n);
 out:
     tensors_free(parts, n);
@@ -191,10 +214,10 @@ static struct status *concat_all(struct kernel_ctx *ctx, struct tensor_array *ar
     if (n > 0)
         return concat_parts(ctx, array, n);
     if (!shape_is_full(state->wanted))
-        return status_unimplemented(
-            "TensorArray has size zero, but element_shape_except0 %s is not fully defined. Currently only static shapes "
-            "are supported when concatenating zero-size TensorArrays.",
-            SHAPE_TEXT(state->wanted));
+        return status_unimplemented("TensorArray has size zero, but element_shape_except0 %s is "
+                                    "not fully defined. Currently only static shapes "
+                                    "are supported when concatenating zero-size TensorArrays.",
+                                    SHAPE_TEXT(state->wanted));
     TRY(alloc_stacked(ctx, state->dtype, 0, state->wanted));
     return kernel_alloc(ctx, 1, DT_INT64, (struct shape){1, &n});
 }
@@ -224,22 +247,27 @@ static struct status *drop_dim_0(struct tensor *t) {
     return NULL;
 }
 
-static struct status *scatter_check(struct tensor_array *array, const struct tensor *indices, const struct tensor *value) {
+static struct status *scatter_check(struct tensor_array *array, const struct tensor *indices,
+                                    const struct tensor *value) {
     TRY(tensor_array_check_write(array, value));
     if (indices->rank != 1)
-        return status_invalid("Expected indices to be a vector, but received shape: %s", TENSOR_SHAPE_TEXT(indices));
+        return status_invalid("Expected indices to be a vector, but received shape: %s",
+                              TENSOR_SHAPE_TEXT(indices));
     if (value->rank < 1)
-        return status_invalid("Input value for unpack must be at least a vector but received shape: %s", TENSOR_SHAPE_TEXT(value));
+        return status_invalid(
+            "Input value for unpack must be at least a vector but received shape: %s",
+            TENSOR_SHAPE_TEXT(value));
     if (indices->n_elements != tensor_dim(value, 0))
-        return status_invalid("Expected len(indices) == values.shape[0], but saw: %lld vs. %lld", (long long)indices->n_elements,
-                              (long long)tensor_dim(value, 0));
+        return status_invalid("Expected len(indices) == values.shape[0], but saw: %lld vs. %lld",
+                              (long long)indices->n_elements, (long long)tensor_dim(value, 0));
     int64_t highest = -1, size = 0;
     bool is_dynamic = false;
     TRY(tensor_array_size(array, &size, &is_dynamic));
     for (int64_t i = 0; i < indices->n_elements; i++)
         highest = MAX(highest, tensor_index_at(indices, i));
     if (highest >= size && !is_dynamic)
-        return status_invalid("Max scatter index must be < array size (%lld vs. %lld)", (long long)highest, (long long)size);
+        return status_invalid("Max scatter index must be < array size (%lld vs. %lld)",
+                              (long long)highest, (long long)size);
     return NULL;
 }
 
@@ -249,7 +277,8 @@ static struct status *scatter_all(struct kernel_ctx *ctx, struct tensor_array *a
     int64_t n = indices->n_elements;
     struct tensor *parts = tensors_new(n);
     if (!parts)
-        return status_exhausted("Out of memory for the %lld elements of TensorArray %s", (long long)n, array->name);
+        return status_exhausted("Out of memory for the %lld elements of TensorArray %s",
+                                (long long)n, array->name);
     struct status *st = NULL;
     for (int64_t i = 0; i < n; i++) {
         TRY_OUT(tensor_slice_rows(value, i, i + 1, &parts[i]));
@@ -274,28 +303,33 @@ static enum kernel_result array_scatter(struct kernel_ctx *ctx) {
 
 /* ---- TensorArraySplitV3 ---- */
 
-static struct status *split_check(struct tensor_array *array, const struct tensor *value, const struct tensor *lengths) {
+static struct status *split_check(struct tensor_array *array, const struct tensor *value,
+                                  const struct tensor *lengths) {
     TRY(tensor_array_check_write(array, value));
     if (lengths->rank != 1)
-        return status_invalid("Expected lengths to be a vector, received shape: %s", TENSOR_SHAPE_TEXT(lengths));
+        return status_invalid("Expected lengths to be a vector, received shape: %s",
+                              TENSOR_SHAPE_TEXT(lengths));
     if (value->rank < 1)
-        return status_invalid("Expected value to be at least a vector, but received shape: %s", TENSOR_SHAPE_TEXT(value));
+        return status_invalid("Expected value to be at least a vector, but received shape: %s",
+                              TENSOR_SHAPE_TEXT(value));
     int64_t sum = 0, n = lengths->n_elements, size = 0;
     bool is_dynamic = false;
     TRY(tensor_array_size(array, &size, &is_dynamic));
     for (int64_t i = 0; i < n; i++) {
         int64_t length = tensor_index_at(lengths, i);
         if (length < 0 || add_overflows_i64(sum, length, &sum))
-            return status_invalid("Invalid value in lengths: %lld at index %lld", (long long)length, (long long)i);
+            return status_invalid("Invalid value in lengths: %lld at index %lld", (long long)length,
+                                  (long long)i);
     }
     if (sum != tensor_dim(value, 0))
-        return status_invalid("Expected sum of lengths to be equal to values.shape[0], but sum of lengths is %lld and value's shape is: %s",
+        return status_invalid("Expected sum of lengths to be equal to values.shape[0], but sum of "
+                              "lengths is %lld and value's shape is: %s",
                               (long long)sum, TENSOR_SHAPE_TEXT(value));
     if (n != size && !(n > size && is_dynamic))
-        return status_invalid(
-            "TensorArray's size is not equal to the size of lengths (%lld vs. %lld), and the TensorArray is not marked as "
-            "dynamically resizeable",
-            (long long)size, (long long)n);
+        return status_invalid("TensorArray's size is not equal to the size of lengths (%lld vs. "
+                              "%lld), and the TensorArray is not marked as "
+                              "dynamically resizeable",
+                              (long long)size, (long long)n);
     return NULL;
 }
 
@@ -305,7 +339,8 @@ static struct status *split_all(struct kernel_ctx *ctx, struct tensor_array *arr
     int64_t n = lengths->n_elements, row = 0;
     struct tensor *parts = tensors_new(n);
     if (!parts)
-        return status_exhausted("Out of memory for the %lld elements of TensorArray %s", (long long)n, array->name);
+        return status_exhausted("Out of memory for the %lld elements of TensorArray %s",
+                                (long long)n, array->name);
     struct status *st = NULL;
     for (int64_t i = 0; i < n; i++) {
         int64_t length = tensor_index_at(lengths, i);

@@ -1,6 +1,8 @@
-/* CPU kernels of TensorArrays: making, one element at a time, size and end (many elements: tensor_array_bulk.c).
+/* CPU kernels of TensorArrays: making, one element at a time, size and end (many elements:
+ * tensor_array_bulk.c).
  *
- * `flow` is a float that orders a graph's reads after its writes; its value means nothing and goes through unchanged. */
+ * `flow` is a float that orders a graph's reads after its writes; its value means nothing and
+ * goes through unchanged. */
 #include <stdlib.h>
 
 #include "kernels/host.h"
@@ -71,9 +73,11 @@ static struct status *make_array(struct kernel_ctx *ctx, void *arg, struct objec
 
 /* Finds or makes the array in the step's container; its handle becomes output 0. */
 static struct status *make_handle(struct kernel_ctx *ctx, struct making *making, enum dtype dtype) {
-    struct resource_handle *handle = ctx->host->handle_make(ctx, NULL, making->name, &tensor_array_type, dtype);
+    struct resource_handle *handle =
+        ctx->host->handle_make(ctx, NULL, making->name, &tensor_array_type, dtype);
     struct object *found = NULL;
-    struct status *st = ctx->host->handle_lookup_or_create(ctx, handle, &tensor_array_type, make_array, making, &found);
+    struct status *st = ctx->host->handle_lookup_or_create(ctx, handle, &tensor_array_type,
+                                                           make_array, making, &found);
     if (st) {
         object_unref(&handle->object);
         return st;
@@ -87,7 +91,8 @@ static enum kernel_result array_compute(struct kernel_ctx *ctx) {
     const struct array_state *state = ctx->instance->state;
     const struct tensor *size = kernel_input(ctx, 0);
     if (size->rank != 0)
-        return kernel_fail(ctx, status_invalid("TensorArray size must be scalar, but had shape: %s", TENSOR_SHAPE_TEXT(size)));
+        return kernel_fail(ctx, status_invalid("TensorArray size must be scalar, but had shape: %s",
+                                               TENSOR_SHAPE_TEXT(size)));
     int64_t n = tensor_index_at(size, 0);
     if (n < 0)
         return kernel_fail(ctx, status_invalid("Size should be >= 0."));
@@ -112,11 +117,14 @@ static struct status *grad_init(struct kernel_init *init) {
 
 static struct status *prepend_of_input(const struct tensor *in, int64_t *dims, struct shape *ret) {
     if (in->rank > 1 || in->n_elements > SHAPE_MAX_RANK)
-        return status_invalid("shape_to_prepend must be a vector, but had shape: %s", TENSOR_SHAPE_TEXT(in));
+        return status_invalid("shape_to_prepend must be a vector, but had shape: %s",
+                              TENSOR_SHAPE_TEXT(in));
     for (int64_t i = 0; i < in->n_elements; i++) {
         dims[i] = tensor_index_at(in, i);
         if (dims[i] < 0)
-            return status_invalid("shape_to_prepend must be fully defined, but dimension %lld is %lld", (long long)i, (long long)dims[i]);
+            return status_invalid(
+                "shape_to_prepend must be fully defined, but dimension %lld is %lld", (long long)i,
+                (long long)dims[i]);
     }
     *ret = (struct shape){(int)in->n_elements, dims};
     return NULL;
@@ -147,7 +155,8 @@ static enum kernel_result grad_compute(struct kernel_ctx *ctx) {
 static struct status *index_of_input(const struct kernel_ctx *ctx, int64_t *ret) {
     const struct tensor *index = kernel_input(ctx, 1);
     if (unlikely(index->rank != 0))
-        return status_invalid("TensorArray index must be scalar, but had shape: %s", TENSOR_SHAPE_TEXT(index));
+        return status_invalid("TensorArray index must be scalar, but had shape: %s",
+                              TENSOR_SHAPE_TEXT(index));
     *ret = tensor_index_at(index, 0);
     return NULL;
 }

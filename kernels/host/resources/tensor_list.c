@@ -34,7 +34,9 @@ static struct status *reserve(struct tensor_list *list, int64_t n) {
         return NULL;
     int64_t capacity = list->capacity > 0 ? MAX(n, 2 * list->capacity) : n;
     size_t align = _Alignof(struct tensor);
-    char *memory = capacity < INT64_MAX / 128 ? calloc((size_t)capacity * sizeof(struct tensor) + align, 1) : NULL;
+    char *memory = capacity < INT64_MAX / 128
+                       ? calloc((size_t)capacity * sizeof(struct tensor) + align, 1)
+                       : NULL;
     if (!memory)
         return status_exhausted("Out of memory for the %lld elements of a list", (long long)n);
     struct tensor *elements = (void *)(((uintptr_t)memory + align - 1) & ~(uintptr_t)(align - 1));
@@ -47,7 +49,8 @@ static struct status *reserve(struct tensor_list *list, int64_t n) {
     return NULL;
 }
 
-struct status *tensor_list_new(enum dtype dtype, struct shape element_shape, int64_t n, struct tensor_list **ret) {
+struct status *tensor_list_new(enum dtype dtype, struct shape element_shape, int64_t n,
+                               struct tensor_list **ret) {
     struct tensor_list *list = xcalloc(1, sizeof(*list));
     object_init(&list->object, &tensor_list_type);
     list->dtype = dtype;
@@ -114,7 +117,8 @@ void tensor_list_set_shape(struct tensor_list *list, struct shape element_shape)
 /* ---- on the wire ----
  * A VariantTensorDataProto: the elements that are set are its tensors, and its metadata is
  *
- *   n_unset, the number of each, dtype, max_n (all varints, max_n as 64 bits), element_shape (a TensorShapeProto)            */
+ *   n_unset, the number of each, dtype, max_n (all varints, max_n as 64 bits), element_shape (a
+ *   TensorShapeProto) */
 
 static void tensor_list_encode(const struct object *object, struct str *out) {
     const struct tensor_list *list = (const struct tensor_list *)object;
@@ -124,7 +128,8 @@ static void tensor_list_encode(const struct object *object, struct str *out) {
         return;
     for (int64_t i = 0; i < list->n; i++)
         n_unset += !tensor_list_has(list, i);
-    struct str shape = STR_INIT; /* as field 1 of a message; what follows tag and length is the shape's own */
+    /* as field 1 of a message; what follows tag and length is the shape's own */
+    struct str shape = STR_INIT;
     proto_add_shape(&shape, 1, list->element_shape);
     struct span fields = {str_text(&shape), shape.len};
     struct proto_field field;
@@ -148,18 +153,22 @@ static void tensor_list_encode(const struct object *object, struct str *out) {
     }
 }
 
-const struct object_type tensor_list_type = {.name = "tensorflow::TensorList", .free = tensor_list_free, .encode = tensor_list_encode};
+const struct object_type tensor_list_type = {
+    .name = "tensorflow::TensorList", .free = tensor_list_free, .encode = tensor_list_encode};
 
-static struct status *malformed(const char *what) { return status_invalid("Malformed TensorList: %s", what); }
+static struct status *malformed(const char *what) {
+    return status_invalid("Malformed TensorList: %s", what);
+}
 
 /* Fills the list, whose unset elements are named in `metadata`, with the tensors. */
-static struct status *decode_elements(struct tensor_list *list, struct span unset, uint64_t n_unset, struct span tensors,
-                                      struct allocator *allocator) {
+static struct status *decode_elements(struct tensor_list *list, struct span unset, uint64_t n_unset,
+                                      struct span tensors, struct allocator *allocator) {
     struct span proto;
     int64_t next = 0;
     for (uint64_t k = 0; k <= n_unset; k++) {
         uint64_t end = (uint64_t)list->n;
-        if (k < n_unset && (!proto_read_varint(&unset, &end) || end >= (uint64_t)list->n || end < (uint64_t)next))
+        if (k < n_unset &&
+            (!proto_read_varint(&unset, &end) || end >= (uint64_t)list->n || end < (uint64_t)next))
             return malformed("the numbers of its uninitialized elements are not in order");
         for (; next < (int64_t)end && variant_next_tensor(&tensors, &proto); next++) {
             struct tensor t = TENSOR_INIT;
@@ -180,7 +189,8 @@ static struct status *decode_elements(struct tensor_list *list, struct span unse
     return NULL;
 }
 
-static struct status *tensor_list_decode(struct span proto, struct allocator *allocator, struct object **ret) {
+static struct status *tensor_list_decode(struct span proto, struct allocator *allocator,
+                                         struct object **ret) {
     struct variant_parts parts;
     int64_t dims[SHAPE_MAX_RANK];
     int rank = 0;
@@ -194,14 +204,15 @@ static struct status *tensor_list_decode(struct span proto, struct allocator *al
     for (uint64_t i = 0; i < n_unset; i++)
         if (!proto_read_varint(&in, &skipped))
             return malformed("its metadata cannot be read");
-    if (!proto_read_varint(&in, &dtype) || dtype >= DT_N_TYPES || dtype == DT_INVALID || !proto_read_varint(&in, &max_n) ||
-        !proto_read_shape(in, dims, &rank))
+    if (!proto_read_varint(&in, &dtype) || dtype >= DT_N_TYPES || dtype == DT_INVALID ||
+        !proto_read_varint(&in, &max_n) || !proto_read_shape(in, dims, &rank))
         return malformed("its metadata cannot be read");
     for (int i = 0; i < rank; i++)
         if (dims[i] < -1)
             return malformed("its element shape has a size below -1");
     struct tensor_list *list = NULL;
-    TRY(tensor_list_new((enum dtype)dtype, (struct shape){rank, dims}, parts.n_tensors + (int64_t)n_unset, &list));
+    TRY(tensor_list_new((enum dtype)dtype, (struct shape){rank, dims},
+                        parts.n_tensors + (int64_t)n_unset, &list));
     list->max_n = (int64_t)max_n < -1 ? -1 : (int32_t)MIN((int64_t)max_n, (int64_t)INT32_MAX);
     struct status *st = decode_elements(list, unset, n_unset, parts.tensors, allocator);
     if (st) {
@@ -214,22 +225,29 @@ static struct status *tensor_list_decode(struct span proto, struct allocator *al
 
 /* ---- sums and zeros ---- */
 
-static uint32_t tensor_list_depth(const struct object *object) { return ((const struct tensor_list *)object)->depth; }
+static uint32_t tensor_list_depth(const struct object *object) {
+    return ((const struct tensor_list *)object)->depth;
+}
 
 static struct status *add_check(const struct tensor_list *a, const struct tensor_list *b) {
     if (a->dtype != b->dtype)
-        return status_invalid("Trying to add two lists of tensors of different dtypes. One is %s and the other is %s", dtype_name(a->dtype),
-                              dtype_name(b->dtype));
+        return status_invalid(
+            "Trying to add two lists of tensors of different dtypes. One is %s and the other is %s",
+            dtype_name(a->dtype), dtype_name(b->dtype));
     if (a->n != b->n)
-        return status_invalid("Trying to add two lists of tensors with different lengths. One is %lld and the other is %lld",
+        return status_invalid("Trying to add two lists of tensors with different lengths. One is "
+                              "%lld and the other is %lld",
                               (long long)a->n, (long long)b->n);
     if (!shape_is_compatible(a->element_shape, b->element_shape))
-        return status_invalid("Trying to add two lists of tensors with incompatible element shapes. One is %s and the other is %s",
+        return status_invalid("Trying to add two lists of tensors with incompatible element "
+                              "shapes. One is %s and the other is %s",
                               SHAPE_TEXT(a->element_shape), SHAPE_TEXT(b->element_shape));
     for (int64_t i = 0; i < a->n; i++) {
         const struct tensor *x = &a->elements[i], *y = &b->elements[i];
-        if (tensor_list_has(a, i) && tensor_list_has(b, i) && !shape_equal(tensor_shape(x), tensor_shape(y)))
-            return status_invalid("Trying to add two tensors with incompatible element shapes. One is %s and the other is %s",
+        if (tensor_list_has(a, i) && tensor_list_has(b, i) &&
+            !shape_equal(tensor_shape(x), tensor_shape(y)))
+            return status_invalid("Trying to add two tensors with incompatible element shapes. One "
+                                  "is %s and the other is %s",
                                   TENSOR_SHAPE_TEXT(x), TENSOR_SHAPE_TEXT(y));
     }
     return NULL;
@@ -256,7 +274,8 @@ static void note_depth(struct tensor_list *list) {
             list->depth = MAX(list->depth, variant_depth_with(&list->elements[i]));
 }
 
-static struct status *tensor_list_add(struct kernel_ctx *ctx, struct object **a, const struct object *b) {
+static struct status *tensor_list_add(struct kernel_ctx *ctx, struct object **a,
+                                      const struct object *b) {
     struct tensor_list *sum = (struct tensor_list *)*a;
     const struct tensor_list *by = (const struct tensor_list *)b;
     TRY(add_check(sum, by));
@@ -287,5 +306,5 @@ static struct status *tensor_list_zeros(struct kernel_ctx *ctx, struct object **
     return variant_check_depth(list->depth);
 }
 
-const struct variant_kind list_variant_kind = {&tensor_list_type, tensor_list_decode, tensor_list_depth, tensor_list_add,
-                                               tensor_list_zeros};
+const struct variant_kind list_variant_kind = {
+    &tensor_list_type, tensor_list_decode, tensor_list_depth, tensor_list_add, tensor_list_zeros};

@@ -1,5 +1,6 @@
-/* CPU kernels of tensor maps: variants that hold tensors by keys, which are tensors, too. A map that somebody else holds is never changed.
- * Entries lie in the order in which they came; keys are found by their hashes. */
+/* CPU kernels of tensor maps: variants that hold tensors by keys, which are tensors, too. A map
+ * that somebody else holds is never changed. Entries lie in the order in which they came; keys
+ * are found by their hashes. */
 #include <stdlib.h>
 
 #include "common/base/map.h"
@@ -42,7 +43,8 @@ static void map_encode(const struct object *object, struct str *out) {
     }
 }
 
-static const struct object_type map_type = {.name = "tensorflow::TensorMap", .free = map_free, .encode = map_encode};
+static const struct object_type map_type = {
+    .name = "tensorflow::TensorMap", .free = map_free, .encode = map_encode};
 
 static struct tensor_map *map_new(void) {
     struct tensor_map *map = xcalloc(1, sizeof(*map));
@@ -90,7 +92,8 @@ static int map_find(const struct tensor_map *map, const struct tensor *key) {
 }
 
 /* Adds, or replaces. The map is the caller's alone. */
-static struct status *map_put(struct tensor_map *map, const struct tensor *key, const struct tensor *value) {
+static struct status *map_put(struct tensor_map *map, const struct tensor *key,
+                              const struct tensor *value) {
     int at = map_find(map, key);
     if (at < 0) {
         TRY(map_reserve(map));
@@ -131,9 +134,12 @@ static struct status *map_own(struct object **object) {
 
 /* ---- as a kind of variant ---- */
 
-static uint32_t map_depth(const struct object *object) { return ((const struct tensor_map *)object)->depth; }
+static uint32_t map_depth(const struct object *object) {
+    return ((const struct tensor_map *)object)->depth;
+}
 
-static struct status *decode_entries(struct tensor_map *map, struct variant_parts *parts, struct allocator *allocator) {
+static struct status *decode_entries(struct tensor_map *map, struct variant_parts *parts,
+                                     struct allocator *allocator) {
     struct span proto;
     if (parts->n_tensors % 2 != 0)
         return status_invalid("Malformed TensorMap: a key without a value");
@@ -155,7 +161,8 @@ static struct status *decode_entries(struct tensor_map *map, struct variant_part
     return NULL;
 }
 
-static struct status *map_decode(struct span proto, struct allocator *allocator, struct object **ret) {
+static struct status *map_decode(struct span proto, struct allocator *allocator,
+                                 struct object **ret) {
     struct variant_parts parts;
     if (!variant_read_parts(proto, &parts))
         return status_invalid("Malformed TensorMap: its fields cannot be read");
@@ -202,7 +209,8 @@ static struct status *map_of_input(struct kernel_ctx *ctx, struct object **ret) 
     struct object *object = object_ref(*(struct object *const *)tensor_cdata(in));
     struct status *st = variant_resolve(&object, ctx->instance->allocator);
     if (!st && (!object || object->type != &map_type))
-        st = status_invalid("Input handle is not a map. Saw: '%s'", object ? variant_words(object) : "Variant<type: (empty)>");
+        st = status_invalid("Input handle is not a map. Saw: '%s'",
+                            object ? variant_words(object) : "Variant<type: (empty)>");
     if (st) {
         object_unref(object);
         return st;
@@ -218,7 +226,8 @@ static COLD struct status *no_key(const char *what, const struct tensor *key) {
         str_add(&text, i ? " " : "");
         element_text_add(key, i, false, &text);
     }
-    struct status *st = status_invalid("Trying to %s. Could not find key \"%s\".", what, str_text(&text));
+    struct status *st =
+        status_invalid("Trying to %s. Could not find key \"%s\".", what, str_text(&text));
     str_fini(&text);
     return st;
 }
@@ -252,14 +261,16 @@ static struct status *lookup(struct kernel_ctx *ctx, struct object **object) {
     if (at < 0)
         return no_key("lookup non-existent key", kernel_input(ctx, 1));
     if (map->values[at].dtype != ctx->instance->out_types[0])
-        return status_internal("Output 0 of type %s does not match declared output type %s", dtype_name((enum dtype)map->values[at].dtype),
+        return status_internal("Output 0 of type %s does not match declared output type %s",
+                               dtype_name((enum dtype)map->values[at].dtype),
                                dtype_name((enum dtype)ctx->instance->out_types[0]));
     tensor_copy(&ctx->outputs[0], &map->values[at]);
     return NULL;
 }
 
 static struct status *has_key(struct kernel_ctx *ctx, struct object **map) {
-    tensor_init_scalar_bool(&ctx->outputs[0], map_find((struct tensor_map *)*map, kernel_input(ctx, 1)) >= 0);
+    tensor_init_scalar_bool(&ctx->outputs[0],
+                            map_find((struct tensor_map *)*map, kernel_input(ctx, 1)) >= 0);
     return NULL;
 }
 
@@ -287,7 +298,8 @@ static struct status *stack_keys(struct kernel_ctx *ctx, struct object **object)
     TRY(kernel_alloc(ctx, 0, (enum dtype)first->dtype, (struct shape){first->rank + 1, dims}));
     char *to = tensor_data(&ctx->outputs[0]);
     for (int i = 0; i < map->n; i++)
-        elements_copy((enum dtype)first->dtype, to + (size_t)i * tensor_size_bytes(first), tensor_cdata(&map->keys[i]), first->n_elements);
+        elements_copy((enum dtype)first->dtype, to + (size_t)i * tensor_size_bytes(first),
+                      tensor_cdata(&map->keys[i]), first->n_elements);
     return NULL;
 }
 
@@ -295,8 +307,8 @@ static struct status *stack_keys(struct kernel_ctx *ctx, struct object **object)
 struct map_row {
     struct status *(*run)(struct kernel_ctx *ctx, struct object **map);
 };
-static const struct map_row insert_row = {insert}, erase_row = {erase}, lookup_row = {lookup}, has_key_row = {has_key}, size_row = {size},
-                            keys_row = {stack_keys};
+static const struct map_row insert_row = {insert}, erase_row = {erase}, lookup_row = {lookup},
+                            has_key_row = {has_key}, size_row = {size}, keys_row = {stack_keys};
 
 static enum kernel_result map_compute(struct kernel_ctx *ctx) {
     const struct map_row *row = ctx->instance->def->arg;

@@ -39,9 +39,11 @@ static void add_dim(struct summary *s, int dim) {
     }
 }
 
-/* "[[1 2][3...]...]": at most `limit` elements, all when it is negative, each row in brackets, "..." where it stops. */
+/* "[[1 2][3...]...]": at most `limit` elements, all when it is negative, each row in brackets,
+ * "..." where it stops. */
 static void add_summary(struct str *out, const struct tensor *t, int64_t limit) {
-    struct summary s = {.t = t, .limit = limit < 0 || limit > t->n_elements ? t->n_elements : limit, .out = out};
+    struct summary s = {
+        .t = t, .limit = limit < 0 || limit > t->n_elements ? t->n_elements : limit, .out = out};
     str_add_char(out, '[');
     if (t->rank == 0 && s.limit > 0)
         element_text_add(t, 0, false, out);
@@ -62,7 +64,8 @@ static struct status *abort_init(struct kernel_init *init) {
 }
 
 static enum kernel_result abort_compute(struct kernel_ctx *ctx) {
-    return kernel_fail(ctx, status_new(STATUS_ABORTED, "Abort: %s", (const char *)ctx->instance->state));
+    return kernel_fail(ctx,
+                       status_new(STATUS_ABORTED, "Abort: %s", (const char *)ctx->instance->state));
 }
 
 /* ---- Assert ---- */
@@ -92,7 +95,8 @@ static COLD enum kernel_result assert_failed(struct kernel_ctx *ctx) {
 static enum kernel_result assert_compute(struct kernel_ctx *ctx) {
     const struct tensor *condition = kernel_input(ctx, 0);
     if (unlikely(condition->rank != 0))
-        return kernel_fail(ctx, status_invalid("In[0] should be a scalar: %s", TENSOR_SHAPE_TEXT(condition)));
+        return kernel_fail(
+            ctx, status_invalid("In[0] should be a scalar: %s", TENSOR_SHAPE_TEXT(condition)));
     return likely(*(const uint8_t *)tensor_cdata(condition)) ? KERNEL_DONE : assert_failed(ctx);
 }
 
@@ -122,13 +126,15 @@ static struct status *print_init(struct kernel_init *init) {
 
 static enum kernel_result print_compute(struct kernel_ctx *ctx) {
     struct print_state *state = ctx->instance->state;
-    if (state->first_n < 0 || atomic_fetch_add_explicit(&state->n_calls, 1, memory_order_relaxed) < state->first_n) {
+    if (state->first_n < 0 ||
+        atomic_fetch_add_explicit(&state->n_calls, 1, memory_order_relaxed) < state->first_n) {
         struct str text = STR_INIT;
         str_add(&text, state->message);
         for (int i = 1; i < ctx->instance->n_inputs; i++)
             add_summary(&text, kernel_input(ctx, i), state->summarize);
         str_add_char(&text, '\n');
-        fwrite(text.data, 1, text.len, stderr); /* one call a line: lines of several threads stay whole */
+        /* one call a line: lines of several threads stay whole */
+        fwrite(text.data, 1, text.len, stderr);
         str_fini(&text);
     }
     kernel_pass(ctx, 0, 0);
@@ -158,8 +164,9 @@ static const struct {
     enum print_stream stream;
     enum log_level level;
 } print_streams[] = {
-    {"stdout", TO_STDOUT, LOG_INFO},       {"stderr", TO_STDERR, LOG_INFO},   {"log(info)", TO_LOG, LOG_INFO},
-    {"log(warning)", TO_LOG, LOG_WARNING}, {"log(error)", TO_LOG, LOG_ERROR},
+    {"stdout", TO_STDOUT, LOG_INFO},   {"stderr", TO_STDERR, LOG_INFO},
+    {"log(info)", TO_LOG, LOG_INFO},   {"log(warning)", TO_LOG, LOG_WARNING},
+    {"log(error)", TO_LOG, LOG_ERROR},
 };
 static const char file_prefix[] = "file://";
 
@@ -180,7 +187,8 @@ static struct status *print_v2_init(struct kernel_init *init) {
     }
     size_t len = strlen(file_prefix);
     if (stream.len <= len || memcmp(stream.data, file_prefix, len) != 0)
-        return status_invalid("Unknown output stream: %.*s, Valid streams are: stdout stderr log(info) log(warning) log(error)",
+        return status_invalid("Unknown output stream: %.*s, Valid streams are: stdout stderr "
+                              "log(info) log(warning) log(error)",
                               (int)stream.len, stream.data);
     state->stream = TO_FILE;
     state->path = xstrndup(stream.data + len, stream.len - len);
@@ -193,14 +201,17 @@ static struct status *append_to_file(const char *path, const struct str *text) {
         return status_failed_precondition("Cannot open %s to print to: %s", path, strerror(errno));
     size_t n = fwrite(str_text(text), 1, text->len, file);
     bool is_closed = fclose(file) == 0;
-    return n == text->len && is_closed ? NULL : status_internal("Cannot print to %s: %s", path, strerror(errno));
+    return n == text->len && is_closed
+               ? NULL
+               : status_internal("Cannot print to %s: %s", path, strerror(errno));
 }
 
 static enum kernel_result print_v2(struct kernel_ctx *ctx) {
     const struct print_v2_state *state = ctx->instance->state;
     const struct tensor *in = kernel_input(ctx, 0);
     if (in->rank != 0)
-        return kernel_fail(ctx, status_invalid("Input is expected to be scalar, but got %s", TENSOR_SHAPE_TEXT(in)));
+        return kernel_fail(ctx, status_invalid("Input is expected to be scalar, but got %s",
+                                               TENSOR_SHAPE_TEXT(in)));
     struct span line = tensor_string(in, 0);
     struct status *st = NULL;
     struct str text = STR_INIT;

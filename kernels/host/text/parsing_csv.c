@@ -59,7 +59,8 @@ struct fields {
 };
 
 static bool wants(const struct csv_state *state, const struct fields *fields) {
-    return !state->columns || (fields->n < fields->n_max && state->columns[fields->n] == fields->n_seen);
+    return !state->columns ||
+           (fields->n < fields->n_max && state->columns[fields->n] == fields->n_seen);
 }
 
 /* What was written since `begin` is the next field. */
@@ -76,21 +77,27 @@ static void end_field(struct fields *fields, size_t begin, bool is_wanted) {
 }
 
 /* From *at, which is past the opening quote, past the delimiter. */
-static struct status *take_quoted(const struct csv_state *state, struct span record, size_t *at, bool is_wanted, struct str *out) {
+static struct status *take_quoted(const struct csv_state *state, struct span record, size_t *at,
+                                  bool is_wanted, struct str *out) {
     size_t i = *at;
-    while (i + 1 < record.len && (record.data[i] != '"' || record.data[i + 1] != state->delimiter)) {
+    while (i + 1 < record.len &&
+           (record.data[i] != '"' || record.data[i + 1] != state->delimiter)) {
         if (record.data[i] == '"' && record.data[i + 1] != '"')
             return status_invalid("Quote inside a string has to be escaped by another quote");
         if (is_wanted)
             str_add_char(out, record.data[i]);
         i += record.data[i] == '"' ? 2 : 1;
     }
-    bool is_closed = i < record.len && record.data[i] == '"' && (i + 1 == record.len || record.data[i + 1] == state->delimiter);
+    bool is_closed = i < record.len && record.data[i] == '"' &&
+                     (i + 1 == record.len || record.data[i + 1] == state->delimiter);
     *at = i + 2;
-    return is_closed ? NULL : status_invalid("Quoted field has to end with quote followed by delim or end");
+    return is_closed
+               ? NULL
+               : status_invalid("Quoted field has to end with quote followed by delim or end");
 }
 
-static struct status *take_plain(const struct csv_state *state, struct span record, size_t *at, bool is_wanted, struct str *out) {
+static struct status *take_plain(const struct csv_state *state, struct span record, size_t *at,
+                                 bool is_wanted, struct str *out) {
     size_t i = *at;
     for (; i < record.len && record.data[i] != state->delimiter; i++) {
         char c = record.data[i];
@@ -103,7 +110,8 @@ static struct status *take_plain(const struct csv_state *state, struct span reco
     return NULL;
 }
 
-static struct status *split_record(const struct csv_state *state, struct span record, struct fields *fields) {
+static struct status *split_record(const struct csv_state *state, struct span record,
+                                   struct fields *fields) {
     fields->n = 0;
     fields->n_seen = 0;
     str_clear(&fields->text);
@@ -137,17 +145,20 @@ static struct status *set_field(struct kernel_ctx *ctx, int f, int64_t record, s
     const struct tensor *preset = kernel_input(ctx, f + 1);
     struct tensor *out = &ctx->outputs[f];
     enum dtype dtype = (enum dtype)out->dtype;
-    bool is_missing = field.len == 0 || (field.len == state->missing.len && memcmp(field.data, state->missing.data, field.len) == 0);
+    bool is_missing = field.len == 0 || (field.len == state->missing.len &&
+                                         memcmp(field.data, state->missing.data, field.len) == 0);
     if (is_missing && preset->n_elements != 1)
-        return status_invalid("Field %d is required but missing in record %lld!", f, (long long)record);
+        return status_invalid("Field %d is required but missing in record %lld!", f,
+                              (long long)record);
     char *to = (char *)tensor_data(out) + (size_t)record * dtype_size(dtype);
     if (is_missing)
         elements_copy(dtype, to, tensor_cdata(preset), 1);
     else if (dtype == DT_STRING)
         tensor_set_string(out, record, field.data, field.len);
     else if (!string_parse_number(dtype, field, to))
-        return status_invalid("Field %d in record %lld is not a valid %s: %.*s", f, (long long)record, dtype_name(dtype),
-                              (int)MIN(field.len, 1000), field.data);
+        return status_invalid("Field %d in record %lld is not a valid %s: %.*s", f,
+                              (long long)record, dtype_name(dtype), (int)MIN(field.len, 1000),
+                              field.data);
     return NULL;
 }
 
@@ -157,7 +168,8 @@ static struct status *check_inputs(struct kernel_ctx *ctx, int n_fields) {
         if (preset->rank > 1)
             return status_invalid("Shape must be at most rank 1 but is rank %d", preset->rank);
         if (preset->n_elements > 1)
-            return status_invalid("There should only be 1 default per field but field %d has %lld", i, (long long)preset->n_elements);
+            return status_invalid("There should only be 1 default per field but field %d has %lld",
+                                  i, (long long)preset->n_elements);
     }
     return NULL;
 }
@@ -173,16 +185,19 @@ enum kernel_result parsing_decode_csv(struct kernel_ctx *ctx) {
     struct status *st = NULL;
     KERNEL_TRY(ctx, check_inputs(ctx, state->n_fields));
     for (int f = 0; f < state->n_fields; f++)
-        KERNEL_TRY(ctx, kernel_alloc(ctx, f, (enum dtype)ctx->instance->out_types[f], tensor_shape(records)));
+        KERNEL_TRY(ctx, kernel_alloc(ctx, f, (enum dtype)ctx->instance->out_types[f],
+                                     tensor_shape(records)));
     fields.begins = xcalloc((size_t)state->n_fields + 1, sizeof(*fields.begins));
     for (int64_t i = 0; i < records->n_elements; i++) {
         TRY_OUT(split_record(state, tensor_string(records, i), &fields));
         if (fields.n != state->n_fields) {
-            st = status_invalid("Expect %d fields but have %d in record %lld", state->n_fields, fields.n, (long long)i);
+            st = status_invalid("Expect %d fields but have %d in record %lld", state->n_fields,
+                                fields.n, (long long)i);
             goto out;
         }
         for (int f = 0; f < state->n_fields; f++) {
-            struct span field = {fields.text.data + fields.begins[f], fields.begins[f + 1] - fields.begins[f] - 1};
+            struct span field = {fields.text.data + fields.begins[f],
+                                 fields.begins[f + 1] - fields.begins[f] - 1};
             TRY_OUT(set_field(ctx, f, i, field));
         }
     }

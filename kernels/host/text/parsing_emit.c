@@ -12,11 +12,16 @@ struct emit {
 };
 
 /* Row `row` is elements [row_begin, ends.at[row]). */
-static int64_t row_begin(const struct feature *feature, int64_t row) { return row > 0 ? feature->ends.at[row - 1] : 0; }
+static int64_t row_begin(const struct feature *feature, int64_t row) {
+    return row > 0 ? feature->ends.at[row - 1] : 0;
+}
 /* Example i of a list has rows [example_begin, outer.at[i]). */
-static int64_t example_begin(const struct feature *feature, int64_t i) { return i > 0 ? feature->outer.at[i - 1] : 0; }
+static int64_t example_begin(const struct feature *feature, int64_t i) {
+    return i > 0 ? feature->outer.at[i - 1] : 0;
+}
 
-/* Elements [from, from + n) of the feature, moved: each once. The destination's strings are NULL. */
+/* Elements [from, from + n) of the feature, moved: each once. The destination's strings are
+ * NULL. */
 static void move_values(struct feature *feature, int64_t from, int64_t n, void *to) {
     size_t size = dtype_size(feature->dtype);
     if (n == 0)
@@ -48,15 +53,17 @@ static int64_t longest_list(const struct feature *feature) {
     return longest;
 }
 
-/* Indices (example, step, place in the row); of a single example without the first, of no list without the second. */
-static struct status *emit_sparse(const struct emit *emit, struct feature *feature, int indices_output, int values_output,
-                                  int shape_output) {
+/* Indices (example, step, place in the row); of a single example without the first, of no list
+ * without the second. */
+static struct status *emit_sparse(const struct emit *emit, struct feature *feature,
+                                  int indices_output, int values_output, int shape_output) {
     int rank = 1 + emit->are_lists + !emit->is_single;
     int64_t dims[2] = {feature->n_values, rank}, n_rank = rank, example = 0, step = 0;
     TRY(kernel_alloc(emit->ctx, indices_output, DT_INT64, (struct shape){2, dims}));
     TRY(kernel_alloc(emit->ctx, shape_output, DT_INT64, (struct shape){1, &n_rank}));
     TRY(emit_values(emit, feature, values_output));
-    int64_t *index = tensor_data(&emit->ctx->outputs[indices_output]), *shape = tensor_data(&emit->ctx->outputs[shape_output]);
+    int64_t *index = tensor_data(&emit->ctx->outputs[indices_output]),
+            *shape = tensor_data(&emit->ctx->outputs[shape_output]);
     if (!emit->is_single)
         *shape++ = emit->n_examples;
     if (emit->are_lists)
@@ -83,7 +90,8 @@ static struct status *emit_sparse(const struct emit *emit, struct feature *featu
 
 /* ---- dense ---- */
 
-static struct status *alloc_dense(const struct emit *emit, const struct feature *feature, int64_t second, bool has_second, int output) {
+static struct status *alloc_dense(const struct emit *emit, const struct feature *feature,
+                                  int64_t second, bool has_second, int output) {
     int64_t dims[SHAPE_MAX_RANK + 2];
     int rank = 0, skipped = feature->is_variable;
     if (!emit->is_single)
@@ -103,16 +111,22 @@ static void fill(const struct feature *feature, char *to, int64_t n) {
         elements_copy(feature->dtype, to + (size_t)i * size, tensor_cdata(feature->preset), 1);
 }
 
-/* Rows of different lengths side by side, filled up at their ends. begin(i) and end(i) of example i are elements. */
+/* Rows of different lengths side by side, filled up at their ends. begin(i) and end(i) of
+ * example i are elements. */
 static struct status *emit_padded(const struct emit *emit, struct feature *feature, int output) {
-    int64_t longest = emit->are_lists ? longest_list(feature) * feature->stride : longest_row(feature);
-    int64_t n_steps = emit->are_lists ? longest_list(feature) : feature->stride > 0 ? longest / feature->stride : 0;
+    int64_t longest =
+        emit->are_lists ? longest_list(feature) * feature->stride : longest_row(feature);
+    int64_t n_steps = emit->are_lists       ? longest_list(feature)
+                      : feature->stride > 0 ? longest / feature->stride
+                                            : 0;
     size_t size = dtype_size(feature->dtype);
     TRY(alloc_dense(emit, feature, n_steps, true, output));
     char *to = tensor_data(&emit->ctx->outputs[output]);
     for (int64_t i = 0; i < emit->n_examples; i++, to += (size_t)longest * size) {
-        int64_t begin = emit->are_lists ? example_begin(feature, i) * feature->stride : row_begin(feature, i);
-        int64_t end = emit->are_lists ? feature->outer.at[i] * feature->stride : feature->ends.at[i];
+        int64_t begin =
+            emit->are_lists ? example_begin(feature, i) * feature->stride : row_begin(feature, i);
+        int64_t end =
+            emit->are_lists ? feature->outer.at[i] * feature->stride : feature->ends.at[i];
         move_values(feature, begin, end - begin, to);
         if (longest > end - begin)
             fill(feature, to + (size_t)(end - begin) * size, longest - (end - begin));
@@ -128,7 +142,8 @@ static struct status *emit_dense(const struct emit *emit, struct feature *featur
     return NULL;
 }
 
-static struct status *emit_lengths(const struct emit *emit, const struct feature *feature, int output) {
+static struct status *emit_lengths(const struct emit *emit, const struct feature *feature,
+                                   int output) {
     struct shape shape = emit->is_single ? SHAPE_SCALAR : (struct shape){1, &emit->n_examples};
     TRY(kernel_alloc(emit->ctx, output, DT_INT64, shape));
     int64_t *to = tensor_data(&emit->ctx->outputs[output]);
@@ -139,10 +154,12 @@ static struct status *emit_lengths(const struct emit *emit, const struct feature
 
 /* ---- ragged ---- */
 
-static struct status *emit_splits(const struct emit *emit, enum dtype dtype, const struct numbers *ends, int output) {
+static struct status *emit_splits(const struct emit *emit, enum dtype dtype,
+                                  const struct numbers *ends, int output) {
     int64_t n = ends->n + 1;
     if (dtype == DT_INT32 && ends->n > 0 && ends->at[ends->n - 1] > INT32_MAX)
-        return status_invalid("%lld values are more than row splits of int32 can count", (long long)ends->at[ends->n - 1]);
+        return status_invalid("%lld values are more than row splits of int32 can count",
+                              (long long)ends->at[ends->n - 1]);
     TRY(kernel_alloc(emit->ctx, output, dtype, (struct shape){1, &n}));
     ragged_set_int(&emit->ctx->outputs[output], 0, 0);
     for (int64_t i = 0; i < ends->n; i++)
@@ -154,11 +171,13 @@ static struct status *emit_splits(const struct emit *emit, enum dtype dtype, con
 static struct status *emit_no_splits(const struct emit *emit, enum dtype dtype, int output) {
     int64_t none = 0;
     struct shape shape = emit->is_of_sequence ? SHAPE_SCALAR : (struct shape){1, &none};
-    return tensor_new_zeroed(emit->ctx->instance->allocator, dtype, shape, &emit->ctx->outputs[output]);
+    return tensor_new_zeroed(emit->ctx->instance->allocator, dtype, shape,
+                             &emit->ctx->outputs[output]);
 }
 
-static struct status *emit_ragged(const struct emit *emit, struct feature *feature, enum dtype split_dtype, int values_output,
-                                  int splits_output, int inner_output) {
+static struct status *emit_ragged(const struct emit *emit, struct feature *feature,
+                                  enum dtype split_dtype, int values_output, int splits_output,
+                                  int inner_output) {
     const struct numbers *outer = emit->are_lists ? &feature->outer : &feature->ends;
     TRY(emit_values(emit, feature, values_output));
     if (emit->is_single)
@@ -168,10 +187,11 @@ static struct status *emit_ragged(const struct emit *emit, struct feature *featu
     return emit->are_lists ? emit_splits(emit, split_dtype, &feature->ends, inner_output) : NULL;
 }
 
-struct status *feature_set_emit(struct feature_set *set, struct kernel_ctx *ctx, int64_t n_examples, bool is_single, bool has_lengths,
-                                int *output) {
+struct status *feature_set_emit(struct feature_set *set, struct kernel_ctx *ctx, int64_t n_examples,
+                                bool is_single, bool has_lengths, int *output) {
     const struct emit emit = {ctx, n_examples, is_single, set->are_lists, set->is_of_sequence};
-    int n_sparse = set->types->n_sparse, n_dense = set->types->n_dense, n_ragged = set->types->n_ragged, at = *output;
+    int n_sparse = set->types->n_sparse, n_dense = set->types->n_dense,
+        n_ragged = set->types->n_ragged, at = *output;
     struct feature *feature = set->features;
     for (int i = 0; i < n_sparse; i++, feature++)
         TRY(emit_sparse(&emit, feature, at + i, at + n_sparse + i, at + 2 * n_sparse + i));
@@ -183,7 +203,8 @@ struct status *feature_set_emit(struct feature_set *set, struct kernel_ctx *ctx,
     }
     at += n_dense * (1 + has_lengths);
     for (int i = 0; i < n_ragged; i++, feature++)
-        TRY(emit_ragged(&emit, feature, set->types->split_types[i].dtype, at + i, at + n_ragged + i, at + 2 * n_ragged + i));
+        TRY(emit_ragged(&emit, feature, set->types->split_types[i].dtype, at + i, at + n_ragged + i,
+                        at + 2 * n_ragged + i));
     *output = at + n_ragged * (2 + set->are_lists);
     return NULL;
 }

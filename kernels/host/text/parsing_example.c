@@ -1,4 +1,5 @@
-/* ParseExample, ParseExampleV2, ParseSingleExample: serialized tf.train.Examples to a tensor per feature. */
+/* ParseExample, ParseExampleV2, ParseSingleExample: serialized tf.train.Examples to a tensor per
+ * feature. */
 #include <stdlib.h>
 
 #include "common/tensor/tensor_proto.h"
@@ -7,7 +8,8 @@
 #include "kernels/host/text/string_internal.h"
 
 /* The list of an attr that the op may not have. */
-static struct status *optional_list(const struct node *node, const char *name, const struct attr_value **ret, int *ret_n) {
+static struct status *optional_list(const struct node *node, const char *name,
+                                    const struct attr_value **ret, int *ret_n) {
     *ret_n = 0;
     return node_attr(node, name) ? node_get_list(node, name, ret, ret_n) : NULL;
 }
@@ -25,7 +27,8 @@ struct status *parsing_example_init(struct kernel_init *init) {
     TRY(optional_list(init->node, "ragged_split_types", &types->split_types, &n_splits));
     TRY(optional_list(init->node, "sparse_keys", &types->sparse_keys, &n_sparse_keys));
     TRY(optional_list(init->node, "dense_keys", &types->dense_keys, &n_dense_keys));
-    TRY(node_get_i(init->node, node_attr(init->node, "num_sparse") ? "num_sparse" : "Nsparse", &n_sparse));
+    TRY(node_get_i(init->node, node_attr(init->node, "num_sparse") ? "num_sparse" : "Nsparse",
+                   &n_sparse));
     if (n_sparse != types->n_sparse || (is_single && n_sparse_keys != types->n_sparse))
         return status_invalid("len(sparse_keys) != len(sparse_types)");
     if (is_single && n_dense_keys != types->n_dense)
@@ -38,7 +41,8 @@ void parsing_example_fini(void *state) { free(state); }
 /* ---- keys and presets ---- */
 
 /* Keys that are inputs of their own, from `input` on. */
-static struct status *scalar_keys(struct kernel_ctx *ctx, int input, int n, struct feature *features) {
+static struct status *scalar_keys(struct kernel_ctx *ctx, int input, int n,
+                                  struct feature *features) {
     for (int i = 0; i < n; i++) {
         const struct tensor *key = kernel_input(ctx, input + i);
         if (key->n_elements != 1)
@@ -48,10 +52,12 @@ static struct status *scalar_keys(struct kernel_ctx *ctx, int input, int n, stru
     return NULL;
 }
 
-static struct status *vector_keys(struct kernel_ctx *ctx, int input, const char *what, int n, struct feature *features) {
+static struct status *vector_keys(struct kernel_ctx *ctx, int input, const char *what, int n,
+                                  struct feature *features) {
     const struct tensor *keys = kernel_input(ctx, input);
     if (keys->n_elements != n)
-        return status_invalid("Expected len(%s) == %d, but got: %lld", what, n, (long long)keys->n_elements);
+        return status_invalid("Expected len(%s) == %d, but got: %lld", what, n,
+                              (long long)keys->n_elements);
     for (int i = 0; i < n; i++)
         features[i].key = tensor_string(keys, i);
     return NULL;
@@ -59,7 +65,8 @@ static struct status *vector_keys(struct kernel_ctx *ctx, int input, const char 
 
 static struct status *presets(struct kernel_ctx *ctx, int input, struct feature_set *set) {
     for (int i = 0; i < set->types->n_dense; i++)
-        TRY(feature_set_preset(&set->features[set->types->n_sparse + i], kernel_input(ctx, input + i), i));
+        TRY(feature_set_preset(&set->features[set->types->n_sparse + i],
+                               kernel_input(ctx, input + i), i));
     return NULL;
 }
 
@@ -67,42 +74,52 @@ static struct status *presets(struct kernel_ctx *ctx, int input, struct feature_
 
 enum { FIELD_FEATURES = 1 };
 
-static struct status *parse_one(struct feature_set *set, struct span example, const struct feature_place *place) {
+static struct status *parse_one(struct feature_set *set, struct span example,
+                                const struct feature_place *place) {
     struct proto_field field;
     struct span in = example;
     int more;
     feature_set_forget(set);
     while ((more = proto_next(&in, &field)) > 0) {
-        if (field.number == FIELD_FEATURES && (field.wire_type != 2 || !feature_set_find(set, field.bytes)))
+        if (field.number == FIELD_FEATURES &&
+            (field.wire_type != 2 || !feature_set_find(set, field.bytes)))
             more = -1;
         if (more < 0)
             break;
     }
     if (more < 0)
-        return status_invalid("Could not parse example input, value: '%.*s'", (int)MIN(example.len, 500), example.data);
+        return status_invalid("Could not parse example input, value: '%.*s'",
+                              (int)MIN(example.len, 500), example.data);
     return feature_set_take(set, place);
 }
 
-struct status *parsing_run_examples(struct kernel_ctx *ctx, struct feature_set *set, const struct tensor *serialized,
-                                    const struct tensor *names, bool is_single) {
+struct status *parsing_run_examples(struct kernel_ctx *ctx, struct feature_set *set,
+                                    const struct tensor *serialized, const struct tensor *names,
+                                    bool is_single) {
     int output = 0;
     feature_set_index(set);
     for (int64_t i = 0; i < serialized->n_elements; i++) {
-        struct feature_place place = {names && names->n_elements > 0 ? tensor_string(names, i) : (struct span){"<unknown>", 9}, i};
+        struct feature_place place = {names && names->n_elements > 0
+                                          ? tensor_string(names, i)
+                                          : (struct span){"<unknown>", 9},
+                                      i};
         TRY(parse_one(set, tensor_string(serialized, i), &place));
     }
     return feature_set_emit(set, ctx, serialized->n_elements, is_single, false, &output);
 }
 
-static struct status *parse_all(struct kernel_ctx *ctx, struct feature_set *set, const struct tensor *names) {
-    return parsing_run_examples(ctx, set, kernel_input(ctx, 0), names, kernel_input(ctx, 0)->rank == 0);
+static struct status *parse_all(struct kernel_ctx *ctx, struct feature_set *set,
+                                const struct tensor *names) {
+    return parsing_run_examples(ctx, set, kernel_input(ctx, 0), names,
+                                kernel_input(ctx, 0)->rank == 0);
 }
 
 static struct status *check_names(const struct tensor *serialized, const struct tensor *names) {
-    if (names->n_elements == 0 || (names->rank == serialized->rank && names->n_elements == serialized->n_elements))
+    if (names->n_elements == 0 ||
+        (names->rank == serialized->rank && names->n_elements == serialized->n_elements))
         return NULL;
-    return status_invalid("Expected len(names) == len(serialized), but got: %lld vs. %lld", (long long)names->n_elements,
-                          (long long)serialized->n_elements);
+    return status_invalid("Expected len(names) == len(serialized), but got: %lld vs. %lld",
+                          (long long)names->n_elements, (long long)serialized->n_elements);
 }
 
 static enum kernel_result end(struct kernel_ctx *ctx, struct feature_set *set, struct status *st) {
@@ -131,7 +148,8 @@ enum kernel_result parsing_example(struct kernel_ctx *ctx) {
     return end(ctx, &set, st ? st : parse_all(ctx, &set, kernel_input(ctx, 1)));
 }
 
-/* ParseExampleV2: keys are vectors; serialized may be a scalar, then outputs have no batch dimension.
+/* ParseExampleV2: keys are vectors; serialized may be a scalar, then outputs have no batch
+ * dimension.
  *   of a ragged key   values [m], row splits [n + 1]
  * Errors   as ParseExample */
 enum kernel_result parsing_example_v2(struct kernel_ctx *ctx) {
@@ -140,7 +158,8 @@ enum kernel_result parsing_example_v2(struct kernel_ctx *ctx) {
     struct feature_set set;
     struct status *st = feature_set_init(&set, types, false);
     if (!st && serialized->rank > 1)
-        st = status_invalid("Expected serialized to be a scalar or vector, got rank %d", serialized->rank);
+        st = status_invalid("Expected serialized to be a scalar or vector, got rank %d",
+                            serialized->rank);
     if (!st)
         st = check_names(serialized, kernel_input(ctx, 1));
     if (!st)
@@ -148,7 +167,8 @@ enum kernel_result parsing_example_v2(struct kernel_ctx *ctx) {
     if (!st)
         st = vector_keys(ctx, 3, "dense_keys", types->n_dense, set.features + types->n_sparse);
     if (!st)
-        st = vector_keys(ctx, 4, "ragged_keys", types->n_ragged, set.features + types->n_sparse + types->n_dense);
+        st = vector_keys(ctx, 4, "ragged_keys", types->n_ragged,
+                         set.features + types->n_sparse + types->n_dense);
     if (!st)
         st = presets(ctx, 5, &set);
     return end(ctx, &set, st ? st : parse_all(ctx, &set, kernel_input(ctx, 1)));
@@ -161,7 +181,8 @@ enum kernel_result parsing_single_example(struct kernel_ctx *ctx) {
     struct feature_set set;
     struct status *st = feature_set_init(&set, types, false);
     if (!st && kernel_input(ctx, 0)->rank != 0)
-        st = status_invalid("Expected serialized to be a scalar, got rank %d", kernel_input(ctx, 0)->rank);
+        st = status_invalid("Expected serialized to be a scalar, got rank %d",
+                            kernel_input(ctx, 0)->rank);
     for (int i = 0; i < types->n_sparse; i++)
         set.features[i].key = types->sparse_keys[i].s;
     for (int i = 0; i < types->n_dense; i++)

@@ -10,16 +10,19 @@
 
 struct status *feature_types_check(const struct feature_types *types, int n_shapes, int n_splits) {
     if (n_shapes != types->n_dense)
-        return status_invalid("len(dense_keys) != len(dense_shapes): %d vs. %d", types->n_dense, n_shapes);
+        return status_invalid("len(dense_keys) != len(dense_shapes): %d vs. %d", types->n_dense,
+                              n_shapes);
     if (n_splits != types->n_ragged)
-        return status_invalid("len(ragged_value_types) != len(ragged_split_types): %d vs. %d", types->n_ragged, n_splits);
+        return status_invalid("len(ragged_value_types) != len(ragged_split_types): %d vs. %d",
+                              types->n_ragged, n_splits);
     for (int i = 0; i < n_shapes; i++) {
         struct shape shape = types->dense_shapes[i].shape;
         bool is_bad = shape.rank < 0;
         for (int k = 1; k < shape.rank; k++)
             is_bad |= shape.dims[k] < 0;
         if (is_bad)
-            return status_invalid("dense_shapes[%d] has unknown rank or unknown inner dimensions", i);
+            return status_invalid("dense_shapes[%d] has unknown rank or unknown inner dimensions",
+                                  i);
     }
     return NULL;
 }
@@ -33,9 +36,11 @@ static struct status *set_dense(struct feature *feature, const struct feature_ty
     return shape_n_elements(inner, &feature->stride);
 }
 
-struct status *feature_set_init(struct feature_set *set, const struct feature_types *types, bool are_lists) {
+struct status *feature_set_init(struct feature_set *set, const struct feature_types *types,
+                                bool are_lists) {
     int n_dense_end = types->n_sparse + types->n_dense;
-    *set = (struct feature_set){.types = types, .n = n_dense_end + types->n_ragged, .are_lists = are_lists};
+    *set = (struct feature_set){
+        .types = types, .n = n_dense_end + types->n_ragged, .are_lists = are_lists};
     strmap_init(&set->by_key);
     set->features = xcalloc((size_t)set->n + 1, sizeof(*set->features));
     for (int i = 0; i < set->n; i++) {
@@ -57,7 +62,8 @@ struct status *feature_set_init(struct feature_set *set, const struct feature_ty
 
 void feature_set_index(struct feature_set *set) {
     for (int i = 0; i < set->n; i++)
-        set->features[i].next_same = strmap_put_span(&set->by_key, set->features[i].key, &set->features[i]);
+        set->features[i].next_same =
+            strmap_put_span(&set->by_key, set->features[i].key, &set->features[i]);
 }
 
 void feature_set_fini(struct feature_set *set) {
@@ -74,12 +80,14 @@ void feature_set_fini(struct feature_set *set) {
         strmap_fini(&set->by_key);
 }
 
-static COLD struct status *bad_preset(const struct feature *feature, const struct tensor *preset, int index, const char *why) {
+static COLD struct status *bad_preset(const struct feature *feature, const struct tensor *preset,
+                                      int index, const char *why) {
     struct str wanted = STR_INIT, given = STR_INIT;
     shape_print(feature->shape, &wanted);
     shape_print(tensor_shape(preset), &given);
-    struct status *st = status_invalid("dense_defaults[%d].shape() == %s is not compatible with dense_shapes_[%d] == %s%s", index,
-                                       str_text(&given), index, str_text(&wanted), why);
+    struct status *st = status_invalid(
+        "dense_defaults[%d].shape() == %s is not compatible with dense_shapes_[%d] == %s%s", index,
+        str_text(&given), index, str_text(&wanted), why);
     str_fini(&wanted);
     str_fini(&given);
     return st;
@@ -88,12 +96,16 @@ static COLD struct status *bad_preset(const struct feature *feature, const struc
 struct status *feature_set_preset(struct feature *feature, const struct tensor *preset, int index) {
     feature->preset = preset;
     if (feature->is_variable && preset->n_elements != 1)
-        return bad_preset(feature, preset, index, ", a variable length shape: the default must contain a single element, the padding");
-    if (!feature->is_variable && preset->n_elements > 0 && !shape_equal(tensor_shape(preset), feature->shape))
+        return bad_preset(
+            feature, preset, index,
+            ", a variable length shape: the default must contain a single element, the padding");
+    if (!feature->is_variable && preset->n_elements > 0 &&
+        !shape_equal(tensor_shape(preset), feature->shape))
         return bad_preset(feature, preset, index, "");
     if (preset->dtype != feature->dtype)
-        return status_invalid("dense_defaults[%d].dtype() == %s != dense_types_[%d] == %s", index, dtype_name((enum dtype)preset->dtype),
-                              index, dtype_name(feature->dtype));
+        return status_invalid("dense_defaults[%d].dtype() == %s != dense_types_[%d] == %s", index,
+                              dtype_name((enum dtype)preset->dtype), index,
+                              dtype_name(feature->dtype));
     return NULL;
 }
 
@@ -129,7 +141,14 @@ static void add_preset(struct feature *feature) {
 
 /* ---- the wire ---- */
 
-enum { FIELD_BYTES_LIST = 1, FIELD_FLOAT_LIST = 2, FIELD_INT64_LIST = 3, WIRE_VARINT = 0, WIRE_BYTES = 2, WIRE_FIXED32 = 5 };
+enum {
+    FIELD_BYTES_LIST = 1,
+    FIELD_FLOAT_LIST = 2,
+    FIELD_INT64_LIST = 3,
+    WIRE_VARINT = 0,
+    WIRE_BYTES = 2,
+    WIRE_FIXED32 = 5
+};
 
 /* The list in a serialized Feature, the last one if several; DT_INVALID where there is none. */
 static bool open_feature(struct span feature, enum dtype *ret_dtype, struct span *ret_list) {
@@ -138,7 +157,8 @@ static bool open_feature(struct span feature, enum dtype *ret_dtype, struct span
     int more;
     *ret_dtype = DT_INVALID;
     while ((more = proto_next(&feature, &field)) > 0) {
-        if (field.number < FIELD_BYTES_LIST || field.number > FIELD_INT64_LIST || field.wire_type != WIRE_BYTES)
+        if (field.number < FIELD_BYTES_LIST || field.number > FIELD_INT64_LIST ||
+            field.wire_type != WIRE_BYTES)
             continue;
         *ret_dtype = types[field.number];
         *ret_list = field.bytes;
@@ -217,7 +237,8 @@ bool feature_set_find(struct feature_set *set, struct span message) {
         }
         if (more_in < 0)
             return false;
-        for (struct feature *feature = strmap_get_span(&set->by_key, key); feature; feature = feature->next_same) {
+        for (struct feature *feature = strmap_get_span(&set->by_key, key); feature;
+             feature = feature->next_same) {
             feature->found = value;
             feature->is_found = true;
         }
@@ -232,18 +253,24 @@ void feature_set_forget(struct feature_set *set) {
 
 /* ---- taking an example's ---- */
 
-static COLD struct status *wrong(const struct feature *feature, const struct feature_place *place, const char *what) {
-    return status_invalid("Name: %.*s, Key: %.*s, Index: %lld.  %s", (int)place->name.len, place->name.data, (int)feature->key.len,
-                          feature->key.data, (long long)place->index, what);
+static COLD struct status *wrong(const struct feature *feature, const struct feature_place *place,
+                                 const char *what) {
+    return status_invalid("Name: %.*s, Key: %.*s, Index: %lld.  %s", (int)place->name.len,
+                          place->name.data, (int)feature->key.len, feature->key.data,
+                          (long long)place->index, what);
 }
 
-static COLD struct status *wrong_size(const struct feature *feature, const struct feature_place *place, int64_t n) {
+static COLD struct status *wrong_size(const struct feature *feature,
+                                      const struct feature_place *place, int64_t n) {
     struct str text = STR_INIT;
     if (feature->is_variable)
-        str_addf(&text, "Number of %s values is not a multiple of stride length. Saw %lld values but output shape is: ",
+        str_addf(&text,
+                 "Number of %s values is not a multiple of stride length. Saw %lld values but "
+                 "output shape is: ",
                  dtype_name(feature->dtype), (long long)n);
     else
-        str_addf(&text, "Number of %s values != expected.  Values size: %lld but output shape: ", dtype_name(feature->dtype), (long long)n);
+        str_addf(&text, "Number of %s values != expected.  Values size: %lld but output shape: ",
+                 dtype_name(feature->dtype), (long long)n);
     shape_print(feature->shape, &text);
     struct status *st = wrong(feature, place, text.data);
     str_fini(&text);
@@ -251,7 +278,8 @@ static COLD struct status *wrong_size(const struct feature *feature, const struc
 }
 
 /* A serialized Feature as the next row; *ret_is_there false when it holds no list. */
-static struct status *take_row(struct feature *feature, const struct feature_place *place, struct span message, bool *ret_is_there) {
+static struct status *take_row(struct feature *feature, const struct feature_place *place,
+                               struct span message, bool *ret_is_there) {
     enum dtype dtype;
     struct span list;
     int64_t before = feature->n_values;
@@ -262,14 +290,15 @@ static struct status *take_row(struct feature *feature, const struct feature_pla
         return NULL;
     if (dtype != feature->dtype) {
         char text[128];
-        snprintf(text, sizeof(text), "Data types don't match. Data type: %s but expected type: %s", dtype_name(dtype),
-                 dtype_name(feature->dtype));
+        snprintf(text, sizeof(text), "Data types don't match. Data type: %s but expected type: %s",
+                 dtype_name(dtype), dtype_name(feature->dtype));
         return wrong(feature, place, text);
     }
     if (!add_list(feature, list))
         return wrong(feature, place, "Can't parse serialized Example.");
     int64_t n = feature->n_values - before;
-    bool is_right = feature->is_variable ? (feature->stride > 0 ? n % feature->stride == 0 : n == 0) : n == feature->stride;
+    bool is_right = feature->is_variable ? (feature->stride > 0 ? n % feature->stride == 0 : n == 0)
+                                         : n == feature->stride;
     return feature->kind != FEATURE_DENSE || is_right ? NULL : wrong_size(feature, place, n);
 }
 
@@ -278,9 +307,12 @@ static struct status *take_feature(struct feature *feature, const struct feature
     if (feature->is_found)
         TRY(take_row(feature, place, feature->found, &is_there));
     if (!is_there && feature->kind == FEATURE_DENSE && !feature->is_variable) {
-        if (!feature->preset || feature->preset->n_elements != feature->stride || (feature->preset->n_elements == 0 && feature->stride > 0))
-            return status_invalid("Name: %.*s, Feature: %.*s (data type: %s) is required but could not be found.", (int)place->name.len,
-                                  place->name.data, (int)feature->key.len, feature->key.data, dtype_name(feature->dtype));
+        if (!feature->preset || feature->preset->n_elements != feature->stride ||
+            (feature->preset->n_elements == 0 && feature->stride > 0))
+            return status_invalid(
+                "Name: %.*s, Feature: %.*s (data type: %s) is required but could not be found.",
+                (int)place->name.len, place->name.data, (int)feature->key.len, feature->key.data,
+                dtype_name(feature->dtype));
         add_preset(feature);
     }
     numbers_add(&feature->ends, feature->n_values);
@@ -293,9 +325,11 @@ static struct status *take_list(struct feature *feature, const struct feature_pl
     struct proto_field field;
     int more;
     if (!feature->is_found && feature->kind == FEATURE_DENSE && !feature->may_miss)
-        return status_invalid("Name: %.*s, Feature list '%.*s' is required but could not be found.  Did you mean to include it in "
-                              "feature_list_dense_missing_assumed_empty or feature_list_dense_defaults?",
-                              (int)place->name.len, place->name.data, (int)feature->key.len, feature->key.data);
+        return status_invalid(
+            "Name: %.*s, Feature list '%.*s' is required but could not be found.  Did you mean to "
+            "include it in "
+            "feature_list_dense_missing_assumed_empty or feature_list_dense_defaults?",
+            (int)place->name.len, place->name.data, (int)feature->key.len, feature->key.data);
     while ((more = proto_next(&message, &field)) > 0) {
         bool is_there;
         if (field.number != 1 || field.wire_type != WIRE_BYTES)

@@ -18,7 +18,8 @@ kernel_fn parsing_decode_json_example;
 
 /* parsing_tensor.c */
 struct status *parsing_compressed_init(struct kernel_init *init);
-kernel_fn parsing_parse_tensor, parsing_serialize_tensor, parsing_decode_compressed, parsing_fingerprint;
+kernel_fn parsing_parse_tensor, parsing_serialize_tensor, parsing_decode_compressed,
+    parsing_fingerprint;
 
 /* Appends a tensor's TensorProto; strings as string_val, as TensorFlow has it. */
 void parsing_add_tensor(const struct tensor *t, struct str *out);

@@ -1,5 +1,6 @@
-/* DecodeJSONExample: tf.train.Example from JSON to its wire format, by protobuf's JSON mapping: camelCase or the proto's own names, bytes
- * in base64, 64-bit integers as numbers or texts, "NaN" and "Infinity" as texts, null for what is not there, in a list for zero or nothing.
+/* DecodeJSONExample: tf.train.Example from JSON to its wire format, by protobuf's JSON mapping:
+ * camelCase or the proto's own names, bytes in base64, 64-bit integers as numbers or texts,
+ * "NaN" and "Infinity" as texts, null for what is not there, in a list for zero or nothing.
  *
  * jansson has a second home here: the op's job is JSON, and no floor below has any. */
 #include <errno.h>
@@ -13,7 +14,9 @@
 
 enum { FIELD_BYTES_LIST = 1, FIELD_FLOAT_LIST = 2, FIELD_INT64_LIST = 3, HINT = 64 };
 
-static COLD struct status *wrong(const char *what) { return status_invalid("Error while parsing JSON: %s", what); }
+static COLD struct status *wrong(const char *what) {
+    return status_invalid("Error while parsing JSON: %s", what);
+}
 
 /* ---- values ---- */
 
@@ -50,7 +53,8 @@ static struct status *add_float(const json_t *value, struct str *out) {
     if (json_is_string(value)) {
         const char *text = json_string_value(value);
         char *end;
-        bool is_name = strcmp(text, "NaN") == 0 || strcmp(text, "Infinity") == 0 || strcmp(text, "-Infinity") == 0;
+        bool is_name = strcmp(text, "NaN") == 0 || strcmp(text, "Infinity") == 0 ||
+                       strcmp(text, "-Infinity") == 0;
         number = strtod(text, &end);
         if (end == text || *end || (!is_name && !isfinite(number)))
             return wrong("no float");
@@ -90,11 +94,15 @@ static struct status *add_integer(const json_t *value, struct str *out) {
 
 /* ---- messages ---- */
 
-static bool is_field(const char *key, const char *camel, const char *own) { return strcmp(key, camel) == 0 || strcmp(key, own) == 0; }
+static bool is_field(const char *key, const char *camel, const char *own) {
+    return strcmp(key, camel) == 0 || strcmp(key, own) == 0;
+}
 
-/* An array, or a value for an array of one. Each value is a field of its own, as protobuf's JSON reader writes them. */
+/* An array, or a value for an array of one. Each value is a field of its own, as protobuf's JSON
+ * reader writes them. */
 static struct status *add_values(const json_t *values, int field, struct str *out) {
-    static struct status *(*const add[])(const json_t *, struct str *) = {NULL, add_bytes, add_float, add_integer};
+    static struct status *(*const add[])(const json_t *, struct str *) = {NULL, add_bytes,
+                                                                          add_float, add_integer};
     if (!json_is_array(values))
         return add[field](values, out);
     for (size_t i = 0; i < json_array_size(values); i++)

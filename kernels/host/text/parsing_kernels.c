@@ -2,7 +2,9 @@
 #include "kernels/host/text/parsing_internal.h"
 
 #define BIT DTYPE_BIT
-#define RAW_TYPES (DTYPES_REAL_FLOAT | DTYPES_COMPLEX | DTYPES_SIGNED_INT | BIT(DT_UINT8) | BIT(DT_UINT16) | BIT(DT_BOOL))
+#define RAW_TYPES                                                                              \
+    (DTYPES_REAL_FLOAT | DTYPES_COMPLEX | DTYPES_SIGNED_INT | BIT(DT_UINT8) | BIT(DT_UINT16) | \
+     BIT(DT_BOOL))
 #define PADDED_TYPES (DTYPES_REAL_FLOAT | DTYPES_SIGNED_INT | BIT(DT_UINT8) | BIT(DT_UINT16))
 #define SERIAL_TYPES (DTYPES_NUMBER | BIT(DT_BOOL) | DTYPES_OBJECT)
 

@@ -17,8 +17,11 @@ struct status *parsing_raw_init(struct kernel_init *init) {
     return NULL;
 }
 
-/* Bytes that stand in reverse when the byte order is the other one: of complex numbers, those of each part. */
-static size_t unit_of(enum dtype dtype) { return dtype_size(dtype) / (dtype_in(dtype, DTYPES_COMPLEX) ? 2 : 1); }
+/* Bytes that stand in reverse when the byte order is the other one: of complex numbers, those of
+ * each part. */
+static size_t unit_of(enum dtype dtype) {
+    return dtype_size(dtype) / (dtype_in(dtype, DTYPES_COMPLEX) ? 2 : 1);
+}
 
 static void copy_swapped(char *to, const char *from, size_t n_bytes, size_t unit) {
     for (size_t at = 0; at + unit <= n_bytes; at += unit)
@@ -41,7 +44,8 @@ static struct status *alloc_output(struct kernel_ctx *ctx, const struct tensor *
     int64_t dims[SHAPE_MAX_RANK + 1];
     memcpy(dims, tensor_dims(input), (size_t)input->rank * sizeof(*dims));
     dims[input->rank] = n;
-    return kernel_alloc(ctx, 0, (enum dtype)ctx->instance->out_types[0], (struct shape){input->rank + 1, dims});
+    return kernel_alloc(ctx, 0, (enum dtype)ctx->instance->out_types[0],
+                        (struct shape){input->rank + 1, dims});
 }
 
 /* DecodeRaw: all strings have one length, a multiple of out_type's size.
@@ -54,13 +58,17 @@ enum kernel_result parsing_decode_raw(struct kernel_ctx *ctx) {
     for (int64_t i = 1; i < input->n_elements; i++) {
         size_t own = tensor_string(input, i).len;
         if (own != len)
-            return kernel_fail(
-                ctx, status_invalid("DecodeRaw requires input strings to all be the same size, but element %lld has size %zu != %zu",
-                                    (long long)i, own, len));
+            return kernel_fail(ctx,
+                               status_invalid("DecodeRaw requires input strings to all be the same "
+                                              "size, but element %lld has size %zu != %zu",
+                                              (long long)i, own, len));
     }
     if (len % size != 0)
-        return kernel_fail(ctx, status_invalid("Input to DecodeRaw has length %zu that is not a multiple of %zu, the size of %s", len, size,
-                                               dtype_name(dtype)));
+        return kernel_fail(
+            ctx,
+            status_invalid(
+                "Input to DecodeRaw has length %zu that is not a multiple of %zu, the size of %s",
+                len, size, dtype_name(dtype)));
     KERNEL_TRY(ctx, alloc_output(ctx, input, (int64_t)(len / size)));
     char *out = tensor_data(&ctx->outputs[0]);
     for (int64_t i = 0; i < input->n_elements; i++)
@@ -75,13 +83,17 @@ enum kernel_result parsing_decode_padded_raw(struct kernel_ctx *ctx) {
     const struct tensor *input = kernel_input(ctx, 0), *fixed = kernel_input(ctx, 1);
     enum dtype dtype = (enum dtype)ctx->instance->out_types[0];
     if (fixed->n_elements != 1)
-        return kernel_fail(ctx, status_invalid("k must be scalar, got shape %lld elements", (long long)fixed->n_elements));
+        return kernel_fail(ctx, status_invalid("k must be scalar, got shape %lld elements",
+                                               (long long)fixed->n_elements));
     int64_t len = tensor_index_at(fixed, 0), size = (int64_t)dtype_size(dtype);
     if (len <= 0)
-        return kernel_fail(ctx, status_invalid("fixed_length (%lld) must be greater than zero.", (long long)len));
+        return kernel_fail(
+            ctx, status_invalid("fixed_length (%lld) must be greater than zero.", (long long)len));
     if (len % size != 0)
         return kernel_fail(
-            ctx, status_invalid("fixed_length (%lld) must be a multiple of the size of out_type (%lld)", (long long)len, (long long)size));
+            ctx,
+            status_invalid("fixed_length (%lld) must be a multiple of the size of out_type (%lld)",
+                           (long long)len, (long long)size));
     KERNEL_TRY(ctx, alloc_output(ctx, input, len / size));
     char *out = tensor_data(&ctx->outputs[0]);
     if (input->n_elements > 0)

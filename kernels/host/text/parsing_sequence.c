@@ -1,5 +1,6 @@
-/* ParseSequenceExample, ParseSequenceExampleV2, ParseSingleSequenceExample: serialized tf.train.SequenceExamples, whose features come in
- * two levels: of the whole (context), and of each step (feature lists). */
+/* ParseSequenceExample, ParseSequenceExampleV2, ParseSingleSequenceExample: serialized
+ * tf.train.SequenceExamples, whose features come in two levels: of the whole (context), and of
+ * each step (feature lists). */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -14,19 +15,22 @@ struct sequence_state {
     int n_may_miss;
 };
 
-static struct status *optional_list(const struct node *node, const char *name, const struct attr_value **ret, int *ret_n) {
+static struct status *optional_list(const struct node *node, const char *name,
+                                    const struct attr_value **ret, int *ret_n) {
     *ret_n = 0;
     return node_attr(node, name) ? node_get_list(node, name, ret, ret_n) : NULL;
 }
 
 /* Attrs "context_…", or "feature_list_…". */
-static struct status *read_types(const struct node *node, bool is_context, struct feature_types *types) {
+static struct status *read_types(const struct node *node, bool is_context,
+                                 struct feature_types *types) {
     const char *prefix = is_context ? "context" : "feature_list";
     char name[64];
     int n_shapes, n_splits, n_keys;
 #define ATTR(what) (snprintf(name, sizeof(name), "%s_%s", prefix, what), name)
     TRY(optional_list(node, ATTR("sparse_types"), &types->sparse_types, &types->n_sparse));
-    TRY(optional_list(node, is_context ? "Tcontext_dense" : "feature_list_dense_types", &types->dense_types, &types->n_dense));
+    TRY(optional_list(node, is_context ? "Tcontext_dense" : "feature_list_dense_types",
+                      &types->dense_types, &types->n_dense));
     TRY(optional_list(node, ATTR("dense_shapes"), &types->dense_shapes, &n_shapes));
     TRY(optional_list(node, ATTR("ragged_value_types"), &types->ragged_types, &types->n_ragged));
     TRY(optional_list(node, ATTR("ragged_split_types"), &types->split_types, &n_splits));
@@ -44,22 +48,28 @@ static struct status *read_types(const struct node *node, bool is_context, struc
 }
 
 struct status *parsing_sequence_init(struct kernel_init *init) {
-    static const char *const counts[] = {"Ncontext_sparse", "Ncontext_dense", "Nfeature_list_sparse", "Nfeature_list_dense"};
+    static const char *const counts[] = {"Ncontext_sparse", "Ncontext_dense",
+                                         "Nfeature_list_sparse", "Nfeature_list_dense"};
     struct sequence_state *state = xcalloc(1, sizeof(*state));
     init->state = state;
     TRY(read_types(init->node, true, &state->context));
     TRY(read_types(init->node, false, &state->lists));
-    const int n[] = {state->context.n_sparse, state->context.n_dense, state->lists.n_sparse, state->lists.n_dense};
+    const int n[] = {state->context.n_sparse, state->context.n_dense, state->lists.n_sparse,
+                     state->lists.n_dense};
     for (size_t i = 0; i < ARRAY_LEN(counts); i++) {
         int64_t said;
         if (!node_attr(init->node, counts[i]))
             continue;
         TRY(node_get_i(init->node, counts[i], &said));
         if (said != n[i])
-            return status_invalid("%s is %lld, but there are types for %d", counts[i], (long long)said, n[i]);
+            return status_invalid("%s is %lld, but there are types for %d", counts[i],
+                                  (long long)said, n[i]);
     }
-    const struct attr_value *may_miss = node_attr(init->node, "feature_list_dense_missing_assumed_empty");
-    return may_miss ? node_get_list(init->node, "feature_list_dense_missing_assumed_empty", &state->may_miss, &state->n_may_miss) : NULL;
+    const struct attr_value *may_miss =
+        node_attr(init->node, "feature_list_dense_missing_assumed_empty");
+    return may_miss ? node_get_list(init->node, "feature_list_dense_missing_assumed_empty",
+                                    &state->may_miss, &state->n_may_miss)
+                    : NULL;
 }
 
 /* ---- keys ---- */
@@ -70,7 +80,8 @@ static struct status *attr_keys(const struct attr_value *keys, int n, struct fea
     return NULL;
 }
 
-static struct status *scalar_keys(struct kernel_ctx *ctx, int input, int n, struct feature *features) {
+static struct status *scalar_keys(struct kernel_ctx *ctx, int input, int n,
+                                  struct feature *features) {
     for (int i = 0; i < n; i++) {
         if (kernel_input(ctx, input + i)->n_elements != 1)
             return status_invalid("Expected key %d to be a scalar", i);
@@ -79,10 +90,12 @@ static struct status *scalar_keys(struct kernel_ctx *ctx, int input, int n, stru
     return NULL;
 }
 
-static struct status *vector_keys(struct kernel_ctx *ctx, int input, const char *what, int n, struct feature *features) {
+static struct status *vector_keys(struct kernel_ctx *ctx, int input, const char *what, int n,
+                                  struct feature *features) {
     const struct tensor *keys = kernel_input(ctx, input);
     if (keys->rank != 1 || keys->n_elements != n)
-        return status_invalid("Expected %s to be a vector of %d keys, got %lld", what, n, (long long)keys->n_elements);
+        return status_invalid("Expected %s to be a vector of %d keys, got %lld", what, n,
+                              (long long)keys->n_elements);
     for (int i = 0; i < n; i++)
         features[i].key = tensor_string(keys, i);
     return NULL;
@@ -104,8 +117,10 @@ struct sequence {
     const struct tensor *serialized, *names;
 };
 
-static struct status *sequence_init(struct sequence *sequence, struct kernel_ctx *ctx, int names_input) {
-    *sequence = (struct sequence){ctx, ctx->instance->state, .serialized = kernel_input(ctx, 0), .names = kernel_input(ctx, names_input)};
+static struct status *sequence_init(struct sequence *sequence, struct kernel_ctx *ctx,
+                                    int names_input) {
+    *sequence = (struct sequence){ctx, ctx->instance->state, .serialized = kernel_input(ctx, 0),
+                                  .names = kernel_input(ctx, names_input)};
     TRY(feature_set_init(&sequence->context, &sequence->state->context, false));
     TRY(feature_set_init(&sequence->lists, &sequence->state->lists, true));
     sequence->context.is_of_sequence = sequence->lists.is_of_sequence = true;
@@ -121,12 +136,14 @@ static enum kernel_result sequence_end(struct sequence *sequence, struct status 
 static struct status *check_shapes(const struct sequence *sequence, int rank) {
     const struct tensor *serialized = sequence->serialized, *names = sequence->names;
     if (rank >= 0 && serialized->rank != rank)
-        return status_invalid("Expected serialized to be a %s, got rank %d", rank ? "vector" : "scalar", serialized->rank);
+        return status_invalid("Expected serialized to be a %s, got rank %d",
+                              rank ? "vector" : "scalar", serialized->rank);
     if (serialized->rank > 1)
-        return status_invalid("Expected serialized to be a scalar or vector, got rank %d", serialized->rank);
+        return status_invalid("Expected serialized to be a scalar or vector, got rank %d",
+                              serialized->rank);
     if (names->n_elements != 0 && names->n_elements != serialized->n_elements)
-        return status_invalid("Expected len(debug_name) == len(serialized), but got: %lld vs. %lld", (long long)names->n_elements,
-                              (long long)serialized->n_elements);
+        return status_invalid("Expected len(debug_name) == len(serialized), but got: %lld vs. %lld",
+                              (long long)names->n_elements, (long long)serialized->n_elements);
     return NULL;
 }
 
@@ -139,7 +156,8 @@ static struct status *presets(struct sequence *sequence, int input) {
 
 enum { FIELD_CONTEXT = 1, FIELD_LISTS = 2 };
 
-static struct status *parse_one(struct sequence *sequence, struct span example, const struct feature_place *place) {
+static struct status *parse_one(struct sequence *sequence, struct span example,
+                                const struct feature_place *place) {
     struct proto_field field;
     struct span in = example;
     int more;
@@ -148,14 +166,16 @@ static struct status *parse_one(struct sequence *sequence, struct span example, 
     while ((more = proto_next(&in, &field)) > 0) {
         if (field.number != FIELD_CONTEXT && field.number != FIELD_LISTS)
             continue;
-        struct feature_set *set = field.number == FIELD_CONTEXT ? &sequence->context : &sequence->lists;
+        struct feature_set *set =
+            field.number == FIELD_CONTEXT ? &sequence->context : &sequence->lists;
         if (field.wire_type != 2 || !feature_set_find(set, field.bytes)) {
             more = -1;
             break;
         }
     }
     if (more < 0)
-        return status_invalid("Could not parse example input, value: '%.*s'", (int)MIN(example.len, 500), example.data);
+        return status_invalid("Could not parse example input, value: '%.*s'",
+                              (int)MIN(example.len, 500), example.data);
     TRY(feature_set_take(&sequence->context, place));
     return feature_set_take(&sequence->lists, place);
 }
@@ -168,7 +188,8 @@ static struct status *parse_all(struct sequence *sequence, bool has_lengths) {
     feature_set_index(&sequence->context);
     feature_set_index(&sequence->lists);
     for (int64_t i = 0; i < n; i++) {
-        struct feature_place place = {names->n_elements > 0 ? tensor_string(names, i) : (struct span){"<unknown>", 9}, i};
+        struct feature_place place = {
+            names->n_elements > 0 ? tensor_string(names, i) : (struct span){"<unknown>", 9}, i};
         TRY(parse_one(sequence, tensor_string(serialized, i), &place));
     }
     TRY(feature_set_emit(&sequence->context, sequence->ctx, n, is_single, false, &output));
@@ -190,9 +211,11 @@ enum kernel_result parsing_sequence(struct kernel_ctx *ctx) {
         st = check_shapes(&s, 1);
     if (!st) {
         st = attr_keys(s.state->context.sparse_keys, s.state->context.n_sparse, s.context.features);
-        st = attr_keys(s.state->context.dense_keys, s.state->context.n_dense, s.context.features + s.state->context.n_sparse);
+        st = attr_keys(s.state->context.dense_keys, s.state->context.n_dense,
+                       s.context.features + s.state->context.n_sparse);
         st = attr_keys(s.state->lists.sparse_keys, s.state->lists.n_sparse, s.lists.features);
-        st = attr_keys(s.state->lists.dense_keys, s.state->lists.n_dense, s.lists.features + s.state->lists.n_sparse);
+        st = attr_keys(s.state->lists.dense_keys, s.state->lists.n_dense,
+                       s.lists.features + s.state->lists.n_sparse);
         for (int i = 0; i < s.state->n_may_miss; i++)
             allow_missing(&s.lists, s.state->may_miss[i].s);
         st = presets(&s, 2);
@@ -204,20 +227,24 @@ static struct status *level_keys(struct kernel_ctx *ctx, int input, struct featu
     const struct feature_types *types = set->types;
     TRY(vector_keys(ctx, input, "sparse_keys", types->n_sparse, set->features));
     TRY(vector_keys(ctx, input + 1, "dense_keys", types->n_dense, set->features + types->n_sparse));
-    return vector_keys(ctx, input + 2, "ragged_keys", types->n_ragged, set->features + types->n_sparse + types->n_dense);
+    return vector_keys(ctx, input + 2, "ragged_keys", types->n_ragged,
+                       set->features + types->n_sparse + types->n_dense);
 }
 
 static struct status *may_miss_flags(struct kernel_ctx *ctx, int input, struct feature_set *lists) {
     const struct tensor *flags = kernel_input(ctx, input);
     if (flags->rank != 1 || flags->n_elements != lists->types->n_dense)
-        return status_invalid("Expected len(feature_list_dense_missing_assumed_empty) == %d, but got: %lld", lists->types->n_dense,
-                              (long long)flags->n_elements);
+        return status_invalid(
+            "Expected len(feature_list_dense_missing_assumed_empty) == %d, but got: %lld",
+            lists->types->n_dense, (long long)flags->n_elements);
     for (int64_t i = 0; i < flags->n_elements; i++)
-        lists->features[lists->types->n_sparse + i].may_miss = ((const bool *)tensor_cdata(flags))[i];
+        lists->features[lists->types->n_sparse + i].may_miss =
+            ((const bool *)tensor_cdata(flags))[i];
     return NULL;
 }
 
-/* ParseSequenceExampleV2: keys are vectors; serialized may be a scalar, then outputs have no batch dimension.
+/* ParseSequenceExampleV2: keys are vectors; serialized may be a scalar, then outputs have no
+ * batch dimension.
  *   ragged lists   values [m], outer splits [n + 1] (steps of each example), inner splits [steps + 1]
  * Errors   as ParseSequenceExample */
 enum kernel_result parsing_sequence_v2(struct kernel_ctx *ctx) {
@@ -236,11 +263,13 @@ enum kernel_result parsing_sequence_v2(struct kernel_ctx *ctx) {
     return sequence_end(&s, st ? st : parse_all(&s, true));
 }
 
-/* ParseSingleSequenceExample: one example; each key is an input. Outputs have no batch dimension, dense lists no lengths.
+/* ParseSingleSequenceExample: one example; each key is an input. Outputs have no batch
+ * dimension, dense lists no lengths.
  * Errors   as ParseSequenceExample */
 enum kernel_result parsing_single_sequence(struct kernel_ctx *ctx) {
     const struct sequence_state *state = ctx->instance->state;
-    int n_context = state->context.n_sparse + state->context.n_dense, n_lists = state->lists.n_sparse + state->lists.n_dense;
+    int n_context = state->context.n_sparse + state->context.n_dense,
+        n_lists = state->lists.n_sparse + state->lists.n_dense;
     struct sequence s;
     struct status *st = sequence_init(&s, ctx, 2 + n_context + n_lists + state->context.n_dense);
     if (!st)

@@ -1,4 +1,5 @@
-/* ParseTensor, SerializeTensor, DecodeCompressed, Fingerprint: tensors and strings to bytes and back. */
+/* ParseTensor, SerializeTensor, DecodeCompressed, Fingerprint: tensors and strings to bytes and
+ * back. */
 #include <stdlib.h>
 
 #include "common/io/inflate.h"
@@ -18,7 +19,8 @@ enum kernel_result parsing_parse_tensor(struct kernel_ctx *ctx) {
     const struct tensor *input = kernel_input(ctx, 0);
     enum dtype dtype = (enum dtype)ctx->instance->out_types[0];
     if (input->rank != 0) {
-        struct status *st = status_invalid("Expected `serialized` to be a scalar, got shape: %s", TENSOR_SHAPE_TEXT(input));
+        struct status *st = status_invalid("Expected `serialized` to be a scalar, got shape: %s",
+                                           TENSOR_SHAPE_TEXT(input));
         return kernel_fail(ctx, st);
     }
     struct span proto = tensor_string(input, 0);
@@ -26,10 +28,11 @@ enum kernel_result parsing_parse_tensor(struct kernel_ctx *ctx) {
     KERNEL_TRY(ctx, tensor_proto_check_claim(proto, CLAIM_SPARE_BYTES));
     struct status *st = tensor_from_proto(proto, NULL, ctx->instance->allocator, &value);
     if (st)
-        return kernel_fail(ctx, status_prefix_take(st, "Could not parse `serialized` as TensorProto: "));
+        return kernel_fail(ctx,
+                           status_prefix_take(st, "Could not parse `serialized` as TensorProto: "));
     if (value.dtype != dtype) {
-        st = status_invalid("Type mismatch between parsed tensor (%s) and dtype (%s)", dtype_name((enum dtype)value.dtype),
-                            dtype_name(dtype));
+        st = status_invalid("Type mismatch between parsed tensor (%s) and dtype (%s)",
+                            dtype_name((enum dtype)value.dtype), dtype_name(dtype));
         tensor_clear(&value);
         return kernel_fail(ctx, st);
     }
@@ -74,7 +77,8 @@ struct status *parsing_compressed_init(struct kernel_init *init) {
     struct span type;
     init->state = state;
     TRY(node_get_s(init->node, "compression_type", &type));
-    bool is_zlib = type.len == 4 && memcmp(type.data, "ZLIB", 4) == 0, is_gzip = type.len == 4 && memcmp(type.data, "GZIP", 4) == 0;
+    bool is_zlib = type.len == 4 && memcmp(type.data, "ZLIB", 4) == 0,
+         is_gzip = type.len == 4 && memcmp(type.data, "GZIP", 4) == 0;
     if (type.len > 0 && !is_zlib && !is_gzip)
         return status_invalid("Only ZLIB, GZIP or NONE are supported compressions");
     state->is_plain = type.len == 0;
@@ -114,7 +118,8 @@ static void put_fingerprint(uint8_t *to, const void *data, size_t len) {
 }
 
 /* Rows of strings: the fingerprint of all their fingerprints; of one string, its own. */
-static void fingerprint_strings(const struct tensor *data, int64_t n_rows, int64_t row_len, uint8_t *out) {
+static void fingerprint_strings(const struct tensor *data, int64_t n_rows, int64_t row_len,
+                                uint8_t *out) {
     uint8_t *of_row = xcalloc((size_t)row_len + 1, 8);
     for (int64_t row = 0; row < n_rows; row++) {
         for (int64_t i = 0; i < row_len; i++) {
@@ -135,16 +140,20 @@ static void fingerprint_strings(const struct tensor *data, int64_t n_rows, int64
 enum kernel_result parsing_fingerprint(struct kernel_ctx *ctx) {
     const struct tensor *data = kernel_input(ctx, 0), *method = kernel_input(ctx, 1);
     if (method->rank != 0) {
-        struct status *st = status_invalid("`method` should be a scalar string: %s", TENSOR_SHAPE_TEXT(method));
+        struct status *st =
+            status_invalid("`method` should be a scalar string: %s", TENSOR_SHAPE_TEXT(method));
         return kernel_fail(ctx, st);
     }
     struct span name = tensor_string(method, 0);
     if (name.len != 10 || memcmp(name.data, "farmhash64", 10) != 0)
-        return kernel_fail(ctx, status_invalid("Unsupported fingerprint method: %.*s", (int)name.len, name.data));
+        return kernel_fail(
+            ctx, status_invalid("Unsupported fingerprint method: %.*s", (int)name.len, name.data));
     if (data->rank < 1)
-        return kernel_fail(ctx, status_invalid("input data should have at least one dimension, got shape []"));
+        return kernel_fail(
+            ctx, status_invalid("input data should have at least one dimension, got shape []"));
     if (dtype_in((enum dtype)data->dtype, DTYPES_OBJECT) && data->dtype != DT_STRING)
-        return kernel_fail(ctx, status_invalid("Unsupported data type: %s", dtype_name((enum dtype)data->dtype)));
+        return kernel_fail(
+            ctx, status_invalid("Unsupported data type: %s", dtype_name((enum dtype)data->dtype)));
     int64_t dims[2] = {tensor_dim(data, 0), 8}, row_len = 1;
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, DT_UINT8, (struct shape){2, dims}));
     for (int i = 1; i < data->rank; i++)
@@ -156,6 +165,7 @@ enum kernel_result parsing_fingerprint(struct kernel_ctx *ctx) {
     }
     size_t row_bytes = (size_t)row_len * dtype_size((enum dtype)data->dtype);
     for (int64_t row = 0; row < dims[0]; row++)
-        put_fingerprint(out + 8 * row, (const char *)tensor_cdata(data) + (size_t)row * row_bytes, row_bytes);
+        put_fingerprint(out + 8 * row, (const char *)tensor_cdata(data) + (size_t)row * row_bytes,
+                        row_bytes);
     return KERNEL_DONE;
 }

@@ -36,7 +36,8 @@ struct regex_run {
 
 /* ---- patterns ---- */
 
-static struct status *compile(const struct regex *regex, struct span text, uint32_t options, pcre2_code **ret) {
+static struct status *compile(const struct regex *regex, struct span text, uint32_t options,
+                              pcre2_code **ret) {
     int error;
     PCRE2_SIZE at;
     pcre2_compile_context *context = pcre2_compile_context_create(NULL);
@@ -51,10 +52,10 @@ static struct status *compile(const struct regex *regex, struct span text, uint3
         return NULL;
     char message[256] = "";
     pcre2_get_error_message(error, (PCRE2_UCHAR *)message, sizeof(message));
-    const char *what =
-        error == PCRE2_ERROR_PATTERN_TOO_LARGE || error == PCRE2_ERROR_HEAP_FAILED || error == PCRE2_ERROR_PATTERN_TOO_COMPLICATED
-            ? "pattern too large - compile failed"
-            : message;
+    const char *what = error == PCRE2_ERROR_PATTERN_TOO_LARGE || error == PCRE2_ERROR_HEAP_FAILED ||
+                               error == PCRE2_ERROR_PATTERN_TOO_COMPLICATED
+                           ? "pattern too large - compile failed"
+                           : message;
     return regex_wrong(regex->pattern, what, (struct span){NULL, 0});
 }
 
@@ -66,9 +67,11 @@ struct status *regex_new(struct span pattern, int use, struct regex **ret) {
     regex->pattern = (struct span){xstrndup(pattern.data, pattern.len), pattern.len};
     TRY_OUT(regex_translate(pattern, &text));
     struct span words = {str_text(&text), text.len};
-    TRY_OUT(compile(regex, words, use & REGEX_SEARCH ? 0 : PCRE2_ANCHORED | PCRE2_ENDANCHORED, &regex->code));
+    TRY_OUT(compile(regex, words, use & REGEX_SEARCH ? 0 : PCRE2_ANCHORED | PCRE2_ENDANCHORED,
+                    &regex->code));
     if (use & REGEX_OFTEN)
-        pcre2_jit_compile(regex->code, PCRE2_JIT_COMPLETE); /* where it cannot, the interpreter goes on */
+        pcre2_jit_compile(regex->code,
+                          PCRE2_JIT_COMPLETE); /* where it cannot, the interpreter goes on */
     pcre2_pattern_info(regex->code, PCRE2_INFO_CAPTURECOUNT, &n_groups);
     regex->n_groups = (int)n_groups;
     *ret = regex;
@@ -95,7 +98,8 @@ struct regex_run *regex_run_new(const struct regex *regex) {
     CHECK(run->context && run->match);
     size_t jit_size = 0;
     pcre2_pattern_info(regex->code, PCRE2_INFO_JITSIZE, &jit_size);
-    if (jit_size && (run->jit_stack = pcre2_jit_stack_create(32 * 1024, JIT_STACK_BYTES, NULL)) != NULL)
+    if (jit_size &&
+        (run->jit_stack = pcre2_jit_stack_create(32 * 1024, JIT_STACK_BYTES, NULL)) != NULL)
         pcre2_jit_stack_assign(run->context, NULL, run->jit_stack);
     pcre2_set_heap_limit(run->context, HEAP_KIB);
     return run;
@@ -113,8 +117,8 @@ void regex_run_free(struct regex_run *run) {
 
 /* ---- texts ---- */
 
-/* The length of the character at a text's front, 0 where there is none. RE2 takes the surrogates' three bytes for characters, as PCRE2
- * does unless it is asked to check. */
+/* The length of the character at a text's front, 0 where there is none. RE2 takes the
+ * surrogates' three bytes for characters, as PCRE2 does unless it is asked to check. */
 static size_t char_len(const char *text, size_t len) {
     const unsigned char *p = (const unsigned char *)text;
     if (*p < 0x80)
@@ -135,8 +139,9 @@ static size_t well_formed_len(struct span text) {
 static struct status *too_much(const struct regex_run *run, struct span text, int error) {
     char message[256] = "";
     pcre2_get_error_message(error, (PCRE2_UCHAR *)message, sizeof(message));
-    return status_exhausted("Matching the pattern %.*s with a text of %zu bytes takes more than its limit: %s",
-                            (int)run->regex->pattern.len, run->regex->pattern.data, text.len, message);
+    return status_exhausted(
+        "Matching the pattern %.*s with a text of %zu bytes takes more than its limit: %s",
+        (int)run->regex->pattern.len, run->regex->pattern.data, text.len, message);
 }
 
 /* The automaton: slower by the step, but their number has no powers in it. */
@@ -147,8 +152,9 @@ static struct status *matches_by_automaton(struct regex_run *run, struct span te
             run->n_workspace = MAX(run->n_workspace, 4096);
             run->workspace = xcalloc(run->n_workspace, sizeof(int));
         }
-        int rc = pcre2_dfa_match(run->regex->code, (PCRE2_SPTR)text.data, text.len, 0, PCRE2_NO_UTF_CHECK, run->match, run->context,
-                                 run->workspace, run->n_workspace);
+        int rc = pcre2_dfa_match(run->regex->code, (PCRE2_SPTR)text.data, text.len, 0,
+                                 PCRE2_NO_UTF_CHECK, run->match, run->context, run->workspace,
+                                 run->n_workspace);
         *ret = rc >= 0;
         if (rc >= 0 || rc == PCRE2_ERROR_NOMATCH)
             return NULL;
@@ -165,7 +171,8 @@ struct status *regex_matches_all(struct regex_run *run, struct span text, bool *
     if (well_formed_len(text) < text.len)
         return NULL; /* nothing matches an ill-formed byte */
     pcre2_set_match_limit(run->context, WHOLE_STEPS);
-    int rc = pcre2_match(run->regex->code, (PCRE2_SPTR)text.data, text.len, 0, PCRE2_NO_UTF_CHECK, run->match, run->context);
+    int rc = pcre2_match(run->regex->code, (PCRE2_SPTR)text.data, text.len, 0, PCRE2_NO_UTF_CHECK,
+                         run->match, run->context);
     *ret = rc >= 0;
     if (rc >= 0 || rc == PCRE2_ERROR_NOMATCH)
         return NULL;
@@ -174,19 +181,22 @@ struct status *regex_matches_all(struct regex_run *run, struct span text, bool *
 
 /* ---- replacing ---- */
 
-/* A text between ill-formed bytes, which match nothing: PCRE2 sees one such stretch at a time, and hears where an end is none of the
- * whole text's. */
+/* A text between ill-formed bytes, which match nothing: PCRE2 sees one such stretch at a time,
+ * and hears where an end is none of the whole text's. */
 struct stretch {
     size_t begin, end;
 };
 
-static struct status *search_stretch(struct regex_run *run, struct span text, struct stretch in, size_t at, bool *ret_found) {
-    uint32_t options = PCRE2_NO_UTF_CHECK | (in.begin > 0 ? PCRE2_NOTBOL : 0) | (in.end < text.len ? PCRE2_NOTEOL : 0);
+static struct status *search_stretch(struct regex_run *run, struct span text, struct stretch in,
+                                     size_t at, bool *ret_found) {
+    uint32_t options = PCRE2_NO_UTF_CHECK | (in.begin > 0 ? PCRE2_NOTBOL : 0) |
+                       (in.end < text.len ? PCRE2_NOTEOL : 0);
     PCRE2_SPTR subject = (PCRE2_SPTR)text.data + in.begin;
     size_t len = in.end - in.begin, from = at - in.begin;
     int rc = pcre2_match(run->regex->code, subject, len, from, options, run->match, run->context);
     if (rc == PCRE2_ERROR_JIT_STACKLIMIT)
-        rc = pcre2_match(run->regex->code, subject, len, from, options | PCRE2_NO_JIT, run->match, run->context);
+        rc = pcre2_match(run->regex->code, subject, len, from, options | PCRE2_NO_JIT, run->match,
+                         run->context);
     *ret_found = rc >= 0;
     return rc >= 0 || rc == PCRE2_ERROR_NOMATCH ? NULL : too_much(run, text, rc);
 }
@@ -248,7 +258,8 @@ static bool write_rewrite(const struct search *search, struct span rewrite, stru
         if (c >= '0' && c <= '9') {
             const PCRE2_SIZE *group = ends + 2 * (c - '0');
             if (group[0] != PCRE2_UNSET)
-                str_add_bytes(out, search->text.data + search->in.begin + group[0], group[1] - group[0]);
+                str_add_bytes(out, search->text.data + search->in.begin + group[0],
+                              group[1] - group[0]);
         } else if (c == '\\') {
             str_add_char(out, c);
         } else {
@@ -299,7 +310,8 @@ static struct status *replace_all(struct search *search, struct span rewrite, st
     return NULL;
 }
 
-struct status *regex_replace(struct regex_run *run, struct span text, struct span rewrite, bool replaces_all, struct str *out) {
+struct status *regex_replace(struct regex_run *run, struct span text, struct span rewrite,
+                             bool replaces_all, struct str *out) {
     if (highest_group(rewrite) > run->regex->n_groups) {
         str_add_bytes(out, text.data, text.len);
         return NULL;

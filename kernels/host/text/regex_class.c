@@ -35,7 +35,9 @@ static const char *const scripts[] = {
 // clang-format on
 static const struct ascii_class perl_space = {"s", "\t\n\f\r  ", 3};
 
-static bool is_name(struct span name, const char *text) { return name.len == strlen(text) && memcmp(name.data, text, name.len) == 0; }
+static bool is_name(struct span name, const char *text) {
+    return name.len == strlen(text) && memcmp(name.data, text, name.len) == 0;
+}
 
 const struct ascii_class *ascii_class_find(struct span name) {
     for (size_t i = 0; i < ARRAY_LEN(classes); i++)
@@ -65,14 +67,17 @@ void regex_add_range(struct str *out, uint32_t low, uint32_t high) {
         str_addf(out, "-\\x{%x}", high);
 }
 
-void ascii_class_add(const struct ascii_class *class, bool is_negated, bool ignores_case, struct str *out) {
-    bool is_one_case = is_name((struct span){class->name, strlen(class->name)}, "lower") || strcmp(class->name, "upper") == 0;
+void ascii_class_add(const struct ascii_class *class, bool is_negated, bool ignores_case,
+                     struct str *out) {
+    bool is_one_case = is_name((struct span){class->name, strlen(class->name)}, "lower") ||
+                       strcmp(class->name, "upper") == 0;
     if (is_negated && ignores_case && is_one_case)
         class = ascii_class_find((struct span){"alpha", 5});
     uint32_t next = 0;
     bool has_k = false;
     for (int i = 0; i < class->n_ranges; i++) {
-        uint32_t low = (unsigned char)class->ranges[2 * i], high = (unsigned char)class->ranges[2 * i + 1];
+        uint32_t low = (unsigned char)class->ranges[2 * i],
+                 high = (unsigned char)class->ranges[2 * i + 1];
         has_k |= low <= 'k' && high >= 'k';
         if (is_negated && low > next)
             regex_add_range(out, next, low - 1);
@@ -91,10 +96,12 @@ void ascii_class_add(const struct ascii_class *class, bool is_negated, bool igno
 }
 
 static bool is_category(struct span name) {
-    static const char *const of_letter[] = {"Ccfos", "Lmotlu", "Mcen", "Ndlo", "Pcdefios", "Sckmo", "Zlps"};
+    static const char *const of_letter[] = {"Ccfos",    "Lmotlu", "Mcen", "Ndlo",
+                                            "Pcdefios", "Sckmo",  "Zlps"};
     for (size_t i = 0; i < ARRAY_LEN(of_letter); i++)
         if (name.data[0] == of_letter[i][0])
-            return name.len == 1 || (name.len == 2 && strchr(of_letter[i] + 1, name.data[1]) && name.data[1]);
+            return name.len == 1 ||
+                   (name.len == 2 && strchr(of_letter[i] + 1, name.data[1]) && name.data[1]);
     return false;
 }
 

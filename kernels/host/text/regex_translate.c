@@ -1,4 +1,5 @@
-/* From RE2's syntax to PCRE2's: recursive descent, each part writing its own meaning in PCRE2's words.
+/* From RE2's syntax to PCRE2's: recursive descent, each part writing its own meaning in PCRE2's
+ * words.
  *
  *   ^ $ \A \z      ^ and $, in (?m: ) where lines are meant: PCRE2 can be told that a text's end is none (see regex.c)
  *   . \d \w [[:x:]]  classes by their ranges
@@ -29,21 +30,27 @@ struct translator {
 };
 
 struct status *regex_wrong(struct span pattern, const char *what, struct span where) {
-    return status_invalid("Invalid pattern: %.*s, error: %s%s%.*s", (int)pattern.len, pattern.data, what, where.data ? ": " : "",
-                          (int)where.len, where.data ? where.data : "");
+    return status_invalid("Invalid pattern: %.*s, error: %s%s%.*s", (int)pattern.len, pattern.data,
+                          what, where.data ? ": " : "", (int)where.len,
+                          where.data ? where.data : "");
 }
 
-static COLD struct status *wrong_at(const struct translator *t, const char *what, const char *begin) {
+static COLD struct status *wrong_at(const struct translator *t, const char *what,
+                                    const char *begin) {
     return regex_wrong(t->whole, what, (struct span){begin, (size_t)(t->rest.data - begin)});
 }
-static COLD struct status *wrong_rest(const struct translator *t, const char *what, const char *begin) {
-    return regex_wrong(t->whole, what, (struct span){begin, (size_t)(t->whole.data + t->whole.len - begin)});
+static COLD struct status *wrong_rest(const struct translator *t, const char *what,
+                                      const char *begin) {
+    return regex_wrong(t->whole, what,
+                       (struct span){begin, (size_t)(t->whole.data + t->whole.len - begin)});
 }
 
 /* ---- reading ---- */
 
 static char peek(const struct translator *t) { return t->rest.len > 0 ? t->rest.data[0] : '\0'; }
-static bool is_next(const struct translator *t, char c) { return t->rest.len > 0 && t->rest.data[0] == c; }
+static bool is_next(const struct translator *t, char c) {
+    return t->rest.len > 0 && t->rest.data[0] == c;
+}
 
 static void skip(struct translator *t, size_t n) {
     t->rest.data += n;
@@ -67,12 +74,16 @@ static uint32_t take_char(struct translator *t) {
 }
 
 static int digit_of(char c, int base) {
-    int d = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : 99;
+    int d = c >= '0' && c <= '9'   ? c - '0'
+            : c >= 'a' && c <= 'f' ? c - 'a' + 10
+            : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                   : 99;
     return d < base ? d : -1;
 }
 
 /* Digits up to a number, which stays at `limit` once it is beyond it; how many there were. */
-static int take_number(struct translator *t, int base, int max_digits, int64_t limit, int64_t *ret) {
+static int take_number(struct translator *t, int base, int max_digits, int64_t limit,
+                       int64_t *ret) {
     int n = 0;
     for (*ret = 0; n < max_digits && t->rest.len > 0 && digit_of(peek(t), base) >= 0; n++) {
         *ret = MIN(*ret * base + digit_of(peek(t), base), limit);
@@ -124,13 +135,15 @@ static struct status *take_escaped(struct translator *t, uint32_t *ret) {
         skip(t, 1);
         return take_hex(t, begin, ret);
     }
-    if (c == '0' || (c >= '1' && c <= '7' && t->rest.len > 1 && digit_of(t->rest.data[1], 8) >= 0)) {
+    if (c == '0' ||
+        (c >= '1' && c <= '7' && t->rest.len > 1 && digit_of(t->rest.data[1], 8) >= 0)) {
         take_number(t, 8, 3, MAX_CHAR, &value);
         *ret = (uint32_t)value;
         return NULL;
     }
     const char *known = memchr(from, c, sizeof(from) - 1);
-    bool is_letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || (unsigned char)c >= 0x80;
+    bool is_letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                     (unsigned char)c >= 0x80;
     *ret = take_char(t);
     if (known)
         *ret = (uint32_t)to[known - from];
@@ -163,8 +176,9 @@ static struct status *take_unicode_class(struct translator *t, struct str *out, 
     }
     int done = unicode_class_add(name, is_negated && is_in_class, t->flags.ignores_case, out);
     if (done < 0)
-        return status_unimplemented("A negated \\pC between brackets in regular expressions: pattern %.*s", (int)t->whole.len,
-                                    t->whole.data);
+        return status_unimplemented(
+            "A negated \\pC between brackets in regular expressions: pattern %.*s",
+            (int)t->whole.len, t->whole.data);
     if (!is_in_class)
         str_add_char(out, ']');
     return done ? NULL : wrong_at(t, "invalid character class range", begin);
@@ -244,7 +258,8 @@ static struct status *translate_class(struct translator *t) {
 
 /* ---- groups ---- */
 
-/* Everything below answers how often its deepest part repeats, all counted repetitions around it multiplied. */
+/* Everything below answers how often its deepest part repeats, all counted repetitions around it
+ * multiplied. */
 static struct status *translate_alternatives(struct translator *t, int64_t *ret_repeats);
 
 /* After "(?": "ims-U" with ")" or ":", which is taken; *ret_opens for ":". */
@@ -296,7 +311,8 @@ static struct status *take_group_name(struct translator *t, const char *begin) {
     bool is_good = name.len > 0;
     for (size_t i = 0; i < name.len; i++) {
         char c = name.data[i];
-        is_good &= (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || (unsigned char)c >= 0x80;
+        is_good &= (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                   c == '_' || (unsigned char)c >= 0x80;
     }
     if (!is_good)
         return wrong_at(t, "invalid named capture group", begin);
@@ -308,8 +324,10 @@ static struct status *take_group_name(struct translator *t, const char *begin) {
     return NULL;
 }
 
-/* From "(" on. Flags that are set inside hold to the group's end; "(?i)" alone holds on and is no part: *ret_is_part false. */
-static struct status *translate_group(struct translator *t, bool *ret_is_part, int64_t *ret_repeats) {
+/* From "(" on. Flags that are set inside hold to the group's end; "(?i)" alone holds on and is
+ * no part: *ret_is_part false. */
+static struct status *translate_group(struct translator *t, bool *ret_is_part,
+                                      int64_t *ret_repeats) {
     struct flags before = t->flags;
     bool case_before = t->ignores_case_now, captures = true;
     const char *begin = t->rest.data;
@@ -351,7 +369,8 @@ static struct status *translate_escape(struct translator *t) {
         return NULL;
     }
     if (c == 'C')
-        return status_unimplemented("Single bytes (\\C) in regular expressions: pattern %.*s", (int)t->whole.len, t->whole.data);
+        return status_unimplemented("Single bytes (\\C) in regular expressions: pattern %.*s",
+                                    (int)t->whole.len, t->whole.data);
     if (c == 'p' || c == 'P')
         return take_unicode_class(t, t->out, false);
     const struct ascii_class *class = ascii_class_of_escape(c);
@@ -433,7 +452,8 @@ static struct status *translate_repetition(struct translator *t, int64_t *repeat
     return NULL;
 }
 
-static struct status *translate_part(struct translator *t, bool *ret_is_part, int64_t *ret_repeats) {
+static struct status *translate_part(struct translator *t, bool *ret_is_part,
+                                     int64_t *ret_repeats) {
     int64_t unused;
     const char *begin = t->rest.data;
     *ret_is_part = true;
@@ -469,8 +489,10 @@ static struct status *translate_part(struct translator *t, bool *ret_is_part, in
     return NULL;
 }
 
-/* "a(?i)*": the flags are no part, so the part before them repeats. It may do so already: a group around it. */
-static struct status *repeat_earlier(struct translator *t, size_t begin, bool case_then, int64_t *repeats) {
+/* "a(?i)*": the flags are no part, so the part before them repeats. It may do so already: a
+ * group around it. */
+static struct status *repeat_earlier(struct translator *t, size_t begin, bool case_then,
+                                     int64_t *repeats) {
     int64_t min, max;
     struct span before = t->rest;
     if (!takes_repetition(t, &min, &max))
@@ -519,7 +541,8 @@ struct status *regex_translate(struct span pattern, struct str *out) {
     int64_t repeats;
     for (size_t at = 0, len; at < pattern.len; at += len) {
         struct span here = {pattern.data + at, pattern.len - at};
-        if (utf8_decode(here, &len) == 0xfffd && !(len == 3 && memcmp(here.data, "\xef\xbf\xbd", 3) == 0))
+        if (utf8_decode(here, &len) == 0xfffd &&
+            !(len == 3 && memcmp(here.data, "\xef\xbf\xbd", 3) == 0))
             return regex_wrong(pattern, "invalid UTF-8", (struct span){NULL, 0});
     }
     struct status *st = translate_alternatives(&t, &repeats);

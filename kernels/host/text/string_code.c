@@ -26,7 +26,8 @@ static struct status *read_key(const struct node *node, uint64_t key[2]) {
 
 struct status *string_hash_init(struct kernel_init *init) {
     int64_t n_buckets;
-    struct hash_state state = {.kind = node_is_op(init->node, "StringToHashBucketFast") ? HASH_FAST : HASH_PLAIN};
+    struct hash_state state = {
+        .kind = node_is_op(init->node, "StringToHashBucketFast") ? HASH_FAST : HASH_PLAIN};
     TRY(node_get_i(init->node, "num_buckets", &n_buckets));
     if (n_buckets < 1)
         return status_invalid("num_buckets must be at least 1, got %lld", (long long)n_buckets);
@@ -61,8 +62,8 @@ static void hash_range(void *arg, int64_t begin, int64_t end) {
     }
 }
 
-/* StringToHashBucketFast (FarmHash), StringToHashBucket (Murmur), StringToHashBucketStrong (SipHash with attr key): the string's
- * hash modulo num_buckets, int64, the input's shape.
+/* StringToHashBucketFast (FarmHash), StringToHashBucket (Murmur), StringToHashBucketStrong
+ * (SipHash with attr key): the string's hash modulo num_buckets, int64, the input's shape.
  * Errors   INVALID_ARGUMENT   at init: a key that is not of two numbers */
 enum kernel_result string_hash(struct kernel_ctx *ctx) {
     const struct tensor *input = kernel_input(ctx, 0);

@@ -1,6 +1,7 @@
 /* StringFormat: a template whose placeholders become summaries of tensors.
  *
- * A summary is nested brackets; of a long dimension, `summarize` elements at each end are shown, with "..." between. */
+ * A summary is nested brackets; of a long dimension, `summarize` elements at each end are shown,
+ * with "..." between. */
 #include <stdlib.h>
 
 #include "kernels/support/element_text.h"
@@ -12,7 +13,9 @@ struct format_state {
     struct span *parts; /* of the template, between placeholders; borrowed from the node */
 };
 
-static const char *find(struct span text, struct span what) { return what.len ? memmem(text.data, text.len, what.data, what.len) : NULL; }
+static const char *find(struct span text, struct span what) {
+    return what.len ? memmem(text.data, text.len, what.data, what.len) : NULL;
+}
 
 struct status *string_format_init(struct kernel_init *init) {
     struct span text, placeholder;
@@ -33,7 +36,8 @@ struct status *string_format_init(struct kernel_init *init) {
     }
     state->parts[state->n_parts++] = text;
     if (n_placeholders != init->node->n_data)
-        return status_invalid("num placeholders in template and num inputs must match: %d vs. %d", n_placeholders, init->node->n_data);
+        return status_invalid("num placeholders in template and num inputs must match: %d vs. %d",
+                              n_placeholders, init->node->n_data);
     return NULL;
 }
 
@@ -57,7 +61,8 @@ static void add_separator(struct str *out, int dim, int rank) {
         str_add_char(out, ' ');
 }
 
-static void add_dim(struct str *out, const struct tensor *t, int dim, int64_t n_at_ends, int64_t offset, int64_t stride) {
+static void add_dim(struct str *out, const struct tensor *t, int dim, int64_t n_at_ends,
+                    int64_t offset, int64_t stride) {
     if (dim == t->rank) {
         element_text_add(t, offset, true, out);
         return;
@@ -89,7 +94,8 @@ enum kernel_result string_format(struct kernel_ctx *ctx) {
         if (i == ctx->instance->n_inputs)
             break;
         const struct tensor *t = kernel_input(ctx, i);
-        int64_t n_at_ends = state->summarize < 0 ? t->n_elements : MIN(state->summarize, t->n_elements);
+        int64_t n_at_ends =
+            state->summarize < 0 ? t->n_elements : MIN(state->summarize, t->n_elements);
         add_dim(&out, t, 0, n_at_ends, 0, t->n_elements);
     }
     struct bytes *text = bytes_new(out.data, out.len);

@@ -34,7 +34,8 @@ kernel_fn string_split, string_split_v2;
 struct status *string_regex_init(struct kernel_init *init);
 void string_regex_fini(void *state);
 struct status *string_regex_replace_init(struct kernel_init *init);
-kernel_fn string_static_regex_match, string_regex_match, string_static_regex_replace, string_regex_replace;
+kernel_fn string_static_regex_match, string_regex_match, string_static_regex_replace,
+    string_regex_replace;
 
 /* string_ngrams.c */
 struct status *string_ngrams_init(struct kernel_init *init);

@@ -31,7 +31,8 @@ enum kernel_result string_join(struct kernel_ctx *ctx) {
         if (!model)
             model = input;
         if (unlikely(!shape_equal(tensor_shape(model), tensor_shape(input)))) {
-            struct status *st = status_invalid("Input shapes do not match: %s vs. %s", TENSOR_SHAPE_TEXT(model), TENSOR_SHAPE_TEXT(input));
+            struct status *st = status_invalid("Input shapes do not match: %s vs. %s",
+                                               TENSOR_SHAPE_TEXT(model), TENSOR_SHAPE_TEXT(input));
             return kernel_fail(ctx, st);
         }
     }
@@ -46,7 +47,8 @@ enum kernel_result string_join(struct kernel_ctx *ctx) {
         for (int k = 0; joined && k < n_inputs; k++) {
             struct span part = tensor_string(&ctx->inputs[k], ctx->inputs[k].rank ? i : 0);
             if (k > 0)
-                at = (char *)memcpy(at, state->separator.data, state->separator.len) + state->separator.len;
+                at = (char *)memcpy(at, state->separator.data, state->separator.len) +
+                     state->separator.len;
             at = (char *)memcpy(at, part.data, part.len) + part.len;
         }
         out[i] = joined;
@@ -57,11 +59,14 @@ enum kernel_result string_join(struct kernel_ctx *ctx) {
 /* ---- ReduceJoin ---- */
 
 /* The dimensions to join over, in the order asked. */
-static struct status *join_axes(const struct tensor *inputs, const struct tensor *axes, int *ret_axes, bool *is_joined) {
+static struct status *join_axes(const struct tensor *inputs, const struct tensor *axes,
+                                int *ret_axes, bool *is_joined) {
     for (int64_t i = 0; i < axes->n_elements; i++) {
         int64_t asked = tensor_index_at(axes, i), axis = asked < 0 ? asked + inputs->rank : asked;
         if (unlikely(axis < 0 || axis >= inputs->rank))
-            return status_out_of_range("Invalid reduction dimension %lld for input with %d dimension(s)", (long long)asked, inputs->rank);
+            return status_out_of_range(
+                "Invalid reduction dimension %lld for input with %d dimension(s)", (long long)asked,
+                inputs->rank);
         if (unlikely(is_joined[axis]))
             return status_invalid("Duplicate reduction dimension %lld", (long long)asked);
         is_joined[axis] = true;
@@ -148,34 +153,41 @@ enum kernel_result string_reduce_join(struct kernel_ctx *ctx) {
 
 /* ---- UnsortedSegmentJoin ---- */
 
-static struct status *check_segments(const struct tensor *inputs, const struct tensor *ids, const struct tensor *n_segments) {
+static struct status *check_segments(const struct tensor *inputs, const struct tensor *ids,
+                                     const struct tensor *n_segments) {
     if (unlikely(n_segments->rank != 0))
         return status_invalid("Number of segments must be a scalar");
     if (unlikely(tensor_index_at(n_segments, 0) < 0))
-        return status_invalid("Number of segments must be non-negative but got %lld", (long long)tensor_index_at(n_segments, 0));
+        return status_invalid("Number of segments must be non-negative but got %lld",
+                              (long long)tensor_index_at(n_segments, 0));
     if (unlikely(ids->rank == 0))
         return status_invalid("Segment_id cannot have rank 0");
     if (unlikely(ids->rank > inputs->rank))
-        return status_invalid("Segment_id rank %d exceeds the input's rank %d", ids->rank, inputs->rank);
+        return status_invalid("Segment_id rank %d exceeds the input's rank %d", ids->rank,
+                              inputs->rank);
     for (int i = 0; i < ids->rank; i++) {
         if (unlikely(tensor_dim(ids, i) != tensor_dim(inputs, i)))
-            return status_invalid("Segment dimension is %lld while input dimension is %lld in rank %d", (long long)tensor_dim(ids, i),
-                                  (long long)tensor_dim(inputs, i), i);
+            return status_invalid(
+                "Segment dimension is %lld while input dimension is %lld in rank %d",
+                (long long)tensor_dim(ids, i), (long long)tensor_dim(inputs, i), i);
     }
     for (int64_t i = 0; i < ids->n_elements; i++) {
         int64_t id = tensor_index_at(ids, i);
         if (unlikely(id < 0 || id >= tensor_index_at(n_segments, 0)))
-            return status_invalid("segment_ids are not allowed to exceed num_segments or to have negative values.");
+            return status_invalid(
+                "segment_ids are not allowed to exceed num_segments or to have negative values.");
     }
     return NULL;
 }
 
-/* UnsortedSegmentJoin: joins the rows of each segment, in their order; a segment without rows is empty strings.
+/* UnsortedSegmentJoin: joins the rows of each segment, in their order; a segment without rows is
+ * empty strings.
  *   inputs  string [ids' shape, rest...]    segment_ids  Tindices    num_segments  scalar    output  string [num_segments, rest...]
  * Errors    INVALID_ARGUMENT   shapes, or an id outside [0, num_segments) */
 enum kernel_result string_unsorted_segment_join(struct kernel_ctx *ctx) {
     const struct join_state *state = ctx->instance->state;
-    const struct tensor *inputs = kernel_input(ctx, 0), *ids = kernel_input(ctx, 1), *n_segments = kernel_input(ctx, 2);
+    const struct tensor *inputs = kernel_input(ctx, 0), *ids = kernel_input(ctx, 1),
+                        *n_segments = kernel_input(ctx, 2);
     int64_t dims[SHAPE_MAX_RANK];
     int rank = 0;
     KERNEL_TRY(ctx, check_segments(inputs, ids, n_segments));
@@ -183,15 +195,18 @@ enum kernel_result string_unsorted_segment_join(struct kernel_ctx *ctx) {
     for (int i = ids->rank; i < inputs->rank; i++)
         dims[rank++] = tensor_dim(inputs, i);
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, DT_STRING, (struct shape){rank, dims}));
-    int64_t n_out = ctx->outputs[0].n_elements, inner = ids->n_elements ? inputs->n_elements / ids->n_elements : 0;
+    int64_t n_out = ctx->outputs[0].n_elements,
+            inner = ids->n_elements ? inputs->n_elements / ids->n_elements : 0;
     if (n_out == 0 || inner == 0)
         return KERNEL_DONE;
-    /* First the lengths, then the bytes: `places` holds an output's length with separators, then how much of it is written.
-     * A separator follows only what is not empty so far, as in TensorFlow. */
+    /* First the lengths, then the bytes: `places` holds an output's length with separators, then
+     * how much of it is written. A separator follows only what is not empty so far, as in
+     * TensorFlow. */
     struct bytes **out = string_elements(&ctx->outputs[0]);
     size_t *places = calloc((size_t)n_out, sizeof(*places)), separator_len = state->separator.len;
     if (!places)
-        return kernel_fail(ctx, status_exhausted("no memory to join %lld segments", (long long)n_out));
+        return kernel_fail(ctx,
+                           status_exhausted("no memory to join %lld segments", (long long)n_out));
     for (int64_t i = 0; i < inputs->n_elements; i++) {
         int64_t to = tensor_index_at(ids, i / inner) * inner + i % inner;
         places[to] += tensor_string(inputs, i).len + (places[to] ? separator_len : 0);

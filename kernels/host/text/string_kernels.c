@@ -2,7 +2,9 @@
 #include "kernels/host/text/string_internal.h"
 
 #define AS_STRING_TYPES (DTYPES_NUMBER | DTYPE_BIT(DT_BOOL) | DTYPE_BIT(DT_STRING))
-#define NUMBER_TYPES (DTYPE_BIT(DT_FLOAT) | DTYPE_BIT(DT_DOUBLE) | DTYPES_INDEX | DTYPE_BIT(DT_UINT32) | DTYPE_BIT(DT_UINT64))
+#define NUMBER_TYPES                                                                    \
+    (DTYPE_BIT(DT_FLOAT) | DTYPE_BIT(DT_DOUBLE) | DTYPES_INDEX | DTYPE_BIT(DT_UINT32) | \
+     DTYPE_BIT(DT_UINT64))
 
 // clang-format off
 static const struct kernel_def rows[] = {

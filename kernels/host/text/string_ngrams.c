@@ -22,10 +22,12 @@ struct status *string_ngrams_init(struct kernel_init *init) {
     TRY(node_get_i(init->node, "pad_width", &state->pad_width));
     TRY(node_get_b(init->node, "preserve_short_sequences", &state->keeps_short));
     if (state->pad_width > INT32_MAX || state->pad_width < INT32_MIN)
-        return status_invalid("Attr pad_width has value %lld out of range for an int32", (long long)state->pad_width);
+        return status_invalid("Attr pad_width has value %lld out of range for an int32",
+                              (long long)state->pad_width);
     for (int i = 0; i < state->n_widths; i++)
         if (state->widths[i].i <= 0 || state->widths[i].i > INT32_MAX)
-            return status_invalid("ngram_widths must contain positive values, got %lld", (long long)state->widths[i].i);
+            return status_invalid("ngram_widths must contain positive values, got %lld",
+                                  (long long)state->widths[i].i);
     return NULL;
 }
 
@@ -47,8 +49,10 @@ static struct status *add_tokens(int64_t *n_tokens, int64_t n, int64_t width) {
     return NULL;
 }
 
-/* How many n-grams a row of len strings gives, of all widths; *ret_short when it is one that holds the whole row. */
-static struct status *count_row(const struct ngrams_state *state, int64_t len, int64_t *n_tokens, int64_t *ret_n, bool *ret_short) {
+/* How many n-grams a row of len strings gives, of all widths; *ret_short when it is one that
+ * holds the whole row. */
+static struct status *count_row(const struct ngrams_state *state, int64_t len, int64_t *n_tokens,
+                                int64_t *ret_n, bool *ret_short) {
     int64_t n = 0;
     for (int i = 0; i < state->n_widths; i++) {
         int64_t own = count_of(state, len, state->widths[i].i);
@@ -57,7 +61,8 @@ static struct status *count_row(const struct ngrams_state *state, int64_t len, i
     }
     *ret_short = state->keeps_short && n == 0 && len > 0;
     if (*ret_short && state->pad_width < 0)
-        return status_invalid("Pad width should be >= 0 when preserve_short_sequences is True and ngram_widths are not provided, got %lld",
+        return status_invalid("Pad width should be >= 0 when preserve_short_sequences is True and "
+                              "ngram_widths are not provided, got %lld",
                               (long long)state->pad_width);
     *ret_n = n + *ret_short;
     return *ret_short ? add_tokens(n_tokens, 1, len + 2 * state->pad_width) : NULL;
@@ -65,16 +70,19 @@ static struct status *count_row(const struct ngrams_state *state, int64_t len, i
 
 static struct status *check_splits(const struct tensor *splits, int64_t n_values) {
     if (splits->n_elements > 0 && tensor_index_at(splits, 0) != 0)
-        return status_invalid("First split value must be 0, got %lld", (long long)tensor_index_at(splits, 0));
+        return status_invalid("First split value must be 0, got %lld",
+                              (long long)tensor_index_at(splits, 0));
     for (int64_t i = 1; i < splits->n_elements; i++) {
         int64_t before = tensor_index_at(splits, i - 1), here = tensor_index_at(splits, i);
         if (here < before || here > n_values)
-            return status_invalid("Invalid split value %lld, must be in [%lld, %lld]", (long long)here, (long long)before,
-                                  (long long)n_values);
+            return status_invalid("Invalid split value %lld, must be in [%lld, %lld]",
+                                  (long long)here, (long long)before, (long long)n_values);
     }
-    int64_t last = splits->n_elements > 0 ? tensor_index_at(splits, splits->n_elements - 1) : n_values;
+    int64_t last =
+        splits->n_elements > 0 ? tensor_index_at(splits, splits->n_elements - 1) : n_values;
     if (last != n_values)
-        return status_invalid("Last split value must be data size. Expected %lld, got %lld", (long long)n_values, (long long)last);
+        return status_invalid("Last split value must be data size. Expected %lld, got %lld",
+                              (long long)n_values, (long long)last);
     return NULL;
 }
 
@@ -86,11 +94,13 @@ static void add_part(struct str *out, struct span separator, struct span part, b
 }
 
 /* The row's n-grams of one width into out[0 .. n). */
-static struct status *make_row(const struct ngrams_state *state, const struct tensor *data, int64_t row, int64_t n, int64_t width,
-                               struct str *text, struct bytes **out) {
+static struct status *make_row(const struct ngrams_state *state, const struct tensor *data,
+                               int64_t row, int64_t n, int64_t width, struct str *text,
+                               struct bytes **out) {
     int64_t pads = pads_of(state, width);
     for (int64_t i = 0; i < n; i++) {
-        int64_t left = MAX(pads - i, 0), right = MAX(pads - (n - i - 1), 0), tokens = width - left - right;
+        int64_t left = MAX(pads - i, 0), right = MAX(pads - (n - i - 1), 0),
+                tokens = width - left - right;
         int64_t begin = row + (left > 0 ? 0 : i - pads);
         bool is_first = true;
         str_clear(text);
@@ -105,13 +115,15 @@ static struct status *make_row(const struct ngrams_state *state, const struct te
     return NULL;
 }
 
-static struct status *make_all(struct kernel_ctx *ctx, const struct tensor *data, const struct tensor *splits) {
+static struct status *make_all(struct kernel_ctx *ctx, const struct tensor *data,
+                               const struct tensor *splits) {
     const struct ngrams_state *state = ctx->instance->state;
     struct bytes **out = string_elements(&ctx->outputs[0]);
     struct str text = STR_INIT;
     struct status *st = NULL;
     for (int64_t i = 0; i + 1 < splits->n_elements && !st; i++) {
-        int64_t begin = tensor_index_at(splits, i), len = tensor_index_at(splits, i + 1) - begin, n_all, n_tokens = 0;
+        int64_t begin = tensor_index_at(splits, i), len = tensor_index_at(splits, i + 1) - begin,
+                n_all, n_tokens = 0;
         bool is_short;
         TRY_OUT(count_row(state, len, &n_tokens, &n_all, &is_short));
         if (is_short) {
@@ -130,7 +142,8 @@ out:
 }
 
 /* Splits of the output; *ret_n is how many n-grams there are. */
-static struct status *split_output(struct kernel_ctx *ctx, const struct tensor *splits, int64_t *ret_n) {
+static struct status *split_output(struct kernel_ctx *ctx, const struct tensor *splits,
+                                   int64_t *ret_n) {
     const struct ngrams_state *state = ctx->instance->state;
     TRY(kernel_alloc(ctx, 1, (enum dtype)splits->dtype, tensor_shape(splits)));
     int64_t n_tokens = 0;
@@ -139,28 +152,35 @@ static struct status *split_output(struct kernel_ctx *ctx, const struct tensor *
         int64_t n = 0;
         bool is_short;
         if (i > 0)
-            TRY(count_row(state, tensor_index_at(splits, i) - tensor_index_at(splits, i - 1), &n_tokens, &n, &is_short));
+            TRY(count_row(state, tensor_index_at(splits, i) - tensor_index_at(splits, i - 1),
+                          &n_tokens, &n, &is_short));
         *ret_n += n;
         if (splits->dtype == DT_INT32 && *ret_n > INT32_MAX)
-            return status_invalid("%lld n-grams are more than splits of int32 can count", (long long)*ret_n);
+            return status_invalid("%lld n-grams are more than splits of int32 can count",
+                                  (long long)*ret_n);
         ragged_set_int(&ctx->outputs[1], i, *ret_n);
     }
     return NULL;
 }
 
-/* StringNGrams: attrs ngram_widths (of each row first all of the first width, …), separator, left_pad, right_pad, pad_width,
- * preserve_short_sequences (a row too short for any gives one of its own length).
+/* StringNGrams: attrs ngram_widths (of each row first all of the first width, …), separator,
+ * left_pad, right_pad, pad_width, preserve_short_sequences (a row too short for any gives one of
+ * its own length).
  *   data  string [m]    data_splits  Tsplits [n + 1]    ngrams  string [k]    ngrams_splits  Tsplits [n + 1]
  * Errors   INVALID_ARGUMENT   splits that are none of the data; at init: a width below 1 */
 enum kernel_result string_ngrams(struct kernel_ctx *ctx) {
     const struct tensor *data = kernel_input(ctx, 0), *splits = kernel_input(ctx, 1);
     int64_t n = 0;
     if (splits->rank != 1)
-        return kernel_fail(ctx, status_invalid("Shape must be rank 1 but is rank %d", splits->rank));
+        return kernel_fail(ctx,
+                           status_invalid("Shape must be rank 1 but is rank %d", splits->rank));
     KERNEL_TRY(ctx, check_splits(splits, data->n_elements));
-    if (data->n_elements == 0 || splits->n_elements == 0) { /* no rows, or rows of nothing, which padding does not fill */
-        KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, (enum dtype)splits->dtype, tensor_shape(splits), &ctx->outputs[1]));
-        KERNEL_TRY(ctx, kernel_alloc(ctx, 0, DT_STRING, tensor_shape(data))); /* as TensorFlow has it: empty strings */
+    /* no rows, or rows of nothing, which padding does not fill */
+    if (data->n_elements == 0 || splits->n_elements == 0) {
+        KERNEL_TRY(ctx, tensor_new_zeroed(ctx->instance->allocator, (enum dtype)splits->dtype,
+                                          tensor_shape(splits), &ctx->outputs[1]));
+        /* as TensorFlow has it: empty strings */
+        KERNEL_TRY(ctx, kernel_alloc(ctx, 0, DT_STRING, tensor_shape(data)));
         return KERNEL_DONE;
     }
     KERNEL_TRY(ctx, split_output(ctx, splits, &n));

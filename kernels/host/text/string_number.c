@@ -19,19 +19,22 @@ struct as_string_state {
     char real[FORMAT_BYTES];    /* printf formats: of a double, */
     char integer[FORMAT_BYTES]; /* of a long long, */
     char natural[FORMAT_BYTES]; /* of an unsigned long long */
-    int width, precision;       /* of a string: precision cuts it where there is a width, as in TensorFlow */
-    bool is_left, is_bare;      /* whole numbers: neither width nor flag */
+    /* of a string: precision cuts it where there is a width, as in TensorFlow */
+    int width, precision;
+    bool is_left, is_bare; /* whole numbers: neither width nor flag */
 };
 
 /* Attrs that a dtype cannot follow are refused, as in TensorFlow. */
-static struct status *check_format(enum dtype dtype, int64_t precision, bool is_scientific, bool is_shortest) {
+static struct status *check_format(enum dtype dtype, int64_t precision, bool is_scientific,
+                                   bool is_shortest) {
     if (dtype == DT_STRING || dtype_in(dtype, DTYPES_REAL_FLOAT | DTYPES_COMPLEX)) {
         if (is_scientific && is_shortest)
             return status_invalid("Cannot select both scientific and shortest notation");
         return NULL;
     }
     if (is_scientific || is_shortest)
-        return status_invalid("scientific and shortest format not supported for datatype %s", dtype_name(dtype));
+        return status_invalid("scientific and shortest format not supported for datatype %s",
+                              dtype_name(dtype));
     if (precision >= 0)
         return status_invalid("precision not supported for datatype %s", dtype_name(dtype));
     return NULL;
@@ -45,8 +48,10 @@ static struct status *check_fill(struct span fill) {
     return NULL;
 }
 
-/* The attrs become printf formats, made here from parts that were checked: a flag, numbers, a conversion. */
-static void format_make(char format[FORMAT_BYTES], const char *flag, int width, int precision, const char *conversion) {
+/* The attrs become printf formats, made here from parts that were checked: a flag, numbers, a
+ * conversion. */
+static void format_make(char format[FORMAT_BYTES], const char *flag, int width, int precision,
+                        const char *conversion) {
     char width_text[16] = "", precision_text[16] = "";
     if (width >= 0)
         snprintf(width_text, sizeof(width_text), "%d", width);
@@ -68,13 +73,17 @@ struct status *string_as_string_init(struct kernel_init *init) {
     TRY(check_format(state.dtype, precision, is_scientific, is_shortest));
     TRY(check_fill(fill));
     if (precision > MAX_WIDTH || width > MAX_WIDTH)
-        return status_invalid("width %lld and precision %lld must not be above %d", (long long)width, (long long)precision, MAX_WIDTH);
+        return status_invalid("width %lld and precision %lld must not be above %d",
+                              (long long)width, (long long)precision, MAX_WIDTH);
     char flag[2] = {fill.len ? fill.data[0] : '\0', '\0'};
     state.width = (int)MAX(width, -1);
     state.precision = (int)MAX(precision, -1);
     state.is_left = flag[0] == '-';
     state.is_bare = state.width < 0 && !flag[0];
-    format_make(state.real, flag, state.width, state.precision, is_scientific ? "e" : is_shortest ? "g" : "f");
+    format_make(state.real, flag, state.width, state.precision,
+                is_scientific ? "e"
+                : is_shortest ? "g"
+                              : "f");
     format_make(state.integer, flag, state.width, -1, "lld");
     format_make(state.natural, flag, state.width, -1, "llu");
     init->state = xmalloc(sizeof(state));
@@ -100,7 +109,8 @@ static void add_real(const struct as_string_state *state, double v, struct str *
     ADD(out, state->real, v);
 }
 
-static void add_pair(const struct as_string_state *state, double real, double imaginary, struct str *out) {
+static void add_pair(const struct as_string_state *state, double real, double imaginary,
+                     struct str *out) {
     str_add_char(out, '(');
     add_real(state, real, out);
     str_add_char(out, ',');
@@ -111,7 +121,8 @@ static void add_pair(const struct as_string_state *state, double real, double im
 static void add_text(const struct as_string_state *state, struct span text, struct str *out) {
     if (state->precision >= 0 && state->width > 0)
         text.len = MIN(text.len, (size_t)state->precision);
-    size_t n_spaces = state->width > 0 && text.len < (size_t)state->width ? (size_t)state->width - text.len : 0;
+    size_t n_spaces =
+        state->width > 0 && text.len < (size_t)state->width ? (size_t)state->width - text.len : 0;
     if (state->is_left)
         str_add_bytes(out, text.data, text.len);
     for (size_t i = 0; i < n_spaces; i++)
@@ -120,7 +131,8 @@ static void add_text(const struct as_string_state *state, struct span text, stru
         str_add_bytes(out, text.data, text.len);
 }
 
-static void add_element(const struct as_string_state *state, const struct tensor *input, int64_t i, struct str *out) {
+static void add_element(const struct as_string_state *state, const struct tensor *input, int64_t i,
+                        struct str *out) {
     const void *data = tensor_cdata(input);
     switch (state->dtype) {
     case DT_INT8:
@@ -176,9 +188,10 @@ static void add_element(const struct as_string_state *state, const struct tensor
 
 /* The digits of v, the last at end[-1]; answers the first. */
 static char *write_digits(char *end, uint64_t v) {
-    static const char pairs[] =
-        "00010203040506070809101112131415161718192021222324252627282930313233343536373839404142434445464748495051525354"
-        "555657585960616263646566676869707172737475767778798081828384858687888990919293949596979899";
+    static const char pairs[] = "000102030405060708091011121314151617181920212223242526272829303132"
+                                "33343536373839404142434445464748495051525354"
+                                "555657585960616263646566676869707172737475767778798081828384858687"
+                                "888990919293949596979899";
     for (; v >= 100; v /= 100) {
         end -= 2;
         memcpy(end, pairs + 2 * (v % 100), 2);
@@ -228,7 +241,8 @@ static bool write_whole(const struct tensor *input, struct bytes **out) {
     }
 }
 
-/* AsString: each element as text, by printf's rules: attrs precision, scientific (%e), shortest (%g), width, fill (a flag).
+/* AsString: each element as text, by printf's rules: attrs precision, scientific (%e), shortest
+ * (%g), width, fill (a flag).
  * Errors   INVALID_ARGUMENT   at init: attrs that the dtype cannot follow */
 enum kernel_result string_as_string(struct kernel_ctx *ctx) {
     const struct as_string_state *state = ctx->instance->state;
@@ -261,8 +275,9 @@ static struct span strip(struct span text) {
 
 enum { EXACT_DIGITS = 15 }; /* whole numbers of as many digits are doubles, powers of ten too */
 
-/* A plain decimal [sign] digits [. digits] of few digits: m / 10^k, both exact, so that one division rounds it as strtod does [Clinger:
- * "How to read floating point numbers accurately", PLDI 1990]. False: something else, perhaps no number. */
+/* A plain decimal [sign] digits [. digits] of few digits: m / 10^k, both exact, so that one
+ * division rounds it as strtod does [Clinger: "How to read floating point numbers accurately",
+ * PLDI 1990]. False: something else, perhaps no number. */
 static bool parse_decimal(struct span text, double *ret) {
     size_t i = text.data[0] == '-' || text.data[0] == '+', begin = i, point = 0;
     uint64_t m = 0;
@@ -278,14 +293,15 @@ static bool parse_decimal(struct span text, double *ret) {
     size_t n_digits = text.len - begin - (point != 0), n_places = point ? text.len - point : 0;
     if (n_digits == 0 || n_digits > EXACT_DIGITS)
         return false;
-    static const double powers[EXACT_DIGITS + 1] = {1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15};
+    static const double powers[EXACT_DIGITS + 1] = {1e0, 1e1, 1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
+                                                    1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15};
     double v = (double)m / powers[n_places];
     *ret = text.data[0] == '-' ? -v : v;
     return true;
 }
 
-/* Whether rounding v, itself rounded, to a float gives what rounding the number that was rounded to v gives: v is not about half-way
- * between two floats. */
+/* Whether rounding v, itself rounded, to a float gives what rounding the number that was rounded
+ * to v gives: v is not about half-way between two floats. */
 static bool rounds_once(double v) {
     uint64_t bits;
     memcpy(&bits, &v, sizeof(bits));
@@ -293,7 +309,8 @@ static bool rounds_once(double v) {
     return v == 0 || (fabs(v) >= FLT_MIN && (rest < 0x0fffffff || rest > 0x10000001));
 }
 
-/* Elements end with a NUL or with the spaces that strip took, so strtod stops at text's end; a NUL inside ends it early. */
+/* Elements end with a NUL or with the spaces that strip took, so strtod stops at text's end; a
+ * NUL inside ends it early. */
 static bool parse_real(struct span text, bool is_float, double *ret) {
     if (text.len == 0)
         return false;
@@ -304,7 +321,8 @@ static bool parse_real(struct span text, bool is_float, double *ret) {
     return end == text.data + text.len;
 }
 
-static bool parse_integer(struct span text, bool is_signed, uint64_t max, uint64_t max_negative, uint64_t *ret) {
+static bool parse_integer(struct span text, bool is_signed, uint64_t max, uint64_t max_negative,
+                          uint64_t *ret) {
     bool is_negative = text.len > 0 && text.data[0] == '-' && is_signed;
     size_t i = is_negative || (text.len > 0 && text.data[0] == '+');
     uint64_t v = 0, limit = is_negative ? max_negative : max;
@@ -350,9 +368,12 @@ static bool parse_into(enum dtype dtype, struct span text, void *to) {
     return is_ok;
 }
 
-bool string_parse_number(enum dtype dtype, struct span text, void *to) { return parse_into(dtype, strip(text), to); }
+bool string_parse_number(enum dtype dtype, struct span text, void *to) {
+    return parse_into(dtype, strip(text), to);
+}
 
-/* StringToNumber: the number that each string spells, spaces around it allowed; floats as strtod reads them, integers decimal.
+/* StringToNumber: the number that each string spells, spaces around it allowed; floats as strtod
+ * reads them, integers decimal.
  * Errors   INVALID_ARGUMENT   no such number, or beyond out_type's integers */
 enum kernel_result string_to_number(struct kernel_ctx *ctx) {
     const struct tensor *input = kernel_input(ctx, 0);
@@ -363,7 +384,8 @@ enum kernel_result string_to_number(struct kernel_ctx *ctx) {
         struct span text = tensor_string(input, i);
         if (unlikely(!string_parse_number(dtype, text, out + (size_t)i * dtype_size(dtype))))
             return kernel_fail(
-                ctx, status_invalid("StringToNumberOp could not correctly convert string: %.*s", (int)MIN(text.len, 1000), text.data));
+                ctx, status_invalid("StringToNumberOp could not correctly convert string: %.*s",
+                                    (int)MIN(text.len, 1000), text.data));
     }
     return KERNEL_DONE;
 }

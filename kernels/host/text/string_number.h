@@ -5,7 +5,8 @@
 #include "common/base/str.h"
 #include "common/tensor/dtype.h"
 
-/* The number that a text spells, spaces around it allowed, as StringToNumber reads it. A NUL follows the text. */
+/* The number that a text spells, spaces around it allowed, as StringToNumber reads it. A NUL
+ * follows the text. */
 bool string_parse_number(enum dtype dtype, struct span text, void *to);
 
 #endif

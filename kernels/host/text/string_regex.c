@@ -1,4 +1,5 @@
-/* Ops of regular expressions: which texts match a pattern as a whole, and texts with their matches replaced. */
+/* Ops of regular expressions: which texts match a pattern as a whole, and texts with their
+ * matches replaced. */
 #include <stdlib.h>
 
 #include "kernels/host/text/regex.h"
@@ -57,7 +58,8 @@ static struct status *match_texts(struct kernel_ctx *ctx, const struct regex *re
     return st;
 }
 
-static struct status *replace_in_texts(struct kernel_ctx *ctx, const struct regex *regex, struct span rewrite) {
+static struct status *replace_in_texts(struct kernel_ctx *ctx, const struct regex *regex,
+                                       struct span rewrite) {
     const struct regex_state *state = ctx->instance->state;
     const struct tensor *input = kernel_input(ctx, 0);
     struct str text = STR_INIT;
@@ -76,10 +78,12 @@ static struct status *replace_in_texts(struct kernel_ctx *ctx, const struct rege
 }
 
 /* The pattern (or rewrite) that an input gives. */
-static struct status *scalar_text(struct kernel_ctx *ctx, int input, const char *what, struct span *ret) {
+static struct status *scalar_text(struct kernel_ctx *ctx, int input, const char *what,
+                                  struct span *ret) {
     const struct tensor *t = kernel_input(ctx, input);
     if (t->rank != 0) {
-        struct status *st = status_invalid("%s must be scalar, but received %s", what, TENSOR_SHAPE_TEXT(t));
+        struct status *st =
+            status_invalid("%s must be scalar, but received %s", what, TENSOR_SHAPE_TEXT(t));
         return st;
     }
     *ret = tensor_string(t, 0);
@@ -88,9 +92,12 @@ static struct status *scalar_text(struct kernel_ctx *ctx, int input, const char 
 
 /* ---- kernels ---- */
 
-static enum kernel_result end(struct kernel_ctx *ctx, struct status *st) { return st ? kernel_fail(ctx, st) : KERNEL_DONE; }
+static enum kernel_result end(struct kernel_ctx *ctx, struct status *st) {
+    return st ? kernel_fail(ctx, st) : KERNEL_DONE;
+}
 
-/* StaticRegexFullMatch (attr pattern), RegexFullMatch (input 1): does each text as a whole match?
+/* StaticRegexFullMatch (attr pattern), RegexFullMatch (input 1): does each text as a whole
+ * match?
  *   input  string    output  bool, its shape
  * Errors   INVALID_ARGUMENT   a pattern that RE2 refuses, or that is no scalar;  RESOURCE_EXHAUSTED   a match beyond its limits */
 enum kernel_result string_static_regex_match(struct kernel_ctx *ctx) {
@@ -102,14 +109,18 @@ enum kernel_result string_regex_match(struct kernel_ctx *ctx) {
     struct span pattern;
     struct regex *regex = NULL;
     KERNEL_TRY(ctx, scalar_text(ctx, 1, "Pattern", &pattern));
-    KERNEL_TRY(ctx, regex_new(pattern, REGEX_WHOLE | (kernel_input(ctx, 0)->n_elements >= OFTEN ? REGEX_OFTEN : 0), &regex));
+    KERNEL_TRY(
+        ctx, regex_new(pattern,
+                       REGEX_WHOLE | (kernel_input(ctx, 0)->n_elements >= OFTEN ? REGEX_OFTEN : 0),
+                       &regex));
     struct status *st = match_texts(ctx, regex);
     regex_free(regex);
     return end(ctx, st);
 }
 
-/* StaticRegexReplace (attrs pattern, rewrite), RegexReplace (inputs 1 and 2): each text with its first match, or with all of them
- * (attr replace_global), replaced by the rewrite, in which \1 to \9 stand for groups and \0 for the match.
+/* StaticRegexReplace (attrs pattern, rewrite), RegexReplace (inputs 1 and 2): each text with its
+ * first match, or with all of them (attr replace_global), replaced by the rewrite, in which \1
+ * to \9 stand for groups and \0 for the match.
  *   input  string    output  string, its shape
  * Errors   as above */
 enum kernel_result string_static_regex_replace(struct kernel_ctx *ctx) {
@@ -122,7 +133,10 @@ enum kernel_result string_regex_replace(struct kernel_ctx *ctx) {
     struct regex *regex = NULL;
     KERNEL_TRY(ctx, scalar_text(ctx, 1, "Pattern", &pattern));
     KERNEL_TRY(ctx, scalar_text(ctx, 2, "Rewrite", &rewrite));
-    KERNEL_TRY(ctx, regex_new(pattern, REGEX_SEARCH | (kernel_input(ctx, 0)->n_elements >= OFTEN ? REGEX_OFTEN : 0), &regex));
+    KERNEL_TRY(
+        ctx, regex_new(pattern,
+                       REGEX_SEARCH | (kernel_input(ctx, 0)->n_elements >= OFTEN ? REGEX_OFTEN : 0),
+                       &regex));
     struct status *st = replace_in_texts(ctx, regex, rewrite);
     regex_free(regex);
     return end(ctx, st);

@@ -31,7 +31,8 @@ static void parts_add(struct parts *parts, const char *data, size_t len) {
 }
 
 /* V1: every byte of `separators` separates; without any, every byte is a part. */
-static void split_at_bytes(struct parts *parts, struct span text, struct span separators, bool skips_empty) {
+static void split_at_bytes(struct parts *parts, struct span text, struct span separators,
+                           bool skips_empty) {
     size_t begin = 0;
     for (size_t i = 0; separators.len == 0 && i < text.len; i++)
         parts_add(parts, text.data + i, 1);
@@ -54,7 +55,8 @@ static struct span skip_spaces(struct span text) {
     return text;
 }
 
-/* Runs of spaces separate. After max_splits parts the rest is one part, even an empty one, as in TensorFlow. */
+/* Runs of spaces separate. After max_splits parts the rest is one part, even an empty one, as in
+ * TensorFlow. */
 static void split_at_spaces(struct parts *parts, struct span text, int64_t max_splits) {
     int64_t n = 0;
     for (text = skip_spaces(text); text.len > 0; text = skip_spaces(text)) {
@@ -72,7 +74,8 @@ static void split_at_spaces(struct parts *parts, struct span text, int64_t max_s
 }
 
 /* Parts are short mostly: looking at each byte is quicker than calling a search for each part. */
-static void split_at_byte(struct parts *parts, struct span text, char separator, int64_t max_splits) {
+static void split_at_byte(struct parts *parts, struct span text, char separator,
+                          int64_t max_splits) {
     size_t begin = 0;
     int64_t n = 0;
     for (size_t i = 0; i < text.len && n != max_splits; i++) {
@@ -85,9 +88,12 @@ static void split_at_byte(struct parts *parts, struct span text, char separator,
     parts_add(parts, text.data + begin, text.len - begin);
 }
 
-static void split_at_text(struct parts *parts, struct span text, struct span separator, int64_t max_splits) {
+static void split_at_text(struct parts *parts, struct span text, struct span separator,
+                          int64_t max_splits) {
     const char *at;
-    for (int64_t n = 0; n != max_splits && (at = memmem(text.data, text.len, separator.data, separator.len)) != NULL; n++) {
+    for (int64_t n = 0; n != max_splits &&
+                        (at = memmem(text.data, text.len, separator.data, separator.len)) != NULL;
+         n++) {
         size_t len = (size_t)(at - text.data);
         parts_add(parts, text.data, len);
         text = (struct span){at + separator.len, text.len - len - separator.len};
@@ -95,18 +101,22 @@ static void split_at_text(struct parts *parts, struct span text, struct span sep
     parts_add(parts, text.data, text.len);
 }
 
-static struct status *check(const struct tensor *input, const struct tensor *separator, const char *separator_name) {
+static struct status *check(const struct tensor *input, const struct tensor *separator,
+                            const char *separator_name) {
     if (likely(input->rank == 1 && separator->rank == 0))
         return NULL;
     struct status *st =
-        input->rank == 1
-            ? status_invalid("%s must be a scalar, got shape: %s", separator_name, TENSOR_SHAPE_TEXT(input->rank == 1 ? separator : input))
-            : status_invalid("input must be a vector, got shape: %s", TENSOR_SHAPE_TEXT(input->rank == 1 ? separator : input));
+        input->rank == 1 ? status_invalid("%s must be a scalar, got shape: %s", separator_name,
+                                          TENSOR_SHAPE_TEXT(input->rank == 1 ? separator : input))
+                         : status_invalid("input must be a vector, got shape: %s",
+                                          TENSOR_SHAPE_TEXT(input->rank == 1 ? separator : input));
     return st;
 }
 
-/* The three outputs: indices int64 [n, 2], values string [n], shape int64 [2]. ends[i]: parts up to string i's last. */
-static struct status *make_sparse(struct kernel_ctx *ctx, const struct parts *parts, const int64_t *ends, int64_t n_strings) {
+/* The three outputs: indices int64 [n, 2], values string [n], shape int64 [2]. ends[i]: parts up
+ * to string i's last. */
+static struct status *make_sparse(struct kernel_ctx *ctx, const struct parts *parts,
+                                  const int64_t *ends, int64_t n_strings) {
     int64_t dims[2] = {parts->n, 2};
     TRY(kernel_alloc(ctx, 0, DT_INT64, (struct shape){2, dims}));
     TRY(kernel_alloc(ctx, 1, DT_STRING, (struct shape){1, dims}));
@@ -158,5 +168,6 @@ static enum kernel_result split(struct kernel_ctx *ctx, bool is_v2) {
  *   input  string [n]    delimiter  string, scalar    indices, values, shape: a sparse [n, most parts]
  * Errors   INVALID_ARGUMENT   input not a vector, delimiter not a scalar */
 enum kernel_result string_split(struct kernel_ctx *ctx) { return split(ctx, false); }
-/* StringSplitV2: at each sep, or at runs of spaces when it is empty; attr maxsplit limits how often. As Python's split. */
+/* StringSplitV2: at each sep, or at runs of spaces when it is empty; attr maxsplit limits how
+ * often. As Python's split. */
 enum kernel_result string_split_v2(struct kernel_ctx *ctx) { return split(ctx, true); }

@@ -15,7 +15,8 @@ struct status *string_case_init(struct kernel_init *init) {
     struct span encoding;
     TRY(node_get_s(init->node, "encoding", &encoding));
     if (encoding.len > 0 && !span_is(encoding, "utf-8"))
-        return status_invalid("only utf-8 or '' (no encoding) is supported, received %.*s", (int)MIN(encoding.len, 100), encoding.data);
+        return status_invalid("only utf-8 or '' (no encoding) is supported, received %.*s",
+                              (int)MIN(encoding.len, 100), encoding.data);
     struct case_state *state = xmalloc(sizeof(*state));
     state->is_utf8 = encoding.len > 0;
     init->state = state;
@@ -34,7 +35,8 @@ static void map_range(void *arg, int64_t begin, int64_t end) {
         job->out[i] = job->map(tensor_string(job->input, i));
 }
 
-static enum kernel_result map_strings(struct kernel_ctx *ctx, struct bytes *(*map)(struct span text)) {
+static enum kernel_result map_strings(struct kernel_ctx *ctx,
+                                      struct bytes *(*map)(struct span text)) {
     const struct tensor *input = kernel_input(ctx, 0);
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, DT_STRING, tensor_shape(input)));
     struct map_job job = {input, string_elements(&ctx->outputs[0]), map};
@@ -46,13 +48,15 @@ static enum kernel_result map_strings(struct kernel_ctx *ctx, struct bytes *(*ma
 static struct bytes *ascii_lower(struct span text) {
     struct bytes *out = bytes_new_uninit(text.len);
     for (size_t i = 0; i < text.len; i++)
-        out->data[i] = text.data[i] >= 'A' && text.data[i] <= 'Z' ? (char)(text.data[i] + 32) : text.data[i];
+        out->data[i] =
+            text.data[i] >= 'A' && text.data[i] <= 'Z' ? (char)(text.data[i] + 32) : text.data[i];
     return out;
 }
 static struct bytes *ascii_upper(struct span text) {
     struct bytes *out = bytes_new_uninit(text.len);
     for (size_t i = 0; i < text.len; i++)
-        out->data[i] = text.data[i] >= 'a' && text.data[i] <= 'z' ? (char)(text.data[i] - 32) : text.data[i];
+        out->data[i] =
+            text.data[i] >= 'a' && text.data[i] <= 'z' ? (char)(text.data[i] - 32) : text.data[i];
     return out;
 }
 static struct bytes *unicode_lower(struct span text) {
@@ -110,7 +114,9 @@ struct status *string_unit_init(struct kernel_init *init) {
     return NULL;
 }
 
-static bool counts_characters(const struct kernel_ctx *ctx) { return ((const struct unit_state *)ctx->instance->state)->is_utf8; }
+static bool counts_characters(const struct kernel_ctx *ctx) {
+    return ((const struct unit_state *)ctx->instance->state)->is_utf8;
+}
 
 /* StringLength: bytes, or bytes that start a character. output int32, the input's shape. */
 enum kernel_result string_length(struct kernel_ctx *ctx) {
@@ -142,7 +148,8 @@ static size_t skip_characters(struct span text, size_t at, uint64_t n, uint64_t 
     return at;
 }
 
-/* False: pos lies outside. A character's worth is counted from the front, a negative one from the back. */
+/* False: pos lies outside. A character's worth is counted from the front, a negative one from
+ * the back. */
 static bool substr_utf8(struct span text, int64_t pos, int64_t len, struct span *ret) {
     uint64_t found;
     size_t begin;
@@ -176,28 +183,34 @@ static bool substr_bytes(struct span text, int64_t pos, int64_t len, struct span
     return true;
 }
 
-static COLD struct status *pos_out_of_range(int64_t pos, struct span text, int64_t i, bool is_utf8) {
+static COLD struct status *pos_out_of_range(int64_t pos, struct span text, int64_t i,
+                                            bool is_utf8) {
     if (is_utf8)
-        return status_invalid("pos %lld out of range for string at index %lld", (long long)pos, (long long)i);
-    return status_invalid("pos %lld out of range for string b'%.*s' at index %lld", (long long)pos, (int)MIN(text.len, 200), text.data,
-                          (long long)i);
+        return status_invalid("pos %lld out of range for string at index %lld", (long long)pos,
+                              (long long)i);
+    return status_invalid("pos %lld out of range for string b'%.*s' at index %lld", (long long)pos,
+                          (int)MIN(text.len, 200), text.data, (long long)i);
 }
 
-/* Substr: characters [pos, pos + len) of each string; input, and pos and len, are broadcast to one shape.
+/* Substr: characters [pos, pos + len) of each string; input, and pos and len, are broadcast to
+ * one shape.
  *   input  string    pos, len  T, of one shape    output  string
  * Errors   INVALID_ARGUMENT   pos and len of different shapes, no broadcast, pos outside a string */
 enum kernel_result string_substr(struct kernel_ctx *ctx) {
-    const struct tensor *input = kernel_input(ctx, 0), *pos = kernel_input(ctx, 1), *len = kernel_input(ctx, 2);
+    const struct tensor *input = kernel_input(ctx, 0), *pos = kernel_input(ctx, 1),
+                        *len = kernel_input(ctx, 2);
     bool is_utf8 = counts_characters(ctx);
     struct shape shapes[2] = {tensor_shape(input), tensor_shape(pos)};
     struct broadcast plan;
     struct status *st = NULL;
     if (unlikely(!shape_equal(tensor_shape(pos), tensor_shape(len)))) {
-        st = status_invalid("pos and len should have the same shape, got: %s vs. %s", TENSOR_SHAPE_TEXT(pos), TENSOR_SHAPE_TEXT(len));
+        st = status_invalid("pos and len should have the same shape, got: %s vs. %s",
+                            TENSOR_SHAPE_TEXT(pos), TENSOR_SHAPE_TEXT(len));
         return kernel_fail(ctx, st);
     }
     if (unlikely(!broadcast_init(&plan, shapes, 2))) {
-        st = status_invalid("Incompatible shapes: %s vs. %s", TENSOR_SHAPE_TEXT(input), TENSOR_SHAPE_TEXT(pos));
+        st = status_invalid("Incompatible shapes: %s vs. %s", TENSOR_SHAPE_TEXT(input),
+                            TENSOR_SHAPE_TEXT(pos));
         return kernel_fail(ctx, st);
     }
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, DT_STRING, broadcast_shape(&plan)));
@@ -209,7 +222,8 @@ enum kernel_result string_substr(struct kernel_ctx *ctx) {
     for (int64_t row = 0; row < plan.n_elements; row += inner) {
         for (cursor.inner = 0; cursor.inner < inner; cursor.inner++) {
             struct span text = tensor_string(input, broadcast_offset(&plan, &cursor, 0)), part;
-            int64_t at = broadcast_offset(&plan, &cursor, 1), p = tensor_index_at(pos, at), n = tensor_index_at(len, at);
+            int64_t at = broadcast_offset(&plan, &cursor, 1), p = tensor_index_at(pos, at),
+                    n = tensor_index_at(len, at);
             if (unlikely(!(is_utf8 ? substr_utf8 : substr_bytes)(text, p, n, &part)))
                 return kernel_fail(ctx, pos_out_of_range(p, text, row + cursor.inner, is_utf8));
             out[row + cursor.inner] = bytes_new(part.data, part.len);

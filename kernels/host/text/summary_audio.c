@@ -19,10 +19,13 @@ struct status *summary_audio_init(struct kernel_init *init) {
     TRY(node_get_i(init->node, "max_outputs", &state->max_outputs));
     if (state->max_outputs <= 0)
         return status_invalid("max_outputs must be > 0");
-    return node_attr(init->node, "sample_rate") ? node_get_f(init->node, "sample_rate", &state->sample_rate) : NULL;
+    return node_attr(init->node, "sample_rate")
+               ? node_get_f(init->node, "sample_rate", &state->sample_rate)
+               : NULL;
 }
 
-static void add_value(const struct wav_sound *sound, struct span tag, float sample_rate, int index, struct str *out) {
+static void add_value(const struct wav_sound *sound, struct span tag, float sample_rate, int index,
+                      struct str *out) {
     struct str name = STR_INIT;
     size_t size = wav_size_bytes(sound) + 64;
     size_t value = proto_begin(out, SUMMARY_VALUE, size + tag.len);
@@ -44,14 +47,17 @@ static void add_value(const struct wav_sound *sound, struct span tag, float samp
     str_fini(&name);
 }
 
-struct status *summary_add_audio(const struct tensor *t, struct span tag, float rate, int64_t max_outputs, struct str *out) {
+struct status *summary_add_audio(const struct tensor *t, struct span tag, float rate,
+                                 int64_t max_outputs, struct str *out) {
     if (t->rank != 2 && t->rank != 3) {
-        struct status *st = status_invalid("Tensor must be 3-D or 2-D, got: %s", TENSOR_SHAPE_TEXT(t));
+        struct status *st =
+            status_invalid("Tensor must be 3-D or 2-D, got: %s", TENSOR_SHAPE_TEXT(t));
         return st;
     }
     if (!(rate > 0))
         return status_invalid("sample_rate must be > 0");
-    struct wav_sound sound = {.n_frames = tensor_dim(t, 1), .n_channels = t->rank == 2 ? 1 : tensor_dim(t, 2)};
+    struct wav_sound sound = {.n_frames = tensor_dim(t, 1),
+                              .n_channels = t->rank == 2 ? 1 : tensor_dim(t, 2)};
     int64_t n = MIN(max_outputs, tensor_dim(t, 0));
     if (n > 0)
         TRY(wav_check(sound.n_frames, sound.n_channels, rate));
@@ -63,7 +69,8 @@ struct status *summary_add_audio(const struct tensor *t, struct span tag, float 
     return NULL;
 }
 
-/* AudioSummary (attr sample_rate), AudioSummaryV2 (input 2): the first max_outputs sounds of a batch.
+/* AudioSummary (attr sample_rate), AudioSummaryV2 (input 2): the first max_outputs sounds of a
+ * batch.
  *   tag  string, scalar    tensor  float [batch, frames] or [batch, frames, channels], from -1 to 1
  * Errors   INVALID_ARGUMENT   other ranks; a sample rate that is none */
 enum kernel_result summary_audio(struct kernel_ctx *ctx) {
@@ -77,7 +84,8 @@ enum kernel_result summary_audio(struct kernel_ctx *ctx) {
             return kernel_fail(ctx, status_invalid("sample_rate must be a scalar"));
         rate = *(const float *)tensor_cdata(kernel_input(ctx, 2));
     }
-    struct status *st = summary_add_audio(kernel_input(ctx, 1), tag, rate, state->max_outputs, &out);
+    struct status *st =
+        summary_add_audio(kernel_input(ctx, 1), tag, rate, state->max_outputs, &out);
     if (!st)
         return summary_end(ctx, &out);
     str_fini(&out);

@@ -1,4 +1,5 @@
-/* HistogramSummary: how often values fall between limits that grow by a tenth, from 1e-12 to 1e20, on both sides of 0. */
+/* HistogramSummary: how often values fall between limits that grow by a tenth, from 1e-12 to
+ * 1e20, on both sides of 0. */
 #include <float.h>
 #include <math.h>
 #include <pthread.h>
@@ -7,7 +8,15 @@
 #include "kernels/host/text/summary_internal.h"
 
 enum { MAX_LIMITS = 2048 };
-enum { HISTOGRAM_MIN = 1, HISTOGRAM_MAX, HISTOGRAM_NUM, HISTOGRAM_SUM, HISTOGRAM_SUM_SQUARES, HISTOGRAM_LIMITS, HISTOGRAM_BUCKETS };
+enum {
+    HISTOGRAM_MIN = 1,
+    HISTOGRAM_MAX,
+    HISTOGRAM_NUM,
+    HISTOGRAM_SUM,
+    HISTOGRAM_SUM_SQUARES,
+    HISTOGRAM_LIMITS,
+    HISTOGRAM_BUCKETS
+};
 
 /* Bucket i holds what is at least limits[i - 1] and less than limits[i]. */
 static double limits[MAX_LIMITS];
@@ -44,12 +53,14 @@ struct histogram {
 };
 
 static void add_packed(struct str *out, uint32_t number, const double *values, int n) {
-    proto_add_bytes(out, number, values, (size_t)n * sizeof(*values)); /* little-endian, as this machine */
+    /* little-endian, as this machine */
+    proto_add_bytes(out, number, values, (size_t)n * sizeof(*values));
 }
 
 /* Runs of empty buckets become one. */
 static void add_buckets(const struct histogram *histogram, struct str *out) {
-    double *ends = xcalloc((size_t)n_limits, sizeof(*ends)), *counts = xcalloc((size_t)n_limits, sizeof(*counts));
+    double *ends = xcalloc((size_t)n_limits, sizeof(*ends)),
+           *counts = xcalloc((size_t)n_limits, sizeof(*counts));
     int n = 0;
     for (int i = 0; i < n_limits; i++) {
         bool extends = n > 0 && counts[n - 1] <= 0 && histogram->buckets[i] <= 0;
@@ -63,13 +74,15 @@ static void add_buckets(const struct histogram *histogram, struct str *out) {
     free(counts);
 }
 
-static struct status *count(const struct kernel_ctx *ctx, const struct tensor *values, struct histogram *histogram) {
+static struct status *count(const struct kernel_ctx *ctx, const struct tensor *values,
+                            struct histogram *histogram) {
     for (int64_t i = 0; i < values->n_elements; i++) {
         double v = summary_number_at(values, i);
         if (isnan(v))
             return status_invalid("Nan in summary histogram for: %s", ctx->instance->node->name);
         if (isinf(v))
-            return status_invalid("Infinity in summary histogram for: %s", ctx->instance->node->name);
+            return status_invalid("Infinity in summary histogram for: %s",
+                                  ctx->instance->node->name);
         histogram->buckets[bucket_of(v)] += 1;
         histogram->min = MIN(histogram->min, v);
         histogram->max = MAX(histogram->max, v);
@@ -80,7 +93,8 @@ static struct status *count(const struct kernel_ctx *ctx, const struct tensor *v
     return NULL;
 }
 
-struct status *summary_add_histogram(const struct kernel_ctx *ctx, struct span tag, const struct tensor *values, struct str *out) {
+struct status *summary_add_histogram(const struct kernel_ctx *ctx, struct span tag,
+                                     const struct tensor *values, struct str *out) {
     pthread_once(&once, make_limits);
     struct histogram *histogram = xcalloc(1, sizeof(*histogram));
     histogram->min = DBL_MAX;

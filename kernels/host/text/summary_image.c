@@ -1,4 +1,5 @@
-/* ImageSummary: pictures as PNG files; numbers that are no bytes are scaled to them, picture by picture. */
+/* ImageSummary: pictures as PNG files; numbers that are no bytes are scaled to them, picture by
+ * picture. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -29,7 +30,8 @@ struct status *summary_image_init(struct kernel_init *init) {
     TRY(node_get_tensor(init->node, "bad_color", &color));
     tensor_copy(&state->bad_color, color);
     if (color->dtype != DT_UINT8)
-        return status_invalid("bad_color must be uint8, got %s", dtype_name((enum dtype)color->dtype));
+        return status_invalid("bad_color must be uint8, got %s",
+                              dtype_name((enum dtype)color->dtype));
     if (color->rank != 1)
         return status_invalid("bad_color must be a vector, got rank %d", color->rank);
     return NULL;
@@ -44,7 +46,8 @@ struct scaling {
 static double round_to(enum dtype dtype, double v) {
     if (dtype == DT_DOUBLE)
         return v;
-    return dtype == DT_FLOAT ? (double)(float)v : (double)half_value_load(dtype, half_value_store(dtype, (float)v));
+    return dtype == DT_FLOAT ? (double)(float)v
+                             : (double)half_value_load(dtype, half_value_store(dtype, (float)v));
 }
 
 static bool is_finite_pixel(const struct tensor *t, int64_t first, int64_t depth) {
@@ -54,8 +57,10 @@ static bool is_finite_pixel(const struct tensor *t, int64_t first, int64_t depth
     return true;
 }
 
-/* Numbers of both signs are centred at 128, others start at 0; the largest ones come to the ends. */
-static struct scaling scaling_of(const struct tensor *t, int64_t first, int64_t n_pixels, int64_t depth) {
+/* Numbers of both signs are centred at 128, others start at 0; the largest ones come to the
+ * ends. */
+static struct scaling scaling_of(const struct tensor *t, int64_t first, int64_t n_pixels,
+                                 int64_t depth) {
     static const float nothing = 1e-6f;
     struct scaling ret = {.dtype = (enum dtype)t->dtype};
     double min = INFINITY, max = -INFINITY;
@@ -68,25 +73,30 @@ static struct scaling scaling_of(const struct tensor *t, int64_t first, int64_t 
         }
     }
     float size = (float)(min < 0 ? fmax(fabs(min), fabs(max)) : max), full = min < 0 ? 127 : 255;
-    ret.scale = size < nothing ? 0 : round_to(ret.dtype, (double)(full / size)); /* in float whatever the type, as there */
+    /* in float whatever the type, as there */
+    ret.scale = size < nothing ? 0 : round_to(ret.dtype, (double)(full / size));
     ret.offset = min < 0 ? 128 : 0;
     return ret;
 }
 
-static void scale_image(const struct tensor *t, int64_t first, int64_t n_pixels, int64_t depth, const uint8_t *bad_color, uint8_t *out) {
+static void scale_image(const struct tensor *t, int64_t first, int64_t n_pixels, int64_t depth,
+                        const uint8_t *bad_color, uint8_t *out) {
     struct scaling scaling = scaling_of(t, first, n_pixels, depth);
     for (int64_t i = 0; i < n_pixels; i++) {
         int64_t at = i * depth;
         bool is_finite = is_finite_pixel(t, first + at, depth);
         for (int64_t c = 0; c < depth; c++) {
-            double v = is_finite ? round_to(scaling.dtype, summary_number_at(t, first + at + c) * scaling.scale) : 0;
+            double v = is_finite ? round_to(scaling.dtype,
+                                            summary_number_at(t, first + at + c) * scaling.scale)
+                                 : 0;
             v = round_to(scaling.dtype, v + scaling.offset);
             out[at + c] = is_finite ? (uint8_t)(int)v : bad_color[c];
         }
     }
 }
 
-static struct status *add_image(const uint8_t *pixels, struct codec_size size, struct span tag, int index, struct str *out) {
+static struct status *add_image(const uint8_t *pixels, struct codec_size size, struct span tag,
+                                int index, struct str *out) {
     struct str png = STR_INIT, name = STR_INIT;
     TRY(codec_png_encode(pixels, size, 8, -1, &png));
     str_add_bytes(&name, tag.data, tag.len);
@@ -109,16 +119,19 @@ static struct status *add_image(const uint8_t *pixels, struct codec_size size, s
 
 static struct status *check_images(const struct tensor *t, const struct tensor *bad_color) {
     if (t->rank != 4 || (tensor_dim(t, 3) != 1 && tensor_dim(t, 3) != 3 && tensor_dim(t, 3) != 4)) {
-        struct status *st = status_invalid("Tensor must be 4-D with last dim 1, 3, or 4, not %s", TENSOR_SHAPE_TEXT(t));
+        struct status *st = status_invalid("Tensor must be 4-D with last dim 1, 3, or 4, not %s",
+                                           TENSOR_SHAPE_TEXT(t));
         return st;
     }
     if (bad_color->rank != 1 || bad_color->n_elements < tensor_dim(t, 3))
-        return status_invalid("expected depth <= bad_color.size, got depth = %lld, bad_color.size = %lld", (long long)tensor_dim(t, 3),
-                              (long long)bad_color->n_elements);
+        return status_invalid(
+            "expected depth <= bad_color.size, got depth = %lld, bad_color.size = %lld",
+            (long long)tensor_dim(t, 3), (long long)bad_color->n_elements);
     return NULL;
 }
 
-struct status *summary_add_images(const struct tensor *t, struct span tag, const struct tensor *bad_color, int64_t max_images,
+struct status *summary_add_images(const struct tensor *t, struct span tag,
+                                  const struct tensor *bad_color, int64_t max_images,
                                   struct str *out) {
     TRY(check_images(t, bad_color));
     struct codec_size size = {1, tensor_dim(t, 1), tensor_dim(t, 2), tensor_dim(t, 3)};
@@ -149,7 +162,8 @@ enum kernel_result summary_image(struct kernel_ctx *ctx) {
     struct span tag;
     struct str out = STR_INIT;
     KERNEL_TRY(ctx, summary_scalar_text(ctx, 0, "Tags", &tag));
-    struct status *st = summary_add_images(kernel_input(ctx, 1), tag, &state->bad_color, state->max_images, &out);
+    struct status *st =
+        summary_add_images(kernel_input(ctx, 1), tag, &state->bad_color, state->max_images, &out);
     if (!st)
         return summary_end(ctx, &out);
     str_fini(&out);

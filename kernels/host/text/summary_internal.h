@@ -44,24 +44,31 @@ enum summary_write {
 struct status *summary_writer_init(struct kernel_init *init);
 void summary_writer_fini(void *state);
 struct status *summary_write_init(struct kernel_init *init);
-kernel_fn summary_writer, summary_writer_create, summary_writer_flush, summary_writer_close, summary_write;
+kernel_fn summary_writer, summary_writer_create, summary_writer_flush, summary_writer_close,
+    summary_write;
 
 /* ---- values: appended to a Summary ---- */
 
 /* Errors: INVALID_ARGUMENT for NaN or infinity. */
-struct status *summary_add_histogram(const struct kernel_ctx *ctx, struct span tag, const struct tensor *values, struct str *out) MUST_USE;
-/* The first max_outputs sounds of [batch, frames] or [batch, frames, channels]. Errors: INVALID_ARGUMENT. */
-struct status *summary_add_audio(const struct tensor *t, struct span tag, float rate, int64_t max_outputs, struct str *out) MUST_USE;
-/* The first max_images pictures of [batch, height, width, channels]; bad_color, uint8 [>= channels], stands where a number is not finite.
- * Errors: INVALID_ARGUMENT. */
-struct status *summary_add_images(const struct tensor *t, struct span tag, const struct tensor *bad_color, int64_t max_images,
+struct status *summary_add_histogram(const struct kernel_ctx *ctx, struct span tag,
+                                     const struct tensor *values, struct str *out) MUST_USE;
+/* The first max_outputs sounds of [batch, frames] or [batch, frames, channels]. Errors:
+ * INVALID_ARGUMENT. */
+struct status *summary_add_audio(const struct tensor *t, struct span tag, float rate,
+                                 int64_t max_outputs, struct str *out) MUST_USE;
+/* The first max_images pictures of [batch, height, width, channels]; bad_color, uint8 [>=
+ * channels], stands where a number is not finite. Errors: INVALID_ARGUMENT. */
+struct status *summary_add_images(const struct tensor *t, struct span tag,
+                                  const struct tensor *bad_color, int64_t max_images,
                                   struct str *out) MUST_USE;
 void summary_add_tensor(struct str *out, const struct tensor *t);
-void summary_add_text(struct str *out, uint32_t number, struct span text); /* proto3 leaves an empty one out */
+/* proto3 leaves an empty one out */
+void summary_add_text(struct str *out, uint32_t number, struct span text);
 
 double summary_number_at(const struct tensor *t, int64_t i);
 /* The only string of an input. Errors: INVALID_ARGUMENT "WHAT must be a scalar". */
-struct status *summary_scalar_text(const struct kernel_ctx *ctx, int input, const char *what, struct span *ret) MUST_USE;
+struct status *summary_scalar_text(const struct kernel_ctx *ctx, int input, const char *what,
+                                   struct span *ret) MUST_USE;
 /* Makes the output, and frees `proto`. */
 enum kernel_result summary_end(struct kernel_ctx *ctx, struct str *proto);
 void summary_add_float(struct str *out, uint32_t number, float value);   /* writes 0 too */

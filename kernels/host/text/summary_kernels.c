@@ -1,7 +1,8 @@
 /* CPU kernels of the summary family. */
 #include "kernels/host/text/summary_internal.h"
 
-#define IMAGE_TYPES (DTYPE_BIT(DT_UINT8) | DTYPE_BIT(DT_FLOAT) | DTYPE_BIT(DT_HALF) | DTYPE_BIT(DT_DOUBLE))
+#define IMAGE_TYPES \
+    (DTYPE_BIT(DT_UINT8) | DTYPE_BIT(DT_FLOAT) | DTYPE_BIT(DT_HALF) | DTYPE_BIT(DT_DOUBLE))
 #define SERIAL_TYPES (DTYPES_NUMBER | DTYPE_BIT(DT_BOOL) | DTYPES_OBJECT)
 
 // clang-format off

@@ -1,4 +1,5 @@
-/* ScalarSummary, TensorSummary, TensorSummaryV2, MergeSummary: protos of tensorflow.Summary, written by the wire format. */
+/* ScalarSummary, TensorSummary, TensorSummaryV2, MergeSummary: protos of tensorflow.Summary,
+ * written by the wire format. */
 #include <stdlib.h>
 
 #include "common/base/map.h"
@@ -41,7 +42,8 @@ double summary_number_at(const struct tensor *t, int64_t i) {
     }
 }
 
-struct status *summary_scalar_text(const struct kernel_ctx *ctx, int input, const char *what, struct span *ret) {
+struct status *summary_scalar_text(const struct kernel_ctx *ctx, int input, const char *what,
+                                   struct span *ret) {
     const struct tensor *t = kernel_input(ctx, input);
     if (t->rank != 0)
         return status_invalid("%s must be a scalar", what);
@@ -91,8 +93,8 @@ enum kernel_result summary_scalar(struct kernel_ctx *ctx) {
     const struct tensor *tags = kernel_input(ctx, 0), *values = kernel_input(ctx, 1);
     struct str out = STR_INIT;
     if (!shape_equal(tensor_shape(tags), tensor_shape(values))) {
-        struct status *st =
-            status_invalid("tags and values are not the same shape: %s != %s", TENSOR_SHAPE_TEXT(tags), TENSOR_SHAPE_TEXT(values));
+        struct status *st = status_invalid("tags and values are not the same shape: %s != %s",
+                                           TENSOR_SHAPE_TEXT(tags), TENSOR_SHAPE_TEXT(values));
         return kernel_fail(ctx, st);
     }
     for (int64_t i = 0; i < tags->n_elements; i++) {
@@ -163,7 +165,8 @@ static struct status *merge_one(struct span summary, struct strmap *tags, struct
         if (field.wire_type != WIRE_BYTES || !read_tag(field.bytes, &tag))
             return status_invalid("Could not parse one of the summary inputs");
         if (tag.len > 0 && strmap_put_span(tags, tag, tags)) /* tensors' values have none */
-            return status_invalid("Duplicate tag %.*s found in summary inputs", (int)tag.len, tag.data);
+            return status_invalid("Duplicate tag %.*s found in summary inputs", (int)tag.len,
+                                  tag.data);
         proto_add_bytes(out, SUMMARY_VALUE, field.bytes.data, field.bytes.len);
     }
     return more < 0 ? status_invalid("Could not parse one of the summary inputs") : NULL;

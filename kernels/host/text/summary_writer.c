@@ -1,9 +1,12 @@
-/* Summary writers: a resource that appends Events to a file of TensorBoard's, and the ops that write one.
+/* Summary writers: a resource that appends Events to a file of TensorBoard's, and the ops that
+ * write one.
  *
- *   events.out.tfevents.SECONDS.HOST.PID.NUMBER SUFFIX, of records: length (8 bytes), its checksum, an Event, its checksum
+ *   events.out.tfevents.SECONDS.HOST.PID.NUMBER SUFFIX, of records: length (8 bytes), its
+ *   checksum, an Event, its checksum
  *
- * Events collect in memory until there are more than max_queue or the last writing was flush_millis ago; a flush, closing and the end of
- * the resource write them too. All of it happens on I/O threads. */
+ * Events collect in memory until there are more than max_queue or the last writing was
+ * flush_millis ago; a flush, closing and the end of the resource write them too. All of it
+ * happens on I/O threads. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
@@ -29,9 +32,12 @@ struct writer {
 };
 
 static void writer_free(struct object *object);
-static const struct object_type writer_type = {.name = "tensorflow::SummaryWriterInterface", .free = writer_free};
+static const struct object_type writer_type = {.name = "tensorflow::SummaryWriterInterface",
+                                               .free = writer_free};
 
-static struct span text_span(const struct str *text) { return (struct span){text->data, text->len}; }
+static struct span text_span(const struct str *text) {
+    return (struct span){text->data, text->len};
+}
 
 /* ---- the file ---- */
 
@@ -46,9 +52,10 @@ static struct status *write_pending(struct writer *writer) {
     writer->flushed_ns = now_ns(CLOCK_MONOTONIC);
     if (writer->n_pending == 0)
         return NULL;
-    struct status *st =
-        file_write_all(&file_system_posix, writer->fd, writer->path, writer->pending.data, writer->pending.len, writer->offset);
-    writer->offset += st ? 0 : (int64_t)writer->pending.len; /* a later record goes over what was written of a lost one */
+    struct status *st = file_write_all(&file_system_posix, writer->fd, writer->path,
+                                       writer->pending.data, writer->pending.len, writer->offset);
+    /* a later record goes over what was written of a lost one */
+    writer->offset += st ? 0 : (int64_t)writer->pending.len;
     writer->n_pending = 0;
     str_clear(&writer->pending);
     return st;
@@ -84,7 +91,8 @@ static struct status *append(struct writer *writer, struct span event) {
     pthread_mutex_lock(&writer->lock);
     add_record(&writer->pending, event);
     writer->n_pending++;
-    if (writer->n_pending > writer->max_queue || now_ns(CLOCK_MONOTONIC) - writer->flushed_ns >= writer->flush_ns)
+    if (writer->n_pending > writer->max_queue ||
+        now_ns(CLOCK_MONOTONIC) - writer->flushed_ns >= writer->flush_ns)
         st = write_pending(writer);
     pthread_mutex_unlock(&writer->lock);
     return st;
@@ -117,16 +125,19 @@ enum kernel_result summary_writer(struct kernel_ctx *ctx) {
 
 static struct status *path_of(struct kernel_ctx *ctx, struct str *path) {
     static _Atomic int n_writers;
-    struct span dir = tensor_string(kernel_input(ctx, 1), 0), suffix = tensor_string(kernel_input(ctx, 4), 0);
+    struct span dir = tensor_string(kernel_input(ctx, 1), 0),
+                suffix = tensor_string(kernel_input(ctx, 4), 0);
     struct str name = STR_INIT;
     char host[256] = "";
     if (gethostname(host, sizeof(host) - 1) != 0 || strchr(host, '/'))
         host[0] = '\0';
     str_add_bytes(&name, dir.data, dir.len);
-    str_addf(&name, "/events.out.tfevents.%010lld.%s.%d.%d", (long long)time(NULL), host, (int)getpid(), n_writers++);
+    str_addf(&name, "/events.out.tfevents.%010lld.%s.%d.%d", (long long)time(NULL), host,
+             (int)getpid(), n_writers++);
     str_add_bytes(&name, suffix.data, suffix.len);
     struct status *st = memchr(suffix.data ? suffix.data : "", '/', suffix.len)
-                            ? status_invalid("filename_suffix must not hold a slash: %.*s", (int)MIN(suffix.len, (size_t)256), suffix.data)
+                            ? status_invalid("filename_suffix must not hold a slash: %.*s",
+                                             (int)MIN(suffix.len, (size_t)256), suffix.data)
                             : io_path(text_span(&name), path);
     str_fini(&name);
     return st;
@@ -183,14 +194,17 @@ static struct status *create_body(struct kernel_ctx *ctx) {
     return NULL;
 }
 
-/* CreateSummaryFileWriter: opens a new file in logdir, unless the handle's writer is there already.
+/* CreateSummaryFileWriter: opens a new file in logdir, unless the handle's writer is there
+ * already.
  *   writer  resource    logdir, filename_suffix  string scalars    max_queue, flush_millis  int32 scalars
  * Errors   INVALID_ARGUMENT   no scalars; PERMISSION_DENIED   a directory outside of the roots; those of the file system */
 enum kernel_result summary_writer_create(struct kernel_ctx *ctx) {
-    static const char *const names[] = {"writer", "logdir", "max_queue", "flush_millis", "filename_suffix"};
+    static const char *const names[] = {"writer", "logdir", "max_queue", "flush_millis",
+                                        "filename_suffix"};
     for (int i = 1; i < 5; i++) {
         if (kernel_input(ctx, i)->rank != 0)
-            return kernel_fail(ctx, status_invalid("%s must be a scalar, got shape %s", names[i], TENSOR_SHAPE_TEXT(kernel_input(ctx, i))));
+            return kernel_fail(ctx, status_invalid("%s must be a scalar, got shape %s", names[i],
+                                                   TENSOR_SHAPE_TEXT(kernel_input(ctx, i))));
     }
     return io_run(ctx, create_body);
 }
@@ -240,7 +254,8 @@ struct status *summary_write_init(struct kernel_init *init) {
     return NULL;
 }
 
-static struct status *add_scalar(const struct kernel_ctx *ctx, struct span tag, struct str *summary) {
+static struct status *add_scalar(const struct kernel_ctx *ctx, struct span tag,
+                                 struct str *summary) {
     const struct tensor *value = kernel_input(ctx, 3);
     if (value->n_elements != 1)
         return status_invalid("value must be a scalar, got shape %s", TENSOR_SHAPE_TEXT(value));
@@ -257,7 +272,8 @@ static struct status *add_any(const struct kernel_ctx *ctx, struct str *summary)
     const struct tensor *t = kernel_input(ctx, 2);
     TRY(summary_scalar_text(ctx, 3, "tag", &tag));
     TRY(summary_scalar_text(ctx, 4, "summary_metadata", &metadata));
-    size_t size = tensor_proto_size(t) + tag.len + metadata.len, begin = proto_begin(summary, SUMMARY_VALUE, size);
+    size_t size = tensor_proto_size(t) + tag.len + metadata.len,
+           begin = proto_begin(summary, SUMMARY_VALUE, size);
     summary_add_text(summary, VALUE_TAG, tag);
     summary_add_tensor(summary, t);
     summary_add_text(summary, VALUE_METADATA, metadata);
@@ -270,11 +286,14 @@ static struct status *check_proto(struct span proto, const char *what) {
     int more;
     while ((more = proto_next(&proto, &field)) > 0) {
     }
-    return more < 0 ? status_new(STATUS_DATA_LOSS, "Bad %s binary proto tensor string", what) : NULL;
+    return more < 0 ? status_new(STATUS_DATA_LOSS, "Bad %s binary proto tensor string", what)
+                    : NULL;
 }
 
-/* The Summary that an op says; all but WriteSummary and WriteRawProtoSummary have their tag in input 2. */
-static struct status *add_values(const struct kernel_ctx *ctx, enum summary_write kind, struct str *summary) {
+/* The Summary that an op says; all but WriteSummary and WriteRawProtoSummary have their tag in
+ * input 2. */
+static struct status *add_values(const struct kernel_ctx *ctx, enum summary_write kind,
+                                 struct str *summary) {
     const struct write_state *state = ctx->instance->state;
     struct span tag;
     if (kind == SUMMARY_WRITE_ANY)
@@ -288,18 +307,23 @@ static struct status *add_values(const struct kernel_ctx *ctx, enum summary_writ
     case SUMMARY_WRITE_IMAGE:
         if (kernel_input(ctx, 4)->dtype != DT_UINT8)
             return status_invalid("bad_color must be uint8");
-        return summary_add_images(kernel_input(ctx, 3), tag, kernel_input(ctx, 4), state->max, summary);
+        return summary_add_images(kernel_input(ctx, 3), tag, kernel_input(ctx, 4), state->max,
+                                  summary);
     case SUMMARY_WRITE_AUDIO:
         if (kernel_input(ctx, 4)->n_elements != 1)
-            return status_invalid("sample_rate must be a scalar, got shape %s", TENSOR_SHAPE_TEXT(kernel_input(ctx, 4)));
-        return summary_add_audio(kernel_input(ctx, 3), tag, *(const float *)tensor_cdata(kernel_input(ctx, 4)), state->max, summary);
+            return status_invalid("sample_rate must be a scalar, got shape %s",
+                                  TENSOR_SHAPE_TEXT(kernel_input(ctx, 4)));
+        return summary_add_audio(kernel_input(ctx, 3), tag,
+                                 *(const float *)tensor_cdata(kernel_input(ctx, 4)), state->max,
+                                 summary);
     default:
         str_add_bytes(summary, tag.data, tag.len);
         return check_proto(tag, "tf.compat.v1.Summary");
     }
 }
 
-static struct status *make_event(const struct kernel_ctx *ctx, enum summary_write kind, struct str *event) {
+static struct status *make_event(const struct kernel_ctx *ctx, enum summary_write kind,
+                                 struct str *event) {
     struct span whole;
     if (kind == SUMMARY_WRITE_EVENT) {
         TRY(summary_scalar_text(ctx, 1, "event", &whole));
@@ -337,8 +361,9 @@ static struct status *write_body(struct kernel_ctx *ctx) {
     return st;
 }
 
-/* WriteScalarSummary, WriteHistogramSummary, WriteImageSummary, WriteAudioSummary: (writer, step, tag, values …).
- * WriteSummary: (writer, step, tensor, tag, metadata). WriteRawProtoSummary, WriteGraphSummary: (writer, step, a serialized proto).
- * ImportEvent: (writer, a serialized Event).
+/* WriteScalarSummary, WriteHistogramSummary, WriteImageSummary, WriteAudioSummary: (writer,
+ * step, tag, values …). WriteSummary: (writer, step, tensor, tag, metadata).
+ * WriteRawProtoSummary, WriteGraphSummary: (writer, step, a serialized proto). ImportEvent:
+ * (writer, a serialized Event).
  * Errors   NOT_FOUND   no writer of that name; INVALID_ARGUMENT   what the summaries' ops refuse; DATA_LOSS   a proto that is none */
 enum kernel_result summary_write(struct kernel_ctx *ctx) { return io_run(ctx, write_body); }

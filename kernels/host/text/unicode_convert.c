@@ -15,7 +15,9 @@ struct unicode_state {
     bool replaces_controls;
 };
 
-static bool is_text(struct span a, const char *b) { return a.len == strlen(b) && memcmp(a.data, b, a.len) == 0; }
+static bool is_text(struct span a, const char *b) {
+    return a.len == strlen(b) && memcmp(a.data, b, a.len) == 0;
+}
 
 struct status *unicode_init(struct kernel_init *init) {
     struct unicode_state *state = xcalloc(1, sizeof(*state));
@@ -23,7 +25,9 @@ struct status *unicode_init(struct kernel_init *init) {
     int64_t replacement;
     init->state = state;
     TRY(node_get_s(init->node, "errors", &text));
-    state->on_error = is_text(text, "strict") ? ON_ERROR_STRICT : is_text(text, "ignore") ? ON_ERROR_IGNORE : ON_ERROR_REPLACE;
+    state->on_error = is_text(text, "strict")   ? ON_ERROR_STRICT
+                      : is_text(text, "ignore") ? ON_ERROR_IGNORE
+                                                : ON_ERROR_REPLACE;
     TRY(node_get_i(init->node, "replacement_char", &replacement));
     if (replacement < 0 || replacement > UNICODE_MAX)
         return status_invalid("replacement_char out of unicode codepoint range");
@@ -35,7 +39,9 @@ struct status *unicode_init(struct kernel_init *init) {
     if (!node_attr(init->node, "output_encoding"))
         return NULL;
     TRY(node_get_s(init->node, "output_encoding", &text));
-    state->output_encoding = is_text(text, "UTF-16-BE") ? UTF16BE : is_text(text, "UTF-32-BE") ? UTF32BE : UTF8;
+    state->output_encoding = is_text(text, "UTF-16-BE")   ? UTF16BE
+                             : is_text(text, "UTF-32-BE") ? UTF32BE
+                                                          : UTF8;
     return NULL;
 }
 
@@ -59,7 +65,8 @@ static void add_char(struct str *out, enum encoding encoding, uint32_t code) {
     }
 }
 
-/* What becomes of a character that is wrong, or a control character that is to be replaced. False: nothing. */
+/* What becomes of a character that is wrong, or a control character that is to be replaced.
+ * False: nothing. */
 static bool handle_wrong(const struct unicode_state *state, bool is_wrong, int32_t *code) {
     if (!is_wrong && !(state->replaces_controls && *code <= 0x1f))
         return true;
@@ -67,11 +74,14 @@ static bool handle_wrong(const struct unicode_state *state, bool is_wrong, int32
     return state->on_error != ON_ERROR_IGNORE;
 }
 
-static struct status *wrong_input(void) { return status_invalid("Invalid formatting on input string"); }
+static struct status *wrong_input(void) {
+    return status_invalid("Invalid formatting on input string");
+}
 
 /* ---- UnicodeTranscode ---- */
 
-static struct status *transcode(const struct unicode_state *state, struct unicode_decoder *decoder, struct span text, struct str *out) {
+static struct status *transcode(const struct unicode_state *state, struct unicode_decoder *decoder,
+                                struct span text, struct str *out) {
     int32_t code;
     size_t len;
     bool is_wrong;
@@ -121,13 +131,15 @@ static void chars_add(struct chars *chars, int32_t code, int64_t start) {
     if (chars->n == chars->capacity) {
         chars->capacity = chars->capacity ? 2 * chars->capacity : 64;
         chars->codes = xreallocarray(chars->codes, (size_t)chars->capacity, sizeof(*chars->codes));
-        chars->starts = xreallocarray(chars->starts, (size_t)chars->capacity, sizeof(*chars->starts));
+        chars->starts =
+            xreallocarray(chars->starts, (size_t)chars->capacity, sizeof(*chars->starts));
     }
     chars->codes[chars->n] = code;
     chars->starts[chars->n++] = start;
 }
 
-static struct status *decode(const struct unicode_state *state, struct unicode_decoder *decoder, struct span text, struct chars *chars) {
+static struct status *decode(const struct unicode_state *state, struct unicode_decoder *decoder,
+                             struct span text, struct chars *chars) {
     int32_t code;
     size_t len;
     bool is_wrong;
@@ -149,12 +161,14 @@ static struct status *set_split(struct tensor *splits, int64_t i, int64_t n) {
         return NULL;
     }
     if (n > INT32_MAX)
-        return status_invalid("%lld characters are more than row splits of int32 can count", (long long)n);
+        return status_invalid("%lld characters are more than row splits of int32 can count",
+                              (long long)n);
     ((int32_t *)tensor_data(splits))[i] = (int32_t)n;
     return NULL;
 }
 
-/* UnicodeDecode, UnicodeDecodeWithOffsets: the characters of all texts, one after the other, as a ragged matrix.
+/* UnicodeDecode, UnicodeDecodeWithOffsets: the characters of all texts, one after the other, as
+ * a ragged matrix.
  *   input  string, n texts    row_splits  Tsplits [n + 1]    char_values  int32 [m]
  *   char_to_byte_starts  int64 [m]: where in its text each character begins
  * Errors   as UnicodeTranscode */
@@ -166,7 +180,8 @@ enum kernel_result unicode_decode(struct kernel_ctx *ctx) {
     struct status *st = NULL;
     int64_t n_splits = input->n_elements + 1;
     KERNEL_TRY(ctx, unicode_decoder_new(state->input_encoding, &decoder));
-    TRY_OUT(kernel_alloc(ctx, 0, (enum dtype)ctx->instance->out_types[0], (struct shape){1, &n_splits}));
+    TRY_OUT(kernel_alloc(ctx, 0, (enum dtype)ctx->instance->out_types[0],
+                         (struct shape){1, &n_splits}));
     TRY_OUT(set_split(&ctx->outputs[0], 0, 0));
     for (int64_t i = 0; i < input->n_elements; i++) {
         TRY_OUT(decode(state, decoder, tensor_string(input, i), &chars));
@@ -179,7 +194,8 @@ enum kernel_result unicode_decode(struct kernel_ctx *ctx) {
     if (ctx->instance->n_outputs > 2) {
         TRY_OUT(kernel_alloc(ctx, 2, DT_INT64, shape));
         if (chars.n > 0)
-            memcpy(tensor_data(&ctx->outputs[2]), chars.starts, (size_t)chars.n * sizeof(*chars.starts));
+            memcpy(tensor_data(&ctx->outputs[2]), chars.starts,
+                   (size_t)chars.n * sizeof(*chars.starts));
     }
 out:
     free(chars.codes);
@@ -190,11 +206,14 @@ out:
 
 /* ---- UnicodeEncode ---- */
 
-static bool is_character(int32_t code) { return code >= 0 && code <= UNICODE_MAX && !(code >= 0xd800 && code <= 0xdfff); }
+static bool is_character(int32_t code) {
+    return code >= 0 && code <= UNICODE_MAX && !(code >= 0xd800 && code <= 0xdfff);
+}
 
 static struct status *check_splits(const struct tensor *values, const struct tensor *splits) {
     if (values->rank != 1 || splits->rank != 1) /* its shape function says so where it can */
-        return status_invalid("Shape must be rank 1 but is rank %d", values->rank != 1 ? values->rank : splits->rank);
+        return status_invalid("Shape must be rank 1 but is rank %d",
+                              values->rank != 1 ? values->rank : splits->rank);
     if (splits->n_elements == 0)
         return status_invalid("input_splits should have at least one element");
     if (tensor_index_at(splits, 0) != 0)
@@ -203,14 +222,17 @@ static struct status *check_splits(const struct tensor *values, const struct ten
         if (tensor_index_at(splits, i) < tensor_index_at(splits, i - 1))
             return status_invalid("Values in input_splits must be equal or in ascending order.");
         if (tensor_index_at(splits, i) > values->n_elements)
-            return status_invalid("Values in input_splits must be less than or equal to input_tensor length.");
+            return status_invalid(
+                "Values in input_splits must be less than or equal to input_tensor length.");
     }
     if (tensor_index_at(splits, splits->n_elements - 1) != values->n_elements)
-        return status_invalid("Last value in input_splits must be equal to length of input_tensor.");
+        return status_invalid(
+            "Last value in input_splits must be equal to length of input_tensor.");
     return NULL;
 }
 
-static struct status *encode(const struct unicode_state *state, const int32_t *codes, int64_t n, struct str *out) {
+static struct status *encode(const struct unicode_state *state, const int32_t *codes, int64_t n,
+                             struct str *out) {
     for (int64_t i = 0; i < n; i++) {
         int32_t code = codes[i];
         if (!is_character(code)) {

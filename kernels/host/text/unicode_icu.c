@@ -1,5 +1,5 @@
-/* Characters of texts in any encoding: UTF-8 by own code, the others by ICU's converters. ICU is large and few programs need it, so it is
- * loaded at first use. */
+/* Characters of texts in any encoding: UTF-8 by own code, the others by ICU's converters. ICU is
+ * large and few programs need it, so it is loaded at first use. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -18,8 +18,8 @@ static struct {
     UConverter *(*open)(const char *name, UErrorCode *error);
     void (*close)(UConverter *converter);
     UChar32 (*next)(UConverter *converter, const char **source, const char *end, UErrorCode *error);
-    void (*set_callback)(UConverter *converter, UConverterToUCallback callback, const void *context, UConverterToUCallback *old,
-                         const void **old_context, UErrorCode *error);
+    void (*set_callback)(UConverter *converter, UConverterToUCallback callback, const void *context,
+                         UConverterToUCallback *old, const void **old_context, UErrorCode *error);
     UConverterToUCallback substitute;
     UScriptCode (*script)(UChar32 code, UErrorCode *error);
 } icu;
@@ -50,7 +50,9 @@ static void load(void) {
 
 static struct status *need_icu(void) {
     pthread_once(&once, load);
-    return has_icu ? NULL : status_unimplemented("The ICU library (libicuuc.so." U_ICU_VERSION_SHORT ") is not installed");
+    return has_icu ? NULL
+                   : status_unimplemented("The ICU library (libicuuc.so." U_ICU_VERSION_SHORT
+                                          ") is not installed");
 }
 
 /* ---- decoders ---- */
@@ -61,14 +63,16 @@ struct unicode_decoder {
     bool is_wrong;
 };
 
-static void on_ill_formed(const void *context, UConverterToUnicodeArgs *args, const char *units, int32_t n_units,
-                          UConverterCallbackReason reason, UErrorCode *error) {
+static void on_ill_formed(const void *context, UConverterToUnicodeArgs *args, const char *units,
+                          int32_t n_units, UConverterCallbackReason reason, UErrorCode *error) {
     if (reason == UCNV_UNASSIGNED || reason == UCNV_ILLEGAL || reason == UCNV_IRREGULAR)
         *(bool *)(uintptr_t)context = true;
     icu.substitute(NULL, args, units, n_units, reason, error);
 }
 
-static bool is_utf8(struct span encoding) { return encoding.len == 5 && strncasecmp(encoding.data, "UTF-8", 5) == 0; }
+static bool is_utf8(struct span encoding) {
+    return encoding.len == 5 && strncasecmp(encoding.data, "UTF-8", 5) == 0;
+}
 
 struct status *unicode_decoder_new(struct span encoding, struct unicode_decoder **ret) {
     struct unicode_decoder *decoder = xcalloc(1, sizeof(*decoder));
@@ -81,9 +85,11 @@ struct status *unicode_decoder_new(struct span encoding, struct unicode_decoder 
             free(name);
         }
         if (decoder->converter)
-            icu.set_callback(decoder->converter, on_ill_formed, &decoder->is_wrong, NULL, NULL, &error);
+            icu.set_callback(decoder->converter, on_ill_formed, &decoder->is_wrong, NULL, NULL,
+                             &error);
         if (!st && (!decoder->converter || U_FAILURE(error)))
-            st = status_invalid("Could not create converter for input encoding: %.*s", (int)encoding.len, encoding.data);
+            st = status_invalid("Could not create converter for input encoding: %.*s",
+                                (int)encoding.len, encoding.data);
         if (st) {
             unicode_decoder_free(decoder);
             return st;
@@ -100,9 +106,12 @@ void unicode_decoder_free(struct unicode_decoder *decoder) {
 }
 
 /* A converter that has seen a byte order mark keeps to it in later texts, as TensorFlow's does. */
-void unicode_decoder_start(struct unicode_decoder *decoder, struct span text) { decoder->rest = text; }
+void unicode_decoder_start(struct unicode_decoder *decoder, struct span text) {
+    decoder->rest = text;
+}
 
-bool unicode_decoder_next(struct unicode_decoder *decoder, int32_t *ret_code, size_t *ret_len, bool *ret_is_wrong) {
+bool unicode_decoder_next(struct unicode_decoder *decoder, int32_t *ret_code, size_t *ret_len,
+                          bool *ret_is_wrong) {
     struct span *rest = &decoder->rest;
     if (rest->len == 0)
         return false;
@@ -117,7 +126,8 @@ bool unicode_decoder_next(struct unicode_decoder *decoder, int32_t *ret_code, si
         *ret_is_wrong = decoder->is_wrong;
     } else {
         *ret_code = (int32_t)utf8_decode(*rest, ret_len);
-        *ret_is_wrong = *ret_code == UNICODE_REPLACEMENT && !(*ret_len == 3 && memcmp(rest->data, "\xef\xbf\xbd", 3) == 0);
+        *ret_is_wrong = *ret_code == UNICODE_REPLACEMENT &&
+                        !(*ret_len == 3 && memcmp(rest->data, "\xef\xbf\xbd", 3) == 0);
     }
     rest->data += *ret_len;
     rest->len -= *ret_len;

@@ -29,7 +29,8 @@ static bool has_handle(struct grpc_call *call) {
     while (proto_next(&body, &field) > 0)
         if (field.number == 1 && span_is(field.bytes, HANDLE))
             return true;
-    grpc_call_fail(call, status_new(STATUS_ABORTED, "Session is not found. Possibly, this master has restarted."));
+    grpc_call_fail(call, status_new(STATUS_ABORTED,
+                                    "Session is not found. Possibly, this master has restarted."));
     return false;
 }
 
@@ -96,7 +97,8 @@ static void answer_fetches(struct span request, bool is_bad, struct str *out) {
     while (proto_next(&rest, &field) > 0) {
         if (field.number != 3)
             continue;
-        struct span value = is_bad ? span_of("\x08\x63") : feed_of(request, field.bytes); /* dtype 99 */
+        /* dtype 99 */
+        struct span value = is_bad ? span_of("\x08\x63") : feed_of(request, field.bytes);
         str_clear(&named);
         proto_add_bytes(&named, 1, field.bytes.data, field.bytes.len);
         proto_add_bytes(&named, 2, value.data, value.len);
@@ -112,7 +114,9 @@ static void on_hang_cancelled(struct grpc_call *call, void *user) {
     grpc_call_fail(call, status_new(STATUS_CANCELLED, "cancelled"));
 }
 
-static bool is_called(const struct fake_master *master, const char *target) { return strcmp(str_text(&master->targets), target) == 0; }
+static bool is_called(const struct fake_master *master, const char *target) {
+    return strcmp(str_text(&master->targets), target) == 0;
+}
 
 static void note_request(struct fake_master *master, struct span request) {
     struct proto_field field;
@@ -120,7 +124,8 @@ static void note_request(struct fake_master *master, struct span request) {
     str_clear(&master->run_options);
     while (proto_next(&request, &field) > 0) {
         if (field.number == 4)
-            str_addf(&master->targets, "%s%.*s", master->targets.len > 0 ? " " : "", (int)field.bytes.len, field.bytes.data);
+            str_addf(&master->targets, "%s%.*s", master->targets.len > 0 ? " " : "",
+                     (int)field.bytes.len, field.bytes.data);
         else if (field.number == 5)
             keep(&master->run_options, field.bytes);
         else if (field.number == 7)
@@ -144,7 +149,8 @@ static void on_run(void *service, struct grpc_call *call) {
         return;
     }
     if (is_called(master, "fail_in_trailers")) {
-        grpc_call_fail(call, status_new(STATUS_OUT_OF_RANGE, "100%% out of range:\n\t [[{{node caf\xc3\xa9}}]]"));
+        grpc_call_fail(call, status_new(STATUS_OUT_OF_RANGE,
+                                        "100%% out of range:\n\t [[{{node caf\xc3\xa9}}]]"));
         return;
     }
     if (is_called(master, "fail_in_body")) {
@@ -180,7 +186,8 @@ static void on_reset(void *service, struct grpc_call *call) {
     reply(call, NULL);
 }
 
-static void add_device(struct str *out, uint32_t field, const char *name, const char *type, int64_t memory, uint64_t incarnation) {
+static void add_device(struct str *out, uint32_t field, const char *name, const char *type,
+                       int64_t memory, uint64_t incarnation) {
     struct str device = STR_INIT;
     proto_add_bytes(&device, 1, name, strlen(name));
     proto_add_bytes(&device, 2, type, strlen(type));
@@ -193,7 +200,8 @@ static void add_device(struct str *out, uint32_t field, const char *name, const 
 
 static void on_devices(void *service, struct grpc_call *call) {
     struct str out = STR_INIT;
-    add_device(&out, 1, "/job:worker/replica:0/task:0/device:CPU:0", "CPU", 1 << 28, 0xfedcba9876543210);
+    add_device(&out, 1, "/job:worker/replica:0/task:0/device:CPU:0", "CPU", 1 << 28,
+               0xfedcba9876543210);
     add_device(&out, 2, "/job:ps/replica:0/task:0/device:GPU:1", "GPU", 0, 1);
     reply(call, &out);
     str_fini(&out);
@@ -203,8 +211,9 @@ static void on_devices(void *service, struct grpc_call *call) {
     { "/tensorflow.MasterService/" name, function, NULL }
 
 static const struct grpc_method methods[] = {
-    METHOD("CreateSession", on_create), METHOD("ExtendSession", on_extend), METHOD("RunStep", on_run),
-    METHOD("CloseSession", on_close),   METHOD("ListDevices", on_devices),  METHOD("Reset", on_reset),
+    METHOD("CreateSession", on_create), METHOD("ExtendSession", on_extend),
+    METHOD("RunStep", on_run),          METHOD("CloseSession", on_close),
+    METHOD("ListDevices", on_devices),  METHOD("Reset", on_reset),
 };
 
 static void *serve(void *arg) {
@@ -214,10 +223,12 @@ static void *serve(void *arg) {
 
 struct fake_master *fake_master_start(void) {
     struct fake_master *master = calloc(1, sizeof(*master));
-    struct grpc_server_options options = {.methods = methods, .n_methods = ARRAY_LEN(methods), .service = master};
+    struct grpc_server_options options = {
+        .methods = methods, .n_methods = ARRAY_LEN(methods), .service = master};
     master->loop = loop_new();
     CHECK(grpc_server_new(master->loop, "127.0.0.1:0", &options, &master->server) == NULL);
-    snprintf(master->target, sizeof(master->target), "grpc://127.0.0.1:%d", grpc_server_port(master->server));
+    snprintf(master->target, sizeof(master->target), "grpc://127.0.0.1:%d",
+             grpc_server_port(master->server));
     CHECK(pthread_create(&master->thread, NULL, serve, master) == 0);
     return master;
 }

@@ -1,5 +1,5 @@
-/* A master without a cluster, on a thread of its own, for tests of clients. It keeps sessions by name only, and a step does what its
- * targets are called:
+/* A master without a cluster, on a thread of its own, for tests of clients. It keeps sessions by
+ * name only, and a step does what its targets are called:
  *
  *   fetches            each fetch is answered with the feed of the same name
  *   fail_in_body       an error in the reply's body          fail_in_trailers   an error of the call
@@ -21,7 +21,8 @@ struct fake_master {
     char target[64]; /* "grpc://127.0.0.1:PORT" */
     /* What it saw. The master's thread writes; look between calls. */
     _Atomic int n_created, n_extended, n_steps, n_closed, n_reset, n_cancelled;
-    struct str graph, config, containers, run_options, targets; /* of the last call that had such a thing */
+    /* of the last call that had such a thing */
+    struct str graph, config, containers, run_options, targets;
     int64_t extended_version, timeout_ms, request_id;
     bool wants_errors_in_body;
     _Atomic bool refuses_handles; /* create sessions without one */

@@ -19,7 +19,8 @@ struct fixture {
     TF_Status *status;
 };
 
-static TF_DeprecatedSession *open_session(const char *target, int64_t timeout_ms, TF_Status *status) {
+static TF_DeprecatedSession *open_session(const char *target, int64_t timeout_ms,
+                                          TF_Status *status) {
     TF_SessionOptions *options = TF_NewSessionOptions();
     TF_SetTarget(options, target);
     MR_SetTimeout(options, timeout_ms);
@@ -188,7 +189,8 @@ static void a_dead_port_is_unavailable(void **state) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof(address);
     char target[64];
-    int fd = socket(AF_INET, SOCK_STREAM, 0); /* bound, never listening: nobody else gets the port */
+    /* bound, never listening: nobody else gets the port */
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
     assert_int_equal(bind(fd, (struct sockaddr *)&address, len), 0);
     getsockname(fd, (struct sockaddr *)&address, &len);
     snprintf(target, sizeof(target), "grpc://127.0.0.1:%d", ntohs(address.sin_port));
@@ -218,7 +220,8 @@ static void feeds_come_back_as_fetches(void **state) {
     for (size_t i = 0; i < sizeof(bytes); i++)
         bytes[i] = (char)(i & 1);
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        TF_Tensor *in = TF_NewTensor(rows[i].dtype, dims, 2, bytes, 3 * rows[i].size, NULL, NULL), *out = echo(f, "x:0", "x:0", in);
+        TF_Tensor *in = TF_NewTensor(rows[i].dtype, dims, 2, bytes, 3 * rows[i].size, NULL, NULL),
+                  *out = echo(f, "x:0", "x:0", in);
         expect_ok(f->status);
         assert_int_equal(TF_TensorType(out), rows[i].dtype);
         assert_int_equal(TF_NumDims(out), 2);
@@ -292,8 +295,11 @@ static void big_tensors_travel_aligned(void **state) {
 static void several_feeds_and_a_doubled_fetch(void **state) {
     struct fixture *f = *state;
     int32_t one = 1, two = 2;
-    const char *names[] = {"a:0", "b:1"}, *fetches[] = {"b:1", "a:0", "b:1"}, *targets[] = {"t", "u"};
-    TF_Tensor *in[] = {TF_NewTensor(3, NULL, 0, &one, 4, NULL, NULL), TF_NewTensor(3, NULL, 0, &two, 4, NULL, NULL)}, *out[3];
+    const char *names[] = {"a:0", "b:1"}, *fetches[] = {"b:1", "a:0", "b:1"},
+               *targets[] = {"t", "u"};
+    TF_Tensor *in[] = {TF_NewTensor(3, NULL, 0, &one, 4, NULL, NULL),
+                       TF_NewTensor(3, NULL, 0, &two, 4, NULL, NULL)},
+              *out[3];
     TF_Run(f->session, NULL, names, in, 2, fetches, out, 3, targets, 2, NULL, f->status);
     expect_ok(f->status);
     assert_string_equal(str_text(&f->master->targets), "t u");
@@ -362,7 +368,8 @@ static void a_timeout_ends_a_step(void **state) {
     run_target(&(struct fixture){f->master, session, f->status}, "hang");
     expect_error(f->status, TF_DEADLINE_EXCEEDED, "RunStep");
     assert_in_range(f->master->timeout_ms, 1, 101);
-    TF_DeleteDeprecatedSession(session, f->status); /* the connection is in use again: the reset has come before the close */
+    /* the connection is in use again: the reset has come before the close */
+    TF_DeleteDeprecatedSession(session, f->status);
     expect_ok(f->status);
     assert_int_equal(f->master->n_cancelled, 1);
 }
@@ -389,7 +396,8 @@ static void devices_are_listed(void **state) {
     TF_DeviceList *list = TF_DeprecatedSessionListDevices(f->session, f->status);
     expect_ok(f->status);
     assert_int_equal(TF_DeviceListCount(list), 2);
-    assert_string_equal(TF_DeviceListName(list, 0, f->status), "/job:worker/replica:0/task:0/device:CPU:0");
+    assert_string_equal(TF_DeviceListName(list, 0, f->status),
+                        "/job:worker/replica:0/task:0/device:CPU:0");
     assert_string_equal(TF_DeviceListType(list, 1, f->status), "GPU");
     assert_int_equal(TF_DeviceListMemoryBytes(list, 0, f->status), 1 << 28);
     assert_true(TF_DeviceListIncarnation(list, 0, f->status) == 0xfedcba9876543210);

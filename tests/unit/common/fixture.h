@@ -1,4 +1,5 @@
-/* Reading the fixture files of tests/data: sequences of 32-bit numbers, and of bytes with their length before them. */
+/* Reading the fixture files of tests/data: sequences of 32-bit numbers, and of bytes with their
+ * length before them. */
 #ifndef MILLRACE_TESTS_UNIT_COMMON_FIXTURE_H
 #define MILLRACE_TESTS_UNIT_COMMON_FIXTURE_H
 

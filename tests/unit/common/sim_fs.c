@@ -3,7 +3,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
-static struct sim_fs *sim_of(const struct file_system *fs) { return (struct sim_fs *)(uintptr_t)fs; }
+static struct sim_fs *sim_of(const struct file_system *fs) {
+    return (struct sim_fs *)(uintptr_t)fs;
+}
 
 /* ---- failing ---- */
 
@@ -73,10 +75,13 @@ static int new_file(struct sim_fs *sim) {
     return sim->n_files++;
 }
 
-static struct sim_entry *add_entry(struct sim_fs *sim, enum sim_kind kind, const char *path, const char *to, int file) {
+static struct sim_entry *add_entry(struct sim_fs *sim, enum sim_kind kind, const char *path,
+                                   const char *to, int file) {
     sim->log = xreallocarray(sim->log, (size_t)sim->n_log + 1, sizeof(*sim->log));
-    sim->log[sim->n_log] =
-        (struct sim_entry){.kind = kind, .path = path ? xstrdup(path) : NULL, .to = to ? xstrdup(to) : NULL, .file = file};
+    sim->log[sim->n_log] = (struct sim_entry){.kind = kind,
+                                              .path = path ? xstrdup(path) : NULL,
+                                              .to = to ? xstrdup(to) : NULL,
+                                              .file = file};
     return &sim->log[sim->n_log++];
 }
 
@@ -134,7 +139,8 @@ static int64_t sim_read(const struct file_system *fs, int fd, void *to, size_t n
     return (int64_t)got;
 }
 
-static int64_t sim_write(const struct file_system *fs, int fd, const void *from, size_t n, int64_t offset) {
+static int64_t sim_write(const struct file_system *fs, int fd, const void *from, size_t n,
+                         int64_t offset) {
     struct sim_fs *sim = sim_of(fs);
     bool is_short = sim->short_once && sim->fail_after == 0;
     int error = fails(sim), file = sim->open_files[fd];
@@ -216,10 +222,13 @@ static int sim_sync_dir(const struct file_system *fs, const char *path) {
 
 static int sim_kind_of(const struct file_system *fs, const char *path) {
     const struct sim_fs *sim = sim_of(fs);
-    return find_name(sim, path) >= 0 ? FILE_KIND_FILE : find_dir(sim, path) >= 0 ? FILE_KIND_DIR : FILE_KIND_NONE;
+    return find_name(sim, path) >= 0  ? FILE_KIND_FILE
+           : find_dir(sim, path) >= 0 ? FILE_KIND_DIR
+                                      : FILE_KIND_NONE;
 }
 
-static int sim_list(const struct file_system *fs, const char *path, void (*visit)(void *arg, const char *name), void *arg) {
+static int sim_list(const struct file_system *fs, const char *path,
+                    void (*visit)(void *arg, const char *name), void *arg) {
     struct sim_fs *sim = sim_of(fs);
     FAIL_HERE(sim);
     for (int i = 0; i < sim->n_names; i++) {
@@ -286,7 +295,9 @@ int sim_n_open(const struct sim_fs *sim) {
     return n;
 }
 
-const char *sim_name_at(const struct sim_fs *sim, int i) { return i < sim->n_names ? sim->names[i].path : NULL; }
+const char *sim_name_at(const struct sim_fs *sim, int i) {
+    return i < sim->n_names ? sim->names[i].path : NULL;
+}
 
 /* ---- power cuts ---- */
 
@@ -329,7 +340,8 @@ static void apply(struct sim_fs *to, const struct sim_entry *entry, uint64_t tor
         if (torn == 1) /* the file has grown, the bytes are not there */
             write_file(&to->files[entry->file], entry->offset, NULL, entry->len);
         else
-            write_file(&to->files[entry->file], entry->offset, entry->data, torn == 2 ? entry->len / 2 : entry->len);
+            write_file(&to->files[entry->file], entry->offset, entry->data,
+                       torn == 2 ? entry->len / 2 : entry->len);
         break;
     case SIM_CREATE:
         set_name(to, entry->path, entry->file);
@@ -373,7 +385,8 @@ static void lose_names_without_dir(struct sim_fs *sim) {
             remove_name(sim, sim->names[i].path); /* another takes its place */
 }
 
-struct sim_fs *sim_after_cut(const struct sim_fs *sim, int n_settled, int k, struct sim_choice choice) {
+struct sim_fs *sim_after_cut(const struct sim_fs *sim, int n_settled, int k,
+                             struct sim_choice choice) {
     struct sim_fs *to = sim_fs_new();
     for (int i = 0; i < sim->n_files; i++)
         new_file(to);

@@ -1,10 +1,11 @@
-/* A file system in memory for tests: it fails any call on demand, and keeps a log of what was done, from which it makes the states that a
- * power cut may leave.
+/* A file system in memory for tests: it fails any call on demand, and keeps a log of what was
+ * done, from which it makes the states that a power cut may leave.
  *
- * What a cut leaves after the first k entries of the log: a write is there for sure once its file was synced after it, a name (created,
- * renamed, removed, a directory's too) once its directory was; what lies in a directory that is not there is lost. Of what is not there
- * for sure, any part may be: names in any combination, writes wholly, by half, or as zeros. Entries for one name keep their order.
- * Threads: one. */
+ * What a cut leaves after the first k entries of the log: a write is there for sure once its
+ * file was synced after it, a name (created, renamed, removed, a directory's too) once its
+ * directory was; what lies in a directory that is not there is lost. Of what is not there for
+ * sure, any part may be: names in any combination, writes wholly, by half, or as zeros. Entries
+ * for one name keep their order. Threads: one. */
 #ifndef MILLRACE_TESTS_UNIT_COMMON_SIM_FS_H
 #define MILLRACE_TESTS_UNIT_COMMON_SIM_FS_H
 
@@ -15,7 +16,15 @@ struct sim_file {
     size_t len;
 };
 
-enum sim_kind { SIM_CREATE, SIM_WRITE, SIM_SYNC, SIM_RENAME, SIM_UNLINK, SIM_MAKE_DIR, SIM_SYNC_DIR };
+enum sim_kind {
+    SIM_CREATE,
+    SIM_WRITE,
+    SIM_SYNC,
+    SIM_RENAME,
+    SIM_UNLINK,
+    SIM_MAKE_DIR,
+    SIM_SYNC_DIR
+};
 
 struct sim_entry {
     enum sim_kind kind;
@@ -60,7 +69,8 @@ struct sim_choice {
     uint64_t seed; /* SIM_RANDOM */
 };
 /* What is there when power comes back. The first `n_settled` entries are on the disk. */
-struct sim_fs *sim_after_cut(const struct sim_fs *sim, int n_settled, int k, struct sim_choice choice);
+struct sim_fs *sim_after_cut(const struct sim_fs *sim, int n_settled, int k,
+                             struct sim_choice choice);
 /* May entry i be missing after k entries? */
 bool sim_is_open(const struct sim_fs *sim, int i, int k);
 

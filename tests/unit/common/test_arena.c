@@ -124,7 +124,8 @@ static size_t resident_bytes(void) {
     return n_pages * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* As when a daemon has refused an oversized graph: something small lives on above it in the heap. */
+/* As when a daemon has refused an oversized graph: something small lives on above it in the
+ * heap. */
 static void a_large_region_leaves_no_pages_behind(void **state) {
 #ifdef __SANITIZE_ADDRESS__
     skip(); /* its quarantine keeps them */
@@ -132,7 +133,8 @@ static void a_large_region_leaves_no_pages_behind(void **state) {
     enum { BLOCK_BYTES = 64 * 1024, N_BLOCKS = 3200 }; /* 200 MiB */
     struct arena arena;
     char *above = NULL;
-    for (int round = 0; round < 2; round++) { /* the first teaches malloc to take blocks from its heap */
+    /* the first teaches malloc to take blocks from its heap */
+    for (int round = 0; round < 2; round++) {
         arena_init(&arena);
         for (int i = 0; i < N_BLOCKS; i++)
             memset(arena_alloc(&arena, BLOCK_BYTES), 1, BLOCK_BYTES);

@@ -19,7 +19,8 @@ static struct tensor *floats(struct arena *arena, int64_t n, float first) {
 /* One value of each kind. Every call makes equal ones, with tensors of their own. */
 static int make_values(struct arena *arena, struct attr_value *values) {
     static const int64_t dims[] = {2, -1};
-    struct attr_value *list = arena_array(arena, struct attr_value, 2), *tensors = arena_array(arena, struct attr_value, 1);
+    struct attr_value *list = arena_array(arena, struct attr_value, 2),
+                      *tensors = arena_array(arena, struct attr_value, 1);
     list[0] = (struct attr_value){.type = ATTR_INT, .i = 1};
     list[1] = (struct attr_value){.type = ATTR_INT, .i = -2};
     tensors[0] = (struct attr_value){.type = ATTR_TENSOR, .tensor = floats(arena, 8, 2)};
@@ -43,7 +44,8 @@ static int make_values(struct arena *arena, struct attr_value *values) {
     values[n++] = (struct attr_value){.type = ATTR_LIST_INT, .list = {list, 2}};
     values[n++] = (struct attr_value){.type = ATTR_LIST_TENSOR, .list = {tensors, 1}};
     values[n++] = (struct attr_value){.type = ATTR_LIST_STRING};
-    values[n++] = (struct attr_value){.type = ATTR_TYPE, .is_placeholder = true, .placeholder = "T"};
+    values[n++] =
+        (struct attr_value){.type = ATTR_TYPE, .is_placeholder = true, .placeholder = "T"};
     return n;
 }
 

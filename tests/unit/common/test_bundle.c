@@ -19,7 +19,8 @@ static void expect_ok(struct status *st) {
 
 static void expect_fails(struct status *st, enum status_code code, const char *words) {
     if (status_code(st) != code || !strstr(status_message(st), words))
-        fail_msg("%s: %s, not %s: %s", status_code_name(status_code(st)), status_message(st), status_code_name(code), words);
+        fail_msg("%s: %s, not %s: %s", status_code_name(status_code(st)), status_message(st),
+                 status_code_name(code), words);
     status_unref(st);
 }
 
@@ -35,7 +36,8 @@ static void expect_text(const struct tensor *t, const char *text) {
     str_fini(&out);
 }
 
-static struct status *read_text(const struct file_system *fs, const char *prefix, const char *name, const char *spec, struct tensor *ret) {
+static struct status *read_text(const struct file_system *fs, const char *prefix, const char *name,
+                                const char *spec, struct tensor *ret) {
     struct bundle_reader *reader = NULL;
     struct bundle_entry entry;
     struct tensor_slice slice;
@@ -55,7 +57,8 @@ static struct status *read_text(const struct file_system *fs, const char *prefix
     return st;
 }
 
-static void expect_read(const struct file_system *fs, const char *prefix, const char *name, const char *spec, const char *text) {
+static void expect_read(const struct file_system *fs, const char *prefix, const char *name,
+                        const char *spec, const char *text) {
     struct tensor t = TENSOR_INIT;
     expect_ok(read_text(fs, prefix, name, spec, &t));
     expect_text(&t, text);
@@ -69,7 +72,8 @@ static void add(struct bundle_writer *writer, const char *name, const char *text
     tensor_clear(&t);
 }
 
-static struct status *add_slice(struct bundle_writer *writer, const char *name, const char *spec, const char *text) {
+static struct status *add_slice(struct bundle_writer *writer, const char *name, const char *spec,
+                                const char *text) {
     struct tensor t = TENSOR_INIT;
     struct tensor_slice slice;
     struct shape whole, part;
@@ -109,9 +113,12 @@ static void test_what_is_written_reads_back(void **state) {
     for (size_t i = 0; i < ARRAY_LEN(texts); i++)
         expect_read(&sim->fs, "d/m", texts[i][0], NULL, texts[i][1]);
     struct tensor t = TENSOR_INIT;
-    expect_fails(read_text(&sim->fs, "d/m", "float", NULL, &t), STATUS_NOT_FOUND, "Key float not found in checkpoint");
-    expect_fails(read_text(&sim->fs, "d/m", "", NULL, &t), STATUS_NOT_FOUND, "not found in checkpoint");
-    expect_fails(read_text(&sim->fs, "d/other", "floats", NULL, &t), STATUS_NOT_FOUND, "d/other.index; No such file");
+    expect_fails(read_text(&sim->fs, "d/m", "float", NULL, &t), STATUS_NOT_FOUND,
+                 "Key float not found in checkpoint");
+    expect_fails(read_text(&sim->fs, "d/m", "", NULL, &t), STATUS_NOT_FOUND,
+                 "not found in checkpoint");
+    expect_fails(read_text(&sim->fs, "d/other", "floats", NULL, &t), STATUS_NOT_FOUND,
+                 "d/other.index; No such file");
     sim_fs_free(sim);
 }
 
@@ -133,8 +140,10 @@ static void test_slices_come_together(void **state) {
     expect_read(&sim->fs, "d/m", "holes", "4 2,1", "int32[1]{3}");
     expect_read(&sim->fs, "d/m", "all", "2 1,1", "string[1]{\"y\"}");
     struct tensor t = TENSOR_INIT;
-    expect_fails(read_text(&sim->fs, "d/m", "holes", NULL, &t), STATUS_INVALID_ARGUMENT, "Does not have sufficient slices");
-    expect_fails(read_text(&sim->fs, "d/m", "holes", "4 0,2", &t), STATUS_INVALID_ARGUMENT, "Does not have sufficient slices");
+    expect_fails(read_text(&sim->fs, "d/m", "holes", NULL, &t), STATUS_INVALID_ARGUMENT,
+                 "Does not have sufficient slices");
+    expect_fails(read_text(&sim->fs, "d/m", "holes", "4 0,2", &t), STATUS_INVALID_ARGUMENT,
+                 "Does not have sufficient slices");
     sim_fs_free(sim);
 }
 
@@ -144,10 +153,14 @@ static void test_slices_must_agree(void **state) {
     expect_ok(bundle_writer_new(&sim->fs, "d/m", &writer));
     add(writer, "w", "int32[4]{1, 2, 3, 4}");
     expect_ok(add_slice(writer, "v", "4 0,1", "int32[1]{1}"));
-    expect_fails(add_slice(writer, "v", "5 1,1", "int32[1]{1}"), STATUS_INVALID_ARGUMENT, "differ in type or whole shape");
-    expect_fails(add_slice(writer, "v", "4 1,1", "float[1]{1}"), STATUS_INVALID_ARGUMENT, "differ in type or whole shape");
-    expect_fails(add_slice(writer, "v", "4 0,1", "int32[1]{1}"), STATUS_INVALID_ARGUMENT, "duplicate key");
-    expect_fails(add_slice(writer, "w", "4 0,1", "int32[1]{1}"), STATUS_INVALID_ARGUMENT, "duplicate key");
+    expect_fails(add_slice(writer, "v", "5 1,1", "int32[1]{1}"), STATUS_INVALID_ARGUMENT,
+                 "differ in type or whole shape");
+    expect_fails(add_slice(writer, "v", "4 1,1", "float[1]{1}"), STATUS_INVALID_ARGUMENT,
+                 "differ in type or whole shape");
+    expect_fails(add_slice(writer, "v", "4 0,1", "int32[1]{1}"), STATUS_INVALID_ARGUMENT,
+                 "duplicate key");
+    expect_fails(add_slice(writer, "w", "4 0,1", "int32[1]{1}"), STATUS_INVALID_ARGUMENT,
+                 "duplicate key");
     bundle_writer_free(writer);
     assert_null(sim_name_at(sim, 0)); /* nothing remains of what was not finished */
     sim_fs_free(sim);
@@ -176,14 +189,16 @@ static void test_specs_are_refused_with_reasons(void **state) {
         struct shape whole, part;
         struct arena arena;
         arena_init(&arena);
-        expect_fails(tensor_slice_parse_spec(span_of(rows[i].spec), &arena, &whole, &slice, &part), rows[i].code, rows[i].words);
+        expect_fails(tensor_slice_parse_spec(span_of(rows[i].spec), &arena, &whole, &slice, &part),
+                     rows[i].code, rows[i].words);
         arena_fini(&arena);
     }
 }
 
 /* ---- merging ---- */
 
-static void write_part(const struct file_system *fs, const char *prefix, const char *name, const char *spec, const char *text) {
+static void write_part(const struct file_system *fs, const char *prefix, const char *name,
+                       const char *spec, const char *text) {
     struct bundle_writer *writer = NULL;
     expect_ok(bundle_writer_new(fs, prefix, &writer));
     add(writer, name, text);
@@ -198,13 +213,15 @@ static void test_parts_merge(void **state) {
     struct sim_fs *sim = sim_fs_new();
     write_part(&sim->fs, "d/p/0", "a", "4 0,2", "float[]{1}");
     write_part(&sim->fs, "d/p/1", "b", "4 2,2", "float[]{2}");
-    expect_fails(bundle_merge(&sim->fs, parts, 3, "d/m", false), STATUS_INVALID_ARGUMENT, "d/p/2 did not exist");
+    expect_fails(bundle_merge(&sim->fs, parts, 3, "d/m", false), STATUS_INVALID_ARGUMENT,
+                 "d/p/2 did not exist");
     expect_read(&sim->fs, "d/p/0", "a", NULL, "float[]{1}");
     expect_ok(bundle_merge(&sim->fs, parts, 3, "d/m", true));
     expect_read(&sim->fs, "d/m", "a", NULL, "float[]{1}");
     expect_read(&sim->fs, "d/m", "b", NULL, "float[]{2}");
     expect_read(&sim->fs, "d/m", "v", NULL, "int32[4]{1, 2, 1, 2}");
-    expect_fails(bundle_merge(&sim->fs, parts, 3, "d/m2", true), STATUS_INVALID_ARGUMENT, "At least one prefix checkpoint file must exist");
+    expect_fails(bundle_merge(&sim->fs, parts, 3, "d/m2", true), STATUS_INVALID_ARGUMENT,
+                 "At least one prefix checkpoint file must exist");
     sim_fs_free(sim);
 }
 
@@ -213,10 +230,12 @@ static void test_parts_that_disagree_do_not_merge(void **state) {
     struct sim_fs *sim = sim_fs_new();
     write_part(&sim->fs, "d/p/0", "a", NULL, "float[]{1}");
     write_part(&sim->fs, "d/p/1", "a", NULL, "float[]{2}");
-    expect_fails(bundle_merge(&sim->fs, parts, 2, "d/m", false), STATUS_INVALID_ARGUMENT, "Duplicate tensor keyed by a");
+    expect_fails(bundle_merge(&sim->fs, parts, 2, "d/m", false), STATUS_INVALID_ARGUMENT,
+                 "Duplicate tensor keyed by a");
     write_part(&sim->fs, "d/p/1", "b", "6 2,2", "float[]{2}");
     write_part(&sim->fs, "d/p/0", "a", "4 0,2", "float[]{1}");
-    expect_fails(bundle_merge(&sim->fs, parts, 2, "d/m", false), STATUS_INVALID_ARGUMENT, "different shapes");
+    expect_fails(bundle_merge(&sim->fs, parts, 2, "d/m", false), STATUS_INVALID_ARGUMENT,
+                 "different shapes");
     expect_read(&sim->fs, "d/p/1", "b", NULL, "float[]{2}");
     sim_fs_free(sim);
 }
@@ -228,10 +247,12 @@ enum { N_SAVERS = 2, SAVES_EACH = 100 };
 struct saver {
     pthread_t thread;
     char prefix[64];
-    _Atomic int *n_broken; /* saves that were reported and could not be read while the other went on */
+    /* saves that were reported and could not be read while the other went on */
+    _Atomic int *n_broken;
 };
 
-/* Each spells the prefix in its own way. What a reader opened may be replaced under it, so it looks a few times. */
+/* Each spells the prefix in its own way. What a reader opened may be replaced under it, so it
+ * looks a few times. */
 static void *save_again_and_again(void *arg) {
     struct saver *saver = arg;
     for (int i = 0; i < SAVES_EACH; i++) {
@@ -257,7 +278,8 @@ static void test_saves_of_one_prefix_at_a_time_leave_a_whole_checkpoint(void **s
     for (int i = 0; i < N_SAVERS; i++) {
         savers[i].n_broken = &n_broken;
         snprintf(savers[i].prefix, sizeof(savers[i].prefix), "%s%s/m", dir, i ? "/." : "");
-        assert_int_equal(pthread_create(&savers[i].thread, NULL, save_again_and_again, &savers[i]), 0);
+        assert_int_equal(pthread_create(&savers[i].thread, NULL, save_again_and_again, &savers[i]),
+                         0);
     }
     for (int i = 0; i < N_SAVERS; i++)
         assert_int_equal(pthread_join(savers[i].thread, NULL), 0);
@@ -309,7 +331,8 @@ static void test_every_damaged_byte_of_the_data_is_named(void **state) {
     }
     file->len -= 1;
     struct tensor t = TENSOR_INIT;
-    expect_fails(read_text(&sim->fs, "d/m", texts[ARRAY_LEN(texts) - 1][0], NULL, &t), STATUS_DATA_LOSS, "ends before");
+    expect_fails(read_text(&sim->fs, "d/m", texts[ARRAY_LEN(texts) - 1][0], NULL, &t),
+                 STATUS_DATA_LOSS, "ends before");
     file->len += 1;
     sim_fs_free(sim);
 }
@@ -324,7 +347,8 @@ static void write_index(struct sim_fs *sim, const struct bundle_entry *entry, in
     table_writer_init(&table, &sink);
     bundle_header_print(n_shards, &header);
     bundle_entry_print(entry, &proto);
-    expect_ok(table_writer_add(&table, (struct span){"", 0}, (struct span){header.data, header.len}));
+    expect_ok(
+        table_writer_add(&table, (struct span){"", 0}, (struct span){header.data, header.len}));
     expect_ok(table_writer_add(&table, span_of("t"), (struct span){proto.data, proto.len}));
     expect_ok(table_writer_finish(&table));
     expect_ok(file_sink_finish(&sink));
@@ -334,7 +358,8 @@ static void write_index(struct sim_fs *sim, const struct bundle_entry *entry, in
     str_fini(&proto);
 }
 
-static void expect_hostile(struct sim_fs *sim, struct bundle_entry entry, int n_shards, enum status_code code) {
+static void expect_hostile(struct sim_fs *sim, struct bundle_entry entry, int n_shards,
+                           enum status_code code) {
     struct tensor t = TENSOR_INIT;
     write_index(sim, &entry, n_shards);
     struct status *st = read_text(&sim->fs, "d/x", "t", NULL, &t);
@@ -346,14 +371,19 @@ static void expect_hostile(struct sim_fs *sim, struct bundle_entry entry, int n_
 
 static void test_hostile_entries_are_refused(void **state) {
     struct sim_fs *sim = sim_fs_new();
-    int64_t dims[2] = {2, 2}, huge[3] = {1ll << 40, 1ll << 40, 1ll << 40}, negative[1] = {-1}, tera[1] = {1ll << 40};
+    int64_t dims[2] = {2, 2}, huge[3] = {1ll << 40, 1ll << 40, 1ll << 40}, negative[1] = {-1},
+            tera[1] = {1ll << 40};
     char data[16] = {0};
     struct file_sink sink = FILE_SINK_INIT;
     expect_ok(file_sink_open(&sink, &sim->fs, "d/x.data-00000-of-00001"));
     expect_ok(file_sink_write(&sink, data, sizeof(data)));
     expect_ok(file_sink_finish(&sink));
     file_sink_fini(&sink);
-    struct bundle_entry good = {.dtype = DT_FLOAT, .shape = {2, dims}, .size_bytes = 16, .crc = crc32c_mask(crc32c(data, 16))}, bad;
+    struct bundle_entry good = {.dtype = DT_FLOAT,
+                                .shape = {2, dims},
+                                .size_bytes = 16,
+                                .crc = crc32c_mask(crc32c(data, 16))},
+                        bad;
     expect_hostile(sim, good, 1, STATUS_OK);
     bad = good, bad.offset = 1;
     expect_hostile(sim, bad, 1, STATUS_DATA_LOSS);
@@ -392,10 +422,18 @@ static void test_slices_that_overlap_or_lie_are_refused(void **state) {
     struct tensor_slice two[2] = {{1, &starts[0], &lengths[0]}, {1, &starts[1], &lengths[1]}};
     int64_t zero[1] = {0}, all[1] = {1ll << 40}, beyond[1] = {5};
     struct tensor_slice claim = {1, zero, all}, outside = {1, zero, beyond};
-    expect_hostile(sim, (struct bundle_entry){.dtype = DT_FLOAT, .shape = {1, whole}, .slices = two, .n_slices = 2}, 1, STATUS_INTERNAL);
-    expect_hostile(sim, (struct bundle_entry){.dtype = DT_FLOAT, .shape = {1, whole}, .slices = &outside, .n_slices = 1}, 1,
-                   STATUS_DATA_LOSS);
-    write_index(sim, &(struct bundle_entry){.dtype = DT_FLOAT, .shape = {1, tera}, .slices = &claim, .n_slices = 1}, 1);
+    expect_hostile(
+        sim,
+        (struct bundle_entry){.dtype = DT_FLOAT, .shape = {1, whole}, .slices = two, .n_slices = 2},
+        1, STATUS_INTERNAL);
+    expect_hostile(sim,
+                   (struct bundle_entry){
+                       .dtype = DT_FLOAT, .shape = {1, whole}, .slices = &outside, .n_slices = 1},
+                   1, STATUS_DATA_LOSS);
+    write_index(sim,
+                &(struct bundle_entry){
+                    .dtype = DT_FLOAT, .shape = {1, tera}, .slices = &claim, .n_slices = 1},
+                1);
     struct tensor t = TENSOR_INIT;
     struct status *st = read_text(&sim->fs, "d/x", "t", NULL, &t);
     assert_true(st != NULL);
@@ -410,10 +448,14 @@ static void test_a_later_format_is_refused(void **state) {
     expect_ok(bundle_header_parse((struct span){header.data, header.len}, &n));
     assert_int_equal(n, 3);
     str_fini(&header);
-    expect_fails(bundle_header_parse((struct span){"\x08\x01\x10\x01", 4}, &n), STATUS_UNIMPLEMENTED, "endianness");
-    expect_fails(bundle_header_parse((struct span){"\x08\x01\x1a\x02\x10\x09", 6}, &n), STATUS_UNIMPLEMENTED, "version 9");
-    expect_fails(bundle_header_parse((struct span){"\x08\xff\xff\xff\x7f", 5}, &n), STATUS_DATA_LOSS, "shards");
-    expect_fails(bundle_header_parse((struct span){"\x1a\x09\x10", 3}, &n), STATUS_DATA_LOSS, "malformed");
+    expect_fails(bundle_header_parse((struct span){"\x08\x01\x10\x01", 4}, &n),
+                 STATUS_UNIMPLEMENTED, "endianness");
+    expect_fails(bundle_header_parse((struct span){"\x08\x01\x1a\x02\x10\x09", 6}, &n),
+                 STATUS_UNIMPLEMENTED, "version 9");
+    expect_fails(bundle_header_parse((struct span){"\x08\xff\xff\xff\x7f", 5}, &n),
+                 STATUS_DATA_LOSS, "shards");
+    expect_fails(bundle_header_parse((struct span){"\x1a\x09\x10", 3}, &n), STATUS_DATA_LOSS,
+                 "malformed");
 }
 
 /* ---- the older format ---- */

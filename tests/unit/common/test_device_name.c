@@ -56,10 +56,22 @@ static void every_spelling_is_read(void **state) {
 
 static void what_is_malformed_is_refused(void **state) {
     const char *const texts[] = {
-        "/foo:bar", "/job:",          "/job:1a",           "/task:",
-        "/task:x",  "/task:-1",       "/task:99999999999", "/cpu",
-        "/device:", "/device:GPU:x",  "/job:ps/",          "job:ps",
-        "//job:ps", "/job:ps task:0", "CPU:0/task:1",      "/job:a123456789012345678901234567890123456789012345678901234567890123"};
+        "/foo:bar",
+        "/job:",
+        "/job:1a",
+        "/task:",
+        "/task:x",
+        "/task:-1",
+        "/task:99999999999",
+        "/cpu",
+        "/device:",
+        "/device:GPU:x",
+        "/job:ps/",
+        "job:ps",
+        "//job:ps",
+        "/job:ps task:0",
+        "CPU:0/task:1",
+        "/job:a123456789012345678901234567890123456789012345678901234567890123"};
     for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
         struct device_name name;
         struct status *st = device_name_parse(span_of(texts[i]), &name);
@@ -72,7 +84,8 @@ static void what_is_malformed_is_refused(void **state) {
 }
 
 static void partial_names_match_and_narrow(void **state) {
-    struct device_name full = parse("/job:ps/replica:0/task:1/device:CPU:0"), part = parse("/job:ps"), other = parse("/task:1/cpu:0");
+    struct device_name full = parse("/job:ps/replica:0/task:1/device:CPU:0"),
+                       part = parse("/job:ps"), other = parse("/task:1/cpu:0");
     assert_true(device_name_is_full(&full) && !device_name_is_full(&part));
     assert_true(device_name_matches(&part, &full) && device_name_matches(&other, &full));
     struct device_name wrong = parse("/job:ps/task:2");

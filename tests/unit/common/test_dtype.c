@@ -56,7 +56,8 @@ static void every_half_survives_float(void **state) {
             assert_int_equal(half_from_float(f), bits);
         float b = bfloat16_to_float((uint16_t)bits);
         if (isnan(b))
-            assert_true(isnan(bfloat16_to_float(bfloat16_from_float(b))) && isnan(bfloat16_to_float(bfloat16_truncate(b))));
+            assert_true(isnan(bfloat16_to_float(bfloat16_from_float(b))) &&
+                        isnan(bfloat16_to_float(bfloat16_truncate(b))));
         else
             assert_true(bfloat16_from_float(b) == bits && bfloat16_truncate(b) == bits);
     }
@@ -65,7 +66,8 @@ static void every_half_survives_float(void **state) {
 /* Between two neighbours: below the middle down, above it up, in the middle to the even one. */
 static void halves_round_to_nearest_even(void **state) {
     for (uint32_t bits = 0; bits < 0x7bff; bits++) {
-        float low = half_to_float((uint16_t)bits), high = half_to_float((uint16_t)(bits + 1)), middle = low + (high - low) / 2;
+        float low = half_to_float((uint16_t)bits), high = half_to_float((uint16_t)(bits + 1)),
+              middle = low + (high - low) / 2;
         uint32_t even = bits & 1 ? bits + 1 : bits;
         assert_int_equal(half_from_float(middle), even);
         assert_int_equal(half_from_float(nextafterf(middle, 0)), bits);
@@ -100,7 +102,8 @@ static void small_floats_have_their_known_values(void **state) {
     assert_true(isnan(small_float_to_float(SMALL_FLOAT_E4M3FNUZ, 0x80)));
     assert_true(small_float_to_float(SMALL_FLOAT_E4M3B11FNUZ, 0x7f) == 30);
     assert_true(small_float_to_float(SMALL_FLOAT_E5M2FNUZ, 0x7f) == 57344);
-    assert_true(small_float_to_float(SMALL_FLOAT_E2M1FN, 0x7) == 6 && small_float_to_float(SMALL_FLOAT_E2M1FN, 0x9) == -0.5f);
+    assert_true(small_float_to_float(SMALL_FLOAT_E2M1FN, 0x7) == 6 &&
+                small_float_to_float(SMALL_FLOAT_E2M1FN, 0x9) == -0.5f);
 }
 
 int main(void) {

@@ -1,4 +1,5 @@
-/* Saves that power cuts and failing disks interrupt: a checkpoint that was reported is there and whole, whatever happens to the next. */
+/* Saves that power cuts and failing disks interrupt: a checkpoint that was reported is there and
+ * whole, whatever happens to the next. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdio.h>
@@ -10,7 +11,11 @@
 #include "common/io/slices_file.h"
 #include "tests/unit/common/sim_fs.h"
 
-enum { N_TENSORS = 3, N_ELEMENTS = 20000 /* larger than what a sink collects */, RANDOM_STATES = 100 };
+enum {
+    N_TENSORS = 3,
+    N_ELEMENTS = 20000 /* larger than what a sink collects */,
+    RANDOM_STATES = 100
+};
 
 static long n_states, n_failures;
 
@@ -28,10 +33,13 @@ static void make_tensor(int generation, int i, struct tensor *ret) {
         ((int32_t *)tensor_data(ret))[k] = generation * 1000003 + i * 1009 + (int32_t)k;
 }
 
-static void tensor_name(int part, int i, char *out, size_t len) { snprintf(out, len, "part%d/t%d", part, i); }
+static void tensor_name(int part, int i, char *out, size_t len) {
+    snprintf(out, len, "part%d/t%d", part, i);
+}
 
 /* Writes one checkpoint; stops at the first failure. */
-static struct status *save(const struct file_system *fs, const char *prefix, int part, int generation) {
+static struct status *save(const struct file_system *fs, const char *prefix, int part,
+                           int generation) {
     struct bundle_writer *writer = NULL;
     char name[32];
     TRY(bundle_writer_new(fs, prefix, &writer));
@@ -49,7 +57,8 @@ static struct status *save(const struct file_system *fs, const char *prefix, int
     return st;
 }
 
-/* The generation that a checkpoint holds, all of its tensors alike; 0: there is none, -1: it is damaged. */
+/* The generation that a checkpoint holds, all of its tensors alike; 0: there is none, -1: it is
+ * damaged. */
 static int generation_of(const struct file_system *fs, const char *prefix, int n_parts) {
     struct bundle_reader *reader = NULL;
     int generation = 0;
@@ -93,7 +102,8 @@ static int generation_of(const struct file_system *fs, const char *prefix, int n
 /* What one state must show. */
 typedef void check_fn(const struct file_system *fs, bool is_reported);
 
-static void check_state(const struct sim_fs *sim, int n_settled, int k, bool is_reported, struct sim_choice choice, check_fn *check) {
+static void check_state(const struct sim_fs *sim, int n_settled, int k, bool is_reported,
+                        struct sim_choice choice, check_fn *check) {
     struct sim_fs *state = sim_after_cut(sim, n_settled, k, choice);
     check(&state->fs, is_reported);
     assert_int_equal(sim_n_open(state), 0);
@@ -101,8 +111,10 @@ static void check_state(const struct sim_fs *sim, int n_settled, int k, bool is_
     n_states++;
 }
 
-/* Cuts power after each entry from n_settled on. The entry numbered n_reported is the first that was made after the save was reported. */
-static void cut_everywhere(const struct sim_fs *sim, int n_settled, int n_reported, check_fn *check) {
+/* Cuts power after each entry from n_settled on. The entry numbered n_reported is the first that
+ * was made after the save was reported. */
+static void cut_everywhere(const struct sim_fs *sim, int n_settled, int n_reported,
+                           check_fn *check) {
     for (int k = n_settled; k <= sim->n_log; k++) {
         bool is_reported = k >= n_reported;
         check_state(sim, n_settled, k, is_reported, (struct sim_choice){.how = SIM_ALL}, check);
@@ -110,11 +122,15 @@ static void cut_everywhere(const struct sim_fs *sim, int n_settled, int n_report
         for (int i = n_settled; i < k; i++) {
             if (!sim_is_open(sim, i, k))
                 continue;
-            check_state(sim, n_settled, k, is_reported, (struct sim_choice){.how = SIM_ALL_BUT, .entry = i}, check);
-            check_state(sim, n_settled, k, is_reported, (struct sim_choice){.how = SIM_ONLY, .entry = i}, check);
+            check_state(sim, n_settled, k, is_reported,
+                        (struct sim_choice){.how = SIM_ALL_BUT, .entry = i}, check);
+            check_state(sim, n_settled, k, is_reported,
+                        (struct sim_choice){.how = SIM_ONLY, .entry = i}, check);
         }
         for (int r = 0; r < RANDOM_STATES; r++)
-            check_state(sim, n_settled, k, is_reported, (struct sim_choice){.how = SIM_RANDOM, .seed = (uint64_t)(k * 1000 + r)}, check);
+            check_state(sim, n_settled, k, is_reported,
+                        (struct sim_choice){.how = SIM_RANDOM, .seed = (uint64_t)(k * 1000 + r)},
+                        check);
     }
 }
 
@@ -181,7 +197,8 @@ static void test_what_was_reported_stays_while_the_next_is_written(void **state)
 }
 
 static struct status *save_sharded(const struct file_system *fs, int generation) {
-    static const char *const parts[] = {"d/model_temp/part-00000-of-00002", "d/model_temp/part-00001-of-00002"};
+    static const char *const parts[] = {"d/model_temp/part-00000-of-00002",
+                                        "d/model_temp/part-00001-of-00002"};
     for (int i = 0; i < 2; i++)
         TRY(save(fs, parts[i], i, generation));
     return bundle_merge(fs, parts, 2, "d/model", false);
@@ -270,7 +287,8 @@ static int count_names(const struct sim_fs *sim, const char *part) {
     return n;
 }
 
-/* Nothing under a final name but the checkpoint, its data, and nothing half-written when the disk works again. */
+/* Nothing under a final name but the checkpoint, its data, and nothing half-written when the
+ * disk works again. */
 static void check_files(const struct sim_fs *sim, bool is_once, int n_data) {
     if (!is_once) /* a disk that stays broken refuses to remove files, too */
         return;
@@ -287,9 +305,15 @@ struct attempt {
     int n_data;
 };
 
-static struct status *run_plain(const struct file_system *fs, int generation) { return save(fs, "d/model", 0, generation); }
-static int plain_generation(const struct file_system *fs) { return generation_of(fs, "d/model", 1); }
-static int sharded_generation(const struct file_system *fs) { return generation_of(fs, "d/model", 2); }
+static struct status *run_plain(const struct file_system *fs, int generation) {
+    return save(fs, "d/model", 0, generation);
+}
+static int plain_generation(const struct file_system *fs) {
+    return generation_of(fs, "d/model", 1);
+}
+static int sharded_generation(const struct file_system *fs) {
+    return generation_of(fs, "d/model", 2);
+}
 
 /* Fails the call numbered `at` of the second save; false when the save made fewer. */
 static bool fail_at(const struct attempt *attempt, int at, int error, bool is_once, bool is_short) {
@@ -335,7 +359,8 @@ static void fail_everywhere(const struct attempt *attempt) {
 }
 
 static void test_every_failing_call_leaves_the_checkpoint_before(void **state) {
-    static const struct attempt plain = {run_plain, plain_generation, 1}, sharded = {save_sharded, sharded_generation, 2},
+    static const struct attempt plain = {run_plain, plain_generation, 1},
+                                sharded = {save_sharded, sharded_generation, 2},
                                 v1 = {save_v1, generation_of_v1, 0};
     fail_everywhere(&plain);
     fail_everywhere(&sharded);

@@ -26,10 +26,12 @@ static const char *in_base(const char *name) {
     return path[at];
 }
 
-/* base/root/{a.txt,b.txt,sub/c.txt,out → base/secret,in → sub,dangling → base/nowhere}, base/secret/s.txt, base/rootless */
+/* base/root/{a.txt,b.txt,sub/c.txt,out → base/secret,in → sub,dangling → base/nowhere},
+ * base/secret/s.txt, base/rootless */
 static int set_up(void **state) {
     char template[] = "/tmp/millrace-root-XXXXXX";
-    static const char *const files[] = {"root/a.txt", "root/b.txt", "root/sub/c.txt", "root/.hidden", "secret/s.txt", "rootless"};
+    static const char *const files[] = {"root/a.txt",   "root/b.txt",   "root/sub/c.txt",
+                                        "root/.hidden", "secret/s.txt", "rootless"};
     if (!mkdtemp(template) || !realpath(template, base))
         return -1;
     char root[PATH_MAX + 64];
@@ -52,8 +54,9 @@ static int set_up(void **state) {
 }
 
 static int tear_down(void **state) {
-    static const char *const files[] = {"root/a.txt", "root/b.txt", "root/sub/c.txt", "root/.hidden", "secret/s.txt",
-                                        "rootless",   "root/out",   "root/in",        "root/dangling"};
+    static const char *const files[] = {"root/a.txt",   "root/b.txt",   "root/sub/c.txt",
+                                        "root/.hidden", "secret/s.txt", "rootless",
+                                        "root/out",     "root/in",      "root/dangling"};
     static const char *const dirs[] = {"root/sub", "root", "secret", ""};
     for (size_t i = 0; i < ARRAY_LEN(files); i++)
         unlink(in_base(files[i]));
@@ -74,9 +77,19 @@ static enum status_code resolve(const char *path) {
 }
 
 static void test_what_lies_below_the_root_is_allowed(void **state) {
-    static const char *const names[] = {"root",        "root/a.txt",  "root/sub/c.txt",        "root/new",      "root/new/deeper/still",
-                                        "root/./new",  "root/sub/..", "root/sub/../new",       "root/in/c.txt", "root/in/new",
-                                        "root//a.txt", "root/sub/",   "root/out/../root/a.txt"};
+    static const char *const names[] = {"root",
+                                        "root/a.txt",
+                                        "root/sub/c.txt",
+                                        "root/new",
+                                        "root/new/deeper/still",
+                                        "root/./new",
+                                        "root/sub/..",
+                                        "root/sub/../new",
+                                        "root/in/c.txt",
+                                        "root/in/new",
+                                        "root//a.txt",
+                                        "root/sub/",
+                                        "root/out/../root/a.txt"};
     for (size_t i = 0; i < ARRAY_LEN(names); i++)
         if (resolve(in_base(names[i])) != STATUS_OK)
             fail_msg("%s", names[i]);
@@ -120,8 +133,9 @@ static enum status_code resolve_prefix(const char *path) {
 }
 
 static void test_files_beside_a_root_are_refused(void **state) {
-    static const char *const allowed[] = {"root/",   "root/model",        "root/new/model", "root/sub",
-                                          "root/in", "root/sub/../model", "root/in/model"};
+    static const char *const allowed[] = {"root/",        "root/model", "root/new/model",
+                                          "root/sub",     "root/in",    "root/sub/../model",
+                                          "root/in/model"};
     static const char *const refused[] = {"root", "link", "root/out", "rootless", "secret/../root"};
     assert_int_equal(symlink("root", in_base("link")), 0);
     assert_int_equal(resolve(in_base("link")), STATUS_OK);

@@ -24,7 +24,8 @@ static struct graph parse(const char *text) {
 
 static void assert_fails(struct status *st, enum status_code code, const char *words) {
     if (status_code(st) != code || !strstr(status_message(st), words))
-        fail_msg("%s: '%s' lacks '%s'", status_code_name(status_code(st)), status_message(st), words);
+        fail_msg("%s: '%s' lacks '%s'", status_code_name(status_code(st)), status_message(st),
+                 words);
     status_unref(st);
 }
 
@@ -37,10 +38,14 @@ static void nodes_start_with_defaults(void **state) {
     assert_null(node_get_b(node, "transpose_a", &transpose));
     assert_false(transpose);
     assert_null(node_attr(node, "T"));
-    assert_fails(node_finish(&graph, node), STATUS_INVALID_ARGUMENT, "NodeDef missing attr 'T' from Op<name=MatMul;");
-    assert_fails(graph_add_node(&graph, "m", "NoOp", "", &twin), STATUS_INVALID_ARGUMENT, "Node 'm' is not unique");
-    assert_fails(graph_add_node(&graph, "n", "Nope", "", &twin), STATUS_NOT_FOUND, "Op type not registered 'Nope' in binary running on");
-    assert_fails(graph_add_node(&graph, "a b", "NoOp", "", &twin), STATUS_INVALID_ARGUMENT, "Illegal op name 'a b'");
+    assert_fails(node_finish(&graph, node), STATUS_INVALID_ARGUMENT,
+                 "NodeDef missing attr 'T' from Op<name=MatMul;");
+    assert_fails(graph_add_node(&graph, "m", "NoOp", "", &twin), STATUS_INVALID_ARGUMENT,
+                 "Node 'm' is not unique");
+    assert_fails(graph_add_node(&graph, "n", "Nope", "", &twin), STATUS_NOT_FOUND,
+                 "Op type not registered 'Nope' in binary running on");
+    assert_fails(graph_add_node(&graph, "a b", "NoOp", "", &twin), STATUS_INVALID_ARGUMENT,
+                 "Illegal op name 'a b'");
     assert_null(graph_add_node(&graph, "_ours", "NoOp", "", &twin));
     assert_string_equal(node->device, "/cpu:0");
     assert_int_equal(node->placed, -1);
@@ -96,8 +101,10 @@ static void attrs_are_set_replaced_and_read(void **state) {
     assert_null(node_get_tensor(node, "value", &tensor));
     assert_true(tensor_equal(tensor, &t));
     assert_false(tensor_is_sole(&t));
-    assert_fails(node_get_f(node, "_b", &f), STATUS_INVALID_ARGUMENT, "AttrValue had value with type 'bool' when 'float' expected");
-    assert_fails(node_get_i(node, "_none", &number), STATUS_INVALID_ARGUMENT, "No attr named '_none' in node 'a'");
+    assert_fails(node_get_f(node, "_b", &f), STATUS_INVALID_ARGUMENT,
+                 "AttrValue had value with type 'bool' when 'float' expected");
+    assert_fails(node_get_i(node, "_none", &number), STATUS_INVALID_ARGUMENT,
+                 "No attr named '_none' in node 'a'");
     assert_fails(node_get_list(node, "_b", &list, &n), STATUS_INVALID_ARGUMENT, "'list' expected");
     graph_fini(&graph);
     assert_true(tensor_is_sole(&t));
@@ -105,14 +112,17 @@ static void attrs_are_set_replaced_and_read(void **state) {
 }
 
 static void edges_are_added_changed_and_removed(void **state) {
-    struct graph graph = parse("a = Placeholder() {dtype=float}\nb = Placeholder() {dtype=float}\nc = NoOp()\n");
-    struct node *a = graph_find(&graph, "a"), *b = graph_find(&graph, "b"), *c = graph_find(&graph, "c"), *sum;
+    struct graph graph =
+        parse("a = Placeholder() {dtype=float}\nb = Placeholder() {dtype=float}\nc = NoOp()\n");
+    struct node *a = graph_find(&graph, "a"), *b = graph_find(&graph, "b"),
+                *c = graph_find(&graph, "c"), *sum;
     assert_null(graph_add_node(&graph, "sum", "AddN", "", &sum));
     node_set_attr_type(&graph, sum, "T", DT_FLOAT);
     node_set_attr_i(&graph, sum, "N", 3);
     node_add_input(&graph, sum, a, 0);
     node_add_input(&graph, sum, b, 0);
-    assert_fails(node_finish(&graph, sum), STATUS_INVALID_ARGUMENT, "NodeDef expected inputs 'float, float, float' do not match 2 inputs");
+    assert_fails(node_finish(&graph, sum), STATUS_INVALID_ARGUMENT,
+                 "NodeDef expected inputs 'float, float, float' do not match 2 inputs");
     node_add_input(&graph, sum, a, 0);
     node_add_control(&graph, sum, c);
     node_add_control(&graph, sum, a);
@@ -121,7 +131,8 @@ static void edges_are_added_changed_and_removed(void **state) {
     assert_null(node_finish(&graph, sum));
     assert_int_equal(sum->n_outputs, 1);
     node_set_input(sum, 1, a, 1);
-    assert_fails(node_finish(&graph, sum), STATUS_INVALID_ARGUMENT, "Connecting to invalid output 1 of source node a which has 1 outputs.");
+    assert_fails(node_finish(&graph, sum), STATUS_INVALID_ARGUMENT,
+                 "Connecting to invalid output 1 of source node a which has 1 outputs.");
     node_remove_input(sum, 1);
     node_set_attr_i(&graph, sum, "N", 2);
     assert_null(node_finish(&graph, sum));
@@ -166,8 +177,9 @@ static void a_removed_node_keeps_its_id(void **state) {
 }
 
 static void consumers_and_order_follow_the_edges(void **state) {
-    struct graph graph = parse("d = AddV2(b, c) {T=float}\nb = Identity(a) {T=float}\nc = Identity(a, ^b) {T=float}\n"
-                               "a = Placeholder() {dtype=float}\ne = NoOp(^d, ^a)\n");
+    struct graph graph = parse(
+        "d = AddV2(b, c) {T=float}\nb = Identity(a) {T=float}\nc = Identity(a, ^b) {T=float}\n"
+        "a = Placeholder() {dtype=float}\ne = NoOp(^d, ^a)\n");
     struct graph_consumers consumers;
     graph_consumers_init(&consumers, &graph);
     int a = graph_find(&graph, "a")->id;
@@ -184,7 +196,8 @@ static void consumers_and_order_follow_the_edges(void **state) {
         assert_string_equal(order[i]->name, expected[i]);
     free(order);
     node_add_control(&graph, graph_find(&graph, "a"), graph_find(&graph, "d"));
-    assert_fails(graph_topological_order(&graph, &order), STATUS_INVALID_ARGUMENT, "nodes in a cycle");
+    assert_fails(graph_topological_order(&graph, &order), STATUS_INVALID_ARGUMENT,
+                 "nodes in a cycle");
     graph_fini(&graph);
 }
 
@@ -193,13 +206,15 @@ static void a_cycle_is_named_by_a_node_on_it(void **state) {
     node_add_control(&graph, graph_find(&graph, "a"), graph_find(&graph, "b"));
     struct node **order;
     struct status *st = graph_topological_order(&graph, &order);
-    assert_true(strstr(status_message(st), "{{node a}}") || strstr(status_message(st), "{{node b}}"));
+    assert_true(strstr(status_message(st), "{{node a}}") ||
+                strstr(status_message(st), "{{node b}}"));
     status_unref(st);
     graph_fini(&graph);
 }
 
 static void copies_change_apart(void **state) {
-    struct graph graph = parse("a = Const() {dtype=float, value=float[5]{1, …}}\nb = Identity(a) {T=float} -> 3\nc = Neg(a) {T=float}\n"),
+    struct graph graph = parse("a = Const() {dtype=float, value=float[5]{1, …}}\nb = Identity(a) "
+                               "{T=float} -> 3\nc = Neg(a) {T=float}\n"),
                  copy;
     const bool keep[] = {true, true, false};
     struct node *node;
@@ -214,23 +229,26 @@ static void copies_change_apart(void **state) {
     struct str out = STR_INIT;
     graph_print(&graph, &out);
     assert_string_equal(str_text(&out),
-                        "a = Const() {dtype=float, value=float[5]{1, 1, 1, 1, 1}}\nb = Identity(a) {T=float} -> 3\nc = Neg(a) {T=float}\n");
+                        "a = Const() {dtype=float, value=float[5]{1, 1, 1, 1, 1}}\nb = Identity(a) "
+                        "{T=float} -> 3\nc = Neg(a) {T=float}\n");
     str_clear(&out);
     graph_print(&copy, &out);
-    assert_string_equal(
-        str_text(&out),
-        "a = Const() {dtype=float, value=float[5]{1, 1, 1, 1, 1}}\nb = Identity(a, ^a) {T=int32, _mark=1} -> 3\nc = NoOp()\n");
+    assert_string_equal(str_text(&out),
+                        "a = Const() {dtype=float, value=float[5]{1, 1, 1, 1, 1}}\nb = Identity(a, "
+                        "^a) {T=int32, _mark=1} -> 3\nc = NoOp()\n");
     str_fini(&out);
     graph_fini(&copy);
     graph_fini(&graph);
 }
 
 static void reference_outputs_feed_values_but_not_the_other_way(void **state) {
-    struct graph graph =
-        parse("v = VariableV2() {dtype=float, shape=[]}\nread = Identity(v) {T=float}\nadd = AssignAdd(v, read) {T=float}\n");
+    struct graph graph = parse("v = VariableV2() {dtype=float, shape=[]}\nread = Identity(v) "
+                               "{T=float}\nadd = AssignAdd(v, read) {T=float}\n");
     assert_int_equal(graph_find(&graph, "add")->in_types[0], DT_FLOAT + DT_REF_OFFSET);
     struct status *st = graph_parse("bad = AssignAdd(read, read) {T=float}", &graph);
-    assert_fails(st, STATUS_INVALID_ARGUMENT, "Input 0 of node bad was passed float from read:0 incompatible with expected float_ref.");
+    assert_fails(
+        st, STATUS_INVALID_ARGUMENT,
+        "Input 0 of node bad was passed float from read:0 incompatible with expected float_ref.");
     graph_fini(&graph);
 }
 
@@ -238,8 +256,11 @@ static void endpoints_are_parsed(void **state) {
     static const struct {
         const char *text, *name;
         int index;
-    } good[] = {
-        {"a", "a", 0}, {"a:0", "a", 0}, {"scope/a:12", "scope/a", 12}, {"^a", "a", CONTROL_EDGE}, {"a:99999999999999999999", "a", INT_MAX}};
+    } good[] = {{"a", "a", 0},
+                {"a:0", "a", 0},
+                {"scope/a:12", "scope/a", 12},
+                {"^a", "a", CONTROL_EDGE},
+                {"a:99999999999999999999", "a", INT_MAX}};
     struct span name;
     int index;
     for (size_t i = 0; i < ARRAY_LEN(good); i++) {

@@ -1,4 +1,5 @@
-/* GraphDef in and out: TensorFlow's own graphs and its answers to broken ones (tests/data/graphdefs.bin), limits, damage, size. */
+/* GraphDef in and out: TensorFlow's own graphs and its answers to broken ones
+ * (tests/data/graphdefs.bin), limits, damage, size. */
 #include "common/graph/graph_proto.h"
 
 #include <setjmp.h>
@@ -67,17 +68,21 @@ static void tensorflows_graphs_get_tensorflows_answers(void **state) {
     fixture_read("graphdefs.bin", &file);
     int n_cases = 0;
     for (struct span in = {file.data, file.len}; in.len > 0; n_cases++) {
-        struct span text = fixture_bytes(&in), code = fixture_bytes(&in), words_text = fixture_bytes(&in), def = fixture_bytes(&in);
-        char *name = xstrndup(text.data, text.len), *words = xstrndup(words_text.data, words_text.len);
+        struct span text = fixture_bytes(&in), code = fixture_bytes(&in),
+                    words_text = fixture_bytes(&in), def = fixture_bytes(&in);
+        char *name = xstrndup(text.data, text.len),
+             *words = xstrndup(words_text.data, words_text.len);
         uint32_t expected;
         memcpy(&expected, code.data, sizeof(expected));
         struct graph graph;
         graph_init(&graph);
         struct status *st = graph_add_graphdef(&graph, def, &limits);
         if (status_code(st) != expected || !strstr(status_message(st), words))
-            fail_msg("%s: %s '%s', not '%s'", name, status_code_name(status_code(st)), status_message(st), words);
+            fail_msg("%s: %s '%s', not '%s'", name, status_code_name(status_code(st)),
+                     status_message(st), words);
         if (st)
-            assert_true(graph.n_live == 0 && graph.by_name.n_entries == 0 && graph.functions.n_entries == 0 && graph.producer == 0);
+            assert_true(graph.n_live == 0 && graph.by_name.n_entries == 0 &&
+                        graph.functions.n_entries == 0 && graph.producer == 0);
         else
             assert_makes_the_round_trip(name, &graph);
         status_unref(st);
@@ -92,7 +97,8 @@ static void tensorflows_graphs_get_tensorflows_answers(void **state) {
 static void a_later_graph_may_use_earlier_nodes(void **state) {
     struct graph graph = parse("a = Placeholder() {dtype=float}\n");
     /* n's input is not in its own message */
-    struct str whole = graphdef_of("a = Placeholder() {dtype=float}\nn = Neg(a) {T=float}\n"), extend = STR_INIT;
+    struct str whole = graphdef_of("a = Placeholder() {dtype=float}\nn = Neg(a) {T=float}\n"),
+               extend = STR_INIT;
     struct span in = span_of_str(&whole);
     struct proto_field field;
     assert_int_equal(proto_next(&in, &field), 1);
@@ -101,8 +107,8 @@ static void a_later_graph_may_use_earlier_nodes(void **state) {
     assert_string_equal(graph_find(&graph, "n")->inputs[0].src->name, "a");
     /* the same once more */
     struct status *st = graph_add_graphdef(&graph, span_of_str(&extend), &limits);
-    assert_non_null(
-        strstr(status_message(st), "includes node 'n', which was created by a previous call to Create or Extend in this session."));
+    assert_non_null(strstr(status_message(st), "includes node 'n', which was created by a previous "
+                                               "call to Create or Extend in this session."));
     status_unref(st);
     assert_int_equal(graph.n_live, 2);
     assert_null(graph_add_graphdef(&graph, (struct span){"", 0}, &limits));
@@ -126,7 +132,8 @@ static void placed_nodes_carry_their_device(void **state) {
 }
 
 static void internal_ops_travel_only_among_ourselves(void **state) {
-    struct str bytes = graphdef_of("_in = _MrFeed() {T=float, index=0}\nout = _MrFetch(_in) {T=float, index=0}\n");
+    struct str bytes =
+        graphdef_of("_in = _MrFeed() {T=float, index=0}\nout = _MrFetch(_in) {T=float, index=0}\n");
     struct graph graph;
     graph_init(&graph);
     struct status *st = graph_add_graphdef(&graph, span_of_str(&bytes), &limits);
@@ -142,7 +149,8 @@ static void internal_ops_travel_only_among_ourselves(void **state) {
 
 static void assert_code(struct status *st, enum status_code code, const char *words) {
     if (status_code(st) != code || !strstr(status_message(st), words))
-        fail_msg("%s: '%s' lacks '%s'", status_code_name(status_code(st)), status_message(st), words);
+        fail_msg("%s: '%s' lacks '%s'", status_code_name(status_code(st)), status_message(st),
+                 words);
     status_unref(st);
 }
 
@@ -152,16 +160,21 @@ static void limits_hold(void **state) {
     struct str nodes = graphdef_of("a = NoOp()\nb = NoOp()\nc = NoOp()\n");
     struct str list = graphdef_of("x = NoOp() {_l=[1, 2, 3, 4, 5, 6, 7, 8, 9]}\n");
     struct str tensor = graphdef_of("x = Const() {dtype=float, value=float[100000]{1, …}}\n");
-    struct str deep = graphdef_of("x = NoOp() {f=&g{x=&g{x=&g{x=&g{x=&g{x=&g{x=&g{x=&g{x=1}}}}}}}}}\n");
+    struct str deep =
+        graphdef_of("x = NoOp() {f=&g{x=&g{x=&g{x=&g{x=&g{x=&g{x=&g{x=&g{x=1}}}}}}}}}\n");
     graph_init(&graph);
     tight.max_nodes = 2;
-    assert_code(graph_add_graphdef(&graph, span_of_str(&nodes), &tight), STATUS_RESOURCE_EXHAUSTED, "more than 2 nodes");
+    assert_code(graph_add_graphdef(&graph, span_of_str(&nodes), &tight), STATUS_RESOURCE_EXHAUSTED,
+                "more than 2 nodes");
     tight.max_list_elements = 8;
-    assert_code(graph_add_graphdef(&graph, span_of_str(&list), &tight), STATUS_RESOURCE_EXHAUSTED, "more than 8 elements");
+    assert_code(graph_add_graphdef(&graph, span_of_str(&list), &tight), STATUS_RESOURCE_EXHAUSTED,
+                "more than 8 elements");
     tight.max_tensor_bytes = 100000;
-    assert_code(graph_add_graphdef(&graph, span_of_str(&tensor), &tight), STATUS_RESOURCE_EXHAUSTED, "OOM");
+    assert_code(graph_add_graphdef(&graph, span_of_str(&tensor), &tight), STATUS_RESOURCE_EXHAUSTED,
+                "OOM");
     tight.max_depth = 20;
-    assert_code(graph_add_graphdef(&graph, span_of_str(&deep), &tight), STATUS_INVALID_ARGUMENT, "nest deeper than 20");
+    assert_code(graph_add_graphdef(&graph, span_of_str(&deep), &tight), STATUS_INVALID_ARGUMENT,
+                "nest deeper than 20");
     assert_null(graph_add_graphdef(&graph, span_of_str(&deep), &limits));
     str_fini(&nodes);
     str_fini(&list);
@@ -182,23 +195,29 @@ static void nesting_is_measured(void **state) {
     }
     assert_true(proto_is_too_deep((struct span){"\x0a\x05", 2}, 100));
     assert_false(proto_is_too_deep((struct span){"", 0}, 100));
-    assert_false(proto_is_too_deep((struct span){"\x0a\x02\xff\xff", 4}, 1)); /* bytes, not a message */
+    /* bytes, not a message */
+    assert_false(proto_is_too_deep((struct span){"\x0a\x02\xff\xff", 4}, 1));
     str_fini(&message);
 }
 
-/* Each cut and each flipped byte of a real graph yields a status or a graph, and nothing stays behind after an error. */
+/* Each cut and each flipped byte of a real graph yields a status or a graph, and nothing stays
+ * behind after an error. */
 static void damaged_messages_are_survived(void **state) {
-    struct str bytes = graphdef_of("v = VariableV2() {dtype=float, shape=[2,?]} @/job:ps/task:0\n"
-                                   "c = Const() {dtype=string, value=string[2]{\"a\", \"bc\"}}\n"
-                                   "i = Identity(v, ^c) {T=float, _l=[1, 2], _f=&g{T=float}, _s=[[1], <unknown>]}\n");
+    struct str bytes = graphdef_of(
+        "v = VariableV2() {dtype=float, shape=[2,?]} @/job:ps/task:0\n"
+        "c = Const() {dtype=string, value=string[2]{\"a\", \"bc\"}}\n"
+        "i = Identity(v, ^c) {T=float, _l=[1, 2], _f=&g{T=float}, _s=[[1], <unknown>]}\n");
     for (size_t at = 0; at < bytes.len; at++) {
         char *copy = xmalloc(bytes.len);
         memcpy(copy, bytes.data, bytes.len);
         for (int variant = 0; variant < 3; variant++) {
             struct graph graph;
             graph_init(&graph);
-            copy[at] = variant == 0 ? (char)(bytes.data[at] ^ 0x01) : variant == 1 ? (char)(bytes.data[at] ^ 0x80) : bytes.data[at];
-            struct status *st = graph_add_graphdef(&graph, (struct span){copy, variant == 2 ? at : bytes.len}, &limits);
+            copy[at] = variant == 0   ? (char)(bytes.data[at] ^ 0x01)
+                       : variant == 1 ? (char)(bytes.data[at] ^ 0x80)
+                                      : bytes.data[at];
+            struct status *st = graph_add_graphdef(
+                &graph, (struct span){copy, variant == 2 ? at : bytes.len}, &limits);
             if (st)
                 assert_int_equal(graph.n_live, 0);
             status_unref(st);
@@ -223,15 +242,17 @@ static void add_entry(struct str *out, uint32_t number, const char *key, const s
     str_fini(&entry);
 }
 
-static void add_both(const struct function_writer *w, struct str *out, uint32_t number, const struct str *a, const struct str *b) {
+static void add_both(const struct function_writer *w, struct str *out, uint32_t number,
+                     const struct str *a, const struct str *b) {
     add_entry(out, number, w->is_backwards ? "b" : "a", w->is_backwards ? b : a);
     add_entry(out, number, w->is_backwards ? "a" : "b", w->is_backwards ? a : b);
 }
 
-/* Maps within maps: a node's attrs hold a list of functions with attrs of their own, and so do the attrs of an argument. */
+/* Maps within maps: a node's attrs hold a list of functions with attrs of their own, and so do
+ * the attrs of an argument. */
 static struct str function_def(const struct function_writer *w) {
-    struct str def = STR_INIT, integer = STR_INIT, list = STR_INIT, text = STR_INIT, func = STR_INIT, funcs = STR_INIT, node = STR_INIT,
-               arg = STR_INIT, entry = STR_INIT;
+    struct str def = STR_INIT, integer = STR_INIT, list = STR_INIT, text = STR_INIT,
+               func = STR_INIT, funcs = STR_INIT, node = STR_INIT, arg = STR_INIT, entry = STR_INIT;
     proto_add_bytes(&text, 1, "f", 1);
     proto_add_bytes(&def, 1, str_text(&text), text.len);
     proto_add_int(&integer, 3, 7); /* AttrValue.i */
@@ -265,14 +286,16 @@ static struct str function_def(const struct function_writer *w) {
 
 static void a_function_is_the_same_in_any_order_of_its_maps(void **state) {
     struct graph graph;
-    struct str forwards = function_def(&(struct function_writer){false, 2}), backwards = function_def(&(struct function_writer){true, 2}),
+    struct str forwards = function_def(&(struct function_writer){false, 2}),
+               backwards = function_def(&(struct function_writer){true, 2}),
                other = function_def(&(struct function_writer){true, 3});
     assert_false(span_equal(span_of_str(&forwards), span_of_str(&backwards)));
     assert_int_equal(forwards.len, other.len);
     graph_init(&graph);
     assert_null(graph_add_function(&graph, span_of_str(&forwards), &limits));
     assert_null(graph_add_function(&graph, span_of_str(&backwards), &limits));
-    assert_code(graph_add_function(&graph, span_of_str(&other), &limits), STATUS_INVALID_ARGUMENT, "different function");
+    assert_code(graph_add_function(&graph, span_of_str(&other), &limits), STATUS_INVALID_ARGUMENT,
+                "different function");
     graph_fini(&graph);
     str_fini(&forwards);
     str_fini(&backwards);
@@ -280,7 +303,8 @@ static void a_function_is_the_same_in_any_order_of_its_maps(void **state) {
 }
 
 static void a_function_is_added_once(void **state) {
-    /* FunctionDef{signature{name "f" input_arg{name "x" type float} output_arg{name "y" type float}}} */
+    /* FunctionDef{signature{name "f" input_arg{name "x" type float} output_arg{name "y" type
+     * float}}} */
     const char def[] = "\x0a\x11\x0a\x01"
                        "f\x12\x05\x0a\x01x\x18\x01\x1a\x05\x0a\x01y\x18\x01";
     const char other[] = "\x0a\x11\x0a\x01"
@@ -288,13 +312,16 @@ static void a_function_is_added_once(void **state) {
     struct graph graph = parse("a = Placeholder() {dtype=float}\n");
     assert_null(graph_add_function(&graph, (struct span){def, sizeof(def) - 1}, &limits));
     assert_null(graph_add_function(&graph, (struct span){def, sizeof(def) - 1}, &limits));
-    assert_code(graph_add_function(&graph, (struct span){other, sizeof(other) - 1}, &limits), STATUS_INVALID_ARGUMENT,
-                "Cannot add function 'f' because a different function");
-    assert_code(graph_add_function(&graph, (struct span){"\x0a\x05", 2}, &limits), STATUS_INVALID_ARGUMENT, "Malformed FunctionDef ''");
-    assert_code(graph_add_function(&graph, (struct span){"", 0}, &limits), STATUS_INVALID_ARGUMENT, "no name");
+    assert_code(graph_add_function(&graph, (struct span){other, sizeof(other) - 1}, &limits),
+                STATUS_INVALID_ARGUMENT, "Cannot add function 'f' because a different function");
+    assert_code(graph_add_function(&graph, (struct span){"\x0a\x05", 2}, &limits),
+                STATUS_INVALID_ARGUMENT, "Malformed FunctionDef ''");
+    assert_code(graph_add_function(&graph, (struct span){"", 0}, &limits), STATUS_INVALID_ARGUMENT,
+                "no name");
     assert_null(graph_parse("call = f(a)\n", &graph));
     assert_int_equal(graph_find(&graph, "call")->out_types[0], DT_FLOAT);
-    assert_code(graph_parse("bad = f(a, a)\n", &graph), STATUS_INVALID_ARGUMENT, "NodeDef expected inputs 'float' do not match 2 inputs");
+    assert_code(graph_parse("bad = f(a, a)\n", &graph), STATUS_INVALID_ARGUMENT,
+                "NodeDef expected inputs 'float' do not match 2 inputs");
     struct graph copy;
     graph_copy(&graph, NULL, &copy, NULL);
     assert_non_null(graph_op_lookup(&copy, "f"));
@@ -335,8 +362,9 @@ static void reading_is_linear(void **state) {
     int64_t copied = clock_now_ns();
     assert_int_equal(back.n_live, N + 2);
     graph_fini(&copy);
-    printf("ns a node: written %d, read %d, copied %d; %zu bytes of message, %zu in memory\n", (int)((written - start) / N),
-           (int)((read - written) / N), (int)((copied - read) / N), bytes.len / N, back.arena.size_bytes / N);
+    printf("ns a node: written %d, read %d, copied %d; %zu bytes of message, %zu in memory\n",
+           (int)((written - start) / N), (int)((read - written) / N), (int)((copied - read) / N),
+           bytes.len / N, back.arena.size_bytes / N);
     str_fini(&bytes);
     graph_fini(&back);
     graph_fini(&graph);

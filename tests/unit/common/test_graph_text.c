@@ -14,7 +14,8 @@ static const char canonical[] =
     "a = Const() {dtype=float, value=float[2]{1, 2}}\n"
     "v = VariableV2() {dtype=float, shape=[2]} @/job:ps/task:0\n"
     "init = Assign(v, a) {T=float, _class=[\"loc:@v\"]}\n"
-    "read = Identity(v, ^init) {T=float, _count=3, _flag=true, _rate=0.5, _shape=[2,?], _shapes=[[2], [?,3], <unknown>], _type=int32}\n"
+    "read = Identity(v, ^init) {T=float, _count=3, _flag=true, _rate=0.5, _shape=[2,?], "
+    "_shapes=[[2], [?,3], <unknown>], _type=int32}\n"
     "s = AddV2(a, read) {T=float} @/device:CPU:0 -> 2\n"
     "split = Split(axis, s) {T=float, num_split=2}\n"
     "both = Pack(split, split:1) {N=2, T=float, axis=1}\n"
@@ -30,7 +31,8 @@ static const char canonical[] =
     "merge = Merge(enter, next) {N=2, T=int32}\n"
     "next = NextIteration(merge) {T=int32}\n"
     "feed = _MrFeed() {T=float, index=1}\n"
-    "send = _MrSend(feed) {T=float, dst_device=\"b\", edge=3, src_device=\"a\", tensor_name=\"feed:0\"}\n";
+    "send = _MrSend(feed) {T=float, dst_device=\"b\", edge=3, src_device=\"a\", "
+    "tensor_name=\"feed:0\"}\n";
 
 static struct graph parse(const char *text) {
     struct graph graph;
@@ -53,12 +55,14 @@ static void text_reads_back(void **state) {
 }
 
 static void comments_blanks_and_defaults_are_understood(void **state) {
-    struct graph graph = parse("# a comment\n\n   a=Const( ){ dtype = float , value = float[1]{ 3 } }   # more\r\n"
-                               "b = MatMul(c,c) {T=float, transpose_a=false}\nc = Placeholder() {dtype=float}");
+    struct graph graph =
+        parse("# a comment\n\n   a=Const( ){ dtype = float , value = float[1]{ 3 } }   # more\r\n"
+              "b = MatMul(c,c) {T=float, transpose_a=false}\nc = Placeholder() {dtype=float}");
     struct str out = STR_INIT;
     graph_print(&graph, &out);
     assert_string_equal(str_text(&out),
-                        "a = Const() {dtype=float, value=float[1]{3}}\nb = MatMul(c, c) {T=float}\nc = Placeholder() {dtype=float}\n");
+                        "a = Const() {dtype=float, value=float[1]{3}}\nb = MatMul(c, c) "
+                        "{T=float}\nc = Placeholder() {dtype=float}\n");
     str_fini(&out);
     graph_fini(&graph);
 }
@@ -81,11 +85,14 @@ static void malformed_text_is_refused_with_its_line(void **state) {
         {"a b = NoOp()", "line 1:"},
         {"a = Const() {dtype=flot, value=float[]{1}}", "line 1: A type"},
         {"a = Const() {dtype=float, value=float[]{1, 2}}", "line 1: Malformed elements"},
-        {"a = Placeholder() {dtype=float}\nb = Identity(a) {T=int32}", "line 2: Input 0 of node b was passed float"},
+        {"a = Placeholder() {dtype=float}\nb = Identity(a) {T=int32}",
+         "line 2: Input 0 of node b was passed float"},
         {"a = Identity(b) {T=float}\nb = Identity(a) {T=float}", "in a cycle"},
-        {"a = NoOp()\nb = Identity(^a, a) {T=float}", "line 2: All control inputs must follow all data inputs"},
+        {"a = NoOp()\nb = Identity(^a, a) {T=float}",
+         "line 2: All control inputs must follow all data inputs"},
         {"a = NoOp() "
-         "{f=&g{x=&g{x=&g{x=&g{x=&g{x=&g{x=&g{x=&g{x=&g{x=&g{x=&g{x=&g{x=&g{x=&g{x=&g{x=&g{x=&g{x=&g{x=&g{x=&g{x=&g{x=&g{x=&g{x=&g"
+         "{f=&g{x=&g{x=&g{x=&g{x=&g{x=&g{x=&g{x=&g{x=&g{x=&g{x=&g{x=&g{x=&g{x=&g{x=&g{x=&g{x=&g{x=&"
+         "g{x=&g{x=&g{x=&g{x=&g{x=&g{x=&g"
          "{x=&g{x=&g{x=&g{x=&g{x=&g{x=&g{x=&g{x=&g{x=&g{x=&g{x=&g{x=1",
          "too deep"},
     };

@@ -1,5 +1,6 @@
-/* Static shapes of whole graphs: what is known, what is left open, and what is refused. Values are computed by a stand-in that knows AddV2
- * of int32; the kernels' own part is in tests/differential/run_shapes.py. */
+/* Static shapes of whole graphs: what is known, what is left open, and what is refused. Values
+ * are computed by a stand-in that knows AddV2 of int32; the kernels' own part is in
+ * tests/differential/run_shapes.py. */
 #include "common/ops/infer.h"
 
 #include <setjmp.h>
@@ -23,12 +24,14 @@ struct fixture {
     int n_asked;
 };
 
-static bool add_int32(void *arg, const struct node *node, const struct tensor *inputs, struct tensor *outputs) {
+static bool add_int32(void *arg, const struct node *node, const struct tensor *inputs,
+                      struct tensor *outputs) {
     struct fixture *f = arg;
     f->n_asked++;
     if (!node_is_op(node, "AddV2") || inputs[0].rank != 0)
         return false;
-    tensor_init_scalar_i32(&outputs[0], (int32_t)(tensor_index_at(&inputs[0], 0) + tensor_index_at(&inputs[1], 0)));
+    tensor_init_scalar_i32(
+        &outputs[0], (int32_t)(tensor_index_at(&inputs[0], 0) + tensor_index_at(&inputs[1], 0)));
     return true;
 }
 
@@ -100,7 +103,8 @@ static void an_op_without_a_shape_function_says_nothing(void **state) {
 }
 
 static void calls_say_nothing(void **state) {
-    extend(*state, "function f(x: float) -> (y: float) {\n  r = Relu(x) {T=float}\n  return y=r:activations:0\n}\n"
+    extend(*state, "function f(x: float) -> (y: float) {\n  r = Relu(x) {T=float}\n  return "
+                   "y=r:activations:0\n}\n"
                    "x = Const() {dtype=float, value=float[2]{1, …}}\n"
                    "c = PartitionedCall(x) {Tin=[float], Tout=[float], f=&f}\n"
                    "d = f(x) {}\n");
@@ -111,7 +115,9 @@ static void calls_say_nothing(void **state) {
 static void a_placeholder_of_old_graphs_that_says_scalar_says_nothing(void **state) {
     struct fixture *f = *state;
     f->graph.producer = 21;
-    extend(f, "x = Placeholder() {dtype=float, shape=[]}\ny = Placeholder() {dtype=float, shape=[2]}\n");
+    extend(
+        f,
+        "x = Placeholder() {dtype=float, shape=[]}\ny = Placeholder() {dtype=float, shape=[2]}\n");
     assert_shape(f, "x", "<unknown>");
     assert_shape(f, "y", "[2]");
     f->graph.producer = 22;
@@ -120,7 +126,8 @@ static void a_placeholder_of_old_graphs_that_says_scalar_says_nothing(void **sta
 }
 
 static void hints_of_the_client_are_not_read(void **state) {
-    extend(*state, "x = Placeholder() {dtype=float, shape=<unknown>, _output_shapes=[[7]]}\ny = Relu(x) {T=float, _output_shapes=[[7]]}\n");
+    extend(*state, "x = Placeholder() {dtype=float, shape=<unknown>, _output_shapes=[[7]]}\ny = "
+                   "Relu(x) {T=float, _output_shapes=[[7]]}\n");
     assert_shape(*state, "x", "<unknown>");
     assert_shape(*state, "y", "<unknown>");
 }
@@ -131,7 +138,8 @@ static void handles_tell_the_shape_of_what_they_name(void **state) {
               "r = ReadVariableOp(v) {dtype=float}\n"
               "s = VariableShape(v) {out_type=int32}\n");
     assert_shape(f, "r", "[2,3]");
-    const struct inferred_handle *handle = graph_shapes_handle(&f->shapes, graph_find(&f->graph, "v"), 0);
+    const struct inferred_handle *handle =
+        graph_shapes_handle(&f->shapes, graph_find(&f->graph, "v"), 0);
     assert_int_equal(handle->dtype, DT_FLOAT);
     assert_int_equal(tensor_index_at(value_of(f, "s"), 1), 3);
     assert_int_equal(graph_shapes_bytes(&f->shapes, graph_find(&f->graph, "r"), 0), 24);
@@ -162,8 +170,9 @@ static void what_a_loop_changes_is_not_known(void **state) {
 
 static void a_cycle_that_is_no_loop_is_refused(void **state) {
     struct fixture *f = *state;
-    struct status *st =
-        graph_parse("x = Placeholder() {dtype=float, shape=[2]}\ny = Relu(x) {T=float}\nz = Relu(y) {T=float}\n", &f->graph);
+    struct status *st = graph_parse("x = Placeholder() {dtype=float, shape=[2]}\ny = Relu(x) "
+                                    "{T=float}\nz = Relu(y) {T=float}\n",
+                                    &f->graph);
     assert_null(st);
     node_set_input(graph_find(&f->graph, "y"), 0, graph_find(&f->graph, "z"), 0);
     st = graph_infer_shapes(&f->graph, &f->shapes, &f->options);
@@ -178,22 +187,25 @@ static void a_cycle_that_is_no_loop_is_refused(void **state) {
 
 static void parts_of_shapes_become_shapes(void **state) {
     struct fixture *f = *state;
-    extend(f, "x = Placeholder() {dtype=float, shape=[?,3,5]}\n"
-              "s = Shape(x) {T=float, out_type=int32}\n" INDEX("i0", "0") INDEX("i1", "1")
-                  INDEX("i2", "2") "four = Const() {dtype=int32, value=int32[]{4}}\n"
-                                   "batch = StridedSlice(s, i0, i1, i1) {Index=int32, T=int32, shrink_axis_mask=1}\n"
-                                   "rows = StridedSlice(s, i1, i2, i1) {Index=int32, T=int32, shrink_axis_mask=1}\n"
-                                   "head = StridedSlice(s, i0, i2, i1) {Index=int32, T=int32}\n"
-                                   "pair = Pack(batch, four) {N=2, T=int32}\n"
-                                   "known = Pack(rows, four) {N=2, T=int32}\n"
-                                   "zero = Const() {dtype=int32, value=int32[]{0}}\n"
-                                   "joined = ConcatV2(head, pair, zero) {N=2, T=int32, Tidx=int32}\n"
-                                   "wide = Cast(joined) {DstT=int64, SrcT=int32}\n"
-                                   "y = Reshape(x, pair) {T=float, Tshape=int32}\n"
-                                   "one = Const() {dtype=float, value=float[]{1}}\n"
-                                   "f1 = Fill(joined, one) {T=float, index_type=int32}\n"
-                                   "f2 = Fill(known, one) {T=float, index_type=int32}\n"
-                                   "f3 = Fill(wide, one) {T=float, index_type=int64}\n");
+    extend(
+        f,
+        "x = Placeholder() {dtype=float, shape=[?,3,5]}\n"
+        "s = Shape(x) {T=float, out_type=int32}\n" INDEX("i0", "0") INDEX("i1", "1") INDEX(
+            "i2",
+            "2") "four = Const() {dtype=int32, value=int32[]{4}}\n"
+                 "batch = StridedSlice(s, i0, i1, i1) {Index=int32, T=int32, shrink_axis_mask=1}\n"
+                 "rows = StridedSlice(s, i1, i2, i1) {Index=int32, T=int32, shrink_axis_mask=1}\n"
+                 "head = StridedSlice(s, i0, i2, i1) {Index=int32, T=int32}\n"
+                 "pair = Pack(batch, four) {N=2, T=int32}\n"
+                 "known = Pack(rows, four) {N=2, T=int32}\n"
+                 "zero = Const() {dtype=int32, value=int32[]{0}}\n"
+                 "joined = ConcatV2(head, pair, zero) {N=2, T=int32, Tidx=int32}\n"
+                 "wide = Cast(joined) {DstT=int64, SrcT=int32}\n"
+                 "y = Reshape(x, pair) {T=float, Tshape=int32}\n"
+                 "one = Const() {dtype=float, value=float[]{1}}\n"
+                 "f1 = Fill(joined, one) {T=float, index_type=int32}\n"
+                 "f2 = Fill(known, one) {T=float, index_type=int32}\n"
+                 "f3 = Fill(wide, one) {T=float, index_type=int64}\n");
     assert_shape(f, "y", "[?,4]");
     assert_shape(f, "f1", "[?,3,?,4]");
     assert_shape(f, "f2", "[3,4]");
@@ -206,7 +218,8 @@ static void parts_of_shapes_become_shapes(void **state) {
 static void shapes_that_are_known_are_values(void **state) {
     struct fixture *f = *state;
     extend(f, "x = Placeholder() {dtype=float, shape=[2,3]}\n"
-              "s = Shape(x) {T=float, out_type=int64}\nr = Rank(x) {T=float}\nn = Size(x) {T=float, out_type=int32}\n"
+              "s = Shape(x) {T=float, out_type=int64}\nr = Rank(x) {T=float}\nn = Size(x) "
+              "{T=float, out_type=int32}\n"
               "sum = AddV2(r, n) {T=int32}\nmore = AddV2(sum, n) {T=int32}\n");
     assert_int_equal(value_of(f, "s")->dtype, DT_INT64);
     assert_int_equal(tensor_index_at(value_of(f, "s"), 1), 3);
@@ -227,12 +240,15 @@ static void values_have_a_budget(void **state) {
     struct fixture *f = *state;
     f->options.max_evaluations = 1;
     extend(f, "one = Const() {dtype=int32, value=int32[]{1}}\n"
-              "two = AddV2(one, one) {T=int32}\nthree = AddV2(two, one) {T=int32}\nfour = AddV2(one, one) {T=int32}\n");
+              "two = AddV2(one, one) {T=int32}\nthree = AddV2(two, one) {T=int32}\nfour = "
+              "AddV2(one, one) {T=int32}\n");
     assert_non_null(value_of(f, "two"));
     assert_null(value_of(f, "three"));
     assert_null(value_of(f, "four"));
     f->options.max_elements = 2;
-    extend(f, "long = Const() {dtype=int32, value=int32[3]{1, …}}\nsum = AddV2(long, long) {T=int32}\n");
+    extend(
+        f,
+        "long = Const() {dtype=int32, value=int32[3]{1, …}}\nsum = AddV2(long, long) {T=int32}\n");
     assert_int_equal(f->n_asked, 1);
     assert_shape(f, "sum", "[3]");
 }
@@ -262,8 +278,8 @@ static void what_has_state_is_no_constant(void **state) {
 
 static void an_extend_infers_only_what_is_new(void **state) {
     struct fixture *f = *state;
-    extend(f,
-           "x = Placeholder() {dtype=float, shape=[2]}\none = Const() {dtype=int32, value=int32[]{1}}\ntwo = AddV2(one, one) {T=int32}\n");
+    extend(f, "x = Placeholder() {dtype=float, shape=[2]}\none = Const() {dtype=int32, "
+              "value=int32[]{1}}\ntwo = AddV2(one, one) {T=int32}\n");
     extend(f, "y = Relu(x) {T=float}\nthree = AddV2(two, one) {T=int32}\n");
     assert_shape(f, "y", "[2]");
     assert_int_equal(tensor_index_at(value_of(f, "three"), 0), 3);
@@ -283,15 +299,18 @@ static const char misfit[] = "a = Placeholder() {dtype=float, shape=[3,4]}\n"
 
 static void a_misfit_is_refused_in_the_client_libraries_words(void **state) {
     struct fixture *f = *state;
-    extend(f, "first = Placeholder() {dtype=float, shape=[9]}\none = Const() {dtype=int32, value=int32[]{1}}\n");
+    extend(f, "first = Placeholder() {dtype=float, shape=[9]}\none = Const() {dtype=int32, "
+              "value=int32[]{1}}\n");
     f->options.refuses = true;
     assert_null(graph_parse("two = AddV2(one, one) {T=int32}\n", &f->graph));
     assert_null(graph_parse(misfit, &f->graph));
     struct status *st = graph_infer_shapes(&f->graph, &f->shapes, &f->options);
     assert_int_equal(status_code(st), STATUS_INVALID_ARGUMENT);
     assert_string_equal(status_message(st),
-                        "Dimensions must be equal, but are 4 and 3 for '{{node m}} = MatMul[T=DT_FLOAT, grad_a=false, grad_b=false, "
-                        "transpose_a=false, transpose_b=false, _device=\"/job:ps\"](a, s:1, ^b)' with input shapes: [3,4], [3,2].\n"
+                        "Dimensions must be equal, but are 4 and 3 for '{{node m}} = "
+                        "MatMul[T=DT_FLOAT, grad_a=false, grad_b=false, "
+                        "transpose_a=false, transpose_b=false, _device=\"/job:ps\"](a, s:1, ^b)' "
+                        "with input shapes: [3,4], [3,2].\n"
                         "\t [[{{node m}}]]");
     status_unref(st);
     assert_int_equal(f->shapes.n_nodes, 2);
@@ -310,7 +329,8 @@ static void a_misfit_that_is_taken_is_unknown_and_counted(void **state) {
 }
 
 static void reading_a_variable_of_another_type_is_a_misfit(void **state) {
-    extend(*state, "v = VarHandleOp() {dtype=float, shape=[2]}\nr = ReadVariableOp(v) {dtype=int32}\n");
+    extend(*state,
+           "v = VarHandleOp() {dtype=float, shape=[2]}\nr = ReadVariableOp(v) {dtype=int32}\n");
     assert_int_equal(((struct fixture *)*state)->shapes.n_refused, 1);
 }
 
@@ -328,12 +348,15 @@ static void a_hundred_thousand_nodes_take_a_moment(void **state) {
     struct str text = STR_INIT;
     str_add(&text, "n0 = Const() {dtype=float, value=float[4,4]{1, …}}\n");
     for (int i = 1; i < N; i++)
-        str_addf(&text, i % 2 ? "n%d = MatMul(n%d, n0) {T=float}\n" : "n%d = AddV2(n%d, n0) {T=float}\n", i, i - 1);
+        str_addf(&text,
+                 i % 2 ? "n%d = MatMul(n%d, n0) {T=float}\n" : "n%d = AddV2(n%d, n0) {T=float}\n",
+                 i, i - 1);
     assert_null(graph_parse(str_text(&text), &f->graph));
     str_fini(&text);
     double began = thread_ms();
     assert_null(graph_infer_shapes(&f->graph, &f->shapes, &f->options));
-    print_message("%d nodes: %.1f ms of CPU, %zu KiB\n", N, thread_ms() - began, f->shapes.arena.size_bytes >> 10);
+    print_message("%d nodes: %.1f ms of CPU, %zu KiB\n", N, thread_ms() - began,
+                  f->shapes.arena.size_bytes >> 10);
     assert_shape(f, "n99999", "[4,4]");
     began = thread_ms();
     extend(f, "last = Relu(n99999) {T=float}\n");

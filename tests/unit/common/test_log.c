@@ -1,4 +1,5 @@
-/* The log: lines of strangers, limits, and a reader that does not read. Standard error is a pipe of the test's while it runs. */
+/* The log: lines of strangers, limits, and a reader that does not read. Standard error is a pipe
+ * of the test's while it runs. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

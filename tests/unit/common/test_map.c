@@ -1,4 +1,5 @@
-/* Both hash maps against a plain array as the model, under random puts and removes; the hash function's spread. */
+/* Both hash maps against a plain array as the model, under random puts and removes; the hash
+ * function's spread. */
 #include "common/base/map.h"
 
 #include <stdio.h>
@@ -60,7 +61,8 @@ static void a_replaced_entry_lets_go_of_its_old_key(void **state) {
 
 enum { N_KEYS = 700, N_MOVES = 60000 };
 
-/* A generator of our own: the sequence must be the same in each run, for a failure to come again. */
+/* A generator of our own: the sequence must be the same in each run, for a failure to come
+ * again. */
 static uint32_t next_number(uint32_t *seed) {
     *seed = *seed * 1664525 + 1013904223;
     return *seed >> 8;
@@ -80,7 +82,8 @@ static void strmap_agrees_with_an_array(void **state) {
         /* Keys drift, so that tombstones pile up and are swept. */
         uint32_t k = (next_number(&seed) % 100 + (uint32_t)move / 100) % N_KEYS;
         void *value = next_number(&seed) % 2 ? &values[next_number(&seed) % 16] : NULL;
-        assert_ptr_equal(value ? strmap_put(&map, keys[k], value) : strmap_remove(&map, keys[k]), model[k]);
+        assert_ptr_equal(value ? strmap_put(&map, keys[k], value) : strmap_remove(&map, keys[k]),
+                         model[k]);
         n_live += !!value;
         n_live -= !!model[k];
         model[k] = value;

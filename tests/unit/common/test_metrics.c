@@ -8,12 +8,18 @@
 
 #include <cmocka.h>
 
-static struct metric steps_ok = {.kind = METRIC_COUNTER, .name = "t_steps_total", .labels = "code=\"OK\"", .help = "Steps by outcome."};
+static struct metric steps_ok = {.kind = METRIC_COUNTER,
+                                 .name = "t_steps_total",
+                                 .labels = "code=\"OK\"",
+                                 .help = "Steps by outcome."};
 static struct metric sessions = METRIC_GAUGE_INIT("t_sessions", "Live sessions.");
-static struct metric steps_aborted = {
-    .kind = METRIC_COUNTER, .name = "t_steps_total", .labels = "code=\"ABORTED\"", .help = "Steps by outcome."};
+static struct metric steps_aborted = {.kind = METRIC_COUNTER,
+                                      .name = "t_steps_total",
+                                      .labels = "code=\"ABORTED\"",
+                                      .help = "Steps by outcome."};
 static struct metric step_seconds = METRIC_HISTOGRAM_INIT("t_step_seconds", "Time of a step.");
-static struct metric wait_us = {.kind = METRIC_HISTOGRAM, .name = "t_wait_us", .labels = "queue=\"a\"", .help = "Waits."};
+static struct metric wait_us = {
+    .kind = METRIC_HISTOGRAM, .name = "t_wait_us", .labels = "queue=\"a\"", .help = "Waits."};
 
 static void assert_has(const struct str *out, const char *line) {
     if (!strstr(str_text(out), line))
@@ -52,7 +58,8 @@ static void series_of_one_name_stand_under_one_head(void **state) {
 
 static void a_histogram_named_seconds_is_in_seconds(void **state) {
     struct str out = STR_INIT;
-    static const int64_t times_us[] = {-5, 0, 1, 2, 3, 4, 5, 1 << 20, 1 << 26, (1 << 26) + 1, INT64_C(1) << 40};
+    static const int64_t times_us[] = {
+        -5, 0, 1, 2, 3, 4, 5, 1 << 20, 1 << 26, (1 << 26) + 1, INT64_C(1) << 40};
     for (size_t i = 0; i < ARRAY_LEN(times_us); i++)
         metric_observe_us(&step_seconds, times_us[i]);
     metrics_write_prometheus(&out);

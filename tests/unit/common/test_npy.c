@@ -40,23 +40,35 @@ static void assert_parses(struct str file, const char *expected) {
 
 static void both_orders_and_byte_orders_are_read(void **state) {
     const int16_t six[] = {1, 2, 3, 4, 5, 6};
-    assert_parses(file_of(1, "{'descr': '<i2', 'fortran_order': False, 'shape': (2, 3), }       \n", six, sizeof(six)),
+    assert_parses(file_of(1, "{'descr': '<i2', 'fortran_order': False, 'shape': (2, 3), }       \n",
+                          six, sizeof(six)),
                   "int16[2,3]{1, 2, 3, 4, 5, 6}");
-    assert_parses(file_of(2, "{'descr': '<i2', 'fortran_order': True, 'shape': (2, 3), }\n", six, sizeof(six)),
+    assert_parses(file_of(2, "{'descr': '<i2', 'fortran_order': True, 'shape': (2, 3), }\n", six,
+                          sizeof(six)),
                   "int16[2,3]{1, 3, 5, 2, 4, 6}");
-    assert_parses(file_of(1, "{'descr': '<i2', 'fortran_order': True, 'shape': (1, 2, 3), }\n", six, sizeof(six)),
+    assert_parses(file_of(1, "{'descr': '<i2', 'fortran_order': True, 'shape': (1, 2, 3), }\n", six,
+                          sizeof(six)),
                   "int16[1,2,3]{1, 3, 5, 2, 4, 6}");
-    assert_parses(file_of(1, "{'shape': (2,), 'descr': '>i2', 'fortran_order': False}\n", "\0\1\1\0", 4), "int16[2]{1, 256}");
-    assert_parses(file_of(1, "{'shape': (1,), 'descr': '>c8', 'fortran_order': False}\n", "\x3f\x80\0\0\x40\0\0\0", 8),
+    assert_parses(
+        file_of(1, "{'shape': (2,), 'descr': '>i2', 'fortran_order': False}\n", "\0\1\1\0", 4),
+        "int16[2]{1, 256}");
+    assert_parses(file_of(1, "{'shape': (1,), 'descr': '>c8', 'fortran_order': False}\n",
+                          "\x3f\x80\0\0\x40\0\0\0", 8),
                   "complex64[1]{(1,2)}");
-    assert_parses(file_of(3, "{'descr': '|b1', 'fortran_order': False, 'shape': (3,), }\n", "\0\1\7", 3), "bool[3]{false, true, true}");
-    assert_parses(file_of(1, "{'descr': '<f4', 'fortran_order': True, 'shape': (0, 3), }\n", "", 0), "float[0,3]{}");
-    assert_parses(file_of(1, "{'descr': '<f8', 'fortran_order': False, 'shape': (), }\n", "\0\0\0\0\0\0\xf8\x3f", 8), "double[]{1.5}");
+    assert_parses(
+        file_of(3, "{'descr': '|b1', 'fortran_order': False, 'shape': (3,), }\n", "\0\1\7", 3),
+        "bool[3]{false, true, true}");
+    assert_parses(file_of(1, "{'descr': '<f4', 'fortran_order': True, 'shape': (0, 3), }\n", "", 0),
+                  "float[0,3]{}");
+    assert_parses(file_of(1, "{'descr': '<f8', 'fortran_order': False, 'shape': (), }\n",
+                          "\0\0\0\0\0\0\xf8\x3f", 8),
+                  "double[]{1.5}");
 }
 
 static void every_type_of_numpy_makes_the_round_trip(void **state) {
-    const enum dtype types[] = {DT_BOOL,   DT_INT8,   DT_INT16, DT_INT32, DT_INT64,  DT_UINT8,     DT_UINT16,
-                                DT_UINT32, DT_UINT64, DT_HALF,  DT_FLOAT, DT_DOUBLE, DT_COMPLEX64, DT_COMPLEX128};
+    const enum dtype types[] = {DT_BOOL,  DT_INT8,   DT_INT16,     DT_INT32,     DT_INT64,
+                                DT_UINT8, DT_UINT16, DT_UINT32,    DT_UINT64,    DT_HALF,
+                                DT_FLOAT, DT_DOUBLE, DT_COMPLEX64, DT_COMPLEX128};
     const int64_t dims[] = {3, 1, 5};
     for (size_t i = 0; i < ARRAY_LEN(types); i++) {
         struct tensor t, back;
@@ -87,7 +99,8 @@ static void what_numpy_lacks_is_refused(void **state) {
     struct status *st = npy_head(&t, &head);
     assert_int_equal(status_code(st), STATUS_INVALID_ARGUMENT);
     status_unref(st);
-    st = npy_write("/no/such/folder/a.npy", &(struct tensor){.dtype = DT_FLOAT, .storage = TENSOR_INLINE});
+    st = npy_write("/no/such/folder/a.npy",
+                   &(struct tensor){.dtype = DT_FLOAT, .storage = TENSOR_INLINE});
     assert_int_equal(status_code(st), STATUS_NOT_FOUND);
     status_unref(st);
     st = npy_read("/no/such/folder/a.npy", allocator_host(), &t);
@@ -116,7 +129,8 @@ static void damaged_files_are_refused(void **state) {
         "{'descr': '<f4', 'fortran_order': False, 'shape': (-2,)}",
         "{'descr': '<f4', 'fortran_order': False, 'shape': (2 3)}",
         "{'descr': '<f4', 'fortran_order': False, 'shape': (100,)}",
-        "{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775807, 9223372036854775807)}",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775807, "
+        "9223372036854775807)}",
         "{'descr': '<f4x', 'fortran_order': False, 'shape': (1,)}",
         "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}",
     };
@@ -125,7 +139,8 @@ static void damaged_files_are_refused(void **state) {
         assert_refused((struct span){file.data, file.len});
         str_fini(&file);
     }
-    struct str file = file_of(2, "{'descr': '<f4', 'fortran_order': False, 'shape': (4,), }\n", "0123456789abcdef", 16);
+    struct str file = file_of(2, "{'descr': '<f4', 'fortran_order': False, 'shape': (4,), }\n",
+                              "0123456789abcdef", 16);
     for (size_t len = 0; len < file.len; len++) {
         char *cut = xmalloc(len + 1);
         memcpy(cut, file.data, len);

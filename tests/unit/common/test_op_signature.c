@@ -1,4 +1,5 @@
-/* The table of op signatures: it is well formed, look-ups find what is there, and known ops read as TensorFlow declares them. */
+/* The table of op signatures: it is well formed, look-ups find what is there, and known ops read
+ * as TensorFlow declares them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +17,8 @@ static const struct op_signature *known(const char *name) {
     return signature;
 }
 
-static const struct op_attr_signature *known_attr(const char *op, const char *name, enum attr_type type) {
+static const struct op_attr_signature *known_attr(const char *op, const char *name,
+                                                  enum attr_type type) {
     const struct op_attr_signature *attr = op_signature_attr(known(op), name);
     if (!attr)
         fail_msg("%s has no attr %s", op, name);
@@ -45,7 +47,8 @@ static void rows_are_sorted_and_unique(void **state) {
     assert_true(op_signature_count() > 1500);
     for (size_t i = 1; i < op_signature_count(); i++)
         if (strcmp(op_signature_at(i - 1)->name, op_signature_at(i)->name) >= 0)
-            fail_msg("%s does not come before %s", op_signature_at(i - 1)->name, op_signature_at(i)->name);
+            fail_msg("%s does not come before %s", op_signature_at(i - 1)->name,
+                     op_signature_at(i)->name);
     assert_null(op_signature_at(op_signature_count()));
     assert_null(op_signature_at(SIZE_MAX));
 }
@@ -68,7 +71,8 @@ static void every_row_is_found_by_its_name(void **state) {
 
 static void strange_names_are_not_found(void **state) {
     (void)state;
-    static const char *const names[] = {"", "matmul", "MatMul ", "MatMu", "~", "\xff", " MatMul", "zzz", "_"};
+    static const char *const names[] = {"",     "matmul",  "MatMul ", "MatMu", "~",
+                                        "\xff", " MatMul", "zzz",     "_"};
     for (size_t i = 0; i < ARRAY_LEN(names); i++)
         assert_null(op_signature_find(names[i]));
     assert_null(op_signature_find_n("MatMul\0", 7));
@@ -83,7 +87,8 @@ static void strange_names_are_not_found(void **state) {
 static void check_arg(const struct op_signature *op, const struct op_arg_signature *arg) {
     if (!arg->name || !arg->name[0])
         fail_msg("%s has an argument without a name", op->name);
-    int n_sources = (arg->type != DT_INVALID) + (arg->type_attr != NULL) + (arg->type_list_attr != NULL);
+    int n_sources =
+        (arg->type != DT_INVALID) + (arg->type_attr != NULL) + (arg->type_list_attr != NULL);
     if (n_sources != 1)
         fail_msg("%s.%s has %d sources of its dtype", op->name, arg->name, n_sources);
     if (arg->type != DT_INVALID && !dtype_is_known((int)arg->type))
@@ -93,13 +98,16 @@ static void check_arg(const struct op_signature *op, const struct op_arg_signatu
     struct {
         const char *name;
         enum attr_type type;
-    } named[] = {{arg->type_attr, ATTR_TYPE}, {arg->number_attr, ATTR_INT}, {arg->type_list_attr, ATTR_LIST_TYPE}};
+    } named[] = {{arg->type_attr, ATTR_TYPE},
+                 {arg->number_attr, ATTR_INT},
+                 {arg->type_list_attr, ATTR_LIST_TYPE}};
     for (size_t i = 0; i < ARRAY_LEN(named); i++) {
         if (!named[i].name)
             continue;
         const struct op_attr_signature *attr = op_signature_attr(op, named[i].name);
         if (!attr || attr->type != named[i].type)
-            fail_msg("%s.%s names %s, which is no %s attr of the op", op->name, arg->name, named[i].name, attr_type_name(named[i].type));
+            fail_msg("%s.%s names %s, which is no %s attr of the op", op->name, arg->name,
+                     named[i].name, attr_type_name(named[i].type));
     }
     /* Nothing can have a negative number of tensors, whatever a node says. */
     if (arg->number_attr) {
@@ -122,16 +130,18 @@ static void arguments_are_well_formed_and_name_attrs_of_the_right_type(void **st
     }
 }
 
-static void check_value(const struct op_signature *op, const struct op_attr_signature *attr, enum attr_type element,
-                        const struct op_attr_default *value) {
+static void check_value(const struct op_signature *op, const struct op_attr_signature *attr,
+                        enum attr_type element, const struct op_attr_default *value) {
     switch (element) {
     case ATTR_STRING:
-        if (value->n < 0 || !value->s || !op_attr_signature_allows_string(attr, value->s, (size_t)value->n))
+        if (value->n < 0 || !value->s ||
+            !op_attr_signature_allows_string(attr, value->s, (size_t)value->n))
             fail_msg("%s.%s has a default string outside its allowed values", op->name, attr->name);
         break;
     case ATTR_TYPE:
         if (!op_attr_signature_allows_type(attr, value->type))
-            fail_msg("%s.%s has dtype %d by default, outside its allowed types", op->name, attr->name, (int)value->type);
+            fail_msg("%s.%s has dtype %d by default, outside its allowed types", op->name,
+                     attr->name, (int)value->type);
         break;
     case ATTR_SHAPE:
         if (value->n < -1 || (value->n > 0) != (value->dims != NULL))
@@ -161,9 +171,11 @@ static void check_attr(const struct op_signature *op, const struct op_attr_signa
         fail_msg("%s.%s: only ints and lists have a minimum", op->name, attr->name);
     if (is_list && attr->has_minimum && attr->minimum < 0)
         fail_msg("%s.%s: a list of negative length", op->name, attr->name);
-    if (attr->allowed_types && (element != ATTR_TYPE || (attr->allowed_types & 1) || attr->allowed_types >> DT_N_TYPES))
+    if (attr->allowed_types &&
+        (element != ATTR_TYPE || (attr->allowed_types & 1) || attr->allowed_types >> DT_N_TYPES))
         fail_msg("%s.%s has a wrong set of types", op->name, attr->name);
-    if ((attr->n_allowed_strings > 0) != (attr->allowed_strings != NULL) || (attr->n_allowed_strings && element != ATTR_STRING))
+    if ((attr->n_allowed_strings > 0) != (attr->allowed_strings != NULL) ||
+        (attr->n_allowed_strings && element != ATTR_STRING))
         fail_msg("%s.%s has wrong allowed strings", op->name, attr->name);
     if (attr->has_default != (attr->default_value != NULL))
         fail_msg("%s.%s: has_default disagrees with default_value", op->name, attr->name);
@@ -173,7 +185,8 @@ static void check_attr(const struct op_signature *op, const struct op_attr_signa
         check_value(op, attr, element, attr->default_value);
         return;
     }
-    assert_true(attr->default_value->n >= 0 && (attr->default_value->n == 0) == (attr->default_value->list == NULL));
+    assert_true(attr->default_value->n >= 0 &&
+                (attr->default_value->n == 0) == (attr->default_value->list == NULL));
     if (attr->has_minimum && attr->default_value->n < attr->minimum)
         fail_msg("%s.%s is shorter than its minimum by default", op->name, attr->name);
     for (int32_t i = 0; i < attr->default_value->n; i++)
@@ -187,7 +200,8 @@ static void attrs_are_well_formed_and_defaults_obey_their_own_bounds(void **stat
         assert_true((op->n_attrs == 0) == (op->attrs == NULL));
         for (size_t k = 0; k < op->n_attrs; k++) {
             check_attr(op, &op->attrs[k]);
-            assert_ptr_equal(op_signature_attr(op, op->attrs[k].name), &op->attrs[k]); /* no name twice */
+            /* no name twice */
+            assert_ptr_equal(op_signature_attr(op, op->attrs[k].name), &op->attrs[k]);
         }
     }
 }
@@ -256,7 +270,8 @@ static void sources_and_variables_read_as_declared(void **state) {
     assert_int_equal(known("VarHandleOp")->outputs[0].type, DT_RESOURCE);
     assert_default_string("VarHandleOp", "container", "");
     assert_default_string("VarHandleOp", "shared_name", "");
-    const struct op_attr_signature *devices = known_attr("VarHandleOp", "allowed_devices", ATTR_LIST_STRING);
+    const struct op_attr_signature *devices =
+        known_attr("VarHandleOp", "allowed_devices", ATTR_LIST_STRING);
     assert_true(devices->has_default);
     assert_int_equal(devices->default_value->n, 0);
 
@@ -290,7 +305,8 @@ static void runs_of_tensors_read_as_declared(void **state) {
 
 static void defaults_of_each_form_read_as_declared(void **state) {
     (void)state;
-    static const char *const masks[] = {"begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask"};
+    static const char *const masks[] = {"begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask",
+                                        "shrink_axis_mask"};
     for (size_t i = 0; i < ARRAY_LEN(masks); i++)
         assert_default_int("StridedSlice", masks[i], 0);
     assert_default_int("FIFOQueueV2", "capacity", -1);
@@ -307,7 +323,8 @@ static void defaults_of_each_form_read_as_declared(void **state) {
     assert_true(known_attr("LeakyRelu", "alpha", ATTR_FLOAT)->default_value->f == 0.2f);
 
     /* A serialized TensorProto: dtype uint8, shape [4], ints 255 0 0 255. */
-    const struct op_attr_default *color = known_attr("ImageSummary", "bad_color", ATTR_TENSOR)->default_value;
+    const struct op_attr_default *color =
+        known_attr("ImageSummary", "bad_color", ATTR_TENSOR)->default_value;
     static const char bytes[] = "\x08\x04\x12\x04\x12\x02\x08\x04:\x06\xff\x01\x00\x00\xff\x01";
     assert_int_equal(color->n, sizeof(bytes) - 1);
     assert_memory_equal(color->s, bytes, sizeof(bytes) - 1);
@@ -322,7 +339,8 @@ static void functional_ops_read_as_declared(void **state) {
         assert_string_equal(known(loops[i])->inputs[0].type_list_attr, "T");
         assert_string_equal(known(loops[i])->outputs[0].type_list_attr, "T");
         assert_default_int(loops[i], "parallel_iterations", 10);
-        assert_int_equal(known_attr(loops[i], "output_shapes", ATTR_LIST_SHAPE)->default_value->n, 0);
+        assert_int_equal(known_attr(loops[i], "output_shapes", ATTR_LIST_SHAPE)->default_value->n,
+                         0);
     }
     assert_true(known("While")->is_stateful);
     assert_false(known("StatelessWhile")->is_stateful);
@@ -344,7 +362,8 @@ static void deprecated_ops_say_since_when(void **state) {
 
 static void internal_ops_are_present(void **state) {
     (void)state;
-    static const char *const names[] = {"_Send", "_Recv", "_HostSend", "_HostRecv", "_Arg", "_Retval", "_FusedMatMul"};
+    static const char *const names[] = {"_Send", "_Recv",   "_HostSend",   "_HostRecv",
+                                        "_Arg",  "_Retval", "_FusedMatMul"};
     for (size_t i = 0; i < ARRAY_LEN(names); i++)
         known(names[i]);
     assert_true(known("_Send")->is_stateful);

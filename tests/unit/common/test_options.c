@@ -18,8 +18,9 @@ struct values {
 
 static const char *const colors[] = {"red", "green", NULL};
 
-#define ROW(name_, kind_, field_, default_) \
-    .name = (name_), .kind = (kind_), .offset = offsetof(struct values, field_), .default_text = (default_), .help = "help of " name_
+#define ROW(name_, kind_, field_, default_)                                      \
+    .name = (name_), .kind = (kind_), .offset = offsetof(struct values, field_), \
+    .default_text = (default_), .help = "help of " name_
 
 static const struct option_row rows[] = {
     {ROW("name", OPTION_STRING, name, "nobody"), .value_name = "NAME"},
@@ -35,7 +36,9 @@ static const struct option_row rows[] = {
 static const char *environment_name;
 
 static struct status *read_environment(struct options *options) {
-    return environment_name ? options_set(options, "name", environment_name, OPTION_FROM_ENVIRONMENT, "TEST_NAME") : NULL;
+    return environment_name ? options_set(options, "name", environment_name,
+                                          OPTION_FROM_ENVIRONMENT, "TEST_NAME")
+                            : NULL;
 }
 
 static struct status *check(void *values) {
@@ -108,7 +111,8 @@ static int load(const char *const *flags) {
 static void expect_error(int code, int want, const char *words) {
     assert_int_equal(code, want);
     assert_string_equal(out_text, "");
-    if (!strstr(err_text, words) || strncmp(err_text, "tf-test: ", 9) != 0 || strchr(err_text, '\n') != err_text + err_len - 1)
+    if (!strstr(err_text, words) || strncmp(err_text, "tf-test: ", 9) != 0 ||
+        strchr(err_text, '\n') != err_text + err_len - 1)
         fail_msg("\"%s\" is not one line that says \"%s\"", err_text, words);
 }
 
@@ -125,8 +129,9 @@ static void defaults_hold_without_flags(void **state) {
 }
 
 static void flags_are_read_in_all_their_forms(void **state) {
-    assert_int_equal(
-        LOAD("--name", "me", "--other=you=x", "--no-on", "--off", "--count=10", "--bytes", "3G", "--time=5m", "--color", "green"), -1);
+    assert_int_equal(LOAD("--name", "me", "--other=you=x", "--no-on", "--off", "--count=10",
+                          "--bytes", "3G", "--time=5m", "--color", "green"),
+                     -1);
     assert_string_equal(values.name, "me");
     assert_string_equal(values.other, "you=x");
     assert_false(values.on);
@@ -174,7 +179,8 @@ static void flags_win_over_the_file_and_the_file_over_the_environment(void **sta
 }
 
 static void a_file_may_use_the_programs_section_and_go_on_over_lines(void **state) {
-    write_file("# a comment\ncount = 5 ; five\n[test]\nname = a=1;2,\n    b=3\n    ,c=4\ncolor = green\n");
+    write_file(
+        "# a comment\ncount = 5 ; five\n[test]\nname = a=1;2,\n    b=3\n    ,c=4\ncolor = green\n");
     assert_int_equal(LOAD("--config", file_path), -1);
     assert_string_equal(values.name, "a=1;2,b=3,c=4");
     assert_int_equal(values.count, 5);
@@ -182,7 +188,8 @@ static void a_file_may_use_the_programs_section_and_go_on_over_lines(void **stat
 }
 
 static void sections_of_sister_programs_are_passed_over(void **state) {
-    write_file("count = 5\n[sister]\nname = theirs\n  and more\nunknown-here = 1\n[test]\nname = ours\n[sister]\ncount = 99\n");
+    write_file("count = 5\n[sister]\nname = theirs\n  and more\nunknown-here = 1\n[test]\nname = "
+               "ours\n[sister]\ncount = 99\n");
     assert_int_equal(LOAD("--config", file_path), -1);
     assert_string_equal(values.name, "ours");
     assert_int_equal(values.count, 5);

@@ -1,4 +1,5 @@
-/* The compute pool: order, lazy threads, draining, resubmission, and loops that nest and cover their range exactly once. */
+/* The compute pool: order, lazy threads, draining, resubmission, and loops that nest and cover
+ * their range exactly once. */
 #include "common/base/pool.h"
 
 #include <dirent.h>
@@ -61,7 +62,8 @@ static void free_runs_what_is_queued(void **state) {
         struct pool *pool = pool_new(n_threads);
         for (int i = 0; i < N_JOBS; i++) {
             n_expected += 1 + i % 3;
-            jobs[i] = (struct job){.task.run = count_job, .pool = pool, .n_run = &n_run, .n_again = i % 3};
+            jobs[i] = (struct job){
+                .task.run = count_job, .pool = pool, .n_run = &n_run, .n_again = i % 3};
             pool_submit(pool, &jobs[i].task);
         }
         pool_free(pool);
@@ -89,7 +91,8 @@ static void one_thread_runs_tasks_in_order(void **state) {
     assert_int_equal(n_out_of_order, 0);
 }
 
-/* All tasks must be running at once for any to end: fails by a hang if a thread that is needed is not brought. */
+/* All tasks must be running at once for any to end: fails by a hang if a thread that is needed
+ * is not brought. */
 static pthread_barrier_t barrier;
 
 static void meet(struct pool_task *task) {
@@ -212,7 +215,8 @@ static void several_threads_loop_on_one_pool(void **state) {
 
 static void wait_at_barrier(struct pool_task *task) { pthread_barrier_wait(&barrier); }
 
-/* Every pool thread is held, so no helper can start: the caller must do the whole loop, and the helpers run after it. */
+/* Every pool thread is held, so no helper can start: the caller must do the whole loop, and the
+ * helpers run after it. */
 static void a_loop_needs_no_thread_but_its_callers(void **state) {
     struct pool *pool = pool_new(2);
     struct job jobs[2] = {{.task.run = wait_at_barrier}, {.task.run = wait_at_barrier}};

@@ -70,7 +70,8 @@ static void others_read_and_cannot_write_or_shrink(void **state) {
 
 static void only_large_blocks_of_the_shared_face_lie_there(void **state) {
     struct shm_arena *arena;
-    struct allocator *host = allocator_host_new("cpu", 8 << 20), *shared = allocator_host_shared(host);
+    struct allocator *host = allocator_host_new("cpu", 8 << 20),
+                     *shared = allocator_host_shared(host);
     uint64_t offset;
     assert_null(shm_arena_new(0, &arena));
     struct buffer *before = buffer_alloc(shared, BLOCK); /* no arena yet */
@@ -79,7 +80,8 @@ static void only_large_blocks_of_the_shared_face_lie_there(void **state) {
     assert_false(allocator_likes(shared, before));
     assert_true(allocator_likes(host, before));
     buffer_unref(before);
-    struct buffer *small = buffer_alloc(shared, 1000), *plain = buffer_alloc(host, BLOCK), *large = buffer_alloc(shared, BLOCK);
+    struct buffer *small = buffer_alloc(shared, 1000), *plain = buffer_alloc(host, BLOCK),
+                  *large = buffer_alloc(shared, BLOCK);
     assert_false(shm_arena_find(arena, small->data, &offset));
     assert_true(allocator_likes(shared, small)); /* it is no worse off */
     assert_false(shm_arena_find(arena, plain->data, &offset));

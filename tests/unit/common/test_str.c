@@ -101,7 +101,9 @@ static void code_points_become_utf8(void **state) {
     struct str s = STR_INIT;
     for (size_t i = 0; i < ARRAY_LEN(codes); i++)
         str_add_utf8(&s, codes[i]);
-    assert_string_equal(str_text(&s), "A\x7f\xC2\x80\xDF\xBF\xE0\xA0\x80\xEF\xBF\xBF\xF0\x90\x80\x80\xF4\x8F\xBF\xBF");
+    assert_string_equal(
+        str_text(&s),
+        "A\x7f\xC2\x80\xDF\xBF\xE0\xA0\x80\xEF\xBF\xBF\xF0\x90\x80\x80\xF4\x8F\xBF\xBF");
     str_fini(&s);
 }
 
@@ -119,9 +121,12 @@ static void base64_digits_of_both_alphabets(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_empty_string_reads_as_empty),  cmocka_unit_test(appending_grows),
-        cmocka_unit_test(formatting_fits_at_every_length), cmocka_unit_test(detach_leaves_an_empty_string),
-        cmocka_unit_test(json_escapes_are_valid_json),     cmocka_unit_test(code_points_become_utf8),
+        cmocka_unit_test(an_empty_string_reads_as_empty),
+        cmocka_unit_test(appending_grows),
+        cmocka_unit_test(formatting_fits_at_every_length),
+        cmocka_unit_test(detach_leaves_an_empty_string),
+        cmocka_unit_test(json_escapes_are_valid_json),
+        cmocka_unit_test(code_points_become_utf8),
         cmocka_unit_test(base64_digits_of_both_alphabets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -38,7 +38,8 @@ static void test_crc32c_is_the_same_by_tables_and_in_parts(void **state) {
         for (size_t at = 0; at < 3 && at + n < N; at++) {
             uint32_t whole = crc32c(bytes + at, n);
             assert_int_equal(whole, crc32c_extend_portable(0, bytes + at, n));
-            assert_int_equal(whole, crc32c_extend(crc32c(bytes + at, n / 3), bytes + at + n / 3, n - n / 3));
+            assert_int_equal(
+                whole, crc32c_extend(crc32c(bytes + at, n / 3), bytes + at + n / 3, n - n / 3));
         }
     free(bytes);
 }
@@ -47,8 +48,10 @@ static void test_crc32c_is_the_same_by_tables_and_in_parts(void **state) {
 
 static void test_ordered_codes_read_back_and_sort(void **state) {
     static const int64_t values[] = {
-        INT64_MIN, INT64_MIN + 1, -(1ll << 62), -1000000, -8193, -8192,  -65,       -64,       -1,       0, 1, 63,
-        64,        127,           128,          8191,     8192,  100000, 1ll << 34, 1ll << 62, INT64_MAX};
+        INT64_MIN, INT64_MIN + 1, -(1ll << 62), -1000000, -8193, -8192,
+        -65,       -64,           -1,           0,        1,     63,
+        64,        127,           128,          8191,     8192,  100000,
+        1ll << 34, 1ll << 62,     INT64_MAX};
     struct str before = STR_INIT;
     for (size_t i = 0; i < ARRAY_LEN(values); i++) {
         struct str code = STR_INIT;
@@ -58,7 +61,8 @@ static void test_ordered_codes_read_back_and_sort(void **state) {
         assert_true(ordered_read_signed(&in, &back));
         assert_true(back == values[i] && in.len == 0);
         if (i > 0)
-            assert_true(table_compare((struct span){before.data, before.len}, (struct span){code.data, code.len}) < 0);
+            assert_true(table_compare((struct span){before.data, before.len},
+                                      (struct span){code.data, code.len}) < 0);
         str_fini(&before);
         before = code;
     }
@@ -82,7 +86,8 @@ static void test_ordered_codes_have_their_bytes(void **state) {
     uint64_t number;
     assert_true(ordered_read_number(&in, &number) && number == 0);
     assert_true(ordered_read_number(&in, &number) && number == 0x1234);
-    assert_true(ordered_read_string(&in, &text) && text.len == 3 && memcmp(text.data, "a\0\xff", 3) == 0);
+    assert_true(ordered_read_string(&in, &text) && text.len == 3 &&
+                memcmp(text.data, "a\0\xff", 3) == 0);
     str_fini(&text);
     str_fini(&code);
 }
@@ -143,7 +148,9 @@ static void test_broken_snappy_is_refused(void **state) {
 
 /* ---- tables ---- */
 
-static void key_of(int i, char *out, size_t len) { snprintf(out, len, "tensor/%06d/%s", i, i % 3 ? "weights" : "w"); }
+static void key_of(int i, char *out, size_t len) {
+    snprintf(out, len, "tensor/%06d/%s", i, i % 3 ? "weights" : "w");
+}
 
 /* Values are long now and then, so that there are many blocks. */
 static void write_table(const struct file_system *fs, const char *path, int n) {
@@ -174,7 +181,8 @@ static void test_a_table_reads_back_in_order(void **state) {
     write_table(&sim->fs, "d/t", N);
     expect_ok(table_reader_open(&reader, &sim->fs, "d/t"));
     table_iter_init(&iter, &reader);
-    for (expect_ok(table_iter_seek(&iter, (struct span){"", 0})); iter.is_valid; expect_ok(table_iter_next(&iter)), i++) {
+    for (expect_ok(table_iter_seek(&iter, (struct span){"", 0})); iter.is_valid;
+         expect_ok(table_iter_next(&iter)), i++) {
         key_of(i, key, sizeof(key));
         assert_true(span_is(table_iter_key(&iter), key));
         memcpy(&number, table_iter_value(&iter).data, sizeof(number));
@@ -239,7 +247,8 @@ static struct status *read_all(const struct file_system *fs) {
     return st;
 }
 
-/* Whatever byte is changed, reading says DATA_LOSS and where; but for the empty metaindex and the zeros of the footer, which nobody reads.
+/* Whatever byte is changed, reading says DATA_LOSS and where; but for the empty metaindex and
+ * the zeros of the footer, which nobody reads.
  */
 static void test_every_damaged_byte_is_noticed(void **state) {
     struct sim_fs *sim = sim_fs_new();

@@ -1,4 +1,5 @@
-/* Names of files that are being written: whose they are, and that only what dead processes have left is removed. */
+/* Names of files that are being written: whose they are, and that only what dead processes have
+ * left is removed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -110,7 +111,8 @@ static void what_a_living_process_writes_stays(void **state) {
 }
 
 static void what_a_dead_process_has_left_goes(void **state) {
-    static const char *const stems[] = {"model.data", "x.index", ".part", "a.tmp-b", "model_temp_1/part-00000-of-00002.data"};
+    static const char *const stems[] = {"model.data", "x.index", ".part", "a.tmp-b",
+                                        "model_temp_1/part-00000-of-00002.data"};
     struct str inner = STR_INIT, fetched = STR_INIT;
     str_addf(&inner, "%s/model_temp_1", dir);
     assert_int_equal(file_system_posix.make_dir(&file_system_posix, inner.data), 0);
@@ -124,7 +126,8 @@ static void what_a_dead_process_has_left_goes(void **state) {
         collect_here();
         assert_true(is_there(path) && is_there(fetched.data));
         end_owner(pid);
-        assert_true(temporary_is_abandoned(file_base_of(path)) && temporary_is_abandoned(file_base_of(fetched.data)));
+        assert_true(temporary_is_abandoned(file_base_of(path)) &&
+                    temporary_is_abandoned(file_base_of(fetched.data)));
         collect_here();
         assert_false(is_there(path) || is_there(fetched.data));
     }
@@ -139,7 +142,8 @@ static void changed(const char *format, char *ret, size_t room) {
     unsigned long long place, start;
     int pid;
     unsigned n;
-    assert_int_equal(sscanf(file_base_of(own), ".tmp-%llx-%d-%llx-%x", &place, &pid, &start, &n), 4);
+    assert_int_equal(sscanf(file_base_of(own), ".tmp-%llx-%d-%llx-%x", &place, &pid, &start, &n),
+                     4);
     switch (format[0]) {
     case 'p': /* another process that has the same pid now */
         snprintf(ret, room, "x.tmp-%016llx-%d-%llx-%x", place, pid, start + 1, n);
@@ -166,11 +170,18 @@ static void of_other_places_nothing_is_known(void **state) {
 }
 
 static void other_names_are_left_alone(void **state) {
-    static const char *const formats[] = {"x.tmp-%016llx-%d-%llx-%xg", "x.tmp-%016llx-%d-%llx-",    "x.tmp-%016llx-%d-%llx",
-                                          "x.tmp- %016llx-%d-%llx-%x", "x.tmp-%016llx--%d-%llx-%x", "x.tmp-%016llx+%d-%llx-%x",
+    static const char *const formats[] = {"x.tmp-%016llx-%d-%llx-%xg", "x.tmp-%016llx-%d-%llx-",
+                                          "x.tmp-%016llx-%d-%llx",     "x.tmp- %016llx-%d-%llx-%x",
+                                          "x.tmp-%016llx--%d-%llx-%x", "x.tmp-%016llx+%d-%llx-%x",
                                           "x.tmp%016llx-%d-%llx-%x",   "x.tmp-%016llx-9%d-%llx-%x"};
-    static const char *const names[] = {
-        "", ".", "model.index", "x.tmp-", "x.tmp-0123456789abcdef", "x.tmp----", "x.tmp-1-0-1-1", "x.tmp-1-1-0-1"};
+    static const char *const names[] = {"",
+                                        ".",
+                                        "model.index",
+                                        "x.tmp-",
+                                        "x.tmp-0123456789abcdef",
+                                        "x.tmp----",
+                                        "x.tmp-1-0-1-1",
+                                        "x.tmp-1-1-0-1"};
     char name[128];
     changed("x.tmp-%016llx-%d-%llx-%x", name, sizeof(name));
     assert_true(temporary_is_abandoned(name)); /* and so it is the change that counts */

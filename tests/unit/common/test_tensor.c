@@ -9,7 +9,8 @@
 
 #include <cmocka.h>
 
-#define SHAPE(...) ((struct shape){sizeof((int64_t[]){__VA_ARGS__}) / 8, (const int64_t[]){__VA_ARGS__}})
+#define SHAPE(...) \
+    ((struct shape){sizeof((int64_t[]){__VA_ARGS__}) / 8, (const int64_t[]){__VA_ARGS__}})
 
 static struct tensor make(enum dtype dtype, struct shape shape) {
     struct tensor t;
@@ -47,16 +48,26 @@ static void bad_shapes_are_refused(void **state) {
     int64_t many[255];
     for (int i = 0; i < 255; i++)
         many[i] = 1;
-    assert_refused(tensor_new(allocator_host(), DT_FLOAT, SHAPE(2, -1), &t), STATUS_INVALID_ARGUMENT);
-    assert_refused(tensor_new(allocator_host(), DT_FLOAT, SHAPE(1ll << 40, 1ll << 40), &t), STATUS_INVALID_ARGUMENT);
-    assert_refused(tensor_new(allocator_host(), DT_FLOAT, SHAPE(0, 1ll << 40, 1ll << 40), &t), STATUS_INVALID_ARGUMENT);
-    assert_refused(tensor_new(allocator_host(), DT_FLOAT, SHAPE(1ll << 62), &t), STATUS_RESOURCE_EXHAUSTED);
-    assert_refused(tensor_new(allocator_host(), DT_FLOAT, SHAPE(1ll << 48), &t), STATUS_RESOURCE_EXHAUSTED);
-    assert_refused(tensor_new(allocator_host(), DT_STRING, SHAPE(1ll << 48), &t), STATUS_RESOURCE_EXHAUSTED);
-    assert_refused(tensor_new(allocator_host(), DT_FLOAT, SHAPE_UNKNOWN, &t), STATUS_INVALID_ARGUMENT);
-    assert_refused(tensor_new(allocator_host(), DT_FLOAT, (struct shape){255, many}, &t), STATUS_INVALID_ARGUMENT);
-    assert_refused(tensor_new(allocator_host(), DT_INVALID, SHAPE_SCALAR, &t), STATUS_INVALID_ARGUMENT);
-    assert_refused(tensor_new(allocator_host(), dtype_ref(DT_FLOAT), SHAPE_SCALAR, &t), STATUS_INVALID_ARGUMENT);
+    assert_refused(tensor_new(allocator_host(), DT_FLOAT, SHAPE(2, -1), &t),
+                   STATUS_INVALID_ARGUMENT);
+    assert_refused(tensor_new(allocator_host(), DT_FLOAT, SHAPE(1ll << 40, 1ll << 40), &t),
+                   STATUS_INVALID_ARGUMENT);
+    assert_refused(tensor_new(allocator_host(), DT_FLOAT, SHAPE(0, 1ll << 40, 1ll << 40), &t),
+                   STATUS_INVALID_ARGUMENT);
+    assert_refused(tensor_new(allocator_host(), DT_FLOAT, SHAPE(1ll << 62), &t),
+                   STATUS_RESOURCE_EXHAUSTED);
+    assert_refused(tensor_new(allocator_host(), DT_FLOAT, SHAPE(1ll << 48), &t),
+                   STATUS_RESOURCE_EXHAUSTED);
+    assert_refused(tensor_new(allocator_host(), DT_STRING, SHAPE(1ll << 48), &t),
+                   STATUS_RESOURCE_EXHAUSTED);
+    assert_refused(tensor_new(allocator_host(), DT_FLOAT, SHAPE_UNKNOWN, &t),
+                   STATUS_INVALID_ARGUMENT);
+    assert_refused(tensor_new(allocator_host(), DT_FLOAT, (struct shape){255, many}, &t),
+                   STATUS_INVALID_ARGUMENT);
+    assert_refused(tensor_new(allocator_host(), DT_INVALID, SHAPE_SCALAR, &t),
+                   STATUS_INVALID_ARGUMENT);
+    assert_refused(tensor_new(allocator_host(), dtype_ref(DT_FLOAT), SHAPE_SCALAR, &t),
+                   STATUS_INVALID_ARGUMENT);
     assert_null(tensor_new(allocator_host(), DT_FLOAT, (struct shape){254, many}, &t));
     assert_int_equal(tensor_n_elements(&t), 1);
     tensor_clear(&t);
@@ -103,7 +114,8 @@ static void views_share_the_buffer(void **state) {
     assert_refused(tensor_reshape(&row, SHAPE(25), &a), STATUS_INVALID_ARGUMENT);
     assert_null(tensor_view(row.buffer, row.data + 4, DT_FLOAT, SHAPE(5), &view));
     assert_true(((const float *)tensor_cdata(&view))[0] == 17);
-    assert_refused(tensor_view(row.buffer, row.data, DT_FLOAT, SHAPE(1ll << 40), &a), STATUS_INVALID_ARGUMENT);
+    assert_refused(tensor_view(row.buffer, row.data, DT_FLOAT, SHAPE(1ll << 40), &a),
+                   STATUS_INVALID_ARGUMENT);
     tensor_clear(&row);
     tensor_clear(&view);
     a = make(DT_FLOAT, SHAPE(0, 3));
@@ -164,7 +176,8 @@ static void strings_hold_any_bytes(void **state) {
 }
 
 static void handles_keep_their_texts(void **state) {
-    struct resource_handle *handle = resource_handle_new("/job:a/device:CPU:0", "", "v", "variable", DT_FLOAT, counted_new());
+    struct resource_handle *handle =
+        resource_handle_new("/job:a/device:CPU:0", "", "v", "variable", DT_FLOAT, counted_new());
     assert_string_equal(handle->container, "localhost");
     assert_string_equal(handle->type_name, "variable");
     struct tensor t, copy;
@@ -267,7 +280,8 @@ static void what_is_no_tensor_is_told_how_one_is_written(void **state) {
     struct tensor t;
     struct status *st = tensor_parse(&in, allocator_host(), &t);
     assert_non_null(st);
-    assert_non_null(strstr(status_message(st), "'[1, 2]' is no tensor; one is written as float[2]{1, 2}"));
+    assert_non_null(
+        strstr(status_message(st), "'[1, 2]' is no tensor; one is written as float[2]{1, 2}"));
     status_unref(st);
 }
 
@@ -277,11 +291,13 @@ static void shapes_compare_and_print(void **state) {
     assert_string_equal(shape_text(SHAPE(2, -1, 3), &arena), "[2,?,3]");
     assert_string_equal(shape_text(SHAPE_SCALAR, &arena), "[]");
     assert_string_equal(shape_text(SHAPE_UNKNOWN, &arena), "<unknown>");
-    assert_true(shape_is_compatible(SHAPE(2, -1), SHAPE(-1, 5)) && !shape_equal(SHAPE(2, -1), SHAPE(-1, 5)));
+    assert_true(shape_is_compatible(SHAPE(2, -1), SHAPE(-1, 5)) &&
+                !shape_equal(SHAPE(2, -1), SHAPE(-1, 5)));
     assert_false(shape_is_compatible(SHAPE(2), SHAPE(3)));
     assert_false(shape_is_compatible(SHAPE(2), SHAPE(2, 2)));
     assert_true(shape_is_compatible(SHAPE_UNKNOWN, SHAPE(2, 2)));
-    assert_true(shape_is_full(SHAPE(0)) && !shape_is_full(SHAPE(-1)) && !shape_is_full(SHAPE_UNKNOWN) && shape_is_full(SHAPE_SCALAR));
+    assert_true(shape_is_full(SHAPE(0)) && !shape_is_full(SHAPE(-1)) &&
+                !shape_is_full(SHAPE_UNKNOWN) && shape_is_full(SHAPE_SCALAR));
     assert_true(shape_equal(shape_dup(SHAPE(4, 5), &arena), SHAPE(4, 5)));
     arena_fini(&arena);
 }

@@ -1,4 +1,5 @@
-/* TensorProto in and out: what TensorFlow makes (tests/data/tensor_protos.bin), views, malformed messages, our own encoding. */
+/* TensorProto in and out: what TensorFlow makes (tests/data/tensor_protos.bin), views, malformed
+ * messages, our own encoding. */
 #include "common/tensor/tensor_proto.h"
 
 #include <setjmp.h>
@@ -45,7 +46,8 @@ static void tensorflows_protos_decode(void **state) {
         struct str out = STR_INIT;
         tensor_to_proto(&t, &out);
         assert_int_equal(out.len, tensor_proto_size(&t));
-        assert_null(tensor_from_proto((struct span){out.data, out.len}, NULL, allocator_host(), &again));
+        assert_null(
+            tensor_from_proto((struct span){out.data, out.len}, NULL, allocator_host(), &again));
         assert_true(tensor_equal(&t, &again));
         tensor_clear(&t);
         tensor_clear(&again);
@@ -70,7 +72,8 @@ static void head_and_elements_make_the_whole(void **state) {
     tensor_proto_head(&t, &head);
     str_add_bytes(&head, tensor_cdata(&t), tensor_size_bytes(&t));
     tensor_to_proto(&t, &whole);
-    assert_true(span_equal((struct span){head.data, head.len}, (struct span){whole.data, whole.len}));
+    assert_true(
+        span_equal((struct span){head.data, head.len}, (struct span){whole.data, whole.len}));
     str_fini(&head);
     str_fini(&whole);
     tensor_clear(&t);
@@ -88,7 +91,8 @@ static void large_aligned_content_is_shared(void **state) {
         memcpy(at + head, tensor_cdata(&t), 40000);
         if (shift == 3)
             break;
-        assert_null(tensor_from_proto((struct span){at, head + 40000}, message, allocator_host(), &view));
+        assert_null(
+            tensor_from_proto((struct span){at, head + 40000}, message, allocator_host(), &view));
         assert_true(tensor_equal(&t, &view));
         bool is_aligned = (uintptr_t)(at + head) % 4 == 0;
         assert_int_equal(view.buffer == message, is_aligned);
@@ -104,7 +108,8 @@ static void large_aligned_content_is_shared(void **state) {
 static void bools_are_cleaned(void **state) {
     const char proto[] = "\x08\x0a\x12\x04\x12\x02\x08\x03\x22\x03\x00\x02\xff";
     struct tensor t;
-    assert_null(tensor_from_proto((struct span){proto, sizeof(proto) - 1}, NULL, allocator_host(), &t));
+    assert_null(
+        tensor_from_proto((struct span){proto, sizeof(proto) - 1}, NULL, allocator_host(), &t));
     assert_memory_equal(tensor_cdata(&t), "\0\1\1", 3);
     tensor_clear(&t);
 }
@@ -113,7 +118,8 @@ static void a_splat_of_zeros_may_be_large(void **state) {
     /* dtype float, shape [2^28], float_val 0: 1 GiB that nobody touches */
     const char proto[] = "\x08\x01\x12\x08\x12\x06\x08\x80\x80\x80\x80\x01\x2a\x04\0\0\0\0";
     struct tensor t;
-    struct status *st = tensor_from_proto((struct span){proto, sizeof(proto) - 1}, NULL, allocator_host(), &t);
+    struct status *st =
+        tensor_from_proto((struct span){proto, sizeof(proto) - 1}, NULL, allocator_host(), &t);
     if (status_code(st) == STATUS_RESOURCE_EXHAUSTED) {
         status_unref(st);
         skip(); /* a very small machine */
@@ -137,7 +143,8 @@ static void a_few_bytes_do_not_claim_much_memory(void **state) {
     str_add_bytes(&large, small.data, small.len);
     proto_add_bytes(&large, 4, content, 4 << 20);
     assert_null(tensor_proto_check_claim((struct span){large.data, large.len}, 0));
-    assert_null(tensor_proto_check_claim((struct span){"\xff", 1}, 0)); /* malformed: tensor_from_proto says so */
+    /* malformed: tensor_from_proto says so */
+    assert_null(tensor_proto_check_claim((struct span){"\xff", 1}, 0));
     str_fini(&small);
     str_fini(&large);
     free(content);
@@ -147,13 +154,15 @@ static void malformed_protos_are_refused(void **state) {
 #define PROTO(text) \
     { text, sizeof(text) - 1 }
     const struct span protos[] = {
-        PROTO(""),                                                                     /* no type */
-        PROTO("\x08\x00"),                                                             /* type 0 */
-        PROTO("\x08\x65"),                                                             /* a reference type */
-        PROTO("\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"),                         /* type -1 */
-        PROTO("\x08"),                                                                 /* cut */
-        PROTO("\x08\x01\x12\x05\x12"),                                                 /* cut in the shape */
-        PROTO("\x08\x01\x12\x02\x18\x01"),                                             /* unknown rank */
+        PROTO(""),         /* no type */
+        PROTO("\x08\x00"), /* type 0 */
+        /* a reference type */
+        PROTO("\x08\x65"), PROTO("\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"), /* type -1 */
+        PROTO("\x08"),                                                            /* cut */
+        /* cut in the shape */
+        PROTO("\x08\x01\x12\x05\x12"),
+        /* unknown rank */
+        PROTO("\x08\x01\x12\x02\x18\x01"),
         PROTO("\x08\x01\x12\x0d\x12\x0b\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"), /* size -1 */
         PROTO("\x08\x01\x22\x03"
               "abc"), /* 3 bytes for a float */
@@ -176,7 +185,8 @@ static void malformed_protos_are_refused(void **state) {
         /* exactly as long, so that reading past the end is seen */
         char *copy = xmalloc(protos[i].len + 1);
         memcpy(copy, protos[i].data, protos[i].len);
-        struct status *st = tensor_from_proto((struct span){copy, protos[i].len}, NULL, allocator_host(), &t);
+        struct status *st =
+            tensor_from_proto((struct span){copy, protos[i].len}, NULL, allocator_host(), &t);
         if (status_code(st) != STATUS_INVALID_ARGUMENT)
             fail_msg("case %zu: %s %s", i, status_code_name(status_code(st)), status_message(st));
         status_unref(st);
@@ -184,7 +194,8 @@ static void malformed_protos_are_refused(void **state) {
     }
     /* float[2^40, 2^40] and float[2^50] */
     const struct span large[] = {
-        PROTO("\x08\x01\x12\x10\x12\x07\x08\x80\x80\x80\x80\x80\x20\x12\x07\x08\x80\x80\x80\x80\x80\x20"),
+        PROTO("\x08\x01\x12\x10\x12\x07\x08\x80\x80\x80\x80\x80\x20\x12\x07\x08\x80\x80\x80\x80\x80"
+              "\x20"),
         PROTO("\x08\x01\x12\x0b\x12\x09\x08\x80\x80\x80\x80\x80\x80\x80\x02"),
     };
     for (size_t i = 0; i < ARRAY_LEN(large); i++) {
@@ -199,7 +210,9 @@ static void handles_and_variants_travel(void **state) {
     struct tensor t, back;
     int64_t n = 3;
     assert_null(tensor_new(allocator_host(), DT_RESOURCE, (struct shape){1, &n}, &t));
-    tensor_set_object(&t, 0, &resource_handle_new("/device:CPU:0", "c", "v", "variable", DT_DOUBLE, NULL)->object);
+    tensor_set_object(
+        &t, 0,
+        &resource_handle_new("/device:CPU:0", "c", "v", "variable", DT_DOUBLE, NULL)->object);
     tensor_set_object(&t, 2, &resource_handle_new("", "", "w", "", DT_INVALID, NULL)->object);
     struct str out = STR_INIT;
     tensor_to_proto(&t, &out);
@@ -209,7 +222,8 @@ static void handles_and_variants_travel(void **state) {
     assert_string_equal(handles[0]->device, "/device:CPU:0");
     assert_string_equal(handles[0]->container, "c");
     assert_int_equal(handles[0]->dtype, DT_DOUBLE);
-    assert_int_equal(handles[0]->hash, ((struct resource_handle *const *)tensor_cdata(&t))[0]->hash);
+    assert_int_equal(handles[0]->hash,
+                     ((struct resource_handle *const *)tensor_cdata(&t))[0]->hash);
     assert_string_equal(handles[2]->name, "w");
     tensor_clear(&t);
     tensor_clear(&back);
@@ -242,7 +256,8 @@ static void lengths_are_filled_in_place(void **state) {
             struct span in = {out.data, out.len};
             struct proto_field field;
             assert_int_equal(proto_next(&in, &field), 1);
-            assert_true(field.number == 3 && field.bytes.len == lengths[i] && memcmp(field.bytes.data, text, lengths[i]) == 0);
+            assert_true(field.number == 3 && field.bytes.len == lengths[i] &&
+                        memcmp(field.bytes.data, text, lengths[i]) == 0);
             assert_int_equal(proto_next(&in, &field), 1);
             assert_true(field.number == 4 && field.value == 9);
             assert_int_equal(proto_next(&in, &field), 0);
@@ -267,11 +282,16 @@ static void varints_read_back(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tensorflows_protos_decode),       cmocka_unit_test(head_and_elements_make_the_whole),
-        cmocka_unit_test(large_aligned_content_is_shared), cmocka_unit_test(bools_are_cleaned),
-        cmocka_unit_test(a_splat_of_zeros_may_be_large),   cmocka_unit_test(a_few_bytes_do_not_claim_much_memory),
-        cmocka_unit_test(malformed_protos_are_refused),    cmocka_unit_test(handles_and_variants_travel),
-        cmocka_unit_test(lengths_are_filled_in_place),     cmocka_unit_test(varints_read_back),
+        cmocka_unit_test(tensorflows_protos_decode),
+        cmocka_unit_test(head_and_elements_make_the_whole),
+        cmocka_unit_test(large_aligned_content_is_shared),
+        cmocka_unit_test(bools_are_cleaned),
+        cmocka_unit_test(a_splat_of_zeros_may_be_large),
+        cmocka_unit_test(a_few_bytes_do_not_claim_much_memory),
+        cmocka_unit_test(malformed_protos_are_refused),
+        cmocka_unit_test(handles_and_variants_travel),
+        cmocka_unit_test(lengths_are_filled_in_place),
+        cmocka_unit_test(varints_read_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

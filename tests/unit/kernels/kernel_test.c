@@ -30,12 +30,13 @@ static void expect_ok(struct status *st, const char *what) {
         fail_msg("%s: %s: %s", what, status_code_name(status_code(st)), status_message(st));
 }
 
-static void expect_failure(struct status *st, enum status_code code, const char *words, const char *what) {
+static void expect_failure(struct status *st, enum status_code code, const char *words,
+                           const char *what) {
     if (!st)
         fail_msg("%s: succeeded, expected %s \"%s\"", what, status_code_name(code), words);
     if (status_code(st) != code || !strstr(status_message(st), words))
-        fail_msg("%s: expected %s \"%s\", got %s: %s", what, status_code_name(code), words, status_code_name(status_code(st)),
-                 status_message(st));
+        fail_msg("%s: expected %s \"%s\", got %s: %s", what, status_code_name(code), words,
+                 status_code_name(status_code(st)), status_message(st));
     status_unref(st);
 }
 
@@ -52,13 +53,15 @@ void kernel_test_run(const char *graph_text, const char *endpoint, const char *e
     kernel_test_steps(graph_text, &step, 1);
 }
 
-void kernel_test_steps(const char *graph_text, const struct kernel_test_step *steps, size_t n_steps) {
+void kernel_test_steps(const char *graph_text, const struct kernel_test_step *steps,
+                       size_t n_steps) {
     struct fixture fixture;
     expect_ok(fixture_init(&fixture, graph_text), "graph");
     for (size_t i = 0; i < n_steps; i++) {
         struct tensor value = TENSOR_INIT;
         const char *what = steps[i].endpoint ? steps[i].endpoint : steps[i].target;
-        expect_ok(test_graph_run(&fixture.graph, NULL, 0, &steps[i].endpoint, steps[i].endpoint != NULL, &steps[i].target,
+        expect_ok(test_graph_run(&fixture.graph, NULL, 0, &steps[i].endpoint,
+                                 steps[i].endpoint != NULL, &steps[i].target,
                                  steps[i].target != NULL, &value),
                   what);
         if (!steps[i].endpoint)
@@ -77,7 +80,8 @@ void kernel_test_steps(const char *graph_text, const struct kernel_test_step *st
     fixture_fini(&fixture);
 }
 
-void kernel_test_fails(const char *graph_text, const char *endpoint, enum status_code code, const char *words) {
+void kernel_test_fails(const char *graph_text, const char *endpoint, enum status_code code,
+                       const char *words) {
     struct fixture fixture;
     struct tensor value = TENSOR_INIT;
     struct status *st = fixture_init(&fixture, graph_text);

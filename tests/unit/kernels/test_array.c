@@ -1,5 +1,6 @@
-/* The array family where TensorFlow cannot be asked: memory that is shared, moved or reused, large copies split over a pool,
- * objects' reference counts, limits. What the ops compute is compared with TensorFlow in tests/differential/cases_array.py. */
+/* The array family where TensorFlow cannot be asked: memory that is shared, moved or reused,
+ * large copies split over a pool, objects' reference counts, limits. What the ops compute is
+ * compared with TensorFlow in tests/differential/cases_array.py. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -27,8 +28,10 @@ static void single_init(struct single *s, const char *text) {
     if (st)
         fail_msg("%s", status_message(st));
     struct node *node = s->graph.nodes[s->graph.n_nodes - 1];
-    assert_null(kernel_instance_init(&s->instance, node, "CPU", TEST_DEVICE, allocator_host(), NULL));
-    s->ctx = (struct kernel_ctx){.inputs = s->inputs, .outputs = s->outputs, .instance = &s->instance};
+    assert_null(
+        kernel_instance_init(&s->instance, node, "CPU", TEST_DEVICE, allocator_host(), NULL));
+    s->ctx =
+        (struct kernel_ctx){.inputs = s->inputs, .outputs = s->outputs, .instance = &s->instance};
 }
 
 static void single_run(struct single *s) {
@@ -79,7 +82,8 @@ static void test_reshape_moves_its_input(void **state) {
 static void test_split_of_rows_shares_and_of_columns_copies(void **state) {
     for (int axis = 0; axis < 2; axis++) {
         struct single s;
-        single_init(&s, "d = Placeholder() {dtype=int32}\nv = Placeholder() {dtype=float}\nr = Split(d, v) {T=float, num_split=2}");
+        single_init(&s, "d = Placeholder() {dtype=int32}\nv = Placeholder() {dtype=float}\nr = "
+                        "Split(d, v) {T=float, num_split=2}");
         tensor_init_scalar_i32(&s.inputs[0], axis);
         floats(&s.inputs[1], 2, (int64_t[]){16, 16});
         const char *data = tensor_cdata(&s.inputs[1]);
@@ -91,7 +95,9 @@ static void test_split_of_rows_shares_and_of_columns_copies(void **state) {
     }
 }
 
-#define UPDATE "a = Placeholder() {dtype=float}\ni = Placeholder() {dtype=int32}\nr = TensorScatterAdd(a, i, a) {T=float, Tindices=int32}"
+#define UPDATE                                                                                   \
+    "a = Placeholder() {dtype=float}\ni = Placeholder() {dtype=int32}\nr = TensorScatterAdd(a, " \
+    "i, a) {T=float, Tindices=int32}"
 
 static void test_scatter_writes_in_place_only_when_sole(void **state) {
     for (int shared = 0; shared < 2; shared++) {
@@ -100,7 +106,8 @@ static void test_scatter_writes_in_place_only_when_sole(void **state) {
         single_init(&s, UPDATE);
         floats(&s.inputs[0], 2, (int64_t[]){4, 16});
         floats(&s.inputs[2], 2, (int64_t[]){1, 16});
-        assert_null(tensor_new(allocator_host(), DT_INT32, (struct shape){2, (int64_t[]){1, 1}}, &s.inputs[1]));
+        assert_null(tensor_new(allocator_host(), DT_INT32, (struct shape){2, (int64_t[]){1, 1}},
+                               &s.inputs[1]));
         *(int32_t *)tensor_data(&s.inputs[1]) = 3;
         if (shared)
             tensor_copy(&other, &s.inputs[0]);
@@ -117,7 +124,8 @@ static void test_scatter_writes_in_place_only_when_sole(void **state) {
 
 static void test_small_slices_do_not_keep_the_whole(void **state) {
     struct single s;
-    single_init(&s, "a = Placeholder() {dtype=float}\nb = Placeholder() {dtype=int32}\nr = Slice(a, b, b) {T=float, Index=int32}");
+    single_init(&s, "a = Placeholder() {dtype=float}\nb = Placeholder() {dtype=int32}\nr = "
+                    "Slice(a, b, b) {T=float, Index=int32}");
     floats(&s.inputs[0], 2, (int64_t[]){1000, 8});
     ints(&s.inputs[1], 2, (int32_t[]){10, 0});
     ints(&s.inputs[2], 2, (int32_t[]){2, 8});
@@ -127,11 +135,14 @@ static void test_small_slices_do_not_keep_the_whole(void **state) {
     single_fini(&s);
 }
 
-/* Copies of strings share the objects and give back exactly what they took (ASan's leak check is the judge of the rest). */
+/* Copies of strings share the objects and give back exactly what they took (ASan's leak check is
+ * the judge of the rest). */
 static void test_objects_are_shared_and_counted(void **state) {
     struct single s;
-    single_init(&s, "a = Placeholder() {dtype=string}\nb = Placeholder() {dtype=int32}\nr = Tile(a, b) {T=string, Tmultiples=int32}");
-    assert_null(tensor_new(allocator_host(), DT_STRING, (struct shape){1, (int64_t[]){3}}, &s.inputs[0]));
+    single_init(&s, "a = Placeholder() {dtype=string}\nb = Placeholder() {dtype=int32}\nr = "
+                    "Tile(a, b) {T=string, Tmultiples=int32}");
+    assert_null(
+        tensor_new(allocator_host(), DT_STRING, (struct shape){1, (int64_t[]){3}}, &s.inputs[0]));
     tensor_set_string(&s.inputs[0], 1, "word", 4);
     struct object *word = ((struct object *const *)tensor_cdata(&s.inputs[0]))[1];
     ints(&s.inputs[1], 1, (int32_t[]){5});
@@ -192,45 +203,59 @@ static void test_ranks_beyond_tensorflows_eight(void **state) {
 }
 
 static void test_placeholder_says_what_to_feed(void **state) {
-    kernel_test_fails("x = Placeholder() {dtype=float, shape=[?,3]}", "x", STATUS_INVALID_ARGUMENT,
-                      "You must feed a value for placeholder tensor 'x' with dtype float and shape [?,3]");
+    kernel_test_fails(
+        "x = Placeholder() {dtype=float, shape=[?,3]}", "x", STATUS_INVALID_ARGUMENT,
+        "You must feed a value for placeholder tensor 'x' with dtype float and shape [?,3]");
     kernel_test_fails("x = Placeholder() {dtype=float}", "x", STATUS_INVALID_ARGUMENT,
                       "You must feed a value for placeholder tensor 'x' with dtype float");
 }
 
 static void test_an_op_without_kernel_is_named(void **state) {
-    kernel_test_fails("x = Const() {dtype=float, value=float[2]{1, 2}}\nr = MatrixBandPart(s, x, x) {T=string, Tindex=int64}\n"
+    kernel_test_fails("x = Const() {dtype=float, value=float[2]{1, 2}}\nr = MatrixBandPart(s, x, "
+                      "x) {T=string, Tindex=int64}\n"
                       "s = Const() {dtype=string, value=string[1]{\"a\"}}",
                       "r", STATUS_INVALID_ARGUMENT, "r");
-    kernel_test_fails("x = Const() {dtype=int64, value=int64[]{1}}\ns = Const() {dtype=string, value=string[1]{\"a\"}}\n"
-                      "r = MatrixBandPart(s, x, x) {T=string, Tindex=int64}",
-                      "r", STATUS_INVALID_ARGUMENT, "No OpKernel was registered to support Op 'MatrixBandPart' used by {{node r}}");
-    kernel_test_fails("x = Const() {dtype=float, value=float[]{1}}\nr = PyFunc(x) {Tin=[float], Tout=[float], token=\"t\"}", "r",
-                      STATUS_UNIMPLEMENTED, "No OpKernel was registered to support Op 'PyFunc' used by {{node r}}");
+    kernel_test_fails(
+        "x = Const() {dtype=int64, value=int64[]{1}}\ns = Const() {dtype=string, "
+        "value=string[1]{\"a\"}}\n"
+        "r = MatrixBandPart(s, x, x) {T=string, Tindex=int64}",
+        "r", STATUS_INVALID_ARGUMENT,
+        "No OpKernel was registered to support Op 'MatrixBandPart' used by {{node r}}");
+    kernel_test_fails("x = Const() {dtype=float, value=float[]{1}}\nr = PyFunc(x) {Tin=[float], "
+                      "Tout=[float], token=\"t\"}",
+                      "r", STATUS_UNIMPLEMENTED,
+                      "No OpKernel was registered to support Op 'PyFunc' used by {{node r}}");
 }
 
 static void test_huge_outputs_are_refused(void **state) {
-    kernel_test_fails("d = Const() {dtype=int64, value=int64[3]{4611686018427387904, 4, 4}}\nv = Const() {dtype=float, value=float[]{1}}\n"
+    kernel_test_fails("d = Const() {dtype=int64, value=int64[3]{4611686018427387904, 4, 4}}\nv = "
+                      "Const() {dtype=float, value=float[]{1}}\n"
                       "r = Fill(d, v) {T=float, index_type=int64}",
                       "r", STATUS_INVALID_ARGUMENT, "too many elements");
-    kernel_test_fails("d = Const() {dtype=int64, value=int64[1]{1152921504606846976}}\nv = Const() {dtype=bool, value=bool[]{true}}\n"
+    kernel_test_fails("d = Const() {dtype=int64, value=int64[1]{1152921504606846976}}\nv = Const() "
+                      "{dtype=bool, value=bool[]{true}}\n"
                       "r = Fill(d, v) {T=bool, index_type=int64}",
-                      "r", STATUS_RESOURCE_EXHAUSTED, "OOM when allocating tensor with shape[1152921504606846976]");
+                      "r", STATUS_RESOURCE_EXHAUSTED,
+                      "OOM when allocating tensor with shape[1152921504606846976]");
 }
 
 static void test_static_shapes(void **state) {
-    const char *text = "x = Placeholder() {dtype=float, shape=[?,6]}\nu = Placeholder() {dtype=int32}\n"
-                       "s = Const() {dtype=int32, value=int32[3]{2, -1, 3}}\nz = Const() {dtype=int32, value=int32[]{0}}\n"
-                       "r = Reshape(x, s) {T=float, Tshape=int32}\nq = Reshape(x, u) {T=float, Tshape=int32}\n"
-                       "c = ConcatV2(x, x, z) {T=float, N=2, Tidx=int32}\nd = ConcatV2(x, x, u) {T=float, N=2, Tidx=int32}\n"
-                       "p = Pack(x, x) {T=float, N=2, axis=1}\ne = ExpandDims(x, u) {T=float, Tdim=int32}";
+    const char *text =
+        "x = Placeholder() {dtype=float, shape=[?,6]}\nu = Placeholder() {dtype=int32}\n"
+        "s = Const() {dtype=int32, value=int32[3]{2, -1, 3}}\nz = Const() {dtype=int32, "
+        "value=int32[]{0}}\n"
+        "r = Reshape(x, s) {T=float, Tshape=int32}\nq = Reshape(x, u) {T=float, Tshape=int32}\n"
+        "c = ConcatV2(x, x, z) {T=float, N=2, Tidx=int32}\nd = ConcatV2(x, x, u) {T=float, N=2, "
+        "Tidx=int32}\n"
+        "p = Pack(x, x) {T=float, N=2, axis=1}\ne = ExpandDims(x, u) {T=float, Tdim=int32}";
     kernel_test_shape(text, "r", "[2,?,3]");
     kernel_test_shape(text, "q", "<unknown>");
     kernel_test_shape(text, "c", "[?,6]");
     kernel_test_shape(text, "d", "[?,?]");
     kernel_test_shape(text, "p", "[?,2,6]");
     kernel_test_shape(text, "e", "[?,?,?]");
-    kernel_test_shape("a = Const() {dtype=int32, value=int32[2]{1, 2}}\nb = Const() {dtype=int32, value=int32[3]{1, 2, 3}}\n"
+    kernel_test_shape("a = Const() {dtype=int32, value=int32[2]{1, 2}}\nb = Const() {dtype=int32, "
+                      "value=int32[3]{1, 2, 3}}\n"
                       "r = Pack(a, b) {T=int32, N=2}",
                       "r", "!Dimension 0 in both shapes must be equal, but are 2 and 3");
 }

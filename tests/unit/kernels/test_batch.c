@@ -1,5 +1,6 @@
-/* Batching across steps: who is put together by size and by time, what a cancelled step leaves behind, functions that are called and cut
- * short. Time stands still but for the test; functions are this file's. */
+/* Batching across steps: who is put together by size and by time, what a cancelled step leaves
+ * behind, functions that are called and cut short. Time stands still but for the test; functions
+ * are this file's. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,7 +29,8 @@ struct fake_function {
 };
 static struct fake_function fake;
 
-static struct status *find_function(struct kernel_ctx *ctx, const char *attr, struct function **ret) {
+static struct status *find_function(struct kernel_ctx *ctx, const char *attr,
+                                    struct function **ret) {
     object_ref(&fake.base.object);
     *ret = &fake.base;
     return NULL;
@@ -40,9 +42,11 @@ static void finish(struct function_call *call) { fake.n_finished++; }
 static void compute(struct function_call *call) {
     int64_t n = tensor_dim(&call->args[0], 0), dims[1] = {n + fake.is_wrong};
     fake.last_rows = n;
-    assert_null(tensor_new_zeroed(allocator_host(), DT_INT32, (struct shape){1, dims}, &call->rets[0]));
+    assert_null(
+        tensor_new_zeroed(allocator_host(), DT_INT32, (struct shape){1, dims}, &call->rets[0]));
     for (int64_t i = 0; i < n; i++)
-        ((int32_t *)tensor_data(&call->rets[0]))[i] = ((const int32_t *)tensor_cdata(&call->args[0]))[i] + 1;
+        ((int32_t *)tensor_data(&call->rets[0]))[i] =
+            ((const int32_t *)tensor_cdata(&call->args[0]))[i] + 1;
 }
 
 static enum kernel_result call_function(struct function_call *call) {
@@ -125,10 +129,13 @@ static struct status *fixture_make(struct fixture *f, const char *attrs, int n_o
              "x = Placeholder() {dtype=int32}\ni = Placeholder() {dtype=int64}\n"
              "b = Batch(x) {T=[int32], grad_timeout_micros=0, %s}\n"
              "f = BatchFunction(x) {Tin=[int32], Tcaptured=[], Tout=[%s], f=&plus_one, %s}\n"
-             "h = BatchFunction(x) {Tin=[int32], Tcaptured=[], Tout=[%s], f=&another, shared_name=\"f\", %s}\n"
+             "h = BatchFunction(x) {Tin=[int32], Tcaptured=[], Tout=[%s], f=&another, "
+             "shared_name=\"f\", %s}\n"
              "u = Unbatch(x, i, i) {T=int32, timeout_micros=500}\n"
              "g = UnbatchGrad(x, i, x, i) {T=int32}\n",
-             strstr(attrs, "splitting") ? SMALL : attrs, str_text(&types), attrs, str_text(&types), attrs); /* Batch splits nothing */
+             /* Batch splits nothing */
+             strstr(attrs, "splitting") ? SMALL : attrs, str_text(&types), attrs, str_text(&types),
+             attrs);
     f->host = test_host_new(2);
     fake_init(f->host);
     test_graph_init(&f->graph, f->host);
@@ -140,8 +147,8 @@ static struct status *fixture_make(struct fixture *f, const char *attrs, int n_o
     for (int i = 0; i < f->graph.graph.n_nodes; i++)
         if (!node_is_op(f->graph.graph.nodes[i], "Placeholder"))
             st = st ? st
-                    : kernel_instance_init(&f->graph.instances[i], f->graph.graph.nodes[i], "CPU", TEST_DEVICE, allocator_host(),
-                                           &f->host->host);
+                    : kernel_instance_init(&f->graph.instances[i], f->graph.graph.nodes[i], "CPU",
+                                           TEST_DEVICE, allocator_host(), &f->host->host);
     str_fini(&text);
     str_fini(&types);
     return st;
@@ -167,7 +174,8 @@ struct execution {
     struct test_call call;
 };
 
-static void begin(struct execution *e, struct fixture *f, const char *node, const char *const *inputs) {
+static void begin(struct execution *e, struct fixture *f, const char *node,
+                  const char *const *inputs) {
     struct tensor values[4] = {0};
     int n = 0;
     for (; inputs[n]; n++) {
@@ -175,14 +183,17 @@ static void begin(struct execution *e, struct fixture *f, const char *node, cons
         assert_null(tensor_parse(&text, allocator_host(), &values[n]));
     }
     test_step_init(&e->step, f->host);
-    test_call_start(&e->call, &e->step, &f->graph.instances[graph_find(&f->graph.graph, node)->id], values);
+    test_call_start(&e->call, &e->step, &f->graph.instances[graph_find(&f->graph.graph, node)->id],
+                    values);
     while (n > 0)
         tensor_clear(&values[--n]);
 }
 #define BEGIN(e, f, node, ...) begin(e, f, node, (const char *const[]){__VA_ARGS__, NULL})
 
 static bool is_done(struct execution *e) { return test_call_is_done(&e->call); }
-static void cancel(struct execution *e) { test_step_cancel(&e->step, status_new(STATUS_ABORTED, "by the test")); }
+static void cancel(struct execution *e) {
+    test_step_cancel(&e->step, status_new(STATUS_ABORTED, "by the test"));
+}
 
 static void end(struct execution *e) {
     test_call_fini(&e->call);
@@ -192,7 +203,8 @@ static void end(struct execution *e) {
 static void end_failed(struct execution *e, enum status_code code, const char *words) {
     struct status *st = test_call_wait(&e->call, TIMEOUT_MS);
     if (status_code(st) != code || !strstr(status_message(st), words))
-        fail_msg("expected %s \"%s\", got %s: %s", status_code_name(code), words, status_code_name(status_code(st)), status_message(st));
+        fail_msg("expected %s \"%s\", got %s: %s", status_code_name(code), words,
+                 status_code_name(status_code(st)), status_message(st));
     status_unref(st);
     end(e);
 }
@@ -226,7 +238,8 @@ static void test_full_batch_goes_at_once(void **state) {
     assert_int_equal(index[2], 2);
     assert_int_equal(index[4], 2);
     assert_int_equal(index[5], 3);
-    assert_int_equal(index[3], *(const int64_t *)tensor_cdata(&b.call.ctx.outputs[2])); /* the last entry's own key */
+    /* the last entry's own key */
+    assert_int_equal(index[3], *(const int64_t *)tensor_cdata(&b.call.ctx.outputs[2]));
     end_ok(&b, "int32[3]{1, 2, 3}");
     end_ok(&a, "int32[0]{}");
     fixture_fini(&f);
@@ -266,9 +279,11 @@ static void test_too_many_batches_wait(void **state) {
     fixture_init(&f, SMALL ", max_enqueued_batches=1");
     BEGIN(&a, &f, "b", "int32[2]{1, 2}");
     BEGIN(&b, &f, "b", "int32[2]{3, 4}");
-    end_failed(&b, STATUS_UNAVAILABLE, "is full; currently 1 batches enqueued and max_enqueued_batches is 1");
+    end_failed(&b, STATUS_UNAVAILABLE,
+               "is full; currently 1 batches enqueued and max_enqueued_batches is 1");
     BEGIN(&c, &f, "b", "int32[4]{0, 0, 0, 0}");
-    end_failed(&c, STATUS_INVALID_ARGUMENT, "Task size 4 is larger than maximum input batch size 3");
+    end_failed(&c, STATUS_INVALID_ARGUMENT,
+               "Task size 4 is larger than maximum input batch size 3");
     test_host_advance(f.host, 1000);
     end_ok(&a, "int32[2]{1, 2}");
     fixture_fini(&f);
@@ -365,7 +380,8 @@ static void test_cancelled_during_a_call(void **state) {
 static void test_large_input_is_split(void **state) {
     struct fixture f;
     struct execution a, b;
-    fixture_init(&f, "num_batch_threads=2, max_batch_size=8, batch_timeout_micros=1000, allowed_batch_sizes=[2], "
+    fixture_init(&f, "num_batch_threads=2, max_batch_size=8, batch_timeout_micros=1000, "
+                     "allowed_batch_sizes=[2], "
                      "enable_large_batch_splitting=true");
     BEGIN(&a, &f, "f", "int32[5]{1, 2, 3, 4, 5}");
     BEGIN(&b, &f, "f", "int32[3]{6, 7, 8}");
@@ -384,7 +400,8 @@ static void test_bounds_of_what_is_split(void **state) {
     struct execution a;
     struct str rows = STR_INIT;
     assert_null(fixture_make(&f,
-                             "num_batch_threads=1, max_batch_size=100000, batch_timeout_micros=0, allowed_batch_sizes=[1], "
+                             "num_batch_threads=1, max_batch_size=100000, batch_timeout_micros=0, "
+                             "allowed_batch_sizes=[1], "
                              "max_enqueued_batches=-1, enable_large_batch_splitting=true",
                              N_OUTPUTS));
     str_addf(&rows, "int32[%d]{", N_ROWS);
@@ -396,7 +413,8 @@ static void test_bounds_of_what_is_split(void **state) {
     assert_int_equal(fake.n_calls, 0);
     str_fini(&rows);
     fixture_fini(&f);
-    fixture_init(&f, "num_batch_threads=1, max_batch_size=-1, batch_timeout_micros=1000, enable_large_batch_splitting=true");
+    fixture_init(&f, "num_batch_threads=1, max_batch_size=-1, batch_timeout_micros=1000, "
+                     "enable_large_batch_splitting=true");
     BEGIN(&a, &f, "f", "int32[4611686018427387905,0]{}");
     end_failed(&a, STATUS_RESOURCE_EXHAUSTED, "4611686018427387905 rows");
     BEGIN(&a, &f, "f", "int32[1]{1}");
@@ -408,7 +426,8 @@ static void test_bounds_of_what_is_split(void **state) {
 static void test_trims_down(void **state) {
     struct fixture f;
     struct execution a, b, c;
-    fixture_init(&f, "num_batch_threads=1, max_batch_size=8, batch_timeout_micros=1000, allowed_batch_sizes=[2, 8], "
+    fixture_init(&f, "num_batch_threads=1, max_batch_size=8, batch_timeout_micros=1000, "
+                     "allowed_batch_sizes=[2, 8], "
                      "enable_large_batch_splitting=true, batch_padding_policy=\"BATCH_DOWN\"");
     fake.is_patient = true;
     BEGIN(&a, &f, "f", "int32[1]{1}");
@@ -433,7 +452,8 @@ static void test_sizes_that_no_batch_has(void **state) {
         struct execution a, b;
         struct str attrs = STR_INIT;
         str_addf(&attrs,
-                 "num_batch_threads=3, max_batch_size=8, batch_timeout_micros=1000, enable_large_batch_splitting=true, "
+                 "num_batch_threads=3, max_batch_size=8, batch_timeout_micros=1000, "
+                 "enable_large_batch_splitting=true, "
                  "batch_padding_policy=\"BATCH_DOWN\", allowed_batch_sizes=%s",
                  sizes[i]);
         fixture_init(&f, str_text(&attrs));
@@ -456,7 +476,8 @@ static void test_wrong_result(void **state) {
     fixture_init(&f, SMALL);
     fake.is_wrong = true;
     BEGIN(&a, &f, "f", "int32[3]{1, 2, 3}");
-    end_failed(&a, STATUS_FAILED_PRECONDITION, "0th dimension does not equal the sum of the 0th dimension sizes");
+    end_failed(&a, STATUS_FAILED_PRECONDITION,
+               "0th dimension does not equal the sum of the 0th dimension sizes");
     fixture_fini(&f);
 }
 
@@ -468,7 +489,8 @@ static void test_rows_find_their_steps(void **state) {
     fixture_init(&f, SMALL);
     BEGIN(&a, &f, "u", "int32[0]{}", "int64[0,3]{}", "int64[]{5}");
     assert_false(is_done(&a));
-    BEGIN(&b, &f, "u", "int32[4]{1, 2, 3, 4}", "int64[3,3]{5, 0, 1, 6, 1, 2, 7, 2, 3}", "int64[]{7}");
+    BEGIN(&b, &f, "u", "int32[4]{1, 2, 3, 4}", "int64[3,3]{5, 0, 1, 6, 1, 2, 7, 2, 3}",
+          "int64[]{7}");
     end_ok(&a, "int32[1]{1}");
     end_ok(&b, "int32[1]{3}");
     BEGIN(&c, &f, "u", "int32[0]{}", "int64[0,3]{}", "int64[]{6}"); /* was there before */
@@ -560,14 +582,17 @@ static void test_gradients_have_an_end(void **state) {
     struct fixture f;
     struct execution a, b;
     fixture_init(&f, SMALL);
-    BEGIN(&b, &f, "g", "int32[0]{}", "int64[0,3]{}", "int32[1]{20}", "int64[]{5}"); /* nobody ever comes for it */
+    /* nobody ever comes for it */
+    BEGIN(&b, &f, "g", "int32[0]{}", "int64[0,3]{}", "int32[1]{20}", "int64[]{5}");
     end_ok(&b, "int32[0]{}");
-    BEGIN(&a, &f, "g", "int32[2]{0, 0}", "int64[2,3]{8, 0, 1, 6, 1, 2}", "int32[1]{10}", "int64[]{6}");
+    BEGIN(&a, &f, "g", "int32[2]{0, 0}", "int64[2,3]{8, 0, 1, 6, 1, 2}", "int32[1]{10}",
+          "int64[]{6}");
     BEGIN(&b, &f, "g", "int32[0]{}", "int64[0,3]{}", "int32[1]{20}", "int64[]{5}");
     end_failed(&b, STATUS_INVALID_ARGUMENT, "Two runs with the same batch key.");
     test_host_advance(f.host, life_us);
     test_host_advance(f.host, life_us);
-    BEGIN(&b, &f, "g", "int32[1]{0}", "int64[1,3]{5, 0, 1}", "int32[1]{30}", "int64[]{5}"); /* the key is free again */
+    /* the key is free again */
+    BEGIN(&b, &f, "g", "int32[1]{0}", "int64[1,3]{5, 0, 1}", "int32[1]{30}", "int64[]{5}");
     end_ok(&b, "int32[1]{30}");
     assert_false(is_done(&a)); /* what a step waits with stays */
     BEGIN(&b, &f, "g", "int32[0]{}", "int64[0,3]{}", "int32[1]{40}", "int64[]{8}");
@@ -580,17 +605,21 @@ static void test_gradients_come_together(void **state) {
     struct fixture f;
     struct execution a, b, c;
     fixture_init(&f, SMALL);
-    BEGIN(&a, &f, "g", "int32[2]{0, 0}", "int64[2,3]{5, 0, 1, 6, 1, 2}", "int32[1]{10}", "int64[]{6}");
+    BEGIN(&a, &f, "g", "int32[2]{0, 0}", "int64[2,3]{5, 0, 1, 6, 1, 2}", "int32[1]{10}",
+          "int64[]{6}");
     assert_false(is_done(&a));
-    BEGIN(&c, &f, "g", "int32[2]{0, 0}", "int64[2,3]{5, 0, 1, 7, 1, 2}", "int32[1]{10}", "int64[]{7}");
+    BEGIN(&c, &f, "g", "int32[2]{0, 0}", "int64[2,3]{5, 0, 1, 7, 1, 2}", "int32[1]{10}",
+          "int64[]{7}");
     end_failed(&c, STATUS_INVALID_ARGUMENT, "Missing tensor wanted by more than one batch.");
     BEGIN(&b, &f, "g", "int32[0]{}", "int64[0,3]{}", "int32[1]{20}", "int64[]{5}");
     end_ok(&b, "int32[0]{}");
     end_ok(&a, "int32[2]{20, 10}");
-    BEGIN(&a, &f, "g", "int32[2]{0, 0}", "int64[2,3]{5, 0, 1, 6, 1, 2}", "int32[1]{10}", "int64[]{6}");
+    BEGIN(&a, &f, "g", "int32[2]{0, 0}", "int64[2,3]{5, 0, 1, 6, 1, 2}", "int32[1]{10}",
+          "int64[]{6}");
     cancel(&a);
     end_failed(&a, STATUS_CANCELLED, "UnbatchGrad operation was cancelled");
-    BEGIN(&a, &f, "g", "int32[1]{0}", "int64[1,3]{6, 0, 1}", "int32[1]{30}", "int64[]{6}"); /* its key is free again */
+    /* its key is free again */
+    BEGIN(&a, &f, "g", "int32[1]{0}", "int64[1,3]{6, 0, 1}", "int32[1]{30}", "int64[]{6}");
     end_ok(&a, "int32[1]{30}");
     fixture_fini(&f);
 }
@@ -630,7 +659,8 @@ static void test_crowd(void **state) {
     struct fixture f;
     pthread_t threads[4], clock;
     struct crowd crowds[4], turner = {&f, 0};
-    fixture_init(&f, "num_batch_threads=2, max_batch_size=3, batch_timeout_micros=1000, max_enqueued_batches=1000");
+    fixture_init(&f, "num_batch_threads=2, max_batch_size=3, batch_timeout_micros=1000, "
+                     "max_enqueued_batches=1000");
     for (int i = 0; i < 4; i++) {
         crowds[i] = (struct crowd){&f, i + 1};
         pthread_create(&threads[i], NULL, batch_and_cancel, &crowds[i]);

@@ -1,4 +1,5 @@
-/* What a task answers about its checkpoint files, and to whom it does not (kernels/host/files/checkpoint_peer.h). */
+/* What a task answers about its checkpoint files, and to whom it does not
+ * (kernels/host/files/checkpoint_peer.h). */
 #include "kernels/host/files/checkpoint_peer.h"
 
 #include <setjmp.h>
@@ -58,8 +59,10 @@ static void answer_fini(struct peer_answer *answer) {
 
 static enum status_code look(const char *prefix, struct found *ret) {
     struct peer_answer answer;
-    enum status_code code =
-        ask(&(struct checkpoint_question){.kind = CHECKPOINT_LOOK, .prefix = span_of(prefix), .shard = INDEX_SHARD}, &answer);
+    enum status_code code = ask(&(struct checkpoint_question){.kind = CHECKPOINT_LOOK,
+                                                              .prefix = span_of(prefix),
+                                                              .shard = INDEX_SHARD},
+                                &answer);
     *ret = (struct found){0};
     if (code == STATUS_OK)
         assert_null(found_parse((struct span){str_text(&answer.bytes), answer.bytes.len}, ret));
@@ -67,7 +70,8 @@ static enum status_code look(const char *prefix, struct found *ret) {
     return code;
 }
 
-static enum status_code read_some(const char *prefix, const struct found_file *file, uint64_t offset, uint64_t n, struct peer_answer *ret) {
+static enum status_code read_some(const char *prefix, const struct found_file *file,
+                                  uint64_t offset, uint64_t n, struct peer_answer *ret) {
     return ask(&(struct checkpoint_question){.kind = CHECKPOINT_READ,
                                              .prefix = span_of(prefix),
                                              .shard = file->shard,
@@ -80,8 +84,10 @@ static enum status_code read_some(const char *prefix, const struct found_file *f
 
 static enum status_code remove_it(const char *prefix) {
     struct peer_answer answer;
-    enum status_code code =
-        ask(&(struct checkpoint_question){.kind = CHECKPOINT_REMOVE, .prefix = span_of(prefix), .removes_dir = true}, &answer);
+    enum status_code code = ask(&(struct checkpoint_question){.kind = CHECKPOINT_REMOVE,
+                                                              .prefix = span_of(prefix),
+                                                              .removes_dir = true},
+                                &answer);
     answer_fini(&answer);
     return code;
 }
@@ -103,13 +109,16 @@ static void test_finds_and_reads(void **state) {
     assert_int_equal(proto_next(&in_answer, &field), 1);
     assert_int_equal((uint32_t)field.value, crc32c(answer.payload->data, 8));
     answer_fini(&answer);
-    assert_int_equal(read_some(prefix, &found.index, 0, (uint64_t)found.index.size_bytes, &answer), STATUS_OK);
+    assert_int_equal(read_some(prefix, &found.index, 0, (uint64_t)found.index.size_bytes, &answer),
+                     STATUS_OK);
     answer_fini(&answer);
     assert_int_equal(read_some(prefix, &found.shards[0], 3999, 2, &answer), STATUS_OUT_OF_RANGE);
     answer_fini(&answer);
-    assert_int_equal(read_some(prefix, &found.shards[0], 1ull << 61, 2, &answer), STATUS_OUT_OF_RANGE);
+    assert_int_equal(read_some(prefix, &found.shards[0], 1ull << 61, 2, &answer),
+                     STATUS_OUT_OF_RANGE);
     answer_fini(&answer);
-    assert_int_equal(read_some(prefix, &found.shards[0], 0, STREAM_PIECE_BYTES + 1, &answer), STATUS_INVALID_ARGUMENT);
+    assert_int_equal(read_some(prefix, &found.shards[0], 0, STREAM_PIECE_BYTES + 1, &answer),
+                     STATUS_INVALID_ARGUMENT);
     answer_fini(&answer);
     found_fini(&found);
     assert_int_equal(look(in(root, "here/none"), &found), STATUS_OK);
@@ -139,8 +148,11 @@ static void test_leaves_the_roots_to_nobody(void **state) {
     assert_int_equal(symlink(outside, in(root, "link")), 0);
     mkdir(in(root, "odd"), 0755);
     assert_int_equal(symlink(in(outside, "model.index"), in(root, "odd/m.index")), 0);
-    assert_int_equal(symlink(in(outside, "model.data-00000-of-00001"), in(root, "odd/m.data-00000-of-00001")), 0);
-    const char *const denied[] = {in(outside, "model"), dots, in(root, "link/model"), "/etc/passwd"};
+    assert_int_equal(
+        symlink(in(outside, "model.data-00000-of-00001"), in(root, "odd/m.data-00000-of-00001")),
+        0);
+    const char *const denied[] = {in(outside, "model"), dots, in(root, "link/model"),
+                                  "/etc/passwd"};
     for (size_t i = 0; i < ARRAY_LEN(denied); i++) {
         assert_int_equal(look(denied[i], &found), STATUS_PERMISSION_DENIED);
         assert_int_equal(read_some(denied[i], &file, 0, 1, &answer), STATUS_PERMISSION_DENIED);
@@ -149,7 +161,8 @@ static void test_leaves_the_roots_to_nobody(void **state) {
     }
     /* The prefix lies below a root, and its files are links to elsewhere. */
     assert_int_equal(look(in(root, "odd/m"), &found), STATUS_OK);
-    assert_int_equal(found.index.size_bytes, strlen(in(outside, "model.index"))); /* the link's own */
+    /* the link's own */
+    assert_int_equal(found.index.size_bytes, strlen(in(outside, "model.index")));
     assert_int_equal(found.n_shards, 1);
     assert_int_equal(found.shards[0].size_bytes, strlen(in(outside, "model.data-00000-of-00001")));
     found_fini(&found);
@@ -177,11 +190,17 @@ static void test_removes_only_what_it_has_saved(void **state) {
 static void test_strangers_bytes(void **state) {
     struct str text = STR_INIT;
     struct found_file shards[3] = {{0, 3, 10, 5}, {1, 3, 1 << 30, 6}, {2, 3, 0, 7}};
-    struct found found = {.is_there = true, .index = {.size_bytes = 99, .identity = 1}, .changed_ns = 3, .shards = shards, .n_shards = 3};
+    struct found found = {.is_there = true,
+                          .index = {.size_bytes = 99, .identity = 1},
+                          .changed_ns = 3,
+                          .shards = shards,
+                          .n_shards = 3};
     uint64_t seed = 7;
     found_print(&found, &text);
     checkpoint_question_print(
-        &(struct checkpoint_question){.kind = CHECKPOINT_READ, .prefix = span_of("model"), .shard = 3, .n_shards = 9, .n = 5}, &text);
+        &(struct checkpoint_question){
+            .kind = CHECKPOINT_READ, .prefix = span_of("model"), .shard = 3, .n_shards = 9, .n = 5},
+        &text);
     for (int round = 0; round < 100000; round++) {
         struct checkpoint_question question;
         struct found parsed;

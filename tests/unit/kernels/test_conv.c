@@ -1,6 +1,6 @@
-/* Convolution, pooling, normalisation and recurrent cells where TensorFlow cannot be asked: results that do not depend on the pool, inputs
- * that crash it, deprecated ops that its client refuses. What the ops compute is compared in
- * tests/differential/cases_{conv,pool,norm,rnn}.py. */
+/* Convolution, pooling, normalisation and recurrent cells where TensorFlow cannot be asked:
+ * results that do not depend on the pool, inputs that crash it, deprecated ops that its client
+ * refuses. What the ops compute is compared in tests/differential/cases_{conv,pool,norm,rnn}.py. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -26,19 +26,28 @@ struct pooled {
 
 /* Large enough that work is split. */
 static const struct pooled pooled[] = {
-    {"r = Conv2D(a, b) {T=float, strides=[1, 1, 1, 1], padding=\"SAME\"}", {{4, {12, 20, 20, 16}}, {4, {3, 3, 16, 32}}}},
-    {"r = Conv2D(a, b) {T=float, strides=[1, 2, 2, 1], padding=\"VALID\"}", {{4, {7, 21, 20, 3}}, {4, {5, 5, 3, 30}}}},
-    {"r = DepthwiseConv2dNative(a, b) {T=float, strides=[1, 1, 1, 1], padding=\"SAME\"}", {{4, {6, 30, 30, 70}}, {4, {3, 3, 70, 1}}}},
-    {"r = MaxPool(a) {T=float, ksize=[1, 3, 3, 1], strides=[1, 2, 2, 1], padding=\"SAME\"}", {{4, {8, 40, 40, 33}}}},
-    {"r = AvgPool(a) {T=float, ksize=[1, 3, 3, 1], strides=[1, 2, 2, 1], padding=\"SAME\"}", {{4, {8, 40, 40, 33}}}},
-    {"r = MaxPoolGrad(a, b, b) {T=float, ksize=[1, 3, 3, 1], strides=[1, 2, 2, 1], padding=\"SAME\"}",
+    {"r = Conv2D(a, b) {T=float, strides=[1, 1, 1, 1], padding=\"SAME\"}",
+     {{4, {12, 20, 20, 16}}, {4, {3, 3, 16, 32}}}},
+    {"r = Conv2D(a, b) {T=float, strides=[1, 2, 2, 1], padding=\"VALID\"}",
+     {{4, {7, 21, 20, 3}}, {4, {5, 5, 3, 30}}}},
+    {"r = DepthwiseConv2dNative(a, b) {T=float, strides=[1, 1, 1, 1], padding=\"SAME\"}",
+     {{4, {6, 30, 30, 70}}, {4, {3, 3, 70, 1}}}},
+    {"r = MaxPool(a) {T=float, ksize=[1, 3, 3, 1], strides=[1, 2, 2, 1], padding=\"SAME\"}",
+     {{4, {8, 40, 40, 33}}}},
+    {"r = AvgPool(a) {T=float, ksize=[1, 3, 3, 1], strides=[1, 2, 2, 1], padding=\"SAME\"}",
+     {{4, {8, 40, 40, 33}}}},
+    {"r = MaxPoolGrad(a, b, b) {T=float, ksize=[1, 3, 3, 1], strides=[1, 2, 2, 1], "
+     "padding=\"SAME\"}",
      {{4, {8, 40, 40, 33}}, {4, {8, 20, 20, 33}}}},
     {"r = FusedBatchNormV3(a, b, b, b, b) {T=float, U=float}", {{4, {8, 40, 40, 33}}, {1, {33}}}},
     {"r = LRN(a) {T=float}", {{4, {8, 20, 20, 64}}}},
-    {"r = Dilation2D(a, b) {T=float, strides=[1, 1, 1, 1], rates=[1, 1, 1, 1], padding=\"SAME\"}", {{4, {4, 30, 30, 20}}, {3, {3, 3, 20}}}},
-    {"r = ExtractImagePatches(a) {T=float, ksizes=[1, 3, 3, 1], strides=[1, 1, 1, 1], rates=[1, 1, 1, 1], padding=\"SAME\"}",
+    {"r = Dilation2D(a, b) {T=float, strides=[1, 1, 1, 1], rates=[1, 1, 1, 1], padding=\"SAME\"}",
+     {{4, {4, 30, 30, 20}}, {3, {3, 3, 20}}}},
+    {"r = ExtractImagePatches(a) {T=float, ksizes=[1, 3, 3, 1], strides=[1, 1, 1, 1], rates=[1, 1, "
+     "1, 1], padding=\"SAME\"}",
      {{4, {4, 30, 30, 20}}}},
-    {"r = GRUBlockCell(a, b, c, d, e, f) {T=float}", {{2, {300, 40}}, {2, {300, 50}}, {2, {90, 100}}, {2, {90, 50}}, {1, {100}}}},
+    {"r = GRUBlockCell(a, b, c, d, e, f) {T=float}",
+     {{2, {300, 40}}, {2, {300, 50}}, {2, {90, 100}}, {2, {90, 50}}, {1, {100}}}},
 };
 
 static void fill(struct tensor *t, int rank, const int64_t *dims, uint32_t seed) {
@@ -72,7 +81,8 @@ static void run(const struct pooled *test, struct pool *pool, struct tensor *ret
         else
             fill(&inputs[i], test->in[which].rank, test->in[which].dims, (uint32_t)which + 1);
     }
-    struct kernel_ctx ctx = {.inputs = inputs, .outputs = outputs, .instance = &instance, .pool = pool};
+    struct kernel_ctx ctx = {
+        .inputs = inputs, .outputs = outputs, .instance = &instance, .pool = pool};
     assert_int_equal(instance.compute(&ctx), KERNEL_DONE);
     if (ctx.status)
         fail_msg("%s: %s", test->text, status_message(ctx.status));
@@ -96,7 +106,8 @@ static void test_results_do_not_depend_on_the_pool(void **state) {
             fail_msg("the result depends on the pool: %s", pooled[i].text);
         /* Products of recurrent cells are split by columns, which may round in another order. */
         for (int64_t e = 0; e < alone.n_elements; e++)
-            assert_true(fabsf(((float *)tensor_data(&alone))[e] - ((float *)tensor_data(&shared))[e]) < 1e-4f);
+            assert_true(fabsf(((float *)tensor_data(&alone))[e] -
+                              ((float *)tensor_data(&shared))[e]) < 1e-4f);
         tensor_clear(&alone);
         tensor_clear(&shared);
     }
@@ -105,10 +116,13 @@ static void test_results_do_not_depend_on_the_pool(void **state) {
 
 /* ---- products ---- */
 
-/* Sizes for our own loops, for matrix-vector products and for either library; rows of c lie apart, what is between them stays. */
+/* Sizes for our own loops, for matrix-vector products and for either library; rows of c lie
+ * apart, what is between them stays. */
 static void test_products_add_and_transpose(void **state) {
     enum { MAX_A = 37 * 300, MAX_B = 300 * 64, MAX_C = 37 * 310, GAP = 3 };
-    static const struct { int m, n, k; } sizes[] = {{37, 300, 41}, {1, 300, 64}, {37, 1, 300}, {1, 1, 64}, {5, 4, 3}, {2, 300, 0}};
+    static const struct {
+        int m, n, k;
+    } sizes[] = {{37, 300, 41}, {1, 300, 64}, {37, 1, 300}, {1, 1, 64}, {5, 4, 3}, {2, 300, 0}};
     static float a[MAX_A], b[MAX_B], c[MAX_C];
     static double da[MAX_A], db[MAX_B], dc[MAX_C];
     static int32_t ia[MAX_A], ib[MAX_B], ic[MAX_C];
@@ -119,7 +133,13 @@ static void test_products_add_and_transpose(void **state) {
     for (size_t s = 0; s < ARRAY_LEN(sizes); s++) {
         int m = sizes[s].m, n = sizes[s].n, k = sizes[s].k;
         for (int form = 0; form < 8; form++) {
-            struct gemm g = {.m = m, .n = n, .k = k, .ldc = n + GAP, .trans_a = form & 1, .trans_b = form >> 1 & 1, .adds = form >> 2};
+            struct gemm g = {.m = m,
+                             .n = n,
+                             .k = k,
+                             .ldc = n + GAP,
+                             .trans_a = form & 1,
+                             .trans_b = form >> 1 & 1,
+                             .adds = form >> 2};
             g.lda = g.trans_a ? m : MAX(k, 1);
             g.ldb = g.trans_b ? MAX(k, 1) : n;
             for (int i = 0; i < MAX_C; i++)
@@ -133,7 +153,8 @@ static void test_products_add_and_transpose(void **state) {
             for (int i = 0; i < m * (n + GAP); i++) {
                 int row = i / (n + GAP), column = i % (n + GAP), sum = g.adds || column >= n;
                 for (int e = 0; column < n && e < k; e++)
-                    sum += ia[g.trans_a ? e * m + row : row * k + e] * ib[g.trans_b ? column * k + e : e * n + column];
+                    sum += ia[g.trans_a ? e * m + row : row * k + e] *
+                           ib[g.trans_b ? column * k + e : e * n + column];
                 assert_int_equal(ic[i], sum);
                 assert_true(c[i] == (float)sum && dc[i] == sum);
             }
@@ -144,11 +165,12 @@ static void test_products_add_and_transpose(void **state) {
 /* ---- what TensorFlow does not survive ---- */
 
 #define TENSOR_OF(name, text) name " = Const() {dtype=float, value=float" text "}\n"
-#define ARGMAX_GRAD(index)                                         \
-    TENSOR_OF("x", "[1,2,2,1]{1, 2, 3, 4}")                        \
-    TENSOR_OF("g", "[1,1,1,1]{5}")                                 \
-    "i = Const() {dtype=int64, value=int64[1,1,1,1]{" index "}}\n" \
-    "r = MaxPoolGradWithArgmax(x, g, i) {T=float, Targmax=int64, ksize=[1, 2, 2, 1], strides=[1, 2, 2, 1], padding=\"SAME\"}"
+#define ARGMAX_GRAD(index)                                                                         \
+    TENSOR_OF("x", "[1,2,2,1]{1, 2, 3, 4}")                                                        \
+    TENSOR_OF("g", "[1,1,1,1]{5}")                                                                 \
+    "i = Const() {dtype=int64, value=int64[1,1,1,1]{" index "}}\n"                                 \
+    "r = MaxPoolGradWithArgmax(x, g, i) {T=float, Targmax=int64, ksize=[1, 2, 2, 1], strides=[1, " \
+    "2, 2, 1], padding=\"SAME\"}"
 
 static void test_indices_outside_are_refused(void **state) {
     kernel_test_run(ARGMAX_GRAD("2"), "r", "float[1,2,2,1]{0, 0, 5, 0}");
@@ -157,52 +179,63 @@ static void test_indices_outside_are_refused(void **state) {
 }
 
 static void test_gradient_shapes_are_checked(void **state) {
-    kernel_test_fails(
-        "s = Const() {dtype=int32, value=int32[4]{1, 4, 4, 1}}\n" TENSOR_OF(
-            "g", "[1,1,2,1]{1, 1}") "r = AvgPoolGrad(s, g) {T=float, ksize=[1, 2, 2, 1], strides=[1, 2, 2, 1], padding=\"SAME\"}",
-        "r", STATUS_INVALID_ARGUMENT, "Expected grad shape to be [1,2,2,1], but got [1,1,2,1]");
+    kernel_test_fails("s = Const() {dtype=int32, value=int32[4]{1, 4, 4, 1}}\n" TENSOR_OF(
+                          "g", "[1,1,2,1]{1, 1}") "r = AvgPoolGrad(s, g) {T=float, ksize=[1, 2, 2, "
+                                                  "1], strides=[1, 2, 2, 1], padding=\"SAME\"}",
+                      "r", STATUS_INVALID_ARGUMENT,
+                      "Expected grad shape to be [1,2,2,1], but got [1,1,2,1]");
     kernel_test_fails(
         "s = Const() {dtype=int32, value=int32[4]{1, 4, -4, 1}}\n" TENSOR_OF(
-            "g", "[1,2,2,1]{1, 1, 1, 1}") "r = AvgPoolGrad(s, g) {T=float, ksize=[1, 2, 2, 1], strides=[1, 2, 2, 1], padding=\"SAME\"}",
+            "g", "[1,2,2,1]{1, 1, 1, 1}") "r = AvgPoolGrad(s, g) {T=float, ksize=[1, 2, 2, 1], "
+                                          "strides=[1, 2, 2, 1], padding=\"SAME\"}",
         "r", STATUS_INVALID_ARGUMENT, "");
-    kernel_test_fails(
-        TENSOR_OF("x", "[1,2,2,1]{1, 2, 3, 4}")
-            TENSOR_OF("y", "[1,1,1,1]{4}") "r = MaxPoolGrad(x, y, y) {T=float, ksize=[1, 0, 2, 1], strides=[1, 2, 2, 1], padding=\"SAME\"}",
-        "r", STATUS_INVALID_ARGUMENT, "must be larger than 0");
+    kernel_test_fails(TENSOR_OF("x", "[1,2,2,1]{1, 2, 3, 4}") TENSOR_OF(
+                          "y", "[1,1,1,1]{4}") "r = MaxPoolGrad(x, y, y) {T=float, ksize=[1, 0, 2, "
+                                               "1], strides=[1, 2, 2, 1], padding=\"SAME\"}",
+                      "r", STATUS_INVALID_ARGUMENT, "must be larger than 0");
 }
 
-#define SEQUENCE(length)                                                                                                \
-    "n = Const() {dtype=int64, value=int64[]{" length "}}\n" TENSOR_OF("x", "[2,1,1]{1, 1}") TENSOR_OF("h", "[1,1]{0}") \
-        TENSOR_OF("w", "[2,4]{0, 0, 0, 0, 0, 0, 0, 0}") TENSOR_OF("p", "[1]{0}")                                        \
+#define SEQUENCE(length)                                                         \
+    "n = Const() {dtype=int64, value=int64[]{" length                            \
+    "}}\n" TENSOR_OF("x", "[2,1,1]{1, 1}") TENSOR_OF("h", "[1,1]{0}")            \
+        TENSOR_OF("w", "[2,4]{0, 0, 0, 0, 0, 0, 0, 0}") TENSOR_OF("p", "[1]{0}") \
             TENSOR_OF("b", "[4]{0, 0, 0, 0}") "r = BlockLSTM(n, x, h, h, w, p, p, p, b) {T=float}"
 
 static void test_sequence_lengths_are_checked(void **state) {
     kernel_test_run(SEQUENCE("1"), "r:0", "float[2,1,1]{0.5, 0}"); /* zeros after the end */
-    kernel_test_fails(SEQUENCE("3"), "r:0", STATUS_INVALID_ARGUMENT, "seq_len_max 3 is not in [0, 2]");
+    kernel_test_fails(SEQUENCE("3"), "r:0", STATUS_INVALID_ARGUMENT,
+                      "seq_len_max 3 is not in [0, 2]");
     kernel_test_fails(SEQUENCE("-1"), "r:0", STATUS_INVALID_ARGUMENT, "seq_len_max");
 }
 
 static void test_products_of_sizes_do_not_overflow(void **state) {
-    kernel_test_fails(
-        "s = Const() {dtype=int32, value=int32[4]{1, 2147483647, 2147483647, 2147483647}}\n" TENSOR_OF("f", "[1,1,2147483647,0]{}")
-            TENSOR_OF("g", "[1,1,1,0]{}") "r = Conv2DBackpropInput(s, f, g) {T=float, strides=[1, 1, 1, 1], padding=\"SAME\"}",
-        "r", STATUS_INVALID_ARGUMENT, "");
-    kernel_test_fails(TENSOR_OF("x", "[1,1,1,1]{1}")
-                          TENSOR_OF("f", "[1,1,1,1]{1}") "r = Conv2D(x, f) {T=float, strides=[1, 1, 1, 1], padding=\"EXPLICIT\", "
-                                                         "explicit_paddings=[0, 0, 4611686018427387904, 4611686018427387904, 0, 0, 0, 0]}",
+    kernel_test_fails("s = Const() {dtype=int32, value=int32[4]{1, 2147483647, 2147483647, "
+                      "2147483647}}\n" TENSOR_OF("f", "[1,1,2147483647,0]{}") TENSOR_OF(
+                          "g", "[1,1,1,0]{}") "r = Conv2DBackpropInput(s, f, g) {T=float, "
+                                              "strides=[1, 1, 1, 1], padding=\"SAME\"}",
+                      "r", STATUS_INVALID_ARGUMENT, "");
+    kernel_test_fails(TENSOR_OF("x", "[1,1,1,1]{1}") TENSOR_OF(
+                          "f", "[1,1,1,1]{1}") "r = Conv2D(x, f) {T=float, strides=[1, 1, 1, 1], "
+                                               "padding=\"EXPLICIT\", "
+                                               "explicit_paddings=[0, 0, 4611686018427387904, "
+                                               "4611686018427387904, 0, 0, 0, 0]}",
                       "r", STATUS_INVALID_ARGUMENT, "too large");
 }
 
 /* ---- deprecated ops, which TensorFlow's client makes no longer ---- */
 
 static void test_global_normalization(void **state) {
-    kernel_test_run(TENSOR_OF("t", "[1,1,2,1]{3, 7}") TENSOR_OF("m", "[1]{1}") TENSOR_OF("v", "[1]{3}") TENSOR_OF("b", "[1]{10}")
-                        TENSOR_OF("g", "[1]{4}") "r = BatchNormWithGlobalNormalization(t, m, v, b, g) {T=float, variance_epsilon=1, "
-                                                 "scale_after_normalization=true}",
+    kernel_test_run(TENSOR_OF("t", "[1,1,2,1]{3, 7}") TENSOR_OF("m", "[1]{1}")
+                        TENSOR_OF("v", "[1]{3}") TENSOR_OF("b", "[1]{10}")
+                            TENSOR_OF("g", "[1]{4}") "r = BatchNormWithGlobalNormalization(t, m, "
+                                                     "v, b, g) {T=float, variance_epsilon=1, "
+                                                     "scale_after_normalization=true}",
                     "r", "float[1,1,2,1]{14, 22}");
-    const char *gradient = TENSOR_OF("t", "[1,1,2,1]{3, 7}") TENSOR_OF("m", "[1]{1}") TENSOR_OF("v", "[1]{3}") TENSOR_OF("g", "[1]{4}")
-        TENSOR_OF("d", "[1,1,2,1]{1, 2}") "r = BatchNormWithGlobalNormalizationGrad(t, m, v, g, d) {T=float, variance_epsilon=1, "
-                                          "scale_after_normalization=true}";
+    const char *gradient = TENSOR_OF("t", "[1,1,2,1]{3, 7}") TENSOR_OF("m", "[1]{1}")
+        TENSOR_OF("v", "[1]{3}") TENSOR_OF("g", "[1]{4}")
+            TENSOR_OF("d", "[1,1,2,1]{1, 2}") "r = BatchNormWithGlobalNormalizationGrad(t, m, v, "
+                                              "g, d) {T=float, variance_epsilon=1, "
+                                              "scale_after_normalization=true}";
     kernel_test_run(gradient, "r:0", "float[1,1,2,1]{2, 4}");
     kernel_test_run(gradient, "r:1", "float[1]{-6}");
     kernel_test_run(gradient, "r:2", "float[1]{-3.5}"); /* -½ · ⅛ · (1·2 + 2·6) · 4 */

@@ -1,4 +1,5 @@
-/* A dataset kept in a file: who writes, who reads, what an iterator that goes too early leaves, and files that do not fit. */
+/* A dataset kept in a file: who writes, who reads, what an iterator that goes too early leaves,
+ * and files that do not fit. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -50,8 +51,10 @@ static enum data_poll count(struct dataset_iter *iter, struct data_task *task, s
     return DATA_ELEMENT;
 }
 
-static const struct dataset_kind counting_kind = {
-    .name = "Counting", .dataset_size = sizeof(struct counting), .iter_size = sizeof(struct counting_iter), .next = count};
+static const struct dataset_kind counting_kind = {.name = "Counting",
+                                                  .dataset_size = sizeof(struct counting),
+                                                  .iter_size = sizeof(struct counting_iter),
+                                                  .next = count};
 
 /* ---- an iterator over what CacheDataset makes of it ---- */
 
@@ -73,7 +76,8 @@ static void fixture_init(struct fixture *f, const char *name, int n_components, 
     uint8_t types[MAX_COMPONENTS];
     char prefix[128];
     instance.allocator = allocator_host();
-    struct kernel_ctx ctx = {.inputs = &input, .outputs = &output, .instance = &instance, .host = &host};
+    struct kernel_ctx ctx = {
+        .inputs = &input, .outputs = &output, .instance = &instance, .host = &host};
     struct dataset *input_dataset = dataset_new_bare(&counting_kind, 1);
     memset(types, DT_INT64, sizeof(types));
     ((struct counting *)input_dataset)->n = n;
@@ -178,8 +182,8 @@ static void expect_failure(struct fixture *f, enum status_code code, const char 
     struct status *st;
     int64_t value = next(f, &st);
     if (value != -2 || status_code(st) != code || !strstr(status_message(st), words))
-        fail_msg("expected %s \"%s\", got %lld %s: %s", status_code_name(code), words, (long long)value, status_code_name(status_code(st)),
-                 status_message(st));
+        fail_msg("expected %s \"%s\", got %lld %s: %s", status_code_name(code), words,
+                 (long long)value, status_code_name(status_code(st)), status_message(st));
     status_unref(st);
 }
 
@@ -267,7 +271,8 @@ static void test_the_next_does_not_wait_for_what_was_left(void **state) {
     fixture_init(&a, "left", 1, 10);
     expect_next(&a, 0);
     fixture_init(&b, "left", 1, 10);
-    expect_failure(&b, STATUS_ALREADY_EXISTS, "There appears to be a concurrent caching iterator running");
+    expect_failure(&b, STATUS_ALREADY_EXISTS,
+                   "There appears to be a concurrent caching iterator running");
     fixture_fini(&b);
     pthread_mutex_lock(&lock);
     for (int i = 0; i < 2; i++)
@@ -302,8 +307,10 @@ static void test_no_room_for_the_lock(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_written_and_read),     cmocka_unit_test(test_other_components_are_refused),
-        cmocka_unit_test(test_lost_data_are_no_end), cmocka_unit_test(test_the_next_does_not_wait_for_what_was_left),
+        cmocka_unit_test(test_written_and_read),
+        cmocka_unit_test(test_other_components_are_refused),
+        cmocka_unit_test(test_lost_data_are_no_end),
+        cmocka_unit_test(test_the_next_does_not_wait_for_what_was_left),
         cmocka_unit_test(test_no_room_for_the_lock),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

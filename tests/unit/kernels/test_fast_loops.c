@@ -1,4 +1,5 @@
-/* Loops and products that are chosen by machine and size: every build that this machine can run, against plain arithmetic in double. */
+/* Loops and products that are chosen by machine and size: every build that this machine can run,
+ * against plain arithmetic in double. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdio.h>
@@ -23,10 +24,11 @@ static double ulps(float value, double exact) {
 }
 
 static float *values(void) {
-    static const float special[] = {0,       -0.0f,    INFINITY,   -INFINITY, NAN,        -1,    -0.9999999f, 1e-30f,
-                                    1e-40f,  -1e-40f,  88.5f,      88.73f,    89,         -104,  -110,        3.4e38f,
-                                    1e5f,    99999.9f, 1e6f,       1e10f,     3.9999f,    4,     4.0001f,     1.0f,
-                                    1.0001f, 355,      3.1415927f, -710,      69.115036f, -1.5f, 1.5707964f,  0.78539819f};
+    static const float special[] = {
+        0,       -0.0f,    INFINITY,   -INFINITY, NAN,        -1,    -0.9999999f, 1e-30f,
+        1e-40f,  -1e-40f,  88.5f,      88.73f,    89,         -104,  -110,        3.4e38f,
+        1e5f,    99999.9f, 1e6f,       1e10f,     3.9999f,    4,     4.0001f,     1.0f,
+        1.0001f, 355,      3.1415927f, -710,      69.115036f, -1.5f, 1.5707964f,  0.78539819f};
     float *x = xmalloc(N_VALUES * sizeof(*x));
     for (size_t i = 0; i < N_VALUES; i++) /* from 1e-6 to 1e6, dense near 1, both signs */
         x[i] = (i % 2 ? 1.0f : -1.0f) * powf(10, 6 * powf(2 * (float)i / N_VALUES - 1, 3));
@@ -39,7 +41,8 @@ static void check_loops(const char *name, unary_loop *const *loops, double exact
     loops[DT_FLOAT](x, y, N_VALUES);
     for (int i = 0; i < N_VALUES; i++) {
         if (!(ulps(y[i], exact((double)x[i])) <= MAX_ULPS))
-            fail_msg("%s(%.9g) is %.9g, not %.9g", name, (double)x[i], (double)y[i], exact((double)x[i]));
+            fail_msg("%s(%.9g) is %.9g, not %.9g", name, (double)x[i], (double)y[i],
+                     exact((double)x[i]));
     }
     assert_int_equal(!signbit(y[1]), !signbit((float)exact(-0.0)));
     loops[DT_FLOAT](x, x, N_VALUES); /* in place: the same bits */
@@ -98,7 +101,8 @@ static void test_halves_convert_alike_in_blocks_and_one_by_one(void **state) {
 
 static void check_product(int64_t m, int64_t n, int64_t k, bool trans_a, bool trans_b, bool adds) {
     int64_t lda = (trans_a ? m : k) + 3, ldb = (trans_b ? k : n) + (k % 512 ? 5 : 0), ldc = n + 2;
-    float *a = xmalloc((size_t)((trans_a ? k : m) * lda) * sizeof(*a)), *b = xmalloc((size_t)((trans_b ? n : k) * ldb) * sizeof(*b));
+    float *a = xmalloc((size_t)((trans_a ? k : m) * lda) * sizeof(*a)),
+          *b = xmalloc((size_t)((trans_b ? n : k) * ldb) * sizeof(*b));
     float *c = xmalloc((size_t)(m * ldc) * sizeof(*c));
     for (int64_t i = 0; i < (trans_a ? k : m) * lda; i++)
         a[i] = (float)(i * 7 % 13 - 6); /* small whole numbers: every sum is exact, in any order */
@@ -123,7 +127,8 @@ static void check_product(int64_t m, int64_t n, int64_t k, bool trans_a, bool tr
         for (int64_t j = 0; j < ldc; j++) {
             double sum = j >= n || adds ? 1000 : 0; /* what lies between the rows stays */
             for (int64_t p = 0; p < k && j < n; p++)
-                sum += (double)a[trans_a ? p * lda + i : i * lda + p] * (double)b[trans_b ? j * ldb + p : p * ldb + j];
+                sum += (double)a[trans_a ? p * lda + i : i * lda + p] *
+                       (double)b[trans_b ? j * ldb + p : p * ldb + j];
             assert_true((double)c[i * ldc + j] == sum);
         }
     }
@@ -134,8 +139,9 @@ static void check_product(int64_t m, int64_t n, int64_t k, bool trans_a, bool tr
 
 static void test_products_of_every_form_and_odd_sizes(void **state) {
     (void)state;
-    static const int64_t sizes[][3] = {{2, 2, 2},     {1, 300, 256},  {5, 7, 2000},   {4, 64, 256},  {23, 65, 257}, {24, 6, 600},
-                                       {32, 49, 512}, {33, 60, 1023}, {47, 101, 512}, {64, 64, 300}, {70, 80, 90},  {3, 1, 500}};
+    static const int64_t sizes[][3] = {{2, 2, 2},      {1, 300, 256}, {5, 7, 2000},  {4, 64, 256},
+                                       {23, 65, 257},  {24, 6, 600},  {32, 49, 512}, {33, 60, 1023},
+                                       {47, 101, 512}, {64, 64, 300}, {70, 80, 90},  {3, 1, 500}};
     for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
         for (int form = 0; form < 8; form++)
             check_product(sizes[i][0], sizes[i][1], sizes[i][2], form & 1, form & 2, form & 4);

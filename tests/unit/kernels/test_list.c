@@ -1,5 +1,5 @@
-/* TensorLists as objects: what is copied and what is not, and how they travel. Values and refusals by program are
- * tests/differential/cases_list.py's business. */
+/* TensorLists as objects: what is copied and what is not, and how they travel. Values and
+ * refusals by program are tests/differential/cases_list.py's business. */
 #include "tests/unit/kernels/kernel_test.h"
 
 #include <setjmp.h>
@@ -42,40 +42,55 @@ static void push(struct tensor_list **list, struct tensor value) {
 // clang-format on
 
 static void test_what_is_pushed_is_read(void **state) {
-    kernel_test_run(TWO "r = TensorListStack(b, any) {element_dtype=float}\n", "r", "float[2,2]{1, 2, 3, 4}");
-    kernel_test_run(TWO "r = TensorListPopBack(b, any) {element_dtype=float}\n", "r:1", "float[2]{3, 4}");
+    kernel_test_run(TWO "r = TensorListStack(b, any) {element_dtype=float}\n", "r",
+                    "float[2,2]{1, 2, 3, 4}");
+    kernel_test_run(TWO "r = TensorListPopBack(b, any) {element_dtype=float}\n", "r:1",
+                    "float[2]{3, 4}");
     kernel_test_run(TWO "r = TensorListLength(b)\n", "r", "int32[]{2}");
-    kernel_test_run(TWO "s = AddN(b, b) {T=variant, N=2}\nr = TensorListStack(s, any) {element_dtype=float}\n", "r",
-                    "float[2,2]{2, 4, 6, 8}");
-    kernel_test_run(TWO "z = ZerosLike(b) {T=variant}\nr = TensorListStack(z, any) {element_dtype=float}\n", "r", "float[2,2]{0, 0, 0, 0}");
+    kernel_test_run(
+        TWO "s = AddN(b, b) {T=variant, N=2}\nr = TensorListStack(s, any) {element_dtype=float}\n",
+        "r", "float[2,2]{2, 4, 6, 8}");
+    kernel_test_run(
+        TWO "z = ZerosLike(b) {T=variant}\nr = TensorListStack(z, any) {element_dtype=float}\n",
+        "r", "float[2,2]{0, 0, 0, 0}");
 }
 
 static void test_refusals(void **state) {
-    kernel_test_fails(TWO "i = Const() {dtype=int32, value=int32[]{2}}\nr = TensorListGetItem(b, i, any) {element_dtype=float}\n", "r",
-                      STATUS_INVALID_ARGUMENT, "Trying to access element 2 in a list with 2 elements.");
+    kernel_test_fails(TWO "i = Const() {dtype=int32, value=int32[]{2}}\nr = TensorListGetItem(b, "
+                          "i, any) {element_dtype=float}\n",
+                      "r", STATUS_INVALID_ARGUMENT,
+                      "Trying to access element 2 in a list with 2 elements.");
     kernel_test_fails(TWO "i = Const() {dtype=int32, value=int32[]{-1}}\n"
-                          "r = TensorListSetItem(b, i, x) {element_dtype=float, resize_if_index_out_of_bounds=true}\n",
+                          "r = TensorListSetItem(b, i, x) {element_dtype=float, "
+                          "resize_if_index_out_of_bounds=true}\n",
                       "r", STATUS_INVALID_ARGUMENT, "Trying to modify element -1");
-    kernel_test_fails(TWO "i = Const() {dtype=int32, value=int32[1]{-1}}\nrows = Const() {dtype=float, value=float[1,2]{1, 2}}\n"
-                          "r = TensorListScatterIntoExistingList(b, rows, i) {element_dtype=float}\n",
+    kernel_test_fails(TWO
+                      "i = Const() {dtype=int32, value=int32[1]{-1}}\nrows = Const() {dtype=float, "
+                      "value=float[1,2]{1, 2}}\n"
+                      "r = TensorListScatterIntoExistingList(b, rows, i) {element_dtype=float}\n",
                       "r", STATUS_INVALID_ARGUMENT, "must all be non-negative");
-    kernel_test_fails(TWO "n = Const() {dtype=int64, value=int64[2]{1, -3}}\ns = Const() {dtype=int32, value=int32[2]{-1, 2}}\n"
-                          "two = Const() {dtype=int32, value=int32[]{2}}\n"
-                          "l = TensorListReserve(s, two) {element_dtype=float, shape_type=int32}\n"
-                          "r = TensorListConcatV2(l, any, n) {element_dtype=float, shape_type=int32}\n",
+    kernel_test_fails(TWO
+                      "n = Const() {dtype=int64, value=int64[2]{1, -3}}\ns = Const() {dtype=int32, "
+                      "value=int32[2]{-1, 2}}\n"
+                      "two = Const() {dtype=int32, value=int32[]{2}}\n"
+                      "l = TensorListReserve(s, two) {element_dtype=float, shape_type=int32}\n"
+                      "r = TensorListConcatV2(l, any, n) {element_dtype=float, shape_type=int32}\n",
                       "r", STATUS_INVALID_ARGUMENT, "leading_dims must not be negative");
 }
 
 static void test_static_shapes(void **state) {
     kernel_test_shape(TWO "r = TensorListStack(b, any) {element_dtype=float}\n", "r", "<unknown>");
-    kernel_test_shape("s = Const() {dtype=int32, value=int32[2]{-1, 3}}\nn = Const() {dtype=int32, value=int32[]{5}}\n"
+    kernel_test_shape("s = Const() {dtype=int32, value=int32[2]{-1, 3}}\nn = Const() {dtype=int32, "
+                      "value=int32[]{5}}\n"
                       "l = TensorListReserve(s, n) {element_dtype=float, shape_type=int32}\n"
                       "r = TensorListStack(l, s) {element_dtype=float, num_elements=5}\n",
                       "r", "[5,?,3]");
-    kernel_test_shape("s = Const() {dtype=int32, value=int32[1]{3}}\nn = Const() {dtype=int32, value=int32[]{5}}\n"
-                      "l = TensorListReserve(s, n) {element_dtype=float, shape_type=int32}\n"
-                      "r = TensorListGetItem(l, n, s) {element_dtype=int32}\n",
-                      "r", "!Expected list with element dtype int32 but got list with element dtype float");
+    kernel_test_shape(
+        "s = Const() {dtype=int32, value=int32[1]{3}}\nn = Const() {dtype=int32, "
+        "value=int32[]{5}}\n"
+        "l = TensorListReserve(s, n) {element_dtype=float, shape_type=int32}\n"
+        "r = TensorListGetItem(l, n, s) {element_dtype=int32}\n",
+        "r", "!Expected list with element dtype int32 but got list with element dtype float");
 }
 
 /* ---- who holds what ---- */
@@ -144,7 +159,8 @@ static struct tensor_list *through_the_wire(struct tensor_list *list_take) {
     struct str proto = STR_INIT;
     tensor_init_scalar_object(&t, DT_VARIANT, &list_take->object);
     tensor_to_proto(&t, &proto);
-    assert_null(tensor_from_proto((struct span){str_text(&proto), proto.len}, NULL, allocator_host(), &back));
+    assert_null(tensor_from_proto((struct span){str_text(&proto), proto.len}, NULL,
+                                  allocator_host(), &back));
     struct object *object = object_ref(*(struct object *const *)tensor_cdata(&back));
     assert_ptr_equal(object->type, &variant_proto_type);
     assert_null(variant_resolve(&object, allocator_host()));
@@ -200,11 +216,13 @@ static void test_nested_lists_survive_the_wire(void **state) {
 
 /* What TensorFlow 2.21 writes for a list of four floats [2], of which number 1 is set to {1, 2}. */
 static const char by_tensorflow[] =
-    "\x0a\x16tensorflow::TensorList\x12\x13\x03\x00\x02\x03\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x12\x02\x08"
+    "\x0a\x16tensorflow::"
+    "TensorList\x12\x13\x03\x00\x02\x03\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x12\x02\x08"
     "\x02\x1a\x12\x08\x01\x12\x04\x12\x02\x08\x02\x2a\x08\x00\x00\x80\x3f\x00\x00\x00\x40";
 
 static void test_tensorflows_lists_are_read(void **state) {
-    struct object *object = &variant_proto_new((struct span){by_tensorflow, sizeof(by_tensorflow) - 1})->object;
+    struct object *object =
+        &variant_proto_new((struct span){by_tensorflow, sizeof(by_tensorflow) - 1})->object;
     assert_null(variant_resolve(&object, allocator_host()));
     assert_ptr_equal(object->type, &tensor_list_type);
     struct tensor_list *list = (struct tensor_list *)object;
@@ -220,7 +238,8 @@ static void test_tensorflows_lists_are_read(void **state) {
     object_unref(object);
 }
 
-/* Every cut, and every byte replaced, gives a list, an error, or bytes that nobody knows: never more. */
+/* Every cut, and every byte replaced, gives a list, an error, or bytes that nobody knows: never
+ * more. */
 static void test_broken_lists_are_refused(void **state) {
     char copy[sizeof(by_tensorflow)];
     size_t len = sizeof(by_tensorflow) - 1;

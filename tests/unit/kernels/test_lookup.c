@@ -1,5 +1,6 @@
-/* Tables: a long mix of changes against a plain array, many threads, and what happens to tables without a name. Values and refusals by
- * program are tests/differential/cases_lookup.py's business. */
+/* Tables: a long mix of changes against a plain array, many threads, and what happens to tables
+ * without a name. Values and refusals by program are tests/differential/cases_lookup.py's
+ * business. */
 #include "tests/unit/kernels/kernel_test.h"
 
 #include <pthread.h>
@@ -14,7 +15,8 @@
 enum { N_KEYS = 512 };
 
 static struct lookup_table *table_new(enum dtype key, enum dtype value) {
-    struct lookup_table_options options = {.key_dtype = key, .value_dtype = value, .value_shape = SHAPE_SCALAR};
+    struct lookup_table_options options = {
+        .key_dtype = key, .value_dtype = value, .value_shape = SHAPE_SCALAR};
     return lookup_table_new(&options);
 }
 
@@ -138,7 +140,8 @@ static void test_refusals(void **state) {
     char text[2048];
     snprintf(text, sizeof(text), TABLE, "");
     kernel_test_fails(text, "find", STATUS_FAILED_PRECONDITION, "Table not initialized.");
-    snprintf(text, sizeof(text), TABLE "x = LookupTableExportV2(t, ^init) {Tkeys=int64, Tvalues=int64}\n", "");
+    snprintf(text, sizeof(text),
+             TABLE "x = LookupTableExportV2(t, ^init) {Tkeys=int64, Tvalues=int64}\n", "");
     kernel_test_fails(text, "x", STATUS_INVALID_ARGUMENT, "Signature mismatch");
 }
 

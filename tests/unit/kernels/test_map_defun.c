@@ -19,13 +19,15 @@ static struct {
     _Atomic int n_waiting, n_cancelled, n_prepared, n_finished;
 } fake;
 
-static struct status *find_function(struct kernel_ctx *ctx, const char *attr, struct function **ret) {
+static struct status *find_function(struct kernel_ctx *ctx, const char *attr,
+                                    struct function **ret) {
     object_ref(&fake.base.object);
     *ret = &fake.base;
     return NULL;
 }
 
-static struct status *fresh_function(struct function *function, struct object **scope, struct function **ret) {
+static struct status *fresh_function(struct function *function, struct object **scope,
+                                     struct function **ret) {
     object_ref(&function->object);
     *ret = function;
     return NULL;
@@ -82,7 +84,8 @@ static void run(const char *rows, const char *expected, enum status_code code) {
     fake.base.n_args = fake.base.n_rets = 1;
     test_graph_init(&graph, host);
     struct status *st = graph_parse("x = Placeholder() {dtype=int32}\n"
-                                    "m = MapDefun(x) {Targuments=[int32], Tcaptured=[], output_types=[int32], output_shapes=[[]], "
+                                    "m = MapDefun(x) {Targuments=[int32], Tcaptured=[], "
+                                    "output_types=[int32], output_shapes=[[]], "
                                     "f=&plus_one}\n",
                                     &graph.graph);
     if (!st)
@@ -90,7 +93,8 @@ static void run(const char *rows, const char *expected, enum status_code code) {
     if (st)
         fail_msg("%s", status_message(st));
     struct kernel_instance *instance = &graph.instances[graph_find(&graph.graph, "m")->id];
-    assert_null(kernel_instance_init(instance, graph_find(&graph.graph, "m"), "CPU", TEST_DEVICE, allocator_host(), &host->host));
+    assert_null(kernel_instance_init(instance, graph_find(&graph.graph, "m"), "CPU", TEST_DEVICE,
+                                     allocator_host(), &host->host));
     assert_null(tensor_parse(&text, allocator_host(), &input));
     test_step_init(&step, host);
     test_call_start(&call, &step, instance, &input);
@@ -117,7 +121,8 @@ static void run(const char *rows, const char *expected, enum status_code code) {
 static void test_rows(void **state) {
     run("int32[3]{1, 2, 3}", "int32[3]{2, 3, 4}", STATUS_OK);
     run("int32[20]{0, 1, 2, 3, 4, 5, 6, 17, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19}",
-        "int32[20]{1, 2, 3, 4, 5, 6, 7, 18, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20}", STATUS_OK);
+        "int32[20]{1, 2, 3, 4, 5, 6, 7, 18, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20}",
+        STATUS_OK);
 }
 
 static void test_a_failure_cancels_the_others(void **state) {

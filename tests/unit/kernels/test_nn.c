@@ -1,5 +1,6 @@
-/* The nn family where TensorFlow cannot be asked: results that do not depend on the pool, memory used again, accuracy, limits.
- * What the ops compute is compared with TensorFlow in tests/differential/cases_nn.py. */
+/* The nn family where TensorFlow cannot be asked: results that do not depend on the pool, memory
+ * used again, accuracy, limits. What the ops compute is compared with TensorFlow in
+ * tests/differential/cases_nn.py. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,8 +29,10 @@ static void single_init(struct single *s, const char *text, struct pool *pool) {
     if (st)
         fail_msg("%s", status_message(st));
     struct node *node = s->graph.nodes[s->graph.n_nodes - 1];
-    assert_null(kernel_instance_init(&s->instance, node, "CPU", TEST_DEVICE, allocator_host(), NULL));
-    s->ctx = (struct kernel_ctx){.inputs = s->inputs, .outputs = s->outputs, .instance = &s->instance, .pool = pool};
+    assert_null(
+        kernel_instance_init(&s->instance, node, "CPU", TEST_DEVICE, allocator_host(), NULL));
+    s->ctx = (struct kernel_ctx){
+        .inputs = s->inputs, .outputs = s->outputs, .instance = &s->instance, .pool = pool};
 }
 
 static void single_run(struct single *s) {
@@ -50,7 +53,8 @@ static void single_fini(struct single *s) {
 
 /* Values of a fixed sequence, large and small, so that the order of a sum shows. */
 static void floats(struct tensor *t, int64_t rows, int64_t cols) {
-    assert_null(tensor_new(allocator_host(), DT_FLOAT, (struct shape){2, (int64_t[]){rows, cols}}, t));
+    assert_null(
+        tensor_new(allocator_host(), DT_FLOAT, (struct shape){2, (int64_t[]){rows, cols}}, t));
     uint32_t seed = 1;
     for (int64_t i = 0; i < t->n_elements; i++) {
         seed = seed * 1664525u + 1013904223u;
@@ -67,7 +71,8 @@ static const char *const pooled[] = {
     "a = Placeholder() {dtype=float}\nr = BiasAddGrad(a) {T=float}",
     "a = Placeholder() {dtype=float}\nr = L2Loss(a) {T=float}",
     "a = Placeholder() {dtype=float}\nk = Placeholder() {dtype=int32}\nr = TopKV2(a, k) {T=float}",
-    "a = Placeholder() {dtype=float}\nk = Placeholder() {dtype=int32}\nr = NthElement(a, k) {T=float}",
+    "a = Placeholder() {dtype=float}\nk = Placeholder() {dtype=int32}\nr = NthElement(a, k) "
+    "{T=float}",
     "a = Placeholder() {dtype=float}\nr = SoftmaxCrossEntropyWithLogits(a, a) {T=float}",
 };
 
@@ -102,7 +107,8 @@ static void test_half_inputs_are_rounded_once(void **state) {
     /* 1 + 2^-11 - 2^-11: a sum rounded step by step would lose the small terms. */
     struct single s;
     single_init(&s, "a = Placeholder() {dtype=half}\nr = BiasAddGrad(a) {T=half}", NULL);
-    assert_null(tensor_new(allocator_host(), DT_HALF, (struct shape){2, (int64_t[]){4097, 1}}, &s.inputs[0]));
+    assert_null(tensor_new(allocator_host(), DT_HALF, (struct shape){2, (int64_t[]){4097, 1}},
+                           &s.inputs[0]));
     uint16_t *values = tensor_data(&s.inputs[0]);
     for (int i = 0; i < 4097; i++)
         values[i] = i == 0 ? half_value_store(DT_HALF, 2048) : half_value_store(DT_HALF, 0.25f);
@@ -132,14 +138,19 @@ static void test_activations_reuse_a_sole_input(void **state) {
 /* ---- TopK ---- */
 
 static void test_top_k_agrees_with_sorting_on_hard_rows(void **state) {
-    /* Rising rows make every element a candidate; equal ones are told apart by their column alone. */
+    /* Rising rows make every element a candidate; equal ones are told apart by their column
+     * alone. */
     enum { N = 20000 };
     for (int kind = 0; kind < 3; kind++) {
         static const int32_t ks[] = {1, 64, 65, 300, N - 1, N};
         for (size_t i = 0; i < ARRAY_LEN(ks); i++) {
             struct single s;
-            single_init(&s, "a = Placeholder() {dtype=int64}\nk = Placeholder() {dtype=int32}\nr = TopKV2(a, k) {T=int64}", NULL);
-            assert_null(tensor_new(allocator_host(), DT_INT64, (struct shape){1, (int64_t[]){N}}, &s.inputs[0]));
+            single_init(&s,
+                        "a = Placeholder() {dtype=int64}\nk = Placeholder() {dtype=int32}\nr = "
+                        "TopKV2(a, k) {T=int64}",
+                        NULL);
+            assert_null(tensor_new(allocator_host(), DT_INT64, (struct shape){1, (int64_t[]){N}},
+                                   &s.inputs[0]));
             for (int64_t c = 0; c < N; c++)
                 ((int64_t *)tensor_data(&s.inputs[0]))[c] = kind == 0 ? c : kind == 1 ? -c : 7;
             tensor_init_scalar_i32(&s.inputs[1], ks[i]);
@@ -153,43 +164,54 @@ static void test_top_k_agrees_with_sorting_on_hard_rows(void **state) {
 }
 
 static void test_nan_is_above_infinity(void **state) {
-    kernel_test_run("a = Const() {dtype=float, value=float[4]{1, inf, nan, -inf}}\nk = Const() {dtype=int32, value=int32[]{4}}\n"
+    kernel_test_run("a = Const() {dtype=float, value=float[4]{1, inf, nan, -inf}}\nk = Const() "
+                    "{dtype=int32, value=int32[]{4}}\n"
                     "r = TopKV2(a, k) {T=float}",
                     "r:1", "int32[4]{2, 1, 0, 3}");
 }
 
 /* ---- vmath ---- */
 
-static double ulps(double got, double wanted, double unit) { return got == wanted ? 0 : fabs(got - wanted) / unit; }
+static double ulps(double got, double wanted, double unit) {
+    return got == wanted ? 0 : fabs(got - wanted) / unit;
+}
 
 static void test_vmath_is_within_two_ulps(void **state) {
     for (double x = -110; x < 95; x += 0.0037) {
         float v = (float)x, wanted = (float)exp((double)v);
         if (isfinite(wanted))
-            assert_true(ulps(vexp_f32(v), exp((double)v), (double)(nextafterf(wanted, INFINITY) - wanted)) < 2);
+            assert_true(ulps(vexp_f32(v), exp((double)v),
+                             (double)(nextafterf(wanted, INFINITY) - wanted)) < 2);
         if (x < 0)
-            assert_true(
-                ulps(vexpm1_negative_f32(v), expm1((double)v), (double)(nextafterf(fabsf(expm1f(v)), INFINITY) - fabsf(expm1f(v)))) < 2);
+            assert_true(ulps(vexpm1_negative_f32(v), expm1((double)v),
+                             (double)(nextafterf(fabsf(expm1f(v)), INFINITY) - fabsf(expm1f(v)))) <
+                        2);
     }
     for (double x = -750; x < 705; x += 0.037) {
         double wanted = exp(x);
-        assert_true(ulps(vexp_f64(x), wanted, nextafter(wanted, INFINITY) - wanted) < 2.5); /* libm's half included */
+        /* libm's half included */
+        assert_true(ulps(vexp_f64(x), wanted, nextafter(wanted, INFINITY) - wanted) < 2.5);
         double u = exp(x / 20);
-        assert_true(ulps(vlog1p_positive_f64(u), log1p(u), nextafter(log1p(u), INFINITY) - log1p(u)) < 2.5);
+        assert_true(
+            ulps(vlog1p_positive_f64(u), log1p(u), nextafter(log1p(u), INFINITY) - log1p(u)) < 2.5);
     }
-    assert_true(isnan(vexp_f32(NAN)) && vexp_f32(INFINITY) == INFINITY && vexp_f32(-INFINITY) == 0 && vexpm1_negative_f32(-INFINITY) == -1);
-    assert_true(isnan(vexp_f64(NAN)) && vexp_f64(INFINITY) == INFINITY && vexp_f64(-INFINITY) == 0 && vexpm1_negative_f64(-INFINITY) == -1);
+    assert_true(isnan(vexp_f32(NAN)) && vexp_f32(INFINITY) == INFINITY &&
+                vexp_f32(-INFINITY) == 0 && vexpm1_negative_f32(-INFINITY) == -1);
+    assert_true(isnan(vexp_f64(NAN)) && vexp_f64(INFINITY) == INFINITY &&
+                vexp_f64(-INFINITY) == 0 && vexpm1_negative_f64(-INFINITY) == -1);
 }
 
 /* ---- errors ---- */
 
 static void test_wrong_labels_are_named(void **state) {
-    kernel_test_fails("a = Const() {dtype=float, value=float[2,3]{1, 2, 3, 4, 5, 6}}\nb = Const() {dtype=int32, value=int32[2]{5, 0}}\n"
+    kernel_test_fails("a = Const() {dtype=float, value=float[2,3]{1, 2, 3, 4, 5, 6}}\nb = Const() "
+                      "{dtype=int32, value=int32[2]{5, 0}}\n"
                       "r = SparseSoftmaxCrossEntropyWithLogits(a, b) {T=float, Tlabels=int32}",
                       "r", STATUS_INVALID_ARGUMENT,
-                      "Received a label value of 5 which is outside the valid range of [0, 3).  Label values: 5 0");
-    kernel_test_fails("a = Const() {dtype=float, value=float[]{1}}\nr = Softmax(a) {T=float}", "r", STATUS_INVALID_ARGUMENT,
-                      "logits must have >= 1 dimension");
+                      "Received a label value of 5 which is outside the valid range of [0, 3).  "
+                      "Label values: 5 0");
+    kernel_test_fails("a = Const() {dtype=float, value=float[]{1}}\nr = Softmax(a) {T=float}", "r",
+                      STATUS_INVALID_ARGUMENT, "logits must have >= 1 dimension");
 }
 
 int main(void) {

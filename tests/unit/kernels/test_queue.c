@@ -1,5 +1,6 @@
-/* Waiting: who is served first, what a cancelled wait leaves behind, and random cancellations from several threads. What one step after
- * the other does is tests/differential/cases_queue.py's business, what programs see is programs' and sessions'. */
+/* Waiting: who is served first, what a cancelled wait leaves behind, and random cancellations
+ * from several threads. What one step after the other does is
+ * tests/differential/cases_queue.py's business, what programs see is programs' and sessions'. */
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -27,8 +28,8 @@ static void fixture_init(struct fixture *f, const char *text) {
     assert_null(graph_parse(text, &f->graph.graph));
     assert_null(test_graph_prepare(&f->graph));
     for (int i = 0; i < f->graph.graph.n_nodes; i++)
-        assert_null(
-            kernel_instance_init(&f->graph.instances[i], f->graph.graph.nodes[i], "CPU", TEST_DEVICE, allocator_host(), &f->host->host));
+        assert_null(kernel_instance_init(&f->graph.instances[i], f->graph.graph.nodes[i], "CPU",
+                                         TEST_DEVICE, allocator_host(), &f->host->host));
 }
 
 static void fixture_fini(struct fixture *f) {
@@ -43,14 +44,18 @@ struct execution {
     struct status *status;
 };
 
-static void begin(struct execution *e, struct fixture *f, const char *node, const struct tensor *inputs) {
+static void begin(struct execution *e, struct fixture *f, const char *node,
+                  const struct tensor *inputs) {
     test_step_init(&e->step, f->host);
     e->status = NULL;
-    test_call_start(&e->call, &e->step, &f->graph.instances[graph_find(&f->graph.graph, node)->id], inputs);
+    test_call_start(&e->call, &e->step, &f->graph.instances[graph_find(&f->graph.graph, node)->id],
+                    inputs);
 }
 
 static bool is_done(struct execution *e) { return test_call_is_done(&e->call); }
-static void cancel(struct execution *e) { test_step_cancel(&e->step, status_new(STATUS_ABORTED, "by the test")); }
+static void cancel(struct execution *e) {
+    test_step_cancel(&e->step, status_new(STATUS_ABORTED, "by the test"));
+}
 static void await(struct execution *e) { e->status = test_call_wait(&e->call, TIMEOUT_MS); }
 
 static void finish(struct execution *e) {
@@ -62,8 +67,8 @@ static void finish(struct execution *e) {
 static void finish_failed(struct execution *e, enum status_code code, const char *words) {
     await(e);
     if (status_code(e->status) != code || !strstr(status_message(e->status), words))
-        fail_msg("expected %s \"%s\", got %s: %s", status_code_name(code), words, status_code_name(status_code(e->status)),
-                 status_message(e->status));
+        fail_msg("expected %s \"%s\", got %s: %s", status_code_name(code), words,
+                 status_code_name(status_code(e->status)), status_message(e->status));
     finish(e);
 }
 
@@ -121,7 +126,8 @@ struct queue_fixture {
 /* Placeholders stand for inputs only: their instances are not made. */
 static void queue_fixture_init(struct queue_fixture *q, const char *op, int capacity) {
     char text[4096];
-    snprintf(text, sizeof(text), "q = %s() {component_types=[int32], shapes=[[]], capacity=%d%s}\n" OPS, op, capacity,
+    snprintf(text, sizeof(text),
+             "q = %s() {component_types=[int32], shapes=[[]], capacity=%d%s}\n" OPS, op, capacity,
              strstr(op, "Random") ? ", seed=1, seed2=2" : "");
     struct fixture *f = &q->f;
     f->host = test_host_new(0);
@@ -132,8 +138,8 @@ static void queue_fixture_init(struct queue_fixture *q, const char *op, int capa
     assert_null(test_graph_prepare(&f->graph));
     for (int i = 0; i < f->graph.graph.n_nodes; i++)
         if (!node_is_op(f->graph.graph.nodes[i], "Placeholder"))
-            assert_null(kernel_instance_init(&f->graph.instances[i], f->graph.graph.nodes[i], "CPU", TEST_DEVICE, allocator_host(),
-                                             &f->host->host));
+            assert_null(kernel_instance_init(&f->graph.instances[i], f->graph.graph.nodes[i], "CPU",
+                                             TEST_DEVICE, allocator_host(), &f->host->host));
     q->handle = handle_of(f, "q");
 }
 
@@ -142,20 +148,25 @@ static void queue_fixture_fini(struct queue_fixture *q) {
     fixture_fini(&q->f);
 }
 
-static void begin_op(struct execution *e, struct queue_fixture *q, const char *node) { begin(e, &q->f, node, &q->handle); }
+static void begin_op(struct execution *e, struct queue_fixture *q, const char *node) {
+    begin(e, &q->f, node, &q->handle);
+}
 
-static void begin_with(struct execution *e, struct queue_fixture *q, const char *node, const struct tensor *value) {
+static void begin_with(struct execution *e, struct queue_fixture *q, const char *node,
+                       const struct tensor *value) {
     struct tensor inputs[2] = {q->handle, *value}; /* borrowed */
     begin(e, &q->f, node, inputs);
 }
 
-static void begin_number(struct execution *e, struct queue_fixture *q, const char *node, int32_t number) {
+static void begin_number(struct execution *e, struct queue_fixture *q, const char *node,
+                         int32_t number) {
     struct tensor t = TENSOR_INIT;
     tensor_init_scalar_i32(&t, number);
     begin_with(e, q, node, &t);
 }
 
-static void begin_numbers(struct execution *e, struct queue_fixture *q, const char *node, const int32_t *numbers, int64_t n) {
+static void begin_numbers(struct execution *e, struct queue_fixture *q, const char *node,
+                          const int32_t *numbers, int64_t n) {
     struct tensor t = vector(numbers, n);
     begin_with(e, q, node, &t);
     tensor_clear(&t);
@@ -269,7 +280,8 @@ static void test_a_cancelled_enqueue_lets_the_next_pass(void **state) {
     finish_ok(&close, NULL);
     expect_out(&q, "int32[]{9}");
     begin_op(&one, &q, "out");
-    finish_failed(&one, STATUS_OUT_OF_RANGE, "is closed and has insufficient elements (requested 1, current size 0)");
+    finish_failed(&one, STATUS_OUT_OF_RANGE,
+                  "is closed and has insufficient elements (requested 1, current size 0)");
     queue_fixture_fini(&q);
 }
 
@@ -315,7 +327,8 @@ static void test_a_step_that_is_cancelled_already_does_not_wait(void **state) {
     queue_fixture_init(&q, "FIFOQueueV2", 1);
     test_step_init(&e.step, q.f.host);
     cancel(&e);
-    test_call_start(&e.call, &e.step, &q.f.graph.instances[graph_find(&q.f.graph.graph, "out")->id], &q.handle);
+    test_call_start(&e.call, &e.step, &q.f.graph.instances[graph_find(&q.f.graph.graph, "out")->id],
+                    &q.handle);
     assert_true(is_done(&e));
     await(&e);
     assert_int_equal(status_code(e.status), STATUS_ABORTED);
@@ -328,13 +341,15 @@ static void test_a_step_that_is_cancelled_already_does_not_wait(void **state) {
 static void test_a_shuffled_batch_waits_above_the_minimum(void **state) {
     struct fixture f;
     struct execution out, in;
-    fixture_init(&f, "q = RandomShuffleQueue() {component_types=[int32], shapes=[[]], capacity=10, min_after_dequeue=3}\n"
+    fixture_init(&f, "q = RandomShuffleQueue() {component_types=[int32], shapes=[[]], capacity=10, "
+                     "min_after_dequeue=3}\n"
                      "c = Const() {dtype=int32, value=int32[4]{1, 2, 3, 4}}\n"
                      "n = Const() {dtype=int32, value=int32[]{2}}\n"
                      "in = QueueEnqueueMany(q, c) {Tcomponents=[int32]}\n"
                      "out = QueueDequeueMany(q, n) {component_types=[int32]}\n"
                      "close = QueueClose(q) {}\n");
-    struct tensor handle = handle_of(&f, "q"), n = TENSOR_INIT, values = vector((int32_t[]){1, 2, 3, 4}, 4);
+    struct tensor handle = handle_of(&f, "q"), n = TENSOR_INIT,
+                  values = vector((int32_t[]){1, 2, 3, 4}, 4);
     tensor_init_scalar_i32(&n, 2);
     struct tensor in_inputs[2] = {handle, values}, out_inputs[2] = {handle, n};
     begin(&in, &f, "in", in_inputs);
@@ -354,7 +369,8 @@ static void test_a_shuffled_batch_waits_above_the_minimum(void **state) {
 static void test_a_mutex_goes_from_hand_to_hand(void **state) {
     struct fixture f;
     struct execution e[4];
-    fixture_init(&f, "m = MutexV2() {}\nlock = MutexLock(m) {}\nunlock = ConsumeMutexLock(lock) {}\n");
+    fixture_init(&f,
+                 "m = MutexV2() {}\nlock = MutexLock(m) {}\nunlock = ConsumeMutexLock(lock) {}\n");
     struct tensor handle = handle_of(&f, "m");
     for (int i = 0; i < 4; i++)
         begin(&e[i], &f, "lock", &handle);
@@ -382,7 +398,8 @@ static void test_a_barrier_take_waits_for_complete_tuples(void **state) {
                      "in1 = BarrierInsertMany(b, k, v) {T=int32, component_index=1}\n"
                      "take = BarrierTakeMany(b, n) {component_types=[int32, int32]}\n"
                      "close = BarrierClose(b) {cancel_pending_enqueues=true}\n");
-    struct tensor keys = handle_of(&f, "k"), values = handle_of(&f, "v"), n = handle_of(&f, "n"), b = handle_of(&f, "b");
+    struct tensor keys = handle_of(&f, "k"), values = handle_of(&f, "v"), n = handle_of(&f, "n"),
+                  b = handle_of(&f, "b");
     struct tensor in[3] = {b, keys, values}, out[2] = {b, n};
     begin(&take, &f, "take", out);
     begin(&other, &f, "take", out);
@@ -413,7 +430,8 @@ static void test_accumulated_gradients_are_taken_in_order(void **state) {
                      "n = Const() {dtype=int32, value=int32[]{2}}\n"
                      "apply = ResourceAccumulatorApplyGradient(a, s, g) {dtype=float}\n"
                      "take = ResourceAccumulatorTakeGradient(a, n) {dtype=float}\n");
-    struct tensor s = handle_of(&f, "s"), g = handle_of(&f, "g"), n = handle_of(&f, "n"), a = handle_of(&f, "a");
+    struct tensor s = handle_of(&f, "s"), g = handle_of(&f, "g"), n = handle_of(&f, "n"),
+                  a = handle_of(&f, "a");
     struct tensor in[3] = {a, s, g}, out[2] = {a, n};
     for (int i = 0; i < 3; i++)
         begin(&take[i], &f, "take", out);
@@ -553,7 +571,8 @@ static void storm_drain(struct storm *storm) {
     finish(&e);
 }
 
-/* Every value whose enqueue succeeded comes out once; one whose enqueue was cancelled at most once. */
+/* Every value whose enqueue succeeded comes out once; one whose enqueue was cancelled at most
+ * once. */
 static void storm_on(const char *op) {
     struct storm *storm = aligned_alloc(64, (sizeof(*storm) + 63) / 64 * 64);
     pthread_t threads[N_WORKERS + 1];
@@ -564,14 +583,17 @@ static void storm_on(const char *op) {
     for (int i = 0; i < N_WORKERS; i++)
         pthread_mutex_init(&storm->slots[i].lock, NULL);
     for (int i = 0; i <= N_WORKERS; i++)
-        assert_int_equal(pthread_create(&threads[i], NULL, i < N_WORKERS ? storm_worker : storm_canceller, storm), 0);
+        assert_int_equal(pthread_create(&threads[i], NULL,
+                                        i < N_WORKERS ? storm_worker : storm_canceller, storm),
+                         0);
     for (int i = 0; i <= N_WORKERS; i++)
         pthread_join(threads[i], NULL);
     storm_drain(storm);
     for (int v = 0; v < N_VALUES; v++) {
         int n = storm->n_seen[v];
         if (n > 1 || (storm->must_be_there[v] && n != 1))
-            fail_msg("value %d came out %d times; its enqueue %s", v, n, storm->must_be_there[v] ? "succeeded" : "did not succeed");
+            fail_msg("value %d came out %d times; its enqueue %s", v, n,
+                     storm->must_be_there[v] ? "succeeded" : "did not succeed");
     }
     print_message("%s: %d operations, %d cancelled\n", op, N_WORKERS * N_OPS, storm->n_cancelled);
     assert_true(storm->n_cancelled > 0);

@@ -1,5 +1,6 @@
-/* The random family where TensorFlow cannot be asked: the published test vectors, streams that threads share, seeds from the machine.
- * That the numbers are TensorFlow's is checked in tests/differential/cases_random.py. */
+/* The random family where TensorFlow cannot be asked: the published test vectors, streams that
+ * threads share, seeds from the machine. That the numbers are TensorFlow's is checked in
+ * tests/differential/cases_random.py. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,7 +24,10 @@ static void test_philox_gives_the_papers_answers(void **state) {
     } vectors[] = {
         {0, 0, 0, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
         {UINT64_MAX, UINT64_MAX, UINT64_MAX, {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
-        {0x299f31d0a4093822, 0x85a308d3243f6a88, 0x0370734413198a2e, {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
+        {0x299f31d0a4093822,
+         0x85a308d3243f6a88,
+         0x0370734413198a2e,
+         {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
     };
     for (size_t i = 0; i < ARRAY_LEN(vectors); i++) {
         uint32_t words[4];
@@ -60,7 +64,8 @@ static void single_init(struct single *s, const char *text) {
     struct status *st = graph_parse(text, &s->graph);
     if (st)
         fail_msg("%s", status_message(st));
-    assert_null(kernel_instance_init(&s->instance, s->graph.nodes[s->graph.n_nodes - 1], "CPU", TEST_DEVICE, allocator_host(), NULL));
+    assert_null(kernel_instance_init(&s->instance, s->graph.nodes[s->graph.n_nodes - 1], "CPU",
+                                     TEST_DEVICE, allocator_host(), NULL));
 }
 static void single_fini(struct single *s) {
     kernel_instance_fini(&s->instance);
@@ -72,7 +77,8 @@ static void run(struct single *s, int32_t n, struct pool *pool, struct tensor *r
     struct tensor input = TENSOR_INIT, output = TENSOR_INIT;
     assert_null(tensor_new(allocator_host(), DT_INT32, (struct shape){1, (int64_t[]){1}}, &input));
     *(int32_t *)tensor_data(&input) = n;
-    struct kernel_ctx ctx = {.inputs = &input, .outputs = &output, .instance = &s->instance, .pool = pool};
+    struct kernel_ctx ctx = {
+        .inputs = &input, .outputs = &output, .instance = &s->instance, .pool = pool};
     assert_int_equal(s->instance.compute(&ctx), KERNEL_DONE);
     assert_null(ctx.status);
     tensor_clear(&input);
@@ -86,8 +92,10 @@ static void test_numbers_do_not_depend_on_the_pool(void **state) {
     for (size_t i = 0; i < ARRAY_LEN(ops); i++) {
         for (size_t k = 0; k < ARRAY_LEN(types); k++) {
             char text[200];
-            snprintf(text, sizeof(text), "a = Placeholder() {dtype=int32}\nr = %s(a) {T=int32, dtype=%s, seed=1, seed2=2}", ops[i],
-                     types[k]);
+            snprintf(
+                text, sizeof(text),
+                "a = Placeholder() {dtype=int32}\nr = %s(a) {T=int32, dtype=%s, seed=1, seed2=2}",
+                ops[i], types[k]);
             struct single alone, shared;
             struct tensor a = TENSOR_INIT, b = TENSOR_INIT;
             single_init(&alone, text);
@@ -131,7 +139,8 @@ static void test_executions_at_once_take_different_parts(void **state) {
     struct single s;
     static struct runner runners[N_THREADS];
     static uint64_t all[N_THREADS * N_RUNS], wanted[N_THREADS * N_RUNS];
-    const char *text = "a = Placeholder() {dtype=int32}\nr = RandomUniform(a) {T=int32, dtype=double, seed=3}";
+    const char *text =
+        "a = Placeholder() {dtype=int32}\nr = RandomUniform(a) {T=int32, dtype=double, seed=3}";
     pthread_t threads[N_THREADS];
     single_init(&s, text);
     for (int i = 0; i < N_THREADS; i++) {
@@ -159,7 +168,8 @@ static void test_executions_at_once_take_different_parts(void **state) {
 static void test_without_seeds_nodes_differ(void **state) {
     struct single first, second;
     struct tensor a = TENSOR_INIT, b = TENSOR_INIT;
-    const char *text = "a = Placeholder() {dtype=int32}\nr = RandomUniform(a) {T=int32, dtype=double}";
+    const char *text =
+        "a = Placeholder() {dtype=int32}\nr = RandomUniform(a) {T=int32, dtype=double}";
     single_init(&first, text);
     single_init(&second, text);
     run(&first, 8, NULL, &a);
@@ -174,17 +184,21 @@ static void test_without_seeds_nodes_differ(void **state) {
 /* ---- errors, and parameters that have no distribution ---- */
 
 static void test_wrong_inputs_are_named(void **state) {
-    kernel_test_fails(
-        "s = Const() {dtype=int32, value=int32[1]{-1}}\ni = Identity(s) {T=int32}\nr = RandomUniform(i) {T=int32, dtype=float}", "r",
-        STATUS_INVALID_ARGUMENT, "Dimension -1 must be >= 0");
-    kernel_test_fails("s = Const() {dtype=int32, value=int32[1]{3}}\nk = Const() {dtype=uint64, value=uint64[1]{5}}\n"
-                      "a = Const() {dtype=int32, value=int32[]{1}}\nr = StatelessRandomUniformV2(s, k, k, a) {Tshape=int32, dtype=float}",
-                      "r", STATUS_INVALID_ARGUMENT, "counter must be a vector with length at least 2");
+    kernel_test_fails("s = Const() {dtype=int32, value=int32[1]{-1}}\ni = Identity(s) {T=int32}\nr "
+                      "= RandomUniform(i) {T=int32, dtype=float}",
+                      "r", STATUS_INVALID_ARGUMENT, "Dimension -1 must be >= 0");
+    kernel_test_fails("s = Const() {dtype=int32, value=int32[1]{3}}\nk = Const() {dtype=uint64, "
+                      "value=uint64[1]{5}}\n"
+                      "a = Const() {dtype=int32, value=int32[]{1}}\nr = "
+                      "StatelessRandomUniformV2(s, k, k, a) {Tshape=int32, dtype=float}",
+                      "r", STATUS_INVALID_ARGUMENT,
+                      "counter must be a vector with length at least 2");
 }
 
 /* TensorFlow never returns from these. */
 static void test_impossible_rates_end(void **state) {
-    kernel_test_run("s = Const() {dtype=int32, value=int32[1]{1}}\nl = Const() {dtype=float, value=float[3]{nan, inf, -1}}\n"
+    kernel_test_run("s = Const() {dtype=int32, value=int32[1]{1}}\nl = Const() {dtype=float, "
+                    "value=float[3]{nan, inf, -1}}\n"
                     "r = RandomPoissonV2(s, l) {S=int32, R=float, dtype=float, seed=1}",
                     "r", "float[1,3]{nan, nan, nan}");
 }

@@ -1,5 +1,6 @@
-/* Variables of both kinds. What values come out is tests/differential/cases_state.py's business; here: the rule that a buffer
- * with another holder is never written, updates in place, threads, and the words of refusals. */
+/* Variables of both kinds. What values come out is tests/differential/cases_state.py's business;
+ * here: the rule that a buffer with another holder is never written, updates in place, threads,
+ * and the words of refusals. */
 #include "kernels/kernel.h"
 #include "kernels/support/update.h"
 #include "tests/unit/kernels/kernel_test.h"
@@ -24,9 +25,12 @@
 
 static void test_ref_variable_keeps_its_value_between_steps(void **state) {
     static const struct kernel_test_step steps[] = {
-        {.endpoint = "is", .expected = "bool[]{false}"},      {.endpoint = "init", .expected = "float[3]{1, 2, 3}"},
-        {.endpoint = "is", .expected = "bool[]{true}"},       {.endpoint = "add", .expected = "float[3]{2, 4, 6}"},
-        {.endpoint = "v", .expected = "float[3]{2, 4, 6}"},   {.endpoint = "scatter", .expected = "float[3]{12, 4, 26}"},
+        {.endpoint = "is", .expected = "bool[]{false}"},
+        {.endpoint = "init", .expected = "float[3]{1, 2, 3}"},
+        {.endpoint = "is", .expected = "bool[]{true}"},
+        {.endpoint = "add", .expected = "float[3]{2, 4, 6}"},
+        {.endpoint = "v", .expected = "float[3]{2, 4, 6}"},
+        {.endpoint = "scatter", .expected = "float[3]{12, 4, 26}"},
         {.endpoint = "v", .expected = "float[3]{12, 4, 26}"},
     };
     kernel_test_steps(REF "is = IsVariableInitialized(v) {dtype=float}\n"
@@ -56,20 +60,25 @@ static void test_resource_variable_keeps_its_value_between_steps(void **state) {
 }
 
 static void test_use_before_initialization_is_refused(void **state) {
-    kernel_test_fails(REF "y = Identity(v) {T=float}\n", "y", STATUS_FAILED_PRECONDITION, "Attempting to use uninitialized value v");
-    kernel_test_fails(REF "y = AssignAdd(v, x) {T=float}\n", "y", STATUS_FAILED_PRECONDITION, "Attempting to use uninitialized value v");
-    kernel_test_fails(
-        RESOURCE, "r", STATUS_FAILED_PRECONDITION,
-        "Could not find variable v. This could mean that the variable has been deleted. In TF1, it can also mean the variable is "
-        "uninitialized. Debug info: container=localhost");
+    kernel_test_fails(REF "y = Identity(v) {T=float}\n", "y", STATUS_FAILED_PRECONDITION,
+                      "Attempting to use uninitialized value v");
+    kernel_test_fails(REF "y = AssignAdd(v, x) {T=float}\n", "y", STATUS_FAILED_PRECONDITION,
+                      "Attempting to use uninitialized value v");
+    kernel_test_fails(RESOURCE, "r", STATUS_FAILED_PRECONDITION,
+                      "Could not find variable v. This could mean that the variable has been "
+                      "deleted. In TF1, it can also mean the variable is "
+                      "uninitialized. Debug info: container=localhost");
 }
 
 static void test_wrong_shapes_are_refused(void **state) {
-    kernel_test_fails("v = VariableV2() {dtype=float, shape=[2]}\n"
-                      "x = Const() {dtype=float, value=float[3]{1, 2, 3}}\n"
-                      "init = Assign(v, x) {T=float}\n",
-                      "init", STATUS_INVALID_ARGUMENT, "Assign requires shapes of both tensors to match. lhs shape= [2] rhs shape= [3]");
-    kernel_test_fails("v = VariableV2() {dtype=float, shape=[?]}\n", "v", STATUS_INVALID_ARGUMENT, "Shape [?] is not fully defined");
+    kernel_test_fails(
+        "v = VariableV2() {dtype=float, shape=[2]}\n"
+        "x = Const() {dtype=float, value=float[3]{1, 2, 3}}\n"
+        "init = Assign(v, x) {T=float}\n",
+        "init", STATUS_INVALID_ARGUMENT,
+        "Assign requires shapes of both tensors to match. lhs shape= [2] rhs shape= [3]");
+    kernel_test_fails("v = VariableV2() {dtype=float, shape=[?]}\n", "v", STATUS_INVALID_ARGUMENT,
+                      "Shape [?] is not fully defined");
 }
 
 static void test_division_by_an_integer_zero_is_refused(void **state) {
@@ -118,7 +127,8 @@ static void fixture_fini(struct fixture *f) {
 
 static struct tensor fixture_run(struct fixture *f, const char *fetch, const char *target) {
     struct tensor value = TENSOR_INIT;
-    struct status *st = test_graph_run(&f->graph, NULL, 0, &fetch, fetch != NULL, &target, target != NULL, &value);
+    struct status *st =
+        test_graph_run(&f->graph, NULL, 0, &fetch, fetch != NULL, &target, target != NULL, &value);
     if (st)
         fail_msg("%s: %s", fetch ? fetch : target, status_message(st));
     return value;
@@ -235,7 +245,10 @@ static void test_threads_see_no_torn_value(void **state) {
 
 static void test_anonymous_handles_are_all_different(void **state) {
     struct fixture f;
-    fixture_init(&f, "h = VarHandleOp() {dtype=float, shape=[], shared_name=\"cd2c89b7-88b7-44c8-ad83-06c2a9158347\"}\n", 0);
+    fixture_init(&f,
+                 "h = VarHandleOp() {dtype=float, shape=[], "
+                 "shared_name=\"cd2c89b7-88b7-44c8-ad83-06c2a9158347\"}\n",
+                 0);
     struct tensor a = fixture_run(&f, "h", NULL), b = fixture_run(&f, "h", NULL);
     const struct resource_handle *first = *(struct resource_handle *const *)tensor_cdata(&a);
     const struct resource_handle *second = *(struct resource_handle *const *)tensor_cdata(&b);

@@ -1,5 +1,6 @@
-/* The string family where TensorFlow cannot be asked: published test vectors of the hashes, NULs inside UTF-8, shared objects.
- * What the ops compute is compared with TensorFlow in tests/differential/cases_string.py. */
+/* The string family where TensorFlow cannot be asked: published test vectors of the hashes, NULs
+ * inside UTF-8, shared objects. What the ops compute is compared with TensorFlow in
+ * tests/differential/cases_string.py. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -16,7 +17,8 @@ static void test_hashes_give_the_published_answers(void **state) {
     uint64_t key0 = 0x0706050403020100, key1 = 0x0f0e0d0c0b0a0908;
     for (int i = 0; i < 15; i++)
         bytes[i] = (unsigned char)i;
-    assert_true(hash_sip24(bytes, 15, key0, key1) == 0xa129ca6149be45e5); /* the paper's appendix A */
+    /* the paper's appendix A */
+    assert_true(hash_sip24(bytes, 15, key0, key1) == 0xa129ca6149be45e5);
     assert_true(hash_sip24(bytes, 0, key0, key1) == 0x726fdb47dd0e0e31);
     assert_true(hash_fingerprint64("", 0) == 0x9ae16a3b2f90404f);
     assert_true(hash_murmur64("", 0, 0) == 0);
@@ -53,7 +55,9 @@ static void test_case_mapping(void **state) {
                 "stra\xc3\x9f"
                 "e",
                 "STRASSE");
-    expect_case("\xce\x91\xce\xa3 \xce\xa3", 7, "\xce\xb1\xcf\x82 \xcf\x83", "\xce\x91\xce\xa3 \xce\xa3"); /* ΑΣ Σ */
+    /* ΑΣ Σ */
+    expect_case("\xce\x91\xce\xa3 \xce\xa3", 7, "\xce\xb1\xcf\x82 \xcf\x83",
+                "\xce\x91\xce\xa3 \xce\xa3");
     expect_case("\xff\xc3", 2, "\xef\xbf\xbd\xef\xbf\xbd", "\xef\xbf\xbd\xef\xbf\xbd");
     expect_case("", 0, "", "");
     struct str out = STR_INIT;
@@ -64,22 +68,29 @@ static void test_case_mapping(void **state) {
 }
 
 static void test_ops_in_a_line(void **state) {
-    kernel_test_run("a = Const() {dtype=string, value=string[2]{\"a b  c\", \"\"}}\ns = Const() {dtype=string, value=string[]{\"\"}}\n"
+    kernel_test_run("a = Const() {dtype=string, value=string[2]{\"a b  c\", \"\"}}\ns = Const() "
+                    "{dtype=string, value=string[]{\"\"}}\n"
                     "r = StringSplitV2(a, s) {}",
                     "r:1", "string[3]{\"a\", \"b\", \"c\"}");
-    kernel_test_run("a = Const() {dtype=float, value=float[3]{1, 2, 3}}\nr = StringFormat(a) {T=[float], template=\"x=%s.\"}", "r",
-                    "string[]{\"x=[1 2 3].\"}");
-    kernel_test_run("a = Const() {dtype=int32, value=int32[2]{-5, 7}}\nr = AsString(a) {T=int32, width=4, fill=\"0\"}", "r",
-                    "string[2]{\"-005\", \"0007\"}");
+    kernel_test_run("a = Const() {dtype=float, value=float[3]{1, 2, 3}}\nr = StringFormat(a) "
+                    "{T=[float], template=\"x=%s.\"}",
+                    "r", "string[]{\"x=[1 2 3].\"}");
+    kernel_test_run("a = Const() {dtype=int32, value=int32[2]{-5, 7}}\nr = AsString(a) {T=int32, "
+                    "width=4, fill=\"0\"}",
+                    "r", "string[2]{\"-005\", \"0007\"}");
 }
 
 static void test_wrong_attrs_fail_when_the_node_is_prepared(void **state) {
-    kernel_test_fails("a = Const() {dtype=int32, value=int32[]{1}}\nr = AsString(a) {T=int32, fill=\"xx\"}", "r", STATUS_INVALID_ARGUMENT,
-                      "Fill string must be one or fewer characters");
-    kernel_test_fails("a = Const() {dtype=int32, value=int32[]{1}}\nr = StringFormat(a) {T=[int32], template=\"%s %s\"}", "r",
-                      STATUS_INVALID_ARGUMENT, "num placeholders in template and num inputs must match: 2 vs. 1");
-    kernel_test_fails("a = Const() {dtype=string, value=string[]{\"x\"}}\nr = StringToHashBucketStrong(a) {num_buckets=9, key=[1]}", "r",
-                      STATUS_INVALID_ARGUMENT, "Key must have 2 elements");
+    kernel_test_fails(
+        "a = Const() {dtype=int32, value=int32[]{1}}\nr = AsString(a) {T=int32, fill=\"xx\"}", "r",
+        STATUS_INVALID_ARGUMENT, "Fill string must be one or fewer characters");
+    kernel_test_fails("a = Const() {dtype=int32, value=int32[]{1}}\nr = StringFormat(a) "
+                      "{T=[int32], template=\"%s %s\"}",
+                      "r", STATUS_INVALID_ARGUMENT,
+                      "num placeholders in template and num inputs must match: 2 vs. 1");
+    kernel_test_fails("a = Const() {dtype=string, value=string[]{\"x\"}}\nr = "
+                      "StringToHashBucketStrong(a) {num_buckets=9, key=[1]}",
+                      "r", STATUS_INVALID_ARGUMENT, "Key must have 2 elements");
 }
 
 int main(void) {

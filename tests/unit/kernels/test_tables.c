@@ -1,6 +1,7 @@
-/* The tables agree: a supported op (one with a CPU kernel, or one that the executor runs itself) has a signature, an op row
- * with a summary and a shape function, and a gradient row; every row's type constraints name type attrs of the op and only types that
- * the attr allows. All failures are listed before the test fails. */
+/* The tables agree: a supported op (one with a CPU kernel, or one that the executor runs itself)
+ * has a signature, an op row with a summary and a shape function, and a gradient row; every
+ * row's type constraints name type attrs of the op and only types that the attr allows. All
+ * failures are listed before the test fails. */
 #include <setjmp.h>
 #include <stdio.h>
 
@@ -19,7 +20,8 @@ static int n_bad;
         n_bad++;                           \
     } while (0)
 
-static void check_constraint(const struct kernel_def *row, const struct op_signature *op, const char *attr_name, dtype_set types) {
+static void check_constraint(const struct kernel_def *row, const struct op_signature *op,
+                             const char *attr_name, dtype_set types) {
     const struct op_attr_signature *attr = op_signature_attr(op, attr_name);
     if (!attr || attr_type_element(attr->type) != ATTR_TYPE) {
         BAD("%s: constraint on %s, which is no type attr of the op", row->op, attr_name);
@@ -31,7 +33,8 @@ static void check_constraint(const struct kernel_def *row, const struct op_signa
     char text[512];
     dtype_set_print(extra, text, sizeof(text));
     if (extra)
-        BAD("%s: constraint on %s holds types that the op does not allow: %s", row->op, attr_name, text);
+        BAD("%s: constraint on %s holds types that the op does not allow: %s", row->op, attr_name,
+            text);
 }
 
 static void test_kernel_rows_fit_their_ops(void **state) {
@@ -59,15 +62,17 @@ static void test_ops_with_kernels_have_all_rows(void **state) {
         if (!def || !def->shape)
             BAD("%s: has a kernel, but no op row with a shape function", row->op);
         if (!gradient_find(row->op))
-            BAD("%s: has a kernel, but no gradient row (write NO_GRADIENT when it has none)", row->op);
+            BAD("%s: has a kernel, but no gradient row (write NO_GRADIENT when it has none)",
+                row->op);
     }
     assert_int_equal(n_bad, 0);
 }
 
 static bool runs_in_executor(const char *op) {
-    static const char *const names[] = {"Switch",    "RefSwitch",      "_SwitchN", "Merge",         "RefMerge",         "Enter",
-                                        "RefEnter",  "Exit",           "RefExit",  "NextIteration", "RefNextIteration", "LoopCond",
-                                        "RefSelect", "ControlTrigger", "_MrFeed",  "_MrFetch",      "_MrSend",          "_MrRecv"};
+    static const char *const names[] = {
+        "Switch",    "RefSwitch",      "_SwitchN", "Merge",         "RefMerge",         "Enter",
+        "RefEnter",  "Exit",           "RefExit",  "NextIteration", "RefNextIteration", "LoopCond",
+        "RefSelect", "ControlTrigger", "_MrFeed",  "_MrFetch",      "_MrSend",          "_MrRecv"};
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
         if (strcmp(names[i], op) == 0)
             return true;
@@ -108,7 +113,8 @@ static void test_op_rows_are_supported(void **state) {
                 BAD("%s: an op row without a signature", def->name);
             if (!def->summary || !def->summary[0] || !def->shape)
                 BAD("%s: an op row without a summary or a shape function", def->name);
-            if (!kernel_op_is_supported(def->name, "CPU") && !runs_in_executor(def->name) && !is_inlined(def->name))
+            if (!kernel_op_is_supported(def->name, "CPU") && !runs_in_executor(def->name) &&
+                !is_inlined(def->name))
                 BAD("%s: an op row, but no kernel", def->name);
             if (op_def_find(def->name) != def)
                 BAD("%s: two op rows", def->name);

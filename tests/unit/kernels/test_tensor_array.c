@@ -1,5 +1,6 @@
-/* TensorArrays and stacks. Values and refusals by program are tests/differential/cases_tensor_array.py's business; here: that
- * unstacking copies nothing, growth, gradients that are summed in place, and what is left of a step. */
+/* TensorArrays and stacks. Values and refusals by program are
+ * tests/differential/cases_tensor_array.py's business; here: that unstacking copies nothing,
+ * growth, gradients that are summed in place, and what is left of a step. */
 #include "tests/unit/kernels/kernel_test.h"
 
 #include <setjmp.h>
@@ -20,7 +21,8 @@
 // clang-format on
 
 static void test_what_is_written_is_read(void **state) {
-    kernel_test_run(ARRAY "r = TensorArrayReadV3(a, two, w2) {dtype=float}\n", "r", "float[2]{1, 2}");
+    kernel_test_run(ARRAY "r = TensorArrayReadV3(a, two, w2) {dtype=float}\n", "r",
+                    "float[2]{1, 2}");
     kernel_test_run(ARRAY "at = Const() {dtype=int32, value=int32[2]{2, 0}}\n"
                           "r = TensorArrayGatherV3(a, at, w2) {dtype=float}\n",
                     "r", "float[2,2]{1, 2, 1, 2}");
@@ -28,20 +30,25 @@ static void test_what_is_written_is_read(void **state) {
 }
 
 static void test_refusals(void **state) {
-    kernel_test_fails(ARRAY "r = TensorArrayWriteV3(a, two, x, w2) {T=float}\n", "r", STATUS_INVALID_ARGUMENT,
-                      "Could not write to TensorArray index 2 because it has already been written to.");
-    kernel_test_fails(ARRAY "r = TensorArrayReadV3(a, size, w2) {dtype=float}\n", "r", STATUS_INVALID_ARGUMENT,
-                      "Tried to read from index 3 but array size is: 3");
+    kernel_test_fails(
+        ARRAY "r = TensorArrayWriteV3(a, two, x, w2) {T=float}\n", "r", STATUS_INVALID_ARGUMENT,
+        "Could not write to TensorArray index 2 because it has already been written to.");
+    kernel_test_fails(ARRAY "r = TensorArrayReadV3(a, size, w2) {dtype=float}\n", "r",
+                      STATUS_INVALID_ARGUMENT, "Tried to read from index 3 but array size is: 3");
     kernel_test_fails(ARRAY "r = TensorArrayReadV3(a, two, w2) {dtype=float}\n"
                             "again = TensorArrayReadV3(a, two, w2, ^r) {dtype=float}\n",
-                      "again", STATUS_INVALID_ARGUMENT, "Could not read index 2 twice because it was cleared after a previous read");
+                      "again", STATUS_INVALID_ARGUMENT,
+                      "Could not read index 2 twice because it was cleared after a previous read");
 }
 
 /* ---- the object ---- */
 
 static struct tensor_array *array_new(int64_t n, bool is_dynamic) {
-    struct tensor_array_options options = {
-        .name = "a", .dtype = DT_FLOAT, .element_shape = SHAPE_UNKNOWN, .is_dynamic = is_dynamic, .clears_after_read = true};
+    struct tensor_array_options options = {.name = "a",
+                                           .dtype = DT_FLOAT,
+                                           .element_shape = SHAPE_UNKNOWN,
+                                           .is_dynamic = is_dynamic,
+                                           .clears_after_read = true};
     struct tensor_array *array = NULL;
     assert_null(tensor_array_new(&options, n, &array));
     return array;
@@ -134,11 +141,15 @@ static void test_a_size_beyond_memory_is_refused(void **state) {
 // clang-format on
 
 static void test_stack_gives_back_what_it_took(void **state) {
-    kernel_test_run(STACK "pop = StackPopV2(s, ^push) {elem_type=float}\n", "pop", "float[2]{1, 2}");
-    kernel_test_fails(STACK "again = StackPushV2(s, push) {T=float}\n", "again", STATUS_INVALID_ARGUMENT, "overflowed its max_size (1)");
-    kernel_test_fails(STACK "pop = StackPopV2(s) {elem_type=float}\n", "pop", STATUS_INVALID_ARGUMENT, "is empty when calling Pop()");
-    kernel_test_fails(STACK "close = StackCloseV2(s, ^push)\npop = StackPopV2(s, ^close) {elem_type=float}\n", "pop",
-                      STATUS_INVALID_ARGUMENT, "has already been closed");
+    kernel_test_run(STACK "pop = StackPopV2(s, ^push) {elem_type=float}\n", "pop",
+                    "float[2]{1, 2}");
+    kernel_test_fails(STACK "again = StackPushV2(s, push) {T=float}\n", "again",
+                      STATUS_INVALID_ARGUMENT, "overflowed its max_size (1)");
+    kernel_test_fails(STACK "pop = StackPopV2(s) {elem_type=float}\n", "pop",
+                      STATUS_INVALID_ARGUMENT, "is empty when calling Pop()");
+    kernel_test_fails(
+        STACK "close = StackCloseV2(s, ^push)\npop = StackPopV2(s, ^close) {elem_type=float}\n",
+        "pop", STATUS_INVALID_ARGUMENT, "has already been closed");
     kernel_test_run("s = Stack() {elem_type=float}\n"
                     "x = Const() {dtype=float, value=float[2]{1, 2}}\n"
                     "push = StackPush(s, x) {T=float}\n"

@@ -1,5 +1,5 @@
-/* Optimizers. Values are tests/differential/cases_training.py's business; here: a step on shared memory, doubled variables, locks
- * in one order, and large dense steps in parallel. */
+/* Optimizers. Values are tests/differential/cases_training.py's business; here: a step on shared
+ * memory, doubled variables, locks in one order, and large dense steps in parallel. */
 #include "tests/unit/kernels/kernel_test.h"
 
 #include <math.h>
@@ -66,7 +66,8 @@ static void fixture_fini(struct fixture *f) {
 
 static struct tensor fixture_run(struct fixture *f, const char *fetch, const char *target) {
     struct tensor value = TENSOR_INIT;
-    struct status *st = test_graph_run(&f->graph, NULL, 0, &fetch, fetch != NULL, &target, target != NULL, &value);
+    struct status *st =
+        test_graph_run(&f->graph, NULL, 0, &fetch, fetch != NULL, &target, target != NULL, &value);
     if (st)
         fail_msg("%s: %s", fetch ? fetch : target, status_message(st));
     return value;
@@ -83,7 +84,8 @@ static void expect_run(struct fixture *f, const char *fetch, float expected) {
     tensor_clear(&value);
 }
 
-/* The first step meets memory that the graph's constant holds too, the second steps in place; both in parallel shares. */
+/* The first step meets memory that the graph's constant holds too, the second steps in place;
+ * both in parallel shares. */
 static void test_large_steps_leave_other_holders_alone(void **state) {
     struct fixture f;
     fixture_init(&f, TWO, 2);
@@ -128,8 +130,10 @@ static void *stepper_main(void *arg) {
     test_step_init(&step, stepper->f->host);
     for (int i = 0; i < 50; i++) {
         struct test_call call;
-        test_call_start(&call, &step, &stepper->f->graph.instances[graph_find(&stepper->f->graph.graph, stepper->node)->id],
-                        stepper->inputs);
+        test_call_start(
+            &call, &step,
+            &stepper->f->graph.instances[graph_find(&stepper->f->graph.graph, stepper->node)->id],
+            stepper->inputs);
         CHECK(!call.ctx.status);
         test_call_fini(&call);
     }
@@ -137,7 +141,8 @@ static void *stepper_main(void *arg) {
     return NULL;
 }
 
-/* (v, a) and (a, v): each thread's first lock is the other's second unless all lock in one order. */
+/* (v, a) and (a, v): each thread's first lock is the other's second unless all lock in one
+ * order. */
 static void test_crossed_variables_do_not_deadlock(void **state) {
     struct fixture f;
     fixture_init(&f, TWO, 2);
@@ -170,21 +175,33 @@ static void test_refusals_name_the_culprit(void **state) {
                        "one = Const() {dtype=float, value=float[]{1}}\n"
                        "three = Const(^init) {dtype=float, value=float[3]{1, 2, 3}}\n";
     struct str text = STR_INIT;
-    str_addf(&text, "%sstep = ResourceApplyGradientDescent(v, one, three) {T=float}\nr = ReadVariableOp(v, ^step) {dtype=float}\n", base);
-    kernel_test_fails(str_text(&text), "r", STATUS_INVALID_ARGUMENT, "var and delta do not have the same shape[2] [3]");
+    str_addf(&text,
+             "%sstep = ResourceApplyGradientDescent(v, one, three) {T=float}\nr = "
+             "ReadVariableOp(v, ^step) {dtype=float}\n",
+             base);
+    kernel_test_fails(str_text(&text), "r", STATUS_INVALID_ARGUMENT,
+                      "var and delta do not have the same shape[2] [3]");
     str_clear(&text);
-    str_addf(&text, "%sstep = ResourceApplyGradientDescent(v, three, x) {T=float}\nr = ReadVariableOp(v, ^step) {dtype=float}\n", base);
+    str_addf(&text,
+             "%sstep = ResourceApplyGradientDescent(v, three, x) {T=float}\nr = ReadVariableOp(v, "
+             "^step) {dtype=float}\n",
+             base);
     kernel_test_fails(str_text(&text), "r", STATUS_INVALID_ARGUMENT, "alpha is not a scalar: [3]");
     str_clear(&text);
-    str_addf(&text, "%sstep = ResourceApplyGradientDescent(v, one, x) {T=float}\nr = ReadVariableOp(v, ^step) {dtype=float}\n", base);
+    str_addf(&text,
+             "%sstep = ResourceApplyGradientDescent(v, one, x) {T=float}\nr = ReadVariableOp(v, "
+             "^step) {dtype=float}\n",
+             base);
     kernel_test_fails(str_text(&text), "r", STATUS_INTERNAL, "Invalid variable reference.");
     str_fini(&text);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_momentum_on_ref_variables),  cmocka_unit_test(test_large_steps_leave_other_holders_alone),
-        cmocka_unit_test(test_one_variable_in_two_places), cmocka_unit_test(test_crossed_variables_do_not_deadlock),
+        cmocka_unit_test(test_momentum_on_ref_variables),
+        cmocka_unit_test(test_large_steps_leave_other_holders_alone),
+        cmocka_unit_test(test_one_variable_in_two_places),
+        cmocka_unit_test(test_crossed_variables_do_not_deadlock),
         cmocka_unit_test(test_refusals_name_the_culprit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

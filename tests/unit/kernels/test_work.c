@@ -19,7 +19,8 @@ static double estimate(const char *node_text, struct tensor *inputs) {
     if (st)
         fail_msg("%s", status_message(st));
     struct node *node = graph.nodes[graph.n_nodes - 1];
-    st = kernel_instance_init(&instance, node, "CPU", "/job:a/replica:0/task:0/device:CPU:0", allocator_host(), NULL);
+    st = kernel_instance_init(&instance, node, "CPU", "/job:a/replica:0/task:0/device:CPU:0",
+                              allocator_host(), NULL);
     if (st)
         fail_msg("%s", status_message(st));
     assert_non_null(instance.work);
@@ -53,8 +54,8 @@ static void sizes(struct tensor *t, int32_t a, int32_t b) {
 static struct tensor in[5] __attribute__((aligned(64)));
 
 static void a_gather_costs_what_it_takes_not_what_it_takes_from(void **state) {
-    const char *text = FEED("t", "float") FEED("i", "int32")
-        FEED("axis", "int32") "x = GatherV2(t, i, axis) {Tparams=float, Tindices=int32, Taxis=int32}\n";
+    const char *text = FEED("t", "float") FEED("i", "int32") FEED(
+        "axis", "int32") "x = GatherV2(t, i, axis) {Tparams=float, Tindices=int32, Taxis=int32}\n";
     make(&in[0], DT_FLOAT, 2, 100000, 8);
     make(&in[1], DT_INT32, 1, 2, 0);
     tensor_init_scalar_i32(&in[2], 0);
@@ -92,7 +93,8 @@ static void long_strings_take_long(void **state) {
 
 /* What is put into a small output counts, too. */
 static void much_into_little_is_much(void **state) {
-    const char *count = FEED("v", "int32") FEED("n", "int32") FEED("w", "float") "x = Bincount(v, n, w) {T=float}\n";
+    const char *count = FEED("v", "int32") FEED("n", "int32")
+        FEED("w", "float") "x = Bincount(v, n, w) {T=float}\n";
     make(&in[0], DT_INT32, 1, 4000000, 0);
     tensor_init_scalar_i32(&in[1], 10);
     make(&in[2], DT_FLOAT, 1, 0, 0);
@@ -105,9 +107,12 @@ static void much_into_little_is_much(void **state) {
 
 /* Estimates come before the kernel has looked at its inputs. */
 static void bad_inputs_are_estimated_at_nothing(void **state) {
-    const char *fill = FEED("d", "int32") FEED("v", "float") "x = Fill(d, v) {T=float, index_type=int32}\n";
-    const char *pad = FEED("t", "float") FEED("p", "int32") "x = Pad(t, p) {T=float, Tpaddings=int32}\n";
-    const char *range = FEED("a", "float") FEED("b", "float") FEED("c", "float") "x = Range(a, b, c) {Tidx=float}\n";
+    const char *fill =
+        FEED("d", "int32") FEED("v", "float") "x = Fill(d, v) {T=float, index_type=int32}\n";
+    const char *pad =
+        FEED("t", "float") FEED("p", "int32") "x = Pad(t, p) {T=float, Tpaddings=int32}\n";
+    const char *range = FEED("a", "float") FEED("b", "float")
+        FEED("c", "float") "x = Range(a, b, c) {Tidx=float}\n";
     const char *product = FEED("a", "float") FEED("b", "float") "x = MatMul(a, b) {T=float}\n";
     sizes(&in[0], -5, 7);
     tensor_init_scalar_f32(&in[1], 1);

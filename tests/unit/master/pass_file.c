@@ -51,8 +51,11 @@ static void read_key(struct arena *arena, struct pass_case *c, const char *line)
     struct {
         const char *key;
         struct names *to;
-    } lists[] = {
-        {"feeds:", &c->feeds}, {"fetches:", &c->fetches}, {"targets:", &c->targets}, {"passes:", &c->passes}, {"options:", &c->options}};
+    } lists[] = {{"feeds:", &c->feeds},
+                 {"fetches:", &c->fetches},
+                 {"targets:", &c->targets},
+                 {"passes:", &c->passes},
+                 {"options:", &c->options}};
     for (size_t i = 0; i < ARRAY_LEN(lists); i++) {
         size_t len = strlen(lists[i].key);
         if (strncmp(line, lists[i].key, len) == 0) {
@@ -97,9 +100,11 @@ static void trim(struct str *s) {
         s->data[--s->len] = '\0';
 }
 
-/* Calls `each` for every case; `head` gets what stands before the first, `echo` every case's text up to its out section. */
+/* Calls `each` for every case; `head` gets what stands before the first, `echo` every case's
+ * text up to its out section. */
 static int for_each_case(struct arena *arena, char *text, struct str *echo,
-                         int (*each)(struct arena *arena, struct pass_case *c, struct str *echo, const char *default_passes),
+                         int (*each)(struct arena *arena, struct pass_case *c, struct str *echo,
+                                     const char *default_passes),
                          const char *default_passes) {
     struct pass_case c = {0};
     struct str *section = NULL;
@@ -140,11 +145,14 @@ struct device_table *devices_from_text(const char *tasks) {
         assert_true(sscanf(names.texts[i], "%60[^:]:%d%31s", job, &index, more) >= 2);
         char *task = arena_printf(&arena, "/job:%s/replica:0/task:%d", job, index);
         device_table_add(table, task, "localhost:1", NULL, 1);
-        device_table_add_device(table, arena_printf(&arena, "%s/device:CPU:0", task), "CPU", 0, 1, "");
+        device_table_add_device(table, arena_printf(&arena, "%s/device:CPU:0", task), "CPU", 0, 1,
+                                "");
         if (strstr(more, "+cpu"))
-            device_table_add_device(table, arena_printf(&arena, "%s/device:CPU:1", task), "CPU", 0, 1, "");
+            device_table_add_device(table, arena_printf(&arena, "%s/device:CPU:1", task), "CPU", 0,
+                                    1, "");
         if (strstr(more, "+gpu"))
-            device_table_add_device(table, arena_printf(&arena, "%s/device:GPU:0", task), "GPU", 0, 1, "");
+            device_table_add_device(table, arena_printf(&arena, "%s/device:GPU:0", task), "GPU", 0,
+                                    1, "");
     }
     device_table_finish(table);
     arena_fini(&arena);
@@ -156,7 +164,8 @@ static void print_positions(struct str *out, const char *what, const int *positi
         str_addf(out, "%s %d", i > 0 ? "" : what, positions[i]);
 }
 
-/* What the printer takes for an op's defaults is known only to a graph that has met the op: one that was read from text has. */
+/* What the printer takes for an op's defaults is known only to a graph that has met the op: one
+ * that was read from text has. */
 void graph_print_short(const struct graph *graph, struct str *out) {
     struct str whole = STR_INIT;
     struct graph again;
@@ -202,7 +211,8 @@ static void print_result(const struct compilation *c, bool is_placed, struct str
     }
 }
 
-static struct status *run_passes(struct compilation *c, const struct pass_case *pass_case, const char *default_passes) {
+static struct status *run_passes(struct compilation *c, const struct pass_case *pass_case,
+                                 const char *default_passes) {
     struct names passes = pass_case->passes;
     if (passes.n == 0)
         split(&c->arena, default_passes, &passes);
@@ -225,7 +235,8 @@ static struct status *run_passes(struct compilation *c, const struct pass_case *
     return NULL;
 }
 
-static void run_case(const struct pass_case *pass_case, const char *default_passes, struct str *out) {
+static void run_case(const struct pass_case *pass_case, const char *default_passes,
+                     struct str *out) {
     struct compilation c;
     struct compile_options options;
     struct signature signature = {(const char **)pass_case->feeds.texts,
@@ -238,7 +249,8 @@ static void run_case(const struct pass_case *pass_case, const char *default_pass
     compile_options_default(&options);
     options.verify = true;
     options.allow_soft_placement = has_word(&pass_case->options, "soft");
-    options.max_inlined_nodes = has_word(&pass_case->options, "few_nodes") ? 1000 : options.max_inlined_nodes;
+    options.max_inlined_nodes =
+        has_word(&pass_case->options, "few_nodes") ? 1000 : options.max_inlined_nodes;
     options.bfloat16_sends = has_word(&pass_case->options, "bfloat16");
     options.fold_max_bytes = 1024;
     options.fold_budget_ns = 60 * INT64_C(1000000000);
@@ -247,20 +259,24 @@ static void run_case(const struct pass_case *pass_case, const char *default_pass
     if (st)
         str_addf(out, "error %s: %s\n", status_code_name(status_code(st)), status_message(st));
     else
-        print_result(
-            &c, has_word(&pass_case->options, "session") || has_word(&pass_case->passes, "place") || strstr(default_passes, "place"), out);
+        print_result(&c,
+                     has_word(&pass_case->options, "session") ||
+                         has_word(&pass_case->passes, "place") || strstr(default_passes, "place"),
+                     out);
     status_unref(st);
     compilation_fini(&c);
     device_table_unref(devices);
 }
 
-static int check_case(struct arena *arena, struct pass_case *c, struct str *echo, const char *default_passes) {
+static int check_case(struct arena *arena, struct pass_case *c, struct str *echo,
+                      const char *default_passes) {
     struct str got = STR_INIT;
     run_case(c, default_passes, &got);
     trim(&c->out);
     bool is_same = strcmp(str_text(&c->out), str_text(&got)) == 0;
     if (!is_same && !getenv("MILLRACE_REGENERATE"))
-        print_message("== %s\n-- expected\n%s-- got\n%s\n", c->title, str_text(&c->out), str_text(&got));
+        print_message("== %s\n-- expected\n%s-- got\n%s\n", c->title, str_text(&c->out),
+                      str_text(&got));
     /* The title of the next case has not been echoed yet: the result goes before it. */
     str_addf(echo, "%s\n", str_text(&got));
     str_fini(&c->in);
@@ -275,7 +291,8 @@ void pass_file_run(const char *name, const char *default_passes) {
     struct str echo = STR_INIT;
     arena_init(&arena);
     const char *path = arena_printf(&arena, "%s/%s", PASS_DATA_DIR, name);
-    int n_failed = for_each_case(&arena, read_file(&arena, path), &echo, check_case, default_passes);
+    int n_failed =
+        for_each_case(&arena, read_file(&arena, path), &echo, check_case, default_passes);
     if (getenv("MILLRACE_REGENERATE") && n_failed > 0) {
         trim(&echo);
         FILE *file = fopen(path, "w");

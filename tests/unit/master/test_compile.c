@@ -1,4 +1,5 @@
-/* The driver: the table of passes, options, results, the invariants' check; and how long a large graph takes. */
+/* The driver: the table of passes, options, results, the invariants' check; and how long a large
+ * graph takes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -46,7 +47,8 @@ static void world_fini(struct world *world) {
 
 static struct compiled *compile(struct world *world, const struct signature *signature) {
     struct compiled *compiled = NULL;
-    struct status *st = compile_step(&world->graph, signature, world->devices, &world->options, NULL, &compiled);
+    struct status *st =
+        compile_step(&world->graph, signature, world->devices, &world->options, NULL, &compiled);
     if (st)
         fail_msg("%s", status_message(st));
     return compiled;
@@ -61,15 +63,18 @@ static int n_live(const struct compiled *compiled) {
 
 /* Tasks tell of every save that holds its values, whether it asked for a cut or not. */
 static void all_saves_count_once_one_asks_for_a_cut(void **state) {
-    static const char saves[] = "v = VariableV2() {dtype=float, shape=[]} @/job:ps/task:0\n"
-                                "prefix = Const() {dtype=string, value=string[]{\"m\"}}\n"
-                                "names = Const() {dtype=string, value=string[1]{\"v\"}}\n"
-                                "specs = Const() {dtype=string, value=string[1]{\"\"}}\n"
-                                "asks = SaveV2(prefix, names, specs, v) {dtypes=[float], _consistent_cut=true} @/job:ps/task:0\n"
-                                "other = SaveV2(prefix, names, specs, v) {dtypes=[float]} @/job:ps/task:0\n"
-                                "third = SaveV2(prefix, names, specs, v) {dtypes=[float]} @/job:ps/task:0\n";
+    static const char saves[] =
+        "v = VariableV2() {dtype=float, shape=[]} @/job:ps/task:0\n"
+        "prefix = Const() {dtype=string, value=string[]{\"m\"}}\n"
+        "names = Const() {dtype=string, value=string[1]{\"v\"}}\n"
+        "specs = Const() {dtype=string, value=string[1]{\"\"}}\n"
+        "asks = SaveV2(prefix, names, specs, v) {dtypes=[float], _consistent_cut=true} "
+        "@/job:ps/task:0\n"
+        "other = SaveV2(prefix, names, specs, v) {dtypes=[float]} @/job:ps/task:0\n"
+        "third = SaveV2(prefix, names, specs, v) {dtypes=[float]} @/job:ps/task:0\n";
     const char *both[] = {"asks", "other"}, *silent[] = {"other", "third"};
-    struct signature with_one = {NULL, NULL, both, 0, 0, 2}, without = {NULL, NULL, silent, 0, 0, 2};
+    struct signature with_one = {NULL, NULL, both, 0, 0, 2},
+                     without = {NULL, NULL, silent, 0, 0, 2};
     struct world world;
     world_init(&world, saves, "worker:0 ps:0");
     struct compiled *compiled = compile(&world, &with_one);
@@ -109,10 +114,12 @@ static void a_step_becomes_partitions_and_leaves_the_session_alone(void **state)
     assert_true(worker->n_feeds == 1 && worker->feeds[0] == 0 && ps->n_feeds == 0);
     assert_true(worker->n_fetches == 1 && worker->fetches[0] == 0);
     assert_true(ps->n_fetches == 1 && ps->fetches[0] == 1);
-    assert_true(worker->n_peers == 1 && worker->peers[0] == ps->task && ps->peers[0] == worker->task);
+    assert_true(worker->n_peers == 1 && worker->peers[0] == ps->task &&
+                ps->peers[0] == worker->task);
     assert_null(graph_find(&worker->graph, "b"));                             /* a's twin */
     assert_string_equal(graph_find(&worker->graph, "two")->op_name, "Const"); /* folded */
-    world_fini(&world);                                                       /* the result holds its own reference on the device table */
+    /* the result holds its own reference on the device table */
+    world_fini(&world);
     assert_int_equal(compiled->devices->n_tasks, 2);
     compiled_free(compiled);
     compiled_free(NULL);
@@ -170,11 +177,13 @@ static void optional_passes_can_be_switched_off(void **state) {
 
 static void a_failure_says_why_and_leaves_nothing(void **state) {
     const char *feeds[] = {"x:0"}, *fetches[] = {"elsewhere:0"}, *unknown[] = {"zz:0"};
-    struct signature unplaceable = {feeds, fetches, NULL, 1, 1, 0}, not_found = {feeds, unknown, NULL, 1, 1, 0};
+    struct signature unplaceable = {feeds, fetches, NULL, 1, 1, 0},
+                     not_found = {feeds, unknown, NULL, 1, 1, 0};
     struct world world;
     struct compiled *compiled = NULL;
     world_init(&world, program, "worker:0 ps:0");
-    struct status *st = compile_step(&world.graph, &unplaceable, world.devices, &world.options, NULL, &compiled);
+    struct status *st =
+        compile_step(&world.graph, &unplaceable, world.devices, &world.options, NULL, &compiled);
     assert_int_equal(status_code(st), STATUS_INVALID_ARGUMENT);
     assert_non_null(strstr(status_message(st), "Cannot assign a device for operation elsewhere"));
     status_unref(st);
@@ -205,7 +214,8 @@ static void a_place_from_another_table_is_refused(void **state) {
     struct world world;
     struct compiled *compiled;
     world_init(&world, "a = Const() {dtype=float, value=float[]{1}} -> 5\n", "worker:0");
-    struct status *st = compile_step(&world.graph, &signature, world.devices, &world.options, NULL, &compiled);
+    struct status *st =
+        compile_step(&world.graph, &signature, world.devices, &world.options, NULL, &compiled);
     assert_int_equal(status_code(st), STATUS_INTERNAL);
     status_unref(st);
     world_fini(&world);
@@ -219,9 +229,15 @@ static const char sound[] = "a = Const() {dtype=float, value=float[]{1}}\n"
                             "c = Neg(b, ^a) {T=float}\n";
 
 static void break_edge(struct graph *graph) { graph_remove_node(graph, graph_find(graph, "a")); }
-static void break_type(struct graph *graph) { node_set_input(graph_find(graph, "b"), 0, graph_find(graph, "i"), 0); }
-static void break_range(struct graph *graph) { node_set_input(graph_find(graph, "b"), 0, graph_find(graph, "a"), 7); }
-static void break_order(struct graph *graph) { node_set_input(graph_find(graph, "b"), 0, graph_find(graph, "c"), 0); }
+static void break_type(struct graph *graph) {
+    node_set_input(graph_find(graph, "b"), 0, graph_find(graph, "i"), 0);
+}
+static void break_range(struct graph *graph) {
+    node_set_input(graph_find(graph, "b"), 0, graph_find(graph, "a"), 7);
+}
+static void break_order(struct graph *graph) {
+    node_set_input(graph_find(graph, "b"), 0, graph_find(graph, "c"), 0);
+}
 static void break_count(struct graph *graph) { graph->n_live++; }
 static void break_name(struct graph *graph) { strmap_remove(&graph->by_name, "c"); }
 static void break_control(struct graph *graph) {
@@ -270,16 +286,25 @@ static int roll(struct dice *dice, int n) {
 }
 
 static const char *some_device(struct dice *dice) {
-    static const char *const devices[] = {"",         "",         "", "", " @/job:ps/task:0", " @/job:ps/task:1", " @/job:worker/task:1",
-                                          " @/cpu:0", " @/task:1"};
+    static const char *const devices[] = {"",
+                                          "",
+                                          "",
+                                          "",
+                                          " @/job:ps/task:0",
+                                          " @/job:ps/task:1",
+                                          " @/job:worker/task:1",
+                                          " @/cpu:0",
+                                          " @/task:1"};
     return devices[roll(dice, ARRAY_LEN(devices))];
 }
 
-/* n0, n1, …: every node reads earlier ones; all float but the predicate. n0 is a variable, n1 and n2 constants. */
+/* n0, n1, …: every node reads earlier ones; all float but the predicate. n0 is a variable, n1
+ * and n2 constants. */
 static void random_graph(struct dice *dice, int n_nodes, struct str *out) {
     str_add(out, "p = Placeholder() {dtype=bool}\n");
     str_addf(out, "n0 = VariableV2() {dtype=float, shape=[]}%s\n", some_device(dice));
-    str_add(out, "n1 = Const() {dtype=float, value=float[]{1}}\nn2 = Const() {dtype=float, value=float[]{2}}\n");
+    str_add(out, "n1 = Const() {dtype=float, value=float[]{1}}\nn2 = Const() {dtype=float, "
+                 "value=float[]{2}}\n");
     for (int i = 3; i < n_nodes; i++) {
         int a = roll(dice, i), b = 1 + roll(dice, i - 1), c = roll(dice, i);
         char control[32] = "";
@@ -288,7 +313,8 @@ static void random_graph(struct dice *dice, int n_nodes, struct str *out) {
         const char *device = some_device(dice);
         switch (roll(dice, 8)) {
         case 0:
-            str_addf(out, "n%d = Const(%s) {dtype=float, value=float[]{%d}}%s\n", i, control[0] ? control + 2 : "", roll(dice, 3), device);
+            str_addf(out, "n%d = Const(%s) {dtype=float, value=float[]{%d}}%s\n", i,
+                     control[0] ? control + 2 : "", roll(dice, 3), device);
             break;
         case 1:
             str_addf(out, "n%d = Assign(n0, n%d%s) {T=float}%s\n", i, b, control, device);
@@ -300,7 +326,8 @@ static void random_graph(struct dice *dice, int n_nodes, struct str *out) {
             str_addf(out, "n%d = Merge(n%d, n%d%s) {N=2, T=float}%s\n", i, a, b, control, device);
             break;
         case 4:
-            str_addf(out, "n%d = Identity(n%d%s) {T=float, _class=[\"loc:@n%d\"]}\n", i, a, control, c);
+            str_addf(out, "n%d = Identity(n%d%s) {T=float, _class=[\"loc:@n%d\"]}\n", i, a, control,
+                     c);
             break;
         default:
             str_addf(out, "n%d = AddV2(n%d, n%d%s) {T=float}%s\n", i, a, b, control, device);
@@ -308,7 +335,8 @@ static void random_graph(struct dice *dice, int n_nodes, struct str *out) {
     }
 }
 
-/* Every edge has one Send and one Recv, on the tasks it names; every node is on a device of its task. */
+/* Every edge has one Send and one Recv, on the tasks it names; every node is on a device of its
+ * task. */
 static void check_partitions(const struct compiled *compiled) {
     int *n_ends = xcalloc((size_t)compiled->n_edges * 2 + 1, sizeof(int));
     for (int i = 0; i < compiled->n_partitions; i++) {
@@ -319,7 +347,9 @@ static void check_partitions(const struct compiled *compiled) {
             const struct node *node = partition->graph.nodes[id];
             if (node->is_removed)
                 continue;
-            assert_int_equal(compiled->devices->devices[device_table_find(compiled->devices, node->device)].task, partition->task);
+            assert_int_equal(
+                compiled->devices->devices[device_table_find(compiled->devices, node->device)].task,
+                partition->task);
             bool is_send = node_is_op(node, "_MrSend");
             if (!is_send && !node_is_op(node, "_MrRecv"))
                 continue;
@@ -336,11 +366,13 @@ static void check_partitions(const struct compiled *compiled) {
 }
 
 static void random_graphs_keep_their_invariants(void **state) {
-    const char *feeds[] = {"p:0", "n1:0"}, *fetches[] = {"n19:0", "n12:0"}, *targets[] = {"n18", "n2"};
+    const char *feeds[] = {"p:0", "n1:0"}, *fetches[] = {"n19:0", "n12:0"},
+               *targets[] = {"n18", "n2"};
     int n_compiled = 0;
     for (uint64_t seed = 1; seed <= 500; seed++) {
         struct dice dice = {seed};
-        struct signature signature = {feeds, fetches, targets, 1 + roll(&dice, 2), 1 + roll(&dice, 2), roll(&dice, 3)};
+        struct signature signature = {
+            feeds, fetches, targets, 1 + roll(&dice, 2), 1 + roll(&dice, 2), roll(&dice, 3)};
         struct str text = STR_INIT;
         struct world world = {.devices = devices_from_text("worker:0 worker:1 ps:0 ps:1")};
         struct compiled *compiled = NULL;
@@ -352,8 +384,10 @@ static void random_graphs_keep_their_invariants(void **state) {
         if (!st)
             st = place_session(&world.graph, world.devices, &world.options);
         if (!st)
-            st = compile_step(&world.graph, &signature, world.devices, &world.options, NULL, &compiled);
-        if (st && (status_code(st) != STATUS_INVALID_ARGUMENT || !strstr(status_message(st), "coloc")))
+            st = compile_step(&world.graph, &signature, world.devices, &world.options, NULL,
+                              &compiled);
+        if (st &&
+            (status_code(st) != STATUS_INVALID_ARGUMENT || !strstr(status_message(st), "coloc")))
             fail_msg("seed %d: %s\n%s", (int)seed, status_message(st), str_text(&text));
         if (compiled)
             check_partitions(compiled);
@@ -368,7 +402,8 @@ static void random_graphs_keep_their_invariants(void **state) {
 
 /* ---- size ---- */
 
-static struct node *add(struct graph *graph, const char *name, const char *op, const char *device, struct node *a, struct node *b) {
+static struct node *add(struct graph *graph, const char *name, const char *op, const char *device,
+                        struct node *a, struct node *b) {
     struct node *node;
     assert_null(graph_add_node(graph, name, op, device, &node));
     node_set_attr_type(graph, node, "T", DT_FLOAT);
@@ -379,7 +414,8 @@ static struct node *add(struct graph *graph, const char *name, const char *op, c
     return node;
 }
 
-/* Layers of 100 nodes, each of which reads two of the layer before and a constant of its own, on two tasks by turns. */
+/* Layers of 100 nodes, each of which reads two of the layer before and a constant of its own, on
+ * two tasks by turns. */
 static void build_large(struct graph *graph, int n_nodes) {
     enum { WIDTH = 100 };
     struct node *layer[WIDTH], *next[WIDTH];
@@ -432,15 +468,16 @@ static double compile_ms(int n_nodes, bool is_shown) {
     struct compiled *compiled = compile(&world, &signature);
     int64_t end = thread_ns();
     if (is_shown)
-        print_message("%d nodes: place_session %.1f ms, compile_step %.1f ms, %d edges cut\n", world.graph.n_nodes,
-                      (double)(placed - start) * 1e-6, (double)(end - placed) * 1e-6, compiled->n_edges);
+        print_message("%d nodes: place_session %.1f ms, compile_step %.1f ms, %d edges cut\n",
+                      world.graph.n_nodes, (double)(placed - start) * 1e-6,
+                      (double)(end - placed) * 1e-6, compiled->n_edges);
     compiled_free(compiled);
     world_fini(&world);
     return (double)(end - start) * 1e-6;
 }
 
-/* No bound on the time itself, which depends on the machine: ten times the nodes take about ten times as long, not a hundred. A busy
- * machine may disturb one measurement, or two. */
+/* No bound on the time itself, which depends on the machine: ten times the nodes take about ten
+ * times as long, not a hundred. A busy machine may disturb one measurement, or two. */
 static void a_large_graph_takes_linear_time(void **state) {
     bool is_linear = false;
     for (int i = 0; i < 5 && !is_linear; i++) {

@@ -6,7 +6,9 @@
 
 #include "tests/unit/master/pass_file.h"
 
-static void cse_makes_graphs_of_text(void **state) { pass_file_run("cse.txt", "cut prune cse sweep"); }
+static void cse_makes_graphs_of_text(void **state) {
+    pass_file_run("cse.txt", "cut prune cse sweep");
+}
 
 int main(void) {
     const struct CMUnitTest tests[] = {

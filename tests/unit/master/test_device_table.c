@@ -8,13 +8,16 @@
 #include "tests/unit/master/pass_file.h"
 
 static void tasks_are_sorted_with_ps_last_and_devices_with_them(void **state) {
-    struct device_table *table = devices_from_text("ps:1 worker:10 worker:2+gpu ps:0+cpu chief:0 zebra:0");
-    const char *tasks[] = {"/job:chief/replica:0/task:0", "/job:worker/replica:0/task:2", "/job:worker/replica:0/task:10",
-                           "/job:zebra/replica:0/task:0", "/job:ps/replica:0/task:0",     "/job:ps/replica:0/task:1"};
-    const char *devices[] = {"/job:chief/replica:0/task:0/device:CPU:0",  "/job:worker/replica:0/task:2/device:CPU:0",
-                             "/job:worker/replica:0/task:2/device:GPU:0", "/job:worker/replica:0/task:10/device:CPU:0",
-                             "/job:zebra/replica:0/task:0/device:CPU:0",  "/job:ps/replica:0/task:0/device:CPU:0",
-                             "/job:ps/replica:0/task:0/device:CPU:1",     "/job:ps/replica:0/task:1/device:CPU:0"};
+    struct device_table *table =
+        devices_from_text("ps:1 worker:10 worker:2+gpu ps:0+cpu chief:0 zebra:0");
+    const char *tasks[] = {"/job:chief/replica:0/task:0",   "/job:worker/replica:0/task:2",
+                           "/job:worker/replica:0/task:10", "/job:zebra/replica:0/task:0",
+                           "/job:ps/replica:0/task:0",      "/job:ps/replica:0/task:1"};
+    const char *devices[] = {
+        "/job:chief/replica:0/task:0/device:CPU:0",  "/job:worker/replica:0/task:2/device:CPU:0",
+        "/job:worker/replica:0/task:2/device:GPU:0", "/job:worker/replica:0/task:10/device:CPU:0",
+        "/job:zebra/replica:0/task:0/device:CPU:0",  "/job:ps/replica:0/task:0/device:CPU:0",
+        "/job:ps/replica:0/task:0/device:CPU:1",     "/job:ps/replica:0/task:1/device:CPU:0"};
     assert_int_equal(table->n_tasks, ARRAY_LEN(tasks));
     assert_int_equal(table->n_devices, ARRAY_LEN(devices));
     for (size_t i = 0; i < ARRAY_LEN(tasks); i++)
@@ -23,7 +26,9 @@ static void tasks_are_sorted_with_ps_last_and_devices_with_them(void **state) {
         const struct device_info *device = &table->devices[i];
         assert_string_equal(device->full_name, devices[i]);
         assert_int_equal(device_table_find(table, devices[i]), i);
-        assert_int_equal(strncmp(device->full_name, table->tasks[device->task].name, strlen(table->tasks[device->task].name)), 0);
+        assert_int_equal(strncmp(device->full_name, table->tasks[device->task].name,
+                                 strlen(table->tasks[device->task].name)),
+                         0);
     }
     assert_int_equal(table->tasks[1].first_device, 1);
     assert_int_equal(table->tasks[1].n_devices, 2);
@@ -43,16 +48,21 @@ static const char *default_of(const char *tasks, char *out, size_t len) {
 
 static void default_is_worker_0_else_the_first_job_that_is_not_ps(void **state) {
     char text[256];
-    assert_string_equal(default_of("ps:0 chief:0 worker:1 worker:0", text, sizeof(text)), "/job:worker/replica:0/task:0/device:CPU:0");
-    assert_string_equal(default_of("ps:0 worker:3", text, sizeof(text)), "/job:worker/replica:0/task:3/device:CPU:0");
-    assert_string_equal(default_of("ps:0 trainer:1", text, sizeof(text)), "/job:trainer/replica:0/task:1/device:CPU:0");
-    assert_string_equal(default_of("ps:1 ps:0", text, sizeof(text)), "/job:ps/replica:0/task:0/device:CPU:0");
+    assert_string_equal(default_of("ps:0 chief:0 worker:1 worker:0", text, sizeof(text)),
+                        "/job:worker/replica:0/task:0/device:CPU:0");
+    assert_string_equal(default_of("ps:0 worker:3", text, sizeof(text)),
+                        "/job:worker/replica:0/task:3/device:CPU:0");
+    assert_string_equal(default_of("ps:0 trainer:1", text, sizeof(text)),
+                        "/job:trainer/replica:0/task:1/device:CPU:0");
+    assert_string_equal(default_of("ps:1 ps:0", text, sizeof(text)),
+                        "/job:ps/replica:0/task:0/device:CPU:0");
     assert_string_equal(default_of("", text, sizeof(text)), "none");
 }
 
 static void names_that_are_no_tasks_or_devices_are_left_out(void **state) {
     struct device_table *table = device_table_new();
-    device_table_add_device(table, "/job:w/replica:0/task:0/device:CPU:0", "CPU", 0, 1, NULL); /* of no task */
+    /* of no task */
+    device_table_add_device(table, "/job:w/replica:0/task:0/device:CPU:0", "CPU", 0, 1, NULL);
     device_table_add(table, "/job:worker", "a", NULL, 1);
     device_table_add(table, "rubbish", "a", NULL, 1);
     device_table_add(table, "/job:worker/task:0", "a", "b", 7);

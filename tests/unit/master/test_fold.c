@@ -9,7 +9,9 @@
 #include "tests/unit/master/pass_file.h"
 #include "tests/unit/master/test_kernels.h"
 
-static void fold_makes_graphs_of_text(void **state) { pass_file_run("fold.txt", "cut prune fold sweep"); }
+static void fold_makes_graphs_of_text(void **state) {
+    pass_file_run("fold.txt", "cut prune fold sweep");
+}
 
 /* a1 = c + c, a2 = a1 + c, … : how many nodes are left after folding under `options`. */
 static int n_nodes_after_folding(const struct compile_options *options, int length) {
@@ -43,7 +45,8 @@ static void fold_stops_when_its_time_is_up(void **state) {
     assert_int_equal(n_nodes_after_folding(&options, 50), 2); /* the Const and the fetch */
     options.fold_budget_ns = 0;
     int n_before = test_kernels_n_calls();
-    assert_int_equal(n_nodes_after_folding(&options, 50), 52); /* a0 has become a Const; it and c are read */
+    /* a0 has become a Const; it and c are read */
+    assert_int_equal(n_nodes_after_folding(&options, 50), 52);
     assert_int_equal(test_kernels_n_calls() - n_before, 1);
 }
 

@@ -14,7 +14,8 @@ static void places(void **state) { pass_file_run("inline_place.txt", "cut prune 
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(calls), cmocka_unit_test(branches), cmocka_unit_test(gradients), cmocka_unit_test(loops), cmocka_unit_test(places),
+        cmocka_unit_test(calls), cmocka_unit_test(branches), cmocka_unit_test(gradients),
+        cmocka_unit_test(loops), cmocka_unit_test(places),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

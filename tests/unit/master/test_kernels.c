@@ -1,5 +1,6 @@
-/* Kernels for the tests of folding and placement: they stand in for kernels/cpu/cpu_kernels.c, so that these tests say what the
- * passes do and not which kernels there are. The linker takes this list and leaves the library's alone. */
+/* Kernels for the tests of folding and placement: they stand in for kernels/cpu/cpu_kernels.c,
+ * so that these tests say what the passes do and not which kernels there are. The linker takes
+ * this list and leaves the library's alone. */
 #include "tests/unit/master/test_kernels.h"
 
 #include "kernels/kernel.h"
@@ -15,7 +16,8 @@ static enum kernel_result add(struct kernel_ctx *ctx) {
         return kernel_fail(ctx, status_invalid("Incompatible shapes"));
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, DT_FLOAT, tensor_shape(a)));
     for (int64_t i = 0; i < a->n_elements; i++)
-        ((float *)tensor_data(&ctx->outputs[0]))[i] = ((const float *)tensor_cdata(a))[i] + ((const float *)tensor_cdata(b))[i];
+        ((float *)tensor_data(&ctx->outputs[0]))[i] =
+            ((const float *)tensor_cdata(a))[i] + ((const float *)tensor_cdata(b))[i];
     return KERNEL_DONE;
 }
 
@@ -34,7 +36,8 @@ static enum kernel_result fill(struct kernel_ctx *ctx) {
     int64_t n = tensor_index_at(kernel_input(ctx, 0), 0);
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, DT_FLOAT, (struct shape){1, &n}));
     for (int64_t i = 0; i < n; i++)
-        ((float *)tensor_data(&ctx->outputs[0]))[i] = *(const float *)tensor_cdata(kernel_input(ctx, 1));
+        ((float *)tensor_data(&ctx->outputs[0]))[i] =
+            *(const float *)tensor_cdata(kernel_input(ctx, 1));
     return KERNEL_DONE;
 }
 
@@ -47,7 +50,8 @@ static enum kernel_result identity(struct kernel_ctx *ctx) {
 static enum kernel_result join(struct kernel_ctx *ctx) {
     struct str text = STR_INIT;
     for (int i = 0; i < 2; i++)
-        str_add_bytes(&text, tensor_string(kernel_input(ctx, i), 0).data, tensor_string(kernel_input(ctx, i), 0).len);
+        str_add_bytes(&text, tensor_string(kernel_input(ctx, i), 0).data,
+                      tensor_string(kernel_input(ctx, i), 0).len);
     struct bytes *bytes = bytes_new(text.data, text.len);
     tensor_init_scalar_object(&ctx->outputs[0], DT_STRING, bytes ? &bytes->object : NULL);
     str_fini(&text);
@@ -78,7 +82,8 @@ static const struct kernel_def gpu_rows[] = {
 };
 // clang-format on
 
-static const struct kernel_list list = {rows, ARRAY_LEN(rows)}, gpu_list = {gpu_rows, ARRAY_LEN(gpu_rows)};
+static const struct kernel_list list = {rows, ARRAY_LEN(rows)},
+                                gpu_list = {gpu_rows, ARRAY_LEN(gpu_rows)};
 const struct kernel_list *const cpu_kernel_lists[] = {&list};
 const size_t n_cpu_kernel_lists = 1;
 static const struct kernel_list *const gpu_kernel_lists[] = {&gpu_list};

@@ -6,7 +6,9 @@
 
 #include "tests/unit/master/pass_file.h"
 
-static void partition_makes_graphs_of_text(void **state) { pass_file_run("partition.txt", "cut prune place partition"); }
+static void partition_makes_graphs_of_text(void **state) {
+    pass_file_run("partition.txt", "cut prune place partition");
+}
 
 int main(void) {
     const struct CMUnitTest tests[] = {

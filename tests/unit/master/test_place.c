@@ -7,7 +7,9 @@
 #include "tests/unit/master/pass_file.h"
 #include "tests/unit/master/test_kernels.h"
 
-static void place_makes_graphs_of_text(void **state) { pass_file_run("place.txt", "cut prune place"); }
+static void place_makes_graphs_of_text(void **state) {
+    pass_file_run("place.txt", "cut prune place");
+}
 
 int main(void) {
     test_kernels_add_gpu();

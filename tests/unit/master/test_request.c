@@ -1,4 +1,5 @@
-/* RunStepRequest by hand: what a client sends, every truncation of it, and where its large content starts. */
+/* RunStepRequest by hand: what a client sends, every truncation of it, and where its large
+ * content starts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +15,8 @@ static void add_message(struct str *out, uint32_t number, const struct str *mess
     proto_add_bytes(out, number, message->data, message->len);
 }
 
-/* A feed "x:0" of `content_len` bytes, fetch "y:0", target "t", options {trace 3, timeout 1500}, request id -1. */
+/* A feed "x:0" of `content_len` bytes, fetch "y:0", target "t", options {trace 3, timeout 1500},
+ * request id -1. */
 static void make_request(struct str *out, size_t content_len) {
     struct str tensor = STR_INIT, named = STR_INIT, options = STR_INIT;
     char *content = calloc(1, content_len + 1);
@@ -74,7 +76,8 @@ static void watched_tensors_are_refused_by_name(void **state) {
         add_message(&options, 6, &debug);
         proto_add_bytes(&bytes, 1, "handle", 6);
         add_message(&bytes, 5, &options);
-        struct status *st = run_step_request_parse((struct span){bytes.data, bytes.len}, &arena, &request);
+        struct status *st =
+            run_step_request_parse((struct span){bytes.data, bytes.len}, &arena, &request);
         assert_int_equal(status_code(st), n_watches > 0 ? STATUS_UNIMPLEMENTED : STATUS_OK);
         assert_true(n_watches == 0 || strstr(status_message(st), "hidden/Relu"));
         status_unref(st);
@@ -89,10 +92,12 @@ static void watched_tensors_are_refused_by_name(void **state) {
 static void the_key_tells_feeds_from_fetches(void **state) {
     struct arena arena;
     struct span names[2] = {span_of("a:0"), span_of("b:0")};
-    struct run_step_request one = {.feed_names = names, .n_feeds = 1, .fetches = names + 1, .n_fetches = 1};
+    struct run_step_request one = {
+        .feed_names = names, .n_feeds = 1, .fetches = names + 1, .n_fetches = 1};
     struct run_step_request two = {.fetches = names, .n_fetches = 2};
     arena_init(&arena);
-    assert_false(span_equal(run_step_request_key(&one, &arena), run_step_request_key(&two, &arena)));
+    assert_false(
+        span_equal(run_step_request_key(&one, &arena), run_step_request_key(&two, &arena)));
     assert_true(span_equal(run_step_request_key(&two, &arena), run_step_request_key(&two, &arena)));
     arena_fini(&arena);
 }
@@ -114,9 +119,11 @@ static void every_truncation_is_refused_or_harmless(void **state) {
     str_fini(&bytes);
 }
 
-/* Names are a stranger's: a request whose names hold what could separate names is not another one that was compiled before. */
+/* Names are a stranger's: a request whose names hold what could separate names is not another
+ * one that was compiled before. */
 static void no_byte_in_a_name_makes_two_keys_alike(void **state) {
-    struct span two[] = {{"a:0", 3}, {"b:0", 3}}, one[] = {{"a:0\nb:0", 7}}, longer[] = {{"a:0\n|b:0\n", 10}};
+    struct span two[] = {{"a:0", 3}, {"b:0", 3}}, one[] = {{"a:0\nb:0", 7}},
+                longer[] = {{"a:0\n|b:0\n", 10}};
     struct run_step_request requests[] = {
         {.feed_names = two, .n_feeds = 2},
         {.feed_names = one, .n_feeds = 1},
@@ -129,7 +136,8 @@ static void no_byte_in_a_name_makes_two_keys_alike(void **state) {
     arena_init(&arena);
     for (size_t i = 0; i < ARRAY_LEN(requests); i++)
         for (size_t k = 0; k < i; k++) {
-            struct span a = run_step_request_key(&requests[i], &arena), b = run_step_request_key(&requests[k], &arena);
+            struct span a = run_step_request_key(&requests[i], &arena),
+                        b = run_step_request_key(&requests[k], &arena);
             assert_false(a.len == b.len && memcmp(a.data, b.data, a.len) == 0);
         }
     arena_fini(&arena);
@@ -193,18 +201,21 @@ static void a_callable_is_fed_by_position(void **state) {
     proto_add_bytes(&connection, 1, "x:0", 3);
     proto_add_bytes(&connection, 2, "y:0", 3);
     add_message(&options, 5, &connection);
-    assert_null(callable_options_parse((struct span){options.data, options.len}, &arena, &callable));
+    assert_null(
+        callable_options_parse((struct span){options.data, options.len}, &arena, &callable));
     assert_int_equal(callable.n_feeds, 2);
     assert_int_equal(callable.n_connections, 1);
     assert_true(span_is(callable.connect_from[0], "x:0"));
     assert_true(span_is(callable.connect_to[0], "y:0"));
     proto_add_bytes(&call, 3, "first", 5);
-    struct status *st = run_callable_parse((struct span){call.data, call.len}, &callable, &arena, &request);
+    struct status *st =
+        run_callable_parse((struct span){call.data, call.len}, &callable, &arena, &request);
     assert_int_equal(status_code(st), STATUS_INVALID_ARGUMENT); /* one feed is missing */
     status_unref(st);
     proto_add_bytes(&call, 3, "second", 6);
     proto_add_int(&call, 4, 5);
-    assert_null(run_callable_parse((struct span){call.data, call.len}, &callable, &arena, &request));
+    assert_null(
+        run_callable_parse((struct span){call.data, call.len}, &callable, &arena, &request));
     assert_true(span_is(request.feed_protos[1], "second"));
     assert_true(request.request_id == 5);
     str_fini(&options);

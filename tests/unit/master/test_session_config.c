@@ -18,7 +18,8 @@ static void an_empty_config_asks_for_nothing(void **state) {
     struct session_config config;
     struct str bytes = STR_INIT;
     assert_null(parse(&bytes, &config));
-    assert_false(config.allow_soft_placement || config.log_device_placement || config.is_isolated || config.no_optimizations);
+    assert_false(config.allow_soft_placement || config.log_device_placement || config.is_isolated ||
+                 config.no_optimizations);
     assert_int_equal(config.cpu_devices, 0);
     assert_true(session_config_has_task(&config, "/job:ps/replica:0/task:0"));
     session_config_fini(&config);
@@ -35,7 +36,8 @@ static void flags_are_read(void **state) {
     proto_add_bytes(&graph, 3, optimizer.data, optimizer.len);
     proto_add_bytes(&bytes, 10, graph.data, graph.len);
     assert_null(parse(&bytes, &config));
-    assert_true(config.allow_soft_placement && config.log_device_placement && config.is_isolated && config.no_optimizations);
+    assert_true(config.allow_soft_placement && config.log_device_placement && config.is_isolated &&
+                config.no_optimizations);
     assert_int_equal(config.operation_timeout_ms, 1500);
     session_config_fini(&config);
     str_fini(&bytes);
@@ -68,7 +70,9 @@ static void devices_are_counted(void **state) {
     str_fini(&bytes);
 }
 
-static void add_filter(struct str *bytes, const char *text) { proto_add_bytes(bytes, 4, text, strlen(text)); }
+static void add_filter(struct str *bytes, const char *text) {
+    proto_add_bytes(bytes, 4, text, strlen(text));
+}
 
 static void filters_leave_tasks(void **state) {
     struct session_config config;
@@ -85,7 +89,11 @@ static void filters_leave_tasks(void **state) {
 }
 
 static void wrong_bytes_are_refused(void **state) {
-    static const struct span wrong[] = {{"\x22\x06//\xff/b", 8}, {"\x0a\x7f", 2}, {"\x52\x02\x1a\x7f", 4}, {"\x38", 1}, {"\xff\xff", 2}};
+    static const struct span wrong[] = {{"\x22\x06//\xff/b", 8},
+                                        {"\x0a\x7f", 2},
+                                        {"\x52\x02\x1a\x7f", 4},
+                                        {"\x38", 1},
+                                        {"\xff\xff", 2}};
     for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
         struct session_config config;
         struct status *st = session_config_parse(wrong[i], &config);

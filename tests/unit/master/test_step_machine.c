@@ -1,4 +1,5 @@
-/* The life of a step: every order of events on up to four parts, and the rules of which failure wins. */
+/* The life of a step: every order of events on up to four parts, and the rules of which failure
+ * wins. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +16,9 @@ struct fixture {
     bool is_running[MAX_PARTS];
 };
 
-static void open_machine(struct fixture *f, int n_parts) { step_machine_init(&f->machine, n_parts, f->is_running); }
+static void open_machine(struct fixture *f, int n_parts) {
+    step_machine_init(&f->machine, n_parts, f->is_running);
+}
 
 static struct status *failure(const char *text) { return status_new(STATUS_INTERNAL, "%s", text); }
 
@@ -42,8 +45,10 @@ static void the_first_failure_cancels_the_others_and_wins(void **state) {
     struct fixture f;
     open_machine(&f, 3);
     (void)!step_machine_start(&f.machine);
-    assert_int_equal(step_machine_part_ended(&f.machine, 1, failure("first"), false), STEP_CANCEL_PARTS);
-    assert_int_equal(step_machine_part_ended(&f.machine, 0, failure("second"), false), STEP_NOTHING);
+    assert_int_equal(step_machine_part_ended(&f.machine, 1, failure("first"), false),
+                     STEP_CANCEL_PARTS);
+    assert_int_equal(step_machine_part_ended(&f.machine, 0, failure("second"), false),
+                     STEP_NOTHING);
     assert_int_equal(step_machine_part_ended(&f.machine, 2, NULL, false), STEP_FINISH);
     assert_string_equal(status_message(f.machine.status), "first");
     step_machine_fini(&f.machine);
@@ -53,8 +58,10 @@ static void an_echo_gives_way_to_the_original(void **state) {
     struct fixture f;
     open_machine(&f, 2);
     (void)!step_machine_start(&f.machine);
-    assert_int_equal(step_machine_part_ended(&f.machine, 0, failure("echo"), true), STEP_CANCEL_PARTS);
-    assert_int_equal(step_machine_part_ended(&f.machine, 1, failure("original"), false), STEP_FINISH);
+    assert_int_equal(step_machine_part_ended(&f.machine, 0, failure("echo"), true),
+                     STEP_CANCEL_PARTS);
+    assert_int_equal(step_machine_part_ended(&f.machine, 1, failure("original"), false),
+                     STEP_FINISH);
     assert_string_equal(status_message(f.machine.status), "original");
     step_machine_fini(&f.machine);
 }
@@ -79,7 +86,8 @@ static void a_single_failing_part_finishes_without_a_cancel(void **state) {
     step_machine_fini(&f.machine);
 }
 
-/* Random events, also senseless ones: exactly one FINISH, at most one CANCEL_PARTS, and FINISH only when nothing runs. */
+/* Random events, also senseless ones: exactly one FINISH, at most one CANCEL_PARTS, and FINISH
+ * only when nothing runs. */
 static void any_order_of_events_finishes_once(void **state) {
     uint64_t seed = 42;
     for (int round = 0; round < 20000; round++) {
@@ -98,7 +106,8 @@ static void any_order_of_events_finishes_once(void **state) {
             if (pick % 7 == 0)
                 actions = step_machine_cancel(&f.machine, failure("cancel"));
             else
-                actions = step_machine_part_ended(&f.machine, (int)(pick % 6) - 1, pick % 3 ? NULL : failure("part"), pick % 2);
+                actions = step_machine_part_ended(&f.machine, (int)(pick % 6) - 1,
+                                                  pick % 3 ? NULL : failure("part"), pick % 2);
         }
         for (int i = 0; i < n_parts; i++) {
             actions = step_machine_part_ended(&f.machine, i, NULL, false);

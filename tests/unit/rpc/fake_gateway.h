@@ -1,4 +1,5 @@
-/* An HTTP server of the test's own in place of etcd: each connection a thread, each answer what the test's function says. */
+/* An HTTP server of the test's own in place of etcd: each connection a thread, each answer what
+ * the test's function says. */
 #ifndef MILLRACE_TESTS_UNIT_RPC_FAKE_GATEWAY_H
 #define MILLRACE_TESTS_UNIT_RPC_FAKE_GATEWAY_H
 
@@ -18,8 +19,9 @@ struct fake_gateway {
     pthread_t thread;
     pthread_mutex_t lock; /* held while `answer` runs */
     void *arg;
-    /* Writes the body; returns the HTTP status. 0: the connection is closed without an answer. -1: it hangs until the peer goes.
-     * -2: what was written is the beginning of a stream that goes on for ever; -3: and ends. */
+    /* Writes the body; returns the HTTP status. 0: the connection is closed without an answer.
+     * -1: it hangs until the peer goes. -2: what was written is the beginning of a stream that
+     * goes on for ever; -3: and ends. */
     int (*answer)(void *arg, const char *path, const char *body, struct str *out);
 };
 
@@ -39,7 +41,8 @@ static inline void fake_write(int fd, const char *data, size_t len) {
 }
 
 /* The request's path and body; false at the end. */
-static inline bool fake_read(int fd, struct str *request, char *path, size_t path_size, const char **ret_body) {
+static inline bool fake_read(int fd, struct str *request, char *path, size_t path_size,
+                             const char **ret_body) {
     str_clear(request);
     for (;;) {
         char *end = request->len ? strstr(request->data, "\r\n\r\n") : NULL;
@@ -104,8 +107,9 @@ static inline void *fake_accept(void *arg) {
 }
 
 /* It lives as long as the process: its connections' threads may end after the test. */
-static inline struct fake_gateway *fake_gateway_new(int (*answer)(void *arg, const char *path, const char *body, struct str *out),
-                                                    void *arg) {
+static inline struct fake_gateway *
+fake_gateway_new(int (*answer)(void *arg, const char *path, const char *body, struct str *out),
+                 void *arg) {
     static struct fake_gateway *made;
     struct fake_gateway *gateway = calloc(1, sizeof(*gateway));
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -116,7 +120,8 @@ static inline struct fake_gateway *fake_gateway_new(int (*answer)(void *arg, con
     gateway->arg = arg;
     pthread_mutex_init(&gateway->lock, NULL);
     gateway->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    CHECK(bind(gateway->fd, (struct sockaddr *)&address, sizeof(address)) == 0 && listen(gateway->fd, 16) == 0);
+    CHECK(bind(gateway->fd, (struct sockaddr *)&address, sizeof(address)) == 0 &&
+          listen(gateway->fd, 16) == 0);
     getsockname(gateway->fd, (struct sockaddr *)&address, &len);
     gateway->port = ntohs(address.sin_port);
     pthread_create(&gateway->thread, NULL, fake_accept, gateway);

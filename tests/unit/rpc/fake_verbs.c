@@ -65,14 +65,15 @@ static bool is_failing(const char *call) {
 void fake_verbs_reset(void) {
     CHECK(fake_verbs.n_queue_pairs == 0 && fake_verbs.n_regions == 0 && fake_verbs.n_domains == 0);
     fake_verbs = (struct fake_verbs){.n_ports = 1};
-    fake_verbs.ports[0] = (struct fake_port){
-        .device = "fake0",
-        .transport = IBV_TRANSPORT_IB,
-        .state = IBV_PORT_ACTIVE,
-        .mtu = IBV_MTU_4096,
-        .max_message_bytes = 8 << 20,
-        .gids = {{{0xfe, 0x80, [15] = 1}, IBV_GID_TYPE_ROCE_V2}, {{[10] = 0xff, 0xff, 10, 77, 0, 1}, IBV_GID_TYPE_ROCE_V2}},
-        .n_gids = 2};
+    fake_verbs.ports[0] =
+        (struct fake_port){.device = "fake0",
+                           .transport = IBV_TRANSPORT_IB,
+                           .state = IBV_PORT_ACTIVE,
+                           .mtu = IBV_MTU_4096,
+                           .max_message_bytes = 8 << 20,
+                           .gids = {{{0xfe, 0x80, [15] = 1}, IBV_GID_TYPE_ROCE_V2},
+                                    {{[10] = 0xff, 0xff, 10, 77, 0, 1}, IBV_GID_TYPE_ROCE_V2}},
+                           .n_gids = 2};
     list_init(&queue_pairs);
     list_init(&writes);
     list_init(&regions);
@@ -113,14 +114,17 @@ static int query_port(struct ibv_context *context, uint8_t number, struct ibv_po
                                   .max_msg_sz = port->max_message_bytes,
                                   .gid_tbl_len = 4,
                                   .lid = port->lid,
-                                  .link_layer = port->is_infiniband ? IBV_LINK_LAYER_INFINIBAND : IBV_LINK_LAYER_ETHERNET};
+                                  .link_layer = port->is_infiniband ? IBV_LINK_LAYER_INFINIBAND
+                                                                    : IBV_LINK_LAYER_ETHERNET};
     return number == 1 ? 0 : EINVAL;
 }
-static int query_gid(struct ibv_context *context, uint32_t number, uint32_t index, struct ibv_gid_entry *ret) {
+static int query_gid(struct ibv_context *context, uint32_t number, uint32_t index,
+                     struct ibv_gid_entry *ret) {
     const struct fake_port *port = port_of(context->device);
     if ((int)index >= port->n_gids)
         return ENODATA;
-    *ret = (struct ibv_gid_entry){.gid_index = index, .port_num = number, .gid_type = port->gids[index].type};
+    *ret = (struct ibv_gid_entry){
+        .gid_index = index, .port_num = number, .gid_type = port->gids[index].type};
     memcpy(ret->gid.raw, port->gids[index].raw, 16);
     return 0;
 }
@@ -158,14 +162,16 @@ static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *data, size_t size_bytes, i
     pthread_mutex_lock(&lock);
     while (fake_verbs.is_registering_held)
         pthread_cond_wait(&may_register, &lock);
-    if (must_fail(access & IBV_ACCESS_REMOTE_WRITE ? &fake_verbs.n_registrations_to_fail : &fake_verbs.n_sources_to_fail)) {
+    if (must_fail(access & IBV_ACCESS_REMOTE_WRITE ? &fake_verbs.n_registrations_to_fail
+                                                   : &fake_verbs.n_sources_to_fail)) {
         pthread_mutex_unlock(&lock);
         errno = ENOMEM;
         return NULL;
     }
     struct fake_region *region = calloc(1, sizeof(*region));
     last_key += 0x101;
-    region->mr = (struct ibv_mr){.pd = pd, .addr = data, .length = size_bytes, .lkey = last_key, .rkey = last_key};
+    region->mr = (struct ibv_mr){
+        .pd = pd, .addr = data, .length = size_bytes, .lkey = last_key, .rkey = last_key};
     region->access = access;
     list_push_back(&regions, &region->link);
     fake_verbs.n_regions++;
@@ -190,7 +196,8 @@ void fake_verbs_let_register(void) {
 }
 
 /* Lock held. */
-static bool covers(const struct ibv_pd *pd, uint32_t key, uint64_t address, size_t size_bytes, int access) {
+static bool covers(const struct ibv_pd *pd, uint32_t key, uint64_t address, size_t size_bytes,
+                   int access) {
     LIST_FOR_EACH (link, &regions) {
         struct fake_region *region = LIST_ENTRY(link, struct fake_region, link);
         uint64_t begin = (uintptr_t)region->mr.addr;
@@ -214,7 +221,8 @@ static int destroy_comp_channel(struct ibv_comp_channel *channel) {
     free(channel);
     return 0;
 }
-static struct ibv_cq *create_cq(struct ibv_context *context, int n, void *arg, struct ibv_comp_channel *channel, int vector) {
+static struct ibv_cq *create_cq(struct ibv_context *context, int n, void *arg,
+                                struct ibv_comp_channel *channel, int vector) {
     if (is_failing("create_cq"))
         return NULL;
     struct fake_cq *cq = calloc(1, sizeof(*cq));
@@ -279,7 +287,8 @@ static struct ibv_qp *create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr
     if (is_failing("create_qp"))
         return NULL;
     struct fake_qp *qp = calloc(1, sizeof(*qp));
-    qp->qp = (struct ibv_qp){.pd = pd, .send_cq = attr->send_cq, .recv_cq = attr->recv_cq, .qp_num = 0x100 + ++last_qpn};
+    qp->qp = (struct ibv_qp){
+        .pd = pd, .send_cq = attr->send_cq, .recv_cq = attr->recv_cq, .qp_num = 0x100 + ++last_qpn};
     list_push_back(&queue_pairs, &qp->link);
     fake_verbs.n_queue_pairs++;
     return &qp->qp;
@@ -291,9 +300,11 @@ static void flush(struct fake_qp *qp) {
 }
 
 static int modify_qp(struct ibv_qp *base, struct ibv_qp_attr *attr, int mask) {
-    static const enum ibv_qp_state before[] = {[IBV_QPS_INIT] = IBV_QPS_RESET, [IBV_QPS_RTR] = IBV_QPS_INIT, [IBV_QPS_RTS] = IBV_QPS_RTR};
+    static const enum ibv_qp_state before[] = {
+        [IBV_QPS_INIT] = IBV_QPS_RESET, [IBV_QPS_RTR] = IBV_QPS_INIT, [IBV_QPS_RTS] = IBV_QPS_RTR};
     struct fake_qp *qp = CONTAINER_OF(base, struct fake_qp, qp);
-    if (attr->qp_state != IBV_QPS_ERR && (is_failing("modify_qp") || base->state != before[attr->qp_state]))
+    if (attr->qp_state != IBV_QPS_ERR &&
+        (is_failing("modify_qp") || base->state != before[attr->qp_state]))
         return EINVAL;
     if (attr->qp_state == IBV_QPS_INIT)
         qp->attr.qp_access_flags = attr->qp_access_flags;
@@ -367,11 +378,13 @@ static enum ibv_wc_status carry_out(struct fake_write *write, struct fake_qp **r
         return IBV_WC_RETRY_EXC_ERR;
     *ret_to = to;
     if (!(to->attr.qp_access_flags & IBV_ACCESS_REMOTE_WRITE) ||
-        !covers(to->qp.pd, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr, piece->length, IBV_ACCESS_REMOTE_WRITE))
+        !covers(to->qp.pd, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr, piece->length,
+                IBV_ACCESS_REMOTE_WRITE))
         return IBV_WC_REM_ACCESS_ERR;
     if (wr->opcode == IBV_WR_RDMA_WRITE_WITH_IMM && to->n_receives == 0)
         return IBV_WC_RNR_RETRY_EXC_ERR;
-    memcpy((void *)(uintptr_t)wr->wr.rdma.remote_addr, (const void *)(uintptr_t)piece->addr, piece->length);
+    memcpy((void *)(uintptr_t)wr->wr.rdma.remote_addr, (const void *)(uintptr_t)piece->addr,
+           piece->length);
     if (fake_verbs.is_damaging)
         *(char *)(uintptr_t)wr->wr.rdma.remote_addr ^= 1;
     return IBV_WC_SUCCESS;
@@ -387,9 +400,10 @@ static void end_write(struct fake_write *write) {
     if (status == IBV_WC_SUCCESS && write->wr.opcode == IBV_WR_RDMA_WRITE_WITH_IMM) {
         to->n_receives--;
         fake_verbs.n_numbers++;
-        complete(to->qp.recv_cq,
-                 &(struct ibv_wc){
-                     .status = status, .opcode = IBV_WC_RECV_RDMA_WITH_IMM, .imm_data = write->wr.imm_data, .wc_flags = IBV_WC_WITH_IMM});
+        complete(to->qp.recv_cq, &(struct ibv_wc){.status = status,
+                                                  .opcode = IBV_WC_RECV_RDMA_WITH_IMM,
+                                                  .imm_data = write->wr.imm_data,
+                                                  .wc_flags = IBV_WC_WITH_IMM});
     }
     if (status == IBV_WC_REM_ACCESS_ERR) {
         to->qp.state = IBV_QPS_ERR;
@@ -397,7 +411,9 @@ static void end_write(struct fake_write *write) {
     }
     if (status != IBV_WC_SUCCESS)
         from->qp.state = IBV_QPS_ERR;
-    complete(from->qp.send_cq, &(struct ibv_wc){.status = status, .wr_id = write->wr.wr_id, .opcode = IBV_WC_RDMA_WRITE});
+    complete(
+        from->qp.send_cq,
+        &(struct ibv_wc){.status = status, .wr_id = write->wr.wr_id, .opcode = IBV_WC_RDMA_WRITE});
 }
 
 void fake_verbs_run(int n) {
@@ -415,8 +431,9 @@ void fake_verbs_forge_number(uint32_t number) {
         if (!(qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_WRITE))
             continue;
         qp->n_receives--;
-        complete(qp->qp.recv_cq,
-                 &(struct ibv_wc){.status = IBV_WC_SUCCESS, .opcode = IBV_WC_RECV_RDMA_WITH_IMM, .imm_data = htonl(number)});
+        complete(qp->qp.recv_cq, &(struct ibv_wc){.status = IBV_WC_SUCCESS,
+                                                  .opcode = IBV_WC_RECV_RDMA_WITH_IMM,
+                                                  .imm_data = htonl(number)});
     }
 }
 

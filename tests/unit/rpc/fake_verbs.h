@@ -1,8 +1,9 @@
-/* An RDMA device made of memory: the table of rpc/rdma/verbs.h over queue pairs that copy within the process, as strict as hardware about keys,
- * ranges, protection domains, rights and states, and obedient to tests that want something to fail or to wait.
+/* An RDMA device made of memory: the table of rpc/rdma/verbs.h over queue pairs that copy within
+ * the process, as strict as hardware about keys, ranges, protection domains, rights and states,
+ * and obedient to tests that want something to fail or to wait.
  *
- * Writes are carried out by fake_verbs_run, as many as it is told to, unless is_held is off: then at once. Loop thread, but for
- * registering. */
+ * Writes are carried out by fake_verbs_run, as many as it is told to, unless is_held is off:
+ * then at once. Loop thread, but for registering. */
 #ifndef MILLRACE_TESTS_UNIT_RPC_FAKE_VERBS_H
 #define MILLRACE_TESTS_UNIT_RPC_FAKE_VERBS_H
 
@@ -33,8 +34,10 @@ struct fake_verbs {
     bool is_damaging;            /* it carries other bytes */
     int n_registrations_to_fail; /* the next ones that may be written by peers; -1: all */
     int n_sources_to_fail;       /* the next ones that may not */
-    bool is_registering_held;    /* registrations wait until it is off again (fake_verbs_let_register) */
-    const char *failing_call;    /* "create_qp", "modify_qp", "alloc_pd", "create_cq", "post_send": fails */
+    /* registrations wait until it is off again (fake_verbs_let_register) */
+    bool is_registering_held;
+    /* "create_qp", "modify_qp", "alloc_pd", "create_cq", "post_send": fails */
+    const char *failing_call;
     /* counted */
     _Atomic int n_regions; /* that live; tests look without the lock */
     int n_queue_pairs, n_domains;

@@ -7,7 +7,8 @@
 
 #include "rpc/loop.h"
 
-/* One turn; waits for an event a millisecond at most, since a task that another thread posts between turns wakes nobody. */
+/* One turn; waits for an event a millisecond at most, since a task that another thread posts
+ * between turns wakes nobody. */
 static inline void loop_turn(struct loop *loop) {
     struct pollfd events = {.fd = uv_backend_fd(loop_uv(loop)), .events = POLLIN};
     uv_run(loop_uv(loop), UV_RUN_NOWAIT);

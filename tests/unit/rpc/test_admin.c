@@ -52,7 +52,8 @@ static int write_quit(void *arg, const char *query, struct str *out) {
     return 200;
 }
 
-/* Pages that are finished later: by a task of the loop's, at once, or never before the server has closed. */
+/* Pages that are finished later: by a task of the loop's, at once, or never before the server
+ * has closed. */
 struct later {
     struct loop_task task;
     struct admin_reply *reply;
@@ -96,17 +97,19 @@ static void *run_loop(void *arg) {
 }
 
 static struct fixture *setup_with(struct tls *tls_take) {
-    static const struct admin_page pages[] = {{"/statusz", "text/html; charset=utf-8", .write = write_status},
-                                              {"/readyz", "text/plain", .write = write_ready},
-                                              {"/large", "text/plain", .write = write_large},
-                                              {"/quit", "text/plain", .write = write_quit},
-                                              {"/later", "text/plain", .begin = begin_later}};
+    static const struct admin_page pages[] = {
+        {"/statusz", "text/html; charset=utf-8", .write = write_status},
+        {"/readyz", "text/plain", .write = write_ready},
+        {"/large", "text/plain", .write = write_large},
+        {"/quit", "text/plain", .write = write_quit},
+        {"/later", "text/plain", .begin = begin_later}};
     struct fixture *f = calloc(1, sizeof(*f));
     signal(SIGPIPE, SIG_IGN);
     f->loop = loop_new();
     f->close.run = run_close;
     f->tls = tls_take;
-    struct admin_options options = {.pages = pages, .n_pages = ARRAY_LEN(pages), .arg = f, .tls = tls_take};
+    struct admin_options options = {
+        .pages = pages, .n_pages = ARRAY_LEN(pages), .arg = f, .tls = tls_take};
     assert_null(admin_server_new(f->loop, "localhost:0", &options, &f->server));
     f->port = admin_server_port(f->server);
     assert_true(f->port > 0);
@@ -125,7 +128,9 @@ static void teardown(struct fixture *f) {
 }
 
 static int dial(const struct fixture *f) {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)f->port), .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_port = htons((uint16_t)f->port),
+                                  .sin_addr = {htonl(INADDR_LOOPBACK)}};
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
     return fd;
@@ -143,15 +148,17 @@ static void exchange(const struct fixture *f, const char *request, struct str *r
     close(fd);
 }
 
-static void check(const struct fixture *f, const char *request_line, const char *headers, const char *status, const char *wanted,
-                  const char *wanted_too) {
+static void check(const struct fixture *f, const char *request_line, const char *headers,
+                  const char *status, const char *wanted, const char *wanted_too) {
     struct str reply = STR_INIT;
     char request[1000];
-    snprintf(request, sizeof(request), "%s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n%s\r\n", request_line, headers);
+    snprintf(request, sizeof(request), "%s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n%s\r\n",
+             request_line, headers);
     exchange(f, request, &reply);
     char first[100];
     snprintf(first, sizeof(first), "HTTP/1.1 %s ", status);
-    if (strncmp(str_text(&reply), first, strlen(first)) != 0 || !strstr(str_text(&reply), wanted) || !strstr(str_text(&reply), wanted_too))
+    if (strncmp(str_text(&reply), first, strlen(first)) != 0 || !strstr(str_text(&reply), wanted) ||
+        !strstr(str_text(&reply), wanted_too))
         fail_msg("%s: %s", request_line, str_text(&reply));
     str_fini(&reply);
 }
@@ -166,8 +173,10 @@ static void pages_are_served(void **state) {
     check(f, "GET /readyz", "", "503", "/job:ps/task:0", "text/plain");
     check(f, "GET /statusz", "", "200", "query=", "Content-Type: text/html");
     check(f, "GET /statusz?a=b&c", "", "200", "query=a=b&c", "text/html");
-    check(f, "GET /statusz?format=json", "", "200", "query=format=json", "Content-Type: application/json");
-    check(f, "GET /statusz?a=1", "Accept: application/json\r\n", "200", "query=a=1&format=json", "application/json");
+    check(f, "GET /statusz?format=json", "", "200", "query=format=json",
+          "Content-Type: application/json");
+    check(f, "GET /statusz?a=1", "Accept: application/json\r\n", "200", "query=a=1&format=json",
+          "application/json");
     check(f, "GET /nothing", "", "404", "no such page", "");
     check(f, "GET /", "", "404", "", "");
     check(f, "GET /livez/x", "", "404", "", "");
@@ -235,9 +244,11 @@ static void large_pages_and_many_requests_on_one_connection(void **state) {
 }
 
 static void malformed_requests_end_cleanly(void **state) {
-    static const char *const rows[] = {"GET\r\n\r\n", "GET /livez\r\n\r\n", "GET /livez HTTP/9.9\r\n\r\n",
-                                       "GET /livez HTTP/1.1\r\nHost x\r\n\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"};
-    static const char *const unfinished[] = {"", "\r\n\r\n", "\x16\x03\x01 tls", "GET /livez HTTP/1.1\r\nHost"};
+    static const char *const rows[] = {
+        "GET\r\n\r\n", "GET /livez\r\n\r\n", "GET /livez HTTP/9.9\r\n\r\n",
+        "GET /livez HTTP/1.1\r\nHost x\r\n\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"};
+    static const char *const unfinished[] = {"", "\r\n\r\n", "\x16\x03\x01 tls",
+                                             "GET /livez HTTP/1.1\r\nHost"};
     struct fixture *f = setup();
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         int fd = dial(f);
@@ -248,9 +259,11 @@ static void malformed_requests_end_cleanly(void **state) {
         }
         close(fd);
     }
-    for (size_t i = 0; i < ARRAY_LEN(unfinished); i++) { /* libmicrohttpd waits for the rest: only the end of these is felt */
+    /* libmicrohttpd waits for the rest: only the end of these is felt */
+    for (size_t i = 0; i < ARRAY_LEN(unfinished); i++) {
         int fd = dial(f);
-        assert_int_equal(write(fd, unfinished[i], strlen(unfinished[i])), (ssize_t)strlen(unfinished[i]));
+        assert_int_equal(write(fd, unfinished[i], strlen(unfinished[i])),
+                         (ssize_t)strlen(unfinished[i]));
         close(fd);
     }
     char *long_request = calloc(1, 100001); /* a request line that does not fit */

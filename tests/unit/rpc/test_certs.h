@@ -15,7 +15,8 @@ struct test_certs {
 };
 
 /* A path in the directory; of the last four calls. */
-static inline const char *test_path(struct test_certs *certs, const char *name, const char *ending) {
+static inline const char *test_path(struct test_certs *certs, const char *name,
+                                    const char *ending) {
     static char paths[4][128];
     static int next;
     char *path = paths[next++ % 4];
@@ -29,17 +30,21 @@ static inline void test_ok(struct status *st) {
     CHECK(!st);
 }
 
-static inline void test_issue(struct test_certs *certs, const char *file, const char *name, int64_t lifetime_s) {
+static inline void test_issue(struct test_certs *certs, const char *file, const char *name,
+                              int64_t lifetime_s) {
     const char *names[] = {name, "localhost", "127.0.0.1"};
-    struct tls_cert_request request = {.common_name = file, .names = names, .n_names = 3, .lifetime_s = lifetime_s};
-    test_ok(tls_authority_issue(certs->authority, &request, test_path(certs, file, "pem"), test_path(certs, file, "key")));
+    struct tls_cert_request request = {
+        .common_name = file, .names = names, .n_names = 3, .lifetime_s = lifetime_s};
+    test_ok(tls_authority_issue(certs->authority, &request, test_path(certs, file, "pem"),
+                                test_path(certs, file, "key")));
 }
 
 static inline void test_certs_init(struct test_certs *certs, const char *authority) {
     snprintf(certs->directory, sizeof(certs->directory), "/tmp/millrace-test-certs-XXXXXX");
     CHECK(mkdtemp(certs->directory));
     test_ok(tls_authority_new(authority, 3600, &certs->authority));
-    test_ok(tls_authority_save(certs->authority, test_path(certs, "ca", "pem"), test_path(certs, "ca", "key")));
+    test_ok(tls_authority_save(certs->authority, test_path(certs, "ca", "pem"),
+                               test_path(certs, "ca", "key")));
     test_issue(certs, "master", "millrace://default/master", 3600);
     test_issue(certs, "ps-0", "millrace://default/job/ps/task/0", 3600);
 }
@@ -52,7 +57,8 @@ static inline void test_certs_fini(struct test_certs *certs) {
 }
 
 /* With the certificate `file`, believing `others`' authority; each may be NULL. */
-static inline struct tls *test_tls(struct test_certs *certs, const char *file, struct test_certs *others, const char *protocol) {
+static inline struct tls *test_tls(struct test_certs *certs, const char *file,
+                                   struct test_certs *others, const char *protocol) {
     struct tls *tls;
     struct tls_options options = {.cert_file = file ? test_path(certs, file, "pem") : NULL,
                                   .key_file = file ? test_path(certs, file, "key") : NULL,

@@ -39,7 +39,8 @@ static void jobs_and_tasks_are_listed_by_name_and_index(void **state) {
     cluster_spec_print(&spec, &text);
     assert_string_equal(text.data, "ps=p0:2400,worker=w0:2300;w1:2300");
     str_fini(&text);
-    assert_null(cluster_spec_parse("local|localhost:1;localhost:2", &spec)); /* the old server's form */
+    /* the old server's form */
+    assert_null(cluster_spec_parse("local|localhost:1;localhost:2", &spec));
     assert_int_equal(spec.n_tasks, 2);
 }
 
@@ -61,17 +62,20 @@ static void wrong_lists_are_refused(void **state) {
 static void tf_config_gives_cluster_and_task(void **state) {
     const char *job;
     int index;
-    assert_null(cluster_spec_parse_tf_config("{\"cluster\": {\"worker\": [\"a:1\", \"b:2\"], \"chief\": [\"c:3\"]},"
-                                             " \"task\": {\"type\": \"worker\", \"index\": 1}, \"environment\": \"cloud\"}",
-                                             &spec, &job, &index));
+    assert_null(cluster_spec_parse_tf_config(
+        "{\"cluster\": {\"worker\": [\"a:1\", \"b:2\"], \"chief\": [\"c:3\"]},"
+        " \"task\": {\"type\": \"worker\", \"index\": 1}, \"environment\": \"cloud\"}",
+        &spec, &job, &index));
     assert_int_equal(spec.n_tasks, 3);
     assert_string_equal(spec.tasks[0].name, "/job:chief/replica:0/task:0");
     assert_string_equal(job, "worker");
     assert_int_equal(index, 1);
-    assert_null(cluster_spec_parse_tf_config("{\"cluster\": {\"ps\": [\"a:1\"]}, \"task\": {\"type\": \"ps\", \"index\": \"0\"}}", &spec,
-                                             &job, &index));
+    assert_null(cluster_spec_parse_tf_config(
+        "{\"cluster\": {\"ps\": [\"a:1\"]}, \"task\": {\"type\": \"ps\", \"index\": \"0\"}}", &spec,
+        &job, &index));
     assert_int_equal(index, 0);
-    assert_null(cluster_spec_parse_tf_config("{\"cluster\": {\"ps\": [\"a:1\"]}}", &spec, &job, &index));
+    assert_null(
+        cluster_spec_parse_tf_config("{\"cluster\": {\"ps\": [\"a:1\"]}}", &spec, &job, &index));
     assert_null(job);
     assert_int_equal(index, -1);
 }
@@ -86,14 +90,16 @@ static void a_wrong_tf_config_is_refused(void **state) {
         {"{\"cluster\": {\"ps\": [1]}}", "is no string"},
         {"{\"cluster\": {\"ps\": [\"a\"]}}", "has no port"},
         {"{\"cluster\": {\"ps\": [\"a:1\"]}, \"task\": 3}", "\"task\" is not"},
-        {"{\"cluster\": {\"ps\": [\"a:1\"]}, \"task\": {\"type\": \"ps\", \"index\": \"x\"}}", "index is no number"},
+        {"{\"cluster\": {\"ps\": [\"a:1\"]}, \"task\": {\"type\": \"ps\", \"index\": \"x\"}}",
+         "index is no number"},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         const char *job;
         int index;
         struct status *st = cluster_spec_parse_tf_config(cases[i][0], &spec, &job, &index);
         if (!strstr(status_message(st), cases[i][1]))
-            fail_msg("%s: \"%s\" does not say \"%s\"", cases[i][0], status_message(st), cases[i][1]);
+            fail_msg("%s: \"%s\" does not say \"%s\"", cases[i][0], status_message(st),
+                     cases[i][1]);
         assert_int_equal(status_code(st), STATUS_INVALID_ARGUMENT);
         status_unref(st);
     }

@@ -1,4 +1,5 @@
-/* What the daemons share: addresses that may be listened on, the admin port, TF_CONFIG as settings. */
+/* What the daemons share: addresses that may be listened on, the admin port, TF_CONFIG as
+ * settings. */
 #include "rpc/daemon.h"
 
 #include <setjmp.h>
@@ -11,8 +12,11 @@
 #include <cmocka.h>
 
 static void only_loopback_needs_no_consent(void **state) {
-    static const char *const near[] = {"127.0.0.1:0", "127.1.2.3:80", "localhost:80", "[::1]:80", "unix:/tmp/x"};
-    static const char *const wide[] = {"0.0.0.0:80", ":80", "*:80", "[::]:80", "10.0.0.1:80", "host:80", "127.example.com:80", "127:80"};
+    static const char *const near[] = {"127.0.0.1:0", "127.1.2.3:80", "localhost:80", "[::1]:80",
+                                       "unix:/tmp/x"};
+    static const char *const wide[] = {
+        "0.0.0.0:80",         ":80",   "*:80", "[::]:80", "10.0.0.1:80", "host:80",
+        "127.example.com:80", "127:80"};
     for (size_t i = 0; i < ARRAY_LEN(near); i++)
         assert_null(daemon_check_listen("listen", near[i], false));
     for (size_t i = 0; i < ARRAY_LEN(wide); i++) {
@@ -25,7 +29,8 @@ static void only_loopback_needs_no_consent(void **state) {
 }
 
 static void what_is_no_address_is_refused_either_way(void **state) {
-    static const char *const wrong[] = {"", "bad", "127.0.0.1", "127.0.0.1:x", "127.0.0.1:65536", "::1:80", "unix:"};
+    static const char *const wrong[] = {
+        "", "bad", "127.0.0.1", "127.0.0.1:x", "127.0.0.1:65536", "::1:80", "unix:"};
     for (size_t i = 0; i < 2 * ARRAY_LEN(wrong); i++) {
         struct status *st = daemon_check_listen("admin", wrong[i / 2], i % 2);
         assert_int_equal(status_code(st), STATUS_INVALID_ARGUMENT);
@@ -51,7 +56,8 @@ static void the_admin_port_is_ten_thousand_above(void **state) {
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct str address = STR_INIT;
-        bool is_served = daemon_admin_address(cases[i].flag, cases[i].listen, cases[i].port, &address);
+        bool is_served =
+            daemon_admin_address(cases[i].flag, cases[i].listen, cases[i].port, &address);
         assert_int_equal(is_served, cases[i].admin != NULL);
         if (cases[i].admin)
             assert_string_equal(str_text(&address), cases[i].admin);
@@ -67,12 +73,20 @@ struct values {
 };
 static const struct option_row rows[] = {
     {.name = "cluster", .kind = OPTION_STRING, .offset = offsetof(struct values, cluster)},
-    {.name = "job", .kind = OPTION_STRING, .offset = offsetof(struct values, job), .default_text = "worker"},
-    {.name = "task", .kind = OPTION_INT, .offset = offsetof(struct values, task), .default_text = "0"},
+    {.name = "job",
+     .kind = OPTION_STRING,
+     .offset = offsetof(struct values, job),
+     .default_text = "worker"},
+    {.name = "task",
+     .kind = OPTION_INT,
+     .offset = offsetof(struct values, task),
+     .default_text = "0"},
 };
-static const struct options_spec spec = {.program = "tf-test", .section = "test", .rows = rows, .n_rows = ARRAY_LEN(rows)};
+static const struct options_spec spec = {
+    .program = "tf-test", .section = "test", .rows = rows, .n_rows = ARRAY_LEN(rows)};
 
-static struct status *read_tf_config(const char *json, bool is_task, struct options *options, struct values *values) {
+static struct status *read_tf_config(const char *json, bool is_task, struct options *options,
+                                     struct values *values) {
     memset(values, 0, sizeof(*values));
     options_init(options, &spec, values);
     if (json)
@@ -83,8 +97,8 @@ static struct status *read_tf_config(const char *json, bool is_task, struct opti
 }
 
 static void tf_config_becomes_settings(void **state) {
-    static const char json[] =
-        "{\"cluster\": {\"ps\": [\"a:1\"], \"worker\": [\"b:1\", \"b:2\"]}, \"task\": {\"type\": \"ps\", \"index\": 3}}";
+    static const char json[] = "{\"cluster\": {\"ps\": [\"a:1\"], \"worker\": [\"b:1\", \"b:2\"]}, "
+                               "\"task\": {\"type\": \"ps\", \"index\": 3}}";
     struct options options;
     struct values values;
     assert_null(read_tf_config(json, true, &options, &values));
@@ -92,7 +106,8 @@ static void tf_config_becomes_settings(void **state) {
     assert_string_equal(values.job, "ps");
     assert_int_equal(values.task, 3);
     options_fini(&options);
-    assert_null(read_tf_config(json, false, &options, &values)); /* of a master: the task is somebody else's */
+    /* of a master: the task is somebody else's */
+    assert_null(read_tf_config(json, false, &options, &values));
     assert_string_equal(values.cluster, "ps=a:1,worker=b:1;b:2");
     assert_null(values.job);
     options_fini(&options);

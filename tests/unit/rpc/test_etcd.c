@@ -31,7 +31,8 @@ struct fixture {
     char why[512];
 };
 
-static void on_reply(struct etcd_call *call, struct status *status_take, const struct etcd_reply *reply) {
+static void on_reply(struct etcd_call *call, struct status *status_take,
+                     const struct etcd_reply *reply) {
     struct fixture *f = CONTAINER_OF(call, struct fixture, call);
     status_unref(f->status);
     f->status = status_take;
@@ -50,7 +51,8 @@ static void on_end(struct etcd_watch *watch, struct status *status_take) {
     f->n_ends++;
 }
 
-static struct fixture *setup(int n_gateways, int (*answer)(void *arg, const char *path, const char *body, struct str *out)) {
+static struct fixture *setup(int n_gateways, int (*answer)(void *arg, const char *path,
+                                                           const char *body, struct str *out)) {
     struct fixture *f = calloc(1, sizeof(*f));
     struct str urls = STR_INIT;
     f->loop = loop_new();
@@ -61,7 +63,8 @@ static struct fixture *setup(int n_gateways, int (*answer)(void *arg, const char
     f->call.on_reply = on_reply;
     f->watch.on_events = on_events;
     f->watch.on_end = on_end;
-    assert_null(etcd_new(f->loop, &(struct etcd_options){.urls = str_text(&urls), .timeout_ms = 500}, &f->etcd));
+    assert_null(etcd_new(
+        f->loop, &(struct etcd_options){.urls = str_text(&urls), .timeout_ms = 500}, &f->etcd));
     str_fini(&urls);
     return f;
 }
@@ -88,7 +91,8 @@ static int answer_by_mode(void *arg, const char *path, const char *body, struct 
     struct fixture *f = arg;
     f->n_calls++;
     if (strcmp(path, "/v3/watch") == 0) {
-        str_add(out, "{\"result\":{\"created\":true}}\n{\"result\":{\"events\":[{\"kv\":{\"key\":\"YQ==\"}}]}}\n");
+        str_add(out, "{\"result\":{\"created\":true}}\n{\"result\":{\"events\":[{\"kv\":{\"key\":"
+                     "\"YQ==\"}}]}}\n");
         return -2;
     }
     if (f->mode == NO_LEADER) {
@@ -169,7 +173,8 @@ static void test_a_watch_ends_with_the_call_that_finds_its_endpoint_silent(void 
 }
 
 static int answer_compacted(void *arg, const char *path, const char *body, struct str *out) {
-    str_add(out, "{\"result\":{\"created\":true}}\n{\"result\":{\"canceled\":true,\"compact_revision\":\"9\"}}\n");
+    str_add(out, "{\"result\":{\"created\":true}}\n{\"result\":{\"canceled\":true,\"compact_"
+                 "revision\":\"9\"}}\n");
     return -2;
 }
 
@@ -183,8 +188,9 @@ static int answer_garbage(void *arg, const char *path, const char *body, struct 
     return -2;
 }
 
-static void watch_until_end(int (*answer)(void *arg, const char *path, const char *body, struct str *out), int n_events,
-                            enum status_code code) {
+static void watch_until_end(int (*answer)(void *arg, const char *path, const char *body,
+                                          struct str *out),
+                            int n_events, enum status_code code) {
     struct fixture *f = setup(1, answer);
     etcd_watch_start(f->etcd, &f->watch, "a/", 1);
     TURN_UNTIL(f->loop, f->n_ends == 1);
@@ -194,12 +200,22 @@ static void watch_until_end(int (*answer)(void *arg, const char *path, const cha
     free(f);
 }
 
-static void test_a_compacted_watch_says_so(void **state) { watch_until_end(answer_compacted, 0, STATUS_OUT_OF_RANGE); }
-static void test_a_watch_that_breaks_ends(void **state) { watch_until_end(answer_ending, 1, STATUS_UNAVAILABLE); }
-static void test_a_watch_of_garbage_ends(void **state) { watch_until_end(answer_garbage, 0, STATUS_INVALID_ARGUMENT); }
+static void test_a_compacted_watch_says_so(void **state) {
+    watch_until_end(answer_compacted, 0, STATUS_OUT_OF_RANGE);
+}
+static void test_a_watch_that_breaks_ends(void **state) {
+    watch_until_end(answer_ending, 1, STATUS_UNAVAILABLE);
+}
+static void test_a_watch_of_garbage_ends(void **state) {
+    watch_until_end(answer_garbage, 0, STATUS_INVALID_ARGUMENT);
+}
 
 static void test_urls(void **state) {
-    static const char *const wrong[] = {"", ",", "http://", "http://a:1,", "ftp://a:1", "http://a:1/v3", "a b:1", "http://a:1?x", "u@h:1"};
+    static const char *const wrong[] = {"",          ",",
+                                        "http://",   "http://a:1,",
+                                        "ftp://a:1", "http://a:1/v3",
+                                        "a b:1",     "http://a:1?x",
+                                        "u@h:1"};
     assert_null(etcd_check_urls("http://a:1,https://b:2/,c:3"));
     for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
         struct status *st = etcd_check_urls(wrong[i]);
@@ -235,7 +251,9 @@ static void add_entry(struct str *out, const char *value, int64_t lease) {
 
 static void add_others_entry(struct str *out, bool is_same_host) {
     struct str value = STR_INIT;
-    str_addf(&value, "{\"incarnation\":\"0000000000000002\",\"address\":\"127.0.0.1:2\",\"host_id\":\"%s\",\"admin_address\":\"%s\"}",
+    str_addf(&value,
+             "{\"incarnation\":\"0000000000000002\",\"address\":\"127.0.0.1:2\",\"host_id\":\"%s\","
+             "\"admin_address\":\"%s\"}",
              is_same_host ? host_id() : "elsewhere", is_same_host ? "127.0.0.1:2" : "");
     add_entry(out, str_text(&value), 77);
     str_fini(&value);
@@ -271,7 +289,8 @@ static int answer_keep_alive(struct fixture *f, struct str *out) {
         str_add(out, "{\"error\":\"etcdserver: requested lease not found\",\"code\":5}");
         return 404;
     }
-    str_addf(out, "{\"result\":{\"ID\":\"1\",\"TTL\":\"%d\"}}\n", f->mode == LAPSES_ONCE && is_lapse ? 0 : 1);
+    str_addf(out, "{\"result\":{\"ID\":\"1\",\"TTL\":\"%d\"}}\n",
+             f->mode == LAPSES_ONCE && is_lapse ? 0 : 1);
     return 200;
 }
 
@@ -291,8 +310,8 @@ static void answer_read(struct fixture *f, struct str *out) {
     str_add(out, "}}]}");
 }
 
-/* An etcd with one entry: ours, or another's (REPLACED: once ours was there, a holder's: until ours is there); a job that has JOB_ENDED
- * was still there when we came. */
+/* An etcd with one entry: ours, or another's (REPLACED: once ours was there, a holder's: until
+ * ours is there); a job that has JOB_ENDED was still there when we came. */
 static int answer_registration(void *arg, const char *path, const char *body, struct str *out) {
     struct fixture *f = arg;
     if (strcmp(path, "/v3/lease/grant") == 0) {
@@ -391,7 +410,8 @@ static void test_a_holder_that_cannot_be_asked_but_keeps_its_lease_stays(void **
         assert_true(f->is_taken);
         assert_int_equal(f->n_claims, 1);
         assert_non_null(strstr(f->why, "keeps its lease"));
-        assert_non_null(strstr(f->why, is_master ? "no admin port" : "cannot connect to 127.0.0.1:2"));
+        assert_non_null(
+            strstr(f->why, is_master ? "no admin port" : "cannot connect to 127.0.0.1:2"));
         leave(f, e);
     }
 }
@@ -450,7 +470,8 @@ static void test_one_that_etcd_has_not_kept_for_a_time_to_live_has_lapsed(void *
     f->mode = SILENT_KEEP_ALIVE;
     TURN_UNTIL(f->loop, says(e, "\"state\": \"lapsed\""));
     assert_true(enrolment_has_lapsed(e));
-    assert_true(clock_now_ns() - kept_ns >= 500 * 1000000ll); /* of a second since the call was sent */
+    /* of a second since the call was sent */
+    assert_true(clock_now_ns() - kept_ns >= 500 * 1000000ll);
     TURN_UNTIL(f->loop, !counts_as_registered());
     f->mode = HELD_FOR_EVER;
     TURN_UNTIL(f->loop, says(e, "\"state\": \"held\""));

@@ -89,7 +89,12 @@ static void messages_survive_percent_encoding(void **state) {
 static void a_broken_escape_is_text(void **state) {
     static const struct {
         const char *encoded, *text;
-    } rows[] = {{"%", "%"}, {"%4", "%4"}, {"%zz", "%zz"}, {"%4g%41", "%4gA"}, {"%e2%82%AC", "\xe2\x82\xac"}, {"a%2", "a%2"}};
+    } rows[] = {{"%", "%"},
+                {"%4", "%4"},
+                {"%zz", "%zz"},
+                {"%4g%41", "%4gA"},
+                {"%e2%82%AC", "\xe2\x82\xac"},
+                {"a%2", "a%2"}};
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct str decoded = STR_INIT;
         grpc_percent_decode(span_of(rows[i].encoded), &decoded);

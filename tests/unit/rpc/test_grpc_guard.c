@@ -5,10 +5,12 @@
 #include <stdarg.h>
 #include <cmocka.h>
 
-static const struct grpc_server_limits limits = {.max_control_per_s = 100, .max_resets_per_s = 10, .max_header_bytes = 1000};
+static const struct grpc_server_limits limits = {
+    .max_control_per_s = 100, .max_resets_per_s = 10, .max_header_bytes = 1000};
 
 static nghttp2_frame_hd frame(int type, size_t len, int flags) {
-    return (nghttp2_frame_hd){.type = (uint8_t)type, .length = len, .flags = (uint8_t)flags, .stream_id = 1};
+    return (nghttp2_frame_hd){
+        .type = (uint8_t)type, .length = len, .flags = (uint8_t)flags, .stream_id = 1};
 }
 
 /* How many frames of a kind are let through at one moment. */
@@ -30,7 +32,8 @@ static void floods_run_dry(void **state) {
         enum grpc_refusal refusal;
     } rows[] = {
         {"PING", NGHTTP2_PING, 0, 8, 1000, REFUSED_CONTROL},
-        {"PING answers that nobody asked for", NGHTTP2_PING, NGHTTP2_FLAG_ACK, 8, 1000, REFUSED_CONTROL},
+        {"PING answers that nobody asked for", NGHTTP2_PING, NGHTTP2_FLAG_ACK, 8, 1000,
+         REFUSED_CONTROL},
         {"SETTINGS", NGHTTP2_SETTINGS, 0, 0, 20, REFUSED_CONTROL},
         {"SETTINGS answers", NGHTTP2_SETTINGS, NGHTTP2_FLAG_ACK, 0, 1000, REFUSED_CONTROL},
         {"WINDOW_UPDATE", NGHTTP2_WINDOW_UPDATE, 0, 4, 1000, REFUSED_CONTROL},
@@ -39,9 +42,11 @@ static void floods_run_dry(void **state) {
         {"an unknown type", 0x77, 0, 0, 1000, REFUSED_CONTROL},
         {"empty DATA", NGHTTP2_DATA, 0, 0, 1000, REFUSED_CONTROL},
         {"DATA of a byte", NGHTTP2_DATA, 0, 1, 1000, REFUSED_CONTROL},
-        {"DATA that ends a stream", NGHTTP2_DATA, NGHTTP2_FLAG_END_STREAM, 0, 100000, REFUSED_NOTHING},
+        {"DATA that ends a stream", NGHTTP2_DATA, NGHTTP2_FLAG_END_STREAM, 0, 100000,
+         REFUSED_NOTHING},
         {"DATA", NGHTTP2_DATA, 0, 16384, 100000, REFUSED_NOTHING},
-        {"empty HEADERS that open nothing", NGHTTP2_HEADERS, NGHTTP2_FLAG_END_HEADERS, 0, 1000, REFUSED_CONTROL},
+        {"empty HEADERS that open nothing", NGHTTP2_HEADERS, NGHTTP2_FLAG_END_HEADERS, 0, 1000,
+         REFUSED_CONTROL},
         {"empty CONTINUATION", NGHTTP2_CONTINUATION, 0, 0, 1000, REFUSED_CONTROL},
         {"CONTINUATION of 100 bytes", NGHTTP2_CONTINUATION, 0, 100, 40, REFUSED_HEADERS},
         {"RST_STREAM", NGHTTP2_RST_STREAM, 0, 4, 100, REFUSED_RESETS},
@@ -66,11 +71,14 @@ static void time_gives_tokens_back(void **state) {
     int n = 0;
     while (grpc_guard_frame(&guard, &ping, 200000) == REFUSED_NOTHING)
         n++;
-    assert_int_equal(n, 1000);                                                  /* no more than the burst, however long it was quiet */
-    assert_int_equal(grpc_guard_frame(&guard, &ping, 100000), REFUSED_CONTROL); /* a clock that steps back gives nothing */
+    /* no more than the burst, however long it was quiet */
+    assert_int_equal(n, 1000);
+    /* a clock that steps back gives nothing */
+    assert_int_equal(grpc_guard_frame(&guard, &ping, 100000), REFUSED_CONTROL);
 }
 
-/* Each call: its HEADERS, a small prefix, window updates for stream and connection, as clients send them. */
+/* Each call: its HEADERS, a small prefix, window updates for stream and connection, as clients
+ * send them. */
 static void a_busy_client_never_runs_dry(void **state) {
     struct grpc_guard guard;
     grpc_guard_init(&guard, &limits, 0);
@@ -112,7 +120,8 @@ static void a_header_block_may_not_grow_when_decoded(void **state) {
     for (int block = 0; block < 3; block++) { /* each block anew */
         assert_int_equal(grpc_guard_frame(&guard, &headers, 0), REFUSED_NOTHING);
         for (int i = 0; i < 40; i++)
-            assert_int_equal(grpc_guard_field(&guard, 68), REFUSED_NOTHING); /* 100 with what HTTP/2 adds */
+            assert_int_equal(grpc_guard_field(&guard, 68),
+                             REFUSED_NOTHING); /* 100 with what HTTP/2 adds */
     }
     assert_int_equal(grpc_guard_field(&guard, 0), REFUSED_HEADERS);
 }

@@ -1,4 +1,5 @@
-/* Raw bytes and odd requests against the gRPC server: the server runs on its own thread, the tests are blocking peers. */
+/* Raw bytes and odd requests against the gRPC server: the server runs on its own thread, the
+ * tests are blocking peers. */
 #include "rpc/grpc/grpc_server.h"
 
 #include <setjmp.h>
@@ -35,7 +36,8 @@ static void on_echo(void *service, struct grpc_call *call) {
     atomic_fetch_add(&f->n_calls, 1);
     grpc_body_init(&body);
     if (message->buffer)
-        grpc_body_add_shared(&body, message->body.data, message->body.len, buffer_ref(message->buffer));
+        grpc_body_add_shared(&body, message->body.data, message->body.len,
+                             buffer_ref(message->buffer));
     grpc_call_reply(call, &body);
 }
 
@@ -45,7 +47,9 @@ static void on_cancel(struct grpc_call *call, void *user) {
     grpc_call_fail(call, status_new(STATUS_CANCELLED, "dropped"));
 }
 
-static void on_park(void *service, struct grpc_call *call) { grpc_call_set_user(call, service, on_cancel); }
+static void on_park(void *service, struct grpc_call *call) {
+    grpc_call_set_user(call, service, on_cancel);
+}
 
 static void on_closed(void *arg) {
     struct fixture *f = arg;
@@ -67,12 +71,14 @@ static void *run_server(void *arg) {
 static size_t align_tensor(struct span head, size_t body_len) { return 49; }
 
 static struct fixture *setup(const struct grpc_server_limits *limits) {
-    static const struct grpc_method methods[] = {{"/test/Echo", on_echo, align_tensor}, {"/test/Park", on_park, NULL}};
+    static const struct grpc_method methods[] = {{"/test/Echo", on_echo, align_tensor},
+                                                 {"/test/Park", on_park, NULL}};
     struct fixture *f = calloc(1, sizeof(*f));
     signal(SIGPIPE, SIG_IGN);
     f->loop = loop_new();
     f->close.run = run_close;
-    struct grpc_server_options options = {.methods = methods, .n_methods = ARRAY_LEN(methods), .service = f};
+    struct grpc_server_options options = {
+        .methods = methods, .n_methods = ARRAY_LEN(methods), .service = f};
     if (limits)
         options.limits = *limits;
     assert_null(grpc_server_new(f->loop, "127.0.0.1:0", &options, &f->server));
@@ -92,7 +98,9 @@ static void teardown(struct fixture *f) {
 /* ---- raw peers ---- */
 
 static int dial(const struct fixture *f) {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)f->port), .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_port = htons((uint16_t)f->port),
+                                  .sin_addr = {htonl(INADDR_LOOPBACK)}};
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
     return fd;
@@ -142,8 +150,9 @@ struct peer {
     int n_reads_of_reply;
 };
 
-static int peer_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name, size_t name_len, const uint8_t *value,
-                       size_t value_len, uint8_t flags, void *user_data) {
+static int peer_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name,
+                       size_t name_len, const uint8_t *value, size_t value_len, uint8_t flags,
+                       void *user_data) {
     struct peer *peer = user_data;
     if (name_len == 7 && memcmp(name, ":status", 7) == 0)
         peer->http_status = (int)strtol((const char *)value, NULL, 10);
@@ -152,11 +161,13 @@ static int peer_header(nghttp2_session *session, const nghttp2_frame *frame, con
     else if (name_len == 12 && memcmp(name, "grpc-message", 12) == 0)
         snprintf(peer->grpc_message, sizeof(peer->grpc_message), "%.*s", (int)value_len, value);
     else if (name_len == 20 && memcmp(name, "grpc-accept-encoding", 20) == 0)
-        snprintf(peer->accept_encoding, sizeof(peer->accept_encoding), "%.*s", (int)value_len, value);
+        snprintf(peer->accept_encoding, sizeof(peer->accept_encoding), "%.*s", (int)value_len,
+                 value);
     return 0;
 }
 
-static int peer_chunk(nghttp2_session *session, uint8_t flags, int32_t id, const uint8_t *data, size_t len, void *user_data) {
+static int peer_chunk(nghttp2_session *session, uint8_t flags, int32_t id, const uint8_t *data,
+                      size_t len, void *user_data) {
     ((struct peer *)user_data)->n_data += len;
     return 0;
 }
@@ -175,8 +186,8 @@ static int peer_closed(nghttp2_session *session, int32_t id, uint32_t code, void
     return 0;
 }
 
-static ssize_t peer_body(nghttp2_session *session, int32_t id, uint8_t *buf, size_t len, uint32_t *flags, nghttp2_data_source *source,
-                         void *user_data) {
+static ssize_t peer_body(nghttp2_session *session, int32_t id, uint8_t *buf, size_t len,
+                         uint32_t *flags, nghttp2_data_source *source, void *user_data) {
     struct peer *peer = user_data;
     size_t n = MIN(len, peer->n_out);
     memcpy(buf, peer->out, n);
@@ -247,7 +258,8 @@ struct request {
 };
 
 static void peer_request(struct peer *peer, const struct request *request) {
-    nghttp2_nv headers[8] = {FIELD(":method", request->method), FIELD(":scheme", "http"), FIELD(":authority", "test")};
+    nghttp2_nv headers[8] = {FIELD(":method", request->method), FIELD(":scheme", "http"),
+                             FIELD(":authority", "test")};
     size_t n = 3;
     if (request->path)
         headers[n++] = FIELD(":path", request->path);
@@ -261,10 +273,12 @@ static void peer_request(struct peer *peer, const struct request *request) {
     peer->n_out = request->body_len;
     peer->ends = !request->is_open;
     nghttp2_data_provider provider = {.read_callback = peer_body};
-    assert_true(nghttp2_submit_request(peer->session, NULL, headers, n, request->body ? &provider : NULL, NULL) > 0);
+    assert_true(nghttp2_submit_request(peer->session, NULL, headers, n,
+                                       request->body ? &provider : NULL, NULL) > 0);
 }
 
-static const struct request good = {"POST", "/test/Echo", "application/grpc", NULL, "\0\0\0\0\5hello", 10, false};
+static const struct request good = {
+    "POST", "/test/Echo", "application/grpc", NULL, "\0\0\0\0\5hello", 10, false};
 
 /* A new peer makes one call and has its answer. */
 static void peer_call(struct peer *peer, struct fixture *f, const struct request *request) {
@@ -292,7 +306,9 @@ static void odd_requests_get_clean_errors(void **state) {
     } rows[] = {
         {{"POST", "/test/Echo", "application/grpc", NULL, "\0\0\0\0\5hello", 10, false}, 200, 0},
         {{"POST", "/test/Echo", "application/grpc+proto", "1S", "\0\0\0\0\0", 5, false}, 200, 0},
-        {{"POST", "/test/Echo", "application/grpc; charset=x", NULL, "\0\0\0\0\0", 5, false}, 200, 0},
+        {{"POST", "/test/Echo", "application/grpc; charset=x", NULL, "\0\0\0\0\0", 5, false},
+         200,
+         0},
         {{"GET", "/test/Echo", "application/grpc", NULL, NULL, 0, false}, 405, 12},
         {{"PUT", "/test/Echo", "application/grpc", NULL, "\0\0\0\0\0", 5, true}, 405, 12},
         {{"POST", "/test/Echo", "text/html", NULL, "\0\0\0\0\0", 5, false}, 415, 3},
@@ -301,28 +317,42 @@ static void odd_requests_get_clean_errors(void **state) {
         {{"POST", "/test/Nothing%", "application/grpc", NULL, "\0\0\0\0\0", 5, false}, 200, 12},
         {{"POST", "/", "application/grpc", NULL, "\0\0\0\0\0", 5, true}, 200, 12},
         {{"POST", "/test/Echo", "application/grpc", "soon", "\0\0\0\0\0", 5, false}, 200, 3},
-        {{"POST", "/test/Echo", "application/grpc", NULL, NULL, 0, false}, 200, 13},                /* no message */
-        {{"POST", "/test/Echo", "application/grpc", NULL, "\0\0", 2, false}, 200, 13},              /* half a prefix */
-        {{"POST", "/test/Echo", "application/grpc", NULL, "\0\0\0\0\5hell", 9, false}, 200, 13},    /* shorter than it says */
-        {{"POST", "/test/Echo", "application/grpc", NULL, "\0\0\0\0\5hello!", 11, false}, 200, 13}, /* longer */
+        /* no message */
+        {{"POST", "/test/Echo", "application/grpc", NULL, NULL, 0, false}, 200, 13},
+        /* half a prefix */
+        {{"POST", "/test/Echo", "application/grpc", NULL, "\0\0", 2, false}, 200, 13},
+        /* shorter than it says */
+        {{"POST", "/test/Echo", "application/grpc", NULL, "\0\0\0\0\5hell", 9, false}, 200, 13},
+        /* longer */
+        {{"POST", "/test/Echo", "application/grpc", NULL, "\0\0\0\0\5hello!", 11, false}, 200, 13},
         {{"POST", "/test/Echo", "application/grpc", NULL, "\0\0\0\0\5hello!", 11, true}, 200, 13},
-        {{"POST", "/test/Echo", "application/grpc", NULL, "\0\0\0\0\1a\0\0\0\0\1b", 12, false}, 200, 13}, /* two messages */
-        {{"POST", "/test/Echo", "application/grpc", NULL, "\1\0\0\0\5hello", 10, false}, 200, 13},        /* compressed, nobody said how */
+        /* two messages */
+        {{"POST", "/test/Echo", "application/grpc", NULL, "\0\0\0\0\1a\0\0\0\0\1b", 12, false},
+         200,
+         13},
+        /* compressed, nobody said how */
+        {{"POST", "/test/Echo", "application/grpc", NULL, "\1\0\0\0\5hello", 10, false}, 200, 13},
         {{"POST", "/test/Echo", "application/grpc", NULL, "\7\0\0\0\5hello", 10, false}, 200, 13},
-        {{"POST", "/test/Echo", "application/grpc", NULL, "\0\xff\xff\xff\xff", 5, true}, 200, 8}, /* 4 GiB */
-        {{"POST", "/test/Echo", "application/grpc", "0m", "\0\0\0\0\5", 5, true}, 200, 4},         /* over before it began */
-        {{"POST", "/test/Park", "application/grpc", "20m", "\0\0\0\0\0", 5, false}, 200, 4},       /* the server's own clock */
-        {{"POST", "/test/Echo", "application/grpc", "20m", "\0\0\0\0\5hel", 8, true}, 200, 4},     /* while the message comes */
+        /* 4 GiB */
+        {{"POST", "/test/Echo", "application/grpc", NULL, "\0\xff\xff\xff\xff", 5, true}, 200, 8},
+        /* over before it began */
+        {{"POST", "/test/Echo", "application/grpc", "0m", "\0\0\0\0\5", 5, true}, 200, 4},
+        /* the server's own clock */
+        {{"POST", "/test/Park", "application/grpc", "20m", "\0\0\0\0\0", 5, false}, 200, 4},
+        /* while the message comes */
+        {{"POST", "/test/Echo", "application/grpc", "20m", "\0\0\0\0\5hel", 8, true}, 200, 4},
     };
     struct fixture *f = setup(NULL);
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct peer peer;
         peer_call(&peer, f, &rows[i].request);
         if (peer.http_status != rows[i].http_status || peer.grpc_status != rows[i].grpc_status)
-            fail_msg("row %zu: HTTP %d, grpc-status %d (%s)", i, peer.http_status, peer.grpc_status, peer.grpc_message);
+            fail_msg("row %zu: HTTP %d, grpc-status %d (%s)", i, peer.http_status, peer.grpc_status,
+                     peer.grpc_message);
         assert_true(peer.is_closed);
         assert_true(rows[i].grpc_status == 0 || strlen(peer.grpc_message) > 10);
-        assert_int_equal(peer.close_code, NGHTTP2_NO_ERROR); /* also where the request was not whole */
+        /* also where the request was not whole */
+        assert_int_equal(peer.close_code, NGHTTP2_NO_ERROR);
         peer_fini(&peer);
     }
     assert_int_equal(f->n_cancelled, 1);
@@ -367,7 +397,8 @@ static void compressed_calls_get_plain_answers_or_clean_errors(void **state) {
         if (peer.grpc_status != rows[i].grpc_status)
             fail_msg("row %zu: grpc-status %d (%s)", i, peer.grpc_status, peer.grpc_message);
         assert_int_equal(peer.n_data, rows[i].grpc_status == 0 ? 10 : 0);
-        assert_string_equal(peer.accept_encoding, rows[i].grpc_status == 12 ? "identity, deflate, gzip" : "");
+        assert_string_equal(peer.accept_encoding,
+                            rows[i].grpc_status == 12 ? "identity, deflate, gzip" : "");
         peer_fini(&peer);
     }
     check_alive(f);
@@ -377,7 +408,8 @@ static void compressed_calls_get_plain_answers_or_clean_errors(void **state) {
 static void a_call_that_stalls_is_told_so(void **state) {
     struct grpc_server_limits limits = {.stall_timeout_ms = 100};
     struct fixture *f = setup(&limits);
-    struct request stalling = {"POST", "/test/Echo", "application/grpc", NULL, "\0\0\0\0\5hel", 8, true};
+    struct request stalling = {"POST", "/test/Echo", "application/grpc", NULL, "\0\0\0\0\5hel",
+                               8,      true};
     struct peer peer;
     peer_call(&peer, f, &stalling);
     assert_int_equal(peer.grpc_status, STATUS_DEADLINE_EXCEEDED);
@@ -413,7 +445,8 @@ static void too_many_header_bytes_are_refused(void **state) {
                                 FIELD("content-type", "application/grpc"),
                                 FIELD("x-large", value),
                                 FIELD("x-larger", value)};
-        assert_true(nghttp2_submit_request(peer.session, NULL, headers, round ? 7 : 6, NULL, NULL) > 0);
+        assert_true(nghttp2_submit_request(peer.session, NULL, headers, round ? 7 : 6, NULL, NULL) >
+                    0);
         peer_flush(&peer);
         peer_read(&peer, &peer.is_closed);
         assert_int_equal(peer.grpc_status, STATUS_RESOURCE_EXHAUSTED);
@@ -485,7 +518,8 @@ static void garbage_and_other_protocols_end_cleanly(void **state) {
 }
 
 static void hostile_frames_end_the_connection_and_nothing_else(void **state) {
-#define HEADERS_POST "\0\0\6\1\4\0\0\0\1\203\206\204\101\1x" /* :method POST, :scheme http, :path /, :authority x */
+#define HEADERS_POST \
+    "\0\0\6\1\4\0\0\0\1\203\206\204\101\1x" /* :method POST, :scheme http, :path /, :authority x */
     /* clang-format off */
     static const struct {
         const char *name, *frames;
@@ -500,7 +534,8 @@ static void hostile_frames_end_the_connection_and_nothing_else(void **state) {
         ROW("HEADERS on an even stream", "\0\0\3\1\4\0\0\0\2\202\206\204", true),
         ROW("HEADERS with a broken HPACK index", "\0\0\1\1\4\0\0\0\1\377", true),
         ROW("HEADERS with an HPACK index that does not exist", "\0\0\1\1\4\0\0\0\1\376", true),
-        ROW("HEADERS on a lower stream id", "\0\0\3\1\5\0\0\0\3\202\206\204\0\0\3\1\5\0\0\0\1\202\206\204", false), /* ignored */
+        /* ignored */
+        ROW("HEADERS on a lower stream id", "\0\0\3\1\5\0\0\0\3\202\206\204\0\0\3\1\5\0\0\0\1\202\206\204", false),
         ROW("another frame inside a header block", "\0\0\3\1\0\0\0\0\1\202\206\204\0\0\10\6\0\0\0\0\0abcdefgh", true),
         ROW("CONTINUATION without HEADERS", "\0\0\1\11\4\0\0\0\1\202", true),
         ROW("PRIORITY of 4 bytes", HEADERS_POST "\0\0\4\2\0\0\0\0\1abcd", true),
@@ -552,7 +587,8 @@ static void rapid_resets_end_the_connection(void **state) {
     struct fixture *f = setup(&limits);
     struct peer peer;
     peer_init(&peer, dial(f));
-    struct request request = {"POST", "/test/Park", "application/grpc", NULL, "\0\0\0\0\0", 5, false};
+    struct request request = {"POST", "/test/Park", "application/grpc", NULL, "\0\0\0\0\0",
+                              5,      false};
     for (int i = 0; i < 400 && !peer.has_goaway; i++) {
         peer_request(&peer, &request);
         peer_flush(&peer);
@@ -571,7 +607,8 @@ static void streams_are_limited(void **state) {
     struct fixture *f = setup(&limits);
     struct peer peer;
     peer_init(&peer, dial(f));
-    struct request parked = {"POST", "/test/Park", "application/grpc", NULL, "\0\0\0\0\0", 5, false};
+    struct request parked = {"POST", "/test/Park", "application/grpc", NULL, "\0\0\0\0\0",
+                             5,      false};
     for (int i = 0; i < 3; i++) {
         peer_request(&peer, &parked);
         peer_flush(&peer);
@@ -586,7 +623,8 @@ static void streams_are_limited(void **state) {
 
 static void a_lost_connection_cancels_once(void **state) {
     struct fixture *f = setup(NULL);
-    struct request parked = {"POST", "/test/Park", "application/grpc", "1H", "\0\0\0\0\0", 5, false};
+    struct request parked = {"POST", "/test/Park", "application/grpc", "1H", "\0\0\0\0\0",
+                             5,      false};
     for (int round = 1; round <= 20; round++) {
         struct peer peer;
         peer_init(&peer, dial(f));

@@ -9,7 +9,8 @@ static const char task[] = "/job:worker/replica:0/task:3";
 static const char http2[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /* What comes out when so many bytes come at a time; *ret_left: how many are left for HTTP/2. */
-static enum grpc_preface_outcome feed(const struct str *bytes, size_t step, struct grpc_preface *preface, size_t *ret_left) {
+static enum grpc_preface_outcome feed(const struct str *bytes, size_t step,
+                                      struct grpc_preface *preface, size_t *ret_left) {
     enum grpc_preface_outcome outcome = PREFACE_MORE;
     *ret_left = 0;
     memset(preface, 0, sizeof(*preface));
@@ -74,7 +75,8 @@ static void test_malformed_headers(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_what_was_written_is_read), cmocka_unit_test(test_http2_alone_passes),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_what_was_written_is_read),
+                                       cmocka_unit_test(test_http2_alone_passes),
                                        cmocka_unit_test(test_malformed_headers)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -46,15 +46,18 @@ static void on_echo(void *service, struct grpc_call *call) {
     struct grpc_message *message = grpc_call_message(call);
     struct grpc_body body;
     grpc_body_init(&body);
-    assert_true(message->buffer == NULL || (uintptr_t)(message->body.data + TENSOR_OFFSET) % BUFFER_ALIGN == 0);
+    assert_true(message->buffer == NULL ||
+                (uintptr_t)(message->body.data + TENSOR_OFFSET) % BUFFER_ALIGN == 0);
     if (message->buffer)
-        grpc_body_add_shared(&body, message->body.data, message->body.len, buffer_ref(message->buffer));
+        grpc_body_add_shared(&body, message->body.data, message->body.len,
+                             buffer_ref(message->buffer));
     grpc_call_reply(call, &body);
     assert_int_equal(body.n_slices, 0); /* moved out */
 }
 
 static void on_fail(void *service, struct grpc_call *call) {
-    grpc_call_fail(call, status_new(STATUS_FAILED_PRECONDITION, "100%% wrong:\n\t [[{{node caf\xc3\xa9}}]]"));
+    grpc_call_fail(
+        call, status_new(STATUS_FAILED_PRECONDITION, "100%% wrong:\n\t [[{{node caf\xc3\xa9}}]]"));
 }
 
 static void on_park_cancelled(struct grpc_call *call, void *user) {
@@ -102,7 +105,8 @@ static void *post_answer(void *arg) {
 static void on_thread(void *service, struct grpc_call *call) {
     struct fixture *f = service;
     struct posted_answer *answer = calloc(1, sizeof(*answer));
-    *answer = (struct posted_answer){.task = {.run = run_posted_answer}, .loop = f->loop, .call = call};
+    *answer =
+        (struct posted_answer){.task = {.run = run_posted_answer}, .loop = f->loop, .call = call};
     pthread_create(&answer->thread, NULL, post_answer, answer);
 }
 
@@ -121,9 +125,12 @@ static const struct grpc_method methods[] = {
 
 /* ---- the fixture ---- */
 
-static void start_server(struct fixture *f, const char *address, const struct grpc_server_limits *limits) {
-    struct grpc_server_options options = {
-        .methods = methods, .n_methods = ARRAY_LEN(methods), .service = f, .on_connection_closed = on_connection_closed};
+static void start_server(struct fixture *f, const char *address,
+                         const struct grpc_server_limits *limits) {
+    struct grpc_server_options options = {.methods = methods,
+                                          .n_methods = ARRAY_LEN(methods),
+                                          .service = f,
+                                          .on_connection_closed = on_connection_closed};
     if (limits)
         options.limits = *limits;
     assert_null(grpc_server_new(f->loop, address, &options, &f->server));
@@ -190,12 +197,14 @@ static void on_done(void *arg, struct status *status_take, struct grpc_message m
     current->n_done++;
 }
 
-static struct grpc_client_call *start(struct fixture *f, const char *path, struct grpc_body *body, int64_t timeout_ms) {
+static struct grpc_client_call *start(struct fixture *f, const char *path, struct grpc_body *body,
+                                      int64_t timeout_ms) {
     struct grpc_body empty;
     grpc_body_init(&empty);
     current = f;
     struct result *result = &f->results[f->n_started++];
-    struct grpc_client_call *call = grpc_client_start(f->client, path, body ? body : &empty, timeout_ms, align_tensor, on_done, result);
+    struct grpc_client_call *call = grpc_client_start(f->client, path, body ? body : &empty,
+                                                      timeout_ms, align_tensor, on_done, result);
     assert_false(result->is_done); /* never inside the call */
     return call;
 }
@@ -239,7 +248,8 @@ static void check_echo(struct fixture *f, size_t len) {
 }
 
 static void messages_of_all_sizes_come_back_aligned(void **state) {
-    static const size_t lens[] = {0, 1, 5, 100, 4096, 16384, 65535, 65536, 1 << 20, (5 << 20) + 3, 64 << 20};
+    static const size_t lens[] = {0,     1,     5,       100,           4096,    16384,
+                                  65535, 65536, 1 << 20, (5 << 20) + 3, 64 << 20};
     char unix_address[64];
     snprintf(unix_address, sizeof(unix_address), "unix:/tmp/millrace_test_grpc.%d", (int)getpid());
     const char *addresses[] = {"127.0.0.1:0", unix_address};
@@ -263,7 +273,8 @@ static void many_concurrent_calls_each_get_their_own_reply(void **state) {
         struct grpc_body expected = pattern_body((size_t)(i * 37 % 9000) + 1, (unsigned)i);
         assert_int_equal(f->results[i].code, STATUS_OK);
         assert_int_equal(f->results[i].reply.body.len, expected.size_bytes);
-        assert_memory_equal(f->results[i].reply.body.data, expected.slices[0].bytes.data, expected.size_bytes);
+        assert_memory_equal(f->results[i].reply.body.data, expected.slices[0].bytes.data,
+                            expected.size_bytes);
         grpc_body_fini(&expected);
     }
     teardown(f);
@@ -516,12 +527,14 @@ static void a_client_reconnects_after_its_server_restarted(void **state) {
 }
 
 static void bad_targets_fail_each_call(void **state) {
-    static const char *const targets[] = {"nonsense", "no.such.host.invalid:1", "unix:/no/such/socket"};
+    static const char *const targets[] = {"nonsense", "no.such.host.invalid:1",
+                                          "unix:/no/such/socket"};
     struct fixture *f = setup();
     for (size_t i = 0; i < ARRAY_LEN(targets); i++) {
         struct grpc_client *client = grpc_client_new(f->loop, targets[i], false);
         struct grpc_body body = pattern_body(5, 0);
-        grpc_client_start(client, "/test/Echo", &body, -1, NULL, on_done, &f->results[f->n_started++]);
+        grpc_client_start(client, "/test/Echo", &body, -1, NULL, on_done,
+                          &f->results[f->n_started++]);
         current = f;
         run_until(f, &f->n_done, f->n_started);
         assert_int_equal(f->results[i].code, i == 0 ? STATUS_INVALID_ARGUMENT : STATUS_UNAVAILABLE);
@@ -552,7 +565,8 @@ static void calls_and_bytes_are_counted(void **state) {
     metrics_write_prometheus(&text);
     assert_non_null(strstr(str_text(&text), "millrace_grpc_connections 1\n"));
     assert_non_null(strstr(str_text(&text), "millrace_grpc_calls_total"));
-    assert_non_null(strstr(str_text(&text), "millrace_grpc_refused_total{limit=\"message_bytes\"}"));
+    assert_non_null(
+        strstr(str_text(&text), "millrace_grpc_refused_total{limit=\"message_bytes\"}"));
     str_fini(&text);
     teardown(f);
 }

@@ -1,4 +1,5 @@
-/* When somebody is taken for dead: silence, answers, our own sleep; and what answers tell of the other's clock. */
+/* When somebody is taken for dead: silence, answers, our own sleep; and what answers tell of the
+ * other's clock. */
 #include "rpc/wire/heartbeat.h"
 
 #include <setjmp.h>
@@ -38,12 +39,15 @@ static void tick(struct world *world) {
     }
 }
 
-/* The other end's answer to the last ping, `ahead_us` by its clock; on the way for `there` and `back`. */
+/* The other end's answer to the last ping, `ahead_us` by its clock; on the way for `there` and
+ * `back`. */
 static void answer(struct world *world, int64_t there_ns, int64_t back_ns, int64_t ahead_us) {
     struct str pong = STR_INIT;
-    heartbeat_answer((struct span){world->ping.data, world->ping.len}, world->wall_us + there_ns / 1000 + ahead_us, &pong);
+    heartbeat_answer((struct span){world->ping.data, world->ping.len},
+                     world->wall_us + there_ns / 1000 + ahead_us, &pong);
     pass(world, there_ns + back_ns);
-    heartbeat_pong(&world->beat, world->now_ns, world->beat.ping_id, (struct span){pong.data, pong.len});
+    heartbeat_pong(&world->beat, world->now_ns, world->beat.ping_id,
+                   (struct span){pong.data, pong.len});
     str_fini(&pong);
 }
 
@@ -114,7 +118,8 @@ static void anything_heard_is_a_sign_of_life(void **state) {
     str_fini(&world.ping);
 }
 
-/* A process that was stopped for an hour: whatever the others sent lies in its sockets, and is read after the tick. */
+/* A process that was stopped for an hour: whatever the others sent lies in its sockets, and is
+ * read after the tick. */
 static void our_own_sleep_is_nobodys_silence(void **state) {
     struct world world;
     begin(&world, false);
@@ -171,10 +176,12 @@ static void odd_answers_are_signs_of_life_and_no_more(void **state) {
     tick(&world);
     uint64_t id = world.beat.ping_id;
     heartbeat_pong(&world.beat, world.now_ns, id + 1, span_of("x"));
-    heartbeat_pong(&world.beat, world.now_ns, id - 1, (struct span){world.ping.data, world.ping.len});
+    heartbeat_pong(&world.beat, world.now_ns, id - 1,
+                   (struct span){world.ping.data, world.ping.len});
     assert_int_equal(world.beat.rtt_ns, 0);
     heartbeat_pong(&world.beat, world.now_ns, id, span_of("\xff\xff\xff"));
-    heartbeat_pong(&world.beat, world.now_ns, id, (struct span){world.ping.data, world.ping.len}); /* a second answer */
+    /* a second answer */
+    heartbeat_pong(&world.beat, world.now_ns, id, (struct span){world.ping.data, world.ping.len});
     assert_int_equal(world.beat.n_samples, 0);
     assert_int_equal(heartbeat_offset_us(&world.beat), 0);
     str_fini(&world.ping);
@@ -188,7 +195,9 @@ static void a_ping_says_how_often_it_comes(void **state) {
     struct span ping = {world.ping.data, world.ping.len};
     assert_int_equal(heartbeat_ping_interval_ms(ping), INTERVAL_MS);
     assert_int_equal(heartbeat_ping_interval_ms(span_of("")), 0);
-    assert_int_equal(heartbeat_ping_interval_ms(span_of("\x10\xff\xff\xff\xff\xff\xff\xff\xff\x7f")), 86400000); /* cut */
+    /* cut */
+    assert_int_equal(
+        heartbeat_ping_interval_ms(span_of("\x10\xff\xff\xff\xff\xff\xff\xff\xff\x7f")), 86400000);
     for (size_t n = 0; n < ping.len; n++)
         (void)!heartbeat_ping_interval_ms((struct span){ping.data, n});
     str_fini(&world.ping);

@@ -173,7 +173,8 @@ static void a_stale_unix_socket_is_replaced_and_a_live_one_is_not(void **state) 
     loop_free(f.loop);
 }
 
-/* A stranger that resets before it is accepted leaves a socket without a peer, with bytes in it: it is none of the machine's own. */
+/* A stranger that resets before it is accepted leaves a socket without a peer, with bytes in it:
+ * it is none of the machine's own. */
 static void a_socket_whose_peer_has_gone_is_still_no_unix_socket(void **state) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
     socklen_t len = sizeof(address);

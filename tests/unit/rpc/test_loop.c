@@ -119,7 +119,8 @@ static void run_count(struct loop_task *task) {
     struct count_task *t = CONTAINER_OF(task, struct count_task, task);
     struct counter *counter = t->counter;
     assert_true(loop_is_current(counter->loop));
-    assert_int_equal(counter->n_last[t->thread], t->index); /* one thread's posts keep their order */
+    /* one thread's posts keep their order */
+    assert_int_equal(counter->n_last[t->thread], t->index);
     counter->n_last[t->thread]++;
     if (++counter->n_run == N_THREADS * N_POSTS)
         loop_stop(counter->loop);
@@ -130,7 +131,10 @@ static void *post_many(void *arg) {
     assert_false(loop_is_current(poster->counter->loop));
     for (int i = 0; i < N_POSTS; i++) {
         struct count_task *t = &poster->tasks[i];
-        *t = (struct count_task){.task = {.run = run_count}, .counter = poster->counter, .thread = poster->thread, .index = i};
+        *t = (struct count_task){.task = {.run = run_count},
+                                 .counter = poster->counter,
+                                 .thread = poster->thread,
+                                 .index = i};
         loop_post(poster->counter->loop, &t->task);
         if (i % 64 == 0)
             sched_yield(); /* lets the loop fall asleep now and then */
@@ -143,7 +147,8 @@ static void no_post_of_many_threads_is_lost(void **state) {
     struct poster posters[N_THREADS];
     pthread_t threads[N_THREADS];
     for (int i = 0; i < N_THREADS; i++) {
-        posters[i] = (struct poster){.counter = &counter, .thread = i, .tasks = calloc(N_POSTS, sizeof(struct count_task))};
+        posters[i] = (struct poster){
+            .counter = &counter, .thread = i, .tasks = calloc(N_POSTS, sizeof(struct count_task))};
         pthread_create(&threads[i], NULL, post_many, &posters[i]);
     }
     loop_run(counter.loop);
@@ -207,16 +212,21 @@ struct waiter {
     bool is_done;
 };
 
-static void run_second(struct loop_task *task) { CONTAINER_OF(task, struct waiter, second)->is_done = true; }
+static void run_second(struct loop_task *task) {
+    CONTAINER_OF(task, struct waiter, second)->is_done = true;
+}
 static void run_first(struct loop_task *task) {
     struct waiter *w = CONTAINER_OF(task, struct waiter, first);
     loop_defer(w->loop, &w->second);
 }
-static void on_waiter_timer(struct loop_timer *timer) { CONTAINER_OF(timer, struct waiter, timer)->is_done = true; }
+static void on_waiter_timer(struct loop_timer *timer) {
+    CONTAINER_OF(timer, struct waiter, timer)->is_done = true;
+}
 
 /* The answer may come before the poll; the turn must not sleep on it then. */
 static void single_turns_never_sleep_through_an_answer(void **state) {
-    struct waiter w = {.loop = loop_new(), .first = {.run = run_first}, .second = {.run = run_second}};
+    struct waiter w = {
+        .loop = loop_new(), .first = {.run = run_first}, .second = {.run = run_second}};
     loop_defer(w.loop, &w.first);
     while (!w.is_done)
         loop_run_once(w.loop);

@@ -6,7 +6,9 @@
 #include <cmocka.h>
 
 static void test_there_and_back(void **state) {
-    const char *devices[] = {"/job:ps/replica:0/task:0/device:CPU:0", "/job:ps/replica:0/task:0/device:CPU:1"}, *transports[] = {"tcp"};
+    const char *devices[] = {"/job:ps/replica:0/task:0/device:CPU:0",
+                             "/job:ps/replica:0/task:0/device:CPU:1"},
+               *transports[] = {"tcp"};
     struct cluster_member member = {.address = "10.0.0.1:2400",
                                     .admin_address = "10.0.0.1:12400",
                                     .unix_address = "unix:@x",
@@ -50,7 +52,9 @@ static void check_value(const char *text, const char *complaint) {
 }
 
 static void test_values(void **state) {
-    check_value("{\"incarnation\": \"00000000000000ff\", \"address\": \"h:1\", \"colour\": [\"red\"]}", NULL);
+    check_value(
+        "{\"incarnation\": \"00000000000000ff\", \"address\": \"h:1\", \"colour\": [\"red\"]}",
+        NULL);
     check_value("", "no JSON object");
     check_value("ended", "no JSON object");
     check_value("[]", "no JSON object");
@@ -61,10 +65,15 @@ static void test_values(void **state) {
     check_value("{\"incarnation\": \"00000000000000ff\", \"address\": \"h:0\"}", "no host or port");
     check_value("{\"incarnation\": \"00000000000000ff\", \"address\": \":80\"}", "no host or port");
     check_value("{\"incarnation\": \"00000000000000ff\", \"address\": \"nowhere\"}", "has no port");
-    check_value("{\"incarnation\": \"00000000000000ff\", \"address\": \"h:1\", \"admin_address\": \"x\"}", "\"admin_address\"");
-    check_value("{\"incarnation\": \"00000000000000ff\", \"address\": \"h:1\", \"devices\": {}}", "\"devices\"");
-    check_value("{\"incarnation\": \"00000000000000ff\", \"address\": \"h:1\", \"devices\": [1]}", "\"devices\"");
-    check_value("{\"incarnation\": \"00000000000000ff\", \"address\": \"h:1\", \"host_id\": 1}", "\"host_id\"");
+    check_value(
+        "{\"incarnation\": \"00000000000000ff\", \"address\": \"h:1\", \"admin_address\": \"x\"}",
+        "\"admin_address\"");
+    check_value("{\"incarnation\": \"00000000000000ff\", \"address\": \"h:1\", \"devices\": {}}",
+                "\"devices\"");
+    check_value("{\"incarnation\": \"00000000000000ff\", \"address\": \"h:1\", \"devices\": [1]}",
+                "\"devices\"");
+    check_value("{\"incarnation\": \"00000000000000ff\", \"address\": \"h:1\", \"host_id\": 1}",
+                "\"host_id\"");
 }
 
 static void check_key(const char *key, const char *expected) {
@@ -103,7 +112,9 @@ static void test_keys(void **state) {
 
 static void test_cluster_names(void **state) {
     static const char *const good[] = {"a", "default", "A.b_c-9"};
-    static const char *const bad[] = {"", "a/b", "a b", "\xc3\xa4", "0123456789012345678901234567890123456789012345678901234567890123"};
+    static const char *const bad[] = {
+        "", "a/b", "a b", "\xc3\xa4",
+        "0123456789012345678901234567890123456789012345678901234567890123"};
     for (size_t i = 0; i < ARRAY_LEN(good); i++)
         assert_null(member_check_cluster(good[i]));
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
@@ -134,7 +145,9 @@ static void test_addresses(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_there_and_back), cmocka_unit_test(test_values), cmocka_unit_test(test_keys),
-                                       cmocka_unit_test(test_cluster_names), cmocka_unit_test(test_addresses)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_there_and_back),
+                                       cmocka_unit_test(test_values), cmocka_unit_test(test_keys),
+                                       cmocka_unit_test(test_cluster_names),
+                                       cmocka_unit_test(test_addresses)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

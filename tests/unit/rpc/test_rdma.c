@@ -1,4 +1,5 @@
-/* Which RDMA device is taken, and the memory that is kept registered. The lines themselves: tests/unit/worker/test_peer_rdma.c. */
+/* Which RDMA device is taken, and the memory that is kept registered. The lines themselves:
+ * tests/unit/worker/test_peer_rdma.c. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -17,16 +18,17 @@ static int setup(void **state) {
 
 /* ---- which device ---- */
 
-static const struct fake_port good = {.device = "mlx5_0",
-                                      .transport = IBV_TRANSPORT_IB,
-                                      .state = IBV_PORT_ACTIVE,
-                                      .mtu = IBV_MTU_1024,
-                                      .max_message_bytes = 1 << 30,
-                                      .gids = {{{0xfe, 0x80, [15] = 9}, IBV_GID_TYPE_ROCE_V2},
-                                               {{[10] = 0xff, 0xff, 10, 0, 0, 1}, IBV_GID_TYPE_ROCE_V1},
-                                               {{0x20, 0x01, [15] = 1}, IBV_GID_TYPE_ROCE_V2},
-                                               {{[10] = 0xff, 0xff, 10, 0, 0, 1}, IBV_GID_TYPE_ROCE_V2}},
-                                      .n_gids = 4};
+static const struct fake_port good = {
+    .device = "mlx5_0",
+    .transport = IBV_TRANSPORT_IB,
+    .state = IBV_PORT_ACTIVE,
+    .mtu = IBV_MTU_1024,
+    .max_message_bytes = 1 << 30,
+    .gids = {{{0xfe, 0x80, [15] = 9}, IBV_GID_TYPE_ROCE_V2},
+             {{[10] = 0xff, 0xff, 10, 0, 0, 1}, IBV_GID_TYPE_ROCE_V1},
+             {{0x20, 0x01, [15] = 1}, IBV_GID_TYPE_ROCE_V2},
+             {{[10] = 0xff, 0xff, 10, 0, 0, 1}, IBV_GID_TYPE_ROCE_V2}},
+    .n_gids = 4};
 
 static struct status *choose(const char *text, struct rdma_port *ret) {
     struct rdma_choice choice;
@@ -57,7 +59,8 @@ static void an_address_is_chosen_by_content(void **state) {
     assert_null(choose("mlx5_0:1:0", &port));
     assert_int_equal(port.gid_index, 0); /* whoever asks for it gets it */
     fake_verbs.ports[0].n_gids = 2;
-    expect_refusal("", STATUS_FAILED_PRECONDITION, "port 1 of mlx5_0 has no RoCE v2 address that others can route to");
+    expect_refusal("", STATUS_FAILED_PRECONDITION,
+                   "port 1 of mlx5_0 has no RoCE v2 address that others can route to");
 }
 
 static void infiniband_goes_by_its_lid(void **state) {
@@ -81,7 +84,8 @@ static void ports_that_cannot_serve_are_passed_over(void **state) {
     assert_null(choose("", &port));
     assert_string_equal(port.name, "mlx5_0");
     expect_refusal("mlx5_down", STATUS_FAILED_PRECONDITION, "port 1 of mlx5_down is not active");
-    expect_refusal("siw0", STATUS_FAILED_PRECONDITION, "siw0 is iWARP, which has no WRITE WITH IMM");
+    expect_refusal("siw0", STATUS_FAILED_PRECONDITION,
+                   "siw0 is iWARP, which has no WRITE WITH IMM");
     expect_refusal("mlx5_7", STATUS_FAILED_PRECONDITION, "no RDMA device mlx5_7 that serves");
     expect_refusal("mlx5_0:9", STATUS_FAILED_PRECONDITION, "port 9 of mlx5_0 cannot be queried");
     fake_verbs.n_ports = 0;
@@ -89,7 +93,8 @@ static void ports_that_cannot_serve_are_passed_over(void **state) {
 }
 
 static void what_is_no_device_is_refused(void **state) {
-    static const char *const bad[] = {"a:b", "a:1:x", "a:1:2:3", "a:0", "a:-1", "a:999", "a:1:70000", "a:", "a:1:"};
+    static const char *const bad[] = {"a:b",   "a:1:x",     "a:1:2:3", "a:0", "a:-1",
+                                      "a:999", "a:1:70000", "a:",      "a:1:"};
     for (size_t i = 0; i < ARRAY_LEN(bad); i++)
         expect_refusal(bad[i], STATUS_INVALID_ARGUMENT, "is not NAME[:PORT[:GID]]");
 }
@@ -122,7 +127,8 @@ static void an_address_that_is_none_is_refused(void **state) {
     assert_null(rdma_queue_open(&queue, device, device->send_pd, RDMA_SENDS));
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         struct status *st = rdma_queue_connect(&queue, &bad[i]);
-        assert_int_equal(status_code(st), i == 6 ? STATUS_FAILED_PRECONDITION : STATUS_INVALID_ARGUMENT);
+        assert_int_equal(status_code(st),
+                         i == 6 ? STATUS_FAILED_PRECONDITION : STATUS_INVALID_ARGUMENT);
         status_unref(st);
     }
     assert_null(rdma_queue_connect(&queue, &right));
@@ -173,7 +179,8 @@ static void a_region_serves_what_lies_inside_it(void **state) {
     begin(64 * PIECE);
     add(buffer, 4096, 8192);
     assert_true(has(buffer, 4096, 8192) && has(buffer, 5000, 100));
-    assert_false(has(buffer, 4095, 10) || has(buffer, 4096, 8193) || has(buffer, 12287, 2) || has(buffer, 0, 1));
+    assert_false(has(buffer, 4095, 10) || has(buffer, 4096, 8193) || has(buffer, 12287, 2) ||
+                 has(buffer, 0, 1));
     buffer_unref(buffer);
     end();
 }

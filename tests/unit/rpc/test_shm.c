@@ -1,4 +1,5 @@
-/* What one process has given another by reference (the ledger), and what it holds of another's arena (the map). */
+/* What one process has given another by reference (the ledger), and what it holds of another's
+ * arena (the map). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -21,7 +22,8 @@ static void what_is_given_is_held_until_it_is_released(void **state) {
     struct shm_ledger *ledger = shm_ledger_new(0);
     struct buffer *buffer = buffer_alloc(allocator_host(), 100);
     uint64_t first, second;
-    assert_true(shm_ledger_give(ledger, buffer, 100, &first) && shm_ledger_give(ledger, buffer, 50, &second));
+    assert_true(shm_ledger_give(ledger, buffer, 100, &first) &&
+                shm_ledger_give(ledger, buffer, 50, &second));
     assert_true(second > first);
     assert_int_equal(shm_ledger_last(ledger), second);
     assert_int_equal(shm_ledger_n_held(ledger), 2);
@@ -43,7 +45,8 @@ static void nothing_is_released_twice_or_without_having_been_given(void **state)
     struct shm_ledger *ledger = shm_ledger_new(0), *other = shm_ledger_new(0);
     struct buffer *buffer = buffer_alloc(allocator_host(), 100);
     uint64_t token, others_token;
-    assert_true(shm_ledger_give(ledger, buffer, 100, &token) && shm_ledger_give(other, buffer, 100, &others_token));
+    assert_true(shm_ledger_give(ledger, buffer, 100, &token) &&
+                shm_ledger_give(other, buffer, 100, &others_token));
     expect_invalid(shm_ledger_release(ledger, &others_token, 1));
     expect_invalid(shm_ledger_release(ledger, &(uint64_t){0}, 1));
     expect_invalid(shm_ledger_release(ledger, (uint64_t[]){token, token}, 2));
@@ -104,7 +107,8 @@ static void what_only_the_peer_holds_is_limited(void **state) {
     assert_true(give_new(ledger, 400, &token));
     struct str page = STR_INIT;
     shm_ledger_describe(ledger, &page);
-    assert_non_null(strstr(str_text(&page), "\"held_bytes\":1000,\"limit_bytes\":1000,\"refused\":2"));
+    assert_non_null(
+        strstr(str_text(&page), "\"held_bytes\":1000,\"limit_bytes\":1000,\"refused\":2"));
     str_fini(&page);
     shm_ledger_free(ledger);
 }
@@ -133,7 +137,8 @@ static void what_is_held_here_as_well_does_not_count_until_it_is_let_go(void **s
 }
 
 static void what_several_peers_hold_counts_for_each(void **state) {
-    struct shm_ledger *ledgers[] = {shm_ledger_new(1000), shm_ledger_new(1000), shm_ledger_new(1000)};
+    struct shm_ledger *ledgers[] = {shm_ledger_new(1000), shm_ledger_new(1000),
+                                    shm_ledger_new(1000)};
     struct buffer *update = buffer_alloc(allocator_host(), 900);
     uint64_t tokens[ARRAY_LEN(ledgers)], token;
     for (size_t i = 0; i < ARRAY_LEN(ledgers); i++)
@@ -158,7 +163,8 @@ static void a_slice_counts_as_its_buffer_and_once(void **state) {
         assert_true(shm_ledger_give(ledger, rows, 10, &tokens[i]));
     buffer_unref(rows);
     assert_false(give_new(ledger, 200, &token));
-    assert_true(give_new(ledger, 100, &token)); /* three slices of one buffer are not three buffers */
+    /* three slices of one buffer are not three buffers */
+    assert_true(give_new(ledger, 100, &token));
     assert_null(shm_ledger_release(ledger, &token, 1));
     assert_null(shm_ledger_release(ledger, tokens, 2));
     assert_false(give_new(ledger, 200, &token)); /* the last slice keeps all of it */
@@ -181,7 +187,8 @@ static int setup(void **state) {
     loop = loop_new();
     struct status *st = shm_arena_new(64 << 20, &arena);
     CHECK(!st);
-    st = shm_map_new(loop, dup(shm_arena_fd(arena)), shm_arena_size(arena), on_released, NULL, &map);
+    st =
+        shm_map_new(loop, dup(shm_arena_fd(arena)), shm_arena_size(arena), on_released, NULL, &map);
     CHECK(!st);
     return 0;
 }
@@ -213,8 +220,10 @@ static bool is_in_tables(const char *address) {
     uint64_t entry = 0;
     int fd = open("/proc/self/pagemap", O_RDONLY);
     assert_true(fd >= 0);
-    assert_int_equal(pread(fd, &entry, sizeof(entry), (off_t)((uintptr_t)address / (uintptr_t)sysconf(_SC_PAGESIZE) * sizeof(entry))),
-                     sizeof(entry));
+    assert_int_equal(
+        pread(fd, &entry, sizeof(entry),
+              (off_t)((uintptr_t)address / (uintptr_t)sysconf(_SC_PAGESIZE) * sizeof(entry))),
+        sizeof(entry));
     close(fd);
     return entry >> 63;
 }
@@ -343,11 +352,15 @@ int main(void) {
         cmocka_unit_test(what_is_held_here_as_well_does_not_count_until_it_is_let_go),
         cmocka_unit_test(what_several_peers_hold_counts_for_each),
         cmocka_unit_test(a_slice_counts_as_its_buffer_and_once),
-        cmocka_unit_test_setup_teardown(what_was_looked_at_longest_ago_leaves_the_tables, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_reference_is_the_owners_bytes_and_goes_back_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_was_looked_at_longest_ago_leaves_the_tables, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_reference_is_the_owners_bytes_and_goes_back_once, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(what_is_not_in_the_arena_is_refused, setup, teardown),
-        cmocka_unit_test_setup_teardown(settling_names_what_is_held_and_refuses_what_comes_late, setup, teardown),
-        cmocka_unit_test_setup_teardown(the_pages_outlive_the_owner_while_they_are_looked_at, setup, teardown),
+        cmocka_unit_test_setup_teardown(settling_names_what_is_held_and_refuses_what_comes_late,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(the_pages_outlive_the_owner_while_they_are_looked_at, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(a_file_that_could_shrink_is_not_mapped, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,5 @@
-/* TLS between two byte queues: handshakes, bytes both ways, whom it believes, what strangers may send, files that change. */
+/* TLS between two byte queues: handshakes, bytes both ways, whom it believes, what strangers may
+ * send, files that change. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -35,7 +36,8 @@ static int teardown(void **state) {
 }
 
 static struct pair new_pair(struct tls *client, struct tls *server) {
-    struct pair pair = {tls_stream_new(client, false, "the server"), tls_stream_new(server, true, "the client")};
+    struct pair pair = {tls_stream_new(client, false, "the server"),
+                        tls_stream_new(server, true, "the client")};
     tls_unref(client);
     tls_unref(server);
     return pair;
@@ -87,7 +89,9 @@ static void expect_broken(struct tls_stream *stream, const char *part) {
     status_unref(why);
 }
 
-static struct tls *wire_tls(const char *file) { return test_tls(&certs, file, &certs, TLS_ALPN_WIRE); }
+static struct tls *wire_tls(const char *file) {
+    return test_tls(&certs, file, &certs, TLS_ALPN_WIRE);
+}
 
 /* ---- bytes ---- */
 
@@ -99,7 +103,8 @@ static void test_handshake_byte_by_byte(void **state) {
 }
 
 /* Pieces of all sizes, gathered or not, in order. */
-static void send_and_compare(struct tls_stream *from, struct tls_stream *to, const char *bytes, struct iovec *iov, int n_iov, size_t len) {
+static void send_and_compare(struct tls_stream *from, struct tls_stream *to, const char *bytes,
+                             struct iovec *iov, int n_iov, size_t len) {
     char *got = malloc(len);
     size_t n_got = 0;
     int i = 0;
@@ -142,7 +147,8 @@ static void test_pieces_of_all_sizes(void **state) {
             iov[i] = (struct iovec){bytes + len, n};
             len += n;
         }
-        send_and_compare(round ? pair.server : pair.client, round ? pair.client : pair.server, bytes, iov, N, len);
+        send_and_compare(round ? pair.server : pair.client, round ? pair.client : pair.server,
+                         bytes, iov, N, len);
     }
     free(bytes);
     free_pair(&pair);
@@ -208,7 +214,8 @@ static void test_a_star_stands_for_a_number(void **state) {
 }
 
 static void test_another_authority(void **state) {
-    struct pair pair = new_pair(wire_tls("master"), test_tls(&strangers, "ps-0", &strangers, TLS_ALPN_WIRE));
+    struct pair pair =
+        new_pair(wire_tls("master"), test_tls(&strangers, "ps-0", &strangers, TLS_ALPN_WIRE));
     shake_hands(&pair, 1 << 20);
     expect_broken(pair.client, "does not vouch");
     expect_broken(pair.server, "refuses our certificate");
@@ -233,17 +240,20 @@ static void test_a_certificate_is_needed(void **state) {
     char byte;
     shake_hands(&pair, 1 << 20);
     expect_broken(pair.server, "shows no certificate");
-    assert_int_equal(tls_stream_decrypt(pair.client, &byte, 1), -1); /* it thought that all was well, and is told now */
+    /* it thought that all was well, and is told now */
+    assert_int_equal(tls_stream_decrypt(pair.client, &byte, 1), -1);
     expect_broken(pair.client, "wants a certificate");
     free_pair(&pair);
-    pair = new_pair(test_tls(&certs, NULL, &certs, TLS_ALPN_GRPC), test_tls(&certs, "master", NULL, TLS_ALPN_GRPC));
+    pair = new_pair(test_tls(&certs, NULL, &certs, TLS_ALPN_GRPC),
+                    test_tls(&certs, "master", NULL, TLS_ALPN_GRPC));
     shake_hands(&pair, 1 << 20);
     expect_open(&pair);
     free_pair(&pair);
 }
 
 static void test_another_protocol(void **state) {
-    struct pair pair = new_pair(test_tls(&certs, "master", &certs, TLS_ALPN_GRPC), wire_tls("ps-0"));
+    struct pair pair =
+        new_pair(test_tls(&certs, "master", &certs, TLS_ALPN_GRPC), wire_tls("ps-0"));
     shake_hands(&pair, 1 << 20);
     expect_broken(pair.client, "does not speak h2");
     expect_broken(pair.server, "does not speak millrace");
@@ -253,7 +263,8 @@ static void test_another_protocol(void **state) {
 /* ---- what strangers send ---- */
 
 static void test_plain_bytes(void **state) {
-    static const char *const greetings[] = {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "MRW1 and more", "GET / HTTP/1.1\r\n\r\n"};
+    static const char *const greetings[] = {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "MRW1 and more",
+                                            "GET / HTTP/1.1\r\n\r\n"};
     for (size_t i = 0; i < ARRAY_LEN(greetings); i++) {
         struct pair pair = new_pair(wire_tls("master"), wire_tls("ps-0"));
         tls_stream_feed(pair.server, greetings[i], strlen(greetings[i]));
@@ -315,11 +326,14 @@ static void on_key(const SSL *ssl, const char *line) {
 
 /* HKDF-Expand-Label (RFC 8446, 7.1), of no more than a hash. */
 static void derive(const char *label, unsigned char len, unsigned char *ret) {
-    unsigned char info[32] = {0, len, (unsigned char)(6 + strlen(label)), 't', 'l', 's', '1', '3', ' '}, hash[32];
+    unsigned char info[32] = {0,   len, (unsigned char)(6 + strlen(label)), 't', 'l', 's', '1',
+                              '3', ' '},
+                  hash[32];
     size_t n = 9 + strlen(label);
     memcpy(info + 9, label, strlen(label));
     info[n + 1] = 1;
-    assert_non_null(HMAC(EVP_sha256(), client_secret, sizeof(client_secret), info, n + 2, hash, NULL));
+    assert_non_null(
+        HMAC(EVP_sha256(), client_secret, sizeof(client_secret), info, n + 2, hash, NULL));
     memcpy(ret, hash, len);
 }
 
@@ -368,9 +382,12 @@ static void test_the_end_comes_too_early(void **state) {
     free_pair(&pair);
 }
 
-static void write_all(int fd, const void *bytes, size_t len) { assert_int_equal(write(fd, bytes, len), len); }
+static void write_all(int fd, const void *bytes, size_t len) {
+    assert_int_equal(write(fd, bytes, len), len);
+}
 
-/* Two alerts that say farewell, before there was anything to end: over a socket, whose end must not be waited for in a circle. */
+/* Two alerts that say farewell, before there was anything to end: over a socket, whose end must
+ * not be waited for in a circle. */
 static void test_a_farewell_in_the_handshake(void **state) {
     static const char farewells[] = {21, 3, 3, 0, 2, 1, 0, 21, 3, 3, 0, 2, 1, 0, 1, 0};
     for (int is_server = 0; is_server < 2; is_server++) {
@@ -416,12 +433,17 @@ static void write_text(const char *path, const char *text) {
 
 static void test_bad_files_are_named(void **state) {
     const char *cert = test_path(&certs, "ps-0", "pem"), *key = test_path(&certs, "ps-0", "key");
-    expect_bad((struct tls_options){.cert_file = "/no/such.pem", .key_file = key}, "/no/such.pem: No such file");
-    expect_bad((struct tls_options){.cert_file = cert, .key_file = "/no/such.key"}, "/no/such.key: No such file");
+    expect_bad((struct tls_options){.cert_file = "/no/such.pem", .key_file = key},
+               "/no/such.pem: No such file");
+    expect_bad((struct tls_options){.cert_file = cert, .key_file = "/no/such.key"},
+               "/no/such.key: No such file");
     expect_bad((struct tls_options){.cert_file = cert}, "goes with its key");
-    expect_bad((struct tls_options){.cert_file = cert, .key_file = test_path(&certs, "master", "key")}, "master.key: ");
+    expect_bad(
+        (struct tls_options){.cert_file = cert, .key_file = test_path(&certs, "master", "key")},
+        "master.key: ");
     const char *bad = test_path(&certs, "bad", "pem");
-    write_text(bad, "-----BEGIN CERTIFICATE-----\nnothing of the kind\n-----END CERTIFICATE-----\n");
+    write_text(bad,
+               "-----BEGIN CERTIFICATE-----\nnothing of the kind\n-----END CERTIFICATE-----\n");
     expect_bad((struct tls_options){.cert_file = bad, .key_file = key}, "bad.pem: ");
     expect_bad((struct tls_options){.ca_file = bad}, "bad.pem: ");
     write_text(bad, "");
@@ -438,7 +460,8 @@ static void test_reload(void **state) {
     struct str text = STR_INIT;
     test_issue(&certs, "changing", "millrace://default/job/ps/task/1", 3600);
     struct tls *server = wire_tls("changing"), *client = wire_tls("master");
-    struct pair before = {tls_stream_new(client, false, "the server"), tls_stream_new(server, true, "the client")};
+    struct pair before = {tls_stream_new(client, false, "the server"),
+                          tls_stream_new(server, true, "the client")};
     shake_hands(&before, 1 << 20);
     expect_open(&before);
     /* A broken file changes nothing. */
@@ -451,7 +474,8 @@ static void test_reload(void **state) {
     tls_describe(client, &text);
     assert_non_null(strstr(str_text(&text), "\"reloads\": 0"));
     assert_non_null(strstr(str_text(&text), "changing.pem"));
-    struct pair during = {tls_stream_new(client, false, "the server"), tls_stream_new(server, true, "the client")};
+    struct pair during = {tls_stream_new(client, false, "the server"),
+                          tls_stream_new(server, true, "the client")};
     shake_hands(&during, 1 << 20);
     expect_open(&during);
     /* New ones are for new connections. */
@@ -459,7 +483,8 @@ static void test_reload(void **state) {
     int64_t expires_s = tls_expires_s(server);
     assert_null(tls_reload(both, 2));
     assert_true(tls_expires_s(server) > expires_s);
-    struct pair after = {tls_stream_new(client, false, "the server"), tls_stream_new(server, true, "the client")};
+    struct pair after = {tls_stream_new(client, false, "the server"),
+                         tls_stream_new(server, true, "the client")};
     shake_hands(&after, 1 << 20);
     expect_open(&after);
     assert_null(tls_stream_check_task(after.client, "/job:ps/replica:0/task:2"));
@@ -483,8 +508,11 @@ static void test_reload(void **state) {
 static void test_names_for_certificates(void **state) {
     static const char *const bad[] = {"", "a,b", "with blank", "DNS:x", "a\nb"};
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
-        struct tls_cert_request request = {.common_name = "x", .names = &bad[i], .n_names = 1, .lifetime_s = 60};
-        struct status *st = tls_authority_issue(certs.authority, &request, test_path(&certs, "x", "pem"), test_path(&certs, "x", "key"));
+        struct tls_cert_request request = {
+            .common_name = "x", .names = &bad[i], .n_names = 1, .lifetime_s = 60};
+        struct status *st =
+            tls_authority_issue(certs.authority, &request, test_path(&certs, "x", "pem"),
+                                test_path(&certs, "x", "key"));
         assert_int_equal(status_code(st), STATUS_INVALID_ARGUMENT);
         status_unref(st);
     }
@@ -492,9 +520,11 @@ static void test_names_for_certificates(void **state) {
 
 static void test_an_authority_from_files(void **state) {
     struct tls_authority *again;
-    assert_null(tls_authority_load(test_path(&certs, "ca", "pem"), test_path(&certs, "ca", "key"), &again));
+    assert_null(
+        tls_authority_load(test_path(&certs, "ca", "pem"), test_path(&certs, "ca", "key"), &again));
     tls_authority_free(again);
-    struct status *st = tls_authority_load(test_path(&certs, "ca", "pem"), test_path(&strangers, "ca", "key"), &again);
+    struct status *st = tls_authority_load(test_path(&certs, "ca", "pem"),
+                                           test_path(&strangers, "ca", "key"), &again);
     assert_non_null(strstr(status_message(st), "does not belong"));
     status_unref(st);
     st = tls_authority_load("/no/ca.pem", test_path(&strangers, "ca", "key"), &again);

@@ -1,4 +1,5 @@
-/* The worker wire over TLS: messages of all sizes both ways and from many threads at once, and who is turned away with what words. */
+/* The worker wire over TLS: messages of all sizes both ways and from many threads at once, and
+ * who is turned away with what words. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,7 +33,9 @@ static struct end here, there;
 static char address[64];
 static struct tls *master, *ps;
 
-static unsigned char byte_at(uint64_t id, size_t i) { return (unsigned char)(id * 131 + i * 7 + (i >> 12)); }
+static unsigned char byte_at(uint64_t id, size_t i) {
+    return (unsigned char)(id * 131 + i * 7 + (i >> 12));
+}
 
 static void on_message(void *owner, struct wire_conn *conn, struct wire_message *message) {
     struct end *end = owner;
@@ -103,13 +106,17 @@ static void send_payload(struct wire_conn *conn, uint64_t id, size_t len) {
     struct buffer *buffer = len ? buffer_alloc(allocator_host(), len) : NULL;
     for (size_t i = 0; i < len; i++)
         ((unsigned char *)buffer->data)[i] = byte_at(id, i);
-    struct wire_out out = {.type = WIRE_PUSH, .id = id, .extra = {buffer ? buffer->data : NULL, len}, .extra_buffer = buffer};
+    struct wire_out out = {.type = WIRE_PUSH,
+                           .id = id,
+                           .extra = {buffer ? buffer->data : NULL, len},
+                           .extra_buffer = buffer};
     wire_send(conn, &out);
     buffer_unref(buffer);
 }
 
 static void test_messages_of_all_sizes(void **state) {
-    static const size_t sizes[] = {0, 1, 4095, 4096, 16384, 16385, 65536, 1 << 20, 40 << 20, 3, 5 << 20, 0};
+    static const size_t sizes[] = {0,     1,       4095,     4096, 16384,   16385,
+                                   65536, 1 << 20, 40 << 20, 3,    5 << 20, 0};
     size_t total = 0;
     wire_server_secure(server, ps);
     connect_here(master, "/job:ps/replica:0/task:0");
@@ -151,7 +158,9 @@ static void test_many_threads_and_both_ways(void **state) {
     }
     for (uint64_t i = 0; i < N_PER_THREAD; i++)
         send_payload(there.conn, i, i % 40 == 0 ? 300000 : i % 5 * 1000);
-    TURN_UNTIL(loop, (there.n_messages == N_THREADS * N_PER_THREAD && here.n_messages == N_PER_THREAD) || here.n_closed || there.n_closed);
+    TURN_UNTIL(loop,
+               (there.n_messages == N_THREADS * N_PER_THREAD && here.n_messages == N_PER_THREAD) ||
+                   here.n_closed || there.n_closed);
     for (int i = 0; i < N_THREADS; i++)
         pthread_join(senders[i].thread, NULL);
     assert_int_equal(there.n_messages, N_THREADS * N_PER_THREAD);

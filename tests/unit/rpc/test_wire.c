@@ -1,4 +1,5 @@
-/* The worker wire: framing, both ways of reading payloads, writing from any thread, and what strangers may send. */
+/* The worker wire: framing, both ways of reading payloads, writing from any thread, and what
+ * strangers may send. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -74,9 +75,13 @@ static void a_message_that_comes_byte_by_byte_is_delivered_once(void **state) {
     struct tensor t;
     make_tensor(&t, 200, 3);
     const struct tensor *tensors[1] = {&t};
-    wire_output_add_message(&output,
-                            &(struct wire_out){.type = WIRE_PUSH, .id = 9, .meta = span_of("slow"), .tensors = tensors, .n_tensors = 1});
-    wire_output_add_message(&output, &(struct wire_out){.type = WIRE_PING, .id = 10, .meta = span_of("next")});
+    wire_output_add_message(&output, &(struct wire_out){.type = WIRE_PUSH,
+                                                        .id = 9,
+                                                        .meta = span_of("slow"),
+                                                        .tensors = tensors,
+                                                        .n_tensors = 1});
+    wire_output_add_message(
+        &output, &(struct wire_out){.type = WIRE_PING, .id = 10, .meta = span_of("next")});
     struct iovec iov[WIRE_MAX_IOV];
     size_t n_bytes;
     assert_int_equal(wire_output_peek(&output, iov, &n_bytes), 1); /* small messages coalesce */
@@ -96,7 +101,8 @@ static void a_message_that_comes_byte_by_byte_is_delivered_once(void **state) {
 
 /* ---- strangers ---- */
 
-static void expect_refusal(struct wire_header header, const char *magic, uint32_t crc, const char *words) {
+static void expect_refusal(struct wire_header header, const char *magic, uint32_t crc,
+                           const char *words) {
     char bytes[WIRE_HEADER_BYTES];
     wire_header_write(&header, bytes);
     if (magic)
@@ -153,7 +159,8 @@ static void a_discarded_payload_is_read_past(void **state) {
         make_tensor(&t, sizes[i], 1);
         const struct tensor *tensors[1] = {&t};
         there.discard_payloads = true;
-        wire_send(here.conn, &(struct wire_out){.type = WIRE_PUSH, .tensors = tensors, .n_tensors = 1});
+        wire_send(here.conn,
+                  &(struct wire_out){.type = WIRE_PUSH, .tensors = tensors, .n_tensors = 1});
         send_text(here.conn, WIRE_PING, 1, "after");
         TURN_UNTIL(loop, there.n_messages == (int)i + 1);
         assert_int_equal(there.last_type, WIRE_PING);
@@ -212,7 +219,8 @@ static void what_the_peer_does_not_read_waits_and_is_dropped_at_the_end(void **s
     const struct tensor *tensors[1] = {&t};
     int fd = connect_raw(); /* never reads */
     TURN_UNTIL(loop, there.conn != NULL);
-    wire_send(there.conn, &(struct wire_out){.type = WIRE_PUSH, .tensors = tensors, .n_tensors = 1});
+    wire_send(there.conn,
+              &(struct wire_out){.type = WIRE_PUSH, .tensors = tensors, .n_tensors = 1});
     assert_true(wire_conn_queued_bytes(there.conn) > 0);
     assert_false(buffer_is_sole(t.buffer));
     wire_conn_close(there.conn, NULL);
@@ -239,10 +247,11 @@ static void *send_many(void *arg) {
     make_tensor(&t, 30000, 1);
     const struct tensor *tensors[1] = {&t};
     for (uint64_t i = 0; i < N_SENT; i++)
-        wire_send(
-            here.conn,
-            &(struct wire_out){
-                .type = WIRE_PUSH, .id = sender->number << 32 | i, .meta = span_of("m"), .tensors = tensors, .n_tensors = i % 16 == 0});
+        wire_send(here.conn, &(struct wire_out){.type = WIRE_PUSH,
+                                                .id = sender->number << 32 | i,
+                                                .meta = span_of("m"),
+                                                .tensors = tensors,
+                                                .n_tensors = i % 16 == 0});
     tensor_clear(&t);
     return NULL;
 }

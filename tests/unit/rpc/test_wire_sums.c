@@ -98,8 +98,11 @@ static void make_push(int64_t payload_bytes, struct str *bytes) {
     struct tensor t;
     make_tensor(&t, payload_bytes, 3);
     const struct tensor *tensors[1] = {&t};
-    wire_output_add_message(
-        &output, &(struct wire_out){.type = WIRE_PUSH, .id = 9, .meta = span_of("the meta"), .tensors = tensors, .n_tensors = 1});
+    wire_output_add_message(&output, &(struct wire_out){.type = WIRE_PUSH,
+                                                        .id = 9,
+                                                        .meta = span_of("the meta"),
+                                                        .tensors = tensors,
+                                                        .n_tensors = 1});
     write_out(&output, bytes);
     tensor_clear(&t);
 }
@@ -112,7 +115,8 @@ static void let_there_go(void) {
     memset(&there, 0, sizeof(there));
 }
 
-/* Behind `before` (whole messages) comes the message with that bit flipped, and the stream's end. It is not delivered. */
+/* Behind `before` (whole messages) comes the message with that bit flipped, and the stream's
+ * end. It is not delivered. */
 static void flip(const struct str *before, int n_before, const struct str *message, size_t bit) {
     int fd = connect_raw();
     if (before->len > 0)
@@ -127,10 +131,12 @@ static void flip(const struct str *before, int n_before, const struct str *messa
         fail_msg("bit %zu: delivered", bit);
 }
 
-static void expect_data_loss(const struct str *before, const struct str *message, size_t bit, const char *part) {
+static void expect_data_loss(const struct str *before, const struct str *message, size_t bit,
+                             const char *part) {
     flip(before, 1, message, bit);
     if (there.closed_code != STATUS_DATA_LOSS || !strstr(str_text(&there.closed_why), part))
-        fail_msg("bit %zu, in the %s: code %d, %s", bit, part, (int)there.closed_code, str_text(&there.closed_why));
+        fail_msg("bit %zu, in the %s: code %d, %s", bit, part, (int)there.closed_code,
+                 str_text(&there.closed_why));
     let_there_go();
 }
 
@@ -154,8 +160,12 @@ static void check_flips(int64_t payload_bytes, size_t payload_stride) {
     str_fini(&message);
 }
 
-static void a_flipped_bit_anywhere_in_a_small_message_is_found(void **state) { check_flips(100, 1); }
-static void a_flipped_bit_anywhere_in_a_large_message_is_found(void **state) { check_flips(100000, 4099); }
+static void a_flipped_bit_anywhere_in_a_small_message_is_found(void **state) {
+    check_flips(100, 1);
+}
+static void a_flipped_bit_anywhere_in_a_large_message_is_found(void **state) {
+    check_flips(100000, 4099);
+}
 
 /* Before anything has said that there are sums: not even a flag that is lost hides the flip. */
 static void a_flipped_bit_in_the_first_message_is_found(void **state) {
@@ -164,7 +174,8 @@ static void a_flipped_bit_in_the_first_message_is_found(void **state) {
     for (size_t bit = 0; bit < 8 * message.len; bit++) {
         flip(&nothing, 0, &message, bit);
         if (there.closed_code != STATUS_DATA_LOSS && there.closed_code != STATUS_INVALID_ARGUMENT)
-            fail_msg("bit %zu: code %d, %s", bit, (int)there.closed_code, str_text(&there.closed_why));
+            fail_msg("bit %zu: code %d, %s", bit, (int)there.closed_code,
+                     str_text(&there.closed_why));
         let_there_go();
     }
     str_fini(&message);

@@ -5,7 +5,8 @@
 #include "rpc/wire/wire.h"
 #include "tests/unit/rpc/loop_turns.h"
 
-/* Closes it, unless that has happened, and lets it go once its owner has heard so; `n_closed` counts that. conn may be NULL. */
+/* Closes it, unless that has happened, and lets it go once its owner has heard so; `n_closed`
+ * counts that. conn may be NULL. */
 static inline void wire_end(struct loop *loop, struct wire_conn *conn, const int *n_closed) {
     if (!conn)
         return;

@@ -1,4 +1,5 @@
-/* Two ends of a wire in one loop, and what each got: for tests of rpc/wire/wire. Included once per test program, after cmocka. */
+/* Two ends of a wire in one loop, and what each got: for tests of rpc/wire/wire. Included once
+ * per test program, after cmocka. */
 #ifndef MILLRACE_TESTS_UNIT_RPC_WIRE_ENDS_H
 #define MILLRACE_TESTS_UNIT_RPC_WIRE_ENDS_H
 
@@ -48,7 +49,8 @@ static inline void on_message(void *owner, struct wire_conn *conn, struct wire_m
         wire_conn_close(conn, status_new(STATUS_CANCELLED, "enough"));
 }
 
-static inline struct buffer *on_alloc(void *owner, struct wire_conn *conn, const struct wire_message *message, size_t size_bytes) {
+static inline struct buffer *on_alloc(void *owner, struct wire_conn *conn,
+                                      const struct wire_message *message, size_t size_bytes) {
     struct end *end = owner;
     end->n_allocs++;
     if (end->refuse_payloads)
@@ -63,7 +65,8 @@ static inline void on_closed(void *owner, struct wire_conn *conn, struct status 
     str_add(&end->closed_why, status_message(why));
 }
 
-static const struct wire_handlers handlers = {.on_message = on_message, .alloc = on_alloc, .on_closed = on_closed};
+static const struct wire_handlers handlers = {
+    .on_message = on_message, .alloc = on_alloc, .on_closed = on_closed};
 
 static inline void on_accept(void *arg, struct wire_conn *conn_take) {
     there.conn = conn_take;
@@ -123,7 +126,9 @@ static inline int connect_raw(void) {
     return fd;
 }
 
-static inline void write_raw(int fd, const void *data, size_t len) { assert_int_equal(send(fd, data, len, MSG_NOSIGNAL), len); }
+static inline void write_raw(int fd, const void *data, size_t len) {
+    assert_int_equal(send(fd, data, len, MSG_NOSIGNAL), len);
+}
 
 static inline void make_tensor(struct tensor *t, int64_t n_bytes, int seed) {
     *t = TENSOR_INIT;
@@ -133,12 +138,14 @@ static inline void make_tensor(struct tensor *t, int64_t n_bytes, int seed) {
         data[i] = (uint8_t)(i * 7 + seed);
 }
 
-static inline void send_text(struct wire_conn *conn, enum wire_type type, uint64_t id, const char *meta) {
+static inline void send_text(struct wire_conn *conn, enum wire_type type, uint64_t id,
+                             const char *meta) {
     wire_send(conn, &(struct wire_out){.type = type, .id = id, .meta = span_of(meta)});
 }
 
 static inline void check_sizes(void) {
-    static const int64_t sizes[] = {0, 1, 16, 63, 64, 65, 4095, 4096, 16384, 16385, 65536, 65537, 300000, 5000000};
+    static const int64_t sizes[] = {0,    1,     16,    63,    64,    65,     4095,
+                                    4096, 16384, 16385, 65536, 65537, 300000, 5000000};
     connect_here();
     for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
         struct tensor a, b;
@@ -146,8 +153,11 @@ static inline void check_sizes(void) {
         make_tensor(&b, 100, 2);
         const struct tensor *tensors[2] = {&a, &b};
         int before = there.n_messages;
-        wire_send(here.conn,
-                  &(struct wire_out){.type = WIRE_PUSH, .id = i + 100, .meta = span_of("meta"), .tensors = tensors, .n_tensors = 2});
+        wire_send(here.conn, &(struct wire_out){.type = WIRE_PUSH,
+                                                .id = i + 100,
+                                                .meta = span_of("meta"),
+                                                .tensors = tensors,
+                                                .n_tensors = 2});
         TURN_UNTIL(loop, there.n_messages == before + 1);
         assert_int_equal(there.last_type, WIRE_PUSH);
         assert_int_equal(there.last_id, i + 100);
@@ -156,7 +166,8 @@ static inline void check_sizes(void) {
         size_t offset = 0, begin;
         assert_true(wire_payload_next(&message, &offset, (size_t)sizes[i], &begin));
         if (sizes[i] > 0)
-            assert_memory_equal(there.last_payload.data + begin, tensor_cdata(&a), (size_t)sizes[i]);
+            assert_memory_equal(there.last_payload.data + begin, tensor_cdata(&a),
+                                (size_t)sizes[i]);
         assert_true(wire_payload_next(&message, &offset, 100, &begin));
         assert_int_equal(begin % WIRE_ALIGN, 0);
         assert_memory_equal(there.last_payload.data + begin, tensor_cdata(&b), 100);

@@ -1,4 +1,5 @@
-/* A worker's service, with the test as its master: two workers, the master's ends of their connections, and what it sends and gets. */
+/* A worker's service, with the test as its master: two workers, the master's ends of their
+ * connections, and what it sends and gets. */
 #ifndef MILLRACE_TESTS_UNIT_WORKER_MASTER_END_H
 #define MILLRACE_TESTS_UNIT_WORKER_MASTER_END_H
 
@@ -89,7 +90,10 @@ static inline void start_worker(struct test_worker *w, const char *job) {
     memset(w, 0, sizeof(*w));
     snprintf(w->task, sizeof(w->task), "/job:%s/replica:0/task:0", job);
     snprintf(w->device_name, sizeof(w->device_name), "%s/device:TEST:0", w->task);
-    w->device = (struct device){.full_name = w->device_name, .type = "TEST", .allocator = allocator_host(), .incarnation = 5};
+    w->device = (struct device){.full_name = w->device_name,
+                                .type = "TEST",
+                                .allocator = allocator_host(),
+                                .incarnation = 5};
     assert_null(device_name_parse(span_of(w->device_name), &w->device.name));
     worker_options_default(&options);
     options.task = w->task;
@@ -154,10 +158,14 @@ static inline int teardown(void **state) {
 
 /* ---- what a master sends ---- */
 
-static inline void await_message(struct master_end *end, int n) { TURN_UNTIL(loop, end->n_messages >= n || end->n_closed > 0); }
+static inline void await_message(struct master_end *end, int n) {
+    TURN_UNTIL(loop, end->n_messages >= n || end->n_closed > 0);
+}
 
-/* The graph of `text`, every node on the worker's device; returns the handle, or 0 with the answer in *ret_why. */
-static inline uint64_t register_graph(struct master_end *end, struct test_worker *w, const char *text, struct str *ret_why) {
+/* The graph of `text`, every node on the worker's device; returns the handle, or 0 with the
+ * answer in *ret_why. */
+static inline uint64_t register_graph(struct master_end *end, struct test_worker *w,
+                                      const char *text, struct str *ret_why) {
     struct graph graph;
     struct str graphdef = STR_INIT;
     graph_init(&graph);
@@ -186,12 +194,15 @@ static inline uint64_t register_graph(struct master_end *end, struct test_worker
     uint8_t bytes[1024];
     size_t len = millrace__register_graph__pack(&request, bytes);
     int before = end->n_messages;
-    wire_send(end->conn, &(struct wire_out){
-                             .type = WIRE_REGISTER_GRAPH, .id = 1, .meta = {(char *)bytes, len}, .extra = {graphdef.data, graphdef.len}});
+    wire_send(end->conn, &(struct wire_out){.type = WIRE_REGISTER_GRAPH,
+                                            .id = 1,
+                                            .meta = {(char *)bytes, len},
+                                            .extra = {graphdef.data, graphdef.len}});
     str_fini(&graphdef);
     await_message(end, before + 1);
     assert_int_equal(end->last.type, WIRE_REGISTERED);
-    Millrace__Registered *reply = millrace__registered__unpack(NULL, end->last.meta.len, (const uint8_t *)end->last.meta.data);
+    Millrace__Registered *reply = millrace__registered__unpack(
+        NULL, end->last.meta.len, (const uint8_t *)end->last.meta.data);
     assert_non_null(reply);
     uint64_t handle = reply->graph;
     if (ret_why)
@@ -203,8 +214,8 @@ static inline uint64_t register_graph(struct master_end *end, struct test_worker
     return handle;
 }
 
-static inline void send_run(struct master_end *end, uint64_t graph, uint64_t step_id, const struct tensor *feeds, size_t n_feeds,
-                            bool collect_stats) {
+static inline void send_run(struct master_end *end, uint64_t graph, uint64_t step_id,
+                            const struct tensor *feeds, size_t n_feeds, bool collect_stats) {
     struct str meta = STR_INIT;
     const struct tensor *plain[8];
     size_t n_plain = 0;
@@ -220,13 +231,17 @@ static inline void send_run(struct master_end *end, uint64_t graph, uint64_t ste
             plain[n_plain++] = &feeds[i];
     }
     proto_add_int(&meta, 6, collect_stats);
-    wire_send(end->conn, &(struct wire_out){
-                             .type = WIRE_RUN_GRAPH, .id = step_id, .meta = {meta.data, meta.len}, .tensors = plain, .n_tensors = n_plain});
+    wire_send(end->conn, &(struct wire_out){.type = WIRE_RUN_GRAPH,
+                                            .id = step_id,
+                                            .meta = {meta.data, meta.len},
+                                            .tensors = plain,
+                                            .n_tensors = n_plain});
     str_fini(&meta);
 }
 
 /* The RunDone that came last: its code; fetches in ret (each to be cleared). */
-static inline int take_done(struct master_end *end, uint64_t step_id, struct tensor *ret, int n_fetches, struct str *ret_message) {
+static inline int take_done(struct master_end *end, uint64_t step_id, struct tensor *ret,
+                            int n_fetches, struct str *ret_message) {
     assert_int_equal(end->n_closed, 0);
     assert_int_equal(end->last.type, WIRE_RUN_DONE);
     assert_int_equal(end->last.id, step_id);
@@ -268,7 +283,8 @@ static inline void expect_text(const struct tensor *t, const char *text) {
     str_fini(&printed);
 }
 
-static inline void expect_code(struct master_end *end, int n, uint64_t step_id, int code, const char *words) {
+static inline void expect_code(struct master_end *end, int n, uint64_t step_id, int code,
+                               const char *words) {
     struct str message = STR_INIT;
     await_message(end, n);
     assert_int_equal(take_done(end, step_id, NULL, 0, &message), code);
@@ -283,7 +299,9 @@ static inline void send_cancel(struct master_end *end, uint64_t step_id) {
     str_add_bytes(&meta, &step_id, 8);
     proto_add_int(&meta, 2, STATUS_CANCELLED);
     proto_add_bytes(&meta, 3, "not wanted", 10);
-    wire_send(end->conn, &(struct wire_out){.type = WIRE_CANCEL_STEP, .id = step_id, .meta = {meta.data, meta.len}});
+    wire_send(
+        end->conn,
+        &(struct wire_out){.type = WIRE_CANCEL_STEP, .id = step_id, .meta = {meta.data, meta.len}});
     str_fini(&meta);
 }
 

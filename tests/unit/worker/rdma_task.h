@@ -13,7 +13,8 @@
 #include "tests/unit/rpc/fake_verbs.h"
 #include "tests/unit/worker/two_tasks.h"
 
-static inline void task_start_rdma(struct test_task *task, struct loop *loop, const char *name, enum rdma_mode mode) {
+static inline void task_start_rdma(struct test_task *task, struct loop *loop, const char *name,
+                                   enum rdma_mode mode) {
     struct rdma_choice any = {.gid = -1};
     struct rdma_device *device = NULL;
     task_init(task, loop, name);

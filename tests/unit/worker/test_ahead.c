@@ -1,5 +1,6 @@
-/* Grants ahead between two tasks, by places in memory (over a device made of memory) and by pushes over TCP: the ways in which the value
- * and its grant can meet or miss each other, other values than expected, and every moment at which a step, a line or a peer goes away. */
+/* Grants ahead between two tasks, by places in memory (over a device made of memory) and by
+ * pushes over TCP: the ways in which the value and its grant can meet or miss each other, other
+ * values than expected, and every moment at which a step, a line or a peer goes away. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -24,7 +25,8 @@ static const int64_t dims[1] = {N_FLOATS};
 static void connect_both(void) {
     peer_connect(a.other);
     if (a.peers->rdma.device)
-        TURN_UNTIL(loop, peer_ahead_way(b.other) == PEER_AHEAD_PLACE && task_says(&a, "\"to\":\"ready\",\"from\":\"ready\",\"written\""));
+        TURN_UNTIL(loop, peer_ahead_way(b.other) == PEER_AHEAD_PLACE &&
+                             task_says(&a, "\"to\":\"ready\",\"from\":\"ready\",\"written\""));
     else
         TURN_UNTIL(loop, peer_ahead_way(b.other) == PEER_AHEAD_PUSH);
 }
@@ -78,12 +80,17 @@ static int teardown(void **state) {
 /* ---- what the tests do ---- */
 
 static struct plan_channel channel_of(uint32_t edge) {
-    return (struct plan_channel){
-        .edge = edge, .tensor_name = "v:0", .peer_task = a.name, .dtype = DT_FLOAT, .shape = {1, dims}, .slot_bytes = N_BYTES};
+    return (struct plan_channel){.edge = edge,
+                                 .tensor_name = "v:0",
+                                 .peer_task = a.name,
+                                 .dtype = DT_FLOAT,
+                                 .shape = {1, dims},
+                                 .slot_bytes = N_BYTES};
 }
 
 /* As a step's Recv starts; the channel outlives the step. */
-static void receive_edge(uint64_t step, const struct plan_channel *channel, struct flow *flow, struct wait *wait) {
+static void receive_edge(uint64_t step, const struct plan_channel *channel, struct flow *flow,
+                         struct wait *wait) {
     struct rendezvous *rendezvous = rendezvous_open_in(b.rendezvous, step, flow);
     memset(wait, 0, sizeof(*wait));
     wait->recv.on_value = wait_on_value;
@@ -100,7 +107,9 @@ static void receive(uint64_t step, struct wait *wait) {
 }
 
 static void open_at_sender(uint64_t step) { rendezvous_unref(rendezvous_open(a.rendezvous, step)); }
-static void send_value(uint64_t step, const struct tensor *value) { task_send(&a, b.name, step, 1, value); }
+static void send_value(uint64_t step, const struct tensor *value) {
+    task_send(&a, b.name, step, 1, value);
+}
 static void make(struct tensor *t, float seed) { value_make(t, allocator_host(), N_FLOATS, seed); }
 
 static int n_held(void) { return atomic_load(peer_n_held_ahead(a.other)); }
@@ -153,16 +162,22 @@ static void a_value_that_is_granted_ahead_is_never_announced(void **state) {
     check_goes_ahead(7);
     if (is_rdma())
         assert_true(task_says(&b, "\"landed\":1,\"landed_bytes\":200000,\"tcp_instead\":0") &&
-                    task_says(&b, "\"ahead\":{\"grants\":1,\"from_prepared\":0,\"arrived\":1,\"sent\":0,\"gone\":0") &&
+                    task_says(&b, "\"ahead\":{\"grants\":1,\"from_prepared\":0,\"arrived\":1,"
+                                  "\"sent\":0,\"gone\":0") &&
                     task_says(&a, "\"bulk\":false"));
     else
         assert_true(task_says(&a, "\"bulk\":true"));
 }
 
-static const struct peer_landing *prepared(void) { return LIST_ENTRY(b.other->rdma.prepared.next, struct peer_landing, link); }
-static bool is_prepared(void) { return task_says(&b, "\"prepared\":1") && prepared()->landing.state == RDMA_GRANTED; }
+static const struct peer_landing *prepared(void) {
+    return LIST_ENTRY(b.other->rdma.prepared.next, struct peer_landing, link);
+}
+static bool is_prepared(void) {
+    return task_says(&b, "\"prepared\":1") && prepared()->landing.state == RDMA_GRANTED;
+}
 
-/* The device registers nothing while the second step runs: its place was prepared after the first. */
+/* The device registers nothing while the second step runs: its place was prepared after the
+ * first. */
 static void the_next_step_finds_its_place_prepared(void **state) {
     check_goes_ahead(7);
     TURN_UNTIL(loop, is_prepared());
@@ -270,7 +285,8 @@ static void expect_shape(struct wait *wait, enum dtype dtype, int64_t n) {
     tensor_clear(&wait->value);
 }
 
-static void send_other(uint64_t step, bool comes_first, int64_t rows, int64_t columns, struct wait *wait, struct tensor *value) {
+static void send_other(uint64_t step, bool comes_first, int64_t rows, int64_t columns,
+                       struct wait *wait, struct tensor *value) {
     int64_t shape[2] = {rows, columns};
     *value = TENSOR_INIT;
     assert_null(tensor_new(allocator_host(), DT_FLOAT, (struct shape){2, shape}, value));
@@ -305,7 +321,8 @@ static void a_value_of_another_shape_is_announced(void **state) {
             end_both(step);
         }
     if (is_rdma())
-        assert_true(task_says(&b, "\"landed\":6,") && task_says(&b, "\"gone\":6") && task_says(&b, "\"tcp_instead\":0"));
+        assert_true(task_says(&b, "\"landed\":6,") && task_says(&b, "\"gone\":6") &&
+                    task_says(&b, "\"tcp_instead\":0"));
     assert_int_equal(a.n_lost + b.n_lost, 0);
     check_goes_ahead(step);
 }
@@ -370,7 +387,8 @@ static void a_place_that_is_declined_takes_nothing_off_the_line(void **state) {
     assert_int_equal(ahead_bytes(), 0);
     send_value(7, &value);
     expect(&wait, 4);
-    assert_true(task_says(&b, "\"landed\":1,\"landed_bytes\":200000,\"tcp_instead\":0") && task_says(&a, "\"bulk\":false"));
+    assert_true(task_says(&b, "\"landed\":1,\"landed_bytes\":200000,\"tcp_instead\":0") &&
+                task_says(&a, "\"bulk\":false"));
     let_go(&value);
     end_both(7);
     check_goes_ahead(8);
@@ -415,7 +433,8 @@ static void a_receivers_step_that_ends_leaves_the_place_to_the_write(void **stat
 static void an_aborted_step_takes_no_value(void **state) {
     struct tensor value;
     struct wait wait;
-    struct plan_channel to_b = {.edge = 1, .tensor_name = "v:0", .peer_task = b.name, .dtype = DT_FLOAT};
+    struct plan_channel to_b = {
+        .edge = 1, .tensor_name = "v:0", .peer_task = b.name, .dtype = DT_FLOAT};
     struct status *why = status_new(STATUS_CANCELLED, "enough"), *st;
     struct rendezvous *sender = rendezvous_open(a.rendezvous, 7);
     receive(7, &wait);
@@ -453,7 +472,8 @@ static void a_line_that_breaks_before_the_value_is_there_leaves_tcp(void **state
     check_goes_ahead(8); /* as a push */
 }
 
-/* At the moment of its end, while it is ending, and after: whatever the sender knows of it when the value comes. */
+/* At the moment of its end, while it is ending, and after: whatever the sender knows of it when
+ * the value comes. */
 static void a_value_may_come_at_any_moment_of_a_lines_end(void **state) {
     for (int n_turns = 0; n_turns < 8; n_turns++) {
         struct tensor value;
@@ -539,7 +559,8 @@ static void while_a_line_may_come_nothing_is_pushed_ahead(void **state) {
 }
 
 static void where_no_line_comes_values_are_pushed_ahead(void **state) {
-    assert_int_equal(peer_ahead_way(b.other), PEER_AHEAD_PUSH); /* it has said that it has no device */
+    /* it has said that it has no device */
+    assert_int_equal(peer_ahead_way(b.other), PEER_AHEAD_PUSH);
     check_goes_ahead(7);
 }
 
@@ -638,7 +659,8 @@ static void steps_run_on_other_threads_than_the_loops(void **state) {
 static void without_room_nothing_is_granted_ahead(void **state) {
     struct tensor value;
     struct wait wait;
-    rendezvous_table_set_in_flight_limit(b.rendezvous, 2 * N_BYTES); /* a peer's part of it is less than the value */
+    /* a peer's part of it is less than the value */
+    rendezvous_table_set_in_flight_limit(b.rendezvous, 2 * N_BYTES);
     open_at_sender(7);
     receive(7, &wait);
     assert_int_equal(ahead_bytes(), 0);
@@ -656,7 +678,8 @@ static void without_room_nothing_is_granted_ahead(void **state) {
     expect_end(&wait);
 }
 
-/* A peer's part and a session's; and what is granted ahead, however long it takes, keeps nobody waiting whose value is there. */
+/* A peer's part and a session's; and what is granted ahead, however long it takes, keeps nobody
+ * waiting whose value is there. */
 static void what_is_granted_ahead_takes_no_room_from_what_is_there(void **state) {
     enum { N = 6 };
     struct plan_channel channels[N], unknown = channel_of(N);
@@ -688,13 +711,15 @@ static void what_is_granted_ahead_takes_no_room_from_what_is_there(void **state)
 }
 
 static void limit_b(int64_t n_values) {
-    struct buffer *one_value = buffer_alloc(allocator_host(), N_BYTES); /* as large as its block is */
+    /* as large as its block is */
+    struct buffer *one_value = buffer_alloc(allocator_host(), N_BYTES);
     limited = allocator_host_new("limited", n_values * (int64_t)one_value->size_bytes);
     buffer_unref(one_value);
     b.rendezvous->allocator = limited;
 }
 
-/* A step may have all the memory, whatever lies ready; then nothing is prepared or granted ahead any more. */
+/* A step may have all the memory, whatever lies ready; then nothing is prepared or granted ahead
+ * any more. */
 static void what_is_prepared_takes_no_memory_from_steps(void **state) {
     enum { N = 6 };
     struct buffer *buffers[N];
@@ -714,7 +739,8 @@ static void what_is_prepared_takes_no_memory_from_steps(void **state) {
     open_at_sender(9);
     receive(9, &wait);
     TURN_UNTIL(loop, n_held() == 1);
-    assert_in_range(atomic_load(&limited->in_use_bytes), N_BYTES, limited->limit_bytes / N); /* it counts once it is used */
+    /* it counts once it is used */
+    assert_in_range(atomic_load(&limited->in_use_bytes), N_BYTES, limited->limit_bytes / N);
     end_both(9);
     expect_end(&wait);
     TURN_UNTIL(loop, atomic_load(&limited->in_use_bytes) == 0);
@@ -768,12 +794,14 @@ static void more_than_a_line_has_places_is_not_asked_for(void **state) {
 /* ---- peers that lie ---- */
 
 static void tell_a(const struct str *meta, uint64_t step) {
-    assert_true(
-        peer_queue(b.other, TRANSPORT_CONTROL, &(struct wire_out){.type = WIRE_GRANT, .id = step, .meta = {meta->data, meta->len}}));
+    assert_true(peer_queue(
+        b.other, TRANSPORT_CONTROL,
+        &(struct wire_out){.type = WIRE_GRANT, .id = step, .meta = {meta->data, meta->len}}));
     peer_flush(b.other, TRANSPORT_CONTROL);
 }
 
-/* More than are held, for one key twice, for what is received here (which comes all the same), for no large value. */
+/* More than are held, for one key twice, for what is received here (which comes all the same),
+ * for no large value. */
 static void grants_that_make_no_sense_are_dropped_or_refused(void **state) {
     struct str meta = STR_INIT;
     struct tensor value;
@@ -790,7 +818,8 @@ static void grants_that_make_no_sense_are_dropped_or_refused(void **state) {
         loop_turn(loop);
     assert_int_equal(n_held(), PEER_AHEAD_MAX_HELD);
     struct rendezvous *sender = rendezvous_open(a.rendezvous, 7);
-    struct plan_channel from_b = {.edge = 1, .tensor_name = "v:0", .peer_task = b.name, .dtype = DT_FLOAT};
+    struct plan_channel from_b = {
+        .edge = 1, .tensor_name = "v:0", .peer_task = b.name, .dtype = DT_FLOAT};
     struct wait wait = {.recv.on_value = wait_on_value};
     assert_false(rendezvous_recv_start(sender, &from_b, 0, &wait.recv, &wait.value));
     make(&value, 3);
@@ -801,7 +830,8 @@ static void grants_that_make_no_sense_are_dropped_or_refused(void **state) {
     end_both(7);
     assert_int_equal(n_held(), 0);
     str_clear(&meta);
-    edge_message_write_expected(&meta, 1, 0, DT_FLOAT, (struct shape){1, dims}, N_BYTES - 4); /* the shape has more */
+    /* the shape has more */
+    edge_message_write_expected(&meta, 1, 0, DT_FLOAT, (struct shape){1, dims}, N_BYTES - 4);
     tell_a(&meta, 8);
     TURN_UNTIL(loop, a.n_lost == 1 && b.n_lost == 1);
     str_fini(&meta);
@@ -813,7 +843,8 @@ static void a_grant_of_another_peers_edge_is_in_nobodys_way(void **state) {
     struct wait wait;
     struct peer *third;
     struct str meta = STR_INIT;
-    assert_null(peer_table_know(a.peers, "/job:worker/replica:0/task:1", "127.0.0.1:1", "", 3, &third));
+    assert_null(
+        peer_table_know(a.peers, "/job:worker/replica:0/task:1", "127.0.0.1:1", "", 3, &third));
     edge_message_write_expected(&meta, 1, 0, DT_FLOAT, (struct shape){1, dims}, N_BYTES);
     struct wire_message lie = {.type = WIRE_GRANT, .id = 7, .meta = {meta.data, meta.len}};
     open_at_sender(7);
@@ -838,14 +869,17 @@ static void early_metas_are_counted_and_limited(void **state) {
     for (int i = 0; i < SHAPE_MAX_RANK; i++)
         most[i] = i < 40 ? 2 : 1;
     struct str grant = STR_INIT, announcement = STR_INIT;
-    edge_message_write_expected(&grant, UINT32_MAX, UINT64_MAX, DT_INT8, (struct shape){SHAPE_MAX_RANK, most}, 1ull << 40);
+    edge_message_write_expected(&grant, UINT32_MAX, UINT64_MAX, DT_INT8,
+                                (struct shape){SHAPE_MAX_RANK, most}, 1ull << 40);
     str_add_bytes(&announcement, grant.data, grant.len);
     edge_message_add_place(&grant, &(struct rdma_place){UINT32_MAX, UINT32_MAX, UINT64_MAX});
     assert_null(tell_b(WIRE_GRANT, 7, &grant));
-    assert_in_range(atomic_load(&b.rendezvous->early_bytes), sizeof(struct slot) + grant.len, sizeof(struct slot) + grant.len + 200);
+    assert_in_range(atomic_load(&b.rendezvous->early_bytes), sizeof(struct slot) + grant.len,
+                    sizeof(struct slot) + grant.len + 200);
     rendezvous_end_step(b.rendezvous, 7);
     assert_null(tell_b(WIRE_ANNOUNCE, 8, &announcement));
-    assert_int_equal(atomic_load(&b.rendezvous->early_bytes), sizeof(struct slot) + announcement.len);
+    assert_int_equal(atomic_load(&b.rendezvous->early_bytes),
+                     sizeof(struct slot) + announcement.len);
     rendezvous_end_step(b.rendezvous, 8);
     assert_int_equal(atomic_load(&b.rendezvous->early_bytes), 0);
     for (int type = WIRE_ANNOUNCE; type <= WIRE_GRANT; type += WIRE_GRANT - WIRE_ANNOUNCE) {
@@ -868,7 +902,8 @@ static void a_grant_that_is_dropped_is_asked_for_again(void **state) {
     struct wait wait;
     make(&value, 5);
     for (uint64_t step = 7; step < 9; step++) {
-        bool comes_early = step == 8; /* before the value, or only after the receiver has heard of it */
+        /* before the value, or only after the receiver has heard of it */
+        bool comes_early = step == 8;
         atomic_store(peer_n_held_ahead(a.other), PEER_AHEAD_MAX_HELD);
         open_at_sender(step);
         receive(step, &wait);
@@ -899,7 +934,8 @@ static void a_number_that_was_prepared_and_not_told_ends_the_line(void **state) 
 static const int64_t twice_dims[1] = {2 * N_FLOATS};
 static struct plan_channel twice;
 
-/* Receives of step 8 begin while a prepared place is being withdrawn; another one's registration keeps the device busy. */
+/* Receives of step 8 begin while a prepared place is being withdrawn; another one's registration
+ * keeps the device busy. */
 static void begin_while_a_place_is_withdrawn(struct wait *wait, struct wait *other_wait) {
     check_goes_ahead(7);
     TURN_UNTIL(loop, is_prepared());
@@ -956,9 +992,12 @@ static void a_push_of_what_has_a_place_is_refused(void **state) {
     make(&value, 4);
     struct str meta = announce_meta(&value);
     const struct tensor *tensors[1] = {&value};
-    assert_true(
-        peer_queue(a.other, TRANSPORT_BULK,
-                   &(struct wire_out){.type = WIRE_PUSH, .id = 7, .meta = {meta.data, meta.len}, .tensors = tensors, .n_tensors = 1}));
+    assert_true(peer_queue(a.other, TRANSPORT_BULK,
+                           &(struct wire_out){.type = WIRE_PUSH,
+                                              .id = 7,
+                                              .meta = {meta.data, meta.len},
+                                              .tensors = tensors,
+                                              .n_tensors = 1}));
     peer_flush(a.other, TRANSPORT_BULK);
     TURN_UNTIL(loop, b.n_lost == 1);
     end_both(7);
@@ -1007,7 +1046,8 @@ int main(void) {
         RDMA(a_grant_of_a_lost_connection_is_not_used_by_the_next),
         TCP(a_grant_of_a_lost_connection_is_not_used_by_the_next),
         RDMA(while_a_line_may_come_nothing_is_pushed_ahead),
-        {"where_no_line_comes_values_are_pushed_ahead", where_no_line_comes_values_are_pushed_ahead, setup_half, teardown, NULL},
+        {"where_no_line_comes_values_are_pushed_ahead", where_no_line_comes_values_are_pushed_ahead,
+         setup_half, teardown, NULL},
         RDMA(without_memory_to_register_the_value_is_announced),
         RDMA(a_sender_that_cannot_register_pushes),
         RDMA(steps_run_on_other_threads_than_the_loops),

@@ -1,4 +1,5 @@
-/* Questions to another task (worker/exchange/ask.h): more at a time than it takes, and what becomes of them when it cannot be reached. */
+/* Questions to another task (worker/exchange/ask.h): more at a time than it takes, and what
+ * becomes of them when it cannot be reached. */
 #include "worker/exchange/ask.h"
 
 #include <setjmp.h>
@@ -52,7 +53,8 @@ static int setup(void **state) {
     struct worker_options options;
     loop = loop_new();
     pool = pool_new(2);
-    device = (struct device){.full_name = device_name, .type = "TEST", .allocator = allocator_host(), .incarnation = 5};
+    device = (struct device){
+        .full_name = device_name, .type = "TEST", .allocator = allocator_host(), .incarnation = 5};
     assert_null(device_name_parse(span_of(device_name), &device.name));
     worker_options_default(&options);
     options.devices = &device;
@@ -106,7 +108,8 @@ static void all_end_when_this_task_stops(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(more_than_the_other_task_takes_at_a_time_wait, setup, teardown),
+        cmocka_unit_test_setup_teardown(more_than_the_other_task_takes_at_a_time_wait, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(all_end_when_it_cannot_be_reached, setup, teardown),
         cmocka_unit_test_setup_teardown(all_end_when_this_task_stops, setup, teardown),
     };

@@ -1,10 +1,12 @@
-/* Steps that are cancelled at random moments: a loop over two tasks, with queues and a conditional in its body, and a wait outside.
+/* Steps that are cancelled at random moments: a loop over two tasks, with queues and a
+ * conditional in its body, and a wait outside.
  *
  *   worker   while: enqueue, dequeue, a cond, send ─► ... ◄─ recv         beside it: a batch of 5 from a stock of 3, which waits
  *   ps       the loop's other part: recv the predicate, recv, Neg, send
  *
- * Whatever the moment, both runs end once and soon, with the cancel's words; the queues hold what they should; a checked build finds
- * nothing lost. MILLRACE_CANCEL_POINTS moments (300 without), from MILLRACE_SEED. */
+ * Whatever the moment, both runs end once and soon, with the cancel's words; the queues hold
+ * what they should; a checked build finds nothing lost. MILLRACE_CANCEL_POINTS moments (300
+ * without), from MILLRACE_SEED. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -23,43 +25,65 @@ enum { PIPE_CAPACITY = 3, STOCK = 3, BOUND_MS = 2000 };
 
 /* ---- the graphs ---- */
 
-#define EDGE(type, number, from, to)                                                                                   \
-    "{T=" type ", edge=" #number ", src_device=\"/job:" from "/replica:0/task:0/device:CPU:0\", dst_device=\"/job:" to \
+#define EDGE(type, number, from, to)                          \
+    "{T=" type ", edge=" #number ", src_device=\"/job:" from  \
+    "/replica:0/task:0/device:CPU:0\", dst_device=\"/job:" to \
     "/replica:0/task:0/device:CPU:0\", tensor_name=\"x:0\"}\n"
 #define CONSTANT(name, value) name " = Const() {dtype=int32, value=int32[]{" value "}}\n"
-#define QUEUES                                                                                        \
-    "pipe = FIFOQueueV2() {component_types=[int32], shapes=[[]], capacity=3, shared_name=\"pipe\"}\n" \
-    "stock = FIFOQueueV2() {component_types=[int32], shapes=[[]], capacity=10, shared_name=\"stock\"}\n"
+#define QUEUES                                                                   \
+    "pipe = FIFOQueueV2() {component_types=[int32], shapes=[[]], capacity=3, "   \
+    "shared_name=\"pipe\"}\n"                                                    \
+    "stock = FIFOQueueV2() {component_types=[int32], shapes=[[]], capacity=10, " \
+    "shared_name=\"stock\"}\n"
 
 /* It counts up to two thousand million: nobody waits for that. */
-static const char worker_text[] = QUEUES CONSTANT("zero", "0") CONSTANT("one", "1") CONSTANT("two", "2") CONSTANT("five", "5")
-    CONSTANT("many", "2000000000") "batch = QueueDequeueManyV2(stock, five) {component_types=[int32]}\n"
-                                   "e = Enter(zero) {T=int32, frame_name=\"w\", parallel_iterations=4}\n"
-                                   "limit = Enter(many) {T=int32, frame_name=\"w\", is_constant=true, parallel_iterations=4}\n"
-                                   "step = Enter(one) {T=int32, frame_name=\"w\", is_constant=true, parallel_iterations=4}\n"
-                                   "even = Enter(two) {T=int32, frame_name=\"w\", is_constant=true, parallel_iterations=4}\n"
-                                   "q = Enter(pipe) {T=resource, frame_name=\"w\", is_constant=true, parallel_iterations=4}\n"
-                                   "m = Merge(e, n) {T=int32, N=2}\n"
-                                   "less = Less(m, limit) {T=int32}\n"
-                                   "p = LoopCond(less)\n"
-                                   "send_p = _MrSend(p) " EDGE(
-                                       "bool", 2, "worker",
-                                       "ps") "s = Switch(m, p) {T=int32}\n"
-                                             "b = Identity(s:1) {T=int32}\n"
-                                             "in = QueueEnqueueV2(q, b) {Tcomponents=[int32]}\n"
-                                             "out = QueueDequeueV2(q, ^b) {component_types=[int32]}\n"
-                                             "rest = FloorMod(out, even) {T=int32}\n"
-                                             "odd = Equal(rest, step) {T=int32}\n"
-                                             "way = Switch(out, odd) {T=int32}\n"
-                                             "left = Neg(way) {T=int32}\n"
-                                             "right = Identity(way:1) {T=int32}\n"
-                                             "met = Merge(left, right) {T=int32, N=2}\n"
-                                             "send = _MrSend(met) " EDGE("int32", 0, "worker", "ps") "back = _MrRecv(^b) " EDGE(
-                                                 "int32", 1, "ps", "worker") "next = AddV2(b, step, ^back, ^in) {T=int32}\n"
-                                                                             "n = NextIteration(next) {T=int32}\n"
-                                                                             "x = Exit(s) {T=int32}\n"
-                                                                             "fetch = _MrFetch(x) {T=int32, index=0}\n"
-                                                                             "fetch_batch = _MrFetch(batch) {T=int32, index=1}\n";
+static const char worker_text[] = QUEUES CONSTANT("zero", "0") CONSTANT("one", "1")
+    CONSTANT("two", "2") CONSTANT("five", "5") CONSTANT(
+        "many",
+        "2000000000") "batch = QueueDequeueManyV2(stock, five) {component_types=[int32]}\n"
+                      "e = Enter(zero) {T=int32, frame_name=\"w\", parallel_iterations=4}\n"
+                      "limit = Enter(many) {T=int32, frame_name=\"w\", is_constant=true, "
+                      "parallel_iterations=4}\n"
+                      "step = Enter(one) {T=int32, frame_name=\"w\", is_constant=true, "
+                      "parallel_iterations=4}\n"
+                      "even = Enter(two) {T=int32, frame_name=\"w\", is_constant=true, "
+                      "parallel_iterations=4}\n"
+                      "q = Enter(pipe) {T=resource, frame_name=\"w\", is_constant=true, "
+                      "parallel_iterations=4}\n"
+                      "m = Merge(e, n) {T=int32, N=2}\n"
+                      "less = Less(m, limit) {T=int32}\n"
+                      "p = LoopCond(less)\n"
+                      "send_p = _MrSend(p) " EDGE(
+                          "bool", 2, "worker",
+                          "ps") "s = Switch(m, p) {T=int32}\n"
+                                "b = Identity(s:1) {T=int32}\n"
+                                "in = QueueEnqueueV2(q, b) {Tcomponents=[int32]}\n"
+                                "out = QueueDequeueV2(q, ^b) {component_types=[int32]}\n"
+                                "rest = FloorMod(out, even) {T=int32}\n"
+                                "odd = Equal(rest, step) {T=int32}\n"
+                                "way = Switch(out, odd) {T=int32}\n"
+                                "left = Neg(way) {T=int32}\n"
+                                "right = Identity(way:1) {T=int32}\n"
+                                "met = Merge(left, right) {T=int32, N=2}\n"
+                                "send = _MrSend(met) " EDGE(
+                                    "int32", 0, "worker",
+                                    "ps") "back = _MrRecv(^b) " EDGE("int32", 1, "ps",
+                                                                     "worker") "next = AddV2(b, "
+                                                                               "step, ^back, ^in) "
+                                                                               "{T=int32}\n"
+                                                                               "n = "
+                                                                               "NextIteration(next)"
+                                                                               " {T=int32}\n"
+                                                                               "x = Exit(s) "
+                                                                               "{T=int32}\n"
+                                                                               "fetch = "
+                                                                               "_MrFetch(x) "
+                                                                               "{T=int32, "
+                                                                               "index=0}\n"
+                                                                               "fetch_batch = "
+                                                                               "_MrFetch(batch) "
+                                                                               "{T=int32, "
+                                                                               "index=1}\n";
 
 static const char ps_text[] =
     CONSTANT("zero", "0") "e = Enter(zero) {T=int32, frame_name=\"w\", parallel_iterations=4}\n"
@@ -69,23 +93,27 @@ static const char ps_text[] =
                               "ps") "p = LoopCond(recv_p)\n"
                                     "s = Switch(m, p) {T=int32}\n"
                                     "b = Identity(s:1) {T=int32}\n"
-                                    "recv = _MrRecv(^b) " EDGE("int32", 0, "worker",
-                                                               "ps") "g = Neg(recv) {T=int32}\n"
-                                                                     "send = _MrSend(g) " EDGE("int32", 1, "ps",
-                                                                                               "worker") "n = NextIteration(b) {T=int32}\n";
+                                    "recv = _MrRecv(^b) " EDGE(
+                                        "int32", 0, "worker",
+                                        "ps") "g = Neg(recv) {T=int32}\n"
+                                              "send = _MrSend(g) " EDGE(
+                                                  "int32", 1, "ps",
+                                                  "worker") "n = NextIteration(b) {T=int32}\n";
 
 /* What is in the queues; the stock is put back. */
-static const char check_text[] = QUEUES CONSTANT("three", "3") "size = QueueSizeV2(pipe) {}\n"
-                                                               "taken = QueueDequeueManyV2(stock, three) {component_types=[int32]}\n"
-                                                               "put = QueueEnqueueManyV2(stock, taken) {Tcomponents=[int32]}\n"
-                                                               "piped = QueueDequeueManyV2(pipe, size) {component_types=[int32]}\n"
-                                                               "stocked = QueueSizeV2(stock, ^put) {}\n"
-                                                               "fetch = _MrFetch(taken) {T=int32, index=0}\n"
-                                                               "fetch_size = _MrFetch(stocked) {T=int32, index=1}\n"
-                                                               "fetch_piped = _MrFetch(piped) {T=int32, index=2}\n";
+static const char check_text[] = QUEUES CONSTANT(
+    "three", "3") "size = QueueSizeV2(pipe) {}\n"
+                  "taken = QueueDequeueManyV2(stock, three) {component_types=[int32]}\n"
+                  "put = QueueEnqueueManyV2(stock, taken) {Tcomponents=[int32]}\n"
+                  "piped = QueueDequeueManyV2(pipe, size) {component_types=[int32]}\n"
+                  "stocked = QueueSizeV2(stock, ^put) {}\n"
+                  "fetch = _MrFetch(taken) {T=int32, index=0}\n"
+                  "fetch_size = _MrFetch(stocked) {T=int32, index=1}\n"
+                  "fetch_piped = _MrFetch(piped) {T=int32, index=2}\n";
 
-static const char fill_text[] = QUEUES "three = Const() {dtype=int32, value=int32[3]{1, 2, 3}}\n"
-                                       "put = QueueEnqueueManyV2(stock, three) {Tcomponents=[int32]}\n";
+static const char fill_text[] =
+    QUEUES "three = Const() {dtype=int32, value=int32[3]{1, 2, 3}}\n"
+           "put = QueueEnqueueManyV2(stock, three) {Tcomponents=[int32]}\n";
 
 /* ---- a task's part of a step ---- */
 
@@ -114,7 +142,8 @@ static void on_done(struct step_run *run, struct status *status_take) {
 static struct plan *make_plan(struct part *part, const char *text) {
     struct graph graph;
     struct plan *plan = NULL;
-    struct plan_options options = {.devices = &part->device, .n_devices = 1, .host = &executor_host};
+    struct plan_options options = {
+        .devices = &part->device, .n_devices = 1, .host = &executor_host};
     graph_init(&graph);
     struct status *st = graph_parse(text, &graph);
     for (int i = 0; !st && i < graph.n_nodes; i++)
@@ -160,7 +189,8 @@ static void run_whole(struct plan *plan, uint64_t step_id) {
 static void part_init(struct part *part, const char *job, const char *text) {
     char name[64];
     snprintf(name, sizeof name, "/job:%s/replica:0/task:0/device:CPU:0", job);
-    part->device = (struct device){.full_name = xstrdup(name), .type = "CPU", .allocator = allocator_host()};
+    part->device =
+        (struct device){.full_name = xstrdup(name), .type = "CPU", .allocator = allocator_host()};
     assert_null(device_name_parse(span_of(name), &part->device.name));
     part->containers = container_table_new();
     part->plan = make_plan(part, text);
@@ -282,8 +312,9 @@ static void whenever_a_step_is_cancelled_it_ends_and_leaves_its_queues_whole(voi
             expect_whole_queues(check, ++step_id);
     }
     expect_whole_queues(check, ++step_id);
-    print_message("%llu moments after %.0f nodes on average; the slowest end took %.2f ms\n", (unsigned long long)n_points,
-                  (double)n_executed / (double)n_points, (double)longest_ns / 1e6);
+    print_message("%llu moments after %.0f nodes on average; the slowest end took %.2f ms\n",
+                  (unsigned long long)n_points, (double)n_executed / (double)n_points,
+                  (double)longest_ns / 1e6);
     assert_true(n_executed > 100 * n_points); /* the loop went round, or the test says nothing */
     plan_unref(fill);
     plan_unref(check);

@@ -39,7 +39,9 @@ static struct status *make_other(void *arg, struct object **ret) {
     return NULL;
 }
 
-static struct status *fail_to_make(void *arg, struct object **ret) { return status_exhausted("no things left"); }
+static struct status *fail_to_make(void *arg, struct object **ret) {
+    return status_exhausted("no things left");
+}
 
 static struct container_table *table;
 
@@ -56,7 +58,8 @@ static int teardown(void **state) {
 
 static void put(const char *container, const char *name, int number) {
     struct object *made;
-    assert_null(container_lookup_or_create(table, container, name, &thing_type, make_thing, &number, &made));
+    assert_null(container_lookup_or_create(table, container, name, &thing_type, make_thing, &number,
+                                           &made));
     object_unref(made);
 }
 
@@ -94,7 +97,8 @@ static void a_resource_is_found_by_container_and_name(void **state) {
 
 static void a_missing_resource_is_named(void **state) {
     struct object *found;
-    expect(container_lookup(table, "c", "nothing", &thing_type, &found), STATUS_NOT_FOUND, "Resource c/nothing/thing does not exist.");
+    expect(container_lookup(table, "c", "nothing", &thing_type, &found), STATUS_NOT_FOUND,
+           "Resource c/nothing/thing does not exist.");
     expect(container_delete(table, "", "nothing", "thing"), STATUS_NOT_FOUND, "nothing");
 }
 
@@ -102,9 +106,11 @@ static void kinds_have_names_of_their_own(void **state) {
     struct object *found;
     int number = 2;
     put("", "v", 1);
-    expect(container_lookup(table, "", "v", &other_type, &found), STATUS_NOT_FOUND, "Resource localhost/v/other does not exist.");
+    expect(container_lookup(table, "", "v", &other_type, &found), STATUS_NOT_FOUND,
+           "Resource localhost/v/other does not exist.");
     expect(container_delete(table, "", "v", "other"), STATUS_NOT_FOUND, "v/other");
-    assert_null(container_lookup_or_create(table, "", "v", &other_type, make_other, &number, &found));
+    assert_null(
+        container_lookup_or_create(table, "", "v", &other_type, make_other, &number, &found));
     assert_int_equal(number_of(NULL, found), 2);
     assert_int_equal(get("", "v"), 1);
     assert_int_equal(container_n_resources(table), 2);
@@ -114,8 +120,8 @@ static void kinds_have_names_of_their_own(void **state) {
 
 static void a_failed_creation_leaves_nothing(void **state) {
     struct object *found;
-    expect(container_lookup_or_create(table, "", "v", &thing_type, fail_to_make, NULL, &found), STATUS_RESOURCE_EXHAUSTED,
-           "no things left");
+    expect(container_lookup_or_create(table, "", "v", &thing_type, fail_to_make, NULL, &found),
+           STATUS_RESOURCE_EXHAUSTED, "no things left");
     assert_int_equal(container_n_resources(table), 0);
 }
 
@@ -183,7 +189,8 @@ static void the_page_lists_resources(void **state) {
     struct str page = STR_INIT;
     put("c", "quo\"te", 1);
     container_describe(table, &page);
-    assert_string_equal(page.data, "[{\"container\":\"c\",\"name\":\"quo\\\"te\",\"kind\":\"thing\"}]");
+    assert_string_equal(page.data,
+                        "[{\"container\":\"c\",\"name\":\"quo\\\"te\",\"kind\":\"thing\"}]");
     str_fini(&page);
 }
 
@@ -197,7 +204,8 @@ static void *churn(void *arg) {
         int number = i;
         switch (rand_r(&seed) % 4) {
         case 0:
-            assert_null(container_lookup_or_create(table, "", name, &thing_type, make_thing, &number, &found));
+            assert_null(container_lookup_or_create(table, "", name, &thing_type, make_thing,
+                                                   &number, &found));
             object_unref(found);
             break;
         case 1:

@@ -1,4 +1,5 @@
-/* The executor: plans from text graphs, run with the CPU kernels and a few kernels of this file that wait, fail or take a pool thread. */
+/* The executor: plans from text graphs, run with the CPU kernels and a few kernels of this file
+ * that wait, fail or take a pool thread. */
 #include <malloc.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -57,7 +58,8 @@ static void expect_fetch(const struct fixture *f, int i, const char *text) {
     str_fini(&printed);
 }
 
-/* Runs the text several times on one plan (recycled steps must behave like new ones) and compares fetch 0. */
+/* Runs the text several times on one plan (recycled steps must behave like new ones) and
+ * compares fetch 0. */
 static void expect_result(const char *text, const char *result) {
     struct fixture f;
     open_fixture(&f, text);
@@ -125,7 +127,8 @@ static void a_cond_takes_one_branch(void **state) {
     expect_result(COND("true") "out = _MrFetch(m:1) {T=int32, index=0}\n", "int32[]{1}");
 }
 
-/* Both inputs of "d" are there from the start; what it waits for, by a control edge, decides whether it runs. */
+/* Both inputs of "d" are there from the start; what it waits for, by a control edge, decides
+ * whether it runs. */
 static void settled_inputs_do_not_revive_a_dead_node(void **state) {
     expect_result(COND("true") "gate = Identity(no) {T=float}\n"
                                "d = AddV2(x, one, ^gate) {T=float}\n"
@@ -139,18 +142,23 @@ static void settled_inputs_do_not_revive_a_dead_node(void **state) {
 
 /* Kernels with equal states share one; an attribute that makes another state keeps its own. */
 static void kernels_share_states_that_are_equal(void **state) {
-    expect_result("a = Const() {dtype=float, value=float[2]{1, 2}}\nb = Const() {dtype=float, value=float[3]{1, 2, 3}}\n"
-                  "x = AddV2(a, a) {T=float}\ny = AddV2(x, x) {T=float}\nsame = NotEqual(y, y) {T=float, incompatible_shape_error=true}\n"
+    expect_result("a = Const() {dtype=float, value=float[2]{1, 2}}\nb = Const() {dtype=float, "
+                  "value=float[3]{1, 2, 3}}\n"
+                  "x = AddV2(a, a) {T=float}\ny = AddV2(x, x) {T=float}\nsame = NotEqual(y, y) "
+                  "{T=float, incompatible_shape_error=true}\n"
                   "differ = NotEqual(y, b) {T=float, incompatible_shape_error=false}\n"
                   "both = LogicalOr(same, differ)\nout = _MrFetch(both) {T=bool, index=0}\n",
                   "bool[2]{true, true}");
-    expect_failure("a = Const() {dtype=float, value=float[2]{1, 2}}\nb = Const() {dtype=float, value=float[3]{1, 2, 3}}\n"
+    expect_failure("a = Const() {dtype=float, value=float[2]{1, 2}}\nb = Const() {dtype=float, "
+                   "value=float[3]{1, 2, 3}}\n"
                    "lax = NotEqual(a, b) {T=float, incompatible_shape_error=false}\n"
-                   "strict = NotEqual(a, b, ^lax) {T=float, incompatible_shape_error=true}\nout = _MrFetch(strict) {T=bool, index=0}\n",
+                   "strict = NotEqual(a, b, ^lax) {T=float, incompatible_shape_error=true}\nout = "
+                   "_MrFetch(strict) {T=bool, index=0}\n",
                    STATUS_INVALID_ARGUMENT, "strict");
 }
 
-/* Constants and feeds are shared with the plan and the caller: a kernel that works in place must not write into them. */
+/* Constants and feeds are shared with the plan and the caller: a kernel that works in place must
+ * not write into them. */
 static void settled_inputs_keep_their_values(void **state) {
     struct fixture f;
     open_fixture(&f, "big = Const() {dtype=float, value=float[5]{1, 2, 3, 4, 5}}\n"
@@ -163,7 +171,10 @@ static void settled_inputs_keep_their_values(void **state) {
         tensor_init_scalar_f32(&f.feeds[0], (float)i);
         start(&f);
         await(&f);
-        expect_fetch(&f, 0, i == 0 ? "float[5]{1, 4, 9, 16, 25}" : i == 1 ? "float[5]{2, 6, 12, 20, 30}" : "float[5]{3, 8, 15, 24, 35}");
+        expect_fetch(&f, 0,
+                     i == 0   ? "float[5]{1, 4, 9, 16, 25}"
+                     : i == 1 ? "float[5]{2, 6, 12, 20, 30}"
+                              : "float[5]{3, 8, 15, 24, 35}");
         tensor_clear(&f.fetches[0]);
     }
     close_fixture(&f);
@@ -181,27 +192,36 @@ static void a_control_trigger_is_live_under_dead_inputs(void **state) {
 }
 
 /* while i < limit: i += step — eight nodes an iteration, as a client builds it. */
-#define LOOP(name, from, limit, parallel, body)                                                                                           \
-    name "_e = Enter(" from ") {T=int32, frame_name=\"" name "\", parallel_iterations=" parallel "}\n" name "_l = Enter(" limit           \
-         ") {T=int32, frame_name=\"" name "\", is_constant=true, parallel_iterations=" parallel "}\n" name "_m = Merge(" name "_e, " name \
-         "_n) {T=int32, N=2}\n" name "_c = Less(" name "_m, " name "_l) {T=int32}\n" name "_p = LoopCond(" name "_c)\n" name              \
-         "_s = Switch(" name "_m, " name "_p) {T=int32}\n" name "_b = Identity(" name "_s:1) {T=int32}\n" body name "_x = Exit(" name     \
-         "_s) {T=int32}\n"
-#define COUNT_BODY(name)                                                                                                        \
-    name "_1 = Const(^" name "_b) {dtype=int32, value=int32[]{1}}\n" name "_a = AddV2(" name "_b, " name "_1) {T=int32}\n" name \
-         "_n = NextIteration(" name "_a) {T=int32}\n"
+#define LOOP(name, from, limit, parallel, body)                                                    \
+    name "_e = Enter(" from ") {T=int32, frame_name=\"" name "\", parallel_iterations=" parallel   \
+         "}\n" name "_l = Enter(" limit ") {T=int32, frame_name=\"" name                           \
+         "\", is_constant=true, parallel_iterations=" parallel "}\n" name "_m = Merge(" name       \
+         "_e, " name "_n) {T=int32, N=2}\n" name "_c = Less(" name "_m, " name                     \
+         "_l) {T=int32}\n" name "_p = LoopCond(" name "_c)\n" name "_s = Switch(" name "_m, " name \
+         "_p) {T=int32}\n" name "_b = Identity(" name "_s:1) {T=int32}\n" body name                \
+         "_x = Exit(" name "_s) {T=int32}\n"
+#define COUNT_BODY(name)                                                                     \
+    name "_1 = Const(^" name "_b) {dtype=int32, value=int32[]{1}}\n" name "_a = AddV2(" name \
+         "_b, " name "_1) {T=int32}\n" name "_n = NextIteration(" name "_a) {T=int32}\n"
 #define INT(name, value) name " = Const() {dtype=int32, value=int32[]{" value "}}\n"
 
 static void a_loop_counts(void **state) {
-    expect_result(INT("z", "0") INT("ten", "10") LOOP("w", "z", "ten", "10", COUNT_BODY("w")) "out = _MrFetch(w_x) {T=int32, index=0}\n",
-                  "int32[]{10}");
-    expect_result(INT("z", "0") INT("n", "100000") LOOP("w", "z", "n", "1", COUNT_BODY("w")) "out = _MrFetch(w_x) {T=int32, index=0}\n",
-                  "int32[]{100000}");
-    expect_result(INT("z", "5") INT("n", "3") LOOP("w", "z", "n", "32", COUNT_BODY("w")) "out = _MrFetch(w_x) {T=int32, index=0}\n",
-                  "int32[]{5}");
+    expect_result(
+        INT("z", "0") INT("ten", "10")
+            LOOP("w", "z", "ten", "10", COUNT_BODY("w")) "out = _MrFetch(w_x) {T=int32, index=0}\n",
+        "int32[]{10}");
+    expect_result(
+        INT("z", "0") INT("n", "100000")
+            LOOP("w", "z", "n", "1", COUNT_BODY("w")) "out = _MrFetch(w_x) {T=int32, index=0}\n",
+        "int32[]{100000}");
+    expect_result(
+        INT("z", "5") INT("n", "3")
+            LOOP("w", "z", "n", "32", COUNT_BODY("w")) "out = _MrFetch(w_x) {T=int32, index=0}\n",
+        "int32[]{5}");
 }
 
-/* Bytes that a first run of the text takes and keeps: iterations are recycled, so what was ever needed at one time is there at the end. */
+/* Bytes that a first run of the text takes and keeps: iterations are recycled, so what was ever
+ * needed at one time is there at the end. */
 static int64_t bytes_of_a_run(const char *text) {
     struct fixture f;
     open_fixture(&f, text);
@@ -215,37 +235,43 @@ static int64_t bytes_of_a_run(const char *text) {
 }
 
 static void a_loop_of_a_million_iterations_takes_the_memory_of_a_hundred(void **state) {
-    static const char few[] =
-        INT("z", "0") INT("n", "100") LOOP("w", "z", "n", "32", COUNT_BODY("w")) "out = _MrFetch(w_x) {T=int32, index=0}\n";
-    static const char many[] =
-        INT("z", "0") INT("n", "1000000") LOOP("w", "z", "n", "32", COUNT_BODY("w")) "out = _MrFetch(w_x) {T=int32, index=0}\n";
+    static const char few[] = INT("z", "0") INT("n", "100")
+        LOOP("w", "z", "n", "32", COUNT_BODY("w")) "out = _MrFetch(w_x) {T=int32, index=0}\n";
+    static const char many[] = INT("z", "0") INT("n", "1000000")
+        LOOP("w", "z", "n", "32", COUNT_BODY("w")) "out = _MrFetch(w_x) {T=int32, index=0}\n";
     int64_t few_bytes = bytes_of_a_run(few), many_bytes = bytes_of_a_run(many);
     if (many_bytes > few_bytes + 4096)
-        fail_msg("%lld bytes for a million iterations, %lld for a hundred", (long long)many_bytes, (long long)few_bytes);
+        fail_msg("%lld bytes for a million iterations, %lld for a hundred", (long long)many_bytes,
+                 (long long)few_bytes);
 }
 
-/* The body of the outer loop runs an inner loop that counts from i to 7, and goes on with its result. */
+/* The body of the outer loop runs an inner loop that counts from i to 7, and goes on with its
+ * result. */
 static void loops_nest(void **state) {
-    expect_result(INT("z", "0") INT("outer", "20") INT("inner", "7")
-                      LOOP("w", "z", "outer", "4",
-                           "w_in = Enter(inner) {T=int32, frame_name=\"w\", is_constant=true, parallel_iterations=4}\n" LOOP(
-                               "v", "w_b", "w_in", "3",
-                               COUNT_BODY("v")) "w_1 = Const(^w_b) {dtype=int32, value=int32[]{1}}\n"
-                                                "w_a = AddV2(v_x, w_1) {T=int32}\n"
-                                                "w_n = NextIteration(w_a) {T=int32}\n") "out = _MrFetch(w_x) {T=int32, index=0}\n",
-                  "int32[]{20}");
+    expect_result(
+        INT("z", "0") INT("outer", "20") INT("inner", "7") LOOP(
+            "w", "z", "outer", "4",
+            "w_in = Enter(inner) {T=int32, frame_name=\"w\", is_constant=true, "
+            "parallel_iterations=4}\n" LOOP(
+                "v", "w_b", "w_in", "3",
+                COUNT_BODY("v")) "w_1 = Const(^w_b) {dtype=int32, value=int32[]{1}}\n"
+                                 "w_a = AddV2(v_x, w_1) {T=int32}\n"
+                                 "w_n = NextIteration(w_a) {T=int32}\n") "out = _MrFetch(w_x) "
+                                                                         "{T=int32, index=0}\n",
+        "int32[]{20}");
 }
 
 /* Each outer loop has two inner ones side by side; @ stands for its number. */
 static const char two_in_one[] =
     LOOP("w@", "z", "outer", "4",
-         "w@_in = Enter(inner) {T=int32, frame_name=\"w@\", is_constant=true, parallel_iterations=4}\n" LOOP("v@", "w@_b", "w@_in", "3",
-                                                                                                             COUNT_BODY("v@"))
-             LOOP("u@", "w@_b", "w@_in", "3", COUNT_BODY("u@")) "w@_1 = Const(^w@_b) {dtype=int32, value=int32[]{1}}\n"
-                                                                "w@_d = Sub(u@_x, v@_x) {T=int32}\n"
-                                                                "w@_v = AddV2(v@_x, w@_1) {T=int32}\n"
-                                                                "w@_a = AddV2(w@_v, w@_d) {T=int32}\n"
-                                                                "w@_n = NextIteration(w@_a) {T=int32}\n");
+         "w@_in = Enter(inner) {T=int32, frame_name=\"w@\", is_constant=true, "
+         "parallel_iterations=4}\n" LOOP("v@", "w@_b", "w@_in", "3", COUNT_BODY("v@"))
+             LOOP("u@", "w@_b", "w@_in", "3",
+                  COUNT_BODY("u@")) "w@_1 = Const(^w@_b) {dtype=int32, value=int32[]{1}}\n"
+                                    "w@_d = Sub(u@_x, v@_x) {T=int32}\n"
+                                    "w@_v = AddV2(v@_x, w@_1) {T=int32}\n"
+                                    "w@_a = AddV2(w@_v, w@_d) {T=int32}\n"
+                                    "w@_n = NextIteration(w@_a) {T=int32}\n");
 
 static void loops_stand_beside_and_inside_each_other(void **state) {
     struct str text = STR_INIT;
@@ -268,26 +294,30 @@ static void loops_stand_beside_and_inside_each_other(void **state) {
 
 /* A loop in an untaken branch: its Exit is dead, and the Merge after it takes the other side. */
 static void a_dead_loop_ends_dead(void **state) {
-    expect_result("p = Const() {dtype=bool, value=bool[]{false}}\n" INT("z", "0") INT("n", "10") "s = Switch(z, p) {T=int32}\n" LOOP(
-                      "w", "s:1", "n", "10", COUNT_BODY("w")) "other = Identity(s) {T=int32}\n"
-                                                              "m = Merge(w_x, other) {T=int32, N=2}\n"
-                                                              "out = _MrFetch(m:1) {T=int32, index=0}\n",
-                  "int32[]{1}");
+    expect_result(
+        "p = Const() {dtype=bool, value=bool[]{false}}\n" INT("z", "0")
+            INT("n", "10") "s = Switch(z, p) {T=int32}\n" LOOP(
+                "w", "s:1", "n", "10", COUNT_BODY("w")) "other = Identity(s) {T=int32}\n"
+                                                        "m = Merge(w_x, other) {T=int32, N=2}\n"
+                                                        "out = _MrFetch(m:1) {T=int32, index=0}\n",
+        "int32[]{1}");
 }
 
 static void a_cond_inside_a_loop(void **state) {
     /* i += i < 5 ? 1 : 10 */
-    expect_result(INT("z", "0") INT("n", "30") LOOP("w", "z", "n", "10",
-                                                    "five = Const(^w_b) {dtype=int32, value=int32[]{5}}\n"
-                                                    "q = Less(w_b, five) {T=int32}\n"
-                                                    "s = Switch(w_b, q) {T=int32}\n"
-                                                    "ten = Const(^s) {dtype=int32, value=int32[]{10}}\n"
-                                                    "one = Const(^w_b) {dtype=int32, value=int32[]{1}}\n"
-                                                    "big = AddV2(s, ten) {T=int32}\n"
-                                                    "small = AddV2(s:1, one) {T=int32}\n"
-                                                    "w_a = Merge(big, small) {T=int32, N=2}\n"
-                                                    "w_n = NextIteration(w_a) {T=int32}\n") "out = _MrFetch(w_x) {T=int32, index=0}\n",
-                  "int32[]{35}");
+    expect_result(
+        INT("z", "0") INT("n", "30")
+            LOOP("w", "z", "n", "10",
+                 "five = Const(^w_b) {dtype=int32, value=int32[]{5}}\n"
+                 "q = Less(w_b, five) {T=int32}\n"
+                 "s = Switch(w_b, q) {T=int32}\n"
+                 "ten = Const(^s) {dtype=int32, value=int32[]{10}}\n"
+                 "one = Const(^w_b) {dtype=int32, value=int32[]{1}}\n"
+                 "big = AddV2(s, ten) {T=int32}\n"
+                 "small = AddV2(s:1, one) {T=int32}\n"
+                 "w_a = Merge(big, small) {T=int32, N=2}\n"
+                 "w_n = NextIteration(w_a) {T=int32}\n") "out = _MrFetch(w_x) {T=int32, index=0}\n",
+        "int32[]{35}");
 }
 
 static void asynchronous_kernels_come_home(void **state) {
@@ -323,13 +353,16 @@ static void the_first_failure_ends_the_step(void **state) {
 }
 
 static void a_failure_inside_a_loop_frees_its_frames(void **state) {
-    expect_failure(INT("z", "0") INT("n", "10") LOOP("w", "z", "n", "10",
-                                                     "f = Const(^w_b) {dtype=float, value=float[]{1}}\n"
-                                                     "bad = Abs(f) {T=float}\n" COUNT_BODY("w")) "out = _MrFetch(w_x) {T=int32, index=0}\n",
+    expect_failure(INT("z", "0") INT("n", "10")
+                       LOOP("w", "z", "n", "10",
+                            "f = Const(^w_b) {dtype=float, value=float[]{1}}\n"
+                            "bad = Abs(f) {T=float}\n" COUNT_BODY(
+                                "w")) "out = _MrFetch(w_x) {T=int32, index=0}\n",
                    STATUS_OUT_OF_RANGE, "[[{{node bad}}]]");
 }
 
-/* Its Exit takes the loop variable itself, not a Switch's output: the sum would run on two values of one edge, and none of the other. */
+/* Its Exit takes the loop variable itself, not a Switch's output: the sum would run on two
+ * values of one edge, and none of the other. */
 /* Frames nest as deep as a graph likes; the thread's stack is not what holds them. */
 static void a_failure_deep_inside_frees_all_frames(void **state) {
     enum { DEPTH = 30000 };
@@ -337,7 +370,8 @@ static void a_failure_deep_inside_frees_all_frames(void **state) {
     struct str text = STR_INIT;
     str_add(&text, "e0 = Const() {dtype=float, value=float[]{1}}\n");
     for (int i = 1; i <= DEPTH; i++)
-        str_addf(&text, "e%d = Enter(e%d) {T=float, frame_name=\"f%d\", parallel_iterations=1}\n", i, i - 1, i);
+        str_addf(&text, "e%d = Enter(e%d) {T=float, frame_name=\"f%d\", parallel_iterations=1}\n",
+                 i, i - 1, i);
     str_addf(&text, "late = Neg(e%d) {T=float}\nfails = Abs(late) {T=float}\n", DEPTH);
     open_fixture(&f, str_text(&text));
     str_fini(&text);
@@ -352,11 +386,13 @@ static void a_failure_deep_inside_frees_all_frames(void **state) {
 }
 
 static void a_loop_is_left_once(void **state) {
-    expect_failure(INT("z", "0") INT("n", "10") LOOP("w", "z", "n", "10", COUNT_BODY("w")) "often = Exit(w_m) {T=int32}\n"
-                                                                                           "late = AddV2(w_x, w_x) {T=int32}\n"
-                                                                                           "sum = AddV2(often, late) {T=int32}\n"
-                                                                                           "out = _MrFetch(sum) {T=int32, index=0}\n",
-                   STATUS_INVALID_ARGUMENT, "two iterations of its loop\n\t [[{{node often}}]]");
+    expect_failure(
+        INT("z", "0") INT("n", "10")
+            LOOP("w", "z", "n", "10", COUNT_BODY("w")) "often = Exit(w_m) {T=int32}\n"
+                                                       "late = AddV2(w_x, w_x) {T=int32}\n"
+                                                       "sum = AddV2(often, late) {T=int32}\n"
+                                                       "out = _MrFetch(sum) {T=int32, index=0}\n",
+        STATUS_INVALID_ARGUMENT, "two iterations of its loop\n\t [[{{node often}}]]");
 }
 
 static void cancelling_wakes_what_waits(void **state) {
@@ -400,16 +436,18 @@ static void a_cancel_before_the_start_counts(void **state) {
     close_fixture(&f);
 }
 
-/* Cancels a loop of asynchronous kernels at random moments from another thread; every step ends exactly once. */
+/* Cancels a loop of asynchronous kernels at random moments from another thread; every step ends
+ * exactly once. */
 static void random_cancels_leave_nothing(void **state) {
     struct fixture f;
-    open_fixture(&f,
-                 INT("z", "0") INT("n", "1000000") LOOP("w", "z", "n", "10",
-                                                        "f = Const(^w_b) {dtype=float, value=float[]{1}}\n"
-                                                        "g = Neg(f) {T=float}\n"
-                                                        "w_1 = Const(^g) {dtype=int32, value=int32[]{1}}\n"
-                                                        "w_a = AddV2(w_b, w_1) {T=int32}\n"
-                                                        "w_n = NextIteration(w_a) {T=int32}\n") "out = _MrFetch(w_x) {T=int32, index=0}\n");
+    open_fixture(
+        &f, INT("z", "0") INT("n", "1000000") LOOP(
+                "w", "z", "n", "10",
+                "f = Const(^w_b) {dtype=float, value=float[]{1}}\n"
+                "g = Neg(f) {T=float}\n"
+                "w_1 = Const(^g) {dtype=int32, value=int32[]{1}}\n"
+                "w_a = AddV2(w_b, w_1) {T=int32}\n"
+                "w_n = NextIteration(w_a) {T=int32}\n") "out = _MrFetch(w_x) {T=int32, index=0}\n");
     uint64_t seed = 7;
     for (int i = 0; i < 300; i++) {
         struct status *why = status_new(STATUS_CANCELLED, "at random");
@@ -429,8 +467,9 @@ static void random_cancels_leave_nothing(void **state) {
 
 static void a_budget_moves_a_long_step_to_the_pool(void **state) {
     struct fixture f;
-    open_fixture(&f,
-                 INT("z", "0") INT("n", "200000") LOOP("w", "z", "n", "10", COUNT_BODY("w")) "out = _MrFetch(w_x) {T=int32, index=0}\n");
+    open_fixture(&f, INT("z", "0") INT("n", "200000")
+                         LOOP("w", "z", "n", "10",
+                              COUNT_BODY("w")) "out = _MrFetch(w_x) {T=int32, index=0}\n");
     step_run_init(&f.run);
     f.run.plan = f.plan;
     f.run.fetches = f.fetches;
@@ -455,7 +494,10 @@ static void a_large_plan_begins_on_the_pool(void **state) {
         str_add(&text, "n0 = _MrFeed() {T=float, index=0}\nfirst = Sign(n0) {T=float}\n");
         for (int i = 1; i < n; i++)
             str_addf(&text, "n%d = Identity(n%d) {T=float}\n", i, i - 1);
-        str_addf(&text, "out = _MrFetch(n%d) {T=float, index=0}\nseen = _MrFetch(first) {T=float, index=1}\n", n - 1);
+        str_addf(
+            &text,
+            "out = _MrFetch(n%d) {T=float, index=0}\nseen = _MrFetch(first) {T=float, index=1}\n",
+            n - 1);
         open_fixture(&f, str_text(&text));
         str_fini(&text);
         step_run_init(&f.run);
@@ -477,7 +519,8 @@ static void a_large_plan_begins_on_the_pool(void **state) {
 
 static void tracing_records_every_node(void **state) {
     struct fixture f;
-    open_fixture(&f, INT("a", "1") "b = AddV2(a, a) {T=int32}\nout = _MrFetch(b) {T=int32, index=0}\n");
+    open_fixture(&f,
+                 INT("a", "1") "b = AddV2(a, a) {T=int32}\nout = _MrFetch(b) {T=int32, index=0}\n");
     step_run_init(&f.run);
     f.run.plan = f.plan;
     f.run.fetches = f.fetches;
@@ -492,8 +535,9 @@ static void tracing_records_every_node(void **state) {
         assert_true(f.run.stats->nodes[i].end_ns >= f.run.stats->nodes[i].start_ns);
     step_stats_free(f.run.stats);
     close_fixture(&f);
-    open_fixture(&f,
-                 INT("z", "0") INT("n", "100000") LOOP("w", "z", "n", "10", COUNT_BODY("w")) "out = _MrFetch(w_x) {T=int32, index=0}\n");
+    open_fixture(&f, INT("z", "0") INT("n", "100000")
+                         LOOP("w", "z", "n", "10",
+                              COUNT_BODY("w")) "out = _MrFetch(w_x) {T=int32, index=0}\n");
     step_run_init(&f.run);
     f.run.plan = f.plan;
     f.run.fetches = f.fetches;
@@ -507,9 +551,11 @@ static void tracing_records_every_node(void **state) {
     close_fixture(&f);
 }
 
-#define REF_VARIABLE(name) name " = VariableV2() {dtype=float, shape=[], shared_name=\"" name "\"}\n"
+#define REF_VARIABLE(name) \
+    name " = VariableV2() {dtype=float, shape=[], shared_name=\"" name "\"}\n"
 
-/* As clients write it: v/read has no control input, and who uses it after an update means the new value. */
+/* As clients write it: v/read has no control input, and who uses it after an update means the
+ * new value. */
 static void an_update_shows_in_what_uses_a_reference_after_it(void **state) {
     expect_result(REF_VARIABLE("late") "one = Const() {dtype=float, value=float[]{1}}\n"
                                        "init = Assign(late, one) {T=float}\n"
@@ -522,31 +568,35 @@ static void an_update_shows_in_what_uses_a_reference_after_it(void **state) {
                                        "sum = AddV2(both, before) {T=float}\n"
                                        "out = _MrFetch(sum) {T=float, index=0}\n",
                   "float[]{6}");
-    expect_failure(REF_VARIABLE("unset") "read = Identity(unset) {T=float}\nuse = Neg(read) {T=float}\n", STATUS_FAILED_PRECONDITION,
-                   "[[{{node read}}]]");
+    expect_failure(
+        REF_VARIABLE("unset") "read = Identity(unset) {T=float}\nuse = Neg(read) {T=float}\n",
+        STATUS_FAILED_PRECONDITION, "[[{{node read}}]]");
 }
 
 /* A branch hands the variable on as it is; only the predicate is read. */
 static void a_switch_by_a_variable_hands_its_data_on_unread(void **state) {
-    expect_result(REF_VARIABLE("data") "way = VariableV2() {dtype=bool, shape=[], shared_name=\"way\"}\n"
-                                       "one = Const() {dtype=float, value=float[]{1}}\n"
-                                       "two = Const() {dtype=float, value=float[]{2}}\n"
-                                       "yes = Const() {dtype=bool, value=bool[]{true}}\n"
-                                       "init = Assign(data, one) {T=float}\n"
-                                       "init_way = Assign(way, yes) {T=bool}\n"
-                                       "read = Identity(data, ^init) {T=float}\n"
-                                       "read_way = Identity(way, ^init_way) {T=bool}\n"
-                                       "s = Switch(read, read_way) {T=float}\n"
-                                       "t = Identity(s:1, ^update) {T=float}\n"
-                                       "update = Assign(data, two, ^init, ^after) {T=float}\n"
-                                       "after = Identity(read_way) {T=bool}\n"
-                                       "out = _MrFetch(t) {T=float, index=0}\n",
-                  "float[]{2}");
+    expect_result(
+        REF_VARIABLE("data") "way = VariableV2() {dtype=bool, shape=[], shared_name=\"way\"}\n"
+                             "one = Const() {dtype=float, value=float[]{1}}\n"
+                             "two = Const() {dtype=float, value=float[]{2}}\n"
+                             "yes = Const() {dtype=bool, value=bool[]{true}}\n"
+                             "init = Assign(data, one) {T=float}\n"
+                             "init_way = Assign(way, yes) {T=bool}\n"
+                             "read = Identity(data, ^init) {T=float}\n"
+                             "read_way = Identity(way, ^init_way) {T=bool}\n"
+                             "s = Switch(read, read_way) {T=float}\n"
+                             "t = Identity(s:1, ^update) {T=float}\n"
+                             "update = Assign(data, two, ^init, ^after) {T=float}\n"
+                             "after = Identity(read_way) {T=bool}\n"
+                             "out = _MrFetch(t) {T=float, index=0}\n",
+        "float[]{2}");
 }
 
 static void a_handle_is_looked_up_as_what_it_names(void **state) {
-    expect_failure("v = VarHandleOp() {dtype=float, shape=[], shared_name=\"v\"}\nn = LookupTableSizeV2(v)\n", STATUS_INVALID_ARGUMENT,
-                   "using the wrong type. The handle points to a resource (name 'v') of type 'Var'");
+    expect_failure(
+        "v = VarHandleOp() {dtype=float, shape=[], shared_name=\"v\"}\nn = LookupTableSizeV2(v)\n",
+        STATUS_INVALID_ARGUMENT,
+        "using the wrong type. The handle points to a resource (name 'v') of type 'Var'");
 }
 
 static void bad_plans_name_the_culprit(void **state) {

@@ -1,5 +1,5 @@
-/* Functions that kernels call: tables, calls that end at once and later, cancellation, recursion, fresh state; with kernels of this file on
- * a device type of their own. */
+/* Functions that kernels call: tables, calls that end at once and later, cancellation,
+ * recursion, fresh state; with kernels of this file on a device type of their own. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -79,8 +79,11 @@ static enum kernel_result call_function(struct kernel_ctx *ctx) {
     memset(nested, 0, sizeof(*nested));
     tensor_copy(&nested->arg, &ctx->inputs[0]);
     nested->ctx = ctx;
-    nested->call =
-        (struct function_call){.function = function, .args = &nested->arg, .n_args = 1, .rets = &nested->ret, .on_done = on_nested};
+    nested->call = (struct function_call){.function = function,
+                                          .args = &nested->arg,
+                                          .n_args = 1,
+                                          .rets = &nested->ret,
+                                          .on_done = on_nested};
     ctx->host->function_prepare(&nested->call);
     if (ctx->host->function_call(&nested->call) == KERNEL_PENDING)
         return KERNEL_PENDING;
@@ -101,8 +104,8 @@ static const struct kernel_list test_list = {test_rows, ARRAY_LEN(test_rows)};
 
 /* ---- graphs as text ---- */
 
-/* A function of that name: a function_source, whose bytes the caller frees. "_f" attrs are strings in text, so they are set here: all nodes
- * that may call anything call `calls`. */
+/* A function of that name: a function_source, whose bytes the caller frees. "_f" attrs are
+ * strings in text, so they are set here: all nodes that may call anything call `calls`. */
 static void parse(const char *text, const char *calls, struct graph *graph) {
     graph_init(graph);
     struct status *st = graph_parse(text, graph);
@@ -120,7 +123,8 @@ static void parse(const char *text, const char *calls, struct graph *graph) {
 static struct function_table *table_new(const char *name, const char *text, const char *calls) {
     struct graph graph;
     struct str bytes = STR_INIT, key = STR_INIT;
-    const struct plan_options options = {.devices = &device, .n_devices = 1, .host = &executor_host};
+    const struct plan_options options = {
+        .devices = &device, .n_devices = 1, .host = &executor_host};
     struct function_table *table = NULL;
     parse(text, calls, &graph);
     graph_to_graphdef(&graph, NULL, &bytes);
@@ -147,14 +151,20 @@ static void step_done(struct step_run *run, struct status *status_take) {
     ending_tell(&CONTAINER_OF(run, struct fixture, run)->end, status_take);
 }
 
-/* Runs "x -> op -> fetch" with x = 3 beside the table; the step holds no reference on the table after. */
-static struct status *run_step(const char *op, const char *calls, struct function_table *table, float *ret) {
+/* Runs "x -> op -> fetch" with x = 3 beside the table; the step holds no reference on the table
+ * after. */
+static struct status *run_step(const char *op, const char *calls, struct function_table *table,
+                               float *ret) {
     struct fixture f = {.end = ENDING_INIT};
-    const struct plan_options options = {.devices = &device, .n_devices = 1, .host = &executor_host, .functions = table};
+    const struct plan_options options = {
+        .devices = &device, .n_devices = 1, .host = &executor_host, .functions = table};
     struct graph graph;
     struct plan *plan = NULL;
     struct str text = STR_INIT;
-    str_addf(&text, "x = Const() {dtype=float, value=float[]{3}}\ny = %s(x) {T=float}\nz = _MrFetch(y) {T=float, index=0}\n", op);
+    str_addf(&text,
+             "x = Const() {dtype=float, value=float[]{3}}\ny = %s(x) {T=float}\nz = _MrFetch(y) "
+             "{T=float, index=0}\n",
+             op);
     parse(str_text(&text), calls, &graph);
     struct status *st = plan_new(&graph, &options, &plan);
     if (st)
@@ -201,8 +211,11 @@ static void call_done(struct function_call *call) {
 static void caller_init(struct caller *caller, struct function *function, float arg) {
     *caller = (struct caller){.end = ENDING_INIT};
     tensor_init_scalar_f32(&caller->arg, arg);
-    caller->call =
-        (struct function_call){.function = function, .args = &caller->arg, .n_args = 1, .rets = &caller->ret, .on_done = call_done};
+    caller->call = (struct function_call){.function = function,
+                                          .args = &caller->arg,
+                                          .n_args = 1,
+                                          .rets = &caller->ret,
+                                          .on_done = call_done};
     function->host->function_prepare(&caller->call);
 }
 
@@ -223,7 +236,9 @@ static float call_with(struct function *function, float arg) {
     return caller_result(&caller);
 }
 
-#define BODY(op) "a = _MrFeed() {T=float, index=0}\nb = " op "(a) {T=float}\nr = _MrFetch(b) {T=float, index=0}\n"
+#define BODY(op)                                \
+    "a = _MrFeed() {T=float, index=0}\nb = " op \
+    "(a) {T=float}\nr = _MrFetch(b) {T=float, index=0}\n"
 
 /* ---- tests ---- */
 
@@ -309,7 +324,10 @@ static void test_calls_from_a_step(void **state) {
     static const float wanted[] = {3, -3};
     for (size_t i = 0; i < ARRAY_LEN(ops); i++) {
         char body[256];
-        snprintf(body, sizeof(body), "a = _MrFeed() {T=float, index=0}\nb = %s(a) {T=float}\nr = _MrFetch(b) {T=float, index=0}\n", ops[i]);
+        snprintf(body, sizeof(body),
+                 "a = _MrFeed() {T=float, index=0}\nb = %s(a) {T=float}\nr = _MrFetch(b) {T=float, "
+                 "index=0}\n",
+                 ops[i]);
         struct function_table *table = table_new("f", body, "");
         float v = 0;
         assert_null(run_step("Exp", "f", table, &v));

@@ -1,5 +1,5 @@
-/* Partial runs of the executor: feeds that come late, in any order, from other threads; fetches that leave while the step goes on; a step
- * that is cancelled while it waits to be fed. */
+/* Partial runs of the executor: feeds that come late, in any order, from other threads; fetches
+ * that leave while the step goes on; a step that is cancelled while it waits to be fed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -118,9 +118,10 @@ static void close_fixture(struct fixture *f) {
     pthread_mutex_destroy(&f->lock);
 }
 
-#define TWO_SUMS                                                                                             \
-    "a = _MrFeed() {T=float, index=0}\nb = _MrFeed() {T=float, index=1}\nc = _MrFeed() {T=float, index=2}\n" \
-    "ab = AddV2(a, b) {T=float}\nabc = Mul(ab, c) {T=float}\n"                                               \
+#define TWO_SUMS                                                                                   \
+    "a = _MrFeed() {T=float, index=0}\nb = _MrFeed() {T=float, index=1}\nc = _MrFeed() {T=float, " \
+    "index=2}\n"                                                                                   \
+    "ab = AddV2(a, b) {T=float}\nabc = Mul(ab, c) {T=float}\n"                                     \
     "f0 = _MrFetch(ab) {T=float, index=0}\nf1 = _MrFetch(abc) {T=float, index=1}\n"
 
 static void fetches_leave_as_their_feeds_come(void **state) {
@@ -139,12 +140,15 @@ static void fetches_leave_as_their_feeds_come(void **state) {
     close_fixture(&f);
 }
 
-/* Of a node's inputs one is a constant, one a feed and one computed: each way of arriving counts once. */
+/* Of a node's inputs one is a constant, one a feed and one computed: each way of arriving counts
+ * once. */
 static void a_feed_joins_constants_and_values(void **state) {
     struct fixture f;
-    open_fixture(&f, "a = _MrFeed() {T=float, index=0}\nb = _MrFeed() {T=float, index=1}\ntwo = Const() {dtype=float, value=float[]{2}}\n"
-                     "a2 = Mul(a, two) {T=float}\nsum = AddN(a, two, a2, b) {T=float, N=4}\n"
-                     "f0 = _MrFetch(a2) {T=float, index=0}\nf1 = _MrFetch(sum) {T=float, index=1}\n");
+    open_fixture(&f,
+                 "a = _MrFeed() {T=float, index=0}\nb = _MrFeed() {T=float, index=1}\ntwo = "
+                 "Const() {dtype=float, value=float[]{2}}\n"
+                 "a2 = Mul(a, two) {T=float}\nsum = AddN(a, two, a2, b) {T=float, N=4}\n"
+                 "f0 = _MrFetch(a2) {T=float, index=0}\nf1 = _MrFetch(sum) {T=float, index=1}\n");
     start(&f);
     feed(&f, 0, 3);
     assert_true(await_fetch(&f, 0) == 6);
@@ -172,8 +176,10 @@ static void a_feed_comes_once(void **state) {
 
 static void a_dead_fetch_leaves_as_dead(void **state) {
     struct fixture f;
-    open_fixture(&f, "p = Const() {dtype=bool, value=bool[]{true}}\nx = _MrFeed() {T=float, index=0}\ns = Switch(x, p) {T=float}\n"
-                     "f0 = _MrFetch(s) {T=float, index=0}\nf1 = _MrFetch(s:1) {T=float, index=1}\n");
+    open_fixture(&f,
+                 "p = Const() {dtype=bool, value=bool[]{true}}\nx = _MrFeed() {T=float, "
+                 "index=0}\ns = Switch(x, p) {T=float}\n"
+                 "f0 = _MrFetch(s) {T=float, index=0}\nf1 = _MrFetch(s:1) {T=float, index=1}\n");
     start(&f);
     feed(&f, 0, 4);
     await_fetch(&f, 0);
@@ -204,7 +210,8 @@ static void cancelling_ends_the_wait_for_feeds(void **state) {
 static void a_failure_ends_the_wait_for_feeds(void **state) {
     struct fixture f;
     open_fixture(&f, "a = _MrFeed() {T=float, index=0}\nb = _MrFeed() {T=float, index=1}\n"
-                     "p = Placeholder(^a) {dtype=float}\nf0 = _MrFetch(p) {T=float, index=0}\nf1 = _MrFetch(b) {T=float, index=1}\n");
+                     "p = Placeholder(^a) {dtype=float}\nf0 = _MrFetch(p) {T=float, index=0}\nf1 = "
+                     "_MrFetch(b) {T=float, index=1}\n");
     start(&f);
     feed(&f, 0, 1);
     await_end(&f);

@@ -27,7 +27,8 @@ static struct status *receive(void *arg, struct peer *peer, struct wire_message 
     return message->id == 666 ? status_invalid("the number of the beast") : NULL;
 }
 
-static struct buffer *receive_alloc(void *arg, struct peer *peer, const struct wire_message *message, size_t size_bytes) {
+static struct buffer *receive_alloc(void *arg, struct peer *peer,
+                                    const struct wire_message *message, size_t size_bytes) {
     return buffer_alloc(allocator_host(), size_bytes);
 }
 
@@ -118,7 +119,8 @@ static void a_task_that_is_not_there_is_lost_with_its_name(void **state) {
 
 static void a_restarted_task_is_not_mistaken_for_the_one_before(void **state) {
     struct peer *other;
-    assert_null(peer_table_know(a.peers, b.name, "127.0.0.1:1", b.address, 77, &other)); /* another than b's */
+    /* another than b's */
+    assert_null(peer_table_know(a.peers, b.name, "127.0.0.1:1", b.address, 77, &other));
     assert_ptr_equal(other, a.other);
     assert_int_equal(a.n_lost, 1);
     assert_int_equal(a.lost_code, STATUS_ABORTED);
@@ -139,7 +141,8 @@ static void the_other_end_refuses_who_it_does_not_expect(void **state) {
 static void an_unknown_task_is_refused(void **state) {
     struct test_task c;
     task_init(&c, loop, "/job:c/replica:0/task:0");
-    assert_null(peer_table_know(c.peers, b.name, "127.0.0.1:1", b.address, b.incarnation, &c.other));
+    assert_null(
+        peer_table_know(c.peers, b.name, "127.0.0.1:1", b.address, b.incarnation, &c.other));
     peer_connect(c.other);
     TURN_UNTIL(loop, b.n_refused == 1 && c.n_lost == 1);
     task_fini(&c);
@@ -163,7 +166,8 @@ static void the_page_says_which_transport_and_why(void **state) {
 }
 
 static void transports_are_asked_in_order(void **state) {
-    struct transport_endpoint here = {"/job:a/task:0", 1, "h:1", ""}, there = {"/job:b/task:0", 2, "h:2", "unix:@b"};
+    struct transport_endpoint here = {"/job:a/task:0", 1, "h:1", ""},
+                              there = {"/job:b/task:0", 2, "h:2", "unix:@b"};
     struct str why = STR_INIT;
     assert_ptr_equal(transport_choose(&here, &here, &why), &transport_local);
     assert_ptr_equal(transport_choose(&here, &there, &why), &transport_unix);
@@ -176,8 +180,11 @@ static void transports_are_asked_in_order(void **state) {
 
 /* Accepts, and says nothing. */
 static void mute_on_message(void *owner, struct wire_conn *conn, struct wire_message *message) {}
-static const struct wire_handlers mute_handlers = {.on_message = mute_on_message, .on_closed = task_on_closed};
-static void mute_on_accept(void *arg, struct wire_conn *conn_take) { wire_conn_set_owner(conn_take, NULL, &mute_handlers); }
+static const struct wire_handlers mute_handlers = {.on_message = mute_on_message,
+                                                   .on_closed = task_on_closed};
+static void mute_on_accept(void *arg, struct wire_conn *conn_take) {
+    wire_conn_set_owner(conn_take, NULL, &mute_handlers);
+}
 
 static void a_silent_task_is_lost(void **state) {
     struct wire_server *mute;
@@ -185,12 +192,14 @@ static void a_silent_task_is_lost(void **state) {
     char address[64];
     snprintf(address, sizeof(address), "unix:@millrace-test-mute-%d", (int)getpid());
     assert_null(wire_listen(loop, address, mute_on_accept, NULL, &mute));
-    assert_null(peer_table_know(a.peers, "/job:mute/replica:0/task:0", "127.0.0.1:1", address, 9, &other));
+    assert_null(
+        peer_table_know(a.peers, "/job:mute/replica:0/task:0", "127.0.0.1:1", address, 9, &other));
     peer_table_set_heartbeat(a.peers, 20);
     peer_connect(other);
     TURN_UNTIL(loop, a.n_lost == 1);
     assert_int_equal(a.lost_code, STATUS_UNAVAILABLE);
-    assert_non_null(strstr(str_text(&a.lost_why), "/job:mute/replica:0/task:0: no sign of life for "));
+    assert_non_null(
+        strstr(str_text(&a.lost_why), "/job:mute/replica:0/task:0: no sign of life for "));
     assert_false(send_id(other, TRANSPORT_CONTROL, 1));
     wire_server_close(mute);
 }
@@ -204,20 +213,23 @@ static void one_that_answers_is_kept_and_measured(void **state) {
         str_clear(&page);
         peer_table_describe(a.peers, &page);
     } while (strstr(page.data, "\"rtt_us\":0,"));
-    int64_t until_ns = clock_now_ns() + 200 * 1000000ll; /* twenty intervals: silence would be noticed */
+    /* twenty intervals: silence would be noticed */
+    int64_t until_ns = clock_now_ns() + 200 * 1000000ll;
     while (clock_now_ns() < until_ns)
         loop_turn(loop);
     assert_int_equal(a.n_lost + b.n_lost, 0);
     str_fini(&page);
 }
 
-/* A peer opens another connection when it has lost the first one: whoever still has that must not send on it. */
+/* A peer opens another connection when it has lost the first one: whoever still has that must
+ * not send on it. */
 static void a_second_connection_ends_the_first(void **state) {
     peer_connect(a.other);
     assert_true(send_id(a.other, TRANSPORT_CONTROL, 1));
     TURN_UNTIL(loop, at_b.n_messages == 1);
     struct str hello = STR_INIT;
-    struct wire_conn *conn = wire_connect(loop, b.address, &mute_handlers, NULL); /* as a's next one */
+    /* as a's next one */
+    struct wire_conn *conn = wire_connect(loop, b.address, &mute_handlers, NULL);
     peer_hello_write(&hello, a.name, a.incarnation, TRANSPORT_CONTROL, b.incarnation);
     wire_send(conn, &(struct wire_out){.type = WIRE_HELLO, .meta = {hello.data, hello.len}});
     TURN_UNTIL(loop, b.n_lost == 1);

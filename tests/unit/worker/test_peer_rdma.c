@@ -1,5 +1,5 @@
-/* Two tasks that write into each other's memory, over a device made of memory: bring-up, values, everything that can fail, and every
- * moment at which a step or a peer can go away. */
+/* Two tasks that write into each other's memory, over a device made of memory: bring-up, values,
+ * everything that can fail, and every moment at which a step or a peer can go away. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -43,10 +43,12 @@ static int teardown(void **state) {
 
 static const int64_t n_floats = 300001; /* 1.2 MB and no round number */
 
-static void receive(struct test_task *task, const struct test_task *from, uint64_t step, struct wait *wait) {
+static void receive(struct test_task *task, const struct test_task *from, uint64_t step,
+                    struct wait *wait) {
     task_receive(task, from->name, step, 1, wait);
 }
-static void send_value(struct test_task *task, const struct test_task *to, uint64_t step, const struct tensor *value) {
+static void send_value(struct test_task *task, const struct test_task *to, uint64_t step,
+                       const struct tensor *value) {
     task_send(task, to->name, step, 1, value);
 }
 static void make(struct tensor *t, float seed) { value_make(t, allocator_host(), n_floats, seed); }
@@ -57,7 +59,8 @@ static bool holds(const struct tensor *t, float seed) { return value_holds(t, n_
 
 static void connect_both(void) {
     peer_connect(a.other);
-    TURN_UNTIL(loop, task_says(&a, READY_TO) && task_says(&a, READY_FROM) && task_says(&b, READY_TO) && task_says(&b, READY_FROM));
+    TURN_UNTIL(loop, task_says(&a, READY_TO) && task_says(&a, READY_FROM) &&
+                         task_says(&b, READY_TO) && task_says(&b, READY_FROM));
 }
 
 /* A value of a step of its own crosses and is right. */
@@ -105,7 +108,9 @@ static void let_go(struct wait *wait) {
         tensor_clear(&wait->value);
 }
 
-static void end_step(struct test_task *task, uint64_t step) { rendezvous_end_step(task->rendezvous, step); }
+static void end_step(struct test_task *task, uint64_t step) {
+    rendezvous_end_step(task->rendezvous, step);
+}
 
 /* ---- bring-up and values ---- */
 
@@ -121,13 +126,15 @@ static void a_large_value_is_written_into_place(void **state) {
 static void the_other_direction_is_a_line_of_its_own(void **state) {
     connect_both();
     check_crosses(&b, &a, 8);
-    assert_true(task_says(&a, "\"written\":0") && task_says(&a, "\"landed\":1,") && task_says(&b, "\"written\":1,"));
+    assert_true(task_says(&a, "\"written\":0") && task_says(&a, "\"landed\":1,") &&
+                task_says(&b, "\"written\":1,"));
 }
 
 static void both_ends_may_connect_at_once(void **state) {
     peer_connect(a.other);
     peer_connect(b.other);
-    TURN_UNTIL(loop, task_says(&a, READY_TO) && task_says(&a, READY_FROM) && task_says(&b, READY_TO) && task_says(&b, READY_FROM));
+    TURN_UNTIL(loop, task_says(&a, READY_TO) && task_says(&a, READY_FROM) &&
+                         task_says(&b, READY_TO) && task_says(&b, READY_FROM));
     check_crosses(&a, &b, 9);
     check_crosses(&b, &a, 10);
     assert_int_equal(a.n_lost + b.n_lost, 0);
@@ -177,7 +184,8 @@ static void strings_are_written_as_their_protos(void **state) {
     receive(&b, &a, 7, &wait);
     send_value(&a, &b, 7, &value);
     TURN_UNTIL(loop, wait.n_calls == 1);
-    assert_true(task_says(&b, "\"landed\":1,") && wait.value.dtype == DT_STRING && wait.value.n_elements == 3);
+    assert_true(task_says(&b, "\"landed\":1,") && wait.value.dtype == DT_STRING &&
+                wait.value.n_elements == 3);
     assert_int_equal(tensor_string(&wait.value, 2).len, 100000);
     tensor_clear(&wait.value);
     tensor_clear(&value);
@@ -260,7 +268,8 @@ static void without_memory_to_register_the_value_comes_over_tcp(void **state) {
     connect_both();
     fake_verbs.n_registrations_to_fail = 1;
     check_crosses(&a, &b, 7);
-    assert_true(task_says(&b, "\"landed\":0,\"landed_bytes\":0,\"tcp_instead\":1") && task_says(&a, "\"bulk\":true"));
+    assert_true(task_says(&b, "\"landed\":0,\"landed_bytes\":0,\"tcp_instead\":1") &&
+                task_says(&a, "\"bulk\":true"));
     check_crosses(&a, &b, 8);
     assert_true(task_says(&b, "\"landed\":1,"));
 }
@@ -270,7 +279,8 @@ static void a_sender_that_cannot_register_declines_and_pushes(void **state) {
     allocator_host_trim();
     fake_verbs.n_sources_to_fail = 1;
     check_crosses(&a, &b, 7);
-    assert_true(task_says(&a, "\"written\":0") && task_says(&a, "\"tcp_instead\":1") && task_says(&b, "\"tcp_instead\":1"));
+    assert_true(task_says(&a, "\"written\":0") && task_says(&a, "\"tcp_instead\":1") &&
+                task_says(&b, "\"tcp_instead\":1"));
     check_crosses(&a, &b, 8);
     assert_true(task_says(&a, "\"written\":1,"));
 }
@@ -278,7 +288,8 @@ static void a_sender_that_cannot_register_declines_and_pushes(void **state) {
 static void a_peer_without_rdma_gets_it_over_tcp(void **state) {
     check_crosses(&a, &b, 7);
     TURN_UNTIL(loop, task_says(&a, "\"to\":\"it says: switched off\""));
-    assert_true(task_says(&a, "\"transport\":\"tcp\"") && task_says(&a, "\"mode\":\"prefer\"") && task_says(&b, "\"mode\":\"off\""));
+    assert_true(task_says(&a, "\"transport\":\"tcp\"") && task_says(&a, "\"mode\":\"prefer\"") &&
+                task_says(&b, "\"mode\":\"off\""));
     check_crosses(&b, &a, 8);
     assert_int_equal(a.n_lost + b.n_lost, 0);
 }
@@ -289,8 +300,9 @@ static void what_is_required_and_refused_is_an_error_that_says_so(void **state) 
     peer_connect(a.other);
     TURN_UNTIL(loop, a.n_lost == 1 && b.n_lost >= 1);
     assert_int_equal(a.lost_code, STATUS_FAILED_PRECONDITION);
-    assert_non_null(strstr(str_text(&a.lost_why), "RDMA is required here (--rdma=require), and none goes to task "
-                                                  "/job:worker/replica:0/task:0: it says: switched off"));
+    assert_non_null(strstr(str_text(&a.lost_why),
+                           "RDMA is required here (--rdma=require), and none goes to task "
+                           "/job:worker/replica:0/task:0: it says: switched off"));
     rendezvous_end_step(b.rendezvous, 7);
     assert_int_equal(wait.n_calls, 1);
     status_unref(wait.status);
@@ -336,7 +348,8 @@ static void a_queue_pair_that_cannot_be_made_leaves_tcp(void **state) {
         fake_verbs.failing_call = calls[i];
         check_crosses(&a, &b, 10 + 2 * i);
         check_crosses(&b, &a, 11 + 2 * i);
-        assert_true(task_says(&a, "\"landed\":0,\"landed_bytes\":0") && task_says(&b, "\"landed\":0,\"landed_bytes\":0"));
+        assert_true(task_says(&a, "\"landed\":0,\"landed_bytes\":0") &&
+                    task_says(&b, "\"landed\":0,\"landed_bytes\":0"));
         fake_verbs.failing_call = NULL;
         teardown(state);
         setup(state);
@@ -348,8 +361,10 @@ static void a_queue_pair_that_cannot_be_made_leaves_tcp(void **state) {
 static void a_network_that_drops_everything_is_found_by_the_probe(void **state) {
     fake_verbs.is_silent = true;
     check_crosses(&a, &b, 7);
-    TURN_UNTIL(loop, task_says(&a, "\"to\":\"RDMA write: transport retry counter exceeded (status 12"));
-    TURN_UNTIL(loop, task_says(&b, "\"from\":\"it says: RDMA write: transport retry counter exceeded"));
+    TURN_UNTIL(loop,
+               task_says(&a, "\"to\":\"RDMA write: transport retry counter exceeded (status 12"));
+    TURN_UNTIL(loop,
+               task_says(&b, "\"from\":\"it says: RDMA write: transport retry counter exceeded"));
     assert_true(task_says(&a, "\"transport\":\"tcp\""));
     check_crosses(&b, &a, 8);
     assert_int_equal(a.n_lost + b.n_lost, 0);
@@ -358,7 +373,8 @@ static void a_network_that_drops_everything_is_found_by_the_probe(void **state) 
 static void a_network_that_damages_is_found_by_the_probe(void **state) {
     fake_verbs.is_damaging = true;
     check_crosses(&a, &b, 7);
-    TURN_UNTIL(loop, task_says(&b, "\"from\":\"the probe arrived with other bytes than were sent\""));
+    TURN_UNTIL(loop,
+               task_says(&b, "\"from\":\"the probe arrived with other bytes than were sent\""));
     TURN_UNTIL(loop, task_says(&a, "\"to\":\"it says: the probe arrived"));
     check_crosses(&a, &b, 8);
     assert_int_equal(a.n_lost + b.n_lost, 0);
@@ -375,7 +391,8 @@ static void a_line_that_breaks_under_a_value_costs_nothing_but_time(void **state
     TURN_UNTIL(loop, wait.n_calls == 1);
     assert_null(wait.status);
     assert_true(holds(&wait.value, 8));
-    assert_true(task_says(&a, "transport retry counter exceeded") && task_says(&b, "\"tcp_instead\":1"));
+    assert_true(task_says(&a, "transport retry counter exceeded") &&
+                task_says(&b, "\"tcp_instead\":1"));
     assert_int_equal(a.n_lost + b.n_lost, 0);
     tensor_clear(&wait.value);
     TURN_UNTIL(loop, tensor_is_sole(&value));
@@ -391,7 +408,8 @@ static void a_line_that_has_failed_is_tried_again(void **state) {
     peer_table_set_rdma_retry(a.peers, 100);
     fake_verbs.is_silent = true;
     check_crosses(&a, &b, 7);
-    TURN_UNTIL(loop, task_says(&a, "transport retry counter exceeded") && task_says(&b, "\"to\":\"RDMA write"));
+    TURN_UNTIL(loop, task_says(&a, "transport retry counter exceeded") &&
+                         task_says(&b, "\"to\":\"RDMA write"));
     fake_verbs.is_silent = false;
     TURN_UNTIL(loop, task_says(&a, READY_TO) && task_says(&b, READY_FROM));
     assert_false(task_says(&b, READY_TO)); /* whose minute is not over */
@@ -415,7 +433,8 @@ static void a_receiver_that_breaks_is_no_worse(void **state) {
     tensor_clear(&value);
 }
 
-/* What the sender knows to have arrived is never asked for again, though the receiver had not looked yet. */
+/* What the sender knows to have arrived is never asked for again, though the receiver had not
+ * looked yet. */
 static void what_came_before_the_break_counts(void **state) {
     struct tensor value;
     struct wait wait;
@@ -473,13 +492,23 @@ static void end_at(enum moment moment, bool is_sender) {
     tensor_clear(&value);
 }
 
-static void a_receivers_step_that_ends_while_its_buffer_is_being_registered(void **state) { end_at(REGISTERING, false); }
+static void a_receivers_step_that_ends_while_its_buffer_is_being_registered(void **state) {
+    end_at(REGISTERING, false);
+}
 static void a_receivers_step_that_ends_before_the_write(void **state) { end_at(GRANTED, false); }
-static void a_receivers_step_that_ends_in_the_midst_of_the_write(void **state) { end_at(HALF_WRITTEN, false); }
-static void a_receivers_step_that_ends_before_it_sees_the_write(void **state) { end_at(WRITTEN, false); }
-static void a_senders_step_that_ends_before_the_grant_comes(void **state) { end_at(REGISTERING, true); }
+static void a_receivers_step_that_ends_in_the_midst_of_the_write(void **state) {
+    end_at(HALF_WRITTEN, false);
+}
+static void a_receivers_step_that_ends_before_it_sees_the_write(void **state) {
+    end_at(WRITTEN, false);
+}
+static void a_senders_step_that_ends_before_the_grant_comes(void **state) {
+    end_at(REGISTERING, true);
+}
 static void a_senders_step_that_ends_before_the_write(void **state) { end_at(GRANTED, true); }
-static void a_senders_step_that_ends_in_the_midst_of_the_write(void **state) { end_at(HALF_WRITTEN, true); }
+static void a_senders_step_that_ends_in_the_midst_of_the_write(void **state) {
+    end_at(HALF_WRITTEN, true);
+}
 static void a_senders_step_that_ends_after_the_write(void **state) { end_at(WRITTEN, true); }
 
 /* The memory that a write is under way to belongs to nobody else, though its step is over. */
@@ -493,7 +522,8 @@ static void a_buffer_waits_for_the_write_that_its_step_does_not_wait_for(void **
     int n_regions = fake_verbs.n_regions;
     make(&other, 13); /* would get the same memory from the allocator */
     fake_verbs.is_held = false;
-    fake_verbs_run(-1); /* the rest of the write lands: the fake checks that its region is still there */
+    /* the rest of the write lands: the fake checks that its region is still there */
+    fake_verbs_run(-1);
     TURN_UNTIL(loop, fake_verbs.n_regions < n_regions);
     assert_true(holds(&other, 13));
     assert_true(task_says(&a, READY_TO));
@@ -508,7 +538,8 @@ static void lose_at(enum moment moment) {
     struct tensor value;
     struct wait wait;
     bring_to(moment, 14, &value, &wait);
-    struct wire_out nonsense = {.type = WIRE_GRANT, .meta = {"\xff", 1}}; /* which ends the control channel */
+    /* which ends the control channel */
+    struct wire_out nonsense = {.type = WIRE_GRANT, .meta = {"\xff", 1}};
     assert_true(peer_queue(a.other, TRANSPORT_CONTROL, &nonsense));
     peer_flush(a.other, TRANSPORT_CONTROL);
     TURN_UNTIL(loop, a.n_lost == 1 && b.n_lost == 1);
@@ -547,12 +578,15 @@ static void a_task_that_stops_in_the_midst_gives_everything_back(void **state) {
 
 /* ---- a peer that lies ---- */
 
-static void say(struct test_task *task, enum wire_type type, uint64_t id, const struct str *meta, enum transport_kind kind,
-                const struct tensor *payload) {
+static void say(struct test_task *task, enum wire_type type, uint64_t id, const struct str *meta,
+                enum transport_kind kind, const struct tensor *payload) {
     const struct tensor *tensors[1] = {payload};
-    assert_true(peer_queue(
-        task->other, kind,
-        &(struct wire_out){.type = type, .id = id, .meta = {str_text(meta), meta->len}, .tensors = tensors, .n_tensors = payload ? 1 : 0}));
+    assert_true(peer_queue(task->other, kind,
+                           &(struct wire_out){.type = type,
+                                              .id = id,
+                                              .meta = {str_text(meta), meta->len},
+                                              .tensors = tensors,
+                                              .n_tensors = payload ? 1 : 0}));
     peer_flush(task->other, kind);
 }
 
@@ -579,16 +613,22 @@ static void a_push_of_what_will_have_a_place_is_refused(void **state) {
     struct tensor value;
     struct wait wait;
     struct str meta = STR_INIT;
-    struct buffer *announcement = buffer_alloc(allocator_host(), 1), *buffer = buffer_alloc(allocator_host(), 1);
+    struct buffer *announcement = buffer_alloc(allocator_host(), 1),
+                  *buffer = buffer_alloc(allocator_host(), 1);
     connect_both();
     make(&value, 16);
     receive(&b, &a, 7, &wait);
     edge_message_write(&meta, 1, 0, &value, 0);
-    assert_true(
-        peer_grant(b.other, &(struct peer_grant){.step = 7, .edge = 1, .announcement = announcement, .buffer = buffer, .size_bytes = 1}));
+    assert_true(peer_grant(b.other, &(struct peer_grant){.step = 7,
+                                                         .edge = 1,
+                                                         .announcement = announcement,
+                                                         .buffer = buffer,
+                                                         .size_bytes = 1}));
     struct wire_message push = {.type = WIRE_PUSH, .id = 7, .meta = {meta.data, meta.len}};
-    assert_true(peer_rdma_has_landings(&b.other->rdma) && peer_rdma_is_landing(&b.other->rdma, push.id, 1, 0));
-    assert_false(peer_rdma_is_landing(&b.other->rdma, 7, 2, 0) || peer_rdma_is_landing(&b.other->rdma, 8, 1, 0));
+    assert_true(peer_rdma_has_landings(&b.other->rdma) &&
+                peer_rdma_is_landing(&b.other->rdma, push.id, 1, 0));
+    assert_false(peer_rdma_is_landing(&b.other->rdma, 7, 2, 0) ||
+                 peer_rdma_is_landing(&b.other->rdma, 8, 1, 0));
     fake_verbs.is_registering_held = true;
     say(&a, WIRE_PUSH, 7, &meta, TRANSPORT_BULK, &value);
     TURN_UNTIL(loop, b.n_lost == 1);
@@ -639,7 +679,8 @@ static void offer_again(struct test_task *task, uint64_t line) {
     address.max_message_bytes = 1 << 20;
     message.line = line;
     message.address = &address;
-    struct wire_out out = {.type = WIRE_RDMA_OFFER, .meta = {(char *)bytes, millrace__rdma_offer__pack(&message, bytes)}};
+    struct wire_out out = {.type = WIRE_RDMA_OFFER,
+                           .meta = {(char *)bytes, millrace__rdma_offer__pack(&message, bytes)}};
     assert_true(peer_queue(task->other, TRANSPORT_CONTROL, &out));
     peer_flush(task->other, TRANSPORT_CONTROL);
 }
@@ -653,7 +694,8 @@ static void a_second_offer_takes_the_place_of_the_first(void **state) {
     check_crosses(&b, &a, 8); /* the other line has not noticed */
 }
 
-/* The number and the value's come in one look at the queue: what the sender knows to be there is not dropped with the line. */
+/* The number and the value's come in one look at the queue: what the sender knows to be there is
+ * not dropped with the line. */
 static void a_value_behind_a_wrong_number_counts(void **state) {
     struct tensor value;
     struct wait wait;
@@ -671,8 +713,9 @@ static void a_value_behind_a_wrong_number_counts(void **state) {
 static void a_number_that_was_not_granted_ends_the_line(void **state) {
     connect_both();
     fake_verbs_forge_number(4711);
-    TURN_UNTIL(loop, task_says(&a, "\"from\":\"a write with number 4711, which is not granted") &&
-                         task_says(&b, "\"from\":\"a write with number 4711, which is not granted"));
+    TURN_UNTIL(loop,
+               task_says(&a, "\"from\":\"a write with number 4711, which is not granted") &&
+                   task_says(&b, "\"from\":\"a write with number 4711, which is not granted"));
     check_crosses(&a, &b, 7);
     check_crosses(&b, &a, 8);
 }
@@ -687,8 +730,10 @@ static void nonsense_about_lines_ends_the_connection(void **state) {
         {WIRE_RDMA_OFFER, "\xff", 1},
         {WIRE_RDMA_ANSWER, "\xff", 1},
         {WIRE_RDMA_DECLINE, "\xff", 1},
-        {WIRE_RDMA_OFFER, "\x09\x01\x00\x00\x00\x00\x00\x00\x00\x12\x03\x1a\x01x", 14}, /* an address with a GID of one byte */
-        {WIRE_GRANT, "\x08\x01\x2a\x07\x08\x05\x1d\x01\x00\x00\x00", 11},               /* harmless: nothing is offered there */
+        /* an address with a GID of one byte */
+        {WIRE_RDMA_OFFER, "\x09\x01\x00\x00\x00\x00\x00\x00\x00\x12\x03\x1a\x01x", 14},
+        /* harmless: nothing is offered there */
+        {WIRE_GRANT, "\x08\x01\x2a\x07\x08\x05\x1d\x01\x00\x00\x00", 11},
     };
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         int before = a.n_lost;
@@ -733,7 +778,8 @@ int main(void) {
         TEST_WITH(a_receiver_that_breaks_is_no_worse, setup_small_messages),
         TEST_WITH(what_came_before_the_break_counts, setup_small_messages),
         TEST_WITH(a_required_line_that_breaks_loses_the_peer, setup_both_require_small),
-        TEST_WITH(a_receivers_step_that_ends_while_its_buffer_is_being_registered, setup_small_messages),
+        TEST_WITH(a_receivers_step_that_ends_while_its_buffer_is_being_registered,
+                  setup_small_messages),
         TEST_WITH(a_receivers_step_that_ends_before_the_write, setup_small_messages),
         TEST_WITH(a_receivers_step_that_ends_in_the_midst_of_the_write, setup_small_messages),
         TEST_WITH(a_receivers_step_that_ends_before_it_sees_the_write, setup_small_messages),
@@ -741,7 +787,8 @@ int main(void) {
         TEST_WITH(a_senders_step_that_ends_before_the_write, setup_small_messages),
         TEST_WITH(a_senders_step_that_ends_in_the_midst_of_the_write, setup_small_messages),
         TEST_WITH(a_senders_step_that_ends_after_the_write, setup_small_messages),
-        TEST_WITH(a_buffer_waits_for_the_write_that_its_step_does_not_wait_for, setup_small_messages),
+        TEST_WITH(a_buffer_waits_for_the_write_that_its_step_does_not_wait_for,
+                  setup_small_messages),
         TEST_WITH(a_peer_lost_while_a_buffer_is_being_registered, setup_small_messages),
         TEST_WITH(a_peer_lost_before_the_write, setup_small_messages),
         TEST_WITH(a_peer_lost_in_the_midst_of_the_write, setup_small_messages),

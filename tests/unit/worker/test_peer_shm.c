@@ -1,4 +1,5 @@
-/* References between two tasks: in one process over real connections, and between processes that are killed. */
+/* References between two tasks: in one process over real connections, and between processes that
+ * are killed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -40,14 +41,21 @@ static int teardown(void **state) {
 
 /* ---- values ---- */
 
-static void receive(struct test_task *task, const char *from, uint64_t step, struct wait *wait) { task_receive(task, from, step, 1, wait); }
-static void send_value(struct test_task *task, const char *to, uint64_t step, const struct tensor *value) {
+static void receive(struct test_task *task, const char *from, uint64_t step, struct wait *wait) {
+    task_receive(task, from, step, 1, wait);
+}
+static void send_value(struct test_task *task, const char *to, uint64_t step,
+                       const struct tensor *value) {
     task_send(task, to, step, 1, value);
 }
-static void make(struct tensor *t, struct allocator *allocator, float seed) { value_make(t, allocator, N_FLOATS, seed); }
+static void make(struct tensor *t, struct allocator *allocator, float seed) {
+    value_make(t, allocator, N_FLOATS, seed);
+}
 static bool holds(const struct tensor *t, float seed) { return value_holds(t, N_FLOATS, seed); }
 
-static bool is_reference(const struct tensor *t) { return t->storage == TENSOR_BUFFER && (t->buffer->flags & BUFFER_IS_READ_ONLY); }
+static bool is_reference(const struct tensor *t) {
+    return t->storage == TENSOR_BUFFER && (t->buffer->flags & BUFFER_IS_READ_ONLY);
+}
 
 static void connect_both(void) {
     peer_connect(a.other);
@@ -72,10 +80,12 @@ static void a_large_value_crosses_as_a_reference(void **state) {
     send_value(&a, b.name, 7, &value);
     TURN_UNTIL(loop, wait.n_calls == 1);
     assert_true(is_reference(&wait.value) && holds(&wait.value, 3));
-    assert_ptr_not_equal(tensor_cdata(&wait.value), tensor_cdata(&value)); /* another mapping of the same pages */
+    /* another mapping of the same pages */
+    assert_ptr_not_equal(tensor_cdata(&wait.value), tensor_cdata(&value));
     assert_false(tensor_is_sole(&wait.value));
     assert_false(tensor_is_sole(&value));
-    assert_true(task_says(&a, "\"transport\":\"shm\"") && task_says(&a, "\"given\":1,\"given_bytes\":4194304,\"held\":1"));
+    assert_true(task_says(&a, "\"transport\":\"shm\"") &&
+                task_says(&a, "\"given\":1,\"given_bytes\":4194304,\"held\":1"));
     assert_true(task_says(&b, "\"mapped\":1,\"mapped_bytes\":4194304,\"holding\":1"));
     tensor_clear(&wait.value);
     TURN_UNTIL(loop, tensor_is_sole(&value));
@@ -162,7 +172,8 @@ static void a_task_without_an_arena_takes_references_and_says_why_it_gives_none(
     task_init_shm(&b, "/job:worker/replica:0/task:0", false);
     tasks_meet(&a, &b);
     peer_connect(a.other);
-    TURN_UNTIL(loop, task_says(&a, "\"to\":\"ready\"") && task_says(&a, "\"from\":\"the owner has no arena"));
+    TURN_UNTIL(loop, task_says(&a, "\"to\":\"ready\"") &&
+                         task_says(&a, "\"from\":\"the owner has no arena"));
     assert_true(task_says(&b, "\"to\":\"the owner has no arena"));
     make(&value, allocator_host_shared(allocator_host()), 7);
     receive(&b, a.name, 11, &wait);
@@ -187,7 +198,8 @@ static void a_reference_for_a_step_that_has_ended_goes_back(void **state) {
     tensor_clear(&value);
 }
 
-/* Many that nobody has asked for yet take nothing of the receiver's memory, and end with their step. */
+/* Many that nobody has asked for yet take nothing of the receiver's memory, and end with their
+ * step. */
 static void references_do_not_count_as_early_bytes(void **state) {
     struct tensor value;
     connect_both();
@@ -277,7 +289,8 @@ static void *release_all(void *arg) {
         while (atomic_load(&crowd->waits[i].n_calls) == 0)
             sched_yield();
         assert_true(is_reference(&crowd->waits[i].value));
-        assert_true(((const float *)tensor_cdata(&crowd->waits[i].value))[N_FLOATS - 1] == 14 + (float)((N_FLOATS - 1) % 1000));
+        assert_true(((const float *)tensor_cdata(&crowd->waits[i].value))[N_FLOATS - 1] ==
+                    14 + (float)((N_FLOATS - 1) % 1000));
         tensor_clear(&crowd->waits[i].value);
     }
     return NULL;
@@ -310,20 +323,25 @@ static void stranger_on_message(void *owner, struct wire_conn *conn, struct wire
     struct stranger *stranger = owner;
     stranger->has_arena |= message->type == WIRE_ARENA;
 }
-static void stranger_on_closed(void *owner, struct wire_conn *conn, struct status *why) { ((struct stranger *)owner)->is_closed = true; }
-static const struct wire_handlers stranger_handlers = {.on_message = stranger_on_message, .on_closed = stranger_on_closed};
+static void stranger_on_closed(void *owner, struct wire_conn *conn, struct status *why) {
+    ((struct stranger *)owner)->is_closed = true;
+}
+static const struct wire_handlers stranger_handlers = {.on_message = stranger_on_message,
+                                                       .on_closed = stranger_on_closed};
 
 static void stranger_opens_a_line(struct stranger *stranger) {
     struct str hello = STR_INIT;
     *stranger = (struct stranger){0};
     stranger->conn = wire_connect(loop, a.address, &stranger_handlers, stranger);
     peer_hello_write(&hello, b.name, b.incarnation, TRANSPORT_ARENA, a.incarnation);
-    wire_send(stranger->conn, &(struct wire_out){.type = WIRE_HELLO, .meta = {hello.data, hello.len}});
+    wire_send(stranger->conn,
+              &(struct wire_out){.type = WIRE_HELLO, .meta = {hello.data, hello.len}});
     str_fini(&hello);
     TURN_UNTIL(loop, stranger->has_arena);
 }
 
-static void say_tokens(struct stranger *stranger, enum wire_type type, uint64_t first, uint64_t second) {
+static void say_tokens(struct stranger *stranger, enum wire_type type, uint64_t first,
+                       uint64_t second) {
     Millrace__References message = MILLRACE__REFERENCES__INIT;
     uint64_t tokens[2] = {first, second};
     uint8_t bytes[64];
@@ -385,8 +403,11 @@ static void a_reference_into_nothing_ends_the_connection(void **state) {
     connect_both();
     assert_null(tensor_new(allocator_host(), DT_FLOAT, (struct shape){1, &n}, &value));
     edge_message_write(&meta, 1, 0, &value, 0);
-    edge_message_add_reference(&meta, &(struct arena_reference){.token = 1u << 30, .offset = UINT64_MAX - 63});
-    assert_true(peer_queue(a.other, TRANSPORT_CONTROL, &(struct wire_out){.type = WIRE_PUSH, .id = 5, .meta = {meta.data, meta.len}}));
+    edge_message_add_reference(
+        &meta, &(struct arena_reference){.token = 1u << 30, .offset = UINT64_MAX - 63});
+    assert_true(
+        peer_queue(a.other, TRANSPORT_CONTROL,
+                   &(struct wire_out){.type = WIRE_PUSH, .id = 5, .meta = {meta.data, meta.len}}));
     peer_flush(a.other, TRANSPORT_CONTROL);
     TURN_UNTIL(loop, a.n_lost == 1 && b.n_lost == 1);
     str_fini(&meta);
@@ -409,11 +430,13 @@ static void meet_over_pipes(struct test_task *self, const char *other_name, int 
     snprintf(mine.address, sizeof(mine.address), "%s", self->address);
     CHECK(write(out, &mine, sizeof(mine)) == sizeof(mine));
     CHECK(read(in, &theirs, sizeof(theirs)) == sizeof(theirs));
-    struct status *st = peer_table_know(self->peers, other_name, "127.0.0.1:1", theirs.address, theirs.incarnation, &self->other);
+    struct status *st = peer_table_know(self->peers, other_name, "127.0.0.1:1", theirs.address,
+                                        theirs.incarnation, &self->other);
     CHECK(!st);
 }
 
-/* The child: a task with an arena of its own that receives the value of step 20 or sends one, says so, and stays until it is killed. */
+/* The child: a task with an arena of its own that receives the value of step 20 or sends one,
+ * says so, and stays until it is killed. */
 static void be_child(struct pipes *pipes, bool is_sender) {
     struct tensor value;
     struct wait wait = {.n_calls = 0};
@@ -545,5 +568,6 @@ int main(void) {
         TEST(nonsense_on_a_line_closes_it),
         TEST(a_reference_into_nothing_ends_the_connection),
     };
-    return cmocka_run_group_tests(processes, make_arena, drop_arena) + cmocka_run_group_tests(tests, make_arena, drop_arena);
+    return cmocka_run_group_tests(processes, make_arena, drop_arena) +
+           cmocka_run_group_tests(tests, make_arena, drop_arena);
 }

@@ -1,4 +1,5 @@
-/* Large values over several sockets: cutting and joining, what is lost with a stream, what strangers may send, what never waits. */
+/* Large values over several sockets: cutting and joining, what is lost with a stream, what
+ * strangers may send, what never waits. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -39,7 +40,8 @@ static struct status *receive(void *arg, struct peer *peer, struct wire_message 
     return NULL;
 }
 
-static struct buffer *receive_alloc(void *arg, struct peer *peer, const struct wire_message *message, size_t size_bytes) {
+static struct buffer *receive_alloc(void *arg, struct peer *peer,
+                                    const struct wire_message *message, size_t size_bytes) {
     struct inbox *inbox = arg;
     assert_int_equal(message->type, WIRE_PUSH);
     inbox->n_allocs++;
@@ -50,11 +52,13 @@ static struct buffer *receive_alloc(void *arg, struct peer *peer, const struct w
     return inbox->discards ? wire_discard : buffer_alloc(allocator_host(), size_bytes);
 }
 
-static bool is_wanted(void *arg, struct peer *peer, uint64_t step, uint32_t edge, uint64_t frame_iter) {
+static bool is_wanted(void *arg, struct peer *peer, uint64_t step, uint32_t edge,
+                      uint64_t frame_iter) {
     return !((struct inbox *)arg)->is_unwanted;
 }
 
-static const struct peer_receiver receiver = {.on_message = receive, .alloc = receive_alloc, .is_wanted = is_wanted};
+static const struct peer_receiver receiver = {
+    .on_message = receive, .alloc = receive_alloc, .is_wanted = is_wanted};
 
 static void clear(struct inbox *inbox) {
     for (int i = 0; i < inbox->n_values; i++)
@@ -66,7 +70,8 @@ static void begin(unsigned n_streams) {
     peer_table_set_streams(a.peers, n_streams);
     peer_table_set_streams(b.peers, n_streams);
     peer_connect(a.other);
-    TURN_UNTIL(loop, a.other->streams.n_theirs == PEER_MAX_STREAMS && b.other->streams.n_theirs == PEER_MAX_STREAMS);
+    TURN_UNTIL(loop, a.other->streams.n_theirs == PEER_MAX_STREAMS &&
+                         b.other->streams.n_theirs == PEER_MAX_STREAMS);
 }
 
 static int setup(void **state) {
@@ -135,7 +140,8 @@ static void check_value(const struct inbox *inbox, int at, size_t size_bytes) {
 /* ---- values ---- */
 
 static void check_sizes(unsigned n_streams) {
-    static const size_t sizes[] = {PEER_STRIPE_MIN_BYTES, PEER_STRIPE_MIN_BYTES + 4, 9 * MIB + 12, 20 * MIB, 33 * MIB + 65536};
+    static const size_t sizes[] = {PEER_STRIPE_MIN_BYTES, PEER_STRIPE_MIN_BYTES + 4, 9 * MIB + 12,
+                                   20 * MIB, 33 * MIB + 65536};
     begin_open(n_streams);
     for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
         push(a.other, 100 + i, sizes[i]);
@@ -246,10 +252,12 @@ static void check_small_overtakes(unsigned n_streams) {
     TURN_UNTIL(loop, at_b.n_allocs > 0); /* it has begun to come */
     for (int i = 0; i < 20; i++) {
         int before = at_b.n_small;
-        assert_true(peer_queue(a.other, TRANSPORT_CONTROL, &(struct wire_out){.type = WIRE_GRANT, .id = 5}));
+        assert_true(peer_queue(a.other, TRANSPORT_CONTROL,
+                               &(struct wire_out){.type = WIRE_GRANT, .id = 5}));
         peer_flush(a.other, TRANSPORT_CONTROL);
         TURN_UNTIL(loop, at_b.n_small == before + 1);
-        assert_true(queued_bytes(a.other) > (size_t)512 * MIB); /* and most of the large one has not left */
+        /* and most of the large one has not left */
+        assert_true(queued_bytes(a.other) > (size_t)512 * MIB);
     }
 }
 
@@ -349,8 +357,11 @@ static void at_the_limit_values_have_the_streams_that_there_are(void **state) {
 
 /* Accepts, and says nothing: as a path does that loses what opens a connection. */
 static void mute_on_message(void *owner, struct wire_conn *conn, struct wire_message *message) {}
-static const struct wire_handlers mute_handlers = {.on_message = mute_on_message, .on_closed = task_on_closed};
-static void mute_on_accept(void *arg, struct wire_conn *conn_take) { wire_conn_set_owner(conn_take, NULL, &mute_handlers); }
+static const struct wire_handlers mute_handlers = {.on_message = mute_on_message,
+                                                   .on_closed = task_on_closed};
+static void mute_on_accept(void *arg, struct wire_conn *conn_take) {
+    wire_conn_set_owner(conn_take, NULL, &mute_handlers);
+}
 
 static void streams_that_nobody_answers_hold_nothing_up(void **state) {
     struct wire_server *mute;
@@ -378,7 +389,8 @@ static void a_stream_that_carried_nothing_may_be_opened_anew(void **state) {
     begin(2);
     push(a.other, 99, PEER_STRIPE_MIN_BYTES);
     TURN_UNTIL(loop, at_b.n_values == 1 && a.other->streams.greeted == 2);
-    struct transport_channel *second = peer_open_stream(a.other, 1), *first = b.other->streams.from_peer[1];
+    struct transport_channel *second = peer_open_stream(a.other, 1),
+                             *first = b.other->streams.from_peer[1];
     TURN_UNTIL(loop, b.other->streams.from_peer[1] != first);
     assert_int_equal(b.n_lost, 0);
     assert_int_equal(b.peers->n_streams_from, 1);
@@ -430,7 +442,8 @@ static void a_task_that_is_restarted_gets_streams_at_once(void **state) {
     assert_int_equal(a.other->streams.retry_ms, 0);
 }
 
-/* One end has the other's Unix address, which has none of its: streams go where their opener can reach. */
+/* One end has the other's Unix address, which has none of its: streams go where their opener can
+ * reach. */
 static void each_end_opens_streams_its_own_way(void **state) {
     struct peer *same;
     assert_null(peer_table_know(a.peers, b.name, b.tcp_address, b.address, b.incarnation, &same));
@@ -446,7 +459,8 @@ static void each_end_opens_streams_its_own_way(void **state) {
 
 /* ---- what strangers may send ---- */
 
-static void send_stripe_of(const struct str *push, uint64_t total_bytes, uint32_t n_stripes, uint32_t index, size_t payload_bytes) {
+static void send_stripe_of(const struct str *push, uint64_t total_bytes, uint32_t n_stripes,
+                           uint32_t index, size_t payload_bytes) {
     Millrace__Stripe stripe = MILLRACE__STRIPE__INIT;
     uint8_t meta[128];
     assert_true(push->len < 64);
@@ -456,13 +470,15 @@ static void send_stripe_of(const struct str *push, uint64_t total_bytes, uint32_
     stripe.push = (ProtobufCBinaryData){.len = push->len, .data = (uint8_t *)push->data};
     size_t len = millrace__stripe__pack(&stripe, meta);
     char *bytes = calloc(1, payload_bytes + 1);
-    struct wire_out out = {.type = WIRE_STRIPE, .id = 1, .meta = {(char *)meta, len}, .extra = {bytes, payload_bytes}};
+    struct wire_out out = {
+        .type = WIRE_STRIPE, .id = 1, .meta = {(char *)meta, len}, .extra = {bytes, payload_bytes}};
     assert_true(peer_queue(a.other, TRANSPORT_BULK, &out));
     peer_flush(a.other, TRANSPORT_BULK);
     free(bytes);
 }
 
-static void send_stripe(uint64_t total_bytes, uint32_t n_stripes, uint32_t index, size_t payload_bytes) {
+static void send_stripe(uint64_t total_bytes, uint32_t n_stripes, uint32_t index,
+                        size_t payload_bytes) {
     struct str push = STR_INIT;
     edge_message_write(&push, 7, 1, NULL, 0);
     send_stripe_of(&push, total_bytes, n_stripes, index, payload_bytes);

@@ -26,17 +26,20 @@ static int teardown(void **state) {
     return 0;
 }
 
-static bool start(struct rendezvous *rendezvous, const struct plan_channel *channel, uint64_t frame_iter, struct wait *wait) {
+static bool start(struct rendezvous *rendezvous, const struct plan_channel *channel,
+                  uint64_t frame_iter, struct wait *wait) {
     memset(wait, 0, sizeof(*wait));
     wait->recv.on_value = wait_on_value;
     return rendezvous_recv_start(rendezvous, channel, frame_iter, &wait->recv, &wait->value);
 }
 
 static struct plan_channel to_b(uint32_t edge, enum dtype dtype) {
-    return (struct plan_channel){.edge = edge, .tensor_name = "x:0", .peer_task = b.name, .dtype = dtype};
+    return (struct plan_channel){
+        .edge = edge, .tensor_name = "x:0", .peer_task = b.name, .dtype = dtype};
 }
 static struct plan_channel from_a(uint32_t edge, enum dtype dtype) {
-    return (struct plan_channel){.edge = edge, .tensor_name = "x:0", .peer_task = a.name, .dtype = dtype};
+    return (struct plan_channel){
+        .edge = edge, .tensor_name = "x:0", .peer_task = a.name, .dtype = dtype};
 }
 static struct plan_channel within_a(uint32_t edge, enum dtype dtype) { return from_a(edge, dtype); }
 
@@ -54,7 +57,8 @@ static void check_floats(const struct tensor *t, int64_t n, float seed) {
         assert_true(((const float *)tensor_cdata(t))[i] == seed + (float)i);
 }
 
-static void send_floats(struct rendezvous *rendezvous, struct plan_channel channel, uint64_t frame_iter, int64_t n, float seed) {
+static void send_floats(struct rendezvous *rendezvous, struct plan_channel channel,
+                        uint64_t frame_iter, int64_t n, float seed) {
     struct tensor t;
     make_floats(&t, n, seed);
     assert_null(rendezvous_send(rendezvous, &channel, frame_iter, &t));
@@ -206,7 +210,8 @@ static void check_crossing(int64_t n, bool recv_first) {
     struct plan_channel out = to_b(3, DT_FLOAT), in = from_a(3, DT_FLOAT);
     static uint64_t step_id = 100;
     step_id++;
-    struct rendezvous *sender = rendezvous_open(a.rendezvous, step_id), *receiver = rendezvous_open(b.rendezvous, step_id);
+    struct rendezvous *sender = rendezvous_open(a.rendezvous, step_id),
+                      *receiver = rendezvous_open(b.rendezvous, step_id);
     struct wait wait = {0};
     peer_connect(a.other);
     if (recv_first)
@@ -236,7 +241,9 @@ static void check_crossing(int64_t n, bool recv_first) {
 }
 
 static void small_and_large_values_cross(void **state) {
-    static const int64_t sizes[] = {0, 1, 4, 5, 1000, RENDEZVOUS_PUSH_LIMIT_BYTES / 4, RENDEZVOUS_PUSH_LIMIT_BYTES / 4 + 1, 1000000};
+    static const int64_t sizes[] = {
+        0,      1, 4, 5, 1000, RENDEZVOUS_PUSH_LIMIT_BYTES / 4, RENDEZVOUS_PUSH_LIMIT_BYTES / 4 + 1,
+        1000000};
     for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
         check_crossing(sizes[i], true);
         check_crossing(sizes[i], false);
@@ -245,7 +252,8 @@ static void small_and_large_values_cross(void **state) {
 
 static void a_dead_value_crosses(void **state) {
     struct plan_channel out = to_b(3, DT_FLOAT), in = from_a(3, DT_FLOAT);
-    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1), *receiver = rendezvous_open(b.rendezvous, 1);
+    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1),
+                      *receiver = rendezvous_open(b.rendezvous, 1);
     struct wait wait;
     struct tensor dead;
     peer_connect(a.other);
@@ -263,7 +271,8 @@ static void check_strings(int64_t n, size_t len) {
     static uint64_t step_id = 500;
     step_id++;
     struct plan_channel out = to_b(3, DT_STRING), in = from_a(3, DT_STRING);
-    struct rendezvous *sender = rendezvous_open(a.rendezvous, step_id), *receiver = rendezvous_open(b.rendezvous, step_id);
+    struct rendezvous *sender = rendezvous_open(a.rendezvous, step_id),
+                      *receiver = rendezvous_open(b.rendezvous, step_id);
     struct tensor t = TENSOR_INIT;
     struct wait wait;
     char *text = malloc(len);
@@ -293,7 +302,8 @@ static void strings_cross_small_and_large(void **state) {
 }
 
 static void what_comes_before_its_step_is_opened_waits(void **state) {
-    struct plan_channel out = to_b(3, DT_FLOAT), in = from_a(3, DT_FLOAT), out_2 = to_b(4, DT_FLOAT), in_2 = from_a(4, DT_FLOAT);
+    struct plan_channel out = to_b(3, DT_FLOAT), in = from_a(3, DT_FLOAT),
+                        out_2 = to_b(4, DT_FLOAT), in_2 = from_a(4, DT_FLOAT);
     struct rendezvous *sender = rendezvous_open(a.rendezvous, 1);
     struct wait wait, second;
     peer_connect(a.other);
@@ -334,7 +344,8 @@ static void what_nobody_opens_is_dropped_in_the_end(void **state) {
 }
 
 static void a_late_arrival_is_dropped(void **state) {
-    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1), *receiver = rendezvous_open(b.rendezvous, 1);
+    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1),
+                      *receiver = rendezvous_open(b.rendezvous, 1);
     peer_connect(a.other);
     end(&b, receiver, 1);
     send_floats(sender, to_b(3, DT_FLOAT), 0, 100, 1);
@@ -346,7 +357,8 @@ static void a_late_arrival_is_dropped(void **state) {
 
 static void a_full_budget_delays_grants_and_all_arrive(void **state) {
     enum { N = 20, ELEMENTS = 50000 };
-    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1), *receiver = rendezvous_open(b.rendezvous, 1);
+    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1),
+                      *receiver = rendezvous_open(b.rendezvous, 1);
     struct wait waits[N];
     rendezvous_table_set_in_flight_limit(b.rendezvous, ELEMENTS * 4 * 2);
     peer_connect(a.other);
@@ -433,8 +445,10 @@ static void many_steps_never_have_more_in_flight_than_the_budget(void **state) {
 /* Small values come all the time, so there is never room for a large one but by its claim. */
 static void a_large_value_does_not_starve_among_small_ones(void **state) {
     enum { SMALL = 20000, LARGE = 1000000, MAX_ROUNDS = 2000 };
-    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1), *receiver = rendezvous_open(b.rendezvous, 1);
-    struct rendezvous *large_sender = rendezvous_open(a.rendezvous, 2), *large_receiver = rendezvous_open(b.rendezvous, 2);
+    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1),
+                      *receiver = rendezvous_open(b.rendezvous, 1);
+    struct rendezvous *large_sender = rendezvous_open(a.rendezvous, 2),
+                      *large_receiver = rendezvous_open(b.rendezvous, 2);
     struct plan_channel large_in = from_a(7, DT_FLOAT);
     struct wait large, small[2];
     rendezvous_table_set_in_flight_limit(b.rendezvous, 16 * SMALL * 4);
@@ -447,7 +461,8 @@ static void a_large_value_does_not_starve_among_small_ones(void **state) {
     for (uint32_t i = 0; large.n_calls == 0; i++) {
         struct plan_channel in = from_a(i, DT_FLOAT);
         assert_true(i < MAX_ROUNDS);
-        send_floats(sender, to_b(n_sent++, DT_FLOAT), 0, SMALL, 1); /* there is always another one on its way */
+        /* there is always another one on its way */
+        send_floats(sender, to_b(n_sent++, DT_FLOAT), 0, SMALL, 1);
         if (!start(receiver, &in, 0, &small[i % 2]))
             TURN_UNTIL(loop, small[i % 2].n_calls == 1);
         tensor_clear(&small[i % 2].value);
@@ -495,7 +510,8 @@ static void a_claim_goes_with_its_step(void **state) {
 
 static void memory_that_is_out_fails_the_step_and_not_the_connection(void **state) {
     struct allocator *small = allocator_host_new("small", 1000);
-    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1), *receiver = rendezvous_open(b.rendezvous, 1);
+    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1),
+                      *receiver = rendezvous_open(b.rendezvous, 1);
     struct plan_channel in = from_a(1, DT_FLOAT);
     struct wait wait;
     b.rendezvous->allocator = small;
@@ -513,7 +529,8 @@ static void memory_that_is_out_fails_the_step_and_not_the_connection(void **stat
 }
 
 static void an_abort_drops_what_is_granted_and_its_bytes_are_read_past(void **state) {
-    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1), *receiver = rendezvous_open(b.rendezvous, 1);
+    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1),
+                      *receiver = rendezvous_open(b.rendezvous, 1);
     struct status *why = status_new(STATUS_CANCELLED, "no more");
     peer_connect(a.other);
     send_floats(sender, to_b(1, DT_FLOAT), 0, 4000000, 1);
@@ -528,7 +545,8 @@ static void an_abort_drops_what_is_granted_and_its_bytes_are_read_past(void **st
 }
 
 static void a_grant_is_good_for_one_message(void **state) {
-    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1), *receiver = rendezvous_open(b.rendezvous, 1);
+    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1),
+                      *receiver = rendezvous_open(b.rendezvous, 1);
     struct plan_channel in = from_a(1, DT_FLOAT);
     struct wait wait;
     struct tensor like;
@@ -539,14 +557,16 @@ static void a_grant_is_good_for_one_message(void **state) {
     TURN_UNTIL(loop, atomic_load(&b.rendezvous->in_flight_bytes) > 0);
     make_floats(&like, 100000, 1);
     edge_message_write(&meta, 1, 0, &like, 0);
-    struct wire_message push = {.type = WIRE_PUSH, .id = 1, .meta = {meta.data, meta.len}, .payload_len = 400000};
+    struct wire_message push = {
+        .type = WIRE_PUSH, .id = 1, .meta = {meta.data, meta.len}, .payload_len = 400000};
     struct buffer *first = rendezvous_receiver.alloc(b.rendezvous, b.other, &push, 400000);
     assert_non_null(first);
     assert_null(rendezvous_receiver.alloc(b.rendezvous, b.other, &push, 400000));
     assert_true(rendezvous_receiver.is_wanted(b.rendezvous, b.other, 1, 1, 0));
     assert_false(rendezvous_receiver.is_wanted(b.rendezvous, b.other, 1, 2, 0));
     TURN_UNTIL(loop, b.n_lost == 1); /* the value itself comes: the second */
-    assert_non_null(strstr(str_text(&b.lost_why), "sends 400000 bytes of a Push that were not granted"));
+    assert_non_null(
+        strstr(str_text(&b.lost_why), "sends 400000 bytes of a Push that were not granted"));
     assert_int_equal(wait.n_calls, 0);
     buffer_unref(first);
     tensor_clear(&like);
@@ -561,7 +581,9 @@ static void a_grant_is_good_for_one_message(void **state) {
 
 static void sending_without_a_connection_is_unavailable(void **state) {
     struct rendezvous *sender = rendezvous_open(a.rendezvous, 1);
-    struct plan_channel out = to_b(1, DT_FLOAT), nowhere = {.edge = 2, .tensor_name = "y:0", .peer_task = "/job:x/replica:0/task:0"};
+    struct plan_channel out = to_b(1, DT_FLOAT), nowhere = {.edge = 2,
+                                                            .tensor_name = "y:0",
+                                                            .peer_task = "/job:x/replica:0/task:0"};
     struct tensor t;
     make_floats(&t, 1, 1);
     struct status *st = rendezvous_send(sender, &out, 0, &t);
@@ -612,7 +634,8 @@ static bool all_came(struct threaded *t) {
 static void threads_send_and_receive(void **state) {
     struct threaded *t = calloc(N_THREADS, sizeof(*t));
     pthread_t receivers[N_THREADS];
-    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1), *receiver = rendezvous_open(b.rendezvous, 1);
+    struct rendezvous *sender = rendezvous_open(a.rendezvous, 1),
+                      *receiver = rendezvous_open(b.rendezvous, 1);
     peer_connect(a.other);
     for (uint32_t i = 0; i < N_THREADS; i++) {
         t[i].edge = i;

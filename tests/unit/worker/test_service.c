@@ -1,4 +1,5 @@
-/* A worker's service and its masters: Hello, status, pings, memberships; masters that come anew, fall silent or go; draining. */
+/* A worker's service and its masters: Hello, status, pings, memberships; masters that come anew,
+ * fall silent or go; draining. */
 #include "common/base/clock.h"
 #include "tests/unit/worker/master_end.h"
 
@@ -8,8 +9,8 @@ static void the_status_names_task_and_devices(void **state) {
     wire_send(to_worker.conn, &(struct wire_out){.type = WIRE_GET_STATUS, .id = 9});
     await_message(&to_worker, 2);
     assert_int_equal(to_worker.last.type, WIRE_STATUS);
-    Millrace__WorkerStatus *status =
-        millrace__worker_status__unpack(NULL, to_worker.last.meta.len, (const uint8_t *)to_worker.last.meta.data);
+    Millrace__WorkerStatus *status = millrace__worker_status__unpack(
+        NULL, to_worker.last.meta.len, (const uint8_t *)to_worker.last.meta.data);
     assert_string_equal(status->task, worker.task);
     assert_int_equal(status->incarnation, worker_service_incarnation(worker.service));
     assert_int_equal(status->n_device, 1);
@@ -19,11 +20,13 @@ static void the_status_names_task_and_devices(void **state) {
 }
 
 static void a_ping_comes_back(void **state) {
-    wire_send(to_worker.conn, &(struct wire_out){.type = WIRE_PING, .id = 3, .meta = span_of("echo")});
+    wire_send(to_worker.conn,
+              &(struct wire_out){.type = WIRE_PING, .id = 3, .meta = span_of("echo")});
     await_message(&to_worker, 2);
     assert_int_equal(to_worker.last.type, WIRE_PONG);
     assert_int_equal(to_worker.last.id, 3);
-    assert_int_equal(strncmp(str_text(&to_worker.last_meta), "echo", 4), 0); /* and the worker's time */
+    /* and the worker's time */
+    assert_int_equal(strncmp(str_text(&to_worker.last_meta), "echo", 4), 0);
 }
 
 static void expect_closed(struct master_end *end) {
@@ -73,7 +76,8 @@ static uint64_t membership(struct master_end *end) {
     int n = end->n_messages;
     wire_send(end->conn, &(struct wire_out){.type = WIRE_GET_STATUS, .id = 9});
     await_message(end, n + 1);
-    Millrace__WorkerStatus *status = millrace__worker_status__unpack(NULL, end->last.meta.len, (const uint8_t *)end->last.meta.data);
+    Millrace__WorkerStatus *status = millrace__worker_status__unpack(
+        NULL, end->last.meta.len, (const uint8_t *)end->last.meta.data);
     assert_non_null(status);
     uint64_t got = status->membership;
     millrace__worker_status__free_unpacked(status, NULL);
@@ -83,7 +87,8 @@ static uint64_t membership(struct master_end *end) {
 static void a_step_ends_with_the_connection_that_brought_it(void **state) {
     struct master_end second = {0};
     uint64_t graph = register_graph(&to_worker, &worker, WAITING, NULL);
-    connect_to(&second, &worker); /* of the same master: it has given the first one up, which has not been noticed here */
+    /* of the same master: it has given the first one up, which has not been noticed here */
+    connect_to(&second, &worker);
     send_run(&to_worker, graph, ++next_step, NULL, 0, false);
     TURN_UNTIL(loop, n_waiting == 1);
     end_fini(&to_worker);
@@ -109,23 +114,27 @@ static void a_membership_lasts_as_long_as_the_graphs(void **state) {
     assert_int_not_equal(membership(&to_worker), first);
 }
 
-/* What it does not name goes: the answer to its registration was lost, or the word that it is not needed. */
+/* What it does not name goes: the answer to its registration was lost, or the word that it is
+ * not needed. */
 static void a_master_that_connects_anew_keeps_what_it_names(void **state) {
     struct master_end second = {0};
-    uint64_t kept = register_graph(&to_worker, &worker, WAITING, NULL), other = register_graph(&to_worker, &worker, WAITING, NULL);
+    uint64_t kept = register_graph(&to_worker, &worker, WAITING, NULL),
+             other = register_graph(&to_worker, &worker, WAITING, NULL);
     struct str meta = STR_INIT;
     send_run(&to_worker, kept, ++next_step, NULL, 0, false);
     TURN_UNTIL(loop, n_waiting == 1);
     connect_to(&second, &worker);
     proto_add_bytes(&meta, 1, (const char *)&kept, sizeof(kept));
     int n = second.n_messages;
-    wire_send(second.conn, &(struct wire_out){.type = WIRE_KEEP_GRAPHS, .id = 7, .meta = {meta.data, meta.len}});
+    wire_send(second.conn,
+              &(struct wire_out){.type = WIRE_KEEP_GRAPHS, .id = 7, .meta = {meta.data, meta.len}});
     str_fini(&meta);
     await_message(&second, n + 1);
     assert_int_equal(second.last.type, WIRE_KEPT);
     assert_non_null(graph_cache_find(worker.service->graphs, kept));
     assert_null(graph_cache_find(worker.service->graphs, other));
-    TURN_UNTIL(loop, to_worker.n_closed == 1 && n_waiting == 0); /* the older connection is over, and its step with it */
+    /* the older connection is over, and its step with it */
+    TURN_UNTIL(loop, to_worker.n_closed == 1 && n_waiting == 0);
     end_fini(&second);
 }
 
@@ -133,7 +142,8 @@ static void send_ping(struct master_end *end, uint32_t interval_ms) {
     struct str meta = STR_INIT;
     proto_add_int(&meta, 2, interval_ms);
     int n = end->n_messages;
-    wire_send(end->conn, &(struct wire_out){.type = WIRE_PING, .id = 3, .meta = {meta.data, meta.len}});
+    wire_send(end->conn,
+              &(struct wire_out){.type = WIRE_PING, .id = 3, .meta = {meta.data, meta.len}});
     str_fini(&meta);
     await_message(end, n + 1);
     assert_int_equal(end->last.type, WIRE_PONG);
@@ -197,7 +207,8 @@ static void a_deregistered_graph_is_gone(void **state) {
     request.n_graph = 1;
     request.graph = &graph;
     size_t len = millrace__deregister_graph__pack(&request, bytes);
-    wire_send(to_worker.conn, &(struct wire_out){.type = WIRE_DEREGISTER_GRAPH, .meta = {(char *)bytes, len}});
+    wire_send(to_worker.conn,
+              &(struct wire_out){.type = WIRE_DEREGISTER_GRAPH, .meta = {(char *)bytes, len}});
     send_run(&to_worker, graph, ++next_step, NULL, 0, false);
     expect_code(&to_worker, 3, next_step, STATUS_ABORTED, "not registered");
 }
@@ -214,7 +225,8 @@ static struct status *make_plain(void *arg, struct object **ret) {
 static void reset_drops_resources_and_graphs(void **state) {
     struct object *made;
     register_graph(&to_worker, &worker, FEED_TO_FETCH, NULL);
-    assert_null(container_lookup_or_create(worker.service->containers, "c", "v", &plain_type, make_plain, NULL, &made));
+    assert_null(container_lookup_or_create(worker.service->containers, "c", "v", &plain_type,
+                                           make_plain, NULL, &made));
     object_unref(made);
     Millrace__Reset request = MILLRACE__RESET__INIT;
     char *names[] = {(char *)"other"};

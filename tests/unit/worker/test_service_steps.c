@@ -1,4 +1,5 @@
-/* A worker's service: from RegisterGraph to RunDone, between two tasks, and all the ways a step may be cut short. */
+/* A worker's service: from RegisterGraph to RunDone, between two tasks, and all the ways a step
+ * may be cut short. */
 #include "tests/unit/worker/master_end.h"
 
 /* ---- graphs and steps ---- */
@@ -88,8 +89,11 @@ static void statistics_come_when_asked_for(void **state) {
 
 static void a_graph_that_cannot_be_built_says_why(void **state) {
     struct str why = STR_INIT;
-    assert_int_equal(register_graph(&to_worker, &worker, "a = Const() {dtype=float, value=float[]{1}}\nx = Cholesky(a) {T=float}\n", &why),
-                     0);
+    assert_int_equal(
+        register_graph(&to_worker, &worker,
+                       "a = Const() {dtype=float, value=float[]{1}}\nx = Cholesky(a) {T=float}\n",
+                       &why),
+        0);
     assert_non_null(strstr(str_text(&why), "Cholesky"));
     assert_non_null(strstr(str_text(&why), "{{node x}}"));
     str_fini(&why);
@@ -121,7 +125,8 @@ static void a_run_that_does_not_fit_its_graph_is_refused(void **state) {
     tensor_init_scalar_i64(&feeds[0], 2);
     tensor_init_scalar_i64(&feeds[1], 2);
     send_run(&to_worker, graph, ++next_step, feeds, 1, false);
-    expect_code(&to_worker, 5, next_step, STATUS_INVALID_ARGUMENT, "feed 0 is int64, the graph wants float");
+    expect_code(&to_worker, 5, next_step, STATUS_INVALID_ARGUMENT,
+                "feed 0 is int64, the graph wants float");
     tensor_init_scalar_f32(&feeds[0], 2);
     send_run(&to_worker, graph, ++next_step, feeds, 2, false);
     expect_code(&to_worker, 6, next_step, STATUS_INVALID_ARGUMENT, "more than the 1 feeds");
@@ -199,7 +204,8 @@ static void it_tells_what_steps_wait_for(void **state) {
     wire_send(to_worker.conn, &(struct wire_out){.type = WIRE_GET_STEPS, .id = 9});
     await_message(&to_worker, n + 1);
     assert_int_equal(to_worker.last.type, WIRE_STEPS);
-    Millrace__Steps *steps = millrace__steps__unpack(NULL, to_worker.last.meta.len, (const uint8_t *)to_worker.last.meta.data);
+    Millrace__Steps *steps = millrace__steps__unpack(NULL, to_worker.last.meta.len,
+                                                     (const uint8_t *)to_worker.last.meta.data);
     assert_non_null(steps);
     assert_int_equal(steps->n_step, 1);
     assert_int_equal(steps->step[0]->step_id, next_step);
@@ -230,20 +236,24 @@ static void start_ps(void) {
     connect_to(&to_ps, &ps);
 }
 
-#define EDGE(number, from, to)                                                                                       \
-    "{T=float, edge=" #number ", src_device=\"/job:" from "/replica:0/task:0/device:TEST:0\", dst_device=\"/job:" to \
+#define EDGE(number, from, to)                                 \
+    "{T=float, edge=" #number ", src_device=\"/job:" from      \
+    "/replica:0/task:0/device:TEST:0\", dst_device=\"/job:" to \
     "/replica:0/task:0/device:TEST:0\", tensor_name=\"x:0\"}\n"
 
 /* A value goes from the worker to the ps and comes back. */
 static void tensors_cross_and_come_back(void **state) {
     start_ps();
-    uint64_t at_worker = register_graph(&to_worker, &worker,
-                                        "feed = _MrFeed() {T=float, index=0}\n"
-                                        "send = _MrSend(feed) " EDGE(0, "worker", "ps") "recv = _MrRecv() " EDGE(
-                                            1, "ps", "worker") "fetch = _MrFetch(recv) {T=float, index=0}\n",
-                                        NULL);
-    uint64_t at_ps =
-        register_graph(&to_ps, &ps, "recv = _MrRecv() " EDGE(0, "worker", "ps") "send = _MrSend(recv) " EDGE(1, "ps", "worker"), NULL);
+    uint64_t at_worker =
+        register_graph(&to_worker, &worker,
+                       "feed = _MrFeed() {T=float, index=0}\n"
+                       "send = _MrSend(feed) " EDGE(0, "worker", "ps") "recv = _MrRecv() " EDGE(
+                           1, "ps", "worker") "fetch = _MrFetch(recv) {T=float, index=0}\n",
+                       NULL);
+    uint64_t at_ps = register_graph(
+        &to_ps, &ps,
+        "recv = _MrRecv() " EDGE(0, "worker", "ps") "send = _MrSend(recv) " EDGE(1, "ps", "worker"),
+        NULL);
     static const int64_t sizes[] = {1, 1000, 1000000};
     for (size_t i = 0; i < ARRAY_LEN(sizes) * 2; i++) {
         struct tensor feed = TENSOR_INIT, fetch = TENSOR_INIT;
@@ -270,10 +280,14 @@ static void tensors_cross_and_come_back(void **state) {
 
 static void a_lost_task_ends_the_steps_that_exchange_with_it(void **state) {
     start_ps();
-    uint64_t receiving = register_graph(&to_worker, &worker,
-                                        "recv = _MrRecv() " EDGE(1, "ps", "worker") "fetch = _MrFetch(recv) {T=float, index=0}\n", NULL);
-    uint64_t at_ps =
-        register_graph(&to_ps, &ps, "c = Const() {dtype=float, value=float[]{1}}\nsend = _MrSend(c) " EDGE(1, "ps", "worker"), NULL);
+    uint64_t receiving = register_graph(
+        &to_worker, &worker,
+        "recv = _MrRecv() " EDGE(1, "ps", "worker") "fetch = _MrFetch(recv) {T=float, index=0}\n",
+        NULL);
+    uint64_t at_ps = register_graph(
+        &to_ps, &ps,
+        "c = Const() {dtype=float, value=float[]{1}}\nsend = _MrSend(c) " EDGE(1, "ps", "worker"),
+        NULL);
     uint64_t first = ++next_step, step_id = ++next_step;
     send_run(&to_ps, at_ps, first, NULL, 0, false);
     send_run(&to_worker, receiving, first, NULL, 0, false);
@@ -285,7 +299,8 @@ static void a_lost_task_ends_the_steps_that_exchange_with_it(void **state) {
     stop_worker(&ps);
     expect_code(&to_worker, 4, step_id, STATUS_UNAVAILABLE, "/job:ps/replica:0/task:0");
     assert_false(is_derived(&to_worker));
-    send_run(&to_worker, receiving, ++next_step, NULL, 0, false); /* and the next one, which finds nobody there */
+    /* and the next one, which finds nobody there */
+    send_run(&to_worker, receiving, ++next_step, NULL, 0, false);
     expect_code(&to_worker, 5, next_step, STATUS_UNAVAILABLE, "/job:ps/replica:0/task:0");
 }
 

@@ -9,11 +9,14 @@
 #include "worker/plan/plan.h"
 
 static const char DEVICE[] = "/job:worker/replica:0/task:0/device:CPU:0";
-static const char RANDOM[] = "s = Const() {dtype=int32, value=int32[1]{3}} @/job:worker/replica:0/task:0/device:CPU:0\n"
-                             "r = RandomUniform(s) {T=int32, dtype=float, seed=7} @/job:worker/replica:0/task:0/device:CPU:0\n";
+static const char RANDOM[] =
+    "s = Const() {dtype=int32, value=int32[1]{3}} @/job:worker/replica:0/task:0/device:CPU:0\n"
+    "r = RandomUniform(s) {T=int32, dtype=float, seed=7} "
+    "@/job:worker/replica:0/task:0/device:CPU:0\n";
 
 static struct plan *make_plan(struct session_state *states) {
-    struct device device = {.full_name = (char *)DEVICE, .type = "CPU", .allocator = allocator_host()};
+    struct device device = {
+        .full_name = (char *)DEVICE, .type = "CPU", .allocator = allocator_host()};
     struct plan_options options = {.devices = &device, .n_devices = 1, .session_state = states};
     struct graph graph;
     struct plan *plan = NULL;
@@ -53,7 +56,8 @@ static void sessions_have_sequences_of_their_own(void **state) {
 static void values_stay_until_they_are_deleted_or_the_session_ends(void **state) {
     struct session_state *states = session_state_new();
     struct tensor value, found;
-    assert_null(tensor_new(allocator_host(), DT_FLOAT, (struct shape){1, (const int64_t[]){64}}, &value));
+    assert_null(
+        tensor_new(allocator_host(), DT_FLOAT, (struct shape){1, (const int64_t[]){64}}, &value));
     session_state_put_value(states, "a;1;/d", &value);
     session_state_put_value(states, "a;2;/d", &value);
     assert_false(tensor_is_sole(&value));

@@ -53,13 +53,15 @@ static const struct kernel_list test_list = {test_rows, ARRAY_LEN(test_rows)};
 /* ---- steps ---- */
 
 #define INT(name, value) name " = Const() {dtype=int32, value=int32[]{" value "}}\n"
-#define QUEUE(name, capacity) \
-    name " = FIFOQueueV2() {component_types=[int32], shapes=[[]], capacity=" capacity ", shared_name=\"" name "\"}\n"
+#define QUEUE(name, capacity)                                                         \
+    name " = FIFOQueueV2() {component_types=[int32], shapes=[[]], capacity=" capacity \
+         ", shared_name=\"" name "\"}\n"
 
 /* Takes a number from a queue, and notes another. */
-static const char woken_text[] = QUEUE("q", "4") INT("two", "2") "taken = QueueDequeueV2(q) {component_types=[int32]}\n"
-                                                                 "noted = Sign(two, ^taken) {T=int32}\n"
-                                                                 "out = _MrFetch(noted) {T=int32, index=0}\n";
+static const char woken_text[] =
+    QUEUE("q", "4") INT("two", "2") "taken = QueueDequeueV2(q) {component_types=[int32]}\n"
+                                    "noted = Sign(two, ^taken) {T=int32}\n"
+                                    "out = _MrFetch(noted) {T=int32, index=0}\n";
 
 static void start_without_pool(struct fixture *f) {
     struct pool *none = pool;
@@ -79,9 +81,10 @@ static void a_waker_goes_on_before_what_it_woke(void **state) {
     struct fixture woken, waker;
     forget_notes();
     open_fixture(&woken, woken_text);
-    open_fixture(&waker, QUEUE("q", "4") INT("one", "1") "put = QueueEnqueueV2(q, one) {Tcomponents=[int32]}\n"
-                                                         "noted = Sign(one, ^put) {T=int32}\n"
-                                                         "out = _MrFetch(noted) {T=int32, index=0}\n");
+    open_fixture(&waker, QUEUE("q", "4")
+                             INT("one", "1") "put = QueueEnqueueV2(q, one) {Tcomponents=[int32]}\n"
+                                             "noted = Sign(one, ^put) {T=int32}\n"
+                                             "out = _MrFetch(noted) {T=int32, index=0}\n");
     start_without_pool(&woken);
     assert_false(woken.end.is_done);
     start_without_pool(&waker);
@@ -98,9 +101,10 @@ static void what_was_woken_does_not_wait_for_a_heavy_node(void **state) {
     struct fixture woken, waker;
     forget_notes();
     open_fixture(&woken, woken_text);
-    open_fixture(&waker, QUEUE("q", "4") INT("one", "1") "put = QueueEnqueueV2(q, one) {Tcomponents=[int32]}\n"
-                                                         "busy = Square(one, ^put) {T=int32}\n"
-                                                         "out = _MrFetch(busy) {T=int32, index=0}\n");
+    open_fixture(&waker, QUEUE("q", "4")
+                             INT("one", "1") "put = QueueEnqueueV2(q, one) {Tcomponents=[int32]}\n"
+                                             "busy = Square(one, ^put) {T=int32}\n"
+                                             "out = _MrFetch(busy) {T=int32, index=0}\n");
     start(&woken);
     start(&waker); /* the heavy node ends when the woken step has run */
     expect_ok(&waker);
@@ -118,8 +122,10 @@ static void a_long_chain_of_wakes_is_not_deep(void **state) {
     for (int i = 0; i < CHAIN; i++) {
         struct str text = STR_INIT;
         str_addf(&text,
-                 "from = FIFOQueueV2() {component_types=[int32], shapes=[[]], capacity=1, shared_name=\"link%d\"}\n"
-                 "to = FIFOQueueV2() {component_types=[int32], shapes=[[]], capacity=1, shared_name=\"link%d\"}\n"
+                 "from = FIFOQueueV2() {component_types=[int32], shapes=[[]], capacity=1, "
+                 "shared_name=\"link%d\"}\n"
+                 "to = FIFOQueueV2() {component_types=[int32], shapes=[[]], capacity=1, "
+                 "shared_name=\"link%d\"}\n"
                  "taken = QueueDequeueV2(from) {component_types=[int32]}\n"
                  "noted = Sign(taken) {T=int32}\n"
                  "put = QueueEnqueueV2(to, noted) {Tcomponents=[int32]}\n"
@@ -130,8 +136,10 @@ static void a_long_chain_of_wakes_is_not_deep(void **state) {
         start_without_pool(&links[i]);
         assert_false(links[i].end.is_done);
     }
-    open_fixture(&first, QUEUE("link0", "1") INT("one", "1") "put = QueueEnqueueV2(link0, one) {Tcomponents=[int32]}\n"
-                                                             "out = _MrFetch(one, ^put) {T=int32, index=0}\n");
+    open_fixture(&first,
+                 QUEUE("link0", "1")
+                     INT("one", "1") "put = QueueEnqueueV2(link0, one) {Tcomponents=[int32]}\n"
+                                     "out = _MrFetch(one, ^put) {T=int32, index=0}\n");
     start_without_pool(&first);
     expect_ok(&first);
     for (int i = 0; i < CHAIN; i++) {
@@ -197,25 +205,26 @@ static void start_with_budget(struct fixture *f) {
 
 /* ---- two steps that wake each other without end ---- */
 
-#define HAND_TO_HAND(from, to)                                                                       \
-    QUEUE(from, "4")                                                                                 \
-    QUEUE(to, "4")                                                                                   \
-    INT("zero", "0")                                                                                 \
-    INT("never", "2000000000")                                                                       \
-    "e = Enter(zero) {T=int32, frame_name=\"w\", parallel_iterations=1}\n"                           \
-    "limit = Enter(never) {T=int32, frame_name=\"w\", is_constant=true, parallel_iterations=1}\n"    \
-    "in = Enter(" from ") {T=resource, frame_name=\"w\", is_constant=true, parallel_iterations=1}\n" \
-    "to = Enter(" to ") {T=resource, frame_name=\"w\", is_constant=true, parallel_iterations=1}\n"   \
-    "m = Merge(e, n) {T=int32, N=2}\n"                                                               \
-    "less = Less(m, limit) {T=int32}\n"                                                              \
-    "p = LoopCond(less)\n"                                                                           \
-    "s = Switch(m, p) {T=int32}\n"                                                                   \
-    "b = Identity(s:1) {T=int32}\n"                                                                  \
-    "got = QueueDequeueV2(in, ^b) {component_types=[int32]}\n"                                       \
-    "put = QueueEnqueueV2(to, got) {Tcomponents=[int32]}\n"                                          \
-    "pass = Identity(got, ^put) {T=int32}\n"                                                         \
-    "n = NextIteration(pass) {T=int32}\n"                                                            \
-    "x = Exit(s) {T=int32}\n"                                                                        \
+#define HAND_TO_HAND(from, to)                                                                     \
+    QUEUE(from, "4")                                                                               \
+    QUEUE(to, "4")                                                                                 \
+    INT("zero", "0")                                                                               \
+    INT("never", "2000000000")                                                                     \
+    "e = Enter(zero) {T=int32, frame_name=\"w\", parallel_iterations=1}\n"                         \
+    "limit = Enter(never) {T=int32, frame_name=\"w\", is_constant=true, parallel_iterations=1}\n"  \
+    "in = Enter(" from                                                                             \
+    ") {T=resource, frame_name=\"w\", is_constant=true, parallel_iterations=1}\n"                  \
+    "to = Enter(" to ") {T=resource, frame_name=\"w\", is_constant=true, parallel_iterations=1}\n" \
+    "m = Merge(e, n) {T=int32, N=2}\n"                                                             \
+    "less = Less(m, limit) {T=int32}\n"                                                            \
+    "p = LoopCond(less)\n"                                                                         \
+    "s = Switch(m, p) {T=int32}\n"                                                                 \
+    "b = Identity(s:1) {T=int32}\n"                                                                \
+    "got = QueueDequeueV2(in, ^b) {component_types=[int32]}\n"                                     \
+    "put = QueueEnqueueV2(to, got) {Tcomponents=[int32]}\n"                                        \
+    "pass = Identity(got, ^put) {T=int32}\n"                                                       \
+    "n = NextIteration(pass) {T=int32}\n"                                                          \
+    "x = Exit(s) {T=int32}\n"                                                                      \
     "out = _MrFetch(x) {T=int32, index=0}\n"
 
 static void steps_that_wake_each_other_leave_a_thread_to_others(void **state) {
@@ -223,8 +232,10 @@ static void steps_that_wake_each_other_leave_a_thread_to_others(void **state) {
     struct pool *free_pool = pool;
     open_fixture(&there, HAND_TO_HAND("ping", "pong"));
     open_fixture(&back, HAND_TO_HAND("pong", "ping"));
-    open_fixture(&begin, QUEUE("ping", "4") INT("one", "1") "put = QueueEnqueueV2(ping, one) {Tcomponents=[int32]}\n"
-                                                            "out = _MrFetch(one, ^put) {T=int32, index=0}\n");
+    open_fixture(&begin,
+                 QUEUE("ping", "4")
+                     INT("one", "1") "put = QueueEnqueueV2(ping, one) {Tcomponents=[int32]}\n"
+                                     "out = _MrFetch(one, ^put) {T=int32, index=0}\n");
     pool = pool_new_held();
     start_with_budget(&there);
     start_with_budget(&back);
@@ -233,7 +244,10 @@ static void steps_that_wake_each_other_leave_a_thread_to_others(void **state) {
     expect_ok(&begin);
     for (int i = 0; i < 3; i++) { /* each goes through the pool's only thread */
         struct fixture other;
-        open_fixture(&other, INT("one", "1") "busy = Square(one) {T=int32}\nout = _MrFetch(busy) {T=int32, index=0}\n");
+        open_fixture(
+            &other,
+            INT("one",
+                "1") "busy = Square(one) {T=int32}\nout = _MrFetch(busy) {T=int32, index=0}\n");
         forget_notes();
         notes.values[notes.n++] = 2; /* so that it is not busy for long */
         start_with_budget(&other);
@@ -257,7 +271,8 @@ static void steps_that_wake_each_other_leave_a_thread_to_others(void **state) {
 
 /* ---- what is not run on a thread that must not be held ---- */
 
-/* Runs the text on this thread, which belongs to no pool, with a budget: did the step end here? The pool is held meanwhile. */
+/* Runs the text on this thread, which belongs to no pool, with a budget: did the step end here?
+ * The pool is held meanwhile. */
 static bool ends_here(const char *text) {
     struct fixture f;
     struct pool *free_pool = pool;
@@ -284,24 +299,33 @@ static bool ends_here(const char *text) {
 static const struct {
     const char *name, *small, *large;
 } works[] = {
-    {"Fill", FLOAT("v", "1") VECTOR("d", "3, 3") "x = Fill(d, v) {T=float, index_type=int32}\n" OUT("float"),
-     FLOAT("v", "1") VECTOR("d", "3000, 3000") "x = Fill(d, v) {T=float, index_type=int32}\n" OUT("float")},
-    {"RandomUniform", VECTOR("d", "3, 3") "x = RandomUniform(d) {T=int32, dtype=float}\n" OUT("float"),
+    {"Fill",
+     FLOAT("v", "1")
+         VECTOR("d", "3, 3") "x = Fill(d, v) {T=float, index_type=int32}\n" OUT("float"),
+     FLOAT("v", "1")
+         VECTOR("d", "3000, 3000") "x = Fill(d, v) {T=float, index_type=int32}\n" OUT("float")},
+    {"RandomUniform",
+     VECTOR("d", "3, 3") "x = RandomUniform(d) {T=int32, dtype=float}\n" OUT("float"),
      VECTOR("d", "3000, 3000") "x = RandomUniform(d) {T=int32, dtype=float}\n" OUT("float")},
-    {"Range", INT("a", "0") INT("b", "9") INT("c", "1") "x = Range(a, b, c) {Tidx=int32}\n" OUT("int32"),
-     INT("a", "0") INT("b", "9000000") INT("c", "1") "x = Range(a, b, c) {Tidx=int32}\n" OUT("int32")},
+    {"Range",
+     INT("a", "0") INT("b", "9") INT("c", "1") "x = Range(a, b, c) {Tidx=int32}\n" OUT("int32"),
+     INT("a", "0") INT("b", "9000000")
+         INT("c", "1") "x = Range(a, b, c) {Tidx=int32}\n" OUT("int32")},
     {"Tile",
      VECTOR("v", "1, 2") INT("n", "4") "one = ExpandDims(n, zero) {T=int32, Tdim=int32}\n" INT(
          "zero", "0") "x = Tile(v, one) {T=int32, Tmultiples=int32}\n" OUT("int32"),
-     VECTOR("v", "1, 2") INT("n", "4000000") "one = ExpandDims(n, zero) {T=int32, Tdim=int32}\n" INT(
-         "zero", "0") "x = Tile(v, one) {T=int32, Tmultiples=int32}\n" OUT("int32")},
+     VECTOR("v", "1, 2")
+         INT("n", "4000000") "one = ExpandDims(n, zero) {T=int32, Tdim=int32}\n" INT(
+             "zero", "0") "x = Tile(v, one) {T=int32, Tmultiples=int32}\n" OUT("int32")},
     {"broadcasting",
-     INT("a", "0") INT("b", "9") INT("c", "1") INT("zero", "0") "r = Range(a, b, c) {Tidx=int32}\n"
-                                                                "column = ExpandDims(r, c) {T=int32, Tdim=int32}\n"
-                                                                "x = AddV2(r, column) {T=int32}\n" OUT("int32"),
-     INT("a", "0") INT("b", "3000") INT("c", "1") INT("zero", "0") "r = Range(a, b, c) {Tidx=int32}\n"
-                                                                   "column = ExpandDims(r, c) {T=int32, Tdim=int32}\n"
-                                                                   "x = AddV2(r, column) {T=int32}\n" OUT("int32")},
+     INT("a", "0") INT("b", "9") INT("c", "1")
+         INT("zero", "0") "r = Range(a, b, c) {Tidx=int32}\n"
+                          "column = ExpandDims(r, c) {T=int32, Tdim=int32}\n"
+                          "x = AddV2(r, column) {T=int32}\n" OUT("int32"),
+     INT("a", "0") INT("b", "3000") INT("c", "1")
+         INT("zero", "0") "r = Range(a, b, c) {Tidx=int32}\n"
+                          "column = ExpandDims(r, c) {T=int32, Tdim=int32}\n"
+                          "x = AddV2(r, column) {T=int32}\n" OUT("int32")},
 };
 
 static void outputs_that_inputs_do_not_show_are_made_by_the_pool(void **state) {
@@ -313,13 +337,15 @@ static void outputs_that_inputs_do_not_show_are_made_by_the_pool(void **state) {
     }
 }
 
-/* Rows of a batch are put side by side by the pool when they are large, where the step runs when not. */
+/* Rows of a batch are put side by side by the pool when they are large, where the step runs when
+ * not. */
 static void expect_batch(bool is_large) {
     struct fixture put, take;
     struct str text = STR_INIT, taking = STR_INIT;
     const char *size = is_large ? "65536" : "16";
     str_addf(&text,
-             "q = FIFOQueueV2() {component_types=[float], shapes=[[%s]], capacity=8, shared_name=\"rows%s\"}\n"
+             "q = FIFOQueueV2() {component_types=[float], shapes=[[%s]], capacity=8, "
+             "shared_name=\"rows%s\"}\n"
              "size = Const() {dtype=int32, value=int32[1]{%s}}\n"
              "four = Const() {dtype=int32, value=int32[]{4}}\n",
              size, size, size);

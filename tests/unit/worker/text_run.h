@@ -1,4 +1,5 @@
-/* Runs of the executor from text graphs on a device TEST of one task, with the CPU's kernels and the test's own. */
+/* Runs of the executor from text graphs on a device TEST of one task, with the CPU's kernels and
+ * the test's own. */
 #ifndef MILLRACE_TESTS_UNIT_WORKER_TEXT_RUN_H
 #define MILLRACE_TESTS_UNIT_WORKER_TEXT_RUN_H
 
@@ -81,7 +82,8 @@ static inline void close_fixture(struct fixture *f) {
 
 /* Before the first test; `own` rows come before the CPU's. */
 static inline void text_runs_begin(const struct kernel_list *own) {
-    const struct kernel_list **lists = xcalloc(n_cpu_kernel_lists + 1, sizeof *lists); /* the registry keeps it */
+    /* the registry keeps it */
+    const struct kernel_list **lists = xcalloc(n_cpu_kernel_lists + 1, sizeof *lists);
     lists[0] = own;
     for (size_t i = 0; i < n_cpu_kernel_lists; i++)
         lists[i + 1] = cpu_kernel_lists[i];

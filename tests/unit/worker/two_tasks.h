@@ -1,4 +1,5 @@
-/* Two tasks in one process and on one loop, each with its peers and rendezvous, connected as tf-workers are. */
+/* Two tasks in one process and on one loop, each with its peers and rendezvous, connected as
+ * tf-workers are. */
 #ifndef MILLRACE_TESTS_UNIT_WORKER_TWO_TASKS_H
 #define MILLRACE_TESTS_UNIT_WORKER_TWO_TASKS_H
 
@@ -25,16 +26,19 @@ struct test_task {
     int n_refused;
 };
 
-static inline void task_answer_hello(struct test_task *task, struct wire_conn *conn, unsigned channel) {
+static inline void task_answer_hello(struct test_task *task, struct wire_conn *conn,
+                                     unsigned channel) {
     struct str answer = STR_INIT;
     peer_hello_write(&answer, task->name, task->incarnation, channel, 0);
     wire_send(conn, &(struct wire_out){.type = WIRE_HELLO, .meta = {answer.data, answer.len}});
     str_fini(&answer);
 }
 
-static inline void task_on_hello(void *owner, struct wire_conn *conn, struct wire_message *message) {
+static inline void task_on_hello(void *owner, struct wire_conn *conn,
+                                 struct wire_message *message) {
     struct test_task *task = owner;
-    Millrace__Hello *hello = millrace__hello__unpack(NULL, message->meta.len, (const uint8_t *)message->meta.data);
+    Millrace__Hello *hello =
+        millrace__hello__unpack(NULL, message->meta.len, (const uint8_t *)message->meta.data);
     CHECK(hello && message->type == WIRE_HELLO);
     if (hello->channel <= TRANSPORT_STREAM)
         task_answer_hello(task, conn, hello->channel);
@@ -53,11 +57,16 @@ static inline void task_on_hello(void *owner, struct wire_conn *conn, struct wir
     }
 }
 
-static inline void task_on_closed(void *owner, struct wire_conn *conn, struct status *why) { wire_conn_unref(conn); }
+static inline void task_on_closed(void *owner, struct wire_conn *conn, struct status *why) {
+    wire_conn_unref(conn);
+}
 
-static const struct wire_handlers task_handlers = {.on_message = task_on_hello, .on_closed = task_on_closed};
+static const struct wire_handlers task_handlers = {.on_message = task_on_hello,
+                                                   .on_closed = task_on_closed};
 
-static inline void task_on_accept(void *arg, struct wire_conn *conn_take) { wire_conn_set_owner(conn_take, arg, &task_handlers); }
+static inline void task_on_accept(void *arg, struct wire_conn *conn_take) {
+    wire_conn_set_owner(conn_take, arg, &task_handlers);
+}
 
 static inline void task_on_lost(void *arg, struct peer *peer, struct status *why) {
     struct test_task *task = arg;
@@ -76,7 +85,8 @@ static inline void task_init(struct test_task *task, struct loop *loop, const ch
     task->peers = peer_table_new(loop, name, task->incarnation);
     peer_table_set_on_lost(task->peers, task_on_lost, task);
     task->rendezvous = rendezvous_table_new(task->peers, allocator_host());
-    snprintf(task->address, sizeof(task->address), "unix:@millrace-test-task-%d-%d", (int)getpid(), n_made++);
+    snprintf(task->address, sizeof(task->address), "unix:@millrace-test-task-%d-%d", (int)getpid(),
+             n_made++);
     struct status *st = wire_listen(loop, task->address, task_on_accept, task, &task->server);
     CHECK(!st);
 }
@@ -87,7 +97,8 @@ static inline void task_listen_tcp(struct test_task *task, const char *host) {
     snprintf(address, sizeof(address), "%s:0", host);
     struct status *st = wire_listen(task->loop, address, task_on_accept, task, &task->tcp_server);
     CHECK(!st);
-    snprintf(task->tcp_address, sizeof(task->tcp_address), "%s:%d", host, wire_server_port(task->tcp_server));
+    snprintf(task->tcp_address, sizeof(task->tcp_address), "%s:%d", host,
+             wire_server_port(task->tcp_server));
 }
 
 static inline void task_fini(struct test_task *task) {
@@ -108,7 +119,8 @@ static inline void tasks_fini(struct test_task *a, struct test_task *b) {
 
 /* As a registration says it. */
 static inline void tasks_meet(struct test_task *a, struct test_task *b) {
-    struct status *st = peer_table_know(a->peers, b->name, "127.0.0.1:1", b->address, b->incarnation, &a->other);
+    struct status *st =
+        peer_table_know(a->peers, b->name, "127.0.0.1:1", b->address, b->incarnation, &a->other);
     CHECK(!st);
     st = peer_table_know(b->peers, a->name, "127.0.0.1:1", a->address, a->incarnation, &b->other);
     CHECK(!st);
@@ -116,14 +128,16 @@ static inline void tasks_meet(struct test_task *a, struct test_task *b) {
 
 /* The same, as tasks of two hosts: they have no Unix address for each other. */
 static inline void tasks_meet_over_tcp(struct test_task *a, struct test_task *b) {
-    struct status *st = peer_table_know(a->peers, b->name, b->tcp_address, "", b->incarnation, &a->other);
+    struct status *st =
+        peer_table_know(a->peers, b->name, b->tcp_address, "", b->incarnation, &a->other);
     CHECK(!st);
     st = peer_table_know(b->peers, a->name, a->tcp_address, "", a->incarnation, &b->other);
     CHECK(!st);
 }
 
 /* `receiver` takes what comes in the place of their rendezvous, for `at_a` and `at_b`. */
-static inline void tasks_receive(struct test_task *a, struct test_task *b, const struct peer_receiver *receiver, void *at_a, void *at_b) {
+static inline void tasks_receive(struct test_task *a, struct test_task *b,
+                                 const struct peer_receiver *receiver, void *at_a, void *at_b) {
     rendezvous_table_free(a->rendezvous);
     rendezvous_table_free(b->rendezvous);
     a->rendezvous = b->rendezvous = NULL;
@@ -139,7 +153,8 @@ struct wait {
     _Atomic int n_calls;
 };
 
-static inline void wait_on_value(struct rendezvous_recv *recv, struct status *status_take, struct tensor *value_take) {
+static inline void wait_on_value(struct rendezvous_recv *recv, struct status *status_take,
+                                 struct tensor *value_take) {
     struct wait *wait = CONTAINER_OF(recv, struct wait, recv);
     wait->status = status_take;
     if (!status_take)
@@ -147,8 +162,10 @@ static inline void wait_on_value(struct rendezvous_recv *recv, struct status *st
     wait->n_calls++;
 }
 
-static inline void task_receive(struct test_task *task, const char *from, uint64_t step, uint32_t edge, struct wait *wait) {
-    struct plan_channel channel = {.edge = edge, .tensor_name = "v:0", .peer_task = from, .dtype = DT_INVALID};
+static inline void task_receive(struct test_task *task, const char *from, uint64_t step,
+                                uint32_t edge, struct wait *wait) {
+    struct plan_channel channel = {
+        .edge = edge, .tensor_name = "v:0", .peer_task = from, .dtype = DT_INVALID};
     struct rendezvous *rendezvous = rendezvous_open(task->rendezvous, step);
     memset(wait, 0, sizeof(*wait));
     wait->recv.on_value = wait_on_value;
@@ -157,8 +174,10 @@ static inline void task_receive(struct test_task *task, const char *from, uint64
     rendezvous_unref(rendezvous);
 }
 
-static inline void task_send(struct test_task *task, const char *to, uint64_t step, uint32_t edge, const struct tensor *value) {
-    struct plan_channel channel = {.edge = edge, .tensor_name = "v:0", .peer_task = to, .dtype = DT_INVALID};
+static inline void task_send(struct test_task *task, const char *to, uint64_t step, uint32_t edge,
+                             const struct tensor *value) {
+    struct plan_channel channel = {
+        .edge = edge, .tensor_name = "v:0", .peer_task = to, .dtype = DT_INVALID};
     struct rendezvous *rendezvous = rendezvous_open(task->rendezvous, step);
     struct tensor copy;
     tensor_copy(&copy, value);
@@ -178,7 +197,8 @@ static inline bool task_says(struct test_task *task, const char *words) {
 }
 
 /* n floats that tell values apart. */
-static inline void value_make(struct tensor *t, struct allocator *allocator, int64_t n, float seed) {
+static inline void value_make(struct tensor *t, struct allocator *allocator, int64_t n,
+                              float seed) {
     *t = TENSOR_INIT;
     struct status *st = tensor_new(allocator, DT_FLOAT, (struct shape){1, &n}, t);
     CHECK(!st);

@@ -35,6 +35,5 @@ struct status *session_call(TF_DeprecatedSession *session, const char *method,
 
 /* Sets the caller's TF_Status; takes `status_take`. */
 void tf_status_set(TF_Status *to, struct status *status_take);
-TF_Tensor *tf_tensor_new(struct tensor *value_take);
 
 #endif

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "client/c_api_internal.h"
+#include "client/client_tensor.h"
 #include "client/tls_client.h"
 #include "common/base/clock.h"
 #include "common/base/str.h"
@@ -361,7 +362,7 @@ static struct status *take_tensor(struct span named, struct buffer *owner,
             continue;
         struct tensor value;
         TRY(tensor_from_proto(proto, owner, allocator_host(), &value));
-        outputs[i] = tf_tensor_new(&value);
+        outputs[i] = client_tensor_new(&value);
     }
     return NULL;
 }

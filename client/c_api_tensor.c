@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "client/c_api_internal.h"
+#include "client/client_tensor.h"
 
 /* ---- status ---- */
 
@@ -55,13 +56,15 @@ void TF_DeleteBuffer(TF_Buffer *buffer) {
 
 /* ---- tensors ---- */
 
-TF_Tensor *tf_tensor_new(struct tensor *value_take) {
+TF_Tensor *client_tensor_new(struct tensor *value_take) {
     TF_Tensor *tensor = aligned_alloc(64, sizeof *tensor);
     if (!tensor)
         out_of_memory(sizeof *tensor);
     tensor_move(&tensor->value, value_take);
     return tensor;
 }
+
+const struct tensor *client_tensor_value(const TF_Tensor *tensor) { return &tensor->value; }
 
 TF_Tensor *TF_AllocateTensor(TF_DataType dtype, const int64_t *dims, int num_dims, size_t length) {
     struct tensor value;
@@ -77,7 +80,7 @@ TF_Tensor *TF_AllocateTensor(TF_DataType dtype, const int64_t *dims, int num_dim
         tensor_clear(&value);
         return NULL;
     }
-    return tf_tensor_new(&value);
+    return client_tensor_new(&value);
 }
 
 TF_Tensor *TF_NewTensor(TF_DataType dtype, const int64_t *dims, int num_dims, void *data,
@@ -118,7 +121,7 @@ TF_Tensor *MR_NewStringTensor(const int64_t *dims, int num_dims, const char *con
     }
     for (int64_t i = 0; i < value.n_elements; i++)
         tensor_set_string(&value, i, data[i], lengths[i]);
-    return tf_tensor_new(&value);
+    return client_tensor_new(&value);
 }
 
 const char *MR_StringAt(const TF_Tensor *tensor, int64_t index, size_t *length) {

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "client/c_api_internal.h"
+#include "client/client_tensor.h"
 #include "tfctl/cli.h"
 #include "tfctl/feed_value.h"
 #include "tfctl/remote.h"
@@ -92,7 +92,7 @@ static struct status *read_feed(struct step *step, const char *text, struct aren
     TRY(status_prefix_take(feed_value_parse(equals + 1, &value),
                            "--feed %.*s: ", (int)(equals - text), text));
     step->feed_names[step->n_feeds] = arena_strndup(arena, text, (size_t)(equals - text));
-    step->feeds[step->n_feeds++] = tf_tensor_new(&value);
+    step->feeds[step->n_feeds++] = client_tensor_new(&value);
     return NULL;
 }
 
@@ -176,7 +176,7 @@ static int run_step(const struct run_flags *flags, const struct str *graph, stru
     TF_DeleteStatus(ignored);
     for (int i = 0; i < step->n_fetches && code == EXIT_OK; i++) {
         struct status *st = show_fetch(step->fetch_names[i], step->fetch_files[i],
-                                       &step->fetches[i]->value, flags->max_elements);
+                                       client_tensor_value(step->fetches[i]), flags->max_elements);
         if (st)
             code = complain(st, EXIT_IO);
     }

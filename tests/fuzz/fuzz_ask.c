@@ -137,7 +137,7 @@ static void try_service(bool is_framed) {
         while (recv(fd, answers, sizeof(answers), MSG_DONTWAIT) > 0)
             ;
         turn();
-    } while (service->n_clients > 0);
+    } while (service->n_connections > 0);
     close(fd);
     worker_service_free(service, mark_freed, &is_freed);
     while (!is_freed)

@@ -12,7 +12,7 @@
 #include "worker/exchange/rendezvous_ahead.h"
 #include "worker/service/service_internal.h"
 
-static const struct wire_handlers client_handlers;
+static const struct wire_handlers connection_handlers;
 
 void worker_options_default(struct worker_options *options) {
     *options = (struct worker_options){.inline_budget_ns = 50000,
@@ -35,8 +35,8 @@ void service_send(struct wire_conn *conn, enum wire_type type, uint64_t id, cons
     wire_send(conn, &out);
 }
 
-static void send_status(struct client *client, uint64_t id) {
-    struct worker_service *service = client->service;
+static void send_status(struct service_connection *connection, uint64_t id) {
+    struct worker_service *service = connection->service;
     Millrace__WorkerStatus status = MILLRACE__WORKER_STATUS__INIT;
     int n = service->options.n_devices;
     Millrace__DeviceInfo *devices = xcalloc((size_t)n, sizeof(*devices));
@@ -57,29 +57,29 @@ static void send_status(struct client *client, uint64_t id) {
     status.version = (char *)(uintptr_t)MILLRACE_VERSION;
     status.unix_address = service->unix_address;
     status.host_id = (char *)(uintptr_t)host_id();
-    status.membership = client->master ? client->master->membership : 0;
+    status.membership = connection->master ? connection->master->membership : 0;
     size_t len = millrace__worker_status__get_packed_size(&status);
     uint8_t *bytes = xmalloc(len);
     millrace__worker_status__pack(&status, bytes);
-    service_send(client->conn, WIRE_STATUS, id, bytes, len);
+    service_send(connection->wire, WIRE_STATUS, id, bytes, len);
     free(bytes);
     free(list);
     free(devices);
 }
 
-/* ---- clients ---- */
+/* ---- connections ---- */
 
-static void client_free(struct client *client) {
-    struct worker_service *service = client->service;
-    list_remove(&client->link);
-    service_forget_asker(client);
-    service->n_clients--;
-    if (client->master) {
-        service_cancel_runs_of(client);
-        master_leave(service, client->master);
+static void connection_free(struct service_connection *connection) {
+    struct worker_service *service = connection->service;
+    list_remove(&connection->link);
+    service_forget_asker(connection);
+    service->n_connections--;
+    if (connection->master) {
+        service_cancel_runs_of(connection);
+        master_leave(service, connection->master);
     }
-    str_fini(&client->hello_task);
-    free(client);
+    str_fini(&connection->hello_task);
+    free(connection);
 }
 
 static void log_closed(const struct status *why) {
@@ -91,24 +91,25 @@ static void log_closed(const struct status *why) {
 }
 
 static void on_closed(void *owner, struct wire_conn *conn, struct status *why) {
-    struct client *client = owner;
-    struct worker_service *service = client->service;
+    struct service_connection *connection = owner;
+    struct worker_service *service = connection->service;
     if (why && !service->is_freed && status_code(why) != STATUS_UNAVAILABLE)
         log_closed(why);
-    client_free(client);
+    connection_free(connection);
     wire_conn_unref(conn);
     service_maybe_free(service);
 }
 
 /* Another task: its connection belongs to worker/exchange/peer from now on. */
-static struct status *become_peer(struct client *client, const struct peer_greeting *greeting) {
-    struct worker_service *service = client->service;
+static struct status *become_peer(struct service_connection *connection,
+                                  const struct peer_greeting *greeting) {
+    struct worker_service *service = connection->service;
     bool is_stream =
         greeting->kind > TRANSPORT_STREAM && greeting->kind < TRANSPORT_STREAM + PEER_MAX_STREAMS;
     if (greeting->kind > TRANSPORT_ARENA && !is_stream)
         return status_invalid("Hello of task %s for channel %u", greeting->task, greeting->kind);
-    TRY(peer_table_accept(service->peers, client->conn, greeting));
-    client_free(client);
+    TRY(peer_table_accept(service->peers, connection->wire, greeting));
+    connection_free(connection);
     return NULL;
 }
 
@@ -121,12 +122,12 @@ static void answer_hello(const struct worker_service *service, struct wire_conn 
 }
 
 /* The answer says that it is taken: without one nothing is sent on it, and its end is no loss. */
-static struct status *become_stream(struct client *client, uint64_t id,
+static struct status *become_stream(struct service_connection *connection, uint64_t id,
                                     const struct peer_greeting *greeting) {
-    struct worker_service *service = client->service;
-    struct wire_conn *conn = client->conn;
+    struct worker_service *service = connection->service;
+    struct wire_conn *conn = connection->wire;
     unsigned channel = greeting->kind;
-    TRY(become_peer(client, greeting));
+    TRY(become_peer(connection, greeting));
     answer_hello(service, conn, id, channel);
     return NULL;
 }
@@ -147,9 +148,10 @@ static struct status *check_hello(const struct worker_service *service,
     return NULL;
 }
 
-static struct status *on_hello(struct client *client, const struct wire_message *message) {
-    struct worker_service *service = client->service;
-    if (client->is_greeted)
+static struct status *on_hello(struct service_connection *connection,
+                               const struct wire_message *message) {
+    struct worker_service *service = connection->service;
+    if (connection->is_greeted)
         return status_invalid("a second Hello");
     Millrace__Hello *hello =
         millrace__hello__unpack(NULL, message->meta.len, (const uint8_t *)message->meta.data);
@@ -157,34 +159,35 @@ static struct status *on_hello(struct client *client, const struct wire_message 
         return status_invalid("malformed Hello");
     struct status *st = check_hello(service, hello);
     if (!st && *hello->task) /* tools have no name */
-        st = wire_conn_check_task(client->conn, hello->task);
+        st = wire_conn_check_task(connection->wire, hello->task);
     unsigned channel = hello->channel;
     struct peer_greeting greeting = {.incarnation = hello->incarnation,
                                      .kind = (enum transport_kind)channel,
                                      .n_streams = hello->streams,
                                      .epoch = hello->epoch};
     if (!st) {
-        client->is_greeted = true;
-        client->incarnation = hello->incarnation;
-        str_add(&client->hello_task, hello->task);
+        connection->is_greeted = true;
+        connection->incarnation = hello->incarnation;
+        str_add(&connection->hello_task, hello->task);
     }
     millrace__hello__free_unpacked(hello, NULL);
     if (st)
         return st;
-    greeting.task = str_text(&client->hello_task);
-    if (client->hello_task.len > 0 && channel > TRANSPORT_STREAM &&
-        strcmp(str_text(&client->hello_task), "master") != 0)
-        return become_stream(client, message->id, &greeting);
-    answer_hello(service, client->conn, message->id, channel);
-    if (client->hello_task.len == 0)
+    greeting.task = str_text(&connection->hello_task);
+    if (connection->hello_task.len > 0 && channel > TRANSPORT_STREAM &&
+        strcmp(str_text(&connection->hello_task), "master") != 0)
+        return become_stream(connection, message->id, &greeting);
+    answer_hello(service, connection->wire, message->id, channel);
+    if (connection->hello_task.len == 0)
         return NULL; /* a tool */
-    client->is_asker = channel == ASK_CHANNEL;
-    if (client->is_asker)
+    connection->is_asker = channel == ASK_CHANNEL;
+    if (connection->is_asker)
         return NULL;
-    if (strcmp(str_text(&client->hello_task), "master") != 0)
-        return become_peer(client, &greeting);
-    client->master = master_join(service, client->incarnation);
-    return client->master ? NULL : status_exhausted("more than %d masters", SERVICE_MAX_MASTERS);
+    if (strcmp(str_text(&connection->hello_task), "master") != 0)
+        return become_peer(connection, &greeting);
+    connection->master = master_join(service, connection->incarnation);
+    return connection->master ? NULL
+                              : status_exhausted("more than %d masters", SERVICE_MAX_MASTERS);
 }
 
 static struct status *not_for_masters(const struct wire_message *message) {
@@ -192,62 +195,65 @@ static struct status *not_for_masters(const struct wire_message *message) {
                           (int)message->type);
 }
 
-static struct status *on_master_message(struct client *client, struct wire_message *message) {
-    if (!client->master)
+static struct status *on_master_message(struct service_connection *connection,
+                                        struct wire_message *message) {
+    if (!connection->master)
         return status_new(STATUS_PERMISSION_DENIED,
                           "a message of type %d from a connection that is no master's",
                           (int)message->type);
     switch (message->type) {
     case WIRE_RUN_GRAPH:
-        return service_run_graph(client, message);
+        return service_run_graph(connection, message);
     case WIRE_CANCEL_STEP:
-        return service_cancel_step(client, message);
+        return service_cancel_step(connection, message);
     case WIRE_FEED_STEP:
-        return service_feed_step(client, message);
+        return service_feed_step(connection, message);
     case WIRE_REGISTER_GRAPH:
-        return service_register_graph(client, message);
+        return service_register_graph(connection, message);
     case WIRE_DEREGISTER_GRAPH:
-        return service_deregister_graph(client, message);
+        return service_deregister_graph(connection, message);
     case WIRE_CLOSE_SESSION:
-        return service_close_session(client, message);
+        return service_close_session(connection, message);
     case WIRE_KEEP_GRAPHS:
-        return service_keep_graphs(client, message);
+        return service_keep_graphs(connection, message);
     case WIRE_END_JOB:
-        if (client->service->options.on_job_ended)
-            client->service->options.on_job_ended(client->service->options.on_job_ended_arg);
+        if (connection->service->options.on_job_ended)
+            connection->service->options.on_job_ended(
+                connection->service->options.on_job_ended_arg);
         return NULL;
     default:
-        return service_reset_containers(client, message);
+        return service_reset_containers(connection, message);
     }
 }
 
-static void answer_ping(struct client *client, const struct wire_message *message) {
+static void answer_ping(struct service_connection *connection, const struct wire_message *message) {
     struct str answer = STR_INIT;
     heartbeat_answer(message->meta, clock_wall_us(), &answer);
-    service_send(client->conn, WIRE_PONG, message->id, answer.data, answer.len);
+    service_send(connection->wire, WIRE_PONG, message->id, answer.data, answer.len);
     str_fini(&answer);
-    if (client->master)
-        master_pinged(client->master, message->meta, clock_now_ns());
+    if (connection->master)
+        master_pinged(connection->master, message->meta, clock_now_ns());
 }
 
-static struct status *dispatch(struct client *client, struct wire_message *message) {
+static struct status *dispatch(struct service_connection *connection,
+                               struct wire_message *message) {
     if (message->type == WIRE_HELLO)
-        return on_hello(client, message);
-    if (!client->is_greeted)
+        return on_hello(connection, message);
+    if (!connection->is_greeted)
         return status_invalid("the first message is of type %d, not Hello", (int)message->type);
-    if (client->master)
-        heartbeat_heard(&client->master->heartbeat, clock_now_ns());
+    if (connection->master)
+        heartbeat_heard(&connection->master->heartbeat, clock_now_ns());
     switch (message->type) {
     case WIRE_PING:
-        answer_ping(client, message);
+        answer_ping(connection, message);
         return NULL;
     case WIRE_ASK:
-        return service_answer(client, message);
+        return service_answer(connection, message);
     case WIRE_GET_STEPS:
-        service_send_steps(client, message->id);
+        service_send_steps(connection, message->id);
         return NULL;
     case WIRE_GET_STATUS:
-        send_status(client, message->id);
+        send_status(connection, message->id);
         return NULL;
     case WIRE_RUN_GRAPH:
     case WIRE_CANCEL_STEP:
@@ -258,17 +264,17 @@ static struct status *dispatch(struct client *client, struct wire_message *messa
     case WIRE_KEEP_GRAPHS:
     case WIRE_END_JOB:
     case WIRE_RESET:
-        return on_master_message(client, message);
+        return on_master_message(connection, message);
     default:
         return not_for_masters(message);
     }
 }
 
 static void on_message(void *owner, struct wire_conn *conn, struct wire_message *message) {
-    struct client *client = owner;
-    if (client->service->is_freed)
+    struct service_connection *connection = owner;
+    if (connection->service->is_freed)
         return;
-    struct status *st = dispatch(client, message);
+    struct status *st = dispatch(connection, message);
     if (st)
         wire_conn_close(conn, st);
 }
@@ -277,19 +283,19 @@ static void on_message(void *owner, struct wire_conn *conn, struct wire_message 
  * connection. */
 static struct buffer *on_alloc(void *owner, struct wire_conn *conn,
                                const struct wire_message *message, size_t size_bytes) {
-    struct client *client = owner;
+    struct service_connection *connection = owner;
     bool is_run = message->type == WIRE_RUN_GRAPH, is_feed = message->type == WIRE_FEED_STEP;
-    if (!client->master || client->service->is_freed ||
+    if (!connection->master || connection->service->is_freed ||
         !(is_run || is_feed || message->type == WIRE_REGISTER_GRAPH))
         return NULL;
     if (message->type == WIRE_REGISTER_GRAPH && size_bytes > SERVICE_MAX_GRAPH_BYTES)
         return NULL;
     bool is_too_large =
-        (is_run || is_feed) && (int64_t)size_bytes > client->service->options.max_feed_bytes;
+        (is_run || is_feed) && (int64_t)size_bytes > connection->service->options.max_feed_bytes;
     struct buffer *buffer = is_too_large ? NULL : buffer_alloc(allocator_host(), size_bytes);
     if (!buffer && (is_run || is_feed)) {
         (is_run ? service_refuse_run : service_refuse_feed)(
-            client, message,
+            connection, message,
             status_exhausted("%s for %zu bytes of feeds",
                              is_too_large ? "the limit is too small" : "no memory", size_bytes));
         return wire_discard;
@@ -297,33 +303,34 @@ static struct buffer *on_alloc(void *owner, struct wire_conn *conn,
     return buffer;
 }
 
-static const struct wire_handlers client_handlers = {
+static const struct wire_handlers connection_handlers = {
     .on_message = on_message, .alloc = on_alloc, .on_closed = on_closed};
 
 static void on_accept(void *arg, struct wire_conn *conn_take) {
     struct worker_service *service = arg;
-    struct client *client = xcalloc(1, sizeof(*client));
-    client->service = service;
-    client->conn = conn_take;
-    client->since_ns = clock_now_ns();
-    list_init(&client->answerings);
-    list_push_back(&service->clients, &client->link);
-    service->n_clients++;
-    wire_conn_set_owner(conn_take, client, &client_handlers);
-    if (service->n_clients > SERVICE_MAX_CLIENTS)
-        wire_conn_close(conn_take,
-                        status_exhausted("%d connections are open already", SERVICE_MAX_CLIENTS));
+    struct service_connection *connection = xcalloc(1, sizeof(*connection));
+    connection->service = service;
+    connection->wire = conn_take;
+    connection->since_ns = clock_now_ns();
+    list_init(&connection->answerings);
+    list_push_back(&service->connections, &connection->link);
+    service->n_connections++;
+    wire_conn_set_owner(conn_take, connection, &connection_handlers);
+    if (service->n_connections > SERVICE_MAX_CONNECTIONS)
+        wire_conn_close(conn_take, status_exhausted("%d connections are open already",
+                                                    SERVICE_MAX_CONNECTIONS));
 }
 
 /* ---- beginning and end ---- */
 
-void clients_expire(struct worker_service *service, int64_t now_ns) {
-    LIST_FOR_EACH (link, &service->clients) {
-        struct client *client = LIST_ENTRY(link, struct client, link);
-        if (!client->is_greeted && now_ns - client->since_ns > SERVICE_HELLO_SECONDS * 1000000000ll)
-            wire_conn_close(client->conn,
+void connections_expire(struct worker_service *service, int64_t now_ns) {
+    LIST_FOR_EACH (link, &service->connections) {
+        struct service_connection *connection = LIST_ENTRY(link, struct service_connection, link);
+        if (!connection->is_greeted &&
+            now_ns - connection->since_ns > SERVICE_HELLO_SECONDS * 1000000000ll)
+            wire_conn_close(connection->wire,
                             status_new(STATUS_DEADLINE_EXCEEDED, "no Hello from %s within %d s",
-                                       wire_conn_peer(client->conn), SERVICE_HELLO_SECONDS));
+                                       wire_conn_peer(connection->wire), SERVICE_HELLO_SECONDS));
     }
 }
 
@@ -343,11 +350,12 @@ void service_check_awake(struct worker_service *service, int64_t now_ns) {
                2 * heartbeat_tick_ms(service->options.heartbeat_ms) * 1000000))
         return;
     service->beat_ns = now_ns;
-    LIST_FOR_EACH (link, &service->clients) {
-        struct client *client = LIST_ENTRY(link, struct client, link);
-        if (client->master && wire_conn_is_hung_up(client->conn))
-            wire_conn_close(client->conn, status_unavailable("%s gave this task up while it slept",
-                                                             wire_conn_peer(client->conn)));
+    LIST_FOR_EACH (link, &service->connections) {
+        struct service_connection *connection = LIST_ENTRY(link, struct service_connection, link);
+        if (connection->master && wire_conn_is_hung_up(connection->wire))
+            wire_conn_close(connection->wire,
+                            status_unavailable("%s gave this task up while it slept",
+                                               wire_conn_peer(connection->wire)));
     }
 }
 
@@ -363,7 +371,7 @@ static void on_beat(struct loop_timer *timer) {
 static void on_tick(struct loop_timer *timer) {
     struct worker_service *service = CONTAINER_OF(timer, struct worker_service, tick);
     int64_t now_ns = clock_now_ns();
-    clients_expire(service, now_ns);
+    connections_expire(service, now_ns);
     masters_expire(service, now_ns);
     steps_expire(service, now_ns);
     rendezvous_expire(service->rendezvous, now_ns);
@@ -440,7 +448,7 @@ struct status *worker_service_new(struct loop *loop, const struct worker_options
     service->task = xstrdup(options->task);
     service->unix_address = xstrdup("");
     service->incarnation = random_u64();
-    list_init(&service->clients);
+    list_init(&service->connections);
     list_init(&service->masters);
     list_init(&service->runs);
     u64map_init(&service->early_cancels);
@@ -493,7 +501,7 @@ static bool any_run(const struct run *run, const void *arg) { return true; }
 
 /* When the last step, connection, registration and timer have ended. */
 void service_maybe_free(struct worker_service *service) {
-    if (!service->is_freed || service->n_clients > 0 || service->n_registering > 0 ||
+    if (!service->is_freed || service->n_connections > 0 || service->n_registering > 0 ||
         service->n_answering > 0 || service->n_open_timers > 0 || service_alarms_is_busy(service))
         return;
     pthread_mutex_lock(&service->lock);
@@ -533,8 +541,8 @@ void worker_service_free(struct worker_service *service, void (*on_freed)(void *
     wire_server_close(service->unix_server);
     service_cancel_runs(service, any_run, NULL, why);
     ask_table_stop(service->askers);
-    LIST_FOR_EACH (link, &service->clients)
-        wire_conn_close(LIST_ENTRY(link, struct client, link)->conn, status_ref(why));
+    LIST_FOR_EACH (link, &service->connections)
+        wire_conn_close(LIST_ENTRY(link, struct service_connection, link)->wire, status_ref(why));
     status_unref(why);
     service->is_freed = true;
     loop_timer_close(&service->tick, on_tick_closed);

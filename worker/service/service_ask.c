@@ -11,9 +11,9 @@ enum { MAX_UNREAD_BYTES = 2 * PEER_MAX_QUESTIONS * PEER_MAX_PAYLOAD_BYTES };
 struct answering {
     struct pool_task io_task;
     struct loop_task home_task;
-    struct list link; /* client->answerings */
+    struct list link; /* connection->answerings */
     struct worker_service *service;
-    struct client *client; /* loop thread; NULL: it has gone */
+    struct service_connection *connection; /* loop thread; NULL: it has gone */
     uint64_t id;
     struct status *status;
     struct peer_answer answer;
@@ -37,16 +37,16 @@ static void send_answer(struct answering *answering) {
         out.extra_buffer = answering->answer.payload;
         out.extra = (struct span){answering->answer.payload->data, answering->answer.payload_bytes};
     }
-    wire_send(answering->client->conn, &out);
+    wire_send(answering->connection->wire, &out);
     free(bytes);
 }
 
 static void on_home(struct loop_task *task) {
     struct answering *answering = CONTAINER_OF(task, struct answering, home_task);
     struct worker_service *service = answering->service;
-    if (answering->client) {
+    if (answering->connection) {
         send_answer(answering);
-        answering->client->n_answering--;
+        answering->connection->n_answering--;
         list_remove(&answering->link);
     }
     status_unref(answering->status);
@@ -64,37 +64,38 @@ static void run_answer(struct pool_task *task) {
     loop_post(answering->service->loop, &answering->home_task);
 }
 
-struct status *service_answer(struct client *client, const struct wire_message *message) {
-    struct worker_service *service = client->service;
+struct status *service_answer(struct service_connection *connection,
+                              const struct wire_message *message) {
+    struct worker_service *service = connection->service;
     struct pool *pool = service->options.io_pool ? service->options.io_pool : service->options.pool;
-    if (!client->is_asker)
+    if (!connection->is_asker)
         return status_new(STATUS_PERMISSION_DENIED,
                           "a question from a connection that was not opened for questions");
     if (!service->options.answer || !pool)
         return status_unimplemented("this task answers no questions");
     if (message->meta.len > PEER_MAX_REQUEST_BYTES)
         return status_exhausted("a question of %zu bytes", message->meta.len);
-    if (client->n_answering >= PEER_MAX_QUESTIONS ||
-        wire_conn_queued_bytes(client->conn) > MAX_UNREAD_BYTES)
+    if (connection->n_answering >= PEER_MAX_QUESTIONS ||
+        wire_conn_queued_bytes(connection->wire) > MAX_UNREAD_BYTES)
         return status_exhausted("task %s asks faster than it takes the answers",
-                                str_text(&client->hello_task));
+                                str_text(&connection->hello_task));
     struct answering *answering = xcalloc(1, sizeof(*answering) + message->meta.len + 1);
     answering->io_task.run = run_answer;
     answering->home_task.run = on_home;
     answering->service = service;
-    answering->client = client;
+    answering->connection = connection;
     answering->id = message->id;
     answering->answer.bytes = STR_INIT;
     answering->request_len = message->meta.len;
     memcpy(answering->request, message->meta.data, message->meta.len);
-    list_push_back(&client->answerings, &answering->link);
-    client->n_answering++;
+    list_push_back(&connection->answerings, &answering->link);
+    connection->n_answering++;
     service->n_answering++;
     pool_submit(pool, &answering->io_task);
     return NULL;
 }
 
-void service_forget_asker(struct client *client) {
-    for (struct list *link; (link = list_pop_front(&client->answerings));)
-        LIST_ENTRY(link, struct answering, link)->client = NULL;
+void service_forget_asker(struct service_connection *connection) {
+    for (struct list *link; (link = list_pop_front(&connection->answerings));)
+        LIST_ENTRY(link, struct answering, link)->connection = NULL;
 }

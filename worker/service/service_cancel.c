@@ -56,15 +56,16 @@ static void cancel_early(struct worker_service *service, uint64_t step_id,
     u64map_put(&service->early_cancels, step_id, early);
 }
 
-struct status *service_cancel_step(struct client *client, const struct wire_message *message) {
-    struct worker_service *service = client->service;
+struct status *service_cancel_step(struct service_connection *connection,
+                                   const struct wire_message *message) {
+    struct worker_service *service = connection->service;
     struct cancel_step_message request;
     TRY(cancel_step_read(message->meta, &request));
     struct status *why =
         status_from_wire(request.code ? request.code : STATUS_CANCELLED, request.message);
     pthread_mutex_lock(&service->lock);
     struct run *run = u64map_get(&service->by_step, request.step_id);
-    bool is_own = run && run->master_incarnation == client->incarnation;
+    bool is_own = run && run->master_incarnation == connection->incarnation;
     if (is_own) {
         atomic_fetch_add_explicit(&run->n_refs, 1, memory_order_relaxed);
         if (!run->cancelled)
@@ -85,12 +86,12 @@ struct status *service_cancel_step(struct client *client, const struct wire_mess
 
 static bool came_over(const struct run *run, const void *arg) { return run->conn == arg; }
 
-void service_cancel_runs_of(struct client *client) {
-    struct worker_service *service = client->service;
+void service_cancel_runs_of(struct service_connection *connection) {
+    struct worker_service *service = connection->service;
     if (worker_service_n_steps(service) == 0)
         return;
     struct status *why = status_unavailable("%s lost its connection to the master", service->task);
-    service_cancel_runs(service, came_over, client->conn, why);
+    service_cancel_runs(service, came_over, connection->wire, why);
     status_unref(why);
 }
 

@@ -19,7 +19,7 @@ struct master *master_join(struct worker_service *service, uint64_t incarnation)
     LIST_FOR_EACH (link, &service->masters) {
         struct master *master = LIST_ENTRY(link, struct master, link);
         if (master->incarnation == incarnation) {
-            master->n_clients++;
+            master->n_connections++;
             service->masterless_ns = 0;
             return master;
         }
@@ -30,7 +30,7 @@ struct master *master_join(struct worker_service *service, uint64_t incarnation)
     struct master *master = xcalloc(1, sizeof(*master));
     master->incarnation = incarnation;
     master->membership = random_u64();
-    master->n_clients = 1;
+    master->n_connections = 1;
     list_push_back(&service->masters, &master->link);
     service->masterless_ns = 0;
     return master;
@@ -38,7 +38,7 @@ struct master *master_join(struct worker_service *service, uint64_t incarnation)
 
 static bool has_master(const struct worker_service *service) {
     LIST_FOR_EACH (link, &service->masters)
-        if (LIST_ENTRY(link, struct master, link)->n_clients > 0)
+        if (LIST_ENTRY(link, struct master, link)->n_connections > 0)
             return true;
     return false;
 }
@@ -49,7 +49,7 @@ static bool is_of_master(const struct run *run, const void *arg) {
 
 /* The last connection of a master has ended: its steps end now, its graphs wait for a while. */
 void master_leave(struct worker_service *service, struct master *master) {
-    if (--master->n_clients > 0)
+    if (--master->n_connections > 0)
         return;
     master->lost_ns = clock_now_ns();
     heartbeat_stop(&master->heartbeat);
@@ -69,10 +69,10 @@ void master_pinged(struct master *master, struct span meta, int64_t now_ns) {
 
 static void end_connections(struct worker_service *service, const struct master *master,
                             struct status *why) {
-    LIST_FOR_EACH (link, &service->clients) {
-        struct client *client = LIST_ENTRY(link, struct client, link);
-        if (client->master == master)
-            wire_conn_close(client->conn, status_ref(why));
+    LIST_FOR_EACH (link, &service->connections) {
+        struct service_connection *connection = LIST_ENTRY(link, struct service_connection, link);
+        if (connection->master == master)
+            wire_conn_close(connection->wire, status_ref(why));
     }
 }
 
@@ -93,7 +93,7 @@ void masters_beat(struct worker_service *service, int64_t now_ns) {
 void masters_expire(struct worker_service *service, int64_t now_ns) {
     LIST_FOR_EACH_SAFE (link, next, &service->masters) {
         struct master *master = LIST_ENTRY(link, struct master, link);
-        if (master->n_clients > 0 ||
+        if (master->n_connections > 0 ||
             now_ns - master->lost_ns < service->options.graph_grace_ms * 1000000)
             continue;
         log_info("dropping the graphs of master %016llx, which is gone",
@@ -199,8 +199,9 @@ static struct status *find_graphs(const Millrace__RegisterGraph *request,
     return NULL;
 }
 
-struct status *service_register_graph(struct client *client, struct wire_message *message) {
-    struct worker_service *service = client->service;
+struct status *service_register_graph(struct service_connection *connection,
+                                      struct wire_message *message) {
+    struct worker_service *service = connection->service;
     Millrace__RegisterGraph *request = millrace__register_graph__unpack(
         NULL, message->meta.len, (const uint8_t *)message->meta.data);
     if (!request)
@@ -213,7 +214,7 @@ struct status *service_register_graph(struct client *client, struct wire_message
                                         .session = request->session,
                                         .is_isolated = request->is_isolated};
     struct status *st = NULL;
-    if (request->master_incarnation != client->incarnation)
+    if (request->master_incarnation != connection->incarnation)
         st = status_failed_precondition("RegisterGraph of another master than its connection's");
     else if (service->is_draining)
         st = status_unavailable("%s is draining", service->task);
@@ -224,13 +225,14 @@ struct status *service_register_graph(struct client *client, struct wire_message
     if (!st)
         st = find_graphs(request, message, functions, &graphs);
     if (st) {
-        send_registered(client->conn, message->id, 0, st);
+        send_registered(connection->wire, message->id, 0, st);
         status_unref(st);
         free(peers);
         free(others);
     } else {
         struct registration *registration = xmalloc(sizeof(*registration));
-        *registration = (struct registration){service, wire_conn_ref(client->conn), message->id};
+        *registration =
+            (struct registration){service, wire_conn_ref(connection->wire), message->id};
         service->n_registering++;
         graphs.peers = peers;
         graphs.n_peers = n_peers;
@@ -245,53 +247,57 @@ struct status *service_register_graph(struct client *client, struct wire_message
 
 /* What came over the master's other connections is over, though their ends may not have been
  * heard of yet: no step of theirs goes on beside those that come now. */
-struct status *service_keep_graphs(struct client *client, const struct wire_message *message) {
-    struct worker_service *service = client->service;
+struct status *service_keep_graphs(struct service_connection *connection,
+                                   const struct wire_message *message) {
+    struct worker_service *service = connection->service;
     Millrace__KeepGraphs *kept =
         millrace__keep_graphs__unpack(NULL, message->meta.len, (const uint8_t *)message->meta.data);
     if (!kept)
         return status_invalid("malformed KeepGraphs");
     struct status *why = status_unavailable("the master has connected anew");
-    LIST_FOR_EACH (link, &service->clients) {
-        struct client *other = LIST_ENTRY(link, struct client, link);
-        if (other != client && other->master == client->master)
-            wire_conn_close(other->conn, status_ref(why));
+    LIST_FOR_EACH (link, &service->connections) {
+        struct service_connection *other = LIST_ENTRY(link, struct service_connection, link);
+        if (other != connection && other->master == connection->master)
+            wire_conn_close(other->wire, status_ref(why));
     }
     status_unref(why);
-    graph_cache_keep(service->graphs, client->incarnation, kept->graph, kept->n_graph,
+    graph_cache_keep(service->graphs, connection->incarnation, kept->graph, kept->n_graph,
                      kept->session, kept->n_session);
     millrace__keep_graphs__free_unpacked(kept, NULL);
     count_graphs(service);
-    service_send(client->conn, WIRE_KEPT, message->id, NULL, 0);
+    service_send(connection->wire, WIRE_KEPT, message->id, NULL, 0);
     return NULL;
 }
 
-struct status *service_close_session(struct client *client, const struct wire_message *message) {
+struct status *service_close_session(struct service_connection *connection,
+                                     const struct wire_message *message) {
     Millrace__CloseSession *request = millrace__close_session__unpack(
         NULL, message->meta.len, (const uint8_t *)message->meta.data);
     if (!request)
         return status_invalid("malformed CloseSession");
-    graph_cache_close_session(client->service->graphs, client->incarnation,
+    graph_cache_close_session(connection->service->graphs, connection->incarnation,
                               span_of(request->session));
     millrace__close_session__free_unpacked(request, NULL);
     return NULL;
 }
 
-struct status *service_deregister_graph(struct client *client, const struct wire_message *message) {
-    struct worker_service *service = client->service;
+struct status *service_deregister_graph(struct service_connection *connection,
+                                        const struct wire_message *message) {
+    struct worker_service *service = connection->service;
     Millrace__DeregisterGraph *request = millrace__deregister_graph__unpack(
         NULL, message->meta.len, (const uint8_t *)message->meta.data);
     if (!request)
         return status_invalid("malformed DeregisterGraph");
     for (size_t i = 0; i < request->n_graph; i++)
-        graph_cache_remove(service->graphs, request->graph[i], client->incarnation);
+        graph_cache_remove(service->graphs, request->graph[i], connection->incarnation);
     millrace__deregister_graph__free_unpacked(request, NULL);
     count_graphs(service);
     return NULL;
 }
 
-struct status *service_reset_containers(struct client *client, const struct wire_message *message) {
-    struct worker_service *service = client->service;
+struct status *service_reset_containers(struct service_connection *connection,
+                                        const struct wire_message *message) {
+    struct worker_service *service = connection->service;
     Millrace__Reset *request =
         millrace__reset__unpack(NULL, message->meta.len, (const uint8_t *)message->meta.data);
     if (!request)
@@ -304,6 +310,6 @@ struct status *service_reset_containers(struct client *client, const struct wire
         graph_cache_remove_all(service->graphs);
     millrace__reset__free_unpacked(request, NULL);
     count_graphs(service);
-    service_send(client->conn, WIRE_RESET_DONE, message->id, NULL, 0);
+    service_send(connection->wire, WIRE_RESET_DONE, message->id, NULL, 0);
     return NULL;
 }

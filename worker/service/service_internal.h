@@ -28,7 +28,7 @@ enum {
     /* a RunGraph that has not come by then never will: its connection ended */
     SERVICE_EARLY_CANCEL_SECONDS = 120,
     SERVICE_MAX_MASTERS = 1024,
-    SERVICE_MAX_CLIENTS = 16384,
+    SERVICE_MAX_CONNECTIONS = 16384,
     SERVICE_HELLO_SECONDS = 10,          /* a connection says who it is, or ends */
     SERVICE_MAX_GRAPH_BYTES = INT32_MAX, /* as protobuf has it */
     SERVICE_TIMEOUT_SLACK_MS = 2000,     /* the master keeps the deadline; this is the backstop */
@@ -40,16 +40,16 @@ struct master {
     struct list link;
     uint64_t incarnation;
     uint64_t membership; /* random: tells this record from a later one of the same master */
-    int n_clients;
+    int n_connections;
     int64_t lost_ns;            /* when the last of its connections ended */
     struct heartbeat heartbeat; /* passive: the master pings; on from its first ping */
 };
 
-/* An accepted connection. */
-struct client {
+/* An accepted connection: a master's, another task's, or a tool's. */
+struct service_connection {
     struct list link;
     struct worker_service *service;
-    struct wire_conn *conn;
+    struct wire_conn *wire;
     bool is_greeted;
     int64_t since_ns;
     uint64_t incarnation;  /* from its Hello */
@@ -88,7 +88,7 @@ struct worker_service {
     struct rendezvous_table *rendezvous;
     struct container_table *containers;
     struct graph_cache *graphs;
-    struct list clients, masters;
+    struct list connections, masters;
     /* step id → struct early_cancel: the cancel came before its RunGraph */
     struct u64map early_cancels;
     struct loop_timer tick;
@@ -102,7 +102,7 @@ struct worker_service {
     int64_t masterless_ns; /* since when there is no master; 0: there is one, or never was */
     struct loop_task drain_task, free_task;
     uint64_t oldest_live_step; /* the last one heard of */
-    int n_clients, n_registering, n_answering;
+    int n_connections, n_registering, n_answering;
     int n_open_timers;
     bool is_draining, is_freed;
     void (*on_drained)(void *arg);
@@ -125,7 +125,7 @@ extern struct metric worker_steps_total, worker_steps_failed_total, worker_steps
 /* ---- service.c ---- */
 void service_maybe_free(struct worker_service *service);
 /* those that have not said Hello */
-void clients_expire(struct worker_service *service, int64_t now_ns);
+void connections_expire(struct worker_service *service, int64_t now_ns);
 /* Has this process been stopped, or its host been asleep? Then masters may have given it up:
  * connections that they have closed end before what they had sent is read, for its steps are
  * over. */
@@ -151,37 +151,40 @@ void masters_expire(struct worker_service *service, int64_t now_ns);
 void masters_beat(struct worker_service *service, int64_t now_ns);
 void master_pinged(struct master *master, struct span meta, int64_t now_ns);
 void masters_free(struct worker_service *service);
-struct status *service_register_graph(struct client *client, struct wire_message *message) MUST_USE;
-struct status *service_keep_graphs(struct client *client,
+struct status *service_register_graph(struct service_connection *connection,
+                                      struct wire_message *message) MUST_USE;
+struct status *service_keep_graphs(struct service_connection *connection,
                                    const struct wire_message *message) MUST_USE;
-struct status *service_close_session(struct client *client,
+struct status *service_close_session(struct service_connection *connection,
                                      const struct wire_message *message) MUST_USE;
-struct status *service_deregister_graph(struct client *client,
+struct status *service_deregister_graph(struct service_connection *connection,
                                         const struct wire_message *message) MUST_USE;
-struct status *service_reset_containers(struct client *client,
+struct status *service_reset_containers(struct service_connection *connection,
                                         const struct wire_message *message) MUST_USE;
 
 /* ---- service_steps.c ---- */
-struct status *service_run_graph(struct client *client, struct wire_message *message) MUST_USE;
-struct status *service_feed_step(struct client *client, struct wire_message *message) MUST_USE;
+struct status *service_run_graph(struct service_connection *connection,
+                                 struct wire_message *message) MUST_USE;
+struct status *service_feed_step(struct service_connection *connection,
+                                 struct wire_message *message) MUST_USE;
 /* no memory for it */
-void service_refuse_feed(struct client *client, const struct wire_message *message,
+void service_refuse_feed(struct service_connection *connection, const struct wire_message *message,
                          struct status *why_take);
 /* There was no memory for its feeds: it is answered without having started. */
-void service_refuse_run(struct client *client, const struct wire_message *message,
+void service_refuse_run(struct service_connection *connection, const struct wire_message *message,
                         struct status *why_take);
 void service_run_let_go(struct run *run); /* a reference taken under service->lock */
 void runs_free(struct worker_service *service);
 
 /* ---- service_cancel.c ---- */
-struct status *service_cancel_step(struct client *client,
+struct status *service_cancel_step(struct service_connection *connection,
                                    const struct wire_message *message) MUST_USE;
 /* Cancels the live runs that `matches`; any thread may end others meanwhile. */
 void service_cancel_runs(struct worker_service *service,
                          bool (*matches)(const struct run *run, const void *arg), const void *arg,
                          struct status *why);
 /* What came over a connection that has ended: nobody waits for its answer. */
-void service_cancel_runs_of(struct client *client);
+void service_cancel_runs_of(struct service_connection *connection);
 void steps_expire(struct worker_service *service, int64_t now_ns);
 void service_on_peer_lost(void *arg, struct peer *peer, struct status *why);
 /* What cancelled a step whose RunGraph is only coming now; NULL: nothing. */
@@ -189,12 +192,13 @@ struct status *early_cancel_take(struct worker_service *service, uint64_t step_i
 void early_cancels_clear(struct worker_service *service);
 
 /* ---- service_ask.c ---- */
-struct status *service_answer(struct client *client, const struct wire_message *message) MUST_USE;
+struct status *service_answer(struct service_connection *connection,
+                              const struct wire_message *message) MUST_USE;
 /* it is going: what is being answered has nobody to go to */
-void service_forget_asker(struct client *client);
+void service_forget_asker(struct service_connection *connection);
 
 /* ---- service_page.c ---- */
-void service_send_steps(struct client *client, uint64_t id);
+void service_send_steps(struct service_connection *connection, uint64_t id);
 
 /* ---- step_stats.c ---- */
 /* TensorFlow's StepStats message of a traced step. */

@@ -73,11 +73,11 @@ void worker_service_describe_steps(struct worker_service *service, struct str *o
         str_addf(out, "and %zu more\n", n_live - (size_t)n);
 }
 
-void service_send_steps(struct client *client, uint64_t id) {
+void service_send_steps(struct service_connection *connection, uint64_t id) {
     struct run *shown[MAX_STEPS_SHOWN];
     struct str steps = STR_INIT, step = STR_INIT, waits = STR_INIT;
     size_t n_live;
-    int n = take_shown(client->service, client->incarnation, shown, &n_live);
+    int n = take_shown(connection->service, connection->incarnation, shown, &n_live);
     for (int i = 0; i < n; i++) {
         str_clear(&step);
         str_clear(&waits);
@@ -88,7 +88,7 @@ void service_send_steps(struct client *client, uint64_t id) {
         proto_add_bytes(&steps, 1, step.data, step.len);
         service_run_let_go(shown[i]);
     }
-    service_send(client->conn, WIRE_STEPS, id, steps.data, steps.len);
+    service_send(connection->wire, WIRE_STEPS, id, steps.data, steps.len);
     str_fini(&steps);
     str_fini(&step);
     str_fini(&waits);
@@ -120,7 +120,7 @@ void worker_service_describe(struct worker_service *service, struct str *out) {
     add_text(out, "task", service->task);
     str_addf(out, "\"incarnation\":\"%016llx\",\"version\":\"%s\",\"draining\":%s,\"clients\":%d,",
              (unsigned long long)service->incarnation, MILLRACE_VERSION,
-             service->is_draining ? "true" : "false", service->n_clients);
+             service->is_draining ? "true" : "false", service->n_connections);
     add_text(out, "unix_address", service->unix_address);
     str_add(out, "\"tls\":");
     if (service->options.tls)

@@ -232,10 +232,10 @@ static void refuse(struct wire_conn *conn, uint64_t id, struct status *why_take,
     status_unref(why_take);
 }
 
-void service_refuse_run(struct client *client, const struct wire_message *message,
+void service_refuse_run(struct service_connection *connection, const struct wire_message *message,
                         struct status *why_take) {
-    rendezvous_end_step(client->service->rendezvous, message->id);
-    refuse(client->conn, message->id, why_take, false);
+    rendezvous_end_step(connection->service->rendezvous, message->id);
+    refuse(connection->wire, message->id, why_take, false);
 }
 
 /* ---- the question ---- */
@@ -350,28 +350,29 @@ static void prune(struct worker_service *service, const struct run_graph_message
     rendezvous_prune(service->rendezvous, request->master_incarnation, request->oldest_live_step);
 }
 
-struct status *service_run_graph(struct client *client, struct wire_message *message) {
-    struct worker_service *service = client->service;
+struct status *service_run_graph(struct service_connection *connection,
+                                 struct wire_message *message) {
+    struct worker_service *service = connection->service;
     struct run_graph_message request;
     TRY(run_graph_read(message->meta, &request));
-    if (request.master_incarnation != client->incarnation || request.step_id != message->id)
+    if (request.master_incarnation != connection->incarnation || request.step_id != message->id)
         return status_failed_precondition(
             "RunGraph of another master, or for another step, than its header's");
     int64_t now_ns = clock_now_ns();
     service_check_awake(service, now_ns);
-    if (!wire_conn_is_open(client->conn))
+    if (!wire_conn_is_open(connection->wire))
         return NULL;
     prune(service, &request);
     struct status *early =
         service->early_cancels.n_entries > 0 ? early_cancel_take(service, message->id) : NULL;
     if (unlikely(early != NULL)) {
         rendezvous_end_step(service->rendezvous, message->id);
-        refuse(client->conn, message->id, early, true);
+        refuse(connection->wire, message->id, early, true);
         return NULL;
     }
     struct graph_entry *graph = graph_cache_find(service->graphs, request.graph);
     if (unlikely(!graph || service->is_draining)) {
-        service_refuse_run(client, message,
+        service_refuse_run(connection, message,
                            graph ? status_unavailable("%s is draining", service->task)
                                  : status_new(STATUS_ABORTED,
                                               "Graph handle %llu is not registered on %s",
@@ -379,7 +380,7 @@ struct status *service_run_graph(struct client *client, struct wire_message *mes
         return NULL;
     }
     struct run *run = run_take(service);
-    run->conn = wire_conn_ref(client->conn);
+    run->conn = wire_conn_ref(connection->wire);
     run->graph = graph_entry_ref(graph);
     run->id = message->id;
     run->master_incarnation = request.master_incarnation;
@@ -397,7 +398,7 @@ struct status *service_run_graph(struct client *client, struct wire_message *mes
             leave(service, run);
             rendezvous_end_step(service->rendezvous, run->id);
         }
-        refuse(client->conn, run->id, st, false);
+        refuse(connection->wire, run->id, st, false);
         run_unref(run);
         return NULL;
     }
@@ -410,11 +411,11 @@ struct status *service_run_graph(struct client *client, struct wire_message *mes
 /* ---- feeds of a partial run that come later ---- */
 
 /* A live run of this master's, with a reference; NULL: it has ended, or another's. */
-static struct run *find_run(struct client *client, uint64_t step_id) {
-    struct worker_service *service = client->service;
+static struct run *find_run(struct service_connection *connection, uint64_t step_id) {
+    struct worker_service *service = connection->service;
     pthread_mutex_lock(&service->lock);
     struct run *run = u64map_get(&service->by_step, step_id);
-    if (run && run->master_incarnation != client->incarnation)
+    if (run && run->master_incarnation != connection->incarnation)
         run = NULL;
     if (run)
         atomic_fetch_add_explicit(&run->n_refs, 1, memory_order_relaxed);
@@ -448,8 +449,9 @@ static struct status *feed_run(struct run *run, struct wire_message *message) {
 }
 
 /* A feed that cannot be taken ends its step, not the connection. */
-struct status *service_feed_step(struct client *client, struct wire_message *message) {
-    struct run *run = find_run(client, message->id);
+struct status *service_feed_step(struct service_connection *connection,
+                                 struct wire_message *message) {
+    struct run *run = find_run(connection, message->id);
     if (!run)
         return NULL; /* RunDone and FeedStep have crossed */
     struct status *st = feed_run(run, message);
@@ -460,9 +462,9 @@ struct status *service_feed_step(struct client *client, struct wire_message *mes
     return NULL;
 }
 
-void service_refuse_feed(struct client *client, const struct wire_message *message,
+void service_refuse_feed(struct service_connection *connection, const struct wire_message *message,
                          struct status *why_take) {
-    struct run *run = find_run(client, message->id);
+    struct run *run = find_run(connection, message->id);
     if (run) {
         executor_cancel(&run->exec, why_take);
         run_unref(run);

@@ -51,13 +51,13 @@ static void the_first_message_must_be_a_fitting_hello(void **state) {
 static void who_never_says_hello_is_closed(void **state) {
     struct master_end end = {0};
     end.conn = wire_connect(loop, worker.address, &handlers, &end);
-    TURN_UNTIL(loop, worker.service->n_clients == 2);
-    clients_expire(worker.service, clock_now_ns());
+    TURN_UNTIL(loop, worker.service->n_connections == 2);
+    connections_expire(worker.service, clock_now_ns());
     loop_turn(loop);
     assert_int_equal(end.n_closed, 0);
-    clients_expire(worker.service, clock_now_ns() + (SERVICE_HELLO_SECONDS + 1) * 1000000000ll);
+    connections_expire(worker.service, clock_now_ns() + (SERVICE_HELLO_SECONDS + 1) * 1000000000ll);
     expect_closed(&end);
-    assert_int_equal(worker.service->n_clients, 1); /* the master has */
+    assert_int_equal(worker.service->n_connections, 1); /* the master has */
 }
 
 static void a_tool_may_not_run_graphs(void **state) {
@@ -105,10 +105,10 @@ static void a_membership_lasts_as_long_as_the_graphs(void **state) {
     assert_true(first != 0);
     connect_to(&second, &worker);
     end_fini(&to_worker);
-    TURN_UNTIL(loop, worker.service->n_clients == 1);
+    TURN_UNTIL(loop, worker.service->n_connections == 1);
     assert_int_equal(membership(&second), first);
     end_fini(&second);
-    TURN_UNTIL(loop, worker.service->n_clients == 0);
+    TURN_UNTIL(loop, worker.service->n_connections == 0);
     masters_expire(worker.service, clock_now_ns()); /* no grace here */
     connect_to(&to_worker, &worker);
     assert_int_not_equal(membership(&to_worker), first);

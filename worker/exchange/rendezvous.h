@@ -45,7 +45,7 @@
 #include "common/tensor/tensor.h"
 #include "worker/plan/plan.h"
 
-enum { RENDEZVOUS_PUSH_LIMIT_BYTES = 64 * 1024 };
+enum { RENDEZVOUS_PUSH_LIMIT_BYTES = PLAN_PUSH_LIMIT_BYTES };
 #define RENDEZVOUS_IN_FLIGHT_BYTES \
     (2ll << 30) /* default cap of granted bytes that have not arrived */
 

@@ -129,9 +129,6 @@ struct step {
     struct status *asked_why;  /* what executor_cancel brought */
 };
 
-/* plan.c → executor_life.c: frees the recycled steps of a plan. */
-void steps_free(struct plan *plan);
-
 /* ---- executor.c ---- */
 void step_push_ready(struct step *step, struct iteration *iteration, uint32_t node, bool is_dead);
 /* Hands outputs to their consumers in `iteration`; outputs that are TENSOR_NONE are dead. Leaves

@@ -58,8 +58,8 @@ static void step_free(struct step *step) {
     free(step);
 }
 
-void steps_free(struct plan *plan) {
-    for (struct step *step = plan->free_steps, *next; step; step = next) {
+static void steps_free(struct step *first) {
+    for (struct step *step = first, *next; step; step = next) {
         next = step->next_free;
         step_free(step);
     }
@@ -84,6 +84,7 @@ static void step_give_back(struct step *step) {
         step->next_free = plan->free_steps;
         plan->free_steps = step;
         plan->n_free_steps++;
+        plan->steps_free = steps_free;
     }
     pthread_mutex_unlock(&plan->lock);
     if (!keep)

@@ -1,121 +1,12 @@
-/* Tables of functions: worker/executor/function.h. */
+/* Binds functions of a table to what a step runs on, and makes fresh copies of them. */
 #include "worker/executor/function.h"
 
 #include <stdlib.h>
 
 #include "common/graph/function_key.h"
-#include "common/graph/graph_proto.h"
 #include "worker/container.h"
 #include "worker/executor/executor_internal.h"
 #include "worker/executor/function_internal.h"
-
-/* ---- tables ---- */
-
-/* State that a fresh copy must not share: random streams, resources of nodes. */
-static bool has_state(const struct plan *plan) {
-    for (uint32_t i = 0; i < plan->n_instances; i++)
-        if ((plan->instances[i].def->flags & KERNEL_SESSION_STATE) && plan->instances[i].state)
-            return true;
-    return false;
-}
-
-static uint8_t *feed_types(const struct plan *plan) {
-    uint8_t *types = xcalloc((size_t)plan->n_feeds + 1, 1);
-    for (uint32_t i = 0; i < plan->n_nodes; i++)
-        if (plan->nodes[i].kind == PLAN_FEED && plan->nodes[i].node->n_outputs > 0)
-            types[plan->nodes[i].aux] =
-                (uint8_t)dtype_base((enum dtype)plan->nodes[i].node->out_types[0]);
-    return types;
-}
-
-static uint8_t *fetch_types(const struct plan *plan) {
-    uint8_t *types = xcalloc((size_t)plan->n_fetches + 1, 1);
-    for (uint32_t i = 0; i < plan->n_nodes; i++)
-        if (plan->nodes[i].kind == PLAN_FETCH && plan->nodes[i].node->n_data > 0)
-            types[plan->nodes[i].aux] =
-                (uint8_t)dtype_base((enum dtype)plan->nodes[i].node->in_types[0]);
-    return types;
-}
-
-static struct status *build_row(struct function_table *table, const struct function_source *source,
-                                struct function_row *row) {
-    struct graph graph;
-    struct graph_limits limits;
-    struct plan_options options = table->options;
-    graph_init(&graph);
-    graph_limits_default(&limits);
-    limits.is_internal = true;
-    options.session_state = NULL; /* names of nodes are unique within one function only */
-    options.functions = table;
-    options.is_function = true;
-    struct status *st = graph_add_graphdef(&graph, source->graphdef, &limits);
-    if (!st)
-        st = plan_new(&graph, &options, &row->plan);
-    graph_fini(&graph);
-    if (st)
-        return st;
-    row->arg_types = feed_types(row->plan);
-    row->ret_types = fetch_types(row->plan);
-    if (row->plan->n_channels > 0)
-        return status_invalid("function '%s' sends or receives", row->name);
-    table->has_state = table->has_state || has_state(row->plan);
-    return NULL;
-}
-
-static void table_free(struct function_table *table) {
-    for (int i = 0; i < table->n_rows; i++) {
-        plan_unref(table->rows[i].plan);
-        free(table->rows[i].arg_types);
-        free(table->rows[i].ret_types);
-    }
-    strmap_fini(&table->by_key);
-    arena_fini(&table->arena);
-    free(table->rows);
-    free(table);
-}
-
-struct function_table *function_table_ref(struct function_table *table) {
-    atomic_fetch_add_explicit(&table->n_refs, 1, memory_order_relaxed);
-    return table;
-}
-
-void function_table_unref(struct function_table *table) {
-    if (table && atomic_fetch_sub_explicit(&table->n_refs, 1, memory_order_acq_rel) == 1)
-        table_free(table);
-}
-
-int function_table_n_functions(const struct function_table *table) {
-    return table ? table->n_rows : 0;
-}
-
-struct status *function_table_new(const struct plan_options *options,
-                                  const struct function_source *sources, int n_sources,
-                                  struct function_table **ret) {
-    struct function_table *table = xcalloc(1, sizeof(*table));
-    struct status *st = NULL;
-    atomic_init(&table->n_refs, 1);
-    table->options = *options;
-    arena_init(&table->arena);
-    strmap_init(&table->by_key);
-    table->rows = xcalloc((size_t)n_sources + 1, sizeof(*table->rows));
-    for (int i = 0; i < n_sources && !st; i++) {
-        struct function_row *row = &table->rows[table->n_rows++];
-        row->key = arena_strdup(&table->arena, sources[i].key);
-        row->name = arena_strdup(&table->arena, sources[i].name);
-        strmap_put(&table->by_key, row->key, row);
-        st = build_row(table, &sources[i], row);
-    }
-    for (int i = 0; i < n_sources && !st && table->has_state; i++) { /* to be made again */
-        struct span graphdef = sources[i].graphdef;
-        table->rows[i].graphdef =
-            (struct span){arena_memdup(&table->arena, graphdef.data, graphdef.len), graphdef.len};
-    }
-    if (st)
-        function_table_unref(table);
-    else
-        *ret = table;
-    return st;
-}
 
 /* ---- functions ---- */
 
@@ -143,7 +34,7 @@ static struct function *bind_row(struct function_table *table, const struct func
     bound->base.ret_types = row->ret_types;
     bound->base.n_args = (int)row->plan->n_feeds;
     bound->base.n_rets = (int)row->plan->n_fetches;
-    bound->plan = row->plan;
+    bound->row = row;
     bound->table = function_table_ref(table);
     bound->containers = container_table_ref(as->containers);
     bound->free_runs = NULL;
@@ -163,7 +54,7 @@ struct status *function_find(struct kernel_ctx *ctx, const char *attr, struct fu
     if (table) {
         struct str key = STR_INIT;
         function_key(value->func, ctx->instance->device, &key);
-        row = strmap_get(&table->by_key, str_text(&key));
+        row = function_table_find(table, str_text(&key));
         str_fini(&key);
     }
     if (!row)
@@ -182,7 +73,7 @@ struct status *function_find(struct kernel_ctx *ctx, const char *attr, struct fu
 
 /* ---- fresh copies ---- */
 
-/* The tables that have been made again, by the ones they come from. */
+/* The copies of tables that belong to one scope. */
 struct scope {
     struct object object;
     struct scope_table {
@@ -203,26 +94,19 @@ static void scope_free(struct object *object) {
 
 static const struct object_type scope_type = {.name = "function scope", .free = scope_free};
 
-static struct status *make_again(struct scope *scope, struct function_table *from,
-                                 struct function_table **ret) {
+static struct status *copy_of(struct scope *scope, struct function_table *from,
+                              struct function_table **ret) {
     for (int i = 0; i < scope->n_tables; i++)
         if (scope->tables[i].from == from) {
             *ret = scope->tables[i].to;
             return NULL;
         }
-    struct function_source *sources = xcalloc((size_t)from->n_rows + 1, sizeof(*sources));
-    for (int i = 0; i < from->n_rows; i++)
-        sources[i] =
-            (struct function_source){from->rows[i].key, from->rows[i].name, from->rows[i].graphdef};
-    struct function_table *made = NULL;
-    struct status *st = function_table_new(&from->options, sources, from->n_rows, &made);
-    free(sources);
-    TRY(st);
-    made->is_fresh = true;
+    struct function_table *copy = NULL;
+    TRY(function_table_copy(from, &copy));
     scope->tables =
         xreallocarray(scope->tables, (size_t)scope->n_tables + 1, sizeof(*scope->tables));
-    scope->tables[scope->n_tables++] = (struct scope_table){function_table_ref(from), made};
-    *ret = made;
+    scope->tables[scope->n_tables++] = (struct scope_table){function_table_ref(from), copy};
+    *ret = copy;
     return NULL;
 }
 
@@ -230,7 +114,7 @@ struct status *function_fresh(struct function *function, struct object **scope,
                               struct function **ret) {
     struct bound_function *bound = CONTAINER_OF(function, struct bound_function, base);
     struct function_table *table = NULL;
-    if (!bound->table->has_state || bound->table->is_fresh) {
+    if (!function_table_shares_state(bound->table)) {
         object_ref(&function->object);
         *ret = function;
         return NULL;
@@ -240,10 +124,7 @@ struct status *function_fresh(struct function *function, struct object **scope,
         object_init(&made->object, &scope_type);
         *scope = &made->object;
     }
-    TRY(make_again(CONTAINER_OF(*scope, struct scope, object), bound->table, &table));
-    ptrdiff_t at = 0;
-    while (bound->table->rows[at].plan != bound->plan)
-        at++;
-    *ret = bind_row(table, &table->rows[at], bound);
+    TRY(copy_of(CONTAINER_OF(*scope, struct scope, object), bound->table, &table));
+    *ret = bind_row(table, function_table_find(table, bound->row->key), bound);
     return NULL;
 }

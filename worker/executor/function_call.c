@@ -99,7 +99,7 @@ enum kernel_result function_call(struct function_call *call) {
     call->status = check_args(call);
     if (call->status)
         return KERNEL_DONE;
-    run->run.plan = bound->plan;
+    run->run.plan = bound->row->plan;
     run->run.step_id = bound->base.host->unique_id() | UINT64_C(1) << 63; /* no master's */
     run->run.feeds = call->args;
     run->run.fetches = call->rets;

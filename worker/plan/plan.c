@@ -7,8 +7,7 @@
 #include <stdlib.h>
 
 #include "kernels/work.h"
-#include "worker/executor/executor_internal.h"
-#include "worker/executor/function.h"
+#include "worker/plan/function_table.h"
 
 /* How a node runs when it is not simply a kernel. */
 static const struct plan_op {
@@ -116,7 +115,7 @@ static void build_slot(struct builder *b, const struct node *node, struct plan_c
         return;
     struct status *st = shape_n_elements(attr->shape, &n);
     if (!st && !mul_overflows_i64(n, (int64_t)dtype_size(channel->dtype), &size_bytes) &&
-        size_bytes > RENDEZVOUS_PUSH_LIMIT_BYTES) {
+        size_bytes > PLAN_PUSH_LIMIT_BYTES) {
         channel->shape = shape_dup(attr->shape, &b->plan->graph.arena);
         channel->slot_bytes = (size_t)size_bytes;
     }
@@ -486,7 +485,8 @@ struct plan *plan_ref(struct plan *plan) {
 void plan_unref(struct plan *plan) {
     if (!plan || atomic_fetch_sub_explicit(&plan->n_refs, 1, memory_order_acq_rel) != 1)
         return;
-    steps_free(plan);
+    if (plan->free_steps)
+        plan->steps_free(plan->free_steps);
     for (uint32_t i = 0; i < plan->n_instances; i++)
         kernel_instance_fini(&plan->instances[i]);
     session_state_unref(plan->session_state);

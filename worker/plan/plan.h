@@ -21,6 +21,10 @@
 #include "kernels/kernel.h"
 #include "worker/session_state.h"
 
+/* A value of at most this many bytes is sent without asking; a larger one is announced, and sent
+ * once its receiver has granted it. */
+enum { PLAN_PUSH_LIMIT_BYTES = 64 * 1024 };
+
 enum plan_kind {
     PLAN_KERNEL,       /* call compute */
     PLAN_KERNEL_ASYNC, /* the same, and it may answer KERNEL_PENDING */
@@ -139,7 +143,8 @@ struct plan_channel {
     size_t slot_bytes; /* 0: not known */
 };
 
-struct function_table; /* worker/executor/function.h */
+struct function_table; /* worker/plan/function_table.h */
+struct step;           /* worker/executor: the memory of a run */
 
 struct plan {
     struct graph graph; /* owns names and attrs */
@@ -168,8 +173,11 @@ struct plan {
     bool is_function; /* the table owns this plan */
     _Atomic uint32_t n_refs;
     pthread_mutex_t lock;
-    struct step *free_steps; /* guarded by lock: recycled arenas */
+    /* Guarded by lock: the memory of runs that have ended, for the next ones. The executor says how
+     * it is freed when it keeps some. */
+    struct step *free_steps;
     uint32_t n_free_steps;
+    void (*steps_free)(struct step *first);
 };
 
 /* A device of this task, as kernels see it. */

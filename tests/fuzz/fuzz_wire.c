@@ -109,7 +109,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     shutdown(fd, SHUT_WR);
     do
         turn(fd);
-    while (service->n_clients > 0);
+    while (service->n_connections > 0);
     close(fd);
     bool is_freed = false;
     worker_service_free(service, mark_freed, &is_freed);

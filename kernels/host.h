@@ -43,20 +43,22 @@ struct function_call {
     void *record; /* the host's */
 };
 
-/* One question to the kernels of another task of the cluster, which answer by a peer_answer_fn
- * there: files that only that task has. The asker's memory from peer_ask until on_done. */
-struct peer_question {
-    int task;            /* which of the others: 0 … peer_count - 1 */
-    struct span request; /* copied by peer_ask */
-    /* At the end, the asker's: a failure of the other task's kernels; UNAVAILABLE where it
-     * cannot be reached, falls silent or goes away, naming it; or the answer. */
+/* One call to the kernels of another task of the cluster: a peer_handler_fn there replies. It
+ * is for files that only the other task has. The caller owns the memory and leaves it alone from
+ * peer_call_start until on_done. */
+struct peer_call {
+    int task;            /* the number of the other task: 0 … peer_count - 1 */
+    struct span request; /* copied by peer_call_start */
+    /* Set at the end, and then owned by the caller. `status` is what the other task's handler
+     * returned, or UNAVAILABLE naming the task when that task cannot be reached, stops responding
+     * or is lost. `reply` and `payload` are set on success. */
     struct status *status;
-    struct str answer;
+    struct str reply;
     struct buffer *payload; /* may be NULL */
     size_t payload_bytes;
-    /* Exactly once, never inside peer_ask; on a loop thread, where nothing may block. It may ask
-     * again. */
-    void (*on_done)(struct peer_question *question);
+    /* Called exactly once, never inside peer_call_start, on a loop thread, where nothing may
+     * block. It may start another call. */
+    void (*on_done)(struct peer_call *call);
     struct list link; /* the host's */
     void *record;     /* the host's */
     uint64_t id;      /* the host's */
@@ -64,20 +66,20 @@ struct peer_question {
 
 enum {
     PEER_MAX_REQUEST_BYTES = 64 << 10,
-    PEER_MAX_ANSWER_BYTES = 4 << 20,  /* without its payload */
-    PEER_MAX_PAYLOAD_BYTES = 1 << 20, /* what is longer is asked for piece by piece */
-    /* of one task, unanswered, to one other: more of them end the connection */
-    PEER_MAX_QUESTIONS = 64,
+    PEER_MAX_REPLY_BYTES = 4 << 20,   /* without its payload */
+    PEER_MAX_PAYLOAD_BYTES = 1 << 20, /* a caller requests longer values in pieces */
+    /* calls of one task to one other that have no reply yet; one more closes the connection */
+    PEER_MAX_CALLS = 64,
 };
 
-/* What the kernels of a task answer to those of another. On an I/O thread, which it may block;
- * bytes from a stranger. */
-struct peer_answer {
+/* The reply of a handler to a call of another task's kernel. */
+struct peer_reply {
     struct str bytes;
-    struct buffer *payload; /* not more than PEER_MAX_PAYLOAD_BYTES, or NULL */
+    struct buffer *payload; /* at most PEER_MAX_PAYLOAD_BYTES, or NULL */
     size_t payload_bytes;
 };
-typedef struct status *peer_answer_fn(struct span request, struct peer_answer *ret);
+/* Handles a call. Runs on an I/O thread, which it may block. `request` holds bytes of a stranger. */
+typedef struct status *peer_handler_fn(struct span request, struct peer_reply *ret);
 
 struct kernel_host {
     /* Asynchronous kernels: the execution of ctx has ended (ctx->status, ctx->outputs are
@@ -141,7 +143,7 @@ struct kernel_host {
     int (*peer_count)(struct kernel_ctx *ctx);
     /* "/job:ps/replica:0/task:1"; while the step runs */
     const char *(*peer_name)(struct kernel_ctx *ctx, int task);
-    void (*peer_ask)(struct kernel_ctx *ctx, struct peer_question *question);
+    void (*peer_call_start)(struct kernel_ctx *ctx, struct peer_call *call);
     /* ---- functions: those that the node's attrs of kind func name, which the master has
      * compiled for this task ---- The function of an attr, with one reference. Errors: NOT_FOUND
      * when the graph came without it; RESOURCE_EXHAUSTED when functions call each other too

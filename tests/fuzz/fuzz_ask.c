@@ -64,7 +64,7 @@ static void add_hello(struct str *out, const char *task, unsigned channel) {
 
 /* All that is said in frames of our own. */
 static void add_frames(struct str *out, enum wire_type type) {
-    for (int i = 0; i < 2 * PEER_MAX_QUESTIONS && in.len > 0; i++) {
+    for (int i = 0; i < 2 * PEER_MAX_CALLS && in.len > 0; i++) {
         unsigned how = take_byte();
         struct span meta = take_chunk(), payload = how & 1 ? take_chunk() : (struct span){NULL, 0};
         add_frame(out, type, how >> 1, meta, payload);
@@ -88,7 +88,7 @@ static void say(int fd, const struct str *bytes) {
 
 /* ---- who answers ---- */
 
-static struct status *answer(struct span request, struct peer_answer *ret) {
+static struct status *answer(struct span request, struct peer_reply *ret) {
     if (request.len > 0 && request.data[0] == 'n')
         return status_not_found("%.*s", (int)MIN(request.len, (size_t)100), request.data);
     str_add_bytes(&ret->bytes, request.data, request.len);
@@ -151,12 +151,12 @@ static void try_service(bool is_framed) {
 
 static int n_ended;
 
-static void on_done(struct peer_question *question) {
+static void on_done(struct peer_call *question) {
     n_ended++;
     CHECK(question->payload_bytes <= PEER_MAX_PAYLOAD_BYTES &&
-          question->answer.len <= WIRE_MAX_META_BYTES);
+          question->reply.len <= WIRE_MAX_META_BYTES);
     status_unref(question->status);
-    str_fini(&question->answer);
+    str_fini(&question->reply);
     buffer_unref(question->payload);
 }
 
@@ -174,14 +174,14 @@ static int listen_at(struct str *ret_address) {
 
 static void try_table(bool is_framed) {
     struct ask_table *table = ask_table_new(loop, OWN, 1, 60000);
-    struct peer_question questions[N_QUESTIONS];
+    struct peer_call questions[N_QUESTIONS];
     struct ask_task *task;
     struct str address = STR_INIT, bytes = STR_INIT;
     int listener = listen_at(&address), fd;
     check(ask_table_know(table, OTHER, "", address.data, &task));
     n_ended = 0;
     for (int i = 0; i < N_QUESTIONS; i++) {
-        questions[i] = (struct peer_question){.request = span_of("what?"), .on_done = on_done};
+        questions[i] = (struct peer_call){.request = span_of("what?"), .on_done = on_done};
         list_init(&questions[i].link);
         ask_start(task, &questions[i]);
     }

@@ -33,18 +33,18 @@ struct ask_task {
     struct heartbeat heartbeat;
     int64_t idle_since_ns;
     uint64_t next_id;
-    struct u64map asked; /* id → struct peer_question */
+    struct u64map asked; /* id → struct peer_call */
     struct loop_task start_task;
 
     pthread_mutex_t lock; /* guards what follows */
-    struct list starting; /* peer_question.link: not sent yet */
+    struct list starting; /* peer_call.link: not sent yet */
     bool is_start_posted;
 };
 
 /* ---- questions ---- */
 
 /* The caller's again. */
-static void answer_with(struct peer_question *question, struct status *status_take) {
+static void answer_with(struct peer_call *question, struct status *status_take) {
     free(question->record);
     question->record = NULL;
     question->status = status_take;
@@ -58,14 +58,14 @@ static void fail_all(struct ask_task *task, struct status *why) {
     void *question;
     list_init(&failed);
     while (u64map_next(&task->asked, &cursor, &id, &question))
-        list_push_back(&failed, &((struct peer_question *)question)->link);
+        list_push_back(&failed, &((struct peer_call *)question)->link);
     u64map_fini(&task->asked);
     u64map_init(&task->asked);
     for (struct list *link; (link = list_pop_front(&failed));)
-        answer_with(LIST_ENTRY(link, struct peer_question, link), status_ref(why));
+        answer_with(LIST_ENTRY(link, struct peer_call, link), status_ref(why));
 }
 
-static void send_question(struct ask_task *task, struct peer_question *question) {
+static void send_question(struct ask_task *task, struct peer_call *question) {
     question->id = ++task->next_id;
     u64map_put(&task->asked, question->id, question);
     wire_queue(task->conn, &(struct wire_out){.type = WIRE_ASK,
@@ -75,14 +75,14 @@ static void send_question(struct ask_task *task, struct peer_question *question)
 
 static void open_conn(struct ask_task *task);
 
-/* Those that may be sent now: the other task cuts off who has more than PEER_MAX_QUESTIONS
+/* Those that may be sent now: the other task cuts off who has more than PEER_MAX_CALLS
  * unanswered. The rest stay, in their order, until an answer makes room. Where nothing is sent
  * any more all are taken, to be refused. */
 static void take_starting(struct ask_task *task, struct list *ret) {
     bool is_over = !task->conn && task->table->is_stopped;
     struct list *link;
     for (size_t n = task->asked.n_entries;
-         (is_over || n < PEER_MAX_QUESTIONS) && (link = list_pop_front(&task->starting)); n++)
+         (is_over || n < PEER_MAX_CALLS) && (link = list_pop_front(&task->starting)); n++)
         list_push_back(ret, link);
 }
 
@@ -100,7 +100,7 @@ static void on_start(struct loop_task *loop_task) {
     if (!task->conn && !task->table->is_stopped)
         open_conn(task);
     for (struct list *link; (link = list_pop_front(&starting));) {
-        struct peer_question *question = LIST_ENTRY(link, struct peer_question, link);
+        struct peer_call *question = LIST_ENTRY(link, struct peer_call, link);
         if (task->conn)
             send_question(task, question);
         else
@@ -111,7 +111,7 @@ static void on_start(struct loop_task *loop_task) {
 }
 
 /* `question` may be NULL: for those that wait already, if there are any. */
-static void post_start(struct ask_task *task, struct peer_question *question) {
+static void post_start(struct ask_task *task, struct peer_call *question) {
     pthread_mutex_lock(&task->lock);
     if (question)
         list_push_back(&task->starting, &question->link);
@@ -122,13 +122,13 @@ static void post_start(struct ask_task *task, struct peer_question *question) {
         loop_post(task->table->loop, &task->start_task);
 }
 
-void ask_start(struct ask_task *task, struct peer_question *question) {
+void ask_start(struct ask_task *task, struct peer_call *question) {
     CHECK(question->request.len <= PEER_MAX_REQUEST_BYTES);
     char *copy = xmalloc(question->request.len + 1);
     memcpy(copy, question->request.data, question->request.len);
     question->record = copy;
     question->status = NULL;
-    question->answer = STR_INIT;
+    question->reply = STR_INIT;
     question->payload = NULL;
     question->payload_bytes = 0;
     post_start(task, question);
@@ -137,7 +137,7 @@ void ask_start(struct ask_task *task, struct peer_question *question) {
 /* ---- what comes back ---- */
 
 static struct status *on_answer(struct ask_task *task, struct wire_message *message) {
-    struct peer_question *question = u64map_remove(&task->asked, message->id);
+    struct peer_call *question = u64map_remove(&task->asked, message->id);
     if (!question)
         return status_invalid("task %s answers what it was not asked", task->name);
     Millrace__Answer *answer =
@@ -149,7 +149,7 @@ static struct status *on_answer(struct ask_task *task, struct wire_message *mess
         st = status_prefix_take(status_from_wire(answer->code, span_of(answer->message)),
                                 "From %s: ", task->name);
     } else {
-        str_add_bytes(&question->answer, answer->answer.data, answer->answer.len);
+        str_add_bytes(&question->reply, answer->answer.data, answer->answer.len);
         question->payload = message->payload;
         question->payload_bytes = message->payload_len;
         message->payload = NULL;

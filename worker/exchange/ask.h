@@ -3,7 +3,7 @@
  *
  *   asker      ask_start (any thread) ──► loop: connected? ──► WIRE_ASK ──► … WIRE_ANSWER ──► on_done
  *                                          │ no: opened, greeted with ASK_CHANNEL, closed when idle
- *   answerer   service_ask.c ──► an I/O thread: peer_answer_fn ──► loop ──► WIRE_ANSWER
+ *   answerer   service_ask.c ──► an I/O thread: peer_handler_fn ──► loop ──► WIRE_ANSWER
  *
  * A connection of its own for each asker, so that no file stands in the way of a step's values.
  * It is watched while it is open: three pings without a sign of life end it
@@ -15,7 +15,7 @@
  * whoever reaches the port is trusted as far as a master is, as everywhere on this wire.
  *
  * Backpressure is the asker's: it asks for so much as it has room for, and no more than
- * PEER_MAX_QUESTIONS at a time; further questions wait for an answer. Who asks for more, or does
+ * PEER_MAX_CALLS at a time; further questions wait for an answer. Who asks for more, or does
  * not read what it asked for, is cut off. */
 #ifndef MILLRACE_WORKER_EXCHANGE_ASK_H
 #define MILLRACE_WORKER_EXCHANGE_ASK_H
@@ -47,6 +47,6 @@ void ask_table_free(struct ask_table *table);
 struct status *ask_table_know(struct ask_table *table, const char *task, const char *address,
                               const char *unix_address, struct ask_task **ret) MUST_USE;
 const char *ask_task_name(const struct ask_task *task);
-void ask_start(struct ask_task *task, struct peer_question *question);
+void ask_start(struct ask_task *task, struct peer_call *question);
 
 #endif

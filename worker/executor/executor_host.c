@@ -185,7 +185,7 @@ static int host_peer_count(struct kernel_ctx *ctx) { return step_of(ctx)->run->n
 static const char *host_peer_name(struct kernel_ctx *ctx, int task) {
     return ask_task_name(step_of(ctx)->run->others[task]);
 }
-static void host_peer_ask(struct kernel_ctx *ctx, struct peer_question *question) {
+static void host_peer_call_start(struct kernel_ctx *ctx, struct peer_call *question) {
     ask_start(step_of(ctx)->run->others[question->task], question);
 }
 
@@ -238,7 +238,7 @@ const struct kernel_host executor_host = {
     .alarms = host_alarms,
     .peer_count = host_peer_count,
     .peer_name = host_peer_name,
-    .peer_ask = host_peer_ask,
+    .peer_call_start = host_peer_call_start,
     .function_find = function_find,
     .function_fresh = function_fresh,
     .function_prepare = function_prepare,

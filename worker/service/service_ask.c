@@ -6,7 +6,7 @@
 #include "worker/service/service_internal.h"
 
 /* of answers that the asker does not read */
-enum { MAX_UNREAD_BYTES = 2 * PEER_MAX_QUESTIONS * PEER_MAX_PAYLOAD_BYTES };
+enum { MAX_UNREAD_BYTES = 2 * PEER_MAX_CALLS * PEER_MAX_PAYLOAD_BYTES };
 
 struct answering {
     struct pool_task io_task;
@@ -16,7 +16,7 @@ struct answering {
     struct service_connection *connection; /* loop thread; NULL: it has gone */
     uint64_t id;
     struct status *status;
-    struct peer_answer answer;
+    struct peer_reply answer;
     size_t request_len;
     char request[];
 };
@@ -75,7 +75,7 @@ struct status *service_answer(struct service_connection *connection,
         return status_unimplemented("this task answers no questions");
     if (message->meta.len > PEER_MAX_REQUEST_BYTES)
         return status_exhausted("a question of %zu bytes", message->meta.len);
-    if (connection->n_answering >= PEER_MAX_QUESTIONS ||
+    if (connection->n_answering >= PEER_MAX_CALLS ||
         wire_conn_queued_bytes(connection->wire) > MAX_UNREAD_BYTES)
         return status_exhausted("task %s asks faster than it takes the answers",
                                 str_text(&connection->hello_task));

@@ -14,9 +14,9 @@ enum { START_WRITING_BYTES = 32 << 20 }; /* what collects before the disk is set
 
 struct fetch {
     struct part_fetch *part;
-    struct peer_search search;
-    struct peer_stream stream;
-    struct found found;
+    struct checkpoint_search search;
+    struct checkpoint_stream stream;
+    struct checkpoint_listing found;
     int n_shards; /* as the index has it; 0 before it has come */
     int shard;    /* the file that is on its way; INDEX_SHARD first */
     int fd;
@@ -45,7 +45,7 @@ static void end_fetch(struct fetch *fetch, struct status *st_take) {
         file_system_posix.close(&file_system_posix, fetch->fd);
     if (st_take)
         part_fetch_remove(part->local_prefix, fetch->n_shards);
-    found_fini(&fetch->found);
+    checkpoint_listing_fini(&fetch->found);
     str_fini(&fetch->path);
     free(fetch);
     part->on_end(part, st_take);
@@ -53,9 +53,9 @@ static void end_fetch(struct fetch *fetch, struct status *st_take) {
 
 static struct status *open_index(struct fetch *fetch, struct bundle_reader **ret) {
     struct status *st = bundle_reader_open(&file_system_posix, fetch->part->local_prefix, ret);
-    if (!st && bundle_reader_n_shards(*ret) > FOUND_MAX_SHARDS) {
+    if (!st && bundle_reader_n_shards(*ret) > LISTING_MAX_SHARDS) {
         st = status_exhausted("%s has %d data files; %d can be fetched", fetch->part->prefix,
-                              bundle_reader_n_shards(*ret), FOUND_MAX_SHARDS);
+                              bundle_reader_n_shards(*ret), LISTING_MAX_SHARDS);
         bundle_reader_close(*ret);
     }
     return st;
@@ -74,7 +74,7 @@ static struct status *check_all(struct fetch *fetch) {
  * else check_all finds it missing. */
 static void next_file(struct fetch *fetch) {
     while (++fetch->shard < fetch->n_shards)
-        if (found_shard(&fetch->found, fetch->shard, fetch->n_shards)) {
+        if (checkpoint_listing_shard(&fetch->found, fetch->shard, fetch->n_shards)) {
             begin_file(fetch);
             return;
         }
@@ -104,7 +104,7 @@ static struct status *finish_file(struct fetch *fetch) {
     return NULL;
 }
 
-static void on_stream_end(struct peer_stream *stream, struct status *status_take) {
+static void on_stream_end(struct checkpoint_stream *stream, struct status *status_take) {
     struct fetch *fetch = stream->arg;
     struct status *st = status_take;
     if (!st)
@@ -116,8 +116,8 @@ static void on_stream_end(struct peer_stream *stream, struct status *status_take
 }
 
 /* Several pieces at a time; the disk is set to work on what has collected. */
-static struct status *take_piece(struct peer_stream *stream, int64_t offset, const char *bytes,
-                                 size_t n) {
+static struct status *take_piece(struct checkpoint_stream *stream, int64_t offset,
+                                 const char *bytes, size_t n) {
     struct fetch *fetch = stream->arg;
     const struct file_system *fs = &file_system_posix;
     TRY(file_write_all(fs, fetch->fd, fetch->path.data, bytes, n, offset));
@@ -132,9 +132,10 @@ static struct status *take_piece(struct peer_stream *stream, int64_t offset, con
 static void begin_file(struct fetch *fetch) {
     const struct file_system *fs = &file_system_posix;
     struct part_fetch *part = fetch->part;
-    const struct found_file *file = fetch->shard == INDEX_SHARD
-                                        ? &fetch->found.index
-                                        : found_shard(&fetch->found, fetch->shard, fetch->n_shards);
+    const struct checkpoint_file *file =
+        fetch->shard == INDEX_SHARD
+            ? &fetch->found.index
+            : checkpoint_listing_shard(&fetch->found, fetch->shard, fetch->n_shards);
     str_clear(&fetch->path);
     if (fetch->shard == INDEX_SHARD)
         bundle_index_path(part->local_prefix, &fetch->path);
@@ -147,23 +148,23 @@ static void begin_file(struct fetch *fetch) {
     }
     atomic_store(&fetch->n_written, 0);
     atomic_store(&fetch->n_started, 0);
-    fetch->stream = (struct peer_stream){.ctx = part->ctx,
-                                         .task = part->task,
-                                         .prefix = part->prefix,
-                                         .file = *file,
-                                         .end = file->size_bytes,
-                                         .take = take_piece,
-                                         .on_end = on_stream_end,
-                                         .arg = fetch};
-    peer_stream_start(&fetch->stream);
+    fetch->stream = (struct checkpoint_stream){.ctx = part->ctx,
+                                               .task = part->task,
+                                               .prefix = part->prefix,
+                                               .file = *file,
+                                               .end = file->size_bytes,
+                                               .take = take_piece,
+                                               .on_end = on_stream_end,
+                                               .arg = fetch};
+    checkpoint_stream_start(&fetch->stream);
 }
 
-static void on_search_end(struct peer_search *search) {
+static void on_search_end(struct checkpoint_search *search) {
     struct fetch *fetch = CONTAINER_OF(search, struct fetch, search);
     struct part_fetch *part = fetch->part;
     part->task = search->task;
     fetch->found = search->found;
-    search->found = (struct found){.index.shard = INDEX_SHARD};
+    search->found = (struct checkpoint_listing){.index.shard = INDEX_SHARD};
     if (search->status || search->task < 0)
         end_fetch(fetch, search->status);
     else
@@ -176,7 +177,7 @@ void part_fetch_start(struct part_fetch *part) {
     fetch->shard = INDEX_SHARD;
     fetch->fd = -1;
     fetch->path = STR_INIT;
-    fetch->search =
-        (struct peer_search){.ctx = part->ctx, .prefix = part->prefix, .on_end = on_search_end};
-    peer_search_start(&fetch->search);
+    fetch->search = (struct checkpoint_search){
+        .ctx = part->ctx, .prefix = part->prefix, .on_end = on_search_end};
+    checkpoint_search_start(&fetch->search);
 }

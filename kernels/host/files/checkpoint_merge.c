@@ -28,7 +28,7 @@ struct merge_part {
     char *name;  /* as the client has it */
     char *local; /* where it is here */
     int owner;   /* the task that it was fetched from, or -1 */
-    struct peer_question question;
+    struct peer_call call;
     struct str request;
     struct merge_run *run;
 };
@@ -105,11 +105,11 @@ static void removed_one(struct merge_run *run) {
 }
 
 /* That it could not be removed, since its task has gone, is no failure of the checkpoint. */
-static void on_removed(struct peer_question *question) {
-    struct merge_part *part = CONTAINER_OF(question, struct merge_part, question);
-    status_unref(question->status);
-    str_fini(&question->answer);
-    buffer_unref(question->payload);
+static void on_removed(struct peer_call *call) {
+    struct merge_part *part = CONTAINER_OF(call, struct merge_part, call);
+    status_unref(call->status);
+    str_fini(&call->reply);
+    buffer_unref(call->payload);
     removed_one(part->run);
 }
 
@@ -123,17 +123,17 @@ static void remove_at_owners(struct merge_run *run) {
             removed_one(run);
             continue;
         }
-        checkpoint_question_print(
-            &(struct checkpoint_question){.kind = CHECKPOINT_REMOVE,
-                                          .prefix = span_of(part->name),
-                                          .shard = INDEX_SHARD,
-                                          .removes_dir = state->delete_old_dirs},
+        checkpoint_request_print(
+            &(struct checkpoint_request){.kind = CHECKPOINT_REMOVE,
+                                         .prefix = span_of(part->name),
+                                         .shard = INDEX_SHARD,
+                                         .removes_dir = state->delete_old_dirs},
             &part->request);
         part->run = run;
-        part->question = (struct peer_question){.task = part->owner,
-                                                .request = {part->request.data, part->request.len},
-                                                .on_done = on_removed};
-        run->ctx->host->peer_ask(run->ctx, &part->question);
+        part->call = (struct peer_call){.task = part->owner,
+                                        .request = {part->request.data, part->request.len},
+                                        .on_done = on_removed};
+        run->ctx->host->peer_call_start(run->ctx, &part->call);
     }
     removed_one(run);
 }

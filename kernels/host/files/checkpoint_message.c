@@ -7,21 +7,21 @@
 
 /* Question: kind = 1, prefix = 2, shard = 3 (0: the index, else one more than its number),
  * n_shards = 4, offset = 5, n = 6, identity = 7, removes_dir = 8. */
-void checkpoint_question_print(const struct checkpoint_question *question, struct str *out) {
-    proto_add_int(out, 1, question->kind);
-    proto_add_bytes(out, 2, question->prefix.data, question->prefix.len);
-    proto_add_int(out, 3, (uint64_t)(question->shard + 1));
-    proto_add_int(out, 4, (uint64_t)question->n_shards);
-    proto_add_int(out, 5, question->offset);
-    proto_add_int(out, 6, question->n);
-    proto_add_int(out, 7, question->identity);
-    proto_add_int(out, 8, question->removes_dir);
+void checkpoint_request_print(const struct checkpoint_request *request, struct str *out) {
+    proto_add_int(out, 1, request->kind);
+    proto_add_bytes(out, 2, request->prefix.data, request->prefix.len);
+    proto_add_int(out, 3, (uint64_t)(request->shard + 1));
+    proto_add_int(out, 4, (uint64_t)request->n_shards);
+    proto_add_int(out, 5, request->offset);
+    proto_add_int(out, 6, request->n);
+    proto_add_int(out, 7, request->identity);
+    proto_add_int(out, 8, request->removes_dir);
 }
 
-static bool take_number(const struct proto_field *field, struct checkpoint_question *ret) {
+static bool take_number(const struct proto_field *field, struct checkpoint_request *ret) {
     switch (field->number) {
     case 1:
-        ret->kind = (enum checkpoint_ask)MIN(field->value, 255ull);
+        ret->kind = (enum checkpoint_request_kind)MIN(field->value, 255ull);
         return true;
     case 3:
         ret->shard = (int)MIN(field->value, (uint64_t)BUNDLE_MAX_SHARDS + 1) - 1;
@@ -46,11 +46,11 @@ static bool take_number(const struct proto_field *field, struct checkpoint_quest
     }
 }
 
-struct status *checkpoint_question_parse(struct span in, struct checkpoint_question *ret) {
+struct status *checkpoint_request_parse(struct span in, struct checkpoint_request *ret) {
     struct proto_field field;
     bool is_good = true;
     int more;
-    *ret = (struct checkpoint_question){.shard = INDEX_SHARD};
+    *ret = (struct checkpoint_request){.shard = INDEX_SHARD};
     while (is_good && (more = proto_next(&in, &field)) > 0) {
         if (field.number == 2 && field.wire_type == 2)
             ret->prefix = field.bytes;
@@ -58,13 +58,13 @@ struct status *checkpoint_question_parse(struct span in, struct checkpoint_quest
             is_good = take_number(&field, ret);
     }
     if (!is_good || more < 0)
-        return status_invalid("a malformed question for checkpoint files");
+        return status_invalid("a malformed request for checkpoint files");
     return NULL;
 }
 
 /* Found: is_there = 1, changed_ns = 2, index = 3, shards = 4; a file: shard = 1, n_shards = 2,
  * size = 3, identity = 4. */
-static void print_file(const struct found_file *file, uint32_t number, struct str *out) {
+static void print_file(const struct checkpoint_file *file, uint32_t number, struct str *out) {
     size_t begin = proto_begin(out, number, 0);
     proto_add_int(out, 1, (uint64_t)MAX(file->shard, 0));
     proto_add_int(out, 2, (uint64_t)file->n_shards);
@@ -73,7 +73,7 @@ static void print_file(const struct found_file *file, uint32_t number, struct st
     proto_end(out, begin, 0);
 }
 
-void found_print(const struct found *found, struct str *out) {
+void checkpoint_listing_print(const struct checkpoint_listing *found, struct str *out) {
     if (!found->is_there)
         return;
     proto_add_int(out, 1, 1);
@@ -83,10 +83,10 @@ void found_print(const struct found *found, struct str *out) {
         print_file(&found->shards[i], 4, out);
 }
 
-static bool parse_file(struct span in, struct found_file *ret) {
+static bool parse_file(struct span in, struct checkpoint_file *ret) {
     struct proto_field field;
     int more;
-    *ret = (struct found_file){0};
+    *ret = (struct checkpoint_file){0};
     while ((more = proto_next(&in, &field)) > 0) {
         if (field.wire_type != 0)
             continue;
@@ -105,7 +105,7 @@ static bool parse_file(struct span in, struct found_file *ret) {
     return more == 0;
 }
 
-static bool parse_found_field(const struct proto_field *field, struct found *ret) {
+static bool parse_found_field(const struct proto_field *field, struct checkpoint_listing *ret) {
     if (field->number == 1 && field->wire_type == 0) {
         ret->is_there = field->value != 0;
     } else if (field->number == 2 && field->wire_type == 0) {
@@ -115,32 +115,33 @@ static bool parse_found_field(const struct proto_field *field, struct found *ret
         ret->index.shard = INDEX_SHARD;
         return is_good;
     } else if (field->number == 4 && field->wire_type == 2) {
-        if (ret->n_shards == FOUND_MAX_SHARDS)
+        if (ret->n_shards == LISTING_MAX_SHARDS)
             return false;
         if (!ret->shards)
-            ret->shards = xcalloc(FOUND_MAX_SHARDS, sizeof(*ret->shards));
+            ret->shards = xcalloc(LISTING_MAX_SHARDS, sizeof(*ret->shards));
         return parse_file(field->bytes, &ret->shards[ret->n_shards++]);
     }
     return true;
 }
 
-struct status *found_parse(struct span in, struct found *ret) {
+struct status *checkpoint_listing_parse(struct span in, struct checkpoint_listing *ret) {
     struct proto_field field;
     bool is_good = true;
     int more = 0;
-    *ret = (struct found){.index.shard = INDEX_SHARD};
+    *ret = (struct checkpoint_listing){.index.shard = INDEX_SHARD};
     while (is_good && (more = proto_next(&in, &field)) > 0)
         is_good = parse_found_field(&field, ret);
     return is_good && more == 0 ? NULL
                                 : status_internal("a malformed answer about checkpoint files");
 }
 
-void found_fini(struct found *found) {
+void checkpoint_listing_fini(struct checkpoint_listing *found) {
     free(found->shards);
-    *found = (struct found){.index.shard = INDEX_SHARD};
+    *found = (struct checkpoint_listing){.index.shard = INDEX_SHARD};
 }
 
-const struct found_file *found_shard(const struct found *found, int shard, int n_shards) {
+const struct checkpoint_file *checkpoint_listing_shard(const struct checkpoint_listing *found,
+                                                       int shard, int n_shards) {
     for (int i = 0; i < found->n_shards; i++)
         if (found->shards[i].shard == shard && found->shards[i].n_shards == n_shards)
             return &found->shards[i];

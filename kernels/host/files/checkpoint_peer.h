@@ -12,7 +12,7 @@
  * replaced. Nothing can be written. A task that can be reached at all trusts who reaches it as
  * far as a master, whose graphs may read the same files.
  *
- * Streams are windows of questions: STREAM_WINDOW pieces of at most a megabyte are on their way
+ * Streams are windows of calls: STREAM_WINDOW pieces of at most a megabyte are on their way
  * or being worked on, so neither end holds more than that for one, whatever the file's size and
  * the disks' speeds. */
 #ifndef MILLRACE_KERNELS_HOST_FILES_CHECKPOINT_PEER_H
@@ -26,16 +26,16 @@
 enum {
     STREAM_WINDOW = 8,
     STREAM_PIECE_BYTES = PEER_MAX_PAYLOAD_BYTES,
-    FOUND_MAX_SHARDS = 8192, /* of a checkpoint that is read or fetched from another task */
+    LISTING_MAX_SHARDS = 8192, /* of a checkpoint that is read or fetched from another task */
     INDEX_SHARD = -1,
 };
 
 /* ---- the messages (checkpoint_message.c) ---- */
 
-enum checkpoint_ask { CHECKPOINT_LOOK = 1, CHECKPOINT_READ, CHECKPOINT_REMOVE };
+enum checkpoint_request_kind { CHECKPOINT_LOOK = 1, CHECKPOINT_READ, CHECKPOINT_REMOVE };
 
-struct checkpoint_question {
-    enum checkpoint_ask kind;
+struct checkpoint_request {
+    enum checkpoint_request_kind kind;
     struct span prefix;
     int shard, n_shards;          /* READ: INDEX_SHARD for the index */
     uint64_t offset, n, identity; /* READ */
@@ -43,86 +43,90 @@ struct checkpoint_question {
 };
 
 /* A file of the owner's: `identity` changes when it is replaced or written. */
-struct found_file {
+struct checkpoint_file {
     int shard, n_shards;
     int64_t size_bytes;
     uint64_t identity;
 };
-struct found {
+struct checkpoint_listing {
     bool is_there;
-    struct found_file index;
+    struct checkpoint_file index;
     int64_t changed_ns; /* of the index */
-    struct found_file *shards;
+    struct checkpoint_file *shards;
     int n_shards;
 };
-void found_fini(struct found *found);
+void checkpoint_listing_fini(struct checkpoint_listing *found);
 /* NULL: the owner has none */
-const struct found_file *found_shard(const struct found *found, int shard, int n_shards);
+const struct checkpoint_file *checkpoint_listing_shard(const struct checkpoint_listing *found,
+                                                       int shard, int n_shards);
 
-void checkpoint_question_print(const struct checkpoint_question *question, struct str *out);
-struct status *checkpoint_question_parse(struct span in, struct checkpoint_question *ret) MUST_USE;
-void found_print(const struct found *found, struct str *out);
-struct status *found_parse(struct span in, struct found *ret) MUST_USE; /* fini in any case */
+void checkpoint_request_print(const struct checkpoint_request *request, struct str *out);
+struct status *checkpoint_request_parse(struct span in, struct checkpoint_request *ret) MUST_USE;
+void checkpoint_listing_print(const struct checkpoint_listing *found, struct str *out);
+struct status *
+checkpoint_listing_parse(struct span in,
+                         struct checkpoint_listing *ret) MUST_USE; /* fini in any case */
 
-/* ---- the owner (checkpoint_answer.c): a peer_answer_fn ---- */
+/* ---- the owner (checkpoint_serve.c): a peer_handler_fn ---- */
 
-struct status *checkpoint_answer(struct span request, struct peer_answer *ret) MUST_USE;
+struct status *checkpoint_serve(struct span request, struct peer_reply *ret) MUST_USE;
 /* This process has written the checkpoint of that prefix. The newest few thousand are
  * remembered. Any thread. */
 void checkpoint_note_saved(const char *prefix);
 
 /* ---- the asker (checkpoint_stream.c) ---- */
 
-struct peer_search;
-struct search_question {
-    struct peer_question question;
-    struct peer_search *search;
+struct checkpoint_search;
+struct search_call {
+    struct peer_call call;
+    struct checkpoint_search *search;
 };
 
 /* Which other task has a checkpoint? All are asked at once; of several the one whose index is
  * newest is taken. */
-struct peer_search {
+struct checkpoint_search {
     struct kernel_ctx *ctx;
     const char *prefix; /* as the client named it: each task resolves it for itself */
     /* At the end: */
-    int task;           /* -1: none */
-    struct found found; /* the caller's to fini */
+    int task;                        /* -1: none */
+    struct checkpoint_listing found; /* the caller's to fini */
     /* NULL; or UNAVAILABLE: none has it, and some could not be asked; or the step's cancel */
     struct status *status;
     /* once; an I/O thread, or the caller's when there is nobody to ask */
-    void (*on_end)(struct peer_search *search);
+    void (*on_end)(struct checkpoint_search *search);
     /* its own: */
-    struct search_question *questions;
+    struct search_call *calls;
     struct str request;
-    int n_asked;
+    int n_calls;
     struct pool_task io_task;
     _Atomic int n_left;
 };
-void peer_search_start(struct peer_search *search);
+void checkpoint_search_start(struct checkpoint_search *search);
 /* NOT_FOUND naming the prefix and the tasks that were asked. */
-struct status *peer_search_nobody(struct kernel_ctx *ctx, const char *prefix) MUST_USE;
+struct status *checkpoint_search_not_found(struct kernel_ctx *ctx, const char *prefix) MUST_USE;
 
-struct peer_stream;
+struct checkpoint_stream;
 struct stream_piece {
-    struct peer_question question;
+    struct peer_call call;
     struct pool_task task;
-    struct peer_stream *stream;
+    struct checkpoint_stream *stream;
     struct str request;
     int64_t offset, n_bytes;
 };
 
 /* The bytes [begin, end) of one file of a task. */
-struct peer_stream {
+struct checkpoint_stream {
     struct kernel_ctx *ctx;
     int task;
     const char *prefix;
-    struct found_file file; /* shard INDEX_SHARD: the index */
+    struct checkpoint_file file; /* shard INDEX_SHARD: the index */
     int64_t begin, end;
     /* A piece, its checksum compared; in any order, several at a time, each byte once. An I/O
      * thread. A failure ends the stream. */
-    struct status *(*take)(struct peer_stream *stream, int64_t offset, const char *bytes, size_t n);
+    struct status *(*take)(struct checkpoint_stream *stream, int64_t offset, const char *bytes,
+                           size_t n);
     /* once; an I/O thread */
-    void (*on_end)(struct peer_stream *stream, struct status *status_take);
+    void (*on_end)(struct checkpoint_stream *stream, struct status *status_take);
     void *arg;
     /* its own: */
     pthread_mutex_t lock;
@@ -132,11 +136,11 @@ struct peer_stream {
     struct pool_task empty_task;
     struct stream_piece pieces[STREAM_WINDOW];
 };
-void peer_stream_start(struct peer_stream *stream);
+void checkpoint_stream_start(struct checkpoint_stream *stream);
 
 /* Does the host have other tasks to ask? */
 bool checkpoint_has_peers(struct kernel_ctx *ctx);
-/* A name that fits into a question: with a scheme and a host it may be longer than any path.
+/* A name that fits into a call: with a scheme and a host it may be longer than any path.
  * Errors: INVALID_ARGUMENT. */
 struct status *checkpoint_check_name(struct span name) MUST_USE;
 

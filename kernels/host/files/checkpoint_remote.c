@@ -29,7 +29,7 @@ struct held {
 struct mirror {
     struct file_system fs;
     const char *prefix;
-    const struct found *found;
+    const struct checkpoint_listing *found;
     char *index;
     pthread_mutex_t lock;
     struct list held; /* guarded by lock */
@@ -45,16 +45,16 @@ struct lane {
     int n_pieces, capacity, current;
     bool is_direct; /* into the output's own memory */
     bool is_held;   /* the pieces are in mirror->held */
-    struct peer_stream stream;
+    struct checkpoint_stream stream;
 };
 
 struct remote {
     struct kernel_ctx *ctx;
     char *prefix;
-    struct peer_search search;
-    struct found found;
+    struct checkpoint_search search;
+    struct checkpoint_listing found;
     struct mirror mirror;
-    struct peer_stream index_stream;
+    struct checkpoint_stream index_stream;
     struct bundle_reader *reader;
     struct arena arena;
     struct bundle_entry *entries;
@@ -93,7 +93,7 @@ static int mirror_open(const struct file_system *fs, const char *path, enum file
 static int mirror_close(const struct file_system *fs, int fd) { return 0; }
 
 static int64_t mirror_size(const struct file_system *fs, int fd) {
-    const struct found *found = mirror_of(fs)->found;
+    const struct checkpoint_listing *found = mirror_of(fs)->found;
     return fd == INDEX_FD ? found->index.size_bytes : found->shards[fd - 1].size_bytes;
 }
 
@@ -122,7 +122,8 @@ static int64_t mirror_read(const struct file_system *fs, int fd, void *to, size_
     return (int64_t)n;
 }
 
-static void mirror_init(struct mirror *mirror, const char *prefix, const struct found *found) {
+static void mirror_init(struct mirror *mirror, const char *prefix,
+                        const struct checkpoint_listing *found) {
     mirror->fs = (struct file_system){
         .open = mirror_open, .close = mirror_close, .read = mirror_read, .size = mirror_size};
     mirror->prefix = prefix;
@@ -143,7 +144,7 @@ static void remote_end(struct remote *remote) {
     free(remote->mirror.index);
     pthread_mutex_destroy(&remote->mirror.lock);
     pthread_mutex_destroy(&remote->lock);
-    found_fini(&remote->found);
+    checkpoint_listing_fini(&remote->found);
     arena_fini(&remote->arena);
     free(remote->prefix);
     free(remote);
@@ -214,8 +215,8 @@ static struct status *lane_take(struct lane *lane) {
     return checkpoint_read_output(remote->ctx, remote->reader, entry, lane->output);
 }
 
-static struct status *take_piece(struct peer_stream *stream, int64_t offset, const char *bytes,
-                                 size_t n) {
+static struct status *take_piece(struct checkpoint_stream *stream, int64_t offset,
+                                 const char *bytes, size_t n) {
     const struct lane *lane = stream->arg;
     const struct held *piece = &lane->pieces[lane->current];
     memcpy(piece->bytes + (offset - piece->offset), bytes, n);
@@ -224,7 +225,7 @@ static struct status *take_piece(struct peer_stream *stream, int64_t offset, con
 
 static void fetch_piece(struct lane *lane);
 
-static void on_piece_end(struct peer_stream *stream, struct status *status_take) {
+static void on_piece_end(struct checkpoint_stream *stream, struct status *status_take) {
     struct lane *lane = stream->arg;
     struct status *st = status_take;
     if (!st && ++lane->current < lane->n_pieces) {
@@ -242,17 +243,18 @@ static void on_piece_end(struct peer_stream *stream, struct status *status_take)
 static void fetch_piece(struct lane *lane) {
     struct remote *remote = lane->remote;
     const struct held *piece = &lane->pieces[lane->current];
-    lane->stream = (struct peer_stream){
+    lane->stream = (struct checkpoint_stream){
         .ctx = remote->ctx,
         .task = remote->search.task,
         .prefix = remote->prefix,
-        .file = *found_shard(&remote->found, piece->shard, bundle_reader_n_shards(remote->reader)),
+        .file = *checkpoint_listing_shard(&remote->found, piece->shard,
+                                          bundle_reader_n_shards(remote->reader)),
         .begin = piece->offset,
         .end = piece->offset + piece->size_bytes,
         .take = take_piece,
         .on_end = on_piece_end,
         .arg = lane};
-    peer_stream_start(&lane->stream);
+    checkpoint_stream_start(&lane->stream);
 }
 
 /* Memory for all pieces; none is taken before its claim was checked. */
@@ -324,14 +326,14 @@ static struct status *open_reader(struct remote *remote) {
     return checkpoint_find_all(ctx, remote->reader, &remote->arena, remote->entries);
 }
 
-static struct status *take_index(struct peer_stream *stream, int64_t offset, const char *bytes,
-                                 size_t n) {
+static struct status *take_index(struct checkpoint_stream *stream, int64_t offset,
+                                 const char *bytes, size_t n) {
     struct remote *remote = stream->arg;
     memcpy(remote->mirror.index + offset, bytes, n);
     return NULL;
 }
 
-static void on_index_end(struct peer_stream *stream, struct status *status_take) {
+static void on_index_end(struct checkpoint_stream *stream, struct status *status_take) {
     struct remote *remote = stream->arg;
     struct status *st = status_take;
     if (!st)
@@ -351,11 +353,11 @@ static void on_index_end(struct peer_stream *stream, struct status *status_take)
 }
 
 static struct status *check_search(struct remote *remote) {
-    struct peer_search *search = &remote->search;
+    struct checkpoint_search *search = &remote->search;
     if (search->status)
         return search->status;
     if (search->task < 0)
-        return peer_search_nobody(remote->ctx, remote->prefix);
+        return checkpoint_search_not_found(remote->ctx, remote->prefix);
     if (remote->found.index.size_bytes > INDEX_MAX_BYTES)
         return status_exhausted(
             "%s: its index has %lld bytes; one of %d can be read from another task", remote->prefix,
@@ -365,7 +367,7 @@ static struct status *check_search(struct remote *remote) {
                                 : status_exhausted("No memory for the index of %s", remote->prefix);
 }
 
-static void on_search_end(struct peer_search *search) {
+static void on_search_end(struct checkpoint_search *search) {
     struct remote *remote = CONTAINER_OF(search, struct remote, search);
     remote->found = search->found;
     struct status *st = check_search(remote);
@@ -374,15 +376,15 @@ static void on_search_end(struct peer_search *search) {
         remote_end(remote);
         return;
     }
-    remote->index_stream = (struct peer_stream){.ctx = remote->ctx,
-                                                .task = search->task,
-                                                .prefix = remote->prefix,
-                                                .file = remote->found.index,
-                                                .end = remote->found.index.size_bytes,
-                                                .take = take_index,
-                                                .on_end = on_index_end,
-                                                .arg = remote};
-    peer_stream_start(&remote->index_stream);
+    remote->index_stream = (struct checkpoint_stream){.ctx = remote->ctx,
+                                                      .task = search->task,
+                                                      .prefix = remote->prefix,
+                                                      .file = remote->found.index,
+                                                      .end = remote->found.index.size_bytes,
+                                                      .take = take_index,
+                                                      .on_end = on_index_end,
+                                                      .arg = remote};
+    checkpoint_stream_start(&remote->index_stream);
 }
 
 void checkpoint_remote_restore(struct kernel_ctx *ctx) {
@@ -394,6 +396,6 @@ void checkpoint_remote_restore(struct kernel_ctx *ctx) {
     CHECK(pthread_mutex_init(&remote->lock, NULL) == 0);
     mirror_init(&remote->mirror, remote->prefix, &remote->found);
     remote->search =
-        (struct peer_search){.ctx = ctx, .prefix = remote->prefix, .on_end = on_search_end};
-    peer_search_start(&remote->search);
+        (struct checkpoint_search){.ctx = ctx, .prefix = remote->prefix, .on_end = on_search_end};
+    checkpoint_search_start(&remote->search);
 }

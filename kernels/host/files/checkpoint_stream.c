@@ -22,17 +22,18 @@ struct status *checkpoint_check_name(struct span name) {
 /* ---- searching ---- */
 
 /* What one task said. It may be unable to say: then the others' answers are not the whole truth. */
-static void take_answer(struct peer_search *search, struct peer_question *question) {
-    struct found found = {.index.shard = INDEX_SHARD};
-    struct status *st = question->status;
+static void take_reply(struct checkpoint_search *search, struct peer_call *call) {
+    struct checkpoint_listing found = {.index.shard = INDEX_SHARD};
+    struct status *st = call->status;
     if (!st)
-        st = found_parse((struct span){str_text(&question->answer), question->answer.len}, &found);
+        st = checkpoint_listing_parse((struct span){str_text(&call->reply), call->reply.len},
+                                      &found);
     if (!st && found.is_there &&
         (search->task < 0 || found.changed_ns > search->found.changed_ns)) {
-        struct found older = search->found;
+        struct checkpoint_listing older = search->found;
         search->found = found;
         found = older;
-        search->task = question->task;
+        search->task = call->task;
     }
     /* Outside of its roots it has nothing that others may have. */
     if (st && status_code(st) != STATUS_PERMISSION_DENIED && status_code(st) != STATUS_NOT_FOUND &&
@@ -41,12 +42,12 @@ static void take_answer(struct peer_search *search, struct peer_question *questi
         st = NULL;
     }
     status_unref(st);
-    found_fini(&found);
-    str_fini(&question->answer);
-    buffer_unref(question->payload);
+    checkpoint_listing_fini(&found);
+    str_fini(&call->reply);
+    buffer_unref(call->payload);
 }
 
-static struct status *not_askable(const struct peer_search *search, struct status *why_take) {
+static struct status *not_askable(const struct checkpoint_search *search, struct status *why_take) {
     struct status *st = status_unavailable(
         "Checkpoint %s is not here, and a task that may have it could not be asked: %s",
         search->prefix, status_message(why_take));
@@ -55,13 +56,13 @@ static struct status *not_askable(const struct peer_search *search, struct statu
 }
 
 static void end_search(struct pool_task *task) {
-    struct peer_search *search = CONTAINER_OF(task, struct peer_search, io_task);
+    struct checkpoint_search *search = CONTAINER_OF(task, struct checkpoint_search, io_task);
     search->task = -1;
     search->status = NULL;
-    for (int i = 0; i < search->n_asked; i++)
-        take_answer(search, &search->questions[i].question);
-    free(search->questions);
-    search->questions = NULL;
+    for (int i = 0; i < search->n_calls; i++)
+        take_reply(search, &search->calls[i].call);
+    free(search->calls);
+    search->calls = NULL;
     str_fini(&search->request);
     if (search->task >= 0) {
         status_unref(search->status);
@@ -72,39 +73,39 @@ static void end_search(struct pool_task *task) {
     search->on_end(search);
 }
 
-static void on_looked(struct peer_question *question) {
-    struct peer_search *search = CONTAINER_OF(question, struct search_question, question)->search;
+static void on_looked(struct peer_call *call) {
+    struct checkpoint_search *search = CONTAINER_OF(call, struct search_call, call)->search;
     if (atomic_fetch_sub(&search->n_left, 1) == 1)
         search->ctx->host->submit_io(search->ctx, &search->io_task);
 }
 
-void peer_search_start(struct peer_search *search) {
+void checkpoint_search_start(struct checkpoint_search *search) {
     struct kernel_ctx *ctx = search->ctx;
     int n = checkpoint_has_peers(ctx) ? ctx->host->peer_count(ctx) : 0;
-    search->n_asked = n;
-    search->questions = xcalloc((size_t)n + 1, sizeof(*search->questions));
+    search->n_calls = n;
+    search->calls = xcalloc((size_t)n + 1, sizeof(*search->calls));
     search->request = STR_INIT;
-    search->found = (struct found){.index.shard = INDEX_SHARD};
+    search->found = (struct checkpoint_listing){.index.shard = INDEX_SHARD};
     search->io_task.run = end_search;
-    checkpoint_question_print(&(struct checkpoint_question){.kind = CHECKPOINT_LOOK,
-                                                            .prefix = span_of(search->prefix),
-                                                            .shard = INDEX_SHARD},
-                              &search->request);
+    checkpoint_request_print(&(struct checkpoint_request){.kind = CHECKPOINT_LOOK,
+                                                          .prefix = span_of(search->prefix),
+                                                          .shard = INDEX_SHARD},
+                             &search->request);
     atomic_store(&search->n_left, n + 1);
     for (int i = 0; i < n; i++) {
-        struct search_question *asked = &search->questions[i];
+        struct search_call *asked = &search->calls[i];
         asked->search = search;
-        asked->question =
-            (struct peer_question){.task = i,
-                                   .request = {str_text(&search->request), search->request.len},
-                                   .on_done = on_looked};
-        ctx->host->peer_ask(ctx, &asked->question);
+        asked->call =
+            (struct peer_call){.task = i,
+                               .request = {str_text(&search->request), search->request.len},
+                               .on_done = on_looked};
+        ctx->host->peer_call_start(ctx, &asked->call);
     }
     if (atomic_fetch_sub(&search->n_left, 1) == 1)
         ctx->host->submit_io(ctx, &search->io_task);
 }
 
-struct status *peer_search_nobody(struct kernel_ctx *ctx, const char *prefix) {
+struct status *checkpoint_search_not_found(struct kernel_ctx *ctx, const char *prefix) {
     struct str asked = STR_INIT;
     int n = checkpoint_has_peers(ctx) ? ctx->host->peer_count(ctx) : 0;
     for (int i = 0; i < n; i++)
@@ -119,11 +120,11 @@ struct status *peer_search_nobody(struct kernel_ctx *ctx, const char *prefix) {
 
 /* ---- streams ---- */
 
-static void on_piece(struct peer_question *question);
+static void on_piece(struct peer_call *call);
 static void work_on_piece(struct pool_task *task);
 
 /* What the stream ends with, once nothing of it is on its way. */
-static void end_stream(struct peer_stream *stream) {
+static void end_stream(struct checkpoint_stream *stream) {
     struct status *st = stream->status;
     stream->status = NULL;
     pthread_mutex_destroy(&stream->lock);
@@ -134,7 +135,7 @@ static void end_stream(struct peer_stream *stream) {
 
 /* The next bytes for a piece that is free; false when there are none left, or the stream has
  * failed. */
-static bool claim(struct peer_stream *stream, struct stream_piece *piece) {
+static bool claim(struct checkpoint_stream *stream, struct stream_piece *piece) {
     struct status *cancelled = io_check_cancelled(stream->ctx);
     pthread_mutex_lock(&stream->lock);
     if (cancelled && !stream->status) {
@@ -152,43 +153,43 @@ static bool claim(struct peer_stream *stream, struct stream_piece *piece) {
     return is_claimed;
 }
 
-static void ask_piece(struct stream_piece *piece) {
-    struct peer_stream *stream = piece->stream;
-    struct checkpoint_question question = {.kind = CHECKPOINT_READ,
-                                           .prefix = span_of(stream->prefix),
-                                           .shard = stream->file.shard,
-                                           .n_shards = stream->file.n_shards,
-                                           .offset = (uint64_t)piece->offset,
-                                           .n = (uint64_t)piece->n_bytes,
-                                           .identity = stream->file.identity};
+static void request_piece(struct stream_piece *piece) {
+    struct checkpoint_stream *stream = piece->stream;
+    struct checkpoint_request call = {.kind = CHECKPOINT_READ,
+                                      .prefix = span_of(stream->prefix),
+                                      .shard = stream->file.shard,
+                                      .n_shards = stream->file.n_shards,
+                                      .offset = (uint64_t)piece->offset,
+                                      .n = (uint64_t)piece->n_bytes,
+                                      .identity = stream->file.identity};
     str_clear(&piece->request);
-    checkpoint_question_print(&question, &piece->request);
+    checkpoint_request_print(&call, &piece->request);
     piece->task.run = work_on_piece;
-    piece->question = (struct peer_question){.task = stream->task,
-                                             .request = {piece->request.data, piece->request.len},
-                                             .on_done = on_piece};
-    stream->ctx->host->peer_ask(stream->ctx, &piece->question);
+    piece->call = (struct peer_call){.task = stream->task,
+                                     .request = {piece->request.data, piece->request.len},
+                                     .on_done = on_piece};
+    stream->ctx->host->peer_call_start(stream->ctx, &piece->call);
 }
 
-static void on_piece(struct peer_question *question) {
-    struct stream_piece *piece = CONTAINER_OF(question, struct stream_piece, question);
+static void on_piece(struct peer_call *call) {
+    struct stream_piece *piece = CONTAINER_OF(call, struct stream_piece, call);
     piece->stream->ctx->host->submit_io(piece->stream->ctx, &piece->task);
 }
 
 /* The answer's only field is the checksum: 1, fixed. */
 static struct status *check_piece(const struct stream_piece *piece) {
-    struct span in = {str_text(&piece->question.answer), piece->question.answer.len};
+    struct span in = {str_text(&piece->call.reply), piece->call.reply.len};
     struct proto_field field;
-    const struct peer_stream *stream = piece->stream;
+    const struct checkpoint_stream *stream = piece->stream;
     const char *from = stream->ctx->host->peer_name(stream->ctx, stream->task);
     uint32_t crc;
-    if (piece->question.payload_bytes != (size_t)piece->n_bytes)
+    if (piece->call.payload_bytes != (size_t)piece->n_bytes)
         return status_internal("%s sent %zu of the %lld bytes at offset %lld of %s", from,
-                               piece->question.payload_bytes, (long long)piece->n_bytes,
+                               piece->call.payload_bytes, (long long)piece->n_bytes,
                                (long long)piece->offset, stream->prefix);
     if (proto_next(&in, &field) <= 0 || field.number != 1 || field.wire_type != 5)
         return status_internal("%s sent bytes of %s without a checksum", from, stream->prefix);
-    crc = crc32c(piece->question.payload->data, (size_t)piece->n_bytes);
+    crc = crc32c(piece->call.payload->data, (size_t)piece->n_bytes);
     if (crc != (uint32_t)field.value)
         return status_new(
             STATUS_DATA_LOSS,
@@ -199,15 +200,14 @@ static struct status *check_piece(const struct stream_piece *piece) {
 
 static void work_on_piece(struct pool_task *task) {
     struct stream_piece *piece = CONTAINER_OF(task, struct stream_piece, task);
-    struct peer_stream *stream = piece->stream;
-    struct status *st = piece->question.status;
+    struct checkpoint_stream *stream = piece->stream;
+    struct status *st = piece->call.status;
     if (!st)
         st = check_piece(piece);
     if (!st)
-        st = stream->take(stream, piece->offset, piece->question.payload->data,
-                          (size_t)piece->n_bytes);
-    buffer_unref(piece->question.payload);
-    str_fini(&piece->question.answer);
+        st = stream->take(stream, piece->offset, piece->call.payload->data, (size_t)piece->n_bytes);
+    buffer_unref(piece->call.payload);
+    str_fini(&piece->call.reply);
     pthread_mutex_lock(&stream->lock);
     if (st && !stream->status) {
         stream->status = st;
@@ -216,7 +216,7 @@ static void work_on_piece(struct pool_task *task) {
     pthread_mutex_unlock(&stream->lock);
     status_unref(st);
     if (claim(stream, piece)) {
-        ask_piece(piece);
+        request_piece(piece);
         return;
     }
     pthread_mutex_lock(&stream->lock);
@@ -227,10 +227,10 @@ static void work_on_piece(struct pool_task *task) {
 }
 
 static void end_empty(struct pool_task *task) {
-    end_stream(CONTAINER_OF(task, struct peer_stream, empty_task));
+    end_stream(CONTAINER_OF(task, struct checkpoint_stream, empty_task));
 }
 
-void peer_stream_start(struct peer_stream *stream) {
+void checkpoint_stream_start(struct checkpoint_stream *stream) {
     bool is_claimed[STREAM_WINDOW];
     int n = 0;
     CHECK(pthread_mutex_init(&stream->lock, NULL) == 0);
@@ -251,6 +251,6 @@ void peer_stream_start(struct peer_stream *stream) {
     for (int i = 0; i < STREAM_WINDOW && n > 0; i++) {
         if (!is_claimed[i])
             break; /* they are claimed in order */
-        ask_piece(&stream->pieces[i]);
+        request_piece(&stream->pieces[i]);
     }
 }

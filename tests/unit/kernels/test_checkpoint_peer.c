@@ -41,52 +41,53 @@ static const char *in(const char *dir, const char *name) {
     return ret;
 }
 
-static enum status_code ask(const struct checkpoint_question *question, struct peer_answer *ret) {
+static enum status_code ask(const struct checkpoint_request *call, struct peer_reply *ret) {
     struct str request = STR_INIT;
-    *ret = (struct peer_answer){.bytes = STR_INIT};
-    checkpoint_question_print(question, &request);
-    struct status *st = checkpoint_answer((struct span){str_text(&request), request.len}, ret);
+    *ret = (struct peer_reply){.bytes = STR_INIT};
+    checkpoint_request_print(call, &request);
+    struct status *st = checkpoint_serve((struct span){str_text(&request), request.len}, ret);
     enum status_code code = status_code(st);
     status_unref(st);
     str_fini(&request);
     return code;
 }
 
-static void answer_fini(struct peer_answer *answer) {
+static void answer_fini(struct peer_reply *answer) {
     str_fini(&answer->bytes);
     buffer_unref(answer->payload);
 }
 
-static enum status_code look(const char *prefix, struct found *ret) {
-    struct peer_answer answer;
-    enum status_code code = ask(&(struct checkpoint_question){.kind = CHECKPOINT_LOOK,
-                                                              .prefix = span_of(prefix),
-                                                              .shard = INDEX_SHARD},
+static enum status_code look(const char *prefix, struct checkpoint_listing *ret) {
+    struct peer_reply answer;
+    enum status_code code = ask(&(struct checkpoint_request){.kind = CHECKPOINT_LOOK,
+                                                             .prefix = span_of(prefix),
+                                                             .shard = INDEX_SHARD},
                                 &answer);
-    *ret = (struct found){0};
+    *ret = (struct checkpoint_listing){0};
     if (code == STATUS_OK)
-        assert_null(found_parse((struct span){str_text(&answer.bytes), answer.bytes.len}, ret));
+        assert_null(checkpoint_listing_parse(
+            (struct span){str_text(&answer.bytes), answer.bytes.len}, ret));
     answer_fini(&answer);
     return code;
 }
 
-static enum status_code read_some(const char *prefix, const struct found_file *file,
-                                  uint64_t offset, uint64_t n, struct peer_answer *ret) {
-    return ask(&(struct checkpoint_question){.kind = CHECKPOINT_READ,
-                                             .prefix = span_of(prefix),
-                                             .shard = file->shard,
-                                             .n_shards = file->n_shards,
-                                             .offset = offset,
-                                             .n = n,
-                                             .identity = file->identity},
+static enum status_code read_some(const char *prefix, const struct checkpoint_file *file,
+                                  uint64_t offset, uint64_t n, struct peer_reply *ret) {
+    return ask(&(struct checkpoint_request){.kind = CHECKPOINT_READ,
+                                            .prefix = span_of(prefix),
+                                            .shard = file->shard,
+                                            .n_shards = file->n_shards,
+                                            .offset = offset,
+                                            .n = n,
+                                            .identity = file->identity},
                ret);
 }
 
 static enum status_code remove_it(const char *prefix) {
-    struct peer_answer answer;
-    enum status_code code = ask(&(struct checkpoint_question){.kind = CHECKPOINT_REMOVE,
-                                                              .prefix = span_of(prefix),
-                                                              .removes_dir = true},
+    struct peer_reply answer;
+    enum status_code code = ask(&(struct checkpoint_request){.kind = CHECKPOINT_REMOVE,
+                                                             .prefix = span_of(prefix),
+                                                             .removes_dir = true},
                                 &answer);
     answer_fini(&answer);
     return code;
@@ -94,8 +95,8 @@ static enum status_code remove_it(const char *prefix) {
 
 static void test_finds_and_reads(void **state) {
     const char *prefix = in(root, "here/model");
-    struct found found;
-    struct peer_answer answer;
+    struct checkpoint_listing found;
+    struct peer_reply answer;
     write_bundle(prefix);
     assert_int_equal(look(prefix, &found), STATUS_OK);
     assert_true(found.is_there);
@@ -120,28 +121,28 @@ static void test_finds_and_reads(void **state) {
     assert_int_equal(read_some(prefix, &found.shards[0], 0, STREAM_PIECE_BYTES + 1, &answer),
                      STATUS_INVALID_ARGUMENT);
     answer_fini(&answer);
-    found_fini(&found);
+    checkpoint_listing_fini(&found);
     assert_int_equal(look(in(root, "here/none"), &found), STATUS_OK);
     assert_false(found.is_there);
-    found_fini(&found);
+    checkpoint_listing_fini(&found);
 }
 
 static void test_tells_a_file_that_was_replaced(void **state) {
     const char *prefix = in(root, "twice/model");
-    struct found found;
-    struct peer_answer answer;
+    struct checkpoint_listing found;
+    struct peer_reply answer;
     write_bundle(prefix);
     assert_int_equal(look(prefix, &found), STATUS_OK);
     write_bundle(prefix);
     assert_int_equal(read_some(prefix, &found.index, 0, 10, &answer), STATUS_ABORTED);
     answer_fini(&answer);
-    found_fini(&found);
+    checkpoint_listing_fini(&found);
 }
 
 static void test_leaves_the_roots_to_nobody(void **state) {
-    struct found found;
-    struct peer_answer answer;
-    struct found_file file = {.shard = 0, .n_shards = 1};
+    struct checkpoint_listing found;
+    struct peer_reply answer;
+    struct checkpoint_file file = {.shard = 0, .n_shards = 1};
     char dots[256];
     snprintf(dots, sizeof(dots), "%s/here/../../outside/model", root);
     write_bundle(in(outside, "model"));
@@ -165,7 +166,7 @@ static void test_leaves_the_roots_to_nobody(void **state) {
     assert_int_equal(found.index.size_bytes, strlen(in(outside, "model.index")));
     assert_int_equal(found.n_shards, 1);
     assert_int_equal(found.shards[0].size_bytes, strlen(in(outside, "model.data-00000-of-00001")));
-    found_fini(&found);
+    checkpoint_listing_fini(&found);
     assert_int_equal(read_some(in(root, "odd/m"), &file, 0, 1, &answer), STATUS_PERMISSION_DENIED);
     answer_fini(&answer);
     assert_int_equal(mkfifo(in(root, "odd/f.data-00000-of-00001"), 0600), 0);
@@ -189,21 +190,21 @@ static void test_removes_only_what_it_has_saved(void **state) {
 
 static void test_strangers_bytes(void **state) {
     struct str text = STR_INIT;
-    struct found_file shards[3] = {{0, 3, 10, 5}, {1, 3, 1 << 30, 6}, {2, 3, 0, 7}};
-    struct found found = {.is_there = true,
-                          .index = {.size_bytes = 99, .identity = 1},
-                          .changed_ns = 3,
-                          .shards = shards,
-                          .n_shards = 3};
+    struct checkpoint_file shards[3] = {{0, 3, 10, 5}, {1, 3, 1 << 30, 6}, {2, 3, 0, 7}};
+    struct checkpoint_listing found = {.is_there = true,
+                                       .index = {.size_bytes = 99, .identity = 1},
+                                       .changed_ns = 3,
+                                       .shards = shards,
+                                       .n_shards = 3};
     uint64_t seed = 7;
-    found_print(&found, &text);
-    checkpoint_question_print(
-        &(struct checkpoint_question){
+    checkpoint_listing_print(&found, &text);
+    checkpoint_request_print(
+        &(struct checkpoint_request){
             .kind = CHECKPOINT_READ, .prefix = span_of("model"), .shard = 3, .n_shards = 9, .n = 5},
         &text);
     for (int round = 0; round < 100000; round++) {
-        struct checkpoint_question question;
-        struct found parsed;
+        struct checkpoint_request call;
+        struct checkpoint_listing parsed;
         char bytes[256];
         seed = seed * 6364136223846793005ull + 1442695040888963407ull;
         size_t n = (size_t)(seed >> 33) % (text.len + 1);
@@ -212,10 +213,10 @@ static void test_strangers_bytes(void **state) {
             seed = seed * 6364136223846793005ull + 1442695040888963407ull;
             bytes[(seed >> 33) % n] = (char)(seed >> 50);
         }
-        status_unref(checkpoint_question_parse((struct span){bytes, n}, &question));
-        status_unref(found_parse((struct span){bytes, n}, &parsed));
-        assert_true(parsed.n_shards <= FOUND_MAX_SHARDS);
-        found_fini(&parsed);
+        status_unref(checkpoint_request_parse((struct span){bytes, n}, &call));
+        status_unref(checkpoint_listing_parse((struct span){bytes, n}, &parsed));
+        assert_true(parsed.n_shards <= LISTING_MAX_SHARDS);
+        checkpoint_listing_fini(&parsed);
     }
     str_fini(&text);
 }

@@ -12,7 +12,7 @@
 #include "tests/unit/rpc/loop_turns.h"
 #include "worker/service/service.h"
 
-enum { N_QUESTIONS = 5 * PEER_MAX_QUESTIONS + 1 };
+enum { N_QUESTIONS = 5 * PEER_MAX_CALLS + 1 };
 
 static struct loop *loop;
 static struct pool *pool;
@@ -20,21 +20,21 @@ static char device_name[] = "/job:ps/replica:0/task:0/device:TEST:0";
 static struct device device;
 static struct worker_service *service;
 static struct ask_table *table;
-static struct peer_question questions[N_QUESTIONS];
+static struct peer_call questions[N_QUESTIONS];
 static char requests[N_QUESTIONS][16];
 static int n_answered, n_failed;
 
-static struct status *echo(struct span request, struct peer_answer *ret) {
+static struct status *echo(struct span request, struct peer_reply *ret) {
     str_add_bytes(&ret->bytes, request.data, request.len);
     return NULL;
 }
 
-static void on_done(struct peer_question *question) {
-    bool is_right = !question->status && span_is(question->request, str_text(&question->answer));
+static void on_done(struct peer_call *question) {
+    bool is_right = !question->status && span_is(question->request, str_text(&question->reply));
     n_answered += is_right;
     n_failed += !is_right;
     status_unref(question->status);
-    str_fini(&question->answer);
+    str_fini(&question->reply);
     buffer_unref(question->payload);
 }
 
@@ -42,7 +42,7 @@ static void ask_all(struct ask_task *task) {
     n_answered = n_failed = 0;
     for (int i = 0; i < N_QUESTIONS; i++) {
         snprintf(requests[i], sizeof(requests[i]), "question %d", i);
-        questions[i] = (struct peer_question){.request = span_of(requests[i]), .on_done = on_done};
+        questions[i] = (struct peer_call){.request = span_of(requests[i]), .on_done = on_done};
         list_init(&questions[i].link);
         ask_start(task, &questions[i]);
     }

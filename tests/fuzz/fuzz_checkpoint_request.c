@@ -1,12 +1,12 @@
-/* What tasks ask each other about checkpoints that only one of them has
- * (kernels/host/files/checkpoint_peer.h), from both ends. The first byte says which:
+/* Fuzzes both ends of the calls by which tasks read checkpoints that only one of them has
+ * (kernels/host/files/checkpoint_peer.h). The first byte chooses what the other bytes are:
  *
- *   0  a question's bytes; 1 its fields, with the identity that the file has     → the owner's answer
- *   2  an answer's bytes                                                         → what the asker makes of them
- *   3  what a task that lies answers while its checkpoint is fetched; 4 restored → the asker's whole way
+ *   0  the bytes of a request; 1 its fields, with the identity that the file has       → the owner's reply
+ *   2  the bytes of a reply                                                            → what the caller makes of it
+ *   3  the replies of a lying task while its checkpoint is fetched; 4 while it is restored → the caller's whole path
  *
- * Nobody gets at a file outside of the root, no file goes that this process has not saved, and a
- * fetch that fails leaves nothing. */
+ * No call may read a file outside of the root or remove a file that this process has not saved,
+ * and a fetch that fails must leave no file. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -120,30 +120,30 @@ static bool is_whole(const char *prefix) {
 
 /* ---- the owner ---- */
 
-static struct status *answer_to(struct span request, struct peer_answer *ret) {
-    *ret = (struct peer_answer){.bytes = STR_INIT};
-    struct status *st = checkpoint_answer(request, ret);
-    CHECK(ret->payload_bytes <= PEER_MAX_PAYLOAD_BYTES && ret->bytes.len <= PEER_MAX_ANSWER_BYTES);
+static struct status *answer_to(struct span request, struct peer_reply *ret) {
+    *ret = (struct peer_reply){.bytes = STR_INIT};
+    struct status *st = checkpoint_serve(request, ret);
+    CHECK(ret->payload_bytes <= PEER_MAX_PAYLOAD_BYTES && ret->bytes.len <= PEER_MAX_REPLY_BYTES);
     CHECK(!ret->payload_bytes || !memmem(ret->payload->data, ret->payload_bytes, SECRET, 10));
     return st;
 }
 
 static void ask(struct span request) {
-    struct peer_answer answer;
+    struct peer_reply answer;
     status_unref(answer_to(request, &answer));
     str_fini(&answer.bytes);
     buffer_unref(answer.payload);
 }
 
-/* As it is; and of a checkpoint that is there, if it is a question. */
-static void try_question(void) {
-    struct checkpoint_question question;
+/* As it is; and of a checkpoint that is there, if it is a request. */
+static void try_request(void) {
+    struct checkpoint_request parsed;
     struct str request = STR_INIT;
-    struct status *st = checkpoint_question_parse(in, &question);
+    struct status *st = checkpoint_request_parse(in, &parsed);
     ask(in);
     if (!st) {
-        question.prefix = span_of(below(KEPT));
-        checkpoint_question_print(&question, &request);
+        parsed.prefix = span_of(below(KEPT));
+        checkpoint_request_print(&parsed, &request);
         ask((struct span){request.data, request.len});
     }
     status_unref(st);
@@ -155,8 +155,8 @@ static void try_fields(void) {
         KEPT,       OWN, "root/link/model", "root/kept/odd", "root/kept/../../outside/model",
         "root/none"};
     struct str request = STR_INIT;
-    struct found found = {0};
-    struct peer_answer answer;
+    struct checkpoint_listing found = {0};
+    struct peer_reply answer;
     unsigned flags = take_byte(), kind = take_byte() % 5, which = take_byte();
     int shard = (int)take_byte() % 4 - 1, n_shards = (int)take_byte() % 4;
     uint64_t offset = take_byte();
@@ -164,29 +164,29 @@ static void try_fields(void) {
     uint64_t n = take_byte();
     n <<= take_byte() % 24;
     const char *prefix = below(prefixes[which % ARRAY_LEN(prefixes)]);
-    checkpoint_question_print(
-        &(struct checkpoint_question){.kind = CHECKPOINT_LOOK, .prefix = span_of(prefix)},
-        &request);
+    checkpoint_request_print(
+        &(struct checkpoint_request){.kind = CHECKPOINT_LOOK, .prefix = span_of(prefix)}, &request);
     struct status *st = answer_to((struct span){request.data, request.len}, &answer);
     if (!st)
-        check(found_parse((struct span){str_text(&answer.bytes), answer.bytes.len}, &found));
+        check(checkpoint_listing_parse((struct span){str_text(&answer.bytes), answer.bytes.len},
+                                       &found));
     status_unref(st);
     str_fini(&answer.bytes);
-    const struct found_file *file =
-        shard == INDEX_SHARD ? &found.index : found_shard(&found, shard, n_shards);
+    const struct checkpoint_file *file =
+        shard == INDEX_SHARD ? &found.index : checkpoint_listing_shard(&found, shard, n_shards);
     str_clear(&request);
-    checkpoint_question_print(
-        &(struct checkpoint_question){.kind = (enum checkpoint_ask)kind,
-                                      .prefix = span_of(prefix),
-                                      .shard = shard,
-                                      .n_shards = n_shards,
-                                      .offset = offset,
-                                      .n = n,
-                                      .identity = file ? file->identity ^ (flags & 1) : 0,
-                                      .removes_dir = (flags & 2) != 0},
+    checkpoint_request_print(
+        &(struct checkpoint_request){.kind = (enum checkpoint_request_kind)kind,
+                                     .prefix = span_of(prefix),
+                                     .shard = shard,
+                                     .n_shards = n_shards,
+                                     .offset = offset,
+                                     .n = n,
+                                     .identity = file ? file->identity ^ (flags & 1) : 0,
+                                     .removes_dir = (flags & 2) != 0},
         &request);
     ask((struct span){request.data, request.len});
-    found_fini(&found);
+    checkpoint_listing_fini(&found);
     str_fini(&request);
 }
 
@@ -194,24 +194,24 @@ static void try_fields(void) {
 
 /* What is understood is printed and understood again. */
 static void try_answer(void) {
-    struct found found, again;
+    struct checkpoint_listing found, again;
     struct str text = STR_INIT, second = STR_INIT;
-    struct status *st = found_parse(in, &found);
-    CHECK(found.n_shards <= FOUND_MAX_SHARDS);
+    struct status *st = checkpoint_listing_parse(in, &found);
+    CHECK(found.n_shards <= LISTING_MAX_SHARDS);
     if (!st) {
-        found_print(&found, &text);
-        check(found_parse((struct span){str_text(&text), text.len}, &again));
-        found_print(&again, &second);
+        checkpoint_listing_print(&found, &text);
+        check(checkpoint_listing_parse((struct span){str_text(&text), text.len}, &again));
+        checkpoint_listing_print(&again, &second);
         CHECK(text.len == second.len && memcmp(str_text(&text), str_text(&second), text.len) == 0);
-        found_fini(&again);
+        checkpoint_listing_fini(&again);
     }
     status_unref(st);
-    found_fini(&found);
+    checkpoint_listing_fini(&found);
     str_fini(&text);
     str_fini(&second);
 }
 
-/* The host of an asking kernel: other tasks that answer as the bytes say, each question when its
+/* The host of an asking kernel: other tasks that answer as the bytes say, each request when its
  * turn comes. */
 static struct list asked;
 static struct pool_task *io_first, **io_last = &io_first;
@@ -229,17 +229,17 @@ static void host_submit(struct kernel_ctx *ctx, struct pool_task *task) {
     io_last = &task->next;
 }
 
-static void host_ask(struct kernel_ctx *ctx, struct peer_question *question) {
-    CHECK(question->request.len <= PEER_MAX_REQUEST_BYTES);
-    question->answer = STR_INIT;
-    list_push_back(&asked, &question->link);
+static void host_call(struct kernel_ctx *ctx, struct peer_call *call) {
+    CHECK(call->request.len <= PEER_MAX_REQUEST_BYTES);
+    call->reply = STR_INIT;
+    list_push_back(&asked, &call->link);
 }
 
 static const struct kernel_host host = {.done = host_done,
                                         .submit_io = host_submit,
                                         .peer_count = host_count,
                                         .peer_name = host_name,
-                                        .peer_ask = host_ask};
+                                        .peer_call_start = host_call};
 
 /* Some bytes of an answer changed; its checksum, if it is to be believed, made again. */
 static void twist(char *bytes, size_t n, unsigned flips) {
@@ -252,49 +252,48 @@ static void twist(char *bytes, size_t n, unsigned flips) {
     }
 }
 
-static void sign(struct peer_question *question) {
-    str_clear(&question->answer);
-    proto_add_fixed32(&question->answer, 1,
-                      crc32c(question->payload->data, question->payload_bytes));
+static void sign(struct peer_call *call) {
+    str_clear(&call->reply);
+    proto_add_fixed32(&call->reply, 1, crc32c(call->payload->data, call->payload_bytes));
 }
 
-static void answer_oddly(struct peer_question *question) {
+static void answer_oddly(struct peer_call *call) {
     struct span bytes = take_chunk();
     struct span payload = take_chunk();
-    str_add_bytes(&question->answer, bytes.data, bytes.len);
-    question->payload = payload.len ? buffer_alloc(allocator_host(), payload.len) : NULL;
-    question->payload_bytes = payload.len;
+    str_add_bytes(&call->reply, bytes.data, bytes.len);
+    call->payload = payload.len ? buffer_alloc(allocator_host(), payload.len) : NULL;
+    call->payload_bytes = payload.len;
     if (payload.len)
-        memcpy(question->payload->data, payload.data, payload.len);
+        memcpy(call->payload->data, payload.data, payload.len);
     if (payload.len && !bytes.len)
-        sign(question);
+        sign(call);
 }
 
-static void answer(struct peer_question *question) {
+static void answer(struct peer_call *call) {
     unsigned how = take_byte(), flips = how >> 3 & (MAX_FLIPS - 1);
-    struct peer_answer honest;
+    struct peer_reply honest;
     if (how % 4 == 2) {
         int code = (int)take_byte() % 20;
-        question->status = status_from_wire(code, take_chunk());
-        if (question->status) {
-            question->on_done(question);
+        call->status = status_from_wire(code, take_chunk());
+        if (call->status) {
+            call->on_done(call);
             return;
         }
     }
     if (how % 4 == 3) {
-        answer_oddly(question);
+        answer_oddly(call);
     } else {
-        question->status = answer_to(question->request, &honest);
-        question->answer = honest.bytes;
-        question->payload = honest.payload;
-        question->payload_bytes = honest.payload_bytes;
+        call->status = answer_to(call->request, &honest);
+        call->reply = honest.bytes;
+        call->payload = honest.payload;
+        call->payload_bytes = honest.payload_bytes;
         if (how % 4 == 1)
-            twist(question->payload ? question->payload->data : question->answer.data,
-                  question->payload ? question->payload_bytes : question->answer.len, flips);
-        if (how % 4 == 1 && how & 4 && question->payload)
-            sign(question);
+            twist(call->payload ? call->payload->data : call->reply.data,
+                  call->payload ? call->payload_bytes : call->reply.len, flips);
+        if (how % 4 == 1 && how & 4 && call->payload)
+            sign(call);
     }
-    question->on_done(question);
+    call->on_done(call);
 }
 
 static void turn_until_done(void) {
@@ -308,7 +307,7 @@ static void turn_until_done(void) {
                 io_last = &io_first;
             task->run(task);
         } else if ((link = list_pop_front(&asked))) {
-            answer(LIST_ENTRY(link, struct peer_question, link));
+            answer(LIST_ENTRY(link, struct peer_call, link));
         }
     }
     CHECK(!io_first && list_is_empty(&asked));
@@ -380,7 +379,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     in = (struct span){(const char *)data, size};
     switch (take_byte() % MODES) {
     case 0:
-        try_question();
+        try_request();
         break;
     case 1:
         try_fields();

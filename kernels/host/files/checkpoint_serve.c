@@ -94,16 +94,16 @@ static bool is_regular(const char *path, struct stat *ret) {
 
 struct look {
     const char *prefix, *base;
-    struct found *found;
+    struct checkpoint_listing *found;
 };
 
 static void on_name(void *arg, const char *name) {
     struct look *look = arg;
-    struct found *found = look->found;
-    struct found_file file;
+    struct checkpoint_listing *found = look->found;
+    struct checkpoint_file file;
     struct stat info;
     struct str path = STR_INIT;
-    if (found->n_shards == FOUND_MAX_SHARDS ||
+    if (found->n_shards == LISTING_MAX_SHARDS ||
         !bundle_data_name(look->base, name, &file.shard, &file.n_shards))
         return;
     bundle_data_path(look->prefix, file.shard, file.n_shards, &path);
@@ -115,9 +115,9 @@ static void on_name(void *arg, const char *name) {
     str_fini(&path);
 }
 
-static struct status *look(const char *prefix, struct peer_answer *ret) {
+static struct status *look(const char *prefix, struct peer_reply *ret) {
     const struct file_system *fs = &file_system_posix;
-    struct found found = {.index.shard = INDEX_SHARD};
+    struct checkpoint_listing found = {.index.shard = INDEX_SHARD};
     struct look scan = {prefix, file_base_of(prefix), &found};
     struct str path = STR_INIT, dir = STR_INIT;
     struct stat info;
@@ -127,13 +127,13 @@ static struct status *look(const char *prefix, struct peer_answer *ret) {
         found.index.size_bytes = info.st_size;
         found.index.identity = identity_of(&info);
         found.changed_ns = (int64_t)info.st_mtim.tv_sec * 1000000000 + info.st_mtim.tv_nsec;
-        found.shards = xcalloc(FOUND_MAX_SHARDS, sizeof(*found.shards));
+        found.shards = xcalloc(LISTING_MAX_SHARDS, sizeof(*found.shards));
         file_dir_of(prefix, &dir);
         /* what cannot be listed has no data files, and the asker will miss them */
         fs->list(fs, dir.data, on_name, &scan);
     }
-    found_print(&found, &ret->bytes);
-    found_fini(&found);
+    checkpoint_listing_print(&found, &ret->bytes);
+    checkpoint_listing_fini(&found);
     str_fini(&path);
     str_fini(&dir);
     return NULL;
@@ -141,42 +141,41 @@ static struct status *look(const char *prefix, struct peer_answer *ret) {
 
 /* ---- reading ---- */
 
-static struct status *read_piece(const char *path, int fd,
-                                 const struct checkpoint_question *question,
-                                 struct peer_answer *ret) {
+static struct status *read_piece(const char *path, int fd, const struct checkpoint_request *request,
+                                 struct peer_reply *ret) {
     struct stat info;
     if (fstat(fd, &info) < 0)
         return file_failed(path, -errno);
     if (!S_ISREG(info.st_mode))
         return status_new(STATUS_PERMISSION_DENIED, "%s is no regular file", path);
-    if (identity_of(&info) != question->identity)
+    if (identity_of(&info) != request->identity)
         return status_new(STATUS_ABORTED, "%s has been replaced or written while it was read",
                           path);
-    if (question->offset > (uint64_t)info.st_size ||
-        question->n > (uint64_t)info.st_size - question->offset)
+    if (request->offset > (uint64_t)info.st_size ||
+        request->n > (uint64_t)info.st_size - request->offset)
         return status_out_of_range("%s; the file ends at %lld", path, (long long)info.st_size);
-    ret->payload = buffer_alloc(allocator_host(), MAX(question->n, (uint64_t)1));
+    ret->payload = buffer_alloc(allocator_host(), MAX(request->n, (uint64_t)1));
     if (!ret->payload)
-        return status_exhausted("no memory for %llu bytes of %s", (unsigned long long)question->n,
+        return status_exhausted("no memory for %llu bytes of %s", (unsigned long long)request->n,
                                 path);
-    ret->payload_bytes = question->n;
-    TRY(file_read_all(&file_system_posix, fd, path, ret->payload->data, question->n,
-                      (int64_t)question->offset));
-    proto_add_fixed32(&ret->bytes, 1, crc32c(ret->payload->data, question->n));
+    ret->payload_bytes = request->n;
+    TRY(file_read_all(&file_system_posix, fd, path, ret->payload->data, request->n,
+                      (int64_t)request->offset));
+    proto_add_fixed32(&ret->bytes, 1, crc32c(ret->payload->data, request->n));
     return NULL;
 }
 
-static struct status *read_file(const char *prefix, const struct checkpoint_question *question,
-                                struct peer_answer *ret) {
+static struct status *read_file(const char *prefix, const struct checkpoint_request *request,
+                                struct peer_reply *ret) {
     struct str path = STR_INIT;
     int fd = -1;
-    if (question->shard == INDEX_SHARD)
+    if (request->shard == INDEX_SHARD)
         bundle_index_path(prefix, &path);
     else
-        bundle_data_path(prefix, question->shard, question->n_shards, &path);
+        bundle_data_path(prefix, request->shard, request->n_shards, &path);
     struct status *st = file_root_open(path.data, &fd);
     if (!st) {
-        st = read_piece(path.data, fd, question, ret);
+        st = read_piece(path.data, fd, request, ret);
         close(fd);
     }
     str_fini(&path);
@@ -185,7 +184,8 @@ static struct status *read_file(const char *prefix, const struct checkpoint_ques
 
 /* ---- removing ---- */
 
-static void remove_files(const char *prefix, const struct found *found, const char *index_path) {
+static void remove_files(const char *prefix, const struct checkpoint_listing *found,
+                         const char *index_path) {
     const struct file_system *fs = &file_system_posix;
     struct str path = STR_INIT;
     fs->unlink(fs, index_path); /* first: who sees it sees all */
@@ -199,7 +199,8 @@ static void remove_files(const char *prefix, const struct found *found, const ch
 
 static struct status *remove_saved(const char *prefix, bool removes_dir) {
     const struct file_system *fs = &file_system_posix;
-    struct found found = {.shards = xcalloc(FOUND_MAX_SHARDS, sizeof(*found.shards))};
+    struct checkpoint_listing found = {.shards =
+                                           xcalloc(LISTING_MAX_SHARDS, sizeof(*found.shards))};
     struct look scan = {prefix, file_base_of(prefix), &found};
     struct str path = STR_INIT, dir = STR_INIT;
     struct status *st = NULL;
@@ -215,33 +216,33 @@ static struct status *remove_saved(const char *prefix, bool removes_dir) {
         if (removes_dir)
             fs->remove_dir(fs, dir.data); /* another part may still be in it */
     }
-    found_fini(&found);
+    checkpoint_listing_fini(&found);
     str_fini(&path);
     str_fini(&dir);
     return st;
 }
 
-struct status *checkpoint_answer(struct span request, struct peer_answer *ret) {
-    struct checkpoint_question question;
+struct status *checkpoint_serve(struct span bytes, struct peer_reply *ret) {
+    struct checkpoint_request request;
     struct str prefix = STR_INIT;
-    TRY(checkpoint_question_parse(request, &question));
-    struct status *st = file_root_resolve_prefix(question.prefix, &prefix);
+    TRY(checkpoint_request_parse(bytes, &request));
+    struct status *st = file_root_resolve_prefix(request.prefix, &prefix);
     if (st) {
         str_fini(&prefix);
         return st;
     }
-    switch (question.kind) {
+    switch (request.kind) {
     case CHECKPOINT_LOOK:
         st = look(prefix.data, ret);
         break;
     case CHECKPOINT_READ:
-        st = read_file(prefix.data, &question, ret);
+        st = read_file(prefix.data, &request, ret);
         break;
     case CHECKPOINT_REMOVE:
-        st = remove_saved(prefix.data, question.removes_dir);
+        st = remove_saved(prefix.data, request.removes_dir);
         break;
     default:
-        st = status_unimplemented("a question of kind %d for checkpoint files", (int)question.kind);
+        st = status_unimplemented("a request of kind %d for checkpoint files", (int)request.kind);
     }
     str_fini(&prefix);
     return st;

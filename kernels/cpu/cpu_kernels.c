@@ -9,7 +9,7 @@ extern const struct kernel_list array_diag_kernels, array_unique_kernels, array_
     array_partition_kernels;
 extern const struct kernel_list nn_kernels;
 extern const struct kernel_list math_kernels, math_cast_kernels, math_select_kernels,
-    math_reduce_kernels, math_matmul_kernels, math_scan_kernels;
+    math_reduce_kernels, matmul_kernels, math_scan_kernels;
 extern const struct kernel_list math_segment_kernels, math_segment_grad_kernels, math_count_kernels;
 extern const struct kernel_list state_kernels, state_scatter_kernels, state_scatter_nd_kernels;
 extern const struct kernel_list resource_variable_kernels, resource_gather_kernels,
@@ -24,7 +24,7 @@ extern const struct kernel_list parsing_kernels, vocab_remap_kernels;
 extern const struct kernel_list summary_kernels;
 extern const struct kernel_list list_kernels, list_bulk_kernels, list_join_kernels,
     optional_kernels, variant_kernels;
-extern const struct kernel_list conv_kernels, norm_kernels, pool_kernels, rnn_kernels;
+extern const struct kernel_list conv_kernels, norm_kernels, pooling_kernels, rnn_kernels;
 extern const struct kernel_list lookup_kernels, lookup_file_kernels;
 extern const struct kernel_list io_kernels, checkpoint_kernels, checkpoint_merge_kernels,
     checkpoint_v1_kernels;
@@ -42,15 +42,15 @@ extern const struct kernel_list image_resize_kernels, image_nearest_kernels, ima
 extern const struct kernel_list reader_kernels;
 extern const struct kernel_list array_inplace_kernels, math_betainc_kernels;
 extern const struct kernel_list candidate_kernels, ctc_kernels, codec_kernels, quant_kernels,
-    audio_kernels, cluster_kernels;
+    audio_kernels, kmeans_kernels;
 extern const struct kernel_list iterator_kernels, dataset_source_kernels, dataset_choose_kernels,
     dataset_map_kernels, dataset_parse_kernels, dataset_nested_kernels, dataset_batch_kernels,
     dataset_reduce_kernels, dataset_shuffle_kernels, dataset_ahead_kernels, dataset_window_kernels,
     dataset_group_kernels, dataset_keep_kernels, dataset_file_kernels, dataset_rebatch_kernels;
-extern const struct kernel_list conv_kernels, norm_kernels, pool_kernels, rnn_kernels;
-extern const struct kernel_list linalg_kernels, math_einsum_kernels, math_check_kernels,
+extern const struct kernel_list conv_kernels, norm_kernels, pooling_kernels, rnn_kernels;
+extern const struct kernel_list linalg_kernels, matmul_einsum_kernels, math_check_kernels,
     fft_kernels;
-extern const struct kernel_list batch_kernels, map_defun_kernels, debug_kernels,
+extern const struct kernel_list batch_kernels, map_defun_kernels, math_debugger_kernels,
     index_shuffle_kernels, isotonic_kernels, dataset_csv_kernels, lookup_dataset_kernels,
     tensor_map_kernels;
 
@@ -73,7 +73,7 @@ const struct kernel_list *const cpu_kernel_lists[] = {
     &math_cast_kernels,
     &math_select_kernels,
     &math_reduce_kernels,
-    &math_matmul_kernels,
+    &matmul_kernels,
     &math_scan_kernels,
     &math_segment_kernels,
     &math_segment_grad_kernels,
@@ -143,7 +143,7 @@ const struct kernel_list *const cpu_kernel_lists[] = {
     &codec_kernels,
     &quant_kernels,
     &audio_kernels,
-    &cluster_kernels,
+    &kmeans_kernels,
     &array_inplace_kernels,
     &math_betainc_kernels,
     &iterator_kernels,
@@ -162,16 +162,16 @@ const struct kernel_list *const cpu_kernel_lists[] = {
     &dataset_file_kernels,
     &dataset_rebatch_kernels,
     &conv_kernels,
-    &pool_kernels,
+    &pooling_kernels,
     &norm_kernels,
     &rnn_kernels,
     &linalg_kernels,
-    &math_einsum_kernels,
+    &matmul_einsum_kernels,
     &math_check_kernels,
     &fft_kernels,
     &batch_kernels,
     &map_defun_kernels,
-    &debug_kernels,
+    &math_debugger_kernels,
     &index_shuffle_kernels,
     &isotonic_kernels,
     &dataset_csv_kernels,

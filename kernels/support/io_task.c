@@ -1,8 +1,9 @@
 /* Kernels that block on files: from the executor to an I/O thread and back. */
+#include "kernels/support/io_task.h"
+
 #include <stdlib.h>
 
 #include "common/io/file_root.h"
-#include "kernels/support/io_task.h"
 
 struct io_task {
     struct pool_task task;

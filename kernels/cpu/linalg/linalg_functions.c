@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "kernels/support/complex_values.h"
+#include "kernels/cpu/linalg/complex_values.h"
 #include "kernels/cpu/linalg/linalg.h"
 
 /* By columns; false when something is not finite. */

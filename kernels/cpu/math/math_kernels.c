@@ -1,6 +1,6 @@
 /* The math family's elementwise CPU kernels: which op runs on which engine with which loops. The
  * rows of reductions, products, casts and segments stand beside their engines (math_reduce.c,
- * math_matmul.c, …). */
+ * matmul_kernels.c, …). */
 #include "kernels/cpu/math/math_arith.h"
 
 #define UNARY_OP(name, ...) \

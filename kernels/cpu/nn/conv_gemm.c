@@ -8,7 +8,7 @@
  * Columns are made a block of places at a time, small enough to stay in the cache. A window of
  * one element in steps of one needs none: the input is its own column matrix. */
 #include "kernels/cpu/nn/conv.h"
-#include "kernels/cpu/matmul/gemm.h"
+#include "kernels/cpu/matmul/matmul.h"
 #include "kernels/support/scratch.h"
 
 enum {
@@ -149,7 +149,7 @@ static void block_product(const struct gemm_job *job, enum conv_direction direct
         job->size;
     int64_t pixel = s->in_channels * job->size, filter_at = group * job->group_out * job->size;
     int64_t in_at = image * in_bytes + first * pixel + group * job->group_in * job->size;
-    struct gemm g = {.ldc = s->out_channels};
+    struct matmul g = {.ldc = s->out_channels};
     switch (direction) {
     case CONV_FORWARD:
         if (!job->is_pointwise)
@@ -160,7 +160,7 @@ static void block_product(const struct gemm_job *job, enum conv_direction direct
         g.ldb = s->out_channels;
         g.c = (char *)o->result + out_at;
         g.m = n, g.n = job->group_out, g.k = job->depth;
-        gemm_run(job->dtype, &g);
+        matmul_run(job->dtype, &g);
         return;
     case CONV_BACKPROP_INPUT:
         g.a = (const char *)o->out + out_at;
@@ -171,7 +171,7 @@ static void block_product(const struct gemm_job *job, enum conv_direction direct
         g.c = job->is_pointwise ? (char *)o->result + in_at : columns;
         g.ldc = job->is_pointwise ? s->in_channels : job->depth;
         g.m = n, g.n = job->depth, g.k = job->group_out;
-        gemm_run(job->dtype, &g);
+        matmul_run(job->dtype, &g);
         if (!job->is_pointwise)
             scatter_columns(job, (char *)o->result + image * in_bytes, group, first, n, columns);
         return;
@@ -186,7 +186,7 @@ static void block_product(const struct gemm_job *job, enum conv_direction direct
         g.c = filter_gradient + filter_at;
         g.m = job->depth, g.n = job->group_out, g.k = n;
         g.adds = true;
-        gemm_run(job->dtype, &g);
+        matmul_run(job->dtype, &g);
     }
 }
 

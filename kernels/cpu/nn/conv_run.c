@@ -1,6 +1,6 @@
 /* Chooses the way of a convolution, and takes half and bfloat16 through float. */
 #include "kernels/cpu/nn/conv.h"
-#include "kernels/support/widen.h"
+#include "kernels/cpu/nn/widen.h"
 
 /* Below so many multiplications, loading the library and making a primitive cost more than they
  * save. */

@@ -17,7 +17,7 @@
 #include "kernels/support/dims.h"
 #include "kernels/support/lanes.h"
 #include "kernels/support/scratch.h"
-#include "kernels/support/widen.h"
+#include "kernels/cpu/nn/widen.h"
 
 enum { MANY_CHANNELS = 32, MAX_FILTER_SHARES = 16, MAX_TAP_ROWS = 64 };
 

@@ -16,7 +16,7 @@
 
 #include "kernels/cpu/nn/norm_internal.h"
 #include "kernels/support/scratch.h"
-#include "kernels/support/widen.h"
+#include "kernels/cpu/nn/widen.h"
 
 struct batch_norm_state {
     float epsilon, average_factor;

@@ -11,7 +11,7 @@
 
 #include "kernels/cpu/nn/norm_internal.h"
 #include "kernels/support/scratch.h"
-#include "kernels/support/widen.h"
+#include "kernels/cpu/nn/widen.h"
 
 enum { NARROW_RADIUS = 8 };
 

@@ -140,7 +140,7 @@ static double element(enum dtype dtype, const void *data, int64_t i) {
 /* The mean of integers is cut off. */
 static void mean(enum dtype dtype, const void *const *taps, int64_t n_taps, int64_t n, void *out) {
     if (dtype == DT_FLOAT || dtype == DT_DOUBLE) {
-        pool_mean(dtype, taps, n_taps, 1, 0, n, out);
+        pooling_mean(dtype, taps, n_taps, 1, 0, n, out);
         return;
     }
     for (int64_t c = 0; c < n; c++) {
@@ -202,7 +202,7 @@ enum kernel_result fractional_compute(struct kernel_ctx *ctx) {
         if (state->is_average)
             mean(state->dtype, job.taps, n, job.dims[3], to);
         else
-            pool_loops_of[state->dtype]->max(job.taps, n, 1, 0, job.dims[3], to);
+            pooling_loops_of[state->dtype]->max(job.taps, n, 1, 0, job.dims[3], to);
     }
     tensor_clear(&scratch);
     return KERNEL_DONE;
@@ -250,7 +250,7 @@ static struct status *run_gradient(struct kernel_ctx *ctx, struct fractional_job
         if (n_taps == 0)
             continue;
         if (!job->state->is_average)
-            pool_loops_of[dtype]->search(job->taps, n_taps, channels, job->best, job->at);
+            pooling_loops_of[dtype]->search(job->taps, n_taps, channels, job->best, job->at);
         for (int64_t i = 0; i < n_taps; i++) {
             int64_t offset = (const char *)job->taps[i] - base;
             job->taps[i] = result + offset;
@@ -258,8 +258,8 @@ static struct status *run_gradient(struct kernel_ctx *ctx, struct fractional_job
                 sums[offset / job->size + c] += element(dtype, g, c) / (double)n_taps;
         }
         if (!job->state->is_average)
-            pool_loops_of[dtype]->scatter((void *const *)(uintptr_t)job->taps, job->at, channels,
-                                          g);
+            pooling_loops_of[dtype]->scatter((void *const *)(uintptr_t)job->taps, job->at, channels,
+                                             g);
     }
     for (int64_t i = 0; sums && i < n_in; i++) {
         if (dtype == DT_FLOAT)

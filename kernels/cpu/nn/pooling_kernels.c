@@ -1,16 +1,16 @@
 /* CPU kernels of the pooling family. */
 #include "kernels/cpu/nn/pooling.h"
 
-static const struct pool_op max_2d = {POOL_MAX, 2}, max_2d_v2 = {POOL_MAX, 2, 1},
-                            max_grad_2d = {POOL_MAX_GRAD, 2};
-static const struct pool_op max_grad_2d_v2 = {POOL_MAX_GRAD, 2, 3},
-                            max_grad_grad_2d = {POOL_MAX_GRAD_GRAD, 2};
-static const struct pool_op max_grad_grad_2d_v2 = {POOL_MAX_GRAD_GRAD, 2, 3},
-                            argmax = {POOL_ARGMAX, 2}, argmax_grad = {POOL_ARGMAX_GRAD, 2};
-static const struct pool_op avg_2d = {POOL_AVG, 2}, avg_grad_2d = {POOL_AVG_GRAD, 2};
-static const struct pool_op max_3d = {POOL_MAX, 3}, max_grad_3d = {POOL_MAX_GRAD, 3},
-                            max_grad_grad_3d = {POOL_MAX_GRAD_GRAD, 3};
-static const struct pool_op avg_3d = {POOL_AVG, 3}, avg_grad_3d = {POOL_AVG_GRAD, 3};
+static const struct pooling_op max_2d = {POOLING_MAX, 2}, max_2d_v2 = {POOLING_MAX, 2, 1},
+                               max_grad_2d = {POOLING_MAX_GRAD, 2};
+static const struct pooling_op max_grad_2d_v2 = {POOLING_MAX_GRAD, 2, 3},
+                               max_grad_grad_2d = {POOLING_MAX_GRAD_GRAD, 2};
+static const struct pooling_op max_grad_grad_2d_v2 = {POOLING_MAX_GRAD_GRAD, 2, 3},
+                               argmax = {POOLING_ARGMAX, 2}, argmax_grad = {POOLING_ARGMAX_GRAD, 2};
+static const struct pooling_op avg_2d = {POOLING_AVG, 2}, avg_grad_2d = {POOLING_AVG_GRAD, 2};
+static const struct pooling_op max_3d = {POOLING_MAX, 3}, max_grad_3d = {POOLING_MAX_GRAD, 3},
+                               max_grad_grad_3d = {POOLING_MAX_GRAD_GRAD, 3};
+static const struct pooling_op avg_3d = {POOLING_AVG, 3}, avg_grad_3d = {POOLING_AVG_GRAD, 3};
 
 /* What the op itself allows. */
 #define MAX_TYPES (DTYPES_REAL & ~(DTYPE_BIT(DT_UINT32) | DTYPE_BIT(DT_UINT64)))
@@ -18,7 +18,7 @@ static const struct pool_op avg_3d = {POOL_AVG, 3}, avg_grad_3d = {POOL_AVG_GRAD
 #define FRACTIONAL_TYPES (DTYPE_BIT(DT_FLOAT) | DTYPE_BIT(DT_DOUBLE) | DTYPES_INDEX)
 
 // clang-format off
-#define POOL(op, types, which) {op, {{"T", types}}, pool_compute, pool_init, .arg = &(which), .cost_ns_per_element = 1}
+#define POOL(op, types, which) {op, {{"T", types}}, pooling_compute, pooling_init, .arg = &(which), .cost_ns_per_element = 1}
 
 static const struct kernel_def rows[] = {
     POOL("MaxPool",           MAX_TYPES,         max_2d),
@@ -38,9 +38,9 @@ static const struct kernel_def rows[] = {
     {"FractionalAvgPool",     {{"T", FRACTIONAL_TYPES}}, fractional_compute, fractional_init, .flags = KERNEL_STATEFUL | KERNEL_SESSION_STATE, .cost_ns_per_element = 2},
     {"FractionalMaxPoolGrad", {{"T", FRACTIONAL_TYPES}}, fractional_grad_compute, fractional_init, .cost_ns_per_element = 3},
     {"FractionalAvgPoolGrad", {{"T", FRACTIONAL_TYPES}}, fractional_grad_compute, fractional_init, .cost_ns_per_element = 3},
-    {"MaxPoolWithArgmax",     {{"T", DTYPES_REAL}, {"Targmax", DTYPES_INDEX}}, pool_compute, pool_init, .arg = &argmax, .cost_ns_per_element = 2},
-    {"MaxPoolGradWithArgmax", {{"T", DTYPES_REAL}, {"Targmax", DTYPE_BIT(DT_INT64)}}, pool_argmax_grad, pool_init, .arg = &argmax_grad, .cost_ns_per_element = 1},
+    {"MaxPoolWithArgmax",     {{"T", DTYPES_REAL}, {"Targmax", DTYPES_INDEX}}, pooling_compute, pooling_init, .arg = &argmax, .cost_ns_per_element = 2},
+    {"MaxPoolGradWithArgmax", {{"T", DTYPES_REAL}, {"Targmax", DTYPE_BIT(DT_INT64)}}, pooling_argmax_grad, pooling_init, .arg = &argmax_grad, .cost_ns_per_element = 1},
 };
 // clang-format on
 
-const struct kernel_list pool_kernels = {rows, ARRAY_LEN(rows)};
+const struct kernel_list pooling_kernels = {rows, ARRAY_LEN(rows)};

@@ -1,5 +1,5 @@
 /* MaxPool and AvgPool with their gradients, of images and volumes: attrs and shapes to a
- * geometry, which pool_run.c computes.
+ * geometry, which pooling_run.c computes.
  *
  *   input    T [batch, spatial, channels]
  *   output   T [batch, places, channels]
@@ -16,10 +16,10 @@
 #include <stdlib.h>
 
 #include "kernels/cpu/nn/pooling.h"
-#include "kernels/support/widen.h"
+#include "kernels/cpu/nn/widen.h"
 
-struct pool_state {
-    struct pool_op op;
+struct pooling_state {
+    struct pooling_op op;
     struct window_attrs attrs;
     enum dtype dtype;
     bool counts_batch;
@@ -37,28 +37,29 @@ static const char *const names_3d[] = {"Pooling3DOp", "Pooling3DOp", "MaxPooling
 
 /* ---- attrs ---- */
 
-static struct status *check_windows(const struct pool_state *state) {
+static struct status *check_windows(const struct pooling_state *state) {
     const struct window_attrs *attrs = &state->attrs;
     if (attrs->size.batch != 1 || attrs->strides.batch != 1)
         return status_unimplemented("Pooling is not yet supported on the batch dimension.");
     if (state->op.n_spatial == 3 && (attrs->size.channel != 1 || attrs->strides.channel != 1)) {
-        if (state->op.kind == POOL_MAX_GRAD_GRAD)
+        if (state->op.kind == POOLING_MAX_GRAD_GRAD)
             return status_unimplemented(
                 "MaxPooling3dGradGrad is not yet supported on the depth dimension.");
         return status_unimplemented("Pooling is not yet supported on the depth dimension.");
     }
-    bool is_gradient = state->op.kind == POOL_MAX_GRAD || state->op.kind == POOL_MAX_GRAD_GRAD;
+    bool is_gradient =
+        state->op.kind == POOLING_MAX_GRAD || state->op.kind == POOLING_MAX_GRAD_GRAD;
     if (is_gradient && (attrs->size.channel != 1 || attrs->strides.channel != 1))
         return status_unimplemented("%s is not yet supported on the depth dimension.",
-                                    state->op.kind == POOL_MAX_GRAD ? "MaxPoolingGrad"
-                                                                    : "MaxPoolingGradGrad");
+                                    state->op.kind == POOLING_MAX_GRAD ? "MaxPoolingGrad"
+                                                                       : "MaxPoolingGradGrad");
     return NULL;
 }
 
-struct status *pool_init(struct kernel_init *init) {
-    struct pool_state *state = xcalloc(1, sizeof(*state));
+struct status *pooling_init(struct kernel_init *init) {
+    struct pooling_state *state = xcalloc(1, sizeof(*state));
     init->state = state;
-    state->op = *(const struct pool_op *)init->arg;
+    state->op = *(const struct pooling_op *)init->arg;
     state->dtype = (enum dtype)init->node->out_types[0];
     TRY(window_attrs_read(init->node, state->op.n_spatial, &state->attrs));
     if (state->attrs.is_channels_first)
@@ -71,8 +72,8 @@ struct status *pool_init(struct kernel_init *init) {
 }
 
 /* ksize and strides of the V2 forms come as inputs. */
-static struct status *read_windows(const struct pool_state *state, const struct kernel_ctx *ctx,
-                                   struct pool_state *ret) {
+static struct status *read_windows(const struct pooling_state *state, const struct kernel_ctx *ctx,
+                                   struct pooling_state *ret) {
     *ret = *state;
     if (!state->op.size_input)
         return NULL;
@@ -187,11 +188,11 @@ static void raise_to_least(enum dtype dtype, float *values, int64_t n) {
 
 /* Half and bfloat16 through float. `n_in` and `n_out` count the elements of the input and of the
  * places. */
-static struct status *run_any(struct pool_job *job, int64_t n_in, int64_t n_out) {
+static struct status *run_any(struct pooling_job *job, int64_t n_in, int64_t n_out) {
     struct tensor scratch[4] = {TENSOR_INIT, TENSOR_INIT, TENSOR_INIT, TENSOR_INIT};
-    bool is_backward = job->kind == POOL_MAX_GRAD || job->kind == POOL_AVG_GRAD;
+    bool is_backward = job->kind == POOLING_MAX_GRAD || job->kind == POOLING_AVG_GRAD;
     int64_t n_result = is_backward ? n_in : n_out,
-            n_gradient = job->kind == POOL_MAX_GRAD_GRAD ? n_in : n_out;
+            n_gradient = job->kind == POOLING_MAX_GRAD_GRAD ? n_in : n_out;
     enum dtype dtype = job->dtype;
     void *result = job->result;
     struct status *st = NULL;
@@ -200,8 +201,8 @@ static struct status *run_any(struct pool_job *job, int64_t n_in, int64_t n_out)
     TRY_OUT(widen_operand(job->ctx, dtype, n_gradient, &job->gradient, &scratch[2]));
     TRY_OUT(widen_result(job->ctx, dtype, n_result, result, &job->result, &scratch[3]));
     job->dtype = dtype_is_16_bit_float(dtype) ? DT_FLOAT : dtype;
-    TRY_OUT(pool_run(job));
-    if (job->kind == POOL_MAX && dtype_is_16_bit_float(dtype))
+    TRY_OUT(pooling_run(job));
+    if (job->kind == POOLING_MAX && dtype_is_16_bit_float(dtype))
         raise_to_least(dtype, job->result, n_result);
     narrow_result(job->ctx, dtype, n_result, result, job->result);
 out:
@@ -224,36 +225,36 @@ static struct status *sizes_of(const struct tensor *t, int rank, int64_t *ret) {
 
 /* The input's shape, and what the op's other inputs must have, which are checked. `result` is
  * the shape to allocate. */
-static struct status *check_inputs(const struct pool_state *state, const struct kernel_ctx *ctx,
+static struct status *check_inputs(const struct pooling_state *state, const struct kernel_ctx *ctx,
                                    int64_t *sizes, struct conv_shape *s, int64_t *places,
                                    struct shape *result) {
     int rank = state->op.n_spatial + 2;
     const struct tensor *t = ctx->inputs;
     struct shape in = tensor_shape(&t[0]), out = {rank, places};
-    if (state->op.kind == POOL_AVG_GRAD) {
+    if (state->op.kind == POOLING_AVG_GRAD) {
         TRY(sizes_of(&t[0], rank, sizes));
         in = (struct shape){rank, sizes};
     }
     if (in.rank != rank)
         return status_invalid("tensor_in must be %d-dimensional", rank);
     *result = out;
-    if (state->op.kind == POOL_ARGMAX && t[0].n_elements == 0)
+    if (state->op.kind == POOLING_ARGMAX && t[0].n_elements == 0)
         return status_invalid("tensor_in must not be empty (2)");
     if (state->attrs.size.channel != 1) {
-        if (state->op.kind == POOL_MAX)
+        if (state->op.kind == POOLING_MAX)
             return channel_geometry(&state->attrs, in, s, places);
         return status_unimplemented("Non-spatial pooling is not yet supported. Volunteers? :)");
     }
     TRY(geometry_of(&state->attrs, in, s, places));
     switch (state->op.kind) {
-    case POOL_AVG_GRAD:
+    case POOLING_AVG_GRAD:
         *result = in;
         return expect_shape(&t[1], "grad", out);
-    case POOL_MAX_GRAD:
+    case POOLING_MAX_GRAD:
         *result = in;
         TRY(expect_shape(&t[1], "orig_output", out));
         return expect_shape(&t[2], "grad", out);
-    case POOL_MAX_GRAD_GRAD:
+    case POOLING_MAX_GRAD_GRAD:
         TRY(expect_shape(&t[1], "orig_output", out));
         return expect_shape(&t[2], "grad", in);
     default:
@@ -261,22 +262,22 @@ static struct status *check_inputs(const struct pool_state *state, const struct 
     }
 }
 
-enum kernel_result pool_compute(struct kernel_ctx *ctx) {
-    struct pool_state state;
+enum kernel_result pooling_compute(struct kernel_ctx *ctx) {
+    struct pooling_state state;
     struct conv_shape s;
     int64_t sizes[WINDOW_MAX_RANK], places[WINDOW_MAX_RANK];
     struct shape result;
     const struct tensor *t = ctx->inputs;
     KERNEL_TRY(ctx, read_windows(ctx->instance->state, ctx, &state));
     KERNEL_TRY(ctx, check_inputs(&state, ctx, sizes, &s, places, &result));
-    enum pool_kind kind = state.op.kind;
-    struct pool_job job = {.ctx = ctx,
-                           .shape = &s,
-                           .kind = kind,
-                           .n_spatial = state.op.n_spatial,
-                           .dtype = state.dtype};
+    enum pooling_kind kind = state.op.kind;
+    struct pooling_job job = {.ctx = ctx,
+                              .shape = &s,
+                              .kind = kind,
+                              .n_spatial = state.op.n_spatial,
+                              .dtype = state.dtype};
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, state.dtype, result));
-    if (kind == POOL_ARGMAX) {
+    if (kind == POOLING_ARGMAX) {
         enum dtype index = (enum dtype)ctx->instance->out_types[1];
         KERNEL_TRY(ctx, kernel_alloc(ctx, 1, index, result));
         job.argmax = tensor_data(&ctx->outputs[1]);
@@ -286,11 +287,12 @@ enum kernel_result pool_compute(struct kernel_ctx *ctx) {
     job.result = tensor_data(&ctx->outputs[0]);
     if (ctx->outputs[0].n_elements == 0)
         return KERNEL_DONE;
-    if (kind == POOL_AVG_GRAD) {
+    if (kind == POOLING_AVG_GRAD) {
         job.gradient = tensor_cdata(&t[1]);
     } else {
         job.in = tensor_cdata(&t[0]);
-        job.out = kind == POOL_MAX_GRAD || kind == POOL_MAX_GRAD_GRAD ? tensor_cdata(&t[1]) : NULL;
+        job.out =
+            kind == POOLING_MAX_GRAD || kind == POOLING_MAX_GRAD_GRAD ? tensor_cdata(&t[1]) : NULL;
         job.gradient = job.out ? tensor_cdata(&t[2]) : NULL;
     }
     int64_t n_in = s.batch * conv_n_positions(s.in) * s.in_channels,
@@ -301,8 +303,8 @@ enum kernel_result pool_compute(struct kernel_ctx *ctx) {
 
 /* MaxPoolGradWithArgmax: grad[i] is added where argmax[i] says, in the image of i or in the batch.
  * Errors   INVALID_ARGUMENT   shapes that differ, an index outside */
-enum kernel_result pool_argmax_grad(struct kernel_ctx *ctx) {
-    const struct pool_state *state = ctx->instance->state;
+enum kernel_result pooling_argmax_grad(struct kernel_ctx *ctx) {
+    const struct pooling_state *state = ctx->instance->state;
     const struct tensor *t = ctx->inputs;
     struct conv_shape s;
     int64_t places[WINDOW_MAX_RANK];
@@ -332,7 +334,7 @@ enum kernel_result pool_argmax_grad(struct kernel_ctx *ctx) {
     memset(wide, 0, (size_t)(n_in * size));
     for (int64_t i = 0; i < n_images && is_inside; i++) {
         int64_t first = i * (n_out / n_images);
-        is_inside = pool_loops_of[plain]->scatter_at(
+        is_inside = pooling_loops_of[plain]->scatter_at(
             wide + i * (n_in / n_images) * size, n_in / n_images,
             (const char *)tensor_cdata(&t[2]) + first * (is_wide ? 8 : 4), is_wide,
             n_out / n_images, (const char *)gradient + first * size);

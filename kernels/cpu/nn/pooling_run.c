@@ -59,7 +59,7 @@
 #include "kernels/cpu/nn/pooling_loops.inc"
 
 // clang-format off
-const struct pool_loops *const pool_loops_of[DT_N_TYPES] = {
+const struct pooling_loops *const pooling_loops_of[DT_N_TYPES] = {
     [DT_FLOAT] = &loops_f32, [DT_DOUBLE] = &loops_f64, [DT_INT8] = &loops_i8, [DT_INT16] = &loops_i16, [DT_INT32] = &loops_i32,
     [DT_INT64] = &loops_i64, [DT_QINT8] = &loops_i8, [DT_QUINT8] = &loops_u8, [DT_UINT8] = &loops_u8, [DT_UINT16] = &loops_u16, [DT_UINT32] = &loops_u32, [DT_UINT64] = &loops_u64,
 };
@@ -100,9 +100,9 @@ const struct pool_loops *const pool_loops_of[DT_N_TYPES] = {
     }                                                                                             \
     VECTOR_CLONES static void mean_##s(const void *const *taps, int64_t n_taps, int64_t n_places, \
                                        int64_t step, int64_t n, void *out) {                      \
-        if (n_taps == POOL_USUAL_TAPS)                                                            \
+        if (n_taps == POOLING_USUAL_TAPS)                                                         \
             for (int64_t p = 0; p < n_places; p++)                                                \
-                mean_place_##s(taps, POOL_USUAL_TAPS, p *step, n, (T *)out + p * n);              \
+                mean_place_##s(taps, POOLING_USUAL_TAPS, p *step, n, (T *)out + p * n);           \
         else                                                                                      \
             for (int64_t p = 0; p < n_places; p++)                                                \
                 mean_place_##s(taps, n_taps, p *step, n, (T *)out + p * n);                       \
@@ -142,8 +142,8 @@ MEAN(f64, double)
 CODE_MEAN(i8, int8_t)
 CODE_MEAN(u8, uint8_t)
 
-void pool_mean(enum dtype dtype, const void *const *taps, int64_t n_taps, int64_t n_places,
-               int64_t step, int64_t n, void *out) {
+void pooling_mean(enum dtype dtype, const void *const *taps, int64_t n_taps, int64_t n_places,
+                  int64_t step, int64_t n, void *out) {
     switch (dtype) {
     case DT_FLOAT:
         mean_f32(taps, n_taps, n_places, step, n, out);
@@ -158,8 +158,8 @@ void pool_mean(enum dtype dtype, const void *const *taps, int64_t n_taps, int64_
         mean_f64(taps, n_taps, n_places, step, n, out);
     }
 }
-void pool_mean_grad(enum dtype dtype, void *const *to, int64_t n_taps, int64_t n_places,
-                    int64_t step, int64_t n, const void *gradient, bool is_only) {
+void pooling_mean_grad(enum dtype dtype, void *const *to, int64_t n_taps, int64_t n_places,
+                       int64_t step, int64_t n, const void *gradient, bool is_only) {
     (dtype == DT_FLOAT ? mean_grad_f32 : mean_grad_f64)(to, n_taps, n_places, step, n, gradient,
                                                         is_only);
 }
@@ -176,7 +176,7 @@ struct share {
 };
 
 /* The taps of place p of image n that lie inside the input; answers how many. */
-static int64_t find_taps(const struct pool_job *job, int64_t n, int64_t p, struct share *share,
+static int64_t find_taps(const struct pooling_job *job, int64_t n, int64_t p, struct share *share,
                          const void *in, const void *other) {
     const struct conv_shape *s = job->shape;
     int64_t begin[3], end[3], n_taps = 0, bytes = s->in_channels * (int64_t)dtype_size(job->dtype),
@@ -201,7 +201,7 @@ static int64_t find_taps(const struct pool_job *job, int64_t n, int64_t p, struc
     return n_taps;
 }
 
-static void write_argmax(const struct pool_job *job, int64_t n, int64_t p,
+static void write_argmax(const struct pooling_job *job, int64_t n, int64_t p,
                          const struct share *share) {
     const struct conv_shape *s = job->shape;
     int64_t channels = s->in_channels,
@@ -216,21 +216,21 @@ static void write_argmax(const struct pool_job *job, int64_t n, int64_t p,
     }
 }
 
-static void run_place(const struct pool_job *job, int64_t n, int64_t p, struct share *share) {
+static void run_place(const struct pooling_job *job, int64_t n, int64_t p, struct share *share) {
     const struct conv_shape *s = job->shape;
-    const struct pool_loops *loops = pool_loops_of[job->dtype];
+    const struct pooling_loops *loops = pooling_loops_of[job->dtype];
     int64_t channels = s->in_channels,
             at = (n * conv_n_positions(s->out) + p) * channels * (int64_t)dtype_size(job->dtype);
-    const void *in = job->in, *other = job->kind == POOL_MAX_GRAD ? job->result
-                                       : job->gradient            ? job->gradient
-                                                                  : in;
+    const void *in = job->in, *other = job->kind == POOLING_MAX_GRAD ? job->result
+                                       : job->gradient               ? job->gradient
+                                                                     : in;
     int64_t n_taps = find_taps(job, n, p, share, in, other);
     const void *out = job->out ? (const char *)job->out + at : NULL;
     const void *gradient = job->gradient ? (const char *)job->gradient + at : NULL;
     char *result = (char *)job->result + at;
     void *const *to = (void *const *)(uintptr_t)share->others;
     switch (job->kind) {
-    case POOL_MAX_GRAD:
+    case POOLING_MAX_GRAD:
         if (n_taps == 0)
             return;
         if (job->n_spatial == 3) {
@@ -240,7 +240,7 @@ static void run_place(const struct pool_job *job, int64_t n, int64_t p, struct s
         loops->search(share->taps, n_taps, channels, share->best, share->at);
         loops->scatter(to, share->at, channels, gradient);
         return;
-    case POOL_MAX_GRAD_GRAD:
+    case POOLING_MAX_GRAD_GRAD:
         loops->gather_equal(share->others, share->taps, n_taps, channels, out, result);
         return;
     default:
@@ -253,7 +253,7 @@ static void run_place(const struct pool_job *job, int64_t n, int64_t p, struct s
 
 /* ---- all places ---- */
 
-static struct status *run_places(const struct pool_job *job, int64_t begin, int64_t end) {
+static struct status *run_places(const struct pooling_job *job, int64_t begin, int64_t end) {
     const struct conv_shape *s = job->shape;
     int64_t n_places = conv_n_positions(s->out), n_taps = 1;
     for (int i = 0; i < 3; i++)
@@ -288,10 +288,10 @@ static bool is_tiled(const struct conv_shape *s) {
 /* The pixels of the window at `origin` along dimension i. TensorFlow's gradient of the mean in
  * two dimensions takes a window that begins in the padding for one that reaches to the end of an
  * image narrower than itself. */
-static void clip_window(const struct pool_job *job, int i, int64_t origin, int64_t *ret_begin,
+static void clip_window(const struct pooling_job *job, int i, int64_t origin, int64_t *ret_begin,
                         int64_t *ret_end) {
     const struct conv_shape *s = job->shape;
-    bool reaches_end = job->kind == POOL_AVG_GRAD && job->n_spatial == 2 &&
+    bool reaches_end = job->kind == POOLING_AVG_GRAD && job->n_spatial == 2 &&
                        MAX(origin, 0) + s->window[i] > s->in[i];
     *ret_begin = MAX(origin, 0);
     *ret_end = reaches_end ? s->in[i] : MIN(origin + s->window[i], s->in[i]);
@@ -300,7 +300,7 @@ static void clip_window(const struct pool_job *job, int i, int64_t origin, int64
 /* A row of places of MaxPool, AvgPool or AvgPoolGrad, whose taps lie in the result: the rows of
  * the window are found once for all of them, and the taps once for all places whose window lies
  * within the image's columns. */
-static void run_row(const struct pool_job *job, int64_t row, const void **taps, int64_t *rows) {
+static void run_row(const struct pooling_job *job, int64_t row, const void **taps, int64_t *rows) {
     const struct conv_shape *s = job->shape;
     int64_t pixel = s->in_channels * (int64_t)dtype_size(job->dtype), n_rows = 0,
             stride = s->stride[2];
@@ -313,7 +313,7 @@ static void run_row(const struct pool_job *job, int64_t row, const void **taps, 
     for (int64_t i = begin; i < end; i++)
         for (int64_t j = row_begin; j < row_end; j++)
             rows[n_rows++] = (image + (i * s->in[1] + j) * s->in[2]) * pixel;
-    bool is_backward = job->kind == POOL_AVG_GRAD, is_only = is_backward && is_tiled(s);
+    bool is_backward = job->kind == POOLING_AVG_GRAD, is_only = is_backward && is_tiled(s);
     const char *in = is_backward ? job->result : job->in;
     char *out = (is_backward ? (char *)(uintptr_t)job->gradient : (char *)job->result) +
                 row * s->out[2] * pixel;
@@ -326,25 +326,25 @@ static void run_row(const struct pool_job *job, int64_t row, const void **taps, 
             for (int64_t at = begin; at < end; at++)
                 taps[n_taps++] = in + rows[r] + at * pixel;
         if (is_backward)
-            pool_mean_grad(job->dtype, (void *const *)(uintptr_t)taps, n_taps, n_places,
-                           stride * s->in_channels, s->in_channels, out, is_only);
-        else if (job->kind == POOL_MAX)
-            pool_loops_of[job->dtype]->max(taps, n_taps, n_places, stride * s->in_channels,
-                                           s->in_channels, out);
+            pooling_mean_grad(job->dtype, (void *const *)(uintptr_t)taps, n_taps, n_places,
+                              stride * s->in_channels, s->in_channels, out, is_only);
+        else if (job->kind == POOLING_MAX)
+            pooling_loops_of[job->dtype]->max(taps, n_taps, n_places, stride * s->in_channels,
+                                              s->in_channels, out);
         else
-            pool_mean(job->dtype, taps, n_taps, n_places, stride * s->in_channels, s->in_channels,
-                      out);
+            pooling_mean(job->dtype, taps, n_taps, n_places, stride * s->in_channels,
+                         s->in_channels, out);
     }
 }
 
-static void note_failure(struct pool_job *job, struct status *st) {
+static void note_failure(struct pooling_job *job, struct status *st) {
     struct status *none = NULL;
     if (st && !__atomic_compare_exchange_n(&job->failure, &none, st, false, __ATOMIC_ACQ_REL,
                                            __ATOMIC_ACQUIRE))
         status_unref(st);
 }
 
-static void run_rows(struct pool_job *job, int64_t begin, int64_t end) {
+static void run_rows(struct pooling_job *job, int64_t begin, int64_t end) {
     const struct conv_shape *s = job->shape;
     int64_t n_rows = MIN(s->window[0], s->in[0]) * MIN(s->window[1], s->in[1]),
             n_taps = n_rows * MIN(s->window[2], s->in[2]), *words;
@@ -358,22 +358,22 @@ static void run_rows(struct pool_job *job, int64_t begin, int64_t end) {
 
 static void forward_range(void *arg, int64_t begin, int64_t end) { run_rows(arg, begin, end); }
 
-static void run_units(struct pool_job *job, int64_t begin, int64_t end, int64_t unit) {
+static void run_units(struct pooling_job *job, int64_t begin, int64_t end, int64_t unit) {
     note_failure(job, run_places(job, begin * unit, end * unit));
 }
 
 static void rows_range(void *arg, int64_t begin, int64_t end) {
-    struct pool_job *job = arg;
+    struct pooling_job *job = arg;
     run_units(job, begin, end, job->shape->out[2]);
 }
 
 /* An image's gradient is cleared just before it is added to, while it is in the cache. */
 static void images_range(void *arg, int64_t begin, int64_t end) {
-    struct pool_job *job = arg;
+    struct pooling_job *job = arg;
     int64_t bytes = conv_n_positions(job->shape->in) * job->shape->in_channels *
                     (int64_t)dtype_size(job->dtype);
     int64_t n_rows = job->shape->out[0] * job->shape->out[1];
-    bool is_average = job->kind == POOL_AVG_GRAD;
+    bool is_average = job->kind == POOLING_AVG_GRAD;
     for (; begin < end; begin++) {
         if (!is_average || !is_tiled(job->shape))
             memset((char *)job->result + begin * bytes, 0, (size_t)bytes);
@@ -384,9 +384,9 @@ static void images_range(void *arg, int64_t begin, int64_t end) {
     }
 }
 
-struct status *pool_run(struct pool_job *job) {
+struct status *pooling_run(struct pooling_job *job) {
     const struct conv_shape *s = job->shape;
-    bool is_backward = job->kind == POOL_MAX_GRAD || job->kind == POOL_AVG_GRAD;
+    bool is_backward = job->kind == POOLING_MAX_GRAD || job->kind == POOLING_AVG_GRAD;
     double taps = (double)conv_n_positions(s->window),
            per_place = taps * (2 + (double)s->in_channels * 0.05) + 10;
     if (is_backward) {
@@ -394,7 +394,7 @@ struct status *pool_run(struct pool_job *job) {
                           2 * per_place * (double)conv_n_positions(s->out), images_range, job);
     } else {
         int64_t n_rows = s->batch * s->out[0] * s->out[1];
-        bool is_plain = job->kind == POOL_MAX || job->kind == POOL_AVG;
+        bool is_plain = job->kind == POOLING_MAX || job->kind == POOLING_AVG;
         pool_parallel_for(job->ctx->pool, n_rows, per_place * (double)s->out[2],
                           is_plain ? forward_range : rows_range, job);
     }

@@ -1,7 +1,7 @@
 /* Operands of recurrent cells as floats, and their matrix products over the pool. */
-#include "kernels/cpu/matmul/gemm.h"
+#include "kernels/cpu/matmul/matmul.h"
 #include "kernels/cpu/nn/rnn_internal.h"
-#include "kernels/support/widen.h"
+#include "kernels/cpu/nn/widen.h"
 
 enum { SHARE = 64 }; /* rows or columns of a product's share */
 
@@ -44,8 +44,8 @@ static void product_range(void *arg, int64_t begin, int64_t end) {
     const struct rnn_product *p = job->product;
     int64_t n = job->by_rows ? p->m : p->n, first = begin * SHARE,
             count = MIN(end * SHARE, n) - first;
-    struct gemm g = {p->m,   p->n,   p->k,   p->a,       p->b,       p->c,
-                     p->lda, p->ldb, p->ldc, p->trans_a, p->trans_b, p->adds};
+    struct matmul g = {p->m,   p->n,   p->k,   p->a,       p->b,       p->c,
+                       p->lda, p->ldb, p->ldc, p->trans_a, p->trans_b, p->adds};
     if (job->by_rows) {
         g.m = count;
         g.a = p->a + first * (p->trans_a ? 1 : p->lda);
@@ -55,7 +55,7 @@ static void product_range(void *arg, int64_t begin, int64_t end) {
         g.b = p->b + first * (p->trans_b ? p->ldb : 1);
         g.c = p->c + first;
     }
-    gemm_run(DT_FLOAT, &g);
+    matmul_run(DT_FLOAT, &g);
 }
 
 void rnn_multiply(const struct kernel_ctx *ctx, const struct rnn_product *p) {

@@ -97,8 +97,8 @@ struct status *quant_matmul_init(struct kernel_init *init);
 struct status *quant_conv_init(struct kernel_init *init);
 kernel_fn quant_matmul, quant_conv, quant_mul;
 
-/* quant_pool.c, over pool_init */
-kernel_fn quant_pool;
+/* quant_pooling.c, over pooling_init */
+kernel_fn quant_pooling;
 
 /* quant_concat.c */
 kernel_fn quant_concat, quant_reshape;

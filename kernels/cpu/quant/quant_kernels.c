@@ -8,7 +8,7 @@ extern const struct kernel_list quant_kernels;
 #define BIT(type) DTYPE_BIT(DT_##type)
 #define BYTES (BIT(QUINT8) | BIT(QINT8))
 
-static const struct pool_op max_pool = {POOL_MAX, 2}, avg_pool = {POOL_AVG, 2};
+static const struct pooling_op max_pool = {POOLING_MAX, 2}, avg_pool = {POOLING_AVG, 2};
 
 // clang-format off
 #define FAKE(name, fn) {name, .compute = fn, .init = quant_fake_init, .cost_ns_per_element = 1}
@@ -43,8 +43,8 @@ static const struct kernel_def rows[] = {
      .flags = KERNEL_EXPENSIVE},
     {"QuantizedConv2D", {{"Tinput", BIT(QUINT8)}, {"Tfilter", BIT(QUINT8)}, {"out_type", BIT(QINT32)}}, quant_conv, quant_conv_init,
      .flags = KERNEL_EXPENSIVE},
-    {"QuantizedMaxPool", {{"T", BYTES}}, quant_pool, pool_init, .arg = &max_pool, .cost_ns_per_element = 1},
-    {"QuantizedAvgPool", {{"T", BYTES}}, quant_pool, pool_init, .arg = &avg_pool, .cost_ns_per_element = 1},
+    {"QuantizedMaxPool", {{"T", BYTES}}, quant_pooling, pooling_init, .arg = &max_pool, .cost_ns_per_element = 1},
+    {"QuantizedAvgPool", {{"T", BYTES}}, quant_pooling, pooling_init, .arg = &avg_pool, .cost_ns_per_element = 1},
     {"QuantizedConcat", {{"T", BIT(QUINT8) | BIT(QINT32)}}, quant_concat, .cost_ns_per_element = 2},
     {"QuantizedReshape", {{"T", BIT(QUINT8) | BIT(QINT32)}}, quant_reshape, .flags = KERNEL_VIEW},
     {"QuantizedBatchNormWithGlobalNormalization", {{"Tinput", BIT(QUINT8)}, {"out_type", BIT(QINT32)}}, quant_batch_norm,

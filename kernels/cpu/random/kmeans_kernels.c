@@ -7,7 +7,7 @@
 #include "kernels/support/philox_words.h"
 #include "kernels/support/scratch.h"
 
-extern const struct kernel_list cluster_kernels;
+extern const struct kernel_list kmeans_kernels;
 
 static double squared_distance(const float *a, const float *b, int64_t n) {
     double sum = 0;
@@ -247,4 +247,4 @@ static const struct kernel_def rows[] = {
 };
 // clang-format on
 
-const struct kernel_list cluster_kernels = {rows, ARRAY_LEN(rows)};
+const struct kernel_list kmeans_kernels = {rows, ARRAY_LEN(rows)};

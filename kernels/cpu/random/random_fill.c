@@ -6,10 +6,12 @@
  * from blocks g · 64 · group size on, which 256 numbers an output never exhaust in practice. The
  * normal is Box and Muller's, with libm's log, sin and cos: the same functions on the same
  * machine are what makes the last bit agree. */
+#include "kernels/cpu/random/random_fill.h"
+
 #include <math.h>
 
-#include "kernels/support/half_blocks.h"
 #include "kernels/cpu/random/random_internal.h"
+#include "kernels/support/half_blocks.h"
 
 enum {
     CHUNK_BLOCKS = 128,

@@ -7,7 +7,7 @@
 
 #include "common/tensor/object.h"
 #include "kernels/host/text/string_internal.h"
-#include "kernels/support/utf8.h"
+#include "kernels/host/text/utf8.h"
 
 enum {
     WHOLE_STEPS = 200 * 1000,        /* of backtracking, before the automaton is asked */

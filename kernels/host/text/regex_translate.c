@@ -11,7 +11,7 @@
 #include "kernels/host/text/regex.h"
 #include "kernels/host/text/regex_class.h"
 #include "kernels/host/text/string_internal.h"
-#include "kernels/support/utf8.h"
+#include "kernels/host/text/utf8.h"
 
 enum { MAX_CHAR = 0x10ffff, MAX_REPEAT = 1000, MAX_DEPTH = 500 };
 

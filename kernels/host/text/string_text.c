@@ -3,7 +3,7 @@
 
 #include "kernels/support/broadcast.h"
 #include "kernels/host/text/string_internal.h"
-#include "kernels/support/utf8.h"
+#include "kernels/host/text/utf8.h"
 
 /* ---- case ---- */
 

@@ -8,7 +8,7 @@
 
 #include "kernels/host/text/string_internal.h"
 #include "kernels/host/text/unicode_internal.h"
-#include "kernels/support/utf8.h"
+#include "kernels/host/text/utf8.h"
 
 /* ICU's names end with its version, which its headers' macros hide. */
 #define ICU_NAME_(name) #name

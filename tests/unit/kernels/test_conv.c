@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "common/graph/graph_text.h"
-#include "kernels/cpu/matmul/gemm.h"
+#include "kernels/cpu/matmul/matmul.h"
 #include "tests/unit/kernels/kernel_test.h"
 
 /* ---- the pool ---- */
@@ -133,23 +133,23 @@ static void test_products_add_and_transpose(void **state) {
     for (size_t s = 0; s < ARRAY_LEN(sizes); s++) {
         int m = sizes[s].m, n = sizes[s].n, k = sizes[s].k;
         for (int form = 0; form < 8; form++) {
-            struct gemm g = {.m = m,
-                             .n = n,
-                             .k = k,
-                             .ldc = n + GAP,
-                             .trans_a = form & 1,
-                             .trans_b = form >> 1 & 1,
-                             .adds = form >> 2};
+            struct matmul g = {.m = m,
+                               .n = n,
+                               .k = k,
+                               .ldc = n + GAP,
+                               .trans_a = form & 1,
+                               .trans_b = form >> 1 & 1,
+                               .adds = form >> 2};
             g.lda = g.trans_a ? m : MAX(k, 1);
             g.ldb = g.trans_b ? MAX(k, 1) : n;
             for (int i = 0; i < MAX_C; i++)
                 dc[i] = c[i] = (float)(ic[i] = 1);
             g.a = a, g.b = b, g.c = c;
-            gemm_run(DT_FLOAT, &g);
+            matmul_run(DT_FLOAT, &g);
             g.a = da, g.b = db, g.c = dc;
-            gemm_run(DT_DOUBLE, &g);
+            matmul_run(DT_DOUBLE, &g);
             g.a = ia, g.b = ib, g.c = ic;
-            gemm_run(DT_INT32, &g);
+            matmul_run(DT_INT32, &g);
             for (int i = 0; i < m * (n + GAP); i++) {
                 int row = i / (n + GAP), column = i % (n + GAP), sum = g.adds || column >= n;
                 for (int e = 0; column < n && e < k; e++)

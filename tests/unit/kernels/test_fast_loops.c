@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "kernels/cpu/matmul/gemm.h"
+#include "kernels/cpu/matmul/matmul.h"
 #include "kernels/support/half_blocks.h"
 #include "kernels/cpu/math/math_arith.h"
 #include "kernels/support/isa.h"
@@ -110,19 +110,19 @@ static void check_product(int64_t m, int64_t n, int64_t k, bool trans_a, bool tr
         b[i] = (float)(i * 5 % 11 - 5);
     for (int64_t i = 0; i < m * ldc; i++)
         c[i] = 1000;
-    struct gemm g = {.m = m,
-                     .n = n,
-                     .k = k,
-                     .a = a,
-                     .b = b,
-                     .c = c,
-                     .lda = lda,
-                     .ldb = ldb,
-                     .ldc = ldc,
-                     .trans_a = trans_a,
-                     .trans_b = trans_b,
-                     .adds = adds};
-    gemm_run(DT_FLOAT, &g);
+    struct matmul g = {.m = m,
+                       .n = n,
+                       .k = k,
+                       .a = a,
+                       .b = b,
+                       .c = c,
+                       .lda = lda,
+                       .ldb = ldb,
+                       .ldc = ldc,
+                       .trans_a = trans_a,
+                       .trans_b = trans_b,
+                       .adds = adds};
+    matmul_run(DT_FLOAT, &g);
     for (int64_t i = 0; i < m; i++) {
         for (int64_t j = 0; j < ldc; j++) {
             double sum = j >= n || adds ? 1000 : 0; /* what lies between the rows stays */

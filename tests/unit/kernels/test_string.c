@@ -9,7 +9,7 @@
 
 #include "kernels/support/hashes.h"
 #include "kernels/host/text/string_internal.h"
-#include "kernels/support/utf8.h"
+#include "kernels/host/text/utf8.h"
 #include "tests/unit/kernels/kernel_test.h"
 
 static void test_hashes_give_the_published_answers(void **state) {

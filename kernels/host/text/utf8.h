@@ -1,6 +1,6 @@
 /* UTF-8: characters, and Unicode's case mapping. Any thread. */
-#ifndef MILLRACE_KERNELS_SUPPORT_UTF8_H
-#define MILLRACE_KERNELS_SUPPORT_UTF8_H
+#ifndef MILLRACE_KERNELS_HOST_TEXT_UTF8_H
+#define MILLRACE_KERNELS_HOST_TEXT_UTF8_H
 
 #include "common/base/str.h"
 

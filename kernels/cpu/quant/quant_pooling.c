@@ -9,7 +9,7 @@
  *   output  T [batch, places, channels]    min_output, max_output  the input's range
  * Errors   INVALID_ARGUMENT   ranges that are no scalars, the rank
  *          UNIMPLEMENTED      windows over the batch or, for means, the channels */
-enum kernel_result quant_pool(struct kernel_ctx *ctx) {
+enum kernel_result quant_pooling(struct kernel_ctx *ctx) {
     float min, max;
     KERNEL_TRY(ctx, quant_scalar(ctx, 1, "min_input shape", &min));
     KERNEL_TRY(ctx, quant_scalar(ctx, 2, "max_input shape", &max));
@@ -18,7 +18,7 @@ enum kernel_result quant_pool(struct kernel_ctx *ctx) {
             ctx, status_invalid(
                      "tensor_in_shape must have 2 spatial dimensions, must be 4-dimensional: %s",
                      TENSOR_SHAPE_TEXT(kernel_input(ctx, 0))));
-    pool_compute(ctx);
+    pooling_compute(ctx);
     if (!ctx->status)
         quant_set_range(ctx, 1, min, max);
     return KERNEL_DONE;

@@ -1,7 +1,7 @@
 /* Whole operands of half and bfloat16 as floats, for kernels whose loops are float's: computed
  * in float, rounded once. */
-#ifndef MILLRACE_KERNELS_SUPPORT_WIDEN_H
-#define MILLRACE_KERNELS_SUPPORT_WIDEN_H
+#ifndef MILLRACE_KERNELS_CPU_NN_WIDEN_H
+#define MILLRACE_KERNELS_CPU_NN_WIDEN_H
 
 #include "kernels/kernel.h"
 

@@ -13,12 +13,12 @@
 #include <stdlib.h>
 
 #include "common/ops/einsum_equation.h"
-#include "kernels/cpu/matmul/gemm.h"
+#include "kernels/cpu/matmul/matmul.h"
 #include "kernels/kernel.h"
 #include "kernels/support/half_blocks.h"
 #include "kernels/support/number_types.h"
 
-extern const struct kernel_list math_einsum_kernels;
+extern const struct kernel_list matmul_einsum_kernels;
 
 struct einsum_state {
     struct einsum_equation equation;
@@ -309,11 +309,11 @@ static void multiply_rows(const struct einsum_job *job, int64_t batch, int64_t r
                           int64_t n_rows) {
     enum dtype compute = job->state->compute;
     int64_t size = (int64_t)dtype_size(compute), k = job->inner, n = job->columns;
-    struct gemm g = {.m = n_rows, .n = n, .k = k, .lda = k, .ldb = n, .ldc = n};
+    struct matmul g = {.m = n_rows, .n = n, .k = k, .lda = k, .ldb = n, .ldc = n};
     g.a = job->a + (batch * job->rows + row) * k * size;
     g.b = job->b + batch * k * n * size;
     g.c = job->c + (batch * job->rows + row) * n * size;
-    gemm_run(compute, &g);
+    matmul_run(compute, &g);
 }
 
 static void multiply_range(void *arg, int64_t begin, int64_t end) {
@@ -411,4 +411,4 @@ static const struct kernel_def rows[] = {
      0,
      2},
 };
-const struct kernel_list math_einsum_kernels = {rows, ARRAY_LEN(rows)};
+const struct kernel_list matmul_einsum_kernels = {rows, ARRAY_LEN(rows)};

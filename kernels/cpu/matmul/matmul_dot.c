@@ -6,7 +6,7 @@
  * multiplication: measured 185 us here, 300 us in oneDNN. A tile of 4 x 6 results is held in
  * registers, a vector of 16 partial sums each; 10 loads feed 24 multiplications. The tiles'
  * partial sums are added up once, at the end of k. */
-#include "kernels/cpu/matmul/gemm_dot.h"
+#include "kernels/cpu/matmul/matmul_dot.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <immintrin.h>
@@ -19,7 +19,7 @@ enum { TILE_ROWS = 4, TILE_COLUMNS = 6, LANES = 16 };
 /* results[i][j] (+)= a[i] · b[j] for n_rows x n_columns of them, both constants where it
  * matters, so that the sums stay in registers. */
 WIDE static inline __attribute__((always_inline)) void
-dot_tile(const struct gemm *g, int64_t row, int64_t column, int n_rows, int n_columns) {
+dot_tile(const struct matmul *g, int64_t row, int64_t column, int n_rows, int n_columns) {
     const float *a = (const float *)g->a + row * g->lda, *b = (const float *)g->b + column * g->ldb;
     __m512 sums[TILE_ROWS][TILE_COLUMNS];
     UNROLLED for (int i = 0; i < n_rows; i++) {
@@ -46,7 +46,7 @@ dot_tile(const struct gemm *g, int64_t row, int64_t column, int n_rows, int n_co
 }
 
 /* All rows against one panel of columns, which stays in the first-level cache. */
-WIDE static inline __attribute__((always_inline)) void dot_panel(const struct gemm *g,
+WIDE static inline __attribute__((always_inline)) void dot_panel(const struct matmul *g,
                                                                  int64_t column, int n_columns) {
     int64_t row = 0;
     for (; row + TILE_ROWS <= g->m; row += TILE_ROWS)
@@ -55,7 +55,7 @@ WIDE static inline __attribute__((always_inline)) void dot_panel(const struct ge
         dot_tile(g, row, column, 1, n_columns);
 }
 
-WIDE static void dot_product(const struct gemm *g) {
+WIDE static void dot_product(const struct matmul *g) {
     int64_t column = 0;
     for (; column + TILE_COLUMNS <= g->n; column += TILE_COLUMNS)
         dot_panel(g, column, TILE_COLUMNS);
@@ -66,20 +66,20 @@ WIDE static void dot_product(const struct gemm *g) {
 /* Where it is faster than oneDNN's product, by measuring sizes from 4 to 4096: long rows, and
  * either few results to a row of b, or rows that lie a power of two apart, at which a library's
  * packing fights over a few sets of the cache. */
-static bool suits(const struct gemm *g) {
+static bool suits(const struct matmul *g) {
     enum { LONG = 256, FEW_ROWS = 24, FEW_BOTH = 64, SOME_ROWS = 48, CONFLICT = 512 };
     return g->k >= LONG && (g->m <= FEW_ROWS || (g->m <= FEW_BOTH && g->n <= FEW_BOTH) ||
                             (g->m <= SOME_ROWS && g->ldb % CONFLICT == 0));
 }
 
-bool gemm_dot(const struct gemm *g) {
+bool matmul_dot(const struct matmul *g) {
     if (!g->trans_b || g->trans_a || !suits(g) || !__builtin_cpu_supports("avx512f"))
         return false;
     dot_product(g);
     return true;
 }
 #else
-bool gemm_dot(const struct gemm *g) {
+bool matmul_dot(const struct matmul *g) {
     (void)g;
     return false;
 }

@@ -1,10 +1,10 @@
-#include "kernels/cpu/matmul/gemm.h"
+#include "kernels/cpu/matmul/matmul.h"
 
 #include <limits.h>
 
 #include "kernels/cpu/blas.h"
-#include "kernels/cpu/matmul/gemm_dot.h"
-#include "kernels/cpu/matmul/math_matmul.h"
+#include "kernels/cpu/matmul/matmul_dot.h"
+#include "kernels/cpu/matmul/matmul_loops.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/support/isa.h"
 
@@ -15,11 +15,11 @@ enum {
     STRIP = 256,             /* columns of a sum that is made beside c and added */
 };
 
-static double multiplications(const struct gemm *g) {
+static double multiplications(const struct matmul *g) {
     return (double)g->m * (double)g->n * (double)g->k;
 }
 
-static bool fits_blas(const struct gemm *g) {
+static bool fits_blas(const struct matmul *g) {
     const int64_t sizes[] = {g->m, g->n, g->k, g->lda, g->ldb, g->ldc};
     for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
         if (sizes[i] > INT_MAX)
@@ -30,7 +30,7 @@ static bool fits_blas(const struct gemm *g) {
 
 /* A single row or column, by the matrix-vector product: reads the matrix once, where gemm would
  * pack it first. */
-static bool multiply_by_vector(enum dtype dtype, const struct gemm *g, const struct blas *blas) {
+static bool multiply_by_vector(enum dtype dtype, const struct matmul *g, const struct blas *blas) {
     if ((g->m != 1 && g->n != 1) || (dtype != DT_FLOAT && dtype != DT_DOUBLE))
         return false;
     bool by_row = g->m == 1; /* c' = b' · a' */
@@ -52,7 +52,7 @@ static bool multiply_by_vector(enum dtype dtype, const struct gemm *g, const str
     return true;
 }
 
-static bool multiply_by_blas(enum dtype dtype, const struct gemm *g) {
+static bool multiply_by_blas(enum dtype dtype, const struct matmul *g) {
     bool is_small = multiplications(g) < SMALL_PRODUCT && !g->conjugates;
     if (is_small || !dtype_in(dtype, DTYPE_BIT(DT_FLOAT) | DTYPE_BIT(DT_DOUBLE) | DTYPES_COMPLEX) ||
         !fits_blas(g))
@@ -90,9 +90,9 @@ static bool multiply_by_blas(enum dtype dtype, const struct gemm *g) {
     return true;
 }
 
-bool gemm_conjugates(const struct gemm *g) { return fits_blas(g) && blas_get(); }
+bool matmul_conjugates(const struct matmul *g) { return fits_blas(g) && blas_get(); }
 
-double gemm_cost_ns(enum dtype dtype, double n) {
+double matmul_cost_ns(enum dtype dtype, double n) {
     if (n < SMALL_PRODUCT)
         return 0.2;
     switch (dtype) {
@@ -139,10 +139,10 @@ static void multiply_and_add(enum dtype dtype, product_loop *loop, struct produc
 
 /* A float product: by dot products, or by oneDNN, which uses what the machine has beyond AVX2,
  * which Debian's BLAS does not on every processor: up to twice as fast. */
-static bool multiply_large(enum dtype dtype, const struct gemm *g) {
+static bool multiply_large(enum dtype dtype, const struct matmul *g) {
     if (dtype != DT_FLOAT || g->m == 1 || g->n == 1 || multiplications(g) < LARGE_PRODUCT)
         return false;
-    if (gemm_dot(g))
+    if (matmul_dot(g))
         return true;
     const struct onednn *lib = onednn_get();
     return lib &&
@@ -150,11 +150,11 @@ static bool multiply_large(enum dtype dtype, const struct gemm *g) {
                       g->lda, g->b, g->ldb, g->adds ? 1 : 0, g->c, g->ldc) == dnnl_success;
 }
 
-void gemm_run(enum dtype dtype, const struct gemm *g) {
+void matmul_run(enum dtype dtype, const struct matmul *g) {
     if (multiply_large(dtype, g) || multiply_by_blas(dtype, g))
         return;
     product_loop *loop =
-        (HAS_AVX2_FILES && cpu_has_avx2() ? product_loops_avx2 : product_loops_base)[dtype];
+        (HAS_AVX2_FILES && cpu_has_avx2() ? matmul_loops_avx2 : matmul_loops_base)[dtype];
     CHECK(loop);
     struct product p = {.a = g->a,
                         .b = g->b,

@@ -10,13 +10,13 @@
  *
  * Errors   INVALID_ARGUMENT   wrong ranks, inner sizes or stacks that differ
  * Cost     2·m·n·k flops per product
- * Source   white paper 5.4; the product itself: gemm.h */
-#include "kernels/cpu/matmul/math_matmul.h"
+ * Source   white paper 5.4; the product itself: matmul.h */
+#include "kernels/cpu/matmul/matmul_loops.h"
 
 #include <stdlib.h>
 
 #include "kernels/support/broadcast.h"
-#include "kernels/cpu/matmul/gemm.h"
+#include "kernels/cpu/matmul/matmul.h"
 #include "kernels/support/half_blocks.h"
 #include "kernels/support/scratch.h"
 
@@ -84,19 +84,19 @@ static void multiply(const struct matmul_job *job, int64_t index, int64_t row, i
         x_index = broadcast_offset(job->plan, &cursor, 0);
         y_index = broadcast_offset(job->plan, &cursor, 1);
     }
-    struct gemm g = {.m = n_rows,
-                     .n = n_columns,
-                     .k = k,
-                     .lda = state->transpose_x ? m : k,
-                     .ldb = state->transpose_y ? k : n,
-                     .ldc = n,
-                     .trans_a = state->transpose_x,
-                     .trans_b = state->transpose_y,
-                     .conjugates = job->conjugates};
+    struct matmul g = {.m = n_rows,
+                       .n = n_columns,
+                       .k = k,
+                       .lda = state->transpose_x ? m : k,
+                       .ldb = state->transpose_y ? k : n,
+                       .ldc = n,
+                       .trans_a = state->transpose_x,
+                       .trans_b = state->transpose_y,
+                       .conjugates = job->conjugates};
     g.a = job->x + (x_index * m * k + row * (state->transpose_x ? 1 : k)) * size;
     g.b = job->y + (y_index * k * n + column * (state->transpose_y ? k : 1)) * size;
     g.c = job->out + ((index * m + row) * n + column) * size;
-    gemm_run(state->compute, &g);
+    matmul_run(state->compute, &g);
 }
 
 static void multiply_stack(void *arg, int64_t begin, int64_t end) {
@@ -117,9 +117,9 @@ static void multiply_part(void *arg, int64_t begin, int64_t end) {
 
 /* ---- all of them ---- */
 
-static void matmul_run(struct matmul_job *job, struct pool *pool) {
+static void matmul_run_job(struct matmul_job *job, struct pool *pool) {
     double multiplications = (double)job->m * (double)job->n * (double)job->k;
-    double cost = multiplications * gemm_cost_ns(job->state->compute, multiplications) + 20;
+    double cost = multiplications * matmul_cost_ns(job->state->compute, multiplications) + 20;
     int64_t longer = MAX(job->m, job->n);
     if (job->n_products > 1 || multiplications < 1e5) {
         pool_parallel_for(pool, job->n_products, cost, multiply_stack, job);
@@ -163,13 +163,13 @@ static struct status *matmul_convert_and_run(struct kernel_ctx *ctx, struct matm
     void *wide = NULL;
     struct tensor *out = &ctx->outputs[0];
     struct status *st = NULL;
-    struct gemm sizes = {.m = job->m,
-                         .n = job->n,
-                         .k = job->k,
-                         .lda = MAX(job->m, job->k),
-                         .ldb = MAX(job->k, job->n),
-                         .ldc = job->n};
-    job->conjugates = state->conjugates && gemm_conjugates(&sizes);
+    struct matmul sizes = {.m = job->m,
+                           .n = job->n,
+                           .k = job->k,
+                           .lda = MAX(job->m, job->k),
+                           .ldb = MAX(job->k, job->n),
+                           .ldc = job->n};
+    job->conjugates = state->conjugates && matmul_conjugates(&sizes);
     bool conjugates = state->conjugates && !job->conjugates;
     TRY_OUT(as_compute(ctx, conjugates && state->transpose_x, &ctx->inputs[0], &job->x, &x_copy));
     TRY_OUT(as_compute(ctx, conjugates && state->transpose_y, &ctx->inputs[1], &job->y, &y_copy));
@@ -178,7 +178,7 @@ static struct status *matmul_convert_and_run(struct kernel_ctx *ctx, struct matm
         TRY_OUT(scratch_new(ctx, state->compute, out->n_elements, 1, &out_copy, &wide));
         job->out = wide;
     }
-    matmul_run(job, ctx->pool);
+    matmul_run_job(job, ctx->pool);
     if (wide)
         half_block_store(state->out, tensor_data(out), wide, out->n_elements);
 out:
@@ -300,4 +300,4 @@ static const struct kernel_def rows[] = {
     PRODUCT_V3(BYTES, DTYPE_BIT(DT_BFLOAT16), DTYPE_BIT(DT_BFLOAT16)),
 };
 // clang-format on
-const struct kernel_list math_matmul_kernels = {rows, ARRAY_LEN(rows)};
+const struct kernel_list matmul_kernels = {rows, ARRAY_LEN(rows)};

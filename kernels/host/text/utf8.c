@@ -1,8 +1,8 @@
 /* UTF-8 and Unicode's case mapping (the full one of the Unicode standard, chapter 3.13, without
  * any locale's exceptions). */
+#include "kernels/host/text/utf8.h"
 #include "common/base/str.h"
-#include "kernels/support/unicode_case.h"
-#include "kernels/support/utf8.h"
+#include "kernels/host/text/unicode_case.h"
 
 enum { REPLACEMENT = 0xfffd, CAPITAL_SIGMA = 0x3a3, SMALL_SIGMA = 0x3c3, FINAL_SIGMA = 0x3c2 };
 

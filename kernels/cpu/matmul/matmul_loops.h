@@ -1,6 +1,6 @@
 /* Our own matrix products: for small matrices, integers, and machines without BLAS. */
-#ifndef MILLRACE_KERNELS_CPU_MATMUL_MATH_MATMUL_H
-#define MILLRACE_KERNELS_CPU_MATMUL_MATH_MATMUL_H
+#ifndef MILLRACE_KERNELS_CPU_MATMUL_MATMUL_LOOPS_H
+#define MILLRACE_KERNELS_CPU_MATMUL_MATMUL_LOOPS_H
 
 #include "kernels/kernel.h"
 #include "kernels/support/isa.h"
@@ -17,6 +17,6 @@ struct product {
 typedef void product_loop(const struct product *p);
 
 /* By dtype: float, double, complex64, complex128, int16, int32, int64. */
-extern product_loop *const product_loops_base[DT_N_TYPES], *const product_loops_avx2[DT_N_TYPES];
+extern product_loop *const matmul_loops_base[DT_N_TYPES], *const matmul_loops_avx2[DT_N_TYPES];
 
 #endif

@@ -1,7 +1,7 @@
 /* Tables of Unicode's case mappings (generated: unicode_case.c), sorted by code point, for
  * utf8.c. */
-#ifndef MILLRACE_KERNELS_SUPPORT_UNICODE_CASE_H
-#define MILLRACE_KERNELS_SUPPORT_UNICODE_CASE_H
+#ifndef MILLRACE_KERNELS_HOST_TEXT_UNICODE_CASE_H
+#define MILLRACE_KERNELS_HOST_TEXT_UNICODE_CASE_H
 
 #include <stddef.h>
 #include <stdint.h>

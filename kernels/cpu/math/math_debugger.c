@@ -7,7 +7,7 @@
 #include "common/tensor/element.h"
 #include "kernels/kernel.h"
 
-extern const struct kernel_list debug_kernels;
+extern const struct kernel_list math_debugger_kernels;
 
 /* tensor_debug_mode: TensorFlow's numbers. What the output holds, from its first element on: */
 enum debug_mode {
@@ -149,4 +149,4 @@ static const struct kernel_def rows[] = {
 };
 // clang-format on
 
-const struct kernel_list debug_kernels = {rows, ARRAY_LEN(rows)};
+const struct kernel_list math_debugger_kernels = {rows, ARRAY_LEN(rows)};

@@ -1,4 +1,4 @@
-#include "kernels/support/widen.h"
+#include "kernels/cpu/nn/widen.h"
 
 #include "kernels/support/half_blocks.h"
 #include "kernels/support/scratch.h"

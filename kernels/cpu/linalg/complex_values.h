@@ -1,7 +1,7 @@
 /* Elements of the float and complex types, one at a time, as complex doubles: for kernels that
  * compute in those whatever their type. */
-#ifndef MILLRACE_KERNELS_SUPPORT_COMPLEX_VALUES_H
-#define MILLRACE_KERNELS_SUPPORT_COMPLEX_VALUES_H
+#ifndef MILLRACE_KERNELS_CPU_LINALG_COMPLEX_VALUES_H
+#define MILLRACE_KERNELS_CPU_LINALG_COMPLEX_VALUES_H
 
 #include <complex.h>
 

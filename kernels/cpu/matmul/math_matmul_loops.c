@@ -1,2 +1,0 @@
-/* The baseline's build of math_matmul.inc. */
-#include "kernels/cpu/matmul/math_matmul.inc"

@@ -1,0 +1,10 @@
+/* The build of matmul_loops.inc for machines with AVX2 and FMA: nothing here runs unless
+ * cpu_has_avx2() says so. */
+#ifdef __x86_64__
+#pragma GCC target("avx2,fma,f16c,bmi,bmi2")
+#define LOOP_ISA avx2
+#include "kernels/cpu/matmul/matmul_loops.inc"
+#include "kernels/support/isa.h"
+#else
+typedef int matmul_loops_avx2_is_empty; /* another machine: the baseline serves */
+#endif

@@ -475,7 +475,7 @@ static struct status *start(struct worker *worker) {
     options.n_devices = worker->n_devices;
     options.pool = worker->pool;
     options.io_pool = worker->io_pool;
-    options.answer = checkpoint_serve;
+    options.serve_peer_call = checkpoint_serve;
     options.max_steps = (int)flags->max_steps;
     options.max_in_flight_bytes = flags->max_in_flight_bytes;
     options.max_feed_bytes = flags->max_feed_bytes;

@@ -39,7 +39,7 @@ static void close_when_done(struct rdma_device *device) {
 
 void rdma_device_hold(struct rdma_device *device) { device->n_holders++; }
 
-void rdma_device_let_go(struct rdma_device *device) {
+void rdma_device_release(struct rdma_device *device) {
     device->n_holders--;
     close_when_done(device);
 }
@@ -63,7 +63,7 @@ static void on_completions(uv_poll_t *poll, int error, int events) {
         device->verbs->ack_cq_events(cq, 1);
         rdma_queue_on_event(queue);
     }
-    rdma_device_let_go(device);
+    rdma_device_release(device);
 }
 
 static bool is_fatal(enum ibv_event_type type) {
@@ -140,7 +140,7 @@ static void on_job_done(struct loop_task *task) {
     struct rdma_job *job = CONTAINER_OF(task, struct rdma_job, done_task);
     struct rdma_device *device = job->device;
     job->done(job);
-    rdma_device_let_go(device);
+    rdma_device_release(device);
 }
 
 static void on_job(struct pool_task *task) {

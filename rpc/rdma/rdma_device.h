@@ -72,7 +72,7 @@ struct status *rdma_device_open(struct loop *loop, const struct verbs *verbs,
 void rdma_device_close(struct rdma_device *device);
 void rdma_device_submit(struct rdma_device *device, struct rdma_job *job);
 void rdma_device_hold(struct rdma_device *device);
-void rdma_device_let_go(struct rdma_device *device);
+void rdma_device_release(struct rdma_device *device);
 void rdma_device_describe(struct rdma_device *device, struct str *out); /* a JSON object */
 
 #endif

@@ -30,14 +30,15 @@ static struct status *domain_new(struct rdma_device *device, struct rdma_domain 
 }
 
 /* It is the line's no more. */
-static void forget(struct rdma_landing *landing) {
-    domain_unref(landing->domain);
-    if (landing->is_orphan)
+static void forget(struct rdma_pending_write *pending) {
+    domain_unref(pending->domain);
+    if (pending->is_orphan)
         return;
-    struct rdma_in *in = landing->in;
-    u64map_remove(&in->landings, landing->place.number);
-    *(landing->is_ahead ? &in->ahead_bytes : &in->granted_bytes) -= (int64_t)landing->size_bytes;
-    in->n_ahead -= landing->is_ahead;
+    struct rdma_in *in = pending->in;
+    u64map_remove(&in->pending_writes, pending->remote_slot.number);
+    *(pending->is_pregrant ? &in->pregrant_bytes : &in->granted_bytes) -=
+        (int64_t)pending->size_bytes;
+    in->n_pregrants -= pending->is_pregrant;
 }
 
 static void fail(struct rdma_in *in, struct status *why) {
@@ -50,54 +51,54 @@ static void fail(struct rdma_in *in, struct status *why) {
 /* ---- withdrawing ---- */
 
 static void withdraw(struct rdma_job *job) {
-    struct rdma_landing *landing = CONTAINER_OF(job, struct rdma_landing, job);
-    rdma_unregister(job->device->verbs, landing->mr);
+    struct rdma_pending_write *pending = CONTAINER_OF(job, struct rdma_pending_write, job);
+    rdma_unregister(job->device->verbs, pending->mr);
 }
 
 static void on_withdrawn(struct rdma_job *job) {
-    struct rdma_landing *landing = CONTAINER_OF(job, struct rdma_landing, job);
-    struct rdma_in *in = landing->in;
-    landing->mr = NULL;
-    forget(landing);
-    if (landing->has_landed) {
-        in->n_landed++;
-        in->landed_bytes += landing->size_bytes;
-        in->handlers->on_landed(in->owner, landing);
+    struct rdma_pending_write *pending = CONTAINER_OF(job, struct rdma_pending_write, job);
+    struct rdma_in *in = pending->in;
+    pending->mr = NULL;
+    forget(pending);
+    if (pending->is_received) {
+        in->n_received++;
+        in->received_bytes += pending->size_bytes;
+        in->handlers->on_received(in->owner, pending);
     } else {
-        in->handlers->on_withdrawn(in->owner, landing);
+        in->handlers->on_withdrawn(in->owner, pending);
     }
 }
 
-static void begin_withdrawing(struct rdma_landing *landing, struct rdma_device *device) {
-    landing->state = RDMA_WITHDRAWING;
-    landing->job = (struct rdma_job){.work = withdraw, .done = on_withdrawn};
-    rdma_device_submit(device, &landing->job);
+static void begin_withdrawing(struct rdma_pending_write *pending, struct rdma_device *device) {
+    pending->state = RDMA_WITHDRAWING;
+    pending->job = (struct rdma_job){.work = withdraw, .done = on_withdrawn};
+    rdma_device_submit(device, &pending->job);
 }
 
 /* ---- registering ---- */
 
 static void register_memory(struct rdma_job *job) {
-    struct rdma_landing *landing = CONTAINER_OF(job, struct rdma_landing, job);
-    struct rdma_memory memory = {RDMA_MEMORY_HOST, landing->buffer->data, landing->size_bytes};
-    landing->why = rdma_register(job->device->verbs, landing->domain->pd, &memory,
-                                 RDMA_WRITTEN_BY_PEER, &landing->mr);
+    struct rdma_pending_write *pending = CONTAINER_OF(job, struct rdma_pending_write, job);
+    struct rdma_memory memory = {RDMA_MEMORY_HOST, pending->buffer->data, pending->size_bytes};
+    pending->why = rdma_register(job->device->verbs, pending->domain->pd, &memory,
+                                 RDMA_WRITTEN_BY_PEER, &pending->mr);
 }
 
 static void on_registered(struct rdma_job *job) {
-    struct rdma_landing *landing = CONTAINER_OF(job, struct rdma_landing, job);
-    struct rdma_in *in = landing->in;
-    if (landing->why) {
-        struct status *why = landing->why;
-        landing->why = NULL;
-        forget(landing);
-        in->handlers->on_refused(in->owner, landing, why);
+    struct rdma_pending_write *pending = CONTAINER_OF(job, struct rdma_pending_write, job);
+    struct rdma_in *in = pending->in;
+    if (pending->why) {
+        struct status *why = pending->why;
+        pending->why = NULL;
+        forget(pending);
+        in->handlers->on_refused(in->owner, pending, why);
         status_unref(why);
-    } else if (landing->is_orphan) {
-        begin_withdrawing(landing, job->device);
+    } else if (pending->is_orphan) {
+        begin_withdrawing(pending, job->device);
     } else {
-        landing->state = RDMA_GRANTED;
-        landing->place.key = landing->mr->rkey;
-        in->handlers->on_granted(in->owner, landing);
+        pending->state = RDMA_GRANTED;
+        pending->remote_slot.key = pending->mr->rkey;
+        in->handlers->on_granted(in->owner, pending);
     }
 }
 
@@ -107,17 +108,17 @@ static void on_completion(void *owner, const struct ibv_wc *wc) {
     struct rdma_in *in = owner;
     uint32_t number = ntohl(wc->imm_data);
     struct status *why = in->queue.is_draining ? NULL : rdma_queue_post_receive(&in->queue);
-    struct rdma_landing *landing = u64map_get(&in->landings, number);
+    struct rdma_pending_write *pending = u64map_get(&in->pending_writes, number);
     if (!why &&
-        (wc->opcode != IBV_WC_RECV_RDMA_WITH_IMM || !landing || landing->state != RDMA_GRANTED))
+        (wc->opcode != IBV_WC_RECV_RDMA_WITH_IMM || !pending || pending->state != RDMA_GRANTED))
         why = status_invalid("a write with number %u, which is not granted", (unsigned)number);
     if (why) {
         fail(in, why);
         status_unref(why);
         return;
     }
-    landing->has_landed = true;
-    begin_withdrawing(landing, in->queue.device);
+    pending->is_received = true;
+    begin_withdrawing(pending, in->queue.device);
 }
 
 static void on_error(void *owner, struct status *why) { fail(owner, why); }
@@ -130,7 +131,7 @@ struct status *rdma_in_open(struct rdma_in *in, struct rdma_device *device,
                            .owner = owner,
                            .queue = {.on_completion = on_completion, .on_error = on_error}};
     in->queue.owner = in;
-    u64map_init(&in->landings);
+    u64map_init(&in->pending_writes);
     TRY(domain_new(device, &in->domain));
     struct status *st = rdma_queue_open(&in->queue, device, in->domain->pd, RDMA_RECEIVES);
     if (st) {
@@ -146,57 +147,58 @@ struct status *rdma_in_connect(struct rdma_in *in, const struct rdma_address *to
     return rdma_queue_connect(&in->queue, to);
 }
 
-static void begin_landing(struct rdma_in *in, struct rdma_landing *landing, struct buffer *buffer,
-                          size_t size_bytes, bool is_ahead) {
+static void begin_write(struct rdma_in *in, struct rdma_pending_write *pending,
+                        struct buffer *buffer, size_t size_bytes, bool is_pregrant) {
     do
         in->last_number++;
-    while (u64map_get(&in->landings, in->last_number)); /* they come round */
+    while (u64map_get(&in->pending_writes, in->last_number)); /* they come round */
     in->domain->n_refs++;
-    *(is_ahead ? &in->ahead_bytes : &in->granted_bytes) += (int64_t)size_bytes;
-    in->n_ahead += is_ahead;
-    *landing = (struct rdma_landing){
+    *(is_pregrant ? &in->pregrant_bytes : &in->granted_bytes) += (int64_t)size_bytes;
+    in->n_pregrants += is_pregrant;
+    *pending = (struct rdma_pending_write){
         .in = in,
         .domain = in->domain,
-        .place = {.number = in->last_number, .address = (uintptr_t)buffer->data},
+        .remote_slot = {.number = in->last_number, .address = (uintptr_t)buffer->data},
         .buffer = buffer_ref(buffer),
         .size_bytes = size_bytes,
-        .is_ahead = is_ahead,
+        .is_pregrant = is_pregrant,
         .state = RDMA_REGISTERING,
         .job = {.work = register_memory, .done = on_registered}};
-    u64map_put(&in->landings, landing->place.number, landing);
-    rdma_device_submit(in->queue.device, &landing->job);
+    u64map_put(&in->pending_writes, pending->remote_slot.number, pending);
+    rdma_device_submit(in->queue.device, &pending->job);
 }
 
-bool rdma_in_land(struct rdma_in *in, struct rdma_landing *landing, struct buffer *buffer,
-                  size_t size_bytes) {
+bool rdma_in_add_write(struct rdma_in *in, struct rdma_pending_write *pending,
+                       struct buffer *buffer, size_t size_bytes) {
     bool is_full =
         in->granted_bytes > 0 && in->granted_bytes + (int64_t)size_bytes > RDMA_GRANTED_MAX_BYTES;
-    if (!rdma_queue_is_open(&in->queue) || in->landings.n_entries >= RDMA_RECEIVE_DEPTH || is_full)
+    if (!rdma_queue_is_open(&in->queue) || in->pending_writes.n_entries >= RDMA_RECEIVE_DEPTH ||
+        is_full)
         return false;
-    begin_landing(in, landing, buffer, size_bytes, false);
+    begin_write(in, pending, buffer, size_bytes, false);
     return true;
 }
 
-bool rdma_in_has_room_ahead(const struct rdma_in *in, size_t size_bytes) {
-    bool is_full = in->n_ahead >= RDMA_AHEAD_MAX ||
-                   (int64_t)size_bytes > RDMA_AHEAD_MAX_BYTES - in->ahead_bytes;
-    return rdma_queue_is_open(&in->queue) && in->landings.n_entries < RDMA_RECEIVE_DEPTH &&
+bool rdma_in_has_pregrant_credit(const struct rdma_in *in, size_t size_bytes) {
+    bool is_full = in->n_pregrants >= RDMA_MAX_PREGRANTS ||
+                   (int64_t)size_bytes > RDMA_MAX_PREGRANT_BYTES - in->pregrant_bytes;
+    return rdma_queue_is_open(&in->queue) && in->pending_writes.n_entries < RDMA_RECEIVE_DEPTH &&
            !is_full;
 }
 
-bool rdma_in_land_ahead(struct rdma_in *in, struct rdma_landing *landing, struct buffer *buffer,
-                        size_t size_bytes) {
-    if (!rdma_in_has_room_ahead(in, size_bytes))
+bool rdma_in_add_pregranted(struct rdma_in *in, struct rdma_pending_write *pending,
+                            struct buffer *buffer, size_t size_bytes) {
+    if (!rdma_in_has_pregrant_credit(in, size_bytes))
         return false;
-    begin_landing(in, landing, buffer, size_bytes, true);
+    begin_write(in, pending, buffer, size_bytes, true);
     return true;
 }
 
 struct status *rdma_in_decline(struct rdma_in *in, uint32_t number) {
-    struct rdma_landing *landing = u64map_get(&in->landings, number);
-    if (!landing || landing->state != RDMA_GRANTED)
+    struct rdma_pending_write *pending = u64map_get(&in->pending_writes, number);
+    if (!pending || pending->state != RDMA_GRANTED)
         return status_invalid("place %u is declined, which was not granted", (unsigned)number);
-    begin_withdrawing(landing, in->queue.device);
+    begin_withdrawing(pending, in->queue.device);
     return NULL;
 }
 
@@ -210,14 +212,14 @@ void rdma_in_close(struct rdma_in *in) {
     rdma_device_hold(device);
     rdma_queue_drain(&in->queue); /* the sender believes that these have come, and they have */
     rdma_queue_close(&in->queue); /* from here on nothing lands */
-    while (u64map_next(&in->landings, &cursor, &number, &item)) {
-        struct rdma_landing *landing = item;
-        landing->is_orphan = true;
-        if (landing->state == RDMA_GRANTED)
-            begin_withdrawing(landing, device);
+    while (u64map_next(&in->pending_writes, &cursor, &number, &item)) {
+        struct rdma_pending_write *pending = item;
+        pending->is_orphan = true;
+        if (pending->state == RDMA_GRANTED)
+            begin_withdrawing(pending, device);
     }
-    u64map_fini(&in->landings);
+    u64map_fini(&in->pending_writes);
     domain_unref(in->domain);
     in->domain = NULL;
-    rdma_device_let_go(device);
+    rdma_device_release(device);
 }

@@ -1,6 +1,6 @@
 /* The receiver's half of an RDMA line: buffers that the peer may write into, one transfer each.
  *
- *     land ──► registering ──► granted ──► its number comes ──► withdrawing ──► on_landed      nobody can write it any more
+ *     land ──► registering ──► granted ──► its number comes ──► withdrawing ──► on_received      nobody can write it any more
  *                  │ refused       │ the peer declines it ───► withdrawing ──► on_withdrawn
  *                  ▼               │ rdma_in_close: the queue pair is gone ──► withdrawing ──► on_withdrawn
  *              on_refused
@@ -24,39 +24,39 @@
 
 struct rdma_in;
 
-/* That one peer can keep from being used again, by not answering: more is not granted, but for
+/* That one peer can keep from being used again, by not served_call: more is not granted, but for
  * one value where nothing else is. */
 #define RDMA_GRANTED_MAX_BYTES (4ll << 30)
-#define RDMA_AHEAD_MAX_BYTES (1ll << 30) /* besides: of places ahead */
-enum { RDMA_AHEAD_MAX = RDMA_RECEIVE_DEPTH / 2 };
+#define RDMA_MAX_PREGRANT_BYTES (1ll << 30) /* besides: of places ahead */
+enum { RDMA_MAX_PREGRANTS = RDMA_RECEIVE_DEPTH / 2 };
 
-enum rdma_landing_state { RDMA_REGISTERING, RDMA_GRANTED, RDMA_WITHDRAWING };
+enum rdma_pending_write_state { RDMA_REGISTERING, RDMA_GRANTED, RDMA_WITHDRAWING };
 
 /* Embedded in its owner's record, which lives until one of the handlers has been called for it. */
-struct rdma_landing {
+struct rdma_pending_write {
     struct rdma_in *in;
     struct rdma_domain *domain;
     struct rdma_job job;
-    struct rdma_place place;
+    struct rdma_remote_slot remote_slot;
     struct buffer *buffer; /* one reference, the owner's again after the handler */
     size_t size_bytes;
     struct ibv_mr *mr;
     struct status *why; /* registering has failed */
-    enum rdma_landing_state state;
-    bool has_landed; /* the number has come */
-    bool is_orphan;  /* the line was closed */
-    bool is_ahead;
+    enum rdma_pending_write_state state;
+    bool is_received; /* the number has come */
+    bool is_orphan;   /* the line was closed */
+    bool is_pregrant;
 };
 
 struct rdma_in_handlers {
     /* The peer may be told the place. */
-    void (*on_granted)(void *owner, struct rdma_landing *landing);
+    void (*on_granted)(void *owner, struct rdma_pending_write *pending);
     /* Its memory cannot be registered. `why` is borrowed. */
-    void (*on_refused)(void *owner, struct rdma_landing *landing, struct status *why);
+    void (*on_refused)(void *owner, struct rdma_pending_write *pending, struct status *why);
     /* All has been written, and nothing more will be. */
-    void (*on_landed)(void *owner, struct rdma_landing *landing);
+    void (*on_received)(void *owner, struct rdma_pending_write *pending);
     /* Nothing will be written: the peer has declined, or the line is over. */
-    void (*on_withdrawn)(void *owner, struct rdma_landing *landing);
+    void (*on_withdrawn)(void *owner, struct rdma_pending_write *pending);
     /* The line is over: rdma_in_close is the owner's next call. */
     void (*on_failed)(void *owner, struct status *why);
 };
@@ -64,14 +64,14 @@ struct rdma_in_handlers {
 struct rdma_in {
     struct rdma_queue queue;
     struct rdma_domain *domain;
-    struct u64map landings; /* by number: those of this line, in any state */
+    struct u64map pending_writes; /* by number: those of this line, in any state */
     uint32_t last_number;
-    int64_t granted_bytes, ahead_bytes; /* of these; the second: of places ahead */
-    int n_ahead;
+    int64_t granted_bytes, pregrant_bytes; /* of these; the second: of places ahead */
+    int n_pregrants;
     bool has_failed;
     const struct rdma_in_handlers *handlers;
     void *owner;
-    uint64_t n_landed, landed_bytes;
+    uint64_t n_received, received_bytes;
 };
 
 struct status *rdma_in_open(struct rdma_in *in, struct rdma_device *device,
@@ -80,14 +80,14 @@ struct status *rdma_in_open(struct rdma_in *in, struct rdma_device *device,
 struct status *rdma_in_connect(struct rdma_in *in, const struct rdma_address *to) MUST_USE;
 /* False when as many are granted as the queue takes, or as many bytes as may be. Takes a
  * reference of the buffer. */
-bool rdma_in_land(struct rdma_in *in, struct rdma_landing *landing, struct buffer *buffer,
-                  size_t size_bytes) MUST_USE;
-/* The same for a place ahead. False beyond RDMA_AHEAD_MAX, RDMA_AHEAD_MAX_BYTES, as
- * rdma_in_has_room_ahead says before there is a buffer.
+bool rdma_in_add_write(struct rdma_in *in, struct rdma_pending_write *pending,
+                       struct buffer *buffer, size_t size_bytes) MUST_USE;
+/* The same for a place ahead. False beyond RDMA_MAX_PREGRANTS, RDMA_MAX_PREGRANT_BYTES, as
+ * rdma_in_has_pregrant_credit says before there is a buffer.
  */
-bool rdma_in_has_room_ahead(const struct rdma_in *in, size_t size_bytes);
-bool rdma_in_land_ahead(struct rdma_in *in, struct rdma_landing *landing, struct buffer *buffer,
-                        size_t size_bytes) MUST_USE;
+bool rdma_in_has_pregrant_credit(const struct rdma_in *in, size_t size_bytes);
+bool rdma_in_add_pregranted(struct rdma_in *in, struct rdma_pending_write *pending,
+                            struct buffer *buffer, size_t size_bytes) MUST_USE;
 /* The peer will not write it, or was never told of it. Errors: INVALID_ARGUMENT, it was not
  * granted. */
 struct status *rdma_in_decline(struct rdma_in *in, uint32_t number) MUST_USE;

@@ -1,7 +1,7 @@
 #include "rpc/rdma/rdma_out.h"
 
 /* It reads nothing any more. */
-static void let_go(struct rdma_transfer *transfer) {
+static void release(struct rdma_transfer *transfer) {
     list_remove(&transfer->link);
     rdma_region_release(transfer->region);
     transfer->region = NULL;
@@ -18,9 +18,9 @@ static struct status *post_piece(struct rdma_out *out, struct rdma_transfer *tra
                                .data = transfer->data + transfer->n_posted,
                                .key = rdma_region_key(transfer->region),
                                .size_bytes = (uint32_t)size,
-                               .to = transfer->place.address + transfer->n_posted,
-                               .to_key = transfer->place.key,
-                               .number = transfer->place.number,
+                               .to = transfer->remote_slot.address + transfer->n_posted,
+                               .to_key = transfer->remote_slot.key,
+                               .number = transfer->remote_slot.number,
                                .has_number = transfer->n_posted + size == transfer->size_bytes};
     TRY(rdma_queue_post_write(&out->queue, &write));
     transfer->n_posted += size;
@@ -61,7 +61,7 @@ static void on_completion(void *owner, const struct ibv_wc *wc) {
     if (--transfer->n_unacknowledged == 0 && transfer->n_posted == transfer->size_bytes) {
         out->n_written++;
         out->written_bytes += transfer->size_bytes;
-        let_go(transfer);
+        release(transfer);
         out->handlers->on_written(out->owner, transfer);
     }
     if (rdma_queue_is_open(&out->queue))
@@ -85,7 +85,7 @@ static void on_registered(struct rdma_job *job) {
     transfer->is_registering = false;
     if (transfer->is_abandoned || why) {
         bool is_abandoned = transfer->is_abandoned;
-        let_go(transfer);
+        release(transfer);
         if (is_abandoned)
             out->handlers->on_abandoned(transfer);
         else
@@ -113,11 +113,11 @@ struct status *rdma_out_open(struct rdma_out *out, struct rdma_device *device,
 }
 
 void rdma_out_write(struct rdma_out *out, struct rdma_transfer *transfer,
-                    const struct rdma_place *place, struct buffer *buffer, const char *data,
-                    size_t size_bytes) {
+                    const struct rdma_remote_slot *remote_slot, struct buffer *buffer,
+                    const char *data, size_t size_bytes) {
     struct rdma_device *device = out->queue.device;
     *transfer = (struct rdma_transfer){.out = out,
-                                       .place = *place,
+                                       .remote_slot = *remote_slot,
                                        .buffer = buffer_ref(buffer),
                                        .data = data,
                                        .size_bytes = size_bytes,
@@ -135,7 +135,7 @@ void rdma_out_write(struct rdma_out *out, struct rdma_transfer *transfer,
 
 static void drop_all(struct list *transfers) {
     LIST_FOR_EACH_SAFE (link, next, transfers)
-        let_go(LIST_ENTRY(link, struct rdma_transfer, link));
+        release(LIST_ENTRY(link, struct rdma_transfer, link));
 }
 
 void rdma_out_close(struct rdma_out *out) {

@@ -14,7 +14,7 @@
 #ifndef MILLRACE_RPC_RDMA_RDMA_OUT_H
 #define MILLRACE_RPC_RDMA_RDMA_OUT_H
 
-#include "rpc/rdma/rdma_place.h"
+#include "rpc/rdma/rdma_remote_slot.h"
 #include "rpc/rdma/rdma_queue.h"
 
 enum { RDMA_PIECE_BYTES = 8 << 20 };
@@ -27,7 +27,7 @@ struct rdma_transfer {
     struct list link;
     struct rdma_out *out;
     struct rdma_job job;
-    struct rdma_place place;
+    struct rdma_remote_slot remote_slot;
     struct buffer *buffer; /* one reference, the transfer's */
     const char *data;
     size_t size_bytes, n_posted, n_unacknowledged; /* the last: pieces */
@@ -63,8 +63,8 @@ struct status *rdma_out_open(struct rdma_out *out, struct rdma_device *device,
                              const struct rdma_out_handlers *handlers, void *owner) MUST_USE;
 /* Takes one more reference of the buffer, in which the bytes lie. */
 void rdma_out_write(struct rdma_out *out, struct rdma_transfer *transfer,
-                    const struct rdma_place *place, struct buffer *buffer, const char *data,
-                    size_t size_bytes);
+                    const struct rdma_remote_slot *remote_slot, struct buffer *buffer,
+                    const char *data, size_t size_bytes);
 /* Ends the queue pair: nothing is read any more, and all transfers are the owner's again, but
  * those that are being registered (see on_abandoned). May be called again. */
 void rdma_out_close(struct rdma_out *out);

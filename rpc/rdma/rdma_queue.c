@@ -82,7 +82,7 @@ void rdma_queue_close(struct rdma_queue *queue) {
     queue->cq = NULL;
     queue->device = NULL;
     queue->is_closed_inside = NULL;
-    rdma_device_let_go(device);
+    rdma_device_release(device);
 }
 
 /* ---- connecting ---- */

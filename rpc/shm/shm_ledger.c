@@ -71,7 +71,7 @@ struct shm_ledger *shm_ledger_new(int64_t max_kept_bytes) {
 }
 
 /* Without the ledger's lock: memory may go back to the system. */
-static void let_go(struct entry *entries) {
+static void release(struct entry *entries) {
     if (!entries)
         return;
     pthread_mutex_lock(&shared.lock);
@@ -112,7 +112,7 @@ static struct entry *empty_and_free(struct shm_ledger *ledger, struct entry *lis
 
 void shm_ledger_free(struct shm_ledger *ledger) {
     if (ledger)
-        let_go(empty_and_free(ledger, NULL));
+        release(empty_and_free(ledger, NULL));
 }
 
 void shm_ledger_abandon(struct shm_ledger *ledger) {
@@ -203,7 +203,7 @@ struct status *shm_ledger_release(struct shm_ledger *ledger, const uint64_t *tok
             st = not_held(tokens[i]);
     }
     pthread_mutex_unlock(&ledger->lock);
-    let_go(gone);
+    release(gone);
     return st;
 }
 
@@ -242,7 +242,7 @@ struct status *shm_ledger_keep_only(struct shm_ledger *ledger, uint64_t up_to,
             entry->is_kept = false;
     }
     pthread_mutex_unlock(&ledger->lock);
-    let_go(gone);
+    release(gone);
     return st;
 }
 

@@ -320,19 +320,19 @@ void edge_message_add_reference(struct str *out, const struct arena_reference *r
 
 void edge_message_add_wants_grant(struct str *out) { proto_add_int(out, 6, 1); }
 
-void edge_message_add_place(struct str *out, const struct rdma_place *place) {
+void edge_message_add_remote_slot(struct str *out, const struct rdma_remote_slot *remote_slot) {
     size_t begin = nested_begin(out, 5);
-    proto_add_int(out, 1, place->number);
-    add_fixed64(out, 2, place->address);
+    proto_add_int(out, 1, remote_slot->number);
+    add_fixed64(out, 2, remote_slot->address);
     proto_add_tag(out, 3, 5);
-    str_add_bytes(out, &place->key, sizeof(place->key));
+    str_add_bytes(out, &remote_slot->key, sizeof(remote_slot->key));
     nested_end(out, begin);
 }
 
-static struct status *place_read(struct span in, struct rdma_place *ret) {
+static struct status *remote_slot_read(struct span in, struct rdma_remote_slot *ret) {
     struct proto_field field;
     int rc;
-    *ret = (struct rdma_place){0};
+    *ret = (struct rdma_remote_slot){0};
     while ((rc = proto_next(&in, &field)) > 0) {
         if (field.number == 1 && field.wire_type == 0 && field.value <= UINT32_MAX)
             ret->number = (uint32_t)field.value;
@@ -362,7 +362,7 @@ struct status *edge_message_read(struct span in, struct edge_message *ret) {
     ret->reference = (struct arena_reference){0, 0};
     ret->edge = 0;
     ret->frame_iter = 0;
-    ret->has_tensor = ret->has_place = ret->wants_grant = false;
+    ret->has_tensor = ret->has_remote_slot = ret->wants_grant = false;
     while ((rc = proto_next(&in, &field)) > 0) {
         if (field.number == 1 && field.wire_type != 2) {
             ret->edge = (uint32_t)field.value;
@@ -374,8 +374,8 @@ struct status *edge_message_read(struct span in, struct edge_message *ret) {
         } else if (field.number == 4 && field.wire_type == 2) {
             TRY(reference_read(field.bytes, &ret->reference));
         } else if (field.number == 5 && field.wire_type == 2) {
-            TRY(place_read(field.bytes, &ret->place));
-            ret->has_place = true;
+            TRY(remote_slot_read(field.bytes, &ret->remote_slot));
+            ret->has_remote_slot = true;
         } else if (field.number == 6 && field.wire_type == 0) {
             ret->wants_grant = field.value != 0;
         }

@@ -7,7 +7,7 @@
 #define MILLRACE_RPC_WIRE_MESSAGES_H
 
 #include "common/tensor/tensor.h"
-#include "rpc/rdma/rdma_place.h"
+#include "rpc/rdma/rdma_remote_slot.h"
 #include "rpc/wire/wire.h"
 
 struct tensor_meta {
@@ -83,10 +83,10 @@ struct edge_message {
     uint32_t edge;
     uint64_t frame_iter;
     bool has_tensor;
-    bool has_place;
+    bool has_remote_slot;
     bool wants_grant; /* Announce: although one ahead may be on its way */
     struct arena_reference reference;
-    struct rdma_place place;
+    struct rdma_remote_slot remote_slot;
     struct tensor_meta tensor;
 };
 void edge_message_write(struct str *out, uint32_t edge, uint64_t frame_iter, const struct tensor *t,
@@ -96,7 +96,7 @@ void edge_message_write_expected(struct str *out, uint32_t edge, uint64_t frame_
                                  enum dtype dtype, struct shape shape, size_t size_bytes);
 void edge_message_add_reference(struct str *out, const struct arena_reference *reference);
 void edge_message_add_wants_grant(struct str *out);
-void edge_message_add_place(struct str *out, const struct rdma_place *place);
+void edge_message_add_remote_slot(struct str *out, const struct rdma_remote_slot *remote_slot);
 struct status *edge_message_read(struct span in, struct edge_message *ret) MUST_USE;
 
 #endif

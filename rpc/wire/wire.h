@@ -56,15 +56,15 @@ enum wire_type {
     WIRE_SETTLE,       /* References, `up_to` only: which of these are held? */
     WIRE_HELD,         /* References: these, of all up to `up_to` */
     WIRE_END_JOB,      /* empty; no answer: the task drains and exits */
-    /* the question's bytes, from one task's kernels to another's; answered by WIRE_ANSWER */
-    WIRE_ASK,
-    WIRE_ANSWER, /* Answer, payload: what goes with it */
+    /* a request's bytes, from one task's kernels to another's; answered by WIRE_PEER_REPLY */
+    WIRE_PEER_REQUEST,
+    WIRE_PEER_REPLY, /* PeerReply, payload: what goes with it */
     /* empty; the header's id is the step's: one more SaveV2 of it holds all that it saves */
     WIRE_INPUTS_TAKEN,
     WIRE_KEEP_GRAPHS,    /* KeepGraphs; answered by WIRE_KEPT */
     WIRE_KEPT,           /* empty */
     WIRE_RDMA_OFFER,     /* RdmaOffer (worker/exchange/peer_rdma.h) */
-    WIRE_RDMA_ANSWER,    /* RdmaAnswer */
+    WIRE_RDMA_REPLY,     /* RdmaReply */
     WIRE_RDMA_END,       /* RdmaNotice, of who sends on the line: its queue pair is no more */
     WIRE_RDMA_ENDED,     /* RdmaNotice, the answer: all places are withdrawn */
     WIRE_RDMA_DECLINE,   /* RdmaNotice: the place is not written */

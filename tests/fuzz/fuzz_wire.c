@@ -93,7 +93,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (who > 0)
         send_hello(fd, who == 1 ? "master" : "/job:ps/replica:0/task:0",
                    who == 1 ? MASTER : PEER_INCARNATION,
-                   who == 3 ? TRANSPORT_ARENA : TRANSPORT_CONTROL);
+                   who == 3 ? CHANNEL_ARENA : CHANNEL_CONTROL);
     data++;
     size--;
     for (int i = 0; i < MAX_TURNS && size > 0; i++) {

@@ -97,15 +97,15 @@ CASES = [
     ("required", "the same where it is required: an error that says so", "./rdma_tasks required"),
     ("cluster", "a step of the daemons moves 32 MB from ps to worker by RDMA", """
         start_cluster --rdma=require --rdma=require
-        check_sum 4194304 && check_sum 4194304 && page 12300 '"transport":"rdma"' && page 12300 '"landed":2,"landed_bytes":67108864' &&
-        page 12400 '"written":2,"written_bytes":67108864,"landed":0' && page 12400 '"device":"rxe0"'"""),
+        check_sum 4194304 && check_sum 4194304 && page 12300 '"transport":"rdma"' && page 12300 '"received":2,"received_bytes":67108864' &&
+        page 12400 '"written":2,"written_bytes":67108864,"received":0' && page 12400 '"device":"rxe0"'"""),
     ("cluster-ahead", "values of known shape are written to places that were granted ahead; one of another shape is announced", """
         start_cluster --rdma=require --rdma=require
-        check_tile 2 1,2 3 && check_tile 2 1,2 3 && check_tile 2 1,2 3 && page 12300 '"landed":3,"landed_bytes":50331648' &&
-        page 12300 '"ahead":{"grants":2,"from_prepared":1,"arrived":2,"sent":0,"gone":0' && page 12400 '"sent":2' &&
-        says 12300/metrics 'millrace_worker_ahead_arrived_total 2' && says 12400/metrics 'millrace_worker_ahead_sent_total 2' &&
-        check_tile 3 1,2,3 6 && page 12300 '"ahead":{"grants":3,"from_prepared":2,"arrived":2,"sent":0,"gone":1' &&
-        page 12300 '"landed":4,"landed_bytes":75497472,"tcp_instead":0' && check_tile 2 1,2 3 && page 12300 '"arrived":3,'"""),
+        check_tile 2 1,2 3 && check_tile 2 1,2 3 && check_tile 2 1,2 3 && page 12300 '"received":3,"received_bytes":50331648' &&
+        page 12300 '"pregrants":{"grants":2,"from_prepared":1,"received":2,"sent":0,"ended":0' && page 12400 '"sent":2' &&
+        says 12300/metrics 'millrace_worker_pregranted_received_total 2' && says 12400/metrics 'millrace_worker_pregranted_sent_total 2' &&
+        check_tile 3 1,2,3 6 && page 12300 '"pregrants":{"grants":3,"from_prepared":2,"received":2,"sent":0,"ended":1' &&
+        page 12300 '"received":4,"received_bytes":75497472,"tcp_instead":0' && check_tile 2 1,2 3 && page 12300 '"received":3,'"""),
     ("cluster-prefer", "a ps without RDMA serves a worker that prefers it", """
         start_cluster --rdma=off --rdma=prefer
         check_sum 1048576 && page 12300 '"transport":"tcp"' && page 12300 '"to":"it says: switched off"'"""),

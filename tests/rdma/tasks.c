@@ -226,10 +226,10 @@ static void case_values(void) {
     char words[100];
     start_both(RDMA_PREFER, RDMA_PREFER, child_echo);
     exchange();
-    snprintf(
-        words, sizeof(words),
-        "\"written\":1,\"written_bytes\":%lld,\"landed\":1,\"landed_bytes\":%lld,\"tcp_instead\":0",
-        (long long)n_elements * 8, (long long)n_elements * 8);
+    snprintf(words, sizeof(words),
+             "\"written\":1,\"written_bytes\":%lld,\"received\":1,\"received_bytes\":%lld,\"tcp_"
+             "instead\":0",
+             (long long)n_elements * 8, (long long)n_elements * 8);
     show_page();
     CHECK(says(words) && says("\"transport\":\"rdma\"") && says("\"bulk\":false"));
     struct str page = STR_INIT;
@@ -241,7 +241,7 @@ static void case_values(void) {
 }
 
 static bool is_writing(const void *arg) { return says("\"written\":0") && !says("\"writing\":0"); }
-static bool is_landing(const void *arg) { return is_ready(NULL) && !says("\"landing\":0"); }
+static bool is_landing(const void *arg) { return is_ready(NULL) && !says("\"pending\":0"); }
 
 /* How far the writes get until the system has taken the other process apart is its own affair:
  * what matters is what comes after. */
@@ -331,40 +331,40 @@ static void case_required(void) {
 
 enum { PLACE_BYTES = 1 << 20 };
 
-struct line {
+struct connection {
     struct rdma_device *sender, *receiver;
     struct rdma_out out;
     struct rdma_in in;
     struct rdma_transfer transfer;
-    struct rdma_landing landing;
+    struct rdma_pending_write pending;
     struct buffer *source, *target;
     bool is_granted, is_written, is_landed, is_over, is_withdrawn;
     struct str why;
 };
 
 static void on_written(void *owner, struct rdma_transfer *transfer) {
-    ((struct line *)owner)->is_written = true;
+    ((struct connection *)owner)->is_written = true;
 }
 static void on_out_refused(void *owner, struct rdma_transfer *transfer, struct status *why) {
     CHECK(!why);
 }
 static void on_out_failed(void *owner, struct status *why) {
-    struct line *line = owner;
-    line->is_over = true;
-    str_add(&line->why, status_message(why));
+    struct connection *connection = owner;
+    connection->is_over = true;
+    str_add(&connection->why, status_message(why));
 }
 static void on_abandoned(struct rdma_transfer *transfer) { CHECK(false); }
-static void on_granted(void *owner, struct rdma_landing *landing) {
-    ((struct line *)owner)->is_granted = true;
+static void on_granted(void *owner, struct rdma_pending_write *pending) {
+    ((struct connection *)owner)->is_granted = true;
 }
-static void on_in_refused(void *owner, struct rdma_landing *landing, struct status *why) {
+static void on_in_refused(void *owner, struct rdma_pending_write *pending, struct status *why) {
     CHECK(!why);
 }
-static void on_landed(void *owner, struct rdma_landing *landing) {
-    ((struct line *)owner)->is_landed = true;
+static void on_received(void *owner, struct rdma_pending_write *pending) {
+    ((struct connection *)owner)->is_landed = true;
 }
-static void on_withdrawn(void *owner, struct rdma_landing *landing) {
-    ((struct line *)owner)->is_withdrawn = true;
+static void on_withdrawn(void *owner, struct rdma_pending_write *pending) {
+    ((struct connection *)owner)->is_withdrawn = true;
 }
 static void on_in_failed(void *owner, struct status *why) {}
 
@@ -374,96 +374,104 @@ static const struct rdma_out_handlers out_handlers = {.on_written = on_written,
                                                       .on_abandoned = on_abandoned};
 static const struct rdma_in_handlers in_handlers = {.on_granted = on_granted,
                                                     .on_refused = on_in_refused,
-                                                    .on_landed = on_landed,
+                                                    .on_received = on_received,
                                                     .on_withdrawn = on_withdrawn,
                                                     .on_failed = on_in_failed};
 
-static bool is_granted(const void *line) { return ((const struct line *)line)->is_granted; }
-static bool is_landed(const void *line) {
-    return ((const struct line *)line)->is_landed && ((const struct line *)line)->is_written;
+static bool is_granted(const void *connection) {
+    return ((const struct connection *)connection)->is_granted;
 }
-static bool is_over(const void *line) { return ((const struct line *)line)->is_over; }
-static bool is_withdrawn(const void *line) {
-    return ((const struct line *)line)->is_withdrawn || ((const struct line *)line)->is_landed;
+static bool is_landed(const void *connection) {
+    return ((const struct connection *)connection)->is_landed &&
+           ((const struct connection *)connection)->is_written;
+}
+static bool is_over(const void *connection) {
+    return ((const struct connection *)connection)->is_over;
+}
+static bool is_withdrawn(const void *connection) {
+    return ((const struct connection *)connection)->is_withdrawn ||
+           ((const struct connection *)connection)->is_landed;
 }
 
-static void open_line(struct line *line) {
+static void open_line(struct connection *connection) {
     struct rdma_address out_address, in_address;
-    memset(line, 0, sizeof(*line));
+    memset(connection, 0, sizeof(*connection));
     loop = loop_new();
-    line->sender = open_device();
-    line->receiver = open_device();
-    line->source = buffer_alloc(allocator_host(), 2 * PLACE_BYTES);
-    line->target = buffer_alloc(allocator_host(), PLACE_BYTES);
-    memset(line->source->data, 'x', 2 * PLACE_BYTES);
-    memset(line->target->data, '.', PLACE_BYTES);
-    struct status *st = rdma_out_open(&line->out, line->sender, &out_handlers, line);
+    connection->sender = open_device();
+    connection->receiver = open_device();
+    connection->source = buffer_alloc(allocator_host(), 2 * PLACE_BYTES);
+    connection->target = buffer_alloc(allocator_host(), PLACE_BYTES);
+    memset(connection->source->data, 'x', 2 * PLACE_BYTES);
+    memset(connection->target->data, '.', PLACE_BYTES);
+    struct status *st =
+        rdma_out_open(&connection->out, connection->sender, &out_handlers, connection);
     CHECK(!st);
-    st = rdma_in_open(&line->in, line->receiver, &in_handlers, line);
+    st = rdma_in_open(&connection->in, connection->receiver, &in_handlers, connection);
     CHECK(!st);
-    rdma_queue_address(&line->out.queue, &out_address);
-    rdma_queue_address(&line->in.queue, &in_address);
-    st = rdma_in_connect(&line->in, &out_address);
+    rdma_queue_address(&connection->out.queue, &out_address);
+    rdma_queue_address(&connection->in.queue, &in_address);
+    st = rdma_in_connect(&connection->in, &out_address);
     CHECK(!st);
-    st = rdma_queue_connect(&line->out.queue, &in_address);
+    st = rdma_queue_connect(&connection->out.queue, &in_address);
     CHECK(!st);
-    CHECK(rdma_in_land(&line->in, &line->landing, line->target, PLACE_BYTES));
-    turn_until(is_granted, line);
+    CHECK(
+        rdma_in_add_write(&connection->in, &connection->pending, connection->target, PLACE_BYTES));
+    turn_until(is_granted, connection);
 }
 
-static void write_to(struct line *line, uint32_t key, size_t size_bytes) {
-    struct rdma_place place = line->landing.place;
-    place.key = key;
-    rdma_out_write(&line->out, &line->transfer, &place, line->source, line->source->data,
-                   size_bytes);
+static void write_to(struct connection *connection, uint32_t key, size_t size_bytes) {
+    struct rdma_remote_slot remote_slot = connection->pending.remote_slot;
+    remote_slot.key = key;
+    rdma_out_write(&connection->out, &connection->transfer, &remote_slot, connection->source,
+                   connection->source->data, size_bytes);
 }
 
 /* The receiver's end is closed last: what it granted is withdrawn then. */
-static void close_line(struct line *line) {
-    rdma_out_close(&line->out);
-    rdma_in_close(&line->in);
-    turn_until(is_withdrawn, line);
-    buffer_unref(line->landing.buffer);
-    buffer_unref(line->target);
-    buffer_unref(line->source);
-    rdma_device_close(line->sender);
-    rdma_device_close(line->receiver);
-    str_fini(&line->why);
+static void close_connection(struct connection *connection) {
+    rdma_out_close(&connection->out);
+    rdma_in_close(&connection->in);
+    turn_until(is_withdrawn, connection);
+    buffer_unref(connection->pending.buffer);
+    buffer_unref(connection->target);
+    buffer_unref(connection->source);
+    rdma_device_close(connection->sender);
+    rdma_device_close(connection->receiver);
+    str_fini(&connection->why);
     loop_stop(loop);
     loop_run(loop);
     loop_free(loop);
 }
 
-static void expect_access_error(struct line *line) {
-    turn_until(is_over, line);
-    printf("%s\n", str_text(&line->why));
-    CHECK(strstr(str_text(&line->why), "RDMA write: remote access error"));
+static void expect_access_error(struct connection *connection) {
+    turn_until(is_over, connection);
+    printf("%s\n", str_text(&connection->why));
+    CHECK(strstr(str_text(&connection->why), "RDMA write: remote access error"));
 }
 
 static void case_keys(void) {
-    struct line line;
-    open_line(&line);
-    write_to(&line, line.landing.place.key ^ 0x5500, PLACE_BYTES);
-    expect_access_error(&line);
-    CHECK(line.target->data[0] == '.' && !line.is_landed);
-    close_line(&line);
+    struct connection connection;
+    open_line(&connection);
+    write_to(&connection, connection.pending.remote_slot.key ^ 0x5500, PLACE_BYTES);
+    expect_access_error(&connection);
+    CHECK(connection.target->data[0] == '.' && !connection.is_landed);
+    close_connection(&connection);
 
-    open_line(&line);
-    write_to(&line, line.landing.place.key, PLACE_BYTES + 4096);
-    expect_access_error(&line);
-    CHECK(!line.is_landed);
-    close_line(&line);
+    open_line(&connection);
+    write_to(&connection, connection.pending.remote_slot.key, PLACE_BYTES + 4096);
+    expect_access_error(&connection);
+    CHECK(!connection.is_landed);
+    close_connection(&connection);
 
-    open_line(&line);
-    uint32_t key = line.landing.place.key;
-    write_to(&line, key, PLACE_BYTES);
-    turn_until(is_landed, &line);
-    CHECK(line.target->data[0] == 'x' && line.target->data[PLACE_BYTES - 1] == 'x');
-    memset(line.target->data, '.', PLACE_BYTES); /* it is somebody else's now */
-    write_to(&line, key, PLACE_BYTES);
-    expect_access_error(&line);
-    CHECK(line.target->data[0] == '.');
-    close_line(&line);
+    open_line(&connection);
+    uint32_t key = connection.pending.remote_slot.key;
+    write_to(&connection, key, PLACE_BYTES);
+    turn_until(is_landed, &connection);
+    CHECK(connection.target->data[0] == 'x' && connection.target->data[PLACE_BYTES - 1] == 'x');
+    memset(connection.target->data, '.', PLACE_BYTES); /* it is somebody else's now */
+    write_to(&connection, key, PLACE_BYTES);
+    expect_access_error(&connection);
+    CHECK(connection.target->data[0] == '.');
+    close_connection(&connection);
 }
 
 int main(int argc, char **argv) {

@@ -37,8 +37,8 @@ static void check_grants(const struct cluster_node *node) {
     if (in_flight < 0 || in_flight > table->max_in_flight_bytes)
         sim_fail("%s has granted %lld bytes and has room for %lld", node->name,
                  (long long)in_flight, (long long)table->max_in_flight_bytes);
-    int64_t ahead = atomic_load(&table->ahead_bytes),
-            ahead_room = table->max_in_flight_bytes / RENDEZVOUS_AHEAD_SHARE;
+    int64_t ahead = atomic_load(&table->pregrant_bytes),
+            ahead_room = table->max_in_flight_bytes / RENDEZVOUS_PREGRANT_SHARE;
     if (ahead < 0 || ahead > ahead_room)
         sim_fail("%s has granted %lld bytes ahead and has room for %lld", node->name,
                  (long long)ahead, (long long)ahead_room);
@@ -82,7 +82,7 @@ static void check_worker(const struct cluster_node *node) {
     expect_none(node->name, "graphs", (int64_t)graph_cache_n_graphs(service->graphs));
     expect_none(node->name, "rendezvous", (int64_t)table->steps.n_entries);
     expect_none(node->name, "bytes granted", atomic_load(&table->in_flight_bytes));
-    expect_none(node->name, "bytes granted ahead", atomic_load(&table->ahead_bytes));
+    expect_none(node->name, "bytes granted ahead", atomic_load(&table->pregrant_bytes));
     expect_none(node->name, "bytes that came early", atomic_load(&table->early_bytes));
     expect_none(node->name, "rendezvous in line", list_length(&table->pending));
     if (service->peers)
@@ -93,9 +93,9 @@ static void check_worker(const struct cluster_node *node) {
             expect_none(node->name, "bytes granted to a peer",
                         atomic_load(peer_in_flight_bytes(peer)));
             expect_none(node->name, "bytes granted to a peer ahead",
-                        atomic_load(peer_ahead_bytes(peer)));
+                        atomic_load(peer_pregrant_bytes(peer)));
             expect_none(node->name, "grants ahead that a peer has sent",
-                        atomic_load(peer_n_held_ahead(peer)));
+                        atomic_load(peer_n_pending_pregrants(peer)));
         }
 }
 

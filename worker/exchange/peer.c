@@ -41,7 +41,9 @@ void peer_table_set_streams(struct peer_table *table, unsigned n_streams) {
     table->n_streams = n_streams;
 }
 
-void peer_table_set_sums(struct peer_table *table, bool uses_sums) { table->uses_sums = uses_sums; }
+void peer_table_set_checksums(struct peer_table *table, bool uses_checksums) {
+    table->uses_checksums = uses_checksums;
+}
 
 void peer_table_use_rdma(struct peer_table *table, enum rdma_mode mode,
                          struct rdma_device *device_take, const char *why_not) {
@@ -73,8 +75,8 @@ const char *peer_table_task(const struct peer_table *table) { return table->task
 const char *peer_name(const struct peer *peer) { return peer->task; }
 bool peer_is_self(const struct peer *peer) { return peer->is_self; }
 _Atomic int64_t *peer_in_flight_bytes(struct peer *peer) { return &peer->in_flight_bytes; }
-_Atomic int64_t *peer_ahead_bytes(struct peer *peer) { return &peer->ahead_bytes; }
-_Atomic int *peer_n_held_ahead(struct peer *peer) { return &peer->n_held_ahead; }
+_Atomic int64_t *peer_pregrant_bytes(struct peer *peer) { return &peer->pregrant_bytes; }
+_Atomic int *peer_n_pending_pregrants(struct peer *peer) { return &peer->n_pending_pregrants; }
 
 static void peer_free(struct peer *peer) {
     pthread_mutex_destroy(&peer->lock);
@@ -88,7 +90,7 @@ static void peer_free(struct peer *peer) {
 }
 
 void peer_table_free_when_done(struct peer_table *table) {
-    if (!table->is_timer_closed || table->n_channels > 0 || atomic_load(&table->n_held) > 0)
+    if (!table->is_timer_closed || table->n_channels > 0 || atomic_load(&table->n_holders) > 0)
         return;
     size_t cursor = 0;
     struct span key;
@@ -133,11 +135,11 @@ void peer_drop_extra(struct peer *peer, int kind, struct status *why) {
 /* Takes all channels off the peer and closes them. */
 static void drop_channels(struct peer *peer, struct status *why) {
     heartbeat_stop(&peer->heartbeat);
-    atomic_store_explicit(&peer->pushes_ahead, false, memory_order_relaxed);
+    atomic_store_explicit(&peer->pushes_pregranted, false, memory_order_relaxed);
     peer_rdma_reset(&peer->rdma);
     peer_streams_reset(peer, why);
     peer->epoch_here = peer->epoch_there = 0;
-    for (int kind = 0; kind < TRANSPORT_N_KINDS; kind++) {
+    for (int kind = 0; kind < CHANNEL_N_KINDS; kind++) {
         pthread_mutex_lock(&peer->lock);
         struct transport_channel *channel = peer->channels[kind];
         peer->channels[kind] = NULL;
@@ -160,21 +162,21 @@ void peer_on_channel_closed(void *owner, struct transport_channel *channel, stru
     struct peer *peer = owner;
     struct peer_table *table = peer->table;
     bool is_lost;
-    if (channel->kind == TRANSPORT_ARENA) /* with the last channel, or before the others */
+    if (channel->kind == CHANNEL_ARENA) /* with the last channel, or before the others */
         is_lost = peer_shm_on_closed(&peer->shm, channel, table->is_closing) &&
-                  peer->channels[TRANSPORT_CONTROL];
-    else if (channel->kind > TRANSPORT_STREAM)
+                  peer->channels[CHANNEL_CONTROL];
+    else if (channel->kind > CHANNEL_STREAM)
         is_lost = peer_streams_on_closed(peer, channel, why);
     else
         is_lost = peer->channels[channel->kind] == channel;
     if (is_lost && !table->is_closing) {
         struct status *lost = why ? status_ref(why) : status_unavailable("closed");
-        if (channel->kind > TRANSPORT_STREAM)
-            lost = status_prefix_take(lost, "stream %d: ", (int)channel->kind - TRANSPORT_STREAM);
+        if (channel->kind > CHANNEL_STREAM)
+            lost = status_prefix_take(lost, "stream %d: ", (int)channel->kind - CHANNEL_STREAM);
         lost = status_prefix_take(lost, "Lost the connection to task %s: ", peer->task);
         peer_lost(peer, lost);
         status_unref(lost);
-    } else if (channel->kind < TRANSPORT_N_KINDS && peer->extras[channel->kind] == channel) {
+    } else if (channel->kind < CHANNEL_N_KINDS && peer->extras[channel->kind] == channel) {
         peer_drop_extra(peer, (int)channel->kind, why);
     }
     if (--table->n_channels == 0)
@@ -193,11 +195,11 @@ void peer_table_add_channel(struct peer_table *table) {
 static void send_ping(struct peer *peer, int64_t now_ns) {
     struct str meta = STR_INIT;
     heartbeat_ping(&peer->heartbeat, now_ns, clock_wall_us(), &meta);
-    if (peer_queue(peer, TRANSPORT_CONTROL,
+    if (peer_queue(peer, CHANNEL_CONTROL,
                    &(struct wire_out){.type = WIRE_PING,
                                       .id = peer->heartbeat.ping_id,
                                       .meta = {meta.data, meta.len}}))
-        peer_flush(peer, TRANSPORT_CONTROL);
+        peer_flush(peer, CHANNEL_CONTROL);
     str_fini(&meta);
 }
 
@@ -294,7 +296,7 @@ void peer_table_free(struct peer_table *table) {
 
 /* ---- sending ---- */
 
-static struct transport_channel *channel_get(struct peer *peer, enum transport_kind kind) {
+static struct transport_channel *channel_get(struct peer *peer, enum channel_kind kind) {
     pthread_mutex_lock(&peer->lock);
     struct transport_channel *channel = peer->channels[kind];
     if (channel)
@@ -303,9 +305,9 @@ static struct transport_channel *channel_get(struct peer *peer, enum transport_k
     return channel;
 }
 
-bool peer_queue(struct peer *peer, enum transport_kind kind, const struct wire_out *message) {
-    if (kind == TRANSPORT_BULK && loop_is_current(peer->table->loop))
-        peer_open(peer, TRANSPORT_BULK);
+bool peer_queue(struct peer *peer, enum channel_kind kind, const struct wire_out *message) {
+    if (kind == CHANNEL_BULK && loop_is_current(peer->table->loop))
+        peer_open(peer, CHANNEL_BULK);
     struct transport_channel *channel = channel_get(peer, kind);
     if (!channel)
         return false;
@@ -314,7 +316,7 @@ bool peer_queue(struct peer *peer, enum transport_kind kind, const struct wire_o
     return true;
 }
 
-void peer_flush(struct peer *peer, enum transport_kind kind) {
+void peer_flush(struct peer *peer, enum channel_kind kind) {
     struct transport_channel *channel = channel_get(peer, kind);
     if (!channel)
         return;

@@ -25,7 +25,11 @@ struct rdma_device;
 
 enum rdma_mode { RDMA_OFF, RDMA_PREFER, RDMA_REQUIRE };
 
-enum { PEER_MAX_KNOWN = 65536, PEER_SHM_MAX_KEPT_BYTES = 256 << 20, PEER_AHEAD_MAX_HELD = 1024 };
+enum {
+    PEER_MAX_KNOWN = 65536,
+    PEER_SHM_MAX_KEPT_BYTES = 256 << 20,
+    PEER_MAX_PENDING_PREGRANTS = 1024
+};
 
 /* Who gets the tensor messages (PUSH, ANNOUNCE, GRANT) of all peers. */
 struct peer_receiver {
@@ -36,12 +40,12 @@ struct peer_receiver {
     /* Is what `alloc` gave for that key still waited for? Its step may have ended. */
     bool (*is_wanted)(void *arg, struct peer *peer, uint64_t step, uint32_t edge,
                       uint64_t frame_iter);
-    /* Nothing is written to the place that peer_grant_ahead was asked for, and nothing will be.
+    /* Nothing is written to the place that peer_grant_early was asked for, and nothing will be.
      * With a buffer (borrowed): the sender was told of the place, and may now push the value
      * where the place would have taken it. Without: it was not, or has declined it. NULL where
      * none is granted. */
-    void (*on_place_gone)(void *arg, struct peer *peer, uint64_t step, uint32_t edge,
-                          uint64_t frame_iter, struct buffer *buffer);
+    void (*on_pregrant_withdrawn)(void *arg, struct peer *peer, uint64_t step, uint32_t edge,
+                                  uint64_t frame_iter, struct buffer *buffer);
 };
 
 /* Who runs steps: each that exchanges with the peer has to end with `why`, which names the task. */
@@ -70,7 +74,7 @@ void peer_table_set_tls(struct peer_table *table, struct tls *tls);
  * once (worker/exchange/peer_streams.h). */
 void peer_table_set_streams(struct peer_table *table, unsigned n_streams);
 /* At once: what is sent to other tasks carries checksums (rpc/wire/wire.h). */
-void peer_table_set_sums(struct peer_table *table, bool uses_sums);
+void peer_table_set_checksums(struct peer_table *table, bool uses_checksums);
 /* Before the first connection; default: off. Takes the device; NULL: there is none, and why. */
 void peer_table_use_rdma(struct peer_table *table, enum rdma_mode mode,
                          struct rdma_device *device_take, const char *why_not);
@@ -93,9 +97,9 @@ bool peer_is_self(const struct peer *peer);
 _Atomic int64_t *peer_in_flight_bytes(struct peer *peer);
 
 /* The same of what it has been granted ahead; and how many grants ahead of its own are held here
- * (at most PEER_AHEAD_MAX_HELD). */
-_Atomic int64_t *peer_ahead_bytes(struct peer *peer);
-_Atomic int *peer_n_held_ahead(struct peer *peer);
+ * (at most PEER_MAX_PENDING_PREGRANTS). */
+_Atomic int64_t *peer_pregrant_bytes(struct peer *peer);
+_Atomic int *peer_n_pending_pregrants(struct peer *peer);
 
 /* Opens the control channel unless it is there. */
 void peer_connect(struct peer *peer);
@@ -103,7 +107,7 @@ void peer_connect(struct peer *peer);
 struct peer_greeting {
     const char *task;
     uint64_t incarnation;
-    enum transport_kind kind;
+    enum channel_kind kind;
     unsigned n_streams; /* control */
     /* control: its own; streams: that of the control channel that they belong to */
     uint64_t epoch;
@@ -117,9 +121,8 @@ struct status *peer_table_accept(struct peer_table *table, struct wire_conn *con
 
 /* False when there is no connection to the peer now: the steps that exchange with it have been
  * told. */
-bool peer_queue(struct peer *peer, enum transport_kind kind,
-                const struct wire_out *message) MUST_USE;
-void peer_flush(struct peer *peer, enum transport_kind kind);
+bool peer_queue(struct peer *peer, enum channel_kind kind, const struct wire_out *message) MUST_USE;
+void peer_flush(struct peer *peer, enum channel_kind kind);
 
 /* A reference to the value, in the place of its bytes: where the value lies in this task's arena
  * and the peer has mapped that. It holds the value until the peer gives it back; one that is not
@@ -159,43 +162,44 @@ void peer_value_fini(struct peer_value *value);
 void peer_push(struct peer *peer, const struct peer_value *value);
 /* To the place that the peer has granted. Takes the value's contents. Errors: INVALID_ARGUMENT.
  * Loop thread. */
-struct status *peer_write(struct peer *peer, const struct rdma_place *place,
+struct status *peer_write(struct peer *peer, const struct rdma_remote_slot *remote_slot,
                           struct peer_value *value_take) MUST_USE;
 /* The value is not here any more. Loop thread. */
-void peer_decline(struct peer *peer, const struct rdma_place *place);
+void peer_decline(struct peer *peer, const struct rdma_remote_slot *remote_slot);
 
 /* ---- grants ahead (worker/exchange/rendezvous.h) ---- */
 
 /* How a value could be granted that the peer has not announced: not at all, by a place in
  * memory, or so that it may be pushed. A grant costs a message and the memory: nothing is gained
  * where values go as references. Any thread. */
-enum peer_ahead_way { PEER_AHEAD_NOT, PEER_AHEAD_PLACE, PEER_AHEAD_PUSH };
-enum peer_ahead_way peer_ahead_way(struct peer *peer);
+enum peer_pregrant_way { PEER_PREGRANT_NONE, PEER_PREGRANT_WRITE, PEER_PREGRANT_PUSH };
+enum peer_pregrant_way peer_pregrant_way(struct peer *peer);
 /* What lies ready, or waits for its value, must not keep the rest of the task from its memory:
  * it takes no more than half. */
-static inline bool peer_ahead_is_scarce(const struct allocator *allocator, size_t size_bytes) {
+static inline bool peer_pregrant_is_scarce(const struct allocator *allocator, size_t size_bytes) {
     int64_t in_use = atomic_load_explicit(&allocator->in_use_bytes, memory_order_relaxed);
     return allocator->limit_bytes > 0 && in_use + (int64_t)size_bytes > allocator->limit_bytes / 2;
 }
-/* For PEER_AHEAD_PLACE: prepares a place and sends its Grant. The grant's announcement is what
+/* For PEER_PREGRANT_WRITE: prepares a place and sends its Grant. The grant's announcement is what
  * the place is for; it has no buffer but an allocator: memory comes from there or is prepared
- * already. What comes of it: the value's Push, or on_place_gone, or the peer is lost. False: as
+ * already. What comes of it: the value's Push, or on_pregrant_withdrawn, or the peer is lost. False: as
  * many are granted as may be, and nothing comes of it. Any thread. */
-bool peer_grant_ahead(struct peer *peer, const struct peer_grant *grant) MUST_USE;
+bool peer_grant_early(struct peer *peer, const struct peer_grant *grant) MUST_USE;
 
 /* A grant ahead that the peer has sent: by it one value may go, at any time. */
-struct peer_ahead {
-    uint64_t connection, line; /* that it belongs to */
-    struct rdma_place place;
-    bool has_place;
+struct peer_pregrant {
+    uint64_t n_losses, rdma_connection; /* that it belongs to */
+    struct rdma_remote_slot remote_slot;
+    bool has_remote_slot;
 };
 /* Loop thread; place may be NULL. */
-struct peer_ahead peer_ahead_take(struct peer *peer, const struct rdma_place *place);
+struct peer_pregrant peer_pregrant_take(struct peer *peer,
+                                        const struct rdma_remote_slot *remote_slot);
 /* The value goes by it; takes its contents. Any thread. */
-void peer_send_ahead(struct peer *peer, const struct peer_ahead *ahead,
-                     struct peer_value *value_take);
+void peer_send_pregranted(struct peer *peer, const struct peer_pregrant *pregrant,
+                          struct peer_value *value_take);
 /* None will. Any thread. */
-void peer_drop_ahead(struct peer *peer, const struct peer_ahead *ahead);
+void peer_drop_pregrant(struct peer *peer, const struct peer_pregrant *pregrant);
 
 /* JSON rows for /statusz: task, incarnation, transport and why, queued bytes, heartbeat. */
 void peer_table_describe(struct peer_table *table, struct str *out);

@@ -47,7 +47,7 @@ static void on_message(void *owner, struct transport_channel *channel,
         return;
     int64_t now_ns = clock_now_ns();
     heartbeat_heard(&peer->heartbeat, now_ns);
-    if (channel->kind == TRANSPORT_ARENA && message->type != WIRE_HELLO) {
+    if (channel->kind == CHANNEL_ARENA && message->type != WIRE_HELLO) {
         st = peer_shm_on_message(&peer->shm, channel, message);
         if (st)
             channel->transport->close(channel, st);
@@ -62,7 +62,7 @@ static void on_message(void *owner, struct transport_channel *channel,
     switch (message->type) {
     case WIRE_HELLO:
         st = check_hello(peer, message->meta);
-        if (!st && channel->kind > TRANSPORT_STREAM)
+        if (!st && channel->kind > CHANNEL_STREAM)
             peer_streams_on_greeted(peer, channel);
         break;
     case WIRE_PING:
@@ -92,11 +92,11 @@ static void on_message(void *owner, struct transport_channel *channel,
  * may still write. */
 static bool is_to_land(struct peer *peer, const struct wire_message *message) {
     struct edge_message edge;
-    if (likely(!peer_rdma_has_landings(&peer->rdma)) || message->type != WIRE_PUSH)
+    if (likely(!peer_rdma_has_pending_writes(&peer->rdma)) || message->type != WIRE_PUSH)
         return false;
     struct status *st = edge_message_read(message->meta, &edge);
     bool is_to_land =
-        st || peer_rdma_is_landing(&peer->rdma, message->id, edge.edge, edge.frame_iter);
+        st || peer_rdma_is_pending_write(&peer->rdma, message->id, edge.edge, edge.frame_iter);
     status_unref(st);
     return is_to_land;
 }
@@ -116,10 +116,10 @@ struct buffer *peer_alloc_push(struct peer *peer, const struct wire_message *mes
 static struct buffer *on_alloc(void *owner, struct transport_channel *channel,
                                const struct wire_message *message, size_t size_bytes) {
     struct peer *peer = owner;
-    if (peer->table->is_closing || !peer->table->receiver || channel->kind == TRANSPORT_ARENA)
+    if (peer->table->is_closing || !peer->table->receiver || channel->kind == CHANNEL_ARENA)
         return NULL;
     bool is_stripe = message->type == WIRE_STRIPE;
-    if (channel->kind > TRANSPORT_STREAM)
+    if (channel->kind > CHANNEL_STREAM)
         peer_streams_on_used(peer, channel);
     struct buffer *buffer = is_stripe ? peer_streams_alloc(peer, message, size_bytes)
                                       : peer_alloc_push(peer, message, size_bytes);
@@ -155,10 +155,10 @@ void peer_hello_write(struct str *out, const char *task, uint64_t incarnation, u
     free(bytes);
 }
 
-static void peer_set_channel(struct peer *peer, enum transport_kind kind,
+static void peer_set_channel(struct peer *peer, enum channel_kind kind,
                              struct transport_channel *channel_take, bool is_adopted) {
     peer->is_adopted[kind] = is_adopted;
-    if (kind == TRANSPORT_CONTROL)
+    if (kind == CHANNEL_CONTROL)
         heartbeat_start(&peer->heartbeat, peer->table->heartbeat_ms, false, clock_now_ns());
     pthread_mutex_lock(&peer->lock);
     peer->channels[kind] = channel_take;
@@ -167,11 +167,10 @@ static void peer_set_channel(struct peer *peer, enum transport_kind kind,
 
 /* Of the control channel that is opened, or that a stream belongs to. */
 static void add_epoch(struct peer *peer, unsigned kind, struct str *hello) {
-    if (kind == TRANSPORT_CONTROL)
+    if (kind == CHANNEL_CONTROL)
         peer->epoch_here = random_u64();
-    uint64_t epoch = kind > TRANSPORT_STREAM && peer->is_adopted[TRANSPORT_CONTROL]
-                         ? peer->epoch_there
-                         : peer->epoch_here;
+    uint64_t epoch = kind > CHANNEL_STREAM && peer->is_adopted[CHANNEL_CONTROL] ? peer->epoch_there
+                                                                                : peer->epoch_here;
     proto_add_tag(hello, 8, 1);
     str_add_bytes(hello, &epoch, sizeof(epoch));
 }
@@ -183,7 +182,7 @@ static struct transport_channel *open_channel(struct peer *peer, const struct tr
     struct peer_table *table = peer->table;
     peer_table_add_channel(table);
     struct transport_channel *channel =
-        transport->open(table->loop, there, (enum transport_kind)kind, &handlers, peer);
+        transport->open(table->loop, there, (enum channel_kind)kind, &handlers, peer);
     struct str hello = STR_INIT;
     peer_hello_write(&hello, table->task, table->incarnation, kind, peer->incarnation);
     add_epoch(peer, kind, &hello);
@@ -211,7 +210,7 @@ static struct transport_endpoint endpoint_there(const struct peer *peer) {
                                        .unix_address = peer->unix_address,
                                        .uses_shm = true,
                                        .tls = peer->table->tls,
-                                       .uses_sums = peer->table->uses_sums};
+                                       .uses_checksums = peer->table->uses_checksums};
 }
 
 struct transport_channel *peer_open_stream(struct peer *peer, unsigned index) {
@@ -220,7 +219,7 @@ struct transport_channel *peer_open_stream(struct peer *peer, unsigned index) {
     struct str why = STR_INIT;
     const struct transport *transport = transport_choose(&here, &there, &why);
     str_fini(&why);
-    return open_channel(peer, transport, &there, TRANSPORT_STREAM + index);
+    return open_channel(peer, transport, &there, CHANNEL_STREAM + index);
 }
 
 /* A control channel has come about: the peer's arena is asked for as well. */
@@ -228,10 +227,10 @@ static void open_arena(struct peer *peer) {
     struct peer_table *table = peer->table;
     struct transport_endpoint here = endpoint_here(table), there = endpoint_there(peer);
     struct str why = STR_INIT;
-    if (!table->is_closing && !peer_shm_has_line_to_peer(&peer->shm) &&
+    if (!table->is_closing && !peer_shm_has_connection_to_peer(&peer->shm) &&
         transport_choose(&here, &there, &why) == &transport_shm)
-        peer_shm_add_line(&peer->shm, open_channel(peer, &transport_shm, &there, TRANSPORT_ARENA),
-                          true);
+        peer_shm_add_connection(&peer->shm,
+                                open_channel(peer, &transport_shm, &there, CHANNEL_ARENA), true);
     str_fini(&why);
 }
 
@@ -242,10 +241,10 @@ static void open_besides(struct peer *peer) {
     if (is_tcp)
         peer_rdma_begin(
             &peer->rdma); /* first: who sees that values may be pushed also sees that a line may come */
-    atomic_store_explicit(&peer->pushes_ahead, is_tcp, memory_order_release);
+    atomic_store_explicit(&peer->pushes_pregranted, is_tcp, memory_order_release);
 }
 
-void peer_open(struct peer *peer, enum transport_kind kind) {
+void peer_open(struct peer *peer, enum channel_kind kind) {
     struct peer_table *table = peer->table;
     if (peer->is_self || peer->channels[kind] || table->is_closing)
         return;
@@ -253,11 +252,11 @@ void peer_open(struct peer *peer, enum transport_kind kind) {
     str_clear(&peer->why);
     peer->transport = transport_choose(&here, &there, &peer->why);
     peer_set_channel(peer, kind, open_channel(peer, peer->transport, &there, kind), false);
-    if (kind == TRANSPORT_CONTROL)
+    if (kind == CHANNEL_CONTROL)
         open_besides(peer);
 }
 
-void peer_connect(struct peer *peer) { peer_open(peer, TRANSPORT_CONTROL); }
+void peer_connect(struct peer *peer) { peer_open(peer, CHANNEL_CONTROL); }
 /* ---- taking over ---- */
 
 /* Nobody opens a second one but who has lost the first. */
@@ -280,7 +279,7 @@ static struct status *accept_stream(struct peer *peer, struct wire_conn *conn, u
                                           index);
     }
     peer_table_add_channel(peer->table);
-    enum transport_kind kind = (enum transport_kind)(TRANSPORT_STREAM + index);
+    enum channel_kind kind = (enum channel_kind)(CHANNEL_STREAM + index);
     peer_streams_add(peer, index, transport_socket_adopt(conn, kind, &handlers, peer));
     return NULL;
 }
@@ -288,7 +287,7 @@ static struct status *accept_stream(struct peer *peer, struct wire_conn *conn, u
 struct status *peer_table_accept(struct peer_table *table, struct wire_conn *conn,
                                  const struct peer_greeting *greeting) {
     const char *task = greeting->task;
-    enum transport_kind kind = greeting->kind;
+    enum channel_kind kind = greeting->kind;
     struct peer *peer = peer_find(table, task);
     if (!peer || peer->is_self)
         return status_failed_precondition(
@@ -297,16 +296,17 @@ struct status *peer_table_accept(struct peer_table *table, struct wire_conn *con
     if (peer->incarnation != 0 && greeting->incarnation != peer->incarnation)
         return status_failed_precondition(
             "task %s connects as another incarnation than the master told", task);
-    if (kind == TRANSPORT_ARENA) {
+    if (kind == CHANNEL_ARENA) {
         peer_table_add_channel(table);
-        peer_shm_add_line(&peer->shm, transport_socket_adopt(conn, kind, &handlers, peer), false);
+        peer_shm_add_connection(&peer->shm, transport_socket_adopt(conn, kind, &handlers, peer),
+                                false);
         return NULL;
     }
-    if (kind > TRANSPORT_STREAM)
-        return accept_stream(peer, conn, (unsigned)kind - TRANSPORT_STREAM, greeting->epoch);
+    if (kind > CHANNEL_STREAM)
+        return accept_stream(peer, conn, (unsigned)kind - CHANNEL_STREAM, greeting->epoch);
     if (peer->channels[kind] && peer->is_adopted[kind])
         lose_to_another(peer);
-    if (kind == TRANSPORT_CONTROL) {
+    if (kind == CHANNEL_CONTROL) {
         peer->epoch_there = greeting->epoch;
         peer->streams.n_theirs = greeting->n_streams;
     }
@@ -324,7 +324,7 @@ struct status *peer_table_accept(struct peer_table *table, struct wire_conn *con
     str_clear(&peer->why);
     str_add(&peer->why, "the other task connected");
     peer_set_channel(peer, kind, channel, true);
-    if (kind == TRANSPORT_CONTROL)
+    if (kind == CHANNEL_CONTROL)
         open_besides(peer);
     return NULL;
 }

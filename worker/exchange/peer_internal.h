@@ -30,11 +30,11 @@ struct peer_table {
     struct shm_arena *arena;
     int64_t max_kept_bytes; /* in it, by one peer */
     struct tls *tls;        /* NULL: in the clear */
-    bool uses_sums;
+    bool uses_checksums;
     struct peer_rdma_setup rdma;
     unsigned n_streams;               /* sockets for a large value */
     int n_streams_to, n_streams_from; /* all peers; loop thread */
-    _Atomic int n_held;               /* of what works for some peer still */
+    _Atomic int n_holders;            /* of what works for some peer still */
     pthread_mutex_t lock;
     struct strmap peers; /* guarded by lock; changed on the loop thread only */
 };
@@ -48,10 +48,10 @@ struct peer {
     const struct transport *transport; /* loop thread; NULL before the first connection */
     struct str why;                    /* loop thread: why this transport */
     _Atomic int64_t in_flight_bytes;   /* the rendezvous' */
-    _Atomic int64_t ahead_bytes;       /* likewise */
-    _Atomic int n_held_ahead;          /* likewise */
+    _Atomic int64_t pregrant_bytes;    /* likewise */
+    _Atomic int n_pending_pregrants;   /* likewise */
     /* there is a control channel over tcp; set on the loop thread */
-    _Atomic bool pushes_ahead;
+    _Atomic bool pushes_pregranted;
     uint64_t n_losses;           /* loop thread */
     struct heartbeat heartbeat;  /* loop thread; on while there is a control channel */
     struct peer_streams streams; /* loop thread */
@@ -59,13 +59,13 @@ struct peer {
     struct peer_rdma rdma;
     pthread_mutex_t lock;
     /* the ones to send on, or NULL; guarded by lock, changed on the loop thread */
-    struct transport_channel *channels[TRANSPORT_N_KINDS];
+    struct transport_channel *channels[CHANNEL_N_KINDS];
     /* loop thread: opened by the other end while ours was there */
-    struct transport_channel *extras[TRANSPORT_N_KINDS];
+    struct transport_channel *extras[CHANNEL_N_KINDS];
     /* loop thread: of the control channels that each end has opened; 0: none */
     uint64_t epoch_here, epoch_there;
     /* loop thread: the other end opened the one in `channels` */
-    bool is_adopted[TRANSPORT_N_KINDS];
+    bool is_adopted[CHANNEL_N_KINDS];
 };
 
 void peer_table_free_when_done(struct peer_table *table); /* is it closed, and nothing left? */
@@ -76,7 +76,7 @@ void peer_table_add_channel(struct peer_table *table); /* one more that lives */
 void peer_on_channel_closed(void *owner, struct transport_channel *channel, struct status *why);
 
 /* ---- peer_channels.c ---- */
-void peer_open(struct peer *peer, enum transport_kind kind); /* unless it is there */
+void peer_open(struct peer *peer, enum channel_kind kind); /* unless it is there */
 /* A stream to the peer, greeted; one reference for the caller. */
 struct transport_channel *peer_open_stream(struct peer *peer, unsigned index);
 /* Memory for a Push, as struct wire_handlers says of `alloc`. */

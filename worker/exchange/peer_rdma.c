@@ -21,11 +21,11 @@ static void update_takes_grants(struct peer_rdma *rdma) {
         rdma->in_state == IN_READY || (rdma->in_state == IN_PROVING && !rdma->has_failed_from);
     bool takes = rdma->is_on && (is_required(rdma) || is_promising);
     atomic_store_explicit(&rdma->takes_grants, takes, memory_order_release);
-    atomic_store_explicit(&rdma->takes_ahead, rdma->is_on && rdma->in_state == IN_READY,
+    atomic_store_explicit(&rdma->takes_pregrants, rdma->is_on && rdma->in_state == IN_READY,
                           memory_order_release);
     bool may_come =
         rdma->setup->device && rdma->is_on && !rdma->has_failed_from && !rdma->is_refused;
-    atomic_store_explicit(&rdma->awaits_line, takes || may_come, memory_order_release);
+    atomic_store_explicit(&rdma->awaits_connection, takes || may_come, memory_order_release);
 }
 
 static void set_in_state(struct peer_rdma *rdma, enum peer_in_state state) {
@@ -39,9 +39,9 @@ void peer_rdma_init(struct peer_rdma *rdma, struct peer *peer, const char *task,
         (struct peer_rdma){.peer = peer, .task = task, .loop = loop, .setup = setup, .host = host};
     list_init(&rdma->writes);
     CHECK(pthread_mutex_init(&rdma->lock, NULL) == 0);
-    list_init(&rdma->asked);
+    list_init(&rdma->requested);
     list_init(&rdma->waiting);
-    list_init(&rdma->landings);
+    list_init(&rdma->pending_writes);
     list_init(&rdma->prepared);
     set_why(&rdma->why_not_to, "not tried yet");
     set_why(&rdma->why_not_from, "it has not offered");
@@ -49,9 +49,9 @@ void peer_rdma_init(struct peer_rdma *rdma, struct peer *peer, const char *task,
 
 void peer_rdma_fini(struct peer_rdma *rdma) {
     CHECK(list_is_empty(&rdma->writes) && list_is_empty(&rdma->waiting) &&
-          list_is_empty(&rdma->landings));
-    CHECK(list_is_empty(&rdma->prepared) && list_is_empty(&rdma->asked));
-    CHECK(atomic_load(&rdma->n_landings) == 0 && atomic_load(&rdma->n_ahead) == 0);
+          list_is_empty(&rdma->pending_writes));
+    CHECK(list_is_empty(&rdma->prepared) && list_is_empty(&rdma->requested));
+    CHECK(atomic_load(&rdma->n_pending_writes) == 0 && atomic_load(&rdma->n_pregrants) == 0);
     pthread_mutex_destroy(&rdma->lock);
     str_fini(&rdma->why_not_to);
     str_fini(&rdma->why_not_from);
@@ -90,15 +90,15 @@ static void send_packed(struct peer_rdma *rdma, enum wire_type type,
     size_t len = protobuf_c_message_get_packed_size(message);
     uint8_t *bytes = xmalloc(len + 1);
     protobuf_c_message_pack(message, bytes);
-    rdma->host->send(rdma->peer, TRANSPORT_CONTROL,
+    rdma->host->send(rdma->peer, CHANNEL_CONTROL,
                      &(struct wire_out){.type = type, .meta = {(const char *)bytes, len}});
     free(bytes);
 }
 
-void peer_rdma_send_notice(struct peer_rdma *rdma, enum wire_type type, uint64_t line,
+void peer_rdma_send_notice(struct peer_rdma *rdma, enum wire_type type, uint64_t connection,
                            uint32_t number, const char *why) {
     Millrace__RdmaNotice message = MILLRACE__RDMA_NOTICE__INIT;
-    message.line = line;
+    message.connection = connection;
     message.number = number;
     message.why = (char *)(uintptr_t)why;
     send_packed(rdma, type, &message.base);
@@ -106,7 +106,7 @@ void peer_rdma_send_notice(struct peer_rdma *rdma, enum wire_type type, uint64_t
 
 void peer_rdma_send_decline(struct peer_rdma *rdma, uint32_t number, bool is_pushed) {
     Millrace__RdmaNotice message = MILLRACE__RDMA_NOTICE__INIT;
-    message.line = rdma->out_line;
+    message.connection = rdma->out_connection;
     message.number = number;
     message.is_pushed = is_pushed;
     send_packed(rdma, WIRE_RDMA_DECLINE, &message.base);
@@ -117,29 +117,29 @@ static void send_offer(struct peer_rdma *rdma) {
     Millrace__RdmaAddress address_message;
     struct rdma_address address;
     fill_address(&rdma->out.queue, &address, &address_message);
-    message.line = rdma->out_line;
+    message.connection = rdma->out_connection;
     message.address = &address_message;
     send_packed(rdma, WIRE_RDMA_OFFER, &message.base);
 }
 
 /* `why` says that there is no line, or no longer one. */
-void peer_rdma_send_answer(struct peer_rdma *rdma, const struct rdma_place *probe,
-                           const char *why) {
-    Millrace__RdmaAnswer message = MILLRACE__RDMA_ANSWER__INIT;
+void peer_rdma_send_reply(struct peer_rdma *rdma, const struct rdma_remote_slot *probe,
+                          const char *why) {
+    Millrace__RdmaReply message = MILLRACE__RDMA_REPLY__INIT;
     Millrace__RdmaAddress address_message;
-    Millrace__Place place = MILLRACE__PLACE__INIT;
+    Millrace__RemoteSlot remote_slot = MILLRACE__REMOTE_SLOT__INIT;
     struct rdma_address address;
-    message.line = rdma->in_line;
+    message.connection = rdma->in_connection;
     message.why = (char *)(uintptr_t)(why ? why : "");
     if (!why) {
         fill_address(&rdma->in.queue, &address, &address_message);
-        place.number = probe->number;
-        place.address = probe->address;
-        place.key = probe->key;
+        remote_slot.number = probe->number;
+        remote_slot.address = probe->address;
+        remote_slot.key = probe->key;
         message.address = &address_message;
-        message.probe = &place;
+        message.probe = &remote_slot;
     }
-    send_packed(rdma, WIRE_RDMA_ANSWER, &message.base);
+    send_packed(rdma, WIRE_RDMA_REPLY, &message.base);
 }
 
 /* ---- the line to the peer ---- */
@@ -154,7 +154,7 @@ static void lose_peer(struct peer_rdma *rdma, const char *way, const char *why) 
 }
 
 /* There will be none for now. */
-static void no_line_to(struct peer_rdma *rdma, const char *why) {
+static void no_connection_to(struct peer_rdma *rdma, const char *why) {
     set_why(&rdma->why_not_to, why);
     if (is_required(rdma))
         lose_peer(rdma, "goes to", why);
@@ -164,11 +164,11 @@ static void offer(struct peer_rdma *rdma) {
     struct status *st = rdma_out_open(&rdma->out, rdma->setup->device, &peer_out_handlers, rdma);
     if (st) {
         rdma->failed_ns = clock_now_ns();
-        no_line_to(rdma, status_message(st));
+        no_connection_to(rdma, status_message(st));
         status_unref(st);
         return;
     }
-    rdma->out_line = random_u64() | 1;
+    rdma->out_connection = random_u64() | 1;
     rdma->out_state = OUT_OFFERED;
     set_why(&rdma->why_not_to, "offered, not answered yet");
     send_offer(rdma);
@@ -195,8 +195,8 @@ void peer_rdma_tick(struct peer_rdma *rdma, int64_t now_ns) {
     peer_rdma_expire_prepared(rdma, now_ns);
 }
 
-uint64_t peer_rdma_line_to(const struct peer_rdma *rdma) {
-    return rdma->out_state == OUT_NONE ? 0 : rdma->out_line;
+uint64_t peer_rdma_connection_to(const struct peer_rdma *rdma) {
+    return rdma->out_state == OUT_NONE ? 0 : rdma->out_connection;
 }
 
 void peer_rdma_out_ready(struct peer_rdma *rdma) {
@@ -212,13 +212,13 @@ void peer_rdma_out_failed(struct peer_rdma *rdma, struct status *why) {
     peer_rdma_park_writes(rdma);
     rdma->out_state = OUT_ENDING;
     rdma->failed_ns = clock_now_ns();
-    peer_rdma_send_notice(rdma, WIRE_RDMA_END, rdma->out_line, 0, status_message(why));
-    no_line_to(rdma, status_message(why));
+    peer_rdma_send_notice(rdma, WIRE_RDMA_END, rdma->out_connection, 0, status_message(why));
+    no_connection_to(rdma, status_message(why));
 }
 
-static struct status *on_answer(struct peer_rdma *rdma, const Millrace__RdmaAnswer *message) {
+static struct status *on_answer(struct peer_rdma *rdma, const Millrace__RdmaReply *message) {
     struct rdma_address address;
-    if (message->line != rdma->out_line || rdma->out_state == OUT_NONE ||
+    if (message->connection != rdma->out_connection || rdma->out_state == OUT_NONE ||
         rdma->out_state == OUT_ENDING)
         return NULL; /* about a line that has ended */
     if (*message->why) {
@@ -231,7 +231,7 @@ static struct status *on_answer(struct peer_rdma *rdma, const Millrace__RdmaAnsw
     }
     if (rdma->out_state != OUT_OFFERED || !message->probe ||
         !read_address(message->address, &address))
-        return status_invalid("task %s sent a second or malformed RdmaAnswer", rdma->task);
+        return status_invalid("task %s sent a second or malformed RdmaReply", rdma->task);
     struct status *st = rdma_queue_connect(&rdma->out.queue, &address);
     if (st) {
         peer_rdma_out_failed(rdma, st);
@@ -240,13 +240,14 @@ static struct status *on_answer(struct peer_rdma *rdma, const Millrace__RdmaAnsw
     }
     rdma->out_state = OUT_PROVING;
     set_why(&rdma->why_not_to, "being proved");
-    peer_rdma_write_probe(rdma, &(struct rdma_place){message->probe->number, message->probe->key,
+    peer_rdma_write_probe(rdma,
+                          &(struct rdma_remote_slot){message->probe->number, message->probe->key,
                                                      message->probe->address});
     return NULL;
 }
 
-static void on_ended(struct peer_rdma *rdma, uint64_t line) {
-    if (line != rdma->out_line || rdma->out_state != OUT_ENDING)
+static void on_ended(struct peer_rdma *rdma, uint64_t connection) {
+    if (connection != rdma->out_connection || rdma->out_state != OUT_ENDING)
         return;
     peer_rdma_push_unstarted(rdma);
     peer_rdma_drop_writes(rdma); /* those the peer has got after all */
@@ -271,7 +272,7 @@ void peer_rdma_in_failed(struct peer_rdma *rdma, struct status *why) {
     set_why(&rdma->why_not_from, status_message(why));
     rdma->has_failed_from = true;
     set_in_state(rdma, IN_BROKEN);
-    peer_rdma_send_answer(rdma, NULL, status_message(why));
+    peer_rdma_send_reply(rdma, NULL, status_message(why));
     rdma_in_close(&rdma->in);
     if (is_required(rdma))
         lose_peer(rdma, "comes from", status_message(why));
@@ -280,15 +281,15 @@ void peer_rdma_in_failed(struct peer_rdma *rdma, struct status *why) {
 
 static void refuse_offer(struct peer_rdma *rdma, const char *why) {
     set_why(&rdma->why_not_from, why);
-    peer_rdma_send_answer(rdma, NULL, why);
+    peer_rdma_send_reply(rdma, NULL, why);
 }
 
 /* The landings end by themselves, as another line's. */
-static void forget_line_from(struct peer_rdma *rdma) {
+static void forget_connection_from(struct peer_rdma *rdma) {
     rdma_in_close(&rdma->in);
     rdma->generation++;
     set_in_state(rdma, IN_NONE);
-    while (list_pop_front(&rdma->landings) || list_pop_front(&rdma->prepared))
+    while (list_pop_front(&rdma->pending_writes) || list_pop_front(&rdma->prepared))
         ;
 }
 
@@ -298,8 +299,8 @@ static struct status *on_offer(struct peer_rdma *rdma, const Millrace__RdmaOffer
         return status_invalid("task %s sent a malformed RdmaOffer", rdma->task);
     /* it has lost the connection, and with it the line, before this end has noticed */
     if (rdma->in_state != IN_NONE)
-        forget_line_from(rdma);
-    rdma->in_line = message->line;
+        forget_connection_from(rdma);
+    rdma->in_connection = message->connection;
     rdma->generation++;
     if (!rdma->setup->device || !rdma->is_on) {
         refuse_offer(rdma, rdma->setup->device ? "this pair has another transport"
@@ -315,7 +316,7 @@ static struct status *on_offer(struct peer_rdma *rdma, const Millrace__RdmaOffer
     set_in_state(rdma, IN_PROVING);
     set_why(&rdma->why_not_from, "being proved");
     st = rdma_in_connect(&rdma->in, &address);
-    if (!st && !peer_rdma_land_probe(rdma))
+    if (!st && !peer_rdma_expect_probe(rdma))
         st = status_exhausted("no memory for a probe");
     if (st)
         peer_rdma_in_failed(rdma, st);
@@ -323,17 +324,17 @@ static struct status *on_offer(struct peer_rdma *rdma, const Millrace__RdmaOffer
     return NULL;
 }
 
-void peer_rdma_landing_gone(struct peer_rdma *rdma) {
+void peer_rdma_pending_write_ended(struct peer_rdma *rdma) {
     if (rdma->in_state == IN_READY)
         peer_rdma_start_waiting(rdma); /* there is room for one more */
-    if (rdma->in_state != IN_ENDING || !list_is_empty(&rdma->landings))
+    if (rdma->in_state != IN_ENDING || !list_is_empty(&rdma->pending_writes))
         return;
-    peer_rdma_send_notice(rdma, WIRE_RDMA_ENDED, rdma->in_line, 0, "");
+    peer_rdma_send_notice(rdma, WIRE_RDMA_ENDED, rdma->in_connection, 0, "");
     set_in_state(rdma, IN_NONE);
 }
 
-static void on_end(struct peer_rdma *rdma, uint64_t line, const char *why) {
-    if (line != rdma->in_line)
+static void on_end(struct peer_rdma *rdma, uint64_t connection, const char *why) {
+    if (connection != rdma->in_connection)
         return;
     if (rdma->in_state == IN_PROVING || rdma->in_state == IN_READY) {
         set_why(&rdma->why_not_from, "it says: ");
@@ -345,16 +346,16 @@ static void on_end(struct peer_rdma *rdma, uint64_t line, const char *why) {
     set_in_state(rdma, IN_ENDING);
     rdma_in_close(&rdma->in);
     peer_rdma_start_waiting(rdma);
-    peer_rdma_landing_gone(rdma);
+    peer_rdma_pending_write_ended(rdma);
 }
 
 static struct status *on_decline(struct peer_rdma *rdma, const Millrace__RdmaNotice *message) {
-    if (message->line != rdma->in_line || rdma->in_state != IN_READY)
+    if (message->connection != rdma->in_connection || rdma->in_state != IN_READY)
         return NULL; /* it has ended: all places are withdrawn anyway */
-    struct rdma_landing *landing = u64map_get(&rdma->in.landings, message->number);
+    struct rdma_pending_write *pending = u64map_get(&rdma->in.pending_writes, message->number);
     TRY(status_prefix_take(rdma_in_decline(&rdma->in, message->number),
                            "from task %s: ", rdma->task));
-    CONTAINER_OF(landing, struct peer_landing, landing)->is_unused = !message->is_pushed;
+    CONTAINER_OF(pending, struct peer_pending_write, write)->is_unused = !message->is_pushed;
     return NULL;
 }
 
@@ -368,16 +369,17 @@ static struct status *on_notice(struct peer_rdma *rdma, enum wire_type type,
                                 const Millrace__RdmaNotice *message) {
     switch (type) {
     case WIRE_RDMA_END:
-        on_end(rdma, message->line, message->why);
+        on_end(rdma, message->connection, message->why);
         return NULL;
     case WIRE_RDMA_ENDED:
-        on_ended(rdma, message->line);
+        on_ended(rdma, message->connection);
         return NULL;
     case WIRE_RDMA_DECLINE:
         return on_decline(rdma, message);
     default:
-        return message->line == rdma->out_line ? peer_rdma_on_withdrawn(rdma, message->number)
-                                               : NULL;
+        return message->connection == rdma->out_connection
+                   ? peer_rdma_on_withdrawn(rdma, message->number)
+                   : NULL;
     }
 }
 
@@ -395,12 +397,12 @@ struct status *peer_rdma_on_message(struct peer_rdma *rdma, const struct wire_me
             return malformed(rdma);
         st = on_offer(rdma, offer_message);
         millrace__rdma_offer__free_unpacked(offer_message, NULL);
-    } else if (message->type == WIRE_RDMA_ANSWER) {
-        Millrace__RdmaAnswer *answer = millrace__rdma_answer__unpack(NULL, len, data);
+    } else if (message->type == WIRE_RDMA_REPLY) {
+        Millrace__RdmaReply *answer = millrace__rdma_reply__unpack(NULL, len, data);
         if (!answer)
             return malformed(rdma);
         st = on_answer(rdma, answer);
-        millrace__rdma_answer__free_unpacked(answer, NULL);
+        millrace__rdma_reply__free_unpacked(answer, NULL);
     } else {
         Millrace__RdmaNotice *notice = millrace__rdma_notice__unpack(NULL, len, data);
         if (!notice)
@@ -420,9 +422,9 @@ void peer_rdma_reset(struct peer_rdma *rdma) {
     peer_rdma_park_writes(rdma);
     peer_rdma_drop_writes(rdma);
     rdma->out_state = OUT_NONE;
-    rdma->out_line = 0;
+    rdma->out_connection = 0;
     rdma->is_refused = rdma->has_failed_from = false;
-    forget_line_from(rdma);
+    forget_connection_from(rdma);
     peer_rdma_drop_waiting(rdma);
 }
 
@@ -446,16 +448,18 @@ void peer_rdma_describe(const struct peer_rdma *rdma, struct str *out) {
     peer_describe_way(out, "to", rdma->out_state == OUT_READY, &rdma->why_not_to);
     str_add_char(out, ',');
     peer_describe_way(out, "from", rdma->in_state == IN_READY, &rdma->why_not_from);
-    str_addf(out,
-             ",\"written\":%llu,\"written_bytes\":%llu,\"landed\":%llu,\"landed_bytes\":%llu,\"tcp_"
-             "instead\":%llu,"
-             "\"writing\":%d,\"landing\":%d,\"ahead\":{\"grants\":%llu,\"from_prepared\":%llu,"
-             "\"arrived\":%llu,\"sent\":%llu,\"gone\":%llu,"
-             "\"prepared\":%d}}",
-             (unsigned long long)rdma->n_written, (unsigned long long)rdma->written_bytes,
-             (unsigned long long)rdma->n_landed, (unsigned long long)rdma->landed_bytes,
-             (unsigned long long)rdma->n_instead, count(&rdma->writes), count(&rdma->landings),
-             (unsigned long long)rdma->n_granted_ahead, (unsigned long long)rdma->n_from_prepared,
-             (unsigned long long)rdma->n_landed_ahead, (unsigned long long)rdma->n_written_ahead,
-             (unsigned long long)rdma->n_gone_ahead, count(&rdma->prepared));
+    str_addf(
+        out,
+        ",\"written\":%llu,\"written_bytes\":%llu,\"received\":%llu,\"received_bytes\":%llu,\"tcp_"
+        "instead\":%llu,"
+        "\"writing\":%d,\"pending\":%d,\"pregrants\":{\"grants\":%llu,\"from_prepared\":%llu,"
+        "\"received\":%llu,\"sent\":%llu,\"ended\":%llu,"
+        "\"prepared\":%d}}",
+        (unsigned long long)rdma->n_written, (unsigned long long)rdma->written_bytes,
+        (unsigned long long)rdma->n_received, (unsigned long long)rdma->received_bytes,
+        (unsigned long long)rdma->n_instead, count(&rdma->writes), count(&rdma->pending_writes),
+        (unsigned long long)rdma->n_pregranted, (unsigned long long)rdma->n_from_prepared,
+        (unsigned long long)rdma->n_received_pregranted,
+        (unsigned long long)rdma->n_written_pregranted, (unsigned long long)rdma->n_pregrants_ended,
+        count(&rdma->prepared));
 }

@@ -3,7 +3,7 @@
  *
  *     sender (opens the line)                         receiver
  *        RdmaOffer: its queue pair ───────────────────────►
- *        ◄────────────────────── RdmaAnswer: its queue pair, and a place to prove the line on; or the reason why not
+ *        ◄────────────────────── RdmaReply: its queue pair, and a place to prove the line on; or the reason why not
  *        ═══ write of a known pattern ═══════════════════►    checked: from now on grants carry places
  *
  *        Announce ────────────────────────────────────────►
@@ -44,7 +44,7 @@
  * sender's end of a step answers with RdmaDecline too. A sender's value is held by its write
  * until it has been acknowledged or the queue pair has been destroyed.
  *
- * Loop thread, but for peer_rdma_grant, peer_rdma_grant_ahead and what says otherwise. */
+ * Loop thread, but for peer_rdma_grant, peer_rdma_pregrant and what says otherwise. */
 #ifndef MILLRACE_WORKER_EXCHANGE_PEER_RDMA_H
 #define MILLRACE_WORKER_EXCHANGE_PEER_RDMA_H
 
@@ -59,7 +59,7 @@ enum {
     PEER_RDMA_RETRY_MS = 60000,    /* after a line has failed */
     PEER_RDMA_PROBE_BYTES = 16384, /* several packets of the largest size */
     /* places of a peer, between the steps that use them, */
-    PEER_RDMA_MAX_PREPARED = RDMA_AHEAD_MAX / 2,
+    PEER_RDMA_MAX_PREPARED = RDMA_MAX_PREGRANTS / 2,
     PEER_RDMA_PREPARED_MS = 10000, /* for so long, */
 };
 #define PEER_RDMA_PREPARED_BYTES (1ll << 30) /* and of all peers */
@@ -76,16 +76,17 @@ struct peer_rdma_setup {
 /* What the peer does for its lines. */
 struct peer_rdma_host {
     /* and flush; dropped where it is lost */
-    void (*send)(struct peer *peer, enum transport_kind kind, const struct wire_out *message);
+    void (*send)(struct peer *peer, enum channel_kind kind, const struct wire_out *message);
     /* a Push */
     struct status *(*deliver)(struct peer *peer, struct wire_message *message);
-    /* struct peer_receiver's on_place_gone */
-    void (*place_gone)(struct peer *peer, const struct peer_grant *grant, struct buffer *buffer);
+    /* struct peer_receiver's on_pregrant_withdrawn */
+    void (*pregrant_withdrawn_)(struct peer *peer, const struct peer_grant *grant,
+                                struct buffer *buffer);
     /* it is lost soon, with that status */
     void (*fail)(struct peer *peer, struct status *why);
     /* its memory stays. Any thread. */
     void (*hold)(struct peer *peer);
-    void (*let_go)(struct peer *peer);
+    void (*release)(struct peer *peer);
 };
 
 enum peer_out_state { OUT_NONE, OUT_OFFERED, OUT_PROVING, OUT_READY, OUT_ENDING };
@@ -101,7 +102,7 @@ struct peer_rdma {
 
     enum peer_out_state out_state;
     struct rdma_out out;
-    uint64_t out_line;
+    uint64_t out_connection;
     struct peer_write *probe;
     struct list writes; /* that the peer has granted */
     struct str why_not_to;
@@ -110,26 +111,28 @@ struct peer_rdma {
 
     enum peer_in_state in_state;
     struct rdma_in in;
-    uint64_t in_line;
-    uint64_t generation; /* of in_line: what belongs to one before is not talked about */
+    uint64_t in_connection;
+    uint64_t generation; /* of in_connection: what belongs to one before is not talked about */
     pthread_mutex_t lock;
-    struct list asked;      /* landings that have not come to the loop yet; guarded by lock */
-    _Atomic int n_landings; /* all that there are, asked and waiting ones too, but none ahead */
-    _Atomic int n_ahead;    /* of those ahead: all but the prepared ones */
-    struct list waiting;    /* landings, until the line is proved or has room */
-    struct list landings;   /* of the line */
-    struct list prepared;   /* of the line, for values that nobody waits for yet */
+    struct list requested; /* landings that have not come to the loop yet; guarded by lock */
+    _Atomic int
+        n_pending_writes;       /* all that there are, asked and waiting ones too, but none ahead */
+    _Atomic int n_pregrants;    /* of those ahead: all but the prepared ones */
+    struct list waiting;        /* landings, until the line is proved or has room */
+    struct list pending_writes; /* of the line */
+    struct list prepared;       /* of the line, for values that nobody waits for yet */
     struct str why_not_from;
-    bool has_failed_from;      /* over these channels */
-    _Atomic bool takes_grants; /* read on any thread */
-    _Atomic bool takes_ahead;  /* likewise */
-    _Atomic bool awaits_line;  /* likewise */
+    bool has_failed_from;           /* over these channels */
+    _Atomic bool takes_grants;      /* read on any thread */
+    _Atomic bool takes_pregrants;   /* likewise */
+    _Atomic bool awaits_connection; /* likewise */
 
     /* the last: values pushed over tcp in their place */
-    uint64_t n_written, written_bytes, n_landed, landed_bytes, n_instead;
+    uint64_t n_written, written_bytes, n_received, received_bytes, n_instead;
     /* Ahead: of those granted, from prepared places; landed; written; declined, or the line has
      * ended. */
-    uint64_t n_granted_ahead, n_from_prepared, n_landed_ahead, n_written_ahead, n_gone_ahead;
+    uint64_t n_pregranted, n_from_prepared, n_received_pregranted, n_written_pregranted,
+        n_pregrants_ended;
 };
 
 /* `setup` and `host` are borrowed. */
@@ -150,36 +153,36 @@ struct status *peer_rdma_on_message(struct peer_rdma *rdma,
  * thread. */
 bool peer_rdma_grant(struct peer_rdma *rdma, const struct peer_grant *grant);
 /* Must its bytes not come as a Push now? From the moment of peer_rdma_grant on. */
-bool peer_rdma_is_landing(struct peer_rdma *rdma, uint64_t step, uint32_t edge,
-                          uint64_t frame_iter);
-static inline bool peer_rdma_has_landings(const struct peer_rdma *rdma) {
-    return atomic_load_explicit(&rdma->n_landings, memory_order_acquire) > 0;
+bool peer_rdma_is_pending_write(struct peer_rdma *rdma, uint64_t step, uint32_t edge,
+                                uint64_t frame_iter);
+static inline bool peer_rdma_has_pending_writes(const struct peer_rdma *rdma) {
+    return atomic_load_explicit(&rdma->n_pending_writes, memory_order_acquire) > 0;
 }
 
 /* Is there, or may there soon be, a line that values come by? Any thread, as the next two. */
-static inline bool peer_rdma_awaits_line(const struct peer_rdma *rdma) {
-    return atomic_load_explicit(&rdma->awaits_line, memory_order_acquire);
+static inline bool peer_rdma_awaits_connection(const struct peer_rdma *rdma) {
+    return atomic_load_explicit(&rdma->awaits_connection, memory_order_acquire);
 }
 /* Places ahead (peer.h): the line is proved. */
-static inline bool peer_rdma_takes_ahead(const struct peer_rdma *rdma) {
-    return atomic_load_explicit(&rdma->takes_ahead, memory_order_acquire);
+static inline bool peer_rdma_takes_pregrants(const struct peer_rdma *rdma) {
+    return atomic_load_explicit(&rdma->takes_pregrants, memory_order_acquire);
 }
 /* false: as many are granted as may be */
-bool peer_rdma_grant_ahead(struct peer_rdma *rdma, const struct peer_grant *grant) MUST_USE;
+bool peer_rdma_pregrant(struct peer_rdma *rdma, const struct peer_grant *grant) MUST_USE;
 /* The line to the peer, that places which come now belong to; 0: none. */
-uint64_t peer_rdma_line_to(const struct peer_rdma *rdma);
+uint64_t peer_rdma_connection_to(const struct peer_rdma *rdma);
 /* A value for a place ahead of that line: written there, or pushed where the line is no more and
  * the place withdrawn. Errors: INVALID_ARGUMENT, the place has been granted twice. */
-struct status *peer_rdma_write_ahead(struct peer_rdma *rdma, uint64_t line,
-                                     const struct rdma_place *place,
-                                     struct peer_value *value_take) MUST_USE;
+struct status *peer_rdma_write_pregranted(struct peer_rdma *rdma, uint64_t connection,
+                                          const struct rdma_remote_slot *remote_slot,
+                                          struct peer_value *value_take) MUST_USE;
 
 /* A Grant with a place has come, for a value that is here: it is written there, or pushed when
  * the place is withdrawn. Errors: INVALID_ARGUMENT, there is no line. */
-struct status *peer_rdma_write(struct peer_rdma *rdma, const struct rdma_place *place,
+struct status *peer_rdma_write(struct peer_rdma *rdma, const struct rdma_remote_slot *remote_slot,
                                struct peer_value *value_take) MUST_USE;
 /* The same for one that is not. */
-void peer_rdma_decline(struct peer_rdma *rdma, const struct rdma_place *place);
+void peer_rdma_decline(struct peer_rdma *rdma, const struct rdma_remote_slot *remote_slot);
 
 bool peer_rdma_is_used(const struct peer_rdma *rdma);                   /* in some direction */
 void peer_rdma_describe(const struct peer_rdma *rdma, struct str *out); /* a JSON object */

@@ -1,5 +1,5 @@
 /* The lines of a pair, for their files: peer_rdma.c (how they begin and end), peer_rdma_values.c
- * (what goes over them), peer_rdma_ahead.c (places that are granted before anything is
+ * (what goes over them), peer_rdma_pregrant.c (places that are granted before anything is
  * announced). */
 #ifndef MILLRACE_WORKER_EXCHANGE_PEER_RDMA_INTERNAL_H
 #define MILLRACE_WORKER_EXCHANGE_PEER_RDMA_INTERNAL_H
@@ -7,16 +7,16 @@
 #include "worker/exchange/peer_rdma.h"
 
 /* A buffer that the peer may write into, or will be asked to; the probe is one. */
-struct peer_landing {
+struct peer_pending_write {
     struct loop_task task;
-    struct rdma_landing landing;
+    struct rdma_pending_write write;
     struct list link; /* rdma->asked, rdma->waiting, rdma->landings or rdma->prepared */
     struct peer_rdma *rdma;
     uint64_t generation;
     struct peer_grant grant; /* with references */
     bool is_told;            /* the peer knows the place */
     bool is_probe;
-    bool is_ahead;
+    bool is_pregrant;
     bool is_unused; /* declined: no value comes instead */
     /* ahead, and for no value yet: the grant has a buffer, a size and an allocator */
     bool is_prepared;
@@ -28,7 +28,7 @@ struct peer_write {
     struct rdma_transfer transfer;
     struct list link; /* rdma->writes */
     struct peer_rdma *rdma;
-    struct rdma_place place;
+    struct rdma_remote_slot remote_slot;
     struct peer_value value;
     bool is_started; /* some of it may be there */
     bool is_parked;  /* not written: it waits for RdmaWithdrawn */
@@ -39,41 +39,43 @@ extern const struct rdma_out_handlers peer_out_handlers;
 extern const struct rdma_in_handlers peer_in_handlers;
 
 /* ---- peer_rdma.c ---- */
-void peer_rdma_send_notice(struct peer_rdma *rdma, enum wire_type type, uint64_t line,
+void peer_rdma_send_notice(struct peer_rdma *rdma, enum wire_type type, uint64_t connection,
                            uint32_t number, const char *why);
 /* is_pushed: its value will be */
 void peer_rdma_send_decline(struct peer_rdma *rdma, uint32_t number, bool is_pushed);
-void peer_rdma_send_answer(struct peer_rdma *rdma, const struct rdma_place *probe, const char *why);
+void peer_rdma_send_reply(struct peer_rdma *rdma, const struct rdma_remote_slot *probe,
+                          const char *why);
 void peer_rdma_out_ready(struct peer_rdma *rdma);
 void peer_rdma_in_ready(struct peer_rdma *rdma);
 /* The line cannot go on: tells the peer, and ends this task's half. */
 void peer_rdma_out_failed(struct peer_rdma *rdma, struct status *why);
 void peer_rdma_in_failed(struct peer_rdma *rdma, struct status *why);
 /* one less on the line: it may have been the last */
-void peer_rdma_landing_gone(struct peer_rdma *rdma);
+void peer_rdma_pending_write_ended(struct peer_rdma *rdma);
 
 /* ---- peer_rdma_values.c ---- */
-bool peer_rdma_land_probe(struct peer_rdma *rdma);
-void peer_rdma_write_probe(struct peer_rdma *rdma, const struct rdma_place *place);
+bool peer_rdma_expect_probe(struct peer_rdma *rdma);
+void peer_rdma_write_probe(struct peer_rdma *rdma, const struct rdma_remote_slot *remote_slot);
 /* lands those that wait, or grants them without a place */
 void peer_rdma_start_waiting(struct peer_rdma *rdma);
 void peer_rdma_drop_waiting(struct peer_rdma *rdma);
 void peer_rdma_park_writes(struct peer_rdma *rdma);
 void peer_rdma_push_unstarted(struct peer_rdma *rdma); /* all places are withdrawn */
 void peer_rdma_drop_writes(struct peer_rdma *rdma);
-struct peer_landing *peer_landing_new(struct peer_rdma *rdma, const struct peer_grant *grant,
-                                      bool is_ahead);
-void peer_landing_free(struct peer_landing *landing);
-static inline bool peer_landing_is_current(const struct peer_landing *landing) {
-    return landing->generation == landing->rdma->generation;
+struct peer_pending_write *peer_pending_write_new(struct peer_rdma *rdma,
+                                                  const struct peer_grant *grant, bool is_pregrant);
+void peer_pending_write_free(struct peer_pending_write *pending);
+static inline bool peer_pending_write_is_current(const struct peer_pending_write *pending) {
+    return pending->generation == pending->rdma->generation;
 }
-void peer_rdma_deliver(struct peer_landing *landing); /* what it was for, as a Push */
+void peer_rdma_deliver(struct peer_pending_write *pending); /* what it was for, as a Push */
 struct status *peer_rdma_on_withdrawn(struct peer_rdma *rdma, uint32_t number) MUST_USE;
 
-/* ---- peer_rdma_ahead.c ---- */
-void peer_rdma_ahead_granted(struct peer_landing *landing); /* its place may be told */
-void peer_rdma_ahead_landed(struct peer_landing *landing);  /* both take it: it is freed */
-void peer_rdma_ahead_gone(struct peer_landing *landing);
+/* ---- peer_rdma_pregrant.c ---- */
+void peer_rdma_pregrant_registered(struct peer_pending_write *pending); /* its place may be told */
+void peer_rdma_pregrant_received(
+    struct peer_pending_write *pending); /* both take it: it is freed */
+void peer_rdma_pregrant_ended(struct peer_pending_write *pending);
 void peer_rdma_expire_prepared(struct peer_rdma *rdma, int64_t now_ns);
 
 #endif

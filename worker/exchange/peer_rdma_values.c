@@ -6,28 +6,28 @@
 
 /* ---- landings: beginning ---- */
 
-void peer_landing_free(struct peer_landing *landing) {
-    struct peer_rdma *rdma = landing->rdma;
-    list_remove(&landing->link);
-    buffer_unref(landing->landing.buffer);
-    buffer_unref(landing->grant.announcement);
-    buffer_unref(landing->grant.buffer);
-    if (!landing->is_ahead)
-        atomic_fetch_sub(&rdma->n_landings, 1);
-    else if (!landing->is_prepared)
-        atomic_fetch_sub(&rdma->n_ahead, 1);
-    free(landing);
-    rdma->host->let_go(rdma->peer);
+void peer_pending_write_free(struct peer_pending_write *pending) {
+    struct peer_rdma *rdma = pending->rdma;
+    list_remove(&pending->link);
+    buffer_unref(pending->write.buffer);
+    buffer_unref(pending->grant.announcement);
+    buffer_unref(pending->grant.buffer);
+    if (!pending->is_pregrant)
+        atomic_fetch_sub(&rdma->n_pending_writes, 1);
+    else if (!pending->is_prepared)
+        atomic_fetch_sub(&rdma->n_pregrants, 1);
+    free(pending);
+    rdma->host->release(rdma->peer);
 }
 
 /* The value may come as a Push. */
-static void grant_without_place(struct peer_landing *landing) {
-    struct peer_rdma *rdma = landing->rdma;
+static void grant_push(struct peer_pending_write *pending) {
+    struct peer_rdma *rdma = pending->rdma;
     struct str meta = STR_INIT;
-    edge_message_write(&meta, landing->grant.edge, landing->grant.frame_iter, NULL, 0);
-    rdma->host->send(rdma->peer, TRANSPORT_CONTROL,
+    edge_message_write(&meta, pending->grant.edge, pending->grant.frame_iter, NULL, 0);
+    rdma->host->send(rdma->peer, CHANNEL_CONTROL,
                      &(struct wire_out){.type = WIRE_GRANT,
-                                        .id = landing->grant.step,
+                                        .id = pending->grant.step,
                                         .meta = {meta.data, meta.len}});
     str_fini(&meta);
     rdma->n_instead++;
@@ -41,182 +41,183 @@ static void require_failed(struct peer_rdma *rdma, enum status_code code, const 
     status_unref(st);
 }
 
-static bool land(struct peer_landing *landing) {
-    struct peer_rdma *rdma = landing->rdma;
-    landing->generation = rdma->generation;
-    if (!rdma_in_land(&rdma->in, &landing->landing, landing->grant.buffer,
-                      landing->grant.size_bytes))
+static bool land(struct peer_pending_write *pending) {
+    struct peer_rdma *rdma = pending->rdma;
+    pending->generation = rdma->generation;
+    if (!rdma_in_add_write(&rdma->in, &pending->write, pending->grant.buffer,
+                           pending->grant.size_bytes))
         return false;
-    list_remove(&landing->link);
-    list_push_back(&rdma->landings, &landing->link);
+    list_remove(&pending->link);
+    list_push_back(&rdma->pending_writes, &pending->link);
     return true;
 }
 
 /* Where there is no line, none will come by itself: then it is an error where one is required. */
-static void refuse(struct peer_landing *landing) {
-    struct peer_rdma *rdma = landing->rdma;
+static void refuse(struct peer_pending_write *pending) {
+    struct peer_rdma *rdma = pending->rdma;
     if (rdma->setup->mode == RDMA_REQUIRE)
         require_failed(rdma,
                        rdma->in_state == IN_NONE ? STATUS_FAILED_PRECONDITION : STATUS_UNAVAILABLE,
                        "nothing comes by it from", str_text(&rdma->why_not_from));
     else
-        grant_without_place(landing);
-    peer_landing_free(landing);
+        grant_push(pending);
+    peer_pending_write_free(pending);
 }
 
 void peer_rdma_start_waiting(struct peer_rdma *rdma) {
     LIST_FOR_EACH_SAFE (link, next, &rdma->waiting) {
-        struct peer_landing *landing = LIST_ENTRY(link, struct peer_landing, link);
-        if (rdma->in_state == IN_PROVING || (rdma->in_state == IN_READY && land(landing)))
+        struct peer_pending_write *pending = LIST_ENTRY(link, struct peer_pending_write, link);
+        if (rdma->in_state == IN_PROVING || (rdma->in_state == IN_READY && land(pending)))
             continue;
         if (rdma->in_state == IN_READY && rdma->setup->mode == RDMA_REQUIRE)
             return; /* until one of those before has landed */
-        refuse(landing);
+        refuse(pending);
     }
 }
 
 void peer_rdma_drop_waiting(struct peer_rdma *rdma) {
     LIST_FOR_EACH_SAFE (link, next, &rdma->waiting)
-        peer_landing_free(LIST_ENTRY(link, struct peer_landing, link));
+        peer_pending_write_free(LIST_ENTRY(link, struct peer_pending_write, link));
 }
 
 static void on_grant_posted(struct loop_task *task) {
-    struct peer_landing *landing = CONTAINER_OF(task, struct peer_landing, task);
-    struct peer_rdma *rdma = landing->rdma;
+    struct peer_pending_write *pending = CONTAINER_OF(task, struct peer_pending_write, task);
+    struct peer_rdma *rdma = pending->rdma;
     pthread_mutex_lock(&rdma->lock);
-    list_remove(&landing->link);
+    list_remove(&pending->link);
     pthread_mutex_unlock(&rdma->lock);
     if (!rdma->is_on) { /* the peer is lost, and with it the step */
-        peer_landing_free(landing);
+        peer_pending_write_free(pending);
         return;
     }
-    list_push_back(&rdma->waiting, &landing->link);
+    list_push_back(&rdma->waiting, &pending->link);
     peer_rdma_start_waiting(rdma);
 }
 
-struct peer_landing *peer_landing_new(struct peer_rdma *rdma, const struct peer_grant *grant,
-                                      bool is_ahead) {
-    struct peer_landing *landing = xcalloc(1, sizeof(*landing));
-    landing->rdma = rdma;
-    landing->grant = *grant;
-    landing->is_ahead = is_ahead;
-    list_init(&landing->link);
-    if (!is_ahead)
-        atomic_fetch_add(&rdma->n_landings, 1);
+struct peer_pending_write *
+peer_pending_write_new(struct peer_rdma *rdma, const struct peer_grant *grant, bool is_pregrant) {
+    struct peer_pending_write *pending = xcalloc(1, sizeof(*pending));
+    pending->rdma = rdma;
+    pending->grant = *grant;
+    pending->is_pregrant = is_pregrant;
+    list_init(&pending->link);
+    if (!is_pregrant)
+        atomic_fetch_add(&rdma->n_pending_writes, 1);
     rdma->host->hold(rdma->peer);
-    return landing;
+    return pending;
 }
 
 bool peer_rdma_grant(struct peer_rdma *rdma, const struct peer_grant *grant) {
     if (!atomic_load_explicit(&rdma->takes_grants, memory_order_acquire))
         return false;
-    struct peer_landing *landing = peer_landing_new(rdma, grant, false);
+    struct peer_pending_write *pending = peer_pending_write_new(rdma, grant, false);
     buffer_ref(grant->announcement);
     buffer_ref(grant->buffer);
-    landing->task.run = on_grant_posted;
+    pending->task.run = on_grant_posted;
     pthread_mutex_lock(&rdma->lock);
-    list_push_back(&rdma->asked, &landing->link);
+    list_push_back(&rdma->requested, &pending->link);
     pthread_mutex_unlock(&rdma->lock);
-    loop_post(rdma->loop, &landing->task);
+    loop_post(rdma->loop, &pending->task);
     return true;
 }
 
-static bool has_grant(const struct list *landings, uint64_t step, uint32_t edge,
+static bool has_grant(const struct list *pending_writes, uint64_t step, uint32_t edge,
                       uint64_t frame_iter) {
-    LIST_FOR_EACH (link, landings) {
-        const struct peer_landing *landing = LIST_ENTRY(link, struct peer_landing, link);
-        const struct peer_grant *grant = &landing->grant;
-        if (!landing->is_probe && !landing->is_ahead && grant->step == step &&
+    LIST_FOR_EACH (link, pending_writes) {
+        const struct peer_pending_write *pending =
+            LIST_ENTRY(link, struct peer_pending_write, link);
+        const struct peer_grant *grant = &pending->grant;
+        if (!pending->is_probe && !pending->is_pregrant && grant->step == step &&
             grant->edge == edge && grant->frame_iter == frame_iter)
             return true;
     }
     return false;
 }
 
-bool peer_rdma_is_landing(struct peer_rdma *rdma, uint64_t step, uint32_t edge,
-                          uint64_t frame_iter) {
+bool peer_rdma_is_pending_write(struct peer_rdma *rdma, uint64_t step, uint32_t edge,
+                                uint64_t frame_iter) {
     pthread_mutex_lock(&rdma->lock);
-    bool is_asked = has_grant(&rdma->asked, step, edge, frame_iter);
+    bool is_asked = has_grant(&rdma->requested, step, edge, frame_iter);
     pthread_mutex_unlock(&rdma->lock);
     return is_asked || has_grant(&rdma->waiting, step, edge, frame_iter) ||
-           has_grant(&rdma->landings, step, edge, frame_iter);
+           has_grant(&rdma->pending_writes, step, edge, frame_iter);
 }
 
 /* ---- landings: what becomes of them ---- */
 
-static void on_granted(void *owner, struct rdma_landing *granted) {
+static void on_granted(void *owner, struct rdma_pending_write *granted) {
     struct peer_rdma *rdma = owner;
-    struct peer_landing *landing = CONTAINER_OF(granted, struct peer_landing, landing);
-    if (landing->is_ahead) {
-        peer_rdma_ahead_granted(landing);
+    struct peer_pending_write *pending = CONTAINER_OF(granted, struct peer_pending_write, write);
+    if (pending->is_pregrant) {
+        peer_rdma_pregrant_registered(pending);
         return;
     }
-    landing->is_told = true;
-    if (landing->is_probe) {
-        peer_rdma_send_answer(rdma, &granted->place, NULL);
+    pending->is_told = true;
+    if (pending->is_probe) {
+        peer_rdma_send_reply(rdma, &granted->remote_slot, NULL);
         return;
     }
     struct str meta = STR_INIT;
-    edge_message_write(&meta, landing->grant.edge, landing->grant.frame_iter, NULL, 0);
-    edge_message_add_place(&meta, &granted->place);
-    rdma->host->send(rdma->peer, TRANSPORT_CONTROL,
+    edge_message_write(&meta, pending->grant.edge, pending->grant.frame_iter, NULL, 0);
+    edge_message_add_remote_slot(&meta, &granted->remote_slot);
+    rdma->host->send(rdma->peer, CHANNEL_CONTROL,
                      &(struct wire_out){.type = WIRE_GRANT,
-                                        .id = landing->grant.step,
+                                        .id = pending->grant.step,
                                         .meta = {meta.data, meta.len}});
     str_fini(&meta);
 }
 
 /* The last word about a place: the sender may now push what it did not write. */
-static void give_back(struct peer_landing *landing) {
-    struct peer_rdma *rdma = landing->rdma;
-    bool is_of_line = peer_landing_is_current(landing);
-    if (landing->is_ahead) {
-        peer_rdma_ahead_gone(landing);
+static void give_back(struct peer_pending_write *pending) {
+    struct peer_rdma *rdma = pending->rdma;
+    bool is_current = peer_pending_write_is_current(pending);
+    if (pending->is_pregrant) {
+        peer_rdma_pregrant_ended(pending);
         return;
     }
-    if (is_of_line && landing->is_told && !landing->is_probe) {
-        peer_rdma_send_notice(rdma, WIRE_RDMA_WITHDRAWN, rdma->in_line,
-                              landing->landing.place.number, "");
+    if (is_current && pending->is_told && !pending->is_probe) {
+        peer_rdma_send_notice(rdma, WIRE_RDMA_WITHDRAWN, rdma->in_connection,
+                              pending->write.remote_slot.number, "");
         rdma->n_instead++;
-    } else if (is_of_line && !landing->is_probe) {
-        grant_without_place(landing);
+    } else if (is_current && !pending->is_probe) {
+        grant_push(pending);
     }
-    peer_landing_free(landing);
-    if (is_of_line)
-        peer_rdma_landing_gone(rdma);
+    peer_pending_write_free(pending);
+    if (is_current)
+        peer_rdma_pending_write_ended(rdma);
 }
 
-static void on_refused(void *owner, struct rdma_landing *refused, struct status *why) {
+static void on_refused(void *owner, struct rdma_pending_write *refused, struct status *why) {
     struct peer_rdma *rdma = owner;
-    struct peer_landing *landing = CONTAINER_OF(refused, struct peer_landing, landing);
-    if (landing->is_probe && peer_landing_is_current(landing) && rdma->in_state == IN_PROVING)
+    struct peer_pending_write *pending = CONTAINER_OF(refused, struct peer_pending_write, write);
+    if (pending->is_probe && peer_pending_write_is_current(pending) && rdma->in_state == IN_PROVING)
         peer_rdma_in_failed(rdma, why);
-    else if (peer_landing_is_current(landing) && !landing->is_ahead &&
+    else if (peer_pending_write_is_current(pending) && !pending->is_pregrant &&
              rdma->setup->mode == RDMA_REQUIRE)
         require_failed(rdma, STATUS_UNAVAILABLE, "this task cannot receive by it from",
                        status_message(why));
-    give_back(landing);
+    give_back(pending);
 }
 
-static void on_withdrawn(void *owner, struct rdma_landing *withdrawn) {
-    give_back(CONTAINER_OF(withdrawn, struct peer_landing, landing));
+static void on_withdrawn(void *owner, struct rdma_pending_write *withdrawn) {
+    give_back(CONTAINER_OF(withdrawn, struct peer_pending_write, write));
 }
 
 /* What the step holds is the only reference then, so that a kernel may write over it. */
-void peer_rdma_deliver(struct peer_landing *landing) {
-    struct peer_rdma *rdma = landing->rdma;
-    struct peer_grant *grant = &landing->grant;
+void peer_rdma_deliver(struct peer_pending_write *pending) {
+    struct peer_rdma *rdma = pending->rdma;
+    struct peer_grant *grant = &pending->grant;
     struct wire_message message = {
         .type = WIRE_PUSH,
         .id = grant->step,
         .meta = {grant->announcement->data, grant->announcement->size_bytes},
         .payload = grant->buffer,
         .payload_len = grant->size_bytes};
-    buffer_unref(landing->landing.buffer);
-    landing->landing.buffer = NULL;
+    buffer_unref(pending->write.buffer);
+    pending->write.buffer = NULL;
     grant->buffer = NULL;
-    rdma->n_landed++;
-    rdma->landed_bytes += grant->size_bytes;
+    rdma->n_received++;
+    rdma->received_bytes += grant->size_bytes;
     struct status *st = rdma->host->deliver(rdma->peer, &message);
     buffer_unref(message.payload);
     if (st)
@@ -226,10 +227,10 @@ void peer_rdma_deliver(struct peer_landing *landing) {
 
 static char probe_byte(size_t i) { return (char)(i * 131 + (i >> 8) + 7); }
 
-static void check_probe(struct peer_rdma *rdma, const struct peer_landing *landing) {
+static void check_probe(struct peer_rdma *rdma, const struct peer_pending_write *pending) {
     bool is_right = true;
     for (size_t i = 0; i < PEER_RDMA_PROBE_BYTES && is_right; i++)
-        is_right = landing->grant.buffer->data[i] == probe_byte(i);
+        is_right = pending->grant.buffer->data[i] == probe_byte(i);
     if (rdma->in_state != IN_PROVING)
         return;
     if (is_right) {
@@ -242,40 +243,40 @@ static void check_probe(struct peer_rdma *rdma, const struct peer_landing *landi
     status_unref(why);
 }
 
-static void on_landed(void *owner, struct rdma_landing *landed) {
+static void on_received(void *owner, struct rdma_pending_write *received) {
     struct peer_rdma *rdma = owner;
-    struct peer_landing *landing = CONTAINER_OF(landed, struct peer_landing, landing);
-    bool is_of_line = peer_landing_is_current(landing);
-    if (landing->is_ahead) {
-        peer_rdma_ahead_landed(landing);
+    struct peer_pending_write *pending = CONTAINER_OF(received, struct peer_pending_write, write);
+    bool is_current = peer_pending_write_is_current(pending);
+    if (pending->is_pregrant) {
+        peer_rdma_pregrant_received(pending);
         return;
     }
-    if (is_of_line && landing->is_probe)
-        check_probe(rdma, landing);
-    else if (is_of_line)
-        peer_rdma_deliver(landing);
-    peer_landing_free(landing);
-    if (is_of_line)
-        peer_rdma_landing_gone(rdma);
+    if (is_current && pending->is_probe)
+        check_probe(rdma, pending);
+    else if (is_current)
+        peer_rdma_deliver(pending);
+    peer_pending_write_free(pending);
+    if (is_current)
+        peer_rdma_pending_write_ended(rdma);
 }
 
 static void on_in_failed(void *owner, struct status *why) { peer_rdma_in_failed(owner, why); }
 
 const struct rdma_in_handlers peer_in_handlers = {.on_granted = on_granted,
                                                   .on_refused = on_refused,
-                                                  .on_landed = on_landed,
+                                                  .on_received = on_received,
                                                   .on_withdrawn = on_withdrawn,
                                                   .on_failed = on_in_failed};
 
-bool peer_rdma_land_probe(struct peer_rdma *rdma) {
+bool peer_rdma_expect_probe(struct peer_rdma *rdma) {
     struct buffer *buffer = buffer_alloc(allocator_host(), PEER_RDMA_PROBE_BYTES);
     if (!buffer)
         return false;
     memset(buffer->data, 0, PEER_RDMA_PROBE_BYTES);
-    struct peer_landing *landing = peer_landing_new(
+    struct peer_pending_write *pending = peer_pending_write_new(
         rdma, &(struct peer_grant){.buffer = buffer, .size_bytes = PEER_RDMA_PROBE_BYTES}, false);
-    landing->is_probe = true;
-    CHECK(land(landing)); /* the first one of its line */
+    pending->is_probe = true;
+    CHECK(land(pending)); /* the first one of its line */
     return true;
 }
 
@@ -295,7 +296,7 @@ static void write_free(struct peer_write *write) {
     list_remove(&write->link);
     peer_value_fini(&write->value);
     free(write);
-    rdma->host->let_go(rdma->peer);
+    rdma->host->release(rdma->peer);
 }
 
 /* It may be with the device's thread. */
@@ -306,11 +307,12 @@ static void write_end(struct peer_write *write) {
         write_free(write);
 }
 
-static struct peer_write *write_new(struct peer_rdma *rdma, const struct rdma_place *place,
+static struct peer_write *write_new(struct peer_rdma *rdma,
+                                    const struct rdma_remote_slot *remote_slot,
                                     struct peer_value *value_take) {
     struct peer_write *write = xcalloc(1, sizeof(*write));
     write->rdma = rdma;
-    write->place = *place;
+    write->remote_slot = *remote_slot;
     write->value = *value_take;
     *value_take = (struct peer_value){0};
     list_init(&write->link);
@@ -323,24 +325,24 @@ static void start(struct peer_write *write) {
     write->is_started = true;
     struct buffer *buffer = value->proto ? value->proto : value->value.buffer;
     const char *data = value->proto ? value->proto->data : tensor_cdata(&value->value);
-    rdma_out_write(&write->rdma->out, &write->transfer, &write->place, buffer, data,
+    rdma_out_write(&write->rdma->out, &write->transfer, &write->remote_slot, buffer, data,
                    value->size_bytes);
 }
 
-void peer_rdma_write_probe(struct peer_rdma *rdma, const struct rdma_place *place) {
+void peer_rdma_write_probe(struct peer_rdma *rdma, const struct rdma_remote_slot *remote_slot) {
     struct buffer *buffer = buffer_alloc(allocator_host(), PEER_RDMA_PROBE_BYTES);
     if (!buffer)
         out_of_memory(PEER_RDMA_PROBE_BYTES);
     for (size_t i = 0; i < PEER_RDMA_PROBE_BYTES; i++)
         buffer->data[i] = probe_byte(i);
     struct peer_value value = {.proto = buffer, .size_bytes = PEER_RDMA_PROBE_BYTES};
-    rdma->probe = write_new(rdma, place, &value);
+    rdma->probe = write_new(rdma, remote_slot, &value);
     start(rdma->probe);
 }
 
 static struct peer_write *find_write(const struct peer_rdma *rdma, uint32_t number) {
     LIST_FOR_EACH (link, &rdma->writes)
-        if (LIST_ENTRY(link, struct peer_write, link)->place.number == number)
+        if (LIST_ENTRY(link, struct peer_write, link)->remote_slot.number == number)
             return LIST_ENTRY(link, struct peer_write, link);
     return NULL;
 }
@@ -351,14 +353,15 @@ static bool may_write(const struct peer_rdma *rdma) {
     return rdma->out_state == OUT_PROVING || rdma->out_state == OUT_READY;
 }
 
-struct status *peer_rdma_write(struct peer_rdma *rdma, const struct rdma_place *place,
+struct status *peer_rdma_write(struct peer_rdma *rdma, const struct rdma_remote_slot *remote_slot,
                                struct peer_value *value_take) {
-    if ((!may_write(rdma) && rdma->out_state != OUT_ENDING) || find_write(rdma, place->number)) {
+    if ((!may_write(rdma) && rdma->out_state != OUT_ENDING) ||
+        find_write(rdma, remote_slot->number)) {
         peer_value_fini(value_take);
         return status_invalid("task %s grants place %u of a line that is not there, or twice",
-                              rdma->task, (unsigned)place->number);
+                              rdma->task, (unsigned)remote_slot->number);
     }
-    struct peer_write *write = write_new(rdma, place, value_take);
+    struct peer_write *write = write_new(rdma, remote_slot, value_take);
     list_push_back(&rdma->writes, &write->link);
     write->is_parked = rdma->out_state == OUT_ENDING; /* its place will be withdrawn */
     if (!write->is_parked)
@@ -366,22 +369,23 @@ struct status *peer_rdma_write(struct peer_rdma *rdma, const struct rdma_place *
     return NULL;
 }
 
-struct status *peer_rdma_write_ahead(struct peer_rdma *rdma, uint64_t line,
-                                     const struct rdma_place *place,
-                                     struct peer_value *value_take) {
-    if (line == 0 || line != peer_rdma_line_to(rdma)) { /* all its places have been withdrawn */
+struct status *peer_rdma_write_pregranted(struct peer_rdma *rdma, uint64_t connection,
+                                          const struct rdma_remote_slot *remote_slot,
+                                          struct peer_value *value_take) {
+    if (connection == 0 ||
+        connection != peer_rdma_connection_to(rdma)) { /* all its places have been withdrawn */
         peer_push(rdma->peer, value_take);
         peer_value_fini(value_take);
         rdma->n_instead++;
         return NULL;
     }
-    rdma->n_written_ahead += may_write(rdma);
-    return peer_rdma_write(rdma, place, value_take);
+    rdma->n_written_pregranted += may_write(rdma);
+    return peer_rdma_write(rdma, remote_slot, value_take);
 }
 
-void peer_rdma_decline(struct peer_rdma *rdma, const struct rdma_place *place) {
+void peer_rdma_decline(struct peer_rdma *rdma, const struct rdma_remote_slot *remote_slot) {
     if (may_write(rdma)) /* else it is withdrawn with the line */
-        peer_rdma_send_decline(rdma, place->number, false);
+        peer_rdma_send_decline(rdma, remote_slot->number, false);
 }
 
 static void on_written(void *owner, struct rdma_transfer *transfer) {
@@ -409,7 +413,7 @@ static void on_write_refused(void *owner, struct rdma_transfer *transfer, struct
         require_failed(rdma, STATUS_UNAVAILABLE, "this task cannot send by it to",
                        status_message(why));
     else if (may_write(rdma))
-        peer_rdma_send_decline(rdma, write->place.number, true);
+        peer_rdma_send_decline(rdma, write->remote_slot.number, true);
 }
 
 static void on_out_failed(void *owner, struct status *why) { peer_rdma_out_failed(owner, why); }

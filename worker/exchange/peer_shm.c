@@ -8,7 +8,7 @@
 #include "rpc/shm/shm_map.h"
 #include "worker/exchange/peer_internal.h"
 
-struct shm_line {
+struct shm_connection {
     struct list link;
     struct peer_shm *shm;
     struct transport_channel *channel; /* one reference */
@@ -26,14 +26,14 @@ static void set_why(struct str *why, const char *text) {
 
 void peer_shm_init(struct peer_shm *shm, const char *task) {
     *shm = (struct peer_shm){.task = task};
-    list_init(&shm->lines);
+    list_init(&shm->connections);
     set_why(&shm->why_not_from, "not asked yet");
     set_why(&shm->why_not_to, "it has not asked");
     CHECK(pthread_mutex_init(&shm->lock, NULL) == 0);
 }
 
 void peer_shm_fini(struct peer_shm *shm) {
-    CHECK(list_is_empty(&shm->lines));
+    CHECK(list_is_empty(&shm->connections));
     str_fini(&shm->why_not_from);
     str_fini(&shm->why_not_to);
     pthread_mutex_destroy(&shm->lock);
@@ -41,14 +41,15 @@ void peer_shm_fini(struct peer_shm *shm) {
 
 /* ---- messages ---- */
 
-static void send_on(struct shm_line *line, enum wire_type type, const void *meta, size_t len) {
-    line->channel->transport->queue(line->channel,
-                                    &(struct wire_out){.type = type, .meta = {meta, len}});
-    line->channel->transport->flush(line->channel);
+static void send_on(struct shm_connection *connection, enum wire_type type, const void *meta,
+                    size_t len) {
+    connection->channel->transport->queue(connection->channel,
+                                          &(struct wire_out){.type = type, .meta = {meta, len}});
+    connection->channel->transport->flush(connection->channel);
 }
 
-static void send_references(struct shm_line *line, enum wire_type type, uint64_t *tokens, size_t n,
-                            uint64_t up_to) {
+static void send_references(struct shm_connection *connection, enum wire_type type,
+                            uint64_t *tokens, size_t n, uint64_t up_to) {
     Millrace__References message = MILLRACE__REFERENCES__INIT;
     message.token = tokens;
     message.n_token = n;
@@ -56,34 +57,36 @@ static void send_references(struct shm_line *line, enum wire_type type, uint64_t
     size_t len = millrace__references__get_packed_size(&message);
     uint8_t *bytes = xmalloc(len + 1);
     millrace__references__pack(&message, bytes);
-    send_on(line, type, bytes, len);
+    send_on(connection, type, bytes, len);
     free(bytes);
 }
 
-static void send_released(struct shm_line *line, uint64_t *tokens, size_t n) {
+static void send_released(struct shm_connection *connection, uint64_t *tokens, size_t n) {
     for (size_t i = 0; i < n; i += TOKENS_PER_MESSAGE)
-        send_references(line, WIRE_RELEASE, tokens + i, MIN(n - i, (size_t)TOKENS_PER_MESSAGE), 0);
+        send_references(connection, WIRE_RELEASE, tokens + i,
+                        MIN(n - i, (size_t)TOKENS_PER_MESSAGE), 0);
 }
 
-static void send_arena(struct shm_line *line, const char *why_not) {
+static void send_arena(struct shm_connection *connection, const char *why_not) {
     Millrace__Arena message = MILLRACE__ARENA__INIT;
-    message.size_bytes = why_not ? 0 : shm_arena_size(line->shm->arena);
+    message.size_bytes = why_not ? 0 : shm_arena_size(connection->shm->arena);
     message.why = (char *)(uintptr_t)(why_not ? why_not : "");
     uint8_t bytes[256];
     CHECK(millrace__arena__get_packed_size(&message) <= sizeof(bytes));
     size_t len = millrace__arena__pack(&message, bytes);
     if (!why_not)
-        wire_conn_pass_fd(transport_socket_conn(line->channel), shm_arena_fd(line->shm->arena));
-    send_on(line, WIRE_ARENA, bytes, len);
+        wire_conn_pass_fd(transport_socket_conn(connection->channel),
+                          shm_arena_fd(connection->shm->arena));
+    send_on(connection, WIRE_ARENA, bytes, len);
 }
 
 /* ---- lines ---- */
 
-static struct shm_line *line_of(const struct peer_shm *shm,
-                                const struct transport_channel *channel) {
-    LIST_FOR_EACH (link, &shm->lines)
-        if (LIST_ENTRY(link, struct shm_line, link)->channel == channel)
-            return LIST_ENTRY(link, struct shm_line, link);
+static struct shm_connection *connection_of(const struct peer_shm *shm,
+                                            const struct transport_channel *channel) {
+    LIST_FOR_EACH (link, &shm->connections)
+        if (LIST_ENTRY(link, struct shm_connection, link)->channel == channel)
+            return LIST_ENTRY(link, struct shm_connection, link);
     return NULL;
 }
 
@@ -93,69 +96,69 @@ static void set_ledger(struct peer_shm *shm, struct shm_ledger *ledger) {
     pthread_mutex_unlock(&shm->lock);
 }
 
-static void close_line(struct shm_line *line, struct status *why) {
-    line->channel->transport->close(line->channel, status_ref(why));
+static void close_connection(struct shm_connection *connection, struct status *why) {
+    connection->channel->transport->close(connection->channel, status_ref(why));
 }
 
-static void offer_arena(struct shm_line *line) {
-    struct peer_shm *shm = line->shm;
+static void offer_arena(struct shm_connection *connection) {
+    struct peer_shm *shm = connection->shm;
     const char *why_not = NULL;
     if (!shm->arena)
         why_not = "the owner has no arena: switched off, or refused by its system";
-    else if (!wire_conn_is_same_user(transport_socket_conn(line->channel)))
+    else if (!wire_conn_is_same_user(transport_socket_conn(connection->channel)))
         why_not = "the two tasks run as different users";
-    line->is_offered = !why_not;
+    connection->is_offered = !why_not;
     set_why(&shm->why_not_to, why_not ? why_not : "it has not mapped the arena yet");
-    send_arena(line, why_not);
+    send_arena(connection, why_not);
 }
 
 /* A peer that opens a second line says by it that it has let go of the first. */
-void peer_shm_add_line(struct peer_shm *shm, struct transport_channel *channel_take,
-                       bool is_to_peer) {
-    struct shm_line **place = is_to_peer ? &shm->to_peer : &shm->to_us, *old = *place;
-    struct shm_line *line = xcalloc(1, sizeof(*line));
-    line->shm = shm;
-    line->channel = channel_take;
-    list_push_back(&shm->lines, &line->link);
+void peer_shm_add_connection(struct peer_shm *shm, struct transport_channel *channel_take,
+                             bool is_to_peer) {
+    struct shm_connection **place = is_to_peer ? &shm->to_peer : &shm->to_us, *old = *place;
+    struct shm_connection *connection = xcalloc(1, sizeof(*connection));
+    connection->shm = shm;
+    connection->channel = channel_take;
+    list_push_back(&shm->connections, &connection->link);
     if (!is_to_peer)
         set_ledger(shm, NULL);
-    *place = line;
+    *place = connection;
     if (old) {
         struct status *why =
             status_new(STATUS_CANCELLED, "task %s has another connection about arenas", shm->task);
-        close_line(old, why);
+        close_connection(old, why);
         status_unref(why);
     }
     if (!is_to_peer)
-        offer_arena(line);
+        offer_arena(connection);
 }
 
-bool peer_shm_has_line_to_peer(const struct peer_shm *shm) { return shm->to_peer != NULL; }
+bool peer_shm_has_connection_to_peer(const struct peer_shm *shm) { return shm->to_peer != NULL; }
 
 bool peer_shm_on_closed(struct peer_shm *shm, struct transport_channel *channel, bool is_stopping) {
-    struct shm_line *line = line_of(shm, channel);
-    if (!line)
+    struct shm_connection *connection = connection_of(shm, channel);
+    if (!connection)
         return false;
-    bool is_current = line == shm->to_peer || line == shm->to_us,
-         was_used = line->map || line->ledger;
-    if (line == shm->to_peer) {
+    bool is_current = connection == shm->to_peer || connection == shm->to_us,
+         was_used = connection->map || connection->ledger;
+    if (connection == shm->to_peer) {
         shm->to_peer = NULL;
-        if (line->map)
+        if (connection->map)
             set_why(&shm->why_not_from, "the connection about its arena has ended");
-    } else if (line == shm->to_us) {
+    } else if (connection == shm->to_us) {
         set_ledger(shm, NULL);
         shm->to_us = NULL;
-        if (line->ledger)
+        if (connection->ledger)
             set_why(&shm->why_not_to, "the connection about the arena has ended");
     }
-    list_remove(&line->link);
-    shm_map_close(line->map);
+    list_remove(&connection->link);
+    shm_map_close(connection->map);
     if (is_stopping)
-        shm_ledger_abandon(line->ledger);
+        shm_ledger_abandon(connection->ledger);
     else
-        shm_ledger_free(line->ledger);
-    transport_channel_unref(line->channel);
-    free(line);
+        shm_ledger_free(connection->ledger);
+    transport_channel_unref(connection->channel);
+    free(connection);
     return is_current && was_used;
 }
 
@@ -168,50 +171,51 @@ void peer_shm_settle(struct peer_shm *shm) {
 /* The line to the old process' arena is ours to close. The one from it ends with the process,
  * which may still look at ours until then. */
 void peer_shm_forget(struct peer_shm *shm) {
-    struct shm_line *to_peer = shm->to_peer;
+    struct shm_connection *to_peer = shm->to_peer;
     set_ledger(shm, NULL);
     shm->to_peer = shm->to_us = NULL;
     if (to_peer) {
         struct status *why = status_new(STATUS_ABORTED, "task %s has been restarted", shm->task);
-        close_line(to_peer, why);
+        close_connection(to_peer, why);
         status_unref(why);
     }
 }
 
 void peer_shm_close(struct peer_shm *shm, struct status *why) {
-    LIST_FOR_EACH (link, &shm->lines)
-        close_line(LIST_ENTRY(link, struct shm_line, link), why);
+    LIST_FOR_EACH (link, &shm->connections)
+        close_connection(LIST_ENTRY(link, struct shm_connection, link), why);
 }
 
 /* ---- what comes ---- */
 
 /* Loop thread: buffers of the map have been let go. */
 static void on_released(void *arg) {
-    struct shm_line *line = arg;
+    struct shm_connection *connection = arg;
     uint64_t *tokens;
-    size_t n = shm_map_take_released(line->map, &tokens);
-    send_released(line, tokens, n);
+    size_t n = shm_map_take_released(connection->map, &tokens);
+    send_released(connection, tokens, n);
     free(tokens);
 }
 
-static struct status *map_arena(struct shm_line *line, const Millrace__Arena *message) {
-    struct wire_conn *conn = transport_socket_conn(line->channel);
+static struct status *map_arena(struct shm_connection *connection, const Millrace__Arena *message) {
+    struct wire_conn *conn = transport_socket_conn(connection->channel);
     int fd = wire_conn_take_fd(conn);
     if (!wire_conn_is_same_user(conn)) {
         if (fd >= 0)
             close(fd);
         return status_new(STATUS_PERMISSION_DENIED, "the two tasks run as different users");
     }
-    TRY(shm_map_new(wire_conn_loop(conn), fd, message->size_bytes, on_released, line, &line->map));
-    shm_map_limit_kept(line->map, line->shm->max_kept_bytes);
-    send_on(line, WIRE_ARENA_MAPPED, NULL, 0);
+    TRY(shm_map_new(wire_conn_loop(conn), fd, message->size_bytes, on_released, connection,
+                    &connection->map));
+    shm_map_limit_kept(connection->map, connection->shm->max_kept_bytes);
+    send_on(connection, WIRE_ARENA_MAPPED, NULL, 0);
     return NULL;
 }
 
-static struct status *on_arena(struct shm_line *line, struct span meta) {
-    struct peer_shm *shm = line->shm;
+static struct status *on_arena(struct shm_connection *connection, struct span meta) {
+    struct peer_shm *shm = connection->shm;
     Millrace__Arena *message = millrace__arena__unpack(NULL, meta.len, (const uint8_t *)meta.data);
-    if (!message || line->map || line != shm->to_peer) {
+    if (!message || connection->map || connection != shm->to_peer) {
         if (message)
             millrace__arena__free_unpacked(message, NULL);
         return status_invalid("task %s sent a malformed or second Arena", shm->task);
@@ -221,71 +225,74 @@ static struct status *on_arena(struct shm_line *line, struct span meta) {
     if (message->size_bytes == 0)
         str_addf(&shm->why_not_from, "%.200s", message->why);
     else
-        st = map_arena(line, message);
+        st = map_arena(connection, message);
     millrace__arena__free_unpacked(message, NULL);
     if (st)
         str_add(&shm->why_not_from, status_message(st));
     return st;
 }
 
-static struct status *on_mapped(struct shm_line *line) {
-    if (!line->is_offered || line->ledger)
+static struct status *on_mapped(struct shm_connection *connection) {
+    if (!connection->is_offered || connection->ledger)
         return status_invalid("task %s has mapped an arena that it was not offered",
-                              line->shm->task);
-    line->ledger = shm_ledger_new(line->shm->max_kept_bytes);
-    if (line == line->shm->to_us) {
-        str_clear(&line->shm->why_not_to);
-        set_ledger(line->shm, line->ledger);
+                              connection->shm->task);
+    connection->ledger = shm_ledger_new(connection->shm->max_kept_bytes);
+    if (connection == connection->shm->to_us) {
+        str_clear(&connection->shm->why_not_to);
+        set_ledger(connection->shm, connection->ledger);
     }
     return NULL;
 }
 
-static struct status *on_settle(struct shm_line *line, uint64_t up_to) {
+static struct status *on_settle(struct shm_connection *connection, uint64_t up_to) {
     uint64_t *released, *held;
     size_t n_released, n_held;
-    if (!line->map)
+    if (!connection->map)
         return status_invalid("task %s asks about references before any could come",
-                              line->shm->task);
-    shm_map_settle(line->map, up_to, &released, &n_released, &held, &n_held);
-    send_released(line, released, n_released);
-    send_references(line, WIRE_HELD, held, n_held, up_to);
+                              connection->shm->task);
+    shm_map_settle(connection->map, up_to, &released, &n_released, &held, &n_held);
+    send_released(connection, released, n_released);
+    send_references(connection, WIRE_HELD, held, n_held, up_to);
     free(released);
     free(held);
     return NULL;
 }
 
-static struct status *on_references(struct shm_line *line, enum wire_type type, struct span meta) {
+static struct status *on_references(struct shm_connection *connection, enum wire_type type,
+                                    struct span meta) {
     Millrace__References *message =
         millrace__references__unpack(NULL, meta.len, (const uint8_t *)meta.data);
     if (!message)
-        return status_invalid("task %s sent malformed References", line->shm->task);
+        return status_invalid("task %s sent malformed References", connection->shm->task);
     struct status *st = NULL;
     if (type == WIRE_SETTLE)
-        st = on_settle(line, message->up_to);
-    else if (!line->ledger)
-        st = status_invalid("task %s gives back references before it had any", line->shm->task);
+        st = on_settle(connection, message->up_to);
+    else if (!connection->ledger)
+        st = status_invalid("task %s gives back references before it had any",
+                            connection->shm->task);
     else if (type == WIRE_RELEASE)
-        st = shm_ledger_release(line->ledger, message->token, message->n_token);
+        st = shm_ledger_release(connection->ledger, message->token, message->n_token);
     else
-        st = shm_ledger_keep_only(line->ledger, message->up_to, message->token, message->n_token);
+        st = shm_ledger_keep_only(connection->ledger, message->up_to, message->token,
+                                  message->n_token);
     millrace__references__free_unpacked(message, NULL);
-    return st ? status_prefix_take(st, "from task %s: ", line->shm->task) : NULL;
+    return st ? status_prefix_take(st, "from task %s: ", connection->shm->task) : NULL;
 }
 
 struct status *peer_shm_on_message(struct peer_shm *shm, struct transport_channel *channel,
                                    struct wire_message *message) {
-    struct shm_line *line = line_of(shm, channel);
-    if (!line)
+    struct shm_connection *connection = connection_of(shm, channel);
+    if (!connection)
         return NULL; /* it is being closed */
     switch (message->type) {
     case WIRE_ARENA:
-        return on_arena(line, message->meta);
+        return on_arena(connection, message->meta);
     case WIRE_ARENA_MAPPED:
-        return on_mapped(line);
+        return on_mapped(connection);
     case WIRE_RELEASE:
     case WIRE_SETTLE:
     case WIRE_HELD:
-        return on_references(line, message->type, message->meta);
+        return on_references(connection, message->type, message->meta);
     default:
         return status_invalid("task %s sent a message of type %d, which is not about arenas",
                               shm->task, (int)message->type);

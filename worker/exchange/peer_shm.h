@@ -27,7 +27,7 @@
 #include "rpc/wire/messages.h"
 
 struct shm_ledger;
-struct shm_line;
+struct shm_connection;
 
 struct peer_shm {
     const char *task;        /* the peer's name; borrowed */
@@ -35,9 +35,9 @@ struct peer_shm {
     /* that the peer may keep alive in it, and about what stays mapped of the peer's after use;
      * 0: any number */
     int64_t max_kept_bytes;
-    struct list lines;        /* all that are open */
-    struct shm_line *to_peer; /* the one that we opened: what comes from the peer's arena */
-    struct shm_line *to_us;   /* the one that the peer opened */
+    struct list connections;        /* all that are open */
+    struct shm_connection *to_peer; /* the one that we opened: what comes from the peer's arena */
+    struct shm_connection *to_us;   /* the one that the peer opened */
     struct str why_not_from, why_not_to;
 
     pthread_mutex_t lock;
@@ -48,11 +48,11 @@ struct peer_shm {
 void peer_shm_init(struct peer_shm *shm, const char *task);
 void peer_shm_fini(struct peer_shm *shm); /* its lines have closed */
 
-/* Takes over a channel of kind TRANSPORT_ARENA: one that was opened to the peer's arena, or one
+/* Takes over a channel of kind CHANNEL_ARENA: one that was opened to the peer's arena, or one
  * that the peer has opened (greeted). */
-void peer_shm_add_line(struct peer_shm *shm, struct transport_channel *channel_take,
-                       bool is_to_peer);
-bool peer_shm_has_line_to_peer(const struct peer_shm *shm);
+void peer_shm_add_connection(struct peer_shm *shm, struct transport_channel *channel_take,
+                             bool is_to_peer);
+bool peer_shm_has_connection_to_peer(const struct peer_shm *shm);
 struct status *peer_shm_on_message(struct peer_shm *shm, struct transport_channel *channel,
                                    struct wire_message *message) MUST_USE;
 /* True when references went over it: the peer is lost. `is_stopping`: what the peer may still

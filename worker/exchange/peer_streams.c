@@ -119,7 +119,7 @@ static unsigned choose_sockets(struct peer *peer, const struct peer_value *value
     struct peer_streams *streams = &peer->streams;
     if (table->n_streams < 2 || value->proto || value->size_bytes < PEER_STRIPE_MIN_BYTES ||
         value->value.storage != TENSOR_BUFFER || table->is_closing ||
-        !loop_is_current(table->loop) || !peer->channels[TRANSPORT_CONTROL])
+        !loop_is_current(table->loop) || !peer->channels[CHANNEL_CONTROL])
         return 1;
     unsigned n = MIN(MIN(table->n_streams, streams->n_theirs), (unsigned)PEER_MAX_STREAMS),
              n_ready = 1;
@@ -152,7 +152,7 @@ static bool queue_stripe(struct peer *peer, const struct peer_value *value, unsi
         .meta = {(char *)meta, len},
         .extra = {(const char *)tensor_cdata(&value->value) + begin, end - begin},
         .extra_buffer = value->value.buffer};
-    bool is_queued = stream || peer_queue(peer, TRANSPORT_BULK, &out);
+    bool is_queued = stream || peer_queue(peer, CHANNEL_BULK, &out);
     if (stream)
         stream->transport->queue(stream, &out);
     free(meta);
@@ -169,7 +169,7 @@ bool peer_streams_push(struct peer *peer, const struct peer_value *value) {
         ;
     for (unsigned i = 1; i < n; i++)
         sockets[i]->transport->flush(sockets[i]);
-    peer_flush(peer, TRANSPORT_BULK);
+    peer_flush(peer, CHANNEL_BULK);
     return true;
 }
 
@@ -179,7 +179,7 @@ struct status *peer_streams_check_room(struct peer *peer, unsigned index) {
     if (index == 0 || index >= PEER_MAX_STREAMS)
         return status_invalid("task %s opens stream %u, there are %d", peer->task, index,
                               PEER_MAX_STREAMS);
-    if (!peer->channels[TRANSPORT_CONTROL])
+    if (!peer->channels[CHANNEL_CONTROL])
         return status_failed_precondition("task %s opens stream %u without a control channel",
                                           peer->task, index);
     struct transport_channel **place = &peer->streams.from_peer[index];
@@ -203,7 +203,7 @@ void peer_streams_add(struct peer *peer, unsigned index, struct transport_channe
 }
 
 static unsigned index_of(const struct transport_channel *channel) {
-    return (unsigned)channel->kind - TRANSPORT_STREAM;
+    return (unsigned)channel->kind - CHANNEL_STREAM;
 }
 
 void peer_streams_on_greeted(struct peer *peer, const struct transport_channel *channel) {

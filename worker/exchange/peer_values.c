@@ -19,7 +19,7 @@ struct status *peer_take(struct peer *peer, const struct arena_reference *refere
 
 /* ---- writing into each other's memory ---- */
 
-static void rdma_send(struct peer *peer, enum transport_kind kind, const struct wire_out *message) {
+static void rdma_send(struct peer *peer, enum channel_kind kind, const struct wire_out *message) {
     if (peer_queue(peer, kind, message))
         peer_flush(peer, kind);
 }
@@ -33,43 +33,43 @@ static struct status *rdma_deliver(struct peer *peer, struct wire_message *messa
 
 /* By way of its control channel, since who asks may be in the midst of what the loss ends. */
 static void rdma_fail(struct peer *peer, struct status *why) {
-    if (peer->channels[TRANSPORT_CONTROL])
-        peer->channels[TRANSPORT_CONTROL]->transport->close(peer->channels[TRANSPORT_CONTROL],
-                                                            status_ref(why));
+    if (peer->channels[CHANNEL_CONTROL])
+        peer->channels[CHANNEL_CONTROL]->transport->close(peer->channels[CHANNEL_CONTROL],
+                                                          status_ref(why));
 }
 
-static void rdma_hold(struct peer *peer) { atomic_fetch_add(&peer->table->n_held, 1); }
+static void rdma_hold(struct peer *peer) { atomic_fetch_add(&peer->table->n_holders, 1); }
 
-static void rdma_let_go(struct peer *peer) {
+static void rdma_release(struct peer *peer) {
     struct peer_table *table = peer->table;
-    if (atomic_fetch_sub(&table->n_held, 1) == 1 && table->is_closing)
+    if (atomic_fetch_sub(&table->n_holders, 1) == 1 && table->is_closing)
         peer_table_free_when_done(table);
 }
 
-static void rdma_place_gone(struct peer *peer, const struct peer_grant *grant,
-                            struct buffer *buffer) {
+static void rdma_pregrant_withdrawn(struct peer *peer, const struct peer_grant *grant,
+                                    struct buffer *buffer) {
     struct peer_table *table = peer->table;
-    if (!table->is_closing && table->receiver && table->receiver->on_place_gone)
-        table->receiver->on_place_gone(table->receiver_arg, peer, grant->step, grant->edge,
-                                       grant->frame_iter, buffer);
+    if (!table->is_closing && table->receiver && table->receiver->on_pregrant_withdrawn)
+        table->receiver->on_pregrant_withdrawn(table->receiver_arg, peer, grant->step, grant->edge,
+                                               grant->frame_iter, buffer);
 }
 
 const struct peer_rdma_host peer_rdma_host = {.send = rdma_send,
                                               .deliver = rdma_deliver,
-                                              .place_gone = rdma_place_gone,
+                                              .pregrant_withdrawn_ = rdma_pregrant_withdrawn,
                                               .fail = rdma_fail,
                                               .hold = rdma_hold,
-                                              .let_go = rdma_let_go};
+                                              .release = rdma_release};
 
 bool peer_grant(struct peer *peer, const struct peer_grant *grant) {
     return peer_rdma_grant(&peer->rdma, grant);
 }
-void peer_decline(struct peer *peer, const struct rdma_place *place) {
-    peer_rdma_decline(&peer->rdma, place);
+void peer_decline(struct peer *peer, const struct rdma_remote_slot *remote_slot) {
+    peer_rdma_decline(&peer->rdma, remote_slot);
 }
-struct status *peer_write(struct peer *peer, const struct rdma_place *place,
+struct status *peer_write(struct peer *peer, const struct rdma_remote_slot *remote_slot,
                           struct peer_value *value_take) {
-    return peer_rdma_write(&peer->rdma, place, value_take);
+    return peer_rdma_write(&peer->rdma, remote_slot, value_take);
 }
 
 void peer_push(struct peer *peer, const struct peer_value *value) {
@@ -85,54 +85,56 @@ void peer_push(struct peer *peer, const struct peer_value *value) {
         out.extra = (struct span){value->proto->data, value->size_bytes};
         out.extra_buffer = value->proto;
     }
-    rdma_send(peer, TRANSPORT_BULK, &out);
+    rdma_send(peer, CHANNEL_BULK, &out);
 }
 
 /* ---- grants ahead ---- */
 
-enum peer_ahead_way peer_ahead_way(struct peer *peer) {
-    if (peer_rdma_takes_ahead(&peer->rdma))
-        return PEER_AHEAD_PLACE;
-    bool pushes = atomic_load_explicit(&peer->pushes_ahead, memory_order_acquire) &&
-                  !peer_rdma_awaits_line(&peer->rdma);
-    return pushes ? PEER_AHEAD_PUSH : PEER_AHEAD_NOT;
+enum peer_pregrant_way peer_pregrant_way(struct peer *peer) {
+    if (peer_rdma_takes_pregrants(&peer->rdma))
+        return PEER_PREGRANT_WRITE;
+    bool pushes = atomic_load_explicit(&peer->pushes_pregranted, memory_order_acquire) &&
+                  !peer_rdma_awaits_connection(&peer->rdma);
+    return pushes ? PEER_PREGRANT_PUSH : PEER_PREGRANT_NONE;
 }
 
-bool peer_grant_ahead(struct peer *peer, const struct peer_grant *grant) {
-    return peer_rdma_grant_ahead(&peer->rdma, grant);
+bool peer_grant_early(struct peer *peer, const struct peer_grant *grant) {
+    return peer_rdma_pregrant(&peer->rdma, grant);
 }
 
-struct peer_ahead peer_ahead_take(struct peer *peer, const struct rdma_place *place) {
-    struct peer_ahead ahead = {.connection = peer->n_losses};
-    if (place) {
-        ahead.has_place = true;
-        ahead.place = *place;
-        ahead.line = peer_rdma_line_to(&peer->rdma);
+struct peer_pregrant peer_pregrant_take(struct peer *peer,
+                                        const struct rdma_remote_slot *remote_slot) {
+    struct peer_pregrant pregrant = {.n_losses = peer->n_losses};
+    if (remote_slot) {
+        pregrant.has_remote_slot = true;
+        pregrant.remote_slot = *remote_slot;
+        pregrant.rdma_connection = peer_rdma_connection_to(&peer->rdma);
     }
-    return ahead;
+    return pregrant;
 }
 
 /* What another thread has to say of a grant ahead. */
-struct ahead_end {
+struct pregrant_end {
     struct loop_task task;
     struct peer *peer;
-    struct peer_ahead ahead;
+    struct peer_pregrant pregrant;
     struct peer_value value;
     bool is_dropped;
 };
 
 /* The steps of a lost connection have ended, or will. */
-static bool is_over(const struct peer *peer, const struct peer_ahead *ahead) {
-    return peer->table->is_closing || peer->n_losses != ahead->connection;
+static bool is_over(const struct peer *peer, const struct peer_pregrant *pregrant) {
+    return peer->table->is_closing || peer->n_losses != pregrant->n_losses;
 }
 
-static void send_ahead(struct peer *peer, const struct peer_ahead *ahead,
-                       struct peer_value *value_take) {
+static void send_pregranted(struct peer *peer, const struct peer_pregrant *pregrant,
+                            struct peer_value *value_take) {
     struct status *st = NULL;
-    if (is_over(peer, ahead)) {
+    if (is_over(peer, pregrant)) {
         peer_value_fini(value_take);
-    } else if (ahead->has_place) {
-        st = peer_rdma_write_ahead(&peer->rdma, ahead->line, &ahead->place, value_take);
+    } else if (pregrant->has_remote_slot) {
+        st = peer_rdma_write_pregranted(&peer->rdma, pregrant->rdma_connection,
+                                        &pregrant->remote_slot, value_take);
     } else {
         peer_push(peer, value_take);
         peer_value_fini(value_take);
@@ -142,48 +144,49 @@ static void send_ahead(struct peer *peer, const struct peer_ahead *ahead,
     status_unref(st);
 }
 
-static void drop_ahead(struct peer *peer, const struct peer_ahead *ahead) {
-    if (!is_over(peer, ahead) && ahead->has_place && ahead->line == peer_rdma_line_to(&peer->rdma))
-        peer_rdma_decline(&peer->rdma, &ahead->place);
+static void drop_pregrant(struct peer *peer, const struct peer_pregrant *pregrant) {
+    if (!is_over(peer, pregrant) && pregrant->has_remote_slot &&
+        pregrant->rdma_connection == peer_rdma_connection_to(&peer->rdma))
+        peer_rdma_decline(&peer->rdma, &pregrant->remote_slot);
 }
 
-static void on_ahead_end(struct loop_task *task) {
-    struct ahead_end *end = CONTAINER_OF(task, struct ahead_end, task);
+static void on_pregrant_end(struct loop_task *task) {
+    struct pregrant_end *end = CONTAINER_OF(task, struct pregrant_end, task);
     struct peer *peer = end->peer;
     if (end->is_dropped)
-        drop_ahead(peer, &end->ahead);
+        drop_pregrant(peer, &end->pregrant);
     else
-        send_ahead(peer, &end->ahead, &end->value);
+        send_pregranted(peer, &end->pregrant, &end->value);
     free(end);
-    rdma_let_go(peer);
+    rdma_release(peer);
 }
 
-static void post_ahead_end(struct peer *peer, const struct ahead_end *from) {
-    struct ahead_end *end = xmalloc(sizeof(*end));
+static void post_pregrant_end(struct peer *peer, const struct pregrant_end *from) {
+    struct pregrant_end *end = xmalloc(sizeof(*end));
     *end = *from;
     end->peer = peer;
-    end->task.run = on_ahead_end;
+    end->task.run = on_pregrant_end;
     rdma_hold(peer);
     loop_post(peer->table->loop, &end->task);
 }
 
-void peer_send_ahead(struct peer *peer, const struct peer_ahead *ahead,
-                     struct peer_value *value_take) {
+void peer_send_pregranted(struct peer *peer, const struct peer_pregrant *pregrant,
+                          struct peer_value *value_take) {
     if (loop_is_current(peer->table->loop)) {
-        send_ahead(peer, ahead, value_take);
+        send_pregranted(peer, pregrant, value_take);
         return;
     }
-    post_ahead_end(peer, &(struct ahead_end){.ahead = *ahead, .value = *value_take});
+    post_pregrant_end(peer, &(struct pregrant_end){.pregrant = *pregrant, .value = *value_take});
     *value_take = (struct peer_value){0};
 }
 
-void peer_drop_ahead(struct peer *peer, const struct peer_ahead *ahead) {
-    if (!ahead->has_place)
+void peer_drop_pregrant(struct peer *peer, const struct peer_pregrant *pregrant) {
+    if (!pregrant->has_remote_slot)
         return;
     if (loop_is_current(peer->table->loop))
-        drop_ahead(peer, ahead);
+        drop_pregrant(peer, pregrant);
     else
-        post_ahead_end(peer, &(struct ahead_end){.ahead = *ahead, .is_dropped = true});
+        post_pregrant_end(peer, &(struct pregrant_end){.pregrant = *pregrant, .is_dropped = true});
 }
 
 /* ---- the status page ---- */
@@ -192,7 +195,7 @@ void peer_drop_ahead(struct peer *peer, const struct peer_ahead *ahead) {
 static const char *transport_name(const struct peer *peer) {
     if (peer->is_self)
         return transport_local.name;
-    if (!peer->channels[TRANSPORT_CONTROL])
+    if (!peer->channels[CHANNEL_CONTROL])
         return "";
     if (peer->transport == &transport_tcp || peer->transport == &transport_rdma)
         return peer_rdma_is_used(&peer->rdma) ? transport_rdma.name : transport_tcp.name;
@@ -209,10 +212,10 @@ void peer_describe_way(struct str *out, const char *name, bool is_ready,
     str_add_char(out, '"');
 }
 
-static void describe_sums(const struct peer *peer, struct str *out) {
-    static const char *const names[TRANSPORT_N_KINDS] = {
-        [TRANSPORT_CONTROL] = "control", [TRANSPORT_BULK] = "bulk"};
-    for (int kind = 0; kind < TRANSPORT_N_KINDS; kind++)
+static void describe_checksums(const struct peer *peer, struct str *out) {
+    static const char *const names[CHANNEL_N_KINDS] = {
+        [CHANNEL_CONTROL] = "control", [CHANNEL_BULK] = "bulk"};
+    for (int kind = 0; kind < CHANNEL_N_KINDS; kind++)
         str_addf(out, "%s\"%s\":\"%s\"", kind > 0 ? "," : "{", names[kind],
                  peer->channels[kind] ? wire_conn_sums(transport_socket_conn(peer->channels[kind]))
                                       : "no");
@@ -221,7 +224,7 @@ static void describe_sums(const struct peer *peer, struct str *out) {
 
 static void describe(struct peer *peer, bool is_first, struct str *out) {
     size_t queued = 0;
-    for (int kind = 0; kind < TRANSPORT_N_KINDS; kind++)
+    for (int kind = 0; kind < CHANNEL_N_KINDS; kind++)
         if (peer->channels[kind])
             queued += peer->channels[kind]->transport->queued_bytes(peer->channels[kind]);
     str_addf(out, "%s{\"task\":\"", is_first ? "" : ",");
@@ -233,12 +236,12 @@ static void describe(struct peer *peer, bool is_first, struct str *out) {
              "\",\"bulk\":%s,\"queued_bytes\":%zu,\"in_flight_bytes\":%lld,\"losses\":%llu,\"rtt_"
              "us\":%lld,\"clock_offset_us\":%lld,"
              "\"missed\":%llu,\"checksum\":",
-             peer->channels[TRANSPORT_BULK] ? "true" : "false", queued,
+             peer->channels[CHANNEL_BULK] ? "true" : "false", queued,
              (long long)atomic_load(&peer->in_flight_bytes), (unsigned long long)peer->n_losses,
              (long long)(peer->heartbeat.rtt_ns / 1000),
              (long long)heartbeat_offset_us(&peer->heartbeat),
              (unsigned long long)peer->heartbeat.n_missed);
-    describe_sums(peer, out);
+    describe_checksums(peer, out);
     str_add(out, ",\"streams\":");
     peer_streams_describe(peer, out);
     str_add(out, ",\"shm\":");

@@ -94,21 +94,21 @@ void rendezvous_table_free(struct rendezvous_table *table) {
 
 /* ---- one step's life ---- */
 
-struct flow *flow_new(void) {
-    struct flow *flow = xcalloc(1, sizeof(*flow));
-    atomic_init(&flow->n_refs, 1);
-    return flow;
+struct session_credit *session_credit_new(void) {
+    struct session_credit *credit = xcalloc(1, sizeof(*credit));
+    atomic_init(&credit->n_refs, 1);
+    return credit;
 }
 
-struct flow *flow_ref(struct flow *flow) {
-    if (flow)
-        atomic_fetch_add_explicit(&flow->n_refs, 1, memory_order_relaxed);
-    return flow;
+struct session_credit *session_credit_ref(struct session_credit *credit) {
+    if (credit)
+        atomic_fetch_add_explicit(&credit->n_refs, 1, memory_order_relaxed);
+    return credit;
 }
 
-void flow_unref(struct flow *flow) {
-    if (flow && atomic_fetch_sub_explicit(&flow->n_refs, 1, memory_order_acq_rel) == 1)
-        free(flow);
+void session_credit_unref(struct session_credit *credit) {
+    if (credit && atomic_fetch_sub_explicit(&credit->n_refs, 1, memory_order_acq_rel) == 1)
+        free(credit);
 }
 
 /* Lock held. */
@@ -126,7 +126,7 @@ static struct rendezvous *rendezvous_new(struct rendezvous_table *table, uint64_
     }
     atomic_init(&rendezvous->n_refs, 2); /* the table's and the caller's */
     rendezvous->step_id = step_id;
-    rendezvous->is_opened = rendezvous->is_ended = rendezvous->has_dropped_ahead = false;
+    rendezvous->is_opened = rendezvous->is_ended = rendezvous->has_dropped_pregrant = false;
     u64map_put(&table->steps, step_id, rendezvous);
     table->n_refs++;
     return rendezvous;
@@ -143,8 +143,8 @@ void rendezvous_unref(struct rendezvous *rendezvous) {
     struct rendezvous_table *table = rendezvous->table;
     status_unref(rendezvous->why);
     rendezvous->why = NULL;
-    flow_unref(rendezvous->flow);
-    rendezvous->flow = NULL;
+    session_credit_unref(rendezvous->credit);
+    rendezvous->credit = NULL;
     pthread_mutex_lock(&table->lock);
     bool keep = table->n_free_steps < STEPS_KEPT && rendezvous->n_buckets <= SLOTS_KEPT;
     if (keep) {
@@ -162,7 +162,7 @@ struct rendezvous *rendezvous_open(struct rendezvous_table *table, uint64_t step
 }
 
 struct rendezvous *rendezvous_open_in(struct rendezvous_table *table, uint64_t step_id,
-                                      struct flow *flow) {
+                                      struct session_credit *credit) {
     pthread_mutex_lock(&table->lock);
     struct rendezvous *rendezvous = u64map_get(&table->steps, step_id);
     if (rendezvous)
@@ -176,8 +176,8 @@ struct rendezvous *rendezvous_open_in(struct rendezvous_table *table, uint64_t s
         return NULL;
     pthread_mutex_lock(&rendezvous->lock);
     rendezvous->is_opened = true;
-    if (!rendezvous->flow)
-        rendezvous->flow = flow_ref(flow);
+    if (!rendezvous->credit)
+        rendezvous->credit = session_credit_ref(credit);
     size_t early_bytes = rendezvous->early_bytes;
     rendezvous->early_bytes = 0;
     bool has_announced = rendezvous->n_announced > 0;
@@ -379,12 +379,12 @@ void rendezvous_table_describe(struct rendezvous_table *table, struct str *out) 
         n_orphans++;
     str_addf(out,
              "{\"steps\":%zu,\"unopened\":%zu,\"in_flight_bytes\":%lld,\"in_flight_limit_bytes\":%"
-             "lld,\"ahead_bytes\":%lld,\"ahead_limit_"
+             "lld,\"pregrant_bytes\":%lld,\"pregrant_limit_"
              "bytes\":%lld,"
              "\"early_bytes\":%lld}",
              table->steps.n_entries, n_orphans, (long long)atomic_load(&table->in_flight_bytes),
-             (long long)table->max_in_flight_bytes, (long long)atomic_load(&table->ahead_bytes),
-             (long long)(table->max_in_flight_bytes / RENDEZVOUS_AHEAD_SHARE),
+             (long long)table->max_in_flight_bytes, (long long)atomic_load(&table->pregrant_bytes),
+             (long long)(table->max_in_flight_bytes / RENDEZVOUS_PREGRANT_SHARE),
              (long long)atomic_load(&table->early_bytes));
     pthread_mutex_unlock(&table->lock);
 }

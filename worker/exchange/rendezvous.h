@@ -31,7 +31,7 @@
  * must not keep room from values that are there: its room is its own, besides the other; half as
  * much for the task, a quarter as much for a peer and for a session. Nothing is granted ahead
  * where that, or the task's room, is taken: then the value is announced as ever. A sender holds
- * PEER_AHEAD_MAX_HELD grants of a peer.
+ * PEER_MAX_PENDING_PREGRANTS grants of a peer.
  *
  * A step's table is made by whoever comes first (an arrival or RunGraph) and ends when the
  * step's run has ended here; ids of ended steps are remembered so that late arrivals are dropped
@@ -67,10 +67,10 @@ struct rendezvous_recv {
 
 /* What is in flight to the steps of one session. Counted: its graphs and steps hold it. Any
  * thread. */
-struct flow;
-struct flow *flow_new(void);
-struct flow *flow_ref(struct flow *flow);
-void flow_unref(struct flow *flow);
+struct session_credit;
+struct session_credit *session_credit_new(void);
+struct session_credit *session_credit_ref(struct session_credit *credit);
+void session_credit_unref(struct session_credit *credit);
 
 struct rendezvous_table *rendezvous_table_new(struct peer_table *peers,
                                               struct allocator *allocator);
@@ -85,7 +85,7 @@ void rendezvous_table_describe(struct rendezvous_table *table, struct str *out);
 struct rendezvous *rendezvous_open(struct rendezvous_table *table, uint64_t step_id);
 /* The same for a session's step; flow may be NULL. */
 struct rendezvous *rendezvous_open_in(struct rendezvous_table *table, uint64_t step_id,
-                                      struct flow *flow);
+                                      struct session_credit *credit);
 void rendezvous_unref(struct rendezvous *rendezvous);
 /* The step has ended here: what waits is dropped; later arrivals too. `oldest_live_step` of the
  * same master prunes the memory of ended ids.

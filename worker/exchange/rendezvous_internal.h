@@ -1,6 +1,6 @@
 /* The rendezvous' parts: rendezvous.c (the task's table of steps), rendezvous_step.c (one step's
  * table of keys, where ends meet), rendezvous_wire.c (push, announce, grant; the budget of bytes
- * in flight), rendezvous_ahead.c (grants ahead).
+ * in flight), rendezvous_pregrant.c (grants ahead).
  *
  * A key's slot, at the receiver:                              at the sender:
  *
@@ -47,10 +47,10 @@ enum slot_kind {
     SLOT_ANNOUNCED,
     SLOT_GRANTED,
     SLOT_ARRIVING,
-    SLOT_PLACED,
+    SLOT_PREGRANTED,
     SLOT_DONE,
     SLOT_OFFERED,
-    SLOT_HELD
+    SLOT_PENDING_PREGRANT
 };
 
 struct slot {
@@ -66,7 +66,7 @@ struct slot {
     struct peer *peer;
     size_t size_bytes; /* the same, but for HELD: of the payload */
     /* ANNOUNCED: the Announce's meta; GRANTED, ARRIVING: where it lands; PLACED: the Announce's
-     * meta, once it has come; OFFERED: an object dtype's TensorProto; HELD: struct held_ahead. */
+     * meta, once it has come; OFFERED: an object dtype's TensorProto; HELD: struct pending_pregrant. */
     struct buffer *buffer;
     /* granted ahead: what is expected; its room is that of grants ahead */
     const struct plan_channel *channel;
@@ -77,9 +77,9 @@ struct dirty_peers {
     uint32_t n, capacity;
 };
 
-struct flow {
+struct session_credit {
     _Atomic uint32_t n_refs;
-    _Atomic int64_t in_flight_bytes, ahead_bytes;
+    _Atomic int64_t in_flight_bytes, pregrant_bytes;
 };
 
 struct rendezvous {
@@ -92,7 +92,8 @@ struct rendezvous {
 
     pthread_mutex_t lock; /* guards what follows */
     bool is_opened;       /* its RunGraph has come */
-    struct flow *flow;    /* its session's, once it is opened; may be NULL; one reference */
+    struct session_credit
+        *credit; /* its session's, once it is opened; may be NULL; one reference */
     bool is_ended;
     struct status *why; /* aborted with */
     struct slot **buckets;
@@ -100,8 +101,8 @@ struct rendezvous {
     struct slot *free_slots;
     uint32_t n_free_slots;
     uint32_t n_announced, n_granted;
-    uint32_t n_held;        /* grants ahead, for what is to be sent from here */
-    bool has_dropped_ahead; /* some of them: announcements say so */
+    uint32_t n_pending_pregrants; /* grants ahead, for what is to be sent from here */
+    bool has_dropped_pregrant;    /* some of them: announcements say so */
     size_t early_bytes;
     struct dirty_peers dirty;
     struct list pending_link; /* guarded by table->lock */
@@ -120,7 +121,7 @@ struct rendezvous_table {
     const char *task;                /* this one's name, or NULL: everything is local */
     _Atomic int64_t in_flight_bytes; /* granted, not yet here */
     int64_t max_in_flight_bytes;
-    _Atomic int64_t ahead_bytes; /* granted ahead, not yet here */
+    _Atomic int64_t pregrant_bytes; /* granted ahead, not yet here */
     /* who has the next room; set under its lock, taken back before it is emptied */
     _Atomic(struct rendezvous *) claim;
     _Atomic int64_t early_bytes; /* values of steps that nobody has opened */
@@ -145,8 +146,8 @@ enum {
     /* Of the task's room: one in so many. */
     RENDEZVOUS_PEER_SHARE = 4,
     RENDEZVOUS_SESSION_SHARE = 2,
-    RENDEZVOUS_AHEAD_SHARE = 2,      /* besides: what may be granted ahead, */
-    RENDEZVOUS_AHEAD_PART_SHARE = 4, /* to a peer, and to a session */
+    RENDEZVOUS_PREGRANT_SHARE = 2,      /* besides: what may be granted ahead, */
+    RENDEZVOUS_PREGRANT_PART_SHARE = 4, /* to a peer, and to a session */
     /* An Announce's or a Grant's meta: room for 254 dimensions, whose product is in an int64,
      * and all else. They are kept. */
     RENDEZVOUS_MAX_META_BYTES = 1024,
@@ -166,8 +167,9 @@ void rendezvous_tell_late(struct rendezvous_table *table, struct rendezvous_recv
                           struct status *why_take);
 
 /* ---- rendezvous_step.c; the step's lock is held ---- */
-static inline bool slot_has_room(const struct slot *slot) {
-    return slot->kind == SLOT_GRANTED || slot->kind == SLOT_ARRIVING || slot->kind == SLOT_PLACED;
+static inline bool slot_has_credit(const struct slot *slot) {
+    return slot->kind == SLOT_GRANTED || slot->kind == SLOT_ARRIVING ||
+           slot->kind == SLOT_PREGRANTED;
 }
 static inline bool slot_is_sent(const struct slot *slot) { return slot->kind >= SLOT_OFFERED; }
 /* the receiver's */
@@ -189,15 +191,15 @@ struct status *rendezvous_deliver(struct rendezvous *rendezvous, uint32_t edge, 
 void rendezvous_clear(struct rendezvous *rendezvous, struct status *why, bool is_end);
 
 /* ---- rendezvous_wire.c ---- */
-struct status *wire_push_or_announce(struct rendezvous *rendezvous, struct peer *peer,
-                                     const struct plan_channel *channel, uint64_t frame_iter,
-                                     struct tensor *value, struct rendezvous_recv *offer,
-                                     bool *ret_is_offered);
+struct status *rendezvous_push_or_announce(struct rendezvous *rendezvous, struct peer *peer,
+                                           const struct plan_channel *channel, uint64_t frame_iter,
+                                           struct tensor *value, struct rendezvous_recv *offer,
+                                           bool *ret_is_offered);
 /* Grants what there is room for. Lock not held. */
 void rendezvous_try_grants(struct rendezvous *rendezvous);
 /* The slot's bytes are no longer in flight. Any lock may be held; rendezvous_next_turns has to
  * follow without. */
-void rendezvous_release_room(struct rendezvous *rendezvous, const struct slot *slot);
+void rendezvous_release_credit(struct rendezvous *rendezvous, const struct slot *slot);
 bool rendezvous_reserve(_Atomic int64_t *in_flight_bytes, int64_t size, int64_t max);
 void rendezvous_unreserve(_Atomic int64_t *in_flight_bytes, int64_t size);
 /* Step's lock held: queues a message about an edge for the peer. False: there is no connection. */
@@ -210,38 +212,40 @@ void rendezvous_announced(struct rendezvous *rendezvous, struct slot *slot, stru
                           struct buffer *meta_take);
 extern const struct peer_receiver rendezvous_receiver; /* arg: the table */
 
-/* ---- rendezvous_ahead.c ---- */
-struct held_ahead {
-    struct peer_ahead ahead;
+/* ---- rendezvous_pregrant.c ---- */
+struct pending_pregrant {
+    struct peer_pregrant pregrant;
     size_t meta_len;
     char meta[]; /* of the grant */
 };
 /* Whom the channel's value may be granted to before it is announced; NULL: nobody. */
-struct peer *ahead_peer(struct rendezvous *rendezvous, const struct plan_channel *channel,
-                        enum peer_ahead_way *ret_way);
+struct peer *pregrant_peer(struct rendezvous *rendezvous, const struct plan_channel *channel,
+                           enum peer_pregrant_way *ret_way);
 /* Step's lock held: grants what a new Recv waits for, if there is room. */
-void ahead_grant(struct rendezvous *rendezvous, struct slot *slot,
-                 const struct plan_channel *channel, struct peer *peer, enum peer_ahead_way way);
-void ahead_release_room(struct rendezvous *rendezvous, const struct slot *slot);
+void pregrant_value(struct rendezvous *rendezvous, struct slot *slot,
+                    const struct plan_channel *channel, struct peer *peer,
+                    enum peer_pregrant_way way);
+void pregrant_release_credit(struct rendezvous *rendezvous, const struct slot *slot);
 /* Step's lock held: an announcement for a slot that was granted ahead. True:
  * rendezvous_try_grants has to follow. */
-struct status *ahead_announced(struct rendezvous *rendezvous, struct slot *slot,
-                               const struct edge_message *edge, struct span meta,
-                               bool *ret_tries_grants) MUST_USE;
-void ahead_place_gone(void *arg, struct peer *peer, uint64_t step, uint32_t edge,
-                      uint64_t frame_iter, struct buffer *buffer);
+struct status *pregrant_announced(struct rendezvous *rendezvous, struct slot *slot,
+                                  const struct edge_message *edge, struct span meta,
+                                  bool *ret_tries_grants) MUST_USE;
+void pregrant_withdrawn(void *arg, struct peer *peer, uint64_t step, uint32_t edge,
+                        uint64_t frame_iter, struct buffer *buffer);
 /* The sender's: a Grant ahead has come. */
-struct status *ahead_on_grant(struct rendezvous_table *table, struct peer *peer,
-                              const struct wire_message *message,
-                              const struct edge_message *edge) MUST_USE;
+struct status *pregrant_on_grant(struct rendezvous_table *table, struct peer *peer,
+                                 const struct wire_message *message,
+                                 const struct edge_message *edge) MUST_USE;
 /* Step's lock held: takes the grant that is held for a key; NULL: none is, or another task's. */
-struct buffer *ahead_take_held(struct rendezvous *rendezvous, const struct peer *peer,
-                               uint32_t edge, uint64_t frame_iter);
-/* Lock not held: the value does not go by it. Takes what ahead_take_held gave, or a slot's that
+struct buffer *pregrant_take_pending(struct rendezvous *rendezvous, const struct peer *peer,
+                                     uint32_t edge, uint64_t frame_iter);
+/* Lock not held: the value does not go by it. Takes what pregrant_take_pending gave, or a slot's that
  * is HELD. Accepts NULL. */
-void ahead_drop_held(struct peer *peer, struct buffer *held_take);
+void pregrant_drop_pending(struct peer *peer, struct buffer *held_take);
 /* Lock not held: the value goes by it; takes both. */
-void ahead_send_held(struct peer *peer, struct buffer *held_take, struct peer_value *value_take);
-bool ahead_fits(const struct buffer *held, const struct tensor *value);
+void pregrant_send_pending(struct peer *peer, struct buffer *held_take,
+                           struct peer_value *value_take);
+bool pregrant_fits(const struct buffer *held, const struct tensor *value);
 
 #endif

@@ -4,7 +4,7 @@
 #include "common/base/clock.h"
 #include "common/base/planted.h"
 #include "common/tensor/tensor_proto.h"
-#include "worker/exchange/rendezvous_ahead.h"
+#include "worker/exchange/rendezvous_pregrant.h"
 #include "worker/exchange/rendezvous_internal.h"
 
 enum { INITIAL_BUCKETS = 16 };
@@ -148,8 +148,8 @@ static struct status *second_value(const struct rendezvous *rendezvous, uint32_t
 struct status *rendezvous_deliver(struct rendezvous *rendezvous, uint32_t edge, uint64_t frame_iter,
                                   struct tensor *value) {
     struct rendezvous_recv *recv = NULL;
-    struct buffer *landed = NULL;
-    bool has_landed = false;
+    struct buffer *received = NULL;
+    bool is_received = false;
     enum dtype dtype = DT_INVALID;
     pthread_mutex_lock(&rendezvous->lock);
     if (unlikely(rendezvous->is_ended || rendezvous->why)) {
@@ -160,16 +160,16 @@ struct status *rendezvous_deliver(struct rendezvous *rendezvous, uint32_t edge, 
     struct slot *slot = slot_find(rendezvous, edge, frame_iter);
     if (!slot) {
         keep_value(rendezvous, slot_add(rendezvous, edge, frame_iter, SLOT_VALUE), value);
-    } else if (slot->kind == SLOT_WAITING || slot_has_room(slot)) {
+    } else if (slot->kind == SLOT_WAITING || slot_has_credit(slot)) {
         bool may_be_announced = slot->channel && !slot->is_announced;
         if (slot->channel && value->storage == TENSOR_BUFFER &&
             tensor_size_bytes(value) == slot->size_bytes)
-            metric_add(&worker_ahead_arrived_total, 1);
-        if (slot_has_room(slot)) {
-            has_landed = !slot->channel;
-            rendezvous->n_granted -= has_landed;
-            rendezvous_release_room(rendezvous, slot);
-            landed = slot->buffer;
+            metric_add(&worker_pregranted_received_total, 1);
+        if (slot_has_credit(slot)) {
+            is_received = !slot->channel;
+            rendezvous->n_granted -= is_received;
+            rendezvous_release_credit(rendezvous, slot);
+            received = slot->buffer;
             slot->buffer = NULL;
         }
         recv = slot->recv;
@@ -187,14 +187,14 @@ struct status *rendezvous_deliver(struct rendezvous *rendezvous, uint32_t edge, 
         return second_value(rendezvous, edge, frame_iter);
     }
     pthread_mutex_unlock(&rendezvous->lock);
-    buffer_unref(landed);
+    buffer_unref(received);
     if (recv && unlikely(!is_of_type(value, dtype))) {
         recv->on_value(recv, wrong_type(value, edge, dtype), NULL);
         tensor_clear(value);
     } else if (recv) {
         recv->on_value(recv, NULL, value);
     }
-    if (has_landed && !PLANTED(10))
+    if (is_received && !PLANTED(10))
         rendezvous_next_turns(rendezvous->table);
     return NULL;
 }
@@ -217,8 +217,8 @@ struct status *rendezvous_send_or_offer(struct rendezvous *rendezvous,
         return rendezvous_deliver(rendezvous, channel->edge, frame_iter, value);
     struct peer *peer = peer_find(table->peers, channel->peer_task);
     struct status *st =
-        peer ? wire_push_or_announce(rendezvous, peer, channel, frame_iter, value, offer,
-                                     ret_is_offered)
+        peer ? rendezvous_push_or_announce(rendezvous, peer, channel, frame_iter, value, offer,
+                                           ret_is_offered)
              : status_internal(
                    "task %s, which %s goes to, was not named when the graph was registered",
                    channel->peer_task, channel->tensor_name);
@@ -230,9 +230,9 @@ bool rendezvous_recv_start(struct rendezvous *rendezvous, const struct plan_chan
                            uint64_t frame_iter, struct rendezvous_recv *recv, struct tensor *ret) {
     struct status *why = NULL;
     bool is_announced = false;
-    enum peer_ahead_way way = PEER_AHEAD_NOT;
+    enum peer_pregrant_way way = PEER_PREGRANT_NONE;
     struct peer *peer =
-        unlikely(channel->slot_bytes > 0) ? ahead_peer(rendezvous, channel, &way) : NULL;
+        unlikely(channel->slot_bytes > 0) ? pregrant_peer(rendezvous, channel, &way) : NULL;
     pthread_mutex_lock(&rendezvous->lock);
     struct slot *slot = slot_find(rendezvous, channel->edge, frame_iter);
     if (unlikely(rendezvous->why != NULL)) {
@@ -259,7 +259,7 @@ bool rendezvous_recv_start(struct rendezvous *rendezvous, const struct plan_chan
         slot->dtype = (uint8_t)channel->dtype;
         is_announced = slot->kind == SLOT_ANNOUNCED;
         if (unlikely(peer != NULL) && is_first)
-            ahead_grant(rendezvous, slot, channel, peer, way);
+            pregrant_value(rendezvous, slot, channel, peer, way);
     }
     pthread_mutex_unlock(&rendezvous->lock);
     if (unlikely(why != NULL))
@@ -276,7 +276,7 @@ void rendezvous_flush(struct rendezvous *rendezvous) {
     memset(&rendezvous->dirty, 0, sizeof(rendezvous->dirty));
     pthread_mutex_unlock(&rendezvous->lock);
     for (uint32_t i = 0; i < dirty.n; i++)
-        peer_flush(dirty.items[i], TRANSPORT_CONTROL);
+        peer_flush(dirty.items[i], CHANNEL_CONTROL);
     dirty.n = 0;
     pthread_mutex_lock(&rendezvous->lock);
     if (!rendezvous->dirty.items) {
@@ -308,9 +308,9 @@ void rendezvous_clear(struct rendezvous *rendezvous, struct status *why, bool is
     pthread_mutex_lock(&rendezvous->lock);
     struct slot *slots = rendezvous->n_slots > 0 ? take_slots(rendezvous) : NULL;
     size_t early_bytes = rendezvous->early_bytes;
-    bool had_room = rendezvous->n_granted > 0;
+    bool had_credit = rendezvous->n_granted > 0;
     rendezvous->early_bytes = 0;
-    rendezvous->n_announced = rendezvous->n_granted = rendezvous->n_held = 0;
+    rendezvous->n_announced = rendezvous->n_granted = rendezvous->n_pending_pregrants = 0;
     if (is_end) {
         rendezvous->is_ended = true;
         rendezvous->dirty.n = 0;
@@ -323,16 +323,16 @@ void rendezvous_clear(struct rendezvous *rendezvous, struct status *why, bool is
                                   memory_order_relaxed);
     for (struct slot *slot = slots, *next; slot; slot = next) {
         next = slot->next;
-        if (slot_has_room(slot) && !PLANTED(6))
-            rendezvous_release_room(rendezvous, slot);
+        if (slot_has_credit(slot) && !PLANTED(6))
+            rendezvous_release_credit(rendezvous, slot);
         if (slot->recv)
             slot->recv->on_value(
                 slot->recv,
                 why ? status_ref(why) : status_new(STATUS_CANCELLED, "the step has ended"), NULL);
         if (slot->value.storage != TENSOR_NONE) /* all else of an empty one is not set */
             tensor_clear(&slot->value);
-        if (unlikely(slot->kind == SLOT_HELD))
-            ahead_drop_held(slot->peer, slot->buffer);
+        if (unlikely(slot->kind == SLOT_PENDING_PREGRANT))
+            pregrant_drop_pending(slot->peer, slot->buffer);
         else
             buffer_unref(slot->buffer);
         pthread_mutex_lock(&rendezvous->lock);
@@ -340,7 +340,7 @@ void rendezvous_clear(struct rendezvous *rendezvous, struct status *why, bool is
         pthread_mutex_unlock(&rendezvous->lock);
     }
     struct rendezvous *self = rendezvous;
-    if (atomic_compare_exchange_strong(&rendezvous->table->claim, &self, NULL) || had_room)
+    if (atomic_compare_exchange_strong(&rendezvous->table->claim, &self, NULL) || had_credit)
         rendezvous_next_turns(rendezvous->table);
 }
 

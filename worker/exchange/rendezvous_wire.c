@@ -36,7 +36,7 @@ bool rendezvous_queue_edge(struct rendezvous *rendezvous, struct peer *peer, enu
                            .meta = {meta->data, meta->len},
                            .tensors = tensors,
                            .n_tensors = payload ? 1 : 0};
-    if (!peer_queue(peer, TRANSPORT_CONTROL, &out))
+    if (!peer_queue(peer, CHANNEL_CONTROL, &out))
         return false;
     mark_dirty(rendezvous, peer);
     return true;
@@ -51,10 +51,10 @@ static struct buffer *encode_proto(const struct tensor *value, size_t *ret_size)
     return buffer_wrap(bytes, *ret_size, free, bytes);
 }
 
-struct status *wire_push_or_announce(struct rendezvous *rendezvous, struct peer *peer,
-                                     const struct plan_channel *channel, uint64_t frame_iter,
-                                     struct tensor *value, struct rendezvous_recv *offer,
-                                     bool *ret_is_offered) {
+struct status *rendezvous_push_or_announce(struct rendezvous *rendezvous, struct peer *peer,
+                                           const struct plan_channel *channel, uint64_t frame_iter,
+                                           struct tensor *value, struct rendezvous_recv *offer,
+                                           bool *ret_is_offered) {
     bool is_dead = value->storage == TENSOR_DEAD;
     bool is_object = !is_dead && dtype_is_object((enum dtype)value->dtype);
     size_t size = is_dead ? 0 : is_object ? tensor_proto_size(value) : tensor_size_bytes(value);
@@ -64,23 +64,24 @@ struct status *wire_push_or_announce(struct rendezvous *rendezvous, struct peer 
     bool is_large = size > RENDEZVOUS_PUSH_LIMIT_BYTES && !is_referenced;
     struct buffer *proto = is_large && is_object ? encode_proto(value, &size) : NULL;
     struct buffer *held = NULL;
-    bool goes_ahead = false;
+    bool is_pregranted = false;
     struct str meta = STR_INIT;
     edge_message_write(&meta, channel->edge, frame_iter, value, proto ? size : 0);
     if (is_referenced)
         edge_message_add_reference(&meta, &reference);
     struct status *st = NULL;
     pthread_mutex_lock(&rendezvous->lock);
-    if (unlikely(rendezvous->n_held > 0)) {
-        held = ahead_take_held(rendezvous, peer, channel->edge, frame_iter);
-        goes_ahead = held && is_large && !is_object && !rendezvous->why && ahead_fits(held, value);
+    if (unlikely(rendezvous->n_pending_pregrants > 0)) {
+        held = pregrant_take_pending(rendezvous, peer, channel->edge, frame_iter);
+        is_pregranted =
+            held && is_large && !is_object && !rendezvous->why && pregrant_fits(held, value);
     }
     if (unlikely(rendezvous->why != NULL)) {
         st = status_ref(rendezvous->why);
-    } else if (goes_ahead) {
+    } else if (is_pregranted) {
         st = NULL; /* below: whoever writes it may call back */
     } else if (is_large) {
-        if (unlikely(rendezvous->has_dropped_ahead))
+        if (unlikely(rendezvous->has_dropped_pregrant))
             edge_message_add_wants_grant(&meta);
         if (slot_find_sent(rendezvous, peer, channel->edge, frame_iter)) {
             st = status_internal("%s (edge %u) is sent twice in one frame and iteration",
@@ -105,13 +106,13 @@ struct status *wire_push_or_announce(struct rendezvous *rendezvous, struct peer 
     pthread_mutex_unlock(&rendezvous->lock);
     if (unlikely(st != NULL) && is_referenced)
         peer_take_back(peer, &reference);
-    if (goes_ahead) {
+    if (is_pregranted) {
         struct peer_value out = {.step = rendezvous->step_id, .meta = meta, .size_bytes = size};
         tensor_move(&out.value, value);
-        ahead_send_held(peer, held, &out);
+        pregrant_send_pending(peer, held, &out);
         return NULL;
     }
-    ahead_drop_held(peer, held);
+    pregrant_drop_pending(peer, held);
     buffer_unref(proto);
     str_fini(&meta);
     return st;
@@ -120,16 +121,16 @@ struct status *wire_push_or_announce(struct rendezvous *rendezvous, struct peer 
 /* A value that is granted goes out: to the place that the receiver says, or on the bulk channel. */
 static struct status *send_granted(struct peer *peer, const struct edge_message *edge,
                                    struct peer_value *value_take) {
-    if (edge->has_place)
-        return peer_write(peer, &edge->place, value_take);
+    if (edge->has_remote_slot)
+        return peer_write(peer, &edge->remote_slot, value_take);
     peer_push(peer, value_take);
     peer_value_fini(value_take);
     return NULL;
 }
 
 static struct status *not_here(struct peer *peer, const struct edge_message *edge) {
-    if (edge->has_place)
-        peer_decline(peer, &edge->place);
+    if (edge->has_remote_slot)
+        peer_decline(peer, &edge->remote_slot);
     return NULL;
 }
 
@@ -183,21 +184,21 @@ void rendezvous_unreserve(_Atomic int64_t *in_flight_bytes, int64_t size) {
     atomic_fetch_sub_explicit(in_flight_bytes, size, memory_order_relaxed);
 }
 
-void rendezvous_release_room(struct rendezvous *rendezvous, const struct slot *slot) {
+void rendezvous_release_credit(struct rendezvous *rendezvous, const struct slot *slot) {
     int64_t size = (int64_t)slot->size_bytes;
     if (slot->channel) {
-        ahead_release_room(rendezvous, slot);
+        pregrant_release_credit(rendezvous, slot);
         return;
     }
     rendezvous_unreserve(&rendezvous->table->in_flight_bytes, size);
     rendezvous_unreserve(peer_in_flight_bytes(slot->peer), size);
-    if (rendezvous->flow)
-        rendezvous_unreserve(&rendezvous->flow->in_flight_bytes, size);
+    if (rendezvous->credit)
+        rendezvous_unreserve(&rendezvous->credit->in_flight_bytes, size);
 }
 
 /* Lock held. Room for the slot's bytes with its peer, its session and the task. Where there is
  * none, something is in flight, whose arrival has all in line try again. */
-static bool take_room(struct rendezvous *rendezvous, const struct slot *slot) {
+static bool take_credit(struct rendezvous *rendezvous, const struct slot *slot) {
     struct rendezvous_table *table = rendezvous->table;
     int64_t size = (int64_t)slot->size_bytes, max = table->max_in_flight_bytes;
     struct rendezvous *claim = atomic_load(&table->claim);
@@ -205,8 +206,8 @@ static bool take_room(struct rendezvous *rendezvous, const struct slot *slot) {
         return false;
     if (!rendezvous_reserve(peer_in_flight_bytes(slot->peer), size, max / RENDEZVOUS_PEER_SHARE))
         return false;
-    if (rendezvous->flow && !rendezvous_reserve(&rendezvous->flow->in_flight_bytes, size,
-                                                max / RENDEZVOUS_SESSION_SHARE)) {
+    if (rendezvous->credit && !rendezvous_reserve(&rendezvous->credit->in_flight_bytes, size,
+                                                  max / RENDEZVOUS_SESSION_SHARE)) {
         rendezvous_unreserve(peer_in_flight_bytes(slot->peer), size);
         return false;
     }
@@ -216,8 +217,8 @@ static bool take_room(struct rendezvous *rendezvous, const struct slot *slot) {
         return true;
     }
     rendezvous_unreserve(peer_in_flight_bytes(slot->peer), size);
-    if (rendezvous->flow)
-        rendezvous_unreserve(&rendezvous->flow->in_flight_bytes, size);
+    if (rendezvous->credit)
+        rendezvous_unreserve(&rendezvous->credit->in_flight_bytes, size);
     struct rendezvous *nobody = NULL;
     if (slot->recv)
         atomic_compare_exchange_strong(&table->claim, &nobody, rendezvous);
@@ -259,11 +260,11 @@ static struct status *grant_pass(struct rendezvous *rendezvous, bool only_awaite
         for (struct slot *slot = rendezvous->buckets[i]; slot; slot = slot->next) {
             if (slot->kind != SLOT_ANNOUNCED || (only_awaited && !slot->recv))
                 continue;
-            if (!take_room(rendezvous, slot))
+            if (!take_credit(rendezvous, slot))
                 continue;
             struct status *st = grant(rendezvous, slot);
             if (st) {
-                rendezvous_release_room(rendezvous, slot);
+                rendezvous_release_credit(rendezvous, slot);
                 return st;
             }
         }
@@ -329,7 +330,7 @@ static struct status *on_announce(struct rendezvous *rendezvous, struct peer *pe
     bool tries_grants = is_live;
     struct slot *slot = is_live ? slot_find(rendezvous, edge->edge, edge->frame_iter) : NULL;
     if (slot && slot->channel && slot->peer == peer) {
-        st = ahead_announced(rendezvous, slot, edge, meta, &tries_grants);
+        st = pregrant_announced(rendezvous, slot, edge, meta, &tries_grants);
     } else if (slot && slot->kind != SLOT_WAITING) {
         st = status_internal("edge %u is announced twice", edge->edge);
     } else if (is_live) {
@@ -403,7 +404,7 @@ static struct status *receive(void *arg, struct peer *peer, struct wire_message 
                               wire_type_name(message->type), message->meta.len);
     TRY(edge_message_read(message->meta, &edge));
     if (message->type == WIRE_GRANT)
-        return edge.has_tensor ? ahead_on_grant(table, peer, message, &edge)
+        return edge.has_tensor ? pregrant_on_grant(table, peer, message, &edge)
                                : on_grant(table, peer, message, &edge);
     if (!edge.has_tensor)
         return status_invalid("task %s sent a value without its TensorMeta", peer_name(peer));
@@ -469,4 +470,4 @@ static bool receive_is_wanted(void *arg, struct peer *peer, uint64_t step, uint3
 const struct peer_receiver rendezvous_receiver = {.on_message = receive,
                                                   .alloc = receive_alloc,
                                                   .is_wanted = receive_is_wanted,
-                                                  .on_place_gone = ahead_place_gone};
+                                                  .on_pregrant_withdrawn = pregrant_withdrawn};

@@ -9,7 +9,7 @@ static bool local_accepts(const struct transport_endpoint *here,
 }
 
 static struct transport_channel *
-local_open(struct loop *loop, const struct transport_endpoint *there, enum transport_kind kind,
+local_open(struct loop *loop, const struct transport_endpoint *there, enum channel_kind kind,
            const struct transport_handlers *handlers, void *owner) {
     return NULL;
 }

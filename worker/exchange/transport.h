@@ -24,14 +24,14 @@
 
 struct transport;
 
-enum transport_kind {
-    TRANSPORT_CONTROL,
-    TRANSPORT_BULK,
-    TRANSPORT_N_KINDS,
-    TRANSPORT_ARENA = TRANSPORT_N_KINDS,
-    /* and more: TRANSPORT_STREAM + 1 is the first (worker/exchange/peer_streams.h); 3 is
-     * worker/exchange/ask.h's */
-    TRANSPORT_STREAM = 4,
+enum channel_kind {
+    CHANNEL_CONTROL,
+    CHANNEL_BULK,
+    CHANNEL_N_KINDS,
+    CHANNEL_ARENA = CHANNEL_N_KINDS,
+    /* and more: CHANNEL_STREAM + 1 is the first (worker/exchange/peer_streams.h); 3 is
+     * worker/exchange/peer_call.h's */
+    CHANNEL_STREAM = 4,
 };
 
 /* One end of a pair. Text is borrowed for the call. */
@@ -43,7 +43,7 @@ struct transport_endpoint {
     bool uses_shm;            /* here: arenas are not switched off */
     /* there: TCP speaks TLS, and the other end must be `task`; NULL: in the clear */
     struct tls *tls;
-    bool uses_sums;          /* there: messages carry checksums */
+    bool uses_checksums;     /* there: messages carry checksums */
     bool uses_rdma;          /* here: there is an RDMA device */
     const char *why_no_rdma; /* else */
 };
@@ -51,7 +51,7 @@ struct transport_endpoint {
 /* The common head of every transport's channel. */
 struct transport_channel {
     const struct transport *transport;
-    enum transport_kind kind;
+    enum channel_kind kind;
     const struct transport_handlers *handlers;
     void *owner;
     _Atomic uint32_t n_refs;
@@ -76,7 +76,7 @@ struct transport {
      * out once it is connected. It cannot fail: a connection that does not come about ends with
      * on_closed. NULL where both ends meet without one. Loop thread. */
     struct transport_channel *(*open)(struct loop *loop, const struct transport_endpoint *there,
-                                      enum transport_kind kind,
+                                      enum channel_kind kind,
                                       const struct transport_handlers *handlers, void *owner);
     /* Queues a message: never blocks, never fails, copies or shares what it needs. Any thread. */
     void (*queue)(struct transport_channel *channel, const struct wire_out *message);
@@ -115,7 +115,7 @@ static inline void transport_channel_unref(struct transport_channel *channel) {
 /* A channel over a connection that the other end opened (its Hello has been read). One reference
  * for the caller. Loop thread. */
 struct transport_channel *transport_socket_adopt(struct wire_conn *conn_take,
-                                                 enum transport_kind kind,
+                                                 enum channel_kind kind,
                                                  const struct transport_handlers *handlers,
                                                  void *owner);
 /* The connection of a channel of any of them but local; borrowed. */

@@ -70,8 +70,7 @@ static bool tcp_accepts(const struct transport_endpoint *here,
     return true;
 }
 
-static struct socket_channel *socket_new(const struct transport *transport,
-                                         enum transport_kind kind,
+static struct socket_channel *socket_new(const struct transport *transport, enum channel_kind kind,
                                          const struct transport_handlers *handlers, void *owner) {
     struct socket_channel *channel = xcalloc(1, sizeof(*channel));
     channel->base = (struct transport_channel){
@@ -83,24 +82,24 @@ static struct socket_channel *socket_new(const struct transport *transport,
 /* What both ends have to be told before the first message. */
 static void prepare(struct wire_conn *conn, const struct transport_endpoint *there) {
     wire_conn_secure(conn, there->tls, there->task);
-    if (there->uses_sums)
+    if (there->uses_checksums)
         wire_conn_use_sums(conn);
 }
 
 static struct transport_channel *
-shm_open_channel(struct loop *loop, const struct transport_endpoint *there,
-                 enum transport_kind kind, const struct transport_handlers *handlers, void *owner) {
+shm_open_channel(struct loop *loop, const struct transport_endpoint *there, enum channel_kind kind,
+                 const struct transport_handlers *handlers, void *owner) {
     struct socket_channel *channel = socket_new(&transport_shm, kind, handlers, owner);
     channel->conn = wire_connect(loop, there->unix_address, &wire_handlers, channel);
     prepare(channel->conn, there);
-    if (kind == TRANSPORT_ARENA)
+    if (kind == CHANNEL_ARENA)
         wire_conn_expect_fd(channel->conn);
     return &channel->base;
 }
 
 static struct transport_channel *unix_open(struct loop *loop,
                                            const struct transport_endpoint *there,
-                                           enum transport_kind kind,
+                                           enum channel_kind kind,
                                            const struct transport_handlers *handlers, void *owner) {
     struct socket_channel *channel = socket_new(&transport_unix, kind, handlers, owner);
     channel->conn = wire_connect(loop, there->unix_address, &wire_handlers, channel);
@@ -110,7 +109,7 @@ static struct transport_channel *unix_open(struct loop *loop,
 
 static struct transport_channel *open_over_tcp(const struct transport *transport, struct loop *loop,
                                                const struct transport_endpoint *there,
-                                               enum transport_kind kind,
+                                               enum channel_kind kind,
                                                const struct transport_handlers *handlers,
                                                void *owner) {
     struct socket_channel *channel = socket_new(transport, kind, handlers, owner);
@@ -120,14 +119,14 @@ static struct transport_channel *open_over_tcp(const struct transport *transport
 }
 
 static struct transport_channel *tcp_open(struct loop *loop, const struct transport_endpoint *there,
-                                          enum transport_kind kind,
+                                          enum channel_kind kind,
                                           const struct transport_handlers *handlers, void *owner) {
     return open_over_tcp(&transport_tcp, loop, there, kind, handlers, owner);
 }
 
 static struct transport_channel *rdma_open(struct loop *loop,
                                            const struct transport_endpoint *there,
-                                           enum transport_kind kind,
+                                           enum channel_kind kind,
                                            const struct transport_handlers *handlers, void *owner) {
     return open_over_tcp(&transport_rdma, loop, there, kind, handlers, owner);
 }
@@ -137,7 +136,7 @@ struct wire_conn *transport_socket_conn(struct transport_channel *channel) {
 }
 
 struct transport_channel *transport_socket_adopt(struct wire_conn *conn_take,
-                                                 enum transport_kind kind,
+                                                 enum channel_kind kind,
                                                  const struct transport_handlers *handlers,
                                                  void *owner) {
     struct socket_channel *channel = socket_new(

@@ -19,7 +19,7 @@ struct step;
 struct step_stats;
 struct rendezvous;
 struct container_table;
-struct ask_task;
+struct peer_call_task;
 
 /* What one step is given. The caller keeps it alive and unchanged until on_done. */
 struct step_run {
@@ -36,7 +36,7 @@ struct step_run {
     struct pool *io_pool;
     struct alarm_clock *alarms; /* for kernels that wait for a time; NULL: none can */
     /* tasks that kernels may ask (kernels/host.h); of the graph */
-    struct ask_task *const *others;
+    struct peer_call_task *const *others;
     int n_others;
     bool collect_stats; /* per node: NodeExecStats */
     uint32_t depth;     /* of a function's call: how many calls it is within; 0 for a step */

@@ -2,7 +2,7 @@
 #include "kernels/host.h"
 
 #include "common/base/clock.h"
-#include "worker/exchange/ask.h"
+#include "worker/exchange/peer_call.h"
 #include "worker/container.h"
 #include "worker/executor/executor_internal.h"
 #include "worker/executor/function.h"
@@ -183,10 +183,10 @@ static struct alarm_clock *host_alarms(struct kernel_ctx *ctx) { return step_of(
 
 static int host_peer_count(struct kernel_ctx *ctx) { return step_of(ctx)->run->n_others; }
 static const char *host_peer_name(struct kernel_ctx *ctx, int task) {
-    return ask_task_name(step_of(ctx)->run->others[task]);
+    return peer_call_task_name(step_of(ctx)->run->others[task]);
 }
 static void host_peer_call_start(struct kernel_ctx *ctx, struct peer_call *question) {
-    ask_start(step_of(ctx)->run->others[question->task], question);
+    peer_call_start(step_of(ctx)->run->others[question->task], question);
 }
 
 /* ---- what a session keeps ---- */

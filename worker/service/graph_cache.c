@@ -58,7 +58,7 @@ void graph_entry_unref(struct graph_entry *entry) {
     if (entry->plan)
         plan_unref(entry->plan);
     container_table_free(entry->containers);
-    flow_unref(entry->flow);
+    session_credit_unref(entry->credit);
     free(entry->feed_types);
     free(entry->peers);
     free(entry->others);
@@ -73,7 +73,7 @@ static struct cached_session *session_enter(struct graph_cache *cache, uint64_t 
         session = xcalloc(1, sizeof(*session) + size);
         memcpy(session->handle, handle, size);
         session->state = session_state_new();
-        session->flow = flow_new();
+        session->credit = session_credit_new();
         session->master_incarnation = master_incarnation;
         strmap_put(&cache->sessions, session->handle, session);
     }
@@ -92,7 +92,7 @@ static void session_unref(struct graph_cache *cache, struct cached_session *sess
     strmap_remove(&cache->sessions, session->handle);
     session_state_unref(session->state); /* plans whose steps still run hold on to it */
     container_table_free(session->containers);
-    flow_unref(session->flow);
+    session_credit_unref(session->credit);
     free(session);
 }
 
@@ -311,7 +311,7 @@ void graph_cache_register(struct graph_cache *cache, const struct graph_registra
     entry->master_incarnation = registration->master_incarnation;
     entry->session = session_enter(cache, registration->master_incarnation, registration->session,
                                    registration->is_isolated);
-    entry->flow = flow_ref(entry->session->flow);
+    entry->credit = session_credit_ref(entry->session->credit);
     if (entry->session->containers)
         entry->containers = container_table_ref(entry->session->containers);
     entry->peers = registration->peers;

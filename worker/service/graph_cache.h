@@ -10,7 +10,7 @@
 #include "common/base/list.h"
 #include "common/base/pool.h"
 #include "rpc/loop.h"
-#include "worker/exchange/ask.h"
+#include "worker/exchange/peer_call.h"
 #include "worker/container.h"
 #include "worker/executor/function.h"
 #include "worker/exchange/peer.h"
@@ -23,7 +23,7 @@ struct graph_cache;
 struct cached_session {
     struct session_state *state;
     struct container_table *containers; /* of its own, when it is isolated */
-    struct flow *flow;
+    struct session_credit *credit;
     uint64_t master_incarnation;
     uint32_t n_entries; /* its graphs, and one for an isolated session that is open */
     bool is_open;       /* isolated, and not closed yet */
@@ -37,12 +37,12 @@ struct graph_entry {
     uint64_t handle, master_incarnation;
     struct cached_session *session;     /* loop thread; NULL once the entry has left the cache */
     struct container_table *containers; /* one reference; NULL: the task's */
-    struct flow *flow;                  /* its session's; one reference */
+    struct session_credit *credit;      /* its session's; one reference */
     struct plan *plan;
     uint8_t *feed_types; /* plan->n_feeds; DT_INVALID where any will do */
     struct peer **peers; /* that its channels go to and come from */
     int n_peers;
-    struct ask_task **others; /* that its kernels may ask */
+    struct peer_call_task **others; /* that its kernels may ask */
     int n_others;
     uint64_t n_runs; /* loop thread */
     bool is_kept;    /* graph_cache_keep's */
@@ -72,7 +72,7 @@ struct graph_registration {
     struct buffer *bytes; /* held until all is built; may be NULL */
     struct peer **peers;  /* taken (malloc'd) */
     int n_peers;
-    struct ask_task **others; /* taken (malloc'd) */
+    struct peer_call_task **others; /* taken (malloc'd) */
     int n_others;
 };
 

@@ -9,7 +9,7 @@
 #include "common/base/log.h"
 #include "proto/worker.pb-c.h"
 #include "rpc/host_id.h"
-#include "worker/exchange/rendezvous_ahead.h"
+#include "worker/exchange/rendezvous_pregrant.h"
 #include "worker/service/service_internal.h"
 
 static const struct wire_handlers connection_handlers;
@@ -72,7 +72,7 @@ static void send_status(struct service_connection *connection, uint64_t id) {
 static void connection_free(struct service_connection *connection) {
     struct worker_service *service = connection->service;
     list_remove(&connection->link);
-    service_forget_asker(connection);
+    service_forget_caller(connection);
     service->n_connections--;
     if (connection->master) {
         service_cancel_runs_of(connection);
@@ -105,8 +105,8 @@ static struct status *become_peer(struct service_connection *connection,
                                   const struct peer_greeting *greeting) {
     struct worker_service *service = connection->service;
     bool is_stream =
-        greeting->kind > TRANSPORT_STREAM && greeting->kind < TRANSPORT_STREAM + PEER_MAX_STREAMS;
-    if (greeting->kind > TRANSPORT_ARENA && !is_stream)
+        greeting->kind > CHANNEL_STREAM && greeting->kind < CHANNEL_STREAM + PEER_MAX_STREAMS;
+    if (greeting->kind > CHANNEL_ARENA && !is_stream)
         return status_invalid("Hello of task %s for channel %u", greeting->task, greeting->kind);
     TRY(peer_table_accept(service->peers, connection->wire, greeting));
     connection_free(connection);
@@ -162,7 +162,7 @@ static struct status *on_hello(struct service_connection *connection,
         st = wire_conn_check_task(connection->wire, hello->task);
     unsigned channel = hello->channel;
     struct peer_greeting greeting = {.incarnation = hello->incarnation,
-                                     .kind = (enum transport_kind)channel,
+                                     .kind = (enum channel_kind)channel,
                                      .n_streams = hello->streams,
                                      .epoch = hello->epoch};
     if (!st) {
@@ -174,14 +174,14 @@ static struct status *on_hello(struct service_connection *connection,
     if (st)
         return st;
     greeting.task = str_text(&connection->hello_task);
-    if (connection->hello_task.len > 0 && channel > TRANSPORT_STREAM &&
+    if (connection->hello_task.len > 0 && channel > CHANNEL_STREAM &&
         strcmp(str_text(&connection->hello_task), "master") != 0)
         return become_stream(connection, message->id, &greeting);
     answer_hello(service, connection->wire, message->id, channel);
     if (connection->hello_task.len == 0)
         return NULL; /* a tool */
-    connection->is_asker = channel == ASK_CHANNEL;
-    if (connection->is_asker)
+    connection->is_caller = channel == CHANNEL_PEER_CALLS;
+    if (connection->is_caller)
         return NULL;
     if (strcmp(str_text(&connection->hello_task), "master") != 0)
         return become_peer(connection, &greeting);
@@ -247,8 +247,8 @@ static struct status *dispatch(struct service_connection *connection,
     case WIRE_PING:
         answer_ping(connection, message);
         return NULL;
-    case WIRE_ASK:
-        return service_answer(connection, message);
+    case WIRE_PEER_REQUEST:
+        return service_serve_call(connection, message);
     case WIRE_GET_STEPS:
         service_send_steps(connection, message->id);
         return NULL;
@@ -312,7 +312,7 @@ static void on_accept(void *arg, struct wire_conn *conn_take) {
     connection->service = service;
     connection->wire = conn_take;
     connection->since_ns = clock_now_ns();
-    list_init(&connection->answerings);
+    list_init(&connection->served_calls);
     list_push_back(&service->connections, &connection->link);
     service->n_connections++;
     wire_conn_set_owner(conn_take, connection, &connection_handlers);
@@ -435,9 +435,9 @@ static void register_metrics(void) {
     metrics_register(&worker_steps_live);
     metrics_register(&worker_step_duration);
     metrics_register(&worker_graphs);
-    metrics_register(&worker_ahead_granted_total);
-    metrics_register(&worker_ahead_arrived_total);
-    metrics_register(&worker_ahead_sent_total);
+    metrics_register(&worker_pregrants_total);
+    metrics_register(&worker_pregranted_received_total);
+    metrics_register(&worker_pregranted_sent_total);
 }
 
 struct status *worker_service_new(struct loop *loop, const struct worker_options *options,
@@ -468,16 +468,16 @@ struct status *worker_service_new(struct loop *loop, const struct worker_options
     if (options->use_shm)
         peer_table_use_shm(service->peers, allocator_host_arena());
     peer_table_set_tls(service->peers, options->tls);
-    peer_table_set_sums(service->peers, options->use_sums);
+    peer_table_set_checksums(service->peers, options->use_sums);
     peer_table_set_shm_limit(service->peers, options->max_shm_kept_bytes);
     peer_table_set_streams(service->peers, (unsigned)options->n_streams);
     peer_table_use_rdma(service->peers, options->rdma_mode, options->rdma_device,
                         options->why_no_rdma);
     peer_table_set_heartbeat(service->peers, options->heartbeat_ms);
-    service->askers =
-        ask_table_new(loop, service->task, service->incarnation, options->heartbeat_ms);
-    ask_table_set_tls(service->askers, options->tls);
-    ask_table_set_sums(service->askers, options->use_sums);
+    service->peer_calls =
+        peer_call_table_new(loop, service->task, service->incarnation, options->heartbeat_ms);
+    peer_call_table_set_tls(service->peer_calls, options->tls);
+    peer_call_table_set_checksums(service->peer_calls, options->use_sums);
     peer_table_set_on_lost(service->peers, service_on_peer_lost, service);
     service->rendezvous = rendezvous_table_new(service->peers, options->devices[0].allocator);
     rendezvous_table_set_in_flight_limit(service->rendezvous, options->max_in_flight_bytes);
@@ -502,7 +502,8 @@ static bool any_run(const struct run *run, const void *arg) { return true; }
 /* When the last step, connection, registration and timer have ended. */
 void service_maybe_free(struct worker_service *service) {
     if (!service->is_freed || service->n_connections > 0 || service->n_registering > 0 ||
-        service->n_answering > 0 || service->n_open_timers > 0 || service_alarms_is_busy(service))
+        service->n_served_calls > 0 || service->n_open_timers > 0 ||
+        service_alarms_is_busy(service))
         return;
     pthread_mutex_lock(&service->lock);
     int n_runs = service->n_runs;
@@ -516,7 +517,7 @@ void service_maybe_free(struct worker_service *service) {
     graph_cache_free(service->graphs);
     rendezvous_table_free(service->rendezvous);
     peer_table_free(service->peers);
-    ask_table_free(service->askers);
+    peer_call_table_free(service->peer_calls);
     container_table_free(service->containers);
     alarm_clock_free(service->alarms); /* what containers hold may set alarms to its end */
     runs_free(service);
@@ -540,7 +541,7 @@ void worker_service_free(struct worker_service *service, void (*on_freed)(void *
     wire_server_close(service->server);
     wire_server_close(service->unix_server);
     service_cancel_runs(service, any_run, NULL, why);
-    ask_table_stop(service->askers);
+    peer_call_table_stop(service->peer_calls);
     LIST_FOR_EACH (link, &service->connections)
         wire_conn_close(LIST_ENTRY(link, struct service_connection, link)->wire, status_ref(why));
     status_unref(why);

@@ -41,7 +41,7 @@ struct worker_options {
     /* of kernels that block on files; NULL: they run on the pool */
     struct pool *io_pool;
     /* to what other tasks' kernels ask; NULL: nothing is answered */
-    peer_handler_fn *answer;
+    peer_handler_fn *serve_peer_call;
     /* a step runs so long on the loop thread before it moves to the pool; default 50 µs */
     int64_t inline_budget_ns;
     int64_t graph_grace_ms; /* a lost master's graphs are kept so long; default 60 s */

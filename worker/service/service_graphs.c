@@ -166,13 +166,13 @@ static struct status *know_peers(struct worker_service *service,
 }
 
 static struct status *know_others(struct worker_service *service,
-                                  const Millrace__RegisterGraph *message, struct ask_task **others,
-                                  int *ret_n) {
+                                  const Millrace__RegisterGraph *message,
+                                  struct peer_call_task **others, int *ret_n) {
     for (size_t i = 0; i < message->n_other; i++) {
         const Millrace__Peer *from = message->other[i];
         if (strcmp(from->task, service->task) != 0)
-            TRY(ask_table_know(service->askers, from->task, from->address, from->unix_address,
-                               &others[(*ret_n)++]));
+            TRY(peer_call_table_know(service->peer_calls, from->task, from->address,
+                                     from->unix_address, &others[(*ret_n)++]));
     }
     return NULL;
 }
@@ -208,7 +208,7 @@ struct status *service_register_graph(struct service_connection *connection,
         return status_invalid("malformed RegisterGraph");
     int n_peers = 0, n_others = 0;
     struct peer **peers = xcalloc(request->n_peer + 1, sizeof(struct peer *));
-    struct ask_task **others = xcalloc(request->n_other + 1, sizeof(struct ask_task *));
+    struct peer_call_task **others = xcalloc(request->n_other + 1, sizeof(struct peer_call_task *));
     struct function_source *functions = xcalloc(request->n_function + 1, sizeof(*functions));
     struct graph_registration graphs = {.master_incarnation = request->master_incarnation,
                                         .session = request->session,

@@ -1,6 +1,6 @@
 /* The parts of the service: service.c (connections, Hello, what is answered at once, the end),
  * service_graphs.c (RegisterGraph, masters), service_steps.c (RunGraph to RunDone),
- * service_cancel.c (how it is cut short), service_ask.c (other tasks' questions),
+ * service_cancel.c (how it is cut short), service_peer_calls.c (other tasks' questions),
  * service_alarms.c (kernels that wait for a time), service_page.c (status page). */
 #ifndef MILLRACE_WORKER_SERVICE_SERVICE_INTERNAL_H
 #define MILLRACE_WORKER_SERVICE_SERVICE_INTERNAL_H
@@ -12,7 +12,7 @@
 #include "common/base/list.h"
 #include "common/base/map.h"
 #include "common/base/metrics.h"
-#include "worker/exchange/ask.h"
+#include "worker/exchange/peer_call.h"
 #include "worker/container.h"
 #include "worker/executor/executor.h"
 #include "rpc/wire/heartbeat.h"
@@ -55,9 +55,9 @@ struct service_connection {
     uint64_t incarnation;  /* from its Hello */
     struct master *master; /* NULL: a tool */
     struct str hello_task;
-    bool is_asker; /* another task's, for the questions of its kernels */
-    int n_answering;
-    struct list answerings; /* of its questions (service_ask.c) */
+    bool is_caller; /* another task's, for the questions of its kernels */
+    int n_served_calls;
+    struct list served_calls; /* of its questions (service_peer_calls.c) */
 };
 
 /* One RunGraph on its way to its RunDone. */
@@ -84,7 +84,7 @@ struct worker_service {
     uint64_t incarnation;
     struct wire_server *server, *unix_server;
     struct peer_table *peers;
-    struct ask_table *askers;
+    struct peer_call_table *peer_calls;
     struct rendezvous_table *rendezvous;
     struct container_table *containers;
     struct graph_cache *graphs;
@@ -102,7 +102,7 @@ struct worker_service {
     int64_t masterless_ns; /* since when there is no master; 0: there is one, or never was */
     struct loop_task drain_task, free_task;
     uint64_t oldest_live_step; /* the last one heard of */
-    int n_connections, n_registering, n_answering;
+    int n_connections, n_registering, n_served_calls;
     int n_open_timers;
     bool is_draining, is_freed;
     void (*on_drained)(void *arg);
@@ -191,11 +191,11 @@ void service_on_peer_lost(void *arg, struct peer *peer, struct status *why);
 struct status *early_cancel_take(struct worker_service *service, uint64_t step_id);
 void early_cancels_clear(struct worker_service *service);
 
-/* ---- service_ask.c ---- */
-struct status *service_answer(struct service_connection *connection,
-                              const struct wire_message *message) MUST_USE;
+/* ---- service_peer_calls.c ---- */
+struct status *service_serve_call(struct service_connection *connection,
+                                  const struct wire_message *message) MUST_USE;
 /* it is going: what is being answered has nobody to go to */
-void service_forget_asker(struct service_connection *connection);
+void service_forget_caller(struct service_connection *connection);
 
 /* ---- service_page.c ---- */
 void service_send_steps(struct service_connection *connection, uint64_t id);

@@ -316,7 +316,7 @@ static struct status *prepare(struct worker_service *service, struct run *run,
     TRY(take_feeds(run, request, message));
     if (plan->n_channels > 0) {
         connect_peers(run->graph);
-        exec->rendezvous = rendezvous_open_in(service->rendezvous, run->id, run->graph->flow);
+        exec->rendezvous = rendezvous_open_in(service->rendezvous, run->id, run->graph->credit);
         is_over = exec->rendezvous == NULL;
     } else {
         is_over = rendezvous_is_ended(service->rendezvous, run->id);

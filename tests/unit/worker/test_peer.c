@@ -50,7 +50,7 @@ static int teardown(void **state) {
     return 0;
 }
 
-static bool send_id(struct peer *peer, enum transport_kind kind, uint64_t id) {
+static bool send_id(struct peer *peer, enum channel_kind kind, uint64_t id) {
     if (!peer_queue(peer, kind, &(struct wire_out){.type = WIRE_GRANT, .id = id}))
         return false;
     peer_flush(peer, kind);
@@ -58,13 +58,13 @@ static bool send_id(struct peer *peer, enum transport_kind kind, uint64_t id) {
 }
 
 static void one_connection_serves_both_directions(void **state) {
-    assert_false(send_id(a.other, TRANSPORT_CONTROL, 1)); /* not opened yet */
+    assert_false(send_id(a.other, CHANNEL_CONTROL, 1)); /* not opened yet */
     peer_connect(a.other);
-    assert_true(send_id(a.other, TRANSPORT_CONTROL, 2));
+    assert_true(send_id(a.other, CHANNEL_CONTROL, 2));
     TURN_UNTIL(loop, at_b.n_messages == 1);
     assert_int_equal(at_b.last_id, 2);
     assert_ptr_equal(at_b.from, b.other);
-    assert_true(send_id(b.other, TRANSPORT_CONTROL, 3)); /* over the connection that a opened */
+    assert_true(send_id(b.other, CHANNEL_CONTROL, 3)); /* over the connection that a opened */
     TURN_UNTIL(loop, at_a.n_messages == 1);
     assert_int_equal(at_a.last_id, 3);
     assert_ptr_equal(at_a.from, a.other);
@@ -73,27 +73,27 @@ static void one_connection_serves_both_directions(void **state) {
 static void both_may_connect_at_once(void **state) {
     peer_connect(a.other);
     peer_connect(b.other);
-    assert_true(send_id(a.other, TRANSPORT_CONTROL, 1));
-    assert_true(send_id(b.other, TRANSPORT_CONTROL, 2));
+    assert_true(send_id(a.other, CHANNEL_CONTROL, 1));
+    assert_true(send_id(b.other, CHANNEL_CONTROL, 2));
     TURN_UNTIL(loop, at_a.n_messages == 1 && at_b.n_messages == 1);
     for (int i = 0; i < 10; i++)
         loop_turn(loop);
     assert_int_equal(a.n_lost + b.n_lost, 0);
-    assert_true(send_id(a.other, TRANSPORT_CONTROL, 3));
+    assert_true(send_id(a.other, CHANNEL_CONTROL, 3));
     TURN_UNTIL(loop, at_b.n_messages == 2);
 }
 
 static void the_bulk_channel_opens_with_its_first_message(void **state) {
     peer_connect(a.other);
-    assert_true(send_id(a.other, TRANSPORT_BULK, 4));
+    assert_true(send_id(a.other, CHANNEL_BULK, 4));
     TURN_UNTIL(loop, at_b.last_id == 4);
 }
 
 static void a_lost_peer_is_told_once_and_can_be_connected_again(void **state) {
     peer_connect(a.other);
-    assert_true(send_id(a.other, TRANSPORT_BULK, 1));
+    assert_true(send_id(a.other, CHANNEL_BULK, 1));
     TURN_UNTIL(loop, at_b.n_messages == 1);
-    assert_true(send_id(b.other, TRANSPORT_CONTROL, 666)); /* a closes */
+    assert_true(send_id(b.other, CHANNEL_CONTROL, 666)); /* a closes */
     TURN_UNTIL(loop, a.n_lost > 0 && b.n_lost > 0);
     for (int i = 0; i < 10; i++)
         loop_turn(loop);
@@ -101,9 +101,9 @@ static void a_lost_peer_is_told_once_and_can_be_connected_again(void **state) {
     assert_int_equal(b.n_lost, 1);
     assert_int_equal(b.lost_code, STATUS_UNAVAILABLE);
     assert_non_null(strstr(str_text(&b.lost_why), a.name));
-    assert_false(send_id(a.other, TRANSPORT_CONTROL, 2));
+    assert_false(send_id(a.other, CHANNEL_CONTROL, 2));
     peer_connect(a.other);
-    assert_true(send_id(a.other, TRANSPORT_CONTROL, 3));
+    assert_true(send_id(a.other, CHANNEL_CONTROL, 3));
     TURN_UNTIL(loop, at_b.last_id == 3);
 }
 
@@ -111,7 +111,7 @@ static void a_task_that_is_not_there_is_lost_with_its_name(void **state) {
     struct peer *nobody;
     assert_null(peer_table_know(a.peers, "/job:x/replica:0/task:7", "127.0.0.1:1", "", 5, &nobody));
     peer_connect(nobody);
-    assert_true(send_id(nobody, TRANSPORT_CONTROL, 1)); /* queued */
+    assert_true(send_id(nobody, CHANNEL_CONTROL, 1)); /* queued */
     TURN_UNTIL(loop, a.n_lost == 1);
     assert_non_null(strstr(str_text(&a.lost_why), "/job:x/replica:0/task:7"));
     assert_non_null(strstr(str_text(&a.lost_why), "127.0.0.1:1"));
@@ -153,7 +153,7 @@ static void a_task_is_its_own_peer_without_a_connection(void **state) {
     assert_null(peer_table_know(a.peers, a.name, "", "", a.incarnation, &self));
     assert_true(peer_is_self(self));
     peer_connect(self);
-    assert_false(send_id(self, TRANSPORT_CONTROL, 1));
+    assert_false(send_id(self, CHANNEL_CONTROL, 1));
 }
 
 static void the_page_says_which_transport_and_why(void **state) {
@@ -200,7 +200,7 @@ static void a_silent_task_is_lost(void **state) {
     assert_int_equal(a.lost_code, STATUS_UNAVAILABLE);
     assert_non_null(
         strstr(str_text(&a.lost_why), "/job:mute/replica:0/task:0: no sign of life for "));
-    assert_false(send_id(other, TRANSPORT_CONTROL, 1));
+    assert_false(send_id(other, CHANNEL_CONTROL, 1));
     wire_server_close(mute);
 }
 
@@ -225,16 +225,16 @@ static void one_that_answers_is_kept_and_measured(void **state) {
  * not send on it. */
 static void a_second_connection_ends_the_first(void **state) {
     peer_connect(a.other);
-    assert_true(send_id(a.other, TRANSPORT_CONTROL, 1));
+    assert_true(send_id(a.other, CHANNEL_CONTROL, 1));
     TURN_UNTIL(loop, at_b.n_messages == 1);
     struct str hello = STR_INIT;
     /* as a's next one */
     struct wire_conn *conn = wire_connect(loop, b.address, &mute_handlers, NULL);
-    peer_hello_write(&hello, a.name, a.incarnation, TRANSPORT_CONTROL, b.incarnation);
+    peer_hello_write(&hello, a.name, a.incarnation, CHANNEL_CONTROL, b.incarnation);
     wire_send(conn, &(struct wire_out){.type = WIRE_HELLO, .meta = {hello.data, hello.len}});
     TURN_UNTIL(loop, b.n_lost == 1);
     assert_non_null(strstr(str_text(&b.lost_why), "has opened another one"));
-    assert_true(send_id(b.other, TRANSPORT_CONTROL, 2)); /* over the new one */
+    assert_true(send_id(b.other, CHANNEL_CONTROL, 2)); /* over the new one */
     TURN_UNTIL(loop, a.n_lost == 1);
     assert_int_equal(at_a.n_messages, 0);
     wire_conn_close(conn, NULL); /* its reference goes with on_closed */

@@ -101,7 +101,7 @@ static void bring_to(enum moment moment, float seed, struct tensor *value, struc
         fake_verbs_run(-1);
 }
 
-static void let_go(struct wait *wait) {
+static void release(struct wait *wait) {
     if (wait->status)
         status_unref(wait->status);
     else
@@ -118,15 +118,15 @@ static void a_large_value_is_written_into_place(void **state) {
     connect_both();
     check_crosses(&a, &b, 7);
     assert_true(task_says(&a, "\"transport\":\"rdma\"") && task_says(&b, "\"transport\":\"rdma\""));
-    assert_true(task_says(&a, "\"written\":1,\"written_bytes\":1200004,\"landed\":0"));
-    assert_true(task_says(&b, "\"landed\":1,\"landed_bytes\":1200004,\"tcp_instead\":0"));
+    assert_true(task_says(&a, "\"written\":1,\"written_bytes\":1200004,\"received\":0"));
+    assert_true(task_says(&b, "\"received\":1,\"received_bytes\":1200004,\"tcp_instead\":0"));
     assert_true(task_says(&a, "\"bulk\":false") && task_says(&b, "\"bulk\":false"));
 }
 
 static void the_other_direction_is_a_line_of_its_own(void **state) {
     connect_both();
     check_crosses(&b, &a, 8);
-    assert_true(task_says(&a, "\"written\":0") && task_says(&a, "\"landed\":1,") &&
+    assert_true(task_says(&a, "\"written\":0") && task_says(&a, "\"received\":1,") &&
                 task_says(&b, "\"written\":1,"));
 }
 
@@ -166,7 +166,7 @@ static void what_is_granted_while_the_line_is_being_proved_waits_for_it(void **s
     fake_verbs.is_held = false;
     fake_verbs_run(-1);
     TURN_UNTIL(loop, wait.n_calls == 1);
-    assert_true(holds(&wait.value, 4) && task_says(&b, "\"landed\":1,"));
+    assert_true(holds(&wait.value, 4) && task_says(&b, "\"received\":1,"));
     tensor_clear(&wait.value);
     tensor_clear(&value);
 }
@@ -184,7 +184,7 @@ static void strings_are_written_as_their_protos(void **state) {
     receive(&b, &a, 7, &wait);
     send_value(&a, &b, 7, &value);
     TURN_UNTIL(loop, wait.n_calls == 1);
-    assert_true(task_says(&b, "\"landed\":1,") && wait.value.dtype == DT_STRING &&
+    assert_true(task_says(&b, "\"received\":1,") && wait.value.dtype == DT_STRING &&
                 wait.value.n_elements == 3);
     assert_int_equal(tensor_string(&wait.value, 2).len, 100000);
     tensor_clear(&wait.value);
@@ -268,10 +268,10 @@ static void without_memory_to_register_the_value_comes_over_tcp(void **state) {
     connect_both();
     fake_verbs.n_registrations_to_fail = 1;
     check_crosses(&a, &b, 7);
-    assert_true(task_says(&b, "\"landed\":0,\"landed_bytes\":0,\"tcp_instead\":1") &&
+    assert_true(task_says(&b, "\"received\":0,\"received_bytes\":0,\"tcp_instead\":1") &&
                 task_says(&a, "\"bulk\":true"));
     check_crosses(&a, &b, 8);
-    assert_true(task_says(&b, "\"landed\":1,"));
+    assert_true(task_says(&b, "\"received\":1,"));
 }
 
 static void a_sender_that_cannot_register_declines_and_pushes(void **state) {
@@ -339,7 +339,7 @@ static void required_on_both_ends_it_works(void **state) {
     connect_both();
     check_crosses(&a, &b, 7);
     check_crosses(&b, &a, 8);
-    assert_true(task_says(&b, "\"landed\":1,") && task_says(&a, "\"landed\":1,"));
+    assert_true(task_says(&b, "\"received\":1,") && task_says(&a, "\"received\":1,"));
 }
 
 static void a_queue_pair_that_cannot_be_made_leaves_tcp(void **state) {
@@ -348,8 +348,8 @@ static void a_queue_pair_that_cannot_be_made_leaves_tcp(void **state) {
         fake_verbs.failing_call = calls[i];
         check_crosses(&a, &b, 10 + 2 * i);
         check_crosses(&b, &a, 11 + 2 * i);
-        assert_true(task_says(&a, "\"landed\":0,\"landed_bytes\":0") &&
-                    task_says(&b, "\"landed\":0,\"landed_bytes\":0"));
+        assert_true(task_says(&a, "\"received\":0,\"received_bytes\":0") &&
+                    task_says(&b, "\"received\":0,\"received_bytes\":0"));
         fake_verbs.failing_call = NULL;
         teardown(state);
         setup(state);
@@ -443,7 +443,7 @@ static void what_came_before_the_break_counts(void **state) {
     fake_verbs_break_receivers();
     fake_verbs.is_held = false;
     TURN_UNTIL(loop, wait.n_calls == 1);
-    assert_true(holds(&wait.value, 9) && task_says(&b, "\"landed\":1,"));
+    assert_true(holds(&wait.value, 9) && task_says(&b, "\"received\":1,"));
     tensor_clear(&wait.value);
     TURN_UNTIL(loop, tensor_is_sole(&value));
     tensor_clear(&value);
@@ -488,7 +488,7 @@ static void end_at(enum moment moment, bool is_sender) {
     assert_true(task_says(&a, READY_TO));
     end_step(is_sender ? &b : &a, 7);
     assert_int_equal(wait.n_calls, 1);
-    let_go(&wait);
+    release(&wait);
     tensor_clear(&value);
 }
 
@@ -540,13 +540,13 @@ static void lose_at(enum moment moment) {
     bring_to(moment, 14, &value, &wait);
     /* which ends the control channel */
     struct wire_out nonsense = {.type = WIRE_GRANT, .meta = {"\xff", 1}};
-    assert_true(peer_queue(a.other, TRANSPORT_CONTROL, &nonsense));
-    peer_flush(a.other, TRANSPORT_CONTROL);
+    assert_true(peer_queue(a.other, CHANNEL_CONTROL, &nonsense));
+    peer_flush(a.other, CHANNEL_CONTROL);
     TURN_UNTIL(loop, a.n_lost == 1 && b.n_lost == 1);
     end_step(&a, 7);
     end_step(&b, 7);
     assert_int_equal(wait.n_calls, 1);
-    let_go(&wait);
+    release(&wait);
     fake_verbs_let_register();
     fake_verbs.is_held = false;
     TURN_UNTIL(loop, tensor_is_sole(&value));
@@ -579,7 +579,7 @@ static void a_task_that_stops_in_the_midst_gives_everything_back(void **state) {
 /* ---- a peer that lies ---- */
 
 static void say(struct test_task *task, enum wire_type type, uint64_t id, const struct str *meta,
-                enum transport_kind kind, const struct tensor *payload) {
+                enum channel_kind kind, const struct tensor *payload) {
     const struct tensor *tensors[1] = {payload};
     assert_true(peer_queue(task->other, kind,
                            &(struct wire_out){.type = type,
@@ -597,7 +597,7 @@ static void a_push_of_what_has_a_place_is_refused(void **state) {
     struct str meta = STR_INIT;
     bring_to(GRANTED, 16, &value, &wait);
     edge_message_write(&meta, 1, 0, &value, 0);
-    say(&a, WIRE_PUSH, 7, &meta, TRANSPORT_BULK, &value);
+    say(&a, WIRE_PUSH, 7, &meta, CHANNEL_BULK, &value);
     TURN_UNTIL(loop, b.n_lost == 1);
     end_step(&b, 7);
     end_step(&a, 7);
@@ -625,12 +625,12 @@ static void a_push_of_what_will_have_a_place_is_refused(void **state) {
                                                          .buffer = buffer,
                                                          .size_bytes = 1}));
     struct wire_message push = {.type = WIRE_PUSH, .id = 7, .meta = {meta.data, meta.len}};
-    assert_true(peer_rdma_has_landings(&b.other->rdma) &&
-                peer_rdma_is_landing(&b.other->rdma, push.id, 1, 0));
-    assert_false(peer_rdma_is_landing(&b.other->rdma, 7, 2, 0) ||
-                 peer_rdma_is_landing(&b.other->rdma, 8, 1, 0));
+    assert_true(peer_rdma_has_pending_writes(&b.other->rdma) &&
+                peer_rdma_is_pending_write(&b.other->rdma, push.id, 1, 0));
+    assert_false(peer_rdma_is_pending_write(&b.other->rdma, 7, 2, 0) ||
+                 peer_rdma_is_pending_write(&b.other->rdma, 8, 1, 0));
     fake_verbs.is_registering_held = true;
-    say(&a, WIRE_PUSH, 7, &meta, TRANSPORT_BULK, &value);
+    say(&a, WIRE_PUSH, 7, &meta, CHANNEL_BULK, &value);
     TURN_UNTIL(loop, b.n_lost == 1);
     fake_verbs_let_register();
     end_step(&b, 7);
@@ -653,8 +653,9 @@ static void a_grant_that_overtakes_the_probes_acknowledgement_is_taken(void **st
     send_value(&a, &b, 7, &value);
     TURN_UNTIL(loop, fake_verbs.n_waiting == 2 && task_says(&b, "\"in_flight_bytes\":1200004"));
     edge_message_write(&meta, 1, 0, NULL, 0);
-    edge_message_add_place(&meta, &(struct rdma_place){.number = 4711, .key = 1, .address = 4096});
-    say(&b, WIRE_GRANT, 7, &meta, TRANSPORT_CONTROL, NULL);
+    edge_message_add_remote_slot(
+        &meta, &(struct rdma_remote_slot){.number = 4711, .key = 1, .address = 4096});
+    say(&b, WIRE_GRANT, 7, &meta, CHANNEL_CONTROL, NULL);
     TURN_UNTIL(loop, task_says(&a, "\"writing\":1") || a.n_lost > 0);
     assert_int_equal(a.n_lost, 0);
     end_step(&a, 7);
@@ -667,7 +668,7 @@ static void a_grant_that_overtakes_the_probes_acknowledgement_is_taken(void **st
     str_fini(&meta);
 }
 
-static void offer_again(struct test_task *task, uint64_t line) {
+static void offer_again(struct test_task *task, uint64_t connection) {
     static uint8_t gid[16] = {[10] = 0xff, 0xff, 10, 0, 0, 2};
     Millrace__RdmaOffer message = MILLRACE__RDMA_OFFER__INIT;
     Millrace__RdmaAddress address = MILLRACE__RDMA_ADDRESS__INIT;
@@ -677,12 +678,12 @@ static void offer_again(struct test_task *task, uint64_t line) {
     address.mtu = IBV_MTU_1024;
     address.is_ethernet = true;
     address.max_message_bytes = 1 << 20;
-    message.line = line;
+    message.connection = connection;
     message.address = &address;
     struct wire_out out = {.type = WIRE_RDMA_OFFER,
                            .meta = {(char *)bytes, millrace__rdma_offer__pack(&message, bytes)}};
-    assert_true(peer_queue(task->other, TRANSPORT_CONTROL, &out));
-    peer_flush(task->other, TRANSPORT_CONTROL);
+    assert_true(peer_queue(task->other, CHANNEL_CONTROL, &out));
+    peer_flush(task->other, CHANNEL_CONTROL);
 }
 
 /* As one does that has lost the connection and come back before this end has noticed. */
@@ -704,7 +705,7 @@ static void a_value_behind_a_wrong_number_counts(void **state) {
     fake_verbs_run(-1); /* and neither loop has turned */
     fake_verbs.is_held = false;
     TURN_UNTIL(loop, wait.n_calls == 1);
-    assert_true(holds(&wait.value, 9) && task_says(&b, "\"landed\":1,"));
+    assert_true(holds(&wait.value, 9) && task_says(&b, "\"received\":1,"));
     tensor_clear(&wait.value);
     TURN_UNTIL(loop, tensor_is_sole(&value));
     tensor_clear(&value);
@@ -728,7 +729,7 @@ static void nonsense_about_lines_ends_the_connection(void **state) {
     } bad[] = {
         {WIRE_RDMA_OFFER, "", 0},
         {WIRE_RDMA_OFFER, "\xff", 1},
-        {WIRE_RDMA_ANSWER, "\xff", 1},
+        {WIRE_RDMA_REPLY, "\xff", 1},
         {WIRE_RDMA_DECLINE, "\xff", 1},
         /* an address with a GID of one byte */
         {WIRE_RDMA_OFFER, "\x09\x01\x00\x00\x00\x00\x00\x00\x00\x12\x03\x1a\x01x", 14},
@@ -740,7 +741,7 @@ static void nonsense_about_lines_ends_the_connection(void **state) {
         struct str meta = STR_INIT;
         connect_both();
         str_add_bytes(&meta, bad[i].bytes, bad[i].len);
-        say(&a, bad[i].type, 7, &meta, TRANSPORT_CONTROL, NULL);
+        say(&a, bad[i].type, 7, &meta, CHANNEL_CONTROL, NULL);
         str_fini(&meta);
         if (bad[i].type == WIRE_GRANT) /* it is declined, and the receiver knows of no such place */
             TURN_UNTIL(loop, a.n_lost == before + 1);

@@ -65,8 +65,8 @@ static void connect_both(void) {
 /* What ends the control channel: the other end cannot read it. */
 static void break_control(struct test_task *from) {
     struct wire_out out = {.type = WIRE_GRANT, .meta = {"\xff", 1}};
-    assert_true(peer_queue(from->other, TRANSPORT_CONTROL, &out));
-    peer_flush(from->other, TRANSPORT_CONTROL);
+    assert_true(peer_queue(from->other, CHANNEL_CONTROL, &out));
+    peer_flush(from->other, CHANNEL_CONTROL);
 }
 
 /* ---- in one process ---- */
@@ -333,7 +333,7 @@ static void stranger_opens_a_line(struct stranger *stranger) {
     struct str hello = STR_INIT;
     *stranger = (struct stranger){0};
     stranger->conn = wire_connect(loop, a.address, &stranger_handlers, stranger);
-    peer_hello_write(&hello, b.name, b.incarnation, TRANSPORT_ARENA, a.incarnation);
+    peer_hello_write(&hello, b.name, b.incarnation, CHANNEL_ARENA, a.incarnation);
     wire_send(stranger->conn,
               &(struct wire_out){.type = WIRE_HELLO, .meta = {hello.data, hello.len}});
     str_fini(&hello);
@@ -406,9 +406,9 @@ static void a_reference_into_nothing_ends_the_connection(void **state) {
     edge_message_add_reference(
         &meta, &(struct arena_reference){.token = 1u << 30, .offset = UINT64_MAX - 63});
     assert_true(
-        peer_queue(a.other, TRANSPORT_CONTROL,
+        peer_queue(a.other, CHANNEL_CONTROL,
                    &(struct wire_out){.type = WIRE_PUSH, .id = 5, .meta = {meta.data, meta.len}}));
-    peer_flush(a.other, TRANSPORT_CONTROL);
+    peer_flush(a.other, CHANNEL_CONTROL);
     TURN_UNTIL(loop, a.n_lost == 1 && b.n_lost == 1);
     str_fini(&meta);
     tensor_clear(&value);

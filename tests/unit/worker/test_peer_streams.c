@@ -168,7 +168,7 @@ static void values_cross_over_eight_unix_sockets(void **state) { check_sizes(8);
 static void values_cross_over_four_tcp_sockets(void **state) { check_sizes(4); }
 
 static void values_with_checksums_cross(void **state) {
-    peer_table_set_sums(a.peers, true);
+    peer_table_set_checksums(a.peers, true);
     check_sizes(3);
 }
 
@@ -235,7 +235,7 @@ static void push_gigabyte(struct peer *peer, uint64_t id) {
 }
 
 static size_t queued_bytes(const struct peer *peer) {
-    struct transport_channel *bulk = peer->channels[TRANSPORT_BULK];
+    struct transport_channel *bulk = peer->channels[CHANNEL_BULK];
     size_t n = bulk ? bulk->transport->queued_bytes(bulk) : 0;
     for (int i = 1; i < PEER_MAX_STREAMS; i++)
         if (peer->streams.to_peer[i])
@@ -252,9 +252,9 @@ static void check_small_overtakes(unsigned n_streams) {
     TURN_UNTIL(loop, at_b.n_allocs > 0); /* it has begun to come */
     for (int i = 0; i < 20; i++) {
         int before = at_b.n_small;
-        assert_true(peer_queue(a.other, TRANSPORT_CONTROL,
-                               &(struct wire_out){.type = WIRE_GRANT, .id = 5}));
-        peer_flush(a.other, TRANSPORT_CONTROL);
+        assert_true(
+            peer_queue(a.other, CHANNEL_CONTROL, &(struct wire_out){.type = WIRE_GRANT, .id = 5}));
+        peer_flush(a.other, CHANNEL_CONTROL);
         TURN_UNTIL(loop, at_b.n_small == before + 1);
         /* and most of the large one has not left */
         assert_true(queued_bytes(a.other) > (size_t)512 * MIB);
@@ -401,7 +401,7 @@ static void a_stream_that_carried_nothing_may_be_opened_anew(void **state) {
 static void a_stream_of_the_connection_before_is_refused(void **state) {
     begin_open(2);
     uint64_t epoch = a.other->epoch_here;
-    struct transport_channel *control = a.other->channels[TRANSPORT_CONTROL];
+    struct transport_channel *control = a.other->channels[CHANNEL_CONTROL];
     control->transport->close(control, status_unavailable("cut"));
     TURN_UNTIL(loop, a.n_lost == 1 && b.n_lost == 1);
     begin(2);
@@ -472,8 +472,8 @@ static void send_stripe_of(const struct str *push, uint64_t total_bytes, uint32_
     char *bytes = calloc(1, payload_bytes + 1);
     struct wire_out out = {
         .type = WIRE_STRIPE, .id = 1, .meta = {(char *)meta, len}, .extra = {bytes, payload_bytes}};
-    assert_true(peer_queue(a.other, TRANSPORT_BULK, &out));
-    peer_flush(a.other, TRANSPORT_BULK);
+    assert_true(peer_queue(a.other, CHANNEL_BULK, &out));
+    peer_flush(a.other, CHANNEL_BULK);
     free(bytes);
 }
 

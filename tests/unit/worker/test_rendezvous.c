@@ -413,7 +413,7 @@ static void many_steps_never_have_more_in_flight_than_the_budget(void **state) {
     struct rendezvous *senders[N], *receivers[N];
     struct wait waits[N];
     struct plan_channel in = from_a(1, DT_FLOAT);
-    struct flow *flows[2] = {flow_new(), flow_new()};
+    struct session_credit *flows[2] = {session_credit_new(), session_credit_new()};
     rendezvous_table_set_in_flight_limit(b.rendezvous, 8 * BYTES);
     peer_connect(a.other);
     int n_done = 0;
@@ -438,8 +438,8 @@ static void many_steps_never_have_more_in_flight_than_the_budget(void **state) {
         end(&a, senders[i], i + 1);
         end(&b, receivers[i], i + 1);
     }
-    flow_unref(flows[0]);
-    flow_unref(flows[1]);
+    session_credit_unref(flows[0]);
+    session_credit_unref(flows[1]);
 }
 
 /* Small values come all the time, so there is never room for a large one but by its claim. */

@@ -40,15 +40,15 @@ static inline void task_on_hello(void *owner, struct wire_conn *conn,
     Millrace__Hello *hello =
         millrace__hello__unpack(NULL, message->meta.len, (const uint8_t *)message->meta.data);
     CHECK(hello && message->type == WIRE_HELLO);
-    if (hello->channel <= TRANSPORT_STREAM)
+    if (hello->channel <= CHANNEL_STREAM)
         task_answer_hello(task, conn, hello->channel);
     struct peer_greeting greeting = {.task = hello->task,
                                      .incarnation = hello->incarnation,
-                                     .kind = (enum transport_kind)hello->channel,
+                                     .kind = (enum channel_kind)hello->channel,
                                      .n_streams = hello->streams,
                                      .epoch = hello->epoch};
     struct status *st = peer_table_accept(task->peers, conn, &greeting);
-    if (!st && hello->channel > TRANSPORT_STREAM)
+    if (!st && hello->channel > CHANNEL_STREAM)
         task_answer_hello(task, conn, hello->channel);
     millrace__hello__free_unpacked(hello, NULL);
     if (st) {

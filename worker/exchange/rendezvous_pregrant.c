@@ -1,72 +1,72 @@
 /* Grants ahead (rendezvous.h): a value of known shape has its place before anybody announces it. */
-#include "worker/exchange/rendezvous_ahead.h"
+#include "worker/exchange/rendezvous_pregrant.h"
 
 #include <stdlib.h>
 
 #include "worker/exchange/rendezvous_internal.h"
 
-struct metric worker_ahead_granted_total =
-    METRIC_COUNTER_INIT("millrace_worker_ahead_granted_total",
+struct metric worker_pregrants_total =
+    METRIC_COUNTER_INIT("millrace_worker_pregrants_total",
                         "Large values that this task granted before they were announced");
-struct metric worker_ahead_arrived_total = METRIC_COUNTER_INIT(
-    "millrace_worker_ahead_arrived_total", "Large values that came by a grant ahead");
-struct metric worker_ahead_sent_total = METRIC_COUNTER_INIT(
-    "millrace_worker_ahead_sent_total",
+struct metric worker_pregranted_received_total = METRIC_COUNTER_INIT(
+    "millrace_worker_pregranted_received_total", "Large values that came by a grant ahead");
+struct metric worker_pregranted_sent_total = METRIC_COUNTER_INIT(
+    "millrace_worker_pregranted_sent_total",
     "Large values that went by a grant ahead, without being announced or before their grant");
 
 /* ---- the receiver's room ---- */
 
-static bool fits_in(const _Atomic int64_t *in_flight_bytes, const _Atomic int64_t *ahead_bytes,
+static bool fits_in(const _Atomic int64_t *in_flight_bytes, const _Atomic int64_t *pregrant_bytes,
                     int64_t size, int64_t max) {
     return atomic_load_explicit(in_flight_bytes, memory_order_relaxed) +
-               atomic_load_explicit(ahead_bytes, memory_order_relaxed) + size <=
+               atomic_load_explicit(pregrant_bytes, memory_order_relaxed) + size <=
            max;
 }
 
 /* Unlike announced values, one for which there is no room at all is not let through: it goes
  * another way. */
-static bool reserve(_Atomic int64_t *ahead_bytes, int64_t size, int64_t max) {
-    return size <= max && rendezvous_reserve(ahead_bytes, size, max);
+static bool reserve(_Atomic int64_t *pregrant_bytes, int64_t size, int64_t max) {
+    return size <= max && rendezvous_reserve(pregrant_bytes, size, max);
 }
 
-static bool take_room(struct rendezvous *rendezvous, struct peer *peer, size_t size_bytes) {
+static bool take_credit(struct rendezvous *rendezvous, struct peer *peer, size_t size_bytes) {
     struct rendezvous_table *table = rendezvous->table;
     int64_t size = (int64_t)size_bytes, max = table->max_in_flight_bytes;
-    if (peer_ahead_is_scarce(table->allocator, size_bytes) ||
-        !fits_in(&table->in_flight_bytes, &table->ahead_bytes, size, max) ||
-        !reserve(peer_ahead_bytes(peer), size, max / RENDEZVOUS_AHEAD_PART_SHARE))
+    if (peer_pregrant_is_scarce(table->allocator, size_bytes) ||
+        !fits_in(&table->in_flight_bytes, &table->pregrant_bytes, size, max) ||
+        !reserve(peer_pregrant_bytes(peer), size, max / RENDEZVOUS_PREGRANT_PART_SHARE))
         return false;
-    if (rendezvous->flow &&
-        !reserve(&rendezvous->flow->ahead_bytes, size, max / RENDEZVOUS_AHEAD_PART_SHARE)) {
-        rendezvous_unreserve(peer_ahead_bytes(peer), size);
+    if (rendezvous->credit &&
+        !reserve(&rendezvous->credit->pregrant_bytes, size, max / RENDEZVOUS_PREGRANT_PART_SHARE)) {
+        rendezvous_unreserve(peer_pregrant_bytes(peer), size);
         return false;
     }
-    if (reserve(&table->ahead_bytes, size, max / RENDEZVOUS_AHEAD_SHARE))
+    if (reserve(&table->pregrant_bytes, size, max / RENDEZVOUS_PREGRANT_SHARE))
         return true;
-    rendezvous_unreserve(peer_ahead_bytes(peer), size);
-    if (rendezvous->flow)
-        rendezvous_unreserve(&rendezvous->flow->ahead_bytes, size);
+    rendezvous_unreserve(peer_pregrant_bytes(peer), size);
+    if (rendezvous->credit)
+        rendezvous_unreserve(&rendezvous->credit->pregrant_bytes, size);
     return false;
 }
 
-void ahead_release_room(struct rendezvous *rendezvous, const struct slot *slot) {
+void pregrant_release_credit(struct rendezvous *rendezvous, const struct slot *slot) {
     int64_t size = (int64_t)slot->size_bytes;
-    rendezvous_unreserve(&rendezvous->table->ahead_bytes, size);
-    rendezvous_unreserve(peer_ahead_bytes(slot->peer), size);
-    if (rendezvous->flow)
-        rendezvous_unreserve(&rendezvous->flow->ahead_bytes, size);
+    rendezvous_unreserve(&rendezvous->table->pregrant_bytes, size);
+    rendezvous_unreserve(peer_pregrant_bytes(slot->peer), size);
+    if (rendezvous->credit)
+        rendezvous_unreserve(&rendezvous->credit->pregrant_bytes, size);
 }
 
 /* ---- the receiver's grants ---- */
 
-struct peer *ahead_peer(struct rendezvous *rendezvous, const struct plan_channel *channel,
-                        enum peer_ahead_way *ret_way) {
+struct peer *pregrant_peer(struct rendezvous *rendezvous, const struct plan_channel *channel,
+                           enum peer_pregrant_way *ret_way) {
     struct rendezvous_table *table = rendezvous->table;
     struct peer *peer = table->task && strcmp(channel->peer_task, table->task) != 0
                             ? peer_find(table->peers, channel->peer_task)
                             : NULL;
-    *ret_way = peer ? peer_ahead_way(peer) : PEER_AHEAD_NOT;
-    return *ret_way == PEER_AHEAD_NOT ? NULL : peer;
+    *ret_way = peer ? peer_pregrant_way(peer) : PEER_PREGRANT_NONE;
+    return *ret_way == PEER_PREGRANT_NONE ? NULL : peer;
 }
 
 /* There is none after all: it is announced, or will be. */
@@ -85,11 +85,11 @@ static void write_grant(const struct slot *slot, const struct plan_channel *chan
                                 channel->slot_bytes);
 }
 
-static bool grant_place(struct rendezvous *rendezvous, const struct slot *slot,
+static bool grant_write(struct rendezvous *rendezvous, const struct slot *slot,
                         const struct str *meta) {
     struct buffer *kept = rendezvous_keep_meta((struct span){meta->data, meta->len});
     bool is_asked =
-        peer_grant_ahead(slot->peer, &(struct peer_grant){.step = rendezvous->step_id,
+        peer_grant_early(slot->peer, &(struct peer_grant){.step = rendezvous->step_id,
                                                           .frame_iter = slot->frame_iter,
                                                           .edge = slot->edge,
                                                           .announcement = kept,
@@ -107,21 +107,22 @@ static bool grant_push(struct rendezvous *rendezvous, struct slot *slot, const s
     return false;
 }
 
-void ahead_grant(struct rendezvous *rendezvous, struct slot *slot,
-                 const struct plan_channel *channel, struct peer *peer, enum peer_ahead_way way) {
+void pregrant_value(struct rendezvous *rendezvous, struct slot *slot,
+                    const struct plan_channel *channel, struct peer *peer,
+                    enum peer_pregrant_way way) {
     struct str meta = STR_INIT;
-    if (!take_room(rendezvous, peer, channel->slot_bytes))
+    if (!take_credit(rendezvous, peer, channel->slot_bytes))
         return;
     slot->channel = channel;
     slot->peer = peer;
     slot->size_bytes = channel->slot_bytes;
-    slot->kind = way == PEER_AHEAD_PLACE ? SLOT_PLACED : SLOT_GRANTED;
+    slot->kind = way == PEER_PREGRANT_WRITE ? SLOT_PREGRANTED : SLOT_GRANTED;
     write_grant(slot, channel, &meta);
-    if (way == PEER_AHEAD_PLACE ? grant_place(rendezvous, slot, &meta)
-                                : grant_push(rendezvous, slot, &meta)) {
-        metric_add(&worker_ahead_granted_total, 1);
+    if (way == PEER_PREGRANT_WRITE ? grant_write(rendezvous, slot, &meta)
+                                   : grant_push(rendezvous, slot, &meta)) {
+        metric_add(&worker_pregrants_total, 1);
     } else {
-        ahead_release_room(rendezvous, slot);
+        pregrant_release_credit(rendezvous, slot);
         forget(slot);
     }
     str_fini(&meta);
@@ -152,7 +153,7 @@ static bool settle(struct rendezvous *rendezvous, struct slot *slot,
         return false;
     }
     struct peer *peer = slot->peer;
-    ahead_release_room(rendezvous, slot);
+    pregrant_release_credit(rendezvous, slot);
     buffer_unref(slot->buffer);
     forget(slot);
     rendezvous_announced(rendezvous, slot, peer, edge->tensor.size_bytes,
@@ -160,22 +161,23 @@ static bool settle(struct rendezvous *rendezvous, struct slot *slot,
     return true;
 }
 
-struct status *ahead_announced(struct rendezvous *rendezvous, struct slot *slot,
-                               const struct edge_message *edge, struct span meta,
-                               bool *ret_tries_grants) {
+struct status *pregrant_announced(struct rendezvous *rendezvous, struct slot *slot,
+                                  const struct edge_message *edge, struct span meta,
+                                  bool *ret_tries_grants) {
     *ret_tries_grants = false;
     if (slot->is_announced)
         return status_internal("edge %u is announced twice", edge->edge);
     slot->is_announced = true;
     if (slot->kind == SLOT_GRANTED)
         *ret_tries_grants = settle(rendezvous, slot, edge, meta, false);
-    else if (slot->kind == SLOT_PLACED) /* its sender answers for the place first */
+    else if (slot->kind == SLOT_PREGRANTED) /* its sender answers for the place first */
         slot->buffer = rendezvous_keep_meta(meta);
     return NULL; /* ARRIVING, DONE: it went by the grant ahead */
 }
 
 /* Lock held. The place was for that slot. True: rendezvous_try_grants has to follow. */
-static bool without_place(struct rendezvous *rendezvous, struct slot *slot, struct buffer *buffer) {
+static bool without_remote_slot(struct rendezvous *rendezvous, struct slot *slot,
+                                struct buffer *buffer) {
     struct buffer *announcement = slot->buffer;
     struct peer *peer = slot->peer;
     bool tries_grants = false;
@@ -195,23 +197,23 @@ static bool without_place(struct rendezvous *rendezvous, struct slot *slot, stru
         buffer_unref(announcement);
         return tries_grants;
     }
-    ahead_release_room(rendezvous, slot);
+    pregrant_release_credit(rendezvous, slot);
     forget(slot);
     if (announcement)
         rendezvous_announced(rendezvous, slot, peer, edge.tensor.size_bytes, announcement);
     return announcement != NULL;
 }
 
-void ahead_place_gone(void *arg, struct peer *peer, uint64_t step, uint32_t edge,
-                      uint64_t frame_iter, struct buffer *buffer) {
+void pregrant_withdrawn(void *arg, struct peer *peer, uint64_t step, uint32_t edge,
+                        uint64_t frame_iter, struct buffer *buffer) {
     struct rendezvous *rendezvous;
     bool tries_grants = false;
     if (rendezvous_find(arg, step, false, &rendezvous) != FOUND)
         return;
     pthread_mutex_lock(&rendezvous->lock);
     struct slot *slot = slot_find(rendezvous, edge, frame_iter);
-    if (slot && slot->kind == SLOT_PLACED && slot->peer == peer)
-        tries_grants = without_place(rendezvous, slot, buffer);
+    if (slot && slot->kind == SLOT_PREGRANTED && slot->peer == peer)
+        tries_grants = without_remote_slot(rendezvous, slot, buffer);
     pthread_mutex_unlock(&rendezvous->lock);
     if (tries_grants)
         rendezvous_try_grants(rendezvous);
@@ -222,34 +224,36 @@ void ahead_place_gone(void *arg, struct peer *peer, uint64_t step, uint32_t edge
 
 /* ---- the sender's side ---- */
 
-static struct buffer *hold(struct peer *peer, const struct peer_ahead *ahead, struct span meta) {
-    size_t size = sizeof(struct held_ahead) + meta.len;
-    struct held_ahead *held = xmalloc(size);
-    held->ahead = *ahead;
+static struct buffer *hold(struct peer *peer, const struct peer_pregrant *pregrant,
+                           struct span meta) {
+    size_t size = sizeof(struct pending_pregrant) + meta.len;
+    struct pending_pregrant *held = xmalloc(size);
+    held->pregrant = *pregrant;
     held->meta_len = meta.len;
     memcpy(held->meta, meta.data, meta.len);
-    atomic_fetch_add_explicit(peer_n_held_ahead(peer), 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(peer_n_pending_pregrants(peer), 1, memory_order_relaxed);
     return buffer_wrap(held, size, free, held);
 }
 
 static bool may_hold(struct peer *peer) {
-    return atomic_load_explicit(peer_n_held_ahead(peer), memory_order_relaxed) <
-           PEER_AHEAD_MAX_HELD;
+    return atomic_load_explicit(peer_n_pending_pregrants(peer), memory_order_relaxed) <
+           PEER_MAX_PENDING_PREGRANTS;
 }
 
-struct buffer *ahead_take_held(struct rendezvous *rendezvous, const struct peer *peer,
-                               uint32_t edge, uint64_t frame_iter) {
+struct buffer *pregrant_take_pending(struct rendezvous *rendezvous, const struct peer *peer,
+                                     uint32_t edge, uint64_t frame_iter) {
     struct slot *slot = slot_find_sent(rendezvous, peer, edge, frame_iter);
-    if (!slot || slot->kind != SLOT_HELD)
+    if (!slot || slot->kind != SLOT_PENDING_PREGRANT)
         return NULL;
     struct buffer *held = slot->buffer;
-    rendezvous->n_held--;
+    rendezvous->n_pending_pregrants--;
     slot_remove(rendezvous, slot);
     return held;
 }
 
-bool ahead_fits(const struct buffer *buffer, const struct tensor *value) {
-    const struct held_ahead *held = (const struct held_ahead *)(const void *)buffer->data;
+bool pregrant_fits(const struct buffer *buffer, const struct tensor *value) {
+    const struct pending_pregrant *held =
+        (const struct pending_pregrant *)(const void *)buffer->data;
     struct edge_message edge;
     struct status *st = edge_message_read((struct span){held->meta, held->meta_len}, &edge);
     bool fits = !st && tensor_meta_fits(&edge.tensor, value);
@@ -257,24 +261,26 @@ bool ahead_fits(const struct buffer *buffer, const struct tensor *value) {
     return fits;
 }
 
-static struct peer_ahead let_go(struct peer *peer, struct buffer *held_take) {
-    struct peer_ahead ahead = ((const struct held_ahead *)(const void *)held_take->data)->ahead;
+static struct peer_pregrant release(struct peer *peer, struct buffer *held_take) {
+    struct peer_pregrant pregrant =
+        ((const struct pending_pregrant *)(const void *)held_take->data)->pregrant;
     buffer_unref(held_take);
-    atomic_fetch_sub_explicit(peer_n_held_ahead(peer), 1, memory_order_relaxed);
-    return ahead;
+    atomic_fetch_sub_explicit(peer_n_pending_pregrants(peer), 1, memory_order_relaxed);
+    return pregrant;
 }
 
-void ahead_drop_held(struct peer *peer, struct buffer *held_take) {
+void pregrant_drop_pending(struct peer *peer, struct buffer *held_take) {
     if (!held_take)
         return;
-    struct peer_ahead ahead = let_go(peer, held_take);
-    peer_drop_ahead(peer, &ahead);
+    struct peer_pregrant pregrant = release(peer, held_take);
+    peer_drop_pregrant(peer, &pregrant);
 }
 
-void ahead_send_held(struct peer *peer, struct buffer *held_take, struct peer_value *value_take) {
-    struct peer_ahead ahead = let_go(peer, held_take);
-    metric_add(&worker_ahead_sent_total, 1);
-    peer_send_ahead(peer, &ahead, value_take);
+void pregrant_send_pending(struct peer *peer, struct buffer *held_take,
+                           struct peer_value *value_take) {
+    struct peer_pregrant pregrant = release(peer, held_take);
+    metric_add(&worker_pregranted_sent_total, 1);
+    peer_send_pregranted(peer, &pregrant, value_take);
 }
 
 static struct status *check_grant(const struct peer *peer, const struct edge_message *edge) {
@@ -299,21 +305,23 @@ static bool take_offered(struct rendezvous *rendezvous, struct slot *slot,
     return true;
 }
 
-struct status *ahead_on_grant(struct rendezvous_table *table, struct peer *peer,
-                              const struct wire_message *message, const struct edge_message *edge) {
+struct status *pregrant_on_grant(struct rendezvous_table *table, struct peer *peer,
+                                 const struct wire_message *message,
+                                 const struct edge_message *edge) {
     struct rendezvous *rendezvous;
     struct peer_value value = {0};
     struct rendezvous_recv *offer = NULL;
     bool is_held = false, is_taken = false;
     TRY(check_grant(peer, edge));
-    struct peer_ahead ahead = peer_ahead_take(peer, edge->has_place ? &edge->place : NULL);
+    struct peer_pregrant pregrant =
+        peer_pregrant_take(peer, edge->has_remote_slot ? &edge->remote_slot : NULL);
     enum find_result result = rendezvous_find(table, message->id, true, &rendezvous);
     if (result == FIND_REFUSED)
         return status_exhausted(
             "grants for too many steps that no master has started here, the last from task %s",
             peer_name(peer));
     if (result == FIND_ENDED) {
-        peer_drop_ahead(peer, &ahead);
+        peer_drop_pregrant(peer, &pregrant);
         return NULL;
     }
     pthread_mutex_lock(&rendezvous->lock);
@@ -323,22 +331,22 @@ struct status *ahead_on_grant(struct rendezvous_table *table, struct peer *peer,
     if (slot && slot->kind == SLOT_OFFERED) {
         is_taken = take_offered(rendezvous, slot, edge, &value, &offer);
     } else if (is_live && !slot && may_hold(peer)) {
-        slot = slot_add(rendezvous, edge->edge, edge->frame_iter, SLOT_HELD);
+        slot = slot_add(rendezvous, edge->edge, edge->frame_iter, SLOT_PENDING_PREGRANT);
         slot->peer = peer;
-        slot->buffer = hold(peer, &ahead, message->meta);
-        rendezvous->n_held++;
+        slot->buffer = hold(peer, &pregrant, message->meta);
+        rendezvous->n_pending_pregrants++;
         is_held = true;
         if (unlikely(!rendezvous->is_opened))
             rendezvous_count_early(rendezvous, NULL, slot->buffer->size_bytes);
     }
-    rendezvous->has_dropped_ahead |= is_live && !is_taken && !is_held;
+    rendezvous->has_dropped_pregrant |= is_live && !is_taken && !is_held;
     pthread_mutex_unlock(&rendezvous->lock);
     rendezvous_unref(rendezvous);
     if (is_taken) {
-        metric_add(&worker_ahead_sent_total, 1);
-        peer_send_ahead(peer, &ahead, &value);
+        metric_add(&worker_pregranted_sent_total, 1);
+        peer_send_pregranted(peer, &pregrant, &value);
     } else if (!is_held) {
-        peer_drop_ahead(peer, &ahead);
+        peer_drop_pregrant(peer, &pregrant);
     }
     if (offer)
         offer->on_value(offer, NULL, NULL);

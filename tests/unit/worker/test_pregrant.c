@@ -11,7 +11,7 @@
 #include "tests/unit/worker/rdma_task.h"
 #include "worker/exchange/peer_internal.h"
 #include "worker/exchange/peer_rdma_internal.h"
-#include "worker/exchange/rendezvous_ahead.h"
+#include "worker/exchange/rendezvous_pregrant.h"
 #include "worker/exchange/rendezvous_internal.h"
 
 static struct loop *loop;
@@ -25,10 +25,10 @@ static const int64_t dims[1] = {N_FLOATS};
 static void connect_both(void) {
     peer_connect(a.other);
     if (a.peers->rdma.device)
-        TURN_UNTIL(loop, peer_ahead_way(b.other) == PEER_AHEAD_PLACE &&
+        TURN_UNTIL(loop, peer_pregrant_way(b.other) == PEER_PREGRANT_WRITE &&
                              task_says(&a, "\"to\":\"ready\",\"from\":\"ready\",\"written\""));
     else
-        TURN_UNTIL(loop, peer_ahead_way(b.other) == PEER_AHEAD_PUSH);
+        TURN_UNTIL(loop, peer_pregrant_way(b.other) == PEER_PREGRANT_PUSH);
 }
 
 static int begin(enum rdma_mode mode) {
@@ -63,10 +63,10 @@ static bool is_rdma(void) { return a.peers->rdma.device != NULL; }
 /* Whatever has happened, nothing is granted, held, registered or in memory any more. */
 static int teardown(void **state) {
     fake_verbs_let_register();
-    assert_int_equal(atomic_load(&b.rendezvous->ahead_bytes), 0);
+    assert_int_equal(atomic_load(&b.rendezvous->pregrant_bytes), 0);
     assert_int_equal(atomic_load(&b.rendezvous->in_flight_bytes), 0);
-    assert_int_equal(atomic_load(peer_ahead_bytes(b.other)), 0);
-    assert_int_equal(atomic_load(peer_n_held_ahead(a.other)), 0);
+    assert_int_equal(atomic_load(peer_pregrant_bytes(b.other)), 0);
+    assert_int_equal(atomic_load(peer_n_pending_pregrants(a.other)), 0);
     tasks_fini(&a, &b);
     allocator_host_free(limited);
     limited = NULL;
@@ -89,9 +89,9 @@ static struct plan_channel channel_of(uint32_t edge) {
 }
 
 /* As a step's Recv starts; the channel outlives the step. */
-static void receive_edge(uint64_t step, const struct plan_channel *channel, struct flow *flow,
-                         struct wait *wait) {
-    struct rendezvous *rendezvous = rendezvous_open_in(b.rendezvous, step, flow);
+static void receive_edge(uint64_t step, const struct plan_channel *channel,
+                         struct session_credit *credit, struct wait *wait) {
+    struct rendezvous *rendezvous = rendezvous_open_in(b.rendezvous, step, credit);
     memset(wait, 0, sizeof(*wait));
     wait->recv.on_value = wait_on_value;
     if (rendezvous_recv_start(rendezvous, channel, 0, &wait->recv, &wait->value))
@@ -112,10 +112,10 @@ static void send_value(uint64_t step, const struct tensor *value) {
 }
 static void make(struct tensor *t, float seed) { value_make(t, allocator_host(), N_FLOATS, seed); }
 
-static int n_held(void) { return atomic_load(peer_n_held_ahead(a.other)); }
-static int64_t ahead_bytes(void) { return atomic_load(&b.rendezvous->ahead_bytes); }
-static int64_t n_sent(void) { return metric_get(&worker_ahead_sent_total); }
-static int64_t n_arrived(void) { return metric_get(&worker_ahead_arrived_total); }
+static int n_held(void) { return atomic_load(peer_n_pending_pregrants(a.other)); }
+static int64_t pregrant_bytes(void) { return atomic_load(&b.rendezvous->pregrant_bytes); }
+static int64_t n_sent(void) { return metric_get(&worker_pregranted_sent_total); }
+static int64_t n_arrived(void) { return metric_get(&worker_pregranted_received_total); }
 
 static void end_both(uint64_t step) {
     rendezvous_end_step(a.rendezvous, step);
@@ -130,7 +130,7 @@ static void expect(struct wait *wait, float seed) {
     tensor_clear(&wait->value);
 }
 
-static void let_go(struct tensor *value) {
+static void release(struct tensor *value) {
     TURN_UNTIL(loop, tensor_is_sole(value));
     tensor_clear(value);
 }
@@ -142,16 +142,16 @@ static void check_goes_ahead(uint64_t step) {
     int64_t sent = n_sent(), arrived = n_arrived();
     open_at_sender(step);
     receive(step, &wait);
-    assert_int_equal(ahead_bytes(), N_BYTES);
+    assert_int_equal(pregrant_bytes(), N_BYTES);
     TURN_UNTIL(loop, n_held() == 1);
     make(&value, (float)step);
     send_value(step, &value);
     assert_int_equal(n_held(), 0);
     expect(&wait, (float)step);
-    assert_int_equal(ahead_bytes(), 0);
+    assert_int_equal(pregrant_bytes(), 0);
     assert_int_equal(n_sent() - sent, 1);
     assert_int_equal(n_arrived() - arrived, 1);
-    let_go(&value);
+    release(&value);
     end_both(step);
     assert_int_equal(a.n_lost + b.n_lost, 0);
 }
@@ -161,19 +161,19 @@ static void check_goes_ahead(uint64_t step) {
 static void a_value_that_is_granted_ahead_is_never_announced(void **state) {
     check_goes_ahead(7);
     if (is_rdma())
-        assert_true(task_says(&b, "\"landed\":1,\"landed_bytes\":200000,\"tcp_instead\":0") &&
-                    task_says(&b, "\"ahead\":{\"grants\":1,\"from_prepared\":0,\"arrived\":1,"
-                                  "\"sent\":0,\"gone\":0") &&
+        assert_true(task_says(&b, "\"received\":1,\"received_bytes\":200000,\"tcp_instead\":0") &&
+                    task_says(&b, "\"pregrants\":{\"grants\":1,\"from_prepared\":0,\"received\":1,"
+                                  "\"sent\":0,\"ended\":0") &&
                     task_says(&a, "\"bulk\":false"));
     else
         assert_true(task_says(&a, "\"bulk\":true"));
 }
 
-static const struct peer_landing *prepared(void) {
-    return LIST_ENTRY(b.other->rdma.prepared.next, struct peer_landing, link);
+static const struct peer_pending_write *prepared(void) {
+    return LIST_ENTRY(b.other->rdma.prepared.next, struct peer_pending_write, link);
 }
 static bool is_prepared(void) {
-    return task_says(&b, "\"prepared\":1") && prepared()->landing.state == RDMA_GRANTED;
+    return task_says(&b, "\"prepared\":1") && prepared()->write.state == RDMA_GRANTED;
 }
 
 /* The device registers nothing while the second step runs: its place was prepared after the
@@ -192,13 +192,13 @@ static void the_next_step_finds_its_place_prepared(void **state) {
     make(&value, 8);
     send_value(8, &value);
     expect(&wait, 8);
-    let_go(&value);
+    release(&value);
     end_both(8);
     for (uint64_t step = 9; step < 20; step++) {
         check_goes_ahead(step);
         TURN_UNTIL(loop, task_says(&b, "\"prepared\":1"));
     }
-    assert_true(task_says(&b, "\"from_prepared\":12,\"arrived\":13,"));
+    assert_true(task_says(&b, "\"from_prepared\":12,\"received\":13,"));
 }
 
 static void a_place_that_nobody_wants_for_a_while_goes(void **state) {
@@ -219,7 +219,7 @@ static void a_grant_waits_for_its_senders_step(void **state) {
     make(&value, 1);
     send_value(7, &value);
     expect(&wait, 1);
-    let_go(&value);
+    release(&value);
     end_both(7);
 }
 
@@ -232,15 +232,15 @@ static void a_grant_meets_its_values_announcement(void **state) {
     for (uint64_t step = 7; step < 12; step++) {
         send_value(step, &value);
         receive(step, &wait);
-        assert_int_equal(ahead_bytes(), N_BYTES);
+        assert_int_equal(pregrant_bytes(), N_BYTES);
         expect(&wait, 2);
         for (int i = 0; i < 5; i++)
             loop_turn(loop);
-        assert_int_equal(ahead_bytes() + atomic_load(&b.rendezvous->in_flight_bytes), 0);
+        assert_int_equal(pregrant_bytes() + atomic_load(&b.rendezvous->in_flight_bytes), 0);
         end_both(step);
     }
     assert_int_equal(n_sent() - sent, 5);
-    let_go(&value);
+    release(&value);
     assert_int_equal(a.n_lost + b.n_lost, 0);
 }
 
@@ -266,12 +266,12 @@ static void an_announcement_that_comes_after_its_value_takes_no_room(void **stat
     expect(&wait, 3);
     struct str meta = announce_meta(&value);
     assert_null(tell_b(WIRE_ANNOUNCE, 7, &meta));
-    assert_int_equal(ahead_bytes() + atomic_load(&b.rendezvous->in_flight_bytes), 0);
+    assert_int_equal(pregrant_bytes() + atomic_load(&b.rendezvous->in_flight_bytes), 0);
     struct status *st = tell_b(WIRE_ANNOUNCE, 7, &meta);
     assert_int_equal(status_code(st), STATUS_INTERNAL);
     status_unref(st);
     str_fini(&meta);
-    let_go(&value);
+    release(&value);
     end_both(7);
 }
 
@@ -316,12 +316,12 @@ static void a_value_of_another_shape_is_announced(void **state) {
             assert_int_equal(n_sent() - sent, 0);
             for (int k = 0; k < 5; k++)
                 loop_turn(loop);
-            assert_int_equal(ahead_bytes() + atomic_load(&b.rendezvous->in_flight_bytes), 0);
-            let_go(&value);
+            assert_int_equal(pregrant_bytes() + atomic_load(&b.rendezvous->in_flight_bytes), 0);
+            release(&value);
             end_both(step);
         }
     if (is_rdma())
-        assert_true(task_says(&b, "\"landed\":6,") && task_says(&b, "\"gone\":6") &&
+        assert_true(task_says(&b, "\"received\":6,") && task_says(&b, "\"ended\":6") &&
                     task_says(&b, "\"tcp_instead\":0"));
     assert_int_equal(a.n_lost + b.n_lost, 0);
     check_goes_ahead(step);
@@ -343,7 +343,7 @@ static void a_small_value_is_pushed_and_a_dead_one_said(void **state) {
         TURN_UNTIL(loop, wait.n_calls == 1);
         assert_null(wait.status);
         assert_int_equal(wait.value.storage, step % 2 == 0 ? TENSOR_DEAD : TENSOR_BUFFER);
-        assert_int_equal(ahead_bytes(), 0);
+        assert_int_equal(pregrant_bytes(), 0);
         tensor_clear(&wait.value);
         tensor_clear(&value);
         end_both(step);
@@ -367,7 +367,7 @@ static void a_senders_step_that_ends_without_the_value_gives_the_place_back(void
     TURN_UNTIL(loop, n_held() == 1);
     rendezvous_end_step(a.rendezvous, 7);
     assert_int_equal(n_held(), 0);
-    TURN_UNTIL(loop, !is_rdma() || task_says(&b, "\"gone\":1"));
+    TURN_UNTIL(loop, !is_rdma() || task_says(&b, "\"ended\":1"));
     assert_int_equal(wait.n_calls, 0); /* its own step ends it */
     rendezvous_end_step(b.rendezvous, 7);
     expect_end(&wait);
@@ -380,16 +380,16 @@ static void a_place_that_is_declined_takes_nothing_off_the_line(void **state) {
     struct wait wait;
     make(&value, 4);
     open_at_sender(7);
-    atomic_fetch_add(peer_n_held_ahead(a.other), PEER_AHEAD_MAX_HELD);
+    atomic_fetch_add(peer_n_pending_pregrants(a.other), PEER_MAX_PENDING_PREGRANTS);
     receive(7, &wait);
-    TURN_UNTIL(loop, task_says(&b, "\"gone\":1"));
-    atomic_fetch_sub(peer_n_held_ahead(a.other), PEER_AHEAD_MAX_HELD);
-    assert_int_equal(ahead_bytes(), 0);
+    TURN_UNTIL(loop, task_says(&b, "\"ended\":1"));
+    atomic_fetch_sub(peer_n_pending_pregrants(a.other), PEER_MAX_PENDING_PREGRANTS);
+    assert_int_equal(pregrant_bytes(), 0);
     send_value(7, &value);
     expect(&wait, 4);
-    assert_true(task_says(&b, "\"landed\":1,\"landed_bytes\":200000,\"tcp_instead\":0") &&
+    assert_true(task_says(&b, "\"received\":1,\"received_bytes\":200000,\"tcp_instead\":0") &&
                 task_says(&a, "\"bulk\":false"));
-    let_go(&value);
+    release(&value);
     end_both(7);
     check_goes_ahead(8);
 }
@@ -401,7 +401,7 @@ static void a_grant_for_a_step_that_has_ended_is_declined(void **state) {
     receive(7, &wait);
     for (int i = 0; i < 10; i++)
         loop_turn(loop);
-    TURN_UNTIL(loop, !is_rdma() || task_says(&b, "\"gone\":1"));
+    TURN_UNTIL(loop, !is_rdma() || task_says(&b, "\"ended\":1"));
     assert_int_equal(n_held(), 0);
     rendezvous_end_step(b.rendezvous, 7);
     expect_end(&wait);
@@ -416,11 +416,11 @@ static void a_receivers_step_that_ends_leaves_the_place_to_the_write(void **stat
     TURN_UNTIL(loop, n_held() == 1);
     rendezvous_end_step(b.rendezvous, 7);
     expect_end(&wait);
-    assert_int_equal(ahead_bytes(), 0);
+    assert_int_equal(pregrant_bytes(), 0);
     make(&other, 5); /* would get the same memory from the allocator */
     make(&value, 6);
     send_value(7, &value);
-    let_go(&value);
+    release(&value);
     for (int i = 0; i < 10; i++)
         loop_turn(loop);
     assert_true(value_holds(&other, N_FLOATS, 5));
@@ -447,7 +447,7 @@ static void an_aborted_step_takes_no_value(void **state) {
     status_unref(st);
     status_unref(why);
     rendezvous_unref(sender);
-    TURN_UNTIL(loop, !is_rdma() || task_says(&b, "\"gone\":1"));
+    TURN_UNTIL(loop, !is_rdma() || task_says(&b, "\"ended\":1"));
     end_both(7);
     expect_end(&wait);
 }
@@ -461,12 +461,12 @@ static void a_line_that_breaks_before_the_value_is_there_leaves_tcp(void **state
     receive(7, &wait);
     TURN_UNTIL(loop, n_held() == 1);
     fake_verbs_break_receivers();
-    TURN_UNTIL(loop, task_says(&b, "\"gone\":1") && peer_rdma_line_to(&a.other->rdma) == 0);
+    TURN_UNTIL(loop, task_says(&b, "\"ended\":1") && peer_rdma_connection_to(&a.other->rdma) == 0);
     make(&value, 4);
     send_value(7, &value);
     expect(&wait, 4);
-    assert_true(task_says(&a, "\"bulk\":true") && task_says(&b, "\"arrived\":0"));
-    let_go(&value);
+    assert_true(task_says(&a, "\"bulk\":true") && task_says(&b, "\"received\":0"));
+    release(&value);
     end_both(7);
     assert_int_equal(a.n_lost + b.n_lost, 0);
     check_goes_ahead(8); /* as a push */
@@ -487,7 +487,7 @@ static void a_value_may_come_at_any_moment_of_a_lines_end(void **state) {
         make(&value, 4);
         send_value(7, &value);
         expect(&wait, 4);
-        let_go(&value);
+        release(&value);
         end_both(7);
         assert_int_equal(a.n_lost + b.n_lost, 0);
         teardown(state);
@@ -510,15 +510,15 @@ static void a_line_that_breaks_under_the_write_costs_nothing_but_time(void **sta
     fake_verbs.is_held = false;
     fake_verbs_run(-1);
     expect(&wait, 4);
-    let_go(&value);
+    release(&value);
     end_both(7);
     assert_int_equal(a.n_lost + b.n_lost, 0);
 }
 
 static void lose_b(void) {
     struct wire_out nonsense = {.type = WIRE_GRANT, .meta = {"\xff", 1}};
-    assert_true(peer_queue(a.other, TRANSPORT_CONTROL, &nonsense));
-    peer_flush(a.other, TRANSPORT_CONTROL);
+    assert_true(peer_queue(a.other, CHANNEL_CONTROL, &nonsense));
+    peer_flush(a.other, CHANNEL_CONTROL);
     TURN_UNTIL(loop, a.n_lost == 1 && b.n_lost == 1);
 }
 
@@ -548,10 +548,10 @@ static void a_grant_of_a_lost_connection_is_not_used_by_the_next(void **state) {
 /* What can go by RDMA in a moment is not pushed. */
 static void while_a_line_may_come_nothing_is_pushed_ahead(void **state) {
     lose_b();
-    assert_int_equal(peer_ahead_way(b.other), PEER_AHEAD_NOT);
+    assert_int_equal(peer_pregrant_way(b.other), PEER_PREGRANT_NONE);
     peer_connect(a.other);
-    while (peer_ahead_way(b.other) != PEER_AHEAD_PLACE) {
-        assert_int_equal(peer_ahead_way(b.other), PEER_AHEAD_NOT);
+    while (peer_pregrant_way(b.other) != PEER_PREGRANT_WRITE) {
+        assert_int_equal(peer_pregrant_way(b.other), PEER_PREGRANT_NONE);
         loop_turn(loop);
     }
     a.n_lost = b.n_lost = 0;
@@ -560,7 +560,7 @@ static void while_a_line_may_come_nothing_is_pushed_ahead(void **state) {
 
 static void where_no_line_comes_values_are_pushed_ahead(void **state) {
     /* it has said that it has no device */
-    assert_int_equal(peer_ahead_way(b.other), PEER_AHEAD_PUSH);
+    assert_int_equal(peer_pregrant_way(b.other), PEER_PREGRANT_PUSH);
     check_goes_ahead(7);
 }
 
@@ -570,13 +570,13 @@ static void without_memory_to_register_the_value_is_announced(void **state) {
     fake_verbs.n_registrations_to_fail = 1;
     open_at_sender(7);
     receive(7, &wait);
-    TURN_UNTIL(loop, task_says(&b, "\"gone\":1"));
-    assert_int_equal(ahead_bytes(), 0);
+    TURN_UNTIL(loop, task_says(&b, "\"ended\":1"));
+    assert_int_equal(pregrant_bytes(), 0);
     make(&value, 4);
     send_value(7, &value);
     expect(&wait, 4);
-    assert_true(task_says(&b, "\"landed\":1,"));
-    let_go(&value);
+    assert_true(task_says(&b, "\"received\":1,"));
+    release(&value);
     end_both(7);
     check_goes_ahead(8);
 }
@@ -592,8 +592,8 @@ static void a_sender_that_cannot_register_pushes(void **state) {
     make(&value, 4);
     send_value(7, &value);
     expect(&wait, 4);
-    assert_true(task_says(&a, "\"tcp_instead\":1") && task_says(&b, "\"gone\":1"));
-    let_go(&value);
+    assert_true(task_says(&a, "\"tcp_instead\":1") && task_says(&b, "\"ended\":1"));
+    release(&value);
     end_both(7);
     check_goes_ahead(8);
 }
@@ -649,7 +649,7 @@ static void steps_run_on_other_threads_than_the_loops(void **state) {
         end_both(step_of(i));
     for (int i = 0; i < N_THREAD_STEPS; i += 5)
         expect_end(&thread_waits[i]);
-    let_go(&thread_value);
+    release(&thread_value);
     TURN_UNTIL(loop, n_held() == 0);
     assert_int_equal(a.n_lost + b.n_lost, 0);
 }
@@ -663,16 +663,16 @@ static void without_room_nothing_is_granted_ahead(void **state) {
     rendezvous_table_set_in_flight_limit(b.rendezvous, 2 * N_BYTES);
     open_at_sender(7);
     receive(7, &wait);
-    assert_int_equal(ahead_bytes(), 0);
+    assert_int_equal(pregrant_bytes(), 0);
     make(&value, 4);
     send_value(7, &value);
     expect(&wait, 4);
-    let_go(&value);
+    release(&value);
     end_both(7);
     rendezvous_table_set_in_flight_limit(b.rendezvous, 8 * N_BYTES);
     atomic_store(&b.rendezvous->in_flight_bytes, 8 * N_BYTES - 1); /* others' */
     receive(8, &wait);
-    assert_int_equal(ahead_bytes(), 0);
+    assert_int_equal(pregrant_bytes(), 0);
     atomic_store(&b.rendezvous->in_flight_bytes, 0);
     end_both(8);
     expect_end(&wait);
@@ -685,29 +685,30 @@ static void what_is_granted_ahead_takes_no_room_from_what_is_there(void **state)
     struct plan_channel channels[N], unknown = channel_of(N);
     struct wait waits[N], wait;
     struct tensor value;
-    struct flow *flow = flow_new();
+    struct session_credit *credit = session_credit_new();
     rendezvous_table_set_in_flight_limit(b.rendezvous, 8 * N_BYTES);
     open_at_sender(7);
     for (uint32_t i = 0; i < N; i++) {
         channels[i] = channel_of(i);
-        receive_edge(7, &channels[i], flow, &waits[i]);
+        receive_edge(7, &channels[i], credit, &waits[i]);
     }
-    assert_int_equal(ahead_bytes(), 2 * N_BYTES);
-    assert_int_equal(atomic_load(&flow->ahead_bytes), 2 * N_BYTES);
+    assert_int_equal(pregrant_bytes(), 2 * N_BYTES);
+    assert_int_equal(atomic_load(&credit->pregrant_bytes), 2 * N_BYTES);
     TURN_UNTIL(loop, n_held() == 2);
     make(&value, 4);
     unknown.slot_bytes = 0;
-    receive_edge(7, &unknown, flow, &wait);
+    receive_edge(7, &unknown, credit, &wait);
     task_send(&a, b.name, 7, N, &value); /* the others may depend on it */
     expect(&wait, 4);
     for (uint32_t i = N; i-- > 0;)
         task_send(&a, b.name, 7, i, &value);
     for (int i = 0; i < N; i++)
         expect(&waits[i], 4);
-    let_go(&value);
+    release(&value);
     end_both(7);
-    assert_int_equal(atomic_load(&flow->ahead_bytes) + atomic_load(&flow->in_flight_bytes), 0);
-    flow_unref(flow);
+    assert_int_equal(atomic_load(&credit->pregrant_bytes) + atomic_load(&credit->in_flight_bytes),
+                     0);
+    session_credit_unref(credit);
 }
 
 static void limit_b(int64_t n_values) {
@@ -753,12 +754,12 @@ static void with_little_memory_nothing_is_granted_ahead(void **state) {
     struct buffer *others = buffer_alloc(limited, 2 * N_BYTES);
     open_at_sender(7);
     receive(7, &wait);
-    assert_int_equal(ahead_bytes(), 0);
+    assert_int_equal(pregrant_bytes(), 0);
     make(&value, 4);
     send_value(7, &value);
     expect(&wait, 4);
     end_both(7);
-    let_go(&value);
+    release(&value);
     buffer_unref(others);
     check_goes_ahead(8);
     TURN_UNTIL(loop, atomic_load(&limited->in_use_bytes) == 0);
@@ -766,28 +767,28 @@ static void with_little_memory_nothing_is_granted_ahead(void **state) {
 
 /* Beyond the places of a line nothing is asked of it, whatever room there is. */
 static void more_than_a_line_has_places_is_not_asked_for(void **state) {
-    enum { N = RDMA_AHEAD_MAX + 40 };
+    enum { N = RDMA_MAX_PREGRANTS + 40 };
     static struct plan_channel channels[N];
     static struct wait waits[N];
     struct tensor value;
-    int64_t granted = metric_get(&worker_ahead_granted_total);
+    int64_t granted = metric_get(&worker_pregrants_total);
     fake_verbs.is_registering_held = true;
     open_at_sender(7);
     for (uint32_t i = 0; i < N; i++) {
         channels[i] = channel_of(i);
         receive_edge(7, &channels[i], NULL, &waits[i]);
     }
-    assert_int_equal(metric_get(&worker_ahead_granted_total) - granted, RDMA_AHEAD_MAX);
-    assert_int_equal(ahead_bytes(), (int64_t)RDMA_AHEAD_MAX * N_BYTES);
+    assert_int_equal(metric_get(&worker_pregrants_total) - granted, RDMA_MAX_PREGRANTS);
+    assert_int_equal(pregrant_bytes(), (int64_t)RDMA_MAX_PREGRANTS * N_BYTES);
     fake_verbs_let_register();
     make(&value, 5);
     for (uint32_t i = 0; i < N; i++)
         task_send(&a, b.name, 7, i, &value);
     for (int i = 0; i < N; i++)
         expect(&waits[i], 5);
-    let_go(&value);
+    release(&value);
     end_both(7);
-    assert_int_equal(atomic_load(&b.other->rdma.n_ahead), 0);
+    assert_int_equal(atomic_load(&b.other->rdma.n_pregrants), 0);
     check_goes_ahead(8);
 }
 
@@ -795,9 +796,9 @@ static void more_than_a_line_has_places_is_not_asked_for(void **state) {
 
 static void tell_a(const struct str *meta, uint64_t step) {
     assert_true(peer_queue(
-        b.other, TRANSPORT_CONTROL,
+        b.other, CHANNEL_CONTROL,
         &(struct wire_out){.type = WIRE_GRANT, .id = step, .meta = {meta->data, meta->len}}));
-    peer_flush(b.other, TRANSPORT_CONTROL);
+    peer_flush(b.other, CHANNEL_CONTROL);
 }
 
 /* More than are held, for one key twice, for what is received here (which comes all the same),
@@ -806,17 +807,17 @@ static void grants_that_make_no_sense_are_dropped_or_refused(void **state) {
     struct str meta = STR_INIT;
     struct tensor value;
     open_at_sender(7);
-    for (uint32_t i = 0; i < PEER_AHEAD_MAX_HELD + 10; i++) {
+    for (uint32_t i = 0; i < PEER_MAX_PENDING_PREGRANTS + 10; i++) {
         str_clear(&meta);
         edge_message_write_expected(&meta, i, 0, DT_FLOAT, (struct shape){1, dims}, N_BYTES);
         tell_a(&meta, 7);
         if (i < 3)
             tell_a(&meta, 7);
     }
-    TURN_UNTIL(loop, n_held() == PEER_AHEAD_MAX_HELD);
+    TURN_UNTIL(loop, n_held() == PEER_MAX_PENDING_PREGRANTS);
     for (int i = 0; i < 10; i++)
         loop_turn(loop);
-    assert_int_equal(n_held(), PEER_AHEAD_MAX_HELD);
+    assert_int_equal(n_held(), PEER_MAX_PENDING_PREGRANTS);
     struct rendezvous *sender = rendezvous_open(a.rendezvous, 7);
     struct plan_channel from_b = {
         .edge = 1, .tensor_name = "v:0", .peer_task = b.name, .dtype = DT_FLOAT};
@@ -825,7 +826,7 @@ static void grants_that_make_no_sense_are_dropped_or_refused(void **state) {
     make(&value, 3);
     task_send(&b, a.name, 7, 1, &value);
     expect(&wait, 3);
-    let_go(&value);
+    release(&value);
     rendezvous_unref(sender);
     end_both(7);
     assert_int_equal(n_held(), 0);
@@ -849,16 +850,16 @@ static void a_grant_of_another_peers_edge_is_in_nobodys_way(void **state) {
     struct wire_message lie = {.type = WIRE_GRANT, .id = 7, .meta = {meta.data, meta.len}};
     open_at_sender(7);
     assert_null(rendezvous_receiver.on_message(a.rendezvous, third, &lie));
-    assert_int_equal(atomic_load(peer_n_held_ahead(third)), 1);
+    assert_int_equal(atomic_load(peer_n_pending_pregrants(third)), 1);
     receive(7, &wait);
     TURN_UNTIL(loop, n_held() == 1);
     make(&value, 3);
     send_value(7, &value);
     expect(&wait, 3);
     assert_null(rendezvous_receiver.on_message(a.rendezvous, third, &lie));
-    let_go(&value);
+    release(&value);
     end_both(7);
-    assert_int_equal(atomic_load(peer_n_held_ahead(third)), 0);
+    assert_int_equal(atomic_load(peer_n_pending_pregrants(third)), 0);
     assert_int_equal(a.n_lost + b.n_lost, 0);
     str_fini(&meta);
 }
@@ -872,7 +873,8 @@ static void early_metas_are_counted_and_limited(void **state) {
     edge_message_write_expected(&grant, UINT32_MAX, UINT64_MAX, DT_INT8,
                                 (struct shape){SHAPE_MAX_RANK, most}, 1ull << 40);
     str_add_bytes(&announcement, grant.data, grant.len);
-    edge_message_add_place(&grant, &(struct rdma_place){UINT32_MAX, UINT32_MAX, UINT64_MAX});
+    edge_message_add_remote_slot(&grant,
+                                 &(struct rdma_remote_slot){UINT32_MAX, UINT32_MAX, UINT64_MAX});
     assert_null(tell_b(WIRE_GRANT, 7, &grant));
     assert_in_range(atomic_load(&b.rendezvous->early_bytes), sizeof(struct slot) + grant.len,
                     sizeof(struct slot) + grant.len + 200);
@@ -904,28 +906,28 @@ static void a_grant_that_is_dropped_is_asked_for_again(void **state) {
     for (uint64_t step = 7; step < 9; step++) {
         /* before the value, or only after the receiver has heard of it */
         bool comes_early = step == 8;
-        atomic_store(peer_n_held_ahead(a.other), PEER_AHEAD_MAX_HELD);
+        atomic_store(peer_n_pending_pregrants(a.other), PEER_MAX_PENDING_PREGRANTS);
         open_at_sender(step);
         receive(step, &wait);
         struct rendezvous *sender = rendezvous_open(a.rendezvous, step);
-        TURN_UNTIL(loop, sender->has_dropped_ahead);
+        TURN_UNTIL(loop, sender->has_dropped_pregrant);
         rendezvous_unref(sender);
         if (comes_early && is_rdma())
-            TURN_UNTIL(loop, task_says(&b, "\"gone\":2"));
+            TURN_UNTIL(loop, task_says(&b, "\"ended\":2"));
         send_value(step, &value);
         expect(&wait, 5);
         end_both(step);
-        assert_int_equal(n_held(), PEER_AHEAD_MAX_HELD);
+        assert_int_equal(n_held(), PEER_MAX_PENDING_PREGRANTS);
     }
-    atomic_store(peer_n_held_ahead(a.other), 0);
-    let_go(&value);
+    atomic_store(peer_n_pending_pregrants(a.other), 0);
+    release(&value);
     assert_int_equal(a.n_lost + b.n_lost, 0);
 }
 
 static void a_number_that_was_prepared_and_not_told_ends_the_line(void **state) {
     check_goes_ahead(7);
     TURN_UNTIL(loop, is_prepared());
-    fake_verbs_forge_number(prepared()->landing.place.number);
+    fake_verbs_forge_number(prepared()->write.remote_slot.number);
     TURN_UNTIL(loop, task_says(&b, "\"from\":\"a write to a place that it was not told of\""));
     TURN_UNTIL(loop, b.peers->rdma.prepared_bytes == 0);
     assert_int_equal(a.n_lost + b.n_lost, 0);
@@ -939,18 +941,18 @@ static struct plan_channel twice;
 static void begin_while_a_place_is_withdrawn(struct wait *wait, struct wait *other_wait) {
     check_goes_ahead(7);
     TURN_UNTIL(loop, is_prepared());
-    const struct peer_landing *place = prepared();
+    const struct peer_pending_write *remote_slot = prepared();
     twice = channel_of(2);
     twice.shape = (struct shape){1, twice_dims};
     twice.slot_bytes = 2 * N_BYTES;
     fake_verbs.is_registering_held = true;
     open_at_sender(8);
     receive_edge(8, &twice, NULL, other_wait);
-    TURN_UNTIL(loop, !list_is_empty(&b.other->rdma.landings));
-    fake_verbs_forge_number(place->landing.place.number);
-    TURN_UNTIL(loop, place->landing.state == RDMA_WITHDRAWING);
+    TURN_UNTIL(loop, !list_is_empty(&b.other->rdma.pending_writes));
+    fake_verbs_forge_number(remote_slot->write.remote_slot.number);
+    TURN_UNTIL(loop, remote_slot->write.state == RDMA_WITHDRAWING);
     receive(8, wait);
-    TURN_UNTIL(loop, list_is_empty(&b.other->rdma.asked));
+    TURN_UNTIL(loop, list_is_empty(&b.other->rdma.requested));
 }
 
 static void a_prepared_place_that_is_withdrawn_is_not_used(void **state) {
@@ -961,7 +963,7 @@ static void a_prepared_place_that_is_withdrawn_is_not_used(void **state) {
     make(&value, 8);
     send_value(8, &value);
     expect(&wait, 8);
-    let_go(&value);
+    release(&value);
     end_both(8);
     expect_end(&other_wait);
     assert_int_equal(a.n_lost + b.n_lost, 0);
@@ -992,17 +994,17 @@ static void a_push_of_what_has_a_place_is_refused(void **state) {
     make(&value, 4);
     struct str meta = announce_meta(&value);
     const struct tensor *tensors[1] = {&value};
-    assert_true(peer_queue(a.other, TRANSPORT_BULK,
+    assert_true(peer_queue(a.other, CHANNEL_BULK,
                            &(struct wire_out){.type = WIRE_PUSH,
                                               .id = 7,
                                               .meta = {meta.data, meta.len},
                                               .tensors = tensors,
                                               .n_tensors = 1}));
-    peer_flush(a.other, TRANSPORT_BULK);
+    peer_flush(a.other, CHANNEL_BULK);
     TURN_UNTIL(loop, b.n_lost == 1);
     end_both(7);
     expect_end(&wait);
-    let_go(&value);
+    release(&value);
     str_fini(&meta);
 }
 

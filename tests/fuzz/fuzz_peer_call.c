@@ -1,11 +1,11 @@
-/* Questions between tasks on the worker wire (worker/exchange/ask.h), from both ends. The first
+/* Questions between tasks on the worker wire (worker/exchange/peer_call.h), from both ends. The first
  * byte says which:
  *
- *   0  a stranger's bytes behind an asker's Hello   1  questions, each in a frame of its own   → a worker's service that answers
- *   2  a stranger's bytes behind a task's Hello     3  answers, each in a frame of its own     → the table of who has asked
+ *   0  a stranger's bytes behind an asker's Hello   1  calls, each in a frame of its own   → a worker's service that answers
+ *   2  a stranger's bytes behind a task's Hello     3  answers, each in a frame of its own     → the table of who has calls
  *
  * What answers is an echo, on a thread, that refuses some and gives a payload to others; every
- * question ends once. */
+ * call ends once. */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -15,12 +15,12 @@
 #include "common/base/log.h"
 #include "rpc/wire/wire_internal.h"
 #include "tests/fuzz/input_bytes.h"
-#include "worker/exchange/ask.h"
+#include "worker/exchange/peer_call.h"
 #include "worker/service/service_internal.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { PEER_INCARNATION = 2, MAX_TURNS = 20000, N_QUESTIONS = 6 };
+enum { PEER_INCARNATION = 2, MAX_TURNS = 20000, N_CALLS = 6 };
 
 #define OWN "/job:worker/replica:0/task:0"
 #define OTHER "/job:ps/replica:0/task:0"
@@ -123,12 +123,12 @@ static void try_service(bool is_framed) {
     options.devices = &device;
     options.n_devices = 1;
     options.pool = pool;
-    options.answer = answer;
+    options.serve_peer_call = answer;
     check(worker_service_new(loop, &options, &service));
     int fd = connect_to(worker_service_unix_address(service));
-    add_hello(&bytes, OTHER, ASK_CHANNEL);
+    add_hello(&bytes, OTHER, CHANNEL_PEER_CALLS);
     if (is_framed)
-        add_frames(&bytes, WIRE_ASK);
+        add_frames(&bytes, WIRE_PEER_REQUEST);
     else
         str_add_bytes(&bytes, in.data, in.len);
     say(fd, &bytes);
@@ -151,13 +151,12 @@ static void try_service(bool is_framed) {
 
 static int n_ended;
 
-static void on_done(struct peer_call *question) {
+static void on_done(struct peer_call *call) {
     n_ended++;
-    CHECK(question->payload_bytes <= PEER_MAX_PAYLOAD_BYTES &&
-          question->reply.len <= WIRE_MAX_META_BYTES);
-    status_unref(question->status);
-    str_fini(&question->reply);
-    buffer_unref(question->payload);
+    CHECK(call->payload_bytes <= PEER_MAX_PAYLOAD_BYTES && call->reply.len <= WIRE_MAX_META_BYTES);
+    status_unref(call->status);
+    str_fini(&call->reply);
+    buffer_unref(call->payload);
 }
 
 static int listen_at(struct str *ret_address) {
@@ -173,34 +172,34 @@ static int listen_at(struct str *ret_address) {
 }
 
 static void try_table(bool is_framed) {
-    struct ask_table *table = ask_table_new(loop, OWN, 1, 60000);
-    struct peer_call questions[N_QUESTIONS];
-    struct ask_task *task;
+    struct peer_call_table *table = peer_call_table_new(loop, OWN, 1, 60000);
+    struct peer_call calls[N_CALLS];
+    struct peer_call_task *task;
     struct str address = STR_INIT, bytes = STR_INIT;
     int listener = listen_at(&address), fd;
-    check(ask_table_know(table, OTHER, "", address.data, &task));
+    check(peer_call_table_know(table, OTHER, "", address.data, &task));
     n_ended = 0;
-    for (int i = 0; i < N_QUESTIONS; i++) {
-        questions[i] = (struct peer_call){.request = span_of("what?"), .on_done = on_done};
-        list_init(&questions[i].link);
-        ask_start(task, &questions[i]);
+    for (int i = 0; i < N_CALLS; i++) {
+        calls[i] = (struct peer_call){.request = span_of("what?"), .on_done = on_done};
+        list_init(&calls[i].link);
+        peer_call_start(task, &calls[i]);
     }
     while ((fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC)) < 0)
         turn();
-    add_hello(&bytes, OTHER, ASK_CHANNEL);
+    add_hello(&bytes, OTHER, CHANNEL_PEER_CALLS);
     if (is_framed)
-        add_frames(&bytes, WIRE_ANSWER);
+        add_frames(&bytes, WIRE_PEER_REPLY);
     else
         str_add_bytes(&bytes, in.data, in.len);
     say(fd, &bytes);
     close(fd);
     close(listener);
-    while (n_ended < N_QUESTIONS)
+    while (n_ended < N_CALLS)
         turn();
-    ask_table_free(table);
+    peer_call_table_free(table);
     for (int i = 0; i < 4; i++) /* its timer and connections go */
         turn();
-    CHECK(n_ended == N_QUESTIONS);
+    CHECK(n_ended == N_CALLS);
     str_fini(&address);
     str_fini(&bytes);
 }

@@ -1,4 +1,4 @@
-#include "worker/exchange/ask.h"
+#include "worker/exchange/peer_call.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -9,31 +9,31 @@
 #include "rpc/wire/heartbeat.h"
 #include "worker/exchange/peer.h"
 
-struct ask_table {
+struct peer_call_table {
     struct loop *loop;
     char *task;
     uint64_t incarnation;
     int64_t heartbeat_ms;
     struct tls *tls;
-    bool uses_sums;
+    bool uses_checksums;
     struct strmap tasks;
     struct loop_timer timer; /* ticks while there are connections */
     int n_conns;
     bool is_stopped, is_freed, is_timer_closed;
 };
 
-struct ask_task {
-    struct ask_table *table;
+struct peer_call_task {
+    struct peer_call_table *table;
     char *name;
     char *address, *unix_address;
     struct wire_conn *conn; /* one reference, or NULL */
     bool is_unix, is_greeted, avoid_unix;
-    /* an idle connection is being closed: what is asked now waits for the next */
+    /* an idle connection is being closed: what is calls now waits for the next */
     bool is_letting_go;
     struct heartbeat heartbeat;
     int64_t idle_since_ns;
     uint64_t next_id;
-    struct u64map asked; /* id → struct peer_call */
+    struct u64map calls; /* id → struct peer_call */
     struct loop_task start_task;
 
     pthread_mutex_t lock; /* guards what follows */
@@ -41,53 +41,53 @@ struct ask_task {
     bool is_start_posted;
 };
 
-/* ---- questions ---- */
+/* ---- calls ---- */
 
 /* The caller's again. */
-static void answer_with(struct peer_call *question, struct status *status_take) {
-    free(question->record);
-    question->record = NULL;
-    question->status = status_take;
-    question->on_done(question);
+static void end_call(struct peer_call *call, struct status *status_take) {
+    free(call->record);
+    call->record = NULL;
+    call->status = status_take;
+    call->on_done(call);
 }
 
-static void fail_all(struct ask_task *task, struct status *why) {
+static void fail_all(struct peer_call_task *task, struct status *why) {
     struct list failed;
     size_t cursor = 0;
     uint64_t id;
-    void *question;
+    void *call;
     list_init(&failed);
-    while (u64map_next(&task->asked, &cursor, &id, &question))
-        list_push_back(&failed, &((struct peer_call *)question)->link);
-    u64map_fini(&task->asked);
-    u64map_init(&task->asked);
+    while (u64map_next(&task->calls, &cursor, &id, &call))
+        list_push_back(&failed, &((struct peer_call *)call)->link);
+    u64map_fini(&task->calls);
+    u64map_init(&task->calls);
     for (struct list *link; (link = list_pop_front(&failed));)
-        answer_with(LIST_ENTRY(link, struct peer_call, link), status_ref(why));
+        end_call(LIST_ENTRY(link, struct peer_call, link), status_ref(why));
 }
 
-static void send_question(struct ask_task *task, struct peer_call *question) {
-    question->id = ++task->next_id;
-    u64map_put(&task->asked, question->id, question);
-    wire_queue(task->conn, &(struct wire_out){.type = WIRE_ASK,
-                                              .id = question->id,
-                                              .meta = {question->record, question->request.len}});
+static void send_call(struct peer_call_task *task, struct peer_call *call) {
+    call->id = ++task->next_id;
+    u64map_put(&task->calls, call->id, call);
+    wire_queue(task->conn, &(struct wire_out){.type = WIRE_PEER_REQUEST,
+                                              .id = call->id,
+                                              .meta = {call->record, call->request.len}});
 }
 
-static void open_conn(struct ask_task *task);
+static void open_conn(struct peer_call_task *task);
 
 /* Those that may be sent now: the other task cuts off who has more than PEER_MAX_CALLS
- * unanswered. The rest stay, in their order, until an answer makes room. Where nothing is sent
+ * unanswered. The rest stay, in their order, until an reply makes room. Where nothing is sent
  * any more all are taken, to be refused. */
-static void take_starting(struct ask_task *task, struct list *ret) {
+static void take_starting(struct peer_call_task *task, struct list *ret) {
     bool is_over = !task->conn && task->table->is_stopped;
     struct list *link;
-    for (size_t n = task->asked.n_entries;
+    for (size_t n = task->calls.n_entries;
          (is_over || n < PEER_MAX_CALLS) && (link = list_pop_front(&task->starting)); n++)
         list_push_back(ret, link);
 }
 
 static void on_start(struct loop_task *loop_task) {
-    struct ask_task *task = CONTAINER_OF(loop_task, struct ask_task, start_task);
+    struct peer_call_task *task = CONTAINER_OF(loop_task, struct peer_call_task, start_task);
     struct list starting;
     list_init(&starting);
     pthread_mutex_lock(&task->lock);
@@ -100,21 +100,21 @@ static void on_start(struct loop_task *loop_task) {
     if (!task->conn && !task->table->is_stopped)
         open_conn(task);
     for (struct list *link; (link = list_pop_front(&starting));) {
-        struct peer_call *question = LIST_ENTRY(link, struct peer_call, link);
+        struct peer_call *call = LIST_ENTRY(link, struct peer_call, link);
         if (task->conn)
-            send_question(task, question);
+            send_call(task, call);
         else
-            answer_with(question, status_unavailable("%s is stopping", task->table->task));
+            end_call(call, status_unavailable("%s is stopping", task->table->task));
     }
     if (task->conn)
         wire_flush(task->conn);
 }
 
-/* `question` may be NULL: for those that wait already, if there are any. */
-static void post_start(struct ask_task *task, struct peer_call *question) {
+/* `call` may be NULL: for those that wait already, if there are any. */
+static void post_start(struct peer_call_task *task, struct peer_call *call) {
     pthread_mutex_lock(&task->lock);
-    if (question)
-        list_push_back(&task->starting, &question->link);
+    if (call)
+        list_push_back(&task->starting, &call->link);
     bool must_post = !task->is_start_posted && !list_is_empty(&task->starting);
     task->is_start_posted |= must_post;
     pthread_mutex_unlock(&task->lock);
@@ -122,48 +122,48 @@ static void post_start(struct ask_task *task, struct peer_call *question) {
         loop_post(task->table->loop, &task->start_task);
 }
 
-void ask_start(struct ask_task *task, struct peer_call *question) {
-    CHECK(question->request.len <= PEER_MAX_REQUEST_BYTES);
-    char *copy = xmalloc(question->request.len + 1);
-    memcpy(copy, question->request.data, question->request.len);
-    question->record = copy;
-    question->status = NULL;
-    question->reply = STR_INIT;
-    question->payload = NULL;
-    question->payload_bytes = 0;
-    post_start(task, question);
+void peer_call_start(struct peer_call_task *task, struct peer_call *call) {
+    CHECK(call->request.len <= PEER_MAX_REQUEST_BYTES);
+    char *copy = xmalloc(call->request.len + 1);
+    memcpy(copy, call->request.data, call->request.len);
+    call->record = copy;
+    call->status = NULL;
+    call->reply = STR_INIT;
+    call->payload = NULL;
+    call->payload_bytes = 0;
+    post_start(task, call);
 }
 
 /* ---- what comes back ---- */
 
-static struct status *on_answer(struct ask_task *task, struct wire_message *message) {
-    struct peer_call *question = u64map_remove(&task->asked, message->id);
-    if (!question)
-        return status_invalid("task %s answers what it was not asked", task->name);
-    Millrace__Answer *answer =
-        millrace__answer__unpack(NULL, message->meta.len, (const uint8_t *)message->meta.data);
+static struct status *on_reply(struct peer_call_task *task, struct wire_message *message) {
+    struct peer_call *call = u64map_remove(&task->calls, message->id);
+    if (!call)
+        return status_invalid("task %s answers what it was not calls", task->name);
+    Millrace__PeerReply *reply =
+        millrace__peer_reply__unpack(NULL, message->meta.len, (const uint8_t *)message->meta.data);
     struct status *st = NULL;
-    if (!answer) {
+    if (!reply) {
         st = status_internal("task %s answered with malformed bytes", task->name);
-    } else if (answer->code) {
-        st = status_prefix_take(status_from_wire(answer->code, span_of(answer->message)),
+    } else if (reply->code) {
+        st = status_prefix_take(status_from_wire(reply->code, span_of(reply->message)),
                                 "From %s: ", task->name);
     } else {
-        str_add_bytes(&question->reply, answer->answer.data, answer->answer.len);
-        question->payload = message->payload;
-        question->payload_bytes = message->payload_len;
+        str_add_bytes(&call->reply, reply->reply.data, reply->reply.len);
+        call->payload = message->payload;
+        call->payload_bytes = message->payload_len;
         message->payload = NULL;
     }
-    if (answer)
-        millrace__answer__free_unpacked(answer, NULL);
-    if (task->asked.n_entries == 0)
+    if (reply)
+        millrace__peer_reply__free_unpacked(reply, NULL);
+    if (task->calls.n_entries == 0)
         task->idle_since_ns = clock_now_ns();
-    answer_with(question, st);
+    end_call(call, st);
     post_start(task, NULL);
     return NULL;
 }
 
-static struct status *check_hello(struct ask_task *task, struct span meta) {
+static struct status *check_hello(struct peer_call_task *task, struct span meta) {
     Millrace__Hello *hello = millrace__hello__unpack(NULL, meta.len, (const uint8_t *)meta.data);
     struct status *st = NULL;
     if (!hello)
@@ -180,7 +180,7 @@ static struct status *check_hello(struct ask_task *task, struct span meta) {
 }
 
 static void on_message(void *owner, struct wire_conn *conn, struct wire_message *message) {
-    struct ask_task *task = owner;
+    struct peer_call_task *task = owner;
     struct status *st = NULL;
     if (task->conn != conn)
         return;
@@ -192,11 +192,11 @@ static void on_message(void *owner, struct wire_conn *conn, struct wire_message 
     case WIRE_PONG:
         heartbeat_pong(&task->heartbeat, clock_now_ns(), message->id, message->meta);
         break;
-    case WIRE_ANSWER:
-        st = on_answer(task, message);
+    case WIRE_PEER_REPLY:
+        st = on_reply(task, message);
         break;
     default:
-        st = status_invalid("a message of type %d in the place of an answer", (int)message->type);
+        st = status_invalid("a message of type %d in the place of an reply", (int)message->type);
     }
     if (st)
         wire_conn_close(conn, st);
@@ -204,43 +204,43 @@ static void on_message(void *owner, struct wire_conn *conn, struct wire_message 
 
 static struct buffer *on_alloc(void *owner, struct wire_conn *conn,
                                const struct wire_message *message, size_t size_bytes) {
-    struct ask_task *task = owner;
-    if (message->type != WIRE_ANSWER || size_bytes > PEER_MAX_PAYLOAD_BYTES ||
-        !u64map_get(&task->asked, message->id))
+    struct peer_call_task *task = owner;
+    if (message->type != WIRE_PEER_REPLY || size_bytes > PEER_MAX_PAYLOAD_BYTES ||
+        !u64map_get(&task->calls, message->id))
         return NULL;
     return buffer_alloc(allocator_host(), size_bytes);
 }
 
 /* ---- connections ---- */
 
-static void table_free_when_done(struct ask_table *table);
+static void table_free_when_done(struct peer_call_table *table);
 
 /* Its Unix socket did not come about (another network namespace with the same host id, or it is
  * switched off): over TCP, then. */
-static bool try_tcp(struct ask_task *task) {
+static bool try_tcp(struct peer_call_task *task) {
     if (!task->is_unix || task->is_greeted || task->table->is_stopped || !*task->address)
         return false;
     size_t cursor = 0;
     uint64_t id;
-    void *question;
+    void *call;
     task->avoid_unix = true;
-    while (u64map_next(&task->asked, &cursor, &id, &question))
-        post_start(task, question);
-    u64map_fini(&task->asked);
-    u64map_init(&task->asked);
+    while (u64map_next(&task->calls, &cursor, &id, &call))
+        post_start(task, call);
+    u64map_fini(&task->calls);
+    u64map_init(&task->calls);
     return true;
 }
 
 static void on_closed(void *owner, struct wire_conn *conn, struct status *why) {
-    struct ask_task *task = owner;
-    struct ask_table *table = task->table;
+    struct peer_call_task *task = owner;
+    struct peer_call_table *table = task->table;
     heartbeat_stop(&task->heartbeat);
     wire_conn_unref(task->conn);
     task->conn = NULL;
     if (--table->n_conns == 0)
         loop_timer_stop(&table->timer);
     task->is_letting_go = false;
-    if (!try_tcp(task) && task->asked.n_entries > 0) {
+    if (!try_tcp(task) && task->calls.n_entries > 0) {
         struct status *lost = status_unavailable("Lost the connection to task %s: %s", task->name,
                                                  why ? status_message(why) : "closed");
         fail_all(task, lost);
@@ -255,8 +255,8 @@ static const struct wire_handlers handlers = {.on_message = on_message,
                                               .on_closed = on_closed,
                                               .max_payload_bytes = PEER_MAX_PAYLOAD_BYTES};
 
-static void open_conn(struct ask_task *task) {
-    struct ask_table *table = task->table;
+static void open_conn(struct peer_call_task *task) {
+    struct peer_call_table *table = task->table;
     struct str hello = STR_INIT;
     task->is_unix = *task->unix_address && !task->avoid_unix;
     task->is_greeted = false;
@@ -264,18 +264,18 @@ static void open_conn(struct ask_task *task) {
     task->conn = wire_connect(table->loop, task->is_unix ? task->unix_address : task->address,
                               &handlers, task);
     wire_conn_secure(task->conn, table->tls, task->name);
-    if (table->uses_sums)
+    if (table->uses_checksums)
         wire_conn_use_sums(task->conn);
     heartbeat_start(&task->heartbeat, table->heartbeat_ms, false, clock_now_ns());
     if (table->n_conns++ == 0)
         loop_timer_start(&table->timer, heartbeat_tick_ms(table->heartbeat_ms),
                          heartbeat_tick_ms(table->heartbeat_ms));
-    peer_hello_write(&hello, table->task, table->incarnation, ASK_CHANNEL, 0);
+    peer_hello_write(&hello, table->task, table->incarnation, CHANNEL_PEER_CALLS, 0);
     wire_queue(task->conn, &(struct wire_out){.type = WIRE_HELLO, .meta = {hello.data, hello.len}});
     str_fini(&hello);
 }
 
-static void send_ping(struct ask_task *task, int64_t now_ns) {
+static void send_ping(struct peer_call_task *task, int64_t now_ns) {
     struct str meta = STR_INIT;
     heartbeat_ping(&task->heartbeat, now_ns, clock_wall_us(), &meta);
     wire_send(task->conn, &(struct wire_out){.type = WIRE_PING,
@@ -284,10 +284,11 @@ static void send_ping(struct ask_task *task, int64_t now_ns) {
     str_fini(&meta);
 }
 
-static void task_tick(struct ask_task *task, int64_t now_ns) {
+static void task_tick(struct peer_call_task *task, int64_t now_ns) {
     if (!task->conn)
         return;
-    if (task->asked.n_entries == 0 && now_ns - task->idle_since_ns > ASK_IDLE_MS * 1000000ll) {
+    if (task->calls.n_entries == 0 &&
+        now_ns - task->idle_since_ns > PEER_CALL_IDLE_MS * 1000000ll) {
         task->is_letting_go = true;
         wire_conn_close(task->conn, NULL);
         return;
@@ -300,7 +301,7 @@ static void task_tick(struct ask_task *task, int64_t now_ns) {
 }
 
 static void on_timer(struct loop_timer *timer) {
-    struct ask_table *table = CONTAINER_OF(timer, struct ask_table, timer);
+    struct peer_call_table *table = CONTAINER_OF(timer, struct peer_call_table, timer);
     int64_t now_ns = clock_now_ns();
     size_t cursor = 0;
     struct span key;
@@ -311,9 +312,9 @@ static void on_timer(struct loop_timer *timer) {
 
 /* ---- the table ---- */
 
-struct ask_table *ask_table_new(struct loop *loop, const char *task, uint64_t incarnation,
-                                int64_t heartbeat_ms) {
-    struct ask_table *table = xcalloc(1, sizeof(*table));
+struct peer_call_table *peer_call_table_new(struct loop *loop, const char *task,
+                                            uint64_t incarnation, int64_t heartbeat_ms) {
+    struct peer_call_table *table = xcalloc(1, sizeof(*table));
     table->loop = loop;
     table->task = xstrdup(task);
     table->incarnation = incarnation;
@@ -323,8 +324,10 @@ struct ask_table *ask_table_new(struct loop *loop, const char *task, uint64_t in
     return table;
 }
 
-void ask_table_set_sums(struct ask_table *table, bool uses_sums) { table->uses_sums = uses_sums; }
-void ask_table_set_tls(struct ask_table *table, struct tls *tls) { table->tls = tls; }
+void peer_call_table_set_checksums(struct peer_call_table *table, bool uses_checksums) {
+    table->uses_checksums = uses_checksums;
+}
+void peer_call_table_set_tls(struct peer_call_table *table, struct tls *tls) { table->tls = tls; }
 
 static void set_text(char **field, const char *text) {
     if (*field && strcmp(*field, text) == 0)
@@ -333,19 +336,20 @@ static void set_text(char **field, const char *text) {
     *field = xstrdup(text);
 }
 
-struct status *ask_table_know(struct ask_table *table, const char *name, const char *address,
-                              const char *unix_address, struct ask_task **ret) {
-    struct ask_task *task = strmap_get(&table->tasks, name);
+struct status *peer_call_table_know(struct peer_call_table *table, const char *name,
+                                    const char *address, const char *unix_address,
+                                    struct peer_call_task **ret) {
+    struct peer_call_task *task = strmap_get(&table->tasks, name);
     if (!task) {
-        if (table->tasks.n_entries >= ASK_MAX_TASKS)
+        if (table->tasks.n_entries >= PEER_CALL_MAX_TASKS)
             return status_exhausted(
-                "%d other tasks are known already, task %.200s would be one more", ASK_MAX_TASKS,
-                name);
+                "%d other tasks are known already, task %.200s would be one more",
+                PEER_CALL_MAX_TASKS, name);
         task = xcalloc(1, sizeof(*task));
         task->table = table;
         task->name = xstrdup(name);
         task->start_task.run = on_start;
-        u64map_init(&task->asked);
+        u64map_init(&task->calls);
         list_init(&task->starting);
         CHECK(pthread_mutex_init(&task->lock, NULL) == 0);
         strmap_put(&table->tasks, task->name, task);
@@ -358,30 +362,30 @@ struct status *ask_table_know(struct ask_table *table, const char *name, const c
     return NULL;
 }
 
-const char *ask_task_name(const struct ask_task *task) { return task->name; }
+const char *peer_call_task_name(const struct peer_call_task *task) { return task->name; }
 
-void ask_table_stop(struct ask_table *table) {
+void peer_call_table_stop(struct peer_call_table *table) {
     size_t cursor = 0;
     struct span key;
     void *entry;
     table->is_stopped = true;
     while (strmap_next(&table->tasks, &cursor, &key, &entry)) {
-        struct ask_task *task = entry;
+        struct peer_call_task *task = entry;
         if (task->conn)
             wire_conn_close(task->conn, status_unavailable("%s is stopping", table->task));
     }
 }
 
-static void table_free_when_done(struct ask_table *table) {
+static void table_free_when_done(struct peer_call_table *table) {
     size_t cursor = 0;
     struct span key;
     void *entry;
     if (!table->is_freed || !table->is_timer_closed || table->n_conns > 0)
         return;
     while (strmap_next(&table->tasks, &cursor, &key, &entry)) {
-        struct ask_task *task = entry;
-        CHECK(task->asked.n_entries == 0 && list_is_empty(&task->starting));
-        u64map_fini(&task->asked);
+        struct peer_call_task *task = entry;
+        CHECK(task->calls.n_entries == 0 && list_is_empty(&task->starting));
+        u64map_fini(&task->calls);
         pthread_mutex_destroy(&task->lock);
         free(task->name);
         free(task->address);
@@ -394,15 +398,15 @@ static void table_free_when_done(struct ask_table *table) {
 }
 
 static void on_timer_closed(struct loop_timer *timer) {
-    struct ask_table *table = CONTAINER_OF(timer, struct ask_table, timer);
+    struct peer_call_table *table = CONTAINER_OF(timer, struct peer_call_table, timer);
     table->is_timer_closed = true;
     table_free_when_done(table);
 }
 
-void ask_table_free(struct ask_table *table) {
+void peer_call_table_free(struct peer_call_table *table) {
     if (!table)
         return;
-    ask_table_stop(table);
+    peer_call_table_stop(table);
     table->is_freed = true;
     loop_timer_close(&table->timer, on_timer_closed);
 }

@@ -164,7 +164,7 @@ struct kernel_list {
     const struct kernel_def *rows;
     size_t n_rows;
 };
-/* kernels/cpu/cpu_kernels.c lists the families; a device plugin adds its own. */
+/* The families of common/ops/families.inc; a device plugin adds its own. */
 extern const struct kernel_list *const cpu_kernel_lists[];
 extern const size_t n_cpu_kernel_lists;
 /* Adds a device type's rows (a plugin at load). Before threads start. */

@@ -140,13 +140,6 @@ def show_kernels(op, rows):
     return "<br>".join(dict.fromkeys(shown))
 
 
-def op_families():
-    """Names of the op tables, in the order of common/ops/op_def.c."""
-    with open(os.path.join(ROOT, "common", "ops", "op_def.c"), encoding="utf-8") as f:
-        table = re.search(r"op_def_lists\[\] = \{(.*?)\};", f.read(), re.S).group(1)
-    return re.findall(r"&(\w+)", table)
-
-
 def write_ops(programs):
     tables = json.loads(programs.output(programs.dump_tables))
     kernels, gradients = {}, {row["op"]: row["kind"] for row in tables["gradients"]}
@@ -161,7 +154,7 @@ def write_ops(programs):
            "need it. \"none\": not differentiable; \"later\": has a derivative whose row is not written yet.\n\n"
            "Names of type sets:\n\n| set | types |\n|---|---|\n"]
     out += [f"| *{name}* | {', '.join(members)} |\n" for name, members in SETS]
-    for index, family in enumerate(op_families()):
+    for index, family in enumerate(tables["families"]):
         out.append(f"\n## {family}\n\n| op | what it does | CPU | gradient |\n|---|---|---|---|\n")
         for op in sorted((op for op in tables["ops"] if op["family"] == index), key=lambda op: op["name"]):
             summary = op["summary"].replace("|", "\\|")

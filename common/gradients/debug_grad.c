@@ -1,8 +1,6 @@
 /* Derivatives of what debuggers put in. */
 #include "common/gradients/build.h"
 
-extern const struct gradient_list debug_gradients;
-
 static void same_grad(struct gradient_ctx *g) { SET(0, DY(0)); }
 
 // clang-format off

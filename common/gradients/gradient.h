@@ -52,6 +52,10 @@ struct gradient_list {
     const struct gradient_row *rows;
     size_t n_rows;
 };
+#define GRADIENTS(list) extern const struct gradient_list list;
+#include "common/ops/families.inc"
+extern const struct gradient_list no_gradients; /* the ops of families without derivatives */
+
 extern const struct gradient_list *const gradient_lists[];
 extern const size_t n_gradient_lists;
 

@@ -1,8 +1,6 @@
 /* Derivatives of the logging family. */
 #include "common/gradients/build.h"
 
-extern const struct gradient_list logging_gradients;
-
 static void print_grad(struct gradient_ctx *g) { SET(0, DY(0)); }
 
 // clang-format off

@@ -1,8 +1,6 @@
 /* Derivatives of optionals: an optional of gradients. */
 #include "common/gradients/gradient.h"
 
-extern const struct gradient_list optional_gradients;
-
 // clang-format off
 static const struct gradient_row rows[] = {
     NO_GRADIENT("OptionalNone"),

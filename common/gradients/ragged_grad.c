@@ -1,8 +1,6 @@
 /* Derivatives of ops on ragged tensors: for their values; splits have none. */
 #include "common/gradients/gradient.h"
 
-extern const struct gradient_list ragged_gradients;
-
 // clang-format off
 static const struct gradient_row rows[] = {
     NO_GRADIENT("RaggedRange"),

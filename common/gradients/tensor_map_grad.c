@@ -1,8 +1,6 @@
 /* Derivatives of tensor maps: maps of gradients, under the keys that were used. */
 #include "common/gradients/gradient.h"
 
-extern const struct gradient_list tensor_map_gradients;
-
 // clang-format off
 static const struct gradient_row rows[] = {
     NO_GRADIENT("EmptyTensorMap"),

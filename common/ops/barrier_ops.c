@@ -1,8 +1,6 @@
 /* Barriers. */
 #include "common/ops/op_def.h"
 
-extern const struct op_def_list barrier_ops;
-
 /* A handle of the first form: the strings container and name. */
 static struct status *shape_words(struct shape_inference *ctx) {
     ctx->out[0] = shape_make(ctx, 1, (const int64_t[]){2});

@@ -1,8 +1,6 @@
 /* Batching across steps. */
 #include "common/ops/op_def.h"
 
-extern const struct op_def_list batch_ops;
-
 /* Input `input` with any number of rows. */
 static struct status *rows_of(struct shape_inference *ctx, int input, struct shape *ret) {
     struct shape shape = ctx->in[input];

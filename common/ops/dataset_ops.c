@@ -2,8 +2,6 @@
  * its node declares. */
 #include "common/ops/op_def.h"
 
-extern const struct op_def_list dataset_ops;
-
 static struct status *shape_declared(struct shape_inference *ctx) {
     const struct attr_value *shapes;
     int n = 0;

@@ -1,8 +1,6 @@
 /* What debuggers put between a tensor and its consumers. */
 #include "common/ops/op_def.h"
 
-extern const struct op_def_list debug_ops;
-
 // clang-format off
 static const struct op_def rows[] = {
     {"DebugNumericSummaryV2", "numbers that say whether a tensor is healthy", shape_unknown},

@@ -58,5 +58,4 @@ static const struct op_def rows[] = {
     {"IRFFT3D", "real numbers from their half spectrum, last three dimensions", shape_inverse_3},
 };
 // clang-format on
-extern const struct op_def_list fft_ops;
 const struct op_def_list fft_ops = {rows, ARRAY_LEN(rows)};

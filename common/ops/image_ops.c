@@ -1,8 +1,6 @@
 /* The image family: batches of [batch, height, width, channels], and boxes on them. */
 #include "common/ops/op_def.h"
 
-extern const struct op_def_list image_ops;
-
 /* ---- helpers ---- */
 
 static int64_t dim_of(struct shape shape, int i) { return shape.rank > i ? shape.dims[i] : -1; }

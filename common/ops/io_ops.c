@@ -2,8 +2,6 @@
 #include "common/io/tensor_slice.h"
 #include "common/ops/op_def.h"
 
-extern const struct op_def_list io_ops;
-
 static struct status *require_scalars(struct shape_inference *ctx, int n) {
     for (int i = 0; i < n; i++)
         TRY(shape_require_rank(ctx, i, 0, NULL));

@@ -259,5 +259,4 @@ static const struct op_def rows[] = {
     {"BatchSvd", "Svd by its old name", shape_unknown, cost_cubic},
 };
 // clang-format on
-extern const struct op_def_list linalg_ops;
 const struct op_def_list linalg_ops = {rows, ARRAY_LEN(rows)};

@@ -3,8 +3,6 @@
  * where the element itself decides. */
 #include "common/ops/op_def.h"
 
-extern const struct op_def_list list_ops;
-
 /* ---- handles ---- */
 
 static void set_handle(struct shape_inference *ctx, enum dtype dtype, struct shape shape) {

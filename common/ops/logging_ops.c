@@ -1,8 +1,6 @@
 /* The logging family. */
 #include "common/ops/op_def.h"
 
-extern const struct op_def_list logging_ops;
-
 static struct status *shape_pass_input(struct shape_inference *ctx) {
     ctx->out[0] = ctx->in[0];
     return NULL;

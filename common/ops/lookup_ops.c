@@ -1,8 +1,6 @@
 /* Tables. What the handle of a mutable one is known to refer to is one value. */
 #include "common/ops/op_def.h"
 
-extern const struct op_def_list lookup_ops;
-
 static struct status *shape_table(struct shape_inference *ctx) {
     ctx->out[0] = SHAPE_SCALAR;
     if (!ctx->out_handle_dtypes)

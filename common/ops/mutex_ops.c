@@ -1,8 +1,6 @@
 /* Mutexes. */
 #include "common/ops/op_def.h"
 
-extern const struct op_def_list mutex_ops;
-
 // clang-format off
 static const struct op_def rows[] = {
     {"MutexV2", "a mutex", shape_scalar},

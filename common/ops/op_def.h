@@ -52,7 +52,10 @@ struct op_def_list {
     const struct op_def *rows;
     size_t n_rows;
 };
-extern const struct op_def_list *const op_def_lists[]; /* common/ops/op_def.c: the families */
+#define OPS(list) extern const struct op_def_list list;
+#include "common/ops/families.inc"
+
+extern const struct op_def_list *const op_def_lists[]; /* in the order of families.inc */
 extern const size_t n_op_def_lists;
 
 const struct op_def *op_def_find(const char *name); /* NULL when unsupported */

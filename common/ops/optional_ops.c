@@ -1,8 +1,6 @@
 /* Optionals: variants that hold some tensors, or none. */
 #include "common/ops/op_def.h"
 
-extern const struct op_def_list optional_ops;
-
 static struct status *shape_get_value(struct shape_inference *ctx) {
     const struct attr_value *shapes;
     int n = 0;

@@ -1,8 +1,6 @@
 /* Queues. What a dequeue yields is known from a V2 handle where the queue has one component. */
 #include "common/ops/op_def.h"
 
-extern const struct op_def_list queue_ops;
-
 /* A handle of the first form: the strings container and name. */
 static struct status *shape_words(struct shape_inference *ctx) {
     ctx->out[0] = shape_make(ctx, 1, (const int64_t[]){2});

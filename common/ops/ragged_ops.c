@@ -1,8 +1,6 @@
 /* The ragged family: values, and splits that say where rows end. */
 #include "common/ops/sparse_shapes.h"
 
-extern const struct op_def_list ragged_ops;
-
 static struct status *shape_range(struct shape_inference *ctx) {
     int64_t n = -1;
     bool is_open = false, has_vector = false;

@@ -1,8 +1,6 @@
 /* The reader family: records of files whose names come from a queue. */
 #include "common/ops/op_def.h"
 
-extern const struct op_def_list reader_ops;
-
 /* A handle of the first form is a vector of two strings. */
 static struct status *shape_reader(struct shape_inference *ctx) {
     bool is_v1 = dtype_base((enum dtype)ctx->node->out_types[0]) == DT_STRING;

@@ -1,8 +1,6 @@
 /* The resource variable family: variables behind handles. */
 #include "common/ops/state_shapes.h"
 
-extern const struct op_def_list resource_variable_ops;
-
 static struct status *shape_var_handle(struct shape_inference *ctx) {
     ctx->out[0] = SHAPE_SCALAR;
     if (!ctx->out_handle_dtypes)

@@ -1,8 +1,6 @@
 /* The session value family: tensors that stay where they were made until their session ends. */
 #include "common/ops/op_def.h"
 
-extern const struct op_def_list session_value_ops;
-
 // clang-format off
 static const struct op_def rows[] = {
     {"GetSessionHandle", "keeps a tensor for its session, and makes the text that names it", shape_scalar},

@@ -1,8 +1,6 @@
 /* The set family: sets along the last dimension, and where values belong among sorted ones. */
 #include "common/ops/sparse_shapes.h"
 
-extern const struct op_def_list set_ops;
-
 static struct status *require_groups(struct shape a, struct shape b) {
     for (int i = 0; i < 2; i++) {
         int rank = i ? b.rank : a.rank;

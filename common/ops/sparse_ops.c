@@ -2,8 +2,6 @@
  * unknown before they run. */
 #include "common/ops/sparse_shapes.h"
 
-extern const struct op_def_list sparse_ops;
-
 /* ---- one sparse tensor ---- */
 
 static struct status *shape_reorder(struct shape_inference *ctx) {

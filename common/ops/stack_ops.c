@@ -1,8 +1,6 @@
 /* The stack family. What TensorFlow says of the handle of a StackV2, [2], is not what it is. */
 #include "common/ops/op_def.h"
 
-extern const struct op_def_list stack_ops;
-
 static struct status *shape_stack_v1(struct shape_inference *ctx) {
     ctx->out[0] = shape_make(ctx, 1, (const int64_t[]){2});
     return NULL;

@@ -1,8 +1,6 @@
 /* Staging areas. */
 #include "common/ops/op_def.h"
 
-extern const struct op_def_list staging_ops;
-
 // clang-format off
 static const struct op_def rows[] = {
     {"Stage", "puts a tuple down; waits for room", shape_none},

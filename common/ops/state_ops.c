@@ -2,8 +2,6 @@
  * of variable. */
 #include "common/ops/state_shapes.h"
 
-extern const struct op_def_list state_ops;
-
 struct shape shape_of_variable(const struct shape_inference *ctx, int input) {
     if (ctx->node->in_types[input] != DT_RESOURCE)
         return ctx->in[input];

@@ -3,8 +3,6 @@
  * shape functions go on saying [2], as it once was. */
 #include "common/ops/op_def.h"
 
-extern const struct op_def_list tensor_array_ops;
-
 static struct shape element_of(const struct shape_inference *ctx, enum dtype dtype) {
     if (!ctx->in_handle_dtypes || ctx->in_handle_dtypes[0] != dtype)
         return SHAPE_UNKNOWN;

@@ -1,8 +1,6 @@
 /* Tensor maps: variants that hold tensors by keys. */
 #include "common/ops/op_def.h"
 
-extern const struct op_def_list tensor_map_ops;
-
 // clang-format off
 static const struct op_def rows[] = {
     {"EmptyTensorMap", "a map without entries", shape_scalar},

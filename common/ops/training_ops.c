@@ -2,8 +2,6 @@
  * arguments' names. */
 #include "common/ops/state_shapes.h"
 
-extern const struct op_def_list training_ops;
-
 static bool is_variable(const struct node *node, int input) {
     return node->op->inputs[input].is_ref || node->op->inputs[input].type == DT_RESOURCE;
 }

@@ -1,7 +1,8 @@
 /* dump_tables: what the tables of ops, CPU kernels and gradients say, as JSON on stdout, for
  * tools/gen_docs.py.
  *
- *   {"ops":       [{"family": 0, "name": "Reshape", "summary": "…"}, …],           by family, as the files list them
+ *   {"families":  ["array_ops", …],
+ *    "ops":       [{"family": 0, "name": "Reshape", "summary": "…"}, …],           by family, as the files list them
  *    "kernels":   [{"op": "Relu", "types": {"T": ["float", …]}}, …],               rows of the device type CPU
  *    "gradients": [{"op": "Relu", "kind": "none" | "function" | "later"}, …]} */
 #include <stdio.h>
@@ -15,6 +16,17 @@ static void add_text(struct str *out, const char *text) {
     str_add_char(out, '"');
     str_add_json_escaped(out, text, strlen(text));
     str_add_char(out, '"');
+}
+
+static void add_families(struct str *out) {
+    static const char *const names[] = {
+#define OPS(list) #list,
+#include "common/ops/families.inc"
+    };
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        str_add(out, i ? ", " : "");
+        add_text(out, names[i]);
+    }
 }
 
 static void add_ops(struct str *out) {
@@ -78,7 +90,9 @@ static void add_gradients(struct str *out) {
 
 int main(void) {
     struct str out = STR_INIT;
-    str_add(&out, "{\"ops\": [");
+    str_add(&out, "{\"families\": [");
+    add_families(&out);
+    str_add(&out, "],\n\"ops\": [");
     add_ops(&out);
     str_add(&out, "],\n\"kernels\": [");
     add_kernels(&out);

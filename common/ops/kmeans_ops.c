@@ -10,4 +10,4 @@ static const struct op_def rows[] = {
 };
 // clang-format on
 
-const struct op_def_list cluster_ops = {rows, ARRAY_LEN(rows)};
+const struct op_def_list kmeans_ops = {rows, ARRAY_LEN(rows)};

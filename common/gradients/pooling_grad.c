@@ -94,4 +94,4 @@ static const struct gradient_row rows[] = {
 };
 // clang-format on
 
-const struct gradient_list pool_gradients = {rows, ARRAY_LEN(rows)};
+const struct gradient_list pooling_gradients = {rows, ARRAY_LEN(rows)};

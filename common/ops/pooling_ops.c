@@ -148,4 +148,4 @@ static const struct op_def rows[] = {
 };
 // clang-format on
 
-const struct op_def_list pool_ops = {rows, ARRAY_LEN(rows)};
+const struct op_def_list pooling_ops = {rows, ARRAY_LEN(rows)};

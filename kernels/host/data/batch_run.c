@@ -182,7 +182,7 @@ static void finish_call(struct batch *batch) {
     batch->call.function->host->function_finish(&batch->call);
     if (!st)
         st = hand_out(batch);
-    batch_settle(batch, st);
+    batch_finish(batch, st);
 }
 
 /* False: somebody is just cancelling the call, and ends it. */
@@ -246,7 +246,7 @@ static void call(struct batch *batch, struct function *function) {
     function->host->function_prepare(&batch->call);
     if (!enter_call(batch)) {
         function->host->function_finish(&batch->call);
-        batch_settle(batch, NULL); /* each entry has its status */
+        batch_finish(batch, NULL); /* each entry has its status */
     } else if (function->host->function_call(&batch->call) == KERNEL_DONE && leave_call(batch)) {
         finish_call(batch);
     }
@@ -256,7 +256,7 @@ static void call_function(struct batch *batch) {
     struct allocator *allocator = NULL;
     struct function *function = choose_function(batch, &allocator);
     if (!function) {
-        batch_settle(batch, NULL);
+        batch_finish(batch, NULL);
         return;
     }
     struct status *st = join_inputs(batch, allocator, batch->n_captured);
@@ -264,7 +264,7 @@ static void call_function(struct batch *batch) {
         st = status_invalid("Function takes %d argument(s) but %d argument(s) were passed",
                             function->n_args, batch->n_args);
     if (st) {
-        batch_settle(batch, st);
+        batch_finish(batch, st);
         return;
     }
     for (int i = 0; i < batch->n_captured; i++)
@@ -277,5 +277,5 @@ void batch_run(struct pool_task *task) {
     if (batch->queue->batcher->options.calls_function)
         call_function(batch);
     else
-        batch_settle(batch, put_together(batch));
+        batch_finish(batch, put_together(batch));
 }

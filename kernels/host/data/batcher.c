@@ -148,7 +148,7 @@ static void run_due(struct batcher *batcher) {
             BATCH_FOR_EACH_PART(part, batch)
             batch->n_live++;
             batch->task.run = batch_run;
-            object_ref(&batcher->object); /* until batch_settle */
+            object_ref(&batcher->object); /* until batch_finish */
             pool_submit(batcher->pool, &batch->task);
         }
     }
@@ -302,7 +302,7 @@ static void conclude_all(struct list *ended) {
 }
 
 /* With the lock held: one of its parts is done with. */
-static void settle(struct batch_entry *entry, struct list *ended) {
+static void part_finish(struct batch_entry *entry, struct list *ended) {
     if (--entry->n_pending > 0)
         return;
     entry->is_ended = true;
@@ -376,7 +376,7 @@ static void on_cancel(struct kernel_cancel_hook *hook, struct status *why) {
         if (is_waiting)
             leave_waiting(part, &dropped);
         if (is_waiting || leave_running(part))
-            settle(entry, &ended);
+            part_finish(entry, &ended);
     }
     for (struct batch *batch; (batch = next_to_cancel(entry));) {
         batch->was_cancelled = batch->is_cancelling = true;
@@ -495,7 +495,7 @@ enum kernel_result batcher_enter(struct batch_entry *entry, const char *queue_ke
 
 /* ---- the end of a batch ---- */
 
-void batch_settle(struct batch *batch, struct status *why_take) {
+void batch_finish(struct batch *batch, struct status *why_take) {
     struct batcher *batcher = batch->queue->batcher;
     struct list ended, dropped;
     list_init(&ended);
@@ -509,7 +509,7 @@ void batch_settle(struct batch *batch, struct status *why_take) {
             continue;
         if (!entry->status)
             entry->status = status_ref(why_take);
-        settle(entry, &ended);
+        part_finish(entry, &ended);
     }
     batcher->n_running--;
     run_due(batcher);

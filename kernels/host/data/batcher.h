@@ -146,6 +146,6 @@ void batch_run(struct pool_task *task); /* batch_run.c: the batch's work, on the
 void batch_on_done(struct function_call *call);
 /* Each entry that still has a part gets that failure, or its outputs are in `outs`; the batch
  * goes, and its slot is free. */
-void batch_settle(struct batch *batch, struct status *why_take);
+void batch_finish(struct batch *batch, struct status *why_take);
 
 #endif

@@ -96,7 +96,7 @@ void data_task_wake(struct data_task *task) {
     }
 }
 
-void data_task_wake_elsewhere(struct data_task *task) {
+void data_task_wake_on_pool(struct data_task *task) {
     if (task->pool)
         submit(task);
     else
@@ -242,6 +242,6 @@ struct data_task *data_waiter_take(struct data_waiter *waiter) {
 void data_waiter_wake(struct data_task *task_take) {
     if (!task_take)
         return;
-    data_task_wake_elsewhere(task_take);
+    data_task_wake_on_pool(task_take);
     data_task_unref(task_take);
 }

@@ -55,7 +55,7 @@ void data_task_fini(struct data_task *task);                    /* for `free` */
 struct data_task *data_task_ref(struct data_task *task);
 void data_task_unref(struct data_task *task); /* accepts NULL */
 void data_task_wake(struct data_task *task);
-void data_task_wake_elsewhere(struct data_task *task); /* on the pool, where there is one */
+void data_task_wake_on_pool(struct data_task *task); /* on the pool, where there is one */
 /* Its calls are cancelled; what else it waits for, it does not wait for any longer. `why` is
  * borrowed. */
 void data_task_cancel(struct data_task *task, struct status *why);

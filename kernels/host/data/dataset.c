@@ -77,8 +77,8 @@ static void set_no_components(struct dataset *dataset) {
 
 static void dataset_free(struct object *object) {
     struct dataset *dataset = CONTAINER_OF(object, struct dataset, object);
-    if (dataset->kind->forget)
-        dataset->kind->forget(dataset);
+    if (dataset->kind->fini)
+        dataset->kind->fini(dataset);
     set_no_components(dataset);
     for (int i = 0; i < dataset->n_inputs; i++)
         dataset_unref(dataset->inputs[i]);
@@ -101,14 +101,14 @@ static bool came_from_elsewhere(const struct object *object) {
            span_is(parts.type_name, dataset_type.name);
 }
 
-static COLD struct status *sent(void) {
+static COLD struct status *dataset_was_sent(void) {
     return status_invalid("Tensor must be a Dataset object of this task: a dataset cannot be sent, "
                           "so place it where its iterator is.");
 }
 
 static struct status *dataset_decode(struct span proto, struct allocator *allocator,
                                      struct object **ret) {
-    return sent();
+    return dataset_was_sent();
 }
 
 static uint32_t dataset_depth(const struct object *object) {
@@ -125,7 +125,7 @@ struct status *dataset_of(const struct tensor *t, struct dataset **ret) {
     if (!object || (object->type != &dataset_type && !came_from_elsewhere(object)))
         return status_invalid("Tensor must be a Dataset object.");
     if (object->type != &dataset_type)
-        return sent();
+        return dataset_was_sent();
     *ret = CONTAINER_OF(object, struct dataset, object);
     return NULL;
 }

@@ -38,7 +38,7 @@ struct dataset_kind {
     enum data_poll (*next)(struct dataset_iter *iter, struct data_task *task, struct tensor *out);
     void (*end)(struct dataset_iter *iter); /* NULL: nothing to do */
     /* lets go of what the kind's struct holds; NULL: nothing */
-    void (*forget)(struct dataset *dataset);
+    void (*fini)(struct dataset *dataset);
     /* NULL: unknown, or as input 0 where keeps_cardinality */
     int64_t (*cardinality)(struct dataset *dataset);
     bool keeps_cardinality;

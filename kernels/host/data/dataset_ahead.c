@@ -150,7 +150,7 @@ static bool start_call(struct producer *producer) {
         element_clear(producer->element, n);
     bool is_open = job_push(producer, job);
     if (is_open && !st) {
-        data_task_wake_elsewhere(&job->task);
+        data_task_wake_on_pool(&job->task);
         return true;
     }
     if (is_open)
@@ -284,9 +284,9 @@ static enum data_poll ahead_next(struct dataset_iter *iter, struct data_task *ta
     if (!self->has_started) {
         self->has_started = true;
         data_task_ref(&producer->task); /* its own while it runs */
-        data_task_wake_elsewhere(&producer->task);
+        data_task_wake_on_pool(&producer->task);
     } else if (wakes_producer) {
-        data_task_wake_elsewhere(&producer->task);
+        data_task_wake_on_pool(&producer->task);
     }
     if (!job)
         return DATA_PENDING;
@@ -312,7 +312,7 @@ static const struct dataset_kind ahead_kind = {.name = "Prefetch",
                                                .begin = ahead_begin,
                                                .next = ahead_next,
                                                .end = ahead_end,
-                                               .forget = fn_dataset_forget,
+                                               .fini = fn_dataset_fini,
                                                .cardinality = ahead_cardinality};
 
 /* ---- kernels ---- */

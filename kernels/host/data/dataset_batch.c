@@ -117,7 +117,7 @@ struct padded_dataset {
     struct tensor *shapes, *values; /* by component: int64 vector, -1 where it grows; scalar */
 };
 
-static void padded_forget(struct dataset *dataset) {
+static void padded_fini(struct dataset *dataset) {
     struct padded_dataset *self = (struct padded_dataset *)dataset;
     element_free(self->shapes, dataset->inputs[0]->n_components);
     element_free(self->values, dataset->inputs[0]->n_components);
@@ -221,7 +221,7 @@ static const struct dataset_kind padded_kind = {.name = "PaddedBatch",
                                                 .begin = batch_begin,
                                                 .next = padded_next,
                                                 .end = batch_end,
-                                                .forget = padded_forget,
+                                                .fini = padded_fini,
                                                 .cardinality = batch_cardinality};
 
 static struct status *padded_take(struct kernel_ctx *ctx, struct dataset *dataset) {

@@ -4,7 +4,7 @@
 
 enum { FIRST_CAPACITY = 16 };
 
-struct tensor *element_buffer_room(struct element_buffer *buffer) {
+struct tensor *element_buffer_reserve(struct element_buffer *buffer) {
     /* what went left room */
     if (buffer->first > 0 && buffer->first + buffer->n == buffer->capacity) {
         memmove(buffer->tensors, element_at(buffer, 0),
@@ -55,7 +55,7 @@ void element_buffer_fini(struct element_buffer *buffer) {
 enum data_poll element_buffer_fill(struct element_buffer *buffer, int64_t target,
                                    struct dataset_iter *input, struct data_task *task) {
     while (buffer->n < target) {
-        struct tensor *room = element_buffer_room(buffer);
+        struct tensor *room = element_buffer_reserve(buffer);
         if (!room)
             return data_task_fail(
                 task, status_exhausted("Out of memory for %lld elements", (long long)buffer->n));

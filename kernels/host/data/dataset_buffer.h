@@ -15,7 +15,7 @@ static inline struct tensor *element_at(const struct element_buffer *buffer, int
 }
 /* Room for one more at the end: its tensors, which hold nothing; not counted yet. NULL: no
  * memory. */
-struct tensor *element_buffer_room(struct element_buffer *buffer) MUST_USE;
+struct tensor *element_buffer_reserve(struct element_buffer *buffer) MUST_USE;
 void element_buffer_clear(struct element_buffer *buffer);
 void element_buffer_fini(struct element_buffer *buffer); /* accepts a zeroed one */
 /* Lets go of the first n. */

@@ -57,7 +57,7 @@ static const struct file_system *const fs = &file_system_posix;
 /* ---- lock files of iterators that have gone ---- */
 
 /* What an unfinished file leaves goes on an I/O thread. */
-struct leaving {
+struct abandoned_lock {
     struct pool_task task;
     struct list link;
     struct bundle_reader *reader;
@@ -78,7 +78,7 @@ static void unlock(struct str *lock_path) {
 }
 
 /* With the lock held, which it lets go of meanwhile. */
-static void unlock_leaving(struct leaving *leaving) {
+static void unlock_abandoned(struct abandoned_lock *leaving) {
     leaving->is_unlinking = true;
     pthread_mutex_unlock(&leaving_lock);
     fs->unlink(fs, str_text(&leaving->lock_path));
@@ -88,9 +88,9 @@ static void unlock_leaving(struct leaving *leaving) {
     pthread_cond_broadcast(&has_unlinked);
 }
 
-static struct leaving *find_leaving(const char *lock_path) {
+static struct abandoned_lock *find_abandoned(const char *lock_path) {
     LIST_FOR_EACH (link, &all_leaving) {
-        struct leaving *leaving = LIST_ENTRY(link, struct leaving, link);
+        struct abandoned_lock *leaving = LIST_ENTRY(link, struct abandoned_lock, link);
         if (strcmp(str_text(&leaving->lock_path), lock_path) == 0)
             return leaving;
     }
@@ -98,26 +98,26 @@ static struct leaving *find_leaving(const char *lock_path) {
 }
 
 /* A lock file of that name is gone if its iterator is. */
-static void unlock_if_leaving(const char *lock_path) {
+static void unlock_if_abandoned(const char *lock_path) {
     pthread_mutex_lock(&leaving_lock);
-    for (struct leaving *leaving; (leaving = find_leaving(lock_path));) {
+    for (struct abandoned_lock *leaving; (leaving = find_abandoned(lock_path));) {
         if (leaving->is_unlinking)
             pthread_cond_wait(&has_unlinked, &leaving_lock);
         else
-            unlock_leaving(leaving);
+            unlock_abandoned(leaving);
     }
     pthread_mutex_unlock(&leaving_lock);
 }
 
-static void leave_on_io(struct pool_task *task) {
-    struct leaving *leaving = CONTAINER_OF(task, struct leaving, task);
+static void abandon_on_io(struct pool_task *task) {
+    struct abandoned_lock *leaving = CONTAINER_OF(task, struct abandoned_lock, task);
     bundle_writer_free(leaving->writer); /* its files have names of their own */
     bundle_reader_close(leaving->reader);
     pthread_mutex_lock(&leaving_lock);
     while (leaving->is_unlinking)
         pthread_cond_wait(&has_unlinked, &leaving_lock);
     if (leaving->lock_path.len > 0)
-        unlock_leaving(leaving);
+        unlock_abandoned(leaving);
     list_remove(&leaving->link);
     pthread_mutex_unlock(&leaving_lock);
     str_fini(&leaving->lock_path);
@@ -136,7 +136,7 @@ static struct status *lock(struct file_cache_iter *self) {
     str_clear(&self->lock_path);
     str_addf(&self->lock_path, "%s_0.lockfile", str_text(&self->path));
     struct status *st = NULL;
-    unlock_if_leaving(str_text(&self->lock_path));
+    unlock_if_abandoned(str_text(&self->lock_path));
     int fd = fs->open(fs, str_text(&self->lock_path), FILE_CREATE);
     if (fd == -EEXIST) {
         /* it may have gone meanwhile */
@@ -236,7 +236,7 @@ static struct status *read_component(struct file_cache_iter *self, int i, struct
 /* The next element; none: the end. */
 static struct status *read_element(struct file_cache_iter *self, struct arena *arena) {
     int n = self->one.iter.dataset->n_components;
-    struct tensor *element = element_buffer_room(&self->block);
+    struct tensor *element = element_buffer_reserve(&self->block);
     struct status *st = NULL;
     bool is_there = false;
     int i = 0;
@@ -322,7 +322,7 @@ static void work_on_io(struct pool_task *pool_task) {
         }
     }
     atomic_store_explicit(&self->is_done, true, memory_order_release); /* the poll's again */
-    data_task_wake_elsewhere(task);
+    data_task_wake_on_pool(task);
     data_task_unref(task);
 }
 
@@ -356,7 +356,7 @@ static enum data_poll next_written(struct file_cache_iter *self, struct data_tas
     if (self->has_input_ended || self->block.n >= BLOCK_ELEMENTS ||
         self->block_bytes >= BLOCK_BYTES)
         return start_work(self, task);
-    struct tensor *room = element_buffer_room(&self->block);
+    struct tensor *room = element_buffer_reserve(&self->block);
     if (!room)
         return data_task_fail(task, status_exhausted("Out of memory for an element"));
     enum data_poll result = dataset_iter_next(self->one.input, task, room);
@@ -416,18 +416,18 @@ static void cache_end(struct dataset_iter *iter) {
         str_fini(&self->lock_path);
         return;
     }
-    struct leaving *leaving = xcalloc(1, sizeof(*leaving));
+    struct abandoned_lock *leaving = xcalloc(1, sizeof(*leaving));
     leaving->writer = self->writer;
     leaving->reader = self->reader;
     leaving->lock_path = self->lock_path;
-    leaving->task.run = leave_on_io;
+    leaving->task.run = abandon_on_io;
     pthread_mutex_lock(&leaving_lock);
     list_push_back(&all_leaving, &leaving->link);
     pthread_mutex_unlock(&leaving_lock);
     pool_submit(iter->env->io_pool, &leaving->task);
 }
 
-static void cache_forget(struct dataset *dataset) {
+static void cache_fini(struct dataset *dataset) {
     free(((struct file_cache_dataset *)dataset)->prefix);
 }
 
@@ -438,7 +438,7 @@ static const struct dataset_kind file_cache_kind = {.name = "FileCache",
                                                     .begin = cache_begin,
                                                     .next = cache_next,
                                                     .end = cache_end,
-                                                    .forget = cache_forget,
+                                                    .fini = cache_fini,
                                                     .keeps_cardinality = true};
 
 enum kernel_result dataset_cache_file(struct kernel_ctx *ctx, struct span prefix) {

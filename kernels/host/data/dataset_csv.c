@@ -21,7 +21,7 @@ struct csv_dataset {
     int n_columns;
     bool excludes;
     /* one for each component: its value where it is missing; of no elements: it must be there */
-    struct tensor *presets;
+    struct tensor *defaults;
 };
 
 /* ---- a record ---- */
@@ -46,14 +46,14 @@ static void note_error(struct csv_record *record, struct status *status_take) {
 
 static struct status *set_field(struct csv_record *record, int i) {
     const struct csv_dataset *dataset = record->dataset;
-    const struct tensor *preset = &dataset->presets[i];
+    const struct tensor *default_value = &dataset->defaults[i];
     struct span field = {str_text(&record->field), record->field.len};
     enum dtype dtype = (enum dtype)dataset->base.types[i];
     if (field.len == 0 ||
         span_equal(field, (struct span){dataset->missing, dataset->missing_len})) {
-        if (preset->n_elements != 1)
+        if (default_value->n_elements != 1)
             return status_invalid("Field %d is required but missing in record!", i);
-        return tensor_reshape(preset, SHAPE_SCALAR, &record->out[i]);
+        return tensor_reshape(default_value, SHAPE_SCALAR, &record->out[i]);
     }
     if (dtype == DT_STRING) {
         tensor_init_scalar_object(&record->out[i], DT_STRING,
@@ -172,9 +172,9 @@ static enum data_poll csv_next(struct dataset_iter *iter, struct data_task *task
     return st ? data_task_fail(task, st) : DATA_ELEMENT;
 }
 
-static void csv_forget(struct dataset *dataset) {
+static void csv_fini(struct dataset *dataset) {
     struct csv_dataset *self = (struct csv_dataset *)dataset;
-    element_free(self->presets, dataset->n_components);
+    element_free(self->defaults, dataset->n_components);
     free(self->columns);
     free(self->missing);
 }
@@ -185,7 +185,7 @@ static const struct dataset_kind csv_kind = {.name = "CSV",
                                              .begin = dataset_begin_one,
                                              .next = csv_next,
                                              .end = dataset_end_one,
-                                             .forget = csv_forget};
+                                             .fini = csv_fini};
 
 /* ---- the kernel: inputs filenames, compression_type, buffer_size, header, field_delim,
  * use_quote_delim, na_value, select_cols, record_defaults…, and in V2 exclude_cols ---- */
@@ -198,7 +198,7 @@ enum {
     IN_QUOTES,
     IN_MISSING,
     IN_COLUMNS,
-    IN_PRESETS
+    IN_DEFAULTS
 };
 
 static struct status *take_string(struct kernel_ctx *ctx, int input, const char *name,
@@ -230,21 +230,21 @@ static struct status *take_columns(struct kernel_ctx *ctx, int input, const char
     return NULL;
 }
 
-static struct status *take_presets(struct kernel_ctx *ctx, struct csv_dataset *self) {
+static struct status *take_defaults(struct kernel_ctx *ctx, struct csv_dataset *self) {
     int n = self->base.n_components;
-    self->presets = element_new(n);
+    self->defaults = element_new(n);
     for (int i = 0; i < n; i++) {
-        const struct tensor *preset = kernel_input(ctx, IN_PRESETS + i);
-        if (preset->rank > 1)
+        const struct tensor *default_value = kernel_input(ctx, IN_DEFAULTS + i);
+        if (default_value->rank > 1)
             return status_invalid("Each record default should be at most rank 1");
-        if (preset->n_elements > 1)
+        if (default_value->n_elements > 1)
             return status_invalid("There should only be 1 default per field but field %d has %lld",
-                                  i, (long long)preset->n_elements);
-        if (preset->dtype != self->base.types[i])
+                                  i, (long long)default_value->n_elements);
+        if (default_value->dtype != self->base.types[i])
             return status_invalid("The default of field %d is %s, not %s", i,
-                                  dtype_name((enum dtype)preset->dtype),
+                                  dtype_name((enum dtype)default_value->dtype),
                                   dtype_name((enum dtype)self->base.types[i]));
-        tensor_copy(&self->presets[i], preset);
+        tensor_copy(&self->defaults[i], default_value);
     }
     return NULL;
 }
@@ -254,7 +254,7 @@ static struct status *take_syntax(struct kernel_ctx *ctx, struct csv_dataset *se
     struct span delimiter, missing;
     bool has_header;
     int64_t buffer_size;
-    TRY(file_take_coding(ctx, IN_CODING, options));
+    TRY(file_take_compression(ctx, IN_CODING, options));
     TRY(dataset_scalar_i64(ctx, IN_BUFFER_SIZE, "buffer_size", &buffer_size));
     TRY(dataset_scalar_bool(ctx, IN_HEADER, "header", &has_header));
     TRY(take_string(ctx, IN_DELIMITER, "field_delim", &delimiter));
@@ -279,17 +279,18 @@ static struct status *csv_take(struct kernel_ctx *ctx, struct dataset *dataset) 
     struct record_options options = {0};
     TRY(dataset_declare(ctx, dataset, NULL, NULL));
     int n = dataset->n_components;
-    if (ctx->instance->n_inputs != IN_PRESETS + n && ctx->instance->n_inputs != IN_PRESETS + n + 1)
+    if (ctx->instance->n_inputs != IN_DEFAULTS + n &&
+        ctx->instance->n_inputs != IN_DEFAULTS + n + 1)
         return status_invalid("record_defaults must be as many as output_types: %d", n);
     TRY(take_syntax(ctx, self, &options));
     TRY(take_columns(ctx, IN_COLUMNS, "select_cols", self));
     if (self->n_columns > 0 && self->n_columns != n)
         return status_invalid("select_cols should match output size");
     bool has_selection = self->n_columns > 0;
-    if (ctx->instance->n_inputs > IN_PRESETS + n)
-        TRY(take_columns(ctx, IN_PRESETS + n, "exclude_cols", self));
+    if (ctx->instance->n_inputs > IN_DEFAULTS + n)
+        TRY(take_columns(ctx, IN_DEFAULTS + n, "exclude_cols", self));
     self->excludes = !has_selection && self->n_columns > 0;
-    TRY(take_presets(ctx, self));
+    TRY(take_defaults(ctx, self));
     dataset->inputs = xcalloc(1, sizeof(*dataset->inputs));
     TRY(file_dataset_new(ctx, &options, &dataset->inputs[0]));
     dataset->n_inputs = 1;

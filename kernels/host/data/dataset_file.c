@@ -38,7 +38,7 @@ struct file_iter {
     struct status *status;
 };
 
-static void file_forget(struct dataset *dataset) {
+static void file_fini(struct dataset *dataset) {
     tensor_clear(&((struct file_dataset *)dataset)->names);
     tensor_clear(&((struct file_dataset *)dataset)->offsets);
 }
@@ -94,7 +94,7 @@ static void read_on_io(struct pool_task *pool_task) {
     self->task = NULL;
     self->status = read_records(self);
     atomic_store_explicit(&self->is_read, true, memory_order_release); /* the poll's again */
-    data_task_wake_elsewhere(task);
+    data_task_wake_on_pool(task);
     data_task_unref(task);
 }
 
@@ -154,7 +154,7 @@ static const struct dataset_kind file_kind = {.name = "File",
                                               .iter_size = sizeof(struct file_iter),
                                               .next = file_next,
                                               .end = file_end,
-                                              .forget = file_forget};
+                                              .fini = file_fini};
 
 /* ---- kernels ---- */
 
@@ -168,7 +168,8 @@ static struct status *take_names(struct kernel_ctx *ctx, struct file_dataset *se
     return NULL;
 }
 
-struct status *file_take_coding(struct kernel_ctx *ctx, int input, struct record_options *options) {
+struct status *file_take_compression(struct kernel_ctx *ctx, int input,
+                                     struct record_options *options) {
     const struct tensor *t = kernel_input(ctx, input);
     if (t->rank != 0)
         return status_invalid("compression_type must be a scalar");
@@ -192,14 +193,14 @@ static struct status *check_buffer_size(struct kernel_ctx *ctx, int input, int64
 static struct status *lines_take(struct kernel_ctx *ctx, struct file_dataset *self) {
     self->options.format = RECORD_LINES;
     TRY(take_names(ctx, self));
-    TRY(file_take_coding(ctx, 1, &self->options));
+    TRY(file_take_compression(ctx, 1, &self->options));
     return check_buffer_size(ctx, 2, 0);
 }
 
 static struct status *records_take(struct kernel_ctx *ctx, struct file_dataset *self) {
     self->options.format = RECORD_TFRECORD;
     TRY(take_names(ctx, self));
-    TRY(file_take_coding(ctx, 1, &self->options));
+    TRY(file_take_compression(ctx, 1, &self->options));
     TRY(check_buffer_size(ctx, 2, -1));
     if (ctx->instance->n_inputs < 4 || ctx->inputs[3].n_elements == 0)
         return NULL;
@@ -228,7 +229,7 @@ static struct status *blocks_take(struct kernel_ctx *ctx, struct file_dataset *s
         return status_exhausted("`record_bytes` is %lld, at most %d is supported",
                                 (long long)options->record_bytes, RECORD_MAX_BYTES);
     TRY(check_buffer_size(ctx, 4, 0));
-    return ctx->instance->n_inputs > 5 ? file_take_coding(ctx, 5, options) : NULL;
+    return ctx->instance->n_inputs > 5 ? file_take_compression(ctx, 5, options) : NULL;
 }
 
 struct status *file_dataset_new(struct kernel_ctx *ctx, const struct record_options *options,

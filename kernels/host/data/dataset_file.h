@@ -10,7 +10,7 @@
 struct status *file_dataset_new(struct kernel_ctx *ctx, const struct record_options *options,
                                 struct dataset **ret) MUST_USE;
 /* "", ZLIB or GZIP. `complaint` is for other ones. */
-struct status *file_take_coding(struct kernel_ctx *ctx, int input,
-                                struct record_options *options) MUST_USE;
+struct status *file_take_compression(struct kernel_ctx *ctx, int input,
+                                     struct record_options *options) MUST_USE;
 
 #endif

@@ -35,7 +35,7 @@ struct group_iter {
     bool has_input_ended;
 };
 
-static void group_forget(struct dataset *dataset) {
+static void group_dataset_fini(struct dataset *dataset) {
     for (int i = 0; i < N_FUNCTIONS; i++)
         dataset_fn_fini(&((struct group_dataset *)dataset)->fns[i]);
 }
@@ -138,7 +138,7 @@ static struct status *windows_begin(struct dataset_iter *iter) {
 }
 
 static struct status *add_element(struct group_iter *self, struct group *group) {
-    struct tensor *room = element_buffer_room(&group->elements);
+    struct tensor *room = element_buffer_reserve(&group->elements);
     int n = self->one.iter.dataset->inputs[0]->n_components;
     if (!room) {
         element_clear(self->element, n);
@@ -297,7 +297,7 @@ static const struct dataset_kind windows_kind = {.name = "GroupByWindow",
                                                  .begin = windows_begin,
                                                  .next = windows_next,
                                                  .end = group_end,
-                                                 .forget = group_forget};
+                                                 .fini = group_dataset_fini};
 
 /* ---- group by reducer ---- */
 
@@ -381,7 +381,7 @@ static const struct dataset_kind reducer_kind = {.name = "GroupByReducer",
                                                  .begin = reducer_begin,
                                                  .next = reducer_next,
                                                  .end = group_end,
-                                                 .forget = group_forget};
+                                                 .fini = group_dataset_fini};
 
 /* ---- kernels ---- */
 

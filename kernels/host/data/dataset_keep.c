@@ -74,7 +74,7 @@ static enum data_poll cache_next(struct dataset_iter *iter, struct data_task *ta
         publish(self);
     if (result != DATA_ELEMENT)
         return result;
-    struct tensor *room = element_buffer_room(&self->collected);
+    struct tensor *room = element_buffer_reserve(&self->collected);
     if (!room) {
         element_clear(out, n);
         return data_task_fail(task, status_exhausted("Out of memory for the elements of a cache"));
@@ -84,7 +84,7 @@ static enum data_poll cache_next(struct dataset_iter *iter, struct data_task *ta
     return DATA_ELEMENT;
 }
 
-static void cache_forget(struct dataset *dataset) {
+static void cache_fini(struct dataset *dataset) {
     struct cache_dataset *cache = (struct cache_dataset *)dataset;
     element_buffer_fini(&cache->elements);
     if (cache->has_lock)
@@ -97,7 +97,7 @@ static const struct dataset_kind cache_kind = {.name = "MemoryCache",
                                                .begin = cache_begin,
                                                .next = cache_next,
                                                .end = cache_end,
-                                               .forget = cache_forget,
+                                               .fini = cache_fini,
                                                .keeps_cardinality = true};
 
 static enum kernel_result cache_compute(struct kernel_ctx *ctx) {

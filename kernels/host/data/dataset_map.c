@@ -6,7 +6,7 @@
 
 extern const struct kernel_list dataset_map_kernels;
 
-void fn_dataset_forget(struct dataset *dataset) {
+void fn_dataset_fini(struct dataset *dataset) {
     dataset_fn_fini(&((struct fn_dataset *)dataset)->fn);
 }
 
@@ -80,7 +80,7 @@ static const struct dataset_kind map_kind = {.name = "Map",
                                              .begin = call_begin,
                                              .next = map_next,
                                              .end = call_end,
-                                             .forget = fn_dataset_forget,
+                                             .fini = fn_dataset_fini,
                                              .cardinality = map_cardinality};
 
 static enum kernel_result map_compute(struct kernel_ctx *ctx) {
@@ -96,8 +96,8 @@ static enum kernel_result map_compute(struct kernel_ctx *ctx) {
 /* ---- predicates ---- */
 
 /* The predicate's answer about the next element, which stays in self->element. */
-static enum data_poll ask(struct call_iter *self, struct data_task *task, const char *what,
-                          bool *ret) {
+static enum data_poll predicate_poll(struct call_iter *self, struct data_task *task,
+                                     const char *what, bool *ret) {
     int n = self->one.iter.dataset->n_components;
     if (!self->has_element) {
         enum data_poll result = dataset_iter_next(self->one.input, task, self->element);
@@ -129,7 +129,7 @@ static enum data_poll filter_next(struct dataset_iter *iter, struct data_task *t
     struct call_iter *self = (struct call_iter *)iter;
     for (;;) {
         bool is_wanted = false;
-        enum data_poll result = ask(self, task, "Filter", &is_wanted);
+        enum data_poll result = predicate_poll(self, task, "Filter", &is_wanted);
         if (result == DATA_FAILED)
             task->status = map_failure(task->status);
         if (result != DATA_ELEMENT)
@@ -148,7 +148,7 @@ static enum data_poll take_while_next(struct dataset_iter *iter, struct data_tas
     bool is_wanted = false;
     if (self->has_ended)
         return DATA_END;
-    enum data_poll result = ask(self, task, "TakeWhile", &is_wanted);
+    enum data_poll result = predicate_poll(self, task, "TakeWhile", &is_wanted);
     if (result != DATA_ELEMENT)
         return result;
     if (is_wanted) {
@@ -166,14 +166,14 @@ static const struct dataset_kind filter_kind = {.name = "Filter",
                                                 .begin = call_begin,
                                                 .next = filter_next,
                                                 .end = call_end,
-                                                .forget = fn_dataset_forget};
+                                                .fini = fn_dataset_fini};
 static const struct dataset_kind take_while_kind = {.name = "TakeWhile",
                                                     .dataset_size = sizeof(struct fn_dataset),
                                                     .iter_size = sizeof(struct call_iter),
                                                     .begin = call_begin,
                                                     .next = take_while_next,
                                                     .end = call_end,
-                                                    .forget = fn_dataset_forget};
+                                                    .fini = fn_dataset_fini};
 
 static struct status *predicate_take(struct kernel_ctx *ctx, struct dataset *dataset) {
     static const uint8_t wanted[] = {DT_BOOL};
@@ -248,10 +248,10 @@ static enum data_poll scan_next(struct dataset_iter *iter, struct data_task *tas
     return DATA_ELEMENT;
 }
 
-static void scan_forget(struct dataset *dataset) {
+static void scan_fini(struct dataset *dataset) {
     struct scan_dataset *self = (struct scan_dataset *)dataset;
     element_free(self->initial, self->n_state);
-    fn_dataset_forget(dataset);
+    fn_dataset_fini(dataset);
 }
 
 static const struct dataset_kind scan_kind = {.name = "Scan",
@@ -260,7 +260,7 @@ static const struct dataset_kind scan_kind = {.name = "Scan",
                                               .begin = scan_begin,
                                               .next = scan_next,
                                               .end = scan_end,
-                                              .forget = scan_forget,
+                                              .fini = scan_fini,
                                               .keeps_cardinality = true};
 
 /* The function hands out the state's types, then the element's. */

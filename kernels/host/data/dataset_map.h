@@ -9,7 +9,7 @@ struct fn_dataset {
     struct dataset_fn fn;
     bool keeps_cardinality;
 };
-void fn_dataset_forget(struct dataset *dataset);
+void fn_dataset_fini(struct dataset *dataset);
 /* The function of the attr, with the inputs after the first; types and shapes as declared. */
 struct status *fn_dataset_take(struct kernel_ctx *ctx, struct dataset *dataset,
                                const char *attr) MUST_USE;

@@ -105,7 +105,7 @@ static const struct dataset_kind flat_map_kind = {.name = "FlatMap",
                                                   .begin = nested_begin,
                                                   .next = flat_map_next,
                                                   .end = flat_map_end,
-                                                  .forget = fn_dataset_forget};
+                                                  .fini = fn_dataset_fini};
 
 static enum kernel_result flat_map_compute(struct kernel_ctx *ctx) {
     struct dataset *dataset = NULL;
@@ -197,7 +197,7 @@ static const struct dataset_kind interleave_kind = {.name = "Interleave",
                                                     .begin = interleave_begin,
                                                     .next = interleave_next,
                                                     .end = interleave_end,
-                                                    .forget = fn_dataset_forget};
+                                                    .fini = fn_dataset_fini};
 
 static struct status *interleave_take(struct kernel_ctx *ctx, struct dataset *dataset) {
     struct interleave_dataset *self = (struct interleave_dataset *)dataset;

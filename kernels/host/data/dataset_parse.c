@@ -22,7 +22,7 @@ struct parse_dataset {
     struct feature_types types;
     struct span *keys; /* of sparse, dense and ragged features */
     int *places;       /* the component of each */
-    struct tensor *presets;
+    struct tensor *defaults;
     bool has_arena;
 };
 
@@ -120,13 +120,13 @@ static struct status *place_keys(struct parse_dataset *self) {
 
 /* ---- parsing ---- */
 
-/* The features that are asked for, with their keys and presets. */
+/* The features that are asked for, with their keys and defaults. */
 static struct status *open_set(const struct parse_dataset *self, struct feature_set *set) {
     TRY(feature_set_init(set, &self->types, false));
     for (int i = 0; i < set->n; i++)
         set->features[i].key = self->keys[i];
     for (int i = 0; i < self->types.n_dense; i++)
-        TRY(feature_set_preset(&set->features[self->types.n_sparse + i], &self->presets[i], i));
+        TRY(feature_set_default(&set->features[self->types.n_sparse + i], &self->defaults[i], i));
     return NULL;
 }
 
@@ -208,9 +208,9 @@ static enum data_poll parse_next(struct dataset_iter *iter, struct data_task *ta
     return st ? data_task_fail(task, st) : DATA_ELEMENT;
 }
 
-static void parse_forget(struct dataset *dataset) {
+static void parse_fini(struct dataset *dataset) {
     struct parse_dataset *self = (struct parse_dataset *)dataset;
-    element_free(self->presets, self->types.n_dense);
+    element_free(self->defaults, self->types.n_dense);
     if (self->has_arena)
         arena_fini(&self->arena);
 }
@@ -221,7 +221,7 @@ static const struct dataset_kind parse_kind = {.name = "ParseExample",
                                                .begin = dataset_begin_one,
                                                .next = parse_next,
                                                .end = dataset_end_one,
-                                               .forget = parse_forget,
+                                               .fini = parse_fini,
                                                .keeps_cardinality = true};
 
 static struct status *take(struct kernel_ctx *ctx, struct parse_dataset *self) {
@@ -232,8 +232,8 @@ static struct status *take(struct kernel_ctx *ctx, struct parse_dataset *self) {
     self->has_arena = true;
     TRY(dataset_declare(ctx, &self->base, NULL, NULL));
     TRY(read_types_and_keys(self, ctx->instance->node));
-    self->presets = element_new(self->types.n_dense);
-    element_copy(self->presets, &ctx->inputs[2], self->types.n_dense);
+    self->defaults = element_new(self->types.n_dense);
+    element_copy(self->defaults, &ctx->inputs[2], self->types.n_dense);
     TRY(dataset_scalar_i64(ctx, 1, "num_parallel_calls", &n_calls));
     if (n_calls < 1 && n_calls != -1)
         return status_invalid("num_parallel_calls must be greater than zero.");

@@ -35,7 +35,7 @@ static void rebatch_end(struct dataset_iter *iter) {
     element_free(self->batch, iter->dataset->n_components);
 }
 
-static void rebatch_forget(struct dataset *dataset) {
+static void rebatch_fini(struct dataset *dataset) {
     tensor_clear(&((struct rebatch_dataset *)dataset)->sizes);
 }
 
@@ -63,7 +63,7 @@ static int64_t wanted_size(const struct rebatch_iter *self) {
 
 /* Up to `n` rows of the batch become a part. */
 static struct status *take_part(struct rebatch_iter *self, int64_t n) {
-    struct tensor *room = element_buffer_room(&self->parts);
+    struct tensor *room = element_buffer_reserve(&self->parts);
     if (!room)
         return status_exhausted("Out of memory for a batch");
     for (int i = 0; i < self->parts.n_components; i++) {
@@ -168,7 +168,7 @@ static const struct dataset_kind rebatch_kind = {.name = "Rebatch",
                                                  .begin = rebatch_begin,
                                                  .next = rebatch_next,
                                                  .end = rebatch_end,
-                                                 .forget = rebatch_forget};
+                                                 .fini = rebatch_fini};
 
 static struct status *declare(struct kernel_ctx *ctx, struct dataset *dataset) {
     const struct dataset *input = dataset->inputs[0];

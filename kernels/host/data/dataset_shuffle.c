@@ -199,7 +199,7 @@ static enum data_poll shuffle_next(struct dataset_iter *iter, struct data_task *
     return DATA_ELEMENT;
 }
 
-static void shuffle_forget(struct dataset *dataset) {
+static void shuffle_fini(struct dataset *dataset) {
     struct shuffle_dataset *self = (struct shuffle_dataset *)dataset;
     if (self->has_seeds)
         seed_source_fini(&self->seeds);
@@ -223,7 +223,7 @@ static const struct dataset_kind shuffle_kind = {.name = "Shuffle",
                                                  .begin = shuffle_begin,
                                                  .next = shuffle_next,
                                                  .end = shuffle_end,
-                                                 .forget = shuffle_forget,
+                                                 .fini = shuffle_fini,
                                                  .cardinality = shuffle_cardinality};
 
 static struct status *shuffle_take(struct kernel_ctx *ctx, struct dataset *dataset,
@@ -286,7 +286,7 @@ static struct status *random_begin(struct dataset_iter *iter) {
     return iter->dataset->n_inputs > 0 ? dataset_begin_one(iter) : NULL;
 }
 
-static void random_forget(struct dataset *dataset) {
+static void random_fini(struct dataset *dataset) {
     struct random_dataset *self = (struct random_dataset *)dataset;
     if (self->has_seeds)
         seed_source_fini(&self->seeds);
@@ -305,7 +305,7 @@ static const struct dataset_kind random_kind = {.name = "Random",
                                                 .iter_size = sizeof(struct random_iter),
                                                 .begin = random_begin,
                                                 .next = random_next,
-                                                .forget = random_forget,
+                                                .fini = random_fini,
                                                 .cardinality = random_cardinality};
 
 static struct status *random_take(struct kernel_ctx *ctx, struct dataset *dataset) {
@@ -344,7 +344,7 @@ static const struct dataset_kind sample_kind = {.name = "Sampling",
                                                 .begin = random_begin,
                                                 .next = sample_next,
                                                 .end = dataset_end_one,
-                                                .forget = random_forget};
+                                                .fini = random_fini};
 
 static struct status *sample_take(struct kernel_ctx *ctx, struct dataset *dataset) {
     struct random_dataset *self = (struct random_dataset *)dataset;

@@ -19,7 +19,7 @@ struct counting_iter {
     int64_t at;
 };
 
-static void tensor_forget(struct dataset *dataset) {
+static void tensor_fini(struct dataset *dataset) {
     struct tensor_dataset *self = (struct tensor_dataset *)dataset;
     element_free(self->components, dataset->n_components);
 }
@@ -41,7 +41,7 @@ static const struct dataset_kind tensor_kind = {.name = "Tensor",
                                                 .dataset_size = sizeof(struct tensor_dataset),
                                                 .iter_size = sizeof(struct counting_iter),
                                                 .next = tensor_next,
-                                                .forget = tensor_forget,
+                                                .fini = tensor_fini,
                                                 .cardinality = tensor_cardinality};
 
 static enum kernel_result tensor_compute(struct kernel_ctx *ctx) {
@@ -94,7 +94,7 @@ static const struct dataset_kind slice_kind = {.name = "TensorSlice",
                                                .dataset_size = sizeof(struct tensor_dataset),
                                                .iter_size = sizeof(struct counting_iter),
                                                .next = slice_next,
-                                               .forget = tensor_forget,
+                                               .fini = tensor_fini,
                                                .cardinality = slice_cardinality};
 
 static struct status *slice_take(struct kernel_ctx *ctx, struct dataset *dataset) {
@@ -134,7 +134,7 @@ static enum data_poll list_next(struct dataset_iter *iter, struct data_task *tas
     return DATA_ELEMENT;
 }
 
-static void list_forget(struct dataset *dataset) {
+static void list_fini(struct dataset *dataset) {
     struct tensor_dataset *self = (struct tensor_dataset *)dataset;
     element_free(self->components, (int)self->n_rows * dataset->n_components);
 }
@@ -143,7 +143,7 @@ static const struct dataset_kind list_kind = {.name = "List",
                                               .dataset_size = sizeof(struct tensor_dataset),
                                               .iter_size = sizeof(struct counting_iter),
                                               .next = list_next,
-                                              .forget = list_forget,
+                                              .fini = list_fini,
                                               .cardinality = slice_cardinality};
 
 static struct status *list_take(struct kernel_ctx *ctx, struct dataset *dataset) {
@@ -288,7 +288,7 @@ struct sparse_iter {
     int64_t row, at; /* the next row, and where its values begin */
 };
 
-static void sparse_forget(struct dataset *dataset) {
+static void sparse_fini(struct dataset *dataset) {
     struct sparse_dataset *self = (struct sparse_dataset *)dataset;
     tensor_clear(&self->indices);
     tensor_clear(&self->values);
@@ -337,7 +337,7 @@ static const struct dataset_kind sparse_kind = {.name = "SparseTensorSlice",
                                                 .dataset_size = sizeof(struct sparse_dataset),
                                                 .iter_size = sizeof(struct sparse_iter),
                                                 .next = sparse_next,
-                                                .forget = sparse_forget,
+                                                .fini = sparse_fini,
                                                 .cardinality = sparse_cardinality};
 
 static struct status *sparse_check(const struct tensor *indices, const struct tensor *values,

@@ -29,7 +29,7 @@ static enum data_poll list_next(struct dataset_iter *iter, struct data_task *tas
     return DATA_ELEMENT;
 }
 
-static void list_forget(struct dataset *dataset) {
+static void list_fini(struct dataset *dataset) {
     element_buffer_fini(&((struct list_dataset *)dataset)->elements);
 }
 
@@ -41,7 +41,7 @@ static const struct dataset_kind list_kind = {.name = "Window",
                                               .dataset_size = sizeof(struct list_dataset),
                                               .iter_size = sizeof(struct list_iter),
                                               .next = list_next,
-                                              .forget = list_forget,
+                                              .fini = list_fini,
                                               .cardinality = list_cardinality};
 
 struct dataset *window_dataset_new(const struct dataset *of, struct element_buffer *elements_take) {
@@ -84,7 +84,7 @@ static void window_end(struct dataset_iter *iter) {
 
 static enum data_poll skip_elements(struct window_iter *self, struct data_task *task) {
     while (self->n_to_skip > 0 && !self->has_input_ended) {
-        struct tensor *room = element_buffer_room(&self->buffer);
+        struct tensor *room = element_buffer_reserve(&self->buffer);
         if (!room)
             return data_task_fail(task, status_exhausted("Out of memory for an element"));
         enum data_poll result = dataset_iter_next(self->one.input, task, room);
@@ -115,7 +115,7 @@ static struct status *window_of(const struct window_iter *self, int i, int64_t s
     const struct dataset *input = dataset->base.inputs[0];
     struct element_buffer elements = {.n_components = 1};
     for (int64_t e = 0; e < self->buffer.n; e += MIN(stride, INT64_MAX - e)) {
-        struct tensor *room = element_buffer_room(&elements);
+        struct tensor *room = element_buffer_reserve(&elements);
         if (!room) {
             element_buffer_fini(&elements);
             return status_exhausted("Out of memory for a window");

@@ -202,7 +202,7 @@ static void state_let_go(struct iterator_state *state) {
         link ? data_task_ref(&LIST_ENTRY(link, struct request, link)->task) : NULL;
     pthread_mutex_unlock(&state->lock);
     if (next)
-        data_task_wake_elsewhere(next);
+        data_task_wake_on_pool(next);
     data_task_unref(next);
 }
 

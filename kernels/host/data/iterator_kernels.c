@@ -152,7 +152,7 @@ static struct status *shot_output(struct kernel_ctx *ctx, struct one_shot *one_s
 }
 
 /* It stays so. Ends everybody's wait but the first one's. */
-static void settle(struct one_shot *one_shot, struct status *st) {
+static void one_shot_finish(struct one_shot *one_shot, struct status *st) {
     struct list waiting;
     list_init(&waiting);
     pthread_mutex_lock(&one_shot->lock);
@@ -185,7 +185,7 @@ static void shot_end(struct shot *shot) {
     element_free(shot->rets, shot->fn.function->n_rets);
     dataset_fn_fini(&shot->fn);
     free(shot);
-    settle(ctx->instance->state, st);
+    one_shot_finish(ctx->instance->state, st);
 }
 
 static void on_shot_done(struct function_call *call) {
@@ -204,7 +204,7 @@ static enum kernel_result shot_start(struct kernel_ctx *ctx) {
     struct status *st = dataset_fn_init(ctx, "dataset_factory", 0, 0, &shot->fn);
     if (st) {
         free(shot);
-        settle(one_shot, status_ref(st));
+        one_shot_finish(one_shot, status_ref(st));
         return kernel_fail(ctx, st);
     }
     shot->ctx = ctx;

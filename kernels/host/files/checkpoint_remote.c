@@ -1,6 +1,6 @@
 /* RestoreV2 of a checkpoint that another task has:
  *
- *   search ──► index, into memory ──► names and types ──► lanes, each: the next tensor ──► its bytes ──► checked, the output
+ *   search ──► index, into memory ──► names and types ──► fetches, each: the next tensor ──► its bytes ──► checked, the output
  *
  * Only what is wanted of the data files comes over: a plain tensor straight into the output's
  * memory; strings and slices into memory of their own, from which the usual reader puts them
@@ -13,76 +13,76 @@
 #include "kernels/support/io_task.h"
 
 enum {
-    MAX_LANES = 4,             /* tensors on their way at a time */
+    MAX_TENSOR_FETCHES = 4,    /* tensors on their way at a time */
     INDEX_MAX_BYTES = 1 << 30, /* of an index that is fetched into memory */
     INDEX_FD = 0,              /* data files follow, in the order of `found` */
 };
 
 /* Bytes of a data file that are here. */
-struct held {
-    struct list link; /* mirror->held */
+struct fetched_range {
+    struct list link; /* files->ranges */
     int shard;
     int64_t offset, size_bytes;
     char *bytes;
 };
 
-struct mirror {
+struct fetched_files {
     struct file_system fs;
     const char *prefix;
     const struct checkpoint_listing *found;
     char *index;
     pthread_mutex_t lock;
-    struct list held; /* guarded by lock */
+    struct list ranges; /* guarded by lock */
 };
 
-struct remote;
+struct remote_restore;
 
 /* One tensor at a time. */
-struct lane {
-    struct remote *remote;
+struct tensor_fetch {
+    struct remote_restore *remote;
     int output;
-    struct held *pieces;
+    struct fetched_range *pieces;
     int n_pieces, capacity, current;
     bool is_direct; /* into the output's own memory */
-    bool is_held;   /* the pieces are in mirror->held */
+    bool is_listed; /* the pieces are in files->ranges */
     struct checkpoint_stream stream;
 };
 
-struct remote {
+struct remote_restore {
     struct kernel_ctx *ctx;
     char *prefix;
     struct checkpoint_search search;
     struct checkpoint_listing found;
-    struct mirror mirror;
+    struct fetched_files files;
     struct checkpoint_stream index_stream;
     struct bundle_reader *reader;
     struct arena arena;
     struct bundle_entry *entries;
     _Atomic int next, n_lanes;
-    struct lane lanes[MAX_LANES];
+    struct tensor_fetch fetches[MAX_TENSOR_FETCHES];
     pthread_mutex_t lock;
     struct status *status; /* guarded by lock: the first failure */
 };
 
 /* ---- the file system ---- */
 
-static const struct mirror *mirror_of(const struct file_system *fs) {
-    return CONTAINER_OF(fs, const struct mirror, fs);
+static const struct fetched_files *fetched_files_of(const struct file_system *fs) {
+    return CONTAINER_OF(fs, const struct fetched_files, fs);
 }
 
-static int mirror_open(const struct file_system *fs, const char *path, enum file_mode mode) {
-    const struct mirror *mirror = mirror_of(fs);
-    size_t n = strlen(mirror->prefix);
+static int fetched_files_open(const struct file_system *fs, const char *path, enum file_mode mode) {
+    const struct fetched_files *files = fetched_files_of(fs);
+    size_t n = strlen(files->prefix);
     int at = -ENOENT;
-    if (mode != FILE_READ || strncmp(path, mirror->prefix, n) != 0)
+    if (mode != FILE_READ || strncmp(path, files->prefix, n) != 0)
         return -EACCES;
     if (strcmp(path + n, ".index") == 0)
         return INDEX_FD;
     struct str name = STR_INIT;
-    for (int i = 0; i < mirror->found->n_shards && at < 0; i++) {
+    for (int i = 0; i < files->found->n_shards && at < 0; i++) {
         str_clear(&name);
-        bundle_data_path(mirror->prefix, mirror->found->shards[i].shard,
-                         mirror->found->shards[i].n_shards, &name);
+        bundle_data_path(files->prefix, files->found->shards[i].shard,
+                         files->found->shards[i].n_shards, &name);
         if (strcmp(path, name.data) == 0)
             at = i + 1;
     }
@@ -90,59 +90,61 @@ static int mirror_open(const struct file_system *fs, const char *path, enum file
     return at;
 }
 
-static int mirror_close(const struct file_system *fs, int fd) { return 0; }
+static int fetched_files_close(const struct file_system *fs, int fd) { return 0; }
 
-static int64_t mirror_size(const struct file_system *fs, int fd) {
-    const struct checkpoint_listing *found = mirror_of(fs)->found;
+static int64_t fetched_files_size(const struct file_system *fs, int fd) {
+    const struct checkpoint_listing *found = fetched_files_of(fs)->found;
     return fd == INDEX_FD ? found->index.size_bytes : found->shards[fd - 1].size_bytes;
 }
 
-static int64_t mirror_read(const struct file_system *fs, int fd, void *to, size_t n,
-                           int64_t offset) {
-    struct mirror *mirror = (struct mirror *)(uintptr_t)mirror_of(fs);
+static int64_t fetched_files_read(const struct file_system *fs, int fd, void *to, size_t n,
+                                  int64_t offset) {
+    struct fetched_files *files = (struct fetched_files *)(uintptr_t)fetched_files_of(fs);
     if (fd == INDEX_FD) {
-        int64_t left = mirror->found->index.size_bytes - offset;
+        int64_t left = files->found->index.size_bytes - offset;
         n = left <= 0 ? 0 : MIN(n, (size_t)left);
-        memcpy(to, mirror->index + offset, n);
+        memcpy(to, files->index + offset, n);
         return (int64_t)n;
     }
-    int shard = mirror->found->shards[fd - 1].shard;
+    int shard = files->found->shards[fd - 1].shard;
     const char *from = NULL;
-    pthread_mutex_lock(&mirror->lock);
-    LIST_FOR_EACH (link, &mirror->held) {
-        const struct held *held = LIST_ENTRY(link, struct held, link);
-        if (held->shard == shard && offset >= held->offset &&
-            offset - held->offset <= held->size_bytes - (int64_t)n)
-            from = held->bytes + (offset - held->offset);
+    pthread_mutex_lock(&files->lock);
+    LIST_FOR_EACH (link, &files->ranges) {
+        const struct fetched_range *range = LIST_ENTRY(link, struct fetched_range, link);
+        if (range->shard == shard && offset >= range->offset &&
+            offset - range->offset <= range->size_bytes - (int64_t)n)
+            from = range->bytes + (offset - range->offset);
     }
-    pthread_mutex_unlock(&mirror->lock); /* the reader's own lane holds the bytes */
+    pthread_mutex_unlock(&files->lock); /* the reader's own fetch holds the bytes */
     if (!from)
         return -EIO;
     memcpy(to, from, n);
     return (int64_t)n;
 }
 
-static void mirror_init(struct mirror *mirror, const char *prefix,
-                        const struct checkpoint_listing *found) {
-    mirror->fs = (struct file_system){
-        .open = mirror_open, .close = mirror_close, .read = mirror_read, .size = mirror_size};
-    mirror->prefix = prefix;
-    mirror->found = found;
-    list_init(&mirror->held);
-    CHECK(pthread_mutex_init(&mirror->lock, NULL) == 0);
+static void fetched_files_init(struct fetched_files *files, const char *prefix,
+                               const struct checkpoint_listing *found) {
+    files->fs = (struct file_system){.open = fetched_files_open,
+                                     .close = fetched_files_close,
+                                     .read = fetched_files_read,
+                                     .size = fetched_files_size};
+    files->prefix = prefix;
+    files->found = found;
+    list_init(&files->ranges);
+    CHECK(pthread_mutex_init(&files->lock, NULL) == 0);
 }
 
 /* ---- the end ---- */
 
-static void remote_end(struct remote *remote) {
+static void remote_restore_end(struct remote_restore *remote) {
     struct kernel_ctx *ctx = remote->ctx;
     struct status *st = remote->status;
     if (st && remote->search.task >= 0)
         st = status_prefix_take(
             st, "Restoring from %s: ", ctx->host->peer_name(ctx, remote->search.task));
     bundle_reader_close(remote->reader);
-    free(remote->mirror.index);
-    pthread_mutex_destroy(&remote->mirror.lock);
+    free(remote->files.index);
+    pthread_mutex_destroy(&remote->files.lock);
     pthread_mutex_destroy(&remote->lock);
     checkpoint_listing_fini(&remote->found);
     arena_fini(&remote->arena);
@@ -153,97 +155,98 @@ static void remote_end(struct remote *remote) {
     ctx->host->done(ctx);
 }
 
-static void remote_fail(struct remote *remote, struct status *st_take) {
+static void remote_restore_fail(struct remote_restore *remote, struct status *st_take) {
     pthread_mutex_lock(&remote->lock);
     if (!remote->status) {
         remote->status = st_take;
         st_take = NULL;
     }
     pthread_mutex_unlock(&remote->lock);
-    /* the other lanes need not go on */
+    /* the other fetches need not go on */
     atomic_store(&remote->next, remote->ctx->instance->n_outputs);
     status_unref(st_take);
 }
 
-/* ---- lanes ---- */
+/* ---- fetches ---- */
 
-static void lane_next(struct lane *lane);
+static void tensor_fetch_next(struct tensor_fetch *fetch);
 
-static void lane_release(struct lane *lane) {
-    struct mirror *mirror = &lane->remote->mirror;
-    pthread_mutex_lock(&mirror->lock);
-    for (int i = 0; i < lane->n_pieces && lane->is_held; i++)
-        list_remove(&lane->pieces[i].link);
-    pthread_mutex_unlock(&mirror->lock);
-    lane->is_held = false;
-    for (int i = 0; i < lane->n_pieces && !lane->is_direct; i++)
-        free(lane->pieces[i].bytes);
-    lane->n_pieces = 0;
+static void tensor_fetch_release(struct tensor_fetch *fetch) {
+    struct fetched_files *files = &fetch->remote->files;
+    pthread_mutex_lock(&files->lock);
+    for (int i = 0; i < fetch->n_pieces && fetch->is_listed; i++)
+        list_remove(&fetch->pieces[i].link);
+    pthread_mutex_unlock(&files->lock);
+    fetch->is_listed = false;
+    for (int i = 0; i < fetch->n_pieces && !fetch->is_direct; i++)
+        free(fetch->pieces[i].bytes);
+    fetch->n_pieces = 0;
 }
 
-static struct span name_of(const struct lane *lane) {
-    return tensor_string(kernel_input(lane->remote->ctx, 1), lane->output);
+static struct span name_of(const struct tensor_fetch *fetch) {
+    return tensor_string(kernel_input(fetch->remote->ctx, 1), fetch->output);
 }
 
 static struct status *add_piece(void *arg, const struct bundle_entry *piece) {
-    struct lane *lane = arg;
+    struct tensor_fetch *fetch = arg;
     if (piece->dtype == DT_VARIANT || piece->dtype == DT_RESOURCE)
         return NULL; /* the reader refuses it */
-    TRY(bundle_check_claim(lane->remote->reader, name_of(lane), piece));
-    if (lane->n_pieces == lane->capacity) {
-        lane->capacity = lane->capacity ? 2 * lane->capacity : 4;
-        lane->pieces = xreallocarray(lane->pieces, (size_t)lane->capacity, sizeof(*lane->pieces));
+    TRY(bundle_check_claim(fetch->remote->reader, name_of(fetch), piece));
+    if (fetch->n_pieces == fetch->capacity) {
+        fetch->capacity = fetch->capacity ? 2 * fetch->capacity : 4;
+        fetch->pieces =
+            xreallocarray(fetch->pieces, (size_t)fetch->capacity, sizeof(*fetch->pieces));
     }
-    lane->pieces[lane->n_pieces++] = (struct held){
+    fetch->pieces[fetch->n_pieces++] = (struct fetched_range){
         .shard = piece->shard, .offset = piece->offset, .size_bytes = piece->size_bytes};
     return NULL;
 }
 
 /* All of the tensor's bytes are here. */
-static struct status *lane_take(struct lane *lane) {
-    struct remote *remote = lane->remote;
-    const struct bundle_entry *entry = &remote->entries[lane->output];
-    struct mirror *mirror = &remote->mirror;
-    if (lane->is_direct)
-        return bundle_check_plain(remote->reader, name_of(lane), entry,
-                                  tensor_cdata(&remote->ctx->outputs[lane->output]));
-    pthread_mutex_lock(&mirror->lock);
-    for (int i = 0; i < lane->n_pieces; i++)
-        list_push_back(&mirror->held, &lane->pieces[i].link);
-    lane->is_held = true;
-    pthread_mutex_unlock(&mirror->lock);
-    return checkpoint_read_output(remote->ctx, remote->reader, entry, lane->output);
+static struct status *tensor_fetch_take(struct tensor_fetch *fetch) {
+    struct remote_restore *remote = fetch->remote;
+    const struct bundle_entry *entry = &remote->entries[fetch->output];
+    struct fetched_files *files = &remote->files;
+    if (fetch->is_direct)
+        return bundle_check_plain(remote->reader, name_of(fetch), entry,
+                                  tensor_cdata(&remote->ctx->outputs[fetch->output]));
+    pthread_mutex_lock(&files->lock);
+    for (int i = 0; i < fetch->n_pieces; i++)
+        list_push_back(&files->ranges, &fetch->pieces[i].link);
+    fetch->is_listed = true;
+    pthread_mutex_unlock(&files->lock);
+    return checkpoint_read_output(remote->ctx, remote->reader, entry, fetch->output);
 }
 
 static struct status *take_piece(struct checkpoint_stream *stream, int64_t offset,
                                  const char *bytes, size_t n) {
-    const struct lane *lane = stream->arg;
-    const struct held *piece = &lane->pieces[lane->current];
+    const struct tensor_fetch *fetch = stream->arg;
+    const struct fetched_range *piece = &fetch->pieces[fetch->current];
     memcpy(piece->bytes + (offset - piece->offset), bytes, n);
     return NULL;
 }
 
-static void fetch_piece(struct lane *lane);
+static void fetch_piece(struct tensor_fetch *fetch);
 
 static void on_piece_end(struct checkpoint_stream *stream, struct status *status_take) {
-    struct lane *lane = stream->arg;
+    struct tensor_fetch *fetch = stream->arg;
     struct status *st = status_take;
-    if (!st && ++lane->current < lane->n_pieces) {
-        fetch_piece(lane);
+    if (!st && ++fetch->current < fetch->n_pieces) {
+        fetch_piece(fetch);
         return;
     }
     if (!st)
-        st = lane_take(lane);
+        st = tensor_fetch_take(fetch);
     if (st)
-        remote_fail(lane->remote, st);
-    lane_release(lane);
-    lane_next(lane);
+        remote_restore_fail(fetch->remote, st);
+    tensor_fetch_release(fetch);
+    tensor_fetch_next(fetch);
 }
 
-static void fetch_piece(struct lane *lane) {
-    struct remote *remote = lane->remote;
-    const struct held *piece = &lane->pieces[lane->current];
-    lane->stream = (struct checkpoint_stream){
+static void fetch_piece(struct tensor_fetch *fetch) {
+    struct remote_restore *remote = fetch->remote;
+    const struct fetched_range *piece = &fetch->pieces[fetch->current];
+    fetch->stream = (struct checkpoint_stream){
         .ctx = remote->ctx,
         .task = remote->search.task,
         .prefix = remote->prefix,
@@ -253,74 +256,74 @@ static void fetch_piece(struct lane *lane) {
         .end = piece->offset + piece->size_bytes,
         .take = take_piece,
         .on_end = on_piece_end,
-        .arg = lane};
-    checkpoint_stream_start(&lane->stream);
+        .arg = fetch};
+    checkpoint_stream_start(&fetch->stream);
 }
 
 /* Memory for all pieces; none is taken before its claim was checked. */
-static struct status *lane_begin(struct lane *lane) {
-    struct remote *remote = lane->remote;
+static struct status *tensor_fetch_begin(struct tensor_fetch *fetch) {
+    struct remote_restore *remote = fetch->remote;
     struct kernel_ctx *ctx = remote->ctx;
-    const struct bundle_entry *entry = &remote->entries[lane->output];
+    const struct bundle_entry *entry = &remote->entries[fetch->output];
     bool is_whole =
-        tensor_string(kernel_input(ctx, 2), lane->output).len == 0 && entry->n_slices == 0;
-    lane->current = 0;
-    lane->is_direct = false;
-    lane->n_pieces = 0;
+        tensor_string(kernel_input(ctx, 2), fetch->output).len == 0 && entry->n_slices == 0;
+    fetch->current = 0;
+    fetch->is_direct = false;
+    fetch->n_pieces = 0;
     TRY(io_check_cancelled(ctx));
-    TRY(checkpoint_visit_output(ctx, remote->reader, entry, lane->output, add_piece, lane));
-    lane->is_direct = is_whole && lane->n_pieces == 1 && entry->dtype != DT_STRING;
-    if (lane->is_direct) {
+    TRY(checkpoint_visit_output(ctx, remote->reader, entry, fetch->output, add_piece, fetch));
+    fetch->is_direct = is_whole && fetch->n_pieces == 1 && entry->dtype != DT_STRING;
+    if (fetch->is_direct) {
         TRY(tensor_new(ctx->instance->allocator, entry->dtype, entry->shape,
-                       &ctx->outputs[lane->output]));
-        lane->pieces[0].bytes = tensor_data(&ctx->outputs[lane->output]);
+                       &ctx->outputs[fetch->output]));
+        fetch->pieces[0].bytes = tensor_data(&ctx->outputs[fetch->output]);
         return NULL;
     }
-    for (int i = 0; i < lane->n_pieces; i++) {
-        lane->pieces[i].bytes = malloc((size_t)lane->pieces[i].size_bytes + 1);
-        if (!lane->pieces[i].bytes)
+    for (int i = 0; i < fetch->n_pieces; i++) {
+        fetch->pieces[i].bytes = malloc((size_t)fetch->pieces[i].size_bytes + 1);
+        if (!fetch->pieces[i].bytes)
             return status_exhausted("No memory for %lld bytes of tensor '%.*s'",
-                                    (long long)lane->pieces[i].size_bytes, (int)name_of(lane).len,
-                                    name_of(lane).data);
+                                    (long long)fetch->pieces[i].size_bytes, (int)name_of(fetch).len,
+                                    name_of(fetch).data);
     }
     return NULL;
 }
 
-/* The last lane to end ends the execution. */
-static void lane_end(struct lane *lane) {
-    struct remote *remote = lane->remote;
-    free(lane->pieces);
+/* The last fetch to end ends the execution. */
+static void tensor_fetch_end(struct tensor_fetch *fetch) {
+    struct remote_restore *remote = fetch->remote;
+    free(fetch->pieces);
     if (atomic_fetch_sub(&remote->n_lanes, 1) == 1)
-        remote_end(remote);
+        remote_restore_end(remote);
 }
 
-static void lane_next(struct lane *lane) {
-    struct remote *remote = lane->remote;
+static void tensor_fetch_next(struct tensor_fetch *fetch) {
+    struct remote_restore *remote = fetch->remote;
     for (;;) {
-        lane->output = atomic_fetch_add(&remote->next, 1);
-        if (lane->output >= remote->ctx->instance->n_outputs) {
-            lane_end(lane);
+        fetch->output = atomic_fetch_add(&remote->next, 1);
+        if (fetch->output >= remote->ctx->instance->n_outputs) {
+            tensor_fetch_end(fetch);
             return;
         }
-        struct status *st = lane_begin(lane);
-        if (!st && lane->n_pieces > 0) {
-            fetch_piece(lane);
+        struct status *st = tensor_fetch_begin(fetch);
+        if (!st && fetch->n_pieces > 0) {
+            fetch_piece(fetch);
             return;
         }
         if (!st)
-            st = checkpoint_read_output(remote->ctx, remote->reader, &remote->entries[lane->output],
-                                        lane->output);
-        lane_release(lane);
+            st = checkpoint_read_output(remote->ctx, remote->reader,
+                                        &remote->entries[fetch->output], fetch->output);
+        tensor_fetch_release(fetch);
         if (st)
-            remote_fail(remote, st);
+            remote_restore_fail(remote, st);
     }
 }
 
 /* ---- the index ---- */
 
-static struct status *open_reader(struct remote *remote) {
+static struct status *open_reader(struct remote_restore *remote) {
     struct kernel_ctx *ctx = remote->ctx;
-    TRY(bundle_reader_open(&remote->mirror.fs, remote->prefix, &remote->reader));
+    TRY(bundle_reader_open(&remote->files.fs, remote->prefix, &remote->reader));
     remote->entries =
         arena_array(&remote->arena, struct bundle_entry, ctx->instance->n_outputs + 1);
     return checkpoint_find_all(ctx, remote->reader, &remote->arena, remote->entries);
@@ -328,31 +331,31 @@ static struct status *open_reader(struct remote *remote) {
 
 static struct status *take_index(struct checkpoint_stream *stream, int64_t offset,
                                  const char *bytes, size_t n) {
-    struct remote *remote = stream->arg;
-    memcpy(remote->mirror.index + offset, bytes, n);
+    struct remote_restore *remote = stream->arg;
+    memcpy(remote->files.index + offset, bytes, n);
     return NULL;
 }
 
 static void on_index_end(struct checkpoint_stream *stream, struct status *status_take) {
-    struct remote *remote = stream->arg;
+    struct remote_restore *remote = stream->arg;
     struct status *st = status_take;
     if (!st)
         st = open_reader(remote);
     if (st) {
         remote->status = st;
-        remote_end(remote);
+        remote_restore_end(remote);
         return;
     }
-    int n = MAX(1, MIN(MAX_LANES, remote->ctx->instance->n_outputs));
+    int n = MAX(1, MIN(MAX_TENSOR_FETCHES, remote->ctx->instance->n_outputs));
     atomic_store(&remote->next, 0);
     atomic_store(&remote->n_lanes, n);
     for (int i = 0; i < n; i++) {
-        remote->lanes[i].remote = remote;
-        lane_next(&remote->lanes[i]); /* the last of them may end it all */
+        remote->fetches[i].remote = remote;
+        tensor_fetch_next(&remote->fetches[i]); /* the last of them may end it all */
     }
 }
 
-static struct status *check_search(struct remote *remote) {
+static struct status *check_search(struct remote_restore *remote) {
     struct checkpoint_search *search = &remote->search;
     if (search->status)
         return search->status;
@@ -362,18 +365,18 @@ static struct status *check_search(struct remote *remote) {
         return status_exhausted(
             "%s: its index has %lld bytes; one of %d can be read from another task", remote->prefix,
             (long long)remote->found.index.size_bytes, INDEX_MAX_BYTES);
-    remote->mirror.index = malloc((size_t)remote->found.index.size_bytes + 1);
-    return remote->mirror.index ? NULL
-                                : status_exhausted("No memory for the index of %s", remote->prefix);
+    remote->files.index = malloc((size_t)remote->found.index.size_bytes + 1);
+    return remote->files.index ? NULL
+                               : status_exhausted("No memory for the index of %s", remote->prefix);
 }
 
 static void on_search_end(struct checkpoint_search *search) {
-    struct remote *remote = CONTAINER_OF(search, struct remote, search);
+    struct remote_restore *remote = CONTAINER_OF(search, struct remote_restore, search);
     remote->found = search->found;
     struct status *st = check_search(remote);
     if (st) {
         remote->status = st;
-        remote_end(remote);
+        remote_restore_end(remote);
         return;
     }
     remote->index_stream = (struct checkpoint_stream){.ctx = remote->ctx,
@@ -388,13 +391,13 @@ static void on_search_end(struct checkpoint_search *search) {
 }
 
 void checkpoint_remote_restore(struct kernel_ctx *ctx) {
-    struct remote *remote = xcalloc(1, sizeof(*remote));
+    struct remote_restore *remote = xcalloc(1, sizeof(*remote));
     struct span name = tensor_string(kernel_input(ctx, 0), 0);
     remote->ctx = ctx;
     remote->prefix = xstrndup(name.data, name.len);
     arena_init(&remote->arena);
     CHECK(pthread_mutex_init(&remote->lock, NULL) == 0);
-    mirror_init(&remote->mirror, remote->prefix, &remote->found);
+    fetched_files_init(&remote->files, remote->prefix, &remote->found);
     remote->search =
         (struct checkpoint_search){.ctx = ctx, .prefix = remote->prefix, .on_end = on_search_end};
     checkpoint_search_start(&remote->search);

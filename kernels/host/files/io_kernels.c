@@ -63,12 +63,12 @@ static enum kernel_result write_compute(struct kernel_ctx *ctx) {
 
 /* ---- MatchingFiles ---- */
 
-struct found {
+struct matching_files {
     char **paths;
     size_t n;
 };
 
-static struct status *match_all(const struct tensor *patterns, struct found *found) {
+static struct status *match_all(const struct tensor *patterns, struct matching_files *found) {
     for (int64_t i = 0; i < patterns->n_elements; i++) {
         char **paths;
         size_t n;
@@ -86,7 +86,7 @@ static int by_text(const void *a, const void *b) {
 }
 
 static struct status *match_body(struct kernel_ctx *ctx) {
-    struct found found = {0};
+    struct matching_files found = {0};
     struct status *st = match_all(kernel_input(ctx, 0), &found);
     int64_t n = (int64_t)found.n;
     if (!st)

@@ -236,7 +236,7 @@ static struct status *take_finish(struct wait *wait) {
 
 static int64_t take_weight(const struct wait *wait) {
     const struct take *take = CONTAINER_OF(wait, struct take, wait);
-    return queue_batch_weight(take->taken, take->n_taken, take->barrier->n_components + 1);
+    return queue_batch_bytes(take->taken, take->n_taken, take->barrier->n_components + 1);
 }
 
 static void take_free(struct wait *wait) {

@@ -39,7 +39,7 @@ static enum kernel_result list_from_tensor(struct kernel_ctx *ctx) {
                                     tensor_dim(rows, 0), &list));
     for (int64_t i = 0; i < list->n; i++)
         TRY_OUT(list_set_row(list, i, rows, i));
-    list_give(ctx, 0, list);
+    list_output(ctx, 0, list);
     return KERNEL_DONE;
 out:
     tensor_list_unref(list);
@@ -104,7 +104,7 @@ static enum kernel_result list_scatter(struct kernel_ctx *ctx) {
         tensor_list_unref(list);
         return kernel_fail(ctx, st);
     }
-    list_give(ctx, 0, list);
+    list_output(ctx, 0, list);
     return KERNEL_DONE;
 }
 
@@ -129,7 +129,7 @@ static enum kernel_result list_scatter_into(struct kernel_ctx *ctx) {
     if (highest >= list->n)
         TRY_OUT(tensor_list_resize(list, highest + 1));
     TRY_OUT(scatter_rows(list, rows, indices));
-    list_give(ctx, 0, list);
+    list_output(ctx, 0, list);
     return KERNEL_DONE;
 out:
     tensor_list_unref(list);
@@ -197,7 +197,7 @@ static enum kernel_result list_split(struct kernel_ctx *ctx) {
         tensor_list_unref(list);
         return kernel_fail(ctx, st);
     }
-    list_give(ctx, 0, list);
+    list_output(ctx, 0, list);
     return KERNEL_DONE;
 }
 

@@ -50,8 +50,8 @@ struct status *list_shape_merge(struct list_shape *shape, struct shape with) {
     return NULL;
 }
 
-struct status *list_shape_asked(const struct kernel_ctx *ctx, int input,
-                                const struct tensor_list *list, struct list_shape *ret) {
+struct status *list_shape_of_input(const struct kernel_ctx *ctx, int input,
+                                   const struct tensor_list *list, struct list_shape *ret) {
     TRY(list_shape_read(kernel_input(ctx, input), ret));
     return list_shape_merge(ret, list->element_shape);
 }

@@ -25,8 +25,8 @@ struct status *list_shape_read(const struct tensor *t, struct list_shape *ret) M
 /* *shape learns what `with` knows. Errors: INVALID_ARGUMENT. */
 struct status *list_shape_merge(struct list_shape *shape, struct shape with) MUST_USE;
 /* list_shape_read of an input, merged with the list's element_shape. */
-struct status *list_shape_asked(const struct kernel_ctx *ctx, int input,
-                                const struct tensor_list *list, struct list_shape *ret) MUST_USE;
+struct status *list_shape_of_input(const struct kernel_ctx *ctx, int input,
+                                   const struct tensor_list *list, struct list_shape *ret) MUST_USE;
 
 /* The list of a scalar input, whose reference goes to *ret. Errors: INVALID_ARGUMENT when it is
  * none. */
@@ -35,7 +35,7 @@ struct status *list_take(struct kernel_ctx *ctx, int input, struct tensor_list *
  * none. Errors: what decoding says. */
 struct status *list_at(const struct tensor *t, int64_t i, struct allocator *allocator,
                        struct tensor_list **ret) MUST_USE;
-static inline void list_give(struct kernel_ctx *ctx, int output, struct tensor_list *list_take_) {
+static inline void list_output(struct kernel_ctx *ctx, int output, struct tensor_list *list_take_) {
     tensor_init_scalar_object(&ctx->outputs[output], DT_VARIANT, &list_take_->object);
 }
 

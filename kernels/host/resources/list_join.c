@@ -114,7 +114,7 @@ static enum kernel_result list_stack(struct kernel_ctx *ctx) {
     struct status *st = NULL;
     KERNEL_TRY(ctx, list_take(ctx, 0, &list));
     TRY_OUT(list_check_dtype(list, (enum dtype)ctx->instance->out_types[0]));
-    TRY_OUT(list_shape_asked(ctx, 1, list, &shape));
+    TRY_OUT(list_shape_of_input(ctx, 1, list, &shape));
     if (*n_wanted >= 0 && *n_wanted != list->n)
         st = status_invalid(
             "Operation expected a list with %lld elements but got a list with %lld elements.",
@@ -134,7 +134,7 @@ static enum kernel_result list_gather(struct kernel_ctx *ctx) {
     struct status *st = NULL;
     KERNEL_TRY(ctx, list_take(ctx, 0, &list));
     TRY_OUT(list_check_dtype(list, (enum dtype)ctx->instance->out_types[0]));
-    TRY_OUT(list_shape_asked(ctx, 2, list, &shape));
+    TRY_OUT(list_shape_of_input(ctx, 2, list, &shape));
     for (int64_t i = 0; i < indices->n_elements; i++) {
         int64_t index = tensor_index_at(indices, i);
         if (unlikely(index < 0 || index >= list->n)) {
@@ -188,7 +188,7 @@ static struct status *concat_asked(struct kernel_ctx *ctx, const struct tensor_l
         ret->is_fixed = false;
         return NULL;
     }
-    TRY(list_shape_asked(ctx, 1, list, &element));
+    TRY(list_shape_of_input(ctx, 1, list, &element));
     if (element.rank == 0)
         return status_invalid(
             "Concat requires elements to be at least vectors, found scalars instead.");

@@ -28,7 +28,7 @@ static enum kernel_result list_empty(struct kernel_ctx *ctx) {
     KERNEL_TRY(ctx, list_shape_read(kernel_input(ctx, 0), &shape));
     KERNEL_TRY(ctx, tensor_list_new(*dtype, shape_of_list_shape(&shape), 0, &list));
     list->max_n = max_n < 0 ? -1 : (int32_t)max_n;
-    list_give(ctx, 0, list);
+    list_output(ctx, 0, list);
     return KERNEL_DONE;
 }
 
@@ -47,7 +47,7 @@ static enum kernel_result list_reserve(struct kernel_ctx *ctx) {
                      (long long)n));
     KERNEL_TRY(ctx, list_shape_read(kernel_input(ctx, 0), &shape));
     KERNEL_TRY(ctx, tensor_list_new(*dtype, shape_of_list_shape(&shape), n, &list));
-    list_give(ctx, 0, list);
+    list_output(ctx, 0, list);
     return KERNEL_DONE;
 }
 
@@ -115,7 +115,7 @@ static enum kernel_result list_push(struct kernel_ctx *ctx) {
     TRY_OUT(tensor_list_own(&list, list->n + 1));
     TRY_OUT(tensor_list_set(list, list->n, value));
     list->n++;
-    list_give(ctx, 0, list);
+    list_output(ctx, 0, list);
     return KERNEL_DONE;
 out:
     tensor_list_unref(list);
@@ -176,7 +176,7 @@ static enum kernel_result list_push_batch(struct kernel_ctx *ctx) {
  * the other elements have. */
 static struct status *read_unset(struct kernel_ctx *ctx, const struct tensor_list *list) {
     struct list_shape shape;
-    TRY(list_shape_asked(ctx, 2, list, &shape));
+    TRY(list_shape_of_input(ctx, 2, list, &shape));
     bool is_full = shape_is_full(shape_of_list_shape(&shape));
     for (int64_t k = 0; k < list->n && !is_full; k++)
         if (tensor_list_has(list, k))
@@ -217,7 +217,7 @@ out:
 
 static struct status *pop_unset(struct kernel_ctx *ctx, const struct tensor_list *list) {
     struct list_shape shape;
-    TRY(list_shape_asked(ctx, 1, list, &shape));
+    TRY(list_shape_of_input(ctx, 1, list, &shape));
     if (!shape_is_full(shape_of_list_shape(&shape)))
         return status_invalid(
             "Trying to read an uninitialized tensor but element_shape is not fully defined.%s",
@@ -241,7 +241,7 @@ static enum kernel_result list_pop(struct kernel_ctx *ctx) {
     else
         TRY_OUT(pop_unset(ctx, list));
     list->n--;
-    list_give(ctx, 0, list);
+    list_output(ctx, 0, list);
     return KERNEL_DONE;
 out:
     tensor_list_unref(list);
@@ -283,7 +283,7 @@ static enum kernel_result list_set(struct kernel_ctx *ctx) {
     if (i >= list->n)
         TRY_OUT(tensor_list_resize(list, i + 1));
     TRY_OUT(tensor_list_set(list, i, &ctx->inputs[2]));
-    list_give(ctx, 0, list);
+    list_output(ctx, 0, list);
     return KERNEL_DONE;
 out:
     tensor_list_unref(list);
@@ -304,7 +304,7 @@ static enum kernel_result list_resize(struct kernel_ctx *ctx) {
     KERNEL_TRY(ctx, list_take(ctx, 0, &list));
     TRY_OUT(tensor_list_own(&list, n));
     TRY_OUT(tensor_list_resize(list, n));
-    list_give(ctx, 0, list);
+    list_output(ctx, 0, list);
     return KERNEL_DONE;
 out:
     tensor_list_unref(list);

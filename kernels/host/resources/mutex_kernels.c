@@ -75,37 +75,37 @@ static enum kernel_result mutex_compute(struct kernel_ctx *ctx) {
 
 /* ---- locking ---- */
 
-struct locking {
+struct lock_wait {
     struct wait wait;
     struct mutex *mutex; /* kept by the wait */
 };
 
-static enum wait_result locking_attempt(struct wait *wait) {
-    struct mutex *mutex = CONTAINER_OF(wait, struct locking, wait)->mutex;
+static enum wait_result lock_wait_attempt(struct wait *wait) {
+    struct mutex *mutex = CONTAINER_OF(wait, struct lock_wait, wait)->mutex;
     if (mutex->is_locked)
         return WAIT_STUCK;
     mutex->is_locked = true;
     return WAIT_ENDED;
 }
 
-static struct status *locking_finish(struct wait *wait) {
+static struct status *lock_wait_finish(struct wait *wait) {
     struct mutex_lock *lock = xcalloc(1, sizeof(*lock));
     object_init(&lock->object, &mutex_lock_type);
-    lock->mutex = CONTAINER_OF(wait, struct locking, wait)->mutex;
+    lock->mutex = CONTAINER_OF(wait, struct lock_wait, wait)->mutex;
     object_ref(&lock->mutex->object);
     tensor_init_scalar_object(&wait->ctx->outputs[0], DT_VARIANT, &lock->object);
     return NULL;
 }
 
 static const struct wait_kind locking_kind = {.cancelled = "MutexLock operation was cancelled",
-                                              .attempt = locking_attempt,
-                                              .finish = locking_finish};
+                                              .attempt = lock_wait_attempt,
+                                              .finish = lock_wait_finish};
 
 static enum kernel_result mutex_lock_compute(struct kernel_ctx *ctx) {
     struct object *found = NULL;
     KERNEL_TRY(ctx, named_resource_of_input(ctx, &mutex_type, &found));
     struct mutex *mutex = (struct mutex *)found;
-    struct locking *locking = xcalloc(1, sizeof(*locking));
+    struct lock_wait *locking = xcalloc(1, sizeof(*locking));
     locking->wait.kind = &locking_kind;
     locking->mutex = mutex;
     enum kernel_result result = wait_room_enter(&mutex->room, 0, ctx, &locking->wait);

@@ -253,10 +253,10 @@ static struct status *dequeue_finish(struct wait *wait) {
     return NULL;
 }
 
-static int64_t dequeue_weight(const struct wait *wait) {
+static int64_t dequeue_bytes(const struct wait *wait) {
     const struct dequeue *dequeue = CONTAINER_OF(wait, struct dequeue, wait);
-    return dequeue->request.is_batch ? queue_batch_weight(dequeue->taken, dequeue->n_taken,
-                                                          dequeue->queue->options.n_components)
+    return dequeue->request.is_batch ? queue_batch_bytes(dequeue->taken, dequeue->n_taken,
+                                                         dequeue->queue->options.n_components)
                                      : 0;
 }
 
@@ -272,7 +272,7 @@ static const struct wait_kind dequeue_kind = {.cancelled = "Dequeue operation wa
                                               .attempt = dequeue_attempt,
                                               .give_back = dequeue_give_back,
                                               .finish = dequeue_finish,
-                                              .weight = dequeue_weight,
+                                              .weight = dequeue_bytes,
                                               .free = dequeue_free};
 
 enum kernel_result queue_dequeue(struct queue *queue, struct kernel_ctx *ctx,

@@ -60,7 +60,7 @@ struct status *queue_batch(struct allocator *allocator, enum dtype dtype, struct
                            bool is_padded, int component, struct queue_element *const *elements,
                            int64_t n, struct tensor *ret) MUST_USE;
 /* About how many bytes the batches of all components take. */
-int64_t queue_batch_weight(struct queue_element *const *elements, int64_t n, int n_components);
+int64_t queue_batch_bytes(struct queue_element *const *elements, int64_t n, int n_components);
 /* A copy of row i of a tensor of rank >= 1. */
 struct status *queue_row(struct allocator *allocator, const struct tensor *rows, int64_t i,
                          struct tensor *ret) MUST_USE;

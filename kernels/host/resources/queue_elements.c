@@ -195,7 +195,7 @@ static struct shape batch_shape(struct shape shape, bool is_padded, int componen
     return (struct shape){shape.rank + 1, dims};
 }
 
-int64_t queue_batch_weight(struct queue_element *const *elements, int64_t n, int n_components) {
+int64_t queue_batch_bytes(struct queue_element *const *elements, int64_t n, int n_components) {
     int64_t weight = 0;
     for (int i = 0; i < n_components; i++) {
         size_t largest = 0;

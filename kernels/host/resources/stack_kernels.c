@@ -66,14 +66,14 @@ static struct status *stack_init(struct kernel_init *init) {
     return node_get_type(init->node, "elem_type", &state->dtype);
 }
 
-struct making {
+struct stack_create_args {
     const char *name;
     enum dtype dtype;
     int64_t max_size;
 };
 
 static struct status *make_stack(struct kernel_ctx *ctx, void *arg, struct object **ret) {
-    const struct making *making = arg;
+    const struct stack_create_args *making = arg;
     struct stack *stack = xcalloc(1, sizeof(*stack));
     object_init(&stack->object, &stack_type);
     pthread_mutex_init(&stack->lock, NULL);
@@ -90,7 +90,8 @@ static struct status *stack_make(struct kernel_ctx *ctx, int64_t max_size,
     const struct stack_state *state = ctx->instance->state;
     struct str name = STR_INIT;
     str_addf(&name, "%s_%llu", state->name, (unsigned long long)ctx->host->unique_id());
-    struct making making = {.name = str_text(&name), .dtype = state->dtype, .max_size = max_size};
+    struct stack_create_args making = {
+        .name = str_text(&name), .dtype = state->dtype, .max_size = max_size};
     struct resource_handle *handle =
         ctx->host->handle_make(ctx, NULL, making.name, &stack_type, state->dtype);
     struct object *found = NULL;

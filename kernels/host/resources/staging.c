@@ -7,9 +7,9 @@ enum { LINE_PUTS, LINE_GETS };
 
 /* ---- tuples ---- */
 
-struct staged *staged_new(int n) {
-    size_t size = sizeof(struct staged) + (size_t)n * sizeof(struct tensor);
-    struct staged *staged = aligned_alloc(_Alignof(struct staged), size);
+struct staging_tuple *staging_tuple_new(int n) {
+    size_t size = sizeof(struct staging_tuple) + (size_t)n * sizeof(struct tensor);
+    struct staging_tuple *staged = aligned_alloc(_Alignof(struct staging_tuple), size);
     if (!staged)
         out_of_memory(size);
     memset(staged, 0, size);
@@ -18,7 +18,7 @@ struct staged *staged_new(int n) {
     return staged;
 }
 
-void staged_free(struct staged *staged) {
+void staging_tuple_free(struct staging_tuple *staged) {
     if (!staged)
         return;
     tensor_clear(&staged->key_value);
@@ -41,7 +41,7 @@ static int64_t tensor_weight(const struct tensor *t) {
     return weight;
 }
 
-static int64_t staged_weight(const struct staged *staged) {
+static int64_t staging_tuple_bytes(const struct staging_tuple *staged) {
     int64_t weight = 0;
     for (int i = 0; i < staged->n; i++)
         weight += tensor_weight(&staged->values[i]);
@@ -56,15 +56,15 @@ static void drop_map(struct u64map *map) {
     void *value;
     while (u64map_next(map, &cursor, &key, &value)) {
         u64map_remove(map, key);
-        staged_free(value);
+        staging_tuple_free(value);
     }
 }
 
 static void drop_all(struct staging *staging) {
     for (struct list *link; (link = list_pop_front(&staging->tuples));) {
-        struct staged *staged = LIST_ENTRY(link, struct staged, link);
+        struct staging_tuple *staged = LIST_ENTRY(link, struct staging_tuple, link);
         u64map_remove(&staging->by_key, (uint64_t)staged->key);
-        staged_free(staged);
+        staging_tuple_free(staged);
     }
     drop_map(&staging->incomplete);
     staging->n = staging->size_bytes = staging->incomplete_bytes = 0;
@@ -109,28 +109,28 @@ static bool is_map(const struct staging *staging) {
 
 struct put {
     struct wait wait;
-    struct staging *staging; /* kept by the wait */
-    struct staged *staged;   /* NULL once it is put */
+    struct staging *staging;      /* kept by the wait */
+    struct staging_tuple *staged; /* NULL once it is put */
     int64_t weight;
 };
 
 /* In its place in the list: keys mostly rise, so the search starts at the end. */
-static void insert(struct staging *staging, struct staged *staged) {
+static void insert(struct staging *staging, struct staging_tuple *staged) {
     struct list *after = staging->tuples.prev;
     while (staging->is_ordered && after != &staging->tuples &&
-           LIST_ENTRY(after, struct staged, link)->key > staged->key)
+           LIST_ENTRY(after, struct staging_tuple, link)->key > staged->key)
         after = after->prev;
     list_push_front(after, &staged->link);
     if (is_map(staging))
         u64map_put(&staging->by_key, (uint64_t)staged->key, staged);
     staging->n++;
-    staging->size_bytes += staged_weight(staged);
+    staging->size_bytes += staging_tuple_bytes(staged);
 }
 
 /* A key that is there already keeps its tuple, and the new one is dropped, as in TensorFlow. */
-static void insert_or_drop(struct staging *staging, struct staged *staged) {
+static void insert_or_drop(struct staging *staging, struct staging_tuple *staged) {
     if (is_map(staging) && u64map_get(&staging->by_key, (uint64_t)staged->key))
-        staged_free(staged);
+        staging_tuple_free(staged);
     else
         insert(staging, staged);
 }
@@ -143,7 +143,7 @@ static bool has_memory(const struct staging *staging, int64_t weight) {
 
 static enum wait_result put_incomplete(struct put *put) {
     struct staging *staging = put->staging;
-    struct staged *there = u64map_get(&staging->incomplete, (uint64_t)put->staged->key);
+    struct staging_tuple *there = u64map_get(&staging->incomplete, (uint64_t)put->staged->key);
     if (!has_memory(staging, put->weight))
         return WAIT_STUCK;
     if (!there) {
@@ -170,7 +170,7 @@ static enum wait_result put_incomplete(struct put *put) {
     }
     if (there->n_present == there->n) {
         u64map_remove(&staging->incomplete, (uint64_t)there->key);
-        staging->incomplete_bytes -= staged_weight(there);
+        staging->incomplete_bytes -= staging_tuple_bytes(there);
         insert_or_drop(staging, there);
     }
     return WAIT_ENDED;
@@ -196,7 +196,7 @@ static enum wait_result put_attempt(struct wait *wait) {
 
 static void put_free(struct wait *wait) {
     struct put *put = CONTAINER_OF(wait, struct put, wait);
-    staged_free(put->staged);
+    staging_tuple_free(put->staged);
     free(put);
 }
 
@@ -204,10 +204,10 @@ static const struct wait_kind put_kind = {
     .cancelled = "Stage operation was cancelled", .attempt = put_attempt, .free = put_free};
 
 enum kernel_result staging_put(struct staging *staging, struct kernel_ctx *ctx,
-                               struct staged *staged) {
-    int64_t weight = staged_weight(staged), limit = staging->options.memory_limit;
+                               struct staging_tuple *staged) {
+    int64_t weight = staging_tuple_bytes(staged), limit = staging->options.memory_limit;
     if (limit > 0 && weight > limit) {
-        staged_free(staged);
+        staging_tuple_free(staged);
         return kernel_fail(ctx, status_exhausted("Attempted to insert tensors with combined size "
                                                  "of '%lld' bytes into Staging Area with a "
                                                  "memory limit of '%lld'.",
@@ -229,10 +229,10 @@ struct get {
     struct staging_request request;
     int32_t *indices; /* NULL: all components */
     int n_indices;
-    struct staged *got; /* components in the order of the outputs */
+    struct staging_tuple *got; /* components in the order of the outputs */
 };
 
-static struct staged *find(const struct get *get) {
+static struct staging_tuple *find(const struct get *get) {
     struct staging *staging = get->staging;
     if (get->request.choice == STAGING_KEY)
         return u64map_get(&staging->by_key, (uint64_t)get->request.at);
@@ -242,10 +242,10 @@ static struct staged *find(const struct get *get) {
     struct list *link = staging->tuples.next;
     while (at-- > 0)
         link = link->next;
-    return LIST_ENTRY(link, struct staged, link);
+    return LIST_ENTRY(link, struct staging_tuple, link);
 }
 
-static struct status *check_indices(const struct get *get, const struct staged *staged) {
+static struct status *check_indices(const struct get *get, const struct staging_tuple *staged) {
     for (int i = 0; i < get->n_indices; i++) {
         int32_t index = get->indices[i];
         if (index < 0 || index >= staged->n)
@@ -258,7 +258,7 @@ static struct status *check_indices(const struct get *get, const struct staged *
     return NULL;
 }
 
-static void remove_tuple(struct staging *staging, struct staged *staged) {
+static void remove_tuple(struct staging *staging, struct staging_tuple *staged) {
     list_remove(&staged->link);
     if (is_map(staging))
         u64map_remove(&staging->by_key, (uint64_t)staged->key);
@@ -266,9 +266,9 @@ static void remove_tuple(struct staging *staging, struct staged *staged) {
 }
 
 /* Components are copied or moved out; a tuple of which nothing is left goes. */
-static void take_components(struct get *get, struct staged *staged) {
+static void take_components(struct get *get, struct staging_tuple *staged) {
     int n = get->indices ? get->n_indices : staged->n;
-    get->got = staged_new(n);
+    get->got = staging_tuple_new(n);
     tensor_copy(&get->got->key_value, &staged->key_value);
     for (int i = 0; i < n; i++) {
         struct tensor *from = &staged->values[get->indices ? get->indices[i] : i];
@@ -283,12 +283,12 @@ static void take_components(struct get *get, struct staged *staged) {
     if (staged->n_present > 0)
         return;
     remove_tuple(get->staging, staged);
-    staged_free(staged);
+    staging_tuple_free(staged);
 }
 
 static enum wait_result get_attempt(struct wait *wait) {
     struct get *get = CONTAINER_OF(wait, struct get, wait);
-    struct staged *staged = find(get);
+    struct staging_tuple *staged = find(get);
     if (!staged)
         return WAIT_STUCK;
     wait->status = check_indices(get, staged);
@@ -321,7 +321,7 @@ static struct status *get_finish(struct wait *wait) {
 
 static void get_free(struct wait *wait) {
     struct get *get = CONTAINER_OF(wait, struct get, wait);
-    staged_free(get->got);
+    staging_tuple_free(get->got);
     free(get->indices);
     free(get);
 }

@@ -15,16 +15,16 @@
 #include "kernels/support/named_resource.h"
 #include "kernels/support/wait_room.h"
 
-/* A tuple; components that are not there hold nothing. Made by staged_new. */
-struct staged {
+/* A tuple; components that are not there hold nothing. Made by staging_tuple_new. */
+struct staging_tuple {
     struct tensor key_value; /* the key as it was given */
     struct list link;        /* struct staging.tuples */
     int64_t key;
     int n, n_present;
     struct tensor values[];
 };
-struct staged *staged_new(int n);
-void staged_free(struct staged *staged);
+struct staging_tuple *staging_tuple_new(int n);
+void staging_tuple_free(struct staging_tuple *staged);
 
 struct staging_options {
     int64_t capacity, memory_limit; /* 0: none */
@@ -38,9 +38,9 @@ struct staging {
     /* constant: a map whose tuples are in the order of their keys */
     bool is_ordered;
     /* guarded by room.lock */
-    struct list tuples; /* struct staged.link */
+    struct list tuples; /* struct staging_tuple.link */
     int64_t n, size_bytes, incomplete_bytes;
-    struct u64map by_key, incomplete; /* maps only: key → struct staged */
+    struct u64map by_key, incomplete; /* maps only: key → struct staging_tuple */
 };
 /* Three kinds of resources. */
 extern const struct object_type staging_area_type, staging_map_type, staging_ordered_map_type;
@@ -51,7 +51,7 @@ struct staging *staging_new(const struct object_type *type, const struct staging
  * Errors: RESOURCE_EXHAUSTED for what can never fit; INVALID_ARGUMENT for a component that is
  * there already. */
 enum kernel_result staging_put(struct staging *staging, struct kernel_ctx *ctx,
-                               struct staged *staged_take);
+                               struct staging_tuple *staged_take);
 
 enum staging_choice { STAGING_FIRST, STAGING_AT, STAGING_KEY };
 struct staging_request {

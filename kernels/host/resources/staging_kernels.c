@@ -50,12 +50,12 @@ static enum kernel_result with_staging(struct kernel_ctx *ctx, staging_fn *fn) {
 
 static enum kernel_result stage(struct kernel_ctx *ctx, struct staging *staging) {
     int n = ctx->instance->n_inputs;
-    struct staged *staged = staged_new(n);
+    struct staging_tuple *staged = staging_tuple_new(n);
     struct status *st = NULL;
     for (int i = 0; i < n && !st; i++)
         st = variable_keep(ctx, i, &staged->values[i]);
     if (st) {
-        staged_free(staged);
+        staging_tuple_free(staged);
         return kernel_fail(ctx, st);
     }
     staged->n_present = n;
@@ -129,7 +129,7 @@ static struct status *check_order(const struct tensor *indices) {
 }
 
 /* The values of inputs 2 … at their indices in a tuple of n. */
-static struct status *place_values(struct kernel_ctx *ctx, struct staged *staged) {
+static struct status *place_values(struct kernel_ctx *ctx, struct staging_tuple *staged) {
     const struct tensor *indices = kernel_input(ctx, 1);
     const int32_t *at = tensor_cdata(indices);
     if (indices->n_elements != ctx->instance->n_inputs - 2)
@@ -150,13 +150,13 @@ static enum kernel_result map_stage(struct kernel_ctx *ctx, struct staging *stag
     int64_t key;
     KERNEL_TRY(ctx, read_key(ctx, &key));
     KERNEL_TRY(ctx, check_order(kernel_input(ctx, 1)));
-    struct staged *staged = staged_new(staging->options.n_components);
+    struct staging_tuple *staged = staging_tuple_new(staging->options.n_components);
     staged->key = key;
     struct status *st = place_values(ctx, staged);
     if (!st)
         st = variable_keep(ctx, 0, &staged->key_value);
     if (st) {
-        staged_free(staged);
+        staging_tuple_free(staged);
         return kernel_fail(ctx, st);
     }
     return staging_put(staging, ctx, staged);

@@ -42,7 +42,7 @@ static struct status *array_init(struct kernel_init *init) {
 }
 
 /* One making: of a fresh array, or of the array of gradients of `of`. */
-struct making {
+struct array_create_args {
     const struct array_state *state;
     const char *name;
     int64_t n;
@@ -51,7 +51,7 @@ struct making {
 };
 
 static struct status *make_array(struct kernel_ctx *ctx, void *arg, struct object **ret) {
-    const struct making *making = arg;
+    const struct array_create_args *making = arg;
     struct tensor_array *array = NULL;
     if (making->of) {
         TRY(tensor_array_new_grad(making->of, making->name, making->prepend, &array));
@@ -72,7 +72,8 @@ static struct status *make_array(struct kernel_ctx *ctx, void *arg, struct objec
 }
 
 /* Finds or makes the array in the step's container; its handle becomes output 0. */
-static struct status *make_handle(struct kernel_ctx *ctx, struct making *making, enum dtype dtype) {
+static struct status *make_handle(struct kernel_ctx *ctx, struct array_create_args *making,
+                                  enum dtype dtype) {
     struct resource_handle *handle =
         ctx->host->handle_make(ctx, NULL, making->name, &tensor_array_type, dtype);
     struct object *found = NULL;
@@ -98,7 +99,7 @@ static enum kernel_result array_compute(struct kernel_ctx *ctx) {
         return kernel_fail(ctx, status_invalid("Size should be >= 0."));
     struct str name = STR_INIT;
     str_addf(&name, "%s_%llu", state->name, (unsigned long long)ctx->host->unique_id());
-    struct making making = {.state = state, .name = str_text(&name), .n = n};
+    struct array_create_args making = {.state = state, .name = str_text(&name), .n = n};
     struct status *st = make_handle(ctx, &making, state->dtype);
     str_fini(&name);
     KERNEL_TRY(ctx, st);
@@ -134,7 +135,7 @@ static enum kernel_result grad_compute(struct kernel_ctx *ctx) {
     const char *source = ctx->instance->state;
     struct tensor_array *of = NULL;
     int64_t dims[SHAPE_MAX_RANK];
-    struct making making = {.prepend = {0, dims}};
+    struct array_create_args making = {.prepend = {0, dims}};
     if (ctx->instance->n_inputs > 2)
         KERNEL_TRY(ctx, prepend_of_input(kernel_input(ctx, 2), dims, &making.prepend));
     KERNEL_TRY(ctx, tensor_array_of_input(ctx, &of));

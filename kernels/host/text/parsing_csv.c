@@ -142,17 +142,17 @@ static struct status *split_record(const struct csv_state *state, struct span re
 
 static struct status *set_field(struct kernel_ctx *ctx, int f, int64_t record, struct span field) {
     const struct csv_state *state = ctx->instance->state;
-    const struct tensor *preset = kernel_input(ctx, f + 1);
+    const struct tensor *default_value = kernel_input(ctx, f + 1);
     struct tensor *out = &ctx->outputs[f];
     enum dtype dtype = (enum dtype)out->dtype;
     bool is_missing = field.len == 0 || (field.len == state->missing.len &&
                                          memcmp(field.data, state->missing.data, field.len) == 0);
-    if (is_missing && preset->n_elements != 1)
+    if (is_missing && default_value->n_elements != 1)
         return status_invalid("Field %d is required but missing in record %lld!", f,
                               (long long)record);
     char *to = (char *)tensor_data(out) + (size_t)record * dtype_size(dtype);
     if (is_missing)
-        elements_copy(dtype, to, tensor_cdata(preset), 1);
+        elements_copy(dtype, to, tensor_cdata(default_value), 1);
     else if (dtype == DT_STRING)
         tensor_set_string(out, record, field.data, field.len);
     else if (!string_parse_number(dtype, field, to))
@@ -164,12 +164,13 @@ static struct status *set_field(struct kernel_ctx *ctx, int f, int64_t record, s
 
 static struct status *check_inputs(struct kernel_ctx *ctx, int n_fields) {
     for (int i = 0; i < n_fields; i++) {
-        const struct tensor *preset = kernel_input(ctx, i + 1);
-        if (preset->rank > 1)
-            return status_invalid("Shape must be at most rank 1 but is rank %d", preset->rank);
-        if (preset->n_elements > 1)
+        const struct tensor *default_value = kernel_input(ctx, i + 1);
+        if (default_value->rank > 1)
+            return status_invalid("Shape must be at most rank 1 but is rank %d",
+                                  default_value->rank);
+        if (default_value->n_elements > 1)
             return status_invalid("There should only be 1 default per field but field %d has %lld",
-                                  i, (long long)preset->n_elements);
+                                  i, (long long)default_value->n_elements);
     }
     return NULL;
 }

@@ -15,9 +15,9 @@ struct emit {
 static int64_t row_begin(const struct feature *feature, int64_t row) {
     return row > 0 ? feature->ends.at[row - 1] : 0;
 }
-/* Example i of a list has rows [example_begin, outer.at[i]). */
+/* Example i of a list has rows [example_begin, outer_ends.at[i]). */
 static int64_t example_begin(const struct feature *feature, int64_t i) {
-    return i > 0 ? feature->outer.at[i - 1] : 0;
+    return i > 0 ? feature->outer_ends.at[i - 1] : 0;
 }
 
 /* Elements [from, from + n) of the feature, moved: each once. The destination's strings are
@@ -48,8 +48,8 @@ static int64_t longest_row(const struct feature *feature) {
 
 static int64_t longest_list(const struct feature *feature) {
     int64_t longest = 0;
-    for (int64_t i = 0; i < feature->outer.n; i++)
-        longest = MAX(longest, feature->outer.at[i] - example_begin(feature, i));
+    for (int64_t i = 0; i < feature->outer_ends.n; i++)
+        longest = MAX(longest, feature->outer_ends.at[i] - example_begin(feature, i));
     return longest;
 }
 
@@ -72,7 +72,8 @@ static struct status *emit_sparse(const struct emit *emit, struct feature *featu
     for (int64_t row = 0; row < feature->ends.n; row++, step++) {
         if (!emit->are_lists)
             example = row;
-        while (emit->are_lists && feature->outer.at[example] <= row) { /* examples without steps */
+        while (emit->are_lists &&
+               feature->outer_ends.at[example] <= row) { /* examples without steps */
             example++;
             step = 0;
         }
@@ -103,12 +104,13 @@ static struct status *alloc_dense(const struct emit *emit, const struct feature 
     return kernel_alloc(emit->ctx, output, feature->dtype, (struct shape){rank, dims});
 }
 
-/* Element `preset`, or zeros, n times. */
+/* Element `default_value`, or zeros, n times. */
 static void fill(const struct feature *feature, char *to, int64_t n) {
     size_t size = dtype_size(feature->dtype);
     memset(to, 0, (size_t)n * size);
-    for (int64_t i = 0; feature->preset && i < n; i++)
-        elements_copy(feature->dtype, to + (size_t)i * size, tensor_cdata(feature->preset), 1);
+    for (int64_t i = 0; feature->default_value && i < n; i++)
+        elements_copy(feature->dtype, to + (size_t)i * size, tensor_cdata(feature->default_value),
+                      1);
 }
 
 /* Rows of different lengths side by side, filled up at their ends. begin(i) and end(i) of
@@ -126,7 +128,7 @@ static struct status *emit_padded(const struct emit *emit, struct feature *featu
         int64_t begin =
             emit->are_lists ? example_begin(feature, i) * feature->stride : row_begin(feature, i);
         int64_t end =
-            emit->are_lists ? feature->outer.at[i] * feature->stride : feature->ends.at[i];
+            emit->are_lists ? feature->outer_ends.at[i] * feature->stride : feature->ends.at[i];
         move_values(feature, begin, end - begin, to);
         if (longest > end - begin)
             fill(feature, to + (size_t)(end - begin) * size, longest - (end - begin));
@@ -148,14 +150,14 @@ static struct status *emit_lengths(const struct emit *emit, const struct feature
     TRY(kernel_alloc(emit->ctx, output, DT_INT64, shape));
     int64_t *to = tensor_data(&emit->ctx->outputs[output]);
     for (int64_t i = 0; i < emit->n_examples; i++)
-        to[i] = feature->outer.at[i] - example_begin(feature, i);
+        to[i] = feature->outer_ends.at[i] - example_begin(feature, i);
     return NULL;
 }
 
 /* ---- ragged ---- */
 
 static struct status *emit_splits(const struct emit *emit, enum dtype dtype,
-                                  const struct numbers *ends, int output) {
+                                  const struct offsets *ends, int output) {
     int64_t n = ends->n + 1;
     if (dtype == DT_INT32 && ends->n > 0 && ends->at[ends->n - 1] > INT32_MAX)
         return status_invalid("%lld values are more than row splits of int32 can count",
@@ -167,7 +169,7 @@ static struct status *emit_splits(const struct emit *emit, enum dtype dtype,
     return NULL;
 }
 
-/* A single example needs no outer splits. */
+/* A single example needs no outer_ends splits. */
 static struct status *emit_no_splits(const struct emit *emit, enum dtype dtype, int output) {
     int64_t none = 0;
     struct shape shape = emit->is_of_sequence ? SHAPE_SCALAR : (struct shape){1, &none};
@@ -178,12 +180,12 @@ static struct status *emit_no_splits(const struct emit *emit, enum dtype dtype, 
 static struct status *emit_ragged(const struct emit *emit, struct feature *feature,
                                   enum dtype split_dtype, int values_output, int splits_output,
                                   int inner_output) {
-    const struct numbers *outer = emit->are_lists ? &feature->outer : &feature->ends;
+    const struct offsets *outer_ends = emit->are_lists ? &feature->outer_ends : &feature->ends;
     TRY(emit_values(emit, feature, values_output));
     if (emit->is_single)
         TRY(emit_no_splits(emit, split_dtype, splits_output));
     else
-        TRY(emit_splits(emit, split_dtype, outer, splits_output));
+        TRY(emit_splits(emit, split_dtype, outer_ends, splits_output));
     return emit->are_lists ? emit_splits(emit, split_dtype, &feature->ends, inner_output) : NULL;
 }
 

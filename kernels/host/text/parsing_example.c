@@ -38,7 +38,7 @@ struct status *parsing_example_init(struct kernel_init *init) {
 
 void parsing_example_fini(void *state) { free(state); }
 
-/* ---- keys and presets ---- */
+/* ---- keys and defaults ---- */
 
 /* Keys that are inputs of their own, from `input` on. */
 static struct status *scalar_keys(struct kernel_ctx *ctx, int input, int n,
@@ -63,10 +63,10 @@ static struct status *vector_keys(struct kernel_ctx *ctx, int input, const char 
     return NULL;
 }
 
-static struct status *presets(struct kernel_ctx *ctx, int input, struct feature_set *set) {
+static struct status *defaults(struct kernel_ctx *ctx, int input, struct feature_set *set) {
     for (int i = 0; i < set->types->n_dense; i++)
-        TRY(feature_set_preset(&set->features[set->types->n_sparse + i],
-                               kernel_input(ctx, input + i), i));
+        TRY(feature_set_default(&set->features[set->types->n_sparse + i],
+                                kernel_input(ctx, input + i), i));
     return NULL;
 }
 
@@ -79,7 +79,7 @@ static struct status *parse_one(struct feature_set *set, struct span example,
     struct proto_field field;
     struct span in = example;
     int more;
-    feature_set_forget(set);
+    feature_set_reset(set);
     while ((more = proto_next(&in, &field)) > 0) {
         if (field.number == FIELD_FEATURES &&
             (field.wire_type != 2 || !feature_set_find(set, field.bytes)))
@@ -144,7 +144,7 @@ enum kernel_result parsing_example(struct kernel_ctx *ctx) {
     if (!st)
         st = scalar_keys(ctx, 2, types->n_sparse + types->n_dense, set.features);
     if (!st)
-        st = presets(ctx, 2 + types->n_sparse + types->n_dense, &set);
+        st = defaults(ctx, 2 + types->n_sparse + types->n_dense, &set);
     return end(ctx, &set, st ? st : parse_all(ctx, &set, kernel_input(ctx, 1)));
 }
 
@@ -170,7 +170,7 @@ enum kernel_result parsing_example_v2(struct kernel_ctx *ctx) {
         st = vector_keys(ctx, 4, "ragged_keys", types->n_ragged,
                          set.features + types->n_sparse + types->n_dense);
     if (!st)
-        st = presets(ctx, 5, &set);
+        st = defaults(ctx, 5, &set);
     return end(ctx, &set, st ? st : parse_all(ctx, &set, kernel_input(ctx, 1)));
 }
 
@@ -188,6 +188,6 @@ enum kernel_result parsing_single_example(struct kernel_ctx *ctx) {
     for (int i = 0; i < types->n_dense; i++)
         set.features[types->n_sparse + i].key = types->dense_keys[i].s;
     if (!st)
-        st = presets(ctx, 1, &set);
+        st = defaults(ctx, 1, &set);
     return end(ctx, &set, st ? st : parse_all(ctx, &set, NULL));
 }

@@ -73,18 +73,19 @@ void feature_set_fini(struct feature_set *set) {
             object_unref(((struct object **)(void *)feature->values)[k]);
         free(feature->values);
         free(feature->ends.at);
-        free(feature->outer.at);
+        free(feature->outer_ends.at);
     }
     free(set->features);
     if (set->types)
         strmap_fini(&set->by_key);
 }
 
-static COLD struct status *bad_preset(const struct feature *feature, const struct tensor *preset,
-                                      int index, const char *why) {
+static COLD struct status *bad_default(const struct feature *feature,
+                                       const struct tensor *default_value, int index,
+                                       const char *why) {
     struct str wanted = STR_INIT, given = STR_INIT;
     shape_print(feature->shape, &wanted);
-    shape_print(tensor_shape(preset), &given);
+    shape_print(tensor_shape(default_value), &given);
     struct status *st = status_invalid(
         "dense_defaults[%d].shape() == %s is not compatible with dense_shapes_[%d] == %s%s", index,
         str_text(&given), index, str_text(&wanted), why);
@@ -93,25 +94,26 @@ static COLD struct status *bad_preset(const struct feature *feature, const struc
     return st;
 }
 
-struct status *feature_set_preset(struct feature *feature, const struct tensor *preset, int index) {
-    feature->preset = preset;
-    if (feature->is_variable && preset->n_elements != 1)
-        return bad_preset(
-            feature, preset, index,
+struct status *feature_set_default(struct feature *feature, const struct tensor *default_value,
+                                   int index) {
+    feature->default_value = default_value;
+    if (feature->is_variable && default_value->n_elements != 1)
+        return bad_default(
+            feature, default_value, index,
             ", a variable length shape: the default must contain a single element, the padding");
-    if (!feature->is_variable && preset->n_elements > 0 &&
-        !shape_equal(tensor_shape(preset), feature->shape))
-        return bad_preset(feature, preset, index, "");
-    if (preset->dtype != feature->dtype)
+    if (!feature->is_variable && default_value->n_elements > 0 &&
+        !shape_equal(tensor_shape(default_value), feature->shape))
+        return bad_default(feature, default_value, index, "");
+    if (default_value->dtype != feature->dtype)
         return status_invalid("dense_defaults[%d].dtype() == %s != dense_types_[%d] == %s", index,
-                              dtype_name((enum dtype)preset->dtype), index,
+                              dtype_name((enum dtype)default_value->dtype), index,
                               dtype_name(feature->dtype));
     return NULL;
 }
 
 /* ---- growing ---- */
 
-static void numbers_add(struct numbers *numbers, int64_t value) {
+static void offsets_add(struct offsets *numbers, int64_t value) {
     if (numbers->n == numbers->capacity) {
         numbers->capacity = numbers->capacity ? 2 * numbers->capacity : 16;
         numbers->at = xreallocarray(numbers->at, (size_t)numbers->capacity, sizeof(*numbers->at));
@@ -129,13 +131,13 @@ static char *grow(struct feature *feature, int64_t n) {
     return feature->values + (size_t)feature->n_values * size;
 }
 
-static void add_preset(struct feature *feature) {
-    int64_t n = feature->preset->n_elements;
+static void add_default(struct feature *feature) {
+    int64_t n = feature->default_value->n_elements;
     char *to = grow(feature, n);
     if (n == 0)
         return;
     memset(to, 0, (size_t)n * dtype_size(feature->dtype));
-    elements_copy(feature->dtype, to, tensor_cdata(feature->preset), n);
+    elements_copy(feature->dtype, to, tensor_cdata(feature->default_value), n);
     feature->n_values += n;
 }
 
@@ -246,7 +248,7 @@ bool feature_set_find(struct feature_set *set, struct span message) {
     return more == 0;
 }
 
-void feature_set_forget(struct feature_set *set) {
+void feature_set_reset(struct feature_set *set) {
     for (int i = 0; i < set->n; i++)
         set->features[i].is_found = false;
 }
@@ -307,15 +309,15 @@ static struct status *take_feature(struct feature *feature, const struct feature
     if (feature->is_found)
         TRY(take_row(feature, place, feature->found, &is_there));
     if (!is_there && feature->kind == FEATURE_DENSE && !feature->is_variable) {
-        if (!feature->preset || feature->preset->n_elements != feature->stride ||
-            (feature->preset->n_elements == 0 && feature->stride > 0))
+        if (!feature->default_value || feature->default_value->n_elements != feature->stride ||
+            (feature->default_value->n_elements == 0 && feature->stride > 0))
             return status_invalid(
                 "Name: %.*s, Feature: %.*s (data type: %s) is required but could not be found.",
                 (int)place->name.len, place->name.data, (int)feature->key.len, feature->key.data,
                 dtype_name(feature->dtype));
-        add_preset(feature);
+        add_default(feature);
     }
-    numbers_add(&feature->ends, feature->n_values);
+    offsets_add(&feature->ends, feature->n_values);
     return NULL;
 }
 
@@ -324,7 +326,7 @@ static struct status *take_list(struct feature *feature, const struct feature_pl
     struct span message = feature->is_found ? feature->found : (struct span){"", 0};
     struct proto_field field;
     int more;
-    if (!feature->is_found && feature->kind == FEATURE_DENSE && !feature->may_miss)
+    if (!feature->is_found && feature->kind == FEATURE_DENSE && !feature->is_optional)
         return status_invalid(
             "Name: %.*s, Feature list '%.*s' is required but could not be found.  Did you mean to "
             "include it in "
@@ -337,11 +339,11 @@ static struct status *take_list(struct feature *feature, const struct feature_pl
         TRY(take_row(feature, place, field.bytes, &is_there));
         if (!is_there && feature->kind == FEATURE_DENSE && feature->stride > 0)
             return wrong_size(feature, place, 0);
-        numbers_add(&feature->ends, feature->n_values);
+        offsets_add(&feature->ends, feature->n_values);
     }
     if (more < 0)
         return wrong(feature, place, "Can't parse serialized Example.");
-    numbers_add(&feature->outer, feature->ends.n);
+    offsets_add(&feature->outer_ends, feature->ends.n);
     return NULL;
 }
 

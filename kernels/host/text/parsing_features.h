@@ -3,7 +3,7 @@
  *
  * While examples are read, every feature grows as a ragged matrix: its elements one after the
  * other, and where each row ends. A row is one example's list; in a feature list, one step's,
- * and `outer` says after how many rows each example ends. Only at the end it becomes what was
+ * and `outer_ends` says after how many rows each example ends. Only at the end it becomes what was
  * asked for: sparse, dense or ragged.
  *
  * The protos are read in place, by the wire format. Threads: one at a time. */
@@ -15,7 +15,7 @@
 
 enum feature_kind { FEATURE_SPARSE, FEATURE_DENSE, FEATURE_RAGGED };
 
-struct numbers {
+struct offsets {
     int64_t *at, n, capacity;
 };
 
@@ -28,10 +28,10 @@ struct feature {
     int64_t stride;
     /* dense: the first dimension is as long as the longest example's */
     bool is_variable;
-    bool may_miss; /* a dense feature list: it is empty where it is not there */
+    bool is_optional; /* a dense feature list: it is empty where it is not there */
     /* dense: its value where it is not there; NULL or empty: an error. Of a variable one:
      * padding */
-    const struct tensor *preset;
+    const struct tensor *default_value;
     struct feature *next_same; /* another one with that key */
     /* in the example at hand */
     struct span found;
@@ -39,7 +39,7 @@ struct feature {
     /* of all examples */
     char *values;
     int64_t n_values, capacity;
-    struct numbers ends, outer;
+    struct offsets ends, outer_ends;
 };
 
 /* What an op's attrs say of the features of one level; borrowed from the node. */
@@ -64,15 +64,15 @@ struct feature_set {
 struct status *feature_types_check(const struct feature_types *types, int n_shapes,
                                    int n_splits) MUST_USE;
 
-/* Features without keys and presets: the caller sets them, then feature_set_index. */
+/* Features without keys and defaults: the caller sets them, then feature_set_index. */
 struct status *feature_set_init(struct feature_set *set, const struct feature_types *types,
                                 bool are_lists) MUST_USE;
 void feature_set_index(struct feature_set *set);
 void feature_set_fini(struct feature_set *set); /* accepts an all-zero one */
 /* Compatible with the dense feature's shape, or one element of padding. Errors:
  * INVALID_ARGUMENT. */
-struct status *feature_set_preset(struct feature *feature, const struct tensor *preset,
-                                  int index) MUST_USE;
+struct status *feature_set_default(struct feature *feature, const struct tensor *default_value,
+                                   int index) MUST_USE;
 
 /* Where in errors: of which example. */
 struct feature_place {
@@ -83,8 +83,8 @@ struct feature_place {
 /* Looks for the set's features in a serialized Features or FeatureLists message; the last of a
  * key counts. False when malformed. */
 bool feature_set_find(struct feature_set *set, struct span message);
-void feature_set_forget(struct feature_set *set); /* before an example */
-/* Takes what was found of every feature, or its preset. Errors: INVALID_ARGUMENT. */
+void feature_set_reset(struct feature_set *set); /* before an example */
+/* Takes what was found of every feature, or its default_value. Errors: INVALID_ARGUMENT. */
 struct status *feature_set_take(struct feature_set *set,
                                 const struct feature_place *place) MUST_USE;
 

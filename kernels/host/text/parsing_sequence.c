@@ -11,7 +11,7 @@
 
 struct sequence_state {
     struct feature_types context, lists;
-    const struct attr_value *may_miss; /* of the first version: keys */
+    const struct attr_value *is_optional; /* of the first version: keys */
     int n_may_miss;
 };
 
@@ -65,11 +65,11 @@ struct status *parsing_sequence_init(struct kernel_init *init) {
             return status_invalid("%s is %lld, but there are types for %d", counts[i],
                                   (long long)said, n[i]);
     }
-    const struct attr_value *may_miss =
+    const struct attr_value *is_optional =
         node_attr(init->node, "feature_list_dense_missing_assumed_empty");
-    return may_miss ? node_get_list(init->node, "feature_list_dense_missing_assumed_empty",
-                                    &state->may_miss, &state->n_may_miss)
-                    : NULL;
+    return is_optional ? node_get_list(init->node, "feature_list_dense_missing_assumed_empty",
+                                       &state->is_optional, &state->n_may_miss)
+                       : NULL;
 }
 
 /* ---- keys ---- */
@@ -105,7 +105,7 @@ static void allow_missing(struct feature_set *lists, struct span key) {
     struct feature *dense = lists->features + lists->types->n_sparse;
     for (int i = 0; i < lists->types->n_dense; i++)
         if (dense[i].key.len == key.len && memcmp(dense[i].key.data, key.data, key.len) == 0)
-            dense[i].may_miss = true;
+            dense[i].is_optional = true;
 }
 
 /* ---- examples ---- */
@@ -147,10 +147,10 @@ static struct status *check_shapes(const struct sequence *sequence, int rank) {
     return NULL;
 }
 
-static struct status *presets(struct sequence *sequence, int input) {
+static struct status *defaults(struct sequence *sequence, int input) {
     struct feature *dense = sequence->context.features + sequence->state->context.n_sparse;
     for (int i = 0; i < sequence->state->context.n_dense; i++)
-        TRY(feature_set_preset(&dense[i], kernel_input(sequence->ctx, input + i), i));
+        TRY(feature_set_default(&dense[i], kernel_input(sequence->ctx, input + i), i));
     return NULL;
 }
 
@@ -161,8 +161,8 @@ static struct status *parse_one(struct sequence *sequence, struct span example,
     struct proto_field field;
     struct span in = example;
     int more;
-    feature_set_forget(&sequence->context);
-    feature_set_forget(&sequence->lists);
+    feature_set_reset(&sequence->context);
+    feature_set_reset(&sequence->lists);
     while ((more = proto_next(&in, &field)) > 0) {
         if (field.number != FIELD_CONTEXT && field.number != FIELD_LISTS)
             continue;
@@ -217,8 +217,8 @@ enum kernel_result parsing_sequence(struct kernel_ctx *ctx) {
         st = attr_keys(s.state->lists.dense_keys, s.state->lists.n_dense,
                        s.lists.features + s.state->lists.n_sparse);
         for (int i = 0; i < s.state->n_may_miss; i++)
-            allow_missing(&s.lists, s.state->may_miss[i].s);
-        st = presets(&s, 2);
+            allow_missing(&s.lists, s.state->is_optional[i].s);
+        st = defaults(&s, 2);
     }
     return sequence_end(&s, st ? st : parse_all(&s, true));
 }
@@ -231,21 +231,21 @@ static struct status *level_keys(struct kernel_ctx *ctx, int input, struct featu
                        set->features + types->n_sparse + types->n_dense);
 }
 
-static struct status *may_miss_flags(struct kernel_ctx *ctx, int input, struct feature_set *lists) {
+static struct status *optional_flags(struct kernel_ctx *ctx, int input, struct feature_set *lists) {
     const struct tensor *flags = kernel_input(ctx, input);
     if (flags->rank != 1 || flags->n_elements != lists->types->n_dense)
         return status_invalid(
             "Expected len(feature_list_dense_missing_assumed_empty) == %d, but got: %lld",
             lists->types->n_dense, (long long)flags->n_elements);
     for (int64_t i = 0; i < flags->n_elements; i++)
-        lists->features[lists->types->n_sparse + i].may_miss =
+        lists->features[lists->types->n_sparse + i].is_optional =
             ((const bool *)tensor_cdata(flags))[i];
     return NULL;
 }
 
 /* ParseSequenceExampleV2: keys are vectors; serialized may be a scalar, then outputs have no
  * batch dimension.
- *   ragged lists   values [m], outer splits [n + 1] (steps of each example), inner splits [steps + 1]
+ *   ragged lists   values [m], outer_ends splits [n + 1] (steps of each example), inner splits [steps + 1]
  * Errors   as ParseSequenceExample */
 enum kernel_result parsing_sequence_v2(struct kernel_ctx *ctx) {
     struct sequence s;
@@ -257,9 +257,9 @@ enum kernel_result parsing_sequence_v2(struct kernel_ctx *ctx) {
     if (!st)
         st = level_keys(ctx, 5, &s.lists);
     if (!st)
-        st = may_miss_flags(ctx, 8, &s.lists);
+        st = optional_flags(ctx, 8, &s.lists);
     if (!st)
-        st = presets(&s, 9);
+        st = defaults(&s, 9);
     return sequence_end(&s, st ? st : parse_all(&s, true));
 }
 
@@ -279,9 +279,9 @@ enum kernel_result parsing_single_sequence(struct kernel_ctx *ctx) {
     if (!st)
         st = scalar_keys(ctx, 2 + n_context, n_lists, s.lists.features);
     if (!st)
-        st = presets(&s, 2 + n_context + n_lists);
-    const struct tensor *may_miss = kernel_input(ctx, 1);
-    for (int64_t i = 0; !st && i < may_miss->n_elements; i++)
-        allow_missing(&s.lists, tensor_string(may_miss, i));
+        st = defaults(&s, 2 + n_context + n_lists);
+    const struct tensor *is_optional = kernel_input(ctx, 1);
+    for (int64_t i = 0; !st && i < is_optional->n_elements; i++)
+        allow_missing(&s.lists, tensor_string(is_optional, i));
     return sequence_end(&s, st ? st : parse_all(&s, false));
 }

@@ -56,7 +56,7 @@ static struct status *compile(const struct regex *regex, struct span text, uint3
                                error == PCRE2_ERROR_PATTERN_TOO_COMPLICATED
                            ? "pattern too large - compile failed"
                            : message;
-    return regex_wrong(regex->pattern, what, (struct span){NULL, 0});
+    return regex_invalid(regex->pattern, what, (struct span){NULL, 0});
 }
 
 struct status *regex_new(struct span pattern, int use, struct regex **ret) {

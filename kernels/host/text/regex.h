@@ -50,7 +50,7 @@ struct status *regex_replace(struct regex_run *run, struct span text, struct spa
 
 /* Appends the pattern in PCRE2's words, which are ASCII. Errors: as regex_new. */
 struct status *regex_translate(struct span pattern, struct str *out) MUST_USE;
-struct status *regex_wrong(struct span pattern, const char *what,
-                           struct span where) MUST_USE COLD NEVER_NULL;
+struct status *regex_invalid(struct span pattern, const char *what,
+                             struct span where) MUST_USE COLD NEVER_NULL;
 
 #endif

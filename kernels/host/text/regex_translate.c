@@ -29,7 +29,7 @@ struct translator {
     struct str *out;
 };
 
-struct status *regex_wrong(struct span pattern, const char *what, struct span where) {
+struct status *regex_invalid(struct span pattern, const char *what, struct span where) {
     return status_invalid("Invalid pattern: %.*s, error: %s%s%.*s", (int)pattern.len, pattern.data,
                           what, where.data ? ": " : "", (int)where.len,
                           where.data ? where.data : "");
@@ -37,12 +37,12 @@ struct status *regex_wrong(struct span pattern, const char *what, struct span wh
 
 static COLD struct status *wrong_at(const struct translator *t, const char *what,
                                     const char *begin) {
-    return regex_wrong(t->whole, what, (struct span){begin, (size_t)(t->rest.data - begin)});
+    return regex_invalid(t->whole, what, (struct span){begin, (size_t)(t->rest.data - begin)});
 }
 static COLD struct status *wrong_rest(const struct translator *t, const char *what,
                                       const char *begin) {
-    return regex_wrong(t->whole, what,
-                       (struct span){begin, (size_t)(t->whole.data + t->whole.len - begin)});
+    return regex_invalid(t->whole, what,
+                         (struct span){begin, (size_t)(t->whole.data + t->whole.len - begin)});
 }
 
 /* ---- reading ---- */
@@ -129,7 +129,7 @@ static struct status *take_escaped(struct translator *t, uint32_t *ret) {
     int64_t value;
     skip(t, 1);
     if (t->rest.len == 0)
-        return regex_wrong(t->whole, "trailing \\", (struct span){NULL, 0});
+        return regex_invalid(t->whole, "trailing \\", (struct span){NULL, 0});
     char c = peek(t);
     if (c == 'x') {
         skip(t, 1);
@@ -318,7 +318,7 @@ static struct status *take_group_name(struct translator *t, const char *begin) {
         return wrong_at(t, "invalid named capture group", begin);
     for (size_t i = 0; i < t->n_names; i++)
         if (t->names[i].len == name.len && memcmp(t->names[i].data, name.data, name.len) == 0)
-            return regex_wrong(t->whole, "duplicate capture group name", name);
+            return regex_invalid(t->whole, "duplicate capture group name", name);
     t->names = xreallocarray(t->names, t->n_names + 1, sizeof(*t->names));
     t->names[t->n_names++] = name;
     return NULL;
@@ -344,12 +344,12 @@ static struct status *translate_group(struct translator *t, bool *ret_is_part,
     }
     *ret_is_part = true;
     if (++t->depth > MAX_DEPTH)
-        return regex_wrong(t->whole, "expression nests too deeply", (struct span){NULL, 0});
+        return regex_invalid(t->whole, "expression nests too deeply", (struct span){NULL, 0});
     str_add(t->out, captures ? "(" : "(?:");
     TRY(translate_alternatives(t, ret_repeats));
     t->depth--;
     if (!take(t, ")"))
-        return regex_wrong(t->whole, "missing )", t->whole);
+        return regex_invalid(t->whole, "missing )", t->whole);
     str_add_char(t->out, ')');
     t->flags = before;
     t->ignores_case_now = case_before;
@@ -543,11 +543,11 @@ struct status *regex_translate(struct span pattern, struct str *out) {
         struct span here = {pattern.data + at, pattern.len - at};
         if (utf8_decode(here, &len) == 0xfffd &&
             !(len == 3 && memcmp(here.data, "\xef\xbf\xbd", 3) == 0))
-            return regex_wrong(pattern, "invalid UTF-8", (struct span){NULL, 0});
+            return regex_invalid(pattern, "invalid UTF-8", (struct span){NULL, 0});
     }
     struct status *st = translate_alternatives(&t, &repeats);
     if (!st && t.rest.len > 0)
-        st = regex_wrong(pattern, "unexpected )", pattern);
+        st = regex_invalid(pattern, "unexpected )", pattern);
     free(t.names);
     return st;
 }

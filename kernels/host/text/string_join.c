@@ -121,11 +121,11 @@ enum kernel_result string_reduce_join(struct kernel_ctx *ctx) {
     int64_t strides[SHAPE_MAX_RANK], dims[SHAPE_MAX_RANK], stride = 1;
     for (int i = inputs->rank; i-- > 0; stride *= inputs->n_elements ? tensor_dim(inputs, i) : 0)
         strides[i] = stride;
-    struct walk outer = {0}, inner = {0};
+    struct walk outer_ends = {0}, inner = {0};
     int out_rank = 0;
     for (int i = 0; i < inputs->rank; i++) {
         if (!is_joined[i])
-            walk_add(&outer, tensor_dim(inputs, i), strides[i]);
+            walk_add(&outer_ends, tensor_dim(inputs, i), strides[i]);
         if (!is_joined[i] || state->keep_dims)
             dims[out_rank++] = is_joined[i] ? 1 : tensor_dim(inputs, i);
     }
@@ -137,10 +137,10 @@ enum kernel_result string_reduce_join(struct kernel_ctx *ctx) {
     struct bytes **out = string_elements(&ctx->outputs[0]);
     int64_t n_joined = walk_n_elements(&inner);
     struct str joined = STR_INIT;
-    for (int64_t i = 0; i < ctx->outputs[0].n_elements; i++, walk_next(&outer)) {
+    for (int64_t i = 0; i < ctx->outputs[0].n_elements; i++, walk_next(&outer_ends)) {
         str_clear(&joined);
         for (int64_t k = 0; k < n_joined; k++, walk_next(&inner)) {
-            struct span part = tensor_string(inputs, outer.offset + inner.offset);
+            struct span part = tensor_string(inputs, outer_ends.offset + inner.offset);
             if (k > 0)
                 str_add_bytes(&joined, state->separator.data, state->separator.len);
             str_add_bytes(&joined, part.data, part.len);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "common/base/arena.h"
-#include "master/request.h"
+#include "master/request/request.h"
 #include "rpc/grpc/grpc_server.h"
 
 static void add_varint(struct grpc_body *body, uint64_t value) {

@@ -12,7 +12,7 @@
 #include "common/base/metrics.h"
 #include "common/base/options.h"
 #include "master/cluster/membership.h"
-#include "master/service.h"
+#include "master/service/service.h"
 #include "rpc/daemon.h"
 #include "rpc/membership/etcd_flags.h"
 #include "rpc/host_id.h"
@@ -144,7 +144,7 @@ static const struct options_spec options_spec = {
     .check = check,
 };
 
-struct master {
+struct program {
     struct loop *loop;
     struct pool *pool;
     struct service *service;
@@ -163,13 +163,13 @@ struct master {
 /* ---- pages ---- */
 
 static int page_ready(void *arg, const char *query, struct str *out) {
-    struct master *master = arg;
+    struct program *program = arg;
     struct str why = STR_INIT;
-    if (!service_is_ready(master->service, out))
+    if (!service_is_ready(program->service, out))
         return 503;
     /* It serves on with the tasks that it knows: taken out of service, it would serve nobody. */
-    bool is_up = !master->etcd || etcd_is_up(master->etcd, &why);
-    if (master->enrolment && enrolment_has_lapsed(master->enrolment))
+    bool is_up = !program->etcd || etcd_is_up(program->etcd, &why);
+    if (program->enrolment && enrolment_has_lapsed(program->enrolment))
         str_addf(&why, "%sits registration has lapsed", is_up ? "" : "; ");
     if (why.len > 0)
         str_addf(out, "ok, degraded: %s\n", str_text(&why));
@@ -180,25 +180,25 @@ static int page_ready(void *arg, const char *query, struct str *out) {
 }
 
 static int page_status(void *arg, const char *query, struct str *out) {
-    struct master *master = arg;
+    struct program *program = arg;
     str_addf(out, "{\"program\": \"tf-master\", \"version\": \"%s\", \"pid\": %d, \"service\": ",
              MILLRACE_VERSION, (int)getpid());
-    service_describe(master->service, out);
+    service_describe(program->service, out);
     str_add(out, ", \"tls\": ");
-    tls_set_describe(&master->tls, out);
-    if (master->membership) {
+    tls_set_describe(&program->tls, out);
+    if (program->membership) {
         str_add(out, ", \"membership\": ");
-        membership_describe(master->membership, out);
+        membership_describe(program->membership, out);
     }
-    if (master->enrolment) {
+    if (program->enrolment) {
         str_add(out, ", \"registration\": ");
-        enrolment_describe(master->enrolment, out);
+        enrolment_describe(program->enrolment, out);
     }
     str_add(out, "}\n");
     return 200;
 }
 
-static void end_job(struct master *master);
+static void end_job(struct program *program);
 
 static int page_end_job(void *arg, const char *query, struct str *out) {
     end_job(arg);
@@ -207,8 +207,8 @@ static int page_end_job(void *arg, const char *query, struct str *out) {
 }
 
 static void page_steps(void *arg, const char *query, struct admin_reply *reply) {
-    struct master *master = arg;
-    service_page_steps(master->service, reply);
+    struct program *program = arg;
+    service_page_steps(program->service, reply);
 }
 
 static const struct admin_page pages[] = {
@@ -222,72 +222,72 @@ static const struct admin_page pages[] = {
 /* ---- stopping ---- */
 
 static void close_etcd(void *arg) {
-    struct master *master = arg;
-    master->enrolment = NULL;
-    etcd_close(master->etcd, NULL, NULL);
+    struct program *program = arg;
+    program->enrolment = NULL;
+    etcd_close(program->etcd, NULL, NULL);
 }
 
-static void stop(struct master *master) {
-    if (master->is_drained)
+static void stop(struct program *program) {
+    if (program->is_drained)
         return;
-    master->is_drained = true;
-    if (master->has_job_ended)
-        service_end_job(master->service);
-    membership_close(master->membership);
-    master->membership = NULL;
-    if (master->enrolment)
-        enrolment_leave(master->enrolment, close_etcd, master);
-    loop_timer_stop(&master->drain_timer);
-    loop_timer_close(&master->drain_timer, NULL);
-    admin_server_close(master->admin);
-    service_free(master->service);
-    loop_stop(master->loop);
+    program->is_drained = true;
+    if (program->has_job_ended)
+        service_end_job(program->service);
+    membership_close(program->membership);
+    program->membership = NULL;
+    if (program->enrolment)
+        enrolment_leave(program->enrolment, close_etcd, program);
+    loop_timer_stop(&program->drain_timer);
+    loop_timer_close(&program->drain_timer, NULL);
+    admin_server_close(program->admin);
+    service_free(program->service);
+    loop_stop(program->loop);
 }
 
 static void on_drained(void *arg) { stop(arg); }
 static void on_drain_timeout(struct loop_timer *timer) {
     log_warning("steps were still running when the drain timeout passed");
-    stop(CONTAINER_OF(timer, struct master, drain_timer));
+    stop(CONTAINER_OF(timer, struct program, drain_timer));
 }
 
-static void drain(struct master *master, const char *why) {
-    master->is_stopping = true;
+static void drain(struct program *program, const char *why) {
+    program->is_stopping = true;
     log_info("%s: draining", why);
-    loop_timer_start(&master->drain_timer, master->drain_timeout_ms, 0);
-    service_drain(master->service, on_drained, master);
+    loop_timer_start(&program->drain_timer, program->drain_timeout_ms, 0);
+    service_drain(program->service, on_drained, program);
 }
 
 static void on_signal(void *arg, int signo) {
-    struct master *master = arg;
-    if (master->is_stopping) /* a second signal does not wait */
-        stop(master);
+    struct program *program = arg;
+    if (program->is_stopping) /* a second signal does not wait */
+        stop(program);
     else
-        drain(master, signo == SIGINT ? "interrupted" : "terminated");
+        drain(program, signo == SIGINT ? "interrupted" : "terminated");
 }
 
-static void on_hangup(void *arg) { tls_set_reload(&((struct master *)arg)->tls); }
+static void on_hangup(void *arg) { tls_set_reload(&((struct program *)arg)->tls); }
 
 /* Our own steps end first, then the tasks are told. */
-static void end_job(struct master *master) {
-    master->has_job_ended = true;
-    if (!master->is_stopping)
-        drain(master, "the job has ended");
+static void end_job(struct program *program) {
+    program->has_job_ended = true;
+    if (!program->is_stopping)
+        drain(program, "the job has ended");
 }
 
 static void on_job_ended(void *arg) { end_job(arg); }
 
 static void on_taken(void *arg, const char *why) {
-    struct master *master = arg;
+    struct program *program = arg;
     log_error("%s: exiting", why);
-    master->exit_code = EXIT_RESTART_ME;
-    master->is_stopping = true;
-    stop(master);
+    program->exit_code = EXIT_RESTART_ME;
+    program->is_stopping = true;
+    stop(program);
 }
 
 /* ---- starting ---- */
 
-static void fill_options(const struct master_flags *flags, struct service_options *ret) {
-    service_options_default(ret);
+static void fill_options(const struct master_flags *flags, struct master_options *ret) {
+    master_options_default(ret);
     ret->listen = flags->listen;
     ret->limits = flags->grpc;
     ret->task_wait_ms = flags->task_wait_ms;
@@ -308,31 +308,31 @@ static void fill_options(const struct master_flags *flags, struct service_option
     ret->compile.dump_after = flags->dump_graph ? flags->dump_graph + 6 : NULL;
 }
 
-static void enrol(struct master *master, int port, const char *admin_listen) {
-    const struct etcd_flags *flags = &master->flags->etcd;
+static void enrol(struct program *program, int port, const char *admin_listen) {
+    const struct etcd_flags *flags = &program->flags->etcd;
     struct str address = STR_INIT, admin = STR_INIT, key = STR_INIT, job_key = STR_INIT;
-    member_address(flags->advertise, master->flags->listen, port, &address);
-    if (master->admin)
-        daemon_admin_advertised(str_text(&address), admin_listen, admin_server_port(master->admin),
+    member_address(flags->advertise, program->flags->listen, port, &address);
+    if (program->admin)
+        daemon_admin_advertised(str_text(&address), admin_listen, admin_server_port(program->admin),
                                 &admin);
     struct cluster_member member = {.address = str_text(&address),
                                     .admin_address = str_text(&admin),
                                     .host_id = host_id(),
                                     .version = MILLRACE_VERSION,
-                                    .incarnation = master->service->incarnation};
+                                    .incarnation = program->service->env.incarnation};
     member_key_of_master(flags->cluster_name, &key);
     member_key_of_job(flags->cluster_name, &job_key);
-    struct enrolment_options options = {.etcd = master->etcd,
+    struct enrolment_options options = {.etcd = program->etcd,
                                         .key = str_text(&key),
                                         .job_key = str_text(&job_key),
                                         .member = &member,
                                         .is_master = true,
-                                        .is_https = master->tls.admin != NULL,
+                                        .is_https = program->tls.admin != NULL,
                                         .ttl_s = flags->ttl_ms / 1000,
                                         .on_taken = on_taken,
                                         .on_job_ended = on_job_ended,
-                                        .arg = master};
-    master->enrolment = enrolment_new(master->loop, &options);
+                                        .arg = program};
+    program->enrolment = enrolment_new(program->loop, &options);
     str_fini(&address);
     str_fini(&admin);
     str_fini(&key);
@@ -340,38 +340,39 @@ static void enrol(struct master *master, int port, const char *admin_listen) {
 }
 
 /* The tasks of --cluster stay members whatever etcd says: a list may be added to by it. */
-static struct status *join(struct master *master, int port, const char *admin_listen) {
-    const struct master_flags *flags = master->flags;
+static struct status *join(struct program *program, int port, const char *admin_listen) {
+    const struct master_flags *flags = program->flags;
     if (!flags->etcd.urls)
         return NULL;
-    TRY(etcd_flags_open(&flags->etcd, master->loop, &master->etcd));
-    tasks_set_dynamic(master->service->tasks);
+    TRY(etcd_flags_open(&flags->etcd, program->loop, &program->etcd));
+    tasks_set_dynamic(program->service->env.tasks);
     if (flags->expect)
-        TRY(membership_expect(flags->expect, master->service->tasks));
-    master->membership = membership_new(master->loop, master->etcd, flags->etcd.cluster_name,
-                                        master->service->tasks);
-    enrol(master, port, admin_listen);
+        TRY(membership_expect(flags->expect, program->service->env.tasks));
+    program->membership = membership_new(program->loop, program->etcd, flags->etcd.cluster_name,
+                                         program->service->env.tasks);
+    enrol(program, port, admin_listen);
     return NULL;
 }
 
-static struct status *start(struct master *master, const struct master_flags *flags) {
-    struct service_options service_options;
+static struct status *start(struct program *program, const struct master_flags *flags) {
+    struct master_options master_options;
     struct admin_options admin_options = {
-        .pages = pages, .n_pages = ARRAY_LEN(pages), .arg = master};
+        .pages = pages, .n_pages = ARRAY_LEN(pages), .arg = program};
     struct str text = STR_INIT;
-    fill_options(flags, &service_options);
-    service_options.tls_clients = master->tls.clients;
-    service_options.tls_wire = master->tls.wire;
-    service_options.use_sums = flags->wire_checksum;
-    admin_options.tls = master->tls.admin;
-    TRY(service_new(master->loop, master->pool, &flags->spec, &service_options, &master->service));
-    int port = grpc_server_port(master->service->server);
+    fill_options(flags, &master_options);
+    master_options.tls_clients = program->tls.clients;
+    master_options.tls_wire = program->tls.wire;
+    master_options.use_sums = flags->wire_checksum;
+    admin_options.tls = program->tls.admin;
+    TRY(service_new(program->loop, program->pool, &flags->spec, &master_options,
+                    &program->service));
+    int port = grpc_server_port(program->service->server);
     struct status *st = NULL;
     if (daemon_admin_address(flags->admin, flags->listen, port, &text))
-        st = admin_server_new(master->loop, str_text(&text), &admin_options, &master->admin);
-    int admin_port = master->admin ? admin_server_port(master->admin) : 0;
+        st = admin_server_new(program->loop, str_text(&text), &admin_options, &program->admin);
+    int admin_port = program->admin ? admin_server_port(program->admin) : 0;
     if (!st)
-        st = join(master, port, str_text(&text));
+        st = join(program, port, str_text(&text));
     if (!st && flags->port_file)
         st = daemon_write_port_file(flags->port_file, port, admin_port, 0);
     str_clear(&text);
@@ -383,26 +384,27 @@ static struct status *start(struct master *master, const struct master_flags *fl
 }
 
 static int run(const struct master_flags *flags) {
-    struct master master = {
+    struct program program = {
         .drain_timeout_ms = flags->drain_timeout_ms, .flags = flags, .exit_code = EXIT_OK};
-    master.loop = loop_new();
-    master.pool = pool_new((int)flags->threads);
-    loop_timer_init(master.loop, &master.drain_timer, on_drain_timeout);
-    loop_on_signals(master.loop, on_signal, &master); /* before anybody can know that we are here */
-    loop_on_hangup(master.loop, on_hangup, &master);
-    struct status *st = tls_set_open(&flags->tls, flags->etcd.cluster_name, true, &master.tls);
+    program.loop = loop_new();
+    program.pool = pool_new((int)flags->threads);
+    loop_timer_init(program.loop, &program.drain_timer, on_drain_timeout);
+    loop_on_signals(program.loop, on_signal,
+                    &program); /* before anybody can know that we are here */
+    loop_on_hangup(program.loop, on_hangup, &program);
+    struct status *st = tls_set_open(&flags->tls, flags->etcd.cluster_name, true, &program.tls);
     if (!st)
-        st = start(&master, flags);
+        st = start(&program, flags);
     if (st) {
         fprintf(stderr, "tf-master: %s\n", status_message(st));
         status_unref(st);
         return EXIT_IO;
     }
-    loop_run(master.loop);
-    pool_free(master.pool);
-    loop_free(master.loop);
-    tls_set_close(&master.tls);
-    return master.exit_code;
+    loop_run(program.loop);
+    pool_free(program.pool);
+    loop_free(program.loop);
+    tls_set_close(&program.tls);
+    return program.exit_code;
 }
 
 int main(int argc, char **argv) {

@@ -12,7 +12,7 @@
 
 #include "common/base/list.h"
 #include "master/compile/device_table.h"
-#include "master/session_config.h"
+#include "master/request/session_config.h"
 #include "rpc/membership/cluster.h"
 #include "rpc/wire/wire.h"
 

@@ -138,5 +138,7 @@ struct status *place_session(struct graph *graph, const struct device_table *dev
 /* Does the graph keep its invariants (names found, inputs live and in range, types agree, no
  * doubled control edges, acyclic)? INTERNAL naming the node. */
 struct status *graph_verify(const struct graph *graph) MUST_USE;
+/* Is its op one of our own (common/ops/internal_ops.h), which no client writes? */
+bool node_is_internal(const struct node *node);
 
 #endif

@@ -58,7 +58,6 @@ bool node_uses_functions(const struct node *node);
 /* what pass_inline replaces: calls by name, PartitionedCall, If, While and kin */
 bool node_is_call(const struct node *node);
 void graph_drop_library(struct graph *graph);
-bool node_is_internal(const struct node *node); /* one of our own ops (internal_ops.h) */
 /* Bytes of a Const's value; -1 where the node is no Const with a value. */
 int64_t const_size_bytes(const struct node *node);
 

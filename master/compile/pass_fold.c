@@ -21,7 +21,7 @@
 #include "common/base/clock.h"
 #include "common/tensor/buffer.h"
 #include "kernels/kernel.h"
-#include "master/budgets.h"
+#include "master/request/budgets.h"
 #include "master/compile/compile_internal.h"
 
 enum {

@@ -3,7 +3,7 @@
 #ifndef MILLRACE_MASTER_STEP_CALLABLE_H
 #define MILLRACE_MASTER_STEP_CALLABLE_H
 
-#include "master/session.h"
+#include "master/session/session.h"
 #include "rpc/grpc/grpc_server.h"
 
 enum { MAX_CALLABLES = 100000 }; /* of a session */

@@ -10,8 +10,8 @@
 #ifndef MILLRACE_MASTER_STEP_PARTIAL_RUN_H
 #define MILLRACE_MASTER_STEP_PARTIAL_RUN_H
 
-#include "master/request.h"
-#include "master/session.h"
+#include "master/request/request.h"
+#include "master/session/session.h"
 #include "rpc/grpc/grpc_server.h"
 
 /* Answers the call with the new run's handle, or the failure to compile. */

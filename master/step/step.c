@@ -95,7 +95,7 @@ static void finish(struct step *step, struct status *status_take) {
     list_remove(&step->session_link);
     list_remove(&step->live_link);
     step->session->n_steps--;
-    step->session->service->n_steps--;
+    step->session->env->n_steps--;
     step_cut_leave(step);
     for (int i = 0; step->parts && i < step->machine.n_parts; i++)
         task_call_forget(&step->parts[i].call);
@@ -114,7 +114,7 @@ static void on_timeout(struct loop_timer *timer);
 
 void step_start_timer(struct step *step, int64_t ms) {
     if (!step->has_timer)
-        loop_timer_init(step->session->service->loop, &step->timer, on_timeout);
+        loop_timer_init(step->session->env->loop, &step->timer, on_timeout);
     step->has_timer = true;
     loop_timer_start(&step->timer, ms, 0);
 }
@@ -174,7 +174,7 @@ static void on_timeout(struct loop_timer *timer) {
 /* Each ends itself alone: without the hold, one that leaves could let the next of the session
  * in, which may end and be freed at once. */
 void steps_cancel_all(struct session *session, struct status *why) {
-    struct cuts *cuts = &session->service->cuts;
+    struct cuts *cuts = &session->env->cuts;
     cuts_hold(cuts);
     for (struct list *link = session->steps.next; link != &session->steps;) {
         struct step *step = LIST_ENTRY(link, struct step, session_link);
@@ -201,7 +201,7 @@ static struct status *check_feeds(const struct step *step) {
 }
 
 void step_launch(struct step *step) {
-    struct service *service = step->session->service;
+    struct master_env *env = step->session->env;
     int n_parts = step->executable->compiled->n_partitions;
     struct status *st = check_feeds(step);
     if (!st)
@@ -212,8 +212,8 @@ void step_launch(struct step *step) {
     }
     if (!step_may_run(step))
         return;
-    step->id = tasks_new_id(service->tasks);
-    list_push_back(&service->live_steps, &step->live_link);
+    step->id = tasks_new_id(env->tasks);
+    list_push_back(&env->live_steps, &step->live_link);
     step->parts = arena_array(&step->arena, struct step_part, n_parts + 1);
     step->fetched = arena_alloc_aligned(
         &step->arena, sizeof(struct fetched) * (size_t)(step->request.n_fetches + 1), 64);
@@ -318,7 +318,7 @@ struct step *step_new(struct session *session, struct grpc_call *call,
     list_push_back(&session->steps, &step->session_link);
     session->n_steps++;
     session->n_steps_total++;
-    session->service->n_steps++;
+    session->env->n_steps++;
     return step;
 }
 
@@ -345,9 +345,9 @@ void step_run(struct session *session, struct grpc_call *call, enum step_form fo
     step_executable_settled(&step->wait);
 }
 
-uint64_t steps_oldest_live(struct service *service) {
-    struct list *first = service->live_steps.next;
-    return first == &service->live_steps ? 0 : LIST_ENTRY(first, struct step, live_link)->id;
+uint64_t steps_oldest_live(struct master_env *env) {
+    struct list *first = env->live_steps.next;
+    return first == &env->live_steps ? 0 : LIST_ENTRY(first, struct step, live_link)->id;
 }
 
 bool step_is_awaited(const struct step *step) {

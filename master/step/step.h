@@ -6,8 +6,8 @@
 #ifndef MILLRACE_MASTER_STEP_STEP_H
 #define MILLRACE_MASTER_STEP_STEP_H
 
-#include "master/request.h"
-#include "master/session.h"
+#include "master/request/request.h"
+#include "master/session/session.h"
 #include "rpc/grpc/grpc_server.h"
 
 enum step_form {
@@ -33,8 +33,8 @@ bool step_is_awaited(const struct step *step);
 /* All steps of a session, from session_close. */
 void steps_cancel_all(struct session *session, struct status *why);
 /* Ends the saves that have waited too long for a consistent cut. */
-void steps_expire_cuts(struct service *service);
+void steps_expire_cuts(struct master_env *env);
 /* The oldest step id that may still be alive, for the workers' memory of ended ids. */
-uint64_t steps_oldest_live(struct service *service);
+uint64_t steps_oldest_live(struct master_env *env);
 
 #endif

@@ -9,7 +9,7 @@ static struct metric cut_wait = METRIC_HISTOGRAM_INIT(
 static struct metric cut_hold = METRIC_HISTOGRAM_INIT(
     "millrace_cut_hold_us", "From a save's request for a consistent cut to when other steps go on");
 
-static struct cuts *cuts_of(struct step *step) { return &step->session->service->cuts; }
+static struct cuts *cuts_of(struct step *step) { return &step->session->env->cuts; }
 
 void step_cut_metrics_register(void) {
     metrics_register(&cut_wait);
@@ -53,22 +53,22 @@ static void end_hold(struct step *step) {
 
 /* The tasks, and the first of the steps that it waits for. */
 static struct status *too_late(const struct step *save) {
-    const struct service *service = save->session->service;
+    const struct master_env *env = save->session->env;
     struct str text = STR_INIT;
     for (int i = 0; i < save->cut.n_tasks; i++)
         str_addf(&text, "%s%s", i > 0 ? ", " : "",
-                 task_name(tasks_at(service->tasks, save->cut.tasks[i])));
+                 task_name(tasks_at(env->tasks, save->cut.tasks[i])));
     struct status *st =
         save->cut.state == CUT_WAITING
             ? status_new(STATUS_DEADLINE_EXCEEDED,
                          "The save waited %.1f s for a consistent cut, and steps still run on %s: "
                          "steps that wait there in queues do not end "
                          "(see /stepz, and tf-master --cut-wait)",
-                         (double)service->options.cut_wait_ms / 1000, str_text(&text))
+                         (double)env->options.cut_wait_ms / 1000, str_text(&text))
             : status_new(STATUS_DEADLINE_EXCEEDED,
                          "The save did not get the values of %s within %.1f s of asking for a "
                          "consistent cut (see tf-master --cut-wait)",
-                         str_text(&text), (double)service->options.cut_wait_ms / 1000);
+                         str_text(&text), (double)env->options.cut_wait_ms / 1000);
     str_fini(&text);
     return st;
 }
@@ -90,18 +90,17 @@ static bool is_partly_taken(const struct step *save) {
     return save->cut.state == CUT_IN && save->n_saves_taken > 0;
 }
 
-void steps_expire_cuts(struct service *service) {
+void steps_expire_cuts(struct master_env *env) {
     struct cut_member *member;
     int64_t now_ns = clock_now_ns();
-    while (
-        (member = cuts_overdue(&service->cuts, now_ns, service->options.cut_wait_ms * 1000000))) {
+    while ((member = cuts_overdue(&env->cuts, now_ns, env->options.cut_wait_ms * 1000000))) {
         struct step *step = CONTAINER_OF(member, struct step, cut);
         if (is_partly_taken(step)) {
             end_hold(step);
             continue;
         }
         struct status *why = too_late(step);
-        cuts_taken(&service->cuts, member); /* it has failed: nobody waits for it any more */
+        cuts_taken(&env->cuts, member); /* it has failed: nobody waits for it any more */
         step_cancel(step, why);
     }
 }

@@ -9,7 +9,6 @@
 #define MILLRACE_MASTER_STEP_STEP_INTERNAL_H
 
 #include "common/tensor/tensor.h"
-#include "master/service.h"
 #include "master/step/step.h"
 #include "master/step/step_machine.h"
 
@@ -32,7 +31,7 @@ struct fetched {
 struct step {
     struct executable_wait wait;
     struct list session_link;
-    struct list live_link; /* service->live_steps, once it runs */
+    struct list live_link; /* env->live_steps, once it runs */
     struct session *session;
     struct executable *executable;
     enum step_form form;

@@ -140,8 +140,8 @@ void step_send_part(struct step *step, int index) {
     size_t n_tensors = 0;
     message.graph = registration->graph;
     message.step_id = step->id;
-    message.master_incarnation = step->session->service->incarnation;
-    message.oldest_live_step = steps_oldest_live(step->session->service);
+    message.master_incarnation = step->session->env->incarnation;
+    message.oldest_live_step = steps_oldest_live(step->session->env);
     message.collect_stats = step->request.trace_level > 0;
     message.timeout_ms = step->request.timeout_ms;
     message.is_partial = step->partial != NULL;

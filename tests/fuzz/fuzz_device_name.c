@@ -1,7 +1,7 @@
 /* Device names: lines of any bytes. What is accepted prints as something that is accepted again
  * and means the same; matching, narrowing and overriding agree with each other. */
 #include "common/graph/device_name.h"
-#include "master/session_config.h"
+#include "master/request/session_config.h"
 #include "common/tensor/tensor_proto.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -16,7 +16,7 @@
 #include "common/graph/graph_text.h"
 #include "common/io/file_root.h"
 #include "common/tensor/tensor_proto.h"
-#include "master/service.h"
+#include "master/service/service.h"
 #include "worker/service/service.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -90,7 +90,7 @@ static void start_once(void) {
 
 static void cluster_start(struct cluster *c) {
     struct worker_options worker_options;
-    struct service_options options;
+    struct master_options options;
     struct str address = STR_INIT;
     c->loop = loop_new();
     worker_options_default(&worker_options);
@@ -108,7 +108,7 @@ static void cluster_start(struct cluster *c) {
     st = cluster_spec_parse(str_text(&address), &c->spec);
     CHECK(!st);
     str_fini(&address);
-    service_options_default(&options);
+    master_options_default(&options);
     options.listen = NULL;
     options.compile.verify = true;
     options.compile.fold_budget_ns = 2000000;

@@ -3,7 +3,7 @@
 #include <stdint.h>
 
 #include "common/tensor/tensor_proto.h"
-#include "master/request.h"
+#include "master/request/request.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

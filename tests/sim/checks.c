@@ -1,6 +1,6 @@
 #include "tests/sim/checks.h"
 
-#include "master/service.h"
+#include "master/service/service.h"
 #include "master/cluster/tasks_internal.h"
 #include "tests/sim/client.h"
 #include "tests/sim/faults.h"
@@ -103,11 +103,11 @@ static void check_master(const struct cluster_node *node) {
     struct service *service = node->master_service;
     expect_none(node->name, "sessions", service->n_sessions);
     expect_none(node->name, "sessions in memory", service->n_held_sessions);
-    expect_none(node->name, "steps", service->n_steps);
-    expect_none(node->name, "live steps", list_length(&service->live_steps));
+    expect_none(node->name, "steps", service->env.n_steps);
+    expect_none(node->name, "live steps", list_length(&service->env.live_steps));
     expect_none(node->name, "calls that wait for tasks", list_length(&service->waiting_creates));
-    for (int i = 0; i < tasks_count(service->tasks); i++) {
-        const struct task *task = tasks_at(service->tasks, i);
+    for (int i = 0; i < tasks_count(service->env.tasks); i++) {
+        const struct task *task = tasks_at(service->env.tasks, i);
         const struct heartbeat *heartbeat = &task->health.heartbeat;
         expect_none(node->name, "calls to a task", (int64_t)task->calls.n_entries);
         if (task->state != TASK_READY ||

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "master/service.h"
+#include "master/service/service.h"
 #include "worker/service/service.h"
 
 struct cluster cluster;
@@ -15,11 +15,11 @@ int tf_master_main(int argc, char **argv);
 int tf_worker_main(int argc, char **argv);
 struct status *__real_service_new(struct loop *loop, struct pool *pool,
                                   const struct cluster_spec *spec,
-                                  const struct service_options *options,
+                                  const struct master_options *options,
                                   struct service **ret) MUST_USE;
 struct status *__wrap_service_new(struct loop *loop, struct pool *pool,
                                   const struct cluster_spec *spec,
-                                  const struct service_options *options,
+                                  const struct master_options *options,
                                   struct service **ret) MUST_USE;
 struct status *__real_worker_service_new(struct loop *loop, const struct worker_options *options,
                                          struct worker_service **ret) MUST_USE;
@@ -35,7 +35,7 @@ static struct cluster_node *node_of(const struct sim_process *process) {
 
 struct status *__wrap_service_new(struct loop *loop, struct pool *pool,
                                   const struct cluster_spec *spec,
-                                  const struct service_options *options, struct service **ret) {
+                                  const struct master_options *options, struct service **ret) {
     TRY(__real_service_new(loop, pool, spec, options, ret));
     node_of(sim_current)->master_service = *ret;
     return NULL;

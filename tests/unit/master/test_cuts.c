@@ -1,5 +1,5 @@
 /* Who may run when a save asks for a consistent cut (master/cuts.h). */
-#include "master/cuts.h"
+#include "master/session/cuts.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* Which requests are a stub's own repeats of one that waited in vain. */
-#include "master/repeats.h"
+#include "master/request/repeats.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "common/tensor/tensor_proto.h"
-#include "master/request.h"
+#include "master/request/request.h"
 
 static void add_message(struct str *out, uint32_t number, const struct str *message) {
     proto_add_bytes(out, number, message->data, message->len);

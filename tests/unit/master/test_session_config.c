@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "common/tensor/tensor_proto.h"
-#include "master/session_config.h"
+#include "master/request/session_config.h"
 
 static struct status *parse(const struct str *bytes, struct session_config *config) {
     return session_config_parse((struct span){bytes->data ? bytes->data : "", bytes->len}, config);

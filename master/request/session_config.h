@@ -1,7 +1,7 @@
 /* What a client's ConfigProto asks of its session; docs/compatibility.md says of every field
  * what becomes of it. */
-#ifndef MILLRACE_MASTER_SESSION_CONFIG_H
-#define MILLRACE_MASTER_SESSION_CONFIG_H
+#ifndef MILLRACE_MASTER_REQUEST_SESSION_CONFIG_H
+#define MILLRACE_MASTER_REQUEST_SESSION_CONFIG_H
 
 #include "common/base/str.h"
 #include "common/graph/device_name.h"

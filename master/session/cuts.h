@@ -17,8 +17,8 @@
  *
  * Pure: no I/O, no clock, no threads (loop thread). Source: OSDI 4.3 leaves consistency to the
  * user; this is what to ask for. */
-#ifndef MILLRACE_MASTER_CUTS_H
-#define MILLRACE_MASTER_CUTS_H
+#ifndef MILLRACE_MASTER_SESSION_CUTS_H
+#define MILLRACE_MASTER_SESSION_CUTS_H
 
 #include "common/base/list.h"
 

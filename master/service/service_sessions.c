@@ -5,9 +5,11 @@
 #include "common/graph/graph_proto.h"
 #include "common/tensor/tensor_proto.h"
 #include "kernels/infer_eval.h"
-#include "master/budgets.h"
-#include "master/request.h"
-#include "master/service_internal.h"
+#include "master/request/budgets.h"
+#include "master/request/request.h"
+#include "master/service/service_internal.h"
+#include "master/step/partial_run.h"
+#include "master/step/step.h"
 
 /* What both do on the pool. */
 struct graph_job {
@@ -41,7 +43,7 @@ static size_t held_bytes(const struct session *session, int first_tensor) {
 static struct status *infer_shapes(struct session *session) {
     struct infer_options options;
     infer_options_with_kernels(&options);
-    options.refuses = session->service->options.check_shapes;
+    options.refuses = session->env->options.check_shapes;
     return graph_infer_shapes(&session->graph, &session->shapes, &options);
 }
 
@@ -55,7 +57,7 @@ static void graph_add(struct graph_job *job, struct session *session) {
         return;
     }
     graph_limits_default(&limits);
-    limits.max_nodes = session->service->options.max_nodes;
+    limits.max_nodes = session->env->options.max_nodes;
     job->status = graph_add_graphdef(&session->graph, job->graph_def, &limits);
     if (status_code(job->status) == STATUS_RESOURCE_EXHAUSTED)
         budget_count(BUDGET_NODES);
@@ -84,6 +86,19 @@ static void graph_work(struct session_job *session_job) {
         session->refused_bytes += held_bytes(session, first_tensor) - before;
 }
 
+void service_end_session(struct session *session, struct status *why) {
+    struct service *service = CONTAINER_OF(session->env, struct service, env);
+    if (!session_begin_close(session))
+        return;
+    if (strmap_remove(&service->by_handle, session->handle)) {
+        list_remove(&session->link);
+        service->n_sessions--;
+    }
+    steps_cancel_all(session, why);
+    partial_runs_drop(session);
+    session_end_close(session);
+}
+
 static void graph_done(struct session_job *session_job) {
     struct graph_job *job = CONTAINER_OF(session_job, struct graph_job, job);
     struct session *session = session_job->session;
@@ -93,11 +108,11 @@ static void graph_done(struct session_job *session_job) {
     if (!job->status && session->is_closed)
         job->status = status_new(STATUS_CANCELLED, "Session %s was closed", session->handle);
     if (job->is_create && job->status) {
-        session_close(session, job->status);
+        service_end_session(session, job->status);
     } else if (job->is_create && job->call == NULL) {
         struct status *why =
             status_new(STATUS_CANCELLED, "the client gave up creating the session");
-        session_close(session, why);
+        service_end_session(session, why);
         status_unref(why);
     }
     if (job->call) {
@@ -146,13 +161,14 @@ struct status *service_create_session(struct service *service, struct grpc_call 
     struct span body = grpc_call_message(call)->body, graph_def;
     if (service->is_draining)
         return status_unavailable("This master is shutting down");
-    if (service->n_sessions >= service->options.max_sessions)
+    if (service->n_sessions >= service->env.options.max_sessions)
         return budget_refused(
             BUDGET_SESSIONS,
             status_exhausted("There are %d sessions already, the limit (--max-sessions)",
                              service->n_sessions));
     TRY(request_find_bytes(body, 1, &graph_def));
-    struct session *session = session_new(service, config);
+    struct session *session = session_new(&service->env, config, service_session_ended);
+    service->n_held_sessions++;
     if (session->devices->n_devices == 0) {
         session_unref(session);
         return status_invalid("No task of the cluster matches ConfigProto.device_filters");

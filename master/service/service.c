@@ -1,5 +1,5 @@
 /* The master service's methods: see service.h. RunStep's way is in step.c. */
-#include "master/service.h"
+#include "master/service/service.h"
 
 #include <stdlib.h>
 
@@ -7,11 +7,11 @@
 #include "common/base/log.h"
 #include "common/tensor/tensor_proto.h"
 #include "common/tensor/tidy.h"
-#include "master/budgets.h"
+#include "master/request/budgets.h"
 #include "master/step/callable.h"
 #include "master/step/partial_run.h"
-#include "master/request.h"
-#include "master/service_internal.h"
+#include "master/request/request.h"
+#include "master/service/service_internal.h"
 #include "master/step/step.h"
 #include "rpc/wire/heartbeat.h"
 
@@ -21,17 +21,17 @@ struct metric service_sessions_gauge = METRIC_GAUGE_INIT("millrace_sessions", "O
 struct metric service_sessions_total =
     METRIC_COUNTER_INIT("millrace_sessions_total", "Sessions created");
 
-void service_options_default(struct service_options *options) {
-    *options = (struct service_options){.listen = "127.0.0.1:2222",
-                                        .task_wait_ms = 10000,
-                                        .cut_wait_ms = 10000,
-                                        .heartbeat_ms = HEARTBEAT_DEFAULT_MS,
-                                        .session_ttl_ms = 3600 * 1000,
-                                        .max_sessions = 10000,
-                                        .max_steps = 100000,
-                                        .max_session_steps = 10000,
-                                        .max_nodes = 1000000,
-                                        .max_executables = 1000};
+void master_options_default(struct master_options *options) {
+    *options = (struct master_options){.listen = "127.0.0.1:2222",
+                                       .task_wait_ms = 10000,
+                                       .cut_wait_ms = 10000,
+                                       .heartbeat_ms = HEARTBEAT_DEFAULT_MS,
+                                       .session_ttl_ms = 3600 * 1000,
+                                       .max_sessions = 10000,
+                                       .max_steps = 100000,
+                                       .max_session_steps = 10000,
+                                       .max_nodes = 1000000,
+                                       .max_executables = 1000};
     grpc_server_limits_default(&options->limits);
     compile_options_default(&options->compile);
 }
@@ -99,10 +99,10 @@ static void fail_if(struct grpc_call *call, struct status *st) {
 
 static struct status *tell_missing(struct service *service, const struct session_config *config) {
     struct str missing = STR_INIT;
-    tasks_describe_missing(service->tasks, config, &missing);
+    tasks_describe_missing(service->env.tasks, config, &missing);
     struct status *st =
         status_unavailable("Waited %.1f s for tasks of the cluster that are missing: %s",
-                           (double)service->options.task_wait_ms / 1000, str_text(&missing));
+                           (double)service->env.options.task_wait_ms / 1000, str_text(&missing));
     str_fini(&missing);
     return st;
 }
@@ -119,7 +119,7 @@ static bool is_repeat(struct service *service, struct grpc_call *call) {
 
 static void when_tasks_are_ready(struct service *service, struct grpc_call *call,
                                  struct session_config *config_take, task_call_fn *go) {
-    bool is_ready = tasks_all_ready(service->tasks, config_take);
+    bool is_ready = tasks_all_ready(service->env.tasks, config_take);
     if (is_ready || is_repeat(service, call)) {
         fail_if(call,
                 is_ready ? go(service, call, config_take) : tell_missing(service, config_take));
@@ -130,7 +130,7 @@ static void when_tasks_are_ready(struct service *service, struct grpc_call *call
     waiting->call = call;
     waiting->config = *config_take;
     waiting->go = go;
-    waiting->until_ns = clock_now_ns() + service->options.task_wait_ms * 1000000;
+    waiting->until_ns = clock_now_ns() + service->env.options.task_wait_ms * 1000000;
     list_push_back(&service->waiting_creates, &waiting->link);
     grpc_call_set_user(call, waiting, waiting_cancelled);
 }
@@ -140,7 +140,7 @@ static void review_waiting(struct service *service) {
     int64_t now_ns = clock_now_ns();
     LIST_FOR_EACH_SAFE (link, next, &service->waiting_creates) {
         struct waiting_call *waiting = LIST_ENTRY(link, struct waiting_call, link);
-        bool is_ready = tasks_all_ready(service->tasks, &waiting->config);
+        bool is_ready = tasks_all_ready(service->env.tasks, &waiting->config);
         if (!is_ready && now_ns < waiting->until_ns)
             continue;
         struct grpc_call *call = waiting->call;
@@ -172,13 +172,13 @@ static void on_create_session(void *arg, struct grpc_call *call) {
 /* ---- the other methods ---- */
 
 static struct status *check_steps(const struct session *session) {
-    const struct service *service = session->service;
-    if (service->n_steps >= service->options.max_steps)
+    const struct master_env *env = session->env;
+    if (env->n_steps >= env->options.max_steps)
         return budget_refused(
             BUDGET_STEPS,
             status_exhausted("There are %d steps in flight already, the limit (--max-steps)",
-                             service->n_steps));
-    if (session->n_steps >= service->options.max_session_steps)
+                             env->n_steps));
+    if (session->n_steps >= env->options.max_session_steps)
         return budget_refused(
             BUDGET_SESSION_STEPS,
             status_exhausted(
@@ -231,9 +231,9 @@ static void on_partial_run_setup(void *arg, struct grpc_call *call) {
         st = partial_run_setup_parse(grpc_call_message(call)->body, &arena, &request);
     if (!st)
         st = check_steps(session);
-    if (!st && session->partial_runs.n_entries >= (size_t)service->options.max_steps)
+    if (!st && session->partial_runs.n_entries >= (size_t)service->env.options.max_steps)
         st = status_exhausted("The session has %d partial runs already, the limit (--max-steps)",
-                              service->options.max_steps);
+                              service->env.options.max_steps);
     if (!st && !session_note_request(session, request.request_id))
         st = status_new(STATUS_ABORTED,
                         "The same PartialRunSetup request was received twice: request id %lld",
@@ -279,7 +279,7 @@ static void on_close_session(void *arg, struct grpc_call *call) {
     }
     struct status *why = status_new(
         STATUS_CANCELLED, "Step was cancelled by an explicit call to `Session::Close()`.");
-    session_close(session, why);
+    service_end_session(session, why);
     status_unref(why);
     metric_set(&service_sessions_gauge, service->n_sessions);
     service_reply(call, NULL);
@@ -314,7 +314,7 @@ static void reply_devices(struct grpc_call *call, struct device_table *devices_t
 
 static struct status *list_all_devices(struct service *service, struct grpc_call *call,
                                        const struct session_config *config) {
-    reply_devices(call, tasks_devices(service->tasks));
+    reply_devices(call, tasks_devices(service->env.tasks));
     return NULL;
 }
 
@@ -364,7 +364,7 @@ static const char *const health_services[] = {"", "tensorflow.MasterService", NU
 
 static bool is_serving(void *arg) {
     struct service *service = arg;
-    return !service->is_draining && service->tasks && tasks_all_ready(service->tasks, NULL);
+    return !service->is_draining && service->env.tasks && tasks_all_ready(service->env.tasks, NULL);
 }
 
 static void write_holdings(void *arg, const struct task *task, struct str *out) {
@@ -391,6 +391,15 @@ static void on_task_lost(void *arg, struct task *task) {
     grpc_server_review_health(((struct service *)arg)->server);
 }
 
+/* Does a client wait for one of the session's steps? Nobody waits for a partial run between two of
+ * its calls. */
+static bool is_awaited(const struct session *session) {
+    LIST_FOR_EACH (link, &session->steps)
+        if (step_is_awaited(step_of_session_link(link)))
+            return true;
+    return false;
+}
+
 /* A session whose client's connection closed is collected later, unless another connection uses
  * it meanwhile. */
 static void on_connection_closed(void *arg, uint64_t connection_id) {
@@ -408,37 +417,37 @@ static void on_tick(struct loop_timer *timer) {
     if (service->is_stopping)
         return; /* it only keeps the loop turning until the last session has gone */
     review_waiting(service);
-    steps_expire_cuts(service);
+    steps_expire_cuts(&service->env);
     grpc_server_review_health(service->server);
     if (now_ms - service->tidied_ms > MEMORY_TIDY_INTERVAL_MS) {
         service->tidied_ms = now_ms;
-        memory_tidy(service->pool);
+        memory_tidy(service->env.pool);
     }
     LIST_FOR_EACH_SAFE (link, next, &service->sessions) {
         struct session *session = LIST_ENTRY(link, struct session, link);
-        if (session->orphaned_since_ms == 0 || session_is_awaited(session) ||
-            now_ms - session->orphaned_since_ms < service->options.session_ttl_ms)
+        if (session->orphaned_since_ms == 0 || is_awaited(session) ||
+            now_ms - session->orphaned_since_ms < service->env.options.session_ttl_ms)
             continue;
         struct status *why = status_new(
             STATUS_CANCELLED, "The session was collected: its client has been gone for too long");
         log_info("session %s is collected: its client has been gone for %lld s", session->handle,
                  (long long)(now_ms - session->orphaned_since_ms) / 1000);
-        session_close(session, why);
+        service_end_session(session, why);
         status_unref(why);
     }
     metric_set(&service_sessions_gauge, service->n_sessions);
 }
 
 struct status *service_new(struct loop *loop, struct pool *pool, const struct cluster_spec *cluster,
-                           const struct service_options *options, struct service **ret) {
+                           const struct master_options *options, struct service **ret) {
     struct service *service = xcalloc(1, sizeof *service);
-    service->loop = loop;
-    service->pool = pool;
-    cuts_init(&service->cuts);
-    service->options = *options;
-    service->incarnation = random_u64();
+    service->env.loop = loop;
+    service->env.pool = pool;
+    cuts_init(&service->env.cuts);
+    service->env.options = *options;
+    service->env.incarnation = random_u64();
     list_init(&service->sessions);
-    list_init(&service->live_steps);
+    list_init(&service->env.live_steps);
     list_init(&service->waiting_creates);
     strmap_init(&service->by_handle);
     struct grpc_server_options server_options = {.methods = methods,
@@ -459,10 +468,10 @@ struct status *service_new(struct loop *loop, struct pool *pool, const struct cl
     metrics_register(&service_sessions_total);
     step_metrics_register();
     budgets_register_metrics();
-    service->tasks = tasks_new(loop, cluster, service->incarnation, options->heartbeat_ms,
-                               on_task_ready, on_task_lost, write_holdings, service);
-    tasks_set_tls(service->tasks, options->tls_wire);
-    tasks_set_sums(service->tasks, options->use_sums);
+    service->env.tasks = tasks_new(loop, cluster, service->env.incarnation, options->heartbeat_ms,
+                                   on_task_ready, on_task_lost, write_holdings, service);
+    tasks_set_tls(service->env.tasks, options->tls_wire);
+    tasks_set_sums(service->env.tasks, options->use_sums);
     loop_timer_init(loop, &service->timer, on_tick);
     loop_timer_start(&service->timer, TICK_MS, TICK_MS);
     *ret = service;
@@ -470,8 +479,9 @@ struct status *service_new(struct loop *loop, struct pool *pool, const struct cl
 }
 
 void service_end_job(struct service *service) {
-    for (int i = 0; i < tasks_count(service->tasks); i++)
-        task_send_in_order(tasks_at(service->tasks, i), &(struct wire_out){.type = WIRE_END_JOB});
+    for (int i = 0; i < tasks_count(service->env.tasks); i++)
+        task_send_in_order(tasks_at(service->env.tasks, i),
+                           &(struct wire_out){.type = WIRE_END_JOB});
 }
 
 void service_drain(struct service *service, void (*on_drained)(void *arg), void *arg) {
@@ -488,12 +498,14 @@ static void timer_closed(struct loop_timer *timer) {
 static void end_when_unused(struct service *service) {
     if (!service->is_server_closed || service->n_held_sessions > 0)
         return;
-    tasks_free(service->tasks);
-    service->tasks = NULL;
+    tasks_free(service->env.tasks);
+    service->env.tasks = NULL;
     loop_timer_close(&service->timer, timer_closed);
 }
 
-void service_session_gone(struct service *service) {
+void service_session_ended(struct session *session) {
+    struct service *service = CONTAINER_OF(session->env, struct service, env);
+    callables_free(session->callables);
     service->n_held_sessions--;
     end_when_unused(service);
 }
@@ -508,9 +520,9 @@ void service_free(struct service *service) {
     service->is_stopping = true;
     struct status *why = status_new(STATUS_CANCELLED, "the master is stopping");
     while (!list_is_empty(&service->sessions))
-        session_close(LIST_ENTRY(service->sessions.next, struct session, link), why);
+        service_end_session(LIST_ENTRY(service->sessions.next, struct session, link), why);
     status_unref(why);
-    tasks_close(service->tasks); /* a task that does not answer holds nobody up */
+    tasks_close(service->env.tasks); /* a task that does not answer holds nobody up */
     grpc_server_close(service->server, server_closed, service);
 }
 
@@ -519,30 +531,47 @@ void service_free(struct service *service) {
 bool service_is_ready(struct service *service, struct str *why_not) {
     if (service->is_draining)
         str_add(why_not, "shutting down");
-    else if (!tasks_all_ready(service->tasks, NULL)) {
+    else if (!tasks_all_ready(service->env.tasks, NULL)) {
         struct str missing = STR_INIT;
-        tasks_describe_missing(service->tasks, NULL, &missing);
+        tasks_describe_missing(service->env.tasks, NULL, &missing);
         str_addf(why_not, "missing tasks: %s", str_text(&missing));
         str_fini(&missing);
     }
     return why_not->len == 0;
 }
 
+static void describe_budgets(const struct service *service, struct str *out) {
+    const struct master_options *options = &service->env.options;
+    enum { NOT_COUNTED = -1 };
+    int most_steps = 0;
+    LIST_FOR_EACH (link, &service->sessions)
+        most_steps = MAX(most_steps, LIST_ENTRY(link, struct session, link)->n_steps);
+    const struct budget_row rows[N_BUDGETS] = {
+        [BUDGET_SESSIONS] = {options->max_sessions, service->n_sessions},
+        [BUDGET_STEPS] = {options->max_steps, service->env.n_steps},
+        [BUDGET_SESSION_STEPS] = {options->max_session_steps, most_steps},
+        [BUDGET_NODES] = {options->max_nodes, NOT_COUNTED},
+        [BUDGET_FOLD] = {options->compile.fold_budget_ns / 1000000, NOT_COUNTED},
+    };
+    budgets_describe(rows, out);
+}
+
 void service_describe(struct service *service, struct str *out) {
     str_addf(out,
              "{\"incarnation\": \"%016llx\", \"draining\": %s, \"sessions\": %d, \"steps\": %d, "
              "\"tasks\": ",
-             (unsigned long long)service->incarnation, service->is_draining ? "true" : "false",
-             service->n_sessions, service->n_steps);
-    tasks_describe(service->tasks, out);
+             (unsigned long long)service->env.incarnation, service->is_draining ? "true" : "false",
+             service->n_sessions, service->env.n_steps);
+    tasks_describe(service->env.tasks, out);
     str_addf(out,
              ", \"limits\": {\"max_sessions\": %d, \"max_steps\": %d, \"max_nodes\": %d, "
              "\"max_executables\": %d, \"task_wait_ms\": %lld, "
              "\"session_ttl_ms\": %lld}, \"budgets\": ",
-             service->options.max_sessions, service->options.max_steps, service->options.max_nodes,
-             service->options.max_executables, (long long)service->options.task_wait_ms,
-             (long long)service->options.session_ttl_ms);
-    budgets_describe(service, out);
+             service->env.options.max_sessions, service->env.options.max_steps,
+             service->env.options.max_nodes, service->env.options.max_executables,
+             (long long)service->env.options.task_wait_ms,
+             (long long)service->env.options.session_ttl_ms);
+    describe_budgets(service, out);
     str_add(out, ", \"grpc\": ");
     grpc_server_describe(service->server, out);
     str_add_char(out, '}');

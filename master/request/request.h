@@ -1,7 +1,7 @@
 /* RunStepRequest, decoded by hand: names and tensors stay where the message has them. Facts:
  * ../shared/TF_PROTOCOL.md section 3. */
-#ifndef MILLRACE_MASTER_REQUEST_H
-#define MILLRACE_MASTER_REQUEST_H
+#ifndef MILLRACE_MASTER_REQUEST_REQUEST_H
+#define MILLRACE_MASTER_REQUEST_REQUEST_H
 
 #include "common/base/arena.h"
 #include "common/base/str.h"

@@ -1,4 +1,4 @@
-#include "master/session_config.h"
+#include "master/request/session_config.h"
 
 #include <stdlib.h>
 

@@ -1,9 +1,8 @@
-#include "master/budgets.h"
+#include "master/request/budgets.h"
 
 #include <inttypes.h>
 
 #include "common/base/metrics.h"
-#include "master/service.h"
 
 static const char *const names[N_BUDGETS] = {"sessions", "steps", "session_steps", "nodes",
                                              "fold_ms"};
@@ -35,25 +34,11 @@ struct status *budget_refused(enum budget budget, struct status *why_take) {
     return why_take;
 }
 
-void budgets_describe(const struct service *service, struct str *out) {
-    const struct service_options *options = &service->options;
-    enum { NO_USE = -1 };
-    int most_steps = 0;
-    LIST_FOR_EACH (link, &service->sessions)
-        most_steps = MAX(most_steps, LIST_ENTRY(link, struct session, link)->n_steps);
-    const struct {
-        int64_t limit, in_use;
-    } rows[N_BUDGETS] = {
-        [BUDGET_SESSIONS] = {options->max_sessions, service->n_sessions},
-        [BUDGET_STEPS] = {options->max_steps, service->n_steps},
-        [BUDGET_SESSION_STEPS] = {options->max_session_steps, most_steps},
-        [BUDGET_NODES] = {options->max_nodes, NO_USE},
-        [BUDGET_FOLD] = {options->compile.fold_budget_ns / 1000000, NO_USE},
-    };
+void budgets_describe(const struct budget_row rows[N_BUDGETS], struct str *out) {
     str_add_char(out, '{');
     for (int i = 0; i < N_BUDGETS; i++) {
         str_addf(out, "%s\"%s\": {\"limit\": %" PRId64, i ? ", " : "", names[i], rows[i].limit);
-        if (rows[i].in_use != NO_USE)
+        if (rows[i].in_use >= 0)
             str_addf(out, ", \"in_use\": %" PRId64, rows[i].in_use);
         str_addf(out, ", \"refused\": %" PRId64 "}", metric_get(&refused[i]));
     }

@@ -5,8 +5,8 @@
  * and waits again.
  *
  * Pure; loop thread. */
-#ifndef MILLRACE_MASTER_REPEATS_H
-#define MILLRACE_MASTER_REPEATS_H
+#ifndef MILLRACE_MASTER_REQUEST_REPEATS_H
+#define MILLRACE_MASTER_REQUEST_REPEATS_H
 
 #include "common/base/base.h"
 

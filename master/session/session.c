@@ -1,37 +1,33 @@
 /* Sessions: their job queue, request ids, and life. Executables are in executable.c; see
  * session.h. */
-#include "master/session.h"
+#include "master/session/session.h"
 
 #include <stdlib.h>
 
 #include "common/base/clock.h"
 #include "common/base/planted.h"
-#include "master/step/callable.h"
-#include "master/step/partial_run.h"
-#include "master/service.h"
-#include "master/session_config.h"
-#include "master/step/step.h"
 #include "proto/worker.pb-c.h"
 
 enum { N_REQUEST_IDS = 8192 }; /* how many late request ids a session remembers */
 
-struct session *session_new(struct service *service, const struct session_config *config) {
+struct session *session_new(struct master_env *env, const struct session_config *config,
+                            void (*on_end)(struct session *session)) {
     struct session *session = xcalloc(1, sizeof *session);
     struct str handle = STR_INIT;
     str_addf(&handle, "%016llx%016llx", (unsigned long long)random_u64(),
              (unsigned long long)random_u64());
-    session->service = service;
-    service->n_held_sessions++;
+    session->env = env;
+    session->on_end = on_end;
     session->handle = str_detach(&handle);
     session->n_refs = 1;
-    session->options = service->options.compile;
+    session->options = env->options.compile;
     session->options.allow_soft_placement = config->allow_soft_placement;
     session->options.no_fold = session->options.no_cse = config->no_optimizations;
     session->options.bfloat16_sends |= config->bfloat16_sends;
     session->operation_timeout_ms = config->operation_timeout_ms;
     session->is_isolated = config->is_isolated;
     session->log_device_placement = config->log_device_placement;
-    session->devices = tasks_session_devices(service->tasks, config);
+    session->devices = tasks_session_devices(env->tasks, config);
     session->created_us = clock_wall_us();
     graph_init(&session->graph);
     graph_shapes_init(&session->shapes);
@@ -43,8 +39,7 @@ struct session *session_new(struct service *service, const struct session_config
     list_init(&session->steps);
     list_init(&session->jobs);
     list_init(&session->link);
-    session->known_incarnations =
-        xcalloc((size_t)tasks_count(service->tasks) + 1, sizeof(uint64_t));
+    session->known_incarnations = xcalloc((size_t)tasks_count(env->tasks) + 1, sizeof(uint64_t));
     return session;
 }
 
@@ -53,9 +48,8 @@ void session_ref(struct session *session) { session->n_refs++; }
 void session_unref(struct session *session) {
     if (!session || --session->n_refs > 0)
         return;
-    struct service *service = session->service;
     CHECK(list_is_empty(&session->steps) && list_is_empty(&session->jobs));
-    callables_free(session->callables);
+    session->on_end(session);
     strmap_fini(&session->executables);
     strmap_fini(&session->partial_runs);
     u64map_fini(&session->request_ids);
@@ -66,7 +60,6 @@ void session_unref(struct session *session) {
     free(session->known_incarnations);
     free(session->handle);
     free(session);
-    service_session_gone(service);
 }
 
 /* What an isolated session has at the tasks goes when its last step there has ended. */
@@ -77,26 +70,23 @@ static void drop_state(struct session *session) {
     CHECK(millrace__close_session__get_packed_size(&message) <= sizeof bytes);
     size_t len = millrace__close_session__pack(&message, bytes);
     for (int i = 0; i < session->devices->n_tasks; i++) {
-        struct task *task = tasks_find(session->service->tasks, session->devices->tasks[i].name);
+        struct task *task = tasks_find(session->env->tasks, session->devices->tasks[i].name);
         if (task)
             task_send_release(
                 task, &(struct wire_out){.type = WIRE_CLOSE_SESSION, .meta = {(char *)bytes, len}});
     }
 }
 
-void session_close(struct session *session, struct status *why) {
-    struct service *service = session->service;
+bool session_begin_close(struct session *session) {
     if (session->is_closed)
-        return;
+        return false;
     session->is_closed = true;
     if (session->is_isolated)
         drop_state(session);
-    if (strmap_remove(&service->by_handle, session->handle)) {
-        list_remove(&session->link);
-        service->n_sessions--;
-    }
-    steps_cancel_all(session, why);
-    partial_runs_drop(session);
+    return true;
+}
+
+void session_end_close(struct session *session) {
     /* The cache lets go of its executables; those with steps under way live until these have
      * ended. */
     struct strmap executables = session->executables;
@@ -110,13 +100,6 @@ void session_close(struct session *session, struct status *why) {
     }
     strmap_fini(&executables);
     session_unref(session);
-}
-
-bool session_is_awaited(const struct session *session) {
-    LIST_FOR_EACH (link, &session->steps)
-        if (step_is_awaited(step_of_session_link(link)))
-            return true;
-    return false;
 }
 
 /* ---- jobs ---- */
@@ -135,7 +118,7 @@ static void job_finished(struct loop_task *task) {
 static void job_work(struct pool_task *task) {
     struct session_job *job = CONTAINER_OF(task, struct session_job, pool_task);
     job->work(job);
-    loop_post(job->session->service->loop, &job->loop_task);
+    loop_post(job->session->env->loop, &job->loop_task);
 }
 
 static void start_next_job(struct session *session) {
@@ -143,7 +126,7 @@ static void start_next_job(struct session *session) {
     if (session->running_job || !(link = list_pop_front(&session->jobs)))
         return;
     session->running_job = LIST_ENTRY(link, struct session_job, link);
-    pool_submit(session->service->pool, &session->running_job->pool_task);
+    pool_submit(session->env->pool, &session->running_job->pool_task);
 }
 
 void session_run_job(struct session *session, struct session_job *job) {

@@ -1,4 +1,4 @@
-#include "master/repeats.h"
+#include "master/request/repeats.h"
 
 #include "common/base/map.h"
 

@@ -1,4 +1,4 @@
-#include "master/cuts.h"
+#include "master/session/cuts.h"
 
 void cuts_init(struct cuts *cuts) {
     *cuts = (struct cuts){0};

@@ -1,13 +1,12 @@
-/* Executables: compiled signatures of a session and their registrations at the workers. See
- * session.h for their states. */
+/* See session.h for the states of an executable. */
+#include "master/session/executable.h"
+
 #include <stdlib.h>
 
 #include "common/base/log.h"
 #include "common/base/planted.h"
 #include "common/graph/graph_proto.h"
-#include "master/compile/compile_internal.h"
-#include "master/service.h"
-#include "master/session.h"
+#include "master/session/session.h"
 #include "proto/worker.pb-c.h"
 #include "rpc/host_id.h"
 
@@ -122,9 +121,8 @@ static void on_registered(struct task_call *call, struct status *status_take,
 
 static void fill_peer(const struct executable *executable, int peer_task, struct task *receiver,
                       Millrace__Peer *ret) {
-    struct service *service = executable->session->service;
-    struct task *task =
-        tasks_find(service->tasks, executable->compiled->devices->tasks[peer_task].name);
+    struct tasks *tasks = executable->session->env->tasks;
+    struct task *task = tasks_find(tasks, executable->compiled->devices->tasks[peer_task].name);
     bool is_near = task && strcmp(task_host_id(task), task_host_id(receiver)) == 0;
     millrace__peer__init(ret);
     ret->task = (char *)executable->compiled->devices->tasks[peer_task].name;
@@ -187,7 +185,7 @@ static void register_partition(struct executable *executable, int index,
     Millrace__Peer *peers = arena_array(&scratch, Millrace__Peer, partition->n_peers + 1);
     message.session = executable->session->handle;
     message.is_isolated = executable->session->is_isolated;
-    message.master_incarnation = executable->session->service->incarnation;
+    message.master_incarnation = executable->session->env->incarnation;
     message.n_peer = (size_t)partition->n_peers;
     message.peer = arena_array(&scratch, Millrace__Peer *, partition->n_peers + 1);
     for (int i = 0; i < partition->n_peers; i++) {
@@ -274,7 +272,7 @@ static void compile_work(struct session_job *session_job) {
     struct compile_job *job = CONTAINER_OF(session_job, struct compile_job, job);
     struct session *session = session_job->session;
     job->status = compile_step(&session->graph, &job->executable->signature, session->devices,
-                               &session->options, session->service->pool, &job->compiled);
+                               &session->options, session->env->pool, &job->compiled);
     if (job->status)
         return;
     if (session->log_device_placement)
@@ -292,7 +290,7 @@ static struct status *find_tasks(struct executable *executable) {
     for (int i = 0; i < compiled->n_partitions; i++)
         executable->tasks[executable->n_tasks++] = task_index(executable->registrations[i].task);
     for (int i = 0; i < compiled->n_cut_tasks; i++) {
-        struct task *task = tasks_find(executable->session->service->tasks,
+        struct task *task = tasks_find(executable->session->env->tasks,
                                        compiled->devices->tasks[compiled->cut_tasks[i]].name);
         if (!task)
             return status_internal("what is saved comes from a task that is not there");
@@ -310,7 +308,7 @@ static struct status *begin_registering(struct executable *executable) {
         registration->executable = executable;
         registration->partition = i;
         registration->task =
-            tasks_find(executable->session->service->tasks,
+            tasks_find(executable->session->env->tasks,
                        compiled->devices->tasks[compiled->partitions[i].task].name);
         if (!registration->task)
             return status_internal("partition %d has no task", i);
@@ -351,7 +349,7 @@ struct executable *session_executable(struct session *session, struct span key,
         executable->n_refs++;
         return executable;
     }
-    while (session->executables.n_entries >= (size_t)session->service->options.max_executables)
+    while (session->executables.n_entries >= (size_t)session->env->options.max_executables)
         forget(LIST_ENTRY(session->lru.prev, struct executable, lru_link));
     executable = xcalloc(1, sizeof *executable);
     arena_init(&executable->arena);

@@ -1,5 +1,5 @@
 /* Decoding RunStepRequest without copies: see request.h. */
-#include "master/request.h"
+#include "master/request/request.h"
 
 #include "common/tensor/tensor_proto.h"
 

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "common/tensor/tensor_proto.h"
-#include "master/service_internal.h"
+#include "master/service/service_internal.h"
 
 struct reset_part {
     struct task_call call;
@@ -64,22 +64,22 @@ void service_reset(void *arg, struct grpc_call *call) {
     struct status *why =
         status_new(STATUS_CANCELLED, "The session was closed by a Reset of the cluster");
     while (!list_is_empty(&service->sessions))
-        session_close(LIST_ENTRY(service->sessions.next, struct session, link), why);
+        service_end_session(LIST_ENTRY(service->sessions.next, struct session, link), why);
     status_unref(why);
     metric_set(&service_sessions_gauge, service->n_sessions);
-    int n = tasks_count(service->tasks);
+    int n = tasks_count(service->env.tasks);
     struct reset *reset = xcalloc(1, sizeof *reset + (size_t)n * sizeof reset->parts[0]);
     reset->call = call;
     reset->n_waiting = 1;
     grpc_call_set_user(call, reset, reset_cancelled);
     for (int i = 0; i < n; i++) {
-        if (task_is_gone(tasks_at(service->tasks, i)))
+        if (task_is_gone(tasks_at(service->env.tasks, i)))
             continue;
         reset->n_waiting++;
         struct wire_out out = {.type = WIRE_RESET, .meta = {meta.data, meta.len}};
         reset->parts[i].reset = reset;
         reset->parts[i].call.on_reply = on_reset_reply;
-        task_call_start(tasks_at(service->tasks, i), &reset->parts[i].call, &out);
+        task_call_start(tasks_at(service->env.tasks, i), &reset->parts[i].call, &out);
     }
     str_fini(&meta);
     reset_settle(reset);

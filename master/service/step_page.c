@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "common/base/clock.h"
-#include "master/service.h"
+#include "master/service/service.h"
 #include "master/step/step.h"
 #include "proto/worker.pb-c.h"
 
@@ -108,19 +108,19 @@ static bool is_awaited(struct service *service, const struct task *task) {
 }
 
 void service_page_steps(struct service *service, struct admin_reply *reply) {
-    int n_tasks = tasks_count(service->tasks);
+    int n_tasks = tasks_count(service->env.tasks);
     struct step_page *page =
         xcalloc(1, sizeof(*page) + (size_t)n_tasks * sizeof(page->questions[0]));
     page->service = service;
     page->reply = reply;
     page->n_questions = n_tasks;
     page->n_waiting = 1; /* this function's */
-    loop_timer_init(service->loop, &page->timer, on_timeout);
+    loop_timer_init(service->env.loop, &page->timer, on_timeout);
     loop_timer_start(&page->timer, ANSWER_MS, 0);
     for (int i = 0; i < n_tasks; i++) {
         struct question *question = &page->questions[i];
         question->page = page;
-        question->task = tasks_at(service->tasks, i);
+        question->task = tasks_at(service->env.tasks, i);
         question->call.on_reply = on_steps;
         if (!is_awaited(service, question->task))
             continue;

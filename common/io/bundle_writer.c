@@ -105,8 +105,8 @@ static struct status *note_slice(struct bundle_writer *writer, struct span name,
     } else if (item->entry.dtype != dtype || !shape_equal(item->entry.shape, whole)) {
         return status_invalid(
             "The slices of tensor '%.*s' differ in type or whole shape: %s %s, before %s %s",
-            (int)name.len, name.data, dtype_name(dtype), shape_text(whole, &writer->index.arena),
-            dtype_name(item->entry.dtype), shape_text(item->entry.shape, &writer->index.arena));
+            (int)name.len, name.data, dtype_name(dtype), SHAPE_TEXT(whole),
+            dtype_name(item->entry.dtype), SHAPE_TEXT(item->entry.shape));
     }
     bundle_entry_add_slice(&writer->index, &item->entry, slice);
     return NULL;

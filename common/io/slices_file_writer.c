@@ -187,8 +187,7 @@ static struct status *find_whole(struct slices_writer *writer, struct span name,
     } else if (!shape_equal(whole->shape, shape)) {
         return status_internal(
             "Mismatching shapes: existing tensor = %s, trying to add name %.*s, shape = %s",
-            shape_text(whole->shape, &writer->arena), (int)name.len, name.data,
-            shape_text(shape, &writer->arena));
+            SHAPE_TEXT(whole->shape), (int)name.len, name.data, SHAPE_TEXT(shape));
     } else if (whole->dtype != dtype) {
         return status_internal(
             "Mismatching types: existing type = %s, trying to add name %.*s, type = %s",

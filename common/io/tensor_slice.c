@@ -140,15 +140,15 @@ struct status *tensor_slice_parse_spec(struct span spec, struct arena *arena,
 struct status *tensor_slice_shape(const struct tensor_slice *slice, struct shape shape,
                                   struct arena *arena, struct shape *ret) {
     if (shape.rank != slice->rank)
-        return status_internal("Mismatching ranks: shape = %s, slice = %s",
-                               shape_text(shape, arena), tensor_slice_text(slice, arena));
+        return status_internal("Mismatching ranks: shape = %s, slice = %s", SHAPE_TEXT(shape),
+                               tensor_slice_text(slice, arena));
     int64_t *dims = arena_array(arena, int64_t, MAX(shape.rank, 1));
     for (int i = 0; i < shape.rank; i++) {
         bool is_all = slice->lengths[i] == SLICE_ALL;
         if (!is_all && (slice->starts[i] > shape.dims[i] ||
                         slice->lengths[i] > shape.dims[i] - slice->starts[i]))
             return status_internal("Extent in dimension %d out of bounds: shape = %s, slice = %s",
-                                   i, shape_text(shape, arena), tensor_slice_text(slice, arena));
+                                   i, SHAPE_TEXT(shape), tensor_slice_text(slice, arena));
         dims[i] = is_all ? shape.dims[i] : slice->lengths[i];
     }
     *ret = (struct shape){shape.rank, dims};

@@ -59,7 +59,7 @@ static struct status *shape_of_gather_nd(struct shape_inference *ctx) {
     if (depth > params.rank)
         return status_invalid("indices.shape[-1] must be <= params.rank, but saw indices shape %s "
                               "and params shape %s",
-                              shape_text(indices, ctx->arena), shape_text(params, ctx->arena));
+                              SHAPE_TEXT(indices), SHAPE_TEXT(params));
     return shape_concat(ctx, shape_sub(ctx, indices, 0, indices.rank - 1),
                         shape_sub(ctx, params, (int)depth, -1), &ctx->out[0]);
 }
@@ -247,7 +247,7 @@ static struct status *shape_of_dynamic_partition(struct shape_inference *ctx) {
         return NULL;
     if (data.rank < partitions.rank)
         return status_invalid("data.shape must start with partitions.shape, got %s and %s",
-                              shape_text(data, ctx->arena), shape_text(partitions, ctx->arena));
+                              SHAPE_TEXT(data), SHAPE_TEXT(partitions));
     TRY(shape_merge(ctx, shape_sub(ctx, data, 0, partitions.rank), partitions, &head));
     TRY(shape_concat(ctx, shape_unknown_of_rank(ctx, 1), shape_sub(ctx, data, partitions.rank, -1),
                      &out));
@@ -271,8 +271,7 @@ static struct status *shape_of_dynamic_stitch(struct shape_inference *ctx) {
             continue;
         if (data.rank < indices.rank)
             return status_invalid("data[%d].shape = %s does not start with indices[%d].shape = %s",
-                                  i, shape_text(data, ctx->arena), i,
-                                  shape_text(indices, ctx->arena));
+                                  i, SHAPE_TEXT(data), i, SHAPE_TEXT(indices));
         TRY(shape_merge(ctx, shape_sub(ctx, data, 0, indices.rank), indices, &head));
         TRY(shape_merge(ctx, extra, shape_sub(ctx, data, indices.rank, -1), &extra));
     }

@@ -139,7 +139,7 @@ struct status *shape_of_reshape(struct shape_inference *ctx) {
     if (n_unknown == 0 && n_in != n_out)
         return status_invalid(
             "Cannot reshape a tensor with %lld elements to shape %s (%lld elements)",
-            (long long)n_in, shape_text(out, ctx->arena), (long long)n_out);
+            (long long)n_in, SHAPE_TEXT(out), (long long)n_out);
     if (n_unknown != 1 || n_out == 0)
         return NULL;
     if (n_in % n_out != 0)

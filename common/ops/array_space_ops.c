@@ -123,7 +123,7 @@ static struct status *blocks_v1_of(struct shape_inference *ctx, bool to_batch) {
     TRY(shape_require_rank(ctx, 0, 4, &ctx->out[0]));
     TRY(shape_require_rank(ctx, 1, 2, &pads));
     if ((pads.dims[0] >= 0 && pads.dims[0] != 2) || (pads.dims[1] >= 0 && pads.dims[1] != 2))
-        return status_invalid("paddings must be [2,2], but is %s", shape_text(pads, ctx->arena));
+        return status_invalid("paddings must be [2,2], but is %s", SHAPE_TEXT(pads));
     if (ctx->in[0].rank < 0) {
         ctx->out[0] = shape_unknown_of_rank(ctx, 4);
         return NULL;
@@ -200,7 +200,7 @@ static struct status *read_band(struct shape_inference *ctx, int k, bool *ret_kn
     *ret_known = value != NULL;
     if (ctx->in[k].rank > 1)
         return status_invalid("diag_index must be a scalar or vector, received shape: %s",
-                              shape_text(ctx->in[k], ctx->arena));
+                              SHAPE_TEXT(ctx->in[k]));
     if (!value)
         return NULL;
     if (value->n_elements < 1 || value->n_elements > 2)

@@ -141,7 +141,7 @@ static struct status *shape_to_tensor(struct shape_inference *ctx) {
     if (rank > SHAPE_MAX_RANK || (asked.rank >= 0 && asked.rank != rank))
         return status_invalid(
             "rt_input.shape and shape=%s are incompatible: rt_input.rank = %d but shape.rank = %d",
-            shape_text(asked, ctx->arena), rank, asked.rank);
+            SHAPE_TEXT(asked), rank, asked.rank);
     int64_t dims[SHAPE_MAX_RANK];
     for (int i = 0; i < rank; i++) {
         dims[i] = asked.rank < 0 ? -1 : asked.dims[i];
@@ -149,8 +149,7 @@ static struct status *shape_to_tensor(struct shape_inference *ctx) {
         if (dims[i] >= 0 && own >= 0 && dims[i] != own)
             return status_invalid("rt_input.shape and shape=%s are incompatible: "
                                   "rt_input.shape[%d] = %lld but shape[%d] = %lld",
-                                  shape_text(asked, ctx->arena), i, (long long)own, i,
-                                  (long long)dims[i]);
+                                  SHAPE_TEXT(asked), i, (long long)own, i, (long long)dims[i]);
         dims[i] = dims[i] >= 0 ? dims[i] : own;
     }
     ctx->out[0] = shape_make(ctx, rank, dims);

@@ -26,7 +26,7 @@ static struct status *require_key(struct shape_inference *ctx, int key) {
 static struct status *require_scalar(struct shape_inference *ctx, int input, const char *name) {
     if (ctx->in[input].rank > 0)
         return status_invalid("%s must be a scalar; got a tensor of shape %s", name,
-                              shape_text(ctx->in[input], ctx->arena));
+                              SHAPE_TEXT(ctx->in[input]));
     return NULL;
 }
 

@@ -53,7 +53,7 @@ static struct status *shape_resource_gather_nd(struct shape_inference *ctx) {
     if (depth > params.rank)
         return status_invalid("indices.shape[-1] must be <= params.rank, but saw indices shape: %s "
                               "and params shape: %s",
-                              shape_text(indices, ctx->arena), shape_text(params, ctx->arena));
+                              SHAPE_TEXT(indices), SHAPE_TEXT(params));
     return shape_concat(ctx, shape_sub(ctx, indices, 0, indices.rank - 1),
                         shape_sub(ctx, params, (int)depth, -1), &ctx->out[0]);
 }

@@ -145,8 +145,8 @@ struct status *shape_merge(struct shape_inference *ctx, struct shape a, struct s
         if (a.dims[i] >= 0 && b.dims[i] >= 0 && a.dims[i] != b.dims[i])
             return status_invalid("Dimension %d in both shapes must be equal, but are %lld and "
                                   "%lld. Shapes are %s and %s.",
-                                  i, (long long)a.dims[i], (long long)b.dims[i],
-                                  shape_text(a, ctx->arena), shape_text(b, ctx->arena));
+                                  i, (long long)a.dims[i], (long long)b.dims[i], SHAPE_TEXT(a),
+                                  SHAPE_TEXT(b));
         dims[i] = a.dims[i] >= 0 ? a.dims[i] : b.dims[i];
     }
     *ret = (struct shape){a.rank, dims};

@@ -62,8 +62,7 @@ struct status *shape_scatter_nd_update(struct shape_inference *ctx) {
     if (updates.rank < batch_rank)
         return status_invalid("Dimensions [0,%d) of indices[shape=%s] must match dimensions [0,%d) "
                               "of updates[shape=%s]",
-                              batch_rank, shape_text(indices, ctx->arena), batch_rank,
-                              shape_text(updates, ctx->arena));
+                              batch_rank, SHAPE_TEXT(indices), batch_rank, SHAPE_TEXT(updates));
     TRY(shape_merge(ctx, shape_sub(ctx, indices, 0, batch_rank),
                     shape_sub(ctx, updates, 0, batch_rank), &unused));
     if (depth < 0 || depth > variable.rank) /* too deep: the kernel says so */

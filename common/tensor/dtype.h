@@ -87,6 +87,11 @@ static inline bool dtype_in(enum dtype type, dtype_set set) {
 static inline bool dtype_is_object(enum dtype type) { return dtype_in(type, DTYPES_OBJECT); }
 static inline bool dtype_is_known(int type) { return type > DT_INVALID && type < DT_N_TYPES; }
 
+/* half or bfloat16: float16.h converts them, and kernels compute with them in float */
+static inline bool dtype_is_narrow_float(enum dtype type) {
+    return type == DT_HALF || type == DT_BFLOAT16;
+}
+
 /* Bytes per element: 8 for the object types (one pointer); 4-bit and 2-bit types take a whole
  * byte; 0 for unknown numbers. */
 size_t dtype_size(enum dtype type);

@@ -100,14 +100,6 @@ struct shape_text shape_index_to_text(struct shape shape, int64_t i) {
     return shape_to_text((struct shape){shape.rank, at});
 }
 
-const char *shape_text(struct shape shape, struct arena *arena) {
-    struct str text = STR_INIT;
-    shape_print(shape, &text);
-    const char *copy = arena_strndup(arena, str_text(&text), text.len);
-    str_fini(&text);
-    return copy;
-}
-
 struct shape shape_dup(struct shape shape, struct arena *arena) {
     if (shape.rank > 0)
         shape.dims = arena_memdup(arena, shape.dims, (size_t)shape.rank * sizeof(shape.dims[0]));

@@ -28,12 +28,10 @@ bool shape_is_compatible(struct shape a, struct shape b); /* could be the same o
 struct status *shape_n_elements(struct shape shape, int64_t *ret_n) MUST_USE;
 /* "[2,?,3]", "[]", "<unknown>". */
 void shape_print(struct shape shape, struct str *out);
-/* A text for error messages, in the arena. */
-const char *shape_text(struct shape shape, struct arena *arena);
 struct shape shape_dup(struct shape shape, struct arena *arena);
 
-/* The same in a value of its own, for the arguments of a message: SHAPE_TEXT(shape) is a string
- * that lives until the end of the full expression. What does not fit is cut and ends with "...". */
+/* What shape_print writes, as an argument of a message: SHAPE_TEXT(shape) is a string that lives
+ * until the end of the full expression. A text that is too long is cut and ends with "...". */
 struct shape_text {
     char text[512];
 };

@@ -5,10 +5,6 @@
 
 #include "common/tensor/dtype.h"
 
-static inline bool dtype_is_narrow_float(enum dtype dtype) {
-    return dtype == DT_HALF || dtype == DT_BFLOAT16;
-}
-
 enum { HALF_BLOCK = 512 }; /* elements; a few of these fit the first-level cache */
 
 /* `type` is DT_HALF or DT_BFLOAT16. The ranges must not overlap. */

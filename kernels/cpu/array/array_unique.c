@@ -33,7 +33,7 @@ static inline __attribute__((always_inline)) uint64_t element_bits(enum dtype dt
     memcpy(&bits, at, MIN(element_size(dtype), sizeof(bits)));
     bool is_zero = (dtype == DT_FLOAT && bits == 0x80000000u) ||
                    (dtype == DT_DOUBLE && bits == UINT64_C(1) << 63) ||
-                   ((dtype == DT_HALF || dtype == DT_BFLOAT16) && bits == 0x8000u);
+                   (dtype_is_narrow_float(dtype) && bits == 0x8000u);
     return is_zero ? 0 : bits;
 }
 

@@ -51,12 +51,7 @@ struct status *binary_init(struct kernel_init *init) {
 }
 
 COLD struct status *incompatible_shapes(struct shape a, struct shape b) {
-    struct arena arena;
-    arena_init(&arena);
-    struct status *st = status_invalid("Incompatible shapes: %s vs. %s", shape_text(a, &arena),
-                                       shape_text(b, &arena));
-    arena_fini(&arena);
-    return st;
+    return status_invalid("Incompatible shapes: %s vs. %s", SHAPE_TEXT(a), SHAPE_TEXT(b));
 }
 
 /* Blocks of half or bfloat16 through float. A bool result needs no way back. */

@@ -159,11 +159,7 @@ static void arg_range(void *arg, int64_t begin, int64_t end) {
 static struct status *read_axis(const struct tensor *t, int rank, const char *not_scalar,
                                 const char *range, int *ret) {
     if (t->rank != 0) {
-        struct arena arena;
-        arena_init(&arena);
-        struct status *st = status_invalid("%s%s", not_scalar, shape_text(tensor_shape(t), &arena));
-        arena_fini(&arena);
-        return st;
+        return status_invalid("%s%s", not_scalar, SHAPE_TEXT(tensor_shape(t)));
     }
     int64_t axis = t->dtype == DT_INT16 ? *(const int16_t *)tensor_cdata(t) : tensor_index_at(t, 0),
             own = axis < 0 ? axis + rank : axis;
@@ -182,12 +178,8 @@ static enum kernel_result arg_compute(struct kernel_ctx *ctx) {
                               "dim must be a scalar, but received tensor of shape: ",
                               "Expected dimension", &axis));
     if (shape.dims[axis] == 0) {
-        struct arena arena;
-        arena_init(&arena);
-        struct status *st = status_invalid("Reduction axis %d is empty in shape %s", axis,
-                                           shape_text(shape, &arena));
-        arena_fini(&arena);
-        return kernel_fail(ctx, st);
+        return kernel_fail(
+            ctx, status_invalid("Reduction axis %d is empty in shape %s", axis, SHAPE_TEXT(shape)));
     }
     int64_t dims[SHAPE_MAX_RANK];
     int rank = 0;

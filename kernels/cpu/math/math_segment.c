@@ -17,12 +17,8 @@ enum { TILE = 512, MAX_ACCUMULATOR = 16 };
 
 struct status *segment_scalar(const struct tensor *t, const char *what, int64_t *ret) {
     if (t->rank != 0 || (t->dtype != DT_INT32 && t->dtype != DT_INT64)) {
-        struct arena arena;
-        arena_init(&arena);
-        struct status *st = status_invalid("%s should be a scalar, not shape %s", what,
-                                           shape_text(tensor_shape(t), &arena));
-        arena_fini(&arena);
-        return st;
+        return status_invalid("%s should be a scalar, not shape %s", what,
+                              SHAPE_TEXT(tensor_shape(t)));
     }
     *ret = tensor_index_at(t, 0);
     return NULL;
@@ -347,13 +343,8 @@ static struct status *check_unsorted(const struct tensor *data, const struct ten
     for (int i = 0; starts_with && i < ids->rank; i++)
         starts_with = tensor_dim(data, i) == tensor_dim(ids, i);
     if (!starts_with) {
-        struct arena arena;
-        arena_init(&arena);
-        struct status *st = status_invalid(
-            "data.shape = %s does not start with segment_ids.shape = %s",
-            shape_text(tensor_shape(data), &arena), shape_text(tensor_shape(ids), &arena));
-        arena_fini(&arena);
-        return st;
+        return status_invalid("data.shape = %s does not start with segment_ids.shape = %s",
+                              SHAPE_TEXT(tensor_shape(data)), SHAPE_TEXT(tensor_shape(ids)));
     }
     /* where nothing is added, no id matters */
     for (int64_t i = 0; data->n_elements > 0 && i < ids->n_elements; i++) {

@@ -349,16 +349,11 @@ static void add_range(void *arg, int64_t begin, int64_t end) {
 }
 
 static COLD struct status *add_shapes_error(const struct kernel_ctx *ctx, int k) {
-    struct arena arena;
-    arena_init(&arena);
     const struct node *node = ctx->instance->node;
-    struct status *st =
-        status_invalid("Inputs to operation %s of type %s must have the same size and shape.  "
-                       "Input 0: %s != input %d: %s",
-                       node->name, node->op_name, shape_text(tensor_shape(&ctx->inputs[0]), &arena),
-                       k, shape_text(tensor_shape(&ctx->inputs[k]), &arena));
-    arena_fini(&arena);
-    return st;
+    return status_invalid("Inputs to operation %s of type %s must have the same size and shape.  "
+                          "Input 0: %s != input %d: %s",
+                          node->name, node->op_name, SHAPE_TEXT(tensor_shape(&ctx->inputs[0])), k,
+                          SHAPE_TEXT(tensor_shape(&ctx->inputs[k])));
 }
 
 static enum kernel_result add_n_compute(struct kernel_ctx *ctx) {

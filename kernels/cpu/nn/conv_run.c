@@ -61,7 +61,7 @@ out:
 struct status *conv_run(const struct kernel_ctx *ctx, enum conv_direction direction,
                         const struct conv_shape *shape, enum dtype dtype,
                         const struct conv_operands *operands) {
-    if (dtype == DT_HALF || dtype == DT_BFLOAT16)
+    if (dtype_is_narrow_float(dtype))
         return run_narrow(ctx, direction, shape, dtype, operands);
     return run_plain(ctx, direction, shape, dtype, operands);
 }

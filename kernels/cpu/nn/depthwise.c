@@ -324,7 +324,7 @@ static struct status *run(const struct kernel_ctx *ctx, enum conv_direction dire
     TRY_OUT(widen_operand(ctx, dtype, n_filter, &wide.filter, &scratch[1]));
     TRY_OUT(widen_operand(ctx, dtype, n_out, &wide.out, &scratch[2]));
     TRY_OUT(widen_result(ctx, dtype, n_result, operands->result, &wide.result, &scratch[3]));
-    TRY_OUT(run_plain(ctx, direction, s, dtype_is_16_bit_float(dtype) ? DT_FLOAT : dtype, &wide));
+    TRY_OUT(run_plain(ctx, direction, s, dtype_is_narrow_float(dtype) ? DT_FLOAT : dtype, &wide));
     narrow_result(ctx, dtype, n_result, operands->result, wide.result);
 out:
     for (size_t i = 0; i < ARRAY_LEN(scratch); i++)

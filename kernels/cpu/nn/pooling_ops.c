@@ -98,15 +98,10 @@ static struct status *expect_shape(const struct tensor *t, const char *what,
                                    struct shape expected) {
     if (shape_equal(tensor_shape(t), expected))
         return NULL;
-    struct arena arena;
-    arena_init(&arena);
-    struct status *st =
-        t->rank != expected.rank
-            ? status_invalid("%s must be %d-dimensional", what, expected.rank)
-            : status_invalid("Expected %s shape to be %s, but got %s", what,
-                             shape_text(expected, &arena), shape_text(tensor_shape(t), &arena));
-    arena_fini(&arena);
-    return st;
+    return t->rank != expected.rank
+               ? status_invalid("%s must be %d-dimensional", what, expected.rank)
+               : status_invalid("Expected %s shape to be %s, but got %s", what,
+                                SHAPE_TEXT(expected), SHAPE_TEXT(tensor_shape(t)));
 }
 
 static struct status *geometry_of(const struct window_attrs *attrs, struct shape in,
@@ -200,9 +195,9 @@ static struct status *run_any(struct pooling_job *job, int64_t n_in, int64_t n_o
     TRY_OUT(widen_operand(job->ctx, dtype, n_out, &job->out, &scratch[1]));
     TRY_OUT(widen_operand(job->ctx, dtype, n_gradient, &job->gradient, &scratch[2]));
     TRY_OUT(widen_result(job->ctx, dtype, n_result, result, &job->result, &scratch[3]));
-    job->dtype = dtype_is_16_bit_float(dtype) ? DT_FLOAT : dtype;
+    job->dtype = dtype_is_narrow_float(dtype) ? DT_FLOAT : dtype;
     TRY_OUT(pooling_run(job));
-    if (job->kind == POOLING_MAX && dtype_is_16_bit_float(dtype))
+    if (job->kind == POOLING_MAX && dtype_is_narrow_float(dtype))
         raise_to_least(dtype, job->result, n_result);
     narrow_result(job->ctx, dtype, n_result, result, job->result);
 out:
@@ -321,7 +316,7 @@ enum kernel_result pooling_argmax_grad(struct kernel_ctx *ctx) {
             n_images = state->counts_batch ? 1 : s.batch;
     if (n_in == 0)
         return KERNEL_DONE;
-    enum dtype plain = dtype_is_16_bit_float(state->dtype) ? DT_FLOAT : state->dtype;
+    enum dtype plain = dtype_is_narrow_float(state->dtype) ? DT_FLOAT : state->dtype;
     const void *gradient = tensor_cdata(&t[1]);
     struct tensor scratch[2] = {TENSOR_INIT, TENSOR_INIT};
     void *result = tensor_data(&ctx->outputs[0]);

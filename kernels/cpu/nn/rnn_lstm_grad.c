@@ -72,13 +72,8 @@ static struct status *require_shape(const struct tensor *t, const char *what,
                                     struct shape expected) {
     if (shape_equal(tensor_shape(t), expected))
         return NULL;
-    struct arena arena;
-    arena_init(&arena);
-    struct status *st =
-        status_invalid("%s should have shape %s, but has %s", what, shape_text(expected, &arena),
-                       shape_text(tensor_shape(t), &arena));
-    arena_fini(&arena);
-    return st;
+    return status_invalid("%s should have shape %s, but has %s", what, SHAPE_TEXT(expected),
+                          SHAPE_TEXT(tensor_shape(t)));
 }
 
 static struct status *run_cell(struct kernel_ctx *ctx, const struct lstm_state *state,

@@ -23,7 +23,7 @@ static void narrow_range(void *arg, int64_t begin, int64_t end) {
 struct status *widen_operand(const struct kernel_ctx *ctx, enum dtype dtype, int64_t n,
                              const void **operand, struct tensor *scratch) {
     struct job job = {.dtype = dtype, .narrow_in = *operand};
-    if (!job.narrow_in || !dtype_is_16_bit_float(dtype))
+    if (!job.narrow_in || !dtype_is_narrow_float(dtype))
         return NULL;
     TRY(scratch_new(ctx, DT_FLOAT, n, 1, scratch, &job.wide));
     pool_parallel_for(ctx->pool, n, 0.2, widen_range, &job);
@@ -33,7 +33,7 @@ struct status *widen_operand(const struct kernel_ctx *ctx, enum dtype dtype, int
 
 struct status *widen_result(const struct kernel_ctx *ctx, enum dtype dtype, int64_t n, void *result,
                             void *ret_wide, struct tensor *scratch) {
-    if (dtype_is_16_bit_float(dtype))
+    if (dtype_is_narrow_float(dtype))
         return scratch_new(ctx, DT_FLOAT, n, 1, scratch, ret_wide);
     memcpy(ret_wide, &result, sizeof(result));
     return NULL;
@@ -42,6 +42,6 @@ struct status *widen_result(const struct kernel_ctx *ctx, enum dtype dtype, int6
 void narrow_result(const struct kernel_ctx *ctx, enum dtype dtype, int64_t n, void *result,
                    const void *wide) {
     struct job job = {.dtype = dtype, .narrow_out = result, .wide = (float *)(uintptr_t)wide};
-    if (dtype_is_16_bit_float(dtype))
+    if (dtype_is_narrow_float(dtype))
         pool_parallel_for(ctx->pool, n, 0.2, narrow_range, &job);
 }

@@ -5,10 +5,6 @@
 
 #include "kernels/kernel.h"
 
-static inline bool dtype_is_16_bit_float(enum dtype dtype) {
-    return dtype == DT_HALF || dtype == DT_BFLOAT16;
-}
-
 /* Replaces *operand (NULL stays) by n floats in *scratch, which must hold nothing; other dtypes
  * stay as they are. Errors: no memory. */
 struct status *widen_operand(const struct kernel_ctx *ctx, enum dtype dtype, int64_t n,

@@ -174,7 +174,7 @@ static enum kernel_result sparse_matmul(struct kernel_ctx *ctx) {
     if (ctx->outputs[0].n_elements == 0)
         return KERNEL_DONE;
     KERNEL_TRY(ctx, check_entries(ctx, state->adjoint_a));
-    if (dtype == DT_HALF || dtype == DT_BFLOAT16)
+    if (dtype_is_narrow_float(dtype))
         KERNEL_TRY(ctx, multiply_narrow(ctx, &job, dtype));
     else
         multiply(ctx, &job);

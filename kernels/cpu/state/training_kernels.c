@@ -166,7 +166,7 @@ static int sign_of(enum dtype dtype, const struct tensor *scalar) {
         v = *(const double *)tensor_cdata(scalar);
     else if (dtype == DT_FLOAT)
         v = (double)*(const float *)tensor_cdata(scalar);
-    else if (dtype == DT_HALF || dtype == DT_BFLOAT16) {
+    else if (dtype_is_narrow_float(dtype)) {
         uint16_t bits = *(const uint16_t *)tensor_cdata(scalar);
         bool is_nan = (bits & 0x7fff) > (dtype == DT_HALF ? 0x7c00 : 0x7f80);
         v = is_nan || (bits & 0x7fff) == 0 ? 0 : bits & 0x8000 ? -1 : 1;

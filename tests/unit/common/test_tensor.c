@@ -288,9 +288,9 @@ static void what_is_no_tensor_is_told_how_one_is_written(void **state) {
 static void shapes_compare_and_print(void **state) {
     struct arena arena;
     arena_init(&arena);
-    assert_string_equal(shape_text(SHAPE(2, -1, 3), &arena), "[2,?,3]");
-    assert_string_equal(shape_text(SHAPE_SCALAR, &arena), "[]");
-    assert_string_equal(shape_text(SHAPE_UNKNOWN, &arena), "<unknown>");
+    assert_string_equal(SHAPE_TEXT(SHAPE(2, -1, 3)), "[2,?,3]");
+    assert_string_equal(SHAPE_TEXT(SHAPE_SCALAR), "[]");
+    assert_string_equal(SHAPE_TEXT(SHAPE_UNKNOWN), "<unknown>");
     assert_true(shape_is_compatible(SHAPE(2, -1), SHAPE(-1, 5)) &&
                 !shape_equal(SHAPE(2, -1), SHAPE(-1, 5)));
     assert_false(shape_is_compatible(SHAPE(2), SHAPE(3)));

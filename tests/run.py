@@ -3,8 +3,8 @@
 
     tests/run.py [--long] [--only SUITE[,SUITE]] [--must-run SUITE[,SUITE]] [--list]
 
-A suite is a row in SUITES: a name, what it needs, and a function that returns how many passed, failed and were skipped.
-Programs that run long are split: without --long a seeded sample of them runs.
+A suite is a row in SUITES: a name, a function that returns how many tests passed, failed and were skipped, and what
+the suite covers. Without --long, suites that take long run a seeded sample of their tests.
 """
 import argparse
 import concurrent.futures
@@ -31,7 +31,7 @@ class Tally:
 
 
 def run(command, timeout_s=TIMEOUT_S, env=None):
-    """(exit status, output); a program that hangs is ended and counts as failed."""
+    """Runs a command. Returns (exit status, output); a command that exceeds timeout_s is killed and counts as failed."""
     try:
         done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout_s,
                               env={**os.environ, **(env or {})}, stdin=subprocess.DEVNULL)
@@ -46,11 +46,11 @@ def show_failure(name, output):
 
 
 def tally_cmocka(name, status, output):
-    """cmocka prints one closing line per group."""
+    """Counts the tests of one program: cmocka prints one closing line for each group."""
     passed = sum(int(n) for n in re.findall(r"^\[  PASSED  \] (\d+) test", output, re.M))
     failed = sum(int(n) for n in re.findall(r"^\[  FAILED  \] (\d+) test", output, re.M))
     skipped = sum(int(n) for n in re.findall(r"^\[  SKIPPED \] (\d+) test", output, re.M))
-    if "[==========]" not in output:  # a plain program: its exit status is its result
+    if "[==========]" not in output:  # not a cmocka program: its exit status is its result
         passed, failed = int(status == 0), int(status != 0)
     elif status != 0 or passed + skipped == 0:
         failed = max(failed, 1)
@@ -89,7 +89,7 @@ def suite_check(options):
 
 
 def cancel_points(options):
-    """How many moments test_worker_cancel cancels at: a sample, or all."""
+    """The environment that tells test_worker_cancel at how many points to cancel: a sample, or all."""
     return {"MILLRACE_CANCEL_POINTS": "10000"} if options.long else {}
 
 
@@ -145,6 +145,10 @@ def suite_checkpoints(options):
     return run_python_suite("tests/differential/run_checkpoints.py", options)
 
 
+def suite_docs(options):
+    return run_python_suite("tests/docs/run.py", options)
+
+
 def suite_cluster(options):
     return run_python_suite("tests/differential/run_cluster.py", options)
 
@@ -173,7 +177,7 @@ N_PLANTED = 10
 
 
 def run_seeds(build_dir, n, *arguments):
-    """(exit status, output, runs that went well, runs that failed)"""
+    """Runs n seeds of the simulator. Returns (exit status, output, runs that passed, runs that failed)."""
     status, output = run([f"{build_dir}/tests/sim/cluster_sim", "--seeds", str(n), "--jobs", str(os.cpu_count()), *arguments], 3600)
     counts = re.findall(r"^(\d+) runs, .*: (\d+) failed$", output, re.M)
     n_runs, n_failed = map(int, counts[-1]) if counts else (0, 1)
@@ -191,7 +195,7 @@ def suite_sim(options):
     if not build("build-planted"):
         tally.add(Tally(0, 1))
         return tally
-    for number in range(1, N_PLANTED + 1):  # a seed that fails has found it
+    for number in range(1, N_PLANTED + 1):  # a seed that fails has found the bug
         status, output, _, n_found = run_seeds("build-planted", 1000, "--planted", str(number))
         print(f"planted bug {number}: " + "".join(re.findall(r"^seed .*", output, re.M)[:1]), flush=True)
         tally.add(Tally(int(status == 1 and n_found > 0), int(status != 1 or n_found == 0)))
@@ -199,7 +203,7 @@ def suite_sim(options):
 
 
 def suite_rdma(options):
-    """Tests of a real RDMA device, in a guest; under AddressSanitizer, too."""
+    """Tests with a Soft-RoCE device in a guest, also under AddressSanitizer."""
     if not build("build-asan"):
         return Tally(0, 1)
     command = ["/usr/bin/python3", "tests/rdma/run.py", "--asan-build", os.path.join(ROOT, "build-asan")]
@@ -213,7 +217,7 @@ def suite_rdma(options):
 
 
 SUITES = [
-    ("check", suite_check, "format, include table, banned calls, generated files"),
+    ("check", suite_check, "format, line lengths, include table, banned calls, generated files, pages"),
     ("unit", suite_unit, "cmocka tests"),
     ("asan", suite_asan, "cmocka tests under AddressSanitizer and UBSan"),
     ("tsan", suite_tsan, "threads: cmocka tests, and 64 clients at once, under ThreadSanitizer"),
@@ -224,6 +228,7 @@ SUITES = [
     ("cluster", suite_cluster, "TensorFlow programs on a cluster against TensorFlow in process"),
     ("wrong", suite_wrong, "wrong requests to a cluster and to TensorFlow's own servers: the same errors"),
     ("passes", suite_passes, "programs with each optimisation on and off: the same, bit by bit"),
+    ("docs", suite_docs, "the code blocks of README.md and docs/, as a reader runs them; the checks of tools/check.py"),
     ("e2e", suite_e2e, "daemons, command lines, failures, training runs"),
     ("e2e-asan", suite_e2e_asan, "one cluster run under AddressSanitizer and UBSan"),
     ("rdma", suite_rdma, "tasks and daemons on a Soft-RoCE device, in a QEMU guest"),

@@ -1,7 +1,12 @@
 #!/usr/bin/env python3
-"""What `tools/dev check` checks without building: the include table, banned calls, header guards, format, generated files, READMEs.
+"""Checks the sources without building them: `tools/dev check`.
 
-Each check is a function that yields the complaints it has; the last line counts checks: "N passed, N failed".
+    tools/check.py                           run every check; the last line is "N passed, N failed"
+    tools/check.py --include-graph           print the rooms and their includes as a Mermaid drawing
+    tools/check.py --include-graph --write   write the drawing into docs/architecture.md
+    tools/check.py --report                  list long files and long functions; this never fails
+
+A check is a function named check_*. It yields one complaint a line. Checks of pages and of words are in check_docs.py.
 """
 import fnmatch
 import os
@@ -12,9 +17,10 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
-# The rooms, bottom first: a file includes its own room and rooms above it in this list, as far as its floor's row in FLOORS allows. So
-# no arrow points up and there is no circle. A room is a folder's own files (not those of folders inside), or single files of a folder
-# that stand lower or higher than the rest of it: "rpc/admin" is rpc/admin.c and rpc/admin.h.
+# The rooms, bottom first. A file may include files of its own room and of rooms that are listed before it,
+# as far as the row of its top folder in FLOORS allows. So no include points upwards, and there is no circle.
+# A room is a folder's own files, without those of the folders inside it. A room may also be single files
+# that are lower or higher than the rest of their folder: "rpc/admin" is rpc/admin.c and rpc/admin.h.
 ROOMS = (
     ("proto", ("proto/",)),
     ("common/base", ("common/base/",)),
@@ -95,7 +101,8 @@ def sources(endings=(".c", ".h", ".inc")):
             for name in sorted(files):
                 if name.endswith(endings):
                     path = os.path.join(directory, name)
-                    yield os.path.relpath(path, ROOT), open(path, encoding="utf-8").read()
+                    with open(path, encoding="utf-8") as f:
+                        yield os.path.relpath(path, ROOT), f.read()
 
 
 def room_of(path):
@@ -176,16 +183,274 @@ def check_own_header_first():
             yield f"{path}: should include {header} first"
 
 
+def opening_comment(text):
+    """The text of the comment at the top of a C file, on one line; "" when there is none."""
+    match = re.match(r"/\*(.*?)\*/|((?://[^\n]*\n)+)", text, re.S)
+    if not match:
+        return ""
+    body = match.group(1) if match.group(1) is not None else match.group(2)
+    return " ".join(re.sub(r"^\s*(\*|//)", "", line).strip() for line in body.splitlines()).strip()
+
+
 def check_opening_comment():
-    for path, text in sources((".c", ".h")):
-        has_header = path.endswith(".c") and os.path.exists(os.path.join(ROOT, path[:-2] + ".h"))
-        if not text.startswith(("/*", "//")) and not has_header:
-            yield f"{path}: opens without saying what it is"
+    """Every file opens with a sentence: at least three words, and a full stop, a colon or a semicolon after them."""
+    for path, text in sources((".c", ".h", ".inc")):
+        if path in GENERATED:
+            continue
+        opening = opening_comment(text)
+        if not opening:
+            yield f"{path}: opens without a sentence that says what the file does"
+        elif not re.match(r"[^.:;]*\w+\W+\w+\W+\w.*?[.:;]", opening):
+            yield f"{path}: its opening comment is no sentence: {opening[:60]!r}"
+
+
+# ---- layout ----
+
+LINE_LIMIT = 100
+MACRO_LIMIT = 15
+# Files that no person edits line by line, and why.
+GENERATED = {
+    "common/signatures/op_signatures.c": "tools/gen_op_signatures.py",
+    "kernels/support/unicode_case.c": "tools/gen_unicode_case.py",
+}
+LIMITED_FOLDERS = (*SOURCE_FOLDERS, "tools", "examples", "configs", "deploy")
+LIMITED = (".c", ".h", ".inc", ".py", ".proto", ".build", ".ini", ".env", ".service", ".sh")
+LIMITED_FILES = ("quickstart", "test", "tools/dev", "tools/setup", "meson.build", "meson_options.txt")
+
+
+def limited_files():
+    for folder in LIMITED_FOLDERS:
+        for directory, _, files in os.walk(os.path.join(ROOT, folder)):
+            for name in sorted(files):
+                if name.endswith(LIMITED):
+                    yield os.path.relpath(os.path.join(directory, name), ROOT)
+    for path in LIMITED_FILES:
+        if os.path.exists(os.path.join(ROOT, path)):
+            yield path
+
+
+def check_line_length():
+    for path in limited_files():
+        if path in GENERATED:
+            continue
+        with open(os.path.join(ROOT, path), encoding="utf-8") as f:
+            for number, line in enumerate(f, 1):
+                if len(line.rstrip("\n")) > LINE_LIMIT:
+                    yield f"{path}:{number}: {len(line.rstrip())} columns, the limit is {LINE_LIMIT}"
+
+
+def macros(text):
+    """(line, number of lines) of each #define."""
+    lines, at = text.splitlines(), 0
+    while at < len(lines):
+        start = at
+        if re.match(r"\s*#\s*define\b", lines[at]):
+            while at + 1 < len(lines) and lines[at].rstrip().endswith("\\"):
+                at += 1
+            yield start + 1, at - start + 1
+        at += 1
+
+
+def check_macro_length():
+    for path, text in sources((".c", ".h", ".inc")):
+        for line, length in macros(text):
+            if length > MACRO_LIMIT:
+                yield f"{path}:{line}: a macro of {length} lines; past {MACRO_LIMIT} it becomes an .inc template"
+
+
+# ---- commits ----
+
+FIRST_CHECKED_COMMIT = "all: lines end at column 100"
+NO_IMPERATIVES = frozenset(
+    "a an the this that these those what who which where when how why no not none all each every some it its his "
+    "their there here one two three four five is are was were has have had can could may might must of in on at by "
+    "for from to with and or but if as than then more most less new old also only".split())
+
+
+def subject_complaint(subject):
+    """What is wrong with a commit's subject; None when nothing is."""
+    if len(subject) > 72:
+        return f"{len(subject)} characters, the limit is 72"
+    if ";" in subject:
+        return 'has a ";"'
+    match = re.match(r"[\w./*{}-]+(?:, [\w./*{}-]+)*: (\S+)", subject)
+    if not match:
+        return 'is not "folder: imperative"'
+    word = match.group(1).lower()
+    is_third_person = re.search(r"[^su]s$", word) and word not in ("focus", "bias", "alias")
+    if word in NO_IMPERATIVES or not re.fullmatch(r"[a-z][a-z-]*", word) or is_third_person or \
+            re.search(r"(?<!e)ed$|ing$", word) and word not in ("bring", "embed", "shed", "string", "ping", "wed"):
+        return f'"{match.group(1)}" is no imperative'
+    return None
+
+
+def commits_to_check():
+    """[(hash, number of parents, subject)] after FIRST_CHECKED_COMMIT, newest first. Empty without git."""
+    log = subprocess.run(["git", "log", "--format=%h%x09%p%x09%s"], cwd=ROOT, text=True,
+                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    rows = [line.split("\t", 2) for line in log.stdout.splitlines()]
+    subjects = [subject for _, _, subject in rows]
+    if FIRST_CHECKED_COMMIT not in subjects:
+        return []
+    return [(name, len(parents.split()), subject)
+            for name, parents, subject in rows[:subjects.index(FIRST_CHECKED_COMMIT)]]
+
+
+def check_commit_subjects():
+    for name, n_parents, subject in commits_to_check():
+        complaint = subject_complaint(subject)
+        if n_parents > 1:
+            yield f"{name}: is a merge commit: rebase instead"
+        elif complaint:
+            yield f"{name}: {complaint}: {subject}"
+
+
+# ---- the drawing of the rooms ----
+
+DRAWING_PAGE = "docs/architecture.md"
+DRAWING_BEGIN = "<!-- The next block is written by tools/check.py --include-graph --write. -->\n"
+DRAWING_END = "<!-- The end of what tools/check.py writes. -->\n"
+
+
+def room_includes():
+    """{room: rooms whose files it includes}, both as indices into ROOMS."""
+    edges = {index: set() for index in range(len(ROOMS))}
+    for path, text in sources():
+        room = room_of(path) if path.split("/")[0] in FLOORS else None
+        if room is None:
+            continue
+        for _, target in includes(path, text):
+            other = room_of(target)
+            if other is not None and other != room:
+                edges[room].add(other)
+    return edges
+
+
+def reachable(edges, start):
+    """The rooms that can be reached from start by one arrow or more."""
+    found, todo = set(), list(edges[start])
+    while todo:
+        room = todo.pop()
+        if room not in found:
+            found.add(room)
+            todo.extend(edges[room])
+    return found
+
+
+def wrong_arrows(edges):
+    """Complaints about arrows that point upwards and rooms on a circle."""
+    for room, others in edges.items():
+        for other in others:
+            if other > room:
+                yield f"{ROOMS[room][0]} -> {ROOMS[other][0]} points upwards"
+    for room in edges:
+        if room in reachable(edges, room):
+            yield f"{ROOMS[room][0]} is on a circle"
+
+
+def reduced(edges):
+    """The arrows that do not follow from others: what is left out can be reached in two arrows or more."""
+    below = {room: reachable(edges, room) for room in edges}
+    return {room: {other for other in others if not any(other in below[middle] for middle in others if middle != other)}
+            for room, others in edges.items()}
+
+
+def include_drawing():
+    """The rooms as a Mermaid flowchart, a box per top folder, the highest room first."""
+    arrows = reduced(room_includes())
+    ids = [re.sub(r"\W+", "_", name) for name, _ in ROOMS]
+    out = ["```mermaid\n", "flowchart TD\n"]
+    for floor in dict.fromkeys(name.split("/")[0] for name, _ in reversed(ROOMS)):
+        out.append(f"  subgraph {floor}_rooms [{floor}]\n")
+        out += [f'    {ids[index]}["{name}"]\n' for index, (name, _) in reversed(list(enumerate(ROOMS)))
+                if name.split("/")[0] == floor]
+        out.append("  end\n")
+    for room in reversed(range(len(ROOMS))):
+        out += [f"  {ids[room]} --> {ids[other]}\n" for other in sorted(arrows[room], reverse=True)]
+    return "".join(out) + "```\n"
+
+
+def page_with_drawing(page, drawing):
+    """The page with the drawing between its two markers; None when a marker is missing."""
+    if DRAWING_BEGIN not in page or DRAWING_END not in page:
+        return None
+    before, rest = page.split(DRAWING_BEGIN, 1)
+    return before + DRAWING_BEGIN + drawing + DRAWING_END + rest.split(DRAWING_END, 1)[1]
+
+
+def check_include_drawing():
+    yield from wrong_arrows(room_includes())
+    with open(os.path.join(ROOT, DRAWING_PAGE), encoding="utf-8") as f:
+        page = f.read()
+    wanted = page_with_drawing(page, include_drawing())
+    if wanted is None:
+        yield f"{DRAWING_PAGE}: has no place for the drawing of the rooms"
+    elif wanted != page:
+        yield f"{DRAWING_PAGE}: the drawing of the rooms is out of date: tools/check.py --include-graph --write"
+
+
+def show_include_graph(write):
+    complaints = list(wrong_arrows(room_includes()))
+    for complaint in complaints:
+        print(complaint, file=sys.stderr)
+    if not write:
+        print(include_drawing(), end="")
+        return 1 if complaints else 0
+    path = os.path.join(ROOT, DRAWING_PAGE)
+    with open(path, encoding="utf-8") as f:
+        page = page_with_drawing(f.read(), include_drawing())
+    if page is None:
+        print(f"{DRAWING_PAGE} has no place for the drawing", file=sys.stderr)
+        return 1
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(page)
+    return 1 if complaints else 0
+
+
+# ---- the report ----
+
+FILE_AIM, FUNCTION_AIM = 400, 50
+
+
+def functions(text):
+    """(name, line, number of lines) of each function of a formatted C file: it ends with a "}" in column 1."""
+    start = name = None
+    for number, line in enumerate(text.splitlines(), 1):
+        head = re.match(r"(?!typedef|#)[A-Za-z_][\w\s*]*?(\w+)\(", line)
+        if start is None and head:
+            start, name = number, head.group(1)
+        if start is not None and line.rstrip().endswith(";") and not line.startswith((" ", "\t", "}")):
+            start = None  # a declaration
+        elif start is not None and line.startswith("}"):
+            if line.rstrip() == "}":
+                yield name, start, number - start + 1
+            start = None
+
+
+def report():
+    long_files, long_functions = [], []
+    for path, text in sources((".c", ".h", ".inc")):
+        if path in GENERATED or path.startswith(("tests/", "bench/")):
+            continue
+        n_lines = text.count("\n")
+        if n_lines > FILE_AIM:
+            long_files.append((n_lines, path))
+        if path.endswith((".c", ".inc")):
+            long_functions += [(length, f"{path}:{line} {name}") for name, line, length in functions(text)
+                               if length > FUNCTION_AIM]
+    for what, aim, rows in (("files", FILE_AIM, long_files), ("functions", FUNCTION_AIM, long_functions)):
+        print(f"{len(rows)} {what} are longer than {aim} lines:")
+        for length, where in sorted(rows, reverse=True):
+            print(f"{length:6} {where}")
+    print(f"{'files':>6} {'lines':>7}  room")
+    for index, (name, _) in enumerate(ROOMS):
+        texts = [text for path, text in sources() if path.split("/")[0] in FLOORS and room_of(path) == index]
+        print(f"{len(texts):6} {sum(text.count(chr(10)) for text in texts):7}  {name}")
 
 
 def check_folder_readmes():
-    """Each source file of a folder is named in the folder's README, or in that of the folder above, alone or by a pattern; `x.h` stands
-    for x.c, too. What they name is there."""
+    """The README of a folder, or of the folder above, names each source file of the folder, alone or by a pattern.
+    `x.h` counts for x.c as well. Files that a README names exist."""
     folders, everywhere = {}, set()
     for path, _ in sources():
         everywhere.add(os.path.basename(path))
@@ -222,7 +487,7 @@ def check_format():
 
 
 def check_generated_files():
-    """Each generator compares what it would write; what it needs (.venv, a build) may be missing, then it is left out."""
+    """Each generator compares what it would write. A generator that lacks what it needs (.venv, a build) is left out."""
     venv = os.path.join(ROOT, ".venv", "bin", "python")
     for python, generator in ((venv, "tools/gen_op_signatures.py"), (sys.executable, "tools/gen_docs.py")):
         if not os.path.exists(python):
@@ -232,9 +497,25 @@ def check_generated_files():
             yield f"{generator} --check: its output is out of date"
 
 
-def main():
-    checks = [value for name, value in sorted(globals().items()) if name.startswith("check_")]
+def all_checks():
+    """Every check of this file and of check_docs.py, by name."""
+    import check_docs  # imports this module
+    checks = {name: value for module in (sys.modules[__name__], check_docs)
+              for name, value in vars(module).items() if name.startswith("check_") and callable(value)}
+    return [checks[name] for name in sorted(checks)]
+
+
+def main(arguments):
+    if "--include-graph" in arguments:
+        return show_include_graph("--write" in arguments)
+    if "--report" in arguments:
+        report()
+        return 0
+    if arguments:
+        print(__doc__, file=sys.stderr)
+        return 64
     n_failed = 0
+    checks = all_checks()
     for check in checks:
         complaints = list(check())
         for complaint in complaints[:40]:
@@ -247,4 +528,5 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.modules["check"] = sys.modules["__main__"]
+    sys.exit(main(sys.argv[1:]))

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Writes the references that come from tables: docs/flags.md, docs/metrics.md and docs/ops.md.
+"""Writes the pages that come from tables: docs/flags.md, docs/metrics.md, docs/ops.md and docs/paper-map.md.
 
-    tools/gen_docs.py [--build DIR]            write them (DIR: build, or where $MILLRACE_BIN lies)
-    tools/gen_docs.py [--build DIR] --check    compare with what is committed; exit 1 on a difference
+    tools/gen_docs.py [--build DIR]            write them (DIR: build, or the folder above $MILLRACE_BIN)
+    tools/gen_docs.py [--build DIR] --check    compare with the committed pages; exit 1 on a difference
 
-Flags are what --help prints, metrics what a started daemon shows on /metrics, ops what tests/tools/dump_tables prints.
-The programs must have been built; --check says so and exits 0 when they have not.
+Flags are what --help prints, and metrics are what started daemons show on /metrics; a metric of the sources that no
+daemon shows is an error. Ops are what tests/tools/dump_tables prints. paper_map.py holds the rows of the paper map.
+The programs have to be built. Without them, --check says so and exits with 0.
 """
 import argparse
 import difflib
@@ -16,10 +17,12 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
 import urllib.request
 
+import paper_map
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-SUBCOMMANDS = ("local", "devices", "run")
 START_TIMEOUT_S = 30
 HEAD = "<!-- Written by tools/gen_docs.py. -->\n"
 
@@ -44,59 +47,134 @@ class Programs:
 # ---- flags ----
 
 
+def subcommands(programs):
+    """The names that `tfctl --help` lists."""
+    listing = re.search(r"^Subcommands:\n((?:  .*\n)+)", programs.help("tfctl"), re.M).group(1)
+    return re.findall(r"^  (\w+)", listing, re.M)
+
+
 def write_flags(programs):
     out = [HEAD, "# Flags\n\n",
-           "Every flag of a daemon is also a setting of its `--config` file, by the same name without the dashes. Flags win over the file,\n"
-           "the file over the environment (`TF_CONFIG`), the environment over the defaults; `--check-config` prints what came out of it and\n"
-           "where each value comes from. A boolean is `--name` or `--no-name`, `yes` or `no` in a file. BYTES takes K, M, G and T (powers of\n"
-           "1024); TIME is a number with `ms`, `s`, `m` or `h`.\n"]
-    pages = [("tf-master",), ("tf-worker",), ("tfctl",)] + [("tfctl", name) for name in SUBCOMMANDS]
-    for page in pages:
-        out.append(f"\n## {' '.join(page)}\n\n```\n{programs.help(*page)}```\n")
+           "Every flag of a daemon is also a setting of its `--config` file, by the same name without the dashes.\n"
+           "Flags win over the file, the file over the environment (`TF_CONFIG`), and the environment over the\n"
+           "defaults. `--check-config` prints the settings that result, with the origin of each value.\n\n"
+           "A boolean flag is `--name` or `--no-name`; in a file it is `yes` or `no`. BYTES takes the suffixes K, M, G\n"
+           "and T, which are powers of 1024. TIME is a number with `ms`, `s`, `m` or `h`.\n"]
+    for page in [("tf-master",), ("tf-worker",), ("tfctl",)] + [("tfctl", name) for name in subcommands(programs)]:
+        out.append(f"\n## {' '.join(page)}\n\n```text\n{programs.help(*page)}```\n")
     return "".join(out)
 
 
 # ---- metrics ----
 
+METRIC_FOLDERS = ("common", "kernels", "rpc", "worker", "master")
 
-def fetch_metrics(programs, name, *args):
-    """/metrics of a daemon on ports of its own."""
-    with tempfile.TemporaryDirectory() as directory:
-        port_file = os.path.join(directory, "port")
-        command = [os.path.join(programs.bin, name), *args, "--listen", "127.0.0.1:0", "--port-file", port_file, "--log-level", "error"]
-        daemon = subprocess.Popen(command, env=programs.environment)
+
+class Daemon:
+    """A daemon on ports of its own, until the end of a with block."""
+
+    def __init__(self, programs, directory, name, *args):
+        self.port_file = os.path.join(tempfile.mkdtemp(dir=directory), "port")
+        command = [os.path.join(programs.bin, name), *args, "--listen", "127.0.0.1:0", "--port-file", self.port_file,
+                   "--log-level", "error"]
+        self.process = subprocess.Popen(command, env=programs.environment, stderr=subprocess.DEVNULL)
+        self.deadline = time.monotonic() + START_TIMEOUT_S
         try:
-            deadline = time.monotonic() + START_TIMEOUT_S
-            while not os.path.exists(port_file):
-                if daemon.poll() is not None or time.monotonic() > deadline:
-                    raise SystemExit(f"{name} did not start")
-                time.sleep(0.002)
-            with open(port_file) as f:
-                port = re.search(r"^admin (\d+)$", f.read(), re.M).group(1)
-            opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-            return opener.open(f"http://127.0.0.1:{port}/metrics", timeout=START_TIMEOUT_S).read().decode()
-        finally:
-            daemon.kill()
-            daemon.wait()
+            self._until(lambda: os.path.exists(self.port_file), f"{name} did not start")
+            with open(self.port_file) as f:
+                text = f.read()
+            self.port = int(text.split()[0])
+            self.admin = int(re.search(r"^admin (\d+)$", text, re.M).group(1))
+        except BaseException:
+            self.end()
+            raise
+
+    def _until(self, is_true, complaint):
+        while not is_true():
+            if self.process.poll() is not None or time.monotonic() > self.deadline:
+                raise SystemExit(complaint)
+            time.sleep(0.002)
+
+    def page(self, name):
+        """The text of an admin page; "" when its status is not 200."""
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        try:
+            return opener.open(f"http://127.0.0.1:{self.admin}/{name}", timeout=START_TIMEOUT_S).read().decode()
+        except urllib.error.HTTPError:
+            return ""
+
+    def wait_until_ready(self):
+        self._until(lambda: self.page("readyz"), "a daemon does not become ready")
+
+    def end(self):
+        self.process.kill()
+        self.process.wait()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.end()
+
+
+def fetch_metrics(programs, directory):
+    """[(program, its /metrics)]: a worker and a master that are connected, with every feature that has metrics."""
+    subprocess.run([os.path.join(programs.bin, "tfctl"), "certs", directory, "--tasks", "worker=1"],
+                   env=programs.environment, stdout=subprocess.DEVNULL, check=True)
+
+    def tls(name):
+        return ("--tls-ca", f"{directory}/ca.pem", "--tls-cert", f"{directory}/{name}.pem",
+                "--tls-key", f"{directory}/{name}.key")
+
+    etcd = ("--etcd", "http://127.0.0.1:1")  # nobody listens there
+    with Daemon(programs, directory, "tf-worker", *tls("worker-0"), *etcd, "--client-port", "0", "--master",
+                "127.0.0.1:1", "--wire-checksum") as worker, \
+            Daemon(programs, directory, "tf-master", *tls("master"), "--wire-checksum", "--cluster",
+                   f"worker=127.0.0.1:{worker.port}") as master, \
+            Daemon(programs, directory, "tf-master", *etcd) as member:
+        master.wait_until_ready()
+        return [("tf-master", master.page("metrics") + member.page("metrics")), ("tf-worker", worker.page("metrics"))]
 
 
 def parse_metrics(text):
-    """[(name, kind, labels, help)] in the page's order."""
-    rows = []
+    """[(name, kind, labels, help)] by name, each name once."""
+    rows = {}
     for name, help_text, kind in re.findall(r"^# HELP (\S+) (.*)\n# TYPE \1 (\w+)$", text, re.M):
-        labels = re.findall(rf"^{name}\{{(.*)\}} ", text, re.M)
-        rows.append((name, kind, labels, help_text))
-    return rows
+        labels = dict.fromkeys(re.findall(rf"^{name}\{{(.*)\}} ", text, re.M))
+        rows.setdefault(name, (name, kind, [label for label in labels if "le=" not in label], help_text))
+    return [rows[name] for name in sorted(rows)]
+
+
+def registered_metrics():
+    """The names of all metrics in the sources."""
+    names = set()
+    for folder in METRIC_FOLDERS:
+        for directory, _, files in os.walk(os.path.join(ROOT, folder)):
+            for name in files:
+                if name.endswith((".c", ".h", ".inc")):
+                    with open(os.path.join(directory, name), encoding="utf-8") as f:
+                        names.update(re.findall(r'"(millrace_[a-z0-9_]+)"', f.read()))
+    return names
 
 
 def write_metrics(programs):
     out = [HEAD, "# Metrics\n\n",
-           "`/metrics` on the admin port speaks Prometheus' text format. A name that ends in `_us` counts microseconds, one in `_bytes_total`\n"
-           "bytes; the buckets of histograms are the powers of two from 1 µs to 2^26 µs (67 s).\n"]
-    for name, args in (("tf-master", ("--cluster", "worker=127.0.0.1:1")), ("tf-worker", ())):
+           "`/metrics` on the admin port has the format of Prometheus. A name that ends in `_us` counts\n"
+           "microseconds, a name that ends in `_bytes_total` counts bytes. The buckets of histograms are the powers of\n"
+           "two from 1 µs to 2^26 µs (67 s). Metrics of a feature (TLS, etcd, the client port) exist only in a daemon\n"
+           "that has the feature switched on.\n"]
+    seen = set()
+    with tempfile.TemporaryDirectory() as directory:
+        pages = fetch_metrics(programs, directory)
+    for name, page in pages:
+        rows = parse_metrics(page)
         out.append(f"\n## {name}\n\n| metric | kind | labels | what it counts |\n|---|---|---|---|\n")
-        for metric, kind, labels, help_text in parse_metrics(fetch_metrics(programs, name, *args)):
+        for metric, kind, labels, help_text in rows:
+            seen.add(metric)
             out.append(f"| `{metric}` | {kind} | {', '.join(f'`{label}`' for label in labels)} | {help_text} |\n")
+    missing = registered_metrics() - seen
+    if missing:
+        raise SystemExit(f"no daemon shows {', '.join(sorted(missing))}: switch its feature on in fetch_metrics")
     return "".join(out)
 
 
@@ -108,10 +186,10 @@ COMPLEX = ["complex64", "complex128"]
 QUANTIZED = ["qint8", "quint8", "qint16", "quint16", "qint32"]
 FLOAT8 = ["float8_e5m2", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e4m3b11fnuz", "float8_e5m2fnuz"]
 TINY = ["int2", "uint2", "int4", "uint4", "float4_e2m1fn"]
-# The first that fits whole is named; what is left is spelled out.
+# A set that fits whole is named. The types that are left are spelled out.
 SETS = [("number", FLOATING + INTEGER + COMPLEX), ("real", FLOATING + INTEGER), ("floating", FLOATING), ("integer", INTEGER),
         ("complex", COMPLEX), ("quantized", QUANTIZED), ("float8", FLOAT8), ("tiny", TINY)]
-# Ops without a kernel: the master puts what they mean in their place, or the worker's executor runs them itself.
+# Ops without a kernel: the master replaces them by what they call, or the worker's executor runs them itself.
 REPLACED = re.compile(r"(Stateless|Stateful)?(If|While|Case|PartitionedCall)$")
 GRADIENTS = {"none": "none", "function": "yes", "later": "later"}
 
@@ -146,12 +224,14 @@ def write_ops(programs):
     for row in tables["kernels"]:
         kernels.setdefault(row["op"], []).append(row)
     out = [HEAD, "# Ops\n\n",
-           f"The {len(tables['ops'])} ops that a step can run. Every other op of TensorFlow 2.21 is known by its signature: a graph may hold it, and a\n"
-           "step that needs it gets UNIMPLEMENTED with its name.\n\n"
-           "**CPU**: the types that the kernels take, by type attribute; \"yes\": an op whose types are fixed, or whose kernel takes all of them;\n"
-           "\"the executor\": run by the worker's executor itself; \"the master\": replaced by what it calls when a step is compiled.\n"
-           "**Gradient**: of the master's own table, for graphs that ask for SymbolicGradient; clients differentiate by themselves and do not\n"
-           "need it. \"none\": not differentiable; \"later\": has a derivative whose row is not written yet.\n\n"
+           f"A step can run {len(tables['ops'])} ops. Every other op of TensorFlow 2.21 is known by its signature only: a graph\n"
+           "may contain it, but a step that needs it fails with UNIMPLEMENTED and the op's name.\n\n"
+           "**CPU** lists the types that the kernels accept, by type attribute. \"yes\" means that the op's types are\n"
+           "fixed, or that its kernel accepts all of them. \"the executor\" means that the worker's executor runs the op\n"
+           "itself. \"the master\" means that the master replaces the op by what it calls when it compiles a step.\n\n"
+           "**Gradient** is about the master's own table, which serves graphs that ask for SymbolicGradient. Clients\n"
+           "differentiate by themselves and do not need it. \"none\" means that the op has no derivative, \"later\" that\n"
+           "the row of its derivative is not written yet.\n\n"
            "Names of type sets:\n\n| set | types |\n|---|---|\n"]
     out += [f"| *{name}* | {', '.join(members)} |\n" for name, members in SETS]
     for index, family in enumerate(tables["families"]):
@@ -163,11 +243,21 @@ def write_ops(programs):
     return "".join(out)
 
 
-PAGES = {"docs/flags.md": write_flags, "docs/metrics.md": write_metrics, "docs/ops.md": write_ops}
+# ---- the paper map ----
+
+
+def write_paper_map(programs):
+    tables = json.loads(programs.output(programs.dump_tables))
+    helps = {page: programs.help(*page.split()) for page in ("tf-master", "tf-worker", "tfctl")}
+    return HEAD + paper_map.page(ROOT, tables, helps)
+
+
+PAGES = {"docs/flags.md": write_flags, "docs/metrics.md": write_metrics, "docs/ops.md": write_ops,
+         "docs/paper-map.md": write_paper_map}
 
 
 def main():
-    parser = argparse.ArgumentParser(description="write docs/flags.md, docs/metrics.md and docs/ops.md")
+    parser = argparse.ArgumentParser(description="write the pages of docs/ that come from tables")
     default = os.path.dirname(os.environ["MILLRACE_BIN"].rstrip("/")) if "MILLRACE_BIN" in os.environ else os.path.join(ROOT, "build")
     parser.add_argument("--build", default=default, help="the build folder")
     parser.add_argument("--check", action="store_true", help="write nothing; show differences and exit 1 when there are any")

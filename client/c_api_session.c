@@ -1,6 +1,6 @@
 /* Sessions of the thin client: requests written by hand, replies sliced by hand, one blocking
- * call at a time over rpc/grpc/grpc_client. Facts of the protocol: ../shared/TF_PROTOCOL.md
- * section 3. */
+ * call at a time over rpc/grpc/grpc_client. docs/compatibility.md
+ * lists the fields of the protocol. */
 #include "client/c_api.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* The memory of tensors: counted, 64-byte aligned blocks from an allocator; large ones are
  * recycled.
  *
- * A buffer that has another holder is never written (DESIGN.md): who wants to write asks
+ * A buffer that has another holder is never written: who wants to write asks
  * buffer_is_sole first. Any thread. */
 #ifndef MILLRACE_COMMON_TENSOR_BUFFER_H
 #define MILLRACE_COMMON_TENSOR_BUFFER_H

@@ -1,5 +1,5 @@
 /* TensorProto in and out, by hand: feeds and fetches are sliced out of their message, never
- * copied through generated structs. Facts: ../shared/TF_PROTOCOL.md section 4. Any thread. */
+ * copied through generated structs. Any thread. */
 #ifndef MILLRACE_COMMON_TENSOR_TENSOR_PROTO_H
 #define MILLRACE_COMMON_TENSOR_TENSOR_PROTO_H
 

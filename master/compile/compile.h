@@ -121,7 +121,7 @@ struct compiled {
 /* Compiles a copy of the session's graph. The copy shares names, attr values and functions with
  * it: the session's graph (whose memory only grows) must outlive the result. Errors:
  * TensorFlow's codes and key words for unknown or doubled feeds, fetches and targets
- * (TF_PROTOCOL.md section 3), for nodes that cannot be placed (naming the asked device and those
+ * (tests/differential/wrong_requests.py compares them), for nodes that cannot be placed (naming the asked device and those
  * there are), for placeholders that are not fed nothing is said here (their kernel does). */
 struct status *compile_step(const struct graph *session_graph, const struct signature *signature,
                             const struct device_table *devices,

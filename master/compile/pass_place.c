@@ -1,5 +1,5 @@
-/* Placing what has no state, per signature [WP 3.2.1]: the simple rule, not the cost model
- * (DESIGN.md, "Placement").
+/* Placing what has no state, per signature [WP 3.2.1]: the simple rule, not the cost
+ * model.
  *
  *   1. groups that somebody constrained go where the constraint leads (place.c); 2. free nodes
  *   of a loop go to the task of the loop's constrained nodes, if those agree: a loop must stay

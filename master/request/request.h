@@ -1,5 +1,5 @@
-/* RunStepRequest, decoded by hand: names and tensors stay where the message has them. Facts:
- * ../shared/TF_PROTOCOL.md section 3. */
+/* RunStepRequest, decoded by hand: names and tensors stay where the message has them.
+ * docs/compatibility.md lists the fields. */
 #ifndef MILLRACE_MASTER_REQUEST_REQUEST_H
 #define MILLRACE_MASTER_REQUEST_REQUEST_H
 

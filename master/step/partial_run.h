@@ -1,5 +1,5 @@
 /* Partial runs: a step whose feeds come, and whose fetches are asked for, in several RunStep
- * calls [TF_PROTOCOL.md section 3].
+ * calls.
  *
  *   PartialRunSetup ─► COMPILED ──first RunStep──► the step runs; each call adds feeds and waits for its fetches
  *                                                       └─ all fed and all fetched: the last call waits for the step's end

@@ -2,8 +2,7 @@
  *
  * The body of a message is received into one counted buffer, placed so that the first large
  * tensor_content inside it is 64-byte aligned: tensors are views on it. A reply is a list of
- * slices, written by reference with writev. Facts of the wire: ../shared/TF_PROTOCOL.md sections
- * 1, 2 and 6. */
+ * slices, written by reference with writev. */
 #ifndef MILLRACE_RPC_GRPC_GRPC_H
 #define MILLRACE_RPC_GRPC_GRPC_H
 

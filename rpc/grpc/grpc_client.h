@@ -1,6 +1,5 @@
 /* A gRPC client on a loop: one HTTP/2 connection to one server, unary calls. For the thin C
- * client and tfctl; speaks to our master and to TensorFlow's own server alike (TF_PROTOCOL.md
- * section 5). Loop thread only. */
+ * client and tfctl; speaks to our master and to TensorFlow's own server alike. Loop thread only. */
 #ifndef MILLRACE_RPC_GRPC_GRPC_CLIENT_H
 #define MILLRACE_RPC_GRPC_GRPC_CLIENT_H
 

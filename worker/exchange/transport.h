@@ -1,5 +1,5 @@
 /* How two tasks exchange tensors: one table of rows, asked in order, the first that accepts a
- * pair wins (DESIGN.md, section 3).
+ * pair wins.
  *
  *   local   both ends are this task: values meet in the step's own table, there is no channel
  *   shm     two tasks of one host and user: as unix, and large values that lie in the sender's arena travel as references into it

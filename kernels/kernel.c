@@ -9,7 +9,7 @@
 
 #include "common/base/map.h"
 #include "common/base/str.h"
-#include "kernels/work.h"
+#include "kernels/cost.h"
 #include "kernels/host.h"
 
 enum { MAX_DEVICE_TYPES = 8 };
@@ -202,15 +202,6 @@ static COLD struct status *no_kernel(const struct node *node, const char *device
     return st;
 }
 
-/* Its inputs lie in the host's memory. */
-static bool is_cpu_row(const struct kernel_def *def) {
-    for (size_t i = 0; i < n_cpu_kernel_lists; i++)
-        if (def >= cpu_kernel_lists[i]->rows &&
-            def < cpu_kernel_lists[i]->rows + cpu_kernel_lists[i]->n_rows)
-            return true;
-    return false;
-}
-
 struct status *kernel_instance_init(struct kernel_instance *instance, const struct node *node,
                                     const char *device_type, const char *device,
                                     struct allocator *allocator, const struct kernel_host *host) {
@@ -230,13 +221,12 @@ struct status *kernel_instance_init(struct kernel_instance *instance, const stru
             (def->fini ? def->fini : free)(init.state);
         return status_suffix_take(st, "\n\t [[{{node %s}}]]", node->name);
     }
-    const struct kernel_work *work = kernel_work_find(node->op_name);
     *instance = (struct kernel_instance){
         .node = node,
         .def = def,
         .compute = init.compute,
         .state = init.state,
-        .work = work && is_cpu_row(def) ? work : NULL,
+        .cost = cost_find(device_type, node),
         .allocator = allocator,
         .device = device,
         .n_inputs = node->n_data,

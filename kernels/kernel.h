@@ -26,7 +26,6 @@ enum kernel_result { KERNEL_DONE, KERNEL_PENDING };
 struct kernel_ctx;
 struct kernel_host;
 typedef enum kernel_result kernel_fn(struct kernel_ctx *ctx);
-typedef double kernel_work_fn(const struct kernel_ctx *ctx); /* about how many nanoseconds */
 
 enum kernel_flags {
     KERNEL_ASYNC = 1, /* may answer KERNEL_PENDING */
@@ -80,8 +79,7 @@ struct kernel_instance {
     const struct kernel_def *def;
     kernel_fn *compute;
     void *state;
-    /* how long an execution takes; NULL: the largest input tells (kernels/work.h) */
-    const struct kernel_work *work;
+    const struct cost_row *cost; /* kernels/cost.h */
     struct allocator *allocator;
     const char *device;
     int n_inputs, n_outputs;

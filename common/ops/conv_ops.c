@@ -173,37 +173,17 @@ static struct status *shape_patches(struct shape_inference *ctx) {
 
 /* ---- rows ---- */
 
-static double product(struct shape shape, int n) {
-    double product = 1;
-    for (int i = 0; i < n; i++)
-        product *= (double)shape.dims[i];
-    return product;
-}
-
-/* A multiplication and an addition for each place of the window and each element of the filter,
- * whatever the direction. */
-struct op_cost cost_conv(const struct node *node, const struct shape *in, const struct shape *out) {
-    bool is_gradient = strstr(node->op_name, "Backprop") != NULL,
-         is_filter = strstr(node->op_name, "BackpropFilter") != NULL;
-    struct shape places = is_gradient ? in[2] : out[0], filter = is_filter ? out[0] : in[1];
-    struct op_cost cost = {2 * product(places, places.rank - 1) * product(filter, filter.rank),
-                           4 * product(out[0], out[0].rank)};
-    for (int i = 0; i < node->n_data; i++)
-        cost.bytes += 4 * product(in[i], in[i].rank);
-    return cost;
-}
-
 // clang-format off
 static const struct op_def rows[] = {
-    {"Conv2D", "convolution of images with filters", shape_conv, cost_conv},
-    {"Conv2DBackpropInput", "gradient of Conv2D with respect to its input", shape_conv2d_backprop_input, cost_conv},
-    {"Conv2DBackpropFilter", "gradient of Conv2D with respect to its filter", shape_conv_backprop_filter, cost_conv},
-    {"Conv3D", "convolution of volumes with filters", shape_conv, cost_conv},
-    {"Conv3DBackpropInput", "gradient of Conv3D with respect to its input, whose shape the input tells", shape_conv3d_backprop_v1, cost_conv},
-    {"Conv3DBackpropInputV2", "gradient of Conv3D with respect to its input", shape_conv_backprop_input, cost_conv},
-    {"Conv3DBackpropFilter", "gradient of Conv3D with respect to its filter, whose shape the filter tells", shape_conv3d_backprop_v1, cost_conv},
-    {"Conv3DBackpropFilterV2", "gradient of Conv3D with respect to its filter", shape_conv_backprop_filter, cost_conv},
-    {"Conv", "convolution over two or three dimensions, with any number of batch dimensions", shape_general_conv, cost_conv},
+    {"Conv2D", "convolution of images with filters", shape_conv},
+    {"Conv2DBackpropInput", "gradient of Conv2D with respect to its input", shape_conv2d_backprop_input},
+    {"Conv2DBackpropFilter", "gradient of Conv2D with respect to its filter", shape_conv_backprop_filter},
+    {"Conv3D", "convolution of volumes with filters", shape_conv},
+    {"Conv3DBackpropInput", "gradient of Conv3D with respect to its input, whose shape the input tells", shape_conv3d_backprop_v1},
+    {"Conv3DBackpropInputV2", "gradient of Conv3D with respect to its input", shape_conv_backprop_input},
+    {"Conv3DBackpropFilter", "gradient of Conv3D with respect to its filter, whose shape the filter tells", shape_conv3d_backprop_v1},
+    {"Conv3DBackpropFilterV2", "gradient of Conv3D with respect to its filter", shape_conv_backprop_filter},
+    {"Conv", "convolution over two or three dimensions, with any number of batch dimensions", shape_general_conv},
     {"DepthwiseConv2dNative", "convolution of each channel with filters of its own", shape_depthwise},
     {"DepthwiseConv2dNativeBackpropInput", "gradient of DepthwiseConv2dNative with respect to its input", shape_conv_backprop_input},
     {"DepthwiseConv2dNativeBackpropFilter", "gradient of DepthwiseConv2dNative with respect to its filter", shape_conv_backprop_filter},

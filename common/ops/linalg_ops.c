@@ -207,56 +207,41 @@ static struct status *shape_einsum(struct shape_inference *ctx) {
     return NULL;
 }
 
-/* ---- costs ---- */
-
-/* Of the order of m·n·min(m, n) for each matrix. */
-static struct op_cost cost_cubic(const struct node *node, const struct shape *in,
-                                 const struct shape *out) {
-    (void)out;
-    double elements = 1;
-    for (int i = 0; i < in[0].rank; i++)
-        elements *= (double)in[0].dims[i];
-    double inner = in[0].rank >= 2 ? (double)smaller(from_end(in[0], 2), from_end(in[0], 1)) : 1;
-    return (struct op_cost){.flops = 2 * elements * inner,
-                            .bytes =
-                                3 * elements * (double)dtype_size((enum dtype)node->in_types[0])};
-}
-
 /* ---- rows ---- */
 
 // clang-format off
 static const struct op_def rows[] = {
     {"Einsum", "sums of products along labelled dimensions", shape_einsum},
-    {"Cholesky", "the lower triangle L of A = L·Lᴴ", shape_square, cost_cubic},
-    {"CholeskyGrad", "the gradient of A = L·Lᵀ from that of L", shape_square, cost_cubic},
-    {"MatrixDeterminant", "the determinant", shape_determinant, cost_cubic},
-    {"LogMatrixDeterminant", "the determinant's sign, and the logarithm of its size", shape_determinant, cost_cubic},
-    {"MatrixInverse", "A⁻¹, or that of the adjoint", shape_square, cost_cubic},
-    {"MatrixSolve", "X of A·X = B, or of Aᴴ·X = B", shape_solve, cost_cubic},
-    {"MatrixTriangularSolve", "X of A·X = B for a triangle A", shape_triangular_solve, cost_cubic},
+    {"Cholesky", "the lower triangle L of A = L·Lᴴ", shape_square},
+    {"CholeskyGrad", "the gradient of A = L·Lᵀ from that of L", shape_square},
+    {"MatrixDeterminant", "the determinant", shape_determinant},
+    {"LogMatrixDeterminant", "the determinant's sign, and the logarithm of its size", shape_determinant},
+    {"MatrixInverse", "A⁻¹, or that of the adjoint", shape_square},
+    {"MatrixSolve", "X of A·X = B, or of Aᴴ·X = B", shape_solve},
+    {"MatrixTriangularSolve", "X of A·X = B for a triangle A", shape_triangular_solve},
     {"BandedTriangularSolve", "X of A·X = B for a triangle of a few diagonals", shape_banded_solve},
-    {"MatrixSolveLs", "X of least |A·X - B|² + l2·|X|²", shape_solve_ls, cost_cubic},
-    {"MatrixSquareRoot", "the X of X·X = A", shape_square, cost_cubic},
-    {"MatrixLogarithm", "the X of e^X = A", shape_square, cost_cubic},
-    {"Lu", "triangles L and U in one matrix and the rows' order, of P·A = L·U", shape_lu, cost_cubic},
-    {"Qr", "an orthonormal Q and a triangle R of A = Q·R", shape_qr, cost_cubic},
-    {"Svd", "singular values and vectors of A = U·S·Vᴴ", shape_svd, cost_cubic},
-    {"SelfAdjointEigV2", "eigenvalues and eigenvectors of a self-adjoint matrix", shape_eig, cost_cubic},
-    {"SelfAdjointEig", "the same in one matrix: values in the first row, vectors below", shape_eig_v1, cost_cubic},
-    {"Eig", "eigenvalues and eigenvectors of a square matrix", shape_eig, cost_cubic},
+    {"MatrixSolveLs", "X of least |A·X - B|² + l2·|X|²", shape_solve_ls},
+    {"MatrixSquareRoot", "the X of X·X = A", shape_square},
+    {"MatrixLogarithm", "the X of e^X = A", shape_square},
+    {"Lu", "triangles L and U in one matrix and the rows' order, of P·A = L·U", shape_lu},
+    {"Qr", "an orthonormal Q and a triangle R of A = Q·R", shape_qr},
+    {"Svd", "singular values and vectors of A = U·S·Vᴴ", shape_svd},
+    {"SelfAdjointEigV2", "eigenvalues and eigenvectors of a self-adjoint matrix", shape_eig},
+    {"SelfAdjointEig", "the same in one matrix: values in the first row, vectors below", shape_eig_v1},
+    {"Eig", "eigenvalues and eigenvectors of a square matrix", shape_eig},
     {"TridiagonalSolve", "X of A·X = B for a matrix of three diagonals", shape_tridiagonal_solve},
     {"TridiagonalMatMul", "the product of a matrix of three diagonals and another", shape_tridiagonal_matmul},
     /* TensorFlow infers nothing for the old names. */
-    {"BatchCholesky", "Cholesky by its old name", shape_unknown, cost_cubic},
-    {"BatchCholeskyGrad", "CholeskyGrad by its old name", shape_unknown, cost_cubic},
-    {"BatchMatrixDeterminant", "MatrixDeterminant by its old name", shape_unknown, cost_cubic},
-    {"BatchMatrixInverse", "MatrixInverse by its old name", shape_unknown, cost_cubic},
-    {"BatchMatrixSolve", "MatrixSolve by its old name", shape_unknown, cost_cubic},
-    {"BatchMatrixTriangularSolve", "MatrixTriangularSolve by its old name", shape_unknown, cost_cubic},
-    {"BatchMatrixSolveLs", "MatrixSolveLs by its old name", shape_unknown, cost_cubic},
-    {"BatchSelfAdjointEig", "SelfAdjointEig by its old name", shape_unknown, cost_cubic},
-    {"BatchSelfAdjointEigV2", "SelfAdjointEigV2 by its old name", shape_unknown, cost_cubic},
-    {"BatchSvd", "Svd by its old name", shape_unknown, cost_cubic},
+    {"BatchCholesky", "Cholesky by its old name", shape_unknown},
+    {"BatchCholeskyGrad", "CholeskyGrad by its old name", shape_unknown},
+    {"BatchMatrixDeterminant", "MatrixDeterminant by its old name", shape_unknown},
+    {"BatchMatrixInverse", "MatrixInverse by its old name", shape_unknown},
+    {"BatchMatrixSolve", "MatrixSolve by its old name", shape_unknown},
+    {"BatchMatrixTriangularSolve", "MatrixTriangularSolve by its old name", shape_unknown},
+    {"BatchMatrixSolveLs", "MatrixSolveLs by its old name", shape_unknown},
+    {"BatchSelfAdjointEig", "SelfAdjointEig by its old name", shape_unknown},
+    {"BatchSelfAdjointEigV2", "SelfAdjointEigV2 by its old name", shape_unknown},
+    {"BatchSvd", "Svd by its old name", shape_unknown},
 };
 // clang-format on
 const struct op_def_list linalg_ops = {rows, ARRAY_LEN(rows)};

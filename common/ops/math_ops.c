@@ -222,30 +222,6 @@ static struct status *shape_cross(struct shape_inference *ctx) {
     return NULL;
 }
 
-/* ---- costs ---- */
-
-/* Twice the number of multiplications: output elements times the inner size, which is an input's
- * elements over its outer ones. */
-struct op_cost cost_matmul(const struct node *node, const struct shape *in,
-                           const struct shape *out) {
-    double a = 1, b = 1, c = 1;
-    for (int i = 0; i < in[0].rank; i++)
-        a *= (double)in[0].dims[i];
-    for (int i = 0; i < in[1].rank; i++)
-        b *= (double)in[1].dims[i];
-    for (int i = 0; i < out[0].rank; i++)
-        c *= (double)out[0].dims[i];
-    bool transposed = false;
-    const struct attr_value *flag = node_attr(node, "transpose_a");
-    if (!flag)
-        flag = node_attr(node, "adj_x");
-    transposed = flag && flag->type == ATTR_BOOL && flag->b;
-    double inner = in[0].rank >= 2 ? (double)in[0].dims[in[0].rank - (transposed ? 2 : 1)] : 1;
-    return (struct op_cost){.flops = 2 * c * inner,
-                            .bytes =
-                                (a + b + c) * (double)dtype_size((enum dtype)node->out_types[0])};
-}
-
 /* ---- rows ---- */
 
 /* All inputs that are no scalars have one shape. */
@@ -399,10 +375,10 @@ static const struct op_def rows[] = {
     {"Cumsum", "running sums along an axis", shape_same_as_input},
     {"Cumprod", "running products along an axis", shape_same_as_input},
     {"CumulativeLogsumexp", "running log(sum of exp) along an axis", shape_same_as_input},
-    {"MatMul", "the matrix product, each side transposed if asked", shape_matmul, cost_matmul},
-    {"BatchMatMul", "matrix products of two stacks of matrices", shape_batch_matmul, cost_matmul},
-    {"BatchMatMulV2", "matrix products of two stacks of matrices, stacks broadcast", shape_batch_matmul_v2, cost_matmul},
-    {"BatchMatMulV3", "matrix products of two stacks of matrices, stacks broadcast, the result's type chosen", shape_batch_matmul_v2, cost_matmul},
+    {"MatMul", "the matrix product, each side transposed if asked", shape_matmul},
+    {"BatchMatMul", "matrix products of two stacks of matrices", shape_batch_matmul},
+    {"BatchMatMulV2", "matrix products of two stacks of matrices, stacks broadcast", shape_batch_matmul_v2},
+    {"BatchMatMulV3", "matrix products of two stacks of matrices, stacks broadcast, the result's type chosen", shape_batch_matmul_v2},
     {"Cross", "the cross product of vectors of 3", shape_cross},
     {"SegmentSum", "sums of rows by sorted segment id", shape_segment},
     {"SegmentMean", "means of rows by sorted segment id", shape_segment},

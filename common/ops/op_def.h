@@ -2,8 +2,8 @@
  * file (common/ops/X_ops.c).
  *
  * The signature (arguments, attrs, flags) of every op that TensorFlow 2.21 knows stands in the
- * generated table (op_signature.h); a row here adds what it does, its static shape function and
- * its cost. Any thread. */
+ * generated table (op_signature.h); a row here adds what it does and its static shape
+ * function. Any thread. */
 #ifndef MILLRACE_COMMON_OPS_OP_DEF_H
 #define MILLRACE_COMMON_OPS_OP_DEF_H
 
@@ -34,18 +34,10 @@ struct shape_inference {
  * accept unknown everything. */
 typedef struct status *op_shape_fn(struct shape_inference *ctx);
 
-struct op_cost {
-    double flops, bytes;
-};
-/* From full shapes only. */
-typedef struct op_cost op_cost_fn(const struct node *node, const struct shape *in,
-                                  const struct shape *out);
-
 struct op_def {
     const char *name;
     const char *summary; /* one line for docs/ops.md */
     op_shape_fn *shape;
-    op_cost_fn *cost; /* NULL: linear in the elements of inputs and outputs */
 };
 
 struct op_def_list {
@@ -67,7 +59,6 @@ op_shape_fn shape_broadcast;     /* output 0 is the broadcast of inputs 0 and 1 
 op_shape_fn shape_scalar;        /* every output is a scalar */
 op_shape_fn shape_none;          /* no outputs */
 op_shape_fn shape_reduction;     /* Sum and kin: input, reduction_indices, keep_dims */
-op_cost_fn cost_matmul;
 op_shape_fn shape_matmul; /* MatMul: inputs 0 and 1 (math_ops.c) */
 /* output 0: input 0 under the shape that input 1 holds (array_ops.c) */
 op_shape_fn shape_of_reshape;

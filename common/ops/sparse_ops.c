@@ -146,13 +146,6 @@ static struct status *shape_sparse_matmul(struct shape_inference *ctx) {
     return NULL;
 }
 
-static struct op_cost cost_sparse_matmul(const struct node *node, const struct shape *in,
-                                         const struct shape *out) {
-    double n_entries = (double)in[0].dims[0], n = (double)out[0].dims[1];
-    return (struct op_cost){2 * n_entries * n,
-                            (n_entries * n * 2 + (double)out[0].dims[0] * n) * 4};
-}
-
 static struct status *shape_hinted_matmul(struct shape_inference *ctx) {
     bool transpose_a = false, transpose_b = false;
     TRY(node_get_b(ctx->node, "transpose_a", &transpose_a));
@@ -277,7 +270,7 @@ static const struct op_def rows[] = {
     {"SparseDenseCwiseAdd", "the entries of a sparse tensor plus those of a dense one at their places", shape_cwise},
     {"SparseDenseCwiseMul", "the entries of a sparse tensor times those of a dense one at their places", shape_cwise},
     {"SparseDenseCwiseDiv", "the entries of a sparse tensor over those of a dense one at their places", shape_cwise},
-    {"SparseTensorDenseMatMul", "a sparse matrix times a dense one", shape_sparse_matmul, cost_sparse_matmul},
+    {"SparseTensorDenseMatMul", "a sparse matrix times a dense one", shape_sparse_matmul},
     {"SparseMatMul", "the product of two dense matrices that hold many zeros", shape_hinted_matmul},
     {"SparseAdd", "the sum of two sparse tensors, without what is below a threshold", shape_add},
     {"SparseAddGrad", "SparseAdd's gradients for both sides' values", shape_add_grad},

@@ -11,7 +11,6 @@ struct status *shape_of_places(struct shape_inference *ctx, const struct window_
                                const int64_t *window, int64_t channels, int output) MUST_USE;
 /* Output 0 has the shape that input `input`, a vector of `rank` sizes, holds. */
 struct status *shape_of_sizes(struct shape_inference *ctx, int input, int rank) MUST_USE;
-op_cost_fn cost_conv;
 op_shape_fn shape_conv; /* Conv2D, Conv3D: inputs 0 and 1 */
 op_shape_fn shape_pool; /* MaxPool, AvgPool and kin: every output has the places of input 0 */
 /* The sizes of a shape of known rank; -1 each where the rank is unknown. */

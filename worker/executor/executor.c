@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "common/base/clock.h"
-#include "kernels/work.h"
+#include "kernels/cost.h"
 #include "kernels/variable.h"
 #include "worker/executor/executor_internal.h"
 
@@ -327,11 +327,8 @@ static struct kernel_ctx kernel_context(struct step *step, const struct plan_nod
 
 /* Of a kernel with an input that is large, or of an op whose inputs' sizes do not tell. */
 static bool is_heavy(struct step *step, const struct plan_node *node, struct tensor *inputs) {
-    const struct kernel_instance *instance = node->instance;
-    if (!instance->work || (instance->def->flags & KERNEL_EXPENSIVE))
-        return true;
     struct kernel_ctx ctx = kernel_context(step, node, inputs);
-    return instance->work->ns(&ctx) > KERNEL_CHEAP_NS;
+    return cost_is_heavy(&ctx);
 }
 
 /* Its output lies where it belongs. What was just written field by field is not moved in large

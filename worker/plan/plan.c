@@ -3,10 +3,9 @@
  * Nodes are packed in topological order, so that a step walks memory forwards. */
 #include "worker/plan/plan.h"
 
-#include <math.h>
 #include <stdlib.h>
 
-#include "kernels/work.h"
+#include "kernels/cost.h"
 #include "worker/plan/function_table.h"
 
 /* How a node runs when it is not simply a kernel. */
@@ -161,20 +160,6 @@ static struct status *build_position(const struct node *node, uint32_t *n, uint3
     return NULL;
 }
 
-/* Up to how many elements a kernel is not worth a wake-up. */
-static int32_t cheap_elements(const struct kernel_instance *instance) {
-    const struct kernel_def *def = instance->def;
-    if (def->flags & KERNEL_VIEW) /* constant time whatever the size */
-        return INT32_MAX;
-    if (def->flags & KERNEL_EXPENSIVE)
-        return -1;
-    float cheap =
-        KERNEL_CHEAP_NS / (def->cost_ns_per_element > 0 ? def->cost_ns_per_element : 0.5f);
-    if (instance->work) /* two inputs of so many may make a square of it */
-        return MIN((int32_t)instance->work->from, (int32_t)sqrtf(cheap));
-    return (int32_t)cheap;
-}
-
 /* A thousand additions read one state, which stays in the cache, instead of a thousand equal
  * ones. */
 static void share_plain_state(struct builder *b, struct kernel_instance *instance) {
@@ -212,7 +197,7 @@ static struct status *build_kernel(struct builder *b, const struct node *node,
     out->kind = instance->def->flags & KERNEL_ASYNC ? PLAN_KERNEL_ASYNC : PLAN_KERNEL;
     out->instance = instance;
     out->compute = instance->compute;
-    out->cheap_elements = cheap_elements(instance);
+    out->cheap_elements = cost_cheap_elements(instance->cost);
     return NULL;
 }
 

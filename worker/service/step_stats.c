@@ -1,6 +1,7 @@
 /* A traced step as TensorFlow's StepStats: field numbers from its step_stats.proto and
  * tensor_description.proto. */
 #include "common/tensor/tensor_proto.h"
+#include "kernels/cost.h"
 #include "worker/service/service_internal.h"
 
 enum { LABEL_MAX_BYTES = 1024 };
@@ -34,7 +35,7 @@ static void add_memory(struct str *out, const struct node_stats *row) {
     static const char name[] = "cpu";
     const struct kernel_instance *kernel = row->node->instance;
     uint64_t n_bytes = (uint64_t)row->output.size_bytes;
-    if (n_bytes == 0 || !kernel || (kernel->def->flags & KERNEL_VIEW) ||
+    if (n_bytes == 0 || !kernel || cost_is_constant(kernel->cost) ||
         dtype_is_ref((enum dtype)kernel->out_types[0]))
         return;
     struct str memory = STR_INIT;

@@ -41,10 +41,12 @@ static const struct kernel_def test_rows[] = {
     {.op = "Square", .compute = wait_for_cancel, .flags = KERNEL_ASYNC},
     {.op = "Abs", .compute = always_fail},
     {.op = "Sign", .compute = note_thread},
-    {.op = "Exp", .compute = expensive_copy, .flags = KERNEL_EXPENSIVE},
+    {.op = "Exp", .compute = expensive_copy},
 };
 // clang-format on
 static const struct kernel_list test_list = {test_rows, ARRAY_LEN(test_rows)};
+static const struct cost_row test_cost_rows[] = {{.op = "Exp", .ns_per_call = 2 * COST_HEAVY_NS}};
+static const struct cost_list test_costs = {test_cost_rows, ARRAY_LEN(test_cost_rows)};
 
 static void expect_fetch(const struct fixture *f, int i, const char *text) {
     struct str printed = STR_INIT;
@@ -624,7 +626,7 @@ static void bad_plans_name_the_culprit(void **state) {
 }
 
 static int setup(void **state) {
-    text_runs_begin(&test_list);
+    text_runs_begin(&test_list, &test_costs);
     return 0;
 }
 

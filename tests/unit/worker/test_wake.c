@@ -45,10 +45,13 @@ static enum kernel_result await_note(struct kernel_ctx *ctx) {
 // clang-format off
 static const struct kernel_def test_rows[] = {
     {.op = "Sign", .compute = note},
-    {.op = "Square", .compute = await_note, .flags = KERNEL_EXPENSIVE},
+    {.op = "Square", .compute = await_note},
 };
 // clang-format on
 static const struct kernel_list test_list = {test_rows, ARRAY_LEN(test_rows)};
+static const struct cost_row test_cost_rows[] = {
+    {.op = "Square", .ns_per_call = 2 * COST_HEAVY_NS}};
+static const struct cost_list test_costs = {test_cost_rows, ARRAY_LEN(test_cost_rows)};
 
 /* ---- steps ---- */
 
@@ -385,7 +388,7 @@ static void large_batches_are_made_by_the_pool(void **state) {
 }
 
 static int setup(void **state) {
-    text_runs_begin(&test_list);
+    text_runs_begin(&test_list, &test_costs);
     return 0;
 }
 

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "common/graph/graph_text.h"
+#include "kernels/cost.h"
 #include "tests/unit/worker/ending.h"
 #include "worker/container.h"
 #include "worker/executor/executor.h"
@@ -80,14 +81,16 @@ static inline void close_fixture(struct fixture *f) {
     plan_unref(f->plan);
 }
 
-/* Before the first test; `own` rows come before the CPU's. */
-static inline void text_runs_begin(const struct kernel_list *own) {
+/* Before the first test; `own` rows and costs come before the CPU's. */
+static inline void text_runs_begin(const struct kernel_list *own,
+                                   const struct cost_list *own_costs) {
     /* the registry keeps it */
     const struct kernel_list **lists = xcalloc(n_cpu_kernel_lists + 1, sizeof *lists);
     lists[0] = own;
     for (size_t i = 0; i < n_cpu_kernel_lists; i++)
         lists[i + 1] = cpu_kernel_lists[i];
     kernel_add_device_type("TEST", lists, n_cpu_kernel_lists + 1);
+    cost_add_device_type("TEST", (const struct cost_list *[]){own_costs, &cpu_costs}, 2);
     status_unref(device_name_parse(span_of(DEVICE), &device.name));
     device.full_name = (char *)DEVICE;
     device.type = "TEST";

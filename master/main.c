@@ -24,7 +24,7 @@ struct master_flags {
     struct tls_flags tls;
     int log_level;
     bool insecure, wire_checksum, check_shapes, bfloat16_sends, consistent_saves;
-    int64_t threads, task_wait_ms, cut_wait_ms, session_ttl_ms, drain_timeout_ms, heartbeat_ms;
+    int64_t threads, task_wait_ms, save_wait_ms, session_ttl_ms, drain_timeout_ms, heartbeat_ms;
     int64_t max_sessions, max_steps, max_session_steps, max_nodes, max_executables;
     struct grpc_server_limits grpc;
     int64_t fold_max_bytes, fold_budget_ms;
@@ -76,8 +76,8 @@ static const struct option_row rows[] = {
     {ROW("fold-budget", OPTION_DURATION, fold_budget_ms, "200ms", "TIME", "of folding, per compiled step")},
     {ROW("check-shapes", OPTION_BOOL, check_shapes, NULL, NULL, "refuse a graph whose shapes cannot fit when it comes, not when a step needs it")},
     {ROW("bfloat16-sends", OPTION_BOOL, bfloat16_sends, NULL, NULL, "send floats between tasks as bfloat16, whatever clients ask: half the bytes, 8 bits of precision")},
-    {ROW("consistent-saves", OPTION_BOOL, consistent_saves, NULL, NULL, "every save takes its values between two steps, unless its node's attr _consistent_cut says no")},
-    {ROW("cut-wait", OPTION_DURATION, cut_wait_ms, "10s", "TIME", "a save that asks for a consistent cut waits so long for the steps that run on its tasks, then fails"), .min = 10, .max = 86400000},
+    {ROW("consistent-saves", OPTION_BOOL, consistent_saves, NULL, NULL, "every save takes its values between two steps, unless its node's attr _consistent_save says no")},
+    {ROW("save-wait", OPTION_DURATION, save_wait_ms, "10s", "TIME", "a save that asks for a consistent checkpoint waits so long for the steps that run on its tasks, then fails"), .min = 10, .max = 86400000},
     {ROW("disable-passes", OPTION_STRING, disable_passes, NULL, "NAME,...", "leave optional passes out: fold, cse")},
     {ROW("dump-graph", OPTION_STRING, dump_graph, NULL, "after:PASS", "log the graph's text form after a pass, or after:all")},
 };
@@ -301,7 +301,7 @@ static void fill_options(const struct master_flags *flags, struct master_options
     ret->check_shapes = flags->check_shapes;
     ret->compile.bfloat16_sends = flags->bfloat16_sends;
     ret->compile.consistent_saves = flags->consistent_saves;
-    ret->cut_wait_ms = flags->cut_wait_ms;
+    ret->save_wait_ms = flags->save_wait_ms;
     ret->compile.fold_max_bytes = flags->fold_max_bytes;
     ret->compile.fold_budget_ns = flags->fold_budget_ms * 1000000;
     ret->compile.disabled_passes = flags->disabled_passes;

@@ -46,7 +46,7 @@ static bool take_kv(struct membership *m, const struct etcd_kv *kv) {
     if (st)
         log_odd(kv->key, status_message(st));
     else
-        tasks_list(m->tasks, str_text(&task), member.address, member.incarnation);
+        tasks_register(m->tasks, str_text(&task), member.address, member.incarnation);
     bool is_taken = !st;
     status_unref(st);
     arena_fini(&arena);
@@ -57,7 +57,7 @@ static bool take_kv(struct membership *m, const struct etcd_kv *kv) {
 static void drop_key(struct membership *m, const char *key) {
     struct str task = STR_INIT;
     if (member_read_task_key(m->cluster, key, &task))
-        tasks_unlist(m->tasks, str_text(&task));
+        tasks_deregister(m->tasks, str_text(&task));
     str_fini(&task);
 }
 
@@ -77,7 +77,7 @@ static void take_listing(struct membership *m, const struct etcd_range *range) {
     for (int i = 0; i < tasks_count(m->tasks); i++) {
         const char *name = task_name(tasks_at(m->tasks, i));
         if (!strmap_get(&listed, name))
-            tasks_unlist(m->tasks, name);
+            tasks_deregister(m->tasks, name);
     }
     strmap_fini(&listed);
     arena_fini(&arena);

@@ -22,6 +22,18 @@ enum {
 
 static const struct wire_handlers handlers;
 
+static const struct state_row states[] = {
+    [TASK_DOWN] = {"DOWN", STATE_SET(TASK_PROBING), .is_first = true},
+    [TASK_PROBING] = {"PROBING", STATE_SET(TASK_DOWN) | STATE_SET(TASK_LINKING)},
+    [TASK_LINKING] = {"LINKING", STATE_SET(TASK_DOWN) | STATE_SET(TASK_READY)},
+    [TASK_READY] = {"READY", STATE_SET(TASK_DOWN)},
+};
+const struct state_machine task_machine = {"task", states, ARRAY_LEN(states)};
+
+static void move(struct task *task, enum task_state to) {
+    state_machine_move(&task_machine, &task->state, to, task);
+}
+
 /* ---- messages ---- */
 
 static void send_hello(struct task *task, struct wire_conn *conn, unsigned channel,
@@ -160,7 +172,8 @@ void task_down(struct task *task, struct status *why) {
     struct tasks *tasks = task->tasks;
     status_unref(task->why_down);
     task->why_down = status_ref(why);
-    task->state = TASK_DOWN;
+    if (task->state != TASK_DOWN)
+        move(task, TASK_DOWN);
     drop_conn(&task->probe, why);
     drop_conn(&task->control, why);
     drop_conn(&task->bulk, why);
@@ -172,7 +185,7 @@ void task_down(struct task *task, struct status *why) {
         log_warning("lost task %s: %s", task->name, status_message(why));
         tasks->on_lost(tasks->arg, task);
     }
-    if (!task->is_listed) {
+    if (!task->is_registered) {
         loop_timer_stop(&task->timer);
         return;
     }
@@ -204,7 +217,7 @@ static struct wire_conn *connect_to(struct task *task, const char *address) {
 }
 
 static void connect_probe(struct task *task) {
-    task->state = TASK_PROBING;
+    move(task, TASK_PROBING);
     task->is_reconciling = false;
     task->probe = connect_to(task, task->address);
     task_health_watch(&task->health, false);
@@ -232,7 +245,7 @@ static void connect_channels(struct task *task) {
     const char *address = task->address;
     if (!task->avoid_unix && *task->unix_address && strcmp(task->host_id, host_id()) == 0)
         address = task->unix_address;
-    task->state = TASK_LINKING;
+    move(task, TASK_LINKING);
     task->n_linked = 0;
     task->control = connect_to(task, address);
     task->bulk = connect_to(task, address);
@@ -299,7 +312,7 @@ static struct status *take_status(struct task *task, struct span meta) {
 
 static void task_ready(struct task *task) {
     struct tasks *tasks = task->tasks;
-    task->state = TASK_READY;
+    move(task, TASK_READY);
     if (PLANTED(8))
         tasks->next_sequence = 0;
     task->backoff_ms = RECONNECT_MIN_MS;
@@ -327,7 +340,7 @@ static void on_message(void *owner, struct wire_conn *conn, struct wire_message 
         return;
     }
     if (message->type == WIRE_HELLO) {
-        if (conn != task->probe && ++task->n_linked == 2)
+        if (task->state == TASK_LINKING && conn != task->probe && ++task->n_linked == 2)
             task_ready(task);
         return;
     }
@@ -407,8 +420,8 @@ static void on_tick(struct loop_timer *timer) {
 
 struct task *task_add(struct tasks *tasks, const char *name, const char *address) {
     struct task *task = xcalloc(1, sizeof *task);
-    *task = (struct task){
-        .tasks = tasks, .index = tasks->n, .state = TASK_DOWN, .backoff_ms = RECONNECT_MIN_MS};
+    *task = (struct task){.tasks = tasks, .index = tasks->n, .backoff_ms = RECONNECT_MIN_MS};
+    state_machine_start(&task_machine, &task->state, TASK_DOWN, task);
     task->name = xstrdup(name);
     task->address = xstrdup(address);
     task->unix_address = xstrdup("");
@@ -438,7 +451,7 @@ struct tasks *tasks_new(struct loop *loop, const struct cluster_spec *cluster, u
     tasks->lost_task.run = tell_lost;
     for (int i = 0; i < cluster->n_tasks; i++) {
         struct task *task = task_add(tasks, cluster->tasks[i].name, cluster->tasks[i].address);
-        task->is_static = task->is_listed = task->is_expected = true;
+        task->is_static = task->is_registered = task->is_expected = true;
         task_connect_soon(task);
     }
     loop_timer_init(loop, &tasks->tick, on_tick);

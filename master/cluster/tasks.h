@@ -1,22 +1,32 @@
-/* The master's view of the worker tasks: who they are, whether they can be reached, their
- * devices, and calls to them.
+/* The master's view of the worker tasks: who they are, whether they can be reached, their devices,
+ * and calls to them.
  *
- *   DOWN ──connect──► PROBING (hello, status, what is held; listed address) ──► LINKING (control and bulk connections, over a Unix
- *     ▲                                                                     socket when the task is on this host) ──► READY
- *     └── a connection is lost, or the task is silent (task_health.h): every call ends with UNAVAILABLE naming the task ┘
+ * The states of a task:
  *
- * A task's incarnation tells a restart from a lost connection; its membership tells whether it
- * still has our graphs. Loop thread only. */
+ *   (new) -> DOWN
+ *   DOWN    -> PROBING   a connection to the task's address is made: hello, status, kept graphs
+ *   PROBING -> DOWN      the connection is lost, or the task is silent (task_health.h)
+ *           -> LINKING   the status has been read; the control and bulk connections are made
+ *   LINKING -> DOWN      a connection is lost, or the task is silent
+ *           -> READY     the task has greeted on both connections
+ *   READY   -> DOWN      a connection is lost, or the task is silent
+ *
+ * Control and bulk use a Unix socket if the task is on this host. When a task leaves READY, every
+ * call to it ends with UNAVAILABLE, which names the task.
+ * A task's incarnation tells a restart from a lost connection. Its membership tells whether the
+ * task still holds our graphs. Loop thread only. */
 #ifndef MILLRACE_MASTER_CLUSTER_TASKS_H
 #define MILLRACE_MASTER_CLUSTER_TASKS_H
 
 #include "common/base/list.h"
+#include "common/base/state_machine.h"
 #include "master/compile/device_table.h"
 #include "master/request/session_config.h"
 #include "rpc/membership/cluster.h"
 #include "rpc/wire/wire.h"
 
 enum task_state { TASK_DOWN, TASK_PROBING, TASK_LINKING, TASK_READY };
+extern const struct state_machine task_machine;
 
 struct tasks;
 struct task;
@@ -57,8 +67,8 @@ void tasks_free(struct tasks *tasks);
 /* ---- a membership that changes: of a cluster that is registered somewhere; tasks of the
  * cluster that tasks_new got stay for ever ----
  *
- *            tasks_expect           tasks_list: connected to
- *   unknown ─────────────► missing ◄───────────────────────► listed ── tasks_unlist ──► stays while it is connected, then gone
+ *            tasks_expect           tasks_register: connected to
+ *   unknown ─────────────► missing ◄───────────────────────► listed ── tasks_deregister ──► stays while it is connected, then gone
  *
  * A task that is gone counts no more; its row stays for those who used it. */
 /* before the first one: a cluster without tasks is not ready */
@@ -66,9 +76,10 @@ void tasks_set_dynamic(struct tasks *tasks);
 void tasks_expect(struct tasks *tasks, const char *name); /* sessions wait for it */
 /* Here it is, or here it is now. One that is connected to under another incarnation is dropped
  * at once: it has been replaced. */
-void tasks_list(struct tasks *tasks, const char *name, const char *address, uint64_t incarnation);
-void tasks_unlist(struct tasks *tasks, const char *name);
-bool task_is_listed(const struct task *task);
+void tasks_register(struct tasks *tasks, const char *name, const char *address,
+                    uint64_t incarnation);
+void tasks_deregister(struct tasks *tasks, const char *name);
+bool task_is_registered(const struct task *task);
 
 int tasks_count(const struct tasks *tasks); /* of all rows, gone ones included */
 struct task *tasks_at(struct tasks *tasks, int index);

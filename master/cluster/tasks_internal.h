@@ -13,7 +13,7 @@ struct task {
     int index;
     char *name;
     char *address; /* "" for one that is expected and has not registered */
-    enum task_state state;
+    uint8_t state; /* enum task_state */
     struct wire_conn *probe, *control, *bulk;
     uint64_t n_received; /* over control and bulk, as the last tick saw it */
     int n_linked;        /* of control and bulk: greeted */
@@ -33,10 +33,10 @@ struct task {
     int64_t backoff_ms;
     struct task_health health;
     struct status *why_down;
-    uint64_t listed_incarnation;
+    uint64_t registered_incarnation;
     bool is_static; /* of the list that the master was given: nothing makes it leave */
     /* a member now: it is connected to; one that is no more stays as long as its connections do */
-    bool is_listed;
+    bool is_registered;
     /* a member that is missing while it is not there; with neither, and not READY, it is gone */
     bool is_expected;
 };
@@ -71,7 +71,7 @@ void task_connect_soon(struct task *task); /* one that is DOWN */
 /* ---- tasks_members.c ---- */
 /* Does the cluster have it, be it reachable or not? */
 static inline bool task_is_member(const struct task *task) {
-    return task->is_listed || task->is_expected || task->state == TASK_READY;
+    return task->is_registered || task->is_expected || task->state == TASK_READY;
 }
 
 #endif

@@ -26,18 +26,19 @@ static void move(struct task *task, const char *address, uint64_t incarnation) {
     task_connect_soon(task);
 }
 
-void tasks_list(struct tasks *tasks, const char *name, const char *address, uint64_t incarnation) {
+void tasks_register(struct tasks *tasks, const char *name, const char *address,
+                    uint64_t incarnation) {
     struct task *task = tasks_find(tasks, name);
     if (!task)
         task = task_add(tasks, name, address);
-    bool was_listed = task->is_listed;
+    bool was_registered = task->is_registered;
     bool is_moved = strcmp(task->address, address) != 0;
     /* A record that is older than our connection says nothing new. */
-    bool is_known =
-        task->incarnation == incarnation || (!is_moved && task->listed_incarnation == incarnation);
-    task->is_listed = true;
-    task->listed_incarnation = incarnation;
-    if (!was_listed || is_moved)
+    bool is_known = task->incarnation == incarnation ||
+                    (!is_moved && task->registered_incarnation == incarnation);
+    task->is_registered = true;
+    task->registered_incarnation = incarnation;
+    if (!was_registered || is_moved)
         log_info("task %s is registered at %s", name, address);
     /* the same process: it may be reached otherwise from now on */
     if (task->state == TASK_READY && is_known) {
@@ -51,11 +52,11 @@ void tasks_list(struct tasks *tasks, const char *name, const char *address, uint
         move(task, address, incarnation);
 }
 
-void tasks_unlist(struct tasks *tasks, const char *name) {
+void tasks_deregister(struct tasks *tasks, const char *name) {
     struct task *task = tasks_find(tasks, name);
-    if (!task || !task->is_listed || task->is_static)
+    if (!task || !task->is_registered || task->is_static)
         return;
-    task->is_listed = false;
+    task->is_registered = false;
     if (task->state == TASK_READY)
         return; /* what works is not cut: etcd may have lost its key, and not we the task */
     struct status *why = status_unavailable("it has left the cluster");
@@ -63,5 +64,5 @@ void tasks_unlist(struct tasks *tasks, const char *name) {
     status_unref(why);
 }
 
-bool task_is_listed(const struct task *task) { return task->is_listed; }
+bool task_is_registered(const struct task *task) { return task->is_registered; }
 bool task_is_gone(const struct task *task) { return !task_is_member(task); }

@@ -43,9 +43,9 @@ void tasks_describe_missing(const struct tasks *tasks, const struct session_conf
             continue;
         str_addf(out, "%s%s%s%s (%s)", out->len ? ", " : "", task->name,
                  *task->address ? " at " : "", task->address,
-                 !task->is_listed ? "not registered"
-                 : task->why_down ? status_message(task->why_down)
-                                  : "no answer yet");
+                 !task->is_registered ? "not registered"
+                 : task->why_down     ? status_message(task->why_down)
+                                      : "no answer yet");
         task_health_describe_seen(&task->health, out);
     }
     if (!has_members(tasks))
@@ -130,7 +130,7 @@ void tasks_describe(struct tasks *tasks, struct str *out) {
 
 int task_index(const struct task *task) { return task->index; }
 const char *task_name(const struct task *task) { return task->name; }
-enum task_state task_state(const struct task *task) { return task->state; }
+enum task_state task_state(const struct task *task) { return (enum task_state)task->state; }
 uint64_t task_incarnation(const struct task *task) { return task->incarnation; }
 uint64_t task_membership(const struct task *task) { return task->membership; }
 const char *task_address(const struct task *task) { return task->address; }

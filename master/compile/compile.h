@@ -36,7 +36,7 @@ struct compile_options {
     const char *const *disabled_passes; /* names; NULL-terminated or NULL */
     /* "cse" or "all": graph text to the log after that pass; NULL */
     const char *dump_after;
-    /* saves that say nothing else ask for a consistent cut (master/cuts.h) */
+    /* saves that say nothing else ask for a consistent checkpoint (master/session/save_barrier.h) */
     bool consistent_saves;
     /* that functions may grow a step's graph to: default 1,000,000 */
     int max_inlined_nodes;
@@ -61,10 +61,10 @@ struct compilation {
     enum dtype *feed_types, *fetch_types; /* base types, set by the cut */
     /* set by the cut for a partial run; see struct compiled */
     bool *feed_needs;
-    /* all SaveV2 nodes, if one asks for a consistent cut: tasks tell of each; else 0 */
-    int n_cut_saves;
+    /* all SaveV2 nodes, if one asks for a consistent checkpoint: tasks tell of each; else 0 */
+    int n_barrier_saves;
     /* by task, where there are such: what is saved comes from it */
-    bool *is_cut_task;
+    bool *is_saved_task;
     struct arena arena;      /* scratch, lives as long as the compilation */
     struct compiled *result; /* filled by partition */
 };
@@ -109,9 +109,9 @@ struct compiled {
     enum dtype *fetch_types;
     /* of a partial run, else NULL: [fetch * n_feeds + feed], does the fetch depend on the feed? */
     bool *feed_needs;
-    int n_cut_saves; /* all SaveV2 nodes, if one asks for a consistent cut; else 0 */
-    int *cut_tasks;  /* where what they save comes from */
-    int n_cut_tasks;
+    int n_barrier_saves; /* all SaveV2 nodes, if one asks for a consistent checkpoint; else 0 */
+    int *saved_tasks;    /* where what they save comes from */
+    int n_saved_tasks;
     struct device_table *devices; /* one reference */
     struct arena arena;
     /* what the partitions borrow names and attrs from, besides the session's graph */

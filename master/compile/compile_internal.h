@@ -26,8 +26,8 @@ struct status *pass_place(struct compilation *c, bool *ret_changed) MUST_USE;
 struct status *pass_partition(struct compilation *c, bool *ret_changed) MUST_USE;
 struct status *pass_functions(struct compilation *c, bool *ret_changed) MUST_USE;
 
-/* Notes the saves that ask for a consistent cut, on a graph that is placed and not cut yet
- * (cut_saves.c). */
+/* Notes the saves that ask for a consistent checkpoint, on a graph that is placed and not cut yet
+ * (find_saves.c). */
 void compile_find_saves(struct compilation *c);
 
 /* ---- loop frames (frames.c) ---- */

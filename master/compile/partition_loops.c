@@ -30,7 +30,7 @@
 static bool is_enter(const struct node *node) { return node_is_op(node, "Enter"); }
 
 struct spans {
-    struct cut *cut;
+    struct partitioner *p;
     int n_frames, n_tasks;
     bool *is_on;        /* frame * n_tasks + task */
     bool *does_span;    /* by frame */
@@ -39,28 +39,29 @@ struct spans {
 };
 
 static void note_node(struct spans *spans, struct node *node) {
-    const struct loop_frames *frames = &spans->cut->frames;
+    const struct loop_frames *frames = &spans->p->frames;
     int frame = frames->in[node->id];
     if (frame != 0)
-        spans->is_on[frame * spans->n_tasks + cut_task(spans->cut, node)] = true;
+        spans->is_on[frame * spans->n_tasks + partitioner_task(spans->p, node)] = true;
     if (frame != 0 && node_is_op(node, "LoopCond"))
         spans->cond[frame] = node;
     if (frames->out[node->id] != frame && (is_enter(node) || node_is_op(node, "RefEnter"))) {
         spans->some_enter[frames->out[node->id]] = node;
         if (dtype_is_ref((enum dtype)node->out_types[0])) /* stays where it is */
-            spans->is_on[frames->out[node->id] * spans->n_tasks + cut_task(spans->cut, node)] =
+            spans
+                ->is_on[frames->out[node->id] * spans->n_tasks + partitioner_task(spans->p, node)] =
                 true;
     }
 }
 
 /* Frames are numbered parents first. A task of an inner loop is one of the outer loop. */
 static void find_spans(struct spans *spans) {
-    struct graph *graph = &spans->cut->c->graph;
+    struct graph *graph = &spans->p->c->graph;
     for (int id = 0; id < graph->n_nodes; id++)
         if (!graph->nodes[id]->is_removed)
             note_node(spans, graph->nodes[id]);
     for (int frame = spans->n_frames - 1; frame > 0; frame--) {
-        int parent = spans->cut->frames.parent[frame], n_on = 0;
+        int parent = spans->p->frames.parent[frame], n_on = 0;
         for (int task = 0; task < spans->n_tasks; task++)
             n_on += spans->is_on[frame * spans->n_tasks + task];
         spans->does_span[frame] = n_on > 1;
@@ -74,28 +75,28 @@ static void find_spans(struct spans *spans) {
 
 static struct status *add_node(struct spans *spans, int frame, int task, const char *what,
                                const char *op, struct node **ret) {
-    struct graph *graph = &spans->cut->c->graph;
+    struct graph *graph = &spans->p->c->graph;
     const struct node *of = spans->cond[frame] ? spans->cond[frame] : spans->some_enter[frame];
-    const char *name = arena_printf(&spans->cut->c->arena, "%s/_%s_%d", of->name, what, task);
+    const char *name = arena_printf(&spans->p->c->arena, "%s/_%s_%d", of->name, what, task);
     TRY(graph_add_node(graph, graph_unique_name(graph, name), op, "", ret));
-    (*ret)->placed = spans->cut->devices->tasks[task].first_device;
+    (*ret)->placed = spans->p->devices->tasks[task].first_device;
     if (strcmp(op, "Const") != 0)
         node_set_attr_type(graph, *ret, "T", DT_INT32);
     return NULL;
 }
 
 static struct status *add_small_loop(struct spans *spans, int frame, int task) {
-    struct graph *graph = &spans->cut->c->graph;
+    struct graph *graph = &spans->p->c->graph;
     struct node *start, *enter, *merge, *by, *next;
     struct tensor zero = TENSOR_INIT;
     const struct node *like = spans->some_enter[frame];
-    int parent = spans->cut->frames.parent[frame];
+    int parent = spans->p->frames.parent[frame];
     tensor_init_scalar_i32(&zero, 0);
     TRY(add_node(spans, frame, task, "start", "Const", &start));
     node_set_attr_type(graph, start, "dtype", DT_INT32);
     node_set_attr_tensor(graph, start, "value", &zero);
     if (parent > 0)
-        node_add_control(graph, start, cut_pulse(spans->cut, parent, task));
+        node_add_control(graph, start, partitioner_pulse(spans->p, parent, task));
     TRY(node_finish(graph, start));
     TRY(add_node(spans, frame, task, "enter", "Enter", &enter));
     node_set_attr(graph, enter, "frame_name", node_attr(like, "frame_name"));
@@ -105,7 +106,7 @@ static struct status *add_small_loop(struct spans *spans, int frame, int task) {
     TRY(node_finish(graph, enter));
     uint64_t key = (uint64_t)frame * (uint64_t)spans->n_tasks + (uint64_t)task;
     if (!spans->cond[frame]) { /* it runs once: nothing turns */
-        u64map_put(&spans->cut->pulses, key, enter);
+        u64map_put(&spans->p->pulses, key, enter);
         return NULL;
     }
     TRY(add_node(spans, frame, task, "pulse", "Merge", &merge));
@@ -120,7 +121,7 @@ static struct status *add_small_loop(struct spans *spans, int frame, int task) {
     TRY(node_finish(graph, merge));
     TRY(node_finish(graph, by));
     TRY(node_finish(graph, next));
-    u64map_put(&spans->cut->pulses, key, merge);
+    u64map_put(&spans->p->pulses, key, merge);
     return NULL;
 }
 
@@ -128,7 +129,7 @@ static struct status *add_small_loops(struct spans *spans) {
     for (int frame = 1; frame < spans->n_frames; frame++) {
         if (!spans->does_span[frame])
             continue;
-        if (!spans->cond[frame] && !spans->cut->runs_once[frame])
+        if (!spans->cond[frame] && !spans->p->runs_once[frame])
             return status_invalid(
                 "A loop that spans tasks must have a LoopCond: frame '%.*s'\n\t [[{{node %s}}]]",
                 (int)node_attr(spans->some_enter[frame], "frame_name")->s.len,
@@ -141,9 +142,8 @@ static struct status *add_small_loops(struct spans *spans) {
     return NULL;
 }
 
-struct node *cut_pulse(const struct cut *cut, int frame, int task) {
-    return u64map_get(&cut->pulses,
-                      (uint64_t)frame * (uint64_t)cut->devices->n_tasks + (uint64_t)task);
+struct node *partitioner_pulse(const struct partitioner *p, int frame, int task) {
+    return u64map_get(&p->pulses, (uint64_t)frame * (uint64_t)p->devices->n_tasks + (uint64_t)task);
 }
 
 /* ---- values that do not come in every iteration ---- */
@@ -153,148 +153,150 @@ static bool is_constant_enter(const struct node *node) {
     return value && value->b;
 }
 
-static bool comes_irregularly(const struct cut *cut, const struct node *src) {
+static bool comes_irregularly(const struct partitioner *p, const struct node *src) {
     bool is_next = node_is_op(src, "NextIteration") || node_is_op(src, "RefNextIteration");
     bool is_once = (is_enter(src) || node_is_op(src, "RefEnter")) && !is_constant_enter(src) &&
-                   !cut->runs_once[cut->frames.out[src->id]];
-    return is_next || is_once || cut->is_irregular[src->id];
+                   !p->runs_once[p->frames.out[src->id]];
+    return is_next || is_once || p->is_irregular[src->id];
 }
 
 /* A Merge of a loop's variable has both: the first value and the next ones. */
-static void find_irregular(struct cut *cut, struct node *const *order) {
-    struct graph *graph = &cut->c->graph;
-    cut->is_irregular = arena_array(&cut->c->arena, bool, graph->n_nodes + 1);
+static void find_irregular(struct partitioner *p, struct node *const *order) {
+    struct graph *graph = &p->c->graph;
+    p->is_irregular = arena_array(&p->c->arena, bool, graph->n_nodes + 1);
     for (int i = 0; i < graph->n_live; i++) {
         const struct node *node = order[i];
         int n_irregular = 0;
-        if (cut->frames.in[node->id] == 0)
+        if (p->frames.in[node->id] == 0)
             continue;
         for (int k = 0; k < node->n_inputs; k++)
-            n_irregular += comes_irregularly(cut, node->inputs[k].src);
+            n_irregular += comes_irregularly(p, node->inputs[k].src);
         if (node_is_op(node, "Exit") || node_is_op(node, "RefExit")) /* leaves once, whenever */
             continue;
         bool is_merge = node_is_op(node, "Merge") || node_is_op(node, "RefMerge");
-        cut->is_irregular[node->id] =
+        p->is_irregular[node->id] =
             is_merge ? n_irregular == 1 && node->n_inputs == 1 : n_irregular > 0;
     }
 }
 
-struct status *cut_check_regular(const struct cut *cut, const struct node *src,
-                                 const struct node *dst) {
-    if (!cut->is_irregular || cut->frames.out[src->id] == 0 || src->id >= cut->n_ids ||
-        cut_is_step_of_loop(src))
+struct status *partitioner_check_regular(const struct partitioner *p, const struct node *src,
+                                         const struct node *dst) {
+    if (!p->is_irregular || p->frames.out[src->id] == 0 || src->id >= p->n_ids ||
+        partitioner_is_step_of_loop(src))
         return NULL;
-    if (!comes_irregularly(cut, src))
+    if (!comes_irregularly(p, src))
         return NULL;
     return status_unimplemented("{{node %s}} does not run in every iteration of its loop, and "
                                 "{{node %s}}, which takes its value, is on "
                                 "another task: '%s', '%s'\n\t [[{{node %s}}]]",
-                                src->name, dst->name, cut->devices->tasks[cut_task(cut, src)].name,
-                                cut->devices->tasks[cut_task(cut, dst)].name, dst->name);
+                                src->name, dst->name,
+                                p->devices->tasks[partitioner_task(p, src)].name,
+                                p->devices->tasks[partitioner_task(p, dst)].name, dst->name);
 }
 
 /* ---- Enter and NextIteration, repeated ---- */
 
-bool cut_is_step_of_loop(const struct node *node) {
+bool partitioner_is_step_of_loop(const struct node *node) {
     return is_enter(node) || node_is_op(node, "NextIteration");
 }
 
 /* The input that the repeated node gets: after what the original waits for. The original's own
  * edges may have been cut already. */
-static struct status *input_of_step(struct cut *cut, struct node *src, int task, struct node **ret,
-                                    int *ret_index) {
-    struct graph *graph = &cut->c->graph;
-    struct node_input in = cut->step_inputs[src->id];
+static struct status *input_of_step(struct partitioner *p, struct node *src, int task,
+                                    struct node **ret, int *ret_index) {
+    struct graph *graph = &p->c->graph;
+    struct node_input in = p->step_inputs[src->id];
     struct node *wait, *from;
-    int home = cut_task(cut, src), index;
+    int home = partitioner_task(p, src), index;
     if (src->n_inputs == src->n_data)
-        return cut_arrive(cut, in.src, in.index, task, ret, ret_index);
-    TRY(cut_arrive(cut, in.src, in.index, home, &from, &index));
-    TRY(graph_add_node(
-        graph, graph_unique_name(graph, arena_printf(&cut->c->arena, "%s/_input", src->name)),
-        "Identity", "", &wait));
+        return partitioner_arrive(p, in.src, in.index, task, ret, ret_index);
+    TRY(partitioner_arrive(p, in.src, in.index, home, &from, &index));
+    TRY(graph_add_node(graph,
+                       graph_unique_name(graph, arena_printf(&p->c->arena, "%s/_input", src->name)),
+                       "Identity", "", &wait));
     node_set_attr_type(graph, wait, "T", dtype_base((enum dtype)in.src->out_types[in.index]));
     node_add_input(graph, wait, from, index);
     for (int i = src->n_data; i < src->n_inputs; i++) {
-        TRY(cut_arrive_control(cut, src->inputs[i].src, home, &from));
+        TRY(partitioner_arrive_control(p, src->inputs[i].src, home, &from));
         node_add_control(graph, wait, from);
     }
     TRY(node_finish(graph, wait));
     wait->placed = src->placed;
     *ret_index = 0;
-    return cut_add_pair(cut, wait, 0, src, cut->frames.in[src->id],
-                        arena_printf(&cut->c->arena, "%s:input", src->name), task, ret);
+    return partitioner_add_pair(p, wait, 0, src, p->frames.in[src->id],
+                                arena_printf(&p->c->arena, "%s:input", src->name), task, ret);
 }
 
-struct status *cut_repeat_step(struct cut *cut, struct node *src, int task, struct node **ret) {
-    struct graph *graph = &cut->c->graph;
+struct status *partitioner_repeat_step(struct partitioner *p, struct node *src, int task,
+                                       struct node **ret) {
+    struct graph *graph = &p->c->graph;
     struct node *input, *step;
     int index;
-    TRY(input_of_step(cut, src, task, &input, &index));
+    TRY(input_of_step(p, src, task, &input, &index));
     TRY(graph_add_node(graph, graph_unique_name(graph, src->name), src->op_name, "", &step));
     for (int i = 0; i < src->n_attrs; i++)
         node_set_attr(graph, step, src->attrs[i].name, &src->attrs[i].value);
     node_add_input(graph, step, input, index);
     TRY(node_finish(graph, step));
-    step->placed = cut->devices->tasks[task].first_device;
-    cut_note_copy(cut, step, src);
+    step->placed = p->devices->tasks[task].first_device;
+    partitioner_note_copy(p, step, src);
     *ret = step;
     return NULL;
 }
 
 /* ---- all of it ---- */
 
-static struct status *find_frames(struct cut *cut, struct node ***ret_order) {
-    TRY(graph_topological_order(&cut->c->graph, ret_order));
-    loop_frames_fini(&cut->frames);
-    loop_frames_init(&cut->frames, &cut->c->graph, *ret_order);
-    cut->runs_once = arena_array(&cut->c->arena, bool, cut->frames.n_frames);
-    memset(cut->runs_once, true, (size_t)cut->frames.n_frames);
-    for (int i = 0; i < cut->c->graph.n_live; i++) {
+static struct status *find_frames(struct partitioner *p, struct node ***ret_order) {
+    TRY(graph_topological_order(&p->c->graph, ret_order));
+    loop_frames_fini(&p->frames);
+    loop_frames_init(&p->frames, &p->c->graph, *ret_order);
+    p->runs_once = arena_array(&p->c->arena, bool, p->frames.n_frames);
+    memset(p->runs_once, true, (size_t)p->frames.n_frames);
+    for (int i = 0; i < p->c->graph.n_live; i++) {
         const struct node *node = (*ret_order)[i];
         if (node_is_op(node, "NextIteration") || node_is_op(node, "RefNextIteration"))
-            cut->runs_once[cut->frames.in[node->id]] = false;
+            p->runs_once[p->frames.in[node->id]] = false;
     }
     return NULL;
 }
 
 /* The new nodes have frames too, and frames may have other numbers now. */
-static struct status *find_frames_again(struct cut *cut) {
-    struct u64map pulses = cut->pulses;
+static struct status *find_frames_again(struct partitioner *p) {
+    struct u64map pulses = p->pulses;
     size_t cursor = 0;
     uint64_t key;
     void *value;
     struct node **order;
-    struct status *st = find_frames(cut, &order);
-    u64map_init(&cut->pulses);
+    struct status *st = find_frames(p, &order);
+    u64map_init(&p->pulses);
     while (!st && u64map_next(&pulses, &cursor, &key, &value)) {
-        uint64_t n_tasks = (uint64_t)cut->devices->n_tasks;
-        u64map_put(&cut->pulses,
-                   (uint64_t)cut->frames.out[((struct node *)value)->id] * n_tasks + key % n_tasks,
+        uint64_t n_tasks = (uint64_t)p->devices->n_tasks;
+        u64map_put(&p->pulses,
+                   (uint64_t)p->frames.out[((struct node *)value)->id] * n_tasks + key % n_tasks,
                    value);
     }
     u64map_fini(&pulses);
     if (st)
         return st;
-    find_irregular(cut, order);
+    find_irregular(p, order);
     free(order);
     return NULL;
 }
 
-struct status *cut_add_loops(struct cut *cut) {
+struct status *partitioner_add_loops(struct partitioner *p) {
     struct node **order;
-    TRY(find_frames(cut, &order));
+    TRY(find_frames(p, &order));
     free(order);
-    struct arena *arena = &cut->c->arena;
-    int n_frames = cut->frames.n_frames, n_tasks = cut->devices->n_tasks;
+    struct arena *arena = &p->c->arena;
+    int n_frames = p->frames.n_frames, n_tasks = p->devices->n_tasks;
     if (n_frames <= 1 || n_tasks <= 1)
         return NULL;
-    struct spans spans = {.cut = cut, .n_frames = n_frames, .n_tasks = n_tasks};
+    struct spans spans = {.p = p, .n_frames = n_frames, .n_tasks = n_tasks};
     spans.is_on = arena_array(arena, bool, (size_t)n_frames *(size_t)n_tasks);
     spans.does_span = arena_array(arena, bool, n_frames);
     spans.cond = arena_array(arena, struct node *, n_frames);
     spans.some_enter = arena_array(arena, struct node *, n_frames);
     find_spans(&spans);
     TRY(add_small_loops(&spans));
-    return cut->pulses.n_entries > 0 ? find_frames_again(cut) : NULL;
+    return p->pulses.n_entries > 0 ? find_frames_again(p) : NULL;
 }

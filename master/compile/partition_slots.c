@@ -37,7 +37,7 @@ struct condition {
     int next; /* of its bucket */
 };
 
-struct cut_slots {
+struct partitioner_slots {
     struct arena *arena;
     struct graph_shapes shapes;
     struct condition *conditions; /* [ALWAYS] */
@@ -54,14 +54,14 @@ static bool is_same(const struct condition *a, const struct condition *b) {
            a->side == b->side && a->n_sides == b->n_sides;
 }
 
-static size_t bucket_of(const struct cut_slots *slots, const struct condition *condition) {
+static size_t bucket_of(const struct partitioner_slots *slots, const struct condition *condition) {
     const int parts[] = {condition->parent, condition->pred_id, condition->pred_output,
                          condition->side, condition->n_sides};
     return hash_bytes(parts, sizeof(parts), 0) % slots->n_buckets;
 }
 
-static int condition_find(struct cut_slots *slots, int parent, const struct node_input *pred,
-                          int side, int n_sides) {
+static int condition_find(struct partitioner_slots *slots, int parent,
+                          const struct node_input *pred, int side, int n_sides) {
     struct condition asked = {.parent = parent,
                               .depth = slots->conditions[parent].depth + 1,
                               .pred_id = pred->src->id,
@@ -86,7 +86,7 @@ static int condition_find(struct cut_slots *slots, int parent, const struct node
 }
 
 /* Both hold: the inner one, if one lies within the other. */
-static int condition_join(const struct cut_slots *slots, int a, int b) {
+static int condition_join(const struct partitioner_slots *slots, int a, int b) {
     if (a == UNCERTAIN || b == UNCERTAIN)
         return UNCERTAIN;
     int inner = slots->conditions[a].depth >= slots->conditions[b].depth ? a : b,
@@ -96,7 +96,7 @@ static int condition_join(const struct cut_slots *slots, int a, int b) {
     return at == outer ? inner : UNCERTAIN;
 }
 
-static int condition_of_input(struct cut_slots *slots, const struct node_input *in) {
+static int condition_of_input(struct partitioner_slots *slots, const struct node_input *in) {
     int of = slots->of[in->src->id];
     if (of == UNCERTAIN || in->index == CONTROL_EDGE || !node_is_switch(in->src))
         return of;
@@ -108,7 +108,7 @@ static bool is_either(const struct node *node, const char *op, const char *ref_o
 }
 
 /* Alive if one of its inputs is: certain where each side of one condition brings one. */
-static int condition_of_merge(struct cut_slots *slots, const struct node *node) {
+static int condition_of_merge(struct partitioner_slots *slots, const struct node *node) {
     int first = condition_of_input(slots, &node->inputs[0]);
     for (int i = 0; i < node->n_data; i++)
         if (is_either(node->inputs[i].src, "NextIteration", "RefNextIteration"))
@@ -131,7 +131,7 @@ static int condition_of_merge(struct cut_slots *slots, const struct node *node) 
     return of.parent;
 }
 
-static int condition_of_node(struct cut_slots *slots, const struct node *node) {
+static int condition_of_node(struct partitioner_slots *slots, const struct node *node) {
     int of = ALWAYS, n_done = 0;
     if (is_either(node, "Merge", "RefMerge") && node->n_data > 1) {
         of = condition_of_merge(slots, node);
@@ -148,50 +148,52 @@ static int condition_of_node(struct cut_slots *slots, const struct node *node) {
 
 /* ---- what the cut asks ---- */
 
-void cut_slots_free(struct cut_slots *slots) {
+void partitioner_slots_free(struct partitioner_slots *slots) {
     if (!slots)
         return;
     graph_shapes_fini(&slots->shapes);
     free(slots->conditions);
 }
 
-static bool crosses_tasks(const struct cut *cut) {
-    const struct graph *graph = &cut->c->graph;
+static bool crosses_tasks(const struct partitioner *p) {
+    const struct graph *graph = &p->c->graph;
     for (int id = 0; id < graph->n_nodes; id++)
         for (int i = 0; !graph->nodes[id]->is_removed && i < graph->nodes[id]->n_data; i++)
-            if (cut_task(cut, graph->nodes[id]->inputs[i].src) != cut_task(cut, graph->nodes[id]))
+            if (partitioner_task(p, graph->nodes[id]->inputs[i].src) !=
+                partitioner_task(p, graph->nodes[id]))
                 return true;
     return false;
 }
 
-struct status *cut_find_slots(struct cut *cut) {
-    const struct graph *graph = &cut->c->graph;
+struct status *partitioner_find_slots(struct partitioner *p) {
+    const struct graph *graph = &p->c->graph;
     struct infer_options options;
     struct node **order;
-    if (cut->c->signature->is_partial || !crosses_tasks(cut))
+    if (p->c->signature->is_partial || !crosses_tasks(p))
         return NULL;
     TRY(graph_topological_order(graph, &order));
-    struct cut_slots *slots = arena_new(&cut->c->arena, struct cut_slots);
-    *slots = (struct cut_slots){.arena = &cut->c->arena, .n_conditions = 1, .capacity = 16};
+    struct partitioner_slots *slots = arena_new(&p->c->arena, struct partitioner_slots);
+    *slots = (struct partitioner_slots){.arena = &p->c->arena, .n_conditions = 1, .capacity = 16};
     slots->conditions = xcalloc((size_t)slots->capacity, sizeof(*slots->conditions));
     slots->n_buckets = (size_t)graph->n_nodes + 1;
-    slots->first_of = arena_array(&cut->c->arena, int, slots->n_buckets);
-    slots->of = arena_array(&cut->c->arena, int, graph->n_nodes + 1);
+    slots->first_of = arena_array(&p->c->arena, int, slots->n_buckets);
+    slots->of = arena_array(&p->c->arena, int, graph->n_nodes + 1);
     for (int i = 0; i < graph->n_live; i++)
         slots->of[order[i]->id] = condition_of_node(slots, order[i]);
     free(order);
     graph_shapes_init(&slots->shapes);
     infer_options_default(&options);
-    cut->slots = slots;
+    p->slots = slots;
     return graph_infer_shapes(graph, &slots->shapes, &options);
 }
 
-void cut_say_shape(const struct cut *cut, const struct node *src, int index, struct node *recv) {
-    const struct cut_slots *slots = cut->slots;
-    if (!slots || src->id >= cut->n_ids || cut->frames.out[src->id] != 0 || node_is_switch(src) ||
+void partitioner_say_shape(const struct partitioner *p, const struct node *src, int index,
+                           struct node *recv) {
+    const struct partitioner_slots *slots = p->slots;
+    if (!slots || src->id >= p->n_ids || p->frames.out[src->id] != 0 || node_is_switch(src) ||
         slots->of[src->id] != ALWAYS)
         return;
     if (graph_shapes_bytes(&slots->shapes, src, index) > SLOT_MIN_BYTES)
-        node_set_attr_shape(&cut->c->graph, recv, "_shape",
+        node_set_attr_shape(&p->c->graph, recv, "_shape",
                             graph_shapes_of(&slots->shapes, src, index));
 }

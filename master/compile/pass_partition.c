@@ -35,9 +35,9 @@
 
 enum { COPY_MAX_BYTES = 64 << 10 };
 
-uint64_t cut_arrival_key(const struct cut *cut, const struct node *src, int index, int task) {
-    return (cut->first_endpoint[src->id] + (uint64_t)(index + 1)) *
-               (uint64_t)cut->devices->n_tasks +
+uint64_t partitioner_arrival_key(const struct partitioner *p, const struct node *src, int index,
+                                 int task) {
+    return (p->first_endpoint[src->id] + (uint64_t)(index + 1)) * (uint64_t)p->devices->n_tasks +
            (uint64_t)task;
 }
 
@@ -51,21 +51,22 @@ static bool is_copied(const struct node *node) {
            node_is_op(node, "NoOp");
 }
 
-void cut_note_copy(struct cut *cut, const struct node *copy, struct node *original) {
-    if (copy->id >= cut->copied_capacity) {
-        int capacity = MAX(2 * cut->copied_capacity, copy->id + 64);
-        cut->copied_from = xreallocarray(cut->copied_from, (size_t)capacity, sizeof(struct node *));
-        memset(cut->copied_from + cut->copied_capacity, 0,
-               (size_t)(capacity - cut->copied_capacity) * sizeof(struct node *));
-        cut->copied_capacity = capacity;
+void partitioner_note_copy(struct partitioner *p, const struct node *copy, struct node *original) {
+    if (copy->id >= p->copied_capacity) {
+        int capacity = MAX(2 * p->copied_capacity, copy->id + 64);
+        p->copied_from = xreallocarray(p->copied_from, (size_t)capacity, sizeof(struct node *));
+        memset(p->copied_from + p->copied_capacity, 0,
+               (size_t)(capacity - p->copied_capacity) * sizeof(struct node *));
+        p->copied_capacity = capacity;
     }
-    cut->copied_from[copy->id] = original;
+    p->copied_from[copy->id] = original;
 }
 
-static struct status *copy_for(struct cut *cut, struct node *src, int task, struct node **ret) {
-    struct graph *graph = &cut->c->graph;
-    uint64_t key = cut_arrival_key(cut, src, CONTROL_EDGE, task);
-    *ret = u64map_get(&cut->arrivals, key);
+static struct status *copy_for(struct partitioner *p, struct node *src, int task,
+                               struct node **ret) {
+    struct graph *graph = &p->c->graph;
+    uint64_t key = partitioner_arrival_key(p, src, CONTROL_EDGE, task);
+    *ret = u64map_get(&p->arrivals, key);
     if (*ret)
         return NULL;
     struct node *copy;
@@ -73,102 +74,103 @@ static struct status *copy_for(struct cut *cut, struct node *src, int task, stru
     for (int i = 0; i < src->n_attrs; i++)
         node_set_attr(graph, copy, src->attrs[i].name, &src->attrs[i].value);
     TRY(node_finish(graph, copy));
-    copy->placed = cut->devices->tasks[task].first_device;
-    cut_note_copy(cut, copy, src);
-    u64map_put(&cut->arrivals, key, copy);
+    copy->placed = p->devices->tasks[task].first_device;
+    partitioner_note_copy(p, copy, src);
+    u64map_put(&p->arrivals, key, copy);
     *ret = copy;
     return NULL;
 }
 
 /* ---- sends and receives ---- */
 
-static void set_edge_attrs(struct cut *cut, struct node *node, enum dtype type,
+static void set_edge_attrs(struct partitioner *p, struct node *node, enum dtype type,
                            const struct node *src, int task, const char *tensor_name) {
-    struct graph *graph = &cut->c->graph;
+    struct graph *graph = &p->c->graph;
     node_set_attr_type(graph, node, "T", type);
-    node_set_attr_i(graph, node, "edge", cut->n_edges);
+    node_set_attr_i(graph, node, "edge", p->n_edges);
     node_set_attr_s(graph, node, "src_device",
-                    cut->devices->devices[device_host(cut->devices, src->placed)].full_name);
+                    p->devices->devices[device_host(p->devices, src->placed)].full_name);
     node_set_attr_s(graph, node, "dst_device",
-                    cut->devices->devices[cut->devices->tasks[task].first_device].full_name);
+                    p->devices->devices[p->devices->tasks[task].first_device].full_name);
     node_set_attr_s(graph, node, "tensor_name", tensor_name);
 }
 
-struct status *cut_add_pair(struct cut *cut, struct node *from, int index, const struct node *src,
-                            int frame, const char *tensor_name, int task, struct node **ret_recv) {
-    struct graph *graph = &cut->c->graph;
-    struct arena *arena = &cut->c->arena;
+struct status *partitioner_add_pair(struct partitioner *p, struct node *from, int index,
+                                    const struct node *src, int frame, const char *tensor_name,
+                                    int task, struct node **ret_recv) {
+    struct graph *graph = &p->c->graph;
+    struct arena *arena = &p->c->arena;
     enum dtype type = dtype_base((enum dtype)from->out_types[index]);
     struct node *send, *recv;
     TRY(graph_add_node(
-        graph,
-        graph_unique_name(graph, arena_printf(arena, "%s/_send_%d", src->name, cut->n_edges)),
+        graph, graph_unique_name(graph, arena_printf(arena, "%s/_send_%d", src->name, p->n_edges)),
         OP_SEND, "", &send));
-    set_edge_attrs(cut, send, type, src, task, tensor_name);
+    set_edge_attrs(p, send, type, src, task, tensor_name);
     node_add_input(graph, send, from, index);
     TRY(node_finish(graph, send));
-    send->placed = device_host(cut->devices, src->placed);
+    send->placed = device_host(p->devices, src->placed);
     TRY(graph_add_node(
-        graph,
-        graph_unique_name(graph, arena_printf(arena, "%s/_recv_%d", src->name, cut->n_edges)),
+        graph, graph_unique_name(graph, arena_printf(arena, "%s/_recv_%d", src->name, p->n_edges)),
         OP_RECV, "", &recv));
-    set_edge_attrs(cut, recv, type, src, task, tensor_name);
-    struct node *pulse = frame != 0 ? cut_pulse(cut, frame, task) : NULL;
+    set_edge_attrs(p, recv, type, src, task, tensor_name);
+    struct node *pulse = frame != 0 ? partitioner_pulse(p, frame, task) : NULL;
     if (frame != 0 && !pulse)
         return status_internal("{{node %s}} is wanted on '%s', which has no part in its loop",
-                               src->name, cut->devices->tasks[task].name);
+                               src->name, p->devices->tasks[task].name);
     if (pulse)
         node_add_control(graph, recv, pulse);
     TRY(node_finish(graph, recv));
-    recv->placed = cut->devices->tasks[task].first_device;
-    cut->exchanges[cut_task(cut, src) * cut->devices->n_tasks + task] = true;
-    cut->n_edges++;
+    recv->placed = p->devices->tasks[task].first_device;
+    p->exchanges[partitioner_task(p, src) * p->devices->n_tasks + task] = true;
+    p->n_edges++;
     *ret_recv = recv;
     return NULL;
 }
 
-struct status *cut_arrive(struct cut *cut, struct node *src, int index, int task, struct node **ret,
-                          int *ret_index) {
+struct status *partitioner_arrive(struct partitioner *p, struct node *src, int index, int task,
+                                  struct node **ret, int *ret_index) {
     *ret_index = 0;
-    if (cut_task(cut, src) == task || is_copied(src)) {
+    if (partitioner_task(p, src) == task || is_copied(src)) {
         *ret = src;
         *ret_index = index;
-        return cut_task(cut, src) == task ? NULL : copy_for(cut, src, task, ret);
+        return partitioner_task(p, src) == task ? NULL : copy_for(p, src, task, ret);
     }
-    uint64_t key = cut_arrival_key(cut, src, index, task);
-    *ret = u64map_get(&cut->arrivals, key);
+    uint64_t key = partitioner_arrival_key(p, src, index, task);
+    *ret = u64map_get(&p->arrivals, key);
     if (*ret)
         return NULL;
-    const char *tensor_name = arena_printf(&cut->c->arena, "%s:%d", src->name, index);
-    if (cut_is_step_of_loop(src)) {
-        TRY(cut_repeat_step(cut, src, task, ret));
-    } else if (cut_is_narrowed(cut, src, index)) {
-        TRY(cut_add_narrow_pair(cut, src, index, tensor_name, task, ret));
+    const char *tensor_name = arena_printf(&p->c->arena, "%s:%d", src->name, index);
+    if (partitioner_is_step_of_loop(src)) {
+        TRY(partitioner_repeat_step(p, src, task, ret));
+    } else if (partitioner_is_narrowed(p, src, index)) {
+        TRY(partitioner_add_narrow_pair(p, src, index, tensor_name, task, ret));
     } else {
-        TRY(cut_add_pair(cut, src, index, src, cut->frames.out[src->id], tensor_name, task, ret));
-        cut_say_shape(cut, src, index, *ret);
+        TRY(partitioner_add_pair(p, src, index, src, p->frames.out[src->id], tensor_name, task,
+                                 ret));
+        partitioner_say_shape(p, src, index, *ret);
     }
-    u64map_put(&cut->arrivals, key, *ret);
+    u64map_put(&p->arrivals, key, *ret);
     return NULL;
 }
 
-static struct status *cut_data_edge(struct cut *cut, struct node *node, int position) {
+static struct status *partition_data_edge(struct partitioner *p, struct node *node, int position) {
     struct node *src = node->inputs[position].src, *arrival;
     int index;
     if (dtype_is_ref((enum dtype)node->in_types[position]))
         return status_internal(
             "{{node %s}} was placed apart from {{node %s}}, whose reference it takes", node->name,
             src->name);
-    TRY(cut_check_regular(cut, src, node));
-    TRY(cut_arrive(cut, src, node->inputs[position].index, cut_task(cut, node), &arrival, &index));
+    TRY(partitioner_check_regular(p, src, node));
+    TRY(partitioner_arrive(p, src, node->inputs[position].index, partitioner_task(p, node),
+                           &arrival, &index));
     node_set_input(node, position, arrival, index);
     return NULL;
 }
 
 /* An output that arrives on the task anyway. */
-static struct node *any_arrival(const struct cut *cut, const struct node *src, int task) {
+static struct node *any_arrival(const struct partitioner *p, const struct node *src, int task) {
     for (int i = 0; i < src->n_outputs && i < 8 && !node_is_switch(src); i++) {
-        struct node *arrival = u64map_get(&cut->arrivals, cut_arrival_key(cut, src, i, task));
+        struct node *arrival = u64map_get(&p->arrivals, partitioner_arrival_key(p, src, i, task));
         if (arrival)
             return arrival;
     }
@@ -176,51 +178,53 @@ static struct node *any_arrival(const struct cut *cut, const struct node *src, i
 }
 
 /* The tiny value that is sent for a control edge: made once its source is done, dead if that is. */
-static struct status *add_token(struct cut *cut, struct node *src, struct node **ret) {
-    struct graph *graph = &cut->c->graph;
+static struct status *add_token(struct partitioner *p, struct node *src, struct node **ret) {
+    struct graph *graph = &p->c->graph;
     struct tensor zero = TENSOR_INIT;
     tensor_init_scalar_f32(&zero, 0);
-    TRY(graph_add_node(graph,
-                       graph_unique_name(graph, arena_printf(&cut->c->arena, "%s/_done_%d",
-                                                             src->name, cut->n_edges)),
-                       "Const", "", ret));
+    TRY(graph_add_node(
+        graph,
+        graph_unique_name(graph, arena_printf(&p->c->arena, "%s/_done_%d", src->name, p->n_edges)),
+        "Const", "", ret));
     node_set_attr_type(graph, *ret, "dtype", DT_FLOAT);
     node_set_attr_tensor(graph, *ret, "value", &zero);
     TRY(node_finish(graph, *ret));
     node_add_control(graph, *ret, src);
-    (*ret)->placed = device_host(cut->devices, src->placed);
+    (*ret)->placed = device_host(p->devices, src->placed);
     return NULL;
 }
 
-struct status *cut_arrive_control(struct cut *cut, struct node *src, int task, struct node **ret) {
+struct status *partitioner_arrive_control(struct partitioner *p, struct node *src, int task,
+                                          struct node **ret) {
     struct node *token;
-    if (cut_task(cut, src) == task) {
+    if (partitioner_task(p, src) == task) {
         *ret = src;
         return NULL;
     }
     if (is_copied(src))
-        return copy_for(cut, src, task, ret);
-    uint64_t key = cut_arrival_key(cut, src, CONTROL_EDGE, task);
-    *ret = u64map_get(&cut->arrivals, key);
+        return copy_for(p, src, task, ret);
+    uint64_t key = partitioner_arrival_key(p, src, CONTROL_EDGE, task);
+    *ret = u64map_get(&p->arrivals, key);
     if (!*ret)
-        *ret = any_arrival(cut, src, task);
+        *ret = any_arrival(p, src, task);
     if (*ret)
         return NULL;
-    if (cut_is_step_of_loop(src)) {
-        TRY(cut_repeat_step(cut, src, task, ret));
+    if (partitioner_is_step_of_loop(src)) {
+        TRY(partitioner_repeat_step(p, src, task, ret));
     } else {
-        TRY(add_token(cut, src, &token));
-        TRY(cut_add_pair(cut, token, 0, src, cut->frames.out[src->id],
-                         arena_printf(&cut->c->arena, "^%s", src->name), task, ret));
+        TRY(add_token(p, src, &token));
+        TRY(partitioner_add_pair(p, token, 0, src, p->frames.out[src->id],
+                                 arena_printf(&p->c->arena, "^%s", src->name), task, ret));
     }
-    u64map_put(&cut->arrivals, key, *ret);
+    u64map_put(&p->arrivals, key, *ret);
     return NULL;
 }
 
-static struct status *cut_control_edge(struct cut *cut, struct node *node, int position) {
+static struct status *partition_control_edge(struct partitioner *p, struct node *node,
+                                             int position) {
     struct node *src = node->inputs[position].src, *arrival;
-    TRY(cut_check_regular(cut, src, node));
-    TRY(cut_arrive_control(cut, src, cut_task(cut, node), &arrival));
+    TRY(partitioner_check_regular(p, src, node));
+    TRY(partitioner_arrive_control(p, src, partitioner_task(p, node), &arrival));
     node_set_input(node, position, arrival, CONTROL_EDGE);
     return NULL;
 }
@@ -251,16 +255,16 @@ static struct status *read_late(struct compilation *c, struct node *node, int po
     return NULL;
 }
 
-static struct status *read_variables_late(struct cut *cut) {
-    struct graph *graph = &cut->c->graph;
+static struct status *read_variables_late(struct partitioner *p) {
+    struct graph *graph = &p->c->graph;
     for (int id = 0, n_ids = graph->n_nodes; id < n_ids; id++) {
         struct node *node = graph->nodes[id];
         for (int i = 0; waits_to_read(node) && i < node->n_data; i++) {
             const struct node_input *in = &node->inputs[i];
             bool is_read = dtype_is_ref((enum dtype)in->src->out_types[in->index]) &&
                            !dtype_is_ref((enum dtype)node->in_types[i]);
-            if (is_read && cut_task(cut, in->src) != cut_task(cut, node))
-                TRY(read_late(cut->c, node, i));
+            if (is_read && partitioner_task(p, in->src) != partitioner_task(p, node))
+                TRY(read_late(p->c, node, i));
         }
     }
     return NULL;
@@ -269,27 +273,28 @@ static struct status *read_variables_late(struct cut *cut) {
 /* ---- cutting ---- */
 
 /* Data edges of all nodes first: what arrives by them can serve for control edges. */
-static struct status *cut_edges(struct cut *cut, bool is_control_round) {
-    for (int id = 0; id < cut->n_ids; id++) {
-        struct node *node = cut->c->graph.nodes[id];
+static struct status *partition_edges(struct partitioner *p, bool is_control_round) {
+    for (int id = 0; id < p->n_ids; id++) {
+        struct node *node = p->c->graph.nodes[id];
         if (node->is_removed)
             continue;
         int from = is_control_round ? node->n_data : 0,
             to = is_control_round ? node->n_inputs : node->n_data;
         for (int i = from; i < to; i++) {
-            if (cut_task(cut, node->inputs[i].src) == cut_task(cut, node))
+            if (partitioner_task(p, node->inputs[i].src) == partitioner_task(p, node))
                 continue;
-            TRY(is_control_round ? cut_control_edge(cut, node, i) : cut_data_edge(cut, node, i));
+            TRY(is_control_round ? partition_control_edge(p, node, i)
+                                 : partition_data_edge(p, node, i));
         }
     }
     return NULL;
 }
 
 /* Two control inputs may now come from one Recv, which serves for two edges. */
-static void drop_doubled_controls(struct cut *cut) {
-    int *last_seen = arena_array(&cut->c->arena, int, cut->c->graph.n_nodes + 1);
-    for (int id = 0; id < cut->n_ids; id++) {
-        struct node *node = cut->c->graph.nodes[id];
+static void drop_doubled_controls(struct partitioner *p) {
+    int *last_seen = arena_array(&p->c->arena, int, p->c->graph.n_nodes + 1);
+    for (int id = 0; id < p->n_ids; id++) {
+        struct node *node = p->c->graph.nodes[id];
         for (int i = node->n_inputs - 1; !node->is_removed && i >= node->n_data; i--) {
             int src = node->inputs[i].src->id;
             if (last_seen[src] == id + 1)
@@ -300,50 +305,49 @@ static void drop_doubled_controls(struct cut *cut) {
 }
 
 /* An original whose copies serve all its consumers would run for nobody. */
-static void drop_copied_originals(struct cut *cut) {
-    struct graph *graph = &cut->c->graph;
-    bool *is_used = arena_array(&cut->c->arena, bool, graph->n_nodes + 1);
+static void drop_copied_originals(struct partitioner *p) {
+    struct graph *graph = &p->c->graph;
+    bool *is_used = arena_array(&p->c->arena, bool, graph->n_nodes + 1);
     for (int id = 0; id < graph->n_nodes; id++)
         for (int i = 0; !graph->nodes[id]->is_removed && i < graph->nodes[id]->n_inputs; i++)
             is_used[graph->nodes[id]->inputs[i].src->id] = true;
-    for (int i = 0; i < cut->c->n_targets; i++)
-        is_used[cut->c->target_nodes[i]->id] = true;
-    for (int id = cut->n_ids; id < graph->n_nodes && id < cut->copied_capacity; id++) {
-        struct node *original = cut->copied_from[id];
+    for (int i = 0; i < p->c->n_targets; i++)
+        is_used[p->c->target_nodes[i]->id] = true;
+    for (int id = p->n_ids; id < graph->n_nodes && id < p->copied_capacity; id++) {
+        struct node *original = p->copied_from[id];
         if (original && !is_used[original->id])
             graph_remove_node(graph, original);
     }
 }
 
-static struct status *cut_graph(struct cut *cut) {
-    struct graph *graph = &cut->c->graph;
-    TRY(read_variables_late(cut));
-    TRY(cut_add_loops(cut));
-    cut->n_ids = graph->n_nodes;
-    TRY(cut_find_slots(cut));
-    cut->first_endpoint = arena_array(&cut->c->arena, uint64_t, graph->n_nodes + 1);
-    cut->step_inputs = arena_array(&cut->c->arena, struct node_input, graph->n_nodes + 1);
+static struct status *partitioner_graph(struct partitioner *p) {
+    struct graph *graph = &p->c->graph;
+    TRY(read_variables_late(p));
+    TRY(partitioner_add_loops(p));
+    p->n_ids = graph->n_nodes;
+    TRY(partitioner_find_slots(p));
+    p->first_endpoint = arena_array(&p->c->arena, uint64_t, graph->n_nodes + 1);
+    p->step_inputs = arena_array(&p->c->arena, struct node_input, graph->n_nodes + 1);
     for (int id = 0; id < graph->n_nodes; id++)
-        if (!graph->nodes[id]->is_removed && cut_is_step_of_loop(graph->nodes[id]) &&
+        if (!graph->nodes[id]->is_removed && partitioner_is_step_of_loop(graph->nodes[id]) &&
             graph->nodes[id]->n_data > 0)
-            cut->step_inputs[id] = graph->nodes[id]->inputs[0];
+            p->step_inputs[id] = graph->nodes[id]->inputs[0];
     for (int id = 0; id < graph->n_nodes; id++)
-        cut->first_endpoint[id + 1] =
-            cut->first_endpoint[id] + 1 + (uint64_t)graph->nodes[id]->n_outputs;
-    TRY(cut_edges(cut, false));
-    TRY(cut_edges(cut, true));
-    drop_doubled_controls(cut);
-    drop_copied_originals(cut);
+        p->first_endpoint[id + 1] =
+            p->first_endpoint[id] + 1 + (uint64_t)graph->nodes[id]->n_outputs;
+    TRY(partition_edges(p, false));
+    TRY(partition_edges(p, true));
+    drop_doubled_controls(p);
+    drop_copied_originals(p);
     return NULL;
 }
 
 /* ---- one graph per task ---- */
 
 /* A copy is called what its original is called, now that they are in graphs of their own. */
-static void rename_copy(const struct cut *cut, struct graph *graph, const struct node *whole,
+static void rename_copy(const struct partitioner *p, struct graph *graph, const struct node *whole,
                         struct node *node) {
-    const struct node *original =
-        whole->id < cut->copied_capacity ? cut->copied_from[whole->id] : NULL;
+    const struct node *original = whole->id < p->copied_capacity ? p->copied_from[whole->id] : NULL;
     if (!original || graph_find(graph, original->name))
         return;
     strmap_remove(&graph->by_name, node->name);
@@ -375,55 +379,56 @@ static void number_slots(struct compilation *c, struct partition *partition, str
                     (is_feed ? partition->n_feeds : partition->n_fetches) - 1);
 }
 
-static void find_peers(const struct cut *cut, struct partition *partition, struct arena *arena) {
-    int n_tasks = cut->devices->n_tasks, task = partition->task;
+static void find_peers(const struct partitioner *p, struct partition *partition,
+                       struct arena *arena) {
+    int n_tasks = p->devices->n_tasks, task = partition->task;
     for (int other = 0; other < n_tasks; other++)
-        if (cut->exchanges[task * n_tasks + other] || cut->exchanges[other * n_tasks + task])
+        if (p->exchanges[task * n_tasks + other] || p->exchanges[other * n_tasks + task])
             partition->peers =
                 add_position(arena, partition->peers, &partition->n_peers, n_tasks, other);
 }
 
 /* `whole` by id are the nodes before the split; `map` says where each is in the partition's
  * graph, NULL where it is the same. */
-static void fill_partition(struct cut *cut, struct partition *partition, const struct graph *whole,
-                           struct node *const *map) {
+static void fill_partition(struct partitioner *p, struct partition *partition,
+                           const struct graph *whole, struct node *const *map) {
     for (int id = 0; id < whole->n_nodes; id++) {
         struct node *node = map ? map[id] : whole->nodes[id];
         if (!node || node->is_removed)
             continue;
-        rename_copy(cut, &partition->graph, whole->nodes[id], node);
-        node->device = cut->c->result->devices->devices[node->placed].full_name;
-        number_slots(cut->c, partition, node);
+        rename_copy(p, &partition->graph, whole->nodes[id], node);
+        node->device = p->c->result->devices->devices[node->placed].full_name;
+        number_slots(p->c, partition, node);
     }
-    find_peers(cut, partition, &cut->c->result->arena);
+    find_peers(p, partition, &p->c->result->arena);
 }
 
 /* All is on one task: the whole graph, as it is. */
-static void take_whole_graph(struct cut *cut, struct partition *partition) {
-    partition->graph = cut->c->graph;
-    graph_init(&cut->c->graph);
-    fill_partition(cut, partition, &partition->graph, NULL);
+static void take_whole_graph(struct partitioner *p, struct partition *partition) {
+    partition->graph = p->c->graph;
+    graph_init(&p->c->graph);
+    fill_partition(p, partition, &partition->graph, NULL);
 }
 
-static void copy_partition(struct cut *cut, struct partition *partition, bool *keep) {
-    struct graph *graph = &cut->c->graph;
+static void copy_partition(struct partitioner *p, struct partition *partition, bool *keep) {
+    struct graph *graph = &p->c->graph;
     struct node **map;
     for (int id = 0; id < graph->n_nodes; id++)
-        keep[id] =
-            !graph->nodes[id]->is_removed && cut_task(cut, graph->nodes[id]) == partition->task;
+        keep[id] = !graph->nodes[id]->is_removed &&
+                   partitioner_task(p, graph->nodes[id]) == partition->task;
     graph_copy(graph, keep, &partition->graph, &map);
-    fill_partition(cut, partition, graph, map);
+    fill_partition(p, partition, graph, map);
     free(map);
 }
 
-static struct compiled *new_compiled(struct cut *cut) {
-    struct compilation *c = cut->c;
+static struct compiled *new_compiled(struct partitioner *p) {
+    struct compilation *c = p->c;
     struct compiled *compiled = xcalloc(1, sizeof(*compiled));
     arena_init(&compiled->arena);
     graph_init(&compiled->graph);
     /* the count is all that changes */
     compiled->devices = device_table_ref((struct device_table *)c->devices);
-    compiled->n_edges = cut->n_edges;
+    compiled->n_edges = p->n_edges;
     compiled->feed_types = arena_memdup(&compiled->arena, c->feed_types,
                                         (size_t)c->signature->n_feeds * sizeof(enum dtype));
     compiled->fetch_types = arena_memdup(&compiled->arena, c->fetch_types,
@@ -432,52 +437,52 @@ static struct compiled *new_compiled(struct cut *cut) {
 }
 
 static void keep_saves(const struct compilation *c, struct compiled *compiled) {
-    compiled->n_cut_saves = c->n_cut_saves;
-    compiled->cut_tasks = arena_array(&compiled->arena, int, c->devices->n_tasks + 1);
-    for (int task = 0; c->n_cut_saves > 0 && task < c->devices->n_tasks; task++)
-        if (c->is_cut_task[task])
-            compiled->cut_tasks[compiled->n_cut_tasks++] = task;
+    compiled->n_barrier_saves = c->n_barrier_saves;
+    compiled->saved_tasks = arena_array(&compiled->arena, int, c->devices->n_tasks + 1);
+    for (int task = 0; c->n_barrier_saves > 0 && task < c->devices->n_tasks; task++)
+        if (c->is_saved_task[task])
+            compiled->saved_tasks[compiled->n_saved_tasks++] = task;
 }
 
-static void make_partitions(struct cut *cut) {
-    struct compilation *c = cut->c;
-    struct compiled *compiled = c->result = new_compiled(cut);
+static void make_partitions(struct partitioner *p) {
+    struct compilation *c = p->c;
+    struct compiled *compiled = c->result = new_compiled(p);
     keep_saves(c, compiled);
-    int n_tasks = cut->devices->n_tasks;
+    int n_tasks = p->devices->n_tasks;
     bool *has_nodes = arena_array(&c->arena, bool, n_tasks + 1);
     for (int id = 0; id < c->graph.n_nodes; id++)
         if (!c->graph.nodes[id]->is_removed)
-            has_nodes[cut_task(cut, c->graph.nodes[id])] = true;
+            has_nodes[partitioner_task(p, c->graph.nodes[id])] = true;
     compiled->partitions = arena_array(&compiled->arena, struct partition, n_tasks);
     for (int task = 0; task < n_tasks; task++)
         if (has_nodes[task])
             compiled->partitions[compiled->n_partitions++].task = task;
     if (compiled->n_partitions == 1) {
-        take_whole_graph(cut, &compiled->partitions[0]);
+        take_whole_graph(p, &compiled->partitions[0]);
         return;
     }
     bool *keep = arena_array(&c->arena, bool, c->graph.n_nodes + 1);
     for (int i = 0; i < compiled->n_partitions; i++)
-        copy_partition(cut, &compiled->partitions[i], keep);
+        copy_partition(p, &compiled->partitions[i], keep);
     compiled->graph = c->graph;
     graph_init(&c->graph);
 }
 
 struct status *pass_partition(struct compilation *c, bool *ret_changed) {
-    struct cut cut = {.c = c, .devices = c->devices};
-    u64map_init(&cut.arrivals);
-    u64map_init(&cut.pulses);
-    cut.exchanges =
+    struct partitioner p = {.c = c, .devices = c->devices};
+    u64map_init(&p.arrivals);
+    u64map_init(&p.pulses);
+    p.exchanges =
         arena_array(&c->arena, bool, (size_t)c->devices->n_tasks *(size_t)c->devices->n_tasks + 1);
     compile_find_saves(c);
-    struct status *st = cut_graph(&cut);
+    struct status *st = partitioner_graph(&p);
     if (!st)
-        make_partitions(&cut);
+        make_partitions(&p);
     *ret_changed = !st;
-    loop_frames_fini(&cut.frames);
-    cut_slots_free(cut.slots);
-    u64map_fini(&cut.arrivals);
-    u64map_fini(&cut.pulses);
-    free(cut.copied_from);
+    loop_frames_fini(&p.frames);
+    partitioner_slots_free(p.slots);
+    u64map_fini(&p.arrivals);
+    u64map_fini(&p.pulses);
+    free(p.copied_from);
     return st;
 }

@@ -24,7 +24,7 @@ struct metric service_sessions_total =
 void master_options_default(struct master_options *options) {
     *options = (struct master_options){.listen = "127.0.0.1:2222",
                                        .task_wait_ms = 10000,
-                                       .cut_wait_ms = 10000,
+                                       .save_wait_ms = 10000,
                                        .heartbeat_ms = HEARTBEAT_DEFAULT_MS,
                                        .session_ttl_ms = 3600 * 1000,
                                        .max_sessions = 10000,
@@ -108,19 +108,19 @@ static struct status *tell_missing(struct service *service, const struct session
 }
 
 static uint64_t key_of(struct grpc_call *call) {
-    return repeats_key(grpc_call_connection_id(call), grpc_call_message(call)->body);
+    return retry_filter_key(grpc_call_connection_id(call), grpc_call_message(call)->body);
 }
 
-static bool is_repeat(struct service *service, struct grpc_call *call) {
+static bool take_retry(struct service *service, struct grpc_call *call) {
     int64_t now_ns = clock_now_ns();
-    return repeats_any(&service->repeats, now_ns) &&
-           repeats_take(&service->repeats, key_of(call), now_ns);
+    return retry_filter_any(&service->retries, now_ns) &&
+           retry_filter_take(&service->retries, key_of(call), now_ns);
 }
 
 static void when_tasks_are_ready(struct service *service, struct grpc_call *call,
                                  struct session_config *config_take, task_call_fn *go) {
     bool is_ready = tasks_all_ready(service->env.tasks, config_take);
-    if (is_ready || is_repeat(service, call)) {
+    if (is_ready || take_retry(service, call)) {
         fail_if(call,
                 is_ready ? go(service, call, config_take) : tell_missing(service, config_take));
         session_config_fini(config_take);
@@ -146,7 +146,7 @@ static void review_waiting(struct service *service) {
         struct grpc_call *call = waiting->call;
         grpc_call_set_user(call, NULL, NULL);
         if (!is_ready)
-            repeats_note(&service->repeats, key_of(call), now_ns);
+            retry_filter_note(&service->retries, key_of(call), now_ns);
         fail_if(call, is_ready ? waiting->go(service, call, &waiting->config)
                                : tell_missing(service, &waiting->config));
         waiting_free(waiting);
@@ -417,7 +417,7 @@ static void on_tick(struct loop_timer *timer) {
     if (service->is_stopping)
         return; /* it only keeps the loop turning until the last session has gone */
     review_waiting(service);
-    steps_expire_cuts(&service->env);
+    steps_expire_saves(&service->env);
     grpc_server_review_health(service->server);
     if (now_ms - service->tidied_ms > MEMORY_TIDY_INTERVAL_MS) {
         service->tidied_ms = now_ms;
@@ -443,7 +443,7 @@ struct status *service_new(struct loop *loop, struct pool *pool, const struct cl
     struct service *service = xcalloc(1, sizeof *service);
     service->env.loop = loop;
     service->env.pool = pool;
-    cuts_init(&service->env.cuts);
+    save_barrier_init(&service->env.save_barrier);
     service->env.options = *options;
     service->env.incarnation = random_u64();
     list_init(&service->sessions);

@@ -3,7 +3,7 @@
 #ifndef MILLRACE_MASTER_SERVICE_SERVICE_H
 #define MILLRACE_MASTER_SERVICE_SERVICE_H
 
-#include "master/request/repeats.h"
+#include "master/request/retry_filter.h"
 #include "master/session/session.h"
 #include "rpc/admin.h"
 #include "rpc/grpc/grpc_server.h"
@@ -17,7 +17,7 @@ struct service {
     struct strmap by_handle;
     int n_sessions;
     struct list waiting_creates; /* CreateSession and ListDevices calls that wait for tasks */
-    struct repeats repeats;      /* of those that waited in vain */
+    struct retry_filter retries; /* of those that waited in vain */
     int64_t tidied_ms;
     struct loop_timer timer; /* once a second: waits that end, sessions to collect */
     bool is_draining, is_stopping, is_server_closed;

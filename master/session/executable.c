@@ -10,6 +10,22 @@
 #include "proto/worker.pb-c.h"
 #include "rpc/host_id.h"
 
+static const struct state_row states[] = {
+    [EXECUTABLE_COMPILING] = {"COMPILING",
+                              STATE_SET(EXECUTABLE_REGISTERING) | STATE_SET(EXECUTABLE_READY) |
+                                  STATE_SET(EXECUTABLE_FAILED),
+                              .is_first = true},
+    [EXECUTABLE_REGISTERING] = {"REGISTERING",
+                                STATE_SET(EXECUTABLE_READY) | STATE_SET(EXECUTABLE_FAILED)},
+    [EXECUTABLE_READY] = {"READY", STATE_SET(EXECUTABLE_REGISTERING)},
+    [EXECUTABLE_FAILED] = {"FAILED", 0},
+};
+const struct state_machine executable_machine = {"executable", states, ARRAY_LEN(states)};
+
+static void move(struct executable *executable, enum executable_state to) {
+    state_machine_move(&executable_machine, &executable->state, to, executable);
+}
+
 struct compile_job {
     struct session_job job;
     struct executable *executable;
@@ -77,7 +93,7 @@ static void forget(struct executable *executable) {
 /* Tells everybody who waits. The caller holds a reference. */
 static void settle(struct executable *executable, enum executable_state state) {
     struct list waiting;
-    executable->state = state;
+    move(executable, state);
     if (state == EXECUTABLE_FAILED)
         forget(executable);
     list_init(&waiting);
@@ -219,7 +235,9 @@ static void register_partition(struct executable *executable, int index,
     arena_fini(&scratch);
 }
 
-static bool is_ready(struct executable *executable) {
+/* True: READY, and registered under the present incarnation and membership of each of its tasks.
+ * False: not READY, or it has just begun to register all partitions again. */
+static bool ensure_registered(struct executable *executable) {
     if (executable->state != EXECUTABLE_READY)
         return false;
     bool is_current = true;
@@ -230,13 +248,11 @@ static bool is_ready(struct executable *executable) {
             continue;
         if (PLANTED(2))
             continue;
-        if (is_current) { /* the first stale one: begin anew */
-            is_current = false;
-            executable->state = EXECUTABLE_REGISTERING;
-        }
+        is_current = false;
     }
     if (is_current)
         return true;
+    move(executable, EXECUTABLE_REGISTERING);
     /* Peers name each other by incarnation, so all partitions are registered again; where the
      * old ones are still held, they go. */
     if (!PLANTED(3))
@@ -250,7 +266,7 @@ static bool is_ready(struct executable *executable) {
 }
 
 bool executable_await(struct executable *executable, struct executable_wait *waiter) {
-    if (executable->state == EXECUTABLE_FAILED || is_ready(executable))
+    if (executable->state == EXECUTABLE_FAILED || ensure_registered(executable))
         return true;
     list_push_back(&executable->waiting, &waiter->link);
     return false;
@@ -286,15 +302,15 @@ static void compile_work(struct session_job *session_job) {
 static struct status *find_tasks(struct executable *executable) {
     const struct compiled *compiled = executable->compiled;
     executable->tasks = arena_array(&executable->arena, int, compiled->n_partitions + 1);
-    executable->cut_tasks = arena_array(&executable->arena, int, compiled->n_cut_tasks + 1);
+    executable->saved_tasks = arena_array(&executable->arena, int, compiled->n_saved_tasks + 1);
     for (int i = 0; i < compiled->n_partitions; i++)
         executable->tasks[executable->n_tasks++] = task_index(executable->registrations[i].task);
-    for (int i = 0; i < compiled->n_cut_tasks; i++) {
+    for (int i = 0; i < compiled->n_saved_tasks; i++) {
         struct task *task = tasks_find(executable->session->env->tasks,
-                                       compiled->devices->tasks[compiled->cut_tasks[i]].name);
+                                       compiled->devices->tasks[compiled->saved_tasks[i]].name);
         if (!task)
             return status_internal("what is saved comes from a task that is not there");
-        executable->cut_tasks[executable->n_cut_tasks++] = task_index(task);
+        executable->saved_tasks[executable->n_saved_tasks++] = task_index(task);
     }
     return NULL;
 }
@@ -321,7 +337,6 @@ static void compile_done(struct session_job *session_job) {
     struct executable *executable = job->executable;
     executable->compiled = job->compiled;
     executable->status = job->status;
-    executable->state = EXECUTABLE_REGISTERING;
     if (!executable->status)
         executable->status = begin_registering(executable);
     if (executable->status) {
@@ -329,6 +344,7 @@ static void compile_done(struct session_job *session_job) {
     } else if (executable->compiled->n_partitions == 0) {
         settle(executable, EXECUTABLE_READY);
     } else {
+        move(executable, EXECUTABLE_REGISTERING);
         for (int i = 0; i < executable->compiled->n_partitions; i++)
             register_partition(executable, i, &job->graphdefs[i]);
     }
@@ -352,6 +368,7 @@ struct executable *session_executable(struct session *session, struct span key,
     while (session->executables.n_entries >= (size_t)session->env->options.max_executables)
         forget(LIST_ENTRY(session->lru.prev, struct executable, lru_link));
     executable = xcalloc(1, sizeof *executable);
+    state_machine_start(&executable_machine, &executable->state, EXECUTABLE_COMPILING, executable);
     arena_init(&executable->arena);
     list_init(&executable->waiting);
     executable->session = session;

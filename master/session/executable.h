@@ -1,10 +1,24 @@
-/* Executables: the compiled signatures of a session, and their registrations at the workers.
+/* Executables: the compiled signatures of a session, and their registrations at the tasks.
  *
- * A session keeps them in a cache; a step whose signature is known starts at once. Loop thread. */
+ * A session keeps executables in a cache, so a step whose signature is known starts at once.
+ *
+ * The states of an executable:
+ *
+ *   (new) -> COMPILING       a job on the pool compiles the session's graph for the signature
+ *   COMPILING   -> REGISTERING   each partition is sent to its task
+ *               -> READY         there is no partition
+ *               -> FAILED        the graph cannot be compiled
+ *   REGISTERING -> READY         every task has answered
+ *               -> FAILED        a task refused its partition, or was lost
+ *   READY       -> REGISTERING   a task restarted or dropped our graphs: register all again
+ *
+ * A FAILED executable leaves the cache. Its waiting steps get its status, and the next step with
+ * that signature compiles again. Loop thread. */
 #ifndef MILLRACE_MASTER_SESSION_EXECUTABLE_H
 #define MILLRACE_MASTER_SESSION_EXECUTABLE_H
 
 #include "common/base/list.h"
+#include "common/base/state_machine.h"
 #include "master/cluster/tasks.h"
 #include "master/compile/compile.h"
 
@@ -16,6 +30,7 @@ enum executable_state {
     EXECUTABLE_READY,
     EXECUTABLE_FAILED
 };
+extern const struct state_machine executable_machine;
 
 /* One partition at its task. */
 struct registration {
@@ -37,7 +52,7 @@ struct executable_wait {
 /* A compiled signature. Counted: the session's cache and each of its steps hold it. */
 struct executable {
     int n_refs;
-    enum executable_state state;
+    uint8_t state; /* enum executable_state */
     struct session *session;
     struct span key;            /* in its own memory */
     struct signature signature; /* strings in arena */
@@ -45,13 +60,14 @@ struct executable {
     struct compiled *compiled;
     struct registration *registrations; /* by partition */
     int n_registering;
-    int *tasks, n_tasks;         /* that it runs on: numbers of task_index */
-    int *cut_tasks, n_cut_tasks; /* whose values it saves, where a save asks for a consistent cut */
-    bool *is_repeated_fetch;     /* by fetch: the same endpoint came before */
-    struct status *status;       /* while registering or failed: the first failure */
-    struct list waiting;         /* struct executable_wait.link */
-    struct list lru_link;        /* session->lru, while it is in the cache */
-    struct list live_link;       /* session->live_executables, as long as it lives */
+    int *tasks, n_tasks; /* that it runs on: numbers of task_index */
+    int *saved_tasks,
+        n_saved_tasks; /* whose values it saves, where a save asks for a consistent checkpoint */
+    bool *is_repeated_fetch; /* by fetch: the same endpoint came before */
+    struct status *status;   /* while registering or failed: the first failure */
+    struct list waiting;     /* struct executable_wait.link */
+    struct list lru_link;    /* session->lru, while it is in the cache */
+    struct list live_link;   /* session->live_executables, as long as it lives */
 };
 
 /* The cached executable for a key, or a new one that starts to compile. One reference for the

@@ -9,7 +9,7 @@
 #include "common/base/pool.h"
 #include "master/cluster/tasks.h"
 #include "master/compile/compile.h"
-#include "master/session/cuts.h"
+#include "master/session/save_barrier.h"
 #include "rpc/grpc/grpc_server.h"
 
 struct master_options {
@@ -29,8 +29,8 @@ struct master_options {
     int max_steps;          /* in flight, default 100000 */
     int max_session_steps;  /* of one session, default 10000 */
     int max_nodes;          /* per session graph, default 1,000,000 */
-    /* a save that asks for a consistent cut waits so long for it, then fails; default 10 s */
-    int64_t cut_wait_ms;
+    /* a save that asks for a consistent checkpoint waits so long for it, then fails; default 10 s */
+    int64_t save_wait_ms;
     /* refuse graphs whose shapes cannot fit when they come; TensorFlow's servers do not */
     bool check_shapes;
     /* compiled signatures kept per session, default 1000: the one used longest ago goes */
@@ -42,10 +42,10 @@ struct master_env {
     struct pool *pool;
     struct tasks *tasks;
     struct master_options options;
-    uint64_t incarnation;   /* tells this process from the one before it at the same address */
-    int n_steps;            /* of all sessions */
-    struct cuts cuts;       /* who may run when a save asks for a consistent cut */
-    struct list live_steps; /* struct step.live_link, in the order of their ids */
+    uint64_t incarnation; /* tells this process from the one before it at the same address */
+    int n_steps;          /* of all sessions */
+    struct save_barrier save_barrier; /* who may run when a save asks for a consistent checkpoint */
+    struct list live_steps;           /* struct step.live_link, in the order of their ids */
 };
 
 #endif

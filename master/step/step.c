@@ -46,7 +46,7 @@ void step_metrics_register(void) {
     for (size_t i = 1; i < ARRAY_LEN(step_errors); i++)
         metrics_register(&step_errors[i]);
     metrics_register(&step_latency);
-    step_cut_metrics_register();
+    step_barrier_metrics_register();
 }
 
 static void count_step(const struct step *step, const struct status *status) {
@@ -96,7 +96,7 @@ static void finish(struct step *step, struct status *status_take) {
     list_remove(&step->live_link);
     step->session->n_steps--;
     step->session->env->n_steps--;
-    step_cut_leave(step);
+    step_barrier_leave(step);
     for (int i = 0; step->parts && i < step->machine.n_parts; i++)
         task_call_forget(&step->parts[i].call);
     count_step(step, status_take);
@@ -174,14 +174,14 @@ static void on_timeout(struct loop_timer *timer) {
 /* Each ends itself alone: without the hold, one that leaves could let the next of the session
  * in, which may end and be freed at once. */
 void steps_cancel_all(struct session *session, struct status *why) {
-    struct cuts *cuts = &session->env->cuts;
-    cuts_hold(cuts);
+    struct save_barrier *barrier = &session->env->save_barrier;
+    save_barrier_hold(barrier);
     for (struct list *link = session->steps.next; link != &session->steps;) {
         struct step *step = LIST_ENTRY(link, struct step, session_link);
         link = link->next;
         step_cancel(step, status_ref(why));
     }
-    cuts_go_on(cuts);
+    save_barrier_release(barrier);
 }
 
 struct status *step_check_feed(const struct step *step, int position) {
@@ -210,7 +210,7 @@ void step_launch(struct step *step) {
         finish(step, st);
         return;
     }
-    if (!step_may_run(step))
+    if (!step_enter_barrier(step))
         return;
     step->id = tasks_new_id(env->tasks);
     list_push_back(&env->live_steps, &step->live_link);
@@ -313,7 +313,7 @@ struct step *step_new(struct session *session, struct grpc_call *call,
     step->start_ns = clock_now_ns();
     list_init(&step->wait.link);
     list_init(&step->live_link);
-    list_init(&step->cut.link);
+    list_init(&step->barrier.link);
     session_ref(session);
     list_push_back(&session->steps, &step->session_link);
     session->n_steps++;
@@ -370,9 +370,9 @@ void step_describe(const struct step *step, struct str *out) {
         str_add(out, "a partial run that waits for its first call\n");
         return;
     }
-    if (step->machine.state == STEP_NEW && step->cut.state == CUT_WAITING) {
-        str_add(out, step->cut.is_save
-                         ? "waits for a consistent cut: for the steps that ran before it\n"
+    if (step->machine.state == STEP_NEW && step->barrier.state == BARRIER_WAITING) {
+        str_add(out, step->barrier.is_save
+                         ? "waits for a consistent checkpoint: for the steps that ran before it\n"
                          : "waits for a save to take its values\n");
         return;
     }

@@ -32,8 +32,8 @@ bool step_waits_for(const struct step *step, const struct task *task);
 bool step_is_awaited(const struct step *step);
 /* All steps of a session, from session_close. */
 void steps_cancel_all(struct session *session, struct status *why);
-/* Ends the saves that have waited too long for a consistent cut. */
-void steps_expire_cuts(struct master_env *env);
+/* Ends the saves that have waited too long for a consistent checkpoint. */
+void steps_expire_saves(struct master_env *env);
 /* The oldest step id that may still be alive, for the workers' memory of ended ids. */
 uint64_t steps_oldest_live(struct master_env *env);
 

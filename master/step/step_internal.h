@@ -2,7 +2,7 @@
  *
  *   step.c            life: from the request to the end, timers, cancellation
  *   step_parts.c      messages to the workers and what comes back
- *   step_cut.c        saves that want a consistent cut, and who waits for them
+ *   step_barrier.c        saves that want a consistent checkpoint, and who waits for them
  *   step_answer.c     the bytes of the answer
  *   partial_run.c     a step whose feeds come and whose fetches are asked for in several calls */
 #ifndef MILLRACE_MASTER_STEP_STEP_INTERNAL_H
@@ -49,7 +49,7 @@ struct step {
     bool has_timer, is_finished;
     uint64_t id;
     int64_t start_ns;
-    struct cut_member cut; /* its place among those that may run */
+    struct barrier_member barrier; /* its place among those that may run */
     int n_saves_taken;
     struct partial_run *partial; /* whose step it is; told of its fetches and its end */
 };
@@ -74,11 +74,11 @@ void step_carry_out(struct step *step, unsigned actions);
 /* Frees what a finished step of a partial run still holds. */
 void step_let_go(struct step *step);
 
-/* ---- step_cut.c ---- */
+/* ---- step_barrier.c ---- */
 /* May it run now? No: it is launched when it may. */
-bool step_may_run(struct step *step) MUST_USE;
-void step_cut_leave(struct step *step); /* it has ended */
-void step_cut_metrics_register(void);
+bool step_enter_barrier(struct step *step) MUST_USE;
+void step_barrier_leave(struct step *step); /* it has ended */
+void step_barrier_metrics_register(void);
 /* One of its saves holds all that it saves. */
 void step_save_taken(struct step *step);
 

@@ -1,11 +1,23 @@
-/* The pure core of a step's life: see step_machine.h for the states. */
+/* Turns the events of a step's parts into the actions that the step must take. */
 #include "master/step/step_machine.h"
 
 #include "common/base/planted.h"
 
+static const struct state_row rows[] = {
+    [STEP_NEW] = {"NEW", STATE_SET(STEP_RUNNING), .is_first = true},
+    [STEP_RUNNING] = {"RUNNING", STATE_SET(STEP_ENDING) | STATE_SET(STEP_DONE)},
+    [STEP_ENDING] = {"ENDING", STATE_SET(STEP_DONE)},
+    [STEP_DONE] = {"DONE", 0},
+};
+const struct state_machine step_states = {"step", rows, ARRAY_LEN(rows)};
+
+static void move(struct step_machine *machine, enum step_state to) {
+    state_machine_move(&step_states, &machine->state, to, machine);
+}
+
 void step_machine_init(struct step_machine *machine, int n_parts, bool *is_running) {
-    *machine = (struct step_machine){
-        .state = STEP_NEW, .n_parts = n_parts, .n_running = 0, .is_running = is_running};
+    *machine = (struct step_machine){.n_parts = n_parts, .n_running = 0, .is_running = is_running};
+    state_machine_start(&step_states, &machine->state, STEP_NEW, machine);
     for (int i = 0; i < n_parts; i++)
         is_running[i] = false;
 }
@@ -18,13 +30,12 @@ void step_machine_fini(struct step_machine *machine) {
 static unsigned settle(struct step_machine *machine) {
     if (machine->n_running > (PLANTED(9) && !machine->status ? machine->n_parts / 2 : 0))
         return STEP_NOTHING;
-    machine->state = STEP_DONE;
+    move(machine, STEP_DONE);
     return STEP_FINISH;
 }
 
 unsigned step_machine_start(struct step_machine *machine) {
-    CHECK(machine->state == STEP_NEW);
-    machine->state = STEP_RUNNING;
+    move(machine, STEP_RUNNING);
     machine->n_running = machine->n_parts;
     for (int i = 0; i < machine->n_parts; i++)
         machine->is_running[i] = true;
@@ -46,7 +57,7 @@ static void note_failure(struct step_machine *machine, struct status *status_tak
 static unsigned begin_ending(struct step_machine *machine) {
     if (machine->state != STEP_RUNNING)
         return STEP_NOTHING;
-    machine->state = STEP_ENDING;
+    move(machine, STEP_ENDING);
     return machine->n_running > 0 ? STEP_CANCEL_PARTS : STEP_NOTHING;
 }
 

@@ -1,23 +1,27 @@
-/* The life of one step, as a pure state machine: events in, actions out. No I/O, no clock:
- * master/step/step.c carries the actions out, and a test can drive it through any order of
- * events.
+/* Decides what a step does next: a pure state machine, events in, actions out.
  *
- *            start                part ended, others run          last part ended
- *   NEW ───────────► RUNNING ──────────────┐ ┌────────────────────────────────► DONE
- *                     │  ▲                 │ │                                   ▲
- *                     │  └─────────────────┘ │                                   │
- *                     │ first failure, cancel, lost task                         │ last part ended or lost
- *                     └───────────────────► ENDING ──────────────────────────────┘
+ * It does no I/O and reads no clock. master/step/step.c carries the actions out, so a test can
+ * drive the machine through any order of events.
  *
- * The status of the step is the first failure that is nobody else's echo: when a part fails
- * because the step was cancelled under it, its failure is derived and gives way to an original
- * one that comes later. */
+ * The states of a step:
+ *
+ *   (new) -> NEW
+ *   NEW     -> RUNNING   every part has been sent
+ *   RUNNING -> ENDING    the first failure, a cancellation, or a lost task
+ *           -> DONE      the last part has ended
+ *   ENDING  -> DONE      the last part has ended or is lost
+ *
+ * The status of the step is its first original failure. A part that fails because the step was
+ * cancelled reports a derived failure, which an original failure replaces, also if it comes
+ * later. */
 #ifndef MILLRACE_MASTER_STEP_STEP_MACHINE_H
 #define MILLRACE_MASTER_STEP_STEP_MACHINE_H
 
+#include "common/base/state_machine.h"
 #include "common/base/status.h"
 
 enum step_state { STEP_NEW, STEP_RUNNING, STEP_ENDING, STEP_DONE };
+extern const struct state_machine step_states;
 
 /* What the caller must do after an event. */
 enum step_action {
@@ -27,7 +31,7 @@ enum step_action {
 };
 
 struct step_machine {
-    enum step_state state;
+    uint8_t state; /* enum step_state */
     int n_parts, n_running;
     bool *is_running;      /* by part; the caller's memory, n_parts long */
     struct status *status; /* owned; NULL while all is well */

@@ -145,7 +145,7 @@ void step_send_part(struct step *step, int index) {
     message.collect_stats = step->request.trace_level > 0;
     message.timeout_ms = step->request.timeout_ms;
     message.is_partial = step->partial != NULL;
-    message.tells_saves = step->cut.is_save;
+    message.tells_saves = step->barrier.is_save;
     int n_feeds = step->partial ? 0 : partition->n_feeds;
     message.n_feed = (size_t)n_feeds;
     message.feed = arena_array(&step->arena, Millrace__TensorMeta *, partition->n_feeds + 1);

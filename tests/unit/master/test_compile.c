@@ -61,14 +61,14 @@ static int n_live(const struct compiled *compiled) {
     return n;
 }
 
-/* Tasks tell of every save that holds its values, whether it asked for a cut or not. */
-static void all_saves_count_once_one_asks_for_a_cut(void **state) {
+/* Tasks report every save that holds its values, also one that did not ask for a consistent checkpoint. */
+static void all_saves_count_once_one_asks_for_a_barrier(void **state) {
     static const char saves[] =
         "v = VariableV2() {dtype=float, shape=[]} @/job:ps/task:0\n"
         "prefix = Const() {dtype=string, value=string[]{\"m\"}}\n"
         "names = Const() {dtype=string, value=string[1]{\"v\"}}\n"
         "specs = Const() {dtype=string, value=string[1]{\"\"}}\n"
-        "asks = SaveV2(prefix, names, specs, v) {dtypes=[float], _consistent_cut=true} "
+        "asks = SaveV2(prefix, names, specs, v) {dtypes=[float], _consistent_save=true} "
         "@/job:ps/task:0\n"
         "other = SaveV2(prefix, names, specs, v) {dtypes=[float]} @/job:ps/task:0\n"
         "third = SaveV2(prefix, names, specs, v) {dtypes=[float]} @/job:ps/task:0\n";
@@ -78,11 +78,11 @@ static void all_saves_count_once_one_asks_for_a_cut(void **state) {
     struct world world;
     world_init(&world, saves, "worker:0 ps:0");
     struct compiled *compiled = compile(&world, &with_one);
-    assert_int_equal(compiled->n_cut_saves, 2); /* the pruned one is none */
-    assert_int_equal(compiled->n_cut_tasks, 1);
+    assert_int_equal(compiled->n_barrier_saves, 2); /* the pruned one is none */
+    assert_int_equal(compiled->n_saved_tasks, 1);
     compiled_free(compiled);
     compiled = compile(&world, &without);
-    assert_int_equal(compiled->n_cut_saves, 0);
+    assert_int_equal(compiled->n_barrier_saves, 0);
     compiled_free(compiled);
     world_fini(&world);
 }
@@ -468,9 +468,10 @@ static double compile_ms(int n_nodes, bool is_shown) {
     struct compiled *compiled = compile(&world, &signature);
     int64_t end = thread_ns();
     if (is_shown)
-        print_message("%d nodes: place_session %.1f ms, compile_step %.1f ms, %d edges cut\n",
-                      world.graph.n_nodes, (double)(placed - start) * 1e-6,
-                      (double)(end - placed) * 1e-6, compiled->n_edges);
+        print_message(
+            "%d nodes: place_session %.1f ms, compile_step %.1f ms, %d edges between tasks\n",
+            world.graph.n_nodes, (double)(placed - start) * 1e-6, (double)(end - placed) * 1e-6,
+            compiled->n_edges);
     compiled_free(compiled);
     world_fini(&world);
     return (double)(end - start) * 1e-6;
@@ -489,7 +490,7 @@ static void a_large_graph_takes_linear_time(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_saves_count_once_one_asks_for_a_cut),
+        cmocka_unit_test(all_saves_count_once_one_asks_for_a_barrier),
         cmocka_unit_test(passes_have_names_of_their_own),
         cmocka_unit_test(a_step_becomes_partitions_and_leaves_the_session_alone),
         cmocka_unit_test(partitions_survive_the_wire),

@@ -1,7 +1,7 @@
-/* Which saves of a step ask for a consistent cut, and which tasks their values come from: see
- * master/cuts.h.
+/* Which saves of a step ask for a consistent checkpoint, and which tasks their values come from: see
+ * master/session/save_barrier.h.
  *
- * A SaveV2 asks by its attr `_consistent_cut` (bool), which clients may set on any node; where
+ * A SaveV2 asks by its attr `_consistent_save` (bool), which clients may set on any node; where
  * it says nothing, the operator's --consistent-saves does. */
 #include "master/compile/compile_internal.h"
 
@@ -9,10 +9,10 @@ static bool is_save(const struct node *node) {
     return !node->is_removed && strcmp(node->op_name, "SaveV2") == 0;
 }
 
-static bool asks_for_cut(const struct compilation *c, const struct node *node) {
+static bool asks_for_barrier(const struct compilation *c, const struct node *node) {
     bool asks = c->options->consistent_saves;
-    if (node_attr(node, "_consistent_cut")) {
-        struct status *st = node_get_b(node, "_consistent_cut", &asks);
+    if (node_attr(node, "_consistent_save")) {
+        struct status *st = node_get_b(node, "_consistent_save", &asks);
         status_unref(st); /* of another type: as if it said nothing */
     }
     return asks;
@@ -48,7 +48,7 @@ void compile_find_saves(struct compilation *c) {
         if (!is_save(c->graph.nodes[id]))
             continue;
         n_saves++;
-        if (!asks_for_cut(c, c->graph.nodes[id]))
+        if (!asks_for_barrier(c, c->graph.nodes[id]))
             continue;
         if (!stack) {
             stack = arena_array(&c->arena, struct node *, c->graph.n_nodes + 1);
@@ -57,9 +57,9 @@ void compile_find_saves(struct compilation *c) {
         is_seen[id] = true;
         stack[n++] = c->graph.nodes[id];
     }
-    c->n_cut_saves = n > 0 ? n_saves : 0;
+    c->n_barrier_saves = n > 0 ? n_saves : 0;
     if (n == 0)
         return;
-    c->is_cut_task = arena_array(&c->arena, bool, c->devices->n_tasks + 1);
-    find_sources(c, stack, n, is_seen, c->is_cut_task);
+    c->is_saved_task = arena_array(&c->arena, bool, c->devices->n_tasks + 1);
+    find_sources(c, stack, n, is_seen, c->is_saved_task);
 }

@@ -1,6 +1,6 @@
-"""What test_cuts.py runs on a cluster with two ps tasks: training steps that change a pair of variables, and saves meanwhile.
+"""What test_save_barrier.py runs on a cluster with two ps tasks: training steps that change a pair of variables, and saves meanwhile.
 
-    cut_programs.py NAME TARGET DIRECTORY [ARGUMENT...]      ends with a line of JSON
+    save_barrier_programs.py NAME TARGET DIRECTORY [ARGUMENT...]      ends with a line of JSON
 """
 import json
 import os
@@ -29,7 +29,7 @@ def _pair(asks):
         with tf.device(device):
             one = tf.ones([64], tf.int64) * tf.cast(tf.size(tf.random.uniform([3])) - 2, tf.int64)
         trainers.append(tf.group(tf.assign_add(a, one, use_locking=True), tf.assign_add(b, one, use_locking=True)))
-    scope = {"_consistent_cut": attr_value_pb2.AttrValue(b=asks == "attr")} if asks in ("attr", "not") else {}
+    scope = {"_consistent_save": attr_value_pb2.AttrValue(b=asks == "attr")} if asks in ("attr", "not") else {}
     with tf.get_default_graph()._attr_scope(scope):  # what a client can say without a change
         saver = tf.train.Saver(sharded=True, max_to_keep=1)
     return trainers, saver

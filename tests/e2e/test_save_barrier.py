@@ -1,11 +1,11 @@
-"""Saves that ask for a consistent cut: all shards of a checkpoint are of one boundary between steps."""
+"""Saves that ask for a consistent checkpoint: all shards of a checkpoint are of one boundary between steps."""
 import json
 import os
 
 import harness
 from harness import ROOT, WARM_PYTHON, TestCase, sanitized_too
 
-PROGRAMS = os.path.join(ROOT, "tests", "e2e", "cut_programs.py")
+PROGRAMS = os.path.join(ROOT, "tests", "e2e", "save_barrier_programs.py")
 
 
 class CutCase(TestCase):
@@ -39,7 +39,7 @@ class TestCuts(CutCase):
         self.check_pairs("not", 200 if harness.LONG else 100, flags=["--consistent-saves"], is_torn=True)
 
     def test_a_step_that_waits_in_a_queue(self):
-        result = self.run_on_cluster("blocked", flags=["--cut-wait=500ms"])
-        self.assertIn("waited 0.5 s for a consistent cut", result["error"])
+        result = self.run_on_cluster("blocked", flags=["--save-wait=500ms"])
+        self.assertIn("waited 0.5 s for a consistent checkpoint", result["error"])
         self.assertIn("/job:ps/replica:0/task:0", result["error"])
         self.assertEqual(result["saved_after"], 4)

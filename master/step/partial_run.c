@@ -55,7 +55,7 @@ static void run_free(struct partial_run *run) {
     buffer_unref(run->message);
     free(run->handle);
     free(run);
-    step_let_go(step);
+    step_release(step);
 }
 
 static void answer_call(struct partial_call *call, struct status *status_take) {

@@ -80,7 +80,7 @@ static void timer_closed(struct loop_timer *timer) {
     step_free(CONTAINER_OF(timer, struct step, timer));
 }
 
-void step_let_go(struct step *step) {
+void step_release(struct step *step) {
     if (step->has_timer)
         loop_timer_close(&step->timer, timer_closed);
     else
@@ -105,7 +105,7 @@ static void finish(struct step *step, struct status *status_take) {
         return;
     }
     step_answer(step, status_take);
-    step_let_go(step);
+    step_release(step);
 }
 
 /* ---- carrying out the machine's actions ---- */

@@ -72,7 +72,7 @@ void step_launch(struct step *step);
 void step_start_timer(struct step *step, int64_t ms);
 void step_carry_out(struct step *step, unsigned actions);
 /* Frees what a finished step of a partial run still holds. */
-void step_let_go(struct step *step);
+void step_release(struct step *step);
 
 /* ---- step_barrier.c ---- */
 /* May it run now? No: it is launched when it may. */

@@ -44,7 +44,7 @@ PAPERS = (
          "rpc/wire/heartbeat.h master/cluster/task_health.h worker/exchange/peer.c docs/failure.md",
          "unit/rpc/test_heartbeat.c e2e/test_faults.py", {}),
         ("3.3", "checkpoints", "common/io/README.md kernels/host/files/checkpoint*.c",
-         "e2e/test_checkpoints.py e2e/test_apart.py e2e/test_cuts.py", {"Save": "op:SaveV2", "Restore": "op:RestoreV2"}),
+         "e2e/test_checkpoints.py e2e/test_apart.py e2e/test_save_barrier.py", {"Save": "op:SaveV2", "Restore": "op:RestoreV2"}),
         ("4.1", "gradients", "common/gradients/README.md common/gradients/*_grad.c",
          "unit/kernels/test_tables.c differential/programs_gradients.py differential/programs_training.py",
          {"the client differentiates": "op:MatMul", "the master's table of derivatives": "derivatives"}),
